@@ -1,0 +1,195 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// As finds an optional interface on a Broker, Subscription or Delivery: on v itself or on what its Unwrap methods return.
+// A wrapper that does not want to pass a capability on has no Unwrap.
+func As[T any](v any) (T, bool) {
+	for v != nil {
+		if t, ok := v.(T); ok {
+			return t, true
+		}
+		u, ok := v.(interface{ Unwrap() any })
+		if !ok {
+			break
+		}
+		v = u.Unwrap()
+	}
+	var zero T
+	return zero, false
+}
+
+// Outgoing is a message with its way: a queue, and the earliest time it may be seen (zero: at once).
+type Outgoing struct {
+	Queue   string
+	Message *Message
+	At      time.Time
+}
+
+// Delayer is a Broker that holds messages back.
+type Delayer interface {
+	// PublishAt is Publish of a message that is not handed out before at on the broker's clock (where the broker has
+	// none: on this process's). A time in the past means at once.
+	PublishAt(ctx context.Context, queue string, m *Message, at time.Time) error
+}
+
+// BatchPublisher is a Broker that takes many messages in one trip.
+type BatchPublisher interface {
+	// PublishBatch is Publish or PublishAt of each message, of any queues and times. If any failed the error is a
+	// [*BatchError].
+	PublishBatch(ctx context.Context, ms []Outgoing) error
+}
+
+// BatchError tells for each message of a batch what became of it.
+type BatchError struct {
+	Errs []error // in the order of the batch; nil where the message is confirmed
+}
+
+// Error returns the number of failures and the first of them.
+func (e *BatchError) Error() string {
+	n, first := 0, error(nil)
+	for _, err := range e.Errs {
+		if err != nil {
+			if n++; first == nil {
+				first = err
+			}
+		}
+	}
+	return fmt.Sprintf("%d of %d messages failed, the first with: %v", n, len(e.Errs), first)
+}
+
+// Unwrap returns the failures, so that errors.Is finds a class that any of them has.
+func (e *BatchError) Unwrap() []error {
+	var errs []error
+	for _, err := range e.Errs {
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errs
+}
+
+// BatchErrors returns the error of each of n messages from what PublishBatch returned.
+func BatchErrors(err error, n int) []error {
+	if err == nil {
+		return make([]error, n)
+	}
+	if be, ok := errors.AsType[*BatchError](err); ok && len(be.Errs) == n {
+		return be.Errs
+	}
+	errs := make([]error, n)
+	for i := range errs {
+		errs[i] = err
+	}
+	return errs
+}
+
+// Retrier is a Broker that replaces a delivery by its successor in one step: both happen or neither.
+type Retrier interface {
+	Retry(ctx context.Context, d Delivery, next Outgoing) error
+}
+
+// Queue describes a queue to declare.
+type Queue struct {
+	Name string
+	// Levels are the upper bounds of the queue's priority levels, ascending: a message of priority p goes to the first
+	// level whose bound is at least p. None: one level, priorities are not honoured.
+	Levels []int
+}
+
+// Declarer is a Broker whose queues must exist before they are used.
+type Declarer interface {
+	// Declare creates the queues that do not exist; it is idempotent. A queue that exists with other settings is used as it
+	// is, if it can be, and the adapter says so once.
+	Declare(ctx context.Context, qs ...Queue) error
+}
+
+// SyncAcker is a Delivery that can wait until the broker has taken an Ack, for tasks that run at most once.
+type SyncAcker interface {
+	// AckSync is Ack; nil means that the broker will not hand the message out again.
+	AckSync(ctx context.Context) error
+}
+
+// Resizer is a Subscription whose Prefetch can change.
+type Resizer interface {
+	// SetPrefetch changes how many unsettled messages are held; what is held above a smaller n stays until it is settled.
+	// 0 stops the fetching: Receive hands out what is held and then waits.
+	SetPrefetch(ctx context.Context, n int) error
+}
+
+// Stats is the size of a queue. -1 means that the broker cannot tell.
+type Stats struct {
+	Ready   int // waiting for a consumer
+	Held    int // handed out and not settled
+	Delayed int // waiting for their time
+	Dead    int // dead letters
+}
+
+// Inspector is a Broker that tells about its queues.
+type Inspector interface {
+	// Stats returns the size of a queue; [ErrNoQueue] if there is none.
+	Stats(ctx context.Context, queue string) (Stats, error)
+	// Purge removes the messages that wait in the queue and returns how many they were. Held, delayed and dead ones stay.
+	Purge(ctx context.Context, queue string) (int, error)
+}
+
+// Locator is a Broker that knows where in its own terms a queue lies, for events.
+type Locator interface {
+	// Locate returns the exchange and the routing key to which a message for queue is published.
+	Locate(queue string) (exchange, routingKey string)
+}
+
+// Dead is a dead letter.
+type Dead struct {
+	Message *Message // as it was, byte for byte
+	Reason  string
+	Queue   string    // it was taken from
+	At      time.Time // it was buried
+}
+
+// DeadLetterer is a Broker whose dead letters can be read and used again.
+type DeadLetterer interface {
+	// ListDead returns up to n dead letters of a queue, oldest first; they stay where they are.
+	ListDead(ctx context.Context, queue string, n int) ([]Dead, error)
+	// RequeueDead puts up to n dead letters back into their queue, as new messages of the next Generation, oldest first,
+	// and returns how many.
+	RequeueDead(ctx context.Context, queue string, n int) (int, error)
+	// PurgeDead removes the dead letters of a queue and returns how many they were.
+	PurgeDead(ctx context.Context, queue string) (int, error)
+}
+
+// Finder is a Broker that can reach a waiting message by its id.
+type Finder interface {
+	// Find returns a message that is queued or delayed, with its time (zero if it waits for a consumer). [ErrNotFound] if
+	// there is none, also when it is held by a consumer.
+	Find(ctx context.Context, queue, id string) (Outgoing, error)
+	// Delete removes it. [ErrNotFound] if there is none.
+	Delete(ctx context.Context, queue, id string) error
+	// Update replaces it by o, whose ID is the same; o.At may change its time. [ErrNotFound] if there is none.
+	Update(ctx context.Context, queue string, o Outgoing) error
+}
+
+// ErrNotFound is what a [Finder] returns when no waiting message has the id.
+var ErrNotFound = errors.New("broker: message not found")
+
+// ConnState is the state of a broker's connection.
+type ConnState string
+
+// The states of a connection.
+const (
+	Connected    ConnState = "connected"
+	Disconnected ConnState = "disconnected"
+	Blocked      ConnState = "blocked"
+)
+
+// Watcher is a Broker that tells of its connection's state.
+type Watcher interface {
+	// Watch calls fn with the present state and at each change, one call at a time, until stop is called. err is the
+	// reason of a Disconnected or Blocked state; it holds no secret.
+	Watch(fn func(s ConnState, err error)) (stop func())
+}

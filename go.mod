@@ -1,0 +1,3 @@
+module github.com/swarmiji/swarmiji
+
+go 1.26

@@ -1,0 +1,96 @@
+// Package resultstore is the port through which results come back: what a consumer saves and a submitter waits for. Any
+// store works with any broker. The package resultstoretest holds a case for every sentence here that says what a store does.
+package resultstore
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// The classes of errors a store returns, beside the client's own error. They never hold a secret.
+var (
+	ErrNotFound    = errors.New("resultstore: no record of this task")
+	ErrStale       = errors.New("resultstore: a newer attempt or a final result is recorded already")
+	ErrClosed      = errors.New("resultstore: closed")
+	ErrUnavailable = errors.New("resultstore: unavailable")
+	ErrTooLarge    = errors.New("resultstore: record too large")
+	ErrMalformed   = errors.New("resultstore: malformed record")
+	// ErrUnreachable: the submitter's side of a reply queue is gone, so that nobody will read this record. Repeating is
+	// useless.
+	ErrUnreachable = errors.New("resultstore: the submitter is gone")
+)
+
+// Record is what is known of a task. The pair (Generation, Deliveries) is the fencing token of the attempt that wrote it:
+// pairs compare by Generation, then by Deliveries. Records are values; a store keeps no reference to their slices after
+// Save returned, and the ones it returns belong to the caller.
+type Record struct {
+	ID          task.ID
+	Name        string
+	State       task.State // a terminal one, StateRetrying, or StateStarted where asked for
+	Generation  int
+	Deliveries  int
+	Retries     int
+	ContentType string // of Result
+	Result      []byte // serialized, for StateSucceeded
+	Error       *task.RemoteError
+	StartedAt   time.Time // of the last attempt; milliseconds are kept
+	FinishedAt  time.Time // of the last attempt; milliseconds are kept
+	NodeID      string    // consumer that wrote the record
+	ReplyTo     string    // node id of the submitter, for notification
+	Correlation string
+	TTL         time.Duration // how long the record is kept after Save; 0: the store's default. Not part of what is read back
+}
+
+// Older reports whether r's fencing token is older than s's.
+func (r *Record) Older(s *Record) bool {
+	if r.Generation != s.Generation {
+		return r.Generation < s.Generation
+	}
+	return r.Deliveries < s.Deliveries
+}
+
+// ResultStore keeps records. All methods may be called from any goroutine; a ctx bounds every wait.
+type ResultStore interface {
+	// Save writes r, visible to every Load that begins after it returned. A record with an older token than the stored one
+	// is refused with [ErrStale], and so is any record of another token on a terminal one. The same terminal record saved
+	// again is nil and changes nothing.
+	Save(ctx context.Context, r Record) error
+	// Load returns the record of a task, [ErrNotFound] if there is none or its time is over.
+	Load(ctx context.Context, id task.ID) (Record, error)
+	// Delete removes the record of a task; no record is no error.
+	Delete(ctx context.Context, id task.ID) error
+	// Close releases all resources; it is idempotent.
+	Close(ctx context.Context) error
+}
+
+// Notifier is a store that can tell a submitter about records as they are saved. It is a hint and may miss some; where
+// the store also is a [Replier] it is all there is.
+type Notifier interface {
+	// Notify opens the stream of terminal records whose ReplyTo is node, from now on. One stream serves all tasks of a
+	// submitter. A record is delivered to one stream or more of that node.
+	Notify(ctx context.Context, node string) (Notifications, error)
+}
+
+// Notifications is the stream of records of one submitter. It outlives lost connections.
+type Notifications interface {
+	// Receive returns the next record, ctx's error or [ErrClosed].
+	Receive(ctx context.Context) (Record, error)
+	// Close ends the stream; it is idempotent.
+	Close(ctx context.Context) error
+}
+
+// Replier marks a store that only hands records to their submitter and keeps none: Load never finds one that another
+// process saved. Results die with the submitter's process.
+type Replier interface {
+	// RepliesOnly reports whether that is so.
+	RepliesOnly() bool
+}
+
+// RepliesOnly reports whether records of s can be had by notification alone.
+func RepliesOnly(s ResultStore) bool {
+	r, ok := s.(Replier)
+	return ok && r.RepliesOnly()
+}

@@ -1,0 +1,139 @@
+package task
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// Errors a caller can meet. Compare with [errors.Is]; those that come back from a consumer arrive inside a [*RemoteError],
+// which compares equal to the sentinel it was made from.
+var (
+	ErrBadName       = errors.New("swarmiji: bad name (want 1 to 128 of A-Z a-z 0-9 . _ -, beginning with a letter or digit)")
+	ErrBadID         = errors.New("swarmiji: bad task id (want 1 to 128 visible ASCII characters)")
+	ErrBadMetadata   = errors.New("swarmiji: bad metadata")
+	ErrDuplicateTask = errors.New("swarmiji: a handler of this name is registered already")
+	ErrNoResult      = errors.New("swarmiji: no result is kept for this task")
+
+	ErrUnknownTask   = errors.New("swarmiji: no handler of this name is registered")
+	ErrTimeLimit     = errors.New("swarmiji: time limit exceeded")
+	ErrSoftTimeLimit = errors.New("swarmiji: soft time limit exceeded")
+	ErrMaxRetries    = errors.New("swarmiji: retry limit exceeded")
+	ErrRevoked       = errors.New("swarmiji: task revoked")
+	ErrExpired       = errors.New("swarmiji: task expired before it could start")
+	ErrPoison        = errors.New("swarmiji: task given up: its runs ended the process")
+	ErrPanic         = errors.New("swarmiji: handler panicked")
+	ErrBadArgs       = errors.New("swarmiji: arguments do not fit the task")
+	ErrBadResult     = errors.New("swarmiji: result cannot be stored")
+	ErrLeaseLost     = errors.New("swarmiji: the broker took the task back")
+	ErrShutdown      = errors.New("swarmiji: the consumer is shutting down")
+)
+
+// wireTypes names the sentinels that travel as the Type of a RemoteError. The names are part of the wire format.
+var wireTypes = []struct {
+	name string
+	err  error
+}{
+	{"swarmiji.UnknownTask", ErrUnknownTask},
+	{"swarmiji.TimeLimit", ErrTimeLimit},
+	{"swarmiji.SoftTimeLimit", ErrSoftTimeLimit},
+	{"swarmiji.MaxRetries", ErrMaxRetries},
+	{"swarmiji.Revoked", ErrRevoked},
+	{"swarmiji.Expired", ErrExpired},
+	{"swarmiji.Poison", ErrPoison},
+	{"swarmiji.Panic", ErrPanic},
+	{"swarmiji.BadArgs", ErrBadArgs},
+	{"swarmiji.BadResult", ErrBadResult},
+}
+
+// Limits of the texts of a RemoteError, in bytes.
+const (
+	MaxErrorText = 4 << 10
+	MaxStack     = 16 << 10
+)
+
+// RemoteError is the failure of a task as its submitter sees it: the error itself stayed in the consumer's process.
+// It is immutable after it was made; all its texts are valid UTF-8 and bounded.
+type RemoteError struct {
+	Type    string // "swarmiji.TimeLimit" and the like for this package's errors, else the Go type of the innermost error
+	Message string // at most 4 KiB
+	Stack   string // the handler's stack when it panicked, at most 16 KiB; else ""
+}
+
+// Error returns the message.
+func (e *RemoteError) Error() string {
+	if e.Message == "" {
+		return e.Type
+	}
+	return e.Message
+}
+
+// Is reports whether target is the sentinel that e was made from.
+func (e *RemoteError) Is(target error) bool {
+	for _, t := range wireTypes {
+		if t.err == target {
+			return t.name == e.Type
+		}
+	}
+	return false
+}
+
+// Stacker is implemented by errors that carry a stack, such as those made from a panic.
+type Stacker interface {
+	error
+	Stack() string
+}
+
+// Remote makes the RemoteError of err: texts cut to their limits and made valid UTF-8. A RemoteError inside err is kept
+// as it is. nil gives nil.
+func Remote(err error) *RemoteError {
+	if err == nil {
+		return nil
+	}
+	if r, ok := errors.AsType[*RemoteError](err); ok {
+		return r
+	}
+	r := &RemoteError{Type: wireType(err), Message: Text(err.Error(), MaxErrorText)}
+	if s, ok := errors.AsType[Stacker](err); ok {
+		r.Stack = Text(s.Stack(), MaxStack)
+	}
+	return r
+}
+
+func wireType(err error) string {
+	for _, t := range wireTypes {
+		if errors.Is(err, t.err) {
+			return t.name
+		}
+	}
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return strings.TrimPrefix(fmt.Sprintf("%T", err), "*")
+		}
+		err = inner
+	}
+}
+
+// Text returns s as valid UTF-8 of at most max bytes, cut at a character's border.
+func Text(s string, max int) string {
+	if len(s) > max {
+		s = s[:max]
+		for i := 0; i < utf8.UTFMax && len(s) > 0; i++ {
+			if r, size := utf8.DecodeLastRuneInString(s); r != utf8.RuneError || size != 1 {
+				break
+			}
+			s = s[:len(s)-1]
+		}
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
+}
+
+// Failure is what the error task of a chain gets as its arguments.
+type Failure struct {
+	ID      ID     `msgpack:"id" json:"id"`
+	Type    string `msgpack:"type" json:"type"`
+	Message string `msgpack:"message" json:"message"`
+	Stack   string `msgpack:"stack,omitempty" json:"stack,omitempty"`
+}

@@ -1,0 +1,96 @@
+package task
+
+import (
+	"context"
+	"fmt"
+	"sort"
+	"sync"
+)
+
+// Handler runs a task. The returned error is the verdict: nil succeeded, [Retry], [Snooze] and [Fail] say what they say,
+// and any other error fails the task. Handlers run concurrently. The context ends when the task's time limit passes, when
+// the broker took the task back, or when the consumer stops at once; it is never the one given to the consumer's Run.
+type Handler interface {
+	Handle(ctx context.Context, r *Request) (any, error)
+}
+
+// HandlerFunc makes a Handler of a function.
+type HandlerFunc func(ctx context.Context, r *Request) (any, error)
+
+// Handle calls f.
+func (f HandlerFunc) Handle(ctx context.Context, r *Request) (any, error) { return f(ctx, r) }
+
+// Registrar takes handlers by name. A consumer is one, and so is [Mux].
+type Registrar interface {
+	// Register adds h under name. defaults are the definition's metadata as this process knows them: they apply to tasks
+	// whose message does not carry them, such as those of other languages. A second handler of a name is [ErrDuplicateTask].
+	Register(name string, h Handler, defaults Metadata) error
+}
+
+// Mux is a Registrar that keeps its handlers in memory. The zero value is empty and ready; it is safe for concurrent use.
+// Names are 1 to 255 bytes without control characters; one that goes to a broker obeys [CheckName] besides, which the
+// producer checks.
+type Mux struct {
+	mu      sync.RWMutex
+	entries map[string]muxEntry
+}
+
+type muxEntry struct {
+	handler  Handler
+	defaults Metadata
+}
+
+// Register implements [Registrar].
+func (m *Mux) Register(name string, h Handler, defaults Metadata) error {
+	if err := checkHandlerName(name); err != nil {
+		return err
+	}
+	if h == nil {
+		return fmt.Errorf("swarmiji: handler of %q is nil", name)
+	}
+	if err := defaults.Check(); err != nil {
+		return fmt.Errorf("task %q: %w", name, err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, taken := m.entries[name]; taken {
+		return fmt.Errorf("%w: %q", ErrDuplicateTask, name)
+	}
+	if m.entries == nil {
+		m.entries = make(map[string]muxEntry)
+	}
+	m.entries[name] = muxEntry{h, defaults}
+	return nil
+}
+
+// Lookup returns the handler of a name and its definition's metadata.
+func (m *Mux) Lookup(name string) (h Handler, defaults Metadata, ok bool) {
+	m.mu.RLock()
+	e, ok := m.entries[name]
+	m.mu.RUnlock()
+	return e.handler, e.defaults, ok
+}
+
+// Names returns the registered names, sorted.
+func (m *Mux) Names() []string {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	names := make([]string, 0, len(m.entries))
+	for name := range m.entries {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	return names
+}
+
+func checkHandlerName(name string) error {
+	if len(name) == 0 || len(name) > 255 {
+		return fmt.Errorf("%w: a handler's name has 1 to 255 bytes, not %d", ErrBadName, len(name))
+	}
+	for i := 0; i < len(name); i++ {
+		if name[i] < 0x20 || name[i] == 0x7f {
+			return fmt.Errorf("%w: control character in %q", ErrBadName, name)
+		}
+	}
+	return nil
+}

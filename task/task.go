@@ -1,0 +1,94 @@
+package task
+
+import (
+	"context"
+	"maps"
+)
+
+// Task is the definition of a task: a name, metadata, and the types of its arguments and result. It is immutable and may
+// be kept in a package variable and used from any goroutine. Producer and consumer share the definition; only the
+// consumer has the function.
+type Task[A, R any] struct {
+	name string
+	call Call // what the definition's options set; its Meta is the definition layer
+}
+
+// New defines a task. The name is checked when the task is submitted or registered, not here.
+func New[A, R any](name string, opts ...Option) Task[A, R] {
+	t := Task[A, R]{name: name}
+	for _, o := range opts {
+		o(&t.call)
+	}
+	t.call.ID = ""
+	return t
+}
+
+// Name returns the task's name.
+func (t Task[A, R]) Name() string { return t.name }
+
+// Metadata returns what the definition sets.
+func (t Task[A, R]) Metadata() Metadata { return t.call.Meta }
+
+// With returns a definition of the same name on which opts are laid over t's.
+func (t Task[A, R]) With(opts ...Option) Task[A, R] {
+	t.call.Headers = maps.Clone(t.call.Headers)
+	for _, o := range opts {
+		o(&t.call)
+	}
+	t.call.ID = ""
+	return t
+}
+
+// Call makes a call with args; opts are laid over the definition.
+func (t Task[A, R]) Call(args A, opts ...Option) Call {
+	c := Call{
+		Name: t.name, Args: args, Definition: t.call.Meta,
+		Headers: t.call.Headers, Correlation: t.call.Correlation,
+	}
+	for _, o := range opts {
+		o(&c)
+	}
+	return c
+}
+
+// Submit submits one task. It returns when the broker has confirmed it; see the Submitter for its errors.
+func (t Task[A, R]) Submit(ctx context.Context, s Submitter, args A, opts ...Option) (*Future[R], error) {
+	p, err := s.Submit(ctx, t.Call(args, opts...))
+	if err != nil {
+		return nil, err
+	}
+	return FutureOf[R](p), nil
+}
+
+// SubmitAll submits one task for each element of args, pipelined. The futures are in the order of args; one whose task
+// was refused is nil, and the error tells why.
+func (t Task[A, R]) SubmitAll(ctx context.Context, s BatchSubmitter, args []A, opts ...Option) ([]*Future[R], error) {
+	calls := make([]Call, len(args))
+	for i, a := range args {
+		calls[i] = t.Call(a, opts...)
+	}
+	pending, err := s.SubmitAll(ctx, calls)
+	futures := make([]*Future[R], len(pending))
+	for i, p := range pending {
+		if p != nil {
+			futures[i] = FutureOf[R](p)
+		}
+	}
+	return futures, err
+}
+
+// Handle registers fn as the task's function. wrap is this task's own middleware, the first outermost; it runs inside the
+// consumer's.
+func (t Task[A, R]) Handle(r Registrar, fn func(ctx context.Context, args A) (R, error), wrap ...func(Handler) Handler) error {
+	var h Handler = HandlerFunc(func(ctx context.Context, r *Request) (any, error) {
+		var args A
+		if err := r.Bind(&args); err != nil {
+			return nil, err
+		}
+		return fn(ctx, args)
+	})
+	for i := len(wrap) - 1; i >= 0; i-- {
+		h = wrap[i](h)
+	}
+	return r.Register(t.name, h, t.call.Meta)
+}
