@@ -1,0 +1,104 @@
+package task
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+)
+
+// secretTag marks a struct field whose value never leaves the process in an error, an event or a log: `task:"secret"`.
+const secretTag = "secret"
+
+// maxRedactDepth bounds how deep Describe follows pointers and nested values; a cyclic value ends there.
+const maxRedactDepth = 8
+
+// Describe formats v for an error text, an event or a log, at most max bytes of valid UTF-8. The value of every struct
+// field tagged `task:"secret"`, at any depth, is replaced by "[redacted]". Errors and values without such fields are
+// formatted by fmt with %v.
+func Describe(v any, max int) string {
+	if err, ok := v.(error); ok {
+		return Text(err.Error(), max)
+	}
+	rv := reflect.ValueOf(v)
+	if !rv.IsValid() || !holdsSecret(rv.Type(), 0) {
+		return Text(fmt.Sprintf("%v", v), max)
+	}
+	var b strings.Builder
+	describe(&b, rv, 0)
+	return Text(b.String(), max)
+}
+
+// holdsSecret reports whether a value of type t could hold a tagged field. An interface could hold anything.
+func holdsSecret(t reflect.Type, depth int) bool {
+	if depth > maxRedactDepth {
+		return true
+	}
+	switch t.Kind() {
+	case reflect.Interface:
+		return true
+	case reflect.Pointer, reflect.Slice, reflect.Array:
+		return holdsSecret(t.Elem(), depth+1)
+	case reflect.Map:
+		return holdsSecret(t.Key(), depth+1) || holdsSecret(t.Elem(), depth+1)
+	case reflect.Struct:
+		for i := range t.NumField() {
+			if f := t.Field(i); f.Tag.Get("task") == secretTag || holdsSecret(f.Type, depth+1) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func describe(b *strings.Builder, v reflect.Value, depth int) {
+	if depth > maxRedactDepth {
+		b.WriteString("...")
+		return
+	}
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		if v.IsNil() {
+			b.WriteString("<nil>")
+			return
+		}
+		describe(b, v.Elem(), depth+1)
+	case reflect.Struct:
+		b.WriteByte('{')
+		for i := range v.NumField() {
+			if i > 0 {
+				b.WriteByte(' ')
+			}
+			field := v.Type().Field(i)
+			b.WriteString(field.Name)
+			b.WriteByte(':')
+			if field.Tag.Get("task") == secretTag {
+				b.WriteString("[redacted]")
+			} else {
+				describe(b, v.Field(i), depth+1)
+			}
+		}
+		b.WriteByte('}')
+	case reflect.Slice, reflect.Array:
+		b.WriteByte('[')
+		for i := range v.Len() {
+			if i > 0 {
+				b.WriteByte(' ')
+			}
+			describe(b, v.Index(i), depth+1)
+		}
+		b.WriteByte(']')
+	case reflect.Map:
+		b.WriteString("map[")
+		for i, key := range v.MapKeys() {
+			if i > 0 {
+				b.WriteByte(' ')
+			}
+			describe(b, key, depth+1)
+			b.WriteByte(':')
+			describe(b, v.MapIndex(key), depth+1)
+		}
+		b.WriteByte(']')
+	default:
+		fmt.Fprintf(b, "%v", v)
+	}
+}
