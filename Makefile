@@ -1,0 +1,103 @@
+# Every target with a "##" comment is listed by "make help". Tools run at the versions below, in ./bin, out of go.mod.
+
+GOLANGCI_VERSION    := v2.15.0
+GOFUMPT_VERSION     := v0.12.0
+STATICCHECK_VERSION := v0.8.2
+
+BIN         := $(CURDIR)/bin
+GOLANGCI    := $(BIN)/golangci-lint-$(GOLANGCI_VERSION)
+GOFUMPT     := $(BIN)/gofumpt-$(GOFUMPT_VERSION)
+STATICCHECK := $(BIN)/staticcheck-$(STATICCHECK_VERSION)
+
+PKGS      ?= ./...
+TESTFLAGS ?=
+FUZZTIME  ?= 30s
+SOAKTIME  ?= 10m
+BENCHARGS ?=
+
+# One package that hangs must not use up the quarter of an hour that the whole run may take.
+TEST_TIMEOUT ?= 8m
+# Each package with servers fills a core; more of them at once make the timing of the others worthless.
+TEST_PARALLEL ?= 2
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+.PHONY: help
+help: ## list the targets
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: ## install what the tests need and the machine lacks (Debian, as root)
+	@./scripts/setup.sh
+
+.PHONY: test
+test: setup ## run all tests with the race detector against real servers (under 15 minutes on 2 cores)
+	SWARMIJI_REQUIRE_SERVERS=1 CGO_ENABLED=1 go test -race -p $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $(PKGS)
+
+.PHONY: unit
+unit: ## run the tests that this machine can run; those without their server are skipped
+	go test $(TESTFLAGS) $(PKGS)
+
+.PHONY: test-short
+test-short: ## run the quick tests only (go test -short)
+	go test -short $(TESTFLAGS) $(PKGS)
+
+.PHONY: lint
+lint: $(GOLANGCI) $(STATICCHECK) fmt-check vet ## run golangci-lint, staticcheck, gofumpt and go vet
+	$(GOLANGCI) run $(PKGS)
+	$(STATICCHECK) $(PKGS)
+
+.PHONY: fmt
+fmt: $(GOFUMPT) ## format all Go files
+	$(GOFUMPT) -w .
+
+.PHONY: fmt-check
+fmt-check: $(GOFUMPT) ## list files that are not formatted, and fail if there are any
+	@files=$$($(GOFUMPT) -l .) && if [ -n "$$files" ]; then printf 'not formatted; run make fmt:\n%s\n' "$$files"; exit 1; fi
+
+.PHONY: vet
+vet: ## run go vet
+	go vet $(PKGS)
+
+.PHONY: fuzz
+fuzz: ## run each fuzz target for FUZZTIME (30s)
+	./scripts/fuzz.sh $(FUZZTIME)
+
+.PHONY: soak
+soak: setup ## run the long tests, faults included, for SOAKTIME each (10m)
+	SWARMIJI_REQUIRE_SERVERS=1 SWARMIJI_SOAK=$(SOAKTIME) CGO_ENABLED=1 go test -race -p 1 -count 1 -timeout 0 -v -run '^TestSoak' $(PKGS)
+
+.PHONY: bench
+bench: setup ## measure against the raw client on a server of its own, and print the table of ratios
+	go run ./bench -compare $(BENCHARGS)
+
+.PHONY: cover
+cover: setup ## run all tests and write what they cover to cover.out
+	SWARMIJI_REQUIRE_SERVERS=1 go test -p $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) -coverpkg=./... -coverprofile=cover.out $(PKGS)
+	go tool cover -func=cover.out | tail -1
+
+.PHONY: tidy
+tidy: ## tidy go.mod and check the downloaded modules
+	go mod tidy
+	go mod verify
+
+.PHONY: clean
+clean: ## remove what the targets made
+	rm -rf $(BIN) .tmp
+	find . -name '*.test' -type f -delete
+	rm -f cover.out
+
+# The name of a tool carries its version, so that a new version here is a new file there.
+$(GOLANGCI):
+	@$(call install,github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION),golangci-lint)
+
+$(GOFUMPT):
+	@$(call install,mvdan.cc/gofumpt@$(GOFUMPT_VERSION),gofumpt)
+
+$(STATICCHECK):
+	@$(call install,honnef.co/go/tools/cmd/staticcheck@$(STATICCHECK_VERSION),staticcheck)
+
+define install
+echo "building $(1), once"; GOBIN=$(BIN) nice go install $(1) && mv $(BIN)/$(2) $@
+endef

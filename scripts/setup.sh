@@ -1,0 +1,101 @@
+#!/usr/bin/env bash
+# Installs what the tests need and the machine lacks: RabbitMQ, a C compiler for the race detector, and ps.
+# It changes nothing when all is there, and it leaves no server running: the tests start private ones.
+#
+# On Debian and its relatives, as root, it installs; elsewhere it says what to install and fails.
+set -euo pipefail
+
+go_minor=26 # of Go 1, as in go.mod
+
+say() { printf 'setup: %s\n' "$*"; }
+
+have_go() {
+	local v
+	v=$(go env GOVERSION 2>/dev/null) || return 1
+	[[ $v =~ ^go1\.([0-9]+) ]] && ((BASH_REMATCH[1] >= go_minor))
+}
+
+# A compiler without the C library's headers is of no use to the race detector, so that both are tried at once.
+have_cc() {
+	command -v gcc >/dev/null || return 1
+	printf '#include <stdlib.h>\nint main(void) { return 0; }\n' | gcc -x c -fsyntax-only - 2>/dev/null
+}
+
+# Debian keeps the server's own script, which the tests start, outside of PATH.
+have_rabbitmq() {
+	[[ -x /usr/lib/rabbitmq/bin/rabbitmq-server ]] || command -v rabbitmq-server >/dev/null
+}
+
+have_ps() { command -v ps >/dev/null; }
+
+missing() {
+	have_cc || echo gcc libc6-dev
+	have_rabbitmq || echo rabbitmq-server
+	have_ps || echo procps
+}
+
+# Package scripts start the servers they install. policy-rc.d is Debian's way to say no; one that is there already stays,
+# because it belongs to the machine.
+policy=/usr/sbin/policy-rc.d
+forbid_start() {
+	[[ -e $policy ]] && return
+	trap 'rm -f "$policy"' EXIT
+	printf '#!/bin/sh\nexit 101\n' >"$policy"
+	chmod 755 "$policy"
+}
+
+# Without this the service would come up at the next boot. It is done only for a server that this script installed: one
+# that was there before is somebody's.
+forbid_boot() {
+	if [[ -d /run/systemd/system ]] && command -v systemctl >/dev/null; then
+		systemctl disable --now rabbitmq-server.service >/dev/null 2>&1 || say "could not disable the rabbitmq-server service"
+	elif command -v update-rc.d >/dev/null; then
+		update-rc.d rabbitmq-server disable >/dev/null 2>&1 || say "could not disable the rabbitmq-server service"
+	fi
+}
+
+apt_install() {
+	apt-get install -y -q --no-install-recommends "$@"
+}
+
+main() {
+	if ! have_go; then
+		say "Go 1.$go_minor or newer is needed; see https://go.dev/doc/install"
+		exit 1
+	fi
+	local wanted
+	read -r -a wanted <<<"$(missing | tr '\n' ' ')"
+	((${#wanted[@]} == 0)) && return
+
+	if ! command -v apt-get >/dev/null; then
+		say "please install with your system's package manager: RabbitMQ 3.10 or newer, gcc with the C library's headers, ps"
+		say "(missing here, by their Debian names: ${wanted[*]})"
+		exit 1
+	fi
+	if ((EUID != 0)); then
+		say "please run as root: apt-get install ${wanted[*]}"
+		exit 1
+	fi
+
+	say "installing ${wanted[*]}"
+	export DEBIAN_FRONTEND=noninteractive
+	forbid_start
+	# Lists that are absent or out of date show themselves by a failure; fetching them always would cost every run seconds.
+	if ! apt_install "${wanted[@]}" </dev/null; then
+		say "fetching the package lists"
+		apt-get update -q </dev/null
+		apt_install "${wanted[@]}" </dev/null
+	fi
+	if [[ " ${wanted[*]} " == *" rabbitmq-server "* ]]; then
+		forbid_boot
+	fi
+
+	read -r -a wanted <<<"$(missing | tr '\n' ' ')"
+	if ((${#wanted[@]} > 0)); then
+		say "still missing after the installation: ${wanted[*]}"
+		exit 1
+	fi
+	say "done"
+}
+
+main "$@"
