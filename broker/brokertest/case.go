@@ -1,0 +1,81 @@
+package brokertest
+
+import (
+	"context"
+	"slices"
+	"testing"
+)
+
+// testCase is one sentence of the port put to the test.
+type testCase struct {
+	area, name string
+	explain    string // why an adapter must pass; printed when it does not
+	needs      []need
+	run        func(w *world)
+}
+
+// need is what a case asks of the harness; it returns why the case cannot run, or "".
+type need func(h *Harness) string
+
+func needsSever(h *Harness) string   { return unless(h.Sever != nil, "the harness has no Sever") }
+func needsRestart(h *Harness) string { return unless(h.Restart != nil, "the harness has no Restart") }
+func needsDown(h *Harness) string    { return unless(h.Down != nil, "the harness has no Down") }
+
+// promised makes a need of a promise.
+func promised(name string, get func(p Promises) bool) need {
+	return func(h *Harness) string { return unless(get(h.Promises), "the adapter does not promise "+name) }
+}
+
+var (
+	needsDurable     = promised("Durable", func(p Promises) bool { return p.Durable })
+	needsExactCount  = promised("ExactCount", func(p Promises) bool { return p.ExactCount })
+	needsDedupe      = promised("Dedupe", func(p Promises) bool { return p.Dedupe })
+	needsOrder       = promised("Order", func(p Promises) bool { return p.Order })
+	needsPriorities  = promised("Priorities", func(p Promises) bool { return p.Priorities })
+	needsDelays      = promised("Delays", func(p Promises) bool { return p.Delays })
+	needsBatch       = promised("Batch", func(p Promises) bool { return p.Batch })
+	needsRetry       = promised("Retry", func(p Promises) bool { return p.Retry })
+	needsSyncAck     = promised("SyncAck", func(p Promises) bool { return p.SyncAck })
+	needsResize      = promised("Resize", func(p Promises) bool { return p.Resize })
+	needsInspect     = promised("Inspect", func(p Promises) bool { return p.Inspect })
+	needsDeadLetters = promised("DeadLetters", func(p Promises) bool { return p.DeadLetters })
+	needsFind        = promised("Find", func(p Promises) bool { return p.Find })
+	needsWatch       = promised("Watch", func(p Promises) bool { return p.Watch })
+	needsMaxBody     = promised("a MaxBody", func(p Promises) bool { return p.MaxBody > 0 })
+	needsLeases      = func(h *Harness) string { return unless(h.Leases > 0, "the harness names no Leases") }
+)
+
+func unless(ok bool, reason string) string {
+	if ok {
+		return ""
+	}
+	return reason
+}
+
+// run opens a fresh namespace and runs the case in it.
+func (c testCase) run1(t *testing.T, open func(t testing.TB) *Harness) {
+	h := open(t)
+	for _, n := range c.needs {
+		if reason := n(h); reason != "" {
+			t.Skip(reason)
+		}
+	}
+	w := newWorld(t, h)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log("why: " + c.explain)
+		}
+	})
+	defer w.close()
+	c.run(w)
+}
+
+// cases returns every case of the suite, area by area.
+func cases() []testCase {
+	return slices.Concat(
+		deliverCases(),
+	)
+}
+
+// background is a context without a deadline, for the calls whose deadline is under test elsewhere.
+func background() context.Context { return context.Background() }

@@ -1,0 +1,228 @@
+package brokertest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/swarmiji/swarmiji/broker"
+)
+
+func deliverCases() []testCase {
+	cs := []testCase{
+		{
+			area: "deliver", name: "every field makes the round trip",
+			explain: "A message arrives as it was published: what a producer wrote is all that a consumer has. Expires may be cut to milliseconds.",
+			run: func(w *world) {
+				b := w.open()
+				q := w.queue(b, "fields")
+				want := fullMessage()
+				w.publish(b, q, fullMessage())
+				d := w.receive(w.subscribe(w.open(), q, 1))
+				if diff := diffMessage(want, d.Message()); diff != "" {
+					w.Errorf("the message changed on its way (-sent +received):\n%s", diff)
+				}
+				w.ack(d)
+			},
+		},
+		{
+			area: "deliver", name: "a nil map stays empty",
+			explain: "Headers and Properties that were not set have no entries on arrival: a foreign format would take them for its own.",
+			run: func(w *world) {
+				b := w.open()
+				q := w.queue(b, "bare")
+				w.publish(b, q, msg("bare"))
+				d := w.receive(w.subscribe(b, q, 1))
+				if diff := diffMessage(msg("bare"), d.Message()); diff != "" {
+					w.Errorf("the message changed on its way (-sent +received):\n%s", diff)
+				}
+				w.ack(d)
+			},
+		},
+		{
+			area: "deliver", name: "Message is the same pointer each time",
+			explain: "Delivery.Message returns the same pointer each time, so that wrappers may compare and hold it.",
+			run: func(w *world) {
+				b := w.open()
+				q := w.queue(b, "pointer")
+				w.publish(b, q, msg("a"))
+				d := w.receive(w.subscribe(b, q, 1))
+				if d.Message() != d.Message() {
+					w.Error("two calls of Message returned different pointers")
+				}
+				w.ack(d)
+			},
+		},
+		{
+			area: "deliver", name: "a message published before any consumer waits",
+			explain: "Nil from Publish means that the broker holds the message: a consumer that comes later gets it.",
+			run: func(w *world) {
+				b := w.open()
+				q := w.queue(b, "early")
+				w.publish(b, q, msg("early"))
+				w.closeBroker(b)
+				d := w.receive(w.subscribe(w.open(), q, 1))
+				if d.Message().ID != "early" {
+					w.Errorf("received %s, want early/0", name(d.Message()))
+				}
+				w.ack(d)
+			},
+		},
+		{
+			area: "deliver", name: "a waiting Receive is woken",
+			explain: "Receive waits for the next message and returns it when it comes, with no need to call again.",
+			run: func(w *world) {
+				b := w.open()
+				q := w.queue(b, "wake")
+				s := w.subscribe(b, q, 1)
+				got := make(chan string, 1)
+				go func() {
+					ctx, cancel := w.ctx()
+					defer cancel()
+					d, err := s.Receive(ctx)
+					if w.clean(err) != nil {
+						got <- err.Error()
+						return
+					}
+					got <- name(d.Message())
+				}()
+				w.nothingOn(got)
+				w.publish(w.open(), q, msg("wake"))
+				if id := w.result(got, "Receive"); id != "wake/0" {
+					w.Errorf("Receive gave %s, want wake/0", id)
+				}
+			},
+		},
+		{
+			area: "deliver", name: "the first delivery counts exactly 1",
+			explain: "Deliveries returns 1 for the first time, exactly: a consumer that saw another number would look for a crash that never was.",
+			run: func(w *world) {
+				b := w.open()
+				q := w.queue(b, "first")
+				w.publish(b, q, msg("first"))
+				d := w.receive(w.subscribe(b, q, 1))
+				if n, exact := d.Deliveries(); n != 1 || !exact {
+					w.Errorf("Deliveries() = %d, %v; want 1, true", n, exact)
+				}
+				w.ack(d)
+			},
+		},
+		{
+			area: "deliver", name: "queues are apart",
+			explain: "A message is handed out from the queue it was published to and from no other.",
+			run: func(w *world) {
+				b := w.open()
+				q1, q2 := w.queue(b, "one"), w.queue(b, "two")
+				w.publish(b, q1, msg("one"))
+				w.nothing(w.subscribe(b, q2, 0), "a queue to which nothing was published")
+				w.ack(w.receive(w.subscribe(b, q1, 0)))
+			},
+		},
+	}
+	for _, size := range []struct {
+		name string
+		body []byte
+	}{
+		{"an empty body", nil},
+		{"NUL and 0xFF", []byte{0, 0xff, 0, '\r', '\n', 0xfe, 0x80, 0}},
+		{"5 MB", bytes.Repeat([]byte("0123456789"), 500_000)},
+	} {
+		cs = append(cs, testCase{
+			area: "deliver", name: "a body: " + size.name,
+			explain: "A body is bytes: an adapter neither reads nor changes them, and takes at least 5 MB.",
+			needs:   []need{func(h *Harness) string { return unless(h.Promises.MaxBody == 0 || h.Promises.MaxBody >= len(size.body), "MaxBody is smaller") }},
+			run: func(w *world) {
+				b := w.open()
+				q := w.queue(b, "body")
+				m := msg("body")
+				m.Body = bytes.Clone(size.body)
+				w.publish(b, q, m)
+				d := w.receive(w.subscribe(b, q, 1))
+				if !bytes.Equal(d.Message().Body, size.body) {
+					w.Errorf("%d bytes were sent, %d other ones received", len(size.body), len(d.Message().Body))
+				}
+				w.ack(d)
+			},
+		})
+	}
+	return cs
+}
+
+// fullMessage is a message with every field set.
+func fullMessage() *broker.Message {
+	return &broker.Message{
+		ID:          "9b2f6c1e-0000-4000-8000-00000000aff1",
+		Generation:  7,
+		ContentType: "application/x-python-serialize",
+		Headers: map[string]any{
+			"string": "grüße", "empty": "", "bytes": []byte{0, 1, 0xff}, "true": true, "false": false,
+			"int": int64(-1 << 62), "zero": int64(0), "float": 0.1, "x.dotted-name": "v",
+		},
+		Properties: map[string]string{"content-encoding": "utf-8", "correlation-id": "c-1", "reply-to": "r-1", "type": "t"},
+		Body:       []byte("{}"),
+		Priority:   100,
+		Expires:    time.Now().Add(time.Hour).Truncate(time.Millisecond).UTC(),
+	}
+}
+
+// diffMessage compares two messages: times as instants, empty and nil maps and bodies as equal.
+func diffMessage(want, got *broker.Message) string {
+	norm := func(m *broker.Message) broker.Message {
+		n := *m
+		n.Expires = n.Expires.UTC().Truncate(time.Millisecond)
+		if len(n.Headers) == 0 {
+			n.Headers = nil
+		}
+		if len(n.Properties) == 0 {
+			n.Properties = nil
+		}
+		if len(n.Body) == 0 {
+			n.Body = nil
+		}
+		return n
+	}
+	return cmp.Diff(norm(want), norm(got))
+}
+
+// nothingOn expects that no value comes for as long as the suite looks.
+func (w *world) nothingOn(ch <-chan string) {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(background(), w.slack)
+	defer cancel()
+	select {
+	case v := <-ch:
+		w.Fatalf("Receive of an empty queue returned %s", v)
+	case <-ctx.Done():
+	}
+}
+
+// result waits for a goroutine's answer.
+func (w *world) result(ch <-chan string, what string) string {
+	w.Helper()
+	t := time.NewTimer(w.patience)
+	defer t.Stop()
+	select {
+	case v := <-ch:
+		return v
+	case <-t.C:
+		w.Fatalf("%s did not return within %v", what, w.patience)
+		return ""
+	}
+}
+
+func bench(b *testing.B, open func(t testing.TB) *Harness) {
+	b.Run("publish", func(b *testing.B) {
+		w := newWorld(b, open(b))
+		defer w.close()
+		br := w.open()
+		q := w.queue(br, "bench")
+		b.ReportAllocs()
+		for i := 0; b.Loop(); i++ {
+			w.publish(br, q, msg(fmt.Sprint(i)))
+		}
+	})
+}

@@ -1,0 +1,74 @@
+package brokertest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+)
+
+// Harness is one fresh namespace on a server: no queue of another Harness is seen in it. The function given to [Run] makes
+// one for each case; it registers its own clean-up with t.Cleanup.
+type Harness struct {
+	// Open connects to the namespace as another process would. The suite closes what it opened before the case ends.
+	Open func(t testing.TB) broker.Broker
+
+	// Sever cuts the connections of b as a network would, without a word to either end, and lets b reconnect at once. Nil:
+	// the cases that need it are skipped by name.
+	Sever func(t testing.TB, b broker.Broker)
+
+	// Restart stops the server and starts it again with its data; it returns when the server takes connections. Nil: the
+	// cases that need it are skipped by name.
+	Restart func(t testing.TB)
+
+	// Down makes the server unreachable for every Broker of this Harness, those that are open included, until up is called.
+	// It returns when it is unreachable. Nil: the cases that need it are skipped by name.
+	Down func(t testing.TB) (up func())
+
+	// Prefix begins the name of every queue that the suite uses, for servers where a namespace is no more than that.
+	Prefix string
+
+	// Secret is the password in the configuration of Open. No error may contain it. Empty: there is none.
+	Secret string
+
+	// Promises are what the adapter says of itself.
+	Promises Promises
+
+	// Slack is how late a message may be, and how long the suite looks before it believes that nothing comes. Zero: 500 ms.
+	Slack time.Duration
+
+	// Patience bounds every wait for something that must happen. Zero: 30 s.
+	Patience time.Duration
+
+	// Leases is how long a consumer that gave no sign of life keeps its messages. Zero: there are no leases. The suite
+	// asks for this lease in SubscribeOptions and expects that a held delivery outlives it.
+	Leases time.Duration
+
+	// ModelChecks and ModelSteps bound the model test: how many random histories, of about how many steps each. Zero: 20
+	// and 20; a server that takes milliseconds per step wants few.
+	ModelChecks, ModelSteps int
+}
+
+// Promises are what an adapter promises beyond what every adapter must do. A promise that is not made skips its cases by
+// name. The zero value promises nothing. An interface that the Broker offers without the promise fails the suite, so that
+// no capability goes untested.
+type Promises struct {
+	Durable     bool // a confirmed message survives Restart
+	ExactCount  bool // Deliveries is exact beyond the first
+	Dedupe      bool // a repeated (ID, Generation) while the first is queued is one message
+	Order       bool // one publisher's messages of one priority reach a single consumer in their order, without a fault
+	Priorities  bool // the levels of Declare are honoured
+	Delays      bool // broker.Delayer, and delays in PublishBatch and Retry
+	Batch       bool // broker.BatchPublisher
+	Retry       bool // broker.Retrier: atomic
+	SyncAck     bool // broker.SyncAcker
+	Resize      bool // broker.Resizer
+	Inspect     bool // broker.Inspector; a Stats field of -1 is accepted
+	DeadLetters bool // broker.DeadLetterer
+	Find        bool // broker.Finder
+	Watch       bool // broker.Watcher
+
+	// MaxBody is the largest body in bytes that the adapter takes as the harness configured it; one byte more is
+	// ErrTooLarge. 0: no limit is tried, only that 5 MB go through.
+	MaxBody int
+}

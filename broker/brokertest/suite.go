@@ -1,0 +1,33 @@
+// Package brokertest is the conformance suite of the broker port: a case for every sentence of package broker that says
+// what an adapter does, with an explanation that is printed when it fails.
+//
+// An adapter's test makes a [Harness] for each case and calls [Run]:
+//
+//	func TestBroker(t *testing.T) {
+//		brokertest.Run(t, func(t testing.TB) *brokertest.Harness {
+//			s := startServer(t)
+//			return &brokertest.Harness{
+//				Open:     func(t testing.TB) broker.Broker { return connect(t, s) },
+//				Promises: brokertest.Promises{Durable: true, Delays: true},
+//			}
+//		})
+//	}
+//
+// The same function serves [Bench].
+package brokertest
+
+import "testing"
+
+// Run runs every case of the suite as a subtest of t. Each case calls open for a fresh namespace.
+func Run(t *testing.T, open func(t testing.TB) *Harness) {
+	t.Helper()
+	for _, c := range cases() {
+		t.Run(c.area+"/"+c.name, func(t *testing.T) { c.run1(t, open) })
+	}
+}
+
+// Bench measures publish, and publish, receive and ack together, with several goroutines.
+func Bench(b *testing.B, open func(t testing.TB) *Harness) {
+	b.Helper()
+	bench(b, open)
+}
