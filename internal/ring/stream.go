@@ -1,0 +1,101 @@
+package ring
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+)
+
+// Stream is a [Ring] between goroutines: Put never waits, Get waits. Make one with [NewStream]. All methods may be called
+// from any goroutine.
+type Stream[T any] struct {
+	closedErr error
+	wake      chan struct{} // holds a token while there may be elements
+	done      chan struct{}
+	dropped   atomic.Uint64
+
+	mu     sync.Mutex
+	ring   Ring[T]
+	closed bool
+}
+
+// NewStream makes a Stream of at most max elements whose Get returns closedErr after Close.
+func NewStream[T any](max int, closedErr error) *Stream[T] {
+	return &Stream[T]{
+		closedErr: closedErr,
+		wake:      make(chan struct{}, 1),
+		done:      make(chan struct{}),
+		ring:      New[T](max),
+	}
+}
+
+// Put appends v; the oldest element gives way to it when the stream is full. After Close it does nothing.
+func (s *Stream[T]) Put(v T) {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return
+	}
+	dropped := s.ring.Push(v)
+	first := s.ring.Len() == 1
+	s.mu.Unlock()
+	if dropped {
+		s.dropped.Add(1)
+	}
+	if first {
+		s.signal()
+	}
+}
+
+// Get takes the oldest element, and waits for one until ctx ends. It returns ctx's error, or the stream's closedErr as
+// soon as the stream was closed.
+func (s *Stream[T]) Get(ctx context.Context) (T, error) {
+	for {
+		s.mu.Lock()
+		v, ok := s.ring.Pop()
+		more := s.ring.Len() > 0
+		s.mu.Unlock()
+		if more {
+			s.signal() // for another reader: the token of these elements may be gone
+		}
+		if ok {
+			return v, nil
+		}
+		select {
+		case <-s.wake:
+		case <-s.done:
+			return v, s.closedErr
+		case <-ctx.Done():
+			return v, ctx.Err()
+		}
+	}
+}
+
+// Len returns the number of elements that wait.
+func (s *Stream[T]) Len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ring.Len()
+}
+
+// Dropped returns the number of elements that gave way since NewStream.
+func (s *Stream[T]) Dropped() uint64 { return s.dropped.Load() }
+
+// Close drops what waits and ends every Get. It is idempotent.
+func (s *Stream[T]) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	s.closed = true
+	s.ring.Clear()
+	close(s.done)
+}
+
+func (s *Stream[T]) signal() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}

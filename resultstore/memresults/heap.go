@@ -1,0 +1,75 @@
+package memresults
+
+import (
+	"time"
+
+	"github.com/swarmiji/swarmiji/resultstore"
+)
+
+// entry is a record that is kept. Its record is never changed: a newer one replaces the whole pointer, so that a stream
+// may go on holding the older.
+type entry struct {
+	rec     *resultstore.Record
+	expires time.Duration // since the start of the store, on the monotonic clock
+	pos     int           // index in expiry
+}
+
+// expiry is a binary heap, the entry that expires first on top. Every entry knows its place, so that a deleted record
+// leaves nothing behind until its time comes.
+type expiry []*entry
+
+func (h *expiry) push(e *entry) {
+	e.pos = len(*h)
+	*h = append(*h, e)
+	h.up(e.pos)
+}
+
+func (h *expiry) remove(e *entry) {
+	i, last := e.pos, len(*h)-1
+	h.swap(i, last)
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	if i < last {
+		h.fix(i)
+	}
+}
+
+// fix restores the order after the entry at i got another time.
+func (h *expiry) fix(i int) {
+	if !h.down(i) {
+		h.up(i)
+	}
+}
+
+func (h expiry) swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].pos, h[j].pos = i, j
+}
+
+func (h expiry) up(i int) {
+	for i > 0 {
+		parent := (i - 1) / 2
+		if h[parent].expires <= h[i].expires {
+			return
+		}
+		h.swap(i, parent)
+		i = parent
+	}
+}
+
+func (h expiry) down(i int) (moved bool) {
+	for {
+		least := 2*i + 1
+		if least >= len(h) {
+			return moved
+		}
+		if right := least + 1; right < len(h) && h[right].expires < h[least].expires {
+			least = right
+		}
+		if h[i].expires <= h[least].expires {
+			return moved
+		}
+		h.swap(i, least)
+		i, moved = least, true
+	}
+}
