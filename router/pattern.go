@@ -1,0 +1,108 @@
+package router
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/swarmiji/swarmiji/internal/keyset"
+)
+
+// pattern is a pattern of names as a list of pieces: literal texts and wildcards.
+type pattern []piece
+
+type piece struct {
+	kind kind
+	text string // of literal
+}
+
+type kind uint8
+
+const (
+	literal kind = iota
+	within       // '*': any run without '.'
+	across       // '#' or '**': any run
+)
+
+// maxPattern bounds a pattern in bytes; names have at most 128.
+const maxPattern = 256
+
+// compile reads a pattern.
+func compile(s string) (pattern, error) {
+	switch {
+	case s == "":
+		return nil, errors.New("empty pattern")
+	case len(s) > maxPattern:
+		return nil, fmt.Errorf("pattern of %d bytes, at most %d", len(s), maxPattern)
+	}
+	var p pattern
+	for rest := s; rest != ""; {
+		var next piece
+		switch i := strings.IndexAny(rest, "*#"); {
+		case i > 0:
+			next = piece{literal, rest[:i]}
+			rest = rest[i:]
+		case i < 0:
+			next = piece{literal, rest}
+			rest = ""
+		case strings.HasPrefix(rest, "**"):
+			next = piece{kind: across}
+			rest = rest[2:]
+		case rest[0] == '#':
+			next = piece{kind: across}
+			rest = rest[1:]
+		default:
+			next = piece{kind: within}
+			rest = rest[1:]
+		}
+		if next.kind == literal && !nameBytes(next.text) {
+			return nil, fmt.Errorf("pattern %q holds what no name can", s)
+		}
+		p = append(p, next)
+	}
+	return p, nil
+}
+
+// match reports whether the whole of s fits p.
+func (p pattern) match(s string) bool {
+	// The set of positions of s that the pieces so far can end at, as bits: linear in len(s) for every piece, whatever the
+	// wildcards. Names have at most 128 bytes; what is longer does not match, because no task can bear such a name.
+	if len(s) > keyset.MaxName {
+		return false
+	}
+	var at positions
+	at.set(0)
+	for _, pc := range p {
+		var next positions
+		switch pc.kind {
+		case literal:
+			for i := 0; i+len(pc.text) <= len(s); i++ {
+				if at.has(i) && s[i:i+len(pc.text)] == pc.text {
+					next.set(i + len(pc.text))
+				}
+			}
+		default:
+			open := false
+			for i := 0; i <= len(s); i++ {
+				open = open || at.has(i)
+				if open {
+					next.set(i)
+				}
+				if pc.kind == within && i < len(s) && s[i] == '.' {
+					open = false
+				}
+			}
+		}
+		at = next
+	}
+	return at.has(len(s))
+}
+
+// positions is a set of the numbers 0 to keyset.MaxName.
+type positions [keyset.MaxName/64 + 1]uint64
+
+func (b *positions) set(i int)      { b[i>>6] |= 1 << (i & 63) }
+func (b *positions) has(i int) bool { return b[i>>6]&(1<<(i&63)) != 0 }
+
+// nameBytes reports whether s can be a part of a name: its beginning, or what follows a letter.
+func nameBytes(s string) bool { return keyset.ValidName(s) || keyset.ValidName("a"+s) }
