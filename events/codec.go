@@ -1,0 +1,209 @@
+package events
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+)
+
+// Limits of a message.
+const (
+	MaxBatch   = 100     // events in one message
+	MaxMessage = 4 << 20 // bytes that Decode reads; a [Batcher] stays far below
+)
+
+// Encode writes es, 1 to [MaxBatch] of them, as one message of the wire format: a JSON list of maps with the names of the
+// fields of each type, as [Normalize] describes their values; "timestamp" is in whole milliseconds since 1970, UTC, and
+// "runtime-ms" and "pool-ms" are in milliseconds with a fraction. All fields of a type are there, also empty ones, but
+// "task-id" is left out where there is none. Encode does not change or keep es. The error wraps [ErrMalformed]: a wrong
+// number of events, or one that Normalize refuses.
+func Encode(es []Event) ([]byte, error) {
+	if len(es) == 0 || len(es) > MaxBatch {
+		return nil, fmt.Errorf("%w: %d events in a message, want 1 to %d", ErrMalformed, len(es), MaxBatch)
+	}
+	dst := make([]byte, 0, 256*len(es))
+	for i := range es {
+		if err := es[i].check(); err != nil {
+			return nil, err
+		}
+		if i == 0 {
+			dst = append(dst, '[')
+		} else {
+			dst = append(dst, ',')
+		}
+		dst = appendEvent(dst, &es[i])
+	}
+	return append(dst, ']'), nil
+}
+
+// Decode reads a message: a list of 1 to [MaxBatch] maps, or a single map. Every event is as [Normalize] describes.
+// Members that are not of the wire format go to Fields, null counts as absent, the last of two equal names is taken. The
+// error wraps [ErrMalformed]: larger than [MaxMessage], no JSON, no map, a field of a wrong type, a bad type or task-id,
+// nested or numerous beyond reason. It keeps nothing of data, and its memory is bounded by a small multiple of it.
+func Decode(data []byte) ([]Event, error) {
+	if len(data) > MaxMessage {
+		return nil, fmt.Errorf("%w: %d bytes, at most %d", ErrMalformed, len(data), MaxMessage)
+	}
+	d := decoder{scanner: scanner{data: data}}
+	var err error
+	if d.peek() == '{' {
+		err = d.event()
+	} else {
+		err = d.elements(d.event)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(d.events) == 0 {
+		return nil, d.fail("no event in the list")
+	}
+	if d.peek(); d.pos < len(data) {
+		return nil, d.fail("more than one value")
+	}
+	return d.events, nil
+}
+
+func appendEvent(dst []byte, e *Event) []byte {
+	dst = append(dst, `{"type":"`...)
+	dst = appendEscaped(dst, e.Type)
+	dst = append(dst, '"')
+	if e.TaskID != "" {
+		dst = append(dst, `,"task-id":"`...)
+		dst = appendEscaped(dst, string(e.TaskID))
+		dst = append(dst, '"')
+	}
+	dst = appendText(dst, `,"node-id":"`, e.NodeID, maxLabel)
+	dst = appendInt(dst, `,"timestamp":`, toMillis(e.Time))
+	has := fieldsOf(e.Type)
+	if has&hasTask != 0 {
+		dst = appendText(dst, `,"name":"`, e.Name, maxLabel)
+		dst = appendText(dst, `,"args":"`, e.Args, MaxPreview)
+		dst = appendInt(dst, `,"retries":`, int64(count(e.Retries)))
+		dst = appendText(dst, `,"queue":"`, e.Queue, maxLabel)
+	}
+	if has&hasRoute != 0 {
+		dst = appendText(dst, `,"exchange":"`, e.Exchange, maxLabel)
+		dst = appendText(dst, `,"routing_key":"`, e.RoutingKey, maxLabel)
+	}
+	if has&hasPID != 0 {
+		dst = appendInt(dst, `,"pid":`, int64(count(e.PID)))
+	}
+	if has&hasRun != 0 {
+		dst = appendMillis(append(dst, `,"runtime-ms":`...), e.Runtime)
+		dst = appendMillis(append(dst, `,"pool-ms":`...), e.Pool)
+	}
+	if has&hasResult != 0 {
+		dst = appendText(dst, `,"result":"`, e.Result, MaxPreview)
+	}
+	if has&hasError != 0 {
+		dst = appendText(dst, `,"exception":"`, e.Exception, MaxText)
+		dst = appendText(dst, `,"stack-trace":"`, e.Stack, MaxText)
+		dst = strconv.AppendBool(append(dst, `,"retry":`...), e.Retry)
+	}
+	if len(e.Fields) > 0 {
+		fields := normalFields(e.Fields)
+		for _, k := range sortedKeys(fields) {
+			dst = append(dst, `,"`...)
+			dst = appendEscaped(dst, k)
+			dst = append(dst, `":`...)
+			dst = appendValue(dst, fields[k])
+		}
+	}
+	return append(dst, '}')
+}
+
+// appendText appends a name, given with all its punctuation up to the opening quote, and a text.
+func appendText(dst []byte, name, s string, limit int) []byte {
+	dst = append(dst, name...)
+	dst = appendEscaped(dst, cut(s, limit))
+	return append(dst, '"')
+}
+
+func appendInt(dst []byte, name string, n int64) []byte {
+	return strconv.AppendInt(append(dst, name...), n, 10)
+}
+
+// appendMillis writes d in milliseconds, exactly: with up to six places after the point.
+func appendMillis(dst []byte, d time.Duration) []byte {
+	d = max(d, 0)
+	dst = strconv.AppendInt(dst, int64(d/time.Millisecond), 10)
+	rest := int64(d % time.Millisecond)
+	if rest == 0 {
+		return dst
+	}
+	dst = append(dst, '.')
+	for unit := int64(time.Millisecond / 10); rest > 0; unit /= 10 {
+		dst = append(dst, byte('0'+rest/unit))
+		rest %= unit
+	}
+	return dst
+}
+
+// appendEscaped appends s, which is valid UTF-8, as the inside of a JSON string.
+func appendEscaped(dst []byte, s string) []byte {
+	const hex = "0123456789abcdef"
+	start := 0
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		if c >= 0x20 && c != '"' && c != '\\' {
+			continue
+		}
+		dst = append(dst, s[start:i]...)
+		start = i + 1
+		switch c {
+		case '"', '\\':
+			dst = append(dst, '\\', c)
+		case '\n':
+			dst = append(dst, '\\', 'n')
+		case '\t':
+			dst = append(dst, '\\', 't')
+		case '\r':
+			dst = append(dst, '\\', 'r')
+		default:
+			dst = append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+		}
+	}
+	return append(dst, s[start:]...)
+}
+
+// appendValue appends a value as normalValue gives it.
+func appendValue(dst []byte, v any) []byte {
+	switch v := v.(type) {
+	case bool:
+		return strconv.AppendBool(dst, v)
+	case float64:
+		format := byte('f')
+		if a := math.Abs(v); a != 0 && (a < 1e-6 || a >= 1e21) {
+			format = 'e'
+		}
+		return strconv.AppendFloat(dst, v, format, -1, 64)
+	case string:
+		dst = append(dst, '"')
+		dst = appendEscaped(dst, v)
+		return append(dst, '"')
+	case []any:
+		dst = append(dst, '[')
+		for i, x := range v {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = appendValue(dst, x)
+		}
+		return append(dst, ']')
+	case map[string]any:
+		dst = append(dst, '{')
+		for i, k := range sortedKeys(v) {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = append(dst, '"')
+			dst = appendEscaped(dst, k)
+			dst = append(dst, '"', ':')
+			dst = appendValue(dst, v[k])
+		}
+		return append(dst, '}')
+	default: // nil
+		return append(dst, "null"...)
+	}
+}

@@ -1,0 +1,193 @@
+package events
+
+import (
+	"bytes"
+	"math"
+	"strconv"
+	"time"
+)
+
+// decoder reads the events of one message.
+type decoder struct {
+	scanner
+	events []Event
+	last   Event // the one before: texts that come again share its memory
+}
+
+// event reads one map and appends it.
+func (d *decoder) event() error {
+	if len(d.events) == MaxBatch {
+		return d.fail("too many events")
+	}
+	var e Event
+	d.values = 0
+	err := d.members(func(key []byte) error { return d.member(&e, key) })
+	if err != nil {
+		return err
+	}
+	if e, err = Normalize(e); err != nil {
+		return err
+	}
+	d.events = append(d.events, e)
+	d.last = e
+	return nil
+}
+
+// member reads the value of one name.
+func (d *decoder) member(e *Event, key []byte) error {
+	switch string(key) {
+	case "type":
+		return d.string(&e.Type, d.last.Type)
+	case "task-id":
+		return d.string((*string)(&e.TaskID), string(d.last.TaskID))
+	case "node-id":
+		return d.string(&e.NodeID, d.last.NodeID)
+	case "timestamp":
+		return d.time(&e.Time)
+	case "name":
+		return d.string(&e.Name, d.last.Name)
+	case "args":
+		return d.string(&e.Args, d.last.Args)
+	case "retries":
+		return d.count(&e.Retries)
+	case "queue":
+		return d.string(&e.Queue, d.last.Queue)
+	case "exchange":
+		return d.string(&e.Exchange, d.last.Exchange)
+	case "routing_key":
+		return d.string(&e.RoutingKey, d.last.RoutingKey)
+	case "pid":
+		return d.count(&e.PID)
+	case "runtime-ms":
+		return d.duration(&e.Runtime)
+	case "pool-ms":
+		return d.duration(&e.Pool)
+	case "result":
+		return d.string(&e.Result, d.last.Result)
+	case "exception":
+		return d.string(&e.Exception, d.last.Exception)
+	case "stack-trace":
+		return d.string(&e.Stack, d.last.Stack)
+	case "retry":
+		return d.bool(&e.Retry)
+	}
+	name := string(key)
+	v, err := d.value(1)
+	if err != nil {
+		return err
+	}
+	if e.Fields == nil {
+		e.Fields = map[string]any{}
+	}
+	e.Fields[name] = v
+	return nil
+}
+
+// string reads a text into *to; one equal to like takes its memory.
+func (d *decoder) string(to *string, like string) error {
+	if d.word("null") {
+		*to = ""
+		return nil
+	}
+	t, err := d.text()
+	if err != nil {
+		return err
+	}
+	switch {
+	case string(t) == like:
+		*to = like
+	case len(t) > MaxText:
+		// Normalize cuts closer; this keeps it from holding the whole text for its beginning.
+		*to = cut(string(t), MaxText)
+	default:
+		*to = string(t)
+	}
+	return nil
+}
+
+func (d *decoder) bool(to *bool) error {
+	switch {
+	case d.word("true"):
+		*to = true
+	case d.word("false"), d.word("null"):
+		*to = false
+	default:
+		return d.fail("want true or false")
+	}
+	return nil
+}
+
+// whole reads a number; a fraction is cut off.
+func (d *decoder) whole(most int64) (int64, error) {
+	if d.word("null") {
+		return 0, nil
+	}
+	f, err := d.float()
+	if err != nil {
+		return 0, err
+	}
+	if f < 0 || f > float64(most) {
+		return 0, d.fail("number out of range")
+	}
+	return int64(f), nil
+}
+
+func (d *decoder) count(to *int) error {
+	n, err := d.whole(math.MaxInt32)
+	*to = int(n)
+	return err
+}
+
+func (d *decoder) time(to *time.Time) error {
+	ms, err := d.whole(latest)
+	*to = fromMillis(ms)
+	return err
+}
+
+// duration reads milliseconds with a fraction. The notation without an exponent is read exactly.
+func (d *decoder) duration(to *time.Duration) error {
+	if d.word("null") {
+		*to = 0
+		return nil
+	}
+	t, err := d.number()
+	if err != nil {
+		return err
+	}
+	if exact, ok := exactMillis(t); ok {
+		*to = exact
+		return nil
+	}
+	ms, err := strconv.ParseFloat(string(t), 64)
+	ns := ms * float64(time.Millisecond)
+	if err != nil || ms < 0 || ns >= math.MaxInt64 {
+		return d.fail("duration out of range")
+	}
+	*to = time.Duration(math.Round(ns))
+	return nil
+}
+
+// exactMillis reads what appendMillis writes.
+func exactMillis(t []byte) (time.Duration, bool) {
+	before, after, _ := bytes.Cut(t, []byte{'.'})
+	if len(after) > 6 {
+		return 0, false
+	}
+	ms, err := strconv.ParseUint(string(before), 10, 63)
+	if err != nil || ms > math.MaxInt64/uint64(time.Millisecond) {
+		return 0, false
+	}
+	var rest uint64
+	for i := range 6 {
+		rest *= 10
+		if i < len(after) {
+			c := after[i]
+			if c < '0' || c > '9' {
+				return 0, false
+			}
+			rest += uint64(c - '0')
+		}
+	}
+	ns := ms*uint64(time.Millisecond) + rest
+	return time.Duration(ns), ns <= math.MaxInt64
+}
