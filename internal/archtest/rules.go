@@ -1,0 +1,257 @@
+package archtest
+
+// module is the path under which the packages of the tables lie.
+const module = "github.com/swarmiji/swarmiji"
+
+// A rule is a row of the table of layers: the packages it is about, and which packages of this module they may import
+// outside of tests. The standard library is open to all, except for what tests alone need.
+//
+// Patterns are paths below the module: "task" is one package, "broker/*" every package right below broker, "cmd/..."
+// everything at or below cmd, "." the root, and "@name" a set from the table of sets.
+type rule struct {
+	layer string
+	pkgs  []string
+	may   []string
+	why   string // completes "because"
+}
+
+// sets are lists that more than one row needs.
+var sets = map[string][]string{
+	// Small tools without an opinion. Everybody may use them, so they use nobody.
+	"leaves": {
+		"internal/backoff", "internal/clock", "internal/group", "internal/keyset", "internal/nodeid", "internal/pack",
+		"internal/ring",
+	},
+	// Conformance suites: <port>test beside its port, and the road test of producer and consumer together.
+	"suites": {
+		"broker/brokertest", "resultstore/resultstoretest", "events/eventstest", "serializer/serializertest",
+		"internal/roadtest",
+	},
+	"ports":    {"broker", "resultstore", "serializer", "router", "events"},
+	"adapters": {"broker/*", "resultstore/*", "events/*"},
+	"programs": {"cmd/...", "bench/...", "examples/..."},
+}
+
+// layers is the table of who may import whom. The first row that knows a package is the one that counts.
+var layers = []rule{
+	{
+		"suite",
+		[]string{"internal/roadtest"},
+		[]string{"task", "@ports", "serializer/*", "middleware", "producer", "consumer", "@leaves", "internal/wire", "broker/membroker", "resultstore/memresults", "events/memevents"},
+		"the road test drives a producer and a consumer over whatever broker it is given",
+	},
+	{
+		"suite",
+		[]string{"@suites"},
+		[]string{"task", "@ports", "@leaves"},
+		"a suite knows its port and no adapter, so that every adapter can be held to it",
+	},
+
+	{
+		"L0",
+		[]string{"internal/nodeid"},
+		[]string{"internal/keyset"},
+		"a node's id is made of the characters that keyset allows",
+	},
+	{
+		"L0",
+		[]string{"@leaves"},
+		nil,
+		"everybody may import them",
+	},
+	{
+		"L0",
+		[]string{"task"},
+		[]string{"@leaves"},
+		"a program that only defines tasks needs nothing else",
+	},
+	{
+		"L0",
+		[]string{"broker"},
+		[]string{"@leaves"},
+		"the port of distribution does not know what a task is",
+	},
+
+	{
+		"L1",
+		[]string{"serializer", "serializer/*"},
+		[]string{"task", "broker", "serializer", "@leaves"},
+		"a format turns an envelope into a broker's message, and knows neither who sends it nor how",
+	},
+	{
+		"L1",
+		[]string{"resultstore", "events", "router"},
+		[]string{"task", "@leaves"},
+		"ports do not know each other: any broker works with any store and any bus",
+	},
+	{
+		"L1",
+		[]string{"middleware"},
+		[]string{"task", "events", "@leaves"},
+		"middleware sees requests and verdicts, never a broker",
+	},
+
+	{
+		"L2",
+		[]string{"internal/wire"},
+		[]string{"task", "broker", "serializer", "serializer/*", "resultstore", "@leaves"},
+		"it is what producer and consumer must agree on",
+	},
+	{
+		"L2",
+		[]string{"internal/amqpconn"},
+		[]string{"broker", "@leaves"},
+		"a connection knows its client library and the port's errors",
+	},
+
+	{
+		"L3",
+		[]string{"broker/*"},
+		[]string{"broker", "internal/amqpconn", "@leaves"},
+		"an adapter knows its own port and never another adapter",
+	},
+	{
+		"L3",
+		[]string{"resultstore/*"},
+		[]string{"resultstore", "task", "broker", "internal/wire", "internal/amqpconn", "@leaves"},
+		"an adapter knows its own port and never another adapter; broker is open to it for the errors of the shared connection",
+	},
+	{
+		"L3",
+		[]string{"events/*"},
+		[]string{"events", "task", "broker", "internal/wire", "internal/amqpconn", "@leaves"},
+		"an adapter knows its own port and never another adapter; broker is open to it for the errors of the shared connection",
+	},
+
+	{
+		"L4",
+		[]string{"producer"},
+		[]string{"task", "@ports", "serializer/*", "middleware", "internal/wire", "@leaves"},
+		"the producer works with every adapter and so knows none, nor the consumer",
+	},
+	{
+		"L4",
+		[]string{"consumer"},
+		[]string{"task", "@ports", "serializer/*", "middleware", "internal/wire", "@leaves"},
+		"the consumer works with every adapter and so knows none, nor the producer",
+	},
+
+	{
+		"L5",
+		[]string{"open"},
+		[]string{"task", "@ports", "serializer/*", "@adapters", "@leaves"},
+		"it is the one switch from a URL to adapters",
+	},
+	{
+		"L5",
+		[]string{"cmd/..."},
+		[]string{"task", "@ports", "serializer/*", "middleware", "producer", "consumer", "open", "@adapters", "@leaves"},
+		"programs use the library as its users do",
+	},
+	{
+		"L5",
+		[]string{"bench/...", "examples/..."},
+		[]string{"task", "@ports", "serializer/*", "middleware", "producer", "consumer", "open", "@adapters", "@programs", "@leaves", "internal/testserver"},
+		"programs use the library as its users do; these may start a server of their own",
+	},
+
+	{
+		"test",
+		[]string{"internal/testserver"},
+		[]string{"@leaves"},
+		"it starts servers and does not know what they are for",
+	},
+	{
+		"test",
+		[]string{"internal/archtest"},
+		nil,
+		"it reads sources and imports none",
+	},
+	{
+		"doc",
+		[]string{"."},
+		nil,
+		"the root holds the overview of the documentation and no code",
+	},
+}
+
+// A client is a row of the table of third-party modules: who may import it, tests of these packages included.
+type client struct {
+	path string // of the module; covers all its packages
+	may  []string
+	// reach are further packages whose programs may link it through others. All others must stay free of it: who uses
+	// one broker never links another's client.
+	reach []string
+	// tests opens it to all _test.go files.
+	tests bool
+	why   string
+}
+
+// clients is the table of who may use which third-party module. One that has no row may not be used at all.
+var clients = []client{
+	{
+		path:  "github.com/rabbitmq/amqp091-go",
+		may:   []string{"internal/amqpconn", "broker/amqpbroker", "resultstore/amqpresults", "events/amqpevents", "internal/testserver", "bench/..."},
+		reach: []string{"open", "@programs"},
+		why:   "AMQP stays inside its adapters",
+	},
+	{
+		path:  "github.com/Shopify/toxiproxy/v2",
+		may:   []string{"internal/testserver"},
+		reach: []string{"@programs"},
+		why:   "it cuts connections in tests",
+	},
+	{
+		path:  "github.com/rs/zerolog",
+		may:   []string{"internal/testserver"},
+		reach: []string{"@programs"},
+		why:   "toxiproxy's constructor asks for one of its loggers; everything else logs with log/slog",
+	},
+	{
+		path:  "github.com/vmihailenco/msgpack/v5",
+		may:   []string{"serializer/msgpack"},
+		reach: []string{"internal/wire", "producer", "consumer", "internal/roadtest", "resultstore/*", "events/*", "open", "@programs"},
+		why:   "bytes from outside reach it only after the pre-scan",
+	},
+	{
+		path:  "github.com/rcrowley/go-metrics",
+		may:   []string{"middleware", "producer", "consumer", "@programs"},
+		reach: []string{"internal/roadtest"},
+		why:   "metrics are counted where tasks pass",
+	},
+	{
+		path:  "github.com/google/uuid",
+		may:   []string{"producer", "consumer", "internal/wire"},
+		reach: []string{"internal/roadtest", "resultstore/*", "events/*", "open", "@programs"},
+		why:   "ids are chosen where tasks are submitted",
+	},
+	{
+		path:  "golang.org/x/time",
+		may:   []string{"middleware", "consumer"},
+		reach: []string{"producer", "internal/roadtest", "@programs"},
+		why:   "rate limits belong to the consumer's side",
+	},
+	{
+		path: "github.com/google/go-cmp", may: []string{"@suites"}, tests: true,
+		why: "it is for tests",
+	},
+	{
+		path: "go.uber.org/goleak", may: []string{"@suites"}, tests: true,
+		why: "it is for tests",
+	},
+	{
+		path: "pgregory.net/rapid", may: []string{"@suites"}, tests: true,
+		why: "it is for tests",
+	},
+}
+
+// testingOnly are the packages outside of _test.go files that may import testing; no program may.
+var testingOnly = []string{"@suites", "internal/testserver"}
+
+// shared are the package variables that may change, each with the reason. The list is meant to stay this short.
+var shared = map[string]string{
+	"internal/testserver.shared": "the tests of one binary share one server, since a start costs seconds",
+}
+
+// maxLines is the length of the longest file outside of tests. A file with one subject stays far below it.
+const maxLines = 500

@@ -1,0 +1,132 @@
+package archtest
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// These tests show that each rule finds what it is there to find, and lets through what is meant to pass.
+
+func TestCheckImportsFinds(t *testing.T) {
+	const m = module + "/"
+	const amqp = "github.com/rabbitmq/amqp091-go"
+	tests := []struct {
+		name string
+		p    pkg
+		want string // part of the only complaint; "" for none
+	}{
+		{"port on its leaves", pkg{ImportPath: m + "task", Imports: []string{"time", m + "internal/keyset"}}, ""},
+		{"port on port", pkg{ImportPath: m + "task", Imports: []string{m + "broker"}}, "task (L0) imports broker"},
+		{"core on adapter", pkg{ImportPath: m + "producer", Imports: []string{m + "broker/membroker"}}, "producer (L4) imports broker/membroker"},
+		{"producer on consumer", pkg{ImportPath: m + "producer", Imports: []string{m + "consumer"}}, "producer (L4) imports consumer"},
+		{"adapter on adapter", pkg{ImportPath: m + "resultstore/amqpresults", Imports: []string{m + "broker/amqpbroker"}}, "may import"},
+		{"adapter on its client", pkg{ImportPath: m + "broker/amqpbroker", Imports: []string{amqp, m + "internal/amqpconn"}}, ""},
+		{"client elsewhere", pkg{ImportPath: m + "consumer", Imports: []string{amqp}}, "AMQP stays inside"},
+		{"client in the tests of another", pkg{ImportPath: m + "consumer", XTestImports: []string{amqp}}, "AMQP stays inside"},
+		{"client at second hand", pkg{ImportPath: m + "broker/membroker", Deps: []string{m + "internal/amqpconn", amqp, amqp + "/internal"}}, "broker/membroker links " + amqp},
+		{"program at second hand", pkg{ImportPath: m + "examples/worker", Deps: []string{amqp}}, ""},
+		{"unknown module", pkg{ImportPath: m + "consumer", Imports: []string{"example.com/clever"}}, "no row of clients"},
+		{"unknown package", pkg{ImportPath: m + "internal/misc"}, "no rule knows"},
+		{"suite in a test", pkg{ImportPath: m + "broker/membroker", XTestImports: []string{m + "broker/brokertest"}}, ""},
+		{"suite in a program", pkg{ImportPath: m + "open", Imports: []string{m + "broker/brokertest"}}, "imports the suite"},
+		{"test library in a test", pkg{ImportPath: m + "task", TestImports: []string{"pgregory.net/rapid"}}, ""},
+		{"test library in a program", pkg{ImportPath: m + "task", Imports: []string{"pgregory.net/rapid"}}, "it is for tests"},
+		{"testing in a program", pkg{ImportPath: m + "task", Imports: []string{"testing"}}, "no program may link it"},
+		{"testing in a suite", pkg{ImportPath: m + "broker/brokertest", Imports: []string{"testing", m + "broker"}}, ""},
+		{"a program in a test", pkg{ImportPath: m + "task", XTestImports: []string{m + "examples/quickstart"}}, "not for import"},
+		{"a test server in an example", pkg{ImportPath: m + "examples/soak", Imports: []string{m + "internal/testserver"}}, ""},
+		{"a test server in a tool", pkg{ImportPath: m + "cmd/swarmiji", Imports: []string{m + "internal/testserver"}}, "cmd/swarmiji (L5) imports internal/testserver"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) { expect(t, checkImports(tt.p), tt.want) })
+	}
+}
+
+func TestSourceChecksFind(t *testing.T) {
+	const head = "// Package p is an example.\npackage p\n"
+	tests := []struct {
+		name, src, want string
+		check           func(*source) []string
+	}{
+		{"init", head + "func init() {}", "init function", (*source).checkInit},
+		{"method called init", head + "type t int\nfunc (t) init() {}", "", (*source).checkInit},
+		{"short file", head, "", (*source).checkLength},
+		{"long file", head + strings.Repeat("\n", maxLines), "lines; a file", (*source).checkLength},
+
+		{"documented", head + "// F is.\nfunc F() {}\n// T is.\ntype T int\n// M is.\nfunc (T) M() {}\n// The ones.\nconst (\nA = 1\nB = 2\n)", "", (*source).checkDocs},
+		{"no package comment", "package p", "no package comment", (*source).checkDocs},
+		{"function", head + "func F() {}", "exported F has no", (*source).checkDocs},
+		{"generic method", head + "// T is.\ntype T[A, B any] struct{}\nfunc (t *T[A, B]) M() {}", "exported M has no", (*source).checkDocs},
+		{"method nobody sees", head + "type t struct{}\nfunc (t) M() {}", "", (*source).checkDocs},
+		{"type in a group", head + "// All.\ntype (\nT int\n)", "exported T has no", (*source).checkDocs},
+		{"constant", head + "const C = 1", "exported C has no", (*source).checkDocs},
+		{"constant, comment behind", head + "const C = 1 // is one", "", (*source).checkDocs},
+		{"program", "// Command p is.\npackage main\nfunc F() {}", "", (*source).checkDocs},
+
+		{"interface check", head + "import \"io\"\nvar _ io.Reader = (*r)(nil)\ntype r struct{ io.Reader }", "", (*source).checkVars},
+		{"error", head + "import \"errors\"\nvar ErrA = errors.New(\"a\")", "", (*source).checkVars},
+		{"error that is replaced", head + "import \"errors\"\nvar ErrA = errors.New(\"a\")\nfunc f() { ErrA = nil }", "ErrA is written to", (*source).checkVars},
+		{"table", head + "var names = []string{\"a\"}\nfunc f() string { return names[0] }", "", (*source).checkVars},
+		{"exported table", head + "var Names = []string{\"a\"}", "Names can change", (*source).checkVars},
+		{"table with an element set", head + "var m = map[string]int{}\nfunc f() { m[\"a\"] = 1 }", "m is written to", (*source).checkVars},
+		{"table with an element counted", head + "var m = map[string]int{}\nfunc f() { m[\"a\"]++ }", "m is written to", (*source).checkVars},
+		{"table with an element deleted", head + "var m = map[string]int{}\nfunc f() { delete(m, \"a\") }", "m is written to", (*source).checkVars},
+		{"address of a table's element", head + "var a = [2]int{}\nfunc f() *int { return &a[0] }", "a is written to", (*source).checkVars},
+		{"local variable of the same name", head + "var m = map[string]int{}\nfunc f() { m := map[string]int{}; m[\"a\"] = 1 }", "", (*source).checkVars},
+		{"no value", head + "var state int", "state can change", (*source).checkVars},
+		{"mutex", head + "import \"sync\"\nvar mu = sync.Mutex{}", "mu can change", (*source).checkVars},
+		{"pool", head + "import \"sync\"\nvar pool = sync.Pool{}\nfunc f() { pool.Put(pool.Get()) }", "", (*source).checkVars},
+		{"function", head + "var f = g()\nfunc g() func() { return nil }", "", (*source).checkVars},
+		{"function that is replaced", head + "var now = func() int { return 1 }\nfunc f() { now = nil }", "now is written to", (*source).checkVars},
+		{"counter", head + "var n = 1\nfunc f() { n++ }", "n is written to", (*source).checkVars},
+		{"value of an unknown type", head + "import \"example.com/x\"\nvar v = x.New()", "v can change", (*source).checkVars},
+		{"made map", head + "var m = make(map[string]int)", "m can change", (*source).checkVars},
+		{"embedded file", head + "import _ \"embed\"\n//go:embed a.txt\nvar text string", "", (*source).checkVars},
+		{"definition of a task", head + "var add = task.New[int, int](\"add\")", "", (*source).checkVars},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := os.WriteFile(filepath.Join(dir, "p.go"), []byte(tt.src), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			name := "p"
+			if strings.Contains(tt.src, "package main") {
+				name = "main"
+			}
+			s, err := parse(pkg{Dir: dir, ImportPath: module + "/p", Name: name, GoFiles: []string{"p.go"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			expect(t, tt.check(s), tt.want)
+		})
+	}
+}
+
+func TestCheckTextFinds(t *testing.T) {
+	tests := []struct{ name, line, want string }{
+		{"home", `open("/home/somebody/x")`, "/home/somebody"},
+		{"root's home", "see /root/notes", "/root/notes"},
+		{"part of another path", "a/root/b and https://example.com/home/x", ""},
+		{"system path", "/usr/lib/rabbitmq/bin", ""},
+		{"package host", "curl https://proxy.golang.org/x", "proxy.golang.org"},
+		{"module path", "golang.org/x/time v0.16.0", ""},
+		{"further text", "in /srv/checkout/x", "/srv/checkout"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) { expect(t, checkText("f", []byte(tt.line), "/srv/checkout"), tt.want) })
+	}
+}
+
+// expect fails unless there is one complaint that holds want, or none if want is "".
+func expect(t *testing.T, bad []string, want string) {
+	t.Helper()
+	switch {
+	case want == "" && len(bad) > 0:
+		t.Errorf("complaints about what is allowed: %q", bad)
+	case want != "" && (len(bad) != 1 || !strings.Contains(bad[0], want)):
+		t.Errorf("got %q, want one complaint with %q", bad, want)
+	}
+}
