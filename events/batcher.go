@@ -2,7 +2,6 @@ package events
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -82,10 +81,8 @@ func positive[T int | time.Duration](v, otherwise T) T {
 // the oldest event. Texts beyond their limits are cut here and Fields is copied, so that nothing of the caller's is kept
 // that is large or may change.
 func (b *Batcher) Add(e Event) error {
-	if len(e.Args) > MaxPreview || len(e.Result) > MaxPreview || len(e.Exception) > MaxText || len(e.Stack) > MaxText {
-		e.Args, e.Result = short(e.Args, MaxPreview), short(e.Result, MaxPreview)
-		e.Exception, e.Stack = short(e.Exception, MaxText), short(e.Stack, MaxText)
-	}
+	e.Args, e.Result = bound(e.Args, MaxPreview), bound(e.Result, MaxPreview)
+	e.Exception, e.Stack = bound(e.Exception, MaxText), bound(e.Stack, MaxText)
 	if e.Fields != nil {
 		e.Fields = normalFields(e.Fields)
 	}
@@ -110,12 +107,12 @@ func (b *Batcher) Add(e Event) error {
 	return nil
 }
 
-// short returns a copy of the beginning of a text that is too long, so that the whole of it is not kept for that.
-func short(s string, limit int) string {
+// bound cuts a text that is too long, and leaves all other checks of it to the goroutine.
+func bound(s string, limit int) string {
 	if len(s) <= limit {
 		return s
 	}
-	return strings.Clone(cut(s, limit))
+	return cut(s, limit)
 }
 
 // Closed reports whether Close was called.

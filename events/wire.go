@@ -122,13 +122,14 @@ func Normalize(e Event) (Event, error) {
 	return n, nil
 }
 
-// cut returns s as valid UTF-8 of at most limit bytes. What is so already comes back as it is.
+// cut returns s as valid UTF-8 of at most limit bytes. What is so already comes back as it is; of anything else it returns
+// a copy, so that a long text is not kept for its beginning.
 func cut(s string, limit int) string {
 	if len(s) <= limit && utf8.ValidString(s) {
 		return s
 	}
 	// A replacement character is longer than the byte it stands for, hence the second cut.
-	return atRune(strings.ToValidUTF8(atRune(s, limit), "\uFFFD"), limit)
+	return strings.Clone(atRune(strings.ToValidUTF8(atRune(s, limit), "\uFFFD"), limit))
 }
 
 // atRune cuts s to at most limit bytes, not within a character.
