@@ -134,7 +134,9 @@ func deliverCases() []testCase {
 		cs = append(cs, testCase{
 			area: "deliver", name: "a body: " + size.name,
 			explain: "A body is bytes: an adapter neither reads nor changes them, and takes at least 5 MB.",
-			needs:   []need{func(h *Harness) string { return unless(h.Promises.MaxBody == 0 || h.Promises.MaxBody >= len(size.body), "MaxBody is smaller") }},
+			needs: []need{func(h *Harness) string {
+				return unless(h.Promises.MaxBody == 0 || h.Promises.MaxBody >= len(size.body), "MaxBody is smaller")
+			}},
 			run: func(w *world) {
 				b := w.open()
 				q := w.queue(b, "body")

@@ -1,0 +1,59 @@
+package membroker
+
+import (
+	"context"
+
+	"github.com/swarmiji/swarmiji/broker"
+)
+
+// PublishBatch implements [broker.BatchPublisher]. Messages of one queue that follow each other share one turn at it.
+func (b *Broker) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
+	var errs []error
+	fail := func(i int, err error) {
+		if errs == nil {
+			errs = make([]error, len(ms))
+		}
+		errs[i] = err
+	}
+	var q *queue // the one whose mutex is held
+	release := func() {
+		if q != nil {
+			q.dispatch()
+			q.admit()
+			q.unlock()
+			q = nil
+		}
+	}
+	ready := b.ready(ctx)
+	for i := range ms {
+		o := &ms[i]
+		err := b.s.check(o.Message)
+		if err == nil {
+			err = ready
+		}
+		if err == nil && (q == nil || q.name != o.Queue) {
+			release()
+			var next *queue
+			if next, err = b.s.queue(o.Queue); err == nil {
+				q = next
+				q.mu.Lock()
+			}
+		}
+		if err == nil && q.full() {
+			q.dispatch()
+			if err = q.waitForRoom(ctx); err != nil {
+				q = nil
+			}
+		}
+		if err != nil {
+			fail(i, err)
+			continue
+		}
+		q.put(o.Message, o.At)
+	}
+	release()
+	if errs != nil {
+		return &broker.BatchError{Errs: errs}
+	}
+	return nil
+}

@@ -1,0 +1,301 @@
+package membroker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+)
+
+var (
+	errSevered = errors.New("membroker: connection severed")
+	errDown    = errors.New("membroker: server down")
+	errClosed  = fmt.Errorf("membroker: %w", broker.ErrClosed)
+)
+
+// Broker is a connection to a [Server]. It implements broker.Broker and every optional interface of package broker but
+// Locator. All methods may be called from any goroutine.
+type Broker struct {
+	s    *Server
+	own  bool // the Server is nobody else's
+	gate atomic.Int32
+
+	mu    sync.Mutex // guards what follows. A queue's mutex may be taken while it is held
+	subs  map[*subscription]struct{}
+	lost  chan struct{} // closed at the end of the connection epoch
+	up    chan struct{} // closed at the end of the wait for a connection, or at Close
+	watch watchers
+}
+
+// The values of Broker.gate, which every call looks at first.
+const (
+	connected int32 = iota
+	disconnected
+	closed
+)
+
+var (
+	_ broker.Broker         = (*Broker)(nil)
+	_ broker.Delayer        = (*Broker)(nil)
+	_ broker.BatchPublisher = (*Broker)(nil)
+	_ broker.Retrier        = (*Broker)(nil)
+	_ broker.Declarer       = (*Broker)(nil)
+	_ broker.Inspector      = (*Broker)(nil)
+	_ broker.DeadLetterer   = (*Broker)(nil)
+	_ broker.Finder         = (*Broker)(nil)
+	_ broker.Watcher        = (*Broker)(nil)
+	_ broker.Resizer        = (*subscription)(nil)
+	_ broker.SyncAcker      = (*delivery)(nil)
+)
+
+// New returns the connection to a new Server of the zero Config that nobody else knows: what it holds ends with the
+// Broker.
+func New() *Broker {
+	b := NewServer(Config{}).Connect()
+	b.own = true
+	return b
+}
+
+func newBroker(s *Server, up bool) *Broker {
+	b := &Broker{s: s, subs: make(map[*subscription]struct{}), lost: make(chan struct{}), up: make(chan struct{})}
+	b.watch.state = broker.Connected
+	if !up {
+		b.gate.Store(disconnected)
+		b.watch.state, b.watch.err = broker.Disconnected, errDown
+	}
+	return b
+}
+
+// ready waits for a connection: broker.ErrUnavailable when ctx ends first, broker.ErrClosed.
+func (b *Broker) ready(ctx context.Context) error {
+	for {
+		switch b.gate.Load() {
+		case connected:
+			return nil
+		case closed:
+			return errClosed
+		}
+		b.mu.Lock()
+		up, gate := b.up, b.gate.Load()
+		b.mu.Unlock()
+		if gate != disconnected {
+			continue
+		}
+		select {
+		case <-up:
+		case <-ctx.Done():
+			return fmt.Errorf("membroker: no connection: %w: %w", broker.ErrUnavailable, context.Cause(ctx))
+		}
+	}
+}
+
+// Publish implements [broker.Broker]. It waits only for a connection and for room in a bounded queue.
+func (b *Broker) Publish(ctx context.Context, queue string, m *broker.Message) error {
+	return b.PublishAt(ctx, queue, m, time.Time{})
+}
+
+// PublishAt implements [broker.Delayer].
+func (b *Broker) PublishAt(ctx context.Context, queue string, m *broker.Message, at time.Time) error {
+	if err := b.s.check(m); err != nil {
+		return err
+	}
+	if err := b.ready(ctx); err != nil {
+		return err
+	}
+	q, err := b.s.queue(queue)
+	if err != nil {
+		return err
+	}
+	q.mu.Lock()
+	if q.full() {
+		if err := q.waitForRoom(ctx); err != nil {
+			return err
+		}
+	}
+	q.put(m, at)
+	q.dispatch()
+	q.admit() // m may have been no news, and its room is another's
+	q.unlock()
+	return nil
+}
+
+// waitForRoom is called and returns nil with mu held; with an error mu is free.
+func (q *queue) waitForRoom(ctx context.Context) error {
+	for q.full() {
+		if ctx.Err() != nil {
+			q.unlock()
+			return fmt.Errorf("membroker: queue %q is full: %w: %w", q.name, broker.ErrBlocked, context.Cause(ctx))
+		}
+		w := q.s.newWaiter()
+		q.room.push(w)
+		q.unlock()
+		select {
+		case <-w.ch:
+			q.mu.Lock()
+		case <-ctx.Done():
+			q.mu.Lock()
+			if w.admitted {
+				q.unlock()
+				<-w.ch
+				q.mu.Lock() // the room may be there still, and is not another's to be woken for
+			} else {
+				q.room.remove(w)
+			}
+		}
+		q.s.freeWaiter(w)
+	}
+	return nil
+}
+
+// check refuses what the broker cannot carry, before anything is done.
+func (s *Server) check(m *broker.Message) error {
+	if m == nil {
+		return fmt.Errorf("membroker: nil message: %w", broker.ErrMalformed)
+	}
+	if m.Generation < 0 {
+		return fmt.Errorf("membroker: %q: generation %d: %w", m.ID, m.Generation, broker.ErrMalformed)
+	}
+	if s.maxBody > 0 && len(m.Body) > s.maxBody {
+		return fmt.Errorf("membroker: %q: body of %d bytes, at most %d: %w", m.ID, len(m.Body), s.maxBody, broker.ErrTooLarge)
+	}
+	if m.Headers == nil && m.Properties == nil {
+		return nil
+	}
+	size := 0
+	for k, v := range m.Headers {
+		size += len(k)
+		switch v := v.(type) {
+		case string:
+			size += len(v)
+		case []byte:
+			size += len(v)
+		case bool, int64, float64:
+			size += 8
+		default:
+			return fmt.Errorf("membroker: %q: header %q is a %T: %w", m.ID, k, v, broker.ErrMalformed)
+		}
+	}
+	for k, v := range m.Properties {
+		size += len(k) + len(v)
+	}
+	if s.maxBody > 0 && size > s.maxBody {
+		return fmt.Errorf("membroker: %q: headers of %d bytes, at most %d: %w", m.ID, size, s.maxBody, broker.ErrTooLarge)
+	}
+	return nil
+}
+
+// Declare implements [broker.Declarer]. A queue may have up to 255 levels. One that Subscribe made gets its levels from
+// the first Declare.
+func (b *Broker) Declare(ctx context.Context, qs ...broker.Queue) error {
+	if err := b.ready(ctx); err != nil {
+		return err
+	}
+	for _, q := range qs {
+		if err := b.s.declare(q); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Subscribe implements [broker.Broker]. It creates the queue. Lease is not used: a connection in memory cannot fall
+// silent.
+func (b *Broker) Subscribe(ctx context.Context, queue string, o broker.SubscribeOptions) (broker.Subscription, error) {
+	if err := checkName(queue); err != nil {
+		return nil, err
+	}
+	if err := b.ready(ctx); err != nil {
+		return nil, err
+	}
+	q, err := b.s.ensure(queue)
+	if err != nil {
+		return nil, err
+	}
+	s := &subscription{q: q, b: b, limit: o.Prefetch}
+	if s.limit <= 0 {
+		s.limit = -1
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch b.gate.Load() {
+	case closed:
+		return nil, errClosed
+	case connected:
+		s.live = true
+	}
+	s.lost = b.lost
+	b.subs[s] = struct{}{}
+	return s, nil
+}
+
+// forget drops a subscription that is closed and holds nothing.
+func (b *Broker) forget(s *subscription) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.subs, s)
+}
+
+// Close implements [broker.Broker]. What was handed out and not settled goes back to its queue too; its Lost is closed.
+func (b *Broker) Close(context.Context) error {
+	b.s.mu.Lock()
+	defer b.s.mu.Unlock()
+	b.mu.Lock()
+	if b.gate.Swap(closed) == closed {
+		b.mu.Unlock()
+		return nil
+	}
+	for s := range b.subs {
+		s.shut(errClosed)
+	}
+	for s := range b.subs {
+		s.sever()
+	}
+	clear(b.subs)
+	close(b.lost)
+	close(b.up)
+	b.mu.Unlock()
+	delete(b.s.conns, b)
+	if b.own {
+		b.s.clock.stop()
+	}
+	return nil
+}
+
+// disconnect ends the connection epoch. The caller holds the Server's mutex.
+func (b *Broker) disconnect(cause error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.gate.CompareAndSwap(connected, disconnected) {
+		return
+	}
+	for s := range b.subs {
+		s.pause()
+	}
+	for s := range b.subs {
+		if s.sever(); s.ended() {
+			delete(b.subs, s)
+		}
+	}
+	close(b.lost)
+	b.lost = make(chan struct{})
+	b.watch.set(broker.Disconnected, cause)
+}
+
+// reconnect begins a connection epoch. The caller holds the Server's mutex.
+func (b *Broker) reconnect() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.gate.CompareAndSwap(disconnected, connected) {
+		return
+	}
+	for s := range b.subs {
+		s.revive(b.lost)
+	}
+	close(b.up)
+	b.up = make(chan struct{})
+	b.watch.set(broker.Connected, nil)
+}

@@ -1,0 +1,45 @@
+package membroker
+
+import (
+	"context"
+
+	"github.com/swarmiji/swarmiji/broker"
+)
+
+// lookup waits for the connection and returns a queue that exists, with its mutex held.
+func (b *Broker) lookup(ctx context.Context, name string) (*queue, error) {
+	if err := b.ready(ctx); err != nil {
+		return nil, err
+	}
+	q, err := b.s.queue(name)
+	if err != nil {
+		return nil, err
+	}
+	q.mu.Lock()
+	return q, nil
+}
+
+// Stats implements [broker.Inspector]. All sizes are exact.
+func (b *Broker) Stats(ctx context.Context, queue string) (broker.Stats, error) {
+	q, err := b.lookup(ctx, queue)
+	if err != nil {
+		return broker.Stats{}, err
+	}
+	defer q.unlock()
+	return broker.Stats{Ready: q.ready, Held: q.held, Delayed: q.delayed, Dead: len(q.dead)}, nil
+}
+
+// Purge implements [broker.Inspector].
+func (b *Broker) Purge(ctx context.Context, queue string) (int, error) {
+	q, err := b.lookup(ctx, queue)
+	if err != nil {
+		return 0, err
+	}
+	defer q.unlock()
+	n := q.ready
+	for it := q.next(); it != nil; it = q.next() {
+		q.forget(it)
+		q.admit()
+	}
+	return n, nil
+}

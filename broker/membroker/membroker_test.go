@@ -1,0 +1,41 @@
+package membroker_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/broker/brokertest"
+	"github.com/swarmiji/swarmiji/broker/membroker"
+)
+
+const maxBody = 8 << 20
+
+// harness gives the suite one Server for each case.
+func harness(testing.TB) *brokertest.Harness {
+	s := membroker.NewServer(membroker.Config{MaxBody: maxBody})
+	return &brokertest.Harness{
+		Open:  func(testing.TB) broker.Broker { return s.Connect() },
+		Sever: func(_ testing.TB, b broker.Broker) { s.Disconnect(b.(*membroker.Broker)) },
+		Restart: func(testing.TB) {
+			s.Down()
+			s.Up()
+		},
+		Down: func(testing.TB) func() {
+			s.Down()
+			return s.Up
+		},
+		Promises: brokertest.Promises{
+			Durable: true, ExactCount: true, Dedupe: true, Order: true, Priorities: true, Delays: true, Batch: true,
+			Retry: true, SyncAck: true, Resize: true, Inspect: true, DeadLetters: true, Find: true, Watch: true,
+			MaxBody: maxBody,
+		},
+		Slack:       150 * time.Millisecond,
+		ModelChecks: 300,
+		ModelSteps:  60,
+	}
+}
+
+func TestConformance(t *testing.T) { brokertest.Run(t, harness) }
+
+func BenchmarkSuite(b *testing.B) { brokertest.Bench(b, harness) }
