@@ -1,0 +1,218 @@
+package serializer
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+	"unicode/utf8"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// Limits of what an envelope may hold besides its arguments. A Format neither writes nor reads more.
+const (
+	MaxHeaders     = 1000     // entries of Headers
+	MaxHeaderBytes = 64 << 10 // keys and values of Headers together
+	MaxLinks       = 1000     // links in Then, Else and Chord, those inside links counted
+	MaxNodeID      = 255      // bytes of Origin and ReplyTo
+	MaxText        = 64 << 10 // bytes of Correlation, content types and other free texts
+)
+
+// CheckEnvelope returns the first reason why a Format must neither write e nor hand it out, or nil: a bad name or id
+// (wraps [task.ErrBadName] or [task.ErrBadID]), a negative count, text that is not UTF-8, too many headers or links. An
+// empty name or id is no error. It is for authors of Formats, who add [ErrValue] in Encode and [ErrMalformed] in Decode.
+func CheckEnvelope(e *task.Envelope) error {
+	if e.Name != "" {
+		if err := task.CheckName(e.Name); err != nil {
+			return err
+		}
+	}
+	for _, id := range [...]task.ID{e.ID, e.Root, e.Parent, e.Group} {
+		if id != "" {
+			if err := id.Check(); err != nil {
+				return err
+			}
+		}
+	}
+	if e.Version < 0 || e.GroupIndex < 0 || e.GroupIndex > math.MaxInt32 || e.Retries < 0 || e.Crashes < 0 || e.Parked < 0 {
+		return fmt.Errorf("count out of range: version %d, group index %d, retries %d, crashes %d, parked %d",
+			e.Version, e.GroupIndex, e.Retries, e.Crashes, e.Parked)
+	}
+	if len(e.Origin) > MaxNodeID || len(e.ReplyTo) > MaxNodeID {
+		return fmt.Errorf("node id longer than %d bytes", MaxNodeID)
+	}
+	if !validText(e.Origin) || !validText(e.ReplyTo) || !validText(e.Correlation) || !validText(e.ContentType) {
+		return fmt.Errorf("origin, reply-to, correlation or content type is not UTF-8 or longer than %d bytes", MaxText)
+	}
+	if len(e.Headers) > 0 {
+		if err := checkHeaders(e.Headers); err != nil {
+			return err
+		}
+	}
+	if err := checkMetadata(&e.Meta); err != nil {
+		return err
+	}
+	if e.Base != nil {
+		if err := checkMetadata(e.Base); err != nil {
+			return err
+		}
+	}
+	if len(e.Then) == 0 && len(e.Else) == 0 && e.Chord == nil {
+		return nil
+	}
+	left := MaxLinks
+	if e.Chord != nil {
+		if err := checkLink(e.Chord, &left); err != nil {
+			return err
+		}
+	}
+	return checkLinks(e.Then, e.Else, &left)
+}
+
+func validText(s string) bool { return len(s) <= MaxText && utf8.ValidString(s) }
+
+func checkHeaders(h map[string]string) error {
+	if len(h) > MaxHeaders {
+		return fmt.Errorf("%d headers, at most %d", len(h), MaxHeaders)
+	}
+	size := 0
+	for k, v := range h {
+		size += len(k) + len(v)
+		if !utf8.ValidString(k) || !utf8.ValidString(v) {
+			return errors.New("a header is not UTF-8")
+		}
+	}
+	if size > MaxHeaderBytes {
+		return fmt.Errorf("headers of %d bytes, at most %d", size, MaxHeaderBytes)
+	}
+	return nil
+}
+
+// checkMetadata refuses what cannot be clamped: texts. A queue's name is checked, the other texts only have to be text.
+func checkMetadata(m *task.Metadata) error {
+	if q, ok := m.Queue.Get(); ok {
+		if err := task.CheckName(q); err != nil {
+			return err
+		}
+	}
+	for _, s := range [...]task.Opt[string]{m.RateLimit, m.Serializer, m.ResultStore} {
+		if !validText(s.Or("")) {
+			return errors.New("a text of the metadata is not UTF-8 or too long")
+		}
+	}
+	for _, d := range [...]task.Opt[time.Duration]{m.RetryDelay, m.TimeLimit, m.SoftTimeLimit, m.ResultTTL} {
+		if d.Or(0) < 0 {
+			return fmt.Errorf("negative duration %v in the metadata", d.Or(0))
+		}
+	}
+	return nil
+}
+
+func checkLinks(then, otherwise []task.Link, left *int) error {
+	for _, links := range [...][]task.Link{then, otherwise} {
+		for i := range links {
+			if err := checkLink(&links[i], left); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func checkLink(l *task.Link, left *int) error {
+	if *left--; *left < 0 {
+		return fmt.Errorf("more than %d links", MaxLinks)
+	}
+	if err := task.CheckName(l.Name); err != nil {
+		return err
+	}
+	if l.ID != "" {
+		if err := l.ID.Check(); err != nil {
+			return err
+		}
+	}
+	if l.Queue != "" {
+		if err := task.CheckName(l.Queue); err != nil {
+			return err
+		}
+	}
+	switch l.Feed {
+	case task.FeedWhole, task.FeedInto, task.FeedPrepend, task.FeedNone:
+	default:
+		return fmt.Errorf("a link feeds %q", task.Text(string(l.Feed), 32))
+	}
+	if !validText(l.ContentType) || !validText(l.Field) {
+		return errors.New("a text of a link is not UTF-8 or too long")
+	}
+	if err := checkMetadata(&l.Meta); err != nil {
+		return err
+	}
+	return checkLinks(l.Then, l.Else, left)
+}
+
+// Bounds of the moments in an envelope: times outside are moved to the nearer one.
+const (
+	minMilli = 0               // 1970-01-01
+	maxMilli = 253370764799999 // the end of the year 9998
+)
+
+// Milli returns t in milliseconds since 1970 as envelopes carry it: cut to a whole millisecond and to the years 1970 to 9998.
+func Milli(t time.Time) int64 {
+	switch y := t.Year(); {
+	case y < 1970:
+		return minMilli
+	case y > 9998:
+		return maxMilli
+	}
+	return min(max(t.UnixMilli(), minMilli), maxMilli)
+}
+
+// FromMilli returns the time of ms milliseconds since 1970, in UTC, cut to the years 1970 to 9998.
+func FromMilli(ms int64) time.Time {
+	return time.UnixMilli(min(max(ms, minMilli), maxMilli)).UTC()
+}
+
+// Millis returns d in whole milliseconds, rounded up, so that a limit below one millisecond does not become none.
+func Millis(d time.Duration) int64 {
+	ms := d / time.Millisecond
+	if d > ms*time.Millisecond {
+		ms++
+	}
+	return int64(ms)
+}
+
+// FromMillis returns the duration of ms milliseconds, cut to [task.MaxTimeLimit]. A negative one stays negative and is
+// refused by [CheckEnvelope].
+func FromMillis(ms int64) time.Duration {
+	return time.Duration(min(max(ms, -1), int64(task.MaxTimeLimit/time.Millisecond))) * time.Millisecond
+}
+
+// Count returns n cut to what counts in an envelope may be: at most 2^31-1, and -1 for anything negative, which
+// [CheckEnvelope] refuses.
+func Count(n int64) int { return int(min(max(n, -1), math.MaxInt32)) }
+
+// Priority returns the priority p cut to 0 to [task.MaxPriority].
+func Priority(p int64) int { return int(min(max(p, 0), task.MaxPriority)) }
+
+// NewMessage returns a message with the ID, Priority and Expires of e. A Format adds the rest.
+func NewMessage(e *task.Envelope, contentType string, body []byte) *broker.Message {
+	m := &broker.Message{ID: string(e.ID), ContentType: contentType, Body: body, Priority: task.DefaultPriority}
+	if e.Base != nil {
+		m.Priority = e.Base.Priority.Or(m.Priority)
+		m.Expires = e.Base.Expires.Or(m.Expires)
+	}
+	m.Priority = e.Meta.Priority.Or(m.Priority)
+	m.Expires = e.Meta.Expires.Or(m.Expires)
+	return m
+}
+
+// CheckEncoding refuses, with [ErrUnknownType], a message whose native content-encoding says that its body is not to be
+// read as it is, for instance compressed. Every Format calls it first.
+func CheckEncoding(m *broker.Message) error {
+	if enc := m.Properties["content-encoding"]; enc != "" && enc != "identity" {
+		return fmt.Errorf("%w: content encoding %q", ErrUnknownType, task.Text(enc, 64))
+	}
+	return nil
+}

@@ -1,0 +1,236 @@
+package msgpack
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/pack"
+	"github.com/swarmiji/swarmiji/serializer"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// Decode implements [serializer.Format]. It claims messages whose content type is [serializer.ContentCompact]. Negative
+// counts and durations are refused; counts, durations, priorities and moments beyond their range are cut to it. A
+// message without an id in its body gets the broker's message id. The envelope's Args share the message's body.
+//
+// Unknown holds the pairs of a newer writer as a msgpack map; unknown keys inside the producer's static configuration and
+// inside links are passed over.
+func (Compact) Decode(m *broker.Message) (*task.Envelope, error) {
+	if m.ContentType != serializer.ContentCompact && serializer.MediaType(m.ContentType) != serializer.ContentCompact {
+		return nil, serializer.ErrNotMine
+	}
+	if err := serializer.CheckEncoding(m); err != nil {
+		return nil, err
+	}
+	if _, err := pack.Check(m.Body); err != nil {
+		return nil, fmt.Errorf("%w: %w", serializer.ErrMalformed, err)
+	}
+	e := &task.Envelope{}
+	r := pack.NewReader(m.Body)
+	readEnvelope(&r, e, m.ID)
+	r.Done()
+	err := r.Err()
+	if err == nil {
+		if e.ID == "" {
+			e.ID = task.ID(m.ID)
+		}
+		err = serializer.CheckEnvelope(e)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", serializer.ErrMalformed, err)
+	}
+	return e, nil
+}
+
+// readEnvelope reads into e. messageID is the broker's id of the message, which most often is the task's.
+func readEnvelope(r *pack.Reader, e *task.Envelope, messageID string) {
+	var (
+		seen        pack.Keys
+		unknown     []byte
+		unknowns    int
+		replyOrigin bool
+	)
+	e.Version = task.EnvelopeVersion
+	for n := r.MapLen(); n > 0 && r.Err() == nil; n-- {
+		switch key := r.Key(&seen); key {
+		case keyVersion:
+			if e.Version = serializer.Count(r.Int()); e.Version == 0 {
+				e.Version = -1 // version 0 was never written
+			}
+		case keyID:
+			e.ID = readID(r, messageID)
+		case keyName:
+			e.Name = string(r.Text())
+		case keyArgs:
+			e.Args = r.Bytes()
+		case keyContentType:
+			e.ContentType = readContentType(r)
+		case keySentAt:
+			e.SentAt = serializer.FromMilli(r.Int())
+		case keyOrigin:
+			e.Origin = string(r.Text())
+		case keyReplyTo:
+			if r.IsText() {
+				e.ReplyTo = string(r.Text())
+			} else {
+				replyOrigin = r.Bool()
+			}
+		case keyRoot:
+			e.Root = readID(r, "")
+		case keyParent:
+			e.Parent = readID(r, "")
+		case keyGroup:
+			e.Group = readID(r, "")
+		case keyGroupIndex:
+			e.GroupIndex = int(min(max(r.Int(), -1), math.MaxInt32+1)) // beyond the range it is refused: another place is another task
+		case keyRetries:
+			e.Retries = serializer.Count(r.Int())
+		case keyCrashes:
+			e.Crashes = serializer.Count(r.Int())
+		case keyParked:
+			e.Parked = serializer.Count(r.Int())
+		case keyCorrelation:
+			e.Correlation = string(r.Text())
+		case keyHeaders:
+			e.Headers = readHeaders(r)
+		case keyLinks:
+			readLinks(r, e)
+		case keyBase:
+			e.Base = readBase(r)
+		default:
+			if !readMetadata(r, key, &e.Meta) {
+				raw := r.Skip()
+				unknown = append(append(unknown, byte(key)), raw...)
+				unknowns++
+			}
+		}
+	}
+	if replyOrigin {
+		e.ReplyTo = e.Origin
+	}
+	if unknowns > 0 && r.Err() == nil {
+		e.Unknown = append(pack.AppendMapLen(nil, unknowns), unknown...)
+	}
+}
+
+// readID reads an id. When it is the UUID that hint holds as text, hint itself is returned, which saves an allocation.
+func readID(r *pack.Reader, hint string) task.ID {
+	if !r.IsBytes() {
+		b := r.Text()
+		if string(b) == hint {
+			return task.ID(hint)
+		}
+		return task.ID(b)
+	}
+	b := r.Bytes()
+	if len(b) != 16 {
+		r.Fail(fmt.Errorf("an id of %d bytes", len(b)))
+		return ""
+	}
+	if u, ok := parseUUID(hint); ok && string(u[:]) == string(b) {
+		return task.ID(hint)
+	}
+	return task.ID(formatUUID(b))
+}
+
+func readContentType(r *pack.Reader) string {
+	known := contentCodes()
+	if r.IsText() {
+		b := r.Text()
+		for _, s := range known {
+			if s == string(b) {
+				return s
+			}
+		}
+		return string(b)
+	}
+	code := r.Int()
+	if code < 0 || code >= int64(len(known)) {
+		r.Fail(fmt.Errorf("content type %d is not known", code))
+		return ""
+	}
+	return known[code]
+}
+
+func readHeaders(r *pack.Reader) map[string]string {
+	n := r.MapLen()
+	if n > serializer.MaxHeaders {
+		r.Fail(fmt.Errorf("%d headers, at most %d", n, serializer.MaxHeaders))
+		return nil
+	}
+	h := make(map[string]string, n)
+	for range n {
+		k := string(r.Text())
+		v := string(r.Text())
+		if r.Err() != nil {
+			return nil
+		}
+		if _, twice := h[k]; twice {
+			r.Fail(fmt.Errorf("header %q is there twice", task.Text(k, 64)))
+			return nil
+		}
+		h[k] = v
+	}
+	return h
+}
+
+func readBase(r *pack.Reader) *task.Metadata {
+	m := &task.Metadata{}
+	var seen pack.Keys
+	for n := r.MapLen(); n > 0 && r.Err() == nil; n-- {
+		if key := r.Key(&seen); !readMetadata(r, key, m) {
+			r.Skip()
+		}
+	}
+	return m
+}
+
+// readMetadata reads the value of a metadata key into m, or reports that key is none.
+func readMetadata(r *pack.Reader, key int, m *task.Metadata) bool {
+	switch key {
+	case keyQueue:
+		m.Queue = task.Set(string(r.Text()))
+	case keyMaxRetries:
+		m.MaxRetries = task.Set(int(min(max(r.Int(), math.MinInt32), math.MaxInt32)))
+	case keyRetryDelay:
+		m.RetryDelay = readDuration(r)
+	case keyRateLimit:
+		m.RateLimit = task.Set(string(r.Text()))
+	case keyTimeLimit:
+		m.TimeLimit = readDuration(r)
+	case keySoftTimeLimit:
+		m.SoftTimeLimit = readDuration(r)
+	case keyIgnoreResult:
+		m.IgnoreResult = task.Set(r.Bool())
+	case keyIdempotent:
+		m.Idempotent = task.Set(r.Bool())
+	case keySerializer:
+		m.Serializer = task.Set(readContentType(r))
+	case keyResultStore:
+		m.ResultStore = task.Set(string(r.Text()))
+	case keyResultTTL:
+		m.ResultTTL = readDuration(r)
+	case keyPriority:
+		m.Priority = task.Set(serializer.Priority(r.Int()))
+	case keyNotBefore:
+		m.NotBefore = readTime(r)
+	case keyExpires:
+		m.Expires = readTime(r)
+	default:
+		return false
+	}
+	return true
+}
+
+func readDuration(r *pack.Reader) task.Opt[time.Duration] {
+	return task.Set(serializer.FromMillis(r.Int()))
+}
+
+func readTime(r *pack.Reader) task.Opt[time.Time] {
+	if r.Nil() {
+		return task.Set(time.Time{})
+	}
+	return task.Set(serializer.FromMilli(r.Int()))
+}

@@ -1,0 +1,311 @@
+package msgpack
+
+import (
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/pack"
+	"github.com/swarmiji/swarmiji/serializer"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// Compact is the default format: the whole task as one msgpack map with small integers as keys, in which everything that
+// has its default is left out. It is written and read by hand, since it is in the path of every task. The zero value is
+// ready.
+type Compact struct{}
+
+// ContentType returns [serializer.ContentCompact].
+func (Compact) ContentType() string { return serializer.ContentCompact }
+
+// contentCodes are the content types written as one byte; the code is the index. They are part of the wire format.
+func contentCodes() [4]string {
+	return [...]string{"", serializer.ContentMsgpack, serializer.ContentJSON, serializer.ContentRaw}
+}
+
+// Encode implements [serializer.Format]. It refuses, with [serializer.ErrValue], what Decode would refuse.
+func (Compact) Encode(e *task.Envelope) (*broker.Message, error) {
+	if err := serializer.CheckEnvelope(e); err != nil {
+		return nil, fmt.Errorf("%w: %w", serializer.ErrValue, err)
+	}
+	w := writer{b: make([]byte, 0, room(e))}
+	w.b = append(w.b, 0) // the map's header, when there are fewer than 16 pairs
+	w.envelope(e)
+	body := w.b
+	if w.n < 16 {
+		body[0] = 0x80 | byte(w.n)
+	} else {
+		head := pack.AppendMapLen(nil, w.n)
+		body = slices.Replace(body, 0, 1, head...)
+	}
+	return serializer.NewMessage(e, serializer.ContentCompact, body), nil
+}
+
+// room guesses the size of e, rather too large than too small.
+func room(e *task.Envelope) int {
+	n := 72 + len(e.Args) + len(e.Name) + len(e.Origin) + len(e.Correlation) + len(e.Unknown)
+	if e.ReplyTo != e.Origin {
+		n += len(e.ReplyTo)
+	}
+	for k, v := range e.Headers {
+		n += len(k) + len(v) + 4
+	}
+	if !e.Meta.IsZero() {
+		n += 64
+	}
+	if e.Base != nil {
+		n += 64
+	}
+	return n
+}
+
+// writer writes a map of ours and counts its pairs.
+type writer struct {
+	b []byte
+	n int
+}
+
+func (w *writer) key(k byte) {
+	w.b = append(w.b, k)
+	w.n++
+}
+
+func (w *writer) text(k byte, s string) {
+	if s != "" {
+		w.key(k)
+		w.b = pack.AppendText(w.b, s)
+	}
+}
+
+func (w *writer) count(k byte, v int) {
+	if v != 0 {
+		w.key(k)
+		w.b = pack.AppendInt(w.b, int64(v))
+	}
+}
+
+// id writes a UUID as 16 bytes. Any other id, and a UUID in capital letters, stays text, so that ids come back as they were.
+func (w *writer) id(k byte, id task.ID) {
+	if id == "" {
+		return
+	}
+	w.key(k)
+	if u, ok := parseUUID(string(id)); ok {
+		w.b = append(w.b, 0xc4, 16)
+		w.b = append(w.b, u[:]...)
+		return
+	}
+	w.b = pack.AppendText(w.b, string(id))
+}
+
+func (w *writer) contentType(k byte, s string) {
+	w.key(k)
+	for code, known := range contentCodes() {
+		if s == known {
+			w.b = append(w.b, byte(code))
+			return
+		}
+	}
+	w.b = pack.AppendText(w.b, s)
+}
+
+func (w *writer) args(contentType string, args []byte) {
+	if args != nil {
+		w.key(keyArgs)
+		w.b = pack.AppendBytes(w.b, args)
+	}
+	if contentType != "" {
+		w.contentType(keyContentType, contentType)
+	}
+}
+
+func (w *writer) envelope(e *task.Envelope) {
+	w.key(keyVersion)
+	version := e.Version
+	if version == 0 {
+		version = task.EnvelopeVersion
+	}
+	w.b = pack.AppendInt(w.b, int64(version))
+	w.id(keyID, e.ID)
+	w.text(keyName, e.Name)
+	w.args(e.ContentType, e.Args)
+	if !e.SentAt.IsZero() {
+		w.key(keySentAt)
+		w.b = pack.AppendInt(w.b, serializer.Milli(e.SentAt))
+	}
+	w.text(keyOrigin, e.Origin)
+	if e.ReplyTo != "" && e.ReplyTo == e.Origin {
+		w.key(keyReplyTo)
+		w.b = pack.AppendBool(w.b, true)
+	} else {
+		w.text(keyReplyTo, e.ReplyTo)
+	}
+	if e.Root != e.ID {
+		w.id(keyRoot, e.Root)
+	}
+	w.id(keyParent, e.Parent)
+	w.id(keyGroup, e.Group)
+	w.count(keyGroupIndex, e.GroupIndex)
+	w.count(keyRetries, e.Retries)
+	w.count(keyCrashes, e.Crashes)
+	w.count(keyParked, e.Parked)
+	w.text(keyCorrelation, e.Correlation)
+	w.headers(e.Headers)
+	w.links(e)
+	if e.Base != nil {
+		w.key(keyBase)
+		base := writer{b: append(w.b, 0)} // at most 14 pairs: the header is one byte
+		base.metadata(e.Base)
+		base.b[len(w.b)] = 0x80 | byte(base.n)
+		w.b = base.b
+	}
+	w.metadata(&e.Meta)
+	w.unknown(e.Unknown)
+}
+
+func (w *writer) headers(h map[string]string) {
+	if len(h) == 0 {
+		return
+	}
+	w.key(keyHeaders)
+	w.b = pack.AppendMapLen(w.b, len(h))
+	if len(h) == 1 {
+		for k, v := range h {
+			w.b = pack.AppendText(pack.AppendText(w.b, k), v)
+		}
+		return
+	}
+	names := make([]string, 0, len(h))
+	for k := range h {
+		names = append(names, k)
+	}
+	slices.Sort(names) // the same envelope gives the same bytes
+	for _, k := range names {
+		w.b = pack.AppendText(pack.AppendText(w.b, k), h[k])
+	}
+}
+
+func (w *writer) metadata(m *task.Metadata) {
+	if m.IsZero() {
+		return
+	}
+	w.optText(keyQueue, m.Queue)
+	w.optInt(keyMaxRetries, m.MaxRetries)
+	w.optDuration(keyRetryDelay, m.RetryDelay)
+	w.optText(keyRateLimit, m.RateLimit)
+	w.optDuration(keyTimeLimit, m.TimeLimit)
+	w.optDuration(keySoftTimeLimit, m.SoftTimeLimit)
+	w.optBool(keyIgnoreResult, m.IgnoreResult)
+	w.optBool(keyIdempotent, m.Idempotent)
+	if s, ok := m.Serializer.Get(); ok {
+		w.contentType(keySerializer, s)
+	}
+	w.optText(keyResultStore, m.ResultStore)
+	w.optDuration(keyResultTTL, m.ResultTTL)
+	w.optInt(keyPriority, m.Priority)
+	w.optTime(keyNotBefore, m.NotBefore)
+	w.optTime(keyExpires, m.Expires)
+}
+
+func (w *writer) optText(k byte, o task.Opt[string]) {
+	if s, ok := o.Get(); ok {
+		w.key(k)
+		w.b = pack.AppendText(w.b, s)
+	}
+}
+
+func (w *writer) optInt(k byte, o task.Opt[int]) {
+	if v, ok := o.Get(); ok {
+		w.key(k)
+		w.b = pack.AppendInt(w.b, int64(v))
+	}
+}
+
+func (w *writer) optBool(k byte, o task.Opt[bool]) {
+	if v, ok := o.Get(); ok {
+		w.key(k)
+		w.b = pack.AppendBool(w.b, v)
+	}
+}
+
+func (w *writer) optDuration(k byte, o task.Opt[time.Duration]) {
+	if d, ok := o.Get(); ok {
+		w.key(k)
+		w.b = pack.AppendInt(w.b, serializer.Millis(d))
+	}
+}
+
+func (w *writer) optTime(k byte, o task.Opt[time.Time]) {
+	t, ok := o.Get()
+	if !ok {
+		return
+	}
+	w.key(k)
+	if t.IsZero() {
+		w.b = pack.AppendNil(w.b)
+		return
+	}
+	w.b = pack.AppendInt(w.b, serializer.Milli(t))
+}
+
+// unknown writes the pairs of a newer writer back. They are a msgpack map; anything else is another Format's and cannot
+// be said here.
+func (w *writer) unknown(u []byte) {
+	if len(u) == 0 {
+		return
+	}
+	r := pack.NewReader(u)
+	n := r.MapLen()
+	if r.Err() != nil {
+		return
+	}
+	w.b = append(w.b, u[r.Pos():]...)
+	w.n += n
+}
+
+// parseUUID reads the usual form of a UUID, in small letters.
+func parseUUID(s string) (u [16]byte, ok bool) {
+	if len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
+		return u, false
+	}
+	at := 0
+	for i := range u {
+		if s[at] == '-' {
+			at++
+		}
+		high, low := nibble(s[at]), nibble(s[at+1])
+		if high > 15 || low > 15 {
+			return u, false
+		}
+		u[i] = high<<4 | low
+		at += 2
+	}
+	return u, true
+}
+
+func nibble(c byte) byte {
+	switch {
+	case c >= '0' && c <= '9':
+		return c - '0'
+	case c >= 'a' && c <= 'f':
+		return c - 'a' + 10
+	}
+	return 255
+}
+
+// formatUUID writes the usual form.
+func formatUUID(u []byte) string {
+	var x [36]byte
+	hex.Encode(x[:8], u[:4])
+	x[8] = '-'
+	hex.Encode(x[9:13], u[4:6])
+	x[13] = '-'
+	hex.Encode(x[14:18], u[6:8])
+	x[18] = '-'
+	hex.Encode(x[19:23], u[8:10])
+	x[23] = '-'
+	hex.Encode(x[24:], u[10:16])
+	return string(x[:])
+}

@@ -1,0 +1,56 @@
+package msgpack
+
+// The keys of an envelope in Compact. They are part of the wire format: a key is never used again for something else.
+// A reader keeps pairs with keys it does not know, up to 127.
+const (
+	keyVersion     = 0  // integer
+	keyID          = 1  // bin of 16 bytes for a UUID, else str
+	keyName        = 2  // str
+	keyArgs        = 3  // bin
+	keyContentType = 4  // integer: one of contentCodes; else str
+	keySentAt      = 5  // integer, milliseconds since 1970
+	keyOrigin      = 6  // str
+	keyReplyTo     = 7  // true: the same as origin; else str
+	keyRoot        = 8  // as id; left out when equal to id
+	keyParent      = 9  // as id
+	keyGroup       = 10 // as id
+	keyGroupIndex  = 11 // integer
+	keyRetries     = 12 // integer
+	keyCrashes     = 13 // integer
+	keyParked      = 14 // integer
+	keyCorrelation = 15 // str
+	keyHeaders     = 16 // map of str to str
+	keyLinks       = 17 // array of links, each a map with the keys below
+	keyBase        = 18 // map with metadata keys
+
+	// Metadata lie beside the envelope's own keys, so that those of a newer writer are kept as well.
+	keyQueue         = 32 // str
+	keyMaxRetries    = 33 // integer
+	keyRetryDelay    = 34 // integer, milliseconds
+	keyRateLimit     = 35 // str
+	keyTimeLimit     = 36 // integer, milliseconds
+	keySoftTimeLimit = 37 // integer, milliseconds
+	keyIgnoreResult  = 38 // boolean
+	keyIdempotent    = 39 // boolean
+	keySerializer    = 40 // as content type
+	keyResultStore   = 41 // str
+	keyResultTTL     = 42 // integer, milliseconds
+	keyPriority      = 43 // integer
+	keyNotBefore     = 44 // integer, milliseconds since 1970; nil: explicitly none
+	keyExpires       = 45 // as not before
+
+	// A link has id, name, args, content type, metadata and these.
+	keyLinkQueue = 64 // str
+	keyLinkFeed  = 65 // str
+	keyLinkField = 66 // str
+	keyLinkOf    = 67 // integer: 1 + index in the array of the link whose successor this is; left out for the envelope's own
+	keyLinkKind  = 68 // integer: one of the kinds; left out for linkThen
+)
+
+// The kinds of links. The array of links is flat, parents before their successors, so that a chain may be longer than
+// the nesting that readers allow.
+const (
+	linkThen  = 0
+	linkElse  = 1
+	linkChord = 2
+)

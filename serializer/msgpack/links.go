@@ -1,0 +1,149 @@
+package msgpack
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/swarmiji/swarmiji/internal/pack"
+	"github.com/swarmiji/swarmiji/serializer"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// links writes all links of an envelope as one flat array.
+func (w *writer) links(e *task.Envelope) {
+	n := countLinks(e.Then) + countLinks(e.Else)
+	if e.Chord != nil {
+		n += 1 + countLinks(e.Chord.Then) + countLinks(e.Chord.Else)
+	}
+	if n == 0 {
+		return
+	}
+	w.key(keyLinks)
+	w.b = pack.AppendArrayLen(w.b, n)
+	next := 0
+	w.linkList(e.Then, linkThen, 0, &next)
+	w.linkList(e.Else, linkElse, 0, &next)
+	if e.Chord != nil {
+		w.link(e.Chord, linkChord, 0, &next)
+	}
+}
+
+func countLinks(links []task.Link) int {
+	n := len(links)
+	for i := range links {
+		n += countLinks(links[i].Then) + countLinks(links[i].Else)
+	}
+	return n
+}
+
+func (w *writer) linkList(links []task.Link, kind, of int, next *int) {
+	for i := range links {
+		w.link(&links[i], kind, of, next)
+	}
+}
+
+func (w *writer) link(l *task.Link, kind, of int, next *int) {
+	*next++
+	self := *next // 1 + index of this link
+	lw := writer{b: append(w.b, 0xde, 0, 0)}
+	start := len(w.b)
+	lw.id(keyID, l.ID)
+	lw.text(keyName, l.Name)
+	lw.args(l.ContentType, l.Args)
+	lw.metadata(&l.Meta)
+	lw.text(keyLinkQueue, l.Queue)
+	lw.text(keyLinkFeed, string(l.Feed))
+	lw.text(keyLinkField, l.Field)
+	lw.count(keyLinkOf, of)
+	lw.count(keyLinkKind, kind)
+	if lw.n < 16 {
+		lw.b = slices.Delete(lw.b, start+1, start+3)
+		lw.b[start] = 0x80 | byte(lw.n)
+	} else {
+		lw.b[start+2] = byte(lw.n)
+	}
+	w.b = lw.b
+	w.linkList(l.Then, linkThen, self, next)
+	w.linkList(l.Else, linkElse, self, next)
+}
+
+// placed is a link as it was read, with its place.
+type placed struct {
+	link task.Link
+	of   int
+	kind int
+}
+
+func readLinks(r *pack.Reader, e *task.Envelope) {
+	n := r.ArrayLen()
+	if n > serializer.MaxLinks {
+		r.Fail(fmt.Errorf("%d links, at most %d", n, serializer.MaxLinks))
+		return
+	}
+	flat := make([]placed, 0, n)
+	for i := 0; i < n && r.Err() == nil; i++ {
+		p := readLink(r)
+		if p.of < 0 || p.of > i || p.kind != linkThen && p.kind != linkElse && (p.kind != linkChord || p.of != 0 || e.Chord != nil) {
+			r.Fail(errors.New("a link has no place"))
+			return
+		}
+		if p.kind == linkChord {
+			e.Chord = new(task.Link) // filled below, when its own successors are known
+		}
+		flat = append(flat, p)
+	}
+	// From the last to the first: when a link is handed to its parent it has all its successors, in reverse order.
+	for i := len(flat) - 1; i >= 0; i-- {
+		p := &flat[i]
+		slices.Reverse(p.link.Then)
+		slices.Reverse(p.link.Else)
+		then, otherwise := &e.Then, &e.Else
+		if p.of > 0 {
+			then, otherwise = &flat[p.of-1].link.Then, &flat[p.of-1].link.Else
+		}
+		switch p.kind {
+		case linkThen:
+			*then = append(*then, p.link)
+		case linkElse:
+			*otherwise = append(*otherwise, p.link)
+		default:
+			*e.Chord = p.link
+		}
+	}
+	slices.Reverse(e.Then)
+	slices.Reverse(e.Else)
+}
+
+func readLink(r *pack.Reader) placed {
+	var p placed
+	l := &p.link
+	var seen pack.Keys
+	for n := r.MapLen(); n > 0 && r.Err() == nil; n-- {
+		switch key := r.Key(&seen); key {
+		case keyID:
+			l.ID = readID(r, "")
+		case keyName:
+			l.Name = string(r.Text())
+		case keyArgs:
+			l.Args = r.Bytes()
+		case keyContentType:
+			l.ContentType = readContentType(r)
+		case keyLinkQueue:
+			l.Queue = string(r.Text())
+		case keyLinkFeed:
+			l.Feed = task.Feed(r.Text())
+		case keyLinkField:
+			l.Field = string(r.Text())
+		case keyLinkOf:
+			p.of = serializer.Count(r.Int())
+		case keyLinkKind:
+			p.kind = serializer.Count(r.Int())
+		default:
+			if !readMetadata(r, key, &l.Meta) {
+				r.Skip()
+			}
+		}
+	}
+	return p
+}

@@ -1,0 +1,49 @@
+package serializer
+
+import "fmt"
+
+// Raw carries bytes as they are. It writes []byte, string and *[]byte, and reads into *[]byte, *string and *any (which
+// becomes a []byte); other types are [ErrValue]. The zero value is ready.
+type Raw struct{}
+
+// ContentType returns [ContentRaw].
+func (Raw) ContentType() string { return ContentRaw }
+
+// Marshal implements [Serializer]. nil is no bytes.
+func (Raw) Marshal(v any) ([]byte, error) {
+	switch v := v.(type) {
+	case nil:
+		return []byte{}, nil
+	case []byte:
+		return append([]byte{}, v...), nil
+	case string:
+		return []byte(v), nil
+	case *[]byte:
+		if v != nil {
+			return append([]byte{}, *v...), nil
+		}
+	}
+	return nil, fmt.Errorf("%w: raw bytes from a %T", ErrValue, v)
+}
+
+// Unmarshal implements [Serializer]. It copies data.
+func (Raw) Unmarshal(data []byte, v any) error {
+	switch v := v.(type) {
+	case *[]byte:
+		if v != nil {
+			*v = append([]byte{}, data...)
+			return nil
+		}
+	case *string:
+		if v != nil {
+			*v = string(data)
+			return nil
+		}
+	case *any:
+		if v != nil {
+			*v = append([]byte{}, data...)
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: raw bytes into a %T", ErrValue, v)
+}

@@ -1,0 +1,66 @@
+package serializer
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// Set is the serializers that a process understands. It is the allow list of content types: a message of any other is
+// refused. A Set is immutable; the zero value is not usable.
+type Set struct{ all []Serializer }
+
+// NewSet returns the set of ss; the first is the default one. An empty set, a nil serializer, a serializer without a
+// content type and a content type given twice are errors.
+func NewSet(ss ...Serializer) (*Set, error) {
+	if len(ss) == 0 {
+		return nil, errors.New("serializer: a set needs at least one serializer")
+	}
+	set := &Set{all: make([]Serializer, 0, len(ss))}
+	for i, s := range ss {
+		if s == nil {
+			return nil, fmt.Errorf("serializer: number %d of the set is nil", i+1)
+		}
+		if MediaType(s.ContentType()) == "" {
+			return nil, fmt.Errorf("serializer: number %d of the set (%T) has no content type", i+1, s)
+		}
+		for _, other := range set.all {
+			if MediaType(other.ContentType()) == MediaType(s.ContentType()) {
+				return nil, fmt.Errorf("serializer: content type %q is in the set twice", s.ContentType())
+			}
+		}
+		set.all = append(set.all, s)
+	}
+	return set, nil
+}
+
+// Default returns the first serializer.
+func (s *Set) Default() Serializer { return s.all[0] }
+
+// For returns the serializer of a content type: "" is the default one's, parameters such as "; charset=utf-8" and the
+// case of letters do not count. The error wraps [ErrUnknownType].
+func (s *Set) For(contentType string) (Serializer, error) {
+	if contentType == "" {
+		return s.all[0], nil
+	}
+	for _, one := range s.all {
+		if one.ContentType() == contentType {
+			return one, nil
+		}
+	}
+	bare := MediaType(contentType)
+	for _, one := range s.all {
+		if MediaType(one.ContentType()) == bare {
+			return one, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: %q", ErrUnknownType, task.Text(contentType, 64))
+}
+
+// MediaType returns a content type without its parameters, in small letters.
+func MediaType(contentType string) string {
+	bare, _, _ := strings.Cut(contentType, ";")
+	return strings.ToLower(strings.TrimSpace(bare))
+}
