@@ -1,0 +1,185 @@
+package consumer
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/internal/nodeid"
+	"github.com/swarmiji/swarmiji/internal/wire"
+	"github.com/swarmiji/swarmiji/middleware"
+	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/router"
+	"github.com/swarmiji/swarmiji/serializer"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// Defaults of a Config.
+const (
+	DefaultPrefetchMultiplier = 4
+	DefaultShutdownTimeout    = 30 * time.Second
+	DefaultKillGrace          = 5 * time.Second
+	DefaultMaxCrashes         = 3
+	DefaultUnknownRetries     = 5
+	DefaultUnknownDelay       = 5 * time.Second
+	DefaultStoreRetry         = time.Minute
+)
+
+// Config configures a consumer. Only Broker must be set. The consumer does not close what it is given.
+type Config struct {
+	Broker broker.Broker
+	// Results is where results go. nil: results of tasks that want one are dropped, and a warning says so once.
+	Results resultstore.ResultStore
+	// Stores are further stores, by the name that a task's ResultStore metadata gives.
+	Stores map[string]resultstore.ResultStore
+	// Events gets the events of tasks. nil: none are sent.
+	Events events.EventBus
+	// Queues are the queues to consume. nil: router.DefaultQueue with default settings. See [QueuesOf].
+	Queues map[string]QueueConfig
+	// Serializers and Formats are understood, in order. nil: msgpack, JSON and raw bytes; Compact, JSON, Raw.
+	Serializers []serializer.Serializer
+	Formats     []serializer.Format
+	// Defaults is the static configuration of tasks, the lowest layer of metadata of this process.
+	Defaults task.Metadata
+	// Middleware wraps every handler, the first outermost. Time limits lie inside it; a panic is caught around it.
+	Middleware []middleware.Middleware
+	// NodeID names this consumer in events and records. "": made of host, process and chance.
+	NodeID string
+	// PrefetchMultiplier times the workers of a queue is its prefetch, where the queue names none. 0: 4.
+	PrefetchMultiplier int
+	// ShutdownTimeout is how long a stop waits for running tasks before it cancels their contexts. 0: 30 s. Negative: no wait.
+	ShutdownTimeout time.Duration
+	// KillGrace is how long a stop waits for handlers whose context was cancelled before it leaves them behind. 0: 5 s.
+	KillGrace time.Duration
+	// MaxCrashes is after how many starts that never ended a task is given up. 0: 3. 1 counts as 2, because only a run of
+	// its own tells a task that ends its process from one that was held beside it. Negative: never.
+	MaxCrashes int
+	// UnknownRetries is how often a task without a handler is put aside before it is given up, so that a consumer that
+	// knows it may come. 0: 5. Negative: given up at once.
+	UnknownRetries int
+	// UnknownDelay is how long it is put aside the first time; each further time is twice as long. 0: 5 s.
+	UnknownDelay time.Duration
+	// StoreRetry is how long settling a task is repeated while result store or broker fail, before the task is given back.
+	// 0: 1 min.
+	StoreRetry time.Duration
+	// MaxBody and MaxResult are the largest message and result in bytes. 0: 1 MiB.
+	MaxBody, MaxResult int
+	// EventPayloads puts previews of arguments and results, at most 1 KiB, into events. False: only their type and size,
+	// since they may hold secrets.
+	EventPayloads bool
+	// Logger gets what nobody is returned. nil: slog.Default().
+	Logger *slog.Logger
+	// Metrics counts. nil: counted and not registered.
+	Metrics *middleware.Metrics
+}
+
+// QueueConfig says how one queue is consumed. The zero value is usable.
+type QueueConfig struct {
+	// Workers is how many handlers run at once. 0: runtime.GOMAXPROCS.
+	Workers int
+	// Prefetch is how many unsettled tasks may be held. 0: PrefetchMultiplier times Workers. Negative: no limit. A large
+	// value (64 and more) makes short tasks faster; 1 per worker shares long ones fairly between processes.
+	Prefetch int
+	// Lease is how long the broker waits for a sign of life of this process, where it has leases. 0: the adapter's default.
+	Lease time.Duration
+	// Task runs messages that name no task, such as raw bytes. "": they go to the dead letters.
+	Task string
+	// Meta is this consumer's own configuration of the queue's tasks: over Defaults, below a task's definition.
+	Meta task.Metadata
+	// Levels declares the queue with priority levels (upper bounds, ascending), as the producers do.
+	Levels []int
+}
+
+// QueuesOf returns default settings for every queue a router may name.
+func QueuesOf(r router.Router) map[string]QueueConfig {
+	qs := make(map[string]QueueConfig)
+	for _, name := range r.Queues() {
+		qs[name] = QueueConfig{}
+	}
+	return qs
+}
+
+// complete validates c and fills in its defaults.
+func (c *Config) complete() (*wire.Codec, error) {
+	var errs []error
+	if c.Broker == nil {
+		errs = append(errs, errors.New("Broker is not set"))
+	}
+	if c.NodeID == "" {
+		c.NodeID = nodeid.New()
+	} else if err := task.CheckName(c.NodeID); err != nil {
+		errs = append(errs, fmt.Errorf("NodeID: %w", err))
+	}
+	if err := c.Defaults.Check(); err != nil {
+		errs = append(errs, fmt.Errorf("Defaults: %w", err))
+	}
+	for name, s := range c.Stores {
+		if s == nil {
+			errs = append(errs, fmt.Errorf("Stores: store %q is nil", name))
+		}
+	}
+	setDefault(&c.PrefetchMultiplier, DefaultPrefetchMultiplier)
+	setDefault(&c.ShutdownTimeout, DefaultShutdownTimeout)
+	setDefault(&c.KillGrace, DefaultKillGrace)
+	setDefault(&c.MaxCrashes, DefaultMaxCrashes)
+	setDefault(&c.UnknownRetries, DefaultUnknownRetries)
+	setDefault(&c.UnknownDelay, DefaultUnknownDelay)
+	setDefault(&c.StoreRetry, DefaultStoreRetry)
+	setDefault(&c.MaxResult, wire.DefaultMaxBody)
+	if c.PrefetchMultiplier < 0 {
+		errs = append(errs, fmt.Errorf("PrefetchMultiplier is %d", c.PrefetchMultiplier))
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if c.Metrics == nil {
+		c.Metrics = middleware.NewMetrics(nil)
+	}
+	errs = append(errs, c.completeQueues())
+	codec, err := wire.New(wire.Config{Serializers: c.Serializers, Formats: c.Formats, MaxBody: c.MaxBody})
+	if err := errors.Join(append(errs, err)...); err != nil {
+		return nil, fmt.Errorf("swarmiji: consumer: %w", err)
+	}
+	return codec, nil
+}
+
+func (c *Config) completeQueues() error {
+	if len(c.Queues) == 0 {
+		c.Queues = map[string]QueueConfig{router.DefaultQueue: {}}
+	}
+	var errs []error
+	queues := make(map[string]QueueConfig, len(c.Queues)) // the caller's map stays as it is
+	for name, q := range c.Queues {
+		if err := task.CheckName(name); err != nil {
+			errs = append(errs, fmt.Errorf("Queues: %w", err))
+		}
+		if c.MaxCrashes > 0 {
+			if err := task.CheckName(name + suspects); err != nil {
+				errs = append(errs, fmt.Errorf("Queues: %q leaves no room for %q", name, suspects))
+			}
+		}
+		setDefault(&q.Workers, runtime.GOMAXPROCS(0))
+		setDefault(&q.Prefetch, c.PrefetchMultiplier*q.Workers)
+		q.Prefetch = max(q.Prefetch, 0)
+		if q.Workers < 0 {
+			errs = append(errs, fmt.Errorf("Queues: %q has %d workers", name, q.Workers))
+		}
+		if err := q.Meta.Check(); err != nil {
+			errs = append(errs, fmt.Errorf("Queues: %q: %w", name, err))
+		}
+		queues[name] = q
+	}
+	c.Queues = queues
+	return errors.Join(errs...)
+}
+
+func setDefault[T comparable](v *T, def T) {
+	var zero T
+	if *v == zero {
+		*v = def
+	}
+}

@@ -1,0 +1,224 @@
+// Package consumer takes tasks from a broker, runs their handlers and settles what became of them: the result stored, the
+// successor or retry published, the message acknowledged, the event sent, always in this order.
+//
+// # Map
+//
+//   - consumer.go: New, Register, Run and the stop
+//   - queue.go: one queue, its subscription and its workers
+//   - receive.go: from a delivery to a run, or to its end without one
+//   - execute.go: a run
+//   - settle.go: what a verdict means; records.go, successors.go: its first two steps
+//   - poison.go: tasks that end the process
+//   - lease.go, ratelimit.go, notify.go: contexts of deliveries, rates, events
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/wire"
+	"github.com/swarmiji/swarmiji/middleware"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// Errors of Run.
+var (
+	// ErrRunning: Run was called twice.
+	ErrRunning = errors.New("swarmiji: consumer: Run was called before")
+	// ErrForced: the stop could not wait for every task; those still running were given back, to run again elsewhere.
+	ErrForced = errors.New("swarmiji: consumer: stopped before all tasks had ended")
+)
+
+// Consumer runs tasks. Register handlers, then call Run once. It is safe for concurrent use; handlers may be registered
+// while it runs.
+type Consumer struct {
+	cfg    Config
+	codec  *wire.Codec
+	mux    task.Mux
+	rates  rates
+	warned sync.Map // messages that are logged once
+
+	started atomic.Bool
+	killed  chan struct{} // closed by Kill
+	kill    sync.Once
+
+	// Set by Run.
+	work       context.Context // of handlers; ends at the hard stop
+	stopWork   context.CancelCauseFunc
+	settle     context.Context // of settlement: outlives work by KillGrace
+	stopSettle context.CancelFunc
+	settling   sync.WaitGroup // settlements that go on beside the workers
+	running    registry       // runs whose handler has not returned
+	stuck      atomic.Int64   // handlers that outlived their hard time limit
+}
+
+// New makes a consumer, or returns every problem of the configuration, joined. It does no I/O and starts nothing.
+func New(c Config) (*Consumer, error) {
+	codec, err := c.complete()
+	if err != nil {
+		return nil, err
+	}
+	return &Consumer{cfg: c, codec: codec, killed: make(chan struct{})}, nil
+}
+
+// NodeID returns this consumer's name in events and records.
+func (c *Consumer) NodeID() string { return c.cfg.NodeID }
+
+// Register implements [task.Registrar]. The handler is wrapped in the consumer's middleware.
+func (c *Consumer) Register(name string, h task.Handler, defaults task.Metadata) error {
+	if h == nil {
+		return fmt.Errorf("swarmiji: handler of %q is nil", name)
+	}
+	chain := append([]middleware.Middleware{middleware.Recover()}, c.cfg.Middleware...)
+	chain = append(chain, middleware.TimeLimit(c.countStuck), middleware.Recover())
+	return c.mux.Register(name, middleware.Chain(h, chain...), defaults)
+}
+
+func (c *Consumer) countStuck(delta int) {
+	c.stuck.Add(int64(delta))
+	c.cfg.Metrics.Stuck.Inc(int64(delta))
+}
+
+// Names returns the registered names, sorted.
+func (c *Consumer) Names() []string { return c.mux.Names() }
+
+// Run consumes the configured queues until ctx ends, then stops: it fetches nothing more, gives back what was not started,
+// and waits up to ShutdownTimeout for running tasks. Those that still run then have their contexts cancelled (cause
+// [task.ErrShutdown]) and are given back without counting an attempt; the error is then [ErrForced]. Run returns when its
+// goroutines have, but for handlers that ignore their context for longer than KillGrace. A broker that cannot be reached
+// is waited for. Handlers' contexts carry the values of ctx but do not end with it.
+func (c *Consumer) Run(ctx context.Context) error {
+	if !c.started.CompareAndSwap(false, true) {
+		return ErrRunning
+	}
+	c.work, c.stopWork = context.WithCancelCause(context.WithoutCancel(ctx))
+	defer c.stopWork(task.ErrShutdown)
+	c.settle, c.stopSettle = context.WithCancel(context.WithoutCancel(ctx))
+	defer c.stopSettle()
+
+	fetch, stopFetch := context.WithCancel(ctx)
+	defer stopFetch()
+	queues, err := c.openQueues(fetch)
+	if err != nil {
+		stop := c.stop(queues)
+		if ctx.Err() != nil { // stopped while it waited for the broker
+			return stop
+		}
+		return errors.Join(err, stop)
+	}
+	failed := make(chan error, len(queues))
+	for _, q := range queues {
+		q.start(fetch, failed)
+	}
+	select {
+	case <-ctx.Done():
+	case <-c.killed:
+	case err = <-failed:
+	}
+	stopFetch()
+	return errors.Join(err, c.stop(queues))
+}
+
+// Kill makes Run stop at once, without waiting for running tasks: what a second signal asks for. It may be called at any
+// time, more than once.
+func (c *Consumer) Kill() { c.kill.Do(func() { close(c.killed) }) }
+
+// openQueues declares the queues and subscribes to them. It returns those that are open also when it fails.
+func (c *Consumer) openQueues(ctx context.Context) ([]*queue, error) {
+	var queues []*queue
+	for name, qc := range c.cfg.Queues {
+		main := newQueue(c, name, qc)
+		sides := []*queue{main}
+		if c.cfg.MaxCrashes > 0 {
+			sides = append(sides, main.suspectsQueue())
+		}
+		for _, q := range sides {
+			if err := q.open(ctx); err != nil {
+				return queues, fmt.Errorf("swarmiji: consumer: queue %q: %w", q.source, err)
+			}
+			queues = append(queues, q)
+		}
+	}
+	return queues, nil
+}
+
+// stop ends the consumer after fetching has stopped.
+func (c *Consumer) stop(queues []*queue) error {
+	var closing sync.WaitGroup
+	errs := make([]error, len(queues))
+	for i, q := range queues {
+		closing.Go(func() { errs[i] = q.giveBack() })
+	}
+	drained := make(chan struct{})
+	go func() {
+		for _, q := range queues {
+			q.workers.Wait()
+		}
+		c.settling.Wait()
+		close(drained)
+	}()
+	forced := c.drain(drained)
+	closing.Wait()
+	return errors.Join(append(errs, forced)...)
+}
+
+// drain waits for running tasks; when that takes too long it cancels them, and leaves behind those that do not care.
+func (c *Consumer) drain(drained chan struct{}) error {
+	soft := time.NewTimer(max(c.cfg.ShutdownTimeout, 0))
+	defer soft.Stop()
+	select {
+	case <-drained:
+		return nil
+	default:
+	}
+	select {
+	case <-drained:
+		return nil
+	case <-soft.C:
+	case <-c.killed:
+	}
+	n := c.running.len()
+	c.cfg.Logger.LogAttrs(c.work, slog.LevelWarn, "stopping without waiting for running tasks",
+		slog.String(middleware.LogNode, c.cfg.NodeID), slog.Int("running", n))
+	c.stopWork(task.ErrShutdown)
+	hard := time.NewTimer(c.cfg.KillGrace)
+	defer hard.Stop()
+	select {
+	case <-drained:
+	case <-hard.C:
+		c.stopSettle()
+		c.abandon()
+	}
+	if n == 0 {
+		return nil // all that was left was settled in the end
+	}
+	return fmt.Errorf("%w: %d were running", ErrForced, n)
+}
+
+// abandon gives back the tasks of handlers that ignore their context.
+func (c *Consumer) abandon() {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.work), c.cfg.KillGrace)
+	defer cancel()
+	for _, r := range c.running.all() {
+		c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "handler left behind: it ignores its context", r.logAttrs()...)
+		if err := r.giveBack(ctx); err != nil && !broker.Gone(err) {
+			c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "task not given back; the broker will notice", r.logAttrs(slog.Any("error", err))...)
+		}
+	}
+}
+
+// warnOnce logs a warning the first time key is seen.
+func (c *Consumer) warnOnce(key, msg string, attrs ...slog.Attr) {
+	if _, seen := c.warned.LoadOrStore(key, true); !seen {
+		c.cfg.Logger.LogAttrs(context.Background(), slog.LevelWarn, msg,
+			append(attrs, slog.String(middleware.LogNode, c.cfg.NodeID))...)
+	}
+}
+
+var _ task.Registrar = (*Consumer)(nil)

@@ -1,0 +1,92 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+var errGoexit = fmt.Errorf("%w: the handler called runtime.Goexit", task.ErrPanic)
+
+// execute runs the handler on the worker's goroutine. What follows a run, its settlement, goes on without the worker.
+func (w *worker) execute(r *run) {
+	c := w.queue.c
+	if !w.queue.admit(r) {
+		r.unstarted()
+		return
+	}
+	if !r.idempotent() && !r.ackEarly() {
+		return
+	}
+	ctx := w.queue.leases.acquire(c.work, r.lost())
+	c.running.add(r)
+	w.current = r
+	r.request.StartedAt = time.Now()
+	c.cfg.Metrics.Started.Inc(1)
+	c.cfg.Metrics.Active.Inc(1)
+	r.notifyStarted()
+	result, err := r.handler.Handle(task.WithRequest(ctx, &r.request), &r.request)
+	w.current = nil
+	w.queue.finish(r, result, err)
+}
+
+// finish takes what a handler returned to its settlement.
+func (q *queue) finish(r *run, result any, err error) {
+	r.ended = time.Now()
+	q.c.running.remove(r)
+	q.c.cfg.Metrics.Active.Dec(1)
+	q.c.cfg.Metrics.Runtime.Update(r.ended.Sub(r.request.StartedAt).Microseconds())
+	q.leases.release(r.lost())
+	v := r.judge(result, err)
+	if r.quick(v) {
+		q.settle(r, v)
+		return
+	}
+	q.settleAside(r, v)
+}
+
+// settleAside settles on a goroutine of its own. How many there are is bounded by the prefetch: what is not settled is
+// still held.
+func (q *queue) settleAside(r *run, v verdict) {
+	q.c.settling.Go(func() { q.settle(r, v) })
+}
+
+// lost is closed when the broker takes the task back; nil, which never is, once it was acknowledged.
+func (r *run) lost() <-chan struct{} {
+	if r.acked {
+		return nil
+	}
+	return r.delivery.Lost()
+}
+
+// isLost reports whether the broker has taken the task back.
+func (r *run) isLost() bool {
+	select {
+	case <-r.lost():
+		return true
+	default:
+		return false
+	}
+}
+
+// ackEarly acknowledges a task that runs at most once, now that a worker is free to start it, and reports whether it may
+// start: only when the broker is known to have taken the acknowledgement.
+func (r *run) ackEarly() bool {
+	c := r.queue.c
+	ctx, cancel := context.WithTimeout(c.settle, c.cfg.StoreRetry)
+	defer cancel()
+	err := broker.AckSync(ctx, r.delivery)
+	if err == nil {
+		r.acked = true
+		return true
+	}
+	if !errors.Is(err, broker.ErrLeaseLost) {
+		r.log(slog.LevelWarn, "not started, because it runs at most once and its acknowledgement is not certain", slog.Any("error", err))
+	}
+	return false
+}

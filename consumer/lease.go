@@ -1,0 +1,78 @@
+package consumer
+
+import (
+	"context"
+	"sync"
+
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// leases makes the contexts that end when the broker takes a delivery back. Deliveries that share a Lost channel, such as
+// all those of one AMQP channel, share one context and one goroutine.
+type leases struct {
+	mu      sync.Mutex
+	current map[<-chan struct{}]*lease
+}
+
+type lease struct {
+	ctx  context.Context
+	end  context.CancelCauseFunc
+	uses int
+}
+
+// acquire returns the context of a delivery; release must follow.
+func (l *leases) acquire(parent context.Context, lost <-chan struct{}) context.Context {
+	if lost == nil {
+		return parent
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s, ok := l.current[lost]; ok {
+		s.uses++
+		return s.ctx
+	}
+	s := &lease{uses: 1}
+	s.ctx, s.end = context.WithCancelCause(parent)
+	if l.current == nil {
+		l.current = make(map[<-chan struct{}]*lease)
+	}
+	l.sweepLocked()
+	l.current[lost] = s
+	go func() {
+		select {
+		case <-lost:
+			s.end(task.ErrLeaseLost)
+		case <-s.ctx.Done():
+		}
+	}()
+	return s.ctx
+}
+
+// keepIdle is how many contexts without a delivery are kept, so that one delivery after another does not make one each.
+const keepIdle = 4
+
+// sweepLocked ends idle contexts when there are too many of them.
+func (l *leases) sweepLocked() {
+	idle := 0
+	for lost, s := range l.current {
+		if s.uses > 0 {
+			continue
+		}
+		if idle++; idle > keepIdle {
+			s.end(nil)
+			delete(l.current, lost)
+		}
+	}
+}
+
+// release gives the context of a delivery back.
+func (l *leases) release(lost <-chan struct{}) {
+	if lost == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s, ok := l.current[lost]; ok {
+		s.uses--
+	}
+}

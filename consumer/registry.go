@@ -1,0 +1,44 @@
+package consumer
+
+import "sync"
+
+// registry holds the runs whose handler has not returned. It is sharded, because every run passes it twice.
+type registry struct {
+	shards [8]struct {
+		mu   sync.Mutex
+		runs map[*run]struct{}
+		_    [40]byte // keep the shards on cache lines of their own
+	}
+}
+
+func (g *registry) add(r *run) {
+	s := &g.shards[r.worker%len(g.shards)]
+	s.mu.Lock()
+	if s.runs == nil {
+		s.runs = make(map[*run]struct{})
+	}
+	s.runs[r] = struct{}{}
+	s.mu.Unlock()
+}
+
+func (g *registry) remove(r *run) {
+	s := &g.shards[r.worker%len(g.shards)]
+	s.mu.Lock()
+	delete(s.runs, r)
+	s.mu.Unlock()
+}
+
+func (g *registry) all() []*run {
+	var rs []*run
+	for i := range g.shards {
+		s := &g.shards[i]
+		s.mu.Lock()
+		for r := range s.runs {
+			rs = append(rs, r)
+		}
+		s.mu.Unlock()
+	}
+	return rs
+}
+
+func (g *registry) len() int { return len(g.all()) }

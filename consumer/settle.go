@@ -1,0 +1,282 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/backoff"
+	"github.com/swarmiji/swarmiji/serializer"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// This file is the one place where verdicts are carried out. The order is always: store the result, publish the successor
+// or the retry, acknowledge, send the event. A crash after any step repeats from the start.
+
+type kind int
+
+const (
+	succeeded kind = iota
+	failed
+	expired
+	retry
+	snooze
+	giveBack
+)
+
+// verdict is what becomes of a task.
+type verdict struct {
+	kind        kind
+	result      []byte
+	contentType string
+	err         error
+	delay       time.Duration
+	recorded    bool // the result is stored already, by an earlier delivery
+	bury        bool // the message goes to the dead letters instead of being acknowledged
+}
+
+// judge turns what a handler returned into a verdict.
+func (r *run) judge(result any, err error) verdict {
+	if err == nil {
+		return r.success(result)
+	}
+	if r.queue.c.work.Err() != nil && !r.acked { // cancelled by the stop: the error says nothing about the task
+		return verdict{kind: giveBack}
+	}
+	if v, ok := errors.AsType[*task.RetryVerdict](err); ok {
+		return r.retryOrFail(v)
+	}
+	if v, ok := errors.AsType[*task.SnoozeVerdict](err); ok {
+		return verdict{kind: snooze, delay: v.Delay}
+	}
+	if v, ok := errors.AsType[*task.FailVerdict](err); ok {
+		return verdict{kind: failed, err: v.Cause}
+	}
+	return verdict{kind: failed, err: err}
+}
+
+// success writes the result. One that cannot be written or is too large fails the task: running it again would not help.
+func (r *run) success(result any) verdict {
+	if r.store() == nil && len(r.request.Then) == 0 {
+		return verdict{kind: succeeded} // nobody will read it
+	}
+	c := r.queue.c
+	contentType, ok := r.request.Effective.Serializer.Get()
+	if !ok && c.codec.Knows(r.request.ContentType) {
+		contentType = r.request.ContentType
+	}
+	data, ct, err := c.codec.Marshal(contentType, result)
+	if err != nil && contentType == serializer.ContentRaw {
+		data, ct, err = c.codec.Marshal("", result) // raw arguments, a typed result
+	}
+	switch {
+	case err != nil:
+		return verdict{kind: failed, err: fmt.Errorf("%w: %w", task.ErrBadResult, err)}
+	case len(data) > c.cfg.MaxResult:
+		return verdict{kind: failed, err: fmt.Errorf("%w: %d bytes, limit %d", task.ErrBadResult, len(data), c.cfg.MaxResult)}
+	}
+	return verdict{kind: succeeded, result: data, contentType: ct}
+}
+
+// retryOrFail applies the limit of retries.
+func (r *run) retryOrFail(v *task.RetryVerdict) verdict {
+	limit := v.Limit.Or(r.request.Effective.MaxRetries.Or(task.DefaultMaxRetries))
+	if limit < 0 || r.request.Retries < limit {
+		err := v.Cause
+		if err == nil {
+			err = v
+		}
+		return verdict{kind: retry, err: err, delay: v.Delay.Or(r.request.Effective.RetryDelay.Or(task.DefaultRetryDelay))}
+	}
+	if v.Cause != nil {
+		return verdict{kind: failed, err: v.Cause}
+	}
+	return verdict{kind: failed, err: fmt.Errorf("%w: %d", task.ErrMaxRetries, limit)}
+}
+
+// quick reports whether settling v is only an acknowledgement, which does not wait for anything.
+func (r *run) quick(v verdict) bool {
+	switch v.kind {
+	case succeeded:
+		return r.store() == nil && len(r.request.Then) == 0
+	case failed:
+		return r.store() == nil && len(r.request.Else) == 0 && !v.bury
+	}
+	return false
+}
+
+// settle carries v out.
+func (q *queue) settle(r *run, v verdict) {
+	if r.isLost() { // it runs elsewhere, or will: nothing of this run may be seen
+		return
+	}
+	ctx := q.c.settle
+	if !r.quick(v) {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, q.c.cfg.StoreRetry)
+		defer cancel()
+	}
+	switch v.kind {
+	case giveBack:
+		if err := r.giveBack(ctx); err != nil && !broker.Gone(err) {
+			r.log(slog.LevelWarn, "task not given back; the broker will notice", slog.Any("error", err))
+		}
+	case snooze:
+		if r.replace(q.name, r.copy(), time.Now().Add(v.delay), "snooze") {
+			q.c.cfg.Metrics.Snoozed.Inc(1)
+		}
+	case retry:
+		q.settleRetry(ctx, r, v)
+	default:
+		q.settleFinal(ctx, r, v)
+	}
+}
+
+func (q *queue) settleRetry(ctx context.Context, r *run, v verdict) {
+	at := time.Time{}
+	if v.delay > 0 {
+		at = time.Now().Add(v.delay)
+	}
+	if !r.save(ctx, task.StateRetrying, v) {
+		return
+	}
+	next := r.copy()
+	next.Retries++
+	next.Crashes = 0 // this start has ended
+	next.Meta.NotBefore = task.Opt[time.Time]{}
+	if !r.replace(q.name, next, at, "retry") {
+		return
+	}
+	q.c.cfg.Metrics.Retried.Inc(1)
+	r.notifyFailed(v.err, true)
+}
+
+func (q *queue) settleFinal(ctx context.Context, r *run, v verdict) {
+	state := map[kind]task.State{succeeded: task.StateSucceeded, failed: task.StateFailed, expired: task.StateExpired}[v.kind]
+	if !v.recorded && !r.save(ctx, state, v) {
+		return
+	}
+	if !r.publishSuccessors(ctx, v) {
+		return
+	}
+	if !r.remove(ctx, v) {
+		return
+	}
+	m := q.c.cfg.Metrics
+	switch v.kind {
+	case succeeded:
+		m.Succeeded.Inc(1)
+		r.notifySucceeded(v)
+	case expired:
+		m.Expired.Inc(1)
+		r.notifyRevoked(true)
+	default:
+		m.Failed.Inc(1)
+		r.notifyFailed(v.err, false)
+	}
+}
+
+// remove acknowledges or buries the delivery and reports whether it was still ours.
+func (r *run) remove(ctx context.Context, v verdict) bool {
+	if r.acked {
+		return true
+	}
+	if v.bury {
+		ok := r.queue.persist(ctx, r.delivery, "bury", func(ctx context.Context) error { return r.delivery.Bury(ctx, v.err) })
+		if ok {
+			r.queue.c.cfg.Metrics.Buried.Inc(1)
+		}
+		return ok
+	}
+	err := r.delivery.Ack(ctx)
+	if err != nil && !broker.Gone(err) {
+		r.log(slog.LevelWarn, "not acknowledged; the task will be seen again", slog.Any("error", err))
+	}
+	return err == nil
+}
+
+// copy makes the envelope of the task's next message.
+func (r *run) copy() *task.Envelope {
+	e := *r.request.Envelope
+	return &e
+}
+
+// replace puts the next message of the task in the place of this one and reports whether it did.
+func (r *run) replace(queue string, next *task.Envelope, at time.Time, why string) bool {
+	c := r.queue.c
+	ctx, cancel := context.WithTimeout(c.settle, c.cfg.StoreRetry)
+	defer cancel()
+	return r.queue.persist(ctx, r.delivery, why, func(ctx context.Context) error {
+		return r.publishCopy(ctx, queue, next, at)
+	})
+}
+
+// publishCopy writes next in the format the task came in, with the next generation, and publishes it in the place of the
+// delivery. Repeating it is safe: the pair of id and generation names one message.
+func (r *run) publishCopy(ctx context.Context, queue string, next *task.Envelope, at time.Time) error {
+	c := r.queue.c
+	m, err := c.codec.EncodeAs(r.format, next)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errUnsendable, err)
+	}
+	m.Generation = r.message.Generation + 1
+	m.Priority = r.message.Priority
+	out := broker.Outgoing{Queue: queue, Message: m, At: at}
+	if r.acked {
+		err = broker.PublishAt(ctx, c.cfg.Broker, out)
+	} else {
+		err = broker.Replace(ctx, c.cfg.Broker, r.delivery, out)
+	}
+	switch {
+	case errors.Is(err, broker.ErrNoQueue): // deleted under us, or a side queue that nobody has needed before
+		if derr := broker.Declare(ctx, c.cfg.Broker, broker.Queue{Name: queue, Levels: r.queue.cfg.Levels}); derr != nil {
+			return errors.Join(err, derr)
+		}
+	case errors.Is(err, broker.ErrUnsupported) && !r.acked: // a broker that cannot delay: not now, as well as it can
+		return r.delivery.Release(ctx, time.Until(at))
+	}
+	return err
+}
+
+// errUnsendable marks a failure that repeating does not mend.
+var errUnsendable = errors.New("swarmiji: cannot be sent")
+
+// persist repeats a step of a settlement until it is done. When the broker takes the delivery back it gives up; when ctx
+// ends first, it gives the task back, and it runs again. It reports whether the step is done.
+func (q *queue) persist(ctx context.Context, d broker.Delivery, what string, step func(context.Context) error) bool {
+	var gap backoff.Exponential
+	for attempt := 0; ; attempt++ {
+		err := step(ctx)
+		if err == nil {
+			return true
+		}
+		if broker.Gone(err) {
+			return false
+		}
+		if errors.Is(err, errUnsendable) {
+			q.log(slog.LevelError, "task goes to the dead letters: its "+what+" cannot be sent", slog.Any("error", err))
+			if err := d.Bury(ctx, err); err == nil {
+				q.c.cfg.Metrics.Buried.Inc(1)
+			}
+			return false
+		}
+		if attempt == 0 {
+			q.log(slog.LevelWarn, "settling a task is repeated", slog.String("step", what), slog.Any("error", err))
+		}
+		select {
+		case <-time.After(gap.Delay(attempt)):
+			continue
+		case <-d.Lost():
+		case <-ctx.Done():
+			giveUp, cancel := context.WithTimeout(context.WithoutCancel(ctx), openTimeout)
+			defer cancel()
+			if err := d.Release(giveUp, 0); err == nil {
+				q.c.cfg.Metrics.Released.Inc(1)
+			}
+		}
+		return false
+	}
+}

@@ -1,0 +1,120 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// publishSuccessors submits the tasks that follow this one, and reports whether to go on. Their ids were chosen at
+// submission or are derived from the parent's, so that a repeat after a crash sends the same messages again.
+func (r *run) publishSuccessors(ctx context.Context, v verdict) bool {
+	links, label := r.request.Then, "then"
+	if v.kind != succeeded {
+		links, label = r.request.Else, "else"
+	}
+	if len(links) == 0 {
+		return true
+	}
+	outs := make([]broker.Outgoing, 0, len(links))
+	for i := range links {
+		e, queue, err := r.successor(&links[i], label+strconv.Itoa(i), v)
+		if err == nil {
+			var m *broker.Message
+			if m, err = r.queue.c.codec.Encode(queue, e); err == nil {
+				outs = append(outs, broker.Outgoing{Queue: queue, Message: m})
+				continue
+			}
+		}
+		r.log(slog.LevelError, "a successor cannot be sent", slog.String("successor", task.Text(links[i].Name, 128)), slog.Any("error", err))
+	}
+	return r.queue.persist(ctx, r.delivery, "successors", func(ctx context.Context) error {
+		err := broker.PublishBatch(ctx, r.queue.c.cfg.Broker, outs)
+		if errors.Is(err, broker.ErrNoQueue) {
+			for _, o := range outs {
+				if derr := broker.Declare(ctx, r.queue.c.cfg.Broker, broker.Queue{Name: o.Queue}); derr != nil {
+					return errors.Join(err, derr)
+				}
+			}
+		}
+		return err
+	})
+}
+
+// successor makes the envelope of a link.
+func (r *run) successor(l *task.Link, label string, v verdict) (e *task.Envelope, queue string, err error) {
+	parent := &r.request
+	e = &task.Envelope{
+		ID: l.ID, Root: parent.RootID(), Parent: parent.ID, Name: l.Name, ContentType: l.ContentType, Args: l.Args, Meta: l.Meta,
+		Base: parent.Base, SentAt: r.ended, Origin: parent.NodeID, ReplyTo: parent.ReplyTo, Correlation: parent.Correlation,
+		Headers: parent.Headers, Then: l.Then, Else: l.Else,
+	}
+	if e.ID == "" {
+		e.ID = task.Derive(parent.ID, label)
+	}
+	if queue = l.Queue; queue == "" {
+		queue = r.queue.name
+	}
+	if err := errors.Join(task.CheckName(e.Name), task.CheckName(queue), e.ID.Check(), e.Meta.Check()); err != nil {
+		return nil, "", err
+	}
+	return e, queue, r.feed(e, l, v)
+}
+
+// feed gives a successor what it gets of its parent.
+func (r *run) feed(e *task.Envelope, l *task.Link, v verdict) error {
+	c := r.queue.c.codec
+	if l.Feed == task.FeedNone {
+		return nil
+	}
+	data, contentType := v.result, v.contentType
+	var values []any // what FeedPrepend puts first
+	if v.kind != succeeded {
+		remote := task.Remote(v.err)
+		f := task.Failure{ID: r.request.ID, Type: remote.Type, Message: remote.Message, Stack: remote.Stack}
+		var err error
+		if data, contentType, err = c.Marshal(r.request.ContentType, f); err != nil {
+			if data, contentType, err = c.Marshal("", f); err != nil {
+				return err
+			}
+		}
+		values = []any{string(f.ID), f.Message, f.Stack}
+	}
+	if l.Feed == task.FeedWhole {
+		e.Args, e.ContentType = data, contentType
+		return nil
+	}
+	var value any
+	if err := c.Unmarshal(contentType, data, &value); err != nil {
+		return err
+	}
+	var args any
+	switch l.Feed {
+	case task.FeedInto:
+		fields := make(map[string]any)
+		if err := c.Unmarshal(l.ContentType, l.Args, &fields); err != nil {
+			return err
+		}
+		fields[l.Field] = value
+		args = fields
+	case task.FeedPrepend:
+		var list []any
+		if err := c.Unmarshal(l.ContentType, l.Args, &list); err != nil {
+			return err
+		}
+		if values == nil {
+			values = []any{value}
+		}
+		args = append(values, list...)
+	default:
+		return fmt.Errorf("swarmiji: unknown way %q to hand a result on", l.Feed)
+	}
+	var err error
+	e.Args, e.ContentType, err = c.Marshal(l.ContentType, args)
+	return err
+}

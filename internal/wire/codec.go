@@ -1,0 +1,172 @@
+// Package wire is how producer, consumer and result stores turn tasks and records into bytes: the configured formats and
+// serializers behind one size limit, so that both ends refuse the same messages.
+package wire
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/serializer"
+	"github.com/swarmiji/swarmiji/serializer/msgpack"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// DefaultMaxBody is the largest message body, in bytes, that producers send and consumers decode unless told otherwise.
+const DefaultMaxBody = 1 << 20
+
+// Config says which encodings a Codec knows. The zero value knows all of this module's, msgpack and Compact first.
+type Config struct {
+	Serializers  []serializer.Serializer      // the first writes; nil: msgpack, JSON, raw bytes
+	Formats      []serializer.Format          // the first writes, all read, in order; nil: Compact, JSON, Raw
+	QueueFormats map[string]serializer.Format // writes to these queues instead
+	MaxBody      int                          // bytes; 0: DefaultMaxBody
+}
+
+// Codec is safe for concurrent use.
+type Codec struct {
+	set      *serializer.Set
+	formats  []serializer.Format
+	perQueue map[string]serializer.Format
+	maxBody  int
+}
+
+// New makes a Codec, or says what in c cannot be.
+func New(c Config) (*Codec, error) {
+	if len(c.Serializers) == 0 {
+		c.Serializers = []serializer.Serializer{msgpack.Serializer{}, serializer.JSON{}, serializer.Raw{}}
+	}
+	if len(c.Formats) == 0 {
+		c.Formats = []serializer.Format{msgpack.Compact{}, serializer.JSONFormat{}, serializer.RawFormat{}}
+	}
+	if c.MaxBody == 0 {
+		c.MaxBody = DefaultMaxBody
+	}
+	var errs []error
+	if c.MaxBody < 0 {
+		errs = append(errs, fmt.Errorf("MaxBody is %d", c.MaxBody))
+	}
+	for queue, f := range c.QueueFormats {
+		if err := task.CheckName(queue); err != nil {
+			errs = append(errs, fmt.Errorf("QueueFormats: %w", err))
+		}
+		if f == nil {
+			errs = append(errs, fmt.Errorf("QueueFormats: no format for queue %q", queue))
+		}
+	}
+	set, err := serializer.NewSet(c.Serializers...)
+	if err := errors.Join(append(errs, err)...); err != nil {
+		return nil, err
+	}
+	return &Codec{set: set, formats: c.Formats, perQueue: c.QueueFormats, maxBody: c.MaxBody}, nil
+}
+
+// MaxBody returns the size limit in bytes.
+func (c *Codec) MaxBody() int { return c.maxBody }
+
+// Encode writes e as a message for queue. A body over the limit is [serializer.ErrTooLarge] and [broker.ErrTooLarge].
+func (c *Codec) Encode(queue string, e *task.Envelope) (*broker.Message, error) {
+	f := c.formats[0]
+	if len(c.perQueue) > 0 {
+		if own, ok := c.perQueue[queue]; ok {
+			f = own
+		}
+	}
+	return c.EncodeAs(f, e)
+}
+
+// EncodeAs writes e in a given format, the one it came in, so that a foreign writer's fields are kept.
+func (c *Codec) EncodeAs(f serializer.Format, e *task.Envelope) (*broker.Message, error) {
+	m, err := f.Encode(e)
+	if err != nil {
+		return nil, err
+	}
+	if len(m.Body) > c.maxBody {
+		return nil, c.tooLarge(len(m.Body))
+	}
+	return m, nil
+}
+
+func (c *Codec) tooLarge(n int) error {
+	return fmt.Errorf("body of %d bytes, limit %d: %w: %w", n, c.maxBody, serializer.ErrTooLarge, broker.ErrTooLarge)
+}
+
+// Decode reads a message in the first format that claims it, and returns that format. The size is checked before any
+// decoding. An error means that no one can read this message: it belongs to the dead letters.
+func (c *Codec) Decode(m *broker.Message) (*task.Envelope, serializer.Format, error) {
+	if len(m.Body) > c.maxBody {
+		return nil, nil, c.tooLarge(len(m.Body))
+	}
+	for _, f := range c.formats {
+		e, err := f.Decode(m)
+		if err == nil {
+			return e, f, nil
+		}
+		if !errors.Is(err, serializer.ErrNotMine) {
+			return nil, nil, err
+		}
+	}
+	return nil, nil, fmt.Errorf("content type %q: %w", clip(m.ContentType), serializer.ErrUnknownType)
+}
+
+// Marshal writes a value and returns its content type. contentType "" means the default serializer. A nil value is no
+// bytes and no content type.
+func (c *Codec) Marshal(contentType string, v any) (data []byte, ct string, err error) {
+	if v == nil {
+		return nil, "", nil
+	}
+	s, err := c.set.For(contentType)
+	if err != nil {
+		return nil, "", err
+	}
+	data, err = s.Marshal(v)
+	return data, s.ContentType(), err
+}
+
+// Knows reports whether a serializer for contentType is configured.
+func (c *Codec) Knows(contentType string) bool {
+	_, err := c.set.For(contentType)
+	return err == nil
+}
+
+// Unmarshal reads data of a content type into v. No data leaves v as it is.
+func (c *Codec) Unmarshal(contentType string, data []byte, v any) error {
+	if len(data) == 0 && contentType == "" {
+		return nil
+	}
+	s, err := c.set.For(contentType)
+	if err != nil {
+		return err
+	}
+	return s.Unmarshal(data, v)
+}
+
+// BindArgs is Unmarshal of a task's arguments: the error wraps [task.ErrBadArgs].
+func (c *Codec) BindArgs(contentType string, data []byte, v any) error {
+	if err := c.Unmarshal(contentType, data, v); err != nil {
+		return fmt.Errorf("%w: %w", task.ErrBadArgs, err)
+	}
+	return nil
+}
+
+// Preview describes serialized data for an event: its media type and size, or with payload its text: JSON as it is, other
+// encodings as fmt prints their decoded value. The event cuts it to its limit.
+func (c *Codec) Preview(contentType string, data []byte, payload bool) string {
+	if len(data) == 0 {
+		return ""
+	}
+	if !payload {
+		return clip(contentType) + ", " + strconv.Itoa(len(data)) + " bytes"
+	}
+	if contentType == serializer.ContentJSON {
+		return string(data)
+	}
+	var v any
+	if err := c.Unmarshal(contentType, data, &v); err != nil {
+		return clip(contentType) + ", " + strconv.Itoa(len(data)) + " bytes"
+	}
+	return fmt.Sprint(v)
+}
+
+func clip(s string) string { return task.Text(s, 64) }

@@ -1,0 +1,94 @@
+package producer
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// batchSize is how many tasks SubmitAll hands to the broker at once. While a batch waits for its confirms the next one is
+// prepared, so that neither side waits for the other; a larger batch would only hold more memory.
+const batchSize = 2000
+
+// SubmitAll submits many tasks, pipelined, in the order of calls. It returns a handle for each confirmed task, nil for the
+// others, and, if there are any others, a [*broker.BatchError] with the reason of each.
+func (p *Producer) SubmitAll(ctx context.Context, calls []task.Call) ([]task.Pending, error) {
+	if err := p.enter(); err != nil {
+		return make([]task.Pending, len(calls)), err
+	}
+	defer p.inFlight.Done()
+	ctx, cancel := p.bound(ctx)
+	defer cancel()
+	if err := p.declareQueues(ctx); err != nil {
+		return make([]task.Pending, len(calls)), err
+	}
+	b := batch{p: p, pending: make([]task.Pending, len(calls)), errs: make([]error, len(calls))}
+	var sent chan struct{} // closed when the batch before this one is settled
+	for begin := 0; begin < len(calls); begin += batchSize {
+		part := b.prepare(ctx, calls, begin, min(begin+batchSize, len(calls)))
+		if sent != nil {
+			<-sent
+		}
+		sent = make(chan struct{})
+		go func() {
+			defer close(sent)
+			b.publish(ctx, part)
+		}()
+	}
+	if sent != nil {
+		<-sent
+	}
+	for _, err := range b.errs {
+		if err != nil {
+			return b.pending, &broker.BatchError{Errs: b.errs}
+		}
+	}
+	return b.pending, nil
+}
+
+type batch struct {
+	p       *Producer
+	pending []task.Pending
+	errs    []error
+}
+
+type part struct {
+	index  []int // in the caller's slice
+	staged []*staged
+}
+
+func (b *batch) prepare(ctx context.Context, calls []task.Call, begin, end int) part {
+	pt := part{index: make([]int, 0, end-begin), staged: make([]*staged, 0, end-begin)}
+	for i := begin; i < end; i++ {
+		s, err := b.p.prepare(ctx, &calls[i])
+		if err != nil {
+			b.errs[i] = err
+			continue
+		}
+		pt.index = append(pt.index, i)
+		pt.staged = append(pt.staged, s)
+	}
+	return pt
+}
+
+func (b *batch) publish(ctx context.Context, pt part) {
+	if len(pt.staged) == 0 {
+		return
+	}
+	outs := make([]broker.Outgoing, len(pt.staged))
+	for i, s := range pt.staged {
+		outs[i] = s.out
+	}
+	errs := broker.BatchErrors(broker.PublishBatch(ctx, b.p.cfg.Broker, outs), len(outs))
+	for i, s := range pt.staged {
+		if errs[i] != nil {
+			b.p.withdraw(s, errs[i])
+			b.errs[pt.index[i]] = fmt.Errorf("swarmiji: submit %s %s: %w", s.envelope.Name, s.envelope.ID, errs[i])
+			continue
+		}
+		b.p.confirmed(s)
+		b.pending[pt.index[i]] = s.pending
+	}
+}

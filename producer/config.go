@@ -1,0 +1,108 @@
+package producer
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/internal/nodeid"
+	"github.com/swarmiji/swarmiji/internal/wire"
+	"github.com/swarmiji/swarmiji/middleware"
+	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/router"
+	"github.com/swarmiji/swarmiji/serializer"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// DefaultTimeout bounds a Submit whose context has no deadline.
+const DefaultTimeout = 10 * time.Second
+
+// Config configures a producer. Only Broker must be set. The producer does not close what it is given.
+type Config struct {
+	Broker broker.Broker
+	// Results is where results come back. nil: futures answer [task.ErrNoResult].
+	Results resultstore.ResultStore
+	// Stores are further stores, by the name that a task's ResultStore metadata gives.
+	Stores map[string]resultstore.ResultStore
+	// Events gets task-sent events. nil: none are sent.
+	Events events.EventBus
+	// Router picks queues. nil: all tasks go to router.DefaultQueue.
+	Router router.Router
+	// Queues describes queues that are declared with priority levels, besides those the Router names.
+	Queues []broker.Queue
+	// Serializers and Formats: the first writes, all are understood. nil: msgpack, JSON and raw bytes; Compact, JSON, Raw.
+	Serializers []serializer.Serializer
+	Formats     []serializer.Format
+	// QueueFormats names queues whose messages are written in another format.
+	QueueFormats map[string]serializer.Format
+	// Defaults is the static configuration of tasks, the lowest layer of metadata. It travels with each task.
+	Defaults task.Metadata
+	// Middleware wraps every submission, the first outermost.
+	Middleware []middleware.SendMiddleware
+	// NodeID names this producer; results are sent to it, so no other may have it. "": made of host, process and chance.
+	NodeID string
+	// Timeout bounds a Submit whose context has no deadline. 0: DefaultTimeout. Negative: no bound.
+	Timeout time.Duration
+	// MaxBody is the largest message in bytes. 0: 1 MiB.
+	MaxBody int
+	// EventPayloads puts a preview of the arguments, at most 1 KiB, into events. False: only their type and size, since
+	// arguments may hold secrets.
+	EventPayloads bool
+	// Logger gets what nobody is returned. nil: slog.Default().
+	Logger *slog.Logger
+	// Metrics counts. nil: counted and not registered.
+	Metrics *middleware.Metrics
+}
+
+// complete validates c and fills in its defaults.
+func (c *Config) complete() (*wire.Codec, error) {
+	var errs []error
+	if c.Broker == nil {
+		errs = append(errs, errors.New("Broker is not set"))
+	}
+	if c.NodeID == "" {
+		c.NodeID = nodeid.New()
+	} else if err := task.CheckName(c.NodeID); err != nil {
+		errs = append(errs, fmt.Errorf("NodeID: %w", err))
+	}
+	if c.Router == nil {
+		c.Router = router.Static(router.DefaultQueue)
+	}
+	for _, q := range c.Router.Queues() {
+		if err := task.CheckName(q); err != nil {
+			errs = append(errs, fmt.Errorf("Router: queue: %w", err))
+		}
+	}
+	for _, q := range c.Queues {
+		if err := task.CheckName(q.Name); err != nil {
+			errs = append(errs, fmt.Errorf("Queues: %w", err))
+		}
+	}
+	for name, s := range c.Stores {
+		if s == nil {
+			errs = append(errs, fmt.Errorf("Stores: store %q is nil", name))
+		}
+	}
+	if err := c.Defaults.Check(); err != nil {
+		errs = append(errs, fmt.Errorf("Defaults: %w", err))
+	}
+	if c.Timeout == 0 {
+		c.Timeout = DefaultTimeout
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if c.Metrics == nil {
+		c.Metrics = middleware.NewMetrics(nil)
+	}
+	codec, err := wire.New(wire.Config{
+		Serializers: c.Serializers, Formats: c.Formats, QueueFormats: c.QueueFormats, MaxBody: c.MaxBody,
+	})
+	if err := errors.Join(append(errs, err)...); err != nil {
+		return nil, fmt.Errorf("swarmiji: producer: %w", err)
+	}
+	return codec, nil
+}

@@ -1,0 +1,35 @@
+package producer
+
+import (
+	"context"
+	"errors"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/events"
+)
+
+// confirmed counts a task that the broker has taken, and tells the world.
+func (p *Producer) confirmed(s *staged) {
+	p.cfg.Metrics.Sent.Inc(1)
+	if p.cfg.Events == nil {
+		return
+	}
+	e := s.envelope
+	exchange, key := broker.Locate(p.cfg.Broker, s.out.Queue)
+	err := p.cfg.Events.Publish(context.Background(), events.Event{
+		Type: events.TaskSent, TaskID: e.ID, NodeID: p.cfg.NodeID, Time: now(),
+		Name: e.Name, Args: p.codec.Preview(e.ContentType, e.Args, p.cfg.EventPayloads), Retries: e.Retries,
+		Queue: s.out.Queue, Exchange: exchange, RoutingKey: key,
+	})
+	if err != nil {
+		p.cfg.Metrics.Dropped.Inc(1)
+	}
+}
+
+// withdraw takes back the waiter of a task that was refused. One whose outcome is unknown keeps it: the task may run, and
+// the caller may submit the same id again.
+func (p *Producer) withdraw(s *staged, err error) {
+	if !errors.Is(err, broker.ErrIndeterminate) {
+		p.forget(s)
+	}
+}

@@ -1,0 +1,263 @@
+package producer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/backoff"
+	"github.com/swarmiji/swarmiji/internal/wire"
+	"github.com/swarmiji/swarmiji/middleware"
+	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// How the store is asked where nobody tells: a notification is a hint, the store is the truth.
+const (
+	sweepEvery   = 500 * time.Millisecond // between two rounds
+	sweepMost    = 1000                   // waiters asked for in one round
+	pollSlowest  = 20                     // rounds between two looks for the same waiter, at most
+	pollTimeout  = 5 * time.Second
+	notifyMinGap = 100 * time.Millisecond // between two attempts to open the stream
+	notifyMaxGap = 5 * time.Second
+)
+
+// inbox holds the waiters of one result store, and resolves them from its notifications and by asking.
+type inbox struct {
+	producer *Producer
+	store    resultstore.ResultStore
+
+	mu      sync.Mutex
+	waiters map[task.ID]*waiter
+	closed  bool
+	opened  chan struct{} // closed when the stream of notifications is open, or will not be waited for; nil until the first waiter
+	stop    context.CancelFunc
+	ended   sync.WaitGroup
+}
+
+func newInbox(p *Producer, store resultstore.ResultStore) *inbox {
+	return &inbox{producer: p, store: store, waiters: make(map[task.ID]*waiter)}
+}
+
+// register makes the waiter of a task that is about to be submitted. The first one opens the stream of notifications, and
+// all wait for that within ctx, so that no result can come before somebody listens. A second submission of an id shares the
+// first one's waiter.
+func (in *inbox) register(ctx context.Context, id task.ID, codec *wire.Codec) (*waiter, error) {
+	in.mu.Lock()
+	if in.closed {
+		in.mu.Unlock()
+		return nil, ErrClosed
+	}
+	w, ok := in.waiters[id]
+	if !ok {
+		w = &waiter{id: id, inbox: in, codec: codec, done: make(chan struct{})}
+		in.waiters[id] = w
+	}
+	w.holds++
+	if in.opened == nil {
+		in.startLocked()
+	}
+	opened := in.opened
+	in.mu.Unlock()
+	select {
+	case <-opened:
+		return w, nil
+	default:
+	}
+	select {
+	case <-opened:
+		return w, nil
+	case <-ctx.Done():
+		in.forget(id)
+		return nil, fmt.Errorf("swarmiji: result store: no stream for the answer: %w: %w", broker.ErrUnavailable, context.Cause(ctx))
+	}
+}
+
+// watch is the handle of a task submitted elsewhere: nobody notifies this producer of it, so the store is asked.
+func (in *inbox) watch(id task.ID, codec *wire.Codec) task.Pending {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.closed {
+		return &settled{id: id, err: ErrClosed}
+	}
+	w, ok := in.waiters[id]
+	if !ok {
+		w = &waiter{id: id, inbox: in, codec: codec, done: make(chan struct{})}
+		in.waiters[id] = w
+	}
+	w.holds++
+	if in.opened == nil {
+		in.startLocked()
+	}
+	return w
+}
+
+// forget gives one hold on a waiter back; the last one removes it.
+func (in *inbox) forget(id task.ID) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if w, ok := in.waiters[id]; ok {
+		if w.holds--; w.holds <= 0 {
+			delete(in.waiters, id)
+		}
+	}
+}
+
+// resolve hands a terminal record to its waiter, if there is one.
+func (in *inbox) resolve(r resultstore.Record) {
+	in.mu.Lock()
+	w, ok := in.waiters[r.ID]
+	delete(in.waiters, r.ID)
+	in.mu.Unlock()
+	if !ok || !w.resolve(r, nil) {
+		in.producer.cfg.Metrics.Rejected.Inc(1) // late, repeated, or of a task that is not ours
+	}
+}
+
+// startLocked starts the goroutines with the first waiter.
+func (in *inbox) startLocked() {
+	ctx, stop := context.WithCancel(context.Background())
+	in.stop = stop
+	in.opened = make(chan struct{})
+	open := sync.OnceFunc(func() { close(in.opened) })
+	if n, ok := in.store.(resultstore.Notifier); ok {
+		in.ended.Go(func() { in.listen(ctx, n, open) })
+	} else {
+		open()
+	}
+	if !resultstore.RepliesOnly(in.store) {
+		in.ended.Go(func() { in.sweep(ctx) })
+	}
+}
+
+// listen resolves waiters from the store's notifications until ctx ends.
+func (in *inbox) listen(ctx context.Context, n resultstore.Notifier, open func()) {
+	gap := backoff.Exponential{Min: notifyMinGap, Max: notifyMaxGap}
+	for attempt := 0; ctx.Err() == nil; attempt++ {
+		err := in.receiveAll(ctx, n, open)
+		if ctx.Err() != nil {
+			return
+		}
+		if !resultstore.RepliesOnly(in.store) {
+			open() // the records wait in the store, where sweep finds them
+		}
+		in.log().LogAttrs(ctx, slog.LevelWarn, "result notifications interrupted", slog.Any("error", err))
+		select {
+		case <-ctx.Done():
+		case <-time.After(gap.Delay(attempt)):
+		}
+	}
+}
+
+func (in *inbox) receiveAll(ctx context.Context, n resultstore.Notifier, open func()) error {
+	stream, err := n.Notify(ctx, in.producer.cfg.NodeID)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), pollTimeout)
+		defer cancel()
+		if err := stream.Close(closing); err != nil {
+			in.log().LogAttrs(ctx, slog.LevelWarn, "closing result notifications", slog.Any("error", err))
+		}
+	}()
+	open()
+	for {
+		r, err := stream.Receive(ctx)
+		switch {
+		case errors.Is(err, resultstore.ErrMalformed):
+			in.producer.cfg.Metrics.Rejected.Inc(1)
+		case err != nil:
+			return err
+		case r.State.Terminal():
+			in.resolve(r)
+		}
+	}
+}
+
+// sweep asks the store for the waiters that nobody told of, each of them ever more rarely.
+func (in *inbox) sweep(ctx context.Context) {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for round := 0; ; round++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for _, w := range in.due(round) {
+			if !in.ask(ctx, w) {
+				break // the store is away: the next round tries again
+			}
+		}
+	}
+}
+
+// due picks the waiters whose turn it is: the gap between two looks at the same one doubles, up to pollSlowest rounds.
+func (in *inbox) due(round int) []*waiter {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	var ws []*waiter
+	for _, w := range in.waiters {
+		if gap := min(1<<min(w.polls, 8), pollSlowest); round%gap == 0 {
+			if ws = append(ws, w); len(ws) == sweepMost {
+				break
+			}
+		}
+	}
+	return ws
+}
+
+// ask looks for one record and reports whether the store answered.
+func (in *inbox) ask(ctx context.Context, w *waiter) bool {
+	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
+	defer cancel()
+	r, err := in.store.Load(ctx, w.id)
+	in.mu.Lock()
+	w.polls++
+	in.mu.Unlock()
+	switch {
+	case errors.Is(err, resultstore.ErrNotFound):
+		return true
+	case err != nil:
+		return false
+	}
+	if r.State.Terminal() {
+		in.resolve(r)
+	}
+	return true
+}
+
+func (in *inbox) log() *slog.Logger {
+	return in.producer.cfg.Logger.With(middleware.LogNode, in.producer.cfg.NodeID)
+}
+
+// close ends the goroutines and every waiter that is still open.
+func (in *inbox) close(ctx context.Context) error {
+	in.mu.Lock()
+	in.closed = true
+	open := in.waiters
+	in.waiters = nil
+	if in.stop != nil {
+		in.stop()
+	}
+	in.mu.Unlock()
+	for _, w := range open {
+		w.resolve(resultstore.Record{}, ErrClosed)
+	}
+	ended := make(chan struct{})
+	go func() {
+		in.ended.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("swarmiji: producer: result stream still open: %w", context.Cause(ctx))
+	}
+}

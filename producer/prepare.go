@@ -1,0 +1,184 @@
+package producer
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// staged is a task that is ready to be published.
+type staged struct {
+	envelope  *task.Envelope
+	effective task.Metadata
+	out       broker.Outgoing
+	pending   task.Pending
+	inbox     *inbox // that the waiter was registered with; nil for none
+	producer  *Producer
+}
+
+// prepare does everything that needs no I/O: merge, route, serialize, middleware, register the waiter, encode.
+func (p *Producer) prepare(ctx context.Context, c *task.Call) (*staged, error) {
+	if err := task.CheckName(c.Name); err != nil {
+		return nil, err
+	}
+	s := &staged{producer: p}
+	e := &task.Envelope{
+		ID: c.ID, Root: c.Root, Parent: c.Parent, Name: c.Name, Meta: c.Definition, Base: p.base,
+		SentAt: now(), Origin: p.cfg.NodeID, Correlation: c.Correlation, Then: c.Then, Else: c.Else,
+	}
+	e.Meta.Overlay(&c.Meta)
+	if !e.Meta.IsZero() {
+		if err := e.Meta.Check(); err != nil {
+			return nil, fmt.Errorf("task %s: %w", c.Name, err)
+		}
+	}
+	if e.ID == "" {
+		id, err := uuid.NewV7()
+		if err != nil {
+			return nil, fmt.Errorf("swarmiji: make an id: %w", err)
+		}
+		e.ID = task.ID(id.String())
+	} else if err := e.ID.Check(); err != nil {
+		return nil, err
+	}
+	if len(c.Headers) > 0 {
+		e.Headers = maps.Clone(c.Headers) // the caller's map stays the caller's
+	}
+	s.envelope = e
+	s.effective = e.Meta
+	if p.base != nil {
+		s.effective = task.Merge(*p.base, e.Meta)
+	}
+	queue, err := p.route(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	e.Args, e.ContentType, err = p.codec.Marshal(s.effective.Serializer.Or(""), c.Args)
+	if err != nil {
+		return nil, fmt.Errorf("task %s: arguments: %w", c.Name, err)
+	}
+	if p.send == nil {
+		err = s.stage(ctx, queue, e)
+	} else {
+		err = p.send(context.WithValue(ctx, stageKey{}, s), queue, e)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if s.out.Message == nil {
+		return nil, ErrNotSent
+	}
+	return s, nil
+}
+
+// route picks the queue: the metadata's, else the Router's.
+func (p *Producer) route(ctx context.Context, s *staged) (string, error) {
+	queue, ok := s.effective.Queue.Get()
+	if !ok {
+		var err error
+		if queue, err = p.cfg.Router.Route(ctx, s.envelope); err != nil {
+			return "", fmt.Errorf("swarmiji: route %s: %w", s.envelope.Name, err)
+		}
+	}
+	if err := task.CheckName(queue); err != nil {
+		return "", fmt.Errorf("queue: %w", err)
+	}
+	if prio, ok := s.effective.Priority.Get(); ok && prio != task.DefaultPriority && len(p.levels[queue]) == 0 {
+		return "", fmt.Errorf("priority %d on queue %q, which is not declared with levels (Config.Queues): %w", prio, queue, broker.ErrUnsupported)
+	}
+	return queue, nil
+}
+
+type stageKey struct{}
+
+// stageFromContext is the innermost sender: it stages the task that prepare put into the context.
+func stageFromContext(ctx context.Context, queue string, e *task.Envelope) error {
+	s, ok := ctx.Value(stageKey{}).(*staged)
+	if !ok {
+		return fmt.Errorf("swarmiji: a send middleware dropped the context of %s", e.Name)
+	}
+	return s.stage(ctx, queue, e)
+}
+
+// stage registers the waiter and encodes the message. Middleware may have changed queue and envelope; what it made of them
+// is checked once more.
+func (s *staged) stage(ctx context.Context, queue string, e *task.Envelope) error {
+	p := s.producer
+	if s.out.Message != nil {
+		return fmt.Errorf("swarmiji: task %s was staged twice", e.ID)
+	}
+	if p.send != nil {
+		if err := task.CheckName(queue); err != nil {
+			return fmt.Errorf("queue: %w", err)
+		}
+		s.envelope = e
+		s.effective = e.Meta
+		if e.Base != nil {
+			s.effective = task.Merge(*e.Base, e.Meta)
+		}
+	}
+	if err := p.await(ctx, s); err != nil {
+		return err
+	}
+	m, err := p.codec.Encode(queue, e)
+	if err != nil {
+		p.forget(s)
+		return fmt.Errorf("task %s: %w", e.Name, err)
+	}
+	if p.base != nil { // formats see the envelope alone: what the static configuration sets counts here
+		m.Priority = s.effective.Priority.Or(task.DefaultPriority)
+		m.Expires = s.effective.Expires.Or(time.Time{})
+	}
+	s.out = broker.Outgoing{Queue: queue, Message: m, At: s.effective.NotBefore.Or(time.Time{})}
+	return nil
+}
+
+// await makes the task's pending handle, and registers it with its store before anything is published.
+func (p *Producer) await(ctx context.Context, s *staged) error {
+	if s.effective.IgnoreResult.Or(false) {
+		s.pending = &settled{id: s.envelope.ID}
+		return nil
+	}
+	store, err := p.store(s.effective.ResultStore.Or(""))
+	if err != nil {
+		return err
+	}
+	if store == nil {
+		s.pending = &settled{id: s.envelope.ID, err: task.ErrNoResult}
+		return nil
+	}
+	s.envelope.ReplyTo = p.cfg.NodeID
+	in := p.inbox[store]
+	w, err := in.register(ctx, s.envelope.ID, p.codec)
+	if err != nil {
+		return err
+	}
+	s.inbox, s.pending = in, w
+	return nil
+}
+
+// store returns the store of a name, nil for none configured at all.
+func (p *Producer) store(name string) (resultstore.ResultStore, error) {
+	if name == "" {
+		return p.cfg.Results, nil
+	}
+	store, ok := p.cfg.Stores[name]
+	if !ok {
+		return nil, fmt.Errorf("%w: result store %q is not configured", task.ErrBadMetadata, name)
+	}
+	return store, nil
+}
+
+// forget takes the waiter of a task back that was not sent.
+func (p *Producer) forget(s *staged) {
+	if s.inbox != nil {
+		s.inbox.forget(s.envelope.ID)
+	}
+}

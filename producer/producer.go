@@ -1,0 +1,189 @@
+// Package producer submits tasks: it merges their metadata, routes them, writes them, hands them to a broker and holds the
+// futures of their results.
+package producer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/wire"
+	"github.com/swarmiji/swarmiji/middleware"
+	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// ErrClosed is returned by a producer that was closed, and by futures that were open when it was.
+var ErrClosed = errors.New("swarmiji: producer closed")
+
+// ErrNotSent is what Submit returns when a middleware neither staged the task nor gave a reason.
+var ErrNotSent = errors.New("swarmiji: a middleware held the task back without an error")
+
+// Producer submits tasks. It is safe for concurrent use. It starts goroutines with the first task whose result is wanted,
+// and ends them in Close.
+type Producer struct {
+	cfg    Config
+	codec  *wire.Codec
+	send   middleware.Sender // the middleware around stage; nil when there is none
+	levels map[string][]int  // of the queues declared with priorities
+	base   *task.Metadata    // cfg.Defaults where they set anything
+	inbox  map[resultstore.ResultStore]*inbox
+
+	declare declaration
+
+	mu       sync.Mutex
+	closed   bool
+	inFlight sync.WaitGroup
+}
+
+// New makes a producer, or returns every problem of the configuration, joined. It does no I/O.
+func New(c Config) (*Producer, error) {
+	codec, err := c.complete()
+	if err != nil {
+		return nil, err
+	}
+	p := &Producer{cfg: c, codec: codec, levels: make(map[string][]int), inbox: make(map[resultstore.ResultStore]*inbox)}
+	for _, q := range c.Queues {
+		p.levels[q.Name] = q.Levels
+	}
+	if !c.Defaults.IsZero() {
+		p.base = &p.cfg.Defaults
+	}
+	if len(c.Middleware) > 0 {
+		p.send = middleware.ChainSend(stageFromContext, c.Middleware...)
+	}
+	for _, s := range c.Stores {
+		p.inbox[s] = newInbox(p, s)
+	}
+	if c.Results != nil {
+		p.inbox[c.Results] = newInbox(p, c.Results)
+	}
+	return p, nil
+}
+
+// NodeID returns the name by which results find this producer.
+func (p *Producer) NodeID() string { return p.cfg.NodeID }
+
+// Submit submits one task and returns when the broker has confirmed it. Its errors:
+//   - [task.ErrBadName], [task.ErrBadMetadata], a serializer's error, [broker.ErrTooLarge]: refused before any I/O.
+//   - [broker.ErrNoQueue]: the queue does not exist; only the Router's queues are declared by the producer.
+//   - [broker.ErrUnavailable], [broker.ErrBlocked]: nothing was sent until ctx, or Timeout, ended.
+//   - [broker.ErrIndeterminate]: it may or may not be queued; submitting it again with the same id ([task.WithID]) is safe.
+//   - any error of a middleware, as it is.
+func (p *Producer) Submit(ctx context.Context, c task.Call) (task.Pending, error) {
+	if err := p.enter(); err != nil {
+		return nil, err
+	}
+	defer p.inFlight.Done()
+	ctx, cancel := p.bound(ctx)
+	defer cancel()
+	if err := p.declareQueues(ctx); err != nil {
+		return nil, err
+	}
+	s, err := p.prepare(ctx, &c)
+	if err != nil {
+		return nil, err
+	}
+	if err := broker.PublishAt(ctx, p.cfg.Broker, s.out); err != nil {
+		p.withdraw(s, err)
+		return nil, fmt.Errorf("swarmiji: submit %s %s: %w", s.envelope.Name, s.envelope.ID, err)
+	}
+	p.confirmed(s)
+	return s.pending, nil
+}
+
+// enter refuses a closed producer and keeps Close waiting for the caller.
+func (p *Producer) enter() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return ErrClosed
+	}
+	p.inFlight.Add(1)
+	return nil
+}
+
+// bound gives ctx the default deadline if it has none.
+func (p *Producer) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok || p.cfg.Timeout < 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, p.cfg.Timeout)
+}
+
+// Pending returns the handle of a task that this or another producer submitted, by its id. It asks the default result
+// store; a store that only replies to the submitter knows nothing of others' tasks.
+func (p *Producer) Pending(id task.ID) task.Pending {
+	in, ok := p.inbox[p.cfg.Results]
+	if !ok {
+		return &settled{id: id, err: task.ErrNoResult}
+	}
+	return in.watch(id, p.codec)
+}
+
+// Close refuses new submissions, waits for those under way until ctx ends, and ends the futures that are still open with
+// [ErrClosed]. It does not close broker, stores and bus. It is idempotent.
+func (p *Producer) Close(ctx context.Context) error {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	done := make(chan struct{})
+	go func() {
+		p.inFlight.Wait()
+		close(done)
+	}()
+	var errs []error
+	select {
+	case <-done:
+	case <-ctx.Done():
+		errs = append(errs, fmt.Errorf("swarmiji: producer: submissions still under way: %w", context.Cause(ctx)))
+	}
+	for _, in := range p.inbox {
+		errs = append(errs, in.close(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// declaration runs once, and again after a failure.
+type declaration struct {
+	mu   sync.RWMutex
+	done bool
+}
+
+// declareQueues declares, before the first submission, the queues that the Router may name and those of Config.Queues, so
+// that tasks can be queued before any consumer exists.
+func (p *Producer) declareQueues(ctx context.Context) error {
+	p.declare.mu.RLock()
+	done := p.declare.done
+	p.declare.mu.RUnlock()
+	if done {
+		return nil
+	}
+	p.declare.mu.Lock()
+	defer p.declare.mu.Unlock()
+	if p.declare.done {
+		return nil
+	}
+	qs := append([]broker.Queue(nil), p.cfg.Queues...)
+	for _, name := range p.cfg.Router.Queues() {
+		if _, listed := p.levels[name]; !listed {
+			qs = append(qs, broker.Queue{Name: name})
+		}
+	}
+	if err := broker.Declare(ctx, p.cfg.Broker, qs...); err != nil {
+		return fmt.Errorf("swarmiji: declare queues: %w", err)
+	}
+	p.declare.done = true
+	return nil
+}
+
+// now is the producer's clock, cut to what travels.
+func now() time.Time { return time.Now().Truncate(time.Millisecond) }
+
+var (
+	_ task.Submitter      = (*Producer)(nil)
+	_ task.BatchSubmitter = (*Producer)(nil)
+)
