@@ -1,0 +1,198 @@
+package testserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Reaper is the name of the function in which one goroutine per running server process waits, for
+// goleak.IgnoreAnyFunction.
+const Reaper = "github.com/swarmiji/swarmiji/internal/testserver.(*process).reap"
+
+// sandbox is a directory with the processes that work in it. Process and directory end together.
+type sandbox struct {
+	dir   string
+	guard *exec.Cmd
+	leash io.Closer // the guard acts when this is closed, also by the end of this process
+
+	closeOnce sync.Once
+	closeErr  error
+}
+
+// guardScript waits for the end of its input, kills the process groups named in the files of $1/pids, and removes $1.
+// Removing is tried again while killed processes still write.
+const guardScript = `trap '' HUP INT TERM
+while read -r _; do :; done
+for f in "$1"/pids/*; do
+	[ -f "$f" ] && kill -s KILL -- "-$(cat "$f")" 2>/dev/null
+done
+for _ in 1 2 3 4 5 6 7 8 9 10; do
+	rm -rf -- "$1" 2>/dev/null && break
+	sleep 0.1
+done`
+
+// recordScript writes its own process id into the file $0 and becomes the program in its arguments, so that there is no
+// moment at which a server runs and the guard does not know it.
+const recordScript = `echo $$ >"$0" && exec "$@"`
+
+// newSandbox makes a directory and the guard over it.
+func newSandbox(pattern string) (*sandbox, error) {
+	dir, err := os.MkdirTemp("", pattern)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Mkdir(filepath.Join(dir, "pids"), 0o700); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	guard := exec.Command("/bin/sh", "-c", guardScript, "guard", dir)
+	guard.SysProcAttr = ownGroup() // what kills the test's group must not kill its guard
+	leash, err := guard.StdinPipe()
+	if err == nil {
+		err = guard.Start()
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("guard: %w", err), os.RemoveAll(dir))
+	}
+	return &sandbox{dir: dir, guard: guard, leash: leash}, nil
+}
+
+// close kills what still runs and removes the directory.
+func (s *sandbox) close() error {
+	s.closeOnce.Do(func() {
+		_ = s.leash.Close() // it is closed once, and a pipe has nothing to flush
+		s.closeErr = s.guard.Wait()
+	})
+	return s.closeErr
+}
+
+// process is a running program, the leader of its own process group.
+type process struct {
+	cmd     *exec.Cmd
+	pidFile string
+	logFile string
+	done    chan struct{} // closed when it has ended and was waited for
+}
+
+// start runs a program with its output appended to logFile. env is the whole environment.
+func (s *sandbox) start(name, logFile string, env []string, program string, args ...string) (*process, error) {
+	out, err := os.OpenFile(logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer out.Close()
+	p := &process{pidFile: filepath.Join(s.dir, "pids", name), logFile: logFile, done: make(chan struct{})}
+	p.cmd = exec.Command("/bin/sh", append([]string{"-c", recordScript, p.pidFile, program}, args...)...)
+	p.cmd.Env, p.cmd.Dir = env, s.dir
+	p.cmd.Stdout, p.cmd.Stderr = out, out // a file, so that no goroutine copies
+	p.cmd.SysProcAttr = ownGroup()
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go p.reap()
+	return p, nil
+}
+
+// reap waits for the end of the process. From then on the process id may be somebody else's, so the guard must forget it.
+func (p *process) reap() {
+	_ = p.cmd.Wait() // how it ended does not matter; that it did is told by done
+	_ = os.Remove(p.pidFile)
+	close(p.done)
+}
+
+// ended reports whether the process is gone.
+func (p *process) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// kill ends the whole group at once and waits until it is gone.
+func (p *process) kill() {
+	if !p.ended() {
+		killGroup(p.cmd.Process.Pid)
+		<-p.done
+	}
+}
+
+// terminate asks the process to end, and kills it when ctx is done before it has.
+func (p *process) terminate(ctx context.Context) error {
+	if p.ended() {
+		return nil
+	}
+	terminateGroup(p.cmd.Process.Pid)
+	select {
+	case <-p.done:
+		return nil
+	case <-ctx.Done():
+		p.kill()
+		return fmt.Errorf("killed, it did not stop in time: %w", ctx.Err())
+	}
+}
+
+// log returns what the process has written, the last n bytes of it, or all with n = 0.
+func (p *process) log(n int) string {
+	b, err := os.ReadFile(p.logFile)
+	if err != nil {
+		return err.Error()
+	}
+	if n > 0 && len(b) > n {
+		b = b[len(b)-n:]
+	}
+	return string(b)
+}
+
+// await calls probe until it returns nil, the process ends, or ctx is done.
+func (p *process) await(ctx context.Context, probe func(ctx context.Context) error) error {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := probe(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-p.done:
+			return fmt.Errorf("it ended: %s\n%s", p.cmd.ProcessState, p.log(4<<10))
+		case <-ctx.Done():
+			return fmt.Errorf("it did not answer: %w: %w\n%s", ctx.Err(), err, p.log(4<<10))
+		case <-tick.C:
+		}
+	}
+}
+
+// environment is this process's environment without the variables that begin with one of drop, and with set.
+func environment(drop []string, set map[string]string) []string {
+	var env []string
+next:
+	for _, kv := range os.Environ() {
+		name, _, _ := strings.Cut(kv, "=")
+		if _, ok := set[name]; ok {
+			continue
+		}
+		for _, prefix := range drop {
+			if strings.HasPrefix(name, prefix) {
+				continue next
+			}
+		}
+		env = append(env, kv)
+	}
+	for k, v := range set {
+		env = append(env, k+"="+v)
+	}
+	return env
+}
+
+// address is the loopback address with a port.
+func address(port int) string { return "127.0.0.1:" + strconv.Itoa(port) }

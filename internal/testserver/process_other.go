@@ -1,0 +1,15 @@
+//go:build !unix
+
+package testserver
+
+import "syscall"
+
+// Where there are no process groups no server is started: supported is what every start looks at first.
+
+const supported = false
+
+func ownGroup() *syscall.SysProcAttr { return nil }
+func killGroup(int)                  {}
+func terminateGroup(int)             {}
+func pauseGroup(int)                 {}
+func resumeGroup(int)                {}

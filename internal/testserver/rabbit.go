@@ -1,0 +1,426 @@
+package testserver
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// RabbitConfig tunes a RabbitMQ node. The zero value is a plain node.
+type RabbitConfig struct {
+	Conf string    // further lines of rabbitmq.conf, such as "consumer_timeout = 2000"
+	TLS  *TLSFiles // the node listens with TLS on a second port; nil: it does not
+	// RequireClientCert refuses TLS clients that show no certificate of TLS's authority.
+	RequireClientCert bool
+}
+
+// Rabbit is a RabbitMQ node of our own. All methods may be called from any goroutine; those that change whether the node
+// runs wait for each other.
+type Rabbit struct {
+	programs string // directory of rabbitmq-server and rabbitmqctl
+	box      *sandbox
+	epmd     *process
+	ownsBox  bool // false in a cluster, whose nodes share one
+	home     string
+	node     string // Erlang node name
+	epmdPort int
+	distPort int
+	port     int
+	tlsPort  int
+	user     *url.Userinfo
+
+	mu     sync.Mutex
+	proc   *process
+	paused bool
+}
+
+// StartRabbit starts a node and waits until it takes AMQP connections, some 4 seconds. The error wraps [ErrMissing] when
+// RabbitMQ is not installed.
+func StartRabbit(ctx context.Context, cfg RabbitConfig) (*Rabbit, error) {
+	var err error
+	for range 3 { // another process may have taken a port since it was found free
+		var nodes []*Rabbit
+		if nodes, err = startRabbits(ctx, 1, cfg); err == nil {
+			nodes[0].ownsBox = true
+			return nodes[0], nil
+		}
+		if errors.Is(err, ErrMissing) || ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, fmt.Errorf("rabbitmq: %w", err)
+}
+
+// startRabbits starts n nodes that know each other's cookie and port mapper but are not joined.
+func startRabbits(ctx context.Context, n int, cfg RabbitConfig) (nodes []*Rabbit, err error) {
+	programs, err := rabbitPrograms()
+	if err != nil {
+		return nil, err
+	}
+	box, err := newSandbox("swarmiji-rabbitmq-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, box.close())
+		}
+	}()
+	if err := os.WriteFile(filepath.Join(box.dir, ".erlang.cookie"), []byte(rand.Text()), 0o400); err != nil {
+		return nil, err
+	}
+	const each = 3
+	ports, err := freePorts(1 + n*each)
+	if err != nil {
+		return nil, err
+	}
+	// The port mapper is ours as well: Erlang's default one outlives its nodes and is shared by all of the machine.
+	epmd, err := box.start("epmd", filepath.Join(box.dir, "epmd.log"), environment([]string{"ERL_"}, nil),
+		"epmd", "-port", strconv.Itoa(ports[0]), "-address", "127.0.0.1")
+	if err != nil {
+		return nil, err
+	}
+	if err := epmd.await(ctx, func(ctx context.Context) error { return dialTCP(ctx, ports[0]) }); err != nil {
+		return nil, fmt.Errorf("epmd: %w", err)
+	}
+	unique := strings.ToLower(rand.Text()[:10])
+	password := "secret-" + rand.Text()
+	for i := range n {
+		p := ports[1+i*each:]
+		r := &Rabbit{
+			programs: programs, box: box, epmd: epmd, epmdPort: ports[0], port: p[0], distPort: p[1],
+			node: fmt.Sprintf("n%d-%s@localhost", i, unique),
+			home: filepath.Join(box.dir, "node"+strconv.Itoa(i)),
+			user: url.UserPassword("swarmiji", password),
+		}
+		if cfg.TLS != nil {
+			r.tlsPort = p[2]
+		}
+		if err := r.configure(cfg); err != nil {
+			return nil, err
+		}
+		if err := r.launch(); err != nil {
+			return nil, err
+		}
+		nodes = append(nodes, r)
+	}
+	for _, r := range nodes {
+		if err := r.ready(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return nodes, nil
+}
+
+// rabbitPrograms finds the directory of the server's own scripts. Debian's /usr/sbin holds wrappers that change the user
+// and the environment; they are no use.
+func rabbitPrograms() (string, error) {
+	if !supported {
+		return "", fmt.Errorf("%w: servers are started on Unix only", ErrMissing)
+	}
+	if _, err := exec.LookPath("epmd"); err != nil {
+		return "", fmt.Errorf("%w: epmd (Debian: apt-get install rabbitmq-server): %w", ErrMissing, err)
+	}
+	dirs := []string{"/usr/lib/rabbitmq/bin"}
+	if p, err := exec.LookPath("rabbitmq-server"); err == nil && filepath.Dir(p) != "/usr/sbin" {
+		dirs = append(dirs, filepath.Dir(p))
+	}
+	for _, dir := range dirs {
+		if _, err := os.Stat(filepath.Join(dir, "rabbitmq-server")); err == nil {
+			return dir, nil
+		}
+	}
+	return "", fmt.Errorf("%w: rabbitmq-server (Debian: apt-get install rabbitmq-server)", ErrMissing)
+}
+
+// configure writes the node's files.
+func (r *Rabbit) configure(cfg RabbitConfig) error {
+	if err := os.Mkdir(r.home, 0o700); err != nil {
+		return err
+	}
+	password, _ := r.user.Password()
+	lines := []string{
+		"listeners.tcp.1 = " + address(r.port),
+		"default_user = " + r.user.Username(),
+		"default_pass = " + password,
+		"vm_memory_high_watermark.absolute = " + rabbitMemory,
+		"disk_free_limit.absolute = 50MB",
+		"log.file = false", // the console is what Log reads
+		"log.console = true",
+		"log.console.level = info",
+		"net_ticktime = 10",                           // a paused cluster node is missed after seconds, not a minute
+		"cluster_partition_handling = pause_minority", // no meaning for a single node
+	}
+	if t := cfg.TLS; t != nil {
+		lines = append(lines,
+			"listeners.ssl.1 = "+address(r.tlsPort),
+			"ssl_options.cacertfile = "+t.CA,
+			"ssl_options.certfile = "+t.Cert,
+			"ssl_options.keyfile = "+t.Key,
+			"ssl_options.verify = verify_peer",
+			"ssl_options.fail_if_no_peer_cert = "+strconv.FormatBool(cfg.RequireClientCert))
+	}
+	conf := strings.Join(lines, "\n") + "\n" + cfg.Conf + "\n"
+	return errors.Join(
+		os.WriteFile(filepath.Join(r.home, "rabbitmq.conf"), []byte(conf), 0o600),
+		os.WriteFile(filepath.Join(r.home, "plugins"), []byte("[].\n"), 0o600))
+}
+
+// rabbitMemory is the memory above which a node raises its alarm: enough for the benchmark's 50,000 tasks.
+const rabbitMemory = "2GB"
+
+// env is the environment of the node and of its tools.
+func (r *Rabbit) env() []string {
+	return environment([]string{"RABBITMQ_", "ERL_", "NOTIFY_SOCKET"}, map[string]string{
+		"HOME":                          r.box.dir, // of the cookie
+		"RABBITMQ_NODENAME":             r.node,
+		"RABBITMQ_DIST_PORT":            strconv.Itoa(r.distPort),
+		"RABBITMQ_MNESIA_BASE":          filepath.Join(r.home, "mnesia"),
+		"RABBITMQ_LOG_BASE":             filepath.Join(r.home, "log"),
+		"RABBITMQ_PID_FILE":             filepath.Join(r.home, "pid"),
+		"RABBITMQ_CONFIG_FILE":          filepath.Join(r.home, "rabbitmq.conf"),
+		"RABBITMQ_CONF_ENV_FILE":        filepath.Join(r.home, "none"), // not the machine's
+		"RABBITMQ_ENABLED_PLUGINS_FILE": filepath.Join(r.home, "plugins"),
+		// Two schedulers that do not spin while idle: servers and tests share few cores.
+		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+S 2:2 +sbwt none +sbwtdcpu none +sbwtdio none -kernel inet_dist_use_interface {127,0,0,1}",
+		"RABBITMQ_CTL_DIST_PORT_MIN":          "0", // any port, so that tools of several tests do not compete for eleven
+		"RABBITMQ_CTL_DIST_PORT_MAX":          "0",
+		"ERL_EPMD_PORT":                       strconv.Itoa(r.epmdPort),
+		"ERL_EPMD_ADDRESS":                    "127.0.0.1",
+		// The start script then becomes the server instead of waiting for it in a shell.
+		"RUNNING_UNDER_SYSTEMD": "true",
+	})
+}
+
+// launch starts the process and does not wait.
+func (r *Rabbit) launch() error {
+	proc, err := r.box.start(filepath.Base(r.home), filepath.Join(r.home, "console.log"), r.env(),
+		filepath.Join(r.programs, "rabbitmq-server"))
+	if err == nil {
+		r.proc, r.paused = proc, false
+	}
+	return err
+}
+
+// ready waits until the node takes AMQP connections.
+func (r *Rabbit) ready(ctx context.Context) error {
+	const patience = 5 * time.Second // with one handshake
+	err := r.proc.await(ctx, func(ctx context.Context) error {
+		conn, err := amqp.DialConfig(r.URL(), amqp.Config{Dial: func(network, addr string) (net.Conn, error) {
+			d := net.Dialer{Timeout: patience}
+			c, err := d.DialContext(ctx, network, addr)
+			if err == nil { // the client clears it after the handshake
+				err = c.SetDeadline(time.Now().Add(patience))
+			}
+			return c, err
+		}})
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", r.node, err)
+	}
+	return nil
+}
+
+func dialTCP(ctx context.Context, port int) error {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "tcp", address(port))
+	if err != nil {
+		return err
+	}
+	return c.Close()
+}
+
+// URL is the address of the default vhost, with user and password: amqp://user:password@127.0.0.1:port/.
+func (r *Rabbit) URL() string { return r.URLFor("/") }
+
+// URLFor is the address of a vhost.
+func (r *Rabbit) URLFor(vhost string) string { return r.url("amqp", r.port, vhost) }
+
+// TLSURL is the address of the default vhost through TLS; "" when the node was started without.
+func (r *Rabbit) TLSURL() string {
+	if r.tlsPort == 0 {
+		return ""
+	}
+	return r.url("amqps", r.tlsPort, "/")
+}
+
+func (r *Rabbit) url(scheme string, port int, vhost string) string {
+	u := url.URL{Scheme: scheme, User: r.user, Host: address(port), Path: "/"}
+	if vhost != "/" {
+		u.Path, u.RawPath = "/"+vhost, "/"+url.PathEscape(vhost)
+	}
+	return u.String()
+}
+
+// Addr is host:port of the AMQP listener, for a [Proxy].
+func (r *Rabbit) Addr() string { return address(r.port) }
+
+// TLSAddr is host:port of the TLS listener.
+func (r *Rabbit) TLSAddr() string { return address(r.tlsPort) }
+
+// Node is the node's name within its cluster.
+func (r *Rabbit) Node() string { return r.node }
+
+// Password is the password in [Rabbit.URL], for tests that look for it where it must not be. No text of RabbitMQ or of
+// the module holds it by chance.
+func (r *Rabbit) Password() string {
+	p, _ := r.user.Password()
+	return p
+}
+
+// PID is the process id of the server, for measurements; it changes at each start.
+func (r *Rabbit) PID() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.proc.cmd.Process.Pid
+}
+
+// Kill ends the node at once, as a loss of power of the process would: nothing is flushed.
+func (r *Rabbit) Kill() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.proc.kill()
+}
+
+// Stop ends the node in good order; it is killed when ctx ends before it has.
+func (r *Rabbit) Stop(ctx context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.resume()
+	return r.proc.terminate(ctx)
+}
+
+// Pause freezes the node: its connections stay open and nothing answers.
+func (r *Rabbit) Pause() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.proc.ended() {
+		pauseGroup(r.proc.cmd.Process.Pid)
+		r.paused = true
+	}
+}
+
+// Resume ends a Pause.
+func (r *Rabbit) Resume() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.resume()
+}
+
+func (r *Rabbit) resume() {
+	if r.paused && !r.proc.ended() {
+		resumeGroup(r.proc.cmd.Process.Pid)
+	}
+	r.paused = false
+}
+
+// Restart starts the node on the same ports and data and waits until it takes connections. A node that still runs is
+// stopped in good order first; after Kill this is the recovery.
+func (r *Rabbit) Restart(ctx context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.resume()
+	if err := r.proc.terminate(ctx); err != nil {
+		return fmt.Errorf("stop %s: %w", r.node, err)
+	}
+	return r.restart(ctx)
+}
+
+func (r *Rabbit) restart(ctx context.Context) error {
+	if err := r.launch(); err != nil {
+		return err
+	}
+	return r.ready(ctx)
+}
+
+// revive mends what a test left: a paused, stopped or killed node takes connections again.
+func (r *Rabbit) revive(ctx context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.resume()
+	if r.proc.ended() {
+		return r.restart(ctx)
+	}
+	return r.ready(ctx)
+}
+
+// Log returns what the node has logged since its first start.
+func (r *Rabbit) Log() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.proc.log(0)
+}
+
+// Close kills the node and removes its data. It is idempotent. A node of a cluster is closed with its cluster only.
+func (r *Rabbit) Close() error {
+	if !r.ownsBox {
+		return nil
+	}
+	r.Kill()
+	r.epmd.kill()
+	return r.box.close()
+}
+
+// Ctl runs rabbitmqctl, about half a second, and returns what it prints.
+func (r *Rabbit) Ctl(ctx context.Context, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, filepath.Join(r.programs, "rabbitmqctl"), append([]string{"--silent"}, args...)...)
+	cmd.Env = r.env()
+	cmd.Dir = r.box.dir
+	cmd.WaitDelay = time.Second
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return out, fmt.Errorf("rabbitmqctl %s: %w: %s%s", args[0], err, out, stderr.String())
+	}
+	return out, nil
+}
+
+// CloseAllConnections makes the node close every client's connection, with the reply code of an operator's request.
+func (r *Rabbit) CloseAllConnections(ctx context.Context) error {
+	_, err := r.Ctl(ctx, "close_all_connections", "closed by a test")
+	return err
+}
+
+// SetMemoryAlarm raises the node's memory alarm, which blocks publishing connections, or clears it.
+func (r *Rabbit) SetMemoryAlarm(ctx context.Context, on bool) error {
+	args := []string{"set_vm_memory_high_watermark", "absolute", rabbitMemory}
+	if on {
+		args = []string{"set_vm_memory_high_watermark", "0.0000001"}
+	}
+	_, err := r.Ctl(ctx, args...)
+	return err
+}
+
+// SetDiskAlarm raises the node's disk alarm, which blocks publishing connections, or clears it.
+func (r *Rabbit) SetDiskAlarm(ctx context.Context, on bool) error {
+	limit := "50MB"
+	if on {
+		limit = "1000000000000000" // bytes: a petabyte
+	}
+	_, err := r.Ctl(ctx, "set_disk_free_limit", limit)
+	return err
+}
+
+// running reports whether the process runs and is not paused.
+func (r *Rabbit) running() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !r.proc.ended() && !r.paused
+}

@@ -1,0 +1,118 @@
+package testserver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// RabbitCluster is some RabbitMQ nodes on this machine, joined into one cluster.
+type RabbitCluster struct {
+	Nodes []*Rabbit // in the order of their start; the others joined the first
+}
+
+// StartRabbitCluster starts n nodes and joins them, about 10 seconds for three. A node that loses the majority pauses
+// itself (pause_minority).
+func StartRabbitCluster(ctx context.Context, n int, cfg RabbitConfig) (*RabbitCluster, error) {
+	if n < 1 {
+		return nil, fmt.Errorf("rabbitmq: a cluster of %d nodes", n)
+	}
+	var err error
+	for range 3 {
+		var nodes []*Rabbit
+		if nodes, err = startRabbits(ctx, n, cfg); err == nil {
+			c := &RabbitCluster{Nodes: nodes}
+			if err = c.join(ctx); err == nil {
+				return c, nil
+			}
+			err = errors.Join(err, c.Close())
+		}
+		if errors.Is(err, ErrMissing) || ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, fmt.Errorf("rabbitmq cluster: %w", err)
+}
+
+func (c *RabbitCluster) join(ctx context.Context) error {
+	for _, r := range c.Nodes[1:] {
+		for _, args := range [][]string{{"stop_app"}, {"join_cluster", c.Nodes[0].node}, {"start_app"}} {
+			if _, err := r.Ctl(ctx, args...); err != nil {
+				return err
+			}
+		}
+	}
+	for _, r := range c.Nodes {
+		if err := r.revive(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// URLs are the nodes' addresses.
+func (c *RabbitCluster) URLs() []string {
+	urls := make([]string, len(c.Nodes))
+	for i, r := range c.Nodes {
+		urls[i] = r.URL()
+	}
+	return urls
+}
+
+// KillNode ends node i at once.
+func (c *RabbitCluster) KillNode(i int) { c.Nodes[i].Kill() }
+
+// RestartNode starts node i again and waits until it takes connections. While a majority is down that cannot happen:
+// start the others beside it.
+func (c *RabbitCluster) RestartNode(ctx context.Context, i int) error { return c.Nodes[i].Restart(ctx) }
+
+// Leader returns the index of the node that leads a queue of the default vhost. It asks the nodes that run, in order.
+func (c *RabbitCluster) Leader(ctx context.Context, queue string) (int, error) {
+	node, err := c.leaderName(ctx, queue)
+	if err != nil {
+		return 0, err
+	}
+	for i, r := range c.Nodes {
+		if r.node == node {
+			return i, nil
+		}
+	}
+	return 0, fmt.Errorf("queue %q is led by %q, which is none of the cluster", queue, node)
+}
+
+func (c *RabbitCluster) leaderName(ctx context.Context, queue string) (string, error) {
+	out, err := c.ctl(ctx, "list_queues", "--formatter", "json", "name", "leader")
+	if err != nil {
+		return "", err
+	}
+	var queues []struct{ Name, Leader string }
+	if err := json.Unmarshal(out, &queues); err != nil {
+		return "", fmt.Errorf("list_queues printed %q: %w", out, err)
+	}
+	for _, q := range queues {
+		if q.Name == queue {
+			return q.Leader, nil
+		}
+	}
+	return "", fmt.Errorf("no queue %q", queue)
+}
+
+// ctl runs rabbitmqctl against the first node that runs.
+func (c *RabbitCluster) ctl(ctx context.Context, args ...string) ([]byte, error) {
+	for _, r := range c.Nodes {
+		if r.running() {
+			return r.Ctl(ctx, args...)
+		}
+	}
+	return nil, errors.New("no node of the cluster runs")
+}
+
+// Close kills the nodes and removes their data. It is idempotent.
+func (c *RabbitCluster) Close() error {
+	for _, r := range c.Nodes {
+		r.Kill()
+	}
+	c.Nodes[0].epmd.kill()
+	return c.Nodes[0].box.close()
+}
