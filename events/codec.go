@@ -5,6 +5,7 @@ import (
 	"math"
 	"strconv"
 	"time"
+	"unicode/utf8"
 )
 
 // Limits of a message.
@@ -116,8 +117,22 @@ func appendEvent(dst []byte, e *Event) []byte {
 // appendText appends a name, given with all its punctuation up to the opening quote, and a text.
 func appendText(dst []byte, name, s string, limit int) []byte {
 	dst = append(dst, name...)
-	dst = appendEscaped(dst, cut(s, limit))
+	if len(s) <= limit && isPlain(s) {
+		dst = append(dst, s...) // nearly all texts: one look at each byte
+	} else {
+		dst = appendEscaped(dst, cut(s, limit))
+	}
 	return append(dst, '"')
+}
+
+// isPlain reports whether all bytes of s stand for themselves in a JSON string and are UTF-8 by themselves.
+func isPlain(s string) bool {
+	for i := 0; i < len(s); i++ {
+		if c := s[i]; c < 0x20 || c >= utf8.RuneSelf || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
 }
 
 func appendInt(dst []byte, name string, n int64) []byte {
