@@ -1,0 +1,202 @@
+package amqpconn
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/swarmiji/swarmiji/internal/backoff"
+)
+
+// The defaults of [Config].
+const (
+	DefaultHeartbeat   = 10 * time.Second
+	DefaultDialTimeout = 15 * time.Second
+)
+
+// Config says where the servers are and how to speak to them. URLs is the only field that must be set.
+type Config struct {
+	// URLs of one cluster's nodes, tried in turn: amqp://user:password@host:port/vhost, amqps:// through TLS. Parameters
+	// heartbeat (seconds), connection_timeout (ms), cacertfile, certfile, keyfile, server_name_indication and auth_mechanism
+	// (plain, external) are known; any other is an error, so that none is ignored.
+	URLs []string
+	// TLS is for amqps URLs; it is not changed. Nil: the system's authorities, or those of the URL's cacertfile. A missing
+	// ServerName is the URL's host; the minimum is TLS 1.2. Parameters of the URL that concern TLS must not be given as well.
+	TLS *tls.Config
+	// Name is shown in the server's lists of connections. Empty: none.
+	Name string
+	// Heartbeat is how often each side shows that it lives; one that is silent for longer than twice that is given up.
+	// 0: 10 s. The least is 1 s. A URL's heartbeat goes first.
+	Heartbeat time.Duration
+	// Backoff is between two rounds over all URLs. Zero: up to 100 ms at first, up to 5 s in the end.
+	Backoff backoff.Exponential
+	// DialTimeout bounds one attempt, TLS and the AMQP handshake included. 0: 15 s.
+	DialTimeout time.Duration
+	// Logger is told of TLS without verification at each connect, and of nothing else. Nil: slog.Default().
+	Logger *slog.Logger
+}
+
+// endpoint is one URL, taken apart.
+type endpoint struct {
+	addr      string // host:port, the only part that is ever shown
+	vhost     string
+	user      string
+	pass      string
+	external  bool
+	tls       *tls.Config // nil: plain TCP
+	heartbeat time.Duration
+	timeout   time.Duration
+}
+
+// endpoints checks the whole configuration and returns all problems.
+func (c Config) endpoints() ([]endpoint, error) {
+	var errs []error
+	if len(c.URLs) == 0 {
+		errs = append(errs, errors.New("amqp: no URL is given"))
+	}
+	if c.Heartbeat != 0 && c.Heartbeat < time.Second {
+		errs = append(errs, fmt.Errorf("amqp: heartbeat %v is shorter than 1s", c.Heartbeat))
+	}
+	if c.DialTimeout < 0 {
+		errs = append(errs, fmt.Errorf("amqp: dial timeout %v is negative", c.DialTimeout))
+	}
+	eps := make([]endpoint, 0, len(c.URLs))
+	for i, u := range c.URLs {
+		ep, err := c.endpoint(u)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("amqp: URL %d: %w", i+1, err))
+			continue
+		}
+		eps = append(eps, ep)
+	}
+	return eps, errors.Join(errs...)
+}
+
+func (c Config) endpoint(raw string) (endpoint, error) {
+	// The parsers' own errors quote parts of the URL, which may be parts of a password: they are not passed on.
+	u, err := url.Parse(raw)
+	if err != nil {
+		return endpoint{}, errors.New("cannot be parsed; reserved characters in user, password and vhost must be percent-encoded")
+	}
+	if u.Scheme != "amqp" && u.Scheme != "amqps" {
+		return endpoint{}, errors.New("the scheme must be amqp or amqps")
+	}
+	if u.Fragment != "" {
+		return endpoint{}, errors.New("a '#' in user, password or vhost must be percent-encoded")
+	}
+	if err := checkParameters(u.Query()); err != nil {
+		return endpoint{}, err
+	}
+	a, err := amqp.ParseURI(raw)
+	if err != nil {
+		return endpoint{}, errors.New("host, port or a parameter is malformed")
+	}
+	ep := endpoint{
+		addr:      net.JoinHostPort(a.Host, strconv.Itoa(a.Port)),
+		vhost:     a.Vhost,
+		user:      a.Username,
+		pass:      a.Password,
+		heartbeat: c.Heartbeat,
+		timeout:   c.DialTimeout,
+	}
+	if ep.heartbeat == 0 {
+		ep.heartbeat = DefaultHeartbeat
+	}
+	if s := u.Query().Get("heartbeat"); s != "" {
+		n, err := strconv.ParseUint(s, 10, 16)
+		if err != nil || n == 0 {
+			return endpoint{}, errors.New("heartbeat must be 1 to 65535 seconds")
+		}
+		ep.heartbeat = time.Duration(n) * time.Second
+	}
+	if a.ConnectionTimeout > 0 {
+		ep.timeout = time.Duration(a.ConnectionTimeout) * time.Millisecond
+	}
+	if ep.timeout == 0 {
+		ep.timeout = DefaultDialTimeout
+	}
+	for _, m := range a.AuthMechanism {
+		switch strings.ToLower(m) {
+		case "plain":
+		case "external":
+			ep.external = true
+		default:
+			return endpoint{}, errors.New("auth_mechanism must be plain or external")
+		}
+	}
+	if a.Scheme == "amqps" {
+		if ep.tls, err = c.tlsFor(a); err != nil {
+			return endpoint{}, err
+		}
+	}
+	return ep, nil
+}
+
+// checkParameters refuses parameters that would be ignored; one of them is the verify=verify_none of other clients.
+func checkParameters(q url.Values) error {
+	for name := range q {
+		switch name {
+		case "heartbeat", "connection_timeout", "cacertfile", "certfile", "keyfile", "server_name_indication", "auth_mechanism":
+		case "verify", "fail_if_no_peer_cert":
+			return fmt.Errorf("parameter %s: the server's certificate is always verified; trust a private authority with cacertfile or Config.TLS", name)
+		default:
+			return fmt.Errorf("unknown parameter %q", name)
+		}
+	}
+	return nil
+}
+
+func (c Config) tlsFor(a amqp.URI) (*tls.Config, error) {
+	var t *tls.Config
+	if c.TLS != nil {
+		if a.CACertFile != "" || a.CertFile != "" || a.KeyFile != "" || a.ServerName != "" {
+			return nil, errors.New("TLS parameters are given in the URL and in Config.TLS")
+		}
+		t = c.TLS.Clone()
+	} else {
+		t = &tls.Config{ServerName: a.ServerName}
+		if err := loadFiles(t, a); err != nil {
+			return nil, err
+		}
+	}
+	t.MinVersion = max(t.MinVersion, tls.VersionTLS12)
+	if t.ServerName == "" {
+		t.ServerName = a.Host
+	}
+	return t, nil
+}
+
+// loadFiles reads the files that the URL names.
+func loadFiles(t *tls.Config, a amqp.URI) error {
+	if a.CACertFile != "" {
+		pem, err := os.ReadFile(a.CACertFile)
+		if err != nil {
+			return fmt.Errorf("cacertfile: %w", err)
+		}
+		t.RootCAs = x509.NewCertPool()
+		if !t.RootCAs.AppendCertsFromPEM(pem) {
+			return fmt.Errorf("cacertfile %s holds no certificate", a.CACertFile)
+		}
+	}
+	if (a.CertFile == "") != (a.KeyFile == "") {
+		return errors.New("certfile and keyfile belong together")
+	}
+	if a.CertFile != "" {
+		cert, err := tls.LoadX509KeyPair(a.CertFile, a.KeyFile)
+		if err != nil {
+			return fmt.Errorf("certfile and keyfile: %w", err)
+		}
+		t.Certificates = []tls.Certificate{cert}
+	}
+	return nil
+}
