@@ -1,0 +1,224 @@
+package wire
+
+import (
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	"github.com/swarmiji/swarmiji/internal/pack"
+	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/serializer"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// recordVersion is the version of the records that this code writes. A reader accepts a higher one.
+const recordVersion = 1
+
+// The keys of a record. They are part of the wire format and of what stores hold: a key is never used again for
+// something else. A reader passes over keys it does not know, up to 127; a record is read, never written back.
+const (
+	recordKeyVersion     = 0  // integer
+	recordKeyID          = 1  // str
+	recordKeyName        = 2  // str
+	recordKeyState       = 3  // str
+	recordKeyGeneration  = 4  // integer
+	recordKeyDeliveries  = 5  // integer
+	recordKeyRetries     = 6  // integer
+	recordKeyContentType = 7  // str
+	recordKeyResult      = 8  // bin
+	recordKeyErrorType   = 9  // str; of the three of an error at least this one is there
+	recordKeyErrorText   = 10 // str
+	recordKeyErrorStack  = 11 // str
+	recordKeyStartedAt   = 12 // integer, milliseconds since 1970
+	recordKeyFinishedAt  = 13 // integer, milliseconds since 1970
+	recordKeyNodeID      = 14 // str
+	recordKeyReplyTo     = 15 // str; true: the same as the node id
+	recordKeyCorrelation = 16 // str
+)
+
+// EncodeRecord writes a record in the form in which stores keep it and reply queues carry it: a msgpack map with small
+// integers as keys. TTL is not written. A record without a valid id or state is [resultstore.ErrMalformed].
+func EncodeRecord(r *resultstore.Record) ([]byte, error) {
+	if err := checkRecord(r); err != nil {
+		return nil, fmt.Errorf("%w: %w", resultstore.ErrMalformed, err)
+	}
+	size := 64 + len(r.ID) + len(r.Name) + len(r.ContentType) + len(r.Result) + len(r.NodeID) + len(r.ReplyTo) + len(r.Correlation)
+	if r.Error != nil {
+		size += len(r.Error.Type) + len(r.Error.Message) + len(r.Error.Stack)
+	}
+	b := append(make([]byte, 0, size), 0xde, 0, 0, recordKeyVersion, recordVersion)
+	n := 1
+	key := func(k byte) {
+		b = append(b, k)
+		n++
+	}
+	text := func(k byte, s string) {
+		if s != "" {
+			key(k)
+			b = pack.AppendText(b, s)
+		}
+	}
+	count := func(k byte, v int) {
+		if v != 0 {
+			key(k)
+			b = pack.AppendInt(b, int64(v))
+		}
+	}
+	moment := func(k byte, t time.Time) {
+		if !t.IsZero() {
+			key(k)
+			b = pack.AppendInt(b, serializer.Milli(t))
+		}
+	}
+	text(recordKeyID, string(r.ID))
+	text(recordKeyName, r.Name)
+	text(recordKeyState, string(r.State))
+	count(recordKeyGeneration, r.Generation)
+	count(recordKeyDeliveries, r.Deliveries)
+	count(recordKeyRetries, r.Retries)
+	text(recordKeyContentType, r.ContentType)
+	if r.Result != nil {
+		key(recordKeyResult)
+		b = pack.AppendBytes(b, r.Result)
+	}
+	if r.Error != nil {
+		key(recordKeyErrorType)
+		b = pack.AppendText(b, task.Text(r.Error.Type, task.MaxErrorText)) // a caller may have made the error itself
+		text(recordKeyErrorText, task.Text(r.Error.Message, task.MaxErrorText))
+		text(recordKeyErrorStack, task.Text(r.Error.Stack, task.MaxStack))
+	}
+	moment(recordKeyStartedAt, r.StartedAt)
+	moment(recordKeyFinishedAt, r.FinishedAt)
+	text(recordKeyNodeID, r.NodeID)
+	if r.ReplyTo != "" && r.ReplyTo == r.NodeID {
+		key(recordKeyReplyTo)
+		b = pack.AppendBool(b, true)
+	} else {
+		text(recordKeyReplyTo, r.ReplyTo)
+	}
+	text(recordKeyCorrelation, r.Correlation)
+	b[2] = byte(n)
+	return b, nil
+}
+
+// DecodeRecord reads what [EncodeRecord] wrote. Any other input, also one made to do harm, is [resultstore.ErrMalformed].
+// The record keeps no reference to data. Counts and moments beyond their range are cut to it; negative counts are refused.
+func DecodeRecord(data []byte) (resultstore.Record, error) {
+	var rec resultstore.Record
+	_, err := pack.Check(data)
+	if err == nil {
+		r := pack.NewReader(data)
+		readRecord(&r, &rec)
+		r.Done()
+		if err = r.Err(); err == nil {
+			err = checkRecord(&rec)
+		}
+	}
+	if err != nil {
+		return resultstore.Record{}, fmt.Errorf("%w: %w", resultstore.ErrMalformed, err)
+	}
+	return rec, nil
+}
+
+func readRecord(r *pack.Reader, rec *resultstore.Record) {
+	var (
+		seen      pack.Keys
+		failure   task.RemoteError
+		failed    bool
+		replyNode bool
+	)
+	for n := r.MapLen(); n > 0 && r.Err() == nil; n-- {
+		switch r.Key(&seen) {
+		case recordKeyVersion:
+			if r.Int() < 1 {
+				r.Fail(fmt.Errorf("version below 1"))
+			}
+		case recordKeyID:
+			rec.ID = task.ID(r.Text())
+		case recordKeyName:
+			rec.Name = string(r.Text())
+		case recordKeyState:
+			rec.State = state(r.Text())
+		case recordKeyGeneration:
+			rec.Generation = serializer.Count(r.Int())
+		case recordKeyDeliveries:
+			rec.Deliveries = serializer.Count(r.Int())
+		case recordKeyRetries:
+			rec.Retries = serializer.Count(r.Int())
+		case recordKeyContentType:
+			rec.ContentType = contentType(r.Text())
+		case recordKeyResult:
+			rec.Result = append([]byte{}, r.Bytes()...)
+		case recordKeyErrorType:
+			failure.Type, failed = string(r.Text()), true
+		case recordKeyErrorText:
+			failure.Message, failed = string(r.Text()), true
+		case recordKeyErrorStack:
+			failure.Stack, failed = string(r.Text()), true
+		case recordKeyStartedAt:
+			rec.StartedAt = serializer.FromMilli(r.Int())
+		case recordKeyFinishedAt:
+			rec.FinishedAt = serializer.FromMilli(r.Int())
+		case recordKeyNodeID:
+			rec.NodeID = string(r.Text())
+		case recordKeyReplyTo:
+			if r.IsText() {
+				rec.ReplyTo = string(r.Text())
+			} else {
+				replyNode = r.Bool()
+			}
+		case recordKeyCorrelation:
+			rec.Correlation = string(r.Text())
+		default:
+			r.Skip()
+		}
+	}
+	if replyNode {
+		rec.ReplyTo = rec.NodeID
+	}
+	if failed {
+		failure.Type = task.Text(failure.Type, task.MaxErrorText)
+		failure.Message = task.Text(failure.Message, task.MaxErrorText)
+		failure.Stack = task.Text(failure.Stack, task.MaxStack)
+		rec.Error = &failure
+	}
+}
+
+// checkRecord refuses what no store may hold. A name is free text here: it may be that of a job, which has its own rules.
+func checkRecord(r *resultstore.Record) error {
+	if err := r.ID.Check(); err != nil {
+		return err
+	}
+	if !r.State.Valid() {
+		return fmt.Errorf("state %q", task.Text(string(r.State), 32))
+	}
+	if r.Generation < 0 || r.Deliveries < 0 || r.Retries < 0 {
+		return fmt.Errorf("negative count: generation %d, deliveries %d, retries %d", r.Generation, r.Deliveries, r.Retries)
+	}
+	for _, s := range [...]string{r.Name, r.ContentType, r.NodeID, r.ReplyTo, r.Correlation} {
+		if !utf8.ValidString(s) {
+			return fmt.Errorf("text %q is not UTF-8", task.Text(s, 64))
+		}
+	}
+	return nil
+}
+
+// state returns one of the constants where it can, which saves an allocation.
+func state(b []byte) task.State {
+	for _, s := range [...]task.State{task.StateSucceeded, task.StateFailed, task.StateRetrying, task.StateStarted, task.StateRevoked, task.StateExpired, task.StatePending} {
+		if string(s) == string(b) {
+			return s
+		}
+	}
+	return task.State(b)
+}
+
+// contentType does the same for content types.
+func contentType(b []byte) string {
+	for _, s := range [...]string{serializer.ContentMsgpack, serializer.ContentJSON, serializer.ContentRaw} {
+		if s == string(b) {
+			return s
+		}
+	}
+	return string(b)
+}

@@ -1,0 +1,202 @@
+package serializer
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// JSONFormat carries a whole task as a JSON object which a person or a program in any language can write:
+//
+//	{"task": "email.send", "args": {"to": "a@example.org"}}
+//
+// Only "task" is required. "args" may be any JSON value and stays as it is; arguments that are not JSON are in "args_base64"
+// with their "content_type". Without arguments the task gets null. The other members are
+//
+//	version id root parent group group_index retries crashes parked sent_at_ms origin reply_to correlation headers
+//	queue max_retries retry_delay_ms rate_limit time_limit_ms soft_time_limit_ms ignore_result idempotent serializer
+//	result_store result_ttl_ms priority not_before expires
+//	base   (an object with metadata members)
+//	then, else, chord   (lists of links, and a link: task id queue args feed field then else and metadata)
+//
+// with durations as whole milliseconds and moments as milliseconds since 1970 or as RFC 3339 texts; null is the same as
+// leaving a member out. Members that this version does not know are kept. The zero value is ready.
+type JSONFormat struct{}
+
+// ContentType returns [ContentJSON].
+func (JSONFormat) ContentType() string { return ContentJSON }
+
+// Encode implements [Format]. It refuses, with [ErrValue], what Decode would refuse, such as more than about thirty links
+// one inside the other.
+func (JSONFormat) Encode(e *task.Envelope) (*broker.Message, error) {
+	body, err := encodeJSON(e, true)
+	if err != nil {
+		return nil, err
+	}
+	return NewMessage(e, ContentJSON, body), nil
+}
+
+// Decode implements [Format]. It claims messages of content type application/json, text/plain or none whose body is an
+// object with a member "task". A body that begins like an object and is no well-formed JSON is [ErrMalformed]. A message
+// without "id" gets the broker's message id. Negative counts and durations are refused; counts, durations, priorities and
+// moments beyond their range are cut to it. Unknown holds the members of a newer writer as a JSON object; unknown members
+// of "base" and of links are passed over.
+func (JSONFormat) Decode(m *broker.Message) (*task.Envelope, error) {
+	switch MediaType(m.ContentType) {
+	case "", ContentJSON, "text/plain":
+	default:
+		return nil, ErrNotMine
+	}
+	if err := CheckEncoding(m); err != nil {
+		return nil, err
+	}
+	if trimmed := bytes.TrimLeft(m.Body, " \t\r\n"); len(trimmed) == 0 || trimmed[0] != '{' {
+		return nil, ErrNotMine
+	}
+	if err := ScanJSON(m.Body); err != nil {
+		return nil, err
+	}
+	f := readFields(m.Body)
+	if _, ok := f.members["task"]; !ok {
+		return nil, ErrNotMine
+	}
+	e := f.envelope()
+	e.ContentType, e.Args = f.args()
+	return finishJSON(f, e, m)
+}
+
+// finishJSON does what is left to do once all members were taken.
+func finishJSON(f *jsonFields, e *task.Envelope, m *broker.Message) (*task.Envelope, error) {
+	e.Unknown = f.rest()
+	if e.ID == "" {
+		e.ID = task.ID(m.ID)
+	}
+	err := f.err
+	if err == nil {
+		err = CheckEnvelope(e)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	return e, nil
+}
+
+// envelope reads all members but the arguments.
+func (f *jsonFields) envelope() *task.Envelope {
+	e := &task.Envelope{
+		Version: task.EnvelopeVersion,
+		ID:      task.ID(f.text("id")),
+		Root:    task.ID(f.text("root")),
+		Parent:  task.ID(f.text("parent")),
+		Group:   task.ID(f.text("group")),
+		Name:    f.text("task"),
+		Meta:    f.metadata("queue"),
+		Retries: f.count("retries"),
+		Crashes: f.count("crashes"),
+		Parked:  f.count("parked"),
+		Origin:  f.text("origin"),
+		ReplyTo: f.text("reply_to"),
+
+		Correlation: f.text("correlation"),
+	}
+	if v, ok := f.integer("version"); ok {
+		if v < 1 {
+			f.fail("version", "1 or more")
+		}
+		e.Version = Count(v)
+	}
+	if n, ok := f.integer("group_index"); ok {
+		if n != int64(Count(n)) {
+			f.fail("group_index", "0 to 2147483647") // beyond the range it is refused: another place is another task
+		}
+		e.GroupIndex = Count(n)
+	}
+	if e.Root == e.ID {
+		e.Root = ""
+	}
+	e.SentAt, _ = f.moment("sent_at_ms")
+	f.into("headers", &e.Headers, "an object of strings")
+	if raw := f.take("base"); raw != nil {
+		in := readFields(raw)
+		base := in.metadata("queue")
+		if in.err != nil && f.err == nil {
+			f.err = fmt.Errorf("\"base\": %w", in.err)
+		}
+		e.Base = &base
+	}
+	left := MaxLinks
+	e.Then = f.links("then", &left)
+	e.Else = f.links("else", &left)
+	if raw := f.take("chord"); raw != nil {
+		chord := f.link("chord", raw, &left)
+		e.Chord = &chord
+	}
+	return e
+}
+
+// encodeJSON writes an envelope, with or without its arguments.
+func encodeJSON(e *task.Envelope, withArgs bool) ([]byte, error) {
+	if err := CheckEnvelope(e); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrValue, err)
+	}
+	w := &jsonWriter{b: make([]byte, 0, 256+len(e.Args)*4/3+len(e.Unknown))}
+	w.open()
+	w.member("task", e.Name) // also when it is empty: this member makes the object a task
+	w.text("id", string(e.ID))
+	if withArgs {
+		w.args(e.ContentType, e.Args, MaxJSONDepth-1)
+	} else {
+		w.text("content_type", e.ContentType)
+	}
+	if e.Version > task.EnvelopeVersion {
+		w.member("version", e.Version)
+	}
+	if e.Root != e.ID {
+		w.text("root", string(e.Root))
+	}
+	w.text("parent", string(e.Parent))
+	w.text("group", string(e.Group))
+	w.count("group_index", e.GroupIndex)
+	w.count("retries", e.Retries)
+	w.count("crashes", e.Crashes)
+	w.count("parked", e.Parked)
+	if !e.SentAt.IsZero() {
+		w.member("sent_at_ms", Milli(e.SentAt))
+	}
+	w.text("origin", e.Origin)
+	w.text("reply_to", e.ReplyTo)
+	w.text("correlation", e.Correlation)
+	if len(e.Headers) > 0 {
+		w.member("headers", e.Headers)
+	}
+	w.metadata(&e.Meta, "queue")
+	if e.Base != nil {
+		w.name("base")
+		w.open()
+		w.metadata(e.Base, "queue")
+		w.shut()
+	}
+	w.links("then", e.Then, MaxJSONDepth-1)
+	w.links("else", e.Else, MaxJSONDepth-1)
+	if e.Chord != nil {
+		w.name("chord")
+		w.link(e.Chord, MaxJSONDepth-2)
+	}
+	w.unknown(e.Unknown)
+	w.shut()
+	if err := ScanJSON(w.b); err != nil {
+		return nil, fmt.Errorf("%w: it would not be read back: %v", ErrValue, err)
+	}
+	return w.b, nil
+}
+
+// unknown writes the members of a newer writer back. They are a JSON object; anything else is another Format's and cannot
+// be said here.
+func (w *jsonWriter) unknown(u []byte) {
+	if len(u) > 2 && u[0] == '{' && u[len(u)-1] == '}' {
+		w.b = append(w.b, ',')
+		w.b = append(w.b, u[1:len(u)-1]...)
+	}
+}
