@@ -151,8 +151,8 @@ var layers = []rule{
 	{
 		"L5",
 		[]string{"bench/...", "examples/..."},
-		[]string{"task", "@ports", "serializer/*", "middleware", "producer", "consumer", "open", "@adapters", "@programs", "@leaves", "internal/testserver"},
-		"programs use the library as its users do; these may start a server of their own",
+		[]string{"task", "@ports", "serializer/*", "middleware", "producer", "consumer", "open", "@adapters", "@programs", "@leaves", "internal/testserver", "internal/ledger"},
+		"programs use the library as its users do; these may start a server of their own, and keep a ledger",
 	},
 
 	{
@@ -160,6 +160,12 @@ var layers = []rule{
 		[]string{"internal/testserver"},
 		[]string{"@leaves"},
 		"it starts servers and does not know what they are for",
+	},
+	{
+		"test",
+		[]string{"internal/ledger", "internal/faulttest"},
+		nil,
+		"a ledger is judged without knowing how it came about; the fault tests are _test.go files only",
 	},
 	{
 		"test",
