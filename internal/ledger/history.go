@@ -1,0 +1,159 @@
+package ledger
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Task is what a ledger tells of one task.
+type Task struct {
+	ID    string
+	Lines []Line // in the order of the ledger
+}
+
+// Count returns how often the event is noted.
+func (t *Task) Count(e Event) int {
+	n := 0
+	for _, l := range t.Lines {
+		if l.Event == e {
+			n++
+		}
+	}
+	return n
+}
+
+// String returns the task with its events in order, for a message.
+func (t *Task) String() string {
+	s := t.ID + ":"
+	for _, l := range t.Lines {
+		s += " " + string(l.Event)
+	}
+	return s
+}
+
+// History is a ledger sorted by task.
+type History map[string]*Task
+
+// NewHistory sorts lines by task.
+func NewHistory(lines []Line) History {
+	h := make(History)
+	for _, l := range lines {
+		t := h[l.ID]
+		if t == nil {
+			t = &Task{ID: l.ID}
+			h[l.ID] = t
+		}
+		t.Lines = append(t.Lines, l)
+	}
+	return h
+}
+
+// Load reads a ledger and sorts it by task.
+func Load(path string) (History, error) {
+	lines, err := Read(path)
+	if err != nil {
+		return nil, err
+	}
+	return NewHistory(lines), nil
+}
+
+// Tasks returns the tasks of which the event is noted, sorted by id.
+func (h History) Tasks(e Event) []*Task {
+	var ts []*Task
+	for _, id := range slices.Sorted(maps.Keys(h)) {
+		if t := h[id]; t.Count(e) > 0 {
+			ts = append(ts, t)
+		}
+	}
+	return ts
+}
+
+// Repeated returns the tasks of which the event is noted more than once, sorted by id.
+func (h History) Repeated(e Event) []*Task {
+	return slices.DeleteFunc(h.Tasks(e), func(t *Task) bool { return t.Count(e) < 2 })
+}
+
+// Open returns the tasks that were started more often than they finished, sorted by id: those that run now, and those
+// whose process died.
+func (h History) Open() []*Task {
+	return slices.DeleteFunc(h.Tasks(Started), func(t *Task) bool { return t.Count(Started) <= t.Count(Finished) })
+}
+
+// Lacking returns the tasks that have one event and not the other, sorted by id.
+func (h History) Lacking(have, lack Event) []*Task {
+	return slices.DeleteFunc(h.Tasks(have), func(t *Task) bool { return t.Count(lack) > 0 })
+}
+
+// A Rule names the tasks of a history that break it. A rule is meant for the end of a run, when the queue is empty.
+type Rule func(h History) []Violation
+
+// Violation is a task that broke a rule.
+type Violation struct {
+	Rule string
+	Task *Task
+}
+
+// String tells rule and task.
+func (v Violation) String() string { return fmt.Sprintf("%s: %v", v.Rule, v.Task) }
+
+// Check returns what breaks any of the rules.
+func (h History) Check(rules ...Rule) []Violation {
+	var vs []Violation
+	for _, r := range rules {
+		vs = append(vs, r(h)...)
+	}
+	return vs
+}
+
+func violations(rule string, ts []*Task) []Violation {
+	vs := make([]Violation, len(ts))
+	for i, t := range ts {
+		vs[i] = Violation{rule, t}
+	}
+	return vs
+}
+
+// NoLoss: what was confirmed has finished, or was revoked.
+func NoLoss(h History) []Violation {
+	lost := slices.DeleteFunc(h.Lacking(Confirmed, Finished), func(t *Task) bool { return t.Count(Revoked) > 0 })
+	return violations("a confirmed task never finished", lost)
+}
+
+// NoRepeat: nothing was started twice.
+func NoRepeat(h History) []Violation {
+	return violations("a task was started more than once", h.Repeated(Started))
+}
+
+// NoGhosts: what was refused never ran, and nothing ran that nobody had submitted before.
+func NoGhosts(h History) []Violation {
+	var ghosts []*Task
+	for _, t := range h.Tasks(Started) {
+		first := slices.IndexFunc(t.Lines, func(l Line) bool { return l.Event == Started || l.Event == Submitted })
+		if t.Lines[first].Event == Started || t.Count(Failed) > 0 {
+			ghosts = append(ghosts, t)
+		}
+	}
+	return violations("a task ran that was refused, or that nobody had submitted", ghosts)
+}
+
+// Results: each confirmed task has one result, and none before it finished once.
+func Results(h History) []Violation {
+	var bad []*Task
+	for _, t := range h.Tasks(Confirmed) {
+		finished := slices.IndexFunc(t.Lines, func(l Line) bool { return l.Event == Finished })
+		result := slices.IndexFunc(t.Lines, func(l Line) bool { return l.Event == Result })
+		if t.Count(Result) != 1 || finished < 0 || result < finished {
+			bad = append(bad, t)
+		}
+	}
+	return violations("a confirmed task has not one result, after its run", bad)
+}
+
+// RepeatsOnlyOf: nothing but the given tasks was started twice.
+func RepeatsOnlyOf(allowed map[string]bool) Rule {
+	return func(h History) []Violation {
+		ts := slices.DeleteFunc(h.Repeated(Started), func(t *Task) bool { return allowed[t.ID] })
+		return violations("a task was started again that no dead process had held", ts)
+	}
+}
