@@ -1,0 +1,222 @@
+package resultstoretest
+
+import (
+	"errors"
+	"fmt"
+
+	"pgregory.net/rapid"
+
+	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// token changes the state and the fencing token of a record. The result tells the records of a case apart.
+func token(r resultstore.Record, state task.State, generation, deliveries int) resultstore.Record {
+	r.State, r.Generation, r.Deliveries = state, generation, deliveries
+	r.Result = fmt.Appendf(nil, "%s-%d-%d", state, generation, deliveries)
+	return r
+}
+
+func fenceCases() []testCase {
+	const started, retrying, succeeded, failed = task.StateStarted, task.StateRetrying, task.StateSucceeded, task.StateFailed
+	return []testCase{
+		{
+			area: "fence", name: "a newer token replaces",
+			explain: "A task is started, retried and started again; each attempt has a newer token and replaces what the one before recorded, up to the final record.",
+			needs:   []need{needsRecords},
+			run: func(w *world) {
+				s := w.open()
+				base := w.succeeded("")
+				for _, r := range []resultstore.Record{
+					token(base, started, 0, 1), token(base, retrying, 0, 1), token(base, started, 1, 1), token(base, started, 1, 2),
+					token(base, retrying, 1, 2), token(base, started, 2, 1), token(base, succeeded, 2, 1),
+				} {
+					w.save(s, r)
+					w.wantLoad(s, r, "after %s", show(r))
+				}
+			},
+		},
+		{
+			area: "fence", name: "an older token is refused",
+			explain: "A record with an older token than the stored one is refused with ErrStale: it comes from an attempt that was frozen and woke after its task went to another consumer. Pairs compare by Generation, then by Deliveries.",
+			needs:   []need{needsRecords},
+			run: func(w *world) {
+				a, b := w.open(), w.open()
+				kept := token(w.succeeded(""), retrying, 2, 3)
+				w.save(a, kept)
+				for _, r := range []resultstore.Record{
+					token(kept, succeeded, 2, 2), token(kept, succeeded, 1, 9), token(kept, failed, 0, 3), token(kept, retrying, 1, 3), token(kept, started, 2, 2),
+				} {
+					w.wantIs(w.trySave(b, r), resultstore.ErrStale, "Save of %s over %s", show(r), show(kept))
+					w.wantLoad(a, kept, "after a refused record")
+				}
+			},
+		},
+		{
+			area: "fence", name: "a terminal record is never replaced",
+			explain: "A record of another token on a terminal one is refused with ErrStale, also a newer one: a submitter that saw the result must not find another later.",
+			needs:   []need{needsRecords},
+			run: func(w *world) {
+				a, b := w.open(), w.open()
+				for _, state := range []task.State{succeeded, failed, task.StateRevoked, task.StateExpired} {
+					kept := token(w.succeeded(""), state, 1, 2)
+					w.save(a, kept)
+					for _, r := range []resultstore.Record{
+						token(kept, succeeded, 1, 3), token(kept, failed, 2, 1), token(kept, retrying, 3, 1), token(kept, started, 1, 3),
+						token(kept, state, 1, 3), token(kept, state, 1, 1),
+					} {
+						w.wantIs(w.trySave(b, r), resultstore.ErrStale, "Save of %s over %s", show(r), show(kept))
+						w.wantLoad(a, kept, "after a refused record")
+					}
+				}
+			},
+		},
+		{
+			area: "fence", name: "the same token does not undo a terminal record",
+			explain: "A terminal state is recorded once and never replaced, not even by another state of the same attempt.",
+			needs:   []need{needsRecords},
+			run: func(w *world) {
+				s := w.open()
+				kept := token(w.succeeded(""), succeeded, 1, 2)
+				w.save(s, kept)
+				for _, state := range []task.State{started, retrying, failed, task.StateRevoked} {
+					r := token(kept, state, 1, 2)
+					if w.trySave(s, r) == nil {
+						w.Errorf("Save of %s over %s reported success", show(r), show(kept))
+					}
+					w.wantLoad(s, kept, "after %s", show(r))
+				}
+			},
+		},
+		{
+			area: "fence", name: "the same terminal record again",
+			explain: "The same terminal record saved again is nil and changes nothing: a consumer whose first Save was answered by a lost connection repeats it and must be able to go on.",
+			needs:   []need{needsRecords},
+			run: func(w *world) {
+				a, b := w.open(), w.open()
+				for _, state := range []task.State{succeeded, failed} {
+					kept := token(w.succeeded(""), state, 1, 2)
+					w.save(a, kept, kept)
+					w.save(b, kept)
+					w.wantLoad(b, kept, "after the same record three times")
+				}
+			},
+		},
+		{
+			area: "fence", name: "any history",
+			explain: "Whatever order records come in, what is kept and what is refused follow from the rules of Save and Delete alone.",
+			needs:   []need{needsRecords},
+			run: func(w *world) {
+				stores := []resultstore.ResultStore{w.open(), w.open()}
+				rapid.Check(w.TB, func(t *rapid.T) { checkHistory(w, t, stores) })
+			},
+		},
+		{
+			area: "fence", name: "exactly one terminal record wins",
+			explain: "However many attempts end at the same moment in different processes, Save succeeds for one terminal record, and that is the one that is found from then on.",
+			needs:   []need{needsRecords},
+			run: func(w *world) {
+				stores := []resultstore.ResultStore{w.open(), w.open(), w.open()}
+				for range 20 {
+					raceForOne(w, stores)
+				}
+			},
+		},
+	}
+}
+
+// model is the rules of the port over one task.
+type model struct{ kept *resultstore.Record }
+
+// save returns whether r is refused.
+func (m *model) save(r resultstore.Record) (stale bool) {
+	switch {
+	case m.kept == nil:
+	case r.Older(m.kept):
+		return true
+	case m.kept.State.Terminal():
+		return m.kept.Older(&r) || m.kept.State != r.State
+	}
+	m.kept = &r
+	return false
+}
+
+func checkHistory(w *world, t *rapid.T, stores []resultstore.ResultStore) {
+	base, m := w.succeeded(""), model{}
+	for range rapid.IntRange(1, 12).Draw(t, "steps") {
+		s := rapid.SampledFrom(stores).Draw(t, "store")
+		ctx, cancel := w.ctx()
+		if rapid.IntRange(0, 9).Draw(t, "kind") == 0 {
+			if err := s.Delete(ctx, base.ID); err != nil {
+				t.Fatalf("Delete: %v", w.clean(err))
+			}
+			m.kept = nil
+		} else {
+			state := rapid.SampledFrom([]task.State{task.StateStarted, task.StateRetrying, task.StateRetrying, task.StateSucceeded, task.StateFailed}).Draw(t, "state")
+			r := token(base, state, rapid.IntRange(0, 2).Draw(t, "generation"), rapid.IntRange(1, 3).Draw(t, "deliveries"))
+			before := m.kept
+			err := w.clean(s.Save(ctx, r))
+			switch stale := m.save(r); {
+			case stale && !errors.Is(err, resultstore.ErrStale):
+				t.Fatalf("Save of %s over %s returned %v, want ErrStale", show(r), show(*before), err)
+			case !stale && err != nil:
+				t.Fatalf("Save of %s returned %v", show(r), err)
+			}
+		}
+		got, err := rapid.SampledFrom(stores).Draw(t, "reader").Load(ctx, base.ID)
+		cancel()
+		switch {
+		case m.kept == nil && !errors.Is(err, resultstore.ErrNotFound):
+			t.Fatalf("Load returned %v, want ErrNotFound", w.clean(err))
+		case m.kept != nil && err != nil:
+			t.Fatalf("Load returned %v, want %s", w.clean(err), show(*m.kept))
+		case m.kept != nil:
+			if diff := diffRecord(*m.kept, got); diff != "" {
+				t.Fatalf("the wrong record is kept (-want +got):\n%s", diff)
+			}
+		}
+	}
+}
+
+// raceForOne lets attempts with different tokens end at once.
+func raceForOne(w *world, stores []resultstore.ResultStore) {
+	const attempts = 12
+	type end struct {
+		r   resultstore.Record
+		err error
+	}
+	base := w.succeeded("")
+	start, done := make(chan struct{}), make(chan end, attempts)
+	for i := range attempts {
+		// The newest token is that of a terminal record, so that there must be a winner.
+		state := []task.State{task.StateRetrying, task.StateFailed, task.StateSucceeded}[i%3]
+		r := token(base, state, i/4, 1+i%4)
+		go func() {
+			ctx, cancel := w.ctx()
+			defer cancel()
+			<-start
+			done <- end{r, stores[i%len(stores)].Save(ctx, r)}
+		}()
+	}
+	close(start)
+	var winners []resultstore.Record
+	for range attempts {
+		e := ends(w, done, "Save beside others")
+		switch {
+		case e.err == nil && e.r.State.Terminal():
+			winners = append(winners, e.r)
+		case e.err != nil && !errors.Is(e.err, resultstore.ErrStale):
+			w.Errorf("Save of %s: %v, want nil or ErrStale", show(e.r), w.clean(e.err))
+		}
+	}
+	if len(winners) != 1 {
+		names := make([]string, len(winners))
+		for i, r := range winners {
+			names[i] = show(r)
+		}
+		w.Fatalf("%d terminal records of one task were saved with success, want exactly one: %q", len(winners), names)
+	}
+	for _, s := range stores {
+		w.wantLoad(s, winners[0], "after a race")
+	}
+}

@@ -1,0 +1,81 @@
+package resultstoretest
+
+import (
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"pgregory.net/rapid"
+
+	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// succeeded makes a plain terminal record.
+func (w *world) succeeded(node string) resultstore.Record {
+	at := time.Now().Truncate(time.Millisecond)
+	return resultstore.Record{
+		ID: w.id(), Name: "suite.task", State: task.StateSucceeded, Deliveries: 1,
+		ContentType: "application/json", Result: []byte(`{"n":1}`),
+		StartedAt: at.Add(-time.Second), FinishedAt: at,
+		NodeID: "worker-1", ReplyTo: node, Correlation: "c-1",
+	}
+}
+
+// with changes a copy of r.
+func with(r resultstore.Record, change func(r *resultstore.Record)) resultstore.Record {
+	change(&r)
+	return r
+}
+
+// text draws valid UTF-8 of at most limit bytes, with the characters that break adapters: NUL, quotes, control characters
+// and what lies beyond the first plane.
+func text(limit int) *rapid.Generator[string] {
+	return rapid.Map(rapid.OneOf(
+		rapid.StringN(0, -1, limit),
+		rapid.StringOfN(rapid.SampledFrom([]rune("\x00\x01\t\r\n\"'\\%{}$;ä\u2028\ufeff😀\U0010FFFF")), 0, -1, limit),
+	), func(s string) string {
+		for !utf8.ValidString(s) || len(s) > limit {
+			s = strings.ToValidUTF8(s[:len(s)-1], "")
+		}
+		return s
+	})
+}
+
+// anyTime draws times a store must keep: none, or within four centuries, finer than milliseconds and in any zone.
+func anyTime() *rapid.Generator[time.Time] {
+	return rapid.OneOf(rapid.Just(time.Time{}), rapid.Custom(func(t *rapid.T) time.Time {
+		ns := rapid.Int64Range(1, 8e18).Draw(t, "ns")
+		zone := time.FixedZone("", rapid.IntRange(-12, 14).Draw(t, "zone")*3600)
+		return time.Unix(0, ns).In(zone)
+	}))
+}
+
+// record draws a record of a state the store keeps.
+func record(id task.ID, node string) *rapid.Generator[resultstore.Record] {
+	name := rapid.StringMatching(`[a-zA-Z0-9][a-zA-Z0-9._-]{0,40}`)
+	return rapid.Custom(func(t *rapid.T) resultstore.Record {
+		r := resultstore.Record{
+			ID:          id,
+			Name:        name.Draw(t, "name"),
+			State:       rapid.SampledFrom([]task.State{task.StateSucceeded, task.StateFailed, task.StateRevoked, task.StateExpired}).Draw(t, "state"),
+			Generation:  rapid.OneOf(rapid.IntRange(0, 10), rapid.IntRange(0, 1<<31-1)).Draw(t, "generation"),
+			Deliveries:  rapid.OneOf(rapid.IntRange(0, 10), rapid.IntRange(0, 1<<31-1)).Draw(t, "deliveries"),
+			Retries:     rapid.IntRange(0, 1<<31-1).Draw(t, "retries"),
+			ContentType: rapid.SampledFrom([]string{"", "application/json", "application/msgpack", "text/plain; charset=utf-8"}).Draw(t, "type"),
+			Result:      rapid.SliceOfN(rapid.Byte(), 0, 600).Draw(t, "result"),
+			StartedAt:   anyTime().Draw(t, "started"),
+			FinishedAt:  anyTime().Draw(t, "finished"),
+			NodeID:      rapid.StringMatching(`[!-~]{0,64}`).Draw(t, "node"),
+			ReplyTo:     node,
+			Correlation: text(200).Draw(t, "correlation"),
+			TTL:         rapid.SampledFrom([]time.Duration{0, time.Hour, 36 * time.Hour}).Draw(t, "ttl"),
+		}
+		if rapid.Bool().Draw(t, "error") {
+			r.Error = &task.RemoteError{
+				Type: text(100).Draw(t, "error type"), Message: text(task.MaxErrorText).Draw(t, "message"), Stack: text(2000).Draw(t, "stack"),
+			}
+		}
+		return r
+	})
+}

@@ -1,0 +1,295 @@
+package resultstoretest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"pgregory.net/rapid"
+
+	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+func notifyCases() []testCase {
+	return []testCase{
+		{
+			area: "notify", name: "the store says what it is",
+			explain: "A producer asks the store whether it notifies and whether it keeps records; a wrong answer makes it wait for what never comes. A capability without its promise would go untested.",
+			run: func(w *world) {
+				s := w.open()
+				if got, want := resultstore.RepliesOnly(s), w.h.Promises.RepliesOnly; got != want {
+					w.Errorf("RepliesOnly is %v, promised is %v", got, want)
+				}
+				if _, got := s.(resultstore.Notifier); got != w.h.Promises.Notify {
+					w.Errorf("the store is a Notifier: %v, promised is %v", got, w.h.Promises.Notify)
+				}
+			},
+		},
+		{
+			area: "notify", name: "every field makes the round trip",
+			explain: "A submitter takes a notification for the record; with a reply queue it is all there is.",
+			needs:   []need{needsNotify},
+			run: func(w *world) {
+				submitter, worker := w.open(), w.open()
+				node := w.node("submitter")
+				n := w.notify(submitter, node)
+				rapid.Check(w.TB, func(t *rapid.T) {
+					want := record(w.id(), node).Draw(t, "record")
+					w.save(worker, want)
+					if diff := diffRecord(want, w.receive(n)); diff != "" {
+						t.Fatalf("the record changed (-saved +received):\n%s", diff)
+					}
+				})
+			},
+		},
+		{
+			area: "notify", name: "a result of 1 MiB",
+			explain: "Results are as large as tasks make them.",
+			needs:   []need{needsNotify},
+			run: func(w *world) {
+				submitter, worker := w.open(), w.open()
+				n := w.notify(submitter, w.node("submitter"))
+				r := with(w.succeeded(w.node("submitter")), func(r *resultstore.Record) { r.Result = noise(1 << 20) })
+				w.save(worker, r)
+				if diff := diffRecord(r, w.receive(n)); diff != "" {
+					w.Errorf("the record changed (-saved +received), %d bytes of difference", len(diff))
+				}
+			},
+		},
+		{
+			area: "notify", name: "one stream for all tasks",
+			explain: "One stream serves all tasks of a submitter, whichever consumers ran them: a queue or a subscription for each task would cost more than the task.",
+			needs:   []need{needsNotify},
+			run: func(w *world) {
+				node := w.node("submitter")
+				n := w.notify(w.open(), node)
+				workers := []resultstore.ResultStore{w.open(), w.open()}
+				waiting := map[task.ID]bool{}
+				for i := range 200 {
+					r := w.succeeded(node)
+					waiting[r.ID] = true
+					w.save(workers[i%2], r)
+				}
+				w.drain(n, waiting)
+			},
+		},
+		{
+			area: "notify", name: "only the node's own records",
+			explain: "The stream holds the records whose ReplyTo is the node: no other's, and none that name nobody.",
+			needs:   []need{needsNotify},
+			run: func(w *world) {
+				submitter, other, worker := w.open(), w.open(), w.open()
+				mine := w.notify(submitter, w.node("a"))
+				theirs := w.notify(other, w.node("b"))
+				alike := w.notify(other, w.node("a.b"))
+				r := w.succeeded(w.node("b"))
+				w.save(worker, r)
+				if !w.h.Promises.RepliesOnly {
+					w.save(worker, w.succeeded(""))
+				}
+				if got := w.receive(theirs); got.ID != r.ID {
+					w.Errorf("received %s, want %s", show(got), show(r))
+				}
+				w.nothing(mine, "a record for another node")
+				w.nothing(alike, "a record for another node")
+			},
+		},
+		{
+			area: "notify", name: "only terminal records",
+			explain: "The stream holds terminal records: a submitter takes what comes for the end of its task.",
+			needs:   []need{needsNotify},
+			run: func(w *world) {
+				submitter, worker := w.open(), w.open()
+				n := w.notify(submitter, w.node("n"))
+				r := w.succeeded(w.node("n"))
+				w.save(worker, token(r, task.StateStarted, 0, 1), token(r, task.StateRetrying, 0, 1))
+				final := token(r, task.StateFailed, 1, 1)
+				w.save(worker, final)
+				if diff := diffRecord(final, w.receive(n)); diff != "" {
+					w.Errorf("the first record that came is not the terminal one (-want +got):\n%s", diff)
+				}
+			},
+		},
+		{
+			area: "notify", name: "every kind of end",
+			explain: "Success is not the only end: a submitter must hear of failed, revoked and expired tasks as well.",
+			needs:   []need{needsNotify},
+			run: func(w *world) {
+				submitter, worker := w.open(), w.open()
+				n := w.notify(submitter, w.node("n"))
+				for _, state := range []task.State{task.StateSucceeded, task.StateFailed, task.StateRevoked, task.StateExpired} {
+					r := token(w.succeeded(w.node("n")), state, 0, 1)
+					w.save(worker, r)
+					if got := w.receive(n); got.ID != r.ID || got.State != state {
+						w.Errorf("received %s, want %s", show(got), show(r))
+					}
+				}
+			},
+		},
+		{
+			area: "notify", name: "from now on",
+			explain: "A stream begins when Notify returns. What was saved before is found with Load.",
+			needs:   []need{needsNotify, needsRecords},
+			run: func(w *world) {
+				submitter, worker := w.open(), w.open()
+				early, late := w.succeeded(w.node("n")), w.succeeded(w.node("n"))
+				w.save(worker, early)
+				n := w.notify(submitter, w.node("n"))
+				w.save(worker, late)
+				if got := w.receive(n); got.ID != late.ID {
+					w.Errorf("received %s, want %s: the stream holds what was saved before Notify", show(got), show(late))
+				}
+			},
+		},
+		{
+			area: "notify", name: "visible before the notification",
+			explain: "A submitter that was told of a record may Load it at once.",
+			needs:   []need{needsNotify, needsRecords},
+			run: func(w *world) {
+				submitter, worker := w.open(), w.open()
+				n := w.notify(submitter, w.node("n"))
+				for range 20 {
+					w.save(worker, w.succeeded(w.node("n")))
+					r := w.receive(n)
+					w.wantLoad(submitter, r, "Load of what the stream announced")
+				}
+			},
+		},
+		{
+			area: "notify", name: "several streams of a node",
+			explain: "A record is delivered to one stream or more of that node; none is lost between them.",
+			needs:   []need{needsNotify},
+			run: func(w *world) {
+				submitter, worker := w.open(), w.open()
+				node := w.node("n")
+				streams := []resultstore.Notifications{w.notify(submitter, node), w.notify(submitter, node)}
+				waiting := map[task.ID]bool{}
+				got := make(chan task.ID, 1000)
+				ctx, cancel := context.WithCancel(context.Background())
+				done := make(chan struct{}, len(streams))
+				for _, n := range streams {
+					go func() {
+						defer func() { done <- struct{}{} }()
+						for {
+							r, err := n.Receive(ctx)
+							if err != nil {
+								return
+							}
+							got <- r.ID
+						}
+					}()
+				}
+				for range 50 {
+					r := w.succeeded(node)
+					waiting[r.ID] = true
+					w.save(worker, r)
+				}
+				for len(waiting) > 0 {
+					delete(waiting, ends(w, got, fmt.Sprintf("%d of 50 records", len(waiting))))
+				}
+				cancel()
+				for range streams {
+					ends(w, done, "Receive after its context ended")
+				}
+			},
+		},
+		{
+			area: "notify", name: "Receive ends with its context",
+			explain: "Receive returns ctx's error when that ends, and takes no record with it.",
+			needs:   []need{needsNotify},
+			run: func(w *world) {
+				submitter, worker := w.open(), w.open()
+				n := w.notify(submitter, w.node("n"))
+				w.nothing(n, "an empty stream")
+				ctx, cancel := context.WithCancel(context.Background())
+				ended := make(chan error, 1)
+				go func() { _, err := n.Receive(ctx); ended <- err }()
+				cancel()
+				w.wantIs(ends(w, ended, "Receive after its context was cancelled"), context.Canceled, "Receive")
+				r := w.succeeded(w.node("n"))
+				w.save(worker, r)
+				if got := w.receive(n); got.ID != r.ID {
+					w.Errorf("received %s, want %s", show(got), show(r))
+				}
+			},
+		},
+		{
+			area: "notify", name: "a stuck submitter holds nobody up",
+			explain: "A stream that nobody reads must not block Save: the consumer would stop for a submitter that hangs.",
+			needs:   []need{needsNotify},
+			run: func(w *world) {
+				submitter, worker := w.open(), w.open()
+				w.notify(submitter, w.node("stuck"))
+				n := w.notify(submitter, w.node("quick"))
+				for range 2000 {
+					w.save(worker, w.succeeded(w.node("stuck")))
+				}
+				r := w.succeeded(w.node("quick"))
+				w.save(worker, r)
+				if got := w.receive(n); got.ID != r.ID {
+					w.Errorf("received %s, want %s", show(got), show(r))
+				}
+			},
+		},
+		{
+			area: "notify", name: "no other process finds a reply",
+			explain: "A Replier keeps no records: Load never finds one that another process saved.",
+			needs:   []need{needsReplies},
+			run: func(w *world) {
+				submitter, worker := w.open(), w.open()
+				w.notify(submitter, w.node("n"))
+				r := w.succeeded(w.node("n"))
+				w.save(worker, r)
+				w.wantNone(submitter, r.ID, "Load of a reply")
+			},
+		},
+		{
+			area: "notify", name: "a reply to nobody",
+			explain: "ErrUnreachable: the submitter's side of a reply queue is gone, so that nobody will read this record. Repeating is useless, and the consumer must be told so.",
+			needs:   []need{needsReplies},
+			run: func(w *world) {
+				worker := w.open()
+				w.wantIs(w.trySave(worker, w.succeeded(w.node("nobody"))), resultstore.ErrUnreachable, "Save for a node that never listened")
+			},
+		},
+		{
+			area: "notify", name: "an ended stream",
+			explain: "Close ends the stream, for a Receive that waits as well, with ErrClosed; it is idempotent and leaves the other streams alone.",
+			needs:   []need{needsNotify},
+			run: func(w *world) {
+				submitter, worker := w.open(), w.open()
+				n, other := w.notify(submitter, w.node("n")), w.notify(submitter, w.node("other"))
+				ended := make(chan error, 1)
+				go func() { _, err := n.Receive(context.Background()); ended <- err }()
+				w.closeStream(n)
+				w.wantIs(ends(w, ended, "a waiting Receive after Close"), resultstore.ErrClosed, "Receive")
+				w.closeStream(n)
+				ctx, cancel := w.ctx()
+				defer cancel()
+				_, err := n.Receive(ctx)
+				w.wantIs(err, resultstore.ErrClosed, "Receive of an ended stream")
+				if err := w.trySave(worker, w.succeeded(w.node("n"))); err != nil && !errors.Is(err, resultstore.ErrUnreachable) {
+					w.Errorf("Save for a node without a stream: %v", err)
+				}
+				r := w.succeeded(w.node("other"))
+				w.save(worker, r)
+				if got := w.receive(other); got.ID != r.ID {
+					w.Errorf("received %s, want %s", show(got), show(r))
+				}
+			},
+		},
+	}
+}
+
+// drain receives until every task was announced.
+func (w *world) drain(n resultstore.Notifications, waiting map[task.ID]bool) {
+	w.Helper()
+	for total := len(waiting); len(waiting) > 0; {
+		ctx, cancel := w.ctx()
+		r, err := n.Receive(ctx)
+		cancel()
+		w.must(err, "Receive with %d of %d records missing", len(waiting), total)
+		delete(waiting, r.ID)
+	}
+}

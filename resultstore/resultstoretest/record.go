@@ -1,0 +1,225 @@
+package resultstoretest
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+func recordCases() []testCase {
+	return []testCase{
+		{
+			area: "record", name: "every field makes the round trip",
+			explain: "A submitter knows of its task what the record holds and nothing else; whatever texts, bytes and times are in it must come back, times cut to milliseconds, TTL left out.",
+			needs:   []need{needsRecords},
+			run: func(w *world) {
+				saver, loader := w.open(), w.open()
+				rapid.Check(w.TB, func(t *rapid.T) {
+					want := record(w.id(), w.node("n")).Draw(t, "record")
+					w.save(saver, want)
+					if diff := diffRecord(want, w.load(loader, want.ID)); diff != "" {
+						t.Fatalf("the record changed (-saved +loaded):\n%s", diff)
+					}
+				})
+			},
+		},
+		{
+			area: "record", name: "visible to every Load that begins after Save returned",
+			explain: "Save writes r, visible to every Load that begins after it returned: the consumer acknowledges the task next, and then there is nothing left to make the record from.",
+			needs:   []need{needsRecords},
+			run: func(w *world) {
+				a, b := w.open(), w.open()
+				for i := range 50 {
+					r := with(w.succeeded(""), func(r *resultstore.Record) { r.Retries = i })
+					w.save(a, r)
+					w.wantLoad(b, r, "record %d, loaded in another process right after Save", i)
+					w.wantLoad(a, r, "record %d, loaded in the same process right after Save", i)
+				}
+			},
+		},
+		{
+			area: "record", name: "every id that is one",
+			explain: "An id is 1 to 128 bytes of visible ASCII. Separators, wildcards and quotes of a server's language in it are none of the caller's business, and two ids are never taken for one.",
+			needs:   []need{needsRecords},
+			run: func(w *world) {
+				s := w.open()
+				var all []resultstore.Record
+				for _, tail := range []string{"a", "A", "a.b", "a/b", "a:b", "*", ">", "#", "%", "_", "$1", "'--", `"`, `\`, "{x}", "[x]", "a,b", "~!@^&()+=|;?<`", "..", "-"} {
+					all = append(all, with(w.succeeded(""), func(r *resultstore.Record) { r.ID = task.ID(w.h.Prefix + tail); r.Correlation = tail }))
+				}
+				long := strings.Repeat("x", 127-len(w.h.Prefix))
+				for _, end := range []string{"y", "z"} {
+					all = append(all, with(w.succeeded(""), func(r *resultstore.Record) { r.ID = task.ID(w.h.Prefix + long + end); r.Correlation = end }))
+				}
+				w.save(s, all...)
+				for _, r := range all {
+					w.wantLoad(s, r, "id %q", r.ID)
+				}
+				for _, r := range all {
+					w.remove(s, r.ID)
+					w.wantNone(s, r.ID, "Load(%q) after its Delete", r.ID)
+				}
+			},
+		},
+		{
+			area: "record", name: "what is no id is refused",
+			explain: "Ids become keys, subjects and parameters. What is not one must not get that far.",
+			run: func(w *world) {
+				s := w.open()
+				w.listen(s, w.node("n"))
+				for _, id := range []task.ID{"", "a b", "a\n", "ä", "a\x00", "\x7f", task.ID(strings.Repeat("x", 129))} {
+					r := with(w.succeeded(w.node("n")), func(r *resultstore.Record) { r.ID = id })
+					if w.trySave(s, r) == nil {
+						w.Errorf("Save took the id %q", id)
+					}
+					ctx, cancel := w.ctx()
+					if _, err := s.Load(ctx, id); w.clean(err) == nil {
+						w.Errorf("Load took the id %q", id)
+					}
+					cancel()
+				}
+			},
+		},
+		{
+			area: "record", name: "what is no recorded state is refused",
+			explain: "State is a terminal one, StateRetrying or StateStarted. A record in any other state would leave its submitter waiting for ever.",
+			run: func(w *world) {
+				s := w.open()
+				w.listen(s, w.node("n"))
+				for _, state := range []task.State{"", task.StatePending, "SUCCESS", "succeeded "} {
+					r := with(w.succeeded(w.node("n")), func(r *resultstore.Record) { r.State = state })
+					if w.trySave(s, r) == nil {
+						w.Errorf("Save took the state %q", state)
+					}
+				}
+			},
+		},
+		{
+			area: "record", name: "slices are not shared",
+			explain: "A store keeps no reference to the slices of a record after Save returned, and the ones it returns belong to the caller: buffers are used again at once.",
+			needs:   []need{needsRecords},
+			run: func(w *world) {
+				s := w.open()
+				r := w.succeeded("")
+				want := with(r, func(r *resultstore.Record) { r.Result = bytes.Clone(r.Result) })
+				w.save(s, r)
+				clear(r.Result)
+				got := w.load(s, r.ID)
+				if diff := diffRecord(want, got); diff != "" {
+					w.Fatalf("the record changed with the slice given to Save (-saved +loaded):\n%s", diff)
+				}
+				clear(got.Result)
+				w.wantLoad(s, want, "after the slice of an earlier Load was changed")
+			},
+		},
+		{
+			area: "record", name: "a result of 1 MiB",
+			explain: "Results are as large as tasks make them; a common limit of servers, such as 64 KiB of a column or of a line, must not show.",
+			needs:   []need{needsRecords},
+			run: func(w *world) {
+				a, b := w.open(), w.open()
+				r := with(w.succeeded(""), func(r *resultstore.Record) { r.Result = noise(1 << 20) })
+				w.save(a, r)
+				w.wantLoad(b, r, "a large result")
+			},
+		},
+		{
+			area: "record", name: "a result that is too large",
+			explain: "A record that cannot be kept is refused with ErrTooLarge and leaves nothing, so that the consumer can record a failure instead.",
+			needs:   []need{needsMaxResult},
+			run: func(w *world) {
+				s := w.open()
+				w.listen(s, w.node("n"))
+				r := with(w.succeeded(w.node("n")), func(r *resultstore.Record) { r.Result = noise(w.h.Promises.MaxResult + 1) })
+				w.wantIs(w.trySave(s, r), resultstore.ErrTooLarge, "Save of MaxResult+1 bytes")
+				if w.h.Promises.RepliesOnly {
+					return
+				}
+				w.wantNone(s, r.ID, "Load of what was refused")
+				r.Result = r.Result[1:]
+				w.save(s, r)
+				w.wantLoad(s, r, "a result of exactly MaxResult bytes")
+			},
+		},
+		{
+			area: "record", name: "no record",
+			explain: "Load returns ErrNotFound if there is no record; a submitter tells so a task that waits from a store that is ill.",
+			run: func(w *world) {
+				s := w.open()
+				w.wantNone(s, w.id(), "Load of what was never saved")
+			},
+		},
+		{
+			area: "record", name: "Delete removes",
+			explain: "Delete removes the record of a task, and with it its token; no record is no error, so that a repeated clean-up succeeds.",
+			needs:   []need{needsRecords},
+			run: func(w *world) {
+				a, b := w.open(), w.open()
+				r, other := with(w.succeeded(""), func(r *resultstore.Record) { r.Generation = 5 }), w.succeeded("")
+				w.save(a, r, other)
+				w.remove(b, r.ID)
+				w.wantNone(a, r.ID, "Load after Delete in another process")
+				w.remove(b, r.ID)
+				w.remove(b, w.id())
+				w.wantLoad(a, other, "the record of another task after Delete")
+				again := with(r, func(r *resultstore.Record) { r.Generation = 1 })
+				w.save(a, again)
+				w.wantLoad(b, again, "a record saved after Delete, with an older token than the deleted one")
+			},
+		},
+		{
+			area: "record", name: "many at a time",
+			explain: "All methods may be called from any goroutine.",
+			needs:   []need{needsRecords},
+			run: func(w *world) {
+				s := w.open()
+				const goroutines, each = 16, 25
+				fails := make(chan string, goroutines)
+				for g := range goroutines {
+					rs := make([]resultstore.Record, each)
+					for i := range rs {
+						rs[i] = with(w.succeeded(""), func(r *resultstore.Record) { r.Result = []byte(fmt.Sprintf("%d-%d", g, i)) })
+					}
+					go func() {
+						ctx, cancel := w.ctx()
+						defer cancel()
+						for _, r := range rs {
+							if err := s.Save(ctx, r); err != nil {
+								fails <- fmt.Sprintf("Save: %v", w.clean(err))
+								return
+							}
+							got, err := s.Load(ctx, r.ID)
+							if diff := diffRecord(r, got); err != nil || diff != "" {
+								fails <- fmt.Sprintf("Load: %v (-saved +loaded):\n%s", w.clean(err), diff)
+								return
+							}
+						}
+						fails <- ""
+					}()
+				}
+				for range goroutines {
+					if f := ends(w, fails, "a goroutine that saves and loads"); f != "" {
+						w.Error(f)
+					}
+				}
+			},
+		},
+	}
+}
+
+// noise returns n bytes that do not compress and hold every value.
+func noise(n int) []byte {
+	b := make([]byte, n)
+	x := uint64(time.Second)
+	for i := range b {
+		x = x*6364136223846793005 + 1442695040888963407
+		b[i] = byte(x >> 56)
+	}
+	return b
+}
