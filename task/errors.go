@@ -118,16 +118,25 @@ func wireType(err error) string {
 
 // Text returns s as valid UTF-8 of at most max bytes, cut at a character's border.
 func Text(s string, max int) string {
-	if len(s) > max {
-		s = s[:max]
-		for i := 0; i < utf8.UTFMax && len(s) > 0; i++ {
-			if r, size := utf8.DecodeLastRuneInString(s); r != utf8.RuneError || size != 1 {
-				break
+	s = strings.ToValidUTF8(cut(s, max), "\uFFFD")
+	return cut(s, max) // what was replaced may have grown
+}
+
+// cut returns at most the first max bytes of s, without a character that would be cut in two.
+func cut(s string, max int) string {
+	if len(s) <= max {
+		return s
+	}
+	end := max
+	for i := 1; i < utf8.UTFMax && end-i >= 0; i++ { // step back over a character that crosses the border
+		if utf8.RuneStart(s[end-i]) {
+			if !utf8.FullRuneInString(s[end-i : end]) {
+				end -= i
 			}
-			s = s[:len(s)-1]
+			break
 		}
 	}
-	return strings.ToValidUTF8(s, "\uFFFD")
+	return s[:end]
 }
 
 // Failure is what the error task of a chain gets as its arguments.

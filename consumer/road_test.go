@@ -1,0 +1,31 @@
+package consumer_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/broker/membroker"
+	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/events/memevents"
+	"github.com/swarmiji/swarmiji/internal/roadtest"
+	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/resultstore/memresults"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestRoadInMemory(t *testing.T) {
+	roadtest.Run(t, func(t *testing.T) *roadtest.Harness {
+		server := membroker.NewServer(membroker.Config{})
+		results := memresults.New(memresults.Config{})
+		bus := memevents.New(memevents.Config{})
+		return &roadtest.Harness{
+			Broker:  func(*testing.T) broker.Broker { return server.Connect() },
+			Results: func(*testing.T) resultstore.ResultStore { return results },
+			Events:  func(*testing.T) events.EventBus { return bus },
+			Sever:   func(_ *testing.T, b broker.Broker) { server.Disconnect(b.(*membroker.Broker)) },
+		}
+	})
+}

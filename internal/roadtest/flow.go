@@ -1,0 +1,324 @@
+package roadtest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/consumer"
+	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/producer"
+	"github.com/swarmiji/swarmiji/serializer"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+func contains(s, part string) bool { return strings.Contains(s, part) }
+
+// testSuccessors: a successor gets the result, an error task gets the failure, and what is nested follows.
+func testSuccessors(t *testing.T, open Open) {
+	r := newRoad(t, open)
+	handle(r, add, func(_ context.Context, p pair) (int, error) { return p.A + p.B, nil })
+	double := task.New[int, int]("double")
+	handle(r, double, func(_ context.Context, i int) (int, error) { return 2 * i, nil })
+	last := make(chan task.Request, 4)
+	end := task.New[int, int]("end")
+	handle(r, end, func(ctx context.Context, i int) (int, error) {
+		req, _ := task.FromContext(ctx)
+		last <- *req
+		return i, nil
+	})
+	handle(r, fail, func(context.Context, string) (int, error) { return 0, errBroken })
+	failures := make(chan task.Failure, 1)
+	onError := task.New[task.Failure, int]("on-error")
+	handle(r, onError, func(_ context.Context, f task.Failure) (int, error) {
+		failures <- f
+		return 0, nil
+	})
+	r.start()
+
+	c := add.Call(pair{1, 2})
+	c.Then = []task.Link{{Name: "double", Then: []task.Link{{ID: "the-end", Name: "end"}}}}
+	first := r.submit(c)
+	select {
+	case req := <-last:
+		var i int
+		if err := req.Bind(&i); err != nil || i != 6 || req.ID != "the-end" || req.Root != first.ID() || req.Parent != task.Derive(first.ID(), "then0") {
+			t.Fatalf("the last task got %d, %v and is %+v", i, err, *req.Envelope)
+		}
+	case <-r.ctx().Done():
+		t.Fatal("the chain did not come to its end")
+	}
+
+	c = fail.Call("")
+	c.Then = []task.Link{{Name: "end"}}
+	c.Else = []task.Link{{Name: "on-error"}}
+	p := r.submit(c)
+	select {
+	case f := <-failures:
+		if f.ID != p.ID() || f.Message != errBroken.Error() {
+			t.Fatalf("the error task got %+v", f)
+		}
+	case <-r.ctx().Done():
+		t.Fatal("the error task did not run")
+	}
+	if len(last) > 0 {
+		t.Fatal("a successor of a failed task ran")
+	}
+}
+
+// testEvents: fields and order of a task's events (S27 to S37).
+func testEvents(t *testing.T, open Open) {
+	var listen events.EventBus
+	r := newRoad(t, open, func(p *producer.Config, c *consumer.Config) {
+		h := open(t)
+		p.Events, c.Events, listen = h.Events(t), h.Events(t), h.Events(t)
+		for _, bus := range []events.EventBus{p.Events, c.Events, listen} {
+			t.Cleanup(func() { _ = bus.Close(context.Background()) })
+		}
+	})
+	sub, err := listen.Subscribe(r.ctx(), events.Filter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	handle(r, work, func(ctx context.Context, i int) (int, error) {
+		if req, _ := task.FromContext(ctx); req.Retries == 0 {
+			return 0, task.Retry(errBroken, task.After(0))
+		}
+		return i, nil
+	})
+	handle(r, fail, func(context.Context, string) (int, error) { panic("events") })
+	r.start()
+	f := submit(r, work, 1)
+	want(r, f, 1)
+	g := submit(r, fail, "x")
+	wantError(r, g, task.ErrPanic)
+	by := make(map[task.ID][]events.Event)
+	for len(by[f.ID()]) < 7 || len(by[g.ID()]) < 4 {
+		e, err := sub.Receive(r.ctx())
+		if err != nil {
+			t.Fatalf("after %v: %v", by, err)
+		}
+		by[e.TaskID] = append(by[e.TaskID], e)
+	}
+	check := func(id task.ID, node string, want ...string) []events.Event {
+		var types []string
+		var es []events.Event
+		for _, e := range by[id] {
+			if e.NodeID == node {
+				types = append(types, e.Type)
+				es = append(es, e)
+			}
+		}
+		if !slices.Equal(types, want) {
+			t.Fatalf("events of %s at %s are %v, want %v", id, node, types, want)
+		}
+		return es
+	}
+	sent := check(f.ID(), r.producer.NodeID(), events.TaskSent)[0]
+	if sent.Name != "work" || sent.Queue != queueName || sent.RoutingKey == "" || sent.Retries != 0 || sent.Args == "" || sent.Time.IsZero() {
+		t.Errorf("task-sent is %+v", sent)
+	}
+	es := check(f.ID(), r.consumer.NodeID(), events.TaskReceived, events.TaskStarted, events.TaskFailed, events.TaskReceived, events.TaskStarted, events.TaskSucceeded)
+	if es[0].Name != "work" || es[0].Retries != 0 || es[3].Retries != 1 {
+		t.Errorf("task-received are %+v and %+v", es[0], es[3])
+	}
+	if es[1].PID == 0 || es[1].Name != "" || es[1].Args != "" {
+		t.Errorf("task-started is %+v", es[1])
+	}
+	if !es[2].Retry || !strings.Contains(es[2].Exception, errBroken.Error()) {
+		t.Errorf("task-failed before a retry is %+v", es[2])
+	}
+	if ok := es[5]; ok.Pool < ok.Runtime || ok.Result == "" || ok.Name != "" {
+		t.Errorf("task-succeeded is %+v", ok)
+	}
+	failed := check(g.ID(), r.consumer.NodeID(), events.TaskReceived, events.TaskStarted, events.TaskFailed)[2]
+	if failed.Retry || !strings.Contains(failed.Exception, "events") || failed.Stack == "" {
+		t.Errorf("task-failed is %+v", failed)
+	}
+	_ = sub.Close(context.Background())
+}
+
+// testAtMostOnce: such a task is acknowledged before it starts; a retry it asks for is a new message (S24, S54).
+func testAtMostOnce(t *testing.T, open Open) {
+	r := newRoad(t, open)
+	runs := atomic.Int64{}
+	handle(r, work, func(ctx context.Context, i int) (int, error) {
+		runs.Add(1)
+		if req, _ := task.FromContext(ctx); i == 1 && req.Retries == 0 {
+			return 0, task.Retry(errBroken, task.After(0))
+		}
+		return i, nil
+	})
+	r.start()
+	early := work.With(task.WithIdempotent(false))
+	want(r, submit(r, early, 0), 0)
+	want(r, submit(r, early, 1), 1)
+	if runs.Load() != 3 {
+		t.Fatalf("%d runs, want 3", runs.Load())
+	}
+}
+
+// testRawBytes: any bytes go through unchanged, with our envelope and without (S9).
+func testRawBytes(t *testing.T, open Open) {
+	raw := []byte{0, 0xff, '{', 0xc1, 0, 0x80, '\n'}
+	r := newRoad(t, open, func(p *producer.Config, c *consumer.Config) {
+		q := c.Queues[queueName]
+		q.Task = "bytes"
+		c.Queues[queueName] = q
+		p.QueueFormats = map[string]serializer.Format{queueName: serializer.RawFormat{}}
+	})
+	bytesTask := task.New[[]byte, []byte]("bytes", task.WithSerializer(serializer.ContentRaw))
+	foreign := make(chan []byte, 1)
+	handle(r, bytesTask, func(_ context.Context, b []byte) ([]byte, error) {
+		select {
+		case foreign <- bytes.Clone(b):
+		default:
+		}
+		return b, nil
+	})
+	r.start()
+	got, err := submit(r, bytesTask, raw).Get(r.ctx())
+	if err != nil || !bytes.Equal(got, raw) {
+		t.Fatalf("raw bytes came back as %x, %v", got, err)
+	}
+	<-foreign
+	if err := r.broker.Publish(r.ctx(), queueName, &broker.Message{ID: "foreign", Body: raw, Priority: task.DefaultPriority}); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case b := <-foreign:
+		if !bytes.Equal(b, raw) {
+			t.Fatalf("a foreign writer's bytes came as %x", b)
+		}
+	case <-r.ctx().Done():
+		t.Fatal("bytes of a foreign writer did not reach their queue's task")
+	}
+}
+
+// testJSONByHand: what a person or another language writes runs.
+func testJSONByHand(t *testing.T, open Open) {
+	r := newRoad(t, open)
+	type mail struct {
+		To   string `json:"to"`
+		Copy []int  `json:"copy"`
+	}
+	send := task.New[mail, string]("email.send")
+	got := make(chan mail, 1)
+	handle(r, send, func(_ context.Context, m mail) (string, error) {
+		select {
+		case got <- m:
+		default:
+		}
+		return m.To, nil
+	})
+	r.start()
+	submit(r, send, mail{}) // the consumer listens
+	<-got
+	body := []byte(`{"task":"email.send","args":{"to":"you","copy":[1,2]}}`)
+	if err := r.broker.Publish(r.ctx(), queueName, &broker.Message{Body: body, Priority: task.DefaultPriority}); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case m := <-got:
+		if m.To != "you" || len(m.Copy) != 2 {
+			t.Fatalf("the handler got %+v", m)
+		}
+	case <-r.ctx().Done():
+		t.Fatal("the task did not run")
+	}
+}
+
+func testQueuedBeforeConsumer(t *testing.T, open Open) {
+	r := newRoad(t, open)
+	handle(r, add, func(_ context.Context, p pair) (int, error) { return p.A + p.B, nil })
+	f := submit(r, add, pair{3, 4})
+	if s, err := f.State(r.ctx()); err != nil || s != task.StatePending {
+		t.Fatalf("state of a queued task: %q, %v", s, err)
+	}
+	short, cancel := context.WithTimeout(r.ctx(), time.Millisecond)
+	defer cancel()
+	if _, err := f.Get(short); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("waiting too short a time gives %v", err)
+	}
+	r.start()
+	want(r, f, 7)
+}
+
+func testExpired(t *testing.T, open Open) {
+	r := newRoad(t, open)
+	handle(r, work, func(_ context.Context, i int) (int, error) { return i, nil })
+	past := submit(r, work, 1, task.WithExpires(time.Now().Add(-time.Minute)))
+	future := submit(r, work, 2, task.WithExpires(time.Now().Add(time.Hour)))
+	r.start()
+	want(r, future, 2)
+	wantError(r, past, task.ErrExpired)
+}
+
+func testDelayed(t *testing.T, open Open) {
+	r := newRoad(t, open)
+	started := make(chan time.Time, 1)
+	handle(r, work, func(_ context.Context, i int) (int, error) { started <- time.Now(); return i, nil })
+	r.start()
+	for _, d := range []time.Duration{time.Millisecond, 300 * time.Millisecond} {
+		due := time.Now().Add(d)
+		want(r, submit(r, work, 1, task.WithNotBefore(due)), 1)
+		if at := <-started; at.Before(due) {
+			t.Errorf("a task delayed by %s started %s too early", d, due.Sub(at))
+		}
+	}
+}
+
+func testNoSuchQueue(t *testing.T, open Open) {
+	r := newRoad(t, open)
+	if _, err := r.producer.Submit(r.ctx(), add.Call(pair{}, task.WithQueue("nowhere"))); !errors.Is(err, broker.ErrNoQueue) {
+		t.Fatalf("a queue that neither the router names nor anybody declared: %v", err)
+	}
+}
+
+// testUnreadable: what nobody can read goes to the dead letters byte for byte, and the consumer lives on (fault 34).
+func testUnreadable(t *testing.T, open Open) {
+	r := newRoad(t, open)
+	handle(r, add, func(_ context.Context, p pair) (int, error) { return p.A + p.B, nil })
+	r.start()
+	for i, m := range []*broker.Message{
+		{ContentType: serializer.ContentCompact, Body: []byte{0xdd, 0xff, 0xff, 0xff, 0xff}},
+		{ContentType: serializer.ContentCompact, Body: bytes.Repeat([]byte{0x91}, 100_000)},
+		{ContentType: serializer.ContentCompact, Body: nil},
+		{ContentType: serializer.ContentJSON, Body: []byte(`{"task":"add","task":"add"}`)},
+		{ContentType: serializer.ContentJSON, Body: []byte(`{"task":"../../bin/sh"}`)},
+		{Body: []byte("no task at all")},
+		{Body: []byte(`{"task":"add"}`), Properties: map[string]string{"content-encoding": "gzip"}},
+		{ContentType: serializer.ContentJSON, Body: append([]byte(`{"task":"add","args":"`), append(bytes.Repeat([]byte{'x'}, 1<<20), `"}`...)...)},
+	} {
+		m.ID, m.Priority = "bad-"+string(rune('a'+i)), task.DefaultPriority
+		body := bytes.Clone(m.Body)
+		if err := r.broker.Publish(r.ctx(), queueName, m); err != nil {
+			t.Fatal(err)
+		}
+		if dead := r.wantDead("bad-"+string(rune('a'+i)), ""); !bytes.Equal(dead.Message.Body, body) || dead.Reason == "" {
+			t.Errorf("message %d was buried as %d bytes for %q", i, len(dead.Message.Body), dead.Reason)
+		}
+	}
+	want(r, submit(r, add, pair{1, 2}), 3)
+}
+
+// testReplyTo: a message cannot send its result to any other place than a node's (bad input 19).
+func testReplyTo(t *testing.T, open Open) {
+	r := newRoad(t, open)
+	handle(r, add, func(_ context.Context, p pair) (int, error) { return p.A + p.B, nil })
+	r.start()
+	want(r, submit(r, add, pair{1, 2}), 3)
+	for _, to := range []string{"amq.rabbitmq.trace", "$SYS.>", "../other", "somebody-else-1"} {
+		body := []byte(`{"task":"add","args":{"A":1,"B":1},"reply_to":"` + to + `"}`)
+		if err := r.broker.Publish(r.ctx(), queueName, &broker.Message{Body: body, Priority: task.DefaultPriority}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want(r, submit(r, add, pair{1, 2}), 3)
+}

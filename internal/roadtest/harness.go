@@ -1,0 +1,225 @@
+// Package roadtest is the suite of the main road: what a producer and a consumer do together, over whatever broker, result
+// store and event bus they are given. Every adapter that carries tasks passes it.
+package roadtest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/consumer"
+	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/producer"
+	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// Harness is a fresh namespace on which tasks travel.
+type Harness struct {
+	// Broker, Results and Events open another process's view; the suite closes what they return.
+	Broker  func(t *testing.T) broker.Broker
+	Results func(t *testing.T) resultstore.ResultStore
+	Events  func(t *testing.T) events.EventBus
+	// Sever cuts a broker's connections; nil skips what needs it.
+	Sever func(t *testing.T, b broker.Broker)
+	// NoQueues: nothing waits in the broker while no consumer listens, nothing is delayed, and nothing is dead-lettered.
+	NoQueues bool
+	// Patience bounds every wait. 0: 20 s.
+	Patience time.Duration
+}
+
+// Open makes a Harness for one test.
+type Open func(t *testing.T) *Harness
+
+const queueName = "road"
+
+// road is a producer and a consumer over one harness.
+type road struct {
+	t        *testing.T
+	h        *Harness
+	broker   broker.Broker // the producer's view
+	consumer *consumer.Consumer
+	producer *producer.Producer
+	log      *logBuffer
+	running  *running
+}
+
+// running is a consumer whose Run goes on.
+type running struct {
+	t      *testing.T
+	cancel context.CancelFunc
+	done   chan struct{}
+	err    error
+	broker broker.Broker
+}
+
+// newRoad makes both sides; the consumer is started by start, when its handlers are registered.
+func newRoad(t *testing.T, open Open, change ...func(*producer.Config, *consumer.Config)) *road {
+	t.Helper()
+	h := open(t)
+	if h.Patience == 0 {
+		h.Patience = 20 * time.Second
+	}
+	r := &road{t: t, h: h, log: &logBuffer{}}
+	logger := slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	r.broker = h.Broker(t)
+	results := h.Results(t)
+	pc := producer.Config{Broker: r.broker, Results: results, Router: queueRouter{}, Logger: logger}
+	cc := consumer.Config{
+		Broker: h.Broker(t), Results: h.Results(t), Logger: logger, UnknownDelay: time.Millisecond, KillGrace: time.Second,
+		Queues: map[string]consumer.QueueConfig{queueName: {Workers: 4, Prefetch: 16}},
+	}
+	for _, f := range change {
+		f(&pc, &cc)
+	}
+	var err error
+	if r.producer, err = producer.New(pc); err != nil {
+		t.Fatalf("producer: %v", err)
+	}
+	if r.consumer, err = consumer.New(cc); err != nil {
+		t.Fatalf("consumer: %v", err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), h.Patience)
+		defer cancel()
+		if r.running != nil {
+			r.running.stop()
+		}
+		for _, c := range []interface{ Close(context.Context) error }{r.producer, pc.Results, cc.Results, pc.Broker, cc.Broker} {
+			if err := c.Close(ctx); err != nil {
+				t.Errorf("close %T: %v", c, err)
+			}
+		}
+		if t.Failed() {
+			t.Logf("log:\n%s", r.log)
+		}
+	})
+	return r
+}
+
+// start runs the consumer.
+func (r *road) start() *running {
+	r.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	run := &running{t: r.t, cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(run.done)
+		run.err = r.consumer.Run(ctx)
+	}()
+	r.running = run
+	return run
+}
+
+// stop ends Run and returns what it returned.
+func (run *running) stop() error {
+	run.cancel()
+	select {
+	case <-run.done:
+	case <-time.After(time.Minute):
+		run.t.Fatal("Run did not return within a minute of its context's end")
+	}
+	return run.err
+}
+
+func (r *road) ctx() context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), r.h.Patience)
+	r.t.Cleanup(cancel)
+	return ctx
+}
+
+// submit submits a call; where nothing waits in the broker it waits for the consumer to listen.
+func (r *road) submit(c task.Call) task.Pending {
+	r.t.Helper()
+	ctx := r.ctx()
+	for {
+		p, err := r.producer.Submit(ctx, c)
+		if err == nil {
+			return p
+		}
+		if !r.h.NoQueues || !errors.Is(err, broker.ErrNoQueue) || ctx.Err() != nil {
+			r.t.Fatalf("submit %s: %v", c.Name, err)
+		}
+		yield()
+	}
+}
+
+func submit[A, R any](r *road, t task.Task[A, R], args A, opts ...task.Option) *task.Future[R] {
+	r.t.Helper()
+	return task.FutureOf[R](r.submit(t.Call(args, opts...)))
+}
+
+func handle[A, R any](r *road, t task.Task[A, R], fn func(context.Context, A) (R, error)) {
+	r.t.Helper()
+	if err := t.Handle(r.consumer, fn); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func want[R comparable](r *road, f *task.Future[R], value R) {
+	r.t.Helper()
+	got, err := f.Get(r.ctx())
+	if err != nil {
+		r.t.Fatalf("result of %s: %v", f.ID(), err)
+	}
+	if got != value {
+		r.t.Fatalf("result of %s is %v, want %v", f.ID(), got, value)
+	}
+}
+
+func wantError[R any](r *road, f *task.Future[R], target error) *task.RemoteError {
+	r.t.Helper()
+	_, err := f.Get(r.ctx())
+	if target != nil && !errors.Is(err, target) {
+		r.t.Fatalf("result of %s: error is %v, want %v", f.ID(), err, target)
+	}
+	remote, ok := errors.AsType[*task.RemoteError](err)
+	if !ok {
+		r.t.Fatalf("result of %s: %v is no *task.RemoteError", f.ID(), err)
+	}
+	return remote
+}
+
+// eventually polls until ok, and fails with the explanation otherwise.
+func (r *road) eventually(why string, ok func() bool) {
+	r.t.Helper()
+	deadline := time.Now().Add(r.h.Patience)
+	for !ok() {
+		if time.Now().After(deadline) {
+			r.t.Fatalf("not within %s: %s", r.h.Patience, why)
+		}
+		yield()
+	}
+}
+
+// yield waits a moment between two looks at something that gives no signal.
+func yield() {
+	timer := time.NewTimer(2 * time.Millisecond)
+	<-timer.C
+}
+
+type queueRouter struct{}
+
+func (queueRouter) Route(context.Context, *task.Envelope) (string, error) { return queueName, nil }
+func (queueRouter) Queues() []string                                      { return []string{queueName} }
+
+type logBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}

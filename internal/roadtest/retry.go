@@ -1,0 +1,184 @@
+package roadtest
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/consumer"
+	"github.com/swarmiji/swarmiji/middleware"
+	"github.com/swarmiji/swarmiji/producer"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// testRetryByHand: a retry is a new message with the same id, one retry more, to the same queue; the first submission's
+// future gets the final result (S56), and the worker is free meanwhile.
+func testRetryByHand(t *testing.T, open Open) {
+	r := newRoad(t, open)
+	type seen struct {
+		id      task.ID
+		retries int
+		queue   string
+	}
+	runs := make(chan seen, 10)
+	handle(r, work, func(ctx context.Context, ms int) (int, error) {
+		req, _ := task.FromContext(ctx)
+		runs <- seen{req.ID, req.Retries, req.Queue}
+		if req.Retries < 2 {
+			return 0, task.Retry(errBroken, task.After(time.Duration(ms)*time.Millisecond))
+		}
+		return req.Retries, nil
+	})
+	r.start()
+	for _, ms := range []int{0, 30} {
+		if r.h.NoQueues && ms > 0 {
+			continue
+		}
+		begin := time.Now()
+		f := submit(r, work, ms)
+		want(r, f, 2)
+		if took := time.Since(begin); took < 2*time.Duration(ms)*time.Millisecond {
+			t.Errorf("two delays of %d ms took only %s", ms, took)
+		}
+		for i := range 3 {
+			if got := <-runs; got != (seen{f.ID(), i, queueName}) {
+				t.Errorf("run %d saw %+v", i, got)
+			}
+		}
+	}
+}
+
+func testRetryLimit(t *testing.T, open Open) {
+	r := newRoad(t, open)
+	runs := atomic.Int64{}
+	handle(r, fail, func(_ context.Context, how string) (int, error) {
+		runs.Add(1)
+		switch how {
+		case "no cause":
+			return 0, task.Retry(nil, task.After(0))
+		case "own limit":
+			return 0, task.Retry(errBroken, task.After(0), task.AtMost(1))
+		case "for good":
+			return 0, task.Fail(task.Retry(errBroken))
+		}
+		return 0, task.Retry(errBroken, task.After(0))
+	})
+	r.start()
+	for _, c := range []struct {
+		how  string
+		opts []task.Option
+		runs int64
+		err  error
+		text string
+	}{
+		{"", nil, 4, nil, errBroken.Error()},
+		{"", []task.Option{task.WithMaxRetries(0)}, 1, nil, errBroken.Error()},
+		{"no cause", []task.Option{task.WithMaxRetries(2)}, 3, task.ErrMaxRetries, ""},
+		{"own limit", nil, 2, nil, errBroken.Error()},
+	} {
+		runs.Store(0)
+		remote := wantError(r, submit(r, fail, c.how, c.opts...), c.err)
+		if runs.Load() != c.runs || c.text != "" && remote.Message != c.text {
+			t.Errorf("%q %d: ran %d times, want %d; error %q", c.how, len(c.opts), runs.Load(), c.runs, remote.Message)
+		}
+	}
+}
+
+func testRetryMiddleware(t *testing.T, open Open) {
+	r := newRoad(t, open, func(_ *producer.Config, c *consumer.Config) {
+		c.Middleware = []middleware.Middleware{middleware.Retry(middleware.RetryConfig{
+			On:      func(err error) bool { return errors.Is(err, errBroken) },
+			Backoff: middleware.Constant(0),
+		})}
+	})
+	runs := atomic.Int64{}
+	handle(r, work, func(_ context.Context, i int) (int, error) {
+		if runs.Add(1) < 3 {
+			return 0, errBroken
+		}
+		return i, nil
+	})
+	handle(r, fail, func(context.Context, string) (int, error) {
+		runs.Add(1)
+		return 0, errors.New("something else")
+	})
+	r.start()
+	want(r, submit(r, work, 9), 9)
+	runs.Store(0)
+	wantError(r, submit(r, fail, ""), nil)
+	if runs.Load() != 1 {
+		t.Fatalf("an error that the policy leaves out was run %d times", runs.Load())
+	}
+}
+
+func testSnooze(t *testing.T, open Open) {
+	r := newRoad(t, open)
+	runs := atomic.Int64{}
+	handle(r, work, func(ctx context.Context, _ int) (int, error) {
+		req, _ := task.FromContext(ctx)
+		if runs.Add(1) <= 5 {
+			return 0, task.Snooze(0)
+		}
+		return req.Retries + req.Crashes, nil
+	})
+	r.start()
+	want(r, submit(r, work, 0, task.WithMaxRetries(1)), 0) // five times "not now" count as nothing
+}
+
+// testUnknownTask: parked and tried again, then failed and dead-lettered (S11, fault 35); a handler that comes in time
+// gets it.
+func testUnknownTask(t *testing.T, open Open) {
+	r := newRoad(t, open)
+	handle(r, add, func(_ context.Context, p pair) (int, error) { return p.A + p.B, nil })
+	r.start()
+	want(r, submit(r, add, pair{1, 2}), 3)
+	f := submit(r, task.New[int, int]("nobody"), 1)
+	wantError(r, f, task.ErrUnknownTask)
+	if !r.h.NoQueues {
+		r.wantDead(string(f.ID()), "no handler")
+	}
+	want(r, submit(r, add, pair{1, 2}), 3)
+}
+
+func testUnknownThenDeployed(t *testing.T, open Open) {
+	r := newRoad(t, open, func(_ *producer.Config, c *consumer.Config) {
+		c.UnknownRetries, c.UnknownDelay = 3, 50*time.Millisecond
+	})
+	r.start()
+	late := task.New[int, int]("late")
+	f := submit(r, late, 4)
+	handle(r, late, func(_ context.Context, i int) (int, error) { return i, nil })
+	want(r, f, 4)
+}
+
+// wantDead waits for a dead letter of the queue.
+func (r *road) wantDead(id, reason string) broker.Dead {
+	r.t.Helper()
+	dl, ok := broker.As[broker.DeadLetterer](r.broker)
+	if !ok {
+		r.t.Fatal("the broker has no dead letters to look at")
+	}
+	var found broker.Dead
+	r.eventually("the message is among the dead letters", func() bool {
+		for _, queue := range []string{queueName, queueName + ".suspects"} {
+			dead, err := dl.ListDead(r.ctx(), queue, 100)
+			if err != nil && !errors.Is(err, broker.ErrNoQueue) {
+				r.t.Fatalf("list dead letters: %v", err)
+			}
+			for _, d := range dead {
+				if d.Message.ID == id {
+					found = d
+					return true
+				}
+			}
+		}
+		return false
+	})
+	if !contains(found.Reason, reason) {
+		r.t.Fatalf("the reason is %q, want %q in it", found.Reason, reason)
+	}
+	return found
+}

@@ -1,0 +1,259 @@
+package roadtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/consumer"
+	"github.com/swarmiji/swarmiji/producer"
+	"github.com/swarmiji/swarmiji/serializer/msgpack"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// testStopWaits: a stop lets running tasks end, and Run returns nil.
+func testStopWaits(t *testing.T, open Open) {
+	r := newRoad(t, open)
+	started, release := make(chan struct{}), make(chan struct{})
+	handle(r, work, func(ctx context.Context, i int) (int, error) {
+		close(started)
+		<-release
+		return i, ctx.Err() // the soft stop does not touch the handler's context
+	})
+	run := r.start()
+	result := make(chan *task.Future[int], 1)
+	go func() { result <- submit(r, work, 8) }() // a broker that runs it at once returns late
+	<-started
+	run.cancel()
+	close(release)
+	if err := run.stop(); err != nil {
+		t.Fatalf("Run: %v", err)
+	}
+	want(r, <-result, 8)
+	if err := r.consumer.Run(t.Context()); !errors.Is(err, consumer.ErrRunning) {
+		t.Fatalf("a second Run: %v", err)
+	}
+}
+
+// second starts another consumer on the same queue.
+func (r *road) second(register func(c *consumer.Consumer)) *running {
+	r.t.Helper()
+	h := r.h
+	b, results := h.Broker(r.t), h.Results(r.t)
+	c, err := consumer.New(consumer.Config{Broker: b, Results: results, Queues: map[string]consumer.QueueConfig{queueName: {Workers: 4}}})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	register(c)
+	ctx, cancel := context.WithCancel(context.Background())
+	run := &running{t: r.t, cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(run.done)
+		run.err = c.Run(ctx)
+	}()
+	r.t.Cleanup(func() {
+		if err := run.stop(); err != nil {
+			r.t.Errorf("second consumer: %v", err)
+		}
+		_ = results.Close(context.Background())
+		_ = b.Close(context.Background())
+	})
+	return run
+}
+
+// testStopForced: a handler that outlives the grace has its context cancelled, its task goes back without an attempt
+// counted and runs elsewhere; Run says so (fault 5). One that ignores even that is left behind.
+func testStopForced(t *testing.T, open Open) {
+	for _, obeys := range []bool{true, false} {
+		t.Run(fmt.Sprintf("obeys=%t", obeys), func(t *testing.T) {
+			r := newRoad(t, open, func(_ *producer.Config, c *consumer.Config) {
+				c.ShutdownTimeout, c.KillGrace = -1, 200*time.Millisecond
+			})
+			started, release := make(chan struct{}), make(chan struct{})
+			t.Cleanup(func() { close(release) })
+			handle(r, work, func(ctx context.Context, _ int) (int, error) {
+				close(started)
+				if obeys {
+					<-ctx.Done()
+					return 0, context.Cause(ctx)
+				}
+				<-release
+				return 0, nil
+			})
+			run := r.start()
+			f := submit(r, work, 8)
+			<-started
+			if err := run.stop(); !errors.Is(err, consumer.ErrForced) {
+				t.Fatalf("Run returned %v", err)
+			}
+			r.second(func(c *consumer.Consumer) {
+				if err := work.Handle(c, func(ctx context.Context, i int) (int, error) {
+					req, _ := task.FromContext(ctx)
+					return i + req.Retries, nil
+				}); err != nil {
+					t.Fatal(err)
+				}
+			})
+			want(r, f, 8)
+		})
+	}
+}
+
+// testStopGivesBack: what was fetched and not started goes back at once and runs elsewhere, once (fault 45).
+func testStopGivesBack(t *testing.T, open Open) {
+	r := newRoad(t, open, func(_ *producer.Config, c *consumer.Config) {
+		c.Queues[queueName] = consumer.QueueConfig{Workers: 1, Prefetch: 100}
+	})
+	started, release := make(chan struct{}, 1), make(chan struct{})
+	const n = 100
+	var runs [n]atomic.Int64
+	handle(r, work, func(_ context.Context, i int) (int, error) {
+		runs[i].Add(1)
+		started <- struct{}{}
+		<-release
+		return i, nil
+	})
+	fs := make([]*task.Future[int], n)
+	for i := range fs {
+		fs[i] = submit(r, work, i)
+	}
+	run := r.start()
+	<-started
+	run.cancel()
+	r.second(func(c *consumer.Consumer) {
+		if err := work.Handle(c, func(_ context.Context, i int) (int, error) {
+			runs[i].Add(1)
+			return i, nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	for i, f := range fs[1:] { // while the first consumer still waits for the task it runs
+		want(r, f, i+1)
+	}
+	close(release)
+	if err := run.stop(); err != nil {
+		t.Fatalf("Run: %v", err)
+	}
+	want(r, fs[0], 0)
+	for i := range runs {
+		if c := runs[i].Load(); c != 1 {
+			t.Errorf("task %d ran %d times", i, c)
+		}
+	}
+}
+
+// testKill: a second signal does not wait (fault 6).
+func testKill(t *testing.T, open Open) {
+	r := newRoad(t, open, func(_ *producer.Config, c *consumer.Config) { c.ShutdownTimeout = time.Hour })
+	started := make(chan struct{})
+	handle(r, work, func(ctx context.Context, _ int) (int, error) {
+		close(started)
+		<-ctx.Done()
+		if !errors.Is(context.Cause(ctx), task.ErrShutdown) {
+			t.Errorf("the context ended with %v", context.Cause(ctx))
+		}
+		return 0, ctx.Err()
+	})
+	run := r.start()
+	submit(r, work, 1)
+	<-started
+	run.cancel()
+	r.consumer.Kill()
+	if err := run.stop(); !errors.Is(err, consumer.ErrForced) {
+		t.Fatalf("Run returned %v", err)
+	}
+}
+
+// testSeverInMidTask: when the broker takes a running task back its context ends with ErrLeaseLost, it runs again, and
+// the submitter gets one result (G4).
+func testSeverInMidTask(t *testing.T, open Open) {
+	var side broker.Broker
+	r := newRoad(t, open, func(_ *producer.Config, c *consumer.Config) { side = c.Broker })
+	if r.h.Sever == nil {
+		t.Skip("this harness cannot cut connections")
+	}
+	started := make(chan struct{}, 2)
+	causes := make(chan error, 2)
+	handle(r, work, func(ctx context.Context, i int) (int, error) {
+		req, _ := task.FromContext(ctx)
+		started <- struct{}{}
+		if req.Crashes == 0 {
+			<-ctx.Done()
+			causes <- context.Cause(ctx)
+			return 0, ctx.Err()
+		}
+		return i + req.Crashes, nil
+	})
+	r.start()
+	f := submit(r, work, 40)
+	<-started
+	r.h.Sever(t, side)
+	want(r, f, 41) // its second start counts one that did not end
+	if err := <-causes; !errors.Is(err, task.ErrLeaseLost) {
+		t.Fatalf("the first run's context ended with %v", err)
+	}
+}
+
+// testPoisonCopies: a task that was handed out too often is buried only from the side queue, where it was alone; its
+// neighbours, handed out as often, all succeed.
+func testPoisonCopies(t *testing.T, open Open) {
+	r := newRoad(t, open)
+	handle(r, work, func(_ context.Context, i int) (int, error) { return i, nil })
+	// As if two processes had died with these in hand: one crash below the side queue's rule.
+	meta := task.Metadata{}
+	for i := range 20 {
+		e := &task.Envelope{ID: task.ID(fmt.Sprintf("held-%d", i)), Name: "work", Args: []byte{byte(i)}, ContentType: "application/msgpack", Meta: meta, Crashes: 2, ReplyTo: r.producer.NodeID()}
+		m, err := msgpack.Compact{}.Encode(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := broker.Declare(r.ctx(), r.broker, broker.Queue{Name: queueName}); err != nil {
+			t.Fatal(err)
+		}
+		// Hand it out once and give it back, so that the broker says "not the first".
+		if err := r.broker.Publish(r.ctx(), queueName, m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sub, err := r.broker.Subscribe(r.ctx(), queueName, broker.SubscribeOptions{Prefetch: 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ds []broker.Delivery
+	for range 20 {
+		d, err := sub.Receive(r.ctx())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ds = append(ds, d)
+	}
+	for _, d := range ds {
+		if err := d.Release(r.ctx(), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := sub.Close(r.ctx()); err != nil {
+		t.Fatal(err)
+	}
+	seen := make(chan task.ID, 20)
+	if err := task.New[int, int]("probe").Handle(r.consumer, func(context.Context, int) (int, error) { return 0, nil }); err != nil {
+		t.Fatal(err)
+	}
+	var pendings []*task.Future[int]
+	for i := range 20 {
+		pendings = append(pendings, task.FutureOf[int](r.producer.Pending(task.ID(fmt.Sprintf("held-%d", i)))))
+	}
+	r.start()
+	for i, f := range pendings {
+		want(r, f, i)
+		seen <- f.ID()
+	}
+	if len(seen) != 20 {
+		t.Fatalf("%d of 20 ended", len(seen))
+	}
+}

@@ -1,0 +1,62 @@
+package roadtest
+
+import "testing"
+
+// Run runs the suite.
+func Run(t *testing.T, open Open) {
+	for _, c := range []struct {
+		name   string
+		queues bool // needs a broker in which tasks wait
+		fn     func(t *testing.T, open Open)
+	}{
+		{"TypedResult", false, testTypedResult},
+		{"Failure", false, testFailure},
+		{"BadArgs", false, testBadArgs},
+		{"Panic", false, testPanic},
+		{"Goexit", false, testGoexit},
+		{"RequestInContext", false, testRequestInContext},
+		{"MetadataPrecedence", false, testMetadataPrecedence},
+		{"IgnoreResult", false, testIgnoreResult},
+		{"SubmitAll", false, testSubmitAll},
+		{"NamesAreChecked", false, testNamesAreChecked},
+		{"TooLarge", false, testTooLarge},
+		{"SendMiddleware", false, testSendMiddleware},
+		{"NoResultStore", false, testNoResultStore},
+		{"TimeLimit", false, testTimeLimit},
+		{"StuckHandlers", false, testStuckHandlers},
+		{"RateLimit", false, testRateLimit},
+		{"ManyOnce", false, testManyOnce},
+		{"Successors", false, testSuccessors},
+		{"Events", false, testEvents},
+		{"RetryByHand", false, testRetryByHand},
+		{"RetryLimit", false, testRetryLimit},
+		{"RetryMiddleware", false, testRetryMiddleware},
+		{"Snooze", false, testSnooze},
+		{"UnknownTask", false, testUnknownTask},
+		{"UnknownThenDeployed", true, testUnknownThenDeployed},
+		{"AtMostOnce", false, testAtMostOnce},
+		{"RawBytes", false, testRawBytes},
+		{"JSONByHand", false, testJSONByHand},
+		{"ResultTooLarge", false, testResultTooLarge},
+		{"SameIDTwice", false, testSameIDTwice},
+		{"StopWaits", false, testStopWaits},
+		{"StopForced", true, testStopForced},
+		{"StopGivesBack", true, testStopGivesBack},
+		{"Kill", true, testKill},
+		{"QueuedBeforeConsumer", true, testQueuedBeforeConsumer},
+		{"Expired", true, testExpired},
+		{"Delayed", true, testDelayed},
+		{"NoSuchQueue", true, testNoSuchQueue},
+		{"Unreadable", true, testUnreadable},
+		{"PoisonCopies", true, testPoisonCopies},
+		{"SeverInMidTask", true, testSeverInMidTask},
+		{"ReplyTo", true, testReplyTo},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.queues && open(t).NoQueues {
+				t.Skip("this broker keeps no queues")
+			}
+			c.fn(t, open)
+		})
+	}
+}
