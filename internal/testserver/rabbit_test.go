@@ -163,7 +163,7 @@ func TestRabbitCloseAllConnections(t *testing.T) {
 }
 
 func TestRabbitMemoryAlarmBlocks(t *testing.T) {
-	r := testserver.OwnRabbit(t, testserver.RabbitConfig{})
+	r := testserver.RequireRabbit(t)
 	for name, set := range map[string]func(context.Context, bool) error{"memory": r.SetMemoryAlarm, "disk": r.SetDiskAlarm} {
 		t.Run(name, func(t *testing.T) {
 			conn, err := amqp.Dial(r.URL())
@@ -171,6 +171,7 @@ func TestRabbitMemoryAlarmBlocks(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer conn.Close()
+			t.Cleanup(func() { _ = set(context.Background(), false) }) // others share the node
 			blocked := conn.NotifyBlocked(make(chan amqp.Blocking, 2))
 			ch, err := conn.Channel()
 			if err != nil {

@@ -1,0 +1,126 @@
+package amqpevents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/internal/amqpconn"
+)
+
+// contentType marks the messages of the exchange.
+const contentType = "application/json"
+
+// Bus publishes and listens over two connections, so that a broker that takes no messages just now still delivers; each is
+// opened when it is first used. All methods may be called from any goroutine.
+type Bus struct {
+	cfg       Config
+	exchange  string
+	sending   *amqpconn.Conn
+	receiving *amqpconn.Conn
+	publisher *amqpconn.Publisher
+	batcher   *events.Batcher
+	closed    atomic.Bool // written under mu
+	tasks     sync.WaitGroup
+
+	mu        sync.Mutex
+	listeners map[*listener]struct{}
+}
+
+// New checks c and makes a Bus. It does no I/O and starts nothing; the first event starts one goroutine and the connection
+// to publish on. All problems of c are reported together.
+func New(c Config) (*Bus, error) {
+	c, err := c.complete()
+	open := func(role string) *amqpconn.Conn {
+		name := ""
+		if c.Name != "" {
+			name = c.Name + " " + role
+		}
+		conn, connErr := amqpconn.New(amqpconn.Config{
+			URLs: c.URLs, TLS: c.TLS, Name: name, Heartbeat: c.Heartbeat, Backoff: c.Backoff, Logger: c.Logger,
+		})
+		err = errors.Join(err, connErr)
+		return conn
+	}
+	sending := open("events")
+	if err != nil { // the second would have the same problems
+		return nil, err
+	}
+	receiving := open("listener")
+	if err != nil {
+		return nil, err
+	}
+	c.URLs = nil // they hold passwords and are not needed any more
+	b := &Bus{
+		cfg:       c,
+		exchange:  "swj." + c.Namespace + ".ev",
+		sending:   sending,
+		receiving: receiving,
+		listeners: make(map[*listener]struct{}),
+	}
+	b.publisher = amqpconn.NewPublisher(sending, amqpconn.PublisherConfig{Setup: b.declareExchange, Unconfirmed: true})
+	b.batcher = events.NewBatcher(b.send, c.Batch)
+	return b, nil
+}
+
+// declareExchange makes the exchange; every publisher and listener does, so that none has to come first.
+func (b *Bus) declareExchange(ch *amqp.Channel) error {
+	return ch.ExchangeDeclare(b.exchange, amqp.ExchangeFanout, true, false, false, false, nil)
+}
+
+// send publishes one message. It returns when the message is in the connection's buffer, which is bounded.
+func (b *Bus) send(ctx context.Context, message []byte, _ int) error {
+	return b.publisher.Publish(ctx, b.exchange, "", &amqp.Publishing{
+		ContentType:  contentType,
+		DeliveryMode: amqp.Transient,
+		Body:         message,
+	})
+}
+
+// Publish implements [events.EventBus].
+func (b *Bus) Publish(_ context.Context, e events.Event) error { return b.batcher.Add(e) }
+
+// Dropped implements [events.DropCounter]: the events published here that were given up before they reached the
+// connection, because more waited than Batch.Capacity, the broker could not be reached or took no messages, or the event
+// cannot be written.
+func (b *Bus) Dropped() uint64 { return b.batcher.Dropped() }
+
+// Close implements [events.EventBus]: it sends what waits, so that it has reached the broker when Close returns nil, ends
+// the subscriptions and closes the connections. When ctx ends first, what is left is dropped and the error is ctx's. A
+// broker that cannot be reached costs up to Batch.SendTimeout.
+func (b *Bus) Close(ctx context.Context) error {
+	b.mu.Lock()
+	b.closed.Store(true)
+	open := slices.Collect(maps.Keys(b.listeners))
+	b.mu.Unlock()
+	errs := []error{b.batcher.Close(ctx), b.publisher.Close(ctx)}
+	for _, l := range open {
+		errs = append(errs, l.Close(ctx))
+	}
+	errs = append(errs, b.sending.Close(ctx), b.receiving.Close(ctx))
+	b.tasks.Wait() // nothing holds a listener up once its connection is closed
+	return errors.Join(errs...)
+}
+
+// failure puts the port's class beside a connection's error.
+func failure(what string, err error) error {
+	class := events.ErrUnavailable
+	if errors.Is(err, amqpconn.ErrClosed) {
+		class = events.ErrClosed
+	}
+	return fmt.Errorf("amqp %s: %w: %w", what, class, err)
+}
+
+var (
+	_ events.EventBus     = (*Bus)(nil)
+	_ events.DropCounter  = (*Bus)(nil)
+	_ events.Subscription = (*listener)(nil)
+	_ events.DropCounter  = (*listener)(nil)
+)

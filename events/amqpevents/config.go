@@ -1,0 +1,79 @@
+package amqpevents
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/internal/backoff"
+	"github.com/swarmiji/swarmiji/internal/keyset"
+)
+
+// Defaults of [Config].
+const (
+	DefaultNamespace   = "default"
+	DefaultQueueLength = 10_000
+	DefaultBuffer      = 8192
+)
+
+// maxNamespace keeps the exchange's name below the 255 bytes of AMQP, with room for other names made of it.
+const maxNamespace = 64
+
+// Config of [New]. URLs is the only field that must be set.
+type Config struct {
+	// URLs of the nodes of one RabbitMQ cluster, tried in turn: amqp://user:password@host:port/vhost or amqps://.
+	URLs []string
+	// TLS is for amqps URLs. Nil: the system's authorities.
+	TLS *tls.Config
+	// Name is shown in the broker's list of connections. "": none.
+	Name string
+	// Heartbeat is how often each side shows that it lives. 0: 10 s.
+	Heartbeat time.Duration
+	// Backoff is between two attempts to connect. Zero: up to 100 ms at first, up to 5 s in the end.
+	Backoff backoff.Exponential
+	// Namespace is part of the exchange's name: 1 to 64 letters, digits, '_' and '-'. It has to be the same for all nodes.
+	// "": [DefaultNamespace], "default".
+	Namespace string
+	// Batch tunes how events are collected into messages and how many wait. Zero: the defaults of [events.BatcherConfig].
+	Batch events.BatcherConfig
+	// QueueLength is how many messages, each of up to 100 events, the broker holds for a listener that does not keep up;
+	// beyond it the oldest are dropped. 0: [DefaultQueueLength], 10,000.
+	QueueLength int
+	// Buffer is how many events wait inside this process for each subscription that does not read them; beyond it the
+	// oldest are dropped and counted. 0: [DefaultBuffer], 8,192.
+	Buffer int
+	// Logger is told when a listener is interrupted, and why. Nil: slog.Default().
+	Logger *slog.Logger
+}
+
+// complete returns c with its defaults, and all its problems.
+func (c Config) complete() (Config, error) {
+	var errs []error
+	if c.QueueLength < 0 {
+		errs = append(errs, errors.New("amqpevents: QueueLength is negative"))
+	}
+	if c.Buffer < 0 {
+		errs = append(errs, errors.New("amqpevents: Buffer is negative"))
+	}
+	if c.Namespace == "" {
+		c.Namespace = DefaultNamespace
+	}
+	// A '.' would let one namespace's names be another's.
+	if !keyset.ValidName(c.Namespace) || len(c.Namespace) > maxNamespace || strings.Contains(c.Namespace, ".") {
+		errs = append(errs, fmt.Errorf("amqpevents: Namespace must be 1 to %d letters, digits, '_' and '-'", maxNamespace))
+	}
+	if c.QueueLength == 0 {
+		c.QueueLength = DefaultQueueLength
+	}
+	if c.Buffer == 0 {
+		c.Buffer = DefaultBuffer
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	return c, errors.Join(errs...)
+}

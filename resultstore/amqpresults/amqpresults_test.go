@@ -1,0 +1,388 @@
+package amqpresults_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	amqp "github.com/rabbitmq/amqp091-go"
+	"go.uber.org/goleak"
+
+	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/resultstore/amqpresults"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(testserver.Reaper))
+}
+
+// within is a ctx that ends long after what is awaited should have happened.
+func within(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+
+// open makes a store of a namespace, closed at the end.
+func open(t testing.TB, url, ns string, change ...func(*amqpresults.Config)) *amqpresults.Store {
+	t.Helper()
+	c := amqpresults.Config{URLs: []string{url}, Namespace: ns, Logger: quiet()}
+	for _, f := range change {
+		f(&c)
+	}
+	s, err := amqpresults.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(within(t)); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return s
+}
+
+func notify(t testing.TB, s resultstore.Notifier, node string) resultstore.Notifications {
+	t.Helper()
+	n, err := s.Notify(within(t), node)
+	if err != nil {
+		t.Fatalf("Notify: %v", err)
+	}
+	return n
+}
+
+// done is a record as a consumer saves it.
+func done(node string, i int) resultstore.Record {
+	return resultstore.Record{
+		ID: task.ID(fmt.Sprintf("task-%d", i)), Name: "add", State: task.StateSucceeded, Deliveries: 1,
+		ContentType: "application/json", Result: []byte("3"), NodeID: "consumer", ReplyTo: node,
+		StartedAt: time.UnixMilli(1_700_000_000_000).UTC(), FinishedAt: time.UnixMilli(1_700_000_000_005).UTC(),
+	}
+}
+
+func save(t testing.TB, s *amqpresults.Store, r resultstore.Record) {
+	t.Helper()
+	if err := s.Save(within(t), r); err != nil {
+		t.Fatalf("Save: %v", err)
+	}
+}
+
+func receive(t testing.TB, n resultstore.Notifications, want resultstore.Record) {
+	t.Helper()
+	got, err := n.Receive(within(t))
+	if err != nil {
+		t.Fatalf("Receive: %v", err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Fatalf("record received (-want +got):\n%s", diff)
+	}
+}
+
+// channel is a raw channel to the server.
+func channel(t testing.TB, url string) *amqp.Channel {
+	t.Helper()
+	conn, err := amqp.Dial(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ch
+}
+
+func TestNewNamesEveryProblemAndNoPassword(t *testing.T) {
+	_, err := amqpresults.New(amqpresults.Config{
+		URLs:      []string{"amqp://me:hunter2@localhost:bad/"},
+		Namespace: "a.b", Expires: time.Millisecond, MaxLength: -1, MaxResult: -1, Prefetch: 1 << 16,
+	})
+	if err == nil {
+		t.Fatal("New took a configuration without a single good field")
+	}
+	for _, word := range []string{"URL", "Namespace", "Expires", "MaxLength", "MaxResult", "Prefetch"} {
+		if !strings.Contains(err.Error(), word) {
+			t.Errorf("the error does not name %s: %v", word, err)
+		}
+	}
+	if strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("the error holds the password: %v", err)
+	}
+}
+
+func TestSaveRefusesWhatIsNoNode(t *testing.T) {
+	srv := testserver.RequireRabbit(t)
+	s := open(t, srv.URL(), testserver.Namespace())
+	for _, node := range []string{"../work", "a b", "ns.q.work*", strings.Repeat("n", 129), "é"} {
+		if err := s.Save(within(t), done(node, 1)); !errors.Is(err, resultstore.ErrMalformed) {
+			t.Errorf("Save for node %q: %v, want ErrMalformed: a message may not choose another queue", node, err)
+		}
+		if _, err := s.Notify(within(t), node); !errors.Is(err, resultstore.ErrMalformed) {
+			t.Errorf("Notify for node %q: %v, want ErrMalformed", node, err)
+		}
+	}
+}
+
+func TestSaveWithoutSubmitterIsUnreachable(t *testing.T) {
+	srv := testserver.RequireRabbit(t)
+	s := open(t, srv.URL(), testserver.Namespace())
+	if err := s.Save(within(t), done("gone", 1)); !errors.Is(err, resultstore.ErrUnreachable) {
+		t.Errorf("Save for a node that never was: %v, want ErrUnreachable", err)
+	}
+	n := notify(t, s, "here")
+	save(t, s, done("here", 1))
+	receive(t, n, done("here", 1))
+	if err := n.Close(within(t)); err != nil {
+		t.Fatalf("Close: %v", err)
+	}
+	if err := s.Save(within(t), done("here", 2)); !errors.Is(err, resultstore.ErrUnreachable) {
+		t.Errorf("Save after the submitter closed its stream: %v, want ErrUnreachable", err)
+	}
+}
+
+// Two processes of one node share its queue: the first that leaves must not take it from the other.
+func TestCloseLeavesTheQueueToOthers(t *testing.T) {
+	srv := testserver.RequireRabbit(t)
+	ns := testserver.Namespace()
+	a, b := open(t, srv.URL(), ns), open(t, srv.URL(), ns)
+	first, second := notify(t, a, "node"), notify(t, b, "node")
+	if err := first.Close(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	save(t, a, done("node", 1))
+	receive(t, second, done("node", 1))
+}
+
+// What is saved while the submitter has no connection waits for it, in order, and nothing comes twice after a lull.
+func TestRecordsWaitForAReconnect(t *testing.T) {
+	for _, quorum := range []bool{false, true} {
+		t.Run(fmt.Sprintf("quorum=%v", quorum), func(t *testing.T) {
+			srv := testserver.RequireRabbit(t)
+			proxy := testserver.NewProxy(t, srv.Addr())
+			ns := testserver.Namespace()
+			consumer := open(t, srv.URL(), ns)
+			submitter := open(t, proxy.URL(srv.URL()), ns, func(c *amqpresults.Config) { c.Quorum = quorum })
+			n := notify(t, submitter, "node")
+			save(t, consumer, done("node", 0))
+			receive(t, n, done("node", 0))
+			awaitEmpty(t, srv, ns, "node")
+			proxy.Cut()
+			for i := 1; i <= 200; i++ {
+				save(t, consumer, done("node", i))
+			}
+			proxy.Heal()
+			for i := 1; i <= 200; i++ {
+				receive(t, n, done("node", i))
+			}
+		})
+	}
+}
+
+// awaitEmpty waits until the node's queue holds nothing, acknowledged or not.
+func awaitEmpty(t testing.TB, srv *testserver.Rabbit, ns, node string) {
+	t.Helper()
+	ctx := within(t)
+	for {
+		out, err := srv.Ctl(ctx, "list_queues", "--no-table-headers", "name", "messages")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(out), "swj."+ns+".reply."+node+"\t0\n") {
+			return
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("the queue of %s was never empty:\n%s", node, out)
+		}
+	}
+}
+
+func TestReceivedRecordsLeaveTheQueue(t *testing.T) {
+	srv := testserver.RequireRabbit(t)
+	ns := testserver.Namespace()
+	s := open(t, srv.URL(), ns)
+	n := notify(t, s, "node")
+	for i := range 3 * 64 / 2 { // no multiple of what is acknowledged together
+		save(t, s, done("node", i))
+		receive(t, n, done("node", i))
+	}
+	awaitEmpty(t, srv, ns, "node")
+}
+
+// What was not handed out when the stream's channel broke comes again.
+func TestUnreadRecordsSurviveASever(t *testing.T) {
+	srv := testserver.RequireRabbit(t)
+	proxy := testserver.NewProxy(t, srv.Addr())
+	ns := testserver.Namespace()
+	consumer := open(t, srv.URL(), ns)
+	n := notify(t, open(t, proxy.URL(srv.URL()), ns), "node")
+	for i := range 300 { // more than is sent ahead
+		save(t, consumer, done("node", i))
+	}
+	proxy.Sever()
+	seen := map[task.ID]bool{}
+	for len(seen) < 300 {
+		r, err := n.Receive(within(t))
+		if err != nil {
+			t.Fatalf("Receive after %d of 300 records: %v", len(seen), err)
+		}
+		seen[r.ID] = true
+	}
+}
+
+// The queue of a submitter that stays away is removed, and consumers are told.
+func TestQueueExpires(t *testing.T) {
+	srv := testserver.RequireRabbit(t)
+	proxy := testserver.NewProxy(t, srv.Addr())
+	ns := testserver.Namespace()
+	consumer := open(t, srv.URL(), ns)
+	n := notify(t, open(t, proxy.URL(srv.URL()), ns, func(c *amqpresults.Config) { c.Expires = time.Second }), "node")
+	proxy.Cut()
+	ctx := within(t)
+	var err error
+	for i := 0; !errors.Is(err, resultstore.ErrUnreachable); i++ {
+		if err = consumer.Save(ctx, done("node", i)); err != nil && !errors.Is(err, resultstore.ErrUnreachable) {
+			t.Fatalf("the reply queue of 1s never expired: %v", err)
+		}
+	}
+	proxy.Heal()
+	awaitReachable(t, consumer, n, "node")
+}
+
+// awaitReachable waits until a record gets through to n.
+func awaitReachable(t testing.TB, s *amqpresults.Store, n resultstore.Notifications, node string) {
+	t.Helper()
+	ctx := within(t)
+	for err := s.Save(ctx, done(node, 99)); err != nil; err = s.Save(ctx, done(node, 99)) {
+		if !errors.Is(err, resultstore.ErrUnreachable) {
+			t.Fatalf("the reply queue did not come back: %v", err)
+		}
+	}
+	receive(t, n, done(node, 99))
+}
+
+func TestDeletedQueueIsMadeAgain(t *testing.T) {
+	srv := testserver.RequireRabbit(t)
+	ns := testserver.Namespace()
+	s := open(t, srv.URL(), ns)
+	n := notify(t, s, "node")
+	if _, err := channel(t, srv.URL()).QueueDelete("swj."+ns+".reply.node", false, false, false); err != nil {
+		t.Fatal(err)
+	}
+	awaitReachable(t, s, n, "node")
+}
+
+func TestQueueOfOtherArgumentsIsUsed(t *testing.T) {
+	srv := testserver.RequireRabbit(t)
+	ns := testserver.Namespace()
+	if _, err := channel(t, srv.URL()).QueueDeclare("swj."+ns+".reply.node", true, false, false, false,
+		amqp.Table{"x-expires": int64(60_000)}); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, srv.URL(), ns)
+	n := notify(t, s, "node")
+	save(t, s, done("node", 1))
+	receive(t, n, done("node", 1))
+}
+
+// A stranger's message in the queue costs an error and nothing else.
+func TestStrangeMessagesDoNotEndTheStream(t *testing.T) {
+	srv := testserver.RequireRabbit(t)
+	ns := testserver.Namespace()
+	s := open(t, srv.URL(), ns)
+	n := notify(t, s, "node")
+	ch := channel(t, srv.URL())
+	for _, body := range []string{"", "no record", "\xdd\x01\x00\x00\x00", strings.Repeat("\x91", 1<<20)} {
+		if err := ch.PublishWithContext(t.Context(), "", "swj."+ns+".reply.node", false, false, amqp.Publishing{Body: []byte(body)}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := n.Receive(within(t)); !errors.Is(err, resultstore.ErrMalformed) {
+			t.Errorf("Receive of %.20q: %v, want ErrMalformed", body, err)
+		}
+	}
+	save(t, s, done("node", 1))
+	receive(t, n, done("node", 1))
+}
+
+// A broker that takes no messages holds up neither the ctx of Save nor the results that are there already.
+func TestMemoryAlarm(t *testing.T) {
+	srv := testserver.RequireRabbit(t)
+	s := open(t, srv.URL(), testserver.Namespace())
+	n := notify(t, s, "node")
+	save(t, s, done("node", 1))
+	t.Cleanup(func() {
+		if err := srv.SetMemoryAlarm(within(t), false); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := srv.SetMemoryAlarm(within(t), true); err != nil {
+		t.Fatal(err)
+	}
+	receive(t, n, done("node", 1))
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	err := s.Save(ctx, done("node", 2))
+	if !errors.Is(err, resultstore.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Save under a memory alarm: %v, want ErrUnavailable with the ctx's error", err)
+	}
+	if err := srv.SetMemoryAlarm(within(t), false); err != nil {
+		t.Fatal(err)
+	}
+	save(t, s, done("node", 3))
+}
+
+func TestWrongPasswordIsToldAtOnceAndNotShown(t *testing.T) {
+	srv := testserver.RequireRabbit(t)
+	url := strings.Replace(srv.URL(), srv.Password(), "hunter2", 1)
+	s := open(t, url, testserver.Namespace())
+	_, err := s.Notify(within(t), "node")
+	saveErr := s.Save(within(t), done("node", 1))
+	for _, err := range []error{err, saveErr} {
+		if !errors.Is(err, resultstore.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("with a wrong password: %v, want ErrUnavailable before ctx ends", err)
+		}
+		if err != nil && strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("the error holds the password: %v", err)
+		}
+	}
+}
+
+func BenchmarkSaveAndReceive(b *testing.B) {
+	srv := testserver.RequireRabbit(b)
+	s := open(b, srv.URL(), testserver.Namespace())
+	n := notify(b, s, "node")
+	ctx := context.Background()
+	b.ReportAllocs()
+	b.SetParallelism(128)
+	got := make(chan error, 1)
+	go func() {
+		for range b.N {
+			if _, err := n.Receive(ctx); err != nil {
+				got <- err
+				return
+			}
+		}
+		got <- nil
+	}()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			if err := s.Save(ctx, done("node", 1)); err != nil {
+				b.Error(err)
+				return
+			}
+		}
+	})
+	if err := <-got; err != nil {
+		b.Fatal(err)
+	}
+}

@@ -1,0 +1,105 @@
+package amqpresults
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/swarmiji/swarmiji/internal/backoff"
+	"github.com/swarmiji/swarmiji/internal/keyset"
+)
+
+// Defaults of [Config].
+const (
+	DefaultNamespace = "default"
+	DefaultExpires   = 30 * time.Minute
+	DefaultMaxLength = 1_000_000
+	DefaultMaxResult = 15 << 20
+	DefaultPrefetch  = 256
+)
+
+// maxNamespace keeps the longest queue name below the 255 bytes of AMQP.
+const maxNamespace = 64
+
+// Config of [New]. URLs is the only field that must be set.
+type Config struct {
+	// URLs of the nodes of one RabbitMQ cluster, tried in turn: amqp://user:password@host:port/vhost or amqps://.
+	URLs []string
+	// TLS is for amqps URLs. Nil: the system's authorities.
+	TLS *tls.Config
+	// Name is shown in the broker's list of connections. "": none.
+	Name string
+	// Heartbeat is how often each side shows that it lives. 0: 10 s.
+	Heartbeat time.Duration
+	// Backoff is between two attempts to connect. Zero: up to 100 ms at first, up to 5 s in the end.
+	Backoff backoff.Exponential
+	// Namespace is part of the queues' names: 1 to 64 letters, digits, '_' and '-'. It has to be the same for submitters and
+	// consumers. "": [DefaultNamespace], "default".
+	Namespace string
+	// Expires is how long a reply queue outlives the last connection of its submitter, in whole milliseconds. 0:
+	// [DefaultExpires], 30 minutes.
+	Expires time.Duration
+	// MaxLength is how many records a reply queue holds for a submitter that does not read; beyond it the oldest are
+	// dropped, and their futures never resolve. 0: [DefaultMaxLength], 1,000,000.
+	MaxLength int
+	// MaxResult is the largest Result in bytes; a larger one is refused with [resultstore.ErrTooLarge], as is a record of
+	// which the rest is above 1 MiB. 0: [DefaultMaxResult], 15 MiB, so that every record fits into the 16 MiB that RabbitMQ
+	// 4 takes unless configured otherwise.
+	MaxResult int
+	// Prefetch is how many records the broker sends ahead of the reading. 0: [DefaultPrefetch], 256.
+	Prefetch int
+	// Quorum makes reply queues that are kept on several nodes of a cluster (x-queue-type quorum) instead of classic ones
+	// that live on one. They cost a few milliseconds more per result. It concerns submitters only.
+	Quorum bool
+	// Logger is told when a stream of replies is interrupted, and why. Nil: slog.Default().
+	Logger *slog.Logger
+}
+
+// maxRest is how much larger than its Result a record may be: texts of an error, names and the correlation.
+const maxRest = 1 << 20
+
+// complete returns c with its defaults, and all its problems.
+func (c Config) complete() (Config, error) {
+	var errs []error
+	negative := func(field string, v int64) {
+		if v < 0 {
+			errs = append(errs, fmt.Errorf("amqpresults: %s is negative", field))
+		}
+	}
+	negative("Expires", int64(c.Expires))
+	negative("MaxLength", int64(c.MaxLength))
+	negative("MaxResult", int64(c.MaxResult))
+	negative("Prefetch", int64(c.Prefetch))
+	if c.Expires > 0 && c.Expires < time.Second {
+		errs = append(errs, errors.New("amqpresults: Expires is shorter than 1s: no reconnect would be in time"))
+	}
+	if c.Prefetch > 1<<16-1 {
+		errs = append(errs, errors.New("amqpresults: Prefetch is above 65535"))
+	}
+	if c.Namespace == "" {
+		c.Namespace = DefaultNamespace
+	}
+	// A '.' would let one namespace's names be another's.
+	if !keyset.ValidName(c.Namespace) || len(c.Namespace) > maxNamespace || strings.Contains(c.Namespace, ".") {
+		errs = append(errs, fmt.Errorf("amqpresults: Namespace must be 1 to %d letters, digits, '_' and '-'", maxNamespace))
+	}
+	if c.Expires == 0 {
+		c.Expires = DefaultExpires
+	}
+	if c.MaxLength == 0 {
+		c.MaxLength = DefaultMaxLength
+	}
+	if c.MaxResult == 0 {
+		c.MaxResult = DefaultMaxResult
+	}
+	if c.Prefetch == 0 {
+		c.Prefetch = DefaultPrefetch
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	return c, errors.Join(errs...)
+}

@@ -1,0 +1,20 @@
+// Package amqpresults sends results back over RabbitMQ: every submitter has a reply queue, and consumers publish the
+// final record of a task into the queue of who submitted it. No other store is needed, and nothing is kept: results die
+// with the submitter's process.
+//
+// The reply queue of a node is swj.<namespace>.reply.<node>. It is durable, so that results survive a restart of the
+// broker, and it outlives its submitter's connection by [Config.Expires]: what arrives while a submitter reconnects is
+// not lost. When its stream is closed the queue is removed, unless another process of the same node id reads it.
+//
+// What follows from this way of working:
+//   - Only terminal records are sent. Save of any other is nil and does nothing.
+//   - Load finds nothing, ever ([resultstore.ErrNotFound]); Delete does nothing. [Store.RepliesOnly] is true.
+//   - Save cannot tell what another consumer saved before, so it never returns [resultstore.ErrStale]. When a task ran
+//     twice, or an answer of the broker got lost, two records may arrive; a submitter takes the first.
+//   - Save of a record whose submitter's queue is gone is [resultstore.ErrUnreachable].
+//   - A record names its submitter's node, never a queue: a name that is none is [resultstore.ErrMalformed], so that a
+//     forged task cannot have its result put into any queue but a reply queue of the namespace.
+//
+// In a cluster a reply queue lives on one node of it unless [Config.Quorum] is set: while that node is down, its results
+// cannot be delivered.
+package amqpresults

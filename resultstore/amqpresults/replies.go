@@ -1,0 +1,283 @@
+package amqpresults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/swarmiji/swarmiji/internal/amqpconn"
+	"github.com/swarmiji/swarmiji/internal/keyset"
+	"github.com/swarmiji/swarmiji/internal/wire"
+	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// maxUnacked is how many records are handed out before they are acknowledged together. A lull acknowledges at once.
+const maxUnacked = 64
+
+// replies is the stream of records from one node's reply queue. It implements [resultstore.Notifications].
+type replies struct {
+	store *Store
+	node  string
+	queue string
+
+	items chan item // unbuffered: what is sent has been handed to a Receive
+	ctx   context.Context
+	stop  context.CancelFunc
+	ended chan struct{} // closed when the goroutine has returned
+
+	openOnce sync.Once
+	opened   chan struct{} // closed when the queue is consumed for the first time, or openErr is set
+	openErr  error
+
+	foreign bool // the queue exists with other arguments and is used as it is; of the goroutine
+
+	closing sync.Once
+	gone    chan struct{} // closed when Close has done its work
+	err     error         // of Close
+}
+
+type item struct {
+	rec resultstore.Record
+	err error
+}
+
+// Notify implements [resultstore.Notifier]: it declares the node's reply queue and returns when it is consumed. Without a
+// broker it waits until ctx ends; a refusal of the credentials is returned at once. Both are [resultstore.ErrUnavailable].
+// A node that is no valid name is [resultstore.ErrMalformed]. Several streams of one node, here or elsewhere, share its
+// queue: a record goes to one of them.
+func (s *Store) Notify(ctx context.Context, node string) (resultstore.Notifications, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if !keyset.ValidName(node) {
+		return nil, fmt.Errorf("%w: node %q is no name", resultstore.ErrMalformed, task.Text(node, 64))
+	}
+	n := &replies{
+		store: s, node: node, queue: s.prefix + node,
+		items: make(chan item), ended: make(chan struct{}), opened: make(chan struct{}), gone: make(chan struct{}),
+	}
+	n.ctx, n.stop = context.WithCancel(context.Background())
+	s.mu.Lock()
+	if s.closed.Load() {
+		s.mu.Unlock()
+		n.stop()
+		return nil, resultstore.ErrClosed
+	}
+	s.streams[n] = struct{}{}
+	s.tasks.Add(1)
+	s.mu.Unlock()
+	go func() {
+		defer s.tasks.Done()
+		defer close(n.ended)
+		s.receiving.Supervise(n.ctx, n.run, n.report)
+		n.open(amqpconn.ErrClosed) // nobody may wait for it any more
+	}()
+	var err error
+	select {
+	case <-n.opened:
+		err = n.openErr
+	case <-ctx.Done():
+		err = fmt.Errorf("%w: %w", amqpconn.ErrUnavailable, ctx.Err())
+	}
+	if err != nil {
+		n.stop() // the goroutine ends when the broker has answered, or with the connection
+		s.mu.Lock()
+		delete(s.streams, n)
+		s.mu.Unlock()
+		return nil, failure("reply queue of "+node, err)
+	}
+	return n, nil
+}
+
+// open tells Notify that the stream is open, or why it cannot be. Only the first call counts.
+func (n *replies) open(err error) {
+	n.openOnce.Do(func() {
+		n.openErr = err
+		close(n.opened)
+	})
+}
+
+// report is told why a run ended.
+func (n *replies) report(err error) {
+	select {
+	case <-n.opened:
+		n.store.cfg.Logger.LogAttrs(n.ctx, slog.LevelWarn, "reply queue interrupted, trying again",
+			slog.String("queue", n.queue), slog.Any("error", err))
+	default:
+		if errors.Is(err, amqpconn.ErrAccess) { // waiting does not mend it
+			n.open(err)
+		}
+	}
+}
+
+var errCancelled = errors.New("amqp: the queue was deleted, or its node has gone")
+
+// run consumes the reply queue over one channel until that ends.
+func (n *replies) run(ctx context.Context, ch *amqpconn.Channel) error {
+	if err := n.declare(ch.Channel); err != nil {
+		return err
+	}
+	if err := ch.Qos(n.store.cfg.Prefetch, 0, false); err != nil {
+		return err
+	}
+	deliveries, err := ch.Consume(n.queue, "", false, false, false, false, nil)
+	if err != nil {
+		return err
+	}
+	n.open(nil)
+	var last uint64 // tag of the last record handed out
+	unacked := 0
+	for {
+		d, ok, err := n.next(ctx, ch, deliveries, last, &unacked)
+		if err != nil || !ok {
+			return err
+		}
+		it, mine := n.read(d.Body)
+		if mine {
+			select {
+			case n.items <- it:
+			case <-ch.Done():
+				return ch.Err()
+			case <-ctx.Done():
+				return n.acknowledge(ch, last, &unacked) // what was not handed out goes back
+			}
+		}
+		last = d.DeliveryTag
+		if unacked++; unacked >= maxUnacked {
+			if err := n.acknowledge(ch, last, &unacked); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// next returns the next delivery. When none is there it acknowledges what was handed out, and waits; ok is false at the end
+// of ctx.
+func (n *replies) next(ctx context.Context, ch *amqpconn.Channel, deliveries <-chan amqp.Delivery, last uint64, unacked *int) (d amqp.Delivery, ok bool, err error) {
+	select {
+	case d, ok = <-deliveries:
+	default:
+		if err := n.acknowledge(ch, last, unacked); err != nil {
+			return d, false, err
+		}
+		select {
+		case d, ok = <-deliveries:
+		case <-ctx.Done():
+			return d, false, nil
+		}
+	}
+	if ok {
+		return d, true, nil
+	}
+	// The library ends the deliveries a moment before the channel, or without it when the server cancels the consumer.
+	if ch.IsClosed() {
+		<-ch.Done()
+		return d, false, ch.Err()
+	}
+	return d, false, errCancelled
+}
+
+// acknowledge settles all records up to last. They were handed out in the order of their tags.
+func (n *replies) acknowledge(ch *amqpconn.Channel, last uint64, unacked *int) error {
+	if *unacked == 0 {
+		return nil
+	}
+	*unacked = 0
+	if err := ch.Ack(last, true); err != nil { // it only writes, so the channel has ended
+		<-ch.Done()
+		return ch.Err()
+	}
+	return nil
+}
+
+// read decodes a message. mine is false for what is no news to the submitter.
+func (n *replies) read(body []byte) (it item, mine bool) {
+	rec, err := wire.DecodeRecord(body)
+	switch {
+	case err != nil:
+		return item{err: err}, true
+	case rec.ReplyTo != n.node:
+		return item{err: fmt.Errorf("%w: a record for another node", resultstore.ErrMalformed)}, true
+	default:
+		return item{rec: rec}, rec.State.Terminal()
+	}
+}
+
+// declare makes the queue. One that exists with other arguments, of an older configuration, is used as it is.
+func (n *replies) declare(ch *amqp.Channel) error {
+	if n.foreign {
+		_, err := ch.QueueDeclarePassive(n.queue, true, false, false, false, nil)
+		n.foreign = !amqpconn.IsNotFound(err)
+		return err
+	}
+	args := amqp.Table{
+		"x-expires":    n.store.cfg.Expires.Milliseconds(),
+		"x-max-length": int64(n.store.cfg.MaxLength),
+		"x-overflow":   "drop-head",
+	}
+	if n.store.cfg.Quorum {
+		args["x-queue-type"] = "quorum"
+	}
+	_, err := ch.QueueDeclare(n.queue, true, false, false, false, args)
+	n.foreign = amqpconn.IsPrecondition(err)
+	return err
+}
+
+// Receive implements [resultstore.Notifications]. Besides its errors it returns [resultstore.ErrMalformed] for each message
+// of the queue that is no record for this node; the stream goes on.
+func (n *replies) Receive(ctx context.Context) (resultstore.Record, error) {
+	select {
+	case it := <-n.items:
+		return it.rec, it.err
+	case <-n.ctx.Done():
+		return resultstore.Record{}, resultstore.ErrClosed
+	case <-ctx.Done():
+		return resultstore.Record{}, ctx.Err()
+	}
+}
+
+// Close implements [resultstore.Notifications]. It removes the queue if no other stream reads it, and leaves it to its
+// expiry when the broker cannot be reached now; that is no error.
+func (n *replies) Close(ctx context.Context) error {
+	n.closing.Do(func() {
+		defer close(n.gone)
+		n.stop()
+		select {
+		case <-n.ended:
+		case <-ctx.Done():
+			n.err = fmt.Errorf("amqp reply queue of %s: closing: %w", n.node, ctx.Err())
+		}
+		n.store.mu.Lock()
+		delete(n.store.streams, n)
+		n.store.mu.Unlock()
+		if n.err == nil {
+			n.remove(ctx)
+		}
+	})
+	select {
+	case <-n.gone:
+		return n.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// remove deletes the queue. It does not wait for a connection.
+func (n *replies) remove(ctx context.Context) {
+	now, cancel := context.WithCancel(ctx)
+	cancel()
+	sess, err := n.store.receiving.Session(now)
+	if err != nil {
+		return
+	}
+	// Refused while somebody else reads it, and without a connection it expires: neither is a failure of Close.
+	_ = sess.Do(ctx, func(ch *amqp.Channel) error {
+		_, err := ch.QueueDelete(n.queue, true, false, false)
+		return err
+	})
+}

@@ -1,0 +1,178 @@
+package amqpresults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/swarmiji/swarmiji/internal/amqpconn"
+	"github.com/swarmiji/swarmiji/internal/keyset"
+	"github.com/swarmiji/swarmiji/internal/wire"
+	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// contentType marks the messages of a reply queue.
+const contentType = "application/x-swarmiji-record"
+
+// Store sends and receives records. It publishes and consumes over two connections, so that a broker that takes no
+// messages just now still delivers; each is opened when it is first used. All methods may be called from any goroutine.
+type Store struct {
+	cfg       Config
+	prefix    string // of reply queues
+	sending   *amqpconn.Conn
+	receiving *amqpconn.Conn
+	publisher *amqpconn.Publisher
+	closed    atomic.Bool // written under mu
+	tasks     sync.WaitGroup
+
+	mu      sync.Mutex
+	streams map[*replies]struct{}
+}
+
+// New checks c and makes a Store. It does no I/O and starts nothing. All problems of c are reported together.
+func New(c Config) (*Store, error) {
+	c, err := c.complete()
+	name := func(role string) string {
+		if c.Name == "" {
+			return ""
+		}
+		return c.Name + " " + role
+	}
+	open := func(role string) *amqpconn.Conn {
+		conn, connErr := amqpconn.New(amqpconn.Config{
+			URLs: c.URLs, TLS: c.TLS, Name: name(role), Heartbeat: c.Heartbeat, Backoff: c.Backoff, Logger: c.Logger,
+		})
+		err = errors.Join(err, connErr)
+		return conn
+	}
+	sending := open("results")
+	if err != nil { // the second would have the same problems
+		return nil, err
+	}
+	receiving := open("replies")
+	if err != nil {
+		return nil, err
+	}
+	c.URLs = nil // they hold passwords and are not needed any more
+	return &Store{
+		cfg:       c,
+		prefix:    "swj." + c.Namespace + ".reply.",
+		sending:   sending,
+		receiving: receiving,
+		publisher: amqpconn.NewPublisher(sending, amqpconn.PublisherConfig{}),
+		streams:   make(map[*replies]struct{}),
+	}, nil
+}
+
+// Save implements [resultstore.ResultStore]: it puts a terminal record into the reply queue of r.ReplyTo and waits for
+// the broker's confirmation. It does nothing for a record that is not terminal or that nobody waits for. Besides the
+// port's errors, of which ErrStale is none of its own, it returns [task.ErrBadID]. After [resultstore.ErrUnavailable] the
+// record may have arrived; saving it again is safe.
+func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
+	if err := s.check(ctx, r.ID); err != nil {
+		return err
+	}
+	if !r.State.Terminal() {
+		if r.State != task.StateRetrying && r.State != task.StateStarted {
+			return fmt.Errorf("%w: state %q is not recorded", resultstore.ErrMalformed, task.Text(string(r.State), 32))
+		}
+		return nil
+	}
+	if r.ReplyTo == "" {
+		return nil
+	}
+	if !keyset.ValidName(r.ReplyTo) {
+		return fmt.Errorf("%w: reply-to %q is no node", resultstore.ErrMalformed, task.Text(r.ReplyTo, 64))
+	}
+	if len(r.Result) > s.cfg.MaxResult {
+		return fmt.Errorf("%w: a result of %d bytes, at most %d", resultstore.ErrTooLarge, len(r.Result), s.cfg.MaxResult)
+	}
+	body, err := wire.EncodeRecord(&r)
+	if err != nil {
+		return err
+	}
+	if len(body) > s.cfg.MaxResult+maxRest {
+		return fmt.Errorf("%w: %d bytes, at most %d", resultstore.ErrTooLarge, len(body), s.cfg.MaxResult+maxRest)
+	}
+	err = s.publisher.Publish(ctx, "", s.prefix+r.ReplyTo, &amqp.Publishing{
+		ContentType:  contentType,
+		DeliveryMode: amqp.Persistent,
+		MessageId:    string(r.ID),
+		Body:         body,
+	})
+	return failure("result for "+r.ReplyTo, err)
+}
+
+// Load implements [resultstore.ResultStore]: there is never a record to find.
+func (s *Store) Load(ctx context.Context, id task.ID) (resultstore.Record, error) {
+	if err := s.check(ctx, id); err != nil {
+		return resultstore.Record{}, err
+	}
+	return resultstore.Record{}, resultstore.ErrNotFound
+}
+
+// Delete implements [resultstore.ResultStore]: there is never anything to remove.
+func (s *Store) Delete(ctx context.Context, id task.ID) error { return s.check(ctx, id) }
+
+// RepliesOnly implements [resultstore.Replier].
+func (s *Store) RepliesOnly() bool { return true }
+
+func (s *Store) check(ctx context.Context, id task.ID) error {
+	if s.closed.Load() {
+		return resultstore.ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return id.Check()
+}
+
+// Close implements [resultstore.ResultStore]: it closes all streams, waits until records under way are answered, and
+// closes the connections. When ctx ends first the connections are cut and the error is ctx's.
+func (s *Store) Close(ctx context.Context) error {
+	s.mu.Lock()
+	s.closed.Store(true)
+	var errs []error
+	open := slices.Collect(maps.Keys(s.streams))
+	for _, n := range open {
+		n.stop()
+	}
+	s.mu.Unlock()
+	for _, n := range open {
+		errs = append(errs, n.Close(ctx))
+	}
+	errs = append(errs, s.publisher.Close(ctx), s.sending.Close(ctx), s.receiving.Close(ctx))
+	s.tasks.Wait() // nothing holds a stream up once its connection is closed
+	return errors.Join(errs...)
+}
+
+// failure puts the port's class beside a connection's error.
+func failure(what string, err error) error {
+	var class error
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, amqpconn.ErrUnroutable):
+		class = resultstore.ErrUnreachable
+	case errors.Is(err, amqpconn.ErrMalformed):
+		class = resultstore.ErrMalformed
+	case errors.Is(err, amqpconn.ErrClosed):
+		class = resultstore.ErrClosed
+	default: // also when the record may have been sent: sending it again is safe
+		class = resultstore.ErrUnavailable
+	}
+	return fmt.Errorf("amqp %s: %w: %w", what, class, err)
+}
+
+var (
+	_ resultstore.ResultStore = (*Store)(nil)
+	_ resultstore.Notifier    = (*Store)(nil)
+	_ resultstore.Replier     = (*Store)(nil)
+)
