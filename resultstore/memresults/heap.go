@@ -6,10 +6,10 @@ import (
 	"github.com/swarmiji/swarmiji/resultstore"
 )
 
-// entry is a record that is kept. Its record is never changed: a newer one replaces the whole pointer, so that a stream
-// may go on holding the older.
+// entry is a record that is kept. Its record is never changed: a newer one is another entry, so that a stream may go on
+// holding the older.
 type entry struct {
-	rec     *resultstore.Record
+	rec     resultstore.Record
 	expires time.Duration // since the start of the store, on the monotonic clock
 	pos     int           // index in expiry
 }
@@ -32,6 +32,13 @@ func (h *expiry) remove(e *entry) {
 	if i < last {
 		h.fix(i)
 	}
+}
+
+// replace puts e into the place of old.
+func (h *expiry) replace(old, e *entry) {
+	e.pos = old.pos
+	(*h)[e.pos] = e
+	h.fix(e.pos)
 }
 
 // fix restores the order after the entry at i got another time.

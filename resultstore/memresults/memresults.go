@@ -114,9 +114,8 @@ func (s *Store) Load(ctx context.Context, id task.ID) (resultstore.Record, error
 		s.t.mu.Unlock()
 		return resultstore.Record{}, resultstore.ErrNotFound
 	}
-	rec := e.rec
 	s.t.mu.Unlock()
-	return owned(rec), nil
+	return e.owned(), nil
 }
 
 // Delete implements [resultstore.ResultStore].
@@ -147,7 +146,7 @@ func (s *Store) Notify(ctx context.Context, node string) (resultstore.Notificati
 		return nil, resultstore.ErrClosed
 	}
 	n := &stream{
-		Stream: ring.NewStream[*resultstore.Record](s.t.config.Buffer, resultstore.ErrClosed),
+		Stream: ring.NewStream[*entry](s.t.config.Buffer, resultstore.ErrClosed),
 		store:  s,
 		node:   node,
 	}
@@ -185,18 +184,18 @@ func (s *Store) Close(context.Context) error {
 
 // stream implements resultstore.Notifications.
 type stream struct {
-	*ring.Stream[*resultstore.Record]
+	*ring.Stream[*entry]
 	store *Store
 	node  string
 }
 
 // Receive implements [resultstore.Notifications].
 func (n *stream) Receive(ctx context.Context) (resultstore.Record, error) {
-	rec, err := n.Get(ctx)
+	e, err := n.Get(ctx)
 	if err != nil {
 		return resultstore.Record{}, err
 	}
-	return owned(rec), nil
+	return e.owned(), nil
 }
 
 // Close implements [resultstore.Notifications].
@@ -216,11 +215,11 @@ func check(ctx context.Context, id task.ID) error {
 	return id.Check()
 }
 
-// owned copies what is kept for a caller. A RemoteError is immutable and may be shared.
-func owned(r *resultstore.Record) resultstore.Record {
-	c := *r
-	c.Result = bytes.Clone(r.Result)
-	return c
+// owned copies the record for a caller. A RemoteError is immutable and may be shared.
+func (e *entry) owned() resultstore.Record {
+	r := e.rec
+	r.Result = bytes.Clone(r.Result)
+	return r
 }
 
 var (

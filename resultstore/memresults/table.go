@@ -27,38 +27,39 @@ type table struct {
 }
 
 // save keeps r if the token allows it, and returns the streams that have to hear of it.
-func (t *table) save(from *Store, r *resultstore.Record) ([]*stream, *resultstore.Record, error) {
-	kept := *r
-	kept.Result = bytes.Clone(r.Result)
-	kept.TTL = 0
-	kept.StartedAt, kept.FinishedAt = millis(r.StartedAt), millis(r.FinishedAt)
+func (t *table) save(from *Store, r *resultstore.Record) ([]*stream, *entry, error) {
+	e := &entry{rec: *r}
+	e.rec.Result = bytes.Clone(r.Result)
+	e.rec.TTL = 0
+	e.rec.StartedAt, e.rec.FinishedAt = millis(r.StartedAt), millis(r.FinishedAt)
 
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if from.closed {
 		return nil, nil, resultstore.ErrClosed
 	}
-	old := t.find(r.ID)
-	if old != nil {
-		if again, err := judge(old.rec, r); again || err != nil {
+	now := t.now()
+	e.expires = deadline(now, positive(r.TTL, t.config.TTL))
+	old := t.records[r.ID]
+	if old != nil && old.expires > now {
+		if again, err := judge(&old.rec, r); again || err != nil {
 			return nil, nil, err
 		}
-		old.rec = &kept
-		old.expires = t.deadline(r.TTL)
-		t.expiry.fix(old.pos)
+	}
+	t.records[r.ID] = e
+	if old != nil {
+		t.expiry.replace(old, e)
 	} else {
-		e := &entry{rec: &kept, expires: t.deadline(r.TTL)}
-		t.records[r.ID] = e
 		t.expiry.push(e)
 		if limit := t.config.MaxRecords; limit > 0 && len(t.records) > limit {
 			t.forget(t.expiry[0])
 		}
 	}
-	t.arm()
+	t.arm(now)
 	if !r.State.Terminal() || r.ReplyTo == "" {
 		return nil, nil, nil
 	}
-	return t.nodes[r.ReplyTo], &kept, nil
+	return t.nodes[r.ReplyTo], e, nil
 }
 
 // judge decides what becomes of r where old is kept: err refuses it, again means that it is there already.
@@ -95,9 +96,7 @@ func (t *table) forget(e *entry) {
 
 func (t *table) now() time.Duration { return time.Since(t.start) }
 
-func (t *table) deadline(ttl time.Duration) time.Duration {
-	now := t.now()
-	ttl = positive(ttl, t.config.TTL)
+func deadline(now, ttl time.Duration) time.Duration {
 	if ttl > math.MaxInt64-now {
 		return math.MaxInt64
 	}
@@ -111,7 +110,7 @@ const (
 )
 
 // arm sets the timer for the record that expires first, unless it fires before that already.
-func (t *table) arm() {
+func (t *table) arm(now time.Duration) {
 	if len(t.expiry) == 0 {
 		return
 	}
@@ -124,7 +123,7 @@ func (t *table) arm() {
 		return
 	}
 	t.armed, t.wakes = true, at
-	if wait := at - t.now(); t.timer == nil {
+	if wait := at - now; t.timer == nil {
 		t.timer = time.AfterFunc(wait, t.sweep)
 	} else {
 		t.timer.Reset(wait)
@@ -144,7 +143,7 @@ func (t *table) sweepSome() (more bool) {
 	for range sweepChunk {
 		if len(t.expiry) == 0 || t.expiry[0].expires > now {
 			t.armed = false
-			t.arm()
+			t.arm(now)
 			return false
 		}
 		t.forget(t.expiry[0])

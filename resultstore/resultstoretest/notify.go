@@ -53,7 +53,7 @@ func notifyCases() []testCase {
 				r := with(w.succeeded(w.node("submitter")), func(r *resultstore.Record) { r.Result = noise(1 << 20) })
 				w.save(worker, r)
 				if diff := diffRecord(r, w.receive(n)); diff != "" {
-					w.Errorf("the record changed (-saved +received), %d bytes of difference", len(diff))
+					w.Errorf("the record changed (-saved +received):\n%s", diff)
 				}
 			},
 		},
