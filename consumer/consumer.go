@@ -151,7 +151,7 @@ func (c *Consumer) openQueues(ctx context.Context) ([]*queue, error) {
 // stop ends the consumer after fetching has stopped.
 func (c *Consumer) stop(queues []*queue) error {
 	var closing sync.WaitGroup
-	errs := make([]error, len(queues))
+	errs := make([]error, len(queues)+1)
 	for i, q := range queues {
 		closing.Go(func() { errs[i] = q.giveBack() })
 	}
@@ -163,9 +163,9 @@ func (c *Consumer) stop(queues []*queue) error {
 		c.settling.Wait()
 		close(drained)
 	}()
-	forced := c.drain(drained)
+	errs[len(queues)] = c.drain(drained)
 	closing.Wait()
-	return errors.Join(append(errs, forced)...)
+	return errors.Join(errs...)
 }
 
 // drain waits for running tasks; when that takes too long it cancels them, and leaves behind those that do not care.

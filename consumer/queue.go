@@ -11,6 +11,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/middleware"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 // queue is one subscription and its workers.
@@ -20,6 +21,7 @@ type queue struct {
 	source   string // that is subscribed to: name, or its side queue of suspects
 	suspects bool   // whether source is the side queue
 	cfg      QueueConfig
+	meta     task.Metadata // of this process: Config.Defaults, over it the queue's
 
 	sub     broker.Subscription
 	workers sync.WaitGroup
@@ -29,7 +31,7 @@ type queue struct {
 }
 
 func newQueue(c *Consumer, name string, cfg QueueConfig) *queue {
-	return &queue{c: c, name: name, source: name, cfg: cfg}
+	return &queue{c: c, name: name, source: name, cfg: cfg, meta: task.Merge(c.cfg.Defaults, cfg.Meta)}
 }
 
 // openTimeout bounds one attempt to declare and subscribe.

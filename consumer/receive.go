@@ -93,12 +93,10 @@ func (q *queue) read(d broker.Delivery, worker int) (*run, error) {
 	var definition task.Metadata
 	r.handler, definition, _ = q.c.mux.Lookup(e.Name)
 	if e.Base != nil {
-		req.Effective = *e.Base
+		req.Effective = task.Merge(*e.Base, q.meta, definition, e.Meta)
+	} else {
+		req.Effective = task.Merge(q.meta, definition, e.Meta)
 	}
-	req.Effective.Overlay(&q.c.cfg.Defaults)
-	req.Effective.Overlay(&q.cfg.Meta)
-	req.Effective.Overlay(&definition)
-	req.Effective.Overlay(&e.Meta)
 	return r, nil
 }
 

@@ -16,7 +16,7 @@ import (
 // staged is a task that is ready to be published.
 type staged struct {
 	envelope  *task.Envelope
-	effective task.Metadata
+	effective *task.Metadata // the envelope's, over the static configuration
 	out       broker.Outgoing
 	pending   task.Pending
 	inbox     *inbox // that the waiter was registered with; nil for none
@@ -30,10 +30,15 @@ func (p *Producer) prepare(ctx context.Context, c *task.Call) (*staged, error) {
 	}
 	s := &staged{producer: p}
 	e := &task.Envelope{
-		ID: c.ID, Root: c.Root, Parent: c.Parent, Name: c.Name, Meta: c.Definition, Base: p.base,
+		ID: c.ID, Root: c.Root, Parent: c.Parent, Name: c.Name, Base: p.base,
 		SentAt: now(), Origin: p.cfg.NodeID, Correlation: c.Correlation, Then: c.Then, Else: c.Else,
 	}
-	e.Meta.Overlay(&c.Meta)
+	if c.Definition != nil {
+		e.Meta = *c.Definition
+	}
+	if !c.Meta.IsZero() {
+		e.Meta.Overlay(&c.Meta)
+	}
 	if !e.Meta.IsZero() {
 		if err := e.Meta.Check(); err != nil {
 			return nil, fmt.Errorf("task %s: %w", c.Name, err)
@@ -51,11 +56,7 @@ func (p *Producer) prepare(ctx context.Context, c *task.Call) (*staged, error) {
 	if len(c.Headers) > 0 {
 		e.Headers = maps.Clone(c.Headers) // the caller's map stays the caller's
 	}
-	s.envelope = e
-	s.effective = e.Meta
-	if p.base != nil {
-		s.effective = task.Merge(*p.base, e.Meta)
-	}
+	s.take(e)
 	queue, err := p.route(ctx, s)
 	if err != nil {
 		return nil, err
@@ -96,6 +97,15 @@ func (p *Producer) route(ctx context.Context, s *staged) (string, error) {
 	return queue, nil
 }
 
+// take makes e the envelope that is sent.
+func (s *staged) take(e *task.Envelope) {
+	s.envelope, s.effective = e, &e.Meta
+	if e.Base != nil {
+		merged := task.Merge(*e.Base, e.Meta)
+		s.effective = &merged
+	}
+}
+
 type stageKey struct{}
 
 // stageFromContext is the innermost sender: it stages the task that prepare put into the context.
@@ -118,11 +128,7 @@ func (s *staged) stage(ctx context.Context, queue string, e *task.Envelope) erro
 		if err := task.CheckName(queue); err != nil {
 			return fmt.Errorf("queue: %w", err)
 		}
-		s.envelope = e
-		s.effective = e.Meta
-		if e.Base != nil {
-			s.effective = task.Merge(*e.Base, e.Meta)
-		}
+		s.take(e)
 	}
 	if err := p.await(ctx, s); err != nil {
 		return err

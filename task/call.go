@@ -11,8 +11,8 @@ type Call struct {
 	Name        string
 	ID          ID // "" lets the producer choose one
 	Args        any
-	Definition  Metadata // of the task's definition
-	Meta        Metadata // given at the call; over Definition
+	Definition  *Metadata // of the task's definition; nil for none. It is read only
+	Meta        Metadata  // given at the call; over Definition
 	Headers     map[string]string
 	Correlation string
 	Parent      ID // "" for none

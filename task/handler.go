@@ -87,7 +87,7 @@ func checkHandlerName(name string) error {
 	if len(name) == 0 || len(name) > 255 {
 		return fmt.Errorf("%w: a handler's name has 1 to 255 bytes, not %d", ErrBadName, len(name))
 	}
-	for i := 0; i < len(name); i++ {
+	for i := range len(name) {
 		if name[i] < 0x20 || name[i] == 0x7f {
 			return fmt.Errorf("%w: control character in %q", ErrBadName, name)
 		}

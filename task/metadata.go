@@ -54,8 +54,15 @@ type Metadata struct {
 // the task's definition, the call. A key that is set, even to zero or false, overrides the layers before it.
 func Merge(layers ...Metadata) Metadata {
 	var m Metadata
+	first := true // nothing to override yet
 	for i := range layers {
-		m.Overlay(&layers[i])
+		switch {
+		case layers[i].IsZero():
+		case first:
+			m, first = layers[i], false
+		default:
+			m.Overlay(&layers[i])
+		}
 	}
 	return m
 }

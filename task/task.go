@@ -9,42 +9,63 @@ import (
 // be kept in a package variable and used from any goroutine. Producer and consumer share the definition; only the
 // consumer has the function.
 type Task[A, R any] struct {
-	name string
-	call Call // what the definition's options set; its Meta is the definition layer
+	name       string
+	definition *definition // nil: no options
+}
+
+// definition is what the options of New and With set. It never changes.
+type definition struct {
+	meta        Metadata
+	headers     map[string]string
+	correlation string
 }
 
 // New defines a task. The name is checked when the task is submitted or registered, not here.
 func New[A, R any](name string, opts ...Option) Task[A, R] {
-	t := Task[A, R]{name: name}
-	for _, o := range opts {
-		o(&t.call)
-	}
-	t.call.ID = ""
-	return t
+	return Task[A, R]{name: name}.With(opts...)
 }
 
 // Name returns the task's name.
 func (t Task[A, R]) Name() string { return t.name }
 
 // Metadata returns what the definition sets.
-func (t Task[A, R]) Metadata() Metadata { return t.call.Meta }
+func (t Task[A, R]) Metadata() Metadata {
+	if t.definition == nil {
+		return Metadata{}
+	}
+	return t.definition.meta
+}
 
 // With returns a definition of the same name on which opts are laid over t's.
 func (t Task[A, R]) With(opts ...Option) Task[A, R] {
-	t.call.Headers = maps.Clone(t.call.Headers)
-	for _, o := range opts {
-		o(&t.call)
+	if len(opts) == 0 {
+		return t
 	}
-	t.call.ID = ""
+	var c Call
+	if t.definition != nil {
+		c = Call{Meta: t.definition.meta, Headers: maps.Clone(t.definition.headers), Correlation: t.definition.correlation}
+	}
+	for _, o := range opts {
+		o(&c)
+	}
+	t.definition = &definition{meta: c.Meta, headers: c.Headers, correlation: c.Correlation}
 	return t
 }
 
 // Call makes a call with args; opts are laid over the definition.
 func (t Task[A, R]) Call(args A, opts ...Option) Call {
-	c := Call{
-		Name: t.name, Args: args, Definition: t.call.Meta,
-		Headers: t.call.Headers, Correlation: t.call.Correlation,
+	c := Call{Name: t.name, Args: args}
+	if d := t.definition; d != nil {
+		c.Definition, c.Headers, c.Correlation = &d.meta, d.headers, d.correlation
 	}
+	if len(opts) > 0 {
+		return apply(c, opts)
+	}
+	return c
+}
+
+// apply is apart from Call so that a call without options is not moved to the heap.
+func apply(c Call, opts []Option) Call {
 	for _, o := range opts {
 		o(&c)
 	}
@@ -90,5 +111,5 @@ func (t Task[A, R]) Handle(r Registrar, fn func(ctx context.Context, args A) (R,
 	for i := len(wrap) - 1; i >= 0; i-- {
 		h = wrap[i](h)
 	}
-	return r.Register(t.name, h, t.call.Meta)
+	return r.Register(t.name, h, t.Metadata())
 }

@@ -25,7 +25,7 @@ func ValidID(s string) bool {
 	if len(s) == 0 || len(s) > MaxName {
 		return false
 	}
-	for i := 0; i < len(s); i++ {
+	for i := range len(s) {
 		if s[i] < 0x21 || s[i] > 0x7e {
 			return false
 		}
