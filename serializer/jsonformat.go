@@ -73,6 +73,9 @@ func finishJSON(f *jsonFields, e *task.Envelope, m *broker.Message) (*task.Envel
 	if e.ID == "" {
 		e.ID = task.ID(m.ID)
 	}
+	if e.Root == e.ID {
+		e.Root = ""
+	}
 	err := f.err
 	if err == nil {
 		err = CheckEnvelope(e)
@@ -112,9 +115,6 @@ func (f *jsonFields) envelope() *task.Envelope {
 			f.fail("group_index", "0 to 2147483647") // beyond the range it is refused: another place is another task
 		}
 		e.GroupIndex = Count(n)
-	}
-	if e.Root == e.ID {
-		e.Root = ""
 	}
 	e.SentAt, _ = f.moment("sent_at_ms")
 	f.into("headers", &e.Headers, "an object of strings")

@@ -36,6 +36,9 @@ func (Compact) Decode(m *broker.Message) (*task.Envelope, error) {
 		if e.ID == "" {
 			e.ID = task.ID(m.ID)
 		}
+		if e.Root == e.ID {
+			e.Root = ""
+		}
 		err = serializer.CheckEnvelope(e)
 	}
 	if err != nil {

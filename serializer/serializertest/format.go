@@ -1,0 +1,580 @@
+package serializertest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/serializer"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// TestFormat checks that f does what the port says.
+func TestFormat(t *testing.T, f serializer.Format) {
+	t.Helper()
+	runCases(t, f, []testCase[serializer.Format]{
+		{
+			"content type",
+			"ContentType is the content type of the messages that Encode makes: readers choose the format by it.",
+			func(t *testing.T, f serializer.Format) {
+				m := encode(t, f, example())
+				if f.ContentType() == "" || m.ContentType != f.ContentType() {
+					t.Errorf("ContentType() is %q, the message has %q", f.ContentType(), m.ContentType)
+				}
+			},
+		},
+		{
+			"message fields",
+			"Encode sets ID, Priority (100 when no metadata set it, the call over the producer's configuration) and Expires: brokers " +
+				"order and drop messages by them without reading the body. Generation is the caller's.",
+			testMessageFields,
+		},
+		{
+			"round trip",
+			"A task must arrive as it was sent, in every field; a consumer sends a retry from what it read.",
+			func(t *testing.T, f serializer.Format) {
+				rapid.Check(t, func(t *rapid.T) {
+					e := Envelopes().Draw(t, "envelope")
+					roundTrip(t, f, e)
+				})
+			},
+		},
+		{
+			"explicit zeros",
+			"A key set to 0, false or \"\" overrides lower layers; it must not read back as unset.",
+			func(t *testing.T, f serializer.Format) {
+				e := example()
+				e.Meta = zeroes()
+				e.Base = &task.Metadata{Idempotent: task.Set(false)}
+				roundTrip(t, f, e)
+			},
+		},
+		{
+			"version 0",
+			"Version 0 is written as EnvelopeVersion, so that code which builds envelopes need not know the number.",
+			func(t *testing.T, f serializer.Format) {
+				e := example()
+				e.Version = 0
+				if got := decode(t, f, encode(t, f, e)); got.Version != task.EnvelopeVersion {
+					t.Errorf("version %d, want %d", got.Version, task.EnvelopeVersion)
+				}
+			},
+		},
+		{
+			"root equal to id",
+			"A task that is its own root stays its own root, however it was said.",
+			func(t *testing.T, f serializer.Format) {
+				e := example()
+				e.Root = e.ID
+				if got := decode(t, f, encode(t, f, e)); got.RootID() != e.ID {
+					t.Errorf("root %q, want %q", got.RootID(), e.ID)
+				}
+			},
+		},
+		{
+			"parts of milliseconds",
+			"Wire times are whole milliseconds: a duration is rounded up, so that a limit below 1 ms does not become none.",
+			func(t *testing.T, f serializer.Format) {
+				e := example()
+				e.Meta.TimeLimit = task.Set(time.Nanosecond)
+				e.Meta.RetryDelay = task.Set(1500 * time.Microsecond)
+				got := decode(t, f, encode(t, f, e))
+				if d := got.Meta.TimeLimit.Or(0); d != time.Millisecond {
+					t.Errorf("a time limit of 1 ns became %v, want 1ms", d)
+				}
+				if d := got.Meta.RetryDelay.Or(0); d != 2*time.Millisecond {
+					t.Errorf("a delay of 1.5 ms became %v, want 2ms", d)
+				}
+			},
+		},
+		{
+			"beyond the range",
+			"Moments and durations outside the port's range are cut to it, never wrapped around.",
+			func(t *testing.T, f serializer.Format) {
+				e := example()
+				e.SentAt = time.Date(1900, 1, 1, 0, 0, 0, 0, time.UTC)
+				e.Meta.Expires = task.Set(time.Date(250000, 1, 1, 0, 0, 0, 0, time.UTC))
+				e.Meta.TimeLimit = task.Set(time.Duration(math.MaxInt64))
+				got := decode(t, f, encode(t, f, e))
+				if y := got.SentAt.Year(); y != 1970 {
+					t.Errorf("the year 1900 became %d, want 1970", y)
+				}
+				if y := got.Meta.Expires.Or(time.Time{}).Year(); y != 9998 {
+					t.Errorf("the year 250000 became %d, want 9998", y)
+				}
+				if d := got.Meta.TimeLimit.Or(0); d != task.MaxTimeLimit {
+					t.Errorf("the longest duration became %v, want %v", d, task.MaxTimeLimit)
+				}
+			},
+		},
+		{
+			"same bytes",
+			"The same envelope gives the same message each time, so that a repeated publish is the same message.",
+			func(t *testing.T, f serializer.Format) {
+				e := full()
+				first := encode(t, f, e)
+				for range 20 {
+					if diff := cmp.Diff(first, encode(t, f, e), cmpopts.EquateEmpty()); diff != "" {
+						t.Fatalf("two encodings differ:\n%s", diff)
+					}
+				}
+			},
+		},
+		{
+			"changes nothing",
+			"Encode leaves the envelope, and Decode the message, as it was: the caller still uses both.",
+			testChangesNothing,
+		},
+		{
+			"without id and name",
+			"A message without a task id or name gives an envelope without them; the consumer knows its queue's task.",
+			func(t *testing.T, f serializer.Format) {
+				e := example()
+				e.ID, e.Name = "", ""
+				m := encode(t, f, e)
+				if got := decode(t, f, m); got.ID != "" || got.Name != "" {
+					t.Errorf("id %q and name %q, want none", got.ID, got.Name)
+				}
+				m.ID = "given-by-the-broker"
+				if got := decode(t, f, m); got.ID != "given-by-the-broker" {
+					t.Errorf("id %q, want the message's", got.ID)
+				}
+			},
+		},
+		{
+			"messages of others",
+			"ErrNotMine lets the next format try. A format may instead take a foreign message as raw work: no name, the body as it is.",
+			testOthers,
+		},
+		{
+			"content encoding",
+			"A body that is compressed or sealed by somebody else must not be read as it is; it is never unpacked here.",
+			func(t *testing.T, f serializer.Format) {
+				m := encode(t, f, example())
+				m.Properties = map[string]string{"content-encoding": "gzip"}
+				if _, err := f.Decode(m); !errors.Is(err, serializer.ErrUnknownType) {
+					t.Errorf("a message with content-encoding gzip gave %v, want ErrUnknownType", err)
+				}
+				m.Properties["content-encoding"] = "identity"
+				if _, err := f.Decode(m); err != nil {
+					t.Errorf("content-encoding identity means that nothing was done, but gave %v", err)
+				}
+			},
+		},
+		{
+			"cut at every byte",
+			"Half a message must be refused, at whatever byte it was cut.",
+			testTruncated,
+		},
+		{
+			"flipped bits",
+			"Damage must never end the process, and what is read in spite of it must be fit to be written again.",
+			testFlipped,
+		},
+		{
+			"hostile inputs",
+			"A few bytes must not take the memory or the stack of the process.",
+			testHostile,
+		},
+		{
+			"bad names and ids",
+			"Encode refuses what Decode would refuse: better an error at the producer than a dead letter.",
+			testBadNames,
+		},
+		{
+			"bad name on the wire",
+			"A forged name must not reach a handler's table, a log or a key: ErrMalformed and task.ErrBadName.",
+			testForgedName,
+		},
+		{
+			"too much",
+			"Headers and links are bounded: 1,000 entries and 64 KiB of headers, 1,000 links; negative counts are refused.",
+			testTooMuch,
+		},
+		{
+			"concurrent use",
+			"Formats are stateless and may be used from any goroutine.",
+			func(t *testing.T, f serializer.Format) {
+				concurrently(t, func(i int) {
+					for n := range 50 {
+						e := full()
+						e.Retries = i*1000 + n
+						m, err := f.Encode(e)
+						if err != nil {
+							t.Errorf("Encode: %v", err)
+							return
+						}
+						if got, err := f.Decode(m); err != nil || got.Retries != e.Retries {
+							t.Errorf("Decode gave %v, %v", got, err)
+							return
+						}
+					}
+				})
+			},
+		},
+	})
+}
+
+// fataler is what *testing.T and *rapid.T share.
+type fataler interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+func encode(t fataler, f serializer.Format, e *task.Envelope) *broker.Message {
+	t.Helper()
+	m, err := f.Encode(e)
+	if err != nil {
+		t.Fatalf("Encode: %v", err)
+	}
+	return m
+}
+
+func decode(t fataler, f serializer.Format, m *broker.Message) *task.Envelope {
+	t.Helper()
+	e, err := f.Decode(m)
+	if err != nil {
+		t.Fatalf("Decode: %v", err)
+	}
+	return e
+}
+
+func diff(a, b *task.Envelope) string {
+	return cmp.Diff(a, b, cmpopts.EquateEmpty(), cmp.AllowUnexported(
+		task.Opt[string]{}, task.Opt[int]{}, task.Opt[bool]{}, task.Opt[time.Duration]{}, task.Opt[time.Time]{}))
+}
+
+func roundTrip(t fataler, f serializer.Format, e *task.Envelope) {
+	t.Helper()
+	m := encode(t, f, e)
+	got := decode(t, f, m)
+	if d := diff(e, got); d != "" {
+		t.Fatalf("the envelope changed on its way (-sent +read):\n%s\nmessage: %q %v", d, m.Body, m.Headers)
+	}
+}
+
+// example is a small task as most are.
+func example() *task.Envelope {
+	return &task.Envelope{
+		Version: 1, ID: "01920f4e-7a3b-7cc1-9b0e-0123456789ab", Name: "good-task-name",
+		ContentType: serializer.ContentJSON, Args: []byte(`[1,2]`),
+		SentAt: time.UnixMilli(1760000000123).UTC(), Origin: "node-1", ReplyTo: "node-1",
+	}
+}
+
+// full is a task with everything set.
+func full() *task.Envelope {
+	e := example()
+	e.Root, e.Parent, e.Group, e.GroupIndex = "root-id", "parent-id", "01920f4e-7a3b-7cc1-9b0e-aaaaaaaaaaaa", 7
+	e.Retries, e.Crashes, e.Parked = 1, 2, 3
+	e.ReplyTo, e.Correlation = "node-2", "corr"
+	e.Headers = map[string]string{"tenant": "a", "trace": "b", "x": "", "y": "z"}
+	e.Meta = zeroes()
+	e.Base = &task.Metadata{Queue: task.Set("base-queue"), Priority: task.Set(5)}
+	e.Then = []task.Link{
+		{Name: "next", ID: "next-id", Queue: "q", Then: []task.Link{{Name: "last"}}},
+		{Name: "other", Feed: task.FeedInto, Field: "sum", ContentType: serializer.ContentJSON, Args: []byte(`{"a":1}`)},
+	}
+	e.Else = []task.Link{{Name: "on-error", Meta: task.Metadata{MaxRetries: task.Set(0)}}}
+	e.Chord = &task.Link{Name: "gather", Feed: task.FeedPrepend}
+	return e
+}
+
+func zeroes() task.Metadata {
+	return task.Metadata{
+		Queue: task.Set("q"), MaxRetries: task.Set(0), RetryDelay: task.Set(time.Duration(0)), RateLimit: task.Set(""),
+		TimeLimit: task.Set(time.Duration(0)), SoftTimeLimit: task.Set(time.Duration(0)), IgnoreResult: task.Set(false),
+		Idempotent: task.Set(false), Serializer: task.Set(""), ResultStore: task.Set(""), ResultTTL: task.Set(time.Duration(0)),
+		Priority: task.Set(0), NotBefore: task.Set(time.Time{}), Expires: task.Set(time.Time{}),
+	}
+}
+
+func testMessageFields(t *testing.T, f serializer.Format) {
+	at := time.UnixMilli(1760000000123).UTC()
+	for _, c := range []struct {
+		name     string
+		set      func(e *task.Envelope)
+		priority int
+		expires  time.Time
+	}{
+		{"nothing set", func(*task.Envelope) {}, task.DefaultPriority, time.Time{}},
+		{"by the producer", func(e *task.Envelope) {
+			e.Base = &task.Metadata{Priority: task.Set(7), Expires: task.Set(at)}
+		}, 7, at},
+		{"by the call, to 0", func(e *task.Envelope) {
+			e.Base = &task.Metadata{Priority: task.Set(7), Expires: task.Set(at)}
+			e.Meta.Priority, e.Meta.Expires = task.Set(0), task.Set(time.Time{})
+		}, 0, time.Time{}},
+	} {
+		e := example()
+		c.set(e)
+		m := encode(t, f, e)
+		if m.ID != string(e.ID) || m.Priority != c.priority || !m.Expires.Equal(c.expires) || m.Generation != 0 {
+			t.Errorf("%s: message has id %q, priority %d, expires %v, generation %d; want %q, %d, %v, 0",
+				c.name, m.ID, m.Priority, m.Expires, m.Generation, e.ID, c.priority, c.expires)
+		}
+	}
+}
+
+func testChangesNothing(t *testing.T, f serializer.Format) {
+	e := full()
+	m := encode(t, f, e)
+	if d := diff(full(), e); d != "" {
+		t.Errorf("Encode changed the envelope:\n%s", d)
+	}
+	before := clone(m)
+	first := decode(t, f, m)
+	second := decode(t, f, m)
+	if d := cmp.Diff(before, m); d != "" {
+		t.Errorf("Decode changed the message:\n%s", d)
+	}
+	if d := diff(first, second); d != "" {
+		t.Errorf("a second Decode gave something else:\n%s", d)
+	}
+}
+
+// clone copies a message with its body and byte headers.
+func clone(m *broker.Message) *broker.Message {
+	c := *m
+	c.Body = bytes.Clone(m.Body)
+	if m.Headers != nil {
+		c.Headers = make(map[string]any, len(m.Headers))
+		for k, v := range m.Headers {
+			if b, ok := v.([]byte); ok {
+				v = bytes.Clone(b)
+			}
+			c.Headers[k] = v
+		}
+	}
+	return &c
+}
+
+func testOthers(t *testing.T, f serializer.Format) {
+	for _, m := range []*broker.Message{
+		{ID: "x", ContentType: "application/x-serializertest", Body: []byte("anything")},
+		{ID: "x", ContentType: "application/x-serializertest", Body: []byte(`{"task":"a"}`)},
+		{ID: "x", ContentType: "image/png", Body: []byte("\x89PNG")},
+		{ID: "x", Body: []byte("plain words")},
+		{ID: "x", Body: nil},
+	} {
+		e, err := f.Decode(m)
+		switch {
+		case errors.Is(err, serializer.ErrNotMine):
+		case err != nil:
+			t.Errorf("a %q message %q gave %v, want ErrNotMine", m.ContentType, m.Body, err)
+		case e.Name != "" || !bytes.Equal(e.Args, m.Body):
+			t.Errorf("a %q message %q was read as task %q with args %q; want ErrNotMine or raw work", m.ContentType, m.Body, e.Name, e.Args)
+		}
+	}
+}
+
+// damaged calls f with every message that differs from m in one of its byte strings, where change made it so. change is
+// called with a copy of the bytes and a position and returns the changed bytes.
+func damaged(m *broker.Message, change func(b []byte, at int) []byte, f func(what string, m *broker.Message)) {
+	for at := range m.Body {
+		if len(m.Headers) > 0 {
+			break // the body is the arguments, where anything is right
+		}
+		c := clone(m)
+		c.Body = change(c.Body, at)
+		f(fmt.Sprintf("body at %d", at), c)
+	}
+	for k, v := range m.Headers {
+		b, ok := v.([]byte)
+		for at := range b {
+			if !ok {
+				break
+			}
+			c := clone(m)
+			c.Headers[k] = change(bytes.Clone(b), at)
+			f(fmt.Sprintf("header %s at %d", k, at), c)
+		}
+	}
+}
+
+func testTruncated(t *testing.T, f serializer.Format) {
+	for _, e := range []*task.Envelope{example(), full()} {
+		m := encode(t, f, e)
+		damaged(m, func(b []byte, at int) []byte { return b[:at] }, func(what string, m *broker.Message) {
+			_, err := f.Decode(m)
+			if !errors.Is(err, serializer.ErrMalformed) && !errors.Is(err, serializer.ErrNotMine) {
+				t.Errorf("cut %s: gave %v, want ErrMalformed or ErrNotMine", what, err)
+			}
+		})
+	}
+}
+
+func testFlipped(t *testing.T, f serializer.Format) {
+	for _, e := range []*task.Envelope{example(), full()} {
+		m := encode(t, f, e)
+		for bit := range 8 {
+			flip := func(b []byte, at int) []byte { b[at] ^= 1 << bit; return b }
+			damaged(m, flip, func(what string, m *broker.Message) {
+				got, err := f.Decode(m)
+				if err != nil {
+					if !errors.Is(err, serializer.ErrMalformed) && !errors.Is(err, serializer.ErrNotMine) {
+						t.Errorf("bit %d flipped, %s: gave %v, want ErrMalformed or ErrNotMine", bit, what, err)
+					}
+					return
+				}
+				if _, err := f.Encode(got); err != nil {
+					t.Errorf("bit %d flipped, %s: it was read, but cannot be written again: %v", bit, what, err)
+				}
+			})
+		}
+	}
+}
+
+func testHostile(t *testing.T, f serializer.Format) {
+	for _, h := range HostileInputs() {
+		inHeader := make(map[string]any)
+		for k := range encode(t, f, example()).Headers {
+			inHeader[k] = h.Data
+		}
+		for place, m := range map[string]*broker.Message{
+			"body":   {ID: "x", ContentType: f.ContentType(), Body: h.Data},
+			"header": {ID: "x", ContentType: f.ContentType(), Headers: inHeader},
+		} {
+			if place == "header" && len(inHeader) == 0 {
+				continue
+			}
+			var e *task.Envelope
+			var err error
+			bytesUsed := allocated(func() { e, err = f.Decode(m) })
+			if limit := uint64(1<<20 + 32*len(h.Data)); bytesUsed > limit {
+				t.Errorf("%s as %s: %d bytes of memory for %d of input, want at most %d", h.Name, place, bytesUsed, len(h.Data), limit)
+			}
+			switch {
+			case err == nil && (e.Name != "" || !bytes.Equal(e.Args, m.Body)):
+				t.Errorf("%s as %s: was read as task %q", h.Name, place, e.Name)
+			case err != nil && !errors.Is(err, serializer.ErrMalformed) && !errors.Is(err, serializer.ErrNotMine):
+				t.Errorf("%s as %s: gave %v, want ErrMalformed or ErrNotMine", h.Name, place, err)
+			}
+		}
+		// As arguments they are the serializer's to refuse, once the handler is known: they must arrive unchanged.
+		e := example()
+		e.ContentType, e.Args = serializer.ContentMsgpack, h.Data
+		got := decode(t, f, encode(t, f, e))
+		if got.ContentType != e.ContentType || !bytes.Equal(got.Args, e.Args) {
+			t.Errorf("%s as arguments: they changed on their way", h.Name)
+		}
+	}
+}
+
+func testBadNames(t *testing.T, f serializer.Format) {
+	for _, name := range []string{
+		"../../bin/sh", "a b", "%2e", "a\x00b", "\u202egnp", ".hidden", strings.Repeat("n", 10<<10), "-x", "käse",
+	} {
+		for what, set := range map[string]func(e *task.Envelope){
+			"task":        func(e *task.Envelope) { e.Name = name },
+			"link":        func(e *task.Envelope) { e.Then = []task.Link{{Name: name}} },
+			"queue":       func(e *task.Envelope) { e.Meta.Queue = task.Set(name) },
+			"link queue":  func(e *task.Envelope) { e.Else = []task.Link{{Name: "n", Queue: name}} },
+			"base's":      func(e *task.Envelope) { e.Base = &task.Metadata{Queue: task.Set(name)} },
+			"inner link":  func(e *task.Envelope) { e.Then = []task.Link{{Name: "n", Else: []task.Link{{Name: name}}}} },
+			"chord's own": func(e *task.Envelope) { e.Chord = &task.Link{Name: name} },
+		} {
+			e := example()
+			set(e)
+			_, err := f.Encode(e)
+			if !errors.Is(err, serializer.ErrValue) || !errors.Is(err, task.ErrBadName) {
+				t.Errorf("%s name %.40q: Encode gave %v, want ErrValue and task.ErrBadName", what, name, err)
+			}
+			if err != nil && len(err.Error()) > 500 {
+				t.Errorf("%s name of %d bytes: the error's text has %d bytes", what, len(name), len(err.Error()))
+			}
+		}
+	}
+	for _, id := range []task.ID{"a b", "a\nb", "\x7f", task.ID(strings.Repeat("i", 129)), "ä"} {
+		for what, set := range map[string]func(e *task.Envelope){
+			"id":     func(e *task.Envelope) { e.ID = id },
+			"root":   func(e *task.Envelope) { e.Root = id },
+			"parent": func(e *task.Envelope) { e.Parent = id },
+			"group":  func(e *task.Envelope) { e.Group = id },
+			"link":   func(e *task.Envelope) { e.Then = []task.Link{{Name: "n", ID: id}} },
+		} {
+			e := example()
+			set(e)
+			if _, err := f.Encode(e); !errors.Is(err, serializer.ErrValue) || !errors.Is(err, task.ErrBadID) {
+				t.Errorf("%s %q: Encode gave %v, want ErrValue and task.ErrBadID", what, id, err)
+			}
+		}
+	}
+}
+
+func testForgedName(t *testing.T, f serializer.Format) {
+	e := example()
+	m := clone(encode(t, f, e))
+	good, forged := []byte(e.Name), []byte("../../bin/shxx")
+	if len(good) != len(forged) {
+		t.Fatalf("the suite itself: %q and %q must be equally long", good, forged)
+	}
+	found := bytes.Contains(m.Body, good)
+	m.Body = bytes.ReplaceAll(m.Body, good, forged)
+	for k, v := range m.Headers {
+		if b, ok := v.([]byte); ok {
+			found = found || bytes.Contains(b, good)
+			m.Headers[k] = bytes.ReplaceAll(b, good, forged)
+		}
+	}
+	if !found {
+		t.Skip("this format does not write names in plain text")
+	}
+	if _, err := f.Decode(m); !errors.Is(err, serializer.ErrMalformed) || !errors.Is(err, task.ErrBadName) {
+		t.Errorf("Decode gave %v, want ErrMalformed and task.ErrBadName", err)
+	}
+}
+
+func testTooMuch(t *testing.T, f serializer.Format) {
+	headers := func(n, size int) map[string]string {
+		h := make(map[string]string, n)
+		for i := range n {
+			h[fmt.Sprintf("%05d", i)] = strings.Repeat("v", size)
+		}
+		return h
+	}
+	chain := func(n int) []task.Link {
+		return slices.Repeat([]task.Link{{Name: "n"}}, n)
+	}
+	for _, c := range []struct {
+		name string
+		set  func(e *task.Envelope)
+		ok   bool
+	}{
+		{"1,000 headers", func(e *task.Envelope) { e.Headers = headers(1000, 1) }, true},
+		{"1,001 headers", func(e *task.Envelope) { e.Headers = headers(1001, 1) }, false},
+		{"64 KiB of headers", func(e *task.Envelope) { e.Headers = headers(1, 64<<10-5) }, true},
+		{"more than 64 KiB of headers", func(e *task.Envelope) { e.Headers = headers(1, 64<<10-4) }, false},
+		{"1,000 links", func(e *task.Envelope) { e.Then = chain(1000) }, true},
+		{"1,001 links", func(e *task.Envelope) { e.Then, e.Else = chain(1000), chain(1) }, false},
+		{"retries -1", func(e *task.Envelope) { e.Retries = -1 }, false},
+		{"crashes -1", func(e *task.Envelope) { e.Crashes = -1 }, false},
+		{"parked -1", func(e *task.Envelope) { e.Parked = -1 }, false},
+		{"group index -1", func(e *task.Envelope) { e.GroupIndex = -1 }, false},
+		{"version -1", func(e *task.Envelope) { e.Version = -1 }, false},
+		{"a negative time limit", func(e *task.Envelope) { e.Meta.TimeLimit = task.Set(-time.Second) }, false},
+		{"text that is not UTF-8", func(e *task.Envelope) { e.Correlation = "\xff" }, false},
+		{"a header that is not UTF-8", func(e *task.Envelope) { e.Headers = map[string]string{"a": "\xff"} }, false},
+		{"an unknown feed", func(e *task.Envelope) { e.Then = []task.Link{{Name: "n", Feed: "upside-down"}} }, false},
+	} {
+		e := example()
+		c.set(e)
+		if c.ok {
+			roundTrip(t, f, e)
+			continue
+		}
+		if _, err := f.Encode(e); !errors.Is(err, serializer.ErrValue) {
+			t.Errorf("%s: Encode gave %v, want ErrValue", c.name, err)
+		}
+	}
+}
