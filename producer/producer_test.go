@@ -1,0 +1,271 @@
+package producer_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/broker/membroker"
+	"github.com/swarmiji/swarmiji/middleware"
+	"github.com/swarmiji/swarmiji/producer"
+	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/resultstore/memresults"
+	"github.com/swarmiji/swarmiji/serializer"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var number = task.New[int, int]("number")
+
+// answer is a record as a consumer would save it.
+func answer(id task.ID, to string) resultstore.Record {
+	return resultstore.Record{ID: id, State: task.StateSucceeded, ContentType: serializer.ContentJSON, Result: []byte("42"), ReplyTo: to}
+}
+
+func newProducer(t *testing.T, c producer.Config) *producer.Producer {
+	t.Helper()
+	p, err := producer.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// silent is a store that tells nobody.
+type silent struct{ resultstore.ResultStore }
+
+// replies is a store whose only answer is a notification, and whose stream cannot be opened.
+type replies struct{ resultstore.ResultStore }
+
+func (replies) RepliesOnly() bool { return true }
+func (replies) Notify(ctx context.Context, _ string) (resultstore.Notifications, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// away is a broker that cannot be reached.
+type away struct{ broker.Broker }
+
+func (away) Publish(ctx context.Context, _ string, _ *broker.Message) error {
+	<-ctx.Done()
+	return errors.Join(broker.ErrUnavailable, ctx.Err())
+}
+
+// uncertain is a broker whose confirms are lost.
+type uncertain struct{ broker.Broker }
+
+func (uncertain) Publish(context.Context, string, *broker.Message) error {
+	return broker.ErrIndeterminate
+}
+
+func TestResultIsFoundWithoutNotification(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memresults.New(memresults.Config{})
+		p := newProducer(t, producer.Config{Broker: membroker.New(), Results: silent{store}})
+		f, err := number.Submit(t.Context(), p, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute) // the bubble's clock: the store was asked many times in vain
+		if err := store.Save(t.Context(), answer(f.ID(), "")); err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		if got, err := f.Get(t.Context()); err != nil || got != 42 {
+			t.Fatal(got, err)
+		}
+		if waited := time.Since(begin); waited > 15*time.Second {
+			t.Fatalf("a stored result was found after %s", waited)
+		}
+		if err := p.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		_ = store.Close(t.Context())
+	})
+}
+
+func TestPendingOfAnotherProducersTask(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memresults.New(memresults.Config{})
+		p := newProducer(t, producer.Config{Broker: membroker.New(), Results: store})
+		f := task.FutureOf[int](p.Pending("elsewhere"))
+		if err := store.Save(t.Context(), answer("elsewhere", "another-node")); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := f.Get(t.Context()); err != nil || got != 42 {
+			t.Fatal(got, err)
+		}
+		if s, err := p.Pending("unknown").State(t.Context()); err != nil || s != task.StatePending {
+			t.Fatal(s, err)
+		}
+		_ = p.Close(t.Context())
+		_ = store.Close(t.Context())
+		none := newProducer(t, producer.Config{Broker: membroker.New()})
+		if err := none.Pending("x").Result(t.Context(), nil); !errors.Is(err, task.ErrNoResult) {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestSubmitHasADeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := away{membroker.New()}
+		p := newProducer(t, producer.Config{Broker: b})
+		begin := time.Now()
+		_, err := number.Submit(t.Context(), p, 1)
+		if !errors.Is(err, broker.ErrUnavailable) || time.Since(begin) != producer.DefaultTimeout {
+			t.Fatalf("%v after %s", err, time.Since(begin))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		begin = time.Now()
+		if _, err := number.Submit(ctx, p, 1); err == nil || time.Since(begin) != time.Second {
+			t.Fatalf("the caller's deadline: %v after %s", err, time.Since(begin))
+		}
+		_ = p.Close(t.Context())
+	})
+}
+
+// TestReplyStreamComesFirst: with a store that only replies nothing is sent before somebody listens for the answer.
+func TestReplyStreamComesFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := membroker.New()
+		p := newProducer(t, producer.Config{Broker: b, Results: replies{memresults.New(memresults.Config{})}})
+		if _, err := number.Submit(t.Context(), p, 1); !errors.Is(err, broker.ErrUnavailable) {
+			t.Fatal(err)
+		}
+		if s, err := b.Stats(t.Context(), "default"); err != nil || s.Ready != 0 {
+			t.Fatalf("%+v, %v: a task was sent that nobody could answer", s, err)
+		}
+		if _, err := number.Submit(t.Context(), p, 1, task.WithIgnoreResult(true)); err != nil {
+			t.Fatalf("a task without a result needs no stream: %v", err)
+		}
+		_ = p.Close(t.Context())
+	})
+}
+
+// TestUncertainTaskKeepsItsWaiter: the same id can be submitted again, and whichever copy ran answers both.
+func TestUncertainTaskKeepsItsWaiter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memresults.New(memresults.Config{})
+		server := membroker.NewServer(membroker.Config{})
+		first := newProducer(t, producer.Config{Broker: uncertain{server.Connect()}, Results: store, NodeID: "node-1"})
+		if _, err := number.Submit(t.Context(), first, 1, task.WithID("same")); !errors.Is(err, broker.ErrIndeterminate) {
+			t.Fatal(err)
+		}
+		if err := store.Save(t.Context(), answer("same", "node-1")); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := task.FutureOf[int](first.Pending("same")).Get(t.Context()); err != nil || got != 42 {
+			t.Fatal(got, err)
+		}
+		_ = first.Close(t.Context())
+		_ = store.Close(t.Context())
+	})
+}
+
+// TestForeignResultsAreCounted: a result of a task nobody here waits for changes nothing (bad input 21).
+func TestForeignResultsAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memresults.New(memresults.Config{})
+		m := middleware.NewMetrics(nil)
+		p := newProducer(t, producer.Config{Broker: membroker.New(), Results: store, NodeID: "node-1", Metrics: m})
+		f, err := number.Submit(t.Context(), p, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range []task.ID{"other-1", "other-2"} {
+			if err := store.Save(t.Context(), answer(id, "node-1")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		if n := m.Rejected.Count(); n != 2 {
+			t.Fatalf("%d results rejected, want 2", n)
+		}
+		select {
+		case <-f.Done():
+			t.Fatal("another task's result resolved this future")
+		default:
+		}
+		_ = p.Close(t.Context())
+		_ = store.Close(t.Context())
+	})
+}
+
+func TestCloseEndsFutures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memresults.New(memresults.Config{})
+		p := newProducer(t, producer.Config{Broker: membroker.New(), Results: store})
+		f, err := number.Submit(t.Context(), p, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if err := p.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := f.Get(t.Context()); !errors.Is(err, producer.ErrClosed) {
+			t.Fatal(err)
+		}
+		if _, err := p.SubmitAll(t.Context(), []task.Call{number.Call(1)}); !errors.Is(err, producer.ErrClosed) {
+			t.Fatal(err)
+		}
+		_ = store.Close(t.Context())
+	})
+}
+
+func TestConfigNamesEveryProblem(t *testing.T) {
+	_, err := producer.New(producer.Config{
+		NodeID: "a b", Defaults: task.Metadata{Priority: task.Set(-1)}, MaxBody: -1,
+		Stores: map[string]resultstore.ResultStore{"x": nil}, Queues: []broker.Queue{{Name: "$"}},
+		QueueFormats: map[string]serializer.Format{"*": nil},
+	})
+	if err == nil {
+		t.Fatal("taken")
+	}
+	for _, part := range []string{"Broker", "NodeID", "Defaults", "MaxBody", "Stores", "Queues", "QueueFormats"} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%s is missing in %q", part, err)
+		}
+	}
+	p := newProducer(t, producer.Config{Broker: membroker.New()})
+	if _, err := number.Submit(t.Context(), p, 1, task.WithResultStore("nowhere")); !errors.Is(err, task.ErrBadMetadata) {
+		t.Errorf("an unknown store: %v", err)
+	}
+	if _, err := number.Submit(t.Context(), p, 1, task.WithSerializer("text/klingon")); !errors.Is(err, serializer.ErrUnknownType) {
+		t.Errorf("an unknown serializer: %v", err)
+	}
+}
+
+func TestPrioritiesNeedLevels(t *testing.T) {
+	b := membroker.New()
+	p := newProducer(t, producer.Config{Broker: b, Queues: []broker.Queue{{Name: "default", Levels: []int{10, 100, 1000}}}})
+	for i, prio := range []int{500, 100, 0} {
+		if _, err := number.Submit(t.Context(), p, i, task.WithPriority(prio), task.WithIgnoreResult(true)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sub, err := b.Subscribe(t.Context(), "default", broker.SubscribeOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []int{0, 100, 500} {
+		d, err := sub.Receive(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := d.Message().Priority; got != want {
+			t.Fatalf("received priority %d, want %d", got, want)
+		}
+	}
+	_ = b.Close(t.Context())
+}
