@@ -1,7 +1,6 @@
 package brokertest
 
 import (
-	"context"
 	"slices"
 	"testing"
 )
@@ -52,8 +51,8 @@ func unless(ok bool, reason string) string {
 	return reason
 }
 
-// run opens a fresh namespace and runs the case in it.
-func (c testCase) run1(t *testing.T, open func(t testing.TB) *Harness) {
+// start opens a fresh namespace and runs the case in it.
+func (c testCase) start(t *testing.T, open func(t testing.TB) *Harness) {
 	h := open(t)
 	for _, n := range c.needs {
 		if reason := n(h); reason != "" {
@@ -73,9 +72,8 @@ func (c testCase) run1(t *testing.T, open func(t testing.TB) *Harness) {
 // cases returns every case of the suite, area by area.
 func cases() []testCase {
 	return slices.Concat(
-		deliverCases(),
+		deliverCases(), nameCases(), settleCases(), prefetchCases(), orderCases(), priorityCases(), delayCases(),
+		closeCases(), batchCases(), retryCases(), deadCases(), inspectCases(), findCases(), leaseCases(), faultCases(),
+		watchCases(), modelCases(),
 	)
 }
-
-// background is a context without a deadline, for the calls whose deadline is under test elsewhere.
-func background() context.Context { return context.Background() }

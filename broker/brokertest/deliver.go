@@ -2,9 +2,6 @@ package brokertest
 
 import (
 	"bytes"
-	"context"
-	"fmt"
-	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -90,9 +87,9 @@ func deliverCases() []testCase {
 					}
 					got <- name(d.Message())
 				}()
-				w.nothingOn(got)
+				w.nothingOn(got, "Receive of an empty queue returned")
 				w.publish(w.open(), q, msg("wake"))
-				if id := w.result(got, "Receive"); id != "wake/0" {
+				if id := result(w, got, "Receive"); id != "wake/0" {
 					w.Errorf("Receive gave %s, want wake/0", id)
 				}
 			},
@@ -188,43 +185,4 @@ func diffMessage(want, got *broker.Message) string {
 		return n
 	}
 	return cmp.Diff(norm(want), norm(got))
-}
-
-// nothingOn expects that no value comes for as long as the suite looks.
-func (w *world) nothingOn(ch <-chan string) {
-	w.Helper()
-	ctx, cancel := context.WithTimeout(background(), w.slack)
-	defer cancel()
-	select {
-	case v := <-ch:
-		w.Fatalf("Receive of an empty queue returned %s", v)
-	case <-ctx.Done():
-	}
-}
-
-// result waits for a goroutine's answer.
-func (w *world) result(ch <-chan string, what string) string {
-	w.Helper()
-	t := time.NewTimer(w.patience)
-	defer t.Stop()
-	select {
-	case v := <-ch:
-		return v
-	case <-t.C:
-		w.Fatalf("%s did not return within %v", what, w.patience)
-		return ""
-	}
-}
-
-func bench(b *testing.B, open func(t testing.TB) *Harness) {
-	b.Run("publish", func(b *testing.B) {
-		w := newWorld(b, open(b))
-		defer w.close()
-		br := w.open()
-		q := w.queue(br, "bench")
-		b.ReportAllocs()
-		for i := 0; b.Loop(); i++ {
-			w.publish(br, q, msg(fmt.Sprint(i)))
-		}
-	})
 }

@@ -34,8 +34,11 @@ type Harness struct {
 	// Promises are what the adapter says of itself.
 	Promises Promises
 
-	// Slack is how late a message may be, and how long the suite looks before it believes that nothing comes. Zero: 500 ms.
+	// Slack is how late a message or the end of a call may be. Zero: 500 ms.
 	Slack time.Duration
+
+	// Quiet is how long the suite looks before it believes that nothing comes. Zero: Slack.
+	Quiet time.Duration
 
 	// Patience bounds every wait for something that must happen. Zero: 30 s.
 	Patience time.Duration
@@ -45,7 +48,7 @@ type Harness struct {
 	Leases time.Duration
 
 	// ModelChecks and ModelSteps bound the model test: how many random histories, of about how many steps each. Zero: 20
-	// and 20; a server that takes milliseconds per step wants few.
+	// and 20; a server that takes milliseconds per step wants few. There are never more histories than -rapid.checks says.
 	ModelChecks, ModelSteps int
 }
 

@@ -22,7 +22,7 @@ import "testing"
 func Run(t *testing.T, open func(t testing.TB) *Harness) {
 	t.Helper()
 	for _, c := range cases() {
-		t.Run(c.area+"/"+c.name, func(t *testing.T) { c.run1(t, open) })
+		t.Run(c.area+"/"+c.name, func(t *testing.T) { c.start(t, open) })
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,17 +17,22 @@ import (
 // world is what a case works with: a namespace, the brokers opened in it, and bounded waits.
 type world struct {
 	testing.TB
-	h               *Harness
-	slack, patience time.Duration
+	h *Harness
 
-	mu     sync.Mutex
-	opened []broker.Broker
+	slack, quiet, patience time.Duration
+
+	mu      sync.Mutex
+	opened  []broker.Broker
+	counter int
 }
 
 func newWorld(t testing.TB, h *Harness) *world {
-	w := &world{TB: t, h: h, slack: h.Slack, patience: h.Patience}
+	w := &world{TB: t, h: h, slack: h.Slack, quiet: h.Quiet, patience: h.Patience}
 	if w.slack == 0 {
 		w.slack = 500 * time.Millisecond
+	}
+	if w.quiet == 0 {
+		w.quiet = w.slack
 	}
 	if w.patience == 0 {
 		w.patience = 30 * time.Second
@@ -147,7 +154,7 @@ func (w *world) receiveN(s broker.Subscription, n int) []broker.Delivery {
 // nothing expects that no delivery comes for as long as the suite looks.
 func (w *world) nothing(s broker.Subscription, format string, args ...any) {
 	w.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), w.slack)
+	ctx, cancel := context.WithTimeout(context.Background(), w.quiet)
 	defer cancel()
 	d, err := s.Receive(ctx)
 	if err == nil {
@@ -197,6 +204,13 @@ func (w *world) await(ch <-chan struct{}, what string) {
 // until polls cond until it holds.
 func (w *world) until(what string, cond func() bool) {
 	w.Helper()
+	if !w.poll(cond) {
+		w.Fatalf("%s: not within %v", what, w.patience)
+	}
+}
+
+// poll calls cond until it holds or the suite's patience ends, and reports which.
+func (w *world) poll(cond func() bool) bool {
 	deadline := time.NewTimer(w.patience)
 	defer deadline.Stop()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -205,9 +219,10 @@ func (w *world) until(what string, cond func() bool) {
 		select {
 		case <-tick.C:
 		case <-deadline.C:
-			w.Fatalf("%s: not within %v", what, w.patience)
+			return false
 		}
 	}
+	return true
 }
 
 // msg makes a plain message.
@@ -222,6 +237,107 @@ func msgs(prefix string, n int) []*broker.Message {
 		ms[i] = msg(fmt.Sprintf("%s-%d", prefix, i))
 	}
 	return ms
+}
+
+// nothingOn expects that no value comes for as long as the suite looks.
+func (w *world) nothingOn(ch <-chan string, what string) {
+	w.Helper()
+	t := time.NewTimer(w.quiet)
+	defer t.Stop()
+	select {
+	case v := <-ch:
+		w.Fatalf("%s: %s", what, v)
+	case <-t.C:
+	}
+}
+
+// result waits for a goroutine's answer.
+func result[T any](w *world, ch <-chan T, what string) T {
+	w.Helper()
+	t := time.NewTimer(w.patience)
+	defer t.Stop()
+	select {
+	case v := <-ch:
+		return v
+	case <-t.C:
+		w.Fatalf("%s did not return within %v", what, w.patience)
+		panic("unreachable")
+	}
+}
+
+// async runs a call that may wait in a goroutine and gives its error.
+func (w *world) async(call func(ctx context.Context) error) <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		ctx, cancel := w.ctx()
+		defer cancel()
+		done <- w.clean(call(ctx))
+	}()
+	return done
+}
+
+// drain receives and acknowledges until every one of want was seen, then expects no more. It returns how often each was
+// seen.
+func (w *world) drain(s broker.Subscription, want ...string) map[string]int {
+	w.Helper()
+	seen := w.collect(s, want)
+	w.nothing(s, "after all %d messages", len(want))
+	return seen
+}
+
+// drainAll is drain after a fault: a message may be seen more than once, but none that was not published.
+func (w *world) drainAll(s broker.Subscription, want ...string) {
+	w.Helper()
+	seen := w.collect(s, want)
+	for {
+		ctx, cancel := context.WithTimeout(context.Background(), w.quiet)
+		d, err := s.Receive(ctx)
+		cancel()
+		if err != nil {
+			w.wantIs(err, context.DeadlineExceeded, "Receive of an empty queue")
+			break
+		}
+		seen[name(d.Message())]++
+		w.ack(d)
+	}
+	for _, n := range want {
+		delete(seen, n)
+	}
+	for n := range seen {
+		w.Errorf("%s was seen and never published", n)
+	}
+}
+
+// collect receives and acknowledges until every one of want was seen.
+func (w *world) collect(s broker.Subscription, want []string) map[string]int {
+	w.Helper()
+	seen := make(map[string]int)
+	left := make(map[string]bool, len(want))
+	for _, n := range want {
+		left[n] = true
+	}
+	for len(left) > 0 {
+		ctx, cancel := w.ctx()
+		d, err := s.Receive(ctx)
+		cancel()
+		if w.clean(err) != nil {
+			w.Fatalf("Receive: %v; %d messages are missing, among them %s", err, len(left), slices.Sorted(maps.Keys(left))[0])
+		}
+		n := name(d.Message())
+		seen[n]++
+		delete(left, n)
+		w.ack(d)
+	}
+	return seen
+}
+
+// names names messages.
+func names(ms ...*broker.Message) []string {
+	ns := make([]string, len(ms))
+	for i, m := range ms {
+		ns[i] = name(m)
+	}
+	return ns
 }
 
 // name names a message as the port does: by ID and Generation.

@@ -1,6 +1,7 @@
 package membroker_test
 
 import (
+	"log/slog"
 	"testing"
 	"time"
 
@@ -13,7 +14,7 @@ const maxBody = 8 << 20
 
 // harness gives the suite one Server for each case.
 func harness(testing.TB) *brokertest.Harness {
-	s := membroker.NewServer(membroker.Config{MaxBody: maxBody})
+	s := membroker.NewServer(membroker.Config{MaxBody: maxBody, Logger: slog.New(slog.DiscardHandler)})
 	return &brokertest.Harness{
 		Open:  func(testing.TB) broker.Broker { return s.Connect() },
 		Sever: func(_ testing.TB, b broker.Broker) { s.Disconnect(b.(*membroker.Broker)) },
@@ -30,7 +31,9 @@ func harness(testing.TB) *brokertest.Harness {
 			Retry: true, SyncAck: true, Resize: true, Inspect: true, DeadLetters: true, Find: true, Watch: true,
 			MaxBody: maxBody,
 		},
-		Slack:       150 * time.Millisecond,
+		Slack:       time.Second, // for a busy machine
+		Quiet:       50 * time.Millisecond,
+		Secret:      "no-such-password",
 		ModelChecks: 300,
 		ModelSteps:  60,
 	}

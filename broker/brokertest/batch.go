@@ -1,0 +1,129 @@
+package brokertest
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+)
+
+func batchCases() []testCase {
+	return []testCase{
+		{
+			area: "batch", name: "many messages of several queues",
+			explain: "PublishBatch publishes messages of any queues; nil means that every one is confirmed. Without a BatchPublisher the fallback does the same.",
+			run: func(w *world) {
+				b := w.open()
+				queues := []string{w.queue(b, "a"), w.queue(b, "b"), w.queue(b, "c")}
+				var ms []broker.Outgoing
+				want := map[string][]string{}
+				for i := range 300 {
+					q := queues[i*i%len(queues)]
+					m := msg(fmt.Sprint(i))
+					ms = append(ms, broker.Outgoing{Queue: q, Message: m})
+					want[q] = append(want[q], name(m))
+				}
+				ctx, cancel := w.ctx()
+				defer cancel()
+				w.must(broker.PublishBatch(ctx, b, ms), "PublishBatch")
+				for q, ns := range want {
+					for n, count := range w.drain(w.subscribe(b, q, 0), ns...) {
+						if count != 1 {
+							w.Errorf("%s was seen %d times, want once", n, count)
+						}
+					}
+				}
+			},
+		},
+		{
+			area: "batch", name: "nothing", explain: "A batch of no messages is done.",
+			run: func(w *world) {
+				b := w.open()
+				ctx, cancel := w.ctx()
+				defer cancel()
+				w.must(broker.PublishBatch(ctx, b, nil), "PublishBatch of nothing")
+			},
+		},
+		{
+			area: "batch", name: "an error for each message",
+			explain: "If any message of a batch failed, the error is a *BatchError that says for each message what became of it, in the order of the batch; the good ones are confirmed.",
+			run: func(w *world) {
+				b := w.open()
+				q := w.queue(b, "good")
+				missing := w.h.Prefix + "missing"
+				ms := []broker.Outgoing{
+					{Queue: q, Message: msg("0")},
+					{Queue: missing, Message: msg("1")},
+					{Queue: "not a name", Message: msg("2")},
+					{Queue: q, Message: msg("3")},
+					{Queue: missing, Message: msg("4")},
+					{Queue: q, Message: msg("5")},
+				}
+				want := []error{nil, broker.ErrNoQueue, broker.ErrMalformed, nil, broker.ErrNoQueue, nil}
+				if n := w.h.Promises.MaxBody; n > 0 {
+					m := msg("6")
+					m.Body = make([]byte, n+1)
+					ms = append(ms, broker.Outgoing{Queue: q, Message: m})
+					want = append(want, broker.ErrTooLarge)
+				}
+				ctx, cancel := w.ctx()
+				defer cancel()
+				err := w.clean(broker.PublishBatch(ctx, b, ms))
+				be, ok := errors.AsType[*broker.BatchError](err)
+				if !ok || len(be.Errs) != len(ms) {
+					w.Fatalf("PublishBatch: got error %v (a %T), want a *BatchError of %d", err, err, len(ms))
+				}
+				for i, err := range be.Errs {
+					if want[i] == nil {
+						w.must(err, "message %d", i)
+						continue
+					}
+					w.wantIs(err, want[i], "message %d", i)
+				}
+				w.drain(w.subscribe(b, q, 0), "0/0", "3/0", "5/0")
+			},
+		},
+		{
+			area: "batch", name: "delayed and due together", needs: []need{needsDelays},
+			explain: "The messages of a batch may have any times; each is handed out at its own.",
+			run: func(w *world) {
+				b := w.open()
+				q := w.queue(b, "times")
+				s := w.subscribe(b, q, 0)
+				at := time.Now().Add(300 * time.Millisecond)
+				ctx, cancel := w.ctx()
+				defer cancel()
+				w.must(broker.PublishBatch(ctx, b, []broker.Outgoing{
+					{Queue: q, Message: msg("later"), At: at},
+					{Queue: q, Message: msg("past"), At: time.Now().Add(-time.Hour)},
+					{Queue: q, Message: msg("now")},
+				}), "PublishBatch")
+				for i := range 3 {
+					d := w.receive(s)
+					if later := d.Message().ID == "later"; later {
+						w.onTime(at, "a delay of 300ms")
+					} else if i == 2 {
+						w.Errorf("%s came after the delayed one", name(d.Message()))
+					}
+					w.ack(d)
+				}
+			},
+		},
+		{
+			area: "batch", name: "a closed Broker", needs: []need{needsBatch},
+			explain: "Every message of a batch given to a closed Broker is ErrClosed.",
+			run: func(w *world) {
+				b := w.open()
+				q := w.queue(b, "closed")
+				w.closeBroker(b)
+				ctx, cancel := w.ctx()
+				defer cancel()
+				err := broker.PublishBatch(ctx, b, []broker.Outgoing{{Queue: q, Message: msg("a")}, {Queue: q, Message: msg("b")}})
+				for i, err := range broker.BatchErrors(err, 2) {
+					w.wantIs(err, broker.ErrClosed, "message %d", i)
+				}
+			},
+		},
+	}
+}

@@ -1,0 +1,195 @@
+package brokertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+)
+
+func deadCases() []testCase {
+	return []testCase{
+		{
+			area: "dead letters", name: "byte for byte, with the reason", needs: []need{needsDeadLetters},
+			explain: "Bury moves the message, byte for byte, to the dead letters of its queue, with cause as the reason, and ListDead says from where and when.",
+			run: func(w *world) {
+				b := w.open()
+				q := w.queue(b, "bury")
+				want := fullMessage()
+				want.Body = []byte{0, 0xff, '\n', 0}
+				sent := *want
+				w.publish(b, q, &sent)
+				before := time.Now()
+				w.bury(b, q, "it was ☠ poison")
+				dead := w.listDead(w.open(), q, 10, 1)
+				d := dead[0]
+				if diff := diffMessage(want, d.Message); diff != "" {
+					w.Errorf("the dead letter is not what was published (-sent +dead):\n%s", diff)
+				}
+				if d.Reason != "it was ☠ poison" || d.Queue != q {
+					w.Errorf("Reason %q, Queue %q; want %q, %q", d.Reason, d.Queue, "it was ☠ poison", q)
+				}
+				if d.At.Before(before.Add(-w.slack-time.Second)) || d.At.After(time.Now().Add(w.slack+time.Second)) {
+					w.Errorf("At is %v, it was buried after %v", d.At, before)
+				}
+			},
+		},
+		{
+			area: "dead letters", name: "a reason of any text", needs: []need{needsDeadLetters},
+			explain: "The reason is the text of an error, which may be long, empty or no UTF-8: Bury takes it, and cuts it if it must.",
+			run: func(w *world) {
+				b := w.open()
+				q := w.queue(b, "reasons")
+				reasons := []string{"", "a\x00b\r\nc", "\xff\xfe", strings.Repeat("long ", 20_000)}
+				for i := range reasons {
+					w.publish(b, q, msg(fmt.Sprint(i)))
+				}
+				for _, r := range reasons {
+					w.bury(b, q, r)
+				}
+				w.listDead(b, q, 10, len(reasons))
+				w.nothing(w.subscribe(b, q, 0), "after Bury")
+			},
+		},
+		{
+			area: "dead letters", name: "oldest first, and they stay", needs: []need{needsDeadLetters},
+			explain: "ListDead returns up to n dead letters of a queue, oldest first; they stay where they are. Those of other queues are not among them.",
+			run: func(w *world) {
+				b := w.open()
+				q, q2 := w.queue(b, "list"), w.queue(b, "list2")
+				for i := range 5 {
+					w.publish(b, q, msg(fmt.Sprint(i)))
+					w.bury(b, q, "why")
+				}
+				w.listDead(b, q, 100, 5)
+				for range 2 {
+					for i, d := range w.listDead(b, q, 3, 3) {
+						if d.Message.ID != fmt.Sprint(i) {
+							w.Errorf("dead letter %d is %s", i, name(d.Message))
+						}
+					}
+				}
+				w.listDead(b, q2, 100, 0)
+			},
+		},
+		{
+			area: "dead letters", name: "RequeueDead", needs: []need{needsDeadLetters},
+			explain: "RequeueDead puts up to n dead letters back into their queue, oldest first, as new messages of the next Generation, and returns how many.",
+			run: func(w *world) {
+				b := w.open()
+				q := w.queue(b, "requeue")
+				for i := range 3 {
+					w.publish(b, q, msg(fmt.Sprint(i)))
+					w.bury(b, q, "why")
+				}
+				w.listDead(b, q, 10, 3)
+				dl := w.deadLetterer(b)
+				w.counts(func(ctx context.Context) (int, error) { return dl.RequeueDead(ctx, q, 2) }, 2, "RequeueDead of 2")
+				s := w.subscribe(b, q, 0)
+				for range 2 {
+					d := w.receive(s)
+					m := d.Message()
+					want := msg(m.ID)
+					want.Generation = 1
+					if diff := diffMessage(want, m); diff != "" || m.ID == "2" {
+						w.Errorf("%s is not the dead letter of the next Generation:\n%s", name(m), diff)
+					}
+					if n, exact := d.Deliveries(); n != 1 || !exact {
+						w.Errorf("Deliveries() = %d, %v; want 1, true", n, exact)
+					}
+					w.ack(d)
+				}
+				w.nothing(s, "after two were requeued")
+				w.counts(func(ctx context.Context) (int, error) { return dl.RequeueDead(ctx, q, 10) }, 1, "RequeueDead of the rest")
+				w.drain(s, "2/1")
+				w.listDead(b, q, 10, 0)
+			},
+		},
+		{
+			area: "dead letters", name: "PurgeDead", needs: []need{needsDeadLetters},
+			explain: "PurgeDead removes the dead letters of a queue and returns how many they were; what waits in the queue stays.",
+			run: func(w *world) {
+				b := w.open()
+				q := w.queue(b, "purge")
+				for i := range 3 {
+					w.publish(b, q, msg(fmt.Sprint(i)))
+					w.bury(b, q, "why")
+				}
+				w.listDead(b, q, 10, 3)
+				w.publish(b, q, msg("alive"))
+				dl := w.deadLetterer(b)
+				w.counts(func(ctx context.Context) (int, error) { return dl.PurgeDead(ctx, q) }, 3, "PurgeDead")
+				w.counts(func(ctx context.Context) (int, error) { return dl.PurgeDead(ctx, q) }, 0, "PurgeDead of none")
+				w.listDead(b, q, 10, 0)
+				w.drain(w.subscribe(b, q, 0), "alive/0")
+			},
+		},
+		{
+			area: "dead letters", name: "they outlive a restart", needs: []need{needsDeadLetters, needsDurable, needsRestart},
+			explain: "A dead letter is kept as safely as the message was.",
+			run: func(w *world) {
+				b := w.open()
+				q := w.queue(b, "restart")
+				w.publish(b, q, msg("a"))
+				w.bury(b, q, "why")
+				w.h.Restart(w.TB)
+				if d := w.listDead(b, q, 10, 1); d[0].Reason != "why" {
+					w.Errorf("Reason is %q after a restart, want %q", d[0].Reason, "why")
+				}
+			},
+		},
+	}
+}
+
+func (w *world) deadLetterer(b broker.Broker) broker.DeadLetterer {
+	w.Helper()
+	dl, ok := broker.As[broker.DeadLetterer](b)
+	if !ok {
+		w.Fatal("DeadLetters are promised and there is no broker.DeadLetterer")
+	}
+	return dl
+}
+
+// bury receives one message and buries it.
+func (w *world) bury(b broker.Broker, queue, reason string) {
+	w.Helper()
+	s := w.subscribe(b, queue, 1)
+	d := w.receive(s)
+	ctx, cancel := w.ctx()
+	defer cancel()
+	w.must(d.Bury(ctx, errors.New(reason)), "Bury")
+	w.closeSub(s)
+}
+
+// listDead polls until ListDead returns want dead letters: a server may move them a moment after Bury has returned.
+func (w *world) listDead(b broker.Broker, queue string, n, want int) []broker.Dead {
+	w.Helper()
+	dl := w.deadLetterer(b)
+	ctx, cancel := w.ctx()
+	defer cancel()
+	var dead []broker.Dead
+	w.until(fmt.Sprintf("ListDead(%q, %d) of %d dead letters", queue, n, want), func() bool {
+		var err error
+		dead, err = dl.ListDead(ctx, queue, n)
+		if err == nil && len(dead) > n {
+			w.Fatalf("ListDead(%d) returned %d", n, len(dead))
+		}
+		return w.clean(err) == nil && len(dead) == want
+	})
+	return dead
+}
+
+// counts checks a number of messages that a call returns.
+func (w *world) counts(call func(ctx context.Context) (int, error), want int, what string) {
+	w.Helper()
+	ctx, cancel := w.ctx()
+	defer cancel()
+	n, err := call(ctx)
+	w.must(err, "%s", what)
+	if n != want {
+		w.Errorf("%s returned %d, want %d", what, n, want)
+	}
+}

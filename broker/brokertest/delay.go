@@ -1,0 +1,166 @@
+package brokertest
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+)
+
+func delayCases() []testCase {
+	return []testCase{
+		{
+			area: "delay", name: "1 ms, 300 ms and 2 s", needs: []need{needsDelays},
+			explain: "A delayed message is not handed out before its time, and soon after it; the long delay before it holds up no short one.",
+			run: func(w *world) {
+				b := w.open()
+				q := w.queue(b, "delays")
+				s := w.subscribe(w.open(), q, 0)
+				at := map[string]time.Time{}
+				for _, after := range []time.Duration{2 * time.Second, 300 * time.Millisecond, time.Millisecond} {
+					m := msg(after.String())
+					at[m.ID] = time.Now().Add(after)
+					w.publishAt(b, q, m, at[m.ID])
+				}
+				for range 3 {
+					d := w.receive(s)
+					w.onTime(at[d.Message().ID], "a delay of %s", d.Message().ID)
+					if n, exact := d.Deliveries(); n != 1 || !exact {
+						w.Errorf("Deliveries() = %d, %v; want 1, true: waiting is no delivery", n, exact)
+					}
+					w.ack(d)
+				}
+				w.nothing(s, "after all")
+			},
+		},
+		{
+			area: "delay", name: "a time in the past means at once", needs: []need{needsDelays},
+			explain: "A time in the past means at once, however long ago it is; so does no time.",
+			run: func(w *world) {
+				b := w.open()
+				q := w.queue(b, "past")
+				now := time.Now()
+				w.publishAt(b, q, msg("second"), now.Add(-time.Second))
+				w.publishAt(b, q, msg("century"), now.AddDate(-100, 0, 0))
+				w.publishAt(b, q, msg("zero"), time.Time{})
+				w.drain(w.subscribe(b, q, 0), "second/0", "century/0", "zero/0")
+			},
+		},
+		{
+			area: "delay", name: "a time far away", needs: []need{needsDelays},
+			explain: "A time years away is kept, or refused with an error; it never wraps round into now.",
+			run: func(w *world) {
+				b := w.open()
+				q := w.queue(b, "far")
+				delayer, ok := broker.As[broker.Delayer](b)
+				if !ok {
+					w.Fatal("Delays are promised and there is no broker.Delayer")
+				}
+				ctx, cancel := w.ctx()
+				defer cancel()
+				for _, years := range []int{1, 50, 1000} {
+					err := delayer.PublishAt(ctx, q, msg(fmt.Sprint(years)), time.Now().AddDate(years, 0, 0))
+					if years == 1 {
+						w.must(err, "PublishAt in a year")
+					}
+				}
+				w.nothing(w.subscribe(b, q, 0), "with only far delays")
+			},
+		},
+		{
+			area: "delay", name: "every field survives the wait", needs: []need{needsDelays},
+			explain: "A delayed message arrives as it was published.",
+			run: func(w *world) {
+				b := w.open()
+				q := w.queue(b, "fields")
+				w.publishAt(b, q, fullMessage(), time.Now().Add(100*time.Millisecond))
+				d := w.receive(w.subscribe(b, q, 1))
+				if diff := cmpButExpires(fullMessage(), d.Message()); diff != "" {
+					w.Errorf("the message changed while it waited (-sent +received):\n%s", diff)
+				}
+				w.ack(d)
+			},
+		},
+		{
+			area: "delay", name: "it outlives its publisher", needs: []need{needsDelays},
+			explain: "A confirmed delayed message is the broker's: it comes although its publisher has closed.",
+			run: func(w *world) {
+				b := w.open()
+				q := w.queue(b, "orphan")
+				at := time.Now().Add(300 * time.Millisecond)
+				w.publishAt(b, q, msg("a"), at)
+				w.closeBroker(b)
+				s := w.subscribe(w.open(), q, 1)
+				d := w.receive(s)
+				w.onTime(at, "a delay of 300ms")
+				w.ack(d)
+			},
+		},
+		{
+			area: "delay", name: "it outlives a restart", needs: []need{needsDelays, needsRestart, needsDurable},
+			explain: "A confirmed delayed message survives a restart of the server, and is no earlier for it.",
+			run: func(w *world) {
+				b := w.open()
+				q := w.queue(b, "restart")
+				s := w.subscribe(w.open(), q, 0)
+				soon, late := time.Now().Add(300*time.Millisecond), time.Now().Add(2*time.Second)
+				w.publishAt(b, q, msg("late"), late)
+				w.publishAt(b, q, msg("soon"), soon)
+				w.h.Restart(w.TB)
+				for range 2 {
+					d := w.receive(s)
+					at := soon
+					if d.Message().ID == "late" {
+						at = late
+					}
+					if early := time.Until(at); early > 0 {
+						w.Errorf("%s came %v early after a restart", d.Message().ID, early)
+					}
+					w.ack(d)
+				}
+			},
+		},
+		{
+			area: "delay", name: "without a Delayer only what is due goes through",
+			explain: "broker.PublishAt gives a Broker that is no Delayer only what is due; the rest is ErrUnsupported, never sent early.",
+			needs:   []need{func(h *Harness) string { return unless(!h.Promises.Delays, "the adapter promises Delays") }},
+			run: func(w *world) {
+				b := w.open()
+				q := w.queue(b, "none")
+				ctx, cancel := w.ctx()
+				defer cancel()
+				err := broker.PublishAt(ctx, b, broker.Outgoing{Queue: q, Message: msg("later"), At: time.Now().Add(time.Hour)})
+				w.wantIs(err, broker.ErrUnsupported, "PublishAt in an hour")
+				w.must(broker.PublishAt(ctx, b, broker.Outgoing{Queue: q, Message: msg("due"), At: time.Now().Add(-time.Hour)}), "PublishAt an hour ago")
+				w.drain(w.subscribe(b, q, 0), "due/0")
+			},
+		},
+	}
+}
+
+func (w *world) publishAt(b broker.Broker, queue string, m *broker.Message, at time.Time) {
+	w.Helper()
+	ctx, cancel := w.ctx()
+	defer cancel()
+	d, ok := broker.As[broker.Delayer](b)
+	if !ok {
+		w.Fatal("Delays are promised and there is no broker.Delayer")
+	}
+	w.must(d.PublishAt(ctx, queue, m, at), "PublishAt(%q, %q, %v)", queue, m.ID, at)
+}
+
+// cmpButExpires compares two messages made at different times.
+func cmpButExpires(want, got *broker.Message) string {
+	if got.Expires.IsZero() || got.Expires.Before(time.Now()) {
+		return fmt.Sprintf("Expires is %v, want about an hour from now", got.Expires)
+	}
+	w, g := *want, *got
+	w.Expires, g.Expires = time.Time{}, time.Time{}
+	return diffMessage(&w, &g)
+}
+
+// short is a ctx that ends well before the suite's patience.
+func (w *world) short() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), 300*time.Millisecond)
+}

@@ -1,0 +1,292 @@
+package brokertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+)
+
+func faultCases() []testCase {
+	return []testCase{
+		{
+			area: "fault", name: "a confirmed message outlives a restart", needs: []need{needsRestart, needsDurable},
+			explain: "Publish returned nil before the server was restarted; a confirmed message must be there afterwards, as it was.",
+			run: func(w *world) {
+				b := w.open()
+				q := w.queue(b, "restart")
+				want := fullMessage()
+				sent := *want
+				w.publish(b, q, &sent)
+				w.publish(b, q, msgs("m", 20)...)
+				w.h.Restart(w.TB)
+				s := w.subscribe(w.open(), q, 0)
+				d := w.receiveID(s, want.ID)
+				if diff := diffMessage(want, d.Message()); diff != "" {
+					w.Errorf("the message changed in the restart (-sent +received):\n%s", diff)
+				}
+				w.ack(d)
+				w.drainAll(s, names(msgs("m", 20)...)...)
+			},
+		},
+		{
+			area: "fault", name: "everything goes on after a restart", needs: []need{needsRestart, needsDurable},
+			explain: "Lost connections mend themselves: after a restart the same Broker publishes, and the same Subscription receives, what was held included.",
+			run: func(w *world) {
+				b := w.open()
+				q := w.queue(b, "goon")
+				s := w.subscribe(b, q, 4)
+				w.publish(b, q, msgs("before", 3)...)
+				d := w.receive(s)
+				w.h.Restart(w.TB)
+				w.await(d.Lost(), "Lost after a restart")
+				w.publishSurely(b, q, msg("after"))
+				w.drainAll(s, append(names(msgs("before", 3)...), "after/0")...)
+			},
+		},
+		{
+			area: "fault", name: "an acknowledged message stays away", needs: []need{needsRestart, needsDurable},
+			explain: "What was acknowledged before a restart is not seen after it, once the broker has seen the Ack.",
+			run: func(w *world) {
+				b := w.open()
+				q := w.queue(b, "acked")
+				w.publish(b, q, msgs("m", 5)...)
+				w.ack(w.receiveN(w.subscribe(b, q, 0), 5)...)
+				w.closeBroker(b) // ends what is under way: the acks have arrived
+				w.h.Restart(w.TB)
+				w.nothing(w.subscribe(w.open(), q, 0), "after a restart")
+			},
+		},
+		{
+			area: "fault", name: "Publish while the server is away", needs: []need{needsDown},
+			explain: "Without a connection Publish waits till ctx ends, then returns ErrUnavailable, or ErrIndeterminate if bytes may have left. It never hangs.",
+			run: func(w *world) {
+				b := w.open()
+				q := w.queue(b, "away")
+				up := w.h.Down(w.TB)
+				defer up()
+				for i := range 3 {
+					w.bounded(func(ctx context.Context) error { return b.Publish(ctx, q, msg(fmt.Sprint(i))) }, "Publish")
+				}
+				ctx, cancel := w.short()
+				defer cancel()
+				err := w.clean(broker.PublishBatch(ctx, b, []broker.Outgoing{{Queue: q, Message: msg("x")}, {Queue: q, Message: msg("y")}}))
+				for i, err := range broker.BatchErrors(err, 2) {
+					if !errors.Is(err, broker.ErrUnavailable) && !errors.Is(err, broker.ErrIndeterminate) {
+						w.Errorf("message %d of a batch while the server is away: got error %v", i, err)
+					}
+				}
+			},
+		},
+		{
+			area: "fault", name: "Publish waits for the server", needs: []need{needsDown},
+			explain: "Without a connection Publish waits, and goes through when there is one before ctx ends.",
+			run: func(w *world) {
+				b := w.open()
+				q := w.queue(b, "comes")
+				s := w.subscribe(b, q, 1)
+				up := w.h.Down(w.TB)
+				up = sync.OnceFunc(up)
+				defer up()
+				w.until("Publish that is ErrUnavailable while the server is away", func() bool {
+					ctx, cancel := w.short()
+					defer cancel()
+					return errors.Is(w.clean(b.Publish(ctx, q, msg("probe"))), broker.ErrUnavailable)
+				})
+				waiting := w.async(func(ctx context.Context) error { return b.Publish(ctx, q, msg("waits")) })
+				select {
+				case err := <-waiting:
+					w.Fatalf("Publish without a connection did not wait: %v", err)
+				case <-time.After(w.quiet):
+				}
+				up()
+				w.must(result(w, waiting, "Publish"), "Publish that waited for the server")
+				w.until("the message that waited", func() bool {
+					d := w.receive(s)
+					w.ack(d)
+					return d.Message().ID == "waits" // the probe may have got through
+				})
+			},
+		},
+		{
+			area: "fault", name: "every call is bounded while the server is away", needs: []need{needsDown},
+			explain: "A ctx bounds every wait: no call hangs while the server is away, and what goes wrong has a class.",
+			run: func(w *world) {
+				b := w.open()
+				q := w.queue(b, "bounded")
+				s := w.subscribe(b, q, 1)
+				w.publish(b, q, msg("a"))
+				d := w.receive(s)
+				up := sync.OnceFunc(w.h.Down(w.TB))
+				defer up()
+				w.await(d.Lost(), "Lost while the server is away")
+				w.wantIs(result(w, w.async(d.Ack), "Ack"), broker.ErrLeaseLost, "Ack of a lost delivery while the server is away")
+				w.nothing(s, "while the server is away")
+				w.bounded(func(ctx context.Context) error {
+					_, err := b.Subscribe(ctx, q, broker.SubscribeOptions{})
+					if err == nil { // a subscription outlives lost connections, so that it may also begin without one
+						err = broker.ErrUnavailable
+					}
+					return err
+				}, "Subscribe")
+				for what, call := range methodsOfQueue(b) {
+					w.bounded(func(ctx context.Context) error { return call(ctx, q) }, what)
+				}
+				up()
+				w.collect(s, []string{"a/0"}) // what the bounded calls published may be there too
+			},
+		},
+		{
+			area: "fault", name: "Close while the server is away", needs: []need{needsDown},
+			explain: "Close is bounded by ctx also while the server is away, and ends the calls that wait for a connection.",
+			run: func(w *world) {
+				b := w.open()
+				q := w.queue(b, "close")
+				s := w.subscribe(b, q, 1)
+				up := w.h.Down(w.TB)
+				defer up()
+				publish := w.async(func(ctx context.Context) error { return b.Publish(ctx, q, msg("a")) })
+				receive := w.async(func(ctx context.Context) error { _, err := s.Receive(ctx); return err })
+				w.quietError(receive, "Receive while the server is away")
+				closed := w.async(func(context.Context) error {
+					ctx, cancel := w.short()
+					defer cancel()
+					_ = w.clean(b.Close(ctx)) // it may be unable to say goodbye
+					return nil
+				})
+				w.must(result(w, closed, "Broker.Close while the server is away"), "Broker.Close")
+				w.wantIs(result(w, receive, "Receive"), broker.ErrClosed, "Receive at Broker.Close")
+				if err := result(w, publish, "Publish"); !errors.Is(err, broker.ErrClosed) && !errors.Is(err, broker.ErrIndeterminate) {
+					w.Errorf("Publish at Broker.Close: got error %v, want ErrClosed or ErrIndeterminate", err)
+				}
+			},
+		},
+		{
+			area: "fault", name: "nothing confirmed is lost in cut connections", needs: []need{needsSever},
+			explain: "Publish returned nil before a connection of the publisher or of the consumer was cut; a confirmed message must be handed out until it is acknowledged. Only the same (ID, Generation) may be seen twice.",
+			run: func(w *world) {
+				pub, con := w.open(), w.open()
+				w.storm(pub, con, func(round int) {
+					if round%2 == 0 {
+						w.h.Sever(w.TB, pub)
+					} else {
+						w.h.Sever(w.TB, con)
+					}
+				})
+			},
+		},
+		{
+			area: "fault", name: "nothing confirmed is lost in restarts", needs: []need{needsRestart, needsDurable},
+			explain: "Publish returned nil before the server was restarted; a confirmed message must be handed out until it is acknowledged. Only the same (ID, Generation) may be seen twice.",
+			run: func(w *world) {
+				w.storm(w.open(), w.open(), func(round int) {
+					if round%2 == 0 {
+						w.h.Restart(w.TB)
+					}
+				})
+			},
+		},
+	}
+}
+
+// bounded runs a call while the server is away: it must return when its ctx ends, with an error of the port.
+func (w *world) bounded(call func(ctx context.Context) error, what string) {
+	w.Helper()
+	done := make(chan error, 1)
+	var took time.Duration
+	go func() {
+		ctx, cancel := w.short()
+		defer cancel()
+		deadline, _ := ctx.Deadline()
+		err := call(ctx)
+		took = time.Since(deadline)
+		done <- w.clean(err)
+	}()
+	err := result(w, done, what+" while the server is away")
+	if !errors.Is(err, broker.ErrUnavailable) && !errors.Is(err, broker.ErrIndeterminate) {
+		w.Errorf("%s while the server is away: got error %v, want ErrUnavailable or ErrIndeterminate", what, err)
+	}
+	if took > w.slack {
+		w.Errorf("%s while the server is away returned %v after its ctx had ended", what, took)
+	}
+}
+
+// quietError expects that a call goes on waiting.
+func (w *world) quietError(done <-chan error, what string) {
+	w.Helper()
+	t := time.NewTimer(w.quiet)
+	defer t.Stop()
+	select {
+	case err := <-done:
+		w.Fatalf("%s returned %v", what, err)
+	case <-t.C:
+	}
+}
+
+// storm publishes and consumes while fault is called six times, evenly spread over the messages, and then checks that
+// everything confirmed was seen.
+func (w *world) storm(pub, con broker.Broker, fault func(round int)) {
+	w.Helper()
+	const publishers, each, rounds = 4, 75, 6
+	q := w.queue(pub, "storm")
+	s := w.subscribe(con, q, 16)
+	seen := newTally()
+	ctx, cancel := w.ctx()
+	defer cancel()
+	// Every pair is published until it is confirmed, so that in the end every one must be seen.
+	var progress = make(chan struct{}, publishers*each)
+	var wg sync.WaitGroup
+	for p := range publishers {
+		wg.Go(func() {
+			for i := range each {
+				id := fmt.Sprintf("p%d-%d", p, i)
+				for {
+					try, stop := context.WithTimeout(ctx, w.patience/3)
+					err := w.clean(pub.Publish(try, q, msg(id)))
+					stop()
+					if err == nil {
+						break
+					}
+					if ctx.Err() != nil || !transient(err) {
+						w.Errorf("Publish(%s) amid faults: got error %v, want nil, ErrUnavailable or ErrIndeterminate", id, err)
+						return
+					}
+				}
+				progress <- struct{}{}
+			}
+		})
+	}
+	for range 2 {
+		wg.Go(func() { w.consume(ctx, s, seen, publishers*each) })
+	}
+	done := 0
+	for round := range rounds {
+		for done < publishers*each*round/rounds {
+			select {
+			case <-progress:
+				done++
+			case <-ctx.Done():
+				w.Errorf("%d of %d messages were confirmed within %v", done, publishers*each, w.patience)
+				wg.Wait()
+				return
+			}
+		}
+		fault(round)
+	}
+	wg.Wait()
+	seen.mu.Lock()
+	defer seen.mu.Unlock()
+	if len(seen.seen) != publishers*each {
+		w.Errorf("%d different messages were seen, %d were confirmed", len(seen.seen), publishers*each)
+	}
+	for p := range publishers {
+		for i := range each {
+			if n := fmt.Sprintf("p%d-%d/0", p, i); seen.seen[n] == 0 {
+				w.Errorf("%s was confirmed and never seen", n)
+			}
+		}
+	}
+}

@@ -1,0 +1,125 @@
+package brokertest
+
+import (
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/swarmiji/swarmiji/broker"
+)
+
+func findCases() []testCase {
+	return []testCase{
+		{
+			area: "find", name: "Find", needs: []need{needsFind, needsDelays},
+			explain: "Find returns a message that is queued or delayed, with its time; ErrNotFound if there is none, also when a consumer holds it.",
+			run: func(w *world) {
+				b := w.open()
+				q := w.queue(b, "find")
+				f := w.finder(b)
+				ctx, cancel := w.ctx()
+				defer cancel()
+				at := time.Now().Add(time.Hour)
+				w.publish(b, q, msg("a"), msg("b"))
+				w.publishAt(b, q, msg("later"), at)
+				for id, when := range map[string]time.Time{"a": {}, "b": {}, "later": at} {
+					o, err := f.Find(ctx, q, id)
+					w.must(err, "Find(%q)", id)
+					if diff := diffMessage(msg(id), o.Message); diff != "" || o.Queue != q {
+						w.Errorf("Find(%q) in queue %q:\n%s", id, o.Queue, diff)
+					}
+					if d := o.At.Sub(when); d.Abs() > time.Millisecond {
+						w.Errorf("Find(%q) has time %v, want %v", id, o.At, when)
+					}
+				}
+				_, err := f.Find(ctx, q, "never")
+				w.wantIs(err, broker.ErrNotFound, "Find of an id that was never published")
+				d := w.receiveID(w.subscribe(b, q, 1), "a")
+				_, err = f.Find(ctx, q, "a")
+				w.wantIs(err, broker.ErrNotFound, "Find of a held message")
+				w.wantIs(f.Delete(ctx, q, "a"), broker.ErrNotFound, "Delete of a held message")
+				w.wantIs(f.Update(ctx, q, broker.Outgoing{Queue: q, Message: msg("a")}), broker.ErrNotFound, "Update of a held message")
+				w.ack(d)
+				_, err = f.Find(ctx, q, "a")
+				w.wantIs(err, broker.ErrNotFound, "Find of an acknowledged message")
+			},
+		},
+		{
+			area: "find", name: "Delete", needs: []need{needsFind, needsDelays},
+			explain: "Delete removes a message that is queued or delayed; ErrNotFound if there is none.",
+			run: func(w *world) {
+				b := w.open()
+				q := w.queue(b, "delete")
+				f := w.finder(b)
+				ctx, cancel := w.ctx()
+				defer cancel()
+				w.publish(b, q, msg("a"), msg("b"), msg("c"))
+				w.publishAt(b, q, msg("later"), time.Now().Add(200*time.Millisecond))
+				for _, id := range []string{"b", "later"} {
+					w.must(f.Delete(ctx, q, id), "Delete(%q)", id)
+					w.wantIs(f.Delete(ctx, q, id), broker.ErrNotFound, "a second Delete(%q)", id)
+				}
+				s := w.subscribe(b, q, 0)
+				w.drain(s, "a/0", "c/0")
+				w.publish(b, q, msg("b"))
+				w.drain(s, "b/0")
+			},
+		},
+		{
+			area: "find", name: "Update", needs: []need{needsFind, needsDelays},
+			explain: "Update replaces a waiting message by one of the same ID, and may change its time: from now to later, from later to now.",
+			run: func(w *world) {
+				b := w.open()
+				q := w.queue(b, "update")
+				f := w.finder(b)
+				ctx, cancel := w.ctx()
+				defer cancel()
+				w.publish(b, q, msg("stays"), msg("waits"))
+				w.publishAt(b, q, msg("comes"), time.Now().Add(time.Hour))
+				at := time.Now().Add(300 * time.Millisecond)
+				for id, when := range map[string]time.Time{"stays": {}, "waits": at, "comes": {}} {
+					m := msg(id)
+					m.Body = []byte("updated")
+					w.must(f.Update(ctx, q, broker.Outgoing{Queue: q, Message: m, At: when}), "Update(%q)", id)
+				}
+				w.wantIs(f.Update(ctx, q, broker.Outgoing{Queue: q, Message: msg("none")}), broker.ErrNotFound, "Update of no message")
+				s := w.subscribe(b, q, 0)
+				got := map[string]string{}
+				for range 3 {
+					d := w.receive(s)
+					if d.Message().ID == "waits" {
+						w.onTime(at, "a message moved by 300ms")
+					}
+					got[d.Message().ID] = string(d.Message().Body)
+					w.ack(d)
+				}
+				if diff := cmp.Diff(map[string]string{"stays": "updated", "waits": "updated", "comes": "updated"}, got); diff != "" {
+					w.Errorf("bodies after Update (-want +got):\n%s", diff)
+				}
+				w.nothing(s, "after all")
+			},
+		},
+		{
+			area: "find", name: "a missing queue is ErrNoQueue", needs: []need{needsFind},
+			explain: "A queue that does not exist is ErrNoQueue, not ErrNotFound.",
+			run: func(w *world) {
+				b := w.open()
+				f := w.finder(b)
+				ctx, cancel := w.ctx()
+				defer cancel()
+				_, err := f.Find(ctx, w.h.Prefix+"missing", "a")
+				w.wantIs(err, broker.ErrNoQueue, "Find in a queue that does not exist")
+				w.wantIs(f.Delete(ctx, w.h.Prefix+"missing", "a"), broker.ErrNoQueue, "Delete in a queue that does not exist")
+			},
+		},
+	}
+}
+
+func (w *world) finder(b broker.Broker) broker.Finder {
+	w.Helper()
+	f, ok := broker.As[broker.Finder](b)
+	if !ok {
+		w.Fatal("Find is promised and there is no broker.Finder")
+	}
+	return f
+}

@@ -1,0 +1,137 @@
+package brokertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+)
+
+func inspectCases() []testCase {
+	return []testCase{
+		{
+			area: "inspect", name: "Stats", needs: []need{needsInspect},
+			explain: "Stats returns how many messages of a queue wait, are held, wait for their time, and are dead. -1 means that the broker cannot tell.",
+			run: func(w *world) {
+				b := w.open()
+				q := w.queue(b, "stats")
+				w.wantStats(b, q, broker.Stats{})
+				w.publish(b, q, msgs("m", 5)...)
+				w.wantStats(b, q, broker.Stats{Ready: 5})
+				s := w.subscribe(b, q, 2)
+				ds := w.receiveN(s, 2)
+				w.wantStats(w.open(), q, broker.Stats{Ready: 3, Held: 2})
+				want := broker.Stats{Ready: 3, Held: 2}
+				if w.h.Promises.Delays {
+					w.publishAt(b, q, msg("later"), time.Now().Add(time.Hour))
+					want.Delayed = 1
+					w.wantStats(b, q, want)
+				}
+				w.closeSub(s)
+				ctx, cancel := w.ctx()
+				defer cancel()
+				w.must(ds[0].Bury(ctx, errors.New("why")), "Bury")
+				w.ack(ds[1])
+				want.Held, want.Dead = 0, 1
+				w.wantStats(b, q, want)
+			},
+		},
+		{
+			area: "inspect", name: "Purge", needs: []need{needsInspect},
+			explain: "Purge removes the messages that wait in the queue and returns how many they were. Held, delayed and dead ones stay.",
+			run: func(w *world) {
+				b := w.open()
+				q := w.queue(b, "purge")
+				i := w.inspector(b)
+				w.publish(b, q, msg("dead"))
+				w.bury(b, q, "why")
+				w.publish(b, q, msg("held"))
+				s := w.subscribe(b, q, 1)
+				held := w.receive(s)
+				at := time.Now()
+				if w.h.Promises.Delays {
+					at = at.Add(time.Second)
+					w.publishAt(b, q, msg("later"), at)
+				}
+				w.publish(b, q, msgs("m", 7)...)
+				w.wantStats(b, q, broker.Stats{Ready: 7, Held: 1, Delayed: delayed(w), Dead: 1})
+				w.counts(func(ctx context.Context) (int, error) { return i.Purge(ctx, q) }, 7, "Purge")
+				w.wantStats(b, q, broker.Stats{Held: 1, Delayed: delayed(w), Dead: 1})
+				w.ack(held)
+				if w.h.Promises.Delays {
+					d := w.receive(s)
+					w.onTime(at, "a delay of 1s")
+					w.ack(d)
+				}
+				w.nothing(s, "after Purge")
+				w.counts(func(ctx context.Context) (int, error) { return i.Purge(ctx, q) }, 0, "Purge of nothing")
+			},
+		},
+		{
+			area: "inspect", name: "a purged message can be published again", needs: []need{needsInspect},
+			explain: "What was purged is gone: the same pair published later is a message like any other.",
+			run: func(w *world) {
+				b := w.open()
+				q := w.queue(b, "again")
+				w.publish(b, q, msgs("m", 3)...)
+				w.wantStats(b, q, broker.Stats{Ready: 3})
+				w.counts(func(ctx context.Context) (int, error) { return w.inspector(b).Purge(ctx, q) }, 3, "Purge")
+				w.publish(b, q, msg("m-1"))
+				w.drain(w.subscribe(b, q, 0), "m-1/0")
+			},
+		},
+		{
+			area: "inspect", name: "a missing queue is ErrNoQueue", needs: []need{needsInspect},
+			explain: "Stats of a queue that does not exist is ErrNoQueue, and so is Purge; neither makes the queue.",
+			run: func(w *world) {
+				b := w.open()
+				i := w.inspector(b)
+				ctx, cancel := w.ctx()
+				defer cancel()
+				for range 2 {
+					_, err := i.Stats(ctx, w.h.Prefix+"missing")
+					w.wantIs(err, broker.ErrNoQueue, "Stats of a queue that does not exist")
+					_, err = i.Purge(ctx, w.h.Prefix+"missing")
+					w.wantIs(err, broker.ErrNoQueue, "Purge of a queue that does not exist")
+				}
+			},
+		},
+	}
+}
+
+// delayed is 1 where the case could delay a message.
+func delayed(w *world) int {
+	if w.h.Promises.Delays {
+		return 1
+	}
+	return 0
+}
+
+func (w *world) inspector(b broker.Broker) broker.Inspector {
+	w.Helper()
+	i, ok := broker.As[broker.Inspector](b)
+	if !ok {
+		w.Fatal("Inspect is promised and there is no broker.Inspector")
+	}
+	return i
+}
+
+// wantStats polls until Stats says what it should: a server may count a moment late. -1 is right for any number.
+func (w *world) wantStats(b broker.Broker, queue string, want broker.Stats) {
+	w.Helper()
+	i := w.inspector(b)
+	ctx, cancel := w.ctx()
+	defer cancel()
+	var last string
+	ok := w.poll(func() bool {
+		s, err := i.Stats(ctx, queue)
+		last = fmt.Sprintf("%+v, %v", s, err)
+		same := func(got, want int) bool { return got == -1 || got == want }
+		return w.clean(err) == nil && same(s.Ready, want.Ready) && same(s.Held, want.Held) && same(s.Delayed, want.Delayed) && same(s.Dead, want.Dead)
+	})
+	if !ok {
+		w.Fatalf("Stats(%q) = %s; want %+v", queue, last, want)
+	}
+}

@@ -1,0 +1,172 @@
+package brokertest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+)
+
+func leaseCases() []testCase {
+	cs := []testCase{
+		{
+			area: "lease", name: "a cut connection", needs: []need{needsSever},
+			explain: "When the connection is lost its deliveries are: Lost is closed, the message is handed out again with a higher count, and the subscription goes on by itself.",
+			run: func(w *world) {
+				b := w.open()
+				q := w.queue(b, "cut")
+				ms := msgs("m", 3)
+				w.publish(b, q, ms...)
+				s := w.subscribe(b, q, 0)
+				ds := w.receiveN(s, 3)
+				w.h.Sever(w.TB, b)
+				for _, d := range ds {
+					w.await(d.Lost(), "Lost after the connection was cut")
+				}
+				for range ds {
+					d := w.receive(s)
+					switch n, exact := d.Deliveries(); {
+					case w.h.Promises.ExactCount && (n != 2 || !exact):
+						w.Errorf("Deliveries() = %d, %v after a cut connection; want 2, true", n, exact)
+					case n < 2:
+						w.Errorf("Deliveries() = %d, %v after a cut connection; want at least 2", n, exact)
+					}
+					select {
+					case <-d.Lost():
+						w.Error("Lost of the new delivery is closed")
+					default:
+					}
+					w.ack(d)
+				}
+				w.nothing(s, "after all were acknowledged")
+			},
+		},
+		{
+			area: "lease", name: "to another process", needs: []need{needsSever},
+			explain: "What a lost connection held is handed out to whoever waits, once, although the old holder goes on.",
+			run: func(w *world) {
+				b1, b2 := w.open(), w.open()
+				q := w.queue(b1, "other")
+				w.publish(b1, q, msg("a"))
+				s1 := w.subscribe(b1, q, 1)
+				d := w.receive(s1)
+				s2 := w.subscribe(b2, q, 1)
+				w.closeSub(s1)
+				w.h.Sever(w.TB, b1)
+				w.await(d.Lost(), "Lost after the connection was cut")
+				w.drain(s2, "a/0")
+			},
+		},
+		{
+			area: "lease", name: "a neighbour's cut connection", needs: []need{needsSever},
+			explain: "A connection's loss is its own: the deliveries of another Broker stay good.",
+			run: func(w *world) {
+				b1, b2 := w.open(), w.open()
+				q := w.queue(b1, "neighbour")
+				w.publish(b1, q, msgs("m", 2)...)
+				d1 := w.receive(w.subscribe(b1, q, 1))
+				s2 := w.subscribe(b2, q, 1)
+				d2 := w.receive(s2)
+				w.h.Sever(w.TB, b1)
+				w.await(d1.Lost(), "Lost after the connection was cut")
+				select {
+				case <-d2.Lost():
+					w.Error("Lost of another connection's delivery is closed")
+				default:
+				}
+				w.ack(d2)
+			},
+		},
+		{
+			area: "lease", name: "a waiting Receive outlives the cut", needs: []need{needsSever},
+			explain: "A Subscription outlives lost connections: a Receive that waits goes on waiting and gets what comes after.",
+			run: func(w *world) {
+				b := w.open()
+				q := w.queue(b, "wait")
+				s := w.subscribe(b, q, 1)
+				got := w.receivers(s, 1)
+				for range 3 {
+					w.h.Sever(w.TB, b)
+				}
+				w.publish(w.open(), q, msg("a"))
+				d := result(w, got, "Receive")
+				ctx, cancel := w.ctx()
+				defer cancel()
+				// The message may have been fetched just before an end of the connection was noticed.
+				if err := w.clean(d.Ack(ctx)); err != nil {
+					w.wantIs(err, broker.ErrLeaseLost, "Ack")
+					w.ack(w.receive(s))
+				}
+			},
+		},
+		{
+			area: "lease", name: "Publish after the cut", needs: []need{needsSever},
+			explain: "Lost connections mend themselves: Publish works again without anybody's doing. In between it is ErrUnavailable or ErrIndeterminate.",
+			run: func(w *world) {
+				b := w.open()
+				q := w.queue(b, "publish")
+				for i := range 3 {
+					w.publish(b, q, msg(fmt.Sprintf("before-%d", i)))
+					w.h.Sever(w.TB, b)
+					w.publishSurely(b, q, msg(fmt.Sprintf("after-%d", i)))
+				}
+				w.drainAll(w.subscribe(w.open(), q, 0), "before-0/0", "after-0/0", "before-1/0", "after-1/0", "before-2/0", "after-2/0")
+			},
+		},
+		{
+			area: "lease", name: "held messages keep their lease", needs: []need{needsLeases},
+			explain: "The adapter renews the lease of a delivery until it is settled: a handler may take longer than the lease.",
+			run: func(w *world) {
+				b, rival := w.open(), w.open()
+				q := w.queue(b, "renew")
+				w.publish(b, q, msgs("m", 2)...)
+				s := w.subscribe(b, q, 2)
+				d := w.receive(s) // the other one is held and not handed out
+				s2 := w.subscribe(rival, q, 2)
+				deadline := time.Now().Add(2*w.h.Leases + w.slack)
+				for time.Now().Before(deadline) {
+					w.nothing(s2, "while another consumer holds all messages")
+					select {
+					case <-d.Lost():
+						w.Fatal("the lease of a held delivery was not renewed")
+					default:
+					}
+				}
+				w.ack(d, w.receive(s))
+			},
+		},
+	}
+	for _, late := range settlements() {
+		cs = append(cs, testCase{
+			area: "lease", name: late.name + " of a lost delivery", needs: []need{needsSever},
+			explain: "A settlement after the broker took the message back is ErrLeaseLost and does nothing: the message is seen again.",
+			run: func(w *world) {
+				b := w.open()
+				q := w.queue(b, "late")
+				w.publish(b, q, msg("a"))
+				s := w.subscribe(b, q, 1)
+				d := w.receive(s)
+				w.h.Sever(w.TB, b)
+				w.await(d.Lost(), "Lost after the connection was cut")
+				w.wantIs(late.do(w, d), broker.ErrLeaseLost, "%s of a lost delivery", late.name)
+				w.drain(s, "a/0")
+			},
+		})
+	}
+	return cs
+}
+
+// publishSurely repeats the same pair until the broker confirms it, as a producer would.
+func (w *world) publishSurely(b broker.Broker, queue string, m *broker.Message) {
+	w.Helper()
+	ctx, cancel := w.ctx()
+	defer cancel()
+	w.until("Publish of "+name(m), func() bool {
+		again := *m
+		err := w.clean(b.Publish(ctx, queue, &again))
+		if err != nil && !transient(err) {
+			w.Fatalf("Publish after a lost connection: got error %v, want ErrUnavailable or ErrIndeterminate", err)
+		}
+		return err == nil
+	})
+}

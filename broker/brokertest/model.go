@@ -1,0 +1,293 @@
+package brokertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/swarmiji/swarmiji/broker"
+)
+
+func modelCases() []testCase {
+	return []testCase{{
+		area: "model", name: "random histories",
+		explain: "Whatever is published, received, settled, cut and closed in whatever order: the queue holds exactly what was confirmed and not removed, each message in one hand at a time.",
+		run: func(w *world) {
+			t, ok := w.TB.(*testing.T)
+			if !ok {
+				w.Fatal("the model test needs a *testing.T")
+			}
+			limit := w.h.ModelChecks
+			if limit == 0 {
+				limit = 20
+			}
+			ran, failed := 0, false
+			rapid.Check(t, func(rt *rapid.T) {
+				// rapid has no limit of its own for one test. After a failure it needs every run, to shrink the history.
+				if ran++; ran > limit && !failed {
+					return
+				}
+				defer func() { failed = failed || rt.Failed() }()
+				w.history(rt, fmt.Sprintf("model-%d", ran))
+			})
+		},
+	}}
+}
+
+// model is what a queue should hold, beside the real one.
+type model struct {
+	w     *world
+	rt    *rapid.T
+	queue string
+	next  int
+
+	waiting map[string]bool // published and in nobody's hands
+	maybe   map[string]bool // removed by a connection that was cut since: the server may not have heard of it
+	dead    map[string]bool
+	procs   []*process
+}
+
+// process is one Broker with a subscription.
+type process struct {
+	b       broker.Broker
+	s       broker.Subscription
+	held    []broker.Delivery
+	removed map[string]bool // acknowledged or buried through this connection
+}
+
+// history runs one random history and checks how it ends.
+func (w *world) history(rt *rapid.T, queue string) {
+	m := &model{w: w, rt: rt, waiting: map[string]bool{}, maybe: map[string]bool{}, dead: map[string]bool{}}
+	defer func() {
+		for _, p := range m.procs {
+			ctx, cancel := w.ctx()
+			if err := w.clean(p.b.Close(ctx)); err != nil {
+				rt.Errorf("Broker.Close: %v", err)
+			}
+			cancel()
+		}
+	}()
+	for range 2 {
+		m.procs = append(m.procs, &process{b: w.open(), removed: map[string]bool{}})
+	}
+	m.queue = w.queue(m.procs[0].b, queue)
+	for _, p := range m.procs {
+		p.s = w.subscribe(p.b, m.queue, 0)
+	}
+	actions := map[string]func(*rapid.T){
+		"publish": func(*rapid.T) { m.publish() },
+		"receive": func(*rapid.T) { m.receive() },
+		"ack": func(*rapid.T) {
+			m.settle(func(ctx context.Context, p *process, d broker.Delivery) error {
+				if err := broker.AckSync(ctx, d); err != nil {
+					return err
+				}
+				p.removed[name(d.Message())] = true
+				return nil
+			})
+		},
+		"release": func(*rapid.T) {
+			m.settle(func(ctx context.Context, _ *process, d broker.Delivery) error {
+				err := d.Release(ctx, 0)
+				if err == nil {
+					m.waiting[name(d.Message())] = true
+				}
+				return err
+			})
+		},
+		"bury": func(*rapid.T) {
+			m.settle(func(ctx context.Context, p *process, d broker.Delivery) error {
+				err := d.Bury(ctx, errors.New("why"))
+				if err == nil {
+					m.dead[name(d.Message())] = true
+					p.removed[name(d.Message())] = true
+				}
+				return err
+			})
+		},
+		"resubscribe": func(*rapid.T) { m.resubscribe() },
+		"reopen":      func(*rapid.T) { m.reopen() },
+	}
+	if w.h.Sever != nil {
+		actions["sever"] = func(*rapid.T) { m.sever() }
+	}
+	if w.h.Promises.Dedupe {
+		actions["publish again"] = func(*rapid.T) { m.publishAgain() }
+	}
+	steps := w.h.ModelSteps
+	if steps == 0 {
+		steps = 20
+	}
+	kinds := slices.Sorted(maps.Keys(actions))
+	for range rapid.IntRange(1, steps).Draw(rt, "steps") {
+		actions[rapid.SampledFrom(kinds).Draw(rt, "step")](rt)
+	}
+	m.end()
+}
+
+func (m *model) pick() *process { return rapid.SampledFrom(m.procs).Draw(m.rt, "process") }
+
+func (m *model) publish() {
+	id := fmt.Sprintf("m%d", m.next)
+	m.next++
+	m.send(m.pick(), msg(id))
+	m.waiting[id+"/0"] = true
+}
+
+func (m *model) publishAgain() {
+	known := slices.Sorted(maps.Keys(m.waiting))
+	if len(known) == 0 {
+		return
+	}
+	id, _, _ := strings.Cut(rapid.SampledFrom(known).Draw(m.rt, "again"), "/")
+	m.send(m.pick(), msg(id))
+}
+
+func (m *model) send(p *process, message *broker.Message) {
+	ctx, cancel := m.w.ctx()
+	defer cancel()
+	if err := m.w.clean(p.b.Publish(ctx, m.queue, message)); err != nil {
+		m.rt.Fatalf("Publish(%s): %v", name(message), err)
+	}
+}
+
+// receive takes one message in whichever process it has come to.
+func (m *model) receive() {
+	if len(m.waiting) == 0 {
+		return
+	}
+	done, cancel := context.WithCancel(context.Background())
+	cancel() // only what is held: which process the server has chosen is not known
+	got := m.w.poll(func() bool {
+		for _, p := range m.procs {
+			d, err := p.s.Receive(done)
+			if err == nil {
+				m.take(p, d)
+				return true
+			}
+			if m.w.clean(err); !errors.Is(err, context.Canceled) {
+				m.rt.Fatalf("Receive: %v", err)
+			}
+		}
+		return false
+	})
+	if !got {
+		m.rt.Fatalf("nothing was handed out; these should wait: %v", slices.Sorted(maps.Keys(m.waiting)))
+	}
+}
+
+// take checks a delivery against the model.
+func (m *model) take(p *process, d broker.Delivery) {
+	n := name(d.Message())
+	if !m.waiting[n] && !m.maybe[n] {
+		m.rt.Fatalf("%s was handed out; only these wait: %v", n, slices.Sorted(maps.Keys(m.waiting)))
+	}
+	delete(m.waiting, n)
+	delete(m.maybe, n)
+	p.held = append(p.held, d)
+}
+
+// settle settles one held delivery.
+func (m *model) settle(how func(ctx context.Context, p *process, d broker.Delivery) error) {
+	p := m.pick()
+	if len(p.held) == 0 {
+		return
+	}
+	i := rapid.IntRange(0, len(p.held)-1).Draw(m.rt, "delivery")
+	d := p.held[i]
+	p.held = slices.Delete(p.held, i, i+1)
+	ctx, cancel := m.w.ctx()
+	defer cancel()
+	err := m.w.clean(how(ctx, p, d))
+	switch {
+	case err == nil:
+	case errors.Is(err, broker.ErrLeaseLost) && m.w.h.Sever != nil:
+		m.waiting[name(d.Message())] = true // fetched just before an end of the connection was noticed
+	case transient(err) && m.w.h.Sever != nil:
+		m.maybe[name(d.Message())] = true // nobody knows what the server has heard
+	default:
+		m.rt.Fatalf("settling %s: %v", name(d.Message()), err)
+	}
+}
+
+// resubscribe closes a subscription; what was handed out stays in its process's hands.
+func (m *model) resubscribe() {
+	p := m.pick()
+	m.w.closeSub(p.s)
+	p.s = m.w.subscribe(p.b, m.queue, 0)
+}
+
+// reopen closes a Broker, which gives everything back, and opens another.
+func (m *model) reopen() {
+	p := m.pick()
+	m.w.closeBroker(p.b)
+	m.giveBack(p)
+	p.b = m.w.open()
+	p.s = m.w.subscribe(p.b, m.queue, 0)
+}
+
+// sever cuts a connection and waits until its owner has noticed: a delivery in its hands tells.
+func (m *model) sever() {
+	p := m.pick()
+	if len(p.held) == 0 {
+		return
+	}
+	m.w.h.Sever(m.w.TB, p.b)
+	for _, d := range p.held {
+		m.w.await(d.Lost(), "Lost after the connection was cut")
+	}
+	for n := range p.removed {
+		if _, sync := broker.As[broker.SyncAcker](p.held[0]); !sync || m.dead[n] {
+			m.maybe[n] = true
+		}
+	}
+	m.giveBack(p)
+	m.w.publishSurely(p.b, m.w.queue(p.b, "probe"), msg(fmt.Sprintf("probe-%d", m.w.next())))
+}
+
+func (m *model) giveBack(p *process) {
+	for _, d := range p.held {
+		m.waiting[name(d.Message())] = true
+	}
+	p.held = nil
+	p.removed = map[string]bool{}
+}
+
+// end gives everything back, receives all that waits, and looks that there is no more.
+func (m *model) end() {
+	for _, p := range m.procs {
+		m.w.closeBroker(p.b)
+		m.giveBack(p)
+	}
+	last := &process{b: m.w.open(), removed: map[string]bool{}}
+	m.procs = []*process{last}
+	last.s = m.w.subscribe(last.b, m.queue, 0)
+	for len(m.waiting) > 0 {
+		ctx, cancel := m.w.ctx()
+		d, err := last.s.Receive(ctx)
+		cancel()
+		if m.w.clean(err) != nil {
+			m.rt.Fatalf("Receive: %v; these should wait: %v", err, slices.Sorted(maps.Keys(m.waiting)))
+		}
+		m.take(last, d)
+		m.w.ack(d)
+	}
+	done, cancel := context.WithCancel(context.Background())
+	cancel()
+	if i, ok := broker.As[broker.Inspector](last.b); ok {
+		ctx, cancel := m.w.ctx()
+		defer cancel()
+		if st, err := i.Stats(ctx, m.queue); m.w.clean(err) != nil || st.Ready > len(m.maybe) {
+			m.rt.Fatalf("at the end Stats is %+v, %v; nothing should wait", st, err)
+		}
+	}
+	if d, err := last.s.Receive(done); err == nil {
+		m.take(last, d)
+	}
+}

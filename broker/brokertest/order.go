@@ -1,0 +1,229 @@
+package brokertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/swarmiji/swarmiji/broker"
+)
+
+func orderCases() []testCase {
+	return []testCase{
+		{
+			area: "order", name: "first come, first served", needs: []need{needsOrder},
+			explain: "The adapter promises that one publisher's messages of one priority reach a single consumer in their order.",
+			run: func(w *world) {
+				b := w.open()
+				q := w.queue(b, "fifo")
+				s := w.subscribe(w.open(), q, 8)
+				ms := msgs("m", 200)
+				w.publish(b, q, ms[:100]...)
+				w.expectInOrder(s, names(ms[:100]...))
+				w.publish(b, q, ms[100:]...)
+				w.expectInOrder(s, names(ms[100:]...))
+			},
+		},
+		{
+			area: "order", name: "many publishers and many consumers lose and double nothing",
+			explain: "With no fault every confirmed message is handed out exactly once, whoever publishes and receives at the same time, for the first time.",
+			run: func(w *world) {
+				const publishers, consumers, each = 6, 6, 60
+				setup := w.open()
+				q := w.queue(setup, "crowd")
+				seen := newTally()
+				ctx, cancel := w.ctx()
+				defer cancel()
+				var pubs, cons sync.WaitGroup
+				for range consumers / 2 { // two goroutines share a subscription
+					s := w.subscribe(w.open(), q, 4)
+					for range 2 {
+						cons.Go(func() { w.consume(ctx, s, seen, publishers*each) })
+					}
+				}
+				for p := range publishers {
+					b := setup
+					if p%2 == 0 {
+						b = w.open()
+					}
+					pubs.Go(func() {
+						for i := range each {
+							id := fmt.Sprintf("p%d-%d", p, i)
+							if err := w.clean(b.Publish(ctx, q, msg(id))); err != nil {
+								w.Errorf("Publish(%s): %v", id, err)
+								return
+							}
+						}
+					})
+				}
+				pubs.Wait()
+				cons.Wait()
+				for p := range publishers {
+					for i := range each {
+						if n := seen.count(fmt.Sprintf("p%d-%d/0", p, i)); n != 1 {
+							w.Errorf("p%d-%d was seen %d times, want once", p, i, n)
+						}
+					}
+				}
+				w.nothing(w.subscribe(setup, q, 0), "after every message was acknowledged")
+			},
+		},
+		{
+			area: "order", name: "a repeated pair is one message", needs: []need{needsDedupe},
+			explain: "The pair (ID, Generation) names the message: a repeated pair is one message, so that a Publish of unknown outcome can be repeated.",
+			run: func(w *world) {
+				b1, b2 := w.open(), w.open()
+				q := w.queue(b1, "twice")
+				w.publish(b1, q, msg("a"), msg("b"))
+				w.publish(b2, q, msg("a"))
+				w.publish(b1, q, msg("a"))
+				s := w.subscribe(b1, q, 0)
+				for n, count := range w.drain(s, "a/0", "b/0") {
+					if count != 1 {
+						w.Errorf("%s was seen %d times, want once", n, count)
+					}
+				}
+			},
+		},
+		{
+			area: "order", name: "the same ID of the next Generation is another message",
+			explain: "A retry is a new message with the same ID and the next Generation: it is not mistaken for the one in a consumer's hands, and is counted from 1.",
+			run: func(w *world) {
+				b := w.open()
+				q := w.queue(b, "generation")
+				w.publish(b, q, msg("a"))
+				s := w.subscribe(b, q, 0)
+				d0 := w.receive(s)
+				next := msg("a")
+				next.Generation = 1
+				w.publish(b, q, next)
+				d1 := w.receive(s)
+				if d1.Message().Generation != 1 {
+					w.Errorf("received %s, want a/1", name(d1.Message()))
+				}
+				if n, exact := d1.Deliveries(); n != 1 || !exact {
+					w.Errorf("Deliveries() = %d, %v; want 1, true", n, exact)
+				}
+				w.ack(d0)
+				w.ack(d1)
+				w.nothing(s, "after both generations were acknowledged")
+			},
+		},
+		{
+			area: "order", name: "one connection serves many at once",
+			explain: "All methods may be called from any goroutine: concurrent publishes, subscriptions and settlements over one Broker do not disturb each other.",
+			run: func(w *world) {
+				b := w.open()
+				ctx, cancel := w.ctx()
+				defer cancel()
+				var wg sync.WaitGroup
+				for i := range 8 {
+					q := w.queue(b, fmt.Sprintf("lane-%d", i))
+					wg.Go(func() {
+						s, err := b.Subscribe(ctx, q, broker.SubscribeOptions{Prefetch: 2, Lease: w.h.Leases})
+						if w.clean(err) != nil {
+							w.Errorf("Subscribe: %v", err)
+							return
+						}
+						for k := range 20 {
+							want := fmt.Sprintf("lane-%d-%d", i, k)
+							err := b.Publish(ctx, q, msg(want))
+							var d broker.Delivery
+							if err == nil {
+								d, err = s.Receive(ctx)
+							}
+							if err == nil && d.Message().ID != want {
+								err = fmt.Errorf("received %s", name(d.Message()))
+							}
+							if err == nil {
+								err = d.Ack(ctx)
+							}
+							if w.clean(err) != nil {
+								w.Errorf("%s: %v", want, err)
+								return
+							}
+						}
+						if err := w.clean(s.Close(ctx)); err != nil {
+							w.Errorf("Subscription.Close: %v", err)
+						}
+					})
+				}
+				wg.Wait()
+			},
+		},
+	}
+}
+
+// expectInOrder receives and acknowledges the named messages.
+func (w *world) expectInOrder(s broker.Subscription, want []string) {
+	w.Helper()
+	for i, n := range want {
+		d := w.receive(s)
+		if got := name(d.Message()); got != n {
+			w.Fatalf("message %d is %s, want %s", i, got, n)
+		}
+		w.ack(d)
+	}
+}
+
+// tally counts what several consumers see.
+type tally struct {
+	mu   sync.Mutex
+	seen map[string]int
+	done chan struct{} // closed when enough different messages were seen
+}
+
+func newTally() *tally { return &tally{seen: make(map[string]int), done: make(chan struct{})} }
+
+// add counts a message; the one that makes enough closes done.
+func (t *tally) add(n string, enough int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.seen[n]++
+	if t.seen[n] == 1 && len(t.seen) == enough {
+		close(t.done)
+	}
+}
+
+func (t *tally) count(n string) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.seen[n]
+}
+
+// consume receives and acknowledges until enough different messages were seen by all consumers together.
+func (w *world) consume(ctx context.Context, s broker.Subscription, seen *tally, enough int) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		defer cancel()
+		select {
+		case <-seen.done:
+		case <-ctx.Done():
+		}
+	}()
+	for {
+		d, err := s.Receive(ctx)
+		if w.clean(err) != nil {
+			select {
+			case <-seen.done:
+			default:
+				w.Errorf("Receive: %v", err)
+			}
+			return
+		}
+		// Counted before the Ack: the last one ends the others, and an Ack that came to nothing shows as a double.
+		seen.add(name(d.Message()), enough)
+		settle, stop := w.ctx()
+		if err := w.clean(d.Ack(settle)); err != nil && !transient(err) {
+			w.Errorf("Ack(%s): %v", name(d.Message()), err)
+		}
+		stop()
+	}
+}
+
+// transient reports whether err is what a lost connection may cause.
+func transient(err error) bool {
+	return errors.Is(err, broker.ErrLeaseLost) || errors.Is(err, broker.ErrUnavailable) || errors.Is(err, broker.ErrIndeterminate)
+}

@@ -1,0 +1,165 @@
+package brokertest
+
+import (
+	"fmt"
+
+	"github.com/swarmiji/swarmiji/broker"
+)
+
+func priorityCases() []testCase {
+	return []testCase{
+		{
+			area: "priority", name: "the most urgent first", needs: []need{needsPriorities},
+			explain: "Of a queue declared with levels the most urgent message is handed out first. With Prefetch 1 at most the one that was fetched already comes before a more urgent one.",
+			run: func(w *world) {
+				b := w.open()
+				q := w.queue(b, "levels", 10, 100, 1000)
+				var ms []*broker.Message
+				for i := range 8 {
+					for _, p := range []int{500, 100, 0} {
+						m := msg(fmt.Sprintf("p%d-%d", p, i))
+						m.Priority = p
+						ms = append(ms, m)
+					}
+				}
+				w.publish(b, q, ms...)
+				s := w.subscribe(w.open(), q, 1)
+				left := map[int]int{0: 8, 100: 8, 500: 8}
+				for i := range ms {
+					d := w.receive(s)
+					p := d.Message().Priority
+					left[p]--
+					if i > 0 && (p > 0 && left[0] > 0 || p > 100 && left[100] > 0) {
+						w.Errorf("message %d has priority %d while %d of 0 and %d of 100 wait", i, p, left[0], left[100])
+					}
+					w.ack(d)
+				}
+				w.nothing(s, "after all")
+			},
+		},
+		{
+			area: "priority", name: "an urgent message overtakes a backlog", needs: []need{needsPriorities},
+			explain: "An urgent message that comes later is handed out before what waits, except for what was fetched already.",
+			run: func(w *world) {
+				b := w.open()
+				q := w.queue(b, "overtake", 10, 100)
+				w.publish(b, q, msgs("slow", 10)...)
+				s := w.subscribe(w.open(), q, 1)
+				d := w.receive(s)
+				m := msg("urgent")
+				m.Priority = 5
+				w.publish(b, q, m)
+				w.ack(d)
+				for i := range 2 {
+					d = w.receive(s)
+					w.ack(d)
+					if d.Message().ID == "urgent" {
+						return
+					}
+					if i == 1 {
+						w.Errorf("the urgent message was not among the next two")
+					}
+				}
+			},
+		},
+		{
+			area: "priority", name: "a level is up to its bound", needs: []need{needsPriorities, needsOrder},
+			explain: "A message of priority p goes to the first level whose bound is at least p, and within a level the order is that of arrival.",
+			run: func(w *world) {
+				b := w.open()
+				q := w.queue(b, "bounds", 10, 100)
+				for _, p := range []int{100, 11, 50, 10, 0, 10} {
+					m := msg(fmt.Sprintf("p%d-%d", p, w.next()))
+					m.Priority = p
+					w.publish(b, q, m)
+				}
+				s := w.subscribe(b, q, 1)
+				first := w.receive(s) // may have been fetched before the urgent ones were looked at
+				ctx, cancel := w.ctx()
+				defer cancel()
+				w.must(first.Release(ctx, 0), "Release")
+				var high, low []string
+				for range 6 {
+					d := w.receive(s)
+					if d.Message().Priority <= 10 {
+						high = append(high, d.Message().ID)
+					} else {
+						low = append(low, d.Message().ID)
+					}
+					w.ack(d)
+				}
+				// The released one may have lost its place; the order of the others of its level is their order of arrival.
+				checkAscending(w, "priorities up to 10", without(high, first.Message().ID))
+				checkAscending(w, "priorities 11 to 100", without(low, first.Message().ID))
+				if len(high) != 3 || len(low) != 3 {
+					w.Errorf("received %v and %v, want three of each level", high, low)
+				}
+			},
+		},
+		{
+			area: "priority", name: "a queue without levels takes every priority",
+			explain: "A queue has one level unless declared with more: a message of any priority is taken, kept and handed out.",
+			run: func(w *world) {
+				b := w.open()
+				q := w.queue(b, "flat")
+				var want []string
+				for _, p := range []int{0, 1, 100, 255, 1 << 20} {
+					m := msg(fmt.Sprintf("p%d", p))
+					m.Priority = p
+					w.publish(b, q, m)
+					want = append(want, name(m))
+				}
+				s := w.subscribe(b, q, 0)
+				got := map[string]int{}
+				for range want {
+					d := w.receive(s)
+					got[d.Message().ID] = d.Message().Priority
+					w.ack(d)
+				}
+				for id, p := range got {
+					if fmt.Sprintf("p%d", p) != id {
+						w.Errorf("%s arrived with priority %d", id, p)
+					}
+				}
+				if len(got) != len(want) {
+					w.Errorf("received %v, want %v", got, want)
+				}
+			},
+		},
+	}
+}
+
+// next returns 0, 1, 2 and so on.
+func (w *world) next() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.counter++
+	return w.counter - 1
+}
+
+func without(ids []string, id string) []string {
+	var rest []string
+	for _, s := range ids {
+		if s != id {
+			rest = append(rest, s)
+		}
+	}
+	return rest
+}
+
+// checkAscending checks the numbers after the dash of ids.
+func checkAscending(w *world, what string, ids []string) {
+	w.Helper()
+	last := -1
+	for _, id := range ids {
+		var p, n int
+		if _, err := fmt.Sscanf(id, "p%d-%d", &p, &n); err != nil {
+			w.Fatalf("id %q: %v", id, err)
+		}
+		if n < last {
+			w.Errorf("%s came in the order %v", what, ids)
+			return
+		}
+		last = n
+	}
+}

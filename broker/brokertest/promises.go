@@ -1,0 +1,78 @@
+package brokertest
+
+import (
+	"context"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+)
+
+// methodsOfQueue returns a call of each optional method of b that is given a queue by name.
+func methodsOfQueue(b broker.Broker) map[string]func(ctx context.Context, queue string) error {
+	calls := make(map[string]func(ctx context.Context, queue string) error)
+	if d, ok := broker.As[broker.Delayer](b); ok {
+		calls["PublishAt"] = func(ctx context.Context, q string) error {
+			return d.PublishAt(ctx, q, msg("bad"), time.Now().Add(time.Minute))
+		}
+	}
+	if p, ok := broker.As[broker.BatchPublisher](b); ok {
+		calls["PublishBatch"] = func(ctx context.Context, q string) error {
+			return p.PublishBatch(ctx, []broker.Outgoing{{Queue: q, Message: msg("bad")}})
+		}
+	}
+	if d, ok := broker.As[broker.Declarer](b); ok {
+		calls["Declare"] = func(ctx context.Context, q string) error { return d.Declare(ctx, broker.Queue{Name: q}) }
+	}
+	if i, ok := broker.As[broker.Inspector](b); ok {
+		calls["Stats"] = func(ctx context.Context, q string) error { _, err := i.Stats(ctx, q); return err }
+		calls["Purge"] = func(ctx context.Context, q string) error { _, err := i.Purge(ctx, q); return err }
+	}
+	if d, ok := broker.As[broker.DeadLetterer](b); ok {
+		calls["ListDead"] = func(ctx context.Context, q string) error { _, err := d.ListDead(ctx, q, 1); return err }
+		calls["RequeueDead"] = func(ctx context.Context, q string) error { _, err := d.RequeueDead(ctx, q, 1); return err }
+		calls["PurgeDead"] = func(ctx context.Context, q string) error { _, err := d.PurgeDead(ctx, q); return err }
+	}
+	if f, ok := broker.As[broker.Finder](b); ok {
+		calls["Find"] = func(ctx context.Context, q string) error { _, err := f.Find(ctx, q, "x"); return err }
+		calls["Delete"] = func(ctx context.Context, q string) error { return f.Delete(ctx, q, "x") }
+		calls["Update"] = func(ctx context.Context, q string) error {
+			return f.Update(ctx, q, broker.Outgoing{Queue: q, Message: msg("x")})
+		}
+	}
+	return calls
+}
+
+func checkPromises(w *world) {
+	b := w.open()
+	q := w.queue(b, "promises")
+	s := w.subscribe(b, q, 1)
+	w.publish(b, q, msg("a"))
+	d := w.receive(s)
+	p := w.h.Promises
+	has := func(name string, promised, offered bool) {
+		switch {
+		case promised && !offered:
+			w.Errorf("%s is promised and not offered", name)
+		case offered && !promised:
+			w.Errorf("%s is offered and not promised: no case tests it", name)
+		}
+	}
+	has("Delays", p.Delays, offers[broker.Delayer](b))
+	has("Batch", p.Batch, offers[broker.BatchPublisher](b))
+	has("Retry", p.Retry, offers[broker.Retrier](b))
+	has("Inspect", p.Inspect, offers[broker.Inspector](b))
+	has("DeadLetters", p.DeadLetters, offers[broker.DeadLetterer](b))
+	has("Find", p.Find, offers[broker.Finder](b))
+	has("Watch", p.Watch, offers[broker.Watcher](b))
+	has("Resize", p.Resize, offers[broker.Resizer](s))
+	has("SyncAck", p.SyncAck, offers[broker.SyncAcker](d))
+	if p.Priorities && !offers[broker.Declarer](b) {
+		w.Error("Priorities are promised, and there is no Declarer to name the levels")
+	}
+	w.ack(d)
+}
+
+func offers[T any](v any) bool {
+	_, ok := broker.As[T](v)
+	return ok
+}

@@ -1,0 +1,142 @@
+package brokertest
+
+import (
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+)
+
+func retryCases() []testCase {
+	next := func(id string) *broker.Message {
+		m := msg(id)
+		m.Generation = 1
+		m.Body = []byte("the next of " + id)
+		return m
+	}
+	return []testCase{
+		{
+			area: "retry", name: "the successor takes the place of the delivery",
+			explain: "Replace publishes the successor and removes the delivery: the next Generation is seen, for the first time, and the one before never again.",
+			run: func(w *world) {
+				b := w.open()
+				q, q2 := w.queue(b, "from"), w.queue(b, "to")
+				w.publish(b, q, msg("same"), msg("other"))
+				s, s2 := w.subscribe(b, q, 0), w.subscribe(b, q2, 0)
+				for range 2 {
+					d := w.receive(s)
+					id, to := d.Message().ID, q
+					if id == "other" {
+						to = q2
+					}
+					ctx, cancel := w.ctx()
+					w.must(broker.Replace(ctx, b, d, broker.Outgoing{Queue: to, Message: next(id)}), "Replace")
+					w.wantIs(d.Ack(ctx), broker.ErrSettled, "Ack after Replace")
+					cancel()
+					from := s
+					if to == q2 {
+						from = s2
+					}
+					d = w.receiveID(from, id)
+					if diff := diffMessage(next(id), d.Message()); diff != "" {
+						w.Errorf("the successor is not what was published (-sent +received):\n%s", diff)
+					}
+					if n, exact := d.Deliveries(); n != 1 || !exact {
+						w.Errorf("Deliveries() of the successor = %d, %v; want 1, true", n, exact)
+					}
+					w.ack(d)
+				}
+				w.nothing(s, "after the successors were acknowledged")
+				w.nothing(s2, "after the successors were acknowledged")
+			},
+		},
+		{
+			area: "retry", name: "a delayed successor", needs: []need{needsDelays},
+			explain: "A successor may have a time, and is not handed out before.",
+			run: func(w *world) {
+				b := w.open()
+				q := w.queue(b, "later")
+				w.publish(b, q, msg("a"))
+				s := w.subscribe(b, q, 0)
+				d := w.receive(s)
+				at := time.Now().Add(300 * time.Millisecond)
+				ctx, cancel := w.ctx()
+				defer cancel()
+				w.must(broker.Replace(ctx, b, d, broker.Outgoing{Queue: q, Message: next("a"), At: at}), "Replace")
+				d = w.receive(s)
+				w.onTime(at, "a successor in 300ms")
+				if d.Message().Generation != 1 {
+					w.Errorf("received %s, want a/1", name(d.Message()))
+				}
+				w.ack(d)
+				w.nothing(s, "after Ack")
+			},
+		},
+		{
+			area: "retry", name: "both or neither: the delivery is settled", needs: []need{needsRetry},
+			explain: "Retry does both steps or neither: of a settled delivery it is ErrSettled and the successor is not published.",
+			run: func(w *world) {
+				b := w.open()
+				q := w.queue(b, "settled")
+				w.publish(b, q, msg("a"))
+				s := w.subscribe(b, q, 0)
+				d := w.receive(s)
+				w.ack(d)
+				ctx, cancel := w.ctx()
+				defer cancel()
+				w.wantIs(broker.Replace(ctx, b, d, broker.Outgoing{Queue: q, Message: next("a")}), broker.ErrSettled, "Retry after Ack")
+				w.nothing(s, "after a Retry that failed")
+			},
+		},
+		{
+			area: "retry", name: "both or neither: the delivery is lost", needs: []need{needsRetry, needsSever},
+			explain: "Retry does both steps or neither: of a lost delivery it is ErrLeaseLost, the successor is not published, and the message is seen again.",
+			run: func(w *world) {
+				b := w.open()
+				q := w.queue(b, "lost")
+				w.publish(b, q, msg("a"))
+				s := w.subscribe(b, q, 0)
+				d := w.receive(s)
+				w.h.Sever(w.TB, b)
+				w.await(d.Lost(), "Lost after the connection was cut")
+				ctx, cancel := w.ctx()
+				defer cancel()
+				w.wantIs(broker.Replace(ctx, b, d, broker.Outgoing{Queue: q, Message: next("a")}), broker.ErrLeaseLost, "Retry of a lost delivery")
+				w.drain(s, "a/0")
+			},
+		},
+		{
+			area: "retry", name: "the successor's queue is missing",
+			explain: "When the successor cannot be published the delivery stays: it can be settled as before.",
+			run: func(w *world) {
+				b := w.open()
+				q := w.queue(b, "missing")
+				w.publish(b, q, msg("a"))
+				s := w.subscribe(b, q, 0)
+				d := w.receive(s)
+				ctx, cancel := w.ctx()
+				defer cancel()
+				err := broker.Replace(ctx, b, d, broker.Outgoing{Queue: w.h.Prefix + "nowhere", Message: next("a")})
+				w.wantIs(err, broker.ErrNoQueue, "Replace into a queue that does not exist")
+				w.must(d.Release(ctx, 0), "Release after Replace failed")
+				w.drain(s, "a/0")
+			},
+		},
+	}
+}
+
+// receiveID receives until the message with the id comes; others are given back.
+func (w *world) receiveID(s broker.Subscription, id string) broker.Delivery {
+	w.Helper()
+	var others []broker.Delivery
+	d := w.receive(s)
+	for d.Message().ID != id {
+		others = append(others, d)
+		d = w.receive(s)
+	}
+	ctx, cancel := w.ctx()
+	defer cancel()
+	for _, o := range others {
+		w.must(o.Release(ctx, 0), "Release")
+	}
+	return d
+}

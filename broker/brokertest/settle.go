@@ -1,0 +1,272 @@
+package brokertest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+)
+
+func settleCases() []testCase {
+	cs := []testCase{
+		{
+			area: "settle", name: "Ack removes the message",
+			explain: "Ack removes the message: neither this process nor another sees it again, also after the connection has closed.",
+			run: func(w *world) {
+				b := w.open()
+				q := w.queue(b, "ack")
+				w.publish(b, q, msg("a"))
+				w.ack(w.receive(w.subscribe(b, q, 1)))
+				w.closeBroker(b)
+				w.nothing(w.subscribe(w.open(), q, 0), "after Ack")
+			},
+		},
+		{
+			area: "settle", name: "AckSync removes the message",
+			explain: "Nil from AckSync means that the broker will not hand the message out again, whatever becomes of the connection.",
+			needs:   []need{needsSyncAck},
+			run: func(w *world) {
+				b := w.open()
+				q := w.queue(b, "acksync")
+				w.publish(b, q, msg("a"))
+				d := w.receive(w.subscribe(b, q, 1))
+				ctx, cancel := w.ctx()
+				defer cancel()
+				w.must(broker.AckSync(ctx, d), "AckSync")
+				w.wantIs(broker.AckSync(ctx, d), broker.ErrSettled, "a second AckSync")
+				if w.h.Sever != nil {
+					w.h.Sever(w.TB, b)
+				}
+				w.nothing(w.subscribe(w.open(), q, 0), "after AckSync")
+			},
+		},
+		{
+			area: "settle", name: "Release gives the message back",
+			explain: "Release(0) gives the message back to be seen again at once, the same and of the same Generation; no message but that one.",
+			run: func(w *world) {
+				b := w.open()
+				q := w.queue(b, "release")
+				w.publish(b, q, msg("a"))
+				s := w.subscribe(b, q, 1)
+				d := w.receive(s)
+				ctx, cancel := w.ctx()
+				defer cancel()
+				w.must(d.Release(ctx, 0), "Release")
+				d = w.receive(s)
+				if diff := diffMessage(msg("a"), d.Message()); diff != "" {
+					w.Errorf("the message changed on its way back (-sent +received):\n%s", diff)
+				}
+				if n, _ := d.Deliveries(); n < 1 {
+					w.Errorf("Deliveries() = %d after Release; want at least 1", n)
+				}
+				w.ack(d)
+				w.nothing(s, "after Release and Ack")
+			},
+		},
+		{
+			area: "settle", name: "Release to another process",
+			explain: "What one consumer gives back another can have.",
+			run: func(w *world) {
+				b1, b2 := w.open(), w.open()
+				q := w.queue(b1, "other")
+				w.publish(b1, q, msg("a"))
+				s1 := w.subscribe(b1, q, 1)
+				d := w.receive(s1)
+				w.closeSub(s1)
+				ctx, cancel := w.ctx()
+				defer cancel()
+				w.must(d.Release(ctx, 0), "Release")
+				w.drain(w.subscribe(b2, q, 1), "a/0")
+			},
+		},
+		{
+			area: "settle", name: "Deliveries counts exactly",
+			explain: "Deliveries returns how often this Generation was handed out: 1, 2, 3 as it is given back and handed out again by lost connections or releases that count.",
+			needs:   []need{needsExactCount},
+			run: func(w *world) {
+				b := w.open()
+				q := w.queue(b, "count")
+				w.publish(b, q, msg("a"))
+				s := w.subscribe(b, q, 1)
+				last := 0
+				for i := range 4 {
+					d := w.receive(s)
+					n, exact := d.Deliveries()
+					if !exact || n < last || n > i+1 {
+						w.Fatalf("hand-out %d: Deliveries() = %d, %v; the one before gave %d", i+1, n, exact, last)
+					}
+					last = n
+					if i == 3 {
+						w.ack(d)
+						return
+					}
+					ctx, cancel := w.ctx()
+					w.must(d.Release(ctx, 0), "Release")
+					cancel()
+				}
+			},
+		},
+		{
+			area: "settle", name: "Release after some time",
+			explain: "Release gives the message back to be seen again after the given time, never earlier. It may become a copy with the next Generation; then that is counted from 1.",
+			needs:   []need{needsDelays},
+			run: func(w *world) {
+				b := w.open()
+				q := w.queue(b, "later")
+				w.publish(b, q, msg("a"))
+				s := w.subscribe(b, q, 0)
+				ctx, cancel := w.ctx()
+				defer cancel()
+				for _, after := range []time.Duration{time.Millisecond, 300 * time.Millisecond} {
+					d := w.receive(s)
+					before := d.Message().Generation
+					at := time.Now().Add(after)
+					w.must(d.Release(ctx, after), "Release(%v)", after)
+					d = w.receive(s)
+					w.onTime(at, "a message released for %v", after)
+					switch g := d.Message().Generation; {
+					case g != before && g != before+1:
+						w.Errorf("Generation went from %d to %d", before, g)
+					case g == before+1:
+						if n, exact := d.Deliveries(); n != 1 || !exact {
+							w.Errorf("Deliveries() of a new Generation = %d, %v; want 1, true", n, exact)
+						}
+					}
+					if !bytes.Equal(d.Message().Body, msg("a").Body) || d.Message().ID != "a" {
+						w.Errorf("the message changed: %+v", d.Message())
+					}
+					w.must(d.Release(ctx, 0), "Release")
+				}
+				w.ack(w.receive(s))
+				w.nothing(s, "after Ack")
+			},
+		},
+		{
+			area: "settle", name: "Bury takes the message away",
+			explain: "Bury moves the message to the dead letters: no consumer of its queue sees it again.",
+			run: func(w *world) {
+				b := w.open()
+				q := w.queue(b, "bury")
+				w.publish(b, q, msg("a"))
+				s := w.subscribe(b, q, 1)
+				d := w.receive(s)
+				ctx, cancel := w.ctx()
+				defer cancel()
+				w.must(d.Bury(ctx, errors.New("why")), "Bury")
+				w.nothing(s, "after Bury")
+				w.nothing(w.subscribe(w.open(), q, 1), "after Bury, in another process")
+			},
+		},
+		{
+			area: "settle", name: "of many at once one settles",
+			explain: "A delivery is settled exactly once: of settlements at the same time one succeeds and every other is ErrSettled.",
+			run: func(w *world) {
+				b := w.open()
+				q := w.queue(b, "race")
+				w.publish(b, q, msg("a"))
+				s := w.subscribe(b, q, 0)
+				d := w.receive(s)
+				ctx, cancel := w.ctx()
+				defer cancel()
+				errs := make([]error, 8)
+				var wg sync.WaitGroup
+				for i := range errs {
+					wg.Go(func() { errs[i] = d.Ack(ctx) })
+				}
+				wg.Wait()
+				won := 0
+				for _, err := range errs {
+					if err == nil {
+						won++
+						continue
+					}
+					w.wantIs(err, broker.ErrSettled, "Ack beside a successful one")
+				}
+				if won != 1 {
+					w.Errorf("%d of %d settlements succeeded, want 1", won, len(errs))
+				}
+				w.nothing(s, "after Ack")
+			},
+		},
+		{
+			area: "settle", name: "Lost stays open while the delivery is held",
+			explain: "Lost is closed when the broker took the message back, and not before: it ends the handler.",
+			run: func(w *world) {
+				b := w.open()
+				q := w.queue(b, "lost")
+				w.publish(b, q, msg("a"))
+				s := w.subscribe(b, q, 0)
+				d := w.receive(s)
+				w.nothing(s, "while the only message is held")
+				select {
+				case <-d.Lost():
+					w.Error("Lost was closed though nothing happened")
+				default:
+				}
+				w.ack(d)
+			},
+		},
+	}
+	for _, first := range settlements()[:3] {
+		cs = append(cs, testCase{
+			area: "settle", name: "a second settlement after " + first.name,
+			explain: "A delivery is settled exactly once; a second settlement, of any kind, is ErrSettled and does nothing.",
+			run: func(w *world) {
+				b := w.open()
+				q := w.queue(b, "second")
+				for i, second := range settlements() {
+					w.publish(b, q, msg(fmt.Sprint(i)))
+					s := w.subscribe(b, q, 1)
+					d := w.receive(s)
+					w.must(first.do(w, d), "%s", first.name)
+					w.wantIs(second.do(w, d), broker.ErrSettled, "%s after %s", second.name, first.name)
+					if first.name == "Release" {
+						w.ack(w.receive(s))
+					}
+					w.nothing(s, "after %s and %s", first.name, second.name)
+					w.closeSub(s)
+				}
+			},
+		})
+	}
+	return cs
+}
+
+// settlement is one way to settle a delivery.
+type settlement struct {
+	name string
+	do   func(w *world, d broker.Delivery) error
+}
+
+// settlements returns every way to settle a delivery: the three of the port, then their variants.
+func settlements() []settlement {
+	way := func(name string, do func(ctx context.Context, d broker.Delivery) error) settlement {
+		return settlement{name, func(w *world, d broker.Delivery) error {
+			ctx, cancel := w.ctx()
+			defer cancel()
+			return do(ctx, d)
+		}}
+	}
+	return []settlement{
+		way("Ack", func(ctx context.Context, d broker.Delivery) error { return d.Ack(ctx) }),
+		way("Release", func(ctx context.Context, d broker.Delivery) error { return d.Release(ctx, 0) }),
+		way("Bury", func(ctx context.Context, d broker.Delivery) error { return d.Bury(ctx, errors.New("why")) }),
+		way("AckSync", broker.AckSync),
+		way("Release later", func(ctx context.Context, d broker.Delivery) error { return d.Release(ctx, time.Hour) }),
+	}
+}
+
+// onTime checks that it is not before at and not later than the slack allows.
+func (w *world) onTime(at time.Time, format string, args ...any) {
+	w.Helper()
+	switch late := time.Since(at); {
+	case late < 0:
+		w.Errorf("%s came %v early", fmt.Sprintf(format, args...), -late)
+	case late > w.slack:
+		w.Errorf("%s came %v late, the slack is %v", fmt.Sprintf(format, args...), late, w.slack)
+	}
+}

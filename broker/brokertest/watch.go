@@ -1,0 +1,103 @@
+package brokertest
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/swarmiji/swarmiji/broker"
+)
+
+func watchCases() []testCase {
+	return []testCase{
+		{
+			area: "watch", name: "the present state", needs: []need{needsWatch},
+			explain: "Watch calls fn with the present state: Connected, after a call has gone through.",
+			run: func(w *world) {
+				b := w.open()
+				w.publish(b, w.queue(b, "present"), msg("a"))
+				l := w.listen(b)
+				w.until("Connected", func() bool { return l.last() == broker.Connected })
+			},
+		},
+		{
+			area: "watch", name: "each change", needs: []need{needsWatch, needsDown},
+			explain: "Watch calls fn at each change, one call at a time: Disconnected with its reason when the connection is lost, Connected when it is back, nothing after stop.",
+			run: func(w *world) {
+				b := w.open()
+				w.publish(b, w.queue(b, "change"), msg("a"))
+				l, gone := w.listen(b), w.listen(b)
+				w.until("Connected", func() bool { return l.last() == broker.Connected && gone.last() == broker.Connected })
+				gone.stop()
+				n := gone.count()
+				up := sync.OnceFunc(w.h.Down(w.TB))
+				defer up()
+				w.until("Disconnected", func() bool { return l.last() == broker.Disconnected })
+				if l.reason() == nil {
+					w.Error("a Disconnected state has no reason")
+				}
+				_ = w.clean(l.reason())
+				up()
+				w.until("Connected again", func() bool { return l.last() == broker.Connected })
+				if gone.count() != n {
+					w.Error("fn was called after stop")
+				}
+			},
+		},
+	}
+}
+
+// listener notes what Watch tells.
+type listener struct {
+	stop   func()
+	inside atomic.Int32
+
+	mu     sync.Mutex
+	states []broker.ConnState
+	errs   []error
+}
+
+func (w *world) listen(b broker.Broker) *listener {
+	w.Helper()
+	watcher, ok := broker.As[broker.Watcher](b)
+	if !ok {
+		w.Fatal("Watch is promised and there is no broker.Watcher")
+	}
+	l := &listener{}
+	l.stop = watcher.Watch(func(s broker.ConnState, err error) {
+		if l.inside.Add(1) > 1 {
+			w.Error("fn is called twice at a time")
+		}
+		defer l.inside.Add(-1)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.states, l.errs = append(l.states, s), append(l.errs, err)
+	})
+	w.Cleanup(l.stop)
+	return l
+}
+
+func (l *listener) last() broker.ConnState {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.states) == 0 {
+		return ""
+	}
+	return l.states[len(l.states)-1]
+}
+
+func (l *listener) reason() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := len(l.states) - 1; i >= 0; i-- {
+		if l.states[i] == broker.Disconnected {
+			return l.errs[i]
+		}
+	}
+	return nil
+}
+
+func (l *listener) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.states)
+}
