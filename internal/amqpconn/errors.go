@@ -39,6 +39,13 @@ func IsNotFound(err error) bool { return hasCode(err, amqp.NotFound) }
 // tag, or a delivery that was held for longer than consumer_timeout.
 func IsPrecondition(err error) bool { return hasCode(err, amqp.PreconditionFailed) }
 
+// IsChannelError reports whether the server closed a channel, and not the connection, to answer an operation that it
+// refuses.
+func IsChannelError(err error) bool {
+	e, ok := errors.AsType[*amqp.Error](err)
+	return ok && e.Server && e.Recover
+}
+
 func hasCode(err error, code int) bool {
 	e, ok := errors.AsType[*amqp.Error](err)
 	return ok && e.Code == code

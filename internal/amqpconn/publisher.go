@@ -82,14 +82,15 @@ type flight struct {
 	seq      uint64
 	exchange string
 	key      string
-	message  *amqp.Publishing
+	id       string
+	body     []byte
 	dc       *amqp.DeferredConfirmation
 }
 
 // Publish publishes m and waits until the server has confirmed it. The errors, besides ErrClosed and ErrAccess:
 // [ErrUnavailable] (not sent), [ErrMalformed] (not sent), [ErrUnroutable] (not stored), [ErrRefused] (not stored),
 // [ErrBlocked] (not sent, unless ErrIndeterminate is there too), [ErrIndeterminate].
-// m must not be changed before Publish has returned, nor after ErrIndeterminate.
+// m is not used after Publish has returned; its body must not be changed after ErrIndeterminate.
 func (p *Publisher) Publish(ctx context.Context, exchange, key string, m *amqp.Publishing) error {
 	f, err := p.send(ctx, exchange, key, m, true)
 	if err != nil || f == nil {
@@ -222,7 +223,7 @@ func (o *outlet) write(f *flight, exchange, key string, m *amqp.Publishing) erro
 	}
 	if f != nil {
 		o.seq++
-		f.seq, f.exchange, f.key, f.message, f.dc = o.seq, exchange, key, m, dc
+		f.seq, f.exchange, f.key, f.id, f.body, f.dc = o.seq, exchange, key, m.MessageId, m.Body, dc
 		f.active.Store(true)
 	}
 	return nil
@@ -301,7 +302,7 @@ func (o *outlet) matchReturns() {
 			for i := range o.all {
 				f := &o.all[i]
 				if f.active.Load() && f.returned.Load() == nil && (first == nil || f.seq < first.seq) &&
-					f.key == r.RoutingKey && f.exchange == r.Exchange && f.message.MessageId == r.MessageId && bytes.Equal(f.message.Body, r.Body) {
+					f.key == r.RoutingKey && f.exchange == r.Exchange && f.id == r.MessageId && bytes.Equal(f.body, r.Body) {
 					first = f
 				}
 			}

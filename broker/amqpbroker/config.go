@@ -1,0 +1,121 @@
+package amqpbroker
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/swarmiji/swarmiji/internal/amqpconn"
+	"github.com/swarmiji/swarmiji/internal/backoff"
+	"github.com/swarmiji/swarmiji/internal/keyset"
+)
+
+// QueueType is how the server keeps a queue.
+type QueueType string
+
+// The types of queues.
+const (
+	Quorum  QueueType = "quorum"  // replicated; counts deliveries
+	Classic QueueType = "classic" // on one node; of a delivery it only knows "first" or "not the first"
+)
+
+// The defaults of [Config].
+const (
+	DefaultNamespace     = "default"
+	DefaultDeliveryLimit = 1000
+	// DefaultMaxBody is what RabbitMQ 4 takes with its own default (16 MiB), less a margin for what the adapter adds.
+	DefaultMaxBody = 16<<20 - 128<<10
+)
+
+// maxNamespace leaves room for a queue's name in the 255 bytes of an AMQP name.
+const maxNamespace = 64
+
+// Config says where RabbitMQ is and how queues are made. URLs is the only field that must be set.
+type Config struct {
+	// URLs of one cluster's nodes, tried in turn: amqp://user:password@host:port/vhost, or amqps:// for TLS.
+	URLs []string
+	// TLS is for amqps URLs: own authorities, client certificates, the server's name. Nil: the system's authorities.
+	TLS *tls.Config
+	// Name is shown in RabbitMQ's list of connections, with "publish" or "consume" after it. Empty: "swarmiji".
+	Name string
+	// Namespace keeps programs on one virtual host apart: all names on the server begin with "swj.<namespace>.". 1 to 64
+	// letters, digits, '_' and '-'. Empty: "default".
+	Namespace string
+	// QueueType is the type of the queues that this Broker creates. Empty: Quorum. Existing queues are used as they are.
+	QueueType QueueType
+	// DeliveryLimit is after how many deliveries RabbitMQ itself dead-letters a message of a quorum queue. It is only a
+	// backstop, since before RabbitMQ 4.3 also a message that was given back untouched counts. 0: 1,000.
+	DeliveryLimit int
+	// MaxBody is the largest body in bytes that is sent; a larger one is broker.ErrTooLarge. 0: 16 MiB less 128 KiB.
+	MaxBody int
+	// ConsumerTimeout is sent as x-consumer-timeout of each consumer, which RabbitMQ 4.3 and later honour for quorum
+	// queues: how long a delivery may stay unsettled. 0: not sent; the server's consumer_timeout (30 minutes unless
+	// configured) holds.
+	ConsumerTimeout time.Duration
+	// Heartbeat is how often both sides show that they live. A silent peer is given up after less than twice that. 0: 10 s;
+	// the least is 1 s.
+	Heartbeat time.Duration
+	// Backoff is between attempts to connect. Zero: full jitter up to 100 ms at first and up to 5 s in the end.
+	Backoff backoff.Exponential
+	// DialTimeout bounds one attempt to connect. 0: 15 s.
+	DialTimeout time.Duration
+	// Logger is told of what no call returns: queues that exist with other settings, consumers that the server cancelled,
+	// deliveries lost to consumer_timeout. Nil: slog.Default().
+	Logger *slog.Logger
+}
+
+// check fills in the defaults and returns all problems.
+func (c *Config) check() error {
+	var errs []error
+	if c.Namespace == "" {
+		c.Namespace = DefaultNamespace
+	}
+	if !keyset.ValidName(c.Namespace) || strings.Contains(c.Namespace, ".") || len(c.Namespace) > maxNamespace {
+		errs = append(errs, fmt.Errorf("amqpbroker: namespace %q is not 1 to %d letters, digits, '_' and '-'", c.Namespace, maxNamespace))
+	}
+	switch c.QueueType {
+	case "":
+		c.QueueType = Quorum
+	case Quorum, Classic:
+	default:
+		errs = append(errs, fmt.Errorf("amqpbroker: unknown queue type %q", c.QueueType))
+	}
+	if c.DeliveryLimit < 0 {
+		errs = append(errs, fmt.Errorf("amqpbroker: delivery limit %d is negative", c.DeliveryLimit))
+	}
+	if c.DeliveryLimit == 0 {
+		c.DeliveryLimit = DefaultDeliveryLimit
+	}
+	if c.MaxBody < 0 {
+		errs = append(errs, fmt.Errorf("amqpbroker: largest body %d is negative", c.MaxBody))
+	}
+	if c.MaxBody == 0 {
+		c.MaxBody = DefaultMaxBody
+	}
+	if c.ConsumerTimeout < 0 {
+		errs = append(errs, fmt.Errorf("amqpbroker: consumer timeout %v is negative", c.ConsumerTimeout))
+	}
+	if c.Name == "" {
+		c.Name = "swarmiji"
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	return errors.Join(errs...)
+}
+
+// conn is the configuration of one of the two connections.
+func (c *Config) conn(purpose string) amqpconn.Config {
+	return amqpconn.Config{
+		URLs:        c.URLs,
+		TLS:         c.TLS,
+		Name:        c.Name + " " + purpose,
+		Heartbeat:   c.Heartbeat,
+		Backoff:     c.Backoff,
+		DialTimeout: c.DialTimeout,
+		Logger:      c.Logger,
+	}
+}

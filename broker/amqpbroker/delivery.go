@@ -1,0 +1,191 @@
+package amqpbroker
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/swarmiji/swarmiji/broker"
+)
+
+// delivery is one message that the server handed to a channel.
+type delivery struct {
+	msg      broker.Message
+	gen      *generation
+	consumer *consumer
+	tag      uint64
+	count    int
+	exact    bool
+
+	// guarded by gen.mu
+	prev, next *delivery // in the ledger
+	state      settleState
+}
+
+type settleState uint8
+
+const (
+	open    settleState = iota
+	busy                // a Release or Bury publishes a copy
+	acked               // by AckSync, and it is not known whether the server has taken it
+	settled             //
+)
+
+func newDelivery(g *generation, c *consumer, m *amqp.Delivery) *delivery {
+	d := &delivery{gen: g, consumer: c, tag: m.DeliveryTag}
+	decode(&d.msg, m)
+	d.count, d.exact = deliveries(m)
+	return d
+}
+
+// deliveries reads how often a message was handed out. Quorum queues count the returns; classic queues know only whether
+// there was one.
+func deliveries(m *amqp.Delivery) (n int, exact bool) {
+	if v, ok := m.Headers["x-delivery-count"]; ok {
+		if n, ok := integer(v); ok && n >= 0 {
+			return int(n) + 1, true
+		}
+	}
+	if m.Redelivered {
+		return 2, false
+	}
+	return 1, true
+}
+
+// Message implements [broker.Delivery].
+func (d *delivery) Message() *broker.Message { return &d.msg }
+
+// Deliveries implements [broker.Delivery].
+func (d *delivery) Deliveries() (n int, exact bool) { return d.count, d.exact }
+
+// Lost implements [broker.Delivery]. It is one channel for all that was delivered on one AMQP channel.
+func (d *delivery) Lost() <-chan struct{} { return d.gen.lost }
+
+// check returns why d cannot be settled; gen.mu is held.
+func (d *delivery) check() error {
+	switch {
+	case d.state == settled || d.state == busy || d.state == acked:
+		return broker.ErrSettled
+	case d.gen.dead:
+		return broker.ErrLeaseLost
+	default:
+		return nil
+	}
+}
+
+func (d *delivery) failed(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return wrap(fmt.Errorf("message %.128q: %w", d.msg.ID, err), what, d.gen.st.sub.queue)
+}
+
+// Ack implements [broker.Delivery]. It never waits.
+func (d *delivery) Ack(context.Context) error {
+	d.gen.mu.Lock()
+	defer d.gen.mu.Unlock()
+	if err := d.check(); err != nil {
+		return d.failed("acknowledge", err)
+	}
+	d.state = settled
+	d.gen.ack(d, false)
+	return nil
+}
+
+// AckSync implements [broker.SyncAcker]. After broker.ErrIndeterminate, when ctx ended before the server's answer, it may be
+// called again.
+func (d *delivery) AckSync(ctx context.Context) error {
+	g := d.gen
+	g.mu.Lock()
+	if d.state != acked {
+		if err := d.check(); err != nil {
+			g.mu.Unlock()
+			return d.failed("acknowledge", err)
+		}
+		d.state = acked
+		g.ack(d, true)
+	}
+	g.mu.Unlock()
+	if err := g.barrier(ctx); err != nil {
+		return d.failed("acknowledge", err)
+	}
+	g.mu.Lock()
+	d.state = settled
+	g.mu.Unlock()
+	return nil
+}
+
+// giveBack returns d to its queue. It is for deliveries that nobody has got.
+func (d *delivery) giveBack() {
+	d.gen.mu.Lock()
+	defer d.gen.mu.Unlock()
+	if d.check() == nil {
+		d.requeue()
+	}
+}
+
+// requeue tells the server at once; gen.mu is held. So an acknowledgement "and all below" that follows leaves d alone.
+func (d *delivery) requeue() {
+	d.state = settled
+	d.gen.remove(d)
+	_ = d.gen.ch.Nack(d.tag, false, true) // it goes back in any case if the channel has gone
+}
+
+// Release implements [broker.Delivery]. After longer than 0 a copy with the next Generation waits in the delay topology, and
+// the delivery is acknowledged when the copy is confirmed.
+func (d *delivery) Release(ctx context.Context, after time.Duration) error {
+	if after <= 0 {
+		d.gen.mu.Lock()
+		defer d.gen.mu.Unlock()
+		if err := d.check(); err != nil {
+			return d.failed("release", err)
+		}
+		d.requeue()
+		return nil
+	}
+	return d.failed("release", d.replace(func() error {
+		b := d.gen.st.sub.b
+		next := d.msg
+		next.Generation++
+		var p amqp.Publishing
+		if err := b.encode(&p, &next); err != nil {
+			return err
+		}
+		return b.publishDelayed(ctx, d.gen.st.name, &p, after)
+	}))
+}
+
+// Bury implements [broker.Delivery]: a copy with the reason goes to the dead queue, and the delivery is acknowledged when the
+// copy is confirmed.
+func (d *delivery) Bury(ctx context.Context, cause error) error {
+	return d.failed("bury", d.replace(func() error {
+		return d.gen.st.sub.b.bury(ctx, d.gen.st.sub.queue, &d.msg, cause)
+	}))
+}
+
+// replace publishes a copy and then acknowledges d. If it fails d can be settled again.
+func (d *delivery) replace(publish func() error) error {
+	g := d.gen
+	g.mu.Lock()
+	if err := d.check(); err != nil {
+		g.mu.Unlock()
+		return err
+	}
+	d.state = busy
+	g.mu.Unlock()
+	err := publish()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	d.state = open
+	if err != nil {
+		return err
+	}
+	if g.dead { // the copy is there, and the message will be seen again
+		return broker.ErrLeaseLost
+	}
+	d.state = settled
+	g.ack(d, false)
+	return nil
+}

@@ -1,0 +1,133 @@
+package amqpbroker_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/broker/amqpbroker"
+	"github.com/swarmiji/swarmiji/internal/testserver"
+)
+
+// bound is a ctx that ends long after anything here should.
+func bound(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// connect opens a Broker for a test, which closes it. What cfg leaves open points to the shared server.
+func connect(t testing.TB, cfg amqpbroker.Config) *amqpbroker.Broker {
+	t.Helper()
+	if cfg.URLs == nil {
+		cfg.URLs = []string{testserver.RequireRabbit(t).URL()}
+	}
+	b, err := amqpbroker.New(cfg)
+	if err != nil {
+		t.Fatalf("New: %v", err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		if err := b.Close(ctx); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return b
+}
+
+// declared returns a fresh queue.
+func declared(t testing.TB, b *amqpbroker.Broker) string {
+	t.Helper()
+	q := testserver.Namespace()
+	if err := b.Declare(bound(t), broker.Queue{Name: q}); err != nil {
+		t.Fatalf("Declare: %v", err)
+	}
+	return q
+}
+
+func subscribe(t testing.TB, b *amqpbroker.Broker, queue string, prefetch int) broker.Subscription {
+	t.Helper()
+	s, err := b.Subscribe(bound(t), queue, broker.SubscribeOptions{Prefetch: prefetch})
+	if err != nil {
+		t.Fatalf("Subscribe: %v", err)
+	}
+	return s
+}
+
+func receive(t testing.TB, s broker.Subscription) broker.Delivery {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	d, err := s.Receive(ctx)
+	if err != nil {
+		t.Fatalf("Receive: %v", err)
+	}
+	return d
+}
+
+func publish(t testing.TB, b *amqpbroker.Broker, queue string, m *broker.Message) {
+	t.Helper()
+	if err := b.Publish(bound(t), queue, m); err != nil {
+		t.Fatalf("Publish: %v", err)
+	}
+}
+
+func message(id string) *broker.Message {
+	return &broker.Message{ID: id, ContentType: "text/plain", Body: []byte("body of " + id), Priority: 100}
+}
+
+func ack(t testing.TB, d broker.Delivery) {
+	t.Helper()
+	if err := d.Ack(bound(t)); err != nil {
+		t.Fatalf("Ack: %v", err)
+	}
+}
+
+// eventually polls until ok holds.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatalf("never happened: %s", what)
+		}
+		<-tick.C
+	}
+}
+
+// logBook keeps what is logged.
+type logBook struct {
+	mu  sync.Mutex
+	txt strings.Builder
+}
+
+func (l *logBook) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+
+func (l *logBook) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.txt.Write(p)
+}
+
+func (l *logBook) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.txt.String()
+}
+
+func ids(n int) []string {
+	s := make([]string, n)
+	for i := range s {
+		s[i] = fmt.Sprintf("task-%05d", i)
+	}
+	return s
+}

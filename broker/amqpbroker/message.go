@@ -1,0 +1,215 @@
+package amqpbroker
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/swarmiji/swarmiji/broker"
+)
+
+// The headers of our own. On the fast path (generation 0, priority 100, no expiry) a message has none.
+const (
+	headerGeneration = "swj-gen"     // int64
+	headerPriority   = "swj-prio"    // int64
+	headerExpires    = "swj-expires" // int64, Unix milliseconds
+	headerReason     = "swj-reason"  // of a dead letter
+	headerQueue      = "swj-queue"   // it came from
+	headerDied       = "swj-died-ms" // int64, Unix milliseconds
+)
+
+const (
+	defaultPriority = 100
+	// maxHeaders is the most bytes of headers and properties. A table has to fit into one frame (128 KiB): a larger one
+	// costs the connection, so there is ample room for what the server adds on the way.
+	maxHeaders = 64 << 10
+	maxShort   = 255 // bytes of an AMQP short string
+)
+
+// foreign reports whether a header belongs to whoever sent the message, and not to the server or to us. A copied x-death
+// makes the server take a delayed message for one that goes round in circles, and drop it.
+func foreign(name string) bool {
+	return !strings.HasPrefix(name, "x-") && !strings.HasPrefix(name, "swj-")
+}
+
+// encode fills p with m. Everything that the client library or the server would answer by closing the channel or the
+// connection, which would hit other messages, is refused here.
+func (b *Broker) encode(p *amqp.Publishing, m *broker.Message) error {
+	if m == nil {
+		return fmt.Errorf("%w: no message", broker.ErrMalformed)
+	}
+	if len(m.Body) > b.cfg.MaxBody {
+		return fmt.Errorf("%w: body of %d bytes, the limit is %d", broker.ErrTooLarge, len(m.Body), b.cfg.MaxBody)
+	}
+	if m.Generation < 0 {
+		return fmt.Errorf("%w: generation %d", broker.ErrMalformed, m.Generation)
+	}
+	*p = amqp.Publishing{ContentType: m.ContentType, MessageId: m.ID, DeliveryMode: amqp.Persistent, Body: m.Body}
+	if len(m.ID) > maxShort || len(m.ContentType) > maxShort {
+		return fmt.Errorf("%w: an id or content type is longer than %d bytes", broker.ErrMalformed, maxShort)
+	}
+	if m.Generation != 0 || m.Priority != defaultPriority || !m.Expires.IsZero() || len(m.Headers) > 0 {
+		if err := encodeHeaders(p, m); err != nil {
+			return err
+		}
+	}
+	if len(m.Properties) > 0 {
+		return encodeProperties(p, m.Properties)
+	}
+	return nil
+}
+
+func encodeHeaders(p *amqp.Publishing, m *broker.Message) error {
+	p.Headers = make(amqp.Table, len(m.Headers)+3)
+	size := 0
+	for k, v := range m.Headers {
+		if !foreign(k) {
+			continue
+		}
+		if len(k) > maxShort || k == "CC" || k == "BCC" { // the server reads these two as lists of more queues
+			return fmt.Errorf("%w: a header cannot be named %.40q", broker.ErrMalformed, k)
+		}
+		size += len(k) + 16
+		switch v := v.(type) {
+		case string:
+			size += len(v)
+		case []byte:
+			size += len(v)
+		case bool, int64, float64:
+		default:
+			return fmt.Errorf("%w: header %.40q is a %T", broker.ErrMalformed, k, v)
+		}
+		p.Headers[k] = v
+	}
+	if size > maxHeaders {
+		return fmt.Errorf("%w: headers of about %d bytes, the limit is %d", broker.ErrTooLarge, size, maxHeaders)
+	}
+	if m.Generation != 0 {
+		p.Headers[headerGeneration] = int64(m.Generation)
+	}
+	if m.Priority != defaultPriority {
+		p.Headers[headerPriority] = int64(m.Priority)
+	}
+	if !m.Expires.IsZero() {
+		p.Headers[headerExpires] = m.Expires.UnixMilli()
+	}
+	return nil
+}
+
+func encodeProperties(p *amqp.Publishing, props map[string]string) error {
+	for k, v := range props {
+		if len(v) > maxShort {
+			return fmt.Errorf("%w: property %.40q is longer than %d bytes", broker.ErrMalformed, k, maxShort)
+		}
+		switch k {
+		case "content-encoding":
+			p.ContentEncoding = v
+		case "correlation-id":
+			p.CorrelationId = v
+		case "reply-to":
+			p.ReplyTo = v
+		case "type":
+			p.Type = v
+		case "priority":
+			n, err := strconv.ParseUint(v, 10, 8)
+			if err != nil {
+				return fmt.Errorf("%w: property priority %.40q is not 0 to 255", broker.ErrMalformed, v)
+			}
+			p.Priority = uint8(n)
+		case "expiration":
+			if n, err := strconv.ParseUint(v, 10, 32); err != nil || n > math.MaxInt32 {
+				return fmt.Errorf("%w: property expiration %.40q is not a number of milliseconds", broker.ErrMalformed, v)
+			}
+			p.Expiration = v
+		default:
+			return fmt.Errorf("%w: unknown property %.40q", broker.ErrMalformed, k)
+		}
+	}
+	return nil
+}
+
+// decode fills m with d.
+func decode(m *broker.Message, d *amqp.Delivery) {
+	m.ID, m.ContentType, m.Body, m.Priority = d.MessageId, d.ContentType, d.Body, defaultPriority
+	for k, v := range d.Headers {
+		switch {
+		case k == headerGeneration:
+			if n, ok := integer(v); ok && n >= 0 && n <= math.MaxInt32 {
+				m.Generation = int(n)
+			}
+		case k == headerPriority:
+			if n, ok := integer(v); ok && n >= math.MinInt32 && n <= math.MaxInt32 {
+				m.Priority = int(n)
+			}
+		case k == headerExpires:
+			if n, ok := integer(v); ok {
+				m.Expires = time.UnixMilli(n)
+			}
+		case foreign(k):
+			if v, ok := scalar(v); ok {
+				if m.Headers == nil {
+					m.Headers = make(map[string]any, len(d.Headers))
+				}
+				m.Headers[k] = v
+			}
+		}
+	}
+	property(m, "content-encoding", d.ContentEncoding)
+	property(m, "correlation-id", d.CorrelationId)
+	property(m, "reply-to", d.ReplyTo)
+	property(m, "type", d.Type)
+	property(m, "expiration", d.Expiration)
+	if d.Priority != 0 {
+		property(m, "priority", strconv.Itoa(int(d.Priority)))
+	}
+}
+
+func property(m *broker.Message, name, value string) {
+	if value == "" {
+		return
+	}
+	if m.Properties == nil {
+		m.Properties = make(map[string]string, 4)
+	}
+	m.Properties[name] = value
+}
+
+// integer returns any of the integers of an AMQP table.
+func integer(v any) (int64, bool) {
+	switch v := v.(type) {
+	case int64:
+		return v, true
+	case int32:
+		return int64(v), true
+	case int16:
+		return int64(v), true
+	case int8:
+		return int64(v), true
+	case byte:
+		return int64(v), true
+	case int:
+		return int64(v), true
+	case uint16:
+		return int64(v), true
+	case uint32:
+		return int64(v), true
+	}
+	return 0, false
+}
+
+// scalar returns v as one of the types that a header of a broker.Message may have. Tables, lists, decimals and times are
+// none; they are left out.
+func scalar(v any) (any, bool) {
+	switch v := v.(type) {
+	case string, []byte, bool, float64:
+		return v, true
+	case float32:
+		return float64(v), true
+	}
+	n, ok := integer(v)
+	return n, ok
+}

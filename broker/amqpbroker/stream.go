@@ -1,0 +1,148 @@
+package amqpbroker
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+
+	"github.com/swarmiji/swarmiji/internal/amqpconn"
+)
+
+var errCancelled = errors.New("consumer cancelled by the server")
+
+// isConsumerTimeout reports whether the server closed the channel since a delivery was held for too long.
+func isConsumerTimeout(err error) bool {
+	return amqpconn.IsPrecondition(err) && strings.Contains(err.Error(), "timeout")
+}
+
+// stream consumes one AMQP queue for a subscription, on one channel after the other.
+type stream struct {
+	sub  *subscription
+	name string // of the AMQP queue
+
+	held    fifo // guarded by sub.mu
+	started bool // guarded by sub.mu
+
+	mu   sync.Mutex
+	want int         // prefetch
+	gen  *generation // the present channel, nil while there is none
+
+	returned chan struct{} // closed when the subscription was closed and what was held has gone back
+	once     sync.Once
+}
+
+func newStream(s *subscription, name string, want int) *stream {
+	return &stream{sub: s, name: name, want: want, returned: make(chan struct{})}
+}
+
+// run keeps the stream going until the subscription is closed and all that it handed out is settled.
+func (st *stream) run() {
+	st.sub.b.con.Supervise(st.sub.fetch, st.consume, func(err error) { st.sub.failed(st, err) })
+	st.gaveBack()
+}
+
+func (st *stream) gaveBack() { st.once.Do(func() { close(st.returned) }) }
+
+// consume is the life of one channel.
+func (st *stream) consume(fetch context.Context, ch *amqpconn.Channel) error {
+	b := st.sub.b
+	if err := b.declareWorkOn(fetch, ch.Session(), st.sub.queue, st.name); err != nil {
+		return err
+	}
+	g := newGeneration(st, ch)
+	defer g.end()
+	st.mu.Lock()
+	st.gen = g
+	st.mu.Unlock()
+	if err := g.tune(); err != nil {
+		return err
+	}
+	st.sub.consuming(st)
+	for {
+		select {
+		case <-g.retune:
+			if err := g.tune(); err != nil {
+				return err
+			}
+			continue
+		case _, ok := <-g.cancelled:
+			if ok {
+				g.flush()
+				return errCancelled
+			}
+			<-ch.Done()
+			return ch.Err()
+		case <-ch.Done():
+			return ch.Err()
+		case <-fetch.Done():
+		}
+		break
+	}
+	return st.windUp(g)
+}
+
+// windUp gives back what was not handed out and stays until what was is settled.
+func (st *stream) windUp(g *generation) error {
+	err := g.cancelAll()
+	st.sub.mu.Lock()
+	held := st.held.takeAll()
+	st.sub.mu.Unlock()
+	for _, d := range held {
+		d.giveBack()
+	}
+	g.flush()
+	// A round trip, so that whoever closed the subscription finds the messages in the queue.
+	if err == nil {
+		err = g.barrier(context.Background())
+	}
+	st.gaveBack()
+	if err != nil {
+		return err
+	}
+	select {
+	case <-g.allSettled():
+	case <-g.ch.Done():
+	case <-st.sub.b.stop.Done():
+	}
+	g.flush()
+	return nil
+}
+
+// setWant changes the prefetch.
+func (st *stream) setWant(ctx context.Context, n int) error {
+	st.mu.Lock()
+	st.want = n
+	g := st.gen
+	st.mu.Unlock()
+	if g == nil {
+		return nil
+	}
+	done := make(chan error, 1)
+	go func() { done <- g.tune() }() // bounded by the channel's life
+	select {
+	case err := <-done:
+		if g.isLost() {
+			return nil // the next channel gets it
+		}
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// drop forgets what is held of a channel that has gone.
+func (st *stream) drop(g *generation) {
+	st.mu.Lock()
+	if st.gen == g {
+		st.gen = nil
+	}
+	st.mu.Unlock()
+	st.sub.mu.Lock()
+	defer st.sub.mu.Unlock()
+	for _, d := range st.held.takeAll() {
+		if d.gen != g {
+			st.held.push(d)
+		}
+	}
+}

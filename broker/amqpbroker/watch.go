@@ -1,0 +1,87 @@
+package amqpbroker
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/amqpconn"
+)
+
+// Watch implements [broker.Watcher] over both connections: Disconnected if one that was used is, else Blocked if publishing
+// is, else Connected. While neither was used yet the state is Disconnected, with no error.
+func (b *Broker) Watch(fn func(s broker.ConnState, err error)) (stop func()) {
+	w := &watch{fn: fn}
+	stopPub := b.pub.Watch(func(s amqpconn.State, err error) { w.change(0, s, err) })
+	stopCon := b.con.Watch(func(s amqpconn.State, err error) { w.change(1, s, err) })
+	return func() {
+		stopPub()
+		stopCon()
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.stopped = true
+	}
+}
+
+// watch combines the states of two connections.
+type watch struct {
+	fn func(broker.ConnState, error)
+
+	calling sync.Mutex // held during fn
+
+	mu      sync.Mutex
+	stopped bool
+	state   [2]amqpconn.State
+	used    [2]bool // the connection was up or has failed
+	err     [2]error
+	told    bool
+	last    broker.ConnState
+	lastErr error
+}
+
+func (w *watch) change(i int, s amqpconn.State, err error) {
+	w.calling.Lock()
+	defer w.calling.Unlock()
+	w.mu.Lock()
+	w.state[i], w.err[i] = s, err
+	w.used[i] = w.used[i] || s != amqpconn.Disconnected || err != nil
+	if w.state[0] == "" || w.state[1] == "" || w.stopped {
+		w.mu.Unlock()
+		return
+	}
+	state, cause := w.combined()
+	same := w.told && state == w.last && cause == w.lastErr
+	w.told, w.last, w.lastErr = true, state, cause
+	w.mu.Unlock()
+	if !same {
+		w.fn(state, wrapState(cause))
+	}
+}
+
+func wrapState(err error) error {
+	if class := classOf(err); class != nil {
+		return fmt.Errorf("%w: %w", class, err)
+	}
+	return err
+}
+
+// combined returns the worst state of the connections in use; w.mu is held.
+func (w *watch) combined() (broker.ConnState, error) {
+	state, cause := broker.Disconnected, error(nil)
+	for i, s := range w.state {
+		if !w.used[i] {
+			continue
+		}
+		switch s {
+		case amqpconn.Disconnected:
+			return broker.Disconnected, w.err[i]
+		case amqpconn.Blocked:
+			state, cause = broker.Blocked, w.err[i]
+		case amqpconn.Connected:
+			if state != broker.Blocked {
+				state = broker.Connected
+			}
+		}
+	}
+	return state, cause
+}
