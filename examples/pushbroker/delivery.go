@@ -1,0 +1,82 @@
+package pushbroker
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+)
+
+// state says whether a delivery may still be settled.
+type state int
+
+const (
+	open state = iota
+	settled
+	lost // the hub took it back
+)
+
+// delivery is a message handed out once.
+type delivery struct {
+	sub   *subscription
+	item  *item
+	n     int // of this hand-out
+	state state
+}
+
+// Message implements [broker.Delivery].
+func (d *delivery) Message() *broker.Message { return d.item.message }
+
+// Deliveries implements [broker.Delivery]. The hub counts exactly.
+func (d *delivery) Deliveries() (int, bool) { return d.n, true }
+
+// Lost implements [broker.Delivery].
+func (d *delivery) Lost() <-chan struct{} { return d.sub.node.gone }
+
+// Ack implements [broker.Delivery].
+func (d *delivery) Ack(context.Context) error {
+	return d.locked(func() {})
+}
+
+// Release implements [broker.Delivery].
+func (d *delivery) Release(_ context.Context, after time.Duration) error {
+	return d.locked(func() {
+		if after > 0 {
+			d.item.queue.add(d.item, time.Now().Add(after))
+			return
+		}
+		d.item.queue.giveBack(d.item)
+	})
+}
+
+// Bury implements [broker.Delivery].
+func (d *delivery) Bury(_ context.Context, cause error) error {
+	return d.locked(func() {
+		q := d.item.queue
+		q.dead = append(q.dead, broker.Dead{Message: d.item.message, Reason: fmt.Sprint(cause), At: time.Now()})
+	})
+}
+
+func (d *delivery) locked(then func()) error {
+	d.sub.node.hub.mu.Lock()
+	defer d.sub.node.hub.mu.Unlock()
+	return d.settle(then)
+}
+
+// settle ends the delivery and then does what it was settled with, unless somebody was first. Whoever waits in Publish is
+// told, and the place it held is free. The caller holds the hub's mutex.
+func (d *delivery) settle(then func()) error {
+	switch d.state {
+	case settled:
+		return fmt.Errorf("pushbroker: %w", broker.ErrSettled)
+	case lost:
+		return fmt.Errorf("pushbroker: %w", broker.ErrLeaseLost)
+	}
+	d.state = settled
+	delete(d.sub.unsettled, d)
+	d.item.leave()
+	then()
+	d.sub.queue.place()
+	return nil
+}
