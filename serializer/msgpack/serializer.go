@@ -17,7 +17,7 @@ import (
 //
 // What [Scan] refuses is refused before anything is decoded. Decoding into variables of type any, or containers of them,
 // then needs at most 32 times the size of the input, and 16 MiB besides; a variable of a declared type needs what its type
-// needs: a []T takes the size of a T for each byte at worst.
+// needs: a []T takes the size of a T for each byte at worst, and some times that while a list of more than a million grows.
 //
 // The library does not say when a whole number does not fit a smaller type: 300 read into an int8 is 44. Read into int or
 // int64 what may be large.
