@@ -106,12 +106,12 @@ func channel(t testing.TB, url string) *amqp.Channel {
 func TestNewNamesEveryProblemAndNoPassword(t *testing.T) {
 	_, err := amqpresults.New(amqpresults.Config{
 		URLs:      []string{"amqp://me:hunter2@localhost:bad/"},
-		Namespace: "a.b", Expires: time.Millisecond, MaxLength: -1, MaxResult: -1, Prefetch: 1 << 16,
+		Namespace: "a.b", Expires: time.Millisecond, MaxLength: -1, MaxResult: -1, Prefetch: 1 << 16, QueueType: "stream",
 	})
 	if err == nil {
 		t.Fatal("New took a configuration without a single good field")
 	}
-	for _, word := range []string{"URL", "Namespace", "Expires", "MaxLength", "MaxResult", "Prefetch"} {
+	for _, word := range []string{"URL", "Namespace", "Expires", "MaxLength", "MaxResult", "Prefetch", "QueueType"} {
 		if !strings.Contains(err.Error(), word) {
 			t.Errorf("the error does not name %s: %v", word, err)
 		}
@@ -166,13 +166,13 @@ func TestCloseLeavesTheQueueToOthers(t *testing.T) {
 
 // What is saved while the submitter has no connection waits for it, in order, and nothing comes twice after a lull.
 func TestRecordsWaitForAReconnect(t *testing.T) {
-	for _, quorum := range []bool{false, true} {
-		t.Run(fmt.Sprintf("quorum=%v", quorum), func(t *testing.T) {
+	for _, queueType := range []amqpresults.QueueType{amqpresults.Classic, amqpresults.Quorum} {
+		t.Run(string(queueType), func(t *testing.T) {
 			srv := testserver.RequireRabbit(t)
 			proxy := testserver.NewProxy(t, srv.Addr())
 			ns := testserver.Namespace()
 			consumer := open(t, srv.URL(), ns)
-			submitter := open(t, proxy.URL(srv.URL()), ns, func(c *amqpresults.Config) { c.Quorum = quorum })
+			submitter := open(t, proxy.URL(srv.URL()), ns, func(c *amqpresults.Config) { c.QueueType = queueType })
 			n := notify(t, submitter, "node")
 			save(t, consumer, done("node", 0))
 			receive(t, n, done("node", 0))
@@ -364,6 +364,7 @@ func BenchmarkSaveAndReceive(b *testing.B) {
 	ctx := context.Background()
 	b.ReportAllocs()
 	b.SetParallelism(128)
+	b.ResetTimer() // the server was started above
 	got := make(chan error, 1)
 	go func() {
 		for range b.N {

@@ -21,6 +21,15 @@ const (
 	DefaultPrefetch  = 256
 )
 
+// QueueType is a RabbitMQ queue type (x-queue-type).
+type QueueType string
+
+// The types of reply queues.
+const (
+	Classic QueueType = "classic" // lives on one node; while that is down, its results wait with the consumers
+	Quorum  QueueType = "quorum"  // lives on several nodes of a cluster and outlives the loss of a minority of them
+)
+
 // maxNamespace keeps the longest queue name below the 255 bytes of AMQP.
 const maxNamespace = 64
 
@@ -51,9 +60,9 @@ type Config struct {
 	MaxResult int
 	// Prefetch is how many records the broker sends ahead of the reading. 0: [DefaultPrefetch], 256.
 	Prefetch int
-	// Quorum makes reply queues that are kept on several nodes of a cluster (x-queue-type quorum) instead of classic ones
-	// that live on one. They cost a few milliseconds more per result. It concerns submitters only.
-	Quorum bool
+	// QueueType is of the reply queues that Notify declares. "": quorum where URLs names several nodes, classic where it
+	// names one.
+	QueueType QueueType
 	// Logger is told when a stream of replies is interrupted, and why. Nil: slog.Default().
 	Logger *slog.Logger
 }
@@ -85,6 +94,15 @@ func (c Config) complete() (Config, error) {
 	// A '.' would let one namespace's names be another's.
 	if !keyset.ValidName(c.Namespace) || len(c.Namespace) > maxNamespace || strings.Contains(c.Namespace, ".") {
 		errs = append(errs, fmt.Errorf("amqpresults: Namespace must be 1 to %d letters, digits, '_' and '-'", maxNamespace))
+	}
+	switch c.QueueType {
+	case Classic, Quorum:
+	case "":
+		if c.QueueType = Classic; len(c.URLs) > 1 {
+			c.QueueType = Quorum
+		}
+	default:
+		errs = append(errs, fmt.Errorf("amqpresults: QueueType %q is neither %q nor %q", c.QueueType, Classic, Quorum))
 	}
 	if c.Expires == 0 {
 		c.Expires = DefaultExpires

@@ -15,6 +15,7 @@
 //   - A record names its submitter's node, never a queue: a name that is none is [resultstore.ErrMalformed], so that a
 //     forged task cannot have its result put into any queue but a reply queue of the namespace.
 //
-// In a cluster a reply queue lives on one node of it unless [Config.Quorum] is set: while that node is down, its results
-// cannot be delivered.
+// A classic queue lives on one node. While that node of a cluster is down its results can neither be sent nor read, and
+// Save is [resultstore.ErrUnavailable]. Hence reply queues are quorum queues where several URLs are given; see
+// [Config.QueueType].
 package amqpresults

@@ -219,9 +219,7 @@ func (n *replies) declare(ch *amqp.Channel) error {
 		"x-expires":    n.store.cfg.Expires.Milliseconds(),
 		"x-max-length": int64(n.store.cfg.MaxLength),
 		"x-overflow":   "drop-head",
-	}
-	if n.store.cfg.Quorum {
-		args["x-queue-type"] = "quorum"
+		"x-queue-type": string(n.store.cfg.QueueType),
 	}
 	_, err := ch.QueueDeclare(n.queue, true, false, false, false, args)
 	n.foreign = amqpconn.IsPrecondition(err)

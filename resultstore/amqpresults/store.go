@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -101,13 +102,34 @@ func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
 	if len(body) > s.cfg.MaxResult+maxRest {
 		return fmt.Errorf("%w: %d bytes, at most %d", resultstore.ErrTooLarge, len(body), s.cfg.MaxResult+maxRest)
 	}
-	err = s.publisher.Publish(ctx, "", s.prefix+r.ReplyTo, &amqp.Publishing{
+	queue := s.prefix + r.ReplyTo
+	err = s.publisher.Publish(ctx, "", queue, &amqp.Publishing{
 		ContentType:  contentType,
 		DeliveryMode: amqp.Persistent,
 		MessageId:    string(r.ID),
 		Body:         body,
 	})
+	if errors.Is(err, amqpconn.ErrUnroutable) && s.isDown(ctx, queue) {
+		err = fmt.Errorf("%w: %w", errDown, err)
+	}
 	return failure("result for "+r.ReplyTo, err)
+}
+
+var errDown = errors.New("the queue exists on a node that is down")
+
+// isDown reports whether a queue to which nothing can be routed just now is there all the same. A message for a classic
+// queue whose node is down is returned like one for a queue that never was; only the text of the answer to a declaration
+// tells the two apart.
+func (s *Store) isDown(ctx context.Context, queue string) bool {
+	err := s.sending.Do(ctx, func(ch *amqp.Channel) error {
+		_, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+		return err
+	})
+	e, ok := errors.AsType[*amqp.Error](err)
+	if !ok || e.Code != amqp.NotFound { // it is there, or nobody knows
+		return true
+	}
+	return strings.Contains(e.Reason, "home node") || strings.Contains(e.Reason, "process is stopped")
 }
 
 // Load implements [resultstore.ResultStore]: there is never a record to find.
@@ -159,7 +181,7 @@ func failure(what string, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, amqpconn.ErrUnroutable):
+	case errors.Is(err, amqpconn.ErrUnroutable) && !errors.Is(err, errDown):
 		class = resultstore.ErrUnreachable
 	case errors.Is(err, amqpconn.ErrMalformed):
 		class = resultstore.ErrMalformed

@@ -1,0 +1,54 @@
+package amqpresults_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/swarmiji/swarmiji/internal/backoff"
+	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/resultstore/amqpresults"
+	"github.com/swarmiji/swarmiji/resultstore/resultstoretest"
+)
+
+// largest is the largest result of the stores of the suite.
+const largest = 2 << 20
+
+func TestStore(t *testing.T) {
+	for _, queueType := range []amqpresults.QueueType{amqpresults.Classic, amqpresults.Quorum} {
+		t.Run(string(queueType), func(t *testing.T) {
+			resultstoretest.Run(t, func(t testing.TB) *resultstoretest.Harness { return harness(t, queueType) })
+		})
+	}
+}
+
+func harness(t testing.TB, queueType amqpresults.QueueType) *resultstoretest.Harness {
+	srv := testserver.RequireRabbit(t)
+	proxy := testserver.NewProxy(t, srv.Addr())
+	ns := testserver.Namespace()
+	return &resultstoretest.Harness{
+		Open: func(t testing.TB) resultstore.ResultStore {
+			s, err := amqpresults.New(amqpresults.Config{
+				URLs: []string{proxy.URL(srv.URL())}, Namespace: ns, MaxResult: largest, QueueType: queueType, Logger: quiet(),
+				Backoff: backoff.Exponential{Max: 500 * time.Millisecond},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		},
+		Sever: func(testing.TB, resultstore.ResultStore) { proxy.Sever() },
+		Restart: func(t testing.TB) {
+			if err := srv.Restart(within(t)); err != nil {
+				t.Fatal(err)
+			}
+		},
+		Down: func(testing.TB) func() {
+			proxy.Cut()
+			return proxy.Heal
+		},
+		Prefix:   ns,
+		Secret:   srv.Password(),
+		Promises: resultstoretest.Promises{RepliesOnly: true, Notify: true, Durable: true, MaxResult: largest},
+	}
+}
