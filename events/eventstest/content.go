@@ -1,0 +1,117 @@
+package eventstest
+
+import (
+	"strings"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/swarmiji/swarmiji/events"
+)
+
+// full has every field set, those of all types.
+func full(typ string) events.Event {
+	return events.Event{
+		Type: typ, TaskID: `a.b/c*>"\{}`, NodeID: "host-1-ab", Time: time.Date(2026, 11, 20, 17, 4, 5, 678_901_234, time.FixedZone("", 3600)),
+		Name: "email.send", Args: "[\"ä😀\x00\",1]", Retries: 2, Queue: "mail", Exchange: "swarmiji", RoutingKey: "mail.3",
+		PID: 4711, Runtime: 1500*time.Microsecond + 7, Pool: 200*time.Hour + 1, Result: `"ok"`,
+		Exception: "no \"such\" host\r\n", Stack: "main.go:1\n\tmain.go:2", Retry: true,
+		Fields: map[string]any{
+			"tenant": "ä", "n": 7, "f": 0.25, "yes": true, "none": nil, "list": []any{1, "x", []any{}}, "map": map[string]any{"a": 1},
+			"name": "not this one", "type": "nor this",
+		},
+	}
+}
+
+func contentCases() []testCase {
+	types := []string{
+		events.TaskSent, events.TaskReceived, events.TaskStarted, events.TaskSucceeded, events.TaskFailed, events.TaskRevoked,
+		"worker-heartbeat",
+	}
+	return []testCase{
+		{
+			area: "content", name: "the fields of each type",
+			explain: "A listener gets the fields of the event's type and further Fields, and no others: milliseconds kept of the time, in UTC, durations exact, further fields as JSON has them and never over a standard name.",
+			run: func(w *world) {
+				s, b := w.all(w.open()), w.open()
+				for _, typ := range types {
+					w.publish(b, full(typ))
+					want, err := events.Normalize(full(typ))
+					w.must(err, "Normalize")
+					if diff := cmp.Diff(want, w.receive(s)); diff != "" {
+						w.Errorf("%s (-want +received):\n%s", typ, diff)
+					}
+				}
+			},
+		},
+		{
+			area: "content", name: "empty fields",
+			explain: "An event with nothing but a type arrives as that.",
+			run: func(w *world) {
+				s, b := w.all(w.open()), w.open()
+				for _, typ := range types {
+					want := events.Event{Type: typ}
+					w.publish(b, want)
+					if diff := cmp.Diff(want, w.receive(s)); diff != "" {
+						w.Errorf("%s (-want +received):\n%s", typ, diff)
+					}
+				}
+			},
+		},
+		{
+			area: "content", name: "long texts are cut",
+			explain: "Longer texts than the limits are cut, at a character's border: an event that is too large for the server would be lost, and perhaps those beside it.",
+			run: func(w *world) {
+				s, b := w.all(w.open()), w.open()
+				long := strings.Repeat("é\xff", 1<<20)
+				for _, typ := range types {
+					e := full(typ)
+					e.Args, e.Result, e.Exception, e.Stack = long, "x"+long, long, "x"+long
+					e.Name, e.NodeID, e.Queue, e.Exchange, e.RoutingKey = long, long, long, long, long
+					e.Fields = map[string]any{"long": long}
+					want, err := events.Normalize(e)
+					w.must(err, "Normalize")
+					w.publish(b, e)
+					if diff := cmp.Diff(want, w.receive(s)); diff != "" {
+						w.Errorf("%s (-want +received):\n%s", typ, diff)
+					}
+				}
+			},
+		},
+		{
+			area: "content", name: "what is no event",
+			explain: "An event without a type, or of what is no task, is dropped and counted; Publish returns nil and the events beside it arrive.",
+			run: func(w *world) {
+				s, b := w.all(w.open()), w.open()
+				before := w.event()
+				w.publish(b, before)
+				w.publish(b, events.Event{TaskID: "no-type"})
+				bad := w.event()
+				bad.TaskID = "not an id"
+				w.publish(b, bad)
+				after := w.event()
+				w.publish(b, after)
+				w.wantAll(s, []events.Event{before, after}, "the events beside those that are none")
+				if c, ok := b.(events.DropCounter); !ok {
+					w.Errorf("%T counts no dropped events", b)
+				} else if c.Dropped() != 2 {
+					w.Errorf("Dropped is %d, want the 2 that are no events", c.Dropped())
+				}
+			},
+		},
+		{
+			area: "content", name: "the publisher's map",
+			explain: "Publish hands the event over and returns at once: what the publisher does with its map afterwards does not change the event.",
+			run: func(w *world) {
+				s, b := w.all(w.open()), w.open()
+				e := w.event()
+				e.Fields = map[string]any{"k": "before"}
+				w.publish(b, e)
+				e.Fields["k"] = "after"
+				if got := w.receive(s); got.Fields["k"] != "before" {
+					w.Errorf("the event changed with its publisher's map: %v", got.Fields)
+				}
+			},
+		},
+	}
+}

@@ -1,0 +1,148 @@
+package eventstest
+
+import (
+	"context"
+
+	"github.com/swarmiji/swarmiji/events"
+)
+
+func fanoutCases() []testCase {
+	return []testCase{
+		{
+			area: "fanout", name: "every subscription gets its own copy",
+			explain: "Events reach every listener: each subscription, in this process or another, gets its own copy of each.",
+			run: func(w *world) {
+				publisher, listener := w.open(), w.open()
+				subs := []events.Subscription{w.all(listener), w.all(listener), w.all(w.open()), w.all(publisher)}
+				es := w.send(publisher, 250)
+				for i, s := range subs {
+					w.wantAll(s, es, "subscription %d", i)
+				}
+				for _, s := range subs {
+					w.nothing(s, "after each event came once")
+				}
+			},
+		},
+		{
+			area: "fanout", name: "a copy is the listener's own",
+			explain: "A listener may change the event it got, its Fields as well, and no other listener sees that.",
+			run: func(w *world) {
+				b := w.open()
+				one, two := w.all(b), w.all(b)
+				e := w.event()
+				e.Fields = map[string]any{"k": "v", "deep": map[string]any{"list": []any{"x"}}}
+				w.publish(b, e)
+				got := w.receive(one)
+				got.Fields["k"] = "changed"
+				got.Fields["deep"].(map[string]any)["list"].([]any)[0] = "changed"
+				other := w.receive(two)
+				if other.Fields["k"] != "v" || other.Fields["deep"].(map[string]any)["list"].([]any)[0] != "x" {
+					w.Errorf("the second listener sees what the first changed: %v", other.Fields)
+				}
+			},
+		},
+		{
+			area: "fanout", name: "late listeners miss what was before",
+			explain: "A stream holds the events published from now on; when Subscribe returns nil the stream is open, so that the very next event is in it.",
+			run: func(w *world) {
+				publisher := w.open()
+				first := w.all(w.open())
+				early := w.send(publisher, 3)
+				w.wantAll(first, early, "the early listener") // so that they are out before the late one comes
+				late := w.all(w.open())
+				next := w.send(publisher, 3)
+				w.wantAll(late, next, "the late listener")
+				w.wantAll(first, next, "the early listener")
+			},
+		},
+		{
+			area: "fanout", name: "several publishers",
+			explain: "Events of all processes come through one bus, and those of one publisher in the order of their Publish.",
+			run: func(w *world) {
+				s := w.all(w.open())
+				const publishers = 4
+				each := w.buffer / (2 * publishers) // nothing has to give way
+				fails := make(chan error, publishers)
+				sent := map[string][]events.Event{}
+				for p := range publishers {
+					b, node := w.open(), string(rune('a'+p))
+					es := make([]events.Event, each)
+					for i := range es {
+						es[i] = w.event()
+						es[i].NodeID = node
+					}
+					sent[node] = es
+					go func() {
+						for _, e := range es {
+							if err := b.Publish(context.Background(), e); err != nil {
+								fails <- err
+								return
+							}
+						}
+						fails <- nil
+					}()
+				}
+				for range publishers {
+					w.must(ends(w, fails, "a publisher"), "Publish")
+				}
+				for range publishers * each {
+					got := w.receive(s)
+					left := sent[got.NodeID]
+					if len(left) == 0 || left[0].TaskID != got.TaskID {
+						w.Fatalf("node %s's events are out of order: %s", got.NodeID, show(got))
+					}
+					sent[got.NodeID] = left[1:]
+				}
+			},
+		},
+		{
+			area: "fanout", name: "filter by type",
+			explain: "A subscription holds the events that its filter lets through and no others.",
+			run: func(w *world) {
+				publisher, listener := w.open(), w.open()
+				s := w.subscribe(listener, events.Filter{Types: []string{events.TaskFailed, "worker-online"}})
+				var want []events.Event
+				for range 20 {
+					for _, typ := range []string{events.TaskStarted, events.TaskFailed, "worker-online", "worker-offline"} {
+						e := w.event()
+						e.Type = typ
+						w.publish(publisher, e)
+						if typ == events.TaskFailed || typ == "worker-online" {
+							want = append(want, e)
+						}
+					}
+				}
+				w.wantAll(s, want, "a filter of two types")
+				w.nothing(s, "after all events of the two types")
+			},
+		},
+		{
+			area: "fanout", name: "filter by task",
+			explain: "A subscription for one task holds that task's events, those without a task left out.",
+			run: func(w *world) {
+				publisher, listener := w.open(), w.open()
+				mine := w.event()
+				s := w.subscribe(listener, events.Filter{TaskID: mine.TaskID, Types: []string{mine.Type}})
+				w.send(publisher, 5)
+				none, otherType := w.event(), mine
+				none.TaskID = ""
+				otherType.Type = events.TaskRevoked
+				w.publish(publisher, none)
+				w.publish(publisher, otherType)
+				w.publish(publisher, mine)
+				w.wantAll(s, []events.Event{mine}, "a filter of one task and type")
+				w.nothing(s, "after the task's only event of the type")
+			},
+		},
+		{
+			area: "fanout", name: "nobody listens",
+			explain: "A bus without listeners takes events all the same.",
+			run: func(w *world) {
+				b := w.open()
+				w.send(b, 1000)
+				s := w.all(b)
+				w.flows(b, s, "a subscription after events that nobody heard")
+			},
+		},
+	}
+}

@@ -1,0 +1,121 @@
+package eventstest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/swarmiji/swarmiji/events"
+)
+
+func faultCases() []testCase {
+	return []testCase{
+		{
+			area: "fault", name: "a severed connection",
+			explain: "Bus and subscription outlive a lost connection, the publisher's and the listener's; events of that time are missed, and nobody has to do anything.",
+			needs:   []need{needsSever},
+			run: func(w *world) {
+				publisher, listener := w.open(), w.open()
+				s := w.all(listener)
+				w.flows(publisher, s, "before any fault")
+				for range 2 {
+					w.h.Sever(w.TB, publisher)
+					w.flows(publisher, s, "after the publisher's connection was severed")
+					w.h.Sever(w.TB, listener)
+					w.flows(publisher, s, "after the listener's connection was severed")
+				}
+				w.wantAll(s, w.send(publisher, 150), "after the faults, in order and once")
+				w.nothing(s, "after each event came once")
+			},
+		},
+		{
+			area: "fault", name: "a restart",
+			explain: "Bus and subscription outlive a restart of the server as well.",
+			needs:   []need{needsRestart},
+			run: func(w *world) {
+				publisher, listener := w.open(), w.open()
+				s := w.all(listener)
+				w.flows(publisher, s, "before the restart")
+				w.h.Restart(w.TB)
+				w.flows(publisher, s, "after the restart")
+				w.wantAll(s, w.send(publisher, 150), "after the restart, in order and once")
+			},
+		},
+		{
+			area: "fault", name: "Publish without a server",
+			explain: "Publish never blocks or fails a task: without a server it returns nil as quickly as with one, what cannot be sent is dropped and counted, and when the server is back events flow again.",
+			needs:   []need{needsDown},
+			run: func(w *world) {
+				publisher, listener := w.open(), w.open()
+				s := w.all(listener)
+				w.flows(publisher, s, "before the fault")
+				c, ok := publisher.(events.DropCounter)
+				if !ok {
+					w.Fatalf("%T counts no dropped events", publisher)
+				}
+				up := w.h.Down(w.TB)
+				before := heap()
+				n := max(20*w.buffer, 100_000)
+				if each := w.hammer(publisher, n) / time.Duration(n); each > 20*time.Microsecond {
+					w.Errorf("Publish without a server took %v each", each)
+				}
+				if after := heap(); after > before+64<<20 {
+					w.Errorf("the heap grew from %d to %d MiB without a server", before>>20, after>>20)
+				}
+				w.until("a count of what was dropped without a server", func() bool { return c.Dropped() > 0 })
+				up()
+				w.flows(publisher, s, "when the server is back")
+			},
+		},
+		{
+			area: "fault", name: "Close without a server",
+			explain: "Close ends within its ctx, server or not; the error is ctx's, ErrUnavailable or none.",
+			needs:   []need{needsDown},
+			run: func(w *world) {
+				b := w.open()
+				w.flows(b, w.all(b), "before the fault")
+				up := w.h.Down(w.TB)
+				defer up()
+				w.send(b, 500)
+				const deadline = time.Second
+				ctx, cancel := context.WithTimeout(context.Background(), deadline)
+				defer cancel()
+				began := time.Now()
+				closed := make(chan error, 1)
+				go func() { closed <- b.Close(ctx) }()
+				err := w.clean(ends(w, closed, "Close without a server"))
+				if took := time.Since(began); took > deadline+w.slack {
+					w.Errorf("Close returned after %v, its ctx ended after %v", took, deadline)
+				}
+				if err != nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, events.ErrUnavailable) {
+					w.Errorf("Close: %v", err)
+				}
+			},
+		},
+	}
+}
+
+// Bench measures Publish without and with a listener.
+func Bench(b *testing.B, open func(t testing.TB) *Harness) {
+	b.Helper()
+	for name, listen := range map[string]bool{"publish": false, "publish to a listener": true} {
+		b.Run(name, func(b *testing.B) {
+			w := newWorld(b, open(b))
+			defer w.close()
+			bus := w.open()
+			if listen {
+				w.all(w.open())
+			}
+			e := full(events.TaskSent)
+			e.Fields = nil
+			ctx := context.Background()
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := bus.Publish(ctx, e); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,121 @@
+package eventstest
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/swarmiji/swarmiji/events"
+)
+
+func flowCases() []testCase {
+	return []testCase{
+		{
+			area: "flow", name: "an event is not held for long",
+			explain: "Events are sent in batches, and a batch waits at most 50 ms for others.",
+			run: func(w *world) {
+				s, b := w.all(w.open()), w.open()
+				w.flows(b, s, "a first event, which may have to connect")
+				ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond+w.slack)
+				defer cancel()
+				e := w.send(b, 1)[0]
+				got, err := s.Receive(ctx)
+				if err != nil || got.TaskID != e.TaskID {
+					w.Errorf("a single event was not there 50 ms (and the slack) after Publish: %s, %v", show(got), err)
+				}
+			},
+		},
+		{
+			area: "flow", name: "a stuck listener neither blocks nor grows",
+			explain: "A listener that does not read costs nobody but itself: Publish goes on, other listeners get everything, memory stays bounded, the oldest events give way and are counted.",
+			run: func(w *world) {
+				b := w.open()
+				stuck, quick := w.all(w.open()), w.all(w.open())
+				total := 4 * w.buffer
+				chunk := max(w.buffer/8, 1)
+				var last events.Event
+				for sent := 0; sent < total; sent += chunk {
+					es := w.send(b, chunk)
+					w.wantAll(quick, es, "the quick listener")
+					last = es[len(es)-1]
+				}
+				c, ok := stuck.(events.DropCounter)
+				if !ok {
+					w.Fatalf("%T counts no dropped events", stuck)
+				}
+				got := 0
+				for {
+					got++
+					if w.receive(stuck).TaskID == last.TaskID {
+						break
+					}
+				}
+				if got > 2*w.buffer {
+					w.Errorf("a listener that did not read held %d events, the buffer is %d", got, w.buffer)
+				}
+				if got < w.buffer/2 {
+					w.Errorf("a listener that did not read held only %d events, the buffer is %d", got, w.buffer)
+				}
+				if d := int(c.Dropped()); d == 0 || d > total-got {
+					w.Errorf("Dropped is %d; %d events were sent and %d received", d, total, got)
+				}
+			},
+		},
+		{
+			area: "flow", name: "Publish is quick",
+			explain: "Publish returns at once, in less time than any I/O takes, because it runs beside every task: 200,000 from several goroutines with a listener take a few microseconds each.",
+			run: func(w *world) {
+				b := w.open()
+				w.all(w.open())
+				took := w.hammer(b, 200_000)
+				if each := took / 200_000; each > 20*time.Microsecond {
+					w.Errorf("Publish took %v each", each)
+				}
+			},
+		},
+		{
+			area: "flow", name: "memory is bounded",
+			explain: "What cannot be sent is dropped, so a burst without end does not grow the process.",
+			run: func(w *world) {
+				b := w.open()
+				w.all(w.open())
+				w.hammer(b, 100_000)
+				before := heap()
+				w.hammer(b, 400_000)
+				if after := heap(); after > before+64<<20 {
+					w.Errorf("the heap grew from %d to %d MiB over 400,000 events that nobody reads", before>>20, after>>20)
+				}
+			},
+		},
+	}
+}
+
+// hammer publishes n events from several goroutines and returns how long that took.
+func (w *world) hammer(b events.EventBus, n int) time.Duration {
+	w.Helper()
+	e := full(events.TaskSent)
+	e.Fields = nil
+	const goroutines = 4
+	var wg sync.WaitGroup
+	began := time.Now()
+	for range goroutines {
+		wg.Go(func() {
+			for range n / goroutines {
+				if err := b.Publish(context.Background(), e); err != nil {
+					w.Errorf("Publish: %v", w.clean(err))
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return time.Since(began)
+}
+
+func heap() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
