@@ -67,7 +67,7 @@ func compile(s string) (pattern, error) {
 func (p pattern) match(s string) bool {
 	// The set of positions of s that the pieces so far can end at, as bits: linear in len(s) for every piece, whatever the
 	// wildcards. Names have at most 128 bytes; what is longer does not match, because no task can bear such a name.
-	if len(s) > keyset.MaxName {
+	if len(s) > keyset.MaxName || p[0].kind == literal && !strings.HasPrefix(s, p[0].text) {
 		return false
 	}
 	var at positions
