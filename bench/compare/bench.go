@@ -1,0 +1,105 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// report is what of a line of ./bench the table needs.
+type report struct {
+	Rate          float64 `json:"rate"`
+	P50           float64 `json:"p50_ms"`
+	AllocsPerTask float64 `json:"allocs_per_task"`
+	RSS           int     `json:"rss_kb"`
+	CPU           float64 `json:"cpu_percent"`
+}
+
+// bench runs ./bench.
+type bench struct {
+	options
+	program string
+	url     string
+	seen    map[string][]report // by flags
+}
+
+// measure runs every measurement of the rows once, in the order of the rows, and then all of them again, so that what
+// disturbs the machine for a while disturbs both sides. Rows about the same measurement share it.
+func (b *bench) measure(ctx context.Context, rows []row) error {
+	for range b.runs {
+		done := make(map[string]bool)
+		for _, r := range rows {
+			for _, flags := range b.sides(r) {
+				if done[key(flags)] {
+					continue
+				}
+				done[key(flags)] = true
+				if err := b.run(ctx, flags); err != nil {
+					return fmt.Errorf("%s: %w", r.name, err)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// sides are the flags of a row's measurements: Swarmiji's, and the bare client's if the row compares.
+func (b *bench) sides(r row) [][]string {
+	sides := [][]string{b.flags(r, r.ours)}
+	if r.raw != nil {
+		sides = append(sides, append(b.flags(r, r.raw), "-raw"))
+	}
+	return sides
+}
+
+// line formats a row and tells whether it is what is wanted.
+func (b *bench) line(r row) (text string, ok bool) {
+	var medians [2]float64
+	for i, flags := range b.sides(r) {
+		medians[i] = b.median(flags, r.figure)
+	}
+	return r.cells(medians[0], medians[1])
+}
+
+func (b *bench) flags(r row, side []string) []string {
+	url := b.url
+	if r.memory {
+		url = "mem://"
+	}
+	n := max(int(float64(r.n)*b.scale), 2)
+	return slices.Concat([]string{"-broker", url, "-workload", r.workload, "-n", strconv.Itoa(n)}, r.flags, side)
+}
+
+func key(flags []string) string { return strings.Join(flags, " ") }
+
+// run runs ./bench once and keeps its report. The line goes to the standard error, for those who want to see more.
+func (b *bench) run(ctx context.Context, flags []string) error {
+	cmd := exec.CommandContext(ctx, b.program, flags...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return fmt.Errorf("bench: %w", err)
+	}
+	fmt.Fprintf(os.Stderr, "%s", out)
+	var r report
+	if err := json.Unmarshal(bytes.TrimSpace(out), &r); err != nil {
+		return fmt.Errorf("bench printed %q: %w", out, err)
+	}
+	b.seen[key(flags)] = append(b.seen[key(flags)], r)
+	return nil
+}
+
+func (b *bench) median(flags []string, f figure) float64 {
+	var vs []float64
+	for _, r := range b.seen[key(flags)] {
+		vs = append(vs, f.of(r))
+	}
+	slices.Sort(vs)
+	return vs[len(vs)/2]
+}

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// How long a consumer settles before it is watched, and how long it is watched.
+const (
+	idleAfter = time.Second
+	idleFor   = 5 * time.Second
+)
+
+// idle measures what a consumer costs that has nothing to do. It gives it one task first, to know that it consumes.
+func idle(ctx context.Context, cfg *config) (report Report, err error) {
+	c, err := dial(ctx, cfg)
+	if err != nil {
+		return Report{}, err
+	}
+	defer func() { err = errors.Join(err, finish(ctx, c)) }()
+	if err := warmUp(ctx, c); err != nil {
+		return Report{}, err
+	}
+	done, warm := make(chan struct{}), make(chan struct{})
+	m := newMeter(0)
+	go func() {
+		defer close(done)
+		select {
+		case <-warm:
+		case <-ctx.Done():
+			return
+		}
+		pass(ctx, idleAfter)
+		m.start()
+		pass(ctx, idleFor)
+		report = m.stop(1)
+		report.N, report.Rate, report.AllocsPerTask = 0, 0, 0
+	}()
+	err = serveUntil(ctx, c, done, func([]byte) { close(warm) })
+	return report, err
+}
+
+func pass(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,82 @@
+// Command bench measures one workload, with Swarmiji or with -raw on the bare AMQP client, and prints one line of JSON.
+//
+//		go run ./bench -broker mem://|amqp://... -workload enqueue|drain|e2e|roundtrip|idle -n N -payload 100 -concurrency C [-raw] [-multiple]
+//
+//	  - enqueue: n tasks are submitted and confirmed. With -concurrency 1 they are pipelined: SubmitAll against a window of
+//	    1,000 unconfirmed messages; else C goroutines each await the confirmation of their own task.
+//	  - drain: n tasks are queued by another process, then consumed with prefetch C. Only the consumption is measured.
+//	  - e2e: both at once in one process. p50_ms and p99_ms are from submission to handler.
+//	  - roundtrip: C callers each submit a task, wait for its result, and repeat.
+//	  - idle: a consumer without tasks, for 5 seconds; cpu_percent is of one core.
+//
+// Both sides give the same guarantees: a quorum queue with the same arguments, persistent and mandatory messages of the same
+// size, publisher confirms, and an acknowledgement of each delivery after its handling; with -multiple the raw client
+// acknowledges 64 deliveries at once. Results are ignored and no events are sent, except for -results and -events.
+//
+// The table that compares the two is made by ./bench/compare.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) (err error) {
+	cfg, err := parseFlags(args)
+	if err != nil || cfg == nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, cfg.Timeout)
+	defer cancel()
+	work, ok := workloads()[cfg.Workload]
+	if !ok {
+		return fmt.Errorf("unknown workload %q", cfg.Workload)
+	}
+	report, err := profiled(cfg, func() (Report, error) { return work(ctx, cfg) })
+	if err != nil || cfg.Workload == fill {
+		return err
+	}
+	report.describe(cfg)
+	return json.NewEncoder(os.Stdout).Encode(report)
+}
+
+// workload does its work and reports what it measured.
+type workload func(ctx context.Context, cfg *config) (Report, error)
+
+func workloads() map[string]workload {
+	return map[string]workload{
+		"enqueue": enqueue, "drain": drain, "e2e": endToEnd, "roundtrip": roundTrip, "idle": idle,
+		fill: fillQueue, // not for users: the other process of drain
+	}
+}
+
+// parseFlags returns nil and no error when only help was asked for.
+func parseFlags(args []string) (*config, error) {
+	cfg := &config{}
+	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
+	cfg.register(fs)
+	switch err := fs.Parse(args); {
+	case err == flag.ErrHelp: //nolint:errorlint // the flag package returns the bare value
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case fs.NArg() > 0:
+		return nil, fmt.Errorf("unexpected argument %q", fs.Arg(0))
+	}
+	return cfg, cfg.complete()
+}

@@ -1,0 +1,36 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"runtime/pprof"
+)
+
+// profiled runs work under the profiles that the flags ask for.
+func profiled(cfg *config, work func() (Report, error)) (report Report, err error) {
+	if cfg.CPUProfile != "" {
+		f, err := os.Create(cfg.CPUProfile)
+		if err != nil {
+			return Report{}, err
+		}
+		defer f.Close()
+		if err := pprof.StartCPUProfile(f); err != nil {
+			return Report{}, err
+		}
+		defer pprof.StopCPUProfile()
+	}
+	if cfg.MemProfile != "" {
+		runtime.MemProfileRate = 512 // most allocations are small
+		defer func() { err = errors.Join(err, writeAllocs(cfg.MemProfile)) }()
+	}
+	return work()
+}
+
+func writeAllocs(path string) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(pprof.Lookup("allocs").WriteTo(f, 0), f.Close())
+}

@@ -1,0 +1,222 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/broker/membroker"
+	"github.com/swarmiji/swarmiji/consumer"
+	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/open"
+	"github.com/swarmiji/swarmiji/producer"
+	"github.com/swarmiji/swarmiji/router"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// work is the task that is measured. Its result is its argument.
+func work(cfg *config) task.Task[[]byte, []byte] {
+	return task.New[[]byte, []byte]("bench.work", task.WithIgnoreResult(!cfg.Results))
+}
+
+// swarm is Swarmiji, used as its users do: a producer and a consumer, each with connections of its own.
+type swarm struct {
+	cfg      *config
+	task     task.Task[[]byte, []byte]
+	submits  *open.Swarm
+	runs     *open.Swarm // the same as submits where there is no server between them
+	producer *producer.Producer
+	listener events.Subscription
+}
+
+func dialSwarm(ctx context.Context, cfg *config) (client, error) {
+	c := &swarm{cfg: cfg, task: work(cfg)}
+	var err error
+	if c.submits, err = open.Open(ctx, cfg.Broker, open.Options{Logger: logger()}); err != nil {
+		return nil, err
+	}
+	if c.runs = c.submits; !cfg.memory() {
+		if c.runs, err = open.Open(ctx, cfg.Broker, open.Options{Logger: logger()}); err != nil {
+			return nil, errors.Join(err, c.submits.Close(ctx))
+		}
+	}
+	if cfg.Events {
+		if err := c.listen(ctx); err != nil {
+			return nil, errors.Join(err, c.close(ctx))
+		}
+	}
+	pc := producer.Config{Broker: c.submits.Broker, Router: router.Static(cfg.Queue), Timeout: cfg.Timeout, Logger: logger()}
+	if cfg.Results {
+		pc.Results = c.submits.Results
+	}
+	if cfg.Events {
+		pc.Events = c.submits.Events
+	}
+	if c.producer, err = producer.New(pc); err != nil {
+		return nil, errors.Join(err, c.close(ctx))
+	}
+	return c, nil
+}
+
+// logger says nothing but what may explain a strange figure.
+func logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+}
+
+// listen receives all events. Only the process that fills the queue listens, and the only one if there is no other.
+func (c *swarm) listen(ctx context.Context) error {
+	if c.cfg.Workload == "drain" && !c.cfg.memory() {
+		return nil
+	}
+	var err error
+	if c.listener, err = c.submits.Events.Subscribe(ctx, events.Filter{}); err != nil {
+		return err
+	}
+	go func() {
+		for {
+			if _, err := c.listener.Receive(ctx); err != nil {
+				return
+			}
+		}
+	}()
+	return nil
+}
+
+func (c *swarm) declare(ctx context.Context) error {
+	return broker.Declare(ctx, c.submits.Broker, broker.Queue{Name: c.cfg.Queue})
+}
+
+func (c *swarm) submit(ctx context.Context) error {
+	_, err := c.task.Submit(ctx, c.producer, stamped(c.cfg.Payload))
+	return err
+}
+
+// atOnce is how many tasks one SubmitAll gets.
+const atOnce = 10_000
+
+func (c *swarm) submitAll(ctx context.Context, n int) error {
+	calls := make([]task.Call, 0, min(n, atOnce))
+	for n > 0 {
+		calls = calls[:0]
+		for range min(n, atOnce) {
+			calls = append(calls, c.task.Call(stamped(c.cfg.Payload)))
+		}
+		if _, err := c.producer.SubmitAll(ctx, calls); err != nil {
+			return err
+		}
+		n -= len(calls)
+	}
+	return nil
+}
+
+func (c *swarm) call(ctx context.Context) error {
+	f, err := c.task.Submit(ctx, c.producer, stamped(c.cfg.Payload))
+	if err != nil {
+		return err
+	}
+	b, err := f.Get(ctx)
+	if err == nil && len(b) != c.cfg.Payload {
+		err = fmt.Errorf("a result of %d bytes came back where %d went out", len(b), c.cfg.Payload)
+	}
+	return err
+}
+
+func (c *swarm) serve(ctx context.Context, seen func([]byte)) error {
+	cc := consumer.Config{
+		Broker: c.runs.Broker,
+		Queues: map[string]consumer.QueueConfig{c.cfg.Queue: {Workers: c.cfg.Workers, Prefetch: max(c.cfg.Prefetch, 0)}},
+		Logger: logger(), ShutdownTimeout: 10 * time.Second,
+	}
+	if c.cfg.Results {
+		cc.Results = c.runs.Results
+	}
+	if c.cfg.Events {
+		cc.Events = c.runs.Events
+	}
+	runner, err := consumer.New(cc)
+	if err != nil {
+		return err
+	}
+	err = c.task.Handle(runner, func(_ context.Context, b []byte) ([]byte, error) {
+		seen(b)
+		return b, nil
+	})
+	if err != nil {
+		return err
+	}
+	return runner.Run(ctx)
+}
+
+func (c *swarm) left(ctx context.Context) (int, error) {
+	i, ok := broker.As[broker.Inspector](c.submits.Broker)
+	if !ok {
+		return 0, broker.ErrUnsupported
+	}
+	s, err := i.Stats(ctx, c.cfg.Queue)
+	return s.Ready + max(s.Held, 0), err
+}
+
+func (c *swarm) remove(context.Context) error {
+	if c.cfg.memory() {
+		return nil
+	}
+	conn, err := amqp.Dial(c.cfg.Broker)
+	if err != nil {
+		return fmt.Errorf("connect to %s: %w", c.cfg.address(), err)
+	}
+	_, queue := broker.Locate(c.submits.Broker, c.cfg.Queue)
+	return errors.Join(deleteQueues(conn, queue, queue+".suspects"), conn.Close())
+}
+
+func (c *swarm) close(ctx context.Context) error {
+	var errs []error
+	if c.producer != nil {
+		errs = append(errs, c.producer.Close(ctx))
+	}
+	if c.listener != nil {
+		errs = append(errs, c.listener.Close(ctx))
+	}
+	errs = append(errs, c.submits.Close(ctx))
+	if c.runs != nil && c.runs != c.submits {
+		errs = append(errs, c.runs.Close(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// locate declares the queue as Swarmiji does and returns its name on the server.
+func locate(ctx context.Context, cfg *config) (string, error) {
+	s, err := open.Open(ctx, cfg.Broker, open.Options{Logger: logger()})
+	if err != nil {
+		return "", err
+	}
+	_, queue := broker.Locate(s.Broker, cfg.Queue)
+	return queue, errors.Join(broker.Declare(ctx, s.Broker, broker.Queue{Name: cfg.Queue}), s.Close(ctx))
+}
+
+// bodySize is how long the message of a task is.
+func bodySize(ctx context.Context, cfg *config) (int, error) {
+	b := membroker.New()
+	p, err := producer.New(producer.Config{Broker: b, Router: router.Static(cfg.Queue)})
+	if err != nil {
+		return 0, err
+	}
+	if _, err := work(cfg).Submit(ctx, p, stamped(cfg.Payload)); err != nil {
+		return 0, err
+	}
+	sub, err := b.Subscribe(ctx, cfg.Queue, broker.SubscribeOptions{})
+	if err != nil {
+		return 0, err
+	}
+	d, err := sub.Receive(ctx)
+	if err != nil {
+		return 0, err
+	}
+	n := len(d.Message().Body)
+	return n, errors.Join(d.Ack(ctx), p.Close(ctx), b.Close(ctx))
+}

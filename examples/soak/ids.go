@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/swarmiji/swarmiji/internal/ledger"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// unknownOutcomes are the tasks that an earlier producer of this name has submitted without noting the outcome.
+func unknownOutcomes(s *settings) ([]task.ID, error) {
+	if !s.resume {
+		return nil, nil
+	}
+	h, err := ledger.Load(s.ledger)
+	if err != nil {
+		return nil, err
+	}
+	var ids []task.ID
+	for _, t := range h.Lacking(ledger.Submitted, ledger.Confirmed) {
+		if t.Count(ledger.Failed) == 0 && strings.HasPrefix(t.ID, s.id+"-") {
+			ids = append(ids, task.ID(t.ID))
+		}
+	}
+	return ids, nil
+}
+
+// longestLag is how much a producer that could not keep its rate catches up on.
+const longestLag = time.Second
+
+// feed hands out ids: first those given, then new ones at the rate, until ctx ends or there were enough. New ids are
+// unlike those of any other process.
+func feed(ctx context.Context, s *settings, first []task.ID, ids chan<- task.ID) {
+	send := func(id task.ID) bool {
+		select {
+		case ids <- id:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+	for _, id := range first {
+		if !send(id) {
+			return
+		}
+	}
+	prefix := s.id + "-" + strconv.FormatInt(time.Now().UnixNano(), 36)
+	chance := rand.New(rand.NewPCG(s.seed, 0))
+	next := time.Now()
+	for n := 1; s.count == 0 || n <= s.count; n++ {
+		if s.rate > 0 {
+			// Random gaps: a steady beat would always meet the same moments of what goes on around it.
+			next = next.Add(time.Duration(chance.ExpFloat64() / s.rate * float64(time.Second)))
+			if late := time.Since(next); late > longestLag {
+				next = next.Add(late - longestLag)
+			}
+			select {
+			case <-time.After(time.Until(next)):
+			case <-ctx.Done():
+				return
+			}
+		}
+		if ctx.Err() != nil || !send(task.ID(fmt.Sprintf("%s-%d", prefix, n))) {
+			return
+		}
+	}
+}

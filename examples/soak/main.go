@@ -1,0 +1,68 @@
+// Command soak is the load of long tests: a producer or a consumer that notes in a ledger what it sees happen to each
+// task, while somebody kills, stops and cuts off everything around it. What such a ledger must look like afterwards is in
+// internal/ledger.
+//
+// It is configured by the environment:
+//
+//	CHAOS_ROLE         producer or consumer
+//	CHAOS_BROKER       rabbit; or none: the memory broker, with both roles in this process whatever CHAOS_ROLE says
+//	CHAOS_BROKER_URL   URLs of one cluster's nodes, separated by commas
+//	CHAOS_QUEUE        name of the queue ("soak")
+//	CHAOS_LEDGER       file to which the ledger is appended
+//	CHAOS_ID           name of this process (its role)
+//	CHAOS_RATE         tasks per second of a producer; 0: as many as it can (0)
+//	CHAOS_TASK_MS      how long a task takes on average; each takes half to one and a half of it (0)
+//	CHAOS_CONCURRENCY  Submits under way at once, or workers (4)
+//	CHAOS_MODE         atleast or atmost (atleast)
+//	CHAOS_RESULTS      1: results are stored, and the producer waits for them
+//	CHAOS_SEED         of what is left to chance (0)
+//
+// and, for shorter tests:
+//
+//	CHAOS_COUNT        the producer ends after so many tasks; 0: when it is told to (0)
+//	CHAOS_RESUME       1: the producer first submits again, under the same ids, what an earlier one of the same CHAOS_ID has
+//	                   submitted according to the ledger without knowing the outcome
+//	CHAOS_PREFETCH     of the consumer; 0: 4 for each worker (0)
+//	CHAOS_GRACE_MS     how long a stopping consumer waits for running tasks (30000)
+//
+// At SIGTERM it drains and exits with status 0: a producer submits nothing more and waits for the results that are still to
+// come, half a minute at most; a consumer gives back what it has not started and finishes the rest. A second signal ends a
+// consumer at once. A broker that cannot be reached at the start is waited for.
+//
+// A consumer runs two tasks: soak.work, which takes its time, and soak.exit, which ends the process.
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	s, err := settingsFrom(os.Getenv)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil)).With("soak", s.id)
+	if err := run(context.Background(), s, log); err != nil {
+		log.Error("ended", "error", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, s *settings, log *slog.Logger) error {
+	switch {
+	case s.memory:
+		return runBoth(ctx, s, log)
+	case s.role == roleConsumer:
+		return runConsumer(ctx, s, log)
+	default:
+		ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		return runProducer(ctx, s, log)
+	}
+}

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// settings is what the environment says.
+type settings struct {
+	role        string
+	memory      bool
+	urls        string // of one cluster, separated by commas
+	queue       string
+	ledger      string
+	id          string
+	rate        float64
+	taskTime    time.Duration
+	concurrency int
+	atMostOnce  bool
+	results     bool
+	seed        uint64
+
+	count    int
+	resume   bool
+	prefetch int
+	grace    time.Duration
+}
+
+const (
+	roleProducer = "producer"
+	roleConsumer = "consumer"
+)
+
+// settingsFrom reads the environment and returns all its problems together.
+func settingsFrom(getenv func(string) string) (*settings, error) {
+	env := environment{get: getenv}
+	s := &settings{
+		role:        getenv("CHAOS_ROLE"),
+		queue:       env.text("CHAOS_QUEUE", "soak"),
+		ledger:      getenv("CHAOS_LEDGER"),
+		rate:        env.number("CHAOS_RATE", 0),
+		taskTime:    env.milliseconds("CHAOS_TASK_MS", 0),
+		concurrency: int(env.number("CHAOS_CONCURRENCY", 4)),
+		results:     env.flag("CHAOS_RESULTS"),
+		seed:        uint64(env.number("CHAOS_SEED", 0)),
+		count:       int(env.number("CHAOS_COUNT", 0)),
+		resume:      env.flag("CHAOS_RESUME"),
+		prefetch:    int(env.number("CHAOS_PREFETCH", 0)),
+		grace:       env.milliseconds("CHAOS_GRACE_MS", 30*time.Second),
+	}
+	s.broker(&env)
+	switch mode := env.text("CHAOS_MODE", "atleast"); mode {
+	case "atleast":
+	case "atmost":
+		s.atMostOnce = true
+	default:
+		env.bad("CHAOS_MODE", mode, "atleast or atmost")
+	}
+	if s.ledger == "" {
+		env.bad("CHAOS_LEDGER", "", "the name of a file")
+	}
+	if s.concurrency < 1 {
+		env.bad("CHAOS_CONCURRENCY", strconv.Itoa(s.concurrency), "1 or more")
+	}
+	s.id = env.text("CHAOS_ID", env.text("CHAOS_ROLE", "soak"))
+	env.errs = append(env.errs, task.CheckName(s.queue), task.CheckName(s.id+"-"))
+	if err := errors.Join(env.errs...); err != nil {
+		return nil, fmt.Errorf("soak:\n%w", err)
+	}
+	return s, nil
+}
+
+// broker reads what says which broker, and in which role.
+func (s *settings) broker(env *environment) {
+	switch kind := env.text("CHAOS_BROKER", "rabbit"); kind {
+	case "none":
+		s.memory, s.role = true, "both"
+		return
+	case "rabbit":
+	case "redis", "nats", "postgres":
+		env.errs = append(env.errs, fmt.Errorf("CHAOS_BROKER=%s: there is no adapter for this broker yet; rabbit and none work", kind))
+		return
+	default:
+		env.bad("CHAOS_BROKER", kind, "rabbit or none")
+	}
+	if s.urls = env.get("CHAOS_BROKER_URL"); s.urls == "" {
+		env.bad("CHAOS_BROKER_URL", "", "one URL or more, separated by commas")
+	}
+	if s.role != roleProducer && s.role != roleConsumer {
+		env.bad("CHAOS_ROLE", s.role, "producer or consumer")
+	}
+}
+
+// environment reads variables and collects what is wrong with them.
+type environment struct {
+	get  func(string) string
+	errs []error
+}
+
+func (e *environment) bad(name, value, wanted string) {
+	e.errs = append(e.errs, fmt.Errorf("%s is %q; it must be %s", name, value, wanted))
+}
+
+func (e *environment) text(name, otherwise string) string {
+	if v := e.get(name); v != "" {
+		return v
+	}
+	return otherwise
+}
+
+func (e *environment) number(name string, otherwise float64) float64 {
+	v := e.get(name)
+	if v == "" {
+		return otherwise
+	}
+	n, err := strconv.ParseFloat(v, 64)
+	if err != nil || n < 0 || n > 1<<53 {
+		e.bad(name, v, "a number of 0 or more")
+		return otherwise
+	}
+	return n
+}
+
+func (e *environment) milliseconds(name string, otherwise time.Duration) time.Duration {
+	return time.Duration(e.number(name, float64(otherwise.Milliseconds()))) * time.Millisecond
+}
+
+func (e *environment) flag(name string) bool {
+	switch v := e.get(name); v {
+	case "", "0":
+		return false
+	case "1":
+		return true
+	default:
+		e.bad(name, v, "1 or 0")
+		return false
+	}
+}
