@@ -1,0 +1,43 @@
+package amqpevents_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/events/amqpevents"
+	"github.com/swarmiji/swarmiji/events/eventstest"
+	"github.com/swarmiji/swarmiji/internal/backoff"
+	"github.com/swarmiji/swarmiji/internal/testserver"
+)
+
+func TestBus(t *testing.T) { eventstest.Run(t, harness) }
+
+func harness(t testing.TB) *eventstest.Harness {
+	srv := testserver.RequireRabbit(t)
+	proxy := testserver.NewProxy(t, srv.Addr())
+	ns := testserver.Namespace()
+	return &eventstest.Harness{
+		Open: func(t testing.TB) events.EventBus {
+			b, err := amqpevents.New(amqpevents.Config{
+				URLs: []string{proxy.URL(srv.URL())}, Namespace: ns, Logger: quiet(),
+				Backoff: backoff.Exponential{Max: 500 * time.Millisecond},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return b
+		},
+		Sever: func(testing.TB, events.EventBus) { proxy.Sever() },
+		Restart: func(t testing.TB) {
+			if err := srv.Restart(within(t)); err != nil {
+				t.Fatal(err)
+			}
+		},
+		Down: func(testing.TB) func() {
+			proxy.Cut()
+			return proxy.Heal
+		},
+		Secret: srv.Password(),
+	}
+}
