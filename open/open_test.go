@@ -1,0 +1,233 @@
+package open_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/swarmiji/swarmiji/consumer"
+	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/open"
+	"github.com/swarmiji/swarmiji/producer"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(testserver.Reaper))
+}
+
+const secret = "hunter2"
+
+// Every refused URL is refused with a remedy and without its password, by each of the functions.
+func TestRefused(t *testing.T) {
+	notPEM := filepath.Join(t.TempDir(), "not.pem")
+	if err := os.WriteFile(notPEM, []byte("no certificate"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const at = "u:" + secret + "@host"
+	for name, c := range map[string]struct {
+		url  string
+		o    open.Options
+		want string
+	}{
+		"empty":                     {"", open.Options{}, "has no scheme"},
+		"no scheme":                 {at + ":5672", open.Options{}, "has no scheme"},
+		"unknown scheme":            {"redis://" + at, open.Options{}, "no adapter for redis://; known are mem://, amqp://, amqps://"},
+		"password as scheme":        {secret + "!://host", open.Options{}, "malformed"},
+		"no host":                   {"amqp:///vhost", open.Options{}, "names no host"},
+		"two schemes":               {"amqp://" + at + ",amqps://" + at, open.Options{}, "URL 2: it is not a amqp:// URL"},
+		"comma in password":         {"amqp://u:hun," + secret + "@host", open.Options{}, "URL 1"},
+		"bad port":                  {"amqp://" + at + ":" + secret, open.Options{}, "percent-encode"},
+		"bad escape":                {"amqp://u:%zz" + secret + "@host", open.Options{}, "percent-encode"},
+		"hash in password":          {"amqp://u:1#" + secret + "@host", open.Options{}, "percent-encode"},
+		"question mark in password": {"amqp://u:1?" + secret + "=x@host", open.Options{}, "percent-encode"},
+		"slash in password":         {"amqp://u:1/" + secret + "@host", open.Options{}, "percent-encode"},
+		"unknown parameter":         {"amqp://" + at + "?colour=red", open.Options{}, "unknown parameter colour; known are namespace, queue_type"},
+		"odd parameter":             {"amqp://" + at + "?Hunter%20" + secret + "!=red", open.Options{}, "no word"},
+		"malformed query":           {"amqp://" + at + "?namespace=%zz" + secret, open.Options{}, "cannot be parsed"},
+		"semicolons":                {"amqp://" + at + "?namespace=a;queue_type=classic", open.Options{}, "cannot be parsed"},
+		"twice":                     {"amqp://" + at + "?namespace=a&namespace=b", open.Options{}, "parameter namespace is given twice"},
+		"empty value":               {"amqp://" + at + "?namespace=", open.Options{}, "parameter namespace is empty"},
+		"differs":                   {"amqp://" + at + "?namespace=a,amqp://" + at + "?namespace=b", open.Options{}, "differs between the URLs"},
+		"verification off":          {"amqps://" + at + "?verify=verify_none", open.Options{}, "always verified"},
+		"verification off, again":   {"amqps://" + at + "?insecure=true", open.Options{}, "always verified"},
+		"verification off in code":  {"amqps://" + at, open.Options{TLS: &tls.Config{InsecureSkipVerify: true}}, "refused"},
+		"the client's names":        {"amqps://" + at + "?cacertfile=x", open.Options{}, "use ca, cert, key"},
+		"TLS without TLS":           {"amqp://" + at + "?ca=x", open.Options{}, "parameter ca has no meaning in amqp://; it belongs to amqps://"},
+		"TLS twice":                 {"amqps://" + at + "?server_name=x", open.Options{TLS: &tls.Config{}}, "use one of them"},
+		"missing ca":                {"amqps://" + at + "?ca=" + notPEM + ".missing", open.Options{}, "parameter ca"},
+		"ca is no certificate":      {"amqps://" + at + "?ca=" + notPEM, open.Options{}, "no certificate"},
+		"cert without key":          {"amqps://" + at + "?cert=" + notPEM, open.Options{}, "belong together"},
+		"cert is no certificate":    {"amqps://" + at + "?cert=" + notPEM + "&key=" + notPEM, open.Options{}, "parameters cert and key"},
+		"namespace":                 {"amqp://" + at + "?namespace=a.b", open.Options{}, "amespace"},
+		"two namespaces":            {"amqp://" + at + "?namespace=a", open.Options{Namespace: "b"}, `namespace "a" differs`},
+		"heartbeat":                 {"amqp://" + at + "?heartbeat=soon", open.Options{}, "parameter is malformed"},
+		"mem with host":             {"mem://here", open.Options{}, "neither host nor path"},
+		"mem with path":             {"mem:///here", open.Options{}, "neither host nor path"},
+		"mem twice":                 {"mem://,mem://", open.Options{}, "give it once"},
+		"mem with queue type":       {"mem://?queue_type=classic", open.Options{}, "parameter queue_type has no meaning in mem://"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for what, f := range map[string]func() error{
+				"Open":    func() error { _, err := open.Open(t.Context(), c.url, c.o); return err },
+				"Broker":  func() error { _, err := open.Broker(t.Context(), c.url, c.o); return err },
+				"Results": func() error { _, err := open.Results(t.Context(), c.url, c.o); return err },
+				"Events":  func() error { _, err := open.Events(t.Context(), c.url, c.o); return err },
+			} {
+				err := f()
+				if err == nil {
+					t.Fatalf("%s took the URL", what)
+				}
+				if strings.Contains(err.Error(), secret) {
+					t.Errorf("%s: the error holds the password: %v", what, err)
+				}
+				if !strings.Contains(err.Error(), c.want) || strings.ContainsAny(err.Error(), "\n") {
+					t.Errorf("%s: the error is %q, want one line with %q", what, err, c.want)
+				}
+			}
+		})
+	}
+	if _, err := open.Broker(t.Context(), "amqp://"+at+"?queue_type=lazy", open.Options{}); err == nil || !strings.Contains(err.Error(), "lazy") {
+		t.Errorf("an unknown queue type: %v", err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := open.Open(ended, "mem://", open.Options{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("Open with a ctx that has ended: %v", err)
+	}
+}
+
+// A URL is checked without a server, and closing what was never used works.
+func TestOpensWithoutServer(t *testing.T) {
+	for _, url := range []string{
+		"mem://", "mem://?namespace=a", "MEM://",
+		"amqp://host", "amqp://u:" + secret + "@host:5672/vhost?namespace=a&queue_type=classic&heartbeat=5",
+		"amqp://u:p%2C%40%23@h1/%2f, amqp://u:p@h2/%2f?namespace=a",
+		"amqps://host?server_name=other", "amqps://host?auth_mechanism=external",
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		s, err := open.Open(ctx, url, open.Options{Name: "test", TLS: nil})
+		if err != nil {
+			t.Errorf("%s: %v", url, err)
+		} else {
+			for range 2 {
+				if err := s.Close(ctx); err != nil {
+					t.Errorf("%s: Close: %v", url, err)
+				}
+			}
+		}
+		cancel()
+	}
+}
+
+var double = task.New[int, int]("double")
+
+// roundTrip runs one task between two Swarms, and waits for its last event.
+func roundTrip(t *testing.T, submits, runs *open.Swarm) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	sub, err := submits.Events.Subscribe(ctx, events.Filter{Types: []string{events.TaskSucceeded}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := producer.New(producer.Config{Broker: submits.Broker, Results: submits.Results, Events: submits.Events})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := consumer.New(consumer.Config{Broker: runs.Broker, Results: runs.Results, Events: runs.Events})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := double.Handle(c, func(_ context.Context, n int) (int, error) { return 2 * n, nil }); err != nil {
+		t.Fatal(err)
+	}
+	run, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(run) }()
+	f, err := double.Submit(ctx, p, 21)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := f.Get(ctx); n != 42 || err != nil {
+		t.Errorf("result is %d, %v", n, err)
+	}
+	if e, err := sub.Receive(ctx); err != nil || e.TaskID != f.ID() {
+		t.Errorf("event is %+v, %v", e, err)
+	}
+	stop()
+	if err := errors.Join(<-ended, p.Close(ctx), sub.Close(ctx)); err != nil {
+		t.Error(err)
+	}
+}
+
+func opened(t *testing.T, url string, o open.Options) *open.Swarm {
+	t.Helper()
+	s, err := open.Open(t.Context(), url, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		if err := s.Close(ctx); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return s
+}
+
+func TestMemory(t *testing.T) {
+	s := opened(t, "mem://", open.Options{})
+	roundTrip(t, s, s)
+}
+
+// Two Swarms of one URL meet on the server, and the parameters reach the adapters.
+func TestRabbit(t *testing.T) {
+	r := testserver.RequireRabbit(t)
+	ns := testserver.Namespace()
+	in := opened(t, r.URL()+"?queue_type=classic&namespace="+ns, open.Options{})
+	out := opened(t, r.URL()+"?queue_type=classic", open.Options{Namespace: ns, Name: ns})
+	roundTrip(t, out, in)
+	queues, err := r.Ctl(t.Context(), "list_queues", "-q", "name", "arguments")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := false
+	for line := range strings.Lines(string(queues)) {
+		found = found || strings.HasPrefix(line, "swj."+ns+".q.default\t") && strings.Contains(line, "classic")
+	}
+	if !found {
+		t.Errorf("no classic queue of namespace %s: %s", ns, queues)
+	}
+}
+
+// A private authority and a client certificate come from files; without them the server is not trusted.
+func TestRabbitTLS(t *testing.T) {
+	files, err := testserver.NewTLSFiles(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := testserver.OwnRabbit(t, testserver.RabbitConfig{TLS: files, RequireClientCert: true})
+	url := r.TLSURL() + "?ca=" + files.CA + "&cert=" + files.ClientCert + "&key=" + files.ClientKey
+	roundTrip(t, opened(t, url, open.Options{}), opened(t, url+"&server_name=localhost", open.Options{}))
+
+	stranger := opened(t, r.TLSURL(), open.Options{})
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	_, err = stranger.Events.Subscribe(ctx, events.Filter{})
+	if err == nil {
+		t.Fatal("a server of an unknown authority was trusted")
+	}
+	if strings.Contains(err.Error(), r.Password()) {
+		t.Errorf("the error holds the password: %v", err)
+	}
+}
