@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"sync"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -159,6 +160,9 @@ func (n *replies) run(ctx context.Context, ch *amqpconn.Channel) error {
 // next returns the next delivery. When none is there it acknowledges what was handed out, and waits; ok is false at the end
 // of ctx.
 func (n *replies) next(ctx context.Context, ch *amqpconn.Channel, deliveries <-chan amqp.Delivery, last uint64, unacked *int) (d amqp.Delivery, ok bool, err error) {
+	if *unacked > 0 {
+		runtime.Gosched() // the library hands over from a buffer of its own: let it, before this is taken for a lull
+	}
 	select {
 	case d, ok = <-deliveries:
 	default:
