@@ -1,0 +1,51 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/testserver"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(testserver.Reaper))
+}
+
+func Example() {
+	if err := run(context.Background(), "mem://", "default", time.Minute, os.Stdout, os.Stderr); err != nil {
+		panic(err)
+	}
+	// Output:
+	// add:     1 + 2 = 3
+	// retried: succeeded in run 3
+	// failed:  run 2 failed, as it was asked to
+}
+
+// Without a worker the program says what it waits for, and gives up in time.
+func TestNoWorker(t *testing.T) {
+	url := testserver.RequireRabbit(t).URL() + "?namespace=" + testserver.Namespace()
+	var out, notes bytes.Buffer
+	err := run(t.Context(), url, "default", patience+3*time.Second, &out, &notes)
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "is a worker listening on queue default") {
+		t.Errorf("error is %v", err)
+	}
+	if out.Len() > 0 || !strings.Contains(notes.String(), "waiting for a worker on queue default") {
+		t.Errorf("output is %q, notes are %q", &out, &notes)
+	}
+}
+
+func TestNoBroker(t *testing.T) {
+	var out, notes bytes.Buffer
+	err := run(t.Context(), "amqp://u:hunter2@127.0.0.1:1/", "default", time.Second, &out, &notes)
+	if !errors.Is(err, broker.ErrUnavailable) || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("error is %v, want one that is ErrUnavailable and holds no password", err)
+	}
+}
