@@ -19,7 +19,9 @@ func expireCases() []testCase {
 				a, b := w.open(), w.open()
 				ttl := w.h.Promises.TTL
 				r := with(w.succeeded(""), func(r *resultstore.Record) { r.TTL = ttl; r.Generation = 5 })
+				unseen := with(r, func(r *resultstore.Record) { r.ID = w.id() })
 				stays := with(w.succeeded(""), func(r *resultstore.Record) { r.TTL = time.Hour })
+				w.save(a, unseen)
 				before := time.Now()
 				w.save(a, r, stays)
 				after := time.Now()
@@ -28,6 +30,9 @@ func expireCases() []testCase {
 				older := with(r, func(r *resultstore.Record) { r.Generation = 1; r.TTL = time.Hour })
 				w.save(a, older)
 				w.wantLoad(b, older, "a record with an older token than one whose time is over")
+				older.ID = unseen.ID
+				w.save(b, older) // nobody looked for the one before, which may be what takes it away
+				w.wantLoad(a, older, "a record with an older token than one whose time passed unseen")
 			},
 		},
 		{
