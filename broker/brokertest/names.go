@@ -1,6 +1,7 @@
 package brokertest
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -52,16 +53,30 @@ func nameCases() []testCase {
 			explain: "A name of 1 to 128 ASCII letters, digits, '.', '_' and '-' that begins with a letter or a digit is good, and no two are the same queue.",
 			run: func(w *world) {
 				b := w.open()
-				for _, n := range []string{"a", "A", "0", "a.b", "a_b", "a-b", "a..b", "a.", "amq.direct", strings.Repeat("x", 128-len(w.h.Prefix))} {
+				for _, n := range []string{"a", "A", "0", "a.b", "a_b", "a-b", "a..b", "a.", strings.Repeat("x", 128-len(w.h.Prefix))} {
 					q := w.queue(b, n)
 					w.publish(b, q, msg("in-"+n))
 				}
-				for _, n := range []string{"a", "A", "a.b", "a_b", "a-b", "a..b", "a.", "amq.direct"} {
+				for _, n := range []string{"a", "A", "a.b", "a_b", "a-b", "a..b", "a."} {
 					d := w.receive(w.subscribe(b, w.h.Prefix+n, 1))
 					if d.Message().ID != "in-"+n {
 						w.Errorf("queue %q held %s", n, d.Message().ID)
 					}
 					w.ack(d)
+				}
+			},
+		},
+		{
+			area: "names", name: "a good name that means something to a server",
+			explain: "A name such as amq.direct is a queue's like any other, or ErrMalformed; it never reaches what the server itself calls so.",
+			run: func(w *world) {
+				b := w.open()
+				ctx, cancel := w.ctx()
+				defer cancel()
+				for _, q := range []string{"amq.direct", "amq.fanout", "amq.rabbitmq.trace"} {
+					if err := w.clean(b.Publish(ctx, q, msg("a"))); !errors.Is(err, broker.ErrNoQueue) && !errors.Is(err, broker.ErrMalformed) {
+						w.Errorf("Publish to queue %q that nobody made: got error %v, want ErrNoQueue or ErrMalformed", q, err)
+					}
 				}
 			},
 		},
