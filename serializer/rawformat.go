@@ -8,8 +8,8 @@ import (
 )
 
 // EnvelopeHeader is the message header in which [RawFormat] carries all of an envelope but its arguments: a []byte with the
-// JSON object of [JSONFormat].
-const EnvelopeHeader = "swj-envelope"
+// JSON object of [JSONFormat]. It has not the prefix that adapters keep for headers of their own.
+const EnvelopeHeader = "swarmiji-envelope"
 
 // RawFormat carries the arguments as the message's body, byte for byte, so that programs which know nothing of Swarmiji can
 // read the messages and write them. The rest of the envelope travels in one header. A message without that header is raw

@@ -286,6 +286,7 @@ func testUnreadable(t *testing.T, open Open) {
 	r := newRoad(t, open)
 	handle(r, add, func(_ context.Context, p pair) (int, error) { return p.A + p.B, nil })
 	r.start()
+	want(r, submit(r, add, pair{1, 2}), 3)
 	for i, m := range []*broker.Message{
 		{ContentType: serializer.ContentCompact, Body: []byte{0xdd, 0xff, 0xff, 0xff, 0xff}},
 		{ContentType: serializer.ContentCompact, Body: bytes.Repeat([]byte{0x91}, 100_000)},

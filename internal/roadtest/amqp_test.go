@@ -1,0 +1,54 @@
+package roadtest_test
+
+import (
+	"crypto/rand"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/broker/amqpbroker"
+	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/events/amqpevents"
+	"github.com/swarmiji/swarmiji/internal/roadtest"
+	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/resultstore/amqpresults"
+)
+
+// TestRoadOverRabbitMQ: tasks, results and events all over one server, through a proxy that can cut connections.
+func TestRoadOverRabbitMQ(t *testing.T) {
+	rabbit := testserver.RequireRabbit(t)
+	t.Cleanup(func() { goleak.VerifyNone(t, goleak.IgnoreCurrent()) })
+	roadtest.Run(t, func(t *testing.T) *roadtest.Harness {
+		namespace := "t" + strings.ToLower(rand.Text()[:10])
+		proxies := make(map[broker.Broker]*testserver.Proxy)
+		return &roadtest.Harness{
+			Broker: func(t *testing.T) broker.Broker {
+				proxy := testserver.NewProxy(t, rabbit.Addr())
+				b, err := amqpbroker.New(amqpbroker.Config{URLs: []string{proxy.URL(rabbit.URL())}, Namespace: namespace})
+				if err != nil {
+					t.Fatal(err)
+				}
+				proxies[b] = proxy
+				return b
+			},
+			Results: func(t *testing.T) resultstore.ResultStore {
+				s, err := amqpresults.New(amqpresults.Config{URLs: []string{rabbit.URL()}, Namespace: namespace})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return s
+			},
+			Events: func(t *testing.T) events.EventBus {
+				bus, err := amqpevents.New(amqpevents.Config{URLs: []string{rabbit.URL()}, Namespace: namespace})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return bus
+			},
+			Sever: func(_ *testing.T, b broker.Broker) { proxies[b].Sever() },
+		}
+	})
+}
