@@ -264,7 +264,8 @@ func awaitReachable(t testing.TB, s *amqpresults.Store, n resultstore.Notificati
 	t.Helper()
 	ctx := within(t)
 	for err := s.Save(ctx, done(node, 99)); err != nil; err = s.Save(ctx, done(node, 99)) {
-		if !errors.Is(err, resultstore.ErrUnreachable) {
+		gone := errors.Is(err, resultstore.ErrUnreachable) || errors.Is(err, resultstore.ErrUnavailable) // it may come back between two looks
+		if !gone || ctx.Err() != nil {
 			t.Fatalf("the reply queue did not come back: %v", err)
 		}
 	}
