@@ -69,10 +69,7 @@ func FuzzCompact(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%x was read, written as %x, and cannot be read: %v", data, m.Body, err)
 		}
-		if d := diffEnvelopes(first, second); d != "" {
-			t.Fatalf("%x reads differently after it was written:\n%s", data, d)
-		}
-		again, err := Compact{}.Encode(second)
+		again, err := Compact{}.Encode(second) // not cmp.Diff of the two: links inside each other cost it 3 to the power of their depth
 		if err != nil || !bytes.Equal(m.Body, again.Body) {
 			t.Fatalf("%x is written as %x and then as %x, %v", data, m.Body, again.Body, err)
 		}
