@@ -125,7 +125,8 @@ func (q *queue) settle(r *run, v verdict) {
 			r.log(slog.LevelWarn, "task not given back; the broker will notice", slog.Any("error", err))
 		}
 	case snooze:
-		if r.replace(q.name, r.copy(), time.Now().Add(v.delay), "snooze") {
+		next := r.copy()
+		if r.replace(q.name, next, next.delay(v.delay), "snooze") {
 			q.c.cfg.Metrics.Snoozed.Inc(1)
 		}
 	case retry:
@@ -136,18 +137,12 @@ func (q *queue) settle(r *run, v verdict) {
 }
 
 func (q *queue) settleRetry(ctx context.Context, r *run, v verdict) {
-	at := time.Time{}
-	if v.delay > 0 {
-		at = time.Now().Add(v.delay)
-	}
 	if !r.save(ctx, task.StateRetrying, v) {
 		return
 	}
 	next := r.copy()
 	next.Retries++
-	next.Crashes = 0 // this start has ended
-	next.Meta.NotBefore = task.Opt[time.Time]{}
-	if !r.replace(q.name, next, at, "retry") {
+	if !r.replace(q.name, next, next.delay(v.delay), "retry") {
 		return
 	}
 	q.c.cfg.Metrics.Retried.Inc(1)
@@ -198,14 +193,27 @@ func (r *run) remove(ctx context.Context, v verdict) bool {
 	return err == nil
 }
 
-// copy makes the envelope of the task's next message.
-func (r *run) copy() *task.Envelope {
-	e := *r.request.Envelope
-	return &e
+// successive is the envelope of a task's next message.
+type successive struct{ task.Envelope }
+
+// copy makes it as it is now.
+func (r *run) copy() *successive { return &successive{*r.request.Envelope} }
+
+// delay says that a start has ended and the next one is d from now, and returns that moment. It travels in the envelope
+// too, for brokers that cannot wait as long.
+func (e *successive) delay(d time.Duration) time.Time {
+	e.Crashes = 0
+	e.Meta.NotBefore = task.Opt[time.Time]{}
+	if d <= 0 {
+		return time.Time{}
+	}
+	at := time.Now().Add(d)
+	e.Meta.NotBefore = task.Set(at)
+	return at
 }
 
 // replace puts the next message of the task in the place of this one and reports whether it did.
-func (r *run) replace(queue string, next *task.Envelope, at time.Time, why string) bool {
+func (r *run) replace(queue string, next *successive, at time.Time, why string) bool {
 	c := r.queue.c
 	ctx, cancel := context.WithTimeout(c.settle, c.cfg.StoreRetry)
 	defer cancel()
@@ -216,9 +224,9 @@ func (r *run) replace(queue string, next *task.Envelope, at time.Time, why strin
 
 // publishCopy writes next in the format the task came in, with the next generation, and publishes it in the place of the
 // delivery. Repeating it is safe: the pair of id and generation names one message.
-func (r *run) publishCopy(ctx context.Context, queue string, next *task.Envelope, at time.Time) error {
+func (r *run) publishCopy(ctx context.Context, queue string, next *successive, at time.Time) error {
 	c := r.queue.c
-	m, err := c.codec.EncodeAs(r.format, next)
+	m, err := c.codec.EncodeAs(r.format, &next.Envelope)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errUnsendable, err)
 	}

@@ -1,0 +1,374 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/broker/membroker"
+	"github.com/swarmiji/swarmiji/consumer"
+	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/middleware"
+	"github.com/swarmiji/swarmiji/producer"
+	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/resultstore/memresults"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// table is a producer and a consumer in memory, whose parts can be made to fail. Its tests run in a synctest bubble.
+type table struct {
+	t       *testing.T
+	server  *membroker.Server
+	store   *memresults.Store
+	metrics *middleware.Metrics
+	runs    atomic.Int64
+	c       *consumer.Consumer
+	p       *producer.Producer
+	stop    func() error
+}
+
+var echo = task.New[int, int]("echo")
+
+func newTable(t *testing.T, change func(*consumer.Config)) *table {
+	t.Helper()
+	b := &table{
+		t: t, server: membroker.NewServer(membroker.Config{}), store: memresults.New(memresults.Config{}),
+		metrics: middleware.NewMetrics(nil),
+	}
+	cfg := consumer.Config{Broker: b.server.Connect(), Results: b.store, Metrics: b.metrics, Logger: slog.New(slog.DiscardHandler)}
+	if change != nil {
+		change(&cfg)
+	}
+	var err error
+	if b.c, err = consumer.New(cfg); err != nil {
+		t.Fatal(err)
+	}
+	if err := echo.Handle(b.c, func(_ context.Context, i int) (int, error) {
+		b.runs.Add(1)
+		if i < 0 {
+			return 0, task.Retry(nil, task.After(time.Duration(-i)*time.Second))
+		}
+		return i, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if b.p, err = producer.New(producer.Config{Broker: b.server.Connect(), Results: b.store}); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func (b *table) run() {
+	ctx, cancel := context.WithCancel(b.t.Context())
+	done := make(chan error, 1)
+	go func() { done <- b.c.Run(ctx) }()
+	b.stop = func() error {
+		cancel()
+		return <-done
+	}
+}
+
+// end stops all, so that the bubble has no goroutine left.
+func (b *table) end() {
+	b.t.Helper()
+	if err := b.stop(); err != nil {
+		b.t.Errorf("Run: %v", err)
+	}
+	if err := b.p.Close(b.t.Context()); err != nil {
+		b.t.Error(err)
+	}
+	_ = b.store.Close(b.t.Context())
+}
+
+func (b *table) submit(i int, opts ...task.Option) *task.Future[int] {
+	b.t.Helper()
+	f, err := echo.Submit(b.t.Context(), b.p, i, opts...)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return f
+}
+
+// flakyStore fails until a moment.
+type flakyStore struct {
+	resultstore.ResultStore
+	until time.Time
+	err   error
+}
+
+func (s flakyStore) Save(ctx context.Context, r resultstore.Record) error {
+	if time.Now().Before(s.until) {
+		return s.err
+	}
+	return s.ResultStore.Save(ctx, r)
+}
+
+// TestStoreIsDownForAWhile: the worker repeats the save while it holds the task, and never acknowledges before (fault 30).
+func TestStoreIsDownForAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newTable(t, func(c *consumer.Config) {
+			c.Results = flakyStore{c.Results, time.Now().Add(20 * time.Second), resultstore.ErrUnavailable}
+		})
+		b.run()
+		begin := time.Now()
+		got, err := b.submit(7).Get(t.Context())
+		if err != nil || got != 7 || b.runs.Load() != 1 {
+			t.Fatalf("result %d, %v after %d runs", got, err, b.runs.Load())
+		}
+		if waited := time.Since(begin); waited < 20*time.Second || waited > 30*time.Second {
+			t.Fatalf("resolved after %s although the store was down for 20 s", waited)
+		}
+		b.end()
+	})
+}
+
+// TestStoreIsDownForLong: after StoreRetry the task goes back, and runs again when somebody can keep its result.
+func TestStoreIsDownForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newTable(t, func(c *consumer.Config) {
+			c.StoreRetry = 10 * time.Second
+			c.Results = flakyStore{c.Results, time.Now().Add(15 * time.Second), resultstore.ErrUnavailable}
+		})
+		b.run()
+		if got, err := b.submit(7).Get(t.Context()); err != nil || got != 7 || b.runs.Load() != 2 {
+			t.Fatalf("result %d, %v after %d runs", got, err, b.runs.Load())
+		}
+		if b.metrics.Released.Count() != 1 {
+			t.Fatalf("given back %d times, want once", b.metrics.Released.Count())
+		}
+		b.end()
+	})
+}
+
+// TestNobodyWaitsAnyMore: a submitter that is gone does not keep the task from being settled.
+func TestNobodyWaitsAnyMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newTable(t, func(c *consumer.Config) {
+			c.Results = flakyStore{c.Results, time.Now().Add(time.Hour), resultstore.ErrUnreachable}
+		})
+		b.run()
+		b.submit(7)
+		synctest.Wait()
+		if b.metrics.Succeeded.Count() != 1 || b.metrics.Rejected.Count() != 1 {
+			t.Fatalf("succeeded %d, rejected %d", b.metrics.Succeeded.Count(), b.metrics.Rejected.Count())
+		}
+		b.end()
+	})
+}
+
+// TestFinishedTaskIsNotRunAgain: a redelivered task with a recorded result goes on from it.
+func TestFinishedTaskIsNotRunAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newTable(t, nil)
+		f := b.submit(7, task.WithID("done-before"))
+		other := b.server.Connect()
+		sub, err := other.Subscribe(t.Context(), "default", broker.SubscribeOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := sub.Receive(t.Context()); err != nil { // another consumer runs it, stores its result,
+			t.Fatal(err)
+		}
+		if err := b.store.Save(t.Context(), resultstore.Record{ID: "done-before", State: task.StateSucceeded, ContentType: "application/json", Result: []byte("8"), Deliveries: 1, ReplyTo: b.p.NodeID()}); err != nil {
+			t.Fatal(err)
+		}
+		if err := other.Close(t.Context()); err != nil { // and dies before it acknowledges
+			t.Fatal(err)
+		}
+		b.run()
+		if got, err := f.Get(t.Context()); err != nil || got != 8 {
+			t.Fatal(got, err)
+		}
+		synctest.Wait()
+		if b.runs.Load() != 0 || b.metrics.Succeeded.Count() != 1 {
+			t.Fatalf("ran %d times; settled %d", b.runs.Load(), b.metrics.Succeeded.Count())
+		}
+		b.end()
+	})
+}
+
+// flakyBroker loses answers: the publish happened, its confirm is lost, once for each message.
+type flakyBroker struct {
+	*membroker.Broker
+	left atomic.Int64
+}
+
+func (b *flakyBroker) Retry(ctx context.Context, d broker.Delivery, next broker.Outgoing) error {
+	if b.left.Add(-1) >= 0 {
+		copied := *next.Message
+		if err := b.PublishAt(ctx, next.Queue, &copied, next.At); err != nil {
+			return err
+		}
+		return broker.ErrIndeterminate
+	}
+	return b.Broker.Retry(ctx, d, next)
+}
+
+// TestLostConfirmOfARetry: the retry is published again under the same generation, which is one message.
+func TestLostConfirmOfARetry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fb := &flakyBroker{}
+		fb.left.Store(2)
+		b := newTable(t, func(c *consumer.Config) {
+			fb.Broker = c.Broker.(*membroker.Broker)
+			c.Broker = fb
+		})
+		b.run()
+		_, err := b.submit(-60, task.WithMaxRetries(1)).Get(t.Context())
+		if !errors.Is(err, task.ErrMaxRetries) {
+			t.Fatal(err)
+		}
+		if b.runs.Load() != 2 {
+			t.Fatalf("%d runs of a task with one retry", b.runs.Load())
+		}
+		b.end()
+	})
+}
+
+// TestRetryWaitsInTheBroker: the worker is free meanwhile, and the delay is exact on the broker's clock (S60).
+func TestRetryWaitsInTheBroker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newTable(t, func(c *consumer.Config) { c.Queues = map[string]consumer.QueueConfig{"default": {Workers: 1}} })
+		b.run()
+		begin := time.Now()
+		slow := b.submit(-60, task.WithMaxRetries(1))
+		if got, err := b.submit(3).Get(t.Context()); err != nil || got != 3 || time.Since(begin) > time.Second {
+			t.Fatalf("%d, %v after %s: a waiting retry holds the worker", got, err, time.Since(begin))
+		}
+		if s, err := slow.State(t.Context()); err != nil || s != task.StateRetrying {
+			t.Fatalf("state %q, %v", s, err)
+		}
+		if _, err := slow.Get(t.Context()); err == nil {
+			t.Fatal("succeeded")
+		}
+		if took := time.Since(begin).Truncate(time.Second); took != time.Minute {
+			t.Fatalf("failed after %s, want 1m", took)
+		}
+		b.end()
+	})
+}
+
+// deadBus takes no event.
+type deadBus struct{}
+
+func (deadBus) Publish(context.Context, events.Event) error { return events.ErrClosed }
+func (deadBus) Subscribe(context.Context, events.Filter) (events.Subscription, error) {
+	return nil, events.ErrClosed
+}
+func (deadBus) Close(context.Context) error { return nil }
+
+// TestEventBusIsDown: tasks are unaffected, what is lost is counted (fault 31).
+func TestEventBusIsDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newTable(t, func(c *consumer.Config) { c.Events = deadBus{} })
+		b.run()
+		if got, err := b.submit(7).Get(t.Context()); err != nil || got != 7 {
+			t.Fatal(got, err)
+		}
+		synctest.Wait()
+		if n := b.metrics.Dropped.Count(); n != 3 {
+			t.Fatalf("%d events dropped, want received, started and succeeded", n)
+		}
+		b.end()
+	})
+}
+
+// absent is a broker that cannot be reached until a moment.
+type absent struct {
+	*membroker.Broker
+	until time.Time
+}
+
+func (b absent) Declare(ctx context.Context, qs ...broker.Queue) error {
+	if wait := time.Until(b.until); wait > 0 {
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return errors.Join(broker.ErrUnavailable, ctx.Err())
+		}
+	}
+	return b.Broker.Declare(ctx, qs...)
+}
+
+// TestRunWaitsForTheBroker: at the start for as long as it takes, or until it is stopped.
+func TestRunWaitsForTheBroker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wrap := func(d time.Duration) func(*consumer.Config) {
+			return func(c *consumer.Config) { c.Broker = absent{c.Broker.(*membroker.Broker), time.Now().Add(d)} }
+		}
+		b := newTable(t, wrap(10*time.Minute))
+		b.run()
+		if got, err := b.submit(7).Get(t.Context()); err != nil || got != 7 {
+			t.Fatal(got, err)
+		}
+		b.end()
+		never := newTable(t, wrap(1000*time.Hour))
+		never.run()
+		time.Sleep(time.Minute) // the bubble's clock
+		never.end()
+	})
+}
+
+func TestConfigNamesEveryProblem(t *testing.T) {
+	_, err := consumer.New(consumer.Config{
+		NodeID: "a b", Defaults: task.Metadata{Priority: task.Set(-1)}, MaxBody: -1, PrefetchMultiplier: -1,
+		Stores: map[string]resultstore.ResultStore{"x": nil},
+		Queues: map[string]consumer.QueueConfig{"$": {}, strings.Repeat("q", 128): {}, "w": {Workers: -1}, "m": {Meta: task.Metadata{Priority: task.Set(-1)}}},
+	})
+	if err == nil {
+		t.Fatal("taken")
+	}
+	for _, part := range []string{"Broker", "NodeID", "Defaults", "MaxBody", "PrefetchMultiplier", "Stores", `"$"`, "leaves no room", `"w" has -1`, `"m"`} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%s is missing in %q", part, err)
+		}
+	}
+}
+
+// TestPrefetch: unsettled tasks never exceed multiplier times workers (S51, S52).
+func TestPrefetch(t *testing.T) {
+	for name, c := range map[string]struct {
+		cfg        consumer.QueueConfig
+		multiplier int
+		want       int
+	}{
+		"default":        {consumer.QueueConfig{Workers: 2}, 0, 8},
+		"one per worker": {consumer.QueueConfig{Workers: 2}, 1, 2},
+		"explicit":       {consumer.QueueConfig{Workers: 2, Prefetch: 50}, 0, 50},
+		"no limit":       {consumer.QueueConfig{Workers: 2, Prefetch: -1}, 0, 100},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newTable(t, func(cc *consumer.Config) {
+					cc.PrefetchMultiplier = c.multiplier
+					cc.Queues = map[string]consumer.QueueConfig{"default": c.cfg}
+				})
+				release := make(chan struct{})
+				hold := task.New[int, int]("hold")
+				if err := hold.Handle(b.c, func(context.Context, int) (int, error) { <-release; return 0, nil }); err != nil {
+					t.Fatal(err)
+				}
+				for range 100 {
+					if _, err := hold.Submit(t.Context(), b.p, 1, task.WithIgnoreResult(true)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				b.run()
+				synctest.Wait()
+				s, err := b.server.Connect().Stats(t.Context(), "default")
+				if err != nil || s.Held < 2 || s.Held > c.want { // how many it fetches ahead is the broker's choice
+					t.Errorf("%+v, %v; want at most %d held", s, err, c.want)
+				}
+				close(release)
+				synctest.Wait()
+				b.end()
+			})
+		})
+	}
+}
