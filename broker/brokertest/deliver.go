@@ -48,7 +48,7 @@ func deliverCases() []testCase {
 				q := w.queue(b, "pointer")
 				w.publish(b, q, msg("a"))
 				d := w.receive(w.subscribe(b, q, 1))
-				if d.Message() != d.Message() {
+				if first, second := d.Message(), d.Message(); first != second {
 					w.Error("two calls of Message returned different pointers")
 				}
 				w.ack(d)

@@ -237,7 +237,7 @@ func (w *world) storm(pub, con broker.Broker, fault func(round int)) {
 	ctx, cancel := w.ctx()
 	defer cancel()
 	// Every pair is published until it is confirmed, so that in the end every one must be seen.
-	var progress = make(chan struct{}, publishers*each)
+	progress := make(chan struct{}, publishers*each)
 	var wg sync.WaitGroup
 	for p := range publishers {
 		wg.Go(func() {

@@ -171,7 +171,7 @@ func (m *model) receive() {
 				m.take(p, d)
 				return true
 			}
-			if m.w.clean(err); !errors.Is(err, context.Canceled) {
+			if !errors.Is(m.w.clean(err), context.Canceled) {
 				m.rt.Fatalf("Receive: %v", err)
 			}
 		}
