@@ -3,7 +3,6 @@ package amqpevents_test
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"strconv"
 	"strings"
@@ -30,7 +29,7 @@ func within(t testing.TB) context.Context {
 	return ctx
 }
 
-func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // open makes a bus of a namespace, closed at the end.
 func open(t testing.TB, url, ns string, change ...func(*amqpevents.Config)) *amqpevents.Bus {

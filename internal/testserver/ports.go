@@ -23,7 +23,7 @@ func freePorts(n int) ([]int, error) {
 		if err != nil {
 			continue
 		}
-		defer l.Close() // held until all are found, so that they differ
+		defer func() { _ = l.Close() }() // held until all are found, so that they differ
 		if ports = append(ports, port); len(ports) == n {
 			return ports, nil
 		}

@@ -88,7 +88,7 @@ func (s *sandbox) start(name, logFile string, env []string, program string, args
 	if err != nil {
 		return nil, err
 	}
-	defer out.Close()
+	defer func() { _ = out.Close() }() // the process has its own handle
 	p := &process{pidFile: filepath.Join(s.dir, "pids", name), logFile: logFile, done: make(chan struct{})}
 	p.cmd = exec.Command("/bin/sh", append([]string{"-c", recordScript, p.pidFile, program}, args...)...)
 	p.cmd.Env, p.cmd.Dir = env, s.dir

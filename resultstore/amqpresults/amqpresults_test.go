@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"strings"
 	"testing"
@@ -31,7 +30,7 @@ func within(t testing.TB) context.Context {
 	return ctx
 }
 
-func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // open makes a store of a namespace, closed at the end.
 func open(t testing.TB, url, ns string, change ...func(*amqpresults.Config)) *amqpresults.Store {
