@@ -55,7 +55,6 @@ type running struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 	err    error
-	broker broker.Broker
 }
 
 // newRoad makes both sides; the consumer is started by start, when its handlers are registered.
@@ -88,7 +87,7 @@ func newRoad(t *testing.T, open Open, change ...func(*producer.Config, *consumer
 		ctx, cancel := context.WithTimeout(context.Background(), h.Patience)
 		defer cancel()
 		if r.running != nil {
-			r.running.stop()
+			_ = r.running.stop() // what it returns is for the test to judge
 		}
 		for _, c := range []interface{ Close(context.Context) error }{r.producer, pc.Results, cc.Results, pc.Broker, cc.Broker} {
 			if err := c.Close(ctx); err != nil {
@@ -171,7 +170,13 @@ func want[R comparable](r *road, f *task.Future[R], value R) {
 	}
 }
 
-func wantError[R any](r *road, f *task.Future[R], target error) *task.RemoteError {
+func wantError[R any](r *road, f *task.Future[R], target error) {
+	r.t.Helper()
+	_ = failure(r, f, target) // checked there
+}
+
+// failure waits for the task's failure, which is target unless that is nil.
+func failure[R any](r *road, f *task.Future[R], target error) *task.RemoteError {
 	r.t.Helper()
 	_, err := f.Get(r.ctx())
 	if target != nil && !errors.Is(err, target) {

@@ -80,7 +80,7 @@ func testRetryLimit(t *testing.T, open Open) {
 		{"own limit", nil, 2, nil, errBroken.Error()},
 	} {
 		runs.Store(0)
-		remote := wantError(r, submit(r, fail, c.how, c.opts...), c.err)
+		remote := failure(r, submit(r, fail, c.how, c.opts...), c.err)
 		if runs.Load() != c.runs || c.text != "" && remote.Message != c.text {
 			t.Errorf("%q %d: ran %d times, want %d; error %q", c.how, len(c.opts), runs.Load(), c.runs, remote.Message)
 		}

@@ -54,14 +54,14 @@ func testFailure(t *testing.T, open Open) {
 		return 0, fmt.Errorf("%s: %w", why, errBroken)
 	})
 	r.start()
-	remote := wantError(r, submit(r, fail, "today"), nil)
+	remote := failure(r, submit(r, fail, "today"), nil)
 	if remote.Message != "today: the thing is broken" || remote.Type != "errors.errorString" {
 		t.Fatalf("remote error is %+v", remote)
 	}
 	if n := runs.Load(); n != 1 {
 		t.Fatalf("an error that asks for no retry was run %d times", n)
 	}
-	long := wantError(r, submit(r, fail, strings.Repeat("x\xff", 100_000)), nil)
+	long := failure(r, submit(r, fail, strings.Repeat("x\xff", 100_000)), nil)
 	if len(long.Message) > task.MaxErrorText || strings.ToValidUTF8(long.Message, "") != long.Message {
 		t.Fatalf("an error text of %d bytes came through, or one that is not UTF-8", len(long.Message))
 	}
@@ -86,7 +86,8 @@ func testPanic(t *testing.T, open Open) {
 	handle(r, fail, func(_ context.Context, how string) (int, error) {
 		switch how {
 		case "nil":
-			panic(nil)
+			var nothing any
+			panic(nothing)
 		case "secret":
 			panic(&credentials{"me", "hunter2"})
 		}
@@ -94,12 +95,12 @@ func testPanic(t *testing.T, open Open) {
 	})
 	handle(r, add, func(_ context.Context, p pair) (int, error) { return p.A + p.B, nil })
 	r.start()
-	remote := wantError(r, submit(r, fail, "loud"), task.ErrPanic)
+	remote := failure(r, submit(r, fail, "loud"), task.ErrPanic)
 	if !strings.Contains(remote.Message, "boom loud") || !strings.Contains(remote.Stack, "roadtest.testPanic") {
 		t.Fatalf("the panic came back as %q with stack %.200q", remote.Message, remote.Stack)
 	}
 	wantError(r, submit(r, fail, "nil"), task.ErrPanic)
-	secret := wantError(r, submit(r, fail, "secret"), task.ErrPanic)
+	secret := failure(r, submit(r, fail, "secret"), task.ErrPanic)
 	if strings.Contains(secret.Message+secret.Stack+r.log.String(), "hunter2") {
 		t.Fatalf("a secret field came back: %q", secret.Message)
 	}
@@ -440,7 +441,7 @@ func testResultTooLarge(t *testing.T, open Open) {
 	blob := task.New[int, []byte]("blob")
 	handle(r, blob, func(_ context.Context, n int) ([]byte, error) { return make([]byte, n), nil })
 	r.start()
-	remote := wantError(r, submit(r, blob, 2000), task.ErrBadResult)
+	remote := failure(r, submit(r, blob, 2000), task.ErrBadResult)
 	if !strings.Contains(remote.Message, "limit 1000") {
 		t.Fatalf("the error does not name the limit: %q", remote.Message)
 	}
