@@ -241,6 +241,7 @@ func TestRetryWaitsInTheBroker(t *testing.T) {
 		if got, err := b.submit(3).Get(t.Context()); err != nil || got != 3 || time.Since(begin) > time.Second {
 			t.Fatalf("%d, %v after %s: a waiting retry holds the worker", got, err, time.Since(begin))
 		}
+		synctest.Wait() // settlement goes on beside the workers
 		if s, err := slow.State(t.Context()); err != nil || s != task.StateRetrying {
 			t.Fatalf("state %q, %v", s, err)
 		}

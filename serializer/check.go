@@ -160,7 +160,7 @@ const (
 
 // Milli returns t in milliseconds since 1970 as envelopes carry it: cut to a whole millisecond and to the years 1970 to 9998.
 func Milli(t time.Time) int64 {
-	switch y := t.Year(); {
+	switch y := t.UTC().Year(); { // far years overflow UnixMilli
 	case y < 1970:
 		return minMilli
 	case y > 9998:

@@ -1,0 +1,51 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/swarmiji/swarmiji/consumer"
+	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/events/memevents"
+	"github.com/swarmiji/swarmiji/producer"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// An event bus tells any number of listeners what happens to tasks. Tasks never wait for it.
+func Example_events() {
+	bus := memevents.New(memevents.Config{})
+	defer bus.Close(context.Background())
+	upload := task.New[string, int]("upload", task.WithRetryDelay(0))
+
+	p, c, run := inMemory(producer.Config{Events: bus}, consumer.Config{Events: bus})
+	must(upload.Handle(c, func(ctx context.Context, name string) (int, error) {
+		if r, _ := task.FromContext(ctx); r.Retries == 0 {
+			return 0, task.Retry(errors.New("timeout"))
+		}
+		return len(name), nil
+	}))
+	defer run()()
+
+	ctx, cancel := soon()
+	defer cancel()
+	listener, err := bus.Subscribe(ctx, events.Filter{TaskID: "u-1"})
+	must(err)
+	_, err = upload.Submit(ctx, p, "a.txt", task.WithID("u-1"))
+	must(err)
+	for last := ""; last != events.TaskSucceeded; {
+		e, err := listener.Receive(ctx)
+		must(err)
+		if last = e.Type; e.Type == events.TaskSent {
+			continue // of the other process, so that it may come a little earlier or later
+		}
+		fmt.Println(e.Type, e.Exception)
+	}
+	// Output:
+	// task-received
+	// task-started
+	// task-failed timeout
+	// task-received
+	// task-started
+	// task-succeeded
+}
