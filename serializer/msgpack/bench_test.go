@@ -8,6 +8,7 @@ import (
 	lib "github.com/vmihailenco/msgpack/v5"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/pack"
 	"github.com/swarmiji/swarmiji/serializer"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -117,11 +118,12 @@ func BenchmarkScan(b *testing.B) {
 }
 
 // BenchmarkLibraryEnvelope writes and reads the same pairs with the library's streaming encoder and decoder, used as
-// sparingly as it allows. It is the reason why Compact is written by hand.
+// sparingly as it allows, and by hand, both without the checks of Encode and Decode. It is the reason why Compact is
+// written by hand.
 func BenchmarkLibraryEnvelope(b *testing.B) {
 	e := addEnvelope(b)
-	u, _ := parseUUID(string(e.ID))
 	write := func() ([]byte, error) {
+		u, _ := parseUUID(string(e.ID))
 		w := &buffer{make([]byte, 0, 96)}
 		enc := lib.GetEncoder()
 		enc.Reset(w)
@@ -149,6 +151,27 @@ func BenchmarkLibraryEnvelope(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
+	b.Run("encode by hand", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			w := writer{b: make([]byte, 1, room(e))}
+			w.envelope(e)
+			if len(w.b) != len(data) {
+				b.Fatalf("%d bytes, the library writes %d", len(w.b), len(data))
+			}
+		}
+	})
+	b.Run("decode by hand", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			var got task.Envelope
+			r := pack.NewReader(data)
+			readEnvelope(&r, &got, "")
+			if r.Err() != nil {
+				b.Fatal(r.Err())
+			}
+		}
+	})
 	b.Run("encode", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {

@@ -270,17 +270,12 @@ func parseUUID(s string) (u [16]byte, ok bool) {
 	if len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
 		return u, false
 	}
-	at := 0
-	for i := range u {
-		if s[at] == '-' {
-			at++
-		}
+	for i, at := range [...]byte{0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34} {
 		high, low := nibble(s[at]), nibble(s[at+1])
-		if high > 15 || low > 15 {
+		if high|low > 15 {
 			return u, false
 		}
 		u[i] = high<<4 | low
-		at += 2
 	}
 	return u, true
 }
