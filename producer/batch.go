@@ -8,9 +8,12 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// batchSize is how many tasks SubmitAll hands to the broker at once. While a batch waits for its confirms the next one is
-// prepared, so that neither side waits for the other; a larger batch would only hold more memory.
-const batchSize = 2000
+// How many tasks SubmitAll hands to the broker at once: few at first, so that the broker has work soon, then more, since at
+// the end of each batch it has to wait for the last confirms. While a batch is on its way the next one is prepared.
+const (
+	firstBatch   = 500
+	largestBatch = 8000
+)
 
 // SubmitAll submits many tasks, pipelined, in the order of calls. It returns a handle for each confirmed task, nil for the
 // others, and, if there are any others, a [*broker.BatchError] with the reason of each.
@@ -26,8 +29,8 @@ func (p *Producer) SubmitAll(ctx context.Context, calls []task.Call) ([]task.Pen
 	}
 	b := batch{p: p, pending: make([]task.Pending, len(calls)), errs: make([]error, len(calls))}
 	var sent chan struct{} // closed when the batch before this one is settled
-	for begin := 0; begin < len(calls); begin += batchSize {
-		part := b.prepare(ctx, calls, begin, min(begin+batchSize, len(calls)))
+	for begin, size := 0, firstBatch; begin < len(calls); begin, size = begin+size, min(2*size, largestBatch) {
+		part := b.prepare(ctx, calls, begin, min(begin+size, len(calls)))
 		if sent != nil {
 			<-sent
 		}
