@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
@@ -65,6 +66,7 @@ func NewPublisher(conn *Conn, cfg PublisherConfig) *Publisher {
 // outlet is one channel of a Publisher.
 type outlet struct {
 	ch      *Channel
+	born    time.Time
 	slots   chan *flight // free ones
 	all     []flight
 	returns chan amqp.Return
@@ -85,6 +87,12 @@ type flight struct {
 	id       string
 	body     []byte
 	dc       *amqp.DeferredConfirmation
+}
+
+// Open waits until the Publisher has a channel that is set up. Publish does that by itself.
+func (p *Publisher) Open(ctx context.Context) error {
+	_, err := p.outlet(ctx)
+	return err
 }
 
 // Publish publishes m and waits until the server has confirmed it. The errors, besides ErrClosed and ErrAccess:
@@ -239,28 +247,43 @@ func (o *outlet) release(f *flight) {
 func (p *Publisher) await(ctx context.Context, f *flight) error {
 	select {
 	case <-f.dc.Done():
-		return f.out.outcome(f)
+		return p.outcome(f)
 	default:
 	}
 	select {
 	case <-f.dc.Done():
-		return f.out.outcome(f)
+		return p.outcome(f)
 	case <-ctx.Done():
 	}
 	select {
 	case <-f.dc.Done():
-		return f.out.outcome(f)
+		return p.outcome(f)
 	default:
 	}
 	blocked := f.out.ch.sess.Blocked()
 	go func() { // the slot is free when the answer has come, or the channel has gone
 		<-f.dc.Done()
-		_ = f.out.outcome(f) // nobody waits for it any more
+		_ = p.outcome(f) // nobody waits for it any more
 	}()
 	if blocked {
 		return fmt.Errorf("%w: %w: %w", ErrIndeterminate, ErrBlocked, ctx.Err())
 	}
 	return fmt.Errorf("%w: %w", ErrIndeterminate, ctx.Err())
+}
+
+// retireAge is how old a channel is at least that is replaced because of a refusal. It bounds the cost where a full queue
+// refuses one message after the other.
+const retireAge = time.Second
+
+// outcome reads the answer to f. A channel on which the server refuses is replaced: RabbitMQ (3.10) goes on refusing, on one
+// that first reached a quorum queue while its leader was being elected, what it takes on every other.
+func (p *Publisher) outcome(f *flight) error {
+	o := f.out
+	err := o.outcome(f)
+	if errors.Is(err, ErrRefused) && time.Since(o.born) > retireAge && p.live.CompareAndSwap(o, nil) {
+		go func() { _ = o.drain() }() // ends when all that is under way is answered, or with the session
+	}
+	return err
 }
 
 // outcome reads the answer to f and frees its slot.
@@ -387,7 +410,7 @@ func (p *Publisher) newOutlet(sess *Session) (*outlet, error) {
 		_ = ch.Close() // the server has closed it if the failure was its answer
 		return nil, fmt.Errorf("amqp %s: preparing to publish: %w", sess.addr, channelError(err))
 	}
-	o := &outlet{ch: ch}
+	o := &outlet{ch: ch, born: time.Now()}
 	if p.cfg.Unconfirmed {
 		return o, nil
 	}
