@@ -69,12 +69,6 @@ func New(cfg Config) (*Broker, error) {
 	return b, nil
 }
 
-// levels are the AMQP queues of a queue with priority levels, ascending by bound.
-type levels struct {
-	bounds []int
-	queues []string
-}
-
 // route returns the AMQP queue for a message of the given priority.
 func (b *Broker) route(queue string, priority int) (string, error) {
 	if !keyset.ValidName(queue) {
@@ -132,14 +126,13 @@ func (b *Broker) prepare(p *amqp.Publishing, queue string, m *broker.Message) (k
 // PublishAt implements [broker.Delayer]. The time is reckoned on this process's clock; RabbitMQ is told how long to wait. A
 // delay of more than 2^38 ms, 8.7 years, is broker.ErrUnsupported.
 func (b *Broker) PublishAt(ctx context.Context, queue string, m *broker.Message, at time.Time) error {
-	wait := time.Until(at)
-	if wait <= 0 {
+	if !at.After(time.Now()) {
 		return b.Publish(ctx, queue, m)
 	}
 	var p amqp.Publishing
 	key, err := b.prepare(&p, queue, m)
 	if err == nil {
-		err = b.publishDelayed(ctx, key, &p, wait)
+		err = b.publishDelayed(ctx, key, &p, at)
 	}
 	return wrap(err, "publish later to", queue)
 }
@@ -159,8 +152,8 @@ func (b *Broker) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
 			errs[i] = err
 			continue
 		}
-		if wait := o.At.Sub(now); !o.At.IsZero() && wait > 0 {
-			exchange, topic, err := b.delay(ctx, key, wait)
+		if o.At.After(now) {
+			exchange, topic, err := b.delay(ctx, key, o.At)
 			if err != nil {
 				errs[i] = err
 				continue

@@ -42,7 +42,7 @@ func (b *Broker) bury(ctx context.Context, queue string, m *broker.Message, caus
 		return err
 	}
 	if err := b.retry(ctx, func(sess *amqpconn.Session) error {
-		return b.declareOne(ctx, sess, b.names.dead(queue), b.queueArgs(nil))
+		return b.declareOne(ctx, sess, b.names.dead(queue), b.deadArgs())
 	}); err != nil {
 		return err
 	}
@@ -78,32 +78,48 @@ func deadLetter(queue string, d *amqp.Delivery) broker.Dead {
 	return dead
 }
 
-// withDead calls fn with a channel of its own on the dead queue. A dead queue that is not there is an empty one, provided
-// that the queue is there.
-func (b *Broker) withDead(ctx context.Context, queue string, fn func(ch *amqp.Channel, name string) error) error {
+// withDead calls fn with a channel of its own on the dead queue; again is whether fn may be called again when the connection
+// has ended. A dead queue that is not there is an empty one, provided that the queue is there.
+func (b *Broker) withDead(ctx context.Context, queue string, again bool, fn func(ch *amqp.Channel, name string) error) error {
 	if _, err := b.route(queue, defaultPriority); err != nil {
 		return err
 	}
 	name := b.names.dead(queue)
-	err := b.con.Do(ctx, func(ch *amqp.Channel) error {
-		if _, err := ch.QueueDeclarePassive(name, true, false, false, false, nil); err != nil {
-			return err
-		}
-		return fn(ch, name)
-	})
+	do := func(sess *amqpconn.Session) error {
+		return sess.Do(ctx, func(ch *amqp.Channel) error {
+			if _, err := ch.QueueDeclarePassive(name, true, false, false, false, nil); err != nil {
+				return err
+			}
+			return fn(ch, name)
+		})
+	}
+	sess, err := b.con.Session(ctx)
+	switch {
+	case err != nil:
+		return err
+	case again:
+		err = b.retry(ctx, do)
+	default:
+		err = do(sess)
+	}
 	if amqpconn.IsNotFound(err) {
 		_, err = b.ready(ctx, b.all(queue))
 	}
 	return err
 }
 
-// ListDead implements [broker.DeadLetterer]. AMQP has no look at a queue: the messages are fetched and given back, which may
-// change their order and is counted by quorum queues as a delivery; meanwhile other readers do not see them.
+// maxListed is how many dead letters are fetched to keep their order.
+const maxListed = 1000
+
+// ListDead implements [broker.DeadLetterer]. AMQP has no look at a queue: messages are fetched and given back, and meanwhile
+// other readers do not see them. A quorum queue puts what is given back behind what was given back before; so all are
+// fetched, up to 1,000, even if fewer are asked for. Beyond 1,000 dead letters the order may change.
 func (b *Broker) ListDead(ctx context.Context, queue string, n int) ([]broker.Dead, error) {
 	var dead []broker.Dead
-	err := b.withDead(ctx, queue, func(ch *amqp.Channel, name string) error {
+	err := b.withDead(ctx, queue, true, func(ch *amqp.Channel, name string) error {
 		var last uint64
-		for len(dead) < n {
+		dead = nil
+		for i := 0; i < max(n, maxListed); i++ {
 			d, ok, err := ch.Get(name, false)
 			if err != nil {
 				return err
@@ -112,7 +128,9 @@ func (b *Broker) ListDead(ctx context.Context, queue string, n int) ([]broker.De
 				break
 			}
 			last = d.DeliveryTag
-			dead = append(dead, deadLetter(queue, &d))
+			if len(dead) < n {
+				dead = append(dead, deadLetter(queue, &d))
+			}
 		}
 		if last == 0 {
 			return nil
@@ -128,7 +146,7 @@ func (b *Broker) ListDead(ctx context.Context, queue string, n int) ([]broker.De
 // RequeueDead implements [broker.DeadLetterer]. A failure between publishing and removing leaves the message in both places.
 func (b *Broker) RequeueDead(ctx context.Context, queue string, n int) (int, error) {
 	var moved atomic.Int64 // when ctx has ended the function below may still be at work
-	err := b.withDead(ctx, queue, func(ch *amqp.Channel, name string) error {
+	err := b.withDead(ctx, queue, false, func(ch *amqp.Channel, name string) error {
 		for moved.Load() < int64(n) && ctx.Err() == nil {
 			d, ok, err := ch.Get(name, false)
 			if err != nil || !ok {
@@ -153,7 +171,7 @@ func (b *Broker) RequeueDead(ctx context.Context, queue string, n int) (int, err
 // PurgeDead implements [broker.DeadLetterer].
 func (b *Broker) PurgeDead(ctx context.Context, queue string) (int, error) {
 	var n int
-	err := b.withDead(ctx, queue, func(ch *amqp.Channel, name string) error {
+	err := b.withDead(ctx, queue, true, func(ch *amqp.Channel, name string) error {
 		var err error
 		n, err = ch.QueuePurge(name, false)
 		return err

@@ -145,6 +145,7 @@ func (d *delivery) Release(ctx context.Context, after time.Duration) error {
 		d.requeue()
 		return nil
 	}
+	at := time.Now().Add(after)
 	return d.failed("release", d.replace(func() error {
 		b := d.gen.st.sub.b
 		next := d.msg
@@ -153,7 +154,7 @@ func (d *delivery) Release(ctx context.Context, after time.Duration) error {
 		if err := b.encode(&p, &next); err != nil {
 			return err
 		}
-		return b.publishDelayed(ctx, d.gen.st.name, &p, after)
+		return b.publishDelayed(ctx, d.gen.st.name, &p, at)
 	}))
 }
 

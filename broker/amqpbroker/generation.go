@@ -46,6 +46,8 @@ type generation struct {
 	threshold  int             // so many may wait
 	timer      *time.Timer     // sends what waits
 	armed      bool
+	unsettled  int
+	capacity   int  // how many deliveries the server may let us have
 	orphans    int  // unsettled deliveries of consumers that we cancelled
 	short      bool // the consumers may hold less than is wanted, until orphans are settled
 	settledAll chan struct{}
@@ -149,11 +151,18 @@ func (g *generation) start(prefetch int) error {
 	if t := g.st.sub.b.cfg.ConsumerTimeout; t > 0 {
 		args = amqp.Table{"x-consumer-timeout": t.Milliseconds()}
 	}
-	deliveries, err := g.ch.Consume(g.st.name, c.tag, false, false, false, false, args)
+	var deliveries <-chan amqp.Delivery
+	err := g.ch.Answered(func() (err error) {
+		deliveries, err = g.ch.Consume(g.st.name, c.tag, false, false, false, false, args)
+		return err
+	})
 	if err != nil {
 		return err
 	}
 	g.consumers = append(g.consumers, c)
+	g.mu.Lock()
+	g.capacity += c.prefetch
+	g.mu.Unlock()
 	go g.feed(c, deliveries)
 	return nil
 }
@@ -185,6 +194,7 @@ func (g *generation) cancelConsumers() error {
 		<-c.done
 		g.mu.Lock()
 		c.orphaned = true
+		g.capacity -= c.prefetch
 		g.orphans += c.unsettled
 		g.mu.Unlock()
 		g.consumers = g.consumers[1:]
@@ -206,6 +216,8 @@ func (g *generation) enter(d *delivery) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	d.consumer.unsettled++
+	g.unsettled++
+	g.st.unsure.Store(false)
 	before := g.last
 	for before != nil && before.tag > d.tag { // only with several consumers
 		before = before.prev
@@ -248,6 +260,10 @@ func (g *generation) remove(d *delivery) {
 	}
 	d.prev, d.next = nil, nil
 	d.consumer.unsettled--
+	if g.st.urgent && g.unsettled >= g.capacity {
+		g.st.unsure.Store(true)
+	}
+	g.unsettled--
 	if d.consumer.orphaned {
 		if g.orphans--; g.short {
 			select {
@@ -332,6 +348,24 @@ func (g *generation) send(all bool) {
 		rest = rest[:0]
 	}
 	g.acked = rest
+}
+
+// mayCome reports whether the server has messages for us that have not come yet.
+func (g *generation) mayCome() bool {
+	g.rpc.Lock()
+	defer g.rpc.Unlock()
+	g.mu.Lock()
+	full := g.dead || g.unsettled >= g.capacity
+	g.mu.Unlock()
+	if full {
+		return false
+	}
+	q, err := g.ch.QueueDeclarePassive(g.st.name, true, false, false, false, nil)
+	if err != nil {
+		return false
+	}
+	// What left the queue before it was counted has left the channel after one more round trip.
+	return g.ch.Qos(1, 0, false) == nil && q.Messages > 0
 }
 
 // roundTrip is an answer of the server that several callers wait for.

@@ -36,6 +36,9 @@ func (b *Broker) Stats(ctx context.Context, queue string) (broker.Stats, error) 
 	if _, err := b.route(queue, defaultPriority); err != nil {
 		return broker.Stats{}, wrap(err, "inspect", queue)
 	}
+	if err := b.learn(ctx, queue); err != nil {
+		return broker.Stats{}, wrap(err, "inspect", queue)
+	}
 	ready, err := b.ready(ctx, b.all(queue))
 	if err != nil {
 		return broker.Stats{}, wrap(err, "inspect", queue)
@@ -52,16 +55,21 @@ func (b *Broker) Purge(ctx context.Context, queue string) (int, error) {
 	if _, err := b.route(queue, defaultPriority); err != nil {
 		return 0, wrap(err, "purge", queue)
 	}
+	if err := b.learn(ctx, queue); err != nil {
+		return 0, wrap(err, "purge", queue)
+	}
 	n := 0
-	err := b.con.Do(ctx, func(ch *amqp.Channel) error {
-		for _, name := range b.all(queue) {
-			purged, err := ch.QueuePurge(name, false)
-			if err != nil {
-				return err
+	err := b.retry(ctx, func(sess *amqpconn.Session) error {
+		return sess.Do(ctx, func(ch *amqp.Channel) error {
+			for _, name := range b.all(queue) {
+				purged, err := ch.QueuePurge(name, false)
+				if err != nil {
+					return err
+				}
+				n += purged
 			}
-			n += purged
-		}
-		return nil
+			return nil
+		})
 	})
 	if err != nil {
 		return 0, wrap(err, "purge", queue)

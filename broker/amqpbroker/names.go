@@ -11,7 +11,7 @@ type names struct{ prefix string } // "swj.<namespace>."
 
 func newNames(namespace string) names { return names{"swj." + namespace + "."} }
 
-// work is the AMQP queue of a whole queue, or of one of its levels.
+// work is the AMQP queue of a whole queue, or of its middle level.
 func (n names) work(queue string) string { return n.prefix + "q." + queue }
 
 func (n names) level(queue string, bound int) string {
@@ -19,8 +19,12 @@ func (n names) level(queue string, bound int) string {
 }
 
 func (n names) dead(queue string) string { return n.prefix + "dead." + queue }
-func (n names) deliver() string          { return n.prefix + "delay.deliver" }
-func (n names) undeliverable() string    { return n.prefix + "undeliverable" }
+func (n names) levels(queue string) string {
+	return n.prefix + "levels." + queue
+}
+
+func (n names) deliver() string       { return n.prefix + "delay.deliver" }
+func (n names) undeliverable() string { return n.prefix + "undeliverable" }
 
 // delay is both the exchange and the queue of one level of the delay topology.
 func (n names) delay(level int) string {

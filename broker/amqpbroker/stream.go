@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/swarmiji/swarmiji/internal/amqpconn"
 )
@@ -23,6 +25,10 @@ type stream struct {
 
 	held    fifo // guarded by sub.mu
 	started bool // guarded by sub.mu
+
+	urgent  bool        // there is a less urgent level
+	unsure  atomic.Bool // the server may hold messages back: the prefetch was used up a moment ago, or nothing has come yet
+	looking bool        // guarded by sub.mu
 
 	mu   sync.Mutex
 	want int         // prefetch
@@ -52,6 +58,7 @@ func (st *stream) consume(fetch context.Context, ch *amqpconn.Channel) error {
 	}
 	g := newGeneration(st, ch)
 	defer g.end()
+	st.unsure.Store(true)
 	st.mu.Lock()
 	st.gen = g
 	st.mu.Unlock()
@@ -128,6 +135,44 @@ func (st *stream) setWant(ctx context.Context, n int) error {
 		return err
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+// look finds out whether the server has messages for an urgent level that lacks some; sub.mu is held. When it has none, or
+// when there is no channel to ask on, less urgent levels are served again.
+func (st *stream) look() {
+	if st.looking {
+		return
+	}
+	st.looking = true
+	go func() { // ends with the channel
+		for st.unsure.Load() {
+			st.mu.Lock()
+			g := st.gen
+			st.mu.Unlock()
+			if g != nil && g.mayCome() && sleep(st.sub.fetch, lookAgain) {
+				continue
+			}
+			st.unsure.Store(false)
+		}
+		st.sub.mu.Lock()
+		defer st.sub.mu.Unlock()
+		st.looking = false
+		st.sub.serve()
+	}()
+}
+
+// lookAgain is the pause between two looks at a queue that has messages which do not come. They come at once as a rule.
+const lookAgain = 20 * time.Millisecond
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 
 	"github.com/swarmiji/swarmiji/broker"
@@ -54,6 +55,9 @@ func (b *Broker) Subscribe(ctx context.Context, queue string, o broker.Subscribe
 	if o.Prefetch < 0 {
 		return nil, wrap(fmt.Errorf("%w: prefetch %d", broker.ErrMalformed, o.Prefetch), "subscribe to", queue)
 	}
+	if err := b.learn(ctx, queue); err != nil {
+		return nil, wrap(err, "subscribe to", queue)
+	}
 	want := o.Prefetch
 	if want == 0 {
 		want = unlimited
@@ -62,7 +66,9 @@ func (b *Broker) Subscribe(ctx context.Context, queue string, o broker.Subscribe
 	s.fetch, s.end = context.WithCancel(b.stop)
 	names := b.all(queue)
 	for i, name := range names {
-		s.streams = append(s.streams, newStream(s, name, share(want, i, len(names))))
+		st := newStream(s, name, share(want, i, len(names)))
+		st.urgent = i < len(names)-1
+		s.streams = append(s.streams, st)
 	}
 	b.mu.Lock()
 	if b.closed {
@@ -114,12 +120,12 @@ func share(want, i, n int) int {
 
 // Receive implements [broker.Subscription].
 func (s *subscription) Receive(ctx context.Context) (broker.Delivery, error) {
+	err := ctx.Err()
 	s.mu.Lock()
-	if d := s.pop(); d != nil {
+	if d := s.pop(err != nil); d != nil {
 		s.mu.Unlock()
 		return d, nil
 	}
-	err := ctx.Err()
 	switch {
 	case s.closed:
 		err = broker.ErrClosed
@@ -137,11 +143,7 @@ func (s *subscription) Receive(ctx context.Context) (broker.Delivery, error) {
 	select {
 	case a = <-w.ch:
 	case <-ctx.Done():
-		if s.leave(w) {
-			a.err = ctx.Err()
-		} else {
-			a = <-w.ch // the answer came at the same moment
-		}
+		a = s.leave(w, ctx.Err())
 	}
 	waiterPool.Put(w)
 	if a.err != nil {
@@ -157,41 +159,56 @@ func (s *subscription) receiveError(err error) error {
 	return wrap(err, "receive from", s.queue)
 }
 
-// leave takes w from the list and reports whether it was there.
-func (s *subscription) leave(w *waiter) bool {
+// leave takes w from the list of those who wait and returns its answer: cause, unless it got one at the same moment or
+// something is held after all.
+func (s *subscription) leave(w *waiter, cause error) answer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i, x := range s.waiters {
-		if x == w {
-			s.waiters = append(s.waiters[:i], s.waiters[i+1:]...)
-			return true
-		}
+	i := slices.Index(s.waiters, w)
+	if i < 0 {
+		return <-w.ch // answers are given under s.mu
 	}
-	return false
+	s.waiters = slices.Delete(s.waiters, i, i+1)
+	if d := s.pop(true); d != nil {
+		return answer{d: d}
+	}
+	return answer{err: cause}
 }
 
-// pop takes the most urgent delivery that is held; s.mu is held.
-func (s *subscription) pop() *delivery {
+// pop takes the most urgent delivery that is held; s.mu is held. While a more urgent level may have messages that the server
+// could not send, since the level's prefetch was used up, less urgent ones wait for them, unless at is set.
+func (s *subscription) pop(at bool) *delivery {
 	for _, st := range s.streams {
 		if d := st.held.pop(); d != nil {
 			return d
+		}
+		if !at && st.urgent && st.unsure.Load() {
+			st.look()
+			return nil
 		}
 	}
 	return nil
 }
 
-// push hands a fresh delivery to whoever waits, or holds it.
+// push holds a fresh delivery and hands over what somebody waits for.
 func (s *subscription) push(st *stream, d *delivery) {
 	s.mu.Lock()
-	if len(s.waiters) > 0 {
-		w := s.waiters[0]
-		s.waiters = append(s.waiters[:0], s.waiters[1:]...)
-		s.mu.Unlock()
-		w.ch <- answer{d: d}
-		return
-	}
+	defer s.mu.Unlock()
 	st.held.push(d)
-	s.mu.Unlock()
+	s.serve()
+}
+
+// serve answers those who wait with what is held; s.mu is held.
+func (s *subscription) serve() {
+	for len(s.waiters) > 0 {
+		d := s.pop(false)
+		if d == nil {
+			return
+		}
+		w := s.waiters[0]
+		s.waiters = slices.Delete(s.waiters, 0, 1)
+		w.ch <- answer{d: d} // has room
+	}
 }
 
 // tell answers all that wait; s.mu is held.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -27,6 +28,16 @@ func (b *Broker) queueArgs(args amqp.Table) amqp.Table {
 	return args
 }
 
+// deadArgs are the arguments of a dead queue. A quorum queue puts what is given back at its old place only if it has a
+// delivery limit; reading dead letters must not reach it.
+func (b *Broker) deadArgs() amqp.Table {
+	args := b.queueArgs(nil)
+	if b.cfg.QueueType == Quorum {
+		args["x-delivery-limit"] = int64(math.MaxInt32)
+	}
+	return args
+}
+
 // workArgs are the arguments of a work queue: what RabbitMQ itself dead-letters goes where Bury puts it as well.
 func (b *Broker) workArgs(queue string) amqp.Table {
 	args := amqp.Table{
@@ -39,28 +50,33 @@ func (b *Broker) workArgs(queue string) amqp.Table {
 	return b.queueArgs(args)
 }
 
-// Declare implements [broker.Declarer]. A queue with more than one level becomes one AMQP queue per level; the Broker
-// remembers the levels, so both sides have to declare them before they publish and subscribe.
+// Declare implements [broker.Declarer]. A queue with more than one level becomes one AMQP queue per level. The levels that a
+// queue was first declared with hold for ever and for every process that declares, subscribes or inspects; one that only
+// publishes has to declare the queue as well, without naming levels if it likes, to make use of them.
 func (b *Broker) Declare(ctx context.Context, qs ...broker.Queue) error {
 	for _, q := range qs {
-		if !keyset.ValidName(q.Name) {
-			return wrap(fmt.Errorf("%w: queue name", broker.ErrMalformed), "declare", q.Name)
+		if err := b.declare(ctx, q); err != nil {
+			return wrap(err, "declare", q.Name)
 		}
-		if !slices.IsSorted(q.Levels) || len(slices.Compact(slices.Clone(q.Levels))) != len(q.Levels) {
-			return wrap(fmt.Errorf("%w: levels %v do not ascend", broker.ErrMalformed, q.Levels), "declare", q.Name)
+	}
+	return nil
+}
+
+func (b *Broker) declare(ctx context.Context, q broker.Queue) error {
+	if !keyset.ValidName(q.Name) {
+		return fmt.Errorf("%w: queue name", broker.ErrMalformed)
+	}
+	for i, bound := range q.Levels {
+		if i > 0 && bound <= q.Levels[i-1] {
+			return fmt.Errorf("%w: levels %v do not ascend", broker.ErrMalformed, q.Levels)
 		}
-		// One level needs no queue of its own. A declaration without levels leaves known ones as they are.
-		if len(q.Levels) > 1 {
-			l := &levels{bounds: slices.Clone(q.Levels)}
-			for _, bound := range l.bounds {
-				l.queues = append(l.queues, b.names.level(q.Name, bound))
-			}
-			b.queues.Store(q.Name, l)
-		}
-		for _, name := range b.all(q.Name) {
-			if err := b.declareWork(ctx, q.Name, name); err != nil {
-				return wrap(err, "declare", q.Name)
-			}
+	}
+	if err := b.settleLevels(ctx, q.Name, slices.Clone(q.Levels)); err != nil {
+		return err
+	}
+	for _, name := range b.all(q.Name) {
+		if err := b.declareWork(ctx, q.Name, name); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -75,7 +91,7 @@ func (b *Broker) declareWorkOn(ctx context.Context, sess *amqpconn.Session, queu
 	if err := b.declareDeliver(ctx, sess); err != nil {
 		return err
 	}
-	if err := b.declareOne(ctx, sess, b.names.dead(queue), b.queueArgs(nil)); err != nil {
+	if err := b.declareOne(ctx, sess, b.names.dead(queue), b.deadArgs()); err != nil {
 		return err
 	}
 	if err := b.declareOne(ctx, sess, amqpQueue, b.workArgs(queue)); err != nil {
@@ -110,7 +126,12 @@ func (b *Broker) retry(ctx context.Context, fn func(sess *amqpconn.Session) erro
 		if err != nil {
 			return err
 		}
-		if err = fn(sess); err == nil || sess.Err() == nil || ctx.Err() != nil {
+		if err = fn(sess); err == nil || !sess.Ended() || ctx.Err() != nil {
+			return err
+		}
+		select {
+		case <-sess.Done():
+		case <-ctx.Done():
 			return err
 		}
 	}

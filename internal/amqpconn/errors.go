@@ -16,8 +16,8 @@ var (
 	// ErrAccess: the server refused the credentials, the virtual host or the operation. The Conn goes on trying, so that it
 	// recovers when that is mended.
 	ErrAccess = errors.New("amqp access refused")
-	// ErrIndeterminate: the message may have been sent, and ctx or the connection ended before the answer came.
-	ErrIndeterminate = errors.New("amqp publish without an answer")
+	// ErrIndeterminate: the message or request may have been sent, and ctx or the connection ended before the answer came.
+	ErrIndeterminate = errors.New("amqp request without an answer")
 	// ErrBlocked: the server had an alarm (memory, disk) until ctx ended. With ErrIndeterminate beside it the message had
 	// been sent before the alarm was known; else nothing was sent.
 	ErrBlocked = errors.New("amqp server takes no messages")

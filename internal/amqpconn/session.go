@@ -2,7 +2,6 @@ package amqpconn
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -78,6 +77,15 @@ func (s *Session) Err() error {
 	}
 }
 
+// Ended reports whether the connection has ended, perhaps a moment before Done is closed.
+func (s *Session) Ended() bool { return s.conn.IsClosed() || s.Err() != nil }
+
+// reason waits for the reason of a connection that has ended.
+func (s *Session) reason() error {
+	<-s.done
+	return s.err
+}
+
 // Blocked reports whether the server has told that it takes no messages on this connection just now.
 func (s *Session) Blocked() bool { return s.blocked.Load() }
 
@@ -137,8 +145,8 @@ func (s *Session) Channel(ctx context.Context) (*Channel, error) {
 func (s *Session) open() (*Channel, error) {
 	ch, err := s.conn.Channel()
 	if err != nil {
-		if e := s.Err(); e != nil {
-			err = e
+		if s.Ended() {
+			return nil, fmt.Errorf("%w: %w", ErrUnavailable, s.reason())
 		}
 		return nil, fmt.Errorf("amqp %s: opening a channel: %w", s.addr, err)
 	}
@@ -156,8 +164,9 @@ func (s *Session) open() (*Channel, error) {
 }
 
 // Do runs fn with a channel of its own, which it closes afterwards, so that an error of the server (it closes the channel
-// of a failed declaration) hurts nobody else. If ctx ends before fn has returned, Do returns an error that wraps
-// [ErrUnavailable] and the ctx's error, and fn ends by itself, at the latest with the session.
+// of a failed declaration) hurts nobody else. If the connection ends before fn has returned the error wraps
+// [ErrIndeterminate]. If ctx does, it wraps [ErrUnavailable] and the ctx's error, and fn ends by itself, at the latest with
+// the session.
 func (s *Session) Do(ctx context.Context, fn func(ch *amqp.Channel) error) error {
 	ch, err := s.Channel(ctx)
 	if err != nil {
@@ -171,10 +180,8 @@ func (s *Session) Do(ctx context.Context, fn func(ch *amqp.Channel) error) error
 	}()
 	select {
 	case err := <-res:
-		if err != nil && errors.Is(err, amqp.ErrClosed) {
-			if e := s.Err(); e != nil {
-				return e
-			}
+		if err != nil && s.Ended() && !IsChannelError(err) {
+			return fmt.Errorf("%w: %w", ErrIndeterminate, s.reason())
 		}
 		return err
 	case <-ctx.Done():
