@@ -182,6 +182,14 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// TestCheckCountsWhatIsOwed: a chain of large headers, each of which alone could be true, fails at the second.
+func TestCheckCountsWhatIsOwed(t *testing.T) {
+	_, err := Check(bytes.Repeat([]byte{0xdc, 0xff, 0xff}, 24_000))
+	if !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), "declared at byte 3,") {
+		t.Errorf("got %v, want an error at byte 3, where the elements of both lists no longer fit", err)
+	}
+}
+
 // TestWidenTimes: every timestamp still is the same moment, and none of them begins with a byte that is a map's.
 func TestWidenTimes(t *testing.T) {
 	moments := []time.Time{

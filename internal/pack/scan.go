@@ -22,7 +22,7 @@ const (
 // What Go needs for values of type any (64 bits, Go 1.26): the least and the per-element cost, rounded up.
 const (
 	costElement  = 16  // a slot of []any
-	costArray    = 24  // a slice header behind an interface
+	costArray    = 40  // a slice header behind an interface, under the race detector too
 	costMap      = 64  // a map header behind an interface
 	costMapSmall = 288 // the first group of 8 slots of map[string]any
 	costMapPair  = 80  // a slot in a large map, with its load factor

@@ -58,7 +58,7 @@ func TestDecodeMemory(t *testing.T) {
 		if scanned != nil && !errors.Is(scanned, serializer.ErrMalformed) {
 			t.Errorf("%s: %v", name, scanned)
 		}
-		for _, into := range []any{new(any), new([]any), new(map[string]any), new([]int64), new(map[string]string), new([]string), new([]struct{})} {
+		for _, into := range []any{new(any), new(map[string]any), new([]int64), new(map[string]string), new([]string), new([]struct{})} {
 			limit := limit
 			if _, ok := into.(*[]string); ok {
 				limit = 5 * 16 * uint64(len(in)) // the library appends beyond a million, which copies
