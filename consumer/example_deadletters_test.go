@@ -2,7 +2,6 @@ package consumer_test
 
 import (
 	"fmt"
-	"io"
 	"log/slog"
 
 	"github.com/swarmiji/swarmiji/broker"
@@ -17,7 +16,7 @@ import (
 func Example_deadLetters() {
 	b := membroker.New()
 	_, _, run := inMemory(producer.Config{Broker: b}, consumer.Config{
-		Broker: b, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), // it would say so, too
+		Broker: b, Logger: slog.New(slog.DiscardHandler), // it would say so, too
 	})
 	ctx, cancel := soon()
 	defer cancel()

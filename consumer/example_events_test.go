@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/events"
@@ -16,7 +17,7 @@ import (
 func Example_events() {
 	bus := memevents.New(memevents.Config{})
 	defer bus.Close(context.Background())
-	upload := task.New[string, int]("upload", task.WithRetryDelay(0))
+	upload := task.New[string, int]("upload", task.WithRetryDelay(200*time.Millisecond))
 
 	p, c, run := inMemory(producer.Config{Events: bus}, consumer.Config{Events: bus})
 	must(upload.Handle(c, func(ctx context.Context, name string) (int, error) {
@@ -37,14 +38,18 @@ func Example_events() {
 		e, err := listener.Receive(ctx)
 		must(err)
 		if last = e.Type; e.Type == events.TaskSent {
-			continue // of the other process, so that it may come a little earlier or later
+			continue // it is another node's, and may come after what follows it
 		}
-		fmt.Println(e.Type, e.Exception)
+		if e.Type == events.TaskFailed {
+			fmt.Println(e.Type, "with", e.Exception, "and retried:", e.Retry)
+			continue
+		}
+		fmt.Println(e.Type)
 	}
 	// Output:
 	// task-received
 	// task-started
-	// task-failed timeout
+	// task-failed with timeout and retried: true
 	// task-received
 	// task-started
 	// task-succeeded

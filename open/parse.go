@@ -40,7 +40,7 @@ var schemes = []scheme{
 	},
 }
 
-const example = "amqp://user:password@host:5672/vhost"
+const example = "amqp://user:password@host:5672/vhost" //nolint:gosec // nobody's password
 
 // target is a URL taken apart.
 type target struct {

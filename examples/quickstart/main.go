@@ -14,7 +14,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"strings"
@@ -68,13 +67,14 @@ func main() {
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *url, *queue, *wait, os.Stdout, os.Stderr); err != nil {
-		fmt.Fprintln(os.Stderr, "quickstart:", err)
+	note := func(text string) { fmt.Fprintln(os.Stderr, "quickstart:", text) }
+	if err := run(ctx, *url, *queue, *wait, note); err != nil {
+		note(err.Error())
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, url, queue string, wait time.Duration, out, notes io.Writer) (err error) {
+func run(ctx context.Context, url, queue string, wait time.Duration, note func(text string)) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 
@@ -114,27 +114,27 @@ func run(ctx context.Context, url, queue string, wait time.Duration, out, notes 
 	}
 
 	hint := time.AfterFunc(patience, func() {
-		fmt.Fprintf(notes, "quickstart: the tasks are queued; waiting for a worker on queue %s (go run ./examples/worker -broker URL -queue %[1]s)\n", queue)
+		note("the tasks are queued; waiting for a worker: go run ./examples/worker -broker URL -queue " + queue)
 	})
 	n, err := sum.Get(ctx)
 	hint.Stop()
 	if err != nil {
 		return noAnswer(err, queue)
 	}
-	fmt.Fprintln(out, "add:     1 + 2 =", n)
+	fmt.Println("add:     1 + 2 =", n)
 
 	text, err := retried.Get(ctx)
 	if err != nil {
 		return noAnswer(err, queue)
 	}
-	fmt.Fprintln(out, "retried:", text)
+	fmt.Println("retried:", text)
 
 	_, err = hopeless.Get(ctx)
 	failure, ok := errors.AsType[*task.RemoteError](err) // the error itself stayed in the consumer's process
 	if !ok {
 		return noAnswer(err, queue)
 	}
-	fmt.Fprintln(out, "failed: ", failure.Message)
+	fmt.Println("failed: ", failure.Message)
 	return nil
 }
 
@@ -169,8 +169,8 @@ func noAnswer(err error, queue string) error {
 }
 
 // closing closes something at the end of run, which fails if that does.
-func closing(err *error, close func(context.Context) error) {
+func closing(err *error, end func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	*err = errors.Join(*err, close(ctx))
+	*err = errors.Join(*err, end(ctx))
 }

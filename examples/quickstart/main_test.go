@@ -1,10 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -20,7 +18,7 @@ func TestMain(m *testing.M) {
 }
 
 func Example() {
-	if err := run(context.Background(), "mem://", "default", time.Minute, os.Stdout, os.Stderr); err != nil {
+	if err := run(context.Background(), "mem://", "default", time.Minute, func(text string) { panic(text) }); err != nil {
 		panic(err)
 	}
 	// Output:
@@ -32,19 +30,23 @@ func Example() {
 // Without a worker the program says what it waits for, and gives up in time.
 func TestNoWorker(t *testing.T) {
 	url := testserver.RequireRabbit(t).URL() + "?namespace=" + testserver.Namespace()
-	var out, notes bytes.Buffer
-	err := run(t.Context(), url, "default", patience+3*time.Second, &out, &notes)
+	notes := make(chan string, 1)
+	err := run(t.Context(), url, "default", patience+3*time.Second, func(text string) { notes <- text })
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "is a worker listening on queue default") {
 		t.Errorf("error is %v", err)
 	}
-	if out.Len() > 0 || !strings.Contains(notes.String(), "waiting for a worker on queue default") {
-		t.Errorf("output is %q, notes are %q", &out, &notes)
+	select {
+	case note := <-notes:
+		if !strings.Contains(note, "waiting for a worker") || !strings.HasSuffix(note, "-queue default") {
+			t.Errorf("the note is %q", note)
+		}
+	default:
+		t.Error("nothing was said while it waited")
 	}
 }
 
 func TestNoBroker(t *testing.T) {
-	var out, notes bytes.Buffer
-	err := run(t.Context(), "amqp://u:hunter2@127.0.0.1:1/", "default", time.Second, &out, &notes)
+	err := run(t.Context(), "amqp://u:hunter2@127.0.0.1:1/", "default", time.Second, func(text string) { t.Error(text) })
 	if !errors.Is(err, broker.ErrUnavailable) || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("error is %v, want one that is ErrUnavailable and holds no password", err)
 	}

@@ -33,8 +33,11 @@ func (b *bar) draw() {
 	}
 	b.shown = percent
 	full := barWidth * b.done / b.total
-	fmt.Fprintf(b.w, "\r[%s%s] %3d%% %d/%d", strings.Repeat("#", full), strings.Repeat(".", barWidth-full), percent, b.done, b.total)
+	say(b.w, "\r[%s%s] %3d%% %d/%d", strings.Repeat("#", full), strings.Repeat(".", barWidth-full), percent, b.done, b.total)
 }
 
 // end ends the line.
-func (b *bar) end() { fmt.Fprintln(b.w) }
+func (b *bar) end() { say(b.w, "\n") }
+
+// say writes for a person who may have gone: then there is nobody to tell.
+func say(w io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) }

@@ -65,6 +65,7 @@ func runProcess(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
+	//nolint:gosec // the program is this one, and its arguments are those of our own caller
 	cmd := exec.CommandContext(ctx, self, "-consume", "-queue", o.queue, "-workers", strconv.Itoa(o.workers))
 	cmd.Env = append(os.Environ(), brokerVariable+"="+o.broker)
 	cmd.Stderr = o.stderr

@@ -56,7 +56,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		err = report(o, stdout)
 	}
 	if err != nil {
-		fmt.Fprintln(stderr, "sourcestats:", err)
+		say(stderr, "sourcestats: %v\n", err)
 		return 1
 	}
 	return 0
@@ -90,7 +90,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 		err = errors.New("-consume needs -broker")
 	}
 	if err != nil {
-		fmt.Fprintln(stderr, "sourcestats:", err)
+		say(stderr, "sourcestats: %v\n", err)
 		f.Usage()
 	}
 	return o, err

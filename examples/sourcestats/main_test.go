@@ -105,8 +105,8 @@ func TestKnownTree(t *testing.T) {
 	}
 }
 
-// real is a part of the standard library, with testdata that is no valid Go in it.
-func real(t *testing.T) string {
+// library is a part of the standard library, with testdata that is no valid Go in it.
+func library(t *testing.T) string {
 	t.Helper()
 	src, err := goSource(t.Context())
 	if err != nil {
@@ -116,7 +116,7 @@ func real(t *testing.T) string {
 }
 
 func TestTasksAgreeWithLocal(t *testing.T) {
-	root := real(t)
+	root := library(t)
 	local := sum(t, "-local", "-root", root)
 	if local.Files < 100 || local.Functions < 1000 || local.Longest.Lines < 100 {
 		t.Fatalf("%s is not what it was: %+v", root, local)
@@ -129,7 +129,7 @@ func TestTasksAgreeWithLocal(t *testing.T) {
 func TestProcessesAgreeWithLocal(t *testing.T) {
 	url := testserver.RequireRabbit(t).URL() + "?namespace=" + testserver.Namespace()
 	t.Setenv(asProgram, "1")
-	root := real(t)
+	root := library(t)
 	if diff := cmp.Diff(sum(t, "-local", "-root", root), sum(t, "-root", root, "-broker", url, "-consumers", "2")); diff != "" {
 		t.Errorf("through RabbitMQ (-local +tasks):\n%s", diff)
 	}

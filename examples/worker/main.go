@@ -87,7 +87,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 		err = errors.New("-broker mem:// has no use here: nobody else can reach the memory of this process")
 	}
 	if err != nil {
-		fmt.Fprintln(stderr, "worker:", err)
+		_, _ = fmt.Fprintln(stderr, "worker:", err)
 		f.Usage()
 	}
 	return &o, err
