@@ -111,6 +111,7 @@ func (r *run) quick(v verdict) bool {
 // settle carries v out.
 func (q *queue) settle(r *run, v verdict) {
 	if r.isLost() { // it runs elsewhere, or will: nothing of this run may be seen
+		r.log(slog.LevelInfo, "the broker took the task back; this run counts for nothing")
 		return
 	}
 	ctx := q.c.settle
@@ -232,6 +233,7 @@ func (r *run) publishCopy(ctx context.Context, queue string, next *successive, a
 	}
 	m.Generation = r.message.Generation + 1
 	m.Priority = r.message.Priority
+	r.keepForeign(m)
 	out := broker.Outgoing{Queue: queue, Message: m, At: at}
 	if r.acked {
 		err = broker.PublishAt(ctx, c.cfg.Broker, out)
@@ -247,6 +249,27 @@ func (r *run) publishCopy(ctx context.Context, queue string, next *successive, a
 		return r.delivery.Release(ctx, time.Until(at))
 	}
 	return err
+}
+
+// keepForeign takes over what a foreign writer put around the body, such as a trace in the headers. A time to live of the
+// message itself is not: it would end a delay too early, and the envelope has its own.
+func (r *run) keepForeign(m *broker.Message) {
+	for k, v := range r.message.Headers {
+		if _, ours := m.Headers[k]; !ours {
+			if m.Headers == nil {
+				m.Headers = make(map[string]any, len(r.message.Headers))
+			}
+			m.Headers[k] = v
+		}
+	}
+	for k, v := range r.message.Properties {
+		if _, ours := m.Properties[k]; !ours && k != "expiration" {
+			if m.Properties == nil {
+				m.Properties = make(map[string]string, len(r.message.Properties))
+			}
+			m.Properties[k] = v
+		}
+	}
 }
 
 // errUnsendable marks a failure that repeating does not mend.

@@ -33,14 +33,13 @@ func (r *run) publishSuccessors(ctx context.Context, v verdict) bool {
 		}
 		r.log(slog.LevelError, "a successor cannot be sent", slog.String("successor", task.Text(links[i].Name, 128)), slog.Any("error", err))
 	}
+	if len(outs) == 0 {
+		return true
+	}
 	return r.queue.persist(ctx, r.delivery, "successors", func(ctx context.Context) error {
 		err := broker.PublishBatch(ctx, r.queue.c.cfg.Broker, outs)
-		if errors.Is(err, broker.ErrNoQueue) {
-			for _, o := range outs {
-				if derr := broker.Declare(ctx, r.queue.c.cfg.Broker, broker.Queue{Name: o.Queue}); derr != nil {
-					return errors.Join(err, derr)
-				}
-			}
+		if errors.Is(err, broker.ErrNoQueue) { // a message must not make queues: whoever built the chain has to
+			return fmt.Errorf("%w: %w", errUnsendable, err)
 		}
 		return err
 	})

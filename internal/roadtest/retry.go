@@ -182,3 +182,22 @@ func (r *road) wantDead(id, reason string) broker.Dead {
 	}
 	return found
 }
+
+// testForeignHeaders: what a foreign writer put around its task is still there when the task was retried, here in the dead
+// letters in which it ends.
+func testForeignHeaders(t *testing.T, open Open) {
+	r := newRoad(t, open, func(_ *producer.Config, c *consumer.Config) { c.UnknownRetries = 2 })
+	handle(r, add, func(_ context.Context, p pair) (int, error) { return p.A + p.B, nil })
+	r.start()
+	want(r, submit(r, add, pair{1, 2}), 3)
+	if err := r.broker.Publish(r.ctx(), queueName, &broker.Message{
+		ID: "foreign", Body: []byte(`{"task":"nobody","args":1,"x_own":"kept"}`), Priority: task.DefaultPriority,
+		Headers: map[string]any{"traceparent": "00-1-2-01"}, Properties: map[string]string{"correlation-id": "c"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	m := r.wantDead("foreign", "no handler").Message
+	if m.Headers["traceparent"] != "00-1-2-01" || m.Properties["correlation-id"] != "c" || !contains(string(m.Body), `"x_own":"kept"`) {
+		t.Fatalf("after two copies the message is %+v with body %s", m, m.Body)
+	}
+}

@@ -51,6 +51,7 @@ func Run(t *testing.T, open Open) {
 		{"PoisonCopies", true, testPoisonCopies},
 		{"SeverInMidTask", true, testSeverInMidTask},
 		{"ReplyTo", true, testReplyTo},
+		{"ForeignHeaders", true, testForeignHeaders},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.queues && open(t).NoQueues {
