@@ -142,9 +142,8 @@ func (r *run) early() bool {
 
 // sendBackUntilDue delays a task that came before its time: one of a foreign writer, or beyond what the broker can hold.
 func (r *run) sendBackUntilDue() {
-	next := r.copy()
 	at := r.request.Effective.NotBefore.Or(time.Time{})
-	r.queue.c.settling.Go(func() { r.replace(r.queue.source, next, at, "delay") })
+	r.queue.c.settling.Go(func() { r.replace(r.queue.source, r.copy(), at, "delay") })
 }
 
 // unstarted gives back a task that was fetched and not started.
@@ -183,10 +182,11 @@ func (r *run) park() {
 	}
 	delay := q.c.cfg.UnknownDelay << min(e.Parked, 16)
 	e.Parked++
+	at := e.delay(delay)
 	q.c.cfg.Metrics.Parked.Inc(1)
 	r.log(slog.LevelWarn, "no handler is registered; the task is put aside", slog.Duration("delay", delay))
 	q.c.settling.Go(func() {
-		if r.replace(q.source, e, time.Now().Add(delay), "park") {
+		if r.replace(q.source, e, at, "park") {
 			r.notifyFailed(fmt.Errorf("%w: %q", task.ErrUnknownTask, e.Name), true)
 		}
 	})

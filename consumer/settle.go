@@ -216,6 +216,10 @@ func (e *successive) delay(d time.Duration) time.Time {
 // replace puts the next message of the task in the place of this one and reports whether it did.
 func (r *run) replace(queue string, next *successive, at time.Time, why string) bool {
 	c := r.queue.c
+	if _, ok := broker.As[broker.Delayer](c.cfg.Broker); !ok {
+		r.waitHere(at)
+		at = time.Time{}
+	}
 	ctx, cancel := context.WithTimeout(c.settle, c.cfg.StoreRetry)
 	defer cancel()
 	return r.queue.persist(ctx, r.delivery, why, func(ctx context.Context) error {
@@ -240,15 +244,24 @@ func (r *run) publishCopy(ctx context.Context, queue string, next *successive, a
 	} else {
 		err = broker.Replace(ctx, c.cfg.Broker, r.delivery, out)
 	}
-	switch {
-	case errors.Is(err, broker.ErrNoQueue): // deleted under us, or a side queue that nobody has needed before
+	if errors.Is(err, broker.ErrNoQueue) { // deleted under us, or a side queue that nobody has needed before
 		if derr := broker.Declare(ctx, c.cfg.Broker, broker.Queue{Name: queue, Levels: r.queue.cfg.Levels}); derr != nil {
 			return errors.Join(err, derr)
 		}
-	case errors.Is(err, broker.ErrUnsupported) && !r.acked: // a broker that cannot delay: not now, as well as it can
-		return r.delivery.Release(ctx, time.Until(at))
 	}
 	return err
+}
+
+// waitHere holds a task back for a broker that cannot. The worker is free meanwhile, the prefetch is not. A stop ends the
+// waiting: the envelope says how long the next consumer has to wait.
+func (r *run) waitHere(at time.Time) {
+	timer := time.NewTimer(time.Until(at))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-r.queue.fetch.Done():
+	case <-r.lost():
+	}
 }
 
 // keepForeign takes over what a foreign writer put around the body, such as a trace in the headers. A time to live of the

@@ -373,3 +373,32 @@ func TestPrefetch(t *testing.T) {
 		})
 	}
 }
+
+// plain is a broker that can do nothing but what every broker must.
+type plain struct{ broker.Broker }
+
+// TestDelaysWithoutADelayer: the consumer holds the task back, the retry is counted, and nothing looks like a crash.
+func TestDelaysWithoutADelayer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newTable(t, func(c *consumer.Config) {
+			c.Broker = plain{c.Broker}
+			c.Queues = map[string]consumer.QueueConfig{"default": {Workers: 1}}
+		})
+		b.run()
+		begin := time.Now()
+		slow := b.submit(-600, task.WithMaxRetries(2))
+		if got, err := b.submit(3).Get(t.Context()); err != nil || got != 3 || time.Since(begin) > time.Second {
+			t.Fatalf("%d, %v after %s: a waiting retry holds the worker", got, err, time.Since(begin))
+		}
+		if _, err := slow.Get(t.Context()); !errors.Is(err, task.ErrMaxRetries) {
+			t.Fatal(err)
+		}
+		if took := time.Since(begin).Truncate(time.Second); took != 20*time.Minute {
+			t.Fatalf("failed after %s, want 20m", took)
+		}
+		if b.runs.Load() != 4 || b.metrics.Crashes.Count() != 0 {
+			t.Fatalf("%d runs, %d crashes", b.runs.Load(), b.metrics.Crashes.Count())
+		}
+		b.end()
+	})
+}
