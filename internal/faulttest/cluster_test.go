@@ -1,0 +1,42 @@
+package faulttest
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/ledger"
+	"github.com/swarmiji/swarmiji/internal/testserver"
+)
+
+func TestKilledQueueLeaderLosesNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts three servers")
+	}
+	cluster := testserver.OwnRabbitCluster(t, testserver.RabbitConfig{})
+	f := newFleet(t, strings.Join(cluster.URLs(), ","))
+	consumers := []*program{f.consumer(settings{"TASK_MS": 10}), f.consumer(settings{"TASK_MS": 10})}
+	p := f.producer(settings{"RATE": 100, "CONCURRENCY": 16})
+	f.await("load", atLeast(100, ledger.Finished))
+	_, queue := broker.Locate(f.connect(f.url).Broker, f.queue)
+	leader, err := cluster.Leader(t.Context(), queue)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster.KillNode(leader)
+	killed := time.Now()
+	f.awaitWithin(2*recovery, "a task started after the leader was killed", startedAfter(killed.Add(100*time.Millisecond)))
+	f.await("load on two nodes", atLeast(len(f.history().Tasks(ledger.Finished))+100, ledger.Finished))
+	if err := cluster.RestartNode(t.Context(), leader); err != nil {
+		t.Fatal(err)
+	}
+	f.await("load on three nodes again", atLeast(len(f.history().Tasks(ledger.Finished))+100, ledger.Finished))
+	p.terminate(60 * time.Second)
+	f.await("all confirmed tasks finished", nothingLost)
+	for _, c := range consumers {
+		c.terminate(15 * time.Second)
+	}
+	f.check(ledger.NoLoss, ledger.NoGhosts)
+	f.awaitEmpty(f.connect(f.url).Broker)
+}

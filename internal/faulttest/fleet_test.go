@@ -1,0 +1,232 @@
+package faulttest
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/ledger"
+	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/open"
+)
+
+// patience bounds every wait: long enough for a machine that does much else, so that only what hangs reaches it.
+const patience = 90 * time.Second
+
+// fleet is a queue with its producers, consumers and their common ledger.
+type fleet struct {
+	t      *testing.T
+	url    string
+	queue  string
+	ledger string
+	n      int // programs started so far
+}
+
+func newFleet(t *testing.T, url string) *fleet {
+	t.Helper()
+	return &fleet{t: t, url: url, queue: testserver.Namespace(), ledger: filepath.Join(t.TempDir(), "ledger")}
+}
+
+// settings of a program: the names of its variables, without CHAOS_, and their values.
+type settings map[string]any
+
+func (f *fleet) consumer(s settings) *program { return f.start("consumer", s) }
+func (f *fleet) producer(s settings) *program { return f.start("producer", s) }
+
+func (f *fleet) start(role string, s settings) *program {
+	f.t.Helper()
+	f.n++
+	name := fmt.Sprintf("%s-%d", role, f.n)
+	all := settings{"ROLE": role, "BROKER": "rabbit", "BROKER_URL": f.url, "QUEUE": f.queue, "LEDGER": f.ledger, "ID": name}
+	for k, v := range s {
+		all[k] = v
+	}
+	env := slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "CHAOS_") })
+	for k, v := range all {
+		env = append(env, fmt.Sprintf("CHAOS_%s=%v", k, v))
+	}
+	return start(f.t, name, env)
+}
+
+func (f *fleet) history() ledger.History {
+	f.t.Helper()
+	h, err := ledger.Load(f.ledger)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return h
+}
+
+// await waits until the ledger shows what is waited for, and returns it.
+func (f *fleet) await(what string, cond func(h ledger.History) bool) ledger.History {
+	f.t.Helper()
+	return f.awaitWithin(patience, what, cond)
+}
+
+func (f *fleet) awaitWithin(d time.Duration, what string, cond func(h ledger.History) bool) ledger.History {
+	f.t.Helper()
+	deadline := time.NewTimer(d)
+	defer deadline.Stop()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		h := f.history()
+		if cond(h) {
+			return h
+		}
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			f.t.Fatalf("%v passed without: %s\n%s", d, what, summary(h))
+		}
+	}
+}
+
+// atLeast is the condition that n tasks have the event.
+func atLeast(n int, e ledger.Event) func(ledger.History) bool {
+	return func(h ledger.History) bool { return len(h.Tasks(e)) >= n }
+}
+
+// nothingLost is the condition that all confirmed tasks have finished.
+func nothingLost(h ledger.History) bool { return len(h.Check(ledger.NoLoss)) == 0 }
+
+func summary(h ledger.History) string {
+	s := "the ledger has"
+	for _, e := range []ledger.Event{ledger.Submitted, ledger.Confirmed, ledger.Failed, ledger.Started, ledger.Finished, ledger.Result} {
+		s += " " + strconv.Itoa(len(h.Tasks(e))) + " " + string(e)
+	}
+	return s + fmt.Sprintf("; %d confirmed and not finished", len(h.Check(ledger.NoLoss)))
+}
+
+// check holds the ledger to the rules, and demands that something was done at all.
+func (f *fleet) check(rules ...ledger.Rule) {
+	f.t.Helper()
+	h := f.history()
+	f.t.Log(summary(h))
+	if len(h.Tasks(ledger.Finished)) == 0 {
+		f.t.Error("no task finished: the test shows nothing")
+	}
+	vs := h.Check(rules...)
+	for i, v := range vs {
+		if i == 10 {
+			f.t.Errorf("and %d more", len(vs)-i)
+			break
+		}
+		f.t.Error(v)
+	}
+}
+
+// awaitLog waits until a program has logged a text.
+func (f *fleet) awaitLog(p *program, text string) {
+	f.t.Helper()
+	f.await(p.name+" logs "+strconv.Quote(text), func(ledger.History) bool { return strings.Contains(p.output(), text) })
+}
+
+// held are the tasks that a process which dies now may have to leave to others: those that run, and those that finished
+// so lately that their acknowledgement may not have reached the broker.
+func held(h ledger.History, since time.Time) map[string]bool {
+	ids := make(map[string]bool)
+	for _, t := range h.Open() {
+		ids[t.ID] = true
+	}
+	for _, t := range h.Tasks(ledger.Finished) {
+		if t.Lines[len(t.Lines)-1].At.After(since) {
+			ids[t.ID] = true
+		}
+	}
+	return ids
+}
+
+// submittedBefore are the tasks submitted before a moment.
+func submittedBefore(h ledger.History, moment time.Time) map[string]bool {
+	ids := make(map[string]bool)
+	for _, t := range h.Tasks(ledger.Submitted) {
+		if t.Lines[0].At.Before(moment) {
+			ids[t.ID] = true
+		}
+	}
+	return ids
+}
+
+// startedAfter is the condition that a task was started after a moment.
+func startedAfter(moment time.Time) func(ledger.History) bool {
+	return func(h ledger.History) bool { return !firstStart(h, moment).IsZero() }
+}
+
+// firstStart is when, after a moment, the first task was started; zero for never.
+func firstStart(h ledger.History, moment time.Time) time.Time {
+	var first time.Time
+	for _, t := range h {
+		for _, l := range t.Lines {
+			if l.Event == ledger.Started && l.At.After(moment) && (first.IsZero() || l.At.Before(first)) {
+				first = l.At
+			}
+		}
+	}
+	return first
+}
+
+// connect opens the broker in this process.
+func (f *fleet) connect(url string) *open.Swarm {
+	f.t.Helper()
+	s, err := open.Open(f.t.Context(), url, open.Options{Logger: quiet()})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+		defer cancel()
+		if err := s.Close(ctx); err != nil {
+			f.t.Errorf("close: %v", err)
+		}
+	})
+	return s
+}
+
+// quiet keeps the log of what tests provoke out of their output.
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// awaitStats waits until the queue is as it should be.
+func (f *fleet) awaitStats(b broker.Broker, what string, cond func(broker.Stats) bool) {
+	f.t.Helper()
+	inspector, ok := broker.As[broker.Inspector](b)
+	if !ok {
+		f.t.Fatal("the broker cannot tell the length of a queue")
+	}
+	ctx, cancel := context.WithTimeout(f.t.Context(), patience)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	var last broker.Stats
+	var lastErr error
+	for {
+		s, err := inspector.Stats(ctx, f.queue)
+		switch {
+		case err == nil && cond(s):
+			return
+		case err == nil:
+			last = s
+		case ctx.Err() == nil:
+			lastErr = err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			f.t.Fatalf("%v passed without: %s; the queue had %+v, the last error was %v", patience, what, last, lastErr)
+		}
+	}
+}
+
+// awaitEmpty waits until nothing is queued and demands that nothing became a dead letter.
+func (f *fleet) awaitEmpty(b broker.Broker) {
+	f.t.Helper()
+	f.awaitStats(b, "an empty queue without dead letters", func(s broker.Stats) bool { return s.Ready == 0 && s.Dead == 0 })
+}

@@ -1,0 +1,7 @@
+package faulttest
+
+import "syscall"
+
+// leash makes the kernel kill a process when the thread that started it ends, so that no process outlives the tests,
+// however these end.
+func leash() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
