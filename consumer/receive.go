@@ -92,10 +92,13 @@ func (q *queue) read(d broker.Delivery, worker int) (*run, error) {
 	req.Deliveries, req.Exact = d.Deliveries()
 	var definition task.Metadata
 	r.handler, definition, _ = q.c.mux.Lookup(e.Name)
-	if e.Base != nil {
-		req.Effective = task.Merge(*e.Base, q.meta, definition, e.Meta)
-	} else {
-		req.Effective = task.Merge(q.meta, definition, e.Meta)
+	switch {
+	case e.Base != nil:
+		merged := task.Merge(*e.Base, q.meta, definition, e.Meta)
+		req.Effective = &merged
+	case !q.meta.IsZero() || !definition.IsZero() && definition != e.Meta: // most often both sides share one definition
+		merged := task.Merge(q.meta, definition, e.Meta)
+		req.Effective = &merged
 	}
 	return r, nil
 }

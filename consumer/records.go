@@ -13,7 +13,7 @@ import (
 // store returns where the task's result goes; nil for nowhere.
 func (r *run) store() resultstore.ResultStore {
 	c := r.queue.c
-	meta := &r.request.Effective
+	meta := r.request.Effective
 	if meta.IgnoreResult.Or(false) {
 		return nil
 	}

@@ -23,7 +23,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func request(meta task.Metadata) *task.Request {
-	return &task.Request{Envelope: &task.Envelope{ID: "id", Name: "t"}, Effective: meta, Queue: "q"}
+	return &task.Request{Envelope: &task.Envelope{ID: "id", Name: "t"}, Effective: &meta, Queue: "q"}
 }
 
 func handler(fn func(context.Context) (any, error)) task.Handler {

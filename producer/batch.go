@@ -13,6 +13,7 @@ import (
 const (
 	firstBatch   = 500
 	largestBatch = 8000
+	slabSize     = 64 // tasks that share an allocation
 )
 
 // SubmitAll submits many tasks, pipelined, in the order of calls. It returns a handle for each confirmed task, nil for the
@@ -64,9 +65,14 @@ type part struct {
 
 func (b *batch) prepare(ctx context.Context, calls []task.Call, begin, end int) part {
 	pt := part{index: make([]int, 0, end-begin), staged: make([]*staged, 0, end-begin)}
+	var slab []staged
 	for i := begin; i < end; i++ {
-		s, err := b.p.prepare(ctx, &calls[i])
-		if err != nil {
+		if len(slab) == 0 {
+			slab = make([]staged, min(slabSize, end-i))
+		}
+		s := &slab[0]
+		slab = slab[1:]
+		if err := b.p.prepare(ctx, &calls[i], s); err != nil {
 			b.errs[i] = err
 			continue
 		}

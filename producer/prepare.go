@@ -15,7 +15,8 @@ import (
 
 // staged is a task that is ready to be published.
 type staged struct {
-	envelope  *task.Envelope
+	own       task.Envelope  // here to save an allocation
+	envelope  *task.Envelope // own, unless a middleware sends another one
 	effective *task.Metadata // the envelope's, over the static configuration
 	out       broker.Outgoing
 	pending   task.Pending
@@ -23,13 +24,14 @@ type staged struct {
 	producer  *Producer
 }
 
-// prepare does everything that needs no I/O: merge, route, serialize, middleware, register the waiter, encode.
-func (p *Producer) prepare(ctx context.Context, c *task.Call) (*staged, error) {
+// prepare does everything that needs no I/O: merge, route, serialize, middleware, register the waiter, encode. s is zero.
+func (p *Producer) prepare(ctx context.Context, c *task.Call, s *staged) error {
 	if err := task.CheckName(c.Name); err != nil {
-		return nil, err
+		return err
 	}
-	s := &staged{producer: p}
-	e := &task.Envelope{
+	s.producer = p
+	e := &s.own
+	*e = task.Envelope{
 		ID: c.ID, Root: c.Root, Parent: c.Parent, Name: c.Name, Base: p.base,
 		SentAt: now(), Origin: p.cfg.NodeID, Correlation: c.Correlation, Then: c.Then, Else: c.Else,
 	}
@@ -41,17 +43,17 @@ func (p *Producer) prepare(ctx context.Context, c *task.Call) (*staged, error) {
 	}
 	if !e.Meta.IsZero() {
 		if err := e.Meta.Check(); err != nil {
-			return nil, fmt.Errorf("task %s: %w", c.Name, err)
+			return fmt.Errorf("task %s: %w", c.Name, err)
 		}
 	}
 	if e.ID == "" {
 		id, err := uuid.NewV7()
 		if err != nil {
-			return nil, fmt.Errorf("swarmiji: make an id: %w", err)
+			return fmt.Errorf("swarmiji: make an id: %w", err)
 		}
 		e.ID = task.ID(id.String())
 	} else if err := e.ID.Check(); err != nil {
-		return nil, err
+		return err
 	}
 	if len(c.Headers) > 0 {
 		e.Headers = maps.Clone(c.Headers) // the caller's map stays the caller's
@@ -59,11 +61,11 @@ func (p *Producer) prepare(ctx context.Context, c *task.Call) (*staged, error) {
 	s.take(e)
 	queue, err := p.route(ctx, s)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	e.Args, e.ContentType, err = p.codec.Marshal(s.effective.Serializer.Or(""), c.Args)
 	if err != nil {
-		return nil, fmt.Errorf("task %s: arguments: %w", c.Name, err)
+		return fmt.Errorf("task %s: arguments: %w", c.Name, err)
 	}
 	if p.send == nil {
 		err = s.stage(ctx, queue, e)
@@ -71,12 +73,12 @@ func (p *Producer) prepare(ctx context.Context, c *task.Call) (*staged, error) {
 		err = p.send(context.WithValue(ctx, stageKey{}, s), queue, e)
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if s.out.Message == nil {
-		return nil, ErrNotSent
+		return ErrNotSent
 	}
-	return s, nil
+	return nil
 }
 
 // route picks the queue: the metadata's, else the Router's.

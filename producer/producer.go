@@ -83,8 +83,8 @@ func (p *Producer) Submit(ctx context.Context, c task.Call) (task.Pending, error
 	if err := p.declareQueues(ctx); err != nil {
 		return nil, err
 	}
-	s, err := p.prepare(ctx, &c)
-	if err != nil {
+	s := new(staged)
+	if err := p.prepare(ctx, &c, s); err != nil {
 		return nil, err
 	}
 	if err := broker.PublishAt(ctx, p.cfg.Broker, s.out); err != nil {

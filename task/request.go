@@ -11,7 +11,7 @@ import (
 type Request struct {
 	*Envelope            // as it was received
 	Queue      string    // it was received from, and a retry goes to
-	Effective  Metadata  // all layers merged: static, consumer, definition, call
+	Effective  *Metadata // all layers merged: static, consumer, definition, call; never nil, and never to be changed
 	Generation int       // of the message; (Generation, Deliveries) is the fencing token of this run
 	Deliveries int       // how often the broker handed this generation out, 1 = first
 	Exact      bool      // whether Deliveries is exact or only "more than once"
@@ -22,10 +22,10 @@ type Request struct {
 	decode func(contentType string, data []byte, v any) error
 }
 
-// NewRequest makes the request of an envelope. decode reads serialized arguments; a nil decode makes Bind fail.
+// NewRequest makes the request of an envelope, whose own metadata are the effective ones. decode reads serialized arguments; a nil decode makes Bind fail.
 // Handlers are given requests by a consumer; this is for consumers, brokers that execute at once, and tests.
 func NewRequest(e *Envelope, decode func(contentType string, data []byte, v any) error) *Request {
-	return &Request{Envelope: e, decode: decode}
+	return &Request{Envelope: e, Effective: &e.Meta, decode: decode}
 }
 
 // Bind decodes the arguments into v, a non-nil pointer. The error wraps [ErrBadArgs].

@@ -262,11 +262,11 @@ func TestVerdicts(t *testing.T) {
 	if v, ok := errors.AsType[*task.SnoozeVerdict](task.Snooze(-1)); !ok || v.Delay != 0 {
 		t.Fatal("snooze")
 	}
-	r := &task.Request{Envelope: &task.Envelope{Retries: 2}}
+	r := task.NewRequest(&task.Envelope{Retries: 2}, nil)
 	if r.RetriesLeft() != 1 {
 		t.Fatal(r.RetriesLeft())
 	}
-	r.Effective.MaxRetries = task.Set(-1)
+	r.Meta.MaxRetries = task.Set(-1)
 	if r.RetriesLeft() != -1 {
 		t.Fatal("no limit")
 	}

@@ -157,7 +157,7 @@ func testMetadataPrecedence(t *testing.T, open Open) {
 	seen := make(chan task.Metadata, 1)
 	handle(r, def, func(ctx context.Context, p pair) (int, error) {
 		req, _ := task.FromContext(ctx)
-		seen <- req.Effective
+		seen <- *req.Effective
 		return 0, nil
 	})
 	r.start()
