@@ -1,0 +1,425 @@
+package amqpbroker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/broker/amqpbroker"
+	"github.com/swarmiji/swarmiji/internal/testserver"
+)
+
+// raw runs fn with a channel of the plain client.
+func raw(t testing.TB, url string, fn func(ch *amqp.Channel) error) {
+	t.Helper()
+	conn, err := amqp.Dial(url)
+	if err != nil {
+		t.Fatalf("the plain client cannot connect: %v", err)
+	}
+	defer conn.Close()
+	ch, err := conn.Channel()
+	if err == nil {
+		err = fn(ch)
+	}
+	if err != nil {
+		t.Fatalf("the plain client: %v", err)
+	}
+}
+
+func awaitLost(t testing.TB, d broker.Delivery, why string) {
+	t.Helper()
+	select {
+	case <-d.Lost():
+	case <-bound(t).Done():
+		t.Fatalf("Lost was not closed after %s", why)
+	}
+}
+
+func TestOldGenerationCannotSettle(t *testing.T) {
+	srv := testserver.RequireRabbit(t)
+	line := newRelay(t, srv.Addr())
+	b := connect(t, amqpbroker.Config{URLs: []string{strings.Replace(srv.URL(), srv.Addr(), line.addr(), 1)}})
+	q := declared(t, b)
+	publish(t, b, q, message("a"))
+	s := subscribe(t, b, q, 1)
+	var old []broker.Delivery
+	for i := range 3 {
+		d := receive(t, s)
+		if n, exact := d.Deliveries(); n != i+1 || !exact {
+			t.Errorf("after %d losses Deliveries() = %d, %v", i, n, exact)
+		}
+		for _, o := range old {
+			if o.Lost() == d.Lost() {
+				t.Error("two channel generations share one Lost")
+			}
+			if err := o.Ack(bound(t)); !errors.Is(err, broker.ErrLeaseLost) {
+				t.Errorf("Ack of an old generation: %v, want ErrLeaseLost", err)
+			}
+		}
+		if i < 2 {
+			old = append(old, d)
+			line.sever()
+			awaitLost(t, d, "the connection was cut")
+			continue
+		}
+		ack(t, d) // the same tag as the old ones: it must count for this one only
+	}
+	if err := s.Close(bound(t)); err != nil {
+		t.Fatalf("Close: %v", err)
+	}
+	if st, err := b.Stats(bound(t), q); err != nil || st.Ready != 0 {
+		t.Errorf("Stats after the Ack: %+v, %v, want an empty queue", st, err)
+	}
+}
+
+func TestDeletedQueueIsDeclaredAgain(t *testing.T) {
+	srv := testserver.RequireRabbit(t)
+	var book logBook
+	b := connect(t, amqpbroker.Config{Namespace: "deleted", Logger: book.logger()})
+	q := declared(t, b)
+	s := subscribe(t, b, q, 1)
+	publish(t, b, q, message("before"))
+	d := receive(t, s)
+	raw(t, srv.URL(), func(ch *amqp.Channel) error {
+		_, err := ch.QueueDelete("swj.deleted.q."+q, false, false, false)
+		return err
+	})
+	awaitLost(t, d, "its queue was deleted")
+	eventually(t, "publishing works again", func() bool {
+		err := b.Publish(bound(t), q, message("after"))
+		if err != nil && !errors.Is(err, broker.ErrNoQueue) {
+			t.Fatalf("Publish to a deleted queue: %v, want ErrNoQueue", err)
+		}
+		return err == nil
+	})
+	if d := receive(t, s); d.Message().ID != "after" {
+		t.Errorf("received %q from the new queue", d.Message().ID)
+	} else {
+		ack(t, d)
+	}
+	if err := b.PublishAt(bound(t), q, message("later"), time.Now().Add(50*time.Millisecond)); err != nil {
+		t.Fatalf("PublishAt: %v", err)
+	}
+	ack(t, receive(t, s)) // the new queue gets delayed messages, too
+	if !strings.Contains(book.String(), "cancelled the consumer") {
+		t.Errorf("the log does not tell of the cancelled consumer: %s", book.String())
+	}
+}
+
+// TestServerMischief is what must not happen on the shared server, on one of its own.
+func TestServerMischief(t *testing.T) {
+	files, err := testserver.NewTLSFiles(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := testserver.OwnRabbit(t, testserver.RabbitConfig{TLS: files})
+	t.Run("consumer_timeout", func(t *testing.T) { consumerTimeoutCostsOneChannel(t, srv) })
+	t.Run("memory alarm", func(t *testing.T) { memoryAlarmBlocksPublishingOnly(t, srv) })
+	t.Run("wrong password", func(t *testing.T) { wrongPasswordIsSaidAndMended(t, srv) })
+	t.Run("TLS", func(t *testing.T) { tlsIsVerified(t, srv, files) })
+}
+
+func consumerTimeoutCostsOneChannel(t *testing.T, srv *testserver.Rabbit) {
+	set := func(expr string) {
+		t.Helper()
+		if out, err := srv.Ctl(bound(t), "eval", expr); err != nil {
+			t.Fatalf("%s: %v\n%s", expr, err, out)
+		}
+	}
+	// A channel looks for late acknowledgements once per tick, a minute unless it is set before the channel is opened.
+	set("application:set_env(rabbit, consumer_timeout, 500), application:set_env(rabbit, channel_tick_interval, 500).")
+	defer set("application:set_env(rabbit, consumer_timeout, 1800000), application:set_env(rabbit, channel_tick_interval, 60000).")
+	var book logBook
+	b := connect(t, amqpbroker.Config{URLs: []string{srv.URL()}, Logger: book.logger()})
+	slow, other := declared(t, b), declared(t, b)
+	s := subscribe(t, b, slow, 1)
+	publish(t, b, slow, message("slow"))
+	d := receive(t, s)
+	awaitLost(t, d, "it was held for longer than consumer_timeout")
+	if err := d.Ack(bound(t)); !errors.Is(err, broker.ErrLeaseLost) {
+		t.Errorf("Ack after consumer_timeout: %v, want ErrLeaseLost", err)
+	}
+	ack(t, receive(t, s)) // it comes again, on a new channel
+	if log := book.String(); !strings.Contains(log, "consumer_timeout") {
+		t.Errorf("the log does not name consumer_timeout: %s", log)
+	}
+	publish(t, b, other, message("other")) // the connection has not suffered
+	ack(t, receive(t, subscribe(t, b, other, 1)))
+}
+
+func memoryAlarmBlocksPublishingOnly(t *testing.T, srv *testserver.Rabbit) {
+	b := connect(t, amqpbroker.Config{URLs: []string{srv.URL()}})
+	q := declared(t, b)
+	for _, id := range ids(10) {
+		publish(t, b, q, message(id))
+	}
+	s := subscribe(t, b, q, 1)
+	blocked, unblocked := make(chan error, 1), make(chan struct{}, 1)
+	var seen bool
+	defer b.Watch(func(st broker.ConnState, err error) {
+		switch {
+		case st == broker.Blocked && !seen:
+			seen = true
+			blocked <- err
+		case st == broker.Connected && seen:
+			select {
+			case unblocked <- struct{}{}:
+			default:
+			}
+		}
+	})()
+	if err := srv.SetMemoryAlarm(bound(t), true); err != nil {
+		t.Fatalf("raising the alarm: %v", err)
+	}
+	for i := range 3 {
+		ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+		begin := time.Now()
+		err := b.Publish(ctx, q, message("blocked"))
+		cancel()
+		if !errors.Is(err, broker.ErrBlocked) {
+			t.Errorf("publish %d under an alarm: %v, want ErrBlocked", i, err)
+		}
+		// The first is what makes the server tell of its alarm: it was sent.
+		if sent := errors.Is(err, broker.ErrIndeterminate); sent != (i == 0) {
+			t.Errorf("publish %d under an alarm: indeterminate is %v: %v", i, sent, err)
+		}
+		if took := time.Since(begin); took > 10*time.Second {
+			t.Errorf("publish %d took %v, its ctx 300ms", i, took)
+		}
+	}
+	select {
+	case err := <-blocked:
+		if !errors.Is(err, broker.ErrBlocked) {
+			t.Errorf("Watch told of %v, want ErrBlocked", err)
+		}
+	case <-bound(t).Done():
+		t.Fatal("Watch did not tell of the alarm")
+	}
+	for range 5 {
+		ack(t, receive(t, s)) // consuming and acknowledging go on
+	}
+	res := make(chan error, 1)
+	go func() { res <- b.Publish(bound(t), q, message("waits")) }()
+	if err := srv.SetMemoryAlarm(bound(t), false); err != nil {
+		t.Fatalf("ending the alarm: %v", err)
+	}
+	if err := <-res; err != nil {
+		t.Errorf("a publish that waited through the alarm: %v", err)
+	}
+	select {
+	case <-unblocked:
+	case <-bound(t).Done():
+		t.Error("Watch did not tell of the end of the alarm")
+	}
+}
+
+func wrongPasswordIsSaidAndMended(t *testing.T, srv *testserver.Rabbit) {
+	const user, secret = "carol", "hush-hush-7319"
+	ctl := func(args ...string) {
+		t.Helper()
+		if out, err := srv.Ctl(bound(t), args...); err != nil {
+			t.Fatalf("rabbitmqctl %v: %v\n%s", args, err, out)
+		}
+	}
+	ctl("add_user", user, "another")
+	ctl("set_permissions", user, ".*", ".*", ".*")
+	var book logBook
+	b := connect(t, amqpbroker.Config{URLs: []string{fmt.Sprintf("amqp://%s:%s@%s/", user, secret, srv.Addr())}, Logger: book.logger()})
+	var mu sync.Mutex
+	var told []string
+	defer b.Watch(func(st broker.ConnState, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		told = append(told, fmt.Sprint(st, err))
+	})()
+	errs := []error{
+		b.Publish(bound(t), "q", message("m")),
+		b.Declare(bound(t), broker.Queue{Name: "q"}),
+	}
+	_, err := b.Subscribe(bound(t), "q", broker.SubscribeOptions{})
+	for _, err := range append(errs, err) {
+		if !errors.Is(err, broker.ErrAccess) {
+			t.Errorf("with a wrong password: %v, want ErrAccess", err)
+		}
+		if strings.Contains(fmt.Sprintf("%v %+v", err, err), secret) {
+			t.Errorf("an error holds the password: %v", err)
+		}
+	}
+	ctl("change_password", user, secret)
+	eventually(t, "the Broker works after the password was mended", func() bool {
+		return b.Declare(bound(t), broker.Queue{Name: "q"}) == nil
+	})
+	s := subscribe(t, b, "q", 1)
+	publish(t, b, "q", message("m"))
+	ack(t, receive(t, s))
+
+	// And the other way round: a subscription that is refused after it has worked, and recovers.
+	ctl("change_password", user, "another")
+	if err := srv.CloseAllConnections(bound(t)); err != nil {
+		t.Fatalf("closing all connections: %v", err)
+	}
+	eventually(t, "Receive reports ErrAccess", func() bool {
+		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+		defer cancel()
+		_, err := s.Receive(ctx)
+		return errors.Is(err, broker.ErrAccess)
+	})
+	ctl("change_password", user, secret)
+	eventually(t, "publishing works again", func() bool { return b.Publish(bound(t), "q", message("again")) == nil })
+	eventually(t, "receiving works again", func() bool {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		d, err := s.Receive(ctx)
+		return err == nil && d.Ack(ctx) == nil
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	if all := strings.Join(told, "\n") + book.String(); strings.Contains(all, secret) || strings.Contains(all, "another") {
+		t.Errorf("Watch or the log tell a password: %s", all)
+	}
+}
+
+func tlsIsVerified(t *testing.T, srv *testserver.Rabbit, files *testserver.TLSFiles) {
+	strangers, err := testserver.NewTLSFiles(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	right, err := files.ClientConfig(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrongCA, err := strangers.ClientConfig(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrongHost := right.Clone()
+	wrongHost.ServerName = "elsewhere.example"
+	plainAtTLS := strings.Replace(srv.URL(), srv.Addr(), srv.TLSAddr(), 1)
+	tlsAtPlain := strings.Replace(srv.TLSURL(), srv.TLSAddr(), srv.Addr(), 1)
+	tests := []struct {
+		name string
+		cfg  amqpbroker.Config
+		want string // in the error; "" for none
+	}{
+		{"right authority", amqpbroker.Config{URLs: []string{srv.TLSURL()}, TLS: right}, ""},
+		{"wrong authority", amqpbroker.Config{URLs: []string{srv.TLSURL()}, TLS: wrongCA}, "certificate signed by unknown authority"},
+		{"wrong host", amqpbroker.Config{URLs: []string{srv.TLSURL()}, TLS: wrongHost}, "elsewhere.example"},
+		{"plain client at the TLS port", amqpbroker.Config{URLs: []string{plainAtTLS}}, "use an amqps:// URL"},
+		{"TLS client at the plain port", amqpbroker.Config{URLs: []string{tlsAtPlain}, TLS: right}, "use an amqp:// URL"},
+		{"the second URL works", amqpbroker.Config{URLs: []string{tlsAtPlain, srv.TLSURL()}, TLS: right}, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			b := connect(t, tt.cfg)
+			wait := 30 * time.Second
+			if tt.want != "" {
+				wait = 2 * time.Second
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), wait)
+			defer cancel()
+			err := b.Declare(ctx, broker.Queue{Name: "tls"})
+			if tt.want == "" {
+				if err != nil {
+					t.Fatalf("Declare: %v", err)
+				}
+				m := message("big")
+				m.Body = make([]byte, 5<<20)
+				publish(t, b, "tls", m)
+				d := receive(t, subscribe(t, b, "tls", 1))
+				if len(d.Message().Body) != len(m.Body) {
+					t.Errorf("a body of %d bytes came as %d", len(m.Body), len(d.Message().Body))
+				}
+				ack(t, d)
+				return
+			}
+			if !errors.Is(err, broker.ErrUnavailable) || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("Declare: %v, want ErrUnavailable that says %q", err, tt.want)
+			}
+			if strings.Contains(fmt.Sprint(err), srv.Password()) {
+				t.Errorf("the error holds the password: %v", err)
+			}
+		})
+	}
+}
+
+func TestQueueWithOtherArgumentsIsUsed(t *testing.T) {
+	srv := testserver.RequireRabbit(t)
+	var book logBook
+	b := connect(t, amqpbroker.Config{Namespace: "others", Logger: book.logger()})
+	q := testserver.Namespace()
+	raw(t, srv.URL(), func(ch *amqp.Channel) error {
+		_, err := ch.QueueDeclare("swj.others.q."+q, true, false, false, false, amqp.Table{"x-max-length": int32(1000)})
+		return err
+	})
+	for range 2 {
+		if err := b.Declare(bound(t), broker.Queue{Name: q}); err != nil {
+			t.Fatalf("Declare: %v", err)
+		}
+	}
+	publish(t, b, q, message("m"))
+	d := receive(t, subscribe(t, b, q, 1))
+	if n, exact := d.Deliveries(); n != 1 || !exact {
+		t.Errorf("Deliveries() = %d, %v", n, exact)
+	}
+	ack(t, d)
+	if n := strings.Count(book.String(), "other settings"); n != 1 {
+		t.Errorf("warned %d times, want once: %s", n, book.String())
+	}
+}
+
+func TestServersOwnDeadLettersAreSeen(t *testing.T) {
+	b := connect(t, amqpbroker.Config{DeliveryLimit: 2})
+	q := declared(t, b)
+	publish(t, b, q, message("poison"))
+	s := subscribe(t, b, q, 1)
+	for range 3 {
+		if err := receive(t, s).Release(bound(t), 0); err != nil {
+			t.Fatalf("Release: %v", err)
+		}
+	}
+	var dead []broker.Dead
+	eventually(t, "the server dead-letters after 2 returns", func() bool {
+		var err error
+		dead, err = b.ListDead(bound(t), q, 10)
+		return err == nil && len(dead) == 1
+	})
+	d := dead[0]
+	if d.Message.ID != "poison" || d.Queue != q || !strings.Contains(d.Reason, "delivery_limit") || time.Since(d.At).Abs() > time.Minute || d.Message.Headers != nil {
+		t.Errorf("the dead letter is %+v of %+v", d, d.Message)
+	}
+}
+
+func TestConfigIsChecked(t *testing.T) {
+	const secret = "s3cr3t-word"
+	for _, cfg := range []amqpbroker.Config{
+		{},
+		{URLs: []string{"amqp://u:" + secret + "@h:port/"}},
+		{URLs: []string{"amqp://u:" + secret + "#x@h/"}},
+		{URLs: []string{"amqp://u:" + secret + " @h/"}},
+		{URLs: []string{"http://u:" + secret + "@h/"}},
+		{URLs: []string{"amqps://u:" + secret + "@h/?verify=verify_none"}},
+		{URLs: []string{"amqp://u:" + secret + "@h/?frame_max=7"}},
+		{URLs: []string{"amqps://u:" + secret + "@h/?cacertfile=/none"}},
+		{URLs: []string{"amqp://h/"}, Namespace: "a.b"},
+		{URLs: []string{"amqp://h/"}, Namespace: strings.Repeat("a", 65)},
+		{URLs: []string{"amqp://h/"}, QueueType: "stream"},
+		{URLs: []string{"amqp://h/"}, MaxBody: -1},
+		{URLs: []string{"amqp://h/"}, DeliveryLimit: -1},
+		{URLs: []string{"amqp://h/"}, Heartbeat: time.Millisecond},
+	} {
+		_, err := amqpbroker.New(cfg)
+		if err == nil {
+			t.Errorf("New accepted %+v", cfg)
+		} else if strings.Contains(err.Error(), secret) {
+			t.Errorf("the error holds the password: %v", err)
+		}
+	}
+}
