@@ -70,7 +70,7 @@ soak: setup ## run the long tests, faults included, for SOAKTIME each (10m)
 
 .PHONY: bench
 bench: setup ## measure against the raw client on a server of its own, and print the table of ratios
-	go run ./bench -compare $(BENCHARGS)
+	go run ./bench/compare $(BENCHARGS)
 
 .PHONY: cover
 cover: setup ## run all tests and write what they cover to cover.out
