@@ -157,30 +157,42 @@ func testUnknownThenDeployed(t *testing.T, open Open) {
 // wantDead waits for a dead letter of the queue.
 func (r *road) wantDead(id, reason string) broker.Dead {
 	r.t.Helper()
-	dl, ok := broker.As[broker.DeadLetterer](r.broker)
-	if !ok {
-		r.t.Fatal("the broker has no dead letters to look at")
-	}
 	var found broker.Dead
-	r.eventually("the message is among the dead letters", func() bool {
-		for _, queue := range []string{queueName, queueName + ".suspects"} {
-			dead, err := dl.ListDead(r.ctx(), queue, 100)
-			if err != nil && !errors.Is(err, broker.ErrNoQueue) {
-				r.t.Fatalf("list dead letters: %v", err)
-			}
-			for _, d := range dead {
-				if d.Message.ID == id {
-					found = d
-					return true
-				}
-			}
-		}
-		return false
+	r.eventually("the message is among the dead letters", func() (ok bool) {
+		found, ok = r.dead(id)
+		return ok
 	})
 	if !contains(found.Reason, reason) {
 		r.t.Fatalf("the reason is %q, want %q in it", found.Reason, reason)
 	}
 	return found
+}
+
+func (r *road) isDead(id string) bool {
+	r.t.Helper()
+	_, ok := r.dead(id)
+	return ok
+}
+
+// dead looks for a dead letter of the queue.
+func (r *road) dead(id string) (broker.Dead, bool) {
+	r.t.Helper()
+	dl, ok := broker.As[broker.DeadLetterer](r.broker)
+	if !ok {
+		r.t.Fatal("the broker has no dead letters to look at")
+	}
+	for _, queue := range []string{queueName, queueName + ".suspects"} {
+		dead, err := dl.ListDead(r.ctx(), queue, 100)
+		if err != nil && !errors.Is(err, broker.ErrNoQueue) {
+			r.t.Fatalf("list dead letters: %v", err)
+		}
+		for _, d := range dead {
+			if d.Message.ID == id {
+				return d, true
+			}
+		}
+	}
+	return broker.Dead{}, false
 }
 
 // testForeignHeaders: what a foreign writer put around its task is still there when the task was retried, here in the dead

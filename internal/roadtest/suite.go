@@ -52,6 +52,9 @@ func Run(t *testing.T, open Open) {
 		{"SeverInMidTask", true, testSeverInMidTask},
 		{"ReplyTo", true, testReplyTo},
 		{"ForeignHeaders", true, testForeignHeaders},
+		{"Headers", false, testHeaders},
+		{"ForgedCounts", true, testForgedCounts},
+		{"Compressed", true, testCompressed},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.queues && open(t).NoQueues {
