@@ -106,7 +106,8 @@ func TestGoldenJSONOfNewerWriter(t *testing.T) {
 	}{
 		"JSON": {JSONFormat{}, &broker.Message{Body: newer}},
 		"raw": {RawFormat{}, &broker.Message{Body: []byte("[1]"), Headers: map[string]any{
-			EnvelopeHeader: bytes.Replace(newer, []byte(`"args":[1],`), nil, 1)}}},
+			EnvelopeHeader: bytes.Replace(newer, []byte(`"args":[1],`), nil, 1),
+		}}},
 	} {
 		e, err := c.f.Decode(c.m)
 		if err != nil {
@@ -237,8 +238,12 @@ func TestJSONFormatRefuses(t *testing.T) {
 // TestJSONFormatLeavesToOthers: JSON that is no task is raw work for the task of its queue.
 func TestJSONFormatLeavesToOthers(t *testing.T) {
 	for _, m := range []*broker.Message{
-		{Body: []byte(`{"to":"a"}`)}, {ContentType: ContentJSON, Body: []byte(`{"to":"a"}`)}, {ContentType: ContentJSON, Body: []byte(`[1]`)},
-		{Body: []byte(`hello`)}, {Body: []byte(``)}, {ContentType: ContentMsgpack, Body: []byte(`{"task":"a"}`)},
+		{Body: []byte(`{"to":"a"}`)},
+		{ContentType: ContentJSON, Body: []byte(`{"to":"a"}`)},
+		{ContentType: ContentJSON, Body: []byte(`[1]`)},
+		{Body: []byte(`hello`)},
+		{Body: []byte(``)},
+		{ContentType: ContentMsgpack, Body: []byte(`{"task":"a"}`)},
 		{ContentType: ContentJSON, Body: []byte(`{"Task":"a"}`)},
 	} {
 		if e, err := (JSONFormat{}).Decode(m); !errors.Is(err, ErrNotMine) {

@@ -26,6 +26,7 @@ func rate() figure { return figure{of: func(r report) float64 { return r.Rate },
 func p50() figure {
 	return figure{of: func(r report) float64 { return r.P50 }, unit: " ms", lower: true}
 }
+
 func allocs() figure {
 	return figure{of: func(r report) float64 { return r.AllocsPerTask }, unit: " allocs", lower: true}
 }

@@ -1,13 +1,12 @@
 package faulttest
 
 import (
+	"context"
 	"errors"
 	"runtime"
 	"sync"
 	"testing"
 	"time"
-
-	"context"
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/ledger"

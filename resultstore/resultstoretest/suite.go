@@ -66,7 +66,9 @@ func needsNotify(h *Harness) string {
 func needsDurable(h *Harness) string {
 	return unless(h.Promises.Durable, "the adapter does not promise Durable")
 }
+
 func needsTTL(h *Harness) string { return unless(h.Promises.TTL > 0, "the adapter promises no TTL") }
+
 func needsMaxResult(h *Harness) string {
 	return unless(h.Promises.MaxResult > 0, "the adapter promises no MaxResult")
 }

@@ -229,10 +229,15 @@ func checkClass(t *testing.T, what string, err error) {
 
 func values() []any {
 	return []any{
-		"text with \x00 and \u20ac", []byte{0, 0xff, 0x80},
+		"text with \x00 and \u20ac",
+		[]byte{0, 0xff, 0x80},
 		0, -1, 1 << 53, -(1 << 53), int64(1<<63 - 1), int64(-1 << 63), uint64(1<<64 - 1), 1.5, -2.25e300, true, false,
-		[]int{1, 2, 3}, []int64{-129, 128, 65536}, []string{"a", ""}, map[string]int{"a": 1, "": 2},
-		map[string]string{"k": "v"}, [][]int{{1}, {2, 3}},
+		[]int{1, 2, 3},
+		[]int64{-129, 128, 65536},
+		[]string{"a", ""},
+		map[string]int{"a": 1, "": 2},
+		map[string]string{"k": "v"},
+		[][]int{{1}, {2, 3}},
 		Person{Name: "A", Age: -7, Tags: []string{"x"}, Scores: map[string]int{"s": 1}, Boss: &Person{Name: "B"}, Picture: []byte{1}},
 		[]Person{{Name: "A"}, {Name: "B"}},
 	}
