@@ -26,7 +26,7 @@ func preload(ctx context.Context, cfg *config, c client) (end func() error, err 
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, self, cfg.args(fill)...)
+	cmd := exec.CommandContext(ctx, self, cfg.args(fill)...) //nolint:gosec // this very program, with flags of its own
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {

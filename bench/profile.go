@@ -14,7 +14,7 @@ func profiled(cfg *config, work func() (Report, error)) (report Report, err erro
 		if err != nil {
 			return Report{}, err
 		}
-		defer f.Close()
+		defer func() { err = errors.Join(err, f.Close()) }()
 		if err := pprof.StartCPUProfile(f); err != nil {
 			return Report{}, err
 		}
@@ -28,7 +28,7 @@ func profiled(cfg *config, work func() (Report, error)) (report Report, err erro
 }
 
 func writeAllocs(path string) error {
-	f, err := os.Create(path)
+	f, err := os.Create(path) //nolint:gosec // the user names the file
 	if err != nil {
 		return err
 	}

@@ -143,7 +143,7 @@ func (c *raw) serve(ctx context.Context, seen func([]byte)) error {
 	if err != nil {
 		return err
 	}
-	defer ch.Close()
+	defer func() { _ = ch.Close() }() // nothing is lost that was not acknowledged
 	if err := ch.Qos(max(c.cfg.Prefetch, 1), 0, false); err != nil {
 		return err
 	}
@@ -216,7 +216,7 @@ func (c *raw) left(context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer ch.Close()
+	defer func() { _ = ch.Close() }() // nothing is lost that was not acknowledged
 	q, err := ch.QueueDeclarePassive(c.queue, true, false, false, false, nil)
 	return q.Messages, err
 }
@@ -280,7 +280,7 @@ func deleteQueues(conn *amqp.Connection, names ...string) error {
 	if err != nil {
 		return err
 	}
-	defer ch.Close()
+	defer func() { _ = ch.Close() }() // nothing is lost that was not acknowledged
 	for _, name := range names {
 		for _, n := range []string{name, strings.Replace(name, ".q.", ".dead.", 1)} {
 			if _, err := ch.QueueDelete(n, false, false, false); err != nil {

@@ -127,7 +127,7 @@ func appendText(dst []byte, name, s string, limit int) []byte {
 
 // isPlain reports whether all bytes of s stand for themselves in a JSON string and are UTF-8 by themselves.
 func isPlain(s string) bool {
-	for i := 0; i < len(s); i++ {
+	for i := range len(s) {
 		if c := s[i]; c < 0x20 || c >= utf8.RuneSelf || c == '"' || c == '\\' {
 			return false
 		}
@@ -159,7 +159,7 @@ func appendMillis(dst []byte, d time.Duration) []byte {
 func appendEscaped(dst []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	start := 0
-	for i := 0; i < len(s); i++ {
+	for i := range len(s) {
 		c := s[i]
 		if c >= 0x20 && c != '"' && c != '\\' {
 			continue

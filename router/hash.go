@@ -87,7 +87,7 @@ func (h *Hash) Queues() []string { return slices.Clone(h.queues) }
 // fnv1a is the 64-bit FNV-1a hash. hash/fnv has the same and would allocate for each task.
 func fnv1a(s string) uint64 {
 	h := uint64(14695981039346656037)
-	for i := 0; i < len(s); i++ {
+	for i := range len(s) {
 		h = (h ^ uint64(s[i])) * 1099511628211
 	}
 	return h

@@ -176,11 +176,11 @@ func FromMilli(ms int64) time.Time {
 
 // Millis returns d in whole milliseconds, rounded up, so that a limit below one millisecond does not become none.
 func Millis(d time.Duration) int64 {
-	ms := d / time.Millisecond
-	if d > ms*time.Millisecond {
+	ms := d.Milliseconds()
+	if d%time.Millisecond > 0 {
 		ms++
 	}
-	return int64(ms)
+	return ms
 }
 
 // FromMillis returns the duration of ms milliseconds, cut to [task.MaxTimeLimit]. A negative one stays negative and is

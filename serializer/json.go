@@ -20,7 +20,7 @@ func (JSON) Marshal(v any) ([]byte, error) {
 		return nil, fmt.Errorf("%w: %w", ErrValue, err)
 	}
 	if err := ScanJSON(data); err != nil {
-		return nil, fmt.Errorf("%w: it would not be read back: %v", ErrValue, err)
+		return nil, fmt.Errorf("%w: it would not be read back: %w", ErrValue, err)
 	}
 	return data, nil
 }

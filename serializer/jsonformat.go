@@ -187,7 +187,7 @@ func encodeJSON(e *task.Envelope, withArgs bool) ([]byte, error) {
 	w.unknown(e.Unknown)
 	w.shut()
 	if err := ScanJSON(w.b); err != nil {
-		return nil, fmt.Errorf("%w: it would not be read back: %v", ErrValue, err)
+		return nil, fmt.Errorf("%w: it would not be read back: %w", ErrValue, err)
 	}
 	return w.b, nil
 }

@@ -24,7 +24,7 @@ func classOf(err error) error {
 	switch {
 	case errors.Is(err, amqpconn.ErrIndeterminate):
 		if errors.Is(err, amqpconn.ErrBlocked) {
-			return bothIndeterminateAndBlocked{}
+			return indeterminateAndBlockedError{}
 		}
 		return broker.ErrIndeterminate
 	case errors.Is(err, amqpconn.ErrBlocked), errors.Is(err, amqpconn.ErrRefused):
@@ -46,13 +46,13 @@ func classOf(err error) error {
 	}
 }
 
-// bothIndeterminateAndBlocked is the class of a message that was sent just before the server told of its alarm.
-type bothIndeterminateAndBlocked struct{}
+// indeterminateAndBlockedError is the class of a message that was sent just before the server told of its alarm.
+type indeterminateAndBlockedError struct{}
 
-func (bothIndeterminateAndBlocked) Error() string {
+func (indeterminateAndBlockedError) Error() string {
 	return broker.ErrIndeterminate.Error() + ", " + broker.ErrBlocked.Error()
 }
 
-func (bothIndeterminateAndBlocked) Unwrap() []error {
+func (indeterminateAndBlockedError) Unwrap() []error {
 	return []error{broker.ErrIndeterminate, broker.ErrBlocked}
 }

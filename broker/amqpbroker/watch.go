@@ -50,7 +50,7 @@ func (w *watch) change(i int, s amqpconn.State, err error) {
 		return
 	}
 	state, cause := w.combined()
-	same := w.told && state == w.last && cause == w.lastErr
+	same := w.told && state == w.last && cause == w.lastErr //nolint:errorlint // the very same, not its class
 	w.told, w.last, w.lastErr = true, state, cause
 	w.mu.Unlock()
 	if !same {

@@ -104,9 +104,11 @@ const crashed = 137
 // crash is the handler of soak.exit.
 func crash(ctx context.Context, book *ledger.Writer) error {
 	r, _ := task.FromContext(ctx)
-	err := book.Write(ledger.Started, string(r.ID))
+	if err := book.Write(ledger.Started, string(r.ID)); err != nil {
+		return err
+	}
 	os.Exit(crashed)
-	return err
+	return nil
 }
 
 // closeTime bounds closing at the end.

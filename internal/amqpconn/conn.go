@@ -250,7 +250,7 @@ func (c *Conn) runOnce(ctx context.Context, run func(ctx context.Context, ch *Ch
 	if err != nil {
 		return err
 	}
-	defer ch.Close()
+	defer func() { _ = ch.Close() }() // the server may have closed it
 	return channelError(run(ctx, ch))
 }
 

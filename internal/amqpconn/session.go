@@ -44,7 +44,7 @@ func newSession(gen uint64, addr string, c *amqp.Connection, sock *socket, chang
 			s.err = fmt.Errorf("amqp %s: %w", addr, ErrClosed)
 		}
 		// The library writes nothing more; what it reads no longer matters.
-		s.sock.Close()
+		_ = s.sock.Close()
 		<-s.sock.flushed
 		close(s.done)
 	})

@@ -114,18 +114,18 @@ func violations(rule string, ts []*Task) []Violation {
 	return vs
 }
 
-// NoLoss: what was confirmed has finished, or was revoked.
+// NoLoss says: what was confirmed has finished, or was revoked.
 func NoLoss(h History) []Violation {
 	lost := slices.DeleteFunc(h.Lacking(Confirmed, Finished), func(t *Task) bool { return t.Count(Revoked) > 0 })
 	return violations("a confirmed task never finished", lost)
 }
 
-// NoRepeat: nothing was started twice.
+// NoRepeat says: nothing was started twice.
 func NoRepeat(h History) []Violation {
 	return violations("a task was started more than once", h.Repeated(Started))
 }
 
-// NoGhosts: what was refused never ran, and nothing ran that nobody had submitted before.
+// NoGhosts says: what was refused never ran, and nothing ran that nobody had submitted before.
 func NoGhosts(h History) []Violation {
 	var ghosts []*Task
 	for _, t := range h.Tasks(Started) {
@@ -137,7 +137,7 @@ func NoGhosts(h History) []Violation {
 	return violations("a task ran that was refused, or that nobody had submitted", ghosts)
 }
 
-// Results: each confirmed task has one result, and none before it finished once.
+// Results says: each confirmed task has one result, and none before it finished once.
 func Results(h History) []Violation {
 	var bad []*Task
 	for _, t := range h.Tasks(Confirmed) {
@@ -150,7 +150,7 @@ func Results(h History) []Violation {
 	return violations("a confirmed task has not one result, after its run", bad)
 }
 
-// RepeatsOnlyOf: nothing but the given tasks was started twice.
+// RepeatsOnlyOf says: nothing but the given tasks was started twice.
 func RepeatsOnlyOf(allowed map[string]bool) Rule {
 	return func(h History) []Violation {
 		ts := slices.DeleteFunc(h.Repeated(Started), func(t *Task) bool { return allowed[t.ID] })

@@ -40,7 +40,7 @@ type Writer struct{ file *os.File }
 
 // Create opens a ledger for appending; the file is made if there is none.
 func Create(path string) (*Writer, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600) //nolint:gosec // the caller names the ledger
 	if err != nil {
 		return nil, fmt.Errorf("ledger: %w", err)
 	}
@@ -69,7 +69,7 @@ func (w *Writer) Close() error { return w.file.Close() }
 // Read returns the lines of a ledger; a file that does not exist has none. An end without a newline is left out: it is
 // being written. Any other line that is no line of a ledger is an error.
 func Read(path string) ([]Line, error) {
-	data, err := os.ReadFile(path)
+	data, err := os.ReadFile(path) //nolint:gosec // the caller names the ledger
 	if os.IsNotExist(err) {
 		return nil, nil
 	}

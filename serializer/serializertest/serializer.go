@@ -32,8 +32,9 @@ func TestSerializer(t *testing.T, s serializer.Serializer) {
 			"content type",
 			"ContentType names the encoding in messages: readers find the serializer by it.",
 			func(t *testing.T, s serializer.Serializer) {
-				if s.ContentType() == "" || s.ContentType() != s.ContentType() {
-					t.Errorf("content type %q", s.ContentType())
+				first, again := s.ContentType(), s.ContentType()
+				if first == "" || first != again {
+					t.Errorf("content type %q, then %q", first, again)
 				}
 			},
 		},
@@ -103,7 +104,7 @@ func TestSerializer(t *testing.T, s serializer.Serializer) {
 				two := append(bytes.Clone(one), one...)
 				var got string
 				err := s.Unmarshal(two, &got)
-				if !errors.Is(err, serializer.ErrMalformed) && !(err == nil && got == string(two)) {
+				if !errors.Is(err, serializer.ErrMalformed) && (err != nil || got != string(two)) {
 					t.Errorf("gave %q, %v; want ErrMalformed", got, err)
 				}
 			},
@@ -117,7 +118,7 @@ func TestSerializer(t *testing.T, s serializer.Serializer) {
 					for at := range data {
 						got := newLike(values[i])
 						err := s.Unmarshal(data[:at], got)
-						if !errors.Is(err, serializer.ErrMalformed) && !(err == nil && verbatim(s, data[:at])) {
+						if !errors.Is(err, serializer.ErrMalformed) && (err != nil || !verbatim(s, data[:at])) {
 							t.Errorf("%q cut to %q gave %v, want ErrMalformed", data, data[:at], err)
 						}
 					}
