@@ -119,7 +119,7 @@ func (b *Broker) ListDead(ctx context.Context, queue string, n int) ([]broker.De
 	err := b.withDead(ctx, queue, true, func(ch *amqp.Channel, name string) error {
 		var last uint64
 		dead = nil
-		for i := range max(n, maxListed) {
+		for range max(n, maxListed) {
 			d, ok, err := ch.Get(name, false)
 			if err != nil {
 				return err
