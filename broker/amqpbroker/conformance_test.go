@@ -38,6 +38,7 @@ func TestConformanceClassic(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: quorum queues only")
 	}
+	t.Parallel()
 	ns := namespace(t, amqpbroker.Classic)
 	brokertest.Run(t, func(t testing.TB) *brokertest.Harness {
 		// The type of the queues makes a difference to what the server does with messages, not to the rest of the adapter.
