@@ -22,6 +22,9 @@ func drain(ctx context.Context, cfg *config) (report Report, err error) {
 		return Report{}, fmt.Errorf("preload: %w", err)
 	}
 	defer func() { err = errors.Join(err, empty()) }()
+	if err := awaitLeft(ctx, c, cfg.N); err != nil {
+		return Report{}, err
+	}
 	report, err = consumeAll(ctx, cfg, c)
 	if err != nil {
 		return Report{}, err

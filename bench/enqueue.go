@@ -68,15 +68,22 @@ func awaitLeft(ctx context.Context, c client, want int) error {
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
+	last := -1 // not known
+	var lastErr error
 	for {
 		n, err := c.left(ctx)
-		if err == nil && n == want {
+		switch {
+		case err == nil && n == want:
 			return nil
+		case err == nil:
+			last = n
+		case ctx.Err() == nil:
+			lastErr = err
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("%d tasks are in the queue where %d should be: %w", n, want, errors.Join(ctx.Err(), err))
+			return fmt.Errorf("%d tasks are in the queue where %d should be: %w", last, want, errors.Join(ctx.Err(), lastErr))
 		}
 	}
 }

@@ -113,6 +113,7 @@ func (st *stream) windUp(g *generation) error {
 	case <-st.sub.b.stop.Done():
 	}
 	g.flush()
+	g.linger()
 	return nil
 }
 
