@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -221,7 +220,7 @@ func (c *raw) left(context.Context) (int, error) {
 	return q.Messages, err
 }
 
-func (c *raw) remove(context.Context) error { return deleteQueues(c.con, c.queue, c.reply) }
+func (c *raw) remove(context.Context) error { return removeQueues(c.cfg, c.queue, c.reply) }
 
 func (c *raw) close(context.Context) error { return errors.Join(c.pub.Close(), c.con.Close()) }
 
@@ -270,23 +269,6 @@ func (c *confirming) publish(queue string, m amqp.Publishing) error {
 func (c *confirming) returned() error {
 	if n := c.unknown.Load(); n > 0 {
 		return fmt.Errorf("%d messages had no queue to go to", n)
-	}
-	return nil
-}
-
-// deleteQueues removes the queues and the dead letters of Swarmiji's; what does not exist is no error.
-func deleteQueues(conn *amqp.Connection, names ...string) error {
-	ch, err := conn.Channel()
-	if err != nil {
-		return err
-	}
-	defer func() { _ = ch.Close() }() // nothing is lost that was not acknowledged
-	for _, name := range names {
-		for _, n := range []string{name, strings.Replace(name, ".q.", ".dead.", 1)} {
-			if _, err := ch.QueueDelete(n, false, false, false); err != nil {
-				return fmt.Errorf("delete queue %s: %w", n, err)
-			}
-		}
 	}
 	return nil
 }

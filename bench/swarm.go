@@ -8,8 +8,6 @@ import (
 	"os"
 	"time"
 
-	amqp "github.com/rabbitmq/amqp091-go"
-
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/membroker"
 	"github.com/swarmiji/swarmiji/consumer"
@@ -166,12 +164,8 @@ func (c *swarm) remove(context.Context) error {
 	if c.cfg.memory() {
 		return nil
 	}
-	conn, err := amqp.Dial(c.cfg.Broker)
-	if err != nil {
-		return fmt.Errorf("connect to %s: %w", c.cfg.address(), err)
-	}
 	_, queue := broker.Locate(c.submits.Broker, c.cfg.Queue)
-	return errors.Join(deleteQueues(conn, queue, queue+".suspects"), conn.Close())
+	return removeQueues(c.cfg, queue, queue+".suspects")
 }
 
 func (c *swarm) close(ctx context.Context) error {
