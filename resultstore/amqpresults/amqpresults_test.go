@@ -150,19 +150,6 @@ func TestSaveWithoutSubmitterIsUnreachable(t *testing.T) {
 	}
 }
 
-// Two processes of one node share its queue: the first that leaves must not take it from the other.
-func TestCloseLeavesTheQueueToOthers(t *testing.T) {
-	srv := testserver.RequireRabbit(t)
-	ns := testserver.Namespace()
-	a, b := open(t, srv.URL(), ns), open(t, srv.URL(), ns)
-	first, second := notify(t, a, "node"), notify(t, b, "node")
-	if err := first.Close(within(t)); err != nil {
-		t.Fatal(err)
-	}
-	save(t, a, done("node", 1))
-	receive(t, second, done("node", 1))
-}
-
 // What is saved while the submitter has no connection waits for it, in order, and nothing comes twice after a lull.
 func TestRecordsWaitForAReconnect(t *testing.T) {
 	for _, queueType := range []amqpresults.QueueType{amqpresults.Classic, amqpresults.Quorum} {

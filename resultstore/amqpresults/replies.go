@@ -20,6 +20,9 @@ import (
 // maxUnacked is how many records are handed out before they are acknowledged together. A lull acknowledges at once.
 const maxUnacked = 64
 
+// consumerTag names the one consumer of a stream's channel.
+const consumerTag = "replies"
+
 // replies is the stream of records from one node's reply queue. It implements [resultstore.Notifications].
 type replies struct {
 	store *Store
@@ -126,11 +129,21 @@ func (n *replies) run(ctx context.Context, ch *amqpconn.Channel) error {
 	if err := ch.Qos(n.store.cfg.Prefetch, 0, false); err != nil {
 		return err
 	}
-	deliveries, err := ch.Consume(n.queue, "", false, false, false, false, nil)
+	deliveries, err := ch.Consume(n.queue, consumerTag, false, false, false, false, nil)
 	if err != nil {
 		return err
 	}
 	n.open(nil)
+	if err := n.handOut(ctx, ch, deliveries); err != nil {
+		return err
+	}
+	// A quorum queue goes on counting the consumer for a while after the end of its channel, and remove would take it for
+	// somebody else's.
+	return ch.Answered(func() error { return ch.Cancel(consumerTag, false) })
+}
+
+// handOut passes records on until ctx ends, which is no error, or the channel does.
+func (n *replies) handOut(ctx context.Context, ch *amqpconn.Channel, deliveries <-chan amqp.Delivery) error {
 	var last uint64 // tag of the last record handed out
 	unacked := 0
 	for {
@@ -277,8 +290,18 @@ func (n *replies) remove(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	// Refused while somebody else reads it, and without a connection it expires: neither is a failure of Close.
+	// Left while somebody else reads it, and without a connection it expires: neither is a failure of Close.
 	_ = sess.Do(ctx, func(ch *amqp.Channel) error {
+		if n.foreign || n.store.cfg.QueueType != Classic {
+			// A quorum queue cannot be deleted if-unused: to ask for it ends the connection (540), and other streams with it.
+			// A stream that comes between the two requests is told that its queue is gone, and makes it again.
+			q, err := ch.QueueDeclarePassive(n.queue, true, false, false, false, nil)
+			if err != nil || q.Consumers > 0 {
+				return err
+			}
+			_, err = ch.QueueDelete(n.queue, false, false, false)
+			return err
+		}
 		_, err := ch.QueueDelete(n.queue, true, false, false)
 		return err
 	})
