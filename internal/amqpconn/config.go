@@ -32,6 +32,7 @@ type Config struct {
 	URLs []string
 	// TLS is for amqps URLs; it is not changed. Nil: the system's authorities, or those of the URL's cacertfile. A missing
 	// ServerName is the URL's host; the minimum is TLS 1.2. Parameters of the URL that concern TLS must not be given as well.
+	// With an amqp URL either of them is an error: the password would leave in plain text where TLS was meant.
 	TLS *tls.Config
 	// Name is shown in the server's lists of connections. Empty: none.
 	Name string
@@ -134,10 +135,13 @@ func (c Config) endpoint(raw string) (endpoint, error) {
 			return endpoint{}, errors.New("auth_mechanism must be plain or external")
 		}
 	}
-	if a.Scheme == "amqps" {
+	switch {
+	case a.Scheme == "amqps":
 		if ep.tls, err = c.tlsFor(a); err != nil {
 			return endpoint{}, err
 		}
+	case c.TLS != nil || hasTLS(a):
+		return endpoint{}, errors.New("TLS is configured, but the scheme is amqp, which is plain text; use amqps")
 	}
 	return ep, nil
 }
@@ -156,10 +160,15 @@ func checkParameters(q url.Values) error {
 	return nil
 }
 
+// hasTLS reports whether a URL has parameters that concern TLS.
+func hasTLS(a amqp.URI) bool {
+	return a.CACertFile != "" || a.CertFile != "" || a.KeyFile != "" || a.ServerName != ""
+}
+
 func (c Config) tlsFor(a amqp.URI) (*tls.Config, error) {
 	var t *tls.Config
 	if c.TLS != nil {
-		if a.CACertFile != "" || a.CertFile != "" || a.KeyFile != "" || a.ServerName != "" {
+		if hasTLS(a) {
 			return nil, errors.New("TLS parameters are given in the URL and in Config.TLS")
 		}
 		t = c.TLS.Clone()
