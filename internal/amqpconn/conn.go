@@ -191,7 +191,7 @@ func (c *Conn) connect() (*Session, error) {
 		c.mu.Lock()
 		c.gen++
 		c.refusals, c.lastErr, c.reason = 0, nil, ""
-		s := newSession(c.gen, ep.addr, conn, sock, func(_ bool, reason string) {
+		s := newSession(c.ctx, c.gen, ep.addr, conn, sock, func(_ bool, reason string) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			c.reason = reason

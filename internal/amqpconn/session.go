@@ -2,6 +2,7 @@ package amqpconn
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -21,8 +22,12 @@ type Session struct {
 	watch   sync.WaitGroup
 }
 
-// newSession starts to watch a fresh connection. changed is called when the server blocks or unblocks it.
-func newSession(gen uint64, addr string, c *amqp.Connection, sock *socket, changed func(blocked bool, reason string)) *Session {
+// errEarlyEnd is the end of a connection or channel that was over before anybody could listen for its reason.
+var errEarlyEnd = errors.New("ended right after it was opened")
+
+// newSession starts to watch a fresh connection. changed is called when the server blocks or unblocks it; owner ends before
+// its Conn closes it.
+func newSession(owner context.Context, gen uint64, addr string, c *amqp.Connection, sock *socket, changed func(blocked bool, reason string)) *Session {
 	s := &Session{gen: gen, addr: addr, conn: c, sock: sock, done: make(chan struct{})}
 	// Both channels are closed by the library when the connection has ended.
 	closed := c.NotifyClose(make(chan *amqp.Error, 1))
@@ -40,8 +45,10 @@ func newSession(gen uint64, addr string, c *amqp.Connection, sock *socket, chang
 			s.err = fmt.Errorf("amqp %s: closed by the server: %w", addr, e)
 		case ok:
 			s.err = fmt.Errorf("amqp %s: connection lost: %w", addr, s.cause(e))
-		default:
+		case owner.Err() != nil:
 			s.err = fmt.Errorf("amqp %s: %w", addr, ErrClosed)
+		default: // lost before NotifyClose: the library says nothing then
+			s.err = fmt.Errorf("amqp %s: connection lost: %w", addr, s.cause(errEarlyEnd))
 		}
 		// The library writes nothing more; what it reads no longer matters.
 		_ = s.sock.Close()
@@ -52,7 +59,7 @@ func newSession(gen uint64, addr string, c *amqp.Connection, sock *socket, chang
 }
 
 // cause prefers the socket's own error to the library's text about it.
-func (s *Session) cause(e *amqp.Error) error {
+func (s *Session) cause(e error) error {
 	s.sock.mu.Lock()
 	defer s.sock.mu.Unlock()
 	if s.sock.err != nil {
@@ -93,13 +100,20 @@ func (s *Session) Blocked() bool { return s.blocked.Load() }
 // with the session.
 type Channel struct {
 	*amqp.Channel
-	sess *Session
-	done chan struct{}
-	err  error // set before done is closed
+	sess   *Session
+	closed atomic.Bool // by us
+	done   chan struct{}
+	err    error // set before done is closed
 }
 
 // Session returns the connection that the channel belongs to.
 func (c *Channel) Session() *Session { return c.sess }
+
+// Close closes the channel and waits for the server's answer. On one that has ended it does nothing.
+func (c *Channel) Close() error {
+	c.closed.Store(true)
+	return c.Channel.Close()
+}
 
 // Done is closed when the channel has ended, by either side or with its connection.
 func (c *Channel) Done() <-chan struct{} { return c.done }
@@ -153,10 +167,16 @@ func (s *Session) open() (*Channel, error) {
 	c := &Channel{Channel: ch, sess: s, done: make(chan struct{})}
 	closed := ch.NotifyClose(make(chan *amqp.Error, 1))
 	go func() {
-		if e, ok := <-closed; ok {
+		e, ok := <-closed
+		switch {
+		case ok:
 			c.err = channelError(e)
-		} else {
+		case c.closed.Load():
 			c.err = ErrClosed
+		case s.Ended():
+			c.err = s.reason()
+		default:
+			c.err = fmt.Errorf("amqp %s: channel: %w", s.addr, errEarlyEnd)
 		}
 		close(c.done)
 	}()
