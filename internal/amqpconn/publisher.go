@@ -407,7 +407,11 @@ func (p *Publisher) newOutlet(sess *Session) (*outlet, error) {
 		return nil, err
 	}
 	if err := p.prepare(ch.Channel); err != nil {
-		_ = ch.Close() // the server has closed it if the failure was its answer
+		if ch.IsClosed() { // the library may have said no more than that; the server has said why
+			<-ch.done
+			err = ch.err
+		}
+		_ = ch.Close()
 		return nil, fmt.Errorf("amqp %s: preparing to publish: %w", sess.addr, channelError(err))
 	}
 	o := &outlet{ch: ch, born: time.Now()}

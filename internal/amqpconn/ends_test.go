@@ -1,0 +1,85 @@
+package amqpconn
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/swarmiji/swarmiji/internal/testserver"
+)
+
+func TestTLSIsNeverDroppedSilently(t *testing.T) {
+	for name, cfg := range map[string]Config{
+		"in the configuration":    {URLs: []string{"amqp://u:s3cret@h/"}, TLS: &tls.Config{}},
+		"for one of several URLs": {URLs: []string{"amqps://h/", "amqp://u:s3cret@h/"}, TLS: &tls.Config{}},
+		"in the URL":              {URLs: []string{"amqp://u:s3cret@h/?server_name_indication=h"}},
+	} {
+		_, err := New(cfg)
+		if err == nil || !strings.Contains(err.Error(), "plain text") || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("TLS %s and an amqp URL: %v, want an error that names plain text and no password", name, err)
+		}
+	}
+	if _, err := New(Config{URLs: []string{"amqps://h/", "amqps://i/"}, TLS: &tls.Config{}}); err != nil {
+		t.Errorf("TLS with amqps URLs: %v", err)
+	}
+}
+
+// TestLostRightAfterTheHandshake: the library tells a listener that comes after the end nothing, as after an orderly close.
+func TestLostRightAfterTheHandshake(t *testing.T) {
+	eps, err := Config{URLs: []string{testserver.RequireRabbit(t).URL()}}.endpoints()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost := func(owner context.Context) error {
+		conn, sock, err := eps[0].dial(bound(t), "early end", slog.Default())
+		if err != nil {
+			t.Fatalf("dial: %v", err)
+		}
+		closed := conn.NotifyClose(make(chan *amqp.Error, 1))
+		_ = sock.Conn.Close()
+		for range closed { // closed by the library when nobody else will be told
+		}
+		s := newSession(owner, 1, eps[0].addr, conn, sock, func(bool, string) {})
+		select {
+		case <-s.Done():
+		case <-time.After(30 * time.Second):
+			t.Fatal("the session of a lost connection did not end")
+		}
+		s.watch.Wait()
+		return s.Err()
+	}
+	if err := lost(t.Context()); errors.Is(err, ErrClosed) || err == nil {
+		t.Errorf("a connection that was lost early: %v, want anything but ErrClosed: it is made again", err)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if err := lost(ended); !errors.Is(err, ErrClosed) {
+		t.Errorf("a connection that its Conn closed early: %v, want ErrClosed", err)
+	}
+}
+
+// TestSetupErrorIsTheServers: the requests of a setup ask for no answer, and a refusal may be known before the next one that
+// does.
+func TestSetupErrorIsTheServers(t *testing.T) {
+	c := open(t, Config{URLs: []string{testserver.RequireRabbit(t).URL()}})
+	q := queue(t, c)
+	p := NewPublisher(c, PublisherConfig{Setup: func(ch *amqp.Channel) error {
+		closed := ch.NotifyClose(make(chan *amqp.Error, 1))
+		if _, err := ch.QueueDeclare(q, true, false, false, true, amqp.Table{"x-max-length": int32(1)}); err != nil {
+			return err
+		}
+		<-closed
+		return nil
+	}})
+	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+	defer cancel()
+	if err := p.Publish(ctx, "", q, message("m")); !errors.Is(err, ErrUnavailable) || !IsPrecondition(err) {
+		t.Errorf("Publish on a channel whose setup is refused: %v, want ErrUnavailable with the server's 406", err)
+	}
+}
