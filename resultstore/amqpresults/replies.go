@@ -123,13 +123,17 @@ var errCancelled = errors.New("amqp: the queue was deleted, or its node has gone
 
 // run consumes the reply queue over one channel until that ends.
 func (n *replies) run(ctx context.Context, ch *amqpconn.Channel) error {
-	if err := n.declare(ch.Channel); err != nil {
+	var deliveries <-chan amqp.Delivery
+	err := ch.Answered(func() (err error) { // of a quorum queue that elects its leader there may never be an answer
+		if err = n.declare(ch.Channel); err != nil {
+			return err
+		}
+		if err = ch.Qos(n.store.cfg.Prefetch, 0, false); err != nil {
+			return err
+		}
+		deliveries, err = ch.Consume(n.queue, consumerTag, false, false, false, false, nil)
 		return err
-	}
-	if err := ch.Qos(n.store.cfg.Prefetch, 0, false); err != nil {
-		return err
-	}
-	deliveries, err := ch.Consume(n.queue, consumerTag, false, false, false, false, nil)
+	})
 	if err != nil {
 		return err
 	}
