@@ -287,6 +287,37 @@ func TestCloseRemovesTheQueue(t *testing.T) {
 	}
 }
 
+// On a quiet bus no message stays unacknowledged: the server would end the channel after consumer_timeout.
+func TestTakenMessagesLeaveTheQueue(t *testing.T) {
+	srv := testserver.RequireRabbit(t)
+	ns := testserver.Namespace()
+	b := open(t, srv.URL(), ns)
+	s := subscribe(t, b, events.Filter{})
+	bindings, err := srv.Ctl(within(t), "list_bindings", "--no-table-headers", "source_name", "destination_name")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, queue, found := strings.Cut(string(bindings), "swj."+ns+".ev\t")
+	if !found {
+		t.Fatalf("no queue is bound to the exchange:\n%s", bindings)
+	}
+	queue, _, _ = strings.Cut(queue, "\n")
+	for i := range 3 { // far below what is acknowledged together
+		publish(t, b, i)
+		receive(t, s)
+	}
+	ctx := within(t)
+	for {
+		out, err := srv.Ctl(ctx, "list_queues", "--no-table-headers", "name", "messages")
+		if err != nil {
+			t.Fatalf("the queue still holds messages that were taken long ago, or cannot be listed: %v", err)
+		}
+		if strings.Contains(string(out), queue+"\t0\n") {
+			return
+		}
+	}
+}
+
 func queues(t testing.TB, srv *testserver.Rabbit) int {
 	t.Helper()
 	out, err := srv.Ctl(within(t), "list_queues", "--no-table-headers", "name")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -123,25 +124,60 @@ func (l *listener) run(ctx context.Context, ch *amqpconn.Channel) error {
 		return err
 	}
 	l.open(nil)
+	var last uint64 // tag of the last message taken
 	unacked := 0
 	for {
-		select {
-		case d, ok := <-deliveries:
-			if !ok {
-				return l.cause(ch)
+		d, ok, err := l.next(ctx, ch, deliveries, last, &unacked)
+		if err != nil || !ok {
+			return err
+		}
+		l.take(d.Body)
+		last = d.DeliveryTag
+		// The window of the prefetch has to move along in a stream without lulls; half a window at a time will do.
+		if unacked++; unacked >= prefetch/2 {
+			if err := l.acknowledge(ch, last, &unacked); err != nil {
+				return err
 			}
-			l.take(d.Body)
-			// The acknowledgements only move the window of the prefetch along, so half a window at a time will do.
-			if unacked++; unacked >= prefetch/2 {
-				unacked = 0
-				if err := ch.Ack(d.DeliveryTag, true); err != nil { // it only writes, so the channel has ended
-					return l.cause(ch)
-				}
-			}
-		case <-ctx.Done():
-			return nil
 		}
 	}
+}
+
+// next returns the next message. When none is there it acknowledges what was taken, since the server ends a channel that
+// leaves a message unacknowledged for consumer_timeout, and waits; ok is false at the end of ctx.
+func (l *listener) next(ctx context.Context, ch *amqpconn.Channel, deliveries <-chan amqp.Delivery, last uint64, unacked *int) (d amqp.Delivery, ok bool, err error) {
+	if *unacked > 0 {
+		runtime.Gosched() // the library hands over from a buffer of its own: let it, before this is taken for a lull
+	}
+	select {
+	case d, ok = <-deliveries:
+	case <-ctx.Done(): // a busy bus knows no lull
+		return d, false, nil
+	default:
+		if err := l.acknowledge(ch, last, unacked); err != nil {
+			return d, false, err
+		}
+		select {
+		case d, ok = <-deliveries:
+		case <-ctx.Done():
+			return d, false, nil
+		}
+	}
+	if !ok {
+		return d, false, l.cause(ch)
+	}
+	return d, true, nil
+}
+
+// acknowledge settles all messages up to last.
+func (l *listener) acknowledge(ch *amqpconn.Channel, last uint64, unacked *int) error {
+	if *unacked == 0 {
+		return nil
+	}
+	*unacked = 0
+	if err := ch.Ack(last, true); err != nil { // it only writes, so the channel has ended
+		return l.cause(ch)
+	}
+	return nil
 }
 
 // cause says why the deliveries ended. The library ends them a moment before the channel, or without it when the server
