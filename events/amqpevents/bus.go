@@ -112,7 +112,8 @@ func (b *Bus) Close(ctx context.Context) error {
 // failure puts the port's class beside a connection's error.
 func failure(what string, err error) error {
 	class := events.ErrUnavailable
-	if errors.Is(err, amqpconn.ErrClosed) {
+	// A connection that was closed may be the reason of ErrUnavailable, and is not for good then.
+	if errors.Is(err, amqpconn.ErrClosed) && !errors.Is(err, amqpconn.ErrUnavailable) {
 		class = events.ErrClosed
 	}
 	return fmt.Errorf("amqp %s: %w: %w", what, class, err)

@@ -185,6 +185,8 @@ func failure(what string, err error) error {
 		class = resultstore.ErrUnreachable
 	case errors.Is(err, amqpconn.ErrMalformed):
 		class = resultstore.ErrMalformed
+	case errors.Is(err, amqpconn.ErrUnavailable): // the reason beside it may be that a connection was closed, which is not for good
+		class = resultstore.ErrUnavailable
 	case errors.Is(err, amqpconn.ErrClosed):
 		class = resultstore.ErrClosed
 	default: // also when the record may have been sent: sending it again is safe
