@@ -49,7 +49,7 @@ type Options struct {
 	// Name is shown in the server's list of connections. "": the adapters' default.
 	Name string
 	// TLS is for amqps URLs, and excludes their parameters about TLS. Nil: what the URL says. It is not changed. One that
-	// skips verification is refused.
+	// skips verification is refused, as is one with an amqp URL; mem:// has no use for it.
 	TLS *tls.Config
 	// Logger gets what the adapters log. Nil: slog.Default().
 	Logger *slog.Logger

@@ -62,6 +62,7 @@ func TestRefused(t *testing.T) {
 		"verification off in code":  {"amqps://" + at, open.Options{TLS: &tls.Config{InsecureSkipVerify: true}}, "refused"},
 		"the client's names":        {"amqps://" + at + "?cacertfile=x", open.Options{}, "use ca, cert, key"},
 		"TLS without TLS":           {"amqp://" + at + "?ca=x", open.Options{}, "parameter ca has no meaning in amqp://; it belongs to amqps://"},
+		"TLS without TLS in code":   {"amqp://" + at, open.Options{TLS: &tls.Config{}}, "write amqps://"},
 		"TLS twice":                 {"amqps://" + at + "?server_name=x", open.Options{TLS: &tls.Config{}}, "use one of them"},
 		"missing ca":                {"amqps://" + at + "?ca=" + notPEM + ".missing", open.Options{}, "parameter ca"},
 		"ca is no certificate":      {"amqps://" + at + "?ca=" + notPEM, open.Options{}, "no certificate"},
@@ -94,6 +95,9 @@ func TestRefused(t *testing.T) {
 				}
 			}
 		})
+	}
+	if _, err := open.Broker(t.Context(), "mem://", open.Options{TLS: &tls.Config{}}); err != nil {
+		t.Errorf("mem:// in a program that sets up TLS for another URL: %v", err)
 	}
 	if _, err := open.Broker(t.Context(), "amqp://"+at+"?queue_type=lazy", open.Options{}); err == nil || !strings.Contains(err.Error(), "lazy") {
 		t.Errorf("an unknown queue type: %v", err)

@@ -81,10 +81,13 @@ func parse(ctx context.Context, list string, o Options) (*target, error) {
 	if o.Namespace != "" && t.namespace != o.Namespace {
 		return nil, fmt.Errorf("open: the URL's namespace %q differs from the one of the options, %q; give one of them", t.namespace, o.Namespace)
 	}
-	if t.scheme == "amqps" {
+	switch {
+	case t.scheme == "amqps":
 		if t.tls, err = tlsConfig(given, o.TLS); err != nil {
 			return nil, fmt.Errorf("open: %w", err)
 		}
+	case t.scheme == "amqp" && o.TLS != nil: // ignored, it would send the password in plain text
+		return nil, errors.New("open: the options set up TLS, which amqp:// does not use; write amqps://")
 	}
 	return t, nil
 }
