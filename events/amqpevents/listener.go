@@ -69,7 +69,9 @@ func (b *Bus) Subscribe(ctx context.Context, f events.Filter) (events.Subscripti
 	case <-l.opened:
 		err = l.openErr
 	case <-ctx.Done():
-		err = fmt.Errorf("%w: %w", amqpconn.ErrUnavailable, ctx.Err())
+		if _, err = b.receiving.Session(ctx); err == nil { // which says why there is none, as far as anybody knows
+			err = fmt.Errorf("%w: %w", amqpconn.ErrUnavailable, ctx.Err())
+		}
 	}
 	if err != nil {
 		l.end() // the goroutine ends when the broker has answered, or with the connection

@@ -11,7 +11,10 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testserver"
 )
 
-func TestBus(t *testing.T) { eventstest.Run(t, harness) }
+func TestBus(t *testing.T) {
+	t.Parallel() // with TestTLS, which has a server of its own
+	eventstest.Run(t, harness)
+}
 
 func harness(t testing.TB) *eventstest.Harness {
 	srv := testserver.RequireRabbit(t)

@@ -86,7 +86,9 @@ func (s *Store) Notify(ctx context.Context, node string) (resultstore.Notificati
 	case <-n.opened:
 		err = n.openErr
 	case <-ctx.Done():
-		err = fmt.Errorf("%w: %w", amqpconn.ErrUnavailable, ctx.Err())
+		if _, err = s.receiving.Session(ctx); err == nil { // which says why there is none, as far as anybody knows
+			err = fmt.Errorf("%w: %w", amqpconn.ErrUnavailable, ctx.Err())
+		}
 	}
 	if err != nil {
 		n.stop() // the goroutine ends when the broker has answered, or with the connection

@@ -1,0 +1,44 @@
+package amqpevents_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/events/amqpevents"
+	"github.com/swarmiji/swarmiji/internal/testserver"
+)
+
+// Events travel through TLS, and nobody listens to a server of an unknown authority.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	files, err := testserver.NewTLSFiles(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	trusting, err := files.ClientConfig(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := testserver.OwnRabbit(t, testserver.RabbitConfig{TLS: files})
+	with := func(c *tls.Config) func(*amqpevents.Config) {
+		return func(cfg *amqpevents.Config) { cfg.TLS = c }
+	}
+	b := open(t, srv.TLSURL(), "tls", with(trusting))
+	s := subscribe(t, b, events.Filter{})
+	publish(t, b, 1)
+	if e := receive(t, s); e.TaskID != started(1).TaskID {
+		t.Errorf("received an event of %s, want %s", e.TaskID, started(1).TaskID)
+	}
+
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	_, err = open(t, srv.TLSURL(), "tls", with(nil)).Subscribe(ctx, events.Filter{})
+	if !errors.Is(err, events.ErrUnavailable) || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("Subscribe to a server of an unknown authority: %v, want ErrUnavailable because of its certificate", err)
+	}
+}

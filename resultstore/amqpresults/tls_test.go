@@ -1,0 +1,42 @@
+package amqpresults_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/resultstore/amqpresults"
+)
+
+// Records travel through TLS, and none goes to a server of an unknown authority.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	files, err := testserver.NewTLSFiles(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	trusting, err := files.ClientConfig(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := testserver.OwnRabbit(t, testserver.RabbitConfig{TLS: files})
+	with := func(c *tls.Config) func(*amqpresults.Config) {
+		return func(cfg *amqpresults.Config) { cfg.TLS = c }
+	}
+	s := open(t, srv.TLSURL(), "tls", with(trusting))
+	n := notify(t, s, "node")
+	save(t, s, done("node", 1))
+	receive(t, n, done("node", 1))
+
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	_, err = open(t, srv.TLSURL(), "tls", with(nil)).Notify(ctx, "node")
+	if !errors.Is(err, resultstore.ErrUnavailable) || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("Notify on a server of an unknown authority: %v, want ErrUnavailable because of its certificate", err)
+	}
+}
