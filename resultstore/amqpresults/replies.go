@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"runtime"
 	"sync"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -19,6 +20,9 @@ import (
 
 // maxUnacked is how many records are handed out before they are acknowledged together. A lull acknowledges at once.
 const maxUnacked = 64
+
+// removeTime bounds the removal of a queue, of which a server may never answer while the queue elects a leader.
+const removeTime = 5 * time.Second
 
 // consumerTag names the one consumer of a stream's channel.
 const consumerTag = "replies"
@@ -296,7 +300,9 @@ func (n *replies) remove(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	// Left while somebody else reads it, and without a connection it expires: neither is a failure of Close.
+	ctx, cancel = context.WithTimeout(ctx, removeTime)
+	defer cancel()
+	// Left while somebody else reads it, and without a connection or an answer it expires: neither is a failure of Close.
 	_ = sess.Do(ctx, func(ch *amqp.Channel) error {
 		if n.foreign || n.store.cfg.QueueType != Classic {
 			// A quorum queue cannot be deleted if-unused: to ask for it ends the connection (540), and other streams with it.
