@@ -56,6 +56,8 @@ type Consumer struct {
 	settling   sync.WaitGroup // settlements that go on beside the workers
 	running    registry       // runs whose handler has not returned
 	stuck      atomic.Int64   // handlers that outlived their hard time limit
+	taken      taken          // runs that the broker took back
+	solo       solo           // the suspect that runs alone
 }
 
 // New makes a consumer, or returns every problem of the configuration, joined. It does no I/O and starts nothing.
@@ -104,10 +106,23 @@ func (c *Consumer) Run(ctx context.Context) error {
 
 	fetch, stopFetch := context.WithCancel(ctx)
 	defer stopFetch()
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		select {
+		case <-c.killed: // also while the broker is waited for
+			stopFetch()
+		case <-fetch.Done():
+		}
+	}()
+	defer func() {
+		stopFetch()
+		<-watched
+	}()
 	queues, err := c.openQueues(fetch)
 	if err != nil {
 		stop := c.stop(queues)
-		if ctx.Err() != nil { // stopped while it waited for the broker
+		if fetch.Err() != nil { // stopped while it waited for the broker
 			return stop
 		}
 		return errors.Join(err, stop)
@@ -125,8 +140,8 @@ func (c *Consumer) Run(ctx context.Context) error {
 	return errors.Join(err, c.stop(queues))
 }
 
-// Kill makes Run stop at once, without waiting for running tasks: what a second signal asks for. It may be called at any
-// time, more than once.
+// Kill makes Run stop without waiting for running tasks: what a second signal asks for. Their contexts end at once; handlers
+// that ignore that are left behind after KillGrace. It may be called at any time, more than once.
 func (c *Consumer) Kill() { c.kill.Do(func() { close(c.killed) }) }
 
 // openQueues declares the queues and subscribes to them. It returns those that are open also when it fails.
@@ -157,6 +172,7 @@ func (c *Consumer) stop(queues []*queue) error {
 	}
 	drained := make(chan struct{})
 	go func() {
+		closing.Wait() // it may bury what nobody can read
 		for _, q := range queues {
 			q.workers.Wait()
 		}
@@ -194,6 +210,13 @@ func (c *Consumer) drain(drained chan struct{}) error {
 	case <-hard.C:
 		c.stopSettle()
 		c.abandon()
+		last := time.NewTimer(c.cfg.KillGrace)
+		defer last.Stop()
+		select { // what was settling gives its tasks back
+		case <-drained:
+		case <-last.C:
+		}
+		return fmt.Errorf("%w: %d were running", ErrForced, n)
 	}
 	if n == 0 {
 		return nil // all that was left was settled in the end

@@ -16,15 +16,24 @@ var errGoexit = fmt.Errorf("%w: the handler called runtime.Goexit", task.ErrPani
 // execute runs the handler on the worker's goroutine. What follows a run, its settlement, goes on without the worker.
 func (w *worker) execute(r *run) {
 	c := w.queue.c
-	if !w.queue.admit(r) {
+	q := w.queue
+	if q.suspects {
+		end, ok := c.seclude(q.fetch)
+		if !ok { // another one has the process for itself
+			c.settling.Go(func() { r.replace(q.source, r.copy(), time.Now().Add(aloneAgain), "copy of a suspect") })
+			return
+		}
+		defer end()
+	}
+	if !q.admit(r) || !c.enter(q.fetch, r) {
 		r.unstarted()
 		return
 	}
 	if !r.idempotent() && !r.ackEarly() {
+		c.running.remove(r)
 		return
 	}
-	ctx := w.queue.leases.acquire(c.work, r.lost())
-	c.running.add(r)
+	ctx := q.leases.acquire(c.work, r.lost())
 	w.current = r
 	r.request.StartedAt = time.Now()
 	c.cfg.Metrics.Started.Inc(1)
@@ -32,12 +41,18 @@ func (w *worker) execute(r *run) {
 	r.notifyStarted()
 	result, err := r.handler.Handle(task.WithRequest(ctx, &r.request), &r.request)
 	w.current = nil
-	w.queue.finish(r, result, err)
+	q.finish(r, result, err)
 }
+
+// aloneAgain is how long a suspect is put back that has come while another one runs.
+const aloneAgain = time.Second
 
 // finish takes what a handler returned to its settlement.
 func (q *queue) finish(r *run, result any, err error) {
 	r.ended = time.Now()
+	if r.isLost() { // before it is counted out, so that it is known throughout
+		q.c.taken.add(r.message)
+	}
 	q.c.running.remove(r)
 	q.c.cfg.Metrics.Active.Dec(1)
 	q.c.cfg.Metrics.Runtime.Update(r.ended.Sub(r.request.StartedAt).Microseconds())

@@ -1,7 +1,6 @@
 package consumer
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"time"
@@ -16,7 +15,8 @@ import (
 //
 // So a task that was handed out before is not started. It is replaced by a copy whose envelope counts one crash more. When
 // the count comes near the limit, the copy goes to a side queue, <queue>.suspects, of which every consumer holds one message
-// at a time and starts it at once: there, handed out before means started before, and that alone gives a task up.
+// at a time and starts it at once: there, handed out before means started before, and that alone gives a task up. While a
+// suspect runs its consumer starts nothing else (alone.go), so that it does not pay for another task's crash either.
 
 // suspects is what the side queue's name adds to its queue's.
 const suspects = ".suspects"
@@ -31,9 +31,13 @@ func (q *queue) suspectsQueue() *queue {
 // suspect deals with a task that was handed out before.
 func (r *run) suspect() {
 	q := r.queue
+	next := r.copy()
+	if q.c.held(r.message) { // it was ours, and we are alive: the connection was cut
+		q.c.settling.Go(func() { r.replace(q.source, next, time.Time{}, "copy after a cut") })
+		return
+	}
 	q.c.cfg.Metrics.Crashes.Inc(1)
 	limit := q.c.cfg.MaxCrashes
-	next := r.copy()
 	next.Crashes++
 	if q.suspects && next.Crashes >= limit {
 		err := fmt.Errorf("%w: %d starts never ended, the last one alone in its consumer", task.ErrPoison, next.Crashes)
@@ -49,26 +53,15 @@ func (r *run) suspect() {
 	q.c.settling.Go(func() { r.replace(target, next, time.Time{}, "crash count") })
 }
 
-// returnSuspects gives back, as copies, what the subscription holds and no worker has started, so that the broker's count
-// of deliveries is not raised by a stop.
-func (q *queue) returnSuspects(ctx context.Context) {
-	if ok, err := broker.SetPrefetch(ctx, q.sub, 0); !ok || err != nil {
-		return
+// held reports whether this process ran or settled the message when the broker took it back: then it did not end the process.
+func (c *Consumer) held(m *broker.Message) bool {
+	if c.taken.has(m) {
+		return true
 	}
-	done, cancel := context.WithCancel(ctx)
-	cancel() // Receive hands out what is held even so
-	for {
-		d, err := q.sub.Receive(done)
-		if err != nil {
-			return
-		}
-		r, err := q.read(d, 0)
-		if err != nil {
-			q.buryUnreadable(d, err)
-			continue
-		}
-		if err := r.giveBack(ctx); err != nil && !broker.Gone(err) {
-			r.log(slog.LevelWarn, "task not given back; the broker will notice", slog.Any("error", err))
+	for _, r := range c.running.all() {
+		if r.message.ID == m.ID && r.message.Generation == m.Generation {
+			return true
 		}
 	}
+	return false
 }

@@ -178,13 +178,35 @@ const giveBackTimeout = 10 * time.Second
 func (q *queue) giveBack() error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(q.c.work), giveBackTimeout)
 	defer cancel()
-	if q.suspects {
-		q.returnSuspects(ctx)
-	}
+	q.returnHeld(ctx)
 	if err := q.sub.Close(ctx); err != nil && !errors.Is(err, broker.ErrClosed) {
 		return fmt.Errorf("swarmiji: consumer: queue %q: %w", q.source, err)
 	}
 	return nil
+}
+
+// returnHeld gives back what the subscription holds and no worker has started. Where that would look like a crash to the
+// next consumer it goes back as a copy.
+func (q *queue) returnHeld(ctx context.Context) {
+	if ok, err := broker.SetPrefetch(ctx, q.sub, 0); !ok || err != nil {
+		return
+	}
+	done, cancel := context.WithCancel(ctx)
+	cancel() // Receive hands out what is held even so
+	for {
+		d, err := q.sub.Receive(done)
+		if err != nil {
+			return
+		}
+		r, err := q.read(d, 0)
+		if err != nil {
+			q.buryUnreadable(d, err)
+			continue
+		}
+		if err := r.giveBack(ctx); err != nil && !broker.Gone(err) {
+			r.log(slog.LevelWarn, "task not given back; the broker will notice", slog.Any("error", err))
+		}
+	}
 }
 
 func (q *queue) log(level slog.Level, msg string, attrs ...slog.Attr) {

@@ -53,8 +53,15 @@ func (rs *rates) limiter(name, limit string) *rate.Limiter {
 	if rs.buckets == nil {
 		rs.buckets = make(map[string]*bucket)
 	}
-	perSecond := float64(n) / per.Seconds()
-	b := &bucket{limit: limit, limiter: rate.NewLimiter(rate.Limit(perSecond), max(1, int(perSecond)))}
-	rs.buckets[name] = b
+	perSecond := rate.Limit(float64(n) / per.Seconds())
+	burst := max(1, int(perSecond))
+	b, ok := rs.buckets[name]
+	if !ok {
+		b = &bucket{limiter: rate.NewLimiter(perSecond, burst)}
+		rs.buckets[name] = b
+	}
+	b.limit = limit // a new limit does not fill the bucket again
+	b.limiter.SetLimit(perSecond)
+	b.limiter.SetBurst(burst)
 	return b.limiter
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/middleware"
+	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/serializer"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -29,8 +30,8 @@ type run struct {
 	ended time.Time
 }
 
-// clockSkew is how much too early, by this process's clock, a delayed task may come without being sent back: broker and
-// producer have clocks of their own.
+// clockSkew is how much too early, by this process's clock, a delayed task may come and be held here; one that comes still
+// earlier is sent back. Broker and consumer have clocks of their own, and sending back by the wrong one would go on and on.
 const clockSkew = time.Second
 
 // handle takes a delivery to its end, or to the point from which its settlement goes on beside the worker.
@@ -46,12 +47,14 @@ func (w *worker) handle(d broker.Delivery) {
 	switch {
 	case q.fetch.Err() != nil: // fetched in the same instant as the stop began
 		r.unstarted()
+	case r.request.Deliveries > 1 && r.resume(): // before all else: its result may be stored already
 	case r.expired():
 		q.settleAside(r, verdict{kind: expired, err: task.ErrExpired})
 	case r.early():
 		r.sendBackUntilDue()
-	case r.request.Deliveries > 1 && r.resume():
-	case r.request.Deliveries > 1 && q.c.cfg.MaxCrashes > 0 && r.idempotent():
+	case r.request.Deliveries > 1 && !r.idempotent():
+		r.uncertain()
+	case r.request.Deliveries > 1 && r.countsCrashes():
 		r.suspect()
 	case r.handler == nil:
 		r.park()
@@ -123,8 +126,9 @@ func (q *queue) buryUnreadable(d broker.Delivery, cause error) {
 	q.c.settling.Go(func() {
 		ctx, cancel := context.WithTimeout(q.c.settle, q.c.cfg.StoreRetry)
 		defer cancel()
-		if !q.persist(ctx, d, "bury", func(ctx context.Context) error { return d.Bury(ctx, cause) }) {
-			return
+		bury := func(ctx context.Context) error { return d.Bury(ctx, cause) }
+		if err := repeat(ctx, d.Lost(), bury, func(err error) { q.log(slog.LevelWarn, "burying is repeated", slog.Any("error", err)) }); err != nil {
+			return // the broker has it back, or will notice
 		}
 		q.c.cfg.Metrics.Buried.Inc(1)
 		q.notifyUnreadable(m, cause)
@@ -140,13 +144,19 @@ func (r *run) expired() bool {
 
 func (r *run) early() bool {
 	at, ok := r.request.Effective.NotBefore.Get()
-	return ok && at.Sub(r.request.Received) > clockSkew
+	return ok && at.After(r.request.Received)
 }
 
 // sendBackUntilDue delays a task that came before its time: one of a foreign writer, or beyond what the broker can hold.
 func (r *run) sendBackUntilDue() {
 	at := r.request.Effective.NotBefore.Or(time.Time{})
-	r.queue.c.settling.Go(func() { r.replace(r.queue.source, r.copy(), at, "delay") })
+	r.queue.c.settling.Go(func() {
+		if time.Until(at) <= clockSkew {
+			r.waitHere(at)
+			at = time.Time{}
+		}
+		r.replace(r.queue.source, r.copy(), at, "delay")
+	})
 }
 
 // unstarted gives back a task that was fetched and not started.
@@ -160,17 +170,31 @@ func (r *run) unstarted() {
 	})
 }
 
-// giveBack returns the task to its queue without counting anything. A suspect goes back as a copy, so that the broker's
-// count of deliveries goes on to mean that it was started alone.
+// giveBack returns the task to its queue without counting anything. One that was started, or is a suspect, goes back as a
+// copy: the next consumer would take what was merely released for one that ended its process.
 func (r *run) giveBack(ctx context.Context) error {
 	r.queue.c.cfg.Metrics.Released.Inc(1)
-	if r.acked {
+	started := !r.request.StartedAt.IsZero()
+	switch {
+	case r.acked:
 		return nil
-	}
-	if r.queue.suspects {
-		return r.publishCopy(ctx, r.queue.source, r.copy(), time.Time{})
+	case started || r.queue.suspects || !r.idempotent():
+		next := r.copy()
+		target := r.queue.source
+		if started && !r.ended.IsZero() { // this start has ended
+			next.Crashes, target = 0, r.queue.name
+		}
+		if err := r.publishCopy(ctx, target, next, time.Time{}); err == nil || broker.Gone(err) {
+			return err
+		}
 	}
 	return r.delivery.Release(ctx, 0)
+}
+
+// uncertain ends a task that runs at most once and was handed out before: it may have been started, since a broker can lose an
+// acknowledgement when it is killed. It must not start twice, so it goes to the dead letters, where somebody can decide.
+func (r *run) uncertain() {
+	r.queue.settleAside(r, verdict{kind: failed, err: task.ErrUncertain, bury: true})
 }
 
 // park puts aside a task that no handler is registered for, so that a consumer that knows it may come; a rolling
@@ -205,22 +229,69 @@ func (r *run) resume() bool {
 	ctx, cancel := context.WithTimeout(r.queue.c.settle, loadTimeout)
 	defer cancel()
 	rec, err := store.Load(ctx, r.request.ID)
-	if err != nil || !rec.State.Terminal() {
+	switch {
+	case err == nil && rec.State.Terminal():
+		r.queue.settleAside(r, recorded(&rec))
+		return true
+	case err == nil, errors.Is(err, resultstore.ErrNotFound), errors.Is(err, resultstore.ErrMalformed):
 		return false
 	}
-	v := verdict{kind: succeeded, result: rec.Result, contentType: rec.ContentType, recorded: true}
-	if rec.State != task.StateSucceeded {
-		v.kind, v.err = failed, errors.New("swarmiji: task "+string(rec.State))
-		if rec.Error != nil {
-			v.err = rec.Error
-		}
-	}
-	r.queue.settleAside(r, v)
+	r.queue.c.settling.Go(func() { r.lookUp(store) })
 	return true
 }
 
-// loadTimeout bounds the look for an earlier result.
-const loadTimeout = 5 * time.Second
+// lookUp goes on with resume until the store answers. The task is not started before.
+func (r *run) lookUp(store resultstore.ResultStore) {
+	c := r.queue.c
+	ctx, cancel := context.WithTimeout(c.settle, c.cfg.StoreRetry)
+	defer cancel()
+	var rec resultstore.Record
+	if !r.persist(ctx, "look-up of its result", func(ctx context.Context) (err error) {
+		if rec, err = store.Load(ctx, r.request.ID); errors.Is(err, resultstore.ErrNotFound) || errors.Is(err, resultstore.ErrMalformed) {
+			return nil
+		}
+		return err
+	}) {
+		return
+	}
+	switch {
+	case rec.State.Terminal():
+		r.queue.settle(r, recorded(&rec))
+	case !r.idempotent():
+		r.uncertain()
+	case r.countsCrashes():
+		r.suspect()
+	default:
+		r.replace(r.queue.source, r.copy(), time.Time{}, "copy")
+	}
+}
+
+// countsCrashes reports whether a second delivery of the task may mean that it ended its process.
+func (r *run) countsCrashes() bool { return r.queue.c.cfg.MaxCrashes > 0 && r.idempotent() }
+
+// recorded is the verdict that an earlier run of the task has come to.
+func recorded(rec *resultstore.Record) verdict {
+	v := verdict{recorded: true, result: rec.Result, contentType: rec.ContentType}
+	switch rec.State {
+	case task.StateSucceeded:
+		return v
+	case task.StateExpired:
+		v.kind = expired
+	default:
+		v.kind = failed
+	}
+	if v.err = task.ErrExpired; v.kind == failed {
+		v.err = errors.New("swarmiji: task " + string(rec.State))
+	}
+	if rec.Error != nil {
+		v.err = rec.Error
+	}
+	v.bury = errors.Is(v.err, task.ErrUnknownTask) || errors.Is(v.err, task.ErrPoison) || errors.Is(v.err, task.ErrUncertain)
+	return v
+}
+
+// loadTimeout bounds the first look for an earlier result, which a worker waits for.
+const loadTimeout = 2 * time.Second
 
 func (r *run) logAttrs(more ...slog.Attr) []slog.Attr {
 	return append(more, slog.String(middleware.LogTaskID, string(r.request.ID)), slog.String(middleware.LogTask, r.request.Name),

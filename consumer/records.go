@@ -3,9 +3,9 @@ package consumer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 
-	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -21,7 +21,7 @@ func (r *run) store() resultstore.ResultStore {
 		if s, ok := c.cfg.Stores[name]; ok {
 			return s
 		}
-		c.warnOnce("store "+name, "results of tasks that name this store are dropped: it is not configured",
+		c.warnOnce("store", "results of tasks that name a store which is not configured are dropped",
 			slog.String("store", task.Text(name, 64)))
 		return nil
 	}
@@ -31,38 +31,59 @@ func (r *run) store() resultstore.ResultStore {
 	return c.cfg.Results
 }
 
-// save stores the task's record, if one is wanted, and reports whether to go on.
-func (r *run) save(ctx context.Context, state task.State, v verdict) bool {
-	store := r.store()
-	if store == nil || !state.Terminal() && resultstore.RepliesOnly(store) {
-		return true
-	}
+// record is what the store keeps of the task.
+func (r *run) record(state task.State, v verdict) resultstore.Record {
 	req := &r.request
-	rec := resultstore.Record{
+	return resultstore.Record{
 		ID: req.ID, Name: req.Name, State: state, Generation: req.Generation, Deliveries: req.Deliveries, Retries: req.Retries,
 		ContentType: v.contentType, Result: v.result, Error: task.Remote(v.err), StartedAt: req.StartedAt, FinishedAt: r.ended,
 		NodeID: req.NodeID, ReplyTo: req.ReplyTo, Correlation: req.Correlation, TTL: req.Effective.ResultTTL.Or(0),
 	}
-	return r.queue.persist(ctx, r.delivery, "result", func(ctx context.Context) error {
+}
+
+// save stores the task's record, if one is wanted. It returns the verdict to go on from, which is another one when the store
+// cannot hold the result or has a final record of another attempt, and whether to go on.
+func (r *run) save(ctx context.Context, state task.State, v verdict) (verdict, bool) {
+	store := r.store()
+	if store == nil || !state.Terminal() && resultstore.RepliesOnly(store) {
+		return v, true
+	}
+	rec := r.record(state, v)
+	ok := r.persist(ctx, "result", func(ctx context.Context) error {
 		err := store.Save(ctx, rec)
 		switch {
-		case errors.Is(err, resultstore.ErrStale): // another run of the task came first: its outcome counts, this one ends here
+		case errors.Is(err, resultstore.ErrStale):
 			r.queue.c.cfg.Metrics.Rejected.Inc(1)
-			if r.acked {
-				return broker.ErrLeaseLost
-			}
-			if err := r.delivery.Ack(ctx); err != nil {
-				return err
-			}
-			return broker.ErrSettled
+			return r.overtaken(ctx, store, &v)
 		case errors.Is(err, resultstore.ErrUnreachable), errors.Is(err, resultstore.ErrMalformed): // nobody will ever read it
 			r.queue.c.cfg.Metrics.Rejected.Inc(1)
 			return nil
 		case errors.Is(err, resultstore.ErrTooLarge) && rec.Result != nil:
-			rec.State, rec.Result, rec.ContentType = task.StateFailed, nil, ""
-			rec.Error = task.Remote(errors.Join(task.ErrBadResult, err))
+			v = verdict{kind: failed, err: task.Remote(fmt.Errorf("%w: %w", task.ErrBadResult, err))}
+			rec = r.record(task.StateFailed, v)
 			return store.Save(ctx, rec)
 		}
 		return err
 	})
+	return v, ok
+}
+
+// overtaken deals with an attempt whose record another attempt's has made void. If that one is final, this attempt goes on
+// from it: the other may have died before it sent the successors, which have the same ids. Else the task lives on in another
+// message, and this one is only removed.
+func (r *run) overtaken(ctx context.Context, store resultstore.ResultStore, v *verdict) error {
+	rec, err := store.Load(ctx, r.request.ID)
+	switch {
+	case err != nil && !errors.Is(err, resultstore.ErrNotFound):
+		return err
+	case err == nil && rec.State.Terminal():
+		*v = recorded(&rec)
+		return nil
+	}
+	if !r.acked {
+		if err := r.delivery.Ack(ctx); err != nil {
+			return err
+		}
+	}
+	return errDone
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
-	"github.com/swarmiji/swarmiji/internal/backoff"
+	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/serializer"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -27,6 +27,17 @@ const (
 	giveBack
 )
 
+// state is the terminal state in which a task of this verdict ends.
+func (k kind) state() task.State {
+	switch k {
+	case succeeded:
+		return task.StateSucceeded
+	case expired:
+		return task.StateExpired
+	}
+	return task.StateFailed
+}
+
 // verdict is what becomes of a task.
 type verdict struct {
 	kind        kind
@@ -38,24 +49,29 @@ type verdict struct {
 	bury        bool // the message goes to the dead letters instead of being acknowledged
 }
 
-// judge turns what a handler returned into a verdict.
-func (r *run) judge(result any, err error) verdict {
+// judge turns what a handler returned into a verdict. Methods of the error and of the result are user code too: what they
+// panic with fails the task, and what they say is made into text here, once.
+func (r *run) judge(result any, err error) (v verdict) {
+	defer func() {
+		if p := recover(); p != nil {
+			v = verdict{kind: failed, err: middleware.NewPanicError(p)}
+		}
+	}()
 	if err == nil {
 		return r.success(result)
 	}
 	if r.queue.c.work.Err() != nil && !r.acked { // cancelled by the stop: the error says nothing about the task
 		return verdict{kind: giveBack}
 	}
-	if v, ok := errors.AsType[*task.RetryVerdict](err); ok {
+	switch v := task.VerdictOf(err).(type) { //nolint:errorlint // VerdictOf has walked the chain
+	case *task.RetryVerdict:
 		return r.retryOrFail(v)
-	}
-	if v, ok := errors.AsType[*task.SnoozeVerdict](err); ok {
+	case *task.SnoozeVerdict:
 		return verdict{kind: snooze, delay: v.Delay}
+	case *task.FailVerdict:
+		return verdict{kind: failed, err: task.Remote(v.Cause)}
 	}
-	if v, ok := errors.AsType[*task.FailVerdict](err); ok {
-		return verdict{kind: failed, err: v.Cause}
-	}
-	return verdict{kind: failed, err: err}
+	return verdict{kind: failed, err: task.Remote(err)}
 }
 
 // success writes the result. One that cannot be written or is too large fails the task: running it again would not help.
@@ -89,10 +105,10 @@ func (r *run) retryOrFail(v *task.RetryVerdict) verdict {
 		if err == nil {
 			err = v
 		}
-		return verdict{kind: retry, err: err, delay: v.Delay.Or(r.request.Effective.RetryDelay.Or(task.DefaultRetryDelay))}
+		return verdict{kind: retry, err: task.Remote(err), delay: v.Delay.Or(r.request.Effective.RetryDelay.Or(task.DefaultRetryDelay))}
 	}
 	if v.Cause != nil {
-		return verdict{kind: failed, err: v.Cause}
+		return verdict{kind: failed, err: task.Remote(v.Cause)}
 	}
 	return verdict{kind: failed, err: fmt.Errorf("%w: %d", task.ErrMaxRetries, limit)}
 }
@@ -138,7 +154,7 @@ func (q *queue) settle(r *run, v verdict) {
 }
 
 func (q *queue) settleRetry(ctx context.Context, r *run, v verdict) {
-	if !r.save(ctx, task.StateRetrying, v) {
+	if _, ok := r.save(ctx, task.StateRetrying, v); !ok {
 		return
 	}
 	next := r.copy()
@@ -151,9 +167,11 @@ func (q *queue) settleRetry(ctx context.Context, r *run, v verdict) {
 }
 
 func (q *queue) settleFinal(ctx context.Context, r *run, v verdict) {
-	state := map[kind]task.State{succeeded: task.StateSucceeded, failed: task.StateFailed, expired: task.StateExpired}[v.kind]
-	if !v.recorded && !r.save(ctx, state, v) {
-		return
+	if !v.recorded {
+		var ok bool
+		if v, ok = r.save(ctx, v.kind.state(), v); !ok {
+			return
+		}
 	}
 	if !r.publishSuccessors(ctx, v) {
 		return
@@ -181,7 +199,7 @@ func (r *run) remove(ctx context.Context, v verdict) bool {
 		return true
 	}
 	if v.bury {
-		ok := r.queue.persist(ctx, r.delivery, "bury", func(ctx context.Context) error { return r.delivery.Bury(ctx, v.err) })
+		ok := r.persist(ctx, "bury", func(ctx context.Context) error { return r.delivery.Bury(ctx, v.err) })
 		if ok {
 			r.queue.c.cfg.Metrics.Buried.Inc(1)
 		}
@@ -222,9 +240,11 @@ func (r *run) replace(queue string, next *successive, at time.Time, why string) 
 	}
 	ctx, cancel := context.WithTimeout(c.settle, c.cfg.StoreRetry)
 	defer cancel()
-	return r.queue.persist(ctx, r.delivery, why, func(ctx context.Context) error {
-		return r.publishCopy(ctx, queue, next, at)
-	})
+	ok := r.persist(ctx, why, func(ctx context.Context) error { return r.publishCopy(ctx, queue, next, at) })
+	if !ok && r.isLost() {
+		c.taken.add(r.message)
+	}
+	return ok
 }
 
 // publishCopy writes next in the format the task came in, with the next generation, and publishes it in the place of the
@@ -282,45 +302,5 @@ func (r *run) keepForeign(m *broker.Message) {
 			}
 			m.Properties[k] = v
 		}
-	}
-}
-
-// errUnsendable marks a failure that repeating does not mend.
-var errUnsendable = errors.New("swarmiji: cannot be sent")
-
-// persist repeats a step of a settlement until it is done. When the broker takes the delivery back it gives up; when ctx
-// ends first, it gives the task back, and it runs again. It reports whether the step is done.
-func (q *queue) persist(ctx context.Context, d broker.Delivery, what string, step func(context.Context) error) bool {
-	var gap backoff.Exponential
-	for attempt := 0; ; attempt++ {
-		err := step(ctx)
-		if err == nil {
-			return true
-		}
-		if broker.Gone(err) {
-			return false
-		}
-		if errors.Is(err, errUnsendable) {
-			q.log(slog.LevelError, "task goes to the dead letters: its "+what+" cannot be sent", slog.Any("error", err))
-			if err := d.Bury(ctx, err); err == nil {
-				q.c.cfg.Metrics.Buried.Inc(1)
-			}
-			return false
-		}
-		if attempt == 0 {
-			q.log(slog.LevelWarn, "settling a task is repeated", slog.String("step", what), slog.Any("error", err))
-		}
-		select {
-		case <-time.After(gap.Delay(attempt)):
-			continue
-		case <-d.Lost():
-		case <-ctx.Done():
-			giveUp, cancel := context.WithTimeout(context.WithoutCancel(ctx), openTimeout)
-			defer cancel()
-			if err := d.Release(giveUp, 0); err == nil {
-				q.c.cfg.Metrics.Released.Inc(1)
-			}
-		}
-		return false
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -21,25 +22,68 @@ func (r *run) publishSuccessors(ctx context.Context, v verdict) bool {
 	if len(links) == 0 {
 		return true
 	}
-	outs := make([]broker.Outgoing, 0, len(links))
+	var outs []broker.Outgoing
 	for i := range links {
 		e, queue, err := r.successor(&links[i], label+strconv.Itoa(i), v)
+		var m *broker.Message
 		if err == nil {
-			var m *broker.Message
-			if m, err = r.queue.c.codec.Encode(queue, e); err == nil {
-				outs = append(outs, broker.Outgoing{Queue: queue, Message: m})
-				continue
+			m, err = r.queue.c.codec.Encode(queue, e)
+		}
+		if err == nil {
+			outs = append(outs, broker.Outgoing{Queue: queue, Message: m})
+		} else if !r.failSuccessor(ctx, e, err) {
+			return false
+		}
+	}
+	// What is confirmed is not sent again: on most brokers it would run again.
+	return r.persist(ctx, "successors", func(ctx context.Context) error {
+		if len(outs) == 0 {
+			return nil
+		}
+		err := broker.PublishBatch(ctx, r.queue.c.cfg.Broker, outs)
+		if err == nil {
+			return nil
+		}
+		errs := broker.BatchErrors(err, len(outs))
+		var left []broker.Outgoing
+		for i, o := range outs {
+			switch {
+			case errs[i] == nil:
+			case permanent(errs[i]): // a message must not make queues: whoever built the chain has to
+				if e, _, derr := r.queue.c.codec.Decode(o.Message); derr == nil {
+					r.failSuccessor(ctx, e, errs[i])
+				}
+			default:
+				left = append(left, o)
 			}
 		}
-		r.log(slog.LevelError, "a successor cannot be sent", slog.String("successor", task.Text(links[i].Name, 128)), slog.Any("error", err))
-	}
-	if len(outs) == 0 {
+		if outs = left; len(left) == 0 {
+			return nil
+		}
+		return err
+	})
+}
+
+// permanent reports whether publishing the same message again cannot help.
+func permanent(err error) bool {
+	return errors.Is(err, broker.ErrNoQueue) || errors.Is(err, broker.ErrTooLarge) || errors.Is(err, broker.ErrMalformed)
+}
+
+// failSuccessor records that a successor which cannot be sent has failed, so that whoever waits for it hears of it.
+func (r *run) failSuccessor(ctx context.Context, e *task.Envelope, cause error) bool {
+	r.log(slog.LevelError, "a successor cannot be sent and fails", slog.String("successor", string(e.ID)), slog.Any("error", cause))
+	store := r.store()
+	if store == nil || e.ID.Check() != nil {
 		return true
 	}
-	return r.queue.persist(ctx, r.delivery, "successors", func(ctx context.Context) error {
-		err := broker.PublishBatch(ctx, r.queue.c.cfg.Broker, outs)
-		if errors.Is(err, broker.ErrNoQueue) { // a message must not make queues: whoever built the chain has to
-			return fmt.Errorf("%w: %w", errUnsendable, err)
+	rec := resultstore.Record{
+		ID: e.ID, Name: task.Text(e.Name, 255), State: task.StateFailed, Deliveries: 1, Error: task.Remote(cause), FinishedAt: r.ended,
+		NodeID: r.request.NodeID, ReplyTo: e.ReplyTo, Correlation: e.Correlation,
+	}
+	return r.persist(ctx, "failure of a successor", func(ctx context.Context) error {
+		err := store.Save(ctx, rec)
+		if errors.Is(err, resultstore.ErrStale) || errors.Is(err, resultstore.ErrUnreachable) || errors.Is(err, resultstore.ErrMalformed) {
+			return nil
 		}
 		return err
 	})
@@ -60,7 +104,7 @@ func (r *run) successor(l *task.Link, label string, v verdict) (e *task.Envelope
 		queue = r.queue.name
 	}
 	if err := errors.Join(task.CheckName(e.Name), task.CheckName(queue), e.ID.Check(), e.Meta.Check()); err != nil {
-		return nil, "", err
+		return e, "", err
 	}
 	return e, queue, r.feed(e, l, v)
 }

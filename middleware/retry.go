@@ -90,13 +90,4 @@ func Retry(c RetryConfig) Middleware {
 	}
 }
 
-func isVerdict(err error) bool {
-	if _, ok := errors.AsType[*task.RetryVerdict](err); ok {
-		return true
-	}
-	if _, ok := errors.AsType[*task.FailVerdict](err); ok {
-		return true
-	}
-	_, ok := errors.AsType[*task.SnoozeVerdict](err)
-	return ok
-}
+func isVerdict(err error) bool { return task.VerdictOf(err) != nil }

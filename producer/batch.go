@@ -17,16 +17,18 @@ const (
 )
 
 // SubmitAll submits many tasks, pipelined, in the order of calls. It returns a handle for each confirmed task, nil for the
-// others, and, if there are any others, a [*broker.BatchError] with the reason of each.
+// others, and, if there are any others, a [*broker.BatchError] with the reason of each. Without a deadline in ctx, Timeout
+// bounds each batch of up to 8,000 tasks, not the whole.
 func (p *Producer) SubmitAll(ctx context.Context, calls []task.Call) ([]task.Pending, error) {
+	if len(calls) == 0 {
+		return nil, nil
+	}
 	if err := p.enter(); err != nil {
-		return make([]task.Pending, len(calls)), err
+		return make([]task.Pending, len(calls)), &broker.BatchError{Errs: broker.BatchErrors(err, len(calls))}
 	}
 	defer p.inFlight.Done()
-	ctx, cancel := p.bound(ctx)
-	defer cancel()
-	if err := p.declareQueues(ctx); err != nil {
-		return make([]task.Pending, len(calls)), err
+	if err := p.declareWithin(ctx); err != nil {
+		return make([]task.Pending, len(calls)), &broker.BatchError{Errs: broker.BatchErrors(err, len(calls))}
 	}
 	b := batch{p: p, pending: make([]task.Pending, len(calls)), errs: make([]error, len(calls))}
 	var sent chan struct{} // closed when the batch before this one is settled
@@ -52,6 +54,12 @@ func (p *Producer) SubmitAll(ctx context.Context, calls []task.Call) ([]task.Pen
 	return b.pending, nil
 }
 
+func (p *Producer) declareWithin(ctx context.Context) error {
+	ctx, cancel := p.bound(ctx)
+	defer cancel()
+	return p.declareQueues(ctx)
+}
+
 type batch struct {
 	p       *Producer
 	pending []task.Pending
@@ -64,6 +72,8 @@ type part struct {
 }
 
 func (b *batch) prepare(ctx context.Context, calls []task.Call, begin, end int) part {
+	ctx, cancel := b.p.bound(ctx)
+	defer cancel()
 	pt := part{index: make([]int, 0, end-begin), staged: make([]*staged, 0, end-begin)}
 	var slab []staged
 	for i := begin; i < end; i++ {
@@ -86,6 +96,8 @@ func (b *batch) publish(ctx context.Context, pt part) {
 	if len(pt.staged) == 0 {
 		return
 	}
+	ctx, cancel := b.p.bound(ctx)
+	defer cancel()
 	outs := make([]broker.Outgoing, len(pt.staged))
 	for i, s := range pt.staged {
 		outs[i] = s.out
@@ -93,7 +105,7 @@ func (b *batch) publish(ctx context.Context, pt part) {
 	errs := broker.BatchErrors(broker.PublishBatch(ctx, b.p.cfg.Broker, outs), len(outs))
 	for i, s := range pt.staged {
 		if errs[i] != nil {
-			b.p.withdraw(s, errs[i])
+			s.withdraw(errs[i])
 			b.errs[pt.index[i]] = fmt.Errorf("swarmiji: submit %s %s: %w", s.envelope.Name, s.envelope.ID, errs[i])
 			continue
 		}

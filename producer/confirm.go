@@ -26,10 +26,10 @@ func (p *Producer) confirmed(s *staged) {
 	}
 }
 
-// withdraw takes back the waiter of a task that was refused. One whose outcome is unknown keeps it: the task may run, and
-// the caller may submit the same id again.
-func (p *Producer) withdraw(s *staged, err error) {
-	if !errors.Is(err, broker.ErrIndeterminate) {
-		p.forget(s)
+// withdraw takes back the waiter of a task that was refused. One whose outcome is unknown keeps it if the caller chose the
+// id: the task may run, and the caller may submit it again or ask for it by [Producer.Pending].
+func (s *staged) withdraw(err error) {
+	if !s.chosen || !errors.Is(err, broker.ErrIndeterminate) {
+		s.forget()
 	}
 }

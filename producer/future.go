@@ -34,6 +34,45 @@ func (s *settled) State(context.Context) (task.State, error) {
 	return task.StateSucceeded, nil
 }
 
+// observed is the handle of a task that was submitted elsewhere. It waits only once somebody asks it to.
+type observed struct {
+	id    task.ID
+	inbox *inbox
+	codec *wire.Codec
+
+	once   sync.Once
+	waiter *waiter
+	err    error
+}
+
+func (o *observed) wait() (*waiter, error) {
+	o.once.Do(func() { o.waiter, o.err = o.inbox.watch(o.id, o.codec) })
+	return o.waiter, o.err
+}
+
+func (o *observed) ID() task.ID { return o.id }
+
+func (o *observed) Done() <-chan struct{} {
+	w, err := o.wait()
+	if err != nil {
+		return (&settled{}).Done()
+	}
+	return w.done
+}
+
+func (o *observed) Result(ctx context.Context, v any) error {
+	w, err := o.wait()
+	if err != nil {
+		return err
+	}
+	_, _ = o.inbox.look(ctx, o.id) // it may have ended long ago; if the store does not answer now, it is asked again
+	return w.Result(ctx, v)
+}
+
+func (o *observed) State(ctx context.Context) (task.State, error) {
+	return o.inbox.look(ctx, o.id)
+}
+
 // waiter is the handle of a task whose outcome is still to come.
 type waiter struct {
 	id    task.ID
@@ -111,15 +150,20 @@ func (w *waiter) State(ctx context.Context) (task.State, error) {
 		return w.record.State, w.err
 	default:
 	}
-	r, err := w.inbox.store.Load(ctx, w.id)
+	return w.inbox.look(ctx, w.id)
+}
+
+// look asks the store for a task's state, and resolves its waiter if it has ended.
+func (in *inbox) look(ctx context.Context, id task.ID) (task.State, error) {
+	r, err := in.store.Load(ctx, id)
 	switch {
 	case errors.Is(err, resultstore.ErrNotFound):
 		return task.StatePending, nil
 	case err != nil:
-		return "", err
+		return "", fmt.Errorf("swarmiji: state of %s: %w", id, err)
 	}
 	if r.State.Terminal() {
-		w.inbox.resolve(r)
+		in.resolveIfAwaited(r)
 	}
 	return r.State, nil
 }

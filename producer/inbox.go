@@ -52,15 +52,7 @@ func (in *inbox) register(ctx context.Context, id task.ID, codec *wire.Codec) (*
 		in.mu.Unlock()
 		return nil, ErrClosed
 	}
-	w, ok := in.waiters[id]
-	if !ok {
-		w = &waiter{id: id, inbox: in, codec: codec, done: make(chan struct{})}
-		in.waiters[id] = w
-	}
-	w.holds++
-	if in.opened == nil {
-		in.startLocked()
-	}
+	w := in.waiterLocked(id, codec)
 	opened := in.opened
 	in.mu.Unlock()
 	select {
@@ -72,18 +64,24 @@ func (in *inbox) register(ctx context.Context, id task.ID, codec *wire.Codec) (*
 	case <-opened:
 		return w, nil
 	case <-ctx.Done():
-		in.forget(id)
+		in.forget(w)
 		return nil, fmt.Errorf("swarmiji: result store: no stream for the answer: %w: %w", broker.ErrUnavailable, context.Cause(ctx))
 	}
 }
 
-// watch is the handle of a task submitted elsewhere: nobody notifies this producer of it, so the store is asked.
-func (in *inbox) watch(id task.ID, codec *wire.Codec) task.Pending {
+// watch is register for a task submitted elsewhere: nobody notifies this producer of it, so the store is asked, and nothing
+// has to be open before.
+func (in *inbox) watch(id task.ID, codec *wire.Codec) (*waiter, error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.closed {
-		return &settled{id: id, err: ErrClosed}
+		return nil, ErrClosed
 	}
+	return in.waiterLocked(id, codec), nil
+}
+
+// waiterLocked returns the waiter of a task with one hold more, and starts the goroutines with the first one.
+func (in *inbox) waiterLocked(id task.ID, codec *wire.Codec) *waiter {
 	w, ok := in.waiters[id]
 	if !ok {
 		w = &waiter{id: id, inbox: in, codec: codec, done: make(chan struct{})}
@@ -96,26 +94,28 @@ func (in *inbox) watch(id task.ID, codec *wire.Codec) task.Pending {
 	return w
 }
 
-// forget gives one hold on a waiter back; the last one removes it.
-func (in *inbox) forget(id task.ID) {
+// forget gives one hold on a waiter back; the last one removes it. A later waiter of the same id stays.
+func (in *inbox) forget(w *waiter) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if w, ok := in.waiters[id]; ok {
-		if w.holds--; w.holds <= 0 {
-			delete(in.waiters, id)
-		}
+	if w.holds--; w.holds <= 0 && in.waiters[w.id] == w {
+		delete(in.waiters, w.id)
 	}
 }
 
-// resolve hands a terminal record to its waiter, if there is one.
+// resolve hands a terminal record that was sent to this producer to its waiter.
 func (in *inbox) resolve(r resultstore.Record) {
+	if !in.resolveIfAwaited(r) {
+		in.producer.cfg.Metrics.Rejected.Inc(1) // late, repeated, or of a task that is not ours
+	}
+}
+
+func (in *inbox) resolveIfAwaited(r resultstore.Record) bool {
 	in.mu.Lock()
 	w, ok := in.waiters[r.ID]
 	delete(in.waiters, r.ID)
 	in.mu.Unlock()
-	if !ok || !w.resolve(r, nil) {
-		in.producer.cfg.Metrics.Rejected.Inc(1) // late, repeated, or of a task that is not ours
-	}
+	return ok && w.resolve(r, nil)
 }
 
 // startLocked starts the goroutines with the first waiter.
@@ -221,13 +221,13 @@ func (in *inbox) ask(ctx context.Context, w *waiter) bool {
 	w.polls++
 	in.mu.Unlock()
 	switch {
-	case errors.Is(err, resultstore.ErrNotFound):
-		return true
-	case err != nil:
+	case errors.Is(err, resultstore.ErrUnavailable), errors.Is(err, resultstore.ErrClosed), ctx.Err() != nil:
 		return false
+	case err != nil: // not there, or not readable: that says nothing of the others
+		return true
 	}
 	if r.State.Terminal() {
-		in.resolve(r)
+		in.resolveIfAwaited(r)
 	}
 	return true
 }

@@ -2,6 +2,7 @@ package producer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"time"
@@ -20,7 +21,8 @@ type staged struct {
 	effective *task.Metadata // the envelope's, over the static configuration
 	out       broker.Outgoing
 	pending   task.Pending
-	inbox     *inbox // that the waiter was registered with; nil for none
+	waiter    *waiter // registered for the result; nil for none
+	chosen    bool    // the caller chose the id, and can submit it again
 	producer  *Producer
 }
 
@@ -54,6 +56,11 @@ func (p *Producer) prepare(ctx context.Context, c *task.Call, s *staged) error {
 		e.ID = task.ID(id.String())
 	} else if err := e.ID.Check(); err != nil {
 		return err
+	} else {
+		s.chosen = true
+	}
+	if err := errors.Join(checkLinks(c.Then, 0), checkLinks(c.Else, 0)); err != nil {
+		return fmt.Errorf("task %s: successor: %w", c.Name, err)
 	}
 	if len(c.Headers) > 0 {
 		e.Headers = maps.Clone(c.Headers) // the caller's map stays the caller's
@@ -73,10 +80,36 @@ func (p *Producer) prepare(ctx context.Context, c *task.Call, s *staged) error {
 		err = p.send(context.WithValue(ctx, stageKey{}, s), queue, e)
 	}
 	if err != nil {
+		s.forget() // a middleware may refuse what was staged already
 		return err
 	}
 	if s.out.Message == nil {
 		return ErrNotSent
+	}
+	return nil
+}
+
+// maxLinkDepth bounds how deep successors nest; formats have bounds of their own besides.
+const maxLinkDepth = 1000
+
+// checkLinks refuses successors that no consumer could send.
+func checkLinks(links []task.Link, depth int) error {
+	if depth > maxLinkDepth {
+		return fmt.Errorf("%w: successors nest deeper than %d", task.ErrBadMetadata, maxLinkDepth)
+	}
+	for i := range links {
+		l := &links[i]
+		errs := []error{task.CheckName(l.Name), l.Meta.Check()}
+		if l.Queue != "" {
+			errs = append(errs, task.CheckName(l.Queue))
+		}
+		if l.ID != "" {
+			errs = append(errs, l.ID.Check())
+		}
+		errs = append(errs, checkLinks(l.Then, depth+1), checkLinks(l.Else, depth+1))
+		if err := errors.Join(errs...); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -137,7 +170,7 @@ func (s *staged) stage(ctx context.Context, queue string, e *task.Envelope) erro
 	}
 	m, err := p.codec.Encode(queue, e)
 	if err != nil {
-		p.forget(s)
+		s.forget()
 		return fmt.Errorf("task %s: %w", e.Name, err)
 	}
 	if p.base != nil { // formats see the envelope alone: what the static configuration sets counts here
@@ -168,7 +201,7 @@ func (p *Producer) await(ctx context.Context, s *staged) error {
 	if err != nil {
 		return err
 	}
-	s.inbox, s.pending = in, w
+	s.waiter, s.pending = w, w
 	return nil
 }
 
@@ -185,8 +218,9 @@ func (p *Producer) store(name string) (resultstore.ResultStore, error) {
 }
 
 // forget takes the waiter of a task back that was not sent.
-func (p *Producer) forget(s *staged) {
-	if s.inbox != nil {
-		s.inbox.forget(s.envelope.ID)
+func (s *staged) forget() {
+	if s.waiter != nil {
+		s.waiter.inbox.forget(s.waiter)
+		s.waiter = nil
 	}
 }

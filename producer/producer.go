@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
@@ -32,7 +33,8 @@ type Producer struct {
 	base   *task.Metadata    // cfg.Defaults where they set anything
 	inbox  map[resultstore.ResultStore]*inbox
 
-	declare declaration
+	declaring chan struct{} // capacity 1: held while queues are declared, so that others can wait within their ctx
+	declared  atomic.Bool
 
 	mu       sync.Mutex
 	closed   bool
@@ -45,7 +47,7 @@ func New(c Config) (*Producer, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Producer{cfg: c, codec: codec, levels: make(map[string][]int), inbox: make(map[resultstore.ResultStore]*inbox)}
+	p := &Producer{declaring: make(chan struct{}, 1), cfg: c, codec: codec, levels: make(map[string][]int), inbox: make(map[resultstore.ResultStore]*inbox)}
 	for _, q := range c.Queues {
 		p.levels[q.Name] = q.Levels
 	}
@@ -88,7 +90,7 @@ func (p *Producer) Submit(ctx context.Context, c task.Call) (task.Pending, error
 		return nil, err
 	}
 	if err := broker.PublishAt(ctx, p.cfg.Broker, s.out); err != nil {
-		p.withdraw(s, err)
+		s.withdraw(err)
 		return nil, fmt.Errorf("swarmiji: submit %s %s: %w", s.envelope.Name, s.envelope.ID, err)
 	}
 	p.confirmed(s)
@@ -114,14 +116,18 @@ func (p *Producer) bound(ctx context.Context) (context.Context, context.CancelFu
 	return context.WithTimeout(ctx, p.cfg.Timeout)
 }
 
-// Pending returns the handle of a task that this or another producer submitted, by its id. It asks the default result
-// store; a store that only replies to the submitter knows nothing of others' tasks.
+// Pending returns the handle of a task that this or another producer submitted, by its id. It asks the default result store.
+// A store that only replies to the submitter knows nothing of others' tasks, and of this producer's own only what comes after
+// the handle's Done or Result was called.
 func (p *Producer) Pending(id task.ID) task.Pending {
+	if err := id.Check(); err != nil {
+		return &settled{id: id, err: err}
+	}
 	in, ok := p.inbox[p.cfg.Results]
 	if !ok {
 		return &settled{id: id, err: task.ErrNoResult}
 	}
-	return in.watch(id, p.codec)
+	return &observed{id: id, inbox: in, codec: p.codec}
 }
 
 // Close refuses new submissions, waits for those under way until ctx ends, and ends the futures that are still open with
@@ -147,24 +153,19 @@ func (p *Producer) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// declaration runs once, and again after a failure.
-type declaration struct {
-	mu   sync.RWMutex
-	done bool
-}
-
 // declareQueues declares, before the first submission, the queues that the Router may name and those of Config.Queues, so
-// that tasks can be queued before any consumer exists.
+// that tasks can be queued before any consumer exists. After a failure the next submission tries again.
 func (p *Producer) declareQueues(ctx context.Context) error {
-	p.declare.mu.RLock()
-	done := p.declare.done
-	p.declare.mu.RUnlock()
-	if done {
+	if p.declared.Load() {
 		return nil
 	}
-	p.declare.mu.Lock()
-	defer p.declare.mu.Unlock()
-	if p.declare.done {
+	select {
+	case p.declaring <- struct{}{}:
+		defer func() { <-p.declaring }()
+	case <-ctx.Done():
+		return fmt.Errorf("swarmiji: declare queues: %w: %w", broker.ErrUnavailable, context.Cause(ctx))
+	}
+	if p.declared.Load() {
 		return nil
 	}
 	qs := append([]broker.Queue(nil), p.cfg.Queues...)
@@ -176,7 +177,7 @@ func (p *Producer) declareQueues(ctx context.Context) error {
 	if err := broker.Declare(ctx, p.cfg.Broker, qs...); err != nil {
 		return fmt.Errorf("swarmiji: declare queues: %w", err)
 	}
-	p.declare.done = true
+	p.declared.Store(true)
 	return nil
 }
 

@@ -23,6 +23,7 @@ var (
 	ErrRevoked       = errors.New("swarmiji: task revoked")
 	ErrExpired       = errors.New("swarmiji: task expired before it could start")
 	ErrPoison        = errors.New("swarmiji: task given up: its runs ended the process")
+	ErrUncertain     = errors.New("swarmiji: task that runs at most once was handed out before and may have run")
 	ErrPanic         = errors.New("swarmiji: handler panicked")
 	ErrBadArgs       = errors.New("swarmiji: arguments do not fit the task")
 	ErrBadResult     = errors.New("swarmiji: result cannot be stored")
@@ -42,6 +43,7 @@ var wireTypes = []struct {
 	{"swarmiji.Revoked", ErrRevoked},
 	{"swarmiji.Expired", ErrExpired},
 	{"swarmiji.Poison", ErrPoison},
+	{"swarmiji.Uncertain", ErrUncertain},
 	{"swarmiji.Panic", ErrPanic},
 	{"swarmiji.BadArgs", ErrBadArgs},
 	{"swarmiji.BadResult", ErrBadResult},

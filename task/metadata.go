@@ -34,7 +34,9 @@ type Metadata struct {
 	SoftTimeLimit Opt[time.Duration]
 	// IgnoreResult stores no state and sends no result; the future succeeds at once with the zero value.
 	IgnoreResult Opt[bool]
-	// Idempotent true (the default) acknowledges after the run: at least once. False acknowledges before it: at most once.
+	// Idempotent true (the default) acknowledges after the run: at least once. False acknowledges before it: at most once. A
+	// task of the latter kind that comes a second time, because a consumer or the broker died, is not started, since it may
+	// have been; it fails with [ErrUncertain] and goes to the dead letters. Give its queue a small prefetch.
 	Idempotent Opt[bool]
 	// Serializer is the content type in which arguments and result are written.
 	Serializer Opt[string]
