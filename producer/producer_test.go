@@ -269,3 +269,69 @@ func TestPrioritiesNeedLevels(t *testing.T) {
 	}
 	_ = b.Close(t.Context())
 }
+
+// unreachable is a broker whose queues cannot be declared.
+type unreachable struct{ broker.Broker }
+
+func (unreachable) Declare(ctx context.Context, _ ...broker.Queue) error {
+	<-ctx.Done()
+	return errors.Join(broker.ErrUnavailable, ctx.Err())
+}
+
+// TestEachSubmitHasItsOwnDeadline: one that waits for the broker does not make another wait longer than it wants to.
+func TestEachSubmitHasItsOwnDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProducer(t, producer.Config{Broker: unreachable{membroker.New()}})
+		patient, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		first := make(chan error)
+		go func() {
+			_, err := number.Submit(patient, p, 1)
+			first <- err
+		}()
+		synctest.Wait()
+		hasty, cancelHasty := context.WithTimeout(t.Context(), time.Second)
+		defer cancelHasty()
+		begin := time.Now()
+		if _, err := number.Submit(hasty, p, 2); !errors.Is(err, broker.ErrUnavailable) || time.Since(begin) != time.Second {
+			t.Fatalf("%v after %s", err, time.Since(begin))
+		}
+		if err := <-first; !errors.Is(err, broker.ErrUnavailable) {
+			t.Fatal(err)
+		}
+		_ = p.Close(t.Context())
+	})
+}
+
+// TestBadIDDoesNotHoldUpOthers: a handle of an id that cannot be says so, and the store is asked for the others as before.
+func TestBadIDDoesNotHoldUpOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memresults.New(memresults.Config{})
+		p := newProducer(t, producer.Config{Broker: membroker.New(), Results: silent{store}})
+		if err := p.Pending("no such\nid").Result(t.Context(), nil); !errors.Is(err, task.ErrBadID) {
+			t.Fatal(err)
+		}
+		f := task.FutureOf[int](p.Pending("later"))
+		f.Done()
+		if err := store.Save(t.Context(), answer("later", "")); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := f.Get(t.Context()); err != nil || got != 42 {
+			t.Fatal(got, err)
+		}
+		_ = p.Close(t.Context())
+		_ = store.Close(t.Context())
+	})
+}
+
+// TestBadSuccessorsAreRefused: before anything is sent.
+func TestBadSuccessorsAreRefused(t *testing.T) {
+	p := newProducer(t, producer.Config{Broker: membroker.New()})
+	for _, l := range []task.Link{{Name: "a b"}, {Name: "ok", Queue: "$"}, {Name: "ok", ID: "a b"}, {Name: "ok", Then: []task.Link{{}}}} {
+		c := number.Call(1)
+		c.Else = []task.Link{l}
+		if _, err := p.Submit(t.Context(), c); !errors.Is(err, task.ErrBadName) && !errors.Is(err, task.ErrBadID) {
+			t.Errorf("%+v: %v", l, err)
+		}
+	}
+}

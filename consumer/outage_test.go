@@ -1,0 +1,325 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/broker/membroker"
+	"github.com/swarmiji/swarmiji/consumer"
+	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/serializer/msgpack"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// brokenError panics when it is asked what it is, as a typed nil does.
+type brokenError struct{ text *string }
+
+func (e *brokenError) Error() string { return *e.text }
+
+// brokenResult cannot be written.
+type brokenResult struct{}
+
+func (brokenResult) MarshalJSON() ([]byte, error) { panic("marshal") }
+
+// TestUserCodePanicsAfterTheHandler: methods of errors and results run when the handler has returned. They fail the task and
+// nothing else (fault 22).
+func TestUserCodePanicsAfterTheHandler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newTable(t, nil)
+		bad := task.New[int, any]("bad", task.WithSerializer("application/json"))
+		if err := bad.Handle(b.c, func(_ context.Context, i int) (any, error) {
+			switch i {
+			case 0:
+				return nil, (*brokenError)(nil)
+			case 1:
+				return nil, task.Retry(&brokenError{}, task.After(0), task.AtMost(1))
+			}
+			return brokenResult{}, nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		b.run()
+		for i := range 3 {
+			f, err := bad.Submit(t.Context(), b.p, i)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := f.Get(t.Context()); !errors.Is(err, task.ErrPanic) {
+				t.Errorf("case %d: %v", i, err)
+			}
+		}
+		if got, err := b.submit(5).Get(t.Context()); err != nil || got != 5 {
+			t.Fatal(got, err)
+		}
+		b.end()
+	})
+}
+
+// TestLongOutageIsNoPoison: a task whose result cannot be stored for an hour goes back many times. It has ended each time.
+func TestLongOutageIsNoPoison(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newTable(t, func(c *consumer.Config) {
+			c.Results = flakyStore{c.Results, time.Now().Add(time.Hour), resultstore.ErrUnavailable}
+		})
+		b.run()
+		if got, err := b.submit(7).Get(t.Context()); err != nil || got != 7 {
+			t.Fatal(got, err)
+		}
+		if b.metrics.Released.Count() < 10 || b.metrics.Crashes.Count() != 0 || b.metrics.Buried.Count() != 0 {
+			t.Fatalf("given back %d times, %d crashes, %d buried", b.metrics.Released.Count(), b.metrics.Crashes.Count(), b.metrics.Buried.Count())
+		}
+		b.end()
+	})
+}
+
+// TestFailedForGoodIsNotRetried: the outermost verdict counts.
+func TestFailedForGoodIsNotRetried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newTable(t, nil)
+		runs := 0
+		def := task.New[int, int]("final")
+		if err := def.Handle(b.c, func(context.Context, int) (int, error) {
+			runs++
+			return 0, task.Fail(task.Retry(errors.New("inner"), task.After(0)))
+		}); err != nil {
+			t.Fatal(err)
+		}
+		b.run()
+		f, err := def.Submit(t.Context(), b.p, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Get(t.Context()); err == nil || !strings.Contains(err.Error(), "inner") || runs != 1 {
+			t.Fatalf("%v after %d runs", err, runs)
+		}
+		b.end()
+	})
+}
+
+// cutBroker loses the connection in the middle of the first publish of a copy.
+type cutBroker struct {
+	*membroker.Broker
+	server *membroker.Server
+	once   sync.Once
+	failed bool
+}
+
+func (b *cutBroker) PublishAt(ctx context.Context, queue string, m *broker.Message, at time.Time) error {
+	b.once.Do(func() { b.failed = true })
+	if b.failed {
+		b.failed = false
+		b.server.Disconnect(b.Broker)
+		return broker.ErrIndeterminate
+	}
+	return b.Broker.PublishAt(ctx, queue, m, at)
+}
+
+// TestCutWhileRetryingAtMostOnce: an acknowledged task has no lease to lose; its retry is sent all the same.
+func TestCutWhileRetryingAtMostOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cb := &cutBroker{}
+		b := newTable(t, func(c *consumer.Config) {
+			cb.Broker = c.Broker.(*membroker.Broker)
+			c.Broker = cb
+		})
+		cb.server = b.server
+		b.run()
+		f := b.submit(-1, task.WithIdempotent(false), task.WithMaxRetries(1))
+		if _, err := f.Get(t.Context()); !errors.Is(err, task.ErrMaxRetries) || b.runs.Load() != 2 {
+			t.Fatalf("%v after %d runs", err, b.runs.Load())
+		}
+		b.end()
+	})
+}
+
+// takeOnce receives a message as a consumer that dies with it in hand.
+func (b *table) takeOnce(t *testing.T) {
+	t.Helper()
+	other := b.server.Connect()
+	sub, err := other.Subscribe(t.Context(), "default", broker.SubscribeOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sub.Receive(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestAtMostOnceIsNotStartedAgain: it may have been, so it ends among the dead letters.
+func TestAtMostOnceIsNotStartedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newTable(t, nil)
+		f := b.submit(7, task.WithIdempotent(false))
+		b.takeOnce(t)
+		b.run()
+		if _, err := f.Get(t.Context()); !errors.Is(err, task.ErrUncertain) {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if s, err := b.server.Connect().Stats(t.Context(), "default"); err != nil || s.Dead != 1 || b.runs.Load() != 0 {
+			t.Fatalf("%+v, %v; %d runs", s, err, b.runs.Load())
+		}
+		b.end()
+	})
+}
+
+// TestSuccessorSurvivesExpiry: a task that succeeded, whose consumer died before it sent the successor, has not expired.
+func TestSuccessorSurvivesExpiry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newTable(t, nil)
+		c := echo.Call(1, task.WithID("first"), task.WithExpires(time.Now().Add(time.Minute)))
+		c.Then = []task.Link{{ID: "second", Name: "echo"}}
+		if _, err := b.p.Submit(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		b.takeOnce(t)
+		if err := b.store.Save(t.Context(), resultstore.Record{ID: "first", State: task.StateSucceeded, ContentType: "application/json", Result: []byte("5"), Deliveries: 1}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour) // the bubble's clock
+		b.run()
+		if got, err := task.FutureOf[int](b.p.Pending("second")).Get(t.Context()); err != nil || got != 5 {
+			t.Fatal(got, err)
+		}
+		b.end()
+	})
+}
+
+// fullQueue refuses one queue for a time.
+type fullQueue struct {
+	*membroker.Broker
+	queue string
+	until time.Time
+	sent  map[string]int
+}
+
+func (b *fullQueue) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
+	errs := make([]error, len(ms))
+	failed := false
+	for i, o := range ms {
+		if o.Queue == b.queue && time.Now().Before(b.until) {
+			errs[i], failed = broker.ErrBlocked, true
+			continue
+		}
+		b.sent[o.Message.ID]++
+		errs[i] = b.Publish(ctx, o.Queue, o.Message)
+		failed = failed || errs[i] != nil
+	}
+	if failed {
+		return &broker.BatchError{Errs: errs}
+	}
+	return nil
+}
+
+// TestSuccessorsAreSentOnceEach: one that has to wait does not send its neighbours again, and one that cannot be sent fails
+// aloud.
+func TestSuccessorsAreSentOnceEach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fq := &fullQueue{queue: "full", until: time.Now().Add(20 * time.Second), sent: make(map[string]int)}
+		b := newTable(t, func(c *consumer.Config) {
+			fq.Broker = c.Broker.(*membroker.Broker)
+			c.Broker = fq
+			c.Queues = map[string]consumer.QueueConfig{"default": {}, "full": {}}
+		})
+		c := echo.Call(3)
+		c.Then = []task.Link{
+			{ID: "quick", Name: "echo"},
+			{ID: "slow", Name: "echo", Queue: "full"},
+			{ID: "nowhere", Name: "echo", Queue: "missing"},
+			{ID: "misfit", Name: "echo", Feed: task.FeedInto, Field: "x", ContentType: "application/json", Args: []byte("[1]")},
+		}
+		if _, err := b.p.Submit(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		b.run()
+		for id, want := range map[task.ID]error{"quick": nil, "slow": nil, "nowhere": broker.ErrNoQueue, "misfit": errors.New("")} {
+			_, err := task.FutureOf[int](b.p.Pending(id)).Get(t.Context())
+			if (err == nil) != (want == nil) {
+				t.Errorf("%s: %v", id, err)
+			}
+		}
+		if fq.sent["quick"] != 1 || fq.sent["slow"] != 1 {
+			t.Errorf("sent %v", fq.sent)
+		}
+		b.end()
+	})
+}
+
+// TestKillWhileTheBrokerIsAway: Run ends at once.
+func TestKillWhileTheBrokerIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newTable(t, func(c *consumer.Config) {
+			c.Broker = absent{c.Broker.(*membroker.Broker), time.Now().Add(1000 * time.Hour)}
+		})
+		done := make(chan error)
+		begin := time.Now()
+		go func() { done <- b.c.Run(t.Context()) }()
+		synctest.Wait()
+		b.c.Kill()
+		if err := <-done; err != nil || time.Since(begin) > time.Minute {
+			t.Fatalf("%v after %s", err, time.Since(begin))
+		}
+		_ = b.p.Close(t.Context())
+		_ = b.store.Close(t.Context())
+	})
+}
+
+// TestSuspectRunsAlone: while it runs nothing else is started; afterwards all goes on.
+func TestSuspectRunsAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newTable(t, nil)
+		var mu sync.Mutex
+		var order []string
+		note := func(s string) {
+			mu.Lock()
+			defer mu.Unlock()
+			order = append(order, s)
+		}
+		def := task.New[string, int]("note", task.WithIgnoreResult(true))
+		if err := def.Handle(b.c, func(_ context.Context, s string) (int, error) {
+			note(s)
+			if s == "suspect" {
+				time.Sleep(10 * time.Second) // the bubble's clock
+				note("suspect ended")
+			}
+			return 0, nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		m, err := msgpack.Compact{}.Encode(&task.Envelope{ID: "s", Name: "note", ContentType: "application/json", Args: []byte(`"suspect"`), Crashes: 2, Meta: def.Metadata()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn := b.server.Connect()
+		if err := conn.Declare(t.Context(), broker.Queue{Name: "default.suspects"}); err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.Publish(t.Context(), "default.suspects", m); err != nil {
+			t.Fatal(err)
+		}
+		b.run()
+		synctest.Wait()
+		for range 3 {
+			if _, err := def.Submit(t.Context(), b.p, "other"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Minute) // the bubble's clock
+		mu.Lock()
+		defer mu.Unlock()
+		if want := []string{"suspect", "suspect ended", "other", "other", "other"}; !slices.Equal(order, want) {
+			t.Fatalf("%q, want %q", order, want)
+		}
+		b.end()
+	})
+}
