@@ -131,15 +131,23 @@ func TestAtMostOnceNeverStartsTwice(t *testing.T) {
 		c = f.consumer(set)
 		seen := len(f.history().Tasks(ledger.Finished))
 		f.await("progress", atLeast(seen+60, ledger.Finished))
-		proxy.Sever()
+		if round == 1 { // a killed broker forgets acknowledgements that it had taken
+			node.Kill()
+			if err := node.Restart(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		} else {
+			proxy.Sever()
+		}
 		f.await("progress after round "+strconv.Itoa(round)+" of cutting the connection", atLeast(seen+120, ledger.Finished))
 	}
 	p.terminate(60 * time.Second)
 	c.terminate(15 * time.Second)
 	f.check(ledger.NoRepeat, ledger.NoGhosts)
 	// A cut leaves each worker one task of which the acknowledgement is uncertain, and a kill one that is running or about to.
+	// What was only held when its consumer or the broker died may have run, for all that anybody knows: it is a dead letter.
 	unfinished := len(f.history().Check(ledger.NoLoss))
 	f.awaitStats(f.connect(node.URL()).Broker, "no more tasks lost than the workers had in hand", func(s broker.Stats) bool {
-		return s.Dead == 0 && unfinished-s.Ready <= 2*rounds*workers
+		return unfinished-s.Ready-s.Dead <= 2*rounds*workers
 	})
 }
