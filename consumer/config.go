@@ -107,19 +107,19 @@ func QueuesOf(r router.Router) map[string]QueueConfig {
 func (c *Config) complete() (*wire.Codec, error) {
 	var errs []error
 	if c.Broker == nil {
-		errs = append(errs, errors.New("Broker is not set"))
+		errs = append(errs, errors.New("config: Broker is not set"))
 	}
 	if c.NodeID == "" {
 		c.NodeID = nodeid.New()
 	} else if err := task.CheckName(c.NodeID); err != nil {
-		errs = append(errs, fmt.Errorf("NodeID: %w", err))
+		errs = append(errs, fmt.Errorf("config: NodeID: %w", err))
 	}
 	if err := c.Defaults.Check(); err != nil {
-		errs = append(errs, fmt.Errorf("Defaults: %w", err))
+		errs = append(errs, fmt.Errorf("config: Defaults: %w", err))
 	}
 	for name, s := range c.Stores {
 		if s == nil {
-			errs = append(errs, fmt.Errorf("Stores: store %q is nil", name))
+			errs = append(errs, fmt.Errorf("config: Stores: store %q is nil", name))
 		}
 	}
 	setDefault(&c.PrefetchMultiplier, DefaultPrefetchMultiplier)
@@ -131,7 +131,7 @@ func (c *Config) complete() (*wire.Codec, error) {
 	setDefault(&c.StoreRetry, DefaultStoreRetry)
 	setDefault(&c.MaxResult, wire.DefaultMaxBody)
 	if c.PrefetchMultiplier < 0 {
-		errs = append(errs, fmt.Errorf("PrefetchMultiplier is %d", c.PrefetchMultiplier))
+		errs = append(errs, fmt.Errorf("config: PrefetchMultiplier is %d", c.PrefetchMultiplier))
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
@@ -155,21 +155,21 @@ func (c *Config) completeQueues() error {
 	queues := make(map[string]QueueConfig, len(c.Queues)) // the caller's map stays as it is
 	for name, q := range c.Queues {
 		if err := task.CheckName(name); err != nil {
-			errs = append(errs, fmt.Errorf("Queues: %w", err))
+			errs = append(errs, fmt.Errorf("config: Queues: %w", err))
 		}
 		if c.MaxCrashes > 0 {
 			if err := task.CheckName(name + suspects); err != nil {
-				errs = append(errs, fmt.Errorf("Queues: %q leaves no room for %q", name, suspects))
+				errs = append(errs, fmt.Errorf("config: Queues: %q leaves no room for %q", name, suspects))
 			}
 		}
 		setDefault(&q.Workers, runtime.GOMAXPROCS(0))
 		setDefault(&q.Prefetch, c.PrefetchMultiplier*q.Workers)
 		q.Prefetch = max(q.Prefetch, 0)
 		if q.Workers < 0 {
-			errs = append(errs, fmt.Errorf("Queues: %q has %d workers", name, q.Workers))
+			errs = append(errs, fmt.Errorf("config: Queues: %q has %d workers", name, q.Workers))
 		}
 		if err := q.Meta.Check(); err != nil {
-			errs = append(errs, fmt.Errorf("Queues: %q: %w", name, err))
+			errs = append(errs, fmt.Errorf("config: Queues: %q: %w", name, err))
 		}
 		queues[name] = q
 	}

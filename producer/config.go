@@ -61,33 +61,33 @@ type Config struct {
 func (c *Config) complete() (*wire.Codec, error) {
 	var errs []error
 	if c.Broker == nil {
-		errs = append(errs, errors.New("Broker is not set"))
+		errs = append(errs, errors.New("config: Broker is not set"))
 	}
 	if c.NodeID == "" {
 		c.NodeID = nodeid.New()
 	} else if err := task.CheckName(c.NodeID); err != nil {
-		errs = append(errs, fmt.Errorf("NodeID: %w", err))
+		errs = append(errs, fmt.Errorf("config: NodeID: %w", err))
 	}
 	if c.Router == nil {
 		c.Router = router.Static(router.DefaultQueue)
 	}
 	for _, q := range c.Router.Queues() {
 		if err := task.CheckName(q); err != nil {
-			errs = append(errs, fmt.Errorf("Router: queue: %w", err))
+			errs = append(errs, fmt.Errorf("config: Router: queue: %w", err))
 		}
 	}
 	for _, q := range c.Queues {
 		if err := task.CheckName(q.Name); err != nil {
-			errs = append(errs, fmt.Errorf("Queues: %w", err))
+			errs = append(errs, fmt.Errorf("config: Queues: %w", err))
 		}
 	}
 	for name, s := range c.Stores {
 		if s == nil {
-			errs = append(errs, fmt.Errorf("Stores: store %q is nil", name))
+			errs = append(errs, fmt.Errorf("config: Stores: store %q is nil", name))
 		}
 	}
 	if err := c.Defaults.Check(); err != nil {
-		errs = append(errs, fmt.Errorf("Defaults: %w", err))
+		errs = append(errs, fmt.Errorf("config: Defaults: %w", err))
 	}
 	if c.Timeout == 0 {
 		c.Timeout = DefaultTimeout
