@@ -3,13 +3,13 @@
 //
 // # Map
 //
-//   - consumer.go: New, Register, Run and the stop
+//   - consumer.go: New, Register, Run and the stop; signals.go: Run for a program
 //   - queue.go: one queue, its subscription and its workers
 //   - receive.go: from a delivery to a run, or to its end without one
 //   - execute.go: a run
-//   - settle.go: what a verdict means; records.go, successors.go: its first two steps
-//   - poison.go: tasks that end the process
-//   - lease.go, ratelimit.go, notify.go: contexts of deliveries, rates, events
+//   - settle.go: what a verdict means; records.go, successors.go: its first two steps; persist.go: how steps are repeated
+//   - poison.go: tasks that end the process; alone.go: how they are run; taken.go: what looks like it and is not
+//   - lease.go, ratelimit.go, notify.go, registry.go: contexts of deliveries, rates, events, what runs now
 package consumer
 
 import (
