@@ -2,6 +2,7 @@ package amqpbroker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -17,10 +18,16 @@ import (
 
 // Every process has to know the levels of a queue, and AMQP shows no client how a queue was declared. So the first to
 // declare levels writes them into a small stream beside the queue, a log that everybody can read from its beginning: its
-// first entry holds for ever. No stream means one level.
+// first entry holds for ever. No stream means one level. A stream without an entry means nothing: it may be slow, or its maker
+// is about to write, or has died before. Whoever declares the queue then writes an entry, which holds unless there is one.
 
-// levelsWait is how long an empty stream is watched for the entry of whoever has just made it.
+// levelsWait is how long a stream is watched for its first entry.
 const levelsWait = 2 * time.Second
+
+var (
+	errNoLevels = fmt.Errorf("%w: the queue's levels are not known yet, no entry has come in %v; declaring the queue mends that", broker.ErrUnavailable, levelsWait)
+	errNoReader = fmt.Errorf("%w: the reading of the queue's levels was interrupted", broker.ErrUnavailable)
+)
 
 // levels are the AMQP queues of a queue with priority levels, ascending by bound.
 type levels struct {
@@ -49,7 +56,7 @@ func (b *Broker) newLevels(queue string, bounds []int) *levels {
 	return l
 }
 
-// learn asks the server for the levels of a queue, unless they are known.
+// learn asks the server for the levels of a queue, unless they are known. An error wraps errNoLevels if they are not written.
 func (b *Broker) learn(ctx context.Context, queue string) error {
 	if _, ok := b.queues.Load(queue); ok {
 		return nil
@@ -63,7 +70,9 @@ func (b *Broker) learn(ctx context.Context, queue string) error {
 
 // settleLevels makes the levels of a queue what is asked for, or learns what they are.
 func (b *Broker) settleLevels(ctx context.Context, queue string, want []int) error {
-	if err := b.learn(ctx, queue); err != nil {
+	err := b.learn(ctx, queue)
+	unwritten := errors.Is(err, errNoLevels)
+	if err != nil && !unwritten {
 		return err
 	}
 	if v, ok := b.queues.Load(queue); ok {
@@ -72,16 +81,33 @@ func (b *Broker) settleLevels(ctx context.Context, queue string, want []int) err
 		}
 		return nil
 	}
-	if len(want) < 2 { // one level needs nothing of its own
+	if len(want) < 2 && !unwritten { // one level needs nothing of its own
 		return nil
 	}
+	entry := want
 	switch _, err := b.ready(ctx, []string{b.names.work(queue)}); {
-	case err == nil:
+	case err == nil && !unwritten:
 		b.warnLevels(ctx, queue, want, nil)
 		return nil
+	case err == nil || amqpconn.IsNotFound(err) && len(want) < 2:
+		entry = []int{defaultPriority} // one level
 	case !amqpconn.IsNotFound(err):
 		return err
 	}
+	if err := b.writeLevels(ctx, queue, entry); err != nil {
+		return err
+	}
+	if err := b.learn(ctx, queue); err != nil { // somebody else may have been first
+		return err
+	}
+	if _, ok := b.queues.Load(queue); !ok && len(want) > 1 {
+		b.warnLevels(ctx, queue, want, nil)
+	}
+	return nil
+}
+
+// writeLevels adds an entry to a queue's stream.
+func (b *Broker) writeLevels(ctx context.Context, queue string, bounds []int) error {
 	stream := b.names.levels(queue)
 	if err := b.retry(ctx, func(sess *amqpconn.Session) error {
 		return b.declareOne(ctx, sess, stream, amqp.Table{"x-queue-type": "stream"})
@@ -89,19 +115,10 @@ func (b *Broker) settleLevels(ctx context.Context, queue string, want []int) err
 		return err
 	}
 	var text []string
-	for _, bound := range want {
+	for _, bound := range bounds {
 		text = append(text, strconv.Itoa(bound))
 	}
-	if err := b.direct.Publish(ctx, "", stream, &amqp.Publishing{DeliveryMode: amqp.Persistent, Body: []byte(strings.Join(text, ","))}); err != nil {
-		return err
-	}
-	if err := b.learn(ctx, queue); err != nil { // somebody else may have been first
-		return err
-	}
-	if _, ok := b.queues.Load(queue); !ok {
-		return fmt.Errorf("%w: the levels were written and cannot be read", broker.ErrUnavailable)
-	}
-	return nil
+	return b.direct.Publish(ctx, "", stream, &amqp.Publishing{DeliveryMode: amqp.Persistent, Body: []byte(strings.Join(text, ","))})
 }
 
 func (b *Broker) warnLevels(ctx context.Context, queue string, want, have []int) {
@@ -111,42 +128,27 @@ func (b *Broker) warnLevels(ctx context.Context, queue string, want, have []int)
 	}
 }
 
-// readLevels returns the first entry of a queue's stream, nil if there is none.
+// readLevels returns the first entry of a queue's stream, nil if there is no stream, errNoLevels if there is no entry.
 func (b *Broker) readLevels(ctx context.Context, queue string) (bounds []int, err error) {
 	name := b.names.levels(queue)
 	var body []byte
 	err = b.retry(ctx, func(sess *amqpconn.Session) error {
 		got := make(chan []byte, 1)
-		err := sess.Do(ctx, func(ch *amqp.Channel) error {
-			if _, err := ch.QueueDeclarePassive(name, true, false, false, false, nil); err != nil {
+		for {
+			err := sess.Do(ctx, func(ch *amqp.Channel) error { return firstEntry(ctx, sess, ch, name, got) })
+			if err == nil {
+				body = <-got
+			}
+			// The server also cancels the readers of a stream that moves or is deleted.
+			if !errors.Is(err, errNoReader) || sess.Ended() || !sleep(ctx, lookAgain) {
 				return err
 			}
-			if err := ch.Qos(1, 0, false); err != nil { // a stream has no consumers without
-				return err
-			}
-			entries, err := ch.Consume(name, "", false, false, false, false, amqp.Table{"x-stream-offset": "first"})
-			if err != nil {
-				return err
-			}
-			t := time.NewTimer(levelsWait)
-			defer t.Stop()
-			select {
-			case d := <-entries:
-				got <- d.Body
-			case <-t.C:
-			case <-ctx.Done():
-			}
-			return nil
-		})
-		if err == nil && len(got) > 0 {
-			body = <-got
 		}
-		return err
 	})
 	if amqpconn.IsNotFound(err) {
 		return nil, nil
 	}
-	if err != nil || body == nil {
+	if err != nil {
 		return nil, err
 	}
 	for s := range strings.SplitSeq(string(body), ",") {
@@ -157,4 +159,44 @@ func (b *Broker) readLevels(ctx context.Context, queue string) (bounds []int, er
 		bounds = append(bounds, n)
 	}
 	return bounds, nil
+}
+
+// firstEntry sends the first entry of a stream to got, or fails.
+func firstEntry(ctx context.Context, sess *amqpconn.Session, ch *amqp.Channel, stream string, got chan<- []byte) error {
+	if _, err := ch.QueueDeclarePassive(stream, true, false, false, false, nil); err != nil {
+		return err
+	}
+	if err := ch.Qos(1, 0, false); err != nil { // a stream has no consumers without
+		return err
+	}
+	var entries <-chan amqp.Delivery
+	err := sess.Answered(func() (err error) {
+		entries, err = ch.Consume(stream, "", false, false, false, false, amqp.Table{"x-stream-offset": "first"})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	body, err := awaitEntry(ctx, entries, levelsWait)
+	if err == nil {
+		got <- body
+	}
+	return err
+}
+
+// awaitEntry returns the body of what comes first. The end of entries says nothing about the stream.
+func awaitEntry(ctx context.Context, entries <-chan amqp.Delivery, wait time.Duration) ([]byte, error) {
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	select {
+	case d, ok := <-entries:
+		if !ok {
+			return nil, errNoReader
+		}
+		return d.Body, nil
+	case <-t.C:
+		return nil, errNoLevels
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: %w", broker.ErrUnavailable, ctx.Err())
+	}
 }

@@ -11,11 +11,14 @@ const answerTime = 10 * time.Second
 
 var errNoAnswer = errors.New("the server does not answer a request, on a connection that is alive")
 
-// Answered runs fn, which makes requests on the channel and waits for their answers. If it takes longer than 10 s the
+// Answered runs fn, which makes requests on the connection and waits for their answers. If it takes longer than 10 s the
 // connection is cut, so that fn fails and everything is built anew on another: RabbitMQ (3.10) never answers some requests to
 // consume that come while a queue elects its leader.
-func (c *Channel) Answered(fn func() error) error {
-	timer := time.AfterFunc(answerTime, func() { c.sess.sock.abort(errNoAnswer) })
+func (s *Session) Answered(fn func() error) error {
+	timer := time.AfterFunc(answerTime, func() { s.sock.abort(errNoAnswer) })
 	defer timer.Stop()
 	return fn()
 }
+
+// Answered is [Session.Answered] of the channel's connection.
+func (c *Channel) Answered(fn func() error) error { return c.sess.Answered(fn) }

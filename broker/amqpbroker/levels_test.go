@@ -1,0 +1,94 @@
+package amqpbroker_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/broker/amqpbroker"
+	"github.com/swarmiji/swarmiji/internal/testserver"
+)
+
+// levelsStream makes the stream of a queue's levels, without an entry.
+func levelsStream(t testing.TB, name string) {
+	t.Helper()
+	raw(t, testserver.RequireRabbit(t).URL(), func(ch *amqp.Channel) error {
+		_, err := ch.QueueDeclare(name, true, false, false, false, amqp.Table{"x-queue-type": "stream"})
+		return err
+	})
+}
+
+// TestInterruptedLookAtLevels: a reader whose channel ends has read nothing, which is not "no levels".
+func TestInterruptedLookAtLevels(t *testing.T) {
+	t.Parallel()
+	srv := testserver.RequireRabbit(t)
+	line := newRelay(t, srv.Addr())
+	b := connect(t, amqpbroker.Config{URLs: []string{strings.Replace(srv.URL(), srv.Addr(), line.addr(), 1)}})
+	q := testserver.Namespace()
+	stream := "swj.default.levels." + q
+	levelsStream(t, stream)
+	type subscribed struct {
+		s   broker.Subscription
+		err error
+	}
+	res := make(chan subscribed, 1)
+	ctx := bound(t)
+	go func() {
+		s, err := b.Subscribe(ctx, q, broker.SubscribeOptions{Prefetch: 2})
+		res <- subscribed{s, err}
+	}()
+	tick := time.NewTicker(100 * time.Millisecond) // some of them meet a reader that waits
+	defer tick.Stop()
+	for range 6 {
+		<-tick.C
+		line.sever()
+	}
+	raw(t, srv.URL(), func(ch *amqp.Channel) error {
+		return ch.PublishWithContext(ctx, "", stream, false, false, amqp.Publishing{Body: []byte("10,100")})
+	})
+	got := <-res
+	if got.err != nil {
+		t.Fatalf("Subscribe: %v", got.err)
+	}
+	urgent := message("urgent")
+	urgent.Priority = 1
+	publish(t, b, q, urgent)
+	ack(t, receive(t, got.s))
+	raw(t, srv.URL(), func(ch *amqp.Channel) error { // it fails unless the level was learnt
+		_, err := ch.QueueDeclarePassive("swj.default.q."+q+":p10", true, false, false, false, nil)
+		return err
+	})
+}
+
+// TestLevelsThatWereNeverWritten: who makes the stream may die before it writes. Nobody may take that for one level, as the
+// maker may be slow only; a declaration settles it.
+func TestLevelsThatWereNeverWritten(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string][]int{"levels": {10, 100}, "one level": nil} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := connect(t, amqpbroker.Config{})
+			q := testserver.Namespace()
+			levelsStream(t, "swj.default.levels."+q)
+			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+			defer cancel()
+			if _, err := b.Subscribe(ctx, q, broker.SubscribeOptions{}); !errors.Is(err, broker.ErrUnavailable) || ctx.Err() != nil {
+				t.Errorf("Subscribe: %v, want ErrUnavailable before ctx ends", err)
+			}
+			if err := b.Declare(bound(t), broker.Queue{Name: q, Levels: want}); err != nil {
+				t.Fatalf("Declare: %v", err)
+			}
+			other := connect(t, amqpbroker.Config{})
+			s := subscribe(t, other, q, 2)
+			m := message("urgent")
+			m.Priority = 1
+			publish(t, b, q, m)
+			ack(t, receive(t, s))
+		})
+	}
+}
