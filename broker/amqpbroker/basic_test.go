@@ -3,6 +3,7 @@ package amqpbroker_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/amqpbroker"
+	"github.com/swarmiji/swarmiji/internal/testserver"
 )
 
 func TestMessageTravelsWhole(t *testing.T) {
@@ -158,12 +160,23 @@ func TestDelays(t *testing.T) {
 			for _, w := range waits {
 				id := fmt.Sprint(w)
 				due[id] = time.Now().Add(w)
-				if err := b.PublishAt(bound(t), q, message(id), due[id]); err != nil {
+				m := message(id)
+				m.Properties = map[string]string{"expiration": "1"} // the server would take the shorter time
+				if err := b.PublishAt(bound(t), q, m, due[id]); err != nil {
 					t.Fatalf("PublishAt %v: %v", w, err)
 				}
 			}
-			for range waits {
+			batched := message("batched")
+			batched.Properties = map[string]string{"expiration": "1"}
+			due["batched"] = time.Now().Add(400 * time.Millisecond)
+			if err := b.PublishBatch(bound(t), []broker.Outgoing{{Queue: q, Message: batched, At: due["batched"]}}); err != nil {
+				t.Fatalf("PublishBatch: %v", err)
+			}
+			for left := len(due); left > 0; {
 				d := receive(t, s)
+				if got := d.Message().Properties["expiration"]; got != "1" {
+					t.Errorf("the property expiration of a delayed message came as %q, want 1", got)
+				}
 				late := time.Since(due[d.Message().ID])
 				t.Logf("a delay of %s was %v late", d.Message().ID, late)
 				if late < 0 || late > 5*time.Second {
@@ -172,17 +185,53 @@ func TestDelays(t *testing.T) {
 				if len(d.Message().Headers) != 0 {
 					t.Errorf("the server's headers reached the message: %v", d.Message().Headers)
 				}
+				if d.Message().ID == "batched" && d.Message().Generation == 0 {
+					due["batched"] = time.Now().Add(300 * time.Millisecond)
+					if err := d.Release(bound(t), 300*time.Millisecond); err != nil {
+						t.Fatalf("Release: %v", err)
+					}
+					continue
+				}
 				ack(t, d)
+				left--
 			}
 			if err := b.PublishAt(bound(t), q+"x", message("m"), time.Now().Add(time.Hour)); !errors.Is(err, broker.ErrNoQueue) {
 				t.Errorf("a delayed message for a queue that is not there: %v, want ErrNoQueue", err)
 			}
 			if err := b.PublishAt(bound(t), q, message("m"), time.Now().AddDate(9, 0, 0)); !errors.Is(err, broker.ErrUnsupported) {
 				t.Errorf("a delay of 9 years: %v, want ErrUnsupported", err)
+			} else if !strings.Contains(err.Error(), "longer than 8.7 years") {
+				t.Errorf("a delay of 9 years: %v, want the limit to be named", err)
 			}
 			if err := b.PublishAt(bound(t), q, message("m"), time.Now().AddDate(8, 0, 0)); err != nil {
 				t.Errorf("a delay of 8 years: %v", err)
 			}
 		})
+	}
+}
+
+// TestDelaysAmongOtherSettings: one process is configured with another type of queue than the one that made the levels.
+func TestDelaysAmongOtherSettings(t *testing.T) {
+	const ns = "delays-quorum" // made by TestDelays as a rule, which saves time
+	first := connect(t, amqpbroker.Config{Namespace: ns})
+	if err := first.PublishAt(bound(t), declared(t, first), message("makes the levels"), time.Now().Add(time.Millisecond)); err != nil {
+		t.Fatalf("PublishAt: %v", err)
+	}
+	var book logBook
+	b := connect(t, amqpbroker.Config{Namespace: ns, QueueType: amqpbroker.Classic, Logger: book.logger()})
+	q := declared(t, b)
+	if err := b.PublishAt(bound(t), q, message("m"), time.Now().Add(5*time.Millisecond)); err != nil {
+		t.Fatalf("PublishAt among levels of another type: %v", err)
+	}
+	ack(t, receive(t, subscribe(t, b, q, 1)))
+	if n := strings.Count(book.String(), "swj."+ns+".delay"); n == 0 || strings.Count(book.String(), "other settings") > 2 {
+		t.Errorf("want one warning of the levels, and at most one of the undeliverable queue: %s", book.String())
+	}
+}
+
+func TestDelayForNoQueueInFreshNamespace(t *testing.T) {
+	b := connect(t, amqpbroker.Config{Namespace: testserver.Namespace()})
+	if err := b.PublishAt(bound(t), "nowhere", message("m"), time.Now().Add(time.Hour)); !errors.Is(err, broker.ErrNoQueue) {
+		t.Errorf("PublishAt: %v, want ErrNoQueue", err)
 	}
 }

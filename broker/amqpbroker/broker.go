@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -27,6 +28,8 @@ type Broker struct {
 	queues sync.Map // name -> *levels, of declared queues that have levels
 	bound  sync.Map // AMQP queue -> the generation of con in which it was bound to the delay topology
 	warned sync.Map // AMQP queue or exchange that exists with other settings -> struct{}
+
+	delaysFound atomic.Bool // the queues of the delay levels were just declared or found one by one
 
 	mu     sync.Mutex
 	closed bool
@@ -64,7 +67,7 @@ func New(cfg Config) (*Broker, error) {
 	b := &Broker{cfg: cfg, names: newNames(cfg.Namespace), pub: pub, con: con, subs: make(map[*subscription]struct{})}
 	b.cfg.URLs = nil // they hold passwords
 	b.direct = amqpconn.NewPublisher(pub, amqpconn.PublisherConfig{})
-	b.delayed = amqpconn.NewPublisher(pub, amqpconn.PublisherConfig{Setup: b.declareDelays})
+	b.delayed = amqpconn.NewPublisher(pub, amqpconn.PublisherConfig{Setup: b.setUpDelays})
 	b.stop, b.halt = context.WithCancel(context.Background())
 	return b, nil
 }
@@ -124,7 +127,8 @@ func (b *Broker) prepare(p *amqp.Publishing, queue string, m *broker.Message) (k
 }
 
 // PublishAt implements [broker.Delayer]. The time is reckoned on this process's clock; RabbitMQ is told how long to wait. A
-// delay of more than 2^38 ms, 8.7 years, is broker.ErrUnsupported.
+// delay of more than 2^38 ms, 8.7 years, is broker.ErrUnsupported. The property expiration of m is delivered and not applied:
+// the server would hand m out when the shorter of the two times has passed.
 func (b *Broker) PublishAt(ctx context.Context, queue string, m *broker.Message, at time.Time) error {
 	if !at.After(time.Now()) {
 		return b.Publish(ctx, queue, m)
@@ -158,6 +162,7 @@ func (b *Broker) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
 				errs[i] = err
 				continue
 			}
+			holdExpiration(&publishings[i])
 			delayed = append(delayed, amqpconn.Outgoing{Exchange: exchange, Key: topic, Message: &publishings[i]})
 			delayedAt = append(delayedAt, i)
 			continue

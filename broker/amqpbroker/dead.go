@@ -20,12 +20,7 @@ const maxReason = 4 << 10
 // bury publishes m to the dead queue of queue, which is declared if it is not there.
 func (b *Broker) bury(ctx context.Context, queue string, m *broker.Message, cause error) error {
 	var p amqp.Publishing
-	if err := b.encode(&p, m); err != nil {
-		return err
-	}
-	if p.Headers == nil {
-		p.Headers = make(amqp.Table, 3)
-	}
+	b.warnDropped(ctx, queue, m.ID, encodeCopy(&p, m))
 	reason := "no reason was given"
 	if cause != nil {
 		reason = cause.Error()
@@ -36,7 +31,6 @@ func (b *Broker) bury(ctx context.Context, queue string, m *broker.Message, caus
 	p.Headers[headerReason] = reason
 	p.Headers[headerQueue] = queue
 	p.Headers[headerDied] = time.Now().UnixMilli()
-	p.Expiration = "" // the dead do not expire
 	err := b.direct.Publish(ctx, "", b.names.dead(queue), &p)
 	if !errors.Is(err, amqpconn.ErrUnroutable) {
 		return err
@@ -155,7 +149,7 @@ func (b *Broker) RequeueDead(ctx context.Context, queue string, n int) (int, err
 			m := deadLetter(queue, &d).Message
 			m.Generation++
 			m.Expires = time.Time{} // it was asked for just now
-			if err := b.Publish(ctx, queue, m); err != nil {
+			if err := b.republish(ctx, queue, m); err != nil {
 				return errors.Join(err, ch.Nack(d.DeliveryTag, false, true))
 			}
 			if err := ch.Ack(d.DeliveryTag, false); err != nil {
@@ -166,6 +160,17 @@ func (b *Broker) RequeueDead(ctx context.Context, queue string, n int) (int, err
 		return ctx.Err()
 	})
 	return int(moved.Load()), wrap(err, "requeue the dead letters of", queue)
+}
+
+// republish puts a dead letter back into its queue.
+func (b *Broker) republish(ctx context.Context, queue string, m *broker.Message) error {
+	key, err := b.route(queue, m.Priority)
+	if err != nil {
+		return err
+	}
+	var p amqp.Publishing
+	b.warnDropped(ctx, queue, m.ID, encodeCopy(&p, m))
+	return b.direct.Publish(ctx, "", key, &p)
 }
 
 // PurgeDead implements [broker.DeadLetterer].

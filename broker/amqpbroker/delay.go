@@ -61,11 +61,12 @@ func (b *Broker) delay(ctx context.Context, amqpQueue string, at time.Time) (exc
 	if _, err := delayMillis(time.Until(at)); err != nil {
 		return "", "", err
 	}
-	// What takes time the first time comes before the wait is reckoned.
-	if err := b.delayed.Open(ctx); err != nil {
+	// What takes time the first time comes before the wait is reckoned. The queue comes first: a missing one is told at once,
+	// and the levels lead to the exchange that is declared with it.
+	if err := b.bind(ctx, amqpQueue); err != nil {
 		return "", "", err
 	}
-	if err := b.bind(ctx, amqpQueue); err != nil {
+	if err := b.delayed.Open(ctx); err != nil {
 		return "", "", err
 	}
 	ms, err := delayMillis(time.Until(at))
@@ -80,6 +81,7 @@ func (b *Broker) publishDelayed(ctx context.Context, amqpQueue string, p *amqp.P
 	if err != nil {
 		return err
 	}
+	holdExpiration(p)
 	return b.delayed.Publish(ctx, exchange, key, p)
 }
 
@@ -138,23 +140,75 @@ func (b *Broker) declareDeliver(ctx context.Context, sess *amqpconn.Session) err
 	return err
 }
 
-// declareDelays declares the levels on a fresh publishing channel. The requests ask for no answer, which saves 150 round
-// trips; what the server refuses closes the channel, and that is seen with the next request that asks for one.
-func (b *Broker) declareDelays(ch *amqp.Channel) error {
-	for level := range delayLevels {
-		name, next := b.names.delay(level), b.names.deliver()
-		if level > 0 {
-			next = b.names.delay(level - 1)
+// setUpDelays prepares a fresh publishing channel. When levels exist with other settings (another process was configured with
+// another type of queue) the server closes the channel: then each is declared or found by itself, and the next channel, which
+// the Publisher opens by itself, leaves the queues as they are.
+func (b *Broker) setUpDelays(ch *amqp.Channel) error {
+	if b.delaysFound.Swap(false) {
+		return b.declareDelays(ch, false)
+	}
+	closed := ch.NotifyClose(make(chan *amqp.Error, 1))
+	err := b.declareDelays(ch, true)
+	if err == nil {
+		err = ch.Qos(0, 0, false) // a round trip: nothing is consumed here
+	}
+	if err != nil && ch.IsClosed() {
+		if cause, ok := <-closed; ok {
+			err = cause
 		}
-		args := b.queueArgs(amqp.Table{
-			"x-message-ttl":          int64(1) << level,
-			"x-dead-letter-exchange": next,
-		})
+	}
+	if amqpconn.IsPrecondition(err) {
+		if err := b.retry(b.stop, b.findDelays); err != nil {
+			return err
+		}
+		b.delaysFound.Store(true)
+	}
+	return err
+}
+
+// findDelays sees to it that the queue of each level exists, with whatever settings.
+func (b *Broker) findDelays(sess *amqpconn.Session) error {
+	for level := range delayLevels {
+		name := b.names.delay(level)
+		difference, err := b.declareOrFind(b.stop, sess, name, b.delayArgs(level))
+		if err != nil {
+			return err
+		}
+		if difference != nil {
+			b.warnDifference(b.stop, b.names.delay(0), name, difference) // once for all levels
+		}
+	}
+	return nil
+}
+
+// delayNext is the exchange below a level.
+func (b *Broker) delayNext(level int) string {
+	if level == 0 {
+		return b.names.deliver()
+	}
+	return b.names.delay(level - 1)
+}
+
+func (b *Broker) delayArgs(level int) amqp.Table {
+	return b.queueArgs(amqp.Table{
+		"x-message-ttl":          int64(1) << level,
+		"x-dead-letter-exchange": b.delayNext(level),
+	})
+}
+
+// declareDelays declares the exchanges of the levels with their bindings, and the queues if they are asked for. The requests
+// ask for no answer, which saves 150 round trips; what the server refuses closes the channel, and that is seen with the next
+// request that asks for one.
+func (b *Broker) declareDelays(ch *amqp.Channel, queues bool) error {
+	for level := range delayLevels {
+		name, next := b.names.delay(level), b.delayNext(level)
 		if err := ch.ExchangeDeclare(name, amqp.ExchangeTopic, true, false, false, true, nil); err != nil {
 			return err
 		}
-		if _, err := ch.QueueDeclare(name, true, false, false, true, args); err != nil {
-			return err
+		if queues {
+			if _, err := ch.QueueDeclare(name, true, false, false, true, b.delayArgs(level)); err != nil {
+				return err
+			}
 		}
 		skip := strings.Repeat("*.", delayLevels-1-level)
 		if err := ch.QueueBind(name, skip+"1.#", name, true, nil); err != nil {

@@ -3,6 +3,7 @@ package amqpbroker
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -40,18 +41,16 @@ func newDelivery(g *generation, c *consumer, m *amqp.Delivery) *delivery {
 	return d
 }
 
-// deliveries reads how often a message was handed out. Quorum queues count the returns; classic queues know only whether
-// there was one.
+// deliveries reads how often a message was handed out. Quorum queues count the returns, from the first redelivery on; before
+// it the header is what a foreign publisher has copied from somewhere. Classic queues know only whether there was a delivery.
 func deliveries(m *amqp.Delivery) (n int, exact bool) {
-	if v, ok := m.Headers["x-delivery-count"]; ok {
-		if n, ok := integer(v); ok && n >= 0 {
-			return int(n) + 1, true
-		}
+	if !m.Redelivered {
+		return 1, true
 	}
-	if m.Redelivered {
-		return 2, false
+	if n, ok := integer(m.Headers["x-delivery-count"]); ok && n >= 0 && n < math.MaxInt32 {
+		return int(n) + 1, true
 	}
-	return 1, true
+	return 2, false
 }
 
 // Message implements [broker.Delivery].
@@ -94,8 +93,14 @@ func (d *delivery) Ack(context.Context) error {
 	return nil
 }
 
-// AckSync implements [broker.SyncAcker]. After broker.ErrIndeterminate, when ctx ended before the server's answer, it may be
-// called again.
+// AckSync implements [broker.SyncAcker]. It asks for an answer on the same channel behind the acknowledgement: nil means that
+// the server's channel has taken it. A classic queue has removed the message then. A quorum queue has been told and will: the
+// channel does not wait until a majority of the nodes has written it down, so that the message may come again if the server
+// or the queue's leader dies within that moment, or (RabbitMQ 3.10) if the channel does while hundreds of acknowledgements are
+// under way; AMQP has no answer that shows more. Errors: broker.ErrLeaseLost when nothing
+// was sent, and the message will be seen again; broker.ErrIndeterminate when the acknowledgement was sent and the answer did
+// not come, since ctx or the channel ended. Then AckSync may be called again, to wait for longer; once the channel has gone it
+// stays indeterminate.
 func (d *delivery) AckSync(ctx context.Context) error {
 	g := d.gen
 	g.mu.Lock()
@@ -109,7 +114,7 @@ func (d *delivery) AckSync(ctx context.Context) error {
 	}
 	g.mu.Unlock()
 	if err := g.barrier(ctx); err != nil {
-		return d.failed("acknowledge", err)
+		return d.failed("acknowledge", fmt.Errorf("%w: %w", broker.ErrIndeterminate, err))
 	}
 	g.mu.Lock()
 	d.state = settled
@@ -151,9 +156,7 @@ func (d *delivery) Release(ctx context.Context, after time.Duration) error {
 		next := d.msg
 		next.Generation++
 		var p amqp.Publishing
-		if err := b.encode(&p, &next); err != nil {
-			return err
-		}
+		b.warnDropped(ctx, d.gen.st.sub.queue, next.ID, encodeCopy(&p, &next))
 		return b.publishDelayed(ctx, d.gen.st.name, &p, at)
 	}))
 }

@@ -19,7 +19,10 @@
 //     hands them out again.
 //   - Deliveries is exact on quorum queues, where it also counts graceful returns before RabbitMQ 4.3, and (2, false) after
 //     the first delivery on classic ones.
-//   - Ack returns at once and reaches the server within about a millisecond, together with others. AckSync waits for it.
+//   - Ack returns at once and reaches the server within about a millisecond, together with others. AckSync waits for it;
+//     what its answer shows, and what it cannot, is told there.
+//   - A message that RabbitMQ has handed out can always be released, buried and requeued, also one that Publish would refuse.
+//     A copy never expires on the server: the native expiration travels in a header and is found in Properties again.
 //   - A delivery is held as long as its channel lives; there is no lease. RabbitMQ's consumer_timeout (30 minutes by default)
 //     closes the channel of a consumer that holds one for longer: it has to be raised for longer tasks.
 //   - Under an alarm of the server publishing is broker.ErrBlocked when the ctx ends; consuming goes on, over its own

@@ -20,6 +20,7 @@ const (
 	headerReason     = "swj-reason"  // of a dead letter
 	headerQueue      = "swj-queue"   // it came from
 	headerDied       = "swj-died-ms" // int64, Unix milliseconds
+	headerExpiration = "swj-ttl"     // string, the property expiration of a message that must not expire where it is
 )
 
 const (
@@ -70,24 +71,26 @@ func encodeHeaders(p *amqp.Publishing, m *broker.Message) error {
 		if !foreign(k) {
 			continue
 		}
-		if len(k) > maxShort || k == "CC" || k == "BCC" { // the server reads these two as lists of more queues
+		if len(k) > maxShort || reroutes(k) {
 			return fmt.Errorf("%w: a header cannot be named %.40q", broker.ErrMalformed, k)
 		}
-		size += len(k) + 16
-		switch v := v.(type) {
-		case string:
-			size += len(v)
-		case []byte:
-			size += len(v)
-		case bool, int64, float64:
+		switch v.(type) {
+		case string, []byte, bool, int64, float64:
 		default:
 			return fmt.Errorf("%w: header %.40q is a %T", broker.ErrMalformed, k, v)
 		}
 		p.Headers[k] = v
+		size += fieldSize(k, v)
 	}
 	if size > maxHeaders {
 		return fmt.Errorf("%w: headers of about %d bytes, the limit is %d", broker.ErrTooLarge, size, maxHeaders)
 	}
+	encodeOwn(p, m)
+	return nil
+}
+
+// encodeOwn sets the headers of our own.
+func encodeOwn(p *amqp.Publishing, m *broker.Message) {
 	if m.Generation != 0 {
 		p.Headers[headerGeneration] = int64(m.Generation)
 	}
@@ -97,37 +100,58 @@ func encodeHeaders(p *amqp.Publishing, m *broker.Message) error {
 	if !m.Expires.IsZero() {
 		p.Headers[headerExpires] = m.Expires.UnixMilli()
 	}
-	return nil
+}
+
+// reroutes reports whether the server reads a header as a list of more queues.
+func reroutes(name string) bool { return name == "CC" || name == "BCC" }
+
+// fieldSize is how many bytes a header takes in a frame.
+func fieldSize(name string, v any) int {
+	switch v := v.(type) {
+	case string:
+		return len(name) + 6 + len(v)
+	case []byte:
+		return len(name) + 6 + len(v)
+	default:
+		return len(name) + 10
+	}
 }
 
 func encodeProperties(p *amqp.Publishing, props map[string]string) error {
 	for k, v := range props {
-		if len(v) > maxShort {
-			return fmt.Errorf("%w: property %.40q is longer than %d bytes", broker.ErrMalformed, k, maxShort)
+		if err := encodeProperty(p, k, v); err != nil {
+			return err
 		}
-		switch k {
-		case "content-encoding":
-			p.ContentEncoding = v
-		case "correlation-id":
-			p.CorrelationId = v
-		case "reply-to":
-			p.ReplyTo = v
-		case "type":
-			p.Type = v
-		case "priority":
-			n, err := strconv.ParseUint(v, 10, 8)
-			if err != nil {
-				return fmt.Errorf("%w: property priority %.40q is not 0 to 255", broker.ErrMalformed, v)
-			}
-			p.Priority = uint8(n)
-		case "expiration":
-			if n, err := strconv.ParseUint(v, 10, 32); err != nil || n > math.MaxInt32 {
-				return fmt.Errorf("%w: property expiration %.40q is not a number of milliseconds", broker.ErrMalformed, v)
-			}
-			p.Expiration = v
-		default:
-			return fmt.Errorf("%w: unknown property %.40q", broker.ErrMalformed, k)
+	}
+	return nil
+}
+
+func encodeProperty(p *amqp.Publishing, k, v string) error {
+	if len(v) > maxShort {
+		return fmt.Errorf("%w: property %.40q is longer than %d bytes", broker.ErrMalformed, k, maxShort)
+	}
+	switch k {
+	case "content-encoding":
+		p.ContentEncoding = v
+	case "correlation-id":
+		p.CorrelationId = v
+	case "reply-to":
+		p.ReplyTo = v
+	case "type":
+		p.Type = v
+	case "priority":
+		n, err := strconv.ParseUint(v, 10, 8)
+		if err != nil {
+			return fmt.Errorf("%w: property priority %.40q is not 0 to 255", broker.ErrMalformed, v)
 		}
+		p.Priority = uint8(n)
+	case "expiration":
+		if n, err := strconv.ParseUint(v, 10, 32); err != nil || n > math.MaxInt32 {
+			return fmt.Errorf("%w: property expiration %.40q is not a number of milliseconds", broker.ErrMalformed, v)
+		}
+		p.Expiration = v
+	default:
+		return fmt.Errorf("%w: unknown property %.40q", broker.ErrMalformed, k)
 	}
 	return nil
 }
@@ -148,6 +172,10 @@ func decode(m *broker.Message, d *amqp.Delivery) {
 		case k == headerExpires:
 			if n, ok := integer(v); ok {
 				m.Expires = time.UnixMilli(n)
+			}
+		case k == headerExpiration:
+			if s, ok := v.(string); ok {
+				property(m, "expiration", s)
 			}
 		case foreign(k):
 			if v, ok := scalar(v); ok {

@@ -102,21 +102,34 @@ func (b *Broker) declareWorkOn(ctx context.Context, sess *amqpconn.Session, queu
 
 // declareOne declares a queue. One that exists with other arguments is used as it is, with a warning.
 func (b *Broker) declareOne(ctx context.Context, sess *amqpconn.Session, name string, args amqp.Table) error {
-	err := sess.Do(ctx, func(ch *amqp.Channel) error {
+	difference, err := b.declareOrFind(ctx, sess, name, args)
+	if difference != nil {
+		b.warnDifference(ctx, name, name, difference)
+	}
+	return err
+}
+
+// declareOrFind declares a queue. If one exists with other arguments, difference is what the server says of them.
+func (b *Broker) declareOrFind(ctx context.Context, sess *amqpconn.Session, name string, args amqp.Table) (difference, err error) {
+	err = sess.Do(ctx, func(ch *amqp.Channel) error {
 		_, err := ch.QueueDeclare(name, true, false, false, false, args)
 		return err
 	})
 	if !amqpconn.IsPrecondition(err) {
-		return err
+		return nil, err
 	}
-	if _, known := b.warned.LoadOrStore(name, struct{}{}); !known {
-		b.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "amqp: the queue exists with other settings and is used as it is; delete it when it is empty to have it made anew",
-			slog.String("amqp_queue", name), slog.String("difference", err.Error()))
-	}
-	return sess.Do(ctx, func(ch *amqp.Channel) error {
+	return err, sess.Do(ctx, func(ch *amqp.Channel) error {
 		_, err := ch.QueueDeclarePassive(name, true, false, false, false, nil)
 		return err
 	})
+}
+
+// warnDifference warns once for each key.
+func (b *Broker) warnDifference(ctx context.Context, key, name string, difference error) {
+	if _, known := b.warned.LoadOrStore(key, struct{}{}); !known {
+		b.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "amqp: the queue exists with other settings and is used as it is; delete it when it is empty to have it made anew",
+			slog.String("amqp_queue", name), slog.String("difference", difference.Error()))
+	}
 }
 
 // retry calls fn with the session, and again with the next one if the session ended meanwhile: fn must be idempotent.
