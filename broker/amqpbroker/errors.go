@@ -23,8 +23,11 @@ func wrap(err error, what, queue string) error {
 func classOf(err error) error {
 	switch {
 	case errors.Is(err, amqpconn.ErrIndeterminate):
-		if errors.Is(err, amqpconn.ErrBlocked) {
-			return indeterminateAndBlockedError{}
+		switch {
+		case errors.Is(err, amqpconn.ErrBlocked): // sent just before the server told of its alarm
+			return indeterminateError{broker.ErrBlocked}
+		case errors.Is(err, amqpconn.ErrAccess): // the refusal of one message leaves all that were under way unanswered
+			return indeterminateError{broker.ErrAccess}
 		}
 		return broker.ErrIndeterminate
 	case errors.Is(err, amqpconn.ErrBlocked), errors.Is(err, amqpconn.ErrRefused):
@@ -35,10 +38,10 @@ func classOf(err error) error {
 		return broker.ErrMalformed
 	case errors.Is(err, amqpconn.ErrAccess), amqpconn.IsAccess(err):
 		return broker.ErrAccess
+	case errors.Is(err, amqpconn.ErrUnavailable): // before ErrClosed, which is final: who repeats will find out
+		return broker.ErrUnavailable
 	case errors.Is(err, amqpconn.ErrClosed):
 		return broker.ErrClosed
-	case errors.Is(err, amqpconn.ErrUnavailable):
-		return broker.ErrUnavailable
 	case amqpconn.IsNotFound(err):
 		return broker.ErrNoQueue
 	default:
@@ -46,13 +49,13 @@ func classOf(err error) error {
 	}
 }
 
-// indeterminateAndBlockedError is the class of a message that was sent just before the server told of its alarm.
-type indeterminateAndBlockedError struct{}
+// indeterminateError is broker.ErrIndeterminate with the class of its cause.
+type indeterminateError struct{ cause error }
 
-func (indeterminateAndBlockedError) Error() string {
-	return broker.ErrIndeterminate.Error() + ", " + broker.ErrBlocked.Error()
+func (e indeterminateError) Error() string {
+	return broker.ErrIndeterminate.Error() + ", " + e.cause.Error()
 }
 
-func (indeterminateAndBlockedError) Unwrap() []error {
-	return []error{broker.ErrIndeterminate, broker.ErrBlocked}
+func (e indeterminateError) Unwrap() []error {
+	return []error{broker.ErrIndeterminate, e.cause}
 }

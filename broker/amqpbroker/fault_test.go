@@ -125,6 +125,7 @@ func TestServerMischief(t *testing.T) {
 	t.Run("consumer_timeout", func(t *testing.T) { consumerTimeoutCostsOneChannel(t, srv) })
 	t.Run("memory alarm", func(t *testing.T) { memoryAlarmBlocksPublishingOnly(t, srv) })
 	t.Run("wrong password", func(t *testing.T) { wrongPasswordIsSaidAndMended(t, srv) })
+	t.Run("no permission to write", func(t *testing.T) { refusedMessageIsSaidToBe(t, srv) })
 	t.Run("TLS", func(t *testing.T) { tlsIsVerified(t, srv, files) })
 }
 
@@ -288,6 +289,20 @@ func wrongPasswordIsSaidAndMended(t *testing.T, srv *testserver.Rabbit) {
 	defer mu.Unlock()
 	if all := strings.Join(told, "\n") + book.String(); strings.Contains(all, secret) || strings.Contains(all, "another") {
 		t.Errorf("Watch or the log tell a password: %s", all)
+	}
+}
+
+func refusedMessageIsSaidToBe(t *testing.T, srv *testserver.Rabbit) {
+	q := declared(t, connect(t, amqpbroker.Config{URLs: []string{srv.URL()}}))
+	for _, args := range [][]string{{"add_user", "reader", "word"}, {"set_permissions", "reader", ".*", "", ".*"}} {
+		if out, err := srv.Ctl(bound(t), args...); err != nil {
+			t.Fatalf("rabbitmqctl %v: %v\n%s", args, err, out)
+		}
+	}
+	b := connect(t, amqpbroker.Config{URLs: []string{fmt.Sprintf("amqp://reader:word@%s/", srv.Addr())}})
+	err := b.Publish(bound(t), q, message("m"))
+	if !errors.Is(err, broker.ErrAccess) || !errors.Is(err, broker.ErrIndeterminate) {
+		t.Errorf("Publish without the permission to write: %v, want ErrAccess, and ErrIndeterminate since it was sent", err)
 	}
 }
 

@@ -2,7 +2,7 @@ package amqpbroker
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"math"
 	"strconv"
 	"sync"
@@ -10,7 +10,6 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/amqpconn"
 )
 
@@ -76,8 +75,8 @@ func newGeneration(st *stream, ch *amqpconn.Channel) *generation {
 // end is called when the channel is given up or has gone.
 func (g *generation) end() {
 	g.mu.Lock()
+	g.send(true) // those whose Ack has returned and that have waited for others; it fails on a channel that has gone
 	g.dead = true
-	g.acked = nil
 	g.timer.Stop()
 	close(g.lost)
 	g.mu.Unlock()
@@ -102,10 +101,14 @@ func (g *generation) isLost() bool {
 
 // tune makes the consumers' prefetches add up to what is wanted. The server fixes a consumer's prefetch when it starts, so
 // more is had from one more consumer, and less from starting over. Then the deliveries of the cancelled consumers count
-// against the new prefetch, and further consumers follow as those are settled.
+// against the new prefetch, and further consumers follow as those are settled. When the subscription is closed nothing is
+// fetched any more, whatever is wanted: that is known before the consumers are cancelled, and looked at under rpc.
 func (g *generation) tune() error {
 	g.rpc.Lock()
 	defer g.rpc.Unlock()
+	if g.st.sub.fetch.Err() != nil {
+		return nil
+	}
 	g.st.mu.Lock()
 	want := g.st.want
 	g.st.mu.Unlock()
@@ -397,12 +400,14 @@ type roundTrip struct {
 	err  error
 }
 
-// barrier returns nil when the server has taken all that was sent on the channel before. Callers share round trips.
+var errChannelGone = errors.New("the channel has gone")
+
+// barrier returns nil when the server's channel has taken all that was sent before. Callers share round trips.
 func (g *generation) barrier(ctx context.Context) error {
 	g.mu.Lock()
 	if g.dead {
 		g.mu.Unlock()
-		return broker.ErrLeaseLost
+		return errChannelGone
 	}
 	r := g.syncing
 	if r == nil {
@@ -416,12 +421,9 @@ func (g *generation) barrier(ctx context.Context) error {
 	g.mu.Unlock()
 	select {
 	case <-r.done:
-		if r.err != nil {
-			return fmt.Errorf("%w: %w", broker.ErrLeaseLost, r.err)
-		}
-		return nil
+		return r.err
 	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", broker.ErrIndeterminate, ctx.Err())
+		return ctx.Err()
 	}
 }
 
