@@ -10,7 +10,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testserver"
 )
 
-func TestKilledQueueLeaderLosesNothing(t *testing.T) {
+func TestClusterLosesNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts three servers")
 	}
@@ -32,6 +32,35 @@ func TestKilledQueueLeaderLosesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.await("load on three nodes again", atLeast(len(f.history().Tasks(ledger.Finished))+100, ledger.Finished))
+
+	// A node in the minority pauses; its clients find another one, and the majority goes on.
+	if err := cluster.Isolate(t.Context(), 0); err != nil { // the first URL, which clients try first
+		t.Fatal(err)
+	}
+	isolated := time.Now()
+	f.awaitWithin(patience, "a task started after a node was cut off", startedAfter(isolated.Add(time.Second)))
+	f.await("load on the majority", atLeast(len(f.history().Tasks(ledger.Finished))+100, ledger.Finished))
+	if err := cluster.Rejoin(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+
+	// Without a majority nothing is confirmed, and nothing that was is lost.
+	cluster.KillNode(1)
+	cluster.KillNode(2)
+	alone := time.Now()
+	f.await("submissions end undecided while there is no majority", func(ledger.History) bool { return time.Since(alone) > 15*time.Second })
+	started := make(chan error, 2)
+	for _, i := range []int{1, 2} {
+		go func() { started <- cluster.RestartNode(t.Context(), i) }()
+	}
+	for range 2 {
+		if err := <-started; err != nil {
+			t.Fatal(err)
+		}
+	}
+	back := time.Now()
+	f.awaitWithin(patience, "a task started after the majority was back", startedAfter(back))
+	f.await("load again", atLeast(len(f.history().Tasks(ledger.Finished))+100, ledger.Finished))
 	p.terminate(60 * time.Second)
 	f.await("all confirmed tasks finished", nothingLost)
 	for _, c := range consumers {

@@ -1,0 +1,39 @@
+package testserver
+
+import (
+	"context"
+	"fmt"
+)
+
+// Isolate cuts node i off from the others of its cluster, as a network would, while its clients still reach it. There is no
+// firewall on this machine's loopback, so the nodes are told a cookie that does not let them in.
+func (c *RabbitCluster) Isolate(ctx context.Context, i int) error {
+	return c.between(ctx, i, func(other string) string {
+		return fmt.Sprintf("erlang:set_cookie('%s', nope), erlang:disconnect_node('%s').", other, other)
+	})
+}
+
+// Rejoin mends what Isolate cut. The node takes part again after some seconds.
+func (c *RabbitCluster) Rejoin(ctx context.Context, i int) error {
+	return c.between(ctx, i, func(other string) string {
+		return fmt.Sprintf("erlang:set_cookie('%s', erlang:get_cookie()).", other)
+	})
+}
+
+// between runs an expression about each other node on node i, and one about node i on each other node.
+func (c *RabbitCluster) between(ctx context.Context, i int, expr func(other string) string) error {
+	for j, r := range c.Nodes {
+		if j == i {
+			continue
+		}
+		for _, side := range []struct {
+			on    *Rabbit
+			about string
+		}{{c.Nodes[i], r.node}, {r, c.Nodes[i].node}} {
+			if out, err := side.on.Ctl(ctx, "eval", expr(side.about)); err != nil {
+				return fmt.Errorf("on %s about %s: %w: %s", side.on.node, side.about, err, out)
+			}
+		}
+	}
+	return nil
+}
