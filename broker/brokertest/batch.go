@@ -11,10 +11,10 @@ import (
 func batchCases() []testCase {
 	return []testCase{
 		{
-			area: "batch", name: "many messages of several queues",
-			explain: "PublishBatch publishes messages of any queues; nil means that every one is confirmed. Without a BatchPublisher the fallback does the same.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "batch", Name: "many messages of several queues",
+			Explain: "PublishBatch publishes messages of any queues; nil means that every one is confirmed. Without a BatchPublisher the fallback does the same.",
+			Run: func(w *world) {
+				b := w.Open()
 				queues := []string{w.queue(b, "a"), w.queue(b, "b"), w.queue(b, "c")}
 				var ms []broker.Outgoing
 				want := map[string][]string{}
@@ -24,9 +24,9 @@ func batchCases() []testCase {
 					ms = append(ms, broker.Outgoing{Queue: q, Message: m})
 					want[q] = append(want[q], name(m))
 				}
-				ctx, cancel := w.ctx()
+				ctx, cancel := w.Ctx()
 				defer cancel()
-				w.must(broker.PublishBatch(ctx, b, ms), "PublishBatch")
+				w.Must(broker.PublishBatch(ctx, b, ms), "PublishBatch")
 				for q, ns := range want {
 					for n, count := range w.drain(w.subscribe(b, q, 0), ns...) {
 						if count != 1 {
@@ -37,19 +37,19 @@ func batchCases() []testCase {
 			},
 		},
 		{
-			area: "batch", name: "nothing", explain: "A batch of no messages is done.",
-			run: func(w *world) {
-				b := w.open()
-				ctx, cancel := w.ctx()
+			Area: "batch", Name: "nothing", Explain: "A batch of no messages is done.",
+			Run: func(w *world) {
+				b := w.Open()
+				ctx, cancel := w.Ctx()
 				defer cancel()
-				w.must(broker.PublishBatch(ctx, b, nil), "PublishBatch of nothing")
+				w.Must(broker.PublishBatch(ctx, b, nil), "PublishBatch of nothing")
 			},
 		},
 		{
-			area: "batch", name: "an error for each message",
-			explain: "If any message of a batch failed, the error is a *BatchError that says for each message what became of it, in the order of the batch; the good ones are confirmed.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "batch", Name: "an error for each message",
+			Explain: "If any message of a batch failed, the error is a *BatchError that says for each message what became of it, in the order of the batch; the good ones are confirmed.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "good")
 				missing := w.h.Prefix + "missing"
 				ms := []broker.Outgoing{
@@ -67,34 +67,34 @@ func batchCases() []testCase {
 					ms = append(ms, broker.Outgoing{Queue: q, Message: m})
 					want = append(want, broker.ErrTooLarge)
 				}
-				ctx, cancel := w.ctx()
+				ctx, cancel := w.Ctx()
 				defer cancel()
-				err := w.clean(broker.PublishBatch(ctx, b, ms))
+				err := w.Clean(broker.PublishBatch(ctx, b, ms))
 				be, ok := errors.AsType[*broker.BatchError](err)
 				if !ok || len(be.Errs) != len(ms) {
 					w.Fatalf("PublishBatch: got error %v (a %T), want a *BatchError of %d", err, err, len(ms))
 				}
 				for i, err := range be.Errs {
 					if want[i] == nil {
-						w.must(err, "message %d", i)
+						w.Must(err, "message %d", i)
 						continue
 					}
-					w.wantIs(err, want[i], "message %d", i)
+					w.WantIs(err, want[i], "message %d", i)
 				}
 				w.drain(w.subscribe(b, q, 0), "0/0", "3/0", "5/0")
 			},
 		},
 		{
-			area: "batch", name: "delayed and due together", needs: []need{needsDelays},
-			explain: "The messages of a batch may have any times; each is handed out at its own.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "batch", Name: "delayed and due together", Needs: []need{needsDelays},
+			Explain: "The messages of a batch may have any times; each is handed out at its own.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "times")
 				s := w.subscribe(b, q, 0)
 				at := time.Now().Add(300 * time.Millisecond)
-				ctx, cancel := w.ctx()
+				ctx, cancel := w.Ctx()
 				defer cancel()
-				w.must(broker.PublishBatch(ctx, b, []broker.Outgoing{
+				w.Must(broker.PublishBatch(ctx, b, []broker.Outgoing{
 					{Queue: q, Message: msg("later"), At: at},
 					{Queue: q, Message: msg("past"), At: time.Now().Add(-time.Hour)},
 					{Queue: q, Message: msg("now")},
@@ -111,17 +111,17 @@ func batchCases() []testCase {
 			},
 		},
 		{
-			area: "batch", name: "a closed Broker", needs: []need{needsBatch},
-			explain: "Every message of a batch given to a closed Broker is ErrClosed.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "batch", Name: "a closed Broker", Needs: []need{needsBatch},
+			Explain: "Every message of a batch given to a closed Broker is ErrClosed.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "closed")
 				w.closeBroker(b)
-				ctx, cancel := w.ctx()
+				ctx, cancel := w.Ctx()
 				defer cancel()
 				err := broker.PublishBatch(ctx, b, []broker.Outgoing{{Queue: q, Message: msg("a")}, {Queue: q, Message: msg("b")}})
 				for i, err := range broker.BatchErrors(err, 2) {
-					w.wantIs(err, broker.ErrClosed, "message %d", i)
+					w.WantIs(err, broker.ErrClosed, "message %d", i)
 				}
 			},
 		},

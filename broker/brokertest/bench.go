@@ -54,8 +54,8 @@ func bench(b *testing.B, open func(t testing.TB) *Harness) {
 // benchQueue measures run on a fresh queue.
 func benchQueue(b *testing.B, open func(t testing.TB) *Harness, run func(ctx context.Context, w *world, br broker.Broker, queue string)) {
 	w := newWorld(b, open(b))
-	defer w.close()
-	br := w.open()
+	defer w.CloseAll()
+	br := w.Open()
 	q := w.queue(br, "bench")
 	b.ReportAllocs()
 	b.ResetTimer()

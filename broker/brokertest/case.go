@@ -2,27 +2,27 @@ package brokertest
 
 import (
 	"slices"
-	"testing"
+
+	"github.com/swarmiji/swarmiji/internal/suite"
 )
 
 // testCase is one sentence of the port put to the test.
-type testCase struct {
-	area, name string
-	explain    string // why an adapter must pass; printed when it does not
-	needs      []need
-	run        func(w *world)
-}
+type testCase = suite.Case[*Harness, *world]
 
 // need is what a case asks of the harness; it returns why the case cannot run, or "".
-type need func(h *Harness) string
+type need = func(h *Harness) string
 
-func needsSever(h *Harness) string   { return unless(h.Sever != nil, "the harness has no Sever") }
-func needsRestart(h *Harness) string { return unless(h.Restart != nil, "the harness has no Restart") }
-func needsDown(h *Harness) string    { return unless(h.Down != nil, "the harness has no Down") }
+func needsSever(h *Harness) string { return suite.Unless(h.Sever != nil, "the harness has no Sever") }
+
+func needsRestart(h *Harness) string {
+	return suite.Unless(h.Restart != nil, "the harness has no Restart")
+}
+
+func needsDown(h *Harness) string { return suite.Unless(h.Down != nil, "the harness has no Down") }
 
 // promised makes a need of a promise.
 func promised(name string, get func(p Promises) bool) need {
-	return func(h *Harness) string { return unless(get(h.Promises), "the adapter does not promise "+name) }
+	return func(h *Harness) string { return suite.Unless(get(h.Promises), "the adapter does not promise "+name) }
 }
 
 var (
@@ -41,33 +41,8 @@ var (
 	needsFind        = promised("Find", func(p Promises) bool { return p.Find })
 	needsWatch       = promised("Watch", func(p Promises) bool { return p.Watch })
 	needsMaxBody     = promised("a MaxBody", func(p Promises) bool { return p.MaxBody > 0 })
-	needsLeases      = func(h *Harness) string { return unless(h.Leases > 0, "the harness names no Leases") }
+	needsLeases      = func(h *Harness) string { return suite.Unless(h.Leases > 0, "the harness names no Leases") }
 )
-
-func unless(ok bool, reason string) string {
-	if ok {
-		return ""
-	}
-	return reason
-}
-
-// start opens a fresh namespace and runs the case in it.
-func (c testCase) start(t *testing.T, open func(t testing.TB) *Harness) {
-	h := open(t)
-	for _, n := range c.needs {
-		if reason := n(h); reason != "" {
-			t.Skip(reason)
-		}
-	}
-	w := newWorld(t, h)
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Log("why: " + c.explain)
-		}
-	})
-	defer w.close()
-	c.run(w)
-}
 
 // cases returns every case of the suite, area by area.
 func cases() []testCase {

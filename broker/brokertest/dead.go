@@ -13,10 +13,10 @@ import (
 func deadCases() []testCase {
 	return []testCase{
 		{
-			area: "dead letters", name: "byte for byte, with the reason", needs: []need{needsDeadLetters},
-			explain: "Bury moves the message, byte for byte, to the dead letters of its queue, with cause as the reason, and ListDead says from where and when.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "dead letters", Name: "byte for byte, with the reason", Needs: []need{needsDeadLetters},
+			Explain: "Bury moves the message, byte for byte, to the dead letters of its queue, with cause as the reason, and ListDead says from where and when.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "bury")
 				want := fullMessage()
 				want.Body = []byte{0, 0xff, '\n', 0}
@@ -24,7 +24,7 @@ func deadCases() []testCase {
 				w.publish(b, q, &sent)
 				before := time.Now()
 				w.bury(b, q, "it was ☠ poison")
-				dead := w.listDead(w.open(), q, 10, 1)
+				dead := w.listDead(w.Open(), q, 10, 1)
 				d := dead[0]
 				if diff := diffMessage(want, d.Message); diff != "" {
 					w.Errorf("the dead letter is not what was published (-sent +dead):\n%s", diff)
@@ -32,16 +32,16 @@ func deadCases() []testCase {
 				if d.Reason != "it was ☠ poison" || d.Queue != q {
 					w.Errorf("Reason %q, Queue %q; want %q, %q", d.Reason, d.Queue, "it was ☠ poison", q)
 				}
-				if d.At.Before(before.Add(-w.slack-time.Second)) || d.At.After(time.Now().Add(w.slack+time.Second)) {
+				if d.At.Before(before.Add(-w.Slack-time.Second)) || d.At.After(time.Now().Add(w.Slack+time.Second)) {
 					w.Errorf("At is %v, it was buried after %v", d.At, before)
 				}
 			},
 		},
 		{
-			area: "dead letters", name: "a reason of any text", needs: []need{needsDeadLetters},
-			explain: "The reason is the text of an error, which may be long, empty or no UTF-8: Bury takes it, and cuts it if it must.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "dead letters", Name: "a reason of any text", Needs: []need{needsDeadLetters},
+			Explain: "The reason is the text of an error, which may be long, empty or no UTF-8: Bury takes it, and cuts it if it must.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "reasons")
 				reasons := []string{"", "a\x00b\r\nc", "\xff\xfe", strings.Repeat("long ", 20_000)}
 				for i := range reasons {
@@ -55,10 +55,10 @@ func deadCases() []testCase {
 			},
 		},
 		{
-			area: "dead letters", name: "oldest first, and they stay", needs: []need{needsDeadLetters},
-			explain: "ListDead returns up to n dead letters of a queue, oldest first; they stay where they are. Those of other queues are not among them.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "dead letters", Name: "oldest first, and they stay", Needs: []need{needsDeadLetters},
+			Explain: "ListDead returns up to n dead letters of a queue, oldest first; they stay where they are. Those of other queues are not among them.",
+			Run: func(w *world) {
+				b := w.Open()
 				q, q2 := w.queue(b, "list"), w.queue(b, "list2")
 				for i := range 5 {
 					w.publish(b, q, msg(fmt.Sprint(i)))
@@ -76,10 +76,10 @@ func deadCases() []testCase {
 			},
 		},
 		{
-			area: "dead letters", name: "RequeueDead", needs: []need{needsDeadLetters},
-			explain: "RequeueDead puts up to n dead letters back into their queue, oldest first, as new messages of the next Generation, and returns how many.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "dead letters", Name: "RequeueDead", Needs: []need{needsDeadLetters},
+			Explain: "RequeueDead puts up to n dead letters back into their queue, oldest first, as new messages of the next Generation, and returns how many.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "requeue")
 				for i := range 3 {
 					w.publish(b, q, msg(fmt.Sprint(i)))
@@ -109,10 +109,10 @@ func deadCases() []testCase {
 			},
 		},
 		{
-			area: "dead letters", name: "PurgeDead", needs: []need{needsDeadLetters},
-			explain: "PurgeDead removes the dead letters of a queue and returns how many they were; what waits in the queue stays.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "dead letters", Name: "PurgeDead", Needs: []need{needsDeadLetters},
+			Explain: "PurgeDead removes the dead letters of a queue and returns how many they were; what waits in the queue stays.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "purge")
 				for i := range 3 {
 					w.publish(b, q, msg(fmt.Sprint(i)))
@@ -128,10 +128,10 @@ func deadCases() []testCase {
 			},
 		},
 		{
-			area: "dead letters", name: "they outlive a restart", needs: []need{needsDeadLetters, needsDurable, needsRestart},
-			explain: "A dead letter is kept as safely as the message was.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "dead letters", Name: "they outlive a restart", Needs: []need{needsDeadLetters, needsDurable, needsRestart},
+			Explain: "A dead letter is kept as safely as the message was.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "restart")
 				w.publish(b, q, msg("a"))
 				w.bury(b, q, "why")
@@ -158,9 +158,9 @@ func (w *world) bury(b broker.Broker, queue, reason string) {
 	w.Helper()
 	s := w.subscribe(b, queue, 1)
 	d := w.receive(s)
-	ctx, cancel := w.ctx()
+	ctx, cancel := w.Ctx()
 	defer cancel()
-	w.must(d.Bury(ctx, errors.New(reason)), "Bury")
+	w.Must(d.Bury(ctx, errors.New(reason)), "Bury")
 	w.closeSub(s)
 }
 
@@ -168,16 +168,16 @@ func (w *world) bury(b broker.Broker, queue, reason string) {
 func (w *world) listDead(b broker.Broker, queue string, n, want int) []broker.Dead {
 	w.Helper()
 	dl := w.deadLetterer(b)
-	ctx, cancel := w.ctx()
+	ctx, cancel := w.Ctx()
 	defer cancel()
 	var dead []broker.Dead
-	w.until(fmt.Sprintf("ListDead(%q, %d) of %d dead letters", queue, n, want), func() bool {
+	w.Until(fmt.Sprintf("ListDead(%q, %d) of %d dead letters", queue, n, want), func() bool {
 		var err error
 		dead, err = dl.ListDead(ctx, queue, n)
 		if err == nil && len(dead) > n {
 			w.Fatalf("ListDead(%d) returned %d", n, len(dead))
 		}
-		return w.clean(err) == nil && len(dead) == want
+		return w.Clean(err) == nil && len(dead) == want
 	})
 	return dead
 }
@@ -185,10 +185,10 @@ func (w *world) listDead(b broker.Broker, queue string, n, want int) []broker.De
 // counts checks a number of messages that a call returns.
 func (w *world) counts(call func(ctx context.Context) (int, error), want int, what string) {
 	w.Helper()
-	ctx, cancel := w.ctx()
+	ctx, cancel := w.Ctx()
 	defer cancel()
 	n, err := call(ctx)
-	w.must(err, "%s", what)
+	w.Must(err, "%s", what)
 	if n != want {
 		w.Errorf("%s returned %d, want %d", what, n, want)
 	}

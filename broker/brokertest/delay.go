@@ -6,17 +6,18 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/suite"
 )
 
 func delayCases() []testCase {
 	return []testCase{
 		{
-			area: "delay", name: "1 ms, 300 ms and 2 s", needs: []need{needsDelays},
-			explain: "A delayed message is not handed out before its time, and soon after it; the long delay before it holds up no short one.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "delay", Name: "1 ms, 300 ms and 2 s", Needs: []need{needsDelays},
+			Explain: "A delayed message is not handed out before its time, and soon after it; the long delay before it holds up no short one.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "delays")
-				s := w.subscribe(w.open(), q, 0)
+				s := w.subscribe(w.Open(), q, 0)
 				at := map[string]time.Time{}
 				for _, after := range []time.Duration{2 * time.Second, 300 * time.Millisecond, time.Millisecond} {
 					m := msg(after.String())
@@ -35,10 +36,10 @@ func delayCases() []testCase {
 			},
 		},
 		{
-			area: "delay", name: "a time in the past means at once", needs: []need{needsDelays},
-			explain: "A time in the past means at once, however long ago it is; so does no time.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "delay", Name: "a time in the past means at once", Needs: []need{needsDelays},
+			Explain: "A time in the past means at once, however long ago it is; so does no time.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "past")
 				now := time.Now()
 				w.publishAt(b, q, msg("second"), now.Add(-time.Second))
@@ -48,31 +49,31 @@ func delayCases() []testCase {
 			},
 		},
 		{
-			area: "delay", name: "a time far away", needs: []need{needsDelays},
-			explain: "A time years away is kept, or refused with an error; it never wraps round into now.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "delay", Name: "a time far away", Needs: []need{needsDelays},
+			Explain: "A time years away is kept, or refused with an error; it never wraps round into now.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "far")
 				delayer, ok := broker.As[broker.Delayer](b)
 				if !ok {
 					w.Fatal("Delays are promised and there is no broker.Delayer")
 				}
-				ctx, cancel := w.ctx()
+				ctx, cancel := w.Ctx()
 				defer cancel()
 				for _, years := range []int{1, 50, 1000} {
 					err := delayer.PublishAt(ctx, q, msg(fmt.Sprint(years)), time.Now().AddDate(years, 0, 0))
 					if years == 1 {
-						w.must(err, "PublishAt in a year")
+						w.Must(err, "PublishAt in a year")
 					}
 				}
 				w.nothing(w.subscribe(b, q, 0), "with only far delays")
 			},
 		},
 		{
-			area: "delay", name: "every field survives the wait", needs: []need{needsDelays},
-			explain: "A delayed message arrives as it was published.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "delay", Name: "every field survives the wait", Needs: []need{needsDelays},
+			Explain: "A delayed message arrives as it was published.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "fields")
 				w.publishAt(b, q, fullMessage(), time.Now().Add(100*time.Millisecond))
 				d := w.receive(w.subscribe(b, q, 1))
@@ -83,27 +84,27 @@ func delayCases() []testCase {
 			},
 		},
 		{
-			area: "delay", name: "it outlives its publisher", needs: []need{needsDelays},
-			explain: "A confirmed delayed message is the broker's: it comes although its publisher has closed.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "delay", Name: "it outlives its publisher", Needs: []need{needsDelays},
+			Explain: "A confirmed delayed message is the broker's: it comes although its publisher has closed.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "orphan")
 				at := time.Now().Add(300 * time.Millisecond)
 				w.publishAt(b, q, msg("a"), at)
 				w.closeBroker(b)
-				s := w.subscribe(w.open(), q, 1)
+				s := w.subscribe(w.Open(), q, 1)
 				d := w.receive(s)
 				w.onTime(at, "a delay of 300ms")
 				w.ack(d)
 			},
 		},
 		{
-			area: "delay", name: "it outlives a restart", needs: []need{needsDelays, needsRestart, needsDurable},
-			explain: "A confirmed delayed message survives a restart of the server, and is no earlier for it.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "delay", Name: "it outlives a restart", Needs: []need{needsDelays, needsRestart, needsDurable},
+			Explain: "A confirmed delayed message survives a restart of the server, and is no earlier for it.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "restart")
-				s := w.subscribe(w.open(), q, 0)
+				s := w.subscribe(w.Open(), q, 0)
 				soon, late := time.Now().Add(300*time.Millisecond), time.Now().Add(2*time.Second)
 				w.publishAt(b, q, msg("late"), late)
 				w.publishAt(b, q, msg("soon"), soon)
@@ -122,17 +123,17 @@ func delayCases() []testCase {
 			},
 		},
 		{
-			area: "delay", name: "without a Delayer only what is due goes through",
-			explain: "broker.PublishAt gives a Broker that is no Delayer only what is due; the rest is ErrUnsupported, never sent early.",
-			needs:   []need{func(h *Harness) string { return unless(!h.Promises.Delays, "the adapter promises Delays") }},
-			run: func(w *world) {
-				b := w.open()
+			Area: "delay", Name: "without a Delayer only what is due goes through",
+			Explain: "broker.PublishAt gives a Broker that is no Delayer only what is due; the rest is ErrUnsupported, never sent early.",
+			Needs:   []need{func(h *Harness) string { return suite.Unless(!h.Promises.Delays, "the adapter promises Delays") }},
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "none")
-				ctx, cancel := w.ctx()
+				ctx, cancel := w.Ctx()
 				defer cancel()
 				err := broker.PublishAt(ctx, b, broker.Outgoing{Queue: q, Message: msg("later"), At: time.Now().Add(time.Hour)})
-				w.wantIs(err, broker.ErrUnsupported, "PublishAt in an hour")
-				w.must(broker.PublishAt(ctx, b, broker.Outgoing{Queue: q, Message: msg("due"), At: time.Now().Add(-time.Hour)}), "PublishAt an hour ago")
+				w.WantIs(err, broker.ErrUnsupported, "PublishAt in an hour")
+				w.Must(broker.PublishAt(ctx, b, broker.Outgoing{Queue: q, Message: msg("due"), At: time.Now().Add(-time.Hour)}), "PublishAt an hour ago")
 				w.drain(w.subscribe(b, q, 0), "due/0")
 			},
 		},
@@ -141,13 +142,13 @@ func delayCases() []testCase {
 
 func (w *world) publishAt(b broker.Broker, queue string, m *broker.Message, at time.Time) {
 	w.Helper()
-	ctx, cancel := w.ctx()
+	ctx, cancel := w.Ctx()
 	defer cancel()
 	d, ok := broker.As[broker.Delayer](b)
 	if !ok {
 		w.Fatal("Delays are promised and there is no broker.Delayer")
 	}
-	w.must(d.PublishAt(ctx, queue, m, at), "PublishAt(%q, %q, %v)", queue, m.ID, at)
+	w.Must(d.PublishAt(ctx, queue, m, at), "PublishAt(%q, %q, %v)", queue, m.ID, at)
 }
 
 // cmpButExpires compares two messages made at different times.

@@ -7,19 +7,20 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/suite"
 )
 
 func deliverCases() []testCase {
 	cs := []testCase{
 		{
-			area: "deliver", name: "every field makes the round trip",
-			explain: "A message arrives as it was published: what a producer wrote is all that a consumer has. Expires may be cut to milliseconds.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "deliver", Name: "every field makes the round trip",
+			Explain: "A message arrives as it was published: what a producer wrote is all that a consumer has. Expires may be cut to milliseconds.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "fields")
 				want := fullMessage()
 				w.publish(b, q, fullMessage())
-				d := w.receive(w.subscribe(w.open(), q, 1))
+				d := w.receive(w.subscribe(w.Open(), q, 1))
 				if diff := diffMessage(want, d.Message()); diff != "" {
 					w.Errorf("the message changed on its way (-sent +received):\n%s", diff)
 				}
@@ -27,10 +28,10 @@ func deliverCases() []testCase {
 			},
 		},
 		{
-			area: "deliver", name: "a nil map stays empty",
-			explain: "Headers and Properties that were not set have no entries on arrival: a foreign format would take them for its own.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "deliver", Name: "a nil map stays empty",
+			Explain: "Headers and Properties that were not set have no entries on arrival: a foreign format would take them for its own.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "bare")
 				w.publish(b, q, msg("bare"))
 				d := w.receive(w.subscribe(b, q, 1))
@@ -41,10 +42,10 @@ func deliverCases() []testCase {
 			},
 		},
 		{
-			area: "deliver", name: "Message is the same pointer each time",
-			explain: "Delivery.Message returns the same pointer each time, so that wrappers may compare and hold it.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "deliver", Name: "Message is the same pointer each time",
+			Explain: "Delivery.Message returns the same pointer each time, so that wrappers may compare and hold it.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "pointer")
 				w.publish(b, q, msg("a"))
 				d := w.receive(w.subscribe(b, q, 1))
@@ -55,14 +56,14 @@ func deliverCases() []testCase {
 			},
 		},
 		{
-			area: "deliver", name: "a message published before any consumer waits",
-			explain: "Nil from Publish means that the broker holds the message: a consumer that comes later gets it.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "deliver", Name: "a message published before any consumer waits",
+			Explain: "Nil from Publish means that the broker holds the message: a consumer that comes later gets it.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "early")
 				w.publish(b, q, msg("early"))
 				w.closeBroker(b)
-				d := w.receive(w.subscribe(w.open(), q, 1))
+				d := w.receive(w.subscribe(w.Open(), q, 1))
 				if d.Message().ID != "early" {
 					w.Errorf("received %s, want early/0", name(d.Message()))
 				}
@@ -70,35 +71,35 @@ func deliverCases() []testCase {
 			},
 		},
 		{
-			area: "deliver", name: "a waiting Receive is woken",
-			explain: "Receive waits for the next message and returns it when it comes, with no need to call again.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "deliver", Name: "a waiting Receive is woken",
+			Explain: "Receive waits for the next message and returns it when it comes, with no need to call again.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "wake")
 				s := w.subscribe(b, q, 1)
 				got := make(chan string, 1)
 				go func() {
-					ctx, cancel := w.ctx()
+					ctx, cancel := w.Ctx()
 					defer cancel()
 					d, err := s.Receive(ctx)
-					if w.clean(err) != nil {
+					if w.Clean(err) != nil {
 						got <- err.Error()
 						return
 					}
 					got <- name(d.Message())
 				}()
 				w.nothingOn(got, "Receive of an empty queue returned")
-				w.publish(w.open(), q, msg("wake"))
-				if id := result(w, got, "Receive"); id != "wake/0" {
+				w.publish(w.Open(), q, msg("wake"))
+				if id := suite.Ends(w.World, got, "Receive"); id != "wake/0" {
 					w.Errorf("Receive gave %s, want wake/0", id)
 				}
 			},
 		},
 		{
-			area: "deliver", name: "the first delivery counts exactly 1",
-			explain: "Deliveries returns 1 for the first time, exactly: a consumer that saw another number would look for a crash that never was.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "deliver", Name: "the first delivery counts exactly 1",
+			Explain: "Deliveries returns 1 for the first time, exactly: a consumer that saw another number would look for a crash that never was.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "first")
 				w.publish(b, q, msg("first"))
 				d := w.receive(w.subscribe(b, q, 1))
@@ -109,10 +110,10 @@ func deliverCases() []testCase {
 			},
 		},
 		{
-			area: "deliver", name: "queues are apart",
-			explain: "A message is handed out from the queue it was published to and from no other.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "deliver", Name: "queues are apart",
+			Explain: "A message is handed out from the queue it was published to and from no other.",
+			Run: func(w *world) {
+				b := w.Open()
 				q1, q2 := w.queue(b, "one"), w.queue(b, "two")
 				w.publish(b, q1, msg("one"))
 				w.nothing(w.subscribe(b, q2, 0), "a queue to which nothing was published")
@@ -129,13 +130,13 @@ func deliverCases() []testCase {
 		{"5 MB", bytes.Repeat([]byte("0123456789"), 500_000)},
 	} {
 		cs = append(cs, testCase{
-			area: "deliver", name: "a body: " + size.name,
-			explain: "A body is bytes: an adapter neither reads nor changes them, and takes at least 5 MB.",
-			needs: []need{func(h *Harness) string {
-				return unless(h.Promises.MaxBody == 0 || h.Promises.MaxBody >= len(size.body), "MaxBody is smaller")
+			Area: "deliver", Name: "a body: " + size.name,
+			Explain: "A body is bytes: an adapter neither reads nor changes them, and takes at least 5 MB.",
+			Needs: []need{func(h *Harness) string {
+				return suite.Unless(h.Promises.MaxBody == 0 || h.Promises.MaxBody >= len(size.body), "MaxBody is smaller")
 			}},
-			run: func(w *world) {
-				b := w.open()
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "body")
 				m := msg("body")
 				m.Body = bytes.Clone(size.body)

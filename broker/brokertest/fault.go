@@ -8,22 +8,23 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/suite"
 )
 
 func faultCases() []testCase {
 	return []testCase{
 		{
-			area: "fault", name: "a confirmed message outlives a restart", needs: []need{needsRestart, needsDurable},
-			explain: "Publish returned nil before the server was restarted; a confirmed message must be there afterwards, as it was.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "fault", Name: "a confirmed message outlives a restart", Needs: []need{needsRestart, needsDurable},
+			Explain: "Publish returned nil before the server was restarted; a confirmed message must be there afterwards, as it was.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "restart")
 				want := fullMessage()
 				sent := *want
 				w.publish(b, q, &sent)
 				w.publish(b, q, msgs("m", 20)...)
 				w.h.Restart(w.TB)
-				s := w.subscribe(w.open(), q, 0)
+				s := w.subscribe(w.Open(), q, 0)
 				d := w.receiveID(s, want.ID)
 				if diff := diffMessage(want, d.Message()); diff != "" {
 					w.Errorf("the message changed in the restart (-sent +received):\n%s", diff)
@@ -33,38 +34,38 @@ func faultCases() []testCase {
 			},
 		},
 		{
-			area: "fault", name: "everything goes on after a restart", needs: []need{needsRestart, needsDurable},
-			explain: "Lost connections mend themselves: after a restart the same Broker publishes, and the same Subscription receives, what was held included.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "fault", Name: "everything goes on after a restart", Needs: []need{needsRestart, needsDurable},
+			Explain: "Lost connections mend themselves: after a restart the same Broker publishes, and the same Subscription receives, what was held included.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "goon")
 				s := w.subscribe(b, q, 4)
 				w.publish(b, q, msgs("before", 3)...)
 				d := w.receive(s)
 				w.h.Restart(w.TB)
-				w.await(d.Lost(), "Lost after a restart")
+				suite.Ends(w.World, d.Lost(), "Lost after a restart")
 				w.publishSurely(b, q, msg("after"))
 				w.drainAll(s, append(names(msgs("before", 3)...), "after/0")...)
 			},
 		},
 		{
-			area: "fault", name: "an acknowledged message stays away", needs: []need{needsRestart, needsDurable},
-			explain: "What was acknowledged before a restart is not seen after it, once the broker has seen the Ack.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "fault", Name: "an acknowledged message stays away", Needs: []need{needsRestart, needsDurable},
+			Explain: "What was acknowledged before a restart is not seen after it, once the broker has seen the Ack.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "acked")
 				w.publish(b, q, msgs("m", 5)...)
 				w.ack(w.receiveN(w.subscribe(b, q, 0), 5)...)
 				w.closeBroker(b) // ends what is under way: the acks have arrived
 				w.h.Restart(w.TB)
-				w.nothing(w.subscribe(w.open(), q, 0), "after a restart")
+				w.nothing(w.subscribe(w.Open(), q, 0), "after a restart")
 			},
 		},
 		{
-			area: "fault", name: "Publish while the server is away", needs: []need{needsDown},
-			explain: "Without a connection Publish waits till ctx ends, then returns ErrUnavailable, or ErrIndeterminate if bytes may have left. It never hangs.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "fault", Name: "Publish while the server is away", Needs: []need{needsDown},
+			Explain: "Without a connection Publish waits till ctx ends, then returns ErrUnavailable, or ErrIndeterminate if bytes may have left. It never hangs.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "away")
 				up := w.h.Down(w.TB)
 				defer up()
@@ -73,7 +74,7 @@ func faultCases() []testCase {
 				}
 				ctx, cancel := w.short()
 				defer cancel()
-				err := w.clean(broker.PublishBatch(ctx, b, []broker.Outgoing{{Queue: q, Message: msg("x")}, {Queue: q, Message: msg("y")}}))
+				err := w.Clean(broker.PublishBatch(ctx, b, []broker.Outgoing{{Queue: q, Message: msg("x")}, {Queue: q, Message: msg("y")}}))
 				for i, err := range broker.BatchErrors(err, 2) {
 					if !errors.Is(err, broker.ErrUnavailable) && !errors.Is(err, broker.ErrIndeterminate) {
 						w.Errorf("message %d of a batch while the server is away: got error %v", i, err)
@@ -82,19 +83,19 @@ func faultCases() []testCase {
 			},
 		},
 		{
-			area: "fault", name: "Publish waits for the server", needs: []need{needsDown},
-			explain: "Without a connection Publish waits, and goes through when there is one before ctx ends.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "fault", Name: "Publish waits for the server", Needs: []need{needsDown},
+			Explain: "Without a connection Publish waits, and goes through when there is one before ctx ends.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "comes")
 				s := w.subscribe(b, q, 1)
 				up := w.h.Down(w.TB)
 				up = sync.OnceFunc(up)
 				defer up()
-				w.until("Publish that is ErrUnavailable while the server is away", func() bool {
+				w.Until("Publish that is ErrUnavailable while the server is away", func() bool {
 					ctx, cancel := w.short()
 					defer cancel()
-					return errors.Is(w.clean(b.Publish(ctx, q, msg("probe"))), broker.ErrUnavailable)
+					return errors.Is(w.Clean(b.Publish(ctx, q, msg("probe"))), broker.ErrUnavailable)
 				})
 				waiting := w.async(func(ctx context.Context) error { return b.Publish(ctx, q, msg("waits")) })
 				select {
@@ -103,8 +104,8 @@ func faultCases() []testCase {
 				case <-time.After(w.quiet):
 				}
 				up()
-				w.must(result(w, waiting, "Publish"), "Publish that waited for the server")
-				w.until("the message that waited", func() bool {
+				w.Must(suite.Ends(w.World, waiting, "Publish"), "Publish that waited for the server")
+				w.Until("the message that waited", func() bool {
 					d := w.receive(s)
 					w.ack(d)
 					return d.Message().ID == "waits" // the probe may have got through
@@ -112,18 +113,18 @@ func faultCases() []testCase {
 			},
 		},
 		{
-			area: "fault", name: "every call is bounded while the server is away", needs: []need{needsDown},
-			explain: "A ctx bounds every wait: no call hangs while the server is away, and what goes wrong has a class.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "fault", Name: "every call is bounded while the server is away", Needs: []need{needsDown},
+			Explain: "A ctx bounds every wait: no call hangs while the server is away, and what goes wrong has a class.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "bounded")
 				s := w.subscribe(b, q, 1)
 				w.publish(b, q, msg("a"))
 				d := w.receive(s)
 				up := sync.OnceFunc(w.h.Down(w.TB))
 				defer up()
-				w.await(d.Lost(), "Lost while the server is away")
-				w.wantIs(result(w, w.async(d.Ack), "Ack"), broker.ErrLeaseLost, "Ack of a lost delivery while the server is away")
+				suite.Ends(w.World, d.Lost(), "Lost while the server is away")
+				w.WantIs(suite.Ends(w.World, w.async(d.Ack), "Ack"), broker.ErrLeaseLost, "Ack of a lost delivery while the server is away")
 				w.nothing(s, "while the server is away")
 				w.bounded(func(ctx context.Context) error {
 					_, err := b.Subscribe(ctx, q, broker.SubscribeOptions{})
@@ -140,10 +141,10 @@ func faultCases() []testCase {
 			},
 		},
 		{
-			area: "fault", name: "Close while the server is away", needs: []need{needsDown},
-			explain: "Close is bounded by ctx also while the server is away, and ends the calls that wait for a connection.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "fault", Name: "Close while the server is away", Needs: []need{needsDown},
+			Explain: "Close is bounded by ctx also while the server is away, and ends the calls that wait for a connection.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "close")
 				s := w.subscribe(b, q, 1)
 				up := w.h.Down(w.TB)
@@ -154,21 +155,21 @@ func faultCases() []testCase {
 				closed := w.async(func(context.Context) error {
 					ctx, cancel := w.short()
 					defer cancel()
-					_ = w.clean(b.Close(ctx)) // it may be unable to say goodbye
+					_ = w.Clean(b.Close(ctx)) // it may be unable to say goodbye
 					return nil
 				})
-				w.must(result(w, closed, "Broker.Close while the server is away"), "Broker.Close")
-				w.wantIs(result(w, receive, "Receive"), broker.ErrClosed, "Receive at Broker.Close")
-				if err := result(w, publish, "Publish"); !errors.Is(err, broker.ErrClosed) && !errors.Is(err, broker.ErrIndeterminate) {
+				w.Must(suite.Ends(w.World, closed, "Broker.Close while the server is away"), "Broker.Close")
+				w.WantIs(suite.Ends(w.World, receive, "Receive"), broker.ErrClosed, "Receive at Broker.Close")
+				if err := suite.Ends(w.World, publish, "Publish"); !errors.Is(err, broker.ErrClosed) && !errors.Is(err, broker.ErrIndeterminate) {
 					w.Errorf("Publish at Broker.Close: got error %v, want ErrClosed or ErrIndeterminate", err)
 				}
 			},
 		},
 		{
-			area: "fault", name: "nothing confirmed is lost in cut connections", needs: []need{needsSever},
-			explain: "Publish returned nil before a connection of the publisher or of the consumer was cut; a confirmed message must be handed out until it is acknowledged. Only the same (ID, Generation) may be seen twice.",
-			run: func(w *world) {
-				pub, con := w.open(), w.open()
+			Area: "fault", Name: "nothing confirmed is lost in cut connections", Needs: []need{needsSever},
+			Explain: "Publish returned nil before a connection of the publisher or of the consumer was cut; a confirmed message must be handed out until it is acknowledged. Only the same (ID, Generation) may be seen twice.",
+			Run: func(w *world) {
+				pub, con := w.Open(), w.Open()
 				w.storm(pub, con, func(round int) {
 					if round%2 == 0 {
 						w.h.Sever(w.TB, pub)
@@ -179,10 +180,10 @@ func faultCases() []testCase {
 			},
 		},
 		{
-			area: "fault", name: "nothing confirmed is lost in restarts", needs: []need{needsRestart, needsDurable},
-			explain: "Publish returned nil before the server was restarted; a confirmed message must be handed out until it is acknowledged. Only the same (ID, Generation) may be seen twice.",
-			run: func(w *world) {
-				w.storm(w.open(), w.open(), func(round int) {
+			Area: "fault", Name: "nothing confirmed is lost in restarts", Needs: []need{needsRestart, needsDurable},
+			Explain: "Publish returned nil before the server was restarted; a confirmed message must be handed out until it is acknowledged. Only the same (ID, Generation) may be seen twice.",
+			Run: func(w *world) {
+				w.storm(w.Open(), w.Open(), func(round int) {
 					if round%2 == 0 {
 						w.h.Restart(w.TB)
 					}
@@ -203,13 +204,13 @@ func (w *world) bounded(call func(ctx context.Context) error, what string) {
 		deadline, _ := ctx.Deadline()
 		err := call(ctx)
 		took = time.Since(deadline)
-		done <- w.clean(err)
+		done <- w.Clean(err)
 	}()
-	err := result(w, done, what+" while the server is away")
+	err := suite.Ends(w.World, done, what+" while the server is away")
 	if !errors.Is(err, broker.ErrUnavailable) && !errors.Is(err, broker.ErrIndeterminate) {
 		w.Errorf("%s while the server is away: got error %v, want ErrUnavailable or ErrIndeterminate", what, err)
 	}
-	if took > w.slack {
+	if took > w.Slack {
 		w.Errorf("%s while the server is away returned %v after its ctx had ended", what, took)
 	}
 }
@@ -234,7 +235,7 @@ func (w *world) storm(pub, con broker.Broker, fault func(round int)) {
 	q := w.queue(pub, "storm")
 	s := w.subscribe(con, q, 16)
 	seen := newTally()
-	ctx, cancel := w.ctx()
+	ctx, cancel := w.Ctx()
 	defer cancel()
 	// Every pair is published until it is confirmed, so that in the end every one must be seen.
 	progress := make(chan struct{}, publishers*each)
@@ -244,8 +245,8 @@ func (w *world) storm(pub, con broker.Broker, fault func(round int)) {
 			for i := range each {
 				id := fmt.Sprintf("p%d-%d", p, i)
 				for {
-					try, stop := context.WithTimeout(ctx, w.patience/3)
-					err := w.clean(pub.Publish(try, q, msg(id)))
+					try, stop := context.WithTimeout(ctx, w.Patience/3)
+					err := w.Clean(pub.Publish(try, q, msg(id)))
 					stop()
 					if err == nil {
 						break
@@ -269,7 +270,7 @@ func (w *world) storm(pub, con broker.Broker, fault func(round int)) {
 			case <-progress:
 				done++
 			case <-ctx.Done():
-				w.Errorf("%d of %d messages were confirmed within %v", done, publishers*each, w.patience)
+				w.Errorf("%d of %d messages were confirmed within %v", done, publishers*each, w.Patience)
 				wg.Wait()
 				return
 			}

@@ -11,20 +11,20 @@ import (
 func findCases() []testCase {
 	return []testCase{
 		{
-			area: "find", name: "Find", needs: []need{needsFind, needsDelays},
-			explain: "Find returns a message that is queued or delayed, with its time; ErrNotFound if there is none, also when a consumer holds it.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "find", Name: "Find", Needs: []need{needsFind, needsDelays},
+			Explain: "Find returns a message that is queued or delayed, with its time; ErrNotFound if there is none, also when a consumer holds it.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "find")
 				f := w.finder(b)
-				ctx, cancel := w.ctx()
+				ctx, cancel := w.Ctx()
 				defer cancel()
 				at := time.Now().Add(time.Hour)
 				w.publish(b, q, msg("a"), msg("b"))
 				w.publishAt(b, q, msg("later"), at)
 				for id, when := range map[string]time.Time{"a": {}, "b": {}, "later": at} {
 					o, err := f.Find(ctx, q, id)
-					w.must(err, "Find(%q)", id)
+					w.Must(err, "Find(%q)", id)
 					if diff := diffMessage(msg(id), o.Message); diff != "" || o.Queue != q {
 						w.Errorf("Find(%q) in queue %q:\n%s", id, o.Queue, diff)
 					}
@@ -33,31 +33,31 @@ func findCases() []testCase {
 					}
 				}
 				_, err := f.Find(ctx, q, "never")
-				w.wantIs(err, broker.ErrNotFound, "Find of an id that was never published")
+				w.WantIs(err, broker.ErrNotFound, "Find of an id that was never published")
 				d := w.receiveID(w.subscribe(b, q, 1), "a")
 				_, err = f.Find(ctx, q, "a")
-				w.wantIs(err, broker.ErrNotFound, "Find of a held message")
-				w.wantIs(f.Delete(ctx, q, "a"), broker.ErrNotFound, "Delete of a held message")
-				w.wantIs(f.Update(ctx, q, broker.Outgoing{Queue: q, Message: msg("a")}), broker.ErrNotFound, "Update of a held message")
+				w.WantIs(err, broker.ErrNotFound, "Find of a held message")
+				w.WantIs(f.Delete(ctx, q, "a"), broker.ErrNotFound, "Delete of a held message")
+				w.WantIs(f.Update(ctx, q, broker.Outgoing{Queue: q, Message: msg("a")}), broker.ErrNotFound, "Update of a held message")
 				w.ack(d)
 				_, err = f.Find(ctx, q, "a")
-				w.wantIs(err, broker.ErrNotFound, "Find of an acknowledged message")
+				w.WantIs(err, broker.ErrNotFound, "Find of an acknowledged message")
 			},
 		},
 		{
-			area: "find", name: "Delete", needs: []need{needsFind, needsDelays},
-			explain: "Delete removes a message that is queued or delayed; ErrNotFound if there is none.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "find", Name: "Delete", Needs: []need{needsFind, needsDelays},
+			Explain: "Delete removes a message that is queued or delayed; ErrNotFound if there is none.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "delete")
 				f := w.finder(b)
-				ctx, cancel := w.ctx()
+				ctx, cancel := w.Ctx()
 				defer cancel()
 				w.publish(b, q, msg("a"), msg("b"), msg("c"))
 				w.publishAt(b, q, msg("later"), time.Now().Add(200*time.Millisecond))
 				for _, id := range []string{"b", "later"} {
-					w.must(f.Delete(ctx, q, id), "Delete(%q)", id)
-					w.wantIs(f.Delete(ctx, q, id), broker.ErrNotFound, "a second Delete(%q)", id)
+					w.Must(f.Delete(ctx, q, id), "Delete(%q)", id)
+					w.WantIs(f.Delete(ctx, q, id), broker.ErrNotFound, "a second Delete(%q)", id)
 				}
 				s := w.subscribe(b, q, 0)
 				w.drain(s, "a/0", "c/0")
@@ -66,13 +66,13 @@ func findCases() []testCase {
 			},
 		},
 		{
-			area: "find", name: "Update", needs: []need{needsFind, needsDelays},
-			explain: "Update replaces a waiting message by one of the same ID, and may change its time: from now to later, from later to now.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "find", Name: "Update", Needs: []need{needsFind, needsDelays},
+			Explain: "Update replaces a waiting message by one of the same ID, and may change its time: from now to later, from later to now.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "update")
 				f := w.finder(b)
-				ctx, cancel := w.ctx()
+				ctx, cancel := w.Ctx()
 				defer cancel()
 				w.publish(b, q, msg("stays"), msg("waits"))
 				w.publishAt(b, q, msg("comes"), time.Now().Add(time.Hour))
@@ -80,9 +80,9 @@ func findCases() []testCase {
 				for id, when := range map[string]time.Time{"stays": {}, "waits": at, "comes": {}} {
 					m := msg(id)
 					m.Body = []byte("updated")
-					w.must(f.Update(ctx, q, broker.Outgoing{Queue: q, Message: m, At: when}), "Update(%q)", id)
+					w.Must(f.Update(ctx, q, broker.Outgoing{Queue: q, Message: m, At: when}), "Update(%q)", id)
 				}
-				w.wantIs(f.Update(ctx, q, broker.Outgoing{Queue: q, Message: msg("none")}), broker.ErrNotFound, "Update of no message")
+				w.WantIs(f.Update(ctx, q, broker.Outgoing{Queue: q, Message: msg("none")}), broker.ErrNotFound, "Update of no message")
 				s := w.subscribe(b, q, 0)
 				got := map[string]string{}
 				for range 3 {
@@ -100,16 +100,16 @@ func findCases() []testCase {
 			},
 		},
 		{
-			area: "find", name: "a missing queue is ErrNoQueue", needs: []need{needsFind},
-			explain: "A queue that does not exist is ErrNoQueue, not ErrNotFound.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "find", Name: "a missing queue is ErrNoQueue", Needs: []need{needsFind},
+			Explain: "A queue that does not exist is ErrNoQueue, not ErrNotFound.",
+			Run: func(w *world) {
+				b := w.Open()
 				f := w.finder(b)
-				ctx, cancel := w.ctx()
+				ctx, cancel := w.Ctx()
 				defer cancel()
 				_, err := f.Find(ctx, w.h.Prefix+"missing", "a")
-				w.wantIs(err, broker.ErrNoQueue, "Find in a queue that does not exist")
-				w.wantIs(f.Delete(ctx, w.h.Prefix+"missing", "a"), broker.ErrNoQueue, "Delete in a queue that does not exist")
+				w.WantIs(err, broker.ErrNoQueue, "Find in a queue that does not exist")
+				w.WantIs(f.Delete(ctx, w.h.Prefix+"missing", "a"), broker.ErrNoQueue, "Delete in a queue that does not exist")
 			},
 		},
 	}

@@ -12,17 +12,17 @@ import (
 func inspectCases() []testCase {
 	return []testCase{
 		{
-			area: "inspect", name: "Stats", needs: []need{needsInspect},
-			explain: "Stats returns how many messages of a queue wait, are held, wait for their time, and are dead. -1 means that the broker cannot tell.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "inspect", Name: "Stats", Needs: []need{needsInspect},
+			Explain: "Stats returns how many messages of a queue wait, are held, wait for their time, and are dead. -1 means that the broker cannot tell.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "stats")
 				w.wantStats(b, q, broker.Stats{})
 				w.publish(b, q, msgs("m", 5)...)
 				w.wantStats(b, q, broker.Stats{Ready: 5})
 				s := w.subscribe(b, q, 2)
 				ds := w.receiveN(s, 2)
-				w.wantStats(w.open(), q, broker.Stats{Ready: 3, Held: 2})
+				w.wantStats(w.Open(), q, broker.Stats{Ready: 3, Held: 2})
 				want := broker.Stats{Ready: 3, Held: 2}
 				if w.h.Promises.Delays {
 					w.publishAt(b, q, msg("later"), time.Now().Add(time.Hour))
@@ -30,19 +30,19 @@ func inspectCases() []testCase {
 					w.wantStats(b, q, want)
 				}
 				w.closeSub(s)
-				ctx, cancel := w.ctx()
+				ctx, cancel := w.Ctx()
 				defer cancel()
-				w.must(ds[0].Bury(ctx, errors.New("why")), "Bury")
+				w.Must(ds[0].Bury(ctx, errors.New("why")), "Bury")
 				w.ack(ds[1])
 				want.Held, want.Dead = 0, 1
 				w.wantStats(b, q, want)
 			},
 		},
 		{
-			area: "inspect", name: "Purge", needs: []need{needsInspect},
-			explain: "Purge removes the messages that wait in the queue and returns how many they were. Held, delayed and dead ones stay.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "inspect", Name: "Purge", Needs: []need{needsInspect},
+			Explain: "Purge removes the messages that wait in the queue and returns how many they were. Held, delayed and dead ones stay.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "purge")
 				i := w.inspector(b)
 				w.publish(b, q, msg("dead"))
@@ -70,10 +70,10 @@ func inspectCases() []testCase {
 			},
 		},
 		{
-			area: "inspect", name: "a purged message can be published again", needs: []need{needsInspect},
-			explain: "What was purged is gone: the same pair published later is a message like any other.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "inspect", Name: "a purged message can be published again", Needs: []need{needsInspect},
+			Explain: "What was purged is gone: the same pair published later is a message like any other.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "again")
 				w.publish(b, q, msgs("m", 3)...)
 				w.wantStats(b, q, broker.Stats{Ready: 3})
@@ -83,18 +83,18 @@ func inspectCases() []testCase {
 			},
 		},
 		{
-			area: "inspect", name: "a missing queue is ErrNoQueue", needs: []need{needsInspect},
-			explain: "Stats of a queue that does not exist is ErrNoQueue, and so is Purge; neither makes the queue.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "inspect", Name: "a missing queue is ErrNoQueue", Needs: []need{needsInspect},
+			Explain: "Stats of a queue that does not exist is ErrNoQueue, and so is Purge; neither makes the queue.",
+			Run: func(w *world) {
+				b := w.Open()
 				i := w.inspector(b)
-				ctx, cancel := w.ctx()
+				ctx, cancel := w.Ctx()
 				defer cancel()
 				for range 2 {
 					_, err := i.Stats(ctx, w.h.Prefix+"missing")
-					w.wantIs(err, broker.ErrNoQueue, "Stats of a queue that does not exist")
+					w.WantIs(err, broker.ErrNoQueue, "Stats of a queue that does not exist")
 					_, err = i.Purge(ctx, w.h.Prefix+"missing")
-					w.wantIs(err, broker.ErrNoQueue, "Purge of a queue that does not exist")
+					w.WantIs(err, broker.ErrNoQueue, "Purge of a queue that does not exist")
 				}
 			},
 		},
@@ -122,14 +122,14 @@ func (w *world) inspector(b broker.Broker) broker.Inspector {
 func (w *world) wantStats(b broker.Broker, queue string, want broker.Stats) {
 	w.Helper()
 	i := w.inspector(b)
-	ctx, cancel := w.ctx()
+	ctx, cancel := w.Ctx()
 	defer cancel()
 	var last string
-	ok := w.poll(func() bool {
+	ok := w.Poll(func() bool {
 		s, err := i.Stats(ctx, queue)
 		last = fmt.Sprintf("%+v, %v", s, err)
 		same := func(got, want int) bool { return got == -1 || got == want }
-		return w.clean(err) == nil && same(s.Ready, want.Ready) && same(s.Held, want.Held) && same(s.Delayed, want.Delayed) && same(s.Dead, want.Dead)
+		return w.Clean(err) == nil && same(s.Ready, want.Ready) && same(s.Held, want.Held) && same(s.Delayed, want.Delayed) && same(s.Dead, want.Dead)
 	})
 	if !ok {
 		w.Fatalf("Stats(%q) = %s; want %+v", queue, last, want)

@@ -5,15 +5,16 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/suite"
 )
 
 func leaseCases() []testCase {
 	cs := []testCase{
 		{
-			area: "lease", name: "a cut connection", needs: []need{needsSever},
-			explain: "When the connection is lost its deliveries are: Lost is closed, the message is handed out again with a higher count, and the subscription goes on by itself.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "lease", Name: "a cut connection", Needs: []need{needsSever},
+			Explain: "When the connection is lost its deliveries are: Lost is closed, the message is handed out again with a higher count, and the subscription goes on by itself.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "cut")
 				ms := msgs("m", 3)
 				w.publish(b, q, ms...)
@@ -21,7 +22,7 @@ func leaseCases() []testCase {
 				ds := w.receiveN(s, 3)
 				w.h.Sever(w.TB, b)
 				for _, d := range ds {
-					w.await(d.Lost(), "Lost after the connection was cut")
+					suite.Ends(w.World, d.Lost(), "Lost after the connection was cut")
 				}
 				for range ds {
 					d := w.receive(s)
@@ -42,10 +43,10 @@ func leaseCases() []testCase {
 			},
 		},
 		{
-			area: "lease", name: "to another process", needs: []need{needsSever},
-			explain: "What a lost connection held is handed out to whoever waits, once, although the old holder goes on.",
-			run: func(w *world) {
-				b1, b2 := w.open(), w.open()
+			Area: "lease", Name: "to another process", Needs: []need{needsSever},
+			Explain: "What a lost connection held is handed out to whoever waits, once, although the old holder goes on.",
+			Run: func(w *world) {
+				b1, b2 := w.Open(), w.Open()
 				q := w.queue(b1, "other")
 				w.publish(b1, q, msg("a"))
 				s1 := w.subscribe(b1, q, 1)
@@ -53,22 +54,22 @@ func leaseCases() []testCase {
 				s2 := w.subscribe(b2, q, 1)
 				w.closeSub(s1)
 				w.h.Sever(w.TB, b1)
-				w.await(d.Lost(), "Lost after the connection was cut")
+				suite.Ends(w.World, d.Lost(), "Lost after the connection was cut")
 				w.drain(s2, "a/0")
 			},
 		},
 		{
-			area: "lease", name: "a neighbour's cut connection", needs: []need{needsSever},
-			explain: "A connection's loss is its own: the deliveries of another Broker stay good.",
-			run: func(w *world) {
-				b1, b2 := w.open(), w.open()
+			Area: "lease", Name: "a neighbour's cut connection", Needs: []need{needsSever},
+			Explain: "A connection's loss is its own: the deliveries of another Broker stay good.",
+			Run: func(w *world) {
+				b1, b2 := w.Open(), w.Open()
 				q := w.queue(b1, "neighbour")
 				w.publish(b1, q, msgs("m", 2)...)
 				d1 := w.receive(w.subscribe(b1, q, 1))
 				s2 := w.subscribe(b2, q, 1)
 				d2 := w.receive(s2)
 				w.h.Sever(w.TB, b1)
-				w.await(d1.Lost(), "Lost after the connection was cut")
+				suite.Ends(w.World, d1.Lost(), "Lost after the connection was cut")
 				select {
 				case <-d2.Lost():
 					w.Error("Lost of another connection's delivery is closed")
@@ -78,52 +79,52 @@ func leaseCases() []testCase {
 			},
 		},
 		{
-			area: "lease", name: "a waiting Receive outlives the cut", needs: []need{needsSever},
-			explain: "A Subscription outlives lost connections: a Receive that waits goes on waiting and gets what comes after.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "lease", Name: "a waiting Receive outlives the cut", Needs: []need{needsSever},
+			Explain: "A Subscription outlives lost connections: a Receive that waits goes on waiting and gets what comes after.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "wait")
 				s := w.subscribe(b, q, 1)
 				got := w.receivers(s, 1)
 				for range 3 {
 					w.h.Sever(w.TB, b)
 				}
-				w.publish(w.open(), q, msg("a"))
-				d := result(w, got, "Receive")
-				ctx, cancel := w.ctx()
+				w.publish(w.Open(), q, msg("a"))
+				d := suite.Ends(w.World, got, "Receive")
+				ctx, cancel := w.Ctx()
 				defer cancel()
 				// The message may have been fetched just before an end of the connection was noticed.
-				if err := w.clean(d.Ack(ctx)); err != nil {
-					w.wantIs(err, broker.ErrLeaseLost, "Ack")
+				if err := w.Clean(d.Ack(ctx)); err != nil {
+					w.WantIs(err, broker.ErrLeaseLost, "Ack")
 					w.ack(w.receive(s))
 				}
 			},
 		},
 		{
-			area: "lease", name: "Publish after the cut", needs: []need{needsSever},
-			explain: "Lost connections mend themselves: Publish works again without anybody's doing. In between it is ErrUnavailable or ErrIndeterminate.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "lease", Name: "Publish after the cut", Needs: []need{needsSever},
+			Explain: "Lost connections mend themselves: Publish works again without anybody's doing. In between it is ErrUnavailable or ErrIndeterminate.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "publish")
 				for i := range 3 {
 					w.publish(b, q, msg(fmt.Sprintf("before-%d", i)))
 					w.h.Sever(w.TB, b)
 					w.publishSurely(b, q, msg(fmt.Sprintf("after-%d", i)))
 				}
-				w.drainAll(w.subscribe(w.open(), q, 0), "before-0/0", "after-0/0", "before-1/0", "after-1/0", "before-2/0", "after-2/0")
+				w.drainAll(w.subscribe(w.Open(), q, 0), "before-0/0", "after-0/0", "before-1/0", "after-1/0", "before-2/0", "after-2/0")
 			},
 		},
 		{
-			area: "lease", name: "held messages keep their lease", needs: []need{needsLeases},
-			explain: "The adapter renews the lease of all that it holds, handed out or not, until it is settled: a handler may take longer than the lease.",
-			run: func(w *world) {
-				b, rival := w.open(), w.open()
+			Area: "lease", Name: "held messages keep their lease", Needs: []need{needsLeases},
+			Explain: "The adapter renews the lease of all that it holds, handed out or not, until it is settled: a handler may take longer than the lease.",
+			Run: func(w *world) {
+				b, rival := w.Open(), w.Open()
 				q := w.queue(b, "renew")
 				w.publish(b, q, msgs("m", 2)...)
 				s := w.subscribe(b, q, 2)
 				d := w.receive(s) // the other message may be held too, without being handed out
 				rivals := w.receivers(w.subscribe(rival, q, 2), 1)
-				deadline := time.NewTimer(2*w.h.Leases + w.slack)
+				deadline := time.NewTimer(2*w.h.Leases + w.Slack)
 				defer deadline.Stop()
 				select {
 				case left := <-rivals:
@@ -148,17 +149,17 @@ func leaseCases() []testCase {
 	}
 	for _, late := range settlements() {
 		cs = append(cs, testCase{
-			area: "lease", name: late.name + " of a lost delivery", needs: []need{needsSever},
-			explain: "A settlement after the broker took the message back is ErrLeaseLost and does nothing: the message is seen again.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "lease", Name: late.name + " of a lost delivery", Needs: []need{needsSever},
+			Explain: "A settlement after the broker took the message back is ErrLeaseLost and does nothing: the message is seen again.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "late")
 				w.publish(b, q, msg("a"))
 				s := w.subscribe(b, q, 1)
 				d := w.receive(s)
 				w.h.Sever(w.TB, b)
-				w.await(d.Lost(), "Lost after the connection was cut")
-				w.wantIs(late.do(w, d), broker.ErrLeaseLost, "%s of a lost delivery", late.name)
+				suite.Ends(w.World, d.Lost(), "Lost after the connection was cut")
+				w.WantIs(late.do(w, d), broker.ErrLeaseLost, "%s of a lost delivery", late.name)
 				w.drain(s, "a/0")
 			},
 		})
@@ -169,11 +170,11 @@ func leaseCases() []testCase {
 // publishSurely repeats the same pair until the broker confirms it, as a producer would.
 func (w *world) publishSurely(b broker.Broker, queue string, m *broker.Message) {
 	w.Helper()
-	ctx, cancel := w.ctx()
+	ctx, cancel := w.Ctx()
 	defer cancel()
-	w.until("Publish of "+name(m), func() bool {
+	w.Until("Publish of "+name(m), func() bool {
 		again := *m
-		err := w.clean(b.Publish(ctx, queue, &again))
+		err := w.Clean(b.Publish(ctx, queue, &again))
 		if err != nil && !transient(err) {
 			w.Fatalf("Publish after a lost connection: got error %v, want ErrUnavailable or ErrIndeterminate", err)
 		}

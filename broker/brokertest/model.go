@@ -12,13 +12,14 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/suite"
 )
 
 func modelCases() []testCase {
 	return []testCase{{
-		area: "model", name: "random histories",
-		explain: "Whatever is published, received, settled, cut and closed in whatever order: the queue holds exactly what was confirmed and not removed, each message in one hand at a time.",
-		run: func(w *world) {
+		Area: "model", Name: "random histories",
+		Explain: "Whatever is published, received, settled, cut and closed in whatever order: the queue holds exactly what was confirmed and not removed, each message in one hand at a time.",
+		Run: func(w *world) {
 			t, ok := w.TB.(*testing.T)
 			if !ok {
 				w.Fatal("the model test needs a *testing.T")
@@ -66,15 +67,15 @@ func (w *world) history(rt *rapid.T, queue string) {
 	m := &model{w: w, rt: rt, waiting: map[string]bool{}, maybe: map[string]bool{}, dead: map[string]bool{}}
 	defer func() {
 		for _, p := range m.procs {
-			ctx, cancel := w.ctx()
-			if err := w.clean(p.b.Close(ctx)); err != nil {
+			ctx, cancel := w.Ctx()
+			if err := w.Clean(p.b.Close(ctx)); err != nil {
 				rt.Errorf("Broker.Close: %v", err)
 			}
 			cancel()
 		}
 	}()
 	for range 2 {
-		m.procs = append(m.procs, &process{b: w.open(), removed: map[string]bool{}})
+		m.procs = append(m.procs, &process{b: w.Open(), removed: map[string]bool{}})
 	}
 	m.queue = w.queue(m.procs[0].b, queue)
 	for _, p := range m.procs {
@@ -150,9 +151,9 @@ func (m *model) publishAgain() {
 }
 
 func (m *model) send(p *process, message *broker.Message) {
-	ctx, cancel := m.w.ctx()
+	ctx, cancel := m.w.Ctx()
 	defer cancel()
-	if err := m.w.clean(p.b.Publish(ctx, m.queue, message)); err != nil {
+	if err := m.w.Clean(p.b.Publish(ctx, m.queue, message)); err != nil {
 		m.rt.Fatalf("Publish(%s): %v", name(message), err)
 	}
 }
@@ -164,14 +165,14 @@ func (m *model) receive() {
 	}
 	done, cancel := context.WithCancel(context.Background())
 	cancel() // only what is held: which process the server has chosen is not known
-	got := m.w.poll(func() bool {
+	got := m.w.Poll(func() bool {
 		for _, p := range m.procs {
 			d, err := p.s.Receive(done)
 			if err == nil {
 				m.take(p, d)
 				return true
 			}
-			if !errors.Is(m.w.clean(err), context.Canceled) {
+			if !errors.Is(m.w.Clean(err), context.Canceled) {
 				m.rt.Fatalf("Receive: %v", err)
 			}
 		}
@@ -202,9 +203,9 @@ func (m *model) settle(how func(ctx context.Context, p *process, d broker.Delive
 	i := rapid.IntRange(0, len(p.held)-1).Draw(m.rt, "delivery")
 	d := p.held[i]
 	p.held = slices.Delete(p.held, i, i+1)
-	ctx, cancel := m.w.ctx()
+	ctx, cancel := m.w.Ctx()
 	defer cancel()
-	err := m.w.clean(how(ctx, p, d))
+	err := m.w.Clean(how(ctx, p, d))
 	switch {
 	case err == nil:
 	case errors.Is(err, broker.ErrLeaseLost) && m.w.h.Sever != nil:
@@ -228,7 +229,7 @@ func (m *model) reopen() {
 	p := m.pick()
 	m.w.closeBroker(p.b)
 	m.giveBack(p)
-	p.b = m.w.open()
+	p.b = m.w.Open()
 	p.s = m.w.subscribe(p.b, m.queue, 0)
 }
 
@@ -240,7 +241,7 @@ func (m *model) sever() {
 	}
 	m.w.h.Sever(m.w.TB, p.b)
 	for _, d := range p.held {
-		m.w.await(d.Lost(), "Lost after the connection was cut")
+		suite.Ends(m.w.World, d.Lost(), "Lost after the connection was cut")
 	}
 	for n := range p.removed {
 		if _, sync := broker.As[broker.SyncAcker](p.held[0]); !sync || m.dead[n] {
@@ -265,14 +266,14 @@ func (m *model) end() {
 		m.w.closeBroker(p.b)
 		m.giveBack(p)
 	}
-	last := &process{b: m.w.open(), removed: map[string]bool{}}
+	last := &process{b: m.w.Open(), removed: map[string]bool{}}
 	m.procs = []*process{last}
 	last.s = m.w.subscribe(last.b, m.queue, 0)
 	for len(m.waiting) > 0 {
-		ctx, cancel := m.w.ctx()
+		ctx, cancel := m.w.Ctx()
 		d, err := last.s.Receive(ctx)
 		cancel()
-		if m.w.clean(err) != nil {
+		if m.w.Clean(err) != nil {
 			m.rt.Fatalf("Receive: %v; these should wait: %v", err, slices.Sorted(maps.Keys(m.waiting)))
 		}
 		m.take(last, d)
@@ -281,9 +282,9 @@ func (m *model) end() {
 	done, cancel := context.WithCancel(context.Background())
 	cancel()
 	if i, ok := broker.As[broker.Inspector](last.b); ok {
-		ctx, cancel := m.w.ctx()
+		ctx, cancel := m.w.Ctx()
 		defer cancel()
-		if st, err := i.Stats(ctx, m.queue); m.w.clean(err) != nil || st.Ready > len(m.maybe) {
+		if st, err := i.Stats(ctx, m.queue); m.w.Clean(err) != nil || st.Ready > len(m.maybe) {
 			m.rt.Fatalf("at the end Stats is %+v, %v; nothing should wait", st, err)
 		}
 	}

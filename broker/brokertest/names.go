@@ -19,15 +19,15 @@ func nameCases() []testCase {
 	malformed := "A queue's name obeys the pattern of task.CheckName; any other is ErrMalformed, in every method, before a server sees it."
 	return []testCase{
 		{
-			area: "names", name: "Publish and Subscribe refuse a bad queue name", explain: malformed,
-			run: func(w *world) {
-				b := w.open()
-				ctx, cancel := w.ctx()
+			Area: "names", Name: "Publish and Subscribe refuse a bad queue name", Explain: malformed,
+			Run: func(w *world) {
+				b := w.Open()
+				ctx, cancel := w.Ctx()
 				defer cancel()
 				for _, q := range badNames {
-					w.wantIs(b.Publish(ctx, q, msg("bad")), broker.ErrMalformed, "Publish to queue %.40q", q)
+					w.WantIs(b.Publish(ctx, q, msg("bad")), broker.ErrMalformed, "Publish to queue %.40q", q)
 					s, err := b.Subscribe(ctx, q, broker.SubscribeOptions{})
-					w.wantIs(err, broker.ErrMalformed, "Subscribe to queue %.40q", q)
+					w.WantIs(err, broker.ErrMalformed, "Subscribe to queue %.40q", q)
 					if err == nil {
 						w.closeSub(s)
 					}
@@ -35,24 +35,24 @@ func nameCases() []testCase {
 			},
 		},
 		{
-			area: "names", name: "every other method refuses a bad queue name", explain: malformed,
-			run: func(w *world) {
-				b := w.open()
-				ctx, cancel := w.ctx()
+			Area: "names", Name: "every other method refuses a bad queue name", Explain: malformed,
+			Run: func(w *world) {
+				b := w.Open()
+				ctx, cancel := w.Ctx()
 				defer cancel()
 				calls := methodsOfQueue(b)
 				for _, q := range badNames {
 					for what, call := range calls {
-						w.wantIs(call(ctx, q), broker.ErrMalformed, "%s of queue %.40q", what, q)
+						w.WantIs(call(ctx, q), broker.ErrMalformed, "%s of queue %.40q", what, q)
 					}
 				}
 			},
 		},
 		{
-			area: "names", name: "the longest and oddest good names",
-			explain: "A name of 1 to 128 ASCII letters, digits, '.', '_' and '-' that begins with a letter or a digit is good, and no two are the same queue.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "names", Name: "the longest and oddest good names",
+			Explain: "A name of 1 to 128 ASCII letters, digits, '.', '_' and '-' that begins with a letter or a digit is good, and no two are the same queue.",
+			Run: func(w *world) {
+				b := w.Open()
 				for _, n := range []string{"a", "A", "0", "a.b", "a_b", "a-b", "a..b", "a.", strings.Repeat("x", 128-len(w.h.Prefix))} {
 					q := w.queue(b, n)
 					w.publish(b, q, msg("in-"+n))
@@ -67,110 +67,110 @@ func nameCases() []testCase {
 			},
 		},
 		{
-			area: "names", name: "a good name that means something to a server",
-			explain: "A name such as amq.direct is a queue's like any other, or ErrMalformed; it never reaches what the server itself calls so.",
-			run: func(w *world) {
-				b := w.open()
-				ctx, cancel := w.ctx()
+			Area: "names", Name: "a good name that means something to a server",
+			Explain: "A name such as amq.direct is a queue's like any other, or ErrMalformed; it never reaches what the server itself calls so.",
+			Run: func(w *world) {
+				b := w.Open()
+				ctx, cancel := w.Ctx()
 				defer cancel()
 				for _, q := range []string{"amq.direct", "amq.fanout", "amq.rabbitmq.trace"} {
-					if err := w.clean(b.Publish(ctx, q, msg("a"))); !errors.Is(err, broker.ErrNoQueue) && !errors.Is(err, broker.ErrMalformed) {
+					if err := w.Clean(b.Publish(ctx, q, msg("a"))); !errors.Is(err, broker.ErrNoQueue) && !errors.Is(err, broker.ErrMalformed) {
 						w.Errorf("Publish to queue %q that nobody made: got error %v, want ErrNoQueue or ErrMalformed", q, err)
 					}
 				}
 			},
 		},
 		{
-			area: "names", name: "a missing queue is ErrNoQueue",
-			explain: "Publish to a queue that does not exist is ErrNoQueue: a message that nobody will ever see must not be confirmed. The connection goes on working.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "names", Name: "a missing queue is ErrNoQueue",
+			Explain: "Publish to a queue that does not exist is ErrNoQueue: a message that nobody will ever see must not be confirmed. The connection goes on working.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "there")
-				ctx, cancel := w.ctx()
+				ctx, cancel := w.Ctx()
 				defer cancel()
 				for i := range 3 {
-					w.wantIs(b.Publish(ctx, w.h.Prefix+"missing", msg(fmt.Sprint(i))), broker.ErrNoQueue, "Publish to a queue that does not exist")
+					w.WantIs(b.Publish(ctx, w.h.Prefix+"missing", msg(fmt.Sprint(i))), broker.ErrNoQueue, "Publish to a queue that does not exist")
 					w.publish(b, q, msg(fmt.Sprintf("good-%d", i)))
 				}
 				if d, ok := broker.As[broker.Delayer](b); ok {
 					err := d.PublishAt(ctx, w.h.Prefix+"missing", msg("later"), time.Now().Add(time.Minute))
-					w.wantIs(err, broker.ErrNoQueue, "PublishAt to a queue that does not exist")
+					w.WantIs(err, broker.ErrNoQueue, "PublishAt to a queue that does not exist")
 				}
 				w.drain(w.subscribe(b, q, 0), "good-0/0", "good-1/0", "good-2/0")
 			},
 		},
 		{
-			area: "names", name: "Subscribe makes a queue that does not exist",
-			explain: "Subscribe opens a stream of a queue, which is created when it does not exist and may be; where it may not, it is ErrNoQueue.",
-			run: func(w *world) {
-				b := w.open()
-				ctx, cancel := w.ctx()
+			Area: "names", Name: "Subscribe makes a queue that does not exist",
+			Explain: "Subscribe opens a stream of a queue, which is created when it does not exist and may be; where it may not, it is ErrNoQueue.",
+			Run: func(w *world) {
+				b := w.Open()
+				ctx, cancel := w.Ctx()
 				defer cancel()
 				q := w.h.Prefix + "fresh"
 				s, err := b.Subscribe(ctx, q, broker.SubscribeOptions{})
 				if err != nil {
-					w.wantIs(err, broker.ErrNoQueue, "Subscribe to a queue that does not exist")
+					w.WantIs(err, broker.ErrNoQueue, "Subscribe to a queue that does not exist")
 					return
 				}
-				w.publish(w.open(), q, msg("a"))
+				w.publish(w.Open(), q, msg("a"))
 				w.drain(s, "a/0")
 			},
 		},
 		{
-			area: "names", name: "Declare is idempotent",
-			explain: "Declare creates the queues that do not exist, again and from any process, and takes nothing from those that do.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "names", Name: "Declare is idempotent",
+			Explain: "Declare creates the queues that do not exist, again and from any process, and takes nothing from those that do.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "twice")
 				w.publish(b, q, msg("kept"))
 				for range 2 {
 					w.queue(b, "twice")
-					w.queue(w.open(), "twice")
+					w.queue(w.Open(), "twice")
 				}
 				w.drain(w.subscribe(b, q, 0), "kept/0")
 			},
 		},
 		{
-			area: "names", name: "a queue that exists with other settings is used as it is",
-			explain: "Declare of a queue that exists with other levels uses it as it is: its messages stay and publishing works.",
-			needs:   []need{needsPriorities},
-			run: func(w *world) {
-				b := w.open()
+			Area: "names", Name: "a queue that exists with other settings is used as it is",
+			Explain: "Declare of a queue that exists with other levels uses it as it is: its messages stay and publishing works.",
+			Needs:   []need{needsPriorities},
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "levels", 10, 100)
 				w.publish(b, q, msg("kept"))
-				w.queue(w.open(), "levels", 50, 100, 200)
-				w.queue(w.open(), "levels")
+				w.queue(w.Open(), "levels", 50, 100, 200)
+				w.queue(w.Open(), "levels")
 				w.publish(b, q, msg("new"))
-				w.drain(w.subscribe(w.open(), q, 0), "kept/0", "new/0")
+				w.drain(w.subscribe(w.Open(), q, 0), "kept/0", "new/0")
 			},
 		},
 		{
-			area: "names", name: "a header of a type that is not listed",
-			explain: "Headers are of type string, []byte, bool, int64 or float64. Another is ErrMalformed, never a panic or a silent change.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "names", Name: "a header of a type that is not listed",
+			Explain: "Headers are of type string, []byte, bool, int64 or float64. Another is ErrMalformed, never a panic or a silent change.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "headers")
-				ctx, cancel := w.ctx()
+				ctx, cancel := w.Ctx()
 				defer cancel()
 				m := msg("odd")
 				m.Headers = map[string]any{"odd": struct{ X int }{1}}
-				w.wantIs(b.Publish(ctx, q, m), broker.ErrMalformed, "Publish of a message with a struct as header")
+				w.WantIs(b.Publish(ctx, q, m), broker.ErrMalformed, "Publish of a message with a struct as header")
 				w.publish(b, q, msg("good"))
 				w.drain(w.subscribe(b, q, 0), "good/0")
 			},
 		},
 		{
-			area: "names", name: "a body above MaxBody is ErrTooLarge",
-			explain: "A body larger than the broker takes is ErrTooLarge, found before anything is sent; one of exactly that size goes through.",
-			needs:   []need{needsMaxBody},
-			run: func(w *world) {
-				b := w.open()
+			Area: "names", Name: "a body above MaxBody is ErrTooLarge",
+			Explain: "A body larger than the broker takes is ErrTooLarge, found before anything is sent; one of exactly that size goes through.",
+			Needs:   []need{needsMaxBody},
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "large")
-				ctx, cancel := w.ctx()
+				ctx, cancel := w.Ctx()
 				defer cancel()
 				m := msg("above")
 				m.Body = make([]byte, w.h.Promises.MaxBody+1)
-				w.wantIs(b.Publish(ctx, q, m), broker.ErrTooLarge, "Publish of %d bytes", len(m.Body))
+				w.WantIs(b.Publish(ctx, q, m), broker.ErrTooLarge, "Publish of %d bytes", len(m.Body))
 				m = msg("at")
 				m.Body = make([]byte, w.h.Promises.MaxBody)
 				w.publish(b, q, m)
@@ -178,15 +178,15 @@ func nameCases() []testCase {
 			},
 		},
 		{
-			area: "names", name: "the promises are true",
-			explain: "What an adapter can do it offers as an interface that broker.As finds, and promises to the suite, so that it is tested.",
-			run:     checkPromises,
+			Area: "names", Name: "the promises are true",
+			Explain: "What an adapter can do it offers as an interface that broker.As finds, and promises to the suite, so that it is tested.",
+			Run:     checkPromises,
 		},
 		{
-			area: "names", name: "Locate names a place",
-			explain: "Locate returns the exchange and routing key of a queue, for events: two queues are two places, and there is something to name.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "names", Name: "Locate names a place",
+			Explain: "Locate returns the exchange and routing key of a queue, for events: two queues are two places, and there is something to name.",
+			Run: func(w *world) {
+				b := w.Open()
 				x1, k1 := broker.Locate(b, w.queue(b, "one"))
 				x2, k2 := broker.Locate(b, w.queue(b, "two"))
 				if k1 == "" || x1 == x2 && k1 == k2 {

@@ -12,12 +12,12 @@ import (
 func orderCases() []testCase {
 	return []testCase{
 		{
-			area: "order", name: "first come, first served", needs: []need{needsOrder},
-			explain: "The adapter promises that one publisher's messages of one priority reach a single consumer in their order.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "order", Name: "first come, first served", Needs: []need{needsOrder},
+			Explain: "The adapter promises that one publisher's messages of one priority reach a single consumer in their order.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "fifo")
-				s := w.subscribe(w.open(), q, 8)
+				s := w.subscribe(w.Open(), q, 8)
 				ms := msgs("m", 200)
 				w.publish(b, q, ms[:100]...)
 				w.expectInOrder(s, names(ms[:100]...))
@@ -26,18 +26,18 @@ func orderCases() []testCase {
 			},
 		},
 		{
-			area: "order", name: "many publishers and many consumers lose and double nothing",
-			explain: "With no fault every confirmed message is handed out exactly once, whoever publishes and receives at the same time, for the first time.",
-			run: func(w *world) {
+			Area: "order", Name: "many publishers and many consumers lose and double nothing",
+			Explain: "With no fault every confirmed message is handed out exactly once, whoever publishes and receives at the same time, for the first time.",
+			Run: func(w *world) {
 				const publishers, consumers, each = 6, 6, 60
-				setup := w.open()
+				setup := w.Open()
 				q := w.queue(setup, "crowd")
 				seen := newTally()
-				ctx, cancel := w.ctx()
+				ctx, cancel := w.Ctx()
 				defer cancel()
 				var pubs, cons sync.WaitGroup
 				for range consumers / 2 { // two goroutines share a subscription
-					s := w.subscribe(w.open(), q, 4)
+					s := w.subscribe(w.Open(), q, 4)
 					for range 2 {
 						cons.Go(func() { w.consume(ctx, s, seen, publishers*each) })
 					}
@@ -45,12 +45,12 @@ func orderCases() []testCase {
 				for p := range publishers {
 					b := setup
 					if p%2 == 0 {
-						b = w.open()
+						b = w.Open()
 					}
 					pubs.Go(func() {
 						for i := range each {
 							id := fmt.Sprintf("p%d-%d", p, i)
-							if err := w.clean(b.Publish(ctx, q, msg(id))); err != nil {
+							if err := w.Clean(b.Publish(ctx, q, msg(id))); err != nil {
 								w.Errorf("Publish(%s): %v", id, err)
 								return
 							}
@@ -70,10 +70,10 @@ func orderCases() []testCase {
 			},
 		},
 		{
-			area: "order", name: "a repeated pair is one message", needs: []need{needsDedupe},
-			explain: "The pair (ID, Generation) names the message: a repeated pair is one message, so that a Publish of unknown outcome can be repeated.",
-			run: func(w *world) {
-				b1, b2 := w.open(), w.open()
+			Area: "order", Name: "a repeated pair is one message", Needs: []need{needsDedupe},
+			Explain: "The pair (ID, Generation) names the message: a repeated pair is one message, so that a Publish of unknown outcome can be repeated.",
+			Run: func(w *world) {
+				b1, b2 := w.Open(), w.Open()
 				q := w.queue(b1, "twice")
 				w.publish(b1, q, msg("a"), msg("b"))
 				w.publish(b2, q, msg("a"))
@@ -87,10 +87,10 @@ func orderCases() []testCase {
 			},
 		},
 		{
-			area: "order", name: "the same ID of the next Generation is another message",
-			explain: "A retry is a new message with the same ID and the next Generation: it is not mistaken for the one in a consumer's hands, and is counted from 1.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "order", Name: "the same ID of the next Generation is another message",
+			Explain: "A retry is a new message with the same ID and the next Generation: it is not mistaken for the one in a consumer's hands, and is counted from 1.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "generation")
 				w.publish(b, q, msg("a"))
 				s := w.subscribe(b, q, 0)
@@ -111,18 +111,18 @@ func orderCases() []testCase {
 			},
 		},
 		{
-			area: "order", name: "one connection serves many at once",
-			explain: "All methods may be called from any goroutine: concurrent publishes, subscriptions and settlements over one Broker do not disturb each other.",
-			run: func(w *world) {
-				b := w.open()
-				ctx, cancel := w.ctx()
+			Area: "order", Name: "one connection serves many at once",
+			Explain: "All methods may be called from any goroutine: concurrent publishes, subscriptions and settlements over one Broker do not disturb each other.",
+			Run: func(w *world) {
+				b := w.Open()
+				ctx, cancel := w.Ctx()
 				defer cancel()
 				var wg sync.WaitGroup
 				for i := range 8 {
 					q := w.queue(b, fmt.Sprintf("lane-%d", i))
 					wg.Go(func() {
 						s, err := b.Subscribe(ctx, q, broker.SubscribeOptions{Prefetch: 2, Lease: w.h.Leases})
-						if w.clean(err) != nil {
+						if w.Clean(err) != nil {
 							w.Errorf("Subscribe: %v", err)
 							return
 						}
@@ -139,12 +139,12 @@ func orderCases() []testCase {
 							if err == nil {
 								err = d.Ack(ctx)
 							}
-							if w.clean(err) != nil {
+							if w.Clean(err) != nil {
 								w.Errorf("%s: %v", want, err)
 								return
 							}
 						}
-						if err := w.clean(s.Close(ctx)); err != nil {
+						if err := w.Clean(s.Close(ctx)); err != nil {
 							w.Errorf("Subscription.Close: %v", err)
 						}
 					})
@@ -205,7 +205,7 @@ func (w *world) consume(ctx context.Context, s broker.Subscription, seen *tally,
 	}()
 	for {
 		d, err := s.Receive(ctx)
-		if w.clean(err) != nil {
+		if w.Clean(err) != nil {
 			select {
 			case <-seen.done:
 			default:
@@ -215,8 +215,8 @@ func (w *world) consume(ctx context.Context, s broker.Subscription, seen *tally,
 		}
 		// Counted before the Ack: the last one ends the others, and an Ack that came to nothing shows as a double.
 		seen.add(name(d.Message()), enough)
-		settle, stop := w.ctx()
-		if err := w.clean(d.Ack(settle)); err != nil && !transient(err) {
+		settle, stop := w.Ctx()
+		if err := w.Clean(d.Ack(settle)); err != nil && !transient(err) {
 			w.Errorf("Ack(%s): %v", name(d.Message()), err)
 		}
 		stop()

@@ -5,20 +5,21 @@ import (
 	"sync"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/suite"
 )
 
 func prefetchCases() []testCase {
 	return []testCase{
 		{
-			area: "prefetch", name: "held and unsettled never exceed it",
-			explain: "Prefetch is how many unsettled messages a subscription may hold, handed out or not, however many goroutines receive; the rest is for others.",
-			run: func(w *world) {
-				b1, b2 := w.open(), w.open()
+			Area: "prefetch", Name: "held and unsettled never exceed it",
+			Explain: "Prefetch is how many unsettled messages a subscription may hold, handed out or not, however many goroutines receive; the rest is for others.",
+			Run: func(w *world) {
+				b1, b2 := w.Open(), w.Open()
 				q := w.queue(b1, "bound")
 				s1 := w.subscribe(b1, q, 3)
 				w.publish(b1, q, msgs("m", 10)...)
 				got := w.receivers(s1, 5)
-				mine := []broker.Delivery{result(w, got, "Receive"), result(w, got, "Receive"), result(w, got, "Receive")}
+				mine := []broker.Delivery{suite.Ends(w.World, got, "Receive"), suite.Ends(w.World, got, "Receive"), suite.Ends(w.World, got, "Receive")}
 				w.quietDeliveries(got, "a fourth delivery with Prefetch 3")
 				s2 := w.subscribe(b2, q, 7)
 				w.ack(w.receiveN(s2, 7)...)
@@ -26,7 +27,7 @@ func prefetchCases() []testCase {
 				w.publish(b1, q, msg("next"))
 				w.closeSub(s2)
 				w.ack(mine[0])
-				d := result(w, got, "Receive after an Ack")
+				d := suite.Ends(w.World, got, "Receive after an Ack")
 				if d.Message().ID != "next" {
 					w.Errorf("received %s, want next/0", name(d.Message()))
 				}
@@ -34,30 +35,30 @@ func prefetchCases() []testCase {
 			},
 		},
 		{
-			area: "prefetch", name: "0 is no limit",
-			explain: "Prefetch 0: there is no limit to what a subscription may hold.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "prefetch", Name: "0 is no limit",
+			Explain: "Prefetch 0: there is no limit to what a subscription may hold.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "nolimit")
 				w.publish(b, q, msgs("m", 300)...)
 				w.ack(w.receiveN(w.subscribe(b, q, 0), 300)...)
 			},
 		},
 		{
-			area: "prefetch", name: "a held message is returned though ctx is done",
-			explain: "A held message is returned even if ctx is done: a stopping consumer learns of everything that it must give back.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "prefetch", Name: "a held message is returned though ctx is done",
+			Explain: "A held message is returned even if ctx is done: a stopping consumer learns of everything that it must give back.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "done")
 				s := w.subscribe(b, q, 2)
 				w.publish(b, q, msgs("m", 2)...)
 				ctx, cancel := context.WithCancel(context.Background())
 				cancel()
 				n := 0
-				w.until("Receive of two messages with a ctx that is done", func() bool {
+				w.Until("Receive of two messages with a ctx that is done", func() bool {
 					d, err := s.Receive(ctx)
 					if err != nil {
-						w.wantIs(err, context.Canceled, "Receive with a canceled ctx")
+						w.WantIs(err, context.Canceled, "Receive with a canceled ctx")
 						return false
 					}
 					w.ack(d)
@@ -67,45 +68,45 @@ func prefetchCases() []testCase {
 			},
 		},
 		{
-			area: "prefetch", name: "Receive returns the error of ctx",
-			explain: "Receive returns ctx's error when ctx ends first, and a message that comes later is not lost to it.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "prefetch", Name: "Receive returns the error of ctx",
+			Explain: "Receive returns ctx's error when ctx ends first, and a message that comes later is not lost to it.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "ctx")
 				s := w.subscribe(b, q, 1)
 				w.nothing(s, "an empty queue") // DeadlineExceeded
 				ctx, cancel := context.WithCancel(context.Background())
 				done := make(chan error, 1)
-				go func() { _, err := s.Receive(ctx); done <- w.clean(err) }()
+				go func() { _, err := s.Receive(ctx); done <- w.Clean(err) }()
 				cancel()
-				w.wantIs(result(w, done, "Receive"), context.Canceled, "Receive with a canceled ctx")
+				w.WantIs(suite.Ends(w.World, done, "Receive"), context.Canceled, "Receive with a canceled ctx")
 				w.publish(b, q, msg("a"))
 				w.drain(s, "a/0")
 			},
 		},
 		{
-			area: "prefetch", name: "SetPrefetch grows it", needs: []need{needsResize},
-			explain: "SetPrefetch changes how many unsettled messages are held, at once: a waiting Receive goes on.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "prefetch", Name: "SetPrefetch grows it", Needs: []need{needsResize},
+			Explain: "SetPrefetch changes how many unsettled messages are held, at once: a waiting Receive goes on.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "grow")
 				s := w.subscribe(b, q, 1)
 				w.publish(b, q, msgs("m", 5)...)
 				got := w.receivers(s, 4)
-				ds := []broker.Delivery{result(w, got, "Receive")}
+				ds := []broker.Delivery{suite.Ends(w.World, got, "Receive")}
 				w.quietDeliveries(got, "a second delivery with Prefetch 1")
 				w.setPrefetch(s, 3)
-				ds = append(ds, result(w, got, "Receive"), result(w, got, "Receive"))
+				ds = append(ds, suite.Ends(w.World, got, "Receive"), suite.Ends(w.World, got, "Receive"))
 				w.quietDeliveries(got, "a fourth delivery with Prefetch 3")
 				w.ack(ds...)
-				w.ack(result(w, got, "Receive"), w.receive(s))
+				w.ack(suite.Ends(w.World, got, "Receive"), w.receive(s))
 			},
 		},
 		{
-			area: "prefetch", name: "SetPrefetch shrinks it", needs: []need{needsResize},
-			explain: "What is held above a smaller Prefetch stays until it is settled; only then is more fetched.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "prefetch", Name: "SetPrefetch shrinks it", Needs: []need{needsResize},
+			Explain: "What is held above a smaller Prefetch stays until it is settled; only then is more fetched.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "shrink")
 				s := w.subscribe(b, q, 3)
 				w.publish(b, q, msgs("m", 3)...)
@@ -124,10 +125,10 @@ func prefetchCases() []testCase {
 			},
 		},
 		{
-			area: "prefetch", name: "SetPrefetch 0 stops the fetching", needs: []need{needsResize},
-			explain: "SetPrefetch(0) stops the fetching: Receive hands out what is held and then waits, what was handed out can be settled, and another consumer gets the rest.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "prefetch", Name: "SetPrefetch 0 stops the fetching", Needs: []need{needsResize},
+			Explain: "SetPrefetch(0) stops the fetching: Receive hands out what is held and then waits, what was handed out can be settled, and another consumer gets the rest.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "stop")
 				s := w.subscribe(b, q, 1)
 				w.publish(b, q, msg("first"))
@@ -136,7 +137,7 @@ func prefetchCases() []testCase {
 				w.publish(b, q, msg("second"))
 				w.ack(d)
 				w.nothing(s, "with Prefetch 0")
-				other := w.subscribe(w.open(), q, 1)
+				other := w.subscribe(w.Open(), q, 1)
 				w.drain(other, "second/0")
 				w.closeSub(other)
 				w.publish(b, q, msg("third"))
@@ -150,21 +151,21 @@ func prefetchCases() []testCase {
 
 func (w *world) setPrefetch(s broker.Subscription, n int) {
 	w.Helper()
-	ctx, cancel := w.ctx()
+	ctx, cancel := w.Ctx()
 	defer cancel()
 	_, err := broker.SetPrefetch(ctx, s, n)
-	w.must(err, "SetPrefetch(%d)", n)
+	w.Must(err, "SetPrefetch(%d)", n)
 }
 
 // receivers runs n goroutines that each wait for one delivery, and gives what they get. They end with the case.
 func (w *world) receivers(s broker.Subscription, n int) <-chan broker.Delivery {
 	got := make(chan broker.Delivery, n)
-	ctx, cancel := w.ctx()
+	ctx, cancel := w.Ctx()
 	var wg sync.WaitGroup
 	for range n {
 		wg.Go(func() {
 			d, err := s.Receive(ctx)
-			if w.clean(err) == nil {
+			if w.Clean(err) == nil {
 				got <- d
 			}
 		})

@@ -9,10 +9,10 @@ import (
 func priorityCases() []testCase {
 	return []testCase{
 		{
-			area: "priority", name: "the most urgent first", needs: []need{needsPriorities},
-			explain: "Of a queue declared with levels the most urgent message is handed out first. With Prefetch 1 at most the one that was fetched already comes before a more urgent one.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "priority", Name: "the most urgent first", Needs: []need{needsPriorities},
+			Explain: "Of a queue declared with levels the most urgent message is handed out first. With Prefetch 1 at most the one that was fetched already comes before a more urgent one.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "levels", 10, 100, 1000)
 				var ms []*broker.Message
 				for i := range 8 {
@@ -23,7 +23,7 @@ func priorityCases() []testCase {
 					}
 				}
 				w.publish(b, q, ms...)
-				s := w.subscribe(w.open(), q, 1)
+				s := w.subscribe(w.Open(), q, 1)
 				left := map[int]int{0: 8, 100: 8, 500: 8}
 				for i := range ms {
 					d := w.receive(s)
@@ -38,13 +38,13 @@ func priorityCases() []testCase {
 			},
 		},
 		{
-			area: "priority", name: "an urgent message overtakes a backlog", needs: []need{needsPriorities},
-			explain: "An urgent message that comes later is handed out before what waits, except for what was fetched already.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "priority", Name: "an urgent message overtakes a backlog", Needs: []need{needsPriorities},
+			Explain: "An urgent message that comes later is handed out before what waits, except for what was fetched already.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "overtake", 10, 100)
 				w.publish(b, q, msgs("slow", 10)...)
-				s := w.subscribe(w.open(), q, 1)
+				s := w.subscribe(w.Open(), q, 1)
 				d := w.receive(s)
 				m := msg("urgent")
 				m.Priority = 5
@@ -63,10 +63,10 @@ func priorityCases() []testCase {
 			},
 		},
 		{
-			area: "priority", name: "a level is up to its bound", needs: []need{needsPriorities, needsOrder},
-			explain: "A message of priority p goes to the first level whose bound is at least p, and within a level the order is that of arrival.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "priority", Name: "a level is up to its bound", Needs: []need{needsPriorities, needsOrder},
+			Explain: "A message of priority p goes to the first level whose bound is at least p, and within a level the order is that of arrival.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "bounds", 10, 100)
 				for _, p := range []int{100, 11, 50, 10, 0, 10} {
 					m := msg(fmt.Sprintf("p%d-%d", p, w.next()))
@@ -75,9 +75,9 @@ func priorityCases() []testCase {
 				}
 				s := w.subscribe(b, q, 1)
 				first := w.receive(s) // may have been fetched before the urgent ones were looked at
-				ctx, cancel := w.ctx()
+				ctx, cancel := w.Ctx()
 				defer cancel()
-				w.must(first.Release(ctx, 0), "Release")
+				w.Must(first.Release(ctx, 0), "Release")
 				var high, low []string
 				for range 6 {
 					d := w.receive(s)
@@ -97,10 +97,10 @@ func priorityCases() []testCase {
 			},
 		},
 		{
-			area: "priority", name: "a queue without levels takes every priority",
-			explain: "A queue has one level unless declared with more: a message of any priority is taken, kept and handed out.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "priority", Name: "a queue without levels takes every priority",
+			Explain: "A queue has one level unless declared with more: a message of any priority is taken, kept and handed out.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "flat")
 				var want []string
 				for _, p := range []int{0, 1, 100, 255, 1 << 20} {

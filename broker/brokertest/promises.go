@@ -43,7 +43,7 @@ func methodsOfQueue(b broker.Broker) map[string]func(ctx context.Context, queue 
 }
 
 func checkPromises(w *world) {
-	b := w.open()
+	b := w.Open()
 	q := w.queue(b, "promises")
 	s := w.subscribe(b, q, 1)
 	w.publish(b, q, msg("a"))

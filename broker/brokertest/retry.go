@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/suite"
 )
 
 func retryCases() []testCase {
@@ -15,10 +16,10 @@ func retryCases() []testCase {
 	}
 	return []testCase{
 		{
-			area: "retry", name: "the successor takes the place of the delivery",
-			explain: "Replace publishes the successor and removes the delivery: the next Generation is seen, for the first time, and the one before never again.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "retry", Name: "the successor takes the place of the delivery",
+			Explain: "Replace publishes the successor and removes the delivery: the next Generation is seen, for the first time, and the one before never again.",
+			Run: func(w *world) {
+				b := w.Open()
 				q, q2 := w.queue(b, "from"), w.queue(b, "to")
 				w.publish(b, q, msg("same"), msg("other"))
 				s, s2 := w.subscribe(b, q, 0), w.subscribe(b, q2, 0)
@@ -28,9 +29,9 @@ func retryCases() []testCase {
 					if id == "other" {
 						to = q2
 					}
-					ctx, cancel := w.ctx()
-					w.must(broker.Replace(ctx, b, d, broker.Outgoing{Queue: to, Message: next(id)}), "Replace")
-					w.wantIs(d.Ack(ctx), broker.ErrSettled, "Ack after Replace")
+					ctx, cancel := w.Ctx()
+					w.Must(broker.Replace(ctx, b, d, broker.Outgoing{Queue: to, Message: next(id)}), "Replace")
+					w.WantIs(d.Ack(ctx), broker.ErrSettled, "Ack after Replace")
 					cancel()
 					from := s
 					if to == q2 {
@@ -50,18 +51,18 @@ func retryCases() []testCase {
 			},
 		},
 		{
-			area: "retry", name: "a delayed successor", needs: []need{needsDelays},
-			explain: "A successor may have a time, and is not handed out before.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "retry", Name: "a delayed successor", Needs: []need{needsDelays},
+			Explain: "A successor may have a time, and is not handed out before.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "later")
 				w.publish(b, q, msg("a"))
 				s := w.subscribe(b, q, 0)
 				d := w.receive(s)
 				at := time.Now().Add(300 * time.Millisecond)
-				ctx, cancel := w.ctx()
+				ctx, cancel := w.Ctx()
 				defer cancel()
-				w.must(broker.Replace(ctx, b, d, broker.Outgoing{Queue: q, Message: next("a"), At: at}), "Replace")
+				w.Must(broker.Replace(ctx, b, d, broker.Outgoing{Queue: q, Message: next("a"), At: at}), "Replace")
 				d = w.receive(s)
 				w.onTime(at, "a successor in 300ms")
 				if d.Message().Generation != 1 {
@@ -72,52 +73,52 @@ func retryCases() []testCase {
 			},
 		},
 		{
-			area: "retry", name: "both or neither: the delivery is settled", needs: []need{needsRetry},
-			explain: "Retry does both steps or neither: of a settled delivery it is ErrSettled and the successor is not published.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "retry", Name: "both or neither: the delivery is settled", Needs: []need{needsRetry},
+			Explain: "Retry does both steps or neither: of a settled delivery it is ErrSettled and the successor is not published.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "settled")
 				w.publish(b, q, msg("a"))
 				s := w.subscribe(b, q, 0)
 				d := w.receive(s)
 				w.ack(d)
-				ctx, cancel := w.ctx()
+				ctx, cancel := w.Ctx()
 				defer cancel()
-				w.wantIs(broker.Replace(ctx, b, d, broker.Outgoing{Queue: q, Message: next("a")}), broker.ErrSettled, "Retry after Ack")
+				w.WantIs(broker.Replace(ctx, b, d, broker.Outgoing{Queue: q, Message: next("a")}), broker.ErrSettled, "Retry after Ack")
 				w.nothing(s, "after a Retry that failed")
 			},
 		},
 		{
-			area: "retry", name: "both or neither: the delivery is lost", needs: []need{needsRetry, needsSever},
-			explain: "Retry does both steps or neither: of a lost delivery it is ErrLeaseLost, the successor is not published, and the message is seen again.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "retry", Name: "both or neither: the delivery is lost", Needs: []need{needsRetry, needsSever},
+			Explain: "Retry does both steps or neither: of a lost delivery it is ErrLeaseLost, the successor is not published, and the message is seen again.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "lost")
 				w.publish(b, q, msg("a"))
 				s := w.subscribe(b, q, 0)
 				d := w.receive(s)
 				w.h.Sever(w.TB, b)
-				w.await(d.Lost(), "Lost after the connection was cut")
-				ctx, cancel := w.ctx()
+				suite.Ends(w.World, d.Lost(), "Lost after the connection was cut")
+				ctx, cancel := w.Ctx()
 				defer cancel()
-				w.wantIs(broker.Replace(ctx, b, d, broker.Outgoing{Queue: q, Message: next("a")}), broker.ErrLeaseLost, "Retry of a lost delivery")
+				w.WantIs(broker.Replace(ctx, b, d, broker.Outgoing{Queue: q, Message: next("a")}), broker.ErrLeaseLost, "Retry of a lost delivery")
 				w.drain(s, "a/0")
 			},
 		},
 		{
-			area: "retry", name: "the successor's queue is missing",
-			explain: "When the successor cannot be published the delivery stays: it can be settled as before.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "retry", Name: "the successor's queue is missing",
+			Explain: "When the successor cannot be published the delivery stays: it can be settled as before.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "missing")
 				w.publish(b, q, msg("a"))
 				s := w.subscribe(b, q, 0)
 				d := w.receive(s)
-				ctx, cancel := w.ctx()
+				ctx, cancel := w.Ctx()
 				defer cancel()
 				err := broker.Replace(ctx, b, d, broker.Outgoing{Queue: w.h.Prefix + "nowhere", Message: next("a")})
-				w.wantIs(err, broker.ErrNoQueue, "Replace into a queue that does not exist")
-				w.must(d.Release(ctx, 0), "Release after Replace failed")
+				w.WantIs(err, broker.ErrNoQueue, "Replace into a queue that does not exist")
+				w.Must(d.Release(ctx, 0), "Release after Replace failed")
 				w.drain(s, "a/0")
 			},
 		},
@@ -133,10 +134,10 @@ func (w *world) receiveID(s broker.Subscription, id string) broker.Delivery {
 		others = append(others, d)
 		d = w.receive(s)
 	}
-	ctx, cancel := w.ctx()
+	ctx, cancel := w.Ctx()
 	defer cancel()
 	for _, o := range others {
-		w.must(o.Release(ctx, 0), "Release")
+		w.Must(o.Release(ctx, 0), "Release")
 	}
 	return d
 }

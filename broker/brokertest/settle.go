@@ -14,48 +14,48 @@ import (
 func settleCases() []testCase {
 	cs := []testCase{
 		{
-			area: "settle", name: "Ack removes the message",
-			explain: "Ack removes the message: neither this process nor another sees it again, also after the connection has closed.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "settle", Name: "Ack removes the message",
+			Explain: "Ack removes the message: neither this process nor another sees it again, also after the connection has closed.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "ack")
 				w.publish(b, q, msg("a"))
 				w.ack(w.receive(w.subscribe(b, q, 1)))
 				w.closeBroker(b)
-				w.nothing(w.subscribe(w.open(), q, 0), "after Ack")
+				w.nothing(w.subscribe(w.Open(), q, 0), "after Ack")
 			},
 		},
 		{
-			area: "settle", name: "AckSync removes the message",
-			explain: "Nil from AckSync means that the broker will not hand the message out again, whatever becomes of the connection.",
-			needs:   []need{needsSyncAck},
-			run: func(w *world) {
-				b := w.open()
+			Area: "settle", Name: "AckSync removes the message",
+			Explain: "Nil from AckSync means that the broker will not hand the message out again, whatever becomes of the connection.",
+			Needs:   []need{needsSyncAck},
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "acksync")
 				w.publish(b, q, msg("a"))
 				d := w.receive(w.subscribe(b, q, 1))
-				ctx, cancel := w.ctx()
+				ctx, cancel := w.Ctx()
 				defer cancel()
-				w.must(broker.AckSync(ctx, d), "AckSync")
-				w.wantIs(broker.AckSync(ctx, d), broker.ErrSettled, "a second AckSync")
+				w.Must(broker.AckSync(ctx, d), "AckSync")
+				w.WantIs(broker.AckSync(ctx, d), broker.ErrSettled, "a second AckSync")
 				if w.h.Sever != nil {
 					w.h.Sever(w.TB, b)
 				}
-				w.nothing(w.subscribe(w.open(), q, 0), "after AckSync")
+				w.nothing(w.subscribe(w.Open(), q, 0), "after AckSync")
 			},
 		},
 		{
-			area: "settle", name: "Release gives the message back",
-			explain: "Release(0) gives the message back to be seen again at once, the same and of the same Generation; no message but that one.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "settle", Name: "Release gives the message back",
+			Explain: "Release(0) gives the message back to be seen again at once, the same and of the same Generation; no message but that one.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "release")
 				w.publish(b, q, msg("a"))
 				s := w.subscribe(b, q, 1)
 				d := w.receive(s)
-				ctx, cancel := w.ctx()
+				ctx, cancel := w.Ctx()
 				defer cancel()
-				w.must(d.Release(ctx, 0), "Release")
+				w.Must(d.Release(ctx, 0), "Release")
 				d = w.receive(s)
 				if diff := diffMessage(msg("a"), d.Message()); diff != "" {
 					w.Errorf("the message changed on its way back (-sent +received):\n%s", diff)
@@ -68,27 +68,27 @@ func settleCases() []testCase {
 			},
 		},
 		{
-			area: "settle", name: "Release to another process",
-			explain: "What one consumer gives back another can have.",
-			run: func(w *world) {
-				b1, b2 := w.open(), w.open()
+			Area: "settle", Name: "Release to another process",
+			Explain: "What one consumer gives back another can have.",
+			Run: func(w *world) {
+				b1, b2 := w.Open(), w.Open()
 				q := w.queue(b1, "other")
 				w.publish(b1, q, msg("a"))
 				s1 := w.subscribe(b1, q, 1)
 				d := w.receive(s1)
 				w.closeSub(s1)
-				ctx, cancel := w.ctx()
+				ctx, cancel := w.Ctx()
 				defer cancel()
-				w.must(d.Release(ctx, 0), "Release")
+				w.Must(d.Release(ctx, 0), "Release")
 				w.drain(w.subscribe(b2, q, 1), "a/0")
 			},
 		},
 		{
-			area: "settle", name: "Deliveries counts exactly",
-			explain: "Deliveries returns how often this Generation was handed out: 1, 2, 3 as it is given back and handed out again by lost connections or releases that count.",
-			needs:   []need{needsExactCount},
-			run: func(w *world) {
-				b := w.open()
+			Area: "settle", Name: "Deliveries counts exactly",
+			Explain: "Deliveries returns how often this Generation was handed out: 1, 2, 3 as it is given back and handed out again by lost connections or releases that count.",
+			Needs:   []need{needsExactCount},
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "count")
 				w.publish(b, q, msg("a"))
 				s := w.subscribe(b, q, 1)
@@ -104,28 +104,28 @@ func settleCases() []testCase {
 						w.ack(d)
 						return
 					}
-					ctx, cancel := w.ctx()
-					w.must(d.Release(ctx, 0), "Release")
+					ctx, cancel := w.Ctx()
+					w.Must(d.Release(ctx, 0), "Release")
 					cancel()
 				}
 			},
 		},
 		{
-			area: "settle", name: "Release after some time",
-			explain: "Release gives the message back to be seen again after the given time, never earlier. It may become a copy with the next Generation; then that is counted from 1.",
-			needs:   []need{needsDelays},
-			run: func(w *world) {
-				b := w.open()
+			Area: "settle", Name: "Release after some time",
+			Explain: "Release gives the message back to be seen again after the given time, never earlier. It may become a copy with the next Generation; then that is counted from 1.",
+			Needs:   []need{needsDelays},
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "later")
 				w.publish(b, q, msg("a"))
 				s := w.subscribe(b, q, 0)
-				ctx, cancel := w.ctx()
+				ctx, cancel := w.Ctx()
 				defer cancel()
 				for _, after := range []time.Duration{time.Millisecond, 300 * time.Millisecond} {
 					d := w.receive(s)
 					before := d.Message().Generation
 					at := time.Now().Add(after)
-					w.must(d.Release(ctx, after), "Release(%v)", after)
+					w.Must(d.Release(ctx, after), "Release(%v)", after)
 					d = w.receive(s)
 					w.onTime(at, "a message released for %v", after)
 					switch g := d.Message().Generation; {
@@ -139,38 +139,38 @@ func settleCases() []testCase {
 					if !bytes.Equal(d.Message().Body, msg("a").Body) || d.Message().ID != "a" {
 						w.Errorf("the message changed: %+v", d.Message())
 					}
-					w.must(d.Release(ctx, 0), "Release")
+					w.Must(d.Release(ctx, 0), "Release")
 				}
 				w.ack(w.receive(s))
 				w.nothing(s, "after Ack")
 			},
 		},
 		{
-			area: "settle", name: "Bury takes the message away",
-			explain: "Bury moves the message to the dead letters: no consumer of its queue sees it again.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "settle", Name: "Bury takes the message away",
+			Explain: "Bury moves the message to the dead letters: no consumer of its queue sees it again.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "bury")
 				w.publish(b, q, msg("a"))
 				s := w.subscribe(b, q, 1)
 				d := w.receive(s)
-				ctx, cancel := w.ctx()
+				ctx, cancel := w.Ctx()
 				defer cancel()
-				w.must(d.Bury(ctx, errors.New("why")), "Bury")
+				w.Must(d.Bury(ctx, errors.New("why")), "Bury")
 				w.nothing(s, "after Bury")
-				w.nothing(w.subscribe(w.open(), q, 1), "after Bury, in another process")
+				w.nothing(w.subscribe(w.Open(), q, 1), "after Bury, in another process")
 			},
 		},
 		{
-			area: "settle", name: "of many at once one settles",
-			explain: "A delivery is settled exactly once: of settlements at the same time one succeeds and every other is ErrSettled.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "settle", Name: "of many at once one settles",
+			Explain: "A delivery is settled exactly once: of settlements at the same time one succeeds and every other is ErrSettled.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "race")
 				w.publish(b, q, msg("a"))
 				s := w.subscribe(b, q, 0)
 				d := w.receive(s)
-				ctx, cancel := w.ctx()
+				ctx, cancel := w.Ctx()
 				defer cancel()
 				errs := make([]error, 8)
 				var wg sync.WaitGroup
@@ -184,7 +184,7 @@ func settleCases() []testCase {
 						won++
 						continue
 					}
-					w.wantIs(err, broker.ErrSettled, "Ack beside a successful one")
+					w.WantIs(err, broker.ErrSettled, "Ack beside a successful one")
 				}
 				if won != 1 {
 					w.Errorf("%d of %d settlements succeeded, want 1", won, len(errs))
@@ -193,10 +193,10 @@ func settleCases() []testCase {
 			},
 		},
 		{
-			area: "settle", name: "Lost stays open while the delivery is held",
-			explain: "Lost is closed when the broker took the message back, and not before: it ends the handler.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "settle", Name: "Lost stays open while the delivery is held",
+			Explain: "Lost is closed when the broker took the message back, and not before: it ends the handler.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "lost")
 				w.publish(b, q, msg("a"))
 				s := w.subscribe(b, q, 0)
@@ -213,17 +213,17 @@ func settleCases() []testCase {
 	}
 	for _, first := range settlements()[:3] {
 		cs = append(cs, testCase{
-			area: "settle", name: "a second settlement after " + first.name,
-			explain: "A delivery is settled exactly once; a second settlement, of any kind, is ErrSettled and does nothing.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "settle", Name: "a second settlement after " + first.name,
+			Explain: "A delivery is settled exactly once; a second settlement, of any kind, is ErrSettled and does nothing.",
+			Run: func(w *world) {
+				b := w.Open()
 				q := w.queue(b, "second")
 				for i, second := range settlements() {
 					w.publish(b, q, msg(fmt.Sprint(i)))
 					s := w.subscribe(b, q, 1)
 					d := w.receive(s)
-					w.must(first.do(w, d), "%s", first.name)
-					w.wantIs(second.do(w, d), broker.ErrSettled, "%s after %s", second.name, first.name)
+					w.Must(first.do(w, d), "%s", first.name)
+					w.WantIs(second.do(w, d), broker.ErrSettled, "%s after %s", second.name, first.name)
 					if first.name == "Release" {
 						w.ack(w.receive(s))
 					}
@@ -246,7 +246,7 @@ type settlement struct {
 func settlements() []settlement {
 	way := func(name string, do func(ctx context.Context, d broker.Delivery) error) settlement {
 		return settlement{name, func(w *world, d broker.Delivery) error {
-			ctx, cancel := w.ctx()
+			ctx, cancel := w.Ctx()
 			defer cancel()
 			return do(ctx, d)
 		}}
@@ -266,7 +266,7 @@ func (w *world) onTime(at time.Time, format string, args ...any) {
 	switch late := time.Since(at); {
 	case late < 0:
 		w.Errorf("%s came %v early", fmt.Sprintf(format, args...), -late)
-	case late > w.slack:
-		w.Errorf("%s came %v late, the slack is %v", fmt.Sprintf(format, args...), late, w.slack)
+	case late > w.Slack:
+		w.Errorf("%s came %v late, the slack is %v", fmt.Sprintf(format, args...), late, w.Slack)
 	}
 }

@@ -16,14 +16,16 @@
 // The same function serves [Bench].
 package brokertest
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/swarmiji/swarmiji/internal/suite"
+)
 
 // Run runs every case of the suite as a subtest of t. Each case calls open for a fresh namespace.
 func Run(t *testing.T, open func(t testing.TB) *Harness) {
 	t.Helper()
-	for _, c := range cases() {
-		t.Run(c.area+"/"+c.name, func(t *testing.T) { c.start(t, open) })
-	}
+	suite.Run(t, cases(), open, newWorld)
 }
 
 // Bench measures publish, and publish, receive and ack together, with several goroutines.

@@ -10,34 +10,34 @@ import (
 func watchCases() []testCase {
 	return []testCase{
 		{
-			area: "watch", name: "the present state", needs: []need{needsWatch},
-			explain: "Watch calls fn with the present state: Connected, after a call has gone through.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "watch", Name: "the present state", Needs: []need{needsWatch},
+			Explain: "Watch calls fn with the present state: Connected, after a call has gone through.",
+			Run: func(w *world) {
+				b := w.Open()
 				w.publish(b, w.queue(b, "present"), msg("a"))
 				l := w.listen(b)
-				w.until("Connected", func() bool { return l.last() == broker.Connected })
+				w.Until("Connected", func() bool { return l.last() == broker.Connected })
 			},
 		},
 		{
-			area: "watch", name: "each change", needs: []need{needsWatch, needsDown},
-			explain: "Watch calls fn at each change, one call at a time: Disconnected with its reason when the connection is lost, Connected when it is back, nothing after stop.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "watch", Name: "each change", Needs: []need{needsWatch, needsDown},
+			Explain: "Watch calls fn at each change, one call at a time: Disconnected with its reason when the connection is lost, Connected when it is back, nothing after stop.",
+			Run: func(w *world) {
+				b := w.Open()
 				w.publish(b, w.queue(b, "change"), msg("a"))
 				l, gone := w.listen(b), w.listen(b)
-				w.until("Connected", func() bool { return l.last() == broker.Connected && gone.last() == broker.Connected })
+				w.Until("Connected", func() bool { return l.last() == broker.Connected && gone.last() == broker.Connected })
 				gone.stop()
 				n := gone.count()
 				up := sync.OnceFunc(w.h.Down(w.TB))
 				defer up()
-				w.until("Disconnected", func() bool { return l.last() == broker.Disconnected })
+				w.Until("Disconnected", func() bool { return l.last() == broker.Disconnected })
 				if l.reason() == nil {
 					w.Error("a Disconnected state has no reason")
 				}
-				_ = w.clean(l.reason())
+				_ = w.Clean(l.reason())
 				up()
-				w.until("Connected again", func() bool { return l.last() == broker.Connected })
+				w.Until("Connected again", func() bool { return l.last() == broker.Connected })
 				if gone.count() != n {
 					w.Error("fn was called after stop")
 				}

@@ -2,111 +2,49 @@ package brokertest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/suite"
 )
 
 // world is what a case works with: a namespace, the brokers opened in it, and bounded waits.
 type world struct {
-	testing.TB
-	h *Harness
-
-	slack, quiet, patience time.Duration
+	*suite.World[broker.Broker]
+	h     *Harness
+	quiet time.Duration
 
 	mu      sync.Mutex
-	opened  []broker.Broker
 	counter int
 }
 
 func newWorld(t testing.TB, h *Harness) *world {
-	w := &world{TB: t, h: h, slack: h.Slack, quiet: h.Quiet, patience: h.Patience}
-	if w.slack == 0 {
-		w.slack = 500 * time.Millisecond
-	}
+	w := &world{h: h, quiet: h.Quiet}
+	w.World = suite.NewWorld(t, suite.Config[broker.Broker]{
+		Port: "Broker", Open: h.Open, Secret: h.Secret, Slack: h.Slack, Patience: h.Patience,
+	})
 	if w.quiet == 0 {
-		w.quiet = w.slack
-	}
-	if w.patience == 0 {
-		w.patience = 30 * time.Second
+		w.quiet = w.Slack
 	}
 	return w
-}
-
-// open connects as another process would.
-func (w *world) open() broker.Broker {
-	w.Helper()
-	b := w.h.Open(w.TB)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.opened = append(w.opened, b)
-	return b
-}
-
-// close closes every broker of the case.
-func (w *world) close() {
-	w.Helper()
-	w.mu.Lock()
-	bs := w.opened
-	w.opened = nil
-	w.mu.Unlock()
-	for _, b := range bs {
-		ctx, cancel := w.ctx()
-		if err := w.clean(b.Close(ctx)); err != nil {
-			w.Errorf("Broker.Close: %v", err)
-		}
-		cancel()
-	}
-}
-
-// ctx is a context that ends with the suite's patience.
-func (w *world) ctx() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.Background(), w.patience)
-}
-
-// clean returns err and fails the case if the secret is in it.
-func (w *world) clean(err error) error {
-	w.Helper()
-	if err != nil && w.h.Secret != "" && strings.Contains(fmt.Sprintf("%v %+v %#v", err, err, err), w.h.Secret) {
-		w.Errorf("the text of a %T holds the password", err)
-	}
-	return err
-}
-
-// must fails the case at once if err is not nil.
-func (w *world) must(err error, format string, args ...any) {
-	w.Helper()
-	if w.clean(err) != nil {
-		w.Fatalf("%s: %v", fmt.Sprintf(format, args...), err)
-	}
-}
-
-// wantIs checks the class of an error.
-func (w *world) wantIs(err error, want error, format string, args ...any) {
-	w.Helper()
-	if !errors.Is(w.clean(err), want) {
-		w.Errorf("%s: got error %v, want one that is %v", fmt.Sprintf(format, args...), err, want)
-	}
 }
 
 // queue returns the full name of a queue after having made it exist.
 func (w *world) queue(b broker.Broker, name string, levels ...int) string {
 	w.Helper()
 	q := w.h.Prefix + name
-	ctx, cancel := w.ctx()
+	ctx, cancel := w.Ctx()
 	defer cancel()
-	w.must(broker.Declare(ctx, b, broker.Queue{Name: q, Levels: levels}), "Declare(%q)", q)
+	w.Must(broker.Declare(ctx, b, broker.Queue{Name: q, Levels: levels}), "Declare(%q)", q)
 	if _, ok := broker.As[broker.Declarer](b); !ok {
 		s, err := b.Subscribe(ctx, q, broker.SubscribeOptions{Prefetch: 1})
-		w.must(err, "Subscribe(%q)", q)
-		w.must(s.Close(ctx), "Subscription.Close")
+		w.Must(err, "Subscribe(%q)", q)
+		w.Must(s.Close(ctx), "Subscription.Close")
 	}
 	return q
 }
@@ -114,30 +52,30 @@ func (w *world) queue(b broker.Broker, name string, levels ...int) string {
 // publish publishes and expects success.
 func (w *world) publish(b broker.Broker, queue string, ms ...*broker.Message) {
 	w.Helper()
-	ctx, cancel := w.ctx()
+	ctx, cancel := w.Ctx()
 	defer cancel()
 	for _, m := range ms {
-		w.must(b.Publish(ctx, queue, m), "Publish(%q, %q)", queue, m.ID)
+		w.Must(b.Publish(ctx, queue, m), "Publish(%q, %q)", queue, m.ID)
 	}
 }
 
 // subscribe opens a subscription with the given prefetch.
 func (w *world) subscribe(b broker.Broker, queue string, prefetch int) broker.Subscription {
 	w.Helper()
-	ctx, cancel := w.ctx()
+	ctx, cancel := w.Ctx()
 	defer cancel()
 	s, err := b.Subscribe(ctx, queue, broker.SubscribeOptions{Prefetch: prefetch, Lease: w.h.Leases})
-	w.must(err, "Subscribe(%q)", queue)
+	w.Must(err, "Subscribe(%q)", queue)
 	return s
 }
 
 // receive waits for the next delivery.
 func (w *world) receive(s broker.Subscription) broker.Delivery {
 	w.Helper()
-	ctx, cancel := w.ctx()
+	ctx, cancel := w.Ctx()
 	defer cancel()
 	d, err := s.Receive(ctx)
-	w.must(err, "Receive")
+	w.Must(err, "Receive")
 	return d
 }
 
@@ -160,69 +98,33 @@ func (w *world) nothing(s broker.Subscription, format string, args ...any) {
 	if err == nil {
 		w.Fatalf("%s: received %s", fmt.Sprintf(format, args...), name(d.Message()))
 	}
-	w.wantIs(err, context.DeadlineExceeded, "Receive of an empty queue")
+	w.WantIs(err, context.DeadlineExceeded, "Receive of an empty queue")
 }
 
 // ack acknowledges each delivery.
 func (w *world) ack(ds ...broker.Delivery) {
 	w.Helper()
-	ctx, cancel := w.ctx()
+	ctx, cancel := w.Ctx()
 	defer cancel()
 	for _, d := range ds {
-		w.must(d.Ack(ctx), "Ack(%s)", name(d.Message()))
+		w.Must(d.Ack(ctx), "Ack(%s)", name(d.Message()))
 	}
 }
 
 // closeSub closes a subscription.
 func (w *world) closeSub(s broker.Subscription) {
 	w.Helper()
-	ctx, cancel := w.ctx()
+	ctx, cancel := w.Ctx()
 	defer cancel()
-	w.must(s.Close(ctx), "Subscription.Close")
+	w.Must(s.Close(ctx), "Subscription.Close")
 }
 
 // closeBroker closes a broker.
 func (w *world) closeBroker(b broker.Broker) {
 	w.Helper()
-	ctx, cancel := w.ctx()
+	ctx, cancel := w.Ctx()
 	defer cancel()
-	w.must(b.Close(ctx), "Broker.Close")
-}
-
-// await waits for ch to be closed.
-func (w *world) await(ch <-chan struct{}, what string) {
-	w.Helper()
-	t := time.NewTimer(w.patience)
-	defer t.Stop()
-	select {
-	case <-ch:
-	case <-t.C:
-		w.Fatalf("%s: not within %v", what, w.patience)
-	}
-}
-
-// until polls cond until it holds.
-func (w *world) until(what string, cond func() bool) {
-	w.Helper()
-	if !w.poll(cond) {
-		w.Fatalf("%s: not within %v", what, w.patience)
-	}
-}
-
-// poll calls cond until it holds or the suite's patience ends, and reports which.
-func (w *world) poll(cond func() bool) bool {
-	deadline := time.NewTimer(w.patience)
-	defer deadline.Stop()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !cond() {
-		select {
-		case <-tick.C:
-		case <-deadline.C:
-			return false
-		}
-	}
-	return true
+	w.Must(b.Close(ctx), "Broker.Close")
 }
 
 // msg makes a plain message.
@@ -251,27 +153,13 @@ func (w *world) nothingOn(ch <-chan string, what string) {
 	}
 }
 
-// result waits for a goroutine's answer.
-func result[T any](w *world, ch <-chan T, what string) T {
-	w.Helper()
-	t := time.NewTimer(w.patience)
-	defer t.Stop()
-	select {
-	case v := <-ch:
-		return v
-	case <-t.C:
-		w.Fatalf("%s did not return within %v", what, w.patience)
-		panic("unreachable")
-	}
-}
-
 // async runs a call that may wait in a goroutine and gives its error.
 func (w *world) async(call func(ctx context.Context) error) <-chan error {
 	done := make(chan error, 1)
 	go func() {
-		ctx, cancel := w.ctx()
+		ctx, cancel := w.Ctx()
 		defer cancel()
-		done <- w.clean(call(ctx))
+		done <- w.Clean(call(ctx))
 	}()
 	return done
 }
@@ -294,7 +182,7 @@ func (w *world) drainAll(s broker.Subscription, want ...string) {
 		d, err := s.Receive(ctx)
 		cancel()
 		if err != nil {
-			w.wantIs(err, context.DeadlineExceeded, "Receive of an empty queue")
+			w.WantIs(err, context.DeadlineExceeded, "Receive of an empty queue")
 			break
 		}
 		seen[name(d.Message())]++
@@ -317,10 +205,10 @@ func (w *world) collect(s broker.Subscription, want []string) map[string]int {
 		left[n] = true
 	}
 	for len(left) > 0 {
-		ctx, cancel := w.ctx()
+		ctx, cancel := w.Ctx()
 		d, err := s.Receive(ctx)
 		cancel()
-		if w.clean(err) != nil {
+		if w.Clean(err) != nil {
 			w.Fatalf("Receive: %v; %d messages are missing, among them %s", err, len(left), slices.Sorted(maps.Keys(left))[0])
 		}
 		n := name(d.Message())

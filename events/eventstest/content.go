@@ -30,14 +30,14 @@ func contentCases() []testCase {
 	}
 	return []testCase{
 		{
-			area: "content", name: "the fields of each type",
-			explain: "A listener gets the fields of the event's type and further Fields, and no others: milliseconds kept of the time, in UTC, durations exact, further fields as JSON has them and never over a standard name.",
-			run: func(w *world) {
-				s, b := w.all(w.open()), w.open()
+			Area: "content", Name: "the fields of each type",
+			Explain: "A listener gets the fields of the event's type and further Fields, and no others: milliseconds kept of the time, in UTC, durations exact, further fields as JSON has them and never over a standard name.",
+			Run: func(w *world) {
+				s, b := w.all(w.Open()), w.Open()
 				for _, typ := range types {
 					w.publish(b, full(typ))
 					want, err := events.Normalize(full(typ))
-					w.must(err, "Normalize")
+					w.Must(err, "Normalize")
 					if diff := cmp.Diff(want, w.receive(s)); diff != "" {
 						w.Errorf("%s (-want +received):\n%s", typ, diff)
 					}
@@ -45,10 +45,10 @@ func contentCases() []testCase {
 			},
 		},
 		{
-			area: "content", name: "empty fields",
-			explain: "An event with nothing but a type arrives as that.",
-			run: func(w *world) {
-				s, b := w.all(w.open()), w.open()
+			Area: "content", Name: "empty fields",
+			Explain: "An event with nothing but a type arrives as that.",
+			Run: func(w *world) {
+				s, b := w.all(w.Open()), w.Open()
 				for _, typ := range types {
 					want := events.Event{Type: typ}
 					w.publish(b, want)
@@ -59,10 +59,10 @@ func contentCases() []testCase {
 			},
 		},
 		{
-			area: "content", name: "long texts are cut",
-			explain: "Longer texts than the limits are cut, at a character's border: an event that is too large for the server would be lost, and perhaps those beside it.",
-			run: func(w *world) {
-				s, b := w.all(w.open()), w.open()
+			Area: "content", Name: "long texts are cut",
+			Explain: "Longer texts than the limits are cut, at a character's border: an event that is too large for the server would be lost, and perhaps those beside it.",
+			Run: func(w *world) {
+				s, b := w.all(w.Open()), w.Open()
 				long := strings.Repeat("é\xff", 1<<16)
 				for _, typ := range types {
 					e := full(typ)
@@ -70,7 +70,7 @@ func contentCases() []testCase {
 					e.Name, e.NodeID, e.Queue, e.Exchange, e.RoutingKey = long, long, long, long, long
 					e.Fields = map[string]any{"long": long}
 					want, err := events.Normalize(e)
-					w.must(err, "Normalize")
+					w.Must(err, "Normalize")
 					w.publish(b, e)
 					if diff := cmp.Diff(want, w.receive(s)); diff != "" {
 						w.Errorf("%s (-want +received):\n%s", typ, diff)
@@ -79,10 +79,10 @@ func contentCases() []testCase {
 			},
 		},
 		{
-			area: "content", name: "what is no event",
-			explain: "An event without a type, or of what is no task, is dropped and counted; Publish returns nil and the events beside it arrive.",
-			run: func(w *world) {
-				s, b := w.all(w.open()), w.open()
+			Area: "content", Name: "what is no event",
+			Explain: "An event without a type, or of what is no task, is dropped and counted; Publish returns nil and the events beside it arrive.",
+			Run: func(w *world) {
+				s, b := w.all(w.Open()), w.Open()
 				before := w.event()
 				w.publish(b, before)
 				w.publish(b, events.Event{TaskID: "no-type"})
@@ -100,10 +100,10 @@ func contentCases() []testCase {
 			},
 		},
 		{
-			area: "content", name: "the publisher's map",
-			explain: "Publish hands the event over and returns at once: what the publisher does with its map afterwards does not change the event.",
-			run: func(w *world) {
-				s, b := w.all(w.open()), w.open()
+			Area: "content", Name: "the publisher's map",
+			Explain: "Publish hands the event over and returns at once: what the publisher does with its map afterwards does not change the event.",
+			Run: func(w *world) {
+				s, b := w.all(w.Open()), w.Open()
 				e := w.event()
 				e.Fields = map[string]any{"k": "before"}
 				w.publish(b, e)

@@ -4,16 +4,17 @@ import (
 	"context"
 
 	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/internal/suite"
 )
 
 func fanoutCases() []testCase {
 	return []testCase{
 		{
-			area: "fanout", name: "every subscription gets its own copy",
-			explain: "Events reach every listener: each subscription, in this process or another, gets its own copy of each.",
-			run: func(w *world) {
-				publisher, listener := w.open(), w.open()
-				subs := []events.Subscription{w.all(listener), w.all(listener), w.all(w.open()), w.all(publisher)}
+			Area: "fanout", Name: "every subscription gets its own copy",
+			Explain: "Events reach every listener: each subscription, in this process or another, gets its own copy of each.",
+			Run: func(w *world) {
+				publisher, listener := w.Open(), w.Open()
+				subs := []events.Subscription{w.all(listener), w.all(listener), w.all(w.Open()), w.all(publisher)}
 				es := w.send(publisher, 250)
 				for i, s := range subs {
 					w.wantAll(s, es, "subscription %d", i)
@@ -24,10 +25,10 @@ func fanoutCases() []testCase {
 			},
 		},
 		{
-			area: "fanout", name: "a copy is the listener's own",
-			explain: "A listener may change the event it got, its Fields as well, and no other listener sees that.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "fanout", Name: "a copy is the listener's own",
+			Explain: "A listener may change the event it got, its Fields as well, and no other listener sees that.",
+			Run: func(w *world) {
+				b := w.Open()
 				one, two := w.all(b), w.all(b)
 				e := w.event()
 				e.Fields = map[string]any{"k": "v", "deep": map[string]any{"list": []any{"x"}}}
@@ -42,30 +43,30 @@ func fanoutCases() []testCase {
 			},
 		},
 		{
-			area: "fanout", name: "late listeners miss what was before",
-			explain: "A stream holds the events published from now on; when Subscribe returns nil the stream is open, so that the very next event is in it.",
-			run: func(w *world) {
-				publisher := w.open()
-				first := w.all(w.open())
+			Area: "fanout", Name: "late listeners miss what was before",
+			Explain: "A stream holds the events published from now on; when Subscribe returns nil the stream is open, so that the very next event is in it.",
+			Run: func(w *world) {
+				publisher := w.Open()
+				first := w.all(w.Open())
 				early := w.send(publisher, 3)
 				w.wantAll(first, early, "the early listener") // so that they are out before the late one comes
-				late := w.all(w.open())
+				late := w.all(w.Open())
 				next := w.send(publisher, 3)
 				w.wantAll(late, next, "the late listener")
 				w.wantAll(first, next, "the early listener")
 			},
 		},
 		{
-			area: "fanout", name: "several publishers",
-			explain: "Events of all processes come through one bus, and those of one publisher in the order of their Publish.",
-			run: func(w *world) {
-				s := w.all(w.open())
+			Area: "fanout", Name: "several publishers",
+			Explain: "Events of all processes come through one bus, and those of one publisher in the order of their Publish.",
+			Run: func(w *world) {
+				s := w.all(w.Open())
 				const publishers = 4
 				each := w.buffer / (2 * publishers) // nothing has to give way
 				fails := make(chan error, publishers)
 				sent := map[string][]events.Event{}
 				for p := range publishers {
-					b, node := w.open(), string(rune('a'+p))
+					b, node := w.Open(), string(rune('a'+p))
 					es := make([]events.Event, each)
 					for i := range es {
 						es[i] = w.event()
@@ -83,7 +84,7 @@ func fanoutCases() []testCase {
 					}()
 				}
 				for range publishers {
-					w.must(ends(w, fails, "a publisher"), "Publish")
+					w.Must(suite.Ends(w.World, fails, "a publisher"), "Publish")
 				}
 				for range publishers * each {
 					got := w.receive(s)
@@ -96,10 +97,10 @@ func fanoutCases() []testCase {
 			},
 		},
 		{
-			area: "fanout", name: "filter by type",
-			explain: "A subscription holds the events that its filter lets through and no others.",
-			run: func(w *world) {
-				publisher, listener := w.open(), w.open()
+			Area: "fanout", Name: "filter by type",
+			Explain: "A subscription holds the events that its filter lets through and no others.",
+			Run: func(w *world) {
+				publisher, listener := w.Open(), w.Open()
 				s := w.subscribe(listener, events.Filter{Types: []string{events.TaskFailed, "worker-online"}})
 				var want []events.Event
 				for range 20 {
@@ -117,10 +118,10 @@ func fanoutCases() []testCase {
 			},
 		},
 		{
-			area: "fanout", name: "filter by task",
-			explain: "A subscription for one task holds that task's events, those without a task left out.",
-			run: func(w *world) {
-				publisher, listener := w.open(), w.open()
+			Area: "fanout", Name: "filter by task",
+			Explain: "A subscription for one task holds that task's events, those without a task left out.",
+			Run: func(w *world) {
+				publisher, listener := w.Open(), w.Open()
 				mine := w.event()
 				s := w.subscribe(listener, events.Filter{TaskID: mine.TaskID, Types: []string{mine.Type}})
 				w.send(publisher, 5)
@@ -135,10 +136,10 @@ func fanoutCases() []testCase {
 			},
 		},
 		{
-			area: "fanout", name: "nobody listens",
-			explain: "A bus without listeners takes events all the same.",
-			run: func(w *world) {
-				b := w.open()
+			Area: "fanout", Name: "nobody listens",
+			Explain: "A bus without listeners takes events all the same.",
+			Run: func(w *world) {
+				b := w.Open()
 				w.send(b, 1000)
 				s := w.all(b)
 				w.flows(b, s, "a subscription after events that nobody heard")

@@ -7,16 +7,17 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/internal/suite"
 )
 
 func faultCases() []testCase {
 	return []testCase{
 		{
-			area: "fault", name: "a severed connection",
-			explain: "Bus and subscription outlive a lost connection, the publisher's and the listener's; events of that time are missed, and nobody has to do anything.",
-			needs:   []need{needsSever},
-			run: func(w *world) {
-				publisher, listener := w.open(), w.open()
+			Area: "fault", Name: "a severed connection",
+			Explain: "Bus and subscription outlive a lost connection, the publisher's and the listener's; events of that time are missed, and nobody has to do anything.",
+			Needs:   []need{needsSever},
+			Run: func(w *world) {
+				publisher, listener := w.Open(), w.Open()
 				s := w.all(listener)
 				w.flows(publisher, s, "before any fault")
 				for range 2 {
@@ -30,11 +31,11 @@ func faultCases() []testCase {
 			},
 		},
 		{
-			area: "fault", name: "a restart",
-			explain: "Bus and subscription outlive a restart of the server as well.",
-			needs:   []need{needsRestart},
-			run: func(w *world) {
-				publisher, listener := w.open(), w.open()
+			Area: "fault", Name: "a restart",
+			Explain: "Bus and subscription outlive a restart of the server as well.",
+			Needs:   []need{needsRestart},
+			Run: func(w *world) {
+				publisher, listener := w.Open(), w.Open()
 				s := w.all(listener)
 				w.flows(publisher, s, "before the restart")
 				w.h.Restart(w.TB)
@@ -43,11 +44,11 @@ func faultCases() []testCase {
 			},
 		},
 		{
-			area: "fault", name: "Publish without a server",
-			explain: "Publish never blocks or fails a task: without a server it returns nil as quickly as with one, what cannot be sent is dropped and counted, and when the server is back events flow again.",
-			needs:   []need{needsDown},
-			run: func(w *world) {
-				publisher, listener := w.open(), w.open()
+			Area: "fault", Name: "Publish without a server",
+			Explain: "Publish never blocks or fails a task: without a server it returns nil as quickly as with one, what cannot be sent is dropped and counted, and when the server is back events flow again.",
+			Needs:   []need{needsDown},
+			Run: func(w *world) {
+				publisher, listener := w.Open(), w.Open()
 				s := w.all(listener)
 				w.flows(publisher, s, "before the fault")
 				c, ok := publisher.(events.DropCounter)
@@ -63,17 +64,17 @@ func faultCases() []testCase {
 				if after := heap(); after > before+64<<20 {
 					w.Errorf("the heap grew from %d to %d MiB without a server", before>>20, after>>20)
 				}
-				w.until("a count of what was dropped without a server", func() bool { return c.Dropped() > 0 })
+				w.Until("a count of what was dropped without a server", func() bool { return c.Dropped() > 0 })
 				up()
 				w.flows(publisher, s, "when the server is back")
 			},
 		},
 		{
-			area: "fault", name: "Close without a server",
-			explain: "Close ends within its ctx, server or not; the error is ctx's, ErrUnavailable or none.",
-			needs:   []need{needsDown},
-			run: func(w *world) {
-				b := w.open()
+			Area: "fault", Name: "Close without a server",
+			Explain: "Close ends within its ctx, server or not; the error is ctx's, ErrUnavailable or none.",
+			Needs:   []need{needsDown},
+			Run: func(w *world) {
+				b := w.Open()
 				w.flows(b, w.all(b), "before the fault")
 				up := w.h.Down(w.TB)
 				defer up()
@@ -84,8 +85,8 @@ func faultCases() []testCase {
 				began := time.Now()
 				closed := make(chan error, 1)
 				go func() { closed <- b.Close(ctx) }()
-				err := w.clean(ends(w, closed, "Close without a server"))
-				if took := time.Since(began); took > deadline+w.slack {
+				err := w.Clean(suite.Ends(w.World, closed, "Close without a server"))
+				if took := time.Since(began); took > deadline+w.Slack {
 					w.Errorf("Close returned after %v, its ctx ended after %v", took, deadline)
 				}
 				if err != nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, events.ErrUnavailable) {
@@ -102,10 +103,10 @@ func Bench(b *testing.B, open func(t testing.TB) *Harness) {
 	for name, listen := range map[string]bool{"publish": false, "publish to a listener": true} {
 		b.Run(name, func(b *testing.B) {
 			w := newWorld(b, open(b))
-			defer w.close()
-			bus := w.open()
+			defer w.CloseAll()
+			bus := w.Open()
 			if listen {
-				w.all(w.open())
+				w.all(w.Open())
 			}
 			e := full(events.TaskSent)
 			e.Fields = nil

@@ -12,12 +12,12 @@ import (
 func flowCases() []testCase {
 	return []testCase{
 		{
-			area: "flow", name: "an event is not held for long",
-			explain: "Events are sent in batches, and a batch waits at most 50 ms for others.",
-			run: func(w *world) {
-				s, b := w.all(w.open()), w.open()
+			Area: "flow", Name: "an event is not held for long",
+			Explain: "Events are sent in batches, and a batch waits at most 50 ms for others.",
+			Run: func(w *world) {
+				s, b := w.all(w.Open()), w.Open()
 				w.flows(b, s, "a first event, which may have to connect")
-				ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond+w.slack)
+				ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond+w.Slack)
 				defer cancel()
 				e := w.send(b, 1)[0]
 				got, err := s.Receive(ctx)
@@ -27,11 +27,11 @@ func flowCases() []testCase {
 			},
 		},
 		{
-			area: "flow", name: "a stuck listener neither blocks nor grows",
-			explain: "A listener that does not read costs nobody but itself: Publish goes on, other listeners get everything, memory stays bounded, the oldest events give way and are counted.",
-			run: func(w *world) {
-				b := w.open()
-				stuck, quick := w.all(w.open()), w.all(w.open())
+			Area: "flow", Name: "a stuck listener neither blocks nor grows",
+			Explain: "A listener that does not read costs nobody but itself: Publish goes on, other listeners get everything, memory stays bounded, the oldest events give way and are counted.",
+			Run: func(w *world) {
+				b := w.Open()
+				stuck, quick := w.all(w.Open()), w.all(w.Open())
 				total := 4 * w.buffer
 				chunk := max(w.buffer/8, 1)
 				var last events.Event
@@ -63,11 +63,11 @@ func flowCases() []testCase {
 			},
 		},
 		{
-			area: "flow", name: "Publish is quick",
-			explain: "Publish returns at once, in less time than any I/O takes, because it runs beside every task: 200,000 from several goroutines with a listener take a few microseconds each.",
-			run: func(w *world) {
-				b := w.open()
-				w.all(w.open())
+			Area: "flow", Name: "Publish is quick",
+			Explain: "Publish returns at once, in less time than any I/O takes, because it runs beside every task: 200,000 from several goroutines with a listener take a few microseconds each.",
+			Run: func(w *world) {
+				b := w.Open()
+				w.all(w.Open())
 				took := w.hammer(b, 200_000)
 				if each := took / 200_000; each > 20*time.Microsecond {
 					w.Errorf("Publish took %v each", each)
@@ -75,11 +75,11 @@ func flowCases() []testCase {
 			},
 		},
 		{
-			area: "flow", name: "memory is bounded",
-			explain: "What cannot be sent is dropped, so a burst without end does not grow the process.",
-			run: func(w *world) {
-				b := w.open()
-				w.all(w.open())
+			Area: "flow", Name: "memory is bounded",
+			Explain: "What cannot be sent is dropped, so a burst without end does not grow the process.",
+			Run: func(w *world) {
+				b := w.Open()
+				w.all(w.Open())
 				w.hammer(b, 100_000)
 				before := heap()
 				w.hammer(b, 400_000)
@@ -103,7 +103,7 @@ func (w *world) hammer(b events.EventBus, n int) time.Duration {
 		wg.Go(func() {
 			for range n / goroutines {
 				if err := b.Publish(context.Background(), e); err != nil {
-					w.Errorf("Publish: %v", w.clean(err))
+					w.Errorf("Publish: %v", w.Clean(err))
 					return
 				}
 			}

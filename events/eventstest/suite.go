@@ -18,54 +18,29 @@ package eventstest
 import (
 	"slices"
 	"testing"
+
+	"github.com/swarmiji/swarmiji/internal/suite"
 )
 
 // Run runs every case of the suite as a subtest of t. Each case calls open for a fresh namespace.
 func Run(t *testing.T, open func(t testing.TB) *Harness) {
 	t.Helper()
-	for _, c := range cases() {
-		t.Run(c.area+"/"+c.name, func(t *testing.T) { c.runIn(t, open(t)) })
-	}
+	suite.Run(t, cases(), open, newWorld)
 }
 
 // testCase is one sentence of the port put to the test.
-type testCase struct {
-	area, name string
-	explain    string // why an adapter must pass; printed when it does not
-	needs      []need
-	run        func(w *world)
-}
+type testCase = suite.Case[*Harness, *world]
 
 // need is what a case asks of the harness; it returns why the case cannot run, or "".
-type need func(h *Harness) string
+type need = func(h *Harness) string
 
-func unless(ok bool, reason string) string {
-	if ok {
-		return ""
-	}
-	return reason
+func needsSever(h *Harness) string { return suite.Unless(h.Sever != nil, "the harness has no Sever") }
+
+func needsRestart(h *Harness) string {
+	return suite.Unless(h.Restart != nil, "the harness has no Restart")
 }
 
-func needsSever(h *Harness) string   { return unless(h.Sever != nil, "the harness has no Sever") }
-func needsRestart(h *Harness) string { return unless(h.Restart != nil, "the harness has no Restart") }
-func needsDown(h *Harness) string    { return unless(h.Down != nil, "the harness has no Down") }
-
-// runIn runs the case in a fresh namespace.
-func (c testCase) runIn(t *testing.T, h *Harness) {
-	for _, n := range c.needs {
-		if reason := n(h); reason != "" {
-			t.Skip(reason)
-		}
-	}
-	w := newWorld(t, h)
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Log("why: " + c.explain)
-		}
-	})
-	defer w.close()
-	c.run(w)
-}
+func needsDown(h *Harness) string { return suite.Unless(h.Down != nil, "the harness has no Down") }
 
 // cases returns every case of the suite, area by area.
 func cases() []testCase {

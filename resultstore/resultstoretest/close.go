@@ -3,66 +3,67 @@ package resultstoretest
 import (
 	"context"
 
+	"github.com/swarmiji/swarmiji/internal/suite"
 	"github.com/swarmiji/swarmiji/resultstore"
 )
 
 func closeCases() []testCase {
 	return []testCase{
 		{
-			area: "close", name: "a closed store",
-			explain: "After Close every call returns ErrClosed, so that a late caller is told what is wrong; Close is idempotent.",
-			run: func(w *world) {
-				s := w.open()
-				w.listen(w.open(), w.node("n"))
-				w.closeStore(s)
-				w.closeStore(s)
-				ctx, cancel := w.ctx()
+			Area: "close", Name: "a closed store",
+			Explain: "After Close every call returns ErrClosed, so that a late caller is told what is wrong; Close is idempotent.",
+			Run: func(w *world) {
+				s := w.Open()
+				w.listen(w.Open(), w.node("n"))
+				w.Close(s)
+				w.Close(s)
+				ctx, cancel := w.Ctx()
 				defer cancel()
 				r := w.succeeded(w.node("n"))
-				w.wantIs(s.Save(ctx, r), resultstore.ErrClosed, "Save")
+				w.WantIs(s.Save(ctx, r), resultstore.ErrClosed, "Save")
 				_, err := s.Load(ctx, r.ID)
-				w.wantIs(err, resultstore.ErrClosed, "Load")
-				w.wantIs(s.Delete(ctx, r.ID), resultstore.ErrClosed, "Delete")
+				w.WantIs(err, resultstore.ErrClosed, "Load")
+				w.WantIs(s.Delete(ctx, r.ID), resultstore.ErrClosed, "Delete")
 				if n, ok := s.(resultstore.Notifier); ok {
 					_, err := n.Notify(ctx, w.node("n"))
-					w.wantIs(err, resultstore.ErrClosed, "Notify")
+					w.WantIs(err, resultstore.ErrClosed, "Notify")
 				}
 			},
 		},
 		{
-			area: "close", name: "its streams end",
-			explain: "Close releases all resources: a Receive that waits returns ErrClosed, else its goroutine would stay for ever.",
-			needs:   []need{needsNotify},
-			run: func(w *world) {
-				s := w.open()
+			Area: "close", Name: "its streams end",
+			Explain: "Close releases all resources: a Receive that waits returns ErrClosed, else its goroutine would stay for ever.",
+			Needs:   []need{needsNotify},
+			Run: func(w *world) {
+				s := w.Open()
 				n := w.notify(s, w.node("n"))
 				ended := make(chan error, 1)
 				go func() { _, err := n.Receive(context.Background()); ended <- err }()
-				w.closeStore(s)
-				w.wantIs(ends(w, ended, "Receive after the store was closed"), resultstore.ErrClosed, "Receive")
+				w.Close(s)
+				w.WantIs(suite.Ends(w.World, ended, "Receive after the store was closed"), resultstore.ErrClosed, "Receive")
 				w.closeStream(n)
 			},
 		},
 		{
-			area: "close", name: "other processes go on",
-			explain: "Close ends this process's view and nobody else's, and takes no record with it.",
-			needs:   []need{needsRecords},
-			run: func(w *world) {
-				a, b := w.open(), w.open()
+			Area: "close", Name: "other processes go on",
+			Explain: "Close ends this process's view and nobody else's, and takes no record with it.",
+			Needs:   []need{needsRecords},
+			Run: func(w *world) {
+				a, b := w.Open(), w.Open()
 				r := w.succeeded("")
 				w.save(a, r)
-				w.closeStore(a)
+				w.Close(a)
 				w.wantLoad(b, r, "a record of a process that has closed")
 				later := w.succeeded("")
 				w.save(b, later)
-				w.wantLoad(w.open(), later, "a record in a process that came later")
+				w.wantLoad(w.Open(), later, "a record in a process that came later")
 			},
 		},
 		{
-			area: "close", name: "a context that has ended",
-			explain: "A ctx bounds every wait: with one that has ended no call stays, and none reports a success it cannot know.",
-			run: func(w *world) {
-				s := w.open()
+			Area: "close", Name: "a context that has ended",
+			Explain: "A ctx bounds every wait: with one that has ended no call stays, and none reports a success it cannot know.",
+			Run: func(w *world) {
+				s := w.Open()
 				ctx, cancel := context.WithCancel(context.Background())
 				cancel()
 				done := make(chan error, 3)
@@ -74,7 +75,7 @@ func closeCases() []testCase {
 					done <- s.Delete(ctx, r.ID)
 				}()
 				for _, call := range []string{"Save", "Load", "Delete"} {
-					err := w.clean(ends(w, done, call+" with an ended context"))
+					err := w.Clean(suite.Ends(w.World, done, call+" with an ended context"))
 					if call != "Delete" && err == nil {
 						w.Errorf("%s with an ended context reported success", call)
 					}

@@ -12,11 +12,11 @@ import (
 func expireCases() []testCase {
 	return []testCase{
 		{
-			area: "expire", name: "a record's time",
-			explain: "TTL is how long the record is kept after Save; Load then returns ErrNotFound, and its token refuses nothing any more.",
-			needs:   []need{needsRecords, needsTTL},
-			run: func(w *world) {
-				a, b := w.open(), w.open()
+			Area: "expire", Name: "a record's time",
+			Explain: "TTL is how long the record is kept after Save; Load then returns ErrNotFound, and its token refuses nothing any more.",
+			Needs:   []need{needsRecords, needsTTL},
+			Run: func(w *world) {
+				a, b := w.Open(), w.Open()
 				ttl := w.h.Promises.TTL
 				r := with(w.succeeded(""), func(r *resultstore.Record) { r.TTL = ttl; r.Generation = 5 })
 				unseen := with(r, func(r *resultstore.Record) { r.ID = w.id() })
@@ -25,7 +25,7 @@ func expireCases() []testCase {
 				before := time.Now()
 				w.save(a, r, stays)
 				after := time.Now()
-				w.gone(b, r.ID, before.Add(ttl), after.Add(ttl+w.slack))
+				w.gone(b, r.ID, before.Add(ttl), after.Add(ttl+w.Slack))
 				w.wantLoad(b, stays, "a record with a longer time, after another's is over")
 				older := with(r, func(r *resultstore.Record) { r.Generation = 1; r.TTL = time.Hour })
 				w.save(a, older)
@@ -36,18 +36,18 @@ func expireCases() []testCase {
 			},
 		},
 		{
-			area: "expire", name: "the time begins with each Save",
-			explain: "TTL counts from the Save of the record that is kept, so that the result of a task with many slow retries is there for its whole time.",
-			needs:   []need{needsRecords, needsTTL},
-			run: func(w *world) {
-				s := w.open()
+			Area: "expire", Name: "the time begins with each Save",
+			Explain: "TTL counts from the Save of the record that is kept, so that the result of a task with many slow retries is there for its whole time.",
+			Needs:   []need{needsRecords, needsTTL},
+			Run: func(w *world) {
+				s := w.Open()
 				ttl := w.h.Promises.TTL
 				r := with(w.succeeded(""), func(r *resultstore.Record) { r.TTL = ttl })
 				retrying := with(r, func(r *resultstore.Record) { r.State = task.StateRetrying })
 				final := with(r, func(r *resultstore.Record) { r.TTL = time.Hour; r.Generation = 1 })
 				probe := with(w.succeeded(""), func(r *resultstore.Record) { r.TTL = ttl })
 				w.save(s, retrying, final, probe)
-				w.gone(s, probe.ID, time.Time{}, time.Now().Add(ttl+w.slack)) // by now the first record's time is over
+				w.gone(s, probe.ID, time.Time{}, time.Now().Add(ttl+w.Slack)) // by now the first record's time is over
 				w.wantLoad(s, final, "the final record after the time of the retrying one is over")
 			},
 		},
@@ -57,7 +57,7 @@ func expireCases() []testCase {
 // gone waits until a record is not found, and expects that to be between two times.
 func (w *world) gone(s resultstore.ResultStore, id task.ID, earliest, latest time.Time) {
 	w.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), w.patience)
+	ctx, cancel := context.WithTimeout(context.Background(), w.Patience)
 	defer cancel()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -70,7 +70,7 @@ func (w *world) gone(s resultstore.ResultStore, id task.ID, earliest, latest tim
 			}
 			return
 		}
-		w.must(err, "Load(%q)", id)
+		w.Must(err, "Load(%q)", id)
 		if asked.After(latest) {
 			w.Fatalf("the record of %q was still there %v after its time", id, asked.Sub(latest))
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/swarmiji/swarmiji/internal/suite"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -13,23 +14,23 @@ import (
 func faultCases() []testCase {
 	return []testCase{
 		{
-			area: "fault", name: "a severed connection",
-			explain: "A store outlives a lost connection: calls made meanwhile wait within their ctx or fail with ErrUnavailable, and later ones succeed without anybody's help.",
-			needs:   []need{needsRecords, needsSever},
-			run: func(w *world) {
-				s := w.open()
+			Area: "fault", Name: "a severed connection",
+			Explain: "A store outlives a lost connection: calls made meanwhile wait within their ctx or fail with ErrUnavailable, and later ones succeed without anybody's help.",
+			Needs:   []need{needsRecords, needsSever},
+			Run: func(w *world) {
+				s := w.Open()
 				for range 3 {
 					r := w.succeeded("")
 					w.save(s, r)
 					w.h.Sever(w.TB, s)
-					w.until("Load after a severed connection", func() bool {
-						ctx, cancel := context.WithTimeout(context.Background(), w.patience/4)
+					w.Until("Load after a severed connection", func() bool {
+						ctx, cancel := context.WithTimeout(context.Background(), w.Patience/4)
 						defer cancel()
 						got, err := s.Load(ctx, r.ID)
 						if err == nil && diffRecord(r, got) != "" {
 							w.Errorf("another record came back (-saved +loaded):\n%s", diffRecord(r, got))
 						}
-						if errors.Is(w.clean(err), resultstore.ErrNotFound) {
+						if errors.Is(w.Clean(err), resultstore.ErrNotFound) {
 							w.Fatalf("a lost connection was taken for a lost record: %v", err)
 						}
 						return err == nil
@@ -41,11 +42,11 @@ func faultCases() []testCase {
 			},
 		},
 		{
-			area: "fault", name: "the stream outlives a severed connection",
-			explain: "A stream of notifications outlives lost connections: futures that wait need not know. With a reply queue it is all there is, so then nothing saved with success may be missing.",
-			needs:   []need{needsNotify, needsSever},
-			run: func(w *world) {
-				submitter, worker := w.open(), w.open()
+			Area: "fault", Name: "the stream outlives a severed connection",
+			Explain: "A stream of notifications outlives lost connections: futures that wait need not know. With a reply queue it is all there is, so then nothing saved with success may be missing.",
+			Needs:   []need{needsNotify, needsSever},
+			Run: func(w *world) {
+				submitter, worker := w.Open(), w.Open()
 				node := w.node("n")
 				n := w.notify(submitter, node)
 				w.goesOn(n, worker, node)
@@ -58,11 +59,11 @@ func faultCases() []testCase {
 			},
 		},
 		{
-			area: "fault", name: "the stream outlives a restart",
-			explain: "A stream of notifications outlives a restart of the server as well.",
-			needs:   []need{needsNotify, needsRestart},
-			run: func(w *world) {
-				submitter, worker := w.open(), w.open()
+			Area: "fault", Name: "the stream outlives a restart",
+			Explain: "A stream of notifications outlives a restart of the server as well.",
+			Needs:   []need{needsNotify, needsRestart},
+			Run: func(w *world) {
+				submitter, worker := w.Open(), w.Open()
 				node := w.node("n")
 				n := w.notify(submitter, node)
 				w.goesOn(n, worker, node)
@@ -70,18 +71,18 @@ func faultCases() []testCase {
 			},
 		},
 		{
-			area: "fault", name: "records outlive a restart",
-			explain: "A durable store's Save returns when the record would survive the server's end.",
-			needs:   []need{needsRecords, needsRestart, needsDurable},
-			run: func(w *world) {
-				s := w.open()
+			Area: "fault", Name: "records outlive a restart",
+			Explain: "A durable store's Save returns when the record would survive the server's end.",
+			Needs:   []need{needsRecords, needsRestart, needsDurable},
+			Run: func(w *world) {
+				s := w.Open()
 				kept := make([]resultstore.Record, 50)
 				for i := range kept {
 					kept[i] = w.succeeded("")
 				}
 				w.save(s, kept...)
 				w.h.Restart(w.TB)
-				fresh := w.open()
+				fresh := w.Open()
 				for _, r := range kept {
 					w.wantLoad(fresh, r, "a record from before the restart")
 				}
@@ -89,11 +90,11 @@ func faultCases() []testCase {
 			},
 		},
 		{
-			area: "fault", name: "no server",
-			explain: "Without a server a call ends with its ctx, with that error or ErrUnavailable, and never with success or a ErrNotFound that nobody can know; when the server is back the same store works again.",
-			needs:   []need{needsDown},
-			run: func(w *world) {
-				s, submitter := w.open(), w.open()
+			Area: "fault", Name: "no server",
+			Explain: "Without a server a call ends with its ctx, with that error or ErrUnavailable, and never with success or a ErrNotFound that nobody can know; when the server is back the same store works again.",
+			Needs:   []need{needsDown},
+			Run: func(w *world) {
+				s, submitter := w.Open(), w.Open()
 				node := w.node("n")
 				w.listen(submitter, node)
 				known := w.succeeded(node)
@@ -144,18 +145,18 @@ func (w *world) streamThrough(n resultstore.Notifications, worker resultstore.Re
 		return
 	}
 	fault()
-	w.until("a notification after the fault", func() bool {
+	w.Until("a notification after the fault", func() bool {
 		save(1)
-		ctx, cancel := context.WithTimeout(context.Background(), w.slack)
+		ctx, cancel := context.WithTimeout(context.Background(), w.Slack)
 		defer cancel()
 		r, err := n.Receive(ctx)
 		if err != nil {
-			w.wantIs(err, context.DeadlineExceeded, "Receive through a fault")
+			w.WantIs(err, context.DeadlineExceeded, "Receive through a fault")
 		}
 		return waiting[r.ID]
 	})
 	for { // what is left of before
-		ctx, cancel := context.WithTimeout(context.Background(), w.slack)
+		ctx, cancel := context.WithTimeout(context.Background(), w.Slack)
 		_, err := n.Receive(ctx)
 		cancel()
 		if err != nil {
@@ -173,8 +174,8 @@ func (w *world) unavailable(name string, call func(ctx context.Context) error) {
 	began := time.Now()
 	done := make(chan error, 1)
 	go func() { done <- call(ctx) }()
-	err := w.clean(ends(w, done, name+" without a server"))
-	if took := time.Since(began); took > deadline+w.slack {
+	err := w.Clean(suite.Ends(w.World, done, name+" without a server"))
+	if took := time.Since(began); took > deadline+w.Slack {
 		w.Errorf("%s without a server returned after %v, its ctx ended after %v", name, took, deadline)
 	}
 	if !errors.Is(err, resultstore.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) {
@@ -194,8 +195,8 @@ func bench(b *testing.B, h *Harness, receive bool) {
 		b.Skip("the adapter does not promise Notify")
 	}
 	w := newWorld(b, h)
-	defer w.close()
-	submitter, worker := w.open(), w.open()
+	defer w.CloseAll()
+	submitter, worker := w.Open(), w.Open()
 	var n resultstore.Notifications
 	if receive || h.Promises.RepliesOnly {
 		n = w.notify(submitter, w.node("n"))
@@ -205,10 +206,10 @@ func bench(b *testing.B, h *Harness, receive bool) {
 	b.ReportAllocs()
 	for b.Loop() {
 		r.ID = w.id()
-		w.must(worker.Save(ctx, r), "Save")
+		w.Must(worker.Save(ctx, r), "Save")
 		if receive {
 			_, err := n.Receive(ctx)
-			w.must(err, "Receive")
+			w.Must(err, "Receive")
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/swarmiji/swarmiji/internal/suite"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -21,11 +22,11 @@ func fenceCases() []testCase {
 	const started, retrying, succeeded, failed = task.StateStarted, task.StateRetrying, task.StateSucceeded, task.StateFailed
 	return []testCase{
 		{
-			area: "fence", name: "a newer token replaces",
-			explain: "A task is started, retried and started again; each attempt has a newer token and replaces what the one before recorded, up to the final record.",
-			needs:   []need{needsRecords},
-			run: func(w *world) {
-				s := w.open()
+			Area: "fence", Name: "a newer token replaces",
+			Explain: "A task is started, retried and started again; each attempt has a newer token and replaces what the one before recorded, up to the final record.",
+			Needs:   []need{needsRecords},
+			Run: func(w *world) {
+				s := w.Open()
 				base := w.succeeded("")
 				for _, r := range []resultstore.Record{
 					token(base, started, 0, 1), token(base, retrying, 0, 1), token(base, started, 1, 1), token(base, started, 1, 2),
@@ -37,27 +38,27 @@ func fenceCases() []testCase {
 			},
 		},
 		{
-			area: "fence", name: "an older token is refused",
-			explain: "A record with an older token than the stored one is refused with ErrStale: it comes from an attempt that was frozen and woke after its task went to another consumer. Pairs compare by Generation, then by Deliveries.",
-			needs:   []need{needsRecords},
-			run: func(w *world) {
-				a, b := w.open(), w.open()
+			Area: "fence", Name: "an older token is refused",
+			Explain: "A record with an older token than the stored one is refused with ErrStale: it comes from an attempt that was frozen and woke after its task went to another consumer. Pairs compare by Generation, then by Deliveries.",
+			Needs:   []need{needsRecords},
+			Run: func(w *world) {
+				a, b := w.Open(), w.Open()
 				kept := token(w.succeeded(""), retrying, 2, 3)
 				w.save(a, kept)
 				for _, r := range []resultstore.Record{
 					token(kept, succeeded, 2, 2), token(kept, succeeded, 1, 9), token(kept, failed, 0, 3), token(kept, retrying, 1, 3), token(kept, started, 2, 2),
 				} {
-					w.wantIs(w.trySave(b, r), resultstore.ErrStale, "Save of %s over %s", show(r), show(kept))
+					w.WantIs(w.trySave(b, r), resultstore.ErrStale, "Save of %s over %s", show(r), show(kept))
 					w.wantLoad(a, kept, "after a refused record")
 				}
 			},
 		},
 		{
-			area: "fence", name: "a terminal record is never replaced",
-			explain: "A record of another token on a terminal one is refused with ErrStale, also a newer one: a submitter that saw the result must not find another later.",
-			needs:   []need{needsRecords},
-			run: func(w *world) {
-				a, b := w.open(), w.open()
+			Area: "fence", Name: "a terminal record is never replaced",
+			Explain: "A record of another token on a terminal one is refused with ErrStale, also a newer one: a submitter that saw the result must not find another later.",
+			Needs:   []need{needsRecords},
+			Run: func(w *world) {
+				a, b := w.Open(), w.Open()
 				for _, state := range []task.State{succeeded, failed, task.StateRevoked, task.StateExpired} {
 					kept := token(w.succeeded(""), state, 1, 2)
 					w.save(a, kept)
@@ -65,18 +66,18 @@ func fenceCases() []testCase {
 						token(kept, succeeded, 1, 3), token(kept, failed, 2, 1), token(kept, retrying, 3, 1), token(kept, started, 1, 3),
 						token(kept, state, 1, 3), token(kept, state, 1, 1),
 					} {
-						w.wantIs(w.trySave(b, r), resultstore.ErrStale, "Save of %s over %s", show(r), show(kept))
+						w.WantIs(w.trySave(b, r), resultstore.ErrStale, "Save of %s over %s", show(r), show(kept))
 						w.wantLoad(a, kept, "after a refused record")
 					}
 				}
 			},
 		},
 		{
-			area: "fence", name: "the same token does not undo a terminal record",
-			explain: "A terminal state is recorded once and never replaced, not even by another state of the same attempt.",
-			needs:   []need{needsRecords},
-			run: func(w *world) {
-				s := w.open()
+			Area: "fence", Name: "the same token does not undo a terminal record",
+			Explain: "A terminal state is recorded once and never replaced, not even by another state of the same attempt.",
+			Needs:   []need{needsRecords},
+			Run: func(w *world) {
+				s := w.Open()
 				kept := token(w.succeeded(""), succeeded, 1, 2)
 				w.save(s, kept)
 				for _, state := range []task.State{started, retrying, failed, task.StateRevoked} {
@@ -89,11 +90,11 @@ func fenceCases() []testCase {
 			},
 		},
 		{
-			area: "fence", name: "the same terminal record again",
-			explain: "The same terminal record saved again is nil and changes nothing: a consumer whose first Save was answered by a lost connection repeats it and must be able to go on.",
-			needs:   []need{needsRecords},
-			run: func(w *world) {
-				a, b := w.open(), w.open()
+			Area: "fence", Name: "the same terminal record again",
+			Explain: "The same terminal record saved again is nil and changes nothing: a consumer whose first Save was answered by a lost connection repeats it and must be able to go on.",
+			Needs:   []need{needsRecords},
+			Run: func(w *world) {
+				a, b := w.Open(), w.Open()
 				for _, state := range []task.State{succeeded, failed} {
 					kept := token(w.succeeded(""), state, 1, 2)
 					w.save(a, kept, kept)
@@ -103,20 +104,20 @@ func fenceCases() []testCase {
 			},
 		},
 		{
-			area: "fence", name: "any history",
-			explain: "Whatever order records come in, what is kept and what is refused follow from the rules of Save and Delete alone.",
-			needs:   []need{needsRecords},
-			run: func(w *world) {
-				stores := []resultstore.ResultStore{w.open(), w.open()}
+			Area: "fence", Name: "any history",
+			Explain: "Whatever order records come in, what is kept and what is refused follow from the rules of Save and Delete alone.",
+			Needs:   []need{needsRecords},
+			Run: func(w *world) {
+				stores := []resultstore.ResultStore{w.Open(), w.Open()}
 				rapid.Check(w.TB, func(t *rapid.T) { checkHistory(w, t, stores) })
 			},
 		},
 		{
-			area: "fence", name: "exactly one terminal record wins",
-			explain: "However many attempts end at the same moment in different processes, Save succeeds for one terminal record, and that is the one that is found from then on.",
-			needs:   []need{needsRecords},
-			run: func(w *world) {
-				stores := []resultstore.ResultStore{w.open(), w.open(), w.open()}
+			Area: "fence", Name: "exactly one terminal record wins",
+			Explain: "However many attempts end at the same moment in different processes, Save succeeds for one terminal record, and that is the one that is found from then on.",
+			Needs:   []need{needsRecords},
+			Run: func(w *world) {
+				stores := []resultstore.ResultStore{w.Open(), w.Open(), w.Open()}
 				for range 20 {
 					raceForOne(w, stores)
 				}
@@ -145,17 +146,17 @@ func checkHistory(w *world, t *rapid.T, stores []resultstore.ResultStore) {
 	base, m := w.succeeded(""), model{}
 	for range rapid.IntRange(1, 12).Draw(t, "steps") {
 		s := rapid.SampledFrom(stores).Draw(t, "store")
-		ctx, cancel := w.ctx()
+		ctx, cancel := w.Ctx()
 		if rapid.IntRange(0, 9).Draw(t, "kind") == 0 {
 			if err := s.Delete(ctx, base.ID); err != nil {
-				t.Fatalf("Delete: %v", w.clean(err))
+				t.Fatalf("Delete: %v", w.Clean(err))
 			}
 			m.kept = nil
 		} else {
 			state := rapid.SampledFrom([]task.State{task.StateStarted, task.StateRetrying, task.StateRetrying, task.StateSucceeded, task.StateFailed}).Draw(t, "state")
 			r := token(base, state, rapid.IntRange(0, 2).Draw(t, "generation"), rapid.IntRange(1, 3).Draw(t, "deliveries"))
 			before := m.kept
-			err := w.clean(s.Save(ctx, r))
+			err := w.Clean(s.Save(ctx, r))
 			switch stale := m.save(r); {
 			case stale && !errors.Is(err, resultstore.ErrStale):
 				t.Fatalf("Save of %s over %s returned %v, want ErrStale", show(r), show(*before), err)
@@ -167,9 +168,9 @@ func checkHistory(w *world, t *rapid.T, stores []resultstore.ResultStore) {
 		cancel()
 		switch {
 		case m.kept == nil && !errors.Is(err, resultstore.ErrNotFound):
-			t.Fatalf("Load returned %v, want ErrNotFound", w.clean(err))
+			t.Fatalf("Load returned %v, want ErrNotFound", w.Clean(err))
 		case m.kept != nil && err != nil:
-			t.Fatalf("Load returned %v, want %s", w.clean(err), show(*m.kept))
+			t.Fatalf("Load returned %v, want %s", w.Clean(err), show(*m.kept))
 		case m.kept != nil:
 			if diff := diffRecord(*m.kept, got); diff != "" {
 				t.Fatalf("the wrong record is kept (-want +got):\n%s", diff)
@@ -192,7 +193,7 @@ func raceForOne(w *world, stores []resultstore.ResultStore) {
 		state := []task.State{task.StateRetrying, task.StateFailed, task.StateSucceeded}[i%3]
 		r := token(base, state, i/4, 1+i%4)
 		go func() {
-			ctx, cancel := w.ctx()
+			ctx, cancel := w.Ctx()
 			defer cancel()
 			<-start
 			done <- end{r, stores[i%len(stores)].Save(ctx, r)}
@@ -201,12 +202,12 @@ func raceForOne(w *world, stores []resultstore.ResultStore) {
 	close(start)
 	var winners []resultstore.Record
 	for range attempts {
-		e := ends(w, done, "Save beside others")
+		e := suite.Ends(w.World, done, "Save beside others")
 		switch {
 		case e.err == nil && e.r.State.Terminal():
 			winners = append(winners, e.r)
 		case e.err != nil && !errors.Is(e.err, resultstore.ErrStale):
-			w.Errorf("Save of %s: %v, want nil or ErrStale", show(e.r), w.clean(e.err))
+			w.Errorf("Save of %s: %v, want nil or ErrStale", show(e.r), w.Clean(e.err))
 		}
 	}
 	if len(winners) != 1 {

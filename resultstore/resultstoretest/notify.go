@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/swarmiji/swarmiji/internal/suite"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -14,10 +15,10 @@ import (
 func notifyCases() []testCase {
 	return []testCase{
 		{
-			area: "notify", name: "the store says what it is",
-			explain: "A producer asks the store whether it notifies and whether it keeps records; a wrong answer makes it wait for what never comes. A capability without its promise would go untested.",
-			run: func(w *world) {
-				s := w.open()
+			Area: "notify", Name: "the store says what it is",
+			Explain: "A producer asks the store whether it notifies and whether it keeps records; a wrong answer makes it wait for what never comes. A capability without its promise would go untested.",
+			Run: func(w *world) {
+				s := w.Open()
 				if got, want := resultstore.RepliesOnly(s), w.h.Promises.RepliesOnly; got != want {
 					w.Errorf("RepliesOnly is %v, promised is %v", got, want)
 				}
@@ -27,11 +28,11 @@ func notifyCases() []testCase {
 			},
 		},
 		{
-			area: "notify", name: "every field makes the round trip",
-			explain: "A submitter takes a notification for the record; with a reply queue it is all there is.",
-			needs:   []need{needsNotify},
-			run: func(w *world) {
-				submitter, worker := w.open(), w.open()
+			Area: "notify", Name: "every field makes the round trip",
+			Explain: "A submitter takes a notification for the record; with a reply queue it is all there is.",
+			Needs:   []need{needsNotify},
+			Run: func(w *world) {
+				submitter, worker := w.Open(), w.Open()
 				node := w.node("submitter")
 				n := w.notify(submitter, node)
 				rapid.Check(w.TB, func(t *rapid.T) {
@@ -44,11 +45,11 @@ func notifyCases() []testCase {
 			},
 		},
 		{
-			area: "notify", name: "a result of 1 MiB",
-			explain: "Results are as large as tasks make them.",
-			needs:   []need{needsNotify},
-			run: func(w *world) {
-				submitter, worker := w.open(), w.open()
+			Area: "notify", Name: "a result of 1 MiB",
+			Explain: "Results are as large as tasks make them.",
+			Needs:   []need{needsNotify},
+			Run: func(w *world) {
+				submitter, worker := w.Open(), w.Open()
 				n := w.notify(submitter, w.node("submitter"))
 				r := with(w.succeeded(w.node("submitter")), func(r *resultstore.Record) { r.Result = noise(1 << 20) })
 				w.save(worker, r)
@@ -58,13 +59,13 @@ func notifyCases() []testCase {
 			},
 		},
 		{
-			area: "notify", name: "one stream for all tasks",
-			explain: "One stream serves all tasks of a submitter, whichever consumers ran them: a queue or a subscription for each task would cost more than the task.",
-			needs:   []need{needsNotify},
-			run: func(w *world) {
+			Area: "notify", Name: "one stream for all tasks",
+			Explain: "One stream serves all tasks of a submitter, whichever consumers ran them: a queue or a subscription for each task would cost more than the task.",
+			Needs:   []need{needsNotify},
+			Run: func(w *world) {
 				node := w.node("submitter")
-				n := w.notify(w.open(), node)
-				workers := []resultstore.ResultStore{w.open(), w.open()}
+				n := w.notify(w.Open(), node)
+				workers := []resultstore.ResultStore{w.Open(), w.Open()}
 				waiting := map[task.ID]bool{}
 				for i := range 200 {
 					r := w.succeeded(node)
@@ -75,11 +76,11 @@ func notifyCases() []testCase {
 			},
 		},
 		{
-			area: "notify", name: "only the node's own records",
-			explain: "The stream holds the records whose ReplyTo is the node: no other's, and none that name nobody.",
-			needs:   []need{needsNotify},
-			run: func(w *world) {
-				submitter, other, worker := w.open(), w.open(), w.open()
+			Area: "notify", Name: "only the node's own records",
+			Explain: "The stream holds the records whose ReplyTo is the node: no other's, and none that name nobody.",
+			Needs:   []need{needsNotify},
+			Run: func(w *world) {
+				submitter, other, worker := w.Open(), w.Open(), w.Open()
 				mine := w.notify(submitter, w.node("a"))
 				theirs := w.notify(other, w.node("b"))
 				alike := w.notify(other, w.node("a.b"))
@@ -96,11 +97,11 @@ func notifyCases() []testCase {
 			},
 		},
 		{
-			area: "notify", name: "only terminal records",
-			explain: "The stream holds terminal records: a submitter takes what comes for the end of its task.",
-			needs:   []need{needsNotify},
-			run: func(w *world) {
-				submitter, worker := w.open(), w.open()
+			Area: "notify", Name: "only terminal records",
+			Explain: "The stream holds terminal records: a submitter takes what comes for the end of its task.",
+			Needs:   []need{needsNotify},
+			Run: func(w *world) {
+				submitter, worker := w.Open(), w.Open()
 				n := w.notify(submitter, w.node("n"))
 				r := w.succeeded(w.node("n"))
 				w.save(worker, token(r, task.StateStarted, 0, 1), token(r, task.StateRetrying, 0, 1))
@@ -112,11 +113,11 @@ func notifyCases() []testCase {
 			},
 		},
 		{
-			area: "notify", name: "every kind of end",
-			explain: "Success is not the only end: a submitter must hear of failed, revoked and expired tasks as well.",
-			needs:   []need{needsNotify},
-			run: func(w *world) {
-				submitter, worker := w.open(), w.open()
+			Area: "notify", Name: "every kind of end",
+			Explain: "Success is not the only end: a submitter must hear of failed, revoked and expired tasks as well.",
+			Needs:   []need{needsNotify},
+			Run: func(w *world) {
+				submitter, worker := w.Open(), w.Open()
 				n := w.notify(submitter, w.node("n"))
 				for _, state := range []task.State{task.StateSucceeded, task.StateFailed, task.StateRevoked, task.StateExpired} {
 					r := token(w.succeeded(w.node("n")), state, 0, 1)
@@ -128,11 +129,11 @@ func notifyCases() []testCase {
 			},
 		},
 		{
-			area: "notify", name: "from now on",
-			explain: "A stream begins when Notify returns. What was saved before is found with Load.",
-			needs:   []need{needsNotify, needsRecords},
-			run: func(w *world) {
-				submitter, worker := w.open(), w.open()
+			Area: "notify", Name: "from now on",
+			Explain: "A stream begins when Notify returns. What was saved before is found with Load.",
+			Needs:   []need{needsNotify, needsRecords},
+			Run: func(w *world) {
+				submitter, worker := w.Open(), w.Open()
 				early, late := w.succeeded(w.node("n")), w.succeeded(w.node("n"))
 				w.save(worker, early)
 				n := w.notify(submitter, w.node("n"))
@@ -143,11 +144,11 @@ func notifyCases() []testCase {
 			},
 		},
 		{
-			area: "notify", name: "visible before the notification",
-			explain: "A submitter that was told of a record may Load it at once.",
-			needs:   []need{needsNotify, needsRecords},
-			run: func(w *world) {
-				submitter, worker := w.open(), w.open()
+			Area: "notify", Name: "visible before the notification",
+			Explain: "A submitter that was told of a record may Load it at once.",
+			Needs:   []need{needsNotify, needsRecords},
+			Run: func(w *world) {
+				submitter, worker := w.Open(), w.Open()
 				n := w.notify(submitter, w.node("n"))
 				for range 20 {
 					w.save(worker, w.succeeded(w.node("n")))
@@ -157,11 +158,11 @@ func notifyCases() []testCase {
 			},
 		},
 		{
-			area: "notify", name: "several streams of a node",
-			explain: "A record is delivered to one stream or more of that node; none is lost between them.",
-			needs:   []need{needsNotify},
-			run: func(w *world) {
-				submitter, worker := w.open(), w.open()
+			Area: "notify", Name: "several streams of a node",
+			Explain: "A record is delivered to one stream or more of that node; none is lost between them.",
+			Needs:   []need{needsNotify},
+			Run: func(w *world) {
+				submitter, worker := w.Open(), w.Open()
 				node := w.node("n")
 				streams := []resultstore.Notifications{w.notify(submitter, node), w.notify(submitter, node)}
 				waiting := map[task.ID]bool{}
@@ -186,27 +187,27 @@ func notifyCases() []testCase {
 					w.save(worker, r)
 				}
 				for len(waiting) > 0 {
-					delete(waiting, ends(w, got, fmt.Sprintf("%d of 50 records", len(waiting))))
+					delete(waiting, suite.Ends(w.World, got, fmt.Sprintf("%d of 50 records", len(waiting))))
 				}
 				cancel()
 				for range streams {
-					ends(w, done, "Receive after its context ended")
+					suite.Ends(w.World, done, "Receive after its context ended")
 				}
 			},
 		},
 		{
-			area: "notify", name: "Receive ends with its context",
-			explain: "Receive returns ctx's error when that ends, and takes no record with it.",
-			needs:   []need{needsNotify},
-			run: func(w *world) {
-				submitter, worker := w.open(), w.open()
+			Area: "notify", Name: "Receive ends with its context",
+			Explain: "Receive returns ctx's error when that ends, and takes no record with it.",
+			Needs:   []need{needsNotify},
+			Run: func(w *world) {
+				submitter, worker := w.Open(), w.Open()
 				n := w.notify(submitter, w.node("n"))
 				w.nothing(n, "an empty stream")
 				ctx, cancel := context.WithCancel(context.Background())
 				ended := make(chan error, 1)
 				go func() { _, err := n.Receive(ctx); ended <- err }()
 				cancel()
-				w.wantIs(ends(w, ended, "Receive after its context was cancelled"), context.Canceled, "Receive")
+				w.WantIs(suite.Ends(w.World, ended, "Receive after its context was cancelled"), context.Canceled, "Receive")
 				r := w.succeeded(w.node("n"))
 				w.save(worker, r)
 				if got := w.receive(n); got.ID != r.ID {
@@ -215,11 +216,11 @@ func notifyCases() []testCase {
 			},
 		},
 		{
-			area: "notify", name: "a stuck submitter holds nobody up",
-			explain: "A stream that nobody reads must not block Save: the consumer would stop for a submitter that hangs.",
-			needs:   []need{needsNotify},
-			run: func(w *world) {
-				submitter, worker := w.open(), w.open()
+			Area: "notify", Name: "a stuck submitter holds nobody up",
+			Explain: "A stream that nobody reads must not block Save: the consumer would stop for a submitter that hangs.",
+			Needs:   []need{needsNotify},
+			Run: func(w *world) {
+				submitter, worker := w.Open(), w.Open()
 				w.notify(submitter, w.node("stuck"))
 				n := w.notify(submitter, w.node("quick"))
 				for range 2000 {
@@ -233,11 +234,11 @@ func notifyCases() []testCase {
 			},
 		},
 		{
-			area: "notify", name: "no other process finds a reply",
-			explain: "A Replier keeps no records: Load never finds one that another process saved.",
-			needs:   []need{needsReplies},
-			run: func(w *world) {
-				submitter, worker := w.open(), w.open()
+			Area: "notify", Name: "no other process finds a reply",
+			Explain: "A Replier keeps no records: Load never finds one that another process saved.",
+			Needs:   []need{needsReplies},
+			Run: func(w *world) {
+				submitter, worker := w.Open(), w.Open()
 				w.notify(submitter, w.node("n"))
 				r := w.succeeded(w.node("n"))
 				w.save(worker, r)
@@ -245,30 +246,30 @@ func notifyCases() []testCase {
 			},
 		},
 		{
-			area: "notify", name: "a reply to nobody",
-			explain: "ErrUnreachable: the submitter's side of a reply queue is gone, so that nobody will read this record. Repeating is useless, and the consumer must be told so.",
-			needs:   []need{needsReplies},
-			run: func(w *world) {
-				worker := w.open()
-				w.wantIs(w.trySave(worker, w.succeeded(w.node("nobody"))), resultstore.ErrUnreachable, "Save for a node that never listened")
+			Area: "notify", Name: "a reply to nobody",
+			Explain: "ErrUnreachable: the submitter's side of a reply queue is gone, so that nobody will read this record. Repeating is useless, and the consumer must be told so.",
+			Needs:   []need{needsReplies},
+			Run: func(w *world) {
+				worker := w.Open()
+				w.WantIs(w.trySave(worker, w.succeeded(w.node("nobody"))), resultstore.ErrUnreachable, "Save for a node that never listened")
 			},
 		},
 		{
-			area: "notify", name: "an ended stream",
-			explain: "Close ends the stream, for a Receive that waits as well, with ErrClosed; it is idempotent and leaves the other streams alone.",
-			needs:   []need{needsNotify},
-			run: func(w *world) {
-				submitter, worker := w.open(), w.open()
+			Area: "notify", Name: "an ended stream",
+			Explain: "Close ends the stream, for a Receive that waits as well, with ErrClosed; it is idempotent and leaves the other streams alone.",
+			Needs:   []need{needsNotify},
+			Run: func(w *world) {
+				submitter, worker := w.Open(), w.Open()
 				n, other := w.notify(submitter, w.node("n")), w.notify(submitter, w.node("other"))
 				ended := make(chan error, 1)
 				go func() { _, err := n.Receive(context.Background()); ended <- err }()
 				w.closeStream(n)
-				w.wantIs(ends(w, ended, "a waiting Receive after Close"), resultstore.ErrClosed, "Receive")
+				w.WantIs(suite.Ends(w.World, ended, "a waiting Receive after Close"), resultstore.ErrClosed, "Receive")
 				w.closeStream(n)
-				ctx, cancel := w.ctx()
+				ctx, cancel := w.Ctx()
 				defer cancel()
 				_, err := n.Receive(ctx)
-				w.wantIs(err, resultstore.ErrClosed, "Receive of an ended stream")
+				w.WantIs(err, resultstore.ErrClosed, "Receive of an ended stream")
 				if err := w.trySave(worker, w.succeeded(w.node("n"))); err != nil && !errors.Is(err, resultstore.ErrUnreachable) {
 					w.Errorf("Save for a node without a stream: %v", err)
 				}
@@ -286,10 +287,10 @@ func notifyCases() []testCase {
 func (w *world) drain(n resultstore.Notifications, waiting map[task.ID]bool) {
 	w.Helper()
 	for total := len(waiting); len(waiting) > 0; {
-		ctx, cancel := w.ctx()
+		ctx, cancel := w.Ctx()
 		r, err := n.Receive(ctx)
 		cancel()
-		w.must(err, "Receive with %d of %d records missing", len(waiting), total)
+		w.Must(err, "Receive with %d of %d records missing", len(waiting), total)
 		delete(waiting, r.ID)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/swarmiji/swarmiji/internal/suite"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -15,11 +16,11 @@ import (
 func recordCases() []testCase {
 	return []testCase{
 		{
-			area: "record", name: "every field makes the round trip",
-			explain: "A submitter knows of its task what the record holds and nothing else; whatever texts, bytes and times are in it must come back, times cut to milliseconds, TTL left out.",
-			needs:   []need{needsRecords},
-			run: func(w *world) {
-				saver, loader := w.open(), w.open()
+			Area: "record", Name: "every field makes the round trip",
+			Explain: "A submitter knows of its task what the record holds and nothing else; whatever texts, bytes and times are in it must come back, times cut to milliseconds, TTL left out.",
+			Needs:   []need{needsRecords},
+			Run: func(w *world) {
+				saver, loader := w.Open(), w.Open()
 				rapid.Check(w.TB, func(t *rapid.T) {
 					want := record(w.id(), w.node("n")).Draw(t, "record")
 					w.save(saver, want)
@@ -30,11 +31,11 @@ func recordCases() []testCase {
 			},
 		},
 		{
-			area: "record", name: "visible to every Load that begins after Save returned",
-			explain: "Save writes r, visible to every Load that begins after it returned: the consumer acknowledges the task next, and then there is nothing left to make the record from.",
-			needs:   []need{needsRecords},
-			run: func(w *world) {
-				a, b := w.open(), w.open()
+			Area: "record", Name: "visible to every Load that begins after Save returned",
+			Explain: "Save writes r, visible to every Load that begins after it returned: the consumer acknowledges the task next, and then there is nothing left to make the record from.",
+			Needs:   []need{needsRecords},
+			Run: func(w *world) {
+				a, b := w.Open(), w.Open()
 				for i := range 50 {
 					r := with(w.succeeded(""), func(r *resultstore.Record) { r.Retries = i })
 					w.save(a, r)
@@ -44,11 +45,11 @@ func recordCases() []testCase {
 			},
 		},
 		{
-			area: "record", name: "every id that is one",
-			explain: "An id is 1 to 128 bytes of visible ASCII. Separators, wildcards and quotes of a server's language in it are none of the caller's business, and two ids are never taken for one.",
-			needs:   []need{needsRecords},
-			run: func(w *world) {
-				s := w.open()
+			Area: "record", Name: "every id that is one",
+			Explain: "An id is 1 to 128 bytes of visible ASCII. Separators, wildcards and quotes of a server's language in it are none of the caller's business, and two ids are never taken for one.",
+			Needs:   []need{needsRecords},
+			Run: func(w *world) {
+				s := w.Open()
 				var all []resultstore.Record
 				for _, tail := range []string{"a", "A", "a.b", "a/b", "a:b", "*", ">", "#", "%", "_", "$1", "'--", `"`, `\`, "{x}", "[x]", "a,b", "~!@^&()+=|;?<`", "..", "-"} {
 					all = append(all, with(w.succeeded(""), func(r *resultstore.Record) { r.ID = task.ID(w.h.Prefix + tail); r.Correlation = tail }))
@@ -68,18 +69,18 @@ func recordCases() []testCase {
 			},
 		},
 		{
-			area: "record", name: "what is no id is refused",
-			explain: "Ids become keys, subjects and parameters. What is not one must not get that far.",
-			run: func(w *world) {
-				s := w.open()
+			Area: "record", Name: "what is no id is refused",
+			Explain: "Ids become keys, subjects and parameters. What is not one must not get that far.",
+			Run: func(w *world) {
+				s := w.Open()
 				w.listen(s, w.node("n"))
 				for _, id := range []task.ID{"", "a b", "a\n", "ä", "a\x00", "\x7f", task.ID(strings.Repeat("x", 129))} {
 					r := with(w.succeeded(w.node("n")), func(r *resultstore.Record) { r.ID = id })
 					if w.trySave(s, r) == nil {
 						w.Errorf("Save took the id %q", id)
 					}
-					ctx, cancel := w.ctx()
-					if _, err := s.Load(ctx, id); w.clean(err) == nil {
+					ctx, cancel := w.Ctx()
+					if _, err := s.Load(ctx, id); w.Clean(err) == nil {
 						w.Errorf("Load took the id %q", id)
 					}
 					cancel()
@@ -87,10 +88,10 @@ func recordCases() []testCase {
 			},
 		},
 		{
-			area: "record", name: "what is no recorded state is refused",
-			explain: "State is a terminal one, StateRetrying or StateStarted. A record in any other state would leave its submitter waiting for ever.",
-			run: func(w *world) {
-				s := w.open()
+			Area: "record", Name: "what is no recorded state is refused",
+			Explain: "State is a terminal one, StateRetrying or StateStarted. A record in any other state would leave its submitter waiting for ever.",
+			Run: func(w *world) {
+				s := w.Open()
 				w.listen(s, w.node("n"))
 				for _, state := range []task.State{"", task.StatePending, "SUCCESS", "succeeded "} {
 					r := with(w.succeeded(w.node("n")), func(r *resultstore.Record) { r.State = state })
@@ -101,11 +102,11 @@ func recordCases() []testCase {
 			},
 		},
 		{
-			area: "record", name: "slices are not shared",
-			explain: "A store keeps no reference to the slices of a record after Save returned, and the ones it returns belong to the caller: buffers are used again at once.",
-			needs:   []need{needsRecords},
-			run: func(w *world) {
-				s := w.open()
+			Area: "record", Name: "slices are not shared",
+			Explain: "A store keeps no reference to the slices of a record after Save returned, and the ones it returns belong to the caller: buffers are used again at once.",
+			Needs:   []need{needsRecords},
+			Run: func(w *world) {
+				s := w.Open()
 				r := w.succeeded("")
 				want := with(r, func(r *resultstore.Record) { r.Result = bytes.Clone(r.Result) })
 				w.save(s, r)
@@ -119,25 +120,25 @@ func recordCases() []testCase {
 			},
 		},
 		{
-			area: "record", name: "a result of 1 MiB",
-			explain: "Results are as large as tasks make them; a common limit of servers, such as 64 KiB of a column or of a line, must not show.",
-			needs:   []need{needsRecords},
-			run: func(w *world) {
-				a, b := w.open(), w.open()
+			Area: "record", Name: "a result of 1 MiB",
+			Explain: "Results are as large as tasks make them; a common limit of servers, such as 64 KiB of a column or of a line, must not show.",
+			Needs:   []need{needsRecords},
+			Run: func(w *world) {
+				a, b := w.Open(), w.Open()
 				r := with(w.succeeded(""), func(r *resultstore.Record) { r.Result = noise(1 << 20) })
 				w.save(a, r)
 				w.wantLoad(b, r, "a large result")
 			},
 		},
 		{
-			area: "record", name: "a result that is too large",
-			explain: "A record that cannot be kept is refused with ErrTooLarge and leaves nothing, so that the consumer can record a failure instead.",
-			needs:   []need{needsMaxResult},
-			run: func(w *world) {
-				s := w.open()
+			Area: "record", Name: "a result that is too large",
+			Explain: "A record that cannot be kept is refused with ErrTooLarge and leaves nothing, so that the consumer can record a failure instead.",
+			Needs:   []need{needsMaxResult},
+			Run: func(w *world) {
+				s := w.Open()
 				w.listen(s, w.node("n"))
 				r := with(w.succeeded(w.node("n")), func(r *resultstore.Record) { r.Result = noise(w.h.Promises.MaxResult + 1) })
-				w.wantIs(w.trySave(s, r), resultstore.ErrTooLarge, "Save of MaxResult+1 bytes")
+				w.WantIs(w.trySave(s, r), resultstore.ErrTooLarge, "Save of MaxResult+1 bytes")
 				if w.h.Promises.RepliesOnly {
 					return
 				}
@@ -148,19 +149,19 @@ func recordCases() []testCase {
 			},
 		},
 		{
-			area: "record", name: "no record",
-			explain: "Load returns ErrNotFound if there is no record; a submitter tells so a task that waits from a store that is ill.",
-			run: func(w *world) {
-				s := w.open()
+			Area: "record", Name: "no record",
+			Explain: "Load returns ErrNotFound if there is no record; a submitter tells so a task that waits from a store that is ill.",
+			Run: func(w *world) {
+				s := w.Open()
 				w.wantNone(s, w.id(), "Load of what was never saved")
 			},
 		},
 		{
-			area: "record", name: "Delete removes",
-			explain: "Delete removes the record of a task, and with it its token; no record is no error, so that a repeated clean-up succeeds.",
-			needs:   []need{needsRecords},
-			run: func(w *world) {
-				a, b := w.open(), w.open()
+			Area: "record", Name: "Delete removes",
+			Explain: "Delete removes the record of a task, and with it its token; no record is no error, so that a repeated clean-up succeeds.",
+			Needs:   []need{needsRecords},
+			Run: func(w *world) {
+				a, b := w.Open(), w.Open()
 				r, other := with(w.succeeded(""), func(r *resultstore.Record) { r.Generation = 5 }), w.succeeded("")
 				w.save(a, r, other)
 				w.remove(b, r.ID)
@@ -174,11 +175,11 @@ func recordCases() []testCase {
 			},
 		},
 		{
-			area: "record", name: "many at a time",
-			explain: "All methods may be called from any goroutine.",
-			needs:   []need{needsRecords},
-			run: func(w *world) {
-				s := w.open()
+			Area: "record", Name: "many at a time",
+			Explain: "All methods may be called from any goroutine.",
+			Needs:   []need{needsRecords},
+			Run: func(w *world) {
+				s := w.Open()
 				const goroutines, each = 16, 25
 				fails := make(chan string, goroutines)
 				for g := range goroutines {
@@ -187,16 +188,16 @@ func recordCases() []testCase {
 						rs[i] = with(w.succeeded(""), func(r *resultstore.Record) { r.Result = []byte(fmt.Sprintf("%d-%d", g, i)) })
 					}
 					go func() {
-						ctx, cancel := w.ctx()
+						ctx, cancel := w.Ctx()
 						defer cancel()
 						for _, r := range rs {
 							if err := s.Save(ctx, r); err != nil {
-								fails <- fmt.Sprintf("Save: %v", w.clean(err))
+								fails <- fmt.Sprintf("Save: %v", w.Clean(err))
 								return
 							}
 							got, err := s.Load(ctx, r.ID)
 							if diff := diffRecord(r, got); err != nil || diff != "" {
-								fails <- fmt.Sprintf("Load: %v (-saved +loaded):\n%s", w.clean(err), diff)
+								fails <- fmt.Sprintf("Load: %v (-saved +loaded):\n%s", w.Clean(err), diff)
 								return
 							}
 						}
@@ -204,7 +205,7 @@ func recordCases() []testCase {
 					}()
 				}
 				for range goroutines {
-					if f := ends(w, fails, "a goroutine that saves and loads"); f != "" {
+					if f := suite.Ends(w.World, fails, "a goroutine that saves and loads"); f != "" {
 						w.Error(f)
 					}
 				}

@@ -3,9 +3,7 @@ package resultstoretest
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -13,91 +11,24 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/swarmiji/swarmiji/internal/suite"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
 )
 
 // world is what a case works with: a namespace, the stores opened in it, and bounded waits.
 type world struct {
-	testing.TB
-	h               *Harness
-	slack, patience time.Duration
+	*suite.World[resultstore.ResultStore]
+	h *Harness
 
-	mu     sync.Mutex
-	opened []resultstore.ResultStore
-	ids    int
+	mu  sync.Mutex
+	ids int
 }
 
 func newWorld(t testing.TB, h *Harness) *world {
-	w := &world{TB: t, h: h, slack: h.Slack, patience: h.Patience}
-	if w.slack == 0 {
-		w.slack = 500 * time.Millisecond
-	}
-	if w.patience == 0 {
-		w.patience = 30 * time.Second
-	}
-	return w
-}
-
-// open connects as another process would.
-func (w *world) open() resultstore.ResultStore {
-	w.Helper()
-	s := w.h.Open(w.TB)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.opened = append(w.opened, s)
-	return s
-}
-
-// close closes every store of the case.
-func (w *world) close() {
-	w.Helper()
-	w.mu.Lock()
-	opened := w.opened
-	w.opened = nil
-	w.mu.Unlock()
-	for _, s := range opened {
-		w.closeStore(s)
-	}
-}
-
-func (w *world) closeStore(s resultstore.ResultStore) {
-	w.Helper()
-	ctx, cancel := w.ctx()
-	defer cancel()
-	if err := w.clean(s.Close(ctx)); err != nil {
-		w.Errorf("ResultStore.Close: %v", err)
-	}
-}
-
-// ctx is a context that ends with the suite's patience.
-func (w *world) ctx() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.Background(), w.patience)
-}
-
-// clean returns err and fails the case if the secret is in it.
-func (w *world) clean(err error) error {
-	w.Helper()
-	if err != nil && w.h.Secret != "" && strings.Contains(fmt.Sprintf("%v %+v %#v", err, err, err), w.h.Secret) {
-		w.Errorf("the text of a %T holds the password", err)
-	}
-	return err
-}
-
-// must fails the case at once if err is not nil.
-func (w *world) must(err error, format string, args ...any) {
-	w.Helper()
-	if w.clean(err) != nil {
-		w.Fatalf("%s: %v", fmt.Sprintf(format, args...), err)
-	}
-}
-
-// wantIs checks the class of an error.
-func (w *world) wantIs(err, want error, format string, args ...any) {
-	w.Helper()
-	if !errors.Is(w.clean(err), want) {
-		w.Errorf("%s: got error %v, want one that is %v", fmt.Sprintf(format, args...), err, want)
-	}
+	return &world{h: h, World: suite.NewWorld(t, suite.Config[resultstore.ResultStore]{
+		Port: "ResultStore", Open: h.Open, Secret: h.Secret, Slack: h.Slack, Patience: h.Patience,
+	})}
 }
 
 // id returns a task's id that no other call gave.
@@ -114,38 +45,38 @@ func (w *world) node(name string) string { return w.h.Prefix + name }
 // save saves and expects success.
 func (w *world) save(s resultstore.ResultStore, rs ...resultstore.Record) {
 	w.Helper()
-	ctx, cancel := w.ctx()
+	ctx, cancel := w.Ctx()
 	defer cancel()
 	for _, r := range rs {
-		w.must(s.Save(ctx, r), "Save of %s", show(r))
+		w.Must(s.Save(ctx, r), "Save of %s", show(r))
 	}
 }
 
 // trySave saves and returns the error.
 func (w *world) trySave(s resultstore.ResultStore, r resultstore.Record) error {
 	w.Helper()
-	ctx, cancel := w.ctx()
+	ctx, cancel := w.Ctx()
 	defer cancel()
-	return w.clean(s.Save(ctx, r))
+	return w.Clean(s.Save(ctx, r))
 }
 
 // saveThrough saves while connections are being lost: it repeats what failed until it is recorded.
 func (w *world) saveThrough(s resultstore.ResultStore, r resultstore.Record) {
 	w.Helper()
-	w.until("Save of "+show(r)+" through a lost connection", func() bool {
-		ctx, cancel := context.WithTimeout(context.Background(), w.patience/4)
+	w.Until("Save of "+show(r)+" through a lost connection", func() bool {
+		ctx, cancel := context.WithTimeout(context.Background(), w.Patience/4)
 		defer cancel()
-		return w.clean(s.Save(ctx, r)) == nil
+		return w.Clean(s.Save(ctx, r)) == nil
 	})
 }
 
 // load loads and expects to find.
 func (w *world) load(s resultstore.ResultStore, id task.ID) resultstore.Record {
 	w.Helper()
-	ctx, cancel := w.ctx()
+	ctx, cancel := w.Ctx()
 	defer cancel()
 	r, err := s.Load(ctx, id)
-	w.must(err, "Load(%q)", id)
+	w.Must(err, "Load(%q)", id)
 	return r
 }
 
@@ -160,18 +91,18 @@ func (w *world) wantLoad(s resultstore.ResultStore, want resultstore.Record, for
 // wantNone expects that there is no record.
 func (w *world) wantNone(s resultstore.ResultStore, id task.ID, format string, args ...any) {
 	w.Helper()
-	ctx, cancel := w.ctx()
+	ctx, cancel := w.Ctx()
 	defer cancel()
 	_, err := s.Load(ctx, id)
-	w.wantIs(err, resultstore.ErrNotFound, format, args...)
+	w.WantIs(err, resultstore.ErrNotFound, format, args...)
 }
 
 // remove deletes and expects success.
 func (w *world) remove(s resultstore.ResultStore, id task.ID) {
 	w.Helper()
-	ctx, cancel := w.ctx()
+	ctx, cancel := w.Ctx()
 	defer cancel()
-	w.must(s.Delete(ctx, id), "Delete(%q)", id)
+	w.Must(s.Delete(ctx, id), "Delete(%q)", id)
 }
 
 // notify opens a stream. It ends with the store at the latest.
@@ -181,40 +112,40 @@ func (w *world) notify(s resultstore.ResultStore, node string) resultstore.Notif
 	if !ok {
 		w.Fatalf("%T is no Notifier", s)
 	}
-	ctx, cancel := w.ctx()
+	ctx, cancel := w.Ctx()
 	defer cancel()
 	stream, err := n.Notify(ctx, node)
-	w.must(err, "Notify(%q)", node)
+	w.Must(err, "Notify(%q)", node)
 	return stream
 }
 
 // receive waits for the next record.
 func (w *world) receive(n resultstore.Notifications) resultstore.Record {
 	w.Helper()
-	ctx, cancel := w.ctx()
+	ctx, cancel := w.Ctx()
 	defer cancel()
 	r, err := n.Receive(ctx)
-	w.must(err, "Receive")
+	w.Must(err, "Receive")
 	return r
 }
 
 // nothing expects that no record comes for as long as the suite looks.
 func (w *world) nothing(n resultstore.Notifications, format string, args ...any) {
 	w.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), w.slack)
+	ctx, cancel := context.WithTimeout(context.Background(), w.Slack)
 	defer cancel()
 	r, err := n.Receive(ctx)
 	if err == nil {
 		w.Fatalf("%s: received %s", fmt.Sprintf(format, args...), show(r))
 	}
-	w.wantIs(err, context.DeadlineExceeded, "Receive while there is nothing")
+	w.WantIs(err, context.DeadlineExceeded, "Receive while there is nothing")
 }
 
 func (w *world) closeStream(n resultstore.Notifications) {
 	w.Helper()
-	ctx, cancel := w.ctx()
+	ctx, cancel := w.Ctx()
 	defer cancel()
-	w.must(n.Close(ctx), "Notifications.Close")
+	w.Must(n.Close(ctx), "Notifications.Close")
 }
 
 // listen opens a stream for a node where records of a task can only be had so, and otherwise does nothing; a reply queue
@@ -223,36 +154,6 @@ func (w *world) listen(s resultstore.ResultStore, node string) {
 	w.Helper()
 	if w.h.Promises.RepliesOnly {
 		w.notify(s, node)
-	}
-}
-
-// ends waits for a value that another goroutine promised.
-func ends[T any](w *world, ch <-chan T, what string) T {
-	w.Helper()
-	t := time.NewTimer(w.patience)
-	defer t.Stop()
-	select {
-	case v := <-ch:
-		return v
-	case <-t.C:
-		w.Fatalf("%s: not within %v", what, w.patience)
-		panic("unreachable")
-	}
-}
-
-// until polls cond until it holds.
-func (w *world) until(what string, cond func() bool) {
-	w.Helper()
-	deadline := time.NewTimer(w.patience)
-	defer deadline.Stop()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !cond() {
-		select {
-		case <-tick.C:
-		case <-deadline.C:
-			w.Fatalf("%s: not within %v", what, w.patience)
-		}
 	}
 }
 
