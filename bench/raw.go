@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
@@ -137,12 +138,19 @@ func (c *raw) call(ctx context.Context) error {
 // together is how many deliveries -multiple acknowledges at once.
 const together = 64
 
+// linger is how long a channel stays open after its last acknowledgement, outside of what is measured: RabbitMQ 3.10 forgets
+// those that a quorum queue has not applied yet when the channel closes, and the tasks would count as left over.
+const linger = 500 * time.Millisecond
+
 func (c *raw) serve(ctx context.Context, seen func([]byte)) error {
 	ch, err := c.con.Channel()
 	if err != nil {
 		return err
 	}
-	defer func() { _ = ch.Close() }() // nothing is lost that was not acknowledged
+	defer func() {
+		<-time.After(linger)
+		_ = ch.Close()
+	}()
 	if err := ch.Qos(max(c.cfg.Prefetch, 1), 0, false); err != nil {
 		return err
 	}

@@ -100,7 +100,10 @@ func (b *Bus) Close(ctx context.Context) error {
 	b.closed.Store(true)
 	open := slices.Collect(maps.Keys(b.listeners))
 	b.mu.Unlock()
-	errs := []error{b.batcher.Close(ctx), b.publisher.Close(ctx)}
+	errs := []error{b.batcher.Close(ctx)}
+	if err := b.publisher.Close(ctx); err != nil {
+		errs = append(errs, failure("close", err))
+	}
 	for _, l := range open {
 		errs = append(errs, l.Close(ctx))
 	}
