@@ -100,16 +100,21 @@ func (b *Bus) Close(ctx context.Context) error {
 	b.closed.Store(true)
 	open := slices.Collect(maps.Keys(b.listeners))
 	b.mu.Unlock()
-	errs := []error{b.batcher.Close(ctx)}
-	if err := b.publisher.Close(ctx); err != nil {
-		errs = append(errs, failure("close", err))
-	}
+	errs := []error{b.batcher.Close(ctx), closing(b.publisher.Close(ctx))}
 	for _, l := range open {
 		errs = append(errs, l.Close(ctx))
 	}
-	errs = append(errs, b.sending.Close(ctx), b.receiving.Close(ctx))
+	errs = append(errs, closing(b.sending.Close(ctx)), closing(b.receiving.Close(ctx)))
 	b.tasks.Wait() // nothing holds a listener up once its connection is closed
 	return errors.Join(errs...)
+}
+
+// closing classes the error of closing a part: its connection may end at the same moment.
+func closing(err error) error {
+	if err == nil {
+		return nil
+	}
+	return failure("close", err)
 }
 
 // failure puts the port's class beside a connection's error.
