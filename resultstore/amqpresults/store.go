@@ -170,9 +170,17 @@ func (s *Store) Close(ctx context.Context) error {
 	for _, n := range open {
 		errs = append(errs, n.Close(ctx))
 	}
-	errs = append(errs, s.publisher.Close(ctx), s.sending.Close(ctx), s.receiving.Close(ctx))
+	errs = append(errs, closing(s.publisher.Close(ctx)), closing(s.sending.Close(ctx)), closing(s.receiving.Close(ctx)))
 	s.tasks.Wait() // nothing holds a stream up once its connection is closed
 	return errors.Join(errs...)
+}
+
+// closing classes the error of closing a part: its connection may end at the same moment.
+func closing(err error) error {
+	if err == nil {
+		return nil
+	}
+	return failure("close", err)
 }
 
 // failure puts the port's class beside a connection's error.
