@@ -27,8 +27,9 @@ var sets = map[string][]string{
 		"broker/brokertest", "resultstore/resultstoretest", "events/eventstest", "serializer/serializertest",
 		"internal/roadtest",
 	},
+	"conns":    {"internal/amqpconn", "internal/natsconn", "internal/redisconn"}, // one for each technology
 	"ports":    {"broker", "resultstore", "serializer", "router", "events"},
-	"adapters": {"broker/*", "resultstore/*", "events/*"},
+	"adapters": {"broker/*", "broker/natsbroker/embedded", "resultstore/*", "events/*"},
 	"programs": {"cmd/...", "bench/...", "examples/..."},
 }
 
@@ -105,27 +106,33 @@ var layers = []rule{
 	},
 	{
 		"L2",
-		[]string{"internal/amqpconn"},
+		[]string{"internal/amqpconn", "internal/natsconn", "internal/redisconn"},
 		[]string{"broker", "@leaves"},
 		"a connection knows its client library and the port's errors",
 	},
 
 	{
 		"L3",
+		[]string{"broker/natsbroker/embedded"},
+		[]string{"@leaves"},
+		"it is a server inside the process and speaks to nobody; the NATS adapters reach it as clients",
+	},
+	{
+		"L3",
 		[]string{"broker/*"},
-		[]string{"broker", "internal/amqpconn", "@leaves"},
+		[]string{"broker", "@conns", "@leaves"},
 		"an adapter knows its own port and never another adapter",
 	},
 	{
 		"L3",
 		[]string{"resultstore/*"},
-		[]string{"resultstore", "task", "broker", "internal/wire", "internal/amqpconn", "@leaves"},
+		[]string{"resultstore", "task", "broker", "internal/wire", "@conns", "@leaves"},
 		"an adapter knows its own port and never another adapter; broker is open to it for the errors of the shared connection",
 	},
 	{
 		"L3",
 		[]string{"events/*"},
-		[]string{"events", "task", "broker", "internal/wire", "internal/amqpconn", "@leaves"},
+		[]string{"events", "task", "broker", "internal/wire", "@conns", "@leaves"},
 		"an adapter knows its own port and never another adapter; broker is open to it for the errors of the shared connection",
 	},
 
@@ -163,9 +170,9 @@ var layers = []rule{
 
 	{
 		"test",
-		[]string{"internal/testserver"},
+		[]string{"internal/testserver", "internal/testserver/natsd"},
 		[]string{"@leaves"},
-		"it starts servers and does not know what they are for",
+		"it starts servers and does not know what they are for; natsd is the NATS server as a program of its own",
 	},
 	{
 		"test",
@@ -206,6 +213,30 @@ var clients = []client{
 		may:   []string{"internal/amqpconn", "broker/amqpbroker", "resultstore/amqpresults", "events/amqpevents", "internal/testserver", "bench/..."},
 		reach: []string{"open", "@programs"},
 		why:   "AMQP stays inside its adapters",
+	},
+	{
+		path: "github.com/redis/go-redis/v9",
+		may: []string{
+			"internal/redisconn", "broker/redisbroker", "broker/hworkerbroker", "resultstore/redisresults", "events/redisevents", "internal/testserver",
+			"open", "bench/...",
+		},
+		reach: []string{"@programs"},
+		why:   "Redis stays inside its adapters, which take the client's own options; open fills these in from a URL",
+	},
+	{
+		path: "github.com/nats-io/nats.go",
+		may: []string{
+			"internal/natsconn", "broker/natsbroker", "broker/natsbroker/embedded", "resultstore/natsresults", "events/natsevents", "internal/testserver",
+			"bench/...",
+		},
+		reach: []string{"open", "@programs"},
+		why:   "NATS stays inside its adapters",
+	},
+	{
+		path:  "github.com/nats-io/nats-server/v2",
+		may:   []string{"broker/natsbroker/embedded", "internal/testserver/natsd"},
+		reach: []string{"open", "@programs"},
+		why:   "only who wants a server in the process links one, 11 MB",
 	},
 	{
 		path:  "github.com/Shopify/toxiproxy/v2",
