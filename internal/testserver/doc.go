@@ -8,8 +8,10 @@
 //   - [RequireRabbit] is what most tests want: one RabbitMQ node, started by the first test of the binary that asks and
 //     shared by all of them. Tests keep apart by [Namespace]. A test that breaks the shared node (Kill, Pause, Restart)
 //     must not run in parallel with others; the next RequireRabbit mends what it left.
+//   - [RequireRedis] is the same for one Redis server, which keeps all that it was told through a Kill.
 //   - [OwnRabbit] is a node for one test, with a configuration of its own, and [OwnRabbitCluster] three joined nodes.
-//   - [StartRabbit] and [StartRabbitCluster] are the same outside a test.
+//   - [OwnRedis] is a server for one test.
+//   - [StartRabbit], [StartRabbitCluster] and [StartRedis] are the same outside a test.
 //   - [NewProxy] is a TCP proxy that cuts, delays, throttles and swallows.
 //
 // Where the programs of a server are missing, Require and Own skip the test and say what is missing; with
@@ -22,6 +24,6 @@
 //
 // # Adding a server
 //
-// A server is one file with its Start, its Require and its methods, on top of process.go, which knows nothing of any
-// server.
+// A server is one file with its Start, its Require and its methods, on top of process.go and node.go, which know nothing
+// of any server.
 package testserver

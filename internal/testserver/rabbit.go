@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -29,21 +28,17 @@ type RabbitConfig struct {
 // Rabbit is a RabbitMQ node of our own. All methods may be called from any goroutine; those that change whether the node
 // runs wait for each other.
 type Rabbit struct {
+	node            // named by the Erlang node name
 	programs string // directory of rabbitmq-server and rabbitmqctl
 	box      *sandbox
 	epmd     *process
 	ownsBox  bool // false in a cluster, whose nodes share one
 	home     string
-	node     string // Erlang node name
 	epmdPort int
 	distPort int
 	port     int
 	tlsPort  int
 	user     *url.Userinfo
-
-	mu     sync.Mutex
-	proc   *process
-	paused bool
 }
 
 // StartRabbit starts a node and waits until it takes AMQP connections, some 4 seconds. The error wraps [ErrMissing] when
@@ -101,10 +96,10 @@ func startRabbits(ctx context.Context, n int, cfg RabbitConfig) (nodes []*Rabbit
 		p := ports[1+i*each:]
 		r := &Rabbit{
 			programs: programs, box: box, epmd: epmd, epmdPort: ports[0], port: p[0], distPort: p[1],
-			node: fmt.Sprintf("n%d-%s@localhost", i, unique),
 			home: filepath.Join(box.dir, "node"+strconv.Itoa(i)),
 			user: url.UserPassword("swarmiji", password),
 		}
+		r.node = node{name: fmt.Sprintf("n%d-%s@localhost", i, unique), start: r.run, probe: r.answers}
 		if cfg.TLS != nil {
 			r.tlsPort = p[2]
 		}
@@ -185,7 +180,7 @@ const rabbitMemory = "2GB"
 func (r *Rabbit) env() []string {
 	return environment([]string{"RABBITMQ_", "ERL_", "NOTIFY_SOCKET"}, map[string]string{
 		"HOME":                          r.box.dir, // of the cookie
-		"RABBITMQ_NODENAME":             r.node,
+		"RABBITMQ_NODENAME":             r.name,
 		"RABBITMQ_DIST_PORT":            strconv.Itoa(r.distPort),
 		"RABBITMQ_MNESIA_BASE":          filepath.Join(r.home, "mnesia"),
 		"RABBITMQ_LOG_BASE":             filepath.Join(r.home, "log"),
@@ -204,37 +199,27 @@ func (r *Rabbit) env() []string {
 	})
 }
 
-// launch starts the process and does not wait.
-func (r *Rabbit) launch() error {
-	proc, err := r.box.start(filepath.Base(r.home), filepath.Join(r.home, "console.log"), r.env(),
+// run starts the process and does not wait.
+func (r *Rabbit) run() (*process, error) {
+	return r.box.start(filepath.Base(r.home), filepath.Join(r.home, "console.log"), r.env(),
 		filepath.Join(r.programs, "rabbitmq-server"))
-	if err == nil {
-		r.proc, r.paused = proc, false
-	}
-	return err
 }
 
-// ready waits until the node takes AMQP connections.
-func (r *Rabbit) ready(ctx context.Context) error {
-	const patience = 5 * time.Second // with one handshake
-	err := r.proc.await(ctx, func(ctx context.Context) error {
-		conn, err := amqp.DialConfig(r.URL(), amqp.Config{Dial: func(network, addr string) (net.Conn, error) {
-			d := net.Dialer{Timeout: patience}
-			c, err := d.DialContext(ctx, network, addr)
-			if err == nil { // the client clears it after the handshake
-				err = c.SetDeadline(time.Now().Add(patience))
-			}
-			return c, err
-		}})
-		if err != nil {
-			return err
+// answers tries an AMQP handshake.
+func (r *Rabbit) answers(ctx context.Context) error {
+	const patience = 5 * time.Second
+	conn, err := amqp.DialConfig(r.URL(), amqp.Config{Dial: func(network, addr string) (net.Conn, error) {
+		d := net.Dialer{Timeout: patience}
+		c, err := d.DialContext(ctx, network, addr)
+		if err == nil { // the client clears it after the handshake
+			err = c.SetDeadline(time.Now().Add(patience))
 		}
-		return conn.Close()
-	})
+		return c, err
+	}})
 	if err != nil {
-		return fmt.Errorf("%s: %w", r.node, err)
+		return err
 	}
-	return nil
+	return conn.Close()
 }
 
 func dialTCP(ctx context.Context, port int) error {
@@ -275,96 +260,13 @@ func (r *Rabbit) Addr() string { return address(r.port) }
 func (r *Rabbit) TLSAddr() string { return address(r.tlsPort) }
 
 // Node is the node's name within its cluster.
-func (r *Rabbit) Node() string { return r.node }
+func (r *Rabbit) Node() string { return r.name }
 
 // Password is the password in [Rabbit.URL], for tests that look for it where it must not be. No text of RabbitMQ or of
 // the module holds it by chance.
 func (r *Rabbit) Password() string {
 	p, _ := r.user.Password()
 	return p
-}
-
-// PID is the process id of the server, for measurements; it changes at each start.
-func (r *Rabbit) PID() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.proc.cmd.Process.Pid
-}
-
-// Kill ends the node at once, as a loss of power of the process would: nothing is flushed.
-func (r *Rabbit) Kill() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.proc.kill()
-}
-
-// Stop ends the node in good order; it is killed when ctx ends before it has.
-func (r *Rabbit) Stop(ctx context.Context) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.resume()
-	return r.proc.terminate(ctx)
-}
-
-// Pause freezes the node: its connections stay open and nothing answers.
-func (r *Rabbit) Pause() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.proc.ended() {
-		pauseGroup(r.proc.cmd.Process.Pid)
-		r.paused = true
-	}
-}
-
-// Resume ends a Pause.
-func (r *Rabbit) Resume() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.resume()
-}
-
-func (r *Rabbit) resume() {
-	if r.paused && !r.proc.ended() {
-		resumeGroup(r.proc.cmd.Process.Pid)
-	}
-	r.paused = false
-}
-
-// Restart starts the node on the same ports and data and waits until it takes connections. A node that still runs is
-// stopped in good order first; after Kill this is the recovery.
-func (r *Rabbit) Restart(ctx context.Context) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.resume()
-	if err := r.proc.terminate(ctx); err != nil {
-		return fmt.Errorf("stop %s: %w", r.node, err)
-	}
-	return r.restart(ctx)
-}
-
-func (r *Rabbit) restart(ctx context.Context) error {
-	if err := r.launch(); err != nil {
-		return err
-	}
-	return r.ready(ctx)
-}
-
-// revive mends what a test left: a paused, stopped or killed node takes connections again.
-func (r *Rabbit) revive(ctx context.Context) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.resume()
-	if r.proc.ended() {
-		return r.restart(ctx)
-	}
-	return r.ready(ctx)
-}
-
-// Log returns what the node has logged since its first start.
-func (r *Rabbit) Log() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.proc.log(0)
 }
 
 // Close kills the node and removes its data. It is idempotent. A node of a cluster is closed with its cluster only.
@@ -416,11 +318,4 @@ func (r *Rabbit) SetDiskAlarm(ctx context.Context, on bool) error {
 	}
 	_, err := r.Ctl(ctx, "set_disk_free_limit", limit)
 	return err
-}
-
-// running reports whether the process runs and is not paused.
-func (r *Rabbit) running() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return !r.proc.ended() && !r.paused
 }

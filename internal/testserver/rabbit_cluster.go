@@ -37,7 +37,7 @@ func StartRabbitCluster(ctx context.Context, n int, cfg RabbitConfig) (*RabbitCl
 
 func (c *RabbitCluster) join(ctx context.Context) error {
 	for _, r := range c.Nodes[1:] {
-		for _, args := range [][]string{{"stop_app"}, {"join_cluster", c.Nodes[0].node}, {"start_app"}} {
+		for _, args := range [][]string{{"stop_app"}, {"join_cluster", c.Nodes[0].name}, {"start_app"}} {
 			if _, err := r.Ctl(ctx, args...); err != nil {
 				return err
 			}
@@ -74,7 +74,7 @@ func (c *RabbitCluster) Leader(ctx context.Context, queue string) (int, error) {
 		return 0, err
 	}
 	for i, r := range c.Nodes {
-		if r.node == node {
+		if r.name == node {
 			return i, nil
 		}
 	}

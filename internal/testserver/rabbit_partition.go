@@ -29,9 +29,9 @@ func (c *RabbitCluster) between(ctx context.Context, i int, expr func(other stri
 		for _, side := range []struct {
 			on    *Rabbit
 			about string
-		}{{c.Nodes[i], r.node}, {r, c.Nodes[i].node}} {
+		}{{c.Nodes[i], r.name}, {r, c.Nodes[i].name}} {
 			if out, err := side.on.Ctl(ctx, "eval", expr(side.about)); err != nil {
-				return fmt.Errorf("on %s about %s: %w: %s", side.on.node, side.about, err, out)
+				return fmt.Errorf("on %s about %s: %w: %s", side.on.name, side.about, err, out)
 			}
 		}
 	}

@@ -1,10 +1,13 @@
 package testserver
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
+	"io"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -14,6 +17,64 @@ var ErrMissing = errors.New("testserver: not installed")
 
 // startTime bounds the start of one server, on a machine that does much else.
 const startTime = 90 * time.Second
+
+// shared are the servers of this test binary. It is the one variable of the package: a start costs time, so the tests of a
+// binary share one server of each kind, and only the end of the process ends it.
+var shared struct {
+	rabbit common[*Rabbit]
+	redis  common[*Redis]
+}
+
+// common is a server that the tests of one binary share.
+type common[S reviver] struct {
+	mu      sync.Mutex
+	started bool
+	server  S
+	err     error
+}
+
+type reviver interface {
+	revive(ctx context.Context) error
+}
+
+// require returns the shared server: the first call starts it, later ones mend what a test left.
+func require[S reviver](tb testing.TB, c *common[S], start func(ctx context.Context) (S, error)) S {
+	tb.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ctx, cancel := context.WithTimeout(tb.Context(), startTime)
+	defer cancel()
+	switch {
+	case !c.started:
+		c.server, c.err = start(ctx)
+		c.started = true
+	case c.err == nil: // once it could not be started, no further test waits for another try
+		if err := c.server.revive(ctx); err != nil {
+			giveUp(tb, err)
+		}
+	}
+	if c.err != nil {
+		giveUp(tb, c.err)
+	}
+	return c.server
+}
+
+// own starts a server for one test and closes it at the test's end.
+func own[S io.Closer](tb testing.TB, patience time.Duration, start func(ctx context.Context) (S, error)) S {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), patience)
+	defer cancel()
+	s, err := start(ctx)
+	if err != nil {
+		giveUp(tb, err)
+	}
+	tb.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			tb.Errorf("closing the server: %v", err)
+		}
+	})
+	return s
+}
 
 // giveUp ends a test that has no server: skipped when the programs are missing, unless servers are required.
 func giveUp(tb testing.TB, err error) {

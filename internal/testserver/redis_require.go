@@ -1,0 +1,19 @@
+package testserver
+
+import (
+	"context"
+	"testing"
+)
+
+// RequireRedis returns the server that all tests of this binary share, started by the first call and running whatever an
+// earlier test did to it. It ends with the process. Without Redis the test is skipped, see the package comment.
+func RequireRedis(tb testing.TB) *Redis {
+	tb.Helper()
+	return require(tb, &shared.redis, func(ctx context.Context) (*Redis, error) { return StartRedis(ctx, RedisConfig{}) })
+}
+
+// OwnRedis starts a server for one test and closes it at the test's end.
+func OwnRedis(tb testing.TB, cfg RedisConfig) *Redis {
+	tb.Helper()
+	return own(tb, startTime, func(ctx context.Context) (*Redis, error) { return StartRedis(ctx, cfg) })
+}
