@@ -13,6 +13,11 @@ type Harness struct {
 	// Open connects to the namespace as another process would. The suite closes what it opened before the case ends.
 	Open func(t testing.TB) events.EventBus
 
+	// Retain connects as Open does, with a bus that keeps events as r says: an [events.Retainer]. The buses that one case
+	// opens with it all have the same r; Open's keep nothing. Nil: the adapter keeps no events, and the cases that need it
+	// are skipped by name.
+	Retain func(t testing.TB, r events.Retention) events.EventBus
+
 	// Sever cuts the connections of b as a network would, without a word to either end, and lets b reconnect at once. Nil:
 	// the cases that need it are skipped by name.
 	Sever func(t testing.TB, b events.EventBus)

@@ -42,7 +42,12 @@ func needsRestart(h *Harness) string {
 
 func needsDown(h *Harness) string { return suite.Unless(h.Down != nil, "the harness has no Down") }
 
+func needsRetain(h *Harness) string {
+	return suite.Unless(h.Retain != nil, "the adapter keeps no events")
+}
+
 // cases returns every case of the suite, area by area.
 func cases() []testCase {
-	return slices.Concat(fanoutCases(), contentCases(), flowCases(), closeCases(), faultCases())
+	return slices.Concat(fanoutCases(), contentCases(), flowCases(), closeCases(), faultCases(),
+		retainCases(), retainBoundCases(), retainFaultCases())
 }

@@ -21,6 +21,9 @@ type Config struct {
 	// Buffer is how many events wait for each subscription that does not read them; beyond it the oldest are dropped. 0 or
 	// less: [DefaultBuffer], 8,192.
 	Buffer int
+	// Retain says which events are kept for [Bus.Replay], and how long. Negative values count as 0: nothing is kept, or
+	// [events.DefaultRetained] of them. Zero: nothing.
+	Retain events.Retention
 }
 
 // Bus is one process's view of a bus in memory. [Bus.View] gives further views of the same bus, for programs that play
@@ -33,11 +36,13 @@ type Bus struct {
 	closed  atomic.Bool // written under h.mu
 	dropped atomic.Uint64
 	own     []*subscription // guarded by h.mu
+	replays []*replay       // guarded by h.mu
 }
 
 // hub is what the views share.
 type hub struct {
 	buffer int
+	log    *log                            // nil: nothing is kept
 	all    atomic.Pointer[[]*subscription] // replaced under mu, never changed
 
 	mu sync.Mutex
@@ -48,7 +53,15 @@ func New(c Config) *Bus {
 	if c.Buffer <= 0 {
 		c.Buffer = DefaultBuffer
 	}
-	return &Bus{h: &hub{buffer: c.Buffer}}
+	h := &hub{buffer: c.Buffer}
+	if keep := c.Retain; keep.On() {
+		if keep.Max <= 0 {
+			keep.Max = events.DefaultRetained
+		}
+		keep.Types = slices.Clone(keep.Types)
+		h.log = &log{keep: keep}
+	}
+	return &Bus{h: h}
 }
 
 // View returns another view of the same bus, as another process would have. A view of a closed one is closed.
@@ -63,22 +76,40 @@ func (b *Bus) Publish(_ context.Context, e events.Event) error {
 	if b.closed.Load() {
 		return events.ErrClosed
 	}
-	subs := b.h.all.Load()
+	log, subs := b.h.log, b.h.all.Load()
+	if log != nil && !log.keep.Keeps(e.Type) {
+		log = nil
+	}
+	if log == nil && subs == nil {
+		return nil
+	}
+	var n *events.Event // made for the first that wants it
+	normal := func() bool {
+		if n == nil {
+			made, err := events.Normalize(e)
+			if err != nil { // an event that cannot travel is dropped and counted, never an error
+				b.dropped.Add(1)
+				return false
+			}
+			n = &made
+		}
+		return true
+	}
+	if log != nil {
+		if !normal() {
+			return nil
+		}
+		log.add(n)
+	}
 	if subs == nil {
 		return nil
 	}
-	var n *events.Event // made for the first listener that wants it
 	for _, s := range *subs {
 		if !s.filter.Match(&e) {
 			continue
 		}
-		if n == nil {
-			normal, err := events.Normalize(e)
-			if err != nil {
-				b.dropped.Add(1)
-				return nil //nolint:nilerr // an event that cannot travel is dropped and counted, never an error
-			}
-			n = &normal
+		if !normal() {
+			return nil
 		}
 		s.Put(n)
 	}
@@ -121,10 +152,13 @@ func (b *Bus) Close(context.Context) error {
 	for _, s := range b.own {
 		s.Stream.Close()
 	}
+	for _, r := range b.replays {
+		close(r.done)
+	}
 	b.h.replace(func(all []*subscription) []*subscription {
 		return slices.DeleteFunc(all, func(s *subscription) bool { return s.bus == b })
 	})
-	b.own = nil
+	b.own, b.replays = nil, nil
 	return nil
 }
 
@@ -154,9 +188,14 @@ func (s *subscription) Receive(ctx context.Context) (events.Event, error) {
 	if err != nil {
 		return events.Event{}, err
 	}
+	return own(shared), nil
+}
+
+// own makes a copy of an event that listeners share.
+func own(shared *events.Event) events.Event {
 	e := *shared
 	e.Fields = copyMap(e.Fields)
-	return e, nil
+	return e
 }
 
 // Close implements [events.Subscription].

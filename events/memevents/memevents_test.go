@@ -1,6 +1,7 @@
 package memevents_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -16,14 +17,25 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func harness(t testing.TB) *eventstest.Harness {
 	const buffer = 1000
-	first := memevents.New(memevents.Config{Buffer: buffer})
-	t.Cleanup(func() {
-		if err := first.Close(t.Context()); err != nil {
-			t.Errorf("Close: %v", err)
-		}
-	})
+	open := func(r events.Retention) *memevents.Bus {
+		b := memevents.New(memevents.Config{Buffer: buffer, Retain: r})
+		t.Cleanup(func() {
+			if err := b.Close(context.WithoutCancel(t.Context())); err != nil {
+				t.Errorf("Close: %v", err)
+			}
+		})
+		return b
+	}
+	first := open(events.Retention{})
+	var keeping *memevents.Bus
 	return &eventstest.Harness{
-		Open:   func(testing.TB) events.EventBus { return first.View() },
+		Open: func(testing.TB) events.EventBus { return first.View() },
+		Retain: func(_ testing.TB, r events.Retention) events.EventBus {
+			if keeping == nil {
+				keeping = open(r)
+			}
+			return keeping.View()
+		},
 		Buffer: buffer,
 		Slack:  100 * time.Millisecond,
 	}

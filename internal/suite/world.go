@@ -61,7 +61,11 @@ func NewWorld[A Adapter](t testing.TB, c Config[A]) *World[A] {
 // Open connects as another process would. CloseAll closes what it returns.
 func (w *World[A]) Open() A {
 	w.Helper()
-	a := w.open(w.TB)
+	return w.Own(w.open(w.TB))
+}
+
+// Own has CloseAll close a, which was not opened by Open, and returns it.
+func (w *World[A]) Own(a A) A {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.opened = append(w.opened, a)

@@ -1,0 +1,417 @@
+package eventstest
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/internal/suite"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// long keeps all that a case can publish.
+func long() events.Retention { return events.Retention{Age: time.Hour} }
+
+// retain opens a bus that keeps events.
+func (w *world) retain(r events.Retention) events.EventBus {
+	w.Helper()
+	b := w.Own(w.h.Retain(w.TB, r))
+	if _, ok := b.(events.Retainer); !ok {
+		w.Fatalf("%T is no events.Retainer", b)
+	}
+	return b
+}
+
+func (w *world) replay(b events.EventBus, f events.Filter, since time.Time) events.Subscription {
+	w.Helper()
+	ctx, cancel := w.Ctx()
+	defer cancel()
+	s, err := b.(events.Retainer).Replay(ctx, f, since)
+	w.Must(err, "Replay")
+	return s
+}
+
+// kept opens a stream of all that b keeps.
+func (w *world) kept(b events.EventBus) events.Subscription {
+	w.Helper()
+	return w.replay(b, events.Filter{}, time.Time{})
+}
+
+// pass lets d go by.
+func (w *world) pass(d time.Duration) {
+	w.Helper()
+	t := time.NewTimer(d)
+	defer t.Stop()
+	<-t.C
+}
+
+// upTo receives until the event of a task comes, and returns all with it.
+func (w *world) upTo(s events.Subscription, last task.ID) []events.Event {
+	w.Helper()
+	var es []events.Event
+	for {
+		e := w.receive(s)
+		es = append(es, e)
+		if e.TaskID == last {
+			return es
+		}
+	}
+}
+
+// taskIDs are the tasks of events, in their order.
+func taskIDs(es []events.Event) []task.ID {
+	ids := make([]task.ID, len(es))
+	for i, e := range es {
+		ids[i] = e.TaskID
+	}
+	return ids
+}
+
+func retainCases() []testCase {
+	needs := []need{needsRetain}
+	return []testCase{
+		{
+			Area: "retain", Name: "a late listener gets what was before",
+			Explain: "The stream begins with the kept events, in the order in which the bus took them, and goes on with the new ones; none comes twice.",
+			Needs:   needs,
+			Run: func(w *world) {
+				publisher := w.retain(long())
+				old := w.send(publisher, 250)
+				s := w.kept(w.retain(long()))
+				w.wantAll(s, old, "events from before Replay")
+				for range 3 {
+					w.wantAll(s, w.send(publisher, 50), "events from after Replay")
+				}
+				w.nothing(s, "after each event came once")
+			},
+		},
+		{
+			Area: "retain", Name: "a publisher that has gone",
+			Explain: "Kept events are there for those who come late, also when the process they happened in has ended.",
+			Needs:   needs,
+			Run: func(w *world) {
+				publisher := w.retain(long())
+				old := w.send(publisher, 250)
+				w.Close(publisher)
+				w.wantAll(w.kept(w.retain(long())), old, "events of a bus that was closed")
+			},
+		},
+		{
+			Area: "retain", Name: "no gap and no repeat while others publish",
+			Explain: "There is no gap and no event twice between the old events and the new ones, and every stream has the same order.",
+			Needs:   needs,
+			Run:     replayWhilePublishing,
+		},
+		{
+			Area: "retain", Name: "every stream gets its own copy",
+			Explain: "Each stream holds all kept events, those of one process as well, and what one listener does to an event is not seen by another.",
+			Needs:   needs,
+			Run: func(w *world) {
+				b := w.retain(long())
+				first := w.event()
+				first.Fields = map[string]any{"k": "v", "deep": map[string]any{"list": []any{"x"}}}
+				w.publish(b, first)
+				es := append([]events.Event{first}, w.send(b, 20)...)
+				streams := []events.Subscription{w.kept(b), w.kept(b), w.kept(w.retain(long()))}
+				for i, s := range streams {
+					got := w.receive(s)
+					if got.TaskID != first.TaskID || got.Fields["k"] != "v" || got.Fields["deep"].(map[string]any)["list"].([]any)[0] != "x" {
+						w.Errorf("stream %d begins with %s, %v", i, show(got), got.Fields)
+						continue
+					}
+					got.Fields["k"] = "changed"
+					got.Fields["deep"].(map[string]any)["list"].([]any)[0] = "changed"
+					w.wantAll(s, es[1:], "stream %d", i)
+				}
+			},
+		},
+		{
+			Area: "retain", Name: "since",
+			Explain: "The stream begins with the events that the bus took at or after since.",
+			Needs:   needs,
+			Run: func(w *world) {
+				b := w.retain(long())
+				witness := w.kept(b)
+				w.wantAll(witness, w.send(b, 120), "events that are too old")
+				w.pass(w.Slack / 2)
+				since := time.Now()
+				w.pass(w.Slack / 2)
+				newer := w.send(b, 120)
+				w.wantAll(witness, newer, "events that are not")
+				s := w.replay(b, events.Filter{}, since)
+				w.wantAll(s, newer, "events since a time")
+				w.wantAll(s, w.send(b, 20), "new events")
+				w.nothing(s, "after each event came once")
+			},
+		},
+		{
+			Area: "retain", Name: "since a time to come",
+			Explain: "An event that was taken before since is not in the stream, also when since is after all that is kept.",
+			Needs:   needs,
+			Run: func(w *world) {
+				b := w.retain(long())
+				w.wantAll(w.kept(b), w.send(b, 20), "the kept events")
+				w.pass(w.Slack / 2)
+				s := w.replay(b, events.Filter{}, time.Now())
+				w.pass(w.Slack / 2)
+				w.wantAll(s, w.send(b, 20), "new events")
+			},
+		},
+		{
+			Area: "retain", Name: "a filter",
+			Explain: "The stream holds the events that its filter lets through and no others, old ones and new ones.",
+			Needs:   needs,
+			Run: func(w *world) {
+				b := w.retain(long())
+				mine := w.event()
+				publish := func() (failed []events.Event) {
+					for range 20 {
+						for _, typ := range []string{events.TaskStarted, events.TaskFailed, "worker-online"} {
+							e := w.event()
+							e.Type = typ
+							w.publish(b, e)
+							if typ == events.TaskFailed {
+								failed = append(failed, e)
+							}
+						}
+					}
+					w.publish(b, mine)
+					return failed
+				}
+				want := publish()
+				byType := w.replay(b, events.Filter{Types: []string{events.TaskFailed}}, time.Time{})
+				byTask := w.replay(b, events.Filter{TaskID: mine.TaskID, Types: []string{mine.Type}}, time.Time{})
+				want = append(want, publish()...)
+				w.wantAll(byType, want, "a filter of one type")
+				w.wantAll(byTask, []events.Event{mine, mine}, "a filter of one task")
+				w.nothing(byType, "after all events of the type")
+				w.nothing(byTask, "after all events of the task")
+			},
+		},
+		{
+			Area: "retain", Name: "kept types",
+			Explain: "Only events of kept types are in the stream, old ones and new ones; live subscriptions get all.",
+			Needs:   needs,
+			Run: func(w *world) {
+				r := long()
+				r.Types = []string{events.TaskFailed, "worker-online"}
+				b := w.retain(r)
+				live := w.all(b)
+				publish := func() (all, kept []events.Event) {
+					for range 20 {
+						for _, typ := range []string{events.TaskStarted, events.TaskFailed, "worker-online", "worker-offline"} {
+							e := w.event()
+							e.Type = typ
+							w.publish(b, e)
+							all = append(all, e)
+							if r.Keeps(typ) {
+								kept = append(kept, e)
+							}
+						}
+					}
+					return all, kept
+				}
+				all, want := publish()
+				s := w.kept(b)
+				moreAll, more := publish()
+				w.wantAll(s, append(want, more...), "a stream of kept types")
+				w.wantAll(live, append(all, moreAll...), "a live subscription")
+				w.nothing(s, "after all events of kept types")
+			},
+		},
+		{
+			Area: "retain", Name: "live subscriptions are as before",
+			Explain: "All other promises of the bus hold: a Subscribe misses what was before, and gets each new event once.",
+			Needs:   needs,
+			Run: func(w *world) {
+				publisher, listener := w.retain(long()), w.retain(long())
+				early := w.all(listener)
+				old := w.send(publisher, 20)
+				w.wantAll(early, old, "the early listener")
+				w.wantAll(w.kept(listener), old, "a stream of what is kept")
+				late := w.all(listener)
+				next := w.send(publisher, 250)
+				w.wantAll(late, next, "the late listener")
+				w.wantAll(early, next, "the early listener")
+				w.nothing(late, "after each event came once")
+				w.nothing(early, "after each event came once")
+			},
+		},
+		{
+			Area: "retain", Name: "the fields of each type",
+			Explain: "A kept event has the fields that a live one has.",
+			Needs:   needs,
+			Run: func(w *world) {
+				b := w.retain(long())
+				types := []string{
+					events.TaskSent, events.TaskReceived, events.TaskStarted, events.TaskSucceeded, events.TaskFailed,
+					events.TaskRevoked, "worker-heartbeat",
+				}
+				for _, typ := range types {
+					w.publish(b, full(typ))
+				}
+				s := w.kept(b)
+				for _, typ := range types {
+					want, err := events.Normalize(full(typ))
+					w.Must(err, "Normalize")
+					if diff := cmp.Diff(want, w.receive(s)); diff != "" {
+						w.Errorf("%s (-want +received):\n%s", typ, diff)
+					}
+				}
+			},
+		},
+		{
+			Area: "retain", Name: "what is no event",
+			Explain: "An event without a type, or of what is no task, is not kept; it is counted once.",
+			Needs:   needs,
+			Run: func(w *world) {
+				b := w.retain(long())
+				before := w.event()
+				w.publish(b, before)
+				w.publish(b, events.Event{TaskID: "no-type"})
+				bad := w.event()
+				bad.TaskID = "not an id"
+				w.publish(b, bad)
+				after := w.event()
+				w.publish(b, after)
+				w.wantAll(w.kept(b), []events.Event{before, after}, "the events beside those that are none")
+				if c, ok := b.(events.DropCounter); !ok {
+					w.Errorf("%T counts no dropped events", b)
+				} else if c.Dropped() != 2 {
+					w.Errorf("Dropped is %d, want the 2 that are no events", c.Dropped())
+				}
+			},
+		},
+		{
+			Area: "retain", Name: "a closed stream",
+			Explain: "Close ends the stream, for a Receive that waits as well, with ErrClosed; it is idempotent, leaves other streams alone, and so does the end of a Receive's context.",
+			Needs:   needs,
+			Run: func(w *world) {
+				b := w.retain(long())
+				s, other := w.kept(b), w.kept(b)
+				ctx, cancel := context.WithCancel(context.Background())
+				ended := make(chan error, 1)
+				go func() { _, err := s.Receive(ctx); ended <- err }()
+				cancel()
+				w.WantIs(suite.Ends(w.World, ended, "Receive after its context was cancelled"), context.Canceled, "Receive")
+				w.wantAll(s, w.send(b, 3), "after a Receive that ended")
+				go func() { _, err := s.Receive(context.Background()); ended <- err }()
+				w.closeSub(s)
+				w.WantIs(suite.Ends(w.World, ended, "a waiting Receive after Close"), events.ErrClosed, "Receive")
+				w.closeSub(s)
+				ctx, cancel = w.Ctx()
+				defer cancel()
+				_, err := s.Receive(ctx)
+				w.WantIs(err, events.ErrClosed, "Receive of a closed stream")
+				w.upTo(other, w.send(b, 3)[2].TaskID)
+			},
+		},
+		{
+			Area: "retain", Name: "a closed bus",
+			Explain: "Replay returns ErrClosed after Close, and Close ends the streams, one that nobody reads too.",
+			Needs:   needs,
+			Run: func(w *world) {
+				b := w.retain(long())
+				s, unread := w.kept(b), w.kept(b)
+				w.upTo(s, w.send(b, 300)[299].TaskID)
+				ended := make(chan error, 1)
+				go func() { _, err := s.Receive(context.Background()); ended <- err }()
+				w.Close(b)
+				w.WantIs(suite.Ends(w.World, ended, "Receive after the bus was closed"), events.ErrClosed, "Receive")
+				ctx, cancel := w.Ctx()
+				defer cancel()
+				_, err := unread.Receive(ctx)
+				w.WantIs(err, events.ErrClosed, "Receive of a stream that nobody read")
+				w.closeSub(unread)
+				_, err = b.(events.Retainer).Replay(ctx, events.Filter{}, time.Time{})
+				w.WantIs(err, events.ErrClosed, "Replay")
+			},
+		},
+		{
+			Area: "retain", Name: "a bus that keeps nothing",
+			Explain: "On a bus that keeps no events Replay is ErrNotRetained: an empty stream would look like a quiet system.",
+			Run: func(w *world) {
+				buses := []events.EventBus{w.Open()}
+				if w.h.Retain != nil {
+					buses = append(buses, w.Own(w.h.Retain(w.TB, events.Retention{})))
+				}
+				ctx, cancel := w.Ctx()
+				defer cancel()
+				for _, b := range buses {
+					if r, ok := b.(events.Retainer); ok {
+						_, err := r.Replay(ctx, events.Filter{}, time.Time{})
+						w.WantIs(err, events.ErrNotRetained, "Replay")
+					}
+				}
+			},
+		},
+	}
+}
+
+// replayWhilePublishing opens streams while several publishers publish.
+func replayWhilePublishing(w *world) {
+	const publishers, streams = 4, 6
+	each := w.buffer / (2 * publishers) // nothing has to give way
+	fails := make(chan error, publishers)
+	started := make(chan struct{}, publishers)
+	for p := range publishers {
+		b, node := w.retain(long()), string(rune('a'+p))
+		es := make([]events.Event, each)
+		for i := range es {
+			es[i] = w.event()
+			es[i].NodeID, es[i].PID = node, i
+		}
+		go func() {
+			for i, e := range es {
+				if err := b.Publish(context.Background(), e); err != nil {
+					fails <- err
+					return
+				}
+				if i == each/4 {
+					started <- struct{}{}
+				}
+				if i%50 == 0 {
+					w.pass(time.Millisecond) // so that it is still going on when the streams are opened
+				}
+			}
+			fails <- nil
+		}()
+	}
+	suite.Ends(w.World, started, "the first events of a publisher")
+	b := w.retain(long())
+	subs := make([]events.Subscription, streams)
+	begin := make([]events.Event, streams)
+	for i := range subs {
+		subs[i] = w.kept(b)
+		begin[i] = w.receive(subs[i]) // so that the next one is opened later
+	}
+	for range publishers {
+		w.Must(suite.Ends(w.World, fails, "a publisher"), "Publish")
+	}
+	var first []task.ID
+	for i, s := range subs {
+		next := map[string]int{}
+		var order []task.ID
+		for n := range publishers * each {
+			e := begin[i]
+			if n > 0 {
+				e = w.receive(s)
+			}
+			if e.PID != next[e.NodeID] {
+				w.Fatalf("stream %d: event %d of node %s comes where its event %d should", i, e.PID, e.NodeID, next[e.NodeID])
+			}
+			next[e.NodeID]++
+			order = append(order, e.TaskID)
+		}
+		if first == nil {
+			first = order
+		} else if diff := cmp.Diff(first, order); diff != "" {
+			w.Errorf("streams 0 and %d differ in their order (-0 +%d):\n%.2000s", i, i, diff)
+		}
+	}
+	for _, s := range subs {
+		w.nothing(s, "after each event came once")
+	}
+}

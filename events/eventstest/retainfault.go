@@ -1,0 +1,117 @@
+package eventstest
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+func retainFaultCases() []testCase {
+	return []testCase{
+		{
+			Area: "retain", Name: "a severed connection",
+			Explain: "A lost connection makes no gap in the stream and no event comes twice: what was kept meanwhile is read when it is back.",
+			Needs:   []need{needsRetain, needsSever},
+			Run: func(w *world) {
+				publisher, listener := w.retain(long()), w.retain(long())
+				s := w.kept(listener)
+				const faults = 3
+				for range faults {
+					w.send(publisher, 120)
+					w.receive(s) // the others of its message, and what was fetched ahead, wait
+					w.h.Sever(w.TB, listener)
+					w.send(publisher, 120)
+				}
+				w.h.Sever(w.TB, publisher)
+				w.sameAsFresh(publisher, s, faults)
+			},
+		},
+		{
+			Area: "retain", Name: "a restart",
+			Explain: "A restart of the server makes no gap in the stream either.",
+			Needs:   []need{needsRetain, needsRestart},
+			Run: func(w *world) {
+				publisher, listener := w.retain(long()), w.retain(long())
+				s := w.kept(listener)
+				w.wantAll(s, w.send(publisher, 120), "before the restart")
+				unread := w.kept(w.retain(long()))
+				w.h.Restart(w.TB)
+				w.send(publisher, 120)
+				fresh := w.sameAsFresh(publisher, unread, 0)
+				w.upTo(s, fresh[len(fresh)-1])
+			},
+		},
+		{
+			Area: "retain", Name: "without a server",
+			Explain: "Without a server Publish returns as quickly as with one and Replay returns ErrUnavailable within its ctx; an open stream goes on without a gap when the server is back.",
+			Needs:   []need{needsRetain, needsDown},
+			Run: func(w *world) {
+				publisher := w.retain(long())
+				s := w.kept(w.retain(long()))
+				w.wantAll(s, w.send(publisher, 120), "before the fault")
+				up := w.h.Down(w.TB)
+				n := max(5*w.buffer, 50_000)
+				if each := w.hammer(publisher, n) / time.Duration(n); each > 40*time.Microsecond {
+					w.Errorf("Publish without a server took %v each", each)
+				}
+				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+				_, err := w.retain(long()).(events.Retainer).Replay(ctx, events.Filter{}, time.Time{})
+				cancel()
+				if !errors.Is(w.Clean(err), events.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) {
+					w.Errorf("Replay without a server: %v", err)
+				}
+				up()
+				// What was published without a server may have been lost; from the hammering on, all events are of one task.
+				end := w.mark(publisher)
+				fresh := w.kept(publisher)
+				want, got := w.upTo(fresh, end), w.upTo(s, end)
+				if diff := cmp.Diff(taskIDs(want[120:]), taskIDs(got)); diff != "" {
+					w.Errorf("the stream that was there differs from a fresh one (-fresh +there):\n%.4000s", diff)
+				}
+			},
+		},
+	}
+}
+
+// mark publishes events until one of them is kept, and returns the first that is: after a fault those of the time between
+// may be lost.
+func (w *world) mark(b events.EventBus) task.ID {
+	w.Helper()
+	s := w.kept(b)
+	defer w.closeSub(s)
+	sent := map[task.ID]bool{}
+	deadline := time.Now().Add(w.Patience)
+	sent[w.send(b, 1)[0].TaskID] = true
+	for {
+		ctx, cancel := context.WithTimeout(context.Background(), w.Slack/2)
+		e, err := s.Receive(ctx)
+		cancel()
+		switch {
+		case err == nil && sent[e.TaskID]:
+			return e.TaskID
+		case err == nil:
+			continue
+		case time.Now().After(deadline):
+			w.Fatalf("no event is kept any more: not within %v", w.Patience)
+		}
+		w.WantIs(err, context.DeadlineExceeded, "Receive")
+		sent[w.send(b, 1)[0].TaskID] = true
+	}
+}
+
+// sameAsFresh publishes a last event, reads s up to it and expects that s, of which some events were received before, went
+// on like a stream that is opened now and knew no fault. It returns the tasks of that one.
+func (w *world) sameAsFresh(b events.EventBus, s events.Subscription, received int) []task.ID {
+	w.Helper()
+	end := w.mark(b)
+	want, got := taskIDs(w.upTo(w.kept(b), end)), taskIDs(w.upTo(s, end))
+	if diff := cmp.Diff(want[min(received, len(want)):], got); diff != "" {
+		w.Fatalf("the stream differs from one without a fault (-without +with):\n%.4000s", diff)
+	}
+	return want
+}
