@@ -1,0 +1,306 @@
+package natsconn
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// window is how many messages of a Conn may wait for their acknowledgement at once. A server refuses messages when more
+// than 10,000 wait in front of one stream.
+const window = 4000
+
+// Ack is a stream's answer to a message.
+type Ack struct {
+	Stream    string // empty when the answer was read on the fast path
+	Sequence  uint64
+	Duplicate bool // a message with this Nats-Msg-Id was stored before, under Sequence
+}
+
+// Pub is a message to publish and what became of it.
+type Pub struct {
+	Msg *nats.Msg // its Reply is not used
+	Ack Ack       // of a message that was stored
+	Err error     // nil: stored
+
+	token uint64
+}
+
+// publisher holds what waits for an answer. Answers to all messages come to one inbox.
+type publisher struct {
+	prefix string // of the answers' subjects
+
+	inbox sync.Mutex // guards sub; taken before the client library's lock, which mu never is
+	sub   *nats.Subscription
+
+	mu      sync.Mutex
+	next    uint64
+	pending map[uint64]waiting
+	free    chan struct{} // non-nil while somebody waits for room in the window
+}
+
+// waiting is a message without an answer.
+type waiting struct {
+	pub   *Pub
+	batch *batch
+}
+
+// batch is one call; left and ended are guarded by the publisher's lock.
+type batch struct {
+	left  int // not answered, the one that counts for sending included
+	ended chan struct{}
+}
+
+func (p *publisher) init() {
+	p.prefix = nats.NewInbox() + "."
+	p.pending = make(map[uint64]waiting)
+}
+
+// Publish publishes m to a stream and waits for its acknowledgement. Nil means that the stream has stored it, or had, see
+// Ack.Duplicate. Concurrent calls share trips. Without a connection it waits until ctx ends, then returns [ErrUnavailable];
+// once bytes may have left, [ErrIndeterminate]: it never sends again. Other errors are [ErrNoStream], [ErrTooLarge],
+// [ErrBlocked], [ErrWrongSequence], [ErrAccess], [ErrClosed], and those of the server without a class.
+func (c *Conn) Publish(ctx context.Context, m *nats.Msg) (Ack, error) {
+	ps := [1]Pub{{Msg: m}}
+	c.PublishBatch(ctx, ps[:])
+	return ps[0].Ack, ps[0].Err
+}
+
+// PublishBatch is Publish of each message, in this order on the wire while the connection lasts. It sets Ack and Err of
+// each.
+func (c *Conn) PublishBatch(ctx context.Context, ps []Pub) {
+	b := &batch{left: 1, ended: make(chan struct{})}
+	for i := range ps {
+		if err := c.send(ctx, &ps[i], b); err != nil {
+			ps[i].Err = err
+		}
+	}
+	p := &c.pubs
+	p.mu.Lock()
+	p.done(b)
+	p.mu.Unlock()
+	select {
+	case <-b.ended:
+		return
+	case <-ctx.Done():
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range ps {
+		if w, ok := p.pending[ps[i].token]; ok && w.pub == &ps[i] {
+			p.finish(ps[i].token, w, Ack{}, fmt.Errorf("%w: %w", ErrIndeterminate, context.Cause(ctx)))
+		}
+	}
+}
+
+// send writes one message and registers it; on an error nothing was sent and nothing is registered.
+func (c *Conn) send(ctx context.Context, pub *Pub, b *batch) error {
+	for {
+		s, err := c.Session(ctx)
+		if err != nil {
+			return err
+		}
+		if err := s.sock.waitRoom(ctx); err != nil {
+			return fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
+		}
+		if err := c.pubs.subscribe(s.NATS); err != nil {
+			return err
+		}
+		if err := c.pubs.register(ctx, pub, b); err != nil {
+			return err
+		}
+		out := nats.Msg{Subject: pub.Msg.Subject, Reply: c.pubs.reply(pub.token), Header: pub.Msg.Header, Data: pub.Msg.Data}
+		err = s.NATS.PublishMsg(&out)
+		if err == nil {
+			return nil
+		}
+		c.pubs.unregister(pub)
+		if !isAny(err, nats.ErrReconnectBufExceeded, nats.ErrConnectionClosed) {
+			return Classify(err)
+		}
+		// The loss of this session is about to be known.
+		select {
+		case <-s.done:
+		case <-ctx.Done():
+			return unavailable(ctx, err)
+		}
+	}
+}
+
+// reply returns the subject of a message's answer.
+func (p *publisher) reply(token uint64) string {
+	buf := make([]byte, 0, len(p.prefix)+13)
+	buf = append(buf, p.prefix...)
+	return string(strconv.AppendUint(buf, token, 36))
+}
+
+// subscribe opens the inbox, once.
+func (p *publisher) subscribe(nc *nats.Conn) error {
+	p.inbox.Lock()
+	defer p.inbox.Unlock()
+	if p.sub != nil {
+		return nil
+	}
+	sub, err := nc.Subscribe(p.prefix+"*", p.answer)
+	if err == nil {
+		err = sub.SetPendingLimits(-1, -1) // the window bounds them
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	p.sub = sub
+	return nil
+}
+
+// register waits for room in the window and notes that the message waits for an answer.
+func (p *publisher) register(ctx context.Context, pub *Pub, b *batch) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(p.pending) >= window {
+		if p.free == nil {
+			p.free = make(chan struct{})
+		}
+		free := p.free
+		p.mu.Unlock()
+		select {
+		case <-free:
+			p.mu.Lock()
+		case <-ctx.Done():
+			p.mu.Lock()
+			return fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
+		}
+	}
+	p.next++
+	pub.token, pub.Err = p.next, nil
+	p.pending[pub.token] = waiting{pub, b}
+	b.left++
+	return nil
+}
+
+// unregister forgets a message that was not sent.
+func (p *publisher) unregister(pub *Pub) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if w, ok := p.pending[pub.token]; ok {
+		p.finish(pub.token, w, Ack{}, nil)
+	}
+}
+
+// finish notes what became of a message; p.mu is held.
+func (p *publisher) finish(token uint64, w waiting, ack Ack, err error) {
+	delete(p.pending, token)
+	w.pub.Ack, w.pub.Err = ack, err
+	p.done(w.batch)
+	if p.free != nil && len(p.pending) < window*3/4 {
+		close(p.free)
+		p.free = nil
+	}
+}
+
+// done takes one off a batch; p.mu is held.
+func (p *publisher) done(b *batch) {
+	if b.left--; b.left == 0 {
+		close(b.ended)
+	}
+}
+
+// answer takes an answer.
+func (p *publisher) answer(m *nats.Msg) {
+	if len(m.Subject) <= len(p.prefix) {
+		return
+	}
+	token, err := strconv.ParseUint(m.Subject[len(p.prefix):], 36, 64)
+	if err != nil {
+		return
+	}
+	ack, err := parseAck(m)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if w, ok := p.pending[token]; ok {
+		p.finish(token, w, ack, err)
+	}
+}
+
+// fail ends all that waits, when the connection is lost: the answers went with it.
+func (p *publisher) fail(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for token, w := range p.pending {
+		p.finish(token, w, Ack{}, fmt.Errorf("%w: %w", ErrIndeterminate, err))
+	}
+}
+
+// refuse ends what waits for a subject that the server does not let us publish to.
+func (p *publisher) refuse(subject string, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for token, w := range p.pending {
+		if w.pub.Msg.Subject == subject {
+			p.finish(token, w, Ack{}, err)
+		}
+	}
+}
+
+// errAnswer: the answer is not one of JetStream.
+var errAnswer = errors.New("an answer that is not JetStream's")
+
+// parseAck reads an answer.
+func parseAck(m *nats.Msg) (Ack, error) {
+	if seq, ok := fastAck(m.Data); ok {
+		return Ack{Sequence: seq}, nil
+	}
+	if len(m.Data) == 0 {
+		if m.Header.Get("Status") == "503" {
+			return Ack{}, fmt.Errorf("%w: %w", ErrNoStream, nats.ErrNoResponders)
+		}
+		return Ack{}, errAnswer
+	}
+	var a struct {
+		Error     *jetstream.APIError `json:"error"`
+		Stream    string              `json:"stream"`
+		Seq       uint64              `json:"seq"`
+		Duplicate bool                `json:"duplicate"`
+	}
+	if err := json.Unmarshal(m.Data, &a); err != nil {
+		return Ack{}, errAnswer
+	}
+	switch {
+	case a.Error != nil:
+		return Ack{}, Classify(fmt.Errorf("the stream: %w", a.Error))
+	case a.Stream == "":
+		return Ack{}, errAnswer
+	}
+	return Ack{Stream: a.Stream, Sequence: a.Seq, Duplicate: a.Duplicate}, nil
+}
+
+// fastAck reads {"stream":"S","seq":N} or with a space after a comma, which is what almost every answer is.
+func fastAck(data []byte) (uint64, bool) {
+	rest, ok := bytes.CutPrefix(data, []byte(`{"stream":"`))
+	if !ok {
+		return 0, false
+	}
+	i := bytes.IndexByte(rest, '"')
+	if i < 0 {
+		return 0, false
+	}
+	rest = bytes.TrimPrefix(rest[i+1:], []byte(","))
+	rest, ok = bytes.CutPrefix(bytes.TrimLeft(rest, " "), []byte(`"seq":`))
+	if !ok || len(rest) < 2 || rest[len(rest)-1] != '}' {
+		return 0, false
+	}
+	var n uint64
+	for _, ch := range rest[:len(rest)-1] {
+		if ch < '0' || ch > '9' || n > (1<<63)/10 {
+			return 0, false
+		}
+		n = n*10 + uint64(ch-'0')
+	}
+	return n, true
+}
