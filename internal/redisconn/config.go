@@ -1,0 +1,92 @@
+package redisconn
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/swarmiji/swarmiji/internal/backoff"
+)
+
+// The times that are used where the options of a [Config] name none.
+const (
+	DefaultDialTimeout = 5 * time.Second
+	DefaultReadTimeout = 10 * time.Second
+)
+
+// Config says where Redis is. Redis, with at least one address in it, is the only field that must be set.
+type Config struct {
+	// Redis says where the servers are and how to speak to them; it is copied. MasterName chooses Sentinel, more than one
+	// address or IsClusterMode a cluster, anything else a single server. What this package relies on is set whatever the
+	// options say: MaxRetries (none), ContextTimeoutEnabled, DialerRetries (one), no client-side cache, no maintenance
+	// notifications. Protocol is 2 unless given. Zero DialTimeout is 5 s, zero ReadTimeout and WriteTimeout are 10 s. The
+	// minimum of TLS is 1.2. InsecureSkipVerify, and reading from replicas, are errors.
+	Redis *redis.UniversalOptions
+	// Name is shown in the server's list of connections, if the options have no ClientName. Empty: none.
+	Name string
+	// Backoff is between attempts. Zero: full jitter up to 100 ms at first and up to 5 s in the end.
+	Backoff backoff.Exponential
+	// Logger is told of settings that weaken what is promised, and of nothing else. Nil: slog.Default().
+	Logger *slog.Logger
+}
+
+// options checks the configuration and returns the options with all that this package needs.
+func (c Config) options() (*redis.UniversalOptions, error) {
+	if c.Redis == nil {
+		return nil, errors.New("redis: no options are given")
+	}
+	o := *c.Redis
+	var errs []error
+	if len(o.Addrs) == 0 || slices.Contains(o.Addrs, "") {
+		errs = append(errs, errors.New("redis: no address is given"))
+	}
+	if o.ReadOnly || o.RouteByLatency || o.RouteRandomly {
+		errs = append(errs, errors.New("redis: ReadOnly, RouteByLatency and RouteRandomly read from replicas, which may lag behind"))
+	}
+	if o.DB != 0 && o.MasterName == "" && (len(o.Addrs) > 1 || o.IsClusterMode) {
+		errs = append(errs, fmt.Errorf("redis: a cluster has no database %d", o.DB))
+	}
+	for _, d := range []time.Duration{o.DialTimeout, o.ReadTimeout, o.WriteTimeout} {
+		if d < 0 {
+			errs = append(errs, fmt.Errorf("redis: a timeout of %v: every wait must be bounded", d))
+		}
+	}
+	if o.TLSConfig != nil {
+		if o.TLSConfig.InsecureSkipVerify {
+			errs = append(errs, errors.New("redis: InsecureSkipVerify: the server's certificate is always verified; trust a private authority with RootCAs"))
+		}
+		o.TLSConfig = o.TLSConfig.Clone()
+		o.TLSConfig.MinVersion = max(o.TLSConfig.MinVersion, tls.VersionTLS12)
+	}
+	o.Addrs = slices.Clone(o.Addrs)
+	o.MaxRetries = -1
+	o.ContextTimeoutEnabled = true
+	o.DialerRetries = 1
+	o.PipelinePoolSize = -1
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	o.AutoPipelineOptions = nil
+	o.ClientSideCacheConfig, o.ClientSideCache, o.ClientSideCacheRefreshOnInvalidate = nil, nil, false
+	o.DisableIdentity = true
+	if o.ClientName == "" {
+		o.ClientName = c.Name
+	}
+	if o.Protocol == 0 {
+		o.Protocol = 2
+	}
+	if o.DialTimeout == 0 {
+		o.DialTimeout = DefaultDialTimeout
+	}
+	if o.ReadTimeout == 0 {
+		o.ReadTimeout = DefaultReadTimeout
+	}
+	if o.WriteTimeout == 0 {
+		o.WriteTimeout = o.ReadTimeout
+	}
+	return &o, errors.Join(errs...)
+}

@@ -1,0 +1,187 @@
+package redisconn
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// State is the state of a Conn.
+type State string
+
+// The states of a Conn. One that was never used is disconnected, with no error.
+const (
+	Connected    State = "connected"
+	Disconnected State = "disconnected"
+	Blocked      State = "blocked" // it answers and takes no writes
+)
+
+// probeEvery is how often a server is asked for a sign of life while somebody watches and nothing else is under way.
+const probeEvery = time.Second
+
+// probe is a script that writes nothing and is refused whenever a write would be.
+var probe = NewScript("#!lua\nreturn 1")
+
+// note draws from the end of a call what state the connection is in.
+func (c *Conn) note(ctx context.Context, key string, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return
+	}
+	switch {
+	case err == nil, errors.Is(err, ErrRefused):
+		c.lastOK = time.Now()
+		if c.state != Blocked { // only the probe ends that: some scripts go through all the same
+			c.setState(Connected, nil)
+		}
+	case errors.Is(err, ErrBlocked):
+		c.lastOK = time.Now()
+		c.blockedBy = key
+		c.setState(Blocked, err)
+	case errors.Is(err, ErrAccess), errors.Is(err, ErrClosed):
+		c.setState(Disconnected, err)
+	case errors.Is(ctx.Err(), context.Canceled): // it says nothing of the server
+	case ctx.Err() != nil && c.state == Connected && time.Since(c.lastOK) < probeEvery: // the caller was in a hurry
+	default:
+		c.setState(Disconnected, err)
+	}
+}
+
+// setState tells the watchers of a change; c.mu is held.
+func (c *Conn) setState(s State, reason error) {
+	if s == c.state && s == Connected {
+		return
+	}
+	same := s == c.state && c.reason != nil && reason != nil && c.reason.Error() == reason.Error()
+	c.state, c.reason = s, reason
+	if same {
+		return
+	}
+	for w := range c.watchers {
+		w.push(s, reason)
+	}
+}
+
+// Watch calls fn with the present state and at each change, one call at a time, until stop is called or the Conn has been
+// closed. While it does, the server is asked about once a second for a sign of life. fn may call any method, stop too; a call
+// that is under way when stop is called runs to its end.
+func (c *Conn) Watch(fn func(s State, err error)) (stop func()) {
+	w := &watcher{fn: fn}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w.push(c.state, c.reason)
+	if !c.closed {
+		c.watchers[w] = struct{}{}
+		if !c.probing {
+			c.probing = c.start(c.probe)
+		}
+	}
+	return func() {
+		c.mu.Lock()
+		delete(c.watchers, w)
+		c.mu.Unlock()
+		w.stop()
+	}
+}
+
+// probe asks for signs of life until nobody watches.
+func (c *Conn) probe() {
+	for {
+		if !c.pause(c.ctx, probeEvery) {
+			return
+		}
+		c.mu.Lock()
+		if len(c.watchers) == 0 {
+			c.probing = false
+			c.mu.Unlock()
+			return
+		}
+		state, key, quiet := c.state, c.blockedBy, time.Since(c.lastOK)
+		c.mu.Unlock()
+		switch {
+		case state == Blocked:
+			c.probeBlocked(key)
+		case quiet >= probeEvery || state != Connected:
+			ctx, cancel := context.WithTimeout(c.ctx, 2*probeEvery)
+			_, err := c.attempt(ctx, "", func(ctx context.Context) (any, error) { return c.client.Ping(ctx).Result() })
+			if err != nil && c.ctx.Err() == nil {
+				c.mu.Lock()
+				if !c.closed {
+					c.setState(Disconnected, err)
+				}
+				c.mu.Unlock()
+			}
+			cancel()
+		}
+	}
+}
+
+// probeBlocked looks whether the server that refused a write would take one now.
+func (c *Conn) probeBlocked(key string) {
+	ctx, cancel := context.WithTimeout(c.ctx, 2*probeEvery)
+	defer cancel()
+	var keys []string
+	if key != "" {
+		keys = []string{key}
+	}
+	if _, err := c.EvalOnce(ctx, probe, keys); err != nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed && c.state == Blocked {
+		c.setState(Connected, nil)
+	}
+}
+
+// watcher calls one function, one call at a time, without holding up those who tell it.
+type watcher struct {
+	fn func(State, error)
+
+	mu      sync.Mutex
+	queue   []change
+	running bool
+	ended   bool
+}
+
+type change struct {
+	state State
+	err   error
+}
+
+func (w *watcher) push(s State, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ended {
+		return
+	}
+	w.queue = append(w.queue, change{s, err})
+	if !w.running {
+		w.running = true
+		go w.run()
+	}
+}
+
+func (w *watcher) run() {
+	for {
+		w.mu.Lock()
+		if w.ended || len(w.queue) == 0 {
+			w.running = false
+			w.mu.Unlock()
+			return
+		}
+		ch := w.queue[0]
+		w.queue = w.queue[1:]
+		w.mu.Unlock()
+		w.fn(ch.state, ch.err)
+	}
+}
+
+func (w *watcher) stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ended = true
+	w.queue = nil
+}
