@@ -3,24 +3,40 @@
 //
 //	mem://                                 in this process; every call makes a server of its own
 //	amqp://user:password@host:5672/vhost   RabbitMQ
-//	amqps://user:password@host:5671/vhost  RabbitMQ through TLS, always verified
+//	amqps://user:password@host:5671/vhost  RabbitMQ through TLS
 //
-// Several nodes of one RabbitMQ cluster are a comma list of URLs of one scheme; reserved characters in user, password and
-// vhost are percent-encoded, the comma too. Parameters, given once or the same in each URL:
+// Several nodes of one server are a comma list: of hosts, amqp://user:password@host1,host2/vhost, or of URLs of one scheme.
+// Reserved characters in user, password, path and parameters are percent-encoded, the comma too. A server's certificate is
+// always verified; nothing switches that off.
 //
-//	namespace            keeps programs on one vhost apart; default "default"
-//	queue_type           quorum (default) or classic, for the queues that are created
-//	ca                   amqps: file of the authority that is trusted, in place of the system's
-//	cert, key            amqps: files of the client's certificate
-//	server_name          amqps: name in the server's certificate, when it is not the host's
-//	heartbeat            seconds
-//	connection_timeout   milliseconds
-//	auth_mechanism       plain or external
+// Parameters of a list are given once, or the same in each URL:
 //
-// Any other is an error that names it, so that none is ignored; mem:// knows namespace alone. Nothing switches the
-// verification of certificates off.
+//	namespace            all: keeps programs on one server apart; default "default"
+//	results, events      all: URLs of the result store and of the event bus, see below
+//	ca                   with TLS: file of the authority that is trusted, in place of the system's
+//	cert, key            with TLS: files of the client's certificate
+//	server_name          with TLS: name in the server's certificate, when it is not the host's
+//	queue_type           amqp: quorum (default) or classic, for the queues that are created
+//	heartbeat            amqp: seconds
+//	connection_timeout   amqp: milliseconds
+//	auth_mechanism       amqp: plain or external
 //
-// No error holds a password. Opening does no I/O besides reading certificates: a server that is away shows at first use.
+// Any other is an error that names it, so that none is ignored.
+//
+// # Parts from different servers
+//
+// Results and events travel through the broker's server unless they are given URLs of their own, in [Options] or, encoded,
+// as parameters of the URL:
+//
+//	open.Open(ctx, "amqp://host", open.Options{Results: "redis://other"})
+//	open.Open(ctx, "amqp://host?results=redis://other%3Fdb=2", open.Options{})
+//
+// A part with a URL of its own has the broker's namespace unless its URL names another.
+//
+// # No I/O, no secrets
+//
+// Opening reads certificates and the like, and does no other I/O: a server that is away shows at first use, for which the
+// adapters wait as long as they are told to. [Swarm.Ping] tells at once, and what to do. No error holds a password.
 package open
 
 import (
@@ -31,55 +47,75 @@ import (
 	"log/slog"
 
 	"github.com/swarmiji/swarmiji/broker"
-	"github.com/swarmiji/swarmiji/broker/amqpbroker"
-	"github.com/swarmiji/swarmiji/broker/membroker"
 	"github.com/swarmiji/swarmiji/events"
-	"github.com/swarmiji/swarmiji/events/amqpevents"
-	"github.com/swarmiji/swarmiji/events/memevents"
 	"github.com/swarmiji/swarmiji/resultstore"
-	"github.com/swarmiji/swarmiji/resultstore/amqpresults"
-	"github.com/swarmiji/swarmiji/resultstore/memresults"
 )
 
 // Options are what a URL does not say. The zero value is usable.
 type Options struct {
+	// Results and Events are URLs of a result store and an event bus that are not the broker's. The URL may give them
+	// instead; both at once is an error. "": the broker's.
+	Results, Events string
 	// Namespace keeps programs on one server apart. The URL may give it instead; two that differ are an error. "": the
 	// adapters' default, "default".
 	Namespace string
 	// Name is shown in the server's list of connections. "": the adapters' default.
 	Name string
-	// TLS is for amqps URLs, and excludes their parameters about TLS. Nil: what the URL says. It is not changed. One that
-	// skips verification is refused, as is one with an amqp URL; mem:// has no use for it.
+	// TLS is for URLs through TLS, and excludes their parameters about it. Nil: what the URL says. It is not changed. One
+	// that skips verification is refused, as is one with a URL of a server without TLS; mem:// has no use for it.
 	TLS *tls.Config
 	// Logger gets what the adapters log. Nil: slog.Default().
 	Logger *slog.Logger
 }
 
-// Swarm is the adapters of one URL. Producers and consumers may share one.
+// Swarm is a broker with a result store and an event bus. Producers and consumers may share one.
 type Swarm struct {
 	Broker  broker.Broker
 	Results resultstore.ResultStore
 	Events  events.EventBus
+
+	targets targets
 }
 
 // Open makes all adapters of a URL. On mem:// they are of one process and of nobody else; a consumer and a producer in it
 // use the same Swarm.
 func Open(ctx context.Context, url string, o Options) (*Swarm, error) {
-	t, err := parse(ctx, url, o)
+	ts, err := parseAll(ctx, url, o)
 	if err != nil {
 		return nil, err
 	}
-	s := &Swarm{}
-	if s.Broker, err = t.broker(); err != nil {
-		return nil, err
-	}
-	if s.Results, err = t.results(); err != nil {
-		return nil, errors.Join(err, s.Close(ctx))
-	}
-	if s.Events, err = t.events(); err != nil {
-		return nil, errors.Join(err, s.Close(ctx))
+	s := &Swarm{targets: ts}
+	if err := s.make(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("open: %w", err), s.Close(context.WithoutCancel(ctx)))
 	}
 	return s, nil
+}
+
+// make makes the adapters.
+func (s *Swarm) make(ctx context.Context) (err error) {
+	ts := s.targets
+	for _, t := range ts.distinct() {
+		if err := t.prepare(ctx); err != nil {
+			return err
+		}
+	}
+	if s.Broker, err = made(ts.broker, ts.broker.scheme.broker); err != nil {
+		return err
+	}
+	if s.Results, err = made(ts.results, ts.results.scheme.results); err != nil {
+		return err
+	}
+	s.Events, err = made(ts.events, ts.events.scheme.events)
+	return err
+}
+
+// made makes an adapter. On an error it is nil, also where New returned a nil pointer, which is no nil interface.
+func made[T any](t *target, constructor func(*target) (T, error)) (T, error) {
+	a, err := constructor(t)
+	if err != nil {
+		return *new(T), err
+	}
+	return a, nil
 }
 
 // Close closes all adapters: events first, since they tell of the others, the broker last. It is idempotent.
@@ -94,74 +130,48 @@ func (s *Swarm) Close(ctx context.Context) error {
 	if s.Broker != nil {
 		errs = append(errs, s.Broker.Close(ctx))
 	}
+	for _, t := range s.targets.distinct() {
+		errs = append(errs, t.close(ctx))
+	}
 	return errors.Join(errs...)
 }
 
 // Broker makes the broker of a URL.
 func Broker(ctx context.Context, url string, o Options) (broker.Broker, error) {
-	t, err := parse(ctx, url, o)
+	ts, err := parseAll(ctx, url, o)
 	if err != nil {
 		return nil, err
 	}
-	return t.broker()
+	return lone(ctx, ts.broker, ts.broker.scheme.broker)
 }
 
 // Results makes the result store of a URL: on RabbitMQ a reply queue of this process.
 func Results(ctx context.Context, url string, o Options) (resultstore.ResultStore, error) {
-	t, err := parse(ctx, url, o)
+	ts, err := parseAll(ctx, url, o)
 	if err != nil {
 		return nil, err
 	}
-	return t.results()
+	return lone(ctx, ts.results, ts.results.scheme.results)
 }
 
 // Events makes the event bus of a URL: on RabbitMQ a fanout exchange.
 func Events(ctx context.Context, url string, o Options) (events.EventBus, error) {
-	t, err := parse(ctx, url, o)
+	ts, err := parseAll(ctx, url, o)
 	if err != nil {
 		return nil, err
 	}
-	return t.events()
+	return lone(ctx, ts.events, ts.events.scheme.events)
 }
 
-// What follows is the switch. A scheme has a row in the table of parse.go and a case in each of these.
-
-func (t *target) broker() (broker.Broker, error) {
-	if t.scheme == "mem" {
-		return membroker.NewServer(membroker.Config{Logger: t.options.Logger}).Connect(), nil
+// lone makes one adapter, which owns what else was made for it.
+func lone[T any](ctx context.Context, t *target, constructor func(*target) (T, error)) (T, error) {
+	t.alone = true
+	err := t.prepare(ctx)
+	if err == nil {
+		var a T
+		if a, err = made(t, constructor); err == nil {
+			return a, nil
+		}
 	}
-	b, err := amqpbroker.New(amqpbroker.Config{
-		URLs: t.urls, TLS: t.tls, Name: t.options.Name, Namespace: t.namespace, QueueType: amqpbroker.QueueType(t.queueType),
-		Logger: t.options.Logger,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("open: %w", err)
-	}
-	return b, nil
-}
-
-func (t *target) results() (resultstore.ResultStore, error) {
-	if t.scheme == "mem" {
-		return memresults.New(memresults.Config{}), nil
-	}
-	s, err := amqpresults.New(amqpresults.Config{
-		URLs: t.urls, TLS: t.tls, Name: t.options.Name, Namespace: t.namespace, Logger: t.options.Logger,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("open: %w", err)
-	}
-	return s, nil
-}
-
-func (t *target) events() (events.EventBus, error) {
-	if t.scheme == "mem" {
-		return memevents.New(memevents.Config{}), nil
-	}
-	b, err := amqpevents.New(amqpevents.Config{
-		URLs: t.urls, TLS: t.tls, Name: t.options.Name, Namespace: t.namespace, Logger: t.options.Logger,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("open: %w", err)
-	}
-	return b, nil
+	return *new(T), errors.Join(fmt.Errorf("open: %w", err), t.close(context.WithoutCancel(ctx)))
 }
