@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs what the tests need and the machine lacks: RabbitMQ, a C compiler for the race detector, and ps.
+# Installs what the tests need and the machine lacks: RabbitMQ, Redis, a C compiler for the race detector, and ps. It also
+# compiles the NATS server, which is a Go module.
 # It changes nothing when all is there, and it leaves no server running: the tests start private ones.
 #
 # On Debian and its relatives, as root, it installs; elsewhere it says what to install and fails.
@@ -26,11 +27,14 @@ have_rabbitmq() {
 	[[ -x /usr/lib/rabbitmq/bin/rabbitmq-server ]] || command -v rabbitmq-server >/dev/null
 }
 
+have_redis() { command -v redis-server >/dev/null; }
+
 have_ps() { command -v ps >/dev/null; }
 
 missing() {
 	have_cc || echo gcc libc6-dev
 	have_rabbitmq || echo rabbitmq-server
+	have_redis || echo redis-server
 	have_ps || echo procps
 }
 
@@ -45,12 +49,13 @@ forbid_start() {
 }
 
 # Without this the service would come up at the next boot. It is done only for a server that this script installed: one
-# that was there before is somebody's.
+# that was there before is somebody's. Debian's services are named like their packages.
 forbid_boot() {
+	local service=$1
 	if [[ -d /run/systemd/system ]] && command -v systemctl >/dev/null; then
-		systemctl disable --now rabbitmq-server.service >/dev/null 2>&1 || say "could not disable the rabbitmq-server service"
+		systemctl disable --now "$service.service" >/dev/null 2>&1 || say "could not disable the $service service"
 	elif command -v update-rc.d >/dev/null; then
-		update-rc.d rabbitmq-server disable >/dev/null 2>&1 || say "could not disable the rabbitmq-server service"
+		update-rc.d "$service" disable >/dev/null 2>&1 || say "could not disable the $service service"
 	fi
 }
 
@@ -58,17 +63,19 @@ apt_install() {
 	apt-get install -y -q --no-install-recommends "$@"
 }
 
-main() {
-	if ! have_go; then
-		say "Go 1.$go_minor or newer is needed; see https://go.dev/doc/install"
-		exit 1
-	fi
-	local wanted
+# The first test that wants a NATS server would otherwise wait a minute for the compiler. What it links from is kept in
+# Go's build cache; a second time this takes a second.
+compile_nats() {
+	(cd "$(dirname "${BASH_SOURCE[0]}")/.." && go build -o /dev/null ./internal/testserver/natsd)
+}
+
+install() {
+	local wanted service
 	read -r -a wanted <<<"$(missing | tr '\n' ' ')"
 	((${#wanted[@]} == 0)) && return
 
 	if ! command -v apt-get >/dev/null; then
-		say "please install with your system's package manager: RabbitMQ 3.10 or newer, gcc with the C library's headers, ps"
+		say "please install with your system's package manager: RabbitMQ 3.10 or newer, Redis 7 or newer, gcc with the C library's headers, ps"
 		say "(missing here, by their Debian names: ${wanted[*]})"
 		exit 1
 	fi
@@ -86,9 +93,11 @@ main() {
 		apt-get update -q </dev/null
 		apt_install "${wanted[@]}" </dev/null
 	fi
-	if [[ " ${wanted[*]} " == *" rabbitmq-server "* ]]; then
-		forbid_boot
-	fi
+	for service in rabbitmq-server redis-server; do
+		if [[ " ${wanted[*]} " == *" $service "* ]]; then
+			forbid_boot "$service"
+		fi
+	done
 
 	read -r -a wanted <<<"$(missing | tr '\n' ' ')"
 	if ((${#wanted[@]} > 0)); then
@@ -96,6 +105,15 @@ main() {
 		exit 1
 	fi
 	say "done"
+}
+
+main() {
+	if ! have_go; then
+		say "Go 1.$go_minor or newer is needed; see https://go.dev/doc/install"
+		exit 1
+	fi
+	install
+	compile_nats
 }
 
 main "$@"

@@ -9,9 +9,10 @@
 //     shared by all of them. Tests keep apart by [Namespace]. A test that breaks the shared node (Kill, Pause, Restart)
 //     must not run in parallel with others; the next RequireRabbit mends what it left.
 //   - [RequireRedis] is the same for one Redis server, which keeps all that it was told through a Kill.
+//   - [RequireNATS] is the same for one NATS server with JetStream. The first use on a machine builds it, see [NATSProgram].
 //   - [OwnRabbit] is a node for one test, with a configuration of its own, and [OwnRabbitCluster] three joined nodes.
-//   - [OwnRedis] is a server for one test.
-//   - [StartRabbit], [StartRabbitCluster] and [StartRedis] are the same outside a test.
+//   - [OwnRedis] and [OwnNATS] are servers for one test.
+//   - [StartRabbit], [StartRabbitCluster], [StartRedis] and [StartNATS] are the same outside a test.
 //   - [NewProxy] is a TCP proxy that cuts, delays, throttles and swallows.
 //
 // Where the programs of a server are missing, Require and Own skip the test and say what is missing; with

@@ -2,7 +2,10 @@
 
 package testserver
 
-import "syscall"
+import (
+	"context"
+	"syscall"
+)
 
 // Where there are no process groups no server is started: supported is what every start looks at first.
 
@@ -13,3 +16,5 @@ func killGroup(int)                  {}
 func terminateGroup(int)             {}
 func pauseGroup(int)                 {}
 func resumeGroup(int)                {}
+
+func lockFile(context.Context, string) (func(), error) { return func() {}, nil }

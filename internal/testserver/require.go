@@ -23,6 +23,11 @@ const startTime = 90 * time.Second
 var shared struct {
 	rabbit common[*Rabbit]
 	redis  common[*Redis]
+	nats   common[*NATS]
+	natsd  struct { // the program of NATS servers, which takes a go command to find
+		mu   sync.Mutex
+		path string
+	}
 }
 
 // common is a server that the tests of one binary share.

@@ -1,0 +1,194 @@
+package testserver_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/swarmiji/swarmiji/internal/testserver"
+)
+
+// dialNATS connects as a user of a URL does.
+func dialNATS(tb testing.TB, url string, opts ...nats.Option) jetstream.JetStream {
+	tb.Helper()
+	conn, err := nats.Connect(url, append(opts, nats.Timeout(5*time.Second), nats.MaxReconnects(-1),
+		nats.ReconnectWait(50*time.Millisecond))...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		closed := make(chan struct{})
+		conn.SetClosedHandler(func(*nats.Conn) { close(closed) })
+		conn.Close()
+		<-closed
+	})
+	js, err := jetstream.New(conn)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return js
+}
+
+// makeStream makes a stream on disk with one subject of its name, and stores a message in it.
+func makeStream(tb testing.TB, js jetstream.JetStream, name string, replicas int) {
+	tb.Helper()
+	ctx := deadline(tb, 30*time.Second)
+	_, err := js.CreateStream(ctx, jetstream.StreamConfig{
+		Name: name, Subjects: []string{name}, Storage: jetstream.FileStorage, Replicas: replicas,
+	})
+	if err == nil {
+		_, err = js.Publish(ctx, name, []byte(name))
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// wantStored fails unless the message of makeStream can be read. While a leader is elected it cannot, so it is tried again.
+func wantStored(tb testing.TB, js jetstream.JetStream, name string) {
+	tb.Helper()
+	ctx := deadline(tb, 30*time.Second)
+	for {
+		s, err := js.Stream(ctx, name)
+		if err == nil {
+			var m *jetstream.RawStreamMsg
+			if m, err = s.GetMsg(ctx, 1); err == nil && string(m.Data) == name {
+				return
+			}
+		}
+		if ctx.Err() != nil || errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrMsgNotFound) {
+			tb.Fatalf("the message of stream %s: %v; it was stored", name, err)
+		}
+	}
+}
+
+func TestNATSNeedsItsPassword(t *testing.T) {
+	s := testserver.RequireNATS(t)
+	if conn, err := nats.Connect("nats://" + s.Addr()); !errors.Is(err, nats.ErrAuthorization) {
+		t.Errorf("without a password: %v, want %v", err, nats.ErrAuthorization)
+		conn.Close()
+	}
+	if !strings.Contains(s.URL(), s.User()+":"+s.Password()+"@"+s.Addr()) {
+		t.Error("the URL lacks the user, the password or the address")
+	}
+	if _, err := dialNATS(t, s.URL()).AccountInfo(deadline(t, 10*time.Second)); err != nil {
+		t.Errorf("with the password of the URL: %v", err)
+	}
+	if s.TLSURL() != "" {
+		t.Error("a server without TLS has an address for it")
+	}
+}
+
+// What JetStream stored lives through a restart in good order and through SIGKILL, on the same URL.
+func TestNATSRestartKeepsStream(t *testing.T) {
+	s := testserver.RequireNATS(t)
+	for name, down := range map[string]func(){
+		"restart": func() {},
+		"killed":  s.Kill,
+	} {
+		t.Run(name, func(t *testing.T) {
+			stream, pid := testserver.Namespace(), s.PID()
+			js := dialNATS(t, s.URL())
+			makeStream(t, js, stream, 1)
+			down()
+			if err := s.Restart(deadline(t, time.Minute)); err != nil {
+				t.Fatal(err)
+			}
+			if s.PID() == pid {
+				t.Error("the server has the same process id as before")
+			}
+			wantStored(t, dialNATS(t, s.URL()), stream)
+		})
+	}
+}
+
+// RequireNATS gives a server that works, whatever the test before did to it.
+func TestRequireNATSMends(t *testing.T) {
+	for name, breakIt := range map[string]func(*testserver.NATS){
+		"killed":  (*testserver.NATS).Kill,
+		"paused":  (*testserver.NATS).Pause,
+		"stopped": func(s *testserver.NATS) { _ = s.Stop(context.Background()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			breakIt(testserver.RequireNATS(t))
+			makeStream(t, dialNATS(t, testserver.RequireNATS(t).URL()), testserver.Namespace(), 1)
+		})
+	}
+}
+
+func TestNATSPauseSilences(t *testing.T) {
+	s := testserver.RequireNATS(t)
+	conn := dialNATS(t, s.URL()).Conn()
+	if err := conn.FlushTimeout(10 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	s.Pause()
+	reply := make(chan error, 1)
+	go func() { reply <- conn.FlushTimeout(20 * time.Second) }()
+	select {
+	case err := <-reply:
+		t.Errorf("a paused server answered within 300 ms: %v", err)
+	case <-time.After(300 * time.Millisecond):
+	}
+	s.Resume()
+	select {
+	case err := <-reply:
+		if err != nil {
+			t.Errorf("after Resume: %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("no answer after Resume")
+	}
+}
+
+// A body of 5 MB passes, unless the configuration says otherwise: Conf comes last and wins.
+func TestNATSConfIsAppliedLast(t *testing.T) {
+	body := bytes.Repeat([]byte("x"), 5<<20)
+	for name, c := range map[string]struct {
+		server *testserver.NATS
+		want   error
+	}{
+		"default": {testserver.RequireNATS(t), nil},
+		"1 MB":    {testserver.OwnNATS(t, testserver.NATSConfig{Conf: "max_payload: 1MB"}), nats.ErrMaxPayload},
+	} {
+		t.Run(name, func(t *testing.T) {
+			js := dialNATS(t, c.server.URL())
+			stream := testserver.Namespace()
+			makeStream(t, js, stream, 1)
+			if _, err := js.Publish(deadline(t, 30*time.Second), stream, body); !errors.Is(err, c.want) {
+				t.Errorf("5 MB: %v, want %v", err, c.want)
+			}
+		})
+	}
+}
+
+func TestNATSTLS(t *testing.T) {
+	files, err := testserver.NewTLSFiles(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := testserver.OwnNATS(t, testserver.NATSConfig{TLS: files, RequireClientCert: true})
+	for _, cert := range []bool{true, false} {
+		cfg, err := files.ClientConfig(cert)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn, err := nats.Connect(s.TLSURL(), nats.Secure(cfg))
+		if (err == nil) != cert {
+			t.Errorf("with client certificate %v: %v", cert, err)
+		}
+		if err == nil {
+			conn.Close()
+		}
+	}
+	if conn, err := nats.Connect(s.URL()); err == nil {
+		conn.Close()
+		t.Error("a server with TLS took a client without")
+	}
+}
