@@ -89,7 +89,7 @@ type Delivery interface {
 	// Message returns the message; the same pointer each time. The caller must not change it.
 	Message() *Message
 	// Deliveries returns how often this Generation was handed out, 1 = first. (2, false) means that all the broker knows
-	// is "not the first".
+	// is "not the first", and (1, false) that it knows nothing of it.
 	Deliveries() (n int, exact bool)
 	// Lost is closed when the broker took the message back: its lease or its channel is gone.
 	Lost() <-chan struct{}

@@ -25,6 +25,16 @@ func promised(name string, get func(p Promises) bool) need {
 	return func(h *Harness) string { return suite.Unless(get(h.Promises), "the adapter does not promise "+name) }
 }
 
+// promisedNot makes a need of something that an adapter may take back.
+func promisedNot(name string, get func(p Promises) bool) need {
+	return func(h *Harness) string { return suite.Unless(!get(h.Promises), "the adapter promises "+name) }
+}
+
+// needsLoss is what cases need that cut a connection to lose a delivery.
+func needsLoss(h *Harness) string {
+	return suite.Unless(!h.Promises.Outlives, "the adapter promises Outlives: a cut connection loses no delivery")
+}
+
 var (
 	needsDurable     = promised("Durable", func(p Promises) bool { return p.Durable })
 	needsExactCount  = promised("ExactCount", func(p Promises) bool { return p.ExactCount })
@@ -41,6 +51,7 @@ var (
 	needsFind        = promised("Find", func(p Promises) bool { return p.Find })
 	needsWatch       = promised("Watch", func(p Promises) bool { return p.Watch })
 	needsMaxBody     = promised("a MaxBody", func(p Promises) bool { return p.MaxBody > 0 })
+	needsQueues      = promisedNot("OpenQueues: every name is a queue", func(p Promises) bool { return p.OpenQueues })
 	needsLeases      = func(h *Harness) string { return suite.Unless(h.Leases > 0, "the harness names no Leases") }
 )
 

@@ -199,6 +199,8 @@ func closeCases() []testCase {
 				d := w.receive(s)
 				if w.h.Sever != nil {
 					w.h.Sever(w.TB, b)
+				}
+				if w.h.Sever != nil && !w.h.Promises.Outlives {
 					suite.Ends(w.World, d.Lost(), "Lost after the connection was cut")
 				}
 				w.closeSub(s)

@@ -29,8 +29,17 @@ func deadCases() []testCase {
 				if diff := diffMessage(want, d.Message); diff != "" {
 					w.Errorf("the dead letter is not what was published (-sent +dead):\n%s", diff)
 				}
-				if d.Reason != "it was ☠ poison" || d.Queue != q {
-					w.Errorf("Reason %q, Queue %q; want %q, %q", d.Reason, d.Queue, "it was ☠ poison", q)
+				if d.Queue != q {
+					w.Errorf("Queue %q, want %q", d.Queue, q)
+				}
+				if w.h.Promises.Reasonless {
+					if d.Reason != "" || !d.At.IsZero() {
+						w.Errorf("Reason %q and At %v, although the adapter promises to have neither", d.Reason, d.At)
+					}
+					return
+				}
+				if d.Reason != "it was ☠ poison" {
+					w.Errorf("Reason %q, want %q", d.Reason, "it was ☠ poison")
 				}
 				if d.At.Before(before.Add(-w.Slack-time.Second)) || d.At.After(time.Now().Add(w.Slack+time.Second)) {
 					w.Errorf("At is %v, it was buried after %v", d.At, before)
@@ -97,9 +106,7 @@ func deadCases() []testCase {
 					if diff := diffMessage(want, m); diff != "" || m.ID == "2" {
 						w.Errorf("%s is not the dead letter of the next Generation:\n%s", name(m), diff)
 					}
-					if n, exact := d.Deliveries(); n != 1 || !exact {
-						w.Errorf("Deliveries() = %d, %v; want 1, true", n, exact)
-					}
+					w.wantFirst(d, "a dead letter that was requeued")
 					w.ack(d)
 				}
 				w.nothing(s, "after two were requeued")
@@ -136,7 +143,7 @@ func deadCases() []testCase {
 				w.publish(b, q, msg("a"))
 				w.bury(b, q, "why")
 				w.h.Restart(w.TB)
-				if d := w.listDead(b, q, 10, 1); d[0].Reason != "why" {
+				if d := w.listDead(b, q, 10, 1); d[0].Reason != "why" && !w.h.Promises.Reasonless {
 					w.Errorf("Reason is %q after a restart, want %q", d[0].Reason, "why")
 				}
 			},

@@ -103,9 +103,7 @@ func deliverCases() []testCase {
 				q := w.queue(b, "first")
 				w.publish(b, q, msg("first"))
 				d := w.receive(w.subscribe(b, q, 1))
-				if n, exact := d.Deliveries(); n != 1 || !exact {
-					w.Errorf("Deliveries() = %d, %v; want 1, true", n, exact)
-				}
+				w.wantFirst(d, "a message handed out for the first time")
 				w.ack(d)
 			},
 		},

@@ -71,6 +71,14 @@ type Promises struct {
 	Find        bool // broker.Finder
 	Watch       bool // broker.Watcher
 
+	// What follows takes something back: such an adapter cannot do what most can. The cases that need it are skipped by
+	// name or ask for less.
+
+	OpenQueues bool // every valid name is a queue: ErrNoQueue never happens
+	Uncounted  bool // Deliveries is always (1, false): the broker does not know what was handed out before
+	Reasonless bool // a dead letter has neither reason nor time
+	Outlives   bool // a delivery outlives its connection and a restart: it ends with its lease
+
 	// MaxBody is the largest body in bytes that the adapter takes as the harness configured it; one byte more is
 	// ErrTooLarge. 0: no limit is tried, only that 5 MB go through.
 	MaxBody int

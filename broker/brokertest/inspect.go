@@ -83,7 +83,7 @@ func inspectCases() []testCase {
 			},
 		},
 		{
-			Area: "inspect", Name: "a missing queue is ErrNoQueue", Needs: []need{needsInspect},
+			Area: "inspect", Name: "a missing queue is ErrNoQueue", Needs: []need{needsInspect, needsQueues},
 			Explain: "Stats of a queue that does not exist is ErrNoQueue, and so is Purge; neither makes the queue.",
 			Run: func(w *world) {
 				b := w.Open()

@@ -240,15 +240,17 @@ func (m *model) sever() {
 		return
 	}
 	m.w.h.Sever(m.w.TB, p.b)
-	for _, d := range p.held {
-		suite.Ends(m.w.World, d.Lost(), "Lost after the connection was cut")
-	}
 	for n := range p.removed {
 		if _, sync := broker.As[broker.SyncAcker](p.held[0]); !sync || m.dead[n] {
 			m.maybe[n] = true
 		}
 	}
-	m.giveBack(p)
+	if !m.w.h.Promises.Outlives {
+		for _, d := range p.held {
+			suite.Ends(m.w.World, d.Lost(), "Lost after the connection was cut")
+		}
+		m.giveBack(p)
+	}
 	m.w.publishSurely(p.b, m.w.queue(p.b, "probe"), msg(fmt.Sprintf("probe-%d", m.w.next())))
 }
 

@@ -67,7 +67,7 @@ func nameCases() []testCase {
 			},
 		},
 		{
-			Area: "names", Name: "a good name that means something to a server",
+			Area: "names", Name: "a good name that means something to a server", Needs: []need{needsQueues},
 			Explain: "A name such as amq.direct is a queue's like any other, or ErrMalformed; it never reaches what the server itself calls so.",
 			Run: func(w *world) {
 				b := w.Open()
@@ -81,7 +81,7 @@ func nameCases() []testCase {
 			},
 		},
 		{
-			Area: "names", Name: "a missing queue is ErrNoQueue",
+			Area: "names", Name: "a missing queue is ErrNoQueue", Needs: []need{needsQueues},
 			Explain: "Publish to a queue that does not exist is ErrNoQueue: a message that nobody will ever see must not be confirmed. The connection goes on working.",
 			Run: func(w *world) {
 				b := w.Open()

@@ -41,9 +41,7 @@ func retryCases() []testCase {
 					if diff := diffMessage(next(id), d.Message()); diff != "" {
 						w.Errorf("the successor is not what was published (-sent +received):\n%s", diff)
 					}
-					if n, exact := d.Deliveries(); n != 1 || !exact {
-						w.Errorf("Deliveries() of the successor = %d, %v; want 1, true", n, exact)
-					}
+					w.wantFirst(d, "the successor")
 					w.ack(d)
 				}
 				w.nothing(s, "after the successors were acknowledged")
@@ -89,7 +87,7 @@ func retryCases() []testCase {
 			},
 		},
 		{
-			Area: "retry", Name: "both or neither: the delivery is lost", Needs: []need{needsRetry, needsSever},
+			Area: "retry", Name: "both or neither: the delivery is lost", Needs: []need{needsRetry, needsSever, needsLoss},
 			Explain: "Retry does both steps or neither: of a lost delivery it is ErrLeaseLost, the successor is not published, and the message is seen again.",
 			Run: func(w *world) {
 				b := w.Open()
@@ -106,7 +104,7 @@ func retryCases() []testCase {
 			},
 		},
 		{
-			Area: "retry", Name: "the successor's queue is missing",
+			Area: "retry", Name: "the successor's queue is missing", Needs: []need{needsQueues},
 			Explain: "When the successor cannot be published the delivery stays: it can be settled as before.",
 			Run: func(w *world) {
 				b := w.Open()

@@ -230,3 +230,11 @@ func names(ms ...*broker.Message) []string {
 
 // name names a message as the port does: by ID and Generation.
 func name(m *broker.Message) string { return fmt.Sprintf("%s/%d", m.ID, m.Generation) }
+
+// wantFirst expects that a delivery is counted as the first one, by a broker that counts.
+func (w *world) wantFirst(d broker.Delivery, what string) {
+	w.Helper()
+	if n, exact := d.Deliveries(); n != 1 || exact == w.h.Promises.Uncounted {
+		w.Errorf("Deliveries() of %s = %d, %v; want 1, %t", what, n, exact, !w.h.Promises.Uncounted)
+	}
+}
