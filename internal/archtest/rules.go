@@ -271,7 +271,7 @@ var clients = []client{
 	{
 		path:  "golang.org/x/time",
 		may:   []string{"middleware", "consumer"},
-		reach: []string{"producer", "internal/roadtest", "@programs"},
+		reach: []string{"producer", "internal/roadtest", "broker/natsbroker/embedded", "internal/testserver/natsd", "open", "@programs"}, // a NATS server links it
 		why:   "rate limits belong to the consumer's side",
 	},
 	{

@@ -1,0 +1,36 @@
+//go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
+
+package embedded
+
+import (
+	"errors"
+	"os"
+	"syscall"
+)
+
+// tryLock locks a file that it makes if need be, until the file is closed or the process ends. It returns errHeld when the
+// lock is taken. Shared locks do not exclude each other.
+func tryLock(name string, exclusive bool) (*os.File, error) {
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // a file of the directory that the caller names
+	if err != nil {
+		return nil, err
+	}
+	how := syscall.LOCK_SH
+	if exclusive {
+		how = syscall.LOCK_EX
+	}
+	for {
+		err = syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB)
+		if !errors.Is(err, syscall.EINTR) {
+			break
+		}
+	}
+	if err == nil {
+		return f, nil
+	}
+	_ = f.Close() // nothing was written
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return nil, errHeld
+	}
+	return nil, err
+}
