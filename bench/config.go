@@ -5,10 +5,11 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/swarmiji/swarmiji/open"
 )
 
 // config is what the flags say.
@@ -22,6 +23,7 @@ type config struct {
 	Prefetch    int
 	Raw         bool
 	Multiple    bool
+	Plain       bool
 	Results     bool
 	Events      bool
 	Queue       string
@@ -33,14 +35,15 @@ type config struct {
 // register makes the flags. Those of the other process of drain are made from the same fields by args.
 func (c *config) register(fs *flag.FlagSet) {
 	fs.StringVar(&c.Broker, "broker", "mem://", "URL of the broker")
-	fs.StringVar(&c.Workload, "workload", "e2e", "enqueue, drain, e2e, roundtrip or idle")
+	fs.StringVar(&c.Workload, "workload", "e2e", "enqueue, drain, e2e, roundtrip, idle, due or delayed")
 	fs.IntVar(&c.N, "n", 50_000, "number of tasks")
 	fs.IntVar(&c.Payload, "payload", 100, "bytes of a task's argument, at least 8")
 	fs.IntVar(&c.Concurrency, "concurrency", 1, "concurrent Submits or callers, and the prefetch unless -prefetch says otherwise")
 	fs.IntVar(&c.Workers, "workers", 0, "handlers that run at once; 0: one for each core")
 	fs.IntVar(&c.Prefetch, "prefetch", 0, "prefetch of the consumer; 0: the concurrency; -1: the library's default, 4 for each worker")
-	fs.BoolVar(&c.Raw, "raw", false, "do the same work with the bare AMQP client")
-	fs.BoolVar(&c.Multiple, "multiple", false, "with -raw: acknowledge 64 deliveries at once")
+	fs.BoolVar(&c.Raw, "raw", false, "do the same work with the bare client of the broker")
+	fs.BoolVar(&c.Multiple, "multiple", false, "with -raw on amqp: acknowledge 64 deliveries at once")
+	fs.BoolVar(&c.Plain, "plain", false, "with -raw on nats: one plain subject, no message ids, acknowledgements nobody waits for")
 	fs.BoolVar(&c.Results, "results", false, "store results instead of ignoring them")
 	fs.BoolVar(&c.Events, "events", false, "send all events, to one listener")
 	fs.StringVar(&c.Queue, "queue", "", "name of the queue, which is removed at the end; \"\": a new one")
@@ -61,11 +64,14 @@ func (c *config) complete() error {
 	if c.Concurrency < 1 {
 		errs = append(errs, errors.New("-concurrency must be at least 1"))
 	}
-	if c.Raw && (c.memory() || c.Results || c.Events) {
-		errs = append(errs, errors.New("-raw is the bare AMQP client: it has no memory broker, -results or -events"))
+	if c.Raw && (c.local() || c.Results || c.Events) {
+		errs = append(errs, errors.New("-raw is a bare client: it has no memory broker, -results or -events"))
 	}
-	if c.Multiple && !c.Raw {
-		errs = append(errs, errors.New("-multiple goes with -raw"))
+	if c.Multiple && (!c.Raw || c.technology() != techAMQP) {
+		errs = append(errs, errors.New("-multiple goes with -raw on amqp://"))
+	}
+	if c.Plain && (!c.Raw || c.technology() != techNATS) {
+		errs = append(errs, errors.New("-plain goes with -raw on nats://"))
 	}
 	if c.Workload == "roundtrip" && !c.Raw {
 		c.Results = true
@@ -74,10 +80,16 @@ func (c *config) complete() error {
 		c.Prefetch = c.Concurrency
 	}
 	if c.Queue == "" {
-		c.Queue = "bench-" + strings.ToLower(rand.Text()[:10])
+		c.Queue = prefix + strings.ToLower(rand.Text()[:10])
+	}
+	if !strings.HasPrefix(c.Queue, prefix) {
+		errs = append(errs, errors.New("-queue must begin with "+prefix+": all that has the name is removed in the end"))
 	}
 	return errors.Join(errs...)
 }
+
+// prefix is how the names of our queues begin.
+const prefix = "bench-"
 
 // args are the flags of a process that does another workload on the same queue.
 func (c *config) args(workload string) []string {
@@ -88,14 +100,49 @@ func (c *config) args(workload string) []string {
 	}
 }
 
-func (c *config) memory() bool { return strings.HasPrefix(c.Broker, "mem:") }
+// The technologies of brokers.
+const (
+	techMemory   = "mem"
+	techEmbedded = "nats-embedded"
+	techAMQP     = "amqp"
+	techNATS     = "nats"
+	techRedis    = "redis"
+	techHworker  = "hworker"
+)
 
-// address is the broker's without user and password.
-func (c *config) address() string {
-	u, err := url.Parse(c.Broker)
-	if err != nil {
-		return "unreadable"
+// technology is the one of the broker's URL.
+func (c *config) technology() string {
+	scheme, _, _ := strings.Cut(c.Broker, "://")
+	switch {
+	case scheme == "tls":
+		return techNATS
+	case scheme == techEmbedded:
+		return techEmbedded
 	}
-	u.User = nil
-	return u.String()
+	for _, t := range []string{techMemory, techAMQP, techNATS, techRedis, techHworker} {
+		if strings.HasPrefix(scheme, t) {
+			return t
+		}
+	}
+	return scheme
 }
+
+// local reports whether no other process can reach the broker.
+func (c *config) local() bool {
+	return c.technology() == techMemory || c.technology() == techEmbedded && !strings.Contains(c.Broker, "listen=")
+}
+
+// namespaced is the broker's URL with a namespace of our own where one is cheap, so that nothing of another run is in the
+// way.
+func (c *config) namespaced() string {
+	if t := c.technology(); t != techNATS && t != techRedis && t != techEmbedded || strings.Contains(c.Broker, "namespace=") {
+		return c.Broker
+	}
+	if strings.Contains(c.Broker, "?") {
+		return c.Broker + "&namespace=" + c.Queue
+	}
+	return c.Broker + "?namespace=" + c.Queue
+}
+
+// address is the broker's without user, password and parameters.
+func (c *config) address() string { return open.Redact(c.Broker) }

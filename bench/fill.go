@@ -19,7 +19,7 @@ const filled = "filled"
 
 // preload queues the tasks. The function it returns ends what it started.
 func preload(ctx context.Context, cfg *config, c client) (end func() error, err error) {
-	if cfg.memory() { // there is no other process that could reach it
+	if cfg.local() { // there is no other process that could reach it
 		return func() error { return nil }, c.submitAll(ctx, cfg.N)
 	}
 	self, err := os.Executable()

@@ -1,12 +1,25 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
+
+// removeAll removes the queue from the server, and with it all that the run has left there. names are those of its queues on
+// a server where nothing but names tells what belongs to it.
+func removeAll(ctx context.Context, cfg *config, names ...string) error {
+	switch cfg.technology() {
+	case techAMQP:
+		return removeQueues(cfg, names...)
+	case techRedis, techHworker:
+		return removeKeys(ctx, cfg)
+	}
+	return nil // it ends with the process
+}
 
 // removeQueues deletes queues on the server, and with those of Swarmiji what belongs to them. One that does not exist is no
 // error.

@@ -36,11 +36,11 @@ type swarm struct {
 func dialSwarm(ctx context.Context, cfg *config) (client, error) {
 	c := &swarm{cfg: cfg, task: work(cfg)}
 	var err error
-	if c.submits, err = open.Open(ctx, cfg.Broker, open.Options{Logger: logger()}); err != nil {
+	if c.submits, err = open.Open(ctx, cfg.namespaced(), open.Options{Logger: logger()}); err != nil {
 		return nil, err
 	}
-	if c.runs = c.submits; !cfg.memory() {
-		if c.runs, err = open.Open(ctx, cfg.Broker, open.Options{Logger: logger()}); err != nil {
+	if c.runs = c.submits; !cfg.local() {
+		if c.runs, err = open.Open(ctx, cfg.namespaced(), open.Options{Logger: logger()}); err != nil {
 			return nil, errors.Join(err, c.submits.Close(ctx))
 		}
 	}
@@ -69,7 +69,7 @@ func logger() *slog.Logger {
 
 // listen receives all events. Only the process that fills the queue listens, and the only one if there is no other.
 func (c *swarm) listen(ctx context.Context) error {
-	if c.cfg.Workload == "drain" && !c.cfg.memory() {
+	if c.cfg.Workload == "drain" && !c.cfg.local() {
 		return nil
 	}
 	var err error
@@ -160,12 +160,9 @@ func (c *swarm) left(ctx context.Context) (int, error) {
 	return s.Ready + max(s.Held, 0), err
 }
 
-func (c *swarm) remove(context.Context) error {
-	if c.cfg.memory() {
-		return nil
-	}
+func (c *swarm) remove(ctx context.Context) error {
 	_, queue := broker.Locate(c.submits.Broker, c.cfg.Queue)
-	return removeQueues(c.cfg, queue, queue+".suspects")
+	return removeAll(ctx, c.cfg, queue, queue+".suspects")
 }
 
 func (c *swarm) close(ctx context.Context) error {
@@ -185,7 +182,7 @@ func (c *swarm) close(ctx context.Context) error {
 
 // locate declares the queue as Swarmiji does and returns its name on the server.
 func locate(ctx context.Context, cfg *config) (string, error) {
-	s, err := open.Open(ctx, cfg.Broker, open.Options{Logger: logger()})
+	s, err := open.Open(ctx, cfg.namespaced(), open.Options{Logger: logger()})
 	if err != nil {
 		return "", err
 	}

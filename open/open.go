@@ -45,6 +45,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/events"
@@ -174,4 +175,14 @@ func lone[T any](ctx context.Context, t *target, constructor func(*target) (T, e
 		}
 	}
 	return *new(T), errors.Join(fmt.Errorf("open: %w", err), t.close(context.WithoutCancel(ctx)))
+}
+
+// Redact returns a URL with nothing but scheme and hosts, or the directory, for logs. One that [Open] would refuse is
+// "unreadable".
+func Redact(url string) string {
+	t, err := parse(url, Options{})
+	if err != nil {
+		return "unreadable"
+	}
+	return t.scheme.name + "://" + strings.Join(t.addrs(), ",") + t.directory
 }

@@ -97,12 +97,16 @@ func parse(list string, o Options) (*target, error) {
 	}
 	switch {
 	case s.secure:
-		t.tls, err = tlsConfig(t.params, o.TLS)
-		return t, err
+		if t.tls, err = tlsConfig(t.params, o.TLS); err != nil {
+			return nil, err
+		}
 	case s.where == servers && o.TLS != nil: // ignored, it would send the password in plain text
 		return nil, fmt.Errorf("the options set up TLS, which %s:// does not use; write %s://", s.name, secured(s.name))
 	}
-	return t, nil
+	if s.check != nil {
+		err = s.check(t)
+	}
+	return t, err
 }
 
 // secured names the scheme through TLS that belongs to one without.

@@ -24,7 +24,9 @@ type scheme struct {
 	params []string // parameters that end here, besides the common ones
 	client []string // parameters left in the URL, for the client
 
-	// prepare makes ready what the constructors share, and checks what they would not. nil: nothing.
+	// check finds what is wrong with a URL beyond what holds for all. nil: nothing.
+	check func(t *target) error
+	// prepare makes ready what the constructors share. nil: nothing.
 	prepare func(ctx context.Context, t *target) error
 	broker  func(t *target) (broker.Broker, error)
 	results func(t *target) (resultstore.ResultStore, error)

@@ -1,0 +1,261 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// rawAMQP is the bare AMQP client. It has two connections, one to publish and one to consume, as Swarmiji does.
+type rawAMQP struct {
+	cfg   *config
+	queue string // on the server
+	reply string // queue of replies
+	body  int    // bytes of a message, as many as a task of Swarmiji has
+
+	pub, con *amqp.Connection
+	out      *confirming
+
+	calls calls // by correlation id
+}
+
+func dialRawAMQP(ctx context.Context, cfg *config) (client, error) {
+	c := &rawAMQP{cfg: cfg, reply: cfg.Queue + "-reply"}
+	var err error
+	if c.queue, err = locate(ctx, cfg); err != nil {
+		return nil, err
+	}
+	if c.body, err = bodySize(ctx, cfg); err != nil {
+		return nil, err
+	}
+	if c.pub, err = amqp.Dial(cfg.Broker); err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", cfg.address(), err)
+	}
+	if c.con, err = amqp.Dial(cfg.Broker); err != nil {
+		return nil, errors.Join(fmt.Errorf("connect to %s: %w", cfg.address(), err), c.pub.Close())
+	}
+	if c.out, err = newConfirming(c.pub); err != nil {
+		return nil, errors.Join(err, c.close(ctx))
+	}
+	if cfg.Workload == "roundtrip" {
+		if err := c.listen(); err != nil {
+			return nil, errors.Join(err, c.close(ctx))
+		}
+	}
+	return c, nil
+}
+
+// declare has nothing to do: the queue was made by Swarmiji's broker, so that its arguments are the same.
+func (c *rawAMQP) declare(context.Context) error { return nil }
+
+func (c *rawAMQP) message() amqp.Publishing {
+	return amqp.Publishing{
+		ContentType: "application/octet-stream", MessageId: someID,
+		DeliveryMode: amqp.Persistent, Body: stamped(c.body),
+	}
+}
+
+func (c *rawAMQP) submit(context.Context) error { return c.out.publish(c.queue, c.message()) }
+
+func (c *rawAMQP) submitAll(_ context.Context, n int) error {
+	var sent [window]*amqp.DeferredConfirmation
+	for i := range n + window {
+		if d := sent[i%window]; d != nil && !d.Wait() {
+			return errors.New("a message was refused")
+		}
+		sent[i%window] = nil
+		if i >= n {
+			continue
+		}
+		d, err := c.out.send(c.queue, c.message())
+		if err != nil {
+			return err
+		}
+		sent[i%window] = d
+	}
+	return c.out.returned()
+}
+
+// listen consumes the replies.
+func (c *rawAMQP) listen() error {
+	ch, err := c.con.Channel()
+	if err != nil {
+		return err
+	}
+	if _, err := ch.QueueDeclare(c.reply, true, false, false, false, nil); err != nil {
+		return err
+	}
+	replies, err := ch.Consume(c.reply, "", false, true, false, false, nil)
+	if err != nil {
+		return err
+	}
+	go func() {
+		for d := range replies {
+			c.calls.end(d.CorrelationId)
+			if err := d.Ack(false); err != nil {
+				return // the channel is gone, and callers are told by their ctx
+			}
+		}
+	}()
+	return nil
+}
+
+func (c *rawAMQP) call(ctx context.Context) error {
+	m := c.message()
+	id, done := c.calls.begin()
+	m.CorrelationId, m.ReplyTo = id, c.reply
+	if err := c.out.publish(c.queue, m); err != nil {
+		return err
+	}
+	return await(ctx, done)
+}
+
+// together is how many deliveries -multiple acknowledges at once.
+const together = 64
+
+// linger is how long a channel stays open after its last acknowledgement, outside of what is measured: RabbitMQ 3.10 forgets
+// those that a quorum queue has not applied yet when the channel closes, and the tasks would count as left over.
+const linger = 500 * time.Millisecond
+
+func (c *rawAMQP) serve(ctx context.Context, seen func([]byte)) error {
+	ch, err := c.con.Channel()
+	if err != nil {
+		return err
+	}
+	defer func() {
+		<-time.After(linger)
+		_ = ch.Close()
+	}()
+	if err := ch.Qos(max(c.cfg.Prefetch, 1), 0, false); err != nil {
+		return err
+	}
+	deliveries, err := ch.Consume(c.queue, "", false, false, false, false, nil)
+	if err != nil {
+		return err
+	}
+	if c.cfg.Workload == "roundtrip" {
+		return c.answer(ctx, deliveries)
+	}
+	every := 1
+	if c.cfg.Multiple {
+		every = together
+	}
+	return settleEach(ctx, ch, deliveries, every, seen)
+}
+
+// settleEach acknowledges the deliveries, as many at once as every says.
+func settleEach(ctx context.Context, ch *amqp.Channel, deliveries <-chan amqp.Delivery, every int, seen func([]byte)) error {
+	var tag uint64 // of the last one that is not acknowledged yet
+	for n := 1; ; n++ {
+		select {
+		case d, ok := <-deliveries:
+			if !ok {
+				return errors.New("the server ended the consumer")
+			}
+			seen(d.Body)
+			if tag = d.DeliveryTag; n%every == 0 {
+				if err := ch.Ack(tag, every > 1); err != nil {
+					return err
+				}
+				tag = 0
+			}
+		case <-ctx.Done():
+			if tag != 0 {
+				return ch.Ack(tag, true)
+			}
+			return nil
+		}
+	}
+}
+
+// answer sends the reply of each delivery, confirmed, and then acknowledges it.
+func (c *rawAMQP) answer(ctx context.Context, deliveries <-chan amqp.Delivery) error {
+	out, err := newConfirming(c.con)
+	if err != nil {
+		return err
+	}
+	for {
+		select {
+		case d, ok := <-deliveries:
+			if !ok {
+				return errors.New("the server ended the consumer")
+			}
+			go func() { // else one reply would wait for the confirmation of another
+				m := c.message()
+				m.CorrelationId = d.CorrelationId
+				if err := out.publish(d.ReplyTo, m); err == nil {
+					_ = d.Ack(false) // when the channel is gone, the caller's ctx tells
+				}
+			}()
+		case <-ctx.Done():
+			return out.returned()
+		}
+	}
+}
+
+func (c *rawAMQP) left(context.Context) (int, error) {
+	ch, err := c.con.Channel()
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = ch.Close() }() // nothing is lost that was not acknowledged
+	q, err := ch.QueueDeclarePassive(c.queue, true, false, false, false, nil)
+	return q.Messages, err
+}
+
+func (c *rawAMQP) remove(context.Context) error { return removeQueues(c.cfg, c.queue, c.reply) }
+
+func (c *rawAMQP) close(context.Context) error { return errors.Join(c.pub.Close(), c.con.Close()) }
+
+// confirming is a channel on which every message is confirmed and must have a queue to go to.
+type confirming struct {
+	ch      *amqp.Channel
+	unknown atomic.Int64 // messages that were returned
+}
+
+func newConfirming(conn *amqp.Connection) (*confirming, error) {
+	ch, err := conn.Channel()
+	if err != nil {
+		return nil, err
+	}
+	if err := ch.Confirm(false); err != nil {
+		return nil, err
+	}
+	c := &confirming{ch: ch}
+	returns := ch.NotifyReturn(make(chan amqp.Return, 16))
+	go func() {
+		for range returns {
+			c.unknown.Add(1)
+		}
+	}()
+	return c, nil
+}
+
+// send publishes and does not wait.
+func (c *confirming) send(queue string, m amqp.Publishing) (*amqp.DeferredConfirmation, error) {
+	return c.ch.PublishWithDeferredConfirm("", queue, true, false, m)
+}
+
+// publish waits for the confirmation.
+func (c *confirming) publish(queue string, m amqp.Publishing) error {
+	d, err := c.send(queue, m)
+	if err != nil {
+		return err
+	}
+	if !d.Wait() {
+		return errors.New("a message was refused")
+	}
+	return c.returned()
+}
+
+// returned is an error when any message had no queue to go to.
+func (c *confirming) returned() error {
+	if n := c.unknown.Load(); n > 0 {
+		return fmt.Errorf("%d messages had no queue to go to", n)
+	}
+	return nil
+}
