@@ -1,0 +1,176 @@
+package redisresults_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/resultstore/redisresults"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// A Save whose answer is lost is repeated by the store itself, and the submitter hears of it once.
+func TestLostAnswerIsAskedForAgain(t *testing.T) {
+	srv := testserver.RequireRedis(t)
+	proxy := testserver.NewProxy(t, srv.Addr())
+	ns := testserver.Namespace()
+	submitter := open(t, options(srv, srv.Addr()), ns)
+	n := notify(t, submitter, "node")
+	consumer := open(t, options(srv, proxy.Addr()), ns)
+	save(t, consumer, done("node", 0))
+	receive(t, n, done("node", 0))
+
+	proxy.BlackHole(false, true)
+	saved := make(chan error, 1)
+	go func() { saved <- consumer.Save(within(t), done("node", 1)) }()
+	receive(t, n, done("node", 1)) // the server has executed it
+	select {
+	case err := <-saved:
+		t.Fatalf("Save returned %v before its answer could come", err)
+	default:
+	}
+	proxy.Heal() // which closes the connection
+	if err := <-saved; err != nil {
+		t.Fatalf("Save whose answer was lost: %v", err)
+	}
+	save(t, consumer, done("node", 2))
+	receive(t, n, done("node", 2)) // and not the first one again
+}
+
+// Who gives up waiting stops neither others on the same trip nor those that come later.
+func TestCallersThatLeave(t *testing.T) {
+	srv := testserver.RequireRedis(t)
+	proxy := testserver.NewProxy(t, srv.Addr())
+	s := open(t, options(srv, proxy.Addr()), testserver.Namespace())
+	save(t, s, done("", 0))
+	proxy.BlackHole(true, true)
+	ctx, cancel := context.WithCancel(t.Context())
+	const n = 50
+	left, stayed := make(chan error, n), make(chan error, n)
+	for i := range n {
+		go func() { left <- s.Save(ctx, done("", 100+i)) }()
+		go func() { stayed <- s.Save(within(t), done("", 200+i)) }()
+	}
+	cancel()
+	for range n {
+		if err := <-left; !errors.Is(err, context.Canceled) || !errors.Is(err, resultstore.ErrUnavailable) && !errors.Is(err, context.Canceled) {
+			t.Errorf("Save with a cancelled ctx: %v", err)
+		}
+	}
+	proxy.Heal()
+	for range n {
+		if err := <-stayed; err != nil {
+			t.Errorf("Save beside callers that left: %v", err)
+		}
+	}
+	for i := range n {
+		wantRecord(t, s, done("", 200+i))
+	}
+}
+
+// Close waits for what is under way, as long as its ctx allows.
+func TestCloseWaitsForSaves(t *testing.T) {
+	srv := testserver.RequireRedis(t)
+	proxy := testserver.NewProxy(t, srv.Addr())
+	ns := testserver.Namespace()
+	for _, heal := range []bool{true, false} {
+		s := open(t, options(srv, proxy.Addr()), ns)
+		save(t, s, done("", 0))
+		proxy.BlackHole(true, true)
+		saved := make(chan error, 1)
+		go func() { saved <- s.Save(within(t), done("", 1)) }()
+		begun := within(t)
+		for len(saved) == 0 && !redisresults.Saving(s) {
+			if begun.Err() != nil {
+				t.Fatal("Save does not begin")
+			}
+			pause(t)
+		}
+		closed := make(chan error, 1)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		if !heal {
+			cancel()
+		}
+		go func() { closed <- s.Close(ctx) }()
+		if heal {
+			proxy.Heal()
+			if err := errors.Join(<-saved, <-closed); err != nil {
+				t.Errorf("Save and Close through a fault that ended: %v", err)
+			}
+		} else {
+			if err := <-closed; !errors.Is(err, context.Canceled) {
+				t.Errorf("Close with an ended ctx while a Save waits: %v, want ctx's error", err)
+			}
+			if err := <-saved; err == nil {
+				t.Error("Save without an answer reported success")
+			}
+			proxy.Heal()
+		}
+		cancel()
+	}
+}
+
+// Records travel through TLS, and none goes to a server of an unknown authority.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	files, err := testserver.NewTLSFiles(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	trusting, err := files.ClientConfig(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := testserver.OwnRedis(t, testserver.RedisConfig{TLS: files})
+	with := func(c *tls.Config) *redis.UniversalOptions {
+		o := options(srv, srv.TLSAddr())
+		o.TLSConfig = c
+		return o
+	}
+	s := open(t, with(trusting), "tls")
+	n := notify(t, s, "node")
+	save(t, s, done("node", 1))
+	receive(t, n, done("node", 1))
+	wantRecord(t, s, done("node", 1))
+
+	stranger := open(t, with(&tls.Config{MinVersion: tls.VersionTLS12, ServerName: "127.0.0.1"}), "tls")
+	for name, call := range map[string]func(ctx context.Context) error{
+		"Notify": func(ctx context.Context) error { _, err := stranger.Notify(ctx, "node"); return err },
+		"Save":   func(ctx context.Context) error { return stranger.Save(ctx, done("node", 2)) },
+		"Load":   func(ctx context.Context) error { _, err := stranger.Load(ctx, "task-1"); return err },
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		err := call(ctx)
+		cancel()
+		if !errors.Is(err, resultstore.ErrUnavailable) || !strings.Contains(err.Error(), "certificate") {
+			t.Errorf("%s on a server of an unknown authority: %v, want ErrUnavailable because of its certificate", name, err)
+		}
+	}
+}
+
+// A server that dies with its memory forgets what it had not written to its file: the store goes on with what is left.
+func TestServerThatForgets(t *testing.T) {
+	t.Parallel()
+	srv := testserver.OwnRedis(t, testserver.RedisConfig{AOF: "off"})
+	s := open(t, options(srv, srv.Addr()), "forgets")
+	n := notify(t, s, "node")
+	save(t, s, done("node", 1))
+	receive(t, n, done("node", 1))
+	if err := srv.Restart(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Load(within(t), "task-1"); !errors.Is(err, resultstore.ErrNotFound) {
+		t.Errorf("Load of what the server has forgotten: %v, want ErrNotFound", err)
+	}
+	r := done("node", 1)
+	r.State = task.StateFailed
+	save(t, s, r)
+	wantRecord(t, s, r)
+}

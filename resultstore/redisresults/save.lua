@@ -1,0 +1,63 @@
+-- Keeps records, each unless a newer or a final one is there already, and tells their submitters.
+--
+-- KEYS[i]          key of record i; a Redis Cluster is given one record at a time
+-- ARGV[4*i-3]      its value: "<generation>.<deliveries> <state> <end>\n" and the record; <end> is "final" or "open"
+-- ARGV[4*i-2]      its time to live in milliseconds
+-- ARGV[4*i-1]      channel on which to tell of it, "" for none
+-- ARGV[4*i]        what to tell, "" for the value
+-- returns          for each record: 1 kept, 0 the same final record was there, -1 refused as stale,
+--                  -2 what is under the key is no record
+--
+-- To run it again with the same arguments changes nothing but an open record's time to live.
+
+local HEAD = '^(%d+)%.(%d+) (%l+) (%l+)\n'
+
+-- judge says what becomes of a value where old is the beginning of what is kept.
+local function judge(old, value)
+  local g1, d1, state1, end1 = string.match(old, HEAD)
+  if not g1 then
+    return -2
+  end
+  local g2, d2, state2 = string.match(value, HEAD)
+  local generation = tonumber(g2) - tonumber(g1)
+  local newer = generation
+  if generation == 0 then
+    newer = tonumber(d2) - tonumber(d1)
+  end
+  if newer < 0 then
+    return -1
+  end
+  if end1 == 'open' then
+    return 1
+  end
+  if newer == 0 and state1 == state2 then
+    return 0
+  end
+  return -1
+end
+
+local answers = {}
+for i, key in ipairs(KEYS) do
+  local value, ttl, channel, note = ARGV[4 * i - 3], ARGV[4 * i - 2], ARGV[4 * i - 1], ARGV[4 * i]
+  local old = redis.pcall('GETRANGE', key, 0, 95) -- the first line is shorter
+  local answer = 1
+  if type(old) == 'table' then
+    if not string.find(old.err, 'WRONGTYPE', 1, true) then
+      return old
+    end
+    answer = -2
+  elseif old ~= '' then
+    answer = judge(old, value)
+  end
+  if answer == 1 then
+    redis.call('SET', key, value, 'PX', ttl)
+    if channel ~= '' then
+      if note == '' then
+        note = value
+      end
+      redis.call('PUBLISH', channel, note)
+    end
+  end
+  answers[i] = answer
+end
+return answers

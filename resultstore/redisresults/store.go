@@ -1,0 +1,263 @@
+package redisresults
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/swarmiji/swarmiji/internal/keyset"
+	"github.com/swarmiji/swarmiji/internal/redisconn"
+	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+//go:embed save.lua
+var saveSource string
+
+// Store keeps records in Redis. Its connections are opened when they are first used. All methods may be called from any
+// goroutine; Saves at a time share a trip to the server.
+type Store struct {
+	cfg    Config
+	names  names
+	conn   *redisconn.Conn
+	script *redisconn.Script
+	saver  *saver
+	closed atomic.Bool // written under mu
+
+	mu      sync.Mutex
+	streams map[*stream]struct{}
+}
+
+// New checks c and makes a Store. It does no I/O and starts nothing. All problems of c are reported together.
+func New(c Config) (*Store, error) {
+	c, err := c.complete()
+	conn, connErr := redisconn.New(redisconn.Config{Redis: c.Redis, Name: c.Name, Backoff: c.Backoff, Logger: c.Logger})
+	if err = errors.Join(err, connErr); err != nil {
+		return nil, err
+	}
+	c.Redis = nil // it holds a password and is not needed any more
+	s := &Store{
+		cfg:     c,
+		names:   namesOf(c.Namespace),
+		conn:    conn,
+		script:  redisconn.NewScript(saveSource),
+		streams: make(map[*stream]struct{}),
+	}
+	s.saver = &saver{together: s.saveTogether, alone: s.saveAlone, passing: passing}
+	if conn.Clustered() {
+		s.saver.together = s.saveScattered
+	}
+	return s, nil
+}
+
+// Save implements [resultstore.ResultStore]. Besides the port's errors it returns [task.ErrBadID]. After
+// [resultstore.ErrUnavailable] the record may have been kept; saving it again is safe. What is under the record's key and
+// is none is left alone: [resultstore.ErrMalformed].
+func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
+	if err := s.check(ctx, r.ID); err != nil {
+		return err
+	}
+	if !r.State.Terminal() && r.State != task.StateRetrying && r.State != task.StateStarted {
+		return fmt.Errorf("%w: state %q is not recorded", resultstore.ErrMalformed, task.Text(string(r.State), 32))
+	}
+	if len(r.Result) > s.cfg.MaxResult {
+		return fmt.Errorf("%w: a result of %d bytes, at most %d are kept", resultstore.ErrTooLarge, len(r.Result), s.cfg.MaxResult)
+	}
+	value, err := encode(&r)
+	if err != nil {
+		return err
+	}
+	if len(value) > s.cfg.MaxResult+maxRest {
+		return fmt.Errorf("%w: %d bytes, at most %d", resultstore.ErrTooLarge, len(value), s.cfg.MaxResult+maxRest)
+	}
+	v := &save{key: s.names.key(r.ID), value: value, ttl: millis(r.TTL, s.cfg.TTL), answer: make(chan error, 1)}
+	// A name that is none cannot be listened to, and need not become a channel's.
+	if r.State.Terminal() && keyset.ValidName(r.ReplyTo) {
+		v.channel = s.names.channel(r.ReplyTo)
+		if len(value) > s.cfg.MaxNotice {
+			v.note = notice(r.ID)
+		}
+	}
+	return failure("save", s.saver.do(ctx, v))
+}
+
+// millis is how long a record is kept, at least a millisecond.
+func millis(ttl, otherwise time.Duration) int64 {
+	if ttl <= 0 {
+		ttl = otherwise
+	}
+	return max(ttl.Milliseconds(), 1)
+}
+
+// saveTogether saves with one call of the script.
+func (s *Store) saveTogether(ctx context.Context, saves []*save) {
+	keys, args := make([]string, 0, len(saves)), make([]any, 0, 4*len(saves))
+	for _, v := range saves {
+		keys = append(keys, v.key)
+		args = v.appendArgs(args)
+	}
+	answers, err := s.conn.EvalOnce(ctx, s.script, keys, args...)
+	for i, v := range saves {
+		v.answer <- outcome(answers, i, err)
+	}
+}
+
+// saveScattered saves with one pipeline, in which each record goes to the node of a cluster that has its key.
+func (s *Store) saveScattered(ctx context.Context, saves []*save) {
+	cmds := make([]*redis.Cmd, len(saves))
+	pipe := s.conn.Client().Pipeline()
+	for i, v := range saves {
+		cmds[i] = pipe.EvalSha(ctx, s.script.Hash(), []string{v.key}, v.appendArgs(nil)...)
+	}
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	for i, v := range saves {
+		answers, err := cmds[i].Result()
+		// The client has repeated by itself what it could: whatever it gave up may have been executed.
+		v.answer <- outcome(answers, 0, s.conn.Classify(err, true))
+	}
+}
+
+// saveAlone saves until there is an answer.
+func (s *Store) saveAlone(ctx context.Context, v *save) error {
+	answers, err := s.untilAnswered(ctx, func() (any, error) {
+		return s.conn.Eval(ctx, s.script, []string{v.key}, v.appendArgs(nil)...)
+	})
+	return outcome(answers, 0, err)
+}
+
+// appendArgs appends the arguments of the script for one record.
+func (v *save) appendArgs(args []any) []any {
+	return append(args, v.value, v.ttl, v.channel, v.note)
+}
+
+var errAnswer = errors.New("the script's answer is none")
+
+// outcome is what the script's answer means for its i-th record.
+func outcome(answers any, i int, err error) error {
+	if err != nil {
+		return err
+	}
+	list, _ := answers.([]any)
+	if i >= len(list) {
+		return errAnswer
+	}
+	switch list[i] {
+	case int64(1), int64(0):
+		return nil
+	case int64(-1):
+		return resultstore.ErrStale
+	case int64(-2):
+		return errNoRecord
+	default:
+		return errAnswer
+	}
+}
+
+var errNoRecord = fmt.Errorf("%w: what is there is no record", resultstore.ErrMalformed)
+
+// passing reports whether what failed with err may do better later. Saves may be repeated whatever became of them.
+func passing(err error) bool {
+	return redisconn.Repeatable(err) || errors.Is(err, redisconn.ErrIndeterminate)
+}
+
+// untilAnswered repeats what may be repeated although it may have been executed, until ctx ends.
+func (s *Store) untilAnswered(ctx context.Context, call func() (any, error)) (any, error) {
+	for attempt := 0; ; attempt++ {
+		v, err := call()
+		if !errors.Is(err, redisconn.ErrIndeterminate) {
+			return v, err
+		}
+		t := time.NewTimer(s.conn.Backoff().Delay(attempt))
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return nil, err
+		case <-s.conn.Done():
+			t.Stop()
+			return nil, err
+		}
+	}
+}
+
+// Load implements [resultstore.ResultStore].
+func (s *Store) Load(ctx context.Context, id task.ID) (resultstore.Record, error) {
+	if err := s.check(ctx, id); err != nil {
+		return resultstore.Record{}, err
+	}
+	v, err := s.untilAnswered(ctx, func() (any, error) { return s.conn.Do(ctx, "GET", s.names.key(id)) })
+	switch {
+	case errors.Is(err, redis.Nil):
+		return resultstore.Record{}, resultstore.ErrNotFound
+	case redis.HasErrorPrefix(err, "WRONGTYPE"):
+		return resultstore.Record{}, failure("load", errNoRecord)
+	case err != nil:
+		return resultstore.Record{}, failure("load", err)
+	}
+	value, _ := v.(string)
+	return decode([]byte(value), id)
+}
+
+// Delete implements [resultstore.ResultStore].
+func (s *Store) Delete(ctx context.Context, id task.ID) error {
+	if err := s.check(ctx, id); err != nil {
+		return err
+	}
+	_, err := s.untilAnswered(ctx, func() (any, error) { return s.conn.Do(ctx, "DEL", s.names.key(id)) })
+	return failure("delete", err)
+}
+
+func (s *Store) check(ctx context.Context, id task.ID) error {
+	if s.closed.Load() {
+		return resultstore.ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return id.Check()
+}
+
+// Close implements [resultstore.ResultStore]: it ends all streams, waits until records under way are answered, and closes
+// the connections. When ctx ends first the connections are cut and the error is ctx's.
+func (s *Store) Close(ctx context.Context) error {
+	s.mu.Lock()
+	s.closed.Store(true)
+	open := slices.Collect(maps.Keys(s.streams))
+	clear(s.streams)
+	s.mu.Unlock()
+	for _, n := range open {
+		n.end()
+	}
+	return errors.Join(s.saver.close(ctx), failure("close", s.conn.Close(ctx)))
+}
+
+// failure puts the port's class beside a connection's error.
+func failure(what string, err error) error {
+	var class error
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, resultstore.ErrStale), errors.Is(err, resultstore.ErrMalformed), errors.Is(err, resultstore.ErrClosed):
+		return fmt.Errorf("redis %s: %w", what, err)
+	case errors.Is(err, redisconn.ErrUnavailable): // the reason beside it may be that a connection was closed, which is not for good
+		class = resultstore.ErrUnavailable
+	case errors.Is(err, redisconn.ErrClosed):
+		class = resultstore.ErrClosed
+	default: // also when the record may have been kept: saving it again is safe
+		class = resultstore.ErrUnavailable
+	}
+	return fmt.Errorf("redis %s: %w: %w", what, class, err)
+}
+
+var (
+	_ resultstore.ResultStore = (*Store)(nil)
+	_ resultstore.Notifier    = (*Store)(nil)
+)

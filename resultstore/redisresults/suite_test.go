@@ -1,0 +1,59 @@
+package redisresults_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/swarmiji/swarmiji/internal/backoff"
+	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/resultstore/redisresults"
+	"github.com/swarmiji/swarmiji/resultstore/resultstoretest"
+)
+
+// largest is the largest result of the stores of the suite.
+const largest = 2 << 20
+
+func TestStore(t *testing.T) {
+	t.Parallel() // with the tests that have a server of their own
+	resultstoretest.Run(t, harness)
+}
+
+func harness(t testing.TB) *resultstoretest.Harness {
+	srv := testserver.RequireRedis(t)
+	proxy := testserver.NewProxy(t, srv.Addr())
+	h := harnessOf(options(srv, proxy.Addr()))
+	h.Sever = func(testing.TB, resultstore.ResultStore) { proxy.Sever() }
+	h.Restart = func(t testing.TB) {
+		if err := srv.Restart(within(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.Down = func(testing.TB) func() {
+		proxy.Cut()
+		return proxy.Heal
+	}
+	return h
+}
+
+// harnessOf is one without faults.
+func harnessOf(o *redis.UniversalOptions) *resultstoretest.Harness {
+	ns := testserver.Namespace()
+	return &resultstoretest.Harness{
+		Open: func(t testing.TB) resultstore.ResultStore {
+			s, err := redisresults.New(redisresults.Config{
+				Redis: o, Namespace: ns, MaxResult: largest, Logger: quiet(),
+				Backoff: backoff.Exponential{Max: 500 * time.Millisecond},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		},
+		Prefix:   ns,
+		Secret:   o.Password,
+		Promises: resultstoretest.Promises{Notify: true, Durable: true, TTL: 100 * time.Millisecond, MaxResult: largest},
+	}
+}
