@@ -60,8 +60,8 @@ type workload func(ctx context.Context, cfg *config) (Report, error)
 
 func workloads() map[string]workload {
 	return map[string]workload{
-		"enqueue": enqueue, "drain": drain, "e2e": endToEnd, "roundtrip": roundTrip, "idle": idle,
-		fill: fillQueue, // not for users: the other process of drain
+		"enqueue": enqueue, "drain": drain, "e2e": endToEnd, "roundtrip": roundTrip, "idle": idle, "due": due, "delayed": delayed,
+		fill: fillQueue, watch: watchQueue, // not for users: the other processes of drain and delayed
 	}
 }
 

@@ -92,9 +92,12 @@ func peakRSS() int {
 const stampSize = 8
 
 // stamped returns an argument that tells when it was made.
-func stamped(size int) []byte {
+func stamped(size int) []byte { return stampedAt(time.Now(), size) }
+
+// stampedAt returns an argument that tells of a time.
+func stampedAt(t time.Time, size int) []byte {
 	b := make([]byte, size)
-	binary.LittleEndian.PutUint64(b, uint64(time.Now().UnixNano()))
+	binary.LittleEndian.PutUint64(b, uint64(t.UnixNano()))
 	return b
 }
 

@@ -99,16 +99,26 @@ func (c *swarm) submit(ctx context.Context) error {
 const atOnce = 10_000
 
 func (c *swarm) submitAll(ctx context.Context, n int) error {
+	return c.submitEach(ctx, n, func(int) task.Call { return c.task.Call(stamped(c.cfg.Payload)) })
+}
+
+func (c *swarm) submitAt(ctx context.Context, due []time.Time) error {
+	return c.submitEach(ctx, len(due), func(i int) task.Call {
+		return c.task.Call(stampedAt(due[i], c.cfg.Payload), task.WithNotBefore(due[i]))
+	})
+}
+
+// submitEach submits n calls.
+func (c *swarm) submitEach(ctx context.Context, n int, call func(i int) task.Call) error {
 	calls := make([]task.Call, 0, min(n, atOnce))
-	for n > 0 {
+	for i := 0; i < n; i += len(calls) {
 		calls = calls[:0]
-		for range min(n, atOnce) {
-			calls = append(calls, c.task.Call(stamped(c.cfg.Payload)))
+		for j := range min(n-i, atOnce) {
+			calls = append(calls, call(i+j))
 		}
 		if _, err := c.producer.SubmitAll(ctx, calls); err != nil {
 			return err
 		}
-		n -= len(calls)
 	}
 	return nil
 }
