@@ -1,0 +1,119 @@
+package hworkerbroker_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/broker/brokertest"
+	"github.com/swarmiji/swarmiji/broker/hworkerbroker"
+	"github.com/swarmiji/swarmiji/internal/testserver"
+)
+
+const (
+	testMaxBody = 6 << 20
+	testTimeout = 2 * time.Second
+)
+
+func TestConformance(t *testing.T) {
+	var own *testserver.Redis // for the cases that restart it
+	brokertest.Run(t, func(c testing.TB) *brokertest.Harness {
+		if !strings.Contains(c.Name(), "restart") {
+			return harness(c, testserver.RequireRedis(t))
+		}
+		if own == nil {
+			own = testserver.OwnRedis(t, testserver.RedisConfig{AOF: "always"})
+		}
+		return harness(c, own)
+	})
+}
+
+func BenchmarkBroker(b *testing.B) {
+	brokertest.Bench(b, func(t testing.TB) *brokertest.Harness { return harness(t, testserver.RequireRedis(t)) })
+}
+
+// harness is a part of a server's names. Each Broker reaches the server through a line of its own.
+func harness(t testing.TB, srv *testserver.Redis) *brokertest.Harness {
+	var (
+		mu    sync.Mutex
+		lines = make(map[broker.Broker]*testserver.Proxy)
+		down  bool
+	)
+	spare := testserver.NewProxy(t, srv.Addr()) // made before the case begins to count goroutines
+	h := &brokertest.Harness{
+		Open: func(t testing.TB) broker.Broker {
+			mu.Lock()
+			defer mu.Unlock()
+			line := spare
+			if spare = nil; line == nil {
+				line = testserver.NewProxy(t, srv.Addr())
+			}
+			if down {
+				line.Cut()
+			}
+			b := open(t, line.URL(srv.URL()), hworkerbroker.Config{Timeout: testTimeout, Heartbeat: true, MaxBody: testMaxBody})
+			lines[b] = line
+			return b
+		},
+		Sever: func(_ testing.TB, b broker.Broker) {
+			mu.Lock()
+			defer mu.Unlock()
+			lines[b].Sever()
+		},
+		Restart: func(t testing.TB) {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			defer cancel()
+			if err := srv.Restart(ctx); err != nil {
+				t.Fatalf("restarting the server: %v", err)
+			}
+		},
+		Down: func(testing.TB) (up func()) {
+			mu.Lock()
+			defer mu.Unlock()
+			down = true
+			for _, p := range lines {
+				p.Cut()
+			}
+			return func() {
+				mu.Lock()
+				defer mu.Unlock()
+				down = false
+				for _, p := range lines {
+					p.Heal()
+				}
+			}
+		},
+		Prefix: testserver.Namespace() + ".",
+		Secret: srv.Password(),
+		Leases: testTimeout,
+		Promises: brokertest.Promises{
+			Durable: true, Order: true, Batch: true, Retry: true, SyncAck: true, Resize: true, Inspect: true, DeadLetters: true, Watch: true,
+			MaxBody: testMaxBody, OpenQueues: true, Uncounted: true, Reasonless: true, Outlives: true,
+		},
+		ModelChecks: 10,
+	}
+	if strings.HasSuffix(t.Name(), "no_goroutine_is_left") {
+		h.Sever = nil // the proxy has goroutines of its own
+	}
+	return h
+}
+
+// open opens a Broker, which the caller closes.
+func open(t testing.TB, url string, cfg hworkerbroker.Config) *hworkerbroker.Broker {
+	t.Helper()
+	o, err := redis.ParseURL(url)
+	if err != nil {
+		t.Fatalf("URL of the server: %v", err)
+	}
+	cfg.Redis = &redis.UniversalOptions{Addrs: []string{o.Addr}, Username: o.Username, Password: o.Password}
+	b, err := hworkerbroker.New(cfg)
+	if err != nil {
+		t.Fatalf("New: %v", err)
+	}
+	return b
+}

@@ -1,0 +1,146 @@
+package hworkerbroker
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/swarmiji/swarmiji/broker"
+)
+
+// extras is the member "swj": what a message has beyond its body. What is as it is without the member is left out.
+type extras struct {
+	ID          string            `json:"id,omitempty"` // where the body is no task with this id
+	Generation  int               `json:"generation,omitempty"`
+	ContentType *string           `json:"content_type,omitempty"` // where it is not application/json
+	Headers     map[string]any    `json:"headers,omitempty"`      // see encodeHeader
+	Properties  map[string]string `json:"properties,omitempty"`
+	Priority    *int              `json:"priority,omitempty"`   // where it is not 100; the order does not follow it
+	Expires     int64             `json:"expires_ms,omitempty"` // since 1970
+	Body        *[]byte           `json:"body,omitempty"`       // where it cannot be the job itself
+}
+
+func (x *extras) empty() bool {
+	return x.ID == "" && x.Generation == 0 && x.ContentType == nil && x.Headers == nil && x.Properties == nil &&
+		x.Priority == nil && x.Expires == 0 && x.Body == nil
+}
+
+// extrasOf collects what m has beyond its body.
+func extrasOf(m *broker.Message) (*extras, error) {
+	if m.Generation < 0 {
+		return nil, fmt.Errorf("generation %d: %w", m.Generation, broker.ErrMalformed)
+	}
+	x := &extras{Generation: m.Generation}
+	if m.ID != taskID(m.Body) {
+		x.ID = m.ID
+	}
+	if m.ContentType != contentJSON {
+		x.ContentType = &m.ContentType
+	}
+	if m.Priority != middle {
+		x.Priority = &m.Priority
+	}
+	if !m.Expires.IsZero() {
+		x.Expires = m.Expires.UnixMilli()
+	}
+	if len(m.Properties) > 0 {
+		x.Properties = m.Properties
+	}
+	texts := []string{m.ID, m.ContentType}
+	for k, v := range m.Properties {
+		texts = append(texts, k, v)
+	}
+	for k, v := range m.Headers {
+		if x.Headers == nil {
+			x.Headers = make(map[string]any, len(m.Headers))
+		}
+		var ok bool
+		if x.Headers[k], ok = encodeHeader(v); !ok {
+			return nil, fmt.Errorf("header %q is a %T: %w", k, v, broker.ErrMalformed)
+		}
+		texts = append(texts, k)
+		if s, isText := v.(string); isText {
+			texts = append(texts, s)
+		}
+	}
+	for _, s := range texts {
+		if !utf8.ValidString(s) { // JSON would change it without a word
+			return nil, fmt.Errorf("text %.32q is not UTF-8: %w", s, broker.ErrMalformed)
+		}
+	}
+	return x, nil
+}
+
+// apply puts the extras back into m.
+func (x *extras) apply(m *broker.Message) error {
+	if x.Generation < 0 {
+		return errors.New("a negative generation")
+	}
+	m.ID, m.Generation = x.ID, x.Generation
+	if x.ContentType != nil {
+		m.ContentType = *x.ContentType
+	}
+	if x.Priority != nil {
+		m.Priority = *x.Priority
+	}
+	if x.Expires != 0 {
+		m.Expires = time.UnixMilli(x.Expires).UTC()
+	}
+	if len(x.Properties) > 0 {
+		m.Properties = x.Properties
+	}
+	if x.Body != nil {
+		m.Body = *x.Body
+	}
+	for k, v := range x.Headers {
+		if m.Headers == nil {
+			m.Headers = make(map[string]any, len(x.Headers))
+		}
+		var err error
+		if m.Headers[k], err = decodeHeader(v); err != nil {
+			return fmt.Errorf("header %q: %w", k, err)
+		}
+	}
+	return nil
+}
+
+// The types of headers that JSON has no way to tell apart are objects of one member.
+const (
+	bytesMember = "bytes" // in base64
+	floatMember = "float" // as a text, since it may be no number
+)
+
+// encodeHeader makes a value JSON can hold: texts, booleans and whole numbers as they are.
+func encodeHeader(v any) (any, bool) {
+	switch v := v.(type) {
+	case string, bool, int64:
+		return v, true
+	case []byte:
+		return map[string][]byte{bytesMember: v}, true
+	case float64:
+		return map[string]string{floatMember: strconv.FormatFloat(v, 'g', -1, 64)}, true
+	}
+	return nil, false
+}
+
+// decodeHeader is the reverse.
+func decodeHeader(v any) (any, error) {
+	switch v := v.(type) {
+	case string, bool:
+		return v, nil
+	case json.Number:
+		return strconv.ParseInt(v.String(), 10, 64)
+	case map[string]any:
+		if s, ok := v[floatMember].(string); ok {
+			return strconv.ParseFloat(s, 64)
+		}
+		if s, ok := v[bytesMember].(string); ok {
+			return base64.StdEncoding.DecodeString(s)
+		}
+	}
+	return nil, fmt.Errorf("a %T is no header", v)
+}

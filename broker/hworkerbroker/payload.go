@@ -1,0 +1,150 @@
+package hworkerbroker
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	"github.com/swarmiji/swarmiji/broker"
+)
+
+// The layout knows one thing: a payload, the JSON array ["<uuid>", <job>]. The uuid is there so that no two payloads are
+// equal. A broker.Message has more to say than a job, and other programs must still be able to read the job. So:
+//
+//	["<uuid>", {"task":"add","args":[1,2]}]                            a body that is JSON, and nothing beside it
+//	["<uuid>", {"swj":{"generation":1},"task":"add","args":[1,2]}]     the rest of the message in a first member of its own
+//	["<uuid>", {"swj":{"content_type":"text/plain","body":"aGk="}}]    a body that is not JSON, in base64
+//
+// A program that passes over members it does not know reads the second as it reads the first. Taking the first member out
+// again gives back the body, byte for byte.
+
+// opening is how a job begins that has such a member. It is always written first and just so.
+const opening = `{"swj":`
+
+// contentJSON and middle are what a job without "swj" has for its content type and priority.
+const (
+	contentJSON = "application/json"
+	middle      = 100
+)
+
+// encode makes the payload of a message, with a new uuid.
+func encode(m *broker.Message) (string, error) {
+	x, err := extrasOf(m)
+	if err != nil {
+		return "", err
+	}
+	body, spliced := m.Body, bodyIsObject(m.Body)
+	plain := spliced || json.Valid(m.Body) && x.empty() && tight(m.Body)
+	if !plain {
+		x.Body = &m.Body
+		if m.Body == nil {
+			x.Body = &[]byte{}
+		}
+		body = []byte("{}")
+	}
+	var b bytes.Buffer
+	b.Grow(len(body) + 64)
+	b.WriteString(`["` + newUUID() + `",`)
+	if x.empty() {
+		b.Write(body)
+	} else {
+		text, err := json.Marshal(x)
+		if err != nil {
+			return "", fmt.Errorf("%w: %w", broker.ErrMalformed, err)
+		}
+		b.WriteString(opening)
+		b.Write(text)
+		if rest := body[1:]; len(bytes.TrimSpace(rest)) > 1 { // it has members of its own
+			b.WriteByte(',')
+		}
+		b.Write(body[1:])
+	}
+	b.WriteByte(']')
+	return b.String(), nil
+}
+
+// decode reads a payload of any program. An error means that nobody can: the job is broken.
+func decode(payload string) (*broker.Message, error) {
+	uuid, job, err := split(payload)
+	if err != nil {
+		return nil, err
+	}
+	m := &broker.Message{ContentType: contentJSON, Priority: middle, Body: job}
+	x := extras{}
+	if rest, ok := bytes.CutPrefix(job, []byte(opening)); ok {
+		dec := json.NewDecoder(bytes.NewReader(rest))
+		dec.UseNumber()
+		if err := dec.Decode(&x); err != nil {
+			return nil, fmt.Errorf("member swj: %w", err)
+		}
+		rest = bytes.TrimPrefix(rest[dec.InputOffset():], []byte(","))
+		m.Body = append([]byte{'{'}, rest...)
+	}
+	if err := x.apply(m); err != nil {
+		return nil, fmt.Errorf("member swj: %w", err)
+	}
+	if m.ID == "" {
+		m.ID = taskID(m.Body)
+	}
+	if m.ID == "" {
+		m.ID = uuid
+	}
+	return m, nil
+}
+
+// split takes a payload apart.
+func split(payload string) (uuid string, job json.RawMessage, err error) {
+	var parts []json.RawMessage
+	if err := json.Unmarshal([]byte(payload), &parts); err != nil {
+		return "", nil, fmt.Errorf("not an array of a text and a job: %w", err)
+	}
+	if len(parts) != 2 {
+		return "", nil, fmt.Errorf("an array of %d elements, want a text and a job", len(parts))
+	}
+	if err := json.Unmarshal(parts[0], &uuid); err != nil {
+		return "", nil, fmt.Errorf("the first element is no text: %w", err)
+	}
+	return uuid, parts[1], nil
+}
+
+// taskID is the id that a task written as JSON has of itself; "" for everything else.
+func taskID(body []byte) string {
+	var t struct{ Task, ID string }
+	if !bytes.Contains(body, []byte(`"task"`)) || json.Unmarshal(body, &t) != nil || t.Task == "" {
+		return ""
+	}
+	return t.ID
+}
+
+// bodyIsObject reports whether a member can be put into the body, and taken out again without a trace.
+func bodyIsObject(body []byte) bool {
+	return tight(body) && body[0] == '{' && !bytes.HasPrefix(body, []byte(opening)) && json.Valid(body)
+}
+
+// tight reports whether body would be the same after it was an element of an array.
+func tight(body []byte) bool {
+	return len(body) > 0 && len(bytes.TrimSpace(body)) == len(body) && utf8.Valid(body) && !bytes.HasPrefix(body, []byte(opening))
+}
+
+// newUUID returns a random one, version 4.
+func newUUID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// stampLayout is how times are written in the hashes: JSON, with the quotes.
+const stampLayout = `"2006-01-02T15:04:05.000000Z"`
+
+// parseStamp reads a time of any writer; the zero time if it is none.
+func parseStamp(s string) time.Time {
+	var t time.Time
+	if json.Unmarshal([]byte(s), &t) != nil {
+		return time.Time{}
+	}
+	return t.UTC()
+}

@@ -1,0 +1,50 @@
+package hworkerbroker
+
+import (
+	_ "embed"
+
+	"github.com/swarmiji/swarmiji/internal/redisconn"
+)
+
+// What a script reads, writes and returns stands above it in its file.
+var (
+	//go:embed lua/stamp.lua
+	stampLua string
+	//go:embed lua/take.lua
+	takeLua string
+	//go:embed lua/settle.lua
+	settleLua string
+	//go:embed lua/hold.lua
+	holdLua string
+	//go:embed lua/monitor.lua
+	monitorLua string
+	//go:embed lua/push.lua
+	pushLua string
+	//go:embed lua/revive.lua
+	reviveLua string
+	//go:embed lua/purge.lua
+	purgeLua string
+	//go:embed lua/show.lua
+	showLua string
+	//go:embed lua/destroy.lua
+	destroyLua string
+)
+
+// scripts are sent once and then called by their hash.
+type scripts struct {
+	take, settle, hold, monitor, push, revive, purge, show, destroy *redisconn.Script
+}
+
+func newScripts() scripts {
+	return scripts{
+		take:    redisconn.NewScript(stampLua + takeLua),
+		settle:  redisconn.NewScript(stampLua + settleLua),
+		hold:    redisconn.NewScript(holdLua),
+		monitor: redisconn.NewScript(stampLua + monitorLua),
+		push:    redisconn.NewScript(pushLua),
+		revive:  redisconn.NewScript(reviveLua),
+		purge:   redisconn.NewScript(purgeLua),
+		show:    redisconn.NewScript(showLua),
+		destroy: redisconn.NewScript(destroyLua),
+	}
+}
