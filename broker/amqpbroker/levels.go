@@ -166,14 +166,7 @@ func firstEntry(ctx context.Context, sess *amqpconn.Session, ch *amqp.Channel, s
 	if _, err := ch.QueueDeclarePassive(stream, true, false, false, false, nil); err != nil {
 		return err
 	}
-	if err := ch.Qos(1, 0, false); err != nil { // a stream has no consumers without
-		return err
-	}
-	var entries <-chan amqp.Delivery
-	err := sess.Answered(func() (err error) {
-		entries, err = ch.Consume(stream, "", false, false, false, false, amqp.Table{"x-stream-offset": "first"})
-		return err
-	})
+	entries, err := sess.ConsumeStream(ch, stream, "first", 1)
 	if err != nil {
 		return err
 	}

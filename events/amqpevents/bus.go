@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -19,7 +20,7 @@ import (
 const contentType = "application/json"
 
 // Bus publishes and listens over two connections, so that a broker that takes no messages just now still delivers; each is
-// opened when it is first used. All methods may be called from any goroutine.
+// opened when it is first used. A third one is for what is kept. All methods may be called from any goroutine.
 type Bus struct {
 	cfg       Config
 	exchange  string
@@ -27,11 +28,13 @@ type Bus struct {
 	receiving *amqpconn.Conn
 	publisher *amqpconn.Publisher
 	batcher   *events.Batcher
-	closed    atomic.Bool // written under mu
+	log       *log          // nil: nothing is kept
+	placeWait time.Duration // placeWait, but in tests
+	closed    atomic.Bool   // written under mu
 	tasks     sync.WaitGroup
 
-	mu        sync.Mutex
-	listeners map[*listener]struct{}
+	mu      sync.Mutex
+	streams map[*stream]struct{}
 }
 
 // New checks c and makes a Bus. It does no I/O and starts nothing; the first event starts one goroutine and the connection
@@ -57,13 +60,23 @@ func New(c Config) (*Bus, error) {
 	if err != nil {
 		return nil, err
 	}
+	var kept *log
+	if c.Retain.On() {
+		keeping := open("event log")
+		if err != nil {
+			return nil, err
+		}
+		kept = newLog(c, keeping)
+	}
 	c.URLs = nil // they hold passwords and are not needed any more
 	b := &Bus{
 		cfg:       c,
 		exchange:  "swj." + c.Namespace + ".ev",
 		sending:   sending,
 		receiving: receiving,
-		listeners: make(map[*listener]struct{}),
+		log:       kept,
+		placeWait: placeWait,
+		streams:   make(map[*stream]struct{}),
 	}
 	b.publisher = amqpconn.NewPublisher(sending, amqpconn.PublisherConfig{Setup: b.declareExchange, Unconfirmed: true})
 	b.batcher = events.NewBatcher(b.send, c.Batch)
@@ -85,12 +98,26 @@ func (b *Bus) send(ctx context.Context, message []byte, _ int) error {
 }
 
 // Publish implements [events.EventBus].
-func (b *Bus) Publish(_ context.Context, e events.Event) error { return b.batcher.Add(e) }
+func (b *Bus) Publish(_ context.Context, e events.Event) error {
+	if b.log != nil {
+		b.log.add(e)
+	}
+	return b.batcher.Add(e)
+}
 
 // Dropped implements [events.DropCounter]: the events published here that were given up before they reached the
 // connection, because more waited than Batch.Capacity, the broker could not be reached or took no messages, or the event
-// cannot be written.
+// cannot be written. Whether they are kept is counted by [Bus.Unkept].
 func (b *Bus) Dropped() uint64 { return b.batcher.Dropped() }
+
+// Unkept is how many of the events published here are not kept although Config.Retain asks for it, for the reasons of
+// [Bus.Dropped] or since the broker did not confirm that it has them.
+func (b *Bus) Unkept() uint64 {
+	if b.log == nil {
+		return 0
+	}
+	return b.log.batcher.Dropped()
+}
 
 // Close implements [events.EventBus]: it sends what waits, so that it has reached the broker when Close returns nil, ends
 // the subscriptions and closes the connections. When ctx ends first, what is left is dropped and the error is ctx's. A
@@ -98,13 +125,24 @@ func (b *Bus) Dropped() uint64 { return b.batcher.Dropped() }
 func (b *Bus) Close(ctx context.Context) error {
 	b.mu.Lock()
 	b.closed.Store(true)
-	open := slices.Collect(maps.Keys(b.listeners))
+	open := slices.Collect(maps.Keys(b.streams))
 	b.mu.Unlock()
-	errs := []error{b.batcher.Close(ctx), closing(b.publisher.Close(ctx))}
-	for _, l := range open {
-		errs = append(errs, l.Close(ctx))
+	kept := make(chan error, 1)
+	go func() { // beside the other, as both may wait for the same broker
+		if b.log == nil {
+			kept <- nil
+			return
+		}
+		kept <- b.log.close(ctx)
+	}()
+	errs := []error{b.batcher.Close(ctx), closing(b.publisher.Close(ctx)), <-kept}
+	for _, s := range open {
+		errs = append(errs, s.Close(ctx))
 	}
 	errs = append(errs, closing(b.sending.Close(ctx)), closing(b.receiving.Close(ctx)))
+	if b.log != nil {
+		errs = append(errs, closing(b.log.conn.Close(ctx)))
+	}
 	b.tasks.Wait() // nothing holds a listener up once its connection is closed
 	return errors.Join(errs...)
 }
@@ -130,6 +168,9 @@ func failure(what string, err error) error {
 var (
 	_ events.EventBus     = (*Bus)(nil)
 	_ events.DropCounter  = (*Bus)(nil)
+	_ events.Retainer     = (*Bus)(nil)
 	_ events.Subscription = (*listener)(nil)
 	_ events.DropCounter  = (*listener)(nil)
+	_ events.Subscription = (*replay)(nil)
+	_ events.DropCounter  = (*replay)(nil)
 )

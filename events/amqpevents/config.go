@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,6 +47,11 @@ type Config struct {
 	// Buffer is how many events wait inside this process for each subscription that does not read them; beyond it the
 	// oldest are dropped and counted. 0: [DefaultBuffer], 8,192.
 	Buffer int
+	// Retain says which events are kept for [Bus.Replay], in a stream queue beside the exchange, and how long. RabbitMQ
+	// counts bytes, not events: room is made for Max events of 1 KiB each, in which more smaller ones, or fewer larger
+	// ones, find a place; and it forgets whole segments, of which Max fills four. Age is rounded up to seconds. Zero:
+	// nothing is kept.
+	Retain events.Retention
 	// Logger is told when a listener is interrupted, and why. Nil: slog.Default().
 	Logger *slog.Logger
 }
@@ -72,6 +78,11 @@ func (c Config) complete() (Config, error) {
 	if c.Buffer == 0 {
 		c.Buffer = DefaultBuffer
 	}
+	var err error
+	if c.Retain, err = c.Retain.Complete(); err != nil {
+		errs = append(errs, fmt.Errorf("amqpevents: Retain: %w", err))
+	}
+	c.Retain.Types = slices.Clone(c.Retain.Types)
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}

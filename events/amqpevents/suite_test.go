@@ -20,18 +20,20 @@ func harness(t testing.TB) *eventstest.Harness {
 	srv := testserver.RequireRabbit(t)
 	proxy := testserver.NewProxy(t, srv.Addr())
 	ns := testserver.Namespace()
+	retain := func(t testing.TB, r events.Retention) events.EventBus {
+		b, err := amqpevents.New(amqpevents.Config{
+			URLs: []string{proxy.URL(srv.URL())}, Namespace: ns, Logger: quiet(), Retain: r,
+			Backoff: backoff.Exponential{Max: 500 * time.Millisecond},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
 	return &eventstest.Harness{
-		Open: func(t testing.TB) events.EventBus {
-			b, err := amqpevents.New(amqpevents.Config{
-				URLs: []string{proxy.URL(srv.URL())}, Namespace: ns, Logger: quiet(),
-				Backoff: backoff.Exponential{Max: 500 * time.Millisecond},
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return b
-		},
-		Sever: func(testing.TB, events.EventBus) { proxy.Sever() },
+		Open:   func(t testing.TB) events.EventBus { return retain(t, events.Retention{}) },
+		Retain: retain,
+		Sever:  func(testing.TB, events.EventBus) { proxy.Sever() },
 		Restart: func(t testing.TB) {
 			if err := srv.Restart(within(t)); err != nil {
 				t.Fatal(err)

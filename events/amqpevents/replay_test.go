@@ -1,0 +1,197 @@
+package amqpevents_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/events/amqpevents"
+	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+func keep(c *amqpevents.Config) { c.Retain = events.Retention{Age: time.Hour} }
+
+func replay(t testing.TB, b *amqpevents.Bus) events.Subscription {
+	t.Helper()
+	s, err := b.Replay(within(t), events.Filter{}, time.Time{})
+	if err != nil {
+		t.Fatalf("Replay: %v", err)
+	}
+	return s
+}
+
+// logQueue is the name of a namespace's stream queue, as it is documented.
+func logQueue(ns string) string { return "swj." + ns + ".ev.log" }
+
+// The server tells that a stream exists while another connection still makes it, and ends the connection of those who use
+// it then. Neither the first events nor the live ones may be lost for that.
+func TestFirstEventsWhileTheStreamIsMade(t *testing.T) {
+	srv := testserver.RequireRabbit(t)
+	for range 25 {
+		ns := testserver.Namespace()
+		publisher, listener := open(t, srv.URL(), ns, keep), open(t, srv.URL(), ns, keep)
+		live := subscribe(t, listener, events.Filter{})
+		const n = 250
+		for i := range n {
+			publish(t, publisher, i)
+		}
+		kept := replay(t, listener)
+		for i := range n {
+			for what, s := range map[string]events.Subscription{"kept": kept, "live": live} {
+				if e := receive(t, s); e.TaskID != started(i).TaskID {
+					t.Fatalf("%s event %d is of %s; %d were not kept", what, i, e.TaskID, publisher.Unkept())
+				}
+			}
+		}
+		for _, b := range []*amqpevents.Bus{publisher, listener} {
+			if err := b.Close(within(t)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// A retention that differs from what the queue was made with does not stop a node; it is told, once for each process.
+func TestQueueWithAnotherRetention(t *testing.T) {
+	srv := testserver.RequireRabbit(t)
+	ns := testserver.Namespace()
+	first := open(t, srv.URL(), ns, keep)
+	publish(t, first, 1)
+	receive(t, replay(t, first))
+
+	var told buffer
+	other := open(t, srv.URL(), ns, func(c *amqpevents.Config) {
+		c.Retain = events.Retention{Age: time.Minute, Max: 10}
+		c.Logger = slog.New(slog.NewTextHandler(&told, nil))
+	})
+	publish(t, other, 2)
+	s := replay(t, other)
+	for i := 1; i <= 2; i++ {
+		if e := receive(t, s); e.TaskID != started(i).TaskID {
+			t.Errorf("event %d is of %s", i, e.TaskID)
+		}
+	}
+	if n := strings.Count(told.String(), logQueue(ns)+" "); n != 1 || !strings.Contains(told.String(), "another retention") {
+		t.Errorf("the logger was told %d times:\n%s", n, told.String())
+	}
+}
+
+// buffer is a bytes.Buffer for several goroutines.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// What somebody has deleted is made anew, by the next event, and a stream that was open goes on in it: it neither waits for
+// the place that the old one had reached, nor gives again what it gave.
+func TestQueueDeletedUnderAStream(t *testing.T) {
+	srv := testserver.RequireRabbit(t)
+	ns := testserver.Namespace()
+	listener, publisher := open(t, srv.URL(), ns, keep), open(t, srv.URL(), ns, keep)
+	listener.SetPlaceWait(500 * time.Millisecond)
+	s := replay(t, listener)
+	const before = 500
+	for i := range before {
+		publish(t, publisher, i)
+	}
+	for i := range before {
+		if e := receive(t, s); e.TaskID != started(i).TaskID {
+			t.Fatalf("event %d is of %s", i, e.TaskID)
+		}
+	}
+	if _, err := channel(t, srv.URL()).QueueDelete(logQueue(ns), false, false, false); err != nil {
+		t.Fatal(err)
+	}
+	const after = 5
+	for i := range after {
+		publish(t, publisher, before+i)
+	}
+	for i := range after {
+		if e := receive(t, s); e.TaskID != started(before+i).TaskID {
+			t.Fatalf("after the queue was deleted, event %d is of %s; %d were not kept", before+i, e.TaskID, publisher.Unkept())
+		}
+	}
+	nothing(t, s)
+}
+
+// nothing expects that no more events come for a second.
+func nothing(t testing.TB, s events.Subscription) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if e, err := s.Receive(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("received an event of %s (%v), want none", e.TaskID, err)
+	}
+}
+
+// What else is in the stream queue is counted and skipped; a message that does not say when it was sent is taken for new.
+func TestStrangeMessagesInTheLog(t *testing.T) {
+	srv := testserver.RequireRabbit(t)
+	ns := testserver.Namespace()
+	b := open(t, srv.URL(), ns, keep)
+	s := replay(t, b)
+	ch := channel(t, srv.URL())
+	for _, body := range []string{"", "nonsense", `{"type":"mine","n":1}`} {
+		if err := ch.PublishWithContext(t.Context(), "", logQueue(ns), false, false, amqp.Publishing{Body: []byte(body)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if e := receive(t, s); e.Type != "mine" || e.Fields["n"] != 1.0 {
+		t.Errorf("received %+v, want the single map", e)
+	}
+	if got := s.(events.DropCounter).Dropped(); got != 2 {
+		t.Errorf("Dropped = %d, want 2", got)
+	}
+}
+
+// Without a server what should be kept is counted beside what could not be sent.
+func TestUnkept(t *testing.T) {
+	b := open(t, "amqp://nobody:hunter2@127.0.0.1:1/", "none", func(c *amqpevents.Config) {
+		c.Retain = events.Retention{Age: time.Hour, Types: []string{events.TaskFailed}}
+		c.Batch = events.BatcherConfig{SendTimeout: 100 * time.Millisecond}
+	})
+	const n = 50
+	for i := range n {
+		publish(t, b, i)
+		if err := b.Publish(t.Context(), events.Event{Type: events.TaskFailed, TaskID: task.ID("t")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.Close(within(t)); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+	if b.Dropped() != 2*n || b.Unkept() != n {
+		t.Errorf("Dropped = %d, Unkept = %d, want %d and %d", b.Dropped(), b.Unkept(), 2*n, n)
+	}
+	if open(t, "amqp://127.0.0.1:1/", "none").Unkept() != 0 {
+		t.Error("a bus that keeps nothing counts what it does not keep")
+	}
+}
+
+func TestRetentionIsChecked(t *testing.T) {
+	_, err := amqpevents.New(amqpevents.Config{URLs: []string{"amqp://h/"}, Retain: events.Retention{Age: -1, Max: -1}})
+	if err == nil || !strings.Contains(err.Error(), "age") || !strings.Contains(err.Error(), "-1 events") {
+		t.Errorf("New with a negative retention: %v", err)
+	}
+}
