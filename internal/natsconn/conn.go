@@ -114,6 +114,9 @@ func (c *Conn) Session(ctx context.Context) (*Session, error) {
 	}
 }
 
+// Live returns the present session, nil if there is none just now. It does not connect.
+func (c *Conn) Live() *Session { return c.live.Load() }
+
 func unavailable(ctx context.Context, last error) error {
 	if last == nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))

@@ -34,6 +34,9 @@ var (
 	ErrTooLarge = errors.New("nats message too large")
 	// ErrWrongSequence: an expectation that the message carried about the last sequence did not hold; nothing was stored.
 	ErrWrongSequence = errors.New("nats expected sequence does not hold")
+	// ErrOccupied: the stream holds a message of this subject already, takes one of each, and discards new ones; nothing was
+	// stored.
+	ErrOccupied = errors.New("nats subject holds a message already")
 	// ErrConfig: a stream exists whose configuration cannot be what is needed.
 	ErrConfig = errors.New("nats stream has another configuration")
 )
@@ -41,7 +44,7 @@ var (
 // classes is all of them.
 var classes = [...]error{
 	ErrClosed, ErrUnavailable, ErrIndeterminate, ErrBlocked, ErrAccess, ErrNoStream, ErrNoConsumer, ErrNotFound, ErrTooLarge,
-	ErrWrongSequence, ErrConfig,
+	ErrWrongSequence, ErrOccupied, ErrConfig,
 }
 
 // Codes of the JetStream API for which the client has no name.
@@ -56,6 +59,7 @@ const (
 	codeStreamStore         = 10077 // the text tells which limit
 	codeNotEnabledAccount   = 10039
 	codeNotEnabled          = 10076
+	codeNoMessage           = 10043 // deleting one that is not there
 	codeStreamNotFound      = 10059
 	codeConsumerNotFound    = 10014
 	codeMessageNotFound     = 10037
@@ -128,7 +132,10 @@ func classOfCode(code int, err error) error {
 	case codeAccountResources, codeResources, codeMemory, codeNoMemory, codeStorage, codeTooManyRequests:
 		return ErrBlocked
 	case codeStreamStore:
-		if s := err.Error(); strings.Contains(s, "maximum") {
+		switch s := err.Error(); {
+		case strings.Contains(s, "per subject"):
+			return ErrOccupied
+		case strings.Contains(s, "maximum"):
 			return ErrBlocked
 		}
 		return ErrUnavailable

@@ -1,0 +1,141 @@
+package natsconn
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+const (
+	apiPrefix = "$JS.API."
+	// apiTry is how long an answer is waited for before a question that may be repeated is: a leader that has just died never
+	// answers.
+	apiTry = 5 * time.Second
+	// apiPause is the time between two such questions.
+	apiPause = 50 * time.Millisecond
+)
+
+// Stored is a message as it lies in a stream.
+type Stored struct {
+	Subject string
+	Seq     uint64
+	Header  nats.Header
+	Data    []byte
+	Time    time.Time // when it was stored
+}
+
+// API sends a request of the JetStream API and reads its answer into resp, which may be nil. What, such as
+// "STREAM.MSG.GET.S", follows $JS.API. The request is repeated until ctx ends when its answer was lost or the server
+// cannot serve just now, so it must be one that may be.
+func (c *Conn) API(ctx context.Context, what string, req, resp any) error {
+	body, err := json.Marshal(req)
+	if err != nil {
+		return fmt.Errorf("nats %s: %w", what, err)
+	}
+	for {
+		err = c.Do(ctx, func(ctx context.Context, s *Session) error {
+			ctx, cancel := context.WithTimeout(ctx, apiTry)
+			defer cancel()
+			return request(ctx, s.NATS, what, body, resp)
+		})
+		if err == nil {
+			return nil
+		}
+		if !isAny(err, ErrUnavailable, ErrIndeterminate) || ctx.Err() != nil || !sleep(ctx, apiPause) {
+			return fmt.Errorf("nats %s: %w", what, err)
+		}
+	}
+}
+
+func request(ctx context.Context, nc *nats.Conn, what string, body []byte, resp any) error {
+	m, err := nc.RequestWithContext(ctx, apiPrefix+what, body)
+	if err != nil {
+		return err
+	}
+	var e struct {
+		Error *jetstream.APIError `json:"error"`
+	}
+	if err := json.Unmarshal(m.Data, &e); err != nil {
+		return errAnswer
+	}
+	if e.Error != nil {
+		return e.Error
+	}
+	if resp == nil {
+		return nil
+	}
+	if err := json.Unmarshal(m.Data, resp); err != nil {
+		return errAnswer
+	}
+	return nil
+}
+
+// GetLast returns the newest message of a subject, which may have wildcards, as the stream's leader has it. [ErrNotFound] if
+// there is none.
+func (c *Conn) GetLast(ctx context.Context, stream, subject string) (*Stored, error) {
+	return c.get(ctx, stream, map[string]any{"last_by_subj": subject})
+}
+
+// GetNext returns the oldest message of a subject, which may have wildcards, whose sequence is at least seq, as the stream's
+// leader has it. [ErrNotFound] if there is none.
+func (c *Conn) GetNext(ctx context.Context, stream, subject string, seq uint64) (*Stored, error) {
+	return c.get(ctx, stream, map[string]any{"next_by_subj": subject, "seq": max(seq, 1)})
+}
+
+func (c *Conn) get(ctx context.Context, stream string, req map[string]any) (*Stored, error) {
+	var resp struct {
+		Message struct {
+			Subject string    `json:"subject"`
+			Seq     uint64    `json:"seq"`
+			Hdrs    []byte    `json:"hdrs"`
+			Data    []byte    `json:"data"`
+			Time    time.Time `json:"time"`
+		} `json:"message"`
+	}
+	if err := c.API(ctx, "STREAM.MSG.GET."+stream, req, &resp); err != nil {
+		return nil, err
+	}
+	m := resp.Message
+	st := &Stored{Subject: m.Subject, Seq: m.Seq, Data: m.Data, Time: m.Time}
+	if len(m.Hdrs) > 0 {
+		h, err := nats.DecodeHeadersMsg(m.Hdrs)
+		if err != nil {
+			return nil, fmt.Errorf("nats message %d of stream %s: %w", m.Seq, stream, err)
+		}
+		st.Header = h
+	}
+	return st, nil
+}
+
+// DeleteSeq removes a message from a stream. [ErrNotFound] if it is not there (any more).
+func (c *Conn) DeleteSeq(ctx context.Context, stream string, seq uint64) error {
+	err := c.API(ctx, "STREAM.MSG.DELETE."+stream, map[string]any{"seq": seq, "no_erase": true}, nil)
+	if Code(err) == codeNoMessage || errors.Is(err, ErrNotFound) {
+		return fmt.Errorf("%w: %w", ErrNotFound, err)
+	}
+	return err
+}
+
+// Purge removes the messages of a subject, which may have wildcards, and returns how many they were.
+func (c *Conn) Purge(ctx context.Context, stream, subject string) (int, error) {
+	var resp struct {
+		Purged int `json:"purged"`
+	}
+	err := c.API(ctx, "STREAM.PURGE."+stream, map[string]any{"filter": subject}, &resp)
+	return resp.Purged, err
+}
+
+// Subjects returns how many subjects of a stream that match one with wildcards hold messages.
+func (c *Conn) Subjects(ctx context.Context, stream, subject string) (int, error) {
+	const beyond = 1 << 40 // of the list: only its length is asked for
+	var resp struct {
+		Total int `json:"total"`
+	}
+	err := c.API(ctx, "STREAM.INFO."+stream, map[string]any{"subjects_filter": subject, "offset": beyond}, &resp)
+	return resp.Total, err
+}
