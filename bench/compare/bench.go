@@ -16,9 +16,24 @@ import (
 type report struct {
 	Rate          float64 `json:"rate"`
 	P50           float64 `json:"p50_ms"`
+	P99           float64 `json:"p99_ms"`
+	Max           float64 `json:"max_ms"`
+	Last          float64 `json:"last_ms"`
 	AllocsPerTask float64 `json:"allocs_per_task"`
 	RSS           int     `json:"rss_kb"`
 	CPU           float64 `json:"cpu_percent"`
+	Delayed       struct {
+		Before    float64 `json:"enqueue_before"`
+		After     float64 `json:"enqueue_after"`
+		First     float64 `json:"first"`
+		Final     float64 `json:"last"`
+		RSSBefore float64 `json:"rss_before_kb"`
+		RSSAfter  float64 `json:"rss_after_kb"`
+		Drain     float64 `json:"drain_before"`
+		DrainLate float64 `json:"drain_after"`
+		Idle      float64 `json:"idle_percent"`
+		Slowest   float64 `json:"slowest_ms"`
+	} `json:"delayed"`
 }
 
 // bench runs ./bench.
@@ -32,9 +47,12 @@ type bench struct {
 // measure runs every measurement of the rows once, in the order of the rows, and then all of them again, so that what
 // disturbs the machine for a while disturbs both sides. Rows about the same measurement share it.
 func (b *bench) measure(ctx context.Context, rows []row) error {
-	for range b.runs {
+	for run := range b.runs {
 		done := make(map[string]bool)
 		for _, r := range rows {
+			if r.once && run > 0 {
+				continue
+			}
 			for _, flags := range b.sides(r) {
 				if done[key(flags)] {
 					continue
@@ -68,12 +86,8 @@ func (b *bench) line(r row) (text string, ok bool) {
 }
 
 func (b *bench) flags(r row, side []string) []string {
-	url := b.url
-	if r.memory {
-		url = "mem://"
-	}
 	n := max(int(float64(r.n)*b.scale), 2)
-	return slices.Concat([]string{"-broker", url, "-workload", r.workload, "-n", strconv.Itoa(n)}, r.flags, side)
+	return slices.Concat([]string{"-broker", b.url, "-workload", r.workload, "-n", strconv.Itoa(n)}, r.flags, side)
 }
 
 func key(flags []string) string { return strings.Join(flags, " ") }

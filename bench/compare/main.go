@@ -1,8 +1,8 @@
-// Command compare starts a RabbitMQ of its own, runs ./bench on it, with Swarmiji and with the bare client in turn, and
+// Command compare starts a server of each engine, runs ./bench on it, with Swarmiji and with the bare client in turn, and
 // prints a table of the medians and their ratios, each beside what is wanted of it. It exits with status 1 when a row is
 // not what is wanted.
 //
-//	go run ./bench/compare [-runs 3] [-scale 1] [-only drain]
+//	go run ./bench/compare [-engines rabbit,redis,nats,memory] [-runs 3] [-scale 1] [-only drain]
 //
 // Run it from the root of the module, on a machine that does nothing else.
 package main
@@ -20,8 +20,6 @@ import (
 	"runtime"
 	"slices"
 	"syscall"
-
-	"github.com/swarmiji/swarmiji/internal/testserver"
 )
 
 func main() {
@@ -35,9 +33,10 @@ func main() {
 }
 
 type options struct {
-	runs  int
-	scale float64
-	only  *regexp.Regexp
+	runs    int
+	scale   float64
+	only    *regexp.Regexp
+	engines []engine
 }
 
 func parse(args []string) (options, error) {
@@ -45,14 +44,19 @@ func parse(args []string) (options, error) {
 	runs := fs.Int("runs", 3, "how often each side runs")
 	scale := fs.Float64("scale", 1, "factor on the numbers of tasks, for a quick look")
 	only := fs.String("only", "", "regular expression on the rows")
+	names := fs.String("engines", "", "comma list of rabbit, redis, nats and memory; \"\": all")
 	if err := fs.Parse(args); err != nil {
 		return options{}, err
 	}
 	re, err := regexp.Compile(*only)
-	if err == nil && (*runs < 1 || *scale <= 0) {
-		err = errors.New("-runs and -scale must be positive")
+	if err != nil {
+		return options{}, err
 	}
-	return options{*runs, *scale, re}, err
+	if *runs < 1 || *scale <= 0 {
+		return options{}, errors.New("-runs and -scale must be positive")
+	}
+	some, err := chosen(*names)
+	return options{*runs, *scale, re, some}, err
 }
 
 func run(ctx context.Context, args []string) (err error) {
@@ -65,36 +69,51 @@ func run(ctx context.Context, args []string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	b := bench{program: filepath.Join(dir, "bench"), options: o, seen: make(map[string][]report)}
-	build := exec.CommandContext(ctx, "go", "build", "-o", b.program, "github.com/swarmiji/swarmiji/bench")
+	program := filepath.Join(dir, "bench")
+	build := exec.CommandContext(ctx, "go", "build", "-o", program, "github.com/swarmiji/swarmiji/bench")
 	build.Stderr = os.Stderr
 	if err := build.Run(); err != nil {
 		return fmt.Errorf("build ./bench: %w", err)
 	}
-	server, err := testserver.StartRabbit(ctx, testserver.RabbitConfig{})
-	if err != nil {
-		return err
+	fmt.Printf("%s, %d cores, server included; medians of %d runs\n", runtime.Version(), runtime.NumCPU(), o.runs)
+	missed := 0
+	for _, e := range o.engines {
+		e.rows = slices.DeleteFunc(e.rows, func(r row) bool { return !o.only.MatchString(r.name) })
+		if len(e.rows) == 0 {
+			continue
+		}
+		n, err := compare(ctx, o, program, e)
+		if err != nil {
+			return fmt.Errorf("%s: %w", e.name, err)
+		}
+		missed += n
 	}
-	defer func() { err = errors.Join(err, server.Close()) }()
-	b.url = server.URL()
+	if missed > 0 {
+		return fmt.Errorf("%d rows are not what is wanted", missed)
+	}
+	return nil
+}
 
-	chosen := slices.DeleteFunc(rows(), func(r row) bool { return !o.only.MatchString(r.name) })
-	if err := b.measure(ctx, chosen); err != nil {
-		return err
+// compare measures an engine, prints its table, and returns how many rows are not what is wanted.
+func compare(ctx context.Context, o options, program string, e engine) (missed int, err error) {
+	url, stop, err := e.start(ctx)
+	if err != nil {
+		return 0, err
 	}
-	fmt.Printf("%s, %d cores, server included; medians of %d runs\n\n", runtime.Version(), runtime.NumCPU(), o.runs)
+	defer func() { err = errors.Join(err, stop()) }()
+	b := bench{program: program, url: url, options: o, seen: make(map[string][]report)}
+	if err := b.measure(ctx, e.rows); err != nil {
+		return 0, err
+	}
+	fmt.Printf("\n### %s\n\n", e.title)
 	fmt.Println("| workload | Swarmiji | raw client | ratio | wanted | |")
 	fmt.Println("|---|---|---|---|---|---|")
-	missed := 0
-	for _, r := range chosen {
+	for _, r := range e.rows {
 		line, ok := b.line(r)
 		fmt.Println(line)
 		if !ok {
 			missed++
 		}
 	}
-	if missed > 0 {
-		return fmt.Errorf("%d rows are not what is wanted", missed)
-	}
-	return nil
+	return missed, nil
 }

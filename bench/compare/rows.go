@@ -7,7 +7,7 @@ type row struct {
 	name     string
 	workload string
 	n        int
-	memory   bool     // on the memory broker
+	once     bool     // it takes long: measured once
 	flags    []string // of both sides
 	ours     []string // of Swarmiji alone
 	raw      []string // of the bare client alone, besides -raw; nil: the row compares with nothing
@@ -39,29 +39,16 @@ func processor() figure {
 	return figure{of: func(r report) float64 { return r.CPU }, unit: " % of a core", lower: true}
 }
 
-// rows is the table: what issue and README say that is wanted of it.
-func rows() []row {
-	var (
-		wide  = []string{"-concurrency", "256"}
-		alone = []string{}
-	)
-	return []row{
-		{name: "enqueue, SubmitAll", workload: "enqueue", n: 50_000, raw: alone, figure: rate(), wanted: 0.85},
-		{name: "enqueue, 256 concurrent Submits", workload: "enqueue", n: 50_000, flags: wide, raw: alone, figure: rate(), wanted: 0.85},
-		{name: "drain, prefetch 256, raw acknowledges each", workload: "drain", n: 50_000, flags: wide, raw: alone, figure: rate(), wanted: 0.95},
-		{name: "drain, prefetch 256, raw acknowledges 64 at once", workload: "drain", n: 50_000, flags: wide, raw: []string{"-multiple"}, figure: rate(), wanted: 0.55},
-		{name: "drain, prefetch 256, with results", workload: "drain", n: 50_000, flags: wide, ours: []string{"-results"}, raw: alone, figure: rate()},
-		{name: "drain, prefetch 256, with events to one listener", workload: "drain", n: 50_000, flags: wide, ours: []string{"-events"}, raw: alone, figure: rate()},
-		{name: "drain, default prefetch (4 per worker), raw acknowledges each of 256", workload: "drain", n: 50_000, flags: wide, ours: []string{"-prefetch", "-1"}, raw: alone, figure: rate()},
-		{name: "drain, prefetch 256: allocations per task", workload: "drain", n: 50_000, flags: wide, figure: allocs(), wanted: 60},
-		{name: "drain, prefetch 256: memory of the consumer", workload: "drain", n: 50_000, flags: wide, figure: memory(), wanted: 40},
-		{name: "end to end in one process, 256 concurrent Submits", workload: "e2e", n: 50_000, flags: wide, raw: alone, figure: rate()},
-		{name: "round trip, one after the other, p50", workload: "roundtrip", n: 2_000, raw: alone, figure: p50(), wanted: 1.6},
-		{name: "idle consumer", workload: "idle", n: 2, figure: processor(), wanted: 0.5},
-		{name: "memory broker, end to end, SubmitAll", workload: "e2e", n: 500_000, memory: true, ours: []string{"-prefetch", "256"}, figure: rate(), wanted: 300_000},
-		{name: "memory broker, end to end: allocations per task", workload: "e2e", n: 500_000, memory: true, ours: []string{"-prefetch", "256"}, figure: allocs(), wanted: 30},
-		{name: "memory broker, end to end, 256 concurrent Submits", workload: "e2e", n: 500_000, memory: true, flags: wide, figure: rate()},
-	}
+func latest() figure {
+	return figure{of: func(r report) float64 { return r.Last }, unit: " ms", lower: true}
+}
+
+func p99() figure {
+	return figure{of: func(r report) float64 { return r.P99 }, unit: " ms", lower: true}
+}
+
+func most() figure {
+	return figure{of: func(r report) float64 { return r.Max }, unit: " ms", lower: true}
 }
 
 // cells formats a row. ours and theirs are medians.

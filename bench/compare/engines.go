@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/swarmiji/swarmiji/internal/testserver"
+)
+
+// engine is a broker of which there is a table.
+type engine struct {
+	name  string
+	title string
+	rows  []row
+	// start starts a server of its own.
+	start func(ctx context.Context) (url string, stop func() error, err error)
+}
+
+func engines() []engine {
+	return []engine{
+		{"rabbit", "RabbitMQ, quorum queues, persistent messages", rabbitRows(), startRabbit},
+		{"redis", "Redis, append-only file synced every second", redisRows(), startRedis},
+		{"nats", "NATS JetStream, file storage", natsRows(), startNATS},
+		{"memory", "memory", memoryRows(), func(context.Context) (string, func() error, error) {
+			return "mem://", func() error { return nil }, nil
+		}},
+	}
+}
+
+// chosen returns the engines of a comma list; "" is all.
+func chosen(list string) ([]engine, error) {
+	all := engines()
+	if list == "" {
+		return all, nil
+	}
+	var some []engine
+	for name := range strings.SplitSeq(list, ",") {
+		i := slices.IndexFunc(all, func(e engine) bool { return e.name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("unknown engine %q; known are rabbit, redis, nats, memory", name)
+		}
+		some = append(some, all[i])
+	}
+	return some, nil
+}
+
+func startRabbit(ctx context.Context) (string, func() error, error) {
+	s, err := testserver.StartRabbit(ctx, testserver.RabbitConfig{})
+	if err != nil {
+		return "", nil, err
+	}
+	return s.URL(), s.Close, nil
+}
+
+func startRedis(ctx context.Context) (string, func() error, error) {
+	s, err := testserver.StartRedis(ctx, testserver.RedisConfig{AOF: "everysec"})
+	if err != nil {
+		return "", nil, err
+	}
+	return s.URL(), s.Close, nil
+}
+
+func startNATS(ctx context.Context) (string, func() error, error) {
+	s, err := testserver.StartNATS(ctx, testserver.NATSConfig{})
+	if err != nil {
+		return "", nil, err
+	}
+	return s.URL(), s.Close, nil
+}
