@@ -69,7 +69,7 @@ compile_nats() {
 	(cd "$(dirname "${BASH_SOURCE[0]}")/.." && go build -o /dev/null ./internal/testserver/natsd)
 }
 
-install() {
+install_missing() {
 	local wanted service
 	read -r -a wanted <<<"$(missing | tr '\n' ' ')"
 	((${#wanted[@]} == 0)) && return
@@ -112,7 +112,7 @@ main() {
 		say "Go 1.$go_minor or newer is needed; see https://go.dev/doc/install"
 		exit 1
 	fi
-	install
+	install_missing
 	compile_nats
 }
 

@@ -11,8 +11,10 @@
 //   - [RequireRedis] is the same for one Redis server, which keeps all that it was told through a Kill.
 //   - [RequireNATS] is the same for one NATS server with JetStream. The first use on a machine builds it, see [NATSProgram].
 //   - [OwnRabbit] is a node for one test, with a configuration of its own, and [OwnRabbitCluster] three joined nodes.
-//   - [OwnRedis] and [OwnNATS] are servers for one test.
-//   - [StartRabbit], [StartRabbitCluster], [StartRedis] and [StartNATS] are the same outside a test.
+//   - [OwnRedis] and [OwnNATS] are servers for one test. [OwnRedisReplica] is a Redis server with a replica that can be
+//     promoted, [OwnRedisSentinel] the same with a sentinel that does so, [OwnRedisCluster] and [OwnNATSCluster] are three
+//     joined servers.
+//   - Each Own has a Start, which is the same outside a test.
 //   - [NewProxy] is a TCP proxy that cuts, delays, throttles and swallows.
 //
 // Where the programs of a server are missing, Require and Own skip the test and say what is missing; with

@@ -24,6 +24,13 @@ func OwnNATS(tb testing.TB, cfg NATSConfig) *NATS {
 	return own(tb, startTime, func(ctx context.Context) (*NATS, error) { return StartNATS(ctx, cfg) })
 }
 
+// OwnNATSCluster starts three joined servers for one test and closes them at the test's end.
+func OwnNATSCluster(tb testing.TB, cfg NATSConfig) *NATSCluster {
+	tb.Helper()
+	warmNATS(tb)
+	return own(tb, 2*startTime, func(ctx context.Context) (*NATSCluster, error) { return StartNATSCluster(ctx, 3, cfg) })
+}
+
 // warmNATS sees to it that the program is built before the time of a start begins.
 func warmNATS(tb testing.TB) {
 	tb.Helper()

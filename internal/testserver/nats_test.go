@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -55,17 +56,28 @@ func wantStored(tb testing.TB, js jetstream.JetStream, name string) {
 	tb.Helper()
 	ctx := deadline(tb, 30*time.Second)
 	for {
-		s, err := js.Stream(ctx, name)
+		err := readStored(ctx, js, name)
 		if err == nil {
-			var m *jetstream.RawStreamMsg
-			if m, err = s.GetMsg(ctx, 1); err == nil && string(m.Data) == name {
-				return
-			}
+			return
 		}
 		if ctx.Err() != nil || errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrMsgNotFound) {
 			tb.Fatalf("the message of stream %s: %v; it was stored", name, err)
 		}
 	}
+}
+
+func readStored(ctx context.Context, js jetstream.JetStream, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // a question may never be answered
+	defer cancel()
+	s, err := js.Stream(ctx, name)
+	if err != nil {
+		return err
+	}
+	m, err := s.GetMsg(ctx, 1)
+	if err == nil && string(m.Data) != name {
+		err = fmt.Errorf("the message is %q", m.Data)
+	}
+	return err
 }
 
 func TestNATSNeedsItsPassword(t *testing.T) {
@@ -191,4 +203,31 @@ func TestNATSTLS(t *testing.T) {
 		conn.Close()
 		t.Error("a server with TLS took a client without")
 	}
+}
+
+// Three servers form a cluster, a stream survives its leader, and the killed server comes back.
+func TestNATSCluster(t *testing.T) {
+	c := testserver.OwnNATSCluster(t, testserver.NATSConfig{})
+	ctx := deadline(t, 90*time.Second)
+	stream := testserver.Namespace()
+	js := dialNATS(t, c.URL())
+	makeStream(t, js, stream, 3)
+	leader, err := c.Leader(ctx, stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.KillNode(leader)
+	for now := leader; now == leader; {
+		if ctx.Err() != nil {
+			t.Fatal("no new leader was elected")
+		}
+		if next, err := c.Leader(ctx, stream); err == nil {
+			now = next
+		}
+	}
+	wantStored(t, js, stream)
+	if err := c.RestartNode(ctx, leader); err != nil {
+		t.Fatal(err)
+	}
+	wantStored(t, dialNATS(t, c.URLs()[leader]), stream)
 }

@@ -126,19 +126,22 @@ func (p *process) kill() {
 	}
 }
 
-// terminate asks the process to end, and kills it when ctx is done before it has.
+// terminate asks the process to end, and kills it when ctx is done before it has. It asks again from time to time: Redis
+// refuses while it writes its first append-only file.
 func (p *process) terminate(ctx context.Context) error {
-	if p.ended() {
-		return nil
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for !p.ended() {
+		terminateGroup(p.cmd.Process.Pid)
+		select {
+		case <-p.done:
+		case <-tick.C:
+		case <-ctx.Done():
+			p.kill()
+			return fmt.Errorf("killed, it did not stop in time: %w", ctx.Err())
+		}
 	}
-	terminateGroup(p.cmd.Process.Pid)
-	select {
-	case <-p.done:
-		return nil
-	case <-ctx.Done():
-		p.kill()
-		return fmt.Errorf("killed, it did not stop in time: %w", ctx.Err())
-	}
+	return nil
 }
 
 // log returns what the process has written, the last n bytes of it, or all with n = 0.

@@ -20,8 +20,9 @@ import (
 // RedisConfig tunes a Redis server. The zero value is one that keeps all data and evicts none.
 type RedisConfig struct {
 	Conf string // further lines of redis.conf, such as "maxmemory 10mb"; they come last and win
-	// AOF is when the append-only file goes to the disk: "everysec", the default, "always" or "no"; "off" keeps no file, so
-	// that the data end with the process.
+	// AOF is when the append-only file goes to the disk: "always", the default, "everysec" or "no"; "off" keeps no file, so
+	// that the data end with the process. It is not Redis' own default: with "everysec" Redis holds writes back while an
+	// earlier one goes to the disk, so that a Kill loses writes which were answered, up to two seconds of them.
 	AOF string
 	TLS *TLSFiles // the server listens with TLS on a second port; nil: it does not
 	// RequireClientCert refuses TLS clients that show no certificate of TLS's authority.
@@ -37,6 +38,7 @@ type Redis struct {
 	args     []string // after the file's name
 	port     int
 	tlsPort  int
+	busPort  int // of a cluster's nodes among themselves
 	password string
 }
 
@@ -54,13 +56,10 @@ type redisPlan struct {
 	RedisConfig
 	name     string
 	password string
-	cluster  bool                      // a node of a Redis Cluster
-	sentinel bool                      // a sentinel instead of a server
-	lines    func(port int) []string   // further ones, before Conf; may be nil
-	probe    func(*Redis) probeOfRedis // nil: it answers and has loaded its data
+	cluster  bool     // a node of a Redis Cluster
+	sentinel bool     // a sentinel instead of a server
+	lines    []string // further ones, before Conf
 }
-
-type probeOfRedis func(ctx context.Context) error
 
 func redisPassword() string { return "secret-" + rand.Text() }
 
@@ -92,7 +91,7 @@ func tryRedis(ctx context.Context, plan redisPlan) (*Redis, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Redis{box: box, conf: filepath.Join(box.dir, "redis.conf"), port: ports[0], password: plan.password}
+	r := &Redis{box: box, conf: filepath.Join(box.dir, "redis.conf"), port: ports[0], busPort: ports[2], password: plan.password}
 	if plan.TLS != nil {
 		r.tlsPort = ports[1]
 	}
@@ -103,10 +102,7 @@ func tryRedis(ctx context.Context, plan redisPlan) (*Redis, error) {
 		return box.start("server", filepath.Join(box.dir, "console.log"), environment(nil, nil),
 			program, append([]string{r.conf}, r.args...)...)
 	}}
-	if plan.probe != nil {
-		r.probe = plan.probe(r)
-	}
-	err = os.WriteFile(r.conf, []byte(strings.Join(r.lines(plan, ports[2]), "\n")+"\n"), 0o600)
+	err = os.WriteFile(r.conf, []byte(strings.Join(r.lines(plan), "\n")+"\n"), 0o600)
 	if err == nil {
 		err = r.restart(ctx)
 	}
@@ -127,8 +123,8 @@ func redisProgram() (string, error) {
 	return program, nil
 }
 
-// lines are the server's redis.conf. busPort is used by the nodes of a cluster.
-func (r *Redis) lines(plan redisPlan, busPort int) []string {
+// lines are the server's redis.conf.
+func (r *Redis) lines(plan redisPlan) []string {
 	lines := []string{
 		"bind 127.0.0.1",
 		"port " + strconv.Itoa(r.port),
@@ -147,16 +143,13 @@ func (r *Redis) lines(plan redisPlan, busPort int) []string {
 			"tls-auth-clients "+map[bool]string{true: "yes", false: "optional"}[plan.RequireClientCert])
 	}
 	if !plan.sentinel {
-		lines = append(lines, dataLines(plan, busPort)...)
+		lines = append(lines, r.dataLines(plan)...)
 	}
-	if plan.lines != nil {
-		lines = append(lines, plan.lines(r.port)...)
-	}
-	return append(lines, plan.Conf)
+	return append(append(lines, plan.lines...), plan.Conf)
 }
 
 // dataLines are those of a server that holds data.
-func dataLines(plan redisPlan, busPort int) []string {
+func (r *Redis) dataLines(plan redisPlan) []string {
 	lines := []string{
 		`save ""`,
 		"maxmemory-policy noeviction",
@@ -170,14 +163,14 @@ func dataLines(plan redisPlan, busPort int) []string {
 	case "off":
 		lines = append(lines, "appendonly no")
 	case "":
-		lines = append(lines, "appendonly yes", "appendfsync everysec")
+		lines = append(lines, "appendonly yes", "appendfsync always")
 	default:
 		lines = append(lines, "appendonly yes", "appendfsync "+plan.AOF)
 	}
 	if plan.cluster {
 		lines = append(lines,
 			"cluster-enabled yes",
-			"cluster-port "+strconv.Itoa(busPort),
+			"cluster-port "+strconv.Itoa(r.busPort),
 			"cluster-node-timeout 2000")
 	}
 	return lines

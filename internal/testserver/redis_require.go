@@ -17,3 +17,21 @@ func OwnRedis(tb testing.TB, cfg RedisConfig) *Redis {
 	tb.Helper()
 	return own(tb, startTime, func(ctx context.Context) (*Redis, error) { return StartRedis(ctx, cfg) })
 }
+
+// OwnRedisReplica starts a server and its replica for one test and closes both at the test's end.
+func OwnRedisReplica(tb testing.TB, cfg RedisConfig) *RedisPair {
+	tb.Helper()
+	return own(tb, startTime, func(ctx context.Context) (*RedisPair, error) { return StartRedisReplica(ctx, cfg) })
+}
+
+// OwnRedisSentinel starts a server, its replica and a sentinel for one test and closes them at the test's end.
+func OwnRedisSentinel(tb testing.TB, cfg RedisConfig) *RedisSentinel {
+	tb.Helper()
+	return own(tb, startTime, func(ctx context.Context) (*RedisSentinel, error) { return StartRedisSentinel(ctx, cfg) })
+}
+
+// OwnRedisCluster starts a Redis Cluster of three nodes for one test and closes it at the test's end.
+func OwnRedisCluster(tb testing.TB, cfg RedisConfig) *RedisCluster {
+	tb.Helper()
+	return own(tb, startTime, func(ctx context.Context) (*RedisCluster, error) { return StartRedisCluster(ctx, 3, cfg) })
+}

@@ -90,10 +90,10 @@ func TestRedisWithoutFileForgets(t *testing.T) {
 }
 
 func TestRedisConfIsAppliedLast(t *testing.T) {
-	r := testserver.OwnRedis(t, testserver.RedisConfig{AOF: "always", Conf: "maxmemory-policy allkeys-lru\nmaxmemory 20mb"})
+	r := testserver.OwnRedis(t, testserver.RedisConfig{AOF: "everysec", Conf: "maxmemory-policy allkeys-lru\nmaxmemory 20mb"})
 	c := dialRedis(t, r.URL())
 	for setting, want := range map[string]string{
-		"maxmemory-policy": "allkeys-lru", "maxmemory": "20971520", "appendfsync": "always", "appendonly": "yes",
+		"maxmemory-policy": "allkeys-lru", "maxmemory": "20971520", "appendfsync": "everysec", "appendonly": "yes",
 	} {
 		if got, err := c.ConfigGet(t.Context(), setting).Result(); err != nil || got[setting] != want {
 			t.Errorf("CONFIG GET %s = %v, %v; want %s", setting, got, err, want)

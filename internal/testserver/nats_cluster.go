@@ -1,0 +1,174 @@
+package testserver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// NATSCluster is some NATS servers on this machine, joined into one cluster whose JetStream is replicated.
+type NATSCluster struct {
+	Nodes []*NATS
+}
+
+// StartNATSCluster starts n servers and waits until they have a leader and know each other, some seconds for three.
+func StartNATSCluster(ctx context.Context, n int, cfg NATSConfig) (*NATSCluster, error) {
+	if n < 3 {
+		return nil, fmt.Errorf("nats: a cluster of %d servers", n)
+	}
+	var err error
+	for range 3 {
+		var nodes []*NATS
+		if nodes, err = startNATS(ctx, n, cfg); err == nil {
+			c := &NATSCluster{Nodes: nodes}
+			if err = c.ready(ctx); err == nil {
+				return c, nil
+			}
+			err = errors.Join(err, c.Close())
+		}
+		if errors.Is(err, ErrMissing) || ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, fmt.Errorf("nats cluster: %w", err)
+}
+
+// ready waits until each server that runs sees a leader and as many others as run.
+func (c *NATSCluster) ready(ctx context.Context) error {
+	up := 0
+	for _, s := range c.Nodes {
+		if s.running() {
+			up++
+		}
+	}
+	for _, s := range c.Nodes {
+		if !s.running() {
+			continue
+		}
+		if err := s.proc.await(ctx, func(ctx context.Context) error { return s.joined(ctx, up) }); err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+	}
+	return nil
+}
+
+// joined reports whether the server sees a leader of JetStream and a connection to each of the other servers.
+func (s *NATS) joined(ctx context.Context, servers int) error {
+	var js struct {
+		Meta struct {
+			Leader string
+		} `json:"meta_cluster"`
+	}
+	var routes struct {
+		Routes []struct {
+			Remote string `json:"remote_name"`
+		}
+	}
+	if err := s.ask(ctx, "/jsz", &js); err != nil {
+		return err
+	}
+	if err := s.ask(ctx, "/routez", &routes); err != nil {
+		return err
+	}
+	others := make(map[string]bool)
+	for _, r := range routes.Routes { // several to each
+		others[r.Remote] = true
+	}
+	if js.Meta.Leader == "" || len(others) < servers-1 {
+		return fmt.Errorf("leader %q, connected with %d others of %d", js.Meta.Leader, len(others), servers-1)
+	}
+	return nil
+}
+
+// ask decodes an answer of the monitoring port.
+func (s *NATS) ask(ctx context.Context, path string, into any) error {
+	body, err := s.monitor(ctx, path)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(body, into); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+// URLs are the servers' addresses with user and password.
+func (c *NATSCluster) URLs() []string {
+	urls := make([]string, len(c.Nodes))
+	for i, s := range c.Nodes {
+		urls[i] = s.URL()
+	}
+	return urls
+}
+
+// URL is all addresses in one, as clients of NATS take them: separated by commas.
+func (c *NATSCluster) URL() string { return strings.Join(c.URLs(), ",") }
+
+// Password is the password in each of the URLs.
+func (c *NATSCluster) Password() string { return c.Nodes[0].password }
+
+// KillNode ends server i at once.
+func (c *NATSCluster) KillNode(i int) { c.Nodes[i].Kill() }
+
+// RestartNode starts server i again and waits until it has caught up with a leader. While a majority is down that cannot
+// happen: start the others beside it.
+func (c *NATSCluster) RestartNode(ctx context.Context, i int) error { return c.Nodes[i].Restart(ctx) }
+
+// Leader returns the index of the server that leads a stream. It asks the servers that run, in order; while a leader is
+// elected it fails.
+func (c *NATSCluster) Leader(ctx context.Context, stream string) (int, error) {
+	errs := []error{fmt.Errorf("stream %q has no leader that is known", stream)}
+	for _, s := range c.Nodes {
+		if !s.running() {
+			continue
+		}
+		leader, err := s.leaderOf(ctx, stream)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", s.name, err))
+			continue
+		}
+		for i, node := range c.Nodes {
+			if node.name == leader {
+				return i, nil
+			}
+		}
+	}
+	return 0, errors.Join(errs...)
+}
+
+func (s *NATS) leaderOf(ctx context.Context, stream string) (string, error) {
+	conn, err := s.connect(natsUser)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	js, err := jetstream.New(conn)
+	if err != nil {
+		return "", err
+	}
+	// Without a leader nobody answers, not even later.
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	str, err := js.Stream(ctx, stream)
+	if err != nil {
+		return "", err
+	}
+	info := str.CachedInfo() // just fetched
+	if info.Cluster == nil {
+		return "", errors.New("the stream is not of a cluster")
+	}
+	return info.Cluster.Leader, nil
+}
+
+// Close kills the servers and removes their data. It is idempotent.
+func (c *NATSCluster) Close() error {
+	for _, s := range c.Nodes {
+		s.Kill()
+	}
+	return c.Nodes[0].box.close()
+}

@@ -1,0 +1,109 @@
+package testserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// RedisPair is a Redis server and a replica of it. The names tell the parts at the start: [RedisPair.Promote] swaps the
+// parts, not the names.
+type RedisPair struct {
+	Primary, Replica *Redis
+}
+
+// StartRedisReplica starts a server and a replica that follows it, about a second. A write is on the replica some time after
+// it was answered, unless the client uses WAIT.
+func StartRedisReplica(ctx context.Context, cfg RedisConfig) (*RedisPair, error) {
+	return startPair(ctx, cfg, redisPassword())
+}
+
+func startPair(ctx context.Context, cfg RedisConfig, password string) (*RedisPair, error) {
+	p := &RedisPair{}
+	var err error
+	p.Primary, err = startRedis(ctx, redisPlan{RedisConfig: cfg, name: "redis primary", password: password})
+	if err != nil {
+		return nil, err
+	}
+	p.Replica, err = startRedis(ctx, redisPlan{
+		RedisConfig: cfg, name: "redis replica", password: password,
+		lines: []string{"replicaof 127.0.0.1 " + strconv.Itoa(p.Primary.port)},
+	})
+	if err == nil {
+		err = p.Replica.proc.await(ctx, p.Replica.linked)
+	}
+	if err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	return p, nil
+}
+
+// Promote makes the replica a primary, as an operator does after the loss of the other one: what the primary had not sent
+// yet is lost. It does not touch the old primary.
+func (p *RedisPair) Promote(ctx context.Context) error { return p.Replica.follow(ctx, nil) }
+
+// Demote makes the old primary a replica of the one that was promoted, and waits until it has the other's data in place of
+// its own. It must run.
+func (p *RedisPair) Demote(ctx context.Context) error {
+	if err := p.Primary.follow(ctx, p.Replica); err != nil {
+		return err
+	}
+	return p.Primary.proc.await(ctx, p.Primary.linked)
+}
+
+// Close kills both and removes their data. It is idempotent.
+func (p *RedisPair) Close() error { return closeAll(p.Primary, p.Replica) }
+
+func closeAll(servers ...*Redis) error {
+	var errs []error
+	for _, r := range servers {
+		if r != nil {
+			errs = append(errs, r.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// follow makes the server a replica of another, or a primary; also after a restart.
+func (r *Redis) follow(ctx context.Context, primary *Redis) error {
+	host, port := "NO", "ONE"
+	if primary != nil {
+		host, port = "127.0.0.1", strconv.Itoa(primary.port)
+	}
+	if _, err := r.Do(ctx, "REPLICAOF", host, port); err != nil {
+		return fmt.Errorf("%s: REPLICAOF %s %s: %w", r.name, host, port, err)
+	}
+	if _, err := r.Do(ctx, "CONFIG", "REWRITE"); err != nil {
+		return fmt.Errorf("%s: CONFIG REWRITE: %w", r.name, err)
+	}
+	return nil
+}
+
+// linked reports whether a replica has a copy of its primary, also in its own append-only file, and follows it.
+func (r *Redis) linked(ctx context.Context) error {
+	out, err := r.Do(ctx, "INFO")
+	if err != nil {
+		return err
+	}
+	info := redisFields(fmt.Sprint(out))
+	if info["role"] != "slave" || info["master_link_status"] != "up" {
+		return fmt.Errorf("%s: role %s, link %s", r.name, info["role"], info["master_link_status"])
+	}
+	if info["aof_rewrite_in_progress"] != "0" || info["aof_rewrite_scheduled"] != "0" {
+		return fmt.Errorf("%s: it writes its append-only file", r.name)
+	}
+	return nil
+}
+
+// redisFields reads lines of name:value.
+func redisFields(text string) map[string]string {
+	fields := make(map[string]string)
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			fields[name] = value
+		}
+	}
+	return fields
+}
