@@ -113,10 +113,10 @@ const (
 // technology is the one of the broker's URL.
 func (c *config) technology() string {
 	scheme, _, _ := strings.Cut(c.Broker, "://")
-	switch {
-	case scheme == "tls":
+	switch scheme {
+	case "tls":
 		return techNATS
-	case scheme == techEmbedded:
+	case techEmbedded:
 		return techEmbedded
 	}
 	for _, t := range []string{techMemory, techAMQP, techNATS, techRedis, techHworker} {

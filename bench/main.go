@@ -1,20 +1,20 @@
 // Command bench measures one workload, with Swarmiji or with -raw on the bare client of the broker, and prints one line of
 // JSON.
 //
-//		go run ./bench -broker URL -workload enqueue|drain|e2e|roundtrip|idle|due|delayed -n N -payload 100 -concurrency C
-//		               [-raw] [-multiple] [-plain]
+//	go run ./bench -broker URL -workload enqueue|drain|e2e|roundtrip|idle|due|delayed -n N -payload 100 -concurrency C
+//	               [-raw] [-multiple] [-plain]
 //
 // The URL is any that package open takes. The workloads:
 //
-//	  - enqueue: n tasks are submitted and confirmed. With -concurrency 1 they are pipelined: SubmitAll against a window of
-//	    1,000 unconfirmed messages; else C goroutines each await the confirmation of their own task.
-//	  - drain: n tasks are queued by another process, then consumed with prefetch C. Only the consumption is measured.
-//	  - e2e: both at once in one process. p50_ms and p99_ms are from submission to handler.
-//	  - roundtrip: C callers each submit a task, wait for its result, and repeat.
-//	  - idle: a consumer without tasks, for 5 seconds; cpu_percent is of one core.
-//	  - due: n tasks are submitted for the same second, last_ms is when the last of them has started; then 200 single ones,
-//	    of which p50_ms, p99_ms and max_ms tell how late they start. None may start early.
-//	  - delayed: n tasks wait for their time; what that costs others is in the field delayed. For a million use -timeout 15m.
+//   - enqueue: n tasks are submitted and confirmed. With -concurrency 1 they are pipelined: SubmitAll against a window of
+//     1,000 unconfirmed messages; else C goroutines each await the confirmation of their own task.
+//   - drain: n tasks are queued by another process, then consumed with prefetch C. Only the consumption is measured.
+//   - e2e: both at once in one process. p50_ms and p99_ms are from submission to handler.
+//   - roundtrip: C callers each submit a task, wait for its result, and repeat.
+//   - idle: a consumer without tasks, for 5 seconds; cpu_percent is of one core.
+//   - due: n tasks are submitted for the same second, last_ms is when the last of them has started; then 200 single ones,
+//     of which p50_ms, p99_ms and max_ms tell how late they start. None may start early.
+//   - delayed: n tasks wait for their time; what that costs others is in the field delayed. For a million use -timeout 15m.
 //
 // Both sides give the same guarantees, with messages of the same size:
 //

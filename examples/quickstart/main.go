@@ -7,6 +7,9 @@
 //
 //	go run ./examples/worker     -broker amqp://guest:guest@localhost:5672/
 //	go run ./examples/quickstart -broker amqp://guest:guest@localhost:5672/
+//
+// Any URL of package open will do: amqp, redis, nats. nats-embedded:///directory needs no server either, and keeps in the
+// directory what was not finished.
 package main
 
 import (
@@ -60,7 +63,7 @@ func flaky(ctx context.Context, a Attempts) (string, error) {
 const patience = 3 * time.Second
 
 func main() {
-	url := flag.String("broker", "mem://", "`URL` of the broker; mem:// runs the tasks in this process, amqp:// waits for a worker")
+	url := flag.String("broker", "mem://", "`URL` of the broker; mem:// and nats-embedded:///directory run the tasks in this process, others wait for a worker")
 	queue := flag.String("queue", router.DefaultQueue, "`name` of the queue")
 	wait := flag.Duration("wait", 30*time.Second, "how long to wait for all results")
 	flag.Parse()
@@ -84,8 +87,11 @@ func run(ctx context.Context, url, queue string, wait time.Duration, note func(t
 		return err
 	}
 	defer closing(&err, swarm.Close)
+	if err := swarm.Ping(ctx); err != nil { // it is better told now than waited for
+		return err
+	}
 
-	if strings.HasPrefix(url, "mem:") { // nobody else can reach the memory of this process
+	if alone(url) {
 		stop, err := consume(ctx, swarm, queue)
 		if err != nil {
 			return err
@@ -136,6 +142,12 @@ func run(ctx context.Context, url, queue string, wait time.Duration, note func(t
 	}
 	fmt.Println("failed: ", failure.Message)
 	return nil
+}
+
+// alone reports whether tasks have to run in this process: nobody else can reach its memory, and nobody else has to be
+// there for a server that is part of it.
+func alone(url string) bool {
+	return strings.HasPrefix(url, "mem:") || strings.HasPrefix(url, "nats-embedded:")
 }
 
 // consume runs a consumer beside the producer. stop ends it: what runs is finished first.

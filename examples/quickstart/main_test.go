@@ -45,9 +45,13 @@ func TestNoWorker(t *testing.T) {
 	}
 }
 
+// Without a broker the program says so at once, and what to do.
 func TestNoBroker(t *testing.T) {
-	err := run(t.Context(), "amqp://u:hunter2@127.0.0.1:1/", "default", time.Second, func(text string) { t.Error(text) })
+	err := run(t.Context(), "amqp://u:hunter2@127.0.0.1:1/", "default", time.Minute, func(text string) { t.Error(text) })
 	if !errors.Is(err, broker.ErrUnavailable) || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("error is %v, want one that is ErrUnavailable and holds no password", err)
+	}
+	if err != nil && !strings.Contains(err.Error(), "no RabbitMQ answers at 127.0.0.1:1 (connection refused); start one") {
+		t.Errorf("error is %v, want one that says what to do", err)
 	}
 }

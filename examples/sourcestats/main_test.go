@@ -209,7 +209,8 @@ func TestArguments(t *testing.T) {
 		"workers":      {[]string{"-workers", "-1"}, 2, "-workers"},
 		"argument":     {[]string{"x"}, 2, `unexpected argument "x"`},
 		"no broker":    {[]string{"-consume"}, 2, "-consume needs -broker"},
-		"bad broker":   {[]string{"-root", "..", "-broker", "redis://u:hunter2@h"}, 1, "no adapter"},
+		"bad broker":   {[]string{"-root", "..", "-broker", "kafka://u:hunter2@h"}, 1, "no adapter"},
+		"nobody there": {[]string{"-root", "..", "-broker", "amqp://u:hunter2@127.0.0.1:1"}, 1, "no RabbitMQ answers at 127.0.0.1:1"},
 		"no directory": {[]string{"-root", filepath.Join(empty, "none")}, 1, "none"},
 		"no files":     {[]string{"-root", empty}, 1, "no .go file"},
 	} {

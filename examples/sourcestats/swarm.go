@@ -34,6 +34,9 @@ func byTasks(ctx context.Context, o *options, files []File) (total Totals, err e
 		return Totals{}, err
 	}
 	defer closing(&err, swarm.Close)
+	if err := swarm.Ping(ctx); err != nil {
+		return Totals{}, err
+	}
 	p, err := producer.New(producer.Config{
 		Broker: swarm.Broker, Results: swarm.Results, Router: router.Static(o.queue), Timeout: time.Minute, Logger: o.logger,
 	})

@@ -68,7 +68,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	var o options
 	f := flag.NewFlagSet("worker", flag.ContinueOnError)
 	f.SetOutput(stderr)
-	f.StringVar(&o.broker, "broker", "", "`URL` of the broker, such as amqp://user:password@host:5672/")
+	f.StringVar(&o.broker, "broker", "", "`URL` of the broker, such as amqp://user:password@host:5672/, redis://host or nats://host")
 	f.StringVar(&o.queue, "queue", router.DefaultQueue, "`name` of the queue")
 	f.IntVar(&o.workers, "workers", 0, "how many tasks run at once; 0: one per CPU")
 	f.IntVar(&o.prefetch, "prefetch", 0, "how many tasks are held at once; 0: 4 per worker")
@@ -118,5 +118,8 @@ func work(o *options, logger *slog.Logger) (err error) {
 	}
 	logger.Info("worker consumes", slog.String(middleware.LogQueue, o.queue), slog.String(middleware.LogNode, c.NodeID()),
 		slog.Any("tasks", c.Names()))
+	if err := swarm.Ping(ctx); err != nil {
+		logger.Warn("worker waits for its broker", slog.Any("error", err))
+	}
 	return consumer.RunUntilSignal(ctx, c)
 }

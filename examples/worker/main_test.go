@@ -43,7 +43,7 @@ func TestExitStatus(t *testing.T) {
 		"memory":       {[]string{"-broker", "mem://"}, exitUsage, "nobody else can reach"},
 		"unknown flag": {[]string{"-colour"}, exitUsage, "-colour"},
 		"argument":     {[]string{"-broker", "amqp://h", "x"}, exitUsage, `unexpected argument "x"`},
-		"bad URL":      {[]string{"-broker", "redis://u:hunter2@h"}, exitFailure, "no adapter for redis"},
+		"bad URL":      {[]string{"-broker", "kafka://u:hunter2@h"}, exitFailure, "no adapter for kafka"},
 		"bad queue":    {[]string{"-broker", "amqp://u:hunter2@h", "-queue", "a b"}, exitFailure, "bad name"},
 		"bad workers":  {[]string{"-broker", "amqp://u:hunter2@h", "-workers", "-1"}, exitFailure, "-1 workers"},
 	} {
