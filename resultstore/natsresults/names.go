@@ -1,0 +1,71 @@
+package natsresults
+
+import (
+	"strings"
+
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// Headers of a record's message, beside those of NATS.
+const (
+	headerTTL  = "Swj-TTL" // how long it is kept, in milliseconds
+	natsTTL    = "Nats-TTL"
+	natsExpect = "Nats-Expected-Last-Subject-Sequence"
+	natsSeq    = "Nats-Sequence"
+	natsTime   = "Nats-Time-Stamp"
+)
+
+// names are those of a namespace. The stream's begins like that of no broker of any namespace.
+type names struct {
+	stream  string
+	records string // prefix of the subjects of records
+	news    string // prefix of the subjects of notifications
+
+	get, direct, purge string // of the server's interface
+}
+
+func namesOf(namespace string) names {
+	n := names{
+		stream:  "SWJRESULTS_" + namespace,
+		records: "swj." + namespace + ".R.",
+		news:    "swj." + namespace + ".N.",
+	}
+	n.get = "$JS.API.STREAM.MSG.GET." + n.stream
+	n.direct = "$JS.API.DIRECT.GET." + n.stream + "."
+	n.purge = "$JS.API.STREAM.PURGE." + n.stream
+	return n
+}
+
+func (n *names) record(id task.ID) string { return n.records + token(string(id)) }
+
+func (n *names) notify(node string) string { return n.news + token(node) }
+
+// token writes s as one token of a subject.
+func token(s string) string {
+	const hex = "0123456789ABCDEF"
+	extra := 0
+	for i := range len(s) {
+		if !plain(s[i]) {
+			extra += 2
+		}
+	}
+	if extra == 0 {
+		return s
+	}
+	var b strings.Builder
+	b.Grow(len(s) + extra)
+	for i := range len(s) {
+		if c := s[i]; plain(c) {
+			b.WriteByte(c)
+		} else {
+			b.WriteByte('%')
+			b.WriteByte(hex[c>>4])
+			b.WriteByte(hex[c&15])
+		}
+	}
+	return b.String()
+}
+
+func plain(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_'
+}

@@ -1,0 +1,71 @@
+package natsresults_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker/natsbroker/embedded"
+	"github.com/swarmiji/swarmiji/internal/backoff"
+	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/resultstore/natsresults"
+	"github.com/swarmiji/swarmiji/resultstore/resultstoretest"
+)
+
+// largest is the largest result of the stores of the suite.
+const largest = 2 << 20
+
+var promises = resultstoretest.Promises{Notify: true, Durable: true, TTL: 200 * time.Millisecond, MaxResult: largest}
+
+func TestStore(t *testing.T) { resultstoretest.Run(t, harness) }
+
+func TestStoreInProcess(t *testing.T) { resultstoretest.Run(t, harnessInProcess) }
+
+func BenchmarkStore(b *testing.B) { resultstoretest.Bench(b, harness) }
+
+func BenchmarkStoreInProcess(b *testing.B) { resultstoretest.Bench(b, harnessInProcess) }
+
+func harness(t testing.TB) *resultstoretest.Harness {
+	srv := testserver.RequireNATS(t)
+	proxy := testserver.NewProxy(t, srv.Addr())
+	ns := testserver.Namespace()
+	return &resultstoretest.Harness{
+		Open: func(t testing.TB) resultstore.ResultStore {
+			return newStore(t, natsresults.Config{URLs: []string{proxy.URL(srv.URL())}, Namespace: ns})
+		},
+		Sever: func(testing.TB, resultstore.ResultStore) { proxy.Sever() },
+		Restart: func(t testing.TB) {
+			if err := srv.Restart(within(t)); err != nil {
+				t.Fatal(err)
+			}
+		},
+		Down: func(testing.TB) func() {
+			proxy.Cut()
+			return proxy.Heal
+		},
+		Prefix:   ns,
+		Secret:   srv.Password(),
+		Promises: promises,
+	}
+}
+
+func harnessInProcess(t testing.TB) *resultstoretest.Harness {
+	srv := server(t, embedded.Options{})
+	return &resultstoretest.Harness{
+		Open: func(t testing.TB) resultstore.ResultStore {
+			return newStore(t, natsresults.Config{InProcess: srv})
+		},
+		Promises: promises,
+	}
+}
+
+// newStore makes a store for the suite, which closes it.
+func newStore(t testing.TB, c natsresults.Config) *natsresults.Store {
+	t.Helper()
+	c.MaxResult, c.Logger, c.Backoff = largest, quiet(), backoff.Exponential{Max: 500 * time.Millisecond}
+	s, err := natsresults.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
