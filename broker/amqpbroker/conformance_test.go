@@ -76,8 +76,8 @@ func namespace(t testing.TB, typ amqpbroker.QueueType) string {
 func harness(t testing.TB, srv *testserver.Rabbit, namespace string, typ amqpbroker.QueueType) *brokertest.Harness {
 	var (
 		mu     sync.Mutex
-		relays = make(map[broker.Broker]*relay)
-		spare  = newRelay(t, srv.Addr()) // made before the case begins to count goroutines
+		relays = make(map[broker.Broker]*testserver.Relay)
+		spare  = testserver.NewRelay(t, srv.Addr()) // made before the case begins to count goroutines
 		down   bool
 	)
 	return &brokertest.Harness{
@@ -86,13 +86,13 @@ func harness(t testing.TB, srv *testserver.Rabbit, namespace string, typ amqpbro
 			defer mu.Unlock()
 			line := spare
 			if spare = nil; line == nil {
-				line = newRelay(t, srv.Addr())
+				line = testserver.NewRelay(t, srv.Addr())
 			}
 			if down {
-				line.set(true)
+				line.SetDown(true)
 			}
 			b, err := amqpbroker.New(amqpbroker.Config{
-				URLs: []string{strings.Replace(srv.URL(), srv.Addr(), line.addr(), 1)}, Namespace: namespace, QueueType: typ, MaxBody: testMaxBody,
+				URLs: []string{line.URL(srv.URL())}, Namespace: namespace, QueueType: typ, MaxBody: testMaxBody,
 			})
 			if err != nil {
 				t.Fatalf("New: %v", err)
@@ -103,7 +103,7 @@ func harness(t testing.TB, srv *testserver.Rabbit, namespace string, typ amqpbro
 		Sever: func(t testing.TB, b broker.Broker) {
 			mu.Lock()
 			defer mu.Unlock()
-			relays[b].sever()
+			relays[b].Sever()
 		},
 		Restart: func(t testing.TB) {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -117,14 +117,14 @@ func harness(t testing.TB, srv *testserver.Rabbit, namespace string, typ amqpbro
 			defer mu.Unlock()
 			down = true
 			for _, p := range relays {
-				p.set(true)
+				p.SetDown(true)
 			}
 			return func() {
 				mu.Lock()
 				defer mu.Unlock()
 				down = false
 				for _, p := range relays {
-					p.set(false)
+					p.SetDown(false)
 				}
 			}
 		},

@@ -44,8 +44,8 @@ func awaitLost(t testing.TB, d broker.Delivery, why string) {
 
 func TestOldGenerationCannotSettle(t *testing.T) {
 	srv := testserver.RequireRabbit(t)
-	line := newRelay(t, srv.Addr())
-	b := connect(t, amqpbroker.Config{URLs: []string{strings.Replace(srv.URL(), srv.Addr(), line.addr(), 1)}})
+	line := testserver.NewRelay(t, srv.Addr())
+	b := connect(t, amqpbroker.Config{URLs: []string{line.URL(srv.URL())}})
 	q := declared(t, b)
 	publish(t, b, q, message("a"))
 	s := subscribe(t, b, q, 1)
@@ -65,7 +65,7 @@ func TestOldGenerationCannotSettle(t *testing.T) {
 		}
 		if i < 2 {
 			old = append(old, d)
-			line.sever()
+			line.Sever()
 			awaitLost(t, d, "the connection was cut")
 			continue
 		}

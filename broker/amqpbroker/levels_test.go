@@ -3,7 +3,6 @@ package amqpbroker_test
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -27,8 +26,8 @@ func levelsStream(t testing.TB, name string) {
 func TestInterruptedLookAtLevels(t *testing.T) {
 	t.Parallel()
 	srv := testserver.RequireRabbit(t)
-	line := newRelay(t, srv.Addr())
-	b := connect(t, amqpbroker.Config{URLs: []string{strings.Replace(srv.URL(), srv.Addr(), line.addr(), 1)}})
+	line := testserver.NewRelay(t, srv.Addr())
+	b := connect(t, amqpbroker.Config{URLs: []string{line.URL(srv.URL())}})
 	q := testserver.Namespace()
 	stream := "swj.default.levels." + q
 	levelsStream(t, stream)
@@ -46,7 +45,7 @@ func TestInterruptedLookAtLevels(t *testing.T) {
 	defer tick.Stop()
 	for range 6 {
 		<-tick.C
-		line.sever()
+		line.Sever()
 	}
 	raw(t, srv.URL(), func(ch *amqp.Channel) error {
 		return ch.PublishWithContext(ctx, "", stream, false, false, amqp.Publishing{Body: []byte("10,100")})

@@ -15,7 +15,7 @@
 //     promoted, [OwnRedisSentinel] the same with a sentinel that does so, [OwnRedisCluster] and [OwnNATSCluster] are three
 //     joined servers.
 //   - Each Own has a Start, which is the same outside a test.
-//   - [NewProxy] is a TCP proxy that cuts, delays, throttles and swallows.
+//   - [NewProxy] is a TCP proxy that cuts, delays, throttles and swallows. [NewRelay] can only cut, but does so at once.
 //
 // Where the programs of a server are missing, Require and Own skip the test and say what is missing; with
 // SWARMIJI_REQUIRE_SERVERS=1 in the environment they fail it instead.

@@ -1,0 +1,123 @@
+package testserver
+
+import (
+	"io"
+	"net"
+	"net/url"
+	"sync"
+	"testing"
+)
+
+// Relay is a TCP relay in front of a server that can cut its line. It does less than a [Proxy] and at once: when Sever
+// returns, the connections are closed. Its only goroutine beside those of its connections starts when it is made, so that
+// cases which count goroutines can cut connections. All methods may be called from any goroutine.
+type Relay struct {
+	tb       testing.TB
+	listener net.Listener
+	done     sync.WaitGroup
+
+	mu       sync.Mutex
+	upstream string
+	down     bool
+	conns    map[net.Conn]struct{}
+}
+
+// NewRelay starts a relay to a server's host:port; the test's end closes it.
+func NewRelay(tb testing.TB, upstream string) *Relay {
+	tb.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatalf("relay: %v", err)
+	}
+	r := &Relay{tb: tb, upstream: upstream, listener: l, conns: make(map[net.Conn]struct{})}
+	r.done.Go(r.accept)
+	tb.Cleanup(func() {
+		_ = l.Close()
+		r.Sever()
+		r.done.Wait()
+	})
+	return r
+}
+
+// Addr is the relay's host:port.
+func (r *Relay) Addr() string { return r.listener.Addr().String() }
+
+// URL returns a URL of the server with the relay's address in place of the server's.
+func (r *Relay) URL(upstream string) string {
+	r.tb.Helper()
+	u, err := url.Parse(upstream)
+	if err != nil {
+		r.tb.Fatal("relay: the URL of the server does not parse") // its text may hold a password
+	}
+	u.Host = r.Addr()
+	return u.String()
+}
+
+// Sever closes all connections; new ones are accepted.
+func (r *Relay) Sever() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for c := range r.conns {
+		_ = c.Close()
+	}
+}
+
+// SetDown cuts the line, or mends it: while it is cut, connections are closed as soon as they are made.
+func (r *Relay) SetDown(down bool) {
+	r.mu.Lock()
+	r.down = down
+	r.mu.Unlock()
+	if down {
+		r.Sever()
+	}
+}
+
+// Redirect closes all connections and leads new ones to another server, as an address does that moves to a standby.
+func (r *Relay) Redirect(upstream string) {
+	r.mu.Lock()
+	r.upstream = upstream
+	r.mu.Unlock()
+	r.Sever()
+}
+
+func (r *Relay) accept() {
+	for {
+		in, err := r.listener.Accept()
+		if err != nil {
+			return
+		}
+		r.mu.Lock()
+		upstream := r.upstream
+		r.mu.Unlock()
+		out, err := net.Dial("tcp", upstream)
+		if err != nil || !r.add(in, out, upstream) {
+			_ = in.Close()
+			if out != nil {
+				_ = out.Close()
+			}
+			continue
+		}
+		r.done.Go(func() { r.pipe(in, out) })
+		r.done.Go(func() { r.pipe(out, in) })
+	}
+}
+
+// add notes the two ends of a connection, unless the line was cut or led elsewhere meanwhile.
+func (r *Relay) add(in, out net.Conn, upstream string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.down || r.upstream != upstream {
+		return false
+	}
+	r.conns[in], r.conns[out] = struct{}{}, struct{}{}
+	return true
+}
+
+func (r *Relay) pipe(from, to net.Conn) {
+	_, _ = io.Copy(to, from)
+	_ = from.Close()
+	_ = to.Close()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.conns, from)
+}
