@@ -22,6 +22,9 @@
 //     acknowledgement of each delivery after its handling; with -multiple the raw client acknowledges 64 deliveries at once.
 //   - redis: a stream with a consumer group. Enqueuing is pipelined XADD, consuming XREADGROUP of C entries, then XACK and
 //     XDEL of all of them in one trip. A round trip stores the result with SET PX and tells of it with PUBLISH before XACK.
+//   - nats: a file stream with the same settings, a subject and a Nats-Msg-Id for each message, PublishMsgAsync, a pull consumer
+//     that acknowledges each. A round trip stores the result in a stream and tells of it by core NATS before it acknowledges.
+//     With -plain the raw client has one subject and a stream without settings, for which Swarmiji has no equal.
 //
 // Results are ignored and no events are sent, except for -results and -events.
 //

@@ -17,6 +17,8 @@ func dialRaw(ctx context.Context, cfg *config) (client, error) {
 		return dialRawAMQP(ctx, cfg)
 	case techRedis:
 		return dialRawRedis(ctx, cfg)
+	case techNATS:
+		return dialRawNATS(ctx, cfg)
 	}
 	return nil, fmt.Errorf("there is no bare client for %s", cfg.address())
 }

@@ -17,6 +17,8 @@ func removeAll(ctx context.Context, cfg *config, names ...string) error {
 		return removeQueues(cfg, names...)
 	case techRedis, techHworker:
 		return removeKeys(ctx, cfg)
+	case techNATS:
+		return removeStreams(ctx, cfg)
 	}
 	return nil // it ends with the process
 }

@@ -1,0 +1,244 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// rawNATS is the bare NATS client, with a work-queue stream and a pull consumer. With -plain the stream has one subject and
+// no settings, messages have no ids, and nobody waits for acknowledgements.
+type rawNATS struct {
+	cfg     *config
+	nc      *nats.Conn
+	js      jetstream.JetStream
+	stream  string
+	results string // stream of results
+	prefix  string // of the subjects
+	body    int    // bytes of a message, as many as a task of Swarmiji has
+	begun   string // makes the ids of this process unlike those of others
+
+	calls calls
+	ids   atomic.Int64
+}
+
+func dialRawNATS(ctx context.Context, cfg *config) (client, error) {
+	nc, err := natsClient(cfg)
+	if err != nil {
+		return nil, err
+	}
+	name := strings.ReplaceAll(cfg.Queue, ".", "-")
+	c := &rawNATS{
+		cfg: cfg, nc: nc, stream: "RAW_" + name, results: "RAWRESULTS_" + name, prefix: "raw." + name + ".",
+		begun: strconv.FormatInt(time.Now().UnixNano(), 16)[:12],
+	}
+	if c.js, err = jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(2*window)); err == nil {
+		c.body, err = bodySize(ctx, cfg)
+	}
+	if err == nil && cfg.Workload == "roundtrip" {
+		err = c.listen(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.close(ctx))
+	}
+	return c, nil
+}
+
+// natsClient connects to the broker's servers, without what only Swarmiji knows of its URL.
+func natsClient(cfg *config) (*nats.Conn, error) {
+	servers, query, _ := strings.Cut(cfg.Broker, "?")
+	params, err := url.ParseQuery(query)
+	if err != nil {
+		return nil, fmt.Errorf("%s is no URL of a NATS server", cfg.address())
+	}
+	for p := range params {
+		if p != "namespace" {
+			return nil, fmt.Errorf("the bare client does not know parameter %s", p)
+		}
+	}
+	return nats.Connect(servers)
+}
+
+// declare makes the stream: with the settings of Swarmiji's, which is made for that.
+func (c *rawNATS) declare(ctx context.Context) error {
+	have := jetstream.StreamConfig{Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage}
+	if !c.cfg.Plain {
+		if _, err := locate(ctx, c.cfg); err != nil {
+			return err
+		}
+		ours, err := c.js.Stream(ctx, "SWJ_"+c.cfg.Queue)
+		if err != nil {
+			return fmt.Errorf("the stream whose settings are to be used: %w", err)
+		}
+		have = ours.CachedInfo().Config
+	}
+	have.Name, have.Subjects, have.Description = c.stream, []string{c.prefix + "T.>"}, ""
+	_, err := c.js.CreateOrUpdateStream(ctx, have)
+	return err
+}
+
+// message is a task as a stream has it.
+func (c *rawNATS) message() *nats.Msg {
+	m := &nats.Msg{Subject: c.prefix + "T.q", Data: stamped(c.body)}
+	if c.cfg.Plain {
+		return m
+	}
+	id := fmt.Sprintf("%s-%s-%012x", someID[:10], c.begun, c.ids.Add(1)) // as long as a task's id
+	m.Subject = c.prefix + "T." + c.cfg.Queue + ".0." + id
+	m.Header = nats.Header{"Nats-Msg-Id": []string{id}, "Content-Type": []string{"application/octet-stream"}}
+	return m
+}
+
+func (c *rawNATS) submit(ctx context.Context) error {
+	_, err := c.js.PublishMsg(ctx, c.message())
+	return err
+}
+
+func (c *rawNATS) submitAll(ctx context.Context, n int) error {
+	var sent [window]jetstream.PubAckFuture
+	for i := range n + window {
+		if f := sent[i%window]; f != nil {
+			select {
+			case <-f.Ok():
+			case err := <-f.Err():
+				return err
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		sent[i%window] = nil
+		if i >= n {
+			continue
+		}
+		f, err := c.js.PublishMsgAsync(c.message())
+		if err != nil {
+			return err
+		}
+		sent[i%window] = f
+	}
+	return nil
+}
+
+// listen makes the stream of results, with the settings of Swarmiji's, and subscribes to what tells of them.
+func (c *rawNATS) listen(ctx context.Context) error {
+	_, err := c.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
+		Name: c.results, Subjects: []string{c.prefix + "R.*"}, MaxMsgsPerSubject: 1, Storage: jetstream.FileStorage,
+		AllowDirect: true, AllowMsgTTL: true,
+	})
+	if err != nil {
+		return err
+	}
+	_, err = c.nc.Subscribe(c.prefix+"N", func(m *nats.Msg) { c.calls.end(m.Header.Get(headerCall)) })
+	return err
+}
+
+// headerCall names the call in a message and in what tells of its result.
+const headerCall = "Call"
+
+func (c *rawNATS) call(ctx context.Context) error {
+	id, done := c.calls.begin()
+	m := c.message()
+	if m.Header == nil {
+		m.Header = nats.Header{}
+	}
+	m.Header.Set(headerCall, id)
+	if _, err := c.js.PublishMsg(ctx, m); err != nil {
+		return err
+	}
+	return await(ctx, done)
+}
+
+func (c *rawNATS) serve(ctx context.Context, seen func([]byte)) error {
+	prefetch := max(c.cfg.Prefetch, 1)
+	con, err := c.js.CreateOrUpdateConsumer(ctx, c.stream, jetstream.ConsumerConfig{
+		Durable: "w", AckPolicy: jetstream.AckExplicitPolicy, AckWait: 30 * time.Second, MaxAckPending: max(prefetch, 1000),
+	})
+	if err != nil {
+		return err
+	}
+	messages, err := con.Messages(jetstream.PullMaxMessages(prefetch))
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, messages.Stop)
+	defer stop()
+	for {
+		m, err := messages.Next()
+		switch {
+		case errors.Is(err, jetstream.ErrMsgIteratorClosed):
+			return c.nc.FlushTimeout(patience) // the last acknowledgements
+		case err != nil:
+			return err
+		}
+		if c.cfg.Workload == "roundtrip" {
+			go c.answer(ctx, m) // else one would wait for the other
+			continue
+		}
+		seen(m.Data())
+		if err := m.Ack(); err != nil {
+			return err
+		}
+	}
+}
+
+// answer stores the result, tells of it, and acknowledges. When it fails the caller's ctx tells.
+func (c *rawNATS) answer(ctx context.Context, m jetstream.Msg) {
+	call := m.Headers().Get(headerCall)
+	_, err := c.js.PublishMsg(context.WithoutCancel(ctx), &nats.Msg{
+		Subject: c.prefix + "R." + call + "-" + c.begun, Data: m.Data(),
+		Header: nats.Header{
+			"Nats-TTL":                            []string{strconv.Itoa(int(resultTTL.Seconds()))},
+			"Nats-Expected-Last-Subject-Sequence": []string{"0"},
+		},
+	})
+	if err != nil {
+		return
+	}
+	if c.nc.PublishMsg(&nats.Msg{Subject: c.prefix + "N", Data: m.Data(), Header: nats.Header{headerCall: []string{call}}}) == nil {
+		_ = m.Ack()
+	}
+}
+
+func (c *rawNATS) left(ctx context.Context) (int, error) {
+	s, err := c.js.Stream(ctx, c.stream)
+	if err != nil {
+		return 0, err
+	}
+	return int(s.CachedInfo().State.Msgs), nil
+}
+
+func (c *rawNATS) remove(ctx context.Context) error { return removeStreams(ctx, c.cfg) }
+
+func (c *rawNATS) close(context.Context) error {
+	c.nc.Close()
+	return nil
+}
+
+// removeStreams deletes all streams with the queue's name in theirs.
+func removeStreams(ctx context.Context, cfg *config) error {
+	nc, err := natsClient(cfg)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	streams := js.StreamNames(ctx)
+	var errs []error
+	for name := range streams.Name() {
+		if strings.Contains(name, cfg.Queue) {
+			errs = append(errs, js.DeleteStream(ctx, name))
+		}
+	}
+	return errors.Join(append(errs, streams.Err())...)
+}
