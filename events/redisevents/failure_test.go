@@ -1,0 +1,27 @@
+package redisevents
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/internal/redisconn"
+)
+
+// Who is told ErrClosed gives up, so that it must not stand for a connection that is about to be replaced.
+func TestClosedMeansForGood(t *testing.T) {
+	for name, c := range map[string]struct{ err, want, not error }{
+		"closed":                {redisconn.ErrClosed, events.ErrClosed, events.ErrUnavailable},
+		"one connection closed": {fmt.Errorf("%w: %w", redisconn.ErrUnavailable, redisconn.ErrClosed), events.ErrUnavailable, events.ErrClosed},
+		"access":                {redisconn.ErrAccess, events.ErrUnavailable, events.ErrClosed},
+		"no answer":             {redisconn.ErrIndeterminate, events.ErrUnavailable, events.ErrClosed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := failure("test", c.err)
+			if !errors.Is(err, c.want) || errors.Is(err, c.not) || !errors.Is(err, c.err) {
+				t.Errorf("failure(%v) is %v, want %v beside it and not %v", c.err, err, c.want, c.not)
+			}
+		})
+	}
+}

@@ -1,0 +1,88 @@
+package redisevents_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/events/eventstest"
+	"github.com/swarmiji/swarmiji/internal/testserver"
+)
+
+// Events travel through TLS, and nobody listens to a server of an unknown authority.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	files, err := testserver.NewTLSFiles(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	trusting, err := files.ClientConfig(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := testserver.OwnRedis(t, testserver.RedisConfig{TLS: files})
+	with := func(c *tls.Config) *redis.UniversalOptions {
+		o := options(srv, srv.TLSAddr())
+		o.TLSConfig = c
+		return o
+	}
+	keep := keeping(events.Retention{Age: time.Minute})
+	b := open(t, with(trusting), "tls", keep)
+	live, kept := subscribe(t, b, events.Filter{}), replay(t, b, time.Time{})
+	publish(t, b, 1)
+	want(t, live, 1, 2)
+	want(t, kept, 1, 2)
+
+	stranger := open(t, with(&tls.Config{MinVersion: tls.VersionTLS12, ServerName: "127.0.0.1"}), "tls", keep)
+	for name, call := range map[string]func(ctx context.Context) error{
+		"Subscribe": func(ctx context.Context) error { _, err := stranger.Subscribe(ctx, events.Filter{}); return err },
+		"Replay": func(ctx context.Context) error {
+			_, err := stranger.Replay(ctx, events.Filter{}, time.Time{})
+			return err
+		},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		err := call(ctx)
+		cancel()
+		if !errors.Is(err, events.ErrUnavailable) || !strings.Contains(err.Error(), "certificate") {
+			t.Errorf("%s to a server of an unknown authority: %v, want ErrUnavailable because of its certificate", name, err)
+		}
+	}
+}
+
+// A server that cuts off a listener which does not keep up is reached again, and the listener hears what comes from then on.
+func TestListenerThatTheServerCutsOff(t *testing.T) {
+	t.Parallel()
+	srv := testserver.OwnRedis(t, testserver.RedisConfig{Conf: "client-output-buffer-limit pubsub 100kb 0 0"})
+	proxy := testserver.NewProxy(t, srv.Addr())
+	publisher := open(t, options(srv, srv.Addr()), "slow")
+	s := subscribe(t, open(t, options(srv, proxy.Addr()), "slow"), events.Filter{})
+	quick := subscribe(t, publisher, events.Filter{})
+	proxy.Bandwidth(1)
+	cut := func() bool {
+		return do(t, srv, "PUBSUB", "NUMSUB", "swj:ev:slow").([]any)[1].(int64) < 2
+	}
+	next := 0
+	for ctx := within(t); !cut(); next += 1000 {
+		if ctx.Err() != nil {
+			t.Fatal("the server does not cut off the listener")
+		}
+		publishAll(t, publisher, quick, next, next+1000)
+	}
+	proxy.Heal()
+	awaitEvents(t, publisher, s)
+}
+
+// The suite runs on a cluster as well: whichever node a bus is connected to, events of one publisher keep their order.
+func TestCluster(t *testing.T) {
+	t.Parallel()
+	cluster := testserver.OwnRedisCluster(t, testserver.RedisConfig{})
+	o := &redis.UniversalOptions{Addrs: cluster.Addrs(), Username: cluster.User(), Password: cluster.Password()}
+	eventstest.Run(t, func(testing.TB) *eventstest.Harness { return harnessOf(o) })
+}

@@ -1,0 +1,302 @@
+package redisevents_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/events/redisevents"
+	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(testserver.Reaper))
+}
+
+// within is a ctx that ends long after what is awaited should have happened.
+func within(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// options are those of a server, by way of an address.
+func options(srv *testserver.Redis, addr string) *redis.UniversalOptions {
+	return &redis.UniversalOptions{Addrs: []string{addr}, Username: srv.User(), Password: srv.Password()}
+}
+
+// open makes a bus of a namespace, closed at the end.
+func open(t testing.TB, o *redis.UniversalOptions, ns string, change ...func(*redisevents.Config)) *redisevents.Bus {
+	t.Helper()
+	c := redisevents.Config{Redis: o, Namespace: ns, Logger: quiet()}
+	for _, f := range change {
+		f(&c)
+	}
+	b, err := redisevents.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(within(t)); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return b
+}
+
+func subscribe(t testing.TB, b *redisevents.Bus, f events.Filter) events.Subscription {
+	t.Helper()
+	s, err := b.Subscribe(within(t), f)
+	if err != nil {
+		t.Fatalf("Subscribe: %v", err)
+	}
+	return s
+}
+
+// started is the event of the i-th task.
+func started(i int) events.Event {
+	return events.Event{
+		Type: events.TaskStarted, TaskID: task.ID("task-" + strconv.Itoa(i)), NodeID: "node", PID: 7,
+		Time: time.UnixMilli(1_700_000_000_000).UTC(),
+	}
+}
+
+func publish(t testing.TB, b *redisevents.Bus, i int) {
+	t.Helper()
+	if err := b.Publish(t.Context(), started(i)); err != nil {
+		t.Fatalf("Publish: %v", err)
+	}
+}
+
+func receive(t testing.TB, s events.Subscription) events.Event {
+	t.Helper()
+	e, err := s.Receive(within(t))
+	if err != nil {
+		t.Fatalf("Receive: %v", err)
+	}
+	return e
+}
+
+// want receives the events of tasks from to below to, in order.
+func want(t testing.TB, s events.Subscription, from, to int) {
+	t.Helper()
+	for i := from; i < to; i++ {
+		if e := receive(t, s); e.TaskID != started(i).TaskID {
+			t.Fatalf("received the event of %s, want that of task-%d", e.TaskID, i)
+		}
+	}
+}
+
+// pause keeps a loop from filling the machine between two looks.
+func pause(t testing.TB) {
+	select {
+	case <-time.After(10 * time.Millisecond):
+	case <-t.Context().Done():
+	}
+}
+
+// awaitEvents publishes until one arrives that was published after the call.
+func awaitEvents(t testing.TB, b *redisevents.Bus, s events.Subscription) {
+	t.Helper()
+	ctx := within(t)
+	for i := 1_000_000; ; i++ {
+		publish(t, b, i)
+		short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+		e, err := s.Receive(short)
+		cancel()
+		switch {
+		case err == nil && len(e.TaskID) == len("task-1000000"):
+			return
+		case err != nil && !errors.Is(err, context.DeadlineExceeded):
+			t.Fatalf("Receive: %v", err)
+		case ctx.Err() != nil:
+			t.Fatal("no event arrived any more")
+		}
+	}
+}
+
+func do(t testing.TB, srv *testserver.Redis, args ...any) any {
+	t.Helper()
+	v, err := srv.Do(within(t), args...)
+	if err != nil {
+		t.Fatalf("%v: %v", args[0], err)
+	}
+	return v
+}
+
+func TestNewNamesEveryProblemAndNoPassword(t *testing.T) {
+	_, err := redisevents.New(redisevents.Config{
+		Namespace: "a.b", Buffer: -1, Retain: events.Retention{Age: -1, Max: -1},
+	})
+	if err == nil {
+		t.Fatal("New took a configuration without a single good field")
+	}
+	for _, word := range []string{"redis: ", "Namespace", "Buffer", "age", "-1 events"} {
+		if !strings.Contains(err.Error(), word) {
+			t.Errorf("the error does not name %s: %v", word, err)
+		}
+	}
+}
+
+// Without a server events cost nothing but themselves: Publish returns, memory is bounded, what is lost is counted, and
+// Close does not wait for ever.
+func TestPublishWithoutServer(t *testing.T) {
+	const n, room = 20_000, 100
+	b := open(t, &redis.UniversalOptions{Addrs: []string{"127.0.0.1:1"}, Password: "hunter2"}, "none", func(c *redisevents.Config) {
+		c.Batch = events.BatcherConfig{Capacity: room, SendTimeout: 200 * time.Millisecond}
+	})
+	begin := time.Now()
+	for i := range n {
+		publish(t, b, i)
+	}
+	if d := time.Since(begin); d > 5*time.Second {
+		t.Errorf("%d events without a server took %v", n, d)
+	}
+	if err := b.Close(within(t)); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+	if got := b.Dropped(); got != n {
+		t.Errorf("Dropped = %d, want %d: not one could be sent", got, n)
+	}
+	if err := b.Publish(t.Context(), started(1)); !errors.Is(err, events.ErrClosed) {
+		t.Errorf("Publish after Close: %v, want ErrClosed", err)
+	}
+}
+
+// A listener that does not read costs a fixed amount of memory and gets the newest.
+func TestStuckListener(t *testing.T) {
+	srv := testserver.RequireRedis(t)
+	ns := testserver.Namespace()
+	b := open(t, options(srv, srv.Addr()), ns, func(c *redisevents.Config) { c.Buffer = 10 })
+	stuck := subscribe(t, b, events.Filter{})
+	quick := subscribe(t, open(t, options(srv, srv.Addr()), ns), events.Filter{})
+	const n = 1000
+	for i := range n {
+		publish(t, b, i)
+	}
+	want(t, quick, 0, n)
+	ctx := within(t)
+	for stuck.(events.DropCounter).Dropped() < n-10 {
+		if ctx.Err() != nil {
+			t.Fatalf("Dropped = %d, want %d", stuck.(events.DropCounter).Dropped(), n-10)
+		}
+		pause(t)
+	}
+	want(t, stuck, n-10, n)
+}
+
+func TestListenerOutlivesItsConnection(t *testing.T) {
+	srv := testserver.RequireRedis(t)
+	proxy := testserver.NewProxy(t, srv.Addr())
+	b := open(t, options(srv, proxy.Addr()), testserver.Namespace())
+	s := subscribe(t, b, events.Filter{})
+	publish(t, b, 0)
+	receive(t, s)
+	for _, fault := range []func(){
+		proxy.Sever,
+		func() { proxy.Cut(); proxy.Heal() },
+		func() {
+			if err := srv.CloseAllConnections(within(t)); err != nil {
+				t.Fatal(err)
+			}
+		},
+		func() {
+			if err := srv.Restart(within(t)); err != nil {
+				t.Fatal(err)
+			}
+		},
+		func() { do(t, srv, "SCRIPT", "FLUSH") },
+	} {
+		fault()
+		awaitEvents(t, b, s)
+	}
+}
+
+// What else comes over the channel is counted and skipped; single maps of other writers are read.
+func TestStrangeMessages(t *testing.T) {
+	srv := testserver.RequireRedis(t)
+	ns := testserver.Namespace()
+	s := subscribe(t, open(t, options(srv, srv.Addr()), ns), events.Filter{})
+	bad := []string{"", "nonsense", "[]", strings.Repeat("[", 1<<16)}
+	for _, body := range append(bad, `{"type":"mine","n":1}`) {
+		do(t, srv, "PUBLISH", "swj:ev:"+ns, body)
+	}
+	if e := receive(t, s); e.Type != "mine" || e.Fields["n"] != 1.0 {
+		t.Errorf("received %+v, want the single map", e)
+	}
+	if got := s.(events.DropCounter).Dropped(); got != uint64(len(bad)) {
+		t.Errorf("Dropped = %d, want %d", got, len(bad))
+	}
+}
+
+// A subscription leaves nothing at the server.
+func TestCloseEndsTheSubscription(t *testing.T) {
+	srv := testserver.RequireRedis(t)
+	ns := testserver.Namespace()
+	b := open(t, options(srv, srv.Addr()), ns)
+	subscribers := func() int64 {
+		return do(t, srv, "PUBSUB", "NUMSUB", "swj:ev:"+ns).([]any)[1].(int64)
+	}
+	var subs []events.Subscription
+	for range 5 {
+		subs = append(subs, subscribe(t, b, events.Filter{}))
+	}
+	if n := subscribers(); n < 1 {
+		t.Fatalf("%d subscribers when Subscribe has returned", n)
+	}
+	for _, s := range subs {
+		if err := s.Close(within(t)); err != nil {
+			t.Fatalf("Close: %v", err)
+		}
+	}
+	ctx := within(t)
+	for subscribers() > 0 {
+		if ctx.Err() != nil {
+			t.Fatalf("%d subscribers are left of 5 closed subscriptions", subscribers())
+		}
+		pause(t)
+	}
+}
+
+func TestWrongPasswordIsToldAtOnceAndNotShown(t *testing.T) {
+	srv := testserver.RequireRedis(t)
+	o := options(srv, srv.Addr())
+	o.Password = "hunter2"
+	b := open(t, o, testserver.Namespace(), func(c *redisevents.Config) { c.Retain = events.Retention{Age: time.Minute} })
+	_, err := b.Subscribe(within(t), events.Filter{})
+	_, replayErr := b.Replay(within(t), events.Filter{}, time.Time{})
+	for _, err := range []error{err, replayErr} {
+		if !errors.Is(err, events.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("with a wrong password: %v, want ErrUnavailable before ctx ends", err)
+		}
+		if err != nil && strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("the error holds the password: %v", err)
+		}
+	}
+}
+
+// BenchmarkPublish measures what an event costs the goroutine that publishes it, with one listener.
+func BenchmarkPublish(b *testing.B) {
+	srv := testserver.RequireRedis(b)
+	for name, retain := range map[string]events.Retention{"": {}, "kept": {Age: time.Minute}} {
+		b.Run(name, func(b *testing.B) {
+			bus := open(b, options(srv, srv.Addr()), testserver.Namespace(), func(c *redisevents.Config) { c.Retain = retain })
+			subscribe(b, bus, events.Filter{})
+			b.ReportAllocs()
+			for b.Loop() {
+				publish(b, bus, 1)
+			}
+		})
+	}
+}

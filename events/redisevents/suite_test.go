@@ -1,0 +1,56 @@
+package redisevents_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/events/eventstest"
+	"github.com/swarmiji/swarmiji/events/redisevents"
+	"github.com/swarmiji/swarmiji/internal/backoff"
+	"github.com/swarmiji/swarmiji/internal/testserver"
+)
+
+func TestBus(t *testing.T) {
+	t.Parallel() // with the tests that have a server of their own
+	eventstest.Run(t, harness)
+}
+
+func harness(t testing.TB) *eventstest.Harness {
+	srv := testserver.RequireRedis(t)
+	proxy := testserver.NewProxy(t, srv.Addr())
+	h := harnessOf(options(srv, proxy.Addr()))
+	h.Sever = func(testing.TB, events.EventBus) { proxy.Sever() }
+	h.Restart = func(t testing.TB) {
+		if err := srv.Restart(within(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.Down = func(testing.TB) func() {
+		proxy.Cut()
+		return proxy.Heal
+	}
+	return h
+}
+
+// harnessOf is one without faults.
+func harnessOf(o *redis.UniversalOptions) *eventstest.Harness {
+	ns := testserver.Namespace()
+	open := func(t testing.TB, r events.Retention) events.EventBus {
+		b, err := redisevents.New(redisevents.Config{
+			Redis: o, Namespace: ns, Logger: quiet(), Retain: r,
+			Backoff: backoff.Exponential{Max: 500 * time.Millisecond},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	return &eventstest.Harness{
+		Open:   func(t testing.TB) events.EventBus { return open(t, events.Retention{}) },
+		Retain: open,
+		Secret: o.Password,
+	}
+}
