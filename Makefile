@@ -72,6 +72,11 @@ soak: setup ## run the long tests, faults included, for SOAKTIME each (10m)
 bench: setup ## measure against the raw client on a server of its own, and print the table of ratios
 	go run ./bench/compare $(BENCHARGS)
 
+.PHONY: capabilities
+capabilities: setup ## write docs/capabilities.md from what the conformance suites see of each adapter
+	SWARMIJI_UPDATE=1 SWARMIJI_REQUIRE_SERVERS=1 go test -p 1 -count 1 -timeout $(TEST_TIMEOUT) -run '^Test(Conformance|ConformanceQuorum|Store|Bus)$$' ./broker/... ./resultstore/... ./events/...
+	SWARMIJI_UPDATE=1 go test -count 1 ./internal/captable
+
 .PHONY: cover
 cover: setup ## run all tests and write what they cover to cover.out
 	SWARMIJI_REQUIRE_SERVERS=1 go test -p $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) -coverpkg=./... -coverprofile=cover.out $(PKGS)

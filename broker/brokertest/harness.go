@@ -34,6 +34,11 @@ type Harness struct {
 	// Promises are what the adapter says of itself.
 	Promises Promises
 
+	// Report is the file below docs/capabilities of this module that says what the adapter can do, such as
+	// ../../docs/capabilities/broker-memory.json: a whole run that passes is compared with it, or writes it if SWARMIJI_UPDATE
+	// is 1. It is named after the first Harness. "": nothing is compared.
+	Report string
+
 	// Slack is how late a message or the end of a call may be. Zero: 500 ms.
 	Slack time.Duration
 

@@ -39,6 +39,12 @@ func harness(testing.TB) *brokertest.Harness {
 	}
 }
 
-func TestConformance(t *testing.T) { brokertest.Run(t, harness) }
+func TestConformance(t *testing.T) {
+	brokertest.Run(t, func(t testing.TB) *brokertest.Harness {
+		h := harness(t)
+		h.Report = "../../docs/capabilities/broker-memory.json"
+		return h
+	})
+}
 
 func BenchmarkSuite(b *testing.B) { brokertest.Bench(b, harness) }

@@ -44,5 +44,6 @@ func harness(t testing.TB) *eventstest.Harness {
 			return proxy.Heal
 		},
 		Secret: srv.Password(),
+		Report: "../../docs/capabilities/events-amqp.json",
 	}
 }

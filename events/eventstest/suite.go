@@ -25,7 +25,12 @@ import (
 // Run runs every case of the suite as a subtest of t. Each case calls open for a fresh namespace.
 func Run(t *testing.T, open func(t testing.TB) *Harness) {
 	t.Helper()
-	suite.Run(t, cases(), open, newWorld)
+	suite.Run(t, cases(), open, newWorld, about)
+}
+
+// about says where a run with h is reported, and as what.
+func about(h *Harness) suite.About {
+	return suite.About{File: h.Report, Port: "events", Promises: suite.Promises(struct{ Retain bool }{h.Retain != nil})}
 }
 
 // testCase is one sentence of the port put to the test.

@@ -36,6 +36,7 @@ func harness(t testing.TB) *eventstest.Harness {
 			}
 			return keeping.View()
 		},
+		Report: "../../docs/capabilities/events-memory.json",
 		Buffer: buffer,
 		Slack:  100 * time.Millisecond,
 	}

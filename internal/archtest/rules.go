@@ -43,8 +43,14 @@ var layers = []rule{
 	},
 	{
 		"suite",
-		[]string{"internal/suite"},
+		[]string{"internal/captable"},
 		nil,
+		"it makes a page of what the suites report",
+	},
+	{
+		"suite",
+		[]string{"internal/suite"},
+		[]string{"internal/captable"},
 		"it runs the cases of a suite and does not know their port; only suites may import it",
 	},
 	{

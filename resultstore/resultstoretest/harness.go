@@ -35,6 +35,11 @@ type Harness struct {
 	// Promises are what the adapter says of itself.
 	Promises Promises
 
+	// Report is the file below docs/capabilities of this module that says what the adapter can do, such as
+	// ../../docs/capabilities/results-memory.json: a whole run that passes is compared with it, or writes it if SWARMIJI_UPDATE
+	// is 1. It is named after the first Harness. "": nothing is compared.
+	Report string
+
 	// Slack is how late a notification may be, and how long the suite looks before it believes that nothing comes. Zero:
 	// 500 ms.
 	Slack time.Duration

@@ -1,0 +1,77 @@
+package captable
+
+// ports are the tables of the page, in their order.
+var ports = []struct{ name, title, text string }{
+	{
+		"broker", "Brokers",
+		"What a broker may promise beyond confirmed publishing, leases and settlement, which all of them pass.",
+	},
+	{
+		"results", "Result stores",
+		"A reply queue hands a record to the process that asked, once; a store keeps it for any process, for a time.",
+	},
+	{
+		"events", "Event buses",
+		"All of them reach every listener at most once; some keep events for those who come late.",
+	},
+}
+
+// order is the order of the columns; adapters that are not here come behind, by their names.
+var order = []string{"memory", "amqp", "redis", "nats", "hworker"}
+
+// words say what a promise means, by port and name.
+var words = map[string]string{
+	"broker.Durable":     "a confirmed message survives a restart of the server",
+	"broker.ExactCount":  "it counts how often a message was handed out",
+	"broker.Dedupe":      "a repeated submission of what is still queued is one message",
+	"broker.Order":       "first in, first out, for one publisher and priority",
+	"broker.Priorities":  "priorities",
+	"broker.Delays":      "delays wait in the broker",
+	"broker.Batch":       "many messages in one call",
+	"broker.Retry":       "a retry replaces the message in one step",
+	"broker.SyncAck":     "an acknowledgement can be waited for",
+	"broker.Resize":      "the prefetch can be changed while consuming",
+	"broker.Inspect":     "counts of queued, delayed and held messages; purge",
+	"broker.DeadLetters": "dead letters can be listed, requeued and purged",
+	"broker.Find":        "a queued task can be found, changed and deleted by its id",
+	"broker.Watch":       "it tells when the connection is lost, blocked and back",
+	"broker.OpenQueues":  "limit: every name is a queue, so that a wrong one is not noticed",
+	"broker.Uncounted":   "limit: it does not know what was handed out before",
+	"broker.Reasonless":  "limit: a dead letter has neither reason nor time",
+	"broker.Outlives":    "what a consumer holds outlives its connection, until the lease ends",
+	"broker.Leases":      "a consumer that gives no sign of life loses its messages after a time of its own choice",
+	"broker.MaxBody":     "a larger body is refused at Submit (the size: as the suite configures it)",
+
+	"results.RepliesOnly": "a reply queue: no record can be read back",
+	"results.Notify":      "a waiting process is told at once",
+	"results.Durable":     "a saved record survives a restart of the server",
+	"results.TTL":         "a record may have a time to live of its own (the time: the shortest that is tried)",
+	"results.MaxResult":   "a larger result is refused (the size: as the suite configures it)",
+
+	"events.Retain": "kept events can be replayed to late listeners",
+}
+
+// limits are what has to be said of a promise that an adapter makes, by port, adapter and name.
+var limits = map[string]string{
+	"broker.memory.Durable":  "yes, within its process",
+	"results.amqp.Durable":   "yes, until it was received",
+	"broker.hworker.Durable": "yes, as far as Redis keeps it",
+	"broker.redis.Durable":   "yes, as far as Redis keeps it",
+	"results.redis.Durable":  "yes, as far as Redis keeps it",
+}
+
+// reasons say in a reader's words why cases were left out, where the suite speaks to authors of adapters.
+var reasons = map[string]string{
+	"the harness has no Sever":                "there is no connection that could be lost",
+	"the harness has no Restart":              "there is no server that could be restarted",
+	"the harness has no Down":                 "there is no server that could be away",
+	"the harness names no Leases":             "there are no leases: a message comes back when its consumer's connection is lost",
+	"the adapter does not promise a MaxBody":  "no limit of a body's size",
+	"the adapter promises no MaxResult":       "no limit of a result's size",
+	"the adapter promises no TTL":             "records have no time to live of their own",
+	"the adapter promises Delays":             "what an adapter without delays answers",
+	"the adapter does not promise Outlives":   "a delivery ends with its connection",
+	"the adapter is no reply queue":           "only a reply queue is asked for this",
+	"the adapter keeps no records":            "a reply queue keeps no records",
+	"the adapter does not promise ExactCount": "deliveries are not counted exactly",
+}
