@@ -24,7 +24,9 @@ func TestConformance(t *testing.T) {
 	var own *testserver.Redis // for the cases that restart it
 	brokertest.Run(t, func(c testing.TB) *brokertest.Harness {
 		if !strings.Contains(c.Name(), "restart") {
-			return harness(c, testserver.RequireRedis(t))
+			h := harness(c, testserver.RequireRedis(t))
+			h.Report = "../../docs/capabilities/broker-hworker.json"
+			return h
 		}
 		if own == nil {
 			own = testserver.OwnRedis(t, testserver.RedisConfig{AOF: "always"})

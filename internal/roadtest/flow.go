@@ -257,6 +257,10 @@ func testQueuedBeforeConsumer(t *testing.T, open Open) {
 func testExpired(t *testing.T, open Open) {
 	r := newRoad(t, open)
 	handle(r, work, func(_ context.Context, i int) (int, error) { return i, nil })
+	if r.h.NoTimes {
+		r.refused(work.Call(1, task.WithExpires(time.Now().Add(time.Hour))), "an expiry")
+		return
+	}
 	past := submit(r, work, 1, task.WithExpires(time.Now().Add(-time.Minute)))
 	future := submit(r, work, 2, task.WithExpires(time.Now().Add(time.Hour)))
 	r.start()
@@ -266,6 +270,10 @@ func testExpired(t *testing.T, open Open) {
 
 func testDelayed(t *testing.T, open Open) {
 	r := newRoad(t, open)
+	if r.h.NoTimes {
+		r.refused(work.Call(1, task.WithNotBefore(time.Now().Add(time.Hour))), "a delay")
+		return
+	}
 	started := make(chan time.Time, 1)
 	handle(r, work, func(_ context.Context, i int) (int, error) { started <- time.Now(); return i, nil })
 	r.start()
@@ -275,6 +283,14 @@ func testDelayed(t *testing.T, open Open) {
 		if at := <-started; at.Before(due) {
 			t.Errorf("a task delayed by %s started %s too early", d, due.Sub(at))
 		}
+	}
+}
+
+// refused expects that Submit says that the broker cannot do this.
+func (r *road) refused(c task.Call, what string) {
+	r.t.Helper()
+	if _, err := r.producer.Submit(r.ctx(), c); !errors.Is(err, broker.ErrUnsupported) {
+		r.t.Errorf("%s: %v, want ErrUnsupported", what, err)
 	}
 }
 
@@ -306,7 +322,7 @@ func testUnreadable(t *testing.T, open Open) {
 		if err := r.broker.Publish(r.ctx(), queueName, m); err != nil {
 			t.Fatal(err)
 		}
-		if dead := r.wantDead("bad-"+string(rune('a'+i)), ""); !bytes.Equal(dead.Message.Body, body) || dead.Reason == "" {
+		if dead := r.wantDead("bad-"+string(rune('a'+i)), ""); !bytes.Equal(dead.Message.Body, body) || (dead.Reason == "") != r.h.Reasonless {
 			t.Errorf("message %d was buried as %d bytes for %q", i, len(dead.Message.Body), dead.Reason)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/serializer"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -29,6 +30,16 @@ type Harness struct {
 	Sever func(t *testing.T, b broker.Broker)
 	// NoQueues: nothing waits in the broker while no consumer listens, nothing is delayed, and nothing is dead-lettered.
 	NoQueues bool
+	// NoTimes: the broker knows no times, so that Submit refuses delays and expiry.
+	NoTimes bool
+	// OpenQueues: every name is a queue.
+	OpenQueues bool
+	// Uncounted: the broker does not know what was handed out before.
+	Uncounted bool
+	// Reasonless: dead letters have no reason.
+	Reasonless bool
+	// Formats are what the producers write; nil: their default.
+	Formats []serializer.Format
 	// Patience bounds every wait. 0: 20 s.
 	Patience time.Duration
 }
@@ -68,7 +79,7 @@ func newRoad(t *testing.T, open Open, change ...func(*producer.Config, *consumer
 	logger := slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	r.broker = h.Broker(t)
 	results := h.Results(t)
-	pc := producer.Config{Broker: r.broker, Results: results, Router: queueRouter{}, Logger: logger}
+	pc := producer.Config{Broker: r.broker, Results: results, Router: queueRouter{}, Logger: logger, Formats: h.Formats}
 	cc := consumer.Config{
 		Broker: h.Broker(t), Results: h.Results(t), Logger: logger, UnknownDelay: time.Millisecond, KillGrace: time.Second,
 		Queues: map[string]consumer.QueueConfig{queueName: {Workers: 4, Prefetch: 16}},

@@ -162,6 +162,9 @@ func (r *road) wantDead(id, reason string) broker.Dead {
 		found, ok = r.dead(id)
 		return ok
 	})
+	if r.h.Reasonless {
+		return found
+	}
 	if !contains(found.Reason, reason) {
 		r.t.Fatalf("the reason is %q, want %q in it", found.Reason, reason)
 	}

@@ -4,6 +4,11 @@ import "testing"
 
 // Run runs the suite.
 func Run(t *testing.T, open Open) {
+	lacks := func(t *testing.T, has bool, what string) {
+		if has {
+			t.Skip(what)
+		}
+	}
 	for _, c := range []struct {
 		name   string
 		queues bool // needs a broker in which tasks wait
@@ -57,9 +62,10 @@ func Run(t *testing.T, open Open) {
 		{"Compressed", true, testCompressed},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if c.queues && open(t).NoQueues {
-				t.Skip("this broker keeps no queues")
-			}
+			h := open(t)
+			lacks(t, c.queues && h.NoQueues, "this broker keeps no queues")
+			lacks(t, c.name == "NoSuchQueue" && h.OpenQueues, "every name is a queue of this broker")
+			lacks(t, c.name == "PoisonCopies" && h.Uncounted, "this broker does not know what was handed out before")
 			c.fn(t, open)
 		})
 	}
