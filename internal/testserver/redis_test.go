@@ -2,6 +2,7 @@ package testserver_test
 
 import (
 	"context"
+	"errors"
 	"net"
 	"strings"
 	"testing"
@@ -84,7 +85,7 @@ func TestRedisWithoutFileForgets(t *testing.T) {
 	if err := r.Restart(deadline(t, time.Minute)); err != nil {
 		t.Fatal(err)
 	}
-	if err := dialRedis(t, r.URL()).Get(t.Context(), "k").Err(); err != redis.Nil {
+	if err := dialRedis(t, r.URL()).Get(t.Context(), "k").Err(); !errors.Is(err, redis.Nil) {
 		t.Errorf("GET = %v, want nothing stored", err)
 	}
 }

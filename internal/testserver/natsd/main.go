@@ -4,7 +4,6 @@ package main
 
 import (
 	"flag"
-	"fmt"
 	"os"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -12,8 +11,7 @@ import (
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "natsd:", err)
-		os.Exit(1)
+		server.PrintAndDie("natsd: " + err.Error())
 	}
 }
 
