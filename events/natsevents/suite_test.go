@@ -1,0 +1,65 @@
+package natsevents_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker/natsbroker/embedded"
+	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/events/eventstest"
+	"github.com/swarmiji/swarmiji/events/natsevents"
+	"github.com/swarmiji/swarmiji/internal/backoff"
+	"github.com/swarmiji/swarmiji/internal/testserver"
+)
+
+func TestBus(t *testing.T) { eventstest.Run(t, harness) }
+
+func TestBusInProcess(t *testing.T) { eventstest.Run(t, harnessInProcess) }
+
+func BenchmarkBus(b *testing.B) { eventstest.Bench(b, harness) }
+
+func harness(t testing.TB) *eventstest.Harness {
+	srv := testserver.RequireNATS(t)
+	proxy := testserver.NewProxy(t, srv.Addr())
+	ns := testserver.Namespace()
+	bus := func(t testing.TB, r events.Retention) events.EventBus {
+		return newBus(t, natsevents.Config{URLs: []string{proxy.URL(srv.URL())}, Namespace: ns, Retain: r})
+	}
+	return &eventstest.Harness{
+		Open:   func(t testing.TB) events.EventBus { return bus(t, events.Retention{}) },
+		Retain: bus,
+		Sever:  func(testing.TB, events.EventBus) { proxy.Sever() },
+		Restart: func(t testing.TB) {
+			if err := srv.Restart(within(t)); err != nil {
+				t.Fatal(err)
+			}
+		},
+		Down: func(testing.TB) func() {
+			proxy.Cut()
+			return proxy.Heal
+		},
+		Secret: srv.Password(),
+	}
+}
+
+func harnessInProcess(t testing.TB) *eventstest.Harness {
+	srv := server(t, embedded.Options{})
+	bus := func(t testing.TB, r events.Retention) events.EventBus {
+		return newBus(t, natsevents.Config{InProcess: srv, Retain: r})
+	}
+	return &eventstest.Harness{
+		Open:   func(t testing.TB) events.EventBus { return bus(t, events.Retention{}) },
+		Retain: bus,
+	}
+}
+
+// newBus makes a bus for the suite, which closes it.
+func newBus(t testing.TB, c natsevents.Config) *natsevents.Bus {
+	t.Helper()
+	c.Logger, c.Backoff = quiet(), backoff.Exponential{Max: 500 * time.Millisecond}
+	b, err := natsevents.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
