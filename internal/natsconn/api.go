@@ -3,8 +3,8 @@ package natsconn
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -115,7 +115,8 @@ func (c *Conn) get(ctx context.Context, stream string, req map[string]any) (*Sto
 // DeleteSeq removes a message from a stream. [ErrNotFound] if it is not there (any more).
 func (c *Conn) DeleteSeq(ctx context.Context, stream string, seq uint64) error {
 	err := c.API(ctx, "STREAM.MSG.DELETE."+stream, map[string]any{"seq": seq, "no_erase": true}, nil)
-	if Code(err) == codeNoMessage || errors.Is(err, ErrNotFound) {
+	switch c := Code(err); {
+	case c == codeNoMessage, c == codeDeleteFailed && strings.Contains(err.Error(), "not found"):
 		return fmt.Errorf("%w: %w", ErrNotFound, err)
 	}
 	return err

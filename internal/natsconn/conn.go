@@ -406,3 +406,12 @@ func (c *Conn) Flush(ctx context.Context) error {
 		return fmt.Errorf("nats flush: %w: %w", ErrIndeterminate, s.err)
 	}
 }
+
+// AtLeast reports whether the server's version is at least major.minor. One that cannot be read counts as old.
+func (s *Session) AtLeast(major, minor int) bool {
+	var a, b int
+	if n, err := fmt.Sscanf(s.Version, "%d.%d", &a, &b); err != nil || n != 2 {
+		return false
+	}
+	return a > major || a == major && b >= minor
+}

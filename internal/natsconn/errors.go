@@ -59,6 +59,7 @@ const (
 	codeStreamStore         = 10077 // the text tells which limit
 	codeNotEnabledAccount   = 10039
 	codeNotEnabled          = 10076
+	codeDeleteFailed        = 10057 // the text tells why
 	codeNoMessage           = 10043 // deleting one that is not there
 	codeStreamNotFound      = 10059
 	codeConsumerNotFound    = 10014

@@ -220,7 +220,7 @@ func (p *publisher) answer(m *nats.Msg) {
 	if err != nil {
 		return
 	}
-	ack, err := parseAck(m)
+	ack, err := ParseAck(m)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if w, ok := p.pending[token]; ok {
@@ -251,8 +251,8 @@ func (p *publisher) refuse(subject string, err error) {
 // errAnswer: the answer is not one of JetStream.
 var errAnswer = errors.New("an answer that is not JetStream's")
 
-// parseAck reads an answer.
-func parseAck(m *nats.Msg) (Ack, error) {
+// ParseAck reads a stream's answer to a message; the error has a class where one fits.
+func ParseAck(m *nats.Msg) (Ack, error) {
 	if seq, ok := fastAck(m.Data); ok {
 		return Ack{Sequence: seq}, nil
 	}

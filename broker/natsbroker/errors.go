@@ -1,0 +1,55 @@
+package natsbroker
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/natsconn"
+)
+
+// ports are the classes that an error may have already.
+var ports = [...]error{
+	broker.ErrClosed, broker.ErrUnavailable, broker.ErrIndeterminate, broker.ErrBlocked, broker.ErrNoQueue, broker.ErrTooLarge,
+	broker.ErrSettled, broker.ErrLeaseLost, broker.ErrMalformed, broker.ErrUnsupported, broker.ErrAccess, broker.ErrNotFound,
+}
+
+// wrap says what was done and puts the port's class beside the connection's error.
+func wrap(err error, what, queue string) error {
+	if err == nil {
+		return nil
+	}
+	for _, class := range ports {
+		if errors.Is(err, class) {
+			return fmt.Errorf("nats %s %q: %w", what, queue, err)
+		}
+	}
+	if class := classOf(err); class != nil {
+		return fmt.Errorf("nats %s %q: %w: %w", what, queue, class, err)
+	}
+	return fmt.Errorf("nats %s %q: %w", what, queue, err)
+}
+
+// classOf returns the port's sentinel for an error of the connection, nil if none fits.
+func classOf(err error) error {
+	switch {
+	case errors.Is(err, natsconn.ErrIndeterminate):
+		return broker.ErrIndeterminate
+	case errors.Is(err, natsconn.ErrAccess):
+		return broker.ErrAccess
+	case errors.Is(err, natsconn.ErrBlocked):
+		return broker.ErrBlocked
+	case errors.Is(err, natsconn.ErrTooLarge):
+		return broker.ErrTooLarge
+	case errors.Is(err, natsconn.ErrClosed):
+		return broker.ErrClosed
+	case errors.Is(err, natsconn.ErrUnavailable), errors.Is(err, natsconn.ErrNoStream), errors.Is(err, natsconn.ErrNoConsumer):
+		return broker.ErrUnavailable
+	case errors.Is(err, natsconn.ErrConfig):
+		return broker.ErrUnsupported
+	case errors.Is(err, natsconn.ErrNotFound):
+		return broker.ErrNotFound
+	default:
+		return nil
+	}
+}

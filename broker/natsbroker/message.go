@@ -1,0 +1,308 @@
+package natsbroker
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/swarmiji/swarmiji/broker"
+)
+
+// Headers of our own.
+const (
+	headerContentType = "Content-Type"
+	headerGeneration  = "Swj-Generation"
+	headerPriority    = "Swj-Priority"
+	headerExpires     = "Swj-Expires"    // Unix milliseconds
+	headerNotBefore   = "Swj-Not-Before" // Unix milliseconds
+	headerExtra       = "Swj-Extra"      // JSON, see extra
+	headerReason      = "Swj-Reason"     // of a dead letter, JSON string
+	headerMoved       = "Swj-Moved"      // the message has gone elsewhere; whoever gets this one removes it
+)
+
+// Headers of the server.
+const (
+	headerMsgID          = "Nats-Msg-Id"
+	headerRollup         = "Nats-Rollup"
+	headerTTL            = "Nats-TTL"
+	headerExpectedSeq    = "Nats-Expected-Last-Subject-Sequence"
+	headerExpectedSubj   = "Nats-Expected-Last-Subject-Sequence-Subject"
+	headerSchedule       = "Nats-Schedule"
+	headerScheduleTarget = "Nats-Schedule-Target"
+	headerScheduleRollup = "Nats-Schedule-Rollup"
+	headerScheduler      = "Nats-Scheduler"
+	headerScheduleNext   = "Nats-Schedule-Next"
+	headerBatchID        = "Nats-Batch-Id"
+	headerBatchSequence  = "Nats-Batch-Sequence"
+	headerBatchCommit    = "Nats-Batch-Commit"
+)
+
+const (
+	// defaultPriority is the priority of a message that names none.
+	defaultPriority = 100
+	// maxHeaders is the most bytes of headers. The server keeps up to 64 KiB, of which it needs some itself.
+	maxHeaders = 60 << 10
+	// maxReason is the longest reason of a dead letter in bytes.
+	maxReason = 4 << 10
+)
+
+// extra is what of a message fits into no plain header.
+type extra struct {
+	ContentType string            `json:"ct,omitempty"`
+	Headers     map[string]value  `json:"h,omitempty"`
+	Properties  map[string]string `json:"p,omitempty"`
+}
+
+// value is a header with its type; one field is set. X is a string that is not UTF-8.
+type value struct {
+	S *string `json:"s,omitempty"`
+	X *[]byte `json:"x,omitempty"`
+	B *[]byte `json:"b,omitempty"`
+	T *bool   `json:"t,omitempty"`
+	I *int64  `json:"i,omitempty"`
+	F string  `json:"f,omitempty"`
+}
+
+// check refuses what no message may be.
+func (b *Broker) check(m *broker.Message) error {
+	if m == nil {
+		return fmt.Errorf("%w: no message", broker.ErrMalformed)
+	}
+	if b.cfg.MaxBody > 0 && len(m.Body) > b.cfg.MaxBody {
+		return fmt.Errorf("%w: body of %d bytes, the limit is %d", broker.ErrTooLarge, len(m.Body), b.cfg.MaxBody)
+	}
+	if m.Generation < 0 {
+		return fmt.Errorf("%w: generation %d", broker.ErrMalformed, m.Generation)
+	}
+	return nil
+}
+
+// encode returns m for a subject, with room for more headers. msgID may be empty.
+func encode(m *broker.Message, subject, msgID string) (*nats.Msg, error) {
+	h := make(nats.Header, 4)
+	vals := make([]string, 0, 4) // the slices of the map share it
+	set := func(k, v string) {
+		vals = append(vals, v)
+		h[k] = vals[len(vals)-1 : len(vals) : len(vals)]
+	}
+	if msgID != "" {
+		set(headerMsgID, msgID)
+	}
+	plainType := plainHeader(m.ContentType)
+	if plainType && m.ContentType != "" {
+		set(headerContentType, m.ContentType)
+	}
+	if m.Generation != 0 {
+		set(headerGeneration, strconv.Itoa(m.Generation))
+	}
+	if m.Priority != defaultPriority {
+		set(headerPriority, strconv.Itoa(m.Priority))
+	}
+	if !m.Expires.IsZero() {
+		set(headerExpires, strconv.FormatInt(m.Expires.UnixMilli(), 10))
+	}
+	if !plainType || len(m.Headers) > 0 || len(m.Properties) > 0 {
+		s, err := encodeExtra(m, !plainType)
+		if err != nil {
+			return nil, err
+		}
+		set(headerExtra, s)
+	}
+	return &nats.Msg{Subject: subject, Header: h, Data: m.Body}, nil
+}
+
+// plainHeader reports whether a header's value comes back as it was sent.
+func plainHeader(s string) bool {
+	if s == "" {
+		return true
+	}
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return s[0] != ' ' && s[len(s)-1] != ' ' && len(s) <= 1024
+}
+
+func encodeExtra(m *broker.Message, contentType bool) (string, error) {
+	var e extra
+	if contentType {
+		if !utf8.ValidString(m.ContentType) {
+			return "", fmt.Errorf("%w: a content type that is not UTF-8", broker.ErrMalformed)
+		}
+		e.ContentType = m.ContentType
+	}
+	for k, v := range m.Headers {
+		if !utf8.ValidString(k) {
+			return "", fmt.Errorf("%w: a header's name that is not UTF-8", broker.ErrMalformed)
+		}
+		val, ok := valueOf(v)
+		if !ok {
+			return "", fmt.Errorf("%w: header %.40q is a %T", broker.ErrMalformed, k, v)
+		}
+		if e.Headers == nil {
+			e.Headers = make(map[string]value, len(m.Headers))
+		}
+		e.Headers[k] = val
+	}
+	for k, v := range m.Properties {
+		if !utf8.ValidString(k) || !utf8.ValidString(v) {
+			return "", fmt.Errorf("%w: property %.40q is not UTF-8", broker.ErrMalformed, k)
+		}
+	}
+	e.Properties = m.Properties
+	text, err := json.Marshal(e)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", broker.ErrMalformed, err)
+	}
+	if len(text) > maxHeaders {
+		return "", fmt.Errorf("%w: headers of %d bytes, the limit is %d", broker.ErrTooLarge, len(text), maxHeaders)
+	}
+	return string(text), nil
+}
+
+func valueOf(v any) (value, bool) {
+	switch v := v.(type) {
+	case string:
+		if utf8.ValidString(v) {
+			return value{S: &v}, true
+		}
+		x := []byte(v)
+		return value{X: &x}, true
+	case []byte:
+		if v == nil {
+			v = []byte{}
+		}
+		return value{B: &v}, true
+	case bool:
+		return value{T: &v}, true
+	case int64:
+		return value{I: &v}, true
+	case float64:
+		return value{F: strconv.FormatFloat(v, 'g', -1, 64)}, true
+	default:
+		return value{}, false
+	}
+}
+
+func (v value) any() (any, bool) {
+	switch {
+	case v.S != nil:
+		return *v.S, true
+	case v.X != nil:
+		return string(*v.X), true
+	case v.B != nil:
+		return *v.B, true
+	case v.T != nil:
+		return *v.T, true
+	case v.I != nil:
+		return *v.I, true
+	case v.F != "":
+		f, err := strconv.ParseFloat(v.F, 64)
+		return f, err == nil
+	default:
+		return nil, false
+	}
+}
+
+// decode fills m from what was stored. Headers that are neither ours nor the server's are those of a foreign program.
+func decode(m *broker.Message, id string, h nats.Header, body []byte) {
+	m.ID, m.Body, m.Priority = id, body, defaultPriority
+	for k, vs := range h {
+		if len(vs) == 0 {
+			continue
+		}
+		v := vs[0]
+		switch k {
+		case headerMsgID:
+		case headerContentType:
+			m.ContentType = v
+		case headerGeneration:
+			if n, err := strconv.Atoi(v); err == nil && n >= 0 && n <= math.MaxInt32 {
+				m.Generation = n
+			}
+		case headerPriority:
+			if n, err := strconv.ParseInt(v, 10, 32); err == nil {
+				m.Priority = int(n)
+			}
+		case headerExpires:
+			m.Expires = millis(v)
+		case headerExtra:
+			decodeExtra(m, v)
+		default:
+			if !hasPrefixFold(k, "nats-") && !hasPrefixFold(k, "swj-") {
+				setHeader(m, k, v)
+			}
+		}
+	}
+}
+
+func decodeExtra(m *broker.Message, text string) {
+	var e extra
+	if json.Unmarshal([]byte(text), &e) != nil {
+		return // nothing that we have written
+	}
+	if e.ContentType != "" {
+		m.ContentType = e.ContentType
+	}
+	for k, v := range e.Headers {
+		if val, ok := v.any(); ok {
+			setHeader(m, k, val)
+		}
+	}
+	if len(e.Properties) > 0 {
+		m.Properties = e.Properties
+	}
+}
+
+func setHeader(m *broker.Message, k string, v any) {
+	if m.Headers == nil {
+		m.Headers = make(map[string]any)
+	}
+	m.Headers[k] = v
+}
+
+func hasPrefixFold(s, prefix string) bool {
+	return len(s) >= len(prefix) && strings.EqualFold(s[:len(prefix)], prefix)
+}
+
+// millis reads a time in Unix milliseconds; what is none is the zero time.
+func millis(s string) time.Time {
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		return time.Time{}
+	}
+	return time.UnixMilli(n)
+}
+
+// formatMillis writes a time that must not be read as an earlier one.
+func formatMillis(t time.Time) string {
+	ms := t.UnixMilli()
+	if time.UnixMilli(ms).Before(t) {
+		ms++
+	}
+	return strconv.FormatInt(ms, 10)
+}
+
+// first returns the first value of a header as it is written, "" if there is none.
+func first(h nats.Header, k string) string {
+	if vs := h[k]; len(vs) > 0 {
+		return vs[0]
+	}
+	return ""
+}
+
+// generationOf reads the generation of a stored message.
+func generationOf(h nats.Header) int {
+	n, err := strconv.Atoi(first(h, headerGeneration))
+	if err != nil || n < 0 {
+		return 0
+	}
+	return n
+}
