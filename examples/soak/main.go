@@ -5,8 +5,9 @@
 // It is configured by the environment:
 //
 //	CHAOS_ROLE         producer or consumer
-//	CHAOS_BROKER       rabbit; or none: the memory broker, with both roles in this process whatever CHAOS_ROLE says
-//	CHAOS_BROKER_URL   URLs of one cluster's nodes, separated by commas
+//	CHAOS_BROKER       rabbit, redis or nats, or left out: the URL says it; or none: the memory broker, with both roles in
+//	                   this process whatever CHAOS_ROLE says
+//	CHAOS_BROKER_URL   URLs of one cluster's nodes, separated by commas, as package open takes them
 //	CHAOS_QUEUE        name of the queue ("soak")
 //	CHAOS_LEDGER       file to which the ledger is appended
 //	CHAOS_ID           name of this process (its role)
@@ -23,6 +24,8 @@
 //	CHAOS_RESUME       1: the producer first submits again, under the same ids, what an earlier one of the same CHAOS_ID has
 //	                   submitted according to the ledger without knowing the outcome
 //	CHAOS_PREFETCH     of the consumer; 0: 4 for each worker (0)
+//	CHAOS_LEASE_MS     how long a broker with leases (redis, nats) waits for a sign of life of the consumer before it hands
+//	                   its tasks to another; 0: the broker's own, 30000 (0)
 //	CHAOS_GRACE_MS     how long a stopping consumer waits for running tasks (30000)
 //
 // At SIGTERM it drains and exits with status 0: a producer submits nothing more and waits for the results that are still to

@@ -3,7 +3,9 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/swarmiji/swarmiji/task"
@@ -27,6 +29,7 @@ type settings struct {
 	count    int
 	resume   bool
 	prefetch int
+	lease    time.Duration
 	grace    time.Duration
 }
 
@@ -50,6 +53,7 @@ func settingsFrom(getenv func(string) string) (*settings, error) {
 		count:       int(env.number("CHAOS_COUNT", 0)),
 		resume:      env.flag("CHAOS_RESUME"),
 		prefetch:    int(env.number("CHAOS_PREFETCH", 0)),
+		lease:       env.milliseconds("CHAOS_LEASE_MS", 0),
 		grace:       env.milliseconds("CHAOS_GRACE_MS", 30*time.Second),
 	}
 	s.broker(&env)
@@ -74,21 +78,35 @@ func settingsFrom(getenv func(string) string) (*settings, error) {
 	return s, nil
 }
 
-// broker reads what says which broker, and in which role.
+// schemes are, for each broker that CHAOS_BROKER may name, the beginnings of its URLs.
+func schemes() map[string][]string {
+	return map[string][]string{
+		"rabbit": {"amqp://", "amqps://"},
+		"redis":  {"redis://", "rediss://", "redis+"},
+		"nats":   {"nats://", "tls://"},
+	}
+}
+
+// broker reads what says which broker, and in which role. The URL alone would say it, too: a name beside it that does not
+// fit is a mistake.
 func (s *settings) broker(env *environment) {
-	switch kind := env.text("CHAOS_BROKER", "rabbit"); kind {
-	case "none":
+	kind := env.get("CHAOS_BROKER")
+	if kind == "none" {
 		s.memory, s.role = true, "both"
 		return
-	case "rabbit":
-	case "redis", "nats", "postgres":
-		env.errs = append(env.errs, fmt.Errorf("CHAOS_BROKER=%s: there is no adapter for this broker yet; rabbit and none work", kind))
-		return
-	default:
-		env.bad("CHAOS_BROKER", kind, "rabbit or none")
 	}
 	if s.urls = env.get("CHAOS_BROKER_URL"); s.urls == "" {
 		env.bad("CHAOS_BROKER_URL", "", "one URL or more, separated by commas")
+	}
+	if kind != "" {
+		begins, known := schemes()[kind]
+		fits := func(begin string) bool { return strings.HasPrefix(s.urls, begin) }
+		switch {
+		case !known:
+			env.bad("CHAOS_BROKER", kind, "rabbit, redis, nats or none, or left out")
+		case s.urls != "" && !slices.ContainsFunc(begins, fits):
+			env.bad("CHAOS_BROKER", kind, "the broker of the URL, which begins otherwise; or left out")
+		}
 	}
 	if s.role != roleProducer && s.role != roleConsumer {
 		env.bad("CHAOS_ROLE", s.role, "producer or consumer")

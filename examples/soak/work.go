@@ -57,7 +57,7 @@ func newConsumer(s *settings, swarm *open.Swarm, log *slog.Logger) (c *consumer.
 	}
 	cfg := consumer.Config{
 		Broker: swarm.Broker, Logger: log, ShutdownTimeout: s.grace,
-		Queues: map[string]consumer.QueueConfig{s.queue: {Workers: s.concurrency, Prefetch: s.prefetch}},
+		Queues: map[string]consumer.QueueConfig{s.queue: {Workers: s.concurrency, Prefetch: s.prefetch, Lease: s.lease}},
 	}
 	if s.results {
 		cfg.Results = swarm.Results
