@@ -3,6 +3,7 @@ package testserver
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -185,6 +186,18 @@ func (s *NATS) monitor(ctx context.Context, path string) ([]byte, error) {
 	return body, nil
 }
 
+// ask decodes an answer of the monitoring port.
+func (s *NATS) ask(ctx context.Context, path string, into any) error {
+	body, err := s.monitor(ctx, path)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(body, into); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
 // connect makes a connection for a question of ours. It does not reconnect.
 func (s *NATS) connect(user string) (*nats.Conn, error) {
 	o := nats.GetDefaultOptions()
@@ -230,6 +243,32 @@ func (s *NATS) Password() string { return s.password }
 
 // Name is the server's name within its cluster.
 func (s *NATS) Name() string { return s.name }
+
+// CloseAllConnections makes the server close the connection of every client.
+func (s *NATS) CloseAllConnections(ctx context.Context) error {
+	var connz struct {
+		Server      string `json:"server_id"`
+		Connections []struct {
+			CID uint64
+		}
+	}
+	if err := s.ask(ctx, "/connz?limit=10000", &connz); err != nil {
+		return err
+	}
+	admin, err := s.connect(natsAdmin)
+	if err != nil {
+		return err
+	}
+	defer admin.Close()
+	for _, c := range connz.Connections {
+		// One that has ended meanwhile is answered with an error, which is no matter.
+		_, err := admin.RequestWithContext(ctx, "$SYS.REQ.SERVER."+connz.Server+".KICK", fmt.Appendf(nil, `{"cid":%d}`, c.CID))
+		if err != nil {
+			return fmt.Errorf("kick: %w", err)
+		}
+	}
+	return nil
+}
 
 // Close kills the server and removes its data. It is idempotent. A server of a cluster is closed with its cluster only.
 func (s *NATS) Close() error {

@@ -2,7 +2,6 @@ package testserver
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -81,18 +80,6 @@ func (s *NATS) joined(ctx context.Context, servers int) error {
 	}
 	if js.Meta.Leader == "" || len(others) < servers-1 {
 		return fmt.Errorf("leader %q, connected with %d others of %d", js.Meta.Leader, len(others), servers-1)
-	}
-	return nil
-}
-
-// ask decodes an answer of the monitoring port.
-func (s *NATS) ask(ctx context.Context, path string, into any) error {
-	body, err := s.monitor(ctx, path)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(body, into); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil
 }

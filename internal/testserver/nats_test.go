@@ -159,6 +159,26 @@ func TestNATSPauseSilences(t *testing.T) {
 	}
 }
 
+func TestNATSCloseAllConnections(t *testing.T) {
+	s := testserver.RequireNATS(t)
+	lost := make(chan error, 1)
+	conn := dialNATS(t, s.URL(), nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+		select {
+		case lost <- err:
+		default:
+		}
+	})).Conn()
+	if err := s.CloseAllConnections(deadline(t, 30*time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-lost:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the connection was not closed")
+	}
+	eventually(t, "the client is back", func() error { return conn.FlushTimeout(time.Second) })
+}
+
 // A body of 5 MB passes, unless the configuration says otherwise: Conf comes last and wins.
 func TestNATSConfIsAppliedLast(t *testing.T) {
 	body := bytes.Repeat([]byte("x"), 5<<20)
