@@ -1,8 +1,10 @@
 package redisresults_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -54,9 +56,15 @@ func TestCluster(t *testing.T) {
 	})
 }
 
-// A node that is away holds up its own records only.
+// A node that is away holds up its own records only, whether it is dead or silent.
 func TestClusterWithoutANode(t *testing.T) {
 	t.Parallel()
+	for _, silent := range []bool{false, true} {
+		t.Run(fmt.Sprintf("silent=%v", silent), func(t *testing.T) { clusterWithoutANode(t, silent) })
+	}
+}
+
+func clusterWithoutANode(t *testing.T, silent bool) {
 	cluster := testserver.OwnRedisCluster(t, testserver.RedisConfig{Conf: "cluster-require-full-coverage no"})
 	s := open(t, &redis.UniversalOptions{Addrs: cluster.Addrs(), Username: cluster.User(), Password: cluster.Password()}, "away")
 	owner := func(i int) int {
@@ -71,10 +79,16 @@ func TestClusterWithoutANode(t *testing.T) {
 		owners[i] = owner(i)
 	}
 	gone := owners[0]
-	cluster.KillNode(gone)
+	save(t, s, done("", 0))
+	if silent {
+		cluster.Nodes[gone].Pause()
+	} else {
+		cluster.KillNode(gone)
+	}
 	here, there := make(chan error, len(owners)), make(chan error, len(owners))
 	hereN, thereN := 0, 0
-	for i, o := range owners {
+	for i, o := range owners[1:] {
+		i++
 		if o == gone {
 			thereN++
 			go func() { there <- s.Save(within(t), done("", i)) }()
@@ -88,11 +102,23 @@ func TestClusterWithoutANode(t *testing.T) {
 			t.Errorf("Save on a node that is there: %v", err)
 		}
 	}
+	for i, o := range owners { // one at a time, in less than the time for which a trip waits for an answer
+		if o == gone {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		if err := s.Save(ctx, done("", i)); err != nil {
+			t.Errorf("Save on a node that is there, after those on the one that is not: %v", err)
+		}
+		cancel()
+	}
 	if len(there) > 0 {
 		t.Errorf("Save on a node that is gone returned %v", <-there)
 		thereN--
 	}
-	if err := cluster.RestartNode(within(t), gone); err != nil {
+	if silent {
+		cluster.Nodes[gone].Resume()
+	} else if err := cluster.RestartNode(within(t), gone); err != nil {
 		t.Fatal(err)
 	}
 	for range thereN {

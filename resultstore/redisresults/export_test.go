@@ -4,9 +4,13 @@ import "github.com/swarmiji/swarmiji/resultstore"
 
 // Saving reports whether a record is on its way.
 func Saving(s *Store) bool {
-	s.saver.mu.Lock()
-	defer s.saver.mu.Unlock()
-	return len(s.saver.trips) > 0
+	v := s.saverOf(nil)
+	if v == nil {
+		return false
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return len(v.trips) > 0
 }
 
 // Waiting is the number of notifications that nobody has received yet.

@@ -29,11 +29,11 @@ type Store struct {
 	names  names
 	conn   *redisconn.Conn
 	script *redisconn.Script
-	saver  *saver
 	closed atomic.Bool // written under mu
 
 	mu      sync.Mutex
 	streams map[*stream]struct{}
+	savers  map[*redis.Client]*saver // one for each node of a cluster, else one under nil
 }
 
 // New checks c and makes a Store. It does no I/O and starts nothing. All problems of c are reported together.
@@ -50,10 +50,7 @@ func New(c Config) (*Store, error) {
 		conn:    conn,
 		script:  redisconn.NewScript(saveSource),
 		streams: make(map[*stream]struct{}),
-	}
-	s.saver = &saver{together: s.saveTogether, alone: s.saveAlone, passing: passing}
-	if conn.Clustered() {
-		s.saver.together = s.saveScattered
+		savers:  make(map[*redis.Client]*saver),
 	}
 	return s, nil
 }
@@ -86,7 +83,7 @@ func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
 			v.note = notice(r.ID)
 		}
 	}
-	return failure("save", s.saver.do(ctx, v))
+	return failure("save", s.save(ctx, v))
 }
 
 // millis is how long a record is kept, at least a millisecond.
@@ -95,97 +92,6 @@ func millis(ttl, otherwise time.Duration) int64 {
 		ttl = otherwise
 	}
 	return max(ttl.Milliseconds(), 1)
-}
-
-// saveTogether saves with one call of the script.
-func (s *Store) saveTogether(ctx context.Context, saves []*save) {
-	keys, args := make([]string, 0, len(saves)), make([]any, 0, 4*len(saves))
-	for _, v := range saves {
-		keys = append(keys, v.key)
-		args = v.appendArgs(args)
-	}
-	answers, err := s.conn.EvalOnce(ctx, s.script, keys, args...)
-	for i, v := range saves {
-		v.answer <- outcome(answers, i, err)
-	}
-}
-
-// saveScattered saves with one pipeline, in which each record goes to the node of a cluster that has its key.
-func (s *Store) saveScattered(ctx context.Context, saves []*save) {
-	cmds := make([]*redis.Cmd, len(saves))
-	pipe := s.conn.Client().Pipeline()
-	for i, v := range saves {
-		cmds[i] = pipe.EvalSha(ctx, s.script.Hash(), []string{v.key}, v.appendArgs(nil)...)
-	}
-	_, _ = pipe.Exec(ctx) // each command has its own error
-	for i, v := range saves {
-		answers, err := cmds[i].Result()
-		// The client has repeated by itself what it could: whatever it gave up may have been executed.
-		v.answer <- outcome(answers, 0, s.conn.Classify(err, true))
-	}
-}
-
-// saveAlone saves until there is an answer.
-func (s *Store) saveAlone(ctx context.Context, v *save) error {
-	answers, err := s.untilAnswered(ctx, func() (any, error) {
-		return s.conn.Eval(ctx, s.script, []string{v.key}, v.appendArgs(nil)...)
-	})
-	return outcome(answers, 0, err)
-}
-
-// appendArgs appends the arguments of the script for one record.
-func (v *save) appendArgs(args []any) []any {
-	return append(args, v.value, v.ttl, v.channel, v.note)
-}
-
-var errAnswer = errors.New("the script's answer is none")
-
-// outcome is what the script's answer means for its i-th record.
-func outcome(answers any, i int, err error) error {
-	if err != nil {
-		return err
-	}
-	list, _ := answers.([]any)
-	if i >= len(list) {
-		return errAnswer
-	}
-	switch list[i] {
-	case int64(1), int64(0):
-		return nil
-	case int64(-1):
-		return resultstore.ErrStale
-	case int64(-2):
-		return errNoRecord
-	default:
-		return errAnswer
-	}
-}
-
-var errNoRecord = fmt.Errorf("%w: what is there is no record", resultstore.ErrMalformed)
-
-// passing reports whether what failed with err may do better later. Saves may be repeated whatever became of them.
-func passing(err error) bool {
-	return redisconn.Repeatable(err) || errors.Is(err, redisconn.ErrIndeterminate)
-}
-
-// untilAnswered repeats what may be repeated although it may have been executed, until ctx ends.
-func (s *Store) untilAnswered(ctx context.Context, call func() (any, error)) (any, error) {
-	for attempt := 0; ; attempt++ {
-		v, err := call()
-		if !errors.Is(err, redisconn.ErrIndeterminate) {
-			return v, err
-		}
-		t := time.NewTimer(s.conn.Backoff().Delay(attempt))
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
-			return nil, err
-		case <-s.conn.Done():
-			t.Stop()
-			return nil, err
-		}
-	}
 }
 
 // Load implements [resultstore.ResultStore].
@@ -231,12 +137,18 @@ func (s *Store) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed.Store(true)
 	open := slices.Collect(maps.Keys(s.streams))
-	clear(s.streams)
+	savers := slices.Collect(maps.Values(s.savers))
 	s.mu.Unlock()
 	for _, n := range open {
 		n.end()
 	}
-	return errors.Join(s.saver.close(ctx), failure("close", s.conn.Close(ctx)))
+	var err error
+	for _, v := range savers {
+		if waitErr := v.close(ctx); waitErr != nil {
+			err = waitErr
+		}
+	}
+	return errors.Join(err, failure("close", s.conn.Close(ctx)))
 }
 
 // failure puts the port's class beside a connection's error.

@@ -1,0 +1,67 @@
+package redisresults_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/swarmiji/swarmiji/internal/testserver"
+)
+
+// After a failover the store goes on at the new master, and so do its streams.
+func TestSentinelFailover(t *testing.T) {
+	t.Parallel()
+	srv := testserver.OwnRedisSentinel(t, testserver.RedisConfig{})
+	o := &redis.UniversalOptions{
+		Addrs: []string{srv.Sentinel.Addr()}, MasterName: srv.MasterName(),
+		Username: srv.Primary.User(), Password: srv.Primary.Password(),
+		SentinelUsername: srv.Sentinel.User(), SentinelPassword: srv.Sentinel.Password(),
+	}
+	s := open(t, o, "failover")
+	n := notify(t, s, "node")
+	save(t, s, done("node", 1))
+	receive(t, n, done("node", 1))
+	for i, fault := range []func(){func() {}, srv.Primary.Kill} { // asked to, and because it must
+		fault()
+		if err := srv.Failover(within(t)); err != nil {
+			t.Fatal(err)
+		}
+		r := done("node", 10+i)
+		save(t, s, r)
+		wantRecord(t, s, r)
+		ctx := within(t)
+		for next := 100 * (i + 1); ; next++ { // the stream misses what comes before it is connected again
+			save(t, s, done("node", next))
+			short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+			got, err := n.Receive(short)
+			cancel()
+			if err == nil && got.ID == done("node", next).ID {
+				break
+			}
+			if err != nil && !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+				t.Fatalf("the stream does not go on after a failover: %v", err)
+			}
+		}
+		if i == 0 { // the old master has to follow before it may take over again
+			awaitReplica(t, srv)
+		}
+	}
+}
+
+// awaitReplica waits until both servers are a pair again, with the first as the master.
+func awaitReplica(t testing.TB, srv *testserver.RedisSentinel) {
+	t.Helper()
+	for ctx := within(t); ; pause(t) {
+		if err := srv.Failover(ctx); err == nil {
+			if addr, err := srv.PrimaryAddr(ctx); err == nil && addr == srv.Primary.Addr() {
+				return
+			}
+		}
+		if ctx.Err() != nil {
+			t.Fatal("the servers are no pair again")
+		}
+	}
+}
