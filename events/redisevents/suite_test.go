@@ -15,7 +15,11 @@ import (
 
 func TestBus(t *testing.T) {
 	t.Parallel() // with the tests that have a server of their own
-	eventstest.Run(t, harness)
+	eventstest.Run(t, func(t testing.TB) *eventstest.Harness {
+		h := harness(t)
+		h.Report = "../../docs/capabilities/events-redis.json"
+		return h
+	})
 }
 
 func harness(t testing.TB) *eventstest.Harness {
