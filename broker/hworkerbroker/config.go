@@ -20,7 +20,7 @@ const (
 const (
 	minTimeout   = 100 * time.Millisecond
 	rounds       = 10 // a monitor looks as often in a timeout
-	slowestPolls = 10 // times PollEvery is the longest gap between two looks at an empty queue
+	slowestPolls = 25 // times PollEvery is the longest gap between two looks at an empty queue
 )
 
 // Config says where Redis is and how jobs are kept. Redis is the only field that must be set.
@@ -43,7 +43,8 @@ type Config struct {
 	// FailedSize is how many failed jobs a queue keeps; older ones are dropped. 0: 1,000.
 	FailedSize int
 	// PollEvery is the pause before a second look at a queue that was found empty. It doubles with each further look, up to
-	// ten times as long. 0: 10 ms.
+	// 25 times as long: with the default an idle subscription looks four times a second, which costs about 0.2 % of a core.
+	// A job that this process queues itself is noticed at once. 0: 10 ms.
 	PollEvery time.Duration
 	// MaxBody is the largest body in bytes that is sent; a larger one is broker.ErrTooLarge. 0: 64 MiB.
 	MaxBody int

@@ -11,45 +11,33 @@ import (
 // ListDead implements [broker.DeadLetterer]. The layout keeps payloads and nothing else: there is no reason and no time.
 // What cannot be read is left out.
 func (b *Broker) ListDead(ctx context.Context, queue string, n int) ([]broker.Dead, error) {
-	payloads, err := b.oldestDead(ctx, queue, n)
-	if err != nil {
-		return nil, err
-	}
-	var dead []broker.Dead
-	for _, p := range payloads {
-		m, _ := decode(p) // oldestDead has left out what fails
-		dead = append(dead, broker.Dead{Message: m, Queue: queue})
-	}
-	return dead, nil
+	_, dead, err := b.oldestDead(ctx, queue, n)
+	return dead, err
 }
 
-// oldestDead returns up to n payloads, the oldest first: new ones come in at the left.
-func (b *Broker) oldestDead(ctx context.Context, queue string, n int) ([]string, error) {
+// oldestDead returns up to n payloads and what they hold, the oldest first: new ones come in at the left.
+func (b *Broker) oldestDead(ctx context.Context, queue string, n int) (payloads []string, dead []broker.Dead, err error) {
 	list, err := b.show(ctx, queue, "failed")
-	if err != nil {
-		return nil, err
-	}
-	var oldest []string
-	for i := len(list) - 1; i >= 0 && len(oldest) < n; i-- {
-		if _, err := decode(list[i]); err == nil {
-			oldest = append(oldest, list[i])
+	for i := len(list) - 1; i >= 0 && len(dead) < n; i-- {
+		if m, err := decode(list[i]); err == nil {
+			payloads = append(payloads, list[i])
+			dead = append(dead, broker.Dead{Message: m, Queue: queue})
 		}
 	}
-	return oldest, nil
+	return payloads, dead, err
 }
 
 // RequeueDead implements [broker.DeadLetterer]. What cannot be read stays.
 func (b *Broker) RequeueDead(ctx context.Context, queue string, n int) (int, error) {
-	payloads, err := b.oldestDead(ctx, queue, n)
+	payloads, dead, err := b.oldestDead(ctx, queue, n)
 	if err != nil {
 		return 0, err
 	}
 	k, _ := keysOf(queue) // it was looked at
 	count := 0
-	for _, p := range payloads {
-		m, _ := decode(p)
-		m.Generation++
-		next, err := encode(m)
+	for i, p := range payloads {
+		dead[i].Message.Generation++
+		next, err := encode(dead[i].Message)
 		if err != nil {
 			return count, err
 		}

@@ -249,7 +249,7 @@ func testTooLarge(t *testing.T, open Open) {
 	blob := task.New[[]byte, int]("blob")
 	handle(r, blob, func(_ context.Context, b []byte) (int, error) { return len(b), nil })
 	r.start()
-	want(r, submit(r, blob, make([]byte, 9_000)), 9_000)
+	want(r, submit(r, blob, make([]byte, 7_000)), 7_000) // a third more where a format writes base64
 	if _, err := r.producer.Submit(r.ctx(), blob.Call(make([]byte, 10_000))); !errors.Is(err, broker.ErrTooLarge) {
 		t.Fatalf("a body over the limit: %v", err)
 	}
