@@ -159,3 +159,49 @@ func first(keys []string) string {
 	}
 	return keys[0]
 }
+
+// EvalWait is EvalOnce, after which the server waits, for at most the timeout, until so many replicas have what it wrote. It
+// returns how many have. An error of the waiting alone is [ErrIndeterminate].
+func (c *Conn) EvalWait(ctx context.Context, replicas int, timeout time.Duration, s *Script, keys []string, args ...any) (any, int, error) {
+	have := 0
+	v, err := c.attempt(ctx, first(keys), func(ctx context.Context) (any, error) {
+		client, err := c.node(ctx, first(keys))
+		if err != nil {
+			return nil, &failure{ErrUnavailable, err}
+		}
+		return c.evalOnce(ctx, func(ctx context.Context, full []any) (any, error) {
+			v, n, err := evalWait(ctx, client, replicas, timeout, full)
+			have = n
+			return v, err
+		}, s, keys, args)
+	})
+	return v, have, err
+}
+
+// node returns the client of the server that keeps a key.
+func (c *Conn) node(ctx context.Context, key string) (*redis.Client, error) {
+	switch client := c.client.(type) {
+	case *redis.Client:
+		return client, nil
+	case *redis.ClusterClient:
+		return client.MasterForKey(ctx, key)
+	}
+	return nil, errors.New("redis: no single server")
+}
+
+// evalWait is one script and a WAIT on the same connection.
+func evalWait(ctx context.Context, client *redis.Client, replicas int, timeout time.Duration, full []any) (any, int, error) {
+	p := client.Pipeline()
+	eval := p.Do(ctx, full...)
+	wait := p.Do(ctx, "wait", replicas, timeout.Milliseconds())
+	_, _ = p.Exec(ctx)
+	v, err := eval.Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return nil, 0, err
+	}
+	n, werr := wait.Int()
+	if werr != nil {
+		return nil, 0, &failure{ErrIndeterminate, werr}
+	}
+	return v, n, err
+}

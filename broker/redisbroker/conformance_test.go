@@ -1,0 +1,128 @@
+package redisbroker_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/broker/brokertest"
+	"github.com/swarmiji/swarmiji/broker/redisbroker"
+	"github.com/swarmiji/swarmiji/internal/testserver"
+)
+
+const (
+	testMaxBody = 6 << 20
+	testLease   = time.Second
+)
+
+// promises are those of a single server and of a cluster.
+var promises = brokertest.Promises{
+	Durable: true, ExactCount: true, Dedupe: true, Order: true, Priorities: true, Delays: true, Batch: true, Retry: true,
+	SyncAck: true, Resize: true, Inspect: true, DeadLetters: true, Find: true, Watch: true, Outlives: true, MaxBody: testMaxBody,
+}
+
+func TestConformance(t *testing.T) {
+	// The default lease: a delivery outlives every fault here.
+	brokertest.Run(t, func(c testing.TB) *brokertest.Harness {
+		return singleHarness(c, testserver.RequireRedis(c), 0)
+	})
+}
+
+// TestConformanceShortLease: each cut lasts longer than the lease, so that it costs the deliveries.
+func TestConformanceShortLease(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: the default lease only")
+	}
+	t.Parallel()
+	brokertest.Run(t, func(c testing.TB) *brokertest.Harness {
+		area := strings.Split(c.Name(), "/")[1]
+		if !slices.Contains([]string{"lease", "retry", "fault", "model"}, area) || strings.Contains(c.Name(), "restart") {
+			c.Skip("the lease makes no difference")
+		}
+		return singleHarness(c, testserver.RequireRedis(c), testLease)
+	})
+}
+
+// harness makes brokers that each reach the server through a relay of their own. With a lease the cuts last longer than that.
+func singleHarness(t testing.TB, srv *testserver.Redis, lease time.Duration) *brokertest.Harness {
+	var (
+		mu     sync.Mutex
+		relays = make(map[broker.Broker]*testserver.Relay)
+		spare  = testserver.NewRelay(t, srv.Addr()) // made before the case begins to count goroutines
+		down   bool
+	)
+	ns := testserver.Namespace()
+	h := &brokertest.Harness{
+		Open: func(t testing.TB) broker.Broker {
+			mu.Lock()
+			defer mu.Unlock()
+			line := spare
+			if spare = nil; line == nil {
+				line = testserver.NewRelay(t, srv.Addr())
+			}
+			line.SetDown(down)
+			b, err := redisbroker.New(redisbroker.Config{
+				Redis:     &redis.UniversalOptions{Addrs: []string{line.Addr()}, Username: srv.User(), Password: srv.Password()},
+				Namespace: ns, MaxBody: testMaxBody,
+			})
+			if err != nil {
+				t.Fatalf("New: %v", err)
+			}
+			relays[b] = line
+			return b
+		},
+		Sever: func(t testing.TB, b broker.Broker) {
+			mu.Lock()
+			line := relays[b]
+			mu.Unlock()
+			if lease == 0 {
+				line.Sever()
+				return
+			}
+			line.SetDown(true)
+			time.Sleep(lease + lease/4)
+			line.SetDown(false)
+		},
+		Restart: func(t testing.TB) {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			defer cancel()
+			if err := srv.Restart(ctx); err != nil {
+				t.Fatalf("restarting the server: %v", err)
+			}
+		},
+		Down: func(t testing.TB) (up func()) {
+			mu.Lock()
+			defer mu.Unlock()
+			down = true
+			for _, line := range relays {
+				line.SetDown(true)
+			}
+			return func() {
+				mu.Lock()
+				defer mu.Unlock()
+				down = false
+				for _, line := range relays {
+					line.SetDown(false)
+				}
+			}
+		},
+		Secret:      srv.Password(),
+		Promises:    promises,
+		Leases:      lease,
+		ModelChecks: 10,
+		ModelSteps:  15,
+	}
+	if lease == 0 {
+		h.Leases = 5 * time.Second // no cut here lasts so long
+	} else {
+		h.Promises.Outlives = false
+		h.ModelChecks = 4
+	}
+	return h
+}

@@ -1,0 +1,254 @@
+package redisbroker
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/redisconn"
+)
+
+// maxReason is how much of a dead letter's reason is kept.
+const maxReason = 4 << 10
+
+// outcome is what became of a delivery.
+type outcome uint8
+
+const (
+	open     outcome = iota
+	settling         // a settlement is under way
+	settled
+)
+
+// delivery implements broker.Delivery and broker.SyncAcker. Its message, key, claim and count do not change; the rest is guarded
+// by the subscription's mutex.
+type delivery struct {
+	message broker.Message
+	key     string
+	sub     *subscription
+	owner   *owner
+	claim   int64 // under which it is held
+	count   int
+
+	state outcome
+	next  chan struct{} // closed when the settlement that is under way has ended, if somebody waits for that
+	acked bool          // an acknowledgement may have been executed
+	tried bool          // another settlement may have been executed
+}
+
+// Message implements [broker.Delivery].
+func (d *delivery) Message() *broker.Message { return &d.message }
+
+// Deliveries implements [broker.Delivery]. It is always exact.
+func (d *delivery) Deliveries() (n int, exact bool) { return d.count, true }
+
+// Lost implements [broker.Delivery]. It is closed when the lease could not be renewed in time, and by Broker.Close.
+func (d *delivery) Lost() <-chan struct{} { return d.owner.lost }
+
+// begin reserves d for one settlement; while another is under way it waits for its end.
+func (d *delivery) begin(ctx context.Context) error {
+	s := d.sub
+	for {
+		s.mu.Lock()
+		switch {
+		case d.state == settled:
+			s.mu.Unlock()
+			return d.fail("settle", broker.ErrSettled)
+		case d.owner.gone:
+			s.mu.Unlock()
+			return d.fail("settle", broker.ErrLeaseLost)
+		case d.state == open:
+			d.state = settling
+			s.mu.Unlock()
+			return nil
+		}
+		if d.next == nil {
+			d.next = make(chan struct{})
+		}
+		next := d.next
+		s.mu.Unlock()
+		select {
+		case <-next:
+		case <-ctx.Done():
+			return d.fail("settle", fmt.Errorf("%w: %w", broker.ErrUnavailable, ctx.Err()))
+		}
+	}
+}
+
+// end ends the settlement that begin began. Without an error, or with one that is final, d is settled.
+func (d *delivery) end(err error) {
+	s := d.sub
+	s.mu.Lock()
+	if d.next != nil {
+		close(d.next)
+		d.next = nil
+	}
+	if err != nil && !broker.Gone(err) {
+		d.state = open
+		s.mu.Unlock()
+		return
+	}
+	d.state = settled
+	s.drop(d)
+	s.mu.Unlock()
+	s.after()
+}
+
+func (d *delivery) fail(what string, err error) error {
+	return fmt.Errorf("redis %s %.128q in %.128q: %w", what, d.message.ID, d.sub.q.name, err)
+}
+
+// Ack implements [broker.Delivery]. It does not wait: acknowledgements that come together share a trip, which is repeated until
+// the server has answered or the lease is lost.
+func (d *delivery) Ack(ctx context.Context) error {
+	if err := d.begin(ctx); err != nil {
+		return err
+	}
+	d.sub.acks.add(&entry[*delivery]{v: d})
+	d.end(nil)
+	return nil
+}
+
+// AckSync implements [broker.SyncAcker].
+func (d *delivery) AckSync(ctx context.Context) error {
+	if err := d.begin(ctx); err != nil {
+		return err
+	}
+	c := newCall(1)
+	e := &entry[*delivery]{v: d, call: c}
+	d.sub.acks.add(e)
+	err := d.outcome(wrap(d.sub.acks.wait(ctx, c, []*entry[*delivery]{e})[0], "acknowledge in", d.sub.q.name), &d.acked)
+	d.end(err)
+	return err
+}
+
+// outcome notes whether a settlement may have been executed.
+func (d *delivery) outcome(err error, noted *bool) error {
+	if redisconn.Class(err) == redisconn.ErrIndeterminate {
+		d.sub.mu.Lock()
+		*noted = true
+		d.sub.mu.Unlock()
+	}
+	return err
+}
+
+// notHeld says what it means that the server does not hold a message for d, when it is to be settled: an earlier settlement
+// whose answer was lost was executed, if the lease lives; else the lease was lost. Nil: it was an acknowledgement, and this is
+// one too (acked is true if an earlier trip of the same was without an answer).
+func (d *delivery) notHeld(ack, acked bool) error {
+	d.sub.mu.Lock()
+	defer d.sub.mu.Unlock()
+	switch {
+	case !acked && !d.acked && !d.tried || !d.owner.alive(time.Now()):
+		return d.fail("settle", broker.ErrLeaseLost)
+	case ack && !d.tried:
+		return nil
+	}
+	return d.fail("settle", broker.ErrSettled)
+}
+
+// Release implements [broker.Delivery]. With no delay the message goes to the front of its queue, with one it keeps its
+// Generation; it counts as handed out either way.
+func (d *delivery) Release(ctx context.Context, after time.Duration) error {
+	if err := d.begin(ctx); err != nil {
+		return err
+	}
+	err := d.outcome(d.release(ctx, after), &d.tried)
+	d.end(err)
+	return err
+}
+
+func (d *delivery) release(ctx context.Context, after time.Duration) error {
+	q := d.sub.q
+	answer, _, err := q.call(ctx, q.b.conn.Eval, q.b.scripts.release,
+		q.keys.channel(), d.key, d.claim, max(0, (after+time.Microsecond-1).Microseconds()), 1)
+	switch {
+	case err != nil:
+		return wrap(err, "release in", q.name)
+	case !strings.HasPrefix(text(answer, 1), "1"):
+		return d.notHeld(false, false)
+	}
+	return nil
+}
+
+// Bury implements [broker.Delivery]. Of the reason 4 KiB are kept.
+func (d *delivery) Bury(ctx context.Context, cause error) error {
+	reason := ""
+	if cause != nil {
+		reason = cut(cause.Error())
+	}
+	if err := d.begin(ctx); err != nil {
+		return err
+	}
+	err := d.outcome(d.bury(ctx, reason), &d.tried)
+	d.end(err)
+	return err
+}
+
+func (d *delivery) bury(ctx context.Context, reason string) error {
+	q := d.sub.q
+	v, err := q.b.write(ctx, q.b.scripts.bury, q.known().keys, d.key, d.claim, reason)
+	if err != nil {
+		return wrap(err, "bury in", q.name)
+	}
+	if v != int64(1) {
+		return d.notHeld(false, false)
+	}
+	return nil
+}
+
+func cut(s string) string {
+	if len(s) > maxReason {
+		s = s[:maxReason]
+	}
+	if !utf8.ValidString(s) {
+		s = strings.ToValidUTF8(s, "\uFFFD")
+	}
+	return s
+}
+
+// sendAcks makes one trip with acknowledgements.
+func (s *subscription) sendAcks(ctx context.Context, es []*entry[*delivery]) (int, error) {
+	args := make([]any, 2*len(es))
+	for i, e := range es {
+		args[i], args[len(es)+i] = e.v.key, e.v.claim
+	}
+	eval := s.b.conn.EvalOnce
+	if s.b.cfg.WaitReplicas > 0 && anybodyWaits(es) {
+		eval = s.b.writeOnce
+	}
+	v, err := eval(ctx, s.b.scripts.ack, s.q.known().keys, args...)
+	if err != nil {
+		return 0, err
+	}
+	answer, ok := v.(string)
+	if !ok || len(answer) != len(es) {
+		return 0, errAnswer
+	}
+	for i, e := range es {
+		e.err = nil
+		if answer[i] != '1' {
+			e.err = e.v.notHeld(true, e.tried)
+		}
+	}
+	return len(es), nil
+}
+
+func anybodyWaits(es []*entry[*delivery]) bool {
+	for _, e := range es {
+		if e.call != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// ackAgain reports whether an acknowledgement that did not get through is worth another attempt.
+func (s *subscription) ackAgain(e *entry[*delivery]) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !e.v.owner.gone
+}

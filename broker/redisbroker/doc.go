@@ -1,0 +1,2 @@
+// Package redisbroker keeps queues in Redis.
+package redisbroker

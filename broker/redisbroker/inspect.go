@@ -1,0 +1,48 @@
+package redisbroker
+
+import (
+	"context"
+
+	"github.com/swarmiji/swarmiji/broker"
+)
+
+// purgeChunk is how many messages one call removes.
+const purgeChunk = 500
+
+// Stats implements [broker.Inspector]. What is due counts as ready.
+func (b *Broker) Stats(ctx context.Context, queue string) (broker.Stats, error) {
+	q, err := b.open(queue)
+	if err != nil {
+		return broker.Stats{}, err
+	}
+	answer, _, err := q.call(ctx, b.conn.Eval, b.scripts.stats)
+	if err != nil {
+		return broker.Stats{}, wrap(err, "stats of", queue)
+	}
+	n := func(i int) int { return max(0, int(number(answer, i))) }
+	return broker.Stats{Ready: n(1), Held: n(2), Delayed: n(3), Dead: n(4)}, nil
+}
+
+// Purge implements [broker.Inspector]. It removes some hundreds at a time, and not what comes while it does.
+func (b *Broker) Purge(ctx context.Context, queue string) (int, error) {
+	st, err := b.Stats(ctx, queue)
+	if err != nil {
+		return 0, err
+	}
+	q, err := b.open(queue)
+	if err != nil {
+		return 0, err
+	}
+	total := 0
+	for total < st.Ready {
+		answer, _, err := q.call(ctx, b.conn.Eval, b.scripts.purge, purgeChunk)
+		if err != nil {
+			return total, wrap(err, "purge", queue)
+		}
+		total += int(number(answer, 1))
+		if number(answer, 2) == 0 {
+			break
+		}
+	}
+	return total, nil
+}

@@ -1,0 +1,15 @@
+#!lua
+-- Puts messages into a queue. A key that the queue has already, ready, waiting or held, is passed over: it is the same message.
+-- ARGV: 1 the levels as the caller knows them, 2 the channel, 3 the number of messages that are due, 4 the number of those
+--       that are not, 5 and following: key, value, of the due ones first, then the times of those that are not.
+-- Returns {1}, {0} if there is no such queue, {2, levels} if the queue has others.
+local meta = redis.call('HMGET', K[1], 'levels', 'idle')
+if not meta[1] then return {0} end
+if meta[1] ~= ARGV[1] then return {2, meta[1]} end
+local due, later = tonumber(ARGV[3]), tonumber(ARGV[4])
+local count = due + later
+local pairs_, times = {}, {}
+for i = 1, 2 * count do pairs_[i] = ARGV[4 + i] end
+for i = 1, later do times[i] = ARGV[4 + 2 * count + i] end
+add(meta, ARGV[2], count, pairs_, times)
+return {1}

@@ -1,0 +1,246 @@
+package redisbroker
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/pack"
+)
+
+const (
+	// version is the first byte of a stored message of ours. A JSON text begins with '{'.
+	version = 1
+	// header is how long the fixed part is: version, priority, expiry, lengths of the content type and of the extras.
+	header = 1 + 4 + 8 + 1 + 4
+
+	defaultPriority = 100
+	maxHeaders      = 64 << 10
+	maxID           = 255
+	contentJSON     = "application/json"
+)
+
+// keyOf is how a message is known in a queue: its id, and after a space its Generation if that is not 0. An id that would be
+// taken for a JSON text gets a '~' in front, and so does one that begins with '~'.
+func keyOf(id string, generation int) string {
+	if strings.HasPrefix(id, "{") || strings.HasPrefix(id, "~") {
+		id = "~" + id
+	}
+	if generation == 0 {
+		return id
+	}
+	return id + " " + strconv.Itoa(generation)
+}
+
+// parseKey takes a key apart. Whatever it is, the result is a key's id and Generation.
+func parseKey(key string) (id string, generation int) {
+	id, gen, _ := strings.Cut(key, " ")
+	if n, err := strconv.ParseInt(gen, 10, 32); err == nil && n > 0 {
+		generation = int(n)
+	}
+	return strings.TrimPrefix(id, "~"), generation
+}
+
+// validID reports whether a message may have the id. The ids of tasks are shorter.
+func validID(id string) bool {
+	for i := range len(id) {
+		if id[i] <= ' ' || id[i] > '~' {
+			return false
+		}
+	}
+	return id != "" && len(id) <= maxID
+}
+
+// check refuses what cannot be stored.
+func (b *Broker) check(m *broker.Message) error {
+	switch {
+	case m == nil:
+		return fmt.Errorf("%w: no message", broker.ErrMalformed)
+	case len(m.Body) > b.cfg.MaxBody:
+		return fmt.Errorf("%w: body of %d bytes, the limit is %d", broker.ErrTooLarge, len(m.Body), b.cfg.MaxBody)
+	case !validID(m.ID):
+		return fmt.Errorf("%w: the id is not 1 to %d visible ASCII characters", broker.ErrMalformed, maxID)
+	case m.Generation < 0 || m.Generation >= math.MaxInt32:
+		return fmt.Errorf("%w: generation %d", broker.ErrMalformed, m.Generation)
+	case m.Priority < math.MinInt32 || m.Priority > math.MaxInt32:
+		return fmt.Errorf("%w: priority %d", broker.ErrMalformed, m.Priority)
+	case len(m.ContentType) > math.MaxUint8:
+		return fmt.Errorf("%w: content type of %d bytes", broker.ErrMalformed, len(m.ContentType))
+	}
+	return nil
+}
+
+// encode returns m as it is stored; its ID and Generation are in its key.
+func (b *Broker) encode(m *broker.Message) ([]byte, error) {
+	if err := b.check(m); err != nil {
+		return nil, err
+	}
+	v := make([]byte, 0, header+len(m.ContentType)+len(m.Body))
+	v = append(v, version)
+	v = binary.BigEndian.AppendUint32(v, uint32(int32(m.Priority))) //nolint:gosec // checked
+	var expires int64
+	if !m.Expires.IsZero() {
+		expires = m.Expires.UnixMilli()
+	}
+	v = binary.BigEndian.AppendUint64(v, uint64(expires)) //nolint:gosec // taken back the same way
+	v = append(v, byte(len(m.ContentType)))               //nolint:gosec // checked
+	v = binary.BigEndian.AppendUint32(v, 0)
+	v = append(v, m.ContentType...)
+	if len(m.Headers)+len(m.Properties) > 0 {
+		before := len(v)
+		var err error
+		if v, err = appendExtras(v, m); err != nil {
+			return nil, err
+		}
+		size := len(v) - before
+		if size > maxHeaders {
+			return nil, fmt.Errorf("%w: headers of %d bytes, the limit is %d", broker.ErrTooLarge, size, maxHeaders)
+		}
+		binary.BigEndian.PutUint32(v[header-4:], uint32(size)) //nolint:gosec // checked
+	}
+	return append(v, m.Body...), nil
+}
+
+// appendExtras appends the headers and properties, two msgpack maps.
+func appendExtras(v []byte, m *broker.Message) ([]byte, error) {
+	v = pack.AppendMapLen(v, len(m.Headers))
+	for _, k := range sortedKeys(m.Headers) {
+		if !utf8.ValidString(k) {
+			return nil, fmt.Errorf("%w: the name of header %.40q is not UTF-8", broker.ErrMalformed, k)
+		}
+		v = pack.AppendText(v, k)
+		switch h := m.Headers[k].(type) {
+		case string:
+			if !utf8.ValidString(h) {
+				return nil, fmt.Errorf("%w: header %.40q is a text that is not UTF-8", broker.ErrMalformed, k)
+			}
+			v = pack.AppendText(v, h)
+		case []byte:
+			v = pack.AppendBytes(v, h)
+		case bool:
+			v = pack.AppendBool(v, h)
+		case int64:
+			v = pack.AppendInt(v, h)
+		case float64:
+			v = append(v, 0xcb)
+			v = binary.BigEndian.AppendUint64(v, math.Float64bits(h))
+		default:
+			return nil, fmt.Errorf("%w: header %.40q is a %T", broker.ErrMalformed, k, h)
+		}
+	}
+	v = pack.AppendMapLen(v, len(m.Properties))
+	for _, k := range sortedKeys(m.Properties) {
+		if !utf8.ValidString(k) || !utf8.ValidString(m.Properties[k]) {
+			return nil, fmt.Errorf("%w: property %.40q is not UTF-8", broker.ErrMalformed, k)
+		}
+		v = pack.AppendText(v, k)
+		v = pack.AppendText(v, m.Properties[k])
+	}
+	return v, nil
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// decode fills m with what is stored under a key; types is the content type seen last, which most messages have as well. It
+// never fails: what is none of ours is a body, so that somebody gets to see
+// it and can bury it.
+func decode(m *broker.Message, key, value string, types *string) {
+	m.ID, m.Generation = parseKey(key)
+	m.Priority = defaultPriority
+	if len(value) >= header && value[0] == version && decodeOwn(m, value, types) {
+		return
+	}
+	if strings.HasPrefix(value, "{") {
+		m.ContentType = contentJSON
+	}
+	m.Body = []byte(value)
+}
+
+// decodeOwn fills m with a stored message of ours; false if it is damaged.
+func decodeOwn(m *broker.Message, value string, types *string) bool {
+	fixed := []byte(value[:header])
+	typeLen := int(fixed[header-5])
+	extras := int64(binary.BigEndian.Uint32(fixed[header-4:]))
+	rest := value[header:]
+	if int64(typeLen)+extras > int64(len(rest)) {
+		return false
+	}
+	body := rest[typeLen+int(extras):]
+	if extras > 0 {
+		headers, properties, ok := decodeExtras([]byte(rest[typeLen : len(rest)-len(body)]))
+		if !ok {
+			return false
+		}
+		m.Headers, m.Properties = headers, properties
+	}
+	m.Priority = int(int32(binary.BigEndian.Uint32(fixed[1:])))                       //nolint:gosec // as it was written
+	if expires := int64(binary.BigEndian.Uint64(fixed[5 : header-5])); expires != 0 { //nolint:gosec // as it was written
+		m.Expires = time.UnixMilli(expires)
+	}
+	if *types != rest[:typeLen] {
+		*types = strings.Clone(rest[:typeLen]) // or it would keep all of the value
+	}
+	m.ContentType = *types
+	m.Body = []byte(body)
+	return true
+}
+
+func decodeExtras(data []byte) (headers map[string]any, properties map[string]string, ok bool) {
+	r := pack.NewReader(data)
+	if n := r.MapLen(); n > 0 && r.Err() == nil {
+		headers = make(map[string]any, min(n, len(data)))
+		for range n {
+			k := string(r.Text())
+			v, ok := decodeHeader(&r)
+			if !ok || r.Err() != nil {
+				return nil, nil, false
+			}
+			headers[k] = v
+		}
+	}
+	if n := r.MapLen(); n > 0 && r.Err() == nil {
+		properties = make(map[string]string, min(n, len(data)))
+		for range n {
+			k := string(r.Text())
+			v := string(r.Text())
+			if r.Err() != nil {
+				return nil, nil, false
+			}
+			properties[k] = v
+		}
+	}
+	r.Done()
+	return headers, properties, r.Err() == nil
+}
+
+func decodeHeader(r *pack.Reader) (any, bool) {
+	switch c := r.Peek(); {
+	case r.IsText():
+		return string(r.Text()), true
+	case r.IsBytes():
+		return slices.Clone(r.Bytes()), true
+	case c == 0xc2 || c == 0xc3:
+		return r.Bool(), true
+	case c == 0xcb:
+		v := r.Skip()
+		if len(v) != 9 {
+			return nil, false
+		}
+		return math.Float64frombits(binary.BigEndian.Uint64(v[1:])), true
+	default:
+		return r.Int(), true
+	}
+}

@@ -1,0 +1,69 @@
+package redisbroker
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/swarmiji/swarmiji/broker"
+)
+
+// Retry implements [broker.Retrier]. On a single server and with Sentinel it is one step, into whatever queue; so it is on a
+// cluster within a queue. Into another queue of a cluster the successor is published first: if the answer to what follows is
+// lost, or the process ends in between, there is one message too many, and never one too few.
+func (b *Broker) Retry(ctx context.Context, d broker.Delivery, next broker.Outgoing) error {
+	own, ok := broker.As[*delivery](d)
+	if !ok || own.sub.b != b {
+		return fmt.Errorf("redis retry: %w: the delivery is not of this broker", broker.ErrUnsupported)
+	}
+	to, e, err := b.accept(next)
+	if err != nil {
+		return err
+	}
+	if err := own.begin(ctx); err != nil {
+		return err
+	}
+	if to != own.sub.q && b.conn.Clustered() {
+		err = own.replaceAcross(ctx, to, e.v)
+	} else {
+		err = own.replace(ctx, to, e.v)
+	}
+	err = own.outcome(err, &own.tried)
+	own.end(err)
+	return err
+}
+
+// replace is one step.
+func (d *delivery) replace(ctx context.Context, to *queue, next outgoing) error {
+	var more []string // the keys of the queue it comes from, if that is another
+	if to != d.sub.q {
+		more = d.sub.q.keys.fixed
+	}
+	answer, _, err := to.callWith(ctx, to.b.write, to.b.scripts.retry, more, func(l *levels) []any {
+		other := 0
+		if more != nil {
+			other = len(l.keys) + 1
+		}
+		return []any{to.keys.channel(), other, d.key, d.claim, next.key, next.value, next.at}
+	})
+	switch {
+	case err != nil:
+		return wrap(err, "retry into", to.name)
+	case number(answer, 0) == notFound:
+		return d.notHeld(false, false)
+	}
+	return nil
+}
+
+// replaceAcross is two steps, for queues whose keys may lie on different servers.
+func (d *delivery) replaceAcross(ctx context.Context, to *queue, next outgoing) error {
+	c := newCall(1)
+	e := &entry[outgoing]{v: next, call: c}
+	to.out.add(e)
+	if err := to.out.wait(ctx, c, []*entry[outgoing]{e})[0]; err != nil {
+		return wrap(err, "retry into", to.name)
+	}
+	ack := newCall(1)
+	a := &entry[*delivery]{v: d, call: ack}
+	d.sub.acks.add(a)
+	return wrap(d.sub.acks.wait(ctx, ack, []*entry[*delivery]{a})[0], "retry in", d.sub.q.name)
+}

@@ -1,0 +1,50 @@
+package redisbroker
+
+import (
+	"embed"
+	"fmt"
+	"strings"
+
+	"github.com/swarmiji/swarmiji/internal/redisconn"
+)
+
+//go:embed lua/*.lua
+var sources embed.FS
+
+// scripts are what the server executes. Each file says what it takes and returns.
+type scripts struct {
+	declare, enqueue, subscribe, renew, claim, ack, release, leave, bury, retry *redisconn.Script
+	find, update, stats, purge, requeue, dead, purgeDead                        *redisconn.Script
+}
+
+func loadScripts() (*scripts, error) {
+	s := &scripts{}
+	for name, to := range map[string]**redisconn.Script{
+		"declare": &s.declare, "enqueue": &s.enqueue, "subscribe": &s.subscribe, "renew": &s.renew, "claim": &s.claim,
+		"ack": &s.ack, "release": &s.release, "leave": &s.leave, "bury": &s.bury, "retry": &s.retry, "find": &s.find,
+		"update": &s.update, "stats": &s.stats, "purge": &s.purge, "requeue": &s.requeue, "dead": &s.dead,
+		"purgedead": &s.purgeDead,
+	} {
+		src, err := source(name)
+		if err != nil {
+			return nil, err
+		}
+		*to = redisconn.NewScript(src)
+	}
+	return s, nil
+}
+
+// source is a script's text with the shared functions after its first line, which tells the server under which conditions it
+// may run.
+func source(name string) (string, error) {
+	lib, err := sources.ReadFile("lua/lib.lua")
+	if err != nil {
+		return "", fmt.Errorf("redisbroker: %w", err)
+	}
+	text, err := sources.ReadFile("lua/" + name + ".lua")
+	if err != nil {
+		return "", fmt.Errorf("redisbroker: %w", err)
+	}
+	first, rest, _ := strings.Cut(string(text), "\n")
+	return first + "\n" + string(lib) + rest, nil
+}

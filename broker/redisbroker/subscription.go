@@ -1,0 +1,291 @@
+package redisbroker
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+)
+
+const (
+	// maxClaim is how many messages one claim takes at most, and so how many a subscription without a limit holds that nobody
+	// has received.
+	maxClaim = 1000
+	// maxAcks is how many acknowledgements one trip takes.
+	maxAcks = 1000
+)
+
+// subscription implements broker.Subscription and broker.Resizer. Two goroutines serve it: one claims messages, one renews the
+// lease. The first ends with Close; the second after that, when nothing is held any more.
+type subscription struct {
+	b     *Broker
+	q     *queue
+	lease time.Duration
+	acks  *batcher[*delivery]
+
+	kick   chan struct{} // there may be something to claim, or it is closed
+	news   chan struct{} // there is something to receive; passed on by who takes it
+	closed chan struct{} // closed by Close
+	idle   chan struct{} // closed when the claiming has ended and all was given back
+
+	mu       sync.Mutex
+	limit    int // of messages held; math.MaxInt: none
+	owner    *owner
+	levels   *levels
+	ready    [][]*delivery // held and not received, by level
+	unread   int           // how many these are
+	drained  bool          // the queue was found empty, and word of more has not come
+	err      error         // why Receive gives nothing, while that lasts
+	isClosed bool
+	isIdle   bool
+}
+
+// owner is the number under which a subscription holds messages, as long as it renews its lease in time. Its fields but number
+// and lost are guarded by the subscription's mutex.
+type owner struct {
+	number int64
+	lost   chan struct{} // closed when the lease was lost
+	gone   bool          // lost is closed
+	until  time.Time     // the lease lives at least that long
+	claims int64         // that gave something
+	held   map[*delivery]struct{}
+}
+
+// alive reports whether the lease lives for sure; the subscription's mutex is held.
+func (o *owner) alive(now time.Time) bool { return !o.gone && now.Before(o.until) }
+
+// Subscribe implements [broker.Broker]. The queue is created, without priority levels, if it does not exist.
+func (b *Broker) Subscribe(ctx context.Context, name string, o broker.SubscribeOptions) (broker.Subscription, error) {
+	q, err := b.open(name)
+	if err != nil {
+		return nil, err
+	}
+	if o.Prefetch < 0 || o.Lease < 0 || o.Lease > 0 && o.Lease < minLease {
+		return nil, fmt.Errorf("redis subscribe to %.128q: %w: prefetch %d, lease %v", name, broker.ErrMalformed, o.Prefetch, o.Lease)
+	}
+	s := &subscription{
+		b: b, q: q, lease: o.Lease, limit: o.Prefetch,
+		kick: make(chan struct{}, 1), news: make(chan struct{}, 1),
+		closed: make(chan struct{}), idle: make(chan struct{}),
+	}
+	s.acks = &batcher[*delivery]{b: b, ctx: b.ctx, most: maxAcks, send: s.sendAcks, again: s.ackAgain}
+	if s.lease == 0 {
+		s.lease = b.cfg.Lease
+	}
+	if s.limit == 0 {
+		s.limit = math.MaxInt
+	}
+	own, l, err := s.register(ctx, b.conn.Eval)
+	if err != nil {
+		return nil, wrap(err, "subscribe to", name)
+	}
+	s.owner, s.levels = own, l
+	s.ready = make([][]*delivery, max(1, len(l.bounds)))
+	if !b.enter(s) {
+		s.leave(ctx, own)
+		return nil, fmt.Errorf("redis subscribe to %.128q: %w", name, errClosed)
+	}
+	b.lookAtSettings()
+	return s, nil
+}
+
+// enter makes a subscription known and starts its goroutines; false if the Broker is closed.
+func (b *Broker) enter(s *subscription) bool {
+	channel := s.q.keys.channel()
+	b.mu.Lock()
+	if b.closed {
+		b.mu.Unlock()
+		return false
+	}
+	b.subs[s] = struct{}{}
+	if b.wakes[channel] == nil {
+		b.wakes[channel] = make(map[*subscription]struct{})
+	}
+	b.wakes[channel][s] = struct{}{}
+	b.mu.Unlock()
+	b.hear(channel)
+	return b.start(s.fetch) && b.start(s.keep)
+}
+
+// mute ends the words of more for a subscription.
+func (b *Broker) mute(s *subscription) {
+	channel := s.q.keys.channel()
+	b.mu.Lock()
+	delete(b.wakes[channel], s)
+	if len(b.wakes[channel]) == 0 {
+		delete(b.wakes, channel)
+	}
+	b.mu.Unlock()
+	b.hear(channel)
+}
+
+// hear listens to a channel if somebody waits for its words, and no more if not.
+func (b *Broker) hear(channel string) {
+	b.hearing.Lock()
+	defer b.hearing.Unlock()
+	b.mu.Lock()
+	wanted := len(b.wakes[channel]) > 0
+	b.mu.Unlock()
+	if wanted {
+		b.ears.Add(channel)
+	} else {
+		b.ears.Remove(channel)
+	}
+}
+
+// wake notes that there may be something in the queue.
+func (s *subscription) wake() {
+	s.mu.Lock()
+	s.drained = false
+	s.mu.Unlock()
+	s.prod()
+}
+
+// prod has the claiming goroutine look what there is to do.
+func (s *subscription) prod() { signal(s.kick) }
+
+func signal(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}
+
+// Receive implements [broker.Subscription].
+func (s *subscription) Receive(ctx context.Context) (broker.Delivery, error) {
+	for {
+		d, err := s.take()
+		if d != nil || err != nil {
+			return d, err
+		}
+		select {
+		case <-s.news:
+		case <-s.closed:
+		case <-ctx.Done():
+			if d, err := s.take(); d != nil || err != nil {
+				return d, err
+			}
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// take returns the most urgent message that is held and was not received, or why there will be none.
+func (s *subscription) take() (broker.Delivery, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.isClosed {
+		return nil, fmt.Errorf("redis receive from %.128q: %w: the subscription is closed", s.q.name, broker.ErrClosed)
+	}
+	for level, ds := range s.ready {
+		if len(ds) == 0 {
+			continue
+		}
+		d := ds[0]
+		ds[0] = nil
+		s.ready[level] = ds[1:]
+		if s.unread--; s.unread > 0 {
+			signal(s.news) // for another that waits
+		}
+		if s.wants() > 0 {
+			s.prod()
+		}
+		return d, nil
+	}
+	if s.err != nil {
+		signal(s.news)
+		return nil, s.err
+	}
+	return nil, nil //nolint:nilnil // nothing yet
+}
+
+// wants returns how many messages to claim now: none, rather than a few, while there is enough to do. s.mu is held.
+func (s *subscription) wants() int {
+	free := s.limit - len(s.owner.held)
+	if s.isClosed || s.drained || free <= 0 || s.unread >= maxClaim/2 {
+		return 0
+	}
+	free = min(free, maxClaim-s.unread)
+	if s.unread > 0 && free < min(s.limit, maxClaim)/4 {
+		return 0
+	}
+	return free
+}
+
+// drop forgets a delivery that is settled; s.mu is held.
+func (s *subscription) drop(d *delivery) { delete(d.owner.held, d) }
+
+// after looks what a settlement has made possible.
+func (s *subscription) after() {
+	s.mu.Lock()
+	prod := s.wants() > 0 || s.isClosed && len(s.owner.held) == 0
+	s.mu.Unlock()
+	if prod {
+		s.prod()
+	}
+}
+
+// SetPrefetch implements [broker.Resizer].
+func (s *subscription) SetPrefetch(_ context.Context, n int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.isClosed {
+		return fmt.Errorf("redis prefetch of %.128q: %w: the subscription is closed", s.q.name, broker.ErrClosed)
+	}
+	if n < 0 {
+		return fmt.Errorf("redis prefetch of %.128q: %w: %d", s.q.name, broker.ErrMalformed, n)
+	}
+	s.limit = n
+	s.prod()
+	return nil
+}
+
+// Close implements [broker.Subscription].
+func (s *subscription) Close(ctx context.Context) error {
+	s.stop()
+	select {
+	case <-s.idle:
+	case <-ctx.Done():
+		return fmt.Errorf("redis close of a subscription to %.128q: %w: %w", s.q.name, broker.ErrUnavailable, ctx.Err())
+	}
+	if err := s.acks.flush(ctx); err != nil {
+		return fmt.Errorf("redis close of a subscription to %.128q: %w: %w", s.q.name, broker.ErrUnavailable, err)
+	}
+	return nil
+}
+
+// stop ends the receiving and the claiming.
+func (s *subscription) stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.isClosed {
+		s.isClosed = true
+		close(s.closed)
+	}
+	s.prod()
+}
+
+// shut is Close of a subscription whose Broker closes: what was handed out goes back as well.
+func (s *subscription) shut(ctx context.Context) error {
+	err := s.Close(ctx)
+	s.mu.Lock()
+	own := s.owner
+	held := make([]*delivery, 0, len(own.held))
+	for d := range own.held {
+		held = append(held, d)
+	}
+	alive := !own.gone
+	s.lose(own)
+	s.mu.Unlock()
+	if alive && err == nil {
+		err = s.giveBack(ctx, held, true)
+		if err == nil {
+			err = s.leave(ctx, own)
+		}
+	}
+	s.prod()
+	return err
+}
