@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/natsconn"
 )
@@ -42,7 +41,7 @@ func (d *delivery) bury(ctx context.Context, reason string) error {
 	for {
 		_, err := b.conn.Publish(ctx, m)
 		switch {
-		case err == nil, errors.Is(err, natsconn.ErrOccupied): // an earlier try, whose answer was lost
+		case err == nil:
 			return nil
 		case errors.Is(err, natsconn.ErrTooLarge) && len(first(m.Header, headerReason)) > 2:
 			m = with(m, headerReason, `""`)
@@ -129,21 +128,20 @@ func (b *Broker) requeue(ctx context.Context, q *queue, st *natsconn.Stored, m *
 	if err := b.place(ctx, &p); err != nil {
 		return false, err
 	}
-	// A dead letter is a message of its own, whatever the server remembers of its id.
-	p.msg = with(p.msg, headerMsgID, "")
-	fenced := with(with(p.msg, headerExpectedSeq, strconv.FormatUint(st.Seq, 10)), headerExpectedSubj, st.Subject)
-	ack, err := b.conn.Publish(ctx, fenced)
-	if errors.Is(err, natsconn.ErrWrongSequence) {
-		return false, nil
-	}
-	if err := b.resolve(ctx, p, ack, err); err != nil {
-		return false, err
+	// Whatever the server remembers of the id: a dead letter is requeued once, whoever else does it at the same time.
+	p.msg = with(p.msg, headerMsgID, fmt.Sprintf("dead/%d", st.Seq))
+	ack, err := b.conn.Publish(ctx, p.msg)
+	again := err == nil && ack.Duplicate
+	if !again {
+		if err := b.resolve(ctx, p, ack, err); err != nil {
+			return false, err
+		}
 	}
 	err = b.conn.DeleteSeq(ctx, b.names.stream, st.Seq)
 	if errors.Is(err, natsconn.ErrNotFound) {
 		err = nil
 	}
-	return true, err
+	return !again, err
 }
 
 // PurgeDead implements [broker.DeadLetterer].
@@ -155,4 +153,3 @@ func (b *Broker) PurgeDead(ctx context.Context, name string) (int, error) {
 	}
 	return n, wrap(err, "purge the dead letters of", name)
 }
-

@@ -104,8 +104,8 @@ func (b *Broker) remove(ctx context.Context, name, id string) error {
 	return err
 }
 
-// Update implements [broker.Finder]. The message goes to the end of its queue. Servers before 2.12 cannot do it:
-// broker.ErrUnsupported.
+// Update implements [broker.Finder]. The message goes to the end of its queue. A change of time or level needs a server
+// of 2.12 or later, else it is broker.ErrUnsupported.
 func (b *Broker) Update(ctx context.Context, name string, o broker.Outgoing) error {
 	err := b.update(ctx, name, o)
 	if err != nil && o.Message != nil {
@@ -129,8 +129,8 @@ func (b *Broker) update(ctx context.Context, name string, o broker.Outgoing) err
 	if err != nil {
 		return err
 	}
-	if !can.rollup {
-		return fmt.Errorf("%w: the server is too old, this needs 2.12 or later", broker.ErrUnsupported)
+	if !can.schedules && (f.delayed || f.st.Subject != f.q.work[f.q.level(o.Message.Priority)]+lastToken(f.st.Subject)) {
+		return fmt.Errorf("%w: the server is too old to move a message, this needs 2.12 or later", broker.ErrUnsupported)
 	}
 	o.Queue = name
 	err = b.exchange(ctx, f, o)
@@ -154,7 +154,7 @@ func (b *Broker) exchange(ctx context.Context, f *found, o broker.Outgoing) erro
 	p.msg = with(p.msg, headerMsgID, "")
 	switch {
 	case f.delayed && scheduled, !f.delayed && p.msg.Subject == f.st.Subject:
-		p.msg = with(with(p.msg, headerExpectedSeq, seq), headerRollup, "sub")
+		p.msg = with(p.msg, headerExpectedSeq, seq)
 	case f.delayed: // the schedule goes with it
 		p.msg = with(with(p.msg, headerScheduler, f.st.Subject), headerScheduleNext, "purge")
 		p.msg = with(with(p.msg, headerExpectedSeq, seq), headerExpectedSubj, f.st.Subject)

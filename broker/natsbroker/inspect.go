@@ -216,22 +216,15 @@ func (b *Broker) markRemoved(ctx context.Context, name string, upTo uint64) erro
 		if err != nil {
 			return err
 		}
-		m := &nats.Msg{Subject: b.names.mark(name), Data: data, Header: nats.Header{}}
-		switch {
-		case f.rollup:
-			m.Header[headerRollup] = []string{"sub"}
-			m.Header[headerExpectedSeq] = []string{strconv.FormatUint(seq, 10)}
+		m := &nats.Msg{Subject: b.names.mark(name), Data: data, Header: nats.Header{headerExpectedSeq: {strconv.FormatUint(seq, 10)}}}
+		if f.ttl {
 			m.Header[headerTTL] = []string{(f.window + 2*time.Second).Truncate(time.Second).String()}
-		case seq != 0:
-			if err := b.conn.DeleteSeq(ctx, b.names.stream, seq); err != nil && !errors.Is(err, natsconn.ErrNotFound) {
-				return err
-			}
 		}
 		_, err = b.conn.Publish(ctx, m)
 		switch {
 		case err == nil:
 			return nil
-		case errors.Is(err, natsconn.ErrWrongSequence), errors.Is(err, natsconn.ErrOccupied): // somebody else raised it
+		case errors.Is(err, natsconn.ErrWrongSequence): // somebody else raised it
 		case !b.again(ctx, err):
 			return err
 		}

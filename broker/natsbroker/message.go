@@ -29,13 +29,11 @@ const (
 // Headers of the server.
 const (
 	headerMsgID          = "Nats-Msg-Id"
-	headerRollup         = "Nats-Rollup"
 	headerTTL            = "Nats-TTL"
 	headerExpectedSeq    = "Nats-Expected-Last-Subject-Sequence"
 	headerExpectedSubj   = "Nats-Expected-Last-Subject-Sequence-Subject"
 	headerSchedule       = "Nats-Schedule"
 	headerScheduleTarget = "Nats-Schedule-Target"
-	headerScheduleRollup = "Nats-Schedule-Rollup"
 	headerScheduler      = "Nats-Scheduler"
 	headerScheduleNext   = "Nats-Schedule-Next"
 	headerBatchID        = "Nats-Batch-Id"
@@ -83,14 +81,15 @@ func (b *Broker) check(m *broker.Message) error {
 	return nil
 }
 
-// encode returns m for a subject, with room for more headers. msgID may be empty.
+// encode returns m for a subject that is expected to hold no message. msgID may be empty.
 func encode(m *broker.Message, subject, msgID string) (*nats.Msg, error) {
 	h := make(nats.Header, 4)
-	vals := make([]string, 0, 4) // the slices of the map share it
+	vals := make([]string, 0, 6) // the slices of the map share it
 	set := func(k, v string) {
 		vals = append(vals, v)
 		h[k] = vals[len(vals)-1 : len(vals) : len(vals)]
 	}
+	set(headerExpectedSeq, "0")
 	if msgID != "" {
 		set(headerMsgID, msgID)
 	}

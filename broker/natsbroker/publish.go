@@ -99,7 +99,6 @@ func (b *Broker) place(ctx context.Context, p *publishing) error {
 	}
 	if p.msg, err = encode(p.m, p.queue.schedule+token, msgID); err == nil {
 		schedule(p.msg.Header, p.at, work)
-		p.msg.Header[headerExpectedSeq] = []string{"0"}
 	}
 	return err
 }
@@ -108,7 +107,6 @@ func (b *Broker) place(ctx context.Context, p *publishing) error {
 func schedule(h nats.Header, at time.Time, target string) {
 	h[headerSchedule] = []string{"@at " + at.UTC().Format(time.RFC3339Nano)}
 	h[headerScheduleTarget] = []string{target}
-	h[headerScheduleRollup] = []string{"sub"}
 }
 
 // resolve goes on from an answer that is not a plain yes. The message was surely not stored where it is published again.
@@ -127,7 +125,7 @@ func (b *Broker) resolve(ctx context.Context, p publishing, ack natsconn.Ack, er
 				return nil
 			}
 			p.msg = with(p.msg, headerMsgID, "")
-		case errors.Is(err, natsconn.ErrOccupied), errors.Is(err, natsconn.ErrWrongSequence):
+		case errors.Is(err, natsconn.ErrWrongSequence):
 			done, err := b.displace(ctx, &p)
 			if done || err != nil {
 				return err
@@ -164,18 +162,14 @@ func (b *Broker) displace(ctx context.Context, p *publishing) (done bool, err er
 	st, err := b.conn.GetLast(ctx, b.names.stream, p.msg.Subject)
 	switch {
 	case errors.Is(err, natsconn.ErrNotFound): // it has gone in the meantime
-		if first(p.msg.Header, headerSchedule) != "" {
-			p.msg = with(p.msg, headerExpectedSeq, "0")
-		} else {
-			p.msg = with(with(p.msg, headerExpectedSeq, ""), headerRollup, "")
-		}
+		p.msg = with(p.msg, headerExpectedSeq, "0")
 		return false, nil
 	case err != nil:
 		return false, err
 	case first(st.Header, headerMoved) == "" && generationOf(st.Header) >= p.m.Generation:
 		return true, nil
 	}
-	p.msg = with(with(p.msg, headerExpectedSeq, strconv.FormatUint(st.Seq, 10)), headerRollup, "sub")
+	p.msg = with(p.msg, headerExpectedSeq, strconv.FormatUint(st.Seq, 10))
 	return false, nil
 }
 

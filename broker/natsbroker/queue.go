@@ -123,7 +123,7 @@ func (b *Broker) settle(ctx context.Context, name string, levels []int) (*queue,
 	for {
 		_, err = b.conn.Publish(ctx, m)
 		switch {
-		case err == nil, errors.Is(err, natsconn.ErrOccupied), errors.Is(err, natsconn.ErrWrongSequence):
+		case err == nil, errors.Is(err, natsconn.ErrWrongSequence):
 			b.declared.Store(name, levels)
 			q, err := b.learn(ctx, name)
 			if err == nil && levels != nil && !slices.Equal(q.bounds, levels) {

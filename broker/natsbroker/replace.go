@@ -19,8 +19,8 @@ import (
 // successor with a time carries it in a header; whoever gets it early moves it to the schedules. A successor in another subject
 // goes there in one atomic batch with a notice that takes the place of the old message; whoever gets the notice removes it.
 
-// Retry implements [broker.Retrier]. Servers before 2.12 cannot do it in one step: there the successor is published, confirmed,
-// and then the delivery acknowledged.
+// Retry implements [broker.Retrier]. A successor for another queue, level or id needs a server of 2.12 or later for that: with an
+// older one it is published, confirmed, and then the delivery acknowledged.
 func (b *Broker) Retry(ctx context.Context, d broker.Delivery, next broker.Outgoing) error {
 	own, ok := broker.As[*delivery](d)
 	if !ok || own.level.s.b != b {
@@ -50,17 +50,16 @@ func (d *delivery) replace(ctx context.Context, next broker.Outgoing) error {
 	if err := b.place(ctx, &p); err != nil {
 		return err
 	}
-	if !f.rollup {
-		return d.replaceInTwo(ctx, p)
-	}
 	token, err := idToken(p.m.ID)
 	if err != nil {
 		return err
 	}
 	if work := q.work[q.level(p.m.Priority)] + token; work == d.subject {
 		err = d.replaceHere(ctx, p)
-	} else {
+	} else if f.atomic {
 		err = d.replaceThere(ctx, p)
+	} else {
+		err = d.replaceInTwo(ctx, p)
 	}
 	if err == nil {
 		b.outbox.ack(d.reply, time.Time{}) // the message has gone; this tells its consumer
@@ -72,11 +71,7 @@ func (d *delivery) replace(ctx context.Context, next broker.Outgoing) error {
 func (d *delivery) replaceInTwo(ctx context.Context, p publishing) error {
 	b := d.level.s.b
 	ack, err := b.conn.Publish(ctx, p.msg)
-	if err := b.resolve(ctx, p, ack, err); err != nil {
-		return err
-	}
-	b.outbox.ack(d.reply, time.Time{})
-	return nil
+	return b.resolve(ctx, p, ack, err)
 }
 
 // replaceHere publishes the successor in d's own subject.
@@ -88,7 +83,6 @@ func (d *delivery) replaceHere(ctx context.Context, p publishing) error {
 	if !p.at.IsZero() {
 		m.Header[headerNotBefore] = []string{formatMillis(p.at)}
 	}
-	m.Header[headerRollup] = []string{"sub"}
 	m.Header[headerExpectedSeq] = []string{strconv.FormatUint(d.seq, 10)}
 	return d.offer(ctx, m, p.m.Generation)
 }
@@ -135,7 +129,7 @@ func (d *delivery) replaceThere(ctx context.Context, p publishing) error {
 		switch {
 		case err == nil:
 			return nil
-		case errors.Is(err, natsconn.ErrOccupied), errors.Is(err, natsconn.ErrWrongSequence):
+		case errors.Is(err, natsconn.ErrWrongSequence):
 			// Either the successor's place is taken, or d has gone.
 			st, getErr := b.conn.GetLast(ctx, b.names.stream, d.subject)
 			if getErr != nil && !errors.Is(getErr, natsconn.ErrNotFound) {
@@ -162,7 +156,7 @@ func (d *delivery) replaceThere(ctx context.Context, p publishing) error {
 // notice is a message that takes d's place and says that it has gone elsewhere.
 func (d *delivery) notice() *nats.Msg {
 	return &nats.Msg{Subject: d.subject, Header: nats.Header{
-		headerMoved: {"1"}, headerTTL: {"1s"}, headerRollup: {"sub"}, headerExpectedSeq: {strconv.FormatUint(d.seq, 10)},
+		headerMoved: {"1"}, headerTTL: {"1s"}, headerExpectedSeq: {strconv.FormatUint(d.seq, 10)},
 	}}
 }
 

@@ -11,11 +11,9 @@ import (
 // features are what the server has made of the stream's configuration. Servers that do not know a setting leave it out in
 // silence.
 type features struct {
-	schedules bool // messages with a time, since 2.12
-	atomic    bool // several messages in one step, since 2.12
-	ttl       bool // messages that vanish, since 2.11
-	rollup    bool // a message may take the place of the one before it
-	dedupe    bool // a second message of a subject is refused
+	schedules bool          // messages with a time, since 2.12
+	atomic    bool          // several messages in one step, since 2.12
+	ttl       bool          // messages that vanish, since 2.11
 	window    time.Duration // for which the server remembers what was published
 }
 
@@ -32,17 +30,16 @@ func (b *Broker) streamConfig() jetstream.StreamConfig {
 		Retention:   jetstream.WorkQueuePolicy,
 		Storage:     storage,
 		Replicas:    b.cfg.Replicas,
-		// One message of each subject, and a second one is refused: neither a repeated message nor a full disk can push out
-		// what waits.
-		MaxMsgsPerSubject:    1,
-		Discard:              jetstream.DiscardNew,
-		DiscardNewPerSubject: true,
-		Duplicates:           b.cfg.Dedupe,
-		AllowRollup:          true,
-		AllowDirect:          true,
-		AllowMsgTTL:          true,
-		AllowMsgSchedules:    true,
-		AllowAtomicPublish:   true,
+		// One message of each subject: a new one takes the place of the old one, and each message says which one it expects. To
+		// have a second one refused by the stream (discard new) does not go together with schedules.
+		MaxMsgsPerSubject:  1,
+		Discard:            jetstream.DiscardOld,
+		Duplicates:         b.cfg.Dedupe,
+		AllowRollup:        true, // schedules ask for it
+		AllowDirect:        true,
+		AllowMsgTTL:        true,
+		AllowMsgSchedules:  true,
+		AllowAtomicPublish: true,
 	}
 }
 
@@ -81,9 +78,7 @@ func (b *Broker) ready(ctx context.Context) (*features, error) {
 	}
 	have := info.Config
 	f := &features{
-		schedules: have.AllowMsgSchedules, atomic: have.AllowAtomicPublish, ttl: have.AllowMsgTTL,
-		rollup: have.AllowRollup && have.AllowMsgSchedules, // older servers refuse it where new messages are discarded
-		dedupe: have.DiscardNewPerSubject && have.MaxMsgsPerSubject == 1, window: have.Duplicates,
+		schedules: have.AllowMsgSchedules, atomic: have.AllowAtomicPublish, ttl: have.AllowMsgTTL, window: have.Duplicates,
 	}
 	b.report(ctx, want, have)
 	b.features.Store(f)
@@ -113,10 +108,14 @@ func (b *Broker) report(ctx context.Context, want, have jetstream.StreamConfig) 
 	differs("dedupe", want.Duplicates, have.Duplicates)
 	differs("retention", want.Retention.String(), have.Retention.String())
 	differs("max_msgs_per_subject", want.MaxMsgsPerSubject, have.MaxMsgsPerSubject)
-	differs("discard_new_per_subject", want.DiscardNewPerSubject, have.DiscardNewPerSubject)
+	differs("discard", want.Discard.String(), have.Discard.String())
 	stream := slog.String("stream", b.names.stream)
 	if len(attrs) > 0 {
 		b.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "nats: the stream exists with other settings and is used as it is", append(attrs, stream)...)
+	}
+	if have.MaxMsgs > 0 || have.MaxBytes > 0 || have.MaxAge > 0 {
+		b.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "nats: the stream has a limit of size or age, at which the server drops the oldest tasks without a word",
+			stream, slog.Int64("max_msgs", have.MaxMsgs), slog.Int64("max_bytes", have.MaxBytes), slog.Duration("max_age", have.MaxAge))
 	}
 	if !have.AllowMsgSchedules {
 		b.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "nats: the server is too old for schedules, which need 2.12 or later; delayed messages are held by their consumers", stream)

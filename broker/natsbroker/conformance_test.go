@@ -1,0 +1,132 @@
+package natsbroker_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/broker/brokertest"
+	"github.com/swarmiji/swarmiji/broker/natsbroker"
+	"github.com/swarmiji/swarmiji/internal/testserver"
+)
+
+const (
+	testMaxBody = 6 << 20
+	testLease   = time.Second
+)
+
+func TestConformance(t *testing.T) {
+	var restarted *testserver.NATS
+	brokertest.Run(t, func(c testing.TB) *brokertest.Harness {
+		if !strings.Contains(c.Name(), "restart") {
+			return harness(c, testserver.RequireNATS(t))
+		}
+		if restarted == nil {
+			restarted = testserver.OwnNATS(t, testserver.NATSConfig{})
+		}
+		return harness(c, restarted)
+	})
+}
+
+func BenchmarkBroker(b *testing.B) {
+	brokertest.Bench(b, func(t testing.TB) *brokertest.Harness {
+		h := harness(t, testserver.RequireNATS(t))
+		h.Open = func(t testing.TB) broker.Broker {
+			return open(t, natsbroker.Config{URLs: []string{testserver.RequireNATS(t).URL()}})
+		}
+		return h
+	})
+}
+
+// line is the way of one Broker to the server. Deliveries outlive a connection that is cut for less than the lease; here it
+// stays cut for longer, which is what takes them back.
+type line struct {
+	relay *testserver.Relay
+	own   int // cuts that are under way
+	all   int // with the whole server
+	mu    sync.Mutex
+}
+
+func (l *line) cut(own, all int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.own += own
+	l.all += all
+	l.relay.SetDown(l.own+l.all > 0)
+}
+
+// harness is a namespace on a server. Each Broker reaches it through a relay of its own.
+func harness(t testing.TB, srv *testserver.NATS) *brokertest.Harness {
+	var (
+		mu    sync.Mutex
+		lines = make(map[broker.Broker]*line)
+		spare = &line{relay: testserver.NewRelay(t, srv.Addr())} // made before the case begins to count goroutines
+		ns    = testserver.Namespace()
+		down  int
+	)
+	cutAll := func(n int) {
+		mu.Lock()
+		defer mu.Unlock()
+		down += n
+		for _, l := range lines {
+			l.cut(0, n)
+		}
+	}
+	return &brokertest.Harness{
+		Open: func(t testing.TB) broker.Broker {
+			mu.Lock()
+			defer mu.Unlock()
+			l := spare
+			if spare = nil; l == nil {
+				l = &line{relay: testserver.NewRelay(t, srv.Addr())}
+			}
+			l.cut(0, down)
+			b := open(t, natsbroker.Config{URLs: []string{l.relay.URL(srv.URL())}, Namespace: ns, MaxBody: testMaxBody})
+			lines[b] = l
+			return b
+		},
+		Sever: func(t testing.TB, b broker.Broker) {
+			mu.Lock()
+			l := lines[b]
+			mu.Unlock()
+			l.cut(1, 0)
+			<-time.After(testLease * 12 / 10)
+			l.cut(-1, 0)
+		},
+		Restart: func(t testing.TB) {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			defer cancel()
+			cutAll(1)
+			begin := time.Now()
+			if err := srv.Restart(ctx); err != nil {
+				t.Fatalf("restarting the server: %v", err)
+			}
+			<-time.After(testLease*12/10 - time.Since(begin))
+			cutAll(-1)
+		},
+		Down: func(t testing.TB) (up func()) {
+			cutAll(1)
+			return func() { cutAll(-1) }
+		},
+		Secret: srv.Password(),
+		Promises: brokertest.Promises{
+			Durable: true, ExactCount: true, Dedupe: true, Order: true, Priorities: true, Delays: true, Batch: true, Retry: true,
+			SyncAck: true, Resize: true, Inspect: true, DeadLetters: true, Find: true, Watch: true, MaxBody: testMaxBody,
+		},
+		Leases:      testLease,
+		ModelChecks: 8,
+		ModelSteps:  20,
+	}
+}
+
+func open(t testing.TB, cfg natsbroker.Config) *natsbroker.Broker {
+	t.Helper()
+	b, err := natsbroker.New(cfg)
+	if err != nil {
+		t.Fatalf("New: %v", err)
+	}
+	return b
+}
