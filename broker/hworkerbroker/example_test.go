@@ -1,0 +1,59 @@
+package hworkerbroker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"os/signal"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/swarmiji/swarmiji/broker/hworkerbroker"
+	"github.com/swarmiji/swarmiji/consumer"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// A worker on jobs that some other program queues with LPUSH hworker-jobs-mail '["<uuid>",{"to":"a@example.org"}]'.
+func Example() {
+	b, err := hworkerbroker.New(hworkerbroker.Config{
+		Redis:     &redis.UniversalOptions{Addrs: []string{"localhost:6379"}},
+		Heartbeat: true, // a mail may take longer than two minutes
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	c, err := consumer.New(consumer.Config{
+		Broker: b,
+		Queues: map[string]consumer.QueueConfig{"mail": {Task: "mail.send"}}, // what the jobs of this queue are
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	type mail struct{ To string }
+	send := task.New[mail, bool]("mail.send")
+	if err := send.Handle(c, func(_ context.Context, m mail) (bool, error) {
+		fmt.Println("to", m.To)
+		return true, nil
+	}); err != nil {
+		log.Fatal(err)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := errors.Join(c.Run(ctx), b.Close(context.Background())); err != nil {
+		log.Print(err)
+	}
+}
+
+// What cannot work is found before anything connects.
+func ExampleNew() {
+	_, err := hworkerbroker.New(hworkerbroker.Config{
+		Redis:   &redis.UniversalOptions{Addrs: []string{"one:6379", "two:6379"}},
+		Timeout: -1,
+	})
+	fmt.Println(err)
+	// Output:
+	// hworkerbroker: the four keys of a queue lie in different slots of a cluster
+	// hworkerbroker: timeout -1ns is below 100ms
+}
