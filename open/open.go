@@ -4,6 +4,15 @@
 //	mem://                                 in this process; every call makes a server of its own
 //	amqp://user:password@host:5672/vhost   RabbitMQ
 //	amqps://user:password@host:5671/vhost  RabbitMQ through TLS
+//	nats://user:password@host:4222         NATS with JetStream; nats://token@host for a token
+//	tls://user:password@host:4222          NATS through TLS
+//	nats-embedded:///directory             a NATS server in this process, which keeps its data in the directory
+//	redis://user:password@host:6379/0      Redis, a single server; the path is the database
+//	rediss://...                           the same through TLS
+//	redis-cluster://user:password@h1,h2    Redis Cluster; any of its nodes will do
+//	redis-sentinel://user:password@h1,h2/m Redis, whose primary the Sentinels at the hosts know as m
+//	rediss-cluster://, rediss-sentinel://  the same through TLS
+//	hworker+redis://, hworker+rediss://    the four Redis keys of hworker; results and events as with redis://
 //
 // Several nodes of one server are a comma list: of hosts, amqp://user:password@host1,host2/vhost, or of URLs of one scheme.
 // Reserved characters in user, password, path and parameters are percent-encoded, the comma too. A server's certificate is
@@ -20,6 +29,16 @@
 //	heartbeat            amqp: seconds
 //	connection_timeout   amqp: milliseconds
 //	auth_mechanism       amqp: plain or external
+//	creds                nats: file of a user's credentials, as nsc writes it
+//	nkey                 nats: file of an nkey seed
+//	replicas             nats: on how many servers of a cluster each message is kept, 1 to 5; default 1
+//	listen               nats-embedded: loopback address at which other processes may join, such as 127.0.0.1:0
+//	sync                 nats-embedded: always, or how often what was written goes to the disk; default 1s
+//	db                   redis: number of the database, in place of the path; not with a cluster
+//	pool_size            redis: connections to a server; default 10 for each CPU
+//	wait_replicas        redis: how many replicas must have a task before it is confirmed; default 0
+//	sentinel_user,
+//	sentinel_password    redis-sentinel: of the Sentinels; user and password of the URL are the data servers'
 //
 // Any other is an error that names it, so that none is ignored.
 //
@@ -33,10 +52,16 @@
 //
 // A part with a URL of its own has the broker's namespace unless its URL names another.
 //
+// # A server in the process
+//
+// A nats-embedded URL starts a server on the directory, one for all parts of a [Swarm] that have the same URL, and closing
+// them ends it. A directory has one server: who opens it again, in this process or another, joins the server that is there if
+// that one has the parameter listen, for as long as it runs, and gets an error that says so if not.
+//
 // # No I/O, no secrets
 //
-// Opening reads certificates and the like, and does no other I/O: a server that is away shows at first use, for which the
-// adapters wait as long as they are told to. [Swarm.Ping] tells at once, and what to do. No error holds a password.
+// Opening reads certificates and the like, and starts an embedded server; it does no other I/O: a server that is away shows at
+// first use, for which the adapters wait as long as they are told to. [Swarm.Ping] tells at once, and what to do. No error holds a password.
 package open
 
 import (

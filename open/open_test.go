@@ -40,7 +40,7 @@ func TestRefused(t *testing.T) {
 	}{
 		"empty":                     {"", open.Options{}, "has no scheme"},
 		"no scheme":                 {at + ":5672", open.Options{}, "has no scheme"},
-		"unknown scheme":            {"kafka://" + at, open.Options{}, "no adapter for kafka://; known are mem://, amqp://, amqps://"},
+		"unknown scheme":            {"kafka://" + at, open.Options{}, "no adapter for kafka://; known are mem://, amqp://, amqps://, nats://"},
 		"password as scheme":        {secret + "!://host", open.Options{}, "malformed"},
 		"no host":                   {"amqp:///vhost", open.Options{}, "names no host"},
 		"two schemes":               {"amqp://" + at + ",amqps://" + at, open.Options{}, "URL 2: it is no amqp:// URL"},
@@ -85,6 +85,36 @@ func TestRefused(t *testing.T) {
 		"events":                    {"mem://", open.Options{Events: "amqp://" + at + "?colour=red"}, "URL of the events: unknown parameter"},
 		"events, two namespaces":    {"mem://", open.Options{Namespace: "a", Events: "amqp://" + at + "?namespace=b"}, "URL of the events: its namespace"},
 		"results, TLS without TLS":  {"amqps://" + at, open.Options{TLS: &tls.Config{}, Results: "amqp://" + at}, "URL of the results: the options set up TLS"},
+		"nats, path":                {"nats://u:" + secret + "@host/x", open.Options{}, "more after the host"},
+		"nats, replicas":            {"nats://u:" + secret + "@host?replicas=6", open.Options{}, "parameter replicas must be a whole number from 1 to 5"},
+		"nats, two credentials":     {"nats://host?creds=a&nkey=b", open.Options{}, "use one of them"},
+		"nats, TLS in code":         {"nats://u:" + secret + "@host", open.Options{TLS: &tls.Config{}}, "write tls://"},
+		"nats, TLS":                 {"nats://u:" + secret + "@host?server_name=x", open.Options{}, "it belongs to amqps://, tls://"},
+		"nats, mixed":               {"nats://u:" + secret + "@host,tls://host", open.Options{}, "URL 2: it is no nats:// URL"},
+		"embedded, host":            {"nats-embedded://host/x", open.Options{}, "write nats-embedded:///directory with an absolute path"},
+		"embedded, no directory":    {"nats-embedded://", open.Options{}, "names no directory"},
+		"embedded, root":            {"nats-embedded:///", open.Options{}, "names no directory"},
+		"embedded, twice":           {"nats-embedded:///a,nats-embedded:///b", open.Options{}, "given once"},
+		"embedded, sync":            {"nats-embedded:///a?sync=often", open.Options{}, "parameter sync must be always"},
+		"embedded, listen":          {"nats-embedded:///tmp?listen=0.0.0.0:1", open.Options{}, "loopback"},
+		"embedded, escape":          {"nats-embedded:///%zz", open.Options{}, "percent-encode"},
+		"redis, two servers":        {"redis://:" + secret + "@h1,h2", open.Options{}, "write redis-cluster:// for a cluster or redis-sentinel:// for Sentinel"},
+		"redis, user alone":         {"redis://" + secret + "@host", open.Options{}, "a user and no password"},
+		"redis, path":               {"redis://:" + secret + "@host/" + secret, open.Options{}, "the number of a database"},
+		"redis, two databases":      {"redis://:" + secret + "@host/1?db=2", open.Options{}, "different databases"},
+		"redis, database":           {"redis://:" + secret + "@host?db=x", open.Options{}, "parameter db must be a whole number"},
+		"redis, pool":               {"redis://:" + secret + "@host?pool_size=0", open.Options{}, "parameter pool_size must be"},
+		"redis, replicas":           {"redis://:" + secret + "@host?wait_replicas=-1", open.Options{}, "parameter wait_replicas must be"},
+		"redis, TLS in code":        {"redis://:" + secret + "@host", open.Options{TLS: &tls.Config{}}, "write rediss://"},
+		"redis, TLS":                {"redis://:" + secret + "@host?ca=x", open.Options{}, "it belongs to amqps://, tls://, rediss://"},
+		"redis, go-redis' names":    {"redis://:" + secret + "@host?dial_timeout=3", open.Options{}, "unknown parameter dial_timeout"},
+		"redis, verification off":   {"rediss://:" + secret + "@host?insecure_skip_verify=true", open.Options{}, "always verified"},
+		"cluster, database":         {"redis-cluster://:" + secret + "@h1,h2/1", open.Options{}, "one database"},
+		"cluster, db":               {"redis-cluster://:" + secret + "@h1,h2?db=1", open.Options{}, "parameter db has no meaning in redis-cluster://"},
+		"cluster, users":            {"redis-cluster://a:" + secret + "@h1,redis-cluster://b:x@h2", open.Options{}, "differ in user, password or path"},
+		"sentinel, no master":       {"redis-sentinel://:" + secret + "@h1,h2", open.Options{}, "does not name the master"},
+		"hworker, cluster":          {"hworker+redis-cluster://:" + secret + "@h1,h2", open.Options{}, "no adapter for hworker+redis-cluster://"},
+		"hworker, two servers":      {"hworker+redis://:" + secret + "@h1,h2", open.Options{}, "is one server"},
 		"mem with queue type":       {"mem://?queue_type=classic", open.Options{}, "parameter queue_type has no meaning in mem://"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -126,6 +156,11 @@ func TestOpensWithoutServer(t *testing.T) {
 		"mem://", "mem://?namespace=a", "MEM://",
 		"amqp://host", "amqp://u:" + secret + "@host:5672/vhost?namespace=a&queue_type=classic&heartbeat=5",
 		"amqp://u:p%2C%40%23@h1/%2f, amqp://u:p@h2/%2f?namespace=a",
+		"nats://host", "nats://token@h1,h2:4223?replicas=3&namespace=n", "tls://u:" + secret + "@host?server_name=other",
+		"nats-embedded://" + t.TempDir() + "/a%20b?sync=always",
+		"redis://host", "redis://:" + secret + "@[::1]:6380/5?pool_size=3&wait_replicas=1", "rediss://u:" + secret + "@host/0",
+		"redis-cluster://u:" + secret + "@h1,h2:7000,h3", "rediss-cluster://h1", "redis-sentinel://h1, h2:26380/main?sentinel_password=" + secret,
+		"rediss-sentinel://h/main?db=3", "hworker+redis://host/2", "hworker+rediss://:" + secret + "@host?namespace=results",
 		"amqps://host?server_name=other", "amqps://host?auth_mechanism=external",
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -140,6 +175,20 @@ func TestOpensWithoutServer(t *testing.T) {
 			}
 		}
 		cancel()
+	}
+}
+
+func TestRedact(t *testing.T) {
+	for url, want := range map[string]string{
+		"mem://": "mem://",
+		"amqp://u:" + secret + "@h1:1/v?namespace=a,amqp://h2": "amqp://h1:1,h2:5672",
+		"redis-sentinel://:" + secret + "@h1,h2/main":          "redis-sentinel://h1:26379,h2:26379",
+		"nats-embedded:///var/lib/x?sync=always":               "nats-embedded:///var/lib/x",
+		"redis://" + secret + "@host":                          "unreadable",
+	} {
+		if got := open.Redact(url); got != want {
+			t.Errorf("Redact(%q) is %q, want %q", url, got, want)
+		}
 	}
 }
 

@@ -10,6 +10,10 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/swarmiji/swarmiji/broker/natsbroker/embedded"
 )
 
 // target is a URL taken apart, and what its adapters share.
@@ -23,8 +27,10 @@ type target struct {
 	tls       *tls.Config
 	options   Options
 
-	alone  bool                            // one adapter is made, which then owns what prepare made
-	closer func(ctx context.Context) error // of what prepare made; nil: nothing
+	embedded *embedded.Server                // of nats-embedded, where it runs in this process
+	redis    *redis.UniversalOptions         // of the schemes of Redis
+	alone    bool                            // one adapter is made, which then owns what prepare made
+	closer   func(ctx context.Context) error // of what prepare made; nil: nothing
 }
 
 // server is one host of a URL.
@@ -33,6 +39,14 @@ type server struct {
 	addr string // host:port, all that is ever shown
 	user *url.Userinfo
 	path string // unescaped
+}
+
+// login is user and password, encoded; "" without any.
+func (s *server) login() string {
+	if s.user == nil {
+		return ""
+	}
+	return s.user.String()
 }
 
 // urls are the servers' URLs, for clients that take URLs.

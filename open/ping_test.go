@@ -53,6 +53,10 @@ func TestPingNobody(t *testing.T) {
 		want []string
 	}{
 		"rabbit":    {"amqp://u:" + secret + "@" + addr, open.Options{}, []string{"no RabbitMQ answers at " + addr + " (connection refused); start one (rabbitmq-server), or use mem://"}},
+		"nats":      {"nats://u:" + secret + "@" + addr, open.Options{}, []string{"no NATS server answers at " + addr + " (connection refused); start one (nats-server -js), or use nats-embedded"}},
+		"redis":     {"redis://:" + secret + "@" + addr + "/1", open.Options{}, []string{"no Redis answers at " + addr + " (connection refused); start one (redis-server), or use mem://"}},
+		"hworker":   {"hworker+redis://:" + secret + "@" + addr, open.Options{}, []string{"no Redis answers at " + addr}},
+		"sentinel":  {"redis-sentinel://:" + secret + "@" + addr + "/m", open.Options{}, []string{"no Redis Sentinel answers at " + addr}},
 		"two nodes": {"amqp://u:" + secret + "@" + addr + "," + other, open.Options{}, []string{addr + " or " + other}},
 		"results":   {"mem://", open.Options{Results: "amqp://u:" + secret + "@" + addr}, []string{"no RabbitMQ answers at " + addr}},
 		"events":    {"mem://", open.Options{Events: "amqp://u:" + secret + "@" + addr}, []string{"no RabbitMQ answers at " + addr}},

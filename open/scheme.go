@@ -44,7 +44,7 @@ const (
 
 // schemes is the table, in the order in which it is told.
 func schemes() []scheme {
-	return slices.Concat(memSchemes(), amqpSchemes())
+	return slices.Concat(memSchemes(), amqpSchemes(), natsSchemes(), embeddedSchemes(), redisSchemes(), hworkerSchemes())
 }
 
 // The parameters of all schemes.

@@ -1,0 +1,100 @@
+package open
+
+import (
+	"errors"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/broker/natsbroker"
+	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/events/natsevents"
+	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/resultstore/natsresults"
+)
+
+const (
+	paramReplicas = "replicas"
+	paramCreds    = "creds"
+	paramNKey     = "nkey"
+)
+
+// maxCopies is the most that JetStream keeps of a stream.
+const maxCopies = 5
+
+func natsSchemes() []scheme {
+	plain := scheme{ //nolint:gosec // nobody's password
+		name: "nats", form: "nats://user:password@host:4222", port: "4222", where: servers,
+		server: "NATS server", start: "start one (nats-server -js), or use nats-embedded:///directory or mem:// to try without",
+		params: []string{paramReplicas, paramCreds, paramNKey},
+		check:  checkNATS, broker: natsBroker, results: natsResults, events: natsEvents,
+	}
+	secure := plain
+	secure.name, secure.form, secure.secure = "tls", "tls://user:password@host:4222", true
+	return []scheme{plain, secure}
+}
+
+func checkNATS(t *target) error {
+	if t.params[paramCreds] != "" && t.params[paramNKey] != "" {
+		return errors.New("parameters creds and nkey are given; use one of them")
+	}
+	_, err := t.replicas()
+	return err
+}
+
+// replicas returns the parameter, 0 where it is not given.
+func (t *target) replicas() (int, error) { return t.number(paramReplicas, 0, 1, maxCopies) }
+
+func natsBroker(t *target) (broker.Broker, error) {
+	replicas, err := t.replicas()
+	if err != nil {
+		return nil, err
+	}
+	c := natsbroker.Config{
+		URLs: t.urls(), TLS: t.tls, Credentials: t.params[paramCreds], NKeySeed: t.params[paramNKey],
+		Name: t.options.Name, Namespace: t.namespace, Replicas: replicas, Logger: t.options.Logger,
+	}
+	if t.embedded == nil {
+		return natsbroker.New(c)
+	}
+	c.InProcess = t.embedded
+	b, err := natsbroker.New(c)
+	if err != nil || !t.alone {
+		return b, err
+	}
+	return ownedBroker{b, t.embedded}, nil
+}
+
+func natsResults(t *target) (resultstore.ResultStore, error) {
+	replicas, err := t.replicas()
+	if err != nil {
+		return nil, err
+	}
+	c := natsresults.Config{
+		URLs: t.urls(), TLS: t.tls, Credentials: t.params[paramCreds], NKeySeed: t.params[paramNKey],
+		Name: t.options.Name, Namespace: t.namespace, Replicas: replicas, Logger: t.options.Logger,
+	}
+	if t.embedded == nil {
+		return natsresults.New(c)
+	}
+	c.InProcess = t.embedded
+	s, err := natsresults.New(c)
+	if err != nil || !t.alone {
+		return s, err
+	}
+	return ownedResults{s, t.embedded}, nil
+}
+
+func natsEvents(t *target) (events.EventBus, error) {
+	c := natsevents.Config{
+		URLs: t.urls(), TLS: t.tls, Credentials: t.params[paramCreds], NKeySeed: t.params[paramNKey],
+		Name: t.options.Name, Namespace: t.namespace, Logger: t.options.Logger,
+	}
+	if t.embedded == nil {
+		return natsevents.New(c)
+	}
+	c.InProcess = t.embedded
+	b, err := natsevents.New(c)
+	if err != nil || !t.alone {
+		return b, err
+	}
+	return ownedEvents{b, t.embedded}, nil
+}
