@@ -1,0 +1,17 @@
+package roadtest_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/swarmiji/swarmiji/internal/roadtest"
+	"github.com/swarmiji/swarmiji/internal/testserver"
+)
+
+// TestRoadOverNATS: tasks, results and events all over one server, through a proxy that can cut connections.
+func TestRoadOverNATS(t *testing.T) {
+	nats := testserver.RequireNATS(t)
+	t.Cleanup(func() { goleak.VerifyNone(t, goleak.IgnoreCurrent()) })
+	roadtest.Run(t, over(nats.URL(), nats.Addr()))
+}
