@@ -88,6 +88,32 @@ func retainCases() []testCase {
 			},
 		},
 		{
+			Area: "retain", Name: "a Receive that waits",
+			Explain: "The stream goes on with the events that the bus takes from now on: a Receive that waits for one returns it.",
+			Needs:   needs,
+			Run: func(w *world) {
+				b := w.retain(long())
+				s := w.kept(b)
+				for range 3 {
+					got := make(chan events.Event, 1)
+					go func() {
+						ctx, cancel := w.Ctx()
+						defer cancel()
+						e, err := s.Receive(ctx)
+						if err != nil {
+							w.Errorf("Receive: %v", w.Clean(err))
+						}
+						got <- e
+					}()
+					w.pass(50 * time.Millisecond) // so that it waits, as a rule
+					want := w.send(b, 1)[0]
+					if e := suite.Ends(w.World, got, "a Receive that waited"); e.TaskID != want.TaskID {
+						w.Fatalf("a Receive that waited returned %s, want %s", show(e), show(want))
+					}
+				}
+			},
+		},
+		{
 			Area: "retain", Name: "a publisher that has gone",
 			Explain: "Kept events are there for those who come late, also when the process they happened in has ended.",
 			Needs:   needs,
