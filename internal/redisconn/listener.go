@@ -117,6 +117,10 @@ func (l *Listener) tell(names []string, how func(*redis.PubSub, context.Context,
 func (l *Listener) Wait(ctx context.Context, name string) error {
 	l.mu.Lock()
 	ch, closed := l.channels[name], l.closed
+	var confirmed chan struct{} // it is replaced when the connection is lost
+	if ch != nil {
+		confirmed = ch.confirmed
+	}
 	l.mu.Unlock()
 	switch {
 	case closed:
@@ -125,7 +129,7 @@ func (l *Listener) Wait(ctx context.Context, name string) error {
 		return &failure{ErrRefused, errors.New("the channel was not added")}
 	}
 	select {
-	case <-ch.confirmed:
+	case <-confirmed:
 		return nil
 	case <-ctx.Done():
 		return &failure{ErrUnavailable, ctx.Err()}
