@@ -81,9 +81,9 @@ func settingsFrom(getenv func(string) string) (*settings, error) {
 // schemes are, for each broker that CHAOS_BROKER may name, the beginnings of its URLs.
 func schemes() map[string][]string {
 	return map[string][]string{
-		"rabbit": {"amqp://", "amqps://"},
-		"redis":  {"redis://", "rediss://", "redis+"},
-		"nats":   {"nats://", "tls://"},
+		"rabbit": {"amqp"},
+		"redis":  {"redis"},
+		"nats":   {"nats:", "tls:"},
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/ledger"
-	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/router"
 	"github.com/swarmiji/swarmiji/task"
@@ -20,78 +19,82 @@ import (
 const recovery = 10 * time.Second
 
 func TestKilledBrokerLosesNothingConfirmed(t *testing.T) {
-	node := testserver.RequireRabbit(t)
-	f := newFleet(t, node.URL())
-	consumers := []*program{f.consumer(settings{"TASK_MS": 10}), f.consumer(settings{"TASK_MS": 10})}
-	p := f.producer(settings{"RATE": 150, "CONCURRENCY": 16})
-	f.await("load", atLeast(100, ledger.Finished))
-	node.Kill()
-	if err := node.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	up := time.Now()
-	f.awaitWithin(recovery, "a task started after the broker came back", startedAfter(up))
-	recovered := time.Now().Add(recovery) // by when the other consumer has its connection back, too
-	f.await("load again", atLeast(len(f.history().Tasks(ledger.Finished))+100, ledger.Finished))
-	p.terminate(60 * time.Second)
-	f.await("all confirmed tasks finished", nothingLost)
-	for _, c := range consumers {
-		c.terminate(15 * time.Second)
-	}
-	f.check(ledger.NoLoss, ledger.NoGhosts, ledger.RepeatsOnlyOf(submittedBefore(f.history(), recovered)))
-	f.awaitEmpty(f.connect(f.url).Broker)
+	each(t, func(t *testing.T, e *engine) {
+		node := e.require(t)
+		f := newFleet(t, node.URL())
+		consumers := []*program{f.consumer(e.quick(settings{"TASK_MS": 10})), f.consumer(e.quick(settings{"TASK_MS": 10}))}
+		p := f.producer(settings{"RATE": 150, "CONCURRENCY": 16})
+		f.await("load", atLeast(100, ledger.Finished))
+		node.Kill()
+		if err := node.Restart(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		up := time.Now()
+		f.awaitWithin(recovery, "a task started after the broker came back", startedAfter(up))
+		recovered := time.Now().Add(recovery) // by when the other consumer has its connection back, too
+		f.await("load again", atLeast(len(f.history().Tasks(ledger.Finished))+100, ledger.Finished))
+		p.terminate(60 * time.Second)
+		f.await("all confirmed tasks finished", nothingLost)
+		for _, c := range consumers {
+			c.terminate(15 * time.Second)
+		}
+		f.check(ledger.NoLoss, ledger.NoGhosts, ledger.RepeatsOnlyOf(submittedBefore(f.history(), recovered)))
+		f.awaitEmpty(f.connect(f.url).Broker)
+	})
 }
 
 func TestFrozenBrokerHoldsNobody(t *testing.T) {
-	node := testserver.RequireRabbit(t)
-	f := newFleet(t, node.URL())
-	p, err := producer.New(producer.Config{Broker: f.connect(f.url).Broker, Router: router.Static(f.queue), Logger: quiet()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	work := task.New[struct{}, struct{}]("soak.work", task.WithIgnoreResult(true))
-	submit := func(limit time.Duration) error {
-		ctx, cancel := context.WithTimeout(t.Context(), limit)
-		defer cancel()
-		_, err := work.Submit(ctx, p, struct{}{})
-		return err
-	}
-	if err := submit(patience); err != nil {
-		t.Fatal(err)
-	}
-	before := runtime.NumGoroutine()
-	node.Pause()
-	t.Cleanup(node.Resume)
-	const limit, submits = time.Second, 50
-	for range 3 {
-		var wg sync.WaitGroup
-		begin := time.Now()
-		for range submits {
-			wg.Go(func() {
-				err := submit(limit)
-				if !errors.Is(err, broker.ErrIndeterminate) && !errors.Is(err, broker.ErrUnavailable) {
-					t.Errorf("a submission to a frozen broker: %v; wanted that its outcome is unknown or the broker away", err)
-				}
-			})
+	inTurn(t, func(t *testing.T, e *engine) {
+		node := e.require(t)
+		f := newFleet(t, node.URL())
+		p, err := producer.New(producer.Config{Broker: f.connect(f.url).Broker, Router: router.Static(f.queue), Logger: quiet()})
+		if err != nil {
+			t.Fatal(err)
 		}
-		wg.Wait()
-		if d := time.Since(begin); d > limit+2*time.Second {
-			t.Errorf("submissions with a deadline of %v took %v", limit, d)
+		work := task.New[struct{}, struct{}]("soak.work", task.WithIgnoreResult(true))
+		submit := func(limit time.Duration) error {
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			_, err := work.Submit(ctx, p, struct{}{})
+			return err
 		}
-	}
-	node.Resume()
-	if err := submit(patience); err != nil {
-		t.Errorf("after the broker woke up: %v", err)
-	}
-	settled := time.Now().Add(patience)
-	for runtime.NumGoroutine() > before+10 {
-		if time.Now().After(settled) {
-			t.Fatalf("%d goroutines before the broker froze, %d long after it woke up: %d submissions left some behind",
-				before, runtime.NumGoroutine(), 3*submits)
+		if err := submit(patience); err != nil {
+			t.Fatal(err)
 		}
-		runtime.Gosched()
-	}
-	if err := p.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+		before := runtime.NumGoroutine()
+		node.Pause()
+		t.Cleanup(node.Resume)
+		const limit, submits = time.Second, 50
+		for range 3 {
+			var wg sync.WaitGroup
+			begin := time.Now()
+			for range submits {
+				wg.Go(func() {
+					err := submit(limit)
+					if !errors.Is(err, broker.ErrIndeterminate) && !errors.Is(err, broker.ErrUnavailable) {
+						t.Errorf("a submission to a frozen broker: %v; wanted that its outcome is unknown or the broker away", err)
+					}
+				})
+			}
+			wg.Wait()
+			if d := time.Since(begin); d > limit+2*time.Second {
+				t.Errorf("submissions with a deadline of %v took %v", limit, d)
+			}
+		}
+		node.Resume()
+		if err := submit(patience); err != nil {
+			t.Errorf("after the broker woke up: %v", err)
+		}
+		settled := time.Now().Add(patience)
+		for runtime.NumGoroutine() > before+10 {
+			if time.Now().After(settled) {
+				t.Fatalf("%d goroutines before the broker froze, %d long after it woke up: %d submissions left some behind",
+					before, runtime.NumGoroutine(), 3*submits)
+			}
+			runtime.Gosched()
+		}
+		if err := p.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -45,7 +45,7 @@ func (f *fleet) start(role string, s settings) *program {
 	f.t.Helper()
 	f.n++
 	name := fmt.Sprintf("%s-%d", role, f.n)
-	all := settings{"ROLE": role, "BROKER": "rabbit", "BROKER_URL": f.url, "QUEUE": f.queue, "LEDGER": f.ledger, "ID": name}
+	all := settings{"ROLE": role, "BROKER_URL": f.url, "QUEUE": f.queue, "LEDGER": f.ledger, "ID": name}
 	for k, v := range s {
 		all[k] = v
 	}

@@ -12,6 +12,10 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testserver"
 )
 
+// proxyPipe is a function of toxiproxy that may wait for ever to hand on bytes when a fault is taken off a connection that
+// has died of it.
+const proxyPipe = "github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"
+
 // suite is what all tests of this package share.
 type suite struct {
 	soak    string // the program
@@ -44,7 +48,7 @@ func runAll(m *testing.M) int {
 	code := m.Run()
 	shared.spawner.end()
 	if code == 0 {
-		if err := goleak.Find(goleak.IgnoreAnyFunction(testserver.Reaper)); err != nil {
+		if err := goleak.Find(goleak.IgnoreAnyFunction(testserver.Reaper), goleak.IgnoreAnyFunction(proxyPipe)); err != nil {
 			fmt.Fprintln(os.Stderr, "goroutines are left over:", err)
 			return 1
 		}

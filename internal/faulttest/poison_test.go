@@ -6,7 +6,6 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/ledger"
-	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/router"
 	"github.com/swarmiji/swarmiji/task"
@@ -15,63 +14,65 @@ import (
 // A task that ends its process takes everything down that the process holds, again and again, until it is found out. None
 // of those that were held beside it may be taken for it.
 func TestPoisonTaskIsBuriedAndItsNeighboursSucceed(t *testing.T) {
-	f := newFleet(t, testserver.RequireRabbit(t).URL())
-	b := f.connect(f.url).Broker
-	p, err := producer.New(producer.Config{Broker: b, Router: router.Static(f.queue), Logger: quiet()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	book, err := ledger.Create(f.ledger)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer book.Close()
-	submit := func(name, id string) {
-		t.Helper()
-		define := task.New[struct{}, struct{}](name, task.WithIgnoreResult(true))
-		note(t, book, ledger.Submitted, id)
-		if _, err := define.Submit(t.Context(), p, struct{}{}, task.WithID(task.ID(id))); err != nil {
+	eachLong(t, func(t *testing.T, e *engine) {
+		f := newFleet(t, e.require(t).URL())
+		b := f.connect(f.url).Broker
+		p, err := producer.New(producer.Config{Broker: b, Router: router.Static(f.queue), Logger: quiet()})
+		if err != nil {
 			t.Fatal(err)
 		}
-		note(t, book, ledger.Confirmed, id)
-	}
-	const poison = "poison"
-	suspects := f.queue + ".suspects" // where a task that is under suspicion runs alone, and from where it is buried
-	const neighbours = 40
-	for i := range neighbours {
-		if i == neighbours/4 {
-			submit("soak.exit", poison)
+		book, err := ledger.Create(f.ledger)
+		if err != nil {
+			t.Fatal(err)
 		}
-		submit("soak.work", "neighbour-"+string(rune('A'+i)))
-	}
-	crashes := 0
-	c := f.consumer(settings{"TASK_MS": 50, "CONCURRENCY": 2, "PREFETCH": 32})
-	f.await("the neighbours finished, the poison buried", func(h ledger.History) bool {
-		if c.ended() {
-			if code := c.status(); code != 137 {
-				t.Fatalf("%s ended with status %d", c.name, code)
+		defer book.Close()
+		submit := func(name, id string) {
+			t.Helper()
+			define := task.New[struct{}, struct{}](name, task.WithIgnoreResult(true))
+			note(t, book, ledger.Submitted, id)
+			if _, err := define.Submit(t.Context(), p, struct{}{}, task.WithID(task.ID(id))); err != nil {
+				t.Fatal(err)
 			}
-			crashes++
-			c = f.consumer(settings{"TASK_MS": 50, "CONCURRENCY": 2, "PREFETCH": 32})
+			note(t, book, ledger.Confirmed, id)
 		}
-		return len(h.Tasks(ledger.Finished)) == neighbours && dead(t, b, suspects) == 1
+		const poison = "poison"
+		suspects := f.queue + ".suspects" // where a task that is under suspicion runs alone, and from where it is buried
+		const neighbours = 40
+		for i := range neighbours {
+			if i == neighbours/4 {
+				submit("soak.exit", poison)
+			}
+			submit("soak.work", "neighbour-"+string(rune('A'+i)))
+		}
+		crashes := 0
+		c := f.consumer(e.quick(settings{"TASK_MS": 50, "CONCURRENCY": 2, "PREFETCH": 32}))
+		f.await("the neighbours finished, the poison buried", func(h ledger.History) bool {
+			if c.ended() {
+				if code := c.status(); code != 137 {
+					t.Fatalf("%s ended with status %d", c.name, code)
+				}
+				crashes++
+				c = f.consumer(e.quick(settings{"TASK_MS": 50, "CONCURRENCY": 2, "PREFETCH": 32}))
+			}
+			return len(h.Tasks(ledger.Finished)) == neighbours && dead(t, b, suspects) == 1
+		})
+		h := f.history()
+		starts := h[poison].Count(ledger.Started)
+		if starts != crashes || starts < 2 || starts > 4 {
+			t.Errorf("the poison task was started %d times and %d consumers died; both must be the limit of 3, give or take the one start that the broker cannot tell apart", starts, crashes)
+		}
+		letters, err := deadLetterer(t, b).ListDead(t.Context(), suspects, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(letters) != 1 || letters[0].Message.ID != poison || !strings.Contains(letters[0].Reason, "never ended") {
+			t.Errorf("dead letters %+v; wanted the poison task alone, with what it did as the reason", letters)
+		}
+		f.awaitEmpty(b)
+		if err := p.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
 	})
-	h := f.history()
-	starts := h[poison].Count(ledger.Started)
-	if starts != crashes || starts < 2 || starts > 4 {
-		t.Errorf("the poison task was started %d times and %d consumers died; both must be the limit of 3, give or take the one start that the broker cannot tell apart", starts, crashes)
-	}
-	letters, err := deadLetterer(t, b).ListDead(t.Context(), suspects, 10)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(letters) != 1 || letters[0].Message.ID != poison || !strings.Contains(letters[0].Reason, "never ended") {
-		t.Errorf("dead letters %+v; wanted the poison task alone, with what it did as the reason", letters)
-	}
-	f.awaitEmpty(b)
-	if err := p.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
 }
 
 func note(t *testing.T, w *ledger.Writer, e ledger.Event, id string) {

@@ -11,40 +11,42 @@ import (
 // The confirmations of a producer are swallowed, so that its tasks run and it does not know; then it is killed. Its
 // successor submits the same ids again.
 func TestProducerKilledBeforeTheConfirm(t *testing.T) {
-	node := testserver.RequireRabbit(t)
-	proxy := testserver.NewProxy(t, node.Addr())
-	f := newFleet(t, node.URL())
-	c := f.consumer(settings{"RESULTS": 1})
-	f.url = proxy.URL(node.URL())
-	victim := f.producer(settings{"ID": "same", "RATE": 200, "CONCURRENCY": 8, "RESULTS": 1})
-	f.await("some tasks confirmed", atLeast(40, ledger.Confirmed))
-	proxy.BlackHole(false, true)
-	unknown := func(h ledger.History) (ran []*ledger.Task) {
-		for _, task := range h.Lacking(ledger.Submitted, ledger.Confirmed) {
-			if task.Count(ledger.Started) > 0 {
-				ran = append(ran, task)
+	eachLong(t, func(t *testing.T, e *engine) {
+		node := e.require(t)
+		proxy := testserver.NewProxy(t, node.Addr())
+		f := newFleet(t, node.URL())
+		c := f.consumer(settings{"RESULTS": 1})
+		f.url = proxy.URL(node.URL())
+		victim := f.producer(settings{"ID": "same", "RATE": 200, "CONCURRENCY": 8, "RESULTS": 1})
+		f.await("some tasks confirmed", atLeast(40, ledger.Confirmed))
+		proxy.BlackHole(false, true)
+		unknown := func(h ledger.History) (ran []*ledger.Task) {
+			for _, task := range h.Lacking(ledger.Submitted, ledger.Confirmed) {
+				if task.Count(ledger.Started) > 0 {
+					ran = append(ran, task)
+				}
+			}
+			return ran
+		}
+		f.await("tasks that run without the producer knowing", func(h ledger.History) bool { return len(unknown(h)) > 0 })
+		victim.kill()
+		h := f.history()
+		open := h.Lacking(ledger.Submitted, ledger.Confirmed)
+
+		f.url = node.URL()
+		successor := f.producer(settings{"ID": "same", "RESUME": 1, "COUNT": 5, "RESULTS": 1})
+		if code := successor.exit(patience); code != 0 {
+			t.Errorf("the second producer ended with status %d", code)
+		}
+		f.await("all confirmed tasks finished", nothingLost)
+		c.terminate(10 * time.Second)
+		f.check(ledger.NoLoss, ledger.NoGhosts)
+		h = f.history()
+		for _, task := range open {
+			now := h[task.ID]
+			if now.Count(ledger.Confirmed) != 1 || now.Count(ledger.Result) != 1 || now.Count(ledger.Started) > 2 {
+				t.Errorf("%v: an id that is submitted again is confirmed once, has one result, and runs twice at most", now)
 			}
 		}
-		return ran
-	}
-	f.await("tasks that run without the producer knowing", func(h ledger.History) bool { return len(unknown(h)) > 0 })
-	victim.kill()
-	h := f.history()
-	open := h.Lacking(ledger.Submitted, ledger.Confirmed)
-
-	f.url = node.URL()
-	successor := f.producer(settings{"ID": "same", "RESUME": 1, "COUNT": 5, "RESULTS": 1})
-	if code := successor.exit(patience); code != 0 {
-		t.Errorf("the second producer ended with status %d", code)
-	}
-	f.await("all confirmed tasks finished", nothingLost)
-	c.terminate(10 * time.Second)
-	f.check(ledger.NoLoss, ledger.NoGhosts)
-	h = f.history()
-	for _, task := range open {
-		now := h[task.ID]
-		if now.Count(ledger.Confirmed) != 1 || now.Count(ledger.Result) != 1 || now.Count(ledger.Started) > 2 {
-			t.Errorf("%v: an id that is submitted again is confirmed once, has one result, and runs twice at most", now)
-		}
-	}
+	})
 }

@@ -12,30 +12,32 @@ import (
 // A consumer that stands still for longer than the heartbeats allow is taken for dead; when it goes on, nothing that it still
 // does is seen: every task has one result.
 func TestFrozenConsumerIsReplaced(t *testing.T) {
-	node := testserver.RequireRabbit(t)
-	f := newFleet(t, node.URL()+"?heartbeat=1")
-	p := f.producer(settings{"RATE": 50, "RESULTS": 1})
-	f.consumer(settings{"TASK_MS": 20, "CONCURRENCY": 2, "RESULTS": 1})
-	frozen := f.consumer(settings{"TASK_MS": 300, "CONCURRENCY": 4, "RESULTS": 1})
-	f.await("load", atLeast(100, ledger.Finished))
-	frozen.signal(syscall.SIGSTOP)
-	stuck := f.history().Open()
-	f.await("others ran what the frozen consumer had", func(h ledger.History) bool {
-		for _, task := range stuck {
-			if h[task.ID].Count(ledger.Finished) == 0 {
-				return false
+	eachLong(t, func(t *testing.T, e *engine) {
+		node := e.require(t)
+		f := newFleet(t, node.URL()+e.alert)
+		p := f.producer(settings{"RATE": 50, "RESULTS": 1})
+		f.consumer(e.quick(settings{"TASK_MS": 20, "CONCURRENCY": 2, "RESULTS": 1}))
+		frozen := f.consumer(e.quick(settings{"TASK_MS": 300, "CONCURRENCY": 4, "RESULTS": 1}))
+		f.await("load", atLeast(100, ledger.Finished))
+		frozen.signal(syscall.SIGSTOP)
+		stuck := f.history().Open()
+		f.await("others ran what the frozen consumer had", func(h ledger.History) bool {
+			for _, task := range stuck {
+				if h[task.ID].Count(ledger.Finished) == 0 {
+					return false
+				}
 			}
-		}
-		return len(h.Repeated(ledger.Started)) > 0
+			return len(h.Repeated(ledger.Started)) > 0
+		})
+		frozen.signal(syscall.SIGCONT)
+		thawed := time.Now()
+		f.await("load again", atLeast(len(f.history().Tasks(ledger.Finished))+100, ledger.Finished))
+		p.terminate(60 * time.Second)
+		f.await("all confirmed tasks finished", nothingLost)
+		frozen.terminate(15 * time.Second)
+		f.check(ledger.NoLoss, ledger.NoGhosts, ledger.RepeatsOnlyOf(submittedBefore(f.history(), thawed.Add(recovery))), oneResult)
+		f.awaitEmpty(f.connect(f.url).Broker)
 	})
-	frozen.signal(syscall.SIGCONT)
-	thawed := time.Now()
-	f.await("load again", atLeast(len(f.history().Tasks(ledger.Finished))+100, ledger.Finished))
-	p.terminate(60 * time.Second)
-	f.await("all confirmed tasks finished", nothingLost)
-	frozen.terminate(15 * time.Second)
-	f.check(ledger.NoLoss, ledger.NoGhosts, ledger.RepeatsOnlyOf(submittedBefore(f.history(), thawed.Add(recovery))), oneResult)
-	f.awaitEmpty(f.connect(f.url).Broker)
 }
 
 // oneResult says: no future resolved twice.
@@ -49,23 +51,25 @@ func oneResult(h ledger.History) []ledger.Violation {
 
 // A slow link is no fault: no lease is lost, and nothing runs twice.
 func TestSlowLinkRepeatsNothing(t *testing.T) {
-	node := testserver.RequireRabbit(t)
-	proxy := testserver.NewProxy(t, node.Addr())
-	f := newFleet(t, proxy.URL(node.URL()))
-	c := f.consumer(settings{"TASK_MS": 5, "CONCURRENCY": 8})
-	p := f.producer(settings{"RATE": 30, "CONCURRENCY": 32})
-	f.await("load", atLeast(20, ledger.Finished))
-	proxy.Latency(400*time.Millisecond, 300*time.Millisecond)
-	f.await("load over a slow link", atLeast(len(f.history().Tasks(ledger.Finished))+150, ledger.Finished))
-	proxy.Heal()
-	proxy.Bandwidth(20)
-	f.await("load over a narrow link", atLeast(len(f.history().Tasks(ledger.Finished))+100, ledger.Finished))
-	proxy.Heal()
-	p.terminate(60 * time.Second)
-	f.await("all confirmed tasks finished", nothingLost)
-	c.terminate(15 * time.Second)
-	f.check(ledger.NoLoss, ledger.NoGhosts, ledger.NoRepeat)
-	f.awaitEmpty(f.connect(node.URL()).Broker)
+	eachLong(t, func(t *testing.T, e *engine) {
+		node := e.require(t)
+		proxy := testserver.NewProxy(t, node.Addr())
+		f := newFleet(t, proxy.URL(node.URL()))
+		c := f.consumer(settings{"TASK_MS": 5, "CONCURRENCY": 8})
+		p := f.producer(settings{"RATE": 30, "CONCURRENCY": 32})
+		f.await("load", atLeast(20, ledger.Finished))
+		proxy.Latency(400*time.Millisecond, 300*time.Millisecond)
+		f.await("load over a slow link", atLeast(len(f.history().Tasks(ledger.Finished))+150, ledger.Finished))
+		proxy.Heal()
+		proxy.Bandwidth(20)
+		f.await("load over a narrow link", atLeast(len(f.history().Tasks(ledger.Finished))+100, ledger.Finished))
+		proxy.Heal()
+		p.terminate(60 * time.Second)
+		f.await("all confirmed tasks finished", nothingLost)
+		c.terminate(15 * time.Second)
+		f.check(ledger.NoLoss, ledger.NoGhosts, ledger.NoRepeat)
+		f.awaitEmpty(f.connect(node.URL()).Broker)
+	})
 }
 
 // window is how long each kind of dying link is kept up: a few connections long.
@@ -73,25 +77,27 @@ const window = 1500 * time.Millisecond
 
 // A link that dies in the middle of a frame leaves half a message: nobody takes it for a whole one.
 func TestLinkDiesInMidFrame(t *testing.T) {
-	node := testserver.RequireRabbit(t)
-	proxy := testserver.NewProxy(t, node.Addr())
-	f := newFleet(t, proxy.URL(node.URL()))
-	c := f.consumer(settings{"TASK_MS": 5, "CONCURRENCY": 8})
-	p := f.producer(settings{"RATE": 150, "CONCURRENCY": 16})
-	f.await("load", atLeast(50, ledger.Finished))
-	for _, n := range []int64{1_001, 5_003, 20_011} { // odd numbers, to end where no frame does
-		for _, up := range []bool{true, false} {
-			proxy.Truncate(up, !up, n)
-			until := time.Now().Add(window)
-			f.await("links died for a while", func(ledger.History) bool { return time.Now().After(until) })
-			proxy.Heal()
-			healed := time.Now()
-			f.awaitWithin(recovery, "a task started after the link was mended", startedAfter(healed))
+	eachLong(t, func(t *testing.T, e *engine) {
+		node := e.require(t)
+		proxy := testserver.NewProxy(t, node.Addr())
+		f := newFleet(t, proxy.URL(node.URL()))
+		c := f.consumer(e.quick(settings{"TASK_MS": 5, "CONCURRENCY": 8}))
+		p := f.producer(settings{"RATE": 150, "CONCURRENCY": 16})
+		f.await("load", atLeast(50, ledger.Finished))
+		for _, n := range []int64{1_001, 5_003, 20_011} { // odd numbers, to end where no frame does
+			for _, up := range []bool{true, false} {
+				proxy.Truncate(up, !up, n)
+				until := time.Now().Add(window)
+				f.await("links died for a while", func(ledger.History) bool { return time.Now().After(until) })
+				proxy.Heal()
+				healed := time.Now()
+				f.awaitWithin(recovery, "a task started after the link was mended", startedAfter(healed))
+			}
 		}
-	}
-	p.terminate(60 * time.Second)
-	f.await("all confirmed tasks finished", nothingLost)
-	c.terminate(15 * time.Second)
-	f.check(ledger.NoLoss, ledger.NoGhosts)
-	f.awaitEmpty(f.connect(node.URL()).Broker)
+		p.terminate(60 * time.Second)
+		f.await("all confirmed tasks finished", nothingLost)
+		c.terminate(15 * time.Second)
+		f.check(ledger.NoLoss, ledger.NoGhosts)
+		f.awaitEmpty(f.connect(node.URL()).Broker)
+	})
 }

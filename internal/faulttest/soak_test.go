@@ -11,8 +11,8 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testserver"
 )
 
-// TestSoak keeps a fleet under load for as long as SWARMIJI_SOAK says and lets one fault follow the other, in an order that
-// SWARMIJI_SEED repeats. "make soak" runs it.
+// TestSoak keeps a fleet over each engine under load for as long as SWARMIJI_SOAK says and lets one fault follow the other,
+// in an order that SWARMIJI_SEED repeats. "make soak" runs it.
 func TestSoak(t *testing.T) {
 	length, err := time.ParseDuration(os.Getenv("SWARMIJI_SOAK"))
 	if err != nil {
@@ -23,16 +23,20 @@ func TestSoak(t *testing.T) {
 		seed = rand.Uint64()
 	}
 	t.Logf("SWARMIJI_SEED=%d", seed)
-	chance := rand.New(rand.NewPCG(seed, 0))
+	for _, e := range engines() {
+		t.Run(e.name, func(t *testing.T) { soak(t, e, length, rand.New(rand.NewPCG(seed, 0))) })
+	}
+}
 
-	node := testserver.OwnRabbit(t, testserver.RabbitConfig{})
-	r := &soakRun{t: t, node: node, proxy: testserver.NewProxy(t, node.Addr()), chance: chance}
-	r.fleet = newFleet(t, r.proxy.URL(node.URL())+"?heartbeat=2")
+func soak(t *testing.T, e *engine, length time.Duration, chance *rand.Rand) {
+	node := e.own(t)
+	r := &soakRun{t: t, engine: e, node: node, proxy: testserver.NewProxy(t, node.Addr()), chance: chance}
+	r.fleet = newFleet(t, r.proxy.URL(node.URL())+e.alert)
 	for range 3 {
 		r.consumers = append(r.consumers, r.consumer())
 	}
 	r.producer = r.fleet.producer(r.producerSettings())
-	faults := r.faults()
+	faults := append(r.faults(), e.more(r)...)
 	for end := time.Now().Add(length); time.Now().Before(end); {
 		progress := len(r.fleet.history().Tasks(ledger.Finished))
 		f := faults[chance.IntN(len(faults))]
@@ -52,7 +56,8 @@ func TestSoak(t *testing.T) {
 // soakRun is a fleet that meets many faults.
 type soakRun struct {
 	t         *testing.T
-	node      *testserver.Rabbit
+	engine    *engine
+	node      server
 	proxy     *testserver.Proxy
 	chance    *rand.Rand
 	fleet     *fleet
@@ -61,7 +66,7 @@ type soakRun struct {
 }
 
 func (r *soakRun) consumer() *program {
-	return r.fleet.consumer(settings{"TASK_MS": 20, "CONCURRENCY": 4, "SEED": r.chance.Uint32()})
+	return r.fleet.consumer(r.engine.quick(settings{"TASK_MS": 20, "CONCURRENCY": 4, "SEED": r.chance.Uint32()}))
 }
 
 func (r *soakRun) producerSettings() settings {
@@ -111,11 +116,30 @@ func (r *soakRun) faults() []fault {
 		{"broker closes all connections", func() { r.must(r.node.CloseAllConnections(r.t.Context())) }},
 		{"broker killed", func() { r.node.Kill(); r.must(r.node.Restart(r.t.Context())) }},
 		{"broker restarted", func() { r.must(r.node.Restart(r.t.Context())) }},
+	}
+}
+
+func rabbitFaults(r *soakRun) []fault {
+	node := r.node.(*testserver.Rabbit)
+	return []fault{{"broker out of memory", func() {
+		r.must(node.SetMemoryAlarm(r.t.Context(), true))
+		r.pass(5 * time.Second)
+		r.must(node.SetMemoryAlarm(r.t.Context(), false))
+	}}}
+}
+
+func redisFaults(r *soakRun) []fault {
+	do := func(args ...any) {
+		_, err := r.node.(*testserver.Redis).Do(r.t.Context(), args...)
+		r.must(err)
+	}
+	return []fault{
 		{"broker out of memory", func() {
-			r.must(r.node.SetMemoryAlarm(r.t.Context(), true))
+			do("CONFIG", "SET", "maxmemory", "1mb")
 			r.pass(5 * time.Second)
-			r.must(r.node.SetMemoryAlarm(r.t.Context(), false))
+			do("CONFIG", "SET", "maxmemory", "0")
 		}},
+		{"broker forgets its scripts", func() { do("SCRIPT", "FLUSH") }},
 	}
 }
 

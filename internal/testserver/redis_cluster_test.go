@@ -40,6 +40,15 @@ func TestRedisReplicaIsPromoted(t *testing.T) {
 		t.Fatalf("WAIT = %d, %v", n, err)
 	}
 	wantValue(t, replica, "k", "v")
+	mustSet(t, primary, "synced", "v")
+	if err := p.Sync(ctx); err != nil {
+		t.Fatal(err)
+	}
+	wantValue(t, replica, "synced", "v")
+	if err := p.Cut(ctx); err != nil {
+		t.Fatal(err)
+	}
+	mustSet(t, primary, "after", "v")
 	if err := replica.Set(ctx, "k", "x", 0).Err(); err == nil {
 		t.Fatal("a replica took a write")
 	}
@@ -48,6 +57,9 @@ func TestRedisReplicaIsPromoted(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantValue(t, replica, "k", "v")
+	if err := replica.Get(ctx, "after").Err(); !errors.Is(err, redis.Nil) {
+		t.Errorf("GET of what was stored after the cut: %v, want nothing", err)
+	}
 	mustSet(t, replica, "k", "new")
 	if err := p.Replica.Restart(ctx); err != nil { // it stays what it became
 		t.Fatal(err)

@@ -40,6 +40,38 @@ func startPair(ctx context.Context, cfg RedisConfig, password string) (*RedisPai
 	return p, nil
 }
 
+// Sync waits until the replica has what the primary holds at the call.
+func (p *RedisPair) Sync(ctx context.Context) error {
+	want, err := p.Primary.offset(ctx)
+	if err != nil {
+		return err
+	}
+	return p.Replica.proc.await(ctx, func(ctx context.Context) error {
+		if has, err := p.Replica.offset(ctx); err != nil || has < want {
+			return fmt.Errorf("the replica is at %d, the primary was at %d: %w", has, want, err)
+		}
+		return nil
+	})
+}
+
+// offset is how far a server is in the stream of writes that replicas follow.
+func (r *Redis) offset(ctx context.Context) (int64, error) {
+	out, err := r.Do(ctx, "INFO", "replication")
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseInt(redisFields(fmt.Sprint(out))["master_repl_offset"], 10, 64)
+}
+
+// Cut ends the replica's copying, as a broken network between the two would. It stays a replica.
+func (p *RedisPair) Cut(ctx context.Context) error {
+	const nowhere = "1" // a port on which nobody listens
+	if _, err := p.Replica.Do(ctx, "REPLICAOF", "127.0.0.1", nowhere); err != nil {
+		return fmt.Errorf("%s: REPLICAOF: %w", p.Replica.name, err)
+	}
+	return nil
+}
+
 // Promote makes the replica a primary, as an operator does after the loss of the other one: what the primary had not sent
 // yet is lost. It does not touch the old primary.
 func (p *RedisPair) Promote(ctx context.Context) error { return p.Replica.follow(ctx, nil) }
