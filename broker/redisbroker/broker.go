@@ -177,6 +177,8 @@ func (b *Broker) lookAtSettings() {
 
 const (
 	settingsTime = 5 * time.Second
+	// answerTime is how long Close waits for answers before it closes connections under them.
+	answerTime = time.Second
 	maxLevels    = 64
 )
 
@@ -238,12 +240,19 @@ func (b *Broker) Close(ctx context.Context) error {
 	b.ended = true
 	b.mu.Unlock()
 	b.cancel()
-	err := b.conn.Close(ctx)
 	gone := make(chan struct{})
 	go func() {
 		b.work.Wait()
 		close(gone)
 	}()
+	t := time.NewTimer(answerTime)
+	defer t.Stop()
+	select {
+	case <-gone: // the last answers have come
+	case <-t.C:
+	case <-ctx.Done():
+	}
+	err := b.conn.Close(ctx) // ends what still waits for an answer
 	select {
 	case <-gone:
 	case <-ctx.Done():

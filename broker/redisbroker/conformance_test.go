@@ -119,7 +119,7 @@ func singleHarness(t testing.TB, srv *testserver.Redis, lease time.Duration) *br
 		ModelSteps:  15,
 	}
 	if lease == 0 {
-		h.Leases = 5 * time.Second // no cut here lasts so long
+		h.Leases = 3 * time.Second // no cut here lasts so long
 	} else {
 		h.Promises.Outlives = false
 		h.ModelChecks = 4
