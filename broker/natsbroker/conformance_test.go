@@ -22,18 +22,35 @@ func TestConformance(t *testing.T) {
 	var restarted *testserver.NATS
 	brokertest.Run(t, func(c testing.TB) *brokertest.Harness {
 		if !strings.Contains(c.Name(), "restart") {
-			return harness(c, testserver.RequireNATS(t))
+			return harness(c, testserver.RequireNATS(t), 0)
 		}
 		if restarted == nil {
 			restarted = testserver.OwnNATS(t, testserver.NATSConfig{})
 		}
-		return harness(c, restarted)
+		return harness(c, restarted, 0)
+	})
+}
+
+// TestConformanceLosses cuts connections for longer than the lease, so that what was held is lost.
+func TestConformanceLosses(t *testing.T) {
+	t.Parallel()
+	var own *testserver.NATS
+	brokertest.Run(t, func(c testing.TB) *brokertest.Harness {
+		switch area := strings.Split(c.Name(), "/")[1]; area {
+		case "lease", "fault", "retry", "model":
+		default:
+			c.Skip("tried with connections that are cut for a moment")
+		}
+		if own == nil {
+			own = testserver.OwnNATS(t, testserver.NATSConfig{})
+		}
+		return harness(c, own, testLease*12/10)
 	})
 }
 
 func BenchmarkBroker(b *testing.B) {
 	brokertest.Bench(b, func(t testing.TB) *brokertest.Harness {
-		h := harness(t, testserver.RequireNATS(t))
+		h := harness(t, testserver.RequireNATS(t), 0)
 		h.Open = func(t testing.TB) broker.Broker {
 			return open(t, natsbroker.Config{URLs: []string{testserver.RequireNATS(t).URL()}})
 		}
@@ -41,8 +58,7 @@ func BenchmarkBroker(b *testing.B) {
 	})
 }
 
-// line is the way of one Broker to the server. Deliveries outlive a connection that is cut for less than the lease; here it
-// stays cut for longer, which is what takes them back.
+// line is the way of one Broker to the server.
 type line struct {
 	relay *testserver.Relay
 	own   int // cuts that are under way
@@ -58,8 +74,9 @@ func (l *line) cut(own, all int) {
 	l.relay.SetDown(l.own+l.all > 0)
 }
 
-// harness is a namespace on a server. Each Broker reaches it through a relay of its own.
-func harness(t testing.TB, srv *testserver.NATS) *brokertest.Harness {
+// harness is a namespace on a server. Each Broker reaches it through a relay of its own. A connection that is cut, and the
+// server when it is restarted, are away for at least the given time: deliveries outlive what is shorter than their lease.
+func harness(t testing.TB, srv *testserver.NATS, away time.Duration) *brokertest.Harness {
 	var (
 		mu    sync.Mutex
 		lines = make(map[broker.Broker]*line)
@@ -92,8 +109,12 @@ func harness(t testing.TB, srv *testserver.NATS) *brokertest.Harness {
 			mu.Lock()
 			l := lines[b]
 			mu.Unlock()
+			if away == 0 {
+				l.relay.Sever()
+				return
+			}
 			l.cut(1, 0)
-			<-time.After(testLease * 12 / 10)
+			<-time.After(away)
 			l.cut(-1, 0)
 		},
 		Restart: func(t testing.TB) {
@@ -104,7 +125,7 @@ func harness(t testing.TB, srv *testserver.NATS) *brokertest.Harness {
 			if err := srv.Restart(ctx); err != nil {
 				t.Fatalf("restarting the server: %v", err)
 			}
-			<-time.After(testLease*12/10 - time.Since(begin))
+			<-time.After(away - time.Since(begin))
 			cutAll(-1)
 		},
 		Down: func(t testing.TB) (up func()) {
@@ -114,7 +135,7 @@ func harness(t testing.TB, srv *testserver.NATS) *brokertest.Harness {
 		Secret: srv.Password(),
 		Promises: brokertest.Promises{
 			Durable: true, ExactCount: true, Dedupe: true, Order: true, Priorities: true, Delays: true, Batch: true, Retry: true,
-			SyncAck: true, Resize: true, Inspect: true, DeadLetters: true, Find: true, Watch: true, MaxBody: testMaxBody,
+			SyncAck: true, Resize: true, Inspect: true, DeadLetters: true, Find: true, Watch: true, Outlives: away == 0, MaxBody: testMaxBody,
 		},
 		Leases:      testLease,
 		ModelChecks: 8,

@@ -162,6 +162,7 @@ func (b *Broker) declare(ctx context.Context, name string, levels []int) error {
 	if !ascending(levels) {
 		return fmt.Errorf("%w: levels %v do not ascend", broker.ErrMalformed, levels)
 	}
+	b.queues.Delete(name) // it is asked for
 	q, err := b.queue(ctx, name)
 	if errors.Is(err, broker.ErrNoQueue) {
 		_, err = b.settle(ctx, name, levels)

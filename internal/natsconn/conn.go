@@ -23,7 +23,9 @@ type Conn struct {
 
 	mu       sync.Mutex
 	started  bool
-	closed   bool
+	closing  bool          // Close has been called
+	closed   bool          // nothing may begin any more
+	ended    chan struct{} // closed when Close has done its work
 	gen      uint64
 	refusals int // attempts in a row that the server refused
 	lastErr  error
@@ -72,6 +74,7 @@ func New(cfg Config) (*Conn, error) {
 	}
 	c := &Conn{
 		cfg: cfg, changed: make(chan struct{}), watchers: make(map[*watcher]struct{}), socks: make(map[*socket]struct{}),
+		ended: make(chan struct{}),
 	}
 	c.pubs.init()
 	c.ctx, c.cancel = context.WithCancel(context.Background())
@@ -347,15 +350,26 @@ func sleep(ctx context.Context, d time.Duration) bool {
 // Close sends what was written, closes the connection and ends all that waits. It waits for the server to have seen what was
 // written until ctx ends, 5 s at most. It is idempotent. Nothing of the Conn runs when it has returned.
 func (c *Conn) Close(ctx context.Context) error {
+	c.mu.Lock()
+	first := !c.closing
+	c.closing = true
+	c.mu.Unlock()
+	if !first {
+		select {
+		case <-c.ended:
+			return nil
+		case <-ctx.Done():
+			return fmt.Errorf("nats closing: %w", ctx.Err())
+		}
+	}
+	defer close(c.ended)
 	var err error
 	if c.live.Load() != nil {
 		err = c.Flush(ctx)
 	}
 	c.mu.Lock()
-	if !c.closed {
-		c.closed = true
-		c.notify()
-	}
+	c.closed = true
+	c.notify()
 	c.cancel()
 	nc := c.nc
 	socks := make([]*socket, 0, len(c.socks))
