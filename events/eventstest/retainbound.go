@@ -20,7 +20,7 @@ func (w *world) usual() events.Event {
 func (w *world) through(b events.EventBus, s events.Subscription, n int) []events.Event {
 	w.Helper()
 	all := make([]events.Event, 0, n)
-	chunk := min(max(w.buffer/4, 1), 1000)
+	chunk := min(max(w.buffer/4, 1), 500) // below every Max of the cases, of which a bus may keep no more
 	for len(all) < n {
 		start := len(all)
 		for range min(chunk, n-start) {
