@@ -179,7 +179,7 @@ const (
 	settingsTime = 5 * time.Second
 	// answerTime is how long Close waits for answers before it closes connections under them.
 	answerTime = time.Second
-	maxLevels    = 64
+	maxLevels  = 64
 )
 
 // wake tells the subscriptions of a channel's queue that there may be something for them.

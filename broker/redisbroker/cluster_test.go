@@ -1,0 +1,94 @@
+package redisbroker_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/broker/brokertest"
+	"github.com/swarmiji/swarmiji/broker/redisbroker"
+	"github.com/swarmiji/swarmiji/internal/testserver"
+)
+
+// TestConformanceCluster: all keys of a queue lie on one node, queues on different ones.
+func TestConformanceCluster(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: a single server only")
+	}
+	t.Parallel()
+	srv := testserver.OwnRedisCluster(t, testserver.RedisConfig{})
+	brokertest.Run(t, func(c testing.TB) *brokertest.Harness {
+		area := strings.Split(c.Name(), "/")[1]
+		if slices.Contains([]string{"names", "prefetch", "watch"}, area) || strings.Contains(c.Name(), "keep_their_lease") {
+			c.Skip("that it is a cluster makes no difference")
+		}
+		return clusterHarness(c, srv)
+	})
+}
+
+func clusterHarness(t testing.TB, srv *testserver.RedisCluster) *brokertest.Harness {
+	var (
+		mu    sync.Mutex
+		lines = make(map[broker.Broker]*line)
+		down  bool
+	)
+	ns := testserver.Namespace()
+	return &brokertest.Harness{
+		Open: func(t testing.TB) broker.Broker {
+			mu.Lock()
+			defer mu.Unlock()
+			l := newLine()
+			l.set(down)
+			b, err := redisbroker.New(redisbroker.Config{
+				Redis:     &redis.UniversalOptions{Addrs: srv.Addrs(), Username: srv.User(), Password: srv.Password(), Dialer: l.dial},
+				Namespace: ns, MaxBody: testMaxBody,
+			})
+			if err != nil {
+				t.Fatalf("New: %v", err)
+			}
+			lines[b] = l
+			return b
+		},
+		Sever: func(_ testing.TB, b broker.Broker) {
+			mu.Lock()
+			defer mu.Unlock()
+			lines[b].sever()
+		},
+		Restart: func(t testing.TB) {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			defer cancel()
+			for i := range srv.Nodes {
+				if err := srv.RestartNode(ctx, i); err != nil {
+					t.Fatalf("restarting node %d: %v", i, err)
+				}
+			}
+		},
+		Down: func(testing.TB) (up func()) {
+			mu.Lock()
+			defer mu.Unlock()
+			down = true
+			for _, l := range lines {
+				l.set(true)
+			}
+			return func() {
+				mu.Lock()
+				defer mu.Unlock()
+				down = false
+				for _, l := range lines {
+					l.set(false)
+				}
+			}
+		},
+		Secret:      srv.Password(),
+		Promises:    promises,
+		Leases:      3 * time.Second,
+		ModelChecks: 3,
+		ModelSteps:  15,
+	}
+}
