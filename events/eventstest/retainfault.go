@@ -19,16 +19,19 @@ func retainFaultCases() []testCase {
 			Needs:   []need{needsRetain, needsSever},
 			Run: func(w *world) {
 				publisher, listener := w.retain(long()), w.retain(long())
-				s := w.kept(listener)
+				behind, idle := w.kept(listener), w.kept(listener)
 				const faults = 3
+				received := 0
 				for range faults {
 					w.send(publisher, 120)
-					w.receive(s) // the others of its message, and what was fetched ahead, wait
+					w.receive(behind) // the others of its message, and what was fetched ahead, wait
+					received += len(w.upTo(idle, w.mark(publisher)))
 					w.h.Sever(w.TB, listener)
 					w.send(publisher, 120)
 				}
 				w.h.Sever(w.TB, publisher)
-				w.sameAsFresh(publisher, s, faults)
+				w.sameAsFresh(publisher, behind, faults)
+				w.sameAsFresh(publisher, idle, received)
 			},
 		},
 		{
