@@ -58,7 +58,9 @@ func harness(t testing.TB, srv *testserver.Redis) *brokertest.Harness {
 			if down {
 				line.Cut()
 			}
-			b := open(t, line.URL(srv.URL()), hworkerbroker.Config{Timeout: testTimeout, Heartbeat: true, MaxBody: testMaxBody})
+			b := open(t, line.URL(srv.URL()), hworkerbroker.Config{
+				Timeout: testTimeout, Heartbeat: true, MaxBody: testMaxBody, PollEvery: 4 * time.Millisecond, // a quiet queue at least every 100 ms
+			})
 			lines[b] = line
 			return b
 		},
@@ -97,6 +99,7 @@ func harness(t testing.TB, srv *testserver.Redis) *brokertest.Harness {
 			Durable: true, Order: true, Batch: true, Retry: true, SyncAck: true, Resize: true, Inspect: true, DeadLetters: true, Watch: true,
 			MaxBody: testMaxBody, OpenQueues: true, Uncounted: true, Reasonless: true, Outlives: true,
 		},
+		Quiet:       250 * time.Millisecond,
 		ModelChecks: 10,
 	}
 	if strings.HasSuffix(t.Name(), "no_goroutine_is_left") {

@@ -29,9 +29,9 @@ type delivery struct {
 }
 
 // newDelivery makes one of a payload that was taken after the given moment, with the start time that was noted.
-func newDelivery(s *subscription, payload string, m *broker.Message, start string, before time.Time) *delivery {
+func newDelivery(s *subscription, payload, start string, before time.Time) *delivery {
 	return &delivery{
-		sub: s, payload: payload, message: m, starts: []string{start}, first: before, proof: before,
+		sub: s, payload: payload, starts: []string{start}, first: before, proof: before,
 		lost: make(chan struct{}), turn: make(chan struct{}, 1),
 	}
 }

@@ -21,12 +21,12 @@ type extras struct {
 	Properties  map[string]string `json:"properties,omitempty"`
 	Priority    *int              `json:"priority,omitempty"`   // where it is not 100; the order does not follow it
 	Expires     int64             `json:"expires_ms,omitempty"` // since 1970
-	Body        *[]byte           `json:"body,omitempty"`       // where it cannot be the job itself
+	Base64      bool              `json:"base64,omitempty"`     // where the body cannot be the job itself
 }
 
 func (x *extras) empty() bool {
 	return x.ID == "" && x.Generation == 0 && x.ContentType == nil && x.Headers == nil && x.Properties == nil &&
-		x.Priority == nil && x.Expires == 0 && x.Body == nil
+		x.Priority == nil && x.Expires == 0 && !x.Base64
 }
 
 // extrasOf collects what m has beyond its body.
@@ -92,9 +92,6 @@ func (x *extras) apply(m *broker.Message) error {
 	}
 	if len(x.Properties) > 0 {
 		m.Properties = x.Properties
-	}
-	if x.Body != nil {
-		m.Body = *x.Body
 	}
 	for k, v := range x.Headers {
 		if m.Headers == nil {

@@ -53,7 +53,10 @@ func TestH03JobsOfAnyProgram(t *testing.T) {
 	f.push(`["6f1c0000-0000-4000-8000-000000000001",{"to":"a"}]`, "[ \"x\" ,\n [1, 2.50 ] ]", `["y","text"]`, `["z",null]`, `["t",{"task":"add","id":"task-1","args":[1,2]}]`)
 	s := f.subscribe(f.broker(hworkerbroker.Config{}), 0)
 	for _, want := range []struct{ id, body string }{
-		{"6f1c0000-0000-4000-8000-000000000001", `{"to":"a"}`}, {"x", `[1, 2.50 ]`}, {"y", `"text"`}, {"z", `null`},
+		{"6f1c0000-0000-4000-8000-000000000001", `{"to":"a"}`},
+		{"x", `[1, 2.50 ]`},
+		{"y", `"text"`},
+		{"z", `null`},
 		{"task-1", `{"task":"add","id":"task-1","args":[1,2]}`},
 	} {
 		d := f.receive(s)
@@ -110,7 +113,7 @@ func TestH09TheRestOfAMessage(t *testing.T) {
 	list := f.list(f.jobs)
 	for i, want := range []string{
 		`{"swj":{"generation":2,"headers":{"n":5,"raw":{"bytes":"AQ=="},"trace":"x"}},"task":"add","id":"task-1"}`,
-		`{"swj":{"id":"b","content_type":"text/plain","body":"aGk="}}`,
+		`{"swj":{"id":"b","content_type":"text/plain","base64":true},"body":"aGk="}`,
 	} {
 		if _, job, _ := strings.Cut(list[i], ","); job != want+"]" {
 			t.Errorf("job %d is\n%s, want\n%s", i, job, want)
@@ -311,7 +314,7 @@ func TestH18BrokenJobs(t *testing.T) {
 	b := f.broker(hworkerbroker.Config{Logger: log.logger()})
 	bad := []string{
 		"no payload \x00\xff", `{"a":1}`, `["u"]`, `[1,{"a":1}]`, `["u",{"a":1},{}]`, ``,
-		`["u",{"swj":7}]`, `["u",{"swj":{"generation":-1}}]`, `["u",{"swj":{"headers":{"x":null}}}]`, `["u",{"swj":{"body":"%"}}]`,
+		`["u",{"swj":7}]`, `["u",{"swj":{"generation":-1}}]`, `["u",{"swj":{"headers":{"x":null}}}]`, `["u",{"swj":{"base64":true},"body":"%"}]`, `["u",{"swj":{"base64":true}}]`, `["u",]`, `[null,1]`, `["u",1] 2`,
 		`["u",` + strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000) + `]`,
 	}
 	f.push(bad...)

@@ -3,8 +3,11 @@ package hworkerbroker
 import (
 	"bytes"
 	"crypto/rand"
+	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -16,7 +19,7 @@ import (
 //
 //	["<uuid>", {"task":"add","args":[1,2]}]                            a body that is JSON, and nothing beside it
 //	["<uuid>", {"swj":{"generation":1},"task":"add","args":[1,2]}]     the rest of the message in a first member of its own
-//	["<uuid>", {"swj":{"content_type":"text/plain","body":"aGk="}}]    a body that is not JSON, in base64
+//	["<uuid>", {"swj":{"content_type":"text/plain","base64":true},"body":"aGk="}]    a body that is not JSON
 //
 // A program that passes over members it does not know reads the second as it reads the first. Taking the first member out
 // again gives back the body, byte for byte.
@@ -37,13 +40,11 @@ func encode(m *broker.Message) (string, error) {
 		return "", err
 	}
 	body, spliced := m.Body, bodyIsObject(m.Body)
-	plain := spliced || json.Valid(m.Body) && x.empty() && tight(m.Body)
-	if !plain {
-		x.Body = &m.Body
-		if m.Body == nil {
-			x.Body = &[]byte{}
-		}
-		body = []byte("{}")
+	if !spliced && (!x.empty() || !tight(m.Body) || !json.Valid(m.Body)) {
+		x.Base64 = true
+		body = make([]byte, 0, len(`{"body":""}`)+base64.StdEncoding.EncodedLen(len(m.Body)))
+		body = append(body, `{"body":"`...)
+		body = append(base64.StdEncoding.AppendEncode(body, m.Body), `"}`...)
 	}
 	var b bytes.Buffer
 	b.Grow(len(body) + 64)
@@ -83,6 +84,15 @@ func decode(payload string) (*broker.Message, error) {
 		rest = bytes.TrimPrefix(rest[dec.InputOffset():], []byte(","))
 		m.Body = append([]byte{'{'}, rest...)
 	}
+	if x.Base64 {
+		text, ok1 := bytes.CutPrefix(m.Body, []byte(`{"body":"`))
+		text, ok2 := bytes.CutSuffix(text, []byte(`"}`))
+		body, err := base64.StdEncoding.AppendDecode(nil, text)
+		if !ok1 || !ok2 || err != nil {
+			return nil, errors.New("member body: no base64")
+		}
+		m.Body = body
+	}
 	if err := x.apply(m); err != nil {
 		return nil, fmt.Errorf("member swj: %w", err)
 	}
@@ -97,17 +107,18 @@ func decode(payload string) (*broker.Message, error) {
 
 // split takes a payload apart.
 func split(payload string) (uuid string, job json.RawMessage, err error) {
-	var parts []json.RawMessage
-	if err := json.Unmarshal([]byte(payload), &parts); err != nil {
-		return "", nil, fmt.Errorf("not an array of a text and a job: %w", err)
+	const blanks = " \t\r\n"
+	dec := json.NewDecoder(strings.NewReader(payload))
+	first, _ := dec.Token()
+	second, _ := dec.Token()
+	uuid, isText := second.(string)
+	rest, comma := strings.CutPrefix(strings.Trim(payload[dec.InputOffset():], blanks), ",")
+	rest, end := strings.CutSuffix(rest, "]")
+	job = []byte(strings.Trim(rest, blanks))
+	if first != json.Delim('[') || !isText || !comma || !end || !json.Valid(job) { // a third element would not be valid either
+		return "", nil, errors.New("not an array of a text and a job")
 	}
-	if len(parts) != 2 {
-		return "", nil, fmt.Errorf("an array of %d elements, want a text and a job", len(parts))
-	}
-	if err := json.Unmarshal(parts[0], &uuid); err != nil {
-		return "", nil, fmt.Errorf("the first element is no text: %w", err)
-	}
-	return uuid, parts[1], nil
+	return uuid, job, nil
 }
 
 // taskID is the id that a task written as JSON has of itself; "" for everything else.

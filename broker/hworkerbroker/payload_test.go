@@ -75,7 +75,7 @@ func TestTextThatJSONWouldChangeIsRefused(t *testing.T) {
 
 // Nothing that stands in a list ends the process or comes back as something that cannot be sent on.
 func FuzzDecode(f *testing.F) {
-	for _, p := range []string{`["u",{"swj":{"headers":{"a":{"float":"1"}}},"x":1}]`, `["u",{"swj":{}}]`, `["u",{"swj":{},}]`, `["u",{"swj":null}]`, `[null,1]`, `["u",{"swj":{"body":null}} ]`} {
+	for _, p := range []string{`["u",{"swj":{"headers":{"a":{"float":"1"}}},"x":1}]`, `["u",{"swj":{}}]`, `["u",{"swj":{},}]`, `["u",{"swj":null}]`, `[null,1]`, `["u",{"swj":{"base64":true},"body":"aGk="} ]`} {
 		f.Add(p)
 	}
 	f.Fuzz(func(t *testing.T, payload string) {

@@ -159,18 +159,20 @@ func (s *subscription) take() (full bool, n int, err error) {
 		return false, 0, err
 	}
 	start, payloads := answer[0], answer[1:]
-	for _, p := range payloads {
-		m, err := decode(p)
-		d := newDelivery(s, p, m, start, before)
-		if err != nil {
+	taken := make([]*delivery, len(payloads))
+	for i, p := range payloads { // all of them, before anything takes time
+		taken[i] = newDelivery(s, p, start, before)
+		b.hold(taken[i])
+	}
+	s.add(len(taken))
+	for _, d := range taken {
+		if d.message, err = decode(d.payload); err != nil {
 			s.broken(d, err)
 			continue
 		}
-		s.add(1)
-		b.hold(d)
 		s.ready <- d // there is room: nobody else takes
 	}
-	return false, len(payloads), nil
+	return false, len(taken), nil
 }
 
 // broken puts aside what nobody can read. It was never anybody's, so that nobody else can say so.
