@@ -22,7 +22,9 @@ func TestConformance(t *testing.T) {
 	var restarted *testserver.NATS
 	brokertest.Run(t, func(c testing.TB) *brokertest.Harness {
 		if !strings.Contains(c.Name(), "restart") {
-			return harness(c, testserver.RequireNATS(t), 0)
+			h := harness(c, testserver.RequireNATS(t), 0)
+			h.Report = "../../docs/capabilities/broker-nats.json"
+			return h
 		}
 		if restarted == nil {
 			restarted = testserver.OwnNATS(t, testserver.NATSConfig{})

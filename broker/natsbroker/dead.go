@@ -36,8 +36,11 @@ func (d *delivery) bury(ctx context.Context, reason string) error {
 		return err
 	}
 	m.Header[headerReason] = []string{encodeReason(reason)}
-	m.Header[headerExpectedSeq] = []string{strconv.FormatUint(d.seq, 10)}
-	m.Header[headerExpectedSubj] = []string{d.subject}
+	delete(m.Header, headerExpectedSeq)
+	if f := b.features.Load(); f != nil && f.atomic { // older servers do not look at another subject
+		m.Header[headerExpectedSeq] = []string{strconv.FormatUint(d.seq, 10)}
+		m.Header[headerExpectedSubj] = []string{d.subject}
+	}
 	for {
 		_, err := b.conn.Publish(ctx, m)
 		switch {

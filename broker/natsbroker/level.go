@@ -41,15 +41,15 @@ type level struct {
 	index  int
 	urgent bool
 
-	want        int // its part of the prefetch
-	held        fifo
-	unsettled   int    // held, handed out, or on their way elsewhere
-	waiting     uint64 // what the server had beyond the last message, or when it was last asked
-	looking     bool
-	line        *line
-	wake        chan struct{} // capacity 1: there may be something to ask for
-	resets      chan chan struct{}
-	checkedOnce bool
+	want      int // its part of the prefetch
+	held      fifo
+	unsettled int    // held, handed out, or on their way elsewhere
+	waiting   uint64 // what the server had beyond the last message, or when it was last asked
+	looking   bool
+	line      *line
+	created   time.Time     // the consumer
+	wake      chan struct{} // capacity 1: there may be something to ask for
+	resets    chan chan struct{}
 }
 
 // line is an inbox through which messages come; there is a new one after each loss, since the server may keep requests of an
@@ -102,16 +102,17 @@ func (lv *level) poke() {
 func (lv *level) run() {
 	s := lv.s
 	var pauses backoff.Exponential
+	known := true // Subscribe has just seen to the consumer
 	for attempt := 0; s.fetch.Err() == nil; attempt++ {
 		begin := time.Now()
-		err := lv.serve()
-		if s.fetch.Err() != nil {
-			return
-		}
-		if errors.Is(err, errConsumerGone) || errors.Is(err, errSilent) {
-			err = lv.mend(err)
-		}
+		err := lv.serve(known)
+		known = false
 		switch {
+		case err == nil: // the line was ended on purpose
+			attempt = -1
+			continue
+		case s.fetch.Err() != nil:
+			return
 		case errors.Is(err, natsconn.ErrAccess), errors.Is(err, broker.ErrNoQueue), errors.Is(err, broker.ErrMalformed):
 			s.failed(err)
 		case time.Since(begin) > time.Second:
@@ -123,27 +124,40 @@ func (lv *level) run() {
 	}
 }
 
-// mend makes the consumer again if it was deleted.
-func (lv *level) mend(cause error) error {
+// ensure makes the consumer again if it was deleted, and its lease what this subscription reckons with.
+func (lv *level) ensure() error {
 	s := lv.s
 	info, err := s.b.ensureConsumer(s.fetch, s.q, lv.index, s.lease)
 	if err != nil {
 		return err
 	}
-	if errors.Is(cause, errConsumerGone) && time.Since(info.Created) < silence {
+	if !info.Created.Equal(lv.created) {
 		s.b.consumerGone(s.fetch, s.q, lv.index)
+		lv.created = info.Created
 	}
 	return nil
 }
 
 // serve opens a line and asks for messages until the line or the connection is lost.
-func (lv *level) serve() error {
+func (lv *level) serve(known bool) error {
 	s := lv.s
+	for lv.stopped() {
+		select {
+		case <-lv.wake:
+		case <-s.fetch.Done():
+			return nil
+		}
+	}
 	sess, err := s.b.conn.Session(s.fetch)
 	if err != nil {
 		return err
 	}
 	s.b.outbox.connected(sess)
+	if !known {
+		if err := lv.ensure(); err != nil {
+			return err
+		}
+	}
 	l := &line{lv: lv, sess: sess, broken: make(chan error, 1), gone: make(chan struct{})}
 	l.seen.Store(time.Now().UnixNano())
 	inbox := nats.NewInbox()
@@ -193,6 +207,13 @@ func (lv *level) serve() error {
 			}
 		}
 	}
+}
+
+// stopped reports whether nothing is to be fetched.
+func (lv *level) stopped() bool {
+	lv.s.mu.Lock()
+	defer lv.s.mu.Unlock()
+	return lv.want == 0
 }
 
 // pullRequest asks for up to n messages.
@@ -255,11 +276,14 @@ func (lv *level) setWant(ctx context.Context, n int) error {
 	s.mu.Lock()
 	lv.want = n
 	s.mu.Unlock()
+	select {
+	case lv.wake <- struct{}{}:
+	default:
+	}
 	for {
 		s.mu.Lock()
 		l := lv.line
 		if l == nil || l.outstanding == 0 || n != 0 && lv.unsettled+l.outstanding <= n {
-			lv.poke()
 			s.mu.Unlock()
 			return nil
 		}
@@ -333,6 +357,10 @@ func (l *line) handle(m *nats.Msg) {
 		lv.poke()
 		return
 	}
+	if s.fetch.Err() != nil { // closed: nobody will take it
+		s.b.outbox.nak(m.Reply, time.Now().Add(s.lease))
+		return
+	}
 	lv.unsettled++
 	s.enter(d)
 	if !time.Now().Before(s.deadline(d.hold)) { // it has been handed to somebody else
@@ -342,6 +370,9 @@ func (l *line) handle(m *nats.Msg) {
 		return
 	}
 	if notBefore := first(m.Header, headerNotBefore); notBefore != "" {
+		if f := s.b.features.Load(); f != nil && !f.schedules {
+			d.count = max(d.count-1, 1) // it was handed out once to be held back
+		}
 		if at := millis(notBefore); time.Until(at) > 0 {
 			s.early(d, m, at)
 			return

@@ -1,6 +1,7 @@
 package natsbroker
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"time"
@@ -27,12 +28,14 @@ const remembered = 8192
 type outbox struct {
 	conn *natsconn.Conn
 
-	mu     sync.Mutex
-	gen    uint64 // the session that the outbox writes to
-	recent []string
-	next   int
-	late   []lateSettlement
-	stop   func()
+	run func(fn func(ctx context.Context)) bool // in the background
+
+	mu      sync.Mutex
+	gen     uint64 // the newest session that was told of
+	recent  []string
+	next    int
+	late    []lateSettlement
+	waiting bool // somebody waits for a connection, for what is late
 }
 
 type lateSettlement struct {
@@ -41,7 +44,9 @@ type lateSettlement struct {
 	until time.Time
 }
 
-func (o *outbox) init(conn *natsconn.Conn) { o.conn = conn }
+func (o *outbox) init(conn *natsconn.Conn, run func(fn func(ctx context.Context)) bool) {
+	o.conn, o.run = conn, run
+}
 
 // ack acknowledges a delivery.
 func (o *outbox) ack(reply string, until time.Time) {
@@ -68,10 +73,52 @@ func (o *outbox) send(reply string, body []byte, until time.Time) {
 	}
 	o.mu.Lock()
 	o.late = append(o.late, lateSettlement{reply, body, until})
+	start := !o.waiting
+	o.waiting = true
 	o.mu.Unlock()
+	if start {
+		go func() { // run takes the Broker's lock
+			if !o.run(o.flushLate) { // closed: nothing leaves any more
+				o.mu.Lock()
+				o.waiting, o.late = false, nil
+				o.mu.Unlock()
+			}
+		}()
+	}
 }
 
-// connected sends what waited and what may have been lost. It is told of each new session, before anything else is done on it.
+// flushLate waits for a connection and sends what waited for it.
+func (o *outbox) flushLate(ctx context.Context) {
+	for {
+		s, err := o.conn.Session(ctx)
+		if err != nil {
+			if ctx.Err() != nil || errors.Is(err, natsconn.ErrClosed) {
+				return
+			}
+			t := time.NewTimer(time.Second) // refused just now
+			select {
+			case <-t.C:
+			case <-ctx.Done():
+			}
+			t.Stop()
+			continue
+		}
+		o.connected(s)
+		o.mu.Lock()
+		late := o.late
+		o.late, o.waiting = nil, false
+		o.mu.Unlock()
+		now := time.Now()
+		for _, l := range late {
+			if now.Before(l.until) {
+				o.send(l.reply, l.body, l.until)
+			}
+		}
+		return
+	}
+}
+
+// connected sends what may have been lost with the last connection. It is told of each new session.
 func (o *outbox) connected(s *natsconn.Session) {
 	o.mu.Lock()
 	if s.Gen <= o.gen {
@@ -83,16 +130,8 @@ func (o *outbox) connected(s *natsconn.Session) {
 		recent = append(recent, o.recent...)
 	}
 	o.gen = s.Gen
-	late := o.late
-	o.late = nil
 	o.mu.Unlock()
 	for _, reply := range recent {
 		_ = s.NATS.Publish(reply, ackBody) // lost again with the connection: the next one sends it again
-	}
-	now := time.Now()
-	for _, l := range late {
-		if now.Before(l.until) {
-			o.send(l.reply, l.body, l.until)
-		}
 	}
 }

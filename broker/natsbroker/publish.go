@@ -72,10 +72,27 @@ func (b *Broker) prepare(ctx context.Context, o *broker.Outgoing) (publishing, e
 	return p, b.place(ctx, &p)
 }
 
+// spare is how many bytes of the server's largest message are left for what is added to a message later, so that what was
+// published can be retried and buried.
+const spare = 2 << 10
+
+// fits refuses a message that the server would not take. Its headers are reckoned with roughly; the client library counts them
+// exactly before it sends.
+func (b *Broker) fits(m *broker.Message) error {
+	limit := b.conn.MaxPayload()
+	if limit > 0 && int64(len(m.Body))+spare > limit {
+		return fmt.Errorf("%w: body of %d bytes, the server takes %d with headers", broker.ErrTooLarge, len(m.Body), limit)
+	}
+	return nil
+}
+
 // place writes p.msg.
 func (b *Broker) place(ctx context.Context, p *publishing) error {
 	token, err := idToken(p.m.ID)
 	if err != nil {
+		return err
+	}
+	if err := b.fits(p.m); err != nil {
 		return err
 	}
 	work := p.queue.work[p.queue.level(p.m.Priority)] + token

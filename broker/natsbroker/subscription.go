@@ -94,9 +94,8 @@ func (b *Broker) subscribe(ctx context.Context, name string, o broker.SubscribeO
 		if err != nil {
 			return nil, err
 		}
-		lv.waiting = info.NumPending
+		lv.waiting, lv.created = info.NumPending, info.Created
 		lv.urgent = i < len(q.work)-1
-		s.lease = max(s.lease, 0)
 		if s.lease == 0 || info.Config.AckWait < s.lease {
 			s.lease = info.Config.AckWait
 		}

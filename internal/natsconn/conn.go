@@ -19,6 +19,7 @@ import (
 type Conn struct {
 	cfg  Config
 	live atomic.Pointer[Session] // the session while there is one
+	max  atomic.Int64            // the server's largest message, as last told
 	pubs publisher
 
 	mu       sync.Mutex
@@ -119,6 +120,10 @@ func (c *Conn) Session(ctx context.Context) (*Session, error) {
 
 // Live returns the present session, nil if there is none just now. It does not connect.
 func (c *Conn) Live() *Session { return c.live.Load() }
+
+// MaxPayload returns the largest message in bytes, headers included, that the server has last told to take; 0 before the first
+// connection.
+func (c *Conn) MaxPayload() int64 { return c.max.Load() }
 
 func unavailable(ctx context.Context, last error) error {
 	if last == nil {
@@ -236,6 +241,7 @@ func (c *Conn) noteFailure(err error) {
 // connected begins a session on the newest socket, if that is still open.
 func (c *Conn) connected(nc *nats.Conn) {
 	maxPayload, version := nc.MaxPayload(), nc.ConnectedServerVersion()
+	c.max.Store(maxPayload)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, open := c.socks[c.sock]; !open || c.closed || c.nc == nil {

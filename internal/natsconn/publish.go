@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -37,8 +38,8 @@ type Pub struct {
 type publisher struct {
 	prefix string // of the answers' subjects
 
-	inbox sync.Mutex // guards sub; taken before the client library's lock, which mu never is
-	sub   *nats.Subscription
+	inbox sync.Mutex // for making sub; taken before the client library's lock, which mu never is
+	sub   atomic.Pointer[nats.Subscription]
 
 	mu      sync.Mutex
 	next    uint64
@@ -143,9 +144,12 @@ func (p *publisher) reply(token uint64) string {
 
 // subscribe opens the inbox, once.
 func (p *publisher) subscribe(nc *nats.Conn) error {
+	if p.sub.Load() != nil {
+		return nil
+	}
 	p.inbox.Lock()
 	defer p.inbox.Unlock()
-	if p.sub != nil {
+	if p.sub.Load() != nil {
 		return nil
 	}
 	sub, err := nc.Subscribe(p.prefix+"*", p.answer)
@@ -155,7 +159,7 @@ func (p *publisher) subscribe(nc *nats.Conn) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	p.sub = sub
+	p.sub.Store(sub)
 	return nil
 }
 
