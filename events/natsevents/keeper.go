@@ -1,10 +1,12 @@
 package natsevents
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,11 +30,12 @@ const (
 
 // keeper stores events in the stream, in a goroutine of its own that the first of them starts.
 type keeper struct {
-	bus     *Bus
-	waiting *ring.Stream[[]byte]
-	lost    atomic.Uint64
-	created atomic.Pointer[time.Time] // when the stream was made; nil: it is not known to be there
-	opening chan struct{}             // held by who makes the stream
+	bus      *Bus
+	prefixes [][]byte // of kept types
+	waiting  *ring.Stream[[]byte]
+	lost     atomic.Uint64
+	created  atomic.Pointer[time.Time] // when the stream was made; nil: it is not known to be there
+	opening  chan struct{}             // held by who makes the stream
 
 	start   sync.Once
 	working context.Context // ends when no more events come
@@ -52,6 +55,11 @@ func newKeeper(b *Bus) *keeper {
 	k := &keeper{
 		bus: b, waiting: ring.NewStream[[]byte](capacity, events.ErrClosed), opening: make(chan struct{}, 1), ended: make(chan struct{}),
 	}
+	for _, t := range b.cfg.Retain.Types {
+		if p := prefixOf(t); p != nil {
+			k.prefixes = append(k.prefixes, p)
+		}
+	}
 	k.working, k.finish = context.WithCancel(context.Background())
 	k.hurry, k.abandon = context.WithCancel(context.Background())
 	return k
@@ -68,16 +76,10 @@ func (k *keeper) add(parts [][]byte) {
 }
 
 func (k *keeper) keeps(event []byte) bool {
-	types := k.bus.cfg.Retain.Types
-	if types == nil {
+	if k.bus.cfg.Retain.Types == nil {
 		return true
 	}
-	for _, t := range types {
-		if isType(event, t) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(k.prefixes, func(p []byte) bool { return bytes.HasPrefix(event, p) })
 }
 
 func (k *keeper) dropped() uint64 { return k.waiting.Dropped() + k.lost.Load() }

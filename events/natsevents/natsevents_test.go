@@ -2,14 +2,23 @@ package natsevents_test
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
 	"log/slog"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 
 	"github.com/swarmiji/swarmiji/broker/natsbroker/embedded"
+	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/events/natsevents"
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 func TestMain(m *testing.M) {
@@ -39,4 +48,446 @@ func server(t testing.TB, o embedded.Options) *embedded.Server {
 		}
 	})
 	return srv
+}
+
+// raw is the client library on a server.
+func raw(t testing.TB, opts ...nats.Option) jetstream.JetStream {
+	t.Helper()
+	conn, err := nats.Connect("", opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	js, err := jetstream.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
+}
+
+// open makes a bus, closed at the end.
+func open(t testing.TB, c natsevents.Config) *natsevents.Bus {
+	t.Helper()
+	if c.Logger == nil {
+		c.Logger = quiet()
+	}
+	b, err := natsevents.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(within(t)); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return b
+}
+
+func subscribe(t testing.TB, b *natsevents.Bus) events.Subscription {
+	t.Helper()
+	s, err := b.Subscribe(within(t), events.Filter{})
+	if err != nil {
+		t.Fatalf("Subscribe: %v", err)
+	}
+	return s
+}
+
+func replay(t testing.TB, b *natsevents.Bus) events.Subscription {
+	t.Helper()
+	s, err := b.Replay(within(t), events.Filter{}, time.Time{})
+	if err != nil {
+		t.Fatalf("Replay: %v", err)
+	}
+	return s
+}
+
+// started is the event of the i-th task.
+func started(i int) events.Event {
+	return events.Event{
+		Type: events.TaskStarted, TaskID: task.ID("task-" + strconv.Itoa(i)), NodeID: "node", PID: 7,
+		Time: time.UnixMilli(1_700_000_000_000).UTC(),
+	}
+}
+
+func publish(t testing.TB, b *natsevents.Bus, is ...int) {
+	t.Helper()
+	for _, i := range is {
+		if err := b.Publish(t.Context(), started(i)); err != nil {
+			t.Fatalf("Publish: %v", err)
+		}
+	}
+}
+
+func receive(t testing.TB, s events.Subscription) events.Event {
+	t.Helper()
+	e, err := s.Receive(within(t))
+	if err != nil {
+		t.Fatalf("Receive: %v", err)
+	}
+	return e
+}
+
+// wantTask receives the event of the i-th task.
+func wantTask(t testing.TB, s events.Subscription, i int) {
+	t.Helper()
+	if e := receive(t, s); e.TaskID != started(i).TaskID {
+		t.Fatalf("received an event of %s, want %s", e.TaskID, started(i).TaskID)
+	}
+}
+
+func TestNewNamesEveryProblemAndNoPassword(t *testing.T) {
+	_, err := natsevents.New(natsevents.Config{
+		URLs: []string{"nats://me:hunter2@localhost:bad"}, Namespace: "a.b", Buffer: -1, Replicas: -1, Retain: events.Retention{Age: -1, Max: -1},
+	})
+	if err == nil {
+		t.Fatal("New took a configuration without a single good field")
+	}
+	for _, word := range []string{"URL", "Namespace", "Buffer", "Replicas", "retention age", "retention of"} {
+		if !strings.Contains(err.Error(), word) {
+			t.Errorf("the error does not name %s: %v", word, err)
+		}
+	}
+	if strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("the error holds the password: %v", err)
+	}
+}
+
+func TestWrongPasswordIsToldAtOnceAndNotShown(t *testing.T) {
+	srv := testserver.RequireNATS(t)
+	b := open(t, natsevents.Config{
+		URLs: []string{strings.Replace(srv.URL(), srv.Password(), "hunter2", 1)}, Retain: events.Retention{Age: time.Hour},
+	})
+	_, subscribe := b.Subscribe(within(t), events.Filter{})
+	_, replay := b.Replay(within(t), events.Filter{}, time.Time{})
+	for call, err := range map[string]error{"Subscribe": subscribe, "Replay": replay} {
+		if !errors.Is(err, events.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s with a wrong password: %v, want ErrUnavailable before ctx ends", call, err)
+		}
+		if err != nil && strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("the error of %s holds the password: %v", call, err)
+		}
+	}
+}
+
+// Without a server events cost nothing but themselves: Publish returns, memory is bounded, what is lost is counted, and
+// Close does not wait for ever.
+func TestPublishWithoutServer(t *testing.T) {
+	const n, room = 20_000, 100
+	b := open(t, natsevents.Config{
+		URLs: []string{"nats://nobody:hunter2@127.0.0.1:1/"}, Retain: events.Retention{Age: time.Hour},
+		Batch: events.BatcherConfig{Capacity: room, SendTimeout: 200 * time.Millisecond},
+	})
+	for i := range n {
+		publish(t, b, i)
+	}
+	if err := b.Close(within(t)); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+	if got := b.Dropped(); got != n {
+		t.Errorf("Dropped = %d, want %d: not one could be sent", got, n)
+	}
+	if err := b.Publish(t.Context(), started(1)); !errors.Is(err, events.ErrClosed) {
+		t.Errorf("Publish after Close: %v, want ErrClosed", err)
+	}
+}
+
+// While the stream cannot be had, live events flow, what should be kept is counted as lost, and the log says so once; when it
+// can, events are kept.
+func TestStreamThatCannotBeMade(t *testing.T) {
+	srv := server(t, embedded.Options{})
+	js := raw(t, nats.InProcessServer(srv))
+	if _, err := js.CreateStream(within(t), jetstream.StreamConfig{Name: "OTHER", Subjects: []string{"swj.default.>"}, NoAck: true}); err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	b := open(t, natsevents.Config{
+		InProcess: srv, Retain: events.Retention{Age: time.Hour},
+		Batch: events.BatcherConfig{SendTimeout: 500 * time.Millisecond}, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	if _, err := b.Replay(within(t), events.Filter{}, time.Time{}); !errors.Is(err, events.ErrUnavailable) {
+		t.Errorf("Replay without a stream: %v, want ErrUnavailable", err)
+	}
+	s := subscribe(t, b)
+	for i := range 3 {
+		publish(t, b, i)
+		wantTask(t, s, i)
+	}
+	for ctx := within(t); b.Dropped() < 3; pause(t) {
+		if ctx.Err() != nil {
+			t.Fatalf("Dropped = %d, want the 3 that were not kept", b.Dropped())
+		}
+	}
+	if err := js.DeleteStream(within(t), "OTHER"); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, b, 3)
+	wantTask(t, replay(t, b), 3)
+	if err := b.Close(within(t)); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+	if b.Dropped() != 3 {
+		t.Errorf("Dropped = %d, want 3", b.Dropped())
+	}
+	for _, words := range []string{"events are not kept", "events are kept again"} {
+		if n := strings.Count(log.String(), words); n != 1 {
+			t.Errorf("the log says %d times that %s, want once:\n%s", n, words, log.String())
+		}
+	}
+}
+
+// A listener that does not read costs a fixed amount of memory and gets the newest.
+func TestStuckListener(t *testing.T) {
+	srv := server(t, embedded.Options{})
+	b := open(t, natsevents.Config{InProcess: srv, Buffer: 10})
+	stuck := subscribe(t, b)
+	quick := subscribe(t, open(t, natsevents.Config{InProcess: srv}))
+	const n = 1000
+	for i := range n {
+		publish(t, b, i)
+	}
+	for i := range n {
+		wantTask(t, quick, i)
+	}
+	ctx := within(t)
+	for stuck.(events.DropCounter).Dropped() < n-10 {
+		if ctx.Err() != nil {
+			t.Fatalf("Dropped = %d, want %d", stuck.(events.DropCounter).Dropped(), n-10)
+		}
+		pause(t)
+	}
+	wantTask(t, stuck, n-10)
+}
+
+// pause keeps a loop from filling the machine between two looks.
+func pause(t testing.TB) {
+	select {
+	case <-time.After(10 * time.Millisecond):
+	case <-t.Context().Done():
+	}
+}
+
+// What else comes on the subjects is counted and skipped; single maps of other writers are read.
+func TestStrangeMessages(t *testing.T) {
+	srv := server(t, embedded.Options{})
+	b := open(t, natsevents.Config{InProcess: srv, Retain: events.Retention{Age: time.Hour}})
+	live, kept := subscribe(t, b), replay(t, b)
+	nc := raw(t, nats.InProcessServer(srv)).Conn()
+	bad := []string{"", "nonsense", "[]", strings.Repeat("[", 1<<16)}
+	for subject, s := range map[string]events.Subscription{"swj.default.ev": live, "swj.default.K": kept} {
+		for _, body := range append(bad, `{"type":"mine","n":1}`) {
+			if err := nc.Publish(subject, []byte(body)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if e := receive(t, s); e.Type != "mine" || e.Fields["n"] != 1.0 {
+			t.Errorf("received %+v on %s, want the single map", e, subject)
+		}
+		if got := s.(events.DropCounter).Dropped(); got != uint64(len(bad)) {
+			t.Errorf("Dropped on %s = %d, want %d", subject, got, len(bad))
+		}
+	}
+}
+
+// A server that takes small messages gets small messages, and an event that it does not take alone is counted.
+func TestSmallMessages(t *testing.T) {
+	srv := testserver.OwnNATS(t, testserver.NATSConfig{Conf: "max_payload: 2KB"})
+	b := open(t, natsevents.Config{URLs: []string{srv.URL()}})
+	s := subscribe(t, b)
+	const n = 150
+	for i := range n {
+		publish(t, b, i)
+		if i == n/2 {
+			e := started(i)
+			e.Fields = map[string]any{"large": strings.Repeat("x", 3000)}
+			if err := b.Publish(t.Context(), e); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for i := range n {
+		wantTask(t, s, i)
+	}
+	if b.Dropped() != 1 {
+		t.Errorf("Dropped = %d, want the one event that is larger than the server takes", b.Dropped())
+	}
+}
+
+// Somebody may remove the stream of kept events: it is made again, and open streams go on with the new one.
+func TestStreamThatWasDeleted(t *testing.T) {
+	srv := server(t, embedded.Options{})
+	b := open(t, natsevents.Config{InProcess: srv, Retain: events.Retention{Age: time.Hour}})
+	s := replay(t, b)
+	publish(t, b, 0, 1, 2)
+	for i := range 3 {
+		wantTask(t, s, i)
+	}
+	if err := raw(t, nats.InProcessServer(srv)).DeleteStream(within(t), "SWJEVENTS_default"); err != nil {
+		t.Fatal(err)
+	}
+	ctx := within(t)
+	for i := 3; ; i++ { // those that find no stream are lost and counted
+		publish(t, b, i)
+		short, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+		_, err := s.Receive(short)
+		cancel()
+		if err == nil {
+			return
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("the stream does not go on: %v", err)
+		}
+	}
+}
+
+// The limits are those of the bus that came last: a deployment may change them.
+func TestOtherRetention(t *testing.T) {
+	srv := server(t, embedded.Options{})
+	js := raw(t, nats.InProcessServer(srv))
+	for _, r := range []events.Retention{{Age: time.Hour}, {Age: time.Minute, Max: 10}, {Age: time.Millisecond, Max: 20}} {
+		b := open(t, natsevents.Config{InProcess: srv, Retain: r})
+		s := replay(t, b)
+		publish(t, b, 1)
+		wantTask(t, s, 1)
+		st, err := js.Stream(within(t), "SWJEVENTS_default")
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err = r.Complete()
+		if c := st.CachedInfo().Config; err != nil || c.MaxMsgs != int64(r.Max) || c.MaxAge != max(r.Age, 100*time.Millisecond) {
+			t.Errorf("the stream keeps %d events for %v, want %d for %v", c.MaxMsgs, c.MaxAge, r.Max, r.Age)
+		}
+		if err := b.Close(within(t)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A stream that is read so late that its next events are gone counts them.
+func TestLateReplayCounts(t *testing.T) {
+	srv := server(t, embedded.Options{})
+	b := open(t, natsevents.Config{InProcess: srv, Retain: events.Retention{Age: time.Hour, Max: 10}})
+	late := replay(t, b)
+	const n = 2000 // more than the server sends ahead
+	publisher := open(t, natsevents.Config{InProcess: srv, Retain: events.Retention{Age: time.Hour, Max: 10}})
+	for i := range n {
+		publish(t, publisher, i)
+	}
+	if err := publisher.Close(within(t)); err != nil || publisher.Dropped() > 0 {
+		t.Fatalf("Close: %v; %d events were dropped", err, publisher.Dropped())
+	}
+	got := 0
+	for last := ""; last != string(started(n-1).TaskID); got++ {
+		last = string(receive(t, late).TaskID)
+	}
+	if d := late.(events.DropCounter).Dropped(); int(d)+got != n {
+		t.Errorf("%d events came and %d are counted as missed, want %d together", got, d, n)
+	}
+}
+
+// No consumer is left at the server when streams are closed.
+func TestCloseRemovesTheConsumer(t *testing.T) {
+	srv := server(t, embedded.Options{})
+	b := open(t, natsevents.Config{InProcess: srv, Retain: events.Retention{Age: time.Hour}})
+	js := raw(t, nats.InProcessServer(srv))
+	for range 5 {
+		if err := replay(t, b).Close(within(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx := within(t)
+	for {
+		st, err := js.Stream(ctx, "SWJEVENTS_default")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st.CachedInfo().State.Consumers == 0 {
+			return
+		}
+		pause(t)
+	}
+}
+
+// Events travel through TLS, and nobody listens to a server of an unknown authority.
+func TestTLS(t *testing.T) {
+	files, err := testserver.NewTLSFiles(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	trusting, err := files.ClientConfig(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := testserver.OwnNATS(t, testserver.NATSConfig{TLS: files})
+	config := func(c *tls.Config) natsevents.Config { return natsevents.Config{URLs: []string{srv.TLSURL()}, TLS: c} }
+	b := open(t, config(trusting))
+	s := subscribe(t, b)
+	publish(t, b, 1)
+	wantTask(t, s, 1)
+
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	_, err = open(t, config(nil)).Subscribe(ctx, events.Filter{})
+	if !errors.Is(err, events.ErrUnavailable) || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("Subscribe to a server of an unknown authority: %v, want ErrUnavailable because of its certificate", err)
+	}
+}
+
+// Kept events outlive the server that leads their stream.
+func TestCluster(t *testing.T) {
+	c := testserver.OwnNATSCluster(t, testserver.NATSConfig{})
+	b := open(t, natsevents.Config{URLs: c.URLs(), Retain: events.Retention{Age: time.Hour}, Replicas: 3, Batch: events.BatcherConfig{SendTimeout: time.Second}})
+	s := replay(t, b)
+	for i := range 200 {
+		publish(t, b, i)
+	}
+	for i := range 200 {
+		wantTask(t, s, i)
+	}
+	leader, err := c.Leader(within(t), "SWJEVENTS_default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.KillNode(leader)
+	ctx, want := within(t), 1000
+	for { // those of the time between may be lost
+		publish(t, b, want)
+		short, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+		e, err := s.Receive(short)
+		cancel()
+		if err == nil {
+			if !strings.HasPrefix(string(e.TaskID), "task-1") || len(e.TaskID) != len("task-1000") {
+				t.Errorf("received %s after the leader was killed: an event comes twice", e.TaskID)
+			}
+			break
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("the stream does not go on: %v", err)
+		}
+		want++
+	}
+	fresh := replay(t, b)
+	for i := range 200 {
+		wantTask(t, fresh, i)
+	}
+}
+
+// BenchmarkKept measures what it costs to keep events, with a stream that reads them.
+func BenchmarkKept(b *testing.B) {
+	bus := open(b, natsevents.Config{
+		URLs: []string{testserver.RequireNATS(b).URL()}, Namespace: testserver.Namespace(), Retain: events.Retention{Age: time.Hour},
+	})
+	s := replay(b, bus)
+	b.ReportAllocs()
+	const chunk = 1000
+	for i := 0; b.Loop(); i++ {
+		publish(b, bus, i)
+		if i%chunk == chunk-1 {
+			for range chunk {
+				receive(b, s)
+			}
+		}
+	}
+	if d := bus.Dropped(); d > 0 {
+		b.Errorf("%d events were dropped", d)
+	}
 }

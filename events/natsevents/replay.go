@@ -205,16 +205,8 @@ func (r *replay) fill(ctx context.Context) error {
 	if r.source == nil {
 		return r.connect(ctx)
 	}
-	m, err := r.source.Next(jetstream.NextContext(ctx))
-	if err != nil {
-		if ctx.Err() == nil { // else the source is as good as before
-			r.drop()
-		}
-		return nil
-	}
-	meta, err := m.Metadata()
-	if err != nil || meta.Sequence.Consumer != r.source.last+1 { // something was lost on the way
-		r.drop()
+	m, meta, ok := r.read(ctx)
+	if !ok {
 		return nil
 	}
 	r.source.last++
@@ -230,10 +222,23 @@ func (r *replay) fill(ctx context.Context) error {
 	es, err := events.Decode(m.Data())
 	if err != nil {
 		r.missed.Add(1)
-		return nil
 	}
 	r.buffer = slices.DeleteFunc(es, func(e events.Event) bool { return !r.filter.Match(&e) })
 	return nil
+}
+
+// read reads the next message of the source. When there is none, or one was lost on the way, the source is given up, unless
+// it is ctx that ended.
+func (r *replay) read(ctx context.Context) (m jetstream.Msg, meta *jetstream.MsgMetadata, ok bool) {
+	m, err := r.source.Next(jetstream.NextContext(ctx))
+	if err == nil {
+		meta, err = m.Metadata()
+	}
+	ok = err == nil && meta.Sequence.Consumer == r.source.last+1
+	if !ok && ctx.Err() == nil {
+		r.drop()
+	}
+	return m, meta, ok
 }
 
 // drop gives the source up.

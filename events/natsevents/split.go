@@ -1,6 +1,10 @@
 package natsevents
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/swarmiji/swarmiji/events"
+)
 
 // split returns the events of a message that a Batcher has written, a JSON list of maps, each as the map that it is. They
 // share the message's memory.
@@ -31,14 +35,14 @@ func split(message []byte, n int) [][]byte {
 	return parts
 }
 
-// typePrefix begins each event that a Batcher has written.
-var typePrefix = [...]byte{'{', '"', 't', 'y', 'p', 'e', '"', ':', '"'}
-
-// isType reports whether an event that a Batcher has written is of a type. One in which JSON escapes something is read at
-// its first quote that is not escaped.
-func isType(event []byte, typ string) bool {
-	rest, ok := bytes.CutPrefix(event, typePrefix[:])
-	return ok && len(rest) > len(typ) && string(rest[:len(typ)]) == typ && rest[len(typ)] == '"'
+// prefixOf returns how each event of a type begins that a Batcher has written, or nil: none can be of that type.
+func prefixOf(typ string) []byte {
+	message, err := events.Encode([]events.Event{{Type: typ}})
+	if err != nil {
+		return nil
+	}
+	prefix, _, _ := bytes.Cut(message[1:], []byte(`,"node-id"`)) // which a type cannot hold: its quotes are escaped
+	return append(prefix, ',')
 }
 
 // pack joins events to lists of at most limit bytes each, where they fit.

@@ -12,7 +12,13 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testserver"
 )
 
-func TestBus(t *testing.T) { eventstest.Run(t, harness) }
+func TestBus(t *testing.T) {
+	eventstest.Run(t, func(t testing.TB) *eventstest.Harness {
+		h := harness(t)
+		h.Report = "../../docs/capabilities/events-nats.json"
+		return h
+	})
+}
 
 func TestBusInProcess(t *testing.T) { eventstest.Run(t, harnessInProcess) }
 

@@ -1,7 +1,6 @@
 package natsresults_test
 
 import (
-	"fmt"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -12,9 +11,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker/natsbroker/embedded"
 	"github.com/swarmiji/swarmiji/internal/testserver"
-	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/resultstore/natsresults"
-	"github.com/swarmiji/swarmiji/task"
 )
 
 // BenchmarkAgainstRaw measures Save of final records beside what the client library alone needs to store messages of the same
@@ -31,7 +28,7 @@ func BenchmarkAgainstRaw(b *testing.B) {
 				cfg.URLs = []string{u}
 			}
 			s := open(b, cfg)
-			js := rawStream(b, u, p)
+			js := rawBeside(b, u, p)
 			save := func(b *testing.B, i int64) {
 				if err := s.Save(b.Context(), done("", i)); err != nil {
 					b.Error(err)
@@ -71,7 +68,8 @@ func BenchmarkAgainstRaw(b *testing.B) {
 	}
 }
 
-func rawStream(b *testing.B, url string, p nats.InProcessConnProvider) jetstream.JetStream {
+// rawBeside makes a stream with the settings of the store's, on a connection of its own.
+func rawBeside(b *testing.B, url string, p nats.InProcessConnProvider) jetstream.JetStream {
 	b.Helper()
 	opts := []nats.Option{}
 	if p != nil {
@@ -92,13 +90,4 @@ func rawStream(b *testing.B, url string, p nats.InProcessConnProvider) jetstream
 		b.Fatal(err)
 	}
 	return js
-}
-
-// done is a record as a consumer saves it.
-func done(node string, i int64) resultstore.Record {
-	return resultstore.Record{
-		ID: task.ID(fmt.Sprintf("task-%d", i)), Name: "add", State: task.StateSucceeded, Deliveries: 1,
-		ContentType: "application/json", Result: []byte("3"), NodeID: "consumer", ReplyTo: node,
-		StartedAt: time.UnixMilli(1_700_000_000_000).UTC(), FinishedAt: time.UnixMilli(1_700_000_000_005).UTC(),
-	}
 }

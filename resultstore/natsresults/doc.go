@@ -2,7 +2,7 @@
 // them by a task's id, and whoever submitted a task is told of its end.
 //
 // A namespace has one stream, SWJRESULTS_<namespace>, in a file store, with one message for each task: the newest record, on
-// the subject swj.<namespace>.R.<id>. Bytes of an id other than letters, digits, '_' and '-' are written as %XX. The body is the
+// the subject swj.<namespace>.R.<id>. Bytes of an id other than letters, digits, '_' and '-' are written as =XX. The body is the
 // record in the form of internal/wire; the headers are Nats-TTL, in seconds rounded up, and Swj-TTL in milliseconds where that
 // is not exact.
 //

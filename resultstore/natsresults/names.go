@@ -21,7 +21,7 @@ type names struct {
 	records string // prefix of the subjects of records
 	news    string // prefix of the subjects of notifications
 
-	get, direct, purge string // of the server's interface
+	direct string // prefix of the subjects on which the stream's servers answer
 }
 
 func namesOf(namespace string) names {
@@ -30,9 +30,7 @@ func namesOf(namespace string) names {
 		records: "swj." + namespace + ".R.",
 		news:    "swj." + namespace + ".N.",
 	}
-	n.get = "$JS.API.STREAM.MSG.GET." + n.stream
 	n.direct = "$JS.API.DIRECT.GET." + n.stream + "."
-	n.purge = "$JS.API.STREAM.PURGE." + n.stream
 	return n
 }
 
@@ -40,7 +38,7 @@ func (n *names) record(id task.ID) string { return n.records + token(string(id))
 
 func (n *names) notify(node string) string { return n.news + token(node) }
 
-// token writes s as one token of a subject.
+// token writes s as one token of a subject, as natsbroker writes ids.
 func token(s string) string {
 	const hex = "0123456789ABCDEF"
 	extra := 0
@@ -58,7 +56,7 @@ func token(s string) string {
 		if c := s[i]; plain(c) {
 			b.WriteByte(c)
 		} else {
-			b.WriteByte('%')
+			b.WriteByte('=')
 			b.WriteByte(hex[c>>4])
 			b.WriteByte(hex[c&15])
 		}

@@ -2,15 +2,24 @@ package natsresults_test
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 
 	"github.com/swarmiji/swarmiji/broker/natsbroker/embedded"
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/resultstore/natsresults"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 func TestMain(m *testing.M) {
@@ -42,6 +51,31 @@ func server(t testing.TB, o embedded.Options) *embedded.Server {
 	return srv
 }
 
+// raw is the client library on a server.
+func raw(t testing.TB, srv *embedded.Server) jetstream.JetStream {
+	t.Helper()
+	conn, err := nats.Connect("", nats.InProcessServer(srv))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	js, err := jetstream.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
+}
+
+// rawStream makes a stream.
+func rawStream(t testing.TB, srv *embedded.Server, c jetstream.StreamConfig) jetstream.JetStream {
+	t.Helper()
+	js := raw(t, srv)
+	if _, err := js.CreateStream(within(t), c); err != nil {
+		t.Fatal(err)
+	}
+	return js
+}
+
 // open makes a store, closed at the end.
 func open(t testing.TB, c natsresults.Config) *natsresults.Store {
 	t.Helper()
@@ -58,4 +92,231 @@ func open(t testing.TB, c natsresults.Config) *natsresults.Store {
 		}
 	})
 	return s
+}
+
+// done is a record as a consumer saves it.
+func done(node string, i int64) resultstore.Record {
+	return resultstore.Record{
+		ID: task.ID(fmt.Sprintf("task-%d", i)), Name: "add", State: task.StateSucceeded, Deliveries: 1,
+		ContentType: "application/json", Result: []byte("3"), NodeID: "consumer", ReplyTo: node,
+		StartedAt: time.UnixMilli(1_700_000_000_000).UTC(), FinishedAt: time.UnixMilli(1_700_000_000_005).UTC(),
+	}
+}
+
+func save(t testing.TB, s *natsresults.Store, r resultstore.Record) {
+	t.Helper()
+	if err := s.Save(within(t), r); err != nil {
+		t.Fatalf("Save: %v", err)
+	}
+}
+
+func wantLoad(t testing.TB, s *natsresults.Store, want resultstore.Record) {
+	t.Helper()
+	got, err := s.Load(within(t), want.ID)
+	if err != nil {
+		t.Fatalf("Load: %v", err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("record loaded (-want +got):\n%s", diff)
+	}
+}
+
+func TestNewNamesEveryProblemAndNoPassword(t *testing.T) {
+	_, err := natsresults.New(natsresults.Config{
+		URLs:      []string{"nats://me:hunter2@localhost:bad"},
+		Namespace: "a.b", TTL: -1, MaxResult: -1, Buffer: -1, Replicas: 6,
+	})
+	if err == nil {
+		t.Fatal("New took a configuration without a single good field")
+	}
+	for _, word := range []string{"URL", "Namespace", "TTL", "MaxResult", "Buffer", "Replicas"} {
+		if !strings.Contains(err.Error(), word) {
+			t.Errorf("the error does not name %s: %v", word, err)
+		}
+	}
+	if strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("the error holds the password: %v", err)
+	}
+}
+
+func TestWrongPasswordIsToldAtOnceAndNotShown(t *testing.T) {
+	srv := testserver.RequireNATS(t)
+	s := open(t, natsresults.Config{URLs: []string{strings.Replace(srv.URL(), srv.Password(), "hunter2", 1)}})
+	_, notify := s.Notify(within(t), "node")
+	for call, err := range map[string]error{"Save": s.Save(within(t), done("", 1)), "Notify": notify} {
+		if !errors.Is(err, resultstore.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s with a wrong password: %v, want ErrUnavailable before ctx ends", call, err)
+		}
+		if err != nil && strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("the error of %s holds the password: %v", call, err)
+		}
+	}
+}
+
+// Records travel through TLS, and none goes to a server of an unknown authority.
+func TestTLS(t *testing.T) {
+	files, err := testserver.NewTLSFiles(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	trusting, err := files.ClientConfig(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := testserver.OwnNATS(t, testserver.NATSConfig{TLS: files})
+	config := func(c *tls.Config) natsresults.Config {
+		return natsresults.Config{URLs: []string{srv.TLSURL()}, TLS: c}
+	}
+	s := open(t, config(trusting))
+	save(t, s, done("", 1))
+	wantLoad(t, s, done("", 1))
+
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	err = open(t, config(nil)).Save(ctx, done("", 2))
+	if !errors.Is(err, resultstore.ErrUnavailable) || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("Save on a server of an unknown authority: %v, want ErrUnavailable because of its certificate", err)
+	}
+}
+
+// Somebody may remove the stream: then it is made again, and nothing needs a restart.
+func TestStreamThatWasDeleted(t *testing.T) {
+	srv := server(t, embedded.Options{})
+	s := open(t, natsresults.Config{InProcess: srv})
+	js := raw(t, srv)
+	save(t, s, done("", 1))
+	remove := func() {
+		if err := js.DeleteStream(within(t), "SWJRESULTS_default"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	remove()
+	if _, err := s.Load(within(t), "task-1"); !errors.Is(err, resultstore.ErrNotFound) {
+		t.Errorf("Load after the stream was deleted: %v, want ErrNotFound", err)
+	}
+	remove()
+	if err := s.Delete(within(t), "task-1"); err != nil {
+		t.Errorf("Delete after the stream was deleted: %v", err)
+	}
+	remove()
+	save(t, s, done("", 2))
+	wantLoad(t, s, done("", 2))
+}
+
+// What the server does not take is refused with a word on what to configure.
+func TestServerTakesLess(t *testing.T) {
+	s := open(t, natsresults.Config{InProcess: server(t, embedded.Options{MaxBody: 1})}) // and a MiB
+	r := done("", 1)
+	r.Result = make([]byte, 3<<20)
+	if err := s.Save(within(t), r); !errors.Is(err, resultstore.ErrTooLarge) || !strings.Contains(err.Error(), "max_payload") {
+		t.Errorf("Save of more than the server takes: %v, want ErrTooLarge that names max_payload", err)
+	}
+	if _, err := s.Load(within(t), r.ID); !errors.Is(err, resultstore.ErrNotFound) {
+		t.Errorf("Load of what was refused: %v, want ErrNotFound", err)
+	}
+}
+
+// What is no record, or that of another task, is neither returned nor overwritten.
+func TestForeignMessages(t *testing.T) {
+	srv := server(t, embedded.Options{})
+	s := open(t, natsresults.Config{InProcess: srv})
+	save(t, s, done("", 1))
+	js := raw(t, srv)
+	for id, body := range map[string]string{"nonsense": "nonsense", "empty": "", "other": "\x83\x00\x01\x01\xa1x\x03\xa9succeeded"} {
+		if _, err := js.Publish(within(t), "swj.default.R."+id, []byte(body)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Load(within(t), task.ID(id)); !errors.Is(err, resultstore.ErrMalformed) {
+			t.Errorf("Load of %s: %v, want ErrMalformed", id, err)
+		}
+		r := done("", 1)
+		r.ID = task.ID(id)
+		if err := s.Save(within(t), r); !errors.Is(err, resultstore.ErrMalformed) {
+			t.Errorf("Save over %s: %v, want ErrMalformed", id, err)
+		}
+	}
+}
+
+// Anybody may publish on a node's subject; what is no record for it is told as such, and the stream goes on.
+func TestForeignNotifications(t *testing.T) {
+	srv := server(t, embedded.Options{})
+	s := open(t, natsresults.Config{InProcess: srv})
+	n, err := s.Notify(within(t), "node.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	js := raw(t, srv)
+	if err := js.Conn().Publish("swj.default.N.node=2E1", []byte("nonsense")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.Receive(within(t)); !errors.Is(err, resultstore.ErrMalformed) {
+		t.Errorf("Receive of nonsense: %v, want ErrMalformed", err)
+	}
+	save(t, s, done("node.1", 1))
+	if r, err := n.Receive(within(t)); err != nil || r.ID != "task-1" {
+		t.Errorf("Receive after nonsense: %v, %v", r.ID, err)
+	}
+}
+
+// A submitter that does not read costs a bounded memory, and finds with Load what it was not told.
+func TestStuckSubmitter(t *testing.T) {
+	s := open(t, natsresults.Config{InProcess: server(t, embedded.Options{}), Buffer: 5})
+	n, err := s.Notify(within(t), "node")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range int64(50) {
+		save(t, s, done("node", i))
+	}
+	other, err := s.Notify(within(t), "other") // when this has heard something, so could the first
+	if err != nil {
+		t.Fatal(err)
+	}
+	save(t, s, done("other", 99))
+	if _, err := other.Receive(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	got := 0
+	for ; ; got++ {
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		_, err := n.Receive(ctx)
+		cancel()
+		if err != nil {
+			break
+		}
+	}
+	if got < 1 || got > 5 {
+		t.Errorf("%d notifications waited, want at most 5", got)
+	}
+	wantLoad(t, s, done("node", 49))
+}
+
+// With three servers a record outlives the one that leads the stream, and is read right after Save wherever one asks.
+func TestCluster(t *testing.T) {
+	c := testserver.OwnNATSCluster(t, testserver.NATSConfig{})
+	stores := make([]*natsresults.Store, len(c.Nodes))
+	for i, n := range c.Nodes {
+		stores[i] = open(t, natsresults.Config{URLs: append([]string{n.URL()}, c.URLs()...), Replicas: 3})
+	}
+	for i := range int64(60) {
+		save(t, stores[i%3], done("", i))
+		wantLoad(t, stores[(i+1)%3], done("", i))
+	}
+	leader, err := c.Leader(within(t), "SWJRESULTS_default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.KillNode(leader)
+	for i := range int64(60) {
+		wantLoad(t, stores[i%3], done("", i))
+	}
+	r := done("", 100)
+	for ctx := within(t); ; {
+		if err := stores[0].Save(ctx, r); err == nil {
+			break
+		} else if ctx.Err() != nil {
+			t.Fatalf("Save after the leader was killed: %v", err)
+		}
+	}
+	wantLoad(t, stores[1], r)
 }

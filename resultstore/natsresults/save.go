@@ -120,7 +120,7 @@ func judge(old, r *resultstore.Record) (again bool, err error) {
 
 // pause waits a little before another attempt, longer after many. It reports whether ctx is still alive.
 func pause(ctx context.Context, attempt int) bool {
-	t := time.NewTimer(rand.N(time.Duration(min(attempt, 50)) * time.Millisecond)) //nolint:gosec // jitter
+	t := time.NewTimer(rand.N(time.Duration(min(attempt, 50)) * time.Millisecond))
 	defer t.Stop()
 	select {
 	case <-t.C:

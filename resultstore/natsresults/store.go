@@ -2,14 +2,10 @@ package natsresults
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
-
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/swarmiji/swarmiji/internal/natsconn"
 	"github.com/swarmiji/swarmiji/resultstore"
@@ -106,31 +102,10 @@ func (s *Store) Delete(ctx context.Context, id task.ID) error {
 	}
 	defer s.end()
 	s.recent.forget(id)
-	return failure("delete", s.withStream(ctx, func(*stream) error { return s.remove(ctx, id) }))
-}
-
-// remove removes all messages of a task's subject.
-func (s *Store) remove(ctx context.Context, id task.ID) error {
-	question, err := json.Marshal(map[string]string{"filter": s.names.record(id)})
-	if err != nil {
+	return failure("delete", s.withStream(ctx, func(*stream) error {
+		_, err := s.conn.Purge(ctx, s.names.stream, s.names.record(id))
 		return err
-	}
-	return s.ask(ctx, func(ctx context.Context, nc *nats.Conn) error {
-		m, err := nc.RequestMsgWithContext(ctx, &nats.Msg{Subject: s.names.purge, Data: question})
-		if err != nil {
-			return err
-		}
-		var answer struct {
-			Error *jetstream.APIError `json:"error"`
-		}
-		if err := json.Unmarshal(m.Data, &answer); err != nil {
-			return errAnswer
-		}
-		if answer.Error != nil {
-			return natsconn.Classify(fmt.Errorf("the stream: %w", answer.Error))
-		}
-		return nil
-	})
+	}))
 }
 
 // withStream calls fn with the stream. When the stream turns out to be gone it is made again.

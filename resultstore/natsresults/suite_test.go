@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/swarmiji/swarmiji/broker/natsbroker/embedded"
 	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/testserver"
@@ -17,9 +19,26 @@ const largest = 2 << 20
 
 var promises = resultstoretest.Promises{Notify: true, Durable: true, TTL: 200 * time.Millisecond, MaxResult: largest}
 
-func TestStore(t *testing.T) { resultstoretest.Run(t, harness) }
+func TestStore(t *testing.T) {
+	resultstoretest.Run(t, func(t testing.TB) *resultstoretest.Harness {
+		h := harness(t)
+		h.Report = "../../docs/capabilities/results-nats.json"
+		return h
+	})
+}
 
 func TestStoreInProcess(t *testing.T) { resultstoretest.Run(t, harnessInProcess) }
+
+// TestStoreReadFromLeader is for streams with replicas, which are read from their leader; here one that an administrator made.
+func TestStoreReadFromLeader(t *testing.T) {
+	resultstoretest.Run(t, func(t testing.TB) *resultstoretest.Harness {
+		srv := server(t, embedded.Options{})
+		rawStream(t, srv, jetstream.StreamConfig{
+			Name: "SWJRESULTS_default", Subjects: []string{"swj.default.R.*"}, MaxMsgsPerSubject: 1, AllowMsgTTL: true,
+		})
+		return inProcess(srv)
+	})
+}
 
 func BenchmarkStore(b *testing.B) { resultstoretest.Bench(b, harness) }
 
@@ -50,7 +69,10 @@ func harness(t testing.TB) *resultstoretest.Harness {
 }
 
 func harnessInProcess(t testing.TB) *resultstoretest.Harness {
-	srv := server(t, embedded.Options{})
+	return inProcess(server(t, embedded.Options{}))
+}
+
+func inProcess(srv *embedded.Server) *resultstoretest.Harness {
 	return &resultstoretest.Harness{
 		Open: func(t testing.TB) resultstore.ResultStore {
 			return newStore(t, natsresults.Config{InProcess: srv})

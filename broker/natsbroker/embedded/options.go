@@ -14,7 +14,7 @@ import (
 // Defaults of [Options].
 const (
 	DefaultMaxBody      = 16 << 20
-	DefaultSyncInterval = time.Second
+	DefaultSyncInterval = 5 * time.Second
 )
 
 // headroom is how much larger than a body a whole message may be: headers count for the server's limit.
@@ -29,7 +29,7 @@ type Options struct {
 	// nothing. It costs a trip to the disk each.
 	SyncAlways bool
 	// SyncInterval is how often what was written is synced to the disk otherwise: a loss of power takes what was
-	// acknowledged in that time. 0: [DefaultSyncInterval], 1 s. At least 10 ms.
+	// acknowledged in that time. Each costs the disk some work while much is written. 0: [DefaultSyncInterval], 5 s. At least 10 ms.
 	SyncInterval time.Duration
 	// MaxBody is the size of the largest message's body in bytes; 1 MiB more is left for headers. 0: [DefaultMaxBody], 16 MiB.
 	MaxBody int

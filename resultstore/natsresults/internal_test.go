@@ -1,0 +1,187 @@
+package natsresults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/swarmiji/swarmiji/broker/natsbroker/embedded"
+	"github.com/swarmiji/swarmiji/internal/natsconn"
+	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// Who is told ErrClosed gives up, so that it must not stand for a connection that is about to be replaced.
+func TestClosedMeansForGood(t *testing.T) {
+	for name, c := range map[string]struct{ err, want, not error }{
+		"closed":                {natsconn.ErrClosed, resultstore.ErrClosed, resultstore.ErrUnavailable},
+		"one connection closed": {fmt.Errorf("%w: %w", natsconn.ErrUnavailable, natsconn.ErrClosed), resultstore.ErrUnavailable, resultstore.ErrClosed},
+		"access":                {natsconn.ErrAccess, resultstore.ErrUnavailable, resultstore.ErrClosed},
+		"no room":               {natsconn.ErrBlocked, resultstore.ErrUnavailable, resultstore.ErrTooLarge},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := failure("test", c.err)
+			if !errors.Is(err, c.want) || errors.Is(err, c.not) || !errors.Is(err, c.err) {
+				t.Errorf("failure(%v) is %v, want %v beside it and not %v", c.err, err, c.want, c.not)
+			}
+		})
+	}
+}
+
+func store(t *testing.T, c Config) *Store {
+	t.Helper()
+	srv, err := embedded.Open(t.Context(), t.TempDir(), embedded.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.InProcess = srv
+	s, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(t.Context())
+		if err := errors.Join(s.Close(ctx), srv.Close(ctx)); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return s
+}
+
+// The trips to the server are what a Save costs.
+func TestTripsOfASave(t *testing.T) {
+	s := store(t, Config{})
+	ctx := t.Context()
+	nc, err := s.conn.NATS(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.open(ctx); err != nil {
+		t.Fatal(err)
+	}
+	sent := func(r resultstore.Record) uint64 {
+		before := nc.Stats().OutMsgs
+		if err := s.Save(ctx, r); err != nil {
+			t.Fatal(err)
+		}
+		return nc.Stats().OutMsgs - before
+	}
+	r := resultstore.Record{ID: "a", State: task.StateSucceeded, Deliveries: 1}
+	if n := sent(r); n != 1 {
+		t.Errorf("the first record of a task took %d messages to the server, want 1", n)
+	}
+	r.ReplyTo, r.ID = "node", "b"
+	if n := sent(r); n != 2 {
+		t.Errorf("a record with its notification took %d messages, want 2", n)
+	}
+	r.ReplyTo, r.ID = "", "c"
+	for i, state := range []task.State{task.StateStarted, task.StateRetrying, task.StateStarted, task.StateSucceeded} {
+		r.State, r.Generation = state, i/2
+		if n := sent(r); n != 1 {
+			t.Errorf("record %d of a task that this store follows took %d messages, want 1", i, n)
+		}
+	}
+	if n := len(s.recent.tags); n != 0 {
+		t.Errorf("%d tasks are remembered after their ends", n)
+	}
+}
+
+func TestMemoryOfRecordsIsBounded(t *testing.T) {
+	var m recent
+	for i := range 3 * maxRecent {
+		m.note(&resultstore.Record{ID: task.ID(fmt.Sprint(i)), State: task.StateStarted}, 1)
+		if len(m.tags) > maxRecent {
+			t.Fatalf("%d records are remembered", len(m.tags))
+		}
+	}
+}
+
+// A server that does not know the times of messages leaves the setting out in silence: then all go with the stream's age, and
+// none is found when its time is over.
+func TestServerWithoutTimesOfMessages(t *testing.T) {
+	s := store(t, Config{TTL: time.Hour})
+	ctx := t.Context()
+	js, err := s.conn.JetStream(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked, change := s.merge(jetstream.StreamConfig{Name: "S"})
+	if !change || !asked.AllowMsgTTL || asked.MaxAge != time.Hour {
+		t.Errorf("merge asks for %+v, want AllowMsgTTL, and MaxAge in case that it is not known", asked)
+	}
+	if again, change := s.merge(jetstream.StreamConfig{Name: "S", MaxAge: time.Hour}); change {
+		t.Errorf("merge asks a server again that has left AllowMsgTTL out: %+v", again)
+	}
+	_, err = js.CreateStream(ctx, jetstream.StreamConfig{
+		Name: s.names.stream, Subjects: []string{s.names.records + "*"}, MaxMsgsPerSubject: 1, AllowDirect: true, MaxAge: time.Hour,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.stream.Store(&stream{direct: true, maxAge: time.Hour, since: time.Now()})
+	short := resultstore.Record{ID: "short", State: task.StateSucceeded, Generation: 3, TTL: 50 * time.Millisecond}
+	long := resultstore.Record{ID: "long", State: task.StateSucceeded, TTL: time.Minute}
+	for _, r := range []resultstore.Record{short, long} {
+		if err := s.Save(ctx, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		if _, err := s.Load(ctx, "short"); errors.Is(err, resultstore.ErrNotFound) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("a record is still found long after its time")
+		}
+	}
+	if _, err := s.Load(ctx, "long"); err != nil {
+		t.Errorf("the record with a longer time: %v", err)
+	}
+	short.Generation = 1
+	if err := s.Save(ctx, short); err != nil {
+		t.Errorf("Save of an older token over one whose time is over: %v", err)
+	}
+}
+
+func TestLifetime(t *testing.T) {
+	s := &Store{cfg: Config{TTL: 90 * time.Second}}
+	for ttl, want := range map[time.Duration]struct {
+		seconds int64
+		exact   time.Duration
+	}{
+		0:                          {90, 90 * time.Second},
+		-1:                         {90, 90 * time.Second},
+		1:                          {1, time.Millisecond},
+		300 * time.Millisecond:     {1, 300 * time.Millisecond},
+		time.Second:                {1, time.Second},
+		1500 * time.Millisecond:    {2, 1500 * time.Millisecond},
+		time.Duration(1<<63 - 1):   {int64(maxTTL / time.Second), maxTTL},
+		time.Hour + 1:              {3600, time.Hour},
+		24*time.Hour - time.Second: {86399, 86399 * time.Second},
+	} {
+		if seconds, exact := s.lifetime(ttl); seconds != want.seconds || exact != want.exact {
+			t.Errorf("lifetime(%v) is %d s and %v, want %d s and %v", ttl, seconds, exact, want.seconds, want.exact)
+		}
+	}
+}
+
+func TestTokensAreDifferent(t *testing.T) {
+	seen := map[string]string{}
+	for _, s := range []string{"a", "A", "a.b", "a*b", "a>b", "a=b", "a=2Eb", "a%2Eb", "a b", "a_b", "a-b", "~", "=7E"} {
+		got := token(s)
+		if other, twice := seen[got]; twice {
+			t.Errorf("%q and %q have the same token %q", s, other, got)
+		}
+		seen[got] = s
+		for i := range len(got) {
+			if c := got[i]; !plain(c) && c != '=' {
+				t.Errorf("the token of %q holds %q", s, c)
+			}
+		}
+	}
+}
