@@ -134,6 +134,10 @@ func (lv *level) ensure() error {
 	if !info.Created.Equal(lv.created) {
 		s.b.consumerGone(s.fetch, s.q, lv.index)
 		lv.created = info.Created
+		s.b.queues.Delete(s.q.name) // it may have gone with its stream
+		if _, err := s.b.queue(s.fetch, s.q.name); err != nil {
+			return err
+		}
 	}
 	return nil
 }
