@@ -160,7 +160,7 @@ func TestSubmitAndRefusals(t *testing.T) {
 	for name, o := range map[string]task.Option{
 		"a delay": task.WithNotBefore(time.Now().Add(time.Hour)), "a priority": task.WithPriority(1), "an expiry": task.WithExpires(time.Now().Add(time.Hour)),
 	} {
-		if _, err := send.Submit(bound(t), p, mail{"you"}, o); !errors.Is(err, broker.ErrUnsupported) || strings.Contains(err.Error(), f.queue+"\x00") {
+		if _, err := send.Submit(bound(t), p, mail{"you"}, o); !errors.Is(err, broker.ErrUnsupported) {
 			t.Errorf("%s: %v, want ErrUnsupported", name, err)
 		}
 	}
