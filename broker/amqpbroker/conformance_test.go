@@ -22,7 +22,9 @@ func TestConformanceQuorum(t *testing.T) {
 	var restarted *testserver.Rabbit
 	brokertest.Run(t, func(c testing.TB) *brokertest.Harness {
 		if !strings.Contains(c.Name(), "restart") {
-			return harness(c, testserver.RequireRabbit(t), ns, amqpbroker.Quorum)
+			h := harness(c, testserver.RequireRabbit(t), ns, amqpbroker.Quorum)
+			h.Report = "../../docs/capabilities/broker-amqp.json"
+			return h
 		}
 		if restarted == nil {
 			restarted = testserver.OwnRabbit(t, testserver.RabbitConfig{})
