@@ -1,0 +1,93 @@
+package natsbroker_test
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/broker/brokertest"
+	"github.com/swarmiji/swarmiji/broker/natsbroker"
+	"github.com/swarmiji/swarmiji/internal/testserver"
+)
+
+// TestConformanceCluster runs what depends on replication over three servers.
+func TestConformanceCluster(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: one server only")
+	}
+	t.Parallel()
+	c := testserver.OwnNATSCluster(t, testserver.NATSConfig{})
+	ns := testserver.Namespace()
+	warm := connect(t, natsbroker.Config{URLs: c.URLs(), Namespace: ns, Replicas: 3})
+	declare(t, warm)
+	n := 0
+	brokertest.Run(t, func(ct testing.TB) *brokertest.Harness {
+		area := strings.Split(ct.Name(), "/")[1]
+		if !slices.Contains([]string{"deliver", "settle", "order", "delay", "batch", "retry", "dead_letters", "find", "priority"}, area) {
+			ct.Skip("tried with one server")
+		}
+		n++
+		return &brokertest.Harness{
+			Open: func(t testing.TB) broker.Broker {
+				return open(t, natsbroker.Config{URLs: c.URLs(), Namespace: ns, Replicas: 3, MaxBody: testMaxBody})
+			},
+			Prefix: testserver.Namespace(), // streams of three replicas take long to make
+			Slack:  2 * time.Second,
+			Quiet:  400 * time.Millisecond,
+			Secret: c.Password(),
+			Promises: brokertest.Promises{
+				Durable: true, ExactCount: true, Dedupe: true, Order: true, Priorities: true, Delays: true, Batch: true, Retry: true,
+				SyncAck: true, Resize: true, Inspect: true, DeadLetters: true, Find: true, Watch: true, Outlives: true, MaxBody: testMaxBody,
+			},
+		}
+	})
+	if n == 0 {
+		t.Error("no case was run")
+	}
+}
+
+// TestLeaderIsKilled kills the leader of a stream with three replicas while messages flow.
+func TestLeaderIsKilled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: one server only")
+	}
+	t.Parallel()
+	c := testserver.OwnNATSCluster(t, testserver.NATSConfig{})
+	ns := testserver.Namespace()
+	cfg := natsbroker.Config{URLs: c.URLs(), Namespace: ns, Replicas: 3}
+	pub, con := connect(t, cfg), connect(t, cfg)
+	declare(t, pub)
+	s := subscribe(t, con, broker.SubscribeOptions{Prefetch: 32, Lease: 3 * time.Second})
+	seen := newTally()
+	ctx := bound(t)
+	for range 2 {
+		go consume(ctx, s, seen)
+	}
+	const publishers, each = 4, 300
+	at := time.Now().Add(4 * time.Second)
+	if err := pub.PublishAt(ctx, "q", message("delayed"), at); err != nil {
+		t.Fatalf("PublishAt: %v", err)
+	}
+	var pubs sync.WaitGroup
+	for p := range publishers {
+		pubs.Go(func() { publishAll(t, pub, ids(string(rune('a'+p)), each)) })
+	}
+	eventually(t, "some messages", func() bool { return seen.different() > 100 })
+	leader, err := c.Leader(ctx, "SWJ_"+ns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.KillNode(leader)
+	pubs.Wait()
+	eventually(t, "all messages", func() bool { return seen.different() == publishers*each+1 })
+	if time.Now().Before(at) {
+		t.Error("the delayed message came early")
+	}
+	t.Logf("%d repeats", seen.repeats())
+	if err := c.RestartNode(ctx, leader); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,43 @@
+package natsbroker_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/broker/brokertest"
+	"github.com/swarmiji/swarmiji/broker/natsbroker"
+	"github.com/swarmiji/swarmiji/broker/natsbroker/embedded"
+	"github.com/swarmiji/swarmiji/internal/testserver"
+)
+
+// TestConformanceEmbedded runs over a server in this process, without a network.
+func TestConformanceEmbedded(t *testing.T) {
+	t.Parallel()
+	srv, err := embedded.Open(bound(t), t.TempDir(), embedded.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := srv.Close(bound(t)); err != nil {
+			t.Errorf("closing the server: %v", err)
+		}
+	})
+	brokertest.Run(t, func(c testing.TB) *brokertest.Harness {
+		area := strings.Split(c.Name(), "/")[1]
+		if !slices.Contains([]string{"deliver", "order", "batch", "settle", "delay"}, area) {
+			c.Skip("does not depend on the way to the server")
+		}
+		ns := testserver.Namespace()
+		return &brokertest.Harness{
+			Open: func(t testing.TB) broker.Broker {
+				return open(t, natsbroker.Config{InProcess: srv, Namespace: ns, MaxBody: 500_000})
+			},
+			Promises: brokertest.Promises{
+				Durable: true, ExactCount: true, Dedupe: true, Order: true, Priorities: true, Delays: true, Batch: true, Retry: true,
+				SyncAck: true, Resize: true, Inspect: true, DeadLetters: true, Find: true, Watch: true, Outlives: true, MaxBody: 500_000,
+			},
+		}
+	})
+}
