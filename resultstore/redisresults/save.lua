@@ -39,24 +39,25 @@ end
 local answers = {}
 for i, key in ipairs(KEYS) do
   local value, ttl, channel, note = ARGV[4 * i - 3], ARGV[4 * i - 2], ARGV[4 * i - 1], ARGV[4 * i]
-  local old = redis.pcall('GETRANGE', key, 0, 95) -- the first line is shorter
   local answer = 1
-  if type(old) == 'table' then
-    if not string.find(old.err, 'WRONGTYPE', 1, true) then
+  if not redis.call('SET', key, value, 'PX', ttl, 'NX') then -- for most tasks this is the first record, and the last
+    local old = redis.pcall('GETRANGE', key, 0, 95) -- the first line is shorter
+    if type(old) ~= 'table' then
+      answer = judge(old, value)
+    elseif string.find(old.err, 'WRONGTYPE', 1, true) then
+      answer = -2
+    else
       return old
     end
-    answer = -2
-  elseif old ~= '' then
-    answer = judge(old, value)
-  end
-  if answer == 1 then
-    redis.call('SET', key, value, 'PX', ttl)
-    if channel ~= '' then
-      if note == '' then
-        note = value
-      end
-      redis.call('PUBLISH', channel, note)
+    if answer == 1 then
+      redis.call('SET', key, value, 'PX', ttl)
     end
+  end
+  if answer == 1 and channel ~= '' then
+    if note == '' then
+      note = value
+    end
+    redis.call('PUBLISH', channel, note)
   end
   answers[i] = answer
 end

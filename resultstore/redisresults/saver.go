@@ -11,7 +11,7 @@ import (
 
 // Limits of one trip to the server. A script blocks the server while it runs.
 const (
-	maxTrip      = 128
+	maxTrip      = 256
 	maxTripBytes = 1 << 20 // a single larger record goes alone
 	maxTrips     = 2       // at a time: while the server works on one, the next is made ready
 	tripTime     = 5 * time.Second
