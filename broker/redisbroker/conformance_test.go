@@ -30,7 +30,9 @@ var promises = brokertest.Promises{
 func TestConformance(t *testing.T) {
 	// The default lease: a delivery outlives every fault here.
 	brokertest.Run(t, func(c testing.TB) *brokertest.Harness {
-		return singleHarness(c, testserver.RequireRedis(c), 0)
+		h := singleHarness(c, testserver.RequireRedis(c), 0)
+		h.Report = "../../docs/capabilities/broker-redis.json"
+		return h
 	})
 }
 

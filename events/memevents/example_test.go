@@ -3,6 +3,7 @@ package memevents_test
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/events/memevents"
@@ -33,4 +34,39 @@ func Example() {
 	fmt.Println(e.Type, e.TaskID, e.Exception, e.Retry, err)
 	// Output:
 	// task-failed task-1 no such host true <nil>
+}
+
+// A monitor that is started late sees what happened before it, and then what happens.
+func ExampleBus_Replay() {
+	ctx := context.Background()
+	bus := memevents.New(memevents.Config{
+		Retain: events.Retention{Age: time.Hour, Types: []string{events.TaskFailed}},
+	})
+	defer bus.Close(ctx)
+	for _, e := range []events.Event{
+		{Type: events.TaskStarted, TaskID: "task-1"}, // not of a kept type
+		{Type: events.TaskFailed, TaskID: "task-1", Exception: "no such host"},
+	} {
+		if err := bus.Publish(ctx, e); err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+	failures, err := bus.Replay(ctx, events.Filter{}, time.Now().Add(-10*time.Minute))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer failures.Close(ctx)
+	if err := bus.Publish(ctx, events.Event{Type: events.TaskFailed, TaskID: "task-2", Exception: "timeout"}); err != nil {
+		fmt.Println(err)
+		return
+	}
+	for range 2 {
+		e, err := failures.Receive(ctx)
+		fmt.Println(e.TaskID, e.Exception, err)
+	}
+	// Output:
+	// task-1 no such host <nil>
+	// task-2 timeout <nil>
 }
