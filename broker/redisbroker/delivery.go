@@ -29,14 +29,14 @@ type delivery struct {
 	message broker.Message
 	key     string
 	sub     *subscription
-	owner   *owner
-	claim   int64 // under which it is held
+	claim   *claim // under which it is held
 	count   int
 
 	state outcome
 	next  chan struct{} // closed when the settlement that is under way has ended, if somebody waits for that
 	acked bool          // an acknowledgement may have been executed
 	tried bool          // another settlement may have been executed
+	told  bool          // the server has answered a settlement
 }
 
 // Message implements [broker.Delivery].
@@ -46,7 +46,7 @@ func (d *delivery) Message() *broker.Message { return &d.message }
 func (d *delivery) Deliveries() (n int, exact bool) { return d.count, true }
 
 // Lost implements [broker.Delivery]. It is closed when the lease could not be renewed in time, and by Broker.Close.
-func (d *delivery) Lost() <-chan struct{} { return d.owner.lost }
+func (d *delivery) Lost() <-chan struct{} { return d.claim.owner.lost }
 
 // begin reserves d for one settlement; while another is under way it waits for its end.
 func (d *delivery) begin(ctx context.Context) error {
@@ -57,7 +57,7 @@ func (d *delivery) begin(ctx context.Context) error {
 		case d.state == settled:
 			s.mu.Unlock()
 			return d.fail("settle", broker.ErrSettled)
-		case d.owner.gone:
+		case d.claim.owner.gone:
 			s.mu.Unlock()
 			return d.fail("settle", broker.ErrLeaseLost)
 		case d.state == open:
@@ -78,8 +78,9 @@ func (d *delivery) begin(ctx context.Context) error {
 	}
 }
 
-// end ends the settlement that begin began. Without an error, or with one that is final, d is settled.
-func (d *delivery) end(err error) {
+// end ends the settlement that begin began. Without an error, or with one that is final, d is settled. The trips of
+// acknowledgements count for themselves what is done.
+func (d *delivery) end(err error, acked bool) {
 	s := d.sub
 	s.mu.Lock()
 	if d.next != nil {
@@ -93,6 +94,9 @@ func (d *delivery) end(err error) {
 	}
 	d.state = settled
 	s.drop(d)
+	if !acked {
+		s.finish(d)
+	}
 	s.mu.Unlock()
 	s.after()
 }
@@ -108,7 +112,7 @@ func (d *delivery) Ack(ctx context.Context) error {
 		return err
 	}
 	d.sub.acks.add(&entry[*delivery]{v: d})
-	d.end(nil)
+	d.end(nil, true)
 	return nil
 }
 
@@ -121,7 +125,7 @@ func (d *delivery) AckSync(ctx context.Context) error {
 	e := &entry[*delivery]{v: d, call: c}
 	d.sub.acks.add(e)
 	err := d.outcome(wrap(d.sub.acks.wait(ctx, c, []*entry[*delivery]{e})[0], "acknowledge in", d.sub.q.name), &d.acked)
-	d.end(err)
+	d.end(err, true)
 	return err
 }
 
@@ -142,7 +146,7 @@ func (d *delivery) notHeld(ack, acked bool) error {
 	d.sub.mu.Lock()
 	defer d.sub.mu.Unlock()
 	switch {
-	case !acked && !d.acked && !d.tried || !d.owner.alive(time.Now()):
+	case !acked && !d.acked && !d.tried || !d.claim.owner.alive(time.Now()):
 		return d.fail("settle", broker.ErrLeaseLost)
 	case ack && !d.tried:
 		return nil
@@ -157,14 +161,14 @@ func (d *delivery) Release(ctx context.Context, after time.Duration) error {
 		return err
 	}
 	err := d.outcome(d.release(ctx, after), &d.tried)
-	d.end(err)
+	d.end(err, false)
 	return err
 }
 
 func (d *delivery) release(ctx context.Context, after time.Duration) error {
 	q := d.sub.q
 	answer, _, err := q.call(ctx, q.b.conn.Eval, q.b.scripts.release,
-		q.keys.channel(), d.key, d.claim, max(0, (after+time.Microsecond-1).Microseconds()), 1)
+		q.keys.channel(), d.key, d.claim.name, max(0, (after+time.Microsecond-1).Microseconds()), 1)
 	switch {
 	case err != nil:
 		return wrap(err, "release in", q.name)
@@ -184,13 +188,13 @@ func (d *delivery) Bury(ctx context.Context, cause error) error {
 		return err
 	}
 	err := d.outcome(d.bury(ctx, reason), &d.tried)
-	d.end(err)
+	d.end(err, false)
 	return err
 }
 
 func (d *delivery) bury(ctx context.Context, reason string) error {
 	q := d.sub.q
-	v, err := q.b.write(ctx, q.b.scripts.bury, q.known().keys, d.key, d.claim, reason)
+	v, err := q.b.write(ctx, q.b.scripts.bury, q.known().keys, d.key, d.claim.name, reason)
 	if err != nil {
 		return wrap(err, "bury in", q.name)
 	}
@@ -214,7 +218,7 @@ func cut(s string) string {
 func (s *subscription) sendAcks(ctx context.Context, es []*entry[*delivery]) (int, error) {
 	args := make([]any, 2*len(es))
 	for i, e := range es {
-		args[i], args[len(es)+i] = e.v.key, e.v.claim
+		args[i], args[len(es)+i] = e.v.key, e.v.claim.name
 	}
 	eval := s.b.conn.EvalOnce
 	if s.b.cfg.WaitReplicas > 0 && anybodyWaits(es) {
@@ -224,15 +228,20 @@ func (s *subscription) sendAcks(ctx context.Context, es []*entry[*delivery]) (in
 	if err != nil {
 		return 0, err
 	}
-	answer, ok := v.(string)
-	if !ok || len(answer) != len(es) {
+	answer, some := v.(string)
+	if !some && v != int64(1) || some && len(answer) != len(es) {
 		return 0, errAnswer
 	}
 	for i, e := range es {
 		e.err = nil
-		if answer[i] != '1' {
+		if some && answer[i] != '1' {
 			e.err = e.v.notHeld(true, e.tried)
 		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range es {
+		s.finish(e.v)
 	}
 	return len(es), nil
 }
@@ -250,5 +259,5 @@ func anybodyWaits(es []*entry[*delivery]) bool {
 func (s *subscription) ackAgain(e *entry[*delivery]) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !e.v.owner.gone
+	return !e.v.claim.owner.gone
 }

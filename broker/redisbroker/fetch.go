@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// span is how many claims an owner can make; SPAN in lua/lib.lua.
-	span = 1 << 22
 	// claimBytes is about how many bytes of messages one claim takes.
 	claimBytes = 4 << 20
+	// maxDone is how many finished claims are told to the server with one claim.
+	maxDone = 500
 	// firstLook is how many messages a claim looks at before it knows how large they are.
 	firstLook = 64
 )
@@ -62,6 +62,7 @@ type fetcher struct {
 	timer   *time.Timer
 	next    time.Time // when to look although there was no word
 	attempt int       // failures in a row
+	words   uint64    // of more, before the claim that is under way
 	doubt   int       // the size of a claim that may have been executed; 0: there is none
 	look    int       // how many messages the next claim looks at first
 	types   string    // the content type seen last
@@ -73,6 +74,7 @@ func (f *fetcher) step() bool {
 	s.mu.Lock()
 	own, want, closed := s.owner, s.wants(), s.isClosed
 	gone := own.gone
+	f.words = s.words
 	s.mu.Unlock()
 	switch {
 	case closed:
@@ -84,9 +86,6 @@ func (f *fetcher) step() bool {
 		want = f.doubt
 	case want == 0:
 		f.wait()
-		return true
-	case own.claims >= span-1: // its numbers are used up
-		f.settle(f.retireOwner(own))
 		return true
 	}
 	f.settle(f.claim(own, want))
@@ -147,22 +146,6 @@ func (f *fetcher) renewOwner() error {
 	return nil
 }
 
-// retireOwner begins anew with another number. What is held under the old one has to be settled first.
-func (f *fetcher) retireOwner(own *owner) error {
-	s := f.s
-	s.mu.Lock()
-	held := len(own.held)
-	s.mu.Unlock()
-	if held > 0 {
-		f.wait()
-		return nil
-	}
-	s.mu.Lock()
-	s.lose(own)
-	s.mu.Unlock()
-	return s.leave(s.b.ctx, own)
-}
-
 // claim asks for messages.
 func (f *fetcher) claim(own *owner, want int) error {
 	s := f.s
@@ -170,9 +153,16 @@ func (f *fetcher) claim(own *owner, want int) error {
 	if f.look == 0 {
 		f.look = firstLook
 	}
+	s.mu.Lock()
+	told := min(len(own.done), maxDone)
+	args := make([]any, 0, 7+told)
+	args = append(args, s.q.keys.channel(), own.number, own.claims+1, want, s.lease.Microseconds(), claimBytes, f.look)
+	for _, name := range own.done[:told] {
+		args = append(args, name)
+	}
+	s.mu.Unlock()
 	sent := time.Now()
-	answer, l, err := s.q.call(s.b.ctx, s.b.conn.EvalOnce, s.b.scripts.claim,
-		s.q.keys.channel(), own.number, own.claims+1, want, s.lease.Microseconds(), claimBytes, f.look)
+	answer, l, err := s.q.call(s.b.ctx, s.b.conn.EvalOnce, s.b.scripts.claim, args...)
 	switch {
 	case errors.Is(err, broker.ErrNoQueue): // somebody has removed its keys
 		s.mu.Lock()
@@ -192,12 +182,12 @@ func (f *fetcher) claim(own *owner, want int) error {
 		s.mu.Unlock()
 		return nil
 	}
-	f.accept(own, l, answer, sent)
+	f.accept(own, l, answer, sent, told)
 	return nil
 }
 
 // accept takes what a claim has given.
-func (f *fetcher) accept(own *owner, l *levels, answer []any, sent time.Time) {
+func (f *fetcher) accept(own *owner, l *levels, answer []any, sent time.Time, told int) {
 	s := f.s
 	wait := s.b.cfg.Poll
 	if due := number(answer, 1); due >= 0 {
@@ -211,10 +201,11 @@ func (f *fetcher) accept(own *owner, l *levels, answer []any, sent time.Time) {
 		s.relevel(l)
 	}
 	s.levels = l
+	own.done = slices.Delete(own.done, 0, told)
 	if until := sent.Add(time.Duration(number(answer, 2)) * time.Microsecond); until.After(own.until) {
 		own.until = until
 	}
-	s.drained = number(answer, 3) == 0
+	s.drained = number(answer, 3) == 0 && f.words == s.words
 	if len(ds) > 0 {
 		own.claims++
 		if own.gone { // it has come too late
@@ -239,11 +230,11 @@ func (f *fetcher) deliveries(own *owner, answer []any) []*delivery {
 	}
 	all := make([]delivery, n)
 	ds := make([]*delivery, n)
-	claim := own.number*span + own.claims + 1
+	c := &claim{owner: own, name: strconv.FormatInt(own.number, 10) + "." + strconv.FormatInt(own.claims+1, 10), left: n}
 	bytes := 0
 	for i := range all {
 		d := &all[i]
-		d.sub, d.owner, d.claim, d.count = f.s, own, claim, 1
+		d.sub, d.claim, d.count = f.s, c, 1
 		d.key = text(answer, from+2*i)
 		value := text(answer, from+2*i+1)
 		bytes += len(value)
@@ -283,7 +274,7 @@ func (s *subscription) lose(own *owner) {
 	close(own.lost)
 	clear(own.held)
 	for level := range s.ready {
-		s.ready[level] = slices.DeleteFunc(s.ready[level], func(d *delivery) bool { return d.owner == own })
+		s.ready[level] = slices.DeleteFunc(s.ready[level], func(d *delivery) bool { return d.claim.owner == own })
 	}
 	s.unread = 0
 	for _, ds := range s.ready {
@@ -317,6 +308,7 @@ func (f *fetcher) giveBack() {
 			for _, d := range ds {
 				d.state = settled
 				s.drop(d)
+				s.finish(d)
 			}
 			s.mu.Unlock()
 		}
@@ -346,7 +338,7 @@ func (s *subscription) giveBack(ctx context.Context, ds []*delivery, received bo
 		args := make([]any, 0, 1+4*len(part))
 		args = append(args, s.q.keys.channel())
 		for _, d := range part {
-			args = append(args, d.key, d.claim, 0, counts)
+			args = append(args, d.key, d.claim.name, 0, counts)
 		}
 		if _, _, err := s.q.call(ctx, s.b.conn.Eval, s.b.scripts.release, args...); err != nil {
 			return wrap(err, "give back to", s.q.name)

@@ -22,13 +22,14 @@ func (b *Broker) Retry(ctx context.Context, d broker.Delivery, next broker.Outgo
 	if err := own.begin(ctx); err != nil {
 		return err
 	}
-	if to != own.sub.q && b.conn.Clustered() {
+	across := to != own.sub.q && b.conn.Clustered()
+	if across {
 		err = own.replaceAcross(ctx, to, e.v)
 	} else {
 		err = own.replace(ctx, to, e.v)
 	}
 	err = own.outcome(err, &own.tried)
-	own.end(err)
+	own.end(err, across)
 	return err
 }
 
@@ -43,7 +44,7 @@ func (d *delivery) replace(ctx context.Context, to *queue, next outgoing) error 
 		if more != nil {
 			other = len(l.keys) + 1
 		}
-		return []any{to.keys.channel(), other, d.key, d.claim, next.key, next.value, next.at}
+		return []any{to.keys.channel(), other, d.key, d.claim.name, next.key, next.value, next.at}
 	})
 	switch {
 	case err != nil:

@@ -3,6 +3,7 @@ package redisbroker
 import (
 	"embed"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/swarmiji/swarmiji/internal/redisconn"
@@ -34,8 +35,8 @@ func loadScripts() (*scripts, error) {
 	return s, nil
 }
 
-// source is a script's text with the shared functions after its first line, which tells the server under which conditions it
-// may run.
+// source is a script's text with the shared functions that it uses after its first line, which tells the server under which
+// conditions it may run.
 func source(name string) (string, error) {
 	lib, err := sources.ReadFile("lua/lib.lua")
 	if err != nil {
@@ -46,5 +47,21 @@ func source(name string) (string, error) {
 		return "", fmt.Errorf("redisbroker: %w", err)
 	}
 	first, rest, _ := strings.Cut(string(text), "\n")
-	return first + "\n" + string(lib) + rest, nil
+	return first + "\n" + used(string(lib), rest) + rest, nil
+}
+
+// used returns the parts of the library that a text uses, by itself or through others, in their order. Each part but the first
+// is a function, and stands after what it uses.
+func used(lib, text string) string {
+	head, rest, _ := strings.Cut(lib, "\n\n")
+	parts := strings.Split(rest, "\n\n")
+	kept := ""
+	for _, part := range slices.Backward(parts) {
+		_, after, _ := strings.Cut(part, "local function ")
+		name, _, _ := strings.Cut(after, "(")
+		if strings.Contains(text+kept, name+"(") {
+			kept = part + "\n" + kept
+		}
+	}
+	return head + "\n" + kept
 }

@@ -38,6 +38,7 @@ type subscription struct {
 	ready    [][]*delivery // held and not received, by level
 	unread   int           // how many these are
 	drained  bool          // the queue was found empty, and word of more has not come
+	words    uint64        // of more, that have come
 	err      error         // why Receive gives nothing, while that lasts
 	isClosed bool
 	isIdle   bool
@@ -51,7 +52,15 @@ type owner struct {
 	gone   bool          // lost is closed
 	until  time.Time     // the lease lives at least that long
 	claims int64         // that gave something
+	done   []string      // claims of which nothing is held any more, to be told to the server
 	held   map[*delivery]struct{}
+}
+
+// claim is what was handed to an owner at once. Left is guarded by the subscription's mutex.
+type claim struct {
+	owner *owner
+	name  string
+	left  int // messages that the server has not been told the end of
 }
 
 // alive reports whether the lease lives for sure; the subscription's mutex is held.
@@ -140,6 +149,7 @@ func (b *Broker) hear(channel string) {
 func (s *subscription) wake() {
 	s.mu.Lock()
 	s.drained = false
+	s.words++
 	s.mu.Unlock()
 	s.prod()
 }
@@ -209,14 +219,27 @@ func (s *subscription) wants() int {
 		return 0
 	}
 	free = min(free, maxClaim-s.unread)
-	if s.unread > 0 && free < min(s.limit, maxClaim)/4 {
+	if s.unread > free {
 		return 0
 	}
 	return free
 }
 
 // drop forgets a delivery that is settled; s.mu is held.
-func (s *subscription) drop(d *delivery) { delete(d.owner.held, d) }
+func (s *subscription) drop(d *delivery) { delete(d.claim.owner.held, d) }
+
+// finish notes that the server was told the end of a message; s.mu is held. When it knows the end of all messages of a claim
+// it may forget the claim.
+func (s *subscription) finish(d *delivery) {
+	if d.told {
+		return
+	}
+	d.told = true
+	c := d.claim
+	if c.left--; c.left == 0 && !c.owner.gone {
+		c.owner.done = append(c.owner.done, c.name)
+	}
+}
 
 // after looks what a settlement has made possible.
 func (s *subscription) after() {

@@ -2,7 +2,8 @@
 -- Hands messages to an owner. First it puts back what owners held whose leases have ended, and makes ready what is due; of
 -- each at most a few hundred for each call. A claim that is repeated, since its answer was lost, gives the same again.
 -- ARGV: 1 the levels as the caller knows them, 2 the channel, 3 the owner, 4 the claim's place among the owner's, 5 how many
---       at most, 6 the lease in microseconds, 7 about how many bytes at most, 8 how many messages to look at first.
+--       at most, 6 the lease in microseconds, 7 about how many bytes at most, 8 how many messages to look at first, 9 and
+--       following: earlier claims of which nothing is held any more.
 -- Returns {1, microseconds until a message is due or -1, microseconds the lease has left, 1 if there may be more now,
 --          "place:count " of each message that was handed out before, key, value, key, value, ...}, {0} if there is no such
 --          queue, {2, levels} if the queue has others, {3} if the owner's lease has ended.
@@ -17,42 +18,37 @@ if till - now < lease * 2 / 3 then
   till = now + lease
   redis.call('ZADD', K[5], till, owner)
 end
-local list = bounds(meta[1])
-local number = owner * SPAN + ARGV[4]
+if ARGV[9] then
+  redis.call('HDEL', K[6], unpack(ARGV, 9))
+  redis.call('ZREM', K[11], unpack(ARGV, 9))
+end
+local claim = owner .. '.' .. ARGV[4]
 local out = {1, -1, till - now, 0, ''}
-local keys = {}
+local keys, size = {}, 5
 
 local last = tonumber(redis.call('HGET', K[6], owner) or 0)
 if tonumber(ARGV[4]) <= last then -- said before
   if tonumber(ARGV[4]) == last then
-    keys = redis.call('ZRANGEBYSCORE', K[4], number, number)
+    keys = claimed(claim)
     if #keys > 0 then
       local values = redis.call('HMGET', K[2], unpack(keys))
       for i = 1, #keys do
-        out[#out + 1] = keys[i]
-        out[#out + 1] = values[i] or ''
+        out[size + 1] = keys[i]
+        out[size + 2] = values[i] or ''
+        size = size + 2
       end
     end
   end
   out[4] = 1
 else
-  -- Owners whose leases have ended.
+  local list = bounds(meta[1])
   local moved, more = false, false
+  -- Owners whose leases have ended.
   local dead = redis.call('ZRANGEBYSCORE', K[5], '-inf', now, 'LIMIT', 0, 1)
   if dead[1] then
-    local from = dead[1] * SPAN
-    local lost = redis.call('ZRANGEBYSCORE', K[4], from, from + SPAN - 1, 'LIMIT', 0, 200)
-    if #lost > 0 then
-      redis.call('ZREM', K[4], unpack(lost))
-      for i = 1, #lost do redis.call('HINCRBY', K[7], lost[i], 1) end
-      put(list, lost, true)
-      moved = true
-      more = #lost == 200
-    end
-    if #lost < 200 then
-      redis.call('ZREM', K[5], dead[1])
-      redis.call('HDEL', K[6], dead[1])
-    end
+    local count
+    count, more = reclaim(list, dead[1], true)
+    moved = count > 0
   end
   -- What is due.
   local due = redis.call('ZRANGEBYSCORE', K[3], '-inf', now, 'LIMIT', 0, 500)
@@ -65,9 +61,10 @@ else
   -- What is ready.
   local want, budget, look = tonumber(ARGV[5]), tonumber(ARGV[7]), tonumber(ARGV[8])
   local places = math.max(1, #list)
-  local place = 1
+  local place, count = 1, 0
+  local holds = {}
   while place <= places and want > 0 and budget > 0 do
-    local got = redis.call('LPOP', K[10 + place], math.min(look, want))
+    local got = redis.call('LPOP', K[11 + place], math.min(look, want))
     if not got then
       place = place + 1
     else
@@ -77,10 +74,10 @@ else
         if budget <= 0 then -- too much for one answer: back with the rest
           local rest = {}
           for k = #got, i, -1 do rest[#rest + 1] = got[k] end
-          redis.call('LPUSH', K[10 + place], unpack(rest))
+          redis.call('LPUSH', K[11 + place], unpack(rest))
           break
         end
-        if string.byte(key, 1) == 123 then -- '{': a JSON task that somebody pushed; it gets an id
+        if not value and string.byte(key, 1) == 123 then -- '{': a JSON task that somebody pushed; it gets an id
           local seq = redis.call('HINCRBY', K[1], 'foreign', 1)
           value = key
           key = 'j' .. redis.sha1hex(K[1] .. ' ' .. string.format('%.0f', now) .. ' ' .. seq)
@@ -89,9 +86,13 @@ else
           value = false
         end
         if value then
-          keys[#keys + 1] = key
-          out[#out + 1] = key
-          out[#out + 1] = value
+          count = count + 1
+          keys[count] = key
+          holds[2 * count - 1] = key
+          holds[2 * count] = claim
+          out[size + 1] = key
+          out[size + 2] = value
+          size = size + 2
           budget = budget - #value
           want = want - 1
         end
@@ -99,14 +100,10 @@ else
       look = math.min(look * 4, 250)
     end
   end
-  if #keys > 0 then
-    local scores = {}
-    for i = 1, #keys do
-      scores[2 * i - 1] = number
-      scores[2 * i] = keys[i]
-    end
-    for i = 1, #scores, 4000 do redis.call('ZADD', K[4], unpack(scores, i, math.min(i + 3999, #scores))) end
-    redis.call('HSET', K[6], owner, ARGV[4])
+  if count > 0 then
+    redis.call('HSET', K[4], unpack(holds))
+    redis.call('HSET', K[6], claim, table.concat(keys, '\n'), owner, ARGV[4])
+    redis.call('ZADD', K[11], owner, claim)
   end
   if place <= places or more then
     out[4] = 1
@@ -118,11 +115,9 @@ end
 
 if #keys > 0 and redis.call('EXISTS', K[7]) == 1 then
   local again = {}
-  for from = 1, #keys, 4000 do
-    local counts = redis.call('HMGET', K[7], unpack(keys, from, math.min(from + 3999, #keys)))
-    for i = 1, #counts do
-      if counts[i] then again[#again + 1] = (from + i - 2) .. ':' .. counts[i] end
-    end
+  local counts = redis.call('HMGET', K[7], unpack(keys))
+  for i = 1, #counts do
+    if counts[i] then again[#again + 1] = (i - 1) .. ':' .. counts[i] end
   end
   out[5] = table.concat(again, ' ')
 end

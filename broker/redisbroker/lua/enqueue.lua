@@ -8,6 +8,34 @@ if not meta[1] then return {0} end
 if meta[1] ~= ARGV[1] then return {2, meta[1]} end
 local due, later = tonumber(ARGV[3]), tonumber(ARGV[4])
 local count = due + later
+local plain = later == 0 and ARGV[1] == ''
+if plain then -- as it is nearly always: all are due and new, of no later generation, and there is one level
+  local keys = {}
+  for i = 1, count do
+    local key = ARGV[3 + 2 * i]
+    keys[i] = key
+    if string.find(key, ' ', 1, true) then plain = false end
+  end
+  if plain then
+    local have = redis.call('HMGET', K[2], unpack(keys))
+    for i = 1, count do
+      if have[i] then plain = false end
+    end
+  end
+  if plain then
+    if redis.call('HSET', K[2], unpack(ARGV, 5)) < count then -- some are twice in the batch
+      local seen, once = {}, {}
+      for i = 1, count do
+        if not seen[keys[i]] then once[#once + 1] = keys[i] end
+        seen[keys[i]] = true
+      end
+      keys = once
+    end
+    redis.call('RPUSH', K[12], unpack(keys))
+    wake(meta[2], ARGV[2])
+    return {1}
+  end
+end
 local pairs_, times = {}, {}
 for i = 1, 2 * count do pairs_[i] = ARGV[4 + i] end
 for i = 1, later do times[i] = ARGV[4 + 2 * count + i] end

@@ -1,9 +1,7 @@
--- Functions that several scripts share; they stand before the script's own text. See ../doc.go for what each key holds.
--- KEYS in all scripts: 1 m, 2 t, 3 d, 4 l, 5 o, 6 c, 7 n, 8 s, 9 g, 10 x, 11 and following: r0, r1, ...
+-- Functions that several scripts share. Those that a script uses, by itself or through others, stand before its own text.
+-- See ../doc.go for what each key holds.
+-- KEYS in all scripts: 1 m, 2 t, 3 d, 4 l, 5 o, 6 c, 7 n, 8 s, 9 g, 10 x, 11 a, 12 and following: r0, r1, ...
 local K = KEYS
-
--- SPAN is how many claims one owner can make: a claim's number is owner * SPAN + its place among the owner's claims.
-local SPAN = 4194304
 
 -- clock returns the server's time in microseconds.
 local function clock()
@@ -79,9 +77,9 @@ local function put(list, keys, front)
     if front then -- the last argument becomes the first element
       local turned = {}
       for i = #to, 1, -1 do turned[#turned + 1] = to[i] end
-      redis.call('LPUSH', K[10 + place], unpack(turned))
+      redis.call('LPUSH', K[11 + place], unpack(turned))
     else
-      redis.call('RPUSH', K[10 + place], unpack(to))
+      redis.call('RPUSH', K[11 + place], unpack(to))
     end
   end
 end
@@ -101,12 +99,46 @@ local function passed(place, key)
   return true
 end
 
--- held returns which of keys are held under the claims of the given numbers.
-local function held(keys, numbers)
-  local scores = redis.call('ZMSCORE', K[4], unpack(keys))
+-- held returns which of keys are held under the given claims.
+local function held(keys, claims)
+  local under = redis.call('HMGET', K[4], unpack(keys))
   local ours = {}
-  for i = 1, #keys do ours[i] = scores[i] and tonumber(scores[i]) == tonumber(numbers[i]) end
+  for i = 1, #keys do ours[i] = under[i] == claims[i] end
   return ours
+end
+
+-- claimed returns the keys that are still held under a claim.
+local function claimed(claim)
+  local keys = {}
+  for key in string.gmatch(redis.call('HGET', K[6], claim) or '', '[^\n]+') do
+    if redis.call('HGET', K[4], key) == claim then keys[#keys + 1] = key end
+  end
+  return keys
+end
+
+-- reclaim puts back to the front what an owner holds, of some claims in each call, and forgets these. It returns how many
+-- messages that were, and whether there may be more.
+local function reclaim(list, owner, counted)
+  local claims = redis.call('ZRANGEBYSCORE', K[11], owner, owner, 'LIMIT', 0, 20)
+  local moved = 0
+  for i = 1, #claims do
+    if moved >= 200 then return moved, true end
+    local keys = claimed(claims[i])
+    if #keys > 0 then
+      redis.call('HDEL', K[4], unpack(keys))
+      if counted then
+        for j = 1, #keys do redis.call('HINCRBY', K[7], keys[j], 1) end
+      end
+      put(list, keys, true)
+      moved = moved + #keys
+    end
+    redis.call('HDEL', K[6], claims[i])
+    redis.call('ZREM', K[11], claims[i])
+  end
+  if #claims == 20 then return moved, true end
+  redis.call('ZREM', K[5], owner)
+  redis.call('HDEL', K[6], owner)
+  return moved, false
 end
 
 -- waiting returns the key of a message that waits, given the message's id as a key without generation, with its value and its
@@ -118,16 +150,15 @@ local function waiting(id)
   end
   for i = #keys, 1, -1 do
     local value = redis.call('HGET', K[2], keys[i])
-    if value and not redis.call('ZSCORE', K[4], keys[i]) then
+    if value and redis.call('HEXISTS', K[4], keys[i]) == 0 then
       return keys[i], value, redis.call('ZSCORE', K[3], keys[i])
     end
   end
 end
 
--- add stores messages that are no repetition and makes them ready, or has them wait for their times. pairs is key, value, key,
+-- add stores messages that are no repetition and makes them ready, or has them wait for their times. pairs_ is key, value, key,
 -- value, ...; times, where there are any, belong to the last of them.
 local function add(meta, channel, count, pairs_, times)
-  local list = bounds(meta[1])
   local keys = {}
   for i = 1, count do keys[i] = pairs_[2 * i - 1] end
   local have = redis.call('HMGET', K[2], unpack(keys))
@@ -155,7 +186,7 @@ local function add(meta, channel, count, pairs_, times)
     if string.find(stored[i], ' ', 1, true) then index(stored[i], true) end
   end
   local news = #ready > 0
-  if news then put(list, ready, false) end
+  if news then put(bounds(meta[1]), ready, false) end
   if first then
     local next = redis.call('ZRANGE', K[3], 0, 0, 'WITHSCORES')
     news = news or not next[2] or first < tonumber(next[2])
