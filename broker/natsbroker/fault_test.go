@@ -343,6 +343,8 @@ func TestWrongPassword(t *testing.T) {
 // The process that is frozen is this test's binary; childEnv tells it so, and where the server is.
 const childEnv = "SWARMIJI_TEST_NATS_CHILD"
 
+func say(words ...any) { _, _ = fmt.Fprintln(os.Stdout, append([]any{"CHILD"}, words...)...) }
+
 // TestChild is the consumer that TestFrozenConsumer freezes. By itself it does nothing.
 func TestChild(t *testing.T) {
 	where := os.Getenv(childEnv)
@@ -353,15 +355,15 @@ func TestChild(t *testing.T) {
 	b := connect(t, natsbroker.Config{URLs: []string{url}, Namespace: ns})
 	s := subscribe(t, b, broker.SubscribeOptions{Prefetch: 1, Lease: testLease})
 	d := receive(t, s)
-	fmt.Println("CHILD got", d.Message().ID)
+	say("got", d.Message().ID)
 	select {
 	case <-d.Lost():
 	case <-time.After(20 * time.Second):
-		fmt.Println("CHILD never lost it")
+		say("never lost it")
 	}
-	fmt.Println("CHILD ack", errors.Is(d.Ack(bound(t)), broker.ErrLeaseLost))
+	say("ack", errors.Is(d.Ack(bound(t)), broker.ErrLeaseLost))
 	d = receive(t, s)
-	fmt.Println("CHILD got", d.Message().ID)
+	say("got", d.Message().ID)
 	ack(t, d)
 }
 

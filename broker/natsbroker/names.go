@@ -31,9 +31,6 @@ func (n names) work(queue string, level int) string {
 	return n.prefix + "T." + queueToken(queue) + "." + strconv.Itoa(level) + "."
 }
 
-// allWork matches all messages of all levels of a queue.
-func (n names) allWork(queue string) string { return n.prefix + "T." + queueToken(queue) + ".>" }
-
 // schedule begins the subjects of a queue's delayed messages; the id's token follows.
 func (n names) schedule(queue string) string { return n.prefix + "S." + queueToken(queue) + "." }
 

@@ -292,7 +292,7 @@ func (c *Conn) asyncError(_ *nats.Conn, _ *nats.Subscription, err error) {
 	case err == nil:
 	case errors.Is(err, nats.ErrPermissionViolation):
 		c.pubs.refuse(quoted(err.Error()), fmt.Errorf("%w: %w", ErrAccess, err))
-	case classOf(err) == ErrAccess:
+	case errors.Is(Classify(err), ErrAccess):
 		c.mu.Lock()
 		c.noteFailure(Classify(err))
 		c.mu.Unlock()

@@ -121,7 +121,7 @@ func (s *socket) fail(err error) {
 func (s *socket) waitRoom(ctx context.Context) error {
 	for {
 		s.mu.Lock()
-		if s.err != nil || s.queued < socketRoom {
+		if full := s.err == nil && s.queued >= socketRoom; !full { // what has failed is told by the next write
 			s.mu.Unlock()
 			return nil
 		}

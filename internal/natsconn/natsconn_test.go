@@ -1,0 +1,514 @@
+package natsconn_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/goleak"
+
+	"github.com/swarmiji/swarmiji/internal/natsconn"
+	"github.com/swarmiji/swarmiji/internal/testserver"
+)
+
+// bound is a ctx that ends long after anything here should.
+func bound(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func short(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func connect(t testing.TB, cfg natsconn.Config) *natsconn.Conn {
+	t.Helper()
+	if cfg.URLs == nil {
+		cfg.URLs = []string{testserver.RequireNATS(t).URL()}
+	}
+	c, err := natsconn.New(cfg)
+	if err != nil {
+		t.Fatalf("New: %v", err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		_ = c.Close(ctx) // the server may have gone with the test
+	})
+	return c
+}
+
+// stream makes a stream of one subject with wildcard and returns their beginning.
+func stream(t testing.TB, c *natsconn.Conn, change func(cfg *jetstream.StreamConfig)) string {
+	t.Helper()
+	name := testserver.Namespace()
+	cfg := jetstream.StreamConfig{Name: name, Subjects: []string{name + ".>"}, Storage: jetstream.MemoryStorage, MaxMsgsPerSubject: 1}
+	if change != nil {
+		change(&cfg)
+	}
+	if _, err := c.EnsureStream(bound(t), cfg, nil); err != nil {
+		t.Fatalf("EnsureStream: %v", err)
+	}
+	return name
+}
+
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatalf("never happened: %s", what)
+		}
+		<-tick.C
+	}
+}
+
+func TestNewReportsEverythingAndNoSecret(t *testing.T) {
+	_, err := natsconn.New(natsconn.Config{
+		URLs:        []string{"nats://u:pass-word@host/path", "http://u:pass-word@host", "tls://u:pa%zz@host", "nats://u:pass-word@", "nats://host", "tls://host"},
+		Credentials: "a", NKeySeed: "b", PingInterval: -1, DialTimeout: -1,
+	})
+	if err == nil {
+		t.Fatal("New took a configuration that is wrong throughout")
+	}
+	for _, want := range []string{"URL 1", "URL 2", "URL 3", "URL 4", "mixed", "credentials", "ping interval", "dial timeout"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("the error does not name %q: %v", want, err)
+		}
+	}
+	for _, secret := range []string{"pass-word", "zz"} {
+		if strings.Contains(err.Error(), secret) {
+			t.Errorf("the error holds %q: %v", secret, err)
+		}
+	}
+	if _, err := natsconn.New(natsconn.Config{}); err == nil {
+		t.Error("New took a configuration without a server")
+	}
+}
+
+func TestNewDoesNothing(t *testing.T) {
+	before := goleak.IgnoreCurrent()
+	c, err := natsconn.New(natsconn.Config{URLs: []string{"nats://127.0.0.1:1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := goleak.Find(before); err != nil {
+		t.Errorf("after New: %v", err)
+	}
+	for range 2 {
+		if err := c.Close(bound(t)); err != nil {
+			t.Errorf("Close of what was never used: %v", err)
+		}
+	}
+	if _, err := c.Session(bound(t)); !errors.Is(err, natsconn.ErrClosed) {
+		t.Errorf("Session after Close: %v, want ErrClosed", err)
+	}
+	if _, err := c.Publish(bound(t), nats.NewMsg("a")); !errors.Is(err, natsconn.ErrClosed) {
+		t.Errorf("Publish after Close: %v, want ErrClosed", err)
+	}
+}
+
+func TestUnavailableUntilCtxEnds(t *testing.T) {
+	c := connect(t, natsconn.Config{URLs: []string{"nats://127.0.0.1:1"}})
+	if _, err := c.Session(short(t)); !errors.Is(err, natsconn.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Session without a server: %v", err)
+	}
+	if _, err := c.Publish(short(t), nats.NewMsg("a")); !errors.Is(err, natsconn.ErrUnavailable) {
+		t.Errorf("Publish without a server: %v, want ErrUnavailable", err)
+	}
+	if err := c.Flush(short(t)); !errors.Is(err, natsconn.ErrUnavailable) {
+		t.Errorf("Flush without a server: %v, want ErrUnavailable", err)
+	}
+}
+
+func TestCloseEndsAHandshake(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0") // it accepts and says nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	c := connect(t, natsconn.Config{URLs: []string{"nats://" + l.Addr().String()}, DialTimeout: 50 * time.Second})
+	waiting := make(chan error, 1)
+	go func() {
+		_, err := c.Session(bound(t))
+		waiting <- err
+	}()
+	conn, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	begin := time.Now()
+	if err := c.Close(bound(t)); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+	if took := time.Since(begin); took > 20*time.Second {
+		t.Errorf("Close took %v", took)
+	}
+	if err := <-waiting; !errors.Is(err, natsconn.ErrClosed) {
+		t.Errorf("Session at Close: %v, want ErrClosed", err)
+	}
+}
+
+func TestPublish(t *testing.T) {
+	c := connect(t, natsconn.Config{})
+	name := stream(t, c, nil)
+	ctx := bound(t)
+	msg := func(subject string, header ...string) *nats.Msg {
+		m := nats.NewMsg(name + "." + subject)
+		for i := 0; i+1 < len(header); i += 2 {
+			m.Header[header[i]] = []string{header[i+1]}
+		}
+		return m
+	}
+	if ack, err := c.Publish(ctx, msg("a", "Nats-Msg-Id", "1")); err != nil || ack.Sequence != 1 || ack.Duplicate {
+		t.Errorf("Publish: %+v, %v", ack, err)
+	}
+	if ack, err := c.Publish(ctx, msg("a", "Nats-Msg-Id", "1")); err != nil || ack.Sequence != 1 || !ack.Duplicate {
+		t.Errorf("Publish of a repeated id: %+v, %v", ack, err)
+	}
+	if _, err := c.Publish(ctx, msg("a", "Nats-Expected-Last-Subject-Sequence", "7")); !errors.Is(err, natsconn.ErrWrongSequence) {
+		t.Errorf("Publish that expects another sequence: %v, want ErrWrongSequence", err)
+	}
+	if _, err := c.Publish(ctx, nats.NewMsg("nobody."+name)); !errors.Is(err, natsconn.ErrNoStream) {
+		t.Errorf("Publish to a subject of no stream: %v, want ErrNoStream", err)
+	}
+	large := msg("large")
+	large.Data = make([]byte, 9<<20)
+	if _, err := c.Publish(ctx, large); !errors.Is(err, natsconn.ErrTooLarge) {
+		t.Errorf("Publish of 9 MB: %v, want ErrTooLarge", err)
+	}
+	const n = 10_000 // more than the window
+	pubs := make([]natsconn.Pub, n)
+	for i := range pubs {
+		pubs[i].Msg = msg(fmt.Sprint(i))
+	}
+	pubs[n/2].Msg = nats.NewMsg("nobody." + name)
+	c.PublishBatch(ctx, pubs)
+	for i := range pubs {
+		switch bad := i == n/2; {
+		case bad && !errors.Is(pubs[i].Err, natsconn.ErrNoStream):
+			t.Errorf("message %d: %v, want ErrNoStream", i, pubs[i].Err)
+		case !bad && pubs[i].Err != nil:
+			t.Fatalf("message %d: %v", i, pubs[i].Err)
+		case !bad && i > 0 && i != n/2+1 && pubs[i].Ack.Sequence != pubs[i-1].Ack.Sequence+1:
+			t.Fatalf("message %d has sequence %d after %d", i, pubs[i].Ack.Sequence, pubs[i-1].Ack.Sequence)
+		}
+	}
+}
+
+func TestStreamLimits(t *testing.T) {
+	c := connect(t, natsconn.Config{})
+	name := stream(t, c, func(cfg *jetstream.StreamConfig) {
+		cfg.Discard, cfg.DiscardNewPerSubject, cfg.MaxMsgs, cfg.MaxMsgSize = jetstream.DiscardNew, true, 2, 10
+	})
+	ctx := bound(t)
+	for i, tt := range []struct {
+		subject string
+		want    error
+	}{{"a", nil}, {"a", natsconn.ErrOccupied}, {"b", nil}, {"c", natsconn.ErrBlocked}} {
+		if _, err := c.Publish(ctx, nats.NewMsg(name+"."+tt.subject)); !errors.Is(err, tt.want) {
+			t.Errorf("message %d: %v, want %v", i, err, tt.want)
+		}
+	}
+	m := nats.NewMsg(name + ".x")
+	m.Data = make([]byte, 11)
+	if _, err := c.Publish(ctx, m); !errors.Is(err, natsconn.ErrTooLarge) {
+		t.Errorf("a message above the stream's limit: %v, want ErrTooLarge", err)
+	}
+}
+
+func TestAPI(t *testing.T) {
+	c := connect(t, natsconn.Config{})
+	name := stream(t, c, nil)
+	ctx := bound(t)
+	for _, s := range []string{"a", "b", "c"} {
+		m := nats.NewMsg(name + ".x." + s)
+		m.Data, m.Header["K"] = []byte(s), []string{"v"}
+		if _, err := c.Publish(ctx, m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if st, err := c.GetLast(ctx, name, name+".x.b"); err != nil || st.Seq != 2 || string(st.Data) != "b" || st.Header["K"][0] != "v" {
+		t.Errorf("GetLast: %+v, %v", st, err)
+	}
+	if st, err := c.GetNext(ctx, name, name+".x.*", 3); err != nil || st.Subject != name+".x.c" {
+		t.Errorf("GetNext: %+v, %v", st, err)
+	}
+	if _, err := c.GetNext(ctx, name, name+".x.*", 4); !errors.Is(err, natsconn.ErrNotFound) {
+		t.Errorf("GetNext beyond the end: %v, want ErrNotFound", err)
+	}
+	if n, err := c.Subjects(ctx, name, name+".x.*"); err != nil || n != 3 {
+		t.Errorf("Subjects: %d, %v", n, err)
+	}
+	if err := c.DeleteSeq(ctx, name, 1); err != nil {
+		t.Errorf("DeleteSeq: %v", err)
+	}
+	if err := c.DeleteSeq(ctx, name, 1); !errors.Is(err, natsconn.ErrNotFound) {
+		t.Errorf("a second DeleteSeq: %v, want ErrNotFound", err)
+	}
+	if n, err := c.Purge(ctx, name, name+".x.b"); err != nil || n != 1 {
+		t.Errorf("Purge: %d, %v", n, err)
+	}
+	if n, err := c.Subjects(ctx, name, name+".none.*"); err != nil || n != 0 {
+		t.Errorf("Subjects of none: %d, %v", n, err)
+	}
+	if _, err := c.GetLast(ctx, "NO"+name, "x"); !errors.Is(err, natsconn.ErrNoStream) {
+		t.Errorf("GetLast of a missing stream: %v, want ErrNoStream", err)
+	}
+	err := c.API(ctx, "CONSUMER.INFO."+name+".none", struct{}{}, nil)
+	if !errors.Is(err, natsconn.ErrNoConsumer) || natsconn.Code(err) == 0 {
+		t.Errorf("info of a missing consumer: %v, want ErrNoConsumer", err)
+	}
+}
+
+func TestEnsureStream(t *testing.T) {
+	c := connect(t, natsconn.Config{})
+	name := stream(t, c, nil)
+	want := jetstream.StreamConfig{Name: name, Subjects: []string{name + ".>"}, MaxMsgsPerSubject: 5}
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			info, err := c.EnsureStream(bound(t), want, nil)
+			if err != nil || info.Config.MaxMsgsPerSubject != 1 {
+				t.Errorf("EnsureStream of one that exists: %+v, %v", info, err)
+			}
+		})
+	}
+	wg.Wait()
+	info, err := c.EnsureStream(bound(t), want, func(have jetstream.StreamConfig) (jetstream.StreamConfig, bool) {
+		have.MaxMsgsPerSubject = 7
+		return have, true
+	})
+	if err != nil || info.Config.MaxMsgsPerSubject != 7 {
+		t.Errorf("EnsureStream with a change: %+v, %v", info, err)
+	}
+	fresh := testserver.Namespace()
+	for range 8 {
+		wg.Go(func() {
+			if _, err := c.EnsureStream(bound(t), jetstream.StreamConfig{Name: fresh, Storage: jetstream.MemoryStorage}, nil); err != nil {
+				t.Errorf("EnsureStream of one that several make: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// states keeps what Watch tells.
+type states struct {
+	mu   sync.Mutex
+	list []natsconn.State
+	errs []error
+}
+
+func (s *states) note(st natsconn.State, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list, s.errs = append(s.list, st), append(s.errs, err)
+}
+
+func (s *states) last() (natsconn.State, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.list[len(s.list)-1], s.errs[len(s.errs)-1]
+}
+
+func TestReconnect(t *testing.T) {
+	srv := testserver.OwnNATS(t, testserver.NATSConfig{})
+	c := connect(t, natsconn.Config{URLs: []string{srv.URL()}})
+	name := stream(t, c, func(cfg *jetstream.StreamConfig) { cfg.Storage = jetstream.FileStorage })
+	var w states
+	defer c.Watch(w.note)()
+	s1, err := c.Session(bound(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	unanswered := make(chan error, 1)
+	srv.Pause()
+	go func() {
+		_, err := c.Publish(bound(t), nats.NewMsg(name+".a"))
+		unanswered <- err
+	}()
+	question := make(chan error, 1)
+	go func() {
+		question <- c.Do(bound(t), func(ctx context.Context, s *natsconn.Session) error {
+			_, err := s.NATS.RequestWithContext(ctx, "nobody.answers", nil)
+			return err
+		})
+	}()
+	if _, err := c.Publish(short(t), nats.NewMsg(name+".b")); !errors.Is(err, natsconn.ErrIndeterminate) {
+		t.Errorf("Publish to a paused server: %v, want ErrIndeterminate", err)
+	}
+	srv.Kill()
+	if err := <-unanswered; !errors.Is(err, natsconn.ErrIndeterminate) {
+		t.Errorf("Publish at the loss of the connection: %v, want ErrIndeterminate", err)
+	}
+	if err := <-question; !errors.Is(err, natsconn.ErrIndeterminate) {
+		t.Errorf("Do at the loss of the connection: %v, want ErrIndeterminate", err)
+	}
+	<-s1.Done()
+	eventually(t, "Disconnected with a reason", func() bool {
+		st, err := w.last()
+		return st == natsconn.Disconnected && err != nil
+	})
+	if err := srv.Restart(bound(t)); err != nil {
+		t.Fatal(err)
+	}
+	s2, err := c.Session(bound(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s2.Gen != s1.Gen+1 || s2.NATS != s1.NATS || s2.MaxPayload != 8<<20 || !s2.AtLeast(2, 12) || s2.AtLeast(99, 0) {
+		t.Errorf("the second session is %+v", s2)
+	}
+	if _, err := c.Publish(bound(t), nats.NewMsg(name+".c")); err != nil {
+		t.Errorf("Publish after the reconnect: %v", err)
+	}
+	eventually(t, "Connected", func() bool { st, _ := w.last(); return st == natsconn.Connected })
+}
+
+// TestAPausedServerHoldsUpNobody writes far more than the network takes.
+func TestAPausedServerHoldsUpNobody(t *testing.T) {
+	srv := testserver.OwnNATS(t, testserver.NATSConfig{})
+	c := connect(t, natsconn.Config{URLs: []string{srv.URL()}})
+	name := stream(t, c, nil)
+	srv.Pause()
+	defer srv.Resume()
+	var wg sync.WaitGroup
+	for i := range 32 {
+		wg.Go(func() {
+			ctx := short(t)
+			m := nats.NewMsg(fmt.Sprintf("%s.%d", name, i))
+			m.Data = make([]byte, 1<<20)
+			for ctx.Err() == nil {
+				_, err := c.Publish(ctx, m)
+				if !errors.Is(err, natsconn.ErrIndeterminate) && !errors.Is(err, natsconn.ErrUnavailable) {
+					t.Errorf("Publish to a paused server: %v", err)
+				}
+			}
+			if d, _ := ctx.Deadline(); time.Since(d) > 5*time.Second {
+				t.Errorf("Publish returned %v after its ctx had ended", time.Since(d))
+			}
+		})
+	}
+	wg.Wait()
+	begin := time.Now()
+	_ = c.Close(short(t)) // it cannot say goodbye
+	if took := time.Since(begin); took > 5*time.Second {
+		t.Errorf("Close took %v", took)
+	}
+}
+
+// limited starts a server with a user who may not publish everywhere, and returns a URL without user.
+func limited(t *testing.T) string {
+	t.Helper()
+	program, err := testserver.NATSProgram(bound(t))
+	if errors.Is(err, testserver.ErrMissing) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	conf := fmt.Sprintf(`listen: %q
+jetstream { store_dir: %q }
+authorization { users: [ { user: limited, password: secret-word, permissions: { publish: { deny: ["forbidden.>"] } } } ] }
+`, addr, dir)
+	file := filepath.Join(dir, "nats.conf")
+	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(program, "-c", file)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // it was killed
+	})
+	eventually(t, "the server", func() bool {
+		conn, err := net.Dial("tcp", addr)
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err == nil
+	})
+	return addr
+}
+
+func TestAccess(t *testing.T) {
+	addr := limited(t)
+	c := connect(t, natsconn.Config{URLs: []string{"nats://limited:secret-word@" + addr}})
+	if _, err := c.Publish(bound(t), nats.NewMsg("forbidden.a")); !errors.Is(err, natsconn.ErrAccess) || strings.Contains(err.Error(), "secret-word") {
+		t.Errorf("Publish to a forbidden subject: %v, want ErrAccess", err)
+	}
+	wrong := connect(t, natsconn.Config{URLs: []string{"nats://limited:wrong-word@" + addr}})
+	if _, err := wrong.Session(bound(t)); !errors.Is(err, natsconn.ErrAccess) || strings.Contains(err.Error(), "wrong-word") {
+		t.Errorf("Session with a wrong password: %v, want ErrAccess", err)
+	}
+	nobody := connect(t, natsconn.Config{URLs: []string{"nats://" + addr}})
+	if _, err := nobody.NATS(bound(t)); !errors.Is(err, natsconn.ErrAccess) {
+		t.Errorf("NATS without a password: %v, want ErrAccess", err)
+	}
+	missing := connect(t, natsconn.Config{URLs: []string{"nats://" + addr}, NKeySeed: filepath.Join(t.TempDir(), "none")})
+	if _, err := missing.JetStream(bound(t)); !errors.Is(err, natsconn.ErrAccess) || !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("JetStream with a seed file that is missing: %v, want ErrAccess", err)
+	}
+	creds := connect(t, natsconn.Config{URLs: []string{"nats://" + addr}, Credentials: filepath.Join(t.TempDir(), "none")})
+	if _, err := creds.Session(short(t)); err == nil {
+		t.Error("Session with a credentials file that is missing")
+	}
+}
+
+func TestTLSIsInsistedOn(t *testing.T) {
+	c := connect(t, natsconn.Config{TLS: &tls.Config{MinVersion: tls.VersionTLS12}}) // of a server without
+	if _, err := c.Session(short(t)); !errors.Is(err, natsconn.ErrUnavailable) || !errors.Is(err, nats.ErrSecureConnWanted) {
+		t.Errorf("Session with TLS to a server without: %v", err)
+	}
+}
+
+// pipe is a server in this process that hands out connections to another one.
+type pipe struct{ addr string }
+
+func (p pipe) InProcessConn() (net.Conn, error) { return net.Dial("tcp", p.addr) }
+
+func TestInProcess(t *testing.T) {
+	addr := limited(t)
+	c, err := natsconn.New(natsconn.Config{InProcess: pipe{addr}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close(bound(t)) }()
+	if _, err := c.Session(bound(t)); !errors.Is(err, natsconn.ErrAccess) { // it gets as far as the password
+		t.Errorf("Session through a provider: %v", err)
+	}
+	if _, err := natsconn.New(natsconn.Config{InProcess: pipe{addr}, URLs: []string{"nats://host"}}); err == nil {
+		t.Error("New took a provider and URLs")
+	}
+}
