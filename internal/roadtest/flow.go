@@ -225,7 +225,7 @@ func testJSONByHand(t *testing.T, open Open) {
 	submit(r, send, mail{}) // the consumer listens
 	<-got
 	body := []byte(`{"task":"email.send","args":{"to":"you","copy":[1,2]}}`)
-	if err := r.broker.Publish(r.ctx(), queueName, &broker.Message{Body: body, Priority: task.DefaultPriority}); err != nil {
+	if err := r.broker.Publish(r.ctx(), queueName, &broker.Message{ID: "by-hand", Body: body, Priority: task.DefaultPriority}); err != nil {
 		t.Fatal(err)
 	}
 	select {
@@ -337,7 +337,7 @@ func testReplyTo(t *testing.T, open Open) {
 	want(r, submit(r, add, pair{1, 2}), 3)
 	for _, to := range []string{"amq.rabbitmq.trace", "$SYS.>", "../other", "somebody-else-1"} {
 		body := []byte(`{"task":"add","args":{"A":1,"B":1},"reply_to":"` + to + `"}`)
-		if err := r.broker.Publish(r.ctx(), queueName, &broker.Message{Body: body, Priority: task.DefaultPriority}); err != nil {
+		if err := r.broker.Publish(r.ctx(), queueName, &broker.Message{ID: "by-hand", Body: body, Priority: task.DefaultPriority}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -28,6 +28,8 @@ type Harness struct {
 	Events  func(t *testing.T) events.EventBus
 	// Sever cuts a broker's connections; nil skips what needs it.
 	Sever func(t *testing.T, b broker.Broker)
+	// KeepsHeld: what a consumer holds stays its own when its connections are cut, for as long as its lease.
+	KeepsHeld bool
 	// NoQueues: nothing waits in the broker while no consumer listens, nothing is delayed, and nothing is dead-lettered.
 	NoQueues bool
 	// NoTimes: the broker knows no times, so that Submit refuses delays and expiry.

@@ -23,9 +23,10 @@ func over(url, addr string) roadtest.Open {
 				proxies[b] = proxy
 				return b
 			},
-			Results: func(t *testing.T) resultstore.ResultStore { return opened(t, url, o, open.Results) },
-			Events:  func(t *testing.T) events.EventBus { return opened(t, url, o, open.Events) },
-			Sever:   func(_ *testing.T, b broker.Broker) { proxies[b].Sever() },
+			Results:   func(t *testing.T) resultstore.ResultStore { return opened(t, url, o, open.Results) },
+			Events:    func(t *testing.T) events.EventBus { return opened(t, url, o, open.Events) },
+			Sever:     func(_ *testing.T, b broker.Broker) { proxies[b].Sever() },
+			KeepsHeld: true,
 		}
 	}
 }

@@ -55,6 +55,7 @@ func Run(t *testing.T, open Open) {
 		{"Unreadable", true, testUnreadable},
 		{"PoisonCopies", true, testPoisonCopies},
 		{"SeverInMidTask", true, testSeverInMidTask},
+		{"SeverKeepsTask", true, testSeverKeepsTask},
 		{"ReplyTo", true, testReplyTo},
 		{"ForeignHeaders", true, testForeignHeaders},
 		{"Headers", false, testHeaders},
