@@ -88,8 +88,12 @@ func TestPromises(t *testing.T) {
 		D, E time.Duration
 	}{A: true, N: 7, D: time.Second})
 	want := []captable.Promise{
-		{Name: "A", Value: "yes"}, {Name: "B", Value: "no"}, {Name: "N", Value: "7"}, {Name: "M", Value: "no"},
-		{Name: "D", Value: "1s"}, {Name: "E", Value: "no"},
+		{Name: "A", Value: "yes"},
+		{Name: "B", Value: "no"},
+		{Name: "N", Value: "7"},
+		{Name: "M", Value: "no"},
+		{Name: "D", Value: "1s"},
+		{Name: "E", Value: "no"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
