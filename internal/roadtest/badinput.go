@@ -84,6 +84,7 @@ func testForgedCounts(t *testing.T, open Open) {
 	}
 	// A moment long before there were computers is cut to the first one there is, and has passed.
 	if err := r.broker.Publish(r.ctx(), queueName, &broker.Message{
+		ID:       "too-late",
 		Body:     []byte(`{"task":"add","id":"too-late","args":{"A":1,"B":2},"expires":"1900-01-01T00:00:00Z","reply_to":"` + r.producer.NodeID() + `"}`),
 		Priority: task.DefaultPriority,
 	}); err != nil {
