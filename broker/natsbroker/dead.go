@@ -133,18 +133,16 @@ func (b *Broker) requeue(ctx context.Context, q *queue, st *natsconn.Stored, m *
 	}
 	// Whatever the server remembers of the id: a dead letter is requeued once, whoever else does it at the same time.
 	p.msg = with(p.msg, headerMsgID, fmt.Sprintf("dead/%d", st.Seq))
-	ack, err := b.conn.Publish(ctx, p.msg)
-	again := err == nil && ack.Duplicate
-	if !again {
+	if ack, err := b.conn.Publish(ctx, p.msg); err != nil || !ack.Duplicate {
 		if err := b.resolve(ctx, p, ack, err); err != nil {
 			return false, err
 		}
 	}
-	err = b.conn.DeleteSeq(ctx, b.names.stream, st.Seq)
+	err := b.conn.DeleteSeq(ctx, b.names.stream, st.Seq)
 	if errors.Is(err, natsconn.ErrNotFound) {
-		err = nil
+		return false, nil
 	}
-	return !again, err
+	return err == nil, err
 }
 
 // PurgeDead implements [broker.DeadLetterer].

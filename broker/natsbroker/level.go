@@ -378,7 +378,7 @@ func (l *line) handle(m *nats.Msg) {
 			d.count = max(d.count-1, 1) // it was handed out once to be held back
 		}
 		if at := millis(notBefore); time.Until(at) > 0 {
-			s.early(d, m, at)
+			s.early(d, m, at, info.pending)
 			return
 		}
 	}

@@ -185,9 +185,10 @@ func (b *Broker) batch(ctx context.Context, ms ...*nats.Msg) error {
 	})
 }
 
-// early deals with a message whose time has not come; s.mu is held. A short rest is waited for here; what has longer to go
-// moves to the schedules, where servers have them, and else goes back until then.
-func (s *subscription) early(d *delivery, m *nats.Msg, at time.Time) {
+// early deals with a message whose time has not come; s.mu is held. A short rest is waited for here, unless the server has more
+// messages than there is room for: many short delays, each with its place in the prefetch, would let nothing else through. What
+// has longer to go or no room moves to the schedules, where servers have them, and else goes back until then.
+func (s *subscription) early(d *delivery, m *nats.Msg, at time.Time, pending uint64) {
 	f := s.b.features.Load()
 	rest := time.Until(at)
 	switch {
@@ -197,7 +198,7 @@ func (s *subscription) early(d *delivery, m *nats.Msg, at time.Time) {
 		d.level.unsettled--
 		s.b.outbox.send(d.reply, nakDelay(rest), time.Now().Add(s.lease))
 		d.level.poke()
-	case rest <= shortDelay:
+	case rest <= shortDelay && (pending == 0 || d.level.want == unlimited || d.level.unsettled < d.level.want):
 		time.AfterFunc(rest, func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()

@@ -1,8 +1,13 @@
 package natsbroker_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -118,25 +123,54 @@ func fill(b *testing.B, br *natsbroker.Broker, q string, n int) {
 	}
 }
 
-// rate reports messages a second, which is easier to compare than nanoseconds.
-func rate(b *testing.B) { b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "msg/s") }
+// start begins to measure. The function that it returns reports messages a second, and what client and server took of the
+// processors, which other programs on the machine disturb less.
+func start(b *testing.B) (report func()) {
+	b.Helper()
+	pid := testserver.RequireNATS(b).PID()
+	b.ReportAllocs()
+	b.ResetTimer()
+	client, server := processorTime(b, os.Getpid()), processorTime(b, pid)
+	return func() {
+		b.Helper()
+		b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "msg/s")
+		b.ReportMetric(float64((processorTime(b, os.Getpid())-client).Microseconds())/float64(b.N), "client-us/op")
+		b.ReportMetric(float64((processorTime(b, pid)-server).Microseconds())/float64(b.N), "server-us/op")
+	}
+}
+
+// processorTime is what a process has taken; 0 where the system does not tell.
+func processorTime(b *testing.B, pid int) time.Duration {
+	b.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	const user, system, perSecond = 11, 12, 100
+	ticks := 0
+	for _, i := range []int{user, system} {
+		n, err := strconv.Atoi(fields[i])
+		if err != nil {
+			b.Fatal(err)
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * time.Second / perSecond
+}
 
 func BenchmarkBatch1000(b *testing.B) {
 	for _, plain := range []bool{true, false} {
 		b.Run(fmt.Sprintf("raw/plain=%v", plain), func(b *testing.B) {
 			r := newRaw(b, plain)
-			b.ReportAllocs()
-			b.ResetTimer()
+			defer start(b)()
 			r.fill(b, b.N)
-			rate(b)
 		})
 	}
 	b.Run("ours", func(b *testing.B) {
 		br, q := ours(b)
-		b.ReportAllocs()
-		b.ResetTimer()
+		defer start(b)()
 		fill(b, br, q, b.N)
-		rate(b)
 	})
 }
 
@@ -145,21 +179,17 @@ func BenchmarkPublish(b *testing.B) {
 		b.Run(fmt.Sprintf("%d/raw", c), func(b *testing.B) {
 			r := newRaw(b, false)
 			body := make([]byte, benchBody)
-			b.ReportAllocs()
-			b.ResetTimer()
+			defer start(b)()
 			spread(b, c, func(i int) error {
 				_, err := r.js.PublishMsg(context.Background(), r.msg(i, body))
 				return err
 			})
-			rate(b)
 		})
 		b.Run(fmt.Sprintf("%d/ours", c), func(b *testing.B) {
 			br, q := ours(b)
 			body := make([]byte, benchBody)
-			b.ReportAllocs()
-			b.ResetTimer()
+			defer start(b)()
 			spread(b, c, func(i int) error { return br.Publish(context.Background(), q, task(i, body)) })
-			rate(b)
 		})
 	}
 }
@@ -194,8 +224,7 @@ func BenchmarkDrain(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		b.ReportAllocs()
-		b.ResetTimer()
+		defer start(b)()
 		it, err := c.Messages(jetstream.PullMaxMessages(benchPrefetch))
 		if err != nil {
 			b.Fatal(err)
@@ -210,14 +239,12 @@ func BenchmarkDrain(b *testing.B) {
 				b.Fatal(err)
 			}
 		}
-		rate(b)
 	})
 	b.Run("ours", func(b *testing.B) {
 		br, q := ours(b)
 		fill(b, br, q, b.N)
 		ctx := context.Background()
-		b.ReportAllocs()
-		b.ResetTimer()
+		defer start(b)()
 		s, err := br.Subscribe(ctx, q, broker.SubscribeOptions{Prefetch: benchPrefetch})
 		if err != nil {
 			b.Fatal(err)
@@ -231,7 +258,6 @@ func BenchmarkDrain(b *testing.B) {
 				b.Fatal(err)
 			}
 		}
-		rate(b)
 	})
 }
 
@@ -250,7 +276,7 @@ func BenchmarkRoundTrip(b *testing.B) {
 		}
 		defer it.Stop()
 		body := make([]byte, benchBody)
-		b.ResetTimer()
+		defer start(b)()
 		for i := range b.N {
 			if _, err := r.js.PublishMsg(context.Background(), r.msg(i, body)); err != nil {
 				b.Fatal(err)
@@ -272,7 +298,7 @@ func BenchmarkRoundTrip(b *testing.B) {
 			b.Fatal(err)
 		}
 		body := make([]byte, benchBody)
-		b.ResetTimer()
+		defer start(b)()
 		for i := range b.N {
 			if err := br.Publish(ctx, q, task(i, body)); err != nil {
 				b.Fatal(err)
@@ -286,4 +312,93 @@ func BenchmarkRoundTrip(b *testing.B) {
 			}
 		}
 	})
+}
+
+// BenchmarkDue publishes 10,000 messages for one moment and reports how late the last of them and the middle one are.
+func BenchmarkDue(b *testing.B) {
+	const n = 10_000
+	for range b.N {
+		br, q := ours(b)
+		ctx := context.Background()
+		s, err := br.Subscribe(ctx, q, broker.SubscribeOptions{Prefetch: benchPrefetch})
+		if err != nil {
+			b.Fatal(err)
+		}
+		at := time.Now().Add(4 * time.Second)
+		ms := make([]broker.Outgoing, n)
+		for i := range ms {
+			ms[i] = broker.Outgoing{Queue: q, Message: task(i, make([]byte, benchBody)), At: at}
+		}
+		if err := br.PublishBatch(ctx, ms); err != nil {
+			b.Fatal(err)
+		}
+		if time.Now().After(at) {
+			b.Fatal("the machine is too slow for this")
+		}
+		late := make([]time.Duration, n)
+		for i := range late {
+			d, err := s.Receive(ctx)
+			if err != nil {
+				b.Fatal(err)
+			}
+			late[i] = time.Since(at)
+			if err := d.Ack(ctx); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.ReportMetric(float64(late[0].Milliseconds()), "ms-first")
+		b.ReportMetric(float64(late[n/2].Milliseconds()), "ms-middle")
+		b.ReportMetric(float64(late[n-1].Milliseconds()), "ms-last")
+	}
+}
+
+// BenchmarkLate publishes messages with times of their own and reports how late they are.
+func BenchmarkLate(b *testing.B) {
+	br, q := ours(b)
+	ctx := context.Background()
+	s, err := br.Subscribe(ctx, q, broker.SubscribeOptions{Prefetch: benchPrefetch})
+	if err != nil {
+		b.Fatal(err)
+	}
+	at := make(map[string]time.Time)
+	for i := range b.N {
+		m := task(i, nil)
+		at[m.ID] = time.Now().Add(time.Duration(i%1500) * time.Millisecond)
+		if err := br.PublishAt(ctx, q, m, at[m.ID]); err != nil {
+			b.Fatal(err)
+		}
+	}
+	late := make([]time.Duration, b.N)
+	for i := range late {
+		d, err := s.Receive(ctx)
+		if err != nil {
+			b.Fatal(err)
+		}
+		late[i] = time.Since(at[d.Message().ID])
+		if late[i] < 0 {
+			b.Errorf("%s came %v early", d.Message().ID, -late[i])
+		}
+		if err := d.Ack(ctx); err != nil {
+			b.Fatal(err)
+		}
+	}
+	slices.Sort(late)
+	b.ReportMetric(float64(late[len(late)/2].Microseconds())/1000, "ms-p50")
+	b.ReportMetric(float64(late[len(late)-1].Microseconds())/1000, "ms-max")
+}
+
+// BenchmarkIdle reports what an idle consumer takes of a processor, in percent.
+func BenchmarkIdle(b *testing.B) {
+	br, q := ours(b)
+	for range 4 {
+		if _, err := br.Subscribe(context.Background(), q, broker.SubscribeOptions{Prefetch: 8}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for range b.N {
+		const wait = 10 * time.Second
+		before := processorTime(b, os.Getpid())
+		<-time.After(wait)
+		b.ReportMetric(100*float64(processorTime(b, os.Getpid())-before)/float64(wait), "%cpu")
+	}
 }

@@ -11,7 +11,7 @@ const (
 	// socketRoom is how many bytes may wait to be written before publishers hold back.
 	socketRoom = 4 << 20
 	// keepBuffer is the largest write buffer that is kept for the next write.
-	keepBuffer = 256 << 10
+	keepBuffer = 1 << 20
 	// closeLinger is how long what was written before Close may take to leave.
 	closeLinger = 250 * time.Millisecond
 )
