@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/swarmiji/swarmiji/internal/redisconn"
 )
@@ -21,9 +22,12 @@ type batcher[T any] struct {
 	// again says, if it is not nil, whether an entry is sent again after a trip of unknown outcome.
 	again func(e *entry[T]) bool
 
+	more chan struct{} // something was added
+
 	mu      sync.Mutex
 	pending []*entry[T]
-	running bool
+	running bool          // there is a goroutine for it
+	busy    bool          // something is pending or under way
 	last    error         // of the last trip, while it is repeated
 	idle    chan struct{} // closed when nothing is pending, if somebody waits for that
 }
@@ -55,11 +59,15 @@ func (t *batcher[T]) add(es ...*entry[T]) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.pending = append(t.pending, es...)
-	if t.running || len(t.pending) == 0 {
+	if t.busy || len(t.pending) == 0 {
 		return
 	}
-	t.running = t.b.start(t.run)
-	if !t.running {
+	t.busy = true
+	if t.running {
+		signal(t.more)
+		return
+	}
+	if t.running = t.b.start(t.run); !t.running {
 		t.fail()
 	}
 }
@@ -72,13 +80,21 @@ func (e *entry[T]) finish(err error) {
 	}
 }
 
-// run makes trips until nothing is pending.
+// linger is how long a goroutine without work stays: a new one would have to grow its stack anew.
+const linger = time.Second
+
+// run makes trips until nothing was added for some time.
 func (t *batcher[T]) run() {
+	timer := time.NewTimer(linger)
+	defer timer.Stop()
 	attempt := 0
 	for {
 		es := t.next()
 		if es == nil {
-			return
+			if !t.rests(timer) {
+				return
+			}
+			continue
 		}
 		taken, err := t.send(t.ctx, es)
 		if !t.land(es, taken, err) {
@@ -87,12 +103,28 @@ func (t *batcher[T]) run() {
 		}
 		if !t.b.pause(t.ctx, attempt) {
 			t.mu.Lock()
+			t.running = false
 			t.fail()
 			t.mu.Unlock()
 			return
 		}
 		attempt++
 	}
+}
+
+// rests waits for something to be added; false: the goroutine is to end.
+func (t *batcher[T]) rests(timer *time.Timer) bool {
+	timer.Reset(linger)
+	select {
+	case <-t.more:
+		return true
+	case <-timer.C:
+	case <-t.ctx.Done():
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.running = t.busy
+	return t.busy
 }
 
 // next takes entries for a trip; nil: there are none.
@@ -114,7 +146,7 @@ func (t *batcher[T]) next() []*entry[T] {
 
 // rest notes that nothing is pending; t.mu is held.
 func (t *batcher[T]) rest() {
-	t.pending, t.running = nil, false
+	t.pending, t.busy = nil, false
 	if t.idle != nil {
 		close(t.idle)
 		t.idle = nil
@@ -216,7 +248,7 @@ func (t *batcher[T]) wait(ctx context.Context, c *call, es []*entry[T]) []error 
 // flush waits until nothing is pending or under way.
 func (t *batcher[T]) flush(ctx context.Context) error {
 	t.mu.Lock()
-	if !t.running {
+	if !t.busy {
 		t.mu.Unlock()
 		return nil
 	}

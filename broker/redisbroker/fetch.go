@@ -153,14 +153,12 @@ func (f *fetcher) claim(own *owner, want int) error {
 	if f.look == 0 {
 		f.look = firstLook
 	}
-	s.mu.Lock()
-	told := min(len(own.done), maxDone)
-	args := make([]any, 0, 7+told)
-	args = append(args, s.q.keys.channel(), own.number, own.claims+1, want, s.lease.Microseconds(), claimBytes, f.look)
-	for _, name := range own.done[:told] {
-		args = append(args, name)
+	open, finished := s.claims(own)
+	args := make([]any, 0, 8+len(finished))
+	args = append(args, s.q.keys.channel(), own.number, own.claims+1, want, s.lease.Microseconds(), claimBytes, f.look, open)
+	for _, c := range finished {
+		args = append(args, c.name)
 	}
-	s.mu.Unlock()
 	sent := time.Now()
 	answer, l, err := s.q.call(s.b.ctx, s.b.conn.EvalOnce, s.b.scripts.claim, args...)
 	switch {
@@ -182,12 +180,30 @@ func (f *fetcher) claim(own *owner, want int) error {
 		s.mu.Unlock()
 		return nil
 	}
-	f.accept(own, l, answer, sent, told)
+	f.accept(own, l, answer, sent, finished)
 	return nil
 }
 
+// claims returns the places of the claims of which something is held, as text, and some of those of which nothing is.
+func (s *subscription) claims(own *owner) (open string, finished []*claim) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var b []byte
+	for _, c := range own.open {
+		if c.left == 0 && len(finished) < maxDone {
+			finished = append(finished, c)
+			continue
+		}
+		if len(b) > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendInt(b, c.place, 10)
+	}
+	return string(b), finished
+}
+
 // accept takes what a claim has given.
-func (f *fetcher) accept(own *owner, l *levels, answer []any, sent time.Time, told int) {
+func (f *fetcher) accept(own *owner, l *levels, answer []any, sent time.Time, finished []*claim) {
 	s := f.s
 	wait := s.b.cfg.Poll
 	if due := number(answer, 1); due >= 0 {
@@ -201,13 +217,16 @@ func (f *fetcher) accept(own *owner, l *levels, answer []any, sent time.Time, to
 		s.relevel(l)
 	}
 	s.levels = l
-	own.done = slices.Delete(own.done, 0, told)
+	if len(finished) > 0 {
+		own.open = slices.DeleteFunc(own.open, func(c *claim) bool { return slices.Contains(finished, c) })
+	}
 	if until := sent.Add(time.Duration(number(answer, 2)) * time.Microsecond); until.After(own.until) {
 		own.until = until
 	}
 	s.drained = number(answer, 3) == 0 && f.words == s.words
 	if len(ds) > 0 {
 		own.claims++
+		own.open = append(own.open, ds[0].claim)
 		if own.gone { // it has come too late
 			return
 		}
@@ -230,7 +249,8 @@ func (f *fetcher) deliveries(own *owner, answer []any) []*delivery {
 	}
 	all := make([]delivery, n)
 	ds := make([]*delivery, n)
-	c := &claim{owner: own, name: strconv.FormatInt(own.number, 10) + "." + strconv.FormatInt(own.claims+1, 10), left: n}
+	c := &claim{owner: own, place: own.claims + 1, left: n}
+	c.name = strconv.FormatInt(own.number, 10) + "." + strconv.FormatInt(c.place, 10)
 	bytes := 0
 	for i := range all {
 		d := &all[i]

@@ -6,12 +6,12 @@ import "strconv"
 // in braces makes a cluster keep them together. A namespace holds no dot and a queue's name no brace, so no two are the same.
 type queueKeys struct {
 	prefix string   // swj:{<namespace>.<queue>}:
-	fixed  []string // m to a
+	fixed  []string // m to x
 }
 
 func newKeys(namespace, queue string) queueKeys {
 	k := queueKeys{prefix: "swj:{" + namespace + "." + queue + "}:"}
-	for _, part := range []string{"m", "t", "d", "l", "o", "c", "n", "s", "g", "x", "a"} {
+	for _, part := range []string{"m", "t", "d", "l", "o", "c", "n", "s", "g", "x"} {
 		k.fixed = append(k.fixed, k.prefix+part)
 	}
 	return k

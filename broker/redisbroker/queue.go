@@ -64,7 +64,7 @@ func (b *Broker) queue(name string) (*queue, error) {
 	}
 	q := &queue{b: b, name: name, keys: newKeys(b.cfg.Namespace, name)}
 	q.levels = q.parse("")
-	q.out = &batcher[outgoing]{b: b, ctx: b.out, most: maxBatch, send: q.send}
+	q.out = &batcher[outgoing]{b: b, ctx: b.out, most: maxBatch, send: q.send, more: make(chan struct{}, 1)}
 	got, _ := b.queues.LoadOrStore(name, q)
 	return got.(*queue), nil //nolint:forcetypeassert // nothing else is in it
 }

@@ -52,13 +52,14 @@ type owner struct {
 	gone   bool          // lost is closed
 	until  time.Time     // the lease lives at least that long
 	claims int64         // that gave something
-	done   []string      // claims of which nothing is held any more, to be told to the server
+	open   []*claim      // of which the server believes that something is held
 	held   map[*delivery]struct{}
 }
 
 // claim is what was handed to an owner at once. Left is guarded by the subscription's mutex.
 type claim struct {
 	owner *owner
+	place int64 // among the owner's claims
 	name  string
 	left  int // messages that the server has not been told the end of
 }
@@ -80,7 +81,7 @@ func (b *Broker) Subscribe(ctx context.Context, name string, o broker.SubscribeO
 		kick: make(chan struct{}, 1), news: make(chan struct{}, 1),
 		closed: make(chan struct{}), idle: make(chan struct{}),
 	}
-	s.acks = &batcher[*delivery]{b: b, ctx: b.ctx, most: maxAcks, send: s.sendAcks, again: s.ackAgain}
+	s.acks = &batcher[*delivery]{b: b, ctx: b.ctx, most: maxAcks, send: s.sendAcks, again: s.ackAgain, more: make(chan struct{}, 1)}
 	if s.lease == 0 {
 		s.lease = b.cfg.Lease
 	}
@@ -228,16 +229,12 @@ func (s *subscription) wants() int {
 // drop forgets a delivery that is settled; s.mu is held.
 func (s *subscription) drop(d *delivery) { delete(d.claim.owner.held, d) }
 
-// finish notes that the server was told the end of a message; s.mu is held. When it knows the end of all messages of a claim
-// it may forget the claim.
+// finish notes that the server was told the end of a message; s.mu is held. When that is so of all messages of a claim, the
+// server is told with the next claim to forget it.
 func (s *subscription) finish(d *delivery) {
-	if d.told {
-		return
-	}
-	d.told = true
-	c := d.claim
-	if c.left--; c.left == 0 && !c.owner.gone {
-		c.owner.done = append(c.owner.done, c.name)
+	if !d.told {
+		d.told = true
+		d.claim.left--
 	}
 }
 

@@ -2,8 +2,9 @@
 -- Hands messages to an owner. First it puts back what owners held whose leases have ended, and makes ready what is due; of
 -- each at most a few hundred for each call. A claim that is repeated, since its answer was lost, gives the same again.
 -- ARGV: 1 the levels as the caller knows them, 2 the channel, 3 the owner, 4 the claim's place among the owner's, 5 how many
---       at most, 6 the lease in microseconds, 7 about how many bytes at most, 8 how many messages to look at first, 9 and
---       following: earlier claims of which nothing is held any more.
+--       at most, 6 the lease in microseconds, 7 about how many bytes at most, 8 how many messages to look at first, 9 the places
+--       of the owner's claims of which something is held, separated by commas, 10 and following: the names of earlier claims
+--       of which nothing is held any more.
 -- Returns {1, microseconds until a message is due or -1, microseconds the lease has left, 1 if there may be more now,
 --          "place:count " of each message that was handed out before, key, value, key, value, ...}, {0} if there is no such
 --          queue, {2, levels} if the queue has others, {3} if the owner's lease has ended.
@@ -18,15 +19,12 @@ if till - now < lease * 2 / 3 then
   till = now + lease
   redis.call('ZADD', K[5], till, owner)
 end
-if ARGV[9] then
-  redis.call('HDEL', K[6], unpack(ARGV, 9))
-  redis.call('ZREM', K[11], unpack(ARGV, 9))
-end
+if ARGV[10] then redis.call('HDEL', K[6], unpack(ARGV, 10)) end
 local claim = owner .. '.' .. ARGV[4]
 local out = {1, -1, till - now, 0, ''}
 local keys, size = {}, 5
 
-local last = tonumber(redis.call('HGET', K[6], owner) or 0)
+local last = tonumber(string.match(redis.call('HGET', K[6], owner) or '0', '^%d+'))
 if tonumber(ARGV[4]) <= last then -- said before
   if tonumber(ARGV[4]) == last then
     keys = claimed(claim)
@@ -64,7 +62,7 @@ else
   local place, count = 1, 0
   local holds = {}
   while place <= places and want > 0 and budget > 0 do
-    local got = redis.call('LPOP', K[11 + place], math.min(look, want))
+    local got = redis.call('LPOP', K[10 + place], math.min(look, want))
     if not got then
       place = place + 1
     else
@@ -74,7 +72,7 @@ else
         if budget <= 0 then -- too much for one answer: back with the rest
           local rest = {}
           for k = #got, i, -1 do rest[#rest + 1] = got[k] end
-          redis.call('LPUSH', K[11 + place], unpack(rest))
+          redis.call('LPUSH', K[10 + place], unpack(rest))
           break
         end
         if not value and string.byte(key, 1) == 123 then -- '{': a JSON task that somebody pushed; it gets an id
@@ -102,10 +100,12 @@ else
   end
   if count > 0 then
     redis.call('HSET', K[4], unpack(holds))
-    redis.call('HSET', K[6], claim, table.concat(keys, '\n'), owner, ARGV[4])
-    redis.call('ZADD', K[11], owner, claim)
+    redis.call('HSET', K[6], claim, table.concat(keys, '\n'), owner, ARGV[4] .. ':' .. ARGV[9] .. ',' .. ARGV[4])
   end
-  if place <= places or more then
+  if place <= places and not more then -- it takes all that it wants: is that all there is?
+    more = redis.call('EXISTS', unpack(K, 11)) > 0
+  end
+  if more then
     out[4] = 1
     if moved then wake(meta[2], ARGV[2]) end -- more was put there than this caller takes
   elseif not meta[2] then

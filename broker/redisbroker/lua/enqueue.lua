@@ -31,7 +31,7 @@ if plain then -- as it is nearly always: all are due and new, of no later genera
       end
       keys = once
     end
-    redis.call('RPUSH', K[12], unpack(keys))
+    redis.call('RPUSH', K[11], unpack(keys))
     wake(meta[2], ARGV[2])
     return {1}
   end

@@ -1,6 +1,6 @@
 -- Functions that several scripts share. Those that a script uses, by itself or through others, stand before its own text.
 -- See ../doc.go for what each key holds.
--- KEYS in all scripts: 1 m, 2 t, 3 d, 4 l, 5 o, 6 c, 7 n, 8 s, 9 g, 10 x, 11 a, 12 and following: r0, r1, ...
+-- KEYS in all scripts: 1 m, 2 t, 3 d, 4 l, 5 o, 6 c, 7 n, 8 s, 9 g, 10 x, 11 and following: r0, r1, ...
 local K = KEYS
 
 -- clock returns the server's time in microseconds.
@@ -77,9 +77,9 @@ local function put(list, keys, front)
     if front then -- the last argument becomes the first element
       local turned = {}
       for i = #to, 1, -1 do turned[#turned + 1] = to[i] end
-      redis.call('LPUSH', K[11 + place], unpack(turned))
+      redis.call('LPUSH', K[10 + place], unpack(turned))
     else
-      redis.call('RPUSH', K[11 + place], unpack(to))
+      redis.call('RPUSH', K[10 + place], unpack(to))
     end
   end
 end
@@ -119,23 +119,29 @@ end
 -- reclaim puts back to the front what an owner holds, of some claims in each call, and forgets these. It returns how many
 -- messages that were, and whether there may be more.
 local function reclaim(list, owner, counted)
-  local claims = redis.call('ZRANGEBYSCORE', K[11], owner, owner, 'LIMIT', 0, 20)
-  local moved = 0
-  for i = 1, #claims do
-    if moved >= 200 then return moved, true end
-    local keys = claimed(claims[i])
-    if #keys > 0 then
-      redis.call('HDEL', K[4], unpack(keys))
-      if counted then
-        for j = 1, #keys do redis.call('HINCRBY', K[7], keys[j], 1) end
+  local last, open = string.match(redis.call('HGET', K[6], owner) or '', '^(%d+):(.*)$')
+  local moved, left = 0, {}
+  for place in string.gmatch(open or '', '%d+') do
+    local claim = owner .. '.' .. place
+    if moved >= 200 then
+      left[#left + 1] = place
+    else
+      local keys = claimed(claim)
+      if #keys > 0 then
+        redis.call('HDEL', K[4], unpack(keys))
+        if counted then
+          for j = 1, #keys do redis.call('HINCRBY', K[7], keys[j], 1) end
+        end
+        put(list, keys, true)
+        moved = moved + #keys
       end
-      put(list, keys, true)
-      moved = moved + #keys
+      redis.call('HDEL', K[6], claim)
     end
-    redis.call('HDEL', K[6], claims[i])
-    redis.call('ZREM', K[11], claims[i])
   end
-  if #claims == 20 then return moved, true end
+  if #left > 0 then
+    redis.call('HSET', K[6], owner, last .. ':' .. table.concat(left, ','))
+    return moved, true
+  end
   redis.call('ZREM', K[5], owner)
   redis.call('HDEL', K[6], owner)
   return moved, false

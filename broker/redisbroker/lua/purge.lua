@@ -8,7 +8,7 @@ if not meta[1] then return {0} end
 if meta[1] ~= ARGV[1] then return {2, meta[1]} end
 local left, removed, elements = tonumber(ARGV[2]), 0, 0
 for place = 1, math.max(1, #bounds(meta[1])) do
-  local got = left > 0 and redis.call('LPOP', K[11 + place], left)
+  local got = left > 0 and redis.call('LPOP', K[10 + place], left)
   if got then
     local gone = {}
     for i = 1, #got do

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Replaces a message that is held by its successor, in the same queue or, where the server is no cluster, in another: both or
--- neither. The keys of the queue to which it goes stand in KEYS; those of the other queue (m to a) follow after them.
+-- neither. The keys of the queue to which it goes stand in KEYS; those of the other queue (m to x) follow after them.
 -- ARGV: 1 the levels of the queue it goes to, as the caller knows them, 2 the channel of that queue, 3 the place of the other
 --       queue's first key in KEYS, 0 if it is the same queue, 4 the key that is held, 5 its claim, 6 the
 --       successor's key, 7 its value, 8 its time in microseconds or 0.
@@ -12,7 +12,7 @@ if meta[1] ~= ARGV[1] then return {2, meta[1]} end
 local other = tonumber(ARGV[3])
 if other > 0 then
   K = {}
-  for i = 1, 11 do K[i] = KEYS[other + i - 1] end
+  for i = 1, 10 do K[i] = KEYS[other + i - 1] end
 end
 local ours = held({ARGV[4]}, {ARGV[5]})[1]
 if ours then
