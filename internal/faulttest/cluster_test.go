@@ -14,6 +14,7 @@ func TestClusterLosesNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts three servers")
 	}
+	t.Parallel() // it has servers of its own, as the other tests of clusters
 	cluster := testserver.OwnRabbitCluster(t, testserver.RabbitConfig{})
 	f := newFleet(t, strings.Join(cluster.URLs(), ","))
 	consumers := []*program{f.consumer(settings{"TASK_MS": 10}), f.consumer(settings{"TASK_MS": 10})}

@@ -62,7 +62,8 @@ func TestTerminatedConsumerGivesBackAtOnce(t *testing.T) {
 	inTurn(t, func(t *testing.T, e *engine) {
 		f := newFleet(t, e.require(t).URL())
 		b := f.connect(f.url).Broker
-		hoarder := f.consumer(settings{"TASK_MS": 4000, "CONCURRENCY": 1, "PREFETCH": 100})
+		// Redis' consumers wait for more room than one place before they ask again: it must not become too small for all.
+		hoarder := f.consumer(settings{"TASK_MS": 4000, "CONCURRENCY": 1, "PREFETCH": 200})
 		p := f.producer(settings{"COUNT": 100})
 		if code := p.exit(patience); code != 0 {
 			t.Fatalf("the producer ended with status %d", code)
