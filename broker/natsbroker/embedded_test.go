@@ -26,11 +26,12 @@ func TestConformanceEmbedded(t *testing.T) {
 	})
 	brokertest.Run(t, func(c testing.TB) *brokertest.Harness {
 		area := strings.Split(c.Name(), "/")[1]
-		if !slices.Contains([]string{"deliver", "order", "batch", "settle", "delay"}, area) {
+		if !slices.Contains([]string{"deliver", "order", "batch", "settle"}, area) {
 			c.Skip("does not depend on the way to the server")
 		}
 		ns := testserver.Namespace()
 		return &brokertest.Harness{
+			Quiet: testQuiet,
 			Open: func(t testing.TB) broker.Broker {
 				return open(t, natsbroker.Config{InProcess: srv, Namespace: ns, MaxBody: 500_000})
 			},

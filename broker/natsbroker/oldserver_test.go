@@ -64,7 +64,7 @@ func TestOldServer(t *testing.T) {
 	url := oldServer(t)
 	brokertest.Run(t, func(c testing.TB) *brokertest.Harness {
 		switch area := strings.Split(c.Name(), "/")[1]; area {
-		case "deliver", "settle", "order", "delay", "batch", "retry", "dead_letters", "inspect", "lease":
+		case "deliver", "order", "delay", "batch", "retry", "dead_letters", "lease":
 		default:
 			c.Skip("does not depend on the server's version")
 		}
@@ -75,10 +75,10 @@ func TestOldServer(t *testing.T) {
 			},
 			Promises: brokertest.Promises{
 				Durable: true, ExactCount: true, Dedupe: true, Order: true, Priorities: true, Delays: true, Batch: true, Retry: true,
-				// Stats takes delayed messages for ready or held ones here.
-				SyncAck: true, Resize: true, Inspect: false, DeadLetters: true, Find: true, Watch: true, Outlives: true, MaxBody: 500_000,
+				SyncAck: true, Resize: true, Inspect: true, DeadLetters: true, Find: true, Watch: true, Outlives: true, MaxBody: 500_000,
 			},
 			Leases: testLease,
+			Quiet:  testQuiet,
 		}
 	})
 }
