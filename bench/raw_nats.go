@@ -40,7 +40,7 @@ func dialRawNATS(ctx context.Context, cfg *config) (client, error) {
 		cfg: cfg, nc: nc, stream: "RAW_" + name, results: "RAWRESULTS_" + name, prefix: "raw." + name + ".",
 		begun: strconv.FormatInt(time.Now().UnixNano(), 16)[:12],
 	}
-	if c.js, err = jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(2*window)); err == nil {
+	if c.js, err = jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(2*natsWindow)); err == nil {
 		c.body, err = bodySize(ctx, cfg)
 	}
 	if err == nil && cfg.Workload == "roundtrip" {
@@ -102,10 +102,13 @@ func (c *rawNATS) submit(ctx context.Context) error {
 	return err
 }
 
+// natsWindow is how many messages may be unconfirmed; the client's own default.
+const natsWindow = 4000
+
 func (c *rawNATS) submitAll(ctx context.Context, n int) error {
-	var sent [window]jetstream.PubAckFuture
-	for i := range n + window {
-		if f := sent[i%window]; f != nil {
+	var sent [natsWindow]jetstream.PubAckFuture
+	for i := range n + natsWindow {
+		if f := sent[i%natsWindow]; f != nil {
 			select {
 			case <-f.Ok():
 			case err := <-f.Err():
@@ -114,7 +117,7 @@ func (c *rawNATS) submitAll(ctx context.Context, n int) error {
 				return ctx.Err()
 			}
 		}
-		sent[i%window] = nil
+		sent[i%natsWindow] = nil
 		if i >= n {
 			continue
 		}
@@ -122,7 +125,7 @@ func (c *rawNATS) submitAll(ctx context.Context, n int) error {
 		if err != nil {
 			return err
 		}
-		sent[i%window] = f
+		sent[i%natsWindow] = f
 	}
 	return nil
 }
@@ -158,9 +161,14 @@ func (c *rawNATS) call(ctx context.Context) error {
 
 func (c *rawNATS) serve(ctx context.Context, seen func([]byte)) error {
 	prefetch := max(c.cfg.Prefetch, 1)
-	con, err := c.js.CreateOrUpdateConsumer(ctx, c.stream, jetstream.ConsumerConfig{
-		Durable: "w", AckPolicy: jetstream.AckExplicitPolicy, AckWait: 30 * time.Second, MaxAckPending: max(prefetch, 1000),
-	})
+	settings := jetstream.ConsumerConfig{ // those of Swarmiji's consumer
+		Durable: "w", FilterSubject: c.prefix + "T." + c.cfg.Queue + ".0.*", AckPolicy: jetstream.AckExplicitPolicy,
+		AckWait: 30 * time.Second, MaxDeliver: -1, MaxAckPending: -1, MaxWaiting: 16384,
+	}
+	if c.cfg.Plain {
+		settings = jetstream.ConsumerConfig{Durable: "w", AckPolicy: jetstream.AckExplicitPolicy, MaxAckPending: max(prefetch, 1000)}
+	}
+	con, err := c.js.CreateOrUpdateConsumer(ctx, c.stream, settings)
 	if err != nil {
 		return err
 	}

@@ -27,6 +27,13 @@ func Example() {
 	// failed:  run 2 failed, as it was asked to
 }
 
+// With a server in the process it needs nobody else either.
+func TestEmbedded(t *testing.T) {
+	if err := run(t.Context(), "nats-embedded://"+t.TempDir(), "default", time.Minute, func(text string) { t.Error(text) }); err != nil {
+		t.Error(err)
+	}
+}
+
 // Without a worker the program says what it waits for, and gives up in time.
 func TestNoWorker(t *testing.T) {
 	url := testserver.RequireRabbit(t).URL() + "?namespace=" + testserver.Namespace()

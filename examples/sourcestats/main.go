@@ -3,11 +3,14 @@
 // the results, and consumer processes that run them.
 //
 //	go run ./examples/sourcestats                                  in memory, one process
-//	go run ./examples/sourcestats -broker amqp://... -consumers 4  through RabbitMQ, four consumer processes
+//	go run ./examples/sourcestats -broker amqp://... -consumers 4  through a server, four consumer processes
 //	go run ./examples/sourcestats -local                           no tasks at all: the same totals, for comparison
 //
 // The directory is $(go env GOROOT)/src unless -root names another. Tasks carry the paths of files, not their contents, so
 // that all processes have to be on one machine; who may submit to the queue has its consumers read any .go file they may.
+//
+// The broker is any that package open knows; nats-embedded:///directory needs ?listen=127.0.0.1:0, so that the consumer
+// processes can join the server in this one.
 //
 // The consumers are this program again, started and stopped by it: SIGTERM when all results are there, or an interrupt has
 // come. One that fails, or ends early, fails the command.

@@ -127,11 +127,21 @@ func TestTasksAgreeWithLocal(t *testing.T) {
 }
 
 func TestProcessesAgreeWithLocal(t *testing.T) {
-	url := testserver.RequireRabbit(t).URL() + "?namespace=" + testserver.Namespace()
 	t.Setenv(asProgram, "1")
 	root := library(t)
-	if diff := cmp.Diff(sum(t, "-local", "-root", root), sum(t, "-root", root, "-broker", url, "-consumers", "2")); diff != "" {
-		t.Errorf("through RabbitMQ (-local +tasks):\n%s", diff)
+	local := sum(t, "-local", "-root", root)
+	for name, server := range map[string]func(t *testing.T) string{
+		"rabbit":   func(t *testing.T) string { return testserver.RequireRabbit(t).URL() + "?" },
+		"redis":    func(t *testing.T) string { return testserver.RequireRedis(t).URL() + "?" },
+		"nats":     func(t *testing.T) string { return testserver.RequireNATS(t).URL() + "?" },
+		"embedded": func(t *testing.T) string { return "nats-embedded://" + t.TempDir() + "?listen=127.0.0.1:0&" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			url := server(t) + "namespace=" + testserver.Namespace()
+			if diff := cmp.Diff(local, sum(t, "-root", root, "-broker", url, "-consumers", "2")); diff != "" {
+				t.Errorf("through a server (-local +tasks):\n%s", diff)
+			}
+		})
 	}
 }
 

@@ -115,11 +115,22 @@ func (b *buffer) String() string {
 
 // The two programs of the README, as they are run there: what the worker knows is what quickstart submits.
 func TestQuickstartMeetsWorker(t *testing.T) {
-	url := testserver.RequireRabbit(t).URL() + "?namespace=" + testserver.Namespace()
 	quickstart := filepath.Join(t.TempDir(), "quickstart")
 	if out, err := exec.Command("go", "build", "-o", quickstart, "../quickstart").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
+	for name, server := range map[string]func(t *testing.T) string{
+		"rabbit":  func(t *testing.T) string { return testserver.RequireRabbit(t).URL() },
+		"redis":   func(t *testing.T) string { return testserver.RequireRedis(t).URL() },
+		"nats":    func(t *testing.T) string { return testserver.RequireNATS(t).URL() },
+		"hworker": func(t *testing.T) string { return "hworker+" + testserver.RequireRedis(t).URL() },
+	} {
+		t.Run(name, func(t *testing.T) { meet(t, quickstart, server(t)+"?namespace="+testserver.Namespace()) })
+	}
+}
+
+func meet(t *testing.T, quickstart, url string) {
+	t.Helper()
 	worker := start(t, "-broker", url, "-queue", "mail", "-workers", "2", "-v")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
