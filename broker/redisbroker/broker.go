@@ -142,7 +142,7 @@ func (q *queue) declare(ctx context.Context, bounds []int) error {
 		return fmt.Errorf("%w: %d levels, the limit is %d", broker.ErrMalformed, len(bounds), maxLevels)
 	}
 	want := levelsText(bounds)
-	v, err := q.b.write(ctx, q.b.scripts.declare, q.known().keys, want)
+	v, err := q.eval(ctx, q.b.write, q.b.scripts.declare, want)
 	if err != nil {
 		return err
 	}

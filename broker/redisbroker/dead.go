@@ -25,7 +25,7 @@ func (b *Broker) ListDead(ctx context.Context, queue string, n int) ([]broker.De
 		if n <= 0 { // only whether the queue exists
 			from, to = 1, 0
 		}
-		v, err := b.conn.Eval(ctx, b.scripts.dead, q.known().keys, from, to)
+		v, err := q.eval(ctx, b.conn.Eval, b.scripts.dead, from, to)
 		if err != nil {
 			return nil, wrap(err, "list the dead letters of", queue)
 		}
@@ -83,7 +83,7 @@ func (b *Broker) RequeueDead(ctx context.Context, queue string, n int) (int, err
 	total := 0
 	for first := true; first || total < n; first = false {
 		want := max(0, min(deadChunk, n-total))
-		answer, _, err := q.call(ctx, b.write, b.scripts.requeue, q.keys.channel(), want)
+		answer, _, err := q.call(ctx, b.write, b.scripts.requeue, q.names.channel(), want)
 		if err != nil {
 			return total, wrap(err, "requeue the dead letters of", queue)
 		}
@@ -108,7 +108,7 @@ func (b *Broker) PurgeDead(ctx context.Context, queue string) (int, error) {
 	}
 	total := 0
 	for total < st.Dead {
-		v, err := b.conn.Eval(ctx, b.scripts.purgeDead, q.known().keys, min(purgeChunk, st.Dead-total))
+		v, err := q.eval(ctx, b.conn.Eval, b.scripts.purgeDead, min(purgeChunk, st.Dead-total))
 		if err != nil {
 			return total, wrap(err, "purge the dead letters of", queue)
 		}

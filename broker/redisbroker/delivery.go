@@ -168,7 +168,7 @@ func (d *delivery) Release(ctx context.Context, after time.Duration) error {
 func (d *delivery) release(ctx context.Context, after time.Duration) error {
 	q := d.sub.q
 	answer, _, err := q.call(ctx, q.b.conn.Eval, q.b.scripts.release,
-		q.keys.channel(), d.key, d.claim.name, max(0, (after+time.Microsecond-1).Microseconds()), 1)
+		q.names.channel(), d.key, d.claim.name, max(0, (after+time.Microsecond-1).Microseconds()), 1)
 	switch {
 	case err != nil:
 		return wrap(err, "release in", q.name)
@@ -194,7 +194,7 @@ func (d *delivery) Bury(ctx context.Context, cause error) error {
 
 func (d *delivery) bury(ctx context.Context, reason string) error {
 	q := d.sub.q
-	v, err := q.b.write(ctx, q.b.scripts.bury, q.known().keys, d.key, d.claim.name, reason)
+	v, err := q.eval(ctx, q.b.write, q.b.scripts.bury, d.key, d.claim.name, reason)
 	if err != nil {
 		return wrap(err, "bury in", q.name)
 	}
@@ -224,7 +224,7 @@ func (s *subscription) sendAcks(ctx context.Context, es []*entry[*delivery]) (in
 	if s.b.cfg.WaitReplicas > 0 && anybodyWaits(es) {
 		eval = s.b.writeOnce
 	}
-	v, err := eval(ctx, s.b.scripts.ack, s.q.known().keys, args...)
+	v, err := s.q.eval(ctx, eval, s.b.scripts.ack, args...)
 	if err != nil {
 		return 0, err
 	}

@@ -16,7 +16,8 @@ import (
 const (
 	// claimBytes is about how many bytes of messages one claim takes.
 	claimBytes = 4 << 20
-	// maxDone is how many finished claims are told to the server with one claim.
+	// fewDone is how many finished claims gather before the server is told of them, and maxDone how many it is told at once.
+	fewDone = 16
 	maxDone = 500
 	// firstLook is how many messages a claim looks at before it knows how large they are.
 	firstLook = 64
@@ -28,7 +29,7 @@ var errNoOwner = errors.New("redis: the lease has ended")
 // register gets a number under which to hold messages, and with it the queue's levels.
 func (s *subscription) register(ctx context.Context, eval evaluator) (*owner, *levels, error) {
 	sent := time.Now()
-	v, err := eval(ctx, s.b.scripts.subscribe, s.q.known().keys, s.lease.Microseconds())
+	v, err := s.q.eval(ctx, eval, s.b.scripts.subscribe, s.lease.Microseconds())
 	if err != nil {
 		return nil, nil, err
 	}
@@ -153,9 +154,9 @@ func (f *fetcher) claim(own *owner, want int) error {
 	if f.look == 0 {
 		f.look = firstLook
 	}
-	open, finished := s.claims(own)
+	renew, open, finished := s.claims(own)
 	args := make([]any, 0, 8+len(finished))
-	args = append(args, s.q.keys.channel(), own.number, own.claims+1, want, s.lease.Microseconds(), claimBytes, f.look, open)
+	args = append(args, s.q.names.channel(), own.number, own.claims+1, want, renew, claimBytes, f.look, open)
 	for _, c := range finished {
 		args = append(args, c.name)
 	}
@@ -180,17 +181,30 @@ func (f *fetcher) claim(own *owner, want int) error {
 		s.mu.Unlock()
 		return nil
 	}
-	f.accept(own, l, answer, sent, finished)
+	if renew > 0 {
+		s.renewed(own, sent)
+	}
+	f.accept(own, l, answer, finished)
 	return nil
 }
 
-// claims returns the places of the claims of which something is held, as text, and some of those of which nothing is.
-func (s *subscription) claims(own *owner) (open string, finished []*claim) {
+// claims returns what a claim tells the server: by how much to renew the lease, if it is time for that; the places of the
+// claims that the server keeps, as text; and those of them of which nothing is held, when they have gathered: it can forget them.
+func (s *subscription) claims(own *owner) (renew int64, open string, finished []*claim) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if time.Until(own.until) < s.lease*2/3 {
+		renew = s.lease.Microseconds()
+	}
+	done := 0
+	for _, c := range own.open {
+		if c.left == 0 {
+			done++
+		}
+	}
 	var b []byte
 	for _, c := range own.open {
-		if c.left == 0 && len(finished) < maxDone {
+		if c.left == 0 && done >= fewDone && len(finished) < maxDone {
 			finished = append(finished, c)
 			continue
 		}
@@ -199,11 +213,20 @@ func (s *subscription) claims(own *owner) (open string, finished []*claim) {
 		}
 		b = strconv.AppendInt(b, c.place, 10)
 	}
-	return string(b), finished
+	return renew, string(b), finished
+}
+
+// renewed notes that the lease was renewed by a call that was sent at a time.
+func (s *subscription) renewed(own *owner, sent time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if until := sent.Add(s.lease); until.After(own.until) {
+		own.until = until
+	}
 }
 
 // accept takes what a claim has given.
-func (f *fetcher) accept(own *owner, l *levels, answer []any, sent time.Time, finished []*claim) {
+func (f *fetcher) accept(own *owner, l *levels, answer []any, finished []*claim) {
 	s := f.s
 	wait := s.b.cfg.Poll
 	if due := number(answer, 1); due >= 0 {
@@ -220,10 +243,7 @@ func (f *fetcher) accept(own *owner, l *levels, answer []any, sent time.Time, fi
 	if len(finished) > 0 {
 		own.open = slices.DeleteFunc(own.open, func(c *claim) bool { return slices.Contains(finished, c) })
 	}
-	if until := sent.Add(time.Duration(number(answer, 2)) * time.Microsecond); until.After(own.until) {
-		own.until = until
-	}
-	s.drained = number(answer, 3) == 0 && f.words == s.words
+	s.drained = number(answer, 2) == 0 && f.words == s.words
 	if len(ds) > 0 {
 		own.claims++
 		own.open = append(own.open, ds[0].claim)
@@ -242,7 +262,7 @@ func (f *fetcher) accept(own *owner, l *levels, answer []any, sent time.Time, fi
 
 // deliveries makes deliveries of an answer.
 func (f *fetcher) deliveries(own *owner, answer []any) []*delivery {
-	const from = 5
+	const from = 4
 	n := (len(answer) - from) / 2
 	if n <= 0 {
 		return nil
@@ -261,7 +281,7 @@ func (f *fetcher) deliveries(own *owner, answer []any) []*delivery {
 		decode(&d.message, d.key, value, &f.types)
 		ds[i] = d
 	}
-	for s := range strings.SplitSeq(text(answer, 4), " ") {
+	for s := range strings.SplitSeq(text(answer, 3), " ") {
 		place, count, _ := strings.Cut(s, ":")
 		i, err := strconv.Atoi(place)
 		c, cerr := strconv.Atoi(count)
@@ -356,7 +376,7 @@ func (s *subscription) giveBack(ctx context.Context, ds []*delivery, received bo
 	}
 	for part := range slices.Chunk(ds, maxBatch) {
 		args := make([]any, 0, 1+4*len(part))
-		args = append(args, s.q.keys.channel())
+		args = append(args, s.q.names.channel())
 		for _, d := range part {
 			args = append(args, d.key, d.claim.name, 0, counts)
 		}
@@ -370,7 +390,7 @@ func (s *subscription) giveBack(ctx context.Context, ds []*delivery, received bo
 // leave ends an owner on the server, which gives back whatever it may still hold.
 func (s *subscription) leave(ctx context.Context, own *owner) error {
 	for {
-		answer, _, err := s.q.call(ctx, s.b.conn.Eval, s.b.scripts.leave, s.q.keys.channel(), own.number)
+		answer, _, err := s.q.call(ctx, s.b.conn.Eval, s.b.scripts.leave, s.q.names.channel(), own.number)
 		if errors.Is(err, broker.ErrNoQueue) {
 			return nil
 		}
@@ -444,7 +464,7 @@ func (s *subscription) renew(own *owner) error {
 	ctx, cancel := context.WithDeadline(s.b.ctx, own.until)
 	defer cancel()
 	sent := time.Now()
-	v, err := s.b.conn.EvalOnce(ctx, s.b.scripts.renew, s.q.known().keys, own.number, s.lease.Microseconds())
+	v, err := s.q.eval(ctx, s.b.conn.EvalOnce, s.b.scripts.renew, own.number, s.lease.Microseconds())
 	if err != nil {
 		return err
 	}
@@ -454,7 +474,9 @@ func (s *subscription) renew(own *owner) error {
 		s.lose(own)
 		return fmt.Errorf("%w: %d", errNoOwner, own.number)
 	}
-	own.until = sent.Add(s.lease)
+	if until := sent.Add(s.lease); until.After(own.until) {
+		own.until = until
+	}
 	return nil
 }
 

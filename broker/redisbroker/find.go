@@ -16,7 +16,7 @@ func (b *Broker) Find(ctx context.Context, queue, id string) (broker.Outgoing, e
 	if err != nil {
 		return broker.Outgoing{}, err
 	}
-	v, err := b.conn.Eval(ctx, b.scripts.find, q.known().keys, keyOf(id, 0))
+	v, err := q.eval(ctx, b.conn.Eval, b.scripts.find, keyOf(id, 0))
 	if err != nil {
 		return broker.Outgoing{}, wrap(err, "find in", queue)
 	}
@@ -77,7 +77,7 @@ func (b *Broker) Update(ctx context.Context, queue string, o broker.Outgoing) er
 }
 
 func (q *queue) update(ctx context.Context, id string, with ...any) error {
-	args := append([]any{q.keys.channel(), keyOf(id, 0)}, with...)
+	args := append([]any{q.names.channel(), keyOf(id, 0)}, with...)
 	answer, _, err := q.call(ctx, q.b.write, q.b.scripts.update, args...)
 	return found(id, number(answer, 0), err)
 }

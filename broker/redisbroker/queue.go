@@ -29,7 +29,7 @@ var errAnswer = errors.New("redis: a script's answer cannot be understood")
 type queue struct {
 	b      *Broker
 	name   string
-	keys   queueKeys
+	names  names
 	out    *batcher[outgoing] // messages on their way
 	warned sync.Once
 
@@ -37,11 +37,24 @@ type queue struct {
 	levels *levels // as last heard of
 }
 
-// levels are a queue's priority levels, with the keys that go with them. It does not change.
+// levels are a queue's priority levels. They do not change.
 type levels struct {
-	text   string // as the server keeps it
+	text   string // as the server keeps them
 	bounds []int
-	keys   []string
+	cache  sync.Map // *script: the keys that it is given, where there is no other queue
+}
+
+// keys are the keys that a script is given.
+func (l *levels) keys(s *script, q, from *queue) []string {
+	if from != nil {
+		return s.keys(q, from, len(l.bounds))
+	}
+	if keys, ok := l.cache.Load(s); ok {
+		return keys.([]string) //nolint:forcetypeassert // nothing else is in it
+	}
+	keys := s.keys(q, nil, len(l.bounds))
+	l.cache.Store(s, keys)
+	return keys
 }
 
 // of returns the level of a priority, from 0.
@@ -62,7 +75,7 @@ func (b *Broker) queue(name string) (*queue, error) {
 	if !keyset.ValidName(name) {
 		return nil, fmt.Errorf("redis queue %.128q: %w: not a queue's name", name, broker.ErrMalformed)
 	}
-	q := &queue{b: b, name: name, keys: newKeys(b.cfg.Namespace, name)}
+	q := &queue{b: b, name: name, names: newNames(b.cfg.Namespace, name)}
 	q.levels = q.parse("")
 	q.out = &batcher[outgoing]{b: b, ctx: b.out, most: maxBatch, send: q.send, more: make(chan struct{}, 1)}
 	got, _ := b.queues.LoadOrStore(name, q)
@@ -77,7 +90,6 @@ func (q *queue) parse(text string) *levels {
 			l.bounds = append(l.bounds, n)
 		}
 	}
-	l.keys = q.keys.all(len(l.bounds))
 	return l
 }
 
@@ -109,23 +121,22 @@ func (q *queue) learn(text string) *levels {
 // evaluator executes a script, once or until it was.
 type evaluator func(ctx context.Context, s *redisconn.Script, keys []string, args ...any) (any, error)
 
-// call executes a script that is given the queue's levels as its first argument. When the queue has others than this process
-// knew of, it is executed again with these. It returns the answer and the levels, or an error of the port or the connection.
-func (q *queue) call(ctx context.Context, eval evaluator, s *redisconn.Script, args ...any) ([]any, *levels, error) {
-	return q.callWith(ctx, eval, s, nil, func(*levels) []any { return args })
+// eval executes a script that is not told of levels.
+func (q *queue) eval(ctx context.Context, eval evaluator, s *script, args ...any) (any, error) {
+	return eval(ctx, s.Script, q.known().keys(s, q, nil), args...)
 }
 
-// callWith is call with more keys after the queue's own, and arguments that depend on the levels.
-func (q *queue) callWith(
-	ctx context.Context, eval evaluator, s *redisconn.Script, more []string, args func(l *levels) []any,
-) ([]any, *levels, error) {
+// call executes a script that is given the queue's levels as its first argument. When the queue has others than this process
+// knew of, it is executed again with these. It returns the answer and the levels, or an error of the port or the connection.
+func (q *queue) call(ctx context.Context, eval evaluator, s *script, args ...any) ([]any, *levels, error) {
+	return q.callFrom(ctx, eval, s, nil, args...)
+}
+
+// callFrom is call of a script that takes a message from another queue, or the same.
+func (q *queue) callFrom(ctx context.Context, eval evaluator, s *script, from *queue, args ...any) ([]any, *levels, error) {
 	l := q.known()
 	for range 3 {
-		keys := l.keys
-		if len(more) > 0 {
-			keys = append(keys[:len(keys):len(keys)], more...)
-		}
-		v, err := eval(ctx, s, keys, append([]any{l.text}, args(l)...)...)
+		v, err := eval(ctx, s.Script, l.keys(s, q, from), append([]any{l.text}, args...)...)
 		if err != nil {
 			return nil, l, err
 		}

@@ -35,17 +35,8 @@ func (b *Broker) Retry(ctx context.Context, d broker.Delivery, next broker.Outgo
 
 // replace is one step.
 func (d *delivery) replace(ctx context.Context, to *queue, next outgoing) error {
-	var more []string // the keys of the queue it comes from, if that is another
-	if to != d.sub.q {
-		more = d.sub.q.keys.fixed
-	}
-	answer, _, err := to.callWith(ctx, to.b.write, to.b.scripts.retry, more, func(l *levels) []any {
-		other := 0
-		if more != nil {
-			other = len(l.keys) + 1
-		}
-		return []any{to.keys.channel(), other, d.key, d.claim.name, next.key, next.value, next.at}
-	})
+	answer, _, err := to.callFrom(ctx, to.b.write, to.b.scripts.retry, d.sub.q,
+		to.names.channel(), d.key, d.claim.name, next.key, next.value, next.at)
 	switch {
 	case err != nil:
 		return wrap(err, "retry into", to.name)

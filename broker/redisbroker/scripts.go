@@ -3,7 +3,9 @@ package redisbroker
 import (
 	"embed"
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/swarmiji/swarmiji/internal/redisconn"
@@ -12,56 +14,107 @@ import (
 //go:embed lua/*.lua
 var sources embed.FS
 
+// script is a script with the names of the keys that it is given.
+type script struct {
+	*redisconn.Script
+	parts []string // "from.t" is the table t of the queue that a message comes from
+	lists bool     // the lists of ready messages follow
+}
+
 // scripts are what the server executes. Each file says what it takes and returns.
 type scripts struct {
-	declare, enqueue, subscribe, renew, claim, ack, release, leave, bury, retry *redisconn.Script
-	find, update, stats, purge, requeue, dead, purgeDead                        *redisconn.Script
+	declare, enqueue, subscribe, renew, claim, ack, release, leave, bury, retry *script
+	find, update, stats, purge, requeue, dead, purgeDead                        *script
 }
 
 func loadScripts() (*scripts, error) {
 	s := &scripts{}
-	for name, to := range map[string]**redisconn.Script{
+	for name, to := range map[string]**script{
 		"declare": &s.declare, "enqueue": &s.enqueue, "subscribe": &s.subscribe, "renew": &s.renew, "claim": &s.claim,
 		"ack": &s.ack, "release": &s.release, "leave": &s.leave, "bury": &s.bury, "retry": &s.retry, "find": &s.find,
 		"update": &s.update, "stats": &s.stats, "purge": &s.purge, "requeue": &s.requeue, "dead": &s.dead,
 		"purgedead": &s.purgeDead,
 	} {
-		src, err := source(name)
-		if err != nil {
-			return nil, err
+		var err error
+		if *to, err = loadScript(name); err != nil {
+			return nil, fmt.Errorf("redisbroker: script %s: %w", name, err)
 		}
-		*to = redisconn.NewScript(src)
 	}
 	return s, nil
 }
 
-// source is a script's text with the shared functions that it uses after its first line, which tells the server under which
-// conditions it may run.
-func source(name string) (string, error) {
+// loadScript puts a script together: its first line, which tells the server under which conditions it may run; the shared
+// functions that it uses; its text. The names of keys become places in KEYS.
+func loadScript(name string) (*script, error) {
 	lib, err := sources.ReadFile("lua/lib.lua")
 	if err != nil {
-		return "", fmt.Errorf("redisbroker: %w", err)
+		return nil, err
 	}
 	text, err := sources.ReadFile("lua/" + name + ".lua")
 	if err != nil {
-		return "", fmt.Errorf("redisbroker: %w", err)
+		return nil, err
 	}
 	first, rest, _ := strings.Cut(string(text), "\n")
-	return first + "\n" + used(string(lib), rest) + rest, nil
+	_, after, _ := strings.Cut(rest, "-- KEYS: ")
+	line, _, _ := strings.Cut(after, "\n")
+	s := &script{parts: strings.Fields(line)}
+	if n := len(s.parts) - 1; n >= 0 && s.parts[n] == "r" {
+		s.parts, s.lists = s.parts[:n], true
+	}
+	source, err := s.places(first + "\n" + used(string(lib), rest) + rest)
+	if err != nil {
+		return nil, err
+	}
+	s.Script = redisconn.NewScript(source)
+	return s, nil
 }
 
 // used returns the parts of the library that a text uses, by itself or through others, in their order. Each part but the first
 // is a function, and stands after what it uses.
 func used(lib, text string) string {
-	head, rest, _ := strings.Cut(lib, "\n\n")
-	parts := strings.Split(rest, "\n\n")
 	kept := ""
-	for _, part := range slices.Backward(parts) {
+	for _, part := range slices.Backward(strings.Split(lib, "\n\n")[1:]) {
 		_, after, _ := strings.Cut(part, "local function ")
 		name, _, _ := strings.Cut(after, "(")
 		if strings.Contains(text+kept, name+"(") {
 			kept = part + "\n" + kept
 		}
 	}
-	return head + "\n" + kept
+	return kept
+}
+
+// places puts the places of keys in KEYS in the place of their names.
+func (s *script) places(source string) (string, error) {
+	if s.lists {
+		n := strconv.Itoa(len(s.parts))
+		source = strings.ReplaceAll(source, "K.r()", "unpack(KEYS, "+n+" + 1)")
+		source = regexp.MustCompile(`\bK\.r\((\w+)\)`).ReplaceAllString(source, "KEYS["+n+" + $1]")
+	}
+	var err error
+	source = regexp.MustCompile(`\bK\.(from\.)?\w+`).ReplaceAllStringFunc(source, func(key string) string {
+		i := slices.Index(s.parts, strings.TrimPrefix(key, "K."))
+		if i < 0 {
+			err = fmt.Errorf("it uses %s, which is not among its keys", key)
+		}
+		return "KEYS[" + strconv.Itoa(i+1) + "]"
+	})
+	return source, err
+}
+
+// keys are the keys that a script is given, of a queue and, for some, the queue that a message comes from.
+func (s *script) keys(q, from *queue, levels int) []string {
+	keys := make([]string, 0, len(s.parts)+levels)
+	for _, part := range s.parts {
+		if other, ok := strings.CutPrefix(part, "from."); ok {
+			keys = append(keys, from.names.part(other))
+		} else {
+			keys = append(keys, q.names.part(part))
+		}
+	}
+	if s.lists {
+		for i := range max(levels, 1) {
+			keys = append(keys, q.names.ready(i))
+		}
+	}
+	return keys
 }

@@ -104,7 +104,7 @@ func (b *Broker) Subscribe(ctx context.Context, name string, o broker.SubscribeO
 
 // enter makes a subscription known and starts its goroutines; false if the Broker is closed.
 func (b *Broker) enter(s *subscription) bool {
-	channel := s.q.keys.channel()
+	channel := s.q.names.channel()
 	b.mu.Lock()
 	if b.closed {
 		b.mu.Unlock()
@@ -122,7 +122,7 @@ func (b *Broker) enter(s *subscription) bool {
 
 // mute ends the words of more for a subscription.
 func (b *Broker) mute(s *subscription) {
-	channel := s.q.keys.channel()
+	channel := s.q.names.channel()
 	b.mu.Lock()
 	delete(b.wakes[channel], s)
 	if len(b.wakes[channel]) == 0 {

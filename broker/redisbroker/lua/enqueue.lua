@@ -1,14 +1,14 @@
 #!lua
 -- Puts messages into a queue. A key that the queue has already, ready, waiting or held, is passed over: it is the same message.
+-- KEYS: m t d g r
 -- ARGV: 1 the levels as the caller knows them, 2 the channel, 3 the number of messages that are due, 4 the number of those
 --       that are not, 5 and following: key, value, of the due ones first, then the times of those that are not.
 -- Returns {1}, {0} if there is no such queue, {2, levels} if the queue has others.
-local meta = redis.call('HMGET', K[1], 'levels', 'idle')
+local meta = redis.call('HMGET', K.m, 'levels', 'idle')
 if not meta[1] then return {0} end
 if meta[1] ~= ARGV[1] then return {2, meta[1]} end
-local due, later = tonumber(ARGV[3]), tonumber(ARGV[4])
-local count = due + later
-local plain = later == 0 and ARGV[1] == ''
+local count = ARGV[3] + ARGV[4]
+local plain = ARGV[4] == '0' and ARGV[1] == ''
 if plain then -- as it is nearly always: all are due and new, of no later generation, and there is one level
   local keys = {}
   for i = 1, count do
@@ -17,13 +17,13 @@ if plain then -- as it is nearly always: all are due and new, of no later genera
     if string.find(key, ' ', 1, true) then plain = false end
   end
   if plain then
-    local have = redis.call('HMGET', K[2], unpack(keys))
+    local have = redis.call('HMGET', K.t, unpack(keys))
     for i = 1, count do
       if have[i] then plain = false end
     end
   end
   if plain then
-    if redis.call('HSET', K[2], unpack(ARGV, 5)) < count then -- some are twice in the batch
+    if redis.call('HSET', K.t, unpack(ARGV, 5)) < count then -- some are twice in the batch
       local seen, once = {}, {}
       for i = 1, count do
         if not seen[keys[i]] then once[#once + 1] = keys[i] end
@@ -31,13 +31,13 @@ if plain then -- as it is nearly always: all are due and new, of no later genera
       end
       keys = once
     end
-    redis.call('RPUSH', K[11], unpack(keys))
+    redis.call('RPUSH', K.r(1), unpack(keys))
     wake(meta[2], ARGV[2])
     return {1}
   end
 end
 local pairs_, times = {}, {}
 for i = 1, 2 * count do pairs_[i] = ARGV[4 + i] end
-for i = 1, later do times[i] = ARGV[4 + 2 * count + i] end
+for i = 1, tonumber(ARGV[4]) do times[i] = ARGV[4 + 2 * count + i] end
 add(meta, ARGV[2], count, pairs_, times)
 return {1}

@@ -1,7 +1,6 @@
 -- Functions that several scripts share. Those that a script uses, by itself or through others, stand before its own text.
--- See ../doc.go for what each key holds.
--- KEYS in all scripts: 1 m, 2 t, 3 d, 4 l, 5 o, 6 c, 7 n, 8 s, 9 g, 10 x, 11 and following: r0, r1, ...
-local K = KEYS
+-- See ../doc.go for what each key holds. A script's line "-- KEYS:" names its keys in their order; K.t then is the key of the
+-- table t, and K.r(i) that of the i-th list of ready messages, from 1: these come last.
 
 -- clock returns the server's time in microseconds.
 local function clock()
@@ -30,40 +29,40 @@ end
 -- wake tells the waiting consumers, if there are any (idle is field idle of m), that there may be something for them.
 local function wake(idle, channel)
   if idle then
-    redis.call('HDEL', K[1], 'idle')
+    redis.call('HDEL', K.m, 'idle')
     redis.call('PUBLISH', channel, '')
   end
 end
 
--- index notes or forgets in g that a key of a later generation exists.
-local function index(key, exists)
+-- index notes or forgets in a table g that a key of a later generation exists.
+local function index(g, key, exists)
   local id, generation = string.match(key, '^(.*) (%d+)$')
   if not id then return end
   local rest = {}
-  for other in string.gmatch(redis.call('HGET', K[9], id) or '', '%d+') do
+  for other in string.gmatch(redis.call('HGET', g, id) or '', '%d+') do
     if other ~= generation then rest[#rest + 1] = other end
   end
   if exists then rest[#rest + 1] = generation end
   if #rest > 0 then
-    redis.call('HSET', K[9], id, table.concat(rest, ' '))
+    redis.call('HSET', g, id, table.concat(rest, ' '))
   else
-    redis.call('HDEL', K[9], id)
+    redis.call('HDEL', g, id)
   end
 end
 
--- forget removes all that is known of keys whose messages are gone.
-local function forget(keys)
-  redis.call('HDEL', K[2], unpack(keys))
-  if redis.call('EXISTS', K[7]) == 1 then redis.call('HDEL', K[7], unpack(keys)) end
-  if redis.call('EXISTS', K[9]) == 1 then
-    for i = 1, #keys do index(keys[i], false) end
+-- forget removes from the tables t, n and g all that is known of keys whose messages are gone.
+local function forget(t, n, g, keys)
+  redis.call('HDEL', t, unpack(keys))
+  if redis.call('EXISTS', n, g) > 0 then
+    redis.call('HDEL', n, unpack(keys))
+    for i = 1, #keys do index(g, keys[i], false) end
   end
 end
 
 -- put makes keys ready, in their order: in front of what waits, or behind it.
 local function put(list, keys, front)
   local lists = {}
-  local values = #list > 1 and redis.call('HMGET', K[2], unpack(keys)) or {}
+  local values = #list > 1 and redis.call('HMGET', K.t, unpack(keys)) or {}
   for i = 1, #keys do
     local place = level(list, values[i])
     local to = lists[place]
@@ -77,41 +76,33 @@ local function put(list, keys, front)
     if front then -- the last argument becomes the first element
       local turned = {}
       for i = #to, 1, -1 do turned[#turned + 1] = to[i] end
-      redis.call('LPUSH', K[10 + place], unpack(turned))
+      redis.call('LPUSH', K.r(place), unpack(turned))
     else
-      redis.call('RPUSH', K[10 + place], unpack(to))
+      redis.call('RPUSH', K.r(place), unpack(to))
     end
   end
 end
 
 -- ghost leaves behind a mark to pass over a key that stays in a ready list although its message has gone.
 local function ghost(place, key)
-  redis.call('HINCRBY', K[8], place .. ' ' .. key, 1)
-  redis.call('HINCRBY', K[1], 'ghosts', 1)
+  redis.call('HINCRBY', K.s, place .. ' ' .. key, 1)
+  redis.call('HINCRBY', K.m, 'ghosts', 1)
 end
 
 -- passed reports whether an element of a ready list is only a ghost, and forgets it then.
 local function passed(place, key)
   local field = place .. ' ' .. key
-  if not redis.call('HGET', K[8], field) then return false end
-  if redis.call('HINCRBY', K[8], field, -1) <= 0 then redis.call('HDEL', K[8], field) end
-  if redis.call('HINCRBY', K[1], 'ghosts', -1) <= 0 then redis.call('HDEL', K[1], 'ghosts') end
+  if not redis.call('HGET', K.s, field) then return false end
+  if redis.call('HINCRBY', K.s, field, -1) <= 0 then redis.call('HDEL', K.s, field) end
+  if redis.call('HINCRBY', K.m, 'ghosts', -1) <= 0 then redis.call('HDEL', K.m, 'ghosts') end
   return true
-end
-
--- held returns which of keys are held under the given claims.
-local function held(keys, claims)
-  local under = redis.call('HMGET', K[4], unpack(keys))
-  local ours = {}
-  for i = 1, #keys do ours[i] = under[i] == claims[i] end
-  return ours
 end
 
 -- claimed returns the keys that are still held under a claim.
 local function claimed(claim)
   local keys = {}
-  for key in string.gmatch(redis.call('HGET', K[6], claim) or '', '[^\n]+') do
-    if redis.call('HGET', K[4], key) == claim then keys[#keys + 1] = key end
+  for key in string.gmatch(redis.call('HGET', K.c, claim) or '', '[^\n]+') do
+    if redis.call('HGET', K.l, key) == claim then keys[#keys + 1] = key end
   end
   return keys
 end
@@ -119,7 +110,7 @@ end
 -- reclaim puts back to the front what an owner holds, of some claims in each call, and forgets these. It returns how many
 -- messages that were, and whether there may be more.
 local function reclaim(list, owner, counted)
-  local last, open = string.match(redis.call('HGET', K[6], owner) or '', '^(%d+):(.*)$')
+  local last, open = string.match(redis.call('HGET', K.c, owner) or '', '^(%d+):(.*)$')
   local moved, left = 0, {}
   for place in string.gmatch(open or '', '%d+') do
     local claim = owner .. '.' .. place
@@ -128,22 +119,22 @@ local function reclaim(list, owner, counted)
     else
       local keys = claimed(claim)
       if #keys > 0 then
-        redis.call('HDEL', K[4], unpack(keys))
+        redis.call('HDEL', K.l, unpack(keys))
         if counted then
-          for j = 1, #keys do redis.call('HINCRBY', K[7], keys[j], 1) end
+          for j = 1, #keys do redis.call('HINCRBY', K.n, keys[j], 1) end
         end
         put(list, keys, true)
         moved = moved + #keys
       end
-      redis.call('HDEL', K[6], claim)
+      redis.call('HDEL', K.c, claim)
     end
   end
   if #left > 0 then
-    redis.call('HSET', K[6], owner, last .. ':' .. table.concat(left, ','))
+    redis.call('HSET', K.c, owner, last .. ':' .. table.concat(left, ','))
     return moved, true
   end
-  redis.call('ZREM', K[5], owner)
-  redis.call('HDEL', K[6], owner)
+  redis.call('ZREM', K.o, owner)
+  redis.call('HDEL', K.c, owner)
   return moved, false
 end
 
@@ -151,13 +142,13 @@ end
 -- time (false: it is ready).
 local function waiting(id)
   local keys = {id}
-  for generation in string.gmatch(redis.call('HGET', K[9], id) or '', '%d+') do
+  for generation in string.gmatch(redis.call('HGET', K.g, id) or '', '%d+') do
     keys[#keys + 1] = id .. ' ' .. generation
   end
   for i = #keys, 1, -1 do
-    local value = redis.call('HGET', K[2], keys[i])
-    if value and redis.call('HEXISTS', K[4], keys[i]) == 0 then
-      return keys[i], value, redis.call('ZSCORE', K[3], keys[i])
+    local value = redis.call('HGET', K.t, keys[i])
+    if value and redis.call('HEXISTS', K.l, keys[i]) == 0 then
+      return keys[i], value, redis.call('ZSCORE', K.d, keys[i])
     end
   end
 end
@@ -167,7 +158,7 @@ end
 local function add(meta, channel, count, pairs_, times)
   local keys = {}
   for i = 1, count do keys[i] = pairs_[2 * i - 1] end
-  local have = redis.call('HMGET', K[2], unpack(keys))
+  local have = redis.call('HMGET', K.t, unpack(keys))
   local now = #times > 0 and clock() or 0
   local stored, ready, later, first = {}, {}, {}, nil
   for i = 1, count do
@@ -176,9 +167,10 @@ local function add(meta, channel, count, pairs_, times)
       have[key] = true -- twice in one batch
       stored[#stored + 1] = key
       stored[#stored + 1] = pairs_[2 * i]
-      local at = tonumber(times[i - count + #times] or 0)
+      local time = times[i - count + #times]
+      local at = time and tonumber(time) or 0
       if at > now then
-        later[#later + 1] = times[i - count + #times]
+        later[#later + 1] = time
         later[#later + 1] = key
         if not first or at < first then first = at end
       else
@@ -187,16 +179,16 @@ local function add(meta, channel, count, pairs_, times)
     end
   end
   if #stored == 0 then return end
-  redis.call('HSET', K[2], unpack(stored))
+  redis.call('HSET', K.t, unpack(stored))
   for i = 1, #stored, 2 do
-    if string.find(stored[i], ' ', 1, true) then index(stored[i], true) end
+    if string.find(stored[i], ' ', 1, true) then index(K.g, stored[i], true) end
   end
   local news = #ready > 0
   if news then put(bounds(meta[1]), ready, false) end
   if first then
-    local next = redis.call('ZRANGE', K[3], 0, 0, 'WITHSCORES')
+    local next = redis.call('ZRANGE', K.d, 0, 0, 'WITHSCORES')
     news = news or not next[2] or first < tonumber(next[2])
-    redis.call('ZADD', K[3], unpack(later))
+    redis.call('ZADD', K.d, unpack(later))
   end
   if news then wake(meta[2], channel) end
 end

@@ -1,11 +1,12 @@
 #!lua
 -- Puts dead letters back into their queue, the oldest first, each as its next generation.
+-- KEYS: m t d g x r
 -- ARGV: 1 the levels as the caller knows them, 2 the channel, 3 how many at most.
 -- Returns {1, how many}, {0} if there is no such queue, {2, levels} if the queue has others.
-local meta = redis.call('HMGET', K[1], 'levels', 'idle')
+local meta = redis.call('HMGET', K.m, 'levels', 'idle')
 if not meta[1] then return {0} end
 if meta[1] ~= ARGV[1] then return {2, meta[1]} end
-local letters = redis.call('LPOP', K[10], ARGV[3]) or {}
+local letters = redis.call('LPOP', K.x, ARGV[3]) or {}
 local pairs_ = {}
 for i = 1, #letters do
   local letter = letters[i]

@@ -1,9 +1,10 @@
 #!lua
 -- Removes a message that waits, and puts another in its place if one is given.
+-- KEYS: m t d l n s g r
 -- ARGV: 1 the levels as the caller knows them, 2 the channel, 3 the message's id, as a key; and of the other: 4 its key, 5 its
 --       value, 6 its time in microseconds or 0.
 -- Returns {1}, {0} if there is no such queue, {2, levels} if the queue has others, {4} if there is no such message.
-local meta = redis.call('HMGET', K[1], 'levels', 'idle')
+local meta = redis.call('HMGET', K.m, 'levels', 'idle')
 if not meta[1] then return {0} end
 if meta[1] ~= ARGV[1] then return {2, meta[1]} end
 local key, value, at = waiting(ARGV[3])
@@ -13,15 +14,15 @@ local place = level(list, value)
 local due = true
 if ARGV[6] and ARGV[6] ~= '0' then due = tonumber(ARGV[6]) <= clock() end
 if ARGV[4] == key and not at and due and level(list, ARGV[5]) == place then -- it keeps its place
-  redis.call('HSET', K[2], key, ARGV[5])
-  redis.call('HDEL', K[7], key)
+  redis.call('HSET', K.t, key, ARGV[5])
+  redis.call('HDEL', K.n, key)
   return {1}
 end
 if at then
-  redis.call('ZREM', K[3], key)
+  redis.call('ZREM', K.d, key)
 else
   ghost(place, key)
 end
-forget({key})
+forget(K.t, K.n, K.g, {key})
 if ARGV[4] then add(meta, ARGV[2], 1, {ARGV[4], ARGV[5]}, not due and {ARGV[6]} or {}) end
 return {1}
