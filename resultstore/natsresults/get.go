@@ -77,7 +77,7 @@ func (s *Store) fromAny(ctx context.Context, id task.ID) (*natsconn.Stored, erro
 	for {
 		var m *nats.Msg
 		err := s.conn.Do(ctx, func(ctx context.Context, sess *natsconn.Session) (err error) {
-			ctx, cancel := context.WithTimeout(ctx, oneTry)
+			ctx, cancel := context.WithTimeout(ctx, s.try)
 			defer cancel()
 			m, err = sess.NATS.RequestMsgWithContext(ctx, nats.NewMsg(s.names.direct+s.names.record(id)))
 			return err

@@ -90,6 +90,67 @@ func TestTripsOfASave(t *testing.T) {
 	}
 }
 
+// A server that dies behind the one we are connected to takes its answer along, and the connection lives: a Save must not wait
+// for it until its ctx ends.
+func TestAnswerThatNeverComes(t *testing.T) {
+	s := store(t, Config{})
+	s.try = 50 * time.Millisecond
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	js, err := s.conn.JetStream(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = js.CreateStream(ctx, jetstream.StreamConfig{
+		Name: s.names.stream, Subjects: []string{s.names.records + "*"}, MaxMsgsPerSubject: 1, AllowMsgTTL: true, NoAck: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := resultstore.Record{ID: "a", State: task.StateSucceeded, Generation: 2}
+	if err := s.Save(ctx, r); err != nil {
+		t.Errorf("Save of which the answer is lost: %v", err)
+	}
+	if got, err := s.Load(ctx, "a"); err != nil || got.Generation != 2 {
+		t.Errorf("Load: %+v, %v", got, err)
+	}
+	r.Generation = 1
+	if err := s.Save(ctx, r); !errors.Is(err, resultstore.ErrStale) {
+		t.Errorf("Save of an older token of which the answer is lost: %v, want ErrStale", err)
+	}
+}
+
+// That the stream is asked for anew now and then holds up nobody while the servers elect who answers such questions.
+func TestStreamThatIsNotFresh(t *testing.T) {
+	s := store(t, Config{})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	st, err := s.open(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stale := *st
+	stale.since = time.Now().Add(-2 * freshness)
+	s.stream.Store(&stale)
+	s.opening <- struct{}{} // somebody asks and gets no answer
+	if got, err := s.open(ctx); err != nil || got != &stale {
+		t.Errorf("open while another call asks: %v, %v, want what is known", got, err)
+	}
+	<-s.opening
+	s.try = time.Nanosecond // nobody answers as fast
+	if got, err := s.open(ctx); err != nil || got.direct != st.direct {
+		t.Errorf("open without an answer: %v, %v, want what is known", got, err)
+	}
+	if left := time.Until(s.stream.Load().since.Add(freshness)); left <= 0 || left > staleness {
+		t.Errorf("the next call asks in %v, want %v at most", left, staleness)
+	}
+	s.try = oneTry
+	s.stream.Store(&stale)
+	if got, err := s.open(ctx); err != nil || time.Since(got.since) > freshness {
+		t.Errorf("open with an answer: %v, %v, want a fresh one", got, err)
+	}
+}
+
 func TestMemoryOfRecordsIsBounded(t *testing.T) {
 	var m recent
 	for i := range 3 * maxRecent {

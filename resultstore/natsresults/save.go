@@ -78,13 +78,14 @@ func (s *Store) put(ctx context.Context, st *stream, r *resultstore.Record, m *n
 	expected := s.recent.last(r)
 	for attempt := 0; ; attempt++ {
 		m.Header[natsExpect] = []string{strconv.FormatUint(expected, 10)}
-		ack, err := s.conn.Publish(ctx, m)
+		ack, err := s.publish(ctx, m)
 		switch {
 		case err == nil:
 			s.recent.note(r, ack.Sequence)
 			return nil
 		case errors.Is(err, natsconn.ErrWrongSequence):
 		case errors.Is(err, natsconn.ErrIndeterminate) && !errors.Is(err, natsconn.ErrClosed) && ctx.Err() == nil:
+		case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil: // not sent within this try
 		default:
 			return err
 		}
@@ -102,6 +103,14 @@ func (s *Store) put(ctx context.Context, st *stream, r *resultstore.Record, m *n
 		}
 		expected = k.seq
 	}
+}
+
+// publish waits for the answer for one try at most: a server that dies behind the one we are connected to takes its answer
+// along, and the connection lives.
+func (s *Store) publish(ctx context.Context, m *nats.Msg) (natsconn.Ack, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.try)
+	defer cancel()
+	return s.conn.Publish(ctx, m)
 }
 
 // judge decides what becomes of r where old is kept: err refuses it, again means that it is there already.

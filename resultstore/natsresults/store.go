@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/swarmiji/swarmiji/internal/natsconn"
 	"github.com/swarmiji/swarmiji/resultstore"
@@ -23,6 +24,7 @@ type Store struct {
 	tooOld   atomic.Bool            // the server was asked for times of messages
 	warnOnce sync.Once
 	now      context.Context // has ended: for what must not wait
+	try      time.Duration   // oneTry; tests wait less
 	recent   recent
 
 	mu     sync.Mutex
@@ -41,6 +43,7 @@ func New(c Config) (*Store, error) {
 	c.URLs = nil // they hold passwords and are not needed any more
 	s := &Store{
 		cfg: c, names: namesOf(c.Namespace), conn: conn, opening: make(chan struct{}, 1), done: make(chan struct{}),
+		try: oneTry,
 	}
 	var end context.CancelFunc
 	s.now, end = context.WithCancel(context.Background())

@@ -14,6 +14,9 @@ import (
 // freshness is how long the stream's settings and the server's clock are taken for known.
 const freshness = 10 * time.Minute
 
+// staleness is the time after which they are asked for again when nobody answered.
+const staleness = time.Minute
+
 // stream is what is known of the stream.
 type stream struct {
 	direct bool          // any server that has it may answer, and only one has
@@ -26,20 +29,53 @@ type stream struct {
 // now returns the time on the server's clock, or a little earlier.
 func (st *stream) now() time.Time { return time.Now().Add(st.ahead) }
 
-// open returns the stream, and makes it if need be.
+// open returns the stream, and makes it if need be. What is known of it holds up nobody when it is no longer fresh: one call
+// asks anew, for one try at most.
 func (s *Store) open(ctx context.Context) (*stream, error) {
-	if st := s.stream.Load(); st != nil && time.Since(st.since) < freshness {
+	st := s.stream.Load()
+	switch {
+	case st == nil:
+		return s.find(ctx)
+	case time.Since(st.since) < freshness:
 		return st, nil
 	}
+	select {
+	case s.opening <- struct{}{}:
+		defer func() { <-s.opening }()
+	default:
+		return st, nil
+	}
+	if now := s.stream.Load(); now != nil && now != st { // another call was faster
+		return now, nil
+	}
+	short, cancel := context.WithTimeout(ctx, s.try)
+	defer cancel()
+	fresh, err := s.look(short)
+	if err == nil {
+		return fresh, nil
+	}
+	again := *st
+	again.since = time.Now().Add(staleness - freshness)
+	s.stream.CompareAndSwap(st, &again)
+	return &again, nil
+}
+
+// find waits for the stream that nothing is known of.
+func (s *Store) find(ctx context.Context) (*stream, error) {
 	select {
 	case s.opening <- struct{}{}:
 		defer func() { <-s.opening }()
 	case <-ctx.Done():
 		return nil, fmt.Errorf("%w: %w", natsconn.ErrUnavailable, ctx.Err())
 	}
-	if st := s.stream.Load(); st != nil && time.Since(st.since) < freshness { // another call was faster
+	if st := s.stream.Load(); st != nil { // another call was faster
 		return st, nil
 	}
+	return s.look(ctx)
+}
+
+// look asks for the stream, and makes it if need be; s.opening is held.
+func (s *Store) look(ctx context.Context) (*stream, error) {
 	info, err := s.conn.EnsureStream(ctx, jetstream.StreamConfig{
 		Name:              s.names.stream,
 		Description:       "results of tasks, one message for each",
