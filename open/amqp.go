@@ -38,6 +38,6 @@ func amqpResults(t *target) (resultstore.ResultStore, error) {
 
 func amqpEvents(t *target) (events.EventBus, error) {
 	return amqpevents.New(amqpevents.Config{
-		URLs: t.urls(), TLS: t.tls, Name: t.options.Name, Namespace: t.namespace, Logger: t.options.Logger,
+		URLs: t.urls(), TLS: t.tls, Name: t.options.Name, Namespace: t.namespace, Retain: t.retain, Logger: t.options.Logger,
 	})
 }

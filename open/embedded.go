@@ -23,6 +23,7 @@ const syncAlways = "always"
 func embeddedSchemes() []scheme {
 	return []scheme{{
 		name: "nats-embedded", form: "nats-embedded:///directory", where: directory,
+		server: "embedded NATS server", start: "its process has ended; open the directory again",
 		params: []string{paramListen, paramSync},
 		check:  checkEmbedded, prepare: startEmbedded,
 		broker: natsBroker, results: natsResults, events: natsEvents,

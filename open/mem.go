@@ -16,6 +16,8 @@ func memSchemes() []scheme {
 			return membroker.NewServer(membroker.Config{Logger: t.options.Logger}).Connect(), nil
 		},
 		results: func(*target) (resultstore.ResultStore, error) { return memresults.New(memresults.Config{}), nil },
-		events:  func(*target) (events.EventBus, error) { return memevents.New(memevents.Config{}), nil },
+		events: func(t *target) (events.EventBus, error) {
+			return memevents.New(memevents.Config{Retain: t.retain}), nil
+		},
 	}}
 }

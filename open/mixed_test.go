@@ -3,7 +3,9 @@ package open_test
 import (
 	"net/url"
 	"testing"
+	"time"
 
+	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/open"
 )
@@ -23,4 +25,33 @@ func TestMixed(t *testing.T) {
 	}
 	other := opened(t, redis.URL(), open.Options{Namespace: ns, Results: nats.URL(), Events: rabbit.URL()})
 	roundTrip(t, other, opened(t, redis.URL(), open.Options{Namespace: ns, Results: nats.URL(), Events: rabbit.URL()}))
+}
+
+// Every bus keeps events for who comes late, if it is told to.
+func TestRetain(t *testing.T) {
+	for name, server := range map[string]func(t *testing.T) string{
+		"memory": func(*testing.T) string { return "mem://" },
+		"rabbit": func(t *testing.T) string { return testserver.RequireRabbit(t).URL() },
+		"nats":   func(t *testing.T) string { return testserver.RequireNATS(t).URL() },
+		"redis":  func(t *testing.T) string { return testserver.RequireRedis(t).URL() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := opened(t, server(t)+"?retain=1h&namespace="+testserver.Namespace(), open.Options{Retain: events.Retention{Max: 1000}})
+			roundTrip(t, s, s)
+			r, ok := s.Events.(events.Retainer)
+			if !ok {
+				t.Fatalf("%T keeps no events", s.Events)
+			}
+			sub, err := r.Replay(t.Context(), events.Filter{Types: []string{events.TaskSucceeded}}, time.Time{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e, err := sub.Receive(t.Context()); err != nil || e.Name != "" && e.Name != double.Name() {
+				t.Errorf("the kept event is %+v, %v", e, err)
+			}
+			if err := sub.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }

@@ -86,7 +86,7 @@ func natsResults(t *target) (resultstore.ResultStore, error) {
 func natsEvents(t *target) (events.EventBus, error) {
 	c := natsevents.Config{
 		URLs: t.urls(), TLS: t.tls, Credentials: t.params[paramCreds], NKeySeed: t.params[paramNKey],
-		Name: t.options.Name, Namespace: t.namespace, Logger: t.options.Logger,
+		Name: t.options.Name, Namespace: t.namespace, Retain: t.retain, Logger: t.options.Logger,
 	}
 	if t.embedded == nil {
 		return natsevents.New(c)

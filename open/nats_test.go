@@ -78,11 +78,23 @@ func TestEmbedded(t *testing.T) {
 func TestEmbeddedJoins(t *testing.T) {
 	url := "nats-embedded://" + t.TempDir() + "?listen=127.0.0.1:0"
 	first := opened(t, url, open.Options{})
-	second := opened(t, url, open.Options{})
+	second, err := open.Open(t.Context(), url, open.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		_ = second.Close(ctx) // it has lost its server
+	})
 	roundTrip(t, first, second)
 	if err := second.Ping(t.Context()); err != nil {
 		t.Errorf("Ping: %v", err)
 	}
+	if err := first.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, second, broker.ErrUnavailable, "no embedded NATS server answers at 127.0.0.1:", "open the directory again")
 }
 
 // One part alone closes the server with itself.

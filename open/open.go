@@ -22,6 +22,7 @@
 //
 //	namespace            all: keeps programs on one server apart; default "default"
 //	results, events      all: URLs of the result store and of the event bus, see below
+//	retain               all: for how long events are kept for listeners that come late, such as 10m; default: not at all
 //	ca                   with TLS: file of the authority that is trusted, in place of the system's
 //	cert, key            with TLS: files of the client's certificate
 //	server_name          with TLS: name in the server's certificate, when it is not the host's
@@ -33,7 +34,7 @@
 //	nkey                 nats: file of an nkey seed
 //	replicas             nats: on how many servers of a cluster each message is kept, 1 to 5; default 1
 //	listen               nats-embedded: loopback address at which other processes may join, such as 127.0.0.1:0
-//	sync                 nats-embedded: always, or how often what was written goes to the disk; default 1s
+//	sync                 nats-embedded: always, or how often what was written goes to the disk, such as 1s
 //	db                   redis: number of the database, in place of the path; not with a cluster
 //	pool_size            redis: connections to a server; default 10 for each CPU
 //	wait_replicas        redis: how many replicas must have a task before it is confirmed; default 0
@@ -85,6 +86,9 @@ type Options struct {
 	// Namespace keeps programs on one server apart. The URL may give it instead; two that differ are an error. "": the
 	// adapters' default, "default".
 	Namespace string
+	// Retain says which events are kept for listeners that come late, see [events.Retainer]; it has to be the same for all
+	// nodes. The URL of the events may give its Age instead. Zero: none.
+	Retain events.Retention
 	// Name is shown in the server's list of connections. "": the adapters' default.
 	Name string
 	// TLS is for URLs through TLS, and excludes their parameters about it. Nil: what the URL says. It is not changed. One

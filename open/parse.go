@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/swarmiji/swarmiji/broker/natsbroker/embedded"
+	"github.com/swarmiji/swarmiji/events"
 )
 
 // target is a URL taken apart, and what its adapters share.
@@ -24,6 +25,7 @@ type target struct {
 	directory string            // of the place directory
 	params    map[string]string // those that end here
 	namespace string
+	retain    events.Retention
 	tls       *tls.Config
 	options   Options
 
@@ -108,6 +110,9 @@ func parse(list string, o Options) (*target, error) {
 	}
 	if o.Namespace != "" && t.namespace != o.Namespace {
 		return nil, fmt.Errorf("the URL's namespace %q differs from the one of the options, %q; give one of them", t.namespace, o.Namespace)
+	}
+	if err := t.setRetain(); err != nil {
+		return nil, err
 	}
 	switch {
 	case s.secure:

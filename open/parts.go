@@ -38,6 +38,11 @@ func parseAll(ctx context.Context, url string, o Options) (targets, error) {
 	if ts.events, err = t.part(paramEvents, o.Events); err != nil {
 		return targets{}, fmt.Errorf("open: URL of the events: %w", err)
 	}
+	for _, other := range ts.distinct() {
+		if other != ts.events && other.params[paramRetain] != "" {
+			return targets{}, errors.New("open: parameter retain belongs to the URL of the events")
+		}
+	}
 	if ts.results != t && ts.results.text == ts.events.text {
 		ts.events = ts.results
 	}

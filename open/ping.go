@@ -30,10 +30,20 @@ func (s *Swarm) Ping(ctx context.Context) error {
 		}
 	}
 	for _, c := range []struct {
-		at *target
-		ok func(ctx context.Context) error
-	}{{s.targets.broker, s.pingBroker}, {s.targets.results, s.pingResults}, {s.targets.events, s.pingEvents}} {
-		if err := c.ok(ctx); err != nil {
+		part string
+		at   *target
+		ok   func(ctx context.Context) error
+	}{
+		{"the broker", s.targets.broker, s.pingBroker},
+		{"the result store", s.targets.results, s.pingResults},
+		{"the event bus", s.targets.events, s.pingEvents},
+	} {
+		err := c.ok(ctx)
+		switch {
+		case err == nil:
+		case c.at == nil: // a Swarm that Open did not make
+			return fmt.Errorf("open: %s cannot be used: %w", c.part, err)
+		default:
 			return fmt.Errorf("open: %s answers, but cannot be used: %w", c.at, err)
 		}
 	}

@@ -83,6 +83,22 @@ func TestPingEnds(t *testing.T) {
 	}
 }
 
+// A Swarm that somebody put together can be pinged, too.
+func TestPingByHand(t *testing.T) {
+	b, err := open.Broker(t.Context(), "mem://", open.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &open.Swarm{Broker: b}
+	if err := s.Ping(t.Context()); err != nil {
+		t.Errorf("Ping: %v", err)
+	}
+	if err := s.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, s, broker.ErrClosed, "the broker cannot be used")
+}
+
 func TestPingRabbit(t *testing.T) {
 	r := testserver.RequireRabbit(t)
 	ns := testserver.Namespace()

@@ -166,5 +166,5 @@ func redisResults(t *target) (resultstore.ResultStore, error) {
 }
 
 func redisEvents(t *target) (events.EventBus, error) {
-	return redisevents.New(redisevents.Config{Redis: t.redis, Name: t.clientName(), Namespace: t.namespace, Logger: t.options.Logger})
+	return redisevents.New(redisevents.Config{Redis: t.redis, Name: t.clientName(), Namespace: t.namespace, Retain: t.retain, Logger: t.options.Logger})
 }

@@ -52,6 +52,7 @@ const (
 	paramNamespace = "namespace"
 	paramResults   = "results"
 	paramEvents    = "events"
+	paramRetain    = "retain"
 )
 
 // The parameters of the schemes with TLS.
@@ -64,7 +65,7 @@ const (
 
 // own returns the parameters that end here.
 func (s *scheme) own() []string {
-	own := append([]string{paramNamespace, paramResults, paramEvents}, s.params...)
+	own := append([]string{paramNamespace, paramResults, paramEvents, paramRetain}, s.params...)
 	if s.secure {
 		own = append(own, paramCA, paramCert, paramKey, paramServerName)
 	}
