@@ -93,6 +93,29 @@ func TestManyShortDelays(t *testing.T) {
 	nothing(t, s, 300*time.Millisecond)
 }
 
+// TestNoLimitMeansNone holds more than the adapter asks for at once.
+func TestNoLimitMeansNone(t *testing.T) {
+	t.Parallel()
+	const n = 2500
+	b := connect(t, natsbroker.Config{})
+	declare(t, b)
+	var ms []broker.Outgoing
+	for _, id := range ids("m", n) {
+		ms = append(ms, broker.Outgoing{Queue: "q", Message: message(id)})
+	}
+	if err := b.PublishBatch(bound(t), ms); err != nil {
+		t.Fatal(err)
+	}
+	s := subscribe(t, b, broker.SubscribeOptions{})
+	var ds []broker.Delivery
+	for range n {
+		ds = append(ds, receive(t, s))
+	}
+	for _, d := range ds {
+		ack(t, d)
+	}
+}
+
 func TestOlderGenerationsGiveWay(t *testing.T) {
 	t.Parallel()
 	b := connect(t, natsbroker.Config{Dedupe: 100 * time.Millisecond})

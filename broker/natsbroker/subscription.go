@@ -195,6 +195,9 @@ func (s *subscription) pop(at bool) *delivery {
 	for i, lv := range s.levels {
 		for d := lv.held.pop(); d != nil; d = lv.held.pop() {
 			if !d.hold.dead && d.state == open {
+				if lv.want == unlimited { // what is held bounds what is asked for, not what is unsettled
+					lv.poke()
+				}
 				return d
 			}
 		}

@@ -35,6 +35,7 @@ type Conn struct {
 	socks    map[*socket]struct{} // those that are open, also during a handshake
 	sock     *socket              // the newest
 	changed  chan struct{}        // closed and replaced when any of these changes
+	doing    map[*doing]struct{}  // calls of Do that are under way
 	watchers map[*watcher]struct{}
 
 	ctx    context.Context // ends with Close; of the goroutines that the Conn starts
@@ -75,6 +76,7 @@ func New(cfg Config) (*Conn, error) {
 	}
 	c := &Conn{
 		cfg: cfg, changed: make(chan struct{}), watchers: make(map[*watcher]struct{}), socks: make(map[*socket]struct{}),
+		doing: make(map[*doing]struct{}),
 		ended: make(chan struct{}),
 	}
 	c.pubs.init()
@@ -154,29 +156,53 @@ func (c *Conn) JetStream(ctx context.Context) (jetstream.JetStream, error) {
 // errLost is why a Do ended before its ctx.
 var errLost = errors.New("connection lost")
 
+// doing is a call of Do that is under way.
+type doing struct{ cancel context.CancelCauseFunc }
+
 // Do calls fn with the present session, and waits for one. The ctx of fn ends when the session does. The error of fn has a
-// class, where one fits; a ctx that ended within fn is [ErrIndeterminate].
+// class, where one fits; a ctx that ended within fn is [ErrIndeterminate], and [ErrAccess] at once if the server has refused a
+// request of the JetStream API meanwhile: it answers none that it refuses, and it does not tell whose it was.
 func (c *Conn) Do(ctx context.Context, fn func(ctx context.Context, s *Session) error) error {
 	s, err := c.Session(ctx)
 	if err != nil {
 		return err
 	}
 	inner, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	stop := make(chan struct{})
-	defer close(stop)
-	go func() {
-		select {
-		case <-s.done:
-			cancel(fmt.Errorf("%w: %w", errLost, s.err))
-		case <-stop:
-		}
-	}()
+	d := &doing{cancel}
+	c.mu.Lock()
+	c.doing[d] = struct{}{}
+	if s.ended() {
+		cancel(fmt.Errorf("%w: %w", errLost, s.err))
+	}
+	c.mu.Unlock()
 	err = fn(inner, s)
-	if err != nil && inner.Err() != nil && ctx.Err() == nil {
-		return fmt.Errorf("%w: %w", ErrIndeterminate, context.Cause(inner))
+	c.mu.Lock()
+	delete(c.doing, d)
+	c.mu.Unlock()
+	defer cancel(nil)
+	if cause := context.Cause(inner); err != nil && cause != nil && ctx.Err() == nil {
+		if errors.Is(cause, ErrAccess) {
+			return cause
+		}
+		return fmt.Errorf("%w: %w", ErrIndeterminate, cause)
 	}
 	return Classify(err)
+}
+
+func (s *Session) ended() bool {
+	select {
+	case <-s.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// undo ends all that Do has under way; c.mu is held.
+func (c *Conn) undo(cause error) {
+	for d := range c.doing {
+		d.cancel(cause)
+	}
 }
 
 // connect makes the first connection; from then on the client library keeps it.
@@ -278,6 +304,7 @@ func (c *Conn) lost(sock *socket, err error) {
 		}
 		s.err = c.lastErr
 		close(s.done)
+		c.undo(fmt.Errorf("%w: %w", errLost, s.err))
 		c.pubs.fail(s.err)
 		c.notify()
 	case s == nil && sock == nil && err != nil && errors.Is(c.lastErr, errLost):
@@ -291,11 +318,25 @@ func (c *Conn) asyncError(_ *nats.Conn, _ *nats.Subscription, err error) {
 	switch {
 	case err == nil:
 	case errors.Is(err, nats.ErrPermissionViolation):
-		c.pubs.refuse(quoted(err.Error()), fmt.Errorf("%w: %w", ErrAccess, err))
+		c.refused(quoted(err.Error()), fmt.Errorf("%w: %w", ErrAccess, err))
 	case errors.Is(Classify(err), ErrAccess):
 		c.mu.Lock()
 		c.noteFailure(Classify(err))
 		c.mu.Unlock()
+	}
+}
+
+// refused is told of a subject that the server does not let us use.
+func (c *Conn) refused(subject string, err error) {
+	switch {
+	case strings.HasPrefix(subject, c.pubs.prefix): // the answers do not reach us
+		c.pubs.fail(err)
+	case strings.HasPrefix(subject, "$JS.API."):
+		c.mu.Lock()
+		c.undo(err)
+		c.mu.Unlock()
+	default:
+		c.pubs.refuse(subject, err)
 	}
 }
 
@@ -354,7 +395,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 }
 
 // Close sends what was written, closes the connection and ends all that waits. It waits for the server to have seen what was
-// written until ctx ends, 5 s at most. It is idempotent. Nothing of the Conn runs when it has returned.
+// written until ctx ends, which is an error, 5 s at most. It is idempotent. Nothing of the Conn runs when it has returned.
 func (c *Conn) Close(ctx context.Context) error {
 	c.mu.Lock()
 	first := !c.closing
@@ -370,8 +411,8 @@ func (c *Conn) Close(ctx context.Context) error {
 	}
 	defer close(c.ended)
 	var err error
-	if c.live.Load() != nil {
-		err = c.Flush(ctx)
+	if c.live.Load() != nil && c.Flush(ctx) != nil && ctx.Err() != nil { // what is lost with the connection is nobody's fault
+		err = fmt.Errorf("nats closing: %w", ctx.Err())
 	}
 	c.mu.Lock()
 	c.closed = true

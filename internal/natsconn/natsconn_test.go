@@ -438,7 +438,7 @@ func limited(t *testing.T) string {
 	dir := t.TempDir()
 	conf := fmt.Sprintf(`listen: %q
 jetstream { store_dir: %q }
-authorization { users: [ { user: limited, password: secret-word, permissions: { publish: { deny: ["forbidden.>"] } } } ] }
+authorization { users: [ { user: limited, password: secret-word, permissions: { publish: { deny: ["forbidden.>", "$JS.API.CONSUMER.>"] } } } ] }
 `, addr, dir)
 	file := filepath.Join(dir, "nats.conf")
 	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
@@ -468,6 +468,10 @@ func TestAccess(t *testing.T) {
 	if _, err := c.Publish(bound(t), nats.NewMsg("forbidden.a")); !errors.Is(err, natsconn.ErrAccess) || strings.Contains(err.Error(), "secret-word") {
 		t.Errorf("Publish to a forbidden subject: %v, want ErrAccess", err)
 	}
+	err := c.API(bound(t), "CONSUMER.INFO.S.c", struct{}{}, nil)
+	if !errors.Is(err, natsconn.ErrAccess) {
+		t.Errorf("a forbidden request: %v, want ErrAccess", err)
+	}
 	wrong := connect(t, natsconn.Config{URLs: []string{"nats://limited:wrong-word@" + addr}})
 	if _, err := wrong.Session(bound(t)); !errors.Is(err, natsconn.ErrAccess) || strings.Contains(err.Error(), "wrong-word") {
 		t.Errorf("Session with a wrong password: %v, want ErrAccess", err)
@@ -483,6 +487,16 @@ func TestAccess(t *testing.T) {
 	creds := connect(t, natsconn.Config{URLs: []string{"nats://" + addr}, Credentials: filepath.Join(t.TempDir(), "none")})
 	if _, err := creds.Session(short(t)); err == nil {
 		t.Error("Session with a credentials file that is missing")
+	}
+}
+
+func TestWithoutJetStream(t *testing.T) {
+	srv := testserver.OwnNATS(t, testserver.NATSConfig{})
+	account := strings.Replace(srv.URL(), srv.User()+":", "admin:", 1) // of the system account, which has none
+	c := connect(t, natsconn.Config{URLs: []string{account}})
+	_, err := c.EnsureStream(short(t), jetstream.StreamConfig{Name: "s"}, nil)
+	if !errors.Is(err, natsconn.ErrAccess) && !errors.Is(err, natsconn.ErrUnavailable) {
+		t.Errorf("EnsureStream without JetStream: %v, want ErrAccess or ErrUnavailable", err)
 	}
 }
 

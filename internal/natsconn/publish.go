@@ -120,6 +120,11 @@ func (c *Conn) send(ctx context.Context, pub *Pub, b *batch) error {
 		out := nats.Msg{Subject: pub.Msg.Subject, Reply: c.pubs.reply(pub.token), Header: pub.Msg.Header, Data: pub.Msg.Data}
 		err = s.NATS.PublishMsg(&out)
 		if err == nil {
+			select {
+			case <-s.done: // lost before the message was registered, maybe: then nobody else ends its waiting
+				c.pubs.giveUp(pub, s.err)
+			default:
+			}
 			return nil
 		}
 		c.pubs.unregister(pub)
@@ -194,6 +199,15 @@ func (p *publisher) unregister(pub *Pub) {
 	defer p.mu.Unlock()
 	if w, ok := p.pending[pub.token]; ok {
 		p.finish(pub.token, w, Ack{}, nil)
+	}
+}
+
+// giveUp ends a message whose session was lost, unless that is done.
+func (p *publisher) giveUp(pub *Pub, cause error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if w, ok := p.pending[pub.token]; ok {
+		p.finish(pub.token, w, Ack{}, fmt.Errorf("%w: %w", ErrIndeterminate, cause))
 	}
 }
 

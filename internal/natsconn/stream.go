@@ -27,6 +27,9 @@ func (c *Conn) EnsureStream(ctx context.Context, want jetstream.StreamConfig, me
 		if err == nil {
 			return info, nil
 		}
+		if errors.Is(err, ErrNoStream) { // one that is missing is made
+			err = fmt.Errorf("%w: nobody answers; the server is starting, or runs without JetStream (-js): %w", ErrUnavailable, err)
+		}
 		// A creation may be repeated, also one whose answer was lost.
 		if !isAny(err, ErrUnavailable, ErrIndeterminate) || ctx.Err() != nil || !sleep(ctx, streamRetry) {
 			return nil, fmt.Errorf("nats stream %s: %w", want.Name, err)
