@@ -2,13 +2,13 @@ package natsbroker
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nuid"
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/natsconn"
@@ -162,7 +162,7 @@ func (d *delivery) notice() *nats.Msg {
 
 // batch stores messages in one step: all or none.
 func (b *Broker) batch(ctx context.Context, ms ...*nats.Msg) error {
-	id := nuid.Next()
+	id := rand.Text()
 	return b.conn.Do(ctx, func(ctx context.Context, s *natsconn.Session) error {
 		for i, m := range ms {
 			m = with(with(m, headerMsgID, ""), headerBatchID, id)
