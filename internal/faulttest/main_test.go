@@ -1,20 +1,19 @@
 package faulttest
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"testing"
 
 	"go.uber.org/goleak"
 
 	"github.com/swarmiji/swarmiji/internal/testserver"
 )
-
-// proxyPipe is a function of toxiproxy that may wait for ever to hand on bytes when a fault is taken off a connection that
-// has died of it.
-const proxyPipe = "github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"
 
 // suite is what all tests of this package share.
 type suite struct {
@@ -25,6 +24,9 @@ type suite struct {
 var shared suite
 
 func TestMain(m *testing.M) { os.Exit(runAll(m)) }
+
+// together is how many engines are tried at once. They wait for most of the time, so that it may be more than processors.
+const together = 3
 
 func runAll(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "swarmiji-soak-")
@@ -45,10 +47,18 @@ func runAll(m *testing.M) int {
 		return 1
 	}
 	shared.spawner = newSpawner()
+	flag.Parse()
+	if runtime.GOMAXPROCS(0) < together {
+		if err := flag.Set("test.parallel", strconv.Itoa(together)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
 	code := m.Run()
 	shared.spawner.end()
 	if code == 0 {
-		if err := goleak.Find(goleak.IgnoreAnyFunction(testserver.Reaper), goleak.IgnoreAnyFunction(proxyPipe)); err != nil {
+		if err := goleak.Find(goleak.IgnoreAnyFunction(testserver.Reaper),
+			goleak.IgnoreAnyFunction(testserver.ProxyRead), goleak.IgnoreAnyFunction(testserver.ProxyPipe)); err != nil {
 			fmt.Fprintln(os.Stderr, "goroutines are left over:", err)
 			return 1
 		}

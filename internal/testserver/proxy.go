@@ -13,6 +13,13 @@ import (
 	"github.com/rs/zerolog"
 )
 
+// Goroutines of the proxy's library may stay behind, blocked for ever, where a fault is taken off a connection that dies at
+// the same time. These are the functions they are in, for goleak.IgnoreAnyFunction in tests that do so.
+const (
+	ProxyRead = "github.com/Shopify/toxiproxy/v2.(*ToxicLink).read"
+	ProxyPipe = "github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"
+)
+
 // Proxy is a TCP proxy in front of a server, with faults on demand. It begins without any. All methods may be called from
 // any goroutine.
 type Proxy struct {
