@@ -22,9 +22,11 @@ type Conn struct {
 	done    chan struct{} // closed by Close
 	ctx     context.Context
 	cancel  context.CancelFunc
-	running sync.WaitGroup // goroutines of listeners and of the probe
+	running sync.WaitGroup // goroutines of listeners, of calls and of the probe
 
-	checked atomic.Bool // the settings were reported
+	calls       chan func() // for goroutines of calls that have ended
+	probeScript *Script
+	checked     atomic.Bool // the settings were reported
 
 	mu        sync.Mutex
 	closed    bool
@@ -35,6 +37,9 @@ type Conn struct {
 	reason    error
 	blockedBy string    // a key of a write that was refused
 	lastOK    time.Time // of the last answer
+
+	socketsMu sync.Mutex
+	sockets   map[*socket]struct{} // nil: closed
 }
 
 // New checks the configuration. It does not connect.
@@ -49,14 +54,18 @@ func New(cfg Config) (*Conn, error) {
 		done:      make(chan struct{}),
 		listeners: make(map[*Listener]struct{}),
 		watchers:  make(map[*watcher]struct{}),
+		sockets:   make(map[*socket]struct{}),
+		calls:     make(chan func()),
 		state:     Disconnected,
+
+		probeScript: NewScript(probeSource),
 	}
 	if c.logger == nil {
 		c.logger = slog.Default()
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	if o.Dialer == nil {
-		o.Dialer = redis.NewDialer(o.Simple())
+		o.Dialer = newDialer(o)
 	}
 	o.Dialer = c.dialer(o.Dialer)
 	c.client = newClient(o)
@@ -89,8 +98,8 @@ func (c *Conn) Done() <-chan struct{} { return c.done }
 // Backoff returns what the Conn waits between attempts.
 func (c *Conn) Backoff() backoff.Exponential { return c.backoff }
 
-// Close ends listeners, watchers and calls that wait, and closes all connections. It is idempotent. What goroutines still
-// do when ctx ends they end by themselves.
+// Close ends listeners, watchers and calls that wait, and closes all connections. It is idempotent. It waits for functions of
+// a [ListenerConfig] that are under way; those that are when ctx ends, which is then the error, end by themselves.
 func (c *Conn) Close(ctx context.Context) error {
 	c.mu.Lock()
 	first := !c.closed
@@ -107,6 +116,7 @@ func (c *Conn) Close(ctx context.Context) error {
 	c.mu.Unlock()
 	if first {
 		c.cancel()
+		c.closeSockets() // else who greets a silent server holds up what follows
 		for _, l := range ls {
 			l.Close()
 		}

@@ -27,7 +27,7 @@ var (
 	ErrRefused = errors.New("redis refused the command")
 )
 
-// Error is an error with its class. The cause is the client's or the network's own.
+// failure is an error with its class. The cause is the client's or the network's own.
 type failure struct {
 	class error
 	cause error
@@ -51,8 +51,11 @@ func classify(err error, sent bool) error {
 	if err == nil || errors.Is(err, redis.Nil) || Class(err) != nil {
 		return err
 	}
-	if errors.Is(err, redis.ErrClosed) {
+	switch {
+	case errors.Is(err, redis.ErrClosed):
 		return &failure{ErrClosed, err}
+	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted): // it got no connection
+		return &failure{ErrUnavailable, err}
 	}
 	if rerr, ok := errors.AsType[redis.Error](err); ok {
 		return &failure{classOfAnswer(rerr), err}
@@ -85,7 +88,7 @@ var answers = []struct {
 	{"TRYAGAIN", ErrUnavailable},
 	{"MOVED", ErrUnavailable},
 	{"ASK", ErrUnavailable},
-	{"BUSY", ErrUnavailable},
+	{"BUSY ", ErrUnavailable}, // and not BUSYGROUP or BUSYKEY
 	{"NOSCRIPT", ErrUnavailable},
 	{"ERR max number of clients", ErrUnavailable},
 }

@@ -45,6 +45,12 @@ func (c *Conn) Do(ctx context.Context, args ...any) (any, error) {
 	return c.repeat(ctx, "", func(ctx context.Context) (any, error) { return c.process(ctx, args) })
 }
 
+// Call makes one attempt at what call does with the client, and returns when ctx ends although the client does not: call may
+// then be under way, and must not write to what the caller reads. Its error is classed, as that of EvalOnce.
+func (c *Conn) Call(ctx context.Context, call func(ctx context.Context) (any, error)) (any, error) {
+	return c.attempt(ctx, "", call)
+}
+
 // process is one command on a connection of the client's choice.
 func (c *Conn) process(ctx context.Context, args []any) (any, error) {
 	cmd := redis.NewCmd(ctx, args...)
@@ -82,21 +88,34 @@ func (c *Conn) attempt(ctx context.Context, key string, call func(context.Contex
 		return nil, &failure{ErrUnavailable, err}
 	}
 	before := c.sent.Load()
-	v, err := call(ctx)
+	v, err := c.await(ctx, call)
 	if err != nil {
-		err = classify(err, c.sent.Load() != before)
-		if errors.Is(err, ErrIndeterminate) || errors.Is(err, ErrUnavailable) {
-			select {
-			case <-c.done: // Close took the connection away
-				if errors.Is(err, ErrUnavailable) {
-					err = &failure{ErrClosed, err}
-				}
-			default:
-			}
-		}
+		err = c.closing(classify(err, c.sent.Load() != before))
 	}
 	c.note(ctx, key, err)
 	return v, err
+}
+
+// closing tells whether the Conn was closed: then Close took the connection away, and what was not sent is [ErrClosed]. Else
+// it was another's, such as that of a node which has left the cluster.
+func (c *Conn) closing(err error) error {
+	f, ok := err.(*failure) //nolint:errorlint // as classify made it
+	if !ok {
+		return err
+	}
+	closed := false
+	select {
+	case <-c.done:
+		closed = true
+	default:
+	}
+	switch {
+	case closed && f.class == ErrUnavailable: //nolint:errorlint // a class
+		return &failure{ErrClosed, f.cause}
+	case !closed && f.class == ErrClosed: //nolint:errorlint // a class
+		return &failure{ErrUnavailable, f.cause}
+	}
+	return err
 }
 
 // repeat makes a call until it was executed, or may have been.
@@ -163,19 +182,25 @@ func first(keys []string) string {
 // EvalWait is EvalOnce, after which the server waits, for at most the timeout, until so many replicas have what it wrote. It
 // returns how many have. An error of the waiting alone is [ErrIndeterminate].
 func (c *Conn) EvalWait(ctx context.Context, replicas int, timeout time.Duration, s *Script, keys []string, args ...any) (any, int, error) {
-	have := 0
+	type answer struct {
+		v    any
+		have int
+	}
 	v, err := c.attempt(ctx, first(keys), func(ctx context.Context) (any, error) {
 		client, err := c.node(ctx, first(keys))
 		if err != nil {
 			return nil, &failure{ErrUnavailable, err}
 		}
-		return c.evalOnce(ctx, func(ctx context.Context, full []any) (any, error) {
+		have := 0
+		v, err := c.evalOnce(ctx, func(ctx context.Context, full []any) (any, error) {
 			v, n, err := evalWait(ctx, client, replicas, timeout, full)
 			have = n
 			return v, err
 		}, s, keys, args)
+		return answer{v, have}, err
 	})
-	return v, have, err
+	a, _ := v.(answer)
+	return a.v, a.have, err
 }
 
 // node returns the client of the server that keeps a key.

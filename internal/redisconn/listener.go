@@ -3,7 +3,9 @@ package redisconn
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,8 +23,11 @@ type ListenerConfig struct {
 	// Subscribed is called each time when the server has confirmed a channel: for the first time, and again after a lost
 	// connection. What was published in between is lost, so that the owner looks once where the truth is. Nil: nothing.
 	Subscribed func(channel string)
+	// Lost is called when a connection on which a channel was confirmed has ended, with the client's or the network's reason,
+	// and not when the listener was closed. Nil: nothing.
+	Lost func(err error)
 	// Ping is how often a silent server is asked for a sign of life; one that does not answer within as much again is given
-	// up. 0: 5 s.
+	// up. It is also how often it is asked again for channels that it has refused. 0: 5 s.
 	Ping time.Duration
 }
 
@@ -34,15 +39,41 @@ type Listener struct {
 	mu       sync.Mutex
 	closed   bool
 	running  bool
-	wake     chan struct{} // there are channels, or it is closed
-	ps       *redis.PubSub // the present connection, nil if there is none
-	channels map[string]*channel
+	wake     chan struct{}     // there are channels, or it is closed
+	ps       *redis.PubSub     // the present connection, nil if there is none
+	channels map[string]*reply // of the present connection
+	asked    []question        // that have no reply yet, in the order in which they were sent
+	gaveUp   error             // why the present connection was given up before it was lost
+	lost     error             // why there is no connection, nil if there is one
+	done     chan struct{}     // closed by Close
 }
 
-// channel is one subscription.
-type channel struct {
-	confirmed chan struct{} // closed when the server has confirmed it on the present connection
-	done      bool          // confirmed is closed
+// reply is what the server has said to a subscription.
+type reply struct {
+	came chan struct{} // closed when it did
+	err  error         // why it refuses; nil: it has confirmed. Not written any more when it came
+}
+
+func newReply() *reply { return &reply{came: make(chan struct{})} }
+
+func (r *reply) pending() bool {
+	select {
+	case <-r.came:
+		return false
+	default:
+		return true
+	}
+}
+
+func (r *reply) give(err error) {
+	r.err = err
+	close(r.came)
+}
+
+// question is one SUBSCRIBE. The server replies in their order; a refusal does not say to which.
+type question struct {
+	name string
+	to   *reply
 }
 
 // Listen makes a listener without channels. Close it, or the Conn.
@@ -50,11 +81,12 @@ func (c *Conn) Listen(cfg ListenerConfig) *Listener {
 	if cfg.Ping <= 0 {
 		cfg.Ping = DefaultPing
 	}
-	l := &Listener{c: c, cfg: cfg, wake: make(chan struct{}, 1), channels: make(map[string]*channel)}
+	l := &Listener{c: c, cfg: cfg, wake: make(chan struct{}, 1), channels: make(map[string]*reply), done: make(chan struct{})}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		l.closed = true
+		close(l.done)
 	} else {
 		c.listeners[l] = struct{}{}
 	}
@@ -71,7 +103,7 @@ func (l *Listener) Add(channels ...string) {
 	var fresh []string
 	for _, name := range channels {
 		if l.channels[name] == nil {
-			l.channels[name] = &channel{confirmed: make(chan struct{})}
+			l.channels[name] = newReply()
 			fresh = append(fresh, name)
 		}
 	}
@@ -80,7 +112,7 @@ func (l *Listener) Add(channels ...string) {
 		l.running = l.c.start(l.run)
 		l.c.mu.Unlock()
 	}
-	l.tell(fresh, (*redis.PubSub).Subscribe)
+	l.ask(fresh)
 	l.rouse()
 }
 
@@ -98,44 +130,65 @@ func (l *Listener) Remove(channels ...string) {
 	l.tell(gone, (*redis.PubSub).Unsubscribe)
 }
 
+// ask subscribes to channels on the present connection, each with a command of its own, so that one which is refused does not
+// cost the others; l.mu is held.
+func (l *Listener) ask(names []string) {
+	for _, name := range names {
+		if l.ps == nil {
+			return
+		}
+		l.asked = append(l.asked, question{name, l.channels[name]})
+		l.tell([]string{name}, (*redis.PubSub).Subscribe)
+	}
+}
+
 // tell sends a change of channels over the present connection, if there is one; l.mu is held. A connection on which that
 // fails is given up: the next begins with the right channels.
 func (l *Listener) tell(names []string, how func(*redis.PubSub, context.Context, ...string) error) {
 	if l.ps == nil || len(names) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(l.c.ctx, l.cfg.Ping)
+	ctx, cancel := context.WithTimeout(l.staying(), l.cfg.Ping)
 	defer cancel()
 	if err := how(l.ps, ctx, names...); err != nil {
+		l.gaveUp = err
 		_ = l.ps.Close()
 		l.ps = nil
 	}
 }
 
 // Wait returns when the server has confirmed a channel that was added: what is published from then on is heard, until the
-// connection is lost.
+// connection is lost. When the server refuses the channel or the credentials it is [ErrAccess], at once; the listener goes on
+// asking all the same. Without a server it is [ErrUnavailable], with the reason, when ctx ends.
 func (l *Listener) Wait(ctx context.Context, name string) error {
 	l.mu.Lock()
-	ch, closed := l.channels[name], l.closed
-	var confirmed chan struct{} // it is replaced when the connection is lost
-	if ch != nil {
-		confirmed = ch.confirmed
-	}
+	r, closed := l.channels[name], l.closed // another is put there when the connection is lost
 	l.mu.Unlock()
 	switch {
 	case closed:
 		return &failure{ErrClosed, redis.ErrClosed}
-	case ch == nil:
+	case r == nil:
 		return &failure{ErrRefused, errors.New("the channel was not added")}
 	}
 	select {
-	case <-confirmed:
-		return nil
+	case <-r.came:
+		return r.err
 	case <-ctx.Done():
-		return &failure{ErrUnavailable, ctx.Err()}
+		return &failure{ErrUnavailable, l.because(ctx.Err())}
+	case <-l.done:
 	case <-l.c.done:
-		return &failure{ErrClosed, redis.ErrClosed}
 	}
+	return &failure{ErrClosed, redis.ErrClosed}
+}
+
+// because adds to err why there is no connection.
+func (l *Listener) because(err error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lost == nil {
+		return err
+	}
+	return fmt.Errorf("%w (%w)", err, l.lost)
 }
 
 // Subscribe is Add of one channel and Wait; if that fails the channel is removed.
@@ -156,6 +209,7 @@ func (l *Listener) Close() {
 		return
 	}
 	l.closed = true
+	close(l.done)
 	clear(l.channels)
 	if l.ps != nil {
 		_ = l.ps.Close()
@@ -182,12 +236,16 @@ func (l *Listener) run() {
 		if ps == nil {
 			return
 		}
-		if l.hear(ps) {
+		confirmed, err := l.hear(ps)
+		if confirmed {
 			attempt = 0
 		}
-		l.drop(ps)
+		err = l.drop(ps, err)
 		if l.ended() {
 			return
+		}
+		if confirmed && err != nil && l.cfg.Lost != nil {
+			l.cfg.Lost(err)
 		}
 		if !l.c.pause(l.c.ctx, l.c.backoff.Delay(attempt)) {
 			return
@@ -223,15 +281,16 @@ func (l *Listener) open() *redis.PubSub {
 	}
 }
 
-// hear subscribes to all channels and passes on what comes, until the connection is lost or no channel is left. It reports
-// whether the server has confirmed any.
-func (l *Listener) hear(ps *redis.PubSub) (confirmed bool) {
-	if !l.begin(ps) {
-		return false
+// hear subscribes to all channels and passes on what comes, until the connection is lost, which is err, or no channel is
+// left. confirmed tells whether the server has confirmed any.
+func (l *Listener) hear(ps *redis.PubSub) (confirmed bool, err error) {
+	if err := l.begin(ps); err != nil {
+		return false, err
 	}
-	pinged := false
+	ctx := l.staying()
+	pinged, asked := false, time.Now()
 	for {
-		msg, err := ps.ReceiveTimeout(l.c.ctx, l.cfg.Ping)
+		msg, err := ps.ReceiveTimeout(ctx, l.cfg.Ping)
 		switch m := msg.(type) {
 		case *redis.Message:
 			pinged = false
@@ -242,50 +301,68 @@ func (l *Listener) hear(ps *redis.PubSub) (confirmed bool) {
 			pinged = false
 			if m.Kind == "subscribe" {
 				confirmed = true
-				l.confirm(ps, m.Channel)
+				l.confirm(m.Channel)
 			} else if l.idle(ps) {
-				return true
+				return confirmed, nil
 			}
 		case *redis.Pong:
 			pinged = false
 		}
-		if err == nil {
-			continue
+		switch nerr, isNet := errors.AsType[net.Error](err); {
+		case err == nil:
+		case l.refuse(err):
+			pinged = false
+		case isNet && nerr.Timeout() && !pinged && l.ping(ps):
+			pinged = true
+		default:
+			return confirmed, err
 		}
-		if nerr, ok := errors.AsType[net.Error](err); !ok || !nerr.Timeout() || pinged || !l.ping(ps) {
-			return confirmed
+		if time.Since(asked) >= l.cfg.Ping {
+			asked = time.Now()
+			l.askAgain()
 		}
-		pinged = true
 	}
 }
 
+// staying is a ctx for what is done on a connection that is there.
+func (l *Listener) staying() context.Context { return context.WithValue(l.c.ctx, stay{}, true) }
+
+var errIdle = errors.New("no channel is left")
+
 // begin subscribes a new connection to all channels.
-func (l *Listener) begin(ps *redis.PubSub) bool {
+func (l *Listener) begin(ps *redis.PubSub) error {
 	l.mu.Lock()
-	names := make([]string, 0, len(l.channels))
-	for name := range l.channels {
-		names = append(names, name)
+	l.asked = nil
+	for name, r := range l.channels {
+		l.asked = append(l.asked, question{name, r})
 	}
+	asked := l.asked
 	l.mu.Unlock()
-	if len(names) == 0 {
-		return false
-	}
 	// Without the lock, since it may take the time of a dial. A change of channels meanwhile is made good below.
-	if err := ps.Subscribe(l.c.ctx, names...); err != nil {
-		return false
+	ctx := l.c.ctx // the first makes the connection
+	for _, q := range asked {
+		if err := ps.Subscribe(ctx, q.name); err != nil {
+			return err
+		}
+		ctx = l.staying()
+	}
+	if len(asked) == 0 {
+		return errIdle
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
-		return false
+		return redis.ErrClosed
 	}
-	l.ps = ps
-	had := make(map[string]bool, len(names))
+	l.ps, l.lost = ps, nil
+	had := make(map[string]bool, len(asked))
 	var gone, fresh []string
-	for _, name := range names {
-		had[name] = true
-		if l.channels[name] == nil {
-			gone = append(gone, name)
+	for _, q := range asked {
+		had[q.name] = true
+		if r := l.channels[q.name]; r == nil {
+			gone = append(gone, q.name)
+		} else if r != q.to { // it was removed and added again
+			fresh = append(fresh, q.name)
 		}
 	}
 	for name := range l.channels {
@@ -294,22 +371,61 @@ func (l *Listener) begin(ps *redis.PubSub) bool {
 		}
 	}
 	l.tell(gone, (*redis.PubSub).Unsubscribe)
-	l.tell(fresh, (*redis.PubSub).Subscribe)
-	return l.ps != nil
+	l.ask(fresh)
+	return l.gaveUp
 }
 
 // confirm notes that the server has confirmed a channel, and tells the owner.
-func (l *Listener) confirm(ps *redis.PubSub, name string) {
+func (l *Listener) confirm(name string) {
 	l.mu.Lock()
-	ch := l.channels[name]
-	if ch != nil && l.ps == ps && !ch.done {
-		ch.done = true
-		close(ch.confirmed)
+	i := slices.IndexFunc(l.asked, func(q question) bool { return q.name == name })
+	if i < 0 {
+		l.mu.Unlock()
+		return
+	}
+	r := l.asked[i].to
+	l.asked = slices.Delete(l.asked, i, i+1)
+	current := l.channels[name] == r && r.pending()
+	if current {
+		r.give(nil)
 	}
 	l.mu.Unlock()
-	if ch != nil && l.cfg.Subscribed != nil {
+	if current && l.cfg.Subscribed != nil {
 		l.cfg.Subscribed(name)
 	}
+}
+
+// refuse notes that the server has refused a channel. It reports whether err says so; the connection is as good as before then.
+func (l *Listener) refuse(err error) bool {
+	err = classify(err, true)
+	if !errors.Is(err, ErrAccess) && !errors.Is(err, ErrRefused) {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.asked) == 0 {
+		return false
+	}
+	r := l.asked[0].to
+	l.asked = l.asked[1:]
+	if r.pending() {
+		r.give(err)
+	}
+	return true
+}
+
+// askAgain asks for the channels that were refused.
+func (l *Listener) askAgain() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var names []string
+	for name, r := range l.channels {
+		if !r.pending() && r.err != nil {
+			l.channels[name] = newReply()
+			names = append(names, name)
+		}
+	}
+	l.ask(names)
 }
 
 // idle reports whether no channel is left, and takes the connection out of use then.
@@ -326,23 +442,30 @@ func (l *Listener) idle(ps *redis.PubSub) bool {
 }
 
 func (l *Listener) ping(ps *redis.PubSub) bool {
-	ctx, cancel := context.WithTimeout(l.c.ctx, l.cfg.Ping)
+	ctx, cancel := context.WithTimeout(l.staying(), l.cfg.Ping)
 	defer cancel()
 	return ps.Ping(ctx) == nil
 }
 
-// drop forgets a connection: its channels wait to be confirmed anew.
-func (l *Listener) drop(ps *redis.PubSub) {
+// drop forgets a connection, which was lost because of err: its channels wait for a reply of the next one. It returns the
+// reason, which is an earlier one if the connection was given up because of that.
+func (l *Listener) drop(ps *redis.PubSub, err error) error {
 	_ = ps.Close()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.ps == ps {
-		l.ps = nil
+	if l.gaveUp != nil {
+		err = l.gaveUp
 	}
-	for _, ch := range l.channels {
-		if ch.done {
-			ch.done = false
-			ch.confirmed = make(chan struct{})
+	l.ps, l.asked, l.gaveUp, l.lost = nil, nil, nil, err
+	refusal := classify(err, false)
+	for name, r := range l.channels {
+		switch {
+		case !r.pending():
+			l.channels[name] = newReply()
+		case errors.Is(refusal, ErrAccess): // of the credentials
+			r.give(refusal)
+			l.channels[name] = newReply()
 		}
 	}
+	return err
 }

@@ -35,13 +35,15 @@ func (c *Conn) CheckSettings(ctx context.Context) ([]string, error) {
 		}
 		return nil
 	}
-	var err error
-	switch client := c.client.(type) {
-	case *redis.ClusterClient:
-		err = client.ForEachMaster(ctx, look)
-	case *redis.Client:
-		err = look(ctx, client)
-	}
+	_, err := c.await(ctx, func(ctx context.Context) (any, error) {
+		switch client := c.client.(type) {
+		case *redis.ClusterClient:
+			return nil, client.ForEachMaster(ctx, look)
+		case *redis.Client:
+			return nil, look(ctx, client)
+		}
+		return nil, nil //nolint:nilnil // there is no other client
+	})
 	if err != nil {
 		return nil, classify(err, false)
 	}
@@ -60,7 +62,7 @@ func settings(ctx context.Context, client *redis.Client) ([]string, error) {
 	for _, name := range []string{"maxmemory-policy", "appendonly", "appendfsync"} {
 		m, err := client.ConfigGet(ctx, name).Result()
 		if err != nil {
-			if _, answered := err.(redis.Error); answered { //nolint:errorlint // the server's own answer
+			if a, answered := err.(redis.Error); answered && classOfAnswer(a) != ErrUnavailable { //nolint:errorlint // the server's own answer
 				return []string{"redis: the server does not tell its settings (" + firstWord(err) + "); it could not be verified that nothing is evicted and all is kept on disk"}, nil
 			}
 			return nil, err

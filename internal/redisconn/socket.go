@@ -3,11 +3,15 @@ package redisconn
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"errors"
 	"net"
 	"strconv"
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // dialer wraps the dialing of the client: its connections note whether a command was written, and a dial that fails gives a
@@ -15,15 +19,68 @@ import (
 // some of them answer with an old one for a second.
 func (c *Conn) dialer(dial func(ctx context.Context, network, addr string) (net.Conn, error)) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := dial(ctx, network, addr)
-		if err != nil {
+		dead := func(err error) (net.Conn, error) {
 			return deadConn{addr: address{network, addr}, err: &unusedError{err}}, nil
 		}
-		s := &socket{Conn: conn, sent: &c.sent}
+		if ctx.Value(stay{}) != nil {
+			return dead(errLost)
+		}
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(c.ctx, cancel)()
+		conn, err := dial(ctx, network, addr)
+		if err != nil {
+			return dead(err)
+		}
+		s := &socket{Conn: conn, c: c}
+		if !c.keep(s) {
+			_ = conn.Close()
+			return dead(net.ErrClosed)
+		}
 		if raw, ok := conn.(syscall.Conn); ok {
 			return &rawSocket{socket: s, raw: raw}, nil
 		}
 		return s, nil
+	}
+}
+
+// newDialer is redis.NewDialer, but for TLS, of which the handshake ends with ctx here.
+func newDialer(o *redis.UniversalOptions) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	d := &net.Dialer{
+		Timeout:         o.DialTimeout,
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3},
+	}
+	if o.TLSConfig == nil {
+		return d.DialContext
+	}
+	return (&tls.Dialer{NetDialer: d, Config: o.TLSConfig}).DialContext
+}
+
+// stay is the key of a value of a ctx with which nothing may be dialed. The client's subscriptions would make a new connection
+// as soon as one is lost, in the middle of reading, and hold up all who want to change or end them meanwhile.
+type stay struct{}
+
+var errLost = errors.New("the connection was lost")
+
+// keep notes a connection for Close; false: it is too late.
+func (c *Conn) keep(s *socket) bool {
+	c.socketsMu.Lock()
+	defer c.socketsMu.Unlock()
+	if c.sockets == nil {
+		return false
+	}
+	c.sockets[s] = struct{}{}
+	return true
+}
+
+// closeSockets closes all connections, also those that the client does not know yet because it is greeting the server.
+func (c *Conn) closeSockets() {
+	c.socketsMu.Lock()
+	open := c.sockets
+	c.sockets = nil
+	c.socketsMu.Unlock()
+	for s := range open {
+		_ = s.Conn.Close()
 	}
 }
 
@@ -44,13 +101,20 @@ func (e *unusedError) Temporary() bool { return false }
 // socket is a network connection that counts the writes of commands.
 type socket struct {
 	net.Conn
-	sent *atomic.Uint64
+	c    *Conn
 	used atomic.Bool
+}
+
+func (s *socket) Close() error {
+	s.c.socketsMu.Lock()
+	delete(s.c.sockets, s)
+	s.c.socketsMu.Unlock()
+	return s.Conn.Close()
 }
 
 func (s *socket) Write(p []byte) (int, error) {
 	if !harmless(p) {
-		s.sent.Add(1)
+		s.c.sent.Add(1)
 		s.used.Store(true)
 	}
 	n, err := s.Conn.Write(p)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // State is the state of a Conn.
@@ -20,8 +22,8 @@ const (
 // probeEvery is how often a server is asked for a sign of life while somebody watches and nothing else is under way.
 const probeEvery = time.Second
 
-// probe is a script that writes nothing and is refused whenever a write would be.
-var probe = NewScript("#!lua\nreturn 1")
+// probeSource is a script that writes nothing and is refused whenever a write would be.
+const probeSource = "#!lua\nreturn 1"
 
 // note draws from the end of a call what state the connection is in.
 func (c *Conn) note(ctx context.Context, key string, err error) {
@@ -31,7 +33,7 @@ func (c *Conn) note(ctx context.Context, key string, err error) {
 		return
 	}
 	switch {
-	case err == nil, errors.Is(err, ErrRefused):
+	case err == nil, errors.Is(err, redis.Nil), errors.Is(err, ErrRefused):
 		c.lastOK = time.Now()
 		if c.state != Blocked { // only the probe ends that: some scripts go through all the same
 			c.setState(Connected, nil)
@@ -126,7 +128,7 @@ func (c *Conn) probeBlocked(key string) {
 	if key != "" {
 		keys = []string{key}
 	}
-	if _, err := c.EvalOnce(ctx, probe, keys); err != nil {
+	if _, err := c.EvalOnce(ctx, c.probeScript, keys); err != nil {
 		return
 	}
 	c.mu.Lock()
