@@ -172,7 +172,7 @@ func (c *rawNATS) serve(ctx context.Context, seen func([]byte)) error {
 	if err != nil {
 		return err
 	}
-	messages, err := con.Messages(jetstream.PullMaxMessages(prefetch))
+	messages, err := con.Messages(jetstream.PullMaxMessages(prefetch), jetstream.WithMessagesErrOnMissingHeartbeat(false))
 	if err != nil {
 		return err
 	}
