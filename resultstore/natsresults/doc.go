@@ -11,7 +11,8 @@
 //   - The server removes a record when its time is over. It is not found from the moment on, by the server's clock, also
 //     where the server is late.
 //   - A terminal record is besides published, by core NATS, on swj.<namespace>.N.<node> of the node in ReplyTo. That is a hint:
-//     it is lost when the node is not connected at the moment, or does not read. The stream is the truth.
+//     it is lost when the node is not connected at the moment, or does not read. It may still be on its way when Save returns, so that
+//     a stream may begin with a record that was saved a moment before Notify. What JetStream keeps is the truth.
 //
 // With Config.Replicas above 1 records are read from the stream's leader, since a follower may not have the newest yet.
 //

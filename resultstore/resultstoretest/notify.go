@@ -135,7 +135,10 @@ func notifyCases() []testCase {
 			Run: func(w *world) {
 				submitter, worker := w.Open(), w.Open()
 				early, late := w.succeeded(w.node("n")), w.succeeded(w.node("n"))
+				witness := w.notify(submitter, w.node("n"))
 				w.save(worker, early)
+				w.receive(witness) // a notification may be on its way for a moment after Save has returned
+				w.closeStream(witness)
 				n := w.notify(submitter, w.node("n"))
 				w.save(worker, late)
 				if got := w.receive(n); got.ID != late.ID {

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 )
@@ -69,7 +70,8 @@ func hasMessages(path string) bool {
 
 // streams asks the server for its streams: those it serves, and those it refuses to, with the reason.
 func streams(ctx context.Context, p nats.InProcessConnProvider) (usable map[string]bool, unusable map[string]string, err error) {
-	conn, err := nats.Connect("", nats.InProcessServer(p), nats.NoReconnect(), nats.Name("embedded check"))
+	// The time is for a machine that is busy: the client's own, 2 s, would fail the start of a server that is only slow.
+	conn, err := nats.Connect("", nats.InProcessServer(p), nats.NoReconnect(), nats.Name("embedded check"), nats.Timeout(time.Minute))
 	if err != nil {
 		return nil, nil, fmt.Errorf("embedded: connecting to the server: %w", err)
 	}

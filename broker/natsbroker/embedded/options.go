@@ -33,8 +33,8 @@ type Options struct {
 	SyncInterval time.Duration
 	// MaxBody is the size of the largest message's body in bytes; 1 MiB more is left for headers. 0: [DefaultMaxBody], 16 MiB.
 	MaxBody int
-	// StoreLimit is how many bytes the server stores at most; beyond it writes are refused. 0: what was free on the disk
-	// when the server started.
+	// StoreLimit is how many bytes the server stores at most; beyond it writes are refused. 0: three quarters of
+	// what was free on the disk when the server started.
 	StoreLimit int64
 	// Logger gets what the server has to say: its notices at debug level, its warnings at warn level, its errors at error
 	// level. Nil: slog.Default().
