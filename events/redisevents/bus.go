@@ -87,7 +87,7 @@ func (b *Bus) Close(ctx context.Context) error {
 	return errors.Join(sent, failure("close", b.conn.Close(ctx)))
 }
 
-// opened is what a subscription is when it may begin: s is ended with the bus.
+// add notes a subscription, which is then ended with the bus.
 func (b *Bus) add(s subscription) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -102,15 +102,6 @@ func (b *Bus) remove(s subscription) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.subscriptions, s)
-}
-
-// listen subscribes to a channel and returns when the server has confirmed it. The listener waits for a server until ctx
-// ends, whatever the server says, so that is asked first.
-func (b *Bus) listen(ctx context.Context, l *redisconn.Listener, channel string) error {
-	if _, err := b.conn.Do(ctx, "PING"); err != nil {
-		return err
-	}
-	return l.Subscribe(ctx, channel)
 }
 
 // pause waits before the next attempt; false if ctx or the bus ended.

@@ -1,10 +1,13 @@
 package redisevents_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
+	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,6 +15,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/events/eventstest"
+	"github.com/swarmiji/swarmiji/events/redisevents"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 )
 
@@ -85,4 +89,52 @@ func TestCluster(t *testing.T) {
 	cluster := testserver.OwnRedisCluster(t, testserver.RedisConfig{})
 	o := &redis.UniversalOptions{Addrs: cluster.Addrs(), Username: cluster.User(), Password: cluster.Password()}
 	eventstest.Run(t, func(testing.TB) *eventstest.Harness { return harnessOf(o) })
+}
+
+// A listener that may not listen is told so at once.
+func TestRefusedChannelIsToldAtOnce(t *testing.T) {
+	t.Parallel()
+	srv := testserver.OwnRedis(t, testserver.RedisConfig{})
+	do(t, srv, "ACL", "SETUSER", "limited", "on", ">hunter2", "~*", "+@all", "resetchannels")
+	o := &redis.UniversalOptions{Addrs: []string{srv.Addr()}, Username: "limited", Password: "hunter2"}
+	b := open(t, o, "acl", keeping(events.Retention{Age: time.Minute}))
+	_, err := b.Subscribe(within(t), events.Filter{})
+	_, replayErr := b.Replay(within(t), events.Filter{}, time.Time{})
+	for _, err := range []error{err, replayErr} {
+		if !errors.Is(err, events.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "NOPERM") {
+			t.Errorf("without permission: %v, want ErrUnavailable that says why, before ctx ends", err)
+		}
+	}
+}
+
+// The log says why a listener was interrupted.
+func TestLogSaysWhyAListenerWasInterrupted(t *testing.T) {
+	srv := testserver.RequireRedis(t)
+	var log bytes.Buffer
+	var mu sync.Mutex
+	b := open(t, options(srv, srv.Addr()), testserver.Namespace(), func(c *redisevents.Config) {
+		c.Logger = slog.New(slog.NewTextHandler(locked{&mu, &log}, nil))
+	})
+	s := subscribe(t, b, events.Filter{})
+	if err := srv.CloseAllConnections(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	awaitEvents(t, b, s)
+	mu.Lock()
+	defer mu.Unlock()
+	if !strings.Contains(log.String(), "interrupted") || !strings.Contains(log.String(), "EOF") {
+		t.Errorf("the log does not tell that the connection was closed: %s", &log)
+	}
+}
+
+// locked is a writer for several goroutines.
+type locked struct {
+	mu *sync.Mutex
+	w  *bytes.Buffer
+}
+
+func (l locked) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(p)
 }

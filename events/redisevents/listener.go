@@ -18,11 +18,12 @@ type listener struct {
 	filter    events.Filter
 	conn      *redisconn.Listener
 	malformed atomic.Uint64
-	confirmed atomic.Bool // the subscription, once
+	confirmed bool  // the subscription, once; as the next, only for the connection's goroutine
+	lost      error // why the connection before this one ended
 }
 
 // Subscribe implements [events.EventBus]: it returns when the server has confirmed the subscription. Without a server it
-// waits until ctx ends; a refusal of the credentials is returned at once. Both are [events.ErrUnavailable].
+// waits until ctx ends; a refusal of the credentials or of the channel is returned at once. Both are [events.ErrUnavailable].
 func (b *Bus) Subscribe(ctx context.Context, f events.Filter) (events.Subscription, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -33,10 +34,10 @@ func (b *Bus) Subscribe(ctx context.Context, f events.Filter) (events.Subscripti
 		bus:    b,
 		filter: f,
 	}
-	l.conn = b.conn.Listen(redisconn.ListenerConfig{Message: l.take, Subscribed: l.subscribed})
+	l.conn = b.conn.Listen(redisconn.ListenerConfig{Message: l.take, Subscribed: l.subscribed, Lost: func(err error) { l.lost = err }})
 	err := b.add(l)
 	if err == nil {
-		err = failure("listener", b.listen(ctx, l.conn, b.names.channel))
+		err = failure("listener", l.conn.Subscribe(ctx, b.names.channel))
 	}
 	if err != nil {
 		l.end()
@@ -47,10 +48,11 @@ func (b *Bus) Subscribe(ctx context.Context, f events.Filter) (events.Subscripti
 
 // subscribed is told when the server has confirmed the subscription.
 func (l *listener) subscribed(channel string) {
-	if l.confirmed.Swap(true) {
+	if l.confirmed {
 		l.bus.cfg.Logger.LogAttrs(context.Background(), slog.LevelWarn, "event listener was interrupted, events are missing",
-			slog.String("channel", channel))
+			slog.String("channel", channel), slog.Any("error", l.lost))
 	}
+	l.confirmed = true
 }
 
 // take hands on the events of a message that the subscriber wants. A message that is none counts as one dropped event.

@@ -42,7 +42,7 @@ type replay struct {
 }
 
 // Replay implements [events.Retainer]; the zero Filter and time give all that is kept. The server's clock says when an
-// event was taken. Without a server it waits until ctx ends; a refusal of the credentials is returned at once. Both are
+// event was taken. Without a server it waits until ctx ends; a refusal of the credentials or of the channel is returned at once. Both are
 // [events.ErrUnavailable].
 func (b *Bus) Replay(ctx context.Context, f events.Filter, since time.Time) (events.Subscription, error) {
 	if err := ctx.Err(); err != nil {
@@ -67,7 +67,7 @@ func (b *Bus) Replay(ctx context.Context, f events.Filter, since time.Time) (eve
 	case !b.cfg.Retain.On():
 		err = events.ErrNotRetained
 	default:
-		err = failure("replay", b.listen(ctx, r.conn, b.names.news))
+		err = failure("replay", r.conn.Subscribe(ctx, b.names.news))
 	}
 	if err != nil {
 		r.end()
@@ -150,37 +150,17 @@ func (r *replay) wait(ctx context.Context) {
 
 // read takes the next page and returns how many messages were in it. Reading changes nothing, so it may be repeated.
 func (r *replay) read(ctx context.Context) (int, error) {
-	entries, err := r.page(ctx)
+	answer, err := r.bus.conn.Do(ctx, "XRANGE", r.bus.names.kept, r.next.String(), "+", "COUNT", pageSize)
 	if err != nil {
 		return 0, err
 	}
+	entries, _ := answer.([]any)
 	for _, e := range entries {
 		if err := r.take(e); err != nil {
 			return 0, err
 		}
 	}
 	return len(entries), nil
-}
-
-// page asks for the next page. The client notices the end of ctx late when it is no deadline and the server silent, so that
-// it is not waited for.
-func (r *replay) page(ctx context.Context) ([]any, error) {
-	type page struct {
-		entries any
-		err     error
-	}
-	pages, from := make(chan page, 1), r.next.String()
-	go func() {
-		entries, err := r.bus.conn.Do(ctx, "XRANGE", r.bus.names.kept, from, "+", "COUNT", pageSize)
-		pages <- page{entries, err}
-	}()
-	select {
-	case p := <-pages:
-		entries, _ := p.entries.([]any)
-		return entries, p.err
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
 }
 
 var errEntry = fmt.Errorf("%w: the server's answer is no list of entries", redisconn.ErrRefused)

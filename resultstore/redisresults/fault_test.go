@@ -174,3 +174,43 @@ func TestServerThatForgets(t *testing.T) {
 	save(t, s, r)
 	wantRecord(t, s, r)
 }
+
+// Load and Delete end with their ctx although the server is silent and there is no deadline.
+func TestCancelWhileTheServerIsSilent(t *testing.T) {
+	srv := testserver.RequireRedis(t)
+	proxy := testserver.NewProxy(t, srv.Addr())
+	s := open(t, options(srv, proxy.Addr()), testserver.Namespace())
+	save(t, s, done("", 1))
+	wantRecord(t, s, done("", 1))
+	proxy.BlackHole(true, true)
+	defer proxy.Heal()
+	for name, call := range map[string]func(ctx context.Context) error{
+		"Load":   func(ctx context.Context) error { _, err := s.Load(ctx, "task-1"); return err },
+		"Delete": func(ctx context.Context) error { return s.Delete(ctx, "task-1") },
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- call(ctx) }()
+		time.AfterFunc(100*time.Millisecond, cancel)
+		select {
+		case err := <-ended:
+			if !errors.Is(err, resultstore.ErrUnavailable) || !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: %v, want ErrUnavailable because of ctx", name, err)
+			}
+		case <-time.After(4 * time.Second):
+			t.Errorf("%s outlives its ctx", name)
+		}
+	}
+}
+
+// A submitter that may not listen is told so at once.
+func TestRefusedChannelIsToldAtOnce(t *testing.T) {
+	t.Parallel()
+	srv := testserver.OwnRedis(t, testserver.RedisConfig{})
+	do(t, srv, "ACL", "SETUSER", "limited", "on", ">hunter2", "~*", "+@all", "resetchannels")
+	s := open(t, &redis.UniversalOptions{Addrs: []string{srv.Addr()}, Username: "limited", Password: "hunter2"}, "acl")
+	_, err := s.Notify(within(t), "node")
+	if !errors.Is(err, resultstore.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "NOPERM") {
+		t.Errorf("Notify without permission: %v, want ErrUnavailable that says why, before ctx ends", err)
+	}
+}

@@ -63,14 +63,22 @@ func (s *Store) saveTogether(ctx context.Context, saves []*save) {
 // savePiped saves on one node of a cluster, where a script is given one key at a time, with one pipeline. A node that has
 // moved a key away, or does not know the script, leaves the record to saveAlone.
 func (s *Store) savePiped(ctx context.Context, node *redis.Client, saves []*save) {
-	cmds := make([]*redis.Cmd, len(saves))
-	pipe := node.Pipeline()
+	made, err := s.conn.Call(ctx, func(ctx context.Context) (any, error) {
+		cmds := make([]*redis.Cmd, len(saves))
+		pipe := node.Pipeline()
+		for i, v := range saves {
+			cmds[i] = pipe.EvalSha(ctx, s.script.Hash(), []string{v.key}, v.appendArgs(nil)...)
+		}
+		_, err := pipe.Exec(ctx)
+		return cmds, err
+	})
+	cmds, ok := made.([]*redis.Cmd)
 	for i, v := range saves {
-		cmds[i] = pipe.EvalSha(ctx, s.script.Hash(), []string{v.key}, v.appendArgs(nil)...)
-	}
-	_, _ = pipe.Exec(ctx) // each command has its own error
-	for i, v := range saves {
-		answers, err := cmds[i].Result()
+		if !ok { // ctx has ended, or the store is closed
+			v.answer <- err
+			continue
+		}
+		answers, err := cmds[i].Result()     // each command has its own error
 		if errors.Is(err, redis.ErrClosed) { // this node has left the cluster; whether the store is closed, saveAlone will see
 			err = redisconn.ErrUnavailable
 		}

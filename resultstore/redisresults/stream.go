@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync/atomic"
 
 	"github.com/swarmiji/swarmiji/internal/keyset"
 	"github.com/swarmiji/swarmiji/internal/redisconn"
@@ -24,12 +23,13 @@ type stream struct {
 	ctx      context.Context // ends with the stream
 	stop     context.CancelFunc
 	pending  chan string // holds messages that a Receive took and had to give back
-	opened   atomic.Bool // the server has confirmed the subscription once
+	opened   bool        // the server has confirmed the subscription once; as the next, only for the listener's goroutine
+	lost     error       // why the connection before this one ended
 }
 
 // Notify implements [resultstore.Notifier]: it returns when the server has confirmed the subscription. Without a server it
-// waits until ctx ends; a refusal of the credentials is returned at once. Both are [resultstore.ErrUnavailable]. A node
-// that is no valid name is [resultstore.ErrMalformed]. Every open stream of a node gets every record; each has a
+// waits until ctx ends; a refusal of the credentials or of the channel is returned at once. Both are
+// [resultstore.ErrUnavailable]. A node that is no valid name is [resultstore.ErrMalformed]. Every open stream of a node gets every record; each has a
 // connection of its own.
 func (s *Store) Notify(ctx context.Context, node string) (resultstore.Notifications, error) {
 	if err := ctx.Err(); err != nil {
@@ -55,9 +55,10 @@ func (s *Store) Notify(ctx context.Context, node string) (resultstore.Notificati
 	n.listener = s.conn.Listen(redisconn.ListenerConfig{
 		Message:    func(_, message string) { n.messages.Put(message) },
 		Subscribed: n.subscribed,
+		Lost:       func(err error) { n.lost = err },
 	})
 	s.mu.Unlock()
-	err := n.open(ctx)
+	err := n.listener.Subscribe(ctx, s.names.channel(node))
 	if err != nil {
 		n.end()
 		return nil, failure("notifications of "+node, err)
@@ -65,20 +66,13 @@ func (s *Store) Notify(ctx context.Context, node string) (resultstore.Notificati
 	return n, nil
 }
 
-// open subscribes. The listener waits for a server until ctx ends, whatever the server says, so that is asked first.
-func (n *stream) open(ctx context.Context) error {
-	if _, err := n.store.conn.Do(ctx, "PING"); err != nil {
-		return err
-	}
-	return n.listener.Subscribe(ctx, n.store.names.channel(n.node))
-}
-
 // subscribed is told when the server has confirmed the subscription.
 func (n *stream) subscribed(channel string) {
-	if n.opened.Swap(true) {
+	if n.opened {
 		n.store.cfg.Logger.LogAttrs(n.ctx, slog.LevelWarn, "result notifications were interrupted; results of that time are found in the store",
-			slog.String("channel", channel))
+			slog.String("channel", channel), slog.Any("error", n.lost))
 	}
+	n.opened = true
 }
 
 // Receive implements [resultstore.Notifications]. Besides its errors it returns [resultstore.ErrMalformed] for each message
