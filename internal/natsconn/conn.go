@@ -247,8 +247,13 @@ func (c *Conn) connectOnce() error {
 		return fmt.Errorf("nats connect: %w", err)
 	}
 	c.mu.Lock()
+	closed := c.closed
 	c.nc, c.js = nc, js
 	c.mu.Unlock()
+	if closed { // Close has not seen it, and the library would go on dialling for ever
+		nc.Close()
+		return fmt.Errorf("nats connect: %w", ErrClosed)
+	}
 	c.connected(nc)
 	return nil
 }
