@@ -29,11 +29,9 @@ type Broker struct {
 	closed bool // Close has begun
 	ended  bool // no goroutine is started any more
 	subs   map[*subscription]struct{}
-	wakes  map[string]map[*subscription]struct{} // by channel
+	owners map[string]*subscription // by channel
 	work   sync.WaitGroup
 	over   chan struct{} // closed when Close is done
-
-	hearing sync.Mutex // held while a channel is added or removed
 }
 
 var (
@@ -61,15 +59,23 @@ func New(cfg Config) (*Broker, error) {
 	}
 	b := &Broker{
 		cfg: cfg, conn: conn, scripts: scripts,
-		subs:  make(map[*subscription]struct{}),
-		wakes: make(map[string]map[*subscription]struct{}),
-		over:  make(chan struct{}),
+		subs:   make(map[*subscription]struct{}),
+		owners: make(map[string]*subscription),
+		over:   make(chan struct{}),
 	}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.out, b.stopOut = context.WithCancel(b.ctx)
 	b.ears = conn.Listen(redisconn.ListenerConfig{
-		Message:    func(channel, _ string) { b.wake(channel) },
-		Subscribed: b.wake,
+		Message: func(channel, payload string) {
+			if s := b.listener(channel); s != nil {
+				s.handed(channel, payload)
+			}
+		},
+		Subscribed: func(channel string) {
+			if s := b.listener(channel); s != nil {
+				s.hears(channel)
+			}
+		},
 	})
 	return b, nil
 }
@@ -182,13 +188,29 @@ const (
 	maxLevels  = 64
 )
 
-// wake tells the subscriptions of a channel's queue that there may be something for them.
-func (b *Broker) wake(channel string) {
+// listener returns the subscription whose owner a channel belongs to, nil if there is none.
+func (b *Broker) listener(channel string) *subscription {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for s := range b.wakes[channel] {
-		s.wake()
-	}
+	return b.owners[channel]
+}
+
+// hear listens to the channel of a subscription's owner.
+func (b *Broker) hear(s *subscription, own *owner) {
+	channel := s.q.names.channel(own.number)
+	b.mu.Lock()
+	b.owners[channel] = s
+	b.mu.Unlock()
+	b.ears.Add(channel)
+}
+
+// ignore ends that.
+func (b *Broker) ignore(s *subscription, own *owner) {
+	channel := s.q.names.channel(own.number)
+	b.mu.Lock()
+	delete(b.owners, channel)
+	b.mu.Unlock()
+	b.ears.Remove(channel)
 }
 
 // Watch implements [broker.Watcher]. Blocked is a server that takes no writes. While somebody watches, an idle server is asked

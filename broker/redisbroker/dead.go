@@ -83,7 +83,7 @@ func (b *Broker) RequeueDead(ctx context.Context, queue string, n int) (int, err
 	total := 0
 	for first := true; first || total < n; first = false {
 		want := max(0, min(deadChunk, n-total))
-		answer, _, err := q.call(ctx, b.write, b.scripts.requeue, q.names.channel(), want)
+		answer, _, err := q.call(ctx, b.write, b.scripts.requeue, q.names.channels(), want)
 		if err != nil {
 			return total, wrap(err, "requeue the dead letters of", queue)
 		}

@@ -168,7 +168,7 @@ func (d *delivery) Release(ctx context.Context, after time.Duration) error {
 func (d *delivery) release(ctx context.Context, after time.Duration) error {
 	q := d.sub.q
 	answer, _, err := q.call(ctx, q.b.conn.Eval, q.b.scripts.release,
-		q.names.channel(), d.key, d.claim.name, max(0, (after+time.Microsecond-1).Microseconds()), 1)
+		q.names.channels(), d.key, d.claim.name, max(0, (after+time.Microsecond-1).Microseconds()), 1)
 	switch {
 	case err != nil:
 		return wrap(err, "release in", q.name)

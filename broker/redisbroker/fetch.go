@@ -3,10 +3,8 @@ package redisbroker
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
@@ -48,7 +46,6 @@ func (s *subscription) fetch() {
 	defer f.timer.Stop()
 	for f.step() {
 	}
-	s.b.mute(s)
 	f.giveBack()
 	s.mu.Lock()
 	s.isIdle = true
@@ -76,10 +73,14 @@ func (f *fetcher) step() bool {
 	own, want, closed := s.owner, s.wants(), s.isClosed
 	gone := own.gone
 	f.words = s.words
+	excess := len(s.excess) > 0
 	s.mu.Unlock()
 	switch {
 	case closed:
 		return false
+	case excess:
+		f.settle(f.back(s.unwanted()))
+		return true
 	case gone:
 		f.settle(f.renewOwner())
 		return true
@@ -141,9 +142,12 @@ func (f *fetcher) renewOwner() error {
 	}
 	f.doubt = 0
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.owner, s.levels, s.drained = own, l, false
-	signal(s.kick)
+	old := s.owner
+	s.owner, s.levels = own, l
+	s.wake()
+	s.mu.Unlock()
+	s.b.ignore(s, old)
+	s.b.hear(s, own)
 	return nil
 }
 
@@ -154,9 +158,13 @@ func (f *fetcher) claim(own *owner, want int) error {
 	if f.look == 0 {
 		f.look = firstLook
 	}
+	s.mu.Lock()
+	place := own.claims + 1
 	renew, open, finished := s.claims(own)
-	args := make([]any, 0, 8+len(finished))
-	args = append(args, s.q.names.channel(), own.number, own.claims+1, want, renew, claimBytes, f.look, open)
+	mode := s.mode(own)
+	s.mu.Unlock()
+	args := make([]any, 0, 9+len(finished))
+	args = append(args, s.q.names.channels(), own.number, place, want, renew, claimBytes, f.look, open, mode)
 	for _, c := range finished {
 		args = append(args, c.name)
 	}
@@ -184,15 +192,14 @@ func (f *fetcher) claim(own *owner, want int) error {
 	if renew > 0 {
 		s.renewed(own, sent)
 	}
-	f.accept(own, l, answer, finished)
+	f.accept(own, l, answer, place, finished)
 	return nil
 }
 
 // claims returns what a claim tells the server: by how much to renew the lease, if it is time for that; the places of the
-// claims that the server keeps, as text; and those of them of which nothing is held, when they have gathered: it can forget them.
+// claims that the server keeps, as text; and those of them of which nothing is held, when they have gathered: it can forget
+// them. s.mu is held.
 func (s *subscription) claims(own *owner) (renew int64, open string, finished []*claim) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if time.Until(own.until) < s.lease*2/3 {
 		renew = s.lease.Microseconds()
 	}
@@ -226,14 +233,17 @@ func (s *subscription) renewed(own *owner, sent time.Time) {
 }
 
 // accept takes what a claim has given.
-func (f *fetcher) accept(own *owner, l *levels, answer []any, finished []*claim) {
+func (f *fetcher) accept(own *owner, l *levels, answer []any, place int64, finished []*claim) {
 	s := f.s
 	wait := s.b.cfg.Poll
 	if due := number(answer, 1); due >= 0 {
 		wait = min(wait, time.Duration(due)*time.Microsecond)
 	}
 	f.next = time.Now().Add(wait)
-	ds := f.deliveries(own, answer)
+	ds, bytes := s.deliveries(own, place, answer[4:], text(answer, 3), &f.types)
+	if len(ds) > 0 {
+		f.look = min(max(1, claimBytes/2/(bytes/len(ds)+1)), 250)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(l.bounds) != len(s.levels.bounds) {
@@ -244,53 +254,32 @@ func (f *fetcher) accept(own *owner, l *levels, answer []any, finished []*claim)
 		own.open = slices.DeleteFunc(own.open, func(c *claim) bool { return slices.Contains(finished, c) })
 	}
 	s.drained = number(answer, 2) == 0 && f.words == s.words
-	if len(ds) > 0 {
-		own.claims++
-		own.open = append(own.open, ds[0].claim)
-		if own.gone { // it has come too late
-			return
-		}
-		for _, d := range ds {
-			own.held[d] = struct{}{}
-			level := l.of(d.message.Priority)
-			s.ready[level] = append(s.ready[level], d)
-		}
-		s.unread += len(ds)
-		signal(s.news)
-	}
+	s.hold(own, ds)
 }
 
-// deliveries makes deliveries of an answer.
-func (f *fetcher) deliveries(own *owner, answer []any) []*delivery {
-	const from = 4
-	n := (len(answer) - from) / 2
-	if n <= 0 {
-		return nil
+// hold takes messages that the server has handed to an owner, unless they are known already; s.mu is held.
+func (s *subscription) hold(own *owner, ds []*delivery) {
+	if len(ds) == 0 || own.gone || ds[0].claim.place != own.claims+1 {
+		return
 	}
-	all := make([]delivery, n)
-	ds := make([]*delivery, n)
-	c := &claim{owner: own, place: own.claims + 1, left: n}
-	c.name = strconv.FormatInt(own.number, 10) + "." + strconv.FormatInt(c.place, 10)
-	bytes := 0
-	for i := range all {
-		d := &all[i]
-		d.sub, d.claim, d.count = f.s, c, 1
-		d.key = text(answer, from+2*i)
-		value := text(answer, from+2*i+1)
-		bytes += len(value)
-		decode(&d.message, d.key, value, &f.types)
-		ds[i] = d
-	}
-	for s := range strings.SplitSeq(text(answer, 3), " ") {
-		place, count, _ := strings.Cut(s, ":")
-		i, err := strconv.Atoi(place)
-		c, cerr := strconv.Atoi(count)
-		if err == nil && cerr == nil && i >= 0 && i < n {
-			all[i].count = c + 1
+	own.claims++
+	own.open = append(own.open, ds[0].claim)
+	for _, d := range ds {
+		own.held[d] = struct{}{}
+		if s.limit == 0 || s.isClosed {
+			s.excess = append(s.excess, d)
+			continue
 		}
+		level := s.levels.of(d.message.Priority)
+		s.ready[level] = append(s.ready[level], d)
+		s.unread++
 	}
-	f.look = min(max(1, claimBytes/2/(bytes/n+1)), 250)
-	return ds
+	if s.unread > 0 {
+		signal(s.news)
+	}
+	if len(s.excess) > 0 {
+		s.prod()
+	}
 }
 
 // relevel makes room for the levels that another process has declared; s.mu is held.
@@ -321,172 +310,4 @@ func (s *subscription) lose(own *owner) {
 		s.unread += len(ds)
 	}
 	s.prod()
-}
-
-// giveBack gives back what nobody has received, at the end of the claiming.
-func (f *fetcher) giveBack() {
-	s := f.s
-	for {
-		s.mu.Lock()
-		own := s.owner
-		var ds []*delivery
-		for level, list := range s.ready {
-			ds = append(ds, list...)
-			s.ready[level] = nil
-		}
-		s.unread = 0
-		gone := own.gone
-		s.mu.Unlock()
-		if gone || len(ds) == 0 && f.doubt == 0 {
-			return
-		}
-		if len(ds) > 0 {
-			if err := s.giveBack(s.b.ctx, ds, false); err != nil {
-				return // the lease ends
-			}
-			s.mu.Lock()
-			for _, d := range ds {
-				d.state = settled
-				s.drop(d)
-				s.finish(d)
-			}
-			s.mu.Unlock()
-		}
-		// What a claim without an answer has taken can be asked for.
-		for f.doubt > 0 && !s.isLost(own) {
-			if err := f.claim(own, f.doubt); err != nil && !s.b.pause(s.b.ctx, f.attempt) {
-				return
-			}
-			f.attempt++
-		}
-	}
-}
-
-func (s *subscription) isLost(own *owner) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return own.gone
-}
-
-// giveBack gives messages back to the front of the queue; received tells whether they were handed out.
-func (s *subscription) giveBack(ctx context.Context, ds []*delivery, received bool) error {
-	counts := 0
-	if received {
-		counts = 1
-	}
-	for part := range slices.Chunk(ds, maxBatch) {
-		args := make([]any, 0, 1+4*len(part))
-		args = append(args, s.q.names.channel())
-		for _, d := range part {
-			args = append(args, d.key, d.claim.name, 0, counts)
-		}
-		if _, _, err := s.q.call(ctx, s.b.conn.Eval, s.b.scripts.release, args...); err != nil {
-			return wrap(err, "give back to", s.q.name)
-		}
-	}
-	return nil
-}
-
-// leave ends an owner on the server, which gives back whatever it may still hold.
-func (s *subscription) leave(ctx context.Context, own *owner) error {
-	for {
-		answer, _, err := s.q.call(ctx, s.b.conn.Eval, s.b.scripts.leave, s.q.names.channel(), own.number)
-		if errors.Is(err, broker.ErrNoQueue) {
-			return nil
-		}
-		if err != nil {
-			return wrap(err, "leave", s.q.name)
-		}
-		if number(answer, 1) == 1 {
-			return nil
-		}
-	}
-}
-
-// keep renews the lease until nothing is held any more after Close, and tells when it is lost.
-func (s *subscription) keep() {
-	every := s.lease / 3
-	t := time.NewTimer(every)
-	defer t.Stop()
-	for {
-		s.mu.Lock()
-		own := s.owner
-		if s.isIdle && (own.gone || len(own.held) == 0) {
-			s.mu.Unlock()
-			s.end(own)
-			return
-		}
-		now := time.Now()
-		if !own.gone && !own.alive(now) {
-			s.lose(own)
-		}
-		left := own.until.Sub(now)
-		renew := !own.gone && left <= s.lease*2/3
-		idle := s.isIdle
-		s.mu.Unlock()
-		wait := every
-		if renew {
-			if err := s.renew(own); err != nil {
-				wait = min(every/4, left)
-			}
-		} else if left > 0 {
-			wait = min(every, max(left-s.lease*2/3, time.Millisecond))
-		}
-		t.Reset(wait)
-		kick := s.kick
-		if !idle { // it is the claiming goroutine's
-			kick = nil
-		}
-		select {
-		case <-t.C:
-		case <-kick:
-		case <-s.idleOr(idle):
-		case <-s.b.ctx.Done():
-			s.mu.Lock()
-			s.lose(s.owner)
-			s.mu.Unlock()
-			s.end(own)
-			return
-		}
-	}
-}
-
-// idleOr is closed when the claiming has ended, unless that is known already.
-func (s *subscription) idleOr(known bool) <-chan struct{} {
-	if known {
-		return nil
-	}
-	return s.idle
-}
-
-// renew renews an owner's lease.
-func (s *subscription) renew(own *owner) error {
-	ctx, cancel := context.WithDeadline(s.b.ctx, own.until)
-	defer cancel()
-	sent := time.Now()
-	v, err := s.q.eval(ctx, s.b.conn.EvalOnce, s.b.scripts.renew, own.number, s.lease.Microseconds())
-	if err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if v != int64(1) {
-		s.lose(own)
-		return fmt.Errorf("%w: %d", errNoOwner, own.number)
-	}
-	if until := sent.Add(s.lease); until.After(own.until) {
-		own.until = until
-	}
-	return nil
-}
-
-// end ends a closed subscription of which nothing is held any more.
-func (s *subscription) end(own *owner) {
-	b := s.b
-	if !s.isLost(own) && s.acks.flush(b.ctx) == nil {
-		_ = s.leave(b.ctx, own)
-	}
-	b.mu.Lock()
-	delete(b.subs, s)
-	b.mu.Unlock()
 }

@@ -77,7 +77,7 @@ func (b *Broker) Update(ctx context.Context, queue string, o broker.Outgoing) er
 }
 
 func (q *queue) update(ctx context.Context, id string, with ...any) error {
-	args := append([]any{q.names.channel(), keyOf(id, 0)}, with...)
+	args := append([]any{q.names.channels(), keyOf(id, 0)}, with...)
 	answer, _, err := q.call(ctx, q.b.write, q.b.scripts.update, args...)
 	return found(id, number(answer, 0), err)
 }

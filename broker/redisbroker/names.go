@@ -8,11 +8,14 @@ type names struct{ prefix string } // swj:{<namespace>.<queue>}:
 
 func newNames(namespace, queue string) names { return names{"swj:{" + namespace + "." + queue + "}:"} }
 
-// part is one of the keys m, t, d, l, o, c, n, s, g and x.
+// part is one of the keys m, t, d, l, o, c, n, s, g, h and x.
 func (n names) part(name string) string { return n.prefix + name }
 
 // ready is the list of a level's ready messages.
 func (n names) ready(level int) string { return n.prefix + "r" + strconv.Itoa(level) }
 
-// channel is where waiting consumers are told that there is something for them.
-func (n names) channel() string { return n.prefix + "w" }
+// channels is how the channels of the queue's owners begin, on which they are told of messages or given them.
+func (n names) channels() string { return n.prefix + "w" }
+
+// channel is that of one owner.
+func (n names) channel(owner int64) string { return n.channels() + strconv.FormatInt(owner, 10) }

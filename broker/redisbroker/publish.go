@@ -152,7 +152,7 @@ func (q *queue) send(ctx context.Context, es []*entry[outgoing]) (int, error) {
 		n++
 	}
 	args := make([]any, 0, 3+2*n+later)
-	args = append(args, q.names.channel(), n-later, later)
+	args = append(args, q.names.channels(), n-later, later)
 	for _, e := range es[:n] {
 		if e.v.at == 0 {
 			args = append(args, e.v.key, e.v.value)

@@ -24,7 +24,7 @@ type script struct {
 // scripts are what the server executes. Each file says what it takes and returns.
 type scripts struct {
 	declare, enqueue, subscribe, renew, claim, ack, release, leave, bury, retry *script
-	find, update, stats, purge, requeue, dead, purgeDead                        *script
+	find, update, stats, purge, requeue, dead, purgeDead, mute                  *script
 }
 
 func loadScripts() (*scripts, error) {
@@ -33,7 +33,7 @@ func loadScripts() (*scripts, error) {
 		"declare": &s.declare, "enqueue": &s.enqueue, "subscribe": &s.subscribe, "renew": &s.renew, "claim": &s.claim,
 		"ack": &s.ack, "release": &s.release, "leave": &s.leave, "bury": &s.bury, "retry": &s.retry, "find": &s.find,
 		"update": &s.update, "stats": &s.stats, "purge": &s.purge, "requeue": &s.requeue, "dead": &s.dead,
-		"purgedead": &s.purgeDead,
+		"purgedead": &s.purgeDead, "mute": &s.mute,
 	} {
 		var err error
 		if *to, err = loadScript(name); err != nil {

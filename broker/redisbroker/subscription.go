@@ -37,6 +37,7 @@ type subscription struct {
 	levels   *levels
 	ready    [][]*delivery // held and not received, by level
 	unread   int           // how many these are
+	excess   []*delivery   // handed over after they were not wanted any more
 	drained  bool          // the queue was found empty, and word of more has not come
 	words    uint64        // of more, that have come
 	err      error         // why Receive gives nothing, while that lasts
@@ -52,6 +53,7 @@ type owner struct {
 	gone   bool          // lost is closed
 	until  time.Time     // the lease lives at least that long
 	claims int64         // that gave something
+	hears  bool          // the server has confirmed the owner's channel
 	open   []*claim      // of which the server believes that something is held
 	held   map[*delivery]struct{}
 }
@@ -104,54 +106,31 @@ func (b *Broker) Subscribe(ctx context.Context, name string, o broker.SubscribeO
 
 // enter makes a subscription known and starts its goroutines; false if the Broker is closed.
 func (b *Broker) enter(s *subscription) bool {
-	channel := s.q.names.channel()
 	b.mu.Lock()
 	if b.closed {
 		b.mu.Unlock()
 		return false
 	}
 	b.subs[s] = struct{}{}
-	if b.wakes[channel] == nil {
-		b.wakes[channel] = make(map[*subscription]struct{})
-	}
-	b.wakes[channel][s] = struct{}{}
 	b.mu.Unlock()
-	b.hear(channel)
+	b.hear(s, s.owner)
 	return b.start(s.fetch) && b.start(s.keep)
 }
 
-// mute ends the words of more for a subscription.
-func (b *Broker) mute(s *subscription) {
-	channel := s.q.names.channel()
-	b.mu.Lock()
-	delete(b.wakes[channel], s)
-	if len(b.wakes[channel]) == 0 {
-		delete(b.wakes, channel)
-	}
-	b.mu.Unlock()
-	b.hear(channel)
-}
-
-// hear listens to a channel if somebody waits for its words, and no more if not.
-func (b *Broker) hear(channel string) {
-	b.hearing.Lock()
-	defer b.hearing.Unlock()
-	b.mu.Lock()
-	wanted := len(b.wakes[channel]) > 0
-	b.mu.Unlock()
-	if wanted {
-		b.ears.Add(channel)
-	} else {
-		b.ears.Remove(channel)
-	}
-}
-
-// wake notes that there may be something in the queue.
-func (s *subscription) wake() {
+// hears notes that the server has confirmed the owner's channel. What was told on it before is lost.
+func (s *subscription) hears(channel string) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
+	if channel == s.q.names.channel(s.owner.number) {
+		s.owner.hears = true
+		s.wake()
+	}
+}
+
+// wake has the claiming goroutine look whether there is something in the queue; s.mu is held.
+func (s *subscription) wake() {
 	s.drained = false
 	s.words++
-	s.mu.Unlock()
 	s.prod()
 }
 
@@ -248,18 +227,29 @@ func (s *subscription) after() {
 	}
 }
 
-// SetPrefetch implements [broker.Resizer].
-func (s *subscription) SetPrefetch(_ context.Context, n int) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.isClosed {
-		return fmt.Errorf("redis prefetch of %.128q: %w: the subscription is closed", s.q.name, broker.ErrClosed)
-	}
+// SetPrefetch implements [broker.Resizer]. For a smaller n it waits until the server has heard that it is to hand over nothing
+// more by itself, or ctx ends: what comes all the same while n is 0 goes back.
+func (s *subscription) SetPrefetch(ctx context.Context, n int) error {
 	if n < 0 {
 		return fmt.Errorf("redis prefetch of %.128q: %w: %d", s.q.name, broker.ErrMalformed, n)
 	}
+	s.mu.Lock()
+	own, less := s.owner, n < s.limit
+	if s.isClosed {
+		s.mu.Unlock()
+		return fmt.Errorf("redis prefetch of %.128q: %w: the subscription is closed", s.q.name, broker.ErrClosed)
+	}
 	s.limit = n
-	s.prod()
+	s.wake()
+	s.mu.Unlock()
+	if less {
+		if _, err := s.mute(ctx, own); err != nil {
+			return wrap(err, "prefetch of", s.q.name)
+		}
+		s.mu.Lock()
+		s.wake() // with the new number it may wait again
+		s.mu.Unlock()
+	}
 	return nil
 }
 

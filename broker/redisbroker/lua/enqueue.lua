@@ -1,12 +1,12 @@
 #!lua
 -- Puts messages into a queue. A key that the queue has already, ready, waiting or held, is passed over: it is the same message.
--- KEYS: m t d g r
--- ARGV: 1 the levels as the caller knows them, 2 the channel, 3 the number of messages that are due, 4 the number of those
+-- KEYS: m t d l o c n s g h r
+-- ARGV: 1 the levels as the caller knows them, 2 the channels but for the owner, 3 the number of messages that are due, 4 the number of those
 --       that are not, 5 and following: key, value, of the due ones first, then the times of those that are not.
 -- Returns {1}, {0} if there is no such queue, {2, levels} if the queue has others.
-local meta = redis.call('HMGET', K.m, 'levels', 'idle')
-if not meta[1] then return {0} end
-if meta[1] ~= ARGV[1] then return {2, meta[1]} end
+local levels = redis.call('HGET', K.m, 'levels')
+if not levels then return {0} end
+if levels ~= ARGV[1] then return {2, levels} end
 local count = ARGV[3] + ARGV[4]
 local plain = ARGV[4] == '0' and ARGV[1] == ''
 if plain then -- as it is nearly always: all are due and new, of no later generation, and there is one level
@@ -32,12 +32,12 @@ if plain then -- as it is nearly always: all are due and new, of no later genera
       keys = once
     end
     redis.call('RPUSH', K.r(1), unpack(keys))
-    wake(meta[2], ARGV[2])
+    if redis.call('EXISTS', K.h) == 1 then hand({}, ARGV[2]) end
     return {1}
   end
 end
 local pairs_, times = {}, {}
 for i = 1, 2 * count do pairs_[i] = ARGV[4 + i] end
 for i = 1, tonumber(ARGV[4]) do times[i] = ARGV[4 + 2 * count + i] end
-add(meta, ARGV[2], count, pairs_, times)
+add(levels, ARGV[2], count, pairs_, times)
 return {1}

@@ -26,14 +26,6 @@ local function level(list, value)
   return #list
 end
 
--- wake tells the waiting consumers, if there are any (idle is field idle of m), that there may be something for them.
-local function wake(idle, channel)
-  if idle then
-    redis.call('HDEL', K.m, 'idle')
-    redis.call('PUBLISH', channel, '')
-  end
-end
-
 -- index notes or forgets in a table g that a key of a later generation exists.
 local function index(g, key, exists)
   local id, generation = string.match(key, '^(.*) (%d+)$')
@@ -110,7 +102,7 @@ end
 -- reclaim puts back to the front what an owner holds, of some claims in each call, and forgets these. It returns how many
 -- messages that were, and whether there may be more.
 local function reclaim(list, owner, counted)
-  local last, open = string.match(redis.call('HGET', K.c, owner) or '', '^(%d+):(.*)$')
+  local head, open = string.match(redis.call('HGET', K.c, owner) or '', '^(%d+:%d+:%a:)(.*)$')
   local moved, left = 0, {}
   for place in string.gmatch(open or '', '%d+') do
     local claim = owner .. '.' .. place
@@ -130,12 +122,132 @@ local function reclaim(list, owner, counted)
     end
   end
   if #left > 0 then
-    redis.call('HSET', K.c, owner, last .. ':' .. table.concat(left, ','))
+    redis.call('HSET', K.c, owner, head .. table.concat(left, ','))
     return moved, true
   end
   redis.call('ZREM', K.o, owner)
+  redis.call('ZREM', K.h, owner)
   redis.call('HDEL', K.c, owner)
   return moved, false
+end
+
+-- take takes ready messages from the lists, the most urgent first: so many at most, of about so many bytes at most, at least one.
+-- It returns their keys, and a table with key, value, key, value, ... after so many other elements.
+local function take(list, want, budget, look, after)
+  local ghosts = redis.call('EXISTS', K.s) == 1
+  local keys, flat, count = {}, {}, 0
+  for i = 1, after do flat[i] = '' end
+  local place, places = 1, math.max(1, #list)
+  while place <= places and want > 0 and budget > 0 do
+    local got = redis.call('LPOP', K.r(place), math.min(look, want))
+    if not got then
+      place = place + 1
+    else
+      local values = redis.call('HMGET', K.t, unpack(got))
+      for i = 1, #got do
+        local key, value = got[i], values[i]
+        if budget <= 0 then -- too much: back with the rest
+          local rest = {}
+          for k = #got, i, -1 do rest[#rest + 1] = got[k] end
+          redis.call('LPUSH', K.r(place), unpack(rest))
+          break
+        end
+        if not value and string.byte(key, 1) == 123 then -- '{': a JSON task that somebody pushed; it gets an id
+          local t = redis.call('TIME')
+          value = key
+          key = 'j' .. redis.sha1hex(K.m .. ' ' .. t[1] .. ' ' .. t[2] .. ' ' .. redis.call('HINCRBY', K.m, 'foreign', 1))
+          redis.call('HSET', K.t, key, value)
+        elseif ghosts and passed(place, key) then
+          value = false
+        end
+        if value then
+          count = count + 1
+          keys[count] = key
+          flat[after + 2 * count - 1] = key
+          flat[after + 2 * count] = value
+          budget = budget - #value
+          want = want - 1
+        end
+      end
+      look = math.min(look * 4, 250)
+    end
+  end
+  return keys, flat
+end
+
+-- hold notes that an owner holds messages under a claim, and what the owner's record is from now on: see ../doc.go.
+local function hold(owner, place, keys, free, mode, open)
+  local claim = owner .. '.' .. place
+  local holds = {}
+  for i = 1, #keys do
+    holds[2 * i - 1] = keys[i]
+    holds[2 * i] = claim
+  end
+  if open ~= '' then open = open .. ',' end
+  redis.call('HSET', K.l, unpack(holds))
+  redis.call('HSET', K.c, claim, table.concat(keys, '\n'),
+    owner, place .. ':' .. free .. ':' .. mode .. ':' .. open .. place)
+end
+
+-- counts returns "place:count " of each key whose message was handed out before; the first place is 0.
+local function counts(keys)
+  if redis.call('EXISTS', K.n) == 0 then return '' end
+  local again, all = {}, redis.call('HMGET', K.n, unpack(keys))
+  for i = 1, #all do
+    if all[i] then again[#again + 1] = (i - 1) .. ':' .. all[i] end
+  end
+  return table.concat(again, ' ')
+end
+
+-- nudge tells one waiting owner to claim.
+local function nudge(channel)
+  for _ = 1, 4 do
+    local owner = redis.call('ZPOPMIN', K.h)[1]
+    if not owner or redis.call('PUBLISH', channel .. owner, '') > 0 then return end
+  end
+end
+
+-- hand gives what is ready to owners that wait, in a message on their channels; one that nobody hears goes to the next. An
+-- owner whose mode is n is only told to claim.
+local function hand(list, channel)
+  local now, told, left = nil, 0, 0
+  for _ = 1, 16 do
+    local next = redis.call('ZPOPMIN', K.h)
+    local owner = next[1]
+    if not owner then return end
+    now = now or clock()
+    local record, till = redis.call('HGET', K.c, owner), redis.call('ZSCORE', K.o, owner)
+    if record and till and tonumber(till) > now then
+      local last, free, mode, open = string.match(record, '^(%d+):(%d+):(%a):(.*)$')
+      if mode == 'n' then
+        if told == 0 then
+          for place = 1, math.max(1, #list) do left = left + redis.call('LLEN', K.r(place)) end
+        end
+        redis.call('PUBLISH', channel .. owner, '')
+        told, left = told + 1, left - free
+        if told > 1 and left <= 0 then return end
+      else
+        local keys, flat = take(list, tonumber(free), 65536, 16, 0)
+        if #keys == 0 then
+          redis.call('ZADD', K.h, next[2], owner)
+          return
+        end
+        local place = string.format('%.0f', last + 1)
+        local parts = {place .. ' ' .. counts(keys) .. '\n'}
+        for i = 1, #flat, 2 do
+          parts[#parts + 1] = struct.pack('>I2I4', #flat[i], #flat[i + 1])
+          parts[#parts + 1] = flat[i]
+          parts[#parts + 1] = flat[i + 1]
+        end
+        if redis.call('PUBLISH', channel .. owner, table.concat(parts)) > 0 then
+          hold(owner, place, keys, free, mode, open)
+        else
+          put(list, keys, true)
+        end
+      end
+    end
+    if redis.call('EXISTS', K.r()) == 0 then return end
+  end
 end
 
 -- waiting returns the key of a message that waits, given the message's id as a key without generation, with its value and its
@@ -155,7 +267,7 @@ end
 
 -- add stores messages that are no repetition and makes them ready, or has them wait for their times. pairs_ is key, value, key,
 -- value, ...; times, where there are any, belong to the last of them.
-local function add(meta, channel, count, pairs_, times)
+local function add(levels, channel, count, pairs_, times)
   local keys = {}
   for i = 1, count do keys[i] = pairs_[2 * i - 1] end
   local have = redis.call('HMGET', K.t, unpack(keys))
@@ -183,12 +295,14 @@ local function add(meta, channel, count, pairs_, times)
   for i = 1, #stored, 2 do
     if string.find(stored[i], ' ', 1, true) then index(K.g, stored[i], true) end
   end
-  local news = #ready > 0
-  if news then put(bounds(meta[1]), ready, false) end
   if first then
     local next = redis.call('ZRANGE', K.d, 0, 0, 'WITHSCORES')
-    news = news or not next[2] or first < tonumber(next[2])
     redis.call('ZADD', K.d, unpack(later))
+    if not next[2] or first < tonumber(next[2]) then nudge(channel) end -- that it sleeps for less long
   end
-  if news then wake(meta[2], channel) end
+  if #ready > 0 then
+    local list = bounds(levels)
+    put(list, ready, false)
+    hand(list, channel)
+  end
 end

@@ -1,13 +1,13 @@
 #!lua flags=allow-oom
 -- Gives messages back: to the front of their lists, or to wait for some time.
--- KEYS: m t d l n r
--- ARGV: 1 the levels as the caller knows them, 2 the channel, then of each message: key, claim, microseconds to wait or 0, 1 if
+-- KEYS: m t d l o c n s h r
+-- ARGV: 1 the levels as the caller knows them, 2 the channels but for the owner, then of each message: key, claim, microseconds to wait or 0, 1 if
 --       it was handed out, which counts, or 0.
 -- Returns {1, a string with one character for each message: 1 given back, 0 not held under that claim}, {0} if there is no such
 -- queue, {2, levels} if the queue has others.
-local meta = redis.call('HMGET', K.m, 'levels', 'idle')
-if not meta[1] then return {0} end
-if meta[1] ~= ARGV[1] then return {2, meta[1]} end
+local levels = redis.call('HGET', K.m, 'levels')
+if not levels then return {0} end
+if levels ~= ARGV[1] then return {2, levels} end
 local now = clock()
 local back, later, answer = {}, {}, {}
 for i = 3, #ARGV, 4 do
@@ -25,7 +25,13 @@ for i = 3, #ARGV, 4 do
     end
   end
 end
-if #later > 0 then redis.call('ZADD', K.d, unpack(later)) end
-if #back > 0 then put(bounds(meta[1]), back, true) end
-if #back + #later > 0 then wake(meta[2], ARGV[2]) end
+if #later > 0 then
+  redis.call('ZADD', K.d, unpack(later))
+  nudge(ARGV[2]) -- that it sleeps for less long
+end
+if #back > 0 then
+  local list = bounds(levels)
+  put(list, back, true)
+  hand(list, ARGV[2])
+end
 return {1, table.concat(answer)}

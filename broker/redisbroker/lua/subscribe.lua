@@ -9,5 +9,5 @@ redis.call('HSETNX', K.m, 'version', '1')
 redis.call('HSETNX', K.l, '', 'This value keeps the table out of the compact form that is slow to search.')
 local owner = redis.call('HINCRBY', K.m, 'owners', 1)
 redis.call('ZADD', K.o, clock() + ARGV[1], owner)
-redis.call('HSET', K.c, owner, '0:')
+redis.call('HSET', K.c, owner, '0:0:n:')
 return {1, redis.call('HGET', K.m, 'levels'), owner}

@@ -1,15 +1,15 @@
 #!lua
 -- Removes a message that waits, and puts another in its place if one is given.
--- KEYS: m t d l n s g r
--- ARGV: 1 the levels as the caller knows them, 2 the channel, 3 the message's id, as a key; and of the other: 4 its key, 5 its
+-- KEYS: m t d l o c n s g h r
+-- ARGV: 1 the levels as the caller knows them, 2 the channels but for the owner, 3 the message's id, as a key; and of the other: 4 its key, 5 its
 --       value, 6 its time in microseconds or 0.
 -- Returns {1}, {0} if there is no such queue, {2, levels} if the queue has others, {4} if there is no such message.
-local meta = redis.call('HMGET', K.m, 'levels', 'idle')
-if not meta[1] then return {0} end
-if meta[1] ~= ARGV[1] then return {2, meta[1]} end
+local levels = redis.call('HGET', K.m, 'levels')
+if not levels then return {0} end
+if levels ~= ARGV[1] then return {2, levels} end
 local key, value, at = waiting(ARGV[3])
 if not key then return {4} end
-local list = bounds(meta[1])
+local list = bounds(levels)
 local place = level(list, value)
 local due = true
 if ARGV[6] and ARGV[6] ~= '0' then due = tonumber(ARGV[6]) <= clock() end
@@ -24,5 +24,5 @@ else
   ghost(place, key)
 end
 forget(K.t, K.n, K.g, {key})
-if ARGV[4] then add(meta, ARGV[2], 1, {ARGV[4], ARGV[5]}, not due and {ARGV[6]} or {}) end
+if ARGV[4] then add(levels, ARGV[2], 1, {ARGV[4], ARGV[5]}, not due and {ARGV[6]} or {}) end
 return {1}
