@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what the tests need and the machine lacks: RabbitMQ, Redis, a C compiler for the race detector, and ps. It also
-# compiles the NATS server, which is a Go module.
+# compiles the NATS server, which is a Go module, and installs the old one of the distribution, for the tests with old servers.
 # It changes nothing when all is there, and it leaves no server running: the tests start private ones.
 #
 # On Debian and its relatives, as root, it installs; elsewhere it says what to install and fails.
@@ -29,12 +29,15 @@ have_rabbitmq() {
 
 have_redis() { command -v redis-server >/dev/null; }
 
+have_old_nats() { command -v nats-server >/dev/null; }
+
 have_ps() { command -v ps >/dev/null; }
 
 missing() {
 	have_cc || echo gcc libc6-dev
 	have_rabbitmq || echo rabbitmq-server
 	have_redis || echo redis-server
+	have_old_nats || echo nats-server
 	have_ps || echo procps
 }
 
@@ -93,7 +96,7 @@ install_missing() {
 		apt-get update -q </dev/null
 		apt_install "${wanted[@]}" </dev/null
 	fi
-	for service in rabbitmq-server redis-server; do
+	for service in rabbitmq-server redis-server nats-server; do
 		if [[ " ${wanted[*]} " == *" $service "* ]]; then
 			forbid_boot "$service"
 		fi
