@@ -32,6 +32,7 @@
 // [Config.Retain] keeps events, see [Bus.Replay]. Whole messages are removed, the oldest first, when those after them hold
 // Max events, or when they are older than Age; it happens as new ones are kept. A subscription of Replay reads from the
 // stream alone and remembers where it is, so that a lost connection costs nothing; a reader that is slower than the
-// retention misses what was removed, which its events.DropCounter tells. A server that is out of memory keeps nothing, and
+// retention misses what was removed, which its events.DropCounter tells. Where it is depends on the server's clock: after a
+// failover that lost entries, to a server whose clock is behind, it misses what comes until that clock has caught up. A server that is out of memory keeps nothing, and
 // its listeners hear of the events all the same.
 package redisevents

@@ -75,16 +75,20 @@ func (c *Conn) do(fn func()) bool {
 func (c *Conn) serve(fn func()) {
 	t := time.NewTimer(idleCall)
 	defer t.Stop()
-	for {
+	for fn != nil {
 		fn()
-		fn = nil // what it holds may go
 		t.Reset(idleCall)
-		select {
-		case fn = <-c.calls:
-		case <-t.C:
-			return
-		case <-c.done:
-			return
-		}
+		fn = c.nextCall(t.C)
 	}
+}
+
+// nextCall waits for another call; nil: there is none.
+func (c *Conn) nextCall(idle <-chan time.Time) func() {
+	select {
+	case fn := <-c.calls:
+		return fn
+	case <-idle:
+	case <-c.done:
+	}
+	return nil
 }

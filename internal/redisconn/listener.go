@@ -339,12 +339,14 @@ func (l *Listener) begin(ps *redis.PubSub) error {
 	asked := l.asked
 	l.mu.Unlock()
 	// Without the lock, since it may take the time of a dial. A change of channels meanwhile is made good below.
-	ctx := l.c.ctx // the first makes the connection
-	for _, q := range asked {
+	for i, q := range asked {
+		ctx := l.staying()
+		if i == 0 { // which makes the connection
+			ctx = l.c.ctx
+		}
 		if err := ps.Subscribe(ctx, q.name); err != nil {
 			return err
 		}
-		ctx = l.staying()
 	}
 	if len(asked) == 0 {
 		return errIdle

@@ -91,7 +91,7 @@ func (e *unusedError) Unwrap() error { return e.error }
 
 // Timeout passes on whether it is a timeout, which the client asks.
 func (e *unusedError) Timeout() bool {
-	t, ok := e.error.(interface{ Timeout() bool }) //nolint:errorlint // the network's own error
+	t, ok := e.error.(interface{ Timeout() bool })
 	return ok && t.Timeout()
 }
 
