@@ -1,8 +1,10 @@
 package redisbroker_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"sync"
 )
@@ -12,6 +14,9 @@ type line struct {
 	mu    sync.Mutex
 	down  bool
 	conns map[*lineConn]struct{}
+	drop  []byte        // the answer to the next command with these bytes in it is lost
+	lost  chan struct{} // closed when it was
+	mute  []byte        // the next answer or message with these bytes in it is lost
 }
 
 func newLine() *line { return &line{conns: make(map[*lineConn]struct{})} }
@@ -19,6 +24,8 @@ func newLine() *line { return &line{conns: make(map[*lineConn]struct{})} }
 type lineConn struct {
 	net.Conn
 	l *line
+
+	lost chan struct{} // the next answer is to be lost
 }
 
 func (c *lineConn) Close() error {
@@ -26,6 +33,31 @@ func (c *lineConn) Close() error {
 	delete(c.l.conns, c)
 	c.l.mu.Unlock()
 	return c.Conn.Close()
+}
+
+func (c *lineConn) Write(p []byte) (int, error) {
+	c.l.mu.Lock()
+	if c.l.drop != nil && bytes.Contains(p, c.l.drop) {
+		c.lost, c.l.drop = c.l.lost, nil
+	}
+	c.l.mu.Unlock()
+	return c.Conn.Write(p)
+}
+
+func (c *lineConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.l.mu.Lock()
+	defer c.l.mu.Unlock()
+	if c.lost == nil && c.l.mute != nil && bytes.Contains(p[:n], c.l.mute) {
+		c.lost, c.l.mute = c.l.lost, nil
+	}
+	if c.lost != nil {
+		close(c.lost)
+		c.lost = nil
+		_ = c.Conn.Close()
+		return 0, io.ErrUnexpectedEOF
+	}
+	return n, err
 }
 
 // dial is a redis.UniversalOptions.Dialer.
@@ -65,4 +97,21 @@ func (l *line) set(down bool) {
 	if down {
 		l.sever()
 	}
+}
+
+// loseAnswer has the answer to the next command with text in it lost, after the server has given it, together with its
+// connection. The channel is closed when that has happened.
+func (l *line) loseAnswer(text string) <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.drop, l.lost = []byte(text), make(chan struct{})
+	return l.lost
+}
+
+// loseMessage has the next answer or message with text in it lost, together with its connection.
+func (l *line) loseMessage(text string) <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mute, l.lost = []byte(text), make(chan struct{})
+	return l.lost
 }

@@ -17,8 +17,9 @@ var sources embed.FS
 // script is a script with the names of the keys that it is given.
 type script struct {
 	*redisconn.Script
-	parts []string // "from.t" is the table t of the queue that a message comes from
-	lists bool     // the lists of ready messages follow
+	source string
+	parts  []string // "from.t" is the table t of the queue that a message comes from
+	lists  bool     // the lists of ready messages follow
 }
 
 // scripts are what the server executes. Each file says what it takes and returns.
@@ -61,11 +62,10 @@ func loadScript(name string) (*script, error) {
 	if n := len(s.parts) - 1; n >= 0 && s.parts[n] == "r" {
 		s.parts, s.lists = s.parts[:n], true
 	}
-	source, err := s.places(first + "\n" + used(string(lib), rest) + rest)
-	if err != nil {
+	if s.source, err = s.places(first + "\n" + used(string(lib), rest) + rest); err != nil {
 		return nil, err
 	}
-	s.Script = redisconn.NewScript(source)
+	s.Script = redisconn.NewScript(s.source)
 	return s, nil
 }
 

@@ -1,0 +1,224 @@
+package redisbroker_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/broker/redisbroker"
+	"github.com/swarmiji/swarmiji/internal/testserver"
+)
+
+// bound is a ctx that ends long after anything here should.
+func bound(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// brief is a ctx that ends soon.
+func brief(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// options are those for a server.
+func options(srv *testserver.Redis) *redis.UniversalOptions {
+	return &redis.UniversalOptions{Addrs: []string{srv.Addr()}, Username: srv.User(), Password: srv.Password()}
+}
+
+// connect opens a Broker for a test, which closes it. What cfg leaves open points to the shared server, in a namespace of the
+// test's own.
+func connect(t testing.TB, cfg redisbroker.Config) *redisbroker.Broker {
+	t.Helper()
+	if cfg.Redis == nil {
+		cfg.Redis = options(testserver.RequireRedis(t))
+	}
+	if cfg.Namespace == "" {
+		cfg.Namespace = testserver.Namespace()
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	b, err := redisbroker.New(cfg)
+	if err != nil {
+		t.Fatalf("New: %v", err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		if err := b.Close(ctx); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return b
+}
+
+// overLine opens a Broker that reaches a server over a line.
+func overLine(t testing.TB, cfg redisbroker.Config, srv *testserver.Redis) (*redisbroker.Broker, *line) {
+	t.Helper()
+	l := newLine()
+	cfg.Redis = options(srv)
+	cfg.Redis.Dialer = l.dial
+	return connect(t, cfg), l
+}
+
+// declared makes a queue.
+func declared(t testing.TB, b *redisbroker.Broker, q string) string {
+	t.Helper()
+	if err := b.Declare(bound(t), broker.Queue{Name: q}); err != nil {
+		t.Fatalf("Declare: %v", err)
+	}
+	return q
+}
+
+func subscribe(t testing.TB, b *redisbroker.Broker, queue string, prefetch int) broker.Subscription {
+	t.Helper()
+	s, err := b.Subscribe(bound(t), queue, broker.SubscribeOptions{Prefetch: prefetch})
+	if err != nil {
+		t.Fatalf("Subscribe: %v", err)
+	}
+	return s
+}
+
+func receive(t testing.TB, s broker.Subscription) broker.Delivery {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	d, err := s.Receive(ctx)
+	if err != nil {
+		t.Fatalf("Receive: %v", err)
+	}
+	return d
+}
+
+// nothing expects that no message comes for a moment.
+func nothing(t testing.TB, s broker.Subscription) {
+	t.Helper()
+	if d, err := s.Receive(brief(t)); err == nil {
+		t.Fatalf("received %s/%d", d.Message().ID, d.Message().Generation)
+	}
+}
+
+func publish(t testing.TB, b *redisbroker.Broker, queue string, ms ...*broker.Message) {
+	t.Helper()
+	for _, m := range ms {
+		if err := b.Publish(bound(t), queue, m); err != nil {
+			t.Fatalf("Publish(%s): %v", m.ID, err)
+		}
+	}
+}
+
+// publishAll publishes many messages in one batch.
+func publishAll(t testing.TB, b *redisbroker.Broker, queue string, ms ...*broker.Message) {
+	t.Helper()
+	out := make([]broker.Outgoing, len(ms))
+	for i, m := range ms {
+		out[i] = broker.Outgoing{Queue: queue, Message: m}
+	}
+	if err := b.PublishBatch(bound(t), out); err != nil {
+		t.Fatalf("PublishBatch: %v", err)
+	}
+}
+
+func message(id string) *broker.Message {
+	return &broker.Message{ID: id, ContentType: "text/plain", Body: []byte("body of " + id), Priority: 100}
+}
+
+func messages(prefix string, n int) []*broker.Message {
+	ms := make([]*broker.Message, n)
+	for i := range ms {
+		ms[i] = message(fmt.Sprintf("%s-%06d", prefix, i))
+	}
+	return ms
+}
+
+func ack(t testing.TB, ds ...broker.Delivery) {
+	t.Helper()
+	for _, d := range ds {
+		if err := d.Ack(bound(t)); err != nil {
+			t.Fatalf("Ack(%s): %v", d.Message().ID, err)
+		}
+	}
+}
+
+// first expects the delivery of a message for the first time.
+func first(t testing.TB, d broker.Delivery, id string) {
+	t.Helper()
+	if n, exact := d.Deliveries(); d.Message().ID != id || n != 1 || !exact {
+		t.Errorf("received %s, hand-out %d (%v); want %s for the first time", d.Message().ID, n, exact, id)
+	}
+}
+
+func stats(t testing.TB, b *redisbroker.Broker, queue string) broker.Stats {
+	t.Helper()
+	st, err := b.Stats(bound(t), queue)
+	if err != nil {
+		t.Fatalf("Stats: %v", err)
+	}
+	return st
+}
+
+// eventually polls until ok holds.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatalf("never happened: %s", what)
+		}
+		<-tick.C
+	}
+}
+
+// within waits for a channel to be closed.
+func within(t testing.TB, what string, ch <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-ch:
+	case <-time.After(30 * time.Second):
+		t.Fatalf("never happened: %s", what)
+	}
+}
+
+// do executes a command on a server.
+func do(t testing.TB, srv *testserver.Redis, args ...any) any {
+	t.Helper()
+	v, err := srv.Do(bound(t), args...)
+	if err != nil {
+		t.Fatalf("%v: %v", args[0], err)
+	}
+	return v
+}
+
+// logBook keeps what is logged.
+type logBook struct {
+	mu  sync.Mutex
+	txt strings.Builder
+}
+
+func (l *logBook) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+
+func (l *logBook) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.txt.Write(p)
+}
+
+func (l *logBook) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.txt.String()
+}

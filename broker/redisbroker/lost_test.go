@@ -1,0 +1,231 @@
+package redisbroker_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/broker/redisbroker"
+	"github.com/swarmiji/swarmiji/internal/testserver"
+)
+
+// patient is a poll so seldom that no test waits for it.
+const patient = time.Hour
+
+func TestLostClaim(t *testing.T) {
+	t.Parallel()
+	b, l := overLine(t, redisbroker.Config{}, testserver.RequireRedis(t))
+	q := declared(t, b, "q")
+	ms := messages("m", 5)
+	publish(t, b, q, ms...)
+	lost := l.loseAnswer(redisbroker.ScriptHash("claim"))
+	s := subscribe(t, b, q, 10)
+	within(t, "the loss of the answer", lost)
+	for _, m := range ms {
+		d := receive(t, s)
+		first(t, d, m.ID)
+		ack(t, d)
+	}
+	nothing(t, s)
+	eventually(t, "that nothing is held", func() bool { return stats(t, b, q) == broker.Stats{} })
+}
+
+// TestLostClaimAtClose: what a claim without an answer has taken is given back by Close, uncounted.
+func TestLostClaimAtClose(t *testing.T) {
+	t.Parallel()
+	b, l := overLine(t, redisbroker.Config{}, testserver.RequireRedis(t))
+	q := declared(t, b, "q")
+	ms := messages("m", 3)
+	publish(t, b, q, ms...)
+	lost := l.loseAnswer(redisbroker.ScriptHash("claim"))
+	s := subscribe(t, b, q, 10)
+	within(t, "the loss of the answer", lost)
+	if err := s.Close(bound(t)); err != nil {
+		t.Fatalf("Close: %v", err)
+	}
+	if st := stats(t, b, q); st.Ready != 3 || st.Held != 0 {
+		t.Errorf("after Close: %+v", st)
+	}
+	s = subscribe(t, b, q, 10)
+	for _, m := range ms {
+		d := receive(t, s)
+		first(t, d, m.ID)
+		ack(t, d)
+	}
+}
+
+func TestLostHandOver(t *testing.T) {
+	t.Parallel()
+	srv := testserver.RequireRedis(t)
+	ns := testserver.Namespace()
+	pub := connect(t, redisbroker.Config{Namespace: ns})
+	// Only the loss of the channel, and the look that follows when it is back, can bring the message.
+	con, l := overLine(t, redisbroker.Config{Namespace: ns, Poll: patient}, srv)
+	q := declared(t, con, "q")
+	s := subscribe(t, con, q, 10)
+	waits(t, srv, ns, q, 1)
+	lost := l.loseMessage("body of a")
+	publish(t, pub, q, message("a"))
+	within(t, "the loss of the message", lost)
+	d := receive(t, s)
+	first(t, d, "a")
+	ack(t, d)
+	nothing(t, s)
+}
+
+// waits waits until so many owners are noted as waiting for messages of a queue.
+func waits(t testing.TB, srv *testserver.Redis, ns, q string, n int64) {
+	t.Helper()
+	eventually(t, "that a consumer waits", func() bool { return do(t, srv, "ZCARD", "swj:{"+ns+"."+q+"}:h") == n })
+}
+
+// TestHandOver: a consumer that waits is given what is published, without a claim; one without room is not.
+func TestHandOver(t *testing.T) {
+	t.Parallel()
+	srv := testserver.RequireRedis(t)
+	ns := testserver.Namespace()
+	pub := connect(t, redisbroker.Config{Namespace: ns})
+	con := connect(t, redisbroker.Config{Namespace: ns, Poll: patient})
+	q := declared(t, con, "q")
+	s := subscribe(t, con, q, 2)
+	var held []broker.Delivery
+	for _, m := range messages("m", 2) {
+		waits(t, srv, ns, q, 1)
+		publish(t, pub, q, m)
+		d := receive(t, s)
+		first(t, d, m.ID)
+		held = append(held, d)
+	}
+	waits(t, srv, ns, q, 0)
+	publishAll(t, pub, q, messages("n", 5)...)
+	nothing(t, s)
+	ack(t, held...)
+	for _, m := range messages("n", 5) {
+		d := receive(t, s)
+		first(t, d, m.ID)
+		ack(t, d)
+	}
+}
+
+// TestHandOverToTheDead: a consumer whose connections are gone gets nothing that another could have.
+func TestHandOverToTheDead(t *testing.T) {
+	t.Parallel()
+	srv := testserver.RequireRedis(t)
+	ns := testserver.Namespace()
+	pub := connect(t, redisbroker.Config{Namespace: ns})
+	dead, l := overLine(t, redisbroker.Config{Namespace: ns}, srv)
+	q := declared(t, dead, "q")
+	subscribe(t, dead, q, 10)
+	waits(t, srv, ns, q, 1)
+	l.set(true)
+	eventually(t, "that the server has noticed", func() bool {
+		return !strings.Contains(fmt.Sprint(do(t, srv, "PUBSUB", "CHANNELS", "swj:{"+ns+"*")), q)
+	})
+	alive := subscribe(t, pub, q, 10)
+	publish(t, pub, q, message("a"))
+	d := receive(t, alive)
+	first(t, d, "a")
+	ack(t, d)
+	l.set(false)
+}
+
+func TestLostPublish(t *testing.T) {
+	t.Parallel()
+	b, l := overLine(t, redisbroker.Config{}, testserver.RequireRedis(t))
+	q := declared(t, b, "q")
+	publish(t, b, q, message("a")) // the script is known now
+	lost := l.loseAnswer(redisbroker.ScriptHash("enqueue"))
+	if err := b.Publish(bound(t), q, message("b")); !errors.Is(err, broker.ErrIndeterminate) {
+		t.Errorf("Publish whose answer was lost: %v", err)
+	}
+	within(t, "the loss of the answer", lost)
+	if st := stats(t, b, q); st.Ready != 2 {
+		t.Errorf("%d messages are ready, want 2: it was executed once", st.Ready)
+	}
+	publish(t, b, q, message("b"))
+	s := subscribe(t, b, q, 10)
+	for _, id := range []string{"a", "b"} {
+		d := receive(t, s)
+		first(t, d, id)
+		ack(t, d)
+	}
+	nothing(t, s)
+}
+
+func TestLostSettlement(t *testing.T) {
+	t.Parallel()
+	b, l := overLine(t, redisbroker.Config{}, testserver.RequireRedis(t))
+	q, other := declared(t, b, "q"), declared(t, b, "other")
+	s := subscribe(t, b, q, 1)
+	next := message("next")
+	for _, name := range []string{"ack", "release", "bury", "retry"} { // or the first answer is that it is not known
+		source, err := redisbroker.Source(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		do(t, testserver.RequireRedis(t), "SCRIPT", "LOAD", source)
+	}
+	tests := []struct {
+		script string
+		do     func(d broker.Delivery) error
+		again  error // of the same once more
+		stays  bool
+	}{
+		{"ack", func(d broker.Delivery) error { return broker.AckSync(bound(t), d) }, broker.ErrSettled, false},
+		{"release", func(d broker.Delivery) error { return d.Release(bound(t), 0) }, broker.ErrSettled, true},
+		{"bury", func(d broker.Delivery) error { return d.Bury(bound(t), errors.New("why")) }, broker.ErrSettled, false},
+		{"retry", func(d broker.Delivery) error {
+			return b.Retry(bound(t), d, broker.Outgoing{Queue: other, Message: next})
+		}, broker.ErrSettled, false},
+	}
+	for _, tt := range tests {
+		publish(t, b, q, message(tt.script))
+		d := receive(t, s)
+		first(t, d, tt.script)
+		lost := l.loseAnswer(redisbroker.ScriptHash(tt.script))
+		err := tt.do(d)
+		within(t, "the loss of the answer to "+tt.script, lost)
+		// An acknowledgement is asked for again; the others say that they do not know.
+		if tt.script == "ack" && err != nil || tt.script != "ack" && !errors.Is(err, broker.ErrIndeterminate) {
+			t.Errorf("%s whose answer was lost: %v", tt.script, err)
+		}
+		if err := tt.do(d); !errors.Is(err, tt.again) {
+			t.Errorf("%s once more: %v, want %v", tt.script, err, tt.again)
+		}
+		if tt.stays {
+			d = receive(t, s)
+			if d.Message().ID != tt.script {
+				t.Errorf("received %s", d.Message().ID)
+			}
+			ack(t, d)
+		}
+		nothing(t, s)
+	}
+	if st := stats(t, b, q); st.Dead != 1 || st.Held != 0 || st.Ready != 0 {
+		t.Errorf("at the end: %+v", st)
+	}
+	if st := stats(t, b, other); st.Ready != 1 {
+		t.Errorf("successors: %+v, want one", st)
+	}
+}
+
+// TestAckRepeated: an Ack that did not wait reaches the server although the first answer was lost and the line was cut.
+func TestAckRepeated(t *testing.T) {
+	t.Parallel()
+	b, l := overLine(t, redisbroker.Config{}, testserver.RequireRedis(t))
+	q := declared(t, b, "q")
+	publish(t, b, q, message("a"), message("b"))
+	s := subscribe(t, b, q, 2)
+	d1, d2 := receive(t, s), receive(t, s)
+	lost := l.loseAnswer(redisbroker.ScriptHash("ack"))
+	ack(t, d1)
+	within(t, "the loss of the answer", lost)
+	l.set(true)
+	ack(t, d2)
+	l.set(false)
+	eventually(t, "that both are gone", func() bool { return stats(t, b, q) == broker.Stats{} })
+	nothing(t, s)
+}
