@@ -2,6 +2,7 @@ package redisbroker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -225,6 +226,10 @@ func (s *subscription) sendAcks(ctx context.Context, es []*entry[*delivery]) (in
 		eval = s.b.writeOnce
 	}
 	v, err := s.q.eval(ctx, eval, s.b.scripts.ack, args...)
+	doubt := error(nil)
+	if errors.Is(err, ErrNotReplicated) { // it was executed
+		doubt, err = err, nil
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -233,7 +238,7 @@ func (s *subscription) sendAcks(ctx context.Context, es []*entry[*delivery]) (in
 		return 0, errAnswer
 	}
 	for i, e := range es {
-		e.err = nil
+		e.err = doubt
 		if some && answer[i] != '1' {
 			e.err = e.v.notHeld(true, e.tried)
 		}
