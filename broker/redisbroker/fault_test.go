@@ -152,7 +152,7 @@ func TestReadOnly(t *testing.T) {
 func TestNotReplicated(t *testing.T) {
 	t.Parallel()
 	pair := testserver.OwnRedisReplica(t, testserver.RedisConfig{})
-	b := connect(t, redisbroker.Config{Redis: options(pair.Primary), WaitReplicas: 1, WaitTimeout: 200 * time.Millisecond})
+	b := connect(t, redisbroker.Config{Redis: options(pair.Primary), WaitReplicas: 1, WaitTimeout: time.Second})
 	q := declared(t, b, "q")
 	publishAll(t, b, q, messages("m", 1200)...)
 	s := subscribe(t, b, q, 3)

@@ -1,0 +1,33 @@
+package redisbroker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/broker/redisbroker"
+)
+
+// New does not connect; the first call does. While there is no server, calls wait for one until their ctx ends.
+func ExampleNew() {
+	b, err := redisbroker.New(redisbroker.Config{
+		Redis:     &redis.UniversalOptions{Addrs: []string{"127.0.0.1:1"}}, // where nobody listens
+		Namespace: "letters",
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	err = b.Publish(ctx, "inbox", &broker.Message{ID: "1", Body: []byte("dear reader")})
+	fmt.Println(errors.Is(err, broker.ErrUnavailable)) // it was surely not sent
+	fmt.Println(b.Close(context.Background()))
+	// Output:
+	// true
+	// <nil>
+}
