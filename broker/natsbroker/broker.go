@@ -62,7 +62,7 @@ func New(cfg Config) (*Broker, error) {
 	}
 	b := &Broker{cfg: cfg, names: newNames(cfg.Namespace), conn: conn, making: make(chan struct{}, 1), subs: make(map[*subscription]struct{})}
 	b.cfg.URLs = nil // they hold passwords
-	b.outbox.init(conn, b.background)
+	b.outbox.init(b)
 	b.stop, b.halt = context.WithCancel(context.Background())
 	return b, nil
 }

@@ -24,7 +24,7 @@ func (d *delivery) Bury(ctx context.Context, cause error) error {
 			return err
 		}
 		b := d.level.s.b
-		b.outbox.ack(d.reply, d.level.s.deadlineOf(d))
+		b.outbox.ack(d.level.s.q, d.reply, d.level.s.deadlineOf(d))
 		return nil
 	})
 }

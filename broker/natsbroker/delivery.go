@@ -117,6 +117,13 @@ func (d *delivery) begin() error {
 	return nil
 }
 
+// lost reports whether the delivery was given up.
+func (d *delivery) lost() bool {
+	d.level.s.mu.Lock()
+	defer d.level.s.mu.Unlock()
+	return d.hold.dead
+}
+
 // finish ends a settlement: nil removes the delivery, an error leaves it to be settled again; s.mu is held.
 func (d *delivery) finish(err error) {
 	s := d.level.s
@@ -135,7 +142,7 @@ func (d *delivery) finish(err error) {
 }
 
 // settleNow settles with one word to the server, for which nothing has to be waited.
-func (d *delivery) settleNow(what string, send func(reply string, until time.Time)) error {
+func (d *delivery) settleNow(what string, send func(q *queue, reply string, until time.Time)) error {
 	s := d.level.s
 	s.mu.Lock()
 	if err := d.begin(); err != nil {
@@ -145,7 +152,7 @@ func (d *delivery) settleNow(what string, send func(reply string, until time.Tim
 	until := s.deadline(d.hold)
 	s.mu.Unlock()
 	// Before there is room for the next: a server that counts must not see one too many.
-	send(d.reply, until)
+	send(s.q, d.reply, until)
 	s.mu.Lock()
 	d.finish(nil)
 	s.mu.Unlock()
@@ -182,6 +189,12 @@ func (d *delivery) Ack(context.Context) error {
 func (d *delivery) AckSync(ctx context.Context) error {
 	return d.settleBy("acknowledge", func() error {
 		err := d.level.s.b.conn.Do(ctx, func(ctx context.Context, s *natsconn.Session) error {
+			if err := d.level.s.b.outbox.connected(ctx, s); err != nil {
+				return err
+			}
+			if d.lost() {
+				return broker.ErrLeaseLost
+			}
 			_, err := s.NATS.RequestWithContext(ctx, d.reply, ackBody)
 			return err
 		})

@@ -138,9 +138,9 @@ func (b *Broker) drain(ctx context.Context, q *queue, level, limit int) (int, er
 			if err := s.NATS.PublishRequest(ask, inbox, fmt.Appendf(nil, `{"batch":%d,"no_wait":true}`, n)); err != nil {
 				return err
 			}
-			got, err := drainBatch(ctx, s.NATS, sub, n)
+			got, more, err := drainBatch(ctx, s.NATS, sub, n)
 			sum += got
-			if err != nil || got < n {
+			if err != nil || !more {
 				return err
 			}
 		}
@@ -149,33 +149,33 @@ func (b *Broker) drain(ctx context.Context, q *queue, level, limit int) (int, er
 	return sum, err
 }
 
-// drainBatch takes the answer to one request and returns how many messages it held.
-func drainBatch(ctx context.Context, nc *nats.Conn, sub *nats.Subscription, n int) (int, error) {
-	got := 0
+// drainBatch takes the answer to a request for n messages and returns how many it held without notices, and whether there may
+// be more.
+func drainBatch(ctx context.Context, nc *nats.Conn, sub *nats.Subscription, n int) (got int, more bool, err error) {
 	last := ""
-	for got < n {
+	more = true
+	for range n {
 		m, err := sub.NextMsgWithContext(ctx)
 		if err != nil {
-			return got, err
+			return got, false, err
 		}
 		if m.Reply == "" { // the request has ended
+			more = false
 			break
 		}
 		if first(m.Header, headerMoved) == "" {
 			got++
-		} else {
-			n--
 		}
 		last = m.Reply
 		if err := nc.Publish(m.Reply, ackBody); err != nil {
-			return got, err
+			return got, false, err
 		}
 	}
 	if last == "" {
-		return got, nil
+		return got, false, nil
 	}
-	_, err := nc.RequestWithContext(ctx, last, ackBody) // behind all others: the server has taken them
-	return got, err
+	_, err = nc.RequestWithContext(ctx, last, ackBody) // behind all others: the server has taken them
+	return got, more, err
 }
 
 // mark is what a queue's mark holds: messages up to this sequence that are not there any more may have been deleted, so the same

@@ -146,7 +146,7 @@ func (s *subscription) due(now time.Time) []string {
 // renew tells the server that the deliveries are still worked on. It counts when the server has shown that it has read so.
 func (s *subscription) renew(ctx context.Context, now time.Time, replies []string) {
 	sess := s.b.conn.Live()
-	if sess == nil {
+	if sess == nil || !s.b.outbox.trusts(sess) {
 		return
 	}
 	s.mu.Lock()
@@ -160,7 +160,7 @@ func (s *subscription) renew(ctx context.Context, now time.Time, replies []strin
 	s.done.Go(func() {
 		ctx, cancel := context.WithTimeout(ctx, s.lease)
 		defer cancel()
-		if s.b.conn.Flush(ctx) != nil {
+		if s.b.conn.Flush(ctx) != nil || s.b.conn.Live() != sess { // another connection may have carried the question
 			return
 		}
 		s.mu.Lock()

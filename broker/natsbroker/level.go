@@ -156,7 +156,9 @@ func (lv *level) serve(known bool) error {
 	if err != nil {
 		return err
 	}
-	s.b.outbox.connected(sess)
+	if err := s.b.outbox.connected(s.fetch, sess); err != nil {
+		return err
+	}
 	if !known {
 		if err := lv.ensure(); err != nil {
 			return err
@@ -357,12 +359,12 @@ func (l *line) handle(m *nats.Msg) {
 	}
 	lv.waiting = info.pending
 	if first(m.Header, headerMoved) != "" {
-		s.b.outbox.ack(m.Reply, time.Time{})
+		s.b.outbox.ack(s.q, m.Reply, time.Time{})
 		lv.poke()
 		return
 	}
 	if s.fetch.Err() != nil { // closed: nobody will take it
-		s.b.outbox.nak(m.Reply, time.Now().Add(s.lease))
+		s.b.outbox.nak(s.q, m.Reply, time.Now().Add(s.lease))
 		return
 	}
 	lv.unsettled++
@@ -399,12 +401,12 @@ func (l *line) status(m *nats.Msg) {
 		return
 	case "404", "408": // a request has ended
 	case "503":
-		l.fail(errConsumerGone)
+		l.lostConsumer()
 		return
 	case "409":
 		switch {
 		case strings.Contains(text, "consumer deleted"):
-			l.fail(errConsumerGone)
+			l.lostConsumer()
 			return
 		case strings.Contains(text, "leadership change"), strings.Contains(text, "server shutdown"):
 			l.fail(natsconn.ErrUnavailable)
@@ -426,6 +428,12 @@ func (l *line) status(m *nats.Msg) {
 		l.outstanding = 0
 	}
 	l.lv.poke()
+}
+
+// lostConsumer ends the line of a consumer that is missing, maybe with its stream.
+func (l *line) lostConsumer() {
+	l.lv.s.b.outbox.doubt()
+	l.fail(errConsumerGone)
 }
 
 func (l *line) fail(err error) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 
 	"github.com/nats-io/nats.go"
 
@@ -23,6 +24,8 @@ type queue struct {
 	schedule string
 	dead     string
 	skip     int // of a subject, what is left out in a message's id for the server
+
+	born atomic.Int64 // when its record was stored, in Unix nanoseconds: another time means another stream
 }
 
 // record is what a queue's record holds. The first that is written holds for ever.
@@ -97,6 +100,7 @@ func (b *Broker) learn(ctx context.Context, name string) (*queue, error) {
 		return nil, fmt.Errorf("%w: the queue's record is %.80q", broker.ErrMalformed, st.Data)
 	}
 	q := b.newQueue(name, r.Levels)
+	q.born.Store(st.Time.UnixNano())
 	v, _ := b.queues.LoadOrStore(name, q)
 	return v.(*queue), nil
 }

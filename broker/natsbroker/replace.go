@@ -62,7 +62,7 @@ func (d *delivery) replace(ctx context.Context, next broker.Outgoing) error {
 		err = d.replaceInTwo(ctx, p)
 	}
 	if err == nil {
-		b.outbox.ack(d.reply, time.Time{}) // the message has gone; this tells its consumer
+		b.outbox.ack(d.level.s.q, d.reply, time.Time{}) // the message has gone; this tells its consumer
 	}
 	return err
 }
@@ -196,7 +196,7 @@ func (s *subscription) early(d *delivery, m *nats.Msg, at time.Time, pending uin
 		d.state = settled
 		s.leave(d)
 		d.level.unsettled--
-		s.b.outbox.send(d.reply, nakDelay(rest), time.Now().Add(s.lease))
+		s.b.outbox.send(s.q, d.reply, nakDelay(rest), time.Now().Add(s.lease))
 		d.level.poke()
 	case rest <= shortDelay && (pending == 0 || d.level.want == unlimited || d.level.unsettled < d.level.want):
 		time.AfterFunc(rest, func() {
@@ -206,7 +206,7 @@ func (s *subscription) early(d *delivery, m *nats.Msg, at time.Time, pending uin
 				return
 			}
 			if s.fetch.Err() != nil { // closed in the meantime
-				s.b.outbox.nak(d.reply, s.deadline(d.hold))
+				s.b.outbox.nak(s.q, d.reply, s.deadline(d.hold))
 				d.state = busy
 				d.finish(nil)
 				return
@@ -221,9 +221,9 @@ func (s *subscription) early(d *delivery, m *nats.Msg, at time.Time, pending uin
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			if err == nil {
-				s.b.outbox.ack(d.reply, time.Time{})
+				s.b.outbox.ack(s.q, d.reply, time.Time{})
 			} else { // it comes again, and is tried again
-				s.b.outbox.send(d.reply, nakDelay(time.Second), time.Now().Add(s.lease))
+				s.b.outbox.send(s.q, d.reply, nakDelay(time.Second), time.Now().Add(s.lease))
 			}
 			d.finish(nil)
 		})
@@ -248,8 +248,16 @@ func (b *Broker) forward(ctx context.Context, d *delivery, header nats.Header, a
 	h[headerExpectedSubj] = []string{d.subject}
 	m := &nats.Msg{Subject: d.level.s.q.schedule + lastToken(d.subject), Header: h, Data: d.msg.Body}
 	_, err := b.conn.Publish(ctx, m)
-	if errors.Is(err, natsconn.ErrWrongSequence) { // somebody else has moved or replaced it
+	if !errors.Is(err, natsconn.ErrWrongSequence) {
+		return err
+	}
+	// Somebody else has moved or replaced it, or a cluster is busy with another message for its place, which may yet fail.
+	st, getErr := b.conn.GetLast(ctx, b.names.stream, d.subject)
+	switch {
+	case errors.Is(getErr, natsconn.ErrNotFound), getErr == nil && st.Seq != d.seq:
 		return nil
+	case getErr != nil:
+		return getErr
 	}
 	return err
 }

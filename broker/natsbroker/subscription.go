@@ -308,7 +308,7 @@ func (s *subscription) giveBack() {
 	s.forget()
 	s.mu.Unlock()
 	for _, r := range replies {
-		s.b.outbox.nak(r, until)
+		s.b.outbox.nak(s.q, r, until)
 	}
 }
 
@@ -330,8 +330,18 @@ func (s *subscription) giveUp() {
 	}
 	s.mu.Unlock()
 	for _, r := range replies {
-		s.b.outbox.nak(r, until)
+		s.b.outbox.nak(s.q, r, until)
 	}
+}
+
+// loseAll gives up everything, when what it was taken from is not there any more.
+func (s *subscription) loseAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, h := range s.holds {
+		s.lose(h)
+	}
+	s.forget()
 }
 
 // forget ends the keeper and lets the Broker forget a closed subscription when its last delivery is settled; s.mu is held.

@@ -128,7 +128,7 @@ func (c *Conn) send(ctx context.Context, pub *Pub, b *batch) error {
 			return nil
 		}
 		c.pubs.unregister(pub)
-		if !isAny(err, nats.ErrReconnectBufExceeded, nats.ErrConnectionClosed) {
+		if !isAny(err, nats.ErrReconnectBufExceeded, nats.ErrConnectionClosed) && !s.sock.over() {
 			return Classify(err)
 		}
 		// The loss of this session is about to be known.

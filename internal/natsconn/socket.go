@@ -100,6 +100,13 @@ func (s *socket) flush() {
 	}
 }
 
+// over reports whether Write takes nothing any more.
+func (s *socket) over() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err != nil || s.closing
+}
+
 // fail ends the connection for good.
 func (s *socket) fail(err error) {
 	s.mu.Lock()

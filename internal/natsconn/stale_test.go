@@ -38,3 +38,48 @@ func TestPublishOnASessionThatWasJustLost(t *testing.T) {
 		t.Errorf("Close: %v", err)
 	}
 }
+
+// A large message is written by the caller. When the connection has just ended, and neither the library nor we have been told,
+// nothing of it was sent: it waits for the next connection like any other.
+func TestLargeMessageOnAConnectionThatHasJustEnded(t *testing.T) {
+	c, err := New(Config{URLs: []string{testserver.RequireNATS(t).URL()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	s, err := c.Session(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.pubs.subscribe(s.NATS); err != nil {
+		t.Fatal(err)
+	}
+	told := make(chan struct{})
+	s.sock.mu.Lock()
+	s.sock.err = errors.New("broken pipe") // as fail does first
+	s.sock.mu.Unlock()
+	m := nats.NewMsg(testserver.Namespace())
+	m.Data = make([]byte, 100<<10)
+	ended := make(chan error, 1)
+	go func() {
+		defer close(told)
+		_, err := c.Publish(ctx, m)
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		t.Errorf("Publish: %v before the loss was told", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	s.sock.fail(errors.New("broken pipe"))
+	<-told
+	if len(ended) > 0 {
+		if err := <-ended; !errors.Is(err, ErrNoStream) { // sent on the next connection, where nobody takes it
+			t.Errorf("Publish: %v, want ErrNoStream", err)
+		}
+	}
+	if err := c.Close(ctx); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+}

@@ -1,0 +1,139 @@
+package natsbroker_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/broker/natsbroker"
+	"github.com/swarmiji/swarmiji/internal/testserver"
+)
+
+// TestSettlementsOfALostStreamTouchNoOther loses the stream while a consumer is cut off: what it settled and held lay in the old
+// one, and the new one counts from the beginning again, so that other messages have the same sequences now.
+func TestSettlementsOfALostStreamTouchNoOther(t *testing.T) {
+	t.Parallel()
+	srv := testserver.RequireNATS(t)
+	r := testserver.NewRelay(t, srv.Addr())
+	ns := testserver.Namespace()
+	b := connect(t, natsbroker.Config{URLs: []string{r.URL(srv.URL())}, Namespace: ns})
+	declare(t, b)
+	s := subscribe(t, b, broker.SubscribeOptions{Prefetch: 8})
+	publish(t, b, ids("old", 8)...)
+	for range 4 {
+		ack(t, receive(t, s))
+	}
+	held, late, released := receive(t, s), receive(t, s), receive(t, s)
+	receive(t, s)
+	eventually(t, "the acknowledgements", func() bool {
+		st, err := b.Stats(bound(t), "q")
+		return err == nil && st.Held == 4
+	})
+	r.SetDown(true)
+	eventually(t, "the loss", func() bool { return late.Ack(bound(t)) == nil || errors.Is(late.Ack(bound(t)), broker.ErrSettled) })
+	if err := bare(t, srv.URL()).DeleteStream(bound(t), "SWJ_"+ns); err != nil {
+		t.Fatal(err)
+	}
+	other := connect(t, natsbroker.Config{Namespace: ns})
+	declare(t, other)
+	const n = 12
+	so := subscribe(t, other, broker.SubscribeOptions{Prefetch: n})
+	publish(t, other, ids("new", n)...)
+	for range n {
+		receive(t, so) // held by the other consumer
+	}
+	r.SetDown(false)
+	publishAll(t, b, []string{"probe"})
+	d := receive(t, s)
+	if id := d.Message().ID; id != "probe" {
+		t.Errorf("received %s, which another consumer holds", id)
+	}
+	if err := held.Ack(bound(t)); !errors.Is(err, broker.ErrLeaseLost) {
+		t.Errorf("Ack of what lay in the old stream: %v, want ErrLeaseLost", err)
+	}
+	if err := released.Release(bound(t), 0); !errors.Is(err, broker.ErrLeaseLost) {
+		t.Errorf("Release of what lay in the old stream: %v, want ErrLeaseLost", err)
+	}
+	select {
+	case <-held.Lost():
+	case <-time.After(10 * time.Second):
+		t.Error("Lost is not closed")
+	}
+	if sync, ok := broker.As[broker.SyncAcker](d); !ok || sync.AckSync(bound(t)) != nil {
+		t.Error("AckSync failed")
+	}
+	if st, err := other.Stats(bound(t), "q"); err != nil || st != (broker.Stats{Held: n}) {
+		t.Errorf("the new stream has %+v, %v, want %d held: the old acknowledgements hit others", st, err, n)
+	}
+}
+
+// TestPurgeGoesOnBehindANotice purges a queue in which the notice of a moved message lies.
+func TestPurgeGoesOnBehindANotice(t *testing.T) {
+	t.Parallel()
+	b := connect(t, natsbroker.Config{})
+	declare(t, b)
+	if err := b.Declare(bound(t), broker.Queue{Name: "other"}); err != nil {
+		t.Fatal(err)
+	}
+	s := subscribe(t, b, broker.SubscribeOptions{Prefetch: 1})
+	publish(t, b, "moved")
+	d := receive(t, s)
+	if err := s.Close(bound(t)); err != nil {
+		t.Fatal(err)
+	}
+	var ms []broker.Outgoing
+	for _, id := range ids("m", 400) {
+		ms = append(ms, broker.Outgoing{Queue: "q", Message: message(id)})
+	}
+	next := message("moved")
+	next.Generation = 1
+	if err := b.Retry(bound(t), d, broker.Outgoing{Queue: "other", Message: next}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.PublishBatch(bound(t), ms); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := b.Purge(bound(t), "q"); err != nil || n != len(ms) {
+		t.Errorf("Purge: %d, %v, want %d", n, err, len(ms))
+	}
+	if st, err := b.Stats(bound(t), "q"); err != nil || st.Ready+st.Held != 0 {
+		t.Errorf("Stats after Purge: %+v, %v", st, err)
+	}
+}
+
+// TestHeldWhenTheStreamIsMadeAgain holds messages while the stream is deleted and made again under a connection that lasts.
+func TestHeldWhenTheStreamIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	srv := testserver.RequireNATS(t)
+	ns := testserver.Namespace()
+	b := connect(t, natsbroker.Config{Namespace: ns})
+	declare(t, b)
+	s := subscribe(t, b, broker.SubscribeOptions{Prefetch: 8})
+	publish(t, b, ids("old", 4)...)
+	var held []broker.Delivery
+	for range 4 {
+		held = append(held, receive(t, s))
+	}
+	if err := bare(t, srv.URL()).DeleteStream(bound(t), "SWJ_"+ns); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-held[0].Lost():
+	case <-time.After(20 * time.Second):
+		t.Fatal("Lost is not closed")
+	}
+	const n = 6
+	publish(t, b, ids("new", n)...)
+	for range n {
+		receive(t, s)
+	}
+	for _, d := range held {
+		if err := d.Ack(bound(t)); !errors.Is(err, broker.ErrLeaseLost) {
+			t.Errorf("Ack of what lay in the old stream: %v, want ErrLeaseLost", err)
+		}
+	}
+	if st, err := b.Stats(bound(t), "q"); err != nil || st != (broker.Stats{Held: n}) {
+		t.Errorf("the new stream has %+v, %v, want %d held", st, err, n)
+	}
+}
