@@ -96,7 +96,8 @@ func (t *batcher[T]) run() {
 			}
 			continue
 		}
-		taken, err := t.send(t.ctx, es)
+		// Without an end: a call whose ctx may end any time takes a goroutine more. Close ends it by closing the connection.
+		taken, err := t.send(context.WithoutCancel(t.ctx), es)
 		if !t.land(es, taken, err) {
 			attempt = 0
 			continue

@@ -169,7 +169,7 @@ func (f *fetcher) claim(own *owner, want int) error {
 		args = append(args, c.name)
 	}
 	sent := time.Now()
-	answer, l, err := s.q.call(s.b.ctx, s.b.conn.EvalOnce, s.b.scripts.claim, args...)
+	answer, l, err := s.q.call(context.WithoutCancel(s.b.ctx), s.b.conn.EvalOnce, s.b.scripts.claim, args...) // as a batcher does
 	switch {
 	case errors.Is(err, broker.ErrNoQueue): // somebody has removed its keys
 		s.mu.Lock()

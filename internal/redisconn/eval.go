@@ -158,8 +158,19 @@ func (c *Conn) reload(ctx context.Context, err error) {
 	}
 }
 
-// pause waits; false if ctx ended or the Conn was closed.
+// hurry is less time than an attempt should have: one that begins just before the end of ctx may leave behind that nobody knows
+// whether it was executed.
+const hurry = 5 * time.Millisecond
+
+// pause waits; false if ctx ended, or would soon, or the Conn was closed.
 func (c *Conn) pause(ctx context.Context, d time.Duration) bool {
+	if end, ok := ctx.Deadline(); ok && time.Until(end) < d+hurry {
+		select {
+		case <-ctx.Done():
+		case <-c.done:
+		}
+		return false
+	}
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
