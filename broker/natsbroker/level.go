@@ -146,6 +146,7 @@ func (lv *level) ensure() error {
 func (lv *level) serve(known bool) error {
 	s := lv.s
 	for lv.stopped() {
+		known = false // somebody may change the consumer meanwhile
 		select {
 		case <-lv.wake:
 		case <-s.fetch.Done():
@@ -276,7 +277,8 @@ func (l *line) close() {
 	close(l.gone)
 }
 
-// setWant changes the level's part of the prefetch. What was asked for beyond it is taken back.
+// setWant changes the level's part of the prefetch. What was asked for beyond it is taken back. With 0 the line is ended: to
+// others the consumer looks unused then, and they may shorten its lease, which the next line sees to.
 func (lv *level) setWant(ctx context.Context, n int) error {
 	s := lv.s
 	s.mu.Lock()
@@ -289,7 +291,7 @@ func (lv *level) setWant(ctx context.Context, n int) error {
 	for {
 		s.mu.Lock()
 		l := lv.line
-		if l == nil || l.outstanding == 0 || n != 0 && lv.unsettled+l.outstanding <= n {
+		if l == nil || n != 0 && (l.outstanding == 0 || lv.unsettled+l.outstanding <= n) {
 			s.mu.Unlock()
 			return nil
 		}

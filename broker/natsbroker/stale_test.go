@@ -137,3 +137,33 @@ func TestHeldWhenTheStreamIsMadeAgain(t *testing.T) {
 		t.Errorf("the new stream has %+v, %v, want %d held", st, err, n)
 	}
 }
+
+// TestPausedWhileAnotherShortensTheLease pauses a subscription that holds nothing, so that the consumer looks unused to one with
+// a shorter lease.
+func TestPausedWhileAnotherShortensTheLease(t *testing.T) {
+	t.Parallel()
+	b := connect(t, natsbroker.Config{})
+	declare(t, b)
+	s := subscribe(t, b, broker.SubscribeOptions{Prefetch: 1, Lease: 6 * time.Second})
+	publish(t, b, "a")
+	d := receive(t, s)
+	r, ok := broker.As[broker.Resizer](s)
+	if !ok || r.SetPrefetch(bound(t), 0) != nil {
+		t.Fatal("SetPrefetch(0) failed")
+	}
+	ack(t, d)
+	eventually(t, "the acknowledgement", func() bool {
+		st, err := b.Stats(bound(t), "q")
+		return err == nil && st == broker.Stats{}
+	})
+	if err := subscribe(t, b, broker.SubscribeOptions{Prefetch: 1, Lease: 200 * time.Millisecond}).Close(bound(t)); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.SetPrefetch(bound(t), 2); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, b, "b")
+	d = receive(t, s)
+	nothing(t, s, time.Second) // it is renewed every 2 s only
+	ack(t, d)
+}

@@ -3,6 +3,7 @@ package natsconn
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -33,9 +34,25 @@ type Stored struct {
 // "STREAM.MSG.GET.S", follows $JS.API. The request is repeated until ctx ends when its answer was lost or the server
 // cannot serve just now, so it must be one that may be.
 func (c *Conn) API(ctx context.Context, what string, req, resp any) error {
+	_, err := c.ask(ctx, what, req, resp)
+	return err
+}
+
+// change is API for a request that changes something. It is [ErrIndeterminate] when an earlier try may have done so, also if
+// there was no connection afterwards.
+func (c *Conn) change(ctx context.Context, what string, req, resp any) error {
+	sent, err := c.ask(ctx, what, req, resp)
+	if sent && errors.Is(err, ErrUnavailable) {
+		return fmt.Errorf("%w: %s", ErrIndeterminate, err.Error()) // not of both classes
+	}
+	return err
+}
+
+// ask reports also whether a try was made that may have reached the server and had no answer.
+func (c *Conn) ask(ctx context.Context, what string, req, resp any) (sent bool, err error) {
 	body, err := json.Marshal(req)
 	if err != nil {
-		return fmt.Errorf("nats %s: %w", what, err)
+		return false, fmt.Errorf("nats %s: %w", what, err)
 	}
 	for {
 		err = c.Do(ctx, func(ctx context.Context, s *Session) error {
@@ -44,10 +61,11 @@ func (c *Conn) API(ctx context.Context, what string, req, resp any) error {
 			return request(ctx, s.NATS, what, body, resp)
 		})
 		if err == nil {
-			return nil
+			return sent, nil
 		}
+		sent = sent || errors.Is(err, ErrIndeterminate)
 		if !isAny(err, ErrUnavailable, ErrIndeterminate) || ctx.Err() != nil || !sleep(ctx, apiPause) {
-			return fmt.Errorf("nats %s: %w", what, err)
+			return sent, fmt.Errorf("nats %s: %w", what, err)
 		}
 	}
 }
@@ -114,7 +132,7 @@ func (c *Conn) get(ctx context.Context, stream string, req map[string]any) (*Sto
 
 // DeleteSeq removes a message from a stream. [ErrNotFound] if it is not there (any more).
 func (c *Conn) DeleteSeq(ctx context.Context, stream string, seq uint64) error {
-	err := c.API(ctx, "STREAM.MSG.DELETE."+stream, map[string]any{"seq": seq, "no_erase": true}, nil)
+	err := c.change(ctx, "STREAM.MSG.DELETE."+stream, map[string]any{"seq": seq, "no_erase": true}, nil)
 	switch c := Code(err); {
 	case c == codeNoMessage, c == codeDeleteFailed && strings.Contains(err.Error(), "not found"):
 		return fmt.Errorf("%w: %w", ErrNotFound, err)
@@ -127,7 +145,7 @@ func (c *Conn) Purge(ctx context.Context, stream, subject string) (int, error) {
 	var resp struct {
 		Purged int `json:"purged"`
 	}
-	err := c.API(ctx, "STREAM.PURGE."+stream, map[string]any{"filter": subject}, &resp)
+	err := c.change(ctx, "STREAM.PURGE."+stream, map[string]any{"filter": subject}, &resp)
 	return resp.Purged, err
 }
 

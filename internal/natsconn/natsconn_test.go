@@ -526,3 +526,33 @@ func TestInProcess(t *testing.T) {
 		t.Error("New took a provider and URLs")
 	}
 }
+
+// A deletion that was sent and had no answer may have happened, also when there is no connection from then on.
+func TestDeletionWithoutAnAnswerIsIndeterminate(t *testing.T) {
+	t.Parallel()
+	srv := testserver.RequireNATS(t)
+	p := testserver.NewProxy(t, srv.Addr())
+	c, err := natsconn.New(natsconn.Config{URLs: []string{p.URL(srv.URL())}, PingInterval: 100 * time.Millisecond, DialTimeout: 300 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close(context.Background()) }() // there is no server to say goodbye to
+	first, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	s, err := c.Session(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.BlackHole(true, true)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		<-s.Done()
+		<-time.After(300 * time.Millisecond) // the next try waits for a connection
+		cancel()
+	}()
+	err = c.DeleteSeq(ctx, testserver.Namespace(), 1)
+	if !errors.Is(err, natsconn.ErrIndeterminate) || errors.Is(err, natsconn.ErrUnavailable) {
+		t.Errorf("DeleteSeq: %v, want ErrIndeterminate alone", err)
+	}
+}
