@@ -44,8 +44,11 @@
 //   - While a message is queued, held or delayed, publishing the same or an older generation of its id to the same queue and
 //     level is a success that does nothing; a newer generation takes its place, also in the hands of a consumer. For Config.Dedupe
 //     after its publication a repeated pair is dropped even when it was handled already.
+//     What is delayed lies in another subject than what waits: once Dedupe is over, the same pair published without the time is a
+//     second message, until the first comes due and takes its place.
 //   - A lost connection is made again for ever. Deliveries outlive it, and a restart of the server: they end with their lease.
-//     Settlements without a connection wait for one; the last acknowledgements before a loss are sent again.
+//     Settlements without a connection wait for one; the last acknowledgements before a loss are sent again, when
+//     the queue's record has shown that its stream is still the same.
 //   - The lease of what is held is renewed every third of it. NATS neither tells who has lost a message nor refuses an
 //     acknowledgement that comes too late, so each process reckons for itself: what could not be renewed is given up a tenth of the
 //     lease before the server hands it to somebody else. A process that was frozen finds all that it held lost. The lease belongs to
@@ -62,7 +65,8 @@
 //     failure may lose what came since; "sync_interval: always" or Replicas 3 close that.
 //
 // A stream, queue or consumer that was deleted is made again by whoever declared or consumes it, with a warning in the log;
-// what lay in it is lost.
+// what lay in it is lost, and so are its deliveries. While the connection lasts a subscription notices so when it next asks for
+// messages; until then, with its prefetch full, an acknowledgement may hit a message of the same sequence in the new stream.
 //
 // # Older servers
 //
