@@ -3,6 +3,7 @@ package redisbroker
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"time"
@@ -27,7 +28,8 @@ var errNoOwner = errors.New("redis: the lease has ended")
 // register gets a number under which to hold messages, and with it the queue's levels.
 func (s *subscription) register(ctx context.Context, eval evaluator) (*owner, *levels, error) {
 	sent := time.Now()
-	v, err := s.q.eval(ctx, eval, s.b.scripts.subscribe, s.lease.Microseconds())
+	own := rand.Int64()
+	v, err := s.q.eval(ctx, eval, s.b.scripts.subscribe, s.lease.Microseconds(), own)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -36,7 +38,7 @@ func (s *subscription) register(ctx context.Context, eval evaluator) (*owner, *l
 		return nil, nil, errors.Join(errAnswer, err)
 	}
 	return &owner{
-		number: number(answer, 2), lost: make(chan struct{}), until: sent.Add(s.lease), held: make(map[*delivery]struct{}),
+		number: own, lost: make(chan struct{}), until: sent.Add(s.lease), held: make(map[*delivery]struct{}),
 	}, s.q.learn(text(answer, 1)), nil
 }
 
@@ -163,13 +165,9 @@ func (f *fetcher) claim(own *owner, want int) error {
 	renew, open, finished := s.claims(own)
 	mode := s.mode(own)
 	s.mu.Unlock()
-	args := make([]any, 0, 9+len(finished))
-	args = append(args, s.q.names.channels(), own.number, place, want, renew, claimBytes, f.look, open, mode)
-	for _, c := range finished {
-		args = append(args, c.name)
-	}
 	sent := time.Now()
-	answer, l, err := s.q.call(context.WithoutCancel(s.b.ctx), s.b.conn.EvalOnce, s.b.scripts.claim, args...) // as a batcher does
+	answer, l, err := s.q.call(context.WithoutCancel(s.b.ctx), s.b.conn.EvalOnce, s.b.scripts.claim, // as a batcher does
+		s.q.names.channels(), own.number, place, want, renew, claimBytes, f.look, open, mode)
 	switch {
 	case errors.Is(err, broker.ErrNoQueue): // somebody has removed its keys
 		s.mu.Lock()
@@ -196,9 +194,9 @@ func (f *fetcher) claim(own *owner, want int) error {
 	return nil
 }
 
-// claims returns what a claim tells the server: by how much to renew the lease, if it is time for that; the places of the
-// claims that the server keeps, as text; and those of them of which nothing is held, when they have gathered: it can forget
-// them. s.mu is held.
+// claims returns what a claim tells the server: by how much to renew the lease, if it is time for that; and the places of the
+// claims of which something may be held, as text. Claims of which nothing is held are left out when some have gathered, and
+// returned: the server looks whether it thinks so too, and forgets them. s.mu is held.
 func (s *subscription) claims(own *owner) (renew int64, open string, finished []*claim) {
 	if time.Until(own.until) < s.lease*2/3 {
 		renew = s.lease.Microseconds()

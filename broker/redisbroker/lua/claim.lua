@@ -5,9 +5,8 @@
 -- KEYS: m t d l o c n s h r
 -- ARGV: 1 the levels as the caller knows them, 2 the channels but for the owner, 3 the owner, 4 the claim's place among the
 --       owner's, 5 how many at most, 6 microseconds by which to renew the lease, 0: not, 7 about how many bytes at most, 8 how
---       many messages to look at first, 9 the places of the owner's claims that are to be kept, separated by commas, 10 what
---       the owner hears: c content, n words, or nothing if it is empty, 11 and following: the names of earlier claims of which
---       nothing is held any more.
+--       many messages to look at first, 9 the places of the owner's claims of which something may be held, separated by commas, 10 what
+--       the owner hears: c content, n words, or nothing if it is empty.
 -- Returns {1, microseconds until a message is due or -1, 1 if it is not noted as one that waits, "place:count " of each message that was
 --          handed out before, key, value, key, value, ...}, {0} if there is no such queue, {2, levels} if the queue has others,
 --          {3} if the owner's lease has ended.
@@ -25,8 +24,10 @@ if dead then
   if not till or tonumber(till) <= now then return {3} end
 end
 if ARGV[6] ~= '0' then redis.call('ZADD', K.o, 'XX', now + ARGV[6], owner) end
-if ARGV[11] then redis.call('HDEL', K.c, unpack(ARGV, 11)) end
 
+local list = bounds(levels)
+local recorded = string.match(record, '^%d+:%d+:%a:(.*)$')
+local moved = recorded ~= ARGV[9] and settle(list, owner, recorded, ARGV[9], ARGV[4])
 local last = string.match(record, '^%d+')
 if tonumber(ARGV[4]) <= tonumber(last) then -- said before
   local out = {1, -1, 1, ''}
@@ -44,12 +45,11 @@ if tonumber(ARGV[4]) <= tonumber(last) then -- said before
   return out
 end
 
-local list = bounds(levels)
-local moved, more = false, false
+local more = false
 if dead then
   local count
   count, more = reclaim(list, first[1], true)
-  moved = count > 0
+  moved = moved or count > 0
 end
 local wait = -1
 local next = redis.call('ZRANGE', K.d, 0, 0, 'WITHSCORES')

@@ -92,9 +92,12 @@ end
 
 -- claimed returns the keys that are still held under a claim.
 local function claimed(claim)
-  local keys = {}
-  for key in string.gmatch(redis.call('HGET', K.c, claim) or '', '[^\n]+') do
-    if redis.call('HGET', K.l, key) == claim then keys[#keys + 1] = key end
+  local all, keys = {}, {}
+  for key in string.gmatch(redis.call('HGET', K.c, claim) or '', '[^\n]+') do all[#all + 1] = key end
+  if #all == 0 then return keys end
+  local under = redis.call('HMGET', K.l, unpack(all))
+  for i = 1, #all do
+    if under[i] == claim then keys[#keys + 1] = all[i] end
   end
   return keys
 end
@@ -129,6 +132,29 @@ local function reclaim(list, owner, counted)
   redis.call('ZREM', K.h, owner)
   redis.call('HDEL', K.c, owner)
   return moved, false
+end
+
+-- settle compares an owner's record of open claims with what the owner itself knows, open, of its claims before a place: what
+-- the owner has settled is forgotten. Where the server still holds something under such a claim, its data have gone back in
+-- time, in a failover or a crash, and that goes back to the front, since nobody else would ever give it back. It returns
+-- whether there was any.
+local function settle(list, owner, recorded, open, before)
+  local known, back = {}, false
+  for place in string.gmatch(open, '%d+') do known[place] = true end
+  for place in string.gmatch(recorded, '%d+') do
+    if not known[place] and tonumber(place) < tonumber(before) then
+      local claim = owner .. '.' .. place
+      local keys = claimed(claim)
+      if #keys > 0 then
+        redis.call('HDEL', K.l, unpack(keys))
+        for i = 1, #keys do redis.call('HINCRBY', K.n, keys[i], 1) end
+        put(list, keys, true)
+        back = true
+      end
+      redis.call('HDEL', K.c, claim)
+    end
+  end
+  return back
 end
 
 -- take takes ready messages from the lists, the most urgent first: so many at most, of about so many bytes at most, at least one.
