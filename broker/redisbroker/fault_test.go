@@ -197,7 +197,10 @@ func TestSentinel(t *testing.T) {
 		},
 		WaitReplicas: 1, WaitTimeout: 300 * time.Millisecond, Lease: 2 * time.Second,
 	})
-	q := declared(t, b, "q")
+	q := "q"
+	eventually(t, "that the replica, which has just begun, has the queue", func() bool {
+		return b.Declare(bound(t), broker.Queue{Name: q}) == nil
+	})
 	// The loss of the primary leaves no replica to wait for: what was answered so is known to be uncertain.
 	confirmed := make(map[string]bool)
 	for _, m := range messages("m", 300) {
