@@ -20,6 +20,7 @@ type delivery struct {
 	level   *level
 	subject string
 	reply   string
+	server  string // the id of the server's process that handed it out
 	seq     uint64 // in the stream
 	count   int
 
@@ -185,7 +186,7 @@ func (d *delivery) Ack(context.Context) error {
 }
 
 // AckSync implements [broker.SyncAcker]: it waits for the server's answer. broker.ErrIndeterminate means that none came; it may
-// be called again.
+// be called again. What was handed out before the only server with the stream was started anew is broker.ErrLeaseLost.
 func (d *delivery) AckSync(ctx context.Context) error {
 	return d.settleBy("acknowledge", func() error {
 		err := d.level.s.b.conn.Do(ctx, func(ctx context.Context, s *natsconn.Session) error {
@@ -193,6 +194,9 @@ func (d *delivery) AckSync(ctx context.Context) error {
 				return err
 			}
 			if d.lost() {
+				return broker.ErrLeaseLost
+			}
+			if d.level.s.b.forgot(d, s) {
 				return broker.ErrLeaseLost
 			}
 			_, err := s.NATS.RequestWithContext(ctx, d.reply, ackBody)
@@ -203,6 +207,14 @@ func (d *delivery) AckSync(ctx context.Context) error {
 		}
 		return err
 	})
+}
+
+// forgot reports whether the server may have forgotten that it handed d out. It writes down what consumers hold some ten times a
+// second, so that one which was killed may hand a message out anew, as the first time, while the earlier receiver still
+// has it; and it takes the acknowledgements of both. With replicas the others remember.
+func (b *Broker) forgot(d *delivery, s *natsconn.Session) bool {
+	id := s.NATS.ConnectedServerId()
+	return b.cfg.Replicas == 1 && id != "" && d.server != "" && id != d.server
 }
 
 // Release implements [broker.Delivery]. After longer than 0 a message of the next Generation takes its place in one step.
