@@ -160,7 +160,7 @@ end
 -- take takes ready messages from the lists, the most urgent first: so many at most, of about so many bytes at most, at least one.
 -- It returns their keys, and a table with key, value, key, value, ... after so many other elements.
 local function take(list, want, budget, look, after)
-  local ghosts = redis.call('EXISTS', K.s) == 1
+  local ghosts
   local keys, flat, count = {}, {}, 0
   for i = 1, after do flat[i] = '' end
   local place, places = 1, math.max(1, #list)
@@ -170,6 +170,7 @@ local function take(list, want, budget, look, after)
       place = place + 1
     else
       local values = redis.call('HMGET', K.t, unpack(got))
+      if ghosts == nil then ghosts = redis.call('EXISTS', K.s) == 1 end
       for i = 1, #got do
         local key, value = got[i], values[i]
         if budget <= 0 then -- too much: back with the rest
@@ -233,18 +234,32 @@ local function nudge(channel)
   end
 end
 
--- hand gives what is ready to owners that wait, in a message on their channels; one that nobody hears goes to the next. An
--- owner whose mode is n is only told to claim.
+-- offer gives messages to an owner that waits, in a message on its channel, as its next claim. It returns false if nobody hears
+-- that. flat is key, value, key, value, ...; counted says whether some may have been handed out before.
+local function offer(channel, owner, record, keys, flat, counted)
+  local last, free, mode, open = string.match(record, '^(%d+):(%d+):(%a):(.*)$')
+  local place = string.format('%.0f', last + 1)
+  local parts = {place .. ' ' .. (counted and counts(keys) or '') .. '\n'}
+  for i = 1, #flat, 2 do
+    parts[#parts + 1] = struct.pack('>I2I4', #flat[i], #flat[i + 1]) .. flat[i]
+    parts[#parts + 1] = flat[i + 1]
+  end
+  if redis.call('PUBLISH', channel .. owner, table.concat(parts)) == 0 then return false end
+  hold(owner, place, keys, free, mode, open)
+  return true
+end
+
+-- hand gives what is ready to owners that wait; one that does not hear it is left out. An owner whose mode is n is only told to
+-- claim. An owner whose lease has ended is no longer among those that wait when another has claimed since.
 local function hand(list, channel)
-  local now, told, left = nil, 0, 0
+  local told, left = 0, 0
   for _ = 1, 16 do
     local next = redis.call('ZPOPMIN', K.h)
     local owner = next[1]
     if not owner then return end
-    now = now or clock()
-    local record, till = redis.call('HGET', K.c, owner), redis.call('ZSCORE', K.o, owner)
-    if record and till and tonumber(till) > now then
-      local last, free, mode, open = string.match(record, '^(%d+):(%d+):(%a):(.*)$')
+    local record = redis.call('HGET', K.c, owner)
+    if record then
+      local free, mode = string.match(record, '^%d+:(%d+):(%a):')
       if mode == 'n' then
         if told == 0 then
           for place = 1, math.max(1, #list) do left = left + redis.call('LLEN', K.r(place)) end
@@ -258,18 +273,7 @@ local function hand(list, channel)
           redis.call('ZADD', K.h, next[2], owner)
           return
         end
-        local place = string.format('%.0f', last + 1)
-        local parts = {place .. ' ' .. counts(keys) .. '\n'}
-        for i = 1, #flat, 2 do
-          parts[#parts + 1] = struct.pack('>I2I4', #flat[i], #flat[i + 1])
-          parts[#parts + 1] = flat[i]
-          parts[#parts + 1] = flat[i + 1]
-        end
-        if redis.call('PUBLISH', channel .. owner, table.concat(parts)) > 0 then
-          hold(owner, place, keys, free, mode, open)
-        else
-          put(list, keys, true)
-        end
+        if not offer(channel, owner, record, keys, flat, true) then put(list, keys, true) end
       end
     end
     if redis.call('EXISTS', K.r()) == 0 then return end
