@@ -139,22 +139,34 @@ end
 -- time, in a failover or a crash, and that goes back to the front, since nobody else would ever give it back. It returns
 -- whether there was any.
 local function settle(list, owner, recorded, open, before)
-  local known, back = {}, false
+  local known, over = {}, {}
   for place in string.gmatch(open, '%d+') do known[place] = true end
   for place in string.gmatch(recorded, '%d+') do
-    if not known[place] and tonumber(place) < tonumber(before) then
-      local claim = owner .. '.' .. place
-      local keys = claimed(claim)
-      if #keys > 0 then
-        redis.call('HDEL', K.l, unpack(keys))
-        for i = 1, #keys do redis.call('HINCRBY', K.n, keys[i], 1) end
-        put(list, keys, true)
-        back = true
-      end
-      redis.call('HDEL', K.c, claim)
+    if not known[place] and tonumber(place) < tonumber(before) then over[#over + 1] = owner .. '.' .. place end
+  end
+  if #over == 0 then return false end
+  local texts = redis.call('HMGET', K.c, unpack(over))
+  redis.call('HDEL', K.c, unpack(over))
+  local all, of, back = {}, {}, {}
+  for i = 1, #over do
+    for key in string.gmatch(texts[i] or '', '[^\n]+') do
+      all[#all + 1] = key
+      of[#of + 1] = over[i]
     end
   end
-  return back
+  for from = 1, #all, 500 do
+    local to = math.min(from + 499, #all)
+    local under = redis.call('HMGET', K.l, unpack(all, from, to))
+    for i = from, to do
+      if under[i - from + 1] == of[i] then back[#back + 1] = all[i] end
+    end
+  end
+  for i = 1, #back do
+    redis.call('HDEL', K.l, back[i])
+    redis.call('HINCRBY', K.n, back[i], 1)
+  end
+  for from = 1, #back, 500 do put(list, {unpack(back, from, math.min(from + 499, #back))}, true) end
+  return #back > 0
 end
 
 -- take takes ready messages from the lists, the most urgent first: so many at most, of about so many bytes at most, at least one.
