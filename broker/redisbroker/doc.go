@@ -1,2 +1,40 @@
-// Package redisbroker keeps queues in Redis.
+// Package redisbroker distributes tasks through Redis 7 or newer: one server, Sentinel or a cluster.
+//
+//	b, err := redisbroker.New(redisbroker.Config{Redis: &redis.UniversalOptions{Addrs: []string{"host:6379"}}})
+//
+// # What lies on the server
+//
+// All keys of a queue begin with swj:{<namespace>.<queue>}: and so lie in one slot of a cluster.
+//
+//	m         hash     the queue itself: levels (the upper bounds, separated by commas; "" is one level), version, counters
+//	t         hash     key of a message -> the message as it is stored
+//	r0, r1 …  lists    keys of the messages that are ready, by level, the next one at the left
+//	d         zset     keys of the messages that wait for a time; the score is in microseconds since 1970
+//	l         hash     key of a message that is held -> owner.place of the claim under which it is held
+//	c         hash     owner -> "last:free:mode:open", its last claim and those of which something may be held; owner.place -> keys
+//	o         zset     owners; the score is when the lease ends, in microseconds on the server's clock
+//	h         zset     owners that wait for messages, the longest first
+//	n         hash     key -> how often the message was handed out before
+//	g         hash     id -> the generations above 0 of which there are messages
+//	s         hash     elements of ready lists to pass over, since their messages were deleted
+//	x         list     dead letters, the oldest first
+//
+// The key of a message is its id, and from generation 1 on the id, a space and the generation. An owner is a subscription, under
+// a random number. Channels carry words and messages to owners that wait.
+//
+// The scripts in lua/ are all that ever writes these keys; each says what it takes and returns. To add a task from another program,
+// push its JSON text, an object, to the right of r0: RPUSH swj:{default.mail}:r0 '{"task":"mail.send","args":["a"]}'. It gets
+// an id when it is claimed, which a consumer that waits does within Config.Poll.
+//
+// # What it promises
+//
+//   - A confirmed message survives what Redis' own settings survive. With appendfsync everysec a kill of the server or a loss of
+//     power may take the last second or two along; a failover takes what the replica had not got, unless Config.WaitReplicas
+//     has each confirmation wait for replicas. Settings that weaken the promise are named in the log, once.
+//   - A message is moved, never taken away, until it is settled. What an owner holds goes back to the front of the queue when
+//     its lease ends on the server's clock; every settlement names the claim, so that a late one is broker.ErrLeaseLost.
+//   - An answer that is lost is asked for again: a claim by the same number gives the same messages.
+//   - After the server's data went back in time, what it holds for an owner who knows nothing of it goes back to the front.
+//   - A repeated (ID, Generation) of what is queued, waiting or held is one message.
+//   - A consumer that waits is handed what is published in the same step, and looks by itself every Config.Poll.
 package redisbroker

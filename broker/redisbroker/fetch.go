@@ -252,8 +252,15 @@ func (f *fetcher) accept(own *owner, l *levels, answer []any, place int64, finis
 		own.open = slices.DeleteFunc(own.open, func(c *claim) bool { return slices.Contains(finished, c) })
 	}
 	s.drained = number(answer, 2) == 0 && f.words == s.words
+	if number(answer, 2) == repeated && len(ds) == 0 && own.claims+1 == place {
+		own.claims++ // nothing is held any more of what that claim once gave
+		return
+	}
 	s.hold(own, ds)
 }
+
+// repeated is what a claim answers that was answered before, or for which something was handed over.
+const repeated = 2
 
 // hold takes messages that the server has handed to an owner, unless they are known already; s.mu is held.
 func (s *subscription) hold(own *owner, ds []*delivery) {

@@ -17,7 +17,7 @@ import (
 // The times that are used where the options of a [Config] name none.
 const (
 	DefaultDialTimeout = 5 * time.Second
-	DefaultReadTimeout = 10 * time.Second
+	DefaultReadTimeout = 5 * time.Second
 )
 
 // Config says where Redis is. Redis, with at least one address in it, is the only field that must be set.
@@ -25,7 +25,7 @@ type Config struct {
 	// Redis says where the servers are and how to speak to them; it is copied. MasterName chooses Sentinel, more than one
 	// address or IsClusterMode a cluster, anything else a single server. What this package relies on is set whatever the
 	// options say: MaxRetries (none), ContextTimeoutEnabled, DialerRetries (one), no client-side cache, no maintenance
-	// notifications. Protocol is 2 unless given. Zero DialTimeout is 5 s, zero ReadTimeout and WriteTimeout are 10 s. The
+	// notifications. Protocol is 2 unless given. Zero DialTimeout is 5 s, zero ReadTimeout and WriteTimeout are 5 s. The
 	// minimum of TLS is 1.2. InsecureSkipVerify, and reading from replicas, are errors.
 	Redis *redis.UniversalOptions
 	// Name is shown in the server's list of connections, if the options have no ClientName. Empty: none.

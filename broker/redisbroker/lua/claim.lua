@@ -5,11 +5,11 @@
 -- KEYS: m t d l o c n s h r
 -- ARGV: 1 the levels as the caller knows them, 2 the channels but for the owner, 3 the owner, 4 the claim's place among the
 --       owner's, 5 how many at most, 6 microseconds by which to renew the lease, 0: not, 7 about how many bytes at most, 8 how
---       many messages to look at first, 9 the places of the owner's claims of which something may be held, separated by commas, 10 what
---       the owner hears: c content, n words, or nothing if it is empty.
--- Returns {1, microseconds until a message is due or -1, 1 if it is not noted as one that waits, "place:count " of each message that was
---          handed out before, key, value, key, value, ...}, {0} if there is no such queue, {2, levels} if the queue has others,
---          {3} if the owner's lease has ended.
+--       many messages to look at first, 9 the places of the owner's claims of which something may be held, separated by
+--       commas, 10 what the owner hears: c content, n words, or nothing if it is empty.
+-- Returns {1, microseconds until a message is due or -1, 0 if it is noted as one that waits, 1 if not, 2 if this was answered
+--          before or handed over, "place:count " of each message that was handed out before, key, value, key, value, ...},
+--          {0} if there is no such queue, {2, levels} if the queue has others, {3} if the owner's lease has ended.
 local levels = redis.call('HGET', K.m, 'levels')
 if not levels then return {0} end
 if levels ~= ARGV[1] then return {2, levels} end
@@ -30,16 +30,14 @@ local recorded = string.match(record, '^%d+:%d+:%a:(.*)$')
 local moved = recorded ~= ARGV[9] and settle(list, owner, recorded, ARGV[9], ARGV[4])
 local last = string.match(record, '^%d+')
 if tonumber(ARGV[4]) <= tonumber(last) then -- said before
-  local out = {1, -1, 1, ''}
-  if ARGV[4] == last then
-    local keys = claimed(owner .. '.' .. ARGV[4])
-    if #keys > 0 then
-      local values = redis.call('HMGET', K.t, unpack(keys))
-      out[4] = counts(keys)
-      for i = 1, #keys do
-        out[#out + 1] = keys[i]
-        out[#out + 1] = values[i] or ''
-      end
+  local out = {1, -1, 2, ''}
+  local keys = claimed(owner .. '.' .. ARGV[4])
+  if #keys > 0 then
+    local values = redis.call('HMGET', K.t, unpack(keys))
+    out[4] = counts(keys)
+    for i = 1, #keys do
+      out[#out + 1] = keys[i]
+      out[#out + 1] = values[i] or ''
     end
   end
   return out
