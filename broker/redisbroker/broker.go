@@ -140,7 +140,7 @@ func (b *Broker) Declare(ctx context.Context, qs ...broker.Queue) error {
 
 func (q *queue) declare(ctx context.Context, bounds []int) error {
 	for i, bound := range bounds {
-		if i > 0 && bound <= bounds[i-1] || bound != int(int32(bound)) { //nolint:gosec // that is what is looked at
+		if i > 0 && bound <= bounds[i-1] || bound != int(int32(bound)) {
 			return fmt.Errorf("%w: levels %v do not ascend, or not within 32 bits", broker.ErrMalformed, bounds)
 		}
 	}
@@ -278,9 +278,9 @@ func (b *Broker) Close(ctx context.Context) error {
 	select {
 	case <-gone:
 	case <-ctx.Done():
-		errs = append(errs, ctx.Err())
+		err = errors.Join(err, ctx.Err())
 	}
-	if err := errors.Join(append(errs, err)...); err != nil {
+	if err := errors.Join(errors.Join(errs...), err); err != nil {
 		return fmt.Errorf("redis close: %w", err)
 	}
 	return nil

@@ -42,16 +42,17 @@ func TestConformanceShortLease(t *testing.T) {
 		t.Skip("-short: the default lease only")
 	}
 	t.Parallel()
+	srv := testserver.OwnRedis(t, testserver.RedisConfig{})
 	brokertest.Run(t, func(c testing.TB) *brokertest.Harness {
 		area := strings.Split(c.Name(), "/")[1]
 		if !slices.Contains([]string{"lease", "retry", "fault", "model"}, area) || strings.Contains(c.Name(), "restart") {
 			c.Skip("the lease makes no difference")
 		}
-		return singleHarness(c, testserver.RequireRedis(c), testLease)
+		return singleHarness(c, srv, testLease)
 	})
 }
 
-// harness makes brokers that each reach the server through a relay of their own. With a lease the cuts last longer than that.
+// singleHarness makes brokers that each reach the server through a relay of their own. With a lease the cuts last longer than that.
 func singleHarness(t testing.TB, srv *testserver.Redis, lease time.Duration) *brokertest.Harness {
 	var (
 		mu     sync.Mutex
@@ -117,6 +118,7 @@ func singleHarness(t testing.TB, srv *testserver.Redis, lease time.Duration) *br
 		Secret:      srv.Password(),
 		Promises:    promises,
 		Leases:      lease,
+		Quiet:       300 * time.Millisecond,
 		ModelChecks: 10,
 		ModelSteps:  15,
 	}

@@ -132,7 +132,7 @@ func (d *delivery) AckSync(ctx context.Context) error {
 
 // outcome notes whether a settlement may have been executed.
 func (d *delivery) outcome(err error, noted *bool) error {
-	if redisconn.Class(err) == redisconn.ErrIndeterminate {
+	if errors.Is(redisconn.Class(err), redisconn.ErrIndeterminate) {
 		d.sub.mu.Lock()
 		*noted = true
 		d.sub.mu.Unlock()

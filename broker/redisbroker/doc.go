@@ -24,7 +24,16 @@
 //
 // The scripts in lua/ are all that ever writes these keys; each says what it takes and returns. To add a task from another program,
 // push its JSON text, an object, to the right of r0: RPUSH swj:{default.mail}:r0 '{"task":"mail.send","args":["a"]}'. It gets
-// an id when it is claimed, which a consumer that waits does within Config.Poll.
+// an id when it is claimed, which a consumer that waits does within Config.Poll; an empty message on the channel of an owner
+// that stands in h has it look at once. The channel is swj:{<namespace>.<queue>}:w<owner>. The queue must exist: a consumer that
+// subscribes makes it.
+//
+// A message is stored, in t, as a JSON text that begins with '{', or as: the byte 1; its priority, 4 bytes, signed; when it
+// expires, 8 bytes, in milliseconds since 1970, 0 is never; the length of its content type, 1 byte; the length of its
+// headers and properties, 4 bytes; the content type; headers and properties, two msgpack maps, or nothing; the body. A dead
+// letter is: when it was buried, 4 bytes of seconds since 1970 and 4 of microseconds; the length of its key, 2 bytes; the length
+// of the reason, 4 bytes; key; reason; the message as it was stored. Numbers begin with their highest byte. An id that begins
+// with '{' or '~' has a '~' before it in its key. These forms only ever get additions.
 //
 // # What it promises
 //
@@ -36,5 +45,26 @@
 //   - An answer that is lost is asked for again: a claim by the same number gives the same messages.
 //   - After the server's data went back in time, what it holds for an owner who knows nothing of it goes back to the front.
 //   - A repeated (ID, Generation) of what is queued, waiting or held is one message.
-//   - A consumer that waits is handed what is published in the same step, and looks by itself every Config.Poll.
+//   - A consumer that waits is handed what is published in the same step, and looks by itself every Config.Poll. If nobody
+//     hears it on the consumer's channel, the message stays for others.
+//   - Retry is one step within a queue. Into another queue it is one on a single server and with Sentinel; on a cluster the
+//     successor is published first, so that a crash between the two leaves one message too many.
+//
+// The server's clock decides about times and leases. One that is set forward by more than a lease ends leases, and what was
+// held is handed out again.
+//
+// # Why scripts and not streams
+//
+// Measured on Redis 7.0 with appendfsync everysec, entries of 290 bytes, the server's processor time for one message on a machine
+// that others used too (2 cores; raw client, the scripts in an early form):
+//
+//	enqueue    XADD, pipelines of 500                   4.0 to 5.0 us
+//	           script, 500 messages in a call           3.6 to 4.4 us
+//	           script, HSETNX for each message          6.0 to 6.4 us
+//	consume    XREADGROUP 256, then XACK and XDEL       5.7 to 5.8 us
+//	           scripts, 256 in a claim, then ack        6.5 to 7.0 us
+//
+// So the scripts cost the same, and can give what streams cannot: delays, priorities, the front of the queue for what comes back,
+// one message for a repeated pair, finding one by its id, and a claim that can be repeated. What makes them fast is that
+// each Redis command in them is for many messages; a script for a single message costs ten times as much as XADD.
 package redisbroker

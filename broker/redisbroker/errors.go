@@ -9,8 +9,8 @@ import (
 	"github.com/swarmiji/swarmiji/internal/redisconn"
 )
 
-// ErrNotReplicated: the server has executed what was asked, and fewer replicas than Config.WaitReplicas said in time that they
-// have it too: a failover now may undo it. It comes with [broker.ErrIndeterminate]; publishing the same again is safe.
+// ErrNotReplicated is the error of what the server has executed, while fewer replicas than Config.WaitReplicas said in time that
+// they have it too: a failover now may undo it. It comes with [broker.ErrIndeterminate]; publishing the same again is safe.
 var ErrNotReplicated = errors.New("redis: too few replicas have it")
 
 // wrap says what was done and puts the port's class beside the connection's error.
@@ -26,17 +26,16 @@ func wrap(err error, what, queue string) error {
 
 // classOf returns the port's sentinel, nil if err has one already or none fits.
 func classOf(err error) error {
-	switch redisconn.Class(err) {
-	case redisconn.ErrIndeterminate:
-		return broker.ErrIndeterminate
-	case redisconn.ErrBlocked:
-		return broker.ErrBlocked
-	case redisconn.ErrAccess:
-		return broker.ErrAccess
-	case redisconn.ErrClosed:
-		return broker.ErrClosed
-	case redisconn.ErrUnavailable:
-		return broker.ErrUnavailable
+	for _, c := range []struct{ class, port error }{
+		{redisconn.ErrIndeterminate, broker.ErrIndeterminate},
+		{redisconn.ErrBlocked, broker.ErrBlocked},
+		{redisconn.ErrAccess, broker.ErrAccess},
+		{redisconn.ErrClosed, broker.ErrClosed},
+		{redisconn.ErrUnavailable, broker.ErrUnavailable},
+	} {
+		if errors.Is(redisconn.Class(err), c.class) {
+			return c.port
+		}
 	}
 	return nil
 }

@@ -129,9 +129,12 @@ func TestReadOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	relay.Redirect(pair.Replica.Addr())
-	if err := b.Publish(brief(t), q, message("refused")); !errors.Is(err, broker.ErrUnavailable) {
+	// On a busy machine the time may end while an attempt is under way, of which nobody knows the outcome.
+	err := b.Publish(brief(t), q, message("refused"))
+	if !errors.Is(err, broker.ErrUnavailable) && !errors.Is(err, broker.ErrIndeterminate) {
 		t.Errorf("Publish to a replica: %v, want ErrUnavailable", err)
 	}
+	unknown := errors.Is(err, broker.ErrIndeterminate)
 	waiting := make(chan error, 1)
 	go func() { waiting <- b.Publish(bound(t), q, message("waits")) }()
 	if err := pair.Promote(bound(t)); err != nil {
@@ -144,6 +147,10 @@ func TestReadOnly(t *testing.T) {
 		t.Errorf("AckSync of a delivery from before the failover: %v", err)
 	}
 	d = receive(t, s)
+	if unknown && d.Message().ID == "refused" {
+		ack(t, d)
+		d = receive(t, s)
+	}
 	first(t, d, "waits")
 	ack(t, d)
 }

@@ -15,7 +15,8 @@ import (
 const (
 	// claimBytes is about how many bytes of messages one claim takes.
 	claimBytes = 4 << 20
-	// fewDone is how many finished claims gather before the server is told of them, and maxDone how many it is told at once.
+	// fewDone is how many finished claims gather before the server is told of them, unless there is nothing else to do, and
+	// maxDone how many it is told at once.
 	fewDone = 16
 	maxDone = 500
 	// firstLook is how many messages a claim looks at before it knows how large they are.
@@ -62,6 +63,7 @@ type fetcher struct {
 	timer   *time.Timer
 	next    time.Time // when to look although there was no word
 	attempt int       // failures in a row
+	quiet   bool      // nothing was heard for a while
 	words   uint64    // of more, before the claim that is under way
 	doubt   int       // the size of a claim that may have been executed; 0: there is none
 	look    int       // how many messages the next claim looks at first
@@ -129,6 +131,7 @@ func (f *fetcher) wait() {
 	case <-s.closed:
 	case <-f.timer.C:
 		f.next = time.Now().Add(s.b.cfg.Poll)
+		f.quiet = true
 		s.mu.Lock()
 		s.drained = false
 		s.mu.Unlock()
@@ -162,7 +165,11 @@ func (f *fetcher) claim(own *owner, want int) error {
 	}
 	s.mu.Lock()
 	place := own.claims + 1
-	renew, open, finished := s.claims(own)
+	enough := fewDone
+	if f.quiet { // there is time
+		f.quiet, enough = false, 1
+	}
+	renew, open, finished := s.claims(own, enough)
 	mode := s.mode(own)
 	s.mu.Unlock()
 	sent := time.Now()
@@ -175,7 +182,7 @@ func (f *fetcher) claim(own *owner, want int) error {
 		s.mu.Unlock()
 		return err
 	case err != nil:
-		if redisconn.Class(err) != redisconn.ErrIndeterminate {
+		if !errors.Is(redisconn.Class(err), redisconn.ErrIndeterminate) {
 			f.doubt = 0
 		}
 		return err
@@ -195,9 +202,9 @@ func (f *fetcher) claim(own *owner, want int) error {
 }
 
 // claims returns what a claim tells the server: by how much to renew the lease, if it is time for that; and the places of the
-// claims of which something may be held, as text. Claims of which nothing is held are left out when some have gathered, and
+// claims of which something may be held, as text. Claims of which nothing is held are left out when enough have gathered, and
 // returned: the server looks whether it thinks so too, and forgets them. s.mu is held.
-func (s *subscription) claims(own *owner) (renew int64, open string, finished []*claim) {
+func (s *subscription) claims(own *owner, enough int) (renew int64, open string, finished []*claim) {
 	if time.Until(own.until) < s.lease*2/3 {
 		renew = s.lease.Microseconds()
 	}
@@ -209,7 +216,7 @@ func (s *subscription) claims(own *owner) (renew int64, open string, finished []
 	}
 	var b []byte
 	for _, c := range own.open {
-		if c.left == 0 && done >= fewDone && len(finished) < maxDone {
+		if c.left == 0 && done >= enough && len(finished) < maxDone {
 			finished = append(finished, c)
 			continue
 		}

@@ -83,13 +83,13 @@ func (b *Broker) encode(m *broker.Message) ([]byte, error) {
 	}
 	v := make([]byte, 0, header+len(m.ContentType)+len(m.Body))
 	v = append(v, version)
-	v = binary.BigEndian.AppendUint32(v, uint32(int32(m.Priority))) //nolint:gosec // checked
+	v = binary.BigEndian.AppendUint32(v, uint32(int32(m.Priority)))
 	var expires int64
 	if !m.Expires.IsZero() {
 		expires = m.Expires.UnixMilli()
 	}
-	v = binary.BigEndian.AppendUint64(v, uint64(expires)) //nolint:gosec // taken back the same way
-	v = append(v, byte(len(m.ContentType)))               //nolint:gosec // checked
+	v = binary.BigEndian.AppendUint64(v, uint64(expires))
+	v = append(v, byte(len(m.ContentType)))
 	v = binary.BigEndian.AppendUint32(v, 0)
 	v = append(v, m.ContentType...)
 	if len(m.Headers)+len(m.Properties) > 0 {
@@ -102,7 +102,7 @@ func (b *Broker) encode(m *broker.Message) ([]byte, error) {
 		if size > maxHeaders {
 			return nil, fmt.Errorf("%w: headers of %d bytes, the limit is %d", broker.ErrTooLarge, size, maxHeaders)
 		}
-		binary.BigEndian.PutUint32(v[header-4:], uint32(size)) //nolint:gosec // checked
+		binary.BigEndian.PutUint32(v[header-4:], uint32(size))
 	}
 	return append(v, m.Body...), nil
 }
@@ -186,8 +186,8 @@ func decodeOwn(m *broker.Message, value string, types *string) bool {
 		}
 		m.Headers, m.Properties = headers, properties
 	}
-	m.Priority = int(int32(binary.BigEndian.Uint32(fixed[1:])))                       //nolint:gosec // as it was written
-	if expires := int64(binary.BigEndian.Uint64(fixed[5 : header-5])); expires != 0 { //nolint:gosec // as it was written
+	m.Priority = int(int32(binary.BigEndian.Uint32(fixed[1:])))
+	if expires := int64(binary.BigEndian.Uint64(fixed[5 : header-5])); expires != 0 {
 		m.Expires = time.UnixMilli(expires)
 	}
 	if *types != rest[:typeLen] {

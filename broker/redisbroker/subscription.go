@@ -97,7 +97,7 @@ func (b *Broker) Subscribe(ctx context.Context, name string, o broker.SubscribeO
 	s.owner, s.levels = own, l
 	s.ready = make([][]*delivery, max(1, len(l.bounds)))
 	if !b.enter(s) {
-		s.leave(ctx, own)
+		_ = s.leave(ctx, own) // or its lease ends
 		return nil, fmt.Errorf("redis subscribe to %.128q: %w", name, errClosed)
 	}
 	b.lookAtSettings()

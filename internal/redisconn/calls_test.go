@@ -38,7 +38,7 @@ func TestConfig(t *testing.T) {
 			t.Errorf("%s: a Conn beside an error", name)
 		}
 	}
-	given := &redis.UniversalOptions{Addrs: []string{"127.0.0.1:1"}, TLSConfig: &tls.Config{}, MaxRetries: 7} //nolint:gosec // raised
+	given := &redis.UniversalOptions{Addrs: []string{"127.0.0.1:1"}, TLSConfig: &tls.Config{}, MaxRetries: 7}
 	c := open(t, Config{Redis: given, Name: "name"})
 	if given.MaxRetries != 7 || given.TLSConfig.MinVersion != 0 || given.ClientName != "" {
 		t.Errorf("New has changed the options: %+v", given)
