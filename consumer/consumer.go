@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/crew"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/task"
@@ -53,11 +54,11 @@ type Consumer struct {
 	stopWork   context.CancelCauseFunc
 	settle     context.Context // of settlement: outlives work by KillGrace
 	stopSettle context.CancelFunc
-	settling   sync.WaitGroup // settlements that go on beside the workers
-	running    registry       // runs whose handler has not returned
-	stuck      atomic.Int64   // handlers that outlived their hard time limit
-	taken      taken          // runs that the broker took back
-	solo       solo           // the suspect that runs alone
+	settling   *crew.Crew   // settlements that go on beside the workers
+	running    registry     // runs whose handler has not returned
+	stuck      atomic.Int64 // handlers that outlived their hard time limit
+	taken      taken        // runs that the broker took back
+	solo       solo         // the suspect that runs alone
 }
 
 // New makes a consumer, or returns every problem of the configuration, joined. It does no I/O and starts nothing.
@@ -66,7 +67,7 @@ func New(c Config) (*Consumer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Consumer{cfg: c, codec: codec, killed: make(chan struct{})}, nil
+	return &Consumer{cfg: c, codec: codec, killed: make(chan struct{}), settling: crew.New()}, nil
 }
 
 // NodeID returns this consumer's name in events and records.
@@ -103,6 +104,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	defer c.stopWork(task.ErrShutdown)
 	c.settle, c.stopSettle = context.WithCancel(context.WithoutCancel(ctx))
 	defer c.stopSettle()
+	defer c.settling.Close()
 
 	fetch, stopFetch := context.WithCancel(ctx)
 	defer stopFetch()

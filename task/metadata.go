@@ -36,7 +36,8 @@ type Metadata struct {
 	IgnoreResult Opt[bool]
 	// Idempotent true (the default) acknowledges after the run: at least once. False acknowledges before it: at most once. A
 	// task of the latter kind that comes a second time, because a consumer or the broker died, is not started, since it may
-	// have been; it fails with [ErrUncertain] and goes to the dead letters. Give its queue a small prefetch.
+	// have been; it fails with [ErrUncertain] and goes to the dead letters. Give its queue a small prefetch, and do not
+	// repeat a submission of it whose outcome is unknown (broker.ErrIndeterminate): both may be queued.
 	Idempotent Opt[bool]
 	// Serializer is the content type in which arguments and result are written.
 	Serializer Opt[string]

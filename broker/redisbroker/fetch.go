@@ -208,15 +208,9 @@ func (s *subscription) claims(own *owner, enough int) (renew int64, open string,
 	if time.Until(own.until) < s.lease*2/3 {
 		renew = s.lease.Microseconds()
 	}
-	done := 0
-	for _, c := range own.open {
-		if c.left == 0 {
-			done++
-		}
-	}
 	var b []byte
 	for _, c := range own.open {
-		if c.left == 0 && done >= enough && len(finished) < maxDone {
+		if c.left == 0 && own.done >= enough && len(finished) < maxDone {
 			finished = append(finished, c)
 			continue
 		}
@@ -257,6 +251,7 @@ func (f *fetcher) accept(own *owner, l *levels, answer []any, place int64, finis
 	s.levels = l
 	if len(finished) > 0 {
 		own.open = slices.DeleteFunc(own.open, func(c *claim) bool { return slices.Contains(finished, c) })
+		own.done -= len(finished)
 	}
 	s.drained = number(answer, 2) == 0 && f.words == s.words
 	if number(answer, 2) == repeated && len(ds) == 0 && own.claims+1 == place {
@@ -269,10 +264,11 @@ func (f *fetcher) accept(own *owner, l *levels, answer []any, place int64, finis
 // repeated is what a claim answers that was answered before, or for which something was handed over.
 const repeated = 2
 
-// hold takes messages that the server has handed to an owner, unless they are known already; s.mu is held.
-func (s *subscription) hold(own *owner, ds []*delivery) {
+// hold takes messages that the server has handed to an owner, and reports whether they were the next; else they are known
+// already, or some before them are missing. s.mu is held.
+func (s *subscription) hold(own *owner, ds []*delivery) bool {
 	if len(ds) == 0 || own.gone || ds[0].claim.place != own.claims+1 {
-		return
+		return false
 	}
 	own.claims++
 	own.open = append(own.open, ds[0].claim)
@@ -292,6 +288,7 @@ func (s *subscription) hold(own *owner, ds []*delivery) {
 	if len(s.excess) > 0 {
 		s.prod()
 	}
+	return true
 }
 
 // relevel makes room for the levels that another process has declared; s.mu is held.

@@ -20,24 +20,36 @@ func (s *subscription) mode(own *owner) string {
 }
 
 // handed takes what was published on the owner's channel: nothing, which says that there is something to claim; or the place of
-// a claim, the counts of those of its messages that were handed out before, and after a new line of each message: the
-// lengths of key and value, 2 and 4 bytes; key; value.
+// a claim, a colon and how many more the server hands over without being asked, a space, the counts of those of its messages that
+// were handed out before, and after a new line of each message: the lengths of key and value, 2 and 4 bytes; key; value.
 func (s *subscription) handed(channel, payload string) {
 	s.mu.Lock()
 	own := s.owner
 	s.mu.Unlock()
 	var ds []*delivery
+	free := 0
 	if head, rest, ok := strings.Cut(payload, "\n"); ok && channel == s.q.names.channel(own.number) {
-		place, counts, _ := strings.Cut(head, " ")
+		record, counts, _ := strings.Cut(head, " ")
+		place, more, _ := strings.Cut(record, ":")
 		if n, err := strconv.ParseInt(place, 10, 64); err == nil {
 			var types string
 			ds, _ = s.deliveries(own, n, frames(rest), counts, &types)
+			free, _ = strconv.Atoi(more)
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.hold(own, ds)
-	s.wake() // it does not wait at the server any more
+	if s.hold(own, ds) && s.staysWaiting(own, free) {
+		s.words++ // a claim that is under way knows nothing of it
+		return
+	}
+	s.wake()
+}
+
+// staysWaiting reports whether the owner need not claim yet, since the server goes on to hand it messages: it knows of at least
+// half of the free places, and few finished claims have gathered of which it is to be told. s.mu is held.
+func (s *subscription) staysWaiting(own *owner, free int) bool {
+	return free > 0 && free >= min(s.limit-len(own.held), maxClaim)/2 && own.done < fewDone
 }
 
 // frames takes keys and values apart; what is damaged is left out.

@@ -38,7 +38,7 @@ type subscription struct {
 	ready    [][]*delivery // held and not received, by level
 	unread   int           // how many these are
 	excess   []*delivery   // handed over after they were not wanted any more
-	drained  bool          // the queue was found empty, and word of more has not come
+	drained  bool          // the server hands over what comes, so that there is nothing to claim
 	words    uint64        // of more, that have come
 	err      error         // why Receive gives nothing, while that lasts
 	isClosed bool
@@ -55,6 +55,7 @@ type owner struct {
 	claims int64         // that gave something
 	hears  bool          // the server has confirmed the owner's channel
 	open   []*claim      // of which the server believes that something is held
+	done   int           // of these, nothing is held of
 	held   map[*delivery]struct{}
 }
 
@@ -213,7 +214,9 @@ func (s *subscription) drop(d *delivery) { delete(d.claim.owner.held, d) }
 func (s *subscription) finish(d *delivery) {
 	if !d.told {
 		d.told = true
-		d.claim.left--
+		if d.claim.left--; d.claim.left == 0 {
+			d.claim.owner.done++
+		}
 	}
 }
 

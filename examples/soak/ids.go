@@ -14,7 +14,7 @@ import (
 
 // unknownOutcomes are the tasks that an earlier producer of this name has submitted without noting the outcome.
 func unknownOutcomes(s *settings) ([]task.ID, error) {
-	if !s.resume {
+	if !s.resume || s.atMostOnce {
 		return nil, nil
 	}
 	h, err := ledger.Load(s.ledger)

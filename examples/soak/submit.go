@@ -112,7 +112,7 @@ func (s *submitter) run(ctx context.Context, open []task.ID) {
 }
 
 // submit brings one task to a known outcome. When nobody can tell whether it is queued, it is submitted again under the
-// same id until it is; only a task of which no attempt may have reached the broker has failed.
+// same id until it is, unless it must not run twice; only a task of which no attempt may have reached the broker has failed.
 func (s *submitter) submit(id task.ID) {
 	s.note(ledger.Submitted, id)
 	var gap backoff.Exponential
@@ -133,6 +133,9 @@ func (s *submitter) submit(id task.ID) {
 		if !uncertain {
 			s.note(ledger.Failed, id)
 			return
+		}
+		if s.settings.atMostOnce {
+			return // a second message would be a second task
 		}
 		select {
 		case <-time.After(gap.Delay(attempt)):

@@ -7,12 +7,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-const (
-	// grace is how long the client may take to notice by itself that ctx has ended. What it says then is more exact.
-	grace = 50 * time.Millisecond
-	// idleCall is for how long the goroutine of a call waits for another: a new one would grow its stack anew.
-	idleCall = time.Second
-)
+// grace is how long the client may take to notice by itself that ctx has ended. What it says then is more exact.
+const grace = 50 * time.Millisecond
 
 // callCtx is the ctx of a call that may be given up. The client looks at deadlines and not at the end of a ctx when it
 // writes; to it, a ctx that has ended has a deadline that is over, so that nothing is sent later for a caller that has left.
@@ -61,34 +57,11 @@ func (c *Conn) await(ctx context.Context, call func(context.Context) (any, error
 
 // do runs fn in a goroutine; false if the Conn is closed.
 func (c *Conn) do(fn func()) bool {
-	select {
-	case c.calls <- fn:
-		return true
-	default:
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.start(func() { c.serve(fn) })
-}
-
-// serve runs fn, and then what others ask for, until it has been idle for a while.
-func (c *Conn) serve(fn func()) {
-	t := time.NewTimer(idleCall)
-	defer t.Stop()
-	for fn != nil {
-		fn()
-		t.Reset(idleCall)
-		fn = c.nextCall(t.C)
+	if c.closed {
+		return false
 	}
-}
-
-// nextCall waits for another call; nil: there is none.
-func (c *Conn) nextCall(idle <-chan time.Time) func() {
-	select {
-	case fn := <-c.calls:
-		return fn
-	case <-idle:
-	case <-c.done:
-	}
-	return nil
+	c.calls.Go(fn)
+	return true
 }

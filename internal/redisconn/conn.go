@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/swarmiji/swarmiji/internal/backoff"
+	"github.com/swarmiji/swarmiji/internal/crew"
 )
 
 // Conn is a client of Redis. It connects when it is first used and mends lost connections, until Close.
@@ -22,9 +23,9 @@ type Conn struct {
 	done    chan struct{} // closed by Close
 	ctx     context.Context
 	cancel  context.CancelFunc
-	running sync.WaitGroup // goroutines of listeners, of calls and of the probe
+	running sync.WaitGroup // goroutines of listeners and of the probe
+	calls   *crew.Crew
 
-	calls       chan func() // for goroutines of calls that have ended
 	probeScript *Script
 	checked     atomic.Bool // the settings were reported
 
@@ -55,7 +56,7 @@ func New(cfg Config) (*Conn, error) {
 		listeners: make(map[*Listener]struct{}),
 		watchers:  make(map[*watcher]struct{}),
 		sockets:   make(map[*socket]struct{}),
-		calls:     make(chan func()),
+		calls:     crew.New(),
 		state:     Disconnected,
 
 		probeScript: NewScript(probeSource),
@@ -123,8 +124,10 @@ func (c *Conn) Close(ctx context.Context) error {
 		_ = c.client.Close() // that a connection was closed already is no news
 	}
 	ended := make(chan struct{})
+	c.calls.Close()
 	go func() {
 		c.running.Wait()
+		c.calls.Wait()
 		close(ended)
 	}()
 	select {

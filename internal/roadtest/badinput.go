@@ -5,7 +5,6 @@ import (
 	"compress/gzip"
 	"context"
 	"errors"
-	"io"
 	"math"
 	"runtime"
 	"strconv"
@@ -100,10 +99,10 @@ func testCompressed(t *testing.T, open Open) {
 	handle(r, add, func(_ context.Context, p pair) (int, error) { return p.A + p.B, nil })
 	r.start()
 	want(r, submit(r, add, pair{1, 2}), 3)
-	bomb := gzipped(t, io.LimitReader(zeros{}, 256<<20))
+	bomb := bytes.Repeat(gzipped(t, make([]byte, 1<<20)), 256) // what follows another in a gzip file is part of its content
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	for i, body := range [][]byte{bomb, gzipped(t, bytes.NewReader(bomb))} {
+	for i, body := range [][]byte{bomb, gzipped(t, bomb)} {
 		for _, encoding := range []string{"gzip", "zstd", "br, gzip"} {
 			id := "bomb-" + strconv.Itoa(i) + encoding[:2]
 			if err := r.broker.Publish(r.ctx(), queueName, &broker.Message{
@@ -124,18 +123,11 @@ func testCompressed(t *testing.T, open Open) {
 	want(r, submit(r, add, pair{1, 2}), 3)
 }
 
-type zeros struct{}
-
-func (zeros) Read(p []byte) (int, error) {
-	clear(p)
-	return len(p), nil
-}
-
-func gzipped(t *testing.T, r io.Reader) []byte {
+func gzipped(t *testing.T, data []byte) []byte {
 	t.Helper()
 	var buf bytes.Buffer
 	w := gzip.NewWriter(&buf)
-	if _, err := io.Copy(w, r); err != nil {
+	if _, err := w.Write(data); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Close(); err != nil {

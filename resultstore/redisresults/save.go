@@ -38,9 +38,9 @@ func (s *Store) saverOf(node *redis.Client) *saver {
 	}
 	v := s.savers[node]
 	if v == nil {
-		v = &saver{together: s.saveTogether, alone: s.saveAlone, passing: passing}
+		v = &saver{together: s.saveTogether, alone: s.saveAlone, passing: passing, crew: s.crew}
 		if node != nil {
-			v.together = func(ctx context.Context, saves []*save) { s.savePiped(ctx, node, saves) }
+			v.together = func(saves []*save) { s.savePiped(node, saves) }
 		}
 		s.savers[node] = v
 	}
@@ -48,13 +48,13 @@ func (s *Store) saverOf(node *redis.Client) *saver {
 }
 
 // saveTogether saves with one call of the script.
-func (s *Store) saveTogether(ctx context.Context, saves []*save) {
+func (s *Store) saveTogether(saves []*save) {
 	keys, args := make([]string, 0, len(saves)), make([]any, 0, 4*len(saves))
 	for _, v := range saves {
 		keys = append(keys, v.key)
 		args = v.appendArgs(args)
 	}
-	answers, err := s.conn.EvalOnce(ctx, s.script, keys, args...)
+	answers, err := s.conn.EvalOnce(context.Background(), s.script, keys, args...)
 	for i, v := range saves {
 		v.answer <- outcome(answers, i, err)
 	}
@@ -62,8 +62,8 @@ func (s *Store) saveTogether(ctx context.Context, saves []*save) {
 
 // savePiped saves on one node of a cluster, where a script is given one key at a time, with one pipeline. A node that has
 // moved a key away, or does not know the script, leaves the record to saveAlone.
-func (s *Store) savePiped(ctx context.Context, node *redis.Client, saves []*save) {
-	made, err := s.conn.Call(ctx, func(ctx context.Context) (any, error) {
+func (s *Store) savePiped(node *redis.Client, saves []*save) {
+	made, err := s.conn.Call(context.Background(), func(ctx context.Context) (any, error) {
 		cmds := make([]*redis.Cmd, len(saves))
 		pipe := node.Pipeline()
 		for i, v := range saves {
@@ -74,7 +74,7 @@ func (s *Store) savePiped(ctx context.Context, node *redis.Client, saves []*save
 	})
 	cmds, ok := made.([]*redis.Cmd)
 	for i, v := range saves {
-		if !ok { // ctx has ended, or the store is closed
+		if !ok { // the store is closed
 			v.answer <- err
 			continue
 		}

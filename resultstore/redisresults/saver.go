@@ -4,8 +4,8 @@ import (
 	"context"
 	"slices"
 	"sync"
-	"time"
 
+	"github.com/swarmiji/swarmiji/internal/crew"
 	"github.com/swarmiji/swarmiji/resultstore"
 )
 
@@ -14,7 +14,6 @@ const (
 	maxTrip      = 256
 	maxTripBytes = 1 << 20 // a single larger record goes alone
 	maxTrips     = 2       // at a time: while the server works on one, the next is made ready
-	tripTime     = 5 * time.Second
 )
 
 // save is a record on its way.
@@ -31,23 +30,23 @@ type save struct {
 type trip struct {
 	saves   []*save
 	callers int // that still wait for it; guarded by saver.mu
-	cancel  context.CancelFunc
 }
 
 // saver gathers the records that are saved at a time: what comes while others are on their way goes together with the next
 // trip. Nothing waits for company. A trip is tried once; what failed in a way that may pass is tried again by its caller
 // alone, within its own ctx, so that it holds up nobody else. All methods may be called from any goroutine.
 type saver struct {
-	together func(ctx context.Context, saves []*save) // one attempt; answers each
+	together func(saves []*save)                      // one attempt; answers each
 	alone    func(ctx context.Context, s *save) error // as many attempts as ctx allows
 	passing  func(err error) bool                     // whether it may do better later
 
 	mu      sync.Mutex
 	waiting []*save
 	trips   []*trip
-	running int // goroutines that make trips
+	running int // goroutines that make trips for which somebody waits
 	closed  bool
 	calls   sync.WaitGroup
+	crew    *crew.Crew // of these goroutines
 }
 
 // do has s saved and waits for that until ctx ends.
@@ -82,14 +81,20 @@ func (v *saver) enter(s *save) bool {
 	}
 	v.calls.Add(1)
 	v.waiting = append(v.waiting, s)
-	if v.running < maxTrips {
-		v.running++
-		go v.run()
-	}
+	v.start()
 	return true
 }
 
-// leave takes s back, or stops the trip that it is on when nobody else waits for that.
+// start has another goroutine make trips, if there may be one more; v.mu is held.
+func (v *saver) start() {
+	if v.running < maxTrips && len(v.waiting) > 0 {
+		v.running++
+		v.crew.Go(v.run)
+	}
+}
+
+// leave takes s back, or gives up the trip that it is on when nobody else waits for that: it does not count any more, so that
+// one to a server that is silent holds up nobody.
 func (v *saver) leave(s *save) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -100,7 +105,8 @@ func (v *saver) leave(s *save) {
 	for _, t := range v.trips {
 		if slices.Contains(t.saves, s) {
 			if t.callers--; t.callers == 0 {
-				t.cancel()
+				v.running--
+				v.start()
 			}
 			return
 		}
@@ -113,23 +119,22 @@ func (v *saver) run() {
 	}
 }
 
-// trip makes one; false: nothing waits, and the goroutine is not counted any more.
+// trip makes one; false: the goroutine is not counted any more. A trip has no context: one that may end takes a goroutine more
+// for each call. The client's timeout ends it, and the end of its connection.
 func (v *saver) trip() bool {
-	ctx, cancel := context.WithTimeout(context.Background(), tripTime)
-	defer cancel()
-	t := v.begin(cancel)
+	t := v.begin()
 	if t == nil {
 		return false
 	}
-	v.together(ctx, t.saves)
+	v.together(t.saves)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.trips = slices.DeleteFunc(v.trips, func(o *trip) bool { return o == t })
-	return true
+	return t.callers > 0
 }
 
 // begin takes what goes together.
-func (v *saver) begin(cancel context.CancelFunc) *trip {
+func (v *saver) begin() *trip {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	n, size := 0, 0
@@ -144,7 +149,7 @@ func (v *saver) begin(cancel context.CancelFunc) *trip {
 		v.running--
 		return nil
 	}
-	t := &trip{saves: slices.Clone(v.waiting[:n]), callers: n, cancel: cancel}
+	t := &trip{saves: slices.Clone(v.waiting[:n]), callers: n}
 	v.waiting = slices.Delete(v.waiting, 0, n)
 	v.trips = append(v.trips, t)
 	return t

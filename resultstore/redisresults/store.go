@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/swarmiji/swarmiji/internal/crew"
 	"github.com/swarmiji/swarmiji/internal/keyset"
 	"github.com/swarmiji/swarmiji/internal/redisconn"
 	"github.com/swarmiji/swarmiji/resultstore"
@@ -29,6 +30,7 @@ type Store struct {
 	names  names
 	conn   *redisconn.Conn
 	script *redisconn.Script
+	crew   *crew.Crew  // makes the trips
 	closed atomic.Bool // written under mu
 
 	mu      sync.Mutex
@@ -49,6 +51,7 @@ func New(c Config) (*Store, error) {
 		names:   namesOf(c.Namespace),
 		conn:    conn,
 		script:  redisconn.NewScript(saveSource),
+		crew:    crew.New(),
 		streams: make(map[*stream]struct{}),
 		savers:  make(map[*redis.Client]*saver),
 	}
@@ -148,6 +151,7 @@ func (s *Store) Close(ctx context.Context) error {
 			err = waitErr
 		}
 	}
+	s.crew.Close()
 	return errors.Join(err, failure("close", s.conn.Close(ctx)))
 }
 

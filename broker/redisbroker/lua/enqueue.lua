@@ -32,9 +32,9 @@ if plain then -- as it is nearly always: all are due and new, of no later genera
       keys = once
     end
     -- Where somebody waits and nothing else does, the messages need not go through the list.
-    local next = redis.call('ZPOPMIN', K.h)
-    if next[1] then
-      local record = redis.call('HGET', K.c, next[1]) or ''
+    local owner = redis.call('ZRANGE', K.h, 0, 0)[1]
+    if owner then
+      local record = redis.call('HGET', K.c, owner) or ''
       local free = tonumber(string.match(record, '^%d+:(%d+):c:') or 0)
       if #keys == count and count <= free and redis.call('EXISTS', K.r(1)) == 0 then
         local flat, size = {}, 0
@@ -42,12 +42,11 @@ if plain then -- as it is nearly always: all are due and new, of no later genera
           flat[i] = ARGV[4 + i]
           size = size + #flat[i]
         end
-        if size <= 65536 and offer(ARGV[2], next[1], record, keys, flat, false) then return {1} end
+        if size <= 65536 and offer(ARGV[2], owner, record, keys, flat, false, true) then return {1} end
       end
-      redis.call('ZADD', K.h, next[2], next[1])
     end
     redis.call('RPUSH', K.r(1), unpack(keys))
-    if next[1] then hand({}, ARGV[2]) end
+    if owner then hand({}, ARGV[2]) end
     return {1}
   end
 end

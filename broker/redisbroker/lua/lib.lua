@@ -246,18 +246,28 @@ local function nudge(channel)
   end
 end
 
--- offer gives messages to an owner that waits, in a message on its channel, as its next claim. It returns false if nobody hears
--- that. flat is key, value, key, value, ...; counted says whether some may have been handed out before.
-local function offer(channel, owner, record, keys, flat, counted)
+-- offer gives messages to an owner that waits, in a message on its channel, as its next claim. While it has free places, and
+-- nothing is left for it to claim, it goes on waiting, behind the others. It returns false if nobody hears that. flat is key, value,
+-- key, value, ...; counted says whether some may have been handed out before, empty that no more is ready.
+local function offer(channel, owner, record, keys, flat, counted, empty)
   local last, free, mode, open = string.match(record, '^(%d+):(%d+):(%a):(.*)$')
   local place = string.format('%.0f', last + 1)
-  local parts = {place .. ' ' .. (counted and counts(keys) or '') .. '\n'}
+  free = math.max(0, free - #keys)
+  local parts = {place .. ':' .. (empty and free or 0) .. ' ' .. (counted and counts(keys) or '') .. '\n'}
   for i = 1, #flat, 2 do
     parts[#parts + 1] = struct.pack('>I2I4', #flat[i], #flat[i + 1]) .. flat[i]
     parts[#parts + 1] = flat[i + 1]
   end
-  if redis.call('PUBLISH', channel .. owner, table.concat(parts)) == 0 then return false end
+  if redis.call('PUBLISH', channel .. owner, table.concat(parts)) == 0 then
+    redis.call('ZREM', K.h, owner)
+    return false
+  end
   hold(owner, place, keys, free, mode, open)
+  if empty and free > 0 then
+    redis.call('ZADD', K.h, clock(), owner)
+  else
+    redis.call('ZREM', K.h, owner)
+  end
   return true
 end
 
@@ -266,29 +276,30 @@ end
 local function hand(list, channel)
   local told, left = 0, 0
   for _ = 1, 16 do
-    local next = redis.call('ZPOPMIN', K.h)
-    local owner = next[1]
+    local owner = redis.call('ZRANGE', K.h, 0, 0)[1]
     if not owner then return end
-    local record = redis.call('HGET', K.c, owner)
-    if record then
-      local free, mode = string.match(record, '^%d+:(%d+):(%a):')
-      if mode == 'n' then
-        if told == 0 then
-          for place = 1, math.max(1, #list) do left = left + redis.call('LLEN', K.r(place)) end
-        end
-        redis.call('PUBLISH', channel .. owner, '')
-        told, left = told + 1, left - free
-        if told > 1 and left <= 0 then return end
-      else
-        local keys, flat = take(list, tonumber(free), 65536, 16, 0)
-        if #keys == 0 then
-          redis.call('ZADD', K.h, next[2], owner)
-          return
-        end
-        if not offer(channel, owner, record, keys, flat, true) then put(list, keys, true) end
+    local free, mode = string.match(redis.call('HGET', K.c, owner) or '', '^%d+:(%d+):(%a):')
+    if mode ~= 'c' then
+      redis.call('ZREM', K.h, owner)
+    end
+    if mode == 'n' then
+      if told == 0 then
+        for place = 1, math.max(1, #list) do left = left + redis.call('LLEN', K.r(place)) end
+      end
+      redis.call('PUBLISH', channel .. owner, '')
+      told, left = told + 1, left - free
+      if told > 1 and left <= 0 then return end
+    elseif mode == 'c' then
+      local keys, flat = take(list, tonumber(free), 65536, 16, 0)
+      if #keys == 0 then return end
+      local empty = redis.call('EXISTS', K.r()) == 0
+      local heard = offer(channel, owner, redis.call('HGET', K.c, owner), keys, flat, true, empty)
+      if not heard then
+        put(list, keys, true)
+      elseif empty then
+        return
       end
     end
-    if redis.call('EXISTS', K.r()) == 0 then return end
   end
 end
 
