@@ -13,7 +13,7 @@
 //	l         hash     key of a message that is held -> owner.place of the claim under which it is held
 //	c         hash     owner -> "last:free:mode:open", its last claim and those of which something may be held; owner.place -> keys
 //	o         zset     owners; the score is when the lease ends, in microseconds on the server's clock
-//	h         zset     owners that wait for messages, the longest first
+//	h         zset     owners that wait for messages, the longest first; free in c says how many each is handed without asking
 //	n         hash     key -> how often the message was handed out before
 //	g         hash     id -> the generations above 0 of which there are messages
 //	s         hash     elements of ready lists to pass over, since their messages were deleted
@@ -45,8 +45,8 @@
 //   - An answer that is lost is asked for again: a claim by the same number gives the same messages.
 //   - After the server's data went back in time, what it holds for an owner who knows nothing of it goes back to the front.
 //   - A repeated (ID, Generation) of what is queued, waiting or held is one message.
-//   - A consumer that waits is handed what is published in the same step, and looks by itself every Config.Poll. If nobody
-//     hears it on the consumer's channel, the message stays for others.
+//   - A consumer that waits is handed what is published in the same step, as long as the places are free that it had at its last
+//     claim, and looks by itself every Config.Poll. If nobody hears it on the consumer's channel, the message stays for others.
 //   - Retry is one step within a queue. Into another queue it is one on a single server and with Sentinel; on a cluster the
 //     successor is published first, so that a crash between the two leaves one message too many.
 //

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/amqpbroker"
 	"github.com/swarmiji/swarmiji/events"
@@ -20,7 +18,7 @@ import (
 // TestRoadOverRabbitMQ: tasks, results and events all over one server, through a proxy that can cut connections.
 func TestRoadOverRabbitMQ(t *testing.T) {
 	rabbit := testserver.RequireRabbit(t)
-	t.Cleanup(func() { goleak.VerifyNone(t, goleak.IgnoreCurrent()) })
+	noLeaks(t)
 	roadtest.Run(t, func(t *testing.T) *roadtest.Harness {
 		namespace := "t" + strings.ToLower(rand.Text()[:10])
 		proxies := make(map[broker.Broker]*testserver.Proxy)

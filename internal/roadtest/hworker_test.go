@@ -3,8 +3,6 @@ package roadtest_test
 import (
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/events/memevents"
@@ -20,7 +18,7 @@ import (
 // road has a server of its own, which each test finds empty.
 func TestRoadOverHworker(t *testing.T) {
 	server := testserver.OwnRedis(t, testserver.RedisConfig{})
-	t.Cleanup(func() { goleak.VerifyNone(t, goleak.IgnoreCurrent()) })
+	noLeaks(t)
 	roadtest.Run(t, func(t *testing.T) *roadtest.Harness {
 		if _, err := server.Do(t.Context(), "FLUSHALL"); err != nil {
 			t.Fatal(err)

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/membroker"
 	"github.com/swarmiji/swarmiji/consumer"
@@ -75,7 +73,7 @@ func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 // take turns.
 func TestMatrix(t *testing.T) {
 	rabbit, redis, nats := testserver.RequireRabbit(t), testserver.RequireRedis(t), testserver.RequireNATS(t)
-	t.Cleanup(func() { goleak.VerifyNone(t, goleak.IgnoreCurrent()) })
+	noLeaks(t)
 	memory, amqp, natsPlace, redisPlace := inMemory(), at(rabbit.URL()), at(nats.URL()), at(redis.URL())
 	hworker := at("hworker+" + redis.URL())
 	hworker.json = true

@@ -3,8 +3,6 @@ package roadtest_test
 import (
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/swarmiji/swarmiji/internal/roadtest"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 )
@@ -12,6 +10,6 @@ import (
 // TestRoadOverNATS: tasks, results and events all over one server, through a proxy that can cut connections.
 func TestRoadOverNATS(t *testing.T) {
 	nats := testserver.RequireNATS(t)
-	t.Cleanup(func() { goleak.VerifyNone(t, goleak.IgnoreCurrent()) })
+	noLeaks(t)
 	roadtest.Run(t, over(nats.URL(), nats.Addr()))
 }

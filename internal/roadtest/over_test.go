@@ -2,6 +2,9 @@ package roadtest_test
 
 import (
 	"testing"
+	"time"
+
+	"go.uber.org/goleak"
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/events"
@@ -29,4 +32,20 @@ func over(url, addr string) roadtest.Open {
 			KeepsHeld: true,
 		}
 	}
+}
+
+// noLeaks has t fail if goroutines are left at its end that did not run when this was called: when the servers run, and before
+// the first part is opened.
+func noLeaks(t *testing.T) {
+	t.Helper()
+	before := goleak.IgnoreCurrent()
+	t.Cleanup(func() {
+		err := goleak.Find(before)
+		for end := time.Now().Add(10 * time.Second); err != nil && time.Now().Before(end); {
+			err = goleak.Find(before) // which takes a while when there are any
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
 }

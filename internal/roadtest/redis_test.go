@@ -3,8 +3,6 @@ package roadtest_test
 import (
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/swarmiji/swarmiji/internal/roadtest"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 )
@@ -12,6 +10,6 @@ import (
 // TestRoadOverRedis: tasks, results and events all over one server, through a proxy that can cut connections.
 func TestRoadOverRedis(t *testing.T) {
 	redis := testserver.RequireRedis(t)
-	t.Cleanup(func() { goleak.VerifyNone(t, goleak.IgnoreCurrent()) })
+	noLeaks(t)
 	roadtest.Run(t, over(redis.URL(), redis.Addr()))
 }

@@ -16,14 +16,16 @@ if plain then -- as it is nearly always: all are due and new, of no later genera
     keys[i] = key
     if string.find(key, ' ', 1, true) then plain = false end
   end
-  if plain then
+  if plain and count == 1 then -- in one command
+    if redis.call('HSETNX', K.t, ARGV[5], ARGV[6]) == 0 then return {1} end
+  elseif plain then
     local have = redis.call('HMGET', K.t, unpack(keys))
     for i = 1, count do
       if have[i] then plain = false end
     end
   end
   if plain then
-    if redis.call('HSET', K.t, unpack(ARGV, 5)) < count then -- some are twice in the batch
+    if count > 1 and redis.call('HSET', K.t, unpack(ARGV, 5)) < count then -- some are twice in the batch
       local seen, once = {}, {}
       for i = 1, count do
         if not seen[keys[i]] then once[#once + 1] = keys[i] end
@@ -32,7 +34,8 @@ if plain then -- as it is nearly always: all are due and new, of no later genera
       keys = once
     end
     -- Where somebody waits and nothing else does, the messages need not go through the list.
-    local owner = redis.call('ZRANGE', K.h, 0, 0)[1]
+    local owners = redis.call('ZRANGE', K.h, 0, 1)
+    local owner = owners[1]
     if owner then
       local record = redis.call('HGET', K.c, owner) or ''
       local free = tonumber(string.match(record, '^%d+:(%d+):c:') or 0)
@@ -42,7 +45,7 @@ if plain then -- as it is nearly always: all are due and new, of no later genera
           flat[i] = ARGV[4 + i]
           size = size + #flat[i]
         end
-        if size <= 65536 and offer(ARGV[2], owner, record, keys, flat, false, true) then return {1} end
+        if size <= 65536 and offer(ARGV[2], owner, record, keys, flat, false, true, #owners == 1) then return {1} end
       end
     end
     redis.call('RPUSH', K.r(1), unpack(keys))

@@ -248,8 +248,8 @@ end
 
 -- offer gives messages to an owner that waits, in a message on its channel, as its next claim. While it has free places, and
 -- nothing is left for it to claim, it goes on waiting, behind the others. It returns false if nobody hears that. flat is key, value,
--- key, value, ...; counted says whether some may have been handed out before, empty that no more is ready.
-local function offer(channel, owner, record, keys, flat, counted, empty)
+-- key, value, ...; counted says whether some may have been handed out before, empty that no more is ready, only that no other waits.
+local function offer(channel, owner, record, keys, flat, counted, empty, only)
   local last, free, mode, open = string.match(record, '^(%d+):(%d+):(%a):(.*)$')
   local place = string.format('%.0f', last + 1)
   free = math.max(0, free - #keys)
@@ -263,10 +263,10 @@ local function offer(channel, owner, record, keys, flat, counted, empty)
     return false
   end
   hold(owner, place, keys, free, mode, open)
-  if empty and free > 0 then
-    redis.call('ZADD', K.h, clock(), owner)
-  else
+  if not empty or free == 0 then
     redis.call('ZREM', K.h, owner)
+  elseif not only then
+    redis.call('ZADD', K.h, clock(), owner)
   end
   return true
 end
