@@ -17,6 +17,8 @@ func dialRaw(ctx context.Context, cfg *config) (client, error) {
 		return dialRawAMQP(ctx, cfg)
 	case techRedis:
 		return dialRawRedis(ctx, cfg)
+	case techHworker:
+		return dialRawHworker(ctx, cfg)
 	case techNATS:
 		return dialRawNATS(ctx, cfg)
 	}

@@ -23,6 +23,7 @@ func engines() []engine {
 		{"rabbit", "RabbitMQ, quorum queues, persistent messages", rabbitRows(), startRabbit},
 		{"redis", "Redis, append-only file synced every second", redisRows(), startRedis},
 		{"nats", "NATS JetStream, file storage", natsRows(), startNATS},
+		{"hworker", "hworker's four keys in Redis, append-only file synced every second", hworkerRows(), startHworker},
 		{"memory", "memory", memoryRows(), func(context.Context) (string, func() error, error) {
 			return "mem://", func() error { return nil }, nil
 		}},
@@ -39,7 +40,7 @@ func chosen(list string) ([]engine, error) {
 	for name := range strings.SplitSeq(list, ",") {
 		i := slices.IndexFunc(all, func(e engine) bool { return e.name == name })
 		if i < 0 {
-			return nil, fmt.Errorf("unknown engine %q; known are rabbit, redis, nats, memory", name)
+			return nil, fmt.Errorf("unknown engine %q; known are rabbit, redis, nats, hworker, memory", name)
 		}
 		some = append(some, all[i])
 	}
@@ -60,6 +61,11 @@ func startRedis(ctx context.Context) (string, func() error, error) {
 		return "", nil, err
 	}
 	return s.URL(), s.Close, nil
+}
+
+func startHworker(ctx context.Context) (string, func() error, error) {
+	url, stop, err := startRedis(ctx)
+	return "hworker+" + url, stop, err
 }
 
 func startNATS(ctx context.Context) (string, func() error, error) {

@@ -62,6 +62,15 @@ func natsRows() []row {
 	}, common()...), single(300)...)
 }
 
+// hworkerRows only tell: nobody has promised figures for a layout that is there to meet other programs.
+func hworkerRows() []row {
+	return []row{
+		{name: "enqueue, SubmitAll, against LPUSH of 500", workload: "enqueue", n: tasks, raw: []string{}, figure: rate()},
+		{name: "drain, prefetch 256, against a script for 256 and HDEL", workload: "drain", n: tasks, flags: wide, raw: []string{}, figure: rate()},
+		{name: "round trip, one after the other, default prefetch, p50", workload: "roundtrip", n: roundTrips, ours: []string{"-prefetch", "-1"}, raw: []string{}, figure: p50()},
+	}
+}
+
 // single is about tasks that are due each at a time of its own.
 func single(milliseconds float64) []row {
 	return []row{
