@@ -36,6 +36,7 @@ func (w *worker) execute(r *run) {
 	ctx := q.leases.acquire(c.work, r.lost())
 	w.current = r
 	r.request.StartedAt = time.Now()
+	r.started.Store(true)
 	c.cfg.Metrics.Started.Inc(1)
 	c.cfg.Metrics.Active.Inc(1)
 	r.notifyStarted()
@@ -50,6 +51,7 @@ const aloneAgain = time.Second
 // finish takes what a handler returned to its settlement.
 func (q *queue) finish(r *run, result any, err error) {
 	r.ended = time.Now()
+	r.over.Store(true)
 	if r.isLost() { // before it is counted out, so that it is known throughout
 		q.c.taken.add(r.message)
 	}
@@ -73,7 +75,7 @@ func (q *queue) settleAside(r *run, v verdict) {
 
 // lost is closed when the broker takes the task back; nil, which never is, once it was acknowledged.
 func (r *run) lost() <-chan struct{} {
-	if r.acked {
+	if r.acked.Load() {
 		return nil
 	}
 	return r.delivery.Lost()
@@ -97,7 +99,7 @@ func (r *run) ackEarly() bool {
 	defer cancel()
 	err := broker.AckSync(ctx, r.delivery)
 	if err == nil {
-		r.acked = true
+		r.acked.Store(true)
 		return true
 	}
 	if !errors.Is(err, broker.ErrLeaseLost) {

@@ -3,6 +3,7 @@ package consumer_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -322,4 +323,51 @@ func TestSuspectRunsAlone(t *testing.T) {
 		}
 		b.end()
 	})
+}
+
+// TestHandlerLeftBehindReturns: a stop that gives up on a handler looks at its run while the handler returns after all. The race
+// detector judges.
+func TestHandlerLeftBehindReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		givenUp := make(chan struct{})
+		b := newTable(t, func(c *consumer.Config) {
+			c.ShutdownTimeout, c.KillGrace = -1, time.Second
+			c.Logger = slog.New(onMessage{slog.DiscardHandler, "handler left behind", sync.OnceFunc(func() { close(givenUp) })})
+		})
+		started := make(chan struct{})
+		def := task.New[int, int]("stubborn", task.WithIgnoreResult(true))
+		if err := def.Handle(b.c, func(context.Context, int) (int, error) {
+			close(started)
+			<-givenUp
+			return 0, nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		b.run()
+		if _, err := def.Submit(t.Context(), b.p, 1); err != nil {
+			t.Fatal(err)
+		}
+		<-started
+		if err := b.stop(); !errors.Is(err, consumer.ErrForced) {
+			t.Fatalf("Run: %v", err)
+		}
+		_ = b.p.Close(t.Context())
+		_ = b.store.Close(t.Context())
+	})
+}
+
+// onMessage calls do when a message is logged that begins with a text.
+type onMessage struct {
+	slog.Handler
+	text string
+	do   func()
+}
+
+func (h onMessage) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h onMessage) Handle(_ context.Context, r slog.Record) error {
+	if strings.HasPrefix(r.Message, h.text) {
+		h.do()
+	}
+	return nil
 }

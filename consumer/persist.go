@@ -31,7 +31,7 @@ func (r *run) persist(ctx context.Context, what string, step func(context.Contex
 	case errors.Is(err, errDone), broker.Gone(err):
 	case errors.Is(err, errUnsendable):
 		r.giveUp(ctx, what, err)
-	case r.acked:
+	case r.acked.Load():
 		r.log(slog.LevelError, "a task that runs at most once could not be settled", slog.String("step", what), slog.Any("error", err))
 	default:
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), openTimeout)
@@ -52,7 +52,7 @@ func (r *run) giveUp(ctx context.Context, what string, cause error) {
 			r.log(slog.LevelWarn, "its failure is not recorded", slog.Any("error", err))
 		}
 	}
-	if r.acked {
+	if r.acked.Load() {
 		return
 	}
 	if err := r.delivery.Bury(ctx, cause); err == nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -26,8 +27,12 @@ type run struct {
 	handler  task.Handler
 	request  task.Request
 
-	acked bool // before the start, because the task runs at most once
 	ended time.Time
+
+	// How far it has come. A stop that leaves a handler behind looks at these from another goroutine.
+	acked   atomic.Bool // before the start, because the task runs at most once
+	started atomic.Bool
+	over    atomic.Bool // the handler has returned
 }
 
 // clockSkew is how much too early, by this process's clock, a delayed task may come and be held here; one that comes still
@@ -174,14 +179,14 @@ func (r *run) unstarted() {
 // copy: the next consumer would take what was merely released for one that ended its process.
 func (r *run) giveBack(ctx context.Context) error {
 	r.queue.c.cfg.Metrics.Released.Inc(1)
-	started := !r.request.StartedAt.IsZero()
+	started := r.started.Load()
 	switch {
-	case r.acked:
+	case r.acked.Load():
 		return nil
 	case started || r.queue.suspects || !r.idempotent():
 		next := r.copy()
 		target := r.queue.source
-		if started && !r.ended.IsZero() { // this start has ended
+		if started && r.over.Load() { // this start has ended
 			next.Crashes, target = 0, r.queue.name
 		}
 		if err := r.publishCopy(ctx, target, next, time.Time{}); err == nil || broker.Gone(err) {

@@ -80,7 +80,7 @@ func (r *run) overtaken(ctx context.Context, store resultstore.ResultStore, v *v
 		*v = recorded(&rec)
 		return nil
 	}
-	if !r.acked {
+	if !r.acked.Load() {
 		if err := r.delivery.Ack(ctx); err != nil {
 			return err
 		}

@@ -60,7 +60,7 @@ func (r *run) judge(result any, err error) (v verdict) {
 	if err == nil {
 		return r.success(result)
 	}
-	if r.queue.c.work.Err() != nil && !r.acked { // cancelled by the stop: the error says nothing about the task
+	if r.queue.c.work.Err() != nil && !r.acked.Load() { // cancelled by the stop: the error says nothing about the task
 		return verdict{kind: giveBack}
 	}
 	switch v := task.VerdictOf(err).(type) { //nolint:errorlint // VerdictOf has walked the chain
@@ -195,7 +195,7 @@ func (q *queue) settleFinal(ctx context.Context, r *run, v verdict) {
 
 // remove acknowledges or buries the delivery and reports whether it was still ours.
 func (r *run) remove(ctx context.Context, v verdict) bool {
-	if r.acked {
+	if r.acked.Load() {
 		return true
 	}
 	if v.bury {
@@ -259,7 +259,7 @@ func (r *run) publishCopy(ctx context.Context, queue string, next *successive, a
 	m.Priority = r.message.Priority
 	r.keepForeign(m)
 	out := broker.Outgoing{Queue: queue, Message: m, At: at}
-	if r.acked {
+	if r.acked.Load() {
 		err = broker.PublishAt(ctx, c.cfg.Broker, out)
 	} else {
 		err = broker.Replace(ctx, c.cfg.Broker, r.delivery, out)
