@@ -32,7 +32,7 @@ func slowCommands(ctx context.Context, cfg *config) (func(d *Delayed) error, err
 		d.Slow = len(slow)
 		for _, s := range slow {
 			if ms := milliseconds(s.Duration); ms > d.Slowest {
-				d.Slowest, d.SlowName = ms, s.Args[0]
+				d.Slowest, d.SlowName = ms, s.Args[0]+" "+s.Args[len(s.Args)-1] // the last says how many more there were
 			}
 		}
 		return err
