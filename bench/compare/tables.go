@@ -55,8 +55,8 @@ func redisRows() []row {
 
 func natsRows() []row {
 	return append(append([]row{
-		{name: "enqueue, SubmitAll, against PublishMsgAsync", workload: "enqueue", n: tasks, raw: []string{}, figure: rate(), wanted: 0.8},
-		{name: "enqueue, SubmitAll, against one plain subject", workload: "enqueue", n: tasks, raw: []string{"-plain"}, figure: rate()},
+		{name: "enqueue, SubmitAll, against PublishMsgAsync", workload: "enqueue", n: 4 * tasks, raw: []string{}, figure: rate(), wanted: 0.8},
+		{name: "enqueue, SubmitAll, against one plain subject", workload: "enqueue", n: 4 * tasks, raw: []string{"-plain"}, figure: rate()},
 		{name: "drain, prefetch 256, against a pull consumer", workload: "drain", n: tasks, flags: wide, raw: []string{}, figure: rate(), wanted: 0.7},
 		{name: "drain, prefetch 256, against one plain subject and acks nobody waits for", workload: "drain", n: tasks, flags: wide, raw: []string{"-plain"}, figure: rate()},
 	}, common()...), single(300)...)
