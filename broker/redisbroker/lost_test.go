@@ -9,6 +9,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/redisbroker"
+	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 )
 
@@ -74,6 +75,62 @@ func TestLostHandOver(t *testing.T) {
 	first(t, d, "a")
 	ack(t, d)
 	nothing(t, s)
+}
+
+// TestHandOverAfterLostClaim: while a claim without an answer waits to be repeated, the server hands something over, under the
+// number after it.
+func TestHandOverAfterLostClaim(t *testing.T) {
+	t.Parallel()
+	srv := testserver.RequireRedis(t)
+	ns := testserver.Namespace()
+	pub := connect(t, redisbroker.Config{Namespace: ns})
+	slow := backoff.Exponential{Min: 4 * time.Second, Max: 4 * time.Second} // nearly always there is time for the publish
+	con, l := overLine(t, redisbroker.Config{Namespace: ns, Poll: patient, Backoff: slow}, srv)
+	q := declared(t, con, "q")
+	s := subscribe(t, con, q, 3)
+	waits(t, srv, ns, q, 1)
+	publish(t, pub, q, message("a"), message("b"))
+	held := []broker.Delivery{receive(t, s), receive(t, s)}
+	publish(t, pub, q, messages("c", 2)...) // one more is handed over, the other is to be claimed
+	held = append(held, receive(t, s))
+	lost := l.loseAnswer(redisbroker.ScriptHash("claim"))
+	ack(t, held...)
+	within(t, "the loss of the answer", lost)
+	publish(t, pub, q, message("d"))
+	for _, id := range []string{"c-000001", "d"} {
+		d := receive(t, s)
+		first(t, d, id)
+		ack(t, d)
+	}
+	nothing(t, s)
+	eventually(t, "that nothing is held", func() bool { return stats(t, pub, q) == broker.Stats{} })
+}
+
+// TestHandOversGoOn: what is published one by one is handed over for ever: the consumer claims before the places are used up
+// that the server knows of, and nothing else would bring it a message.
+func TestHandOversGoOn(t *testing.T) {
+	t.Parallel()
+	ns := testserver.Namespace()
+	pub := connect(t, redisbroker.Config{Namespace: ns})
+	con := connect(t, redisbroker.Config{Namespace: ns, Poll: patient})
+	q := declared(t, con, "q")
+	for _, prefetch := range []int{1, 2, 5, 16, 0} {
+		s := subscribe(t, con, q, prefetch)
+		var held []broker.Delivery
+		for i, m := range messages(fmt.Sprint("m", prefetch), 60) {
+			publish(t, pub, q, m)
+			d := receive(t, s)
+			first(t, d, m.ID)
+			if held = append(held, d); len(held) > prefetch/2 || i == 59 { // so that free places come in all numbers
+				ack(t, held...)
+				held = nil
+			}
+		}
+		if err := s.Close(bound(t)); err != nil {
+			t.Fatalf("Close: %v", err)
+		}
+	}
+	eventually(t, "that nothing is held", func() bool { return stats(t, pub, q) == broker.Stats{} })
 }
 
 // waits waits until so many owners are noted as waiting for messages of a queue.
