@@ -27,6 +27,7 @@ const (
 	DefaultUnknownRetries     = 5
 	DefaultUnknownDelay       = 5 * time.Second
 	DefaultStoreRetry         = time.Minute
+	DefaultQueueLook          = 15 * time.Second
 )
 
 // Config configures a consumer. Only Broker must be set. The consumer does not close what it is given.
@@ -75,6 +76,9 @@ type Config struct {
 	Logger *slog.Logger
 	// Metrics counts. nil: counted and not registered.
 	Metrics *middleware.Metrics
+	// QueueLook is how often the broker is asked for the lengths of the queues, for Metrics. 0: every 15 s. Negative, or
+	// without Metrics: never.
+	QueueLook time.Duration
 }
 
 // QueueConfig says how one queue is consumed. The zero value is usable.
@@ -129,6 +133,7 @@ func (c *Config) complete() (*wire.Codec, error) {
 	setDefault(&c.UnknownRetries, DefaultUnknownRetries)
 	setDefault(&c.UnknownDelay, DefaultUnknownDelay)
 	setDefault(&c.StoreRetry, DefaultStoreRetry)
+	setDefault(&c.QueueLook, DefaultQueueLook)
 	setDefault(&c.MaxResult, wire.DefaultMaxBody)
 	if c.PrefetchMultiplier < 0 {
 		errs = append(errs, fmt.Errorf("config: PrefetchMultiplier is %d", c.PrefetchMultiplier))

@@ -9,7 +9,8 @@
 //   - execute.go: a run
 //   - settle.go: what a verdict means; records.go, successors.go: its first two steps; persist.go: how steps are repeated
 //   - poison.go: tasks that end the process; alone.go: how they are run; taken.go: what looks like it and is not
-//   - lease.go, ratelimit.go, notify.go, registry.go: contexts of deliveries, rates, events, what runs now
+//   - lease.go, ratelimit.go, notify.go, registry.go, lengths.go: contexts of deliveries, rates, events, what runs now, how
+//     much waits
 package consumer
 
 import (
@@ -45,6 +46,8 @@ type Consumer struct {
 	rates  rates
 	warned sync.Map // messages that are logged once
 
+	measured bool // Metrics were given, so that somebody looks at them
+
 	started atomic.Bool
 	killed  chan struct{} // closed by Kill
 	kill    sync.Once
@@ -63,11 +66,12 @@ type Consumer struct {
 
 // New makes a consumer, or returns every problem of the configuration, joined. It does no I/O and starts nothing.
 func New(c Config) (*Consumer, error) {
+	measured := c.Metrics != nil
 	codec, err := c.complete()
 	if err != nil {
 		return nil, err
 	}
-	return &Consumer{cfg: c, codec: codec, killed: make(chan struct{}), settling: crew.New()}, nil
+	return &Consumer{cfg: c, codec: codec, measured: measured, killed: make(chan struct{}), settling: crew.New()}, nil
 }
 
 // NodeID returns this consumer's name in events and records.
@@ -133,6 +137,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	for _, q := range queues {
 		q.start(fetch, failed)
 	}
+	defer c.watchLengths(fetch)()
 	select {
 	case <-ctx.Done():
 	case <-c.killed:

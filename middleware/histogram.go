@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"iter"
 	"math"
 	"math/bits"
 	"sync/atomic"
@@ -148,6 +149,18 @@ func (h *Histogram) Percentiles(ps []float64) []float64 {
 		}
 	}
 	return out
+}
+
+// Buckets returns, for each bucket that holds values, the largest value it can hold and how many there are, smallest first.
+// How many values are at most a given one is exact if that is the largest of a bucket, such as 2^n-1.
+func (h *Histogram) Buckets() iter.Seq2[int64, int64] {
+	return func(yield func(top, count int64) bool) {
+		for i := range h.bucket {
+			if n := h.bucket[i].Load(); n > 0 && !yield(bucketTop(i), n) {
+				return
+			}
+		}
+	}
 }
 
 // Sample returns an empty sample: no value is kept.

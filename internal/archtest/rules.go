@@ -103,6 +103,12 @@ var layers = []rule{
 		[]string{"task", "events", "@leaves"},
 		"middleware sees requests and verdicts, never a broker",
 	},
+	{
+		"L1",
+		[]string{"middleware/prom", "middleware/tracing"},
+		[]string{"task", "middleware", "@leaves"},
+		"each has a client of its own, which only programs link that import it",
+	},
 
 	{
 		"L2",
@@ -264,9 +270,25 @@ var clients = []client{
 	},
 	{
 		path:  "github.com/rcrowley/go-metrics",
-		may:   []string{"middleware", "producer", "consumer", "@programs"},
-		reach: []string{"internal/roadtest"},
+		may:   []string{"middleware", "middleware/prom", "producer", "consumer", "@programs"},
+		reach: []string{"middleware/tracing", "internal/roadtest"},
 		why:   "metrics are counted where tasks pass",
+	},
+	{
+		path:  "github.com/prometheus",
+		may:   []string{"middleware/prom", "examples/..."},
+		reach: []string{"internal/testserver", "@programs"}, // toxiproxy links it
+		why:   "only programs that are scraped link it",
+	},
+	{
+		path: "go.opentelemetry.io/otel/sdk", may: []string{"examples/..."}, tests: true,
+		why: "which SDK makes spans is the program's choice; middleware/tracing knows the API alone",
+	},
+	{
+		path:  "go.opentelemetry.io/otel",
+		may:   []string{"middleware/tracing", "examples/..."},
+		reach: []string{"@programs"},
+		why:   "only programs that are traced link it",
 	},
 	{
 		path:  "github.com/google/uuid",
