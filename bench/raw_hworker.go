@@ -6,9 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -18,6 +18,7 @@ type rawHworker struct {
 	*rawRedis
 	jobs     string
 	progress string
+	ids      atomic.Uint64
 }
 
 // takeJobs moves some jobs from the list into the table, and returns them.
@@ -54,7 +55,8 @@ type rawJob struct {
 // payload is a job under an id of its own.
 func (c *rawHworker) payload(call string) (string, error) {
 	job := rawJob{Call: call, Stamp: base64.StdEncoding.EncodeToString(stamped(stampSize)), Body: c.body}
-	text, err := json.Marshal([]any{uuid.NewString(), job})
+	id := fmt.Sprintf("%s%012x", someID[:24], c.ids.Add(1)) // no two jobs are equal
+	text, err := json.Marshal([]any{id, job})
 	return string(text), err
 }
 
