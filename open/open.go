@@ -89,6 +89,8 @@ type Options struct {
 	// Retain says which events are kept for listeners that come late, see [events.Retainer]; it has to be the same for all
 	// nodes. The URL of the events may give its Age instead. Zero: none.
 	Retain events.Retention
+	// Control makes a bus for commands besides, see [Swarm].Control.
+	Control bool
 	// Name is shown in the server's list of connections. "": the adapters' default.
 	Name string
 	// TLS is for URLs through TLS, and excludes their parameters about it. Nil: what the URL says. It is not changed. One
@@ -103,6 +105,10 @@ type Swarm struct {
 	Broker  broker.Broker
 	Results resultstore.ResultStore
 	Events  events.EventBus
+	// Control is a bus for commands to consumers, apart from Events so that nodes which listen for commands do not get the
+	// events of all tasks; nil unless [Options].Control asks for it. It is at the place of Events, in the namespace whose name
+	// has "-control" after it. See the package control.
+	Control events.EventBus
 
 	targets targets
 }
@@ -135,9 +141,26 @@ func (s *Swarm) make(ctx context.Context) (err error) {
 	if s.Results, err = made(ts.results, ts.results.scheme.results); err != nil {
 		return err
 	}
-	s.Events, err = made(ts.events, ts.events.scheme.events)
+	if s.Events, err = made(ts.events, ts.events.scheme.events); err != nil || !ts.broker.options.Control {
+		return err
+	}
+	s.Control, err = made(ts.events.forControl(), ts.events.scheme.events)
 	return err
 }
+
+// forControl returns the target of the bus of commands that belongs to the bus of events at t.
+func (t *target) forControl() *target {
+	c := *t
+	if c.namespace == "" {
+		c.namespace = defaultNamespace
+	}
+	c.namespace += "-control"
+	c.retain = events.Retention{} // a command is for now
+	return &c
+}
+
+// defaultNamespace is the one of all adapters.
+const defaultNamespace = "default"
 
 // made makes an adapter. On an error it is nil, also where New returned a nil pointer, which is no nil interface.
 func made[T any](t *target, constructor func(*target) (T, error)) (T, error) {
@@ -151,8 +174,10 @@ func made[T any](t *target, constructor func(*target) (T, error)) (T, error) {
 // Close closes all adapters: events first, since they tell of the others, the broker last. It is idempotent.
 func (s *Swarm) Close(ctx context.Context) error {
 	var errs []error
-	if s.Events != nil {
-		errs = append(errs, s.Events.Close(ctx))
+	for _, bus := range []events.EventBus{s.Control, s.Events} {
+		if bus != nil {
+			errs = append(errs, bus.Close(ctx))
+		}
 	}
 	if s.Results != nil {
 		errs = append(errs, s.Results.Close(ctx))

@@ -111,6 +111,13 @@ var layers = []rule{
 	},
 
 	{
+		"L1",
+		[]string{"control"},
+		[]string{"task", "events", "@leaves"},
+		"commands are events; what obeys them is handed in, so that it knows neither consumer nor bus",
+	},
+
+	{
 		"L2",
 		[]string{"internal/wire"},
 		[]string{"task", "broker", "serializer", "serializer/*", "resultstore", "@leaves"},
@@ -157,7 +164,7 @@ var layers = []rule{
 	{
 		"L4",
 		[]string{"consumer"},
-		[]string{"task", "@ports", "serializer/*", "middleware", "internal/wire", "@leaves"},
+		[]string{"task", "@ports", "serializer/*", "middleware", "control", "internal/wire", "@leaves"},
 		"the consumer works with every adapter and so knows none, nor the producer",
 	},
 
@@ -170,13 +177,13 @@ var layers = []rule{
 	{
 		"L5",
 		[]string{"cmd/..."},
-		[]string{"task", "@ports", "serializer/*", "middleware", "producer", "consumer", "open", "@adapters", "@leaves"},
+		[]string{"task", "@ports", "serializer/*", "middleware", "control", "producer", "consumer", "open", "@adapters", "@leaves"},
 		"programs use the library as its users do",
 	},
 	{
 		"L5",
 		[]string{"bench/...", "examples/..."},
-		[]string{"task", "@ports", "serializer/*", "middleware", "producer", "consumer", "open", "@adapters", "@programs", "@leaves", "internal/testserver", "internal/ledger"},
+		[]string{"task", "@ports", "serializer/*", "middleware", "control", "producer", "consumer", "open", "@adapters", "@programs", "@leaves", "internal/testserver", "internal/ledger"},
 		"programs use the library as its users do; these may start a server of their own, and keep a ledger",
 	},
 

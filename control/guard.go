@@ -1,0 +1,90 @@
+package control
+
+import (
+	"container/heap"
+	"errors"
+	"time"
+)
+
+// bucket is a token bucket: it fills at a rate, up to one second's worth or more. Not safe for concurrent use.
+type bucket struct {
+	rate, burst float64
+	tokens      float64
+	last        time.Time
+}
+
+func newBucket(perSecond, burst int) bucket {
+	return bucket{rate: float64(perSecond), burst: float64(burst), tokens: float64(burst)}
+}
+
+// take takes a token, if there is one.
+func (b *bucket) take(now time.Time) bool {
+	if !b.last.IsZero() {
+		b.tokens = min(b.burst, b.tokens+max(now.Sub(b.last).Seconds(), 0)*b.rate)
+	}
+	b.last = now
+	if b.tokens < 1 {
+		return false
+	}
+	b.tokens--
+	return true
+}
+
+// MaxKept is how many ids of commands a node keeps against repetition. More within two Windows are refused.
+const MaxKept = 10000
+
+var (
+	errReplayed = errors.New("control: the command came before")
+	errStale    = errors.New("control: the command is from another time")
+	errFlood    = errors.New("control: too many commands")
+)
+
+// seen are the ids of commands that came, until they would be refused for their age. Not safe for concurrent use.
+type seen struct {
+	ids   map[string]struct{}
+	order expiries
+}
+
+// note notes an id, which is kept until the given time.
+func (s *seen) note(id string, now, until time.Time) error {
+	for len(s.order) > 0 && s.order[0].until.Before(now) {
+		delete(s.ids, s.order[0].id)
+		heap.Pop(&s.order)
+	}
+	if _, again := s.ids[id]; again {
+		return errReplayed
+	}
+	if len(s.ids) >= MaxKept {
+		return errFlood
+	}
+	if s.ids == nil {
+		s.ids = make(map[string]struct{})
+	}
+	s.ids[id] = struct{}{}
+	heap.Push(&s.order, expiry{id, until})
+	return nil
+}
+
+type expiry struct {
+	id    string
+	until time.Time
+}
+
+// expiries is a heap, the earliest on top: ids come in any order of their times.
+type expiries []expiry
+
+func (e expiries) Len() int           { return len(e) }
+func (e expiries) Less(i, j int) bool { return e[i].until.Before(e[j].until) }
+func (e expiries) Swap(i, j int)      { e[i], e[j] = e[j], e[i] }
+
+// Push implements heap.Interface.
+func (e *expiries) Push(x any) { *e = append(*e, x.(expiry)) }
+
+// Pop implements heap.Interface.
+func (e *expiries) Pop() any {
+	old := *e
+	last := old[len(old)-1]
+	old[len(old)-1] = expiry{}
+	*e = old[:len(old)-1]
+	return last
+}

@@ -1,0 +1,147 @@
+package control
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// The types of the events in which commands and replies travel. They are part of the wire format. Fields of such an event:
+//
+//	head  text: a JSON map, see type head
+//	data  list of texts that are put together: the JSON of a Command, or a part of that of a Reply
+//	key   text: id of the key; absent without a signature
+//	mac   text: the signature, 64 hexadecimal digits
+const (
+	CommandEvent = "control-command"
+	ReplyEvent   = "control-reply"
+)
+
+// Limits of a message, in bytes. An event carries 16 KiB of fields, and texts of 4 KiB.
+const (
+	maxHead  = 2 << 10
+	maxData  = 8 << 10
+	maxChunk = 4000
+)
+
+// version is what this package writes and reads.
+const version = 1
+
+// head says what a message is.
+type head struct {
+	Version int    `json:"v"`
+	ID      string `json:"id"`           // of the command, which a reply repeats; random, never twice
+	At      int64  `json:"at"`           // milliseconds since 1970 on the sender's clock
+	From    string `json:"from"`         // node id of the sender
+	Part    int    `json:"part"`         // of a reply, from 0
+	Parts   int    `json:"of,omitempty"` // how many parts the reply has
+}
+
+func (h *head) time() time.Time { return time.UnixMilli(h.At) }
+
+// message is a command or a part of a reply as it travels.
+type message struct {
+	typ  string // of the event
+	head string
+	data string
+	key  string // "": not signed
+	mac  []byte
+}
+
+var errMalformed = errors.New("control: malformed message")
+
+// newMessage makes a message that is not signed yet.
+func newMessage(typ string, h head, data string) (*message, error) {
+	text, err := json.Marshal(h)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errMalformed, err)
+	}
+	if len(text) > maxHead || len(data) > maxData {
+		return nil, fmt.Errorf("%w: %d bytes, at most %d", ErrCommand, len(data), maxData)
+	}
+	return &message{typ: typ, head: string(text), data: data}, nil
+}
+
+// event returns the message as an event.
+func (m *message) event(from string) events.Event {
+	fields := map[string]any{"head": m.head, "data": chunks(m.data)}
+	if m.key != "" {
+		fields["key"], fields["mac"] = m.key, hex.EncodeToString(m.mac)
+	}
+	return events.Event{Type: m.typ, NodeID: from, Time: time.Now(), Fields: fields}
+}
+
+// chunks cuts a text into pieces that an event leaves whole.
+func chunks(s string) []any {
+	var list []any
+	for len(s) > 0 {
+		end := min(len(s), maxChunk)
+		for end < len(s) && !utf8.RuneStart(s[end]) {
+			end--
+		}
+		list = append(list, s[:end])
+		s = s[end:]
+	}
+	return list
+}
+
+// readMessage takes a message out of an event. It allocates no more than the event holds.
+func readMessage(e *events.Event) (*message, error) {
+	m := &message{typ: e.Type}
+	var ok bool
+	if m.head, ok = e.Fields["head"].(string); !ok || len(m.head) > maxHead {
+		return nil, errMalformed
+	}
+	list, _ := e.Fields["data"].([]any)
+	for _, x := range list {
+		s, ok := x.(string)
+		if !ok || len(m.data)+len(s) > maxData {
+			return nil, errMalformed
+		}
+		m.data += s
+	}
+	if _, signed := e.Fields["key"]; !signed {
+		return m, nil
+	}
+	m.key, _ = e.Fields["key"].(string)
+	text, _ := e.Fields["mac"].(string)
+	mac, err := hex.DecodeString(text)
+	if m.key == "" || len(m.key) > maxKeyID || err != nil || len(mac) != macSize {
+		return nil, errMalformed
+	}
+	m.mac = mac
+	return m, nil
+}
+
+// readHead parses the head of a message.
+func (m *message) readHead() (head, error) {
+	var h head
+	if err := json.Unmarshal([]byte(m.head), &h); err != nil {
+		return head{}, errMalformed
+	}
+	if h.Version != version || h.ID == "" || len(h.ID) > maxID || task.CheckName(h.From) != nil {
+		return head{}, errMalformed
+	}
+	return h, nil
+}
+
+// maxID is the length of the longest id of a command.
+const maxID = 64
+
+// readCommand parses and checks the command of a message.
+func (m *message) readCommand() (Command, error) {
+	var c Command
+	if err := json.Unmarshal([]byte(m.data), &c); err != nil {
+		return Command{}, errMalformed
+	}
+	if err := c.Check(); err != nil {
+		return Command{}, err
+	}
+	return c, nil
+}

@@ -1,0 +1,308 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/internal/backoff"
+)
+
+// Defaults and bounds of a [Server].
+const (
+	DefaultWindow = time.Minute
+	LookRate      = 1000 // commands a second that are looked at, whoever sent them
+	ObeyRate      = 20   // commands a second that are obeyed, after a burst of five times as many
+)
+
+// Config says how a node is commanded. Only Bus must be set. The server does not close it.
+type Config struct {
+	// Bus carries commands and answers. One that carries nothing else keeps the events of tasks away; see open.Options.Control.
+	Bus events.EventBus
+	// Keys check and sign. nil: everybody who can publish on the bus is obeyed.
+	Keys *Keys
+	// Allow are the actions that are obeyed; others are answered with an error. nil: all.
+	Allow []Action
+	// Window is how much a signed command's time may differ from this node's clock. 0: [DefaultWindow], 1 min.
+	Window time.Duration
+	// Logger gets every command. nil: slog.Default().
+	Logger *slog.Logger
+}
+
+// Counts are how many commands came to what end, since the start.
+type Counts struct {
+	Obeyed    uint64 // also with an error in the answer
+	NotMine   uint64 // for other nodes
+	Denied    uint64 // not among Config.Allow
+	Malformed uint64 // unreadable, too large, not a possible command
+	Unsigned  uint64
+	Forged    uint64 // signed with an unknown key, or changed
+	Stale     uint64 // from outside the window, or from before the node's start
+	Replayed  uint64 // came before
+	Flooded   uint64 // dropped because there were too many
+}
+
+// ErrRunning is what Run returns when it was called before.
+var ErrRunning = errors.New("control: Run was called before")
+
+// Server listens for commands for one node.
+type Server struct {
+	cfg     Config
+	node    Node
+	started atomic.Bool
+
+	obeyed, notMine, denied, malformed, unsigned, forged, stale, replayed, flooded atomic.Uint64
+
+	// Of Run's goroutine.
+	begin      time.Time
+	look, acts bucket
+	seen       seen
+	quiet      time.Time // until then refusals are counted and not logged
+	unlogged   int
+}
+
+// NewServer makes a server, or returns every problem of the configuration, joined. It does no I/O and starts nothing.
+func NewServer(c Config, n Node) (*Server, error) {
+	var errs []error
+	if c.Bus == nil {
+		errs = append(errs, errors.New("config: Bus is not set"))
+	}
+	if n == nil {
+		errs = append(errs, errors.New("the node is nil"))
+	}
+	for _, a := range c.Allow {
+		if !slices.Contains(Actions(), a) {
+			errs = append(errs, fmt.Errorf("config: Allow: unknown action %q", a))
+		}
+	}
+	c.Allow = slices.Clone(c.Allow)
+	if c.Window == 0 {
+		c.Window = DefaultWindow
+	}
+	if c.Window < 0 {
+		errs = append(errs, fmt.Errorf("config: Window is %v", c.Window))
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	keys, err := c.Keys.complete()
+	c.Keys = keys
+	if err := errors.Join(append(errs, err)...); err != nil {
+		return nil, fmt.Errorf("control: %w", err)
+	}
+	return &Server{cfg: c, node: n, look: newBucket(LookRate, LookRate), acts: newBucket(ObeyRate, 5*ObeyRate)}, nil
+}
+
+// Counts returns what became of the commands so far. It may be called at any time.
+func (s *Server) Counts() Counts {
+	return Counts{
+		Obeyed: s.obeyed.Load(), NotMine: s.notMine.Load(), Denied: s.denied.Load(), Malformed: s.malformed.Load(),
+		Unsigned: s.unsigned.Load(), Forged: s.forged.Load(), Stale: s.stale.Load(), Replayed: s.replayed.Load(), Flooded: s.flooded.Load(),
+	}
+}
+
+// Run listens until ctx ends, and then returns nil; it waits for a bus that is away. Another end is the error of the bus:
+// [events.ErrClosed] and the like. Commands are obeyed one after the other.
+func (s *Server) Run(ctx context.Context) error {
+	if !s.started.CompareAndSwap(false, true) {
+		return ErrRunning
+	}
+	s.begin = time.Now().Truncate(time.Millisecond) // as times travel
+	sub, err := s.subscribe(ctx)
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("control: %w", err)
+	}
+	defer func() {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
+		defer cancel()
+		if err := sub.Close(closing); err != nil && !errors.Is(err, events.ErrClosed) {
+			s.log(ctx, slog.LevelWarn, "control: closing", slog.Any("error", err))
+		}
+	}()
+	for {
+		e, err := sub.Receive(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("control: %w", err)
+		}
+		s.handle(ctx, &e)
+	}
+}
+
+const (
+	closeTime     = 5 * time.Second
+	subscribeTime = 10 * time.Second
+)
+
+// subscribe opens the stream of commands, however long the bus is away.
+func (s *Server) subscribe(ctx context.Context) (events.Subscription, error) {
+	var gap backoff.Exponential
+	for attempt := 0; ; attempt++ {
+		once, cancel := context.WithTimeout(ctx, subscribeTime)
+		sub, err := s.cfg.Bus.Subscribe(once, events.Filter{Types: []string{CommandEvent}})
+		cancel()
+		if err == nil || ctx.Err() != nil || errors.Is(err, events.ErrClosed) {
+			return sub, err
+		}
+		s.log(ctx, slog.LevelWarn, "control: waiting for the bus", slog.Any("error", err))
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(gap.Delay(attempt)):
+		}
+	}
+}
+
+// handle deals with one event.
+func (s *Server) handle(ctx context.Context, e *events.Event) {
+	now := time.Now()
+	if !s.look.take(now) {
+		s.flooded.Add(1) // not logged one by one: a flood must cost nothing
+		return
+	}
+	h, c, key, err := s.open(e, now)
+	if err != nil {
+		s.refuse(ctx, now, e, err)
+		return
+	}
+	if !c.concerns(s.node.NodeID(), s.node.Queues()) {
+		s.notMine.Add(1)
+		return
+	}
+	if !s.acts.take(now) {
+		s.refuse(ctx, now, e, errFlood)
+		return
+	}
+	var r Reply
+	var after func()
+	if s.cfg.Allow != nil && !slices.Contains(s.cfg.Allow, c.Do) {
+		s.denied.Add(1)
+		r.Error = fmt.Sprintf("this node does not allow %s", c.Do)
+	} else {
+		r, after = obey(ctx, s.node, &c)
+		s.obeyed.Add(1)
+	}
+	s.audit(ctx, &h, &c, key, r.Error)
+	r.At = now
+	s.answer(ctx, &h, &r)
+	if after != nil {
+		after()
+	}
+}
+
+// open reads a command and tells whether it is to be trusted.
+func (s *Server) open(e *events.Event, now time.Time) (h head, c Command, key string, err error) {
+	m, err := readMessage(e)
+	if err != nil {
+		return h, c, "", err
+	}
+	if err := s.cfg.Keys.verify(m); err != nil {
+		return h, c, "", err
+	}
+	if h, err = m.readHead(); err != nil {
+		return h, c, "", err
+	}
+	until := now.Add(s.cfg.Window)
+	if s.cfg.Keys != nil {
+		at := h.time()
+		if at.Before(now.Add(-s.cfg.Window)) || at.After(now.Add(s.cfg.Window)) || at.Before(s.begin) {
+			return h, c, "", errStale
+		}
+		until = at.Add(s.cfg.Window)
+	}
+	if err := s.seen.note(h.ID, now, until); err != nil {
+		return h, c, "", err
+	}
+	c, err = m.readCommand()
+	return h, c, m.key, err
+}
+
+// refuse counts a command that is ignored, and logs it unless others were within the last second.
+func (s *Server) refuse(ctx context.Context, now time.Time, e *events.Event, reason error) {
+	switch {
+	case errors.Is(reason, errUnsigned):
+		s.unsigned.Add(1)
+	case errors.Is(reason, errForged):
+		s.forged.Add(1)
+	case errors.Is(reason, errStale):
+		s.stale.Add(1)
+	case errors.Is(reason, errReplayed):
+		s.replayed.Add(1)
+	case errors.Is(reason, errFlood):
+		s.flooded.Add(1)
+	default:
+		s.malformed.Add(1)
+	}
+	if now.Before(s.quiet) {
+		s.unlogged++
+		return
+	}
+	s.log(ctx, slog.LevelWarn, "control: command ignored", slog.Any("error", reason), slog.String("from", e.NodeID), slog.Int("not_logged", s.unlogged))
+	s.quiet, s.unlogged = now.Add(time.Second), 0
+}
+
+// audit logs a command that concerned this node.
+func (s *Server) audit(ctx context.Context, h *head, c *Command, key, failure string) {
+	attrs := []slog.Attr{
+		slog.String("action", string(c.Do)), slog.String("command_id", h.ID), slog.String("from", h.From), slog.String("key_id", key),
+		slog.Any("nodes", c.Nodes), slog.Any("queues", c.Queues),
+	}
+	switch c.Do {
+	case DoScale:
+		attrs = append(attrs, slog.Int("workers", c.Workers))
+	case DoRateLimit:
+		attrs = append(attrs, slog.String("task", c.Task), slog.String("rate", c.Rate))
+	case DoRevoke:
+		attrs = append(attrs, slog.Any("ids", c.IDs), slog.Bool("terminate", c.Terminate))
+	case DoShutdown:
+		attrs = append(attrs, slog.Bool("kill", c.Kill))
+	}
+	level := slog.LevelInfo
+	if failure != "" {
+		level, attrs = slog.LevelWarn, append(attrs, slog.String("error", failure))
+	}
+	s.log(ctx, level, "control: command", attrs...)
+}
+
+// answer sends a reply, in as many parts as it takes.
+func (s *Server) answer(ctx context.Context, h *head, r *Reply) {
+	node := s.node.NodeID()
+	r.cut()
+	data, err := json.Marshal(r)
+	if err != nil {
+		s.log(ctx, slog.LevelWarn, "control: answer", slog.Any("error", err))
+		return
+	}
+	parts := split(string(data))
+	if len(parts) > maxParts { // names can be long; the limits of a Reply are about their number
+		parts = split(fmt.Sprintf(`{"error":"the answer has %d bytes, too many to send"}`, len(data)))
+	}
+	for i, part := range parts {
+		m, err := newMessage(ReplyEvent, head{
+			Version: version, ID: h.ID, At: r.At.UnixMilli(), From: node, Part: i, Parts: len(parts),
+		}, part)
+		if err == nil {
+			s.cfg.Keys.sign(m)
+			err = s.cfg.Bus.Publish(ctx, m.event(node))
+		}
+		if err != nil {
+			s.log(ctx, slog.LevelWarn, "control: answer", slog.Any("error", err))
+			return
+		}
+	}
+}
+
+func (s *Server) log(ctx context.Context, level slog.Level, msg string, attrs ...slog.Attr) {
+	s.cfg.Logger.LogAttrs(ctx, level, msg, append(attrs, slog.String("node", s.node.NodeID()))...)
+}

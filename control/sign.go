@@ -1,0 +1,95 @@
+package control
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// Limits of keys.
+const (
+	MinKey   = 16 // bytes of a key; 32 random ones are a good key
+	macSize  = sha256.Size
+	maxKeyID = 128
+)
+
+// Keys sign messages and check signatures. To change the key, first add the new one to ByID everywhere, then make it Active
+// everywhere, then take the old one away.
+type Keys struct {
+	// Active is the id of the key that signs. Ids are valid names, see task.CheckName.
+	Active string
+	// ByID are the keys that are accepted, of [MinKey] bytes and more.
+	ByID map[string][]byte
+}
+
+// complete returns a copy of k, and every problem of it.
+func (k *Keys) complete() (*Keys, error) {
+	if k == nil {
+		return nil, nil
+	}
+	var errs []error
+	if _, ok := k.ByID[k.Active]; !ok {
+		errs = append(errs, errors.New("config: Keys: Active is not among ByID"))
+	}
+	own := &Keys{Active: k.Active, ByID: make(map[string][]byte, len(k.ByID))}
+	for _, id := range slices.Sorted(maps.Keys(k.ByID)) {
+		if err := task.CheckName(id); err != nil {
+			errs = append(errs, fmt.Errorf("config: Keys: id: %w", err))
+		}
+		if n := len(k.ByID[id]); n < MinKey {
+			errs = append(errs, fmt.Errorf("config: Keys: key %q has %d bytes, want %d and more", id, n, MinKey))
+		}
+		own.ByID[id] = slices.Clone(k.ByID[id])
+	}
+	return own, errors.Join(errs...)
+}
+
+// The reasons why a signature does not do.
+var (
+	errUnsigned = errors.New("control: not signed")
+	errForged   = errors.New("control: signature does not fit")
+)
+
+// sign signs m. Without keys it does nothing.
+func (k *Keys) sign(m *message) {
+	if k == nil {
+		return
+	}
+	m.key = k.Active
+	m.mac = mac(k.ByID[k.Active], m)
+}
+
+// verify checks the signature of m. Without keys everything is accepted.
+func (k *Keys) verify(m *message) error {
+	if k == nil {
+		return nil
+	}
+	if m.key == "" {
+		return errUnsigned
+	}
+	key, ok := k.ByID[m.key]
+	if !ok || !hmac.Equal(mac(key, m), m.mac) {
+		return errForged
+	}
+	return nil
+}
+
+// mac is the signature of m: over its type, key id, head and data, each with its length before it, so that no byte can move
+// from one to another.
+func mac(key []byte, m *message) []byte {
+	h := hmac.New(sha256.New, key)
+	h.Write([]byte("swarmiji control 1\n"))
+	for _, part := range []string{m.typ, m.key, m.head, m.data} {
+		var n [8]byte
+		binary.BigEndian.PutUint64(n[:], uint64(len(part)))
+		h.Write(n[:])
+		h.Write([]byte(part))
+	}
+	return h.Sum(nil)
+}
