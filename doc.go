@@ -21,6 +21,7 @@
 //     tasks.
 //   - producer: Submit and SubmitAll. consumer: Run, queues with workers, the graceful stop.
 //   - middleware: what wraps handlers and submissions, such as retries with backoff, logs and metrics.
+//   - control: commands to running consumers.
 //   - router: which task goes to which queue.
 //   - broker, resultstore, events, serializer: the ports. The directories below them are adapters, named by technology and
 //     port, such as broker/membroker and broker/amqpbroker, and the conformance suites that every adapter passes.
