@@ -32,8 +32,12 @@ func projectFiles(dir string) ([]string, error) {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && slices.Contains(skipped, rel) {
+		switch {
+		case !slices.Contains(skipped, rel):
+		case d.IsDir():
 			return filepath.SkipDir
+		default:
+			return nil // in a further work tree, .git is a file
 		}
 		if d.Type().IsRegular() {
 			files = append(files, rel)
