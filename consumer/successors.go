@@ -95,7 +95,7 @@ func (r *run) successor(l *task.Link, label string, v verdict) (e *task.Envelope
 	e = &task.Envelope{
 		ID: l.ID, Root: parent.RootID(), Parent: parent.ID, Name: l.Name, ContentType: l.ContentType, Args: l.Args, Meta: l.Meta,
 		Base: parent.Base, SentAt: r.ended, Origin: parent.NodeID, ReplyTo: parent.ReplyTo, Correlation: parent.Correlation,
-		Headers: parent.Headers, Then: l.Then, Else: l.Else,
+		Headers: parent.SuccessorHeaders(), Then: l.Then, Else: l.Else,
 	}
 	if e.ID == "" {
 		e.ID = task.Derive(parent.ID, label)

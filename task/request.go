@@ -3,6 +3,7 @@ package task
 import (
 	"context"
 	"errors"
+	"maps"
 	"time"
 )
 
@@ -18,6 +19,10 @@ type Request struct {
 	Received   time.Time // when the consumer took it from the broker
 	StartedAt  time.Time // when this run began
 	NodeID     string    // of the consumer
+
+	// Onward are headers that tasks following this one get, over its own headers; its own retries do not. nil: none. A
+	// middleware may replace it, on the request that it was given.
+	Onward map[string]string
 
 	decode func(contentType string, data []byte, v any) error
 }
@@ -43,6 +48,20 @@ func (r *Request) RetriesLeft() int {
 		return -1
 	}
 	return max(0, limit-r.Retries)
+}
+
+// SuccessorHeaders returns the headers of the tasks that follow this one: its own, and Onward over them. The map may be the
+// request's own; it is for reading.
+func (r *Request) SuccessorHeaders() map[string]string {
+	if len(r.Onward) == 0 {
+		return r.Headers
+	}
+	all := maps.Clone(r.Headers)
+	if all == nil {
+		all = make(map[string]string, len(r.Onward))
+	}
+	maps.Copy(all, r.Onward)
+	return all
 }
 
 type requestKey struct{}
