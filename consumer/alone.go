@@ -25,9 +25,9 @@ type solitude struct {
 	end  context.CancelFunc
 }
 
-// enter counts a run in, when the suspect that runs has had its time. False: fetching has stopped, and the task must not be
-// started.
-func (c *Consumer) enter(fetch context.Context, r *run) bool {
+// enter counts a run in, when the suspect that runs has had its time. False: the task must not be started, since the consumer stops
+// or the queue is paused.
+func (c *Consumer) enter(r *run) bool {
 	for {
 		c.running.add(r)
 		s := c.solo.now.Load() // after add, so that a suspect that comes now either sees the run or is seen
@@ -35,11 +35,23 @@ func (c *Consumer) enter(fetch context.Context, r *run) bool {
 			return true
 		}
 		c.running.remove(r)
-		select {
-		case <-s.over.Done():
-		case <-fetch.Done():
+		if !r.outwait(s) {
 			return false
 		}
+	}
+}
+
+// outwait waits for the end of a suspect's time. False: the run must not start any more.
+func (r *run) outwait(s *solitude) bool {
+	ctx, cancel := r.queue.while(r)
+	defer cancel()
+	r.queue.c.reserved.add(r)
+	defer r.queue.c.reserved.remove(r)
+	select {
+	case <-s.over.Done():
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 

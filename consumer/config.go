@@ -50,8 +50,10 @@ type Config struct {
 	Middleware []middleware.Middleware
 	// NodeID names this consumer in events and records. "": made of host, process and chance.
 	NodeID string
-	// PrefetchMultiplier times the workers of a queue is its prefetch, where the queue names none. 0: 4.
+	// PrefetchMultiplier times the workers of a queue is its prefetch, where the queue says nothing else. 0: 4.
 	PrefetchMultiplier int
+	// Pool runs the handlers. nil: the consumer's own goroutines, one for each worker.
+	Pool Pool
 	// ShutdownTimeout is how long a stop waits for running tasks before it cancels their contexts. 0: 30 s. Negative: no wait.
 	ShutdownTimeout time.Duration
 	// KillGrace is how long a stop waits for handlers whose context was cancelled before it leaves them behind. 0: 5 s.
@@ -85,8 +87,11 @@ type Config struct {
 type QueueConfig struct {
 	// Workers is how many handlers run at once. 0: runtime.GOMAXPROCS.
 	Workers int
-	// Prefetch is how many unsettled tasks may be held. 0: PrefetchMultiplier times Workers. Negative: no limit. A large
-	// value (64 and more) makes short tasks faster; 1 per worker shares long ones fairly between processes.
+	// PrefetchMultiplier times the workers is how many unsettled tasks may be held, also after Scale: 1 has each worker hold its
+	// task and no other, which shares long tasks fairly between processes. 0: Config.PrefetchMultiplier.
+	PrefetchMultiplier int
+	// Prefetch says instead how many unsettled tasks may be held, whatever Workers is. A large number (64 and more) makes short
+	// tasks faster. 0: the multiplier counts. Negative: no limit.
 	Prefetch int
 	// Lease is how long the broker waits for a sign of life of this process, where it has leases. 0: the adapter's default.
 	Lease time.Duration
@@ -168,10 +173,12 @@ func (c *Config) completeQueues() error {
 			}
 		}
 		setDefault(&q.Workers, runtime.GOMAXPROCS(0))
-		setDefault(&q.Prefetch, c.PrefetchMultiplier*q.Workers)
-		q.Prefetch = max(q.Prefetch, 0)
+		setDefault(&q.PrefetchMultiplier, c.PrefetchMultiplier)
 		if q.Workers < 0 {
 			errs = append(errs, fmt.Errorf("config: Queues: %q has %d workers", name, q.Workers))
+		}
+		if q.PrefetchMultiplier < 0 {
+			errs = append(errs, fmt.Errorf("config: Queues: %q: PrefetchMultiplier is %d", name, q.PrefetchMultiplier))
 		}
 		if err := q.Meta.Check(); err != nil {
 			errs = append(errs, fmt.Errorf("config: Queues: %q: %w", name, err))

@@ -4,13 +4,15 @@
 // # Map
 //
 //   - consumer.go: New, Register, Run and the stop; signals.go: Run for a program
-//   - queue.go: one queue, its subscription and its workers
+//   - queue.go: one queue and its subscription
+//   - pool.go: the workers of a queue, and the user's pool; slots.go: how many run at once
+//   - scale.go, pause.go, stats.go: what can be changed and asked while it runs
 //   - receive.go: from a delivery to a run, or to its end without one
 //   - execute.go: a run
 //   - settle.go: what a verdict means; records.go, successors.go: its first two steps; persist.go: how steps are repeated
 //   - poison.go: tasks that end the process; alone.go: how they are run; taken.go: what looks like it and is not
-//   - lease.go, ratelimit.go, notify.go, registry.go, lengths.go: contexts of deliveries, rates, events, what runs now, how
-//     much waits
+//   - ratelimit.go: tasks that wait for their rate
+//   - lease.go, notify.go, registry.go, lengths.go: contexts of deliveries, events, what runs now, how much waits
 package consumer
 
 import (
@@ -29,12 +31,20 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Errors of Run.
+// Errors of [Consumer.Run].
 var (
 	// ErrRunning: Run was called twice.
 	ErrRunning = errors.New("swarmiji: consumer: Run was called before")
 	// ErrForced: the stop could not wait for every task; those still running were given back, to run again elsewhere.
 	ErrForced = errors.New("swarmiji: consumer: stopped before all tasks had ended")
+)
+
+// Errors of what changes a consumer that runs.
+var (
+	// ErrNotRunning: the consumer does not consume: Run was not called, still waits for the broker, or stops.
+	ErrNotRunning = errors.New("swarmiji: consumer: not running")
+	// ErrNoQueue: the consumer does not consume from this queue.
+	ErrNoQueue = errors.New("swarmiji: consumer: no such queue")
 )
 
 // Consumer runs tasks. Register handlers, then call Run once. It is safe for concurrent use; handlers may be registered
@@ -51,17 +61,22 @@ type Consumer struct {
 	started atomic.Bool
 	killed  chan struct{} // closed by Kill
 	kill    sync.Once
+	stopped chan struct{} // closed by Stop
+	halt    sync.Once
 
 	// Set by Run.
 	work       context.Context // of handlers; ends at the hard stop
 	stopWork   context.CancelCauseFunc
 	settle     context.Context // of settlement: outlives work by KillGrace
 	stopSettle context.CancelFunc
-	settling   *crew.Crew   // settlements that go on beside the workers
-	running    registry     // runs whose handler has not returned
-	stuck      atomic.Int64 // handlers that outlived their hard time limit
-	taken      taken        // runs that the broker took back
-	solo       solo         // the suspect that runs alone
+	settling   *crew.Crew // settlements that go on beside the workers
+	teams      []*team
+	live       atomic.Pointer[live] // while it consumes
+	running    registry             // runs whose handler has not returned
+	reserved   reserved             // runs that a worker has taken and that have to wait
+	stuck      atomic.Int64         // handlers that outlived their hard time limit
+	taken      taken                // runs that the broker took back
+	solo       solo                 // the suspect that runs alone
 }
 
 // New makes a consumer, or returns every problem of the configuration, joined. It does no I/O and starts nothing.
@@ -71,7 +86,9 @@ func New(c Config) (*Consumer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Consumer{cfg: c, codec: codec, measured: measured, killed: make(chan struct{}), settling: crew.New()}, nil
+	return &Consumer{
+		cfg: c, codec: codec, measured: measured, killed: make(chan struct{}), stopped: make(chan struct{}), settling: crew.New(),
+	}, nil
 }
 
 // NodeID returns this consumer's name in events and records.
@@ -95,7 +112,7 @@ func (c *Consumer) countStuck(delta int) {
 // Names returns the registered names, sorted.
 func (c *Consumer) Names() []string { return c.mux.Names() }
 
-// Run consumes the configured queues until ctx ends, then stops: it fetches nothing more, gives back what was not started,
+// Run consumes the configured queues until ctx ends or Stop is called, then stops: it fetches nothing more, gives back what was not started,
 // and waits up to ShutdownTimeout for running tasks. Those that still run then have their contexts cancelled (cause
 // [task.ErrShutdown]) and are given back without counting an attempt; the error is then [ErrForced]. Run returns when its
 // goroutines have, but for handlers that ignore their context for longer than KillGrace. A broker that cannot be reached
@@ -118,6 +135,8 @@ func (c *Consumer) Run(ctx context.Context) error {
 		select {
 		case <-c.killed: // also while the broker is waited for
 			stopFetch()
+		case <-c.stopped:
+			stopFetch()
 		case <-fetch.Done():
 		}
 	}()
@@ -134,16 +153,18 @@ func (c *Consumer) Run(ctx context.Context) error {
 		return errors.Join(err, stop)
 	}
 	failed := make(chan error, len(queues))
-	for _, q := range queues {
-		q.start(fetch, failed)
+	c.teams = teamsOf(c, queues)
+	for _, t := range c.teams {
+		t.run(fetch, failed)
 	}
 	defer c.watchLengths(fetch)()
+	c.live.Store(&live{queues: queues, teams: c.teams})
 	select {
-	case <-ctx.Done():
-	case <-c.killed:
+	case <-fetch.Done():
 	case err = <-failed:
 	}
 	stopFetch()
+	c.live.Store(nil)
 	return errors.Join(err, c.stop(queues))
 }
 
@@ -151,7 +172,11 @@ func (c *Consumer) Run(ctx context.Context) error {
 // that ignore that are left behind after KillGrace. It may be called at any time, more than once.
 func (c *Consumer) Kill() { c.kill.Do(func() { close(c.killed) }) }
 
-// openQueues declares the queues and subscribes to them. It returns those that are open also when it fails.
+// Stop makes Run stop as the end of its ctx does, which is what a first signal asks for. It does not wait. It may be called at any
+// time, more than once; before Run it has Run end at once.
+func (c *Consumer) Stop() { c.halt.Do(func() { close(c.stopped) }) }
+
+// openQueues declares the queues and subscribes to them; ctx ends the fetching. It returns those that are open also when it fails.
 func (c *Consumer) openQueues(ctx context.Context) ([]*queue, error) {
 	var queues []*queue
 	for name, qc := range c.cfg.Queues {
@@ -161,6 +186,7 @@ func (c *Consumer) openQueues(ctx context.Context) ([]*queue, error) {
 			sides = append(sides, main.suspectsQueue())
 		}
 		for _, q := range sides {
+			q.fetch = ctx
 			if err := q.open(ctx); err != nil {
 				return queues, fmt.Errorf("swarmiji: consumer: queue %q: %w", q.source, err)
 			}
@@ -174,14 +200,18 @@ func (c *Consumer) openQueues(ctx context.Context) ([]*queue, error) {
 func (c *Consumer) stop(queues []*queue) error {
 	var closing sync.WaitGroup
 	errs := make([]error, len(queues)+1)
+	for _, t := range c.teams {
+		t.stop()
+	}
+	c.rates.close()
 	for i, q := range queues {
 		closing.Go(func() { errs[i] = q.giveBack() })
 	}
 	drained := make(chan struct{})
 	go func() {
 		closing.Wait() // it may bury what nobody can read
-		for _, q := range queues {
-			q.workers.Wait()
+		for _, t := range c.teams {
+			t.wg.Wait()
 		}
 		c.settling.Wait()
 		close(drained)

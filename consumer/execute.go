@@ -13,10 +13,9 @@ import (
 
 var errGoexit = fmt.Errorf("%w: the handler called runtime.Goexit", task.ErrPanic)
 
-// execute runs the handler on the worker's goroutine. What follows a run, its settlement, goes on without the worker.
-func (w *worker) execute(r *run) {
-	c := w.queue.c
-	q := w.queue
+// execute starts a task when its rate lets it, on the goroutine of the worker that took it. One that has to wait is set aside.
+func (q *queue) execute(r *run) {
+	c := q.c
 	if q.suspects {
 		end, ok := c.seclude(q.fetch)
 		if !ok { // another one has the process for itself
@@ -25,7 +24,35 @@ func (w *worker) execute(r *run) {
 		}
 		defer end()
 	}
-	if !q.admit(r) || !c.enter(q.fetch, r) {
+	if q.admit(r) {
+		q.start(r)
+	}
+}
+
+// start runs a task in the pool, when the team has room for it.
+func (q *queue) start(r *run) {
+	if !q.team.slots.tryAcquire() && !q.awaitSlot(r) {
+		r.unstarted()
+		return
+	}
+	defer q.team.slots.release()
+	pool := q.c.cfg.Pool
+	if pool == nil {
+		q.perform(r)
+		return
+	}
+	q.performIn(pool, r)
+}
+
+// perform runs the handler on this goroutine. What follows a run, its settlement, goes on without the worker.
+func (q *queue) perform(r *run) {
+	c := q.c
+	if !c.enter(r) {
+		r.unstarted()
+		return
+	}
+	if !q.takes() { // paused, or stopped, while it waited: a run that comes later than the registry's look is not one
+		c.running.remove(r)
 		r.unstarted()
 		return
 	}
@@ -34,14 +61,19 @@ func (w *worker) execute(r *run) {
 		return
 	}
 	ctx := q.leases.acquire(c.work, r.lost())
-	w.current = r
 	r.request.StartedAt = time.Now()
 	r.started.Store(true)
 	c.cfg.Metrics.Started.Inc(1)
 	c.cfg.Metrics.Active.Inc(1)
 	r.notifyStarted()
+	returned := false
+	defer func() {
+		if !returned { // the handler ended its goroutine with runtime.Goexit, which nothing can recover
+			q.finish(r, nil, errGoexit)
+		}
+	}()
 	result, err := r.handler.Handle(task.WithRequest(ctx, &r.request), &r.request)
-	w.current = nil
+	returned = true
 	q.finish(r, result, err)
 }
 

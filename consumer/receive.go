@@ -40,8 +40,7 @@ type run struct {
 const clockSkew = time.Second
 
 // handle takes a delivery to its end, or to the point from which its settlement goes on beside the worker.
-func (w *worker) handle(d broker.Delivery) {
-	q := w.queue
+func (w *worker) handle(q *queue, d broker.Delivery) {
 	q.c.cfg.Metrics.Received.Inc(1)
 	r, err := q.read(d, w.index)
 	if err != nil {
@@ -50,7 +49,7 @@ func (w *worker) handle(d broker.Delivery) {
 	}
 	r.notifyReceived()
 	switch {
-	case q.fetch.Err() != nil: // fetched in the same instant as the stop began
+	case !q.takes(): // fetched in the same instant as the stop or the pause began
 		r.unstarted()
 	case r.request.Deliveries > 1 && r.resume(): // before all else: its result may be stored already
 	case r.expired():
@@ -64,7 +63,7 @@ func (w *worker) handle(d broker.Delivery) {
 	case r.handler == nil:
 		r.park()
 	default:
-		w.execute(r)
+		q.execute(r)
 	}
 }
 
@@ -169,10 +168,17 @@ func (r *run) unstarted() {
 	r.queue.c.settling.Go(func() {
 		ctx, cancel := context.WithTimeout(r.queue.c.settle, giveBackTimeout)
 		defer cancel()
-		if err := r.giveBack(ctx); err != nil && !broker.Gone(err) {
-			r.log(slog.LevelWarn, "task not given back; the broker will notice", slog.Any("error", err))
-		}
+		r.returnUnstarted(ctx)
 	})
+}
+
+func (r *run) returnUnstarted(ctx context.Context) {
+	if r.queue.fetch.Err() == nil { // a pause, not the end: when it comes again it has not ended this process
+		r.queue.c.taken.add(r.message)
+	}
+	if err := r.giveBack(ctx); err != nil && !broker.Gone(err) {
+		r.log(slog.LevelWarn, "task not given back; the broker will notice", slog.Any("error", err))
+	}
 }
 
 // giveBack returns the task to its queue without counting anything. One that was started, or is a suspect, goes back as a

@@ -1,6 +1,10 @@
 package consumer
 
-import "sync"
+import (
+	"maps"
+	"slices"
+	"sync"
+)
 
 // registry holds the runs whose handler has not returned. It is sharded, because every run passes it twice.
 type registry struct {
@@ -42,3 +46,30 @@ func (g *registry) all() []*run {
 }
 
 func (g *registry) len() int { return len(g.all()) }
+
+// reserved holds the runs that a worker has taken and that have to wait before they start. Few do.
+type reserved struct {
+	mu   sync.Mutex
+	runs map[*run]struct{}
+}
+
+func (g *reserved) add(r *run) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.runs == nil {
+		g.runs = make(map[*run]struct{})
+	}
+	g.runs[r] = struct{}{}
+}
+
+func (g *reserved) remove(r *run) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.runs, r)
+}
+
+func (g *reserved) all() []*run {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Collect(maps.Keys(g.runs))
+}

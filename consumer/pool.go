@@ -1,0 +1,279 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/backoff"
+	"github.com/swarmiji/swarmiji/middleware"
+)
+
+// Pool runs handlers in the place of the consumer's own goroutines: to share a bound between consumers, to keep handlers on
+// goroutines of a certain kind, or to watch them. Its methods are called from many goroutines.
+//
+// A consumer asks for no more at once than its queues have workers, which are what Scale changes.
+type Pool interface {
+	// Do runs fn once, on whatever goroutine, and returns nil when fn has ended, also when it ended its goroutine with
+	// runtime.Goexit. Do may wait before it runs fn; ctx ends when the consumer stops. When it returns an error fn has not run
+	// and will not: the task goes back to its queue, and the worker waits a moment before it takes another.
+	Do(ctx context.Context, fn func()) error
+}
+
+// performIn is perform in the user's pool.
+func (q *queue) performIn(pool Pool, r *run) {
+	ran := false
+	ctx, cancel := q.while(r)
+	defer cancel()
+	q.c.reserved.add(r)
+	err := pool.Do(ctx, func() {
+		ran = true
+		q.c.reserved.remove(r)
+		q.perform(r)
+	})
+	if ran {
+		return
+	}
+	q.c.reserved.remove(r)
+	if ctx.Err() == nil {
+		q.c.warnOnce("pool", "the pool refuses tasks; they go back to their queue", r.logAttrs(slog.Any("error", err))...)
+		q.wait(poolPause)
+	}
+	r.unstarted()
+}
+
+// poolPause is how long a worker waits after the pool has refused a task.
+const poolPause = 100 * time.Millisecond
+
+// while returns a context that ends with the fetching, with a pause of the queue, and when the broker takes the task back.
+func (q *queue) while(r *run) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(q.fetch)
+	stopGate := context.AfterFunc(q.gate.context(q.fetch), cancel)
+	lost := q.leases.acquire(q.c.work, r.lost())
+	stopLost := context.AfterFunc(lost, cancel)
+	return ctx, func() {
+		stopGate()
+		stopLost()
+		q.leases.release(r.lost())
+		cancel()
+	}
+}
+
+// awaitSlot waits until the team has room for a task. False: the task must not be started any more.
+func (q *queue) awaitSlot(r *run) bool {
+	ctx, cancel := q.while(r)
+	defer cancel()
+	q.c.reserved.add(r)
+	defer q.c.reserved.remove(r)
+	return q.team.slots.acquire(ctx)
+}
+
+// takes reports whether tasks of the queue may be started.
+func (q *queue) takes() bool { return q.fetch.Err() == nil && !q.gate.shut.Load() }
+
+// wait waits for d or the end of fetching.
+func (q *queue) wait(d time.Duration) { wait(q.fetch, d) }
+
+func wait(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// source is where a team's tasks come from.
+type source interface {
+	// next waits for a task. What is there is returned even if ctx is done.
+	next(ctx context.Context) (*queue, broker.Delivery, error)
+}
+
+// team is the workers of a queue, or of several that are polled together.
+type team struct {
+	c      *Consumer
+	name   string // for people
+	from   source
+	queues []*queue // whose tasks it runs
+	fetch  context.Context
+	failed chan<- error // gets the error that ends the consumer, if there is one
+	slots  slots
+	wg     sync.WaitGroup
+
+	scaling sync.Mutex // one Scale at a time
+
+	mu      sync.Mutex
+	size    int // how many workers there are to be
+	stopped bool
+	members []*worker
+}
+
+// worker takes tasks one by one and runs them.
+type worker struct {
+	team  *team
+	index int
+	ctx   context.Context // ends when there is one worker too many, and with the fetching
+	leave context.CancelFunc
+	done  bool // work has returned
+}
+
+// run starts the team.
+func (t *team) run(fetch context.Context, failed chan<- error) {
+	t.fetch, t.failed = fetch, failed
+	t.resize(t.size)
+}
+
+// resize sets how many workers there are. Those that are too many leave when they have ended what they do.
+func (t *team) resize(n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.stopped {
+		return
+	}
+	t.size = n
+	t.slots.resize(int64(n))
+	for len(t.members) > n {
+		last := len(t.members) - 1
+		t.members[last].leave()
+		t.members = t.members[:last]
+	}
+	for i := len(t.members); i < n; i++ {
+		w := &worker{team: t, index: i}
+		w.ctx, w.leave = context.WithCancel(t.fetch)
+		t.members = append(t.members, w)
+		w.start()
+	}
+}
+
+// stop keeps the team from growing, so that it can be waited for. Fetching has ended.
+func (t *team) stop() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.stopped = true
+	for _, w := range t.members {
+		w.leave()
+	}
+}
+
+func (t *team) workers() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.size
+}
+
+func (w *worker) start() {
+	w.team.wg.Go(func() {
+		defer w.exited()
+		w.work()
+	})
+}
+
+// exited notices a handler that ended its goroutine with runtime.Goexit: the worker goes on with another.
+func (w *worker) exited() {
+	if !w.done {
+		w.start() // before this one is counted out, so that a stop waits for it
+	}
+}
+
+func (w *worker) work() {
+	t := w.team
+	var gap backoff.Exponential
+	for failures := 0; w.ready(); {
+		q, d, err := t.from.next(w.ctx)
+		switch {
+		case err == nil:
+			failures = 0
+			w.handle(q, d)
+		case w.ctx.Err() != nil:
+		case errors.Is(err, broker.ErrClosed):
+			select {
+			case t.failed <- fmt.Errorf("swarmiji: consumer: queue %q: %w", t.name, err):
+			default:
+			}
+			w.done = true
+			return
+		default:
+			t.c.cfg.Logger.LogAttrs(context.Background(), slog.LevelWarn, "cannot receive", slog.String(middleware.LogQueue, t.name),
+				slog.String(middleware.LogNode, t.c.cfg.NodeID), slog.Any("error", err))
+			wait(w.ctx, gap.Delay(failures))
+			failures++
+		}
+	}
+	w.done = true
+}
+
+// stuckPoll is how often a worker looks, when handlers are stuck, whether one has come back.
+const stuckPoll = 100 * time.Millisecond
+
+// ready reports whether to fetch another task: not while stopping, and not while twice as many handlers as there are
+// workers have outlived their time limit, which would only add to them.
+func (w *worker) ready() bool {
+	c := w.team.c
+	for w.ctx.Err() == nil {
+		stuck := c.stuck.Load()
+		if stuck == 0 || stuck < int64(2*c.workers()) {
+			return true
+		}
+		c.warnOnce("stuck "+w.team.name, "fetching stops until handlers that ignore their time limit return", slog.String(middleware.LogQueue, w.team.name))
+		wait(w.ctx, stuckPoll)
+	}
+	return false
+}
+
+// workers returns how many handlers the consumer runs at once, suspects apart.
+func (c *Consumer) workers() int {
+	n := 0
+	for _, t := range c.teams {
+		if !t.queues[0].suspects {
+			n += t.workers()
+		}
+	}
+	return n
+}
+
+// next implements source for a queue with a team of its own.
+func (q *queue) next(ctx context.Context) (*queue, broker.Delivery, error) {
+	if q.gate.shut.Load() && !q.gate.await(ctx) {
+		return nil, nil, ctx.Err()
+	}
+	d, err := q.sub.Receive(ctx)
+	return q, d, err
+}
+
+// live is what a consumer that consumes consists of.
+type live struct {
+	queues []*queue
+	teams  []*team
+}
+
+// consuming returns it, or ErrNotRunning.
+func (c *Consumer) consuming() (*live, error) {
+	if l := c.live.Load(); l != nil {
+		return l, nil
+	}
+	return nil, ErrNotRunning
+}
+
+// find returns the queue of a name.
+func (l *live) find(name string) *queue {
+	for _, q := range l.queues {
+		if q.name == name && !q.suspects {
+			return q
+		}
+	}
+	return nil
+}
+
+// teamsOf gives every queue its workers.
+func teamsOf(c *Consumer, queues []*queue) []*team {
+	teams := make([]*team, len(queues))
+	for i, q := range queues {
+		teams[i] = &team{c: c, name: q.source, from: q, queues: []*queue{q}, size: q.cfg.Workers}
+		q.team = teams[i]
+	}
+	return teams
+}

@@ -1,0 +1,87 @@
+package consumer
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// slots bounds how many tasks of a team run at once. That there are as many workers is not enough: a task that was set aside
+// starts beside them. The zero value has none. Taking a free one costs one atomic operation.
+type slots struct {
+	limit, used atomic.Int64
+	waiting     atomic.Int64 // len(line), or more
+
+	mu   sync.Mutex
+	line []chan struct{} // each is closed when a slot was taken for it
+}
+
+// tryAcquire takes a slot if one is free and nobody waits for it.
+func (s *slots) tryAcquire() bool { return s.waiting.Load() == 0 && s.take() }
+
+func (s *slots) take() bool {
+	for {
+		used := s.used.Load()
+		if used >= s.limit.Load() {
+			return false
+		}
+		if s.used.CompareAndSwap(used, used+1) {
+			return true
+		}
+	}
+}
+
+// acquire waits for a slot until ctx ends, and reports whether it has one.
+func (s *slots) acquire(ctx context.Context) bool {
+	s.waiting.Add(1) // before the line is looked at, so that a slot that is released from now on is handed over
+	defer s.waiting.Add(-1)
+	mine := make(chan struct{})
+	s.mu.Lock()
+	s.line = append(s.line, mine)
+	s.handLocked()
+	s.mu.Unlock()
+	select {
+	case <-mine:
+		return true
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	i := slices.Index(s.line, mine)
+	if i >= 0 {
+		s.line = slices.Delete(s.line, i, i+1)
+	}
+	s.mu.Unlock()
+	if i < 0 { // it came in the same instant
+		s.release()
+	}
+	return false
+}
+
+// release gives a slot back.
+func (s *slots) release() {
+	s.used.Add(-1)
+	if s.waiting.Load() > 0 {
+		s.hand()
+	}
+}
+
+// resize changes how many slots there are. Those that are taken stay so.
+func (s *slots) resize(n int64) {
+	s.limit.Store(n)
+	s.hand()
+}
+
+func (s *slots) hand() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.handLocked()
+}
+
+// handLocked hands free slots to those that wait, in their order.
+func (s *slots) handLocked() {
+	for len(s.line) > 0 && s.take() {
+		close(s.line[0])
+		s.line = slices.Delete(s.line, 0, 1)
+	}
+}
