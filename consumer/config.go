@@ -10,6 +10,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/internal/nodeid"
+	"github.com/swarmiji/swarmiji/internal/report"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/resultstore"
@@ -37,8 +38,16 @@ type Config struct {
 	Results resultstore.ResultStore
 	// Stores are further stores, by the name that a task's ResultStore metadata gives.
 	Stores map[string]resultstore.ResultStore
-	// Events gets the events of tasks. nil: none are sent.
+	// Events gets the events of tasks, and of this consumer. nil: none are sent. Tasks never wait for it, and what it loses
+	// is counted (Metrics.Dropped).
 	Events events.EventBus
+	// HeartbeatEvery is how often this consumer tells that it is alive (worker-heartbeat; worker-online comes before, worker-offline
+	// last, when Run has come to its end).
+	// 0: 2 s. Negative: no events about itself. Less than 10 ms is refused. Nothing is sent without Events.
+	HeartbeatEvery time.Duration
+	// HeartbeatFields gives further fields of each heartbeat, such as a version or a zone; those that have the name of a
+	// standard field are left out. It runs beside the tasks, one call at a time, and a heartbeat waits for it. nil: none.
+	HeartbeatFields func() map[string]any
 	// Queues are the queues to consume. nil: router.DefaultQueue with default settings. See [QueuesOf].
 	Queues map[string]QueueConfig
 	// Serializers and Formats are understood, in order. nil: msgpack, JSON and raw bytes; Compact, JSON, Raw.
@@ -140,6 +149,7 @@ func (c *Config) complete() (*wire.Codec, error) {
 	setDefault(&c.StoreRetry, DefaultStoreRetry)
 	setDefault(&c.QueueLook, DefaultQueueLook)
 	setDefault(&c.MaxResult, wire.DefaultMaxBody)
+	errs = append(errs, report.CheckEvery(c.HeartbeatEvery))
 	if c.PrefetchMultiplier < 0 {
 		errs = append(errs, fmt.Errorf("config: PrefetchMultiplier is %d", c.PrefetchMultiplier))
 	}

@@ -12,7 +12,8 @@
 //   - settle.go: what a verdict means; records.go, successors.go: its first two steps; persist.go: how steps are repeated
 //   - poison.go: tasks that end the process; alone.go: how they are run; taken.go: what looks like it and is not
 //   - ratelimit.go: tasks that wait for their rate
-//   - lease.go, notify.go, registry.go, lengths.go: contexts of deliveries, events, what runs now, how much waits
+//   - lease.go, notify.go, heartbeat.go, registry.go, lengths.go: contexts of deliveries, events of tasks and of the consumer,
+//     what runs now, how much waits
 package consumer
 
 import (
@@ -26,6 +27,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/crew"
+	"github.com/swarmiji/swarmiji/internal/report"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/task"
@@ -54,7 +56,8 @@ type Consumer struct {
 	codec  *wire.Codec
 	mux    task.Mux
 	rates  rates
-	warned sync.Map // messages that are logged once
+	report *report.Reporter // nil without Config.Events
+	warned sync.Map         // messages that are logged once
 
 	measured bool // Metrics were given, so that somebody looks at them
 
@@ -86,9 +89,11 @@ func New(c Config) (*Consumer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Consumer{
+	consumer := &Consumer{
 		cfg: c, codec: codec, measured: measured, killed: make(chan struct{}), stopped: make(chan struct{}), settling: crew.New(),
-	}, nil
+	}
+	consumer.report = consumer.newReport()
+	return consumer, nil
 }
 
 // NodeID returns this consumer's name in events and records.
@@ -121,6 +126,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	if !c.started.CompareAndSwap(false, true) {
 		return ErrRunning
 	}
+	defer c.endReport(ctx) // when nothing is left to tell of
 	c.work, c.stopWork = context.WithCancelCause(context.WithoutCancel(ctx))
 	defer c.stopWork(task.ErrShutdown)
 	c.settle, c.stopSettle = context.WithCancel(context.WithoutCancel(ctx))
@@ -152,6 +158,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 		}
 		return errors.Join(err, stop)
 	}
+	c.report.Start()
 	failed := make(chan error, len(queues))
 	c.teams = teamsOf(c, queues)
 	for _, t := range c.teams {

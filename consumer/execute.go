@@ -87,7 +87,7 @@ func (q *queue) finish(r *run, result any, err error) {
 	if r.isLost() { // before it is counted out, so that it is known throughout
 		q.c.taken.add(r.message)
 	}
-	q.c.running.remove(r)
+	q.c.running.end(r)
 	q.c.cfg.Metrics.Active.Dec(1)
 	q.c.cfg.Metrics.Runtime.Update(r.ended.Sub(r.request.StartedAt).Microseconds())
 	q.leases.release(r.lost())

@@ -1,7 +1,6 @@
 package consumer
 
 import (
-	"context"
 	"os"
 	"time"
 
@@ -11,12 +10,7 @@ import (
 )
 
 // publish sends an event; it never blocks and never fails a task.
-func (c *Consumer) publish(e events.Event) {
-	e.NodeID, e.Time = c.cfg.NodeID, time.Now()
-	if err := c.cfg.Events.Publish(context.Background(), e); err != nil {
-		c.cfg.Metrics.Dropped.Inc(1)
-	}
-}
+func (c *Consumer) publish(e events.Event) { c.report.Publish(&e) }
 
 func (r *run) notifyReceived() {
 	c := r.queue.c

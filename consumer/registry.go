@@ -11,6 +11,7 @@ type registry struct {
 	shards [8]struct {
 		mu   sync.Mutex
 		runs map[*run]struct{}
+		done int64    // handlers that have returned
 		_    [40]byte // keep the shards on cache lines of their own
 	}
 }
@@ -25,11 +26,29 @@ func (g *registry) add(r *run) {
 	s.mu.Unlock()
 }
 
-func (g *registry) remove(r *run) {
+// remove takes out a run that was not started after all.
+func (g *registry) remove(r *run) { g.drop(r, 0) }
+
+// end takes out a run whose handler has returned, and counts it.
+func (g *registry) end(r *run) { g.drop(r, 1) }
+
+func (g *registry) drop(r *run, done int64) {
 	s := &g.shards[r.worker%len(g.shards)]
 	s.mu.Lock()
 	delete(s.runs, r)
+	s.done += done
 	s.mu.Unlock()
+}
+
+// ended returns how many handlers have returned.
+func (g *registry) ended() (n int64) {
+	for i := range g.shards {
+		s := &g.shards[i]
+		s.mu.Lock()
+		n += s.done
+		s.mu.Unlock()
+	}
+	return n
 }
 
 func (g *registry) all() []*run {

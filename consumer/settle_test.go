@@ -273,8 +273,8 @@ func TestEventBusIsDown(t *testing.T) {
 			t.Fatal(got, err)
 		}
 		synctest.Wait()
-		if n := b.metrics.Dropped.Count(); n != 3 {
-			t.Fatalf("%d events dropped, want received, started and succeeded", n)
+		if n := b.metrics.Dropped.Count(); n != 4 {
+			t.Fatalf("%d events dropped, want worker-online, received, started and succeeded", n)
 		}
 		b.end()
 	})

@@ -84,7 +84,10 @@ func (b *Batcher) Add(e Event) error {
 	e.Args, e.Result = bound(e.Args, MaxPreview), bound(e.Result, MaxPreview)
 	e.Exception, e.Stack = bound(e.Exception, MaxText), bound(e.Stack, MaxText)
 	if e.Fields != nil {
-		e.Fields = normalFields(e.Fields)
+		e.Fields = normalFields(e.Type, e.Fields)
+	}
+	if e.Worker != nil {
+		e.Worker = normalWorker(e.Worker)
 	}
 	b.mu.Lock()
 	if b.closed.Load() {

@@ -102,8 +102,11 @@ func appendEvent(dst []byte, e *Event) []byte {
 		dst = appendText(dst, `,"stack-trace":"`, e.Stack, MaxText)
 		dst = strconv.AppendBool(append(dst, `,"retry":`...), e.Retry)
 	}
+	if has&hasWorker != 0 && e.Worker != nil {
+		dst = appendWorker(dst, e.Worker)
+	}
 	if len(e.Fields) > 0 {
-		fields := normalFields(e.Fields)
+		fields := normalFields(e.Type, e.Fields)
 		for _, k := range sortedKeys(fields) {
 			dst = append(dst, `,"`...)
 			dst = appendEscaped(dst, k)

@@ -114,11 +114,23 @@ func anyValue() *rapid.Generator[any] {
 	)
 }
 
+func anyWorker() *rapid.Generator[*events.Worker] {
+	return rapid.Custom(func(t *rapid.T) *events.Worker {
+		return &events.Worker{
+			Hostname: text().Draw(t, "host"), Role: text().Draw(t, "role"), Freq: time.Duration(rapid.Int64().Draw(t, "freq")),
+			Ident: text().Draw(t, "ident"), Version: text().Draw(t, "version"), System: text().Draw(t, "system"),
+			Active: rapid.Int().Draw(t, "active"), Processed: rapid.Int64().Draw(t, "processed"),
+			Load: rapid.OneOf(rapid.Float64(), rapid.Float64Range(0, 1), rapid.Just(math.NaN())).Draw(t, "load"),
+			Mem:  rapid.OneOf(rapid.Float64(), rapid.Float64Range(0, 1), rapid.Just(math.Inf(1))).Draw(t, "mem"), Observer: text().Draw(t, "observer"),
+		}
+	})
+}
+
 func anyEvent() *rapid.Generator[events.Event] {
 	id := rapid.StringMatching(`[!-~]{1,128}`)
 	return rapid.Custom(func(t *rapid.T) events.Event {
 		return events.Event{
-			Type:      rapid.OneOf(rapid.SampledFrom(types), rapid.StringMatching(`[!-~]{1,64}`)).Draw(t, "type"),
+			Type:      rapid.OneOf(rapid.SampledFrom(append(events.WorkerTypes(), types...)), rapid.StringMatching(`[!-~]{1,64}`)).Draw(t, "type"),
 			TaskID:    task.ID(rapid.OneOf(rapid.Just(""), id).Draw(t, "id")),
 			NodeID:    text().Draw(t, "node"),
 			Time:      time.UnixMicro(rapid.Int64Range(-1e18, 1e18).Draw(t, "time")),
@@ -134,7 +146,8 @@ func anyEvent() *rapid.Generator[events.Event] {
 			Exception: text().Draw(t, "exception"),
 			Stack:     text().Draw(t, "stack"),
 			Retry:     rapid.Bool().Draw(t, "retry"),
-			Fields:    rapid.MapOfN(rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"pid", "type", "retry"})), anyValue(), 0, 6).Draw(t, "fields"),
+			Worker:    rapid.OneOf(rapid.Just((*events.Worker)(nil)), anyWorker()).Draw(t, "worker"),
+			Fields:    rapid.MapOfN(rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"pid", "type", "retry", "load", "freq"})), anyValue(), 0, 6).Draw(t, "fields"),
 		}
 	})
 }

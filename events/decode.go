@@ -25,6 +25,11 @@ func (d *decoder) event() error {
 	if err != nil {
 		return err
 	}
+	if ofWorker(e.Type) {
+		if err := e.takeWorker(); err != nil {
+			return err
+		}
+	}
 	if e, err = Normalize(e); err != nil {
 		return err
 	}

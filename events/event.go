@@ -30,7 +30,7 @@ const (
 type Event struct {
 	Type   string
 	TaskID task.ID
-	NodeID string    // of the process it happened in
+	NodeID string    // of the node it happened in; of an event about a node, that one's
 	Time   time.Time // UTC, on that process's clock; milliseconds on the wire
 
 	Name       string // sent, received
@@ -49,6 +49,8 @@ type Event struct {
 	Exception string // failed: the error's text
 	Stack     string // failed: the stack, where there is one
 	Retry     bool   // failed: another attempt follows
+
+	Worker *Worker // worker-online, worker-heartbeat, worker-offline; nil where a foreign writer says nothing of it
 
 	Fields map[string]any // further fields, never one of the names above; nil for none
 }
@@ -70,6 +72,14 @@ type EventBus interface {
 	Subscribe(ctx context.Context, f Filter) (Subscription, error)
 	// Close sends what is waiting, within ctx, and releases all resources. It is idempotent.
 	Close(ctx context.Context) error
+}
+
+// Prompt is a bus that vouches for what [EventBus] asks of Publish: that it never blocks and never panics, whatever the
+// connection and the listeners do. Producers and consumers call such a bus themselves; any other they put behind a queue and a
+// goroutine of their own, so that a mistake in it costs events and not tasks.
+type Prompt interface {
+	// Prompt returns true; a wrapper returns what the bus inside it answers, or false where it adds what may wait.
+	Prompt() bool
 }
 
 // Filter chooses events. The zero value lets all through.

@@ -36,6 +36,7 @@ const (
 	hasRun
 	hasResult
 	hasError
+	hasWorker
 )
 
 // fieldsOf returns what events of a type have beside type, task-id, node-id, timestamp and Fields.
@@ -51,6 +52,8 @@ func fieldsOf(typ string) set {
 		return hasRun | hasResult
 	case TaskFailed:
 		return hasRun | hasError
+	case WorkerOnline, WorkerHeartbeat, WorkerOffline:
+		return hasWorker
 	}
 	return 0
 }
@@ -91,7 +94,7 @@ func Normalize(e Event) (Event, error) {
 		TaskID: e.TaskID,
 		NodeID: cut(e.NodeID, maxLabel),
 		Time:   fromMillis(toMillis(e.Time)),
-		Fields: normalFields(e.Fields),
+		Fields: normalFields(e.Type, e.Fields),
 	}
 	has := fieldsOf(e.Type)
 	if has&hasTask != 0 {
@@ -118,6 +121,9 @@ func Normalize(e Event) (Event, error) {
 		n.Exception = cut(e.Exception, MaxText)
 		n.Stack = cut(e.Stack, MaxText)
 		n.Retry = e.Retry
+	}
+	if has&hasWorker != 0 {
+		n.Worker = normalWorker(e.Worker)
 	}
 	return n, nil
 }
@@ -161,15 +167,15 @@ func fromMillis(ms int64) time.Time {
 
 func count(n int) int { return min(max(n, 0), math.MaxInt32) }
 
-// normalFields copies what of m may travel.
-func normalFields(m map[string]any) map[string]any {
+// normalFields copies what of m may travel in an event of a type.
+func normalFields(typ string, m map[string]any) map[string]any {
 	if len(m) == 0 {
 		return nil
 	}
-	budget := maxFields
+	budget, worker := maxFields, ofWorker(typ)
 	var out map[string]any
 	for _, k := range sortedKeys(m) {
-		if standard(k) || !validKey(k) {
+		if standard(k) || worker && workerField(k) || !validKey(k) {
 			continue
 		}
 		left := budget - len(k)

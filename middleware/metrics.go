@@ -27,6 +27,8 @@ type Metrics struct {
 	Rejected  metrics.Counter // results that came too late, claimed another task or went to nobody
 	Dropped   metrics.Counter // events that could not be handed over
 
+	BusDropped metrics.Gauge // events that the bus took and then had to drop, as of the last heartbeat
+
 	Active  metrics.Counter // runs going on now
 	Stuck   metrics.Counter // handlers that outlived their hard time limit and still run
 	Waiting metrics.Gauge   // tasks ready in the consumed queues, as of the last look; see SetQueue
@@ -93,6 +95,7 @@ func (m *Metrics) all() []metric {
 		rising("crashes", "deliveries", "Deliveries that had been held by a consumer that died.", &m.Crashes),
 		rising("rejected", "results", "Results that came too late, claimed another task or went to nobody.", &m.Rejected),
 		rising("events.dropped", "events", "Events that could not be handed to the event bus.", &m.Dropped),
+		level("events.bus.dropped", "events", "Events that the bus took and then had to drop, as of the last heartbeat.", &m.BusDropped),
 		level("active", "runs", "Runs of handlers going on now.", &m.Active),
 		level("stuck", "handlers", "Handlers that outlived their hard time limit and still run.", &m.Stuck),
 		level("queue.length", "tasks", "Tasks ready in all consumed queues, as of the last look.", &m.Waiting),

@@ -9,6 +9,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/internal/nodeid"
+	"github.com/swarmiji/swarmiji/internal/report"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/resultstore"
@@ -27,8 +28,16 @@ type Config struct {
 	Results resultstore.ResultStore
 	// Stores are further stores, by the name that a task's ResultStore metadata gives.
 	Stores map[string]resultstore.ResultStore
-	// Events gets task-sent events. nil: none are sent.
+	// Events gets task-sent events, and those of this producer. nil: none are sent. Submit never waits for it, and what it
+	// loses is counted (Metrics.Dropped).
 	Events events.EventBus
+	// HeartbeatEvery is how often this producer tells that it is alive (worker-heartbeat; worker-online comes before, with the
+	// first submission, and worker-offline last, in Close).
+	// 0: 2 s. Negative: no events about itself. Less than 10 ms is refused. Nothing is sent without Events.
+	HeartbeatEvery time.Duration
+	// HeartbeatFields gives further fields of each heartbeat, such as a version or a zone; those that have the name of a
+	// standard field are left out. It runs beside the tasks, one call at a time, and a heartbeat waits for it. nil: none.
+	HeartbeatFields func() map[string]any
 	// Router picks queues. nil: all tasks go to router.DefaultQueue.
 	Router router.Router
 	// Queues describes queues that are declared with priority levels, besides those the Router names.
@@ -89,6 +98,7 @@ func (c *Config) complete() (*wire.Codec, error) {
 	if err := c.Defaults.Check(); err != nil {
 		errs = append(errs, fmt.Errorf("config: Defaults: %w", err))
 	}
+	errs = append(errs, report.CheckEvery(c.HeartbeatEvery))
 	if c.Timeout == 0 {
 		c.Timeout = DefaultTimeout
 	}

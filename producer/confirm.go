@@ -1,7 +1,6 @@
 package producer
 
 import (
-	"context"
 	"errors"
 
 	"github.com/swarmiji/swarmiji/broker"
@@ -16,14 +15,12 @@ func (p *Producer) confirmed(s *staged) {
 	}
 	e := s.envelope
 	exchange, key := broker.Locate(p.cfg.Broker, s.out.Queue)
-	err := p.cfg.Events.Publish(context.Background(), events.Event{
-		Type: events.TaskSent, TaskID: e.ID, NodeID: p.cfg.NodeID, Time: now(),
+	p.sent.Add(1)
+	p.report.Publish(&events.Event{
+		Type: events.TaskSent, TaskID: e.ID,
 		Name: e.Name, Args: p.codec.Preview(e.ContentType, e.Args, p.cfg.EventPayloads), Retries: e.Retries,
 		Queue: s.out.Queue, Exchange: exchange, RoutingKey: key,
 	})
-	if err != nil {
-		p.cfg.Metrics.Dropped.Inc(1)
-	}
 }
 
 // withdraw takes back the waiter of a task that was refused. One whose outcome is unknown keeps it if the caller chose the

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/report"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/resultstore"
@@ -23,8 +24,8 @@ var ErrClosed = errors.New("swarmiji: producer closed")
 // ErrNotSent is what Submit returns when a middleware neither staged the task nor gave a reason.
 var ErrNotSent = errors.New("swarmiji: a middleware held the task back without an error")
 
-// Producer submits tasks. It is safe for concurrent use. It starts goroutines with the first task whose result is wanted,
-// and ends them in Close.
+// Producer submits tasks. It is safe for concurrent use. It starts goroutines with the first task where there is an event
+// bus, or with the first whose result is wanted, and ends them in Close.
 type Producer struct {
 	cfg    Config
 	codec  *wire.Codec
@@ -32,6 +33,8 @@ type Producer struct {
 	levels map[string][]int  // of the queues declared with priorities
 	base   *task.Metadata    // cfg.Defaults where they set anything
 	inbox  map[resultstore.ResultStore]*inbox
+	report *report.Reporter // nil without Config.Events
+	sent   atomic.Int64     // tasks that were told of
 
 	declaring chan struct{} // capacity 1: held while queues are declared, so that others can wait within their ctx
 	declared  atomic.Bool
@@ -63,6 +66,7 @@ func New(c Config) (*Producer, error) {
 	if c.Results != nil {
 		p.inbox[c.Results] = newInbox(p, c.Results)
 	}
+	p.report = p.newReport()
 	return p, nil
 }
 
@@ -100,11 +104,13 @@ func (p *Producer) Submit(ctx context.Context, c task.Call) (task.Pending, error
 // enter refuses a closed producer and keeps Close waiting for the caller.
 func (p *Producer) enter() error {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	if p.closed {
+		p.mu.Unlock()
 		return ErrClosed
 	}
 	p.inFlight.Add(1)
+	p.mu.Unlock()
+	p.report.Start()
 	return nil
 }
 
@@ -150,6 +156,7 @@ func (p *Producer) Close(ctx context.Context) error {
 	for _, in := range p.inbox {
 		errs = append(errs, in.close(ctx))
 	}
+	p.endReport(ctx)
 	return errors.Join(errs...)
 }
 

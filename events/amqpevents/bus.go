@@ -105,6 +105,9 @@ func (b *Bus) Publish(_ context.Context, e events.Event) error {
 	return b.batcher.Add(e)
 }
 
+// Prompt implements [events.Prompt]: Publish does nothing that waits.
+func (b *Bus) Prompt() bool { return true }
+
 // Dropped implements [events.DropCounter]: the events published here that were given up before they reached the
 // connection, because more waited than Batch.Capacity, the broker could not be reached or took no messages, or the event
 // cannot be written. Whether they are kept is counted by [Bus.Unkept].
@@ -168,6 +171,7 @@ func failure(what string, err error) error {
 var (
 	_ events.EventBus     = (*Bus)(nil)
 	_ events.DropCounter  = (*Bus)(nil)
+	_ events.Prompt       = (*Bus)(nil)
 	_ events.Retainer     = (*Bus)(nil)
 	_ events.Subscription = (*listener)(nil)
 	_ events.DropCounter  = (*listener)(nil)

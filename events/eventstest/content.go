@@ -16,9 +16,13 @@ func full(typ string) events.Event {
 		Name: "email.send", Args: "[\"ä😀\x00\",1]", Retries: 2, Queue: "mail", Exchange: "swarmiji", RoutingKey: "mail.3",
 		PID: 4711, Runtime: 1500*time.Microsecond + 7, Pool: 200*time.Hour + 1, Result: `"ok"`,
 		Exception: "no \"such\" host\r\n", Stack: "main.go:1\n\tmain.go:2", Retry: true,
+		Worker: &events.Worker{
+			Hostname: "host\n", Role: events.RoleConsumer, Freq: 2*time.Second + 1, Ident: "swarmiji", Version: "v1", System: "linux/amd64",
+			Active: 3, Processed: 1 << 40, Load: 0.25, Mem: -1, Observer: "host-2-cd",
+		},
 		Fields: map[string]any{
 			"tenant": "ä", "n": 7, "f": 0.25, "yes": true, "none": nil, "list": []any{1, "x", []any{}}, "map": map[string]any{"a": 1},
-			"name": "not this one", "type": "nor this",
+			"name": "not this one", "type": "nor this", "load": 7, "mem": 7, "hostname": "only of events about nodes",
 		},
 	}
 }
@@ -26,7 +30,7 @@ func full(typ string) events.Event {
 func contentCases() []testCase {
 	types := []string{
 		events.TaskSent, events.TaskReceived, events.TaskStarted, events.TaskSucceeded, events.TaskFailed, events.TaskRevoked,
-		"worker-heartbeat",
+		events.WorkerOnline, events.WorkerHeartbeat, events.WorkerOffline,
 	}
 	return []testCase{
 		{

@@ -137,6 +137,9 @@ func (b *Bus) Subscribe(ctx context.Context, f events.Filter) (events.Subscripti
 	return s, nil
 }
 
+// Prompt implements [events.Prompt]: Publish does nothing that waits.
+func (b *Bus) Prompt() bool { return true }
+
 // Dropped implements [events.DropCounter]: the events published here that [events.Normalize] refused. What a slow
 // subscription lost is counted there.
 func (b *Bus) Dropped() uint64 { return b.dropped.Load() }
@@ -195,6 +198,10 @@ func (s *subscription) Receive(ctx context.Context) (events.Event, error) {
 func own(shared *events.Event) events.Event {
 	e := *shared
 	e.Fields = copyMap(e.Fields)
+	if e.Worker != nil {
+		w := *e.Worker
+		e.Worker = &w
+	}
 	return e
 }
 
@@ -236,6 +243,7 @@ func copyValue(v any) any {
 var (
 	_ events.EventBus     = (*Bus)(nil)
 	_ events.DropCounter  = (*Bus)(nil)
+	_ events.Prompt       = (*Bus)(nil)
 	_ events.Subscription = (*subscription)(nil)
 	_ events.DropCounter  = (*subscription)(nil)
 )

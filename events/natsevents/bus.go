@@ -99,6 +99,9 @@ func (b *Bus) publish(sess *natsconn.Session, message []byte) error {
 // Publish implements [events.EventBus].
 func (b *Bus) Publish(_ context.Context, e events.Event) error { return b.batcher.Add(e) }
 
+// Prompt implements [events.Prompt]: Publish does nothing that waits.
+func (b *Bus) Prompt() bool { return true }
+
 // Dropped implements [events.DropCounter]: the events published here that were given up before they reached the
 // connection, because more waited than Batch.Capacity, the server could not be reached, or the event cannot be written or is
 // larger than the server takes; and those that should be kept and are not.
@@ -182,6 +185,7 @@ var (
 	_ events.EventBus     = (*Bus)(nil)
 	_ events.Retainer     = (*Bus)(nil)
 	_ events.DropCounter  = (*Bus)(nil)
+	_ events.Prompt       = (*Bus)(nil)
 	_ events.Subscription = (*listener)(nil)
 	_ events.DropCounter  = (*listener)(nil)
 	_ events.Subscription = (*replay)(nil)

@@ -66,6 +66,9 @@ func (b *Bus) send(ctx context.Context, message []byte, n int) error {
 // Publish implements [events.EventBus].
 func (b *Bus) Publish(_ context.Context, e events.Event) error { return b.batcher.Add(e) }
 
+// Prompt implements [events.Prompt]: Publish does nothing that waits.
+func (b *Bus) Prompt() bool { return true }
+
 // Dropped implements [events.DropCounter]: the events published here that were given up, because more waited than
 // Batch.Capacity, the server could not be reached or gave no answer, or the event cannot be written.
 func (b *Bus) Dropped() uint64 { return b.batcher.Dropped() }
@@ -134,6 +137,7 @@ var (
 	_ events.EventBus     = (*Bus)(nil)
 	_ events.Retainer     = (*Bus)(nil)
 	_ events.DropCounter  = (*Bus)(nil)
+	_ events.Prompt       = (*Bus)(nil)
 	_ events.Subscription = (*listener)(nil)
 	_ events.DropCounter  = (*listener)(nil)
 	_ events.Subscription = (*replay)(nil)

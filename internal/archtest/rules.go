@@ -125,6 +125,12 @@ var layers = []rule{
 	},
 	{
 		"L2",
+		[]string{"internal/report"},
+		[]string{"events", "@leaves"},
+		"producer and consumer tell of tasks and of themselves in the same way",
+	},
+	{
+		"L2",
 		[]string{"internal/amqpconn", "internal/natsconn", "internal/redisconn"},
 		[]string{"broker", "@leaves"},
 		"a connection knows its client library and the port's errors",
@@ -158,13 +164,13 @@ var layers = []rule{
 	{
 		"L4",
 		[]string{"producer"},
-		[]string{"task", "@ports", "serializer/*", "middleware", "internal/wire", "@leaves"},
+		[]string{"task", "@ports", "serializer/*", "middleware", "internal/wire", "internal/report", "@leaves"},
 		"the producer works with every adapter and so knows none, nor the consumer",
 	},
 	{
 		"L4",
 		[]string{"consumer"},
-		[]string{"task", "@ports", "serializer/*", "middleware", "control", "internal/wire", "@leaves"},
+		[]string{"task", "@ports", "serializer/*", "middleware", "control", "internal/wire", "internal/report", "@leaves"},
 		"the consumer works with every adapter and so knows none, nor the producer",
 	},
 

@@ -1,0 +1,97 @@
+package report
+
+import (
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/swarmiji/swarmiji/events"
+)
+
+const module = "github.com/swarmiji/swarmiji"
+
+// identity is what does not change of an event about this process.
+func identity(role string, every time.Duration) events.Worker {
+	host, err := os.Hostname()
+	if err != nil {
+		host = ""
+	}
+	return events.Worker{
+		Hostname: host, Role: role, Freq: every,
+		Ident: "swarmiji", Version: version(), System: runtime.GOOS + "/" + runtime.GOARCH,
+	}
+}
+
+// version returns this module's version in the running program, "(devel)" where that is built from a checkout.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	for _, m := range append(info.Deps, &info.Main) {
+		if m.Path != module {
+			continue
+		}
+		if m.Replace != nil {
+			m = m.Replace
+		}
+		if m.Version != "" {
+			return m.Version
+		}
+	}
+	return "(devel)"
+}
+
+// load returns the load of the last minute for each processor, at most 1; -1 where the system does not tell as Linux does.
+func load() float64 {
+	data, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return -1
+	}
+	return parseLoad(string(data), runtime.NumCPU())
+}
+
+func parseLoad(s string, processors int) float64 {
+	first, _, _ := strings.Cut(s, " ")
+	f, err := strconv.ParseFloat(first, 64)
+	if err != nil || !(f >= 0) {
+		return -1
+	}
+	return min(f/float64(processors), 1)
+}
+
+// memory returns the used part of the machine's memory, -1 where the system does not tell as Linux does.
+func memory() float64 {
+	data, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return -1
+	}
+	return parseMemory(string(data))
+}
+
+func parseMemory(s string) float64 {
+	total, available := -1.0, -1.0
+	for line := range strings.Lines(s) {
+		name, rest, _ := strings.Cut(line, ":")
+		to := &total
+		switch name {
+		case "MemTotal":
+		case "MemAvailable":
+			to = &available
+		default:
+			continue
+		}
+		if f := strings.Fields(rest); len(f) > 0 {
+			if kib, err := strconv.ParseFloat(f[0], 64); err == nil {
+				*to = kib
+			}
+		}
+		if total > 0 && available >= 0 {
+			return min(max(1-available/total, 0), 1)
+		}
+	}
+	return -1
+}

@@ -1,0 +1,120 @@
+package report
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/internal/ring"
+)
+
+// capacity is how many events wait for a bus that does not vouch for itself; beyond it the oldest are dropped.
+const capacity = 8192
+
+// queue stands between tasks and a bus that may block or panic, though it should not. Its goroutine starts with the first
+// event and ends with close; one that the bus does not let return is left behind.
+type queue struct {
+	bus  events.EventBus
+	lost func(n int64)
+	warn func(error)
+
+	wake  chan struct{}
+	ended chan struct{}
+
+	mu      sync.Mutex
+	waiting ring.Ring[events.Event]
+	running bool
+	closed  bool
+}
+
+func newQueue(bus events.EventBus, lost func(int64), warn func(error)) *queue {
+	return &queue{
+		bus: bus, lost: lost, warn: warn,
+		wake: make(chan struct{}, 1), ended: make(chan struct{}), waiting: ring.New[events.Event](capacity),
+	}
+}
+
+// add takes e over and returns at once.
+func (q *queue) add(e *events.Event) {
+	q.mu.Lock()
+	if q.closed {
+		q.mu.Unlock()
+		q.lost(1)
+		return
+	}
+	dropped := q.waiting.Push(*e)
+	if !q.running {
+		q.running = true
+		go q.run()
+	}
+	q.mu.Unlock()
+	if dropped {
+		q.lost(1)
+	}
+	q.signal()
+}
+
+func (q *queue) signal() {
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (q *queue) run() {
+	defer close(q.ended)
+	for {
+		q.mu.Lock()
+		e, ok := q.waiting.Pop()
+		closed := q.closed
+		q.mu.Unlock()
+		switch {
+		case ok:
+			q.publish(e)
+		case closed:
+			return
+		default:
+			<-q.wake
+		}
+	}
+}
+
+func (q *queue) publish(e events.Event) {
+	defer func() {
+		if p := recover(); p != nil {
+			q.lost(1)
+			q.warn(fmt.Errorf("the event bus panicked: %v", p))
+		}
+	}()
+	if err := q.bus.Publish(context.Background(), e); err != nil {
+		q.lost(1)
+	}
+}
+
+// close waits within ctx until the bus has taken what waits. The rest is dropped and counted.
+func (q *queue) close(ctx context.Context) {
+	q.mu.Lock()
+	q.closed = true
+	running := q.running
+	q.mu.Unlock()
+	if !running {
+		return
+	}
+	q.signal()
+	select {
+	case <-q.ended:
+		return
+	default:
+	}
+	select {
+	case <-q.ended:
+	case <-ctx.Done():
+		q.mu.Lock()
+		n := q.waiting.Len()
+		q.waiting.Clear()
+		q.mu.Unlock()
+		q.lost(int64(n))
+		q.warn(fmt.Errorf("the event bus does not take events: %w", context.Cause(ctx)))
+	}
+}

@@ -1,0 +1,31 @@
+package producer
+
+import (
+	"context"
+	"time"
+
+	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/internal/report"
+)
+
+// newReport makes what sends this producer's events; nil when there is no bus.
+func (p *Producer) newReport() *report.Reporter {
+	m := p.cfg.Metrics
+	return report.New(report.Config{
+		Bus: p.cfg.Events, NodeID: p.cfg.NodeID, Role: events.RoleProducer, Every: p.cfg.HeartbeatEvery, Fields: p.cfg.HeartbeatFields,
+		Counts:  func() (int, int64) { return 0, p.sent.Load() },
+		Lost:    m.Dropped.Inc,
+		BusLost: func(total uint64) { m.BusDropped.Update(int64(total)) },
+		Logger:  p.cfg.Logger,
+	})
+}
+
+// reportGrace bounds what Close waits for its last events.
+const reportGrace = time.Second
+
+// endReport sends worker-offline.
+func (p *Producer) endReport(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, reportGrace)
+	defer cancel()
+	p.report.Stop(ctx)
+}
