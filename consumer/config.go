@@ -53,6 +53,14 @@ type Config struct {
 	// Serializers and Formats are understood, in order. nil: msgpack, JSON and raw bytes; Compact, JSON, Raw.
 	Serializers []serializer.Serializer
 	Formats     []serializer.Format
+	// Sealer opens tasks and seals results, successors and retries, see docs/security.md. nil: what is sealed goes to the
+	// dead letters.
+	Sealer serializer.Sealer
+	// AcceptPlain takes tasks that are not sealed too, while producers are being moved to sealing. False: with a Sealer, such
+	// a task goes to the dead letters.
+	AcceptPlain bool
+	// Compression says how arguments and results are compressed. The zero value: not at all.
+	Compression serializer.Compression
 	// Defaults is the static configuration of tasks, the lowest layer of metadata of this process.
 	Defaults task.Metadata
 	// Middleware wraps every handler, the first outermost. Time limits lie inside it; a panic is caught around it.
@@ -160,7 +168,10 @@ func (c *Config) complete() (*wire.Codec, error) {
 		c.Metrics = middleware.NewMetrics(nil)
 	}
 	errs = append(errs, c.completeQueues())
-	codec, err := wire.New(wire.Config{Serializers: c.Serializers, Formats: c.Formats, MaxBody: c.MaxBody})
+	codec, err := wire.New(wire.Config{
+		Serializers: c.Serializers, Formats: c.Formats, MaxBody: c.MaxBody,
+		Sealer: c.Sealer, AcceptPlain: c.AcceptPlain, Compression: c.Compression,
+	})
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return nil, fmt.Errorf("swarmiji: consumer: %w", err)
 	}

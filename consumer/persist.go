@@ -47,8 +47,11 @@ func (r *run) persist(ctx context.Context, what string, step func(context.Contex
 func (r *run) giveUp(ctx context.Context, what string, cause error) {
 	r.log(slog.LevelError, "task given up: its "+what+" cannot be sent", slog.Any("error", cause))
 	if store := r.store(); store != nil {
-		rec := r.record(task.StateFailed, verdict{kind: failed, err: task.Remote(cause)})
-		if err := store.Save(ctx, rec); err != nil && !errors.Is(err, resultstore.ErrStale) {
+		rec, err := r.protected(task.StateFailed, verdict{kind: failed, err: task.Remote(cause)})
+		if err == nil {
+			err = store.Save(ctx, rec)
+		}
+		if err != nil && !errors.Is(err, resultstore.ErrStale) {
 			r.log(slog.LevelWarn, "its failure is not recorded", slog.Any("error", err))
 		}
 	}

@@ -71,6 +71,9 @@ func (w *worker) handle(q *queue, d broker.Delivery) {
 func (q *queue) read(d broker.Delivery, worker int) (*run, error) {
 	m := d.Message()
 	e, format, err := q.c.codec.Decode(m)
+	if err == nil {
+		err = q.c.codec.Open(q.name, e)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -239,7 +242,7 @@ func (r *run) resume() bool {
 	}
 	ctx, cancel := context.WithTimeout(r.queue.c.settle, loadTimeout)
 	defer cancel()
-	rec, err := store.Load(ctx, r.request.ID)
+	rec, err := r.load(ctx, store)
 	switch {
 	case err == nil && rec.State.Terminal():
 		r.queue.settleAside(r, recorded(&rec))
@@ -258,7 +261,7 @@ func (r *run) lookUp(store resultstore.ResultStore) {
 	defer cancel()
 	var rec resultstore.Record
 	if !r.persist(ctx, "look-up of its result", func(ctx context.Context) (err error) {
-		if rec, err = store.Load(ctx, r.request.ID); errors.Is(err, resultstore.ErrNotFound) || errors.Is(err, resultstore.ErrMalformed) {
+		if rec, err = r.load(ctx, store); errors.Is(err, resultstore.ErrNotFound) || errors.Is(err, resultstore.ErrMalformed) {
 			return nil
 		}
 		return err

@@ -41,6 +41,29 @@ func (r *run) record(state task.State, v verdict) resultstore.Record {
 	}
 }
 
+// protected is record as it is stored: compressed and sealed where that is configured.
+func (r *run) protected(state task.State, v verdict) (resultstore.Record, error) {
+	rec := r.record(state, v)
+	if err := r.queue.c.codec.ProtectRecord(&rec, r.request.Effective.Compression); err != nil {
+		return rec, fmt.Errorf("%w: %w", errUnsendable, err)
+	}
+	return rec, nil
+}
+
+// load asks the store for the task's record. A final one that cannot be opened, because somebody else wrote it or its key is
+// gone, is [resultstore.ErrMalformed]: successors must not be made of it.
+func (r *run) load(ctx context.Context, store resultstore.ResultStore) (resultstore.Record, error) {
+	rec, err := store.Load(ctx, r.request.ID)
+	if err != nil || !rec.State.Terminal() {
+		return rec, err
+	}
+	if err := r.queue.c.codec.OpenRecord(&rec); err != nil {
+		r.queue.c.cfg.Metrics.Rejected.Inc(1)
+		return resultstore.Record{}, fmt.Errorf("%w: record of %s: %w", resultstore.ErrMalformed, rec.ID, err)
+	}
+	return rec, nil
+}
+
 // save stores the task's record, if one is wanted. It returns the verdict to go on from, which is another one when the store
 // cannot hold the result or has a final record of another attempt, and whether to go on.
 func (r *run) save(ctx context.Context, state task.State, v verdict) (verdict, bool) {
@@ -48,8 +71,11 @@ func (r *run) save(ctx context.Context, state task.State, v verdict) (verdict, b
 	if store == nil || !state.Terminal() && resultstore.RepliesOnly(store) {
 		return v, true
 	}
-	rec := r.record(state, v)
+	rec, unfit := r.protected(state, v) // once: what is sealed twice differs
 	ok := r.persist(ctx, "result", func(ctx context.Context) error {
+		if unfit != nil {
+			return unfit
+		}
 		err := store.Save(ctx, rec)
 		switch {
 		case errors.Is(err, resultstore.ErrStale):
@@ -60,7 +86,9 @@ func (r *run) save(ctx context.Context, state task.State, v verdict) (verdict, b
 			return nil
 		case errors.Is(err, resultstore.ErrTooLarge) && rec.Result != nil:
 			v = verdict{kind: failed, err: task.Remote(fmt.Errorf("%w: %w", task.ErrBadResult, err))}
-			rec = r.record(task.StateFailed, v)
+			if rec, err = r.protected(task.StateFailed, v); err != nil {
+				return err
+			}
 			return store.Save(ctx, rec)
 		}
 		return err
@@ -72,8 +100,10 @@ func (r *run) save(ctx context.Context, state task.State, v verdict) (verdict, b
 // from it: the other may have died before it sent the successors, which have the same ids. Else the task lives on in another
 // message, and this one is only removed.
 func (r *run) overtaken(ctx context.Context, store resultstore.ResultStore, v *verdict) error {
-	rec, err := store.Load(ctx, r.request.ID)
+	rec, err := r.load(ctx, store)
 	switch {
+	case errors.Is(err, resultstore.ErrMalformed): // no attempt will ever come past what lies there
+		return fmt.Errorf("%w: %w", errUnsendable, err)
 	case err != nil && !errors.Is(err, resultstore.ErrNotFound):
 		return err
 	case err == nil && rec.State.Terminal():

@@ -251,7 +251,7 @@ func (r *run) replace(queue string, next *successive, at time.Time, why string) 
 // delivery. Repeating it is safe: the pair of id and generation names one message.
 func (r *run) publishCopy(ctx context.Context, queue string, next *successive, at time.Time) error {
 	c := r.queue.c
-	m, err := c.codec.EncodeAs(r.format, &next.Envelope)
+	m, err := c.codec.EncodeAs(r.format, r.queue.name, &next.Envelope)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errUnsendable, err)
 	}
@@ -285,7 +285,8 @@ func (r *run) waitHere(at time.Time) {
 }
 
 // keepForeign takes over what a foreign writer put around the body, such as a trace in the headers. A time to live of the
-// message itself is not: it would end a delay too early, and the envelope has its own.
+// message itself is not: it would end a delay too early, and the envelope has its own. Nor is a content encoding: the copy is
+// written as the envelope is.
 func (r *run) keepForeign(m *broker.Message) {
 	for k, v := range r.message.Headers {
 		if _, ours := m.Headers[k]; !ours {
@@ -296,7 +297,7 @@ func (r *run) keepForeign(m *broker.Message) {
 		}
 	}
 	for k, v := range r.message.Properties {
-		if _, ours := m.Properties[k]; !ours && k != "expiration" {
+		if _, ours := m.Properties[k]; !ours && k != "expiration" && k != "content-encoding" {
 			if m.Properties == nil {
 				m.Properties = make(map[string]string, len(r.message.Properties))
 			}

@@ -80,7 +80,11 @@ func (r *run) failSuccessor(ctx context.Context, e *task.Envelope, cause error) 
 		ID: e.ID, Name: task.Text(e.Name, 255), State: task.StateFailed, Deliveries: 1, Error: task.Remote(cause), FinishedAt: r.ended,
 		NodeID: r.request.NodeID, ReplyTo: e.ReplyTo, Correlation: e.Correlation,
 	}
+	unfit := r.queue.c.codec.ProtectRecord(&rec, e.Meta.Compression)
 	return r.persist(ctx, "failure of a successor", func(ctx context.Context) error {
+		if unfit != nil {
+			return fmt.Errorf("%w: %w", errUnsendable, unfit)
+		}
 		err := store.Save(ctx, rec)
 		if errors.Is(err, resultstore.ErrStale) || errors.Is(err, resultstore.ErrUnreachable) || errors.Is(err, resultstore.ErrMalformed) {
 			return nil

@@ -47,6 +47,13 @@ type Config struct {
 	Formats     []serializer.Format
 	// QueueFormats names queues whose messages are written in another format.
 	QueueFormats map[string]serializer.Format
+	// Sealer seals tasks and opens results, see docs/security.md. nil: nothing is sealed.
+	Sealer serializer.Sealer
+	// AcceptPlain takes results that are not sealed too, while consumers are being moved to sealing. False: with a Sealer,
+	// such a result is an error (serializer.ErrNotSealed).
+	AcceptPlain bool
+	// Compression says how arguments and results are compressed. The zero value: not at all.
+	Compression serializer.Compression
 	// Defaults is the static configuration of tasks, the lowest layer of metadata. It travels with each task.
 	Defaults task.Metadata
 	// Middleware wraps every submission, the first outermost.
@@ -110,6 +117,7 @@ func (c *Config) complete() (*wire.Codec, error) {
 	}
 	codec, err := wire.New(wire.Config{
 		Serializers: c.Serializers, Formats: c.Formats, QueueFormats: c.QueueFormats, MaxBody: c.MaxBody,
+		Sealer: c.Sealer, AcceptPlain: c.AcceptPlain, Compression: c.Compression,
 	})
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return nil, fmt.Errorf("swarmiji: producer: %w", err)

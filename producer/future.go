@@ -164,6 +164,9 @@ func (in *inbox) look(ctx context.Context, id task.ID) (task.State, error) {
 	}
 	if r.State.Terminal() {
 		in.resolveIfAwaited(r)
+		if err := in.producer.codec.OpenRecord(&r); err != nil {
+			return "", fmt.Errorf("swarmiji: state of %s: %w", id, err)
+		}
 	}
 	return r.State, nil
 }

@@ -115,7 +115,16 @@ func (in *inbox) resolveIfAwaited(r resultstore.Record) bool {
 	w, ok := in.waiters[r.ID]
 	delete(in.waiters, r.ID)
 	in.mu.Unlock()
-	return ok && w.resolve(r, nil)
+	if !ok {
+		return false
+	}
+	// One that is not sealed although it has to be, or cannot be opened, is an error that the future returns.
+	err := in.producer.codec.OpenRecord(&r)
+	if err != nil {
+		in.producer.cfg.Metrics.Rejected.Inc(1)
+		r = resultstore.Record{}
+	}
+	return w.resolve(r, err)
 }
 
 // startLocked starts the goroutines with the first waiter.

@@ -70,6 +70,9 @@ func (p *Producer) prepare(ctx context.Context, c *task.Call, s *staged) error {
 	if err != nil {
 		return err
 	}
+	if err := p.codec.CheckCompression(s.effective.Compression.Or("")); err != nil {
+		return fmt.Errorf("task %s: %w", c.Name, err)
+	}
 	e.Args, e.ContentType, err = p.codec.Marshal(s.effective.Serializer.Or(""), c.Args)
 	if err != nil {
 		return fmt.Errorf("task %s: arguments: %w", c.Name, err)

@@ -174,6 +174,7 @@ func (f *jsonFields) metadata(queue string) task.Metadata {
 		IgnoreResult:  f.optBool("ignore_result"),
 		Idempotent:    f.optBool("idempotent"),
 		Serializer:    f.optText("serializer"),
+		Compression:   f.optText("compress"),
 		ResultStore:   f.optText("result_store"),
 		ResultTTL:     f.optDuration("result_ttl_ms"),
 		Priority:      f.optInt("priority", 0, task.MaxPriority),
@@ -345,6 +346,7 @@ func (w *jsonWriter) metadata(m *task.Metadata, queue string) {
 	writeOpt(w, "ignore_result", m.IgnoreResult)
 	writeOpt(w, "idempotent", m.Idempotent)
 	writeOpt(w, "serializer", m.Serializer)
+	writeOpt(w, "compress", m.Compression)
 	writeOpt(w, "result_store", m.ResultStore)
 	w.duration("result_ttl_ms", m.ResultTTL)
 	writeOpt(w, "priority", m.Priority)

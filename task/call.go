@@ -76,6 +76,11 @@ func WithSerializer(contentType string) Option {
 	return func(c *Call) { c.Meta.Serializer = Set(contentType) }
 }
 
+// WithCompression names the way in which arguments and result are compressed when they are large; "" means not at all.
+func WithCompression(name string) Option {
+	return func(c *Call) { c.Meta.Compression = Set(name) }
+}
+
 // WithResultStore names the store that keeps the result.
 func WithResultStore(name string) Option { return func(c *Call) { c.Meta.ResultStore = Set(name) } }
 

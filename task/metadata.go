@@ -41,6 +41,9 @@ type Metadata struct {
 	Idempotent Opt[bool]
 	// Serializer is the content type in which arguments and result are written.
 	Serializer Opt[string]
+	// Compression names the way in which arguments and result are compressed when they are large, one of those that producer
+	// and consumer are configured with. "": not at all.
+	Compression Opt[string]
 	// ResultStore names one of the configured stores. "": the default one.
 	ResultStore Opt[string]
 	// ResultTTL is how long the result is kept, where the store keeps results.
@@ -81,6 +84,7 @@ func (m *Metadata) Overlay(upper *Metadata) {
 	m.IgnoreResult = upper.IgnoreResult.over(m.IgnoreResult)
 	m.Idempotent = upper.Idempotent.over(m.Idempotent)
 	m.Serializer = upper.Serializer.over(m.Serializer)
+	m.Compression = upper.Compression.over(m.Compression)
 	m.ResultStore = upper.ResultStore.over(m.ResultStore)
 	m.ResultTTL = upper.ResultTTL.over(m.ResultTTL)
 	m.Priority = upper.Priority.over(m.Priority)

@@ -42,7 +42,7 @@ func TestOverlayKnowsEveryKey(t *testing.T) {
 	full := task.Metadata{
 		Queue: task.Set("q"), MaxRetries: task.Set(1), RetryDelay: task.Set(time.Second), RateLimit: task.Set("1/s"),
 		TimeLimit: task.Set(time.Second), SoftTimeLimit: task.Set(time.Second), IgnoreResult: task.Set(true),
-		Idempotent: task.Set(false), Serializer: task.Set("s"), ResultStore: task.Set("r"), ResultTTL: task.Set(time.Hour),
+		Idempotent: task.Set(false), Serializer: task.Set("s"), Compression: task.Set("z"), ResultStore: task.Set("r"), ResultTTL: task.Set(time.Hour),
 		Priority: task.Set(5), NotBefore: task.Set(time.Unix(1, 0)), Expires: task.Set(time.Unix(2, 0)),
 	}
 	var m task.Metadata

@@ -282,6 +282,15 @@ var clients = []client{
 		why:   "bytes from outside reach it only after the pre-scan",
 	},
 	{
+		path: "github.com/klauspost/compress",
+		may:  []string{"serializer/compress"},
+		reach: []string{ // NATS brings it along
+			"internal/natsconn", "broker/natsbroker", "broker/natsbroker/embedded", "resultstore/natsresults", "events/natsevents",
+			"internal/testserver", "internal/testserver/natsd", "internal/roadtest", "open", "@programs",
+		},
+		why: "only who compresses links it",
+	},
+	{
 		path:  "github.com/rcrowley/go-metrics",
 		may:   []string{"middleware", "middleware/prom", "producer", "consumer", "@programs"},
 		reach: []string{"middleware/tracing", "internal/roadtest"},

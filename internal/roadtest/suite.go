@@ -61,6 +61,9 @@ func Run(t *testing.T, open Open) {
 		{"Headers", false, testHeaders},
 		{"ForgedCounts", true, testForgedCounts},
 		{"Compressed", true, testCompressed},
+		{"Sealed", false, testSealed},
+		{"KeyRotation", true, testKeyRotation},
+		{"CompressedRoad", false, testCompressedRoad},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := open(t)

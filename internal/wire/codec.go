@@ -22,6 +22,10 @@ type Config struct {
 	Formats      []serializer.Format          // the first writes, all read, in order; nil: Compact, JSON, Raw
 	QueueFormats map[string]serializer.Format // writes to these queues instead
 	MaxBody      int                          // bytes; 0: DefaultMaxBody
+
+	Sealer      serializer.Sealer // nil: nothing is sealed, and what is sealed cannot be read
+	AcceptPlain bool              // with a Sealer: take what is plain as well
+	Compression serializer.Compression
 }
 
 // Codec is safe for concurrent use.
@@ -30,6 +34,7 @@ type Codec struct {
 	formats  []serializer.Format
 	perQueue map[string]serializer.Format
 	maxBody  int
+	protect  *protection // nil: neither sealed nor compressed
 }
 
 // New makes a Codec, or says what in c cannot be.
@@ -56,16 +61,18 @@ func New(c Config) (*Codec, error) {
 		}
 	}
 	set, err := serializer.NewSet(c.Serializers...)
+	errs = append(errs, err)
+	protect, err := newProtection(&c)
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return nil, err
 	}
-	return &Codec{set: set, formats: c.Formats, perQueue: c.QueueFormats, maxBody: c.MaxBody}, nil
+	return &Codec{set: set, formats: c.Formats, perQueue: c.QueueFormats, maxBody: c.MaxBody, protect: protect}, nil
 }
 
 // MaxBody returns the size limit in bytes.
 func (c *Codec) MaxBody() int { return c.maxBody }
 
-// Encode writes e as a message for queue. A body over the limit is [serializer.ErrTooLarge] and [broker.ErrTooLarge].
+// Encode writes e as a message for queue, compressed and sealed where that is configured; e stays as it is. A body over the limit is [serializer.ErrTooLarge] and [broker.ErrTooLarge].
 func (c *Codec) Encode(queue string, e *task.Envelope) (*broker.Message, error) {
 	f := c.formats[0]
 	if len(c.perQueue) > 0 {
@@ -73,11 +80,18 @@ func (c *Codec) Encode(queue string, e *task.Envelope) (*broker.Message, error) 
 			f = own
 		}
 	}
-	return c.EncodeAs(f, e)
+	return c.EncodeAs(f, queue, e)
 }
 
-// EncodeAs writes e in a given format, the one it came in, so that a foreign writer's fields are kept.
-func (c *Codec) EncodeAs(f serializer.Format, e *task.Envelope) (*broker.Message, error) {
+// EncodeAs is Encode in a given format, the one that e came in, so that a foreign writer's fields are kept. queue is the name
+// under which tasks know the queue, which is not that of a side queue.
+func (c *Codec) EncodeAs(f serializer.Format, queue string, e *task.Envelope) (*broker.Message, error) {
+	if c.protect != nil {
+		var err error
+		if e, err = c.protect.wrap(queue, e); err != nil {
+			return nil, err
+		}
+	}
 	m, err := f.Encode(e)
 	if err != nil {
 		return nil, err
@@ -93,10 +107,16 @@ func (c *Codec) tooLarge(n int) error {
 }
 
 // Decode reads a message in the first format that claims it, and returns that format. The size is checked before any
-// decoding. An error means that no one can read this message: it belongs to the dead letters.
+// decoding. What is sealed or compressed inside of it stays so until [Codec.Open]. An error means that no one can read this message: it belongs to the dead letters.
 func (c *Codec) Decode(m *broker.Message) (*task.Envelope, serializer.Format, error) {
 	if len(m.Body) > c.maxBody {
 		return nil, nil, c.tooLarge(len(m.Body))
+	}
+	if c.protect != nil && m.Properties[contentEncoding] != "" {
+		var err error
+		if m, err = c.inflateBody(m); err != nil {
+			return nil, nil, err
+		}
 	}
 	for _, f := range c.formats {
 		e, err := f.Decode(m)

@@ -221,6 +221,8 @@ func readMetadata(r *pack.Reader, key int, m *task.Metadata) bool {
 		m.NotBefore = readTime(r)
 	case keyExpires:
 		m.Expires = readTime(r)
+	case keyCompression:
+		m.Compression = task.Set(string(r.Text()))
 	default:
 		return false
 	}

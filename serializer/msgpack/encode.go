@@ -156,10 +156,9 @@ func (w *writer) envelope(e *task.Envelope) {
 	w.links(e)
 	if e.Base != nil {
 		w.key(keyBase)
-		base := writer{b: append(w.b, 0)} // at most 14 pairs: the header is one byte
+		base := writer{b: append(w.b, 0xde, 0, 0)}
 		base.metadata(e.Base)
-		base.b[len(w.b)] = 0x80 | byte(base.n)
-		w.b = base.b
+		w.b = base.shut(len(w.b))
 	}
 	w.metadata(&e.Meta)
 	w.unknown(e.Unknown)
@@ -207,6 +206,7 @@ func (w *writer) metadata(m *task.Metadata) {
 	w.optInt(keyPriority, m.Priority)
 	w.optTime(keyNotBefore, m.NotBefore)
 	w.optTime(keyExpires, m.Expires)
+	w.optText(keyCompression, m.Compression)
 }
 
 func (w *writer) optText(k byte, o task.Opt[string]) {

@@ -38,6 +38,7 @@ const (
 	keyPriority      = 43 // integer
 	keyNotBefore     = 44 // integer, milliseconds since 1970; nil: explicitly none
 	keyExpires       = 45 // as not before
+	keyCompression   = 46 // str
 
 	// A link has id, name, args, content type, metadata and these.
 	keyLinkQueue = 64 // str

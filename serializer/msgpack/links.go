@@ -57,15 +57,20 @@ func (w *writer) link(l *task.Link, kind, of int, next *int) {
 	lw.text(keyLinkField, l.Field)
 	lw.count(keyLinkOf, of)
 	lw.count(keyLinkKind, kind)
-	if lw.n < 16 {
-		lw.b = slices.Delete(lw.b, start+1, start+3)
-		lw.b[start] = 0x80 | byte(lw.n)
-	} else {
-		lw.b[start+2] = byte(lw.n)
-	}
-	w.b = lw.b
+	w.b = lw.shut(start)
 	w.linkList(l.Then, linkThen, self, next)
 	w.linkList(l.Else, linkElse, self, next)
+}
+
+// shut writes the header of a map that began at start with three bytes of room for it, and returns the bytes.
+func (w *writer) shut(start int) []byte {
+	if w.n < 16 {
+		w.b = slices.Delete(w.b, start+1, start+3)
+		w.b[start] = 0x80 | byte(w.n)
+	} else {
+		w.b[start+2] = byte(w.n)
+	}
+	return w.b
 }
 
 // placed is a link as it was read, with its place.

@@ -78,6 +78,7 @@ func Metadata() *rapid.Generator[task.Metadata] {
 			IgnoreResult:  opt(t, "ignore result", rapid.Bool()),
 			Idempotent:    opt(t, "idempotent", rapid.Bool()),
 			Serializer:    opt(t, "serializer", contentTypes()),
+			Compression:   opt(t, "compression", rapid.StringN(0, 20, 80)),
 			ResultStore:   opt(t, "result store", rapid.StringN(0, 20, 80)),
 			ResultTTL:     opt(t, "result ttl", durations()),
 			Priority:      opt(t, "priority", rapid.IntRange(0, task.MaxPriority)),

@@ -1,0 +1,204 @@
+package roadtest
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/consumer"
+	"github.com/swarmiji/swarmiji/middleware"
+	"github.com/swarmiji/swarmiji/producer"
+	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/serializer"
+	"github.com/swarmiji/swarmiji/serializer/compress"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// keyRing seals with the first of the named keys and opens all. A name that begins with "sign" is that of a key that only signs.
+func keyRing(t *testing.T, active string, opening ...string) serializer.Sealer {
+	t.Helper()
+	key := func(name string) serializer.Key {
+		secret := sha256.Sum256([]byte(name))
+		return serializer.Key{ID: name, Secret: secret[:], SignOnly: strings.HasPrefix(name, "sign")}
+	}
+	var others []serializer.Key
+	for _, name := range opening {
+		others = append(others, key(name))
+	}
+	ring, err := serializer.NewKeyRing(key(active), others...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ring
+}
+
+// testSealed: a sealed task is retried, followed by its successors and answered; its failure comes back whole. What is plain,
+// or was sealed for another task, goes to the dead letters, and there nothing of a sealed task can be read.
+func testSealed(t *testing.T, open Open) {
+	m := middleware.NewMetrics(nil)
+	r := newRoad(t, open, func(p *producer.Config, c *consumer.Config) {
+		p.Sealer, c.Sealer = keyRing(t, "k1"), keyRing(t, "k1")
+		c.UnknownRetries, c.Metrics = -1, m
+	})
+	join := task.New[[]string, string]("join")
+	handle(r, join, func(ctx context.Context, parts []string) (string, error) {
+		if req, _ := task.FromContext(ctx); req.Retries < 2 && req.ID == "joined" {
+			return "", task.Retry(errBroken, task.After(0))
+		}
+		return strings.Join(parts, " "), nil
+	})
+	echo := task.New[string, string]("echo")
+	handle(r, echo, func(ctx context.Context, s string) (string, error) {
+		if req, _ := task.FromContext(ctx); req.Retries == 0 {
+			return "", task.Retry(errBroken, task.After(0))
+		}
+		return s, nil
+	})
+	handle(r, fail, func(_ context.Context, s string) (int, error) { return 0, errors.New("broken: " + s) })
+	r.start()
+
+	list, contentType := serialized(t, []string{"second words"})
+	c := echo.Call("first words")
+	c.Then = []task.Link{{ID: "joined", Name: "join", Feed: task.FeedPrepend, Args: list, ContentType: contentType}}
+	first := task.FutureOf[string](r.submit(c))
+	want(r, first, "first words")
+	if stored := r.pendingElsewhere("joined", keyRing(t, "k2", "k1")); stored != nil {
+		want(r, task.FutureOf[string](stored), "first words second words")
+	}
+	if got := failure(r, submit(r, fail, "the reason"), nil); got.Message != "broken: the reason" {
+		t.Errorf("the failure is %+v", got)
+	}
+	if r.h.NoQueues {
+		return
+	}
+
+	const secret = "not for everybody"
+	p := r.submit(task.New[string, string]("nobody").Call(secret))
+	sealed := r.wantDead(string(p.ID()), "no handler").Message
+	encoded := base64.StdEncoding.EncodeToString([]byte(secret))
+	if bytes.Contains(sealed.Body, []byte(secret)) || bytes.Contains(sealed.Body, []byte(encoded[:16])) {
+		t.Errorf("the arguments can be read in %q", sealed.Body)
+	}
+	moved := *sealed
+	moved.ID, moved.Generation = "moved", 0
+	moved.Body = bytes.Replace(moved.Body, []byte("nobody"), []byte("no-one"), 1)
+	plain := broker.Message{ID: "plain", Body: []byte(`{"task":"echo","id":"plain","args":"let me in"}`)}
+	for _, m := range []*broker.Message{&moved, &plain} {
+		m.Priority = task.DefaultPriority
+		if err := r.broker.Publish(r.ctx(), queueName, m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.wantDead("plain", "not sealed")
+	r.wantDead("moved", "seal is broken")
+	r.eventually("three messages were buried", func() bool { return m.Buried.Count() == 3 })
+}
+
+// serialized writes arguments in the form that needs no setting.
+func serialized(t *testing.T, v any) ([]byte, string) {
+	t.Helper()
+	data, err := serializer.JSON{}.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data, serializer.ContentJSON
+}
+
+// pendingElsewhere is the handle that another process has of a task; nil where the store only replies to who asked.
+func (r *road) pendingElsewhere(id task.ID, ring serializer.Sealer) task.Pending {
+	r.t.Helper()
+	results := r.h.Results(r.t)
+	other, err := producer.New(producer.Config{Broker: r.broker, Results: results, Sealer: ring})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), r.h.Patience)
+		defer cancel()
+		if err := errors.Join(other.Close(ctx), results.Close(ctx)); err != nil {
+			r.t.Error(err)
+		}
+	})
+	if resultstore.RepliesOnly(results) {
+		return nil
+	}
+	return other.Pending(id)
+}
+
+// testKeyRotation: tasks that wait while keys are changed are run under the new one, and their results are read by who sent
+// them; one whose key was taken away too early goes to the dead letters and can be read there again.
+func testKeyRotation(t *testing.T, open Open) {
+	r := newRoad(t, open, func(p *producer.Config, c *consumer.Config) {
+		p.Sealer = keyRing(t, "old", "sign-new") // the new key is known, and not used yet
+		c.Sealer = keyRing(t, "sign-new", "old")
+	})
+	handle(r, work, func(ctx context.Context, i int) (int, error) {
+		if req, _ := task.FromContext(ctx); req.Retries == 0 {
+			return 0, task.Retry(errBroken, task.After(0))
+		}
+		return 2 * i, nil
+	})
+	var queued []*task.Future[int]
+	for i := range 5 {
+		queued = append(queued, submit(r, work, i))
+	}
+	other, err := producer.New(producer.Config{Broker: r.broker, Router: queueRouter{}, Sealer: keyRing(t, "forgotten")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := other.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	if _, err := other.Submit(r.ctx(), work.Call(1, task.WithID("unknown-key"), task.WithIgnoreResult(true))); err != nil {
+		t.Fatal(err)
+	}
+	r.start()
+	for i, f := range queued {
+		want(r, f, 2*i)
+	}
+	r.wantDead("unknown-key", "unknown key")
+}
+
+// testCompressedRoad: large arguments and results come whole, also through a retry, and where a message holds less than what
+// they are when nobody compresses them.
+func testCompressedRoad(t *testing.T, open Open) {
+	zstd, err := compress.NewZstd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	compression := serializer.Compression{Compressors: []serializer.Compressor{zstd, compress.S2{}}, Use: compress.NameZstd}
+	r := newRoad(t, open, func(p *producer.Config, c *consumer.Config) {
+		p.Compression, p.MaxBody = compression, 16<<10
+		c.Compression, c.MaxBody = compression, 16<<10
+		c.Compression.Use = ""
+	})
+	double := task.New[string, string]("double")
+	handle(r, double, func(ctx context.Context, s string) (string, error) {
+		if req, _ := task.FromContext(ctx); req.Retries == 0 {
+			return "", task.Retry(errBroken, task.After(0))
+		}
+		return s + s, nil
+	})
+	r.start()
+	var text strings.Builder
+	for chance := uint32(1); text.Len() < 40_000; {
+		chance = chance*1664525 + 1013904223
+		text.WriteString([]string{"one and ", "two and ", "three and ", "four and ", "five and "}[(chance>>8)%5])
+	}
+	for _, opts := range [][]task.Option{nil, {task.WithCompression(compress.NameS2)}} {
+		want(r, submit(r, double, text.String(), opts...), text.String()+text.String())
+	}
+	if _, err := r.producer.Submit(r.ctx(), double.Call(text.String(), task.WithCompression(""))); !errors.Is(err, broker.ErrTooLarge) {
+		t.Errorf("not compressed: %v", err)
+	}
+	if _, err := r.producer.Submit(r.ctx(), double.Call("", task.WithCompression("br"))); !errors.Is(err, task.ErrBadMetadata) {
+		t.Errorf("compressed with what is not there: %v", err)
+	}
+}

@@ -1,0 +1,67 @@
+package compress
+
+import (
+	"bytes"
+	"fmt"
+	"sync"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// maxWindow is how far back a frame may refer, in bytes: what its writer can make a reader keep in memory besides the result.
+// It is what the format's authors ask every reader to support.
+const maxWindow = 8 << 20
+
+// Zstd compresses with Zstandard. Make one with NewZstd and share it: it keeps encoders and decoders for later use. It starts
+// no goroutines and needs no closing.
+type Zstd struct {
+	encoder  *zstd.Encoder
+	decoders sync.Pool // of *zstd.Decoder
+}
+
+// NewZstd returns a compressor of the usual strength.
+func NewZstd() (*Zstd, error) {
+	encoder, err := zstd.NewWriter(nil, zstd.WithLowerEncoderMem(true), zstd.WithWindowSize(1<<20))
+	if err != nil {
+		return nil, fmt.Errorf("compress: zstd: %w", err)
+	}
+	return &Zstd{encoder: encoder}, nil
+}
+
+// Name returns "zstd".
+func (*Zstd) Name() string { return NameZstd }
+
+// Compress implements serializer.Compressor.
+func (z *Zstd) Compress(plain []byte) ([]byte, error) {
+	return z.encoder.EncodeAll(plain, make([]byte, 0, len(plain)/2+64)), nil
+}
+
+// Decompress implements serializer.Compressor. A frame that refers back further than 8 MiB is refused.
+func (z *Zstd) Decompress(data []byte, max int) ([]byte, error) {
+	var h zstd.Header
+	if err := h.Decode(data); err != nil {
+		return nil, malformed(NameZstd, err)
+	}
+	hint := 4 * len(data)
+	if h.HasFCS {
+		if h.FrameContentSize > uint64(max) {
+			return nil, tooLarge(max)
+		}
+		hint = min(int(h.FrameContentSize)+bytes.MinRead, 64*len(data)+bytes.MinRead)
+	}
+	d, ok := z.decoders.Get().(*zstd.Decoder)
+	if !ok {
+		var err error // concurrency 1 decodes in the caller's goroutine
+		if d, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow)); err != nil {
+			return nil, fmt.Errorf("compress: zstd: %w", err)
+		}
+	}
+	if err := d.Reset(bytes.NewReader(data)); err != nil {
+		return nil, malformed(NameZstd, err)
+	}
+	plain, err := readAll(NameZstd, d, hint, max)
+	if d.Reset(nil) == nil { // lets go of data
+		z.decoders.Put(d)
+	}
+	return plain, err
+}

@@ -1,0 +1,202 @@
+package serializer
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// A sealed value is
+//
+//	version (1 byte: 1) | algorithm (1 byte) | length of the key id (1 byte) | key id | rest
+//
+// where the rest is, for AES-256-GCM (1), a nonce of 12 bytes, the ciphertext and a tag of 16 bytes, and for HMAC-SHA256 (2)
+// the plain bytes and a tag of 32 bytes. Everything before the rest is authenticated, and so is what the value is bound to:
+// GCM's additional data are the head and the binding; the HMAC is of the head, the length of the binding (8 bytes, big
+// endian), the binding and the plain bytes.
+const (
+	sealVersion   = 1
+	sealAESGCM    = 1
+	sealHMAC      = 2
+	sealHeadBytes = 3 // without the key id
+
+	encryptKeyBytes = 32 // AES-256
+	gcmOverhead     = 12 + 16
+	maxKeyID        = 64
+)
+
+// A Key is a secret with a name. The name travels with what it seals, so that many keys can be in use at once; it is no
+// secret.
+type Key struct {
+	// ID names the key: 1 to 64 of A-Z a-z 0-9 . _ -, beginning with a letter or a digit. A name is never used again for
+	// another secret.
+	ID string
+	// Secret is 32 random bytes, of crypto/rand or of a secret store, never a password. For SignOnly it may be longer.
+	Secret []byte
+	// SignOnly authenticates with HMAC-SHA256 and leaves the contents readable. False: AES-256-GCM.
+	SignOnly bool
+}
+
+// String names the key without its secret. However a Key is printed, logged or written as JSON, it shows no more.
+func (k Key) String() string { return "key " + task.Text(k.ID, maxKeyID) }
+
+// Format prints what String returns, whatever the verb.
+func (k Key) Format(s fmt.State, _ rune) { _, _ = io.WriteString(s, k.String()) }
+
+// MarshalText returns what String returns.
+func (k Key) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// KeyRing is a [Sealer] with one key that seals and any number that open. It is immutable. To change keys, give every
+// process the new one among those that open, then make it the one that seals, and take the old one away when nothing that it
+// sealed can be waiting any more; docs/security.md has the recipe. A key for AES-256-GCM must not seal more than 2^32 values.
+type KeyRing struct {
+	active *ringKey
+	keys   map[string]*ringKey
+}
+
+type ringKey struct {
+	id        string
+	algorithm byte
+	aead      cipher.AEAD // makes and carries its own random nonce
+	secret    []byte      // of an HMAC
+	head      []byte      // with which all it seals begins
+}
+
+// NewKeyRing makes a key ring, or returns every problem of its keys, joined. active seals and opens, the others open. The
+// secrets are copied.
+func NewKeyRing(active Key, opening ...Key) (*KeyRing, error) {
+	r := &KeyRing{keys: make(map[string]*ringKey, 1+len(opening))}
+	var errs []error
+	for i, k := range append([]Key{active}, opening...) {
+		made, err := k.ready()
+		switch {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("serializer: %v: %w", k, err))
+			continue
+		case r.keys[k.ID] != nil:
+			errs = append(errs, fmt.Errorf("serializer: %v is in the ring twice", k))
+			continue
+		}
+		r.keys[k.ID] = made
+		if i == 0 {
+			r.active = made
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+func (k Key) ready() (*ringKey, error) {
+	if len(k.ID) > maxKeyID || task.CheckName(k.ID) != nil {
+		return nil, errors.New("its id is not 1 to 64 of A-Z a-z 0-9 . _ -")
+	}
+	r := &ringKey{id: k.ID, algorithm: sealAESGCM}
+	if k.SignOnly {
+		if len(k.Secret) < sha256.Size {
+			return nil, fmt.Errorf("its secret has %d bytes, want at least %d", len(k.Secret), sha256.Size)
+		}
+		r.algorithm, r.secret = sealHMAC, append([]byte(nil), k.Secret...)
+	} else {
+		if len(k.Secret) != encryptKeyBytes {
+			return nil, fmt.Errorf("its secret has %d bytes, want %d", len(k.Secret), encryptKeyBytes)
+		}
+		block, err := aes.NewCipher(k.Secret)
+		if err != nil {
+			return nil, err
+		}
+		if r.aead, err = cipher.NewGCMWithRandomNonce(block); err != nil {
+			return nil, err
+		}
+	}
+	r.head = append([]byte{sealVersion, r.algorithm, byte(len(k.ID))}, k.ID...)
+	return r, nil
+}
+
+// Active returns the id of the key that seals.
+func (r *KeyRing) Active() string { return r.active.id }
+
+// String says how many keys there are and which one seals. However a KeyRing is printed, it shows no more.
+func (r *KeyRing) String() string {
+	return fmt.Sprintf("key ring sealing with %q, %d keys", r.active.id, len(r.keys))
+}
+
+// Format prints what String returns, whatever the verb.
+func (r *KeyRing) Format(s fmt.State, _ rune) { _, _ = io.WriteString(s, r.String()) }
+
+// Seal implements [Sealer].
+func (r *KeyRing) Seal(plain, bound []byte) ([]byte, error) {
+	k := r.active
+	if k.algorithm == sealHMAC {
+		out := make([]byte, 0, len(k.head)+len(plain)+sha256.Size)
+		out = append(append(out, k.head...), plain...)
+		return append(out, k.sum(plain, bound)...), nil
+	}
+	out := append(make([]byte, 0, len(k.head)+gcmOverhead+len(plain)), k.head...)
+	return k.aead.Seal(out, nil, plain, k.additional(bound)), nil
+}
+
+// Open implements [Sealer].
+func (r *KeyRing) Open(sealed, bound []byte) ([]byte, error) {
+	if len(sealed) < sealHeadBytes {
+		return nil, fmt.Errorf("%w: a seal of %d bytes", ErrMalformed, len(sealed))
+	}
+	if sealed[0] != sealVersion {
+		return nil, fmt.Errorf("%w: a seal of version %d, this program knows %d", ErrMalformed, sealed[0], sealVersion)
+	}
+	end := sealHeadBytes + int(sealed[2])
+	if len(sealed) < end {
+		return nil, fmt.Errorf("%w: a seal that ends in its key id", ErrMalformed)
+	}
+	id := string(sealed[sealHeadBytes:end])
+	k := r.keys[id]
+	if k == nil {
+		return nil, fmt.Errorf("%w: %q", ErrUnknownKey, task.Text(id, maxKeyID))
+	}
+	if sealed[1] != k.algorithm {
+		return nil, fmt.Errorf("%w: algorithm %d, key %q is for %d", ErrForged, sealed[1], k.id, k.algorithm)
+	}
+	return k.open(sealed[end:], bound)
+}
+
+func (k *ringKey) open(rest, bound []byte) ([]byte, error) {
+	if k.algorithm == sealHMAC {
+		cut := len(rest) - sha256.Size
+		if cut < 0 {
+			return nil, fmt.Errorf("%w: too short for a signature", ErrForged)
+		}
+		if !hmac.Equal(rest[cut:], k.sum(rest[:cut], bound)) {
+			return nil, fmt.Errorf("%w: signature of key %q", ErrForged, k.id)
+		}
+		return rest[:cut:cut], nil
+	}
+	if len(rest) < gcmOverhead {
+		return nil, fmt.Errorf("%w: too short for a nonce and a tag", ErrForged)
+	}
+	plain, err := k.aead.Open(nil, nil, rest, k.additional(bound))
+	if err != nil {
+		return nil, fmt.Errorf("%w: key %q", ErrForged, k.id)
+	}
+	return plain, nil
+}
+
+func (k *ringKey) additional(bound []byte) []byte {
+	return append(append(make([]byte, 0, len(k.head)+len(bound)), k.head...), bound...)
+}
+
+func (k *ringKey) sum(plain, bound []byte) []byte {
+	m := hmac.New(sha256.New, k.secret)
+	m.Write(k.head)
+	m.Write(binary.BigEndian.AppendUint64(nil, uint64(len(bound))))
+	m.Write(bound)
+	m.Write(plain)
+	return m.Sum(nil)
+}
