@@ -1,7 +1,7 @@
 // Package compress holds ways to write arguments and results shorter, for serializer.Compression. It is apart from package
 // serializer so that programs which do not compress link none of it.
 //
-// [Zstd] makes the smaller results, [S2] is faster, [Gzip] is what everybody understands. The last two need no setting up.
+// [Zstd] makes the smaller results, [S2] is faster, [Gzip] is what everybody understands.
 package compress
 
 import (
@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 
 	"github.com/klauspost/compress/s2"
 
@@ -76,25 +77,33 @@ func (S2) Decompress(data []byte, max int) ([]byte, error) {
 	return plain, nil
 }
 
-// Gzip compresses with gzip of the standard library. The zero value is ready.
-type Gzip struct{}
+// Gzip compresses with gzip of the standard library. The zero value is ready; share it, since it keeps its writers, each of
+// which has tables of 800 KiB, for later use.
+type Gzip struct{ writers sync.Pool } // of *gzip.Writer
 
 // Name returns "gzip".
-func (Gzip) Name() string { return NameGzip }
+func (*Gzip) Name() string { return NameGzip }
 
 // Compress implements serializer.Compressor.
-func (Gzip) Compress(plain []byte) ([]byte, error) {
+func (g *Gzip) Compress(plain []byte) ([]byte, error) {
 	var buf bytes.Buffer
-	w := gzip.NewWriter(&buf)
+	w, ok := g.writers.Get().(*gzip.Writer)
+	if ok {
+		w.Reset(&buf)
+	} else {
+		w = gzip.NewWriter(&buf)
+	}
 	_, err := w.Write(plain)
 	if err := errors.Join(err, w.Close()); err != nil {
 		return nil, err
 	}
+	w.Reset(io.Discard) // lets go of buf
+	g.writers.Put(w)
 	return buf.Bytes(), nil
 }
 
 // Decompress implements serializer.Compressor.
-func (Gzip) Decompress(data []byte, max int) ([]byte, error) {
+func (*Gzip) Decompress(data []byte, max int) ([]byte, error) {
 	r, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
 		return nil, malformed(NameGzip, err)
