@@ -104,8 +104,9 @@ func (c *Consumer) Register(name string, h task.Handler, defaults task.Metadata)
 	if h == nil {
 		return fmt.Errorf("swarmiji: handler of %q is nil", name)
 	}
+	outer, h := middleware.Split(h)
 	chain := append([]middleware.Middleware{middleware.Recover()}, c.cfg.Middleware...)
-	chain = append(chain, middleware.TimeLimit(c.countStuck), middleware.Recover())
+	chain = append(append(chain, outer...), middleware.TimeLimit(c.countStuck), middleware.Recover())
 	return c.mux.Register(name, middleware.Chain(h, chain...), defaults)
 }
 

@@ -42,17 +42,20 @@ func (r *run) notifySucceeded(v verdict) {
 	})
 }
 
-func (r *run) notifyFailed(err error, retry bool) {
+// notifyFailed reports a failed attempt, with the task's budget of retries.
+func (r *run) notifyFailed(v verdict, retry bool) {
 	c := r.queue.c
 	runtime, pool := r.times()
 	c.cfg.Metrics.Pool.Update(pool.Microseconds())
 	if c.cfg.Events == nil {
 		return
 	}
-	remote := task.Remote(err)
+	remote := task.Remote(v.err)
+	limit := v.limit.Or(r.request.Effective.MaxRetries.Or(task.DefaultMaxRetries))
 	c.publish(events.Event{
 		Type: events.TaskFailed, TaskID: r.request.ID, Runtime: runtime, Pool: pool,
 		Exception: remote.Error(), Stack: remote.Stack, Retry: retry,
+		Fields: map[string]any{"attempt": r.request.Retries + 1, "max_retries": limit},
 	})
 }
 

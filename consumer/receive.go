@@ -228,7 +228,7 @@ func (r *run) park() {
 	r.log(slog.LevelWarn, "no handler is registered; the task is put aside", slog.Duration("delay", delay))
 	q.c.settling.Go(func() {
 		if r.replace(q.source, e, at, "park") {
-			r.notifyFailed(fmt.Errorf("%w: %q", task.ErrUnknownTask, e.Name), true)
+			r.notifyFailed(verdict{err: fmt.Errorf("%w: %q", task.ErrUnknownTask, e.Name)}, true)
 		}
 	})
 }

@@ -45,8 +45,9 @@ type verdict struct {
 	contentType string
 	err         error
 	delay       time.Duration
-	recorded    bool // the result is stored already, by an earlier delivery
-	bury        bool // the message goes to the dead letters instead of being acknowledged
+	limit       task.Opt[int] // of retries, where the outcome says so
+	recorded    bool          // the result is stored already, by an earlier delivery
+	bury        bool          // the message goes to the dead letters instead of being acknowledged
 }
 
 // judge turns what a handler returned into a verdict. Methods of the error and of the result are user code too: what they
@@ -63,15 +64,14 @@ func (r *run) judge(result any, err error) (v verdict) {
 	if r.queue.c.work.Err() != nil && !r.acked.Load() { // cancelled by the stop: the error says nothing about the task
 		return verdict{kind: giveBack}
 	}
-	switch v := task.VerdictOf(err).(type) { //nolint:errorlint // VerdictOf has walked the chain
-	case *task.RetryVerdict:
-		return r.retryOrFail(v)
-	case *task.SnoozeVerdict:
-		return verdict{kind: snooze, delay: v.Delay}
-	case *task.FailVerdict:
-		return verdict{kind: failed, err: task.Remote(v.Cause)}
+	switch o := r.request.Outcome(err); o.State {
+	case task.StateRetrying:
+		return verdict{kind: retry, err: task.Remote(o.Recorded()), delay: o.Delay, limit: task.Set(o.Limit)}
+	case task.StatePending:
+		return verdict{kind: snooze, delay: o.Delay}
+	default:
+		return verdict{kind: failed, err: task.Remote(o.Recorded()), limit: task.Set(o.Limit)}
 	}
-	return verdict{kind: failed, err: task.Remote(err)}
 }
 
 // success writes the result. One that cannot be written or is too large fails the task: running it again would not help.
@@ -95,22 +95,6 @@ func (r *run) success(result any) verdict {
 		return verdict{kind: failed, err: fmt.Errorf("%w: %d bytes, limit %d", task.ErrBadResult, len(data), c.cfg.MaxResult)}
 	}
 	return verdict{kind: succeeded, result: data, contentType: ct}
-}
-
-// retryOrFail applies the limit of retries.
-func (r *run) retryOrFail(v *task.RetryVerdict) verdict {
-	limit := v.Limit.Or(r.request.Effective.MaxRetries.Or(task.DefaultMaxRetries))
-	if limit < 0 || r.request.Retries < limit {
-		err := v.Cause
-		if err == nil {
-			err = v
-		}
-		return verdict{kind: retry, err: task.Remote(err), delay: v.Delay.Or(r.request.Effective.RetryDelay.Or(task.DefaultRetryDelay))}
-	}
-	if v.Cause != nil {
-		return verdict{kind: failed, err: task.Remote(v.Cause)}
-	}
-	return verdict{kind: failed, err: fmt.Errorf("%w: %d", task.ErrMaxRetries, limit)}
 }
 
 // quick reports whether settling v is only an acknowledgement, which does not wait for anything.
@@ -163,7 +147,7 @@ func (q *queue) settleRetry(ctx context.Context, r *run, v verdict) {
 		return
 	}
 	q.c.cfg.Metrics.Retried.Inc(1)
-	r.notifyFailed(v.err, true)
+	r.notifyFailed(v, true)
 }
 
 func (q *queue) settleFinal(ctx context.Context, r *run, v verdict) {
@@ -189,7 +173,7 @@ func (q *queue) settleFinal(ctx context.Context, r *run, v verdict) {
 		r.notifyRevoked(true)
 	default:
 		m.Failed.Inc(1)
-		r.notifyFailed(v.err, false)
+		r.notifyFailed(v, false)
 	}
 }
 

@@ -3,9 +3,11 @@ package middleware
 import (
 	"context"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"time"
 
+	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -17,19 +19,16 @@ func Constant(d time.Duration) Backoff { return func(int) time.Duration { return
 
 // Linear waits step, then 2 step, 3 step and so on, at most limit (0: no limit).
 func Linear(step, limit time.Duration) Backoff {
-	return func(n int) time.Duration {
-		d := time.Duration(n+1) * step
-		if limit > 0 && (d > limit || d < 0) {
-			d = limit
-		}
-		return d
+	if limit <= 0 {
+		limit = math.MaxInt64
 	}
+	return func(n int) time.Duration { return backoff.Times(max(step, 0), limit, max(n, 0)+1) }
 }
 
 // Defaults of [Exponential].
 const (
-	DefaultBackoffFactor = time.Second
-	DefaultBackoffMax    = 10 * time.Minute
+	DefaultBackoffFactor = task.DefaultBackoffBase
+	DefaultBackoffMax    = task.DefaultBackoffMax
 )
 
 // Exponential waits factor, 2 factor, 4 factor and so on, at most limit. factor 0 means 1 s, limit 0 means 10 min.
@@ -40,16 +39,7 @@ func Exponential(factor, limit time.Duration) Backoff {
 	if limit <= 0 {
 		limit = DefaultBackoffMax
 	}
-	return func(n int) time.Duration {
-		d := factor
-		for range n {
-			if d >= limit/2+1 {
-				return limit
-			}
-			d *= 2
-		}
-		return min(d, limit)
-	}
+	return func(n int) time.Duration { return backoff.Double(factor, limit, n) }
 }
 
 // Jitter waits a random time between 0 and what b says ("full jitter"), so that many failures at once do not come back at
@@ -73,10 +63,11 @@ type RetryConfig struct {
 	Backoff Backoff
 }
 
-// Retry turns a handler's ordinary errors into retries, up to the task's MaxRetries. Without it a failed task is not run
-// again unless its handler asks for it.
+// Retry turns a handler's ordinary errors into retries, up to the task's MaxRetries. Given to one task
+// ([task.Task.Handle]) it sees time limits and panics as well ([Outside]). It comes before a policy in the task's metadata
+// ([task.WithRetry]), which needs no middleware and holds in every process.
 func Retry(c RetryConfig) Middleware {
-	return func(next task.Handler) task.Handler {
+	return Outside(func(next task.Handler) task.Handler {
 		return task.HandlerFunc(func(ctx context.Context, r *task.Request) (any, error) {
 			res, err := next.Handle(ctx, r)
 			if err == nil || isVerdict(err) || errors.Is(err, task.ErrBadArgs) || c.On != nil && !c.On(err) {
@@ -87,7 +78,7 @@ func Retry(c RetryConfig) Middleware {
 			}
 			return nil, task.Retry(err, task.After(c.Backoff(r.Retries)))
 		})
-	}
+	})
 }
 
 func isVerdict(err error) bool { return task.VerdictOf(err) != nil }

@@ -97,7 +97,7 @@ func checkMetadata(m *task.Metadata) error {
 			return err
 		}
 	}
-	for _, s := range [...]task.Opt[string]{m.RateLimit, m.Serializer, m.Compression, m.ResultStore} {
+	for _, s := range [...]task.Opt[string]{m.Retry, m.RateLimit, m.Serializer, m.Compression, m.ResultStore} {
 		if !validText(s.Or("")) {
 			return errors.New("a text of the metadata is not UTF-8 or too long")
 		}

@@ -168,6 +168,7 @@ func (f *jsonFields) metadata(queue string) task.Metadata {
 		Queue:         f.optText(queue),
 		MaxRetries:    f.optInt("max_retries", math.MinInt32, math.MaxInt32),
 		RetryDelay:    f.optDuration("retry_delay_ms"),
+		Retry:         f.optText("retry"),
 		RateLimit:     f.optText("rate_limit"),
 		TimeLimit:     f.optDuration("time_limit_ms"),
 		SoftTimeLimit: f.optDuration("soft_time_limit_ms"),
@@ -340,6 +341,7 @@ func (w *jsonWriter) metadata(m *task.Metadata, queue string) {
 	writeOpt(w, queue, m.Queue)
 	writeOpt(w, "max_retries", m.MaxRetries)
 	w.duration("retry_delay_ms", m.RetryDelay)
+	writeOpt(w, "retry", m.Retry)
 	writeOpt(w, "rate_limit", m.RateLimit)
 	w.duration("time_limit_ms", m.TimeLimit)
 	w.duration("soft_time_limit_ms", m.SoftTimeLimit)

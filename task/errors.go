@@ -2,7 +2,6 @@ package task
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"unicode/utf8"
 )
@@ -58,7 +57,7 @@ const (
 // RemoteError is the failure of a task as its submitter sees it: the error itself stayed in the consumer's process.
 // It is immutable after it was made; all its texts are valid UTF-8 and bounded.
 type RemoteError struct {
-	Type    string // "swarmiji.TimeLimit" and the like for this package's errors, else the Go type of the innermost error
+	Type    string // "swarmiji.TimeLimit" and the like for this package's errors, else what [Named] said or the Go type of the innermost error
 	Message string // at most 4 KiB
 	Stack   string // the handler's stack when it panicked, at most 16 KiB; else ""
 }
@@ -110,9 +109,12 @@ func wireType(err error) string {
 		}
 	}
 	for {
+		if named, ok := err.(*namedError); ok { //nolint:errorlint // the chain is walked here
+			return Text(named.name, maxErrorName)
+		}
 		inner := errors.Unwrap(err)
 		if inner == nil {
-			return strings.TrimPrefix(fmt.Sprintf("%T", err), "*")
+			return goType(err)
 		}
 		err = inner
 	}

@@ -25,6 +25,9 @@ type Metadata struct {
 	MaxRetries Opt[int]
 	// RetryDelay is the wait before a retry that names no delay of its own. 0: at once.
 	RetryDelay Opt[time.Duration]
+	// Retry is the text of a [RetryPolicy]: which errors are retried without the handler's asking, and after how long. "":
+	// none are.
+	Retry Opt[string]
 	// RateLimit is "N/s", "N/m" or "N/h": how many runs of this task name one consumer process may start. "": no limit.
 	RateLimit Opt[string]
 	// TimeLimit is the hard limit of one run: its context is cancelled, the task fails with [ErrTimeLimit], and the worker
@@ -78,6 +81,7 @@ func (m *Metadata) Overlay(upper *Metadata) {
 	m.Queue = upper.Queue.over(m.Queue)
 	m.MaxRetries = upper.MaxRetries.over(m.MaxRetries)
 	m.RetryDelay = upper.RetryDelay.over(m.RetryDelay)
+	m.Retry = upper.Retry.over(m.Retry)
 	m.RateLimit = upper.RateLimit.over(m.RateLimit)
 	m.TimeLimit = upper.TimeLimit.over(m.TimeLimit)
 	m.SoftTimeLimit = upper.SoftTimeLimit.over(m.SoftTimeLimit)
@@ -125,6 +129,11 @@ func (m *Metadata) Check() error {
 	}
 	if p, ok := m.Priority.Get(); ok && (p < 0 || p > MaxPriority) {
 		bad("priority", p)
+	}
+	if text := m.Retry.Or(""); text != "" {
+		if _, err := ParseRetryPolicy(text); err != nil {
+			errs = append(errs, err)
+		}
 	}
 	if r, ok := m.RateLimit.Get(); ok {
 		if _, _, err := ParseRate(r); err != nil {

@@ -32,16 +32,7 @@ func (e Exponential) Ceiling(attempt int) time.Duration {
 	if hi <= 0 {
 		hi = DefaultMax
 	}
-	hi = max(lo, hi)
-	for d := lo; ; d *= 2 {
-		if attempt <= 0 || d >= hi {
-			return min(d, hi)
-		}
-		if d > hi/2 {
-			return hi
-		}
-		attempt--
-	}
+	return Double(lo, max(lo, hi), attempt)
 }
 
 // Delay returns a random wait of at least 1 ns and at most Ceiling(attempt), each length as likely as any other.

@@ -223,6 +223,8 @@ func readMetadata(r *pack.Reader, key int, m *task.Metadata) bool {
 		m.Expires = readTime(r)
 	case keyCompression:
 		m.Compression = task.Set(string(r.Text()))
+	case keyRetry:
+		m.Retry = task.Set(string(r.Text()))
 	default:
 		return false
 	}

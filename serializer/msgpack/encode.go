@@ -207,6 +207,7 @@ func (w *writer) metadata(m *task.Metadata) {
 	w.optTime(keyNotBefore, m.NotBefore)
 	w.optTime(keyExpires, m.Expires)
 	w.optText(keyCompression, m.Compression)
+	w.optText(keyRetry, m.Retry)
 }
 
 func (w *writer) optText(k byte, o task.Opt[string]) {

@@ -39,6 +39,7 @@ const (
 	keyNotBefore     = 44 // integer, milliseconds since 1970; nil: explicitly none
 	keyExpires       = 45 // as not before
 	keyCompression   = 46 // str
+	keyRetry         = 47 // str
 
 	// A link has id, name, args, content type, metadata and these.
 	keyLinkQueue = 64 // str

@@ -289,7 +289,7 @@ func full() *task.Envelope {
 
 func zeroes() task.Metadata {
 	return task.Metadata{
-		Queue: task.Set("q"), MaxRetries: task.Set(0), RetryDelay: task.Set(time.Duration(0)), RateLimit: task.Set(""),
+		Queue: task.Set("q"), MaxRetries: task.Set(0), RetryDelay: task.Set(time.Duration(0)), Retry: task.Set(""), RateLimit: task.Set(""),
 		TimeLimit: task.Set(time.Duration(0)), SoftTimeLimit: task.Set(time.Duration(0)), IgnoreResult: task.Set(false),
 		Idempotent: task.Set(false), Serializer: task.Set(""), ResultStore: task.Set(""), ResultTTL: task.Set(time.Duration(0)),
 		Priority: task.Set(0), NotBefore: task.Set(time.Time{}), Expires: task.Set(time.Time{}),

@@ -72,6 +72,7 @@ func Metadata() *rapid.Generator[task.Metadata] {
 			Queue:         opt(t, "queue", names()),
 			MaxRetries:    opt(t, "max retries", rapid.IntRange(-1, 100)),
 			RetryDelay:    opt(t, "retry delay", durations()),
+			Retry:         opt(t, "retry", rapid.SampledFrom([]string{"", "delay", "exponential base=500 jitter=full on=net.OpError"})),
 			RateLimit:     opt(t, "rate limit", rapid.SampledFrom([]string{"", "10/s", "5000/h"})),
 			TimeLimit:     opt(t, "time limit", durations()),
 			SoftTimeLimit: opt(t, "soft time limit", durations()),

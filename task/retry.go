@@ -1,0 +1,265 @@
+package task
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/swarmiji/swarmiji/internal/backoff"
+)
+
+// Strategy says how the delays between the attempts of a task grow. The names are part of the wire format.
+type Strategy string
+
+// The strategies of a [Backoff].
+const (
+	BackoffNone        Strategy = ""            // every delay is the task's RetryDelay
+	BackoffConstant    Strategy = "constant"    // Base, Base, Base
+	BackoffLinear      Strategy = "linear"      // Base, 2 Base, 3 Base
+	BackoffExponential Strategy = "exponential" // Base, 2 Base, 4 Base with Factor 1; Base, 4 Base, 16 Base with Factor 2
+)
+
+// Defaults of a [Backoff] and of the middleware's.
+const (
+	DefaultBackoffBase = time.Second
+	DefaultBackoffMax  = 10 * time.Minute
+)
+
+// maxBackoffFactor is already more than any delay can grow.
+const maxBackoffFactor = 63
+
+// Backoff gives the delays between attempts. It is data and can travel in a message. The zero value leaves the delay to the
+// task's RetryDelay.
+type Backoff struct {
+	Strategy Strategy
+	Base     time.Duration // the first delay, in whole milliseconds. 0: 1 s
+	Factor   int           // of BackoffExponential: each delay is 2^Factor times the one before. 0: 1
+	Max      time.Duration // the longest delay, in whole milliseconds. 0: 10 min
+	// Jitter draws each delay from all between 0 and what the strategy says ("full jitter"), so that many failures at once do
+	// not come back at once. It is drawn from the task's id and the number of the retry, so that it can be told in advance.
+	Jitter bool
+}
+
+// Ceiling returns the delay before retry n, counted from 0, without jitter. It is false for BackoffNone, and for a strategy
+// that is not known.
+func (b Backoff) Ceiling(n int) (time.Duration, bool) {
+	base, limit := b.Base, b.Max
+	if base <= 0 {
+		base = DefaultBackoffBase
+	}
+	if limit <= 0 {
+		limit = DefaultBackoffMax
+	}
+	n = max(n, 0)
+	switch b.Strategy {
+	case BackoffConstant:
+		return min(base, limit), true
+	case BackoffLinear:
+		return backoff.Times(base, limit, n+1), true
+	case BackoffExponential:
+		factor := min(max(b.Factor, 1), maxBackoffFactor)
+		return backoff.Double(base, limit, factor*min(n, maxBackoffFactor)), true
+	}
+	return 0, false
+}
+
+// Delay returns the delay before retry n of a task, counted from 0. It is false where [Backoff.Ceiling] is.
+func (b Backoff) Delay(id ID, n int) (time.Duration, bool) {
+	d, ok := b.Ceiling(n)
+	if !ok || !b.Jitter {
+		return d, ok
+	}
+	return time.Duration(draw(id, n) % uint64(d+1)), true //nolint:gosec // d is not negative, and the rest not above it
+}
+
+// draw returns a number that depends on nothing but id and n, and on these evenly.
+func draw(id ID, n int) uint64 {
+	h := uint64(14695981039346656037) // FNV-1a
+	for i := range len(id) {
+		h = (h ^ uint64(id[i])) * 1099511628211
+	}
+	h += (uint64(n) + 1) * 0x9e3779b97f4a7c15 //nolint:gosec // any number will do
+	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9      // splitmix64
+	h = (h ^ h>>27) * 0x94d049bb133111eb
+	return h ^ h>>31
+}
+
+// RetryPolicy says which errors of a task are retried by every consumer, without any middleware: it travels in the task's
+// metadata ([WithRetry]). How often, the task's MaxRetries says. Verdicts stand as they are ([Fail], [Retry], [Snooze]).
+//
+// An error is known by names: those of this package's errors ("swarmiji.TimeLimit", see [RemoteError].Type), the name given
+// by [Named], and the Go types ("net.OpError") of everything it wraps.
+type RetryPolicy struct {
+	// On are the names of the errors that are retried. nil: all but "swarmiji.BadArgs", which no repetition mends.
+	On []string
+	// Except are names of errors that are not retried although On says so.
+	Except []string
+	// Backoff gives the delays. The zero value: the task's RetryDelay.
+	Backoff Backoff
+}
+
+// Limits of a [RetryPolicy].
+const (
+	MaxRetryNames = 32  // names in On and Except together
+	maxErrorName  = 128 // bytes of a name
+)
+
+// WithRetry has every consumer retry the task's errors as p says. A policy that cannot be carried out is refused at Submit
+// and Handle, with [ErrBadMetadata].
+func WithRetry(p RetryPolicy) Option { return func(c *Call) { c.Meta.Retry = Set(p.String()) } }
+
+// WithoutRetry switches off a policy that the definition or another layer sets.
+func WithoutRetry() Option { return func(c *Call) { c.Meta.Retry = Set("") } }
+
+// Words of a policy's text.
+const (
+	policyPlain  = "delay" // the strategy BackoffNone
+	policyBase   = "base"
+	policyFactor = "factor"
+	policyMax    = "max"
+	policyJitter = "jitter"
+	policyFull   = "full"
+	policyOn     = "on"
+	policyExcept = "except"
+)
+
+// String returns the policy as text, the form in which it travels: the strategy, then what is not the default, for instance
+// "exponential base=500 max=60000 jitter=full on=net.OpError,swarmiji.TimeLimit". Durations are in milliseconds, rounded up.
+// [ParseRetryPolicy] reads it.
+func (p RetryPolicy) String() string {
+	b := make([]byte, 0, 64)
+	if p.Backoff.Strategy == BackoffNone {
+		b = append(b, policyPlain...)
+	} else {
+		b = append(b, p.Backoff.Strategy...)
+	}
+	number := func(key string, n int64) {
+		if n != 0 {
+			b = strconv.AppendInt(append(append(append(b, ' '), key...), '='), n, 10)
+		}
+	}
+	number(policyBase, ceilMilli(p.Backoff.Base))
+	number(policyFactor, int64(p.Backoff.Factor))
+	number(policyMax, ceilMilli(p.Backoff.Max))
+	if p.Backoff.Jitter {
+		b = append(b, " "+policyJitter+"="+policyFull...)
+	}
+	for _, list := range []struct {
+		key   string
+		names []string
+	}{{policyOn, p.On}, {policyExcept, p.Except}} {
+		if len(list.names) > 0 {
+			b = append(b, " "+list.key+"="+strings.Join(list.names, ",")...)
+		}
+	}
+	return string(b)
+}
+
+func ceilMilli(d time.Duration) int64 {
+	ms := d.Milliseconds()
+	if d%time.Millisecond > 0 {
+		ms++
+	}
+	return ms
+}
+
+// ParseRetryPolicy reads what String wrote. The error wraps [ErrBadMetadata]. It is read only when a task has failed.
+func ParseRetryPolicy(s string) (RetryPolicy, error) {
+	var p RetryPolicy
+	words := strings.Split(s, " ")
+	switch p.Backoff.Strategy = Strategy(words[0]); p.Backoff.Strategy {
+	case BackoffConstant, BackoffLinear, BackoffExponential:
+	case policyPlain:
+		p.Backoff.Strategy = BackoffNone
+	default:
+		return p, fmt.Errorf("%w: retry: strategy %q is none of delay, constant, linear and exponential", ErrBadMetadata, clip(words[0], 32))
+	}
+	for i, word := range words[1:] {
+		key, value, found := strings.Cut(word, "=")
+		if !found || slices.ContainsFunc(words[1:1+i], func(w string) bool { return strings.HasPrefix(w, key+"=") }) {
+			return p, fmt.Errorf("%w: retry: %q (want each key once, as key=value)", ErrBadMetadata, clip(word, 64))
+		}
+		if err := p.set(key, value); err != nil {
+			return p, fmt.Errorf("%w: retry: %s: %w", ErrBadMetadata, clip(key, 32), err)
+		}
+	}
+	if len(p.On)+len(p.Except) > MaxRetryNames {
+		return p, fmt.Errorf("%w: retry: more than %d names of errors", ErrBadMetadata, MaxRetryNames)
+	}
+	return p, nil
+}
+
+// set reads one word of a policy's text.
+func (p *RetryPolicy) set(key, value string) (err error) {
+	switch key {
+	case policyBase:
+		p.Backoff.Base, err = parseMilli(value)
+	case policyMax:
+		p.Backoff.Max, err = parseMilli(value)
+	case policyFactor:
+		p.Backoff.Factor, err = strconv.Atoi(value)
+		if err != nil || p.Backoff.Factor < 1 || p.Backoff.Factor > maxBackoffFactor {
+			err = fmt.Errorf("%q is not a whole number from 1 to %d", clip(value, 32), maxBackoffFactor)
+		}
+	case policyJitter:
+		if p.Backoff.Jitter = value == policyFull; !p.Backoff.Jitter {
+			err = fmt.Errorf("%q is not %q", clip(value, 32), policyFull)
+		}
+	case policyOn:
+		p.On, err = parseErrorNames(value)
+	case policyExcept:
+		p.Except, err = parseErrorNames(value)
+	default:
+		err = errors.New("not a key of a retry policy")
+	}
+	return err
+}
+
+func parseMilli(s string) (time.Duration, error) {
+	ms, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || ms < 1 || ms > MaxTimeLimit.Milliseconds() {
+		return 0, fmt.Errorf("%q is not a number of milliseconds above 0 and at most %s", clip(s, 32), MaxTimeLimit)
+	}
+	return time.Duration(ms) * time.Millisecond, nil
+}
+
+func parseErrorNames(s string) ([]string, error) {
+	names := strings.Split(s, ",")
+	for _, name := range names {
+		if !validErrorName(name) {
+			return nil, fmt.Errorf("%q is not the name of an error (1 to %d visible ASCII characters, no comma)", clip(name, 32), maxErrorName)
+		}
+	}
+	return names, nil
+}
+
+func validErrorName(name string) bool {
+	if len(name) == 0 || len(name) > maxErrorName {
+		return false
+	}
+	for i := range len(name) {
+		if name[i] <= ' ' || name[i] >= 0x7f || name[i] == ',' {
+			return false
+		}
+	}
+	return true
+}
+
+// Matches reports whether the policy retries err.
+func (p RetryPolicy) Matches(err error) bool {
+	if err == nil {
+		return false
+	}
+	names := ErrorNames(err)
+	has := func(name string) bool { return slices.Contains(names, name) }
+	if slices.ContainsFunc(p.Except, has) {
+		return false
+	}
+	if len(p.On) == 0 {
+		return !errors.Is(err, ErrBadArgs)
+	}
+	return slices.ContainsFunc(p.On, has)
+}
