@@ -14,7 +14,7 @@ import (
 
 // A task's retry handler decides about each failed attempt, also about one that panicked: its verdict is what counts.
 func ExampleOnError() {
-	var errClosed = errors.New("closed today")
+	errClosed := errors.New("closed today")
 	decide := middleware.OnError(func(_ context.Context, r *task.Request, err error) error {
 		if errors.Is(err, errClosed) {
 			return err

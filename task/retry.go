@@ -72,7 +72,7 @@ func (b Backoff) Delay(id ID, n int) (time.Duration, bool) {
 	if !ok || !b.Jitter {
 		return d, ok
 	}
-	return time.Duration(draw(id, n) % uint64(d+1)), true //nolint:gosec // d is not negative, and the rest not above it
+	return time.Duration(draw(id, n) % uint64(d+1)), true
 }
 
 // draw returns a number that depends on nothing but id and n, and on these evenly.
@@ -81,7 +81,7 @@ func draw(id ID, n int) uint64 {
 	for i := range len(id) {
 		h = (h ^ uint64(id[i])) * 1099511628211
 	}
-	h += (uint64(n) + 1) * 0x9e3779b97f4a7c15 //nolint:gosec // any number will do
+	h += (uint64(n) + 1) * 0x9e3779b97f4a7c15
 	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9      // splitmix64
 	h = (h ^ h>>27) * 0x94d049bb133111eb
 	return h ^ h>>31
