@@ -82,7 +82,7 @@ func draw(id ID, n int) uint64 {
 		h = (h ^ uint64(id[i])) * 1099511628211
 	}
 	h += (uint64(n) + 1) * 0x9e3779b97f4a7c15
-	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9      // splitmix64
+	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9 // splitmix64
 	h = (h ^ h>>27) * 0x94d049bb133111eb
 	return h ^ h>>31
 }
