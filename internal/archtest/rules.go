@@ -156,6 +156,12 @@ var layers = []rule{
 	},
 	{
 		"L3",
+		[]string{"events/liveness"},
+		[]string{"events", "internal/report", "@leaves"},
+		"it is a listener of any bus and no adapter",
+	},
+	{
+		"L3",
 		[]string{"events/*"},
 		[]string{"events", "task", "broker", "internal/wire", "@conns", "@leaves"},
 		"an adapter knows its own port and never another adapter; broker is open to it for the errors of the shared connection",

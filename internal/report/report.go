@@ -89,10 +89,11 @@ func (r *Reporter) Publish(e *events.Event) {
 		return
 	}
 	e.NodeID, e.Time = r.cfg.NodeID, time.Now()
-	r.hand(e)
+	r.Send(e)
 }
 
-func (r *Reporter) hand(e *events.Event) {
+// Send hands an event to the bus as it is: one about another node. It never waits and never fails; what is lost is counted.
+func (r *Reporter) Send(e *events.Event) {
 	if r.queue != nil {
 		r.queue.add(e)
 		return
