@@ -38,6 +38,8 @@ type Config struct {
 	Results resultstore.ResultStore
 	// Stores are further stores, by the name that a task's ResultStore metadata gives.
 	Stores map[string]resultstore.ResultStore
+	// Gatherer gathers the members of groups. nil: Results, where that is one; without any, what follows a group fails.
+	Gatherer resultstore.Gatherer
 	// Events gets the events of tasks, and of this consumer. nil: none are sent. Tasks never wait for it, and what it loses
 	// is counted (Metrics.Dropped).
 	Events events.EventBus

@@ -10,6 +10,7 @@
 //   - receive.go: from a delivery to a run, or to its end without one
 //   - execute.go: a run
 //   - settle.go: what a verdict means; records.go, successors.go: its first two steps; persist.go: how steps are repeated
+//   - gather.go: groups, and which copy of a successor is run
 //   - poison.go: tasks that end the process; alone.go: how they are run; taken.go: what looks like it and is not
 //   - ratelimit.go: tasks that wait for their rate
 //   - lease.go, notify.go, heartbeat.go, registry.go, lengths.go: contexts of deliveries, events of tasks and of the consumer,
@@ -30,6 +31,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/report"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/middleware"
+	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -54,6 +56,7 @@ var (
 type Consumer struct {
 	cfg    Config
 	codec  *wire.Codec
+	gather resultstore.Gatherer // nil for none
 	mux    task.Mux
 	rates  rates
 	report *report.Reporter // nil without Config.Events
@@ -90,7 +93,7 @@ func New(c Config) (*Consumer, error) {
 		return nil, err
 	}
 	consumer := &Consumer{
-		cfg: c, codec: codec, measured: measured, killed: make(chan struct{}), stopped: make(chan struct{}), settling: crew.New(),
+		cfg: c, codec: codec, gather: resultstore.GathererOf(c.Gatherer, c.Results), measured: measured, killed: make(chan struct{}), stopped: make(chan struct{}), settling: crew.New(),
 	}
 	consumer.report = consumer.newReport()
 	return consumer, nil

@@ -55,6 +55,12 @@ func (r *run) giveUp(ctx context.Context, what string, cause error) {
 			r.log(slog.LevelWarn, "its failure is not recorded", slog.Any("error", err))
 		}
 	}
+	if !r.hopeless { // else it was this that could not be sent
+		r.hopeless = true
+		if !r.publishSuccessors(ctx, verdict{kind: failed, err: task.Remote(cause)}) {
+			return
+		}
+	}
 	if r.acked.Load() {
 		return
 	}

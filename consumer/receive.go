@@ -27,7 +27,8 @@ type run struct {
 	handler  task.Handler
 	request  task.Request
 
-	ended time.Time
+	ended    time.Time
+	hopeless bool // its settlement was given up
 
 	// How far it has come. A stop that leaves a handler behind looks at these from another goroutine.
 	acked   atomic.Bool // before the start, because the task runs at most once
@@ -51,6 +52,7 @@ func (w *worker) handle(q *queue, d broker.Delivery) {
 	switch {
 	case !q.takes(): // fetched in the same instant as the stop or the pause began
 		r.unstarted()
+	case r.request.Copy != "" && r.elsewhere():
 	case r.request.Deliveries > 1 && r.resume(): // before all else: its result may be stored already
 	case r.expired():
 		q.settleAside(r, verdict{kind: expired, err: task.ErrExpired})
@@ -102,6 +104,9 @@ func (q *queue) read(d broker.Delivery, worker int) (*run, error) {
 	req.Deliveries, req.Exact = d.Deliveries()
 	var definition task.Metadata
 	r.handler, definition, _ = q.c.mux.Lookup(e.Name)
+	if e.Copy != "" || r.handler == nil {
+		r.followed()
+	}
 	switch {
 	case e.Base != nil:
 		merged := task.Merge(*e.Base, q.meta, definition, e.Meta)

@@ -12,8 +12,11 @@ import (
 
 // store returns where the task's result goes; nil for nowhere.
 func (r *run) store() resultstore.ResultStore {
-	c := r.queue.c
-	meta := r.request.Effective
+	return r.queue.c.storeOf(r.request.Effective, r.request.ReplyTo)
+}
+
+// storeOf returns where the result of a task of these metadata goes.
+func (c *Consumer) storeOf(meta *task.Metadata, replyTo string) resultstore.ResultStore {
 	if meta.IgnoreResult.Or(false) {
 		return nil
 	}
@@ -25,7 +28,7 @@ func (r *run) store() resultstore.ResultStore {
 			slog.String("store", task.Text(name, 64)))
 		return nil
 	}
-	if c.cfg.Results == nil && r.request.ReplyTo != "" {
+	if c.cfg.Results == nil && replyTo != "" {
 		c.warnOnce("results", "results are dropped although they are waited for: no result store is configured")
 	}
 	return c.cfg.Results

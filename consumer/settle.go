@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/serializer"
 	"github.com/swarmiji/swarmiji/task"
@@ -76,8 +77,11 @@ func (r *run) judge(result any, err error) (v verdict) {
 
 // success writes the result. One that cannot be written or is too large fails the task: running it again would not help.
 func (r *run) success(result any) verdict {
-	if r.store() == nil && len(r.request.Then) == 0 {
+	if r.store() == nil && len(r.request.Then) == 0 && r.request.Chord == nil {
 		return verdict{kind: succeeded} // nobody will read it
+	}
+	if same, ok := result.(verbatim); ok {
+		return verdict{kind: succeeded, result: same.Data, contentType: same.ContentType}
 	}
 	c := r.queue.c
 	contentType, ok := r.request.Effective.Serializer.Get()
@@ -101,9 +105,9 @@ func (r *run) success(result any) verdict {
 func (r *run) quick(v verdict) bool {
 	switch v.kind {
 	case succeeded:
-		return r.store() == nil && len(r.request.Then) == 0
+		return r.store() == nil && len(r.request.Then) == 0 && r.request.Chord == nil
 	case failed:
-		return r.store() == nil && len(r.request.Else) == 0 && !v.bury
+		return r.store() == nil && !wire.Followed(r.request.Envelope) && !v.bury
 	}
 	return false
 }

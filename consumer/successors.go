@@ -2,86 +2,182 @@ package consumer
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
 	"strconv"
+	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/serializer"
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// publishSuccessors submits the tasks that follow this one, and reports whether to go on. Their ids were chosen at
-// submission or are derived from the parent's, so that a repeat after a crash sends the same messages again.
+// publishSuccessors submits the tasks that follow this one, or its group, and reports whether to go on. Their ids were
+// chosen at submission or are derived from the parent's, so that a repeat after a crash sends the same messages again.
 func (r *run) publishSuccessors(ctx context.Context, v verdict) bool {
-	links, label := r.request.Then, "then"
+	if !wire.Followed(r.request.Envelope) {
+		return true
+	}
+	f := &following{run: r, ctx: ctx, at: r.ended}
+	if f.at.IsZero() {
+		f.at = time.Now()
+	}
+	end := ending{given: wire.Given{Value: wire.Value{ContentType: v.contentType, Data: v.result}}}
 	if v.kind != succeeded {
-		links, label = r.request.Else, "else"
+		end = ending{cause: task.Remote(v.err), state: v.kind.state()}
 	}
-	if len(links) == 0 {
-		return true
+	e := *r.request.Envelope
+	e.Headers = r.request.SuccessorHeaders()
+	f.ended(&e, end)
+	f.flush()
+	return !f.stopped
+}
+
+// publishAtOnce is how many successors are handed to the broker at a time.
+const publishAtOnce = 500
+
+// following sends what follows a task. What cannot be sent counts as a task that has failed, and what follows that one is
+// dealt with likewise, so that nobody waits for ever.
+type following struct {
+	*run
+	ctx     context.Context
+	at      time.Time
+	outs    []outgoing
+	stopped bool // a step could not be carried out: the task comes again
+}
+
+// outgoing is a successor on its way.
+type outgoing struct {
+	queue    string
+	envelope *task.Envelope
+}
+
+// ending is how a task ended.
+type ending struct {
+	given wire.Given        // what it hands on, when it succeeded
+	cause *task.RemoteError // nil: it succeeded
+	state task.State        // when it failed
+}
+
+// ended deals with the end of the task of e: this run's, or one that could not be sent.
+func (f *following) ended(e *task.Envelope, end ending) {
+	parent := *e
+	parent.SentAt, parent.Origin = f.at, f.request.NodeID
+	if end.cause != nil {
+		f.failing(&parent, end)
+		return
 	}
-	var outs []broker.Outgoing
+	inGroup := membershipOf(e)
+	handedOn := false
+	for i := range e.Then {
+		l := &e.Then[i]
+		var m *task.Membership
+		if l.Last {
+			m, handedOn = inGroup, true
+		}
+		f.queue.c.codec.Expand(&parent, l, thenLabel(i), f.queue.name, end.given, m, f.add)
+	}
+	if !handedOn {
+		f.arrive(&parent, end)
+	}
+}
+
+func (f *following) failing(parent *task.Envelope, end ending) {
+	if len(parent.Else) > 0 {
+		given, err := f.queue.c.codec.Fail(parent.ContentType, failureOf(parent.ID, end.cause))
+		if err != nil {
+			f.log(slog.LevelError, "a failure cannot be handed on", slog.Any("error", err))
+		}
+		for i := range parent.Else {
+			f.queue.c.codec.Expand(parent, &parent.Else[i], "else"+strconv.Itoa(i), f.queue.name, given, nil, f.add)
+		}
+	}
+	f.skip(parent, parent.Then, end.cause)
+	f.arrive(parent, end)
+}
+
+func thenLabel(i int) string { return "then" + strconv.Itoa(i) }
+
+func failureOf(id task.ID, cause *task.RemoteError) task.Failure {
+	return task.Failure{ID: id, Type: cause.Type, Message: cause.Message, Stack: cause.Stack}
+}
+
+func membershipOf(e *task.Envelope) *task.Membership {
+	if e.Chord == nil {
+		return nil
+	}
+	return &task.Membership{Group: e.Group, Index: e.GroupIndex, Size: e.GroupSize, Chord: e.Chord}
+}
+
+// add takes a successor. It returns false when there is no sense in more.
+func (f *following) add(s wire.Successor) bool {
+	if s.Err != nil {
+		f.unsent(s.Envelope, s.Err)
+		return !f.stopped
+	}
+	f.outs = append(f.outs, outgoing{s.Queue, s.Envelope})
+	if len(f.outs) >= publishAtOnce {
+		f.flush()
+	}
+	return !f.stopped
+}
+
+// unsent deals with a successor that cannot be sent: it has failed.
+func (f *following) unsent(e *task.Envelope, cause error) {
+	f.log(slog.LevelError, "a successor cannot be sent and fails", slog.String("successor", string(e.ID)), slog.Any("error", cause))
+	f.fails(e, task.Remote(cause))
+}
+
+// fails records that a successor has failed before it could run, and deals with what follows it.
+func (f *following) fails(e *task.Envelope, cause *task.RemoteError) {
+	f.record(e.ID, e.Name, e, &e.Meta, cause)
+	if !f.stopped {
+		f.ended(e, ending{cause: cause, state: task.StateFailed})
+	}
+}
+
+// skip records the failure of steps that will never run because one before them failed, for those who wait for them. Ids
+// that were not chosen at submission nobody has.
+func (f *following) skip(parent *task.Envelope, links []task.Link, cause *task.RemoteError) {
 	for i := range links {
-		e, queue, err := r.successor(&links[i], label+strconv.Itoa(i), v)
-		var m *broker.Message
-		if err == nil {
-			m, err = r.queue.c.codec.Encode(queue, e)
+		l := &links[i]
+		if l.ID != "" && len(l.Members) == 0 {
+			f.record(l.ID, l.Name, parent, &l.Meta, cause)
 		}
-		if err == nil {
-			outs = append(outs, broker.Outgoing{Queue: queue, Message: m})
-		} else if !r.failSuccessor(ctx, e, err) {
-			return false
+		if f.stopped {
+			return
+		}
+		f.skip(parent, l.Then, cause)
+		if !l.Each {
+			f.skip(parent, l.Members, cause)
+		}
+		if l.Chord != nil && len(l.Members) > 0 {
+			f.skip(parent, []task.Link{*l.Chord}, cause)
 		}
 	}
-	// What is confirmed is not sent again: on most brokers it would run again.
-	return r.persist(ctx, "successors", func(ctx context.Context) error {
-		if len(outs) == 0 {
-			return nil
-		}
-		err := broker.PublishBatch(ctx, r.queue.c.cfg.Broker, outs)
-		if err == nil {
-			return nil
-		}
-		errs := broker.BatchErrors(err, len(outs))
-		var left []broker.Outgoing
-		for i, o := range outs {
-			switch {
-			case errs[i] == nil:
-			case permanent(errs[i]): // a message must not make queues: whoever built the chain has to
-				if e, _, derr := r.queue.c.codec.Decode(o.Message); derr == nil {
-					r.failSuccessor(ctx, e, errs[i])
-				}
-			default:
-				left = append(left, o)
-			}
-		}
-		if outs = left; len(left) == 0 {
-			return nil
-		}
-		return err
-	})
 }
 
-// permanent reports whether publishing the same message again cannot help.
-func permanent(err error) bool {
-	return errors.Is(err, broker.ErrNoQueue) || errors.Is(err, broker.ErrTooLarge) || errors.Is(err, broker.ErrMalformed)
-}
-
-// failSuccessor records that a successor which cannot be sent has failed, so that whoever waits for it hears of it.
-func (r *run) failSuccessor(ctx context.Context, e *task.Envelope, cause error) bool {
-	r.log(slog.LevelError, "a successor cannot be sent and fails", slog.String("successor", string(e.ID)), slog.Any("error", cause))
-	store := r.store()
-	if store == nil || e.ID.Check() != nil {
-		return true
+// record saves the failure of a task that did not run. from is its envelope or its parent's.
+func (f *following) record(id task.ID, name string, from *task.Envelope, meta *task.Metadata, cause *task.RemoteError) {
+	merged := f.queue.meta
+	if from.Base != nil {
+		merged = task.Merge(*from.Base, merged)
+	}
+	merged.Overlay(meta)
+	store := f.queue.c.storeOf(&merged, from.ReplyTo)
+	if f.stopped || store == nil || id.Check() != nil {
+		return
 	}
 	rec := resultstore.Record{
-		ID: e.ID, Name: task.Text(e.Name, 255), State: task.StateFailed, Deliveries: 1, Error: task.Remote(cause), FinishedAt: r.ended,
-		NodeID: r.request.NodeID, ReplyTo: e.ReplyTo, Correlation: e.Correlation,
+		ID: id, Name: task.Text(name, 255), State: task.StateFailed, Deliveries: 1, Error: cause, FinishedAt: f.at,
+		NodeID: f.request.NodeID, ReplyTo: from.ReplyTo, Correlation: from.Correlation, TTL: merged.ResultTTL.Or(0),
 	}
-	unfit := r.queue.c.codec.ProtectRecord(&rec, e.Meta.Compression)
-	return r.persist(ctx, "failure of a successor", func(ctx context.Context) error {
+	unfit := f.queue.c.codec.ProtectRecord(&rec, merged.Compression)
+	f.stopped = !f.persist(f.ctx, "failure of a successor", func(ctx context.Context) error {
 		if unfit != nil {
 			return fmt.Errorf("%w: %w", errUnsendable, unfit)
 		}
@@ -93,75 +189,68 @@ func (r *run) failSuccessor(ctx context.Context, e *task.Envelope, cause error) 
 	})
 }
 
-// successor makes the envelope of a link.
-func (r *run) successor(l *task.Link, label string, v verdict) (e *task.Envelope, queue string, err error) {
-	parent := &r.request
-	e = &task.Envelope{
-		ID: l.ID, Root: parent.RootID(), Parent: parent.ID, Name: l.Name, ContentType: l.ContentType, Args: l.Args, Meta: l.Meta,
-		Base: parent.Base, SentAt: r.ended, Origin: parent.NodeID, ReplyTo: parent.ReplyTo, Correlation: parent.Correlation,
-		Headers: parent.SuccessorHeaders(), Then: l.Then, Else: l.Else,
+// flush publishes what was added, until it is confirmed or has failed.
+func (f *following) flush() {
+	for len(f.outs) > 0 && !f.stopped {
+		outs := f.outs
+		f.outs = nil
+		f.publish(outs)
 	}
-	if e.ID == "" {
-		e.ID = task.Derive(parent.ID, label)
-	}
-	if queue = l.Queue; queue == "" {
-		queue = r.queue.name
-	}
-	if err := errors.Join(task.CheckName(e.Name), task.CheckName(queue), e.ID.Check(), e.Meta.Check()); err != nil {
-		return e, "", err
-	}
-	return e, queue, r.feed(e, l, v)
 }
 
-// feed gives a successor what it gets of its parent.
-func (r *run) feed(e *task.Envelope, l *task.Link, v verdict) error {
-	c := r.queue.c.codec
-	if l.Feed == task.FeedNone {
-		return nil
+// publish hands outs to the broker. What is confirmed is not sent again: on most brokers it would run again.
+func (f *following) publish(outs []outgoing) {
+	type failure struct {
+		envelope *task.Envelope
+		err      error
 	}
-	data, contentType := v.result, v.contentType
-	var values []any // what FeedPrepend puts first
-	if v.kind != succeeded {
-		remote := task.Remote(v.err)
-		f := task.Failure{ID: r.request.ID, Type: remote.Type, Message: remote.Message, Stack: remote.Stack}
-		var err error
-		if data, contentType, err = c.Marshal(r.request.ContentType, f); err != nil {
-			if data, contentType, err = c.Marshal("", f); err != nil {
-				return err
+	var failures []failure
+	ok := f.persist(f.ctx, "successors", func(ctx context.Context) error {
+		messages := make([]broker.Outgoing, 0, len(outs))
+		sent := outs[:0:0]
+		for _, o := range outs {
+			// Each sending is a copy of its own: one that was not confirmed may be queued all the same.
+			o.envelope.Copy = rand.Text()
+			m, err := f.queue.c.codec.Encode(o.queue, o.envelope)
+			if err != nil {
+				failures = append(failures, failure{o.envelope, err})
+				continue
+			}
+			messages, sent = append(messages, broker.Outgoing{Queue: o.queue, Message: m}), append(sent, o)
+		}
+		outs = sent
+		if len(messages) == 0 {
+			return nil
+		}
+		err := broker.PublishBatch(ctx, f.queue.c.cfg.Broker, messages)
+		if err == nil {
+			return nil
+		}
+		errs := broker.BatchErrors(err, len(messages))
+		var left []outgoing
+		for i, o := range outs {
+			switch {
+			case errs[i] == nil:
+			case permanent(errs[i]): // a message must not make queues: whoever built the chain has to
+				failures = append(failures, failure{o.envelope, errs[i]})
+			default:
+				left = append(left, o)
 			}
 		}
-		values = []any{string(f.ID), f.Message, f.Stack}
-	}
-	if l.Feed == task.FeedWhole {
-		e.Args, e.ContentType = data, contentType
-		return nil
-	}
-	var value any
-	if err := c.Unmarshal(contentType, data, &value); err != nil {
+		if outs = left; len(left) == 0 {
+			return nil
+		}
 		return err
+	})
+	if f.stopped = f.stopped || !ok; f.stopped {
+		return
 	}
-	var args any
-	switch l.Feed {
-	case task.FeedInto:
-		fields := make(map[string]any)
-		if err := c.Unmarshal(l.ContentType, l.Args, &fields); err != nil {
-			return err
-		}
-		fields[l.Field] = value
-		args = fields
-	case task.FeedPrepend:
-		var list []any
-		if err := c.Unmarshal(l.ContentType, l.Args, &list); err != nil {
-			return err
-		}
-		if values == nil {
-			values = []any{value}
-		}
-		args = append(values, list...)
-	default:
-		return fmt.Errorf("swarmiji: unknown way %q to hand a result on", l.Feed)
+	for _, x := range failures {
+		f.unsent(x.envelope, x.err)
 	}
-	var err error
-	e.Args, e.ContentType, err = c.Marshal(l.ContentType, args)
-	return err
+}
+
+// permanent reports whether publishing the same message again cannot help.
+func permanent(err error) bool {
+	return errors.Is(err, broker.ErrNoQueue) || errors.Is(err, broker.ErrTooLarge) || errors.Is(err, broker.ErrMalformed) || errors.Is(err, serializer.ErrValue)
 }

@@ -28,6 +28,9 @@ type Config struct {
 	Results resultstore.ResultStore
 	// Stores are further stores, by the name that a task's ResultStore metadata gives.
 	Stores map[string]resultstore.ResultStore
+	// Gatherer is what the consumers gather groups with, if that is not Results. It is not used here: it only says that there
+	// is one, without which a workflow with groups is refused.
+	Gatherer resultstore.Gatherer
 	// Events gets task-sent events, and those of this producer. nil: none are sent. Submit never waits for it, and what it
 	// loses is counted (Metrics.Dropped).
 	Events events.EventBus

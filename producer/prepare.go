@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -22,6 +23,7 @@ type staged struct {
 	out       broker.Outgoing
 	pending   task.Pending
 	waiter    *waiter // registered for the result; nil for none
+	followed  bool    // a step of a workflow: its waiter, if it has one, is registered already
 	chosen    bool    // the caller chose the id, and can submit it again
 	producer  *Producer
 }
@@ -65,6 +67,12 @@ func (p *Producer) prepare(ctx context.Context, c *task.Call, s *staged) error {
 	if len(c.Headers) > 0 {
 		e.Headers = maps.Clone(c.Headers) // the caller's map stays the caller's
 	}
+	if m := c.Member; m != nil {
+		e.Group, e.GroupIndex, e.GroupSize, e.Chord = m.Group, m.Index, m.Size, m.Chord
+		if err := p.checkMember(m); err != nil {
+			return fmt.Errorf("task %s: %w", c.Name, err)
+		}
+	}
 	s.take(e)
 	queue, err := p.route(ctx, s)
 	if err != nil {
@@ -102,14 +110,20 @@ func checkLinks(links []task.Link, depth int) error {
 	}
 	for i := range links {
 		l := &links[i]
-		errs := []error{task.CheckName(l.Name), l.Meta.Check()}
+		errs := []error{l.Meta.Check()}
+		if len(l.Members) == 0 {
+			errs = append(errs, task.CheckName(l.Name))
+		}
 		if l.Queue != "" {
 			errs = append(errs, task.CheckName(l.Queue))
 		}
 		if l.ID != "" {
 			errs = append(errs, l.ID.Check())
 		}
-		errs = append(errs, checkLinks(l.Then, depth+1), checkLinks(l.Else, depth+1))
+		errs = append(errs, checkLinks(l.Then, depth+1), checkLinks(l.Else, depth+1), checkLinks(l.Members, depth+1))
+		if l.Chord != nil {
+			errs = append(errs, checkLinks([]task.Link{*l.Chord}, depth+1))
+		}
 		if err := errors.Join(errs...); err != nil {
 			return err
 		}
@@ -168,8 +182,10 @@ func (s *staged) stage(ctx context.Context, queue string, e *task.Envelope) erro
 		}
 		s.take(e)
 	}
-	if err := p.await(ctx, s); err != nil {
-		return err
+	if !s.followed {
+		if err := p.await(ctx, s); err != nil {
+			return err
+		}
 	}
 	m, err := p.codec.Encode(queue, e)
 	if err != nil {
@@ -178,7 +194,9 @@ func (s *staged) stage(ctx context.Context, queue string, e *task.Envelope) erro
 	}
 	if p.base != nil { // formats see the envelope alone: what the static configuration sets counts here
 		m.Priority = s.effective.Priority.Or(task.DefaultPriority)
-		m.Expires = s.effective.Expires.Or(time.Time{})
+		if !wire.Followed(e) {
+			m.Expires = s.effective.Expires.Or(time.Time{})
+		}
 	}
 	s.out = broker.Outgoing{Queue: queue, Message: m, At: s.effective.NotBefore.Or(time.Time{})}
 	return nil
@@ -186,26 +204,34 @@ func (s *staged) stage(ctx context.Context, queue string, e *task.Envelope) erro
 
 // await makes the task's pending handle, and registers it with its store before anything is published.
 func (p *Producer) await(ctx context.Context, s *staged) error {
-	if s.effective.IgnoreResult.Or(false) {
-		s.pending = &settled{id: s.envelope.ID}
-		return nil
-	}
-	store, err := p.store(s.effective.ResultStore.Or(""))
+	pending, w, err := p.awaitResult(ctx, s.envelope.ID, s.effective)
 	if err != nil {
 		return err
+	}
+	s.waiter, s.pending = w, pending
+	if w != nil || p.cfg.Results != nil && wire.Followed(s.envelope) { // what follows inherits it
+		s.envelope.ReplyTo = p.cfg.NodeID
+	}
+	return nil
+}
+
+// awaitResult makes the handle of a task, and registers its waiter, if it needs one, with its store.
+func (p *Producer) awaitResult(ctx context.Context, id task.ID, effective *task.Metadata) (task.Pending, *waiter, error) {
+	if effective.IgnoreResult.Or(false) {
+		return &settled{id: id}, nil, nil
+	}
+	store, err := p.store(effective.ResultStore.Or(""))
+	if err != nil {
+		return nil, nil, err
 	}
 	if store == nil {
-		s.pending = &settled{id: s.envelope.ID, err: task.ErrNoResult}
-		return nil
+		return &settled{id: id, err: task.ErrNoResult}, nil, nil
 	}
-	s.envelope.ReplyTo = p.cfg.NodeID
-	in := p.inbox[store]
-	w, err := in.register(ctx, s.envelope.ID, p.codec)
+	w, err := p.inbox[store].register(ctx, id, p.codec)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	s.waiter, s.pending = w, w
-	return nil
+	return w, w, nil
 }
 
 // store returns the store of a name, nil for none configured at all.

@@ -36,6 +36,12 @@ func CheckEnvelope(e *task.Envelope) error {
 			}
 		}
 	}
+	if e.GroupSize < 0 || e.GroupSize > math.MaxInt32 || e.GroupSize > 0 && e.GroupIndex >= e.GroupSize {
+		return fmt.Errorf("group index %d of %d", e.GroupIndex, e.GroupSize)
+	}
+	if !validText(e.Copy) {
+		return errors.New("the name of a copy is not UTF-8 or too long")
+	}
 	if e.Version < 0 || e.GroupIndex < 0 || e.GroupIndex > math.MaxInt32 || e.Retries < 0 || e.Crashes < 0 || e.Parked < 0 {
 		return fmt.Errorf("count out of range: version %d, group index %d, retries %d, crashes %d, parked %d",
 			e.Version, e.GroupIndex, e.Retries, e.Crashes, e.Parked)
@@ -125,13 +131,26 @@ func checkLink(l *task.Link, left *int) error {
 	if *left--; *left < 0 {
 		return fmt.Errorf("more than %d links", MaxLinks)
 	}
-	if err := task.CheckName(l.Name); err != nil {
-		return err
-	}
-	if l.ID != "" {
-		if err := l.ID.Check(); err != nil {
+	if len(l.Members) == 0 || l.Name != "" {
+		if err := task.CheckName(l.Name); err != nil {
 			return err
 		}
+	}
+	for _, id := range [...]task.ID{l.ID, l.Group} {
+		if id != "" {
+			if err := id.Check(); err != nil {
+				return err
+			}
+		}
+	}
+	if len(l.ReplyTo) > MaxNodeID || !validText(l.ReplyTo) {
+		return fmt.Errorf("the reply address of a link is not UTF-8 or longer than %d bytes", MaxNodeID)
+	}
+	if !l.Policy.Valid() {
+		return fmt.Errorf("a group has the policy %q", task.Text(string(l.Policy), 32))
+	}
+	if l.GroupIndex < 0 || l.GroupIndex > math.MaxInt32 || l.GroupSize < 0 || l.GroupSize > math.MaxInt32 {
+		return fmt.Errorf("group index %d of %d", l.GroupIndex, l.GroupSize)
 	}
 	if l.Queue != "" {
 		if err := task.CheckName(l.Queue); err != nil {
@@ -148,6 +167,16 @@ func checkLink(l *task.Link, left *int) error {
 	}
 	if err := checkMetadata(&l.Meta); err != nil {
 		return err
+	}
+	if l.Chord != nil {
+		if err := checkLink(l.Chord, left); err != nil {
+			return err
+		}
+	}
+	if len(l.Members) > 0 {
+		if err := checkLinks(l.Members, nil, left); err != nil {
+			return err
+		}
 	}
 	return checkLinks(l.Then, l.Else, left)
 }

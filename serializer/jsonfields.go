@@ -245,12 +245,31 @@ func (f *jsonFields) link(name string, raw json.RawMessage, left *int) task.Link
 		Field: in.text("field"),
 	}
 	l.ContentType, l.Args = in.linkArgs()
+	l.Policy, l.Group = task.Policy(in.text("policy")), task.ID(in.text("group"))
+	l.GroupIndex, l.GroupSize = in.size("group_index"), in.size("group_size")
+	l.ReplyTo = in.text("reply_to")
+	in.into("each", &l.Each, "true or false")
+	in.into("last", &l.Last, "true or false")
+	l.Members = in.links("members", left)
+	if chord := in.take("chord"); chord != nil {
+		c := in.link("chord", chord, left)
+		l.Chord = &c
+	}
 	l.Then = in.links("then", left)
 	l.Else = in.links("else", left)
 	if in.err != nil && f.err == nil {
 		f.err = fmt.Errorf("%q: %w", name, in.err)
 	}
 	return l
+}
+
+// size reads a place in a group or a group's size. Beyond the range it is refused: another place is another task.
+func (f *jsonFields) size(name string) int {
+	n, ok := f.integer(name)
+	if ok && n != int64(Count(n)) {
+		f.fail(name, "0 to 2147483647")
+	}
+	return Count(n)
 }
 
 // linkArgs is args for a link, which may have no arguments of its own.
@@ -316,6 +335,12 @@ func (w *jsonWriter) text(name, s string) {
 func (w *jsonWriter) count(name string, n int) {
 	if n != 0 {
 		w.member(name, n)
+	}
+}
+
+func (w *jsonWriter) flag(name string, yes bool) {
+	if yes {
+		w.member(name, yes)
 	}
 }
 
@@ -415,7 +440,19 @@ func (w *jsonWriter) link(l *task.Link, depth int) {
 	}
 	w.text("feed", string(l.Feed))
 	w.text("field", l.Field)
+	w.text("policy", string(l.Policy))
+	w.text("group", string(l.Group))
+	w.count("group_index", l.GroupIndex)
+	w.count("group_size", l.GroupSize)
+	w.text("reply_to", l.ReplyTo)
+	w.flag("each", l.Each)
+	w.flag("last", l.Last)
 	w.metadata(&l.Meta, "meta_queue")
+	w.links("members", l.Members, depth)
+	if l.Chord != nil {
+		w.name("chord")
+		w.link(l.Chord, depth-1)
+	}
 	w.links("then", l.Then, depth)
 	w.links("else", l.Else, depth)
 	w.shut()

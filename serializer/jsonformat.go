@@ -19,7 +19,9 @@ import (
 //	queue max_retries retry_delay_ms rate_limit time_limit_ms soft_time_limit_ms ignore_result idempotent serializer
 //	compress result_store result_ttl_ms priority not_before expires
 //	base   (an object with metadata members)
-//	then, else, chord   (lists of links, and a link: task id queue args feed field then else and metadata)
+//	group_size copy
+//	then, else, chord   (lists of links, and a link: task id queue args feed field then else and metadata; those of groups
+//	                     have members each policy chord last reply_to group group_index group_size besides)
 //
 // with durations as whole milliseconds and moments as milliseconds since 1970 or as RFC 3339 texts; null is the same as
 // leaving a member out. Members that this version does not know are kept. The zero value is ready.
@@ -110,12 +112,8 @@ func (f *jsonFields) envelope() *task.Envelope {
 		}
 		e.Version = Count(v)
 	}
-	if n, ok := f.integer("group_index"); ok {
-		if n != int64(Count(n)) {
-			f.fail("group_index", "0 to 2147483647") // beyond the range it is refused: another place is another task
-		}
-		e.GroupIndex = Count(n)
-	}
+	e.GroupIndex, e.GroupSize = f.size("group_index"), f.size("group_size")
+	e.Copy = f.text("copy")
 	e.SentAt, _ = f.moment("sent_at_ms")
 	f.into("headers", &e.Headers, "an object of strings")
 	if raw := f.take("base"); raw != nil {
@@ -159,6 +157,8 @@ func encodeJSON(e *task.Envelope, withArgs bool) ([]byte, error) {
 	w.text("parent", string(e.Parent))
 	w.text("group", string(e.Group))
 	w.count("group_index", e.GroupIndex)
+	w.count("group_size", e.GroupSize)
+	w.text("copy", e.Copy)
 	w.count("retries", e.Retries)
 	w.count("crashes", e.Crashes)
 	w.count("parked", e.Parked)

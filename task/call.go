@@ -18,6 +18,15 @@ type Call struct {
 	Parent      ID // "" for none
 	Root        ID // "" means the task is its own root
 	Then, Else  []Link
+	Member      *Membership // nil for a task that is in no group
+}
+
+// Membership is a task's place in a group.
+type Membership struct {
+	Group ID
+	Index int   // from 0
+	Size  int   // of the group; 0: not known yet
+	Chord *Link // what follows the group
 }
 
 // Option sets something on a call or, where it is given to [New], on a task's definition. Only metadata options make sense

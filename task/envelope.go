@@ -15,6 +15,7 @@ type Envelope struct {
 	Parent     ID     // task that sent this one; "" for none
 	Group      ID     // group this task is a member of; "" for none
 	GroupIndex int    // place in the group, from 0
+	GroupSize  int    // members of the group; 0: not known yet, another member tells
 	Name       string // of the handler; "" for raw bytes that run as their queue's task
 
 	ContentType string // of Args; "" means the default serializer's
@@ -36,6 +37,7 @@ type Envelope struct {
 	Then  []Link // tasks to submit when this one succeeded
 	Else  []Link // tasks to submit when it failed for good
 	Chord *Link  // task to submit when the whole group is done
+	Copy  string // names this sending of a successor, so that of two copies of it only one is run; "" for a submitted task
 
 	Unknown []byte // fields of a newer writer, verbatim in the encoding of the Format that read them; written back by the same Format
 }
@@ -60,7 +62,11 @@ const (
 )
 
 // Link is a successor that travels inside its parent's message. Its ID and queue are chosen at submission, so that a
-// future for it can be had at once and so that the producer may die.
+// future for it can be had at once and so that the producer may die. An ID of "" is derived from the parent's when the
+// successor is sent.
+//
+// A link with Members is a group: all of them are sent, and Chord when all of them are done. Its ID is the group's; it has
+// no Name, and of the other fields it uses Each, Policy, Last, Feed and Queue only.
 type Link struct {
 	ID          ID
 	Queue       string
@@ -71,4 +77,15 @@ type Link struct {
 	Feed        Feed
 	Field       string // for FeedInto
 	Then, Else  []Link
+	ReplyTo     string // as in Envelope; "": the parent's
+	Last        bool   // the successor takes its parent's place in the group: it, not the parent, is the end of the member
+
+	Members []Link // of a group
+	Each    bool   // the group has a member like Members[0] for each element of the list that is handed on
+	Policy  Policy // of a group, and of the Chord of an envelope
+	Chord   *Link  // of a group: what follows it. Of any other link: what follows the group it is a member of
+
+	Group      ID  // group this successor is a member of; "" for none. Used in a Chord only: other links get it when they are sent
+	GroupIndex int // as in Envelope
+	GroupSize  int
 }

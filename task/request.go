@@ -24,7 +24,8 @@ type Request struct {
 	// middleware may replace it, on the request that it was given.
 	Onward map[string]string
 
-	decode func(contentType string, data []byte, v any) error
+	decode  func(contentType string, data []byte, v any) error
+	members MembersFunc // nil where there is no Gatherer, and for tasks that no consumer has sent
 }
 
 // NewRequest makes the request of an envelope, whose own metadata are the effective ones. decode reads serialized arguments; a nil decode makes Bind fail.

@@ -16,14 +16,15 @@ type table struct {
 	config Config
 	start  time.Time
 
-	mu      sync.Mutex
-	views   int
-	records map[task.ID]*entry
-	expiry  expiry
-	nodes   map[string][]*stream // slices are replaced, never changed, so that save may read one without the lock
-	timer   *time.Timer          // nil until the first record
-	wakes   time.Duration        // when timer fires; meaningful while armed
-	armed   bool
+	mu        sync.Mutex
+	views     int
+	records   map[task.ID]*entry
+	expiry    expiry
+	gathering gathering
+	nodes     map[string][]*stream // slices are replaced, never changed, so that save may read one without the lock
+	timer     *time.Timer          // nil until the first record
+	wakes     time.Duration        // when timer fires; meaningful while armed
+	armed     bool
 }
 
 // save keeps r if the token allows it, and returns the streams that have to hear of it.
@@ -171,6 +172,7 @@ func (t *table) clear() {
 	t.armed = false
 	clear(t.records)
 	t.expiry = nil
+	t.gathering = gathering{}
 }
 
 // millis rounds down to what stores keep: milliseconds, UTC, the zero time itself.

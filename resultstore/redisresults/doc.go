@@ -7,6 +7,8 @@
 // These names and forms are public: other programs may read them, and later versions of this package will.
 //
 //	swj:res:{<namespace>.<task id>}    string, expires    the record of a task
+//	swj:group:{<namespace>.<group id>} hash, expires      the members of a group that have ended, by index; see gather.lua
+//	swj:begun:{<namespace>.<task id>}  string, expires    the copy of a successor that is run; see begin.lua
 //	swj:reply:<namespace>:<node>       channel            the final records of the tasks that <node> submitted
 //
 // A namespace has no '.', ':' or '}', so two of them share no name. The braces let Redis Cluster spread the records over all

@@ -30,6 +30,7 @@ type Store struct {
 	names  names
 	conn   *redisconn.Conn
 	script *redisconn.Script
+	gather gatherScripts
 	crew   *crew.Crew  // makes the trips
 	closed atomic.Bool // written under mu
 
@@ -51,6 +52,7 @@ func New(c Config) (*Store, error) {
 		names:   namesOf(c.Namespace),
 		conn:    conn,
 		script:  redisconn.NewScript(saveSource),
+		gather:  newGatherScripts(),
 		crew:    crew.New(),
 		streams: make(map[*stream]struct{}),
 		savers:  make(map[*redis.Client]*saver),

@@ -87,7 +87,11 @@ func readEnvelope(r *pack.Reader, e *task.Envelope, messageID string) {
 		case keyGroup:
 			e.Group = readID(r, "")
 		case keyGroupIndex:
-			e.GroupIndex = int(min(max(r.Int(), -1), math.MaxInt32+1)) // beyond the range it is refused: another place is another task
+			e.GroupIndex = readSize(r)
+		case keyGroupSize:
+			e.GroupSize = readSize(r)
+		case keyCopy:
+			e.Copy = string(r.Text())
 		case keyRetries:
 			e.Retries = serializer.Count(r.Int())
 		case keyCrashes:
@@ -117,6 +121,9 @@ func readEnvelope(r *pack.Reader, e *task.Envelope, messageID string) {
 		e.Unknown = append(pack.AppendMapLen(nil, unknowns), unknown...)
 	}
 }
+
+// readSize reads a place in a group or a group's size. Beyond the range it is refused: another place is another task.
+func readSize(r *pack.Reader) int { return int(min(max(r.Int(), -1), math.MaxInt32+1)) }
 
 // readID reads an id. When it is the UUID that hint holds as text, hint itself is returned, which saves an allocation.
 func readID(r *pack.Reader, hint string) task.ID {

@@ -148,6 +148,8 @@ func (w *writer) envelope(e *task.Envelope) {
 	w.id(keyParent, e.Parent)
 	w.id(keyGroup, e.Group)
 	w.count(keyGroupIndex, e.GroupIndex)
+	w.count(keyGroupSize, e.GroupSize)
+	w.text(keyCopy, e.Copy)
 	w.count(keyRetries, e.Retries)
 	w.count(keyCrashes, e.Crashes)
 	w.count(keyParked, e.Parked)

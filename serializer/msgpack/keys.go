@@ -23,6 +23,9 @@ const (
 	keyLinks       = 17 // array of links, each a map with the keys below
 	keyBase        = 18 // map with metadata keys
 
+	keyGroupSize = 24 // integer
+	keyCopy      = 25 // str
+
 	// Metadata lie beside the envelope's own keys, so that those of a newer writer are kept as well.
 	keyQueue         = 32 // str
 	keyMaxRetries    = 33 // integer
@@ -41,12 +44,17 @@ const (
 	keyCompression   = 46 // str
 	keyRetry         = 47 // str
 
-	// A link has id, name, args, content type, metadata and these.
+	// A link has id, name, args, content type, group, group index, group size, metadata and these.
 	keyLinkQueue = 64 // str
 	keyLinkFeed  = 65 // str
 	keyLinkField = 66 // str
 	keyLinkOf    = 67 // integer: 1 + index in the array of the link whose successor this is; left out for the envelope's own
 	keyLinkKind  = 68 // integer: one of the kinds; left out for linkThen
+
+	// Reply to is as in the envelope, always a str.
+	keyLinkPolicy = 70 // str
+	keyLinkEach   = 71 // true; left out for false
+	keyLinkLast   = 72 // true; left out for false
 )
 
 // The kinds of links. The array of links is flat, parents before their successors, so that a chain may be longer than
@@ -54,5 +62,8 @@ const (
 const (
 	linkThen  = 0
 	linkElse  = 1
-	linkChord = 2
+	linkChord = 2 // of the envelope
+
+	linkMember   = 3 // of a group
+	linkCallback = 4 // the chord of a link
 )

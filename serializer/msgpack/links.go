@@ -14,7 +14,7 @@ import (
 func (w *writer) links(e *task.Envelope) {
 	n := countLinks(e.Then) + countLinks(e.Else)
 	if e.Chord != nil {
-		n += 1 + countLinks(e.Chord.Then) + countLinks(e.Chord.Else)
+		n += 1 + countBelow(e.Chord)
 	}
 	if n == 0 {
 		return
@@ -32,7 +32,15 @@ func (w *writer) links(e *task.Envelope) {
 func countLinks(links []task.Link) int {
 	n := len(links)
 	for i := range links {
-		n += countLinks(links[i].Then) + countLinks(links[i].Else)
+		n += countBelow(&links[i])
+	}
+	return n
+}
+
+func countBelow(l *task.Link) int {
+	n := countLinks(l.Then) + countLinks(l.Else) + countLinks(l.Members)
+	if l.Chord != nil {
+		n += 1 + countBelow(l.Chord)
 	}
 	return n
 }
@@ -55,11 +63,29 @@ func (w *writer) link(l *task.Link, kind, of int, next *int) {
 	lw.text(keyLinkQueue, l.Queue)
 	lw.text(keyLinkFeed, string(l.Feed))
 	lw.text(keyLinkField, l.Field)
+	lw.id(keyGroup, l.Group)
+	lw.count(keyGroupIndex, l.GroupIndex)
+	lw.count(keyGroupSize, l.GroupSize)
+	lw.text(keyLinkPolicy, string(l.Policy))
+	lw.text(keyReplyTo, l.ReplyTo)
+	lw.flag(keyLinkEach, l.Each)
+	lw.flag(keyLinkLast, l.Last)
 	lw.count(keyLinkOf, of)
 	lw.count(keyLinkKind, kind)
 	w.b = lw.shut(start)
 	w.linkList(l.Then, linkThen, self, next)
 	w.linkList(l.Else, linkElse, self, next)
+	w.linkList(l.Members, linkMember, self, next)
+	if l.Chord != nil {
+		w.link(l.Chord, linkCallback, self, next)
+	}
+}
+
+func (w *writer) flag(k byte, yes bool) {
+	if yes {
+		w.key(k)
+		w.b = pack.AppendBool(w.b, true)
+	}
 }
 
 // shut writes the header of a map that began at start with three bytes of room for it, and returns the bytes.
@@ -89,7 +115,7 @@ func readLinks(r *pack.Reader, e *task.Envelope) {
 	flat := make([]placed, 0, n)
 	for i := 0; i < n && r.Err() == nil; i++ {
 		p := readLink(r)
-		if p.of < 0 || p.of > i || p.kind != linkThen && p.kind != linkElse && (p.kind != linkChord || p.of != 0 || e.Chord != nil) {
+		if !p.hasPlace(i, e.Chord != nil) {
 			r.Fail(errors.New("a link has no place"))
 			return
 		}
@@ -103,6 +129,7 @@ func readLinks(r *pack.Reader, e *task.Envelope) {
 		p := &flat[i]
 		slices.Reverse(p.link.Then)
 		slices.Reverse(p.link.Else)
+		slices.Reverse(p.link.Members)
 		then, otherwise := &e.Then, &e.Else
 		if p.of > 0 {
 			then, otherwise = &flat[p.of-1].link.Then, &flat[p.of-1].link.Else
@@ -112,12 +139,38 @@ func readLinks(r *pack.Reader, e *task.Envelope) {
 			*then = append(*then, p.link)
 		case linkElse:
 			*otherwise = append(*otherwise, p.link)
+		case linkMember:
+			of := &flat[p.of-1].link
+			of.Members = append(of.Members, p.link)
+		case linkCallback:
+			of := &flat[p.of-1].link
+			if of.Chord != nil {
+				r.Fail(errors.New("two links follow one group"))
+				return
+			}
+			of.Chord = &p.link
 		default:
 			*e.Chord = p.link
 		}
 	}
 	slices.Reverse(e.Then)
 	slices.Reverse(e.Else)
+}
+
+// hasPlace reports whether p, the link at index i, can be what it says it is.
+func (p *placed) hasPlace(i int, chord bool) bool {
+	if p.of < 0 || p.of > i {
+		return false
+	}
+	switch p.kind {
+	case linkThen, linkElse:
+		return true
+	case linkMember, linkCallback:
+		return p.of > 0
+	case linkChord:
+		return p.of == 0 && !chord
+	}
+	return false
 }
 
 func readLink(r *pack.Reader) placed {
@@ -140,6 +193,20 @@ func readLink(r *pack.Reader) placed {
 			l.Feed = task.Feed(r.Text())
 		case keyLinkField:
 			l.Field = string(r.Text())
+		case keyGroup:
+			l.Group = readID(r, "")
+		case keyGroupIndex:
+			l.GroupIndex = readSize(r)
+		case keyGroupSize:
+			l.GroupSize = readSize(r)
+		case keyLinkPolicy:
+			l.Policy = task.Policy(r.Text())
+		case keyReplyTo:
+			l.ReplyTo = string(r.Text())
+		case keyLinkEach:
+			l.Each = r.Bool()
+		case keyLinkLast:
+			l.Last = r.Bool()
 		case keyLinkOf:
 			p.of = serializer.Count(r.Int())
 		case keyLinkKind:

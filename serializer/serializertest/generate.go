@@ -2,6 +2,7 @@ package serializertest
 
 import (
 	"encoding/hex"
+	"math"
 	"time"
 
 	"pgregory.net/rapid"
@@ -20,6 +21,7 @@ func Envelopes() *rapid.Generator[*task.Envelope] {
 			Parent:      optional(t, "parent", IDs()),
 			Group:       optional(t, "group", IDs()),
 			GroupIndex:  rapid.IntRange(0, 1<<31-1).Draw(t, "group index"),
+			Copy:        optional(t, "copy", rapid.StringN(0, 40, 160)),
 			Name:        optional(t, "name", names()),
 			Meta:        Metadata().Draw(t, "meta"),
 			Retries:     rapid.IntRange(0, 1<<31-1).Draw(t, "retries"),
@@ -32,6 +34,9 @@ func Envelopes() *rapid.Generator[*task.Envelope] {
 			Headers:     optional(t, "headers", rapid.MapOfN(rapid.String(), rapid.String(), 0, 20)),
 			Then:        links(t, "then", 3),
 			Else:        links(t, "else", 1),
+		}
+		if e.GroupIndex < math.MaxInt32 && rapid.Bool().Draw(t, "group size is known") {
+			e.GroupSize = rapid.IntRange(e.GroupIndex+1, math.MaxInt32).Draw(t, "group size")
 		}
 		if rapid.Bool().Draw(t, "root") {
 			if root := IDs().Draw(t, "root id"); root != e.ID {
@@ -160,6 +165,16 @@ func link(t *rapid.T, label string, depth int) task.Link {
 		Field: optional(t, label+" field", rapid.StringN(0, 20, 80)),
 		Then:  links(t, label+" then", depth-1),
 		Else:  links(t, label+" else", depth-1),
+	}
+	if depth > 1 && rapid.Bool().Draw(t, label+" is of a group") {
+		l.Members = links(t, label+" members", depth-1)
+		l.Each, l.Last = rapid.Bool().Draw(t, label+" each"), rapid.Bool().Draw(t, label+" last")
+		l.Policy = rapid.SampledFrom([]task.Policy{task.FailFast, task.Collect, task.Ignore, task.Refer}).Draw(t, label+" policy")
+		l.ReplyTo = optional(t, label+" reply to", rapid.StringN(0, 40, 160))
+		l.Group = optional(t, label+" group", IDs())
+		l.GroupIndex, l.GroupSize = rapid.IntRange(0, math.MaxInt32).Draw(t, label+" index"), rapid.IntRange(0, math.MaxInt32).Draw(t, label+" size")
+		chord := link(t, label+" chord", depth-1)
+		l.Chord = &chord
 	}
 	if rapid.Bool().Draw(t, label+" meta is set") {
 		l.Meta = Metadata().Draw(t, label+" meta")

@@ -1,0 +1,372 @@
+package roadtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/consumer"
+	"github.com/swarmiji/swarmiji/producer"
+	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/resultstore/memresults"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// The tasks of the workflows. odd fails for even numbers.
+var (
+	inc   = task.New[int, int]("inc")
+	odd   = task.New[int, int]("odd")
+	sum   = task.New[[]int, int]("sum")
+	count = task.New[int, []int]("count")
+	text  = task.New[int, string]("text")
+)
+
+var errEven = errors.New("even")
+
+// newWorks is newRoad with those tasks, and with a gatherer where the result store is none.
+func newWorks(t *testing.T, open Open, change ...func(*producer.Config, *consumer.Config)) *road {
+	t.Helper()
+	change = append([]func(*producer.Config, *consumer.Config){func(p *producer.Config, c *consumer.Config) {
+		if resultstore.GathererOf(nil, p.Results) == nil {
+			g := memresults.New(memresults.Config{})
+			t.Cleanup(func() { _ = g.Close(context.Background()) })
+			p.Gatherer, c.Gatherer = g, g
+		}
+	}}, change...)
+	r := newRoad(t, open, change...)
+	handle(r, inc, func(_ context.Context, i int) (int, error) { return i + 1, nil })
+	handle(r, odd, func(_ context.Context, i int) (int, error) {
+		if i%2 == 0 {
+			return 0, fmt.Errorf("%d: %w", i, errEven)
+		}
+		return i, nil
+	})
+	handle(r, sum, func(_ context.Context, is []int) (int, error) {
+		n := 0
+		for _, i := range is {
+			n += i
+		}
+		return n, nil
+	})
+	handle(r, count, func(_ context.Context, n int) ([]int, error) {
+		is := make([]int, n)
+		for i := range is {
+			is[i] = i
+		}
+		return is, nil
+	})
+	handle(r, text, func(_ context.Context, i int) (string, error) { return fmt.Sprint("no ", i), nil })
+	return r
+}
+
+// submitWork submits; where nothing waits in the broker it waits for the consumer to listen.
+func submitWork[A, R any](r *road, s task.Part[A, R], args A, opts ...task.Option) *task.Run[R] {
+	r.t.Helper()
+	for {
+		run, err := s.Part().Submit(r.ctx(), r.producer, args, opts...)
+		if err == nil {
+			return run
+		}
+		if !r.h.NoQueues || !errors.Is(err, broker.ErrNoQueue) {
+			r.t.Fatalf("submit: %v", err)
+		}
+		yield()
+	}
+}
+
+// wantWork runs a workflow and compares its result.
+func wantWork[A, R any](r *road, s task.Part[A, R], args A, value R) {
+	r.t.Helper()
+	run := submitWork(r, s, args)
+	got, err := run.Get(r.ctx())
+	if err != nil {
+		r.t.Fatalf("result of the workflow: %v", err)
+	}
+	if diff := cmp.Diff(value, got); diff != "" {
+		r.t.Fatalf("result of the workflow (-want +got):\n%s", diff)
+	}
+}
+
+// wantEven runs a workflow that fails with the error of odd.
+func wantEven[A, R any](r *road, s task.Part[A, R], args A, message string) *task.Run[R] {
+	r.t.Helper()
+	run := submitWork(r, s, args)
+	if got := failure(r, run.Future, nil); got.Message != message {
+		r.t.Fatalf("the workflow failed with %q, want %q", got.Message, message)
+	}
+	return run
+}
+
+// testChain: each step gets the result of the one before it, and each has a future (S63, S67).
+func testChain(t *testing.T, open Open) {
+	r := newWorks(t, open)
+	r.start()
+	run := submitWork(r, task.Chain3(inc, inc, text), 1, task.WithID("the-whole"), task.WithCorrelation("c"))
+	if got, err := run.Get(r.ctx()); err != nil || got != "no 3" {
+		t.Fatalf("the chain gave %q, %v", got, err)
+	}
+	steps := run.Steps()
+	if len(steps) != 3 || steps[2].ID() != "the-whole" || run.ID() != "the-whole" {
+		t.Fatalf("%d steps, the whole is %s", len(steps), run.ID())
+	}
+	for i, want := range []int{2, 3} {
+		if got, err := task.FutureOf[int](steps[i]).Get(r.ctx()); err != nil || got != want {
+			t.Fatalf("step %d gave %d, %v; want %d", i, got, err, want)
+		}
+	}
+}
+
+// testChainFails: what follows a failed step does not run, and its future fails with that step's error (S63); the error task
+// gets the failure (S66).
+func testChainFails(t *testing.T, open Open) {
+	r := newWorks(t, open)
+	failures, successes := make(chan task.Failure, 4), make(chan int, 4)
+	onError, onSuccess := task.New[task.Failure, int]("on-error"), task.New[int, int]("on-success")
+	handle(r, onError, func(_ context.Context, f task.Failure) (int, error) { failures <- f; return 0, nil })
+	handle(r, onSuccess, func(_ context.Context, i int) (int, error) { successes <- i; return 0, nil })
+	r.start()
+	w := task.OnError(task.OnSuccess(task.Chain3(inc, odd, inc), onSuccess), onError)
+	run := wantEven(r, w, 1, "2: even")
+	for i, p := range run.Steps()[1:] {
+		if err := p.Result(r.ctx(), nil); err == nil || err.Error() != "2: even" {
+			t.Fatalf("the future of step %d: %v", i+1, err)
+		}
+	}
+	select {
+	case f := <-failures:
+		if f.ID != run.Steps()[1].ID() || f.Message != "2: even" {
+			t.Fatalf("the error task got %+v", f)
+		}
+	case <-r.ctx().Done():
+		t.Fatal("the error task did not run")
+	}
+	wantWork(r, w, 2, 4)
+	select {
+	case i := <-successes:
+		if i != 4 {
+			t.Fatalf("the success task got %d", i)
+		}
+	case <-r.ctx().Done():
+		t.Fatal("the success task did not run")
+	}
+	if len(failures)+len(successes) > 0 {
+		t.Fatal("a task ran that had no reason to")
+	}
+}
+
+// testStepArguments: fixed arguments, a field, and the first of a list (S63).
+func testStepArguments(t *testing.T, open Open) {
+	r := newWorks(t, open)
+	handle(r, add, func(_ context.Context, p pair) (int, error) { return p.A + 10*p.B, nil })
+	list := task.New[[]any, string]("list")
+	handle(r, list, func(_ context.Context, args []any) (string, error) { return fmt.Sprint(args...), nil })
+	r.start()
+	wantWork(r, task.Chain(inc, task.Fixed[int](add, pair{3, 4})), 1, 43)
+	wantWork(r, task.Chain(inc, task.Into[int](add, "B", pair{A: 5})), 1, 25)
+	wantWork(r, task.Chain(text, task.Prepend[string](list, []any{"x", "y"})), 7, "no 7xy")
+	wantWork(r, task.Into[int](add, "A", pair{B: 1}), 4, 14) // also for the first step
+}
+
+// testGroup: all members run, and the results are in their order (S68).
+func testGroup(t *testing.T, open Open) {
+	r := newWorks(t, open)
+	r.start()
+	g := task.Group(inc, task.Chain(inc, inc), inc)
+	wantWork(r, g, 1, []int{2, 3, 2})
+	run := submitWork(r, task.Group(inc.Bound(5), odd.Bound(7)), task.None{})
+	if got, err := run.Get(r.ctx()); err != nil || !slices.Equal(got, []int{6, 7}) {
+		t.Fatalf("the group gave %v, %v", got, err)
+	}
+	if got, err := task.FutureOf[int](run.Steps()[1]).Get(r.ctx()); err != nil || got != 7 {
+		t.Fatalf("a member gave %d, %v", got, err)
+	}
+	wantWork(r, task.Map(inc), []int{5, 6, 7}, []int{6, 7, 8})
+	wantWork(r, task.Map(inc), []int{}, []int{})
+}
+
+func testChord(t *testing.T, open Open) {
+	r := newWorks(t, open)
+	ids := make(chan task.ID, 100)
+	each := task.New[[]int, int]("each")
+	handle(r, each, func(ctx context.Context, is []int) (int, error) {
+		req, _ := task.FromContext(ctx)
+		ids <- req.ID
+		return len(is), nil
+	})
+	r.start()
+	wantWork(r, task.Chord(task.Group(inc, inc), sum), 1, 4)
+	wantWork(r, task.Chain(count, task.Chain3(task.Map(inc), sum, inc)), 5, 16)
+	run := submitWork(r, task.Chord(task.Map(inc), each), make([]int, 300))
+	if got, err := run.Get(r.ctx()); err != nil || got != 300 {
+		t.Fatalf("the callback of 300 members got %d, %v", got, err)
+	}
+	if n := len(ids); n != 1 || <-ids != run.ID() {
+		t.Fatalf("the callback ran %d times", n)
+	}
+}
+
+func testChordPolicies(t *testing.T, open Open) {
+	r := newWorks(t, open)
+	failures := make(chan task.Failure, 4)
+	onError := task.New[task.Failure, int]("on-error")
+	handle(r, onError, func(_ context.Context, f task.Failure) (int, error) { failures <- f; return 0, nil })
+	shape := task.New[[]task.Settled[int], string]("shape")
+	handle(r, shape, func(_ context.Context, ends []task.Settled[int]) (string, error) {
+		s := ""
+		for _, e := range ends {
+			if e.Failure != nil {
+				s += "(" + e.Failure.Message + ")"
+			} else {
+				s += fmt.Sprint(e.Value, " ")
+			}
+		}
+		return s, nil
+	})
+	pages := task.New[task.Members[int], string]("pages")
+	handle(r, pages, func(ctx context.Context, m task.Members[int]) (string, error) {
+		s := fmt.Sprintf("%d/%d ", m.Failed, m.Size)
+		for e, err := range m.All(ctx) {
+			if err != nil {
+				return "", err
+			}
+			s += fmt.Sprint(e.Value, e.Failure != nil, " ")
+		}
+		return s, nil
+	})
+	r.start()
+	in := []int{1, 2, 3}
+	g := task.Map(odd)
+	wantEven(r, task.OnError(task.Chain3(g, sum, inc), onError), in, "2: even")
+	select {
+	case f := <-failures:
+		if f.Message != "2: even" {
+			t.Fatalf("the error task got %+v", f)
+		}
+	case <-r.ctx().Done():
+		t.Fatal("the error task of a failed group did not run")
+	}
+	wantWork(r, task.Chain(g.IgnoreFailures(), sum), in, 4)
+	wantWork(r, task.Chain(g.Collect(), shape), in, "1 (2: even)3 ")
+	wantWork(r, task.Chain(g.Refer(), pages), in, "1/3 1 false 0 true 3 false ")
+	wantWork(r, g.IgnoreFailures(), []int{2, 4}, []int{})
+	if len(failures) > 0 {
+		t.Fatal("the error task ran again")
+	}
+}
+
+// testNestedWorkflow: groups in chains in groups, and chords in chords; a failure inside fails what it stands for.
+func testNestedWorkflow(t *testing.T, open Open) {
+	r := newWorks(t, open)
+	r.start()
+	inner := task.Chord(task.Group(inc, task.Chain(inc, inc)), sum) // 2n+3
+	wantWork(r, task.Chain3(inc, task.Group(inner, inc, inner), sum), 1, 7+3+7)
+	wantWork(r, task.Chain(task.Map(task.Chain3(count, task.Map(inc), sum)), sum), []int{1, 2, 0, 3}, 1+3+0+6)
+	wantWork(r, task.Chain(task.Group(task.Group(inc, inc), task.Group(inc, inc)), task.Map(sum)), 1, []int{4, 4})
+	broken := task.Chord(task.Group(odd, inc), sum)
+	wantEven(r, task.Chain3(task.Group(inc, broken), sum, inc), 4, "4: even")
+	wantEven(r, task.Chain(task.Map(task.Chain3(count, task.Map(odd), sum)), sum), []int{1, 2}, "0: even")
+	wantWork(r, task.Chain(task.Group(inc, broken).IgnoreFailures(), sum), 4, 5)
+}
+
+// testStream: many members, told one by one.
+func testStream(t *testing.T, open Open) {
+	r := newWorks(t, open)
+	total := task.New[task.Members[int], int]("total")
+	handle(r, total, func(ctx context.Context, m task.Members[int]) (int, error) {
+		n := 0
+		for e, err := range m.All(ctx) {
+			if err != nil {
+				return 0, err
+			}
+			n += e.Value
+		}
+		return n, nil
+	})
+	r.start()
+	want(r, submit(r, inc, 0), 1) // the consumer listens
+	for _, n := range []int{1200, 1, 0} {
+		run, err := task.Stream(r.ctx(), r.producer, upTo(n), inc.With(task.WithIgnoreResult(true)), total)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want(r, run.Future, n*(n+1)/2)
+	}
+}
+
+// upTo gives 0 to n-1.
+func upTo(n int) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for i := range n {
+			if !yield(i) {
+				return
+			}
+		}
+	}
+}
+
+// testMembersThatNeverRun: members that expire, that nobody knows and whose arguments do not fit end all the same.
+func testMembersThatNeverRun(t *testing.T, open Open) {
+	r := newWorks(t, open, func(_ *producer.Config, c *consumer.Config) { c.UnknownRetries = -1 })
+	shape := task.New[[]task.Settled[int], []string]("types")
+	handle(r, shape, func(_ context.Context, ends []task.Settled[int]) ([]string, error) {
+		var types []string
+		for _, e := range ends {
+			types = append(types, e.Failure.Type)
+		}
+		return types, nil
+	})
+	members := []task.Part[int, int]{task.New[int, int]("nobody-knows"), task.Fixed[int](task.New[string, int]("inc"), "no number")}
+	wantTypes := []string{"swarmiji.UnknownTask", "swarmiji.BadArgs"}
+	if !r.h.NoTimes {
+		members = append(members, inc.With(task.WithExpires(time.Now().Add(-time.Minute))))
+		wantTypes = append(wantTypes, "swarmiji.Expired")
+	}
+	run := submitWork(r, task.Chain(task.Group(members...).Collect(), shape), 1)
+	r.start()
+	got, err := run.Get(r.ctx())
+	if diff := cmp.Diff(wantTypes, got); diff != "" || err != nil {
+		t.Fatalf("%v (-want +got):\n%s", err, diff)
+	}
+}
+
+// testGroupsNeedAGatherer: nothing is sent that could never come to its end, and the error says what to configure.
+func testGroupsNeedAGatherer(t *testing.T, open Open) {
+	ran := atomic.Bool{}
+	r := newRoad(t, open, func(p *producer.Config, _ *consumer.Config) { p.Results = onlyResults{p.Results} })
+	handle(r, inc, func(_ context.Context, i int) (int, error) { ran.Store(true); return i + 1, nil })
+	handle(r, add, func(_ context.Context, _ pair) (int, error) { return 0, nil })
+	r.start()
+	f := submit(r, add, pair{})
+	_, err := task.Chain(inc, task.Group(inc, inc)).Submit(r.ctx(), r.producer, 1)
+	if !errors.Is(err, broker.ErrUnsupported) || !contains(err.Error(), "Gatherer") {
+		t.Fatalf("a group without a gatherer: %v", err)
+	}
+	_, _ = f.Get(r.ctx())
+	if ran.Load() {
+		t.Fatal("a step of it ran")
+	}
+	step := task.Part[int, int](inc)
+	for range 1001 {
+		step = task.Chain(step, inc)
+	}
+	if _, err := step.Part().Submit(r.ctx(), r.producer, 1); err == nil {
+		t.Fatal("a chain of 1002 steps was taken, which no message holds")
+	}
+}
+
+// onlyResults hides what a store can do besides, but for how its results are had.
+type onlyResults struct{ resultstore.ResultStore }
+
+func (o onlyResults) RepliesOnly() bool { return resultstore.RepliesOnly(o.ResultStore) }
+
+func (o onlyResults) Notify(ctx context.Context, node string) (resultstore.Notifications, error) {
+	return o.ResultStore.(resultstore.Notifier).Notify(ctx, node)
+}

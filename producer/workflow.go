@@ -1,0 +1,401 @@
+package producer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/wire"
+	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// errNoGatherer refuses what nobody could gather.
+var errNoGatherer = fmt.Errorf("%w: groups need a store that can tell when all members are done: a result store that is a resultstore.Gatherer, or one as Config.Gatherer of producer and consumers", broker.ErrUnsupported)
+
+func (p *Producer) gathers() bool {
+	return resultstore.GathererOf(p.cfg.Gatherer, p.cfg.Results) != nil
+}
+
+// checkMember refuses a member of a group that nobody could gather.
+func (p *Producer) checkMember(m *task.Membership) error {
+	if m.Chord == nil {
+		return m.Group.Check()
+	}
+	if !p.gathers() {
+		return errNoGatherer
+	}
+	return errors.Join(m.Group.Check(), checkLinks([]task.Link{*m.Chord}, 0))
+}
+
+// SubmitWork implements [task.WorkSubmitter]; [task.Step.Submit] and [task.Stream] call it. Besides the errors of Submit it
+// returns [broker.ErrUnsupported] for a group where nothing is configured that can gather, and serializer.ErrValue or
+// [broker.ErrTooLarge] for a workflow that does not fit into its first messages. After an error some members of a first
+// group may have been sent; what follows the group will not run.
+func (p *Producer) SubmitWork(ctx context.Context, w task.Work) ([]task.Pending, error) {
+	if err := p.enter(); err != nil {
+		return nil, err
+	}
+	defer p.inFlight.Done()
+	if err := p.declareWithin(ctx); err != nil {
+		return nil, err
+	}
+	b := &builder{ctx: ctx, p: p, work: &w}
+	link, err := b.build()
+	if err != nil {
+		return nil, err
+	}
+	pending, waiters, err := b.await()
+	if err == nil {
+		if w.Stream != nil {
+			err = b.stream(&link)
+		} else {
+			err = b.sendAll(&link)
+		}
+	}
+	if err != nil {
+		for _, w := range waiters {
+			w.inbox.forget(w)
+		}
+		return nil, fmt.Errorf("swarmiji: submit workflow: %w", err)
+	}
+	return pending, nil
+}
+
+// builder turns a workflow into links and sends the first of them.
+type builder struct {
+	ctx   context.Context
+	p     *Producer
+	work  *task.Work
+	steps []step // whose futures can be had
+	queue string // of the first step
+}
+
+// step is one whose id is known.
+type step struct {
+	id   task.ID
+	meta task.Metadata
+}
+
+// build makes the link of the whole workflow.
+func (b *builder) build() (task.Link, error) {
+	n := b.work.Node
+	if id := b.work.Call.ID; id != "" {
+		n = withLastID(n, id)
+	}
+	if b.work.Stream != nil && (!n.Each || len(n.Members) != 1 || n.Next == nil) {
+		return task.Link{}, errors.New("swarmiji: submit workflow: a stream needs a group of one template, and what follows it")
+	}
+	l, err := b.link(n, place{main: true})
+	if err != nil {
+		return task.Link{}, fmt.Errorf("swarmiji: submit workflow: %w", err)
+	}
+	return l, nil
+}
+
+func withLastID(n *task.Node, id task.ID) *task.Node {
+	c := *n
+	if n.Next != nil {
+		c.Next = withLastID(n.Next, id)
+	} else {
+		c.Call.ID = id
+	}
+	return &c
+}
+
+// place is where in a workflow a node stands.
+type place struct {
+	main     bool // its future can be had
+	template bool // inside of a Map: there are many of it, whose ids are derived
+	depth    int
+}
+
+// link turns a node, and all that follows it, into a link.
+func (b *builder) link(n *task.Node, at place) (task.Link, error) {
+	if at.depth++; at.depth > maxLinkDepth {
+		return task.Link{}, fmt.Errorf("%w: more than %d steps follow each other", task.ErrBadMetadata, maxLinkDepth)
+	}
+	if len(n.Members) > 0 {
+		return b.group(n, at)
+	}
+	l := task.Link{Name: n.Call.Name, Feed: n.Feed, Field: n.Field}
+	if n.Call.Definition != nil {
+		l.Meta = *n.Call.Definition
+	}
+	l.Meta.Overlay(&n.Call.Meta)
+	if err := errors.Join(task.CheckName(l.Name), l.Meta.Check()); err != nil {
+		return l, fmt.Errorf("step %s: %w", task.Text(l.Name, 128), err)
+	}
+	err := b.p.codec.CheckCompression(b.effective(&l.Meta).Compression.Or(""))
+	if err == nil {
+		l.ID, err = stepID(n.Call.ID, at)
+	}
+	if err != nil {
+		return l, fmt.Errorf("step %s: %w", l.Name, err)
+	}
+	if err = b.route(&l); err != nil {
+		return l, err
+	}
+	if n.Feed != task.FeedWhole {
+		if l.Args, l.ContentType, err = b.p.codec.Marshal(b.effective(&l.Meta).Serializer.Or(""), n.Call.Args); err != nil {
+			return l, fmt.Errorf("step %s: arguments: %w", l.Name, err)
+		}
+	}
+	if at.main {
+		b.steps = append(b.steps, step{l.ID, *b.effective(&l.Meta)})
+	}
+	return l, b.follow(n, &l, at)
+}
+
+// follow adds what follows a step.
+func (b *builder) follow(n *task.Node, l *task.Link, at place) error {
+	side := place{template: at.template, depth: at.depth}
+	for _, list := range []struct {
+		nodes []*task.Node
+		links *[]task.Link
+	}{{n.Then, &l.Then}, {n.Else, &l.Else}} {
+		for _, node := range list.nodes {
+			link, err := b.link(node, side)
+			if err != nil {
+				return err
+			}
+			*list.links = append(*list.links, link)
+		}
+	}
+	if n.Next == nil {
+		return nil
+	}
+	next, err := b.link(n.Next, at)
+	next.Last = true
+	l.Then = append(l.Then, next)
+	return err
+}
+
+// group turns a group and what follows it into a link.
+func (b *builder) group(n *task.Node, at place) (task.Link, error) {
+	if !b.p.gathers() {
+		return task.Link{}, errNoGatherer
+	}
+	l := task.Link{Each: n.Each, Policy: n.Policy, Feed: n.Feed}
+	var err error
+	if l.ID, err = stepID("", at); err != nil {
+		return l, err
+	}
+	inside := at
+	inside.template = at.template || n.Each
+	inside.main = at.main && !inside.template
+	for _, m := range n.Members {
+		member, err := b.link(m, inside)
+		if err != nil {
+			return l, err
+		}
+		l.Members = append(l.Members, member)
+	}
+	next := n.Next
+	if next == nil {
+		next = &task.Node{Call: task.Call{Name: task.GatherName}}
+	}
+	chord, err := b.link(next, at)
+	l.Chord = &chord
+	return l, err
+}
+
+// stepID chooses the id of a step.
+func stepID(chosen task.ID, at place) (task.ID, error) {
+	switch {
+	case chosen != "" && at.template:
+		return "", fmt.Errorf("%w: %q is inside of a Map, and would be many tasks' id", task.ErrBadID, chosen)
+	case chosen != "":
+		return chosen, chosen.Check()
+	case at.template || !at.main:
+		return "", nil
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return "", fmt.Errorf("swarmiji: make an id: %w", err)
+	}
+	return task.ID(id.String()), nil
+}
+
+// effective lays metadata over the static configuration.
+func (b *builder) effective(m *task.Metadata) *task.Metadata {
+	if b.p.base == nil {
+		return m
+	}
+	merged := task.Merge(*b.p.base, *m)
+	return &merged
+}
+
+// route chooses a step's queue.
+func (b *builder) route(l *task.Link) error {
+	e := &task.Envelope{ID: l.ID, Name: l.Name, Meta: l.Meta, Base: b.p.base, Headers: b.work.Call.Headers}
+	s := &staged{producer: b.p}
+	s.take(e)
+	if _, chosen := l.Meta.Queue.Get(); l.Name == task.GatherName && !chosen { // routers do not know it, and every consumer does
+		l.Queue = b.queue
+		return nil
+	}
+	var err error
+	if l.Queue, err = b.p.route(b.ctx, s); b.queue == "" {
+		b.queue = l.Queue
+	}
+	return err
+}
+
+// await registers the waiters of all steps, before anything is sent.
+func (b *builder) await() ([]task.Pending, []*waiter, error) {
+	ctx, cancel := b.p.bound(b.ctx)
+	defer cancel()
+	pending := make([]task.Pending, len(b.steps))
+	var waiters []*waiter
+	for i := range b.steps {
+		p, w, err := b.p.awaitResult(ctx, b.steps[i].id, &b.steps[i].meta)
+		if err != nil {
+			return nil, waiters, err
+		}
+		if pending[i] = p; w != nil {
+			waiters = append(waiters, w)
+		}
+	}
+	return pending, waiters, nil
+}
+
+// parent is what the first steps are made of: a task that never was.
+func (b *builder) parent() *task.Envelope {
+	c := &b.work.Call
+	e := &task.Envelope{
+		Root: c.Root, ID: c.Parent, Base: b.p.base, SentAt: now(), Origin: b.p.cfg.NodeID, Correlation: c.Correlation, Headers: maps.Clone(c.Headers),
+	}
+	if b.p.cfg.Results != nil {
+		e.ReplyTo = b.p.cfg.NodeID
+	}
+	return e
+}
+
+// given serializes what the first step is given.
+func (b *builder) given(args any) (wire.Given, error) {
+	if _, none := args.(task.None); none {
+		return wire.Given{}, nil
+	}
+	data, ct, err := b.p.codec.Marshal(b.p.cfg.Defaults.Serializer.Or(""), args)
+	if err != nil {
+		return wire.Given{}, fmt.Errorf("arguments: %w", err)
+	}
+	return wire.Given{Value: wire.Value{ContentType: ct, Data: data}}, nil
+}
+
+// sendAll sends the first steps.
+func (b *builder) sendAll(l *task.Link) error {
+	given, err := b.given(b.work.Args)
+	if err != nil {
+		return err
+	}
+	var first []*staged
+	b.p.codec.Expand(b.parent(), l, "", "", given, nil, func(s wire.Successor) bool {
+		var st *staged
+		if st, err = b.stage(s); err == nil {
+			first = append(first, st)
+		}
+		return err == nil
+	})
+	if err != nil {
+		return err
+	}
+	for part := range slices.Chunk(first, firstBatch) {
+		if err := b.publish(part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stream sends a member for each input, some hundred at a time. The last one tells how many there are.
+func (b *builder) stream(l *task.Link) error {
+	parent := b.parent()
+	chord := wire.Callback(l, l.ID, nil, parent.ReplyTo)
+	next, stop := iter.Pull(b.work.Stream)
+	defer stop()
+	input, more := next()
+	if !more {
+		b.work.Args = []any{}
+		return b.sendAll(l)
+	}
+	part := make([]*staged, 0, firstBatch)
+	for i := 0; more; i++ {
+		given, err := b.given(input)
+		if err != nil {
+			return err
+		}
+		m := &task.Membership{Group: l.ID, Index: i, Chord: chord}
+		if input, more = next(); !more {
+			m.Size = i + 1
+		}
+		b.p.codec.Member(parent, l, l.ID, "", given, m, func(s wire.Successor) bool {
+			var st *staged
+			if st, err = b.stage(s); err == nil {
+				part = append(part, st)
+			}
+			return err == nil
+		})
+		if err == nil && (len(part) >= firstBatch || !more) {
+			err = b.publish(part)
+			part = part[:0]
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stage makes one of the first steps ready to be published.
+func (b *builder) stage(f wire.Successor) (*staged, error) {
+	if f.Err != nil {
+		return nil, fmt.Errorf("step %s: %w", f.Envelope.Name, f.Err)
+	}
+	s := &staged{producer: b.p, own: *f.Envelope, followed: true, pending: &settled{id: f.Envelope.ID}}
+	s.own.Copy = "" // the only one
+	s.own.Parent, s.own.Root = b.work.Call.Parent, b.work.Call.Root
+	s.take(&s.own)
+	var err error
+	if b.p.send == nil {
+		err = s.stage(b.ctx, f.Queue, s.envelope)
+	} else {
+		err = b.p.send(context.WithValue(b.ctx, stageKey{}, s), f.Queue, s.envelope)
+	}
+	if err == nil && s.out.Message == nil {
+		err = ErrNotSent
+	}
+	return s, err
+}
+
+// publish hands first steps to the broker.
+func (b *builder) publish(part []*staged) error {
+	ctx, cancel := b.p.bound(b.ctx)
+	defer cancel()
+	outs := make([]broker.Outgoing, len(part))
+	for i, s := range part {
+		outs[i] = s.out
+	}
+	errs := broker.BatchErrors(broker.PublishBatch(ctx, b.p.cfg.Broker, outs), len(outs))
+	var failed []error
+	for i, s := range part {
+		if errs[i] == nil {
+			b.p.confirmed(s)
+		} else if len(failed) < maxNamed {
+			failed = append(failed, fmt.Errorf("%s %s: %w", s.envelope.Name, s.envelope.ID, errs[i]))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// maxNamed is how many of a batch's failures an error names.
+const maxNamed = 5
+
+var _ task.WorkSubmitter = (*Producer)(nil)

@@ -1,0 +1,169 @@
+package memresults
+
+import (
+	"bytes"
+	"context"
+	"time"
+
+	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// gathering is what a table knows of groups and of tasks that have begun. What has expired is taken away when something is
+// added, at most once in gatherSweep, and when the last view is closed.
+type gathering struct {
+	groups map[task.ID]*members
+	begun  map[task.ID]begun
+	swept  time.Duration
+}
+
+// members are those of one group.
+type members struct {
+	ends    map[int]resultstore.Record
+	size    int // 0: not known
+	failed  int
+	decider int // -1: none yet
+	largest int // index that has arrived
+	expires time.Duration
+}
+
+// begun is the copy of a task that runs.
+type begun struct {
+	which   string
+	expires time.Duration
+}
+
+const gatherSweep = time.Minute
+
+// sweep takes away what has expired.
+func (g *gathering) sweep(now time.Duration) {
+	if g.groups == nil {
+		g.groups, g.begun = make(map[task.ID]*members), make(map[task.ID]begun)
+	}
+	if now-g.swept < gatherSweep {
+		return
+	}
+	g.swept = now
+	for id, m := range g.groups {
+		if m.expires <= now {
+			delete(g.groups, id)
+		}
+	}
+	for id, b := range g.begun {
+		if b.expires <= now {
+			delete(g.begun, id)
+		}
+	}
+}
+
+// Arrive implements [resultstore.Gatherer]. Besides its errors it returns [task.ErrBadID].
+func (s *Store) Arrive(ctx context.Context, a resultstore.Arrival) (resultstore.Gathered, error) {
+	if err := check(ctx, a.Group); err != nil {
+		return resultstore.Gathered{}, err
+	}
+	if err := a.Check(); err != nil {
+		return resultstore.Gathered{}, err
+	}
+	s.t.mu.Lock()
+	defer s.t.mu.Unlock()
+	if s.closed {
+		return resultstore.Gathered{}, resultstore.ErrClosed
+	}
+	now := s.t.now()
+	g := &s.t.gathering
+	g.sweep(now)
+	m := g.groups[a.Group]
+	if m == nil || m.expires <= now {
+		m = &members{ends: make(map[int]resultstore.Record), decider: -1, largest: -1}
+	}
+	if err := m.check(&a); err != nil {
+		return resultstore.Gathered{}, err
+	}
+	g.groups[a.Group] = m
+	m.arrive(&a)
+	m.expires = deadline(now, positive(a.TTL, resultstore.DefaultGatherTTL))
+	return resultstore.Gathered{Size: m.size, Done: len(m.ends), Failed: m.failed, Decider: m.decider}, nil
+}
+
+// check refuses what does not fit what has arrived.
+func (m *members) check(a *resultstore.Arrival) error {
+	if err := a.CheckPlace(m.size); err != nil {
+		return err
+	}
+	if a.Size > 0 && m.largest >= a.Size {
+		known := *a
+		known.Index = m.largest
+		return known.CheckPlace(a.Size)
+	}
+	return nil
+}
+
+func (m *members) arrive(a *resultstore.Arrival) {
+	if a.Size > 0 {
+		m.size = a.Size
+	}
+	if _, there := m.ends[a.Index]; !there {
+		r := a.Record
+		m.ends[a.Index] = resultstore.Record{
+			ID: r.ID, Name: r.Name, State: r.State, ContentType: r.ContentType, Result: bytes.Clone(r.Result), Error: r.Error,
+		}
+		m.largest = max(m.largest, a.Index)
+		if r.State != task.StateSucceeded {
+			m.failed++
+		}
+		if m.decider < 0 && a.Decides {
+			m.decider = a.Index
+		}
+	}
+	if m.decider < 0 && len(m.ends) == m.size {
+		m.decider = a.Index
+	}
+}
+
+// Members implements [resultstore.Gatherer].
+func (s *Store) Members(ctx context.Context, group task.ID, from, limit int) ([]resultstore.Record, error) {
+	if err := check(ctx, group); err != nil {
+		return nil, err
+	}
+	s.t.mu.Lock()
+	defer s.t.mu.Unlock()
+	if s.closed {
+		return nil, resultstore.ErrClosed
+	}
+	m := s.t.gathering.groups[group]
+	if m == nil || m.expires <= s.t.now() {
+		return nil, nil
+	}
+	var page []resultstore.Record
+	for i := max(from, 0); len(page) < min(limit, resultstore.MaxMembersPage); i++ {
+		r, there := m.ends[i]
+		if !there {
+			break
+		}
+		r.Result = bytes.Clone(r.Result)
+		page = append(page, r)
+	}
+	return page, nil
+}
+
+// Begin implements [resultstore.Gatherer].
+func (s *Store) Begin(ctx context.Context, id task.ID, which string, ttl time.Duration) (bool, error) {
+	if err := check(ctx, id); err != nil {
+		return false, err
+	}
+	s.t.mu.Lock()
+	defer s.t.mu.Unlock()
+	if s.closed {
+		return false, resultstore.ErrClosed
+	}
+	now := s.t.now()
+	g := &s.t.gathering
+	g.sweep(now)
+	if b, there := g.begun[id]; there && b.expires > now {
+		return b.which == which, nil
+	}
+	g.begun[id] = begun{which, deadline(now, positive(ttl, resultstore.DefaultGatherTTL))}
+	return true, nil
+}
+
+var _ resultstore.Gatherer = (*Store)(nil)

@@ -1,0 +1,136 @@
+package redisresults
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/swarmiji/swarmiji/internal/redisconn"
+	"github.com/swarmiji/swarmiji/internal/wire"
+	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+//go:embed gather.lua
+var gatherSource string
+
+//go:embed begin.lua
+var beginSource string
+
+// gatherScripts are the steps of a Gatherer.
+type gatherScripts struct{ arrive, begin *redisconn.Script }
+
+func newGatherScripts() gatherScripts {
+	return gatherScripts{redisconn.NewScript(gatherSource), redisconn.NewScript(beginSource)}
+}
+
+// Arrive implements [resultstore.Gatherer]. Besides its errors it returns [task.ErrBadID], and [resultstore.ErrTooLarge] for
+// a record that Save would refuse so. After [resultstore.ErrUnavailable] the member may have been noted; repeating is safe.
+func (s *Store) Arrive(ctx context.Context, a resultstore.Arrival) (resultstore.Gathered, error) {
+	if err := s.check(ctx, a.Group); err != nil {
+		return resultstore.Gathered{}, err
+	}
+	if err := a.Check(); err != nil {
+		return resultstore.Gathered{}, err
+	}
+	if len(a.Record.Result) > s.cfg.MaxResult {
+		return resultstore.Gathered{}, fmt.Errorf("%w: a result of %d bytes, at most %d are kept", resultstore.ErrTooLarge, len(a.Record.Result), s.cfg.MaxResult)
+	}
+	r := &a.Record
+	value, err := wire.EncodeRecord(&resultstore.Record{ID: r.ID, Name: r.Name, State: r.State, ContentType: r.ContentType, Result: r.Result, Error: r.Error})
+	if err != nil {
+		return resultstore.Gathered{}, err
+	}
+	args := []any{
+		a.Index, a.Size, flag(r.State != task.StateSucceeded), flag(a.Decides), value, millis(a.TTL, resultstore.DefaultGatherTTL),
+	}
+	answer, err := s.untilAnswered(ctx, func() (any, error) {
+		return s.conn.Eval(ctx, s.gather.arrive, []string{s.names.group(a.Group)}, args...)
+	})
+	if err != nil {
+		return resultstore.Gathered{}, failure("gather", err)
+	}
+	return gathered(answer, &a)
+}
+
+func flag(yes bool) int {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+// gathered reads the script's answer.
+func gathered(answer any, a *resultstore.Arrival) (resultstore.Gathered, error) {
+	list, _ := answer.([]any)
+	var n [4]int
+	for i := range min(len(list), len(n)) {
+		v, ok := list[i].(int64)
+		if !ok {
+			return resultstore.Gathered{}, failure("gather", errAnswer)
+		}
+		n[i] = int(v)
+	}
+	switch {
+	case len(list) == 1 && n[0] == -1:
+		return resultstore.Gathered{}, fmt.Errorf("redis gather: %w: member %d of %d does not fit what is known of group %s", resultstore.ErrMalformed, a.Index, a.Size, a.Group)
+	case len(list) != len(n):
+		return resultstore.Gathered{}, failure("gather", errAnswer)
+	}
+	return resultstore.Gathered{Size: n[0], Done: n[1], Failed: n[2], Decider: n[3]}, nil
+}
+
+// Members implements [resultstore.Gatherer].
+func (s *Store) Members(ctx context.Context, group task.ID, from, limit int) ([]resultstore.Record, error) {
+	if err := s.check(ctx, group); err != nil {
+		return nil, err
+	}
+	if limit = min(limit, resultstore.MaxMembersPage); limit <= 0 {
+		return nil, nil
+	}
+	args := make([]any, 0, limit+2)
+	args = append(args, "HMGET", s.names.group(group))
+	for i := range limit {
+		args = append(args, strconv.Itoa(max(from, 0)+i))
+	}
+	answer, err := s.untilAnswered(ctx, func() (any, error) { return s.conn.Do(ctx, args...) })
+	if err != nil {
+		return nil, failure("members", err)
+	}
+	list, _ := answer.([]any)
+	var page []resultstore.Record
+	for _, v := range list {
+		value, there := v.(string)
+		if !there {
+			break
+		}
+		r, err := wire.DecodeRecord([]byte(value))
+		if err != nil {
+			return nil, err
+		}
+		page = append(page, r)
+	}
+	return page, nil
+}
+
+// Begin implements [resultstore.Gatherer].
+func (s *Store) Begin(ctx context.Context, id task.ID, which string, ttl time.Duration) (bool, error) {
+	if err := s.check(ctx, id); err != nil {
+		return false, err
+	}
+	answer, err := s.untilAnswered(ctx, func() (any, error) {
+		return s.conn.Eval(ctx, s.gather.begin, []string{s.names.begun(id)}, which, millis(ttl, resultstore.DefaultGatherTTL))
+	})
+	if err != nil {
+		return false, failure("begin", err)
+	}
+	n, ok := answer.(int64)
+	if !ok {
+		return false, failure("begin", errAnswer)
+	}
+	return n == 1, nil
+}
+
+var _ resultstore.Gatherer = (*Store)(nil)

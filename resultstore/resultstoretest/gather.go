@@ -1,0 +1,324 @@
+package resultstoretest
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+func gatherCases() []testCase {
+	return []testCase{
+		{
+			Area: "gather", Name: "the interface is there when it is promised",
+			Explain: "Gatherer is optional; a store that has it promises it, so that it is tested.",
+			Run: func(w *world) {
+				s := w.Open()
+				if _, got := s.(resultstore.Gatherer); got != w.h.Promises.Gather {
+					w.Errorf("the store is a Gatherer: %v, promised is %v", got, w.h.Promises.Gather)
+				}
+			},
+		},
+		{
+			Area: "gather", Name: "the last member decides",
+			Explain: "The arrival that was the last one missing decides the group, whoever told it, and it goes on being the one however often any member arrives again: who repeats that one sends what follows, and nobody else does.",
+			Needs:   []need{needsGather},
+			Run: func(w *world) {
+				a, b := w.gatherer(), w.gatherer()
+				group := w.id()
+				w.arrive(a, w.member(group, 2, 3), resultstore.Gathered{Size: 3, Done: 1, Decider: -1})
+				w.arrive(b, w.member(group, 0, 3), resultstore.Gathered{Size: 3, Done: 2, Decider: -1})
+				w.arrive(b, w.member(group, 2, 3), resultstore.Gathered{Size: 3, Done: 2, Decider: -1})
+				last := resultstore.Gathered{Size: 3, Done: 3, Decider: 1}
+				w.arrive(a, w.member(group, 1, 3), last)
+				for _, i := range []int{0, 1, 2} {
+					w.arrive(b, w.member(group, i, 3), last)
+				}
+				w.arrive(a, w.member(w.id(), 0, 1), resultstore.Gathered{Size: 1, Done: 1})
+			},
+		},
+		{
+			Area: "gather", Name: "the size may come last, or first",
+			Explain: "A stream knows its number of members when the last one is sent, and that one may end before or after the others.",
+			Needs:   []need{needsGather},
+			Run: func(w *world) {
+				s := w.gatherer()
+				first, last := w.id(), w.id()
+				w.arrive(s, w.member(first, 2, 3), resultstore.Gathered{Size: 3, Done: 1, Decider: -1})
+				w.arrive(s, w.member(first, 1, 0), resultstore.Gathered{Size: 3, Done: 2, Decider: -1})
+				w.arrive(s, w.member(first, 0, 0), resultstore.Gathered{Size: 3, Done: 3, Decider: 0})
+				w.arrive(s, w.member(last, 0, 0), resultstore.Gathered{Done: 1, Decider: -1})
+				w.arrive(s, w.member(last, 1, 0), resultstore.Gathered{Done: 2, Decider: -1})
+				w.arrive(s, w.member(last, 1, 2), resultstore.Gathered{Size: 2, Done: 2, Decider: 1})
+			},
+		},
+		{
+			Area: "gather", Name: "a failure that decides",
+			Explain: "The first arrival that says so decides the group before all have come; later ones are kept and change nothing. Failures are counted.",
+			Needs:   []need{needsGather},
+			Run: func(w *world) {
+				s := w.gatherer()
+				group := w.id()
+				failed := func(i int) resultstore.Arrival {
+					m := w.member(group, i, 4)
+					m.Decides, m.Record.State, m.Record.Result, m.Record.ContentType = true, task.StateFailed, nil, ""
+					m.Record.Error = &task.RemoteError{Type: "t", Message: fmt.Sprint("failure ", i), Stack: "here"}
+					return m
+				}
+				w.arrive(s, w.member(group, 0, 4), resultstore.Gathered{Size: 4, Done: 1, Decider: -1})
+				w.arrive(s, failed(2), resultstore.Gathered{Size: 4, Done: 2, Failed: 1, Decider: 2})
+				w.arrive(s, failed(1), resultstore.Gathered{Size: 4, Done: 3, Failed: 2, Decider: 2})
+				w.arrive(s, failed(2), resultstore.Gathered{Size: 4, Done: 3, Failed: 2, Decider: 2})
+				w.arrive(s, w.member(group, 3, 4), resultstore.Gathered{Size: 4, Done: 4, Failed: 2, Decider: 2})
+				w.wantMembers(s, group, 1, 2, failed(1).Record, failed(2).Record)
+			},
+		},
+		{
+			Area: "gather", Name: "the first arrival at an index is kept",
+			Explain: "What arrives again at the same index changes nothing that was kept: a member that ran twice must not make two truths.",
+			Needs:   []need{needsGather},
+			Run: func(w *world) {
+				s := w.gatherer()
+				group := w.id()
+				m := w.member(group, 0, 2)
+				w.arrive(s, m, resultstore.Gathered{Size: 2, Done: 1, Decider: -1})
+				again := m
+				again.Record.Result, again.Record.State, again.Decides = []byte("another"), task.StateFailed, true
+				w.arrive(s, again, resultstore.Gathered{Size: 2, Done: 1, Decider: -1})
+				w.wantMembers(s, group, 0, 10, m.Record)
+			},
+		},
+		{
+			Area: "gather", Name: "members in order, in pages",
+			Explain: "Members returns what arrived from an index up, in order, at most the limit, and ends before the first gap; a group that is not known has none.",
+			Needs:   []need{needsGather},
+			Run: func(w *world) {
+				a, b := w.gatherer(), w.gatherer()
+				group := w.id()
+				var all []resultstore.Record
+				for i := range 7 {
+					m := w.member(group, 6-i, 8)
+					all = append([]resultstore.Record{m.Record}, all...)
+					w.arrive(a, m, resultstore.Gathered{Size: 8, Done: i + 1, Decider: -1})
+				}
+				w.wantMembers(b, group, 0, 3, all[:3]...)
+				w.wantMembers(b, group, 3, 100, all[3:]...)
+				w.wantMembers(b, group, 7, 100)
+				w.wantMembers(b, w.id(), 0, 100)
+			},
+		},
+		{
+			Area: "gather", Name: "what has no place is refused",
+			Explain: "Another size than the known one, and an index outside of it, are ErrMalformed and leave nothing: two groups of one name must not be mixed.",
+			Needs:   []need{needsGather},
+			Run: func(w *world) {
+				s := w.gatherer()
+				group := w.id()
+				w.arrive(s, w.member(group, 1, 0), resultstore.Gathered{Done: 1, Decider: -1})
+				for _, m := range []resultstore.Arrival{w.member(group, 0, 1), w.member(group, -1, 0), w.member(group, 3, 3), w.member(group, 0, -1)} {
+					w.refusePlace(s, m)
+				}
+				w.arrive(s, w.member(group, 0, 3), resultstore.Gathered{Size: 3, Done: 2, Decider: -1})
+				w.refusePlace(s, w.member(group, 2, 4))
+				w.refusePlace(s, w.member(group, 3, 0))
+				w.arrive(s, w.member(group, 2, 0), resultstore.Gathered{Size: 3, Done: 3, Decider: 2})
+			},
+		},
+		{
+			Area: "gather", Name: "many at a time",
+			Explain: "Each method is one atomic step: of many arrivals at once, some of them repeated, exactly one member is the decider, and everybody hears of the same one.",
+			Needs:   []need{needsGather},
+			Run: func(w *world) {
+				const n, each = 24, 2
+				group := w.id()
+				var deciders [n + 1]atomic.Int64
+				var wg sync.WaitGroup
+				for g := range each {
+					s := w.gatherer()
+					for i := range n {
+						m := w.member(group, (i+g*n/each)%n, n)
+						wg.Go(func() {
+							ctx, cancel := w.Ctx()
+							defer cancel()
+							got, err := s.Arrive(ctx, m)
+							if w.Clean(err) != nil {
+								w.Errorf("Arrive: %v", err)
+								return
+							}
+							deciders[got.Decider+1].Add(1)
+						})
+					}
+				}
+				wg.Wait()
+				known := 0
+				for i := range n {
+					if deciders[i+1].Load() > 0 {
+						known++
+					}
+				}
+				if known != 1 {
+					w.Fatalf("%d members were called the decider", known)
+				}
+			},
+		},
+		{
+			Area: "gather", Name: "a group is forgotten",
+			Explain: "What is gathered is kept for TTL after the last arrival, and no longer: nothing else takes it away.",
+			Needs:   []need{needsGather, needsTTL},
+			Run: func(w *world) {
+				s := w.gatherer()
+				group, begun, stays := w.id(), w.id(), w.id()
+				ttl := w.h.Promises.TTL
+				m, k := w.member(group, 0, 2), w.member(stays, 0, 2)
+				m.TTL, k.TTL = ttl, time.Hour
+				w.arrive(s, k, resultstore.Gathered{Size: 2, Done: 1, Decider: -1})
+				w.begin(s, begun, "a", ttl, true)
+				w.arrive(s, m, resultstore.Gathered{Size: 2, Done: 1, Decider: -1})
+				w.Until("the group is forgotten", func() bool { return len(w.members(s, group, 0, 1)) == 0 })
+				w.Until("the copy is forgotten", func() bool {
+					ctx, cancel := w.Ctx()
+					defer cancel()
+					first, err := s.Begin(ctx, begun, "b", time.Hour)
+					return w.Clean(err) == nil && first
+				})
+				other := w.member(group, 1, 3) // another size: nothing is left of the first one
+				other.TTL = time.Hour
+				w.arrive(s, other, resultstore.Gathered{Size: 3, Done: 1, Decider: -1})
+				w.wantMembers(s, stays, 0, 1, k.Record)
+			},
+		},
+		{
+			Area: "gather", Name: "one copy begins",
+			Explain: "Begin is true for the first copy that asks, as often as it asks, and false for any other: of two messages of one task one is run, and that one again when its consumer dies.",
+			Needs:   []need{needsGather},
+			Run: func(w *world) {
+				a, b := w.gatherer(), w.gatherer()
+				id := w.id()
+				w.begin(a, id, "one", 0, true)
+				w.begin(b, id, "two", 0, false)
+				w.begin(b, id, "one", 0, true)
+				w.begin(a, w.id(), "two", 0, true)
+				contested := w.id()
+				var firsts atomic.Int64
+				var wg sync.WaitGroup
+				for i := range 16 {
+					wg.Go(func() {
+						ctx, cancel := w.Ctx()
+						defer cancel()
+						if first, err := a.Begin(ctx, contested, fmt.Sprint(i), time.Hour); err == nil && first {
+							firsts.Add(1)
+						}
+					})
+				}
+				wg.Wait()
+				if n := firsts.Load(); n != 1 {
+					w.Errorf("%d of 16 copies at a time were the first", n)
+				}
+			},
+		},
+		{
+			Area: "gather", Name: "what is no id is refused",
+			Explain: "Ids become keys and subjects.",
+			Needs:   []need{needsGather},
+			Run: func(w *world) {
+				s := w.gatherer()
+				ctx, cancel := w.Ctx()
+				defer cancel()
+				for _, id := range []task.ID{"", "a b", "a\n"} {
+					if _, err := s.Arrive(ctx, w.member(id, 0, 1)); w.Clean(err) == nil {
+						w.Errorf("Arrive took the group %q", id)
+					}
+					if _, err := s.Members(ctx, id, 0, 1); w.Clean(err) == nil {
+						w.Errorf("Members took the group %q", id)
+					}
+					if _, err := s.Begin(ctx, id, "c", 0); w.Clean(err) == nil {
+						w.Errorf("Begin took the id %q", id)
+					}
+				}
+			},
+		},
+	}
+}
+
+func needsGather(h *Harness) string {
+	if h.Promises.Gather {
+		return ""
+	}
+	return "the adapter does not promise Gather"
+}
+
+// gatherer opens a store as a Gatherer.
+func (w *world) gatherer() resultstore.Gatherer {
+	w.Helper()
+	s := w.Open()
+	g, ok := s.(resultstore.Gatherer)
+	if !ok {
+		w.Fatalf("%T is no Gatherer", s)
+	}
+	return g
+}
+
+// member is the end of a member that succeeded.
+func (w *world) member(group task.ID, index, size int) resultstore.Arrival {
+	return resultstore.Arrival{Group: group, Index: index, Size: size, Record: resultstore.Record{
+		ID: task.ID(fmt.Sprintf("%smember-%d", w.h.Prefix, max(index, 0))), Name: "member", State: task.StateSucceeded,
+		ContentType: "application/json", Result: []byte(fmt.Sprint(index)),
+	}}
+}
+
+func (w *world) arrive(s resultstore.Gatherer, a resultstore.Arrival, want resultstore.Gathered) {
+	w.Helper()
+	ctx, cancel := w.Ctx()
+	defer cancel()
+	got, err := s.Arrive(ctx, a)
+	w.Must(err, "Arrive of member %d", a.Index)
+	if diff := cmp.Diff(want, got); diff != "" {
+		w.Errorf("after the arrival of member %d (-want +got):\n%s", a.Index, diff)
+	}
+}
+
+func (w *world) refusePlace(s resultstore.Gatherer, a resultstore.Arrival) {
+	w.Helper()
+	ctx, cancel := w.Ctx()
+	defer cancel()
+	_, err := s.Arrive(ctx, a)
+	w.WantIs(err, resultstore.ErrMalformed, "Arrive of member %d of %d", a.Index, a.Size)
+}
+
+func (w *world) members(s resultstore.Gatherer, group task.ID, from, limit int) []resultstore.Record {
+	w.Helper()
+	ctx, cancel := w.Ctx()
+	defer cancel()
+	got, err := s.Members(ctx, group, from, limit)
+	w.Must(err, "Members")
+	return got
+}
+
+func (w *world) wantMembers(s resultstore.Gatherer, group task.ID, from, limit int, want ...resultstore.Record) {
+	w.Helper()
+	got := w.members(s, group, from, limit)
+	if len(got) != len(want) {
+		w.Fatalf("Members from %d, at most %d: %d of them, want %d", from, limit, len(got), len(want))
+	}
+	for i := range want {
+		if diff := diffRecord(want[i], got[i]); diff != "" {
+			w.Errorf("member %d (-arrived +read):\n%s", from+i, diff)
+		}
+	}
+}
+
+func (w *world) begin(s resultstore.Gatherer, id task.ID, which string, ttl time.Duration, want bool) {
+	w.Helper()
+	ctx, cancel := w.Ctx()
+	defer cancel()
+	got, err := s.Begin(ctx, id, which, ttl)
+	w.Must(err, "Begin")
+	if got != want {
+		w.Errorf("Begin of copy %q is %v, want %v", which, got, want)
+	}
+}
