@@ -37,7 +37,7 @@ type protection struct {
 
 func newProtection(c *Config) (*protection, error) {
 	if err := c.Compression.Check(); err != nil {
-		return nil, fmt.Errorf("Compression: %w", err)
+		return nil, fmt.Errorf("compression: %w", err)
 	}
 	if c.Sealer == nil && len(c.Compression.Compressors) == 0 {
 		return nil, nil
