@@ -173,16 +173,20 @@ func testCompressedRoad(t *testing.T, open Open) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	compression := serializer.Compression{Compressors: []serializer.Compressor{zstd, compress.S2{}}, Use: compress.NameZstd}
+	compression := serializer.Compression{Compressors: []serializer.Compressor{zstd, compress.S2{}, &compress.Gzip{}}, Use: compress.NameZstd}
 	r := newRoad(t, open, func(p *producer.Config, c *consumer.Config) {
 		p.Compression, p.MaxBody = compression, 16<<10
 		c.Compression, c.MaxBody = compression, 16<<10
 		c.Compression.Use = ""
 	})
 	double := task.New[string, string]("double")
+	ran := make(chan string, 10)
 	handle(r, double, func(ctx context.Context, s string) (string, error) {
 		if req, _ := task.FromContext(ctx); req.Retries == 0 {
 			return "", task.Retry(errBroken, task.After(0))
+		}
+		if len(s) < 100 {
+			ran <- s
 		}
 		return s + s, nil
 	})
@@ -201,4 +205,32 @@ func testCompressedRoad(t *testing.T, open Open) {
 	if _, err := r.producer.Submit(r.ctx(), double.Call("", task.WithCompression("br"))); !errors.Is(err, task.ErrBadMetadata) {
 		t.Errorf("compressed with what is not there: %v", err)
 	}
+	if !r.h.NoQueues {
+		r.foreignCompressed(ran)
+	}
+}
+
+// foreignCompressed: a message that another program has compressed as a whole runs, also after a retry; one that would become
+// large does not.
+func (r *road) foreignCompressed(ran <-chan string) {
+	r.t.Helper()
+	for id, body := range map[string][]byte{
+		"foreign": gzipped(r.t, []byte(`{"task":"double","args":"squeezed","correlation":"`+strings.Repeat("some words ", 50)+`"}`)),
+		"bomb":    gzipped(r.t, append([]byte(`{"task":"double","args":"bomb"}`), bytes.Repeat([]byte(" "), 1<<20)...)),
+	} {
+		if err := r.broker.Publish(r.ctx(), queueName, &broker.Message{
+			ID: id, ContentType: serializer.ContentJSON, Properties: map[string]string{"content-encoding": "gzip"}, Body: body, Priority: task.DefaultPriority,
+		}); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	select {
+	case got := <-ran:
+		if got != "squeezed" {
+			r.t.Errorf("the foreign task got %q", got)
+		}
+	case <-r.ctx().Done():
+		r.t.Fatal("the foreign task did not run")
+	}
+	r.wantDead("bomb", "too large")
 }
