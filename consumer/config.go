@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/control"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/internal/nodeid"
 	"github.com/swarmiji/swarmiji/internal/report"
@@ -93,6 +94,9 @@ type Config struct {
 	// EventPayloads puts previews of arguments and results, at most 1 KiB, into events. False: only their type and size,
 	// since they may hold secrets.
 	EventPayloads bool
+	// Control lets this consumer be commanded over a bus: asked, scaled, paused, stopped. nil: nobody can. Its Bus has to be
+	// set; open.Options.Control makes one. Its Logger is this configuration's where it has none.
+	Control *control.Config
 	// Logger gets what nobody is returned. nil: slog.Default().
 	Logger *slog.Logger
 	// Metrics counts. nil: counted and not registered.

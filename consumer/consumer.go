@@ -3,7 +3,7 @@
 //
 // # Map
 //
-//   - consumer.go: New, Register, Run and the stop; signals.go: Run for a program
+//   - consumer.go: New, Register, Run and the stop; signals.go: Run for a program; remote.go: commands from afar
 //   - queue.go: one queue and its subscription
 //   - pool.go: the workers of a queue, and the user's pool; slots.go: how many run at once
 //   - scale.go, pause.go, stats.go: what can be changed and asked while it runs
@@ -27,6 +27,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/control"
 	"github.com/swarmiji/swarmiji/internal/crew"
 	"github.com/swarmiji/swarmiji/internal/report"
 	"github.com/swarmiji/swarmiji/internal/wire"
@@ -69,6 +70,7 @@ type Consumer struct {
 	kill    sync.Once
 	stopped chan struct{} // closed by Stop
 	halt    sync.Once
+	remote  *control.Server // nil: it obeys no commands
 
 	// Set by Run.
 	work       context.Context // of handlers; ends at the hard stop
@@ -96,6 +98,9 @@ func New(c Config) (*Consumer, error) {
 		cfg: c, codec: codec, gather: resultstore.GathererOf(c.Gatherer, c.Results), measured: measured, killed: make(chan struct{}), stopped: make(chan struct{}), settling: crew.New(),
 	}
 	consumer.report = consumer.newReport()
+	if consumer.remote, err = newRemote(consumer); err != nil {
+		return nil, err
+	}
 	return consumer, nil
 }
 
@@ -154,6 +159,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 		stopFetch()
 		<-watched
 	}()
+	defer c.obey(ctx)()
 	queues, err := c.openQueues(fetch)
 	if err != nil {
 		stop := c.stop(queues)

@@ -38,7 +38,7 @@ type Stats struct {
 type QueueStats struct {
 	Name     string `json:"name"`
 	Workers  int    `json:"workers"`
-	Prefetch int    `json:"prefetch"` // 0: no limit
+	Prefetch int    `json:"prefetch"` // negative: no limit
 	Active   int    `json:"active"`   // tasks that run
 	Reserved int    `json:"reserved"` // fetched and not started
 	Paused   bool   `json:"paused"`

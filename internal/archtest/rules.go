@@ -331,6 +331,16 @@ var clients = []client{
 		why:   "rate limits belong to the consumer's side",
 	},
 	{
+		path: "github.com/spf13/cobra",
+		may:  []string{"cmd/..."},
+		why:  "a command line is the program's affair",
+	},
+	{
+		path: "github.com/rogpeppe/go-internal",
+		may:  []string{"cmd/..."},
+		why:  "its testscript tests programs as their users call them",
+	},
+	{
 		path: "github.com/google/go-cmp", may: []string{"@suites"}, tests: true,
 		why: "it is for tests",
 	},

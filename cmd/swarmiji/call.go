@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/open"
+	"github.com/swarmiji/swarmiji/producer"
+	"github.com/swarmiji/swarmiji/router"
+	"github.com/swarmiji/swarmiji/serializer"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// callOptions are the flags of call.
+type callOptions struct {
+	queue, id   string
+	in, expires time.Duration
+	retries     int
+	wait, make  bool
+}
+
+func (a *app) callCmd() *cobra.Command {
+	var o callOptions
+	cmd := &cobra.Command{
+		Use:   "call NAME [JSON|-]",
+		Short: "Submit a task",
+		Long: "Call submits a task with JSON arguments and prints its id; with --wait it waits for the end of the task, no longer than\n" +
+			"--timeout, and prints the result. Consumers that do not understand JSON arguments fail the task. \"-\" reads the arguments\n" +
+			"from the standard input; without any they are null.",
+		Example: "  swarmiji call math.add '{\"a\": 1, \"b\": 2}' --wait\n" +
+			"  swarmiji call report.make '{\"month\": \"2026-10\"}' --in 5m --queue reports --id report-2026-10",
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.call(cmd, args, &o) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.queue, "queue", router.DefaultQueue, "`name` of the queue")
+	f.BoolVar(&o.make, "declare", false, "make the queue where it does not exist")
+	f.StringVar(&o.id, "id", "", "`id` of the task; where a submission's fate is unknown, a second one with the same id is safe")
+	f.DurationVar(&o.in, "in", 0, "earliest start from now, such as 5m")
+	f.DurationVar(&o.expires, "expires", 0, "latest start from now")
+	f.IntVar(&o.retries, "retries", -1, "how often the task may be retried; default: as the consumer has it")
+	f.BoolVar(&o.wait, "wait", false, "wait for the result")
+	return cmd
+}
+
+// callOutput is what call prints as JSON.
+type callOutput struct {
+	ID     task.ID         `json:"id"`
+	State  task.State      `json:"state"`
+	Result json.RawMessage `json:"result,omitempty"`
+	Error  string          `json:"error,omitempty"`
+}
+
+func (a *app) call(cmd *cobra.Command, args []string, o *callOptions) error {
+	arguments, err := a.arguments(args[1:])
+	if err != nil {
+		return err
+	}
+	options := []task.Option{task.WithSerializer(serializer.ContentJSON), task.WithQueue(o.queue), task.WithIgnoreResult(!o.wait)}
+	if o.id != "" {
+		options = append(options, task.WithID(task.ID(o.id)))
+	}
+	if o.in > 0 {
+		options = append(options, task.WithDelay(o.in))
+	}
+	if o.expires > 0 {
+		options = append(options, task.WithExpires(time.Now().Add(o.expires)))
+	}
+	if cmd.Flags().Changed("retries") {
+		options = append(options, task.WithMaxRetries(o.retries))
+	}
+	return a.with(cmd.Context(), open.Options{}, func(ctx context.Context, s *open.Swarm) error {
+		if o.make {
+			if err := broker.Declare(ctx, s.Broker, broker.Queue{Name: o.queue}); err != nil {
+				return err
+			}
+		}
+		p, err := producer.New(producer.Config{Broker: s.Broker, Results: s.Results, Events: s.Events, Router: existing{}, HeartbeatEvery: -1})
+		if err != nil {
+			return err
+		}
+		defer func() { _ = p.Close(context.WithoutCancel(ctx)) }() // nothing is under way any more
+		call := task.New[json.RawMessage, json.RawMessage](args[0]).Call(arguments, options...)
+		pending, err := p.Submit(ctx, call)
+		if err != nil {
+			return err
+		}
+		if !o.wait {
+			return a.show(callOutput{ID: pending.ID(), State: task.StatePending}, &table{head: []string{string(pending.ID())}})
+		}
+		return a.await(ctx, pending)
+	})
+}
+
+// await waits for a task's end and prints it.
+func (a *app) await(ctx context.Context, p task.Pending) error {
+	var result json.RawMessage
+	err := p.Result(ctx, &result)
+	if _, remote := errors.AsType[*task.RemoteError](err); err != nil && !remote {
+		return fmt.Errorf("task %s is submitted, but its end is not known: %w", p.ID(), err)
+	}
+	out := callOutput{ID: p.ID(), State: task.StateSucceeded, Result: result}
+	if err != nil {
+		if out.State, _ = p.State(ctx); out.State == "" {
+			out.State = task.StateFailed
+		}
+		out.Error = err.Error()
+		err = &taskFailedError{err}
+		if a.output == "table" {
+			return err
+		}
+	}
+	if result == nil {
+		result = json.RawMessage("null")
+	}
+	return errors.Join(a.show(out, &table{head: []string{string(result)}}), err)
+}
+
+// arguments are the arguments of a task, as they were given.
+func (a *app) arguments(given []string) (json.RawMessage, error) {
+	if len(given) == 0 {
+		return json.RawMessage("null"), nil
+	}
+	text := []byte(given[0])
+	if given[0] == "-" {
+		var err error
+		if text, err = io.ReadAll(io.LimitReader(a.stdin, maxArguments+1)); err != nil {
+			return nil, err
+		}
+		if len(text) > maxArguments {
+			return nil, fmt.Errorf("%w: more than %d bytes of arguments", errUsage, maxArguments)
+		}
+	}
+	if !json.Valid(text) {
+		return nil, fmt.Errorf("%w: the arguments are no JSON; a text is written '\"text\"'", errUsage)
+	}
+	return text, nil
+}
+
+// maxArguments is how much is read of arguments; what a task may have is less.
+const maxArguments = 16 << 20
+
+// existing is a router that declares nothing: a misspelt queue is an error.
+type existing struct{}
+
+// Route implements [router.Router]; every call names its queue.
+func (existing) Route(context.Context, *task.Envelope) (string, error) {
+	return router.DefaultQueue, nil
+}
+
+// Queues implements [router.Router].
+func (existing) Queues() []string { return nil }

@@ -1,0 +1,221 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/control"
+	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/open"
+	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/router"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// settings looks at what the URL alone tells.
+func (a *app) settings(f *findings) {
+	f.ok("broker", "%s", open.Redact(a.broker))
+	scheme, rest, _ := strings.Cut(open.Redact(a.broker), "://")
+	if slices.Contains([]string{"amqp", "nats", "redis", "redis-cluster", "redis-sentinel", "hworker+redis"}, scheme) && !local(rest) {
+		f.warn("encryption", "%s:// sends tasks and passwords in plain text; over a network that others use, take the scheme through TLS", scheme)
+	}
+	if strings.Contains(a.broker, "queue_type=classic") {
+		f.warn("durability", "classic queues live on one node of RabbitMQ; with its disk they are lost. Quorum queues are the default")
+	}
+	if u, err := url.Parse(a.broker); err == nil && scheme == "nats-embedded" && u.Query().Get("sync") != "always" {
+		f.warn("durability", "the embedded server writes to the disk from time to time; a power cut loses what it confirmed since. sync=always does not")
+	}
+	if strings.HasPrefix(scheme, "hworker") {
+		f.warn("durability", "hworker's keys can neither count, delay nor bury for a reason; see docs/capabilities.md for all that is weaker")
+	}
+}
+
+// local reports whether all hosts of a redacted URL are this machine.
+func local(hosts string) bool {
+	for host := range strings.SplitSeq(hosts, ",") {
+		name, _, err := net.SplitHostPort(host)
+		if err != nil {
+			return false
+		}
+		if ip := net.ParseIP(name); name != "localhost" && (ip == nil || !ip.IsLoopback()) {
+			return false
+		}
+	}
+	return true
+}
+
+// checkResults looks whether results can be had.
+func checkResults(ctx context.Context, s *open.Swarm, f *findings) {
+	if resultstore.RepliesOnly(s.Results) {
+		f.warn("results", "reply queues: a result is lost with the process that submitted its task, and swarmiji result shows none; results= names a store that keeps them")
+		return
+	}
+	if _, err := s.Results.Load(ctx, "swarmiji-doctor"); err != nil && !errors.Is(err, resultstore.ErrNotFound) {
+		f.fail("results", err)
+		return
+	}
+	f.ok("results", "are kept in a store")
+}
+
+// doctorEvent is the type of the event that the doctor sends to itself.
+const doctorEvent = "doctor"
+
+// checkEvents sends an event and waits for it.
+func checkEvents(ctx context.Context, s *open.Swarm, f *findings) {
+	took, err := roundTrip(ctx, s.Events)
+	if err != nil {
+		f.fail("events", fmt.Errorf("an event that was sent did not come back: %w", err))
+		return
+	}
+	f.ok("events", "one came back after %v", took.Round(time.Millisecond))
+	r, ok := s.Events.(events.Retainer)
+	if !ok {
+		f.warn("retention", "this bus keeps no events")
+		return
+	}
+	sub, err := r.Replay(ctx, events.Filter{Types: []string{doctorEvent}}, time.Now())
+	switch {
+	case errors.Is(err, events.ErrNotRetained):
+		f.warn("retention", "no events are kept: who comes late, such as a consumer that starts after a task was revoked, does not know of earlier ones; retain= keeps them")
+	case err != nil:
+		f.fail("retention", err)
+	default:
+		f.ok("retention", "events are kept for who comes late")
+		_ = sub.Close(ctx) // nothing is wanted of it
+	}
+}
+
+func roundTrip(ctx context.Context, bus events.EventBus) (time.Duration, error) {
+	id := task.ID("swarmiji-doctor-" + rand.Text())
+	sub, err := bus.Subscribe(ctx, events.Filter{Types: []string{doctorEvent}, TaskID: id})
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = sub.Close(context.WithoutCancel(ctx)) }() // nothing more is wanted of it
+	begin := time.Now()
+	if err := bus.Publish(ctx, events.Event{Type: doctorEvent, TaskID: id, Time: begin}); err != nil {
+		return 0, err
+	}
+	_, err = sub.Receive(ctx)
+	return time.Since(begin), err
+}
+
+// clockSlack is how much clocks may differ before it is worth a word: results, expiry and signed commands go by them.
+const clockSlack = time.Second
+
+// checkClocks compares the clocks of consumers with this one. The command was sent after begin, and the answers came before
+// now: what a clock showed outside of that is its error.
+func checkClocks(f *findings, replies []control.Reply, begin time.Time) {
+	end, good := time.Now(), true
+	for _, r := range replies {
+		var off time.Duration
+		switch {
+		case r.At.Before(begin.Add(-clockSlack)):
+			off = r.At.Sub(begin)
+		case r.At.After(end.Add(clockSlack)):
+			off = r.At.Sub(end)
+		default:
+			continue
+		}
+		good = false
+		f.warn("clock", "that of %s is off by %v; delays and expiry go by clocks, and signed commands from %v on are refused", r.Node, off.Round(time.Millisecond), control.DefaultWindow)
+	}
+	if good {
+		f.ok("clock", "no consumer's is off by more than %v", clockSlack+end.Sub(begin).Round(time.Second))
+	}
+}
+
+// checkQueues looks at queues: those that were named, those of the consumers, and the default one.
+func checkQueues(ctx context.Context, s *open.Swarm, f *findings, named []string, replies []control.Reply) {
+	i, ok := broker.As[broker.Inspector](s.Broker)
+	if !ok {
+		f.warn("queues", "this broker does not tell what waits")
+		return
+	}
+	consumers := make(map[string]int)
+	for _, r := range replies {
+		for _, q := range r.Queues {
+			consumers[q]++
+		}
+	}
+	names := append([]string{router.DefaultQueue}, named...)
+	for q := range consumers {
+		names = append(names, q)
+	}
+	slices.Sort(names)
+	for _, q := range slices.Compact(names) {
+		st, err := i.Stats(ctx, q)
+		switch {
+		case errors.Is(err, broker.ErrNoQueue) && slices.Contains(named, q):
+			f.fail("queue "+q, fmt.Errorf("it does not exist: %w", err))
+			continue
+		case errors.Is(err, broker.ErrNoQueue):
+			continue // nobody uses it
+		case err != nil:
+			f.fail("queue "+q, err)
+			continue
+		}
+		checkQueue(f, q, st, consumers[q], len(replies) > 0)
+		if side, err := i.Stats(ctx, q+".suspects"); err == nil && side.Ready+side.Held+side.Dead > 0 {
+			f.warn("queue "+q, "has tasks whose runs seem to end their process: %d waiting, %d held, %d given up in %s.suspects", side.Ready, side.Held, side.Dead, q)
+		}
+	}
+}
+
+// checkQueue looks at the size of a queue. asked says whether consumers answer at all.
+func checkQueue(f *findings, q string, st broker.Stats, consumers int, asked bool) {
+	check := "queue " + q
+	good := true
+	if asked && consumers == 0 && st.Ready > 0 {
+		good = false
+		f.warn(check, "%d tasks wait, and none of the consumers that answer takes them", st.Ready)
+	}
+	if st.Dead > 0 {
+		good = false
+		f.warn(check, "has %d dead letters: swarmiji dead list %s", st.Dead, q)
+	}
+	if good {
+		f.ok(check, "%s waiting, %s held, %s delayed, %s dead", told(st.Ready), told(st.Held), told(st.Delayed), told(st.Dead))
+	}
+}
+
+// collector gathers the warnings that adapters log: they say what of the servers' settings is weaker than the promise.
+type collector struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (c *collector) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(c, &slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: func(groups []string, at slog.Attr) slog.Attr {
+		if len(groups) == 0 && (at.Key == slog.TimeKey || at.Key == slog.LevelKey) {
+			return slog.Attr{}
+		}
+		return at
+	}}))
+}
+
+// Write takes a line of the log.
+func (c *collector) Write(line []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if text := strings.TrimSpace(string(line)); len(c.lines) < 100 && !slices.Contains(c.lines, text) {
+		c.lines = append(c.lines, text)
+	}
+	return len(line), nil
+}
+
+func (c *collector) taken() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.lines)
+}

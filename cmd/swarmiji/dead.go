@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/open"
+	"github.com/swarmiji/swarmiji/serializer"
+	"github.com/swarmiji/swarmiji/serializer/msgpack"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+func (a *app) deadCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "dead list|show|requeue|purge",
+		Short: "Look after dead letters",
+		Long: "Dead letters are tasks that were given up: nobody could read them, no consumer knows them, or their runs ended their\n" +
+			"process. They stay until somebody takes them back or away. The queue QUEUE.suspects has dead letters of its own.",
+		Example: "  swarmiji dead list reports\n" +
+			"  swarmiji dead requeue reports --count 10",
+		Args:        cobra.NoArgs,
+		Annotations: map[string]string{offline: "yes"}, // it only shows its help
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return errors.Join(cmd.Help(), fmt.Errorf("%w: dead what? list, show, requeue or purge", errUsage))
+		},
+	}
+	cmd.AddCommand(a.deadListCmd(), a.deadShowCmd(), a.deadRequeueCmd(), a.deadPurgeCmd())
+	return cmd
+}
+
+// deadLetters calls do with the broker's dead letters.
+func (a *app) deadLetters(cmd *cobra.Command, queue string, do func(ctx context.Context, d broker.DeadLetterer) error) error {
+	if err := task.CheckName(queue); err != nil {
+		return err
+	}
+	return a.with(cmd.Context(), open.Options{}, func(ctx context.Context, s *open.Swarm) error {
+		d, ok := broker.As[broker.DeadLetterer](s.Broker)
+		if !ok {
+			return fmt.Errorf("the dead letters of this broker cannot be read: %w", broker.ErrUnsupported)
+		}
+		return do(ctx, d)
+	})
+}
+
+// deadOutput is a dead letter as it is shown.
+type deadOutput struct {
+	ID         string    `json:"id"`
+	Name       string    `json:"name,omitempty"` // "" where the message cannot be read
+	Queue      string    `json:"queue"`
+	Reason     string    `json:"reason"`
+	At         time.Time `json:"at"`
+	Generation int       `json:"generation"`
+	Size       int       `json:"size"`
+
+	ContentType string            `json:"content_type,omitempty"`
+	Headers     map[string]string `json:"headers,omitempty"`
+	Parent      task.ID           `json:"parent,omitempty"`
+	Root        task.ID           `json:"root,omitempty"`
+	Retries     int               `json:"retries,omitempty"`
+	Args        any               `json:"args,omitempty"`
+}
+
+// letter describes a dead letter, with all that the message says where full is set, and the arguments where args is.
+func letter(d *broker.Dead, full, args bool) deadOutput {
+	m := d.Message
+	o := deadOutput{ID: m.ID, Queue: d.Queue, Reason: d.Reason, At: d.At, Generation: m.Generation, Size: len(m.Body)}
+	e := envelope(m)
+	if e == nil {
+		return o
+	}
+	o.Name = e.Name
+	if !full {
+		return o
+	}
+	o.ContentType, o.Headers, o.Parent, o.Root, o.Retries = e.ContentType, e.Headers, e.Parent, e.Root, e.Retries
+	if args {
+		v, err := readable(e.ContentType, e.Args)
+		if err != nil {
+			v = "cannot be read: " + err.Error()
+		}
+		o.Args = v
+	}
+	return o
+}
+
+// envelope reads a message in any of the formats of this module; nil when it is in none.
+func envelope(m *broker.Message) *task.Envelope {
+	for _, f := range []serializer.Format{msgpack.Compact{}, serializer.JSONFormat{}} {
+		if e, err := f.Decode(m); err == nil {
+			return e
+		}
+	}
+	return nil
+}

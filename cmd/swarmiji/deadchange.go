@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/spf13/cobra"
+
+	"github.com/swarmiji/swarmiji/broker"
+)
+
+func (a *app) deadRequeueCmd() *cobra.Command {
+	var count int
+	cmd := &cobra.Command{
+		Use:   "requeue QUEUE",
+		Short: "Put dead letters back into their queue",
+		Long:  "Requeue puts the oldest dead letters back into their queue, as new messages of the same tasks, and says how many.",
+		Example: "  swarmiji dead requeue reports\n" +
+			"  swarmiji dead requeue reports --count 1",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if count <= 0 {
+				count = math.MaxInt32
+			}
+			return a.deadLetters(cmd, args[0], func(ctx context.Context, d broker.DeadLetterer) error {
+				n, err := d.RequeueDead(ctx, args[0], count)
+				return a.changed(args[0], "requeued", n, err)
+			})
+		},
+	}
+	cmd.Flags().IntVar(&count, "count", 0, "how many; 0: all")
+	return cmd
+}
+
+func (a *app) deadPurgeCmd() *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "purge QUEUE",
+		Short: "Remove the dead letters of a queue",
+		Long:  "Purge removes all dead letters of a queue, for ever, and says how many they were. It wants --yes.",
+		Example: "  swarmiji dead purge reports --yes\n" +
+			"  swarmiji dead purge reports.suspects --yes -o json",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !yes {
+				return fmt.Errorf("%w: this cannot be undone; say --yes", errUsage)
+			}
+			return a.deadLetters(cmd, args[0], func(ctx context.Context, d broker.DeadLetterer) error {
+				n, err := d.PurgeDead(ctx, args[0])
+				return a.changed(args[0], "purged", n, err)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "do it")
+	return cmd
+}
+
+// changed says how many dead letters were changed.
+func (a *app) changed(queue, what string, n int, err error) error {
+	if err != nil {
+		return err
+	}
+	t := &table{head: []string{"QUEUE", "DEAD LETTERS"}}
+	t.add(queue, fmt.Sprintf("%d %s", n, what))
+	return a.show(map[string]any{"queue": queue, what: n}, t)
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/swarmiji/swarmiji/control"
+	"github.com/swarmiji/swarmiji/open"
+)
+
+func (a *app) doctorCmd() *cobra.Command {
+	var t target
+	cmd := &cobra.Command{
+		Use:   "doctor [QUEUE...]",
+		Short: "Look for what is wrong with a set-up",
+		Long: "Doctor looks whether broker, result store and event bus can be reached and used, what stands in the queues (those named,\n" +
+			"those of the consumers that answer, and \"default\"), which settings are weaker than what Swarmiji promises with others,\n" +
+			"and whether the consumers' clocks agree with this machine's. It changes nothing. A warning leaves the status 0, a failure\n" +
+			"makes it 1, and 4 where a server is out of reach.",
+		Example: "  swarmiji doctor\n" +
+			"  swarmiji doctor reports mails -o json",
+		RunE: func(cmd *cobra.Command, args []string) error { return a.doctor(cmd.Context(), args, &t) },
+	}
+	cmd.Flags().DurationVar(&t.collect, "collect", control.DefaultTimeout, "how long consumers are asked")
+	cmd.Flags().IntVar(&t.replies, "replies", 0, "how many consumers' answers are enough; default: as many as come in time")
+	return cmd
+}
+
+// The outcomes of a check.
+const (
+	fine = "ok"
+	warn = "warning"
+	fail = "FAILED"
+)
+
+// finding is what a check found.
+type finding struct {
+	Check   string `json:"check"`
+	Outcome string `json:"outcome"`
+	Detail  string `json:"detail"`
+}
+
+// findings is what all checks found.
+type findings struct {
+	list []finding
+	err  error // of the failures
+}
+
+func (f *findings) ok(check, format string, args ...any)   { f.add(check, fine, format, args...) }
+func (f *findings) warn(check, format string, args ...any) { f.add(check, warn, format, args...) }
+
+func (f *findings) fail(check string, err error) {
+	f.add(check, fail, "%v", err)
+	f.err = errors.Join(f.err, err)
+}
+
+func (f *findings) add(check, outcome, format string, args ...any) {
+	f.list = append(f.list, finding{check, outcome, fmt.Sprintf(format, args...)})
+}
+
+// errFindings is that the doctor found failures, which it has shown.
+var errFindings = errors.New("there are failures")
+
+func (a *app) doctor(ctx context.Context, queues []string, t *target) error {
+	keys, err := a.keys()
+	if err != nil {
+		return err
+	}
+	var f findings
+	log := &collector{}
+	a.settings(&f)
+	err = a.with(ctx, open.Options{Control: true, Logger: log.logger()}, func(ctx context.Context, s *open.Swarm) error {
+		f.ok("servers", "answer, and let us in")
+		a.examine(ctx, s, &f, examination{keys: keys, queues: queues, wait: control.Wait{Replies: t.replies, Timeout: t.collect}})
+		return nil
+	})
+	if errors.Is(err, errUsage) {
+		return err
+	}
+	if err != nil {
+		f.fail("servers", err)
+	}
+	for _, line := range log.taken() {
+		f.warn("log", "%s", line)
+	}
+	tab := &table{head: []string{"CHECK", "OUTCOME", "DETAIL"}}
+	for i := range f.list {
+		f.list[i].Detail = a.plain(errors.New(f.list[i].Detail))
+		tab.add(f.list[i].Check, f.list[i].Outcome, f.list[i].Detail)
+	}
+	err = a.show(f.list, tab)
+	if f.err != nil {
+		if status(f.err) == exitUnreachable {
+			return fmt.Errorf("%w: %w", errFindings, f.err)
+		}
+		return errFindings
+	}
+	return err
+}
+
+// examination is what the doctor looks at.
+type examination struct {
+	keys   *control.Keys
+	queues []string
+	wait   control.Wait
+}
+
+// examine does the checks that need servers.
+func (a *app) examine(ctx context.Context, s *open.Swarm, f *findings, x examination) {
+	checkResults(ctx, s, f)
+	checkEvents(ctx, s, f)
+	begin := time.Now()
+	replies, err := send(ctx, s, x.keys, control.Command{Do: control.DoPing}, x.wait)
+	switch {
+	case errors.Is(err, errNobody):
+		f.warn("consumers", "%v", err)
+	case err != nil && len(replies) == 0:
+		f.fail("consumers", err)
+	default:
+		f.ok("consumers", "%d answer", len(replies))
+		checkClocks(f, replies, begin)
+	}
+	checkQueues(ctx, s, f, x.queues, replies)
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/open"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// eventOptions are the flags of events.
+type eventOptions struct {
+	types []string
+	id    string
+	count int
+}
+
+func (a *app) eventsCmd() *cobra.Command {
+	var o eventOptions
+	cmd := &cobra.Command{
+		Use:   "events",
+		Short: "Follow what happens",
+		Long: "Events prints every event from now on, until it is interrupted or has printed --count; --timeout does not end it. With\n" +
+			"-o json each is a line, in the format in which events travel.",
+		Example: "  swarmiji events -o json\n" +
+			"  swarmiji events --type task-failed --type worker-offline --count 10",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.withSwarm(cmd.Context(), open.Options{}, func(ctx context.Context, s *open.Swarm) error { return a.follow(ctx, s, &o) })
+		},
+	}
+	f := cmd.Flags()
+	f.StringSliceVar(&o.types, "type", nil, "`type` of events to show, such as task-failed; may be given again; default: all")
+	f.StringVar(&o.id, "task", "", "`id` of a task: show its events alone")
+	f.IntVar(&o.count, "count", 0, "end after this many; 0: never")
+	return cmd
+}
+
+func (a *app) follow(ctx context.Context, s *open.Swarm, o *eventOptions) error {
+	sub, err := s.Events.Subscribe(ctx, events.Filter{Types: o.types, TaskID: task.ID(o.id)})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
+		defer cancel()
+		_ = sub.Close(closing) // nothing more is wanted of it
+	}()
+	for n := 0; o.count <= 0 || n < o.count; n++ {
+		e, err := sub.Receive(ctx)
+		if ctx.Err() != nil {
+			return nil // an interrupt is how this ends
+		}
+		if err != nil {
+			return err
+		}
+		if err := a.showEvent(&e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *app) showEvent(e *events.Event) error {
+	line, err := events.Encode([]events.Event{*e})
+	if err != nil {
+		return err
+	}
+	line = bytes.TrimSuffix(bytes.TrimPrefix(line, []byte("[")), []byte("]"))
+	if a.output == "table" {
+		line = []byte(visible(row(e)))
+	}
+	_, err = fmt.Fprintf(a.stdout, "%s\n", line)
+	return err
+}
+
+// row is an event as a line for people: what has a fixed width first.
+func row(e *events.Event) string {
+	parts := []string{e.Time.Format("15:04:05.000"), fmt.Sprintf("%-16s", e.Type), e.NodeID}
+	for _, text := range []string{string(e.TaskID), e.Name, e.Queue, e.Result, e.Exception} {
+		if text != "" {
+			parts = append(parts, text)
+		}
+	}
+	if e.Runtime > 0 {
+		parts = append(parts, e.Runtime.Round(time.Microsecond).String())
+	}
+	return strings.Join(parts, "  ")
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"errors"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// The exit statuses. Scripts rely on them: they do not change.
+const (
+	exitOK          = 0
+	exitError       = 1
+	exitUsage       = 2
+	exitNotFound    = 3
+	exitUnreachable = 4
+	exitTaskFailed  = 5
+)
+
+// Errors of this program that have a status of their own.
+var (
+	errUsage    = errors.New("usage")
+	errNotFound = errors.New("not found")
+	errNobody   = errors.New("no consumer answered; consumers answer only when their configuration enables control, with the same keys, if any")
+)
+
+// taskFailedError is that the task ran, or was refused to run, and did not succeed.
+type taskFailedError struct{ cause error }
+
+func (e *taskFailedError) Error() string { return "the task failed: " + e.cause.Error() }
+
+func (e *taskFailedError) Unwrap() error { return e.cause }
+
+// status is the exit status that says what err is about.
+func status(err error) int {
+	var failed *taskFailedError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, errUsage):
+		return exitUsage
+	case errors.As(err, &failed):
+		return exitTaskFailed
+	}
+	for _, class := range []struct {
+		status int
+		errs   []error
+	}{
+		{exitUsage, []error{task.ErrBadName, task.ErrBadID, task.ErrBadMetadata}},
+		{exitNotFound, []error{errNotFound, broker.ErrNoQueue, broker.ErrNotFound, resultstore.ErrNotFound}},
+		{exitUnreachable, []error{errNobody, broker.ErrUnavailable, broker.ErrAccess, events.ErrUnavailable, resultstore.ErrUnavailable}},
+	} {
+		for _, one := range class.errs {
+			if errors.Is(err, one) {
+				return class.status
+			}
+		}
+	}
+	return exitError
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"go.uber.org/goleak"
+
+	"github.com/swarmiji/swarmiji/consumer"
+	"github.com/swarmiji/swarmiji/control"
+	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/open"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(leakless{m}, map[string]func(){"swarmiji": main})
+}
+
+// leakless looks for goroutines that the tests left.
+type leakless struct{ *testing.M }
+
+func (m leakless) Run() int {
+	code := m.M.Run()
+	if err := goleak.Find(goleak.IgnoreAnyFunction(testserver.Reaper)); err != nil && code == 0 {
+		_, _ = os.Stderr.WriteString(err.Error())
+		return 1
+	}
+	return code
+}
+
+// patience bounds every wait of these tests.
+const patience = 20 * time.Second
+
+// swarmiji runs the program inside of the test, with the script's directory, input and environment: starting it anew for each
+// line would take most of the time.
+func swarmiji(ts *testscript.TestScript, want int, args []string) {
+	s := surroundings{stdin: strings.NewReader(ts.Getenv("STDIN")), stdout: ts.Stdout(), stderr: ts.Stderr(), getenv: ts.Getenv}
+	ctx, cancel := context.WithTimeout(context.Background(), 3*patience)
+	defer cancel()
+	if got := run(ctx, args, s); got != want {
+		ts.Fatalf("status %d, want %d", got, want)
+	}
+}
+
+// commands are what scripts may say beside the usual.
+func commands() map[string]func(ts *testscript.TestScript, neg bool, args []string) {
+	return map[string]func(ts *testscript.TestScript, neg bool, args []string){
+		// run ARGS: the program, which succeeds.
+		"run": func(ts *testscript.TestScript, _ bool, args []string) { swarmiji(ts, 0, args) },
+		// fails STATUS ARGS: the program, which ends with this status.
+		"fails": func(ts *testscript.TestScript, _ bool, args []string) {
+			status, err := strconv.Atoi(args[0])
+			ts.Check(err)
+			swarmiji(ts, status, args[1:])
+		},
+		// until TEXT ARGS: the program, again and again till it prints the text.
+		"until": func(ts *testscript.TestScript, _ bool, args []string) {
+			var out strings.Builder
+			for end := time.Now().Add(patience); time.Now().Before(end); {
+				out.Reset()
+				run(context.Background(), args[1:], surroundings{stdin: strings.NewReader(""), stdout: &out, stderr: &out, getenv: ts.Getenv})
+				if strings.Contains(out.String(), args[0]) {
+					_, err := ts.Stdout().Write([]byte(out.String()))
+					ts.Check(err)
+					return
+				}
+			}
+			ts.Fatalf("%q was never printed; the last output is\n%s", args[0], out.String())
+		},
+	}
+}
+
+// key is what the consumers of these tests want commands signed with; keyFile is the same as a file.
+const (
+	key     = "thirty-two bytes that nobody has"
+	keyFile = "# keys\nk1 dGhpcnR5LXR3byBieXRlcyB0aGF0IG5vYm9keSBoYXM=\n"
+)
+
+// pair is the arguments of add.
+type pair struct {
+	A int `json:"a"`
+	B int `json:"b"`
+}
+
+var (
+	add   = task.New[pair, int]("math.add")
+	echo  = task.New[map[string]any, map[string]any]("echo")
+	broke = task.New[string, string]("broken", task.WithMaxRetries(0))
+	slow  = task.New[string, string]("slow")
+)
+
+// worker runs a consumer of the queue "work" until the script ends. The tasks "slow" end when the worker does.
+func worker(env *testscript.Env, url string) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	logger := slog.New(slog.DiscardHandler)
+	s, err := open.Open(ctx, url, open.Options{Control: true, Logger: logger})
+	if err != nil {
+		cancel()
+		return err
+	}
+	c, err := consumer.New(consumer.Config{
+		Broker: s.Broker, Results: s.Results, Events: s.Events, Logger: logger, NodeID: "node-1", ShutdownTimeout: -1,
+		Control: &control.Config{Bus: s.Control, Keys: &control.Keys{Active: "k1", ByID: map[string][]byte{"k1": []byte(key)}}},
+		Queues:  map[string]consumer.QueueConfig{"work": {Workers: 2}}, UnknownRetries: -1,
+	})
+	if err == nil {
+		err = errors.Join(
+			add.Handle(c, func(_ context.Context, p pair) (int, error) { return p.A + p.B, nil }),
+			echo.Handle(c, func(_ context.Context, m map[string]any) (map[string]any, error) { return m, nil }),
+			broke.Handle(c, func(context.Context, string) (string, error) { return "", errors.New("it is broken") }),
+			slow.Handle(c, func(ctx context.Context, s string) (string, error) { <-ctx.Done(); return s, ctx.Err() }),
+		)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	env.Defer(func() {
+		cancel()
+		<-ended // whatever it left: it does not wait for slow tasks
+		closing, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := s.Close(closing); err != nil {
+			env.T().Log("closing the worker:", err)
+		}
+	})
+	return err
+}
+
+// TestScripts runs every script of testdata/script against every broker, each with a consumer beside it.
+func TestScripts(t *testing.T) {
+	for name, server := range map[string]func(t *testing.T) string{
+		"rabbit": func(t *testing.T) string { return testserver.RequireRabbit(t).URL() },
+		"redis":  func(t *testing.T) string { return testserver.RequireRedis(t).URL() },
+		"nats":   func(t *testing.T) string { return testserver.RequireNATS(t).URL() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			url := server(t)
+			testscript.Run(t, testscript.Params{
+				Dir: "testdata/script", Cmds: commands(), RequireUniqueNames: true,
+				Condition: func(cond string) (bool, error) { return cond == name, nil },
+				Setup: func(env *testscript.Env) error {
+					with := url + "?namespace=" + testserver.Namespace()
+					env.Setenv("SWARMIJI_BROKER", with)
+					env.Setenv("SWARMIJI_CONTROL_KEYS", env.WorkDir+"/keys")
+					if err := os.WriteFile(env.WorkDir+"/keys", []byte(keyFile), 0o600); err != nil {
+						return err
+					}
+					return worker(env, with)
+				},
+			})
+		})
+	}
+}
+
+// TestOffline runs the scripts that need no server, in processes of their own.
+func TestOffline(t *testing.T) {
+	testscript.Run(t, testscript.Params{Dir: "testdata/offline", Cmds: commands(), RequireUniqueNames: true})
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+)
+
+// table is what a command shows as rows.
+type table struct {
+	head []string
+	rows [][]string
+}
+
+func (t *table) add(cells ...any) {
+	row := make([]string, len(cells))
+	for i, c := range cells {
+		row[i] = cell(c)
+	}
+	t.rows = append(t.rows, row)
+}
+
+// cell is one value in a table. What comes from elsewhere cannot break the table or move the cursor.
+func cell(v any) string {
+	var s string
+	switch v := v.(type) {
+	case string:
+		s = v
+	case time.Time:
+		if !v.IsZero() {
+			s = v.UTC().Format("2006-01-02 15:04:05.000")
+		}
+	case []string:
+		s = strings.Join(v, ",")
+	case float64:
+		s = strconv.FormatFloat(v, 'f', 2, 64)
+	default:
+		s = fmt.Sprint(v)
+	}
+	if s = visible(s); s == "" {
+		return "-"
+	}
+	return s
+}
+
+// visible replaces what is not printed as a character on one line.
+func visible(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || !unicode.IsPrint(r) && r != ' ' {
+			return '.'
+		}
+		return r
+	}, s)
+}
+
+// show prints v as JSON, or t as a table, as -o says.
+func (a *app) show(v any, t *table) error {
+	if a.output == "json" {
+		return a.json(v)
+	}
+	w := tabwriter.NewWriter(a.stdout, 0, 8, 2, ' ', 0)
+	for _, row := range append([][]string{t.head}, t.rows...) {
+		if _, err := fmt.Fprintln(w, strings.Join(row, "\t")); err != nil {
+			return err
+		}
+	}
+	return w.Flush()
+}
+
+// json prints v as JSON of several lines.
+func (a *app) json(v any) error {
+	e := json.NewEncoder(a.stdout)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
+
+// compact is v as JSON on one line.
+func compact(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/swarmiji/swarmiji/open"
+	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/serializer"
+	"github.com/swarmiji/swarmiji/serializer/msgpack"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+func (a *app) resultCmd() *cobra.Command {
+	var wait bool
+	cmd := &cobra.Command{
+		Use:   "result ID",
+		Short: "Show the state and the result of a task",
+		Long: "Result shows what the result store keeps of a task. A task of which nothing is kept is not found: it has not ended, its\n" +
+			"result was not wanted, or the time to keep it is over. Reply queues on RabbitMQ keep nothing for others; give the URL\n" +
+			"of a store that does with results=.",
+		Example: "  swarmiji result report-2026-10\n" +
+			"  swarmiji result 01975e7a-1c5e-7b63-9a44-1f6d0c8f6d11 --wait --timeout 1m -o json",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id := task.ID(args[0])
+			if err := id.Check(); err != nil {
+				return err
+			}
+			return a.with(cmd.Context(), open.Options{}, func(ctx context.Context, s *open.Swarm) error {
+				return a.result(ctx, s, id, wait)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&wait, "wait", false, "wait for the end of the task")
+	return cmd
+}
+
+// resultOutput is what result prints.
+type resultOutput struct {
+	ID         task.ID    `json:"id"`
+	Name       string     `json:"name"`
+	State      task.State `json:"state"`
+	Attempt    int        `json:"attempt"`
+	StartedAt  time.Time  `json:"started_at,omitzero"`
+	FinishedAt time.Time  `json:"finished_at,omitzero"`
+	Node       string     `json:"node,omitempty"`
+	Result     any        `json:"result,omitempty"`
+	Error      string     `json:"error,omitempty"`
+	ErrorType  string     `json:"error_type,omitempty"`
+}
+
+// resultPoll is how often a store is asked that is waited for.
+const resultPoll = 100 * time.Millisecond
+
+func (a *app) result(ctx context.Context, s *open.Swarm, id task.ID, wait bool) error {
+	if resultstore.RepliesOnly(s.Results) {
+		return errors.New("results go to who submitted the task and to nobody else here; give another store with results= in the URL, to consumers and producers too")
+	}
+	r, err := s.Results.Load(ctx, id)
+	for wait && (errors.Is(err, resultstore.ErrNotFound) || err == nil && !r.State.Terminal()) {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("task %s has not ended within %v, or its result is not kept: %w", id, a.timeout, errNotFound)
+		case <-time.After(resultPoll):
+		}
+		r, err = s.Results.Load(ctx, id)
+	}
+	if err != nil {
+		return err
+	}
+	out := resultOutput{
+		ID: r.ID, Name: r.Name, State: r.State, Attempt: r.Retries + 1, StartedAt: r.StartedAt, FinishedAt: r.FinishedAt, Node: r.NodeID,
+	}
+	if r.Error != nil {
+		out.Error, out.ErrorType = r.Error.Message, r.Error.Type
+	}
+	if r.State == task.StateSucceeded {
+		if out.Result, err = readable(r.ContentType, r.Result); err != nil {
+			return err
+		}
+	}
+	if err := a.show(out, out.table()); err != nil {
+		return err
+	}
+	switch r.State {
+	case task.StateFailed, task.StateRevoked, task.StateExpired:
+		return &taskFailedError{errors.New(string(r.State))}
+	}
+	return nil
+}
+
+func (o *resultOutput) table() *table {
+	t := &table{head: []string{"ID", string(o.ID)}}
+	t.add("NAME", o.Name)
+	t.add("STATE", string(o.State))
+	t.add("ATTEMPT", o.Attempt)
+	t.add("STARTED", o.StartedAt)
+	t.add("FINISHED", o.FinishedAt)
+	t.add("NODE", o.Node)
+	if o.State == task.StateSucceeded {
+		t.add("RESULT", compact(o.Result))
+	}
+	if o.Error != "" {
+		t.add("ERROR", o.Error)
+		t.add("TYPE", o.ErrorType)
+	}
+	return t
+}
+
+// readable returns serialized bytes as something that can be written as JSON: raw bytes as a text where they are one, and
+// else in base64.
+func readable(contentType string, data []byte) (any, error) {
+	if len(data) == 0 {
+		return nil, nil
+	}
+	set, err := serializer.NewSet(msgpack.Serializer{}, serializer.JSON{}, serializer.Raw{})
+	if err != nil {
+		return nil, err
+	}
+	s, err := set.For(contentType)
+	if err != nil {
+		return nil, err
+	}
+	switch s.ContentType() {
+	case serializer.ContentJSON:
+		return json.RawMessage(data), nil
+	case serializer.ContentRaw:
+		if utf8.Valid(data) {
+			return string(data), nil
+		}
+		return data, nil
+	}
+	var v any
+	if err := s.Unmarshal(data, &v); err != nil {
+		return nil, err
+	}
+	return v, nil
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/swarmiji/swarmiji/open"
+)
+
+// surroundings are what a run of the program has from its process.
+type surroundings struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	getenv         func(string) string
+}
+
+// app is one run of the program: its surroundings and the options that all commands share.
+type app struct {
+	surroundings
+
+	broker, namespace string
+	output            string // "table" or "json"
+	timeout           time.Duration
+	keyFile           string
+
+	begun bool // the arguments were right and the command runs
+}
+
+// run is the program. It returns the exit status.
+func run(ctx context.Context, args []string, s surroundings) int {
+	a := &app{surroundings: s}
+	root := a.root()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err != nil && !a.begun && !errors.Is(err, errUsage) {
+		err = fmt.Errorf("%w: %w", errUsage, err)
+	}
+	if err != nil {
+		_, _ = fmt.Fprintln(s.stderr, "swarmiji:", a.plain(err))
+	}
+	if errors.Is(err, errUsage) {
+		_, _ = fmt.Fprintln(s.stderr, "see swarmiji --help")
+	}
+	return status(err)
+}
+
+// plain is the text of an error without the program's own classes, and without the URL of the broker, should a library have
+// put it there.
+func (a *app) plain(err error) string {
+	text := err.Error()
+	if a.broker != "" {
+		text = strings.ReplaceAll(text, a.broker, open.Redact(a.broker))
+	}
+	return strings.TrimPrefix(strings.TrimPrefix(text, "usage: "), "swarmiji: ")
+}
+
+// root makes the tree of commands.
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "swarmiji",
+		Short: "Submit tasks, and look after those who run them",
+		Long: "Swarmiji submits tasks and shows their results, tells who works and on what, commands consumers, looks after dead\n" +
+			"letters, and says what is wrong with a set-up.\n\n" +
+			"The exit status is 0 when all went well, 1 after an error, 2 after wrong arguments, 3 when what was asked for is not\n" +
+			"there, 4 when a server or every consumer is out of reach, and 5 when the task that was waited for has failed.",
+		Example: "  swarmiji doctor --broker amqp://user:password@host:5672/\n" +
+			"  SWARMIJI_BROKER=redis://host:6379 swarmiji call math.add '{\"a\": 1, \"b\": 2}' --wait",
+		Args:              cobra.NoArgs,
+		Annotations:       map[string]string{offline: "yes"},
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return a.begin(cmd) },
+		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetIn(a.stdin)
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetHelpCommand(&cobra.Command{Use: "no-help", Hidden: true}) // --help does it
+	f := root.PersistentFlags()
+	f.SortFlags = false
+	f.StringVar(&a.broker, "broker", "", "`URL` of the broker, with results= and events= where these are elsewhere; default: $SWARMIJI_BROKER, which other users of the machine do not see")
+	f.StringVar(&a.namespace, "namespace", "", "`name` that keeps programs on one server apart; default: the URL's, or \"default\"")
+	f.StringVarP(&a.output, "output", "o", "table", "`form` of the output: table or json")
+	f.DurationVar(&a.timeout, "timeout", 10*time.Second, "how long to try, and to wait for what is waited for")
+	f.StringVar(&a.keyFile, "control-keys", "", "`file` with the keys that consumers want commands signed with, a line each: an id, a space, the key in base64; the first signs; default: $SWARMIJI_CONTROL_KEYS")
+	root.AddCommand(
+		a.callCmd(), a.resultCmd(),
+		a.workersCmd(), a.queuesCmd(), a.tasksCmd(), a.eventsCmd(), a.deadCmd(), a.doctorCmd(),
+		a.pingCmd(), a.statsCmd(), a.scaleCmd(), a.pauseCmd(), a.resumeCmd(), a.rateLimitCmd(), a.shutdownCmd(),
+		a.versionCmd(), a.completionCmd(root),
+	)
+	return root
+}
+
+// begin checks the options that all commands share.
+func (a *app) begin(cmd *cobra.Command) error {
+	if a.output != "table" && a.output != "json" {
+		return fmt.Errorf("%w: -o is %q, want table or json", errUsage, a.output)
+	}
+	if a.timeout <= 0 {
+		return fmt.Errorf("%w: --timeout is %v", errUsage, a.timeout)
+	}
+	if a.broker == "" {
+		a.broker = a.getenv("SWARMIJI_BROKER")
+	}
+	if a.keyFile == "" {
+		a.keyFile = a.getenv("SWARMIJI_CONTROL_KEYS")
+	}
+	if cmd.Annotations[offline] == "" && a.broker == "" {
+		return fmt.Errorf("%w: no broker; give --broker or set SWARMIJI_BROKER, such as amqp://user:password@host:5672/", errUsage)
+	}
+	if strings.HasPrefix(a.broker, "mem:") {
+		return fmt.Errorf("%w: mem:// has no use here: nobody can reach the memory of another process", errUsage)
+	}
+	a.begun = true
+	return nil
+}
+
+// offline marks commands that need no broker.
+const offline = "offline"
+
+// limited gives ctx the time of --timeout.
+func (a *app) limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, a.timeout)
+}

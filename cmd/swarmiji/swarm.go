@@ -1,0 +1,121 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/swarmiji/swarmiji/control"
+	"github.com/swarmiji/swarmiji/open"
+)
+
+// with opens the broker's URL, calls do within --timeout, and closes everything.
+func (a *app) with(ctx context.Context, o open.Options, do func(ctx context.Context, s *open.Swarm) error) error {
+	ctx, cancel := a.limited(ctx)
+	defer cancel()
+	return a.withSwarm(ctx, o, do)
+}
+
+// closeTime bounds the closing of a swarm.
+const closeTime = 5 * time.Second
+
+// withSwarm is with, without a limit of time.
+func (a *app) withSwarm(ctx context.Context, o open.Options, do func(ctx context.Context, s *open.Swarm) error) (err error) {
+	o.Namespace, o.Name = a.namespace, "swarmiji"
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelError}))
+	}
+	s, err := open.Open(ctx, a.broker, o)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errUsage, err) // it has done no I/O: what is wrong is the URL
+	}
+	defer func() {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
+		defer cancel()
+		if cerr := s.Close(closing); err == nil {
+			err = cerr
+		}
+	}()
+	if err := s.Ping(ctx); err != nil { // one sentence with the remedy, and soon
+		return err
+	}
+	return do(ctx, s)
+}
+
+// command sends a command to consumers and returns the replies. wait is for how many; 0: as long as replies may come. Nobody's
+// reply is errNobody.
+func (a *app) command(ctx context.Context, c control.Command, wait control.Wait) (replies []control.Reply, err error) {
+	keys, err := a.keys()
+	if err != nil {
+		return nil, err
+	}
+	err = a.withSwarm(ctx, open.Options{Control: true}, func(ctx context.Context, s *open.Swarm) error {
+		replies, err = send(ctx, s, keys, c, wait)
+		return err
+	})
+	return replies, err
+}
+
+// send is command on an open swarm.
+func send(ctx context.Context, s *open.Swarm, keys *control.Keys, c control.Command, wait control.Wait) ([]control.Reply, error) {
+	client, err := control.NewClient(control.ClientConfig{Bus: s.Control, Keys: keys})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errUsage, err)
+	}
+	replies, err := client.Send(ctx, c, wait)
+	switch {
+	case errors.Is(err, control.ErrCommand):
+		return nil, fmt.Errorf("%w: %w", errUsage, err)
+	case errors.Is(err, control.ErrMissing) && len(replies) > 0:
+		return replies, err
+	case err != nil && !errors.Is(err, control.ErrMissing):
+		return replies, err
+	case len(replies) > 0:
+		return replies, nil
+	case client.Refused() > 0:
+		return nil, fmt.Errorf("%w (%d answers were not signed with the given keys)", errNobody, client.Refused())
+	}
+	return nil, errNobody
+}
+
+// keys reads the file of keys; nil without one.
+func (a *app) keys() (*control.Keys, error) {
+	if a.keyFile == "" {
+		return nil, nil
+	}
+	f, err := os.Open(a.keyFile)
+	if err != nil {
+		return nil, fmt.Errorf("%w: control keys: %w", errUsage, err)
+	}
+	defer func() { _ = f.Close() }()
+	k := &control.Keys{ByID: make(map[string][]byte)}
+	lines := bufio.NewScanner(f)
+	for n := 1; lines.Scan(); n++ {
+		line := strings.TrimSpace(lines.Text())
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		id, text, _ := strings.Cut(line, " ")
+		key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
+		if err != nil || len(key) < control.MinKey { // the error would quote a part of the key
+			return nil, fmt.Errorf("%w: control keys: line %d of %s is not an id, a space and a key of %d bytes and more in base64", errUsage, n, a.keyFile, control.MinKey)
+		}
+		if k.Active == "" {
+			k.Active = id
+		}
+		k.ByID[id] = key
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("%w: control keys: %w", errUsage, err)
+	}
+	if k.Active == "" {
+		return nil, fmt.Errorf("%w: control keys: %s has none", errUsage, a.keyFile)
+	}
+	return k, nil
+}

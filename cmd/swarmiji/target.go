@@ -1,0 +1,60 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/swarmiji/swarmiji/control"
+)
+
+// target are the flags of commands to consumers.
+type target struct {
+	nodes, queues []string
+	replies       int
+	collect       time.Duration
+}
+
+// flags adds the flags to cmd. queues is false where the command takes queues as arguments.
+func (t *target) flags(cmd *cobra.Command, queues bool) {
+	f := cmd.Flags()
+	f.StringSliceVar(&t.nodes, "node", nil, "`id` of a consumer that is meant; may be given again; default: all")
+	if queues {
+		f.StringSliceVar(&t.queues, "queue", nil, "`name` of a queue that is meant; may be given again; default: all")
+	}
+	f.IntVar(&t.replies, "replies", 0, "how many answers are enough, and fewer are an error; default: as many as come in time, or those of --node")
+	f.DurationVar(&t.collect, "collect", control.DefaultTimeout, "how long answers are collected")
+}
+
+// order sends a command and prints the replies: rows makes the rows of one. A node that had an error makes the command fail,
+// after all is shown.
+func (a *app) order(cmd *cobra.Command, t *target, c control.Command, head []string, rows func(t *table, r *control.Reply)) error {
+	c.Nodes = t.nodes
+	if len(c.Queues) == 0 {
+		c.Queues = t.queues
+	}
+	replies, err := a.command(cmd.Context(), c, control.Wait{Replies: t.replies, Timeout: t.collect})
+	if len(replies) == 0 {
+		return err
+	}
+	tab := &table{head: head}
+	errs := []error{err}
+	for i := range replies {
+		r := &replies[i]
+		if r.Error != "" {
+			errs = append(errs, fmt.Errorf("node %s: %s", r.Node, visible(r.Error)))
+			continue
+		}
+		rows(tab, r)
+	}
+	return errors.Join(append([]error{a.show(replies, tab)}, errs...)...)
+}
+
+// done is the rows of a command that has no answer but that it was done.
+func done(t *table, r *control.Reply) { t.add(r.Node, strings.Join(r.Queues, ","), "ok") }
+
+// doneHead are the columns of done.
+func doneHead() []string { return []string{"NODE", "QUEUES", "DONE"} }

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *app) versionCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Show the version of this program",
+		Long:  "Version shows the version of this program, the revision it was built from, and the Go version.",
+		Example: "  swarmiji version\n" +
+			"  swarmiji version -o json",
+		Args:        cobra.NoArgs,
+		Annotations: map[string]string{offline: "yes"},
+		RunE: func(*cobra.Command, []string) error {
+			v := versionOutput{Version: "unknown", Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH}
+			if info, ok := debug.ReadBuildInfo(); ok {
+				v.Version = info.Main.Version
+				for _, s := range info.Settings {
+					if s.Key == "vcs.revision" {
+						v.Revision = s.Value
+					}
+				}
+			}
+			return a.show(v, &table{head: []string{fmt.Sprintf("swarmiji %s %s %s %s", v.Version, v.Revision, v.Go, v.System)}})
+		},
+	}
+}
+
+// versionOutput is what version prints.
+type versionOutput struct {
+	Version  string `json:"version"`
+	Revision string `json:"revision,omitempty"`
+	Go       string `json:"go"`
+	System   string `json:"system"`
+}

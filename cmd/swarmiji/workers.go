@@ -1,0 +1,164 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/swarmiji/swarmiji/control"
+	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/open"
+)
+
+func (a *app) workersCmd() *cobra.Command {
+	var t target
+	var listen time.Duration
+	cmd := &cobra.Command{
+		Use:   "workers",
+		Short: "Show who is alive",
+		Long: "Workers listens for the heartbeats of consumers and producers, which come every 2 s, asks consumers meanwhile, and shows\n" +
+			"who was heard of, what runs there, what has been done since its start, and the load and used memory (0 to 1) of the\n" +
+			"machine. A consumer that does not answer, since its configuration does not enable control, has no queues here.",
+		Example: "  swarmiji workers\n" +
+			"  swarmiji workers --listen 10s -o json",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.workers(cmd.Context(), &t, listen) },
+	}
+	cmd.Flags().DurationVar(&listen, "listen", 2500*time.Millisecond, "how long to listen for heartbeats and answers")
+	cmd.Flags().IntVar(&t.replies, "replies", 0, "show what is known when so many consumers have answered, without listening on")
+	return cmd
+}
+
+// workerOutput is a node as it is shown.
+type workerOutput struct {
+	Node      string    `json:"node"`
+	Role      string    `json:"role,omitempty"`
+	Host      string    `json:"host,omitempty"`
+	Queues    []string  `json:"queues,omitempty"` // of a consumer that answers
+	Answers   bool      `json:"answers"`
+	Offline   bool      `json:"offline,omitempty"` // it said so itself, or others did
+	Active    int       `json:"active"`
+	Processed int64     `json:"processed"`
+	Load      *float64  `json:"load,omitempty"`
+	Memory    *float64  `json:"mem,omitempty"`
+	Version   string    `json:"version,omitempty"`
+	Heartbeat time.Time `json:"heartbeat,omitzero"`
+}
+
+func (a *app) workers(ctx context.Context, t *target, listen time.Duration) error {
+	keys, err := a.keys()
+	if err != nil {
+		return err
+	}
+	return a.withSwarm(ctx, open.Options{Control: true}, func(ctx context.Context, s *open.Swarm) error {
+		ctx, cancel := context.WithTimeout(ctx, listen+a.timeout)
+		defer cancel()
+		sub, err := s.Events.Subscribe(ctx, events.Filter{Types: events.WorkerTypes()})
+		if err != nil {
+			return err
+		}
+		heard := make(chan map[string]*workerOutput, 1)
+		listening, enough := context.WithTimeout(ctx, listen)
+		defer enough()
+		go func() { heard <- hear(listening, sub) }()
+		replies, err := send(ctx, s, keys, control.Command{Do: control.DoStats}, control.Wait{Replies: t.replies, Timeout: listen})
+		if t.replies > 0 && len(replies) >= t.replies {
+			enough()
+		}
+		nodes := <-heard
+		if cerr := sub.Close(ctx); err == nil {
+			err = cerr
+		}
+		if err != nil && !errors.Is(err, errNobody) && !errors.Is(err, control.ErrMissing) {
+			return err
+		}
+		for i := range replies {
+			note(nodes, &replies[i])
+		}
+		if len(nodes) == 0 {
+			return errNobody
+		}
+		return a.showWorkers(nodes)
+	})
+}
+
+// maxWorkers bounds how many nodes are kept.
+const maxWorkers = 10000
+
+// hear gathers what nodes say of themselves until ctx ends.
+func hear(ctx context.Context, sub events.Subscription) map[string]*workerOutput {
+	nodes := make(map[string]*workerOutput)
+	for {
+		e, err := sub.Receive(ctx)
+		if err != nil {
+			return nodes
+		}
+		n := nodes[e.NodeID]
+		if n == nil {
+			if len(nodes) >= maxWorkers {
+				continue
+			}
+			n = &workerOutput{Node: e.NodeID}
+			nodes[e.NodeID] = n
+		}
+		n.Offline = e.Type == events.WorkerOffline
+		w := e.Worker
+		if w == nil || n.Offline { // the word of an observer says less
+			continue
+		}
+		n.Role, n.Host, n.Active, n.Processed, n.Version, n.Heartbeat = w.Role, w.Hostname, w.Active, w.Processed, w.Version, e.Time
+		n.Load, n.Memory = share(w.Load), share(w.Mem)
+	}
+}
+
+// share is a part of a whole; nil where it is not known.
+func share(f float64) *float64 {
+	if f < 0 {
+		return nil
+	}
+	return &f
+}
+
+// note adds what a consumer answered.
+func note(nodes map[string]*workerOutput, r *control.Reply) {
+	n := nodes[r.Node]
+	if n == nil {
+		n = &workerOutput{Node: r.Node, Role: events.RoleConsumer}
+		nodes[r.Node] = n
+	}
+	n.Answers, n.Offline, n.Queues = true, false, r.Queues
+	if r.Stats == nil {
+		return
+	}
+	n.Active = 0
+	for _, q := range r.Stats.Queues {
+		n.Active += q.Active
+	}
+	n.Processed = max(n.Processed, int64(r.Stats.Totals["succeeded"]+r.Stats.Totals["failed"]+r.Stats.Totals["retried"]))
+}
+
+func (a *app) showWorkers(nodes map[string]*workerOutput) error {
+	list := slices.SortedFunc(maps.Values(nodes), func(a, b *workerOutput) int { return cmp.Compare(a.Node, b.Node) })
+	t := &table{head: []string{"NODE", "ROLE", "HOST", "QUEUES", "STATE", "ACTIVE", "PROCESSED", "LOAD", "MEM", "HEARTBEAT"}}
+	for _, n := range list {
+		state := "online"
+		if n.Offline {
+			state = "offline"
+		}
+		t.add(n.Node, n.Role, n.Host, n.Queues, state, n.Active, n.Processed, optional(n.Load), optional(n.Memory), n.Heartbeat)
+	}
+	return a.show(list, t)
+}
+
+func optional(f *float64) string {
+	if f == nil {
+		return ""
+	}
+	return strconv.FormatFloat(*f, 'f', 2, 64)
+}
