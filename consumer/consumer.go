@@ -197,13 +197,12 @@ func (c *Consumer) Stop() { c.halt.Do(func() { close(c.stopped) }) }
 func (c *Consumer) openQueues(ctx context.Context) ([]*queue, error) {
 	var queues []*queue
 	for name, qc := range c.cfg.Queues {
-		main := newQueue(c, name, qc)
+		main := newQueue(ctx, c, name, qc)
 		sides := []*queue{main}
 		if c.cfg.MaxCrashes > 0 {
 			sides = append(sides, main.suspectsQueue())
 		}
 		for _, q := range sides {
-			q.fetch = ctx
 			if err := q.open(ctx); err != nil {
 				return queues, fmt.Errorf("swarmiji: consumer: queue %q: %w", q.source, err)
 			}

@@ -25,7 +25,7 @@ const suspects = ".suspects"
 func (q *queue) suspectsQueue() *queue {
 	cfg := q.cfg
 	cfg.Workers, cfg.Prefetch, cfg.Levels = 1, 1, nil
-	return &queue{c: q.c, name: q.name, source: q.name + suspects, suspects: true, cfg: cfg, meta: q.meta, prefetch: 1}
+	return &queue{fetch: q.fetch, c: q.c, name: q.name, source: q.name + suspects, suspects: true, cfg: cfg, meta: q.meta, prefetch: 1}
 }
 
 // suspect deals with a task that was handed out before.

@@ -142,8 +142,7 @@ func (t *team) resize(n int) {
 		t.members = t.members[:last]
 	}
 	for i := len(t.members); i < n; i++ {
-		w := &worker{team: t, index: i}
-		w.ctx, w.leave = context.WithCancel(t.fetch)
+		w := t.newWorker(i)
 		t.members = append(t.members, w)
 		w.start()
 	}
@@ -163,6 +162,11 @@ func (t *team) workers() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.size
+}
+
+func (t *team) newWorker(index int) *worker {
+	ctx, leave := context.WithCancel(t.fetch)
+	return &worker{team: t, index: index, ctx: ctx, leave: leave}
 }
 
 func (w *worker) start() {

@@ -35,8 +35,8 @@ type queue struct {
 	aside    int        // tasks that wait for their rate; guarded by the mutex of the rates
 }
 
-func newQueue(c *Consumer, name string, cfg QueueConfig) *queue {
-	return &queue{c: c, name: name, source: name, cfg: cfg, meta: task.Merge(c.cfg.Defaults, cfg.Meta), prefetch: cfg.prefetch(cfg.Workers)}
+func newQueue(fetch context.Context, c *Consumer, name string, cfg QueueConfig) *queue {
+	return &queue{fetch: fetch, c: c, name: name, source: name, cfg: cfg, meta: task.Merge(c.cfg.Defaults, cfg.Meta), prefetch: cfg.prefetch(cfg.Workers)}
 }
 
 // openTimeout bounds one attempt to declare and subscribe.
@@ -106,19 +106,25 @@ func (q *queue) returnHeld(ctx context.Context, n int) (stopped bool, err error)
 	}
 	done, cancel := context.WithCancel(ctx)
 	cancel() // Receive hands out what is held even so
-	for ; n > 0; n-- {
-		d, err := q.sub.Receive(done)
-		if err != nil {
-			break
-		}
-		r, err := q.read(d, 0)
-		if err != nil {
-			q.buryUnreadable(d, err)
-			continue
-		}
-		r.returnUnstarted(ctx)
+	for n > 0 && q.returnNext(done, ctx) {
+		n--
 	}
 	return true, nil
+}
+
+// returnNext gives back one message that the subscription holds, and reports whether there was one.
+func (q *queue) returnNext(done, ctx context.Context) bool {
+	d, err := q.sub.Receive(done)
+	if err != nil {
+		return false
+	}
+	r, err := q.read(d, 0)
+	if err != nil {
+		q.buryUnreadable(d, err)
+		return true
+	}
+	r.returnUnstarted(ctx)
+	return true
 }
 
 func (q *queue) log(level slog.Level, msg string, attrs ...slog.Attr) {

@@ -209,7 +209,7 @@ func (b *bucket) putBack(wait time.Duration) time.Time {
 	} else {
 		b.back = b.back.Add(b.interval)
 	}
-	return at.Add(rand.N(max(at.Sub(now)/10, time.Millisecond))) //nolint:gosec // only spreads them
+	return at.Add(rand.N(max(at.Sub(now)/10, time.Millisecond)))
 }
 
 // serve starts those whose turn has come, and returns in how long the next one's will; 0: nobody waits.

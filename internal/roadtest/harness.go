@@ -42,6 +42,8 @@ type Harness struct {
 	Reasonless bool
 	// Formats are what the producers write; nil: their default.
 	Formats []serializer.Format
+	// Pool runs the handlers; nil: the consumer's workers do.
+	Pool consumer.Pool
 	// Patience bounds every wait. 0: 20 s.
 	Patience time.Duration
 }
@@ -86,6 +88,7 @@ func newRoad(t *testing.T, open Open, change ...func(*producer.Config, *consumer
 		Broker: h.Broker(t), Results: h.Results(t), Logger: logger, UnknownDelay: time.Millisecond, KillGrace: time.Second,
 		Queues: map[string]consumer.QueueConfig{queueName: {Workers: 4, Prefetch: 16}},
 	}
+	cc.Pool = h.Pool
 	for _, f := range change {
 		f(&pc, &cc)
 	}

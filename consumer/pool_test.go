@@ -1,0 +1,168 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/broker/membroker"
+	"github.com/swarmiji/swarmiji/consumer"
+	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/events/memevents"
+	"github.com/swarmiji/swarmiji/internal/roadtest"
+	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/resultstore/memresults"
+)
+
+// spawner is a pool that runs each handler on a goroutine of its own.
+type spawner struct{ runs *atomic.Int64 }
+
+func (p spawner) Do(_ context.Context, fn func()) error {
+	p.runs.Add(1)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		fn()
+	}()
+	<-done
+	return nil
+}
+
+// TestRoadWithAPool (S8): the whole road with a pool of the user's.
+func TestRoadWithAPool(t *testing.T) {
+	var runs atomic.Int64
+	roadtest.Run(t, func(t *testing.T) *roadtest.Harness {
+		server := membroker.NewServer(membroker.Config{})
+		results := memresults.New(memresults.Config{})
+		bus := memevents.New(memevents.Config{})
+		return &roadtest.Harness{
+			Broker:  func(*testing.T) broker.Broker { return server.Connect() },
+			Results: func(*testing.T) resultstore.ResultStore { return results },
+			Events:  func(*testing.T) events.EventBus { return bus },
+			Sever:   func(_ *testing.T, b broker.Broker) { server.Disconnect(b.(*membroker.Broker)) },
+			Pool:    spawner{&runs},
+		}
+	})
+	if runs.Load() < 2000 {
+		t.Errorf("the pool was asked %d times only", runs.Load())
+	}
+}
+
+// shared bounds what several consumers run together.
+type shared chan struct{}
+
+func (p shared) Do(ctx context.Context, fn func()) error {
+	select {
+	case p <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-p }()
+	fn()
+	return nil
+}
+
+// TestPoolBounds: a pool may have tasks wait, which are reserved meanwhile and go back when the consumer pauses or stops.
+func TestPoolBounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHolding(t, consumer.QueueConfig{Workers: 4}, func(c *consumer.Config) { c.Pool = make(shared, 1) })
+		h.submit(0, 10)
+		h.b.run()
+		synctest.Wait()
+		if s := h.b.c.Stats(); s.Active != 1 || s.Reserved != 3 {
+			t.Errorf("%+v", s)
+		}
+		must0(t, h.b.c.Pause())
+		synctest.Wait()
+		if s := h.b.c.Stats(); s.Active != 1 || s.Reserved != 0 {
+			t.Errorf("paused: %+v", s)
+		}
+		h.want(1, 9)
+		must0(t, h.b.c.Resume())
+		close(h.release)
+		if n := len(h.runs()); n != 10 || h.most != 1 {
+			t.Errorf("%d runs, %d at once", n, h.most)
+		}
+		h.b.end()
+	})
+}
+
+var errNoRoom = errors.New("no room")
+
+// refuser refuses for a while.
+type refuser struct {
+	until time.Time
+	asked *atomic.Int64
+}
+
+func (p refuser) Do(_ context.Context, fn func()) error {
+	p.asked.Add(1)
+	if time.Now().Before(p.until) {
+		return errNoRoom
+	}
+	fn()
+	return nil
+}
+
+// TestPoolRefuses: what it refuses goes back, without a storm and without being counted as a crash.
+func TestPoolRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int64
+		h := newHolding(t, consumer.QueueConfig{Workers: 2}, func(c *consumer.Config) { c.Pool = refuser{time.Now().Add(10 * time.Second), &asked} })
+		close(h.release)
+		h.submit(0, 3)
+		h.b.run()
+		time.Sleep(time.Minute)
+		if n := len(h.runs()); n != 3 || asked.Load() > 220 {
+			t.Errorf("%d runs after the pool was asked %d times", n, asked.Load())
+		}
+		if n := h.b.metrics.Crashes.Count(); n != 0 {
+			t.Errorf("%d crashes", n)
+		}
+		h.b.end()
+	})
+}
+
+// TestSlots: however tasks come and the limit moves, no more than the limit run, and none is forgotten.
+func TestSlots(t *testing.T) {
+	var s consumer.Slots
+	var now, most, got atomic.Int64
+	s.Resize(3)
+	var wg sync.WaitGroup
+	for g := range 16 {
+		wg.Go(func() {
+			for i := range 300 {
+				ctx, cancel := context.WithCancel(context.Background())
+				if (i+g)%7 == 0 {
+					cancel()
+				}
+				if s.TryAcquire() || s.Acquire(ctx) {
+					if n := now.Add(1); n > most.Load() {
+						most.Store(n)
+					}
+					got.Add(1)
+					now.Add(-1)
+					s.Release()
+				}
+				cancel()
+			}
+		})
+	}
+	wg.Wait()
+	if most.Load() > 3 || got.Load() < 16*200 {
+		t.Errorf("%d at once, %d in all", most.Load(), got.Load())
+	}
+	for range 3 {
+		if !s.TryAcquire() {
+			t.Fatal("a slot was lost")
+		}
+	}
+	if s.TryAcquire() {
+		t.Fatal("a slot too many")
+	}
+}
