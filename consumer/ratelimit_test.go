@@ -114,4 +114,3 @@ func TestLimitedTasksGoBack(t *testing.T) {
 }
 
 var _ consumer.Pool = spawner{}
-

@@ -25,7 +25,7 @@ var sets = map[string][]string{
 	// Conformance suites: <port>test beside its port, and the road test of producer and consumer together.
 	"suites": {
 		"broker/brokertest", "resultstore/resultstoretest", "events/eventstest", "serializer/serializertest",
-		"internal/roadtest",
+		"internal/roadtest", "limit/limittest",
 	},
 	"conns":    {"internal/amqpconn", "internal/natsconn", "internal/redisconn"}, // one for each technology
 	"ports":    {"broker", "resultstore", "serializer", "router", "events"},
@@ -40,6 +40,12 @@ var layers = []rule{
 		[]string{"internal/roadtest"},
 		[]string{"task", "@ports", "serializer/*", "middleware", "producer", "consumer", "@leaves", "internal/wire", "broker/membroker", "resultstore/memresults", "events/memevents"},
 		"the road test drives a producer and a consumer over whatever broker it is given",
+	},
+	{
+		"suite",
+		[]string{"limit/limittest"},
+		[]string{"limit"},
+		"a suite knows its port and no adapter, so that every adapter can be held to it",
 	},
 	{
 		"suite",
@@ -115,6 +121,19 @@ var layers = []rule{
 		[]string{"control"},
 		[]string{"task", "events", "@leaves"},
 		"commands are events; what obeys them is handed in, so that it knows neither consumer nor bus",
+	},
+
+	{
+		"L2",
+		[]string{"limit"},
+		[]string{"task", "middleware", "@leaves"},
+		"its middleware is one like a user's; how a limit is kept is its adapters' concern",
+	},
+	{
+		"L3",
+		[]string{"limit/redislimit"},
+		[]string{"limit", "@conns", "@leaves"},
+		"an adapter knows its own port and never another adapter",
 	},
 
 	{
@@ -248,7 +267,8 @@ var clients = []client{
 	{
 		path: "github.com/redis/go-redis/v9",
 		may: []string{
-			"internal/redisconn", "broker/redisbroker", "broker/hworkerbroker", "resultstore/redisresults", "events/redisevents", "internal/testserver",
+			"internal/redisconn", "broker/redisbroker", "broker/hworkerbroker", "resultstore/redisresults", "events/redisevents",
+			"limit/redislimit", "internal/testserver",
 			"open", "bench/...",
 		},
 		reach: []string{"@programs"},
@@ -299,7 +319,7 @@ var clients = []client{
 	{
 		path:  "github.com/rcrowley/go-metrics",
 		may:   []string{"middleware", "middleware/prom", "producer", "consumer", "@programs"},
-		reach: []string{"middleware/tracing", "internal/roadtest"},
+		reach: []string{"middleware/tracing", "limit/...", "internal/roadtest"},
 		why:   "metrics are counted where tasks pass",
 	},
 	{

@@ -40,6 +40,8 @@ type Harness struct {
 	Uncounted bool
 	// Reasonless: dead letters have no reason.
 	Reasonless bool
+	// LateReady: the broker counts what was given back as held until somebody takes it.
+	LateReady bool
 	// Formats are what the producers write; nil: their default.
 	Formats []serializer.Format
 	// Pool runs the handlers; nil: the consumer's workers do.

@@ -11,5 +11,10 @@ import (
 func TestRoadOverNATS(t *testing.T) {
 	nats := testserver.RequireNATS(t)
 	noLeaks(t)
-	roadtest.Run(t, over(nats.URL(), nats.Addr()))
+	open := over(nats.URL(), nats.Addr())
+	roadtest.Run(t, func(t *testing.T) *roadtest.Harness {
+		h := open(t)
+		h.LateReady = true
+		return h
+	})
 }

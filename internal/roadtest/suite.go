@@ -63,6 +63,8 @@ func Run(t *testing.T, open Open) {
 		{"StopForced", true, testStopForced},
 		{"StopGivesBack", true, testStopGivesBack},
 		{"Kill", true, testKill},
+		{"Prefetch", true, testPrefetch},
+		{"OneEach", true, testOneEach},
 		{"QueuedBeforeConsumer", true, testQueuedBeforeConsumer},
 		{"Expired", true, testExpired},
 		{"Delayed", true, testDelayed},

@@ -1,0 +1,333 @@
+// Package limittest is the suite that every [limit.Limiter] passes.
+package limittest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/swarmiji/swarmiji/limit"
+)
+
+// patience bounds every wait; lease is one that does not end within a case, short one that does.
+const (
+	patience = 20 * time.Second
+	lease    = time.Minute
+	short    = 300 * time.Millisecond
+)
+
+// Open makes a view of a fresh place for limits, one for each call within a test; what it returns is closed by its own cleanup.
+type Open func(t *testing.T) func(t *testing.T) limit.Limiter
+
+// Run runs the suite.
+func Run(t *testing.T, open Open) {
+	for _, c := range []struct {
+		name, explain string
+		run           func(w *world)
+	}{
+		{"Max", "No more than Max is held at a time; Release makes room.", testMax},
+		{"Weights", "A permit counts with its weight, and one that does not fit is refused although a lighter one would.", testWeights},
+		{"SeveralProcesses", "All who use a place share its limits.", testSeveral},
+		{"AllOrNothing", "When one of several permits is refused none is held and no rate is charged.", testAllOrNothing},
+		{"Again", "A holder that asks again for what it holds holds it once, and no rate is charged twice.", testAgain},
+		{"LeaseEnds", "What is not renewed becomes free when its lease ends, and not before.", testLeaseEnds},
+		{"Renew", "Renew prolongs all leases, or none: ErrLost.", testRenew},
+		{"ReleaseTwice", "Releasing what is not held is no error and frees nothing of others.", testReleaseTwice},
+		{"Rate", "A rate lets its burst begin at once and then one after each interval; RetryAfter says when.", testRate},
+		{"RateAndMax", "A refusal for want of room charges no rate, and one by rate holds nothing.", testRateAndMax},
+		{"BadPermits", "What can never be granted, or is no permit, is ErrBadPermit.", testBadPermits},
+		{"Nothing", "No permit at all is granted.", testNothing},
+		{"EndedContext", "A ctx that has ended is an error.", testEndedContext},
+		{"Race", "Many at once never hold more than Max together, and all get their turn.", testRace},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Cleanup(func() {
+				if t.Failed() {
+					t.Log("why: " + c.explain)
+				}
+			})
+			view := open(t)
+			c.run(&world{T: t, view: view, l: view(t)})
+		})
+	}
+}
+
+type world struct {
+	*testing.T
+	view func(t *testing.T) limit.Limiter
+	l    limit.Limiter
+}
+
+func (w *world) ctx() context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	w.Cleanup(cancel)
+	return ctx
+}
+
+func (w *world) acquire(holder string, ps ...limit.Permit) limit.Decision {
+	w.Helper()
+	return w.acquireFor(lease, holder, ps...)
+}
+
+func (w *world) acquireFor(lease time.Duration, holder string, ps ...limit.Permit) limit.Decision {
+	w.Helper()
+	d, err := w.l.Acquire(w.ctx(), holder, lease, ps...)
+	if err != nil {
+		w.Fatalf("Acquire for %s: %v", holder, err)
+	}
+	if d.Granted && d.RetryAfter != 0 || d.RetryAfter < 0 {
+		w.Errorf("Acquire for %s: %+v", holder, d)
+	}
+	return d
+}
+
+func (w *world) granted(want bool, holder string, ps ...limit.Permit) {
+	w.Helper()
+	if d := w.acquire(holder, ps...); d.Granted != want {
+		w.Errorf("Acquire for %s: %+v, want granted %t", holder, d, want)
+	}
+}
+
+func (w *world) release(holder string, ps ...limit.Permit) {
+	w.Helper()
+	if err := w.l.Release(w.ctx(), holder, ps...); err != nil {
+		w.Fatalf("Release for %s: %v", holder, err)
+	}
+}
+
+// eventually asks until ok.
+func (w *world) eventually(what string, ok func() bool) {
+	w.Helper()
+	for end := time.Now().Add(patience); !ok(); {
+		if time.Now().After(end) {
+			w.Fatalf("not within %s: %s", patience, what)
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+}
+
+func testMax(w *world) {
+	p := limit.Permit{Key: "a", Max: 2}
+	w.granted(true, "1", p)
+	w.granted(true, "2", p)
+	w.granted(false, "3", p)
+	w.granted(true, "3", limit.Permit{Key: "b", Max: 2})
+	w.release("1", p)
+	w.granted(true, "4", p)
+	w.granted(false, "5", p)
+}
+
+func testWeights(w *world) {
+	heavy, light := limit.Permit{Key: "a", Weight: 4, Max: 10}, limit.Permit{Key: "a", Max: 10}
+	w.granted(true, "1", heavy)
+	w.granted(true, "2", heavy)
+	w.granted(false, "3", heavy)
+	w.granted(true, "4", light)
+	w.granted(true, "5", light)
+	w.granted(false, "6", light)
+	w.release("1", heavy)
+	w.granted(true, "3", heavy)
+	w.granted(false, "6", light)
+}
+
+func testSeveral(w *world) {
+	p := limit.Permit{Key: "a", Max: 1}
+	w.granted(true, "1", p)
+	w.l = w.view(w.T)
+	w.granted(false, "2", p)
+	w.release("1", p)
+	w.granted(true, "2", p)
+}
+
+func testAllOrNothing(w *world) {
+	a, b, c := limit.Permit{Key: "a", Max: 1}, limit.Permit{Key: "b", Max: 1}, limit.Permit{Key: "c", Rate: 1, Per: time.Hour}
+	w.granted(true, "1", b)
+	w.granted(false, "2", a, b, c)
+	w.granted(true, "3", a)
+	w.granted(true, "4", c)
+}
+
+func testAgain(w *world) {
+	p := limit.Permit{Key: "a", Max: 2, Rate: 2, Per: time.Hour, Burst: 2}
+	w.granted(true, "1", p)
+	w.granted(true, "1", p)
+	w.granted(true, "2", p)
+	w.granted(true, "1", p)
+	w.release("1", p)
+	w.granted(false, "3", limit.Permit{Key: "a", Max: 1})
+	w.granted(true, "3", limit.Permit{Key: "a", Max: 2})
+}
+
+func testLeaseEnds(w *world) {
+	p := limit.Permit{Key: "a", Max: 1}
+	begin := time.Now()
+	if !w.acquireFor(short, "1", p).Granted {
+		w.Fatal("the first is refused")
+	}
+	w.eventually("the lease has ended", func() bool { return w.acquire("2", p).Granted })
+	if took := time.Since(begin); took < short-2*time.Millisecond {
+		w.Errorf("a lease of %s ended after %s", short, took)
+	}
+	w.release("1", p) // has none any more
+	w.granted(false, "3", p)
+}
+
+func testRenew(w *world) {
+	a, b := limit.Permit{Key: "a", Max: 1}, limit.Permit{Key: "b", Max: 1}
+	rate := limit.Permit{Key: "r", Rate: 1, Per: time.Hour}
+	if !w.acquireFor(time.Second, "1", a, rate).Granted {
+		w.Fatal("the first is refused")
+	}
+	if err := w.l.Renew(w.ctx(), "1", lease, a, b); !errors.Is(err, limit.ErrLost) {
+		w.Errorf("Renew of what is held in part: %v", err)
+	}
+	if err := w.l.Renew(w.ctx(), "2", lease, a); !errors.Is(err, limit.ErrLost) {
+		w.Errorf("Renew of what another holds: %v", err)
+	}
+	if err := w.l.Renew(w.ctx(), "1", lease, a, rate); err != nil {
+		w.Fatalf("Renew: %v", err)
+	}
+	<-time.After(1100 * time.Millisecond)
+	w.granted(false, "2", a)
+	w.granted(true, "2", b)
+	if err := w.l.Renew(w.ctx(), "1", limit.MinLease, a); err != nil {
+		w.Fatalf("Renew: %v", err)
+	}
+	w.eventually("the lease has ended", func() bool { return w.acquire("3", a).Granted })
+	if err := w.l.Renew(w.ctx(), "1", lease, a); !errors.Is(err, limit.ErrLost) {
+		w.Errorf("Renew after the lease has ended: %v", err)
+	}
+}
+
+func testReleaseTwice(w *world) {
+	p := limit.Permit{Key: "a", Max: 1}
+	w.release("1", p)
+	w.granted(true, "1", p)
+	w.release("2", p)
+	w.granted(false, "2", p)
+	w.release("1", p)
+	w.release("1", p)
+	w.granted(true, "2", p)
+	w.granted(false, "3", p)
+}
+
+func testRate(w *world) {
+	p := limit.Permit{Key: "a", Rate: 5, Burst: 2} // one each 200 ms
+	begin := time.Now()
+	w.granted(true, "1", p)
+	w.granted(true, "2", p)
+	d := w.acquire("3", p)
+	if d.Granted || d.RetryAfter <= 0 || d.RetryAfter > 200*time.Millisecond {
+		if time.Since(begin) < 150*time.Millisecond {
+			w.Errorf("the third is answered %+v", d)
+		}
+	}
+	for i := range 5 {
+		w.eventually("its turn has come", func() bool { return w.acquire(fmt.Sprint(3+i), p).Granted })
+	}
+	if took := time.Since(begin); took < 998*time.Millisecond {
+		w.Errorf("7 began within %s, of which 2 at once and one each 200 ms", took)
+	}
+	heavy := limit.Permit{Key: "b", Weight: 3, Rate: 60, Per: time.Minute}
+	w.granted(true, "1", heavy)
+	if d := w.acquire("2", heavy); d.Granted || d.RetryAfter > 3*time.Second {
+		w.Errorf("a second weight of 3 at 1/s is answered %+v", d)
+	}
+}
+
+func testRateAndMax(w *world) {
+	p := limit.Permit{Key: "a", Max: 1, Rate: 2, Per: time.Hour, Burst: 2}
+	w.granted(true, "1", p)
+	w.granted(false, "2", p)
+	w.granted(false, "2", p)
+	w.release("1", p)
+	w.granted(true, "2", p)
+	w.release("2", p)
+	if d := w.acquire("3", p); d.Granted || d.RetryAfter < 25*time.Minute || d.RetryAfter > 30*time.Minute {
+		w.Errorf("the third in an hour of 2: %+v", d)
+	}
+	w.granted(true, "4", limit.Permit{Key: "a", Max: 1})
+}
+
+func testBadPermits(w *world) {
+	good := limit.Permit{Key: "a", Max: 1}
+	for _, p := range []limit.Permit{
+		{}, {Key: "no blanks"}, {Key: "a", Weight: -1}, {Key: "a", Max: -1}, {Key: "a", Rate: -1}, {Key: "a", Rate: 1, Per: -1},
+		{Key: "a", Weight: 2, Max: 1}, {Key: "a", Weight: 3, Rate: 1, Burst: 2}, {Key: "a", Rate: 2_000_000}, {Key: "a", Rate: 1, Burst: -1},
+	} {
+		if d, err := w.l.Acquire(w.ctx(), "1", lease, p); !errors.Is(err, limit.ErrBadPermit) || d.Granted {
+			w.Errorf("%+v: %+v, %v", p, d, err)
+		}
+	}
+	for _, bad := range []struct {
+		holder string
+		lease  time.Duration
+		ps     []limit.Permit
+	}{{"", lease, []limit.Permit{good}}, {"1", time.Millisecond, []limit.Permit{good}}, {"1", 0, []limit.Permit{good}}, {"1", -1, []limit.Permit{good}}, {"1", lease, []limit.Permit{good, good}}} {
+		if _, err := w.l.Acquire(w.ctx(), bad.holder, bad.lease, bad.ps...); !errors.Is(err, limit.ErrBadPermit) {
+			w.Errorf("%+v: %v", bad, err)
+		}
+	}
+	w.granted(true, "1", good)
+}
+
+func testNothing(w *world) {
+	w.granted(true, "1")
+	if err := w.l.Renew(w.ctx(), "1", lease); err != nil { // nothing was lost
+		w.Errorf("Renew: %v", err)
+	}
+	w.release("1")
+}
+
+func testEndedContext(w *world) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	p := limit.Permit{Key: "a", Max: 1}
+	if d, err := w.l.Acquire(ctx, "1", lease, p); err == nil || d.Granted {
+		w.Errorf("Acquire: %+v, %v", d, err)
+	}
+	if w.l.Renew(ctx, "1", lease, p) == nil || w.l.Release(ctx, "1", p) == nil {
+		w.Error("Renew or Release returned nil")
+	}
+}
+
+func testRace(w *world) {
+	p := limit.Permit{Key: "a", Max: 3}
+	views := []limit.Limiter{w.l, w.view(w.T)}
+	var now, most, done atomic.Int64
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			l := views[g%2]
+			for i := range 20 {
+				holder := fmt.Sprintf("%d-%d", g, i)
+				for end := time.Now().Add(patience); ; {
+					d, err := l.Acquire(context.Background(), holder, lease, p)
+					if err != nil || time.Now().After(end) {
+						w.Errorf("Acquire: %+v, %v", d, err)
+						return
+					}
+					if d.Granted {
+						break
+					}
+				}
+				n := now.Add(1)
+				for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+				}
+				now.Add(-1)
+				if err := l.Release(context.Background(), holder, p); err != nil {
+					w.Errorf("Release: %v", err)
+				}
+				done.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	if most.Load() > 3 || done.Load() != 160 {
+		w.Errorf("%d were held at once under 3; %d of 160 had their turn", most.Load(), done.Load())
+	}
+}

@@ -1,0 +1,167 @@
+package limit
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Memory is a Limiter in this process. Make one with [NewMemory].
+type Memory struct {
+	mu    sync.Mutex
+	keys  map[string]*memoryKey
+	sweep time.Time // when keys were last looked through
+}
+
+// memoryKey is what is known of one limit.
+type memoryKey struct {
+	held map[string]memoryHold
+	sum  int64
+	full int64 // microseconds: the moment up to which the rate is used
+}
+
+type memoryHold struct {
+	weight int64
+	until  int64 // microseconds
+}
+
+// NewMemory makes a limiter that keeps its limits in memory: they hold within the process, and end with it. It starts nothing and
+// need not be closed.
+func NewMemory() *Memory { return &Memory{keys: make(map[string]*memoryKey)} }
+
+var _ Limiter = (*Memory)(nil)
+
+// Acquire implements [Limiter].
+func (m *Memory) Acquire(ctx context.Context, holder string, lease time.Duration, ps ...Permit) (Decision, error) {
+	asks, err := Check(holder, lease, ps)
+	if err != nil {
+		return Decision{}, err
+	}
+	if err := ctx.Err(); err != nil {
+		return Decision{}, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	at := time.Now()
+	now := at.UnixMicro()
+	m.clean(at)
+	granted, wait := true, int64(0)
+	for _, a := range asks {
+		ok, after := m.key(a.Key).room(a, holder, now)
+		granted, wait = granted && ok, max(wait, after)
+	}
+	if !granted {
+		return Decision{RetryAfter: time.Duration(wait) * time.Microsecond}, nil
+	}
+	for _, a := range asks {
+		m.key(a.Key).take(a, holder, now, now+lease.Microseconds())
+	}
+	return Decision{Granted: true}, nil
+}
+
+// Renew implements [Limiter].
+func (m *Memory) Renew(ctx context.Context, holder string, lease time.Duration, ps ...Permit) error {
+	asks, err := Check(holder, lease, ps)
+	if err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now().UnixMicro()
+	for _, a := range asks {
+		if h, ok := m.key(a.Key).held[holder]; a.Max > 0 && (!ok || h.until <= now) {
+			return ErrLost
+		}
+	}
+	for _, a := range asks {
+		if a.Max > 0 {
+			k := m.key(a.Key)
+			k.held[holder] = memoryHold{k.held[holder].weight, now + lease.Microseconds()}
+		}
+	}
+	return nil
+}
+
+// Release implements [Limiter].
+func (m *Memory) Release(ctx context.Context, holder string, ps ...Permit) error {
+	asks, err := Check(holder, MinLease, ps)
+	if err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, a := range asks {
+		m.key(a.Key).drop(holder)
+	}
+	return nil
+}
+
+func (m *Memory) key(name string) *memoryKey {
+	k := m.keys[name]
+	if k == nil {
+		k = &memoryKey{held: make(map[string]memoryHold)}
+		m.keys[name] = k
+	}
+	return k
+}
+
+// sweepEvery is how often keys that nobody uses are forgotten.
+const sweepEvery = time.Minute
+
+func (m *Memory) clean(now time.Time) {
+	if now.Sub(m.sweep) < sweepEvery {
+		return
+	}
+	m.sweep = now
+	for name, k := range m.keys {
+		k.expire(now.UnixMicro())
+		if len(k.held) == 0 && k.full <= now.UnixMicro() {
+			delete(m.keys, name)
+		}
+	}
+}
+
+// room reports whether there is room for a, and if it is its rate that has none, in how many microseconds it may.
+func (k *memoryKey) room(a Ask, holder string, now int64) (ok bool, after int64) {
+	k.expire(now)
+	if _, again := k.held[holder]; again && a.Max > 0 {
+		return true, 0
+	}
+	if a.Interval > 0 {
+		after = max(0, max(k.full, now)+a.Weight*a.Interval-now-a.Slack)
+	}
+	return after == 0 && (a.Max == 0 || k.sum+a.Weight <= a.Max), after
+}
+
+func (k *memoryKey) take(a Ask, holder string, now, until int64) {
+	if a.Max > 0 {
+		if h, again := k.held[holder]; again {
+			k.held[holder] = memoryHold{h.weight, until}
+			return
+		}
+		k.held[holder] = memoryHold{a.Weight, until}
+		k.sum += a.Weight
+	}
+	if a.Interval > 0 {
+		k.full = max(k.full, now) + a.Weight*a.Interval
+	}
+}
+
+func (k *memoryKey) expire(now int64) {
+	for holder, h := range k.held {
+		if h.until <= now {
+			k.drop(holder)
+		}
+	}
+}
+
+func (k *memoryKey) drop(holder string) {
+	k.sum -= k.held[holder].weight
+	delete(k.held, holder)
+}

@@ -1,0 +1,151 @@
+// Package redislimit keeps limits in Redis, for all processes that use the same namespace.
+//
+// # Layout
+//
+// All keys of a namespace lie in one slot of a cluster, so that permits of several limits are taken in one step:
+//
+//	swj:limit:{NAMESPACE}:ends:KEY     sorted set: holders by the end of their lease, in microseconds of the server's clock
+//	swj:limit:{NAMESPACE}:weights:KEY  hash: the weight of each holder, their sum under the empty name
+//	swj:limit:{NAMESPACE}:rate:KEY     string: the moment up to which the rate is used, in microseconds
+//
+// Each expires when it says nothing any more.
+package redislimit
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/swarmiji/swarmiji/internal/backoff"
+	"github.com/swarmiji/swarmiji/internal/keyset"
+	"github.com/swarmiji/swarmiji/internal/redisconn"
+	"github.com/swarmiji/swarmiji/limit"
+)
+
+//go:embed limit.lua
+var source string
+
+// DefaultNamespace is the namespace of a Config that names none.
+const DefaultNamespace = "default"
+
+// maxNamespace is the longest namespace in bytes, the same for all adapters.
+const maxNamespace = 64
+
+// Config of [New]. Redis is the only field that must be set.
+type Config struct {
+	// Redis says where the servers are and how to reach them, as the client has it: one address, several of a cluster, or
+	// Sentinels with MasterName. It is copied. Retries of the client are switched off; the limiter has its own.
+	Redis *redis.UniversalOptions
+	// Name is shown in the server's list of connections. "": none.
+	Name string
+	// Backoff is between two attempts to reach the server. Zero: up to 100 ms at first, up to 5 s in the end.
+	Backoff backoff.Exponential
+	// Namespace is part of all keys: 1 to 64 letters, digits, '_' and '-'. It has to be the same for all processes. "":
+	// [DefaultNamespace], "default".
+	Namespace string
+	// Logger is told of settings that weaken what is promised. Nil: slog.Default().
+	Logger *slog.Logger
+}
+
+// Limiter keeps limits in Redis. Make one with [New]. All methods may be called from any goroutine; each is one trip to the server.
+type Limiter struct {
+	conn   *redisconn.Conn
+	script *redisconn.Script
+	prefix string
+}
+
+var _ limit.Limiter = (*Limiter)(nil)
+
+// New checks c and makes a Limiter. It does no I/O and starts nothing. All problems of c are reported together.
+func New(c Config) (*Limiter, error) {
+	var errs []error
+	if c.Namespace == "" {
+		c.Namespace = DefaultNamespace
+	}
+	if !keyset.ValidName(c.Namespace) || len(c.Namespace) > maxNamespace || strings.Contains(c.Namespace, ".") {
+		errs = append(errs, fmt.Errorf("redislimit: Namespace must be 1 to %d letters, digits, '_' and '-'", maxNamespace))
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	conn, err := redisconn.New(redisconn.Config{Redis: c.Redis, Name: c.Name, Backoff: c.Backoff, Logger: c.Logger})
+	if err := errors.Join(append(errs, err)...); err != nil {
+		return nil, err
+	}
+	return &Limiter{conn: conn, script: redisconn.NewScript(source), prefix: "swj:limit:{" + c.Namespace + "}:"}, nil
+}
+
+// Acquire implements [limit.Limiter]. After [limit.ErrUnavailable] the permits may be held; they become free with the lease.
+func (l *Limiter) Acquire(ctx context.Context, holder string, lease time.Duration, ps ...limit.Permit) (limit.Decision, error) {
+	answer, err := l.eval(ctx, "acquire", holder, lease, ps)
+	switch {
+	case err != nil:
+		return limit.Decision{}, err
+	case answer < 0:
+		return limit.Decision{Granted: true}, nil
+	}
+	return limit.Decision{RetryAfter: time.Duration(answer) * time.Microsecond}, nil
+}
+
+// Renew implements [limit.Limiter].
+func (l *Limiter) Renew(ctx context.Context, holder string, lease time.Duration, ps ...limit.Permit) error {
+	answer, err := l.eval(ctx, "renew", holder, lease, ps)
+	if err == nil && answer == 0 {
+		err = limit.ErrLost
+	}
+	return err
+}
+
+// Release implements [limit.Limiter].
+func (l *Limiter) Release(ctx context.Context, holder string, ps ...limit.Permit) error {
+	_, err := l.eval(ctx, "release", holder, limit.MinLease, ps)
+	return err
+}
+
+// Close closes the connections. It is idempotent. What is held stays so until its lease ends.
+func (l *Limiter) Close(ctx context.Context) error { return l.conn.Close(ctx) }
+
+// eval runs the script until there is an answer, or ctx ends: to repeat it is harmless, but for a rate, which may be charged twice.
+func (l *Limiter) eval(ctx context.Context, op, holder string, lease time.Duration, ps []limit.Permit) (int64, error) {
+	asks, err := limit.Check(holder, lease, ps)
+	if err != nil || len(asks) == 0 {
+		return -1, err // nothing is asked for, and granted
+	}
+	keys, args := make([]string, 0, 3*len(asks)), make([]any, 0, 3+4*len(asks))
+	args = append(args, op, holder, lease.Microseconds())
+	for _, a := range asks {
+		keys = append(keys, l.prefix+"ends:"+a.Key, l.prefix+"weights:"+a.Key, l.prefix+"rate:"+a.Key)
+		args = append(args, a.Weight, a.Max, a.Interval, a.Slack)
+	}
+	for attempt := 0; ; attempt++ {
+		v, err := l.conn.Eval(ctx, l.script, keys, args...)
+		if err == nil {
+			n, ok := v.(int64)
+			if !ok {
+				return 0, fmt.Errorf("redislimit %s: %w: the answer is a %T", op, limit.ErrUnavailable, v)
+			}
+			return n, nil
+		}
+		if !errors.Is(err, redisconn.ErrIndeterminate) || !l.wait(ctx, l.conn.Backoff().Delay(attempt)) {
+			return 0, fmt.Errorf("redislimit %s: %w: %w", op, limit.ErrUnavailable, err)
+		}
+	}
+}
+
+func (l *Limiter) wait(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+	case <-l.conn.Done():
+	}
+	return false
+}
