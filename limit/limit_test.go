@@ -161,7 +161,7 @@ func TestMiddlewareWithoutAnAnswer(t *testing.T) {
 // TestMiddlewareConfig: every problem is told.
 func TestMiddlewareConfig(t *testing.T) {
 	_, err := limit.Middleware(limit.Config{Lease: -1})
-	if err == nil || len(err.(interface{ Unwrap() []error }).Unwrap()) != 3 { //nolint:errorlint // joined
+	if err == nil || len(err.(interface{ Unwrap() []error }).Unwrap()) != 3 {
 		t.Errorf("%v", err)
 	}
 	_, err = limit.Middleware(limit.Config{Limiter: limit.NewMemory(), Tasks: map[string][]limit.Permit{"x": {{Key: "a", Max: -1}}}})

@@ -256,8 +256,16 @@ func testRateAndMax(w *world) {
 func testBadPermits(w *world) {
 	good := limit.Permit{Key: "a", Max: 1}
 	for _, p := range []limit.Permit{
-		{}, {Key: "no blanks"}, {Key: "a", Weight: -1}, {Key: "a", Max: -1}, {Key: "a", Rate: -1}, {Key: "a", Rate: 1, Per: -1},
-		{Key: "a", Weight: 2, Max: 1}, {Key: "a", Weight: 3, Rate: 1, Burst: 2}, {Key: "a", Rate: 2_000_000}, {Key: "a", Rate: 1, Burst: -1},
+		{},
+		{Key: "no blanks"},
+		{Key: "a", Weight: -1},
+		{Key: "a", Max: -1},
+		{Key: "a", Rate: -1},
+		{Key: "a", Rate: 1, Per: -1},
+		{Key: "a", Weight: 2, Max: 1},
+		{Key: "a", Weight: 3, Rate: 1, Burst: 2},
+		{Key: "a", Rate: 2_000_000},
+		{Key: "a", Rate: 1, Burst: -1},
 	} {
 		if d, err := w.l.Acquire(w.ctx(), "1", lease, p); !errors.Is(err, limit.ErrBadPermit) || d.Granted {
 			w.Errorf("%+v: %+v, %v", p, d, err)

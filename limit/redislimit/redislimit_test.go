@@ -82,7 +82,7 @@ func TestUnavailable(t *testing.T) {
 // TestNew: every problem is told.
 func TestNew(t *testing.T) {
 	_, err := redislimit.New(redislimit.Config{Namespace: "a.b"})
-	if err == nil || len(err.(interface{ Unwrap() []error }).Unwrap()) != 2 { //nolint:errorlint // joined
+	if err == nil || len(err.(interface{ Unwrap() []error }).Unwrap()) != 2 {
 		t.Errorf("%v", err)
 	}
 }
