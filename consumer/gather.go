@@ -63,7 +63,7 @@ func (f *following) arrive(e *task.Envelope, end ending) {
 	}
 	var g resultstore.Gathered
 	refused := false
-	unfit := c.codec.ProtectRecord(&a.Record, f.request.Effective.Compression)
+	unfit := c.codec.ProtectMember(&a.Record, f.request.Effective.Compression, a.Group, a.Index)
 	ok := f.persist(f.ctx, "end of a group's member", func(ctx context.Context) (err error) {
 		if unfit != nil {
 			return fmt.Errorf("%w: %w", errUnsendable, unfit)
@@ -76,7 +76,7 @@ func (f *following) arrive(e *task.Envelope, end ending) {
 		if errors.Is(err, resultstore.ErrTooLarge) && a.Record.Result != nil {
 			a.Record = resultstore.Record{ID: e.ID, Name: a.Record.Name, State: task.StateFailed, Error: task.Remote(fmt.Errorf("%w: %w", task.ErrBadResult, err))}
 			a.Decides = e.Chord.Policy == task.FailFast
-			unfit = c.codec.ProtectRecord(&a.Record, f.request.Effective.Compression)
+			unfit = c.codec.ProtectMember(&a.Record, f.request.Effective.Compression, a.Group, a.Index)
 		}
 		return err
 	})
@@ -197,7 +197,7 @@ func (c *Consumer) readPage(ctx context.Context, group task.ID, from, limit int)
 		return nil, err
 	}
 	for i := range page {
-		if err := c.codec.OpenRecord(&page[i]); err != nil {
+		if err := c.codec.OpenMember(&page[i], group, from+i); err != nil {
 			return nil, &groupError{fmt.Errorf("member %d of group %s: %w", from+i, group, err)}
 		}
 	}

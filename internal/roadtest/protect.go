@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/swarmiji/swarmiji/broker"
@@ -97,6 +98,42 @@ func testSealed(t *testing.T, open Open) {
 	r.wantDead("plain", "not sealed")
 	r.wantDead("moved", "seal is broken")
 	r.eventually("three messages were buried", func() bool { return m.Buried.Count() == 3 })
+}
+
+// testSealedWorkflow: steps, groups and what follows them are sealed each for itself, also where the store keeps what a group
+// has come to; a member that somebody has put in another's place fails the group.
+func testSealedWorkflow(t *testing.T, open Open) {
+	swapped := &swapping{}
+	r := newWorks(t, open, func(p *producer.Config, c *consumer.Config) {
+		p.Sealer, c.Sealer = keyRing(t, "k1"), keyRing(t, "k1")
+		swapped.Gatherer = resultstore.GathererOf(c.Gatherer, c.Results)
+		p.Gatherer, c.Gatherer = swapped, swapped
+	})
+	r.start()
+	group := task.Group(inc, task.Chain(inc, inc), inc)
+	wantWork(r, group, 1, []int{2, 3, 2})
+	wantWork(r, task.Chain(task.Chord(group, sum), text), 1, "no 7")
+	wantWork(r, task.Chord(task.Map(odd).IgnoreFailures(), sum), []int{1, 2, 3}, 4)
+	wantEven(r, task.Chord(task.Map(odd), sum), []int{1, 2, 3}, "2: even")
+	swapped.on.Store(true)
+	run := submitWork(r, task.Chord(task.Map(inc), sum), []int{1, 2, 3})
+	if got := failure(r, run.Future, nil); !contains(got.Message, "seal is broken") {
+		t.Errorf("the group failed with %+v", got)
+	}
+}
+
+// swapping is a gatherer whose first two members somebody exchanges.
+type swapping struct {
+	resultstore.Gatherer
+	on atomic.Bool
+}
+
+func (s *swapping) Members(ctx context.Context, group task.ID, from, limit int) ([]resultstore.Record, error) {
+	page, err := s.Gatherer.Members(ctx, group, from, limit)
+	if s.on.Load() && len(page) > 1 {
+		page[0], page[1] = page[1], page[0]
+	}
+	return page, err
 }
 
 // serialized writes arguments in the form that needs no setting.

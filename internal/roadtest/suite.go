@@ -79,6 +79,7 @@ func Run(t *testing.T, open Open) {
 		{"ForgedCounts", true, testForgedCounts},
 		{"Compressed", true, testCompressed},
 		{"Sealed", false, testSealed},
+		{"SealedWorkflow", false, testSealedWorkflow},
 		{"KeyRotation", true, testKeyRotation},
 		{"CompressedRoad", false, testCompressedRoad},
 	} {

@@ -23,6 +23,7 @@ import (
 const (
 	purposeTask   = "task"
 	purposeResult = "result"
+	purposeMember = "member" // of a group, as a gatherer keeps its result
 )
 
 // contentEncoding is the property in which a message says that its whole body is compressed.

@@ -346,6 +346,29 @@ func TestSealedRecordCannotBeMoved(t *testing.T) {
 	}
 }
 
+// TestSealedMemberCannotBeMoved: the member of a group keeps its place, and is no result of its own.
+func TestSealedMemberCannotBeMoved(t *testing.T) {
+	c := codec(t, Config{Sealer: sealer(t, key("k", false))})
+	record := resultstore.Record{ID: "id-1", State: task.StateSucceeded, ContentType: serializer.ContentJSON, Result: []byte("1")}
+	member, result := record, record
+	if err := errors.Join(c.ProtectMember(&member, task.Opt[string]{}, "g", 1), c.ProtectRecord(&result, task.Opt[string]{})); err != nil {
+		t.Fatal(err)
+	}
+	for name, open := range map[string]func() error{
+		"another index":        func() error { r := member; return c.OpenMember(&r, "g", 0) },
+		"another group":        func() error { r := member; return c.OpenMember(&r, "h", 1) },
+		"a member as a result": func() error { r := member; return c.OpenRecord(&r) },
+		"a result as a member": func() error { r := result; return c.OpenMember(&r, "g", 1) },
+	} {
+		if err := open(); !errors.Is(err, serializer.ErrForged) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := c.OpenMember(&member, "g", 1); err != nil || string(member.Result) != "1" {
+		t.Errorf("in its place: %+v, %v", member, err)
+	}
+}
+
 func TestCompressionOfTasks(t *testing.T) {
 	text := `"` + strings.Repeat("some words and ", 100) + `"`
 	random := make([]byte, 2000)

@@ -3,6 +3,7 @@ package wire
 import (
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/serializer"
@@ -16,6 +17,22 @@ var errHidden = errors.New("swarmiji: the reason is sealed")
 // effective metadata say. The record still shows everything but the result and the text of an error; what is believed later is
 // what lies inside the seal, which also holds the state.
 func (c *Codec) ProtectRecord(r *resultstore.Record, compression task.Opt[string]) error {
+	return c.protectRecord(r, compression, place{})
+}
+
+// ProtectMember is ProtectRecord for the member of a group. The seal is bound to its place there as well, so that members
+// cannot be exchanged.
+func (c *Codec) ProtectMember(r *resultstore.Record, compression task.Opt[string], group task.ID, index int) error {
+	return c.protectRecord(r, compression, place{group, index})
+}
+
+// place is where a record stands that is kept under more than its own id.
+type place struct {
+	group task.ID // "" for none
+	index int
+}
+
+func (c *Codec) protectRecord(r *resultstore.Record, compression task.Opt[string], at place) error {
 	p := c.protect
 	if p == nil {
 		return nil
@@ -34,7 +51,7 @@ func (c *Codec) ProtectRecord(r *resultstore.Record, compression task.Opt[string
 		return err
 	}
 	r.ContentType += "+" + serializer.CodingSealed
-	if r.Result, err = p.sealer.Seal(plain, bindRecord(r)); err != nil {
+	if r.Result, err = p.sealer.Seal(plain, bindRecord(r, at)); err != nil {
 		return fmt.Errorf("seal: %w", err)
 	}
 	if r.Error != nil {
@@ -43,13 +60,23 @@ func (c *Codec) ProtectRecord(r *resultstore.Record, compression task.Opt[string
 	return nil
 }
 
-func bindRecord(r *resultstore.Record) []byte {
-	return serializer.Binding(purposeResult, string(r.ID), string(r.State), r.ContentType)
+func bindRecord(r *resultstore.Record, at place) []byte {
+	if at.group == "" {
+		return serializer.Binding(purposeResult, string(r.ID), string(r.State), r.ContentType)
+	}
+	return serializer.Binding(purposeMember, string(r.ID), string(r.State), r.ContentType, string(at.group), strconv.Itoa(at.index))
 }
 
 // OpenRecord makes of a terminal record as it was stored the one that its consumer wrote. An error means that it must not be
 // believed, or cannot be read here. Opening one that was opened is an error where sealing is required.
-func (c *Codec) OpenRecord(r *resultstore.Record) error {
+func (c *Codec) OpenRecord(r *resultstore.Record) error { return c.openRecord(r, place{}) }
+
+// OpenMember is OpenRecord for what ProtectMember has made.
+func (c *Codec) OpenMember(r *resultstore.Record, group task.ID, index int) error {
+	return c.openRecord(r, place{group, index})
+}
+
+func (c *Codec) openRecord(r *resultstore.Record, at place) error {
 	p := c.protect
 	base, coding := c.codingOf(r.ContentType)
 	sealed := coding == serializer.CodingSealed
@@ -57,7 +84,7 @@ func (c *Codec) OpenRecord(r *resultstore.Record) error {
 	case sealed && (p == nil || p.sealer == nil):
 		return fmt.Errorf("%w: the result is sealed, and no Sealer is configured", serializer.ErrUnknownType)
 	case sealed:
-		plain, err := p.sealer.Open(r.Result, bindRecord(r))
+		plain, err := p.sealer.Open(r.Result, bindRecord(r, at))
 		if err != nil {
 			return err
 		}
