@@ -14,6 +14,7 @@ TESTFLAGS ?=
 FUZZTIME  ?= 30s
 SOAKTIME  ?= 10m
 BENCHARGS ?=
+BASE      ?=
 
 # One package that hangs must not use up the quarter of an hour that the whole run may take.
 TEST_TIMEOUT ?= 13m
@@ -71,6 +72,10 @@ soak: setup ## run the long tests, faults included, for SOAKTIME each (10m)
 .PHONY: bench
 bench: setup ## measure against the raw client on a server of its own, and print the table of ratios
 	go run ./bench/compare $(BENCHARGS)
+
+.PHONY: cost
+cost: setup ## measure what features cost, unused and used, against the commit BASE without them
+	./scripts/cost.sh $(BASE) $(BENCHARGS)
 
 .PHONY: capabilities
 capabilities: setup ## write docs/capabilities.md from what the conformance suites see of each adapter

@@ -26,6 +26,7 @@ type config struct {
 	Plain       bool
 	Results     bool
 	Events      bool
+	Metrics     bool
 	Queue       string
 	Timeout     time.Duration
 	CPUProfile  string
@@ -45,7 +46,8 @@ func (c *config) register(fs *flag.FlagSet) {
 	fs.BoolVar(&c.Multiple, "multiple", false, "with -raw on amqp: acknowledge 64 deliveries at once")
 	fs.BoolVar(&c.Plain, "plain", false, "with -raw on nats: one plain subject, no message ids, acknowledgements nobody waits for")
 	fs.BoolVar(&c.Results, "results", false, "store results instead of ignoring them")
-	fs.BoolVar(&c.Events, "events", false, "send all events, to one listener")
+	fs.BoolVar(&c.Events, "events", false, "send all events, to one listener; e2e ends when it has heard them all")
+	fs.BoolVar(&c.Metrics, "metrics", false, "count in a registry, which is read twice a second")
 	fs.StringVar(&c.Queue, "queue", "", "name of the queue, which is removed at the end; \"\": a new one")
 	fs.DurationVar(&c.Timeout, "timeout", 5*time.Minute, "give up after this time")
 	fs.StringVar(&c.CPUProfile, "cpuprofile", "", "write a profile of the processor time to this file")
@@ -64,8 +66,8 @@ func (c *config) complete() error {
 	if c.Concurrency < 1 {
 		errs = append(errs, errors.New("-concurrency must be at least 1"))
 	}
-	if c.Raw && (c.local() || c.Results || c.Events) {
-		errs = append(errs, errors.New("-raw is a bare client: it has no memory broker, -results or -events"))
+	if c.Raw && (c.local() || c.Results || c.Events || c.Metrics) {
+		errs = append(errs, errors.New("-raw is a bare client: it has no memory broker, -results, -events or -metrics"))
 	}
 	if c.Multiple && (!c.Raw || c.technology() != techAMQP) {
 		errs = append(errs, errors.New("-multiple goes with -raw on amqp://"))

@@ -18,6 +18,7 @@ func endToEnd(ctx context.Context, cfg *config) (report Report, err error) {
 	}
 	var (
 		taken     atomic.Int64
+		lost      int
 		m         = newMeter(cfg.N)
 		warm      = make(chan struct{})
 		done      = make(chan struct{})
@@ -33,8 +34,19 @@ func endToEnd(ctx context.Context, cfg *config) (report Report, err error) {
 			return // its latency is that of the start
 		case n == int64(cfg.N)+1:
 			m.record(age(argument))
-			report = m.stop(cfg.N)
-			close(done)
+			finish := func() {
+				report = m.stop(cfg.N)
+				report.Lost = lost
+				close(done)
+			}
+			if !cfg.Events {
+				finish()
+				return
+			}
+			go func() { // not on the worker, which has events to send yet
+				lost = awaitEvents(ctx, c, cfg.N+1)
+				finish()
+			}()
 		default:
 			m.record(age(argument))
 		}

@@ -2,7 +2,7 @@
 // JSON.
 //
 //	go run ./bench -broker URL -workload enqueue|drain|e2e|roundtrip|idle|due|delayed -n N -payload 100 -concurrency C
-//	               [-raw] [-multiple] [-plain]
+//	               [-raw] [-multiple] [-plain] [-results] [-events] [-metrics]
 //
 // The URL is any that package open takes. The workloads:
 //
@@ -26,9 +26,9 @@
 //     that acknowledges each. A round trip stores the result in a stream and tells of it by core NATS before it acknowledges.
 //     With -plain the raw client has one subject and a stream without settings, for which Swarmiji has no equal.
 //
-// Results are ignored and no events are sent, except for -results and -events.
+// Results are ignored, no events are sent and nobody looks at metrics, except for -results, -events and -metrics.
 //
-// The tables that compare the two are made by ./bench/compare.
+// The tables that compare the two are made by ./bench/compare, and one of what features cost by ./bench/cost.
 package main
 
 import (

@@ -11,6 +11,7 @@ type Report struct {
 	Prefetch    int    `json:"prefetch"`
 	Results     bool   `json:"results"`
 	Events      bool   `json:"events"`
+	Metrics     bool   `json:"metrics"`
 
 	Seconds       float64 `json:"seconds"`         // of the timed part
 	Rate          float64 `json:"rate"`            // tasks per second
@@ -20,8 +21,9 @@ type Report struct {
 	RSS           int     `json:"rss_kb"`          // the most this process ever used
 	CPU           float64 `json:"cpu_percent"`     // of one core, in the timed part
 
-	Last    float64  `json:"last_ms,omitempty"` // due: from the second at which all were due until the last has started
-	Max     float64  `json:"max_ms,omitempty"`  // due: of the single tasks
+	Lost    int      `json:"events_lost,omitempty"` // e2e: events that the listener did not get
+	Last    float64  `json:"last_ms,omitempty"`     // due: from the second at which all were due until the last has started
+	Max     float64  `json:"max_ms,omitempty"`      // due: of the single tasks
 	Delayed *Delayed `json:"delayed,omitempty"`
 }
 
@@ -43,7 +45,7 @@ type Delayed struct {
 
 func (r *Report) describe(cfg *config) {
 	r.Workload, r.Broker, r.Payload, r.Concurrency = cfg.Workload, cfg.address(), cfg.Payload, cfg.Concurrency
-	r.Prefetch, r.Results, r.Events = cfg.Prefetch, cfg.Results, cfg.Events
+	r.Prefetch, r.Results, r.Events, r.Metrics = cfg.Prefetch, cfg.Results, cfg.Events, cfg.Metrics
 	r.Client = "swarmiji"
 	if cfg.Raw {
 		r.Client = "raw"

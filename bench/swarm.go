@@ -8,10 +8,13 @@ import (
 	"os"
 	"time"
 
+	metrics "github.com/rcrowley/go-metrics"
+
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/membroker"
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/open"
 	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/router"
@@ -30,7 +33,11 @@ type swarm struct {
 	submits  *open.Swarm
 	runs     *open.Swarm // the same as submits where there is no server between them
 	producer *producer.Producer
-	listener events.Subscription
+	sends    events.EventBus // of the producer and the listener; nil: no events
+	tells    events.EventBus // of the consumer
+	ends     []func(context.Context) error
+	listener *listener
+	metrics  *middleware.Metrics // nil: nobody looks at them
 }
 
 func dialSwarm(ctx context.Context, cfg *config) (client, error) {
@@ -45,16 +52,28 @@ func dialSwarm(ctx context.Context, cfg *config) (client, error) {
 		}
 	}
 	if cfg.Events {
-		if err := c.listen(ctx); err != nil {
+		if err := c.openBuses(); err != nil {
 			return nil, errors.Join(err, c.close(ctx))
 		}
 	}
-	pc := producer.Config{Broker: c.submits.Broker, Router: router.Static(cfg.Queue), Timeout: cfg.Timeout, Logger: logger()}
+	if c.listens() {
+		if c.listener, err = listen(ctx, c.sends); err != nil {
+			return nil, errors.Join(err, c.close(ctx))
+		}
+	}
+	if cfg.Metrics {
+		registry := metrics.NewRegistry()
+		c.metrics = middleware.NewMetrics(registry)
+		go read(ctx, registry)
+	}
+	pc := producer.Config{
+		Broker: c.submits.Broker, Router: router.Static(cfg.Queue), Timeout: cfg.Timeout, Logger: logger(), Metrics: c.metrics,
+	}
 	if cfg.Results {
 		pc.Results = c.submits.Results
 	}
 	if cfg.Events {
-		pc.Events = c.submits.Events
+		pc.Events = c.sends
 	}
 	if c.producer, err = producer.New(pc); err != nil {
 		return nil, errors.Join(err, c.close(ctx))
@@ -67,23 +86,24 @@ func logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
-// listen receives all events. Only the process that fills the queue listens, and the only one if there is no other.
-func (c *swarm) listen(ctx context.Context) error {
-	if c.cfg.Workload == "drain" && !c.cfg.local() {
-		return nil
-	}
-	var err error
-	if c.listener, err = c.submits.Events.Subscribe(ctx, events.Filter{}); err != nil {
+// listens reports whether this process hears the events: the one that fills the queue, and the only one if there is no other.
+func (c *swarm) listens() bool {
+	return c.cfg.Events && (c.cfg.Workload != "drain" || c.cfg.local())
+}
+
+func (c *swarm) openBuses() error {
+	bus, end, err := roomy(c.cfg, c.submits)
+	if err != nil {
 		return err
 	}
-	go func() {
-		for {
-			if _, err := c.listener.Receive(ctx); err != nil {
-				return
-			}
-		}
-	}()
-	return nil
+	c.sends, c.tells, c.ends = bus, bus, append(c.ends, end)
+	if c.runs == c.submits {
+		return nil
+	}
+	if c.tells, end, err = roomy(c.cfg, c.runs); err == nil {
+		c.ends = append(c.ends, end)
+	}
+	return err
 }
 
 func (c *swarm) declare(ctx context.Context) error {
@@ -139,13 +159,13 @@ func (c *swarm) serve(ctx context.Context, seen func([]byte)) error {
 	cc := consumer.Config{
 		Broker: c.runs.Broker,
 		Queues: map[string]consumer.QueueConfig{c.cfg.Queue: {Workers: c.cfg.Workers, Prefetch: max(c.cfg.Prefetch, 0)}},
-		Logger: logger(), ShutdownTimeout: 10 * time.Second,
+		Logger: logger(), ShutdownTimeout: 10 * time.Second, Metrics: c.metrics,
 	}
 	if c.cfg.Results {
 		cc.Results = c.runs.Results
 	}
 	if c.cfg.Events {
-		cc.Events = c.runs.Events
+		cc.Events = c.tells
 	}
 	runner, err := consumer.New(cc)
 	if err != nil {
@@ -181,13 +201,30 @@ func (c *swarm) close(ctx context.Context) error {
 		errs = append(errs, c.producer.Close(ctx))
 	}
 	if c.listener != nil {
-		errs = append(errs, c.listener.Close(ctx))
+		errs = append(errs, c.listener.sub.Close(ctx))
+	}
+	for _, end := range c.ends {
+		errs = append(errs, end(ctx))
 	}
 	errs = append(errs, c.submits.Close(ctx))
 	if c.runs != nil && c.runs != c.submits {
 		errs = append(errs, c.runs.Close(ctx))
 	}
 	return errors.Join(errs...)
+}
+
+// read reads all metrics as an exporter would, but more often, until ctx ends.
+func read(ctx context.Context, registry metrics.Registry) {
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			registry.GetAll()
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // locate declares the queue as Swarmiji does and returns its name on the server.

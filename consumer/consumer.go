@@ -22,6 +22,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -61,6 +62,7 @@ type Consumer struct {
 	mux    task.Mux
 	rates  rates
 	report *report.Reporter // nil without Config.Events
+	pid    int              // asked once: it is a system call, and in an event of each task
 	warned sync.Map         // messages that are logged once
 
 	measured bool // Metrics were given, so that somebody looks at them
@@ -97,7 +99,7 @@ func New(c Config) (*Consumer, error) {
 	consumer := &Consumer{
 		cfg: c, codec: codec, gather: resultstore.GathererOf(c.Gatherer, c.Results), measured: measured, killed: make(chan struct{}), stopped: make(chan struct{}), settling: crew.New(),
 	}
-	consumer.report = consumer.newReport()
+	consumer.report, consumer.pid = consumer.newReport(), os.Getpid()
 	if consumer.remote, err = newRemote(consumer); err != nil {
 		return nil, err
 	}

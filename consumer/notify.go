@@ -1,7 +1,6 @@
 package consumer
 
 import (
-	"os"
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
@@ -18,14 +17,14 @@ func (r *run) notifyReceived() {
 		return
 	}
 	c.publish(events.Event{
-		Type: events.TaskReceived, TaskID: r.request.ID, Name: r.request.Name, Retries: r.request.Retries, Queue: r.queue.name,
+		Type: events.TaskReceived, TaskID: r.request.ID, Time: r.request.Received, Name: r.request.Name, Retries: r.request.Retries, Queue: r.queue.name,
 		Args: c.codec.Preview(r.request.ContentType, r.request.Args, c.cfg.EventPayloads),
 	})
 }
 
 func (r *run) notifyStarted() {
 	if c := r.queue.c; c.cfg.Events != nil {
-		c.publish(events.Event{Type: events.TaskStarted, TaskID: r.request.ID, PID: os.Getpid()})
+		c.publish(events.Event{Type: events.TaskStarted, TaskID: r.request.ID, Time: r.request.StartedAt, PID: c.pid})
 	}
 }
 

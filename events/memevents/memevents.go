@@ -76,42 +76,30 @@ func (b *Bus) Publish(_ context.Context, e events.Event) error {
 	if b.closed.Load() {
 		return events.ErrClosed
 	}
-	log, subs := b.h.log, b.h.all.Load()
+	log := b.h.log
 	if log != nil && !log.keep.Keeps(e.Type) {
 		log = nil
 	}
-	if log == nil && subs == nil {
+	var subs []*subscription
+	if all := b.h.all.Load(); all != nil {
+		subs = *all
+	}
+	if log == nil && !slices.ContainsFunc(subs, func(s *subscription) bool { return s.filter.Match(&e) }) {
 		return nil
 	}
-	var n *events.Event // made for the first that wants it
-	normal := func() bool {
-		if n == nil {
-			made, err := events.Normalize(e)
-			if err != nil { // an event that cannot travel is dropped and counted, never an error
-				b.dropped.Add(1)
-				return false
-			}
-			n = &made
-		}
-		return true
+	n, err := events.Normalize(e)
+	if err != nil { // an event that cannot travel is dropped and counted, never an error
+		b.dropped.Add(1)
+		return nil //nolint:nilerr // as it says
 	}
 	if log != nil {
-		if !normal() {
-			return nil
-		}
-		log.add(n)
+		kept := n // on the heap, where the others need not be
+		log.add(&kept)
 	}
-	if subs == nil {
-		return nil
-	}
-	for _, s := range *subs {
-		if !s.filter.Match(&e) {
-			continue
+	for _, s := range subs {
+		if s.filter.Match(&e) {
+			s.Put(n)
 		}
-		if !normal() {
-			return nil
-		}
-		s.Put(n)
 	}
 	return nil
 }
@@ -123,7 +111,7 @@ func (b *Bus) Subscribe(ctx context.Context, f events.Filter) (events.Subscripti
 	}
 	f.Types = slices.Clone(f.Types)
 	s := &subscription{
-		Stream: ring.NewStream[*events.Event](b.h.buffer, events.ErrClosed),
+		Stream: ring.NewStream[events.Event](b.h.buffer, events.ErrClosed),
 		bus:    b,
 		filter: f,
 	}
@@ -178,9 +166,10 @@ func (h *hub) replace(change func([]*subscription) []*subscription) {
 	h.all.Store(&all)
 }
 
-// subscription implements events.Subscription and events.DropCounter. Its stream holds events that all listeners share.
+// subscription implements events.Subscription and events.DropCounter. Its stream holds the events themselves, which spares
+// an allocation for each; their Fields all listeners share.
 type subscription struct {
-	*ring.Stream[*events.Event]
+	*ring.Stream[events.Event]
 	bus    *Bus
 	filter events.Filter
 }
@@ -191,7 +180,7 @@ func (s *subscription) Receive(ctx context.Context) (events.Event, error) {
 	if err != nil {
 		return events.Event{}, err
 	}
-	return own(shared), nil
+	return own(&shared), nil
 }
 
 // own makes a copy of an event that listeners share.

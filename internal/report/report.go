@@ -83,12 +83,16 @@ func New(c Config) *Reporter {
 	return r
 }
 
-// Publish hands an event of this node to the bus. It never waits and never fails; what is lost is counted.
+// Publish hands an event of this node to the bus, as of now unless it has a time. It never waits and never fails; what is lost
+// is counted.
 func (r *Reporter) Publish(e *events.Event) {
 	if r == nil {
 		return
 	}
-	e.NodeID, e.Time = r.cfg.NodeID, time.Now()
+	e.NodeID = r.cfg.NodeID
+	if e.Time.IsZero() {
+		e.Time = time.Now()
+	}
 	r.Send(e)
 }
 

@@ -187,16 +187,23 @@ func (c *Codec) Preview(contentType string, data []byte, payload bool) string {
 		return ""
 	}
 	if !payload {
-		return clip(contentType) + ", " + strconv.Itoa(len(data)) + " bytes"
+		return size(contentType, data)
 	}
 	if contentType == serializer.ContentJSON {
 		return string(data)
 	}
 	var v any
 	if err := c.Unmarshal(contentType, data, &v); err != nil {
-		return clip(contentType) + ", " + strconv.Itoa(len(data)) + " bytes"
+		return size(contentType, data)
 	}
 	return fmt.Sprint(v)
+}
+
+// size tells what data are without telling what is in them, in one allocation.
+func size(contentType string, data []byte) string {
+	var room [96]byte
+	text := append(append(room[:0], clip(contentType)...), ", "...)
+	return string(append(strconv.AppendInt(text, int64(len(data)), 10), " bytes"...))
 }
 
 func clip(s string) string { return task.Text(s, 64) }
