@@ -75,6 +75,6 @@ func holdExpiration(p *amqp.Publishing) {
 func (b *Broker) warnDropped(ctx context.Context, queue, id string, dropped []string) {
 	if len(dropped) > 0 {
 		b.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "amqp: a copy of a message could not keep all headers",
-			slog.String("queue", queue), slog.String("id", id), slog.Any("dropped", dropped))
+			slog.String("queue", queue), slog.String("task_id", id), slog.Any("dropped", dropped))
 	}
 }

@@ -73,7 +73,7 @@ func (d *delivery) Bury(ctx context.Context, cause error) error {
 	size := fmt.Sprint(d.sub.broker.cfg.FailedSize)
 	err := d.settle(ctx, "failed", d.sub.keys.failed, size)
 	if err == nil {
-		d.sub.broker.log(slog.LevelError, d.sub.keys.queue, fmt.Sprintf("Failure: %.1000v", cause), slog.String("id", d.message.ID))
+		d.sub.broker.log(slog.LevelError, d.sub.keys.queue, fmt.Sprintf("Failure: %.1000v", cause), slog.String("task_id", d.message.ID))
 	}
 	return err
 }

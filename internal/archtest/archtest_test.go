@@ -80,6 +80,7 @@ func TestSources(t *testing.T) {
 		report(t, s.checkInit())
 		report(t, s.checkVars())
 		report(t, s.checkDocs())
+		report(t, s.checkLogKeys())
 	}
 }
 

@@ -65,6 +65,9 @@ func TestSourceChecksFind(t *testing.T) {
 		{"constant, comment behind", head + "const C = 1 // is one", "", (*source).checkDocs},
 		{"program", "// Command p is.\npackage main\nfunc F() {}", "", (*source).checkDocs},
 
+		{"log attribute", head + "import \"log/slog\"\nvar a = slog.String(\"task_id\", \"1\")", "", (*source).checkLogKeys},
+		{"log attribute of another name", head + "import \"log/slog\"\nvar a = slog.String(\"id\", \"1\")", "\"task_id\" everywhere else", (*source).checkLogKeys},
+
 		{"interface check", head + "import \"io\"\nvar _ io.Reader = (*r)(nil)\ntype r struct{ io.Reader }", "", (*source).checkVars},
 		{"error", head + "import \"errors\"\nvar ErrA = errors.New(\"a\")", "", (*source).checkVars},
 		{"error that is replaced", head + "import \"errors\"\nvar ErrA = errors.New(\"a\")\nfunc f() { ErrA = nil }", "ErrA is written to", (*source).checkVars},
