@@ -79,7 +79,7 @@ func Run(c Config) middleware.Middleware {
 			}()
 			res, err := next.Handle(ctx, r)
 			returned = true
-			conclude(span, err)
+			conclude(span, r, err)
 			return res, err
 		})
 	}
@@ -146,21 +146,25 @@ func (t *tracing) inject(ctx context.Context, headers map[string]string) map[str
 	return own
 }
 
-// conclude notes how a run ended. An attempt that will be repeated has failed; a snooze is no failure.
-func conclude(span trace.Span, err error) {
-	outcome := outcomeFailed
-	switch task.VerdictOf(err).(type) { //nolint:errorlint // VerdictOf has walked the chain
-	case *task.RetryVerdict:
-		outcome = outcomeRetry
-	case *task.SnoozeVerdict:
-		outcome = outcomeSnooze
+// conclude notes how a run ended, by its error and the task's own rules. An attempt that will be repeated has failed; a snooze
+// is no failure.
+func conclude(span trace.Span, r *task.Request, err error) {
+	if !span.IsRecording() {
+		return
 	}
-	if err == nil {
+	o := r.Outcome(err)
+	outcome := outcomeFailed
+	switch o.State {
+	case task.StateSucceeded:
 		outcome = outcomeSucceeded
+	case task.StatePending:
+		outcome = outcomeSnooze
+	case task.StateRetrying:
+		outcome = outcomeRetry
 	}
 	span.SetAttributes(keyOutcome.String(outcome))
 	if outcome == outcomeFailed || outcome == outcomeRetry {
-		fail(span, err)
+		fail(span, o.Recorded())
 	}
 }
 

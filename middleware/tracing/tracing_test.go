@@ -208,6 +208,10 @@ func TestOutcomes(t *testing.T) {
 			return "", context.DeadlineExceeded
 		case what == "panic":
 			panic("boom")
+		case what == "retry" && r.Retries > 0:
+			return "", task.Retry(errors.New("again"), task.AtMost(1))
+		case what == "retry":
+			return "", task.Retry(errors.New("again"), task.AtMost(1), task.After(0))
 		case what == "snooze" && r.Generation == 0:
 			return "", task.Snooze(0)
 		}
@@ -221,6 +225,7 @@ func TestOutcomes(t *testing.T) {
 		"fail":   {"failed", "context.deadlineExceededError", codes.Error},
 		"panic":  {"failed", "swarmiji.Panic", codes.Error},
 		"snooze": {"snooze", "", codes.Unset},
+		"retry":  {"retry", "errors.errorString", codes.Error},
 		"go":     {"succeeded", "", codes.Unset},
 	} {
 		w.spans.Reset()
@@ -230,10 +235,14 @@ func TestOutcomes(t *testing.T) {
 		}
 		<-f.Done()
 		n := 1
-		if what == "snooze" {
+		if what == "snooze" || what == "retry" {
 			n = 2
 		}
-		s := w.named(t, "run work", n)[0]
+		runs := w.named(t, "run work", n)
+		if what == "retry" && attributes(runs[1])["swarmiji.task.outcome"] != "failed" {
+			t.Errorf("the last attempt: %v", attributes(runs[1]))
+		}
+		s := runs[0]
 		got := attributes(s)
 		errorType, _ := got["error.type"].(string)
 		if got["swarmiji.task.outcome"] != want.outcome || errorType != want.errorType || s.Status.Code != want.status {
