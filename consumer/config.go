@@ -15,6 +15,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/revoke"
 	"github.com/swarmiji/swarmiji/router"
 	"github.com/swarmiji/swarmiji/serializer"
 	"github.com/swarmiji/swarmiji/task"
@@ -51,6 +52,9 @@ type Config struct {
 	// HeartbeatFields gives further fields of each heartbeat, such as a version or a zone; those that have the name of a
 	// standard field are left out. It runs beside the tasks, one call at a time, and a heartbeat waits for it. nil: none.
 	HeartbeatFields func() map[string]any
+	// Revocations are asked, before any task is fetched, at receipt and immediately before each start. Run does not fetch
+	// before they are read, see [revoke.Config]. nil: no task is revoked.
+	Revocations *revoke.List
 	// Queues are the queues to consume. nil: router.DefaultQueue with default settings. See [QueuesOf].
 	Queues map[string]QueueConfig
 	// Serializers and Formats are understood, in order. nil: msgpack, JSON and raw bytes; Compact, JSON, Raw.

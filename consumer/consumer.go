@@ -9,6 +9,7 @@
 //   - scale.go, pause.go, stats.go: what can be changed and asked while it runs
 //   - receive.go: from a delivery to a run, or to its end without one
 //   - execute.go: a run
+//   - revoked.go: tasks that must not start, or not go on
 //   - settle.go: what a verdict means; records.go, successors.go: its first two steps; persist.go: how steps are repeated
 //   - gather.go: groups, and which copy of a successor is run
 //   - poison.go: tasks that end the process; alone.go: how they are run; taken.go: what looks like it and is not
@@ -162,6 +163,14 @@ func (c *Consumer) Run(ctx context.Context) error {
 		<-watched
 	}()
 	defer c.obey(ctx)()
+	unwatch, err := c.awaitRevocations(fetch)
+	defer unwatch()
+	if err != nil {
+		if fetch.Err() != nil { // stopped while it waited for the bus
+			return nil
+		}
+		return err
+	}
 	queues, err := c.openQueues(fetch)
 	if err != nil {
 		stop := c.stop(queues)

@@ -56,11 +56,11 @@ func (q *queue) perform(r *run) {
 		r.unstarted()
 		return
 	}
-	if !r.idempotent() && !r.ackEarly() {
+	if r.revoked() || !r.idempotent() && (!r.ackEarly() || r.revokedLate()) {
 		c.running.remove(r)
 		return
 	}
-	ctx := q.leases.acquire(c.work, r.lost())
+	ctx := r.cuttable(q.leases.acquire(c.work, r.lost()))
 	r.request.StartedAt = time.Now()
 	r.started.Store(true)
 	c.cfg.Metrics.Started.Inc(1)
@@ -90,8 +90,9 @@ func (q *queue) finish(r *run, result any, err error) {
 	q.c.running.end(r)
 	q.c.cfg.Metrics.Active.Dec(1)
 	q.c.cfg.Metrics.Runtime.Update(r.ended.Sub(r.request.StartedAt).Microseconds())
+	r.uncut()
 	q.leases.release(r.lost())
-	v := r.judge(result, err)
+	v := r.unlessRevoked(r.judge(result, err), err)
 	if r.quick(v) {
 		q.settle(r, v)
 		return

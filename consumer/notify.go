@@ -58,11 +58,11 @@ func (r *run) notifyFailed(v verdict, retry bool) {
 	})
 }
 
-func (r *run) notifyRevoked(expired bool) {
+func (r *run) notifyRevoked(terminated, expired bool) {
 	if c := r.queue.c; c.cfg.Events != nil {
 		c.publish(events.Event{
 			Type: events.TaskRevoked, TaskID: r.request.ID,
-			Fields: map[string]any{"terminated": false, "expired": expired},
+			Fields: map[string]any{"terminated": terminated, "expired": expired},
 		})
 	}
 }

@@ -31,9 +31,11 @@ type run struct {
 	hopeless bool // its settlement was given up
 
 	// How far it has come. A stop that leaves a handler behind looks at these from another goroutine.
-	acked   atomic.Bool // before the start, because the task runs at most once
-	started atomic.Bool
-	over    atomic.Bool // the handler has returned
+	acked      atomic.Bool // before the start, because the task runs at most once
+	started    atomic.Bool
+	over       atomic.Bool         // the handler has returned
+	terminated atomic.Bool         // a revocation has ended its context
+	cut        atomic.Pointer[cut] // of its context; nil: none yet
 }
 
 // clockSkew is how much too early, by this process's clock, a delayed task may come and be held here; one that comes still
@@ -54,6 +56,7 @@ func (w *worker) handle(q *queue, d broker.Delivery) {
 		r.unstarted()
 	case r.request.Copy != "" && r.elsewhere():
 	case r.request.Deliveries > 1 && r.resume(): // before all else: its result may be stored already
+	case r.revoked(): // settled, or put back
 	case r.expired():
 		q.settleAside(r, verdict{kind: expired, err: task.ErrExpired})
 	case r.early():
@@ -295,12 +298,11 @@ func recorded(rec *resultstore.Record) verdict {
 	case task.StateSucceeded:
 		return v
 	case task.StateExpired:
-		v.kind = expired
+		v.kind, v.err = expired, task.ErrExpired
+	case task.StateRevoked:
+		v.kind, v.err = revoked, task.ErrRevoked
 	default:
-		v.kind = failed
-	}
-	if v.err = task.ErrExpired; v.kind == failed {
-		v.err = errors.New("swarmiji: task " + string(rec.State))
+		v.kind, v.err = failed, errors.New("swarmiji: task "+string(rec.State))
 	}
 	if rec.Error != nil {
 		v.err = rec.Error

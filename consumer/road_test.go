@@ -12,6 +12,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/roadtest"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/resultstore/memresults"
+	"github.com/swarmiji/swarmiji/revoke"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -21,11 +22,13 @@ func TestRoadInMemory(t *testing.T) {
 		server := membroker.NewServer(membroker.Config{})
 		results := memresults.New(memresults.Config{})
 		bus := memevents.New(memevents.Config{})
+		revocations := memevents.New(memevents.Config{Retain: revoke.Retention()})
 		return &roadtest.Harness{
-			Broker:  func(*testing.T) broker.Broker { return server.Connect() },
-			Results: func(*testing.T) resultstore.ResultStore { return results },
-			Events:  func(*testing.T) events.EventBus { return bus },
-			Sever:   func(_ *testing.T, b broker.Broker) { server.Disconnect(b.(*membroker.Broker)) },
+			Broker:      func(*testing.T) broker.Broker { return server.Connect() },
+			Results:     func(*testing.T) resultstore.ResultStore { return results },
+			Events:      func(*testing.T) events.EventBus { return bus },
+			Revocations: func(*testing.T) events.EventBus { return revocations.View() },
+			Sever:       func(_ *testing.T, b broker.Broker) { server.Disconnect(b.(*membroker.Broker)) },
 		}
 	})
 }

@@ -23,6 +23,7 @@ const (
 	succeeded kind = iota
 	failed
 	expired
+	revoked
 	retry
 	snooze
 	giveBack
@@ -35,6 +36,8 @@ func (k kind) state() task.State {
 		return task.StateSucceeded
 	case expired:
 		return task.StateExpired
+	case revoked:
+		return task.StateRevoked
 	}
 	return task.StateFailed
 }
@@ -48,6 +51,7 @@ type verdict struct {
 	delay       time.Duration
 	limit       task.Opt[int] // of retries, where the outcome says so
 	recorded    bool          // the result is stored already, by an earlier delivery
+	terminated  bool          // revoked while it ran
 	bury        bool          // the message goes to the dead letters instead of being acknowledged
 }
 
@@ -106,7 +110,7 @@ func (r *run) quick(v verdict) bool {
 	switch v.kind {
 	case succeeded:
 		return r.store() == nil && len(r.request.Then) == 0 && r.request.Chord == nil
-	case failed:
+	case failed, revoked:
 		return r.store() == nil && !wire.Followed(r.request.Envelope) && !v.bury
 	}
 	return false
@@ -174,7 +178,10 @@ func (q *queue) settleFinal(ctx context.Context, r *run, v verdict) {
 		r.notifySucceeded(v)
 	case expired:
 		m.Expired.Inc(1)
-		r.notifyRevoked(true)
+		r.notifyRevoked(false, true)
+	case revoked:
+		m.Revoked.Inc(1)
+		r.notifyRevoked(v.terminated, false)
 	default:
 		m.Failed.Inc(1)
 		r.notifyFailed(v, false)

@@ -18,6 +18,7 @@ const (
 	TaskSucceeded = "task-succeeded" // after the result was stored
 	TaskFailed    = "task-failed"    // after an attempt failed; Retry tells whether another one follows
 	TaskRevoked   = "task-revoked"   // by the consumer that skipped it
+	TaskRevoke    = "task-revoke"    // asks consumers to skip tasks; package revoke writes and reads it
 )
 
 // Limits of the texts of an event, in bytes. Longer ones are cut.

@@ -22,6 +22,12 @@ type Retainer interface {
 	Replay(ctx context.Context, f Filter, since time.Time) (Subscription, error)
 }
 
+// RetentionTeller is a [Retainer] that tells what it keeps, for those who rely on it.
+type RetentionTeller interface {
+	// Retention returns what the bus was configured to keep, with its defaults.
+	Retention() Retention
+}
+
 // Retention says which events a [Retainer] keeps. The zero value keeps none.
 type Retention struct {
 	// Age is how long an event is kept at least, unless Max removes it earlier. 0: nothing is kept.

@@ -91,6 +91,9 @@ type Options struct {
 	Retain events.Retention
 	// Control makes a bus for commands besides, see [Swarm].Control.
 	Control bool
+	// Revocations says how long revocations are kept, see package revoke; it has to be the same for all nodes. Zero Age and
+	// Max: those of revoke.Retention. Types has no meaning here.
+	Revocations events.Retention
 	// Name is shown in the server's list of connections. "": the adapters' default.
 	Name string
 	// TLS is for URLs through TLS, and excludes their parameters about it. Nil: what the URL says. It is not changed. One
@@ -109,6 +112,9 @@ type Swarm struct {
 	// events of all tasks; nil unless [Options].Control asks for it. It is at the place of Events, in the namespace whose name
 	// has "-control" after it. See the package control.
 	Control events.EventBus
+	// Revocations is a bus of its own, where Events is, for revoke.Config and revoke.RevokerConfig. It keeps what package
+	// revoke needs, whatever Options.Retain says, and connects when it is first used.
+	Revocations events.EventBus
 
 	targets targets
 }
@@ -141,7 +147,11 @@ func (s *Swarm) make(ctx context.Context) (err error) {
 	if s.Results, err = made(ts.results, ts.results.scheme.results); err != nil {
 		return err
 	}
-	if s.Events, err = made(ts.events, ts.events.scheme.events); err != nil || !ts.broker.options.Control {
+	if s.Events, err = made(ts.events, ts.events.scheme.events); err != nil {
+		return err
+	}
+	rt := ts.events.revocations()
+	if s.Revocations, err = made(rt, rt.scheme.events); err != nil || !ts.broker.options.Control {
 		return err
 	}
 	s.Control, err = made(ts.events.forControl(), ts.events.scheme.events)
@@ -174,7 +184,7 @@ func made[T any](t *target, constructor func(*target) (T, error)) (T, error) {
 // Close closes all adapters: events first, since they tell of the others, the broker last. It is idempotent.
 func (s *Swarm) Close(ctx context.Context) error {
 	var errs []error
-	for _, bus := range []events.EventBus{s.Control, s.Events} {
+	for _, bus := range []events.EventBus{s.Control, s.Revocations, s.Events} {
 		if bus != nil {
 			errs = append(errs, bus.Close(ctx))
 		}
@@ -216,6 +226,16 @@ func Events(ctx context.Context, url string, o Options) (events.EventBus, error)
 		return nil, err
 	}
 	return lone(ctx, ts.events, ts.events.scheme.events)
+}
+
+// Revocations makes the bus of a URL's events that keeps revocations, see [Swarm].Revocations.
+func Revocations(ctx context.Context, url string, o Options) (events.EventBus, error) {
+	ts, err := parseAll(ctx, url, o)
+	if err != nil {
+		return nil, err
+	}
+	t := ts.events.revocations()
+	return lone(ctx, t, t.scheme.events)
 }
 
 // lone makes one adapter, which owns what else was made for it.

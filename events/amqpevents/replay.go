@@ -158,6 +158,9 @@ func (r *replay) take(ctx context.Context, d *amqp.Delivery) bool {
 	return true
 }
 
+// Retention implements [events.RetentionTeller].
+func (b *Bus) Retention() events.Retention { return b.cfg.Retain }
+
 // Receive implements [events.Subscription].
 func (r *replay) Receive(ctx context.Context) (events.Event, error) {
 	if r.ctx.Err() != nil { // what waits is not for a closed stream

@@ -87,6 +87,14 @@ func (b *Bus) Replay(ctx context.Context, f events.Filter, since time.Time) (eve
 	return r, nil
 }
 
+// Retention implements [events.RetentionTeller].
+func (b *Bus) Retention() events.Retention {
+	if b.h.log == nil {
+		return events.Retention{}
+	}
+	return b.h.log.keep
+}
+
 // Receive implements [events.Subscription].
 func (r *replay) Receive(ctx context.Context) (events.Event, error) {
 	for {

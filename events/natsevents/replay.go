@@ -165,6 +165,9 @@ func (r *replay) watch(s *source, sess *natsconn.Session, consumer string) error
 	return nil
 }
 
+// Retention implements [events.RetentionTeller].
+func (b *Bus) Retention() events.Retention { return b.cfg.Retain }
+
 // Receive implements [events.Subscription]. Without a server it waits until ctx ends.
 func (r *replay) Receive(ctx context.Context) (events.Event, error) {
 	select {

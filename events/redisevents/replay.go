@@ -83,6 +83,9 @@ func (r *replay) tell() {
 	}
 }
 
+// Retention implements [events.RetentionTeller].
+func (b *Bus) Retention() events.Retention { return b.cfg.Retain }
+
 // Receive implements [events.Subscription]. It reads from the server when it has to, and waits for that through lost
 // connections.
 func (r *replay) Receive(ctx context.Context) (events.Event, error) {

@@ -38,7 +38,7 @@ var layers = []rule{
 	{
 		"suite",
 		[]string{"internal/roadtest"},
-		[]string{"task", "@ports", "serializer/*", "middleware", "producer", "consumer", "@leaves", "internal/wire", "broker/membroker", "resultstore/memresults", "events/memevents"},
+		[]string{"task", "@ports", "serializer/*", "middleware", "revoke", "producer", "consumer", "@leaves", "internal/wire", "broker/membroker", "resultstore/memresults", "events/memevents"},
 		"the road test drives a producer and a consumer over whatever broker it is given",
 	},
 	{
@@ -150,6 +150,12 @@ var layers = []rule{
 	},
 	{
 		"L2",
+		[]string{"revoke"},
+		[]string{"task", "broker", "resultstore", "events", "middleware", "internal/wire", "@leaves"},
+		"revocations travel as events; whoever revokes also takes queued messages out and records their end",
+	},
+	{
+		"L2",
 		[]string{"internal/amqpconn", "internal/natsconn", "internal/redisconn"},
 		[]string{"broker", "@leaves"},
 		"a connection knows its client library and the port's errors",
@@ -195,26 +201,26 @@ var layers = []rule{
 	{
 		"L4",
 		[]string{"consumer"},
-		[]string{"task", "@ports", "serializer/*", "middleware", "control", "internal/wire", "internal/report", "@leaves"},
+		[]string{"task", "@ports", "serializer/*", "middleware", "control", "revoke", "internal/wire", "internal/report", "@leaves"},
 		"the consumer works with every adapter and so knows none, nor the producer",
 	},
 
 	{
 		"L5",
 		[]string{"open"},
-		[]string{"task", "@ports", "serializer/*", "@adapters", "@leaves"},
+		[]string{"task", "@ports", "serializer/*", "revoke", "@adapters", "@leaves"},
 		"it is the one switch from a URL to adapters",
 	},
 	{
 		"L5",
 		[]string{"cmd/..."},
-		[]string{"task", "@ports", "serializer/*", "middleware", "control", "producer", "consumer", "open", "@adapters", "@leaves"},
+		[]string{"task", "@ports", "serializer/*", "middleware", "control", "revoke", "producer", "consumer", "open", "@adapters", "@leaves"},
 		"programs use the library as its users do",
 	},
 	{
 		"L5",
 		[]string{"bench/...", "examples/..."},
-		[]string{"task", "@ports", "serializer/*", "middleware", "control", "producer", "consumer", "open", "@adapters", "@programs", "@leaves", "internal/testserver", "internal/ledger"},
+		[]string{"task", "@ports", "serializer/*", "middleware", "control", "revoke", "producer", "consumer", "open", "@adapters", "@programs", "@leaves", "internal/testserver", "internal/ledger"},
 		"programs use the library as its users do; these may start a server of their own, and keep a ledger",
 	},
 
@@ -304,7 +310,7 @@ var clients = []client{
 	{
 		path:  "github.com/vmihailenco/msgpack/v5",
 		may:   []string{"serializer/msgpack", "internal/pack"}, // pack's tests hold it against the library
-		reach: []string{"internal/wire", "producer", "consumer", "internal/roadtest", "resultstore/*", "events/*", "open", "@programs"},
+		reach: []string{"internal/wire", "revoke", "producer", "consumer", "internal/roadtest", "resultstore/*", "events/*", "open", "@programs"},
 		why:   "bytes from outside reach it only after the pre-scan",
 	},
 	{
@@ -319,7 +325,7 @@ var clients = []client{
 	{
 		path:  "github.com/rcrowley/go-metrics",
 		may:   []string{"middleware", "middleware/prom", "producer", "consumer", "@programs"},
-		reach: []string{"middleware/tracing", "limit/...", "internal/roadtest"},
+		reach: []string{"middleware/tracing", "limit/...", "internal/roadtest", "revoke", "open"}, // revoke has a middleware
 		why:   "metrics are counted where tasks pass",
 	},
 	{

@@ -11,6 +11,7 @@ import (
 	"github.com/swarmiji/swarmiji/events/amqpevents"
 	"github.com/swarmiji/swarmiji/internal/roadtest"
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/open"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/resultstore/amqpresults"
 )
@@ -45,6 +46,9 @@ func TestRoadOverRabbitMQ(t *testing.T) {
 					t.Fatal(err)
 				}
 				return bus
+			},
+			Revocations: func(t *testing.T) events.EventBus {
+				return opened(t, rabbit.URL(), open.Options{Namespace: namespace, Logger: quiet()}, open.Revocations)
 			},
 			Sever: func(_ *testing.T, b broker.Broker) { proxies[b].Sever() },
 		}

@@ -26,6 +26,8 @@ type Harness struct {
 	Broker  func(t *testing.T) broker.Broker
 	Results func(t *testing.T) resultstore.ResultStore
 	Events  func(t *testing.T) events.EventBus
+	// Revocations opens a view of a bus that keeps revocations; nil skips what needs it.
+	Revocations func(t *testing.T) events.EventBus
 	// Sever cuts a broker's connections; nil skips what needs it.
 	Sever func(t *testing.T, b broker.Broker)
 	// KeepsHeld: what a consumer holds stays its own when its connections are cut, for as long as its lease.

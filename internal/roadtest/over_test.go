@@ -26,10 +26,11 @@ func over(url, addr string) roadtest.Open {
 				proxies[b] = proxy
 				return b
 			},
-			Results:   func(t *testing.T) resultstore.ResultStore { return opened(t, url, o, open.Results) },
-			Events:    func(t *testing.T) events.EventBus { return opened(t, url, o, open.Events) },
-			Sever:     func(_ *testing.T, b broker.Broker) { proxies[b].Sever() },
-			KeepsHeld: true,
+			Results:     func(t *testing.T) resultstore.ResultStore { return opened(t, url, o, open.Results) },
+			Events:      func(t *testing.T) events.EventBus { return opened(t, url, o, open.Events) },
+			Revocations: func(t *testing.T) events.EventBus { return opened(t, url, o, open.Revocations) },
+			Sever:       func(_ *testing.T, b broker.Broker) { proxies[b].Sever() },
+			KeepsHeld:   true,
 		}
 	}
 }

@@ -1,6 +1,9 @@
 package roadtest
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // Run runs the suite.
 func Run(t *testing.T, open Open) {
@@ -82,11 +85,18 @@ func Run(t *testing.T, open Open) {
 		{"SealedWorkflow", false, testSealedWorkflow},
 		{"KeyRotation", true, testKeyRotation},
 		{"CompressedRoad", false, testCompressedRoad},
+		{"RevokedWhileDown", true, testRevokedWhileDown},
+		{"RevokedBetweenRetries", true, testRevokedBetweenRetries},
+		{"RevokedRunning", false, testRevokedRunning},
+		{"RevokedDelayed", true, testRevokedDelayed},
+		{"RevokedBySelector", true, testRevokedBySelector},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := open(t)
 			lacks(t, c.queues && h.NoQueues, "this broker keeps no queues")
 			lacks(t, c.name == "NoSuchQueue" && h.OpenQueues, "every name is a queue of this broker")
+			lacks(t, strings.HasPrefix(c.name, "Revoked") && h.Revocations == nil, "no bus for revocations is at hand")
+			lacks(t, c.name == "RevokedDelayed" && h.NoTimes, "this broker knows no times")
 			lacks(t, c.name == "PoisonCopies" && h.Uncounted, "this broker does not know what was handed out before")
 			c.fn(t, open)
 		})

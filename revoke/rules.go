@@ -1,0 +1,103 @@
+package revoke
+
+import (
+	"time"
+
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// MaxSelectors is how many selectors a list remembers. Beyond it the one that ends first gives way, with a warning: they
+// are meant for a few at a time.
+const MaxSelectors = 1000
+
+// rules are the selectors of a list. A task is looked up by what it has of each shape, so that a look-up costs as much as
+// there are shapes, and most often there is one. Not safe for concurrent use, but for match.
+type rules struct {
+	shapes []shape
+	rules  map[Selector]rule // by the selector without SentBefore
+}
+
+// shape is which parts of a selector are set.
+type shape struct {
+	header      string
+	name, queue bool
+}
+
+type rule struct {
+	ends   int64
+	before time.Time // zero: no limit
+}
+
+// add takes a selector in until ends, and reports whether another had to give way.
+func (r *rules) add(s Selector, ends, now int64) (lost bool) {
+	if ends <= now {
+		return false
+	}
+	next := rule{ends, s.SentBefore}
+	s.SentBefore = time.Time{}
+	if known, ok := r.rules[s]; ok && known.ends > now {
+		next.ends = max(next.ends, known.ends)
+		if known.before.IsZero() || !next.before.IsZero() && known.before.After(next.before) {
+			next.before = known.before
+		}
+	}
+	if r.rules == nil {
+		r.rules = make(map[Selector]rule)
+	}
+	r.rules[s] = next
+	lost = r.trim(now)
+	r.reshape()
+	return lost
+}
+
+// trim removes what is over, and what is too much.
+func (r *rules) trim(now int64) (lost bool) {
+	first, ends := Selector{}, int64(0)
+	for s, known := range r.rules {
+		if known.ends <= now {
+			delete(r.rules, s)
+		} else if ends == 0 || known.ends < ends {
+			first, ends = s, known.ends
+		}
+	}
+	if len(r.rules) <= MaxSelectors {
+		return false
+	}
+	delete(r.rules, first)
+	return true
+}
+
+func (r *rules) reshape() {
+	seen := make(map[shape]bool)
+	r.shapes = r.shapes[:0]
+	for s := range r.rules {
+		if sh := (shape{s.Header, s.Name != "", s.Queue != ""}); !seen[sh] {
+			seen[sh] = true
+			r.shapes = append(r.shapes, sh)
+		}
+	}
+}
+
+// match reports whether a selector chooses a task that came from queue.
+func (r *rules) match(queue string, e *task.Envelope, now int64) bool {
+	for _, sh := range r.shapes {
+		var s Selector
+		if sh.header != "" {
+			v, ok := e.Headers[sh.header]
+			if !ok {
+				continue
+			}
+			s.Header, s.Value = sh.header, v
+		}
+		if sh.name {
+			s.Name = e.Name
+		}
+		if sh.queue {
+			s.Queue = queue
+		}
+		if known, ok := r.rules[s]; ok && known.ends > now && (known.before.IsZero() || !e.SentAt.After(known.before)) {
+			return true
+		}
+	}
+	return false
+}
