@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -37,7 +39,7 @@ func (m leakless) Run() int {
 }
 
 // patience bounds every wait of these tests.
-const patience = 20 * time.Second
+const patience = 40 * time.Second
 
 // swarmiji runs the program inside of the test, with the script's directory, input and environment: starting it anew for each
 // line would take most of the time.
@@ -45,9 +47,21 @@ func swarmiji(ts *testscript.TestScript, want int, args []string) {
 	s := surroundings{stdin: strings.NewReader(ts.Getenv("STDIN")), stdout: ts.Stdout(), stderr: ts.Stderr(), getenv: ts.Getenv}
 	ctx, cancel := context.WithTimeout(context.Background(), 3*patience)
 	defer cancel()
-	if got := run(ctx, args, s); got != want {
+	if got := run(ctx, patient(args), s); got != want {
 		ts.Fatalf("status %d, want %d", got, want)
 	}
+}
+
+// patient gives the program the time that a busy machine may take, where the script does not say how much it has.
+func patient(args []string) []string {
+	has := func(flag string) bool { return slices.Contains(args, flag) }
+	if !has("--timeout") {
+		args = append(args, "--timeout", patience.String())
+	}
+	if has("--replies") && !has("--collect") && !has("--listen") {
+		args = append(args, "--collect", patience.String())
+	}
+	return args
 }
 
 // commands are what scripts may say beside the usual.
@@ -66,7 +80,7 @@ func commands() map[string]func(ts *testscript.TestScript, neg bool, args []stri
 			var out strings.Builder
 			for end := time.Now().Add(patience); time.Now().Before(end); {
 				out.Reset()
-				run(context.Background(), args[1:], surroundings{stdin: strings.NewReader(""), stdout: &out, stderr: &out, getenv: ts.Getenv})
+				run(context.Background(), patient(args[1:]), surroundings{stdin: strings.NewReader(""), stdout: &out, stderr: &out, getenv: ts.Getenv})
 				if strings.Contains(out.String(), args[0]) {
 					_, err := ts.Stdout().Write([]byte(out.String()))
 					ts.Check(err)
@@ -74,6 +88,32 @@ func commands() map[string]func(ts *testscript.TestScript, neg bool, args []stri
 				}
 			}
 			ts.Fatalf("%q was never printed; the last output is\n%s", args[0], out.String())
+		},
+		// listen ID ARGS: the program, which ends by itself, while tasks run, with this id, or, for -, each with one of its own.
+		"listen": func(ts *testscript.TestScript, _ bool, args []string) {
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			defer cancel()
+			ended := make(chan int, 1)
+			call := []string{"call", "math.add", "{}", "--queue", "work"}
+			if args[0] != "-" {
+				call = append(call, "--id", args[0])
+			}
+			go func() {
+				ended <- run(ctx, args[1:], surroundings{stdin: strings.NewReader(""), stdout: ts.Stdout(), stderr: ts.Stderr(), getenv: ts.Getenv})
+			}()
+			for {
+				select {
+				case status := <-ended:
+					if status != 0 || ctx.Err() != nil {
+						ts.Fatalf("status %d, %v", status, ctx.Err())
+					}
+					return
+				case <-time.After(20 * time.Millisecond): // it may not listen yet
+				}
+				run(context.Background(), call, surroundings{
+					stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard, getenv: ts.Getenv,
+				})
+			}
 		},
 	}
 }
@@ -141,6 +181,7 @@ func TestScripts(t *testing.T) {
 		"nats":   func(t *testing.T) string { return testserver.RequireNATS(t).URL() },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			url := server(t)
 			testscript.Run(t, testscript.Params{
 				Dir: "testdata/script", Cmds: commands(), RequireUniqueNames: true,
