@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"runtime"
 	"time"
 
@@ -57,6 +58,8 @@ type Config struct {
 	Revocations *revoke.List
 	// Queues are the queues to consume. nil: router.DefaultQueue with default settings. See [QueuesOf].
 	Queues map[string]QueueConfig
+	// Polls are sets of workers that several queues share, in strict order. Other queues have workers of their own.
+	Polls []Poll
 	// Serializers and Formats are understood, in order. nil: msgpack, JSON and raw bytes; Compact, JSON, Raw.
 	Serializers []serializer.Serializer
 	Formats     []serializer.Format
@@ -114,6 +117,8 @@ type Config struct {
 type QueueConfig struct {
 	// Workers is how many handlers run at once. 0: runtime.GOMAXPROCS.
 	Workers int
+	// Autoscale changes the number of workers by what waits. nil: it stays, unless Scale changes it.
+	Autoscale *Autoscale
 	// PrefetchMultiplier times the workers is how many unsettled tasks may be held, also after Scale: 1 has each worker hold its
 	// task and no other, which shares long tasks fairly between processes. 0: Config.PrefetchMultiplier.
 	PrefetchMultiplier int
@@ -189,12 +194,14 @@ func (c *Config) complete() (*wire.Codec, error) {
 }
 
 func (c *Config) completeQueues() error {
-	if len(c.Queues) == 0 {
+	if len(c.Queues) == 0 && len(c.Polls) == 0 {
 		c.Queues = map[string]QueueConfig{router.DefaultQueue: {}}
 	}
 	var errs []error
 	queues := make(map[string]QueueConfig, len(c.Queues)) // the caller's map stays as it is
-	for name, q := range c.Queues {
+	maps.Copy(queues, c.Queues)
+	errs = append(errs, c.completePolls(queues))
+	for name, q := range queues {
 		if err := task.CheckName(name); err != nil {
 			errs = append(errs, fmt.Errorf("config: Queues: %w", err))
 		}
@@ -203,7 +210,14 @@ func (c *Config) completeQueues() error {
 				errs = append(errs, fmt.Errorf("config: Queues: %q leaves no room for %q", name, suspects))
 			}
 		}
-		setDefault(&q.Workers, runtime.GOMAXPROCS(0))
+		if q.Autoscale != nil {
+			var err error
+			if q.Autoscale, err = q.Autoscale.complete(); err != nil {
+				errs = append(errs, fmt.Errorf("config: Queues: %q: Autoscale: %w", name, err))
+			}
+			q.Workers = min(max(q.Workers, q.Autoscale.Min), q.Autoscale.Max)
+		}
+		setDefault(&q.Workers, defaultWorkers())
 		setDefault(&q.PrefetchMultiplier, c.PrefetchMultiplier)
 		if q.Workers < 0 {
 			errs = append(errs, fmt.Errorf("config: Queues: %q has %d workers", name, q.Workers))
@@ -219,6 +233,8 @@ func (c *Config) completeQueues() error {
 	c.Queues = queues
 	return errors.Join(errs...)
 }
+
+func defaultWorkers() int { return runtime.GOMAXPROCS(0) }
 
 func setDefault[T comparable](v *T, def T) {
 	var zero T

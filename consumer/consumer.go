@@ -6,7 +6,8 @@
 //   - consumer.go: New, Register, Run and the stop; signals.go: Run for a program; remote.go: commands from afar
 //   - queue.go: one queue and its subscription
 //   - pool.go: the workers of a queue, and the user's pool; slots.go: how many run at once
-//   - scale.go, pause.go, stats.go: what can be changed and asked while it runs
+//   - poll.go: workers that several queues share
+//   - scale.go, pause.go, stats.go, autoscale.go: what can be changed and asked while it runs
 //   - receive.go: from a delivery to a run, or to its end without one
 //   - execute.go: a run
 //   - revoked.go: tasks that must not start, or not go on
@@ -187,6 +188,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	}
 	defer c.watchLengths(fetch)()
 	c.live.Store(&live{queues: queues, teams: c.teams})
+	defer c.autoscale(fetch, queues)()
 	select {
 	case <-fetch.Done():
 	case err = <-failed:

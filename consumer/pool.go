@@ -124,6 +124,9 @@ type worker struct {
 // run starts the team.
 func (t *team) run(fetch context.Context, failed chan<- error) {
 	t.fetch, t.failed = fetch, failed
+	if p, ok := t.from.(*poll); ok {
+		p.run(t)
+	}
 	t.resize(t.size)
 }
 
@@ -194,20 +197,30 @@ func (w *worker) work() {
 			w.handle(q, d)
 		case w.ctx.Err() != nil:
 		case errors.Is(err, broker.ErrClosed):
-			select {
-			case t.failed <- fmt.Errorf("swarmiji: consumer: queue %q: %w", t.name, err):
-			default:
-			}
+			t.fail(err)
 			w.done = true
 			return
 		default:
-			t.c.cfg.Logger.LogAttrs(context.Background(), slog.LevelWarn, "cannot receive", slog.String(middleware.LogQueue, t.name),
-				slog.String(middleware.LogNode, t.c.cfg.NodeID), slog.Any("error", err))
+			t.warn(err)
 			wait(w.ctx, gap.Delay(failures))
 			failures++
 		}
 	}
 	w.done = true
+}
+
+// fail ends the consumer.
+func (t *team) fail(err error) {
+	select {
+	case t.failed <- fmt.Errorf("swarmiji: consumer: queue %q: %w", t.name, err):
+	default:
+	}
+}
+
+// warn logs a failure to receive.
+func (t *team) warn(err error) {
+	t.c.cfg.Logger.LogAttrs(context.Background(), slog.LevelWarn, "cannot receive", slog.String(middleware.LogQueue, t.name),
+		slog.String(middleware.LogNode, t.c.cfg.NodeID), slog.Any("error", err))
 }
 
 // stuckPoll is how often a worker looks, when handlers are stuck, whether one has come back.
@@ -274,10 +287,27 @@ func (l *live) find(name string) *queue {
 
 // teamsOf gives every queue its workers.
 func teamsOf(c *Consumer, queues []*queue) []*team {
-	teams := make([]*team, len(queues))
-	for i, q := range queues {
-		teams[i] = &team{c: c, name: q.source, from: q, queues: []*queue{q}, size: q.cfg.Workers}
-		q.team = teams[i]
+	byName := make(map[string]*queue, len(queues))
+	for _, q := range queues {
+		byName[q.source] = q
+	}
+	var teams []*team
+	for _, p := range c.cfg.Polls {
+		polled := make([]*queue, len(p.Queues))
+		for i, name := range p.Queues {
+			polled[i] = byName[name]
+		}
+		t := &team{c: c, name: polled[0].name, from: newPoll(p, polled), queues: polled, size: p.Workers}
+		for _, q := range polled {
+			q.team = t
+		}
+		teams = append(teams, t)
+	}
+	for _, q := range queues {
+		if q.team == nil {
+			q.team = &team{c: c, name: q.source, from: q, queues: []*queue{q}, size: q.cfg.Workers}
+			teams = append(teams, q.team)
+		}
 	}
 	return teams
 }
