@@ -410,3 +410,9 @@ func TestControlUnderLoad(t *testing.T) {
 	}
 	must0(t, p.Close(context.Background()))
 }
+
+func (h *holding) count() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.started)
+}

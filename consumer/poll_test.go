@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -135,8 +136,9 @@ func TestPollConfig(t *testing.T) {
 // TestAutoscale (S47): workers come while tasks wait and go when there is nothing to do, between the bounds.
 func TestAutoscale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		load := 1.0
-		h := newHolding(t, consumer.QueueConfig{Workers: 1, Autoscale: &consumer.Autoscale{Min: 2, Max: 9, Load: func() float64 { return load }}})
+		var load atomic.Int64 // percent
+		load.Store(100)
+		h := newHolding(t, consumer.QueueConfig{Workers: 1, Autoscale: &consumer.Autoscale{Min: 2, Max: 9, Load: func() float64 { return float64(load.Load()) / 100 }}})
 		h.submit(0, 100)
 		h.b.run()
 		look := func(why string, want int) {
@@ -149,7 +151,7 @@ func TestAutoscale(t *testing.T) {
 		look("at first", 2)
 		time.Sleep(11 * time.Second)
 		look("under load", 2)
-		load = 0
+		load.Store(0)
 		time.Sleep(5 * time.Second)
 		look("after a look", 4)
 		time.Sleep(time.Minute)
