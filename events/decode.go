@@ -11,7 +11,7 @@ import (
 type decoder struct {
 	scanner
 	events []Event
-	last   Event // the one before: texts that come again share its memory
+	last   Event // the texts that were there last, of whatever type: those that come again share their memory
 }
 
 // event reads one map and appends it.
@@ -33,8 +33,57 @@ func (d *decoder) event() error {
 	if e, err = Normalize(e); err != nil {
 		return err
 	}
+	if d.events == nil {
+		d.events = make([]Event, 0, min(MaxBatch, 1+len(d.data)/roughSize))
+	}
 	d.events = append(d.events, e)
-	d.last = e
+	d.remember(&e)
+	return nil
+}
+
+// roughSize is what an event takes in a message, rather more than less.
+const roughSize = 200
+
+// remember notes the texts of e. Those that it has not stay as they are: the next event may be of a type that has them again.
+func (d *decoder) remember(e *Event) {
+	for _, t := range [...]struct {
+		to   *string
+		text string
+	}{
+		{(*string)(&d.last.TaskID), string(e.TaskID)},
+		{&d.last.NodeID, e.NodeID},
+		{&d.last.Name, e.Name},
+		{&d.last.Args, e.Args},
+		{&d.last.Queue, e.Queue},
+		{&d.last.Exchange, e.Exchange},
+		{&d.last.RoutingKey, e.RoutingKey},
+		{&d.last.Result, e.Result},
+		{&d.last.Exception, e.Exception},
+		{&d.last.Stack, e.Stack},
+	} {
+		if t.text != "" {
+			*t.to = t.text
+		}
+	}
+}
+
+// typeName reads a type. Those of tasks take no memory: they alternate in a message.
+func (d *decoder) typeName(to *string) error {
+	if d.word("null") {
+		*to = ""
+		return nil
+	}
+	t, err := d.text()
+	if err != nil {
+		return err
+	}
+	for _, known := range [...]string{TaskSent, TaskReceived, TaskStarted, TaskSucceeded, TaskFailed, TaskRevoked} {
+		if string(t) == known {
+			*to = known
+			return nil
+		}
+	}
+	*to = cut(string(t), MaxText)
 	return nil
 }
 
@@ -42,7 +91,7 @@ func (d *decoder) event() error {
 func (d *decoder) member(e *Event, key []byte) error {
 	switch string(key) {
 	case "type":
-		return d.string(&e.Type, d.last.Type)
+		return d.typeName(&e.Type)
 	case "task-id":
 		return d.string((*string)(&e.TaskID), string(d.last.TaskID))
 	case "node-id":
