@@ -9,6 +9,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
@@ -76,7 +77,8 @@ func (r *Revoker) removeOne(ctx context.Context, w waiting) (bool, error) {
 		return false, nil //nolint:nilerr // whoever takes the message says what is wrong with it
 	}
 	store, ok := r.storeOf(e)
-	if !ok || len(e.Else) > 0 || len(e.Then) > 0 || e.Chord != nil || e.Group != "" {
+	// What is sealed does not show what follows it.
+	if !ok || r.codec.Open(w.queue, e) != nil || wire.Followed(e) || e.Group != "" {
 		return false, r.makeDue(ctx, w)
 	}
 	if err := r.finder.Delete(ctx, w.queue, m.ID); err != nil {

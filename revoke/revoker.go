@@ -120,8 +120,8 @@ func NewRevoker(c RevokerConfig) (*Revoker, error) {
 // bus's.
 //
 // A message that the broker finds is removed, and the task's end recorded here, if nothing follows the task. One with
-// successors, or of a group, is left to the next consumer, which has to see to them; one that is delayed is made due, so
-// that this is soon.
+// successors, of a group, or sealed, is left to the next consumer, which has to see to them; one that is delayed is made
+// due, so that this is soon.
 func (r *Revoker) Revoke(ctx context.Context, o Options, ids ...task.ID) ([]Outcome, error) {
 	for _, id := range ids {
 		if err := id.Check(); err != nil {
