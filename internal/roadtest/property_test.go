@@ -1,0 +1,219 @@
+package roadtest_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/consumer"
+	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/producer"
+	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/router"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// TestWorkflowsUnderKills: random workflows, whose consumers die at steps drawn beforehand. Each comes to the end that it has
+// to come to, with results in order; each step has one id, and runs again only where the consumer that ran it was killed.
+// SWARMIJI_SOAK, a duration, runs it for that long, with other seeds each time.
+func TestWorkflowsUnderKills(t *testing.T) {
+	rabbit, redis := testserver.RequireRabbit(t), testserver.RequireRedis(t)
+	memory, onRedis := inMemory(), at(redis.URL())
+	for _, c := range []struct {
+		name   string
+		broker func(t *testing.T) broker.Broker
+		store  func(t *testing.T) resultstore.ResultStore
+		rounds int
+	}{
+		{"memory", memory.broker, memory.results, 12},
+		{"Redis", onRedis.broker, onRedis.results, 3},
+		{"RabbitMQ", at(rabbit.URL()).broker, onRedis.results, 3},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			seed, until := uint64(1), time.Time{}
+			if length, err := time.ParseDuration(os.Getenv("SWARMIJI_SOAK")); err == nil {
+				seed, until = uint64(time.Now().UnixNano()), time.Now().Add(length/3) //nolint:gosec // any will do
+			}
+			for i := 0; i < c.rounds || time.Now().Before(until); i++ {
+				w := &workflows{t: t, random: rand.New(rand.NewPCG(seed, uint64(i))), broker: c.broker, store: c.store} //nolint:gosec // a test
+				if w.run(); t.Failed() {
+					t.Fatalf("seed %d, round %d", seed, i)
+				}
+			}
+		})
+	}
+}
+
+// workflows is one round: some graphs at a time, and consumers that die meanwhile.
+type workflows struct {
+	t      *testing.T
+	random *rand.Rand
+	broker func(t *testing.T) broker.Broker
+	store  func(t *testing.T) resultstore.ResultStore
+	queue  string
+
+	mu   sync.Mutex
+	runs map[task.ID][]stepRun
+}
+
+// stepRun is one start of a step's handler.
+type stepRun struct {
+	graph string
+	name  string
+	life  *life
+}
+
+const (
+	graphsAtOnce = 12
+	consumersNow = 3
+	kills        = 8
+)
+
+func (w *workflows) run() {
+	w.queue = "graphs-" + testserver.Namespace()
+	w.runs = make(map[task.ID][]stepRun)
+	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
+	defer cancel()
+	b, s := w.broker(w.t), w.store(w.t)
+	if err := broker.Declare(ctx, b, broker.Queue{Name: w.queue}); err != nil {
+		w.t.Fatal(err)
+	}
+	p, err := producer.New(producer.Config{Broker: b, Results: s, Router: router.Static(w.queue), Logger: quiet()})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	stop := w.consumers(ctx)
+	defer func() {
+		stop()
+		for _, part := range []closer{p, s, b} {
+			if err := part.Close(context.WithoutCancel(ctx)); err != nil {
+				w.t.Errorf("close %T: %v", part, err)
+			}
+		}
+	}()
+	graphs := make([]graph, graphsAtOnce)
+	inputs := make([]int, graphsAtOnce)
+	results := make([]*task.Run[int], graphsAtOnce)
+	for i := range graphs {
+		graphs[i], inputs[i] = randomGraph(w.random, 1+w.random.IntN(3)), w.random.IntN(graphRange)
+		if results[i], err = graphs[i].part.Part().Submit(ctx, p, inputs[i], task.WithCorrelation(strconv.Itoa(i))); err != nil {
+			w.t.Fatalf("submit: %v", err)
+		}
+	}
+	for i, g := range graphs {
+		var e expected
+		want, ok := g.eval(inputs[i], &e)
+		got, err := results[i].Get(ctx)
+		switch {
+		case ok && (err != nil || got != want):
+			w.t.Errorf("graph %d gave %d, %v; want %d", i, got, err, want)
+		case !ok && (err == nil || !slices.Contains(e.failures, err.Error())):
+			w.t.Errorf("graph %d gave %d, %v; want one of the failures %q", i, got, err, e.failures)
+		}
+		w.check(strconv.Itoa(i), &e)
+	}
+}
+
+// check looks at the runs of one graph's steps, whose workflow has ended.
+func (w *workflows) check(graph string, e *expected) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ids := 0
+	for id, runs := range w.runs {
+		if runs[0].graph != graph {
+			continue
+		}
+		ids++
+		for _, r := range runs[:len(runs)-1] {
+			if !r.life.over() {
+				w.t.Errorf("graph %s: step %s %s ran again although its consumer lives (%d runs)", graph, r.name, id, len(runs))
+			}
+		}
+	}
+	if ids > e.steps || !e.any && ids != e.steps {
+		w.t.Errorf("graph %s: %d steps ran, want %d", graph, ids, e.steps)
+	}
+}
+
+// consumers keeps some of them running: for one that dies another one is started.
+func (w *workflows) consumers(ctx context.Context) (stop func()) {
+	stopping, end := context.WithCancel(ctx)
+	var lives []*life
+	for range kills {
+		lives = append(lives, newLife(1+w.random.Int64N(60), w.random.IntN(2) == 0))
+	}
+	next := make(chan *life, kills+consumersNow)
+	for _, l := range lives {
+		next <- l
+	}
+	var all sync.WaitGroup
+	for range consumersNow {
+		all.Go(func() {
+			for stopping.Err() == nil {
+				var l *life
+				select {
+				case l = <-next:
+				default:
+					l = newLife(0, false)
+				}
+				w.consumer(stopping, l)
+			}
+		})
+	}
+	return func() {
+		end()
+		all.Wait()
+	}
+}
+
+// consumer runs one until it dies or ctx ends.
+func (w *workflows) consumer(ctx context.Context, l *life) {
+	b, s := w.broker(w.t), w.store(w.t)
+	c, err := consumer.New(consumer.Config{
+		Broker: mortalBroker{b, l}, Results: mortalStore{s, l}, Logger: quiet(), MaxCrashes: -1,
+		ShutdownTimeout: time.Second, KillGrace: 50 * time.Millisecond, StoreRetry: 10 * time.Second,
+		Queues: map[string]consumer.QueueConfig{w.queue: {Workers: 3, Prefetch: 6}},
+	})
+	if err == nil {
+		err = handleGraphs(c, func(r *task.Request) {
+			if l.over() {
+				return // nobody can tell that it still runs
+			}
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.runs[r.ID] = append(w.runs[r.ID], stepRun{r.Correlation, r.Name, l})
+		})
+	}
+	if err != nil {
+		w.t.Error(err)
+		return
+	}
+	ran := make(chan struct{})
+	go func() {
+		defer close(ran)
+		_ = c.Run(ctx) // of one that was killed it is an error
+	}()
+	select {
+	case <-l.dead:
+		c.Kill()
+	case <-ran:
+	}
+	closing, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if l.over() {
+		_ = b.Close(closing) // the servers notice before the process has ended
+	}
+	<-ran
+	for _, part := range []closer{b, s} {
+		if err := part.Close(closing); err != nil {
+			w.t.Errorf("close %T: %v", part, fmt.Errorf("of a consumer: %w", err))
+		}
+	}
+}
