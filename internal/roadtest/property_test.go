@@ -68,6 +68,7 @@ type stepRun struct {
 	graph string
 	name  string
 	life  *life
+	how   string // which message it was started from
 }
 
 const (
@@ -133,7 +134,7 @@ func (w *workflows) check(graph string, e *expected) {
 		ids++
 		for _, r := range runs[:len(runs)-1] {
 			if !r.life.over() {
-				w.t.Errorf("graph %s: step %s %s ran again although its consumer lives (%d runs)", graph, r.name, id, len(runs))
+				w.t.Errorf("graph %s: step %s %s ran again although its consumer lives: %+v", graph, r.name, id, runs)
 			}
 		}
 	}
@@ -183,12 +184,12 @@ func (w *workflows) consumer(ctx context.Context, l *life) {
 	})
 	if err == nil {
 		err = handleGraphs(c, func(r *task.Request) {
-			if l.over() {
-				return // nobody can tell that it still runs
-			}
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			w.runs[r.ID] = append(w.runs[r.ID], stepRun{r.Correlation, r.Name, l})
+			if l.over() { // under the lock, so that a start is noted before its repetition can be
+				return // nobody can tell that it still runs
+			}
+			w.runs[r.ID] = append(w.runs[r.ID], stepRun{r.Correlation, r.Name, l, fmt.Sprintf("%s generation %d, delivery %d, copy %s, sent by %s, on %s", time.Now().Format("05.000"), r.Generation, r.Deliveries, r.Copy, r.Parent, r.NodeID)})
 		})
 	}
 	if err != nil {

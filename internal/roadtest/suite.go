@@ -37,6 +37,7 @@ func Run(t *testing.T, open Open) {
 		{"Successors", false, testSuccessors},
 		{"Chain", false, testChain},
 		{"ChainFails", false, testChainFails},
+		{"StepIsRetried", false, testStepIsRetried},
 		{"StepArguments", false, testStepArguments},
 		{"Group", false, testGroup},
 		{"Chord", false, testChord},

@@ -162,6 +162,33 @@ func testChainFails(t *testing.T, open Open) {
 	}
 }
 
+// testStepIsRetried: "retry N exponential base factor" of a step travels in its link, and the failure after the last is final (S65).
+func testStepIsRetried(t *testing.T, open Open) {
+	r := newWorks(t, open)
+	runs := atomic.Int64{}
+	handle(r, work, func(_ context.Context, n int) (int, error) {
+		if runs.Add(1) <= int64(n) {
+			return 0, errBroken
+		}
+		return n, nil
+	})
+	r.start()
+	policy := task.RetryPolicy{Backoff: task.Backoff{Strategy: task.BackoffExponential, Base: time.Millisecond, Factor: 1}}
+	if r.h.NoTimes || r.h.NoQueues {
+		policy = task.RetryPolicy{}
+	}
+	step := task.Chain(inc, work.With(task.WithRetry(policy), task.WithMaxRetries(3), task.WithRetryDelay(0)).Part())
+	wantWork(r, task.Chain(step, inc), 2, 4)
+	if n := runs.Load(); n != 4 {
+		t.Fatalf("a step that fails three times ran %d times", n)
+	}
+	runs.Store(-100)
+	wantEven(r, task.Chain(step, inc), 1000, errBroken.Error())
+	if n := runs.Load(); n != -96 {
+		t.Fatalf("a step that always fails ran %d times", n+100)
+	}
+}
+
 // testStepArguments: fixed arguments, a field, and the first of a list (S63).
 func testStepArguments(t *testing.T, open Open) {
 	r := newWorks(t, open)
