@@ -39,10 +39,10 @@ func TestWorkflowsUnderKills(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			seed, until := uint64(1), time.Time{}
 			if length, err := time.ParseDuration(os.Getenv("SWARMIJI_SOAK")); err == nil {
-				seed, until = uint64(time.Now().UnixNano()), time.Now().Add(length/3) //nolint:gosec // any will do
+				seed, until = uint64(time.Now().UnixNano()), time.Now().Add(length/3)
 			}
 			for i := 0; i < c.rounds || time.Now().Before(until); i++ {
-				w := &workflows{t: t, random: rand.New(rand.NewPCG(seed, uint64(i))), broker: c.broker, store: c.store} //nolint:gosec // a test
+				w := &workflows{t: t, random: rand.New(rand.NewPCG(seed, uint64(i))), broker: c.broker, store: c.store}
 				if w.run(); t.Failed() {
 					t.Fatalf("seed %d, round %d", seed, i)
 				}
