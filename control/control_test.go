@@ -235,7 +235,7 @@ func TestErrors(t *testing.T) {
 			want string
 		}{
 			{control.Command{Do: control.DoPause}, "no such thing"},
-			{control.Command{Do: control.DoRevoke, IDs: []task.ID{"x"}}, "no list of revoked tasks"},
+			{control.Command{Do: control.DoRevoke, IDs: []task.ID{"x"}}, "revokes nothing by command"},
 			{control.Command{Do: control.DoShutdown}, "does not allow shutdown"},
 		} {
 			rs := send(t, c, tc.cmd)

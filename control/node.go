@@ -65,7 +65,7 @@ func obey(ctx context.Context, n Node, c *Command) (r Reply, after func()) {
 		if rv, ok := n.(Revoker); ok {
 			err = rv.Revoke(ctx, c.Terminate, c.IDs...)
 		} else {
-			err = errors.New("this node keeps no list of revoked tasks")
+			err = errors.New("this node revokes nothing by command; a revoke.Revoker does, or swarmiji revoke")
 		}
 	case DoScale:
 		err = each(queues, func(q string) error { return n.Scale(q, c.Workers) })

@@ -86,7 +86,7 @@ func checkEvents(ctx context.Context, s *open.Swarm, f *findings) {
 	sub, err := r.Replay(ctx, events.Filter{Types: []string{doctorEvent}}, time.Now())
 	switch {
 	case errors.Is(err, events.ErrNotRetained):
-		f.warn("retention", "no events are kept: who comes late, such as a consumer that starts after a task was revoked, does not know of earlier ones; retain= keeps them")
+		f.ok("retention", "no events are kept for who comes late; retain= keeps them. Revocations have a bus of their own")
 	case err != nil:
 		f.fail("retention", err)
 	default:

@@ -19,6 +19,7 @@ import (
 	"github.com/swarmiji/swarmiji/control"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/open"
+	"github.com/swarmiji/swarmiji/revoke"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -146,10 +147,15 @@ func worker(env *testscript.Env, url string) error {
 		cancel()
 		return err
 	}
+	list, err := revoke.New(revoke.Config{Events: s.Revocations, Logger: logger})
+	if err != nil {
+		cancel()
+		return errors.Join(err, s.Close(context.Background()))
+	}
 	c, err := consumer.New(consumer.Config{
 		Broker: s.Broker, Results: s.Results, Events: s.Events, Logger: logger, NodeID: "node-1", ShutdownTimeout: -1,
 		Control: &control.Config{Bus: s.Control, Keys: &control.Keys{Active: "k1", ByID: map[string][]byte{"k1": []byte(key)}}},
-		Queues:  map[string]consumer.QueueConfig{"work": {Workers: 2}}, UnknownRetries: -1,
+		Queues:  map[string]consumer.QueueConfig{"work": {Workers: 2}}, UnknownRetries: -1, Revocations: list,
 	})
 	if err == nil {
 		err = errors.Join(
@@ -166,7 +172,7 @@ func worker(env *testscript.Env, url string) error {
 		<-ended // whatever it left: it does not wait for slow tasks
 		closing, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		if err := s.Close(closing); err != nil {
+		if err := errors.Join(list.Close(closing), s.Close(closing)); err != nil {
 			env.T().Log("closing the worker:", err)
 		}
 	})

@@ -91,7 +91,7 @@ func (a *app) root() *cobra.Command {
 	f.DurationVar(&a.timeout, "timeout", 10*time.Second, "how long to try, and to wait for what is waited for")
 	f.StringVar(&a.keyFile, "control-keys", "", "`file` with the keys that consumers want commands signed with, a line each: an id, a space, the key in base64; the first signs; default: $SWARMIJI_CONTROL_KEYS")
 	root.AddCommand(
-		a.callCmd(), a.resultCmd(),
+		a.callCmd(), a.resultCmd(), a.revokeCmd(),
 		a.workersCmd(), a.queuesCmd(), a.tasksCmd(), a.eventsCmd(), a.deadCmd(), a.doctorCmd(),
 		a.pingCmd(), a.statsCmd(), a.scaleCmd(), a.pauseCmd(), a.resumeCmd(), a.rateLimitCmd(), a.shutdownCmd(),
 		a.versionCmd(), a.completionCmd(root),
