@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -415,4 +416,68 @@ func (h *holding) count() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.started)
+}
+
+// deafBroker's subscriptions cannot be told a prefetch while deaf is set.
+type deafBroker struct {
+	*membroker.Broker
+	deaf *atomic.Bool
+}
+
+func (b deafBroker) Subscribe(ctx context.Context, queue string, o broker.SubscribeOptions) (broker.Subscription, error) {
+	s, err := b.Broker.Subscribe(ctx, queue, o)
+	return deafSubscription{s, b.deaf}, err
+}
+
+type deafSubscription struct {
+	broker.Subscription
+	deaf *atomic.Bool
+}
+
+func (s deafSubscription) SetPrefetch(ctx context.Context, n int) error {
+	if s.deaf.Load() {
+		return broker.ErrUnavailable
+	}
+	_, err := broker.SetPrefetch(ctx, s.Subscription, n)
+	return err
+}
+
+// TestControlWithoutTheBroker: the error tells, what could be done is done, and it can be tried again.
+func TestControlWithoutTheBroker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var deaf atomic.Bool
+		h := newHolding(t, consumer.QueueConfig{Workers: 2}, func(c *consumer.Config) {
+			c.Broker = deafBroker{c.Broker.(*membroker.Broker), &deaf}
+		})
+		h.submit(0, 20)
+		h.b.run()
+		h.want(2, 18)
+		deaf.Store(true)
+		c := h.b.c
+		if err := c.Scale("default", 4); !errors.Is(err, broker.ErrUnavailable) {
+			t.Errorf("Scale: %v", err)
+		}
+		h.want(4, 16)
+		if err := c.Pause(); !errors.Is(err, broker.ErrUnavailable) {
+			t.Errorf("Pause: %v", err)
+		}
+		for range 4 {
+			h.release <- struct{}{}
+		}
+		synctest.Wait()
+		if s := c.Stats(); s.Active != 0 || !s.Queues[0].Paused {
+			t.Errorf("a pause that the broker does not know of: %+v", s)
+		}
+		if err := c.Resume(); !errors.Is(err, broker.ErrUnavailable) || !c.Stats().Queues[0].Paused {
+			t.Errorf("Resume: %v", err)
+		}
+		deaf.Store(false)
+		must0(t, c.Resume())
+		must0(t, c.Scale("default", 4))
+		close(h.release)
+		if n := len(h.runs()); n != 20 {
+			t.Errorf("%d runs of 20 tasks", n)
+		}
+		h.b.end()
+	})
 }

@@ -2,7 +2,6 @@ package consumer
 
 import (
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -216,7 +215,8 @@ func (b *bucket) putBack(wait time.Duration) time.Time {
 func (b *bucket) serve() time.Duration {
 	for len(b.waiting) > 0 {
 		w := b.waiting[0]
-		if lost := w.r.isLost(); !lost && b.limiter != nil {
+		lost := w.r.isLost()
+		if !lost && b.limiter != nil {
 			token := b.limiter.Reserve()
 			if wait := token.Delay(); wait > 0 {
 				token.Cancel()
@@ -225,7 +225,7 @@ func (b *bucket) serve() time.Duration {
 		}
 		b.waiting[0] = nil
 		b.waiting = b.waiting[1:]
-		w.answer(true)
+		w.answer(!lost)
 	}
 	return 0
 }
@@ -269,21 +269,21 @@ func (w *waiter) answer(start bool) {
 
 // begin starts a run that was set aside.
 func (r *run) begin() {
-	switch at, ok := r.request.Effective.Expires.Get(); {
-	case r.isLost():
-		r.log(slog.LevelInfo, "the broker took the task back while it waited for its rate")
-	case ok && !at.IsZero() && time.Now().After(at):
+	if at, ok := r.request.Effective.Expires.Get(); ok && !at.IsZero() && time.Now().After(at) {
 		r.queue.settle(r, verdict{kind: expired, err: task.ErrExpired})
-	default:
-		r.queue.start(r)
+		return
 	}
+	r.queue.start(r)
 }
 
 // sendBack puts the task back until a moment. No attempt is counted.
 func (r *run) sendBack(at time.Time) {
 	r.queue.c.settling.Go(func() {
 		next := r.copy()
-		if r.replace(r.queue.source, next, next.delay(time.Until(at)), "wait for its rate") {
+		crashes := next.Crashes
+		at := next.delay(time.Until(at))
+		next.Crashes = crashes // nothing was started that could have ended
+		if r.replace(r.queue.source, next, at, "wait for its rate") {
 			r.queue.c.cfg.Metrics.Snoozed.Inc(1)
 		}
 	})

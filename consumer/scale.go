@@ -32,9 +32,6 @@ func (c *Consumer) Scale(name string, workers int) error {
 	t := q.team
 	t.scaling.Lock()
 	defer t.scaling.Unlock()
-	if t.workers() == workers {
-		return nil
-	}
 	t.resize(workers)
 	return each(t.queues, func(q *queue, ctx context.Context) error { return q.follow(ctx, workers) })
 }
@@ -63,12 +60,17 @@ func (q *queue) follow(ctx context.Context, workers int) error {
 	if q.prefetch == before || q.gate.shut.Load() { // Resume tells it
 		return nil
 	}
+	var err error
 	if q.prefetch < before {
-		if _, err := q.returnHeld(ctx, before-q.prefetch); err != nil {
-			return err
-		}
+		_, err = q.returnHeld(ctx, before-q.prefetch)
 	}
-	return q.tellPrefetch(ctx)
+	if err == nil {
+		err = q.tellPrefetch(ctx)
+	}
+	if err != nil {
+		q.prefetch = before // so that the next Scale tries again
+	}
+	return err
 }
 
 // tellPrefetch tells the broker how much may be held.
