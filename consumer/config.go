@@ -73,6 +73,8 @@ type Config struct {
 	Compression serializer.Compression
 	// Defaults is the static configuration of tasks, the lowest layer of metadata of this process.
 	Defaults task.Metadata
+	// Hooks are called when something happens to the consumer or to a task.
+	Hooks Hooks
 	// Middleware wraps every handler, the first outermost. Time limits lie inside it; a panic is caught around it.
 	Middleware []middleware.Middleware
 	// NodeID names this consumer in events and records. "": made of host, process and chance.

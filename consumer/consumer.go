@@ -15,6 +15,7 @@
 //   - gather.go: groups, and which copy of a successor is run
 //   - poison.go: tasks that end the process; alone.go: how they are run; taken.go: what looks like it and is not
 //   - ratelimit.go: tasks that wait for their rate
+//   - hooks.go: functions of the user's that are called on the way
 //   - lease.go, notify.go, heartbeat.go, registry.go, lengths.go: contexts of deliveries, events of tasks and of the consumer,
 //     what runs now, how much waits
 package consumer
@@ -67,7 +68,8 @@ type Consumer struct {
 	pid    int              // asked once: it is a system call, and in an event of each task
 	warned sync.Map         // messages that are logged once
 
-	measured bool // Metrics were given, so that somebody looks at them
+	dequeued func(context.Context, *task.Request) // the Dequeue hooks; nil for none
+	measured bool                                 // Metrics were given, so that somebody looks at them
 
 	started atomic.Bool
 	killed  chan struct{} // closed by Kill
@@ -102,6 +104,7 @@ func New(c Config) (*Consumer, error) {
 		cfg: c, codec: codec, gather: resultstore.GathererOf(c.Gatherer, c.Results), measured: measured, killed: make(chan struct{}), stopped: make(chan struct{}), settling: crew.New(),
 	}
 	consumer.report, consumer.pid = consumer.newReport(), os.Getpid()
+	consumer.dequeued = c.Hooks.Tasks.Dequeued(c.Logger)
 	if consumer.remote, err = newRemote(consumer); err != nil {
 		return nil, err
 	}
@@ -117,7 +120,11 @@ func (c *Consumer) Register(name string, h task.Handler, defaults task.Metadata)
 		return fmt.Errorf("swarmiji: handler of %q is nil", name)
 	}
 	outer, h := middleware.Split(h)
-	chain := append([]middleware.Middleware{middleware.Recover()}, c.cfg.Middleware...)
+	chain := []middleware.Middleware{middleware.Recover()}
+	if hooks := c.cfg.Hooks.Tasks.Middleware(name, c.cfg.Logger); hooks != nil {
+		chain = append(chain, hooks, middleware.Recover())
+	}
+	chain = append(chain, c.cfg.Middleware...)
 	chain = append(append(chain, outer...), middleware.TimeLimit(c.countStuck), middleware.Recover())
 	return c.mux.Register(name, middleware.Chain(h, chain...), defaults)
 }
@@ -163,10 +170,17 @@ func (c *Consumer) Run(ctx context.Context) error {
 		stopFetch()
 		<-watched
 	}()
+	if err := c.beforeStart(fetch); err != nil {
+		if fetch.Err() != nil { // stopped while it waited
+			err = nil
+		}
+		return errors.Join(err, c.stop(nil))
+	}
 	defer c.obey(ctx)()
 	unwatch, err := c.awaitRevocations(fetch)
 	defer unwatch()
 	if err != nil {
+		c.beforeShutdown()
 		if fetch.Err() != nil { // stopped while it waited for the bus
 			return nil
 		}
@@ -174,6 +188,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	}
 	queues, err := c.openQueues(fetch)
 	if err != nil {
+		c.beforeShutdown()
 		stop := c.stop(queues)
 		if fetch.Err() != nil { // stopped while it waited for the broker
 			return stop
@@ -195,6 +210,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	}
 	stopFetch()
 	c.live.Store(nil)
+	c.beforeShutdown()
 	return errors.Join(err, c.stop(queues))
 }
 

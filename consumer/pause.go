@@ -17,12 +17,18 @@ import (
 //
 // Besides [ErrNotRunning] and [ErrNoQueue], which leave everything as it is, Pause may return what the broker said; then no task
 // is started all the same.
-func (c *Consumer) Pause(queues ...string) error { return c.eachNamed(queues, (*queue).pause) }
+func (c *Consumer) Pause(queues ...string) error {
+	h := &c.cfg.Hooks
+	return c.hooked("pause", queues, h.BeforePause, func() error { return c.eachNamed(queues, (*queue).pause) }, h.AfterPause)
+}
 
 // Resume takes back what Pause did, for the queues that are named or for all. Resuming what is not paused does nothing.
 //
 // Besides [ErrNotRunning] and [ErrNoQueue] it may return what the broker said; then the queue is still paused.
-func (c *Consumer) Resume(queues ...string) error { return c.eachNamed(queues, (*queue).resume) }
+func (c *Consumer) Resume(queues ...string) error {
+	h := &c.cfg.Hooks
+	return c.hooked("resume", queues, h.BeforeResume, func() error { return c.eachNamed(queues, (*queue).resume) }, h.AfterResume)
+}
 
 // eachNamed does something to the queues of these names, or to all, and to their side queues.
 func (c *Consumer) eachNamed(names []string, do func(*queue, context.Context) error) error {

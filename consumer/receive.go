@@ -51,6 +51,7 @@ func (w *worker) handle(q *queue, d broker.Delivery) {
 		return
 	}
 	r.notifyReceived()
+	r.notifyDequeued()
 	switch {
 	case !q.takes(): // fetched in the same instant as the stop or the pause began
 		r.unstarted()

@@ -59,6 +59,8 @@ type Config struct {
 	Compression serializer.Compression
 	// Defaults is the static configuration of tasks, the lowest layer of metadata. It travels with each task.
 	Defaults task.Metadata
+	// Hooks are called before and after a task is submitted, around Middleware.
+	Hooks middleware.HookSet
 	// Middleware wraps every submission, the first outermost.
 	Middleware []middleware.SendMiddleware
 	// NodeID names this producer; results are sent to it, so no other may have it. "": made of host, process and chance.

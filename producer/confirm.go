@@ -10,6 +10,7 @@ import (
 // confirmed counts a task that the broker has taken, and tells the world.
 func (p *Producer) confirmed(s *staged) {
 	p.cfg.Metrics.Sent.Inc(1)
+	defer s.end(nil)
 	if p.cfg.Events == nil {
 		return
 	}
@@ -26,7 +27,25 @@ func (p *Producer) confirmed(s *staged) {
 // withdraw takes back the waiter of a task that was refused. One whose outcome is unknown keeps it if the caller chose the
 // id: the task may run, and the caller may submit it again or ask for it by [Producer.Pending].
 func (s *staged) withdraw(err error) {
+	defer s.end(err)
 	if !s.chosen || !errors.Is(err, broker.ErrIndeterminate) {
 		s.forget()
 	}
+}
+
+// ending is a function of middleware that wants to know how the submission ends.
+type ending struct {
+	fn   func(error)
+	next *ending
+}
+
+// OnConfirm implements [middleware.Confirmer].
+func (s *staged) OnConfirm(fn func(error)) { s.ended = &ending{fn, s.ended} }
+
+// end tells middleware how the submission has ended.
+func (s *staged) end(err error) {
+	for e := s.ended; e != nil; e = e.next {
+		e.fn(err)
+	}
+	s.ended = nil
 }

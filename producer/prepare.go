@@ -11,6 +11,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/wire"
+	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -26,6 +27,7 @@ type staged struct {
 	followed  bool    // a step of a workflow: its waiter, if it has one, is registered already
 	chosen    bool    // the caller chose the id, and can submit it again
 	producer  *Producer
+	ended     *ending // what middleware wants called when the submission has ended
 }
 
 // prepare does everything that needs no I/O: merge, route, serialize, middleware, register the waiter, encode. s is zero.
@@ -85,19 +87,24 @@ func (p *Producer) prepare(ctx context.Context, c *task.Call, s *staged) error {
 	if err != nil {
 		return fmt.Errorf("task %s: arguments: %w", c.Name, err)
 	}
-	if p.send == nil {
-		err = s.stage(ctx, queue, e)
-	} else {
-		err = p.send(context.WithValue(ctx, stageKey{}, s), queue, e)
+	return s.pass(ctx, queue, e)
+}
+
+// pass takes e through the middleware and stages it.
+func (s *staged) pass(ctx context.Context, queue string, e *task.Envelope) error {
+	send := s.producer.send
+	if send == nil {
+		return s.stage(ctx, queue, e)
+	}
+	err := send(middleware.WithConfirmer(ctx, s), queue, e)
+	if err == nil && s.out.Message == nil {
+		err = ErrNotSent
 	}
 	if err != nil {
 		s.forget() // a middleware may refuse what was staged already
-		return err
+		s.end(err)
 	}
-	if s.out.Message == nil {
-		return ErrNotSent
-	}
-	return nil
+	return err
 }
 
 // maxLinkDepth bounds how deep successors nest; formats have bounds of their own besides.
@@ -158,11 +165,10 @@ func (s *staged) take(e *task.Envelope) {
 	}
 }
 
-type stageKey struct{}
-
 // stageFromContext is the innermost sender: it stages the task that prepare put into the context.
 func stageFromContext(ctx context.Context, queue string, e *task.Envelope) error {
-	s, ok := ctx.Value(stageKey{}).(*staged)
+	c, _ := middleware.ConfirmerFrom(ctx)
+	s, ok := c.(*staged)
 	if !ok {
 		return fmt.Errorf("swarmiji: a send middleware dropped the context of %s", e.Name)
 	}

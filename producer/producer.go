@@ -57,8 +57,12 @@ func New(c Config) (*Producer, error) {
 	if !c.Defaults.IsZero() {
 		p.base = &p.cfg.Defaults
 	}
-	if len(c.Middleware) > 0 {
-		p.send = middleware.ChainSend(stageFromContext, c.Middleware...)
+	sends := c.Middleware
+	if hooks := c.Hooks.SendMiddleware(c.Logger); hooks != nil {
+		sends = append([]middleware.SendMiddleware{hooks}, sends...)
+	}
+	if len(sends) > 0 {
+		p.send = middleware.ChainSend(stageFromContext, sends...)
 	}
 	for _, s := range c.Stores {
 		p.inbox[s] = newInbox(p, s)

@@ -305,10 +305,12 @@ func (b *builder) sendAll(l *task.Link) error {
 		return err == nil
 	})
 	if err != nil {
+		b.end(first, err)
 		return err
 	}
 	for part := range slices.Chunk(first, firstBatch) {
 		if err := b.publish(part); err != nil {
+			b.end(first, err)
 			return err
 		}
 	}
@@ -330,6 +332,7 @@ func (b *builder) stream(l *task.Link) error {
 	for i := 0; more; i++ {
 		given, err := b.given(input)
 		if err != nil {
+			b.end(part, err)
 			return err
 		}
 		m := &task.Membership{Group: l.ID, Index: i, Chord: chord}
@@ -348,6 +351,7 @@ func (b *builder) stream(l *task.Link) error {
 			part = part[:0]
 		}
 		if err != nil {
+			b.end(part, err)
 			return err
 		}
 	}
@@ -363,16 +367,14 @@ func (b *builder) stage(f wire.Successor) (*staged, error) {
 	s.own.Copy = "" // the only one
 	s.own.Parent, s.own.Root = b.work.Call.Parent, b.work.Call.Root
 	s.take(&s.own)
-	var err error
-	if b.p.send == nil {
-		err = s.stage(b.ctx, f.Queue, s.envelope)
-	} else {
-		err = b.p.send(context.WithValue(b.ctx, stageKey{}, s), f.Queue, s.envelope)
+	return s, s.pass(b.ctx, f.Queue, s.envelope)
+}
+
+// end tells middleware that a step was not sent, unless it knows already how its submission ended.
+func (b *builder) end(part []*staged, err error) {
+	for _, s := range part {
+		s.end(err)
 	}
-	if err == nil && s.out.Message == nil {
-		err = ErrNotSent
-	}
-	return s, err
 }
 
 // publish hands first steps to the broker.
@@ -388,7 +390,10 @@ func (b *builder) publish(part []*staged) error {
 	for i, s := range part {
 		if errs[i] == nil {
 			b.p.confirmed(s)
-		} else if len(failed) < maxNamed {
+			continue
+		}
+		s.end(errs[i])
+		if len(failed) < maxNamed {
 			failed = append(failed, fmt.Errorf("%s %s: %w", s.envelope.Name, s.envelope.ID, errs[i]))
 		}
 	}

@@ -1,0 +1,54 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/swarmiji/swarmiji/consumer"
+	"github.com/swarmiji/swarmiji/middleware"
+	"github.com/swarmiji/swarmiji/producer"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// Hooks are called when something happens to a task or to the consumer. A before-hook may veto by an error: here one keeps a
+// customer's tasks from being run. Hooks of all tasks come before those of single ones, after-hooks in the reverse order.
+func ExampleHooks() {
+	ship := task.New[string, string]("ship")
+	outcomes := middleware.Hooks{
+		OnSuccess: func(_ context.Context, r *task.Request, result any) { fmt.Println(r.Name, "succeeded:", result) },
+		OnFailure: func(_ context.Context, r *task.Request, err error) { fmt.Println(r.Name, "failed:", err) },
+	}
+	onlyOpen := middleware.Hooks{
+		BeforePerform: func(_ context.Context, r *task.Request) error {
+			if r.Headers["customer"] == "closed" {
+				return errors.New("the account is closed")
+			}
+			return nil
+		},
+	}
+
+	p, c, run := inMemory(producer.Config{}, consumer.Config{Hooks: consumer.Hooks{
+		BeforeStart:    func(context.Context) error { fmt.Println("starting"); return nil },
+		BeforeShutdown: func(context.Context) { fmt.Println("stopping") },
+		Tasks: middleware.HookSet{
+			Global: []middleware.Hooks{outcomes},
+			Tasks:  map[string][]middleware.Hooks{ship.Name(): {onlyOpen}},
+		},
+	}})
+	must(ship.Handle(c, func(_ context.Context, what string) (string, error) { return what + " is on its way", nil }))
+	defer run()()
+
+	ctx, cancel := soon()
+	defer cancel()
+	for _, customer := range []string{"open", "closed"} {
+		future, err := ship.Submit(ctx, p, "a book", task.WithHeader("customer", customer))
+		must(err)
+		_, _ = future.Get(ctx) // the hooks tell
+	}
+	// Output:
+	// starting
+	// ship succeeded: a book is on its way
+	// ship failed: the account is closed
+	// stopping
+}

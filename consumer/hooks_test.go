@@ -1,0 +1,121 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/swarmiji/swarmiji/consumer"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// TestProcessHooks: start, pause, resume and shutdown, each at its time (S72).
+func TestProcessHooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var said []string
+		note := func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }
+		b := newTable(t, func(c *consumer.Config) {
+			c.Hooks = consumer.Hooks{
+				BeforeStart: func(ctx context.Context) error { note("start %v", ctx.Err()); return nil },
+				BeforeShutdown: func(ctx context.Context) {
+					_, bounded := ctx.Deadline()
+					note("shutdown %v %t", ctx.Err(), bounded)
+				},
+				BeforePause:  func(_ context.Context, queues []string) error { note("before pause %q", queues); return nil },
+				AfterPause:   func(_ context.Context, queues []string, err error) { note("after pause %q %v", queues, err) },
+				BeforeResume: func(_ context.Context, queues []string) error { note("before resume %q", queues); return nil },
+				AfterResume:  func(_ context.Context, queues []string, err error) { note("after resume %q %v", queues, err) },
+			}
+		})
+		if err := b.c.Pause(); !errors.Is(err, consumer.ErrNotRunning) {
+			t.Errorf("a pause before Run gives %v", err)
+		}
+		b.run()
+		if _, err := b.submit(1).Get(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		must0(t, b.c.Pause("default"))
+		must0(t, b.c.Resume())
+		b.end()
+		want := []string{
+			"start <nil>", `before pause ["default"]`, `after pause ["default"] <nil>`, "before resume []", "after resume [] <nil>", "shutdown <nil> true",
+		}
+		if !slices.Equal(said, want) {
+			t.Errorf("hooks said\n%q, want\n%q", said, want)
+		}
+	})
+}
+
+// TestProcessVetoes: a veto is an error, and so is a panic; nothing has happened then.
+func TestProcessVetoes(t *testing.T) {
+	veto := errors.New("not now")
+	for _, c := range []struct {
+		name string
+		veto func() error
+		want error
+	}{
+		{"error", func() error { return veto }, veto},
+		{"panic", func() error { panic("hook") }, task.ErrPanic},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newTable(t, func(cfg *consumer.Config) {
+				cfg.Hooks.BeforeStart = func(context.Context) error { return c.veto() }
+				cfg.Hooks.BeforeShutdown = func(context.Context) { t.Error("shut down without a start") }
+			})
+			b.run()
+			synctest.Wait()
+			if err := b.stop(); !errors.Is(err, c.want) {
+				t.Errorf("%s: Run returned %v", c.name, err)
+			}
+			_ = b.p.Close(t.Context())
+			_ = b.store.Close(t.Context())
+		})
+		synctest.Test(t, func(t *testing.T) {
+			b := newTable(t, func(cfg *consumer.Config) {
+				cfg.Hooks.BeforePause = func(context.Context, []string) error { return c.veto() }
+				cfg.Hooks.AfterPause = func(context.Context, []string, error) { t.Error("after a pause that was vetoed") }
+				cfg.Hooks.AfterResume = func(context.Context, []string, error) { panic("logged") }
+			})
+			b.run()
+			synctest.Wait()
+			if err := b.c.Pause(); !errors.Is(err, c.want) {
+				t.Errorf("%s: Pause returned %v", c.name, err)
+			}
+			if got, err := b.submit(3).Get(t.Context()); err != nil || got != 3 {
+				t.Errorf("%s: a pause that was vetoed holds tasks: %d, %v", c.name, got, err)
+			}
+			must0(t, b.c.Resume())
+			b.end()
+		})
+	}
+}
+
+// TestShutdownHookIsBounded: a hook that waits for its context holds a stop up for ShutdownTimeout, and not at all after Kill.
+func TestShutdownHookIsBounded(t *testing.T) {
+	for _, kill := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newTable(t, func(c *consumer.Config) {
+				c.ShutdownTimeout = 7 * time.Second
+				c.Hooks.BeforeShutdown = func(ctx context.Context) { <-ctx.Done() }
+			})
+			b.run()
+			synctest.Wait()
+			if kill {
+				b.c.Kill()
+			}
+			begin, want := time.Now(), 7*time.Second
+			b.end()
+			if kill {
+				want = 0
+			}
+			if took := time.Since(begin); took != want {
+				t.Errorf("killed %t: the stop took %s, want %s", kill, took, want)
+			}
+		})
+	}
+}
