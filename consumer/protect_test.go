@@ -3,7 +3,6 @@ package consumer_test
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"strings"
 	"testing"
@@ -35,7 +34,7 @@ func TestForgedRecord(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	server, store := membroker.NewServer(membroker.Config{}), memresults.New(memresults.Config{})
-	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
+	quiet := slog.New(slog.DiscardHandler)
 	counted := middleware.NewMetrics(nil)
 	sender := server.Connect()
 	p, err := producer.New(producer.Config{Broker: sender, Results: store, Sealer: testRing(t, "k"), Metrics: counted, Logger: quiet})
@@ -122,7 +121,7 @@ func TestSealerOnOneSideOnly(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	server := membroker.NewServer(membroker.Config{})
-	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
+	quiet := slog.New(slog.DiscardHandler)
 	sender := server.Connect()
 	work := task.New[int, int]("work", task.WithIgnoreResult(true))
 	for id, sealer := range map[task.ID]serializer.Sealer{"sealed-k": testRing(t, "k"), "sealed-m": testRing(t, "m")} {
