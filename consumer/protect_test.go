@@ -86,8 +86,8 @@ func TestForgedRecord(t *testing.T) {
 	}
 	for {
 		dead, err := dl.ListDead(ctx, "default", 10)
-		if err != nil {
-			t.Fatal(err)
+		if err := errors.Join(err, ctx.Err()); err != nil {
+			t.Fatalf("waiting for the dead letter: %v", err)
 		}
 		if len(dead) == 1 && dead[0].Message.ID == "forged" {
 			break

@@ -144,6 +144,16 @@ func TestBombs(t *testing.T) {
 	})
 }
 
+// TestFarReference: a small frame that asks its reader to keep 16 MiB of what came before is refused, one that asks for 8 is not.
+func TestFarReference(t *testing.T) {
+	for exponent, want := range map[byte]error{13: nil, 14: serializer.ErrMalformed} {
+		got, err := zstd(t).Decompress([]byte{0x28, 0xb5, 0x2f, 0xfd, 0, exponent << 3, 0x0b, 0, 0, 'x'}, 100)
+		if !errors.Is(err, want) || want == nil && string(got) != "x" {
+			t.Errorf("window of 2^%d KiB: %q, %v; want %v", exponent, got, err, want)
+		}
+	}
+}
+
 func TestConcurrent(t *testing.T) {
 	each(t, func(t *testing.T, c serializer.Compressor) {
 		var wg sync.WaitGroup
