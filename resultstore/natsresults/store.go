@@ -21,6 +21,7 @@ type Store struct {
 	conn     *natsconn.Conn
 	stream   atomic.Pointer[stream] // nil: not known, or not there
 	opening  chan struct{}          // held by who makes the stream
+	gathers  chan struct{}          // held by an arrival at a group
 	tooOld   atomic.Bool            // the server was asked for times of messages
 	warnOnce sync.Once
 	now      context.Context // has ended: for what must not wait
@@ -42,7 +43,7 @@ func New(c Config) (*Store, error) {
 	}
 	c.URLs = nil // they hold passwords and are not needed any more
 	s := &Store{
-		cfg: c, names: namesOf(c.Namespace), conn: conn, opening: make(chan struct{}, 1), done: make(chan struct{}),
+		cfg: c, names: namesOf(c.Namespace), conn: conn, opening: make(chan struct{}, 1), gathers: make(chan struct{}, 1), done: make(chan struct{}),
 		try: oneTry,
 	}
 	var end context.CancelFunc

@@ -1,0 +1,301 @@
+package natsresults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/swarmiji/swarmiji/internal/natsconn"
+	"github.com/swarmiji/swarmiji/internal/wire"
+	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// A group is one message with its state, and one for each member that has arrived. The state is compared and set by the
+// sequence of its subject, so that each arrival is one atomic step; members are written before it and never replaced.
+// The keys begin with a space, which no id has.
+
+func groupKey(group task.ID) string { return " g" + string(group) }
+
+func memberKey(group task.ID, index int) string {
+	return " m" + strconv.Itoa(index) + " " + string(group)
+}
+
+func begunKey(id task.ID) string { return " b" + string(id) }
+
+// groupState is what is known of a group.
+type groupState struct {
+	size, failed, decider, largest int
+	arrived                        []byte // a bit for each index
+	done                           int
+}
+
+// has reports whether the member at index has arrived.
+func (g *groupState) has(index int) bool {
+	return index/8 < len(g.arrived) && g.arrived[index/8]&(1<<(index%8)) != 0
+}
+
+func (g *groupState) add(index int) {
+	if n := index/8 + 1; n > len(g.arrived) {
+		g.arrived = append(g.arrived, make([]byte, n-len(g.arrived))...)
+	}
+	g.arrived[index/8] |= 1 << (index % 8)
+	g.done++
+	g.largest = max(g.largest, index)
+}
+
+// arrive takes a member in, and reports whether that changes anything.
+func (g *groupState) arrive(a *resultstore.Arrival) (changed bool) {
+	if g.size == 0 && a.Size > 0 {
+		g.size, changed = a.Size, true
+	}
+	if !g.has(a.Index) {
+		changed = true
+		g.add(a.Index)
+		if a.Record.State != task.StateSucceeded {
+			g.failed++
+		}
+		if g.decider < 0 && a.Decides {
+			g.decider = a.Index
+		}
+	}
+	if g.decider < 0 && g.size > 0 && g.done == g.size {
+		g.decider, changed = a.Index, true
+	}
+	return changed
+}
+
+func (g *groupState) encode() []byte {
+	return append(fmt.Appendf(nil, "%d %d %d %d %d\n", g.size, g.done, g.failed, g.decider, g.largest), g.arrived...)
+}
+
+func decodeGroup(data []byte) (*groupState, error) {
+	g := &groupState{decider: -1, largest: -1}
+	if len(data) == 0 {
+		return g, nil
+	}
+	for i := range data {
+		if data[i] != '\n' {
+			continue
+		}
+		if _, err := fmt.Sscanf(string(data[:i]), "%d %d %d %d %d", &g.size, &g.done, &g.failed, &g.decider, &g.largest); err != nil {
+			break
+		}
+		g.arrived = append([]byte(nil), data[i+1:]...)
+		return g, nil
+	}
+	return nil, fmt.Errorf("%w: the state of a group cannot be read", resultstore.ErrMalformed)
+}
+
+// Arrive implements [resultstore.Gatherer]: three trips to the server, and two more for each process that tells of the same
+// group at the same time. Besides its errors it returns [task.ErrBadID]. After [resultstore.ErrUnavailable] the member may
+// have been noted; repeating is safe.
+func (s *Store) Arrive(ctx context.Context, a resultstore.Arrival) (resultstore.Gathered, error) {
+	if err := errors.Join(check(ctx, a.Group), a.Check()); err != nil {
+		return resultstore.Gathered{}, err
+	}
+	r := &a.Record
+	if len(r.Result) > s.cfg.MaxResult {
+		return resultstore.Gathered{}, fmt.Errorf("%w: a result of %d bytes, at most %d are kept", resultstore.ErrTooLarge, len(r.Result), s.cfg.MaxResult)
+	}
+	body, err := wire.EncodeRecord(&resultstore.Record{ID: r.ID, Name: r.Name, State: r.State, ContentType: r.ContentType, Result: r.Result, Error: r.Error})
+	if err != nil {
+		return resultstore.Gathered{}, err
+	}
+	if !s.begin() {
+		return resultstore.Gathered{}, resultstore.ErrClosed
+	}
+	defer s.end()
+	unlock, err := s.gathering(ctx)
+	if err != nil {
+		return resultstore.Gathered{}, failure("gather", err)
+	}
+	defer unlock()
+	var g *groupState
+	err = s.withStream(ctx, func(st *stream) (err error) {
+		g, err = s.arrive(ctx, st, &a, body)
+		return err
+	})
+	if err != nil {
+		return resultstore.Gathered{}, failure("gather", err)
+	}
+	return resultstore.Gathered{Size: g.size, Done: g.done, Failed: g.failed, Decider: g.decider}, nil
+}
+
+// gathering lets one arrival of this process at a time: they would only get in each other's way.
+func (s *Store) gathering(ctx context.Context) (unlock func(), err error) {
+	select {
+	case s.gathers <- struct{}{}:
+		return func() { <-s.gathers }, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: %w", natsconn.ErrUnavailable, ctx.Err())
+	}
+}
+
+func (s *Store) arrive(ctx context.Context, st *stream, a *resultstore.Arrival, body []byte) (*groupState, error) {
+	ttl := a.TTL
+	if ttl <= 0 {
+		ttl = resultstore.DefaultGatherTTL
+	}
+	stored := false
+	for attempt := 0; ; attempt++ {
+		old, seq, err := s.get(ctx, st, groupKey(a.Group))
+		if err != nil {
+			return nil, err
+		}
+		g, err := decodeGroup(old)
+		if err != nil {
+			return nil, err
+		}
+		if err := a.CheckPlace(g.size); err != nil {
+			return nil, err
+		}
+		if a.Size > 0 && g.largest >= a.Size {
+			return nil, fmt.Errorf("%w: a group of %d with a member %d", resultstore.ErrMalformed, a.Size, g.largest)
+		}
+		if !g.has(a.Index) && !stored {
+			if err := s.addMember(ctx, st, a, body, 2*ttl); err != nil {
+				return nil, err
+			}
+			stored = true
+		}
+		if !g.arrive(a) {
+			return g, nil
+		}
+		switch err := s.set(ctx, st, groupKey(a.Group), seq, g.encode(), ttl); {
+		case err == nil:
+			return g, nil
+		case !s.again(ctx, err) || !pause(ctx, attempt+1):
+			return nil, err
+		}
+	}
+}
+
+// again reports whether a write may be tried once more, after a look at what is there.
+func (s *Store) again(ctx context.Context, err error) bool {
+	return errors.Is(err, natsconn.ErrWrongSequence) ||
+		(errors.Is(err, natsconn.ErrIndeterminate) && !errors.Is(err, natsconn.ErrClosed) || errors.Is(err, context.DeadlineExceeded)) && ctx.Err() == nil
+}
+
+// addMember writes a member's end, unless a first one is there.
+func (s *Store) addMember(ctx context.Context, st *stream, a *resultstore.Arrival, body []byte, ttl time.Duration) error {
+	key := memberKey(a.Group, a.Index)
+	for attempt := 0; ; attempt++ {
+		there, seq, err := s.get(ctx, st, key)
+		if err != nil || there != nil {
+			return err
+		}
+		if err = s.set(ctx, st, key, seq, body, ttl); err == nil || !s.again(ctx, err) || !pause(ctx, attempt+1) {
+			return err
+		}
+	}
+}
+
+// get reads a message that is no record. nil: there is none, or its time is over; seq is to be expected by the next one.
+func (s *Store) get(ctx context.Context, st *stream, key string) (data []byte, seq uint64, err error) {
+	read := s.fromLeader
+	if st.direct {
+		read = s.fromAny
+	}
+	raw, err := read(ctx, task.ID(key))
+	switch {
+	case errors.Is(err, natsconn.ErrNotFound):
+		return nil, 0, nil
+	case err != nil:
+		return nil, 0, err
+	}
+	if ttl := lifetimeOf(raw.Header); ttl > 0 && !st.now().Before(raw.Time.Add(ttl)) {
+		return nil, raw.Seq, nil
+	}
+	return raw.Data, raw.Seq, nil
+}
+
+// set writes a message where the last one of its subject is seq.
+func (s *Store) set(ctx context.Context, st *stream, key string, seq uint64, data []byte, ttl time.Duration) error {
+	m := &nats.Msg{Subject: s.names.record(task.ID(key)), Header: make(nats.Header, 3), Data: data}
+	seconds, exact := s.lifetime(ttl)
+	if st.ttl {
+		m.Header[natsTTL] = []string{strconv.FormatInt(seconds, 10)}
+	}
+	m.Header[headerTTL] = []string{strconv.FormatInt(exact.Milliseconds(), 10)}
+	m.Header[natsExpect] = []string{strconv.FormatUint(seq, 10)}
+	_, err := s.publish(ctx, m)
+	return err
+}
+
+// Members implements [resultstore.Gatherer]: a trip to the server for each member.
+func (s *Store) Members(ctx context.Context, group task.ID, from, limit int) ([]resultstore.Record, error) {
+	if err := check(ctx, group); err != nil {
+		return nil, err
+	}
+	if !s.begin() {
+		return nil, resultstore.ErrClosed
+	}
+	defer s.end()
+	var page []resultstore.Record
+	err := s.withStream(ctx, func(st *stream) error {
+		page = nil
+		state, _, err := s.get(ctx, st, groupKey(group))
+		if err != nil {
+			return err
+		}
+		g, err := decodeGroup(state)
+		if err != nil {
+			return err
+		}
+		for i := max(from, 0); g.has(i) && len(page) < min(limit, resultstore.MaxMembersPage); i++ {
+			data, _, err := s.get(ctx, st, memberKey(group, i))
+			if err != nil {
+				return err
+			}
+			if data == nil { // its time is over
+				break
+			}
+			r, err := wire.DecodeRecord(data)
+			if err != nil {
+				return err
+			}
+			page = append(page, r)
+		}
+		return nil
+	})
+	return page, failure("members", err)
+}
+
+// Begin implements [resultstore.Gatherer].
+func (s *Store) Begin(ctx context.Context, id task.ID, which string, ttl time.Duration) (bool, error) {
+	if err := check(ctx, id); err != nil {
+		return false, err
+	}
+	if !s.begin() {
+		return false, resultstore.ErrClosed
+	}
+	defer s.end()
+	if ttl <= 0 {
+		ttl = resultstore.DefaultGatherTTL
+	}
+	first := false
+	err := s.withStream(ctx, func(st *stream) error {
+		for attempt := 0; ; attempt++ {
+			there, seq, err := s.get(ctx, st, begunKey(id))
+			if err != nil || there != nil {
+				first = string(there) == which
+				return err
+			}
+			if err = s.set(ctx, st, begunKey(id), seq, []byte(which), ttl); err == nil {
+				first = true
+				return nil
+			}
+			if !s.again(ctx, err) || !pause(ctx, attempt+1) {
+				return err
+			}
+		}
+	})
+	return first && err == nil, failure("begin", err)
+}
+
+var _ resultstore.Gatherer = (*Store)(nil)
