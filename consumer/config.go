@@ -101,8 +101,12 @@ type Config struct {
 	// MaxBody and MaxResult are the largest message and result in bytes. 0: 1 MiB.
 	MaxBody, MaxResult int
 	// EventPayloads puts previews of arguments and results, at most 1 KiB, into events. False: only their type and size,
-	// since they may hold secrets.
+	// since they may hold secrets. Those of tasks without a handler here, and those whose types have fields tagged
+	// `task:"secret"`, are never shown. With a Sealer it also decides whether the texts of errors are.
 	EventPayloads bool
+	// EventPreview makes these previews instead: it shows, hides or cuts what it wants. It runs on the way of every task, so it
+	// must be quick; after a panic type and size are shown. nil: EventPayloads decides.
+	EventPreview func(events.Payload) string
 	// Control lets this consumer be commanded over a bus: asked, scaled, paused, stopped. nil: nobody can. Its Bus has to be
 	// set; open.Options.Control makes one. Its Logger is this configuration's where it has none.
 	Control *control.Config

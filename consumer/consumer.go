@@ -59,14 +59,15 @@ var (
 // Consumer runs tasks. Register handlers, then call Run once. It is safe for concurrent use; handlers may be registered
 // while it runs.
 type Consumer struct {
-	cfg    Config
-	codec  *wire.Codec
-	gather resultstore.Gatherer // nil for none
-	mux    task.Mux
-	rates  rates
-	report *report.Reporter // nil without Config.Events
-	pid    int              // asked once: it is a system call, and in an event of each task
-	warned sync.Map         // messages that are logged once
+	cfg     Config
+	codec   *wire.Codec
+	gather  resultstore.Gatherer // nil for none
+	mux     task.Mux
+	rates   rates
+	report  *report.Reporter // nil without Config.Events
+	pid     int              // asked once: it is a system call, and in an event of each task
+	secrets sync.Map         // of a task's name: what of it is not shown, as secrets
+	warned  sync.Map         // messages that are logged once
 
 	dequeued func(context.Context, *task.Request) // the Dequeue hooks; nil for none
 	measured bool                                 // Metrics were given, so that somebody looks at them
@@ -118,6 +119,11 @@ func (c *Consumer) NodeID() string { return c.cfg.NodeID }
 func (c *Consumer) Register(name string, h task.Handler, defaults task.Metadata) error {
 	if h == nil {
 		return fmt.Errorf("swarmiji: handler of %q is nil", name)
+	}
+	if d, ok := h.(task.Discreet); ok {
+		h = d.Unwrap()
+		args, result := d.Secrets()
+		c.secrets.Store(name, secrets{args: args, result: result})
 	}
 	outer, h := middleware.Split(h)
 	chain := []middleware.Middleware{middleware.Recover()}

@@ -17,6 +17,7 @@ func (c *Consumer) newReport() *report.Reporter {
 		Lost:    m.Dropped.Inc,
 		BusLost: func(total uint64) { m.BusDropped.Update(int64(total)) },
 		Logger:  c.cfg.Logger,
+		Preview: c.cfg.EventPreview, Payloads: c.cfg.EventPayloads, Describe: c.codec.Preview,
 	})
 }
 

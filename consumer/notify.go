@@ -18,8 +18,37 @@ func (r *run) notifyReceived() {
 	}
 	c.publish(events.Event{
 		Type: events.TaskReceived, TaskID: r.request.ID, Time: r.request.Received, Name: r.request.Name, Retries: r.request.Retries, Queue: r.queue.name,
-		Args: c.codec.Preview(r.request.ContentType, r.request.Args, c.cfg.EventPayloads),
+		Args: c.preview(events.Payload{Task: r.request.Name, ContentType: r.request.ContentType, Data: r.request.Args}),
 	})
+}
+
+// notifySent reports a task that this consumer has put on a queue: a retry or a successor.
+func (c *Consumer) notifySent(queue string, e *task.Envelope) {
+	if c.cfg.Events == nil {
+		return
+	}
+	exchange, key := broker.Locate(c.cfg.Broker, queue)
+	c.publish(events.Event{
+		Type: events.TaskSent, TaskID: e.ID, Name: e.Name, Retries: e.Retries, Queue: queue, Exchange: exchange, RoutingKey: key,
+		Args: c.preview(events.Payload{Task: e.Name, ContentType: e.ContentType, Data: e.Args}),
+	})
+}
+
+// secrets says what of a task's types has fields tagged as secret.
+type secrets struct{ args, result bool }
+
+// preview returns what of p goes into an event. Of a task without a handler nobody here knows what is secret.
+func (c *Consumer) preview(p events.Payload) string {
+	secret := false
+	if c.cfg.EventPayloads {
+		if _, _, known := c.mux.Lookup(p.Task); !known {
+			secret = true
+		} else if v, ok := c.secrets.Load(p.Task); ok {
+			s := v.(secrets)
+			secret = s.args && !p.Result || s.result && p.Result
+		}
+	}
+	return c.report.Preview(p, secret)
 }
 
 func (r *run) notifyStarted() {
@@ -37,7 +66,7 @@ func (r *run) notifySucceeded(v verdict) {
 	}
 	c.publish(events.Event{
 		Type: events.TaskSucceeded, TaskID: r.request.ID, Runtime: runtime, Pool: pool,
-		Result: c.codec.Preview(v.contentType, v.result, c.cfg.EventPayloads),
+		Result: c.preview(events.Payload{Task: r.request.Name, Result: true, ContentType: v.contentType, Data: v.result}),
 	})
 }
 
@@ -49,13 +78,23 @@ func (r *run) notifyFailed(v verdict, retry bool) {
 	if c.cfg.Events == nil {
 		return
 	}
-	remote := task.Remote(v.err)
+	exception, stack := c.shown(v.err)
 	limit := v.limit.Or(r.request.Effective.MaxRetries.Or(task.DefaultMaxRetries))
 	c.publish(events.Event{
 		Type: events.TaskFailed, TaskID: r.request.ID, Runtime: runtime, Pool: pool,
-		Exception: remote.Error(), Stack: remote.Stack, Retry: retry,
+		Exception: exception, Stack: stack, Retry: retry,
 		Fields: map[string]any{"attempt": r.request.Retries + 1, "max_retries": limit},
 	})
+}
+
+// shown returns what of an error goes into an event: where results are sealed, so are the reasons of failures, and events are
+// not.
+func (c *Consumer) shown(err error) (text, stack string) {
+	if c.cfg.Sealer != nil && !c.cfg.EventPayloads {
+		return "swarmiji: the reason is sealed", ""
+	}
+	remote := task.Remote(err)
+	return remote.Error(), remote.Stack
 }
 
 func (r *run) notifyRevoked(terminated, expired bool) {

@@ -155,6 +155,7 @@ func (q *queue) settleRetry(ctx context.Context, r *run, v verdict) {
 		return
 	}
 	q.c.cfg.Metrics.Retried.Inc(1)
+	q.c.notifySent(q.name, &next.Envelope)
 	r.notifyFailed(v, true)
 }
 

@@ -223,14 +223,12 @@ func (f *following) publish(outs []outgoing) {
 			return nil
 		}
 		err := broker.PublishBatch(ctx, f.queue.c.cfg.Broker, messages)
-		if err == nil {
-			return nil
-		}
 		errs := broker.BatchErrors(err, len(messages))
 		var left []outgoing
 		for i, o := range outs {
 			switch {
 			case errs[i] == nil:
+				f.queue.c.notifySent(o.queue, o.envelope)
 			case permanent(errs[i]): // a message must not make queues: whoever built the chain has to
 				failures = append(failures, failure{o.envelope, errs[i]})
 			default:

@@ -56,6 +56,15 @@ type Event struct {
 	Fields map[string]any // further fields, never one of the names above; nil for none
 }
 
+// Payload is what the preview of arguments or of a result is made of: see EventPreview in the configurations of producers and
+// consumers.
+type Payload struct {
+	Task        string // its name
+	Result      bool   // a result; false: arguments
+	ContentType string // of Data
+	Data        []byte // serialized; not to be changed or kept
+}
+
 // The classes of errors a bus returns.
 var (
 	ErrClosed      = errors.New("events: closed")

@@ -69,9 +69,12 @@ type Config struct {
 	Timeout time.Duration
 	// MaxBody is the largest message in bytes. 0: 1 MiB.
 	MaxBody int
-	// EventPayloads puts a preview of the arguments, at most 1 KiB, into events. False: only their type and size, since
-	// arguments may hold secrets.
+	// EventPayloads puts previews of arguments, at most 1 KiB, into events. False: only their type and size, since they may
+	// hold secrets. Those whose types have fields tagged `task:"secret"`, and those of members of groups, are never shown.
 	EventPayloads bool
+	// EventPreview makes these previews instead: it shows, hides or cuts what it wants. It runs on the way of every task, so it
+	// must be quick; after a panic type and size are shown. nil: EventPayloads decides.
+	EventPreview func(events.Payload) string
 	// Logger gets what nobody is returned. nil: slog.Default().
 	Logger *slog.Logger
 	// Metrics counts. nil: counted and not registered.

@@ -19,7 +19,7 @@ func (p *Producer) confirmed(s *staged) {
 	p.sent.Add(1)
 	p.report.Publish(&events.Event{
 		Type: events.TaskSent, TaskID: e.ID,
-		Name: e.Name, Args: p.codec.Preview(e.ContentType, e.Args, p.cfg.EventPayloads), Retries: e.Retries,
+		Name: e.Name, Args: p.report.Preview(events.Payload{Task: e.Name, ContentType: e.ContentType, Data: e.Args}, !s.shown), Retries: e.Retries,
 		Queue: s.out.Queue, Exchange: exchange, RoutingKey: key,
 	})
 }

@@ -2,10 +2,12 @@ package producer
 
 import (
 	"context"
+	"reflect"
 	"time"
 
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/internal/report"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 // newReport makes what sends this producer's events; nil when there is no bus.
@@ -17,6 +19,7 @@ func (p *Producer) newReport() *report.Reporter {
 		Lost:    m.Dropped.Inc,
 		BusLost: func(total uint64) { m.BusDropped.Update(int64(total)) },
 		Logger:  p.cfg.Logger,
+		Preview: p.cfg.EventPreview, Payloads: p.cfg.EventPayloads, Describe: p.codec.Preview,
 	})
 }
 
@@ -28,4 +31,18 @@ func (p *Producer) endReport(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, reportGrace)
 	defer cancel()
 	p.report.Stop(ctx)
+}
+
+// hasSecrets reports whether args are of a type with secrets, which are kept out of events.
+func (p *Producer) hasSecrets(args any) bool {
+	t := reflect.TypeOf(args)
+	if t == nil {
+		return false
+	}
+	if known, ok := p.secrets.Load(t); ok {
+		return known.(bool)
+	}
+	found := task.HasSecrets(t)
+	p.secrets.Store(t, found)
+	return found
 }

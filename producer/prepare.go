@@ -26,6 +26,7 @@ type staged struct {
 	waiter    *waiter // registered for the result; nil for none
 	followed  bool    // a step of a workflow: its waiter, if it has one, is registered already
 	chosen    bool    // the caller chose the id, and can submit it again
+	shown     bool    // previews show the arguments: they are of a type without secrets
 	producer  *Producer
 	ended     *ending // what middleware wants called when the submission has ended
 }
@@ -86,6 +87,9 @@ func (p *Producer) prepare(ctx context.Context, c *task.Call, s *staged) error {
 	e.Args, e.ContentType, err = p.codec.Marshal(s.effective.Serializer.Or(""), c.Args)
 	if err != nil {
 		return fmt.Errorf("task %s: arguments: %w", c.Name, err)
+	}
+	if p.cfg.EventPayloads {
+		s.shown = !p.hasSecrets(c.Args)
 	}
 	return s.pass(ctx, queue, e)
 }

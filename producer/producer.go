@@ -27,14 +27,15 @@ var ErrNotSent = errors.New("swarmiji: a middleware held the task back without a
 // Producer submits tasks. It is safe for concurrent use. It starts goroutines with the first task where there is an event
 // bus, or with the first whose result is wanted, and ends them in Close.
 type Producer struct {
-	cfg    Config
-	codec  *wire.Codec
-	send   middleware.Sender // the middleware around stage; nil when there is none
-	levels map[string][]int  // of the queues declared with priorities
-	base   *task.Metadata    // cfg.Defaults where they set anything
-	inbox  map[resultstore.ResultStore]*inbox
-	report *report.Reporter // nil without Config.Events
-	sent   atomic.Int64     // tasks that were told of
+	cfg     Config
+	codec   *wire.Codec
+	send    middleware.Sender // the middleware around stage; nil when there is none
+	levels  map[string][]int  // of the queues declared with priorities
+	base    *task.Metadata    // cfg.Defaults where they set anything
+	inbox   map[resultstore.ResultStore]*inbox
+	report  *report.Reporter // nil without Config.Events
+	sent    atomic.Int64     // tasks that were told of
+	secrets sync.Map         // of a type of arguments: whether it has secrets; used where payloads are shown
 
 	declaring chan struct{} // capacity 1: held while queues are declared, so that others can wait within their ctx
 	declared  atomic.Bool

@@ -50,6 +50,45 @@ func holdsSecret(t reflect.Type, depth int) bool {
 	return false
 }
 
+// Discreet is a handler that says whether the types of its task's arguments and result have fields tagged `task:"secret"`. The
+// handlers that [Task.Handle] registers are Discreet where they have any, and Unwrap gives the handler inside.
+type Discreet interface {
+	Handler
+	Secrets() (args, result bool)
+	Unwrap() Handler
+}
+
+type discreet struct {
+	Handler
+	args, result bool
+}
+
+func (d *discreet) Secrets() (args, result bool) { return d.args, d.result }
+func (d *discreet) Unwrap() Handler              { return d.Handler }
+
+// HasSecrets reports whether the type has a field tagged `task:"secret"`, at any depth but behind no interface. Nil has none.
+func HasSecrets(t reflect.Type) bool { return t != nil && tagged(t, make(map[reflect.Type]bool)) }
+
+func tagged(t reflect.Type, seen map[reflect.Type]bool) bool {
+	if seen[t] {
+		return false
+	}
+	seen[t] = true
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Array:
+		return tagged(t.Elem(), seen)
+	case reflect.Map:
+		return tagged(t.Key(), seen) || tagged(t.Elem(), seen)
+	case reflect.Struct:
+		for i := range t.NumField() {
+			if f := t.Field(i); f.Tag.Get("task") == secretTag || tagged(f.Type, seen) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 func describe(b *strings.Builder, v reflect.Value, depth int) {
 	if depth > maxRedactDepth {
 		b.WriteString("...")

@@ -3,6 +3,7 @@ package task
 import (
 	"context"
 	"maps"
+	"reflect"
 )
 
 // Task is the definition of a task: a name, metadata, and the types of its arguments and result. It is immutable and may
@@ -110,6 +111,9 @@ func (t Task[A, R]) Handle(r Registrar, fn func(ctx context.Context, args A) (R,
 	})
 	for i := len(wrap) - 1; i >= 0; i-- {
 		h = wrap[i](h)
+	}
+	if args, result := HasSecrets(reflect.TypeFor[A]()), HasSecrets(reflect.TypeFor[R]()); args || result {
+		h = &discreet{Handler: h, args: args, result: result}
 	}
 	return r.Register(t.name, h, t.Metadata())
 }

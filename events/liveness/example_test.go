@@ -48,7 +48,7 @@ func Example() {
 	n := <-changes
 	fmt.Println(n.ID, n.Worker.Role, "online:", n.Online)
 	for n.Fields == nil { // they come with the next heartbeat
-		time.Sleep(time.Millisecond)
+		<-time.After(time.Millisecond)
 		n = observer.Nodes()[0]
 	}
 	fmt.Println("zone:", n.Fields["zone"])

@@ -37,6 +37,12 @@ type Config struct {
 	// counts. Nil: nobody is.
 	BusLost func(total uint64)
 	Logger  *slog.Logger // must not be nil
+
+	// Preview makes the previews of arguments and results. Nil: Describe does.
+	Preview func(events.Payload) string
+	// Payloads lets Describe show what they are; otherwise it tells their type and size.
+	Payloads bool
+	Describe func(contentType string, data []byte, show bool) string
 }
 
 // CheckEvery refuses a time between heartbeats that would be a burden for all.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/consumer"
-	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/serializer"
 	"github.com/swarmiji/swarmiji/task"
@@ -70,82 +68,6 @@ func testSuccessors(t *testing.T, open Open) {
 	if len(last) > 0 {
 		t.Fatal("a successor of a failed task ran")
 	}
-}
-
-// testEvents: fields and order of a task's events (S27 to S37).
-func testEvents(t *testing.T, open Open) {
-	var listen events.EventBus
-	r := newRoad(t, open, func(p *producer.Config, c *consumer.Config) {
-		h := open(t)
-		p.Events, c.Events, listen = h.Events(t), h.Events(t), h.Events(t)
-		for _, bus := range []events.EventBus{p.Events, c.Events, listen} {
-			t.Cleanup(func() { _ = bus.Close(context.Background()) })
-		}
-	})
-	sub, err := listen.Subscribe(r.ctx(), events.Filter{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	delay := 100 * time.Millisecond // the event of an attempt is sent after the next one was published
-	if r.h.NoQueues {
-		delay = 0
-	}
-	handle(r, work, func(ctx context.Context, i int) (int, error) {
-		if req, _ := task.FromContext(ctx); req.Retries == 0 {
-			return 0, task.Retry(errBroken, task.After(delay))
-		}
-		return i, nil
-	})
-	handle(r, fail, func(context.Context, string) (int, error) { panic("events") })
-	r.start()
-	f := submit(r, work, 1)
-	want(r, f, 1)
-	g := submit(r, fail, "x")
-	wantError(r, g, task.ErrPanic)
-	by := make(map[task.ID][]events.Event)
-	for len(by[f.ID()]) < 7 || len(by[g.ID()]) < 4 {
-		e, err := sub.Receive(r.ctx())
-		if err != nil {
-			t.Fatalf("after %v: %v", by, err)
-		}
-		by[e.TaskID] = append(by[e.TaskID], e)
-	}
-	check := func(id task.ID, node string, want ...string) []events.Event {
-		var types []string
-		var es []events.Event
-		for _, e := range by[id] {
-			if e.NodeID == node {
-				types = append(types, e.Type)
-				es = append(es, e)
-			}
-		}
-		if !slices.Equal(types, want) {
-			t.Fatalf("events of %s at %s are %v, want %v", id, node, types, want)
-		}
-		return es
-	}
-	sent := check(f.ID(), r.producer.NodeID(), events.TaskSent)[0]
-	if sent.Name != "work" || sent.Queue != queueName || sent.RoutingKey == "" || sent.Retries != 0 || sent.Args == "" || sent.Time.IsZero() {
-		t.Errorf("task-sent is %+v", sent)
-	}
-	es := check(f.ID(), r.consumer.NodeID(), events.TaskReceived, events.TaskStarted, events.TaskFailed, events.TaskReceived, events.TaskStarted, events.TaskSucceeded)
-	if es[0].Name != "work" || es[0].Retries != 0 || es[3].Retries != 1 {
-		t.Errorf("task-received are %+v and %+v", es[0], es[3])
-	}
-	if es[1].PID == 0 || es[1].Name != "" || es[1].Args != "" {
-		t.Errorf("task-started is %+v", es[1])
-	}
-	if !es[2].Retry || !strings.Contains(es[2].Exception, errBroken.Error()) {
-		t.Errorf("task-failed before a retry is %+v", es[2])
-	}
-	if ok := es[5]; ok.Pool < ok.Runtime || ok.Result == "" || ok.Name != "" {
-		t.Errorf("task-succeeded is %+v", ok)
-	}
-	failed := check(g.ID(), r.consumer.NodeID(), events.TaskReceived, events.TaskStarted, events.TaskFailed)[2]
-	if failed.Retry || !strings.Contains(failed.Exception, "events") || failed.Stack == "" {
-		t.Errorf("task-failed is %+v", failed)
-	}
-	_ = sub.Close(context.Background())
 }
 
 // testAtMostOnce: such a task is acknowledged before it starts; a retry it asks for is a new message (S24, S54).

@@ -47,6 +47,8 @@ func Run(t *testing.T, open Open) {
 		{"MembersThatNeverRun", true, testMembersThatNeverRun},
 		{"GroupsNeedAGatherer", false, testGroupsNeedAGatherer},
 		{"Events", false, testEvents},
+		{"ExpiredEvent", true, testExpiredEvent},
+		{"Heartbeats", false, testHeartbeats},
 		{"RetryByHand", false, testRetryByHand},
 		{"RetryLimit", false, testRetryLimit},
 		{"RetryMiddleware", false, testRetryMiddleware},

@@ -190,7 +190,7 @@ func (c *Codec) Preview(contentType string, data []byte, payload bool) string {
 		return size(contentType, data)
 	}
 	if contentType == serializer.ContentJSON {
-		return string(data)
+		return string(data[:min(len(data), maxPreview)])
 	}
 	var v any
 	if err := c.Unmarshal(contentType, data, &v); err != nil {
@@ -205,5 +205,8 @@ func size(contentType string, data []byte) string {
 	text := append(append(room[:0], clip(contentType)...), ", "...)
 	return string(append(strconv.AppendInt(text, int64(len(data)), 10), " bytes"...))
 }
+
+// maxPreview is more than an event takes of a text, so that it can end at a character's border.
+const maxPreview = 2 << 10
 
 func clip(s string) string { return task.Text(s, 64) }

@@ -1,0 +1,194 @@
+package consumer_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/swarmiji/swarmiji/broker/membroker"
+	"github.com/swarmiji/swarmiji/consumer"
+	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/events/memevents"
+	"github.com/swarmiji/swarmiji/producer"
+	"github.com/swarmiji/swarmiji/resultstore/memresults"
+	"github.com/swarmiji/swarmiji/serializer"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+type credentials struct {
+	User     string
+	Password string `task:"secret"`
+}
+
+const (
+	password = "hunter2"
+	visible  = "plain-text"
+)
+
+// heardOf runs a few tasks whose arguments, results, errors and headers hold the password, and returns what a listener got.
+func heardOf(t *testing.T, change func(*producer.Config, *consumer.Config)) (heard string, all []events.Event) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		server, bus, results := membroker.NewServer(membroker.Config{}), memevents.New(memevents.Config{}), memresults.New(memresults.Config{})
+		quiet := slog.New(slog.DiscardHandler)
+		pc := producer.Config{Broker: server.Connect(), Results: results, Events: bus, HeartbeatEvery: -1, Logger: quiet}
+		cc := consumer.Config{Broker: server.Connect(), Results: results, Events: bus, HeartbeatEvery: -1, Logger: quiet, UnknownRetries: -1}
+		if change != nil {
+			change(&pc, &cc)
+		}
+		sub, err := bus.Subscribe(t.Context(), events.Filter{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := producer.New(pc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := consumer.New(cc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		login := task.New[credentials, credentials]("login", task.WithHeader("authorization", password))
+		open := task.New[string, string]("open")
+		crash := task.New[credentials, string]("crash")
+		unknown := task.New[credentials, string]("unknown")
+		pair := func(_ context.Context, c credentials) (credentials, error) { return c, nil }
+		err = errors.Join(
+			login.Handle(c, pair),
+			open.Handle(c, func(_ context.Context, s string) (string, error) { return s + " result", nil }),
+			crash.Handle(c, func(_ context.Context, c credentials) (string, error) { panic(c) }),
+		)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- c.Run(ctx) }()
+		secret := credentials{User: "ann", Password: password}
+		call := login.Call(secret)
+		call.Then = []task.Link{{Name: "login"}} // it gets the result
+		if _, err := p.Submit(t.Context(), call); err != nil {
+			t.Fatal(err)
+		}
+		_, err1 := open.Submit(t.Context(), p, visible)
+		_, err2 := crash.Submit(t.Context(), p, secret)
+		_, err3 := unknown.Submit(t.Context(), p, secret)
+		if err := errors.Join(err1, err2, err3); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		stop()
+		if err := errors.Join(<-done, p.Close(t.Context()), results.Close(t.Context())); err != nil {
+			t.Error(err)
+		}
+		for {
+			e, err := sub.Receive(ctx) // it has ended: what waits is handed out
+			if err != nil {
+				break
+			}
+			all = append(all, e)
+		}
+	})
+	data, err := json.Marshal(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) < 18 {
+		t.Fatalf("only %d events: %s", len(all), data)
+	}
+	return string(data), all
+}
+
+// TestNothingSecretInEvents: by default no arguments and no results; if they are asked for, none of types with secrets (S31,
+// reliability 5.6).
+func TestNothingSecretInEvents(t *testing.T) {
+	for name, change := range map[string]func(*producer.Config, *consumer.Config){
+		"by default": nil,
+		"json": func(p *producer.Config, _ *consumer.Config) {
+			p.Serializers = []serializer.Serializer{serializer.JSON{}}
+		},
+		"payloads": func(p *producer.Config, c *consumer.Config) { p.EventPayloads, c.EventPayloads = true, true },
+		"json payloads": func(p *producer.Config, c *consumer.Config) {
+			p.EventPayloads, c.EventPayloads = true, true
+			p.Serializers = []serializer.Serializer{serializer.JSON{}}
+		},
+		"a policy that panics": func(p *producer.Config, c *consumer.Config) {
+			p.EventPreview = func(p events.Payload) string { panic(string(p.Data)) }
+			c.EventPreview = p.EventPreview
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			heard, all := heardOf(t, change)
+			if strings.Contains(heard, password) {
+				t.Errorf("the password is in an event: %s", heard)
+			}
+			if shown := strings.Contains(heard, visible); shown != strings.Contains(name, "payloads") {
+				t.Errorf("payloads shown: %v: %s", shown, heard)
+			}
+			if shown := strings.Contains(heard, visible+" result"); shown != strings.Contains(name, "payloads") {
+				t.Errorf("results shown: %v: %s", shown, heard)
+			}
+			for _, e := range all {
+				if e.Type == events.TaskSent && e.Name == "login" && !strings.Contains(e.Args, " bytes") {
+					t.Errorf("the arguments are shown as %q, want type and size", e.Args)
+				}
+			}
+			if !strings.Contains(heard, "[redacted]") {
+				t.Errorf("the panic's value is not shown without its secret: %s", heard)
+			}
+		})
+	}
+}
+
+// TestPreviewPolicy: the user's function decides what of which task is shown, and gets both sides' payloads.
+func TestPreviewPolicy(t *testing.T) {
+	policy := func(p events.Payload) string {
+		if p.Task != "login" {
+			return ""
+		}
+		return fmt.Sprintf("result=%v %s hidden=%d %s", p.Result, p.ContentType, strings.Count(string(p.Data), password), strings.Repeat("x", 2000))
+	}
+	_, all := heardOf(t, func(p *producer.Config, c *consumer.Config) {
+		p.EventPreview, c.EventPreview = policy, policy
+		p.Serializers = []serializer.Serializer{serializer.JSON{}}
+	})
+	n := 0
+	for _, e := range all {
+		for _, text := range []string{e.Args, e.Result} {
+			if text == "" {
+				continue
+			}
+			n++
+			if want := fmt.Sprintf("result=%v application/json hidden=1 xx", text == e.Result); !strings.HasPrefix(text, want) || len(text) != events.MaxPreview {
+				t.Errorf("%s shows %d bytes: %q", e.Type, len(text), text)
+			}
+		}
+	}
+	if n != 6 { // sent, received and succeeded, of the task and its successor
+		t.Errorf("%d previews, want 6", n)
+	}
+}
+
+// TestSealedReasons: where results are sealed, events do not tell the reasons of failures, unless they are asked to.
+func TestSealedReasons(t *testing.T) {
+	for _, shown := range []bool{false, true} {
+		ring, err := serializer.NewKeyRing(serializer.Key{ID: "k1", Secret: []byte(strings.Repeat("k", 32))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		heard, _ := heardOf(t, func(p *producer.Config, c *consumer.Config) {
+			p.Sealer, c.Sealer, c.EventPayloads = ring, ring, shown
+		})
+		if got := strings.Contains(heard, "panic"); got != shown {
+			t.Errorf("EventPayloads %v, and the reason is shown: %v: %s", shown, got, heard)
+		}
+		if got := strings.Contains(heard, "the reason is sealed"); got == shown {
+			t.Errorf("EventPayloads %v, and the reason is said to be sealed: %v: %s", shown, got, heard)
+		}
+	}
+}
