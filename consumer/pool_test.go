@@ -42,7 +42,7 @@ func TestRoadWithAPool(t *testing.T) {
 		bus := memevents.New(memevents.Config{})
 		return &roadtest.Harness{
 			Broker:  func(*testing.T) broker.Broker { return server.Connect() },
-			Results: func(*testing.T) resultstore.ResultStore { return results },
+			Results: func(*testing.T) resultstore.ResultStore { return results.View() },
 			Events:  func(*testing.T) events.EventBus { return bus },
 			Sever:   func(_ *testing.T, b broker.Broker) { server.Disconnect(b.(*membroker.Broker)) },
 			Pool:    spawner{&runs},

@@ -25,7 +25,7 @@ func TestRoadInMemory(t *testing.T) {
 		revocations := memevents.New(memevents.Config{Retain: revoke.Retention()})
 		return &roadtest.Harness{
 			Broker:      func(*testing.T) broker.Broker { return server.Connect() },
-			Results:     func(*testing.T) resultstore.ResultStore { return results },
+			Results:     func(*testing.T) resultstore.ResultStore { return results.View() },
 			Events:      func(*testing.T) events.EventBus { return bus },
 			Revocations: func(*testing.T) events.EventBus { return revocations.View() },
 			Sever:       func(_ *testing.T, b broker.Broker) { server.Disconnect(b.(*membroker.Broker)) },

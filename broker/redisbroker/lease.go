@@ -64,7 +64,10 @@ func (s *subscription) idleOr(known bool) <-chan struct{} {
 
 // renew renews an owner's lease.
 func (s *subscription) renew(own *owner) error {
-	ctx, cancel := context.WithDeadline(s.b.ctx, own.until)
+	s.mu.Lock()
+	until := own.until
+	s.mu.Unlock()
+	ctx, cancel := context.WithDeadline(s.b.ctx, until)
 	defer cancel()
 	sent := time.Now()
 	v, err := s.q.eval(ctx, s.b.conn.EvalOnce, s.b.scripts.renew, own.number, s.lease.Microseconds())

@@ -32,7 +32,7 @@ func TestRoadOverHworker(t *testing.T) {
 				}
 				return b
 			},
-			Results: func(*testing.T) resultstore.ResultStore { return results },
+			Results: func(*testing.T) resultstore.ResultStore { return results.View() },
 			Events:  func(*testing.T) events.EventBus { return bus },
 			// No Sever: a cut connection loses no job.
 			NoTimes: true, OpenQueues: true, Uncounted: true, Reasonless: true,

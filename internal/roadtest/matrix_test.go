@@ -38,15 +38,10 @@ func inMemory() place {
 	results, bus := memresults.New(memresults.Config{}), memevents.New(memevents.Config{})
 	return place{
 		broker:  func(*testing.T) broker.Broker { return server.Connect() },
-		results: func(*testing.T) resultstore.ResultStore { return keptOpen{results} },
+		results: func(*testing.T) resultstore.ResultStore { return results.View() },
 		events:  func(*testing.T) events.EventBus { return bus },
 	}
 }
-
-// keptOpen is a store of which a view is closed and not the store.
-type keptOpen struct{ *memresults.Store }
-
-func (keptOpen) Close(context.Context) error { return nil }
 
 // at is a place on a server.
 func at(url string) place {
