@@ -2,6 +2,7 @@ package crew_test
 
 import (
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -36,35 +37,41 @@ func TestEveryFunctionRunsAtOnce(t *testing.T) {
 	})
 }
 
+// TestGoroutinesStayAndGo: one goroutine runs what comes one after the other, and ends when nothing comes. That none is left,
+// neither after a while nor after Close, is what the bubble waits for at its end.
 func TestGoroutinesStayAndGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := crew.New()
-		before := runtime.NumGoroutine()
+		on := func() (id string) {
+			c.Go(func() { id = goroutine() })
+			c.Wait()
+			synctest.Wait() // it waits for more
+			return id
+		}
+		first := on()
 		for range 3 {
-			done := make(chan struct{})
-			c.Go(func() { close(done) })
-			<-done
-			synctest.Wait()
-			if got := runtime.NumGoroutine(); got != before+1 {
-				t.Fatalf("%d goroutines beside the %d before, after one function at a time", got-before, before)
+			if id := on(); id != first {
+				t.Errorf("%s ran a function while %s had nothing to do", id, first)
 			}
 		}
 		time.Sleep(2 * time.Second)
-		synctest.Wait()
-		if got := runtime.NumGoroutine(); got != before {
-			t.Fatalf("%d goroutines are left", got-before)
+		later := on()
+		if later == first {
+			t.Errorf("%s has stayed for two seconds", first)
 		}
-		c.Go(func() {})
-		synctest.Wait()
 		c.Close()
 		c.Close()
-		synctest.Wait()
-		if got := runtime.NumGoroutine(); got != before {
-			t.Fatalf("%d goroutines are left after Close", got-before)
+		if id := on(); id == later {
+			t.Errorf("%s has stayed after Close", id)
 		}
-		c.Go(func() {})
-		c.Wait()
 	})
+}
+
+// goroutine is what the runtime calls the present goroutine.
+func goroutine() string {
+	buf := make([]byte, 64)
+	name, _, _ := strings.Cut(string(buf[:runtime.Stack(buf, false)]), " [")
+	return name
 }
 
 func TestGoexitCountsAsTheEnd(t *testing.T) {
