@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -205,7 +206,10 @@ func testSeverInMidTask(t *testing.T, open Open) {
 		}
 	}
 	want(r, f, 40)
-	if m.Crashes.Count() != 0 {
-		t.Fatalf("%d cuts were counted as %d crashes", cuts, m.Crashes.Count())
+	// A cut in the middle of a replacement leaves a copy too many, which the next cut may find fetched and not started: of that
+	// nobody knows that this process held it.
+	repeated := strings.Count(r.log.String(), "settling a task is repeated")
+	if n := int(m.Crashes.Count()); n > repeated {
+		t.Fatalf("%d cuts, of which %d hit a replacement, were counted as %d crashes", cuts, repeated, n)
 	}
 }
