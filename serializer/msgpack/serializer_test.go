@@ -34,7 +34,7 @@ func TestDecodeMemory(t *testing.T) {
 		b[0] = 0xdf
 		return b
 	}
-	const size = 2 << 20
+	const size = 1 << 20
 	for name, in := range map[string][]byte{
 		"integers":         list("\x01", size),
 		"large integers":   list("\xcd\xff\xff", size/3),
