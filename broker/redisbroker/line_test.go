@@ -76,6 +76,10 @@ func (l *line) dial(ctx context.Context, network, addr string) (net.Conn, error)
 	c := &lineConn{Conn: conn, l: l}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.down { // it was cut meanwhile
+		_ = conn.Close()
+		return nil, &net.OpError{Op: "dial", Net: network, Err: errors.New("the line is cut")}
+	}
 	l.conns[c] = struct{}{}
 	return c, nil
 }

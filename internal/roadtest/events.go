@@ -83,7 +83,8 @@ func (h *heard) compare(id task.ID, node string, begin time.Time, ran time.Durat
 	t := h.r.t
 	t.Helper()
 	got := h.of(id, node)
-	if h.r.h.NoQueues {
+	untimed := h.r.h.NoQueues || h.r.h.NoTimes // a retry is not delayed, or not by the broker
+	if untimed {
 		inAttempts(got)
 	}
 	last := begin
@@ -92,7 +93,7 @@ func (h *heard) compare(id task.ID, node string, begin time.Time, ran time.Durat
 		if e.Time.Location() != time.UTC || e.Time.Before(last) || e.Time.After(time.Now()) {
 			t.Errorf("S35: %s at %v, want UTC, between %v and now", e.Type, e.Time, last)
 		}
-		if !h.r.h.NoQueues {
+		if !untimed {
 			last = e.Time
 		}
 		if done := e.Type == events.TaskSucceeded || e.Type == events.TaskFailed; done && (e.Runtime < ran || e.Pool < e.Runtime || e.Pool > h.r.h.Patience) {
