@@ -43,17 +43,22 @@ func TestWireFormat(t *testing.T) {
 		b.Write(data)
 		b.WriteByte('\n')
 	}
-	const golden = "testdata/wire.golden"
+	golden(t, "testdata/wire.golden", b.String())
+}
+
+// golden compares what is written with what released versions wrote. With UPDATE_GOLDEN set it is kept instead.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
 	if os.Getenv("UPDATE_GOLDEN") != "" {
-		if err := os.WriteFile(golden, []byte(b.String()), 0o644); err != nil {
+		if err := os.WriteFile(name, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	want, err := os.ReadFile(golden)
+	want, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(string(want), b.String()); diff != "" {
+	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("the wire format changed; listeners of other versions and languages rely on it (-want +got):\n%s", diff)
 	}
 }

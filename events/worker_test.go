@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -38,19 +37,7 @@ func TestWireFormatOfWorkers(t *testing.T) {
 		b.Write(data)
 		b.WriteByte('\n')
 	}
-	const golden = "testdata/worker.golden"
-	if os.Getenv("UPDATE_GOLDEN") != "" {
-		if err := os.WriteFile(golden, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), b.String()); diff != "" {
-		t.Errorf("the wire format changed; listeners of other versions and languages rely on it (-want +got):\n%s", diff)
-	}
+	golden(t, "testdata/worker.golden", b.String())
 }
 
 // The names of S38 and S39.
