@@ -51,6 +51,19 @@ func stopped(pid int) bool {
 
 const supported = true
 
+// reserve takes a lock on the file for the rest of the process's life, unless somebody has it, this process included.
+func reserve(name string) bool {
+	fd, err := syscall.Open(name, syscall.O_CREAT|syscall.O_RDWR|syscall.O_CLOEXEC, 0o600)
+	if err != nil {
+		return false
+	}
+	if syscall.Flock(fd, syscall.LOCK_EX|syscall.LOCK_NB) != nil {
+		_ = syscall.Close(fd)
+		return false
+	}
+	return true // the open descriptor is the reservation
+}
+
 // lockFile waits until no other process holds a lock on the file, and holds it until unlock, or the end of the process.
 func lockFile(ctx context.Context, name string) (unlock func(), err error) {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
