@@ -124,6 +124,13 @@ var layers = []rule{
 	},
 
 	{
+		"L1",
+		[]string{"schedule"},
+		[]string{"task", "@leaves"},
+		"when a task runs is a question of time alone; its stores and whatever it is submitted through are handed in",
+	},
+
+	{
 		"L2",
 		[]string{"limit"},
 		[]string{"task", "middleware", "@leaves"},
