@@ -1,0 +1,179 @@
+// Package memschedule keeps a schedule in the memory of the process: for tests, for examples, and for programs whose schedules are
+// set up anew at each start. All is forgotten when the process ends.
+package memschedule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/swarmiji/swarmiji/schedule"
+)
+
+// Config of [New]. The zero value is usable.
+type Config struct {
+	// Name is the schedule's name. "": "default".
+	Name string
+	// Now is the clock. nil: time.Now. The timers of a listener follow the process's clock all the same.
+	Now func() time.Time
+}
+
+// Store is one process's view of a schedule in memory. Make one with [New], and more with View. All methods may be called from any
+// goroutine.
+type Store struct {
+	table  *table
+	name   string
+	closed atomic.Bool
+}
+
+var (
+	_ schedule.Store   = (*Store)(nil)
+	_ schedule.Lister  = (*Store)(nil)
+	_ schedule.Pauser  = (*Store)(nil)
+	_ schedule.Watcher = (*Store)(nil)
+	_ schedule.Named   = (*Store)(nil)
+)
+
+// New makes an empty schedule, or says what is wrong with c.
+func New(c Config) (*Store, error) {
+	if c.Name == "" {
+		c.Name = "default"
+	}
+	if err := schedule.CheckName(c.Name); err != nil {
+		return nil, fmt.Errorf("memschedule: %w", err)
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return &Store{table: newTable(c.Now), name: c.Name}, nil
+}
+
+// View returns another view of the same schedule, as another process would have it. Each is closed by itself.
+func (s *Store) View() *Store { return &Store{table: s.table, name: s.name} }
+
+// Name implements [schedule.Named].
+func (s *Store) Name() string { return s.name }
+
+// Close ends this view; the schedule and its other views stay. It is idempotent.
+func (s *Store) Close(context.Context) error {
+	s.closed.Store(true)
+	return nil
+}
+
+// ready returns why nothing may be done now, or nil.
+func (s *Store) ready(ctx context.Context) error {
+	if s.closed.Load() {
+		return schedule.ErrClosed
+	}
+	return context.Cause(ctx)
+}
+
+// Add implements [schedule.Store].
+func (s *Store) Add(ctx context.Context, entries []schedule.Entry) ([]bool, error) {
+	var errs []error
+	for i := range entries {
+		errs = append(errs, entries[i].Check())
+	}
+	if err := errors.Join(append(errs, s.ready(ctx))...); err != nil {
+		return nil, err
+	}
+	return s.table.add(entries), nil
+}
+
+// Due implements [schedule.Store].
+func (s *Store) Due(ctx context.Context, max int) (schedule.Batch, error) {
+	if err := s.ready(ctx); err != nil {
+		return schedule.Batch{}, err
+	}
+	return s.table.due(max), nil
+}
+
+// Claim implements [schedule.Store].
+func (s *Store) Claim(ctx context.Context, owner string, lease time.Duration, claims []schedule.Claim) ([]bool, error) {
+	errs := []error{schedule.CheckLease(owner, lease)}
+	for i := range claims {
+		errs = append(errs, claims[i].Check())
+	}
+	if err := errors.Join(append(errs, s.ready(ctx))...); err != nil {
+		return nil, err
+	}
+	won := make([]bool, len(claims))
+	for i := range claims {
+		won[i] = s.table.claim(owner, lease, &claims[i])
+	}
+	return won, nil
+}
+
+// Renew implements [schedule.Store].
+func (s *Store) Renew(ctx context.Context, owner string, lease time.Duration, ticks []schedule.Tick) ([]bool, error) {
+	if err := errors.Join(schedule.CheckLease(owner, lease), s.ready(ctx)); err != nil {
+		return nil, err
+	}
+	held := make([]bool, len(ticks))
+	for i := range ticks {
+		held[i] = s.table.renew(owner, lease, &ticks[i])
+	}
+	return held, nil
+}
+
+// Done implements [schedule.Store].
+func (s *Store) Done(ctx context.Context, owner string, done []schedule.Finish) ([]bool, error) {
+	errs := []error{schedule.CheckLease(owner, 0)}
+	for i := range done {
+		errs = append(errs, done[i].Check())
+	}
+	if err := errors.Join(append(errs, s.ready(ctx))...); err != nil {
+		return nil, err
+	}
+	held := make([]bool, len(done))
+	for i := range done {
+		held[i] = s.table.done(owner, &done[i])
+	}
+	return held, nil
+}
+
+// Remove implements [schedule.Store].
+func (s *Store) Remove(ctx context.Context, id string) (bool, error) {
+	if err := s.ready(ctx); err != nil {
+		return false, err
+	}
+	return s.table.remove(id), nil
+}
+
+// Get implements [schedule.Lister].
+func (s *Store) Get(ctx context.Context, id string) (schedule.Entry, error) {
+	if err := s.ready(ctx); err != nil {
+		return schedule.Entry{}, err
+	}
+	return s.table.get(id)
+}
+
+// List implements [schedule.Lister]. Entries come in the order of their ids.
+func (s *Store) List(ctx context.Context, cursor string, limit int) ([]schedule.Entry, string, error) {
+	if err := s.ready(ctx); err != nil {
+		return nil, "", err
+	}
+	entries, next := s.table.list(cursor, max(limit, 1))
+	return entries, next, nil
+}
+
+// Pause implements [schedule.Pauser].
+func (s *Store) Pause(ctx context.Context, id string) error {
+	if err := s.ready(ctx); err != nil {
+		return err
+	}
+	return s.table.pause(id)
+}
+
+// Resume implements [schedule.Pauser].
+func (s *Store) Resume(ctx context.Context, id string, next time.Time) error {
+	if err := s.ready(ctx); err != nil {
+		return err
+	}
+	return s.table.resume(id, next)
+}
+
+// Watch implements [schedule.Watcher].
+func (s *Store) Watch(wake func()) (stop func()) { return s.table.watch(wake) }

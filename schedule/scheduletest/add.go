@@ -1,0 +1,159 @@
+package scheduletest
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/swarmiji/swarmiji/schedule"
+)
+
+func addCases() []testCase {
+	return []testCase{
+		{
+			Area: "add", Name: "an entry as it was",
+			Explain: "A store keeps the bytes of a payload as they are, since their hash is the entry's name and others may read them.",
+			Run: func(w *world) {
+				s := w.Open()
+				payload := []byte(`{ "job" : "x\/y", "cron":"* * * * * * *","more":{"b":1,"a":[null]}, "args":["\u00e9", 9007199254740993] }`)
+				e := schedule.Entry{ID: schedule.ID(payload), Payload: payload, Next: w.now(s).Add(-time.Second)}
+				w.add(s, e)
+				k := w.one(w.Open(), e.ID)
+				if !bytes.Equal(k.Payload, payload) {
+					w.Errorf("the payload came back as %s", k.Payload)
+				}
+				w.wantDue(k, e.Next, "a tick that nobody has claimed")
+				if k.Next.UnixMilli() != e.Next.UnixMilli() || k.Paused || k.State != nil || !k.Last.IsZero() || k.Owner != "" {
+					w.Errorf("a new entry came back as %+v", k)
+				}
+			},
+		},
+		{
+			Area: "add", Name: "the same content once",
+			Explain: "Adding what is there changes nothing, not even its time: programs add their schedules at each start.",
+			Run: func(w *world) {
+				a, b := w.Open(), w.Open()
+				e := w.overdue(a)
+				later := e
+				later.Next = w.now(a).Add(time.Hour)
+				if w.tryAdd(b, later)[0] || w.tryAdd(a, e)[0] {
+					w.Error("an entry that was there was added again")
+				}
+				w.wantDue(w.one(b, e.ID), e.Next, "an entry that was added again with another time")
+			},
+		},
+		{
+			Area: "add", Name: "not while it is run",
+			Explain: "An entry that is being run is there, too: adding it answers false and gives it no further run.",
+			Run: func(w *world) {
+				s := w.Open()
+				e := w.overdue(s)
+				k := w.one(s, e.ID)
+				w.claim(s, "a", long, k, time.Time{})
+				w.there(w.Open(), e, "a one-shot that is being run")
+				w.none(s, "an entry that was added while it was run")
+				w.finish(s, "a", schedule.Finish{Tick: k, Remove: true})
+				w.gone(s, e, "a one-shot after its run")
+			},
+		},
+		{
+			Area: "add", Name: "many in one call",
+			Explain: "Each entry of a call is added by itself, and has its own answer in its place.",
+			Run: func(w *world) {
+				s := w.Open()
+				entries := make([]schedule.Entry, 1000)
+				for i := range entries {
+					entries[i] = w.entry(w.now(s).Add(-time.Hour + time.Duration(i)*time.Millisecond))
+				}
+				w.add(s, entries[100], entries[900])
+				for i, added := range w.tryAdd(s, entries...) {
+					if added == (i == 100 || i == 900) {
+						w.Errorf("entry %d: added %v", i, added)
+					}
+				}
+				if n := len(w.due(s, 2000).Ticks); n != len(entries) {
+					w.Errorf("%d of %d are due", n, len(entries))
+				}
+				if n := len(w.tryAdd(s)); n != 0 {
+					w.Errorf("adding nothing gave %d answers", n)
+				}
+			},
+		},
+		{
+			Area: "add", Name: "one of many who add it",
+			Explain: "Of any number of processes that add an entry at the same moment one is told that it was new.",
+			Run: func(w *world) {
+				stores := []Store{w.Open(), w.Open(), w.Open(), w.Open()}
+				for range 10 {
+					e := w.entry(w.now(stores[0]).Add(time.Hour))
+					var added atomic.Int32
+					var wg sync.WaitGroup
+					for _, s := range stores {
+						wg.Go(func() {
+							if w.tryAdd(s, e)[0] {
+								added.Add(1)
+							}
+						})
+					}
+					wg.Wait()
+					if n := added.Load(); n != 1 {
+						w.Fatalf("%d processes were told that the entry was new", n)
+					}
+				}
+			},
+		},
+		{
+			Area: "add", Name: "what is no entry",
+			Explain: "What is no entry is refused with ErrBadEntry before anything of the call is done.",
+			Run: func(w *world) {
+				s := w.Open()
+				good := w.entry(w.now(s).Add(time.Hour))
+				bad := map[string]schedule.Entry{
+					"without an id":       {Payload: good.Payload, Next: good.Next},
+					"with a newline":      {ID: "a\nb", Payload: good.Payload, Next: good.Next},
+					"with a long id":      {ID: strings.Repeat("x", schedule.MaxID+1), Payload: good.Payload, Next: good.Next},
+					"without a payload":   {ID: "x", Next: good.Next},
+					"with a large one":    {ID: "x", Payload: make([]byte, schedule.MaxPayload+1), Next: good.Next},
+					"without a time":      {ID: "x", Payload: good.Payload},
+					"in the year 123,456": {ID: "x", Payload: good.Payload, Next: time.Date(123_456, 1, 1, 0, 0, 0, 0, time.UTC)},
+				}
+				ctx, cancel := w.Ctx()
+				defer cancel()
+				for name, e := range bad {
+					_, err := s.Add(ctx, []schedule.Entry{good, e})
+					w.WantIs(err, schedule.ErrBadEntry, "an entry %s", name)
+				}
+				w.gone(s, good, "an entry beside a bad one")
+			},
+		},
+		{
+			Area: "add", Name: "large payloads and odd ids",
+			Explain: "Ids are not always hashes, since others write to the store as well; a payload may have up to MaxPayload bytes.",
+			Run: func(w *world) {
+				s := w.Open()
+				text := strings.Repeat("x", 600_000)
+				ids := []string{"plain", `with "quotes" and \ and {}`, "blank inside", "größe/*?[a]", strings.Repeat("y", schedule.MaxID)}
+				for i, id := range ids {
+					payload := []byte(`{"args":["` + text + `"],"cron":"* * * * * * *","job":"x"}`)
+					w.add(s, schedule.Entry{ID: id, Payload: payload, Next: w.now(s).Add(time.Duration(i-10) * time.Second)})
+				}
+				var found []string
+				for _, k := range w.due(s, 10).Ticks {
+					found = append(found, k.ID)
+					if len(k.Payload) < 600_000 {
+						w.Errorf("%q: a payload of %d bytes", k.ID, len(k.Payload))
+					}
+					w.claim(s, "a", long, k, time.Time{})
+					w.finish(s, "a", schedule.Finish{Tick: k, Remove: true})
+				}
+				if !slices.Equal(found, ids) {
+					w.Errorf("due: %q", found)
+				}
+				w.none(s, "after all were done")
+			},
+		},
+	}
+}

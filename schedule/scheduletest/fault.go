@@ -1,0 +1,181 @@
+package scheduletest
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/swarmiji/swarmiji/internal/suite"
+	"github.com/swarmiji/swarmiji/schedule"
+)
+
+// calls are all methods, for cases that are about each of them.
+func calls(s Store, e schedule.Entry) map[string]func(ctx context.Context) error {
+	k := schedule.Tick{Entry: e, Due: e.Next}
+	m := map[string]func(ctx context.Context) error{
+		"Add": func(ctx context.Context) error { _, err := s.Add(ctx, []schedule.Entry{e}); return err },
+		"Due": func(ctx context.Context) error { _, err := s.Due(ctx, 1); return err },
+		"Claim": func(ctx context.Context) error {
+			_, err := s.Claim(ctx, "a", long, []schedule.Claim{{Tick: k}})
+			return err
+		},
+		"Renew": func(ctx context.Context) error { _, err := s.Renew(ctx, "a", long, []schedule.Tick{k}); return err },
+		"Done":  func(ctx context.Context) error { _, err := s.Done(ctx, "a", []schedule.Finish{{Tick: k}}); return err },
+		"Remove": func(ctx context.Context) error {
+			_, err := s.Remove(ctx, e.ID)
+			return err
+		},
+	}
+	if l, ok := schedule.As[schedule.Lister](s); ok {
+		m["Get"] = func(ctx context.Context) error { _, err := l.Get(ctx, e.ID); return err }
+		m["List"] = func(ctx context.Context) error { _, _, err := l.List(ctx, "", 10); return err }
+	}
+	if p, ok := schedule.As[schedule.Pauser](s); ok {
+		m["Pause"] = func(ctx context.Context) error { return p.Pause(ctx, e.ID) }
+		m["Resume"] = func(ctx context.Context) error { return p.Resume(ctx, e.ID, e.Next) }
+	}
+	return m
+}
+
+func closeCases() []testCase {
+	return []testCase{
+		{
+			Area: "close", Name: "a closed store",
+			Explain: "After Close every call returns ErrClosed, so that a late caller is told what is wrong; Close is idempotent, and takes nothing from others.",
+			Run: func(w *world) {
+				s, other := w.Open(), w.Open()
+				e := w.overdue(s)
+				w.Close(s)
+				w.Close(s)
+				ctx, cancel := w.Ctx()
+				defer cancel()
+				for name, call := range calls(s, e) {
+					w.WantIs(call(ctx), schedule.ErrClosed, "%s", name)
+				}
+				w.one(other, e.ID)
+				w.one(w.Open(), e.ID)
+			},
+		},
+		{
+			Area: "close", Name: "a context that has ended",
+			Explain: "A ctx bounds every wait: with one that has ended no call stays, and none reports a success.",
+			Run: func(w *world) {
+				s := w.Open()
+				e := w.overdue(s)
+				ctx, cancel := context.WithCancel(context.Background())
+				cancel()
+				for name, call := range calls(s, e) {
+					ended := make(chan error, 1)
+					go func() { ended <- call(ctx) }()
+					if suite.Ends(w.World, ended, name+" with an ended context") == nil {
+						w.Errorf("%s with an ended context reported success", name)
+					}
+				}
+			},
+		},
+	}
+}
+
+func faultCases() []testCase {
+	return []testCase{
+		{
+			Area: "fault", Name: "a severed connection",
+			Explain: "A store outlives lost connections: a call fails with ErrUnavailable or waits within its ctx, and can be made again.",
+			Needs:   []need{needsSever},
+			Run: func(w *world) {
+				s := w.Open()
+				for range 3 {
+					e := w.overdue(s)
+					w.h.Sever(w.TB, s)
+					var k schedule.Tick
+					w.through("Due", func(ctx context.Context) error {
+						b, err := s.Due(ctx, 10)
+						if err == nil && len(b.Ticks) != 1 {
+							w.Fatalf("%d are due", len(b.Ticks))
+						}
+						if err == nil {
+							k = b.Ticks[0]
+						}
+						return err
+					})
+					w.h.Sever(w.TB, s)
+					w.through("Claim", func(ctx context.Context) error {
+						won, err := s.Claim(ctx, "a", long, []schedule.Claim{{Tick: k}})
+						if err == nil && !won[0] {
+							w.Fatal("a claim that was asked for again is lost")
+						}
+						return err
+					})
+					w.h.Sever(w.TB, s)
+					w.through("Done", func(ctx context.Context) error {
+						_, err := s.Done(ctx, "a", []schedule.Finish{{Tick: k, Remove: true}})
+						return err
+					})
+					w.gone(s, e, "a one-shot after its run")
+				}
+			},
+		},
+		{
+			Area: "fault", Name: "a restart",
+			Explain: "What a durable store has confirmed is there after the server's end: entries, claims, pauses, what is carried.",
+			Needs:   []need{needsRestart, needsDurable},
+			Run: func(w *world) {
+				s := w.Open()
+				waiting, run := w.entry(w.now(s).Add(time.Hour)), w.overdue(s)
+				w.add(s, waiting)
+				k := w.one(s, run.ID)
+				w.claim(s, "a", long, k, time.Time{})
+				carried := w.overdue(s)
+				c := w.one(s, carried.ID)
+				w.claim(s, "a", long, c, w.now(s))
+				w.finish(s, "a", schedule.Finish{Tick: c, State: []byte("x")})
+				w.h.Restart(w.TB)
+				w.through("Due", func(ctx context.Context) error { _, err := s.Due(ctx, 1); return err })
+				if again := w.again(w.Open(), carried.ID); string(again.State) != "x" {
+					w.Errorf("it carries %q", again.State)
+				}
+				if !w.renew(s, "a", long, k)[0] {
+					w.Error("a claim was forgotten")
+				}
+				w.there(s, waiting, "an entry from before the restart")
+				w.there(s, run, "a claimed entry from before the restart")
+			},
+		},
+		{
+			Area: "fault", Name: "no server",
+			Explain: "Without a server a call ends with its ctx, with that error or ErrUnavailable; when the server is back the same store works again.",
+			Needs:   []need{needsDown},
+			Run: func(w *world) {
+				s := w.Open()
+				e := w.overdue(s)
+				up := w.h.Down(w.TB)
+				for name, call := range calls(s, e) {
+					ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+					ended := make(chan error, 1)
+					go func() { ended <- call(ctx) }()
+					err := w.Clean(suite.Ends(w.World, ended, name+" without a server"))
+					cancel()
+					if !errors.Is(err, schedule.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) {
+						w.Errorf("%s without a server: got error %v, want ErrUnavailable or the ctx's", name, err)
+					}
+				}
+				up()
+				w.through("Due", func(ctx context.Context) error { _, err := s.Due(ctx, 1); return err })
+			},
+		},
+	}
+}
+
+// through makes a call until it succeeds. It may fail with ErrUnavailable only.
+func (w *world) through(name string, call func(ctx context.Context) error) {
+	w.Helper()
+	w.Until(name+" after a fault", func() bool {
+		ctx, cancel := context.WithTimeout(context.Background(), w.Patience/4)
+		defer cancel()
+		err := call(ctx)
+		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			w.WantIs(err, schedule.ErrUnavailable, "%s after a fault", name)
+		}
+		return err == nil
+	})
+}
