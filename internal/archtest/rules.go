@@ -25,11 +25,11 @@ var sets = map[string][]string{
 	// Conformance suites: <port>test beside its port, and the road test of producer and consumer together.
 	"suites": {
 		"broker/brokertest", "resultstore/resultstoretest", "events/eventstest", "serializer/serializertest",
-		"internal/roadtest", "limit/limittest",
+		"internal/roadtest", "limit/limittest", "schedule/scheduletest",
 	},
 	"conns":    {"internal/amqpconn", "internal/natsconn", "internal/redisconn"}, // one for each technology
 	"ports":    {"broker", "resultstore", "serializer", "router", "events"},
-	"adapters": {"broker/*", "broker/natsbroker/embedded", "resultstore/*", "events/*"},
+	"adapters": {"broker/*", "broker/natsbroker/embedded", "resultstore/*", "events/*", "schedule/*"},
 	"programs": {"cmd/...", "bench/...", "examples/..."},
 }
 
@@ -45,6 +45,12 @@ var layers = []rule{
 		"suite",
 		[]string{"limit/limittest"},
 		[]string{"limit"},
+		"a suite knows its port and no adapter, so that every adapter can be held to it",
+	},
+	{
+		"suite",
+		[]string{"schedule/scheduletest"},
+		[]string{"schedule", "task", "internal/suite", "@leaves"},
 		"a suite knows its port and no adapter, so that every adapter can be held to it",
 	},
 	{
@@ -126,8 +132,8 @@ var layers = []rule{
 	{
 		"L1",
 		[]string{"schedule"},
-		[]string{"task", "@leaves"},
-		"when a task runs is a question of time alone; its stores and whatever it is submitted through are handed in",
+		[]string{"task", "resultstore", "@leaves"},
+		"when a task runs is a question of time alone; its stores and whatever it is submitted through are handed in. What is known of the last run is in a result store",
 	},
 
 	{
@@ -135,6 +141,12 @@ var layers = []rule{
 		[]string{"limit"},
 		[]string{"task", "middleware", "@leaves"},
 		"its middleware is one like a user's; how a limit is kept is its adapters' concern",
+	},
+	{
+		"L3",
+		[]string{"schedule/*"},
+		[]string{"schedule", "task", "broker", "@conns", "@leaves"},
+		"an adapter knows its own port and never another adapter; broker is open to it for the errors of the shared connection",
 	},
 	{
 		"L3",
@@ -281,7 +293,7 @@ var clients = []client{
 		path: "github.com/redis/go-redis/v9",
 		may: []string{
 			"internal/redisconn", "broker/redisbroker", "broker/hworkerbroker", "resultstore/redisresults", "events/redisevents",
-			"limit/redislimit", "internal/testserver",
+			"limit/redislimit", "schedule/redisschedule", "internal/testserver",
 			"open", "bench/...",
 		},
 		reach: []string{"@programs"},

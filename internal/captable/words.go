@@ -14,6 +14,10 @@ var ports = []struct{ name, title, text string }{
 		"events", "Event buses",
 		"All of them reach every listener at most once; some keep events for those who come late.",
 	},
+	{
+		"schedules", "Stores of schedules",
+		"All of them hand a due tick to one process, and to another if that one dies.",
+	},
 }
 
 // order is the order of the columns; adapters that are not here come behind, by their names.
@@ -49,6 +53,12 @@ var words = map[string]string{
 	"results.TTL":         "a record may have a time to live of its own (the time: the shortest that is tried)",
 	"results.MaxResult":   "a larger result is refused (the size: as the suite configures it)",
 
+	"schedules.List":    "entries can be shown",
+	"schedules.Pause":   "entries can be paused",
+	"schedules.Watch":   "a sleeping listener is told of what comes earlier",
+	"schedules.Mend":    "entries that another program lost are found again",
+	"schedules.Durable": "what was confirmed survives a restart of the server",
+
 	"events.Retain": "kept events can be replayed to late listeners",
 }
 
@@ -59,6 +69,8 @@ var limits = map[string]string{
 	"broker.hworker.Durable": "yes, as far as Redis keeps it",
 	"broker.redis.Durable":   "yes, as far as Redis keeps it",
 	"results.redis.Durable":  "yes, as far as Redis keeps it",
+
+	"schedules.redis.Durable": "yes, as far as Redis keeps it",
 }
 
 // reasons say in a reader's words why cases were left out, where the suite speaks to authors of adapters.
@@ -68,6 +80,8 @@ var reasons = map[string]string{
 	"the harness has no Down":                                           "there is no server that could be away",
 	"the harness names no Leases":                                       "there are no leases: a message comes back when its consumer's connection is lost",
 	"the adapter does not promise a MaxBody":                            "no limit of a body's size",
+	"the adapter does not promise Mend, or the harness has no Stray":    "no other program writes to it",
+	"the adapter does not promise Durable":                              "all ends with its process",
 	"the adapter promises no MaxResult":                                 "no limit of a result's size",
 	"the adapter promises no TTL":                                       "records have no time to live of their own",
 	"the adapter promises Delays":                                       "only an adapter without delays is asked for this",

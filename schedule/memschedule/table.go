@@ -17,6 +17,7 @@ type table struct {
 
 	mu       sync.Mutex
 	entries  map[string]*entry
+	ids      []string // sorted, for List; nil: to be made anew
 	places   places
 	added    uint64
 	watchers map[int]func()
@@ -58,6 +59,7 @@ func (t *table) add(entries []schedule.Entry) []bool {
 		}
 		e := &entry{Entry: schedule.Entry{ID: entries[i].ID, Payload: slices.Clone(entries[i].Payload)}}
 		t.entries[e.ID] = e
+		t.ids = nil
 		t.schedule(e, entries[i].Next)
 		added[i] = true
 	}
@@ -207,7 +209,7 @@ func (t *table) done(owner string, f *schedule.Finish) bool {
 		}
 	}
 	if f.Remove && p.entry.next == nil && len(p.entry.claims) == 0 {
-		delete(t.entries, f.ID)
+		t.forget(f.ID)
 	}
 	return true
 }
@@ -223,8 +225,13 @@ func (t *table) remove(id string) bool {
 	for _, p := range slices.Clone(e.claims) {
 		t.unclaim(p)
 	}
-	delete(t.entries, id)
+	t.forget(id)
 	return true
+}
+
+func (t *table) forget(id string) {
+	delete(t.entries, id)
+	t.ids = nil
 }
 
 func (t *table) get(id string) (schedule.Entry, error) {
@@ -239,7 +246,10 @@ func (t *table) get(id string) (schedule.Entry, error) {
 func (t *table) list(cursor string, limit int) ([]schedule.Entry, string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	ids := slices.Sorted(maps.Keys(t.entries))
+	if t.ids == nil {
+		t.ids = slices.Sorted(maps.Keys(t.entries))
+	}
+	ids := t.ids
 	from, found := slices.BinarySearch(ids, cursor)
 	if found {
 		from++
