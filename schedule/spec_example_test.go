@@ -1,0 +1,74 @@
+package schedule_test
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/swarmiji/swarmiji/schedule"
+)
+
+// friday is the now of the examples.
+var friday = time.Date(2026, 11, 20, 14, 50, 0, 0, time.UTC)
+
+// show prints the next runs of a spec.
+func show(s schedule.Spec, after time.Time, n int) {
+	for range n {
+		next, ok := s.Next(after)
+		if !ok {
+			fmt.Println("never again")
+			return
+		}
+		fmt.Println(next.Format("Mon 2006-01-02 15:04:05"))
+		after = next
+	}
+}
+
+func ExampleParseCron() {
+	// Every 5 seconds from 9 to before 18 o'clock, on every 2nd Sunday and on each Wednesday of March 2014.
+	s, err := schedule.ParseCron("2014 3 * 0/2,3 9-17 * */5")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	show(s, time.Date(2014, 3, 26, 17, 59, 50, 0, time.UTC), 2)
+
+	_, err = schedule.ParseCron("* * * 7 12 0 0")
+	fmt.Println(err)
+	// Output:
+	// Wed 2014-03-26 17:59:55
+	// never again
+	// swarmiji: schedule: bad spec "* * * 7 12 0 0": understood "* * *", but day of week "7": not within 0 to 6; Sunday is 0
+}
+
+func ExampleParseCron5() {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	s, err := schedule.ParseCron5("0 9 * * mon-fri", berlin)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(s)
+	show(s, friday, 2)
+	// Output:
+	// CRON_TZ=Europe/Berlin 0 9 * * mon-fri
+	// Mon 2026-11-23 08:00:00
+	// Tue 2026-11-24 08:00:00
+}
+
+func ExampleOnce() {
+	s, err := schedule.Once(time.Date(2026, 11, 21, 19, 0, 0, 0, time.UTC))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(s)
+	show(s, friday, 2)
+	// Output:
+	// 2026 11 21 * 19 0 0
+	// Sat 2026-11-21 19:00:00
+	// never again
+}
