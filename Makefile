@@ -18,6 +18,8 @@ BASE      ?=
 
 # One package that hangs must not use up the quarter of an hour that the whole run may take.
 TEST_TIMEOUT ?= 13m
+# The packages that take longest begin first, so that none of them is left alone at the end.
+TEST_FIRST := ./internal/faulttest ./broker/amqpbroker ./broker/redisbroker ./internal/roadtest ./internal/testserver
 # Packages with servers mostly wait. With more of them at once on two cores, timings become worthless.
 TEST_PARALLEL ?= 3
 
@@ -34,7 +36,7 @@ setup: ## install what the tests need and the machine lacks (Debian, as root)
 
 .PHONY: test
 test: setup ## run all tests with the race detector against real servers (about 14 minutes on 2 cores)
-	SWARMIJI_REQUIRE_SERVERS=1 CGO_ENABLED=1 go test -race -p $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $(PKGS)
+	SWARMIJI_REQUIRE_SERVERS=1 CGO_ENABLED=1 go test -race -p $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $(if $(filter ./...,$(PKGS)),$(TEST_FIRST)) $(PKGS)
 
 .PHONY: unit
 unit: ## run the tests that this machine can run; those without their server are skipped
@@ -64,6 +66,10 @@ vet: ## run go vet
 .PHONY: fuzz
 fuzz: ## run each fuzz target for FUZZTIME (30s)
 	./scripts/fuzz.sh $(FUZZTIME)
+
+.PHONY: thorough
+thorough: setup ## run all tests as test does, and those that "make test" leaves out because they take long (half an hour)
+	SWARMIJI_THOROUGH=1 SWARMIJI_REQUIRE_SERVERS=1 CGO_ENABLED=1 go test -race -p $(TEST_PARALLEL) -timeout 30m $(TESTFLAGS) $(PKGS)
 
 .PHONY: soak
 soak: setup ## run the long tests, faults included, for SOAKTIME each (10m)

@@ -21,7 +21,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(testserver.Reaper))
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(testserver.Reaper),
+		goleak.IgnoreAnyFunction(testserver.ProxyPipe), goleak.IgnoreAnyFunction(testserver.ProxyRead))
 }
 
 const secret = "hunter2"

@@ -108,7 +108,7 @@ func faultCases() []testCase {
 				select {
 				case err := <-waiting:
 					w.Fatalf("Publish without a connection did not wait: %v", err)
-				case <-time.After(w.quiet):
+				case <-time.After(w.Quiet):
 				}
 				up()
 				w.Must(suite.Ends(w.World, waiting, "Publish"), "Publish that waited for the server")
@@ -225,7 +225,7 @@ func (w *world) bounded(call func(ctx context.Context) error, what string) {
 // quietError expects that a call goes on waiting.
 func (w *world) quietError(done <-chan error, what string) {
 	w.Helper()
-	t := time.NewTimer(w.quiet)
+	t := time.NewTimer(w.Quiet)
 	defer t.Stop()
 	select {
 	case err := <-done:

@@ -39,10 +39,10 @@ type Harness struct {
 	// is 1. It is named after the first Harness. "": nothing is compared.
 	Report string
 
-	// Slack is how late a message or the end of a call may be. Zero: 500 ms.
+	// Slack is how late a message or the end of a call may be. Zero: 5 s, for busy machines.
 	Slack time.Duration
 
-	// Quiet is how long the suite looks before it believes that nothing comes. Zero: Slack.
+	// Quiet is how long the suite looks before it believes that nothing comes. Zero: 500 ms.
 	Quiet time.Duration
 
 	// Patience bounds every wait for something that must happen. Zero: 30 s.

@@ -153,7 +153,7 @@ func leaseCases() []testCase {
 				s := w.subscribe(b, q, 2)
 				d := w.receive(s) // the other message may be held too, without being handed out
 				rivals := w.receivers(w.subscribe(rival, q, 2), 1)
-				deadline := time.NewTimer(2*w.h.Leases + w.Slack)
+				deadline := time.NewTimer(2*w.h.Leases + w.Quiet)
 				defer deadline.Stop()
 				select {
 				case left := <-rivals:

@@ -177,7 +177,7 @@ func (w *world) receivers(s broker.Subscription, n int) <-chan broker.Delivery {
 // quietDeliveries expects that none of the receivers gets anything.
 func (w *world) quietDeliveries(got <-chan broker.Delivery, what string) {
 	w.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), w.quiet)
+	ctx, cancel := context.WithTimeout(context.Background(), w.Quiet)
 	defer cancel()
 	select {
 	case d := <-got:

@@ -17,20 +17,15 @@ import (
 type world struct {
 	*suite.World[broker.Broker]
 	h     *Harness
-	quiet time.Duration
-
 	mu      sync.Mutex
 	counter int
 }
 
 func newWorld(t testing.TB, h *Harness) *world {
-	w := &world{h: h, quiet: h.Quiet}
+	w := &world{h: h}
 	w.World = suite.NewWorld(t, suite.Config[broker.Broker]{
-		Port: "Broker", Open: h.Open, Secret: h.Secret, Slack: h.Slack, Patience: h.Patience,
+		Port: "Broker", Open: h.Open, Secret: h.Secret, Slack: h.Slack, Quiet: h.Quiet, Patience: h.Patience,
 	})
-	if w.quiet == 0 {
-		w.quiet = w.Slack
-	}
 	return w
 }
 
@@ -92,7 +87,7 @@ func (w *world) receiveN(s broker.Subscription, n int) []broker.Delivery {
 // nothing expects that no delivery comes for as long as the suite looks.
 func (w *world) nothing(s broker.Subscription, format string, args ...any) {
 	w.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), w.quiet)
+	ctx, cancel := context.WithTimeout(context.Background(), w.Quiet)
 	defer cancel()
 	d, err := s.Receive(ctx)
 	if err == nil {
@@ -144,7 +139,7 @@ func msgs(prefix string, n int) []*broker.Message {
 // nothingOn expects that no value comes for as long as the suite looks.
 func (w *world) nothingOn(ch <-chan string, what string) {
 	w.Helper()
-	t := time.NewTimer(w.quiet)
+	t := time.NewTimer(w.Quiet)
 	defer t.Stop()
 	select {
 	case v := <-ch:
@@ -178,7 +173,7 @@ func (w *world) drainAll(s broker.Subscription, want ...string) {
 	w.Helper()
 	seen := w.collect(s, want)
 	for {
-		ctx, cancel := context.WithTimeout(context.Background(), w.quiet)
+		ctx, cancel := context.WithTimeout(context.Background(), w.Quiet)
 		d, err := s.Receive(ctx)
 		cancel()
 		if err != nil {

@@ -31,7 +31,6 @@ func harness(testing.TB) *brokertest.Harness {
 			Retry: true, SyncAck: true, Resize: true, Inspect: true, DeadLetters: true, Find: true, Watch: true,
 			MaxBody: maxBody,
 		},
-		Slack:       time.Second, // for a busy machine
 		Quiet:       50 * time.Millisecond,
 		Secret:      "no-such-password",
 		ModelChecks: 300,

@@ -35,7 +35,6 @@ func TestConformanceCluster(t *testing.T) {
 				return open(t, natsbroker.Config{URLs: c.URLs(), Namespace: ns, Replicas: 3, MaxBody: testMaxBody})
 			},
 			Prefix: testserver.Namespace(), // streams of three replicas take long to make
-			Slack:  2 * time.Second,
 			Quiet:  2 * testQuiet,
 			Secret: c.Password(),
 			Promises: brokertest.Promises{

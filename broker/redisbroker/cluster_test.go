@@ -30,7 +30,7 @@ func TestConformanceCluster(t *testing.T) {
 			c.Skip("that it is a cluster makes no difference")
 		}
 		h := clusterHarness(c, srv)
-		if area != "fault" { // a restart of all nodes takes seconds
+		if area != "fault" || !testserver.IsThorough() { // a restart of all nodes takes seconds
 			h.Restart = nil
 		}
 		return h
@@ -92,7 +92,7 @@ func clusterHarness(t testing.TB, srv *testserver.RedisCluster) *brokertest.Harn
 		},
 		Secret:      srv.Password(),
 		Promises:    promises,
-		Leases:      3 * time.Second,
+		Leases:      longLease(t),
 		Quiet:       300 * time.Millisecond,
 		ModelChecks: 3,
 		ModelSteps:  15,

@@ -67,10 +67,12 @@ func (a *app) result(ctx context.Context, s *open.Swarm, id task.ID, wait bool) 
 	for wait && (errors.Is(err, resultstore.ErrNotFound) || err == nil && !r.State.Terminal()) {
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("task %s has not ended within %v, or its result is not kept: %w", id, a.timeout, errNotFound)
 		case <-time.After(resultPoll):
+			r, err = s.Results.Load(ctx, id)
 		}
-		r, err = s.Results.Load(ctx, id)
+		if ctx.Err() != nil && (err != nil || !r.State.Terminal()) { // the store has answered before: it is there
+			return fmt.Errorf("task %s has not ended within %v, or its result is not kept: %w", id, a.timeout, errNotFound)
+		}
 	}
 	if err != nil {
 		return err

@@ -18,11 +18,11 @@ func TestBus(t *testing.T) {
 
 func harness(t testing.TB) *eventstest.Harness {
 	srv := testserver.RequireRabbit(t)
-	proxy := testserver.NewProxy(t, srv.Addr())
+	line := testserver.NewRelay(t, srv.Addr())
 	ns := testserver.Namespace()
 	retain := func(t testing.TB, r events.Retention) events.EventBus {
 		b, err := amqpevents.New(amqpevents.Config{
-			URLs: []string{proxy.URL(srv.URL())}, Namespace: ns, Logger: quiet(), Retain: r,
+			URLs: []string{line.URL(srv.URL())}, Namespace: ns, Logger: quiet(), Retain: r,
 			Backoff: backoff.Exponential{Max: 500 * time.Millisecond},
 		})
 		if err != nil {
@@ -33,15 +33,15 @@ func harness(t testing.TB) *eventstest.Harness {
 	return &eventstest.Harness{
 		Open:   func(t testing.TB) events.EventBus { return retain(t, events.Retention{}) },
 		Retain: retain,
-		Sever:  func(testing.TB, events.EventBus) { proxy.Sever() },
+		Sever:  func(testing.TB, events.EventBus) { line.Sever() },
 		Restart: func(t testing.TB) {
 			if err := srv.Restart(within(t)); err != nil {
 				t.Fatal(err)
 			}
 		},
 		Down: func(testing.TB) func() {
-			proxy.Cut()
-			return proxy.Heal
+			line.SetDown(true)
+			return func() { line.SetDown(false) }
 		},
 		Secret: srv.Password(),
 		Report: "../../docs/capabilities/events-amqp.json",

@@ -161,9 +161,9 @@ func retainCases() []testCase {
 				b := w.retain(long())
 				witness := w.kept(b)
 				w.wantAll(witness, w.send(b, 120), "events that are too old")
-				w.pass(w.Slack / 2)
+				w.pass(w.Quiet / 2)
 				since := time.Now()
-				w.pass(w.Slack / 2)
+				w.pass(w.Quiet / 2)
 				newer := w.send(b, 120)
 				w.wantAll(witness, newer, "events that are not")
 				s := w.replay(b, events.Filter{}, since)
@@ -179,9 +179,9 @@ func retainCases() []testCase {
 			Run: func(w *world) {
 				b := w.retain(long())
 				w.wantAll(w.kept(b), w.send(b, 20), "the kept events")
-				w.pass(w.Slack / 2)
+				w.pass(w.Quiet / 2)
 				s := w.replay(b, events.Filter{}, time.Now())
-				w.pass(w.Slack / 2)
+				w.pass(w.Quiet / 2)
 				w.wantAll(s, w.send(b, 20), "new events")
 			},
 		},

@@ -89,7 +89,7 @@ func (w *world) mark(b events.EventBus) task.ID {
 	deadline := time.Now().Add(w.Patience)
 	sent[w.send(b, 1)[0].TaskID] = true
 	for {
-		ctx, cancel := context.WithTimeout(context.Background(), w.Slack/2)
+		ctx, cancel := context.WithTimeout(context.Background(), w.Quiet/2)
 		e, err := s.Receive(ctx)
 		cancel()
 		switch {

@@ -25,7 +25,7 @@ type world struct {
 func newWorld(t testing.TB, h *Harness) *world {
 	w := &world{h: h, buffer: h.Buffer}
 	w.World = suite.NewWorld(t, suite.Config[events.EventBus]{
-		Port: "EventBus", Open: h.Open, Secret: h.Secret, Slack: h.Slack, Patience: h.Patience,
+		Port: "EventBus", Open: h.Open, Secret: h.Secret, Slack: h.Slack, Quiet: h.Quiet, Patience: h.Patience,
 	})
 	if w.buffer == 0 {
 		w.buffer = 8192
@@ -98,7 +98,7 @@ func (w *world) wantAll(s events.Subscription, want []events.Event, format strin
 // nothing expects that no event comes for as long as the suite looks.
 func (w *world) nothing(s events.Subscription, format string, args ...any) {
 	w.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), w.Slack)
+	ctx, cancel := context.WithTimeout(context.Background(), w.Quiet)
 	defer cancel()
 	e, err := s.Receive(ctx)
 	if err == nil {
@@ -125,7 +125,7 @@ func (w *world) flows(b events.EventBus, s events.Subscription, what string) {
 			w.Fatalf("%s: no event came within %v", what, w.Patience)
 		}
 		sent[w.send(b, 1)[0].TaskID] = true
-		ctx, cancel := context.WithTimeout(context.Background(), w.Slack/4)
+		ctx, cancel := context.WithTimeout(context.Background(), w.Quiet/4)
 		e, err := s.Receive(ctx)
 		cancel()
 		if err != nil {
@@ -134,7 +134,7 @@ func (w *world) flows(b events.EventBus, s events.Subscription, what string) {
 		arrived = sent[e.TaskID]
 	}
 	for {
-		ctx, cancel := context.WithTimeout(context.Background(), w.Slack)
+		ctx, cancel := context.WithTimeout(context.Background(), w.Quiet)
 		_, err := s.Receive(ctx)
 		cancel()
 		if err != nil {

@@ -38,7 +38,7 @@ func harness(t testing.TB) *eventstest.Harness {
 		},
 		Report: "../../docs/capabilities/events-memory.json",
 		Buffer: buffer,
-		Slack:  100 * time.Millisecond,
+		Quiet:  100 * time.Millisecond,
 	}
 }
 

@@ -47,23 +47,23 @@ func BenchmarkBus(b *testing.B) { eventstest.Bench(b, harness) }
 
 func harness(t testing.TB) *eventstest.Harness {
 	srv := testserver.RequireNATS(t)
-	proxy := testserver.NewProxy(t, srv.Addr())
+	line := testserver.NewRelay(t, srv.Addr())
 	ns := testserver.Namespace()
 	bus := func(t testing.TB, r events.Retention) events.EventBus {
-		return newBus(t, natsevents.Config{URLs: []string{proxy.URL(srv.URL())}, Namespace: ns, Retain: r})
+		return newBus(t, natsevents.Config{URLs: []string{line.URL(srv.URL())}, Namespace: ns, Retain: r})
 	}
 	return &eventstest.Harness{
 		Open:   func(t testing.TB) events.EventBus { return bus(t, events.Retention{}) },
 		Retain: bus,
-		Sever:  func(testing.TB, events.EventBus) { proxy.Sever() },
+		Sever:  func(testing.TB, events.EventBus) { line.Sever() },
 		Restart: func(t testing.TB) {
 			if err := srv.Restart(within(t)); err != nil {
 				t.Fatal(err)
 			}
 		},
 		Down: func(testing.TB) func() {
-			proxy.Cut()
-			return proxy.Heal
+			line.SetDown(true)
+			return func() { line.SetDown(false) }
 		},
 		Secret: srv.Password(),
 	}

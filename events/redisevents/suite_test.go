@@ -24,17 +24,17 @@ func TestBus(t *testing.T) {
 
 func harness(t testing.TB) *eventstest.Harness {
 	srv := testserver.RequireRedis(t)
-	proxy := testserver.NewProxy(t, srv.Addr())
-	h := harnessOf(options(srv, proxy.Addr()))
-	h.Sever = func(testing.TB, events.EventBus) { proxy.Sever() }
+	line := testserver.NewRelay(t, srv.Addr())
+	h := harnessOf(options(srv, line.Addr()))
+	h.Sever = func(testing.TB, events.EventBus) { line.Sever() }
 	h.Restart = func(t testing.TB) {
 		if err := srv.Restart(within(t)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	h.Down = func(testing.TB) func() {
-		proxy.Cut()
-		return proxy.Heal
+		line.SetDown(true)
+		return func() { line.SetDown(false) }
 	}
 	return h
 }

@@ -42,7 +42,7 @@ func TestPortPush(t *testing.T) {
 		hub := pushbroker.Push()
 		return &brokertest.Harness{
 			Open:     func(testing.TB) broker.Broker { return hub.Connect() },
-			Slack:    200 * time.Millisecond,
+			Quiet:    200 * time.Millisecond,
 			Promises: brokertest.Promises{ExactCount: true, Order: true, Delays: true, Retry: true, DeadLetters: true},
 		}
 	})

@@ -19,7 +19,7 @@ import (
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(testserver.Reaper),
 		// What the test's proxy leaves behind of a connection that was cut while a fault began.
-		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"))
+		goleak.IgnoreAnyFunction(testserver.ProxyPipe), goleak.IgnoreAnyFunction(testserver.ProxyRead))
 }
 
 // within is a ctx that ends long after what is awaited should have happened.

@@ -26,8 +26,11 @@ type Config[A Adapter] struct {
 	// Secret is the password in the configuration of Open. No error may contain it. Empty: there is none.
 	Secret string
 
-	// Slack is how late something may be. Zero: 500 ms.
+	// Slack is how late something may be on a machine that does other work too. Zero: 5 s.
 	Slack time.Duration
+
+	// Quiet is how long a case looks before it believes that nothing comes. Zero: 500 ms.
+	Quiet time.Duration
 
 	// Patience bounds every wait for something that must happen. Zero: 30 s.
 	Patience time.Duration
@@ -37,7 +40,7 @@ type Config[A Adapter] struct {
 // never fails the case at once may be called from several goroutines.
 type World[A Adapter] struct {
 	testing.TB
-	Slack, Patience time.Duration // those of the Config, or what stands for zero there
+	Slack, Quiet, Patience time.Duration // those of the Config, or what stands for zero there
 
 	port, secret string
 	open         func(t testing.TB) A
@@ -48,9 +51,12 @@ type World[A Adapter] struct {
 
 // NewWorld makes the world of one case, in which nothing is open.
 func NewWorld[A Adapter](t testing.TB, c Config[A]) *World[A] {
-	w := &World[A]{TB: t, Slack: c.Slack, Patience: c.Patience, port: c.Port, secret: c.Secret, open: c.Open}
+	w := &World[A]{TB: t, Slack: c.Slack, Quiet: c.Quiet, Patience: c.Patience, port: c.Port, secret: c.Secret, open: c.Open}
 	if w.Slack == 0 {
-		w.Slack = 500 * time.Millisecond
+		w.Slack = 5 * time.Second
+	}
+	if w.Quiet == 0 {
+		w.Quiet = 500 * time.Millisecond
 	}
 	if w.Patience == 0 {
 		w.Patience = 30 * time.Second

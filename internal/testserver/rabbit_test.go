@@ -222,6 +222,7 @@ func TestRabbitTLS(t *testing.T) {
 
 // Three nodes form a cluster, a quorum queue survives its leader, and the killed node comes back.
 func TestRabbitCluster(t *testing.T) {
+	testserver.Thorough(t) // internal/faulttest kills nodes of such a cluster
 	c := testserver.OwnRabbitCluster(t, testserver.RabbitConfig{})
 	ctx := deadline(t, 90*time.Second)
 	queue := testserver.Namespace()

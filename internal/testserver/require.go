@@ -15,6 +15,18 @@ import (
 // ErrMissing means that a server cannot be started because its programs are not installed.
 var ErrMissing = errors.New("testserver: not installed")
 
+// Thorough skips a test unless SWARMIJI_THOROUGH is set, as "make thorough" does. It is for what takes long on two cores and
+// shows with another configuration what quicker tests show too: a whole suite once more, a second cluster of three nodes.
+func Thorough(tb testing.TB) {
+	tb.Helper()
+	if !IsThorough() {
+		tb.Skip("make thorough runs this")
+	}
+}
+
+// IsThorough reports whether SWARMIJI_THOROUGH is set.
+func IsThorough() bool { return os.Getenv("SWARMIJI_THOROUGH") != "" }
+
 // startTime bounds the start of one server, on a machine that does much else.
 const startTime = 90 * time.Second
 

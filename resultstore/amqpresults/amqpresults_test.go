@@ -20,7 +20,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(testserver.Reaper))
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(testserver.Reaper),
+		goleak.IgnoreAnyFunction(testserver.ProxyPipe), goleak.IgnoreAnyFunction(testserver.ProxyRead))
 }
 
 // within is a ctx that ends long after what is awaited should have happened.

@@ -14,6 +14,7 @@ import (
 // When a node of a cluster is killed, replies in quorum queues, the default with several URLs, go on over the others;
 // those in a classic queue on that node are kept back by consumers until it returns, and are not taken for undeliverable.
 func TestLostNode(t *testing.T) {
+	testserver.Thorough(t)
 	t.Parallel() // with the other test that has a server of its own
 	c := testserver.OwnRabbitCluster(t, testserver.RabbitConfig{})
 	ns := testserver.Namespace()

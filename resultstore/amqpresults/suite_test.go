@@ -1,6 +1,7 @@
 package amqpresults_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -18,6 +19,9 @@ func TestStore(t *testing.T) {
 	for _, queueType := range []amqpresults.QueueType{amqpresults.Classic, amqpresults.Quorum} {
 		t.Run(string(queueType), func(t *testing.T) {
 			resultstoretest.Run(t, func(t testing.TB) *resultstoretest.Harness {
+				if queueType == amqpresults.Quorum && !strings.Contains(t.Name(), "/fault/") {
+					testserver.Thorough(t) // what is not about faults hardly knows the type of the queue
+				}
 				h := harness(t, queueType)
 				if queueType == amqpresults.Classic { // the default with one server
 					h.Report = "../../docs/capabilities/results-amqp.json"
@@ -30,12 +34,12 @@ func TestStore(t *testing.T) {
 
 func harness(t testing.TB, queueType amqpresults.QueueType) *resultstoretest.Harness {
 	srv := testserver.RequireRabbit(t)
-	proxy := testserver.NewProxy(t, srv.Addr())
+	line := testserver.NewRelay(t, srv.Addr())
 	ns := testserver.Namespace()
 	return &resultstoretest.Harness{
 		Open: func(t testing.TB) resultstore.ResultStore {
 			s, err := amqpresults.New(amqpresults.Config{
-				URLs: []string{proxy.URL(srv.URL())}, Namespace: ns, MaxResult: largest, QueueType: queueType, Logger: quiet(),
+				URLs: []string{line.URL(srv.URL())}, Namespace: ns, MaxResult: largest, QueueType: queueType, Logger: quiet(),
 				Backoff: backoff.Exponential{Max: 500 * time.Millisecond},
 			})
 			if err != nil {
@@ -43,15 +47,15 @@ func harness(t testing.TB, queueType amqpresults.QueueType) *resultstoretest.Har
 			}
 			return s
 		},
-		Sever: func(testing.TB, resultstore.ResultStore) { proxy.Sever() },
+		Sever: func(testing.TB, resultstore.ResultStore) { line.Sever() },
 		Restart: func(t testing.TB) {
 			if err := srv.Restart(within(t)); err != nil {
 				t.Fatal(err)
 			}
 		},
 		Down: func(testing.TB) func() {
-			proxy.Cut()
-			return proxy.Heal
+			line.SetDown(true)
+			return func() { line.SetDown(false) }
 		},
 		Prefix:   ns,
 		Secret:   srv.Password(),

@@ -46,21 +46,21 @@ func BenchmarkStoreInProcess(b *testing.B) { resultstoretest.Bench(b, harnessInP
 
 func harness(t testing.TB) *resultstoretest.Harness {
 	srv := testserver.RequireNATS(t)
-	proxy := testserver.NewProxy(t, srv.Addr())
+	line := testserver.NewRelay(t, srv.Addr())
 	ns := testserver.Namespace()
 	return &resultstoretest.Harness{
 		Open: func(t testing.TB) resultstore.ResultStore {
-			return newStore(t, natsresults.Config{URLs: []string{proxy.URL(srv.URL())}, Namespace: ns})
+			return newStore(t, natsresults.Config{URLs: []string{line.URL(srv.URL())}, Namespace: ns})
 		},
-		Sever: func(testing.TB, resultstore.ResultStore) { proxy.Sever() },
+		Sever: func(testing.TB, resultstore.ResultStore) { line.Sever() },
 		Restart: func(t testing.TB) {
 			if err := srv.Restart(within(t)); err != nil {
 				t.Fatal(err)
 			}
 		},
 		Down: func(testing.TB) func() {
-			proxy.Cut()
-			return proxy.Heal
+			line.SetDown(true)
+			return func() { line.SetDown(false) }
 		},
 		Prefix:   ns,
 		Secret:   srv.Password(),

@@ -27,17 +27,17 @@ func TestStore(t *testing.T) {
 
 func harness(t testing.TB) *resultstoretest.Harness {
 	srv := testserver.RequireRedis(t)
-	proxy := testserver.NewProxy(t, srv.Addr())
-	h := harnessOf(options(srv, proxy.Addr()))
-	h.Sever = func(testing.TB, resultstore.ResultStore) { proxy.Sever() }
+	line := testserver.NewRelay(t, srv.Addr())
+	h := harnessOf(options(srv, line.Addr()))
+	h.Sever = func(testing.TB, resultstore.ResultStore) { line.Sever() }
 	h.Restart = func(t testing.TB) {
 		if err := srv.Restart(within(t)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	h.Down = func(testing.TB) func() {
-		proxy.Cut()
-		return proxy.Heal
+		line.SetDown(true)
+		return func() { line.SetDown(false) }
 	}
 	return h
 }

@@ -147,7 +147,7 @@ func (w *world) streamThrough(n resultstore.Notifications, worker resultstore.Re
 	fault()
 	w.Until("a notification after the fault", func() bool {
 		save(1)
-		ctx, cancel := context.WithTimeout(context.Background(), w.Slack)
+		ctx, cancel := context.WithTimeout(context.Background(), w.Quiet)
 		defer cancel()
 		r, err := n.Receive(ctx)
 		if err != nil {
@@ -156,7 +156,7 @@ func (w *world) streamThrough(n resultstore.Notifications, worker resultstore.Re
 		return waiting[r.ID]
 	})
 	for { // what is left of before
-		ctx, cancel := context.WithTimeout(context.Background(), w.Slack)
+		ctx, cancel := context.WithTimeout(context.Background(), w.Quiet)
 		_, err := n.Receive(ctx)
 		cancel()
 		if err != nil {

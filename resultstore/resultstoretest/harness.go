@@ -40,9 +40,11 @@ type Harness struct {
 	// is 1. It is named after the first Harness. "": nothing is compared.
 	Report string
 
-	// Slack is how late a notification may be, and how long the suite looks before it believes that nothing comes. Zero:
-	// 500 ms.
+	// Slack is how late a notification may be. Zero: 5 s, for busy machines.
 	Slack time.Duration
+
+	// Quiet is how long the suite looks before it believes that nothing comes. Zero: 500 ms.
+	Quiet time.Duration
 
 	// Patience bounds every wait for something that must happen. Zero: 30 s.
 	Patience time.Duration

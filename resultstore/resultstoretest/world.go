@@ -27,7 +27,7 @@ type world struct {
 
 func newWorld(t testing.TB, h *Harness) *world {
 	return &world{h: h, World: suite.NewWorld(t, suite.Config[resultstore.ResultStore]{
-		Port: "ResultStore", Open: h.Open, Secret: h.Secret, Slack: h.Slack, Patience: h.Patience,
+		Port: "ResultStore", Open: h.Open, Secret: h.Secret, Slack: h.Slack, Quiet: h.Quiet, Patience: h.Patience,
 	})}
 }
 
@@ -132,7 +132,7 @@ func (w *world) receive(n resultstore.Notifications) resultstore.Record {
 // nothing expects that no record comes for as long as the suite looks.
 func (w *world) nothing(n resultstore.Notifications, format string, args ...any) {
 	w.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), w.Slack)
+	ctx, cancel := context.WithTimeout(context.Background(), w.Quiet)
 	defer cancel()
 	r, err := n.Receive(ctx)
 	if err == nil {
