@@ -107,7 +107,7 @@ func TestScanJSONCost(t *testing.T) {
 		took := time.Since(start)
 		runtime.ReadMemStats(&after)
 		used := after.TotalAlloc - before.TotalAlloc
-		if took > 5*time.Second {
+		if took > 30*time.Second {
 			t.Errorf("%s: %v for %d bytes; it must not be quadratic", name, took, len(in))
 		}
 		if used > 32*uint64(len(in)) {

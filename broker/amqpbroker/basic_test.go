@@ -179,7 +179,7 @@ func TestDelays(t *testing.T) {
 				}
 				late := time.Since(due[d.Message().ID])
 				t.Logf("a delay of %s was %v late", d.Message().ID, late)
-				if late < 0 || late > 5*time.Second {
+				if late < 0 || late > 30*time.Second {
 					t.Errorf("a delay of %s ended %v after its time, want no less than 0", d.Message().ID, late)
 				}
 				if len(d.Message().Headers) != 0 {

@@ -38,7 +38,7 @@ func classOf(err error) error {
 		return broker.ErrMalformed
 	case errors.Is(err, amqpconn.ErrAccess), amqpconn.IsAccess(err):
 		return broker.ErrAccess
-	case errors.Is(err, amqpconn.ErrUnavailable): // before ErrClosed, which is final: who repeats will find out
+	case errors.Is(err, amqpconn.ErrUnavailable), amqpconn.IsNodeDown(err): // before ErrClosed, which is final: who repeats will find out
 		return broker.ErrUnavailable
 	case errors.Is(err, amqpconn.ErrClosed):
 		return broker.ErrClosed

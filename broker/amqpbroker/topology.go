@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math"
 	"slices"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -132,14 +133,22 @@ func (b *Broker) warnDifference(ctx context.Context, key, name string, differenc
 	}
 }
 
-// retry calls fn with the session, and again with the next one if the session ended meanwhile: fn must be idempotent.
+// startPause is between two looks at a queue whose node is down or still starting.
+const startPause = 200 * time.Millisecond
+
+// retry calls fn with the session, and again with the next one if the session ended meanwhile, or while the node of a queue
+// is down: fn must be idempotent.
 func (b *Broker) retry(ctx context.Context, fn func(sess *amqpconn.Session) error) error {
 	for {
 		sess, err := b.con.Session(ctx)
 		if err != nil {
 			return err
 		}
-		if err = fn(sess); err == nil || !sess.Ended() || ctx.Err() != nil {
+		err = fn(sess)
+		if amqpconn.IsNodeDown(err) && sleep(ctx, startPause) {
+			continue
+		}
+		if err == nil || !sess.Ended() || ctx.Err() != nil {
 			return err
 		}
 		select {

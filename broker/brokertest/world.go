@@ -16,7 +16,7 @@ import (
 // world is what a case works with: a namespace, the brokers opened in it, and bounded waits.
 type world struct {
 	*suite.World[broker.Broker]
-	h     *Harness
+	h       *Harness
 	mu      sync.Mutex
 	counter int
 }

@@ -104,7 +104,7 @@ func TestServerIsPaused(t *testing.T) {
 		if err := b.Publish(ctx, "q", message("never")); !errors.Is(err, broker.ErrUnavailable) {
 			t.Errorf("Publish to a paused server: %v, want ErrUnavailable", err)
 		}
-		if took := time.Since(begin); took > 5*time.Second {
+		if took := time.Since(begin); took > 20*time.Second {
 			t.Errorf("Publish with a ctx of 300ms took %v", took)
 		}
 		srv.Resume()

@@ -272,7 +272,7 @@ func TestPause(t *testing.T) {
 		}
 	})
 	wg.Wait()
-	if took := time.Since(begun); took > 5*time.Second {
+	if took := time.Since(begun); took > 20*time.Second {
 		t.Errorf("calls with a ctx of 300ms took %v", took)
 	}
 	srv.Resume()

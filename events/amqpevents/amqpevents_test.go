@@ -127,7 +127,7 @@ func TestPublishWithoutServer(t *testing.T) {
 	for i := range n {
 		publish(t, b, i)
 	}
-	if d := time.Since(begin); d > 5*time.Second {
+	if d := time.Since(begin); d > 30*time.Second {
 		t.Errorf("%d events without a server took %v", n, d)
 	}
 	if err := b.Close(within(t)); err != nil {

@@ -3,6 +3,7 @@ package amqpconn
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
@@ -33,7 +34,15 @@ var (
 func IsAccess(err error) bool { return hasCode(err, amqp.AccessRefused) }
 
 // IsNotFound reports whether the server answered that there is no such queue or exchange.
-func IsNotFound(err error) bool { return hasCode(err, amqp.NotFound) }
+func IsNotFound(err error) bool { return hasCode(err, amqp.NotFound) && !IsNodeDown(err) }
+
+// IsNodeDown reports whether the server answered that a queue is there, on a node that is down or has not started all of its
+// queues yet. Only the text of the answer tells this from a queue that is not there.
+func IsNodeDown(err error) bool {
+	e, ok := errors.AsType[*amqp.Error](err)
+	return ok && e.Code == amqp.NotFound &&
+		(strings.Contains(e.Reason, "home node") || strings.Contains(e.Reason, "process is stopped"))
+}
 
 // IsPrecondition reports whether the server answered 406: a declaration that differs from what exists, an unknown delivery
 // tag, or a delivery that was held for longer than consumer_timeout.

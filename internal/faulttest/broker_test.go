@@ -77,7 +77,7 @@ func TestFrozenBrokerHoldsNobody(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			if d := time.Since(begin); d > limit+2*time.Second {
+			if d := time.Since(begin); d > limit+15*time.Second {
 				t.Errorf("submissions with a deadline of %v took %v", limit, d)
 			}
 		}

@@ -404,7 +404,7 @@ func TestAPausedServerHoldsUpNobody(t *testing.T) {
 					t.Errorf("Publish to a paused server: %v", err)
 				}
 			}
-			if d, _ := ctx.Deadline(); time.Since(d) > 5*time.Second {
+			if d, _ := ctx.Deadline(); time.Since(d) > 20*time.Second {
 				t.Errorf("Publish returned %v after its ctx had ended", time.Since(d))
 			}
 		})
@@ -412,7 +412,7 @@ func TestAPausedServerHoldsUpNobody(t *testing.T) {
 	wg.Wait()
 	begin := time.Now()
 	_ = c.Close(short(t)) // it cannot say goodbye
-	if took := time.Since(begin); took > 5*time.Second {
+	if took := time.Since(begin); took > 20*time.Second {
 		t.Errorf("Close took %v", took)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -125,11 +124,7 @@ func (s *Store) isDown(ctx context.Context, queue string) bool {
 		_, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
 		return err
 	})
-	e, ok := errors.AsType[*amqp.Error](err)
-	if !ok || e.Code != amqp.NotFound { // it is there, or nobody knows
-		return true
-	}
-	return strings.Contains(e.Reason, "home node") || strings.Contains(e.Reason, "process is stopped")
+	return !amqpconn.IsNotFound(err) // it is there, or nobody knows
 }
 
 // Load implements [resultstore.ResultStore]: there is never a record to find.
