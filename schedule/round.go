@@ -1,0 +1,347 @@
+package schedule
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/swarmiji/swarmiji/task"
+)
+
+const (
+	// mostTaken is how many ticks are claimed at a time.
+	mostTaken = 1000
+	// mostHeld is how many ticks a listener that submits holds at a time.
+	mostHeld = 4 * mostTaken
+	// submitters is how many batches are submitted at a time.
+	submitters = 4
+	// putOffOwner owns the claims of ticks that were put off: nobody runs them.
+	putOffOwner = "-"
+	// lastGrace is how long handlers may take to end after their contexts have.
+	lastGrace = 5 * time.Second
+)
+
+// round is one Run of a listener. The fetching goroutine asks the store and claims; workers or submitters do what was claimed; one goroutine
+// ends claims, several in one call; one renews them.
+type round struct {
+	l *Listener
+	c *ListenerConfig
+
+	hard context.Context // of handlers and submissions; its end is the hard stop
+	kill context.CancelCauseFunc
+
+	mu    sync.Mutex
+	held  map[tickKey]*hold
+	specs map[string]Spec // read a moment ago; of the fetching goroutine
+
+	pace    pace
+	freed   chan struct{} // something is held no more
+	woken   chan struct{}
+	queue   chan *hold   // in place: claimed, not begun
+	batches chan []*hold // to be submitted
+	ends    chan end
+	calls   context.Context // of calls of the store; it ends when what is not done by then stays undone
+	gone    context.CancelFunc
+}
+
+type tickKey struct {
+	id  string
+	due int64
+}
+
+func keyOf(k *Tick) tickKey { return tickKey{k.ID, k.Due.UnixMilli()} }
+
+// hold is a tick that this listener has claimed.
+type hold struct {
+	tick    Tick
+	content *Content
+	id      task.ID
+	remove  bool // the entry has no run after this one
+	lost    atomic.Bool
+	ending  atomic.Bool
+
+	mu     sync.Mutex
+	cancel context.CancelCauseFunc // of its handler; nil: it does not run
+}
+
+// lose notes that another listener has the tick now.
+func (h *hold) lose() {
+	h.lost.Store(true)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.cancel != nil {
+		h.cancel(task.ErrLeaseLost)
+	}
+}
+
+// begin returns the context of the handler, and what is to be called after it.
+func (h *hold) begin(parent context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(parent)
+	h.mu.Lock()
+	h.cancel = cancel
+	h.mu.Unlock()
+	if h.lost.Load() {
+		cancel(task.ErrLeaseLost)
+	}
+	return ctx, func() {
+		h.mu.Lock()
+		h.cancel = nil
+		h.mu.Unlock()
+		cancel(nil)
+	}
+}
+
+// end is a claim that is to be ended.
+type end struct {
+	*hold
+	Finish
+}
+
+func newRound(l *Listener) *round {
+	r := &round{
+		l: l, c: &l.c, held: map[tickKey]*hold{}, specs: map[string]Spec{},
+		freed: make(chan struct{}, 1), woken: make(chan struct{}, 1),
+		queue: make(chan *hold, mostTaken+l.c.Workers), batches: make(chan []*hold, mostHeld),
+		ends: make(chan end, mostTaken),
+	}
+	r.calls, r.gone = context.WithCancel(context.Background())
+	r.hard, r.kill = context.WithCancelCause(context.Background())
+	return r
+}
+
+func (r *round) run(ctx context.Context) error {
+	defer r.kill(nil)
+	defer r.gone()
+	if w, ok := As[Watcher](r.c.Store); ok {
+		defer w.Watch(func() { signal(r.woken) })()
+	}
+	var working, ending, renewing sync.WaitGroup
+	if r.c.Submit == nil {
+		for range r.c.Workers {
+			working.Go(r.worker)
+		}
+	} else {
+		for range submitters {
+			working.Go(r.submitter)
+		}
+	}
+	ending.Go(r.finish)
+	renewing.Go(r.renew)
+	r.mending(ctx, &renewing)
+
+	r.fetch(ctx)
+
+	r.giveBack(r.queued())
+	close(r.queue)
+	close(r.batches)
+	stopped := over(&working)
+	still := r.drain(stopped)
+	if still == 0 {
+		close(r.ends) // workers alone send to it
+	}
+	var deadline <-chan time.Time
+	if r.hard.Err() != nil {
+		deadline = time.After(lastGrace)
+	} else {
+		deadline = time.After(r.c.ShutdownTimeout + lastGrace)
+	}
+	flushed := over(&ending)
+	if still == 0 {
+		select {
+		case <-flushed:
+		case <-deadline:
+		}
+	}
+	r.gone()
+	<-flushed
+	renewing.Wait()
+	if still > 0 {
+		return fmt.Errorf("schedule: %d runs go on although their contexts have ended; their ticks will be run again", still)
+	}
+	return nil
+}
+
+// over returns a channel that is closed when wg is done.
+func over(wg *sync.WaitGroup) <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		wg.Wait()
+		close(done)
+	}()
+	return done
+}
+
+// drain waits for what runs, for as long as it may, and returns how many still run.
+func (r *round) drain(stopped <-chan struct{}) int {
+	t := time.NewTimer(r.c.ShutdownTimeout)
+	defer t.Stop()
+	select {
+	case <-stopped:
+		return 0
+	case <-t.C:
+	}
+	r.kill(task.ErrShutdown)
+	t.Reset(lastGrace)
+	select {
+	case <-stopped:
+		return 0
+	case <-t.C:
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	running := 0
+	for _, h := range r.held {
+		h.mu.Lock()
+		if h.cancel != nil {
+			running++
+		}
+		h.mu.Unlock()
+	}
+	return max(running, 1)
+}
+
+// signal says that there is something to look at; whoever looks later hears of it.
+func signal(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}
+
+// fetch asks for what is due and claims it until ctx ends.
+func (r *round) fetch(ctx context.Context) {
+	failed := 0
+	for {
+		room := r.room(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		asked := time.Now()
+		b, err := r.c.Store.Due(ctx, room)
+		if err != nil {
+			if ctx.Err() == nil {
+				if failed == 0 {
+					r.c.Logger.Warn("schedule: the store does not answer", "schedule", r.c.Name, "error", err)
+				}
+				r.sleep(ctx, r.c.Backoff.Delay(failed), false)
+				failed++
+			}
+			continue
+		}
+		failed = 0
+		took := r.take(ctx, &b, asked)
+		switch {
+		case len(b.Ticks) < room:
+			r.sleep(ctx, r.wait(&b, asked), true)
+		case took == 0: // others are quicker
+			r.sleep(ctx, min(r.c.Poll, 20*time.Millisecond), false)
+		}
+	}
+}
+
+// wait is how long nothing is due, by what the store has said.
+func (r *round) wait(b *Batch, asked time.Time) time.Duration {
+	wait := r.c.Poll
+	if !b.Next.IsZero() {
+		wait = min(wait, b.Next.Sub(b.Now)-time.Since(asked))
+	}
+	return max(wait, time.Millisecond)
+}
+
+// sleep waits, until the store wakes it if that may be.
+func (r *round) sleep(ctx context.Context, d time.Duration, wake bool) {
+	woken := r.woken
+	if !wake {
+		woken = nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-woken:
+	case <-ctx.Done():
+	}
+}
+
+// stuck is how long nothing need happen before ticks that wait behind others are given back.
+const stuck = time.Second
+
+// room waits until it is worth while to ask for ticks, and returns for how many.
+func (r *round) room(ctx context.Context) int {
+	t := time.NewTimer(stuck)
+	defer t.Stop()
+	for {
+		limit := mostHeld
+		if r.c.Submit == nil {
+			limit = r.c.Workers + r.pace.ahead(r.c.Workers)
+		}
+		r.mu.Lock()
+		free := limit - len(r.held)
+		r.mu.Unlock()
+		if free > 0 && free >= limit/2 || ctx.Err() != nil {
+			return min(free, mostTaken)
+		}
+		select {
+		case <-r.freed:
+		case <-ctx.Done():
+		case <-t.C:
+			if r.c.Submit == nil { // what waits behind long runs others may have room for
+				if back := r.queued(); len(back) > 0 {
+					r.pace.slow()
+					r.giveBack(back)
+				}
+			}
+			t.Reset(stuck)
+		}
+	}
+}
+
+// queued takes what has not begun out of the queues.
+func (r *round) queued() []*hold {
+	var taken []*hold
+	for {
+		select {
+		case h := <-r.queue:
+			taken = append(taken, h)
+		case batch := <-r.batches:
+			taken = append(taken, batch...)
+		default:
+			return taken
+		}
+	}
+}
+
+// pace says how many ticks may wait behind the workers: as many as are run in a tenth of a second.
+type pace struct {
+	mu   sync.Mutex
+	mean time.Duration // of recent runs; 0: there were none
+}
+
+const waitBehind = 100 * time.Millisecond
+
+func (p *pace) note(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mean == 0 {
+		p.mean = max(d, 1)
+		return
+	}
+	p.mean = max((p.mean*7+d)/8, 1)
+}
+
+func (p *pace) slow() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mean = max(p.mean, stuck)
+}
+
+func (p *pace) ahead(workers int) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mean == 0 || p.mean > waitBehind {
+		return 0
+	}
+	return min(workers*int(waitBehind/p.mean), mostTaken)
+}

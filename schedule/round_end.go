@@ -1,0 +1,158 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// end has a claim ended by and by.
+func (r *round) end(h *hold, f Finish) {
+	f.Tick = h.tick
+	h.ending.Store(true)
+	select {
+	case r.ends <- end{h, f}:
+	case <-r.calls.Done():
+	}
+}
+
+// finish ends claims, as many in one call as there are, until there will be no more.
+func (r *round) finish() {
+	for {
+		var list []end
+		select {
+		case e, ok := <-r.ends:
+			if !ok {
+				return
+			}
+			list = append(list, e)
+		case <-r.calls.Done():
+			return
+		}
+		for more := true; more && len(list) < mostTaken; {
+			select {
+			case e, ok := <-r.ends:
+				if more = ok; ok {
+					list = append(list, e)
+				}
+			default:
+				more = false
+			}
+		}
+		r.done(list)
+	}
+}
+
+// done ends claims, and repeats that until there is an answer.
+func (r *round) done(list []end) {
+	finishes, holds := make([]Finish, len(list)), make([]*hold, len(list))
+	for i, e := range list {
+		finishes[i], holds[i] = e.Finish, e.hold
+	}
+	defer r.release(holds...)
+	for attempt := 0; ; attempt++ {
+		ctx, cancel := r.call()
+		held, err := r.c.Store.Done(ctx, r.c.NodeID, finishes)
+		cancel()
+		if err == nil {
+			for i := range held {
+				// After a repetition false may mean that the first call has done it.
+				if !held[i] && attempt == 0 && !list[i].lost.Load() {
+					r.lostIt(list[i].hold)
+				}
+			}
+			return
+		}
+		if attempt == 0 {
+			r.c.Logger.Warn("schedule: ending claims", "schedule", r.c.Name, "error", err)
+		}
+		if errors.Is(err, ErrClosed) || errors.Is(err, ErrBadEntry) || !r.pause(r.c.Backoff.Delay(attempt)) {
+			return
+		}
+	}
+}
+
+func (r *round) lostIt(h *hold) {
+	h.lose()
+	r.l.stats.lost.Add(1)
+	r.l.report(ProblemLost, &h.tick, h.content.Job, nil)
+}
+
+// call is the context of one call of the store, which outlives the end of Run's.
+func (r *round) call() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(r.calls, r.c.Lease)
+}
+
+// pause waits; false: the round is over.
+func (r *round) pause(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-r.calls.Done():
+		return false
+	}
+}
+
+// renew prolongs the leases of all that is held.
+func (r *round) renew() {
+	for r.pause(r.c.Lease / 3) {
+		r.mu.Lock()
+		all := make([]*hold, 0, len(r.held))
+		for _, h := range r.held {
+			all = append(all, h)
+		}
+		r.mu.Unlock()
+		for len(all) > 0 {
+			n := min(len(all), mostTaken)
+			r.prolong(all[:n])
+			all = all[n:]
+		}
+	}
+}
+
+func (r *round) prolong(hs []*hold) {
+	ctx, cancel := r.call()
+	defer cancel()
+	held, err := r.c.Store.Renew(ctx, r.c.NodeID, r.c.Lease, ticks(hs))
+	if err != nil {
+		return // the next time; a lease that ends meanwhile can be renewed while nobody took the tick
+	}
+	for i, h := range hs {
+		if !held[i] && !h.ending.Load() && r.current(h) {
+			r.lostIt(h)
+		}
+	}
+}
+
+// current reports whether h is still held: it may have been ended or given back meanwhile.
+func (r *round) current(h *hold) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.held[keyOf(&h.tick)] == h && !h.lost.Load()
+}
+
+func ticks(hs []*hold) []Tick {
+	list := make([]Tick, len(hs))
+	for i, h := range hs {
+		list[i] = h.tick
+	}
+	return list
+}
+
+// giveBack lets others have ticks at once.
+func (r *round) giveBack(hs []*hold) { r.leave(hs, 0) }
+
+// leave ends the holding of ticks, which are due again after d. If the store does not answer they are when their leases end.
+func (r *round) leave(hs []*hold, d time.Duration) {
+	if len(hs) == 0 {
+		return
+	}
+	r.release(hs...)
+	ctx, cancel := r.call()
+	defer cancel()
+	if _, err := r.c.Store.Renew(ctx, r.c.NodeID, d, ticks(hs)); err != nil {
+		r.c.Logger.Warn("schedule: giving ticks back", "schedule", r.c.Name, "error", err)
+	}
+}

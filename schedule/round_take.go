@@ -1,0 +1,283 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// action is what becomes of a tick.
+type action int
+
+const (
+	runIt    action = iota
+	leaveOut        // by a policy
+	putOff          // nobody can run it now
+	dropIt          // nobody will ever be able to
+)
+
+// verdict is what was decided of a tick.
+type verdict struct {
+	action  action
+	hold    *hold
+	next    time.Time
+	problem Problem // "": none
+	err     error
+	delay   time.Duration // of putOff
+}
+
+// errOverlap is why a listener cannot run an entry of the policy.
+var errOverlap = fmt.Errorf("%w: its overlap policy needs a result store; set Results", ErrUnsupported)
+
+// take decides on what is due, claims it, and hands it on. It returns how many ticks it got.
+func (r *round) take(ctx context.Context, b *Batch, asked time.Time) int {
+	now := b.Now.Add(time.Since(asked))
+	var claims, puts []Claim
+	var verdicts, put []verdict
+	for i := range b.Ticks {
+		k := &b.Ticks[i]
+		if r.holds(k) { // its lease ran out while it runs here
+			continue
+		}
+		v := r.judge(ctx, k, now)
+		b.expect(v.next)
+		if v.action == putOff {
+			b.expect(now.Add(v.delay))
+		}
+		c := Claim{Tick: *k, Next: v.next, Remember: v.action == runIt && v.hold.content.Overlap == OverlapSkip}
+		if v.action == putOff {
+			puts, put = append(puts, c), append(put, v)
+		} else {
+			claims, verdicts = append(claims, c), append(verdicts, v)
+		}
+	}
+	took := 0
+	for i, won := range r.claim(ctx, r.c.NodeID, r.c.Lease, claims) {
+		if won {
+			took++
+			r.hold(verdicts[i].hold)
+		} else {
+			verdicts[i].hold = nil
+		}
+	}
+	r.dispatch(verdicts)
+	for delay, list := range byDelay(puts, put) {
+		for i, won := range r.claim(ctx, putOffOwner, delay, list.claims) {
+			if v := list.verdicts[i]; won {
+				took++
+				r.l.stats.putOff.Add(1)
+				r.tell(&v)
+			}
+		}
+	}
+	return took
+}
+
+// expect notes a time at which something will be due.
+func (b *Batch) expect(t time.Time) {
+	if !t.IsZero() && (b.Next.IsZero() || t.Before(b.Next)) {
+		b.Next = t
+	}
+}
+
+type putOffs struct {
+	claims   []Claim
+	verdicts []verdict
+}
+
+func byDelay(claims []Claim, verdicts []verdict) map[time.Duration]*putOffs {
+	m := map[time.Duration]*putOffs{}
+	for i := range claims {
+		d := verdicts[i].delay
+		if m[d] == nil {
+			m[d] = &putOffs{}
+		}
+		m[d].claims, m[d].verdicts = append(m[d].claims, claims[i]), append(m[d].verdicts, verdicts[i])
+	}
+	return m
+}
+
+// holds reports whether the tick is held here, and renews it then.
+func (r *round) holds(k *Tick) bool {
+	r.mu.Lock()
+	h := r.held[keyOf(k)]
+	r.mu.Unlock()
+	if h == nil {
+		return false
+	}
+	r.prolong([]*hold{h})
+	return true
+}
+
+func (r *round) hold(h *hold) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.held[keyOf(&h.tick)] = h
+}
+
+// release forgets ticks.
+func (r *round) release(hs ...*hold) {
+	r.mu.Lock()
+	for _, h := range hs {
+		if r.held[keyOf(&h.tick)] == h {
+			delete(r.held, keyOf(&h.tick))
+		}
+	}
+	r.mu.Unlock()
+	signal(r.freed)
+}
+
+// claim claims, and asks again while there is no answer, as what was claimed by a call without an answer would otherwise wait for its
+// lease to end.
+func (r *round) claim(ctx context.Context, owner string, lease time.Duration, claims []Claim) []bool {
+	if len(claims) == 0 {
+		return nil
+	}
+	for attempt := 0; ; attempt++ {
+		call, cancel := r.call()
+		won, err := r.c.Store.Claim(call, owner, lease, claims)
+		cancel()
+		if err == nil {
+			return won
+		}
+		if attempt == 0 {
+			r.c.Logger.Warn("schedule: claiming", "schedule", r.c.Name, "error", err)
+		}
+		if ctx.Err() != nil || errors.Is(err, ErrBadEntry) || errors.Is(err, ErrClosed) {
+			return make([]bool, len(claims))
+		}
+		r.sleep(ctx, r.c.Backoff.Delay(attempt), false)
+	}
+}
+
+// dispatch hands on what was claimed.
+func (r *round) dispatch(verdicts []verdict) {
+	var batch []*hold
+	for i := range verdicts {
+		v := &verdicts[i]
+		if v.hold == nil {
+			continue
+		}
+		if v.hold.tick.Owner != "" && v.hold.tick.Owner != putOffOwner {
+			r.l.stats.again.Add(1)
+		}
+		r.tell(v)
+		switch v.action {
+		case leaveOut:
+			r.l.stats.skipped.Add(1)
+			r.end(v.hold, Finish{Remove: v.hold.remove})
+		case dropIt:
+			r.l.stats.dropped.Add(1)
+			r.end(v.hold, Finish{})
+		default:
+			if r.c.Submit == nil {
+				r.queue <- v.hold // there is room: no more were asked for
+			} else {
+				batch = append(batch, v.hold)
+			}
+		}
+	}
+	if len(batch) > 0 {
+		r.batches <- batch
+	}
+}
+
+func (r *round) tell(v *verdict) {
+	if v.problem != "" {
+		job := ""
+		if v.hold.content != nil {
+			job = v.hold.content.Job
+		}
+		r.l.report(v.problem, &v.hold.tick, job, v.err)
+	}
+}
+
+// judge decides what becomes of a tick.
+func (r *round) judge(ctx context.Context, k *Tick, now time.Time) verdict {
+	h := &hold{tick: *k, id: TickID(r.c.Name, k.ID, k.Due)}
+	var spec Spec
+	var err error
+	if h.content, err = Decode(k.Payload); err == nil {
+		spec, err = r.spec(h.content)
+	}
+	if err != nil {
+		return verdict{action: dropIt, hold: h, problem: ProblemBroken, err: err}
+	}
+	problem, err := r.able(h.content)
+	if err != nil {
+		return r.later(h, now, problem, err)
+	}
+	p := h.content.Misfire.plan(spec, k.Due, now)
+	v := verdict{hold: h, next: p.next}
+	h.remove = p.next.IsZero()
+	if k.Owner != "" && k.Owner != putOffOwner { // it has begun before
+		return v
+	}
+	if p.late {
+		v.action = leaveOut
+		return v
+	}
+	if h.content.Overlap == OverlapSkip && !k.Last.IsZero() && !k.Last.Equal(k.Due) {
+		busy, err := r.busy(ctx, h, now)
+		if err != nil {
+			return verdict{action: putOff, hold: h, delay: time.Second, problem: ProblemRefused, err: err}
+		}
+		if busy {
+			v.action = leaveOut
+		}
+	}
+	return v
+}
+
+// later puts a tick off, or drops it when it is too late for that.
+func (r *round) later(h *hold, now time.Time, p Problem, err error) verdict {
+	if now.Sub(h.tick.Due) > r.c.UnknownLimit {
+		return verdict{action: dropIt, hold: h, problem: ProblemGivenUp, err: err}
+	}
+	return verdict{action: putOff, hold: h, delay: r.c.UnknownDelay, problem: p, err: err}
+}
+
+// able returns why this listener cannot run an entry, or nil.
+func (r *round) able(c *Content) (Problem, error) {
+	if c.Overlap == OverlapSkip && r.c.Results == nil {
+		return ProblemRefused, errOverlap
+	}
+	if r.c.Submit != nil {
+		return ProblemRefused, task.CheckName(r.c.TaskName(c.Job))
+	}
+	if _, _, ok := r.l.handlers.Lookup(c.Job); !ok {
+		return ProblemUnknown, task.ErrUnknownTask
+	}
+	return "", nil
+}
+
+// mostSpecs is how many specs are remembered. Many entries that are due at once often have the same.
+const mostSpecs = 1000
+
+func (r *round) spec(c *Content) (Spec, error) {
+	if s := r.specs[c.When]; s != nil {
+		return s, nil
+	}
+	s, err := c.Spec()
+	if err == nil {
+		if len(r.specs) >= mostSpecs {
+			clear(r.specs)
+		}
+		r.specs[c.When] = s
+	}
+	return s, err
+}
+
+// busy reports whether the last run has not ended.
+func (r *round) busy(ctx context.Context, h *hold, now time.Time) (bool, error) {
+	record, err := r.c.Results.Load(ctx, TickID(r.c.Name, h.tick.ID, h.tick.Last))
+	if errors.Is(err, resultstore.ErrNotFound) {
+		ttl := h.content.Meta.ResultTTL.Or(task.DefaultResultTTL)
+		return now.Sub(h.tick.Last) < ttl, nil
+	}
+	return !record.State.Terminal(), err
+}

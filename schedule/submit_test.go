@@ -1,0 +1,185 @@
+package schedule_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/swarmiji/swarmiji/schedule"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// road notes what is submitted.
+type road struct {
+	mu     sync.Mutex
+	calls  []task.Call
+	refuse func(c task.Call) error
+}
+
+type pending struct {
+	task.Pending
+	id task.ID
+}
+
+func (r *road) Submit(_ ctx, c task.Call) (task.Pending, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.refuse != nil {
+		if err := r.refuse(c); err != nil {
+			return nil, err
+		}
+	}
+	r.calls = append(r.calls, c)
+	return pending{id: c.ID}, nil
+}
+
+func (r *road) all() []task.Call {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]task.Call(nil), r.calls...)
+}
+
+// broad is a road that takes many at once.
+type broad struct{ road }
+
+func (b *broad) SubmitAll(c ctx, calls []task.Call) ([]task.Pending, error) {
+	out := make([]task.Pending, len(calls))
+	var err error
+	for i := range calls {
+		p, e := b.Submit(c, calls[i])
+		if e == nil {
+			out[i] = p
+		} else {
+			err = e
+		}
+	}
+	return out, err
+}
+
+func TestSubmit(t *testing.T) {
+	for _, batched := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			store := memory(t)
+			s := scheduled(t, schedule.Config{Store: store})
+			b := &broad{}
+			var to task.Submitter = &b.road
+			if batched {
+				to = b
+			}
+			l := listener(t, schedule.ListenerConfig{Store: store, Submit: to, TaskName: func(job string) string { return "job." + job }})
+			list := task.New[[]string, task.None]("list", task.WithMaxRetries(5))
+			if err := schedule.Forward(l, list); err != nil {
+				t.Fatal(err)
+			}
+			want := map[string]string{}
+			put := func(call task.Call, args string) {
+				added := add(t, s, schedule.Now(), call)
+				want[string(schedule.TickID("app-tasks", added.ID, added.Next))] = args
+			}
+			put(task.Call{Name: "one", Args: "x", Meta: task.Metadata{Queue: task.Set("q")}}, `job.one "x" q`)
+			put(task.Call{Name: "two", Args: []int{1, 2}}, `job.two [1,2] `)
+			put(list.Call([]string{"x"}), `job.list ["x"] `)
+			running(t, l)
+			time.Sleep(time.Second)
+			got := map[string]string{}
+			for _, c := range b.all() {
+				args, err := json.Marshal(c.Args)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got[string(c.ID)] = fmt.Sprintf("%s %s %s", c.Name, args, c.Meta.Queue.Or(""))
+				if c.Name == "job.list" && c.Definition.MaxRetries.Or(0) != 5 {
+					t.Errorf("the definition's metadata are missing: %+v", c)
+				}
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Error(diff)
+			}
+			if st := l.Stats(); st.Submitted != 3 || len(b.all()) != 3 {
+				t.Errorf("%+v", st)
+			}
+			for it := range s.List(t.Context()) {
+				t.Errorf("left is %+v", it)
+			}
+			if err := l.Register("x", nil, task.Metadata{}); !errors.Is(err, schedule.ErrUnsupported) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+// TestABrokerThatIsAway: nothing is lost, everything is submitted with its first id, and what a recurring entry missed is not made up for.
+func TestABrokerThatIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory(t)
+		s := scheduled(t, schedule.Config{Store: store})
+		away := true
+		b := &broad{road{refuse: func(task.Call) error {
+			if away {
+				return errors.New("away")
+			}
+			return nil
+		}}}
+		l := listener(t, schedule.ListenerConfig{Store: store, Submit: b})
+		ids := map[task.ID]bool{}
+		for i := range 10 {
+			added := add(t, s, schedule.Now(), task.Call{Name: "x", Args: i})
+			ids[schedule.TickID("app-tasks", added.ID, added.Next)] = true
+		}
+		running(t, l)
+		time.Sleep(time.Hour)
+		b.mu.Lock()
+		away = false
+		b.mu.Unlock()
+		time.Sleep(2 * time.Minute)
+		for _, c := range b.all() {
+			if !ids[c.ID] {
+				t.Errorf("task %s is of no tick, or was submitted twice", c.ID)
+			}
+			delete(ids, c.ID)
+		}
+		if len(ids) > 0 {
+			t.Errorf("%d ticks are lost", len(ids))
+		}
+	})
+}
+
+// TestATaskThatIsRefused: it is put off, and then kept without a time; the others go through at once.
+func TestATaskThatIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory(t)
+		s := scheduled(t, schedule.Config{Store: store})
+		b := &broad{road{refuse: func(c task.Call) error {
+			if c.Name == "bad" {
+				return task.ErrBadMetadata
+			}
+			return nil
+		}}}
+		l := listener(t, schedule.ListenerConfig{Store: store, Submit: b})
+		add(t, s, schedule.Now(), task.Call{Name: "bad"})
+		add(t, s, schedule.Now(), task.Call{Name: "#'no/name for a broker"})
+		add(t, s, schedule.Now(), task.Call{Name: "good"})
+		running(t, l)
+		time.Sleep(time.Second)
+		if calls := b.all(); len(calls) != 1 || calls[0].Name != "good" {
+			t.Errorf("%+v", calls)
+		}
+		time.Sleep(25 * time.Hour)
+		kept := 0
+		for it := range s.List(t.Context()) {
+			kept++
+			if !it.Next.IsZero() {
+				t.Errorf("%+v", it)
+			}
+		}
+		if st := l.Stats(); kept != 2 || st.Dropped != 2 || st.Submitted != 1 {
+			t.Errorf("%d are kept; %+v", kept, st)
+		}
+	})
+}
