@@ -27,12 +27,15 @@
 //	CHAOS_LEASE_MS     how long a broker with leases (redis, nats) waits for a sign of life of the consumer before it hands
 //	                   its tasks to another; 0: the broker's own, 30000 (0)
 //	CHAOS_GRACE_MS     how long a stopping consumer waits for running tasks (30000)
+//	CHAOS_RESULTS_URL  where results are stored and groups gathered; left out: where the broker is
+//	CHAOS_CRASHES      after how many starts that ended their process a task is given up; 0: the consumer's own, 3 (0)
 //
 // At SIGTERM it drains and exits with status 0: a producer submits nothing more and waits for the results that are still to
 // come, half a minute at most; a consumer gives back what it has not started and finishes the rest. A second signal ends a
 // consumer at once. A broker that cannot be reached at the start is waited for.
 //
-// A consumer runs two tasks: soak.work, which takes its time, and soak.exit, which ends the process.
+// A consumer runs soak.work, which takes its time, soak.exit, which ends the process, and the steps of random workflows
+// (internal/graphs), which take their time too.
 package main
 
 import (

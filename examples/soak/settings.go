@@ -31,6 +31,8 @@ type settings struct {
 	prefetch int
 	lease    time.Duration
 	grace    time.Duration
+	store    string // URL of the results; "": with the broker
+	crashes  int
 }
 
 const (
@@ -55,6 +57,8 @@ func settingsFrom(getenv func(string) string) (*settings, error) {
 		prefetch:    int(env.number("CHAOS_PREFETCH", 0)),
 		lease:       env.milliseconds("CHAOS_LEASE_MS", 0),
 		grace:       env.milliseconds("CHAOS_GRACE_MS", 30*time.Second),
+		store:       getenv("CHAOS_RESULTS_URL"),
+		crashes:     int(env.number("CHAOS_CRASHES", 0)),
 	}
 	s.broker(&env)
 	switch mode := env.text("CHAOS_MODE", "atleast"); mode {

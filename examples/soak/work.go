@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/consumer"
+	"github.com/swarmiji/swarmiji/internal/graphs"
 	"github.com/swarmiji/swarmiji/internal/ledger"
 	"github.com/swarmiji/swarmiji/open"
 	"github.com/swarmiji/swarmiji/task"
@@ -31,7 +32,7 @@ func (s *settings) connect(ctx context.Context, log *slog.Logger) (*open.Swarm, 
 	if s.memory {
 		return open.Open(ctx, "mem://", open.Options{Logger: log})
 	}
-	return open.Open(ctx, s.urls, open.Options{Name: s.id, Logger: log})
+	return open.Open(ctx, s.urls, open.Options{Name: s.id, Logger: log, Results: s.store})
 }
 
 // runConsumer consumes until a signal comes.
@@ -56,7 +57,7 @@ func newConsumer(s *settings, swarm *open.Swarm, log *slog.Logger) (c *consumer.
 		return nil, nil, err
 	}
 	cfg := consumer.Config{
-		Broker: swarm.Broker, Logger: log, ShutdownTimeout: s.grace,
+		Broker: swarm.Broker, Logger: log, ShutdownTimeout: s.grace, MaxCrashes: s.crashes,
 		Queues: map[string]consumer.QueueConfig{s.queue: {Workers: s.concurrency, Prefetch: s.prefetch, Lease: s.lease}},
 	}
 	if s.results {
@@ -66,7 +67,8 @@ func newConsumer(s *settings, swarm *open.Swarm, log *slog.Logger) (c *consumer.
 	if err == nil {
 		err = errors.Join(
 			s.work().Handle(c, func(ctx context.Context, _ nothing) (nothing, error) { return nothing{}, s.perform(ctx, book) }),
-			s.exit().Handle(c, func(ctx context.Context, _ nothing) (nothing, error) { return nothing{}, crash(ctx, book) }))
+			s.exit().Handle(c, func(ctx context.Context, _ nothing) (nothing, error) { return nothing{}, crash(ctx, book) }),
+			graphs.Handle(c, func(ctx context.Context) error { return s.perform(ctx, book) }))
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, book.Close())
@@ -74,10 +76,15 @@ func newConsumer(s *settings, swarm *open.Swarm, log *slog.Logger) (c *consumer.
 	return c, book.Close, nil
 }
 
-// perform is the handler of soak.work.
+// perform is the handler of soak.work, and of the steps of workflows. Of these the ledger has the correlation before the id,
+// which says of which workflow they are.
 func (s *settings) perform(ctx context.Context, book *ledger.Writer) error {
 	r, _ := task.FromContext(ctx)
-	if err := book.Write(ledger.Started, string(r.ID)); err != nil {
+	id := string(r.ID)
+	if r.Correlation != "" {
+		id = r.Correlation + "/" + id
+	}
+	if err := book.Write(ledger.Started, id); err != nil {
 		return err
 	}
 	if d := s.duration(r.ID); d > 0 {
@@ -87,7 +94,7 @@ func (s *settings) perform(ctx context.Context, book *ledger.Writer) error {
 			return context.Cause(ctx)
 		}
 	}
-	return book.Write(ledger.Finished, string(r.ID))
+	return book.Write(ledger.Finished, id)
 }
 
 // duration is how long a task takes: the same at each start.

@@ -239,8 +239,8 @@ var layers = []rule{
 	{
 		"L5",
 		[]string{"bench/...", "examples/..."},
-		[]string{"task", "@ports", "serializer/*", "middleware", "control", "revoke", "producer", "consumer", "open", "@adapters", "@programs", "@leaves", "internal/testserver", "internal/ledger"},
-		"programs use the library as its users do; these may start a server of their own, and keep a ledger",
+		[]string{"task", "@ports", "serializer/*", "middleware", "control", "revoke", "producer", "consumer", "open", "@adapters", "@programs", "@leaves", "internal/testserver", "internal/ledger", "internal/graphs"},
+		"programs use the library as its users do; these may start a server of their own, keep a ledger, and run the tests' workflows",
 	},
 
 	{
@@ -254,6 +254,12 @@ var layers = []rule{
 		[]string{"internal/ledger", "internal/faulttest"},
 		nil,
 		"a ledger is judged without knowing how it came about; the fault tests are _test.go files only",
+	},
+	{
+		"test",
+		[]string{"internal/graphs"},
+		[]string{"task"},
+		"it composes workflows and knows what they come to, whoever runs them",
 	},
 	{
 		"test",

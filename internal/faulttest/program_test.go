@@ -43,12 +43,13 @@ func (s *spawner) end() {
 
 // program is a running soak program.
 type program struct {
-	t    *testing.T
-	name string
-	cmd  *exec.Cmd
-	log  string
-	done chan struct{}
-	err  error // of Wait; valid when done is closed
+	t      *testing.T
+	name   string
+	cmd    *exec.Cmd
+	log    string
+	ledger string // its own, if it does not share its fleet's
+	done   chan struct{}
+	err    error // of Wait; valid when done is closed
 }
 
 // start starts the program with its environment. It is killed at the test's end.

@@ -1,0 +1,182 @@
+package faulttest
+
+import (
+	"context"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/swarmiji/swarmiji/internal/graphs"
+	"github.com/swarmiji/swarmiji/internal/ledger"
+	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/open"
+	"github.com/swarmiji/swarmiji/producer"
+	"github.com/swarmiji/swarmiji/router"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+const (
+	workflows     = 24
+	workflowKills = 6
+	flowConsumers = 3
+)
+
+// Random workflows outlive the processes that run them. Each comes to the end that it has to come to, with results in order;
+// no step is lost; each has one id, and is run again only where the process that ran it was killed.
+func TestKilledConsumersBreakNoWorkflow(t *testing.T) {
+	redis := testserver.RequireRedis(t)
+	each(t, func(t *testing.T, e *engine) {
+		f := newFleet(t, e.require(t).URL())
+		w := &flows{fleet: f, engine: e, random: rand.New(rand.NewPCG(1, uint64(len(e.name))))}
+		if e.name == "rabbit" { // its replies are kept for nobody, and cannot be gathered
+			w.results = redis.URL()
+		}
+		w.run()
+	})
+}
+
+// flows are workflows over a fleet of which each consumer has a ledger of its own, so that it is known who ran what.
+type flows struct {
+	fleet   *fleet
+	engine  *engine
+	random  *rand.Rand
+	results string // URL of the results, "" for the broker's
+
+	all, alive []*program
+	killed     map[*program]bool
+}
+
+func (w *flows) run() {
+	t, f := w.fleet.t, w.fleet
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	swarm, err := open.Open(ctx, f.url, open.Options{Results: w.results, Logger: quiet()})
+	must(t, err)
+	defer func() { must(t, swarm.Close(context.WithoutCancel(ctx))) }()
+	p, err := producer.New(producer.Config{Broker: swarm.Broker, Results: swarm.Results, Router: router.Static(f.queue), Logger: quiet()})
+	must(t, err)
+	defer func() { must(t, p.Close(context.WithoutCancel(ctx))) }()
+
+	w.killed = make(map[*program]bool)
+	for range flowConsumers {
+		w.consumer()
+	}
+	drawn, inputs, runs := make([]graphs.Graph, workflows), make([]int, workflows), make([]*task.Run[int], workflows)
+	for i := range drawn {
+		drawn[i], inputs[i] = graphs.Random(w.random, 2+w.random.IntN(2)), w.random.IntN(graphs.Range)
+		runs[i], err = drawn[i].Part.Part().Submit(ctx, p, inputs[i], task.WithCorrelation(strconv.Itoa(i)))
+		must(t, err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for _, r := range runs {
+			select {
+			case <-r.Done():
+			case <-ctx.Done():
+			}
+		}
+	}()
+	w.killSome(ended)
+	expected := make(map[string]graphs.Expected)
+	for i, g := range drawn {
+		want, ok, e := g.Eval(inputs[i])
+		got, err := runs[i].Get(ctx)
+		switch {
+		case ok && (err != nil || got != want):
+			t.Errorf("workflow %d gave %d, %v; want %d", i, got, err, want)
+		case !ok && (err == nil || !slices.Contains(e.Failures, err.Error())):
+			t.Errorf("workflow %d gave %d, %v; want one of the failures %q", i, got, err, e.Failures)
+		}
+		expected[strconv.Itoa(i)] = e
+	}
+	f.awaitEmpty(swarm.Broker)
+	for _, c := range w.alive {
+		c.terminate(15 * time.Second)
+	}
+	w.check(expected)
+}
+
+// consumer starts another one. A task that is held by several of those that are killed is no poison here.
+func (w *flows) consumer() {
+	path := filepath.Join(w.fleet.t.TempDir(), "ledger-"+strconv.Itoa(len(w.all)))
+	c := w.fleet.consumer(w.engine.quick(settings{
+		"TASK_MS": 40, "CONCURRENCY": 3, "PREFETCH": 6, "RESULTS": 1, "RESULTS_URL": w.results, "CRASHES": 1000, "LEDGER": path,
+	}))
+	c.ledger = path
+	w.all, w.alive = append(w.all, c), append(w.alive, c)
+}
+
+// killSome kills consumers at random moments, and starts others, until there were enough or all has ended.
+func (w *flows) killSome(ended <-chan struct{}) {
+	started := func() int { return len(w.history().Tasks(ledger.Started)) }
+	for range workflowKills {
+		until := started() + 1 + w.random.IntN(12)
+		w.fleet.await("progress", func(ledger.History) bool {
+			select {
+			case <-ended:
+				return true
+			default:
+				return started() >= until
+			}
+		})
+		i := w.random.IntN(len(w.alive))
+		victim := w.alive[i]
+		victim.kill()
+		w.killed[victim] = true
+		w.alive = slices.Delete(w.alive, i, i+1)
+		w.consumer()
+	}
+}
+
+// history is what all consumers have noted.
+func (w *flows) history() ledger.History {
+	var lines []ledger.Line
+	for _, c := range w.all {
+		own, err := ledger.Read(c.ledger)
+		must(w.fleet.t, err)
+		lines = append(lines, own...)
+	}
+	return ledger.NewHistory(lines)
+}
+
+// check looks at who ran what of each workflow.
+func (w *flows) check(expected map[string]graphs.Expected) {
+	t := w.fleet.t
+	runners := make(map[string][]*program) // by step
+	for _, c := range w.all {
+		h, err := ledger.Load(c.ledger)
+		must(t, err)
+		for _, step := range h.Tasks(ledger.Started) {
+			runners[step.ID] = append(runners[step.ID], c)
+			if n := step.Count(ledger.Started); n > 1 {
+				t.Errorf("%s ran step %s %d times", c.name, step.ID, n)
+			}
+		}
+	}
+	again, ran := 0, make(map[string]int)
+	for step, cs := range runners {
+		workflow, _, _ := strings.Cut(step, "/")
+		ran[workflow]++
+		living := slices.DeleteFunc(slices.Clone(cs), func(c *program) bool { return w.killed[c] })
+		if len(living) > 1 {
+			t.Errorf("step %s ran in %d processes that nobody killed", step, len(living))
+		}
+		if len(cs) > 1 {
+			again++
+		}
+	}
+	for workflow, e := range expected {
+		if n := ran[workflow]; n > e.Steps || !e.Fails && n != e.Steps {
+			t.Errorf("workflow %s: %d steps ran, want %d", workflow, n, e.Steps)
+		}
+	}
+	t.Logf("%d steps ran, %d of them again, with %d processes killed", len(runners), again, len(w.killed))
+	if again == 0 {
+		t.Error("no step was in the middle of its run when its process was killed: the test shows nothing")
+	}
+}

@@ -1,0 +1,223 @@
+// Package graphs draws random workflows of tasks that can be computed without being run, for tests that compare both.
+package graphs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// Graph is a workflow that takes and gives a number, so that any can follow any other. It is an immutable value.
+type Graph struct {
+	Part task.Part[int, int]
+	eval func(n int, e *Expected) (int, bool) // false: it failed
+}
+
+// Range is the range of the numbers: from 0, and below it.
+const Range = 9973
+
+// Expected is what is known of a graph's run before it runs.
+type Expected struct {
+	Steps    int      // tasks that run when nothing fails for good
+	Failures []string // texts of those, of which one is the workflow's error if it fails
+	Fails    bool     // some step fails: how many others then run is left to chance
+}
+
+// Eval computes what a graph gives for n; false: it fails.
+func (g Graph) Eval(n int) (value int, ok bool, e Expected) {
+	value, ok = g.eval(n, &e)
+	return value, ok, e
+}
+
+// The tasks that random workflows are made of.
+var (
+	mixTask    = task.New[int, int]("graph.mix")
+	pickyTask  = task.New[int, int]("graph.picky") // fails for every seventh number
+	spreadTask = task.New[int, []int]("graph.spread")
+	foldTask   = task.New[[]int, int]("graph.fold")
+	judgeTask  = task.New[[]task.Settled[int], int]("graph.judge")
+)
+
+func mix(n int) int { return (n*31 + 7) % Range }
+
+func picky(n int) (int, error) {
+	if n%7 == 0 {
+		return 0, fmt.Errorf("%d is a seventh", n)
+	}
+	return (n*17 + 3) % Range, nil
+}
+
+// spread gives 0 to 3 numbers.
+func spread(n int) []int {
+	list := make([]int, n%4)
+	for i := range list {
+		list[i] = (n + 1000*i) % Range
+	}
+	return list
+}
+
+// fold depends on the order of its list.
+func fold(list []int) int {
+	n := 1
+	for _, v := range list {
+		n = (n*131 + v + 1) % Range
+	}
+	return n
+}
+
+func judge(list []task.Settled[int]) int {
+	n := 5
+	for _, s := range list {
+		v := s.Value
+		if s.Failure != nil {
+			v = 4242
+		}
+		n = (n*137 + v + 1) % Range
+	}
+	return n
+}
+
+// Random draws a workflow that nests up to depth.
+func Random(r *rand.Rand, depth int) Graph {
+	if depth == 0 {
+		return leaf(r)
+	}
+	switch r.IntN(7) {
+	case 0:
+		return leaf(r)
+	case 1, 2:
+		return chainOf(Random(r, depth-1), Random(r, depth-1))
+	case 3, 4:
+		return chordOf(r, depth)
+	default:
+		return mapOf(r, Random(r, depth-1))
+	}
+}
+
+func leaf(r *rand.Rand) Graph {
+	if r.IntN(8) > 0 {
+		return Graph{mixTask, func(n int, e *Expected) (int, bool) {
+			e.Steps++
+			return mix(n), true
+		}}
+	}
+	return Graph{pickyTask, func(n int, e *Expected) (int, bool) {
+		e.Steps++
+		v, err := picky(n)
+		if err != nil {
+			e.Failures, e.Fails = append(e.Failures, err.Error()), true
+		}
+		return v, err == nil
+	}}
+}
+
+func chainOf(a, b Graph) Graph {
+	return Graph{task.Chain(a.Part, b.Part), func(n int, e *Expected) (int, bool) {
+		v, ok := a.eval(n, e)
+		if !ok {
+			return 0, false
+		}
+		return b.eval(v, e)
+	}}
+}
+
+// ending finishes a group: by one of the policies, and with a callback that depends on the order.
+func ending[A any](r *rand.Rand, f task.Fan[A, int]) (task.Part[A, int], func([]end, *Expected) (int, bool)) {
+	switch r.IntN(4) {
+	case 0:
+		return task.Chord(f.Collect(), judgeTask), func(ends []end, e *Expected) (int, bool) {
+			e.Steps++
+			list := make([]task.Settled[int], len(ends))
+			for i, x := range ends {
+				list[i].Value = x.value
+				if !x.ok {
+					list[i].Failure = &task.Failure{}
+				}
+			}
+			return judge(list), true
+		}
+	case 1:
+		return task.Chord(f.IgnoreFailures(), foldTask), func(ends []end, e *Expected) (int, bool) {
+			e.Steps++
+			return fold(values(ends)), true
+		}
+	}
+	return task.Chord(f, foldTask), func(ends []end, e *Expected) (int, bool) {
+		if slices.ContainsFunc(ends, func(x end) bool { return !x.ok }) {
+			return 0, false
+		}
+		e.Steps++
+		return fold(values(ends)), true
+	}
+}
+
+// end is what became of a member.
+type end struct {
+	value int
+	ok    bool
+}
+
+func values(ends []end) []int {
+	var list []int
+	for _, x := range ends {
+		if x.ok {
+			list = append(list, x.value)
+		}
+	}
+	return list
+}
+
+func chordOf(r *rand.Rand, depth int) Graph {
+	members := make([]Graph, 1+r.IntN(3))
+	parts := make([]task.Part[int, int], len(members))
+	for i := range members {
+		members[i] = Random(r, depth-1)
+		parts[i] = members[i].Part
+	}
+	part, finish := ending(r, task.Group(parts...))
+	return Graph{part, func(n int, e *Expected) (int, bool) {
+		ends := make([]end, len(members))
+		for i, m := range members {
+			ends[i].value, ends[i].ok = m.eval(n, e)
+		}
+		return finish(ends, e)
+	}}
+}
+
+func mapOf(r *rand.Rand, each Graph) Graph {
+	part, finish := ending(r, task.Map(each.Part))
+	return Graph{task.Chain(spreadTask, part), func(n int, e *Expected) (int, bool) {
+		e.Steps++
+		list := spread(n)
+		ends := make([]end, len(list))
+		for i, v := range list {
+			ends[i].value, ends[i].ok = each.eval(v, e)
+		}
+		return finish(ends, e)
+	}}
+}
+
+// Handle registers the tasks. Each run begins with during, which is given the context of the handler; its error fails the task.
+func Handle(r task.Registrar, during func(ctx context.Context) error) error {
+	return errors.Join(
+		handle(r, mixTask, during, func(n int) (int, error) { return mix(n), nil }),
+		handle(r, pickyTask, during, picky),
+		handle(r, spreadTask, during, func(n int) ([]int, error) { return spread(n), nil }),
+		handle(r, foldTask, during, func(list []int) (int, error) { return fold(list), nil }),
+		handle(r, judgeTask, during, func(list []task.Settled[int]) (int, error) { return judge(list), nil }),
+	)
+}
+
+func handle[A, R any](r task.Registrar, t task.Task[A, R], during func(ctx context.Context) error, fn func(A) (R, error)) error {
+	return t.Handle(r, func(ctx context.Context, a A) (R, error) {
+		if err := during(ctx); err != nil {
+			var none R
+			return none, err
+		}
+		return fn(a)
+	})
+}
