@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
@@ -46,14 +47,16 @@ func Example() {
 	stop()
 	must(errors.Join(<-ended, p.Close(context.Background()), results.Close(context.Background()), b.Close(context.Background())))
 
+	all := spans.GetSpans()
+	slices.SortFunc(all, func(a, b tracetest.SpanStub) int { return a.StartTime.Compare(b.StartTime) })
 	names := make(map[string]string) // by the span's id
-	for _, s := range spans.GetSpans() {
+	for _, s := range all {
 		names[s.SpanContext.SpanID().String()] = s.Name
 		fmt.Printf("%s (%s), child of %q\n", s.Name, s.SpanKind, names[s.Parent.SpanID().String()])
 	}
 	// Output:
-	// create fetch (producer), child of ""
-	// run fetch (consumer), child of "create fetch"
+	// send fetch (producer), child of ""
+	// run fetch (consumer), child of "send fetch"
 	// run index (consumer), child of "run fetch"
 }
 

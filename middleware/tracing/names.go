@@ -15,15 +15,15 @@ const (
 
 // Types of operations, of the conventions.
 const (
-	typeCreate  = "create"
+	typeSend    = "send"
 	typeProcess = "process"
 )
 
 // Names of operations, of ours. A span is called by one and the name of its task. The conventions would have the queue's, but
 // that is an attribute, and says little about what was done.
 const (
-	nameCreate = "create"
-	nameRun    = "run"
+	nameSend = "send"
+	nameRun  = "run"
 )
 
 // Attributes that no convention has.

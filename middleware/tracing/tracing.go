@@ -2,8 +2,8 @@
 // tasks, and makes the spans of both sides:
 //
 //   - [Send] makes a span of kind producer for each submission, a child of the caller's span, and writes its context into the
-//     task's headers (traceparent and tracestate, as W3C's trace context has them). It ends when the task is ready to be
-//     published; the call of Submit, and so the caller's span, tells how long that took.
+//     task's headers (traceparent and tracestate, as W3C's trace context has them). It ends when the broker has confirmed the
+//     task, or when it is known that it will not.
 //   - [Run] makes a span of kind consumer for each run, a child of that span and linked to it. Each retry has a span of its
 //     own with the same parent. Tasks that follow one, such as the next of a chain, have its run for their parent, and so have
 //     those that a handler submits with its context.
@@ -49,15 +49,27 @@ func Send(c Config) middleware.SendMiddleware {
 			if !trace.SpanContextFromContext(ctx).IsValid() {
 				ctx = t.propagator.Extract(ctx, propagation.MapCarrier(e.Headers))
 			}
-			attrs := append(t.common(nameCreate, typeCreate, queue, e), keyNode.String(e.Origin))
-			ctx, span := t.tracer.Start(ctx, nameCreate+" "+e.Name, trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(attrs...))
-			defer span.End()
+			attrs := append(t.common(nameSend, typeSend, queue, e), keyNode.String(e.Origin))
+			ctx, span := t.tracer.Start(ctx, nameSend+" "+e.Name, trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(attrs...))
+			staged := false
+			defer func() {
+				if !staged {
+					span.End()
+				}
+			}()
 			e.Headers = t.inject(ctx, e.Headers)
 			err := next(ctx, queue, e)
 			if err != nil {
 				fail(span, err)
+				return err
 			}
-			return err
+			staged = middleware.OnConfirm(ctx, func(err error) {
+				if err != nil {
+					fail(span, err)
+				}
+				span.End()
+			})
+			return nil
 		}
 	}
 }

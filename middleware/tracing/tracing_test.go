@@ -19,6 +19,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/goleak"
 
+	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/membroker"
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/middleware"
@@ -147,21 +148,21 @@ func TestTrace(t *testing.T) {
 		t.Fatal("the chain did not end")
 	}
 
-	created := w.named(t, "create first", 1)[0]
+	created := w.named(t, "send first", 1)[0]
 	runs := w.named(t, "run first", 2)
 	next := w.named(t, "run second", 1)[0]
-	childCreated, childRun := w.named(t, "create child", 1)[0], w.named(t, "run child", 1)[0]
+	childCreated, childRun := w.named(t, "send child", 1)[0], w.named(t, "run child", 1)[0]
 	for name, s := range map[string]struct {
 		span   tracetest.SpanStub
 		parent trace.SpanContext
 		kind   trace.SpanKind
 		linked bool
 	}{
-		"create first":     {created, caller.SpanContext(), trace.SpanKindProducer, false},
+		"send first":       {created, caller.SpanContext(), trace.SpanKindProducer, false},
 		"run first":        {runs[0], created.SpanContext, trace.SpanKindConsumer, true},
 		"run first, again": {runs[1], created.SpanContext, trace.SpanKindConsumer, true},
 		"run second":       {next, runs[1].SpanContext, trace.SpanKindConsumer, true},
-		"create child":     {childCreated, runs[0].SpanContext, trace.SpanKindProducer, false},
+		"send child":       {childCreated, runs[0].SpanContext, trace.SpanKindProducer, false},
 		"run child":        {childRun, childCreated.SpanContext, trace.SpanKindConsumer, true},
 	} {
 		if s.span.SpanContext.TraceID() != caller.SpanContext().TraceID() {
@@ -248,7 +249,7 @@ func TestOutcomes(t *testing.T) {
 		if got["swarmiji.task.outcome"] != want.outcome || errorType != want.errorType || s.Status.Code != want.status {
 			t.Errorf("%s: outcome %v, error %q, status %v", what, got["swarmiji.task.outcome"], errorType, s.Status)
 		}
-		if created := w.named(t, "create work", 1)[0]; created.Parent.IsValid() {
+		if created := w.named(t, "send work", 1)[0]; created.Parent.IsValid() {
 			t.Errorf("%s: a submission without a caller's span has the parent %s", what, created.Parent.SpanID())
 		}
 	}
@@ -265,7 +266,7 @@ func TestNewTraces(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-f.Done()
-	created, run := w.named(t, "create work", 1)[0], w.named(t, "run work", 1)[0]
+	created, run := w.named(t, "send work", 1)[0], w.named(t, "run work", 1)[0]
 	if run.Parent.IsValid() || run.SpanContext.TraceID() == created.SpanContext.TraceID() {
 		t.Error("the run is of the submission's trace")
 	}
@@ -287,6 +288,43 @@ func TestRefusedTask(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 }
+
+// The span of a submission lasts until the broker has answered, and tells when the answer was no.
+func TestSpanEndsWithTheConfirmation(t *testing.T) {
+	spans := tracetest.NewInMemoryExporter()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
+	down := errors.New("down")
+	for _, want := range []error{nil, down} {
+		spans.Reset()
+		b := slowBroker{Broker: membroker.New(), publish: func() error {
+			if n := len(spans.GetSpans()); n != 0 {
+				t.Errorf("%d spans ended before the broker had answered", n)
+			}
+			return want
+		}}
+		p, err := producer.New(producer.Config{Broker: b, Middleware: []middleware.SendMiddleware{tracing.Send(tracing.Config{Provider: provider})}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := task.New[int, int]("work").Submit(t.Context(), p, 1); !errors.Is(err, want) {
+			t.Fatal(err)
+		}
+		if s := spans.GetSpans(); len(s) != 1 || (s[0].Status.Code == codes.Error) != (want != nil) {
+			t.Errorf("after %v: %+v", want, s)
+		}
+		if err := errors.Join(p.Close(t.Context()), b.Close(t.Context())); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// slowBroker asks before it answers.
+type slowBroker struct {
+	broker.Broker
+	publish func() error
+}
+
+func (b slowBroker) Publish(context.Context, string, *broker.Message) error { return b.publish() }
 
 // A panic that nobody inside catches ends the span and goes on.
 func TestPanicPassesBy(t *testing.T) {
@@ -361,7 +399,7 @@ func TestNames(t *testing.T) {
 	common := []attribute.KeyValue{
 		semconv.MessagingSystemKey.String("swarmiji"), semconv.MessagingDestinationName("default"), semconv.MessagingMessageID(string(f.ID())),
 	}
-	have(w.named(t, "create work", 1)[0], append(common, semconv.MessagingOperationTypeCreate, semconv.MessagingOperationName("create"))...)
+	have(w.named(t, "send work", 1)[0], append(common, semconv.MessagingOperationTypeSend, semconv.MessagingOperationName("send"))...)
 	have(w.named(t, "run work", 1)[0], append(common, semconv.MessagingOperationTypeProcess, semconv.MessagingOperationName("run"),
 		semconv.ErrorTypeKey.String("errors.errorString"))...)
 }
