@@ -69,7 +69,12 @@ func (r *Revoker) remove(ctx context.Context, ids []task.ID, found map[task.ID]w
 	return outcomes, errors.Join(errs...)
 }
 
-// removeOne removes a message, then records its end. The record is written again until ctx ends: nobody else will.
+// aside is for how long a message that is being removed is kept from the consumers.
+const aside = time.Minute
+
+// removeOne puts a message aside, records its end, and removes it. So nothing is lost when this process dies in between: a
+// consumer takes the message when its time has come, and settles it. The message is put aside first because a task that a
+// consumer has taken may be running, and then its end is not to be recorded here.
 func (r *Revoker) removeOne(ctx context.Context, w waiting) (bool, error) {
 	m := w.out.Message
 	e, _, err := r.codec.Decode(m)
@@ -81,14 +86,19 @@ func (r *Revoker) removeOne(ctx context.Context, w waiting) (bool, error) {
 	if !ok || r.codec.Open(w.queue, e) != nil || wire.Followed(e) || e.Group != "" {
 		return false, r.makeDue(ctx, w)
 	}
-	if err := r.finder.Delete(ctx, w.queue, m.ID); err != nil {
+	if store != nil {
+		if ours, err := r.putAside(ctx, w); !ours || err != nil {
+			return false, err
+		}
+		if err := r.record(ctx, store, e, m); err != nil {
+			return false, err
+		}
+	}
+	if err := r.finder.Delete(ctx, w.queue, m.ID); err != nil && (store == nil || !errors.Is(err, broker.ErrNotFound)) {
 		if errors.Is(err, broker.ErrNotFound) { // a consumer has it
 			err = nil
 		}
 		return false, err
-	}
-	if store != nil {
-		err = r.record(ctx, store, e, m)
 	}
 	if r.cfg.Tasks != nil {
 		_ = r.cfg.Tasks.Publish(ctx, events.Event{ // a closed bus is its owner's wish
@@ -96,7 +106,21 @@ func (r *Revoker) removeOne(ctx context.Context, w waiting) (bool, error) {
 			Fields: map[string]any{"terminated": false, "expired": false},
 		})
 	}
-	return true, err
+	return true, nil
+}
+
+// putAside keeps a message from the consumers for a while, and reports whether no consumer has it.
+func (r *Revoker) putAside(ctx context.Context, w waiting) (bool, error) {
+	at := time.Now().Add(aside)
+	if w.out.At.After(at) {
+		return true, nil
+	}
+	w.out.At, w.out.Queue = at, w.queue
+	err := r.finder.Update(ctx, w.queue, w.out)
+	if errors.Is(err, broker.ErrNotFound) || errors.Is(err, broker.ErrUnsupported) { // its consumer will see to it
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // soon is when a message is due that is to be settled: when the consumers will have heard of the revocation. One that has

@@ -5,13 +5,17 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/membroker"
+	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/events/memevents"
 	"github.com/swarmiji/swarmiji/internal/wire"
+	"github.com/swarmiji/swarmiji/producer"
+	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/resultstore/memresults"
 	"github.com/swarmiji/swarmiji/revoke"
 	"github.com/swarmiji/swarmiji/task"
@@ -90,4 +94,105 @@ func TestRemove(t *testing.T) {
 	l := newList(t, revoke.Config{Events: bus})
 	ready(t, l)
 	check(t, l, "grouped", true)
+}
+
+// dying is a broker, a store and a moment at which their process dies: nothing that it does from then on is seen by anybody.
+type dying struct {
+	broker.Finder
+	resultstore.ResultStore
+	broker.Broker
+	left int // steps that it carries out
+}
+
+var errDead = errors.New("dead")
+
+func (d *dying) step(do func() error) error {
+	if d.left--; d.left < 0 {
+		return errDead
+	}
+	return do()
+}
+
+func (d *dying) Delete(ctx context.Context, queue, id string) error {
+	return d.step(func() error { return d.Finder.Delete(ctx, queue, id) })
+}
+
+func (d *dying) Update(ctx context.Context, queue string, o broker.Outgoing) error {
+	return d.step(func() error { return d.Finder.Update(ctx, queue, o) })
+}
+
+func (d *dying) Close(context.Context) error { return nil }
+
+// dyingStore is the store of a dying process.
+type dyingStore struct{ *dying }
+
+func (s dyingStore) Save(ctx context.Context, r resultstore.Record) error {
+	if err := s.step(func() error { return s.ResultStore.Save(ctx, r) }); errors.Is(err, errDead) {
+		return resultstore.ErrClosed // that is not repeated
+	} else {
+		return err
+	}
+}
+
+func (s dyingStore) Delete(ctx context.Context, id task.ID) error {
+	return s.ResultStore.Delete(ctx, id)
+}
+
+// TestRemoverDies: whenever the process dies that removes a message, the task comes to its end: from its record, or from a
+// consumer that finds the message again.
+func TestRemoverDies(t *testing.T) {
+	for steps := range 4 {
+		for _, delay := range []time.Duration{0, time.Hour} {
+			synctest.Test(t, func(t *testing.T) { removerDies(t, steps, delay) })
+		}
+	}
+}
+
+func removerDies(t *testing.T, steps int, delay time.Duration) {
+	ctx := t.Context()
+	server := membroker.NewServer(membroker.Config{})
+	b, results := server.Connect(), memresults.New(memresults.Config{})
+	bus := memevents.New(memevents.Config{Retain: revoke.Retention()})
+	p, err := producer.New(producer.Config{Broker: b, Results: results, Logger: quiet()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	work := task.New[int, int]("work")
+	future, err := work.Submit(ctx, p, 1, task.WithDelay(delay))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &dying{Finder: b, Broker: b, ResultStore: results, left: steps}
+	r, err := revoke.NewRevoker(revoke.RevokerConfig{Events: bus, Broker: d, Queues: []string{"default"}, Results: dyingStore{d}, Logger: quiet()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	outcomes, err := r.Revoke(ctx, revoke.Options{}, future.ID())
+	if whole := d.left >= 0; (outcomes[0] == revoke.Removed) != whole || (err == nil) != whole {
+		t.Errorf("died after %d steps: %v, %v", steps, outcomes, err)
+	}
+	list := newList(t, revoke.Config{Events: bus})
+	c, err := consumer.New(consumer.Config{Broker: server.Connect(), Results: results, Revocations: list, Logger: quiet()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := work.Handle(c, func(context.Context, int) (int, error) { t.Error("a revoked task ran"); return 0, nil }); err != nil {
+		t.Fatal(err)
+	}
+	running, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(running) }()
+	waiting, cancel := context.WithTimeout(ctx, 2*time.Hour)
+	defer cancel()
+	if _, err := future.Get(waiting); !errors.Is(err, task.ErrRevoked) {
+		t.Errorf("died after %d steps: the future answers %v", steps, err)
+	}
+	time.Sleep(2 * time.Hour)
+	if stats, err := b.Stats(ctx, "default"); err != nil || stats != (broker.Stats{}) {
+		t.Errorf("died after %d steps: the queue is %+v, %v", steps, stats, err)
+	}
+	stop()
+	if err := errors.Join(<-ended, list.Close(ctx), p.Close(ctx), results.Close(ctx), bus.Close(ctx), b.Close(ctx)); err != nil {
+		t.Error(err)
+	}
 }

@@ -43,6 +43,22 @@ func newRevokable(t *testing.T, open Open, change ...func(*producer.Config, *con
 	return v
 }
 
+// newHeardRevokable is newRevokable with the events task-revoked.
+func newHeardRevokable(t *testing.T, open Open) (v *revokable, heard events.Subscription) {
+	t.Helper()
+	v = newRevokable(t, open, func(_ *producer.Config, c *consumer.Config) {
+		h := open(t)
+		c.Events = h.Events(t)
+		listen := h.Events(t)
+		t.Cleanup(func() { _, _ = listen.Close(context.Background()), c.Events.Close(context.Background()) })
+		var err error
+		if heard, err = listen.Subscribe(t.Context(), events.Filter{Types: []string{events.TaskRevoked}}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	return v, heard
+}
+
 // newList makes a list with a view of its own.
 func (v *revokable) newList(t *testing.T, h *Harness) (*revoke.List, events.EventBus) {
 	t.Helper()
@@ -84,17 +100,7 @@ func (v *revokable) known(id task.ID) {
 // testRevokedWhileDown: of 1,000 queued tasks 500 are revoked while no consumer runs; exactly the others run, and the
 // futures of the revoked ones answer (S69, S70, fault 36).
 func testRevokedWhileDown(t *testing.T, open Open) {
-	var heard events.Subscription
-	v := newRevokable(t, open, func(_ *producer.Config, c *consumer.Config) {
-		h := open(t)
-		c.Events = h.Events(t)
-		listen := h.Events(t)
-		t.Cleanup(func() { _, _ = listen.Close(context.Background()), c.Events.Close(context.Background()) })
-		var err error
-		if heard, err = listen.Subscribe(t.Context(), events.Filter{Types: []string{events.TaskRevoked}}); err != nil {
-			t.Fatal(err)
-		}
-	})
+	v, heard := newHeardRevokable(t, open)
 	const n = 1000
 	runs := make([]atomic.Int64, n)
 	handle(v.road, work, func(_ context.Context, i int) (int, error) { runs[i].Add(1); return i, nil })
@@ -182,10 +188,10 @@ func testRevokedBetweenRetries(t *testing.T, open Open) {
 	}
 }
 
-// testRevokedRunning: a run is left alone unless the revocation terminates it; a run that heeds its context is revoked then
-// (fault 37).
+// testRevokedRunning: a run is left alone unless the revocation terminates it; a run that heeds its context is revoked then, and
+// the event tells that it was terminated (fault 37).
 func testRevokedRunning(t *testing.T, open Open) {
-	v := newRevokable(t, open)
+	v, heard := newHeardRevokable(t, open)
 	started, release := make(chan struct{}, 2), make(chan struct{})
 	handle(v.road, work, func(ctx context.Context, i int) (int, error) {
 		started <- struct{}{}
@@ -208,6 +214,10 @@ func testRevokedRunning(t *testing.T, open Open) {
 	<-started
 	v.revoke(revoke.Options{Terminate: true}, ended.ID())
 	wantError(v.road, ended, task.ErrRevoked)
+	e, err := heard.Receive(v.ctx())
+	if err != nil || e.TaskID != ended.ID() || e.Fields["terminated"] != true || e.Fields["expired"] != false {
+		t.Fatalf("event %+v, %v", e, err)
+	}
 	close(release)
 	want(v.road, alone, 1)
 }
