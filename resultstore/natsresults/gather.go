@@ -1,9 +1,11 @@
 package natsresults
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"strconv"
 	"time"
 
@@ -26,6 +28,10 @@ func memberKey(group task.ID, index int) string {
 }
 
 func begunKey(id task.ID) string { return " b" + string(id) }
+
+// maxMembers bounds a group: the state of a larger one would not fit into a message of a server's usual size. A message that
+// claims a place far out must not cost the memory for all before it.
+const maxMembers = 4 << 20
 
 // groupState is what is known of a group.
 type groupState struct {
@@ -92,11 +98,14 @@ func decodeGroup(data []byte) (*groupState, error) {
 }
 
 // Arrive implements [resultstore.Gatherer]: three trips to the server, and two more for each process that tells of the same
-// group at the same time. Besides its errors it returns [task.ErrBadID]. After [resultstore.ErrUnavailable] the member may
-// have been noted; repeating is safe.
+// group at the same time. Besides its errors it returns [task.ErrBadID]. An Index or Size beyond 4,194,304 is
+// [resultstore.ErrMalformed]. After [resultstore.ErrUnavailable] the member may have been noted; repeating is safe.
 func (s *Store) Arrive(ctx context.Context, a resultstore.Arrival) (resultstore.Gathered, error) {
 	if err := errors.Join(check(ctx, a.Group), a.Check()); err != nil {
 		return resultstore.Gathered{}, err
+	}
+	if a.Index >= maxMembers || a.Size > maxMembers {
+		return resultstore.Gathered{}, fmt.Errorf("%w: member %d of %d, a group has at most %d", resultstore.ErrMalformed, a.Index, a.Size, maxMembers)
 	}
 	r := &a.Record
 	if len(r.Result) > s.cfg.MaxResult {
@@ -110,7 +119,7 @@ func (s *Store) Arrive(ctx context.Context, a resultstore.Arrival) (resultstore.
 		return resultstore.Gathered{}, resultstore.ErrClosed
 	}
 	defer s.end()
-	unlock, err := s.gathering(ctx)
+	unlock, err := s.gathering(ctx, a.Group)
 	if err != nil {
 		return resultstore.Gathered{}, failure("gather", err)
 	}
@@ -126,11 +135,15 @@ func (s *Store) Arrive(ctx context.Context, a resultstore.Arrival) (resultstore.
 	return resultstore.Gathered{Size: g.size, Done: g.done, Failed: g.failed, Decider: g.decider}, nil
 }
 
-// gathering lets one arrival of this process at a time: they would only get in each other's way.
-func (s *Store) gathering(ctx context.Context) (unlock func(), err error) {
+// turns is among how many turns the groups are divided.
+const turns = 64
+
+// gathering lets one arrival of this process at a group at a time: they would only get in each other's way.
+func (s *Store) gathering(ctx context.Context, group task.ID) (unlock func(), err error) {
+	turn := s.gathers[maphash.String(s.seed, string(group))%turns]
 	select {
-	case s.gathers <- struct{}{}:
-		return func() { <-s.gathers }, nil
+	case turn <- struct{}{}:
+		return func() { <-turn }, nil
 	case <-ctx.Done():
 		return nil, fmt.Errorf("%w: %w", natsconn.ErrUnavailable, ctx.Err())
 	}
@@ -158,8 +171,12 @@ func (s *Store) arrive(ctx context.Context, st *stream, a *resultstore.Arrival, 
 			return nil, fmt.Errorf("%w: a group of %d with a member %d", resultstore.ErrMalformed, a.Size, g.largest)
 		}
 		if !g.has(a.Index) && !stored {
-			if err := s.addMember(ctx, st, a, body, 2*ttl); err != nil {
+			kept, err := s.addMember(ctx, st, a, body, 2*ttl)
+			if err != nil {
 				return nil, err
+			}
+			if kept != nil { // somebody died after this step: how the member ended then is how it ended
+				a = kept
 			}
 			stored = true
 		}
@@ -181,16 +198,30 @@ func (s *Store) again(ctx context.Context, err error) bool {
 		(errors.Is(err, natsconn.ErrIndeterminate) && !errors.Is(err, natsconn.ErrClosed) || errors.Is(err, context.DeadlineExceeded)) && ctx.Err() == nil
 }
 
-// addMember writes a member's end, unless a first one is there.
-func (s *Store) addMember(ctx context.Context, st *stream, a *resultstore.Arrival, body []byte, ttl time.Duration) error {
-	key := memberKey(a.Group, a.Index)
+// addMember writes a member's end, unless a first one is there, and returns that.
+func (s *Store) addMember(ctx context.Context, st *stream, a *resultstore.Arrival, body []byte, ttl time.Duration) (kept *resultstore.Arrival, err error) {
+	there, err := s.setFirst(ctx, st, memberKey(a.Group, a.Index), body, ttl)
+	if err != nil || there == nil || bytes.Equal(there, body) {
+		return nil, err
+	}
+	first := *a
+	if first.Record, err = wire.DecodeRecord(there); err != nil {
+		return nil, err
+	}
+	first.Decides = a.Decides && first.Record.State != task.StateSucceeded
+	return &first, nil
+}
+
+// setFirst writes a message where there is none of its key yet, and returns the one that is there. Most often there is none:
+// so it writes before it looks.
+func (s *Store) setFirst(ctx context.Context, st *stream, key string, data []byte, ttl time.Duration) (there []byte, err error) {
+	seq := uint64(0)
 	for attempt := 0; ; attempt++ {
-		there, seq, err := s.get(ctx, st, key)
-		if err != nil || there != nil {
-			return err
+		if err = s.set(ctx, st, key, seq, data, ttl); err == nil || !s.again(ctx, err) || attempt > 0 && !pause(ctx, attempt) {
+			return nil, err
 		}
-		if err = s.set(ctx, st, key, seq, body, ttl); err == nil || !s.again(ctx, err) || !pause(ctx, attempt+1) {
-			return err
+		if there, seq, err = s.get(ctx, st, key); err != nil || there != nil {
+			return there, err
 		}
 	}
 }
@@ -266,7 +297,7 @@ func (s *Store) Members(ctx context.Context, group task.ID, from, limit int) ([]
 	return page, failure("members", err)
 }
 
-// Begin implements [resultstore.Gatherer].
+// Begin implements [resultstore.Gatherer]: one trip to the server for the first copy, two for any other.
 func (s *Store) Begin(ctx context.Context, id task.ID, which string, ttl time.Duration) (bool, error) {
 	if err := check(ctx, id); err != nil {
 		return false, err
@@ -280,20 +311,9 @@ func (s *Store) Begin(ctx context.Context, id task.ID, which string, ttl time.Du
 	}
 	first := false
 	err := s.withStream(ctx, func(st *stream) error {
-		for attempt := 0; ; attempt++ {
-			there, seq, err := s.get(ctx, st, begunKey(id))
-			if err != nil || there != nil {
-				first = string(there) == which
-				return err
-			}
-			if err = s.set(ctx, st, begunKey(id), seq, []byte(which), ttl); err == nil {
-				first = true
-				return nil
-			}
-			if !s.again(ctx, err) || !pause(ctx, attempt+1) {
-				return err
-			}
-		}
+		there, err := s.setFirst(ctx, st, begunKey(id), []byte(which), ttl)
+		first = there == nil || string(there) == which
+		return err
 	})
 	return first && err == nil, failure("begin", err)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker/natsbroker/embedded"
 	"github.com/swarmiji/swarmiji/internal/natsconn"
+	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -244,5 +245,72 @@ func TestTokensAreDifferent(t *testing.T) {
 				t.Errorf("the token of %q holds %q", s, c)
 			}
 		}
+	}
+}
+
+// What an arrival and a begin cost, and that a group has its bounds.
+func TestTripsOfAGroup(t *testing.T) {
+	s := store(t, Config{})
+	ctx := t.Context()
+	nc, err := s.conn.NATS(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.open(ctx); err != nil {
+		t.Fatal(err)
+	}
+	trips := func(what string, want uint64, do func() error) {
+		t.Helper()
+		before := nc.Stats().OutMsgs
+		if err := do(); err != nil {
+			t.Fatal(err)
+		}
+		if n := nc.Stats().OutMsgs - before; n != want {
+			t.Errorf("%s took %d messages to the server, want %d", what, n, want)
+		}
+	}
+	begin := func(which string, want bool) func() error {
+		return func() error {
+			got, err := s.Begin(ctx, "task", which, 0)
+			if got != want {
+				t.Errorf("copy %q is the first: %v", which, got)
+			}
+			return err
+		}
+	}
+	trips("the first copy", 1, begin("one", true))
+	trips("another copy", 2, begin("two", false))
+	trips("the first copy again", 2, begin("one", true))
+	a := resultstore.Arrival{Group: "g", Index: 1, Size: 3, Record: resultstore.Record{ID: "m1", State: task.StateSucceeded}}
+	trips("a member", 3, func() error { _, err := s.Arrive(ctx, a); return err })
+	for _, a := range []resultstore.Arrival{{Index: 1 << 30}, {Size: 1 << 30}} {
+		a.Group, a.Record = "huge", resultstore.Record{ID: "m", State: task.StateSucceeded}
+		if _, err := s.Arrive(ctx, a); !errors.Is(err, resultstore.ErrMalformed) {
+			t.Errorf("member %d of %d: %v", a.Index, a.Size, err)
+		}
+	}
+}
+
+// A process wrote how a member had ended, and died before it counted it. However the member ends when it is run again, what
+// is counted is what is read.
+func TestMemberOfADeadProcess(t *testing.T) {
+	s := store(t, Config{})
+	ctx := t.Context()
+	st, err := s.open(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := resultstore.Arrival{Group: "g", Size: 2, Record: resultstore.Record{ID: "m0", State: task.StateSucceeded}}
+	body, err := wire.EncodeRecord(&a.Record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.addMember(ctx, st, &a, body, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	a.Record.State, a.Record.Error, a.Decides = task.StateFailed, &task.RemoteError{Type: "t"}, true
+	got, err := s.Arrive(ctx, a)
+	if want := (resultstore.Gathered{Size: 2, Done: 1, Decider: -1}); err != nil || got != want {
+		t.Errorf("the group is %+v, %v; want %+v", got, err, want)
 	}
 }

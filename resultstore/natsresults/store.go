@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,7 +22,8 @@ type Store struct {
 	conn     *natsconn.Conn
 	stream   atomic.Pointer[stream] // nil: not known, or not there
 	opening  chan struct{}          // held by who makes the stream
-	gathers  chan struct{}          // held by an arrival at a group
+	gathers  [turns]chan struct{}   // held by an arrival at a group
+	seed     maphash.Seed           // of the turn that a group has
 	tooOld   atomic.Bool            // the server was asked for times of messages
 	warnOnce sync.Once
 	now      context.Context // has ended: for what must not wait
@@ -43,8 +45,11 @@ func New(c Config) (*Store, error) {
 	}
 	c.URLs = nil // they hold passwords and are not needed any more
 	s := &Store{
-		cfg: c, names: namesOf(c.Namespace), conn: conn, opening: make(chan struct{}, 1), gathers: make(chan struct{}, 1), done: make(chan struct{}),
-		try: oneTry,
+		cfg: c, names: namesOf(c.Namespace), conn: conn, opening: make(chan struct{}, 1), done: make(chan struct{}),
+		try: oneTry, seed: maphash.MakeSeed(),
+	}
+	for i := range s.gathers {
+		s.gathers[i] = make(chan struct{}, 1)
 	}
 	var end context.CancelFunc
 	s.now, end = context.WithCancel(context.Background())
