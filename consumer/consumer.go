@@ -62,6 +62,7 @@ type Consumer struct {
 	cfg     Config
 	codec   *wire.Codec
 	gather  resultstore.Gatherer // nil for none
+	members task.MembersFunc     // reads groups for handlers; nil for none
 	mux     task.Mux
 	rates   rates
 	report  *report.Reporter // nil without Config.Events
@@ -103,6 +104,9 @@ func New(c Config) (*Consumer, error) {
 	}
 	consumer := &Consumer{
 		cfg: c, codec: codec, gather: resultstore.GathererOf(c.Gatherer, c.Results), measured: measured, killed: make(chan struct{}), stopped: make(chan struct{}), settling: crew.New(),
+	}
+	if consumer.gather != nil {
+		consumer.members = consumer.readMembers
 	}
 	consumer.report, consumer.pid = consumer.newReport(), os.Getpid()
 	consumer.dequeued = c.Hooks.Tasks.Dequeued(c.Logger)

@@ -27,17 +27,6 @@ func gatherList(_ context.Context, r *task.Request) (any, error) {
 	return verbatim{ContentType: r.ContentType, Data: r.Args}, nil
 }
 
-// followed prepares the run of a task that is a step of a workflow.
-func (r *run) followed() {
-	c := r.queue.c
-	if r.handler == nil && r.request.Name == task.GatherName {
-		r.handler = task.HandlerFunc(gatherList)
-	}
-	if c.gather != nil {
-		r.request.ReadMembers(c.readMembers)
-	}
-}
-
 // errNoGatherer is what a group fails with that nobody can gather.
 var errNoGatherer = fmt.Errorf("%w: groups need a result store that can gather, or consumer.Config.Gatherer", broker.ErrUnsupported)
 
@@ -86,8 +75,11 @@ func (f *following) arrive(e *task.Envelope, end ending) {
 	f.decide(e, g)
 }
 
-// gatherTTL is how long a group is kept after its last arrival.
-func (f *following) gatherTTL() time.Duration { return f.request.Effective.ResultTTL.Or(0) }
+// gatherTTL is how long a group is kept after its last arrival, and how long it is remembered which copy of a task is run. It
+// is not a result that is kept: a group whose members keep theirs for a minute may have one that takes an hour.
+func (r *run) gatherTTL() time.Duration {
+	return max(r.request.Effective.ResultTTL.Or(0), resultstore.DefaultGatherTTL)
+}
 
 // decide sends what follows the group of e, or fails it.
 func (f *following) decide(e *task.Envelope, g resultstore.Gathered) {
@@ -141,7 +133,7 @@ func (c *Consumer) results(ctx context.Context, e *task.Envelope, g resultstore.
 	}
 	join := c.codec.Join(policy == task.Collect)
 	for from := 0; from < g.Size; {
-		page, err := c.readPage(ctx, e.Group, from, resultstore.MaxMembersPage)
+		page, err := c.readPage(ctx, e.Group, from, g.Size-from)
 		if err != nil {
 			return wire.Value{}, err
 		}
@@ -190,15 +182,35 @@ func causeOf(rec *resultstore.Record) *task.RemoteError {
 	return &task.RemoteError{Type: string(rec.State), Message: "swarmiji: task " + string(rec.State)}
 }
 
-// readPage reads members and opens what is sealed or compressed. What cannot be opened is a *groupError.
+// Bounds of a page of members: nobody knows how large they are before the first ones are read.
+const (
+	firstMembers = 16
+	pageBytes    = 4 << 20
+)
+
+// readPage reads members, and opens what is sealed or compressed: up to limit of them, fewer where they are large, none only
+// where there is none. What cannot be opened is a *groupError.
 func (c *Consumer) readPage(ctx context.Context, group task.ID, from, limit int) ([]resultstore.Record, error) {
-	page, err := c.gather.Members(ctx, group, from, limit)
-	if err != nil {
-		return nil, err
-	}
-	for i := range page {
-		if err := c.codec.OpenMember(&page[i], group, from+i); err != nil {
-			return nil, &groupError{fmt.Errorf("member %d of group %s: %w", from+i, group, err)}
+	var page []resultstore.Record
+	size := 0
+	for limit = min(limit, resultstore.MaxMembersPage); len(page) < limit && size < pageBytes; {
+		want := firstMembers
+		if n := len(page); n > 0 {
+			want = max(1, (pageBytes-size)*n/max(size, 1))
+		}
+		want = min(want, limit-len(page))
+		more, err := c.gather.Members(ctx, group, from+len(page), want)
+		if err != nil {
+			return nil, err
+		}
+		for i := range more {
+			if err := c.codec.OpenMember(&more[i], group, from+len(page)+i); err != nil {
+				return nil, &groupError{fmt.Errorf("member %d of group %s: %w", from+len(page)+i, group, err)}
+			}
+			size += len(more[i].Result)
+		}
+		if page = append(page, more...); len(more) < want {
+			break
 		}
 	}
 	return page, nil
@@ -241,7 +253,7 @@ func (r *run) elsewhere() bool {
 }
 
 func (r *run) beginCopy(ctx context.Context) (bool, error) {
-	return r.queue.c.gather.Begin(ctx, r.request.ID, r.request.Copy, r.request.Effective.ResultTTL.Or(0))
+	return r.queue.c.gather.Begin(ctx, r.request.ID, r.request.Copy, r.gatherTTL())
 }
 
 // askWhichCopy goes on with elsewhere until the gatherer answers. The task is not started before.

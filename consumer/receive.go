@@ -34,6 +34,7 @@ type run struct {
 	acked      atomic.Bool // before the start, because the task runs at most once
 	started    atomic.Bool
 	over       atomic.Bool         // the handler has returned
+	stored     atomic.Bool         // its final record is in a store that can be asked for it
 	terminated atomic.Bool         // a revocation has ended its context
 	cut        atomic.Pointer[cut] // of its context; nil: none yet
 }
@@ -108,8 +109,11 @@ func (q *queue) read(d broker.Delivery, worker int) (*run, error) {
 	req.Deliveries, req.Exact = d.Deliveries()
 	var definition task.Metadata
 	r.handler, definition, _ = q.c.mux.Lookup(e.Name)
-	if e.Copy != "" || r.handler == nil {
-		r.followed()
+	if r.handler == nil && e.Name == task.GatherName {
+		r.handler = task.HandlerFunc(gatherList)
+	}
+	if q.c.members != nil {
+		req.ReadMembers(q.c.members)
 	}
 	switch {
 	case e.Base != nil:
@@ -194,13 +198,15 @@ func (r *run) returnUnstarted(ctx context.Context) {
 }
 
 // giveBack returns the task to its queue without counting anything. One that was started, or is a suspect, goes back as a
-// copy: the next consumer would take what was merely released for one that ended its process.
+// copy: the next consumer would take what was merely released for one that ended its process. One whose end is recorded is
+// released all the same: the next consumer looks for that record first, and goes on from it instead of running the task.
 func (r *run) giveBack(ctx context.Context) error {
 	r.queue.c.cfg.Metrics.Released.Inc(1)
 	started := r.started.Load()
 	switch {
 	case r.acked.Load():
 		return nil
+	case r.stored.Load():
 	case started || r.queue.suspects || !r.idempotent():
 		next := r.copy()
 		target := r.queue.source

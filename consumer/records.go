@@ -81,6 +81,8 @@ func (r *run) save(ctx context.Context, state task.State, v verdict) (verdict, b
 		}
 		err := store.Save(ctx, rec)
 		switch {
+		case err == nil:
+			r.stored.Store(state.Terminal() && !resultstore.RepliesOnly(store))
 		case errors.Is(err, resultstore.ErrStale):
 			r.queue.c.cfg.Metrics.Rejected.Inc(1)
 			return r.overtaken(ctx, store, &v)
@@ -92,7 +94,9 @@ func (r *run) save(ctx context.Context, state task.State, v verdict) (verdict, b
 			if rec, err = r.protected(task.StateFailed, v); err != nil {
 				return err
 			}
-			return store.Save(ctx, rec)
+			if err = store.Save(ctx, rec); err == nil {
+				r.stored.Store(state.Terminal() && !resultstore.RepliesOnly(store))
+			}
 		}
 		return err
 	})
@@ -111,6 +115,7 @@ func (r *run) overtaken(ctx context.Context, store resultstore.ResultStore, v *v
 		return err
 	case err == nil && rec.State.Terminal():
 		*v = recorded(&rec)
+		r.stored.Store(true)
 		return nil
 	}
 	if !r.acked.Load() {

@@ -160,6 +160,7 @@ func (q *queue) settleRetry(ctx context.Context, r *run, v verdict) {
 }
 
 func (q *queue) settleFinal(ctx context.Context, r *run, v verdict) {
+	r.stored.Store(v.recorded)
 	if !v.recorded {
 		var ok bool
 		if v, ok = r.save(ctx, v.kind.state(), v); !ok {

@@ -37,8 +37,11 @@ func (r *run) publishSuccessors(ctx context.Context, v verdict) bool {
 	return !f.stopped
 }
 
-// publishAtOnce is how many successors are handed to the broker at a time.
-const publishAtOnce = 500
+// How many successors are handed to the broker at a time, and of what size together: each carries a copy of what follows it.
+const (
+	publishAtOnce = 500
+	publishBytes  = 4 << 20
+)
 
 // following sends what follows a task. What cannot be sent counts as a task that has failed, and what follows that one is
 // dealt with likewise, so that nobody waits for ever.
@@ -198,47 +201,41 @@ func (f *following) flush() {
 	}
 }
 
+// unfit is a successor that cannot be sent, and why.
+type unfit struct {
+	envelope *task.Envelope
+	err      error
+}
+
 // publish hands outs to the broker. What is confirmed is not sent again: on most brokers it would run again.
 func (f *following) publish(outs []outgoing) {
-	type failure struct {
-		envelope *task.Envelope
-		err      error
-	}
-	var failures []failure
+	var failures []unfit
 	ok := f.persist(f.ctx, "successors", func(ctx context.Context) error {
-		messages := make([]broker.Outgoing, 0, len(outs))
-		sent := outs[:0:0]
-		for _, o := range outs {
-			// Each sending is a copy of its own: one that was not confirmed may be queued all the same.
-			o.envelope.Copy = rand.Text()
-			m, err := f.queue.c.codec.Encode(o.queue, o.envelope)
-			if err != nil {
-				failures = append(failures, failure{o.envelope, err})
+		for len(outs) > 0 {
+			sent, messages := f.encode(&outs, &failures)
+			if len(messages) == 0 {
 				continue
 			}
-			messages, sent = append(messages, broker.Outgoing{Queue: o.queue, Message: m}), append(sent, o)
-		}
-		outs = sent
-		if len(messages) == 0 {
-			return nil
-		}
-		err := broker.PublishBatch(ctx, f.queue.c.cfg.Broker, messages)
-		errs := broker.BatchErrors(err, len(messages))
-		var left []outgoing
-		for i, o := range outs {
-			switch {
-			case errs[i] == nil:
-				f.queue.c.notifySent(o.queue, o.envelope)
-			case permanent(errs[i]): // a message must not make queues: whoever built the chain has to
-				failures = append(failures, failure{o.envelope, errs[i]})
-			default:
-				left = append(left, o)
+			err := broker.PublishBatch(ctx, f.queue.c.cfg.Broker, messages)
+			errs := broker.BatchErrors(err, len(messages))
+			var left []outgoing
+			for i, o := range sent {
+				switch {
+				case errs[i] == nil:
+					f.queue.c.cfg.Metrics.Sent.Inc(1)
+					f.queue.c.notifySent(o.queue, o.envelope)
+				case permanent(errs[i]): // a message must not make queues: whoever built the chain has to
+					failures = append(failures, unfit{o.envelope, errs[i]})
+				default:
+					left = append(left, o)
+				}
+			}
+			if len(left) > 0 {
+				outs = append(left, outs...)
+				return err
 			}
 		}
-		if outs = left; len(left) == 0 {
-			return nil
-		}
-		return err
+		return nil
 	})
 	if f.stopped = f.stopped || !ok; f.stopped {
 		return
@@ -246,6 +243,29 @@ func (f *following) publish(outs []outgoing) {
 	for _, x := range failures {
 		f.unsent(x.envelope, x.err)
 	}
+}
+
+// encode takes as many of outs as go to the broker at a time, and writes their messages.
+func (f *following) encode(outs *[]outgoing, failures *[]unfit) (taken []outgoing, messages []broker.Outgoing) {
+	c := f.queue.c
+	_, delays := broker.As[broker.Delayer](c.cfg.Broker)
+	for size := 0; len(*outs) > 0 && size < publishBytes; *outs = (*outs)[1:] {
+		o := (*outs)[0]
+		// Each sending is a copy of its own: one that was not confirmed may be queued all the same.
+		o.envelope.Copy = rand.Text()
+		m, err := c.codec.Encode(o.queue, o.envelope)
+		if err != nil {
+			*failures = append(*failures, unfit{o.envelope, err})
+			continue
+		}
+		out := broker.Outgoing{Queue: o.queue, Message: m}
+		if delays { // else whoever receives it waits
+			out.At = o.envelope.Meta.NotBefore.Or(time.Time{})
+		}
+		size += len(m.Body)
+		taken, messages = append(taken, o), append(messages, out)
+	}
+	return taken, messages
 }
 
 // permanent reports whether publishing the same message again cannot help.

@@ -11,7 +11,7 @@ import (
 // fields are safe for concurrent use. Counters only rise, but for Active and Stuck, which go both ways. What each of them
 // means to an exporter [Descriptions] tells.
 type Metrics struct {
-	Sent      metrics.Counter // tasks confirmed by the broker
+	Sent      metrics.Counter // tasks confirmed by the broker: submissions, and what a consumer sends after a task
 	Received  metrics.Counter // deliveries taken from the broker
 	Started   metrics.Counter // runs begun
 	Succeeded metrics.Counter // tasks that ended well

@@ -37,7 +37,8 @@ func (p *Producer) checkMember(m *task.Membership) error {
 // SubmitWork implements [task.WorkSubmitter]; [task.Step.Submit] and [task.Stream] call it. Besides the errors of Submit it
 // returns [broker.ErrUnsupported] for a group where nothing is configured that can gather, and serializer.ErrValue or
 // [broker.ErrTooLarge] for a workflow that does not fit into its first messages. After an error some members of a first
-// group may have been sent; what follows the group will not run.
+// group may have been sent; what follows the group does not run, unless the error is a [broker.ErrIndeterminate] and what it is
+// about was queued all the same.
 func (p *Producer) SubmitWork(ctx context.Context, w task.Work) ([]task.Pending, error) {
 	if err := p.enter(); err != nil {
 		return nil, err

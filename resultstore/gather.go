@@ -8,7 +8,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// DefaultGatherTTL is how long what is gathered is kept after the last arrival, unless a task's ResultTTL says otherwise.
+// DefaultGatherTTL is how long what is gathered is kept after the last arrival, unless a task's ResultTTL is longer.
 const DefaultGatherTTL = task.DefaultResultTTL
 
 // MaxMembersPage is the most that Members reads at once.

@@ -178,7 +178,8 @@ func submitWork[R any](ctx context.Context, to WorkSubmitter, w Work) (*Run[R], 
 // it: inputs are read as members are sent, in batches, and their number is told with the last one. Members' results are
 // gathered and not announced; a task that sets IgnoreResult saves the store another copy of each.
 //
-// After an error some members may have been sent; what follows them will not run.
+// After an error some members may have been sent. What follows them does not run, unless the error is a
+// broker.ErrIndeterminate of the last ones, which may be queued all the same.
 func Stream[A, R, S any](ctx context.Context, to WorkSubmitter, inputs iter.Seq[A], each Part[A, R], then Part[Members[R], S], opts ...Option) (*Run[S], error) {
 	s := Chain(Map(each).Refer(), then)
 	return submitWork[S](ctx, to, Work{Node: s.node.closed(), Call: apply(Call{}, opts), Stream: func(yield func(any) bool) {

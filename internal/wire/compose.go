@@ -146,30 +146,30 @@ func (j *Joiner) Add(v Value, f *task.Failure) error {
 		}
 		v = Value{ct, data}
 	} else if j.settled {
-		v = j.codec.settle(v)
+		var err error
+		if v, err = j.codec.settle(v); err != nil {
+			return err
+		}
 	}
 	j.parts = append(j.parts, v)
 	return nil
 }
 
 // settle puts a value into a task.Settled.
-func (c *Codec) settle(v Value) Value {
+func (c *Codec) settle(v Value) (Value, error) {
 	const key = "value"
 	switch serializer.MediaType(v.ContentType) {
 	case serializer.ContentMsgpack:
-		return Value{v.ContentType, append(pack.AppendText(pack.AppendMapLen(nil, 1), key), v.Data...)}
+		return Value{v.ContentType, append(pack.AppendText(pack.AppendMapLen(nil, 1), key), v.Data...)}, nil
 	case serializer.ContentJSON:
-		return Value{v.ContentType, append(append([]byte(`{"`+key+`":`), v.Data...), '}')}
+		return Value{v.ContentType, append(append([]byte(`{"`+key+`":`), v.Data...), '}')}, nil
 	}
 	var value any
-	if !v.isNil() && c.Unmarshal(v.ContentType, v.Data, &value) != nil {
-		return Value{}
+	if err := c.Unmarshal(v.ContentType, v.Data, &value); err != nil {
+		return Value{}, err
 	}
 	data, ct, err := c.Marshal("", map[string]any{key: value})
-	if err != nil {
-		return Value{}
-	}
-	return Value{ct, data}
+	return Value{ct, data}, err
 }
 
 // List returns the list.
