@@ -15,6 +15,7 @@ import (
 
 // Events travel through TLS, and nobody listens to a server of an unknown authority.
 func TestTLS(t *testing.T) {
+	testserver.Thorough(t) // internal/amqpconn makes the connections, and its tests are quicker
 	t.Parallel()
 	files, err := testserver.NewTLSFiles(t.TempDir())
 	if err != nil {

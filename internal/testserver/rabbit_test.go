@@ -69,6 +69,7 @@ func wantMessage(tb testing.TB, ch *amqp.Channel, queue, body string) {
 
 // A durable queue and its confirmed message live through a restart in good order and through SIGKILL, on the same URL.
 func TestRabbitRestartKeepsDurableQueue(t *testing.T) {
+	testserver.Thorough(t) // the suites restart such a server, and faulttest kills it
 	r := testserver.RequireRabbit(t)
 	for name, down := range map[string]func(){
 		"restart": func() {},
@@ -200,6 +201,7 @@ func TestRabbitMemoryAlarmBlocks(t *testing.T) {
 }
 
 func TestRabbitTLS(t *testing.T) {
+	testserver.Thorough(t) // internal/amqpconn speaks TLS with such a server
 	files, err := testserver.NewTLSFiles(t.TempDir())
 	if err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 
 // Records travel through TLS, and none goes to a server of an unknown authority.
 func TestTLS(t *testing.T) {
+	testserver.Thorough(t) // internal/amqpconn makes the connections, and its tests are quicker
 	t.Parallel()
 	files, err := testserver.NewTLSFiles(t.TempDir())
 	if err != nil {
