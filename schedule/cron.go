@@ -143,7 +143,7 @@ func ParseCronIn(text string, loc *time.Location) (*Cron, error) {
 		if i == yearField {
 			set = f.setYear
 		}
-		if err := r.field(to, parts[i], &units[i], set); err != nil {
+		if err := r.field(to, parts[i], units[i], set); err != nil {
 			err.Understood = strings.Join(parts[:i], " ")
 			return nil, err
 		}
@@ -213,12 +213,12 @@ type reader struct {
 }
 
 // refuse says what is wrong with a field.
-func (r *reader) refuse(u *unit, text, format string, args ...any) *SpecError {
+func (r *reader) refuse(u unit, text, format string, args ...any) *SpecError {
 	return &SpecError{Input: shorten(r.input), Problem: u.name + " " + strconv.Quote(shorten(text)) + ": " + fmt.Sprintf(format, args...)}
 }
 
 // field reads one field. It calls set with each value that the field always allows.
-func (r *reader) field(f *field, text string, u *unit, set func(int)) *SpecError {
+func (r *reader) field(f *field, text string, u unit, set func(int)) *SpecError {
 	f.any = text == "*"
 	for item := range strings.SplitSeq(text, ",") {
 		if err := r.item(f, item, u, set); err != nil {
@@ -229,7 +229,7 @@ func (r *reader) field(f *field, text string, u *unit, set func(int)) *SpecError
 }
 
 // item reads one item of the list that a field is.
-func (r *reader) item(f *field, item string, u *unit, set func(int)) *SpecError {
+func (r *reader) item(f *field, item string, u unit, set func(int)) *SpecError {
 	span, step, stepped := strings.Cut(item, "/")
 	every := 1
 	if stepped {
@@ -275,7 +275,7 @@ func (r *reader) item(f *field, item string, u *unit, set func(int)) *SpecError 
 }
 
 // value reads a single value.
-func (r *reader) value(text string, u *unit) (int, *SpecError) {
+func (r *reader) value(text string, u unit) (int, *SpecError) {
 	for i, name := range u.names {
 		if strings.EqualFold(text, name) {
 			return u.min + i, nil

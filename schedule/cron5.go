@@ -59,7 +59,7 @@ func ParseCron5(text string, loc *time.Location) (*Cron, error) {
 	c := &Cron{}
 	f := &c.fields
 	for i, to := range [...]*field{&f.minute, &f.hour, &f.dom, &f.month, &f.dow} {
-		if err := r.field(to, parts[i], &units5[i], to.set); err != nil {
+		if err := r.field(to, parts[i], units5[i], to.set); err != nil {
 			err.Understood = strings.Join(parts[:i], " ")
 			return nil, err
 		}

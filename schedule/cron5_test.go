@@ -268,6 +268,42 @@ func TestNextIsTheSameFromAnywhere(t *testing.T) {
 	})
 }
 
+// TestPeriods goes through the periods of zones, and through their clocks hour by hour beside it.
+func TestPeriods(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"Europe/Berlin", "America/Santiago", "Australia/Lord_Howe", "Africa/Casablanca", "America/New_York", "Asia/Tokyo", "UTC"} {
+		loc := zone(t, name)
+		clock := func(u int64) int64 {
+			_, off := time.Unix(u, 0).In(loc).Zone()
+			return int64(off)
+		}
+		u := at(t, "2024-01-01").Unix()
+		p := periodAt(u, loc)
+		for end := at(t, "2049-01-01").Unix(); u < end; u += 3600 {
+			if u >= p.end {
+				if p = periodAt(p.end, loc); p.start > u || p.end <= u {
+					t.Fatalf("%s at %s: the period is %+v", name, time.Unix(u, 0).UTC(), p)
+				}
+			}
+			if p.off != clock(u) {
+				t.Fatalf("%s at %s: %+v, but the clock says %d", name, time.Unix(u, 0).UTC(), p, clock(u))
+			}
+		}
+	}
+	for _, after := range []string{"2028-12-30 12:00", "2028-12-31", "2028-12-31 12:00", "2096-12-31"} { // leap years
+		for _, text := range []string{"0 * * * *", "0 9 * * *", "0 0 1 1 *"} {
+			spec, err := ParseCron5(text, zone(t, "Europe/Berlin"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			next, ok := spec.Next(at(t, after))
+			if local := next.In(spec.loc); !ok || local.Minute() != 0 || next.Sub(at(t, after)) > 48*time.Hour {
+				t.Errorf("%s after %s: %s, %v", spec, after, local, ok)
+			}
+		}
+	}
+}
+
 func TestZones(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

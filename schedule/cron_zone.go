@@ -10,7 +10,7 @@ import (
 // maxUnix is beyond all that is searched, and far from where sums overflow.
 const maxUnix = 1 << 33
 
-// period is a stretch of time in which a zone's clock keeps one distance to UTC.
+// period is a stretch of time in which a zone's clock keeps one distance to UTC. The one that follows may have the same.
 type period struct {
 	start, end int64 // in seconds since 1970 in UTC
 	off        int64 // what the clock shows more than UTC
@@ -27,6 +27,9 @@ func periodAt(u int64, loc *time.Location) period {
 	}
 	if !end.IsZero() {
 		p.end = end.Unix()
+	}
+	if p.end <= u { // the last day of a leap year: package time ends periods with the 365th day of a year
+		p.end += daySeconds
 	}
 	return p
 }

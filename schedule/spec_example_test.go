@@ -72,3 +72,36 @@ func ExampleOnce() {
 	// Sat 2026-11-21 19:00:00
 	// never again
 }
+
+func ExampleParsePhrase() {
+	for _, text := range []string{"at 7pm tomorrow", "in 5 minutes", "every 2nd wednesday at noon", "every 45 minutes", "at 9am today"} {
+		p, err := schedule.ParsePhrase(text, friday)
+		if err != nil {
+			fmt.Println(err)
+			continue
+		}
+		fmt.Printf("%s: %s\n", p.Spec, p.Echo)
+	}
+	// Output:
+	// 2026 11 21 * 19 0 0: Sat 21 Nov 2026 19:00 UTC, in 28h10m
+	// 2026 11 20 * 14 55 0: Fri 20 Nov 2026 14:55 UTC, in 5m
+	// * * * 3/2 12 0 0: every 2nd Wednesday at 12:00 UTC; next Wed 2 Dec 2026 12:00 UTC, in 11 days
+	// swarmiji: schedule: bad spec "every 45 minutes": understood "every", but 45 minutes do not come out even: it must divide 60; accepted is, for example, "every 30 minutes"
+	// swarmiji: schedule: bad spec "at 9am today": understood "at 9am today", but that is past: Fri 20 Nov 2026 09:00:00 UTC; accepted is, for example, "at 7pm tomorrow"
+}
+
+func ExampleDescribe() {
+	for _, text := range []string{"* * * 1-5 9 0 0", "2014 3 * 0/2,3 9-17 * */5", "* * * * * */15 0", "2026 11 21 * 19 0 0"} {
+		s, err := schedule.Parse(text)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(schedule.Describe(s))
+	}
+	// Output:
+	// every weekday at 09:00 UTC
+	// every 5 seconds, in the hours 09 to 17, every Wednesday and every 2nd Sunday in March in 2014, UTC
+	// every 15 minutes, UTC
+	// once, on Sat 21 Nov 2026 at 19:00 UTC
+}
