@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what the tests need and the machine lacks: RabbitMQ, Redis, a C compiler for the race detector, and ps. It also
+# Installs what the tests need and the machine lacks: RabbitMQ, Redis, PostgreSQL, a C compiler for the race detector, and ps. It also
 # compiles the NATS server, which is a Go module, and installs the old one of the distribution, for the tests with old servers.
 # It changes nothing when all is there, and it leaves no server running: the tests start private ones.
 #
@@ -29,6 +29,11 @@ have_rabbitmq() {
 
 have_redis() { command -v redis-server >/dev/null; }
 
+# Debian keeps the server's programs outside of PATH, a directory for each version.
+have_postgres() {
+	compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || command -v initdb >/dev/null
+}
+
 have_old_nats() { command -v nats-server >/dev/null; }
 
 have_ps() { command -v ps >/dev/null; }
@@ -37,6 +42,7 @@ missing() {
 	have_cc || echo gcc libc6-dev
 	have_rabbitmq || echo rabbitmq-server
 	have_redis || echo redis-server
+	have_postgres || echo postgresql
 	have_old_nats || echo nats-server
 	have_ps || echo procps
 }
@@ -52,7 +58,8 @@ forbid_start() {
 }
 
 # Without this the service would come up at the next boot. It is done only for a server that this script installed: one
-# that was there before is somebody's. Debian's services are named like their packages.
+# that was there before is somebody's. Debian's services are named like their packages. The database cluster that Debian makes
+# when it installs PostgreSQL stays where it is, and is never started.
 forbid_boot() {
 	local service=$1
 	if [[ -d /run/systemd/system ]] && command -v systemctl >/dev/null; then
@@ -78,7 +85,7 @@ install_missing() {
 	((${#wanted[@]} == 0)) && return
 
 	if ! command -v apt-get >/dev/null; then
-		say "please install with your system's package manager: RabbitMQ 3.10 or newer, Redis 7 or newer, gcc with the C library's headers, ps"
+		say "please install with your system's package manager: RabbitMQ 3.10 or newer, Redis 7 or newer, PostgreSQL 15 or newer, gcc with the C library's headers, ps"
 		say "(missing here, by their Debian names: ${wanted[*]})"
 		exit 1
 	fi
@@ -96,7 +103,7 @@ install_missing() {
 		apt-get update -q </dev/null
 		apt_install "${wanted[@]}" </dev/null
 	fi
-	for service in rabbitmq-server redis-server nats-server; do
+	for service in rabbitmq-server redis-server postgresql nats-server; do
 		if [[ " ${wanted[*]} " == *" $service "* ]]; then
 			forbid_boot "$service"
 		fi

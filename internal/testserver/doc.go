@@ -10,8 +10,10 @@
 //     must not run in parallel with others; the next RequireRabbit mends what it left.
 //   - [RequireRedis] is the same for one Redis server, which keeps all that it was told through a Kill.
 //   - [RequireNATS] is the same for one NATS server with JetStream. The first use on a machine builds it, see [NATSProgram].
+//   - [RequirePostgres] is the same for one PostgreSQL server, which keeps what it has committed through a Kill. Tests keep
+//     apart by [Postgres.Database].
 //   - [OwnRabbit] is a node for one test, with a configuration of its own, and [OwnRabbitCluster] three joined nodes.
-//   - [OwnRedis] and [OwnNATS] are servers for one test. [OwnRedisReplica] is a Redis server with a replica that can be
+//   - [OwnRedis], [OwnNATS] and [OwnPostgres] are servers for one test. [OwnRedisReplica] is a Redis server with a replica that can be
 //     promoted, [OwnRedisSentinel] the same with a sentinel that does so, [OwnRedisCluster] and [OwnNATSCluster] are three
 //     joined servers.
 //   - Each Own has a Start, which is the same outside a test.

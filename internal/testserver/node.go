@@ -63,7 +63,7 @@ func (n *node) Pause() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if !n.proc.ended() {
-		pauseGroup(n.proc.cmd.Process.Pid)
+		n.proc.pause()
 		n.paused = true
 	}
 }
@@ -77,7 +77,7 @@ func (n *node) Resume() {
 
 func (n *node) resume() {
 	if n.paused && !n.proc.ended() {
-		resumeGroup(n.proc.cmd.Process.Pid)
+		n.proc.resume()
 	}
 	n.paused = false
 }

@@ -28,12 +28,22 @@ type sandbox struct {
 	closeErr  error
 }
 
-// guardScript waits for the end of its input, kills the process groups named in the files of $1/pids, and removes $1.
-// Removing is tried again while killed processes still write.
+// guardScript waits for the end of its input, kills the process groups named in the files of $1/pids, and removes $1. Where
+// there is a file $1/quit it asks with SIGQUIT first, and waits for two seconds. Removing is tried again while killed
+// processes still write.
 const guardScript = `trap '' HUP INT TERM
 while read -r _; do :; done
 for f in "$1"/pids/*; do
-	[ -f "$f" ] && kill -s KILL -- "-$(cat "$f")" 2>/dev/null
+	[ -f "$f" ] || continue
+	p=$(cat "$f")
+	if [ -f "$1/quit" ]; then
+		kill -s QUIT -- "-$p" 2>/dev/null
+		for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+			kill -s 0 -- "-$p" 2>/dev/null || break
+			sleep 0.1
+		done
+	fi
+	kill -s KILL -- "-$p" 2>/dev/null
 done
 for _ in 1 2 3 4 5 6 7 8 9 10; do
 	rm -rf -- "$1" 2>/dev/null && break
@@ -80,6 +90,13 @@ type process struct {
 	pidFile string
 	logFile string
 	done    chan struct{} // closed when it has ended and was waited for
+	manners manners
+}
+
+// manners are what a program does about signals. The zero value: its children stay in its group, and SIGTERM ends it.
+type manners struct {
+	children  bool // its children have groups of their own, so that a signal has to be sent to each
+	interrupt bool // SIGINT is what ends it in good order
 }
 
 // start runs a program with its output appended to logFile. env is the whole environment.
@@ -120,10 +137,38 @@ func (p *process) ended() bool {
 
 // kill ends the whole group at once and waits until it is gone.
 func (p *process) kill() {
-	if !p.ended() {
-		killGroup(p.cmd.Process.Pid)
-		<-p.done
+	if p.ended() {
+		return
 	}
+	var children []int
+	if p.manners.children {
+		pauseGroup(p.cmd.Process.Pid) // so that it starts no more
+		children = childrenOf(p.cmd.Process.Pid)
+	}
+	for _, pid := range append(children, p.cmd.Process.Pid) {
+		killGroup(pid)
+	}
+	<-p.done
+}
+
+// pause returns when the process stands still, with its children.
+func (p *process) pause() {
+	pauseGroup(p.cmd.Process.Pid)
+	if p.manners.children {
+		for _, pid := range childrenOf(p.cmd.Process.Pid) {
+			pauseGroup(pid)
+		}
+	}
+}
+
+// resume ends a pause.
+func (p *process) resume() {
+	if p.manners.children {
+		for _, pid := range childrenOf(p.cmd.Process.Pid) {
+			resumeGroup(pid)
+		}
+	}
+	resumeGroup(p.cmd.Process.Pid)
 }
 
 // terminate asks the process to end, and kills it when ctx is done before it has. It asks again from time to time: Redis
@@ -132,7 +177,7 @@ func (p *process) terminate(ctx context.Context) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for !p.ended() {
-		terminateGroup(p.cmd.Process.Pid)
+		terminateGroup(p.cmd.Process.Pid, p.manners.interrupt)
 		select {
 		case <-p.done:
 		case <-tick.C:

@@ -13,9 +13,12 @@ const supported = false
 
 func ownGroup() *syscall.SysProcAttr { return nil }
 func killGroup(int)                  {}
-func terminateGroup(int)             {}
+func terminateGroup(int, bool)       {}
 func pauseGroup(int)                 {}
 func resumeGroup(int)                {}
+func childrenOf(int) []int           { return nil }
+
+func asUser(string, ...string) ([]string, error) { return nil, nil }
 
 func reserve(string) bool { return true }
 

@@ -8,8 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"os/user"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -19,9 +22,16 @@ func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true
 
 // The signals go to the group. An error means that it is gone already, which is what the callers check by other means.
 
-func killGroup(pid int)      { _ = syscall.Kill(-pid, syscall.SIGKILL) }
-func terminateGroup(pid int) { _ = syscall.Kill(-pid, syscall.SIGTERM) }
-func resumeGroup(pid int)    { _ = syscall.Kill(-pid, syscall.SIGCONT) }
+func killGroup(pid int)   { _ = syscall.Kill(-pid, syscall.SIGKILL) }
+func resumeGroup(pid int) { _ = syscall.Kill(-pid, syscall.SIGCONT) }
+
+func terminateGroup(pid int, interrupt bool) {
+	if interrupt {
+		_ = syscall.Kill(-pid, syscall.SIGINT)
+		return
+	}
+	_ = syscall.Kill(-pid, syscall.SIGTERM)
+}
 
 // pauseGroup returns when the process stands still: the signal takes its time, and until then a thread on another
 // processor goes on. Where there is no /proc it returns at once.
@@ -47,6 +57,56 @@ func stopped(pid int) bool {
 		}
 	}
 	return true
+}
+
+// childrenOf returns the processes that a process has started and that run. Where there is no /proc it finds none.
+func childrenOf(parent int) []int {
+	files, _ := filepath.Glob("/proc/[0-9]*/stat")
+	var pids []int
+	for _, file := range files {
+		stat, err := os.ReadFile(file)
+		if err != nil {
+			continue // it has ended
+		}
+		var state string
+		var ppid int
+		_, err = fmt.Sscan(string(stat[bytes.LastIndexByte(stat, ')')+1:]), &state, &ppid)
+		pid, perr := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		if err == nil && perr == nil && ppid == parent && state != "Z" {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// asUser returns what to put before a program's name so that it runs as a user, and gives the user the directories. Nothing
+// is put before it if this process is not root, which alone may choose.
+func asUser(name string, dirs ...string) ([]string, error) {
+	if os.Geteuid() != 0 {
+		return nil, nil
+	}
+	u, err := user.Lookup(name)
+	if err != nil {
+		return nil, fmt.Errorf("%w: root may not run the server, and there is no user for it: %w", ErrMissing, err)
+	}
+	setpriv, err := exec.LookPath("setpriv")
+	if err != nil {
+		return nil, fmt.Errorf("%w: setpriv (Debian: apt-get install util-linux): %w", ErrMissing, err)
+	}
+	uid, err := strconv.Atoi(u.Uid)
+	if err != nil {
+		return nil, err
+	}
+	gid, err := strconv.Atoi(u.Gid)
+	if err != nil {
+		return nil, err
+	}
+	for _, dir := range dirs {
+		if err := os.Chown(dir, uid, gid); err != nil {
+			return nil, err
+		}
+	}
+	return []string{setpriv, "--reuid=" + u.Uid, "--regid=" + u.Gid, "--clear-groups"}, nil
 }
 
 const supported = true

@@ -33,10 +33,11 @@ const startTime = 90 * time.Second
 // shared are the servers of this test binary. It is the one variable of the package: a start costs time, so the tests of a
 // binary share one server of each kind, and only the end of the process ends it.
 var shared struct {
-	rabbit common[*Rabbit]
-	redis  common[*Redis]
-	nats   common[*NATS]
-	natsd  struct { // the program of NATS servers, which takes a go command to find
+	rabbit   common[*Rabbit]
+	redis    common[*Redis]
+	nats     common[*NATS]
+	postgres common[*Postgres]
+	natsd    struct { // the program of NATS servers, which takes a go command to find
 		mu   sync.Mutex
 		path string
 	}

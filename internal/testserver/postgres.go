@@ -1,0 +1,280 @@
+package testserver
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// PostgresConfig tunes a PostgreSQL server. The zero value commits to disk, as a server is set up that must not forget.
+type PostgresConfig struct {
+	// Conf are further lines of postgresql.conf. They come last: a setting that is given again replaces the first.
+	Conf string
+	TLS  *TLSFiles // clients may use TLS; nil: they cannot
+	// RequireClientCert refuses TLS clients that show no certificate of TLS's authority. It concerns TLS alone.
+	RequireClientCert bool
+}
+
+// Postgres is a PostgreSQL server of our own. All methods may be called from any goroutine; those that change whether the
+// server runs wait for each other.
+type Postgres struct {
+	node
+	box      *sandbox
+	home     string // owned by the user that the server runs as
+	prefix   []string
+	port     int
+	tls      bool
+	password string
+}
+
+// pgUser is a superuser, who alone may connect.
+const pgUser = "swarmiji"
+
+// StartPostgres makes a database cluster, starts a server on it and waits until it answers, a second or two. The error wraps
+// [ErrMissing] when PostgreSQL is not installed.
+func StartPostgres(ctx context.Context, cfg PostgresConfig) (*Postgres, error) {
+	var err error
+	for range 3 { // another process may have taken the port since it was found free
+		var p *Postgres
+		if p, err = tryPostgres(ctx, cfg); err == nil {
+			return p, nil
+		}
+		if errors.Is(err, ErrMissing) || ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, fmt.Errorf("postgres: %w", err)
+}
+
+func tryPostgres(ctx context.Context, cfg PostgresConfig) (p *Postgres, err error) {
+	initdb, err := postgresProgram("initdb")
+	if err != nil {
+		return nil, err
+	}
+	program, err := postgresProgram("postgres")
+	if err != nil {
+		return nil, err
+	}
+	ports, err := freePorts(1)
+	if err != nil {
+		return nil, err
+	}
+	box, err := newSandbox("swarmiji-postgres-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, box.close())
+		}
+	}()
+	p = &Postgres{
+		box: box, home: filepath.Join(box.dir, "home"), port: ports[0], tls: cfg.TLS != nil, password: "secret-" + rand.Text(),
+	}
+	p.node = node{name: "postgres", probe: p.answers, start: func() (*process, error) { return p.run(program) }}
+	if err := p.initialize(ctx, initdb, cfg); err != nil {
+		return nil, err
+	}
+	if err := p.restart(ctx); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// postgresProgram finds a program of the server. Debian keeps them out of PATH, a directory for each version.
+func postgresProgram(name string) (string, error) {
+	if !supported {
+		return "", fmt.Errorf("%w: servers are started on Unix only", ErrMissing)
+	}
+	found, _ := filepath.Glob("/usr/lib/postgresql/[0-9]*/bin/" + name)
+	if len(found) > 0 {
+		version := func(path string) int {
+			n, _ := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(path))))
+			return n
+		}
+		return slices.MaxFunc(found, func(a, b string) int { return version(a) - version(b) }), nil
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return "", fmt.Errorf("%w: %s (Debian: apt-get install postgresql): %w", ErrMissing, name, err)
+	}
+	return path, nil
+}
+
+// initialize makes the database cluster and its configuration. Only this is not written through to the disk: what is lost
+// with the machine before the server starts is nobody's.
+func (p *Postgres) initialize(ctx context.Context, initdb string, cfg PostgresConfig) error {
+	if err := os.Chmod(p.box.dir, 0o711); err != nil { //nolint:gosec // another user must pass through to its own directory
+		return err
+	}
+	if err := os.Mkdir(p.home, 0o700); err != nil {
+		return err
+	}
+	// One that is killed leaves a segment of shared memory behind, of which a machine has some thousands.
+	if err := os.WriteFile(filepath.Join(p.box.dir, "quit"), nil, 0o600); err != nil {
+		return err
+	}
+	secret := filepath.Join(p.home, "password")
+	if err := os.WriteFile(secret, []byte(p.password), 0o600); err != nil {
+		return err
+	}
+	files, err := p.copyTLS(cfg.TLS)
+	if err != nil {
+		return err
+	}
+	if p.prefix, err = asUser("postgres", append(files, p.home, secret)...); err != nil {
+		return err
+	}
+	command := append(slices.Clone(p.prefix), initdb, "--pgdata="+p.data(), "--no-sync", "--no-instructions",
+		"--username="+pgUser, "--pwfile="+secret, "--auth=scram-sha-256", "--encoding=UTF8", "--locale=C")
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.Env, cmd.Dir = p.env(), p.home
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("initdb: %w\n%s", err, out)
+	}
+	return p.configure(cfg)
+}
+
+// copyTLS puts the server's files where only the user that it runs as can read them, which it insists on.
+func (p *Postgres) copyTLS(t *TLSFiles) ([]string, error) {
+	if t == nil {
+		return nil, nil
+	}
+	var files []string
+	for name, from := range map[string]string{"server.crt": t.Cert, "server.key": t.Key, "ca.crt": t.CA} {
+		data, err := os.ReadFile(from)
+		if err != nil {
+			return nil, err
+		}
+		to := filepath.Join(p.home, name)
+		if err := os.WriteFile(to, data, 0o600); err != nil {
+			return nil, err
+		}
+		files = append(files, to)
+	}
+	return files, nil
+}
+
+func (p *Postgres) data() string { return filepath.Join(p.home, "data") }
+
+func (p *Postgres) env() []string {
+	return environment([]string{"PG"}, map[string]string{"LC_ALL": "C"})
+}
+
+// configure writes the server's files. They are written over those that initdb made, so that their owner stays.
+func (p *Postgres) configure(cfg PostgresConfig) error {
+	lines := []string{
+		"listen_addresses = '127.0.0.1'",
+		"port = " + strconv.Itoa(p.port),
+		"unix_socket_directories = ''",
+		"max_connections = 200",
+		"shared_buffers = 32MB",
+		"max_wal_size = 256MB",
+		"jit = off", // its first use costs more than any statement of a test
+		"logging_collector = off",
+	}
+	hba := "host all all 127.0.0.1/32 scram-sha-256\n"
+	if cfg.TLS != nil {
+		lines = append(lines, "ssl = on", fmt.Sprintf("ssl_cert_file = '%s/server.crt'", p.home),
+			fmt.Sprintf("ssl_key_file = '%s/server.key'", p.home), fmt.Sprintf("ssl_ca_file = '%s/ca.crt'", p.home))
+		if cfg.RequireClientCert {
+			hba = "hostssl all all 127.0.0.1/32 scram-sha-256 clientcert=verify-ca\nhostnossl all all 127.0.0.1/32 scram-sha-256\n"
+		}
+	}
+	conf := strings.Join(append(lines, cfg.Conf), "\n") + "\n"
+	return errors.Join(
+		os.WriteFile(filepath.Join(p.data(), "postgresql.conf"), []byte(conf), 0o600),
+		os.WriteFile(filepath.Join(p.data(), "pg_hba.conf"), []byte(hba), 0o600))
+}
+
+// run starts the process and does not wait.
+func (p *Postgres) run(program string) (*process, error) {
+	command := append(slices.Clone(p.prefix), program, "-D", p.data())
+	proc, err := p.box.start("server", filepath.Join(p.box.dir, "console.log"), p.env(), command[0], command[1:]...)
+	if err == nil {
+		proc.manners = manners{children: true, interrupt: true}
+	}
+	return proc, err
+}
+
+// answers reports whether the server takes clients; one that recovers does not.
+func (p *Postgres) answers(ctx context.Context) error {
+	if err := dialTCP(ctx, p.port); err != nil {
+		return err
+	}
+	return p.Exec(ctx, "postgres", "SELECT 1")
+}
+
+// Exec runs SQL on a database, over a connection of its own. It is for a test's commands to the server.
+func (p *Postgres) Exec(ctx context.Context, database, sql string) error {
+	conn, err := pgx.Connect(ctx, p.url(database, "disable"))
+	if err != nil {
+		return err
+	}
+	_, err = conn.Exec(ctx, sql)
+	return errors.Join(err, conn.Close(ctx))
+}
+
+// Database makes an empty database, for one test, and returns its URL. The name is [Namespace]'s, or one like it. It costs
+// some 50 ms.
+func (p *Postgres) Database(ctx context.Context, name string) (string, error) {
+	if err := p.Exec(ctx, "postgres", "CREATE DATABASE "+pgx.Identifier{name}.Sanitize()); err != nil {
+		return "", fmt.Errorf("database %q: %w", name, err)
+	}
+	return p.url(name, "disable"), nil
+}
+
+// URL is the address of the database postgres, with user and password and without TLS:
+// postgres://user:password@127.0.0.1:port/postgres?sslmode=disable.
+func (p *Postgres) URL() string { return p.url("postgres", "disable") }
+
+// TLSURL is the same address through TLS with a verified certificate; "" when the server was started without. The authority
+// is for the client to know: add sslrootcert, or hand it over otherwise.
+func (p *Postgres) TLSURL() string {
+	if !p.tls {
+		return ""
+	}
+	return p.url("postgres", "verify-full")
+}
+
+func (p *Postgres) url(database, sslmode string) string {
+	u := url.URL{
+		Scheme: "postgres", User: url.UserPassword(pgUser, p.password), Host: p.Addr(), Path: "/" + database,
+		RawQuery: "sslmode=" + sslmode,
+	}
+	return u.String()
+}
+
+// Addr is host:port of the listener, for a [Proxy] or a [Relay].
+func (p *Postgres) Addr() string { return address(p.port) }
+
+// User is the user in [Postgres.URL], a superuser.
+func (p *Postgres) User() string { return pgUser }
+
+// Password is the password in [Postgres.URL], for tests that look for it where it must not be. No text of PostgreSQL or of
+// the module holds it by chance.
+func (p *Postgres) Password() string { return p.password }
+
+// CloseAllConnections makes the server end the sessions of all clients.
+func (p *Postgres) CloseAllConnections(ctx context.Context) error {
+	return p.Exec(ctx, "postgres", `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+		WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()`)
+}
+
+// Close ends the server without a last checkpoint and removes its data. It is idempotent.
+func (p *Postgres) Close() error {
+	p.Resume()
+	err := p.box.close()
+	p.Kill() // if the guard has not
+	return err
+}

@@ -1,0 +1,21 @@
+package testserver
+
+import (
+	"context"
+	"testing"
+)
+
+// RequirePostgres returns the server that all tests of this binary share, started by the first call and running whatever an
+// earlier test did to it. It ends with the process. Without PostgreSQL the test is skipped, see the package comment.
+func RequirePostgres(tb testing.TB) *Postgres {
+	tb.Helper()
+	return require(tb, &shared.postgres, func(ctx context.Context) (*Postgres, error) {
+		return StartPostgres(ctx, PostgresConfig{})
+	})
+}
+
+// OwnPostgres starts a server for one test and closes it at the test's end.
+func OwnPostgres(tb testing.TB, cfg PostgresConfig) *Postgres {
+	tb.Helper()
+	return own(tb, startTime, func(ctx context.Context) (*Postgres, error) { return StartPostgres(ctx, cfg) })
+}
