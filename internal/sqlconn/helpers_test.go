@@ -1,0 +1,263 @@
+package sqlconn
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/swarmiji/swarmiji/internal/backoff"
+	"github.com/swarmiji/swarmiji/internal/testserver"
+)
+
+// childEnv makes the test binary a child that writes to the database of its value.
+const childEnv = "SQLCONN_TEST_CHILD"
+
+func TestMain(m *testing.M) {
+	if job := os.Getenv(childEnv); job != "" {
+		if err := child(job, os.Getenv(childEnv+"_URL")); err != nil {
+			fmt.Println("error:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(testserver.Reaper))
+}
+
+// quick is a backoff for tests.
+var quick = backoff.Exponential{Min: 5 * time.Millisecond, Max: 50 * time.Millisecond}
+
+func open(t testing.TB, cfg Config) *Conn {
+	t.Helper()
+	if cfg.Backoff == (backoff.Exponential{}) {
+		cfg.Backoff = quick
+	}
+	c, err := New(cfg)
+	if err != nil {
+		t.Fatalf("New: %v", err)
+	}
+	t.Cleanup(func() { shut(t, c) })
+	return c
+}
+
+func shut(t testing.TB, c *Conn) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if err := c.Close(ctx); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+}
+
+func bound(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func brief(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 400*time.Millisecond)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// liteURL is the URL of a new file.
+func liteURL(t testing.TB) string {
+	u := url.URL{Scheme: "sqlite", Path: filepath.Join(t.TempDir(), "test.db")}
+	return u.String()
+}
+
+func pgURL(t testing.TB, p *testserver.Postgres) string {
+	t.Helper()
+	u, err := p.Database(bound(t), testserver.Namespace())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// each runs a test on a new database of each kind, with an empty table t.
+func each(t *testing.T, test func(t *testing.T, c *Conn)) {
+	t.Helper()
+	eachURL(t, func(t *testing.T, dsn string) {
+		test(t, open(t, Config{URL: dsn}))
+	})
+}
+
+func eachURL(t *testing.T, test func(t *testing.T, dsn string)) {
+	t.Helper()
+	for kind, dsn := range map[string]func(t *testing.T) string{
+		"sqlite":   func(t *testing.T) string { return liteURL(t) },
+		"postgres": func(t *testing.T) string { return pgURL(t, testserver.RequirePostgres(t)) },
+	} {
+		t.Run(kind, func(t *testing.T) {
+			dsn := dsn(t)
+			c, err := New(Config{URL: dsn, Backoff: quick})
+			if err != nil {
+				t.Fatal(err)
+			}
+			exec(t, c, "CREATE TABLE t (id bigint PRIMARY KEY NOT NULL, v text)")
+			shut(t, c)
+			test(t, dsn)
+		})
+	}
+}
+
+// exec runs one statement in a transaction of its own.
+func exec(t testing.TB, c *Conn, query string, args ...any) {
+	t.Helper()
+	if err := tryExec(bound(t), c, query, args...); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+}
+
+func tryExec(ctx context.Context, c *Conn, query string, args ...any) error {
+	return c.Update(ctx, func(ctx context.Context, tx *Tx) error {
+		_, err := tx.Exec(ctx, query, args...)
+		return err
+	})
+}
+
+// number reads one number.
+func number(t testing.TB, c *Conn, query string, args ...any) (n int64) {
+	t.Helper()
+	err := c.View(bound(t), func(ctx context.Context, tx *Tx) error { return tx.Row(ctx, query, args...).Scan(&n) })
+	if err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return n
+}
+
+// eventually waits until f returns nil.
+func eventually(t testing.TB, what string, f func() error) {
+	t.Helper()
+	end := time.Now().Add(20 * time.Second)
+	for {
+		err := f()
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s: %v", what, err)
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+}
+
+// child is what a child process does.
+func child(job, dsn string) error {
+	ctx := context.Background()
+	c, err := New(Config{URL: dsn, Backoff: quick})
+	if err != nil {
+		return err
+	}
+	switch job {
+	case "lock": // holds the write lock of a file until its input ends
+		return c.Update(ctx, func(ctx context.Context, tx *Tx) error {
+			if _, err := tx.Exec(ctx, "INSERT INTO t (id, v) VALUES (-1, 'lock')"); err != nil {
+				return err
+			}
+			fmt.Println("locked")
+			_ = bufio.NewScanner(os.Stdin).Scan()
+			return nil
+		})
+	case "write": // writes numbers from many goroutines, and prints those that are committed
+		var group sync.WaitGroup
+		for g := range 8 {
+			group.Go(func() {
+				for i := 0; ; i++ {
+					id := os.Getpid()*1_000_000 + g*100_000 + i
+					if err := tryExec(ctx, c, "INSERT INTO t (id, v) VALUES ($1, 'x')", id); err != nil {
+						fmt.Println("error:", err)
+						return
+					}
+					fmt.Println(id)
+				}
+			})
+		}
+		group.Wait()
+		return nil
+	case "migrate":
+		return c.Migrate(ctx, "test", slowMigrations())
+	default:
+		return fmt.Errorf("no such job: %s", job)
+	}
+}
+
+// process is a running child.
+type process struct {
+	cmd   *exec.Cmd
+	lines chan string
+	stop  func() // ends its input
+}
+
+// start runs this test binary as a child.
+func start(t testing.TB, job, dsn string) *process {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), childEnv+"="+job, childEnv+"_URL="+dsn)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p := &process{cmd: cmd, lines: make(chan string, 1<<20), stop: func() { _ = in.Close() }}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer close(p.lines)
+		for s := bufio.NewScanner(out); s.Scan(); {
+			p.lines <- s.Text()
+		}
+		_ = cmd.Wait()
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-ended
+	})
+	return p
+}
+
+// line waits for the next line.
+func (p *process) line(t testing.TB) string {
+	t.Helper()
+	select {
+	case l, ok := <-p.lines:
+		if !ok {
+			t.Fatal("the child has ended")
+		}
+		return l
+	case <-time.After(30 * time.Second):
+		t.Fatal("the child says nothing")
+	}
+	return ""
+}
+
+// numbers reads the rest of the child's lines; those that are no numbers are errors.
+func (p *process) numbers() (ns []int64, errs []string) {
+	for l := range p.lines {
+		if n, err := strconv.ParseInt(l, 10, 64); err == nil {
+			ns = append(ns, n)
+		} else {
+			errs = append(errs, l)
+		}
+	}
+	return ns, errs
+}

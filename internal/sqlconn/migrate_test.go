@@ -1,0 +1,96 @@
+package sqlconn
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"sync"
+	"testing"
+	"testing/fstest"
+)
+
+// files makes migrations that are the same for both dialects.
+func files(texts ...string) fs.FS {
+	m := fstest.MapFS{}
+	for i, text := range texts {
+		for _, d := range []Dialect{SQLite, Postgres} {
+			m[fmt.Sprintf("%s/%04d_step.sql", d, i+1)] = &fstest.MapFile{Data: []byte(text)}
+		}
+	}
+	return m
+}
+
+// slowMigrations fail if they run twice.
+func slowMigrations() fs.FS {
+	return files("CREATE TABLE m1 (id bigint PRIMARY KEY); CREATE TABLE m2 (id bigint);\n", "INSERT INTO m1 VALUES (1); -- the end\n", "ALTER TABLE m2 ADD COLUMN v text")
+}
+
+func TestMigrate(t *testing.T) {
+	each(t, func(t *testing.T, c *Conn) {
+		ctx := bound(t)
+		first, both := files("CREATE TABLE m (id bigint)"), files("CREATE TABLE m (id bigint)", "ALTER TABLE m ADD COLUMN v text; INSERT INTO m VALUES (1, 'x')")
+		for range 2 {
+			if err := c.Migrate(ctx, "one", first); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 2 {
+			if err := c.Migrate(ctx, "one", both); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := number(t, c, "SELECT count(*) FROM m WHERE v = 'x'"); n != 1 {
+			t.Errorf("the second step ran %d times, want once", n)
+		}
+		if err := c.Migrate(ctx, "one", first); !errors.Is(err, ErrNewerSchema) {
+			t.Errorf("an older program: %v, want %v", err, ErrNewerSchema)
+		}
+		// A component that fails leaves nothing, and no other is touched.
+		bad := files("CREATE TABLE half (id bigint)", "INSERT INTO nowhere VALUES (1)")
+		if err := c.Migrate(ctx, "two", bad); !errors.Is(err, ErrRefused) {
+			t.Errorf("a step that fails: %v, want %v", err, ErrRefused)
+		}
+		if err := c.Migrate(ctx, "two", files("CREATE TABLE half (id bigint)")); err != nil {
+			t.Errorf("after a failure: %v", err)
+		}
+	})
+}
+
+// Processes and goroutines that migrate at once run each step once.
+func TestMigrateAtOnce(t *testing.T) {
+	eachURL(t, func(t *testing.T, dsn string) {
+		var children []*process
+		for range 2 {
+			children = append(children, start(t, "migrate", dsn))
+		}
+		var group sync.WaitGroup
+		for range 4 {
+			c := open(t, Config{URL: dsn})
+			group.Go(func() {
+				if err := c.Migrate(bound(t), "test", slowMigrations()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		group.Wait()
+		for _, p := range children {
+			if _, errs := p.numbers(); errs != nil {
+				t.Error(errs)
+			}
+		}
+		if n := number(t, open(t, Config{URL: dsn}), "SELECT count(*) FROM m1"); n != 1 {
+			t.Errorf("a step ran %d times", n)
+		}
+	})
+}
+
+func TestMigrationNames(t *testing.T) {
+	for _, name := range []string{"0002_x.sql", "1_x.sql", "0001x.sql", "0001_x.txt", "x_y.sql"} {
+		if _, err := migrations(fstest.MapFS{"sqlite/" + name: &fstest.MapFile{}}, SQLite); err == nil {
+			t.Errorf("%s is taken for the first step", name)
+		}
+	}
+	if _, err := migrations(fstest.MapFS{}, SQLite); err == nil {
+		t.Error("no directory is no error")
+	}
+}

@@ -1,0 +1,412 @@
+package sqlconn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var errMine = errors.New("mine")
+
+func TestValuesComeBack(t *testing.T) {
+	each(t, func(t *testing.T, c *Conn) {
+		blob := "blob"
+		if c.Dialect() == Postgres {
+			blob = "bytea"
+		}
+		exec(t, c, "CREATE TABLE v (n bigint, s text, b "+blob+", nothing text, f double precision)")
+		type row struct {
+			N       int64
+			S       string
+			B       []byte
+			Nothing *string
+			F       float64
+			Flag    bool
+		}
+		want := row{N: -1 << 62, S: "ä ' OR 1=1 --", B: []byte{0, 1, 255}, F: 0.5, Flag: true}
+		exec(t, c, "INSERT INTO v (n, s, b, nothing, f) VALUES ($1, $2, $3, $4, $5)", want.N, want.S, want.B, nil, want.F)
+		var got row
+		err := c.View(bound(t), func(ctx context.Context, tx *Tx) error {
+			return tx.Row(ctx, "SELECT n, s, b, nothing, f, n = $1 FROM v", want.N).Scan(&got.N, &got.S, &got.B, &got.Nothing, &got.F, &got.Flag)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("want -, got +\n%s", d)
+		}
+	})
+}
+
+func TestErrorsRollBack(t *testing.T) {
+	each(t, func(t *testing.T, c *Conn) {
+		ctx := bound(t)
+		insert := func(tx *Tx, id int) error {
+			_, err := tx.Exec(ctx, "INSERT INTO t (id) VALUES ($1)", id)
+			return err
+		}
+		err := c.Update(ctx, func(_ context.Context, tx *Tx) error {
+			return errors.Join(insert(tx, 1), errMine)
+		})
+		if !errors.Is(err, errMine) {
+			t.Errorf("Update returned %v, want the function's error", err)
+		}
+		err = c.Update(ctx, func(_ context.Context, tx *Tx) error {
+			if err := insert(tx, 2); err != nil {
+				return err
+			}
+			_ = insert(tx, 2) // it is swallowed, and dooms the transaction all the same
+			return nil
+		})
+		if !errors.Is(err, ErrRefused) || !IsUnique(err) {
+			t.Errorf("after a swallowed error Update returned %v, want %v", err, ErrRefused)
+		}
+		err = c.Update(ctx, func(_ context.Context, tx *Tx) error {
+			if err := insert(tx, 3); err != nil {
+				return err
+			}
+			var n int
+			if err := tx.Row(ctx, "SELECT id FROM t WHERE id = 99").Scan(&n); !errors.Is(err, ErrNoRows) {
+				return fmt.Errorf("no row is %w", err)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Errorf("ErrNoRows doomed a transaction: %v", err)
+		}
+		if n := number(t, c, "SELECT sum(id) FROM t"); n != 3 {
+			t.Errorf("the sum of the ids is %d, want 3", n)
+		}
+		if err := tryExec(ctx, c, "SELEC 1"); !errors.Is(err, ErrRefused) {
+			t.Errorf("a statement that cannot be read: %v, want %v", err, ErrRefused)
+		}
+	})
+}
+
+// Rows that a function leaves open hold up neither the commit nor the next transaction.
+func TestRowsLeftOpen(t *testing.T) {
+	each(t, func(t *testing.T, c *Conn) {
+		exec(t, c, "INSERT INTO t (id) VALUES (1), (2), (3)")
+		for range 3 {
+			err := c.Update(bound(t), func(ctx context.Context, tx *Tx) error {
+				rows, err := tx.Query(ctx, "SELECT id FROM t ORDER BY id") //nolint:sqlclosecheck // that is the case
+				if err != nil {
+					return err
+				}
+				rows.Next()
+				return rows.Err()
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			exec(t, c, "UPDATE t SET v = 'x'")
+		}
+	})
+}
+
+func TestSingle(t *testing.T) {
+	each(t, func(t *testing.T, c *Conn) {
+		ctx := bound(t)
+		var id int64
+		err := c.Single(ctx, func(ctx context.Context, tx *Tx) error {
+			return tx.Row(ctx, "INSERT INTO t (id) VALUES (5) RETURNING id").Scan(&id)
+		})
+		if err != nil || id != 5 {
+			t.Errorf("Single: %d, %v", id, err)
+		}
+		err = c.Single(ctx, func(ctx context.Context, tx *Tx) error {
+			_, err := tx.Exec(ctx, "INSERT INTO t (id) VALUES (5)")
+			return err
+		})
+		if !IsUnique(err) {
+			t.Errorf("the same key again: %v", err)
+		}
+		if n := number(t, c, "SELECT count(*) FROM t"); n != 1 {
+			t.Errorf("%d rows, want 1", n)
+		}
+	})
+}
+
+// Calls at once share commits, and none has another's error.
+func TestConcurrentUpdates(t *testing.T) {
+	each(t, func(t *testing.T, c *Conn) {
+		const callers, calls = 32, 25
+		ctx := bound(t)
+		var group sync.WaitGroup
+		for g := range callers {
+			group.Go(func() {
+				for i := range calls {
+					id := g*calls + i
+					err := c.Update(ctx, func(ctx context.Context, tx *Tx) error {
+						if _, err := tx.Exec(ctx, "INSERT INTO t (id) VALUES ($1)", id); err != nil {
+							return err
+						}
+						if id%5 == 0 {
+							return errMine
+						}
+						if id%7 == 0 {
+							_, err := tx.Exec(ctx, "INSERT INTO t (id) VALUES ($1)", id)
+							return err
+						}
+						return nil
+					})
+					switch {
+					case id%5 == 0:
+						if !errors.Is(err, errMine) {
+							t.Errorf("%d: %v, want its own error", id, err)
+						}
+					case id%7 == 0:
+						if !IsUnique(err) {
+							t.Errorf("%d: %v, want a key that is taken", id, err)
+						}
+					case err != nil:
+						t.Errorf("%d: %v", id, err)
+					}
+				}
+			})
+		}
+		group.Wait()
+		want := int64(0)
+		for id := range callers * calls {
+			if id%5 != 0 && id%7 != 0 {
+				want++
+			}
+		}
+		if n := number(t, c, "SELECT count(*) FROM t"); n != want {
+			t.Errorf("%d rows, want %d", n, want)
+		}
+	})
+}
+
+// hold keeps the writer of a file busy until the returned function is called, so that what comes meanwhile is one group.
+func hold(t *testing.T, c *Conn) (release func()) {
+	t.Helper()
+	held, free, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = c.Update(context.Background(), func(context.Context, *Tx) error {
+			close(held)
+			<-free
+			return nil
+		})
+	}()
+	<-held
+	return sync.OnceFunc(func() {
+		close(free)
+		<-done
+	})
+}
+
+// queued waits until n calls wait for the next commit.
+func queued(t *testing.T, c *Conn, n int) {
+	t.Helper()
+	g := c.db.(*lite).group
+	eventually(t, "calls are queued", func() error {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if len(g.queue) != n {
+			return fmt.Errorf("%d calls wait, want %d", len(g.queue), n)
+		}
+		return nil
+	})
+}
+
+// One commit serves all that waited. One that makes SQLite roll back everything costs the others a repetition, no more.
+func TestGroupSurvivesASpoiler(t *testing.T) {
+	c := open(t, Config{URL: liteURL(t)})
+	exec(t, c, "CREATE TABLE t (id bigint PRIMARY KEY NOT NULL, v text)")
+	exec(t, c, "INSERT INTO t (id) VALUES (0)")
+	release := hold(t, c)
+	defer release()
+	var runs atomic.Int64
+	results := make(chan error, 10)
+	for id := range 10 {
+		go func() {
+			err := c.Update(bound(t), func(ctx context.Context, tx *Tx) error {
+				runs.Add(1)
+				_, err := tx.Exec(ctx, "INSERT OR ROLLBACK INTO t (id) VALUES ($1)", id)
+				return err
+			})
+			if id == 0 {
+				if !IsUnique(err) {
+					err = fmt.Errorf("the spoiler's error is %w", err)
+				} else {
+					err = nil
+				}
+			}
+			results <- err
+		}()
+	}
+	queued(t, c, 10)
+	release()
+	for range 10 {
+		if err := <-results; err != nil {
+			t.Error(err)
+		}
+	}
+	if n := number(t, c, "SELECT count(*) FROM t"); n != 10 {
+		t.Errorf("%d rows, want 10", n)
+	}
+	if n := runs.Load(); n < 10 || n > 21 {
+		t.Errorf("the functions ran %d times", n)
+	}
+}
+
+// A deferred constraint fails at the commit, for all that share it; only who broke it gets the error.
+func TestGroupAndDeferredConstraint(t *testing.T) {
+	c := open(t, Config{URL: liteURL(t)})
+	exec(t, c, "CREATE TABLE p (id bigint PRIMARY KEY)")
+	exec(t, c, "CREATE TABLE t (id bigint REFERENCES p (id) DEFERRABLE INITIALLY DEFERRED)")
+	exec(t, c, "INSERT INTO p VALUES (1)")
+	release := hold(t, c)
+	defer release()
+	type result struct {
+		id  int
+		err error
+	}
+	results := make(chan result, 2)
+	for id := 1; id <= 2; id++ {
+		go func() { results <- result{id, tryExec(bound(t), c, "INSERT INTO t VALUES ($1)", id)} }()
+	}
+	queued(t, c, 2)
+	release()
+	for range 2 {
+		r := <-results
+		if r.id == 1 && r.err != nil || r.id == 2 && !errors.Is(r.err, ErrRefused) {
+			t.Errorf("row %d: %v", r.id, r.err)
+		}
+	}
+}
+
+func TestPanicIsTheCallers(t *testing.T) {
+	each(t, func(t *testing.T, c *Conn) {
+		func() {
+			defer func() {
+				if recover() != "my panic" {
+					t.Error("the panic did not come out of Update")
+				}
+			}()
+			_ = c.Update(bound(t), func(ctx context.Context, tx *Tx) error {
+				_, _ = tx.Exec(ctx, "INSERT INTO t (id) VALUES (1)")
+				panic("my panic")
+			})
+		}()
+		exec(t, c, "INSERT INTO t (id) VALUES (2)")
+		if n := number(t, c, "SELECT sum(id) FROM t"); n != 2 {
+			t.Errorf("the sum of the ids is %d, want 2: a panic rolls back", n)
+		}
+	})
+}
+
+// A ctx that ends while a call waits takes it out; one that ends in the function undoes it.
+func TestContextEnds(t *testing.T) {
+	c := open(t, Config{URL: liteURL(t)})
+	exec(t, c, "CREATE TABLE t (id bigint PRIMARY KEY NOT NULL, v text)")
+	release := hold(t, c)
+	if err := tryExec(brief(t), c, "INSERT INTO t (id) VALUES (1)"); !errors.Is(err, ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("while the writer is busy: %v, want %v", err, ErrUnavailable)
+	}
+	release()
+	each(t, func(t *testing.T, c *Conn) {
+		ctx, cancel := context.WithCancel(bound(t))
+		err := c.Update(ctx, func(ctx context.Context, tx *Tx) error {
+			if _, err := tx.Exec(ctx, "INSERT INTO t (id) VALUES (2)"); err != nil {
+				return err
+			}
+			cancel()
+			_, err := tx.Exec(ctx, "INSERT INTO t (id) VALUES (3)")
+			return err
+		})
+		if !errors.Is(err, ErrUnavailable) || !errors.Is(err, context.Canceled) {
+			t.Errorf("a ctx that ends in the function: %v, want %v", err, ErrUnavailable)
+		}
+		if n := number(t, c, "SELECT count(*) FROM t"); n != 0 {
+			t.Errorf("%d rows, want none", n)
+		}
+	})
+	if n := number(t, c, "SELECT count(*) FROM t"); n != 0 {
+		t.Errorf("%d rows, want none", n)
+	}
+}
+
+func TestClose(t *testing.T) {
+	each(t, func(t *testing.T, c *Conn) {
+		shut(t, c)
+		nothing := func(context.Context, *Tx) error { return nil }
+		for name, err := range map[string]error{
+			"Update": c.Update(bound(t), nothing), "View": c.View(bound(t), nothing), "Single": c.Single(bound(t), nothing),
+		} {
+			if !errors.Is(err, ErrClosed) {
+				t.Errorf("%s after Close: %v, want %v", name, err, ErrClosed)
+			}
+		}
+		shut(t, c)
+		shut(t, open(t, Config{URL: "sqlite:///nowhere/at/all.db"})) // never used
+	})
+}
+
+// Close waits for what is under way.
+func TestCloseWaits(t *testing.T) {
+	eachURL(t, func(t *testing.T, dsn string) {
+		c := open(t, Config{URL: dsn})
+		began, end, result := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+		go func() {
+			result <- c.Update(bound(t), func(ctx context.Context, tx *Tx) error {
+				close(began)
+				<-end
+				_, err := tx.Exec(ctx, "INSERT INTO t (id) VALUES (1)")
+				return err
+			})
+		}()
+		<-began
+		short, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+		defer cancel()
+		if err := c.Close(short); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Close of a busy Conn returned %v", err)
+		}
+		close(end)
+		if err := <-result; err != nil {
+			t.Errorf("what was under way: %v", err)
+		}
+		shut(t, c)
+		if n := number(t, open(t, Config{URL: dsn}), "SELECT count(*) FROM t"); n != 1 {
+			t.Errorf("%d rows, want 1", n)
+		}
+	})
+}
+
+func TestNow(t *testing.T) {
+	each(t, func(t *testing.T, c *Conn) {
+		before := time.Now().Add(-2 * time.Millisecond)
+		var us int64
+		err := c.View(bound(t), func(ctx context.Context, tx *Tx) (err error) {
+			us, err = tx.Now(ctx)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if now := Time(us); now.Before(before) || now.After(time.Now()) || now.Location() != time.UTC {
+			t.Errorf("the database's time is %v, not between %v and now", now, before)
+		}
+	})
+}
+
+func TestMicros(t *testing.T) {
+	at := time.Unix(5, 1_500)
+	if us := Micros(at); us != 5_000_002 {
+		t.Errorf("Micros rounds to %d, want 5000002: up, so that nothing is early", us)
+	}
+	if !Time(Micros(time.Time{})).IsZero() {
+		t.Error("the zero time does not come back")
+	}
+	if got := Time(Micros(time.Unix(-3, 7_000))); !got.Equal(time.Unix(-3, 7_000)) {
+		t.Errorf("a time before 1970 comes back as %v", got)
+	}
+}
