@@ -107,15 +107,15 @@ func eachURL(t *testing.T, test func(t *testing.T, dsn string)) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			exec(t, c, "CREATE TABLE t (id bigint PRIMARY KEY NOT NULL, v text)")
+			run(t, c, "CREATE TABLE t (id bigint PRIMARY KEY NOT NULL, v text)")
 			shut(t, c)
 			test(t, dsn)
 		})
 	}
 }
 
-// exec runs one statement in a transaction of its own.
-func exec(t testing.TB, c *Conn, query string, args ...any) {
+// run runs one statement in a transaction of its own.
+func run(t testing.TB, c *Conn, query string, args ...any) {
 	t.Helper()
 	if err := tryExec(bound(t), c, query, args...); err != nil {
 		t.Fatalf("%s: %v", query, err)

@@ -20,7 +20,7 @@ func TestValuesComeBack(t *testing.T) {
 		if c.Dialect() == Postgres {
 			blob = "bytea"
 		}
-		exec(t, c, "CREATE TABLE v (n bigint, s text, b "+blob+", nothing text, f double precision)")
+		run(t, c, "CREATE TABLE v (n bigint, s text, b "+blob+", nothing text, f double precision)")
 		type row struct {
 			N       int64
 			S       string
@@ -30,7 +30,7 @@ func TestValuesComeBack(t *testing.T) {
 			Flag    bool
 		}
 		want := row{N: -1 << 62, S: "ä ' OR 1=1 --", B: []byte{0, 1, 255}, F: 0.5, Flag: true}
-		exec(t, c, "INSERT INTO v (n, s, b, nothing, f) VALUES ($1, $2, $3, $4, $5)", want.N, want.S, want.B, nil, want.F)
+		run(t, c, "INSERT INTO v (n, s, b, nothing, f) VALUES ($1, $2, $3, $4, $5)", want.N, want.S, want.B, nil, want.F)
 		var got row
 		err := c.View(bound(t), func(ctx context.Context, tx *Tx) error {
 			return tx.Row(ctx, "SELECT n, s, b, nothing, f, n = $1 FROM v", want.N).Scan(&got.N, &got.S, &got.B, &got.Nothing, &got.F, &got.Flag)
@@ -92,7 +92,7 @@ func TestErrorsRollBack(t *testing.T) {
 // Rows that a function leaves open hold up neither the commit nor the next transaction.
 func TestRowsLeftOpen(t *testing.T) {
 	each(t, func(t *testing.T, c *Conn) {
-		exec(t, c, "INSERT INTO t (id) VALUES (1), (2), (3)")
+		run(t, c, "INSERT INTO t (id) VALUES (1), (2), (3)")
 		for range 3 {
 			err := c.Update(bound(t), func(ctx context.Context, tx *Tx) error {
 				rows, err := tx.Query(ctx, "SELECT id FROM t ORDER BY id") //nolint:sqlclosecheck // that is the case
@@ -105,7 +105,7 @@ func TestRowsLeftOpen(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			exec(t, c, "UPDATE t SET v = 'x'")
+			run(t, c, "UPDATE t SET v = 'x'")
 		}
 	})
 }
@@ -203,8 +203,8 @@ func hold(t *testing.T, c *Conn) (release func()) {
 	})
 }
 
-// queued waits until n calls wait for the next commit.
-func queued(t *testing.T, c *Conn, n int) {
+// waitQueued waits until n calls wait for the next commit.
+func waitQueued(t *testing.T, c *Conn, n int) {
 	t.Helper()
 	g := c.db.(*lite).group
 	eventually(t, "calls are queued", func() error {
@@ -220,8 +220,8 @@ func queued(t *testing.T, c *Conn, n int) {
 // One commit serves all that waited. One that makes SQLite roll back everything costs the others a repetition, no more.
 func TestGroupSurvivesASpoiler(t *testing.T) {
 	c := open(t, Config{URL: liteURL(t)})
-	exec(t, c, "CREATE TABLE t (id bigint PRIMARY KEY NOT NULL, v text)")
-	exec(t, c, "INSERT INTO t (id) VALUES (0)")
+	run(t, c, "CREATE TABLE t (id bigint PRIMARY KEY NOT NULL, v text)")
+	run(t, c, "INSERT INTO t (id) VALUES (0)")
 	release := hold(t, c)
 	defer release()
 	var runs atomic.Int64
@@ -243,7 +243,7 @@ func TestGroupSurvivesASpoiler(t *testing.T) {
 			results <- err
 		}()
 	}
-	queued(t, c, 10)
+	waitQueued(t, c, 10)
 	release()
 	for range 10 {
 		if err := <-results; err != nil {
@@ -261,9 +261,9 @@ func TestGroupSurvivesASpoiler(t *testing.T) {
 // A deferred constraint fails at the commit, for all that share it; only who broke it gets the error.
 func TestGroupAndDeferredConstraint(t *testing.T) {
 	c := open(t, Config{URL: liteURL(t)})
-	exec(t, c, "CREATE TABLE p (id bigint PRIMARY KEY)")
-	exec(t, c, "CREATE TABLE t (id bigint REFERENCES p (id) DEFERRABLE INITIALLY DEFERRED)")
-	exec(t, c, "INSERT INTO p VALUES (1)")
+	run(t, c, "CREATE TABLE p (id bigint PRIMARY KEY)")
+	run(t, c, "CREATE TABLE t (id bigint REFERENCES p (id) DEFERRABLE INITIALLY DEFERRED)")
+	run(t, c, "INSERT INTO p VALUES (1)")
 	release := hold(t, c)
 	defer release()
 	type result struct {
@@ -274,7 +274,7 @@ func TestGroupAndDeferredConstraint(t *testing.T) {
 	for id := 1; id <= 2; id++ {
 		go func() { results <- result{id, tryExec(bound(t), c, "INSERT INTO t VALUES ($1)", id)} }()
 	}
-	queued(t, c, 2)
+	waitQueued(t, c, 2)
 	release()
 	for range 2 {
 		r := <-results
@@ -297,7 +297,7 @@ func TestPanicIsTheCallers(t *testing.T) {
 				panic("my panic")
 			})
 		}()
-		exec(t, c, "INSERT INTO t (id) VALUES (2)")
+		run(t, c, "INSERT INTO t (id) VALUES (2)")
 		if n := number(t, c, "SELECT sum(id) FROM t"); n != 2 {
 			t.Errorf("the sum of the ids is %d, want 2: a panic rolls back", n)
 		}
@@ -307,7 +307,7 @@ func TestPanicIsTheCallers(t *testing.T) {
 // A ctx that ends while a call waits takes it out; one that ends in the function undoes it.
 func TestContextEnds(t *testing.T) {
 	c := open(t, Config{URL: liteURL(t)})
-	exec(t, c, "CREATE TABLE t (id bigint PRIMARY KEY NOT NULL, v text)")
+	run(t, c, "CREATE TABLE t (id bigint PRIMARY KEY NOT NULL, v text)")
 	release := hold(t, c)
 	if err := tryExec(brief(t), c, "INSERT INTO t (id) VALUES (1)"); !errors.Is(err, ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("while the writer is busy: %v, want %v", err, ErrUnavailable)
