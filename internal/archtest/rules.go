@@ -27,7 +27,7 @@ var sets = map[string][]string{
 		"broker/brokertest", "resultstore/resultstoretest", "events/eventstest", "serializer/serializertest",
 		"internal/roadtest", "limit/limittest", "schedule/scheduletest",
 	},
-	"conns":    {"internal/amqpconn", "internal/natsconn", "internal/redisconn"}, // one for each technology
+	"conns":    {"internal/amqpconn", "internal/natsconn", "internal/redisconn", "internal/sqlconn"}, // one for each technology
 	"ports":    {"broker", "resultstore", "serializer", "router", "events"},
 	"adapters": {"broker/*", "broker/natsbroker/embedded", "resultstore/*", "events/*", "schedule/*"},
 	"programs": {"cmd/...", "bench/...", "examples/..."},
@@ -175,7 +175,7 @@ var layers = []rule{
 	},
 	{
 		"L2",
-		[]string{"internal/amqpconn", "internal/natsconn", "internal/redisconn"},
+		[]string{"internal/amqpconn", "internal/natsconn", "internal/redisconn", "internal/sqlconn"},
 		[]string{"broker", "@leaves"},
 		"a connection knows its client library and the port's errors",
 	},
@@ -321,6 +321,18 @@ var clients = []client{
 		why:   "only who wants a server in the process links one, 11 MB",
 	},
 	{
+		path:  "github.com/jackc/pgx/v5",
+		may:   []string{"internal/sqlconn", "internal/testserver"},
+		reach: []string{"schedule/sqlschedule", "open", "@programs"},
+		why:   "SQL is spoken through one connection, which knows the servers' errors",
+	},
+	{
+		path:  "modernc.org/sqlite",
+		may:   []string{"internal/sqlconn"},
+		reach: []string{"schedule/sqlschedule", "open", "@programs"},
+		why:   "SQLite without cgo; only who keeps something in a file links it",
+	},
+	{
 		path:  "github.com/Shopify/toxiproxy/v2",
 		may:   []string{"internal/testserver"},
 		reach: []string{"@programs"},
@@ -372,7 +384,7 @@ var clients = []client{
 	{
 		path:  "github.com/google/uuid",
 		may:   []string{"producer", "consumer", "internal/wire"},
-		reach: []string{"internal/roadtest", "resultstore/*", "events/*", "open", "@programs"},
+		reach: []string{"internal/roadtest", "resultstore/*", "events/*", "internal/sqlconn", "schedule/sqlschedule", "open", "@programs"}, // SQLite links it
 		why:   "ids are chosen where tasks are submitted",
 	},
 	{

@@ -123,7 +123,9 @@ func (p *postgres) watch(ctx context.Context, w *wakes) {
 		if listened {
 			attempt = 0
 		}
-		p.plan.Logger.Warn("postgres: listening is interrupted; changes by other processes are seen late", "error", classify(err))
+		if attempt == 0 { // once, however long it lasts
+			p.plan.Logger.Warn("postgres: listening is interrupted; changes by other processes are seen late", "error", classify(err))
+		}
 		if !sleep(ctx, p.plan.Backoff.Delay(attempt)) {
 			return
 		}
@@ -132,8 +134,7 @@ func (p *postgres) watch(ctx context.Context, w *wakes) {
 
 // listen makes a connection and hands on what it hears, until that ends. It reports whether it heard at all.
 func (p *postgres) listen(ctx context.Context, w *wakes) (bool, error) {
-	cfg := p.plan.pool.ConnConfig.Copy()
-	conn, err := pgx.ConnectConfig(ctx, cfg)
+	conn, err := pgx.ConnectConfig(ctx, p.plan.pool.ConnConfig.Copy())
 	if err != nil {
 		return false, err
 	}

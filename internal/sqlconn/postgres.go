@@ -3,12 +3,10 @@ package sqlconn
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -158,21 +156,18 @@ func (p *postgres) once(ctx context.Context, single bool, fn Func) ([]string, er
 
 // statement runs a function of one statement, which is its own transaction.
 func (p *postgres) statement(ctx context.Context, conn *pgx.Conn, fn Func) ([]string, error) {
+	if err := unsent(ctx, conn); err != nil {
+		return nil, &retryable{err}
+	}
 	tx := &Tx{dialect: Postgres, link: pgLink{conn}, single: true}
 	err := tx.verdict(fn(ctx, tx))
 	if err == nil || tx.err == nil {
 		return tx.topics, err
 	}
-	var answer *pgconn.PgError
-	switch {
-	case Class(tx.err) == ErrConflict, pgconn.SafeToRetry(tx.err), tx.count == 0:
-		return nil, again(tx, err)
-	case errors.As(tx.err, &answer) && !isFatal(tx.err):
-		return nil, again(tx, err)
-	case Class(tx.err) == ErrUnavailable:
-		return nil, &failure{ErrIndeterminate, fmt.Errorf("%v", causeOf(tx.err))} //nolint:errorlint // with its class it would be two
+	if Class(tx.err) == ErrUnavailable && tx.count > 0 && !answered(tx.err) {
+		return nil, &failure{ErrIndeterminate, causeOf(tx.err)}
 	}
-	return nil, err
+	return nil, again(tx, err)
 }
 
 // causeOf takes the class off an error.

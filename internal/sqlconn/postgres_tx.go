@@ -97,8 +97,13 @@ func (l *pgTx) rollback(ctx context.Context) {
 	}
 }
 
-// commit ends the transaction for good. Only a commit without an answer leaves in doubt what became of it.
+// commit ends the transaction for good. Only a commit without an answer leaves in doubt what became of it. The client's own
+// word that an error came before anything was sent cannot be believed: a connection that is lost while it waits for the answer
+// is reported, at times, as one that was closed before.
 func (l *pgTx) commit(ctx context.Context) error {
+	if err := unsent(ctx, l.conn); err != nil {
+		return &retryable{err}
+	}
 	tag, err := l.conn.Exec(ctx, "commit")
 	if err == nil {
 		if tag.String() == "ROLLBACK" {
@@ -106,14 +111,28 @@ func (l *pgTx) commit(ctx context.Context) error {
 		}
 		return nil
 	}
-	var answer *pgconn.PgError
-	switch {
-	case pgconn.SafeToRetry(err), errors.As(err, &answer) && !isFatal(err):
-		err = classify(err)
-		return again(&Tx{err: err}, err)
-	default:
+	if !answered(err) {
 		return &failure{ErrIndeterminate, err}
 	}
+	err = classify(err)
+	return again(&Tx{err: err}, err)
+}
+
+// unsent returns why nothing can be sent, or nil.
+func unsent(ctx context.Context, conn *pgx.Conn) error {
+	if conn.IsClosed() {
+		return &failure{ErrUnavailable, errors.New("the connection was lost")}
+	}
+	if ctx.Err() != nil {
+		return ended(ctx, nil)
+	}
+	return nil
+}
+
+// answered reports whether an error is the server's answer, and so tells that nothing was committed.
+func answered(err error) bool {
+	_, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && !isFatal(err)
 }
 
 // pgRows are the client's rows with what has to be closed after them.

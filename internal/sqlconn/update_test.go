@@ -20,7 +20,7 @@ func TestValuesComeBack(t *testing.T) {
 		if c.Dialect() == Postgres {
 			blob = "bytea"
 		}
-		run(t, c, "CREATE TABLE v (n bigint, s text, b "+blob+", nothing text, f double precision)")
+		run(t, c, "CREATE TABLE v (n bigint, s text, b "+blob+", empty text, f double precision)")
 		type row struct {
 			N       int64
 			S       string
@@ -30,10 +30,10 @@ func TestValuesComeBack(t *testing.T) {
 			Flag    bool
 		}
 		want := row{N: -1 << 62, S: "ä ' OR 1=1 --", B: []byte{0, 1, 255}, F: 0.5, Flag: true}
-		run(t, c, "INSERT INTO v (n, s, b, nothing, f) VALUES ($1, $2, $3, $4, $5)", want.N, want.S, want.B, nil, want.F)
+		run(t, c, "INSERT INTO v (n, s, b, empty, f) VALUES ($1, $2, $3, $4, $5)", want.N, want.S, want.B, nil, want.F)
 		var got row
 		err := c.View(bound(t), func(ctx context.Context, tx *Tx) error {
-			return tx.Row(ctx, "SELECT n, s, b, nothing, f, n = $1 FROM v", want.N).Scan(&got.N, &got.S, &got.B, &got.Nothing, &got.F, &got.Flag)
+			return tx.Row(ctx, "SELECT n, s, b, empty, f, n = $1 FROM v", want.N).Scan(&got.N, &got.S, &got.B, &got.Nothing, &got.F, &got.Flag)
 		})
 		if err != nil {
 			t.Fatal(err)

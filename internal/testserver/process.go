@@ -145,10 +145,14 @@ func (p *process) kill() {
 		pauseGroup(p.cmd.Process.Pid) // so that it starts no more
 		children = childrenOf(p.cmd.Process.Pid)
 	}
-	for _, pid := range append(children, p.cmd.Process.Pid) {
-		killGroup(pid)
+	for _, pid := range children {
+		killOrphan(pid)
 	}
+	killGroup(p.cmd.Process.Pid)
 	<-p.done
+	for _, pid := range children {
+		awaitEnd(pid)
+	}
 }
 
 // pause returns when the process stands still, with its children.

@@ -17,6 +17,8 @@ func terminateGroup(int, bool)       {}
 func pauseGroup(int)                 {}
 func resumeGroup(int)                {}
 func childrenOf(int) []int           { return nil }
+func killOrphan(int)                 {}
+func awaitEnd(int)                   {}
 
 func asUser(string, ...string) ([]string, error) { return nil, nil }
 

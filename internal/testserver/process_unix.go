@@ -59,6 +59,22 @@ func stopped(pid int) bool {
 	return true
 }
 
+// killOrphan ends a process of a group of its own, or one that is about to get it.
+func killOrphan(pid int) {
+	killGroup(pid)
+	_ = syscall.Kill(pid, syscall.SIGKILL)
+}
+
+// awaitEnd waits until a process is gone, or nobody's business any more but its parent's.
+func awaitEnd(pid int) {
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); runtime.Gosched() {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil || strings.HasPrefix(string(stat[bytes.LastIndexByte(stat, ')')+1:]), " Z") {
+			return
+		}
+	}
+}
+
 // childrenOf returns the processes that a process has started and that run. Where there is no /proc it finds none.
 func childrenOf(parent int) []int {
 	files, _ := filepath.Glob("/proc/[0-9]*/stat")

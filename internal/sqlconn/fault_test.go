@@ -1,0 +1,356 @@
+package sqlconn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/swarmiji/swarmiji/internal/testserver"
+)
+
+// Another process holds the lock of the file: a call waits within its ctx, is not executed when that ends, and goes on when
+// the lock is free.
+func TestFileLockedByAnotherProcess(t *testing.T) {
+	dsn := liteURL(t)
+	c := open(t, Config{URL: dsn})
+	run(t, c, "CREATE TABLE t (id bigint PRIMARY KEY NOT NULL, v text)")
+	other := start(t, "lock", dsn)
+	if l := other.line(t); l != "locked" {
+		t.Fatal(l)
+	}
+	err := tryExec(brief(t), c, "INSERT INTO t (id) VALUES (1)")
+	if !errors.Is(err, ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("while it is locked: %v, want %v", err, ErrUnavailable)
+	}
+	if n := number(t, c, "SELECT count(*) FROM t"); n != 0 {
+		t.Errorf("a reader sees %d rows, want none: it is not held up, and sees what is committed", n)
+	}
+	result := make(chan error, 1)
+	go func() { result <- tryExec(bound(t), c, "INSERT INTO t (id) VALUES (2)") }()
+	select {
+	case err := <-result:
+		t.Errorf("a write passed the lock: %v", err)
+	case <-time.After(400 * time.Millisecond):
+	}
+	other.stop()
+	if err := <-result; err != nil {
+		t.Errorf("when the lock was free: %v", err)
+	}
+	if n := number(t, c, "SELECT sum(id) FROM t WHERE id > 0"); n != 2 {
+		t.Errorf("the ids sum up to %d, want 2", n)
+	}
+}
+
+// Some processes write to one database at once, and one is killed: nothing that was committed is lost, and the others go on.
+func TestKilledInMidWrite(t *testing.T) {
+	eachURL(t, func(t *testing.T, dsn string) {
+		children := []*process{start(t, "write", dsn), start(t, "write", dsn)}
+		for _, p := range children {
+			for range 50 {
+				p.line(t)
+			}
+		}
+		_ = children[0].cmd.Process.Kill()
+		for range 50 {
+			children[1].line(t)
+		}
+		_ = children[1].cmd.Process.Kill()
+		c := open(t, Config{URL: dsn})
+		for i, p := range children {
+			ids, errs := p.numbers()
+			if errs != nil {
+				t.Errorf("child %d: %v", i, errs)
+			}
+			for _, id := range ids {
+				if number(t, c, "SELECT count(*) FROM t WHERE id = $1", id) != 1 {
+					t.Fatalf("child %d: %d was committed, and is lost", i, id)
+				}
+			}
+		}
+		run(t, c, "INSERT INTO t (id) VALUES (1)")
+	})
+}
+
+// PostgreSQL is killed again and again while transactions are under way. What was committed is there, what failed with
+// anything but ErrIndeterminate is not, and each call ends well in the end.
+func TestPostgresKilled(t *testing.T) {
+	p := testserver.OwnPostgres(t, testserver.PostgresConfig{})
+	c := open(t, Config{URL: pgURL(t, p)})
+	run(t, c, "CREATE TABLE t (id bigint PRIMARY KEY NOT NULL, v text)")
+	ctx, cancel := context.WithCancel(bound(t))
+	defer cancel()
+	var group sync.WaitGroup
+	var next, done atomic.Int64
+	var mu sync.Mutex
+	committed, doubtful := map[int64]bool{}, map[int64]bool{}
+	for range 8 {
+		group.Go(func() {
+			for ctx.Err() == nil {
+				id := next.Add(1)
+				write := c.Update
+				if id%2 == 0 {
+					write = c.Single
+				}
+				err := write(ctx, func(ctx context.Context, tx *Tx) error {
+					_, err := tx.Exec(ctx, "INSERT INTO t (id) VALUES ($1)", id)
+					return err
+				})
+				mu.Lock()
+				switch {
+				case err == nil:
+					committed[id] = true
+					done.Add(1)
+				case errors.Is(err, ErrIndeterminate):
+					doubtful[id] = true
+				case !errors.Is(err, ErrUnavailable) || ctx.Err() == nil:
+					t.Errorf("%d: %v", id, err)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	for range 2 {
+		from := done.Load()
+		eventually(t, "some are committed", func() error {
+			if n := done.Load() - from; n < 30 {
+				return fmt.Errorf("%d", n)
+			}
+			return nil
+		})
+		p.Kill()
+		if err := p.Restart(bound(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	from := done.Load()
+	eventually(t, "it goes on", func() error {
+		if done.Load() == from {
+			return errors.New("nothing is committed")
+		}
+		return nil
+	})
+	cancel()
+	group.Wait()
+	found := map[int64]bool{}
+	err := c.View(bound(t), func(ctx context.Context, tx *Tx) error {
+		rows, err := tx.Query(ctx, "SELECT id FROM t")
+		if err != nil {
+			return err
+		}
+		for rows.Next() {
+			var id int64
+			if err := rows.Scan(&id); err != nil {
+				return err
+			}
+			found[id] = true
+		}
+		return errors.Join(rows.Err(), rows.Close())
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id := range committed {
+		if !found[id] {
+			t.Errorf("%d was committed, and is lost", id)
+		}
+	}
+	for id := range found {
+		if !committed[id] && !doubtful[id] {
+			t.Errorf("%d was not committed, and is there", id)
+		}
+	}
+	t.Logf("%d committed, %d in doubt", len(committed), len(doubtful))
+}
+
+// A connection that is lost before the commit costs a repetition, which the function sees.
+func TestLostBeforeCommit(t *testing.T) {
+	p := testserver.RequirePostgres(t)
+	c := open(t, Config{URL: pgURL(t, p)})
+	run(t, c, "CREATE TABLE t (id bigint PRIMARY KEY NOT NULL, v text)")
+	runs := 0
+	err := c.Update(bound(t), func(ctx context.Context, tx *Tx) error {
+		runs++
+		if _, err := tx.Exec(ctx, "INSERT INTO t (id) VALUES (1)"); err != nil {
+			return err
+		}
+		if runs == 1 {
+			if err := p.CloseAllConnections(ctx); err != nil {
+				return err
+			}
+		}
+		_, err := tx.Exec(ctx, "INSERT INTO t (id) VALUES (2)")
+		return err
+	})
+	if err != nil || runs != 2 {
+		t.Errorf("%v after %d runs, want success after 2", err, runs)
+	}
+	if n := number(t, c, "SELECT count(*) FROM t"); n != 2 {
+		t.Errorf("%d rows, want 2", n)
+	}
+}
+
+// A commit whose answer does not come is in doubt, and says so; here it was carried out.
+func TestCommitWithoutAnAnswer(t *testing.T) {
+	p := testserver.RequirePostgres(t)
+	proxy := testserver.NewProxy(t, p.Addr())
+	direct := pgURL(t, p)
+	c := open(t, Config{URL: strings.Replace(direct, p.Addr(), proxy.Addr(), 1)})
+	run(t, c, "CREATE TABLE t (id bigint PRIMARY KEY NOT NULL, v text)")
+	ctx, cancel := context.WithTimeout(bound(t), 3*time.Second)
+	defer cancel()
+	runs := 0
+	err := c.Update(ctx, func(ctx context.Context, tx *Tx) error {
+		runs++
+		_, err := tx.Exec(ctx, "INSERT INTO t (id) VALUES (1)")
+		proxy.BlackHole(false, true)
+		return err
+	})
+	if !errors.Is(err, ErrIndeterminate) || runs != 1 {
+		t.Errorf("%v after %d runs, want %v", err, runs, ErrIndeterminate)
+	}
+	proxy.Heal()
+	watch := open(t, Config{URL: direct})
+	eventually(t, "the commit", func() error {
+		if number(t, watch, "SELECT count(*) FROM t") != 1 {
+			return errors.New("not there")
+		}
+		return nil
+	})
+}
+
+// A server that has fallen silent is given up after Timeout, also by a call without an end.
+func TestSilentServer(t *testing.T) {
+	p := testserver.OwnPostgres(t, testserver.PostgresConfig{})
+	c := open(t, Config{URL: p.URL() + "&connect_timeout=1", Timeout: 500 * time.Millisecond})
+	run(t, c, "CREATE TABLE t (id bigint PRIMARY KEY NOT NULL, v text)")
+	p.Pause()
+	if err := tryExec(brief(t), c, "INSERT INTO t (id) VALUES (1)"); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("a paused server: %v, want %v", err, ErrUnavailable)
+	}
+	result := make(chan error, 1)
+	go func() { result <- tryExec(context.Background(), c, "INSERT INTO t (id) VALUES (2)") }()
+	select {
+	case err := <-result:
+		t.Errorf("a paused server answered: %v", err)
+	case <-time.After(1200 * time.Millisecond):
+	}
+	p.Resume()
+	select {
+	case err := <-result:
+		if err != nil {
+			t.Errorf("after Resume: %v", err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("nothing after Resume")
+	}
+}
+
+// Transactions that wait for each other's rows are told apart by the server; the one that it ends begins anew.
+func TestDeadlock(t *testing.T) {
+	p := testserver.RequirePostgres(t)
+	c := open(t, Config{URL: pgURL(t, p) + "&deadlock_timeout=100ms"})
+	run(t, c, "CREATE TABLE t (id bigint PRIMARY KEY NOT NULL, v bigint)")
+	run(t, c, "INSERT INTO t VALUES (1, 0), (2, 0)")
+	var both sync.WaitGroup // until each has its first row
+	both.Add(2)
+	var runs atomic.Int64
+	results := make(chan error, 2)
+	for i := range 2 {
+		go func() {
+			first := true
+			results <- c.Update(bound(t), func(ctx context.Context, tx *Tx) error {
+				runs.Add(1)
+				if _, err := tx.Exec(ctx, "UPDATE t SET v = v + 1 WHERE id = $1", 1+i); err != nil {
+					return err
+				}
+				if first {
+					first = false
+					both.Done()
+					both.Wait()
+				}
+				_, err := tx.Exec(ctx, "UPDATE t SET v = v + 1 WHERE id = $1", 2-i)
+				return err
+			})
+		}()
+	}
+	for range 2 {
+		if err := <-results; err != nil {
+			t.Error(err)
+		}
+	}
+	if n := number(t, c, "SELECT sum(v) FROM t"); n != 4 || runs.Load() < 3 {
+		t.Errorf("the sum is %d after %d runs, want 4 after 3", n, runs.Load())
+	}
+}
+
+// What a server says of a wrong password holds none, and nor does anything else.
+func TestNoSecretInErrors(t *testing.T) {
+	p := testserver.RequirePostgres(t)
+	const secret = "pass-word-7"
+	files, err := testserver.NewTLSFiles(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	trust, err := files.ClientConfig(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		cfg  Config
+		want error
+	}{
+		"wrong password":   {Config{URL: "postgres://" + p.User() + ":" + secret + "@" + p.Addr() + "/postgres"}, ErrAccess},
+		"no such database": {Config{URL: strings.Replace(p.URL(), "/postgres?", "/nowhere?", 1)}, ErrAccess},
+		"nobody listens":   {Config{URL: "postgres://u:" + secret + "@127.0.0.1:1/x"}, ErrUnavailable},
+		"no TLS there":     {Config{URL: "postgres://u:" + secret + "@" + p.Addr() + "/x?sslmode=verify-full"}, ErrUnavailable},
+		"other authority":  {Config{URL: "postgres://u:" + secret + "@" + p.Addr() + "/x", TLS: trust}, ErrUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := tryExec(brief(t), open(t, c.cfg), "SELECT 1")
+			if !errors.Is(err, c.want) {
+				t.Errorf("%v, want %v", err, c.want)
+			}
+			for _, s := range []string{secret, p.Password(), "postgres://"} {
+				if strings.Contains(fmt.Sprintf("%v %+v", err, err), s) {
+					t.Errorf("the error holds a secret: %v", err)
+				}
+			}
+		})
+	}
+}
+
+func TestTLS(t *testing.T) {
+	files, err := testserver.NewTLSFiles(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := testserver.OwnPostgres(t, testserver.PostgresConfig{TLS: files})
+	trust, err := files.ClientConfig(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain := strings.TrimSuffix(p.TLSURL(), "?sslmode=verify-full")
+	for name, cfg := range map[string]Config{
+		"of the configuration": {URL: plain, TLS: trust},
+		"of the URL":           {URL: p.TLSURL() + "&sslrootcert=" + files.CA},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := open(t, cfg)
+			if n := number(t, c, "SELECT count(*) FROM pg_stat_ssl WHERE pid = pg_backend_pid() AND ssl"); n != 1 {
+				t.Error("the session is not encrypted")
+			}
+		})
+	}
+	c := open(t, Config{URL: p.TLSURL()})
+	if err := tryExec(brief(t), c, "SELECT 1"); err == nil {
+		t.Error("a certificate of an unknown authority is taken")
+	}
+	if trust.ServerName != "" {
+		t.Error("the given configuration was changed")
+	}
+}

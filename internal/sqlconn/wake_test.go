@@ -1,0 +1,146 @@
+package sqlconn
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/swarmiji/swarmiji/internal/testserver"
+)
+
+// heard reports whether a watcher is woken soon.
+func heard(w *Watcher, within time.Duration) bool {
+	select {
+	case <-w.C():
+		return true
+	case <-time.After(within):
+		return false
+	}
+}
+
+// change changes something and names a topic; SQLite's file changes with it.
+func change(t *testing.T, c *Conn, topic string) {
+	t.Helper()
+	err := c.Update(bound(t), func(ctx context.Context, tx *Tx) error {
+		tx.Notify(topic)
+		_, err := tx.Exec(ctx, "INSERT INTO t (id) SELECT count(*) FROM t")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A change wakes who watches its topic, in the same process at once and in others soon.
+func TestWatch(t *testing.T) {
+	eachURL(t, func(t *testing.T, dsn string) {
+		here, there := open(t, Config{URL: dsn}), open(t, Config{URL: dsn})
+		mine, any := here.Watch(0, "a", "b"), here.Watch(0)
+		defer mine.Close()
+		defer any.Close()
+		far := there.Watch(0, "a")
+		defer far.Close()
+		eventually(t, "the other process hears", func() error {
+			change(t, here, "a")
+			if !heard(far, 500*time.Millisecond) {
+				return errors.New("nothing")
+			}
+			return nil
+		})
+		for name, w := range map[string]*Watcher{"of the topic": mine, "of all": any} {
+			if !heard(w, 20*time.Second) {
+				t.Errorf("the watcher %s in the same process was not woken", name)
+			}
+		}
+		eventually(t, "this process hears of the other", func() error {
+			for heard(mine, 0) { //nolint:revive // it is drained
+			}
+			change(t, there, "b")
+			if !heard(mine, 500*time.Millisecond) {
+				return errors.New("nothing")
+			}
+			return nil
+		})
+		mine.Close()
+		mine.Close()
+		any.Close()
+	})
+}
+
+// What is rolled back wakes nobody, nor does another topic on PostgreSQL.
+func TestNotWoken(t *testing.T) {
+	p := testserver.RequirePostgres(t)
+	dsn := pgURL(t, p)
+	here, there := open(t, Config{URL: dsn}), open(t, Config{URL: dsn})
+	run(t, here, "CREATE TABLE t (id bigint)")
+	far, near := there.Watch(0, "a"), here.Watch(0, "a")
+	defer far.Close()
+	defer near.Close()
+	eventually(t, "the other process hears", func() error {
+		change(t, here, "a")
+		if !heard(far, 500*time.Millisecond) {
+			return errors.New("nothing")
+		}
+		return nil
+	})
+	<-near.C()
+	for heard(far, 100*time.Millisecond) || heard(near, 0) { //nolint:revive // it is drained
+	}
+	_ = here.Update(bound(t), func(_ context.Context, tx *Tx) error {
+		tx.Notify("a")
+		return errMine
+	})
+	change(t, here, "b")
+	change(t, there, "b")
+	if heard(far, 300*time.Millisecond) || heard(near, 0) {
+		t.Error("woken by a transaction that was rolled back, or by another topic")
+	}
+}
+
+// After the server was down, watchers look once, and hear again.
+func TestWatchOutlivesTheServer(t *testing.T) {
+	p := testserver.OwnPostgres(t, testserver.PostgresConfig{})
+	here, there := open(t, Config{URL: p.URL()}), open(t, Config{URL: p.URL()})
+	run(t, here, "CREATE TABLE t (id bigint)")
+	far := there.Watch(0, "a")
+	defer far.Close()
+	if !heard(far, 20*time.Second) {
+		t.Fatal("it does not look when it begins to listen")
+	}
+	p.Kill()
+	if err := p.Restart(bound(t)); err != nil {
+		t.Fatal(err)
+	}
+	if !heard(far, 20*time.Second) {
+		t.Error("it does not look when it listens again")
+	}
+	eventually(t, "it hears again", func() error {
+		change(t, here, "a")
+		if !heard(far, 500*time.Millisecond) {
+			return errors.New("nothing")
+		}
+		return nil
+	})
+}
+
+// A burst of changes is told in few notifications, and none is missed by more than the last.
+func TestBurst(t *testing.T) {
+	p := testserver.RequirePostgres(t)
+	dsn := pgURL(t, p)
+	here, there := open(t, Config{URL: dsn}), open(t, Config{URL: dsn})
+	run(t, here, "CREATE TABLE t (id bigint)")
+	far := there.Watch(0)
+	defer far.Close()
+	if !heard(far, 20*time.Second) {
+		t.Fatal("it does not look when it begins to listen")
+	}
+	topics := make([]string, 3*maxTopics)
+	for i := range topics {
+		topics[i] = testserver.Namespace()
+	}
+	here.db.tell(append(topics, string(make([]byte, 2*maxTopic))))
+	if !heard(far, 20*time.Second) {
+		t.Error("a burst is not told at all")
+	}
+}
