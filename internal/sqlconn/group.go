@@ -63,7 +63,9 @@ func (g *group) update(ctx context.Context, fn Func) ([]string, error) {
 	for {
 		select {
 		case tx := <-t.tx:
-			t.run(ctx, tx, fn)
+			if err := t.run(ctx, tx, fn); err != nil {
+				return nil, err
+			}
 		case <-t.done:
 			return t.topics, t.err
 		case <-ctx.Done():
@@ -71,22 +73,28 @@ func (g *group) update(ctx context.Context, fn Func) ([]string, error) {
 				return nil, err
 			}
 			// It is being called just now. The function's first statement will find that ctx has ended.
-			select {
-			case tx := <-t.tx:
-				t.run(ctx, tx, fn)
-			case <-t.done:
-				return t.topics, t.err
+			if err := t.run(ctx, <-t.tx, fn); err != nil {
+				return nil, err
 			}
 		}
 	}
 }
 
-// run runs fn and hands over what it returned, also when it does not return.
-func (t *turn) run(ctx context.Context, tx *Tx, fn Func) {
-	err := errGone
-	defer func() { t.ran <- err }()
+// run runs fn and hands over what it returned, also when it does not return. Once it has failed nothing is left to wait for:
+// it is surely undone.
+func (t *turn) run(ctx context.Context, tx *Tx, fn Func) (err error) {
+	err = errGone
+	defer func() {
+		to := called
+		if err != nil {
+			to = left
+		}
+		t.advance(to)
+		t.ran <- err
+	}()
 	err = tx.verdict(fn(ctx, tx))
 	t.topics = tx.topics
+	return err
 }
 
 // leave takes the call out, unless its function is being called.
@@ -116,9 +124,7 @@ func (t *turn) call(tx *Tx) (bool, error) {
 		return false, nil
 	}
 	t.tx <- tx
-	err := <-t.ran
-	t.advance(called)
-	return true, err
+	return true, <-t.ran
 }
 
 // advance notes how far the turn has come, unless the caller has left.

@@ -1,0 +1,274 @@
+package sqlschedule
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/swarmiji/swarmiji/internal/sqlconn"
+	"github.com/swarmiji/swarmiji/schedule"
+)
+
+// Claim implements [schedule.Store].
+func (s *Store) Claim(ctx context.Context, owner string, lease time.Duration, claims []schedule.Claim) ([]bool, error) {
+	errs := []error{schedule.CheckLease(owner, lease)}
+	for i := range claims {
+		errs = append(errs, claims[i].Check())
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return change(ctx, s, "claim", claims, func(c *schedule.Claim) []string { return []string{c.ID} },
+		func(w *work, c *schedule.Claim) bool { return w.claim(owner, lease, c) })
+}
+
+// Renew implements [schedule.Store].
+func (s *Store) Renew(ctx context.Context, owner string, lease time.Duration, ticks []schedule.Tick) ([]bool, error) {
+	if err := schedule.CheckLease(owner, lease); err != nil {
+		return nil, err
+	}
+	return change(ctx, s, "renew", ticks, func(k *schedule.Tick) []string { return []string{k.ID} },
+		func(w *work, k *schedule.Tick) bool {
+			held := w.held(owner, k)
+			if held != nil {
+				held.until, held.changed = w.now+lease.Milliseconds(), true
+				w.wake = w.wake || lease == 0
+			}
+			return held != nil
+		})
+}
+
+// Done implements [schedule.Store].
+func (s *Store) Done(ctx context.Context, owner string, done []schedule.Finish) ([]bool, error) {
+	errs := []error{schedule.CheckLease(owner, 0)}
+	for i := range done {
+		errs = append(errs, done[i].Check())
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return change(ctx, s, "done", done, func(f *schedule.Finish) []string { return []string{f.ID, cmp.Or(f.StateOf, f.ID)} },
+		func(w *work, f *schedule.Finish) bool { return w.done(owner, f) })
+}
+
+// change deals with each item of a call, some in one transaction: it locks the entries that they are about, decides, and
+// writes what has changed.
+func change[T any](ctx context.Context, s *Store, what string, items []T, ids func(*T) []string, decide func(*work, *T) bool) ([]bool, error) {
+	if err := s.ready(ctx); err != nil {
+		return nil, err
+	}
+	answers := make([]bool, len(items))
+	for from := 0; from < len(items); from += chunk {
+		to := min(from+chunk, len(items))
+		err := s.update(ctx, what, func(ctx context.Context, tx *sqlconn.Tx) error {
+			w := &work{store: s, entries: make(map[string]*entry)}
+			var about [][]any
+			for i := from; i < to; i++ {
+				for _, id := range ids(&items[i]) {
+					about = append(about, []any{id})
+				}
+			}
+			if err := w.load(ctx, tx, asJSON(about)); err != nil {
+				return err
+			}
+			for i := from; i < to; i++ {
+				answers[i] = decide(w, &items[i])
+			}
+			return w.save(ctx, tx)
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return answers, nil
+}
+
+// work is one transaction's view of the entries that it is about.
+type work struct {
+	store   *Store
+	now     int64
+	entries map[string]*entry
+	wake    bool
+}
+
+type entry struct {
+	id     string
+	next   *int64
+	paused bool
+	claims []*claim
+
+	last    *int64 // what it becomes; nil: what it was
+	state   []byte // what it becomes, if stated
+	stated  bool
+	changed bool // next or last
+	gone    bool
+}
+
+type claim struct {
+	due     int64
+	owner   string
+	until   int64
+	changed bool
+	gone    bool
+}
+
+// load locks the entries, in the order of their ids so that nobody waits in a circle, and reads their claims.
+func (w *work) load(ctx context.Context, tx *sqlconn.Tx, ids string) error {
+	rows, err := tx.Query(ctx, w.store.text.lock, w.store.name, ids)
+	if err != nil {
+		return err
+	}
+	for rows.Next() {
+		e := &entry{}
+		var paused int64
+		if err := rows.Scan(&e.id, &e.next, &paused); err != nil {
+			return err
+		}
+		e.paused = paused != 0
+		w.entries[e.id] = e
+	}
+	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+		return err
+	}
+	// A statement of its own, after the locks: it sees what those have done who held them before.
+	if rows, err = tx.Query(ctx, w.store.text.claims, w.store.name, ids); err != nil {
+		return err
+	}
+	for rows.Next() {
+		var id, owner *string
+		var due, until *int64
+		if err := rows.Scan(&w.now, &id, &due, &owner, &until); err != nil {
+			return err
+		}
+		if id != nil && w.entries[*id] != nil {
+			e := w.entries[*id]
+			e.claims = append(e.claims, &claim{due: *due, owner: *owner, until: *until})
+		}
+	}
+	return errors.Join(rows.Err(), rows.Close())
+}
+
+// claimed returns the claim on a tick, or nil.
+func (w *work) claimed(k *schedule.Tick) (*entry, *claim) {
+	e := w.entries[k.ID]
+	if e == nil || e.gone {
+		return nil, nil
+	}
+	for _, c := range e.claims {
+		if c.due == k.Due.UnixMilli() && !c.gone {
+			return e, c
+		}
+	}
+	return e, nil
+}
+
+// held returns the owner's claim on a tick, or nil.
+func (w *work) held(owner string, k *schedule.Tick) *claim {
+	if _, c := w.claimed(k); c != nil && c.owner == owner {
+		return c
+	}
+	return nil
+}
+
+// claim compares and sets.
+func (w *work) claim(owner string, lease time.Duration, c *schedule.Claim) bool {
+	e, held := w.claimed(&c.Tick)
+	if e == nil {
+		return false
+	}
+	until := w.now + lease.Milliseconds()
+	switch {
+	case held != nil && held.owner == owner: // asked for again
+		held.until, held.changed = until, true
+		return true
+	case held != nil:
+		if held.owner != c.Owner || held.until > w.now {
+			return false
+		}
+		held.owner, held.until, held.changed = owner, until, true
+		if e.next == nil {
+			e.schedule(c.Next)
+		}
+	default:
+		if c.Owner != "" || e.next == nil || *e.next != c.Due.UnixMilli() {
+			return false
+		}
+		e.schedule(c.Next)
+		e.claims = append(e.claims, &claim{due: c.Due.UnixMilli(), owner: owner, until: until, changed: true})
+	}
+	if c.Remember {
+		e.last, e.changed = millis(c.Due), true
+	}
+	return true
+}
+
+// schedule gives the entry its next time; zero, or a pause: none.
+func (e *entry) schedule(next time.Time) {
+	e.next, e.changed = nil, true
+	if !e.paused {
+		e.next = millis(next)
+	}
+}
+
+// done ends a claim.
+func (w *work) done(owner string, f *schedule.Finish) bool {
+	held := w.held(owner, &f.Tick)
+	if held == nil {
+		return false
+	}
+	held.gone = true
+	if of := w.entries[cmp.Or(f.StateOf, f.ID)]; of != nil && !of.gone && f.State != nil {
+		of.state, of.stated = f.State, true
+	}
+	e := w.entries[f.ID]
+	if f.Remove && e.next == nil && !slices.ContainsFunc(e.claims, func(c *claim) bool { return !c.gone }) {
+		e.gone = true
+	}
+	return true
+}
+
+// save writes what has changed, in few statements.
+func (w *work) save(ctx context.Context, tx *sqlconn.Tx) error {
+	var times, states, entries, claims, ended [][]any
+	for _, e := range w.entries {
+		for _, c := range e.claims {
+			switch {
+			case c.gone:
+				ended = append(ended, []any{e.id, c.due})
+			case c.changed:
+				claims = append(claims, []any{e.id, c.due, c.owner, c.until})
+			}
+		}
+		if e.gone {
+			entries = append(entries, []any{e.id})
+			continue
+		}
+		if e.changed {
+			times = append(times, []any{e.id, e.next, e.last})
+		}
+		if e.stated && len(e.state) > 0 {
+			states = append(states, []any{e.id, hex.EncodeToString(e.state)})
+		} else if e.stated {
+			states = append(states, []any{e.id, nil})
+		}
+	}
+	if w.wake {
+		tx.Notify(w.store.topic)
+	}
+	t := w.store.text
+	for _, step := range []struct {
+		query string
+		rows  [][]any
+	}{{t.saveTimes, times}, {t.saveClaims, claims}, {t.saveStates, states}, {t.dropClaims, ended}, {t.drop, entries}} {
+		if len(step.rows) == 0 {
+			continue
+		}
+		if _, err := tx.Exec(ctx, step.query, w.store.name, asJSON(step.rows)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,107 @@
+package sqlschedule
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/swarmiji/swarmiji/internal/sqlconn"
+	"github.com/swarmiji/swarmiji/schedule"
+)
+
+// Get implements [schedule.Lister].
+func (s *Store) Get(ctx context.Context, id string) (schedule.Entry, error) {
+	var found []schedule.Entry
+	err := s.view(ctx, "get", func(ctx context.Context, tx *sqlconn.Tx) (err error) {
+		found, err = read(ctx, tx, s.text.get, s.name, id)
+		return err
+	})
+	switch {
+	case err != nil:
+		return schedule.Entry{}, err
+	case len(found) == 0:
+		return schedule.Entry{}, schedule.ErrNotFound
+	}
+	return found[0], nil
+}
+
+// List implements [schedule.Lister]. Entries come in the order of their ids.
+func (s *Store) List(ctx context.Context, cursor string, limit int) ([]schedule.Entry, string, error) {
+	limit = max(limit, 1)
+	var page []schedule.Entry
+	err := s.view(ctx, "list", func(ctx context.Context, tx *sqlconn.Tx) (err error) {
+		page, err = read(ctx, tx, s.text.list, s.name, cursor, limit)
+		return err
+	})
+	if err != nil || len(page) < limit {
+		return page, "", err
+	}
+	return page, page[len(page)-1].ID, nil
+}
+
+// read reads entries.
+func read(ctx context.Context, tx *sqlconn.Tx, query string, args ...any) ([]schedule.Entry, error) {
+	rows, err := tx.Query(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	var found []schedule.Entry
+	for rows.Next() {
+		e, err := scan(rows)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, e)
+	}
+	return found, errors.Join(rows.Err(), rows.Close())
+}
+
+// Pause implements [schedule.Pauser].
+func (s *Store) Pause(ctx context.Context, id string) error {
+	return s.update(ctx, "pause", func(ctx context.Context, tx *sqlconn.Tx) error {
+		n, err := tx.Exec(ctx, s.text.pause, s.name, id)
+		if err == nil && n == 0 {
+			err = schedule.ErrNotFound
+		}
+		return err
+	})
+}
+
+// Resume implements [schedule.Pauser].
+func (s *Store) Resume(ctx context.Context, id string, next time.Time) error {
+	return s.update(ctx, "resume", func(ctx context.Context, tx *sqlconn.Tx) error {
+		n, err := tx.Exec(ctx, s.text.resume, s.name, id, millis(next))
+		if err != nil || n > 0 {
+			tx.Notify(s.topic)
+			return err
+		}
+		if err := tx.Row(ctx, s.text.exists, s.name, id).Scan(&n); err != nil {
+			return err
+		}
+		if n == 0 {
+			return schedule.ErrNotFound
+		}
+		return nil
+	})
+}
+
+// Watch implements [schedule.Watcher].
+func (s *Store) Watch(wake func()) (stop func()) {
+	w := s.conn.Watch(watchPoll, s.topic)
+	stopped := make(chan struct{})
+	go func() {
+		defer w.Close()
+		for {
+			select {
+			case <-w.C():
+				wake()
+			case <-stopped:
+				return
+			case <-s.closing:
+				return
+			}
+		}
+	}()
+	return sync.OnceFunc(func() { close(stopped) })
+}

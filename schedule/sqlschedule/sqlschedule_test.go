@@ -1,0 +1,140 @@
+package sqlschedule_test
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/swarmiji/swarmiji/internal/backoff"
+	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/schedule"
+	"github.com/swarmiji/swarmiji/schedule/scheduletest"
+	"github.com/swarmiji/swarmiji/schedule/sqlschedule"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childEnv) != "" {
+		child()
+		return
+	}
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(testserver.Reaper))
+}
+
+var quick = backoff.Exponential{Min: 5 * time.Millisecond, Max: 100 * time.Millisecond}
+
+func open(t testing.TB, cfg sqlschedule.Config) *sqlschedule.Store {
+	t.Helper()
+	cfg.Backoff = quick
+	s, err := sqlschedule.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func bound(t testing.TB, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func fileURL(t testing.TB) string {
+	u := url.URL{Scheme: "sqlite", Path: filepath.Join(t.TempDir(), "schedule.db")}
+	return u.String()
+}
+
+func liteHarness(t testing.TB) *scheduletest.Harness {
+	cfg := sqlschedule.Config{URL: fileURL(t)}
+	return &scheduletest.Harness{
+		Open:     func(t testing.TB) scheduletest.Store { return open(t, cfg) },
+		Restart:  func(testing.TB) {}, // there is no server: what a killed process leaves is TestKilled's
+		Promises: scheduletest.Promises{List: true, Pause: true, Watch: true, Durable: true},
+		Report:   "../../docs/capabilities/schedules-sqlite.json",
+	}
+}
+
+func postgresHarness(t testing.TB) *scheduletest.Harness {
+	p := testserver.RequirePostgres(t)
+	name := testserver.Namespace() // many schedules share one database
+	return &scheduletest.Harness{
+		Open: func(t testing.TB) scheduletest.Store {
+			return open(t, sqlschedule.Config{URL: p.URL(), Name: name, Connections: 4})
+		},
+		Sever: func(t testing.TB, _ scheduletest.Store) {
+			if err := p.CloseAllConnections(bound(t, 20*time.Second)); err != nil {
+				t.Fatal(err)
+			}
+		},
+		Restart: func(t testing.TB) {
+			p.Kill()
+			if err := p.Restart(bound(t, time.Minute)); err != nil {
+				t.Fatal(err)
+			}
+		},
+		Down: func(t testing.TB) func() {
+			p.Kill()
+			return func() {
+				if err := p.Restart(bound(t, time.Minute)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		},
+		Secret:   p.Password(),
+		Promises: scheduletest.Promises{List: true, Pause: true, Watch: true, Durable: true},
+		Report:   "../../docs/capabilities/schedules-postgres.json",
+	}
+}
+
+func TestStore(t *testing.T)         { scheduletest.Run(t, liteHarness) }
+func TestStorePostgres(t *testing.T) { scheduletest.Run(t, postgresHarness) }
+
+// In memory there is one view of a schedule, and that one works.
+func TestMemory(t *testing.T) {
+	s := open(t, sqlschedule.Config{URL: "sqlite::memory:"})
+	defer func() { _ = s.Close(context.Background()) }()
+	ctx := bound(t, 20*time.Second)
+	payload := []byte(`{"args":[],"cron":"* * * * 0 0 0","job":"x"}`)
+	e := schedule.Entry{ID: schedule.ID(payload), Payload: payload, Next: time.Now().Add(-time.Second)}
+	if added, err := s.Add(ctx, []schedule.Entry{e}); err != nil || !added[0] {
+		t.Fatal(added, err)
+	}
+	b, err := s.Due(ctx, 1)
+	if err != nil || len(b.Ticks) != 1 || string(b.Ticks[0].Payload) != string(payload) {
+		t.Fatal(b, err)
+	}
+}
+
+// Schedules of one database do not see each other.
+func TestNamesAreApart(t *testing.T) {
+	dsn := fileURL(t)
+	a, b := open(t, sqlschedule.Config{URL: dsn, Name: "a"}), open(t, sqlschedule.Config{URL: dsn})
+	defer func() { _, _ = a.Close(context.Background()), b.Close(context.Background()) }()
+	ctx := bound(t, 20*time.Second)
+	e := schedule.Entry{ID: "one", Payload: []byte("{}"), Next: time.Now().Add(-time.Second)}
+	for _, s := range []*sqlschedule.Store{a, b} {
+		if added, err := s.Add(ctx, []schedule.Entry{e}); err != nil || !added[0] {
+			t.Fatalf("%s: %v, %v", s.Name(), added, err)
+		}
+	}
+	if there, err := a.Remove(ctx, "one"); err != nil || !there {
+		t.Fatal(there, err)
+	}
+	if got, err := b.Due(ctx, 10); err != nil || len(got.Ticks) != 1 || b.Name() != sqlschedule.DefaultName {
+		t.Errorf("%v, %v", got.Ticks, err)
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	_, err := sqlschedule.New(sqlschedule.Config{URL: "mysql://u:secret@h/d", Name: "a\nb"})
+	if !errors.Is(err, schedule.ErrBadEntry) || !strings.Contains(err.Error(), "neither sqlite") || strings.Contains(err.Error(), "secret") {
+		t.Errorf("%v", err)
+	}
+}

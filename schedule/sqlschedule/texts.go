@@ -1,0 +1,119 @@
+package sqlschedule
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/swarmiji/swarmiji/internal/sqlconn"
+)
+
+// columns are an entry as it is shown.
+const columns = "e.id, e.payload, e.next, e.paused, e.last, e.state"
+
+// texts are the statements in a database's dialect. $1 is the schedule's name in all of them.
+type texts struct {
+	// add: $2 is a list of (id, payload in hex, next). It answers with the ids that were new.
+	add string
+	// times answers now, the first next time and the first end of a lease after it, and whether something is due.
+	times string
+	// due: $2 is now, $3 how many. It answers with entries, the tick's instant and owner, and when it became due.
+	due string
+	// lock: $2 is a list of (id). It answers with id, next and paused, and keeps the rows for this transaction.
+	lock string
+	// claims: $2 is a list of (id). It answers with now, id, due, owner and until; where there is no claim, with now alone.
+	claims string
+
+	saveTimes  string // $2: (id, next, last); a last of null leaves it
+	saveClaims string // $2: (id, due, owner, until)
+	saveStates string // $2: (id, state in hex or null)
+	dropClaims string // $2: (id, due)
+	drop       string // $2: (id)
+
+	get    string // $2: id
+	list   string // $2: the id to begin after, $3: how many
+	remove string // $2: id
+	forget string // $2: id
+	pause  string // $2: id
+	resume string // $2: id, $3: next
+	exists string // $2: id
+}
+
+// A column of a list that is handed over as JSON, an array of arrays.
+type column struct {
+	name string
+	kind string // text, bigint or hex
+}
+
+// rowsOf is a list as a table "v".
+func rowsOf(d sqlconn.Dialect, cols ...column) string {
+	parts := make([]string, len(cols))
+	for i, c := range cols {
+		value := fmt.Sprintf("value->>%d", i)
+		switch {
+		case c.kind == "hex" && d == sqlconn.Postgres:
+			value = "decode(" + value + ", 'hex')"
+		case c.kind == "hex":
+			value = "unhex(" + value + ")"
+		case d == sqlconn.Postgres:
+			value = "(" + value + ")::" + c.kind
+		}
+		parts[i] = value + " AS " + c.name
+	}
+	from := "json_each($2)"
+	if d == sqlconn.Postgres {
+		from = "jsonb_array_elements($2::jsonb)"
+	}
+	return "(SELECT " + strings.Join(parts, ", ") + " FROM " + from + ") AS v"
+}
+
+func newTexts(d sqlconn.Dialect) *texts {
+	now := "(" + d.Now() + " / 1000)"
+	ids := rowsOf(d, column{"id", "text"})
+	lock := ""
+	if d == sqlconn.Postgres {
+		lock = " FOR UPDATE OF e"
+	}
+	return &texts{
+		add: `INSERT INTO swarmiji_schedule_entry (schedule, id, payload, next)
+			SELECT $1, v.id, v.payload, v.next FROM ` + rowsOf(d, column{"id", "text"}, column{"payload", "hex"}, column{"next", "bigint"}) + `
+			WHERE true ORDER BY v.id ON CONFLICT (schedule, id) DO NOTHING RETURNING id`,
+		times: `WITH c AS (SELECT ` + now + ` AS t)
+			SELECT c.t,
+				(SELECT min(next) FROM swarmiji_schedule_entry WHERE schedule = $1 AND next > c.t),
+				(SELECT min(until) FROM swarmiji_schedule_claim WHERE schedule = $1 AND until > c.t),
+				CASE WHEN EXISTS (SELECT 1 FROM swarmiji_schedule_entry WHERE schedule = $1 AND next <= c.t)
+					OR EXISTS (SELECT 1 FROM swarmiji_schedule_claim WHERE schedule = $1 AND until <= c.t) THEN 1 ELSE 0 END
+			FROM c`,
+		due: `SELECT * FROM (SELECT ` + columns + `, e.next AS due, CAST('' AS text) AS owner, e.next AS since
+				FROM swarmiji_schedule_entry AS e WHERE e.schedule = $1 AND e.next <= $2 ORDER BY e.next LIMIT $3) AS a
+			UNION ALL
+			SELECT * FROM (SELECT ` + columns + `, k.due AS due, k.owner AS owner, k.until AS since
+				FROM swarmiji_schedule_claim AS k JOIN swarmiji_schedule_entry AS e ON e.schedule = k.schedule AND e.id = k.id
+				WHERE k.schedule = $1 AND k.until <= $2 ORDER BY k.until LIMIT $3) AS b
+			ORDER BY since LIMIT $3`,
+		lock: `SELECT e.id, e.next, e.paused FROM swarmiji_schedule_entry AS e
+			WHERE e.schedule = $1 AND e.id IN (SELECT v.id FROM ` + ids + `) ORDER BY e.id` + lock,
+		claims: `SELECT ` + now + `, k.id, k.due, k.owner, k.until FROM (SELECT 1) AS one LEFT JOIN swarmiji_schedule_claim AS k
+			ON k.schedule = $1 AND k.id IN (SELECT v.id FROM ` + ids + `)`,
+		saveTimes: `UPDATE swarmiji_schedule_entry AS e SET next = v.next, last = coalesce(v.last, e.last)
+			FROM ` + rowsOf(d, column{"id", "text"}, column{"next", "bigint"}, column{"last", "bigint"}) + `
+			WHERE e.schedule = $1 AND e.id = v.id`,
+		saveClaims: `INSERT INTO swarmiji_schedule_claim (schedule, id, due, owner, until)
+			SELECT $1, v.id, v.due, v.owner, v.until
+			FROM ` + rowsOf(d, column{"id", "text"}, column{"due", "bigint"}, column{"owner", "text"}, column{"until", "bigint"}) + `
+			WHERE true ON CONFLICT (schedule, id, due) DO UPDATE SET owner = excluded.owner, until = excluded.until`,
+		saveStates: `UPDATE swarmiji_schedule_entry AS e SET state = v.state
+			FROM ` + rowsOf(d, column{"id", "text"}, column{"state", "hex"}) + ` WHERE e.schedule = $1 AND e.id = v.id`,
+		dropClaims: `DELETE FROM swarmiji_schedule_claim
+			WHERE schedule = $1 AND (id, due) IN (SELECT v.id, v.due FROM ` + rowsOf(d, column{"id", "text"}, column{"due", "bigint"}) + `)`,
+		drop: `DELETE FROM swarmiji_schedule_entry WHERE schedule = $1 AND id IN (SELECT v.id FROM ` + ids + `)`,
+
+		get:    `SELECT ` + columns + ` FROM swarmiji_schedule_entry AS e WHERE e.schedule = $1 AND e.id = $2`,
+		list:   `SELECT ` + columns + ` FROM swarmiji_schedule_entry AS e WHERE e.schedule = $1 AND e.id > $2 ORDER BY e.id LIMIT $3`,
+		remove: `DELETE FROM swarmiji_schedule_entry WHERE schedule = $1 AND id = $2`,
+		forget: `DELETE FROM swarmiji_schedule_claim WHERE schedule = $1 AND id = $2`,
+		pause:  `UPDATE swarmiji_schedule_entry SET paused = 1, next = NULL WHERE schedule = $1 AND id = $2`,
+		resume: `UPDATE swarmiji_schedule_entry SET paused = 0, next = $3 WHERE schedule = $1 AND id = $2 AND paused = 1`,
+		exists: `SELECT count(*) FROM swarmiji_schedule_entry WHERE schedule = $1 AND id = $2`,
+	}
+}
