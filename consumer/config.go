@@ -54,7 +54,8 @@ type Config struct {
 	// standard field are left out. It runs beside the tasks, one call at a time, and a heartbeat waits for it. nil: none.
 	HeartbeatFields func() map[string]any
 	// Revocations are asked, before any task is fetched, at receipt and immediately before each start. Run does not fetch
-	// before they are read, see [revoke.Config]. nil: no task is revoked.
+	// before they are read, see [revoke.Config]. nil: no task is revoked, but by a command (see Control), which this process then
+	// keeps to itself, as [revoke.NewLocal] does.
 	Revocations *revoke.List
 	// Queues are the queues to consume. nil: router.DefaultQueue with default settings. See [QueuesOf].
 	Queues map[string]QueueConfig

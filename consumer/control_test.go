@@ -436,10 +436,46 @@ type deafSubscription struct {
 
 func (s deafSubscription) SetPrefetch(ctx context.Context, n int) error {
 	if s.deaf.Load() {
+		if n == 0 { // heard, but the answer is lost
+			_, _ = broker.SetPrefetch(ctx, s.Subscription, n)
+		}
 		return broker.ErrUnavailable
 	}
 	_, err := broker.SetPrefetch(ctx, s.Subscription, n)
 	return err
+}
+
+// TestScaleMendsItself: a subscription whose fetching was stopped for a Scale goes on when the broker is back, although nobody
+// scales again.
+func TestScaleMendsItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var deaf atomic.Bool
+		h := newHolding(t, consumer.QueueConfig{Workers: 4}, func(c *consumer.Config) {
+			c.Broker = deafBroker{c.Broker.(*membroker.Broker), &deaf}
+		})
+		h.submit(0, 20)
+		h.b.run()
+		h.want(4, 16)
+		deaf.Store(true)
+		if err := h.b.c.Scale("default", 2); !errors.Is(err, broker.ErrUnavailable) {
+			t.Errorf("Scale: %v", err)
+		}
+		for range 4 {
+			h.release <- struct{}{}
+		}
+		h.want(0, 16) // it heard that it is to stop, and nothing since
+		deaf.Store(false)
+		time.Sleep(time.Minute)
+		h.want(2, 14)
+		if s := h.b.c.Stats().Queues[0]; s.Workers != 2 || s.Prefetch != 8 {
+			t.Errorf("%+v", s)
+		}
+		close(h.release)
+		synctest.Wait()
+		deaf.Store(true)
+		_ = h.b.c.Scale("default", 1)
+		h.b.end() // also while it tries
+	})
 }
 
 // TestControlWithoutTheBroker: the error tells, what could be done is done, and it can be tried again.

@@ -115,9 +115,11 @@ func (r *run) lost() <-chan struct{} {
 }
 
 // isLost reports whether the broker has taken the task back.
-func (r *run) isLost() bool {
+func (r *run) isLost() bool { return !r.acked.Load() && isLost(r.delivery) }
+
+func isLost(d broker.Delivery) bool {
 	select {
-	case <-r.lost():
+	case <-d.Lost():
 		return true
 	default:
 		return false

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Pause has the consumer take no more tasks from the queues, all of them when none is named: what it fetched and did not start
@@ -104,7 +105,8 @@ func (q *queue) resume(ctx context.Context) error {
 
 // gate is shut while a queue is paused. The zero value is open.
 type gate struct {
-	shut atomic.Bool
+	shut  atomic.Bool
+	since atomic.Int64 // nanoseconds since 1970: when it was last opened; 0: it was never shut
 
 	mu     sync.Mutex
 	opened chan struct{}   // closed when a shut gate opens
@@ -126,6 +128,7 @@ func (g *gate) close() {
 func (g *gate) reopen() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.since.Store(time.Now().UnixNano()) // before it is seen to be open
 	g.shut.Store(false)
 	close(g.opened)
 }

@@ -83,6 +83,9 @@ type offer struct {
 	taken  chan struct{}   // gets a value when d was taken
 }
 
+// there reports whether there is a task to be taken.
+func (o *offer) there() bool { return o.d != nil && !isLost(o.d) }
+
 func newPoll(cfg Poll, queues []*queue) *poll {
 	p := &poll{cfg: cfg, queues: queues, offers: make([]offer, len(queues)), changed: make(chan struct{})}
 	for i := range p.offers {
@@ -122,7 +125,8 @@ func (p *poll) feed(i int) {
 	}
 }
 
-// offer waits until somebody has taken d. When the queue is paused, or the consumer stops, it gives d back.
+// offer waits until somebody has taken d. When the queue is paused, or the consumer stops, it gives d back; what the broker takes
+// back is forgotten.
 func (p *poll) offer(i int, d broker.Delivery) {
 	q, o := p.queues[i], &p.offers[i]
 	open := q.gate.context(q.fetch)
@@ -135,6 +139,7 @@ func (p *poll) offer(i int, d broker.Delivery) {
 	case <-o.taken:
 		return
 	case <-open.Done():
+	case <-d.Lost():
 	}
 	p.mu.Lock()
 	mine := o.d != nil
@@ -142,6 +147,10 @@ func (p *poll) offer(i int, d broker.Delivery) {
 	p.mu.Unlock()
 	if !mine {
 		<-o.taken
+		return
+	}
+	if isLost(d) {
+		q.c.taken.add(d.Message()) // it did not end this process
 		return
 	}
 	r, err := q.read(d, 0)
@@ -185,7 +194,7 @@ func (p *poll) choose(now time.Time) (i int, wait time.Duration) {
 	if p.cfg.Share > 0 && p.picks%p.cfg.Share == p.cfg.Share-1 {
 		for k := range p.offers {
 			i := (p.turn + 1 + k) % len(p.offers)
-			if p.offers[i].d != nil {
+			if p.offers[i].there() {
 				p.turn = i
 				return i, 0
 			}
@@ -193,13 +202,18 @@ func (p *poll) choose(now time.Time) (i int, wait time.Duration) {
 	}
 	for i := range p.offers {
 		o := &p.offers[i]
-		if o.d != nil {
+		if o.there() {
 			return i, 0
 		}
-		if p.queues[i].gate.shut.Load() {
+		gate := &p.queues[i].gate
+		if gate.shut.Load() {
 			continue
 		}
-		if wait := p.cfg.Interval - now.Sub(o.silent); wait > 0 {
+		silent := o.silent
+		if opened := time.Unix(0, gate.since.Load()); opened.After(silent) { // what it did while it was paused says nothing
+			silent = opened
+		}
+		if wait := p.cfg.Interval - now.Sub(silent); wait > 0 {
 			return -1, wait
 		}
 	}

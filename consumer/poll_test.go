@@ -189,3 +189,67 @@ func ExampleConsumer_Scale() {
 	// 42 <nil>
 	// 4 workers, 16 held at most, paused: true
 }
+
+// TestPollLosesOffers: what the broker has taken back while it waited for a worker is not started.
+func TestPollLosesOffers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var conn *membroker.Broker
+		b := newTable(t, func(c *consumer.Config) {
+			conn = c.Broker.(*membroker.Broker)
+			c.Polls = []consumer.Poll{{Queues: []string{"a", "b"}, Workers: 1}}
+		})
+		var ended atomic.Int32
+		runs := make(map[int]int) // of one worker
+		must0(t, hold.Handle(b.c, func(ctx context.Context, i int) (int, error) {
+			if ctx.Err() != nil {
+				ended.Add(1)
+			}
+			runs[i]++
+			time.Sleep(time.Second) // it does not heed its context
+			return 0, nil
+		}))
+		b.run()
+		synctest.Wait()
+		for i := range 3 {
+			_, err := hold.Submit(t.Context(), b.p, i, task.WithQueue("a"))
+			must0(t, err)
+		}
+		synctest.Wait() // one runs, one is on offer
+		b.server.Disconnect(conn)
+		time.Sleep(time.Minute)
+		b.end()
+		if diff := cmp.Diff(map[int]int{0: 2, 1: 1, 2: 1}, runs); diff != "" || ended.Load() != 0 {
+			t.Errorf("%d were started with a context that had ended; runs: %s", ended.Load(), diff)
+		}
+	})
+}
+
+// TestPollAfterPause: a queue that was paused counts as empty only when it has been silent for the interval since.
+func TestPollAfterPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newTable(t, func(c *consumer.Config) {
+			c.Polls = []consumer.Poll{{Queues: []string{"a", "b"}, Workers: 1, Interval: 10 * time.Millisecond}}
+		})
+		var order strings.Builder // of one worker
+		must0(t, hold.Handle(b.c, func(ctx context.Context, _ int) (int, error) {
+			r, _ := task.FromContext(ctx)
+			order.WriteString(r.Queue)
+			return 0, nil
+		}))
+		b.run()
+		synctest.Wait()
+		must0(t, b.c.Pause("a"))
+		time.Sleep(time.Second)
+		must0(t, b.c.Resume("a"))
+		for _, q := range []string{"b", "a"} { // the next of a is on its way while that of b is there
+			_, err := hold.Submit(t.Context(), b.p, 0, task.WithQueue(q))
+			must0(t, err)
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(time.Minute)
+		b.end()
+		if order.String() != "ab" {
+			t.Errorf("ran in the order %s, want ab", order.String())
+		}
+	})
+}

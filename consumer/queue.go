@@ -32,6 +32,7 @@ type queue struct {
 	control  sync.Mutex // one change of what follows at a time; held while the broker is told
 	gate     gate       // shut while the queue is paused
 	prefetch int        // for the workers there are
+	telling  bool       // tellLater is under way
 	aside    int        // tasks that wait for their rate; guarded by the mutex of the rates
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/swarmiji/swarmiji/control"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -23,7 +24,7 @@ const (
 )
 
 // RateDefault is the rate that has SetRateLimit take back what it did before.
-const RateDefault = "default"
+const RateDefault = control.RateDefault
 
 // rates holds a token bucket for each task name that has a rate limit. The bucket holds what one second gives, at least
 // one token. The zero value is ready.

@@ -6,17 +6,23 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/swarmiji/swarmiji/control"
 	"github.com/swarmiji/swarmiji/middleware"
+	"github.com/swarmiji/swarmiji/revoke"
+	"github.com/swarmiji/swarmiji/task"
 )
 
-// newRemote makes the server that lets c be commanded; nil when nobody may.
+// newRemote makes the server that lets c be commanded; nil when nobody may. Who may be told to revoke has a list for it.
 func newRemote(c *Consumer) (*control.Server, error) {
 	if c.cfg.Control == nil {
 		return nil, nil
 	}
 	cfg := *c.cfg.Control
+	if c.cfg.Revocations == nil && cfg.Allows(control.DoRevoke) {
+		c.cfg.Revocations = revoke.NewLocal(c.cfg.Logger)
+	}
 	if cfg.Logger == nil {
 		cfg.Logger = c.cfg.Logger
 	}
@@ -92,3 +98,15 @@ func told(ts []TaskInfo) []control.Task {
 	}
 	return out
 }
+
+// recordTime bounds how long a command waits until the bus of the revocations has stored one; others wait behind it.
+const recordTime = 5 * time.Second
+
+// Revoke implements [control.Revoker]: here at once, and where Config.Revocations has a bus, for all.
+func (n node) Revoke(ctx context.Context, terminate bool, ids ...task.ID) error {
+	ctx, cancel := context.WithTimeout(ctx, recordTime)
+	defer cancel()
+	return n.cfg.Revocations.Revoke(ctx, revoke.Options{Terminate: terminate}, ids...)
+}
+
+var _ control.Revoker = node{}

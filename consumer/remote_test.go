@@ -65,6 +65,12 @@ func TestRemote(t *testing.T) {
 		if n := len(h.runs()); n > 11 { // a bucket of one
 			t.Errorf("%d tasks have started although the rate is 1/h", n)
 		}
+		if r := order(control.Command{Do: control.DoRateLimit, Task: "hold", Rate: control.RateDefault}); r.Error != "" {
+			t.Errorf("rate limit taken back: %+v", r)
+		}
+		if n := len(h.runs()); n != 17 {
+			t.Errorf("%d tasks have started when the rate was taken back, want 17", n)
+		}
 		order(control.Command{Do: control.DoShutdown})
 		order(control.Command{Do: control.DoPing}) // it still runs tasks, and answers
 		begin := time.Now()
@@ -75,8 +81,8 @@ func TestRemote(t *testing.T) {
 		if took := time.Since(begin); took > consumer.DefaultKillGrace {
 			t.Errorf("the kill took %v", took)
 		}
-		if got := h.b.c.ControlCounts(); got.Obeyed != 12 {
-			t.Errorf("%+v, want 12 commands obeyed", got)
+		if got := h.b.c.ControlCounts(); got.Obeyed != 13 {
+			t.Errorf("%+v, want 13 commands obeyed", got)
 		}
 		h.b.stop = func() error { return nil }
 		h.b.end()

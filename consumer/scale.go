@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/backoff"
 )
 
 // MaxWorkers is the most workers that [Consumer.Scale] gives a queue.
@@ -16,7 +17,7 @@ const MaxWorkers = 100_000
 // is. Queues that are polled together have one set of workers: the name of any of them stands for all.
 //
 // Besides [ErrNotRunning] and [ErrNoQueue], which leave everything as it is, Scale may return what the broker said when it was told
-// the prefetch; the workers have changed all the same. It may be called at any time, from any goroutine.
+// the prefetch; the workers have changed all the same, and the broker is told again until it answers. It may be called at any time, from any goroutine.
 func (c *Consumer) Scale(name string, workers int) error {
 	l, err := c.consuming()
 	if err != nil {
@@ -69,8 +70,40 @@ func (q *queue) follow(ctx context.Context, workers int) error {
 	}
 	if err != nil {
 		q.prefetch = before // so that the next Scale tries again
+		q.tellLater()
 	}
 	return err
+}
+
+// tellLater tells the prefetch until the broker has heard it: a subscription that was stopped for a change must not stay so. It is
+// called with control held.
+func (q *queue) tellLater() {
+	if q.telling {
+		return
+	}
+	q.telling = true
+	q.c.settling.Go(func() {
+		var gap backoff.Exponential
+		for attempt := 0; !q.told(); attempt++ {
+			q.wait(gap.Delay(attempt))
+		}
+	})
+}
+
+// told tells the prefetch for the workers there are, and reports whether that is done, or not to be done any more.
+func (q *queue) told() bool {
+	q.control.Lock()
+	defer q.control.Unlock()
+	ctx, cancel := context.WithTimeout(q.fetch, openTimeout)
+	defer cancel()
+	before := q.prefetch
+	q.prefetch = q.cfg.prefetch(q.team.workers())
+	if !q.takes() || q.tellPrefetch(ctx) == nil { // Resume tells it too
+		q.telling = false
+		return true
+	}
+	q.prefetch = before
+	return false
 }
 
 // tellPrefetch tells the broker how much may be held.

@@ -16,7 +16,7 @@ const (
 	DoPing       Action = "ping"       // answer with the queues that are consumed
 	DoStats      Action = "stats"      // answer with sizes and totals
 	DoActive     Action = "active"     // answer with the tasks that run
-	DoReserved   Action = "reserved"   // answer with the tasks that were fetched and have not started
+	DoReserved   Action = "reserved"   // answer with the tasks that were taken and wait before they start: for their rate, a worker, a pool
 	DoRegistered Action = "registered" // answer with the names of the tasks that have a handler
 	DoRevoke     Action = "revoke"     // revoke the tasks of Command.IDs
 	DoScale      Action = "scale"      // give each of Command.Queues Command.Workers workers
@@ -40,6 +40,9 @@ const (
 	MaxWorkers = 10000 // Workers
 )
 
+// RateDefault is the Rate of [DoRateLimit] that takes back what was set, so that the limit is the one of the task again.
+const RateDefault = "default"
+
 // ErrCommand is a command that cannot be sent or obeyed. The error around it says what is wrong with it.
 var ErrCommand = errors.New("control: bad command")
 
@@ -54,7 +57,8 @@ type Command struct {
 	Queues []string `json:"queues,omitempty"`
 	// Workers is the number of workers of [DoScale], at least 1.
 	Workers int `json:"workers,omitempty"`
-	// Task and Rate are the name and the limit of [DoRateLimit]; "" for Rate lifts the limit. See task.ParseRate.
+	// Task and Rate are the name and the limit of [DoRateLimit], see task.ParseRate; "" for Rate lifts the limit, [RateDefault] takes
+	// back what was set before.
 	Task string `json:"task,omitempty"`
 	Rate string `json:"rate,omitempty"`
 	// IDs are the tasks of [DoRevoke]; Terminate also cancels the contexts of those that run.
@@ -96,7 +100,7 @@ func (c *Command) Check() error {
 		if err := task.CheckName(c.Task); err != nil {
 			bad("task: %w", err)
 		}
-		if _, _, err := task.ParseRate(c.Rate); err != nil {
+		if _, _, err := task.ParseRate(c.Rate); err != nil && c.Rate != RateDefault {
 			bad("rate: %w", err)
 		}
 	case DoRevoke:

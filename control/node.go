@@ -20,7 +20,7 @@ type Node interface {
 	Stats() Stats
 	// Active returns the tasks that run.
 	Active() []Task
-	// Reserved returns the tasks that were fetched and have not started.
+	// Reserved returns the tasks that it has taken and that wait before they start, see [DoReserved].
 	Reserved() []Task
 	// Names returns the names of the tasks that have a handler.
 	Names() []string
@@ -29,16 +29,17 @@ type Node interface {
 	// Pause makes it take no new tasks from these queues, Resume take them again.
 	Pause(queues ...string) error
 	Resume(queues ...string) error
-	// SetRateLimit limits how often tasks of a name start; "" lifts the limit.
+	// SetRateLimit limits how often tasks of a name start; "" lifts the limit, [RateDefault] takes back what was set.
 	SetRateLimit(name, rate string) error
 	// Stop ends it when its running tasks have ended, Kill does not wait for them.
 	Stop()
 	Kill()
 }
 
-// Revoker is a Node that can revoke tasks. Others answer [DoRevoke] with an error.
+// Revoker is a Node that can revoke tasks, as consumers can. Others answer [DoRevoke] with an error.
 type Revoker interface {
-	// Revoke revokes tasks; terminate also cancels the contexts of those that run.
+	// Revoke revokes tasks, for itself at once; terminate also cancels the contexts of those that run. It may take seconds to tell
+	// others, within ctx.
 	Revoke(ctx context.Context, terminate bool, ids ...task.ID) error
 }
 

@@ -35,6 +35,9 @@ type Config struct {
 	Logger *slog.Logger
 }
 
+// Allows reports whether an action is obeyed.
+func (c *Config) Allows(a Action) bool { return c.Allow == nil || slices.Contains(c.Allow, a) }
+
 // Counts are how many commands came to what end, since the start.
 type Counts struct {
 	Obeyed    uint64 // also with an error in the answer
@@ -186,7 +189,7 @@ func (s *Server) handle(ctx context.Context, e *events.Event) {
 	}
 	var r Reply
 	var after func()
-	if s.cfg.Allow != nil && !slices.Contains(s.cfg.Allow, c.Do) {
+	if !s.cfg.Allows(c.Do) {
 		s.denied.Add(1)
 		r.Error = fmt.Sprintf("this node does not allow %s", c.Do)
 	} else {

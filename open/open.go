@@ -161,10 +161,7 @@ func (s *Swarm) make(ctx context.Context) (err error) {
 // forControl returns the target of the bus of commands that belongs to the bus of events at t.
 func (t *target) forControl() *target {
 	c := *t
-	if c.namespace == "" {
-		c.namespace = defaultNamespace
-	}
-	c.namespace += "-control"
+	c.namespace = beside(t.namespace, "-control")
 	c.retain = events.Retention{} // a command is for now
 	return &c
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -297,5 +298,20 @@ func TestRabbitTLS(t *testing.T) {
 	}
 	if strings.Contains(err.Error(), r.Password()) {
 		t.Errorf("the error holds the password: %v", err)
+	}
+}
+
+// TestLongNamespace: also the longest namespace leaves room for the buses beside it.
+func TestLongNamespace(t *testing.T) {
+	longest := strings.Repeat("n", 64)
+	for _, url := range []string{"amqp://h", "redis://h", "nats://h"} {
+		s, err := open.Open(t.Context(), url+"?namespace="+longest, open.Options{Control: true, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Errorf("%s: %v", url, err)
+			continue
+		}
+		if err := s.Close(t.Context()); err != nil {
+			t.Errorf("%s: %v", url, err)
+		}
 	}
 }

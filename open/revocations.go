@@ -22,15 +22,20 @@ func (t *target) revocations() *target {
 		keep.Max = n
 	}
 	r.retain = keep
-	if r.namespace == "" {
-		r.namespace = "default"
-	}
-	const suffix = "_revoked"
-	if len(r.namespace)+len(suffix) > maxNamespace {
-		h := fnv.New64a()
-		_, _ = h.Write([]byte(r.namespace)) // it never fails
-		r.namespace = r.namespace[:maxNamespace-len(suffix)-17] + "-" + strconv.FormatUint(h.Sum64()|1<<63, 16)
-	}
-	r.namespace += suffix
+	r.namespace = beside(t.namespace, "_revoked")
 	return &r
+}
+
+// beside returns the namespace that has a suffix after the one that is given. One that would be too long is cut, and told apart by
+// a hash of all of it.
+func beside(namespace, suffix string) string {
+	if namespace == "" {
+		namespace = defaultNamespace
+	}
+	if len(namespace)+len(suffix) > maxNamespace {
+		h := fnv.New64a()
+		_, _ = h.Write([]byte(namespace)) // it never fails
+		namespace = namespace[:maxNamespace-len(suffix)-17] + "-" + strconv.FormatUint(h.Sum64()|1<<63, 16)
+	}
+	return namespace + suffix
 }

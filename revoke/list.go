@@ -61,7 +61,8 @@ type List struct {
 	err      error
 	late     sync.Once // StartLimit was reported
 
-	any atomic.Bool // something is in set or rules
+	any     atomic.Bool // something is in set or rules
+	telling sync.Mutex  // watchers are called one at a time
 
 	mu       sync.RWMutex
 	closed   bool
@@ -102,9 +103,14 @@ func New(c Config) (*List, error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
+	return newList(c), nil
+}
+
+// newList makes a list of a configuration that is complete.
+func newList(c Config) *List {
 	l := &List{cfg: c, caughtUp: make(chan struct{}), broken: make(chan struct{}), set: set{max: c.Max, forget: c.Live}}
 	l.ctx, l.end = context.WithCancel(context.Background())
-	return l, nil
+	return l
 }
 
 // checkBus refuses a bus that keeps no revocations, as far as it tells.
@@ -263,13 +269,15 @@ func (l *List) apply(v *Revocation) {
 		l.cfg.Logger.LogAttrs(l.ctx, slog.LevelWarn, "there are too many revocations; some are forgotten",
 			slog.Uint64("ids", forgotten), slog.Bool("selector", lost))
 	}
+	l.telling.Lock()
+	defer l.telling.Unlock()
 	for _, w := range watchers {
 		w.fn(*v)
 	}
 }
 
 // Watch has fn called with each revocation, when the list knows it, until stop is called: one call at a time, from the
-// list's goroutine, which waits for it.
+// list's goroutine or that of [List.Revoke], which wait for it. The same revocation may come more than once. fn must not call Revoke.
 func (l *List) Watch(fn func(Revocation)) (stop func()) {
 	w := &watcher{fn}
 	change := func(f func([]*watcher) []*watcher) {

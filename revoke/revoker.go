@@ -143,11 +143,7 @@ func (r *Revoker) Revoke(ctx context.Context, o Options, ids ...task.ID) ([]Outc
 		}
 		o.Until = o.Until.Add(DefaultUntil)
 	}
-	var vs []Revocation
-	for some := range slices.Chunk(ids, MaxIDs) {
-		vs = append(vs, Revocation{IDs: some, Until: o.Until, Terminate: o.Terminate})
-	}
-	if err := r.store(ctx, vs); err != nil {
+	if err := r.store(ctx, revocations(o, ids)); err != nil {
 		return nil, err
 	}
 	return r.remove(ctx, ids, found)
@@ -172,6 +168,15 @@ func bound(ctx context.Context) (context.Context, context.CancelFunc) {
 		return ctx, func() {}
 	}
 	return context.WithTimeout(ctx, DefaultTimeout)
+}
+
+// revocations are the events that revoke ids until o.Until.
+func revocations(o Options, ids []task.ID) []Revocation {
+	var vs []Revocation
+	for some := range slices.Chunk(ids, MaxIDs) {
+		vs = append(vs, Revocation{IDs: some, Until: o.Until, Terminate: o.Terminate})
+	}
+	return vs
 }
 
 // store publishes revocations, and returns when all have come back from what the bus keeps.
