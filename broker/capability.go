@@ -138,6 +138,14 @@ type Inspector interface {
 	Purge(ctx context.Context, queue string) (int, error)
 }
 
+// Auditor is a Broker that can tell what is weaker than what its adapter promises.
+type Auditor interface {
+	// Audit returns, in sentences for people, which settings of the server, of the queue and of what belongs to it are weaker than
+	// what the adapter promises with its own, and what of it is missing. "" for queue asks about the server alone. It changes nothing.
+	// nil: nothing was found; [ErrNoQueue] if there is no such queue.
+	Audit(ctx context.Context, queue string) ([]string, error)
+}
+
 // Locator is a Broker that knows where in its own terms a queue lies, for events.
 type Locator interface {
 	// Locate returns the exchange and the routing key to which a message for queue is published.

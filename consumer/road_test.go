@@ -12,10 +12,11 @@ import (
 	"github.com/swarmiji/swarmiji/internal/roadtest"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/resultstore/memresults"
+	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/revoke"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(testserver.Reaper)) }
 
 func TestRoadInMemory(t *testing.T) {
 	roadtest.Run(t, func(t *testing.T) *roadtest.Harness {

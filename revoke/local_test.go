@@ -32,10 +32,12 @@ func TestLocal(t *testing.T) {
 			t.Errorf("a bad id: %v", err)
 		}
 		check(t, l, "c", false)
-		for i := range revoke.DefaultMax {
-			if err := l.Revoke(t.Context(), revoke.Options{}, task.ID(fmt.Sprintf("n-%d", i))); err != nil {
-				t.Fatal(err)
-			}
+		many := make([]task.ID, revoke.DefaultMax)
+		for i := range many {
+			many[i] = task.ID(fmt.Sprintf("n-%d", i))
+		}
+		if err := l.Revoke(t.Context(), revoke.Options{}, many...); err != nil {
+			t.Fatal(err)
 		}
 		check(t, l, "a", false) // the oldest
 		check(t, l, "n-0", true)

@@ -44,6 +44,7 @@ var (
 	_ broker.BatchPublisher = (*Broker)(nil)
 	_ broker.Declarer       = (*Broker)(nil)
 	_ broker.Inspector      = (*Broker)(nil)
+	_ broker.Auditor        = (*Broker)(nil)
 	_ broker.Locator        = (*Broker)(nil)
 	_ broker.DeadLetterer   = (*Broker)(nil)
 	_ broker.Watcher        = (*Broker)(nil)

@@ -183,6 +183,41 @@ func nameCases() []testCase {
 			Run:     checkPromises,
 		},
 		{
+			Area: "names", Name: "Audit finds nothing wrong with a queue of its own",
+			Explain: "Audit tells of a queue that the adapter has made no more than of any other: what is weaker about the server. It changes nothing, and of a queue that nobody made it says so.",
+			Run: func(w *world) {
+				b := w.Open()
+				a, ok := broker.As[broker.Auditor](b)
+				if !ok {
+					return
+				}
+				q := w.queue(b, "audited")
+				w.publish(b, q, msg("m"))
+				ctx, cancel := w.Ctx()
+				defer cancel()
+				first, err := a.Audit(ctx, q)
+				if err != nil {
+					w.Fatalf("Audit: %v", err)
+				}
+				if server, err := a.Audit(ctx, ""); err != nil || len(server) != len(first) {
+					w.Errorf("Audit found %q of a queue that the adapter has made and %q, %v of the server alone", first, server, err)
+				}
+				for _, note := range first {
+					if strings.Contains(note, q) {
+						w.Errorf("Audit found %q of a queue that the adapter has made", note)
+					}
+				}
+				w.wantStats(b, q, broker.Stats{Ready: 1})
+				nobodys := w.h.Prefix + "nobodys"
+				if _, err := a.Audit(ctx, nobodys); !errors.Is(err, broker.ErrNoQueue) {
+					w.Errorf("Audit of a queue that nobody made: %v, want ErrNoQueue", err)
+				}
+				if _, err := a.Audit(ctx, nobodys); !errors.Is(err, broker.ErrNoQueue) {
+					w.Errorf("Audit of a queue that nobody made, again: %v, want ErrNoQueue", err)
+				}
+			},
+		},
+		{
 			Area: "names", Name: "Locate names a place",
 			Explain: "Locate returns the exchange and routing key of a queue, for events: two queues are two places, and there is something to name.",
 			Run: func(w *world) {

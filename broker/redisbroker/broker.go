@@ -41,6 +41,7 @@ var (
 	_ broker.Retrier        = (*Broker)(nil)
 	_ broker.Declarer       = (*Broker)(nil)
 	_ broker.Inspector      = (*Broker)(nil)
+	_ broker.Auditor        = (*Broker)(nil)
 	_ broker.DeadLetterer   = (*Broker)(nil)
 	_ broker.Finder         = (*Broker)(nil)
 	_ broker.Watcher        = (*Broker)(nil)

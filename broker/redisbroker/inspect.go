@@ -23,6 +23,17 @@ func (b *Broker) Stats(ctx context.Context, queue string) (broker.Stats, error) 
 	return broker.Stats{Ready: n(1), Held: n(2), Delayed: n(3), Dead: n(4)}, nil
 }
 
+// Audit implements [broker.Auditor]: it looks at the settings of the server.
+func (b *Broker) Audit(ctx context.Context, queue string) ([]string, error) {
+	if queue != "" {
+		if _, err := b.Stats(ctx, queue); err != nil {
+			return nil, err
+		}
+	}
+	notes, err := b.conn.Settings(ctx)
+	return notes, wrap(err, "audit", queue)
+}
+
 // Purge implements [broker.Inspector]. It removes some hundreds at a time, and not what comes while it does.
 func (b *Broker) Purge(ctx context.Context, queue string) (int, error) {
 	st, err := b.Stats(ctx, queue)

@@ -33,7 +33,7 @@ func (a *app) callCmd() *cobra.Command {
 		Short: "Submit a task",
 		Long: "Call submits a task with JSON arguments and prints its id; with --wait it waits for the end of the task, no longer than\n" +
 			"--timeout, and prints the result. Consumers that do not understand JSON arguments fail the task. \"-\" reads the arguments\n" +
-			"from the standard input; without any they are null.",
+			"from the standard input; without any they are null. With --key-file the task is sealed, and its result has to be.",
 		Example: "  swarmiji call math.add '{\"a\": 1, \"b\": 2}' --wait\n" +
 			"  swarmiji call report.make '{\"month\": \"2026-10\"}' --in 5m --queue reports --id report-2026-10",
 		Args: cobra.RangeArgs(1, 2),
@@ -63,6 +63,17 @@ func (a *app) call(cmd *cobra.Command, args []string, o *callOptions) error {
 	if err != nil {
 		return err
 	}
+	if o.in < 0 || o.expires < 0 || cmd.Flags().Changed("retries") && o.retries < 0 {
+		return fmt.Errorf("%w: --in, --expires and --retries are not negative", errUsage)
+	}
+	sealer, err := a.sealer()
+	if err != nil {
+		return err
+	}
+	compressed, err := compression()
+	if err != nil {
+		return err
+	}
 	options := []task.Option{task.WithSerializer(serializer.ContentJSON), task.WithQueue(o.queue), task.WithIgnoreResult(!o.wait)}
 	if o.id != "" {
 		options = append(options, task.WithID(task.ID(o.id)))
@@ -82,7 +93,10 @@ func (a *app) call(cmd *cobra.Command, args []string, o *callOptions) error {
 				return err
 			}
 		}
-		p, err := producer.New(producer.Config{Broker: s.Broker, Results: s.Results, Events: s.Events, Router: existing{}, HeartbeatEvery: -1})
+		p, err := producer.New(producer.Config{
+			Broker: s.Broker, Results: s.Results, Events: s.Events, Router: existing{}, HeartbeatEvery: -1,
+			Sealer: sealer, Compression: compressed,
+		})
 		if err != nil {
 			return err
 		}

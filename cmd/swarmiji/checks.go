@@ -25,10 +25,14 @@ import (
 // settings looks at what the URL alone tells.
 func (a *app) settings(f *findings) {
 	f.ok("broker", "%s", open.Redact(a.broker))
-	scheme, rest, _ := strings.Cut(open.Redact(a.broker), "://")
-	if slices.Contains([]string{"amqp", "nats", "redis", "redis-cluster", "redis-sentinel", "hworker+redis"}, scheme) && !local(rest) {
-		f.warn("encryption", "%s:// sends tasks and passwords in plain text; over a network that others use, take the scheme through TLS", scheme)
+	_, query, _ := strings.Cut(a.broker, "?")
+	params, _ := url.ParseQuery(query) // what cannot be read is refused when it is opened
+	for _, at := range []string{a.broker, params.Get("results"), params.Get("events")} {
+		if at != "" {
+			checkEncryption(f, at)
+		}
 	}
+	scheme, _, _ := strings.Cut(open.Redact(a.broker), "://")
 	if strings.Contains(a.broker, "queue_type=classic") {
 		f.warn("durability", "classic queues live on one node of RabbitMQ; with its disk they are lost. Quorum queues are the default")
 	}
@@ -37,6 +41,14 @@ func (a *app) settings(f *findings) {
 	}
 	if strings.HasPrefix(scheme, "hworker") {
 		f.warn("durability", "hworker's keys can neither count, delay nor bury for a reason; see docs/capabilities.md for all that is weaker")
+	}
+}
+
+// checkEncryption looks whether what goes over a network is encrypted.
+func checkEncryption(f *findings, at string) {
+	scheme, hosts, _ := strings.Cut(open.Redact(at), "://")
+	if slices.Contains([]string{"amqp", "nats", "redis", "redis-cluster", "redis-sentinel", "hworker+redis"}, scheme) && !local(hosts) {
+		f.warn("encryption", "%s://%s sends tasks and passwords in plain text; over a network that others use, take the scheme through TLS", scheme, hosts)
 	}
 }
 
@@ -71,8 +83,10 @@ func checkResults(ctx context.Context, s *open.Swarm, f *findings) {
 const doctorEvent = "doctor"
 
 // checkEvents sends an event and waits for it.
-func checkEvents(ctx context.Context, s *open.Swarm, f *findings) {
-	took, err := roundTrip(ctx, s.Events)
+func checkEvents(ctx context.Context, s *open.Swarm, f *findings, patience time.Duration) {
+	waiting, cancel := context.WithTimeout(ctx, patience) // a bus that loses events must not take the time of the other checks
+	took, err := roundTrip(waiting, s.Events)
+	cancel()
 	if err != nil {
 		f.fail("events", fmt.Errorf("an event that was sent did not come back: %w", err))
 		return
@@ -142,6 +156,7 @@ func checkQueues(ctx context.Context, s *open.Swarm, f *findings, named []string
 		f.warn("queues", "this broker does not tell what waits")
 		return
 	}
+	audit(ctx, s, f, "")
 	consumers := make(map[string]int)
 	for _, r := range replies {
 		for _, q := range r.Queues {
@@ -166,8 +181,26 @@ func checkQueues(ctx context.Context, s *open.Swarm, f *findings, named []string
 			continue
 		}
 		checkQueue(f, q, st, consumers[q], len(replies) > 0)
+		audit(ctx, s, f, q)
 		if side, err := i.Stats(ctx, q+".suspects"); err == nil && side.Ready+side.Held+side.Dead > 0 {
 			f.warn("queue "+q, "has tasks whose runs seem to end their process: %d waiting, %d held, %d given up in %s.suspects", side.Ready, side.Held, side.Dead, q)
+		}
+	}
+}
+
+// audit tells what the broker's adapter finds weaker than it promises, once where it is about the server.
+func audit(ctx context.Context, s *open.Swarm, f *findings, q string) {
+	auditor, ok := broker.As[broker.Auditor](s.Broker)
+	if !ok {
+		return
+	}
+	notes, err := auditor.Audit(ctx, q)
+	if err != nil {
+		f.fail("settings", err)
+	}
+	for _, note := range notes {
+		if !slices.ContainsFunc(f.list, func(known finding) bool { return known.Detail == note }) {
+			f.warn("settings", "%s", note)
 		}
 	}
 }

@@ -4,14 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/open"
-	"github.com/swarmiji/swarmiji/serializer"
-	"github.com/swarmiji/swarmiji/serializer/msgpack"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -33,8 +33,11 @@ func (a *app) deadCmd() *cobra.Command {
 	return cmd
 }
 
-// deadLetters calls do with the broker's dead letters.
-func (a *app) deadLetters(cmd *cobra.Command, queue string, do func(ctx context.Context, d broker.DeadLetterer) error) error {
+// deadLetters calls do with the broker's dead letters, where count, of them, is possible.
+func (a *app) deadLetters(cmd *cobra.Command, queue string, count int, do func(ctx context.Context, d broker.DeadLetterer) error) error {
+	if count < 0 {
+		return fmt.Errorf("%w: --count is %d", errUsage, count)
+	}
 	if err := task.CheckName(queue); err != nil {
 		return err
 	}
@@ -66,34 +69,30 @@ type deadOutput struct {
 }
 
 // letter describes a dead letter, with all that the message says where full is set, and the arguments where args is.
-func letter(d *broker.Dead, full, args bool) deadOutput {
+func (a *app) letter(codec *wire.Codec, d *broker.Dead, full, args bool) deadOutput {
 	m := d.Message
 	o := deadOutput{ID: m.ID, Queue: d.Queue, Reason: d.Reason, At: d.At, Generation: m.Generation, Size: len(m.Body)}
-	e := envelope(m)
-	if e == nil {
+	e, _, err := codec.Decode(m)
+	if err != nil {
 		return o
 	}
 	o.Name = e.Name
 	if !full {
 		return o
 	}
+	sealed := e.ContentType
+	err = codec.Open(strings.TrimSuffix(d.Queue, ".suspects"), e)
 	o.ContentType, o.Headers, o.Parent, o.Root, o.Retries = e.ContentType, e.Headers, e.Parent, e.Root, e.Retries
+	o.ContentType = sealed // as it travelled
 	if args {
-		v, err := readable(e.ContentType, e.Args)
+		var v any
+		if err == nil {
+			v, err = readable(e.ContentType, e.Args)
+		}
 		if err != nil {
-			v = "cannot be read: " + err.Error()
+			v = "cannot be read: " + a.remedy(err).Error()
 		}
 		o.Args = v
 	}
 	return o
-}
-
-// envelope reads a message in any of the formats of this module; nil when it is in none.
-func envelope(m *broker.Message) *task.Envelope {
-	for _, f := range []serializer.Format{msgpack.Compact{}, serializer.JSONFormat{}} {
-		if e, err := f.Decode(m); err == nil {
-			return e
-		}
-	}
-	return nil
 }

@@ -20,11 +20,12 @@ func (a *app) deadRequeueCmd() *cobra.Command {
 			"  swarmiji dead requeue reports --count 1",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if count <= 0 {
-				count = math.MaxInt32
-			}
-			return a.deadLetters(cmd, args[0], func(ctx context.Context, d broker.DeadLetterer) error {
-				n, err := d.RequeueDead(ctx, args[0], count)
+			return a.deadLetters(cmd, args[0], count, func(ctx context.Context, d broker.DeadLetterer) error {
+				most := count
+				if most == 0 {
+					most = math.MaxInt32
+				}
+				n, err := d.RequeueDead(ctx, args[0], most)
 				return a.changed(args[0], "requeued", n, err)
 			})
 		},
@@ -46,7 +47,7 @@ func (a *app) deadPurgeCmd() *cobra.Command {
 			if !yes {
 				return fmt.Errorf("%w: this cannot be undone; say --yes", errUsage)
 			}
-			return a.deadLetters(cmd, args[0], func(ctx context.Context, d broker.DeadLetterer) error {
+			return a.deadLetters(cmd, args[0], 0, func(ctx context.Context, d broker.DeadLetterer) error {
 				n, err := d.PurgeDead(ctx, args[0])
 				return a.changed(args[0], "purged", n, err)
 			})

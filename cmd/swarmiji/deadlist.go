@@ -22,7 +22,11 @@ func (a *app) deadListCmd() *cobra.Command {
 			"  swarmiji dead list reports.suspects --count 1000 -o json",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.deadLetters(cmd, args[0], func(ctx context.Context, d broker.DeadLetterer) error {
+			codec, err := a.codec()
+			if err != nil {
+				return err
+			}
+			return a.deadLetters(cmd, args[0], count, func(ctx context.Context, d broker.DeadLetterer) error {
 				ds, err := d.ListDead(ctx, args[0], count)
 				if err != nil {
 					return err
@@ -30,7 +34,7 @@ func (a *app) deadListCmd() *cobra.Command {
 				out := make([]deadOutput, len(ds))
 				t := &table{head: []string{"ID", "NAME", "BURIED", "BYTES", "REASON"}}
 				for i := range ds {
-					out[i] = letter(&ds[i], false, false)
+					out[i] = a.letter(codec, &ds[i], false, false)
 					t.add(out[i].ID, out[i].Name, out[i].At, out[i].Size, out[i].Reason)
 				}
 				return a.show(out, t)
@@ -46,20 +50,24 @@ func (a *app) deadShowCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show QUEUE ID",
 		Short: "Show one dead letter",
-		Long: "Show tells all of a dead letter but its arguments, since these may hold secrets; --args shows them too. It is looked for\n" +
-			"among the oldest 10,000 of the queue.",
+		Long: "Show tells all of a dead letter but its arguments, since these may hold secrets; --args shows them too, opened with\n" +
+			"--key-file where they are sealed. It is looked for among the oldest 10,000 of the queue.",
 		Example: "  swarmiji dead show reports report-2026-10\n" +
 			"  swarmiji dead show reports report-2026-10 --args -o json",
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, given []string) error {
-			return a.deadLetters(cmd, given[0], func(ctx context.Context, d broker.DeadLetterer) error {
+			codec, err := a.codec()
+			if err != nil {
+				return err
+			}
+			return a.deadLetters(cmd, given[0], 0, func(ctx context.Context, d broker.DeadLetterer) error {
 				ds, err := d.ListDead(ctx, given[0], maxDead)
 				if err != nil {
 					return err
 				}
 				for i := range ds {
 					if ds[i].Message.ID == given[1] {
-						o := letter(&ds[i], true, args)
+						o := a.letter(codec, &ds[i], true, args)
 						return a.show(o, o.table(args))
 					}
 				}

@@ -19,8 +19,8 @@ func (a *app) doctorCmd() *cobra.Command {
 		Short: "Look for what is wrong with a set-up",
 		Long: "Doctor looks whether broker, result store and event bus can be reached and used, what stands in the queues (those named,\n" +
 			"those of the consumers that answer, and \"default\"), which settings are weaker than what Swarmiji promises with others,\n" +
-			"and whether the consumers' clocks agree with this machine's. It changes nothing. A warning leaves the status 0, a failure\n" +
-			"makes it 1, and 4 where a server is out of reach.",
+			"what of the queues' set-up is missing or weaker, and whether the consumers' clocks agree with this machine's. It changes no\n" +
+			"queue. A warning leaves the status 0, a failure makes it 1, and 4 where a server is out of reach.",
 		Example: "  swarmiji doctor\n" +
 			"  swarmiji doctor reports mails -o json",
 		RunE: func(cmd *cobra.Command, args []string) error { return a.doctor(cmd.Context(), args, &t) },
@@ -67,7 +67,7 @@ var errFindings = errors.New("there are failures")
 
 func (a *app) doctor(ctx context.Context, queues []string, t *target) error {
 	keys, err := a.keys()
-	if err != nil {
+	if err = errors.Join(err, t.check()); err != nil {
 		return err
 	}
 	var f findings
@@ -112,7 +112,7 @@ type examination struct {
 // examine does the checks that need servers.
 func (a *app) examine(ctx context.Context, s *open.Swarm, f *findings, x examination) {
 	checkResults(ctx, s, f)
-	checkEvents(ctx, s, f)
+	checkEvents(ctx, s, f, a.timeout/4)
 	begin := time.Now()
 	replies, err := send(ctx, s, x.keys, control.Command{Do: control.DoPing}, x.wait)
 	switch {

@@ -32,6 +32,9 @@ func (a *app) eventsCmd() *cobra.Command {
 			"  swarmiji events --type task-failed --type worker-offline --count 10",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.count < 0 {
+				return fmt.Errorf("%w: --count is %d", errUsage, o.count)
+			}
 			return a.withSwarm(cmd.Context(), open.Options{}, func(ctx context.Context, s *open.Swarm) error { return a.follow(ctx, s, &o) })
 		},
 	}

@@ -20,6 +20,8 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/open"
 	"github.com/swarmiji/swarmiji/revoke"
+	"github.com/swarmiji/swarmiji/serializer"
+	"github.com/swarmiji/swarmiji/serializer/compress"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -138,7 +140,24 @@ var (
 	slow  = task.New[string, string]("slow")
 )
 
-// worker runs a consumer of the queue "work" until the script ends. The tasks "slow" end when the worker does.
+// sealKeys is what the queue "sealed" is sealed with, as a file.
+const sealKeys = "# keys\ns2 c2VhbGluZyBrZXkgb2YgdGhpcnR5LXR3byBieXRlcyE= sign\ns1 YW5vdGhlciBrZXkgb2YgdGhpcnR5LXR3byBieXRlcy4=\n"
+
+// sealing is the configuration of a consumer of the queue "sealed", whose results are compressed besides.
+func sealing(cfg consumer.Config) (consumer.Config, error) {
+	zstd, err := compress.NewZstd()
+	if err != nil {
+		return cfg, err
+	}
+	ring, err := serializer.NewKeyRing(serializer.Key{ID: "s1", Secret: []byte("another key of thirty-two bytes.")},
+		serializer.Key{ID: "s2", Secret: []byte("sealing key of thirty-two bytes!"), SignOnly: true})
+	cfg.NodeID, cfg.Control, cfg.Sealer = "node-2", nil, ring
+	cfg.Compression = serializer.Compression{Compressors: []serializer.Compressor{zstd}, Use: zstd.Name(), Above: 1, Sealed: true}
+	cfg.Queues = map[string]consumer.QueueConfig{"sealed": {Workers: 1}}
+	return cfg, err
+}
+
+// worker runs consumers of the queues "work" and "sealed" until the script ends. The tasks "slow" end when the worker does.
 func worker(env *testscript.Env, url string) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	logger := slog.New(slog.DiscardHandler)
@@ -152,24 +171,24 @@ func worker(env *testscript.Env, url string) error {
 		cancel()
 		return errors.Join(err, s.Close(context.Background()))
 	}
-	c, err := consumer.New(consumer.Config{
+	cfg := consumer.Config{
 		Broker: s.Broker, Results: s.Results, Events: s.Events, Logger: logger, NodeID: "node-1", ShutdownTimeout: -1,
 		Control: &control.Config{Bus: s.Control, Keys: &control.Keys{Active: "k1", ByID: map[string][]byte{"k1": []byte(key)}}},
 		Queues:  map[string]consumer.QueueConfig{"work": {Workers: 2}}, UnknownRetries: -1, Revocations: list,
-	})
-	if err == nil {
-		err = errors.Join(
-			add.Handle(c, func(_ context.Context, p pair) (int, error) { return p.A + p.B, nil }),
-			echo.Handle(c, func(_ context.Context, m map[string]any) (map[string]any, error) { return m, nil }),
-			broke.Handle(c, func(context.Context, string) (string, error) { return "", errors.New("it is broken") }),
-			slow.Handle(c, func(ctx context.Context, s string) (string, error) { <-ctx.Done(); return s, ctx.Err() }),
-		)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- c.Run(ctx) }()
+	protected, err := sealing(cfg)
+	ended := make(chan error, 2)
+	for _, one := range []consumer.Config{cfg, protected} {
+		c, cerr := handling(one)
+		if err = errors.Join(err, cerr); err == nil {
+			go func() { ended <- c.Run(ctx) }()
+		}
+	}
 	env.Defer(func() {
 		cancel()
-		<-ended // whatever it left: it does not wait for slow tasks
+		for range 2 {
+			<-ended // whatever it left: it does not wait for slow tasks
+		}
 		closing, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		if err := errors.Join(list.Close(closing), s.Close(closing)); err != nil {
@@ -177,6 +196,20 @@ func worker(env *testscript.Env, url string) error {
 		}
 	})
 	return err
+}
+
+// handling makes a consumer with all handlers.
+func handling(cfg consumer.Config) (*consumer.Consumer, error) {
+	c, err := consumer.New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return c, errors.Join(
+		add.Handle(c, func(_ context.Context, p pair) (int, error) { return p.A + p.B, nil }),
+		echo.Handle(c, func(_ context.Context, m map[string]any) (map[string]any, error) { return m, nil }),
+		broke.Handle(c, func(context.Context, string) (string, error) { return "", errors.New("it is broken") }),
+		slow.Handle(c, func(ctx context.Context, s string) (string, error) { <-ctx.Done(); return s, ctx.Err() }),
+	)
 }
 
 // TestScripts runs every script of testdata/script against every broker, each with a consumer beside it.
@@ -196,8 +229,10 @@ func TestScripts(t *testing.T) {
 					with := url + "?namespace=" + testserver.Namespace()
 					env.Setenv("SWARMIJI_BROKER", with)
 					env.Setenv("SWARMIJI_CONTROL_KEYS", env.WorkDir+"/keys")
-					if err := os.WriteFile(env.WorkDir+"/keys", []byte(keyFile), 0o600); err != nil {
-						return err
+					for name, text := range map[string]string{"keys": keyFile, "seal": sealKeys} {
+						if err := os.WriteFile(env.WorkDir+"/"+name, []byte(text), 0o600); err != nil {
+							return err
+						}
 					}
 					return worker(env, with)
 				},

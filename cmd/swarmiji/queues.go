@@ -27,7 +27,7 @@ func (a *app) queuesCmd() *cobra.Command {
 			"  swarmiji queues reports reports.suspects -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			keys, err := a.keys()
-			if err != nil {
+			if err = errors.Join(err, t.check()); err != nil {
 				return err
 			}
 			for _, q := range args {

@@ -12,7 +12,7 @@ func (a *app) rateLimitCmd() *cobra.Command {
 		Use:   "rate-limit TASK [RATE]",
 		Short: "Limit how often tasks of a name start in each consumer",
 		Long: "Rate-limit lets each consumer start tasks of a name no more often than the rate (10/s, 600/m, 5000/h), till it is\n" +
-			"started anew. Without a rate the limit is lifted.",
+			"started anew. Without a rate the limit is lifted; \"default\" is the task's own again.",
 		Example: "  swarmiji rate-limit mail.send 10/s\n" +
 			"  swarmiji rate-limit mail.send",
 		Args: cobra.RangeArgs(1, 2),

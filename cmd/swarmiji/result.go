@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/open"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/serializer"
@@ -22,9 +23,9 @@ func (a *app) resultCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "result ID",
 		Short: "Show the state and the result of a task",
-		Long: "Result shows what the result store keeps of a task. A task of which nothing is kept is not found: it has not ended, its\n" +
-			"result was not wanted, or the time to keep it is over. Reply queues on RabbitMQ keep nothing for others; give the URL\n" +
-			"of a store that does with results=.",
+		Long: "Result shows what the result store keeps of a task, opened with --key-file where it is sealed. A task of which\n" +
+			"nothing is kept is not found: it has not ended, its result was not wanted, or the time to keep it is over. Reply queues on\n" +
+			"RabbitMQ keep nothing for others; give the URL of a store that does with results=.",
 		Example: "  swarmiji result report-2026-10\n" +
 			"  swarmiji result 01975e7a-1c5e-7b63-9a44-1f6d0c8f6d11 --wait --timeout 1m -o json",
 		Args: cobra.ExactArgs(1),
@@ -33,8 +34,12 @@ func (a *app) resultCmd() *cobra.Command {
 			if err := id.Check(); err != nil {
 				return err
 			}
+			codec, err := a.codec()
+			if err != nil {
+				return err
+			}
 			return a.with(cmd.Context(), open.Options{}, func(ctx context.Context, s *open.Swarm) error {
-				return a.result(ctx, s, id, wait)
+				return a.result(ctx, s, codec, id, wait)
 			})
 		},
 	}
@@ -59,23 +64,18 @@ type resultOutput struct {
 // resultPoll is how often a store is asked that is waited for.
 const resultPoll = 100 * time.Millisecond
 
-func (a *app) result(ctx context.Context, s *open.Swarm, id task.ID, wait bool) error {
+func (a *app) result(ctx context.Context, s *open.Swarm, codec *wire.Codec, id task.ID, wait bool) error {
 	if resultstore.RepliesOnly(s.Results) {
 		return errors.New("results go to who submitted the task and to nobody else here; give another store with results= in the URL, to consumers and producers too")
 	}
-	r, err := s.Results.Load(ctx, id)
-	for wait && (errors.Is(err, resultstore.ErrNotFound) || err == nil && !r.State.Terminal()) {
-		select {
-		case <-ctx.Done():
-		case <-time.After(resultPoll):
-			r, err = s.Results.Load(ctx, id)
-		}
-		if ctx.Err() != nil && (err != nil || !r.State.Terminal()) { // the store has answered before: it is there
-			return fmt.Errorf("task %s has not ended within %v, or its result is not kept: %w", id, a.timeout, errNotFound)
-		}
-	}
+	r, err := load(ctx, s.Results, id, wait)
 	if err != nil {
 		return err
+	}
+	if r.State.Terminal() {
+		if err := codec.OpenRecord(&r); err != nil {
+			return a.remedy(err)
+		}
 	}
 	out := resultOutput{
 		ID: r.ID, Name: r.Name, State: r.State, Attempt: r.Retries + 1, StartedAt: r.StartedAt, FinishedAt: r.FinishedAt, Node: r.NodeID,
@@ -96,6 +96,33 @@ func (a *app) result(ctx context.Context, s *open.Swarm, id task.ID, wait bool) 
 		return &taskFailedError{errors.New(string(r.State))}
 	}
 	return nil
+}
+
+// load returns what a store keeps of a task, when it has ended if that is waited for.
+func load(ctx context.Context, store resultstore.ResultStore, id task.ID, wait bool) (resultstore.Record, error) {
+	known := false
+	for {
+		r, err := store.Load(ctx, id)
+		switch {
+		case err == nil && (r.State.Terminal() || !wait):
+			return r, nil
+		case err != nil && ctx.Err() == nil && (!wait || !errors.Is(err, resultstore.ErrNotFound)):
+			return r, err
+		}
+		known = known || err == nil
+		select {
+		case <-time.After(resultPoll):
+			continue
+		case <-ctx.Done():
+		}
+		switch {
+		case !errors.Is(ctx.Err(), context.DeadlineExceeded):
+			return r, context.Cause(ctx)
+		case known:
+			return r, fmt.Errorf("task %s has not ended in time", id)
+		}
+		return r, fmt.Errorf("task %s has not ended in time, or its result is not kept: %w", id, errNotFound)
+	}
 }
 
 func (o *resultOutput) table() *table {

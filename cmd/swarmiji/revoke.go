@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/swarmiji/swarmiji/control"
 	"github.com/swarmiji/swarmiji/open"
 	"github.com/swarmiji/swarmiji/revoke"
 	"github.com/swarmiji/swarmiji/router"
@@ -22,6 +23,8 @@ type revokeOptions struct {
 	within    time.Duration
 	terminate bool
 	future    bool
+	command   bool
+	target    target
 }
 
 func (a *app) revokeCmd() *cobra.Command {
@@ -31,10 +34,21 @@ func (a *app) revokeCmd() *cobra.Command {
 		Short: "Stop tasks before they start",
 		Long: "Revoke has consumers with a list of revocations not start the tasks, also those that are started later. A message that the\n" +
 			"broker finds in --queue is removed at once. Instead of ids, --task or --header choose tasks. A task that runs is left\n" +
-			"alone, unless --terminate cancels its context.",
+			"alone, unless --terminate cancels its context. With --command consumers are told directly and answer: also those obey that\n" +
+			"have no list of revocations, for as long as they run.",
 		Example: "  swarmiji revoke report-2026-10 --queue reports\n" +
 			"  swarmiji revoke --task mail.send --header customer=4711 --within 48h --terminate",
-		RunE: func(cmd *cobra.Command, args []string) error { return a.revoke(cmd.Context(), args, &o) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.command {
+				return a.revokeByCommand(cmd, args, &o)
+			}
+			for _, flag := range []string{"node", "replies", "collect"} {
+				if cmd.Flags().Changed(flag) {
+					return fmt.Errorf("%w: --%s belongs to --command", errUsage, flag)
+				}
+			}
+			return a.revoke(cmd.Context(), args, &o)
+		},
 	}
 	f := cmd.Flags()
 	f.StringSliceVar(&o.queues, "queue", []string{router.DefaultQueue}, "`name` of a queue in which messages of the ids are looked for; may be given again")
@@ -43,7 +57,27 @@ func (a *app) revokeCmd() *cobra.Command {
 	f.DurationVar(&o.within, "within", 0, "from now, the time within which the tasks may start; default: a day, or as the messages found say")
 	f.BoolVar(&o.future, "future", false, "with --task or --header: also tasks that are submitted from now on, within --within")
 	f.BoolVar(&o.terminate, "terminate", false, "cancel the contexts of those that run")
+	f.BoolVar(&o.command, "command", false, "tell the consumers, and nobody else")
+	o.target.flags(cmd, false)
 	return cmd
+}
+
+// revokeByCommand has the consumers revoke.
+func (a *app) revokeByCommand(cmd *cobra.Command, args []string, o *revokeOptions) error {
+	for _, flag := range []string{"queue", "task", "header", "within", "future"} {
+		if cmd.Flags().Changed(flag) {
+			return fmt.Errorf("%w: --%s does not go with --command", errUsage, flag)
+		}
+	}
+	return a.order(cmd, &o.target, control.Command{Do: control.DoRevoke, IDs: ids(args), Terminate: o.terminate}, doneHead(), done)
+}
+
+func ids(args []string) []task.ID {
+	list := make([]task.ID, len(args))
+	for i, id := range args {
+		list[i] = task.ID(id)
+	}
+	return list
 }
 
 // revokeOutput is what became of one task, or of all that were chosen.
@@ -63,6 +97,9 @@ func (a *app) revoke(ctx context.Context, args []string, o *revokeOptions) error
 			return fmt.Errorf("%w: --header is not key=value", errUsage)
 		}
 		o.selector.Header, o.selector.Value = key, value
+	}
+	if o.within < 0 {
+		return fmt.Errorf("%w: --within is %v", errUsage, o.within)
 	}
 	options := revoke.Options{Terminate: o.terminate}
 	if o.within > 0 {
@@ -85,11 +122,7 @@ func (a *app) revoke(ctx context.Context, args []string, o *revokeOptions) error
 			}
 			return a.show([]revokeOutput{{Outcome: revoke.Noted}}, &table{head: []string{string(revoke.Noted)}})
 		}
-		ids := make([]task.ID, len(args))
-		for i, id := range args {
-			ids[i] = task.ID(id)
-		}
-		outcomes, err := r.Revoke(ctx, options, ids...)
+		outcomes, err := r.Revoke(ctx, options, ids(args)...)
 		if len(outcomes) == 0 {
 			return err
 		}

@@ -27,6 +27,7 @@ type app struct {
 	broker, namespace string
 	output            string // "table" or "json"
 	timeout           time.Duration
+	controlKeys       string // a file
 	keyFile           string
 
 	begun bool // the arguments were right and the command runs
@@ -89,7 +90,8 @@ func (a *app) root() *cobra.Command {
 	f.StringVar(&a.namespace, "namespace", "", "`name` that keeps programs on one server apart; default: the URL's, or \"default\"")
 	f.StringVarP(&a.output, "output", "o", "table", "`form` of the output: table or json")
 	f.DurationVar(&a.timeout, "timeout", 10*time.Second, "how long to try, and to wait for what is waited for")
-	f.StringVar(&a.keyFile, "control-keys", "", "`file` with the keys that consumers want commands signed with, a line each: an id, a space, the key in base64; the first signs; default: $SWARMIJI_CONTROL_KEYS")
+	f.StringVar(&a.keyFile, "key-file", "", "`file` with the keys that tasks and results are sealed with, a line each: an id, a space, 32 bytes in base64, and \"sign\" for one that only signs; the first seals; default: $SWARMIJI_KEYS")
+	f.StringVar(&a.controlKeys, "control-keys", "", "`file` with the keys that consumers want commands signed with, a line each: an id, a space, the key in base64; the first signs; default: $SWARMIJI_CONTROL_KEYS")
 	root.AddCommand(
 		a.callCmd(), a.resultCmd(), a.revokeCmd(),
 		a.workersCmd(), a.queuesCmd(), a.tasksCmd(), a.eventsCmd(), a.deadCmd(), a.doctorCmd(),
@@ -110,8 +112,11 @@ func (a *app) begin(cmd *cobra.Command) error {
 	if a.broker == "" {
 		a.broker = a.getenv("SWARMIJI_BROKER")
 	}
+	if a.controlKeys == "" {
+		a.controlKeys = a.getenv("SWARMIJI_CONTROL_KEYS")
+	}
 	if a.keyFile == "" {
-		a.keyFile = a.getenv("SWARMIJI_CONTROL_KEYS")
+		a.keyFile = a.getenv("SWARMIJI_KEYS")
 	}
 	if cmd.Annotations[offline] == "" && a.broker == "" {
 		return fmt.Errorf("%w: no broker; give --broker or set SWARMIJI_BROKER, such as amqp://user:password@host:5672/", errUsage)

@@ -1,14 +1,10 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"strings"
 	"time"
 
 	"github.com/swarmiji/swarmiji/control"
@@ -49,12 +45,14 @@ func (a *app) withSwarm(ctx context.Context, o open.Options, do func(ctx context
 }
 
 // command sends a command to consumers and returns the replies. wait is for how many; 0: as long as replies may come. Nobody's
-// reply is errNobody.
+// reply is errNobody. Besides the time that replies are waited for it takes no longer than --timeout.
 func (a *app) command(ctx context.Context, c control.Command, wait control.Wait) (replies []control.Reply, err error) {
 	keys, err := a.keys()
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, a.timeout+wait.Timeout)
+	defer cancel()
 	err = a.withSwarm(ctx, open.Options{Control: true}, func(ctx context.Context, s *open.Swarm) error {
 		replies, err = send(ctx, s, keys, c, wait)
 		return err
@@ -82,40 +80,4 @@ func send(ctx context.Context, s *open.Swarm, keys *control.Keys, c control.Comm
 		return nil, fmt.Errorf("%w (%d answers were not signed with the given keys)", errNobody, client.Refused())
 	}
 	return nil, errNobody
-}
-
-// keys reads the file of keys; nil without one.
-func (a *app) keys() (*control.Keys, error) {
-	if a.keyFile == "" {
-		return nil, nil
-	}
-	f, err := os.Open(a.keyFile)
-	if err != nil {
-		return nil, fmt.Errorf("%w: control keys: %w", errUsage, err)
-	}
-	defer func() { _ = f.Close() }()
-	k := &control.Keys{ByID: make(map[string][]byte)}
-	lines := bufio.NewScanner(f)
-	for n := 1; lines.Scan(); n++ {
-		line := strings.TrimSpace(lines.Text())
-		if line == "" || strings.HasPrefix(line, "#") {
-			continue
-		}
-		id, text, _ := strings.Cut(line, " ")
-		key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
-		if err != nil || len(key) < control.MinKey { // the error would quote a part of the key
-			return nil, fmt.Errorf("%w: control keys: line %d of %s is not an id, a space and a key of %d bytes and more in base64", errUsage, n, a.keyFile, control.MinKey)
-		}
-		if k.Active == "" {
-			k.Active = id
-		}
-		k.ByID[id] = key
-	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("%w: control keys: %w", errUsage, err)
-	}
-	if k.Active == "" {
-		return nil, fmt.Errorf("%w: control keys: %s has none", errUsage, a.keyFile)
-	}
-	return k, nil
 }

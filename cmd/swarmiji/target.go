@@ -29,9 +29,20 @@ func (t *target) flags(cmd *cobra.Command, queues bool) {
 	f.DurationVar(&t.collect, "collect", control.DefaultTimeout, "how long answers are collected")
 }
 
+// check finds what is wrong with the numbers.
+func (t *target) check() error {
+	if t.replies < 0 || t.collect <= 0 {
+		return fmt.Errorf("%w: --replies is %d and --collect %v", errUsage, t.replies, t.collect)
+	}
+	return nil
+}
+
 // order sends a command and prints the replies: rows makes the rows of one. A node that had an error makes the command fail,
 // after all is shown.
 func (a *app) order(cmd *cobra.Command, t *target, c control.Command, head []string, rows func(t *table, r *control.Reply)) error {
+	if err := t.check(); err != nil {
+		return err
+	}
 	c.Nodes = t.nodes
 	if len(c.Queues) == 0 {
 		c.Queues = t.queues

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strconv"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/control"
 	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/events/liveness"
 	"github.com/swarmiji/swarmiji/open"
 )
 
@@ -42,7 +45,7 @@ type workerOutput struct {
 	Host      string    `json:"host,omitempty"`
 	Queues    []string  `json:"queues,omitempty"` // of a consumer that answers
 	Answers   bool      `json:"answers"`
-	Offline   bool      `json:"offline,omitempty"` // it said so itself, or others did
+	Offline   bool      `json:"offline,omitempty"` // it said so itself
 	Active    int       `json:"active"`
 	Processed int64     `json:"processed"`
 	Load      *float64  `json:"load,omitempty"`
@@ -52,6 +55,9 @@ type workerOutput struct {
 }
 
 func (a *app) workers(ctx context.Context, t *target, listen time.Duration) error {
+	if listen <= 0 || t.replies < 0 {
+		return fmt.Errorf("%w: --listen is %v and --replies %d", errUsage, listen, t.replies)
+	}
 	keys, err := a.keys()
 	if err != nil {
 		return err
@@ -59,23 +65,21 @@ func (a *app) workers(ctx context.Context, t *target, listen time.Duration) erro
 	return a.withSwarm(ctx, open.Options{Control: true}, func(ctx context.Context, s *open.Swarm) error {
 		ctx, cancel := context.WithTimeout(ctx, listen+a.timeout)
 		defer cancel()
-		sub, err := s.Events.Subscribe(ctx, events.Filter{Types: events.WorkerTypes()})
+		listening, enough := context.WithTimeout(ctx, listen)
+		defer enough()
+		heard, err := hear(listening, s.Events)
 		if err != nil {
 			return err
 		}
-		heard := make(chan map[string]*workerOutput, 1)
-		listening, enough := context.WithTimeout(ctx, listen)
-		defer enough()
-		go func() { heard <- hear(listening, sub) }()
 		replies, err := send(ctx, s, keys, control.Command{Do: control.DoStats}, control.Wait{Replies: t.replies, Timeout: listen})
 		if t.replies > 0 && len(replies) >= t.replies {
 			enough()
 		}
-		nodes := <-heard
-		if cerr := sub.Close(ctx); err == nil {
-			err = cerr
+		nodes, herr := heard()
+		if err == nil || errors.Is(err, errNobody) || errors.Is(err, control.ErrMissing) {
+			err = herr
 		}
-		if err != nil && !errors.Is(err, errNobody) && !errors.Is(err, control.ErrMissing) {
+		if err != nil {
 			return err
 		}
 		for i := range replies {
@@ -88,33 +92,26 @@ func (a *app) workers(ctx context.Context, t *target, listen time.Duration) erro
 	})
 }
 
-// maxWorkers bounds how many nodes are kept.
-const maxWorkers = 10000
-
-// hear gathers what nodes say of themselves until ctx ends.
-func hear(ctx context.Context, sub events.Subscription) map[string]*workerOutput {
-	nodes := make(map[string]*workerOutput)
-	for {
-		e, err := sub.Receive(ctx)
-		if err != nil {
-			return nodes
-		}
-		n := nodes[e.NodeID]
-		if n == nil {
-			if len(nodes) >= maxWorkers {
-				continue
-			}
-			n = &workerOutput{Node: e.NodeID}
-			nodes[e.NodeID] = n
-		}
-		n.Offline = e.Type == events.WorkerOffline
-		w := e.Worker
-		if w == nil || n.Offline { // the word of an observer says less
-			continue
-		}
-		n.Role, n.Host, n.Active, n.Processed, n.Version, n.Heartbeat = w.Role, w.Hostname, w.Active, w.Processed, w.Version, e.Time
-		n.Load, n.Memory = share(w.Load), share(w.Mem)
+// hear gathers what nodes say of themselves until ctx ends, for which the function that it returns waits.
+func hear(ctx context.Context, bus events.EventBus) (heard func() (map[string]*workerOutput, error), err error) {
+	observer, err := liveness.New(liveness.Config{Bus: bus, Silent: true, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return nil, err
 	}
+	ended := make(chan error, 1)
+	go func() { ended <- observer.Run(ctx) }()
+	return func() (map[string]*workerOutput, error) {
+		err := <-ended
+		nodes := make(map[string]*workerOutput)
+		for _, n := range observer.Nodes() {
+			w := n.Worker
+			nodes[n.ID] = &workerOutput{
+				Node: n.ID, Offline: !n.Online, Role: w.Role, Host: w.Hostname, Active: w.Active, Processed: w.Processed,
+				Version: w.Version, Heartbeat: n.Told, Load: share(w.Load), Memory: share(w.Mem),
+			}
+		}
+		return nodes, err
+	}, nil
 }
 
 // share is a part of a whole; nil where it is not known.

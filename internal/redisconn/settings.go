@@ -17,6 +17,18 @@ func (c *Conn) CheckSettings(ctx context.Context) ([]string, error) {
 	if c.checked.Load() {
 		return nil, nil
 	}
+	found, err := c.Settings(ctx)
+	if err != nil || c.checked.Swap(true) {
+		return nil, err
+	}
+	for _, s := range found {
+		c.logger.WarnContext(ctx, s)
+	}
+	return found, nil
+}
+
+// Settings returns what [Conn.CheckSettings] would tell, however often it is called, and tells the logger nothing.
+func (c *Conn) Settings(ctx context.Context) ([]string, error) {
 	var mu sync.Mutex
 	seen := make(map[string]bool)
 	var found []string
@@ -46,12 +58,6 @@ func (c *Conn) CheckSettings(ctx context.Context) ([]string, error) {
 	})
 	if err != nil {
 		return nil, classify(err, false)
-	}
-	if c.checked.Swap(true) {
-		return nil, nil
-	}
-	for _, s := range found {
-		c.logger.WarnContext(ctx, s)
 	}
 	return found, nil
 }

@@ -44,6 +44,17 @@ func TestLimiter(t *testing.T) {
 	})
 }
 
+// TestCluster: the limits of a namespace lie in one slot, so that permits of several are taken in one step on a cluster too.
+func TestCluster(t *testing.T) {
+	c := testserver.OwnRedisCluster(t, testserver.RedisConfig{})
+	limittest.Run(t, func(*testing.T) func(*testing.T) limit.Limiter {
+		ns := testserver.Namespace()
+		return func(t *testing.T) limit.Limiter {
+			return opened(t, &redis.UniversalOptions{Addrs: c.Addrs(), Username: c.User(), Password: c.Password(), IsClusterMode: true}, ns)
+		}
+	})
+}
+
 // TestNothingStays: what says nothing any more expires, also what a dead process held.
 func TestNothingStays(t *testing.T) {
 	srv := testserver.RequireRedis(t)

@@ -1,0 +1,84 @@
+package amqpbroker
+
+import (
+	"context"
+	"fmt"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/swarmiji/swarmiji/internal/amqpconn"
+)
+
+// Audit implements [broker.Auditor]: it looks for queues that were declared with other settings, and for what was deleted.
+func (b *Broker) Audit(ctx context.Context, queue string) ([]string, error) {
+	if queue == "" { // all that matters is said of each queue
+		return nil, nil
+	}
+	if _, err := b.Stats(ctx, queue); err != nil { // also learns the levels
+		return nil, err
+	}
+	var notes []string
+	parts := []struct {
+		name string
+		args amqp.Table
+		lost string // what it means that it is missing
+	}{
+		{b.names.dead(queue), b.deadArgs(), "tasks that are given up are lost"},
+		{b.names.undeliverable(), b.queueArgs(nil), "delayed tasks whose queue is deleted are lost"},
+	}
+	for _, name := range b.all(queue) {
+		parts = append(parts, struct {
+			name string
+			args amqp.Table
+			lost string
+		}{name, b.workArgs(queue), "its tasks are refused"})
+	}
+	for _, part := range parts {
+		note, err := b.auditQueue(ctx, part.name, part.args, part.lost)
+		if err != nil {
+			return notes, wrap(err, "audit", queue)
+		}
+		if note != "" {
+			notes = append(notes, note)
+		}
+	}
+	missing, err := b.missing(ctx, func(ch *amqp.Channel) error {
+		return ch.ExchangeDeclarePassive(b.names.deliver(), amqp.ExchangeTopic, true, false, false, false, nil)
+	})
+	if missing {
+		notes = append(notes, fmt.Sprintf("amqp: the exchange %s is missing; delayed tasks do not come back; declare the queue anew", b.names.deliver()))
+	}
+	return notes, wrap(err, "audit", queue)
+}
+
+// auditQueue compares an AMQP queue with what the adapter would declare. Declaring what exists as it is changes nothing.
+func (b *Broker) auditQueue(ctx context.Context, name string, args amqp.Table, lost string) (note string, err error) {
+	missing, err := b.missing(ctx, func(ch *amqp.Channel) error {
+		_, err := ch.QueueDeclarePassive(name, true, false, false, false, nil)
+		return err
+	})
+	switch {
+	case err != nil:
+		return "", err
+	case missing:
+		return fmt.Sprintf("amqp: the queue %s is missing; %s; declare the queue anew", name, lost), nil
+	}
+	var difference error
+	err = b.retry(ctx, func(sess *amqpconn.Session) (err error) {
+		difference, err = b.declareOrFind(ctx, sess, name, args)
+		return err
+	})
+	if err != nil || difference == nil {
+		return "", err
+	}
+	return fmt.Sprintf("amqp: the queue %s was declared with other settings, which may be weaker: %v", name, difference), nil
+}
+
+// missing calls fn, which asks for something, and reports whether there is no such thing.
+func (b *Broker) missing(ctx context.Context, fn func(ch *amqp.Channel) error) (bool, error) {
+	err := b.retry(ctx, func(sess *amqpconn.Session) error { return sess.Do(ctx, fn) })
+	if amqpconn.IsNotFound(err) {
+		return true, nil
+	}
+	return false, err
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"bytes"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/swarmiji/swarmiji/control"
+	"github.com/swarmiji/swarmiji/internal/testserver"
+)
+
+// doctored returns what the doctor says of a URL, with its status.
+func doctored(t *testing.T, args ...string) (string, int) {
+	t.Helper()
+	var out bytes.Buffer
+	args = append([]string{"doctor", "--collect", "50ms", "--timeout", patience.String()}, args...)
+	status := run(t.Context(), args, surroundings{stdin: strings.NewReader(""), stdout: &out, stderr: &out, getenv: func(string) string { return "" }})
+	return out.String(), status
+}
+
+func want(t *testing.T, out string, patterns ...string) {
+	t.Helper()
+	for _, p := range patterns {
+		if !regexp.MustCompile("(?m)" + p).MatchString(out) {
+			t.Errorf("the doctor does not say %q, but\n%s", p, out)
+		}
+	}
+}
+
+// TestDoctorRedis: a server that may lose what it has confirmed.
+func TestDoctorRedis(t *testing.T) {
+	t.Parallel()
+	srv := testserver.OwnRedis(t, testserver.RedisConfig{AOF: "off", Conf: "maxmemory-policy allkeys-lru"})
+	out, status := doctored(t, "--broker", srv.URL())
+	want(t, out, `settings +warning +redis: maxmemory-policy is "allkeys-lru"`, `settings +warning +redis: appendonly is "no"`)
+	if status != 0 {
+		t.Errorf("status %d\n%s", status, out)
+	}
+	srv.Kill()
+	out, status = doctored(t, "--broker", srv.URL())
+	want(t, out, `servers +FAILED +open: no Redis answers at`)
+	if status != exitUnreachable {
+		t.Errorf("without a server: status %d", status)
+	}
+}
+
+// TestDoctorRabbit: a queue that another program has declared as a weaker one.
+func TestDoctorRabbit(t *testing.T) {
+	t.Parallel()
+	url := testserver.RequireRabbit(t).URL() + "?namespace=" + testserver.Namespace()
+	status := run(t.Context(), []string{"call", "x", "--declare", "--queue", "weak", "--broker", url + "&queue_type=classic"},
+		surroundings{stdin: strings.NewReader(""), stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}, getenv: func(string) string { return "" }})
+	if status != 0 {
+		t.Fatalf("call: status %d", status)
+	}
+	out, status := doctored(t, "weak", "--broker", url)
+	want(t, out, `settings +warning +amqp: the queue \S+\.weak was declared with other settings`, `results +warning +reply queues`)
+	if status != 0 {
+		t.Errorf("status %d\n%s", status, out)
+	}
+	out, _ = doctored(t, "--broker", url+"&queue_type=classic")
+	want(t, out, `durability +warning +classic queues`)
+}
+
+// TestDoctorNATS: a stream that drops the oldest tasks.
+func TestDoctorNATS(t *testing.T) {
+	t.Parallel()
+	srv := testserver.RequireNATS(t)
+	ns := testserver.Namespace()
+	conn, err := nats.Connect(srv.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	js, err := jetstream.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := srv.URL() + "?namespace=" + ns
+	if out, status := doctored(t, "--broker", url); status != 0 || strings.Contains(out, "stream") { // it makes the stream
+		t.Errorf("status %d\n%s", status, out)
+	}
+	s, err := js.Stream(t.Context(), "SWJ_"+ns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := s.CachedInfo().Config
+	c.MaxAge = time.Hour
+	if _, err := js.UpdateStream(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	out, status := doctored(t, "--broker", url)
+	want(t, out, `warning .*the stream has a limit of size or age`)
+	if status != 0 {
+		t.Errorf("status %d\n%s", status, out)
+	}
+}
+
+// TestDoctorClocks: what a clock shows outside of the time of the question is its error.
+func TestDoctorClocks(t *testing.T) {
+	now := time.Now()
+	for off, want := range map[time.Duration]string{
+		0: fine, -time.Hour: warn, time.Hour: warn, -3 * time.Second: warn, 3 * time.Second: warn, 500 * time.Millisecond: fine,
+	} {
+		var f findings
+		checkClocks(&f, []control.Reply{{Node: "n", At: now.Add(off)}}, now)
+		if len(f.list) != 1 || f.list[0].Outcome != want {
+			t.Errorf("off by %v: %+v, want %s", off, f.list, want)
+		}
+	}
+}
+
+// TestDoctorPlainText: every server that is not on this machine and is reached without TLS is named.
+func TestDoctorPlainText(t *testing.T) {
+	for url, want := range map[string]int{
+		"amqp://user:hunter2@rabbit.example:5672/":              1,
+		"amqp://127.0.0.1?results=redis%3A%2F%2F:hunter2@other": 1,
+		"amqp://h?results=redis://a&events=nats://b":            3,
+		"amqps://h?results=rediss://a&events=tls://b":           0,
+		"nats://localhost:4222":                                 0,
+		"redis://[::1]:6379":                                    0,
+		"redis-cluster://127.0.0.1,elsewhere":                   1,
+	} {
+		a, n := &app{broker: url}, 0
+		var f findings
+		a.settings(&f)
+		for _, one := range f.list {
+			if one.Check == "encryption" {
+				n++
+			}
+			if strings.Contains(one.Detail, "hunter2") {
+				t.Errorf("%+v tells a password", one)
+			}
+		}
+		if n != want {
+			t.Errorf("%s: %d warnings of plain text, want %d: %+v", url, n, want, f.list)
+		}
+	}
+}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"bufio"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/swarmiji/swarmiji/control"
+	"github.com/swarmiji/swarmiji/internal/wire"
+	"github.com/swarmiji/swarmiji/serializer"
+	"github.com/swarmiji/swarmiji/serializer/compress"
+)
+
+// keyLine is a line of a file of keys: an id, the key, and what else it says.
+type keyLine struct {
+	id     string
+	secret []byte
+	rest   []string
+}
+
+// keyLines reads a file of keys. Lines that are empty or begin with # say nothing. An error quotes nothing of a key.
+func keyLines(path string, good func(keyLine) bool, form string) ([]keyLine, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	var keys []keyLine
+	lines := bufio.NewScanner(f)
+	for n := 1; lines.Scan(); n++ {
+		words := strings.Fields(lines.Text())
+		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
+			continue
+		}
+		k := keyLine{id: words[0]}
+		err := errors.New("no key")
+		if len(words) > 1 {
+			k.secret, err = base64.StdEncoding.DecodeString(words[1])
+			k.rest = words[2:]
+		}
+		if err != nil || !good(k) {
+			return nil, fmt.Errorf("line %d of %s is not %s", n, path, form)
+		}
+		keys = append(keys, k)
+	}
+	if err := lines.Err(); err != nil {
+		return nil, err
+	}
+	if len(keys) == 0 {
+		return nil, fmt.Errorf("%s has none", path)
+	}
+	return keys, nil
+}
+
+// keys reads the file of the keys for commands; nil without one.
+func (a *app) keys() (*control.Keys, error) {
+	if a.controlKeys == "" {
+		return nil, nil
+	}
+	list, err := keyLines(a.controlKeys, func(k keyLine) bool { return len(k.secret) >= control.MinKey && len(k.rest) == 0 },
+		fmt.Sprintf("an id, a space and a key of %d bytes and more in base64", control.MinKey))
+	if err != nil {
+		return nil, fmt.Errorf("%w: control keys: %w", errUsage, err)
+	}
+	keys := &control.Keys{Active: list[0].id, ByID: make(map[string][]byte)}
+	for _, k := range list {
+		if _, twice := keys.ByID[k.id]; twice {
+			return nil, fmt.Errorf("%w: control keys: %s has two keys of one id", errUsage, a.controlKeys)
+		}
+		keys.ByID[k.id] = k.secret
+	}
+	return keys, nil
+}
+
+// signs is the word after a key that signs and does not encrypt.
+const signs = "sign"
+
+// sealer reads the file of the keys that seal tasks and results; nil without one.
+func (a *app) sealer() (serializer.Sealer, error) {
+	if a.keyFile == "" {
+		return nil, nil
+	}
+	list, err := keyLines(a.keyFile, func(k keyLine) bool { return len(k.rest) == 0 || len(k.rest) == 1 && k.rest[0] == signs },
+		fmt.Sprintf("an id, a space and 32 bytes in base64, and %q for a key that only signs", signs))
+	if err != nil {
+		return nil, fmt.Errorf("%w: keys: %w", errUsage, err)
+	}
+	keys := make([]serializer.Key, len(list))
+	for i, k := range list {
+		keys[i] = serializer.Key{ID: k.id, Secret: k.secret, SignOnly: len(k.rest) > 0}
+	}
+	ring, err := serializer.NewKeyRing(keys[0], keys[1:]...)
+	if err != nil {
+		return nil, fmt.Errorf("%w: keys: %w", errUsage, err)
+	}
+	return ring, nil
+}
+
+// compression reads what is compressed in any way that this module knows, and compresses nothing.
+func compression() (serializer.Compression, error) {
+	zstd, err := compress.NewZstd()
+	if err != nil {
+		return serializer.Compression{}, err
+	}
+	return serializer.Compression{Compressors: []serializer.Compressor{zstd, compress.S2{}, &compress.Gzip{}}}, nil
+}
+
+// codec reads tasks and results to be shown, sealed ones where the keys are given; what is plain is shown too.
+func (a *app) codec() (*wire.Codec, error) {
+	sealer, err := a.sealer()
+	if err != nil {
+		return nil, err
+	}
+	c, err := compression()
+	if err != nil {
+		return nil, err
+	}
+	return wire.New(wire.Config{Sealer: sealer, AcceptPlain: true, Compression: c, MaxBody: maxArguments})
+}
+
+// remedy says what to do about what is sealed.
+func (a *app) remedy(err error) error {
+	if a.keyFile == "" && errors.Is(err, serializer.ErrUnknownType) {
+		return fmt.Errorf("%w; --key-file names the keys", err)
+	}
+	return err
+}
