@@ -10,9 +10,9 @@ import (
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/events/memevents"
 	"github.com/swarmiji/swarmiji/internal/roadtest"
+	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/resultstore/memresults"
-	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/revoke"
 )
 

@@ -7,10 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/swarmiji/swarmiji/control"
+	"github.com/swarmiji/swarmiji/internal/natsconn"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 )
 
@@ -72,26 +70,23 @@ func TestDoctorNATS(t *testing.T) {
 	t.Parallel()
 	srv := testserver.RequireNATS(t)
 	ns := testserver.Namespace()
-	conn, err := nats.Connect(srv.URL())
+	conn, err := natsconn.New(natsconn.Config{URLs: []string{srv.URL()}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
-	js, err := jetstream.New(conn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	defer func() { _ = conn.Close(t.Context()) }()
 	url := srv.URL() + "?namespace=" + ns
 	if out, status := doctored(t, "--broker", url); status != 0 || strings.Contains(out, "stream") { // it makes the stream
 		t.Errorf("status %d\n%s", status, out)
 	}
-	s, err := js.Stream(t.Context(), "SWJ_"+ns)
-	if err != nil {
+	var info struct {
+		Config map[string]any `json:"config"`
+	}
+	if err := conn.API(t.Context(), "STREAM.INFO.SWJ_"+ns, struct{}{}, &info); err != nil {
 		t.Fatal(err)
 	}
-	c := s.CachedInfo().Config
-	c.MaxAge = time.Hour
-	if _, err := js.UpdateStream(t.Context(), c); err != nil {
+	info.Config["max_age"] = time.Hour
+	if err := conn.API(t.Context(), "STREAM.UPDATE.SWJ_"+ns, info.Config, nil); err != nil {
 		t.Fatal(err)
 	}
 	out, status := doctored(t, "--broker", url)

@@ -233,8 +233,8 @@ var layers = []rule{
 	{
 		"L5",
 		[]string{"cmd/..."},
-		[]string{"task", "@ports", "serializer/*", "middleware", "control", "revoke", "producer", "consumer", "open", "@adapters", "@leaves"},
-		"programs use the library as its users do",
+		[]string{"task", "@ports", "serializer/*", "middleware", "control", "revoke", "producer", "consumer", "open", "@adapters", "@leaves", "internal/wire"},
+		"programs use the library as its users do; the wire alone opens what others have sealed, for people to see it",
 	},
 	{
 		"L5",
