@@ -111,37 +111,45 @@ func (w *flows) consumer() {
 	w.all, w.alive = append(w.all, c), append(w.alive, c)
 }
 
-// killSome kills consumers at random moments, and starts others, until there were enough or all has ended.
+// killSome kills consumers in the middle of a run, after random numbers of steps, and starts others, until there were enough or
+// all has ended.
 func (w *flows) killSome(ended <-chan struct{}) {
-	started := func() int { return len(w.history().Tasks(ledger.Started)) }
+	started, _ := w.look()
 	for range workflowKills {
-		until := started() + 1 + w.random.IntN(12)
+		until := started + 1 + w.random.IntN(12)
+		var busy []*program
 		w.fleet.await("progress", func(ledger.History) bool {
 			select {
 			case <-ended:
+				busy = nil
 				return true
 			default:
-				return started() >= until
 			}
+			started, busy = w.look()
+			return started >= until && len(busy) > 0
 		})
-		i := w.random.IntN(len(w.alive))
-		victim := w.alive[i]
+		if len(busy) == 0 {
+			return
+		}
+		victim := busy[w.random.IntN(len(busy))]
 		victim.kill()
 		w.killed[victim] = true
-		w.alive = slices.Delete(w.alive, i, i+1)
+		w.alive = slices.DeleteFunc(w.alive, func(c *program) bool { return c == victim })
 		w.consumer()
 	}
 }
 
-// history is what all consumers have noted.
-func (w *flows) history() ledger.History {
-	var lines []ledger.Line
+// look tells how many starts were noted, and which of the living consumers run something.
+func (w *flows) look() (started int, busy []*program) {
 	for _, c := range w.all {
-		own, err := ledger.Read(c.ledger)
+		h, err := ledger.Load(c.ledger)
 		must(w.fleet.t, err)
-		lines = append(lines, own...)
+		started += len(h.Tasks(ledger.Started))
+		if !w.killed[c] && len(h.Open()) > 0 {
+			busy = append(busy, c)
+		}
 	}
-	return ledger.NewHistory(lines)
+	return started, busy
 }
 
 // check looks at who ran what of each workflow.
