@@ -96,8 +96,8 @@ type Config struct {
 	UnknownRetries int
 	// UnknownDelay is how long it is put aside the first time; each further time is twice as long. 0: 5 s.
 	UnknownDelay time.Duration
-	// StoreRetry is how long settling a task is repeated while result store or broker fail, before the task is given back.
-	// 0: 1 min.
+	// StoreRetry is how long settling a task is repeated while result store or broker fail, before the task is given back;
+	// of what follows the task each part is repeated for as long. 0: 1 min.
 	StoreRetry time.Duration
 	// MaxBody and MaxResult are the largest message and result in bytes. 0: 1 MiB.
 	MaxBody, MaxResult int

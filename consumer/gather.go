@@ -53,7 +53,7 @@ func (f *following) arrive(e *task.Envelope, end ending) {
 	var g resultstore.Gathered
 	refused := false
 	unfit := c.codec.ProtectMember(&a.Record, f.request.Effective.Compression, a.Group, a.Index)
-	ok := f.persist(f.ctx, "end of a group's member", func(ctx context.Context) (err error) {
+	ok := f.step("end of a group's member", func(ctx context.Context) (err error) {
 		if unfit != nil {
 			return fmt.Errorf("%w: %w", errUnsendable, unfit)
 		}
@@ -83,26 +83,16 @@ func (r *run) gatherTTL() time.Duration {
 
 // decide sends what follows the group of e, or fails it.
 func (f *following) decide(e *task.Envelope, g resultstore.Gathered) {
-	c := f.queue.c
-	var value wire.Value
-	var permanentErr error
-	ok := f.persist(f.ctx, "results of a group", func(ctx context.Context) (err error) {
-		value, err = c.results(ctx, e, g)
-		if p, ok := errors.AsType[*groupError](err); ok {
-			permanentErr = p.cause
-			return nil
-		}
-		return err
-	})
-	if f.stopped = f.stopped || !ok; f.stopped {
+	value, err := f.results(e, g)
+	if f.stopped {
 		return
 	}
-	s := c.codec.FollowGroup(e, f.queue.name, wire.Given{Value: value})
-	if permanentErr != nil {
-		if _, remote := errors.AsType[*task.RemoteError](permanentErr); !remote {
-			f.log(slog.LevelError, "the results of a group cannot be handed on", slog.String("group", string(e.Group)), slog.Any("error", permanentErr))
+	s := f.queue.c.codec.FollowGroup(e, f.queue.name, wire.Given{Value: value})
+	if err != nil {
+		if _, remote := errors.AsType[*task.RemoteError](err); !remote {
+			f.log(slog.LevelError, "the results of a group cannot be handed on", slog.String("group", string(e.Group)), slog.Any("error", err))
 		}
-		f.fails(s.Envelope, task.Remote(permanentErr))
+		f.fails(s.Envelope, task.Remote(err))
 		return
 	}
 	f.add(s)
@@ -115,47 +105,52 @@ func (e *groupError) Error() string { return e.cause.Error() }
 
 func (e *groupError) Unwrap() error { return e.cause }
 
-// results is what the group of e hands on. A *groupError fails the group.
-func (c *Consumer) results(ctx context.Context, e *task.Envelope, g resultstore.Gathered) (wire.Value, error) {
-	policy := e.Chord.Policy
+// results is what the group of e hands on. An error fails the group.
+func (f *following) results(e *task.Envelope, g resultstore.Gathered) (wire.Value, error) {
+	policy, codec := e.Chord.Policy, f.queue.c.codec
 	if policy == task.Refer {
-		v, err := c.codec.Reference(task.Members[any]{Group: e.Group, Size: g.Size, Failed: g.Failed})
-		return v, asGroupError(err)
+		return codec.Reference(task.Members[any]{Group: e.Group, Size: g.Size, Failed: g.Failed})
 	}
 	if policy == task.FailFast && g.Failed > 0 { // the decider is the one whose failure came first
-		own, err := c.readPage(ctx, e.Group, e.GroupIndex, 1)
-		if err != nil {
+		own, err := f.page(e.Group, e.GroupIndex, 1)
+		if err != nil || f.stopped {
 			return wire.Value{}, err
 		}
 		if len(own) > 0 && own[0].State != task.StateSucceeded {
-			return wire.Value{}, &groupError{causeOf(&own[0])}
+			return wire.Value{}, causeOf(&own[0])
 		}
 	}
-	join := c.codec.Join(policy == task.Collect)
+	join := codec.Join(policy == task.Collect)
 	for from := 0; from < g.Size; {
-		page, err := c.readPage(ctx, e.Group, from, g.Size-from)
-		if err != nil {
+		page, err := f.page(e.Group, from, g.Size-from)
+		if err != nil || f.stopped {
 			return wire.Value{}, err
 		}
 		if len(page) == 0 {
-			return wire.Value{}, &groupError{fmt.Errorf("%w: the store has forgotten members of group %s", task.ErrNoResult, e.Group)}
+			return wire.Value{}, fmt.Errorf("%w: the store has forgotten members of group %s", task.ErrNoResult, e.Group)
 		}
 		for i := range page {
 			if err := addMember(join, policy, &page[i]); err != nil {
-				return wire.Value{}, &groupError{err}
+				return wire.Value{}, err
 			}
 		}
 		from += len(page)
 	}
-	v, err := join.List()
-	return v, asGroupError(err)
+	return join.List()
 }
 
-func asGroupError(err error) error {
-	if err == nil {
-		return nil
-	}
-	return &groupError{err}
+// page reads members, until it has them. An error fails the group.
+func (f *following) page(group task.ID, from, limit int) (page []resultstore.Record, permanentErr error) {
+	ok := f.step("results of a group", func(ctx context.Context) (err error) {
+		page, err = f.queue.c.readPage(ctx, group, from, limit)
+		if p, ok := errors.AsType[*groupError](err); ok {
+			permanentErr = p.cause
+			return nil
+		}
+		return err
+	})
+	f.stopped = f.stopped || !ok
+	return page, permanentErr
 }
 
 // addMember adds a member's end as the policy has it.

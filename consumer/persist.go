@@ -57,7 +57,7 @@ func (r *run) giveUp(ctx context.Context, what string, cause error) {
 	}
 	if !r.hopeless { // else it was this that could not be sent
 		r.hopeless = true
-		if !r.publishSuccessors(ctx, verdict{kind: failed, err: task.Remote(cause)}) {
+		if !r.publishSuccessors(verdict{kind: failed, err: task.Remote(cause)}) {
 			return
 		}
 	}

@@ -167,8 +167,13 @@ func (q *queue) settleFinal(ctx context.Context, r *run, v verdict) {
 			return
 		}
 	}
-	if !r.publishSuccessors(ctx, v) {
+	if !r.publishSuccessors(v) {
 		return
+	}
+	if !r.quick(v) { // what follows may have taken its time
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(q.c.settle, q.c.cfg.StoreRetry)
+		defer cancel()
 	}
 	if !r.remove(ctx, v) {
 		return

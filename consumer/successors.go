@@ -18,11 +18,11 @@ import (
 
 // publishSuccessors submits the tasks that follow this one, or its group, and reports whether to go on. Their ids were
 // chosen at submission or are derived from the parent's, so that a repeat after a crash sends the same messages again.
-func (r *run) publishSuccessors(ctx context.Context, v verdict) bool {
+func (r *run) publishSuccessors(v verdict) bool {
 	if !wire.Followed(r.request.Envelope) {
 		return true
 	}
-	f := &following{run: r, ctx: ctx, at: r.ended}
+	f := &following{run: r, at: r.ended}
 	if f.at.IsZero() {
 		f.at = time.Now()
 	}
@@ -47,10 +47,17 @@ const (
 // dealt with likewise, so that nobody waits for ever.
 type following struct {
 	*run
-	ctx     context.Context
 	at      time.Time
 	outs    []outgoing
 	stopped bool // a step could not be carried out: the task comes again
+}
+
+// step is persist with a time of its own. There may be very many successors, and a group's results be very many: however long
+// all of it takes, it is not begun anew as long as it comes forward.
+func (f *following) step(what string, do func(context.Context) error) bool {
+	ctx, cancel := context.WithTimeout(f.queue.c.settle, f.queue.c.cfg.StoreRetry)
+	defer cancel()
+	return f.persist(ctx, what, do)
 }
 
 // outgoing is a successor on its way.
@@ -180,7 +187,7 @@ func (f *following) record(id task.ID, name string, from *task.Envelope, meta *t
 		NodeID: f.request.NodeID, ReplyTo: from.ReplyTo, Correlation: from.Correlation, TTL: merged.ResultTTL.Or(0),
 	}
 	unfit := f.queue.c.codec.ProtectRecord(&rec, merged.Compression)
-	f.stopped = !f.persist(f.ctx, "failure of a successor", func(ctx context.Context) error {
+	f.stopped = !f.step("failure of a successor", func(ctx context.Context) error {
 		if unfit != nil {
 			return fmt.Errorf("%w: %w", errUnsendable, unfit)
 		}
@@ -210,11 +217,11 @@ type unfit struct {
 // publish hands outs to the broker. What is confirmed is not sent again: on most brokers it would run again.
 func (f *following) publish(outs []outgoing) {
 	var failures []unfit
-	ok := f.persist(f.ctx, "successors", func(ctx context.Context) error {
-		for len(outs) > 0 {
+	for len(outs) > 0 {
+		ok := f.step("successors", func(ctx context.Context) error {
 			sent, messages := f.encode(&outs, &failures)
 			if len(messages) == 0 {
-				continue
+				return nil
 			}
 			err := broker.PublishBatch(ctx, f.queue.c.cfg.Broker, messages)
 			errs := broker.BatchErrors(err, len(messages))
@@ -230,15 +237,15 @@ func (f *following) publish(outs []outgoing) {
 					left = append(left, o)
 				}
 			}
-			if len(left) > 0 {
-				outs = append(left, outs...)
-				return err
+			if len(left) == 0 {
+				return nil
 			}
+			outs = append(left, outs...)
+			return err
+		})
+		if f.stopped = f.stopped || !ok; f.stopped {
+			return
 		}
-		return nil
-	})
-	if f.stopped = f.stopped || !ok; f.stopped {
-		return
 	}
 	for _, x := range failures {
 		f.unsent(x.envelope, x.err)

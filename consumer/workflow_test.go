@@ -2,6 +2,7 @@ package consumer_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -95,6 +96,7 @@ func TestStepsAreCountedAndDelayed(t *testing.T) {
 type gathers struct {
 	resultstore.Gatherer
 	away    time.Time // until then
+	pause   time.Duration
 	largest atomic.Int64
 }
 
@@ -106,6 +108,9 @@ func (g *gathers) Arrive(ctx context.Context, a resultstore.Arrival) (resultstor
 }
 
 func (g *gathers) Members(ctx context.Context, group task.ID, from, limit int) ([]resultstore.Record, error) {
+	if err := wait(ctx, g.pause); err != nil {
+		return nil, err
+	}
 	page, err := g.Gatherer.Members(ctx, group, from, limit)
 	size := int64(0)
 	for _, r := range page {
@@ -197,6 +202,7 @@ func mustHandle(t *testing.T, err error) {
 // batches measures what goes to a broker at once.
 type batches struct {
 	broker.Broker
+	pause   time.Duration
 	mu      sync.Mutex
 	largest int
 }
@@ -209,7 +215,45 @@ func (b *batches) PublishBatch(ctx context.Context, ms []broker.Outgoing) error 
 	b.mu.Lock()
 	b.largest = max(b.largest, size)
 	b.mu.Unlock()
+	if err := wait(ctx, b.pause); err != nil {
+		return errors.Join(broker.ErrUnavailable, err)
+	}
 	return broker.PublishBatch(ctx, b.Broker, ms)
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// TestLargeGroupOnSlowServers: what follows a task may take longer than StoreRetry altogether, as long as each step of it does
+// not: it is not begun anew, for ever.
+func TestLargeGroupOnSlowServers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newTable(t, func(c *consumer.Config) {
+			c.StoreRetry = 25 * time.Second
+			c.Gatherer = &gathers{Gatherer: c.Results.(resultstore.Gatherer), pause: 10 * time.Second}
+			c.Broker = &batches{Broker: c.Broker, pause: 10 * time.Second}
+		})
+		count := task.New[int, []int]("count")
+		mustHandle(t, count.Handle(b.c, func(_ context.Context, n int) ([]int, error) { return make([]int, n), nil }))
+		b.run()
+		const members = 1500
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		run, err := task.Chain(count, task.Map(echo)).Submit(ctx, b.p, members)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := run.Get(ctx); err != nil || len(got) != members || b.runs.Load() != members {
+			t.Errorf("the group gave %d results, %v after %d runs of members", len(got), err, b.runs.Load())
+		}
+		b.end()
+	})
 }
 
 // TestManyMembersAreSentInParts: each member carries what follows its group; they are not all in memory at once.
