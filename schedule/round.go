@@ -219,7 +219,9 @@ func (r *round) fetch(ctx context.Context) {
 			return
 		}
 		asked := time.Now()
-		b, err := r.c.Store.Due(ctx, room)
+		call, cancel := context.WithTimeout(ctx, r.c.Lease)
+		b, err := r.c.Store.Due(call, room)
+		cancel()
 		if err != nil {
 			if ctx.Err() == nil {
 				if failed == 0 {
@@ -233,7 +235,7 @@ func (r *round) fetch(ctx context.Context) {
 		failed = 0
 		took := r.take(ctx, &b, asked)
 		switch {
-		case len(b.Ticks) < room:
+		case len(b.Ticks) < room && !b.More:
 			r.sleep(ctx, r.wait(&b, asked), true)
 		case took == 0: // others are quicker
 			r.sleep(ctx, min(r.c.Poll, 20*time.Millisecond), false)

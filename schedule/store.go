@@ -70,6 +70,8 @@ type Batch struct {
 	Ticks []Tick
 	// Now is the time on the store's clock, by which all is judged that a schedule does: not those of the processes, which differ.
 	Now time.Time
+	// More: there may be more ticks that are due, although there are fewer here than were asked for.
+	More bool
 	// Next is when something will be due that is not yet, an entry or the lease of a claim. Zero: nothing.
 	Next time.Time
 }

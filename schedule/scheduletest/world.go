@@ -17,6 +17,7 @@ type world struct {
 	h       *Harness
 	lease   time.Duration // one that ends while a case waits
 	entries atomic.Int64
+	name    string // of the schedule, for cases with listeners
 }
 
 // long is a lease that does not end in a case.

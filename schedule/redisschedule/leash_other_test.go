@@ -1,0 +1,7 @@
+//go:build !linux
+
+package redisschedule_test
+
+import "syscall"
+
+func leash() *syscall.SysProcAttr { return nil }

@@ -1,0 +1,38 @@
+-- Claims ticks: each, if its member is as it was found, is replaced by a claim, and the entry gets its next time in the same step.
+-- KEYS: jobs, next, swarmiji
+-- ARGV: the lease in milliseconds; the time in milliseconds, or '' for the server's; then for each tick: the id, the member that was
+-- found, its score, the member of the entry itself, the member of the claim, the tick's instant, the entry's next time or '', 1 if
+-- the member that was found is a claim, 1 if the instant is to be remembered
+-- Returns a string with one character for each tick: 1 claimed, perhaps by an earlier call, 0 not.
+local now = tonumber(ARGV[2])
+if not now then
+  local time = redis.call('TIME')
+  now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+end
+local till = string.format('%.0f', now + tonumber(ARGV[1]))
+local answer = {}
+for i = 3, #ARGV, 9 do
+  local id, member, score, entry, claim = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
+  local due, next_, again, remember = ARGV[i + 5], ARGV[i + 6], ARGV[i + 7], ARGV[i + 8]
+  local won = '0'
+  if redis.call('HEXISTS', KEYS[1], id) == 0 then
+    won = '0'
+  elseif redis.call('ZSCORE', KEYS[2], claim) then
+    redis.call('ZADD', KEYS[2], till, claim)
+    won = '1'
+  elseif redis.call('ZSCORE', KEYS[2], member) == score then
+    redis.call('ZREM', KEYS[2], member)
+    if next_ ~= '' and redis.call('HEXISTS', KEYS[3], 'paused:' .. id) == 0 then
+      if again == '1' then
+        redis.call('ZADD', KEYS[2], 'NX', next_, entry)
+      else
+        redis.call('ZADD', KEYS[2], next_, entry)
+      end
+    end
+    redis.call('ZADD', KEYS[2], till, claim)
+    if remember == '1' then redis.call('HSET', KEYS[3], 'last:' .. id, due) end
+    won = '1'
+  end
+  answer[#answer + 1] = won
+end
+return table.concat(answer)

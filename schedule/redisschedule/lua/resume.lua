@@ -1,0 +1,9 @@
+-- Gives a paused entry a place in the order of time again.
+-- KEYS: jobs, next, swarmiji
+-- ARGV: the id, the member of the entry, its time in milliseconds or ''
+-- Returns 1, or 0 if there is no such entry. One that was not paused is left as it is.
+if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return 0 end
+if redis.call('HDEL', KEYS[3], 'paused:' .. ARGV[1]) == 1 and ARGV[3] ~= '' then
+  redis.call('ZADD', KEYS[2], 'NX', ARGV[3], ARGV[2])
+end
+return 1

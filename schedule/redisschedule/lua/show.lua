@@ -1,0 +1,13 @@
+-- Shows entries, and changes nothing.
+-- KEYS: jobs, next, swarmiji
+-- ARGV: for each entry its id and its member
+-- Returns for each entry the payload, the score of the member, and of the hash swarmiji whether it is paused, the state, and the
+-- last instant; each may be nil.
+local answer = {}
+for i = 1, #ARGV, 2 do
+  local id, n = ARGV[i], #answer
+  local kept = redis.call('HMGET', KEYS[3], 'paused:' .. id, 'state:' .. id, 'last:' .. id)
+  answer[n + 1], answer[n + 2] = redis.call('HGET', KEYS[1], id), redis.call('ZSCORE', KEYS[2], ARGV[i + 1])
+  answer[n + 3], answer[n + 4], answer[n + 5] = kept[1], kept[2], kept[3]
+end
+return answer

@@ -1,0 +1,307 @@
+package redisschedule
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/swarmiji/swarmiji/internal/redisconn"
+	"github.com/swarmiji/swarmiji/schedule"
+)
+
+//go:embed lua/*.lua
+var sources embed.FS
+
+// scripts are what the server executes. Each file says what it takes and returns.
+type scripts struct {
+	add, due, claim, renew, done, remove, drop, show, pause, resume, astray, claims, mend *redisconn.Script
+}
+
+func loadScripts() (*scripts, error) {
+	s := &scripts{}
+	var errs []error
+	for name, to := range map[string]**redisconn.Script{
+		"add": &s.add, "due": &s.due, "claim": &s.claim, "renew": &s.renew, "done": &s.done, "remove": &s.remove, "drop": &s.drop,
+		"show": &s.show, "pause": &s.pause, "resume": &s.resume, "astray": &s.astray, "claims": &s.claims, "mend": &s.mend,
+	} {
+		text, err := sources.ReadFile("lua/" + name + ".lua")
+		errs = append(errs, err)
+		*to = redisconn.NewScript(string(text))
+	}
+	return s, errors.Join(errs...)
+}
+
+const (
+	// batch is how many entries or ticks one script deals with: it holds up the server for about a millisecond.
+	batch = 256
+	// mostBytes bounds the payloads of one answer of Due.
+	mostBytes = 8 << 20
+)
+
+// Store keeps a schedule in Redis. Make one with [New]. All methods may be called from any goroutine. A call is repeated until the server
+// answers or ctx ends, since none does harm if the server has executed it already; only what Add and Done say of it may then be that it was
+// there, or was not held any more.
+type Store struct {
+	c               Config
+	conn            *redisconn.Conn
+	scripts         *scripts
+	jobs, next, own string
+	checked         atomic.Bool // the server's settings were looked at
+}
+
+var (
+	_ schedule.Store  = (*Store)(nil)
+	_ schedule.Lister = (*Store)(nil)
+	_ schedule.Pauser = (*Store)(nil)
+	_ schedule.Mender = (*Store)(nil)
+	_ schedule.Named  = (*Store)(nil)
+)
+
+// Name implements [schedule.Named].
+func (s *Store) Name() string { return s.c.Name }
+
+// Close closes the connections. It is idempotent. What is claimed stays so until its lease ends.
+func (s *Store) Close(ctx context.Context) error { return s.conn.Close(ctx) }
+
+// Add implements [schedule.Store]. An entry whose spec seven fields of UTC cannot say is [schedule.ErrUnsupported].
+func (s *Store) Add(ctx context.Context, entries []schedule.Entry) ([]bool, error) {
+	var errs []error
+	args := make([]any, 0, 4*len(entries))
+	for i := range entries {
+		e := &entries[i]
+		errs = append(errs, e.Check())
+		if c, err := schedule.Decode(e.Payload); err == nil && c.Zoned {
+			errs = append(errs, fmt.Errorf("%w: WorkKit's layout has seven fields of cron in UTC, which cannot say %q; memschedule, sqlschedule and natsschedule take it", schedule.ErrUnsupported, c.When))
+		}
+		args = append(args, e.ID, e.Payload, member(e.ID), e.Next.UnixMilli())
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return s.each(ctx, "add", s.scripts.add, []string{s.jobs, s.next}, nil, args, 4)
+}
+
+// Due implements [schedule.Store].
+func (s *Store) Due(ctx context.Context, max int) (schedule.Batch, error) {
+	v, err := s.eval(ctx, "due", s.scripts.due, []string{s.jobs, s.next, s.own}, max, s.now(), mostBytes)
+	if err != nil {
+		return schedule.Batch{}, err
+	}
+	b, dead, err := readDue(v)
+	if err == nil {
+		err = s.drop(ctx, dead)
+	}
+	s.check(ctx)
+	return b, err
+}
+
+// check looks at the server's settings, once.
+func (s *Store) check(ctx context.Context) {
+	if s.checked.CompareAndSwap(false, true) {
+		if _, err := s.conn.CheckSettings(ctx); err != nil {
+			s.checked.Store(false) // the next time
+		}
+	}
+}
+
+// dead is a member that nobody can run.
+type dead struct{ id, member string }
+
+// drop takes dead members away, if they still are.
+func (s *Store) drop(ctx context.Context, list []dead) error {
+	if len(list) == 0 {
+		return nil
+	}
+	args := make([]any, 0, 2*len(list))
+	for _, d := range list {
+		args = append(args, d.id, d.member)
+	}
+	gone, err := s.each(ctx, "drop", s.scripts.drop, []string{s.jobs, s.next}, nil, args, 2)
+	if err != nil {
+		return err
+	}
+	for i, d := range list {
+		if !gone[i] || d.id != "" && isClaim(d.member) { // a claim ends so when its entry was removed
+			continue
+		}
+		s.c.Logger.Warn("redisschedule: dropped a member that names no entry", "schedule", s.c.Name, "member", clip(d.member))
+		if s.c.OnDrop != nil {
+			s.c.OnDrop(d.member)
+		}
+	}
+	return nil
+}
+
+// Claim implements [schedule.Store].
+func (s *Store) Claim(ctx context.Context, owner string, lease time.Duration, claims []schedule.Claim) ([]bool, error) {
+	errs := []error{schedule.CheckLease(owner, lease)}
+	args := make([]any, 0, 9*len(claims))
+	for i := range claims {
+		c := &claims[i]
+		errs = append(errs, c.Check())
+		found, score := found(&c.Tick)
+		next := ""
+		if !c.Next.IsZero() {
+			next = strconv.FormatInt(c.Next.UnixMilli(), 10)
+		}
+		args = append(args, c.ID, found, score, member(c.ID), claimed(&c.Tick, owner), c.Due.UnixMilli(), next, flag(c.Owner != ""), flag(c.Remember))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return s.each(ctx, "claim", s.scripts.claim, []string{s.jobs, s.next, s.own}, []any{lease.Milliseconds(), s.now()}, args, 9)
+}
+
+// Renew implements [schedule.Store].
+func (s *Store) Renew(ctx context.Context, owner string, lease time.Duration, ticks []schedule.Tick) ([]bool, error) {
+	if err := schedule.CheckLease(owner, lease); err != nil {
+		return nil, err
+	}
+	args := make([]any, len(ticks))
+	for i := range ticks {
+		args[i] = claimed(&ticks[i], owner)
+	}
+	return s.each(ctx, "renew", s.scripts.renew, []string{s.next}, []any{lease.Milliseconds(), s.now()}, args, 1)
+}
+
+// Done implements [schedule.Store].
+func (s *Store) Done(ctx context.Context, owner string, done []schedule.Finish) ([]bool, error) {
+	errs := []error{schedule.CheckLease(owner, 0)}
+	args := make([]any, 0, 7*len(done))
+	for i := range done {
+		f := &done[i]
+		errs = append(errs, f.Check())
+		remove := ""
+		if f.Remove {
+			remove = "s"
+			if fixed(f.Payload) {
+				remove = "x"
+			}
+		}
+		left, of := "", f.StateOf
+		switch {
+		case f.State == nil:
+		case len(f.State) == 0:
+			left = "d"
+		default:
+			left = "s"
+		}
+		if of == "" {
+			of = f.ID
+		}
+		args = append(args, f.ID, claimed(&f.Tick, owner), member(f.ID), remove, left, f.State, of)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	till := time.Now().Add(2 * schedule.MaxLease) // generous, since clocks differ
+	return s.each(ctx, "done", s.scripts.done, []string{s.jobs, s.next, s.own}, []any{till.UnixMilli()}, args, 7)
+}
+
+// Remove implements [schedule.Store].
+func (s *Store) Remove(ctx context.Context, id string) (bool, error) {
+	n, err := s.number(ctx, "remove", s.scripts.remove, id, member(id))
+	return n == 1, err
+}
+
+// now is the time that scripts go by; "": the server's.
+func (s *Store) now() string {
+	if s.c.Clock == nil {
+		return ""
+	}
+	return strconv.FormatInt(s.c.Clock().UnixMilli(), 10)
+}
+
+// each runs a script over a list of which each item has so many arguments, a batch at a time, and returns what it says of each.
+func (s *Store) each(ctx context.Context, what string, script *redisconn.Script, keys []string, head, list []any, width int) ([]bool, error) {
+	answers := make([]bool, 0, len(list)/width)
+	if len(list) == 0 {
+		_, err := s.conn.Do(ctx, "PING") // a call without anything to do fails as others do
+		return answers, wrap(what, err)
+	}
+	for len(list) > 0 {
+		n := min(len(list), batch*width)
+		v, err := s.eval(ctx, what, script, keys, append(head[:len(head):len(head)], list[:n]...)...)
+		if err != nil {
+			return nil, err
+		}
+		text, ok := v.(string)
+		if !ok || len(text) != n/width {
+			return nil, fmt.Errorf("redisschedule %s: %w: the answer is %v", what, schedule.ErrUnavailable, v)
+		}
+		for i := range len(text) {
+			answers = append(answers, text[i] == '1')
+		}
+		list = list[n:]
+	}
+	return answers, nil
+}
+
+// number runs a script about one entry, whose answer is a number.
+func (s *Store) number(ctx context.Context, what string, script *redisconn.Script, args ...any) (int64, error) {
+	v, err := s.eval(ctx, what, script, []string{s.jobs, s.next, s.own}, args...)
+	if err != nil {
+		return 0, err
+	}
+	n, ok := v.(int64)
+	if !ok {
+		return 0, fmt.Errorf("redisschedule %s: %w: the answer is %v", what, schedule.ErrUnavailable, v)
+	}
+	return n, nil
+}
+
+// eval runs a script until there is an answer or ctx ends.
+func (s *Store) eval(ctx context.Context, what string, script *redisconn.Script, keys []string, args ...any) (any, error) {
+	for attempt := 0; ; attempt++ {
+		v, err := s.conn.Eval(ctx, script, keys, args...)
+		if err == nil || !errors.Is(err, redisconn.ErrIndeterminate) || !s.wait(ctx, attempt) {
+			return v, wrap(what, err)
+		}
+	}
+}
+
+func (s *Store) wait(ctx context.Context, attempt int) bool {
+	t := time.NewTimer(s.conn.Backoff().Delay(attempt))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+	case <-s.conn.Done():
+	}
+	return false
+}
+
+// wrap puts the port's class beside the connection's error.
+func wrap(what string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, redisconn.ErrClosed):
+		return fmt.Errorf("redisschedule %s: %w: %w", what, schedule.ErrClosed, err)
+	case errors.Is(err, redisconn.ErrIndeterminate), errors.Is(err, redisconn.ErrUnavailable), errors.Is(err, redisconn.ErrBlocked):
+		return fmt.Errorf("redisschedule %s: %w: %w", what, schedule.ErrUnavailable, err)
+	}
+	return fmt.Errorf("redisschedule %s: %w", what, err)
+}
+
+func flag(is bool) string {
+	if is {
+		return "1"
+	}
+	return ""
+}
+
+// clip shortens a text for a log.
+func clip(s string) string {
+	const most = 200
+	if len(s) > most {
+		s = s[:most]
+	}
+	return strings.ToValidUTF8(s, "?")
+}

@@ -1,0 +1,214 @@
+package scheduletest
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/swarmiji/swarmiji/schedule"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// errDead is what a store answers to a process that has died, which then does not ask again.
+var errDead = fmt.Errorf("scheduletest: this process is dead: %w", schedule.ErrClosed)
+
+// mortal is a store of a process that dies right before or right after one of its calls: from then on none of its calls comes through.
+type mortal struct {
+	schedule.Store
+	die func()
+
+	mu   sync.Mutex
+	left int // points that it still passes
+	dead bool
+	name string // of the point at which it died
+}
+
+// Unwrap leads to what the store offers beyond the port.
+func (m *mortal) Unwrap() any { return m.Store }
+
+// pass passes a point, or dies there.
+func (m *mortal) pass(name string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.dead && m.left == 0 {
+		m.dead, m.name = true, name
+		m.die()
+	}
+	if m.dead {
+		return errDead
+	}
+	m.left--
+	return nil
+}
+
+func (m *mortal) died() (string, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.name, m.dead
+}
+
+// mortally makes a call between two points.
+func mortally[T any](m *mortal, name string, call func() (T, error)) (T, error) {
+	var none T
+	if err := m.pass("before " + name); err != nil {
+		return none, err
+	}
+	v, err := call()
+	if dead := m.pass("after " + name); dead != nil {
+		return none, dead
+	}
+	return v, err
+}
+
+func (m *mortal) Due(ctx context.Context, most int) (schedule.Batch, error) {
+	return mortally(m, "Due", func() (schedule.Batch, error) { return m.Store.Due(ctx, most) })
+}
+
+func (m *mortal) Claim(ctx context.Context, owner string, lease time.Duration, claims []schedule.Claim) ([]bool, error) {
+	return mortally(m, "Claim", func() ([]bool, error) { return m.Store.Claim(ctx, owner, lease, claims) })
+}
+
+func (m *mortal) Renew(ctx context.Context, owner string, lease time.Duration, ticks []schedule.Tick) ([]bool, error) {
+	return mortally(m, "Renew", func() ([]bool, error) { return m.Store.Renew(ctx, owner, lease, ticks) })
+}
+
+func (m *mortal) Done(ctx context.Context, owner string, done []schedule.Finish) ([]bool, error) {
+	return mortally(m, "Done", func() ([]bool, error) { return m.Store.Done(ctx, owner, done) })
+}
+
+// ran notes which task ids were run, and by whom.
+type ran struct {
+	mu   sync.Mutex
+	runs map[task.ID][]string
+}
+
+func (r *ran) of(id task.ID) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.runs[id]
+}
+
+// listen starts a listener whose handler notes its runs, unless its process is dead. stop waits for its end.
+func (w *world) listen(s schedule.Store, who string, lease time.Duration, r *ran) (stop func()) {
+	w.Helper()
+	dead := func() bool { return false }
+	if m, ok := s.(*mortal); ok {
+		dead = func() bool { _, is := m.died(); return is }
+	}
+	l, err := schedule.NewListener(schedule.ListenerConfig{
+		Store: s, Name: w.name, NodeID: who, Lease: lease, Workers: 2, Poll: 20 * time.Millisecond, Sweep: -1,
+		ShutdownTimeout: time.Second, Logger: slog.New(slog.DiscardHandler),
+	})
+	w.Must(err, "NewListener")
+	err = task.New[int, task.None]("suite").Handle(l, func(ctx context.Context, _ int) (task.None, error) {
+		if q, ok := task.FromContext(ctx); ok && !dead() {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.runs[q.ID] = append(r.runs[q.ID], who)
+		}
+		return task.None{}, nil
+	})
+	w.Must(err, "Handle")
+	ctx, cancel := context.WithCancel(context.Background())
+	if m, ok := s.(*mortal); ok {
+		m.die = cancel
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- l.Run(ctx) }()
+	return func() {
+		cancel()
+		w.Must(<-ended, "Run")
+	}
+}
+
+func crashCases() []testCase {
+	return []testCase{
+		{
+			Area: "crash", Name: "a listener that dies anywhere",
+			Explain: "A listener that is killed before or after any of its calls loses nothing: another one runs what it held, under the same task id, and a recurring entry goes on.",
+			Run: func(w *world) {
+				for points := 0; ; points++ {
+					if !w.dieAt(points) {
+						if points < 6 {
+							w.Errorf("there were only %d points to die at", points)
+						}
+						return
+					}
+				}
+			},
+		},
+	}
+}
+
+// dieAt has a listener die at a point, and another one do the rest. It reports whether the first came so far.
+func (w *world) dieAt(points int) bool {
+	w.Helper()
+	s := w.Open()
+	w.name = named(s)
+	now := w.now(s)
+	ids := map[task.ID]bool{}
+	var once []schedule.Entry
+	for range 3 {
+		e := w.entry(now.Add(-time.Second))
+		e.Payload = fmt.Appendf(nil, `{"args":[%d],"cron":"%s","job":"suite"}`, w.entries.Add(1), now.Add(-time.Second).Format("2006 1 2 * 15 4 5"))
+		e.ID = schedule.ID(e.Payload)
+		ids[schedule.TickID(w.name, e.ID, e.Next)] = true
+		once = append(once, e)
+	}
+	again := w.entry(now.Add(-time.Second))
+	ids[schedule.TickID(w.name, again.ID, again.Next)] = true
+	w.add(s, append(once, again)...)
+
+	r := &ran{runs: map[task.ID][]string{}}
+	first := &mortal{Store: w.Open(), left: points, die: func() {}}
+	stop := w.listen(first, "first", 300*time.Millisecond, r)
+	w.Until("the first listener to die or to end its work", func() bool {
+		_, dead := first.died()
+		return dead || w.rest(s)
+	})
+	stop()
+	at, dead := first.died()
+	stop = w.listen(w.Open(), "second", long, r)
+	w.Until("the second listener to end the work of one that died "+at, func() bool { return w.rest(s) })
+	stop()
+
+	for id := range ids {
+		if runs := r.of(id); len(runs) == 0 || len(runs) > 2 || len(runs) == 2 && (!dead || runs[0] == runs[1]) {
+			w.Errorf("a listener died %q: a tick was run by %v", at, runs)
+		}
+	}
+	for id := range r.runs {
+		if !ids[id] {
+			w.Errorf("a listener died %q: task %s is of no tick", at, id)
+		}
+	}
+	for _, e := range once {
+		w.gone(s, e, "a listener died %q: a one-shot after its run", at)
+	}
+	if b := w.due(s, 1); len(b.Ticks) > 0 || b.Next.IsZero() {
+		w.Errorf("a listener died %q: the recurring entry has no next time", at)
+	}
+	w.there(s, again, "a listener died %q: a recurring entry", at)
+	w.remove(s, again.ID)
+	return dead
+}
+
+// rest reports whether nothing is due or claimed any more: what comes next is the recurring entry's own time, hours away or not.
+func (w *world) rest(s Store) bool {
+	w.Helper()
+	b := w.due(s, 10)
+	if len(b.Ticks) > 0 || b.Next.IsZero() {
+		return false
+	}
+	return b.Next.Equal(b.Next.Truncate(24 * time.Hour)) // midnight, and no lease
+}
+
+// named is the name from which ids are derived.
+func named(s Store) string {
+	if n, ok := schedule.As[schedule.Named](s); ok {
+		return n.Name()
+	}
+	return "suite"
+}
