@@ -25,7 +25,7 @@ import (
 const (
 	childAddr     = "SWARMIJI_TEST_ADDR"
 	childUser     = "SWARMIJI_TEST_USER"
-	childPassword = "SWARMIJI_TEST_PASSWORD" //nolint:gosec // a name
+	childPassword = "SWARMIJI_TEST_PASSWORD"
 	childSchedule = "SWARMIJI_TEST_SCHEDULE"
 	childNode     = "SWARMIJI_TEST_NODE"
 )
