@@ -12,8 +12,8 @@ import (
 // Describe says a spec in plain English, as "every weekday at 09:00 UTC". It is meant for people and nothing reads it back; a spec
 // of a kind that is not of this package is said by its String.
 func Describe(s Spec) string {
-	if c, ok := s.(*Cron); ok {
-		return c.describe()
+	if d, ok := s.(interface{ describe() string }); ok {
+		return d.describe()
 	}
 	return s.String()
 }

@@ -7,9 +7,13 @@ import "strings"
 //	2026 11 21 * 19 0 0                         seven fields in UTC, see ParseCron
 //	CRON_TZ=Europe/Berlin * * * 1-5 9 0 0       seven fields in a zone, see ParseCronIn
 //	CRON_TZ=Europe/Berlin 0 9 * * 1-5           five fields, which always name their zone here, see ParseCron5
+//	FINISHED, +1 DAY, START OF DAY, +4 HOURS    see ParseRepeat
 //
 // A refusal is a [SpecError].
 func Parse(text string) (Spec, error) {
+	if isRepeat(text) {
+		return spec(ParseRepeat(text))
+	}
 	loc, rest, found, err := cutZone(text)
 	switch {
 	case err != nil:
