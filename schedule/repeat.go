@@ -223,7 +223,7 @@ func (r *Repeat) Base() RepeatBase { return r.base }
 func (r *Repeat) After(scheduled, started, finished time.Time) (time.Time, error) {
 	from := [...]time.Time{scheduled, started, finished}[r.base]
 	t := time.Unix(from.Unix(), 0).UTC()
-	ok := !from.Before(earliest) && !from.After(latest)
+	ok := dated(t)
 	for i := 0; ok && i < len(r.mods); i++ {
 		t, ok = r.mods[i].apply(t)
 	}
@@ -233,18 +233,21 @@ func (r *Repeat) After(scheduled, started, finished time.Time) (time.Time, error
 	return t, nil
 }
 
-// What SQLite takes for a date.
-var (
-	earliest = time.Unix(-210866760000, 0) // 4714 before our era, in November: the start of Julian days
-	latest   = time.Unix(253402300799, 0)  // 9999-12-31T23:59:59Z
+// What SQLite takes for a date, in seconds since 1970.
+const (
+	earliest = -210866760000 // in November of 4714 before our era, where Julian days begin
+	latest   = 253402300799  // 9999-12-31T23:59:59Z
 )
+
+// dated tells whether SQLite takes t for a date.
+func dated(t time.Time) bool { return t.Unix() >= earliest && t.Unix() <= latest }
 
 // apply takes one step; false if it leads to where SQLite knows no dates.
 func (m *modifier) apply(t time.Time) (time.Time, bool) {
 	if m.op == opAdd && repeatUnits[m.unit].seconds > 0 {
 		return t.Add(time.Duration(int64(m.n)*repeatUnits[m.unit].seconds) * time.Second), true
 	}
-	if t.Before(earliest) || t.After(latest) {
+	if !dated(t) {
 		return t, false
 	}
 	y, mo, d := t.Date()
