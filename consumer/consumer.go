@@ -61,8 +61,9 @@ var (
 type Consumer struct {
 	cfg     Config
 	codec   *wire.Codec
-	gather  resultstore.Gatherer // nil for none
-	members task.MembersFunc     // reads groups for handlers; nil for none
+	bind    func(contentType string, data []byte, v any) error // of codec, made once: a method value is an allocation
+	gather  resultstore.Gatherer                               // nil for none
+	members task.MembersFunc                                   // reads groups for handlers; nil for none
 	mux     task.Mux
 	rates   rates
 	report  *report.Reporter // nil without Config.Events
@@ -103,7 +104,7 @@ func New(c Config) (*Consumer, error) {
 		return nil, err
 	}
 	consumer := &Consumer{
-		cfg: c, codec: codec, gather: resultstore.GathererOf(c.Gatherer, c.Results), measured: measured, killed: make(chan struct{}), stopped: make(chan struct{}), settling: crew.New(),
+		cfg: c, codec: codec, bind: codec.BindArgs, gather: resultstore.GathererOf(c.Gatherer, c.Results), measured: measured, killed: make(chan struct{}), stopped: make(chan struct{}), settling: crew.New(),
 	}
 	if consumer.gather != nil {
 		consumer.members = consumer.readMembers

@@ -98,7 +98,7 @@ func (q *queue) read(d broker.Delivery, worker int) (*run, error) {
 		}
 	}
 	r := &run{queue: q, worker: worker, delivery: d, message: m, format: format}
-	r.request = *task.NewRequest(e, q.c.codec.BindArgs)
+	r.request = *task.NewRequest(e, q.c.bind)
 	if e.ReplyTo != "" && task.CheckName(e.ReplyTo) != nil { // a message must not choose where in the broker its answer goes
 		q.c.cfg.Metrics.Rejected.Inc(1)
 		q.c.warnOnce("reply-to", "reply addresses that are no node id are ignored", r.logAttrs()...)
@@ -107,20 +107,23 @@ func (q *queue) read(d broker.Delivery, worker int) (*run, error) {
 	req := &r.request
 	req.Queue, req.NodeID, req.Generation, req.Received = q.name, q.c.cfg.NodeID, m.Generation, time.Now()
 	req.Deliveries, req.Exact = d.Deliveries()
-	var definition task.Metadata
-	r.handler, definition, _ = q.c.mux.Lookup(e.Name)
+	handler, definition, known := q.c.mux.Lookup(e.Name)
+	r.handler = handler
 	if r.handler == nil && e.Name == task.GatherName {
 		r.handler = task.HandlerFunc(gatherList)
 	}
 	if q.c.members != nil {
 		req.ReadMembers(q.c.members)
 	}
+	if !known {
+		definition = &task.Metadata{}
+	}
 	switch {
 	case e.Base != nil:
-		merged := task.Merge(*e.Base, q.meta, definition, e.Meta)
+		merged := task.Merge(*e.Base, q.meta, *definition, e.Meta)
 		req.Effective = &merged
-	case !q.meta.IsZero() || !definition.IsZero() && definition != e.Meta: // most often both sides share one definition
-		merged := task.Merge(q.meta, definition, e.Meta)
+	case !q.meta.IsZero() || !definition.IsZero() && *definition != e.Meta: // most often both sides share one definition
+		merged := task.Merge(q.meta, *definition, e.Meta)
 		req.Effective = &merged
 	}
 	return r, nil

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/keyset"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -77,7 +78,9 @@ func CheckEnvelope(e *task.Envelope) error {
 	return checkLinks(e.Then, e.Else, &left)
 }
 
-func validText(s string) bool { return len(s) <= MaxText && utf8.ValidString(s) }
+func validText(s string) bool {
+	return s == "" || len(s) <= MaxText && (keyset.ASCII(s) || utf8.ValidString(s))
+}
 
 func checkHeaders(h map[string]string) error {
 	if len(h) > MaxHeaders {
@@ -103,15 +106,13 @@ func checkMetadata(m *task.Metadata) error {
 			return err
 		}
 	}
-	for _, s := range [...]task.Opt[string]{m.Retry, m.RateLimit, m.Serializer, m.Compression, m.ResultStore} {
-		if !validText(s.Or("")) {
+	for _, s := range [...]string{m.Retry.Or(""), m.RateLimit.Or(""), m.Serializer.Or(""), m.Compression.Or(""), m.ResultStore.Or("")} {
+		if !validText(s) {
 			return errors.New("a text of the metadata is not UTF-8 or too long")
 		}
 	}
-	for _, d := range [...]task.Opt[time.Duration]{m.RetryDelay, m.TimeLimit, m.SoftTimeLimit, m.ResultTTL} {
-		if d.Or(0) < 0 {
-			return fmt.Errorf("negative duration %v in the metadata", d.Or(0))
-		}
+	if d := min(m.RetryDelay.Or(0), m.TimeLimit.Or(0), m.SoftTimeLimit.Or(0), m.ResultTTL.Or(0)); d < 0 {
+		return fmt.Errorf("negative duration %v in the metadata", d)
 	}
 	return nil
 }

@@ -3,8 +3,10 @@ package task
 import (
 	"context"
 	"fmt"
-	"sort"
+	"maps"
+	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // Handler runs a task. The returned error is the verdict: nil succeeded, [Retry], [Snooze] and [Fail] say what they say,
@@ -31,8 +33,8 @@ type Registrar interface {
 // Names are 1 to 255 bytes without control characters; one that goes to a broker obeys [CheckName] besides, which the
 // producer checks.
 type Mux struct {
-	mu      sync.RWMutex
-	entries map[string]muxEntry
+	mu      sync.Mutex                           // one Register at a time
+	entries atomic.Pointer[map[string]*muxEntry] // replaced, never changed: each task is looked up, and few handlers come
 }
 
 type muxEntry struct {
@@ -53,33 +55,38 @@ func (m *Mux) Register(name string, h Handler, defaults Metadata) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if _, taken := m.entries[name]; taken {
+	before := m.all()
+	if _, taken := before[name]; taken {
 		return fmt.Errorf("%w: %q", ErrDuplicateTask, name)
 	}
-	if m.entries == nil {
-		m.entries = make(map[string]muxEntry)
-	}
-	m.entries[name] = muxEntry{h, defaults}
+	after := make(map[string]*muxEntry, len(before)+1)
+	maps.Copy(after, before)
+	after[name] = &muxEntry{h, defaults}
+	m.entries.Store(&after)
 	return nil
 }
 
-// Lookup returns the handler of a name and its definition's metadata.
-func (m *Mux) Lookup(name string) (h Handler, defaults Metadata, ok bool) {
-	m.mu.RLock()
-	e, ok := m.entries[name]
-	m.mu.RUnlock()
-	return e.handler, e.defaults, ok
+// all returns the handlers by name; the map is for reading.
+func (m *Mux) all() map[string]*muxEntry {
+	if p := m.entries.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// Lookup returns the handler of a name and its definition's metadata, which are for reading. They are nil where there is none.
+func (m *Mux) Lookup(name string) (h Handler, defaults *Metadata, ok bool) {
+	if e, ok := m.all()[name]; ok {
+		return e.handler, &e.defaults, true
+	}
+	return nil, nil, false
 }
 
 // Names returns the registered names, sorted.
 func (m *Mux) Names() []string {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	names := make([]string, 0, len(m.entries))
-	for name := range m.entries {
-		names = append(names, name)
-	}
-	sort.Strings(names)
+	all := m.all()
+	names := slices.AppendSeq(make([]string, 0, len(all)), maps.Keys(all))
+	slices.Sort(names)
 	return names
 }
 
