@@ -9,14 +9,14 @@ import (
 )
 
 // publish sends an event; it never blocks and never fails a task.
-func (c *Consumer) publish(e events.Event) { c.report.Publish(&e) }
+func (c *Consumer) publish(e *events.Event) { c.report.Publish(e) }
 
 func (r *run) notifyReceived() {
 	c := r.queue.c
 	if c.cfg.Events == nil {
 		return
 	}
-	c.publish(events.Event{
+	c.publish(&events.Event{
 		Type: events.TaskReceived, TaskID: r.request.ID, Time: r.request.Received, Name: r.request.Name, Retries: r.request.Retries, Queue: r.queue.name,
 		Args: c.preview(events.Payload{Task: r.request.Name, ContentType: r.request.ContentType, Data: r.request.Args}),
 	})
@@ -28,7 +28,7 @@ func (c *Consumer) notifySent(queue string, e *task.Envelope) {
 		return
 	}
 	exchange, key := broker.Locate(c.cfg.Broker, queue)
-	c.publish(events.Event{
+	c.publish(&events.Event{
 		Type: events.TaskSent, TaskID: e.ID, Name: e.Name, Retries: e.Retries, Queue: queue, Exchange: exchange, RoutingKey: key,
 		Args: c.preview(events.Payload{Task: e.Name, ContentType: e.ContentType, Data: e.Args}),
 	})
@@ -53,19 +53,20 @@ func (c *Consumer) preview(p events.Payload) string {
 
 func (r *run) notifyStarted() {
 	if c := r.queue.c; c.cfg.Events != nil {
-		c.publish(events.Event{Type: events.TaskStarted, TaskID: r.request.ID, Time: r.request.StartedAt, PID: c.pid})
+		c.publish(&events.Event{Type: events.TaskStarted, TaskID: r.request.ID, Time: r.request.StartedAt, PID: c.pid})
 	}
 }
 
 func (r *run) notifySucceeded(v verdict) {
 	c := r.queue.c
-	runtime, pool := r.times()
+	now := time.Now()
+	runtime, pool := r.times(now)
 	c.cfg.Metrics.Pool.Update(pool.Microseconds())
 	if c.cfg.Events == nil {
 		return
 	}
-	c.publish(events.Event{
-		Type: events.TaskSucceeded, TaskID: r.request.ID, Runtime: runtime, Pool: pool,
+	c.publish(&events.Event{
+		Type: events.TaskSucceeded, TaskID: r.request.ID, Time: now, Runtime: runtime, Pool: pool,
 		Result: c.preview(events.Payload{Task: r.request.Name, Result: true, ContentType: v.contentType, Data: v.result}),
 	})
 }
@@ -73,15 +74,16 @@ func (r *run) notifySucceeded(v verdict) {
 // notifyFailed reports a failed attempt, with the task's budget of retries.
 func (r *run) notifyFailed(v verdict, retry bool) {
 	c := r.queue.c
-	runtime, pool := r.times()
+	now := time.Now()
+	runtime, pool := r.times(now)
 	c.cfg.Metrics.Pool.Update(pool.Microseconds())
 	if c.cfg.Events == nil {
 		return
 	}
 	exception, stack := c.shown(v.err)
 	limit := v.limit.Or(r.request.Effective.MaxRetries.Or(task.DefaultMaxRetries))
-	c.publish(events.Event{
-		Type: events.TaskFailed, TaskID: r.request.ID, Runtime: runtime, Pool: pool,
+	c.publish(&events.Event{
+		Type: events.TaskFailed, TaskID: r.request.ID, Time: now, Runtime: runtime, Pool: pool,
 		Exception: exception, Stack: stack, Retry: retry,
 		Fields: map[string]any{"attempt": r.request.Retries + 1, "max_retries": limit},
 	})
@@ -99,7 +101,7 @@ func (c *Consumer) shown(err error) (text, stack string) {
 
 func (r *run) notifyRevoked(terminated, expired bool) {
 	if c := r.queue.c; c.cfg.Events != nil {
-		c.publish(events.Event{
+		c.publish(&events.Event{
 			Type: events.TaskRevoked, TaskID: r.request.ID,
 			Fields: map[string]any{"terminated": terminated, "expired": expired},
 		})
@@ -111,15 +113,15 @@ func (q *queue) notifyUnreadable(m *broker.Message, cause error) {
 	if q.c.cfg.Events == nil {
 		return
 	}
-	q.c.publish(events.Event{
+	q.c.publish(&events.Event{
 		Type: events.TaskFailed, TaskID: task.ID(task.Text(m.ID, 128)), Exception: task.Text(cause.Error(), events.MaxText),
 	})
 }
 
-// times returns how long the handler ran and how long the task was in the pool, both 0 when it was not started.
-func (r *run) times() (runtime, pool time.Duration) {
+// times returns how long the handler ran and how long the task has been in the pool now, both 0 when it was not started.
+func (r *run) times(now time.Time) (runtime, pool time.Duration) {
 	if r.request.StartedAt.IsZero() {
 		return 0, 0
 	}
-	return r.ended.Sub(r.request.StartedAt), time.Since(r.request.Received)
+	return r.ended.Sub(r.request.StartedAt), now.Sub(r.request.Received)
 }

@@ -94,7 +94,7 @@ func (b *Batcher) Add(e Event) error {
 		b.mu.Unlock()
 		return ErrClosed
 	}
-	dropped := b.waiting.Push(e)
+	dropped := b.waiting.Push(&e)
 	n := b.waiting.Len()
 	if !b.running {
 		b.running = true
@@ -212,12 +212,9 @@ func (b *Batcher) await(linger *time.Timer, since time.Time) bool {
 func (b *Batcher) take(batch []Event) []Event {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for len(batch) < b.config.MaxEvents {
-		e, ok := b.waiting.Pop()
-		if !ok {
-			break
-		}
-		batch = append(batch, e)
+	batch = batch[:min(b.waiting.Len(), b.config.MaxEvents)]
+	for i := range batch {
+		b.waiting.Pop(&batch[i])
 	}
 	return batch
 }

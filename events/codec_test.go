@@ -173,12 +173,14 @@ func TestDecodeOfEncodeIsNormalize(t *testing.T) {
 		}
 		var want []events.Event
 		for _, e := range es {
-			n, err := events.Normalize(e)
+			n := e
+			err := events.Normalize(&n)
 			if err != nil {
 				t.Fatalf("Normalize: %v", err)
 			}
 			want = append(want, n)
-			again, err := events.Normalize(n)
+			again := n
+			err = events.Normalize(&again)
 			if err != nil {
 				t.Fatalf("Normalize again: %v", err)
 			}
@@ -209,7 +211,8 @@ func TestTextsAreCut(t *testing.T) {
 		} {
 			e := events.Event{Type: c.typ}
 			*c.set(&e) = s
-			n, err := events.Normalize(e)
+			n := e
+			err := events.Normalize(&n)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -237,7 +240,8 @@ func TestFieldsThatCannotTravelAreLeftOut(t *testing.T) {
 		"": 1, "bad\xff": 1, strings.Repeat("k", 200): 1, "list": make([]int, 100_000), "task-id": "stolen", "stack-trace": "stolen",
 		"z-small": map[string]int{"a": 1},
 	}}
-	n, err := events.Normalize(e)
+	n := e
+	err := events.Normalize(&n)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ func (d *decoder) event() error {
 			return err
 		}
 	}
-	if e, err = Normalize(e); err != nil {
+	if err := Normalize(&e); err != nil {
 		return err
 	}
 	if d.events == nil {

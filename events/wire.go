@@ -79,59 +79,58 @@ func (e *Event) check() error {
 	return nil
 }
 
-// Normalize returns e as a listener gets it: Decode of Encode gives the same. The fields that do not belong to its type
+// Normalize makes e what a listener gets of it: Decode of Encode gives the same. The fields that do not belong to its type
 // are zero; texts are valid UTF-8 and cut to their limits (256 bytes where the field names none); Time is in UTC, whole
 // milliseconds, and zero where it lies before 1970 or after 9999; counts and durations are not negative. Fields is a copy
 // in the types of JSON (nil, bool, float64, string, []any, map[string]any) without the names of other fields and without
 // what JSON cannot hold; it is cut to about 16 KiB by leaving fields out, the last names first. The error wraps
-// [ErrMalformed]: e has no Type of 1 to 64 visible ASCII characters, or a TaskID that is none.
-func Normalize(e Event) (Event, error) {
+// [ErrMalformed]: e has no Type of 1 to 64 visible ASCII characters, or a TaskID that is none; e is then as it
+// was.
+func Normalize(e *Event) error {
 	if err := e.check(); err != nil {
-		return Event{}, err
-	}
-	n := Event{
-		Type:   e.Type,
-		TaskID: e.TaskID,
-		NodeID: cut(e.NodeID, maxLabel),
-		Time:   fromMillis(toMillis(e.Time)),
-		Fields: normalFields(e.Type, e.Fields),
+		return err
 	}
 	has := fieldsOf(e.Type)
+	e.Fields = normalFields(e.Type, e.Fields)
+	e.NodeID, e.Time = cut(e.NodeID, maxLabel), fromMillis(toMillis(e.Time))
 	if has&hasTask != 0 {
-		n.Name = cut(e.Name, maxLabel)
-		n.Args = cut(e.Args, MaxPreview)
-		n.Retries = count(e.Retries)
-		n.Queue = cut(e.Queue, maxLabel)
+		e.Name, e.Args, e.Queue, e.Retries = cut(e.Name, maxLabel), cut(e.Args, MaxPreview), cut(e.Queue, maxLabel), count(e.Retries)
+	} else {
+		e.Name, e.Args, e.Queue, e.Retries = "", "", "", 0
 	}
 	if has&hasRoute != 0 {
-		n.Exchange = cut(e.Exchange, maxLabel)
-		n.RoutingKey = cut(e.RoutingKey, maxLabel)
+		e.Exchange, e.RoutingKey = cut(e.Exchange, maxLabel), cut(e.RoutingKey, maxLabel)
+	} else {
+		e.Exchange, e.RoutingKey = "", ""
 	}
-	if has&hasPID != 0 {
-		n.PID = count(e.PID)
+	if e.PID = count(e.PID); has&hasPID == 0 {
+		e.PID = 0
 	}
-	if has&hasRun != 0 {
-		n.Runtime = max(e.Runtime, 0)
-		n.Pool = max(e.Pool, 0)
+	if e.Runtime, e.Pool = max(e.Runtime, 0), max(e.Pool, 0); has&hasRun == 0 {
+		e.Runtime, e.Pool = 0, 0
 	}
 	if has&hasResult != 0 {
-		n.Result = cut(e.Result, MaxPreview)
+		e.Result = cut(e.Result, MaxPreview)
+	} else {
+		e.Result = ""
 	}
 	if has&hasError != 0 {
-		n.Exception = cut(e.Exception, MaxText)
-		n.Stack = cut(e.Stack, MaxText)
-		n.Retry = e.Retry
+		e.Exception, e.Stack = cut(e.Exception, MaxText), cut(e.Stack, MaxText)
+	} else {
+		e.Exception, e.Stack, e.Retry = "", "", false
 	}
 	if has&hasWorker != 0 {
-		n.Worker = normalWorker(e.Worker)
+		e.Worker = normalWorker(e.Worker)
+	} else {
+		e.Worker = nil
 	}
-	return n, nil
+	return nil
 }
 
 // cut returns s as valid UTF-8 of at most limit bytes. What is so already comes back as it is; of anything else it returns
 // a copy, so that a long text is not kept for its beginning.
 func cut(s string, limit int) string {
-	if len(s) <= limit && utf8.ValidString(s) {
+	if len(s) <= limit && (keyset.ASCII(s) || utf8.ValidString(s)) {
 		return s
 	}
 	// A replacement character is longer than the byte it stands for, hence the second cut.

@@ -70,7 +70,8 @@ func TestNamesOfWorkerEvents(t *testing.T) {
 
 func TestFieldsNamedLikeAWorkersStayInOtherEvents(t *testing.T) {
 	e := events.Event{Type: "my-event", Fields: map[string]any{"active": "yes", "load": 7.0}, Worker: worker()}
-	n, err := events.Normalize(e)
+	n := e
+	err := events.Normalize(&n)
 	if err != nil {
 		t.Fatal(err)
 	}

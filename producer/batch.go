@@ -13,7 +13,6 @@ import (
 const (
 	firstBatch   = 500
 	largestBatch = 8000
-	slabSize     = 64 // tasks that share an allocation
 )
 
 // SubmitAll submits many tasks, pipelined, in the order of calls. It returns a handle for each confirmed task, nil for the
@@ -75,15 +74,11 @@ func (b *batch) prepare(ctx context.Context, calls []task.Call, begin, end int) 
 	ctx, cancel := b.p.bound(ctx)
 	defer cancel()
 	pt := part{index: make([]int, 0, end-begin), staged: make([]*staged, 0, end-begin)}
-	var slab []staged
 	for i := begin; i < end; i++ {
-		if len(slab) == 0 {
-			slab = make([]staged, min(slabSize, end-i))
-		}
-		s := &slab[0]
-		slab = slab[1:]
+		s := b.p.blank()
 		if err := b.p.prepare(ctx, &calls[i], s); err != nil {
 			b.errs[i] = err
+			b.p.reuse(s)
 			continue
 		}
 		pt.index = append(pt.index, i)
@@ -107,9 +102,10 @@ func (b *batch) publish(ctx context.Context, pt part) {
 		if errs[i] != nil {
 			s.withdraw(errs[i])
 			b.errs[pt.index[i]] = fmt.Errorf("swarmiji: submit %s %s: %w", s.envelope.Name, s.envelope.ID, errs[i])
-			continue
+		} else {
+			b.p.confirmed(s)
+			b.pending[pt.index[i]] = s.pending
 		}
-		b.p.confirmed(s)
-		b.pending[pt.index[i]] = s.pending
+		b.p.reuse(s)
 	}
 }

@@ -35,6 +35,7 @@ type Producer struct {
 	inbox   map[resultstore.ResultStore]*inbox
 	report  *report.Reporter // nil without Config.Events
 	sent    atomic.Int64     // tasks that were told of
+	blanks  sync.Pool        // of *staged, all empty
 	secrets sync.Map         // of a type of arguments: whether it has secrets; used where payloads are shown
 
 	declaring chan struct{} // capacity 1: held while queues are declared, so that others can wait within their ctx
@@ -94,7 +95,8 @@ func (p *Producer) Submit(ctx context.Context, c task.Call) (task.Pending, error
 	if err := p.declareQueues(ctx); err != nil {
 		return nil, err
 	}
-	s := new(staged)
+	s := p.blank()
+	defer p.reuse(s)
 	if err := p.prepare(ctx, &c, s); err != nil {
 		return nil, err
 	}

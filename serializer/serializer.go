@@ -49,7 +49,7 @@ type Format interface {
 	// ContentType is the content type of the messages that Encode makes.
 	ContentType() string
 	// Encode writes e into a new message with ID, ContentType, Body, Priority and Expires set; the caller sets Generation.
-	// The body may share e.Args, which must not change from then on.
+	// The body may share e.Args, which must not change from then on; e itself must not be kept.
 	Encode(e *task.Envelope) (*broker.Message, error)
 	// Decode reads a message. [ErrNotMine] when it is of another format, [ErrMalformed] when it claims to be of this one
 	// and is not well formed. The envelope may share the message's body. Values out of range are clamped or refused; fields

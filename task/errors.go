@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/swarmiji/swarmiji/internal/keyset"
 )
 
 // Errors a caller can meet. Compare with [errors.Is]; those that come back from a consumer arrive inside a [*RemoteError],
@@ -122,6 +124,9 @@ func wireType(err error) string {
 
 // Text returns s as valid UTF-8 of at most max bytes, cut at a character's border.
 func Text(s string, max int) string {
+	if len(s) <= max && keyset.ASCII(s) {
+		return s
+	}
 	s = strings.ToValidUTF8(cut(s, max), "\uFFFD")
 	return cut(s, max) // what was replaced may have grown
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -35,6 +36,31 @@ func TestMergeTakesTheHighestLayerThatIsSet(t *testing.T) {
 			t.Fatalf("merged %+v, want retries %v, ignore %v", got, wantRetries, wantIgnore)
 		}
 	})
+}
+
+// IsZero looks at each key, also at those that are added later.
+func TestMetadataIsZeroKnowsAllKeys(t *testing.T) {
+	all := reflect.ValueOf(task.Metadata{
+		Queue: task.Set(""), MaxRetries: task.Set(0), RetryDelay: task.Set[time.Duration](0), Retry: task.Set(""), RateLimit: task.Set(""),
+		TimeLimit: task.Set[time.Duration](0), SoftTimeLimit: task.Set[time.Duration](0), IgnoreResult: task.Set(false),
+		Idempotent: task.Set(false), Serializer: task.Set(""), Compression: task.Set(""), ResultStore: task.Set(""),
+		ResultTTL: task.Set[time.Duration](0), Priority: task.Set(0), NotBefore: task.Set(time.Time{}), Expires: task.Set(time.Time{}),
+	})
+	var m task.Metadata
+	if !m.IsZero() {
+		t.Error("metadata that set nothing are not zero")
+	}
+	for i := range all.NumField() {
+		name := all.Type().Field(i).Name
+		if all.Field(i).IsZero() {
+			t.Errorf("this test does not set %s", name)
+		}
+		one := task.Metadata{}
+		reflect.ValueOf(&one).Elem().Field(i).Set(all.Field(i))
+		if one.IsZero() {
+			t.Errorf("metadata that set %s to its zero value are zero", name)
+		}
+	}
 }
 
 // TestOverlayKnowsEveryKey: a key added to Metadata and forgotten in Overlay would be lost on every way.

@@ -81,7 +81,7 @@ func (l *listener) take(message []byte) {
 	}
 	for i := range es {
 		if l.filter.Match(&es[i]) {
-			l.buffer.Put(es[i])
+			l.buffer.Put(&es[i])
 		}
 	}
 }

@@ -280,7 +280,8 @@ func retainCases() []testCase {
 				}
 				s := w.kept(b)
 				for _, typ := range types {
-					want, err := events.Normalize(full(typ))
+					want := full(typ)
+					err := events.Normalize(&want)
 					w.Must(err, "Normalize")
 					if diff := cmp.Diff(want, w.receive(s)); diff != "" {
 						w.Errorf("%s (-want +received):\n%s", typ, diff)

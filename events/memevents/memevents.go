@@ -84,24 +84,33 @@ func (b *Bus) Publish(_ context.Context, e events.Event) error {
 	if all := b.h.all.Load(); all != nil {
 		subs = *all
 	}
-	if log == nil && !slices.ContainsFunc(subs, func(s *subscription) bool { return s.filter.Match(&e) }) {
+	if log == nil && !wanted(subs, &e) {
 		return nil
 	}
-	n, err := events.Normalize(e)
-	if err != nil { // an event that cannot travel is dropped and counted, never an error
+	if events.Normalize(&e) != nil { // an event that cannot travel is dropped and counted, never an error
 		b.dropped.Add(1)
-		return nil //nolint:nilerr // as it says
+		return nil
 	}
 	if log != nil {
-		kept := n // on the heap, where the others need not be
+		kept := e // on the heap, where the others need not be
 		log.add(&kept)
 	}
 	for _, s := range subs {
 		if s.filter.Match(&e) {
-			s.Put(n)
+			s.Put(&e)
 		}
 	}
 	return nil
+}
+
+// wanted reports whether anybody listens to e.
+func wanted(subs []*subscription, e *events.Event) bool {
+	for _, s := range subs {
+		if s.filter.Match(e) {
+			return true
+		}
+	}
+	return false
 }
 
 // Subscribe implements [events.EventBus].
@@ -175,23 +184,22 @@ type subscription struct {
 }
 
 // Receive implements [events.Subscription].
-func (s *subscription) Receive(ctx context.Context) (events.Event, error) {
-	shared, err := s.Get(ctx)
-	if err != nil {
-		return events.Event{}, err
+func (s *subscription) Receive(ctx context.Context) (e events.Event, err error) {
+	if e, err = s.Get(ctx); err == nil {
+		own(&e)
 	}
-	return own(&shared), nil
+	return e, err
 }
 
-// own makes a copy of an event that listeners share.
-func own(shared *events.Event) events.Event {
-	e := *shared
-	e.Fields = copyMap(e.Fields)
+// own replaces what listeners share of an event by copies.
+func own(e *events.Event) {
+	if e.Fields != nil {
+		e.Fields = copyMap(e.Fields)
+	}
 	if e.Worker != nil {
 		w := *e.Worker
 		e.Worker = &w
 	}
-	return e
 }
 
 // Close implements [events.Subscription].

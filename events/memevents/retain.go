@@ -108,7 +108,9 @@ func (r *replay) Receive(ctx context.Context) (events.Event, error) {
 		}
 		shared, more := r.take()
 		if shared != nil {
-			return own(shared), nil
+			e := *shared
+			own(&e)
+			return e, nil
 		}
 		select {
 		case <-more:

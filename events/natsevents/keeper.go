@@ -69,7 +69,7 @@ func newKeeper(b *Bus) *keeper {
 func (k *keeper) add(parts [][]byte) {
 	for _, p := range parts {
 		if k.keeps(p) {
-			k.waiting.Put(p)
+			k.waiting.Put(&p)
 			k.start.Do(func() { go k.run() })
 		}
 	}

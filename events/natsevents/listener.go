@@ -81,7 +81,7 @@ func (l *listener) take(m *nats.Msg) {
 	}
 	for i := range es {
 		if l.filter.Match(&es[i]) {
-			l.Put(es[i])
+			l.Put(&es[i])
 		}
 	}
 }

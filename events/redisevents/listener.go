@@ -64,7 +64,7 @@ func (l *listener) take(_, message string) {
 	}
 	for i := range es {
 		if l.filter.Match(&es[i]) {
-			l.Put(es[i])
+			l.Put(&es[i])
 		}
 	}
 }

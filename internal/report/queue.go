@@ -43,7 +43,7 @@ func (q *queue) add(e *events.Event) {
 		q.lost(1)
 		return
 	}
-	dropped := q.waiting.Push(*e)
+	dropped := q.waiting.Push(e)
 	if !q.running {
 		q.running = true
 		go q.run()
@@ -65,8 +65,9 @@ func (q *queue) signal() {
 func (q *queue) run() {
 	defer close(q.ended)
 	for {
+		var e events.Event
 		q.mu.Lock()
-		e, ok := q.waiting.Pop()
+		ok := q.waiting.Pop(&e)
 		closed := q.closed
 		q.mu.Unlock()
 		switch {

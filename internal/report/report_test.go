@@ -122,7 +122,8 @@ func TestEventsOfANode(t *testing.T) {
 				if diff := cmp.Diff(want, w); diff != "" || n == 0 || w.Version == "" {
 					t.Errorf("%s (-want +got):\n%s", e.Type, diff)
 				}
-				if sent, err := events.Normalize(e); err != nil || sent.Worker.Active != n || e.Type == events.WorkerHeartbeat && sent.Fields["zone"] != "b" || sent.Fields["active"] != nil {
+				sent := e
+				if err := events.Normalize(&sent); err != nil || sent.Worker.Active != n || e.Type == events.WorkerHeartbeat && sent.Fields["zone"] != "b" || sent.Fields["active"] != nil {
 					t.Errorf("%s arrives as %+v, %v: its own fields are to win", e.Type, sent, err)
 				}
 			}

@@ -21,11 +21,11 @@ func New[T any](max int) Ring[T] {
 // firstSize is the capacity that the first Push allocates.
 const firstSize = 16
 
-// Push appends v. It reports whether the oldest element had to go for it.
-func (r *Ring[T]) Push(v T) (dropped bool) {
+// Push appends a copy of v. It reports whether the oldest element had to go for it.
+func (r *Ring[T]) Push(v *T) (dropped bool) {
 	if r.n == len(r.buf) {
 		if r.n == r.max {
-			r.buf[r.head] = v
+			r.buf[r.head] = *v
 			r.head = r.next(r.head)
 			return true
 		}
@@ -35,22 +35,22 @@ func (r *Ring[T]) Push(v T) (dropped bool) {
 	if tail >= len(r.buf) {
 		tail -= len(r.buf)
 	}
-	r.buf[tail] = v
+	r.buf[tail] = *v
 	r.n++
 	return false
 }
 
-// Pop takes the oldest element; ok is false when there is none.
-func (r *Ring[T]) Pop() (v T, ok bool) {
+// Pop moves the oldest element to v; it returns false, and leaves v as it is, when there is none.
+func (r *Ring[T]) Pop(v *T) bool {
 	if r.n == 0 {
-		return v, false
+		return false
 	}
 	var zero T
-	v = r.buf[r.head]
+	*v = r.buf[r.head]
 	r.buf[r.head] = zero // so that the collector may have what it points to
 	r.head = r.next(r.head)
 	r.n--
-	return v, true
+	return true
 }
 
 // Len returns the number of elements.

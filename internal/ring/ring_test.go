@@ -22,7 +22,7 @@ func TestRingIsASliceThatForgetsItsOldest(t *testing.T) {
 			"push": func(t *rapid.T) {
 				for range rapid.IntRange(1, 40).Draw(t, "n") {
 					full := len(model) == limit
-					if got := r.Push(next); got != full {
+					if got := r.Push(&next); got != full {
 						t.Fatalf("Push onto %d of %d reports dropped %v", len(model), limit, got)
 					}
 					if full {
@@ -34,7 +34,8 @@ func TestRingIsASliceThatForgetsItsOldest(t *testing.T) {
 			},
 			"pop": func(t *rapid.T) {
 				for range rapid.IntRange(1, 40).Draw(t, "n") {
-					v, ok := r.Pop()
+					var v int
+					ok := r.Pop(&v)
 					if ok != (len(model) > 0) {
 						t.Fatalf("Pop of %d elements reports %v", len(model), ok)
 					}
@@ -76,7 +77,7 @@ func TestStreamWakesEveryReader(t *testing.T) {
 		}
 		synctest.Wait() // all readers wait
 		for i := range readers * each {
-			s.Put(i)
+			s.Put(&i)
 		}
 		synctest.Wait()
 		if s.Len() != 0 {
@@ -118,7 +119,8 @@ func TestStreamGetEnds(t *testing.T) {
 		if err := <-got; !errors.Is(err, errEnd) {
 			t.Errorf("Get in a closed stream returned %v", err)
 		}
-		s.Put(1)
+		one := 1
+		s.Put(&one)
 		if _, err := s.Get(t.Context()); !errors.Is(err, errEnd) {
 			t.Errorf("Get after Close returned %v: a closed stream gives nothing more", err)
 		}
@@ -128,7 +130,7 @@ func TestStreamGetEnds(t *testing.T) {
 func TestStreamCountsWhatGaveWay(t *testing.T) {
 	s := ring.NewStream[int](3, errEnd)
 	for i := range 10 {
-		s.Put(i)
+		s.Put(&i)
 	}
 	if s.Dropped() != 7 {
 		t.Errorf("Dropped is %d after 10 elements in a stream of 3", s.Dropped())

@@ -29,8 +29,8 @@ func NewStream[T any](max int, closedErr error) *Stream[T] {
 	}
 }
 
-// Put appends v; the oldest element gives way to it when the stream is full. After Close it does nothing.
-func (s *Stream[T]) Put(v T) {
+// Put appends a copy of v; the oldest element gives way to it when the stream is full. After Close it does nothing.
+func (s *Stream[T]) Put(v *T) {
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
@@ -49,10 +49,10 @@ func (s *Stream[T]) Put(v T) {
 
 // Get takes the oldest element, and waits for one until ctx ends. It returns ctx's error, or the stream's closedErr as
 // soon as the stream was closed.
-func (s *Stream[T]) Get(ctx context.Context) (T, error) {
+func (s *Stream[T]) Get(ctx context.Context) (v T, err error) {
 	for {
 		s.mu.Lock()
-		v, ok := s.ring.Pop()
+		ok := s.ring.Pop(&v)
 		more := s.ring.Len() > 0
 		s.mu.Unlock()
 		if more {

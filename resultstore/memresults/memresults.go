@@ -94,7 +94,7 @@ func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
 	}
 	listeners, kept, err := s.t.save(s, &r)
 	for _, l := range listeners {
-		l.Put(kept)
+		l.Put(&kept)
 	}
 	return err
 }

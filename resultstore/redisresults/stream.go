@@ -53,7 +53,7 @@ func (s *Store) Notify(ctx context.Context, node string) (resultstore.Notificati
 	}
 	s.streams[n] = struct{}{}
 	n.listener = s.conn.Listen(redisconn.ListenerConfig{
-		Message:    func(_, message string) { n.messages.Put(message) },
+		Message:    func(_, message string) { n.messages.Put(&message) },
 		Subscribed: n.subscribed,
 		Lost:       func(err error) { n.lost = err },
 	})
