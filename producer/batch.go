@@ -3,6 +3,7 @@ package producer
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/task"
@@ -98,12 +99,13 @@ func (b *batch) publish(ctx context.Context, pt part) {
 		outs[i] = s.out
 	}
 	errs := broker.BatchErrors(broker.PublishBatch(ctx, b.p.cfg.Broker, outs), len(outs))
+	at := time.Now() // of all of them: a look at the clock for each would be a good part of what its event costs
 	for i, s := range pt.staged {
 		if errs[i] != nil {
 			s.withdraw(errs[i])
 			b.errs[pt.index[i]] = fmt.Errorf("swarmiji: submit %s %s: %w", s.envelope.Name, s.envelope.ID, errs[i])
 		} else {
-			b.p.confirmed(s)
+			b.p.confirmed(s, at)
 			b.pending[pt.index[i]] = s.pending
 		}
 		b.p.reuse(s)

@@ -2,13 +2,14 @@ package producer
 
 import (
 	"errors"
+	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/events"
 )
 
-// confirmed counts a task that the broker has taken, and tells the world.
-func (p *Producer) confirmed(s *staged) {
+// confirmed counts a task that the broker has taken, and tells the world. at is when it was told so; zero: now.
+func (p *Producer) confirmed(s *staged, at time.Time) {
 	p.cfg.Metrics.Sent.Inc(1)
 	defer s.end(nil)
 	if p.cfg.Events == nil {
@@ -18,7 +19,7 @@ func (p *Producer) confirmed(s *staged) {
 	exchange, key := broker.Locate(p.cfg.Broker, s.out.Queue)
 	p.sent.Add(1)
 	p.report.Publish(&events.Event{
-		Type: events.TaskSent, TaskID: e.ID,
+		Type: events.TaskSent, TaskID: e.ID, Time: at,
 		Name: e.Name, Args: p.report.Preview(events.Payload{Task: e.Name, ContentType: e.ContentType, Data: e.Args}, !s.shown), Retries: e.Retries,
 		Queue: s.out.Queue, Exchange: exchange, RoutingKey: key,
 	})

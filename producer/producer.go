@@ -104,7 +104,7 @@ func (p *Producer) Submit(ctx context.Context, c task.Call) (task.Pending, error
 		s.withdraw(err)
 		return nil, fmt.Errorf("swarmiji: submit %s %s: %w", s.envelope.Name, s.envelope.ID, err)
 	}
-	p.confirmed(s)
+	p.confirmed(s, time.Time{})
 	return s.pending, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -387,10 +388,11 @@ func (b *builder) publish(part []*staged) error {
 		outs[i] = s.out
 	}
 	errs := broker.BatchErrors(broker.PublishBatch(ctx, b.p.cfg.Broker, outs), len(outs))
+	at := time.Now()
 	var failed []error
 	for i, s := range part {
 		if errs[i] == nil {
-			b.p.confirmed(s)
+			b.p.confirmed(s, at)
 			continue
 		}
 		s.end(errs[i])

@@ -98,9 +98,10 @@ func (m *Metadata) Overlay(upper *Metadata) {
 
 // IsZero reports whether no key is set.
 func (m *Metadata) IsZero() bool {
-	return !(m.Queue.set || m.MaxRetries.set || m.RetryDelay.set || m.Retry.set || m.RateLimit.set || m.TimeLimit.set ||
+	some := m.Queue.set || m.MaxRetries.set || m.RetryDelay.set || m.Retry.set || m.RateLimit.set || m.TimeLimit.set ||
 		m.SoftTimeLimit.set || m.IgnoreResult.set || m.Idempotent.set || m.Serializer.set || m.Compression.set ||
-		m.ResultStore.set || m.ResultTTL.set || m.Priority.set || m.NotBefore.set || m.Expires.set)
+		m.ResultStore.set || m.ResultTTL.set || m.Priority.set || m.NotBefore.set || m.Expires.set
+	return !some
 }
 
 // Limits of what a metadata key may hold; beyond them Check refuses at the producer, and a consumer clamps what it reads.
