@@ -41,7 +41,7 @@ func (r *round) runInPlace(h *hold) {
 		return
 	}
 	c := &carried{before: r.before(h)}
-	q := r.request(h, defaults)
+	q := r.request(h, *defaults)
 	if h.content.Overlap == OverlapSkip {
 		r.record(h, q, task.StateStarted, nil, nil)
 	}
