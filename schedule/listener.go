@@ -105,3 +105,6 @@ func (l *Listener) report(p Problem, k *Tick, job string, err error) {
 		l.c.OnReport(r)
 	}
 }
+
+// Name returns the name of the schedule.
+func (l *Listener) Name() string { return l.c.Name }

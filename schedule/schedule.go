@@ -126,12 +126,13 @@ func (s *Schedule) AddAll(ctx context.Context, when When, calls []task.Call, opt
 	if err != nil {
 		return nil, err
 	}
-	spec, first, said, err := when.spec(now.In(s.c.Location))
+	now = now.In(s.c.Location)
+	spec, first, said, err := when.spec(now)
 	if err != nil {
 		return nil, err
 	}
 	if said == "" {
-		said = echo(first, now, s.c.Location)
+		said = echo(spec, first, now)
 	}
 	entries, added := make([]Entry, len(calls)), make([]Added, len(calls))
 	for i := range calls {
@@ -359,7 +360,7 @@ func (s *Schedule) RunNow(ctx context.Context, id string) (Added, error) {
 	if err != nil {
 		return Added{}, err
 	}
-	return Added{ID: e.ID, New: is[0], Next: first, Spec: spec, Echo: echo(first, now, s.c.Location)}, nil
+	return Added{ID: e.ID, New: is[0], Next: first, Spec: spec, Echo: echo(spec, first, now.In(s.c.Location))}, nil
 }
 
 // feature returns an optional interface of a store, or says what is missing.

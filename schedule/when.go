@@ -41,6 +41,34 @@ func AtTime(t time.Time) When {
 	}}
 }
 
+// In is once, after what the words say: In("5 minutes"), In("1 hour and 30 minutes"). See [ParsePhrase].
+func In(text string) When { return words("in", text) }
+
+// At is once, at the moment that the words name: At("7pm tomorrow"), At("noon on friday"), At("2026-11-21 19:00"). See [ParsePhrase].
+func At(text string) When { return words("at", text) }
+
+// Every is again and again: Every("15 minutes"), Every("weekday at 9am"). See [ParsePhrase].
+func Every(text string) When { return words("every", text) }
+
+// ByPhrase is what a whole phrase says, its first word included: ByPhrase("in 5 minutes").
+func ByPhrase(text string) When {
+	return When{func(now time.Time) (Spec, string, error) {
+		p, err := ParsePhrase(text, now)
+		if err != nil {
+			return nil, "", err
+		}
+		return p.Spec, p.Echo, nil
+	}}
+}
+
+// words is a phrase whose first word is known; the text may begin with it or not.
+func words(first, text string) When {
+	if head, _, _ := strings.Cut(strings.TrimSpace(text), " "); strings.EqualFold(head, first) {
+		return ByPhrase(text)
+	}
+	return ByPhrase(first + " " + text)
+}
+
 // ByCron is what seven fields of cron say, the year first, in UTC: ByCron("* * * 1-5 9 0 0"). See [ParseCron].
 func ByCron(text string) When {
 	return When{func(time.Time) (Spec, string, error) {
@@ -73,25 +101,11 @@ func (w When) spec(now time.Time) (s Spec, first time.Time, said string, err err
 	return s, first, said, nil
 }
 
-// echo says when the first run is, and how far from now.
-func echo(first, now time.Time, in *time.Location) string {
-	d := first.Sub(now)
-	if d <= 0 {
-		return first.In(in).Format(echoTime) + ", now"
+// echo says how a spec was understood, and when its first run is.
+func echo(s Spec, first, now time.Time) string {
+	at := (&phrase{now: now}).echo(first)
+	if after(s, first).IsZero() {
+		return at
 	}
-	if d > time.Minute {
-		d = d.Round(time.Minute)
-	} else {
-		d = d.Round(time.Second)
-	}
-	text := d.String()
-	if d >= time.Minute {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if d >= time.Hour && strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return first.In(in).Format(echoTime) + ", in " + text
+	return Describe(s) + "; first " + at
 }
-
-const echoTime = "Mon 2 Jan 2006 15:04:05 MST"
