@@ -335,3 +335,23 @@ func TestBadSuccessorsAreRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestStepsThatAreNone: the error of a group without members says so.
+func TestStepsThatAreNone(t *testing.T) {
+	b, store := membroker.New(), memresults.New(memresults.Config{})
+	p := newProducer(t, producer.Config{Broker: b, Results: store})
+	defer func() {
+		ctx := context.Background()
+		if err := errors.Join(p.Close(ctx), store.Close(ctx), b.Close(ctx)); err != nil {
+			t.Error(err)
+		}
+	}()
+	_, err := task.Group[int, int]().Submit(t.Context(), p, 1)
+	if !errors.Is(err, task.ErrBadMetadata) || !strings.Contains(err.Error(), "without members") {
+		t.Errorf("a group without members: %v", err)
+	}
+	_, err = task.Chain(number, task.New[int, int]("")).Submit(t.Context(), p, 1)
+	if !errors.Is(err, task.ErrBadMetadata) || !strings.Contains(err.Error(), "without a name") {
+		t.Errorf("a step without a name: %v", err)
+	}
+}

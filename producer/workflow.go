@@ -126,6 +126,9 @@ func (b *builder) link(n *task.Node, at place) (task.Link, error) {
 	if len(n.Members) > 0 {
 		return b.group(n, at)
 	}
+	if n.Call.Name == "" {
+		return task.Link{}, fmt.Errorf("%w: a step without a name, or a group without members; task.Map makes one of a list that may be empty", task.ErrBadMetadata)
+	}
 	l := task.Link{Name: n.Call.Name, Feed: n.Feed, Field: n.Field}
 	if n.Call.Definition != nil {
 		l.Meta = *n.Call.Definition

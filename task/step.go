@@ -104,7 +104,7 @@ func (s Step[A, R]) With(opts ...Option) Step[A, R] {
 // Groups need a store that can gather (a resultstore.Gatherer); where there is none, submitting one is an error.
 type Fan[A, R any] struct{ node *Node }
 
-// Group makes a group of members that all are given the same A.
+// Group makes a group of members that all are given the same A. Submitting one without members is [ErrBadMetadata].
 func Group[A, R any](members ...Part[A, R]) Fan[A, R] {
 	n := &Node{Members: make([]*Node, len(members))}
 	for i, m := range members {
