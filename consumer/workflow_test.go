@@ -147,7 +147,7 @@ func TestLargeMembersAreReadInSmallPages(t *testing.T) {
 			g = &gathers{Gatherer: c.Results.(resultstore.Gatherer)}
 			c.Gatherer = g
 		})
-		const members, size = 100, 300 << 10
+		const members, size = 60, 200 << 10
 		large := task.New[int, string]("large")
 		lengths := task.New[task.Members[string], int]("lengths")
 		counts := task.New[task.Members[string], int]("counts")
@@ -185,7 +185,7 @@ func TestLargeMembersAreReadInSmallPages(t *testing.T) {
 		if n, err := whole.Get(t.Context()); err != nil || n != members*size {
 			t.Errorf("the members are %d bytes long, %v", n, err)
 		}
-		if n := g.largest.Load(); n > 10<<20 {
+		if n := g.largest.Load(); n > 8<<20 {
 			t.Errorf("%d bytes of members were read at once", n)
 		}
 		b.end()
