@@ -8,10 +8,14 @@ import "strings"
 //	CRON_TZ=Europe/Berlin * * * 1-5 9 0 0       seven fields in a zone, see ParseCronIn
 //	CRON_TZ=Europe/Berlin 0 9 * * 1-5           five fields, which always name their zone here, see ParseCron5
 //	FINISHED, +1 DAY, START OF DAY, +4 HOURS    see ParseRepeat
+//	WINDOWS Europe/Berlin Mon-Fri 09:00-17:00   see ParseWindows
 //
 // A refusal is a [SpecError].
 func Parse(text string) (Spec, error) {
-	if isRepeat(text) {
+	switch {
+	case strings.HasPrefix(text, windowsPrefix):
+		return spec(parseWindows(text))
+	case isRepeat(text):
 		return spec(ParseRepeat(text))
 	}
 	loc, rest, found, err := cutZone(text)

@@ -105,3 +105,34 @@ func ExampleDescribe() {
 	// every 15 minutes, UTC
 	// once, on Sat 21 Nov 2026 at 19:00 UTC
 }
+
+func ExampleParseRepeat() {
+	r, err := schedule.ParseRepeat("finished, +1 day, weekday 1, start of day, +6 hours")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(r)
+	next, err := r.After(friday, friday.Add(time.Minute), friday.Add(time.Hour))
+	fmt.Println(next, err)
+	// Output:
+	// FINISHED, +1 DAY, WEEKDAY 1, START OF DAY, +6 HOURS
+	// 2026-11-23 06:00:00 +0000 UTC <nil>
+}
+
+func ExampleParseWindows() {
+	w, err := schedule.ParseWindows("Mon-Fri 22:00-06:00, Sat 10:00-14:00", time.UTC)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(w.Contains(friday))
+	fmt.Println(w.NextOpen(friday))
+	show(w, friday, 3)
+	// Output:
+	// false
+	// 2026-11-20 22:00:00 +0000 UTC
+	// Fri 2026-11-20 22:00:00
+	// Sat 2026-11-21 10:00:00
+	// Mon 2026-11-23 22:00:00
+}
