@@ -19,5 +19,6 @@ func memSchemes() []scheme {
 		events: func(t *target) (events.EventBus, error) {
 			return memevents.New(memevents.Config{Retain: t.retain}), nil
 		},
+		schedule: memSchedule,
 	}}
 }

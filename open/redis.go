@@ -62,7 +62,7 @@ func redisScheme(name string, kind redisKind) scheme {
 		server: "Redis", start: "start one (redis-server), or use mem:// to try without",
 		params: []string{paramPoolSize, paramWaitReplicas},
 		check:  func(t *target) error { return checkRedis(t, kind) },
-		broker: redisBroker, results: redisResults, events: redisEvents,
+		broker: redisBroker, results: redisResults, events: redisEvents, schedule: redisSchedule,
 	}
 	switch kind {
 	case single:

@@ -31,6 +31,8 @@ type scheme struct {
 	broker  func(t *target) (broker.Broker, error)
 	results func(t *target) (resultstore.ResultStore, error)
 	events  func(t *target) (events.EventBus, error)
+	// schedule makes the store of a schedule of a name. nil: there is none at such a URL.
+	schedule func(t *target, name string) (ScheduleStore, error)
 }
 
 // place is what stands between "://" and the parameters.

@@ -6,6 +6,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/schedule"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -48,9 +49,11 @@ func status(err error) int {
 		status int
 		errs   []error
 	}{
-		{exitUsage, []error{task.ErrBadName, task.ErrBadID, task.ErrBadMetadata}},
-		{exitNotFound, []error{errNotFound, broker.ErrNoQueue, broker.ErrNotFound, resultstore.ErrNotFound}},
-		{exitUnreachable, []error{errNobody, broker.ErrUnavailable, broker.ErrAccess, events.ErrUnavailable, resultstore.ErrUnavailable}},
+		{exitUsage, []error{
+			task.ErrBadName, task.ErrBadID, task.ErrBadMetadata, task.ErrBadArgs, schedule.ErrSpec, schedule.ErrBadEntry, schedule.ErrUnsupported,
+		}},
+		{exitNotFound, []error{errNotFound, broker.ErrNoQueue, broker.ErrNotFound, resultstore.ErrNotFound, schedule.ErrNotFound}},
+		{exitUnreachable, []error{errNobody, broker.ErrUnavailable, broker.ErrAccess, events.ErrUnavailable, resultstore.ErrUnavailable, schedule.ErrUnavailable}},
 	} {
 		for _, one := range class.errs {
 			if errors.Is(err, one) {

@@ -30,8 +30,13 @@ type app struct {
 	controlKeys       string // a file
 	keyFile           string
 
+	secrets []secret // what is not to be printed
+
 	begun bool // the arguments were right and the command runs
 }
+
+// secret is a URL, and what is said of it in its place.
+type secret struct{ text, instead string }
 
 // run is the program. It returns the exit status.
 func run(ctx context.Context, args []string, s surroundings) int {
@@ -51,12 +56,12 @@ func run(ctx context.Context, args []string, s surroundings) int {
 	return status(err)
 }
 
-// plain is the text of an error without the program's own classes, and without the URL of the broker, should a library have
+// plain is the text of an error without the program's own classes, and without the URL of a server, should a library have
 // put it there.
 func (a *app) plain(err error) string {
 	text := err.Error()
-	if a.broker != "" {
-		text = strings.ReplaceAll(text, a.broker, open.Redact(a.broker))
+	for _, s := range a.secrets {
+		text = strings.ReplaceAll(text, s.text, s.instead)
 	}
 	return strings.TrimPrefix(strings.TrimPrefix(text, "usage: "), "swarmiji: ")
 }
@@ -93,7 +98,7 @@ func (a *app) root() *cobra.Command {
 	f.StringVar(&a.keyFile, "key-file", "", "`file` with the keys that tasks and results are sealed with, a line each: an id, a space, 32 bytes in base64, and \"sign\" for one that only signs; the first seals; default: $SWARMIJI_KEYS")
 	f.StringVar(&a.controlKeys, "control-keys", "", "`file` with the keys that consumers want commands signed with, a line each: an id, a space, the key in base64; the first signs; default: $SWARMIJI_CONTROL_KEYS")
 	root.AddCommand(
-		a.callCmd(), a.resultCmd(), a.revokeCmd(),
+		a.callCmd(), a.resultCmd(), a.revokeCmd(), a.scheduleCmd(),
 		a.workersCmd(), a.queuesCmd(), a.tasksCmd(), a.eventsCmd(), a.deadCmd(), a.doctorCmd(),
 		a.pingCmd(), a.statsCmd(), a.scaleCmd(), a.pauseCmd(), a.resumeCmd(), a.rateLimitCmd(), a.shutdownCmd(),
 		a.versionCmd(), a.completionCmd(root),
@@ -112,6 +117,9 @@ func (a *app) begin(cmd *cobra.Command) error {
 	if a.broker == "" {
 		a.broker = a.getenv("SWARMIJI_BROKER")
 	}
+	if a.broker != "" {
+		a.secrets = append(a.secrets, secret{a.broker, open.Redact(a.broker)})
+	}
 	if a.controlKeys == "" {
 		a.controlKeys = a.getenv("SWARMIJI_CONTROL_KEYS")
 	}
@@ -121,7 +129,7 @@ func (a *app) begin(cmd *cobra.Command) error {
 	if cmd.Annotations[offline] == "" && a.broker == "" {
 		return fmt.Errorf("%w: no broker; give --broker or set SWARMIJI_BROKER, such as amqp://user:password@host:5672/", errUsage)
 	}
-	if strings.HasPrefix(a.broker, "mem:") {
+	if strings.HasPrefix(a.broker, "mem:") && cmd.Annotations[offline] == "" {
 		return fmt.Errorf("%w: mem:// has no use here: nobody can reach the memory of another process", errUsage)
 	}
 	a.begun = true

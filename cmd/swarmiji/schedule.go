@@ -1,0 +1,223 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/swarmiji/swarmiji/open"
+	"github.com/swarmiji/swarmiji/schedule"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// storeOptions say which schedule is meant.
+type storeOptions struct{ url, name string }
+
+func (a *app) scheduleCmd() *cobra.Command {
+	var o storeOptions
+	cmd := &cobra.Command{
+		Use:   "schedule add|ls|show|next|run|pause|resume|rm",
+		Short: "Look after what is to run at times of its own",
+		Long: "Schedule adds tasks that run once or again and again, and looks after them. Listeners run them, or submit them; see\n" +
+			"docs/schedules.md. --store names what keeps the schedule: redis://host:6379, sqlite:///path/app.db or\n" +
+			"postgres://user:password@host/database. An entry may be named by the beginning of its id.",
+		Example: "  swarmiji schedule add \"every weekday at 9am\" report.make '{\"month\": \"last\"}' --store redis://host:6379\n" +
+			"  SWARMIJI_SCHEDULE=sqlite:///var/lib/app.db swarmiji schedule ls",
+		Args:        cobra.NoArgs,
+		Annotations: map[string]string{offline: "yes"}, // it only shows its help
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return errors.Join(cmd.Help(), fmt.Errorf("%w: schedule what? add, ls, show, next, run, pause, resume or rm", errUsage))
+		},
+	}
+	f := cmd.PersistentFlags()
+	f.StringVar(&o.url, "store", "", "`URL` of what keeps the schedule; default: $SWARMIJI_SCHEDULE, or else the broker, if that can keep one")
+	f.StringVar(&o.name, "schedule", "", "`name` of the schedule; default: \"default\"")
+	cmd.AddCommand(
+		a.scheduleAddCmd(&o), a.scheduleListCmd(&o), a.scheduleShowCmd(&o), a.scheduleNextCmd(), a.scheduleRunCmd(&o),
+		a.schedulePauseCmd(&o), a.scheduleResumeCmd(&o), a.scheduleRemoveCmd(&o),
+	)
+	for _, sub := range cmd.Commands() {
+		sub.Annotations = map[string]string{offline: "yes"} // of the broker
+	}
+	return cmd
+}
+
+// withSchedule opens a schedule, calls do within --timeout, and closes it. Phrases are seen in the zone loc; nil: UTC.
+func (a *app) withSchedule(ctx context.Context, o *storeOptions, loc *time.Location, do func(ctx context.Context, s *schedule.Schedule) error) (err error) {
+	url := cmp.Or(o.url, a.getenv("SWARMIJI_SCHEDULE"), a.broker)
+	if url == "" {
+		return fmt.Errorf("%w: no store; give --store or set SWARMIJI_SCHEDULE, such as redis://host:6379 or sqlite:///path/app.db", errUsage)
+	}
+	a.secrets = append(a.secrets, secret{url, open.RedactSchedule(url)})
+	ctx, cancel := a.limited(ctx)
+	defer cancel()
+	logger := slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelError}))
+	store, err := open.Schedule(ctx, url, open.ScheduleOptions{Name: o.name, Logger: logger})
+	if err != nil {
+		return fmt.Errorf("%w: %w", errUsage, err) // it has done no I/O
+	}
+	defer func() {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
+		defer cancel()
+		if cerr := store.Close(closing); err == nil {
+			err = cerr
+		}
+	}()
+	s, err := schedule.New(schedule.Config{Store: store, Location: loc})
+	if err != nil {
+		return fmt.Errorf("%w: %w", errUsage, err)
+	}
+	return do(ctx, s)
+}
+
+// items returns all entries, those that run next first.
+func items(ctx context.Context, s *schedule.Schedule) ([]schedule.Item, error) {
+	var all []schedule.Item
+	seen := make(map[string]bool)
+	for item, err := range s.List(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		if !seen[item.ID] {
+			seen[item.ID] = true
+			all = append(all, item)
+		}
+	}
+	slices.SortFunc(all, func(a, b schedule.Item) int {
+		if a.Next.IsZero() != b.Next.IsZero() {
+			return cmp.Compare(btoi(a.Next.IsZero()), btoi(b.Next.IsZero()))
+		}
+		return cmp.Or(a.Next.Compare(b.Next), cmp.Compare(a.ID, b.ID))
+	})
+	return all, nil
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// minPrefix is how much of an id names an entry.
+const minPrefix = 4
+
+// item finds an entry by its id, or the beginning of it.
+func item(ctx context.Context, s *schedule.Schedule, id string) (schedule.Item, error) {
+	got, err := s.Get(ctx, id)
+	if !errors.Is(err, schedule.ErrNotFound) || len(id) < minPrefix {
+		return got, err
+	}
+	found := 0
+	for one, lerr := range s.List(ctx) {
+		if lerr != nil {
+			return got, lerr
+		}
+		if len(one.ID) > len(id) && one.ID[:len(id)] == id && one.ID != got.ID {
+			got = one
+			found++
+		}
+	}
+	switch found {
+	case 0:
+		return got, err
+	case 1:
+		return got, nil
+	}
+	return got, fmt.Errorf("%w: %d entries begin with %s; give more of the id", errUsage, found, visible(id))
+}
+
+// entryOutput is an entry as it is shown.
+type entryOutput struct {
+	ID      string            `json:"id"`
+	Job     string            `json:"job,omitempty"`
+	When    string            `json:"when,omitempty"`
+	Means   string            `json:"means,omitempty"` // in English
+	Next    time.Time         `json:"next,omitzero"`
+	Last    time.Time         `json:"last,omitzero"`
+	Paused  bool              `json:"paused"`
+	Args    any               `json:"args,omitempty"`
+	Misfire string            `json:"misfire,omitempty"`
+	Overlap string            `json:"overlap,omitempty"`
+	Nonce   string            `json:"nonce,omitempty"`
+	Headers map[string]string `json:"headers,omitempty"`
+	State   bool              `json:"state,omitempty"` // the last run has left something for the next
+	Problem string            `json:"problem,omitempty"`
+}
+
+// entry describes an item; its arguments are shown where args is set, since they may hold secrets.
+func entry(i *schedule.Item, args bool) entryOutput {
+	o := entryOutput{ID: i.ID, Next: i.Next.UTC(), Last: i.Last.UTC(), Paused: i.Paused, State: len(i.State) > 0}
+	if i.Next.IsZero() {
+		o.Next = time.Time{}
+	}
+	if i.Last.IsZero() {
+		o.Last = time.Time{}
+	}
+	if i.Problem != nil {
+		o.Problem = i.Problem.Error()
+	}
+	if c := i.Content; c != nil {
+		o.Job, o.When, o.Misfire, o.Overlap, o.Nonce, o.Headers = c.Job, c.When, string(c.Misfire), string(c.Overlap), c.Nonce, c.Headers
+		if args {
+			o.Args = c.Args
+		}
+	}
+	if i.Spec != nil {
+		o.Means = schedule.Describe(i.Spec)
+	}
+	return o
+}
+
+func (o *entryOutput) state() string {
+	switch {
+	case o.Problem != "":
+		return "broken"
+	case o.Paused:
+		return "paused"
+	case o.Next.IsZero():
+		return "running" // or dropped
+	}
+	return "waiting"
+}
+
+// addedOutput is what add and run print.
+type addedOutput struct {
+	ID   string    `json:"id"`
+	New  bool      `json:"new"`
+	Next time.Time `json:"next,omitzero"`
+	When string    `json:"when"`
+	Echo string    `json:"echo"`
+}
+
+// showAdded prints what became of an Add: the id, for scripts, and how it was understood.
+func (a *app) showAdded(added *schedule.Added, echo string) error {
+	o := addedOutput{ID: added.ID, New: added.New, Next: added.Next.UTC(), Echo: cmp.Or(echo, added.Echo)}
+	if added.Next.IsZero() {
+		o.Next = time.Time{}
+	}
+	if added.Spec != nil {
+		o.When = added.Spec.String()
+	}
+	t := &table{head: []string{o.ID}}
+	t.add(o.Echo)
+	if !o.New {
+		t.add("it was there already: nothing has changed")
+	}
+	return a.show(o, t)
+}
+
+// scheduled is the call of a task with JSON arguments. Names may be those of other languages.
+func (a *app) scheduled(name string, given []string) (task.Call, error) {
+	arguments, err := a.arguments(given)
+	if err != nil {
+		return task.Call{}, err
+	}
+	return task.New[any, any](name).Call(arguments), nil
+}

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/swarmiji/swarmiji/schedule"
+)
+
+// changedOutput is what pause, resume and rm print of an entry.
+type changedOutput struct {
+	ID   string    `json:"id"`
+	Done string    `json:"done"`
+	Next time.Time `json:"next,omitzero"`
+}
+
+// change does something to the entries that are named, all within --timeout, and prints what became of each.
+func (a *app) change(cmd *cobra.Command, store *storeOptions, ids []string, do func(ctx context.Context, s *schedule.Schedule, id string) (changedOutput, error)) error {
+	return a.withSchedule(cmd.Context(), store, nil, func(ctx context.Context, s *schedule.Schedule) error {
+		var all []schedule.Item
+		for _, id := range ids { // all must be there before anything is changed
+			i, err := item(ctx, s, id)
+			if err != nil {
+				return err
+			}
+			all = append(all, i)
+		}
+		out := make([]changedOutput, 0, len(all))
+		t := &table{head: []string{"ID", "DONE", "NEXT"}}
+		for i := range all {
+			o, err := do(ctx, s, all[i].ID)
+			if err != nil {
+				return err
+			}
+			o.ID = all[i].ID
+			out = append(out, o)
+			t.add(o.ID, o.Done, o.Next)
+		}
+		return a.show(out, t)
+	})
+}
+
+func (a *app) schedulePauseCmd(store *storeOptions) *cobra.Command {
+	return &cobra.Command{
+		Use:   "pause ID...",
+		Short: "Keep entries from running until they are resumed",
+		Long:  "Pause keeps entries from running until swarmiji schedule resume. A run that is under way goes on.",
+		Example: "  swarmiji schedule pause 8d1ea677\n" +
+			"  swarmiji schedule pause 8d1ea677 1b2c3d4e --store postgres://user:password@host/database",
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, ids []string) error {
+			return a.change(cmd, store, ids, func(ctx context.Context, s *schedule.Schedule, id string) (changedOutput, error) {
+				return changedOutput{Done: "paused"}, s.Pause(ctx, id)
+			})
+		},
+	}
+}
+
+func (a *app) scheduleResumeCmd(store *storeOptions) *cobra.Command {
+	return &cobra.Command{
+		Use:   "resume ID...",
+		Short: "Have paused entries run again",
+		Long: "Resume has paused entries go on, recurring ones at their first time from now on. One that was to run once while it was\n" +
+			"paused runs at once, unless its policy is to skip misfires.",
+		Example: "  swarmiji schedule resume 8d1ea677\n" +
+			"  swarmiji schedule resume 8d1ea677 -o json",
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, ids []string) error {
+			return a.change(cmd, store, ids, func(ctx context.Context, s *schedule.Schedule, id string) (changedOutput, error) {
+				next, err := s.Resume(ctx, id)
+				o := changedOutput{Done: "resumed"}
+				if !next.IsZero() {
+					o.Next = next.UTC()
+				}
+				return o, err
+			})
+		},
+	}
+}
+
+func (a *app) scheduleRemoveCmd(store *storeOptions) *cobra.Command {
+	return &cobra.Command{
+		Use:   "rm ID...",
+		Short: "Remove entries",
+		Long:  "Rm takes entries away. A run that is under way goes on.",
+		Example: "  swarmiji schedule rm 8d1ea677\n" +
+			"  swarmiji schedule rm 8d1ea677 -o json",
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, ids []string) error {
+			return a.change(cmd, store, ids, func(ctx context.Context, s *schedule.Schedule, id string) (changedOutput, error) {
+				was, err := s.Remove(ctx, id)
+				if err == nil && !was {
+					err = fmt.Errorf("entry %s: %w", visible(id), errNotFound)
+				}
+				return changedOutput{Done: "removed"}, err
+			})
+		},
+	}
+}
+
+func (a *app) scheduleRunCmd(store *storeOptions) *cobra.Command {
+	return &cobra.Command{
+		Use:   "run ID",
+		Short: "Run an entry once more, now",
+		Long: "Run adds a copy of an entry that is due now and goes when it has run, paused or not. Its times stay as they are. It prints\n" +
+			"the id of the copy.",
+		Example: "  swarmiji schedule run 8d1ea677\n" +
+			"  swarmiji schedule run 8d1ea677 -o json",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, ids []string) error {
+			return a.withSchedule(cmd.Context(), store, nil, func(ctx context.Context, s *schedule.Schedule) error {
+				i, err := item(ctx, s, ids[0])
+				if err != nil {
+					return err
+				}
+				added, err := s.RunNow(ctx, i.ID)
+				if err != nil {
+					return err
+				}
+				return a.showAdded(&added, "")
+			})
+		},
+	}
+}

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/swarmiji/swarmiji/schedule"
+)
+
+// whenOptions are the flags that say when something is to happen, in the place of a phrase.
+type whenOptions struct {
+	cron, cron5, repeat, zone string
+}
+
+func (o *whenOptions) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&o.cron, "cron", "", "seven `fields` in the place of a phrase: year month day weekday hour minute second, in UTC")
+	f.StringVar(&o.cron5, "cron5", "", "the five `fields` of ordinary cron, or @daily and the like, in the place of a phrase")
+	f.StringVar(&o.repeat, "repeat", "", "a `rule` in the place of a phrase, such as \"FINISHED, +1 DAY\"")
+	f.StringVar(&o.zone, "zone", "UTC", "`name` of the time zone of a phrase and of --cron5, such as Europe/Berlin")
+}
+
+// given is how many of the flags stand in the place of a phrase.
+func (o *whenOptions) given() (n int) {
+	for _, text := range []string{o.cron, o.cron5, o.repeat} {
+		if text != "" {
+			n++
+		}
+	}
+	return n
+}
+
+// location is the zone of --zone.
+func (o *whenOptions) location() (*time.Location, error) {
+	loc, err := time.LoadLocation(o.zone)
+	if err != nil || o.zone == "Local" || o.zone == "" {
+		return nil, fmt.Errorf("%w: --zone: there is no time zone %q; names are as Europe/Berlin", errUsage, visible(o.zone))
+	}
+	return loc, nil
+}
+
+// understand reads a phrase as seen from now, or what stands in its place. Of a flag's spec the Phrase says nothing but the spec.
+func (o *whenOptions) understand(phrase string, now time.Time) (p schedule.Phrase, err error) {
+	if n := o.given(); n > 1 || (n == 1) == (phrase != "") {
+		return p, fmt.Errorf("%w: give a phrase, as \"every weekday at 9am\", or one of --cron, --cron5 and --repeat", errUsage)
+	}
+	loc, err := o.location()
+	switch {
+	case err != nil:
+	case o.cron != "":
+		p.Spec, err = spec(schedule.ParseCron(o.cron))
+	case o.cron5 != "":
+		p.Spec, err = spec(schedule.ParseCron5(o.cron5, loc))
+	case o.repeat != "":
+		p.Spec, err = spec(schedule.ParseRepeat(o.repeat))
+	default:
+		p, err = schedule.ParsePhrase(phrase, now.In(loc))
+	}
+	return p, err
+}
+
+// spec keeps a nil pointer from becoming a Spec.
+func spec[S schedule.Spec](s S, err error) (schedule.Spec, error) {
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// nextOptions are the flags of schedule next.
+type nextOptions struct {
+	when                                whenOptions
+	after, scheduled, started, finished string
+	count                               int
+}
+
+func (a *app) scheduleNextCmd() *cobra.Command {
+	var o nextOptions
+	cmd := &cobra.Command{
+		Use:   "next PHRASE",
+		Short: "Show when a phrase, a cron or a rule would run",
+		Long: "Next shows the next runs after --after, of which a phrase is seen as its now. A phrase with \"in\" or \"at\" has one;\n" +
+			"\"every\", --cron and --cron5 have --count of them, or none, as of a 30 February. --repeat has one, counted from the three\n" +
+			"times of the last run, wherever it lies. What is not understood is refused with the status 2. With -o json it prints a list\n" +
+			"of times in RFC 3339, in UTC. No store is asked.",
+		Example: "  swarmiji schedule next \"every weekday at 9am\"\n" +
+			"  swarmiji schedule next --repeat \"FINISHED, +1 DAY\" --scheduled 2026-11-21T19:00:00Z --started 2026-11-21T19:00:01Z --finished 2026-11-21T19:05:00Z -o json",
+		Annotations: map[string]string{offline: "yes"},
+		RunE:        func(_ *cobra.Command, args []string) error { return a.scheduleNext(strings.Join(args, " "), &o) },
+	}
+	o.when.flags(cmd)
+	f := cmd.Flags()
+	f.StringVar(&o.after, "after", "", "`time` in RFC 3339 after which runs are shown; default: now")
+	f.IntVarP(&o.count, "count", "n", 5, "how many, 1 to 10000")
+	f.StringVar(&o.scheduled, "scheduled", "", "`time` at which the last run was to start, for --repeat")
+	f.StringVar(&o.started, "started", "", "`time` at which it started")
+	f.StringVar(&o.finished, "finished", "", "`time` at which it ended")
+	return cmd
+}
+
+// maxNext bounds how many runs are shown.
+const maxNext = 10000
+
+func (a *app) scheduleNext(phrase string, o *nextOptions) error {
+	if o.count < 1 || o.count > maxNext {
+		return fmt.Errorf("%w: -n is %d, want 1 to %d", errUsage, o.count, maxNext)
+	}
+	now := time.Now()
+	if err := instant("after", o.after, &now); err != nil {
+		return err
+	}
+	p, err := o.when.understand(phrase, now)
+	if err != nil {
+		return err
+	}
+	times, err := o.times(&p, now)
+	if err != nil {
+		return err
+	}
+	return a.showTimes(times)
+}
+
+// times are the instants that are shown, at first not nil.
+func (o *nextOptions) times(p *schedule.Phrase, now time.Time) ([]time.Time, error) {
+	if r, ok := p.Spec.(*schedule.Repeat); ok {
+		var of [3]time.Time
+		for i, flag := range []struct{ name, text string }{{"scheduled", o.scheduled}, {"started", o.started}, {"finished", o.finished}} {
+			if flag.text == "" {
+				return nil, fmt.Errorf("%w: --repeat counts from the last run: give --scheduled, --started and --finished", errUsage)
+			}
+			if err := instant(flag.name, flag.text, &of[i]); err != nil {
+				return nil, err
+			}
+		}
+		next, err := r.After(of[0], of[1], of[2])
+		return []time.Time{next}, err
+	}
+	if o.scheduled+o.started+o.finished != "" {
+		return nil, fmt.Errorf("%w: --scheduled, --started and --finished belong to --repeat", errUsage)
+	}
+	if p.Once {
+		return []time.Time{p.At}, nil
+	}
+	times := []time.Time{}
+	for t, ok := p.Spec.Next(now); ok && len(times) < o.count; t, ok = p.Spec.Next(t) {
+		times = append(times, t)
+	}
+	return times, nil
+}
+
+// instant reads the time of a flag into t, if one was given.
+func instant(flag, text string, t *time.Time) error {
+	if text == "" {
+		return nil
+	}
+	got, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return fmt.Errorf("%w: --%s is no time in RFC 3339, such as 2026-11-21T19:00:00Z", errUsage, flag)
+	}
+	*t = got
+	return nil
+}
+
+// showTimes prints instants in UTC, a line each, or a JSON list of them.
+func (a *app) showTimes(times []time.Time) error {
+	texts := make([]string, len(times))
+	for i, t := range times {
+		texts[i] = t.UTC().Format(time.RFC3339)
+	}
+	if a.output == "json" {
+		return a.json(texts)
+	}
+	for _, text := range texts {
+		if _, err := fmt.Fprintln(a.stdout, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}

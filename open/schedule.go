@@ -1,0 +1,107 @@
+package open
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/swarmiji/swarmiji/schedule"
+	"github.com/swarmiji/swarmiji/schedule/memschedule"
+	"github.com/swarmiji/swarmiji/schedule/redisschedule"
+	"github.com/swarmiji/swarmiji/schedule/sqlschedule"
+)
+
+// ScheduleOptions are what the URL of a schedule's store does not say. The zero value is usable.
+type ScheduleOptions struct {
+	// Name is the name of the schedule. In Redis its keys begin with it. "": "default".
+	Name string
+	// TLS is for URLs through TLS, see [Options]; with postgres:// it insists on TLS. nil: what the URL says.
+	TLS *tls.Config
+	// Logger gets what the store logs. nil: slog.Default().
+	Logger *slog.Logger
+}
+
+// ScheduleStore is a store of a schedule. Close ends it.
+type ScheduleStore interface {
+	schedule.Store
+	schedule.Lister
+	Close(ctx context.Context) error
+}
+
+// Schedule makes the store of a schedule of a URL, with everything that the store can do, for schedule.As:
+//
+//	redis://, rediss://, redis-cluster://, redis-sentinel://   as for a broker; a namespace has no meaning, the name is the key
+//	sqlite:///path/app.db, sqlite:app.db                       a SQLite file; the second is in the working directory
+//	postgres://user:password@host/database                     PostgreSQL
+//	mem://                                                     in this process; every call makes a store of its own
+//
+// It does no I/O, and no error holds a password.
+func Schedule(ctx context.Context, url string, o ScheduleOptions) (ScheduleStore, error) {
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("open: %w", context.Cause(ctx))
+	}
+	if isSQL(url) {
+		s, err := sqlschedule.New(sqlschedule.Config{URL: url, Name: o.Name, TLS: o.TLS, Logger: o.Logger})
+		if err != nil {
+			return nil, fmt.Errorf("open: schedule: %w", err)
+		}
+		return s, nil
+	}
+	t, err := parse(url, Options{TLS: o.TLS, Logger: o.Logger, Name: "swarmiji"})
+	if err == nil && t.scheme.schedule == nil {
+		err = fmt.Errorf("%s:// keeps no schedules; %s:// do", t.scheme.name, strings.Join(scheduleSchemes(), "://, "))
+	}
+	var s ScheduleStore
+	if err == nil {
+		s, err = t.scheme.schedule(t, o.Name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open: schedule: %w", err)
+	}
+	return s, nil
+}
+
+// RedactSchedule is [Redact] for the URL of a schedule's store.
+func RedactSchedule(text string) string {
+	if !isSQL(text) {
+		return Redact(text)
+	}
+	u, err := url.Parse(text)
+	switch {
+	case err != nil:
+		return "unreadable"
+	case u.Scheme == "sqlite":
+		return u.Scheme + ":" + strings.TrimPrefix(u.Path+u.Opaque, "//")
+	}
+	return u.Scheme + "://" + u.Host
+}
+
+// sqlSchemes are the schemes of the SQL databases, of which internal/sqlconn knows more.
+func sqlSchemes() []string { return []string{"sqlite", "postgres", "postgresql"} }
+
+func isSQL(url string) bool {
+	name, _, found := strings.Cut(strings.TrimSpace(url), ":")
+	return found && slices.Contains(sqlSchemes(), strings.ToLower(name))
+}
+
+func scheduleSchemes() []string {
+	var names []string
+	for _, s := range schemes() {
+		if s.schedule != nil {
+			names = append(names, s.name)
+		}
+	}
+	return append(names, sqlSchemes()...)
+}
+
+func memSchedule(_ *target, name string) (ScheduleStore, error) {
+	return memschedule.New(memschedule.Config{Name: name})
+}
+
+func redisSchedule(t *target, name string) (ScheduleStore, error) {
+	return redisschedule.New(redisschedule.Config{Redis: t.redis, Name: name, ClientName: t.clientName(), Logger: t.options.Logger})
+}
