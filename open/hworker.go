@@ -13,7 +13,7 @@ func hworkerSchemes() []scheme {
 			continue
 		}
 		s.name, s.form = "hworker+"+s.name, "hworker+"+s.form
-		s.broker = hworkerBroker
+		s.broker, s.schedule = hworkerBroker, nil
 		s.params = []string{paramPoolSize, paramDB}
 		all = append(all, s)
 	}

@@ -59,6 +59,10 @@
 // them ends it. A directory has one server: who opens it again, in this process or another, joins the server that is there if
 // that one has the parameter listen, for as long as it runs, and gets an error that says so if not.
 //
+// # Schedules
+//
+// [Schedule] makes the store of a schedule, which may also be a SQLite file or PostgreSQL.
+//
 // # No I/O, no secrets
 //
 // Opening reads certificates and the like, and starts an embedded server; it does no other I/O: a server that is away shows at

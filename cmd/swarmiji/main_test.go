@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
@@ -91,6 +92,30 @@ func commands() map[string]func(ts *testscript.TestScript, neg bool, args []stri
 				}
 			}
 			ts.Fatalf("%q was never printed; the last output is\n%s", args[0], out.String())
+		},
+		// cmpjson TEXT...: what was printed last is the JSON list of these texts.
+		"cmpjson": func(ts *testscript.TestScript, _ bool, args []string) {
+			var got []string
+			ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &got))
+			if got == nil || !slices.Equal(got, args) {
+				ts.Fatalf("%q was printed, want %q", got, args)
+			}
+		},
+		// entry TASK: $ENTRY becomes the beginning of the id of the entry of this task, as the list says that was printed last.
+		"entry": func(ts *testscript.TestScript, _ bool, args []string) {
+			var out strings.Builder
+			if status := run(context.Background(), []string{"schedule", "ls"}, surroundings{
+				stdin: strings.NewReader(""), stdout: &out, stderr: &out, getenv: ts.Getenv,
+			}); status != 0 {
+				ts.Fatalf("status %d: %s", status, out.String())
+			}
+			for line := range strings.Lines(out.String()) {
+				if f := strings.Fields(line); len(f) > 1 && f[1] == args[0] {
+					ts.Setenv("ENTRY", f[0][:12])
+					return
+				}
+			}
+			ts.Fatalf("there is no entry of %s:\n%s", args[0], out.String())
 		},
 		// listen ID ARGS: the program, which ends by itself, while tasks run, with this id, or, for -, each with one of its own.
 		"listen": func(ts *testscript.TestScript, _ bool, args []string) {
@@ -235,6 +260,33 @@ func TestScripts(t *testing.T) {
 						}
 					}
 					return worker(env, with)
+				},
+			})
+		})
+	}
+}
+
+// TestSchedules runs every script of testdata/schedule against every store of schedules.
+func TestSchedules(t *testing.T) {
+	for name, store := range map[string]func(t *testing.T) string{
+		"redis":    func(t *testing.T) string { return testserver.RequireRedis(t).URL() },
+		"sqlite":   func(*testing.T) string { return "" },
+		"postgres": func(t *testing.T) string { return testserver.RequirePostgres(t).URL() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := store(t)
+			testscript.Run(t, testscript.Params{
+				Dir: "testdata/schedule", Cmds: commands(), RequireUniqueNames: true,
+				Condition: func(cond string) (bool, error) { return cond == name, nil },
+				Setup: func(env *testscript.Env) error {
+					at := url
+					if at == "" {
+						at = "sqlite://" + env.WorkDir + "/schedule.db"
+					}
+					env.Setenv("SWARMIJI_SCHEDULE", at)
+					env.Setenv("SWARMIJI_BROKER", "")
+					return nil
 				},
 			})
 		})

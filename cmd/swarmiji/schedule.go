@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -53,6 +54,9 @@ func (a *app) withSchedule(ctx context.Context, o *storeOptions, loc *time.Locat
 	url := cmp.Or(o.url, a.getenv("SWARMIJI_SCHEDULE"), a.broker)
 	if url == "" {
 		return fmt.Errorf("%w: no store; give --store or set SWARMIJI_SCHEDULE, such as redis://host:6379 or sqlite:///path/app.db", errUsage)
+	}
+	if strings.HasPrefix(url, "mem:") {
+		return fmt.Errorf("%w: mem:// has no use here: nobody can reach the memory of another process", errUsage)
 	}
 	a.secrets = append(a.secrets, secret{url, open.RedactSchedule(url)})
 	ctx, cancel := a.limited(ctx)

@@ -227,13 +227,13 @@ var layers = []rule{
 	{
 		"L5",
 		[]string{"open"},
-		[]string{"task", "@ports", "serializer/*", "revoke", "@adapters", "@leaves"},
+		[]string{"task", "@ports", "serializer/*", "revoke", "schedule", "@adapters", "@leaves"},
 		"it is the one switch from a URL to adapters",
 	},
 	{
 		"L5",
 		[]string{"cmd/..."},
-		[]string{"task", "@ports", "serializer/*", "middleware", "control", "revoke", "producer", "consumer", "open", "@adapters", "@leaves", "internal/wire"},
+		[]string{"task", "@ports", "serializer/*", "middleware", "control", "revoke", "schedule", "producer", "consumer", "open", "@adapters", "@leaves", "internal/wire"},
 		"programs use the library as its users do; the wire alone opens what others have sealed, for people to see it",
 	},
 	{
