@@ -201,8 +201,8 @@ type addedOutput struct {
 }
 
 // showAdded prints what became of an Add: the id, for scripts, and how it was understood.
-func (a *app) showAdded(added *schedule.Added, echo string) error {
-	o := addedOutput{ID: added.ID, New: added.New, Next: added.Next.UTC(), Echo: cmp.Or(echo, added.Echo)}
+func (a *app) showAdded(added *schedule.Added) error {
+	o := addedOutput{ID: added.ID, New: added.New, Next: added.Next.UTC(), Echo: added.Echo}
 	if added.Next.IsZero() {
 		o.Next = time.Time{}
 	}

@@ -50,8 +50,7 @@ func (a *app) scheduleAdd(ctx context.Context, store *storeOptions, args []strin
 	if err != nil {
 		return err
 	}
-	now := time.Now()
-	p, err := o.when.understand(phrase, now)
+	p, err := o.when.understand(phrase, time.Now()) // what is refused is so before a store is asked
 	if err != nil {
 		return err
 	}
@@ -64,15 +63,15 @@ func (a *app) scheduleAdd(ctx context.Context, store *storeOptions, args []strin
 		return err
 	}
 	when := schedule.BySpec(p.Spec)
-	if p.Once && !p.At.After(now) {
-		when = schedule.Now()
+	if phrase != "" {
+		when = schedule.ByPhrase(phrase) // by the store's clock
 	}
 	return a.withSchedule(ctx, store, loc, func(ctx context.Context, s *schedule.Schedule) error {
 		added, err := s.Add(ctx, when, call, schedule.WithNonce(o.nonce), schedule.WithMisfire(misfire))
 		if err != nil {
 			return err
 		}
-		return a.showAdded(&added, p.Echo)
+		return a.showAdded(&added)
 	})
 }
 

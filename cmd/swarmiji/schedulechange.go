@@ -120,7 +120,7 @@ func (a *app) scheduleRunCmd(store *storeOptions) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.showAdded(&added, "")
+				return a.showAdded(&added)
 			})
 		},
 	}
