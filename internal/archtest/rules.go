@@ -308,8 +308,8 @@ var clients = []client{
 	{
 		path: "github.com/nats-io/nats.go",
 		may: []string{
-			"internal/natsconn", "broker/natsbroker", "broker/natsbroker/embedded", "resultstore/natsresults", "events/natsevents", "internal/testserver",
-			"bench/...",
+			"internal/natsconn", "broker/natsbroker", "broker/natsbroker/embedded", "resultstore/natsresults", "events/natsevents", "schedule/natsschedule",
+			"internal/testserver", "bench/...",
 		},
 		reach: []string{"open", "@programs"},
 		why:   "NATS stays inside its adapters",
@@ -355,7 +355,7 @@ var clients = []client{
 		may:  []string{"serializer/compress"},
 		reach: []string{ // NATS brings it along
 			"internal/natsconn", "broker/natsbroker", "broker/natsbroker/embedded", "resultstore/natsresults", "events/natsevents",
-			"internal/testserver", "internal/testserver/natsd", "internal/roadtest", "open", "@programs",
+			"schedule/natsschedule", "internal/testserver", "internal/testserver/natsd", "internal/roadtest", "open", "@programs",
 		},
 		why: "only who compresses links it",
 	},

@@ -1,6 +1,9 @@
 package sqlconn
 
-import "context"
+import (
+	"context"
+	"errors"
+)
 
 // commit runs the functions of a group in one transaction and commits it. Each turn is ended exactly once.
 func (g *group) commit(batch []*turn) {
@@ -131,7 +134,7 @@ func (g *group) runOne(t *turn) (bool, error) {
 func (g *group) finish(ran []*turn) bool {
 	_, err := g.conn.exec(context.Background(), "COMMIT", nil)
 	err = commitError(err)
-	if err != nil && Class(err) != ErrIndeterminate {
+	if err != nil && !errors.Is(err, ErrIndeterminate) {
 		return false // each for itself: a deferred constraint concerns one of them
 	}
 	if err != nil {
@@ -145,7 +148,7 @@ func (g *group) finish(ran []*turn) bool {
 
 // commitError is the error of a commit. When the disk fails in the middle of it, what was written may be found later.
 func commitError(err error) error {
-	if err = classify(err); err != nil && Class(err) == ErrUnavailable && !isBusy(err) {
+	if err = classify(err); errors.Is(err, ErrUnavailable) && !isBusy(err) {
 		return &failure{ErrIndeterminate, err}
 	}
 	return err

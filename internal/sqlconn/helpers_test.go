@@ -25,7 +25,7 @@ const childEnv = "SQLCONN_TEST_CHILD"
 func TestMain(m *testing.M) {
 	if job := os.Getenv(childEnv); job != "" {
 		if err := child(job, os.Getenv(childEnv+"_URL")); err != nil {
-			fmt.Println("error:", err)
+			fmt.Fprintln(os.Stdout, "error:", err)
 			os.Exit(1)
 		}
 		return
@@ -168,7 +168,7 @@ func child(job, dsn string) error {
 			if _, err := tx.Exec(ctx, "INSERT INTO t (id, v) VALUES (-1, 'lock')"); err != nil {
 				return err
 			}
-			fmt.Println("locked")
+			fmt.Fprintln(os.Stdout, "locked")
 			_ = bufio.NewScanner(os.Stdin).Scan()
 			return nil
 		})
@@ -179,10 +179,10 @@ func child(job, dsn string) error {
 				for i := 0; ; i++ {
 					id := os.Getpid()*1_000_000 + g*100_000 + i
 					if err := tryExec(ctx, c, "INSERT INTO t (id, v) VALUES ($1, 'x')", id); err != nil {
-						fmt.Println("error:", err)
+						fmt.Fprintln(os.Stdout, "error:", err)
 						return
 					}
-					fmt.Println(id)
+					fmt.Fprintln(os.Stdout, id)
 				}
 			})
 		}

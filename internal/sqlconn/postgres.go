@@ -87,12 +87,10 @@ func (e *retryable) Unwrap() error { return e.error }
 // again marks the error of an attempt that is undone, if a repetition can help. The first statement's error says so, whatever
 // the function has made of it.
 func again(tx *Tx, err error) error {
-	switch Class(tx.err) {
-	case ErrUnavailable, ErrConflict:
+	if errors.Is(tx.err, ErrUnavailable) || errors.Is(tx.err, ErrConflict) {
 		return &retryable{err}
-	default:
-		return err
 	}
+	return err
 }
 
 // retry repeats attempts until one ends otherwise than retryable, or ctx does. Each attempt has a ctx of its own.
@@ -108,11 +106,11 @@ func (p *postgres) retry(ctx context.Context, attempt func(ctx context.Context) 
 		switch {
 		case ctx.Err() != nil:
 			return ended(ctx, r.error)
-		case Class(err) != ErrUnavailable && Class(err) != ErrConflict:
+		case !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrConflict):
 			return r.error
 		}
 		wait := p.plan.Backoff.Delay(n)
-		if Class(err) == ErrConflict {
+		if errors.Is(err, ErrConflict) {
 			wait = min(wait, time.Duration(n+1)*5*time.Millisecond) // the other one is about to be done
 		}
 		if !sleep(ctx, wait) {
@@ -164,7 +162,7 @@ func (p *postgres) statement(ctx context.Context, conn *pgx.Conn, fn Func) ([]st
 	if err == nil || tx.err == nil {
 		return tx.topics, err
 	}
-	if Class(tx.err) == ErrUnavailable && tx.count > 0 && !answered(tx.err) {
+	if errors.Is(tx.err, ErrUnavailable) && tx.count > 0 && !answered(tx.err) {
 		return nil, &failure{ErrIndeterminate, causeOf(tx.err)}
 	}
 	return nil, again(tx, err)

@@ -243,7 +243,7 @@ func (c *liteConn) stmt(ctx context.Context, query string) (*sql.Stmt, error) {
 func (c *liteConn) exec(ctx context.Context, query string, args []any) (int64, error) {
 	c.closeRows()
 	ctx = c.calm(ctx)
-	s, err := c.stmt(ctx, query)
+	s, err := c.stmt(ctx, query) //nolint:sqlclosecheck // it is kept
 	if err != nil {
 		return 0, c.check(err)
 	}
@@ -263,15 +263,15 @@ func (c *liteConn) exec(ctx context.Context, query string, args []any) (int64, e
 func (c *liteConn) query(ctx context.Context, query string, args []any) (Rows, error) {
 	c.closeRows()
 	ctx = c.calm(ctx)
-	s, err := c.stmt(ctx, query)
+	s, err := c.stmt(ctx, query) //nolint:sqlclosecheck // it is kept
 	if err != nil {
 		return nil, c.check(err)
 	}
 	var rows *sql.Rows
 	if s != nil {
-		rows, err = s.QueryContext(ctx, args...)
+		rows, err = s.QueryContext(ctx, args...) //nolint:rowserrcheck // the caller reads them
 	} else {
-		rows, err = c.conn.QueryContext(ctx, query, args...)
+		rows, err = c.conn.QueryContext(ctx, query, args...) //nolint:rowserrcheck // the caller reads them
 	}
 	if err != nil {
 		return nil, c.check(err)
@@ -296,7 +296,7 @@ func (c *liteConn) closeRows() {
 }
 
 func (c *liteConn) check(err error) error {
-	if err != nil && (errors.Is(err, sql.ErrConnDone) || Class(classify(err)) == ErrUnavailable && !isBusy(err)) {
+	if err != nil && (errors.Is(err, sql.ErrConnDone) || errors.Is(classify(err), ErrUnavailable) && !isBusy(err)) {
 		c.broken = true
 	}
 	return err

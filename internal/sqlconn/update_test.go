@@ -95,7 +95,7 @@ func TestRowsLeftOpen(t *testing.T) {
 		run(t, c, "INSERT INTO t (id) VALUES (1), (2), (3)")
 		for range 3 {
 			err := c.Update(bound(t), func(ctx context.Context, tx *Tx) error {
-				rows, err := tx.Query(ctx, "SELECT id FROM t ORDER BY id") //nolint:sqlclosecheck // that is the case
+				rows, err := tx.Query(ctx, "SELECT id FROM t ORDER BY id") // and leaves them open
 				if err != nil {
 					return err
 				}

@@ -114,7 +114,7 @@ func postgresProgram(name string) (string, error) {
 // initialize makes the database cluster and its configuration. Only this is not written through to the disk: what is lost
 // with the machine before the server starts is nobody's.
 func (p *Postgres) initialize(ctx context.Context, initdb string, cfg PostgresConfig) error {
-	if err := os.Chmod(p.box.dir, 0o711); err != nil { //nolint:gosec // another user must pass through to its own directory
+	if err := os.Chmod(p.box.dir, 0o711); err != nil { // another user must pass through to its own directory
 		return err
 	}
 	if err := os.Mkdir(p.home, 0o700); err != nil {
@@ -157,7 +157,7 @@ func (p *Postgres) copyTLS(t *TLSFiles) ([]string, error) {
 			return nil, err
 		}
 		to := filepath.Join(p.home, name)
-		if err := os.WriteFile(to, data, 0o600); err != nil {
+		if err := os.WriteFile(to, data, 0o600); err != nil { //nolint:gosec // its name is one of three
 			return nil, err
 		}
 		files = append(files, to)

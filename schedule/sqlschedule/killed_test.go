@@ -27,7 +27,7 @@ const childLease = 1500 * time.Millisecond
 func child() {
 	s, err := sqlschedule.New(sqlschedule.Config{URL: os.Getenv(childEnv), Backoff: quick})
 	if err != nil {
-		fmt.Println("error", err)
+		fmt.Fprintln(os.Stdout, "error", err)
 		return
 	}
 	ctx, owner := context.Background(), fmt.Sprint("pid-", os.Getpid())
@@ -35,7 +35,7 @@ func child() {
 	for {
 		b, err := s.Due(ctx, 64)
 		if err != nil {
-			fmt.Println("error", err)
+			fmt.Fprintln(os.Stdout, "error", err)
 			return
 		}
 		if len(b.Ticks) == 0 {
@@ -51,21 +51,21 @@ func child() {
 		}
 		won, err := s.Claim(ctx, owner, childLease, claims)
 		if err != nil {
-			fmt.Println("error", err)
+			fmt.Fprintln(os.Stdout, "error", err)
 			return
 		}
 		for i, k := range b.Ticks {
 			if !won[i] {
 				continue
 			}
-			fmt.Println("run", k.ID, schedule.TickID(s.Name(), k.ID, k.Due))
+			fmt.Fprintln(os.Stdout, "run", k.ID, schedule.TickID(s.Name(), k.ID, k.Due))
 			held, err := s.Done(ctx, owner, []schedule.Finish{{Tick: k, Remove: true}})
 			if err != nil {
-				fmt.Println("error", err)
+				fmt.Fprintln(os.Stdout, "error", err)
 				return
 			}
 			if held[0] {
-				fmt.Println("done", k.ID)
+				fmt.Fprintln(os.Stdout, "done", k.ID)
 			}
 		}
 	}

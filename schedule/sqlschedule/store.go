@@ -92,12 +92,12 @@ func (s *Store) wrap(what string, err error) error {
 	case errors.Is(err, sqlconn.ErrClosed):
 		return fmt.Errorf("sqlschedule %s: %w: %w", what, schedule.ErrClosed, err)
 	}
-	switch sqlconn.Class(err) { //nolint:errorlint // Class returns the sentinels themselves
-	case sqlconn.ErrUnavailable, sqlconn.ErrIndeterminate, sqlconn.ErrConflict, sqlconn.ErrFull, sqlconn.ErrAccess:
-		return fmt.Errorf("sqlschedule %s: %w: %w", what, schedule.ErrUnavailable, err)
-	default:
-		return fmt.Errorf("sqlschedule %s: %w", what, err)
+	for _, class := range []error{sqlconn.ErrUnavailable, sqlconn.ErrIndeterminate, sqlconn.ErrConflict, sqlconn.ErrFull, sqlconn.ErrAccess} {
+		if errors.Is(err, class) {
+			return fmt.Errorf("sqlschedule %s: %w: %w", what, schedule.ErrUnavailable, err)
+		}
 	}
+	return fmt.Errorf("sqlschedule %s: %w", what, err)
 }
 
 // view runs a function that only reads.

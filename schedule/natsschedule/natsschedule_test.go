@@ -1,0 +1,73 @@
+package natsschedule_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/swarmiji/swarmiji/internal/backoff"
+	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/schedule"
+	"github.com/swarmiji/swarmiji/schedule/natsschedule"
+	"github.com/swarmiji/swarmiji/schedule/scheduletest"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(testserver.Reaper))
+}
+
+func within(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func open(t testing.TB, url, name string) *natsschedule.Store {
+	t.Helper()
+	s, err := natsschedule.New(natsschedule.Config{
+		URLs: []string{url}, Name: name, Logger: slog.New(slog.DiscardHandler),
+		Backoff: backoff.Exponential{Min: 5 * time.Millisecond, Max: 200 * time.Millisecond},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func harness(t testing.TB) *scheduletest.Harness {
+	srv := testserver.RequireNATS(t)
+	line := testserver.NewRelay(t, srv.Addr())
+	name := testserver.Namespace() + " of a test" // a name that no subject could hold
+	return &scheduletest.Harness{
+		Open:  func(t testing.TB) scheduletest.Store { return open(t, line.URL(srv.URL()), name) },
+		Sever: func(testing.TB, scheduletest.Store) { line.Sever() },
+		Restart: func(t testing.TB) {
+			srv.Kill()
+			if err := srv.Restart(within(t)); err != nil {
+				t.Fatal(err)
+			}
+		},
+		Down: func(testing.TB) func() {
+			line.SetDown(true)
+			return func() { line.SetDown(false) }
+		},
+		Secret:   srv.Password(),
+		Promises: scheduletest.Promises{List: true, Pause: true, Watch: true, Durable: true},
+		Report:   "../../docs/capabilities/schedules-nats.json",
+	}
+}
+
+func TestStore(t *testing.T) { scheduletest.Run(t, harness) }
+
+func TestNewRefuses(t *testing.T) {
+	_, err := natsschedule.New(natsschedule.Config{URLs: []string{"http://u:secret@h"}, Name: "a\nb", Replicas: 7})
+	if !errors.Is(err, schedule.ErrBadEntry) || !strings.Contains(err.Error(), "replicas") || strings.Contains(err.Error(), "secret") {
+		t.Errorf("%v", err)
+	}
+}
