@@ -67,7 +67,7 @@ func (s *Store) Close(ctx context.Context) error {
 
 // wrap puts the port's error beside the client's.
 func wrap(what string, err error) error {
-	class := error(nil)
+	var class error
 	switch {
 	case err == nil, errors.Is(err, schedule.ErrNotFound):
 		return err

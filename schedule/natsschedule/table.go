@@ -41,7 +41,7 @@ func newTable() *table { return &table{entries: make(map[string]*known)} }
 // what the stream has told: then a removed entry can be forgotten.
 func (t *table) apply(r *record, seq uint64, told bool) (sooner bool) {
 	k := t.entries[r.ID]
-	if k != nil && (k.seq > seq || k.seq == seq && !(told && r.Gone)) {
+	if k != nil && (k.seq > seq || k.seq == seq && (!told || !r.Gone)) {
 		return false
 	}
 	before := int64(math.MaxInt64)

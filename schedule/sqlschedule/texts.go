@@ -44,7 +44,7 @@ type column struct {
 	kind string // text, bigint or hex
 }
 
-// rowsOf is a list as a table "v".
+// rowsOf is a list as a table "v", to stand before a statement. It is made once for all rows that it is compared with.
 func rowsOf(d sqlconn.Dialect, cols ...column) string {
 	parts := make([]string, len(cols))
 	for i, c := range cols {
@@ -63,7 +63,7 @@ func rowsOf(d sqlconn.Dialect, cols ...column) string {
 	if d == sqlconn.Postgres {
 		from = "jsonb_array_elements($2::jsonb)"
 	}
-	return "(SELECT " + strings.Join(parts, ", ") + " FROM " + from + ") AS v"
+	return "WITH v AS MATERIALIZED (SELECT " + strings.Join(parts, ", ") + " FROM " + from + ") "
 }
 
 func newTexts(d sqlconn.Dialect) *texts {
@@ -74,8 +74,8 @@ func newTexts(d sqlconn.Dialect) *texts {
 		lock = " FOR UPDATE OF e"
 	}
 	return &texts{
-		add: `INSERT INTO swarmiji_schedule_entry (schedule, id, payload, next)
-			SELECT $1, v.id, v.payload, v.next FROM ` + rowsOf(d, column{"id", "text"}, column{"payload", "hex"}, column{"next", "bigint"}) + `
+		add: rowsOf(d, column{"id", "text"}, column{"payload", "hex"}, column{"next", "bigint"}) +
+			`INSERT INTO swarmiji_schedule_entry (schedule, id, payload, next) SELECT $1, v.id, v.payload, v.next FROM v
 			WHERE true ORDER BY v.id ON CONFLICT (schedule, id) DO NOTHING RETURNING id`,
 		times: `WITH c AS (SELECT ` + now + ` AS t)
 			SELECT c.t,
@@ -91,22 +91,22 @@ func newTexts(d sqlconn.Dialect) *texts {
 				FROM swarmiji_schedule_claim AS k JOIN swarmiji_schedule_entry AS e ON e.schedule = k.schedule AND e.id = k.id
 				WHERE k.schedule = $1 AND k.until <= $2 ORDER BY k.until LIMIT $3) AS b
 			ORDER BY since LIMIT $3`,
-		lock: `SELECT e.id, e.next, e.paused FROM swarmiji_schedule_entry AS e
-			WHERE e.schedule = $1 AND e.id IN (SELECT v.id FROM ` + ids + `) ORDER BY e.id` + lock,
-		claims: `SELECT ` + now + `, k.id, k.due, k.owner, k.until FROM (SELECT 1) AS one LEFT JOIN swarmiji_schedule_claim AS k
-			ON k.schedule = $1 AND k.id IN (SELECT v.id FROM ` + ids + `)`,
-		saveTimes: `UPDATE swarmiji_schedule_entry AS e SET next = v.next, last = coalesce(v.last, e.last)
-			FROM ` + rowsOf(d, column{"id", "text"}, column{"next", "bigint"}, column{"last", "bigint"}) + `
+		lock: ids + `SELECT e.id, e.next, e.paused FROM swarmiji_schedule_entry AS e
+			WHERE e.schedule = $1 AND e.id IN (SELECT v.id FROM v) ORDER BY e.id` + lock,
+		claims: ids + `SELECT ` + now + `, k.id, k.due, k.owner, k.until FROM (SELECT 1) AS one LEFT JOIN (
+				SELECT * FROM swarmiji_schedule_claim AS c WHERE c.schedule = $1 AND c.id IN (SELECT v.id FROM v)
+			) AS k ON true`,
+		saveTimes: rowsOf(d, column{"id", "text"}, column{"next", "bigint"}, column{"last", "bigint"}) +
+			`UPDATE swarmiji_schedule_entry AS e SET next = v.next, last = coalesce(v.last, e.last) FROM v
 			WHERE e.schedule = $1 AND e.id = v.id`,
-		saveClaims: `INSERT INTO swarmiji_schedule_claim (schedule, id, due, owner, until)
-			SELECT $1, v.id, v.due, v.owner, v.until
-			FROM ` + rowsOf(d, column{"id", "text"}, column{"due", "bigint"}, column{"owner", "text"}, column{"until", "bigint"}) + `
+		saveClaims: rowsOf(d, column{"id", "text"}, column{"due", "bigint"}, column{"owner", "text"}, column{"until", "bigint"}) +
+			`INSERT INTO swarmiji_schedule_claim (schedule, id, due, owner, until) SELECT $1, v.id, v.due, v.owner, v.until FROM v
 			WHERE true ON CONFLICT (schedule, id, due) DO UPDATE SET owner = excluded.owner, until = excluded.until`,
-		saveStates: `UPDATE swarmiji_schedule_entry AS e SET state = v.state
-			FROM ` + rowsOf(d, column{"id", "text"}, column{"state", "hex"}) + ` WHERE e.schedule = $1 AND e.id = v.id`,
-		dropClaims: `DELETE FROM swarmiji_schedule_claim
-			WHERE schedule = $1 AND (id, due) IN (SELECT v.id, v.due FROM ` + rowsOf(d, column{"id", "text"}, column{"due", "bigint"}) + `)`,
-		drop: `DELETE FROM swarmiji_schedule_entry WHERE schedule = $1 AND id IN (SELECT v.id FROM ` + ids + `)`,
+		saveStates: rowsOf(d, column{"id", "text"}, column{"state", "hex"}) +
+			`UPDATE swarmiji_schedule_entry AS e SET state = v.state FROM v WHERE e.schedule = $1 AND e.id = v.id`,
+		dropClaims: rowsOf(d, column{"id", "text"}, column{"due", "bigint"}) +
+			`DELETE FROM swarmiji_schedule_claim WHERE schedule = $1 AND (id, due) IN (SELECT v.id, v.due FROM v)`,
+		drop: ids + `DELETE FROM swarmiji_schedule_entry WHERE schedule = $1 AND id IN (SELECT v.id FROM v)`,
 
 		get:    `SELECT ` + columns + ` FROM swarmiji_schedule_entry AS e WHERE e.schedule = $1 AND e.id = $2`,
 		list:   `SELECT ` + columns + ` FROM swarmiji_schedule_entry AS e WHERE e.schedule = $1 AND e.id > $2 ORDER BY e.id LIMIT $3`,
