@@ -107,7 +107,8 @@ func TestPollControl(t *testing.T) {
 			}
 			must0(t, b.c.Resume())
 		})
-		if len(order) != 60 || order[:2] != "ab" || strings.Index(order, "c") < 38 {
+		// Right after Resume and Scale there may be nothing at hand but what lies in c.
+		if len(order) != 60 || order[:2] != "ab" || strings.Count(order[:38], "c") > 2 {
 			t.Errorf("%d: %s", len(order), order)
 		}
 	})
