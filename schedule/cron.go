@@ -118,11 +118,19 @@ const (
 // a day need match one of them only. A date that never comes, as 30 February, is no error: it never runs.
 //
 // This is the format of WorkKit. It has the year first; for the five fields of ordinary cron see [ParseCron5]. A refusal is a [SpecError].
-func ParseCron(text string) (*Cron, error) { return ParseCronIn(text, nil) }
+func ParseCron(text string) (*Cron, error) { return parseCron(text, place{}) }
 
 // ParseCronIn is [ParseCron] for a zone: the fields are what a clock there shows. Occurrences of n/m are counted on that clock as well.
 // The zone must have a name that other machines know, or be UTC or a fixed offset; nil is UTC.
 func ParseCronIn(text string, loc *time.Location) (*Cron, error) {
+	at, err := placeOf(loc)
+	if err != nil {
+		return nil, err
+	}
+	return parseCron(text, at)
+}
+
+func parseCron(text string, at place) (*Cron, error) {
 	if len(text) > maxCron {
 		return nil, &SpecError{Input: shorten(text), Problem: fmt.Sprintf("it is longer than %d bytes", maxCron)}
 	}
@@ -155,20 +163,16 @@ func ParseCronIn(text string, loc *time.Location) (*Cron, error) {
 	}
 	f.union = !f.dom.any && !f.dow.any
 	f.prepare()
-	return c.in(loc, strings.Join(parts, " "))
+	c.write(at, parts)
+	return &c, nil
 }
 
-// in completes c, whose fields are written as text in the zone loc.
-func (c *Cron) in(loc *time.Location, text string) (*Cron, error) {
-	name, loc, err := zoneName(loc)
-	if err != nil {
-		return nil, err
+// write completes c, whose fields are those of a clock there.
+func (c *Cron) write(at place, parts []string) {
+	c.loc, c.text = at.loc, strings.Join(parts, " ")
+	if at.loc != nil {
+		c.text = zonePrefix + at.name + " " + c.text
 	}
-	c.loc, c.text = loc, text
-	if loc != nil {
-		c.text = zonePrefix + name + " " + text
-	}
-	return c, nil
 }
 
 func (f *field) set(v int) { f.mask |= 1 << v }

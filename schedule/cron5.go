@@ -41,15 +41,15 @@ var shorthands = [...]struct{ word, text string }{
 // crontab(5) says and differs from [ParseCron] for fields like */2. Steps behind a single value, which here are said as 5-59/15, and the signs
 // ?, L, W and # of other schedulers are refused, as is @reboot.
 func ParseCron5(text string, loc *time.Location) (*Cron, error) {
-	own, rest, found, err := cutZone(text)
+	at, rest, found, err := cutZone(text)
+	if err == nil && !found {
+		at, err = placeOf(loc)
+	}
 	if err != nil {
 		return nil, err
 	}
 	if len(rest) > maxCron {
 		return nil, &SpecError{Input: shorten(text), Problem: fmt.Sprintf("it is longer than %d bytes", maxCron)}
-	}
-	if found {
-		loc = own
 	}
 	parts, err := split5(text, rest)
 	if err != nil {
@@ -69,10 +69,10 @@ func ParseCron5(text string, loc *time.Location) (*Cron, error) {
 	f.years = [3]uint64{1<<64 - 1, 1<<64 - 1, 1<<(lastYear-firstYear-127) - 1}
 	f.union = parts[2][0] != '*' && parts[4][0] != '*'
 	f.prepare()
-	if c, err = c.in(loc, strings.Join(parts, " ")); err == nil && c.loc == nil {
+	if c.write(at, parts); c.loc == nil {
 		c.text = zonePrefix + "UTC " + c.text
 	}
-	return c, err
+	return c, nil
 }
 
 // split5 parts the fields.

@@ -244,7 +244,7 @@ func TestNextIsTheSameFromAnywhere(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.SampledFrom([]string{"Europe/Berlin", "America/Santiago", "Australia/Lord_Howe", "UTC", "+05:45"}).Draw(t, "zone")
-		loc, err := loadZone(name)
+		loc, err := location(name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -358,4 +358,10 @@ func TestCronReadsBack(t *testing.T) {
 			t.Errorf("%q: %v, %v", text, spec, err)
 		}
 	}
+}
+
+// location is a zone by its name; nil for UTC.
+func location(name string) (*time.Location, error) {
+	at, err := loadZone(name)
+	return at.loc, err
 }

@@ -96,48 +96,54 @@ func (s *search) afterByClock(u int64, loc *time.Location) (int64, bool) {
 // zonePrefix begins the text of specs in zones other than UTC; ordinary cron knows it too.
 const zonePrefix = "CRON_TZ="
 
-// zoneName returns the name by which other processes find loc, and loc itself; for UTC it is nil.
-func zoneName(loc *time.Location) (string, *time.Location, error) {
+// place is a zone with a name by which other processes find it. The zero value is UTC.
+type place struct {
+	name string
+	loc  *time.Location // nil: UTC
+}
+
+// placeOf finds the name of a zone that somebody hands in, which may have one that says something else.
+func placeOf(loc *time.Location) (place, error) {
 	if loc == nil || loc == time.UTC {
-		return "UTC", nil, nil
+		return place{}, nil
 	}
 	name := loc.String()
 	if name == "Local" {
-		return "", nil, &SpecError{
+		return place{}, &SpecError{
 			Input: name, Problem: "what is local differs between machines: name the zone, with time.LoadLocation or UTC",
 			Nearest: "Europe/Berlin",
 		}
 	}
 	named, err := loadZone(name)
-	if err == nil && sameZone(named, loc) {
-		return name, named, nil
+	if err == nil && sameZone(named.loc, loc) {
+		return named, nil
 	}
-	// A fixed offset may have any name, also one that says something else.
+	// A fixed offset may have any name.
 	_, off := time.Unix(0, 0).In(loc).Zone()
 	if name = offsetName(off); name != "" {
-		if named, err = loadZone(name); err == nil && sameZone(named, loc) {
-			return name, named, nil
+		if named, err = loadZone(name); err == nil && sameZone(named.loc, loc) {
+			return named, nil
 		}
 	}
-	return "", nil, &SpecError{Input: shorten(loc.String()), Problem: "no zone that other machines know by this name", Nearest: "Europe/Berlin"}
+	return place{}, &SpecError{Input: shorten(loc.String()), Problem: "no zone that other machines know by this name", Nearest: "Europe/Berlin"}
 }
 
-// loadZone finds a zone by its name, as "Europe/Berlin" or "+02:00". It answers nil for UTC.
-func loadZone(name string) (*time.Location, error) {
+// loadZone finds a zone by its name, as "Europe/Berlin" or "+02:00".
+func loadZone(name string) (place, error) {
 	switch name {
 	case "UTC", "Etc/UTC", "+00:00", "-00:00":
-		return nil, nil
+		return place{}, nil
 	case "", "Local":
-		return nil, &SpecError{Input: name, Problem: "a zone must have a name that means the same everywhere", Nearest: "Europe/Berlin"}
+		return place{}, &SpecError{Input: name, Problem: "a zone must have a name that means the same everywhere", Nearest: "Europe/Berlin"}
 	}
 	if off, ok := parseOffset(name); ok {
-		return time.FixedZone(name, off), nil
+		return place{name, time.FixedZone(name, off)}, nil
 	}
 	loc, err := time.LoadLocation(name)
 	if err != nil {
-		return nil, &SpecError{Input: shorten(name), Problem: "no zone of this name is known here", Nearest: "Europe/Berlin"}
+		return place{}, &SpecError{Input: shorten(name), Problem: "no zone of this name is known here", Nearest: "Europe/Berlin"}
 	}
-	return loc, nil
+	return place{name, loc}, nil
 }
 
 // parseOffset reads a distance to UTC, as +02:00, in seconds.
@@ -182,18 +188,18 @@ func sameZone(a, b *time.Location) bool {
 }
 
 // cutZone takes the zone off the front of a spec's text.
-func cutZone(text string) (loc *time.Location, rest string, found bool, err error) {
+func cutZone(text string) (at place, rest string, found bool, err error) {
 	text = strings.TrimSpace(text)
 	head, rest, _ := strings.Cut(text, " ")
 	name, found := strings.CutPrefix(head, zonePrefix)
 	if !found {
 		if name, found = strings.CutPrefix(head, "TZ="); !found {
-			return nil, text, false, nil
+			return place{}, text, false, nil
 		}
 	}
 	if len(name) > 64 {
-		return nil, "", true, &SpecError{Input: shorten(text), Problem: "no zone has a name of " + strconv.Itoa(len(name)) + " bytes"}
+		return place{}, "", true, &SpecError{Input: shorten(text), Problem: "no zone has a name of " + strconv.Itoa(len(name)) + " bytes"}
 	}
-	loc, err = loadZone(name)
-	return loc, rest, true, err
+	at, err = loadZone(name)
+	return at, rest, true, err
 }

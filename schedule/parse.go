@@ -18,14 +18,14 @@ func Parse(text string) (Spec, error) {
 	case isRepeat(text):
 		return spec(ParseRepeat(text))
 	}
-	loc, rest, found, err := cutZone(text)
+	at, rest, found, err := cutZone(text)
 	switch {
 	case err != nil:
 		return nil, err
 	case !found:
 		return spec(ParseCron(text))
 	case len(strings.Fields(rest)) == fieldCount:
-		return spec(ParseCronIn(rest, loc))
+		return spec(parseCron(rest, at))
 	default:
 		return spec(ParseCron5(text, nil))
 	}

@@ -372,7 +372,7 @@ var zoneCases = []struct{ zone, now, phrase, want string }{
 func TestPhraseZones(t *testing.T) {
 	t.Parallel()
 	for _, c := range zoneCases {
-		loc, err := loadZone(c.zone)
+		loc, err := location(c.zone)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -477,7 +477,7 @@ func FuzzPhrase(f *testing.F) {
 		f.Add(c.phrase, at(f, c.now).Unix(), uint32(0), c.zone)
 	}
 	f.Fuzz(func(t *testing.T, text string, sec int64, ns uint32, name string) {
-		loc, err := loadZone(name)
+		loc, err := location(name)
 		if err != nil || loc == nil {
 			loc = time.UTC
 		}

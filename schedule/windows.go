@@ -39,14 +39,18 @@ const (
 // open when any of them is. Days are written by their first three letters or in full, and case does not matter. At most 100 windows, and 8,192
 // bytes, are read. The zone must have a name that other machines know, or be UTC or a fixed offset. A refusal is a [SpecError].
 func ParseWindows(text string, loc *time.Location) (*Windows, error) {
-	if len(text) > maxText {
-		return nil, &SpecError{Input: shorten(text), Problem: fmt.Sprintf("it is longer than %d bytes", maxText)}
-	}
-	name, loc, err := zoneName(loc)
+	at, err := placeOf(loc)
 	if err != nil {
 		return nil, err
 	}
-	w := &Windows{loc: loc}
+	return readWindows(text, at)
+}
+
+func readWindows(text string, at place) (*Windows, error) {
+	if len(text) > maxText {
+		return nil, &SpecError{Input: shorten(text), Problem: fmt.Sprintf("it is longer than %d bytes", maxText)}
+	}
+	w := &Windows{loc: at.loc}
 	var written []string
 	for item := range strings.SplitSeq(text, ",") {
 		if len(written) == maxWindows {
@@ -64,8 +68,8 @@ func ParseWindows(text string, loc *time.Location) (*Windows, error) {
 	}
 	w.merge()
 	w.text = windowsPrefix
-	if loc != nil {
-		w.text += name + " "
+	if at.loc != nil {
+		w.text += at.name + " "
 	}
 	w.text += strings.Join(written, ", ")
 	return w, nil
@@ -80,13 +84,13 @@ func parseWindows(text string) (*Windows, error) {
 	first, windows, _ := strings.Cut(rest, " ")
 	isDay := named(token{kind: word, text: strings.ToLower(first[:min(3, len(first))])}, weekdayNames[:]) >= 0
 	if first == "" || isDay || first[0] >= '0' && first[0] <= '9' {
-		return ParseWindows(rest, nil)
+		return readWindows(rest, place{})
 	}
-	loc, err := loadZone(first)
+	at, err := loadZone(first)
 	if err != nil {
 		return nil, err
 	}
-	return ParseWindows(windows, loc)
+	return readWindows(windows, at)
 }
 
 // parseWindow reads one window: its days as a set, and its seconds of the day.

@@ -61,7 +61,7 @@ func TestWindowsTable(t *testing.T) {
 		var loc *time.Location
 		if c.zone != "" {
 			var err error
-			if loc, err = loadZone(c.zone); err != nil {
+			if loc, err = location(c.zone); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -233,7 +233,7 @@ func FuzzWindows(f *testing.F) {
 	f.Add("09:00-17:00", "+05:45", int64(1<<63-1))
 	f.Add("09:00-17:00", "UTC", int64(-1<<63))
 	f.Fuzz(func(t *testing.T, text, name string, after int64) {
-		loc, err := loadZone(name)
+		loc, err := location(name)
 		if err != nil {
 			loc = nil
 		}

@@ -330,6 +330,7 @@ var clients = []client{
 		path:  "modernc.org/sqlite",
 		may:   []string{"internal/sqlconn"},
 		reach: []string{"schedule/sqlschedule", "open", "@programs"},
+		tests: true, // it is what SQL and date modifiers are held against
 		why:   "SQLite without cgo; only who keeps something in a file links it",
 	},
 	{
