@@ -239,7 +239,7 @@ var layers = []rule{
 	{
 		"L5",
 		[]string{"bench/...", "examples/..."},
-		[]string{"task", "@ports", "serializer/*", "middleware", "control", "revoke", "producer", "consumer", "open", "@adapters", "@programs", "@leaves", "internal/testserver", "internal/ledger", "internal/graphs"},
+		[]string{"task", "@ports", "serializer/*", "middleware", "control", "revoke", "schedule", "producer", "consumer", "open", "@adapters", "@programs", "@leaves", "internal/testserver", "internal/ledger", "internal/graphs"},
 		"programs use the library as its users do; these may start a server of their own, keep a ledger, and run the tests' workflows",
 	},
 
