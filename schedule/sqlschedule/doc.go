@@ -11,5 +11,5 @@
 // transactions that come at the same moment share one commit. The clock is the database's: PostgreSQL's server, or the machine
 // that the file is on. What is confirmed is on the disk: PostgreSQL's synchronous_commit, and synchronous=FULL of SQLite.
 //
-// Other processes' changes are heard of by LISTEN on PostgreSQL; a file is looked at 20 times a second while somebody watches.
+// Other processes' changes are heard of by LISTEN on PostgreSQL; a file is looked at ten times a second while somebody watches.
 package sqlschedule

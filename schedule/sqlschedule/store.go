@@ -24,7 +24,7 @@ const (
 	// chunkBytes is how many bytes of payloads one statement adds.
 	chunkBytes = 4 << 20
 	// watchPoll is how often a SQLite file is looked at for other processes' changes.
-	watchPoll = 50 * time.Millisecond
+	watchPoll = 100 * time.Millisecond
 )
 
 // Store keeps a schedule in a database. Make one with [New], and end it with Close. All methods may be called from any
