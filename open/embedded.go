@@ -10,6 +10,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker/natsbroker/embedded"
 	"github.com/swarmiji/swarmiji/events/natsevents"
 	"github.com/swarmiji/swarmiji/resultstore/natsresults"
+	"github.com/swarmiji/swarmiji/schedule/natsschedule"
 )
 
 const (
@@ -26,7 +27,7 @@ func embeddedSchemes() []scheme {
 		server: "embedded NATS server", start: "its process has ended; open the directory again",
 		params: []string{paramListen, paramSync},
 		check:  checkEmbedded, prepare: startEmbedded,
-		broker: natsBroker, results: natsResults, events: natsEvents,
+		broker: natsBroker, results: natsResults, events: natsEvents, schedule: natsSchedule,
 	}}
 }
 
@@ -81,7 +82,7 @@ func startEmbedded(ctx context.Context, t *target) error {
 	}
 }
 
-// ownedBroker, ownedResults and ownedEvents close the server with the one adapter that was made.
+// ownedBroker and the like close the server with the one adapter that was made.
 type (
 	ownedBroker struct {
 		*natsbroker.Broker
@@ -93,6 +94,10 @@ type (
 	}
 	ownedEvents struct {
 		*natsevents.Bus
+		server *embedded.Server
+	}
+	ownedSchedule struct {
+		*natsschedule.Store
 		server *embedded.Server
 	}
 )
@@ -110,4 +115,9 @@ func (s ownedResults) Close(ctx context.Context) error {
 // Close closes the bus, then the server.
 func (b ownedEvents) Close(ctx context.Context) error {
 	return errors.Join(b.Bus.Close(ctx), b.server.Close(ctx))
+}
+
+// Close closes the store, then the server.
+func (s ownedSchedule) Close(ctx context.Context) error {
+	return errors.Join(s.Store.Close(ctx), s.server.Close(ctx))
 }

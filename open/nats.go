@@ -25,7 +25,7 @@ func natsSchemes() []scheme {
 		name: "nats", form: "nats://user:password@host:4222", port: "4222", where: servers,
 		server: "NATS server", start: "start one (nats-server -js), or use nats-embedded:///directory or mem:// to try without",
 		params: []string{paramReplicas, paramCreds, paramNKey},
-		check:  checkNATS, broker: natsBroker, results: natsResults, events: natsEvents,
+		check:  checkNATS, broker: natsBroker, results: natsResults, events: natsEvents, schedule: natsSchedule,
 	}
 	secure := plain
 	secure.name, secure.form, secure.secure = "tls", "tls://user:password@host:4222", true

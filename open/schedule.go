@@ -11,6 +11,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/schedule"
 	"github.com/swarmiji/swarmiji/schedule/memschedule"
+	"github.com/swarmiji/swarmiji/schedule/natsschedule"
 	"github.com/swarmiji/swarmiji/schedule/redisschedule"
 	"github.com/swarmiji/swarmiji/schedule/sqlschedule"
 )
@@ -35,11 +36,13 @@ type ScheduleStore interface {
 // Schedule makes the store of a schedule of a URL, with everything that the store can do, for schedule.As:
 //
 //	redis://, rediss://, redis-cluster://, redis-sentinel://   as for a broker; a namespace has no meaning, the name is the key
+//	nats://, tls://                                            as for a broker; a namespace has no meaning
+//	nats-embedded:///directory                                 a NATS server in this process, see Open; Close ends it
 //	sqlite:///path/app.db, sqlite:app.db                       a SQLite file; the second is in the working directory
 //	postgres://user:password@host/database                     PostgreSQL
 //	mem://                                                     in this process; every call makes a store of its own
 //
-// It does no I/O, and no error holds a password.
+// Its I/O is what that of [Open] is, and no error holds a password.
 func Schedule(ctx context.Context, url string, o ScheduleOptions) (ScheduleStore, error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("open: %w", context.Cause(ctx))
@@ -55,14 +58,10 @@ func Schedule(ctx context.Context, url string, o ScheduleOptions) (ScheduleStore
 	if err == nil && t.scheme.schedule == nil {
 		err = fmt.Errorf("%s:// keeps no schedules; %s:// do", t.scheme.name, strings.Join(scheduleSchemes(), "://, "))
 	}
-	var s ScheduleStore
-	if err == nil {
-		s, err = t.scheme.schedule(t, o.Name)
-	}
 	if err != nil {
 		return nil, fmt.Errorf("open: schedule: %w", err)
 	}
-	return s, nil
+	return lone(ctx, t, func(t *target) (ScheduleStore, error) { return t.scheme.schedule(t, o.Name) })
 }
 
 // RedactSchedule is [Redact] for the URL of a schedule's store.
@@ -104,4 +103,24 @@ func memSchedule(_ *target, name string) (ScheduleStore, error) {
 
 func redisSchedule(t *target, name string) (ScheduleStore, error) {
 	return redisschedule.New(redisschedule.Config{Redis: t.redis, Name: name, ClientName: t.clientName(), Logger: t.options.Logger})
+}
+
+func natsSchedule(t *target, name string) (ScheduleStore, error) {
+	replicas, err := t.replicas()
+	if err != nil {
+		return nil, err
+	}
+	c := natsschedule.Config{
+		URLs: t.urls(), TLS: t.tls, Credentials: t.params[paramCreds], NKeySeed: t.params[paramNKey],
+		Name: name, Replicas: replicas, Logger: t.options.Logger,
+	}
+	if t.embedded == nil {
+		return natsschedule.New(c)
+	}
+	c.InProcess = t.embedded
+	s, err := natsschedule.New(c)
+	if err != nil {
+		return nil, err
+	}
+	return ownedSchedule{s, t.embedded}, nil
 }

@@ -14,7 +14,7 @@ import (
 // TestSchedule: every URL opens a store that keeps what is added under its name.
 func TestSchedule(t *testing.T) {
 	for name, url := range map[string]string{
-		"mem": "mem://", "redis": testserver.RequireRedis(t).URL(), "sqlite": "sqlite://" + t.TempDir() + "/s.db", "postgres": testserver.RequirePostgres(t).URL(),
+		"mem": "mem://", "redis": testserver.RequireRedis(t).URL(), "nats": testserver.RequireNATS(t).URL(), "embedded": "nats-embedded://" + t.TempDir(), "sqlite": "sqlite://" + t.TempDir() + "/s.db", "postgres": testserver.RequirePostgres(t).URL(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			store, err := open.Schedule(t.Context(), url, open.ScheduleOptions{Name: "{" + testserver.Namespace() + "}"})

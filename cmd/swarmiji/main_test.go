@@ -270,6 +270,7 @@ func TestScripts(t *testing.T) {
 func TestSchedules(t *testing.T) {
 	for name, store := range map[string]func(t *testing.T) string{
 		"redis":    func(t *testing.T) string { return testserver.RequireRedis(t).URL() },
+		"nats":     func(t *testing.T) string { return testserver.RequireNATS(t).URL() },
 		"sqlite":   func(*testing.T) string { return "" },
 		"postgres": func(t *testing.T) string { return testserver.RequirePostgres(t).URL() },
 	} {

@@ -26,8 +26,8 @@ func (a *app) scheduleCmd() *cobra.Command {
 		Use:   "schedule add|ls|show|next|run|pause|resume|rm",
 		Short: "Look after what is to run at times of its own",
 		Long: "Schedule adds tasks that run once or again and again, and looks after them. Listeners run them, or submit them; see\n" +
-			"docs/schedules.md. --store names what keeps the schedule: redis://host:6379, sqlite:///path/app.db or\n" +
-			"postgres://user:password@host/database. An entry may be named by the beginning of its id.",
+			"docs/schedules.md. --store names what keeps the schedule: redis://host:6379, nats://host:4222, sqlite:///path/app.db\n" +
+			"or postgres://user:password@host/database. An entry may be named by the beginning of its id.",
 		Example: "  swarmiji schedule add \"every weekday at 9am\" report.make '{\"month\": \"last\"}' --store redis://host:6379\n" +
 			"  SWARMIJI_SCHEDULE=sqlite:///var/lib/app.db swarmiji schedule ls",
 		Args:        cobra.NoArgs,
