@@ -1,7 +1,9 @@
 package open_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -76,4 +78,28 @@ func TestScheduleRefused(t *testing.T) {
 			t.Errorf("%s: %q, want %q", url, got, want)
 		}
 	}
+}
+
+// The URL of a flag or of the environment names what keeps a schedule.
+func ExampleSchedule() {
+	ctx := context.Background()
+	store, err := open.Schedule(ctx, "mem://", open.ScheduleOptions{Name: "reports"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = store.Close(ctx) }()
+	s, err := schedule.New(schedule.Config{Store: store})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	added, err := s.Add(ctx, schedule.Every("weekday at 9am"), task.New[string, task.None]("report.make").Call("daily"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(s.Name(), "has", added.Spec)
+	// Output:
+	// reports has * * * 1-5 9 0 0
 }
