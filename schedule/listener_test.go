@@ -442,7 +442,7 @@ func TestAStopGivesBack(t *testing.T) {
 	})
 }
 
-// TestEachTickOnce: five listeners whose clocks are wrong, and many ticks: each is run once, with one id.
+// TestEachTickOnce: five listeners and many ticks: each is run once, with one id.
 func TestEachTickOnce(t *testing.T) {
 	const n = 3000
 	store := memory(t)

@@ -284,6 +284,7 @@ func TestCluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: a single server only")
 	}
+	t.Parallel()
 	srv := testserver.OwnRedisCluster(t, testserver.RedisConfig{})
 	name := "{" + testserver.Namespace() + "}"
 	store := opened(t, redisschedule.Config{Name: name, Redis: &redis.UniversalOptions{Addrs: srv.Addrs(), Username: srv.User(), Password: srv.Password()}})

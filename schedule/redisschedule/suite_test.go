@@ -85,4 +85,7 @@ func harness(t testing.TB) *scheduletest.Harness {
 	}
 }
 
-func TestStore(t *testing.T) { scheduletest.Run(t, harness) }
+func TestStore(t *testing.T) {
+	t.Parallel() // with the test that has servers of its own
+	scheduletest.Run(t, harness)
+}
