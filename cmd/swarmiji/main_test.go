@@ -51,9 +51,17 @@ func swarmiji(ts *testscript.TestScript, want int, args []string) {
 	s := surroundings{stdin: strings.NewReader(ts.Getenv("STDIN")), stdout: ts.Stdout(), stderr: ts.Stderr(), getenv: ts.Getenv}
 	ctx, cancel := context.WithTimeout(context.Background(), 3*patience)
 	defer cancel()
-	if got := run(ctx, patient(args), s); got != want {
+	if got := run(ctx, named(ts, patient(args)), s); got != want {
 		ts.Fatalf("status %d, want %d", got, want)
 	}
+}
+
+// named gives the program the schedule of the script, where the script has one and does not say another.
+func named(ts *testscript.TestScript, args []string) []string {
+	if name := ts.Getenv("SCHEDULE"); name != "" && !slices.Contains(args, "--schedule") {
+		args = append(args, "--schedule", name)
+	}
+	return args
 }
 
 // patient gives the program the time that a busy machine may take, where the script does not say how much it has.
@@ -104,7 +112,7 @@ func commands() map[string]func(ts *testscript.TestScript, neg bool, args []stri
 		// entry TASK: $ENTRY becomes the beginning of the id of the entry of this task, as the list says that was printed last.
 		"entry": func(ts *testscript.TestScript, _ bool, args []string) {
 			var out strings.Builder
-			if status := run(context.Background(), []string{"schedule", "ls"}, surroundings{
+			if status := run(context.Background(), named(ts, []string{"schedule", "ls"}), surroundings{
 				stdin: strings.NewReader(""), stdout: &out, stderr: &out, getenv: ts.Getenv,
 			}); status != 0 {
 				ts.Fatalf("status %d: %s", status, out.String())
@@ -286,6 +294,7 @@ func TestSchedules(t *testing.T) {
 						at = "sqlite://" + env.WorkDir + "/schedule.db"
 					}
 					env.Setenv("SWARMIJI_SCHEDULE", at)
+					env.Setenv("SCHEDULE", testserver.Namespace())
 					env.Setenv("SWARMIJI_BROKER", "")
 					return nil
 				},
