@@ -37,6 +37,7 @@ func TestConformanceQuorum(t *testing.T) {
 }
 
 func TestConformanceClassic(t *testing.T) {
+	testserver.Thorough(t)
 	if testing.Short() {
 		t.Skip("-short: quorum queues only")
 	}

@@ -48,6 +48,9 @@ func TestConformanceShortLease(t *testing.T) {
 		if !slices.Contains([]string{"lease", "retry", "fault", "model"}, area) || strings.Contains(c.Name(), "restart") {
 			c.Skip("the lease makes no difference")
 		}
+		if area == "fault" {
+			testserver.Thorough(c)
+		}
 		return singleHarness(c, srv, testLease)
 	})
 }

@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -116,7 +118,11 @@ func (b *buffer) String() string {
 // The two programs of the README, as they are run there: what the worker knows is what quickstart submits.
 func TestQuickstartMeetsWorker(t *testing.T) {
 	quickstart := filepath.Join(t.TempDir(), "quickstart")
-	if out, err := exec.Command("go", "build", "-o", quickstart, "../quickstart").CombinedOutput(); err != nil {
+	args := []string{"build", "-o", quickstart}
+	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		args = append(args, "-race") // as this test is built: then nothing is compiled for it alone
+	}
+	if out, err := exec.Command("go", append(args, "../quickstart")...).CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	for name, server := range map[string]func(t *testing.T) string{

@@ -11,6 +11,7 @@ import (
 )
 
 func TestClusterLosesNothing(t *testing.T) {
+	testserver.Thorough(t) // three nodes of RabbitMQ take two cores a minute and a half
 	if testing.Short() {
 		t.Skip("starts three servers")
 	}

@@ -99,6 +99,7 @@ func TestRabbitRestartKeepsDurableQueue(t *testing.T) {
 
 // RequireRabbit gives a node that works, whatever the test before did to it.
 func TestRequireRabbitMends(t *testing.T) {
+	testserver.Thorough(t)
 	for name, breakIt := range map[string]func(*testserver.Rabbit){
 		"killed": (*testserver.Rabbit).Kill,
 		"paused": (*testserver.Rabbit).Pause,
