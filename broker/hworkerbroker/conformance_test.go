@@ -47,7 +47,7 @@ func harness(t testing.TB, srv *testserver.Redis) *brokertest.Harness {
 		down  bool
 	)
 	timeout := 30 * time.Second // longer than anything here takes
-	if strings.Contains(t.Name(), "keep_their_lease") {
+	if strings.Contains(t.Name(), "keep_their_lease") || strings.Contains(t.Name(), "every_call_is_bounded") {
 		timeout = testTimeout
 	}
 	spare := testserver.NewRelay(t, srv.Addr()) // made before the case begins to count goroutines

@@ -55,9 +55,9 @@ func TestConformanceShortLease(t *testing.T) {
 	})
 }
 
-// longLease is a lease that no cut or restart here outlasts, except where a case waits for it to pass.
+// longLease is a lease that no cut or restart here outlasts, except where a case waits for its end.
 func longLease(t testing.TB) time.Duration {
-	if strings.Contains(t.Name(), "keep_their_lease") {
+	if strings.Contains(t.Name(), "keep_their_lease") || strings.Contains(t.Name(), "every_call_is_bounded") {
 		return 3 * time.Second
 	}
 	return 30 * time.Second
