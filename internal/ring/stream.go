@@ -2,6 +2,7 @@ package ring
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"sync/atomic"
 )
@@ -50,7 +51,7 @@ func (s *Stream[T]) Put(v *T) {
 // Get takes the oldest element, and waits for one until ctx ends. It returns ctx's error, or the stream's closedErr as
 // soon as the stream was closed.
 func (s *Stream[T]) Get(ctx context.Context) (v T, err error) {
-	for {
+	for looked := false; ; {
 		s.mu.Lock()
 		ok := s.ring.Pop(&v)
 		more := s.ring.Len() > 0
@@ -60,6 +61,12 @@ func (s *Stream[T]) Get(ctx context.Context) (v T, err error) {
 		}
 		if ok {
 			return v, nil
+		}
+		if !looked {
+			// Those that put may be about to run on this processor: to be woken by each of them costs more than to let them go first.
+			looked = true
+			runtime.Gosched()
+			continue
 		}
 		select {
 		case <-s.wake:
