@@ -19,7 +19,7 @@ type rule struct {
 var sets = map[string][]string{
 	// Small tools without an opinion. Everybody may use them, so they use nobody.
 	"leaves": {
-		"internal/backoff", "internal/clock", "internal/crew", "internal/group", "internal/keyset", "internal/nodeid",
+		"internal/backoff", "internal/clock", "internal/crew", "internal/glob", "internal/group", "internal/keyset", "internal/nodeid",
 		"internal/pack", "internal/ring",
 	},
 	// Conformance suites: <port>test beside its port, and the road test of producer and consumer together.
