@@ -18,6 +18,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if scheduletest.Child(child) {
+		return
+	}
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(testserver.Reaper))
 }
 
@@ -28,12 +31,23 @@ func within(t testing.TB) context.Context {
 	return ctx
 }
 
-func open(t testing.TB, url, name string) *natsschedule.Store {
-	t.Helper()
-	s, err := natsschedule.New(natsschedule.Config{
+func makeStore(url, name string) (*natsschedule.Store, error) {
+	return natsschedule.New(natsschedule.Config{
 		URLs: []string{url}, Name: name, Logger: slog.New(slog.DiscardHandler),
 		Backoff: backoff.Exponential{Min: 5 * time.Millisecond, Max: 200 * time.Millisecond},
 	})
+}
+
+// child opens a store as the processes of TestKilled do.
+func child(url, name string) (scheduletest.Store, error) { return makeStore(url, name) }
+
+func TestKilled(t *testing.T) {
+	scheduletest.Killed(t, testserver.RequireNATS(t).URL(), testserver.Namespace(), child)
+}
+
+func open(t testing.TB, url, name string) *natsschedule.Store {
+	t.Helper()
+	s, err := makeStore(url, name)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
+var work = task.New[int, task.None]("work")
+
 // TestFiveListeners: 10,000 entries (fewer with the race detector) that are due together are each run once, by one of five, and nothing of them is left.
 func TestFiveListeners(t *testing.T) {
 	const entries = many

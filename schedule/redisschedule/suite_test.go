@@ -16,10 +16,26 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if child() {
+	if scheduletest.Child(child) {
 		return
 	}
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(testserver.Reaper))
+}
+
+// child opens a store as the processes of TestKilled do.
+func child(url, name string) (scheduletest.Store, error) {
+	o, err := redis.ParseURL(url)
+	if err != nil {
+		return nil, err
+	}
+	return redisschedule.New(redisschedule.Config{
+		Redis: &redis.UniversalOptions{Addrs: []string{o.Addr}, Username: o.Username, Password: o.Password},
+		Name:  name, Logger: slog.New(slog.DiscardHandler), Backoff: backoff.Exponential{Max: 500 * time.Millisecond},
+	})
+}
+
+func TestKilled(t *testing.T) {
+	scheduletest.Killed(t, testserver.RequireRedis(t).URL(), testserver.Namespace(), child)
 }
 
 func options(srv *testserver.Redis, addr string) *redis.UniversalOptions {

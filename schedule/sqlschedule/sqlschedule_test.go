@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -20,8 +19,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(childEnv) != "" {
-		child()
+	if scheduletest.Child(child) {
 		return
 	}
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(testserver.Reaper))
@@ -95,6 +93,22 @@ func postgresHarness(t testing.TB) *scheduletest.Harness {
 
 func TestStore(t *testing.T)         { scheduletest.Run(t, liteHarness) }
 func TestStorePostgres(t *testing.T) { scheduletest.Run(t, postgresHarness) }
+
+// child opens a store as the processes of TestKilled do.
+func child(url, name string) (scheduletest.Store, error) {
+	return sqlschedule.New(sqlschedule.Config{URL: url, Name: name, Backoff: quick, Connections: 4})
+}
+
+func TestKilled(t *testing.T) {
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		scheduletest.Killed(t, fileURL(t), "killed", child)
+	})
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		scheduletest.Killed(t, testserver.RequirePostgres(t).URL(), testserver.Namespace(), child)
+	})
+}
 
 // In memory there is one view of a schedule, and that one works.
 func TestMemory(t *testing.T) {
