@@ -19,17 +19,18 @@ type rule struct {
 var sets = map[string][]string{
 	// Small tools without an opinion. Everybody may use them, so they use nobody.
 	"leaves": {
-		"internal/backoff", "internal/clock", "internal/crew", "internal/group", "internal/keyset", "internal/nodeid",
+		"internal/backoff", "internal/clock", "internal/crew", "internal/glob", "internal/group", "internal/keyset", "internal/nodeid",
 		"internal/pack", "internal/ring",
 	},
 	// Conformance suites: <port>test beside its port, and the road test of producer and consumer together.
 	"suites": {
 		"broker/brokertest", "resultstore/resultstoretest", "events/eventstest", "serializer/serializertest",
 		"internal/roadtest", "limit/limittest", "schedule/scheduletest",
+		"jobs/jobstest",
 	},
 	"conns":    {"internal/amqpconn", "internal/natsconn", "internal/redisconn", "internal/sqlconn"}, // one for each technology
 	"ports":    {"broker", "resultstore", "serializer", "router", "events"},
-	"adapters": {"broker/*", "broker/natsbroker/embedded", "resultstore/*", "events/*", "schedule/*"},
+	"adapters": {"broker/*", "broker/natsbroker/embedded", "resultstore/*", "events/*", "schedule/*", "jobs/memjobs", "jobs/sqljobs"},
 	"programs": {"cmd/...", "bench/...", "examples/..."},
 }
 
@@ -51,6 +52,12 @@ var layers = []rule{
 		"suite",
 		[]string{"schedule/scheduletest"},
 		[]string{"schedule", "task", "internal/suite", "@leaves"},
+		"a suite knows its port and no adapter, so that every adapter can be held to it",
+	},
+	{
+		"suite",
+		[]string{"jobs/jobstest"},
+		[]string{"jobs", "task", "internal/suite", "@leaves"},
 		"a suite knows its port and no adapter, so that every adapter can be held to it",
 	},
 	{
@@ -136,6 +143,24 @@ var layers = []rule{
 		"when a task runs is a question of time alone; its stores and whatever it is submitted through are handed in. What is known of the last run is in a result store",
 	},
 
+	{
+		"L2",
+		[]string{"jobs"},
+		[]string{"task", "resultstore", "schedule", "@leaves"},
+		"a job is a record with rules; its stores, and what its runs are submitted through, are handed in. When it repeats is a Spec of schedule",
+	},
+	{
+		"L3",
+		[]string{"jobs/memjobs", "jobs/sqljobs"},
+		[]string{"jobs", "task", "schedule", "broker", "@conns", "@leaves"},
+		"an adapter knows its own port and never another adapter; broker is open to it for the errors of the shared connection",
+	},
+	{
+		"L4",
+		[]string{"jobs/bedrock"},
+		[]string{"jobs", "task", "schedule", "@leaves"},
+		"a protocol in front of the service works with every store and so knows none",
+	},
 	{
 		"L2",
 		[]string{"limit"},
@@ -227,19 +252,19 @@ var layers = []rule{
 	{
 		"L5",
 		[]string{"open"},
-		[]string{"task", "@ports", "serializer/*", "revoke", "schedule", "@adapters", "@leaves"},
+		[]string{"task", "@ports", "serializer/*", "revoke", "schedule", "jobs", "@adapters", "@leaves"},
 		"it is the one switch from a URL to adapters",
 	},
 	{
 		"L5",
 		[]string{"cmd/..."},
-		[]string{"task", "@ports", "serializer/*", "middleware", "control", "revoke", "schedule", "producer", "consumer", "open", "@adapters", "@leaves", "internal/wire"},
+		[]string{"task", "@ports", "serializer/*", "middleware", "control", "revoke", "schedule", "jobs", "jobs/bedrock", "producer", "consumer", "open", "@adapters", "@leaves", "internal/wire"},
 		"programs use the library as its users do; the wire alone opens what others have sealed, for people to see it",
 	},
 	{
 		"L5",
 		[]string{"bench/...", "examples/..."},
-		[]string{"task", "@ports", "serializer/*", "middleware", "control", "revoke", "schedule", "producer", "consumer", "open", "@adapters", "@programs", "@leaves", "internal/testserver", "internal/ledger", "internal/graphs"},
+		[]string{"task", "@ports", "serializer/*", "middleware", "control", "revoke", "schedule", "jobs", "jobs/bedrock", "producer", "consumer", "open", "@adapters", "@programs", "@leaves", "internal/testserver", "internal/ledger", "internal/graphs"},
 		"programs use the library as its users do; these may start a server of their own, keep a ledger, and run the tests' workflows",
 	},
 
@@ -323,13 +348,13 @@ var clients = []client{
 	{
 		path:  "github.com/jackc/pgx/v5",
 		may:   []string{"internal/sqlconn", "internal/testserver"},
-		reach: []string{"schedule/sqlschedule", "open", "@programs"},
+		reach: []string{"schedule/sqlschedule", "jobs/sqljobs", "open", "@programs"},
 		why:   "SQL is spoken through one connection, which knows the servers' errors",
 	},
 	{
 		path:  "modernc.org/sqlite",
 		may:   []string{"internal/sqlconn"},
-		reach: []string{"schedule/sqlschedule", "open", "@programs"},
+		reach: []string{"schedule/sqlschedule", "jobs/sqljobs", "open", "@programs"},
 		tests: true, // it is what SQL and date modifiers are held against
 		why:   "SQLite without cgo; only who keeps something in a file links it",
 	},
@@ -385,7 +410,7 @@ var clients = []client{
 	{
 		path:  "github.com/google/uuid",
 		may:   []string{"producer", "consumer", "internal/wire"},
-		reach: []string{"internal/roadtest", "resultstore/*", "events/*", "internal/sqlconn", "schedule/sqlschedule", "open", "@programs"}, // SQLite links it
+		reach: []string{"internal/roadtest", "resultstore/*", "events/*", "internal/sqlconn", "schedule/sqlschedule", "jobs/sqljobs", "open", "@programs"}, // SQLite links it
 		why:   "ids are chosen where tasks are submitted",
 	},
 	{
