@@ -6,8 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
-	"strings"
 
+	"github.com/swarmiji/swarmiji/internal/errand"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -18,14 +18,14 @@ const contentType = "application/json"
 // one. JSON that is given as a json.RawMessage is written anew, so that equal values are equal bytes.
 func encodeArgs(v any) (json.RawMessage, error) {
 	if raw, ok := v.(json.RawMessage); ok {
-		if err := unmarshal(raw, &v); err != nil {
+		if err := errand.Unmarshal(raw, &v); err != nil {
 			return nil, fmt.Errorf("%w: %w", task.ErrBadArgs, err)
 		}
 	}
 	if _, none := v.(task.None); none || v == nil {
 		return json.RawMessage("[]"), nil
 	}
-	text, err := marshal(v)
+	text, err := errand.Marshal(v)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", task.ErrBadArgs, err)
 	}
@@ -60,7 +60,7 @@ func decodeArgs(args json.RawMessage, v any) error {
 	case !anything:
 		return fmt.Errorf("%w: %d of them for a %v", task.ErrBadArgs, len(list), t)
 	}
-	if err := unmarshal(what, v); err != nil {
+	if err := errand.Unmarshal(what, v); err != nil {
 		return fmt.Errorf("%w: %w", task.ErrBadArgs, err)
 	}
 	return nil
@@ -91,60 +91,4 @@ func isList(t reflect.Type) bool {
 		}
 	}
 	return true
-}
-
-// unmarshal reads JSON. Where v takes anything, whole numbers become int64 and others float64.
-func unmarshal(data []byte, v any) error {
-	switch to := v.(type) {
-	case *any:
-		return exactly(data, to, func() { *to = plain(*to) })
-	case *[]any:
-		return exactly(data, to, func() { plainList(*to) })
-	case *map[string]any:
-		return exactly(data, to, func() { plainMap(*to) })
-	}
-	return json.Unmarshal(data, v)
-}
-
-// exactly reads JSON with its numbers as they are written, and then has them made plain.
-func exactly(data []byte, v any, makePlain func()) error {
-	if !json.Valid(data) {
-		return json.Unmarshal(data, v) // which says what is wrong
-	}
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.UseNumber()
-	if err := d.Decode(v); err != nil {
-		return err
-	}
-	makePlain()
-	return nil
-}
-
-func plain(v any) any {
-	switch v := v.(type) {
-	case json.Number:
-		if n, err := v.Int64(); err == nil && !strings.ContainsAny(v.String(), ".eE") {
-			return n
-		}
-		if f, err := v.Float64(); err == nil {
-			return f
-		}
-	case []any:
-		plainList(v)
-	case map[string]any:
-		plainMap(v)
-	}
-	return v // a number that fits nowhere stays as it is written
-}
-
-func plainList(list []any) {
-	for i := range list {
-		list[i] = plain(list[i])
-	}
-}
-
-func plainMap(m map[string]any) {
-	for k := range m {
-		m[k] = plain(m[k])
-	}
 }

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+
+	"github.com/swarmiji/swarmiji/internal/errand"
 )
 
 // ErrNoState is what State and SetState return outside of a run that a [Listener] makes in place.
@@ -37,7 +39,7 @@ func State[S any](ctx context.Context) (S, error) {
 	if len(text) == 0 {
 		return state, nil
 	}
-	if err := unmarshal(text, &state); err != nil {
+	if err := errand.Unmarshal(text, &state); err != nil {
 		return state, fmt.Errorf("schedule: the state of the last run: %w", err)
 	}
 	return state, nil
@@ -53,7 +55,7 @@ func SetState(ctx context.Context, state any) error {
 	text := json.RawMessage{}
 	if state != nil {
 		var err error
-		if text, err = marshal(state); err != nil {
+		if text, err = errand.Marshal(state); err != nil {
 			return fmt.Errorf("schedule: state: %w", err)
 		}
 		if len(text) > MaxState {

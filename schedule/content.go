@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 
+	"github.com/swarmiji/swarmiji/internal/errand"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -139,7 +140,7 @@ func encode(c *Content, spec Spec, escapeSlashes bool) ([]byte, error) {
 	put := func(name string, value any, there bool) {
 		delete(fields, name)
 		if there {
-			raw, err := marshal(value)
+			raw, err := errand.Marshal(value)
 			errs = append(errs, err)
 			fields[name] = raw
 		}
@@ -154,7 +155,7 @@ func encode(c *Content, spec Spec, escapeSlashes bool) ([]byte, error) {
 	put(fieldHeaders, c.Headers, len(c.Headers) > 0)
 	put(fieldCorrelation, c.Correlation, c.Correlation != "")
 	put(fieldMeta, metadata(c.Meta), !c.Meta.IsZero())
-	payload, err := marshal(fields)
+	payload, err := errand.Marshal(fields)
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBadEntry, err)
 	}
@@ -179,15 +180,4 @@ func escaped(payload []byte) []byte {
 		}
 	}
 	return out
-}
-
-// marshal writes JSON without the escapes that are meant for web pages.
-func marshal(v any) (json.RawMessage, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/swarmiji/swarmiji/internal/errand"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -77,7 +78,7 @@ func (m metadata) MarshalJSON() ([]byte, error) {
 			fields[o.name] = v
 		}
 	}
-	return marshal(fields)
+	return errand.Marshal(fields)
 }
 
 // UnmarshalJSON implements json.Unmarshaler. Keys of newer writers are left alone.

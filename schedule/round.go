@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/swarmiji/swarmiji/internal/errand"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -59,38 +60,8 @@ type hold struct {
 	content *Content
 	id      task.ID
 	remove  bool // the entry has no run after this one
-	lost    atomic.Bool
 	ending  atomic.Bool
-
-	mu     sync.Mutex
-	cancel context.CancelCauseFunc // of its handler; nil: it does not run
-}
-
-// lose notes that another listener has the tick now.
-func (h *hold) lose() {
-	h.lost.Store(true)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.cancel != nil {
-		h.cancel(task.ErrLeaseLost)
-	}
-}
-
-// begin returns the context of the handler, and what is to be called after it.
-func (h *hold) begin(parent context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(parent)
-	h.mu.Lock()
-	h.cancel = cancel
-	h.mu.Unlock()
-	if h.lost.Load() {
-		cancel(task.ErrLeaseLost)
-	}
-	return ctx, func() {
-		h.mu.Lock()
-		h.cancel = nil
-		h.mu.Unlock()
-		cancel(nil)
-	}
+	errand.Life
 }
 
 // end is a claim that is to be ended.
@@ -115,7 +86,7 @@ func (r *round) run(ctx context.Context) error {
 	defer r.kill(nil)
 	defer r.gone()
 	if w, ok := As[Watcher](r.c.Store); ok {
-		defer w.Watch(func() { signal(r.woken) })()
+		defer w.Watch(func() { errand.Signal(r.woken) })()
 	}
 	var working, ending, renewing sync.WaitGroup
 	if r.c.Submit == nil {
@@ -136,7 +107,7 @@ func (r *round) run(ctx context.Context) error {
 	r.giveBack(r.queued())
 	close(r.queue)
 	close(r.batches)
-	stopped := over(&working)
+	stopped := errand.Over(&working)
 	still := r.drain(stopped)
 	if still == 0 {
 		close(r.ends) // workers alone send to it
@@ -147,7 +118,7 @@ func (r *round) run(ctx context.Context) error {
 	} else {
 		deadline = time.After(r.c.ShutdownTimeout + lastGrace)
 	}
-	flushed := over(&ending)
+	flushed := errand.Over(&ending)
 	if still == 0 {
 		select {
 		case <-flushed:
@@ -163,51 +134,20 @@ func (r *round) run(ctx context.Context) error {
 	return nil
 }
 
-// over returns a channel that is closed when wg is done.
-func over(wg *sync.WaitGroup) <-chan struct{} {
-	done := make(chan struct{})
-	go func() {
-		wg.Wait()
-		close(done)
-	}()
-	return done
-}
-
 // drain waits for what runs, for as long as it may, and returns how many still run.
 func (r *round) drain(stopped <-chan struct{}) int {
-	t := time.NewTimer(r.c.ShutdownTimeout)
-	defer t.Stop()
-	select {
-	case <-stopped:
+	if errand.Stop(stopped, r.c.ShutdownTimeout, func() { r.kill(task.ErrShutdown) }, lastGrace) {
 		return 0
-	case <-t.C:
-	}
-	r.kill(task.ErrShutdown)
-	t.Reset(lastGrace)
-	select {
-	case <-stopped:
-		return 0
-	case <-t.C:
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	running := 0
 	for _, h := range r.held {
-		h.mu.Lock()
-		if h.cancel != nil {
+		if h.Runs() {
 			running++
 		}
-		h.mu.Unlock()
 	}
 	return max(running, 1)
-}
-
-// signal says that there is something to look at; whoever looks later hears of it.
-func signal(ch chan struct{}) {
-	select {
-	case ch <- struct{}{}:
-	default:
-	}
 }
 
 // fetch asks for what is due and claims it until ctx ends.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/swarmiji/swarmiji/internal/errand"
 )
 
 // end has a claim ended by and by.
@@ -57,7 +59,7 @@ func (r *round) done(list []end) {
 		if err == nil {
 			for i := range held {
 				// After a repetition false may mean that the first call has done it.
-				if !held[i] && attempt == 0 && !list[i].lost.Load() {
+				if !held[i] && attempt == 0 && !list[i].Lost() {
 					r.lostIt(list[i].hold)
 				}
 			}
@@ -73,7 +75,7 @@ func (r *round) done(list []end) {
 }
 
 func (r *round) lostIt(h *hold) {
-	h.lose()
+	h.Lose()
 	r.l.stats.lost.Add(1)
 	r.l.report(ProblemLost, &h.tick, h.content.Job, nil)
 }
@@ -84,16 +86,7 @@ func (r *round) call() (context.Context, context.CancelFunc) {
 }
 
 // pause waits; false: the round is over.
-func (r *round) pause(d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-r.calls.Done():
-		return false
-	}
-}
+func (r *round) pause(d time.Duration) bool { return errand.Pause(r.calls, d) }
 
 // renew prolongs the leases of all that is held.
 func (r *round) renew() {
@@ -130,7 +123,7 @@ func (r *round) prolong(hs []*hold) {
 func (r *round) current(h *hold) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.held[keyOf(&h.tick)] == h && !h.lost.Load()
+	return r.held[keyOf(&h.tick)] == h && !h.Lost()
 }
 
 func ticks(hs []*hold) []Tick {

@@ -5,33 +5,23 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"time"
 
+	"github.com/swarmiji/swarmiji/internal/errand"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// worker runs what is claimed, in place. A handler that ends its goroutine gets it a successor.
+// worker runs what is claimed, in place.
 func (r *round) worker() {
 	for h := range r.queue {
-		ended := make(chan struct{})
-		r.runOn(h, ended)
-	}
-}
-
-// runOn runs one tick on a goroutine that a handler may end.
-func (r *round) runOn(h *hold, ended chan struct{}) {
-	go func() {
-		defer close(ended)
 		r.runInPlace(h)
-	}()
-	<-ended
+	}
 }
 
 // runInPlace runs one tick and has its claim ended.
 func (r *round) runInPlace(h *hold) {
-	if h.lost.Load() {
+	if h.Lost() {
 		r.release(h)
 		return
 	}
@@ -45,51 +35,18 @@ func (r *round) runInPlace(h *hold) {
 	if h.content.Overlap == OverlapSkip {
 		r.record(h, q, task.StateStarted, nil, nil)
 	}
-	ctx, over := h.begin(context.WithValue(task.WithRequest(r.hard, q), carriedKey{}, c))
+	ctx, over := h.Begin(context.WithValue(task.WithRequest(r.hard, q), carriedKey{}, c))
 	began := time.Now()
-	value, err := result{}, errors.New("the handler ended its goroutine")
-	defer func() {
-		over()
-		r.pace.note(time.Since(began))
-		r.ran(h, q, c, value.v, err)
-	}()
-	value.v, err = handle(ctx, handler, q)
+	value, err := errand.Handle(ctx, handler, q)
+	over()
+	r.pace.note(time.Since(began))
+	r.ran(h, q, c, value, err)
 }
-
-// result is what a handler returned.
-type result struct{ v any }
-
-// handle calls the handler, whose panic is an error.
-func handle(ctx context.Context, h task.Handler, q *task.Request) (v any, err error) {
-	if limit := q.Effective.TimeLimit.Or(0); limit > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, limit, task.ErrTimeLimit)
-		defer cancel()
-	}
-	defer func() {
-		if p := recover(); p != nil {
-			v, err = nil, &panicked{task.Describe(p, task.MaxErrorText), task.Text(string(debug.Stack()), task.MaxStack)}
-		}
-	}()
-	return h.Handle(ctx, q)
-}
-
-// panicked is the error of a handler that panicked.
-type panicked struct{ value, stack string }
-
-// Error says what the panic was about.
-func (p *panicked) Error() string { return fmt.Sprintf("%v: %s", task.ErrPanic, p.value) }
-
-// Unwrap returns task.ErrPanic.
-func (p *panicked) Unwrap() error { return task.ErrPanic }
-
-// Stack implements task.Stacker.
-func (p *panicked) Stack() string { return p.stack }
 
 // ran ends the claim of a tick that was run.
 func (r *round) ran(h *hold, q *task.Request, c *carried, value any, err error) {
 	switch {
-	case h.lost.Load(): // told already
+	case h.Lost(): // told already
 		r.release(h)
 		return
 	case err != nil && errors.Is(context.Cause(r.hard), task.ErrShutdown): // it was interrupted, and is to run again
@@ -156,7 +113,7 @@ func (r *round) record(h *hold, q *task.Request, state task.State, value any, er
 	}
 	if state == task.StateSucceeded {
 		rec.ContentType = contentType
-		if rec.Result, err = marshal(value); err != nil {
+		if rec.Result, err = errand.Marshal(value); err != nil {
 			rec.State, rec.ContentType = task.StateFailed, ""
 			rec.Error = task.Remote(fmt.Errorf("%w: %w", task.ErrBadResult, err))
 		}

@@ -2,9 +2,9 @@ package schedule
 
 import (
 	"context"
-	"sync"
 	"time"
 
+	"github.com/swarmiji/swarmiji/internal/errand"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -21,11 +21,11 @@ func (r *round) submitAll(batch []*hold) {
 	calls, left := r.callsOf(batch)
 	began := time.Now()
 	for attempt := 0; len(left) > 0; attempt++ {
-		pending, err := r.submit(calls)
+		confirmed, err := r.submit(calls)
 		var again []*hold
 		var callsAgain []task.Call
 		for i, h := range left {
-			if pending[i] {
+			if confirmed[i] {
 				r.l.stats.submitted.Add(1)
 				r.end(h, Finish{Remove: h.remove})
 				continue
@@ -54,7 +54,7 @@ func (r *round) submitAll(batch []*hold) {
 func (r *round) callsOf(batch []*hold) ([]task.Call, []*hold) {
 	calls, left := make([]task.Call, 0, len(batch)), make([]*hold, 0, len(batch))
 	for _, h := range batch {
-		if h.lost.Load() {
+		if h.Lost() {
 			r.release(h)
 			continue
 		}
@@ -95,32 +95,8 @@ func (r *round) makeCall(h *hold) (task.Call, error) {
 func (r *round) submit(calls []task.Call) ([]bool, error) {
 	ctx, cancel := context.WithTimeout(r.hard, r.c.Lease)
 	defer cancel()
-	confirmed := make([]bool, len(calls))
-	if s, ok := r.c.Submit.(task.BatchSubmitter); ok {
-		pending, err := s.SubmitAll(ctx, calls)
-		for i := range pending {
-			confirmed[i] = pending[i] != nil
-		}
-		return confirmed, err
-	}
-	errs := make([]error, len(calls))
-	var wg sync.WaitGroup
-	free := make(chan struct{}, r.c.Workers)
-	for i := range calls {
-		free <- struct{}{}
-		wg.Go(func() {
-			_, errs[i] = r.c.Submit.Submit(ctx, calls[i])
-			confirmed[i] = errs[i] == nil
-			<-free
-		})
-	}
-	wg.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return confirmed, err
-		}
-	}
-	return confirmed, nil
+	confirmed, _, err := errand.Submit(ctx, r.c.Submit, calls, r.c.Workers)
+	return confirmed, err
 }
 
 // refuse puts off ticks that cannot be submitted, or drops them when they are too late for that.

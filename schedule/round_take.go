@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/swarmiji/swarmiji/internal/errand"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -128,7 +129,7 @@ func (r *round) release(hs ...*hold) {
 		}
 	}
 	r.mu.Unlock()
-	signal(r.freed)
+	errand.Signal(r.freed)
 }
 
 // claim claims, and asks again while there is no answer, as what was claimed by a call without an answer would otherwise wait for its

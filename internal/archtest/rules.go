@@ -138,15 +138,21 @@ var layers = []rule{
 
 	{
 		"L1",
+		[]string{"internal/errand"},
+		[]string{"task", "@leaves"},
+		"it runs handlers and submits tasks for whoever takes on what is due, and does not know what that is",
+	},
+	{
+		"L1",
 		[]string{"schedule"},
-		[]string{"task", "resultstore", "@leaves"},
+		[]string{"task", "resultstore", "internal/errand", "@leaves"},
 		"when a task runs is a question of time alone; its stores and whatever it is submitted through are handed in. What is known of the last run is in a result store",
 	},
 
 	{
 		"L2",
 		[]string{"jobs"},
-		[]string{"task", "resultstore", "schedule", "@leaves"},
+		[]string{"task", "resultstore", "schedule", "internal/errand", "@leaves"},
 		"a job is a record with rules; its stores, and what its runs are submitted through, are handed in. When it repeats is a Spec of schedule",
 	},
 	{

@@ -1,0 +1,216 @@
+package errand_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/swarmiji/swarmiji/internal/errand"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+func request(m task.Metadata) *task.Request {
+	return task.NewRequest(&task.Envelope{ID: "id", Name: "x", Meta: m}, nil)
+}
+
+// TestHandle: whatever a handler does, there is an answer.
+func TestHandle(t *testing.T) {
+	mine := errors.New("mine")
+	for name, c := range map[string]struct {
+		meta task.Metadata
+		run  task.HandlerFunc
+		want any
+		err  error
+		took time.Duration
+	}{
+		"a result": {run: func(context.Context, *task.Request) (any, error) { return 1, nil }, want: 1},
+		"an error": {run: func(context.Context, *task.Request) (any, error) { return nil, mine }, err: mine},
+		"a panic":  {run: func(context.Context, *task.Request) (any, error) { panic("x") }, err: task.ErrPanic},
+		"the end of its goroutine": {run: func(context.Context, *task.Request) (any, error) {
+			runtime.Goexit()
+			return nil, nil
+		}, err: errand.ErrGone},
+		"a soft limit": {
+			meta: task.Metadata{SoftTimeLimit: task.Set(time.Second)},
+			run: func(ctx context.Context, _ *task.Request) (any, error) {
+				<-ctx.Done()
+				time.Sleep(time.Second)
+				return nil, context.Cause(ctx)
+			}, err: task.ErrSoftTimeLimit, took: 2 * time.Second,
+		},
+		"a hard limit": {
+			meta: task.Metadata{TimeLimit: task.Set(time.Second)},
+			run: func(ctx context.Context, _ *task.Request) (any, error) {
+				<-ctx.Done()
+				time.Sleep(time.Second) // nobody waits for it any more
+				return nil, mine
+			}, err: task.ErrTimeLimit, took: time.Second,
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			got, err := errand.Handle(t.Context(), c.run, request(c.meta))
+			if diff := cmp.Diff(c.want, got); diff != "" || !errors.Is(err, c.err) || (err == nil) != (c.err == nil) {
+				t.Errorf("%s: %v, %v", name, got, err)
+			}
+			if took := time.Since(began); took != c.took {
+				t.Errorf("%s: it took %v", name, took)
+			}
+			if s, ok := errors.AsType[task.Stacker](err); errors.Is(err, task.ErrPanic) && (!ok || s.Stack() == "") {
+				t.Errorf("%s: no stack", name)
+			}
+			time.Sleep(time.Minute) // whatever goes on ends
+		})
+	}
+}
+
+func TestLife(t *testing.T) {
+	var l errand.Life
+	if l.Lost() || l.Runs() {
+		t.Fatal("the zero value")
+	}
+	ctx, over := l.Begin(t.Context())
+	if !l.Runs() || ctx.Err() != nil {
+		t.Fatal("it does not run")
+	}
+	if !l.Lose() || l.Lose() || !l.Lost() || !errors.Is(context.Cause(ctx), task.ErrLeaseLost) {
+		t.Fatalf("not lost once: %v", context.Cause(ctx))
+	}
+	over()
+	if l.Runs() {
+		t.Fatal("it runs for ever")
+	}
+	ctx, over = l.Begin(t.Context())
+	defer over()
+	if !errors.Is(context.Cause(ctx), task.ErrLeaseLost) {
+		t.Fatal("what was lost before it began goes on")
+	}
+}
+
+// one submits one call at a time.
+type one struct {
+	mu         sync.Mutex
+	under, top int
+}
+
+var errRefused = errors.New("refused")
+
+func (o *one) Submit(_ context.Context, c task.Call) (task.Pending, error) {
+	o.mu.Lock()
+	o.under++
+	o.top = max(o.top, o.under)
+	o.mu.Unlock()
+	time.Sleep(time.Second)
+	o.mu.Lock()
+	o.under--
+	o.mu.Unlock()
+	if c.Name == "bad" {
+		return nil, errRefused
+	}
+	return pending{id: c.ID}, nil
+}
+
+type pending struct {
+	task.Pending
+	id task.ID
+}
+
+// many takes all at once.
+type many struct{ one }
+
+func (m *many) SubmitAll(_ context.Context, calls []task.Call) ([]task.Pending, error) {
+	all := make([]task.Pending, len(calls))
+	var err error
+	for i, c := range calls {
+		if c.Name == "bad" {
+			err = errRefused
+			continue
+		}
+		all[i] = pending{id: c.ID}
+	}
+	return all, err
+}
+
+func TestSubmit(t *testing.T) {
+	calls := []task.Call{{ID: "1"}, {ID: "2", Name: "bad"}, {ID: "3"}}
+	synctest.Test(t, func(t *testing.T) {
+		o := &one{}
+		for _, s := range []task.Submitter{o, &many{}} {
+			confirmed, pending, err := errand.Submit(t.Context(), s, calls, 2)
+			if diff := cmp.Diff([]bool{true, false, true}, confirmed); diff != "" || !errors.Is(err, errRefused) {
+				t.Errorf("%T: %s %v", s, diff, err)
+			}
+			if pending[0] == nil || pending[1] != nil || pending[2] == nil {
+				t.Errorf("%T: %v", s, pending)
+			}
+		}
+		if o.top != 2 {
+			t.Errorf("%d at a time", o.top)
+		}
+	})
+}
+
+func TestStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			ends   time.Duration
+			killed time.Duration // how long it takes when killed
+			want   bool
+			kills  int
+			took   time.Duration
+		}{
+			{ends: time.Second, want: true, took: time.Second},
+			{ends: time.Hour, killed: time.Second, want: true, kills: 1, took: 11 * time.Second},
+			{ends: time.Hour, killed: time.Hour, kills: 1, took: 15 * time.Second},
+		} {
+			var wg sync.WaitGroup
+			kill := make(chan struct{})
+			wg.Go(func() {
+				select {
+				case <-time.After(c.ends):
+				case <-kill:
+					time.Sleep(c.killed)
+				}
+			})
+			began, kills := time.Now(), 0
+			ended := errand.Over(&wg)
+			got := errand.Stop(ended, 10*time.Second, func() { kills++; close(kill) }, 5*time.Second)
+			if took := time.Since(began); got != c.want || kills != c.kills || took != c.took {
+				t.Errorf("%+v: %v after %v, %d kills", c, got, took, kills)
+			}
+			<-ended
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		if !errand.Pause(ctx, time.Second) {
+			t.Error("a pause that was not disturbed")
+		}
+		cancel()
+		if errand.Pause(ctx, time.Hour) {
+			t.Error("a pause that was")
+		}
+		woken := make(chan struct{}, 1)
+		errand.Signal(woken)
+		errand.Signal(woken)
+		<-woken
+	})
+}
+
+func TestJSON(t *testing.T) {
+	text, err := errand.Marshal(map[string]any{"a": "<&>", "n": int64(1)<<60 + 1})
+	if err != nil || string(text) != `{"a":"<&>","n":1152921504606846977}` {
+		t.Fatalf("%s, %v", text, err)
+	}
+	var back any
+	if err := errand.Unmarshal(text, &back); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]any{"a": "<&>", "n": int64(1)<<60 + 1}, back); diff != "" {
+		t.Error(diff)
+	}
+}

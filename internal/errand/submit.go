@@ -1,0 +1,41 @@
+package errand
+
+import (
+	"context"
+	"sync"
+
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// Submit submits calls, and returns which were confirmed, what became of them as far as the submitter tells, and why others were not. If s is no
+// task.BatchSubmitter, parallel of them are under way at a time.
+func Submit(ctx context.Context, s task.Submitter, calls []task.Call, parallel int) (confirmed []bool, pending []task.Pending, err error) {
+	confirmed, pending = make([]bool, len(calls)), make([]task.Pending, len(calls))
+	if b, ok := s.(task.BatchSubmitter); ok {
+		var all []task.Pending
+		all, err = b.SubmitAll(ctx, calls)
+		copy(pending, all)
+		for i, p := range pending {
+			confirmed[i] = p != nil
+		}
+		return confirmed, pending, err
+	}
+	errs := make([]error, len(calls))
+	var wg sync.WaitGroup
+	free := make(chan struct{}, max(parallel, 1))
+	for i := range calls {
+		free <- struct{}{}
+		wg.Go(func() {
+			pending[i], errs[i] = s.Submit(ctx, calls[i])
+			confirmed[i] = errs[i] == nil
+			<-free
+		})
+	}
+	wg.Wait()
+	for _, e := range errs {
+		if e != nil {
+			return confirmed, pending, e
+		}
+	}
+	return confirmed, pending, nil
+}
