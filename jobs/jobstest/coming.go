@@ -1,0 +1,303 @@
+package jobstest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/swarmiji/swarmiji/jobs"
+)
+
+func (w *world) coming(s jobs.Store, since time.Time, most int) jobs.Coming {
+	w.Helper()
+	ctx, cancel := w.Ctx()
+	defer cancel()
+	c, err := s.Coming(ctx, since, most)
+	w.Must(err, "Coming")
+	return c
+}
+
+// wantNames compares names in any order, each of which comes once.
+func (w *world) wantNames(got []string, want ...string) {
+	w.Helper()
+	got = slices.Clone(got)
+	slices.Sort(got)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" && len(want)+len(got) > 0 {
+		w.Errorf("other names (-want +got):\n%s", diff)
+	}
+}
+
+func comingCases() []testCase {
+	return []testCase{
+		{
+			Area: "coming", Name: "nothing",
+			Explain: "Coming tells the store's time, and no next Due where no job has one that lies ahead.",
+			Run: func(w *world) {
+				s := w.Open()
+				for _, j := range []func(*jobs.Job){nil, func(*jobs.Job) {}, func(j *jobs.Job) { j.Due, j.State = time.Time{}, jobs.Waiting }} {
+					if j != nil {
+						w.add(s, "a", j)
+					}
+					before := w.now(s)
+					c := w.coming(s, time.Time{}, 10)
+					if after := w.now(s); c.Now.Before(before) || c.Now.After(after) {
+						w.Errorf("Now is %v, between %v and %v", c.Now, before, after)
+					}
+					if len(c.Names) > 0 || c.More || !c.Next.IsZero() {
+						w.Errorf("names %v, more %v, next %v", c.Names, c.More, c.Next)
+					}
+				}
+			},
+		},
+		{
+			Area: "coming", Name: "names",
+			Explain: "Coming names the jobs whose Due lies after since and not after now, each name once; since zero looks for none. Mocks are named as well, and jobs of any state.",
+			Run: func(w *world) {
+				s := w.Open()
+				now := w.now(s)
+				at := func(d time.Duration) func(*jobs.Job) { return func(j *jobs.Job) { j.Due = now.Add(d) } }
+				w.add(s, "long ago", at(-time.Hour))
+				w.add(s, "at since", at(-time.Minute))
+				w.add(s, "just after", at(-time.Minute+time.Microsecond))
+				w.add(s, "twice", at(-time.Second))
+				w.add(s, "twice", at(-2*time.Second))
+				w.add(s, "a mock", at(-time.Second), func(j *jobs.Job) { j.Mock = true })
+				w.add(s, "a lease", at(-time.Second), func(j *jobs.Job) { j.State = jobs.Running })
+				w.add(s, "ahead", at(time.Hour))
+				w.add(s, "none", func(j *jobs.Job) { j.Due = time.Time{} })
+				c := w.coming(s, now.Add(-time.Minute), 100)
+				w.wantNames(c.Names, "just after", "twice", "a mock", "a lease")
+				if c.More {
+					w.Error("there are said to be more")
+				}
+				if c = w.coming(w.Open(), time.Time{}, 100); len(c.Names) > 0 || c.More {
+					w.Errorf("without since: %v, more %v", c.Names, c.More)
+				}
+				if c = w.coming(s, now.Add(24*time.Hour), 100); len(c.Names) > 0 || c.More {
+					w.Errorf("since tomorrow: %v, more %v", c.Names, c.More)
+				}
+			},
+		},
+		{
+			Area: "coming", Name: "most",
+			Explain: "At most max names come, and more says that there are others; when all of them came it does not.",
+			Run: func(w *world) {
+				s := w.Open()
+				template := w.job(s, "x")
+				var list []jobs.Job
+				var all []string
+				for i := range 40 {
+					j := template
+					j.Name = fmt.Sprintf("n%d", i/2)
+					list = append(list, j)
+					if i%2 == 0 {
+						all = append(all, j.Name)
+					}
+				}
+				w.save(s, list...)
+				since := template.Due.Add(-time.Second)
+				for _, most := range []int{1, 19} {
+					c := w.coming(s, since, most)
+					distinct := slices.Compact(slices.Sorted(slices.Values(c.Names)))
+					if len(c.Names) != most || len(distinct) != most || !c.More {
+						w.Errorf("of 20 names at most %d: %v, more %v", most, c.Names, c.More)
+					}
+				}
+				for _, most := range []int{20, 1000} {
+					c := w.coming(s, since, most)
+					w.wantNames(c.Names, all...)
+					if c.More {
+						w.Errorf("more than 20 of 20 names, at most %d", most)
+					}
+				}
+			},
+		},
+		{
+			Area: "coming", Name: "next",
+			Explain: "Next is the first Due that lies ahead, whatever is due already, so that who waits sleeps until then and no longer. It follows every change.",
+			Run: func(w *world) {
+				s := w.Open()
+				now := w.now(s)
+				w.add(s, "due")
+				later := w.add(s, "later", func(j *jobs.Job) { j.Due = now.Add(2 * time.Hour) })
+				soon := w.add(s, "soon", func(j *jobs.Job) { j.Due, j.State = now.Add(time.Hour), jobs.Running })
+				want := func(what string, at time.Time) {
+					w.Helper()
+					if c := w.coming(s, time.Time{}, 1); !c.Next.Equal(at) || !at.IsZero() && c.Next.Location() != time.UTC {
+						w.Errorf("%s: next is %v, not %v", what, c.Next, at)
+					}
+				}
+				want("two ahead", soon.Due)
+				w.edit(s, soon.ID, func(j *jobs.Job) { j.Due = time.Time{} })
+				want("one ahead", later.Due)
+				w.edit(s, later.ID, func(j *jobs.Job) { j.Due = now.Add(3 * time.Hour) })
+				want("put off", now.Add(3*time.Hour))
+				w.update(s, func(ctx context.Context, tx jobs.Tx) error { return tx.Delete(ctx, later.ID) })
+				want("none ahead", time.Time{})
+			},
+		},
+	}
+}
+
+// ear is what a watcher has heard.
+type ear struct {
+	mu    sync.Mutex
+	calls int
+	any   bool
+	names map[string]bool
+}
+
+func (e *ear) wake(names []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.calls++
+	if names == nil {
+		e.any = true
+	}
+	if e.names == nil {
+		e.names = map[string]bool{}
+	}
+	for _, n := range names {
+		e.names[n] = true
+	}
+}
+
+// heard reports whether a wake-up was about a name.
+func (e *ear) heard(name string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.any || e.names[name]
+}
+
+func (e *ear) count() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.calls
+}
+
+// quiet waits until nothing was heard for a while.
+func (e *ear) quiet(w *world) {
+	w.Helper()
+	last, since := e.count(), time.Now()
+	w.Until("it becomes quiet", func() bool {
+		if n := e.count(); n != last {
+			last, since = n, time.Now()
+		}
+		return time.Since(since) > w.Quiet
+	})
+}
+
+func watchCases() []testCase {
+	return []testCase{
+		{
+			Area: "watch", Name: "wakes",
+			Explain: "Watch calls wake after transactions that gave jobs a Due, by this process and by others, with the names of the jobs or with nil for any. A single call may be missing, but not all.",
+			Run: func(w *world) {
+				s, other := w.Open(), w.Open()
+				for what, by := range map[string]jobs.Store{"its own commits": s, "another's commits": other} {
+					var e ear
+					stop := s.Watch(e.wake)
+					name := "by " + what
+					w.Until("a wake-up by "+what, func() bool {
+						w.add(by, name)
+						return w.soon(func() bool { return e.heard(name) })
+					})
+					stop()
+				}
+			},
+		},
+		{
+			Area: "watch", Name: "what wakes",
+			Explain: "A wake-up comes for jobs that were added with a Due, and for those that were given one or another one; the commit is seen by who is woken.",
+			Run: func(w *world) {
+				s, other := w.Open(), w.Open()
+				j := w.add(s, "parked", func(j *jobs.Job) { j.Due, j.State = time.Time{}, jobs.Waiting })
+				var e ear
+				defer s.Watch(e.wake)()
+				for i := range 3 {
+					before := e.count()
+					w.edit(other, j.ID, func(j *jobs.Job) {
+						j.Due, j.State, j.Run = j.Created.Add(time.Duration(i)*time.Millisecond), jobs.Queued, int64(i)
+					})
+					w.Until("a wake-up", func() bool {
+						if e.count() > before && e.heard("parked") {
+							return true
+						}
+						w.edit(other, j.ID, func(j *jobs.Job) { j.Due = j.Due.Add(time.Microsecond) }) // a call may be missing
+						return w.soon(func() bool { return e.count() > before && e.heard("parked") })
+					})
+					if got := w.get(s, j.ID); got.Run != int64(i) {
+						w.Errorf("who was woken for change %d sees change %d", i, got.Run)
+					}
+				}
+			},
+		},
+		{
+			Area: "watch", Name: "stop",
+			Explain: "stop ends the calls, and may be called again; others go on hearing.",
+			Run: func(w *world) {
+				s := w.Open()
+				var stopped, kept ear
+				stop := s.Watch(stopped.wake)
+				defer s.Watch(kept.wake)()
+				stop()
+				stop()
+				stopped.quiet(w)
+				before := stopped.count()
+				w.Until("the other watcher hears", func() bool {
+					w.add(s, "a")
+					return w.soon(func() bool { return kept.heard("a") })
+				})
+				kept.quiet(w)
+				if n := stopped.count(); n > before {
+					w.Errorf("%d calls after stop", n-before)
+				}
+			},
+		},
+		{
+			Area: "watch", Name: "closed",
+			Explain: "Close ends the calls as well; Watch of a closed store does nothing.",
+			Run: func(w *world) {
+				s, other := w.Open(), w.Open()
+				var e ear
+				stop := s.Watch(e.wake)
+				w.Close(s)
+				before := e.count()
+				s.Watch(e.wake)()
+				s.Watch(e.wake)
+				w.add(other, "a")
+				var heard ear
+				defer other.Watch(heard.wake)()
+				w.Until("the other store's watcher hears", func() bool {
+					w.add(other, "a")
+					return w.soon(func() bool { return heard.heard("a") })
+				})
+				if n := e.count(); n > before {
+					w.Errorf("%d calls after Close", n-before)
+				}
+				stop()
+			},
+		},
+	}
+}
+
+// soon polls cond for two seconds, for what may have to be asked for again.
+func (w *world) soon(cond func() bool) bool {
+	deadline := time.NewTimer(2 * time.Second)
+	defer deadline.Stop()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !cond() {
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,327 @@
+package jobstest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/swarmiji/swarmiji/internal/glob"
+	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// pick is what Find should answer for d, by this time.
+func pick(list []jobs.Job, s jobs.Selector, by time.Time, limit int) []jobs.Job {
+	var out []jobs.Job
+	pattern := glob.Compile(s.Pattern)
+	for _, j := range list {
+		named := s.Pattern != "" && pattern.Match(j.Name) || s.Pattern == "" && slices.Contains(s.Names, j.Name)
+		if named && !j.Due.IsZero() && !j.Due.After(by) && j.Priority == s.Priority.Or(j.Priority) && (s.Mock || !j.Mock) {
+			out = append(out, j)
+		}
+	}
+	slices.SortFunc(out, func(a, b jobs.Job) int {
+		return cmp.Or(cmp.Compare(a.Priority, b.Priority), a.Due.Compare(b.Due), cmp.Compare(a.ID, b.ID))
+	})
+	return out[:min(limit, len(out))]
+}
+
+// crowd saves jobs of many names, priorities and times, some of them mocks, and some without a Due.
+func (w *world) crowd(s jobs.Store, n int) []jobs.Job {
+	w.Helper()
+	template := w.job(s, "x")
+	names := []string{"a", "a/1", "a/2", "b", "B", "Foo1", "foo2", "é", "a*", "[a]", "www-prod/SendEmail"}
+	states := []jobs.State{jobs.Queued, jobs.RunQueued, jobs.Running, jobs.Paused}
+	r := rand.New(rand.NewPCG(1, 2))
+	list := make([]jobs.Job, n)
+	for i := range list {
+		j := template
+		j.Name = names[r.IntN(len(names))]
+		j.Priority = []int{-jobs.MaxPriority, 0, 100, 150, 1000, jobs.MaxPriority}[r.IntN(6)]
+		j.State = states[r.IntN(len(states))] // a store goes by Due alone
+		j.Mock = r.IntN(5) == 0
+		switch r.IntN(4) {
+		case 0:
+			j.Due = time.Time{}
+		case 1:
+			j.Due = template.Created.Add(time.Hour + time.Duration(r.IntN(5))*time.Second)
+		default:
+			j.Due = template.Created.Add(-time.Duration(r.IntN(5)) * time.Second) // some at once
+		}
+		list[i] = j
+	}
+	return w.save(s, list...)
+}
+
+func dueCases() []testCase {
+	return []testCase{
+		{
+			Area: "due", Name: "selectors",
+			Explain: "What is due under a selector: the pattern or the names, the priority, mocks if asked for; jobs whose Due has come by a time, in the order of Priority, then Due, then ID, the first Limit. Whatever their state: Due alone decides.",
+			Run: func(w *world) {
+				s := w.Open()
+				list := w.crowd(s, 300)
+				now := w.now(s)
+				selectors := []jobs.Selector{
+					{Pattern: "*"},
+					{Pattern: "*", Mock: true},
+					{Pattern: "a"},
+					{Pattern: "a*"},
+					{Pattern: "a/?"},
+					{Pattern: "[a-b]"},
+					{Pattern: "[^a]*"},
+					{Pattern: "a[*]"},
+					{Pattern: "[[]a]"},
+					{Pattern: "?"},
+					{Pattern: "*[0-9]"},
+					{Pattern: "Foo*"},
+					{Pattern: "*SendEmail"},
+					{Pattern: "nobody*"},
+					{Pattern: "[a"},
+					{Names: []string{"a"}},
+					{Names: []string{"foo2", "a", "a", "nobody", "a*"}},
+					{Names: []string{"[a-z]"}},
+					{Pattern: "B", Names: []string{"a"}}, // names count where there is no pattern
+					{},
+					{Pattern: "*", Priority: task.Set(150)},
+					{Pattern: "a*", Priority: task.Set(0), Mock: true},
+					{Names: []string{"a", "b"}, Priority: task.Set(-jobs.MaxPriority)},
+					{Pattern: "*", Priority: task.Set(99)},
+				}
+				for _, sel := range selectors {
+					for _, by := range []time.Time{{}, now.Add(-2 * time.Second), now.Add(time.Hour + 2*time.Second), now.Add(-time.Hour)} {
+						for _, limit := range []int{1, 7, 1000} {
+							until := by
+							if by.IsZero() {
+								until = now
+							}
+							found := w.find(s, jobs.Query{Limit: limit, Due: &jobs.Due{Selector: sel, By: by}})
+							w.wantIDs(found, pick(list, sel, until, limit), "%+v by %v, limit %d", sel, by, limit)
+						}
+					}
+				}
+				sel, limit := selectors[0], 10
+				w.update(s, func(ctx context.Context, tx jobs.Tx) error { // the same in a transaction that locks
+					found, err := tx.Find(ctx, jobs.Query{Limit: limit, Due: &jobs.Due{Selector: sel}})
+					w.wantIDs(found, pick(list, sel, now, limit), "in Update")
+					for _, j := range found {
+						w.wantSame(j, list[slices.IndexFunc(list, func(o jobs.Job) bool { return o.ID == j.ID })], "in Update")
+					}
+					return err
+				})
+			},
+		},
+		{
+			Area: "due", Name: "other fields",
+			Explain: "Where Due is set, of the other fields only Limit counts.",
+			Run: func(w *world) {
+				s := w.Open()
+				list := w.save(s, w.job(s, "a"), w.job(s, "b"))
+				q := due("*", 10)
+				q.After, q.IDs, q.Name, q.States, q.SequenceKey, q.Parent = list[1].ID, []jobs.ID{4711}, "z", []jobs.State{jobs.Failed}, "k", 9
+				w.wantIDs(w.find(s, q), list, "a query with all fields set")
+			},
+		},
+		{
+			Area: "due", Name: "patterns",
+			Explain: "A pattern is SQLite's GLOB for the whole name, in every store: a worker finds the same jobs whatever keeps them.",
+			Run: func(w *world) {
+				s := w.Open()
+				r := rand.New(rand.NewPCG(3, 4))
+				letters := strings.Split("a|b|c|/|é|-|[|]|*|^", "|")
+				text := func(from []string, most int) string {
+					var b strings.Builder
+					for range 1 + r.IntN(most) {
+						b.WriteString(from[r.IntN(len(from))])
+					}
+					return b.String()
+				}
+				template := w.job(s, "x")
+				list := make([]jobs.Job, 60)
+				for i := range list {
+					list[i] = template
+					list[i].Name = text(letters, 4)
+				}
+				list = w.save(s, list...)
+				parts := append(slices.Clone(letters), "*", "*", "?", "?", "[a-b]", "[^a]", "[", "]", "[b-a]", "[]a]", "[a-]", "'", `"`, `\`, "%", "_")
+				for range 60 {
+					p := text(parts, 4)
+					sel := jobs.Selector{Pattern: p}
+					w.wantIDs(w.find(s, due(p, 100)), pick(list, sel, template.Created, 100), "the pattern %q", p)
+				}
+				for _, p := range []string{
+					"[a-", strings.Repeat("*a*a*a*a*b", 1000), strings.Repeat("?", 10_000), strings.Repeat("[", 10_000),
+					"' OR 1=1 --", "a\x00b", "\xff*", "*\xc3",
+				} {
+					var found []jobs.Job
+					ctx, cancel := w.Ctx()
+					err := s.View(ctx, func(ctx context.Context, tx jobs.Tx) (err error) {
+						found, err = tx.Find(ctx, due(p, 100))
+						return err
+					})
+					cancel()
+					if err != nil {
+						w.WantIs(err, jobs.ErrBadJob, "the pattern %.30q", p)
+						continue
+					}
+					w.wantIDs(found, pick(list, jobs.Selector{Pattern: p}, template.Created, 100), "the pattern %.30q", p)
+				}
+			},
+		},
+		{
+			Area: "due", Name: "a thousand names",
+			Explain: "A list of names may be long, and there may be many names.",
+			Run: func(w *world) {
+				s := w.Open()
+				template := w.job(s, "x")
+				list := make([]jobs.Job, 1000)
+				var some []string
+				for i := range list {
+					list[i] = template
+					list[i].Name = fmt.Sprintf("name-%03d", i)
+					list[i].Priority = i % 3
+					if i%2 == 0 {
+						some = append(some, list[i].Name)
+					}
+				}
+				list = w.save(s, list...)
+				for _, sel := range []jobs.Selector{{Pattern: "*"}, {Pattern: "*7"}, {Pattern: "name-12?"}, {Names: some}} {
+					for _, limit := range []int{1, 20, 2000} {
+						found := w.find(s, jobs.Query{Limit: limit, Due: &jobs.Due{Selector: sel}})
+						w.wantIDs(found, pick(list, sel, template.Created, limit), "%.30v, limit %d", sel.Pattern, limit)
+					}
+				}
+			},
+		},
+		{
+			Area: "due", Name: "after a change",
+			Explain: "What is due follows every change: of the name, the priority, the time, and whether it is a mock.",
+			Run: func(w *world) {
+				s := w.Open()
+				list := w.save(s, w.job(s, "a"), w.job(s, "b"))
+				list[1].Due = list[0].Due
+				a, b := list[0], w.save(s, list[1])[0]
+				step := func(what string, how func(*jobs.Job), want ...jobs.Job) {
+					w.Helper()
+					w.edit(s, a.ID, how)
+					w.wantIDs(w.find(s, due("*", 10)), want, "%s", what)
+				}
+				step("no change", func(*jobs.Job) {}, a, b)
+				step("later", func(j *jobs.Job) { j.Due = j.Due.Add(time.Microsecond) }, b, a)
+				step("more urgent", func(j *jobs.Job) { j.Priority-- }, a, b)
+				step("a mock", func(j *jobs.Job) { j.Mock = true }, b)
+				step("none any more", func(j *jobs.Job) { j.Mock = false }, a, b)
+				step("not at all", func(j *jobs.Job) { j.Due = time.Time{} }, b)
+				step("in an hour", func(j *jobs.Job) { j.Due = j.Created.Add(time.Hour) }, b)
+				step("again", func(j *jobs.Job) { j.Due = j.Created }, a, b)
+				step("renamed", func(j *jobs.Job) { j.Name = "c" }, a, b)
+				w.wantIDs(w.find(s, due("a", 10)), nil, "the old name")
+				w.wantIDs(w.find(s, due("c", 10)), []jobs.Job{a}, "the new name")
+			},
+		},
+		{
+			Area: "due", Name: "becomes due",
+			Explain: "A job is due from its Due on, by the store's clock, and not before.",
+			Run: func(w *world) {
+				s := w.Open()
+				j := w.add(s, "a", func(j *jobs.Job) { j.Due = j.Created.Add(300 * time.Millisecond) })
+				w.Until("the job is due", func() bool {
+					var now time.Time
+					var found []jobs.Job
+					w.view(s, func(ctx context.Context, tx jobs.Tx) (err error) {
+						if found, err = tx.Find(ctx, due("a", 1)); err != nil {
+							return err
+						}
+						now, err = tx.Now(ctx)
+						return err
+					})
+					if len(found) > 0 && now.Before(j.Due) {
+						w.Fatalf("found at %v, before it was due at %v", now, j.Due)
+					}
+					return len(found) > 0
+				})
+			},
+		},
+		{
+			Area: "due", Name: "disjoint claims",
+			Explain: "Of all who look for what is due at once, each gets other jobs: Find locks them, and passes over those that others have locked.",
+			Run: func(w *world) {
+				s, other := w.Open(), w.Open()
+				const total = 160
+				list := make([]jobs.Job, total)
+				template := w.job(s, "claim")
+				for i := range list {
+					list[i] = template
+				}
+				list = w.save(s, list...)
+				var mu sync.Mutex
+				taken := map[jobs.ID]int{}
+				all(16, func(i int) {
+					from := []jobs.Store{s, other}[i%2]
+					for misses := 0; misses < 200; {
+						var mine []jobs.ID
+						if !w.try(from, func(ctx context.Context, tx jobs.Tx) error {
+							mine = nil
+							found, err := tx.Find(ctx, due("cl*", 3))
+							for i := range found {
+								found[i].State, found[i].Due = jobs.Running, time.Time{}
+								mine = append(mine, found[i].ID)
+							}
+							return errors.Join(err, tx.Save(ctx, pointers(found)...))
+						}) {
+							return
+						}
+						mu.Lock()
+						for _, id := range mine {
+							taken[id]++
+						}
+						done := len(taken) == total
+						mu.Unlock()
+						if done {
+							return
+						}
+						if len(mine) == 0 { // others hold what is left
+							misses++
+						}
+					}
+				})
+				for _, j := range list {
+					if taken[j.ID] != 1 {
+						w.Errorf("job %d was claimed %d times", j.ID, taken[j.ID])
+					}
+				}
+			},
+		},
+		{
+			Area: "due", Name: "passes over locked ones",
+			Explain: "Where transactions run side by side, a claim does not wait for another one: it gets the next job.",
+			Needs:   []need{needsParallel},
+			Run: func(w *world) {
+				s, other := w.Open(), w.Open()
+				list := w.save(s, w.job(s, "a"), w.job(s, "a"))
+				w.update(s, func(ctx context.Context, tx jobs.Tx) error {
+					first, err := only(tx.Find(ctx, due("a", 1)))
+					if err != nil {
+						return err
+					}
+					var second []jobs.Job
+					if err := other.Update(ctx, func(ctx context.Context, tx jobs.Tx) (err error) {
+						second, err = tx.Find(ctx, due("a", 5))
+						return err
+					}); err != nil {
+						return err
+					}
+					w.wantIDs([]jobs.Job{first}, list[:1], "the first claim")
+					w.wantIDs(second, list[1:], "the second claim")
+					return nil
+				})
+			},
+		},
+	}
+}

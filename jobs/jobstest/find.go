@@ -1,0 +1,187 @@
+package jobstest
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/swarmiji/swarmiji/jobs"
+)
+
+// herd saves jobs that differ in all that a Query asks for.
+func (w *world) herd(s jobs.Store) []jobs.Job {
+	w.Helper()
+	template := w.job(s, "x")
+	var list []jobs.Job
+	for i := range 60 {
+		j := template
+		j.Name = []string{"a", "A", "a*", "b"}[i%4]
+		j.State = []jobs.State{jobs.Queued, jobs.Waiting, jobs.Running, jobs.Failed, jobs.Finished}[i%5]
+		j.SequenceKey = []string{"", "k", "K"}[i%3]
+		j.Parent = jobs.ID(i % 7 * 100)
+		j.Due = template.Due
+		list = append(list, j)
+	}
+	return w.save(s, list...)
+}
+
+// filter is what Find should answer for q, without Due.
+func filter(list []jobs.Job, q *jobs.Query) []jobs.Job {
+	var out []jobs.Job
+	for _, j := range list { // in the order of ids
+		if j.ID > q.After && (q.IDs == nil || slices.Contains(q.IDs, j.ID)) && (q.Name == "" || q.Name == j.Name) &&
+			(q.States == nil || slices.Contains(q.States, j.State)) && (q.SequenceKey == "" || q.SequenceKey == j.SequenceKey) &&
+			(q.Parent == 0 || q.Parent == j.Parent) && (q.Limit == 0 || len(out) < q.Limit) {
+			out = append(out, j)
+		}
+	}
+	return out
+}
+
+func findCases() []testCase {
+	return []testCase{
+		{
+			Area: "find", Name: "filters",
+			Explain: "All that is set in a Query must hold of a job: ids above After, ids, the exact name, one of the states, the key, the parent; the answer is in the order of ids, and has the first Limit.",
+			Run: func(w *world) {
+				s := w.Open()
+				list := w.herd(s)
+				some := []jobs.ID{list[50].ID, list[3].ID, 4711, list[3].ID, list[20].ID, -1, 0}
+				queries := []jobs.Query{
+					{},
+					{Limit: 1},
+					{Limit: 1000},
+					{After: list[9].ID},
+					{After: list[59].ID},
+					{After: math.MaxInt64},
+					{IDs: some},
+					{IDs: []jobs.ID{}},
+					{IDs: some, After: list[3].ID, Limit: 1},
+					{IDs: ids(list), Name: "b"},
+					{Name: "a"},
+					{Name: "a*"},
+					{Name: "A", Limit: 2},
+					{Name: "nobody"},
+					{Name: "a", After: list[8].ID, Limit: 3},
+					{States: []jobs.State{jobs.Failed}},
+					{States: []jobs.State{jobs.Queued, jobs.Running, jobs.Queued}},
+					{States: []jobs.State{}},
+					{States: []jobs.State{jobs.Cancelled}},
+					{SequenceKey: "k"},
+					{SequenceKey: "K", States: []jobs.State{jobs.Waiting}, Limit: 1},
+					{SequenceKey: "k", States: []jobs.State{jobs.Queued, jobs.Waiting}, After: list[10].ID},
+					{SequenceKey: "nothing"},
+					{Parent: 300},
+					{Parent: 100, States: []jobs.State{jobs.Failed, jobs.Finished}},
+					{Parent: 4711},
+					{Name: "b", States: []jobs.State{jobs.Failed}, SequenceKey: "k", Parent: 200},
+				}
+				for i, q := range queries {
+					want := filter(list, &q)
+					found := w.find(s, q)
+					w.wantIDs(found, want, "query %d, %+v", i, q)
+					for k := range min(len(found), len(want)) {
+						w.wantSame(found[k], want[k], "query %d", i)
+					}
+				}
+				w.update(s, func(ctx context.Context, tx jobs.Tx) error { // the same in a transaction that locks
+					for i, q := range queries {
+						found, err := tx.Find(ctx, q)
+						if err != nil {
+							return fmt.Errorf("query %d: %w", i, err)
+						}
+						w.wantIDs(found, filter(list, &q), "query %d in Update", i)
+					}
+					return nil
+				})
+			},
+		},
+		{
+			Area: "find", Name: "after a change",
+			Explain: "A job is found by what it is now, not by what it was.",
+			Run: func(w *world) {
+				s := w.Open()
+				list := w.save(s, w.job(s, "a"), w.job(s, "a"), w.job(s, "b"))
+				changed := list[0]
+				changed.Name, changed.SequenceKey, changed.Parent, changed.State = "b", "k", 9, jobs.Failed
+				w.save(s, changed)
+				for _, c := range []struct {
+					q    jobs.Query
+					want []jobs.Job
+				}{
+					{jobs.Query{Name: "a"}, list[1:2]},
+					{jobs.Query{Name: "b"}, []jobs.Job{list[0], list[2]}},
+					{jobs.Query{SequenceKey: "k"}, list[:1]},
+					{jobs.Query{Parent: 9}, list[:1]},
+					{jobs.Query{States: []jobs.State{jobs.Queued}}, list[1:]},
+				} {
+					w.wantIDs(w.find(s, c.q), c.want, "%+v", c.q)
+				}
+				changed.SequenceKey, changed.Parent = "", 0
+				w.save(s, changed)
+				w.wantIDs(w.find(s, jobs.Query{SequenceKey: "k"}), nil, "the key that was taken away")
+				w.wantIDs(w.find(s, jobs.Query{Parent: 9}), nil, "the parent that was taken away")
+			},
+		},
+		{
+			Area: "find", Name: "locks what it finds",
+			Explain: "Find locks the jobs it returns, and waits for those that are locked: what a transaction does with them is not overtaken.",
+			Run: func(w *world) {
+				s, other := w.Open(), w.Open()
+				w.save(s, w.job(s, "tick"), w.job(s, "tick"), w.job(s, "tick"))
+				all(6, func(i int) {
+					from := []jobs.Store{s, other}[i%2]
+					for range 5 {
+						w.try(from, func(ctx context.Context, tx jobs.Tx) error {
+							found, err := tx.Find(ctx, jobs.Query{Name: "tick", States: []jobs.State{jobs.Queued}})
+							if err != nil {
+								return err
+							}
+							if len(found) != 3 {
+								return fmt.Errorf("%d jobs were found, not 3", len(found))
+							}
+							for i := range found {
+								found[i].Run++
+							}
+							return tx.Save(ctx, pointers(found)...)
+						})
+					}
+				})
+				for _, j := range w.find(s, jobs.Query{}) {
+					if j.Run != 30 {
+						w.Errorf("30 transactions added one each, and came to %d", j.Run)
+					}
+				}
+			},
+		},
+		{
+			Area: "find", Name: "hostile texts",
+			Explain: "What a Query asks for is text and no code: a store answers, and finds nothing, or refuses it.",
+			Run: func(w *world) {
+				s := w.Open()
+				j := w.add(s, "x")
+				for _, text := range []string{"' OR 1=1 --", `" OR ""="`, "%", "_", "*", "x' ; DROP TABLE jobs; --", strings.Repeat("x", 100_000), "x\x00", "\xff\xfe", "$1", "?"} {
+					for what, q := range map[string]jobs.Query{
+						"name": {Name: text}, "key": {SequenceKey: text}, "state": {States: []jobs.State{jobs.State(text)}},
+						"due name": {Limit: 1, Due: &jobs.Due{Selector: jobs.Selector{Names: []string{text}}}},
+					} {
+						var found []jobs.Job
+						ctx, cancel := w.Ctx()
+						err := s.View(ctx, func(ctx context.Context, tx jobs.Tx) (err error) {
+							found, err = tx.Find(ctx, q)
+							return err
+						})
+						cancel()
+						if err != nil {
+							w.WantIs(err, jobs.ErrBadJob, "Find by the %s %.30q", what, text)
+						}
+						w.wantIDs(found, nil, "Find by the %s %.30q", what, text)
+					}
+				}
+				w.wantSame(w.get(s, j.ID), j, "the job")
+			},
+		},
+	}
+}

@@ -1,0 +1,276 @@
+package jobstest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/swarmiji/swarmiji/jobs"
+)
+
+// oddNames are names that a store might take for something else.
+func oddNames() []string {
+	return []string{
+		"x", " ", " x ", "www-prod/SendEmail?a=1", `o'clock`, `"quoted"`, `back\slash`, "a;b--c", "%_*?[a-z]", "é€😀", "e\u0301", "a\tb\r\nc\x01", "NULL",
+		"0", "1e3", "\u2028", strings.Repeat("x", jobs.MaxName), strings.Repeat("é", jobs.MaxName/2), "Case", "case", "\U0010FFFF",
+	}
+}
+
+func saveCases() []testCase {
+	micros := func(y int, m time.Month, d, us int) time.Time {
+		return time.Date(y, m, d, 23, 59, 59, us*1000, time.UTC)
+	}
+	return []testCase{
+		{
+			Area: "save", Name: "all fields",
+			Explain: "A store keeps the fields of a job as they are: those that are empty, too, and the data byte for byte.",
+			Run: func(w *world) {
+				s := w.Open()
+				full := jobs.Job{
+					Name: "www-prod/SendEmail", State: jobs.RunQueued, Priority: -12, Data: []byte("{ \"b\":1, \"a\" : [ 1.0, 1e2 ], \"b\": 2,\n\"c\":\"\\u0000\\ud83d\\ude00é\" }"),
+					Created: micros(2026, 1, 31, 999_999), Changed: micros(2026, 2, 1, 1), NextRun: micros(9999, 12, 31, 999_999),
+					LastRun: micros(1969, 12, 31, 999_999), Scheduled: micros(0, 1, 1, 0), Due: micros(1970, 1, 1, 123_456),
+					Repeat: "SCHEDULED, +1 DAY, START OF DAY", RetryAfter: "+5 MINUTES", Parent: 1<<53 - 1, HasChildren: true, SequenceKey: `k'"é`,
+					Mock: true, Run: math.MaxInt32 + 1, Token: 1<<53 - 1, Reason: "it said: \"no\"\n\t'é'",
+				}
+				bare := jobs.Job{Name: "x", State: jobs.Queued, Data: []byte(`{}`)}
+				list := []jobs.Job{full, bare}
+				for _, state := range []jobs.State{jobs.Queued, jobs.Running, jobs.Paused, jobs.Waiting, jobs.Finished, jobs.Failed, jobs.Cancelled} {
+					j := bare
+					j.State = state
+					list = append(list, j)
+				}
+				list = w.save(s, list...)
+				other := w.Open()
+				for i, j := range list {
+					w.wantSame(w.get(other, j.ID), j, "job %d by Get", i)
+				}
+				for i, j := range w.find(other, jobs.Query{}) {
+					w.wantSame(j, list[i], "job %d by Find", i)
+				}
+				// And over what was there: the full one becomes bare, the bare one full.
+				full.ID, bare.ID = list[1].ID, list[0].ID
+				w.save(s, full, bare)
+				w.wantSame(w.get(other, full.ID), full, "the bare one, made full")
+				w.wantSame(w.get(other, bare.ID), bare, "the full one, made bare")
+			},
+		},
+		{
+			Area: "save", Name: "times",
+			Explain: "Times are kept in microseconds and in UTC. What is finer is dropped, so that no job is due later than it says.",
+			Run: func(w *world) {
+				s := w.Open()
+				zone := time.FixedZone("east", 5*3600+1800)
+				for _, at := range []time.Time{
+					time.Date(2026, 3, 29, 2, 30, 0, 123_456_789, zone), time.Date(1912, 6, 23, 0, 0, 0, 999, time.UTC),
+					time.Date(2262, 4, 12, 0, 0, 0, 999_999_999, time.UTC), time.Now(),
+				} {
+					got := w.add(s, "a", func(j *jobs.Job) { j.Created, j.NextRun, j.Due = at, at, at })
+					got = w.get(s, got.ID)
+					for _, kept := range []time.Time{got.Created, got.NextRun, got.Due} {
+						if lost := at.Sub(kept); lost < 0 || lost >= time.Microsecond || kept.Location() != time.UTC {
+							w.Errorf("%v is kept as %v", at, kept)
+						}
+					}
+				}
+			},
+		},
+		{
+			Area: "save", Name: "ids",
+			Explain: "Ids begin with 1, grow in the order in which jobs are made, in one call and by whichever process, and are never used again, also after the last job was deleted.",
+			Run: func(w *world) {
+				s := w.Open()
+				var list []jobs.Job
+				for range 20 {
+					list = append(list, w.job(s, "a"))
+				}
+				list = w.save(s, list...)
+				last := jobs.ID(0)
+				for _, j := range list {
+					if j.ID <= last || last == 0 && j.ID != 1 || j.ID >= 1<<53 {
+						w.Fatalf("the ids of one call are %v", ids(list))
+					}
+					last = j.ID
+				}
+				for i := range 5 {
+					from := s
+					if i%2 == 0 {
+						from = w.Open()
+					}
+					j := w.add(from, "b")
+					if j.ID <= last {
+						w.Fatalf("the id after %d is %d", last, j.ID)
+					}
+					last = j.ID
+					w.update(s, func(ctx context.Context, tx jobs.Tx) error { return tx.Delete(ctx, j.ID) })
+				}
+				w.update(s, func(ctx context.Context, tx jobs.Tx) error {
+					found, err := tx.Find(ctx, jobs.Query{})
+					if err != nil {
+						return err
+					}
+					return tx.Delete(ctx, ids(found)...)
+				})
+				if j := w.add(w.Open(), "c"); j.ID <= last {
+					w.Errorf("the id after %d is %d, when all jobs were deleted", last, j.ID)
+				}
+			},
+		},
+		{
+			Area: "save", Name: "checked before",
+			Explain: "Jobs are checked before any of them is written: a bad one among good ones changes nothing, and the error wraps ErrBadJob.",
+			Run: func(w *world) {
+				s := w.Open()
+				kept := w.add(s, "kept")
+				good := w.job(s, "good")
+				ctx, cancel := w.Ctx()
+				defer cancel()
+				for what, spoil := range map[string]func(*jobs.Job){
+					"no name":            func(j *jobs.Job) { j.Name = "" },
+					"a long name":        func(j *jobs.Job) { j.Name = strings.Repeat("x", jobs.MaxName+1) },
+					"a NUL":              func(j *jobs.Job) { j.Name = "a\x00b" },
+					"no UTF-8":           func(j *jobs.Job) { j.Name = "a\xff" },
+					"a key with a NUL":   func(j *jobs.Job) { j.SequenceKey = "\x00" },
+					"another state":      func(j *jobs.Job) { j.State = "BUSY" },
+					"a priority too far": func(j *jobs.Job) { j.Priority = jobs.MaxPriority + 1 },
+					"no data":            func(j *jobs.Job) { j.Data = nil },
+					"a list":             func(j *jobs.Job) { j.Data = []byte(`[]`) },
+					"half of an object":  func(j *jobs.Job) { j.Data = []byte(`{"a":`) },
+					"large data":         func(j *jobs.Job) { j.Data = largeData(jobs.MaxData + 1) },
+					"the year 10000":     func(j *jobs.Job) { j.Due = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) },
+				} {
+					bad := good
+					spoil(&bad)
+					err := s.Update(ctx, func(ctx context.Context, tx jobs.Tx) error {
+						first, changed, second := good, kept, bad
+						changed.Name = "changed"
+						return tx.Save(ctx, &first, &changed, &second)
+					})
+					w.WantIs(err, jobs.ErrBadJob, "Save of a job with %s", what)
+				}
+				found := w.find(s, jobs.Query{})
+				if w.wantIDs(found, []jobs.Job{kept}, "what is there"); len(found) == 1 {
+					w.wantSame(found[0], kept, "the job that was to be changed")
+				}
+			},
+		},
+		{
+			Area: "save", Name: "odd names",
+			Explain: "A name, a key and data are bytes and no code: quotes, wildcards, control characters and 1 MiB of data are kept, and found again.",
+			Run: func(w *world) {
+				s := w.Open()
+				var list []jobs.Job
+				for _, name := range oddNames() {
+					list = append(list, w.job(s, name, func(j *jobs.Job) { j.SequenceKey = name; j.Repeat = name; j.Reason = name }))
+				}
+				list = w.save(s, list...)
+				for i, name := range oddNames() {
+					for what, q := range map[string]jobs.Query{
+						"name": {Name: name}, "key": {SequenceKey: name},
+						"list of due names": {Limit: 3, Due: &jobs.Due{Selector: jobs.Selector{Names: []string{name}}}},
+					} {
+						if found := w.find(s, q); len(found) != 1 {
+							w.Errorf("%d jobs have the %s %q", len(found), what, name)
+						} else {
+							w.wantSame(found[0], list[i], "found by the %s %q", what, name)
+						}
+					}
+				}
+				big := w.add(s, "big", func(j *jobs.Job) { j.Data = largeData(jobs.MaxData) })
+				if got := w.get(w.Open(), big.ID); !bytes.Equal(got.Data, big.Data) {
+					w.Errorf("%d bytes of data came back as %d others", len(big.Data), len(got.Data))
+				}
+			},
+		},
+		{
+			Area: "save", Name: "nothing is shared",
+			Explain: "A store keeps nothing of what it was handed: who uses the bytes again changes no job, nor does who writes to an answer.",
+			Run: func(w *world) {
+				s := w.Open()
+				data := []byte(`{"n":1}`)
+				template := w.job(s, "a", func(j *jobs.Job) { j.Data = data })
+				var id jobs.ID
+				w.update(s, func(ctx context.Context, tx jobs.Tx) error {
+					j := template
+					copy(data, `{"n":1}`)
+					if err := tx.Save(ctx, &j); err != nil {
+						return err
+					}
+					id = j.ID
+					copy(data, `{"n":2}`)
+					got, err := tx.Get(ctx, j.ID)
+					copy(got.Data, `{"n":3}`)
+					return err
+				})
+				for _, read := range []func() jobs.Job{
+					func() jobs.Job { return w.get(s, id) },
+					func() jobs.Job { return w.find(s, jobs.Query{})[0] },
+					func() jobs.Job { return w.find(s, due("a", 1))[0] },
+				} {
+					got := read()
+					if string(got.Data) != `{"n":1}` {
+						w.Errorf("the data are %s", got.Data)
+					}
+					copy(got.Data, `{"n":4}`)
+				}
+				if got := w.get(s, id); string(got.Data) != `{"n":1}` {
+					w.Errorf("the data are %s", got.Data)
+				}
+			},
+		},
+		{
+			Area: "save", Name: "many",
+			Explain: "A call takes as many jobs as it is given; a transaction is about all of them.",
+			Run: func(w *world) {
+				s := w.Open()
+				list := make([]jobs.Job, 1000)
+				template := w.job(s, "many")
+				for i := range list {
+					list[i] = template
+					list[i].Data = fmt.Appendf(nil, `{"i":%d}`, i)
+				}
+				list = w.save(s, list...)
+				w.wantIDs(w.find(s, jobs.Query{Name: "many"}), list, "a thousand")
+				for i := range list {
+					list[i].Run = int64(i)
+				}
+				w.save(s, list...)
+				found := w.find(s, jobs.Query{IDs: ids(list)})
+				w.wantIDs(found, list, "a thousand by their ids")
+				for i, j := range found {
+					if j.Run != int64(i) || string(j.Data) != string(list[i].Data) {
+						w.Fatalf("job %d has run %d and %s", i, j.Run, j.Data)
+					}
+				}
+				w.update(s, func(ctx context.Context, tx jobs.Tx) error { return tx.Delete(ctx, ids(list[1:])...) })
+				w.wantIDs(w.find(s, jobs.Query{}), list[:1], "what was not deleted")
+			},
+		},
+		{
+			Area: "save", Name: "delete",
+			Explain: "Delete removes jobs for good; those that are not there are none the worse.",
+			Run: func(w *world) {
+				s := w.Open()
+				list := w.save(s, w.job(s, "a"), w.job(s, "b"), w.job(s, "c"))
+				w.update(s, func(ctx context.Context, tx jobs.Tx) error {
+					return tx.Delete(ctx, list[0].ID, 4711, list[2].ID, list[0].ID)
+				})
+				other := w.Open()
+				w.gone(other, list[0].ID, "the first one")
+				w.gone(other, list[2].ID, "the last one")
+				w.wantIDs(w.find(other, jobs.Query{}), list[1:2], "what is there")
+				w.wantIDs(w.find(other, due("*", 10)), list[1:2], "what is due")
+				w.update(s, func(ctx context.Context, tx jobs.Tx) error { return tx.Delete(ctx, list[0].ID) })
+			},
+		},
+	}
+}
+
+// largeData is a JSON object of n bytes.
+func largeData(n int) []byte {
+	frame := `{"x":""}`
+	return []byte(`{"x":"` + strings.Repeat("x", n-len(frame)) + `"}`)
+}

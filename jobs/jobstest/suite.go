@@ -1,0 +1,70 @@
+// Package jobstest is the conformance suite of the jobs.Store port: a case for every sentence of the port that says what a store does,
+// with an explanation that is printed when it fails.
+//
+// An adapter's test makes a [Harness] for each case and calls [Run]:
+//
+//	func TestStore(t *testing.T) {
+//		jobstest.Run(t, func(t testing.TB) *jobstest.Harness {
+//			db := newDatabase(t)
+//			return &jobstest.Harness{
+//				Open:     func(t testing.TB) jobs.Store { return connect(t, db) },
+//				Promises: jobstest.Promises{Take: true, Drop: true, Durable: true},
+//			}
+//		})
+//	}
+//
+// The suite closes all that it opens; the adapter's TestMain looks for goroutines that are left.
+package jobstest
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/swarmiji/swarmiji/internal/suite"
+)
+
+// Run runs every case of the suite as a subtest of t. Each case calls open for a fresh database.
+func Run(t *testing.T, open func(t testing.TB) *Harness) {
+	t.Helper()
+	suite.Run(t, cases(), open, newWorld, about)
+}
+
+func about(h *Harness) suite.About {
+	return suite.About{File: h.Report, Port: "jobs", Promises: suite.Promises(h.Promises)}
+}
+
+// testCase is one sentence of the port put to the test.
+type testCase = suite.Case[*Harness, *world]
+
+// need is what a case asks of the harness; it returns why the case cannot run, or "".
+type need = func(h *Harness) string
+
+func needsParallel(h *Harness) string {
+	return suite.Unless(h.Promises.Parallel, "the adapter does not promise Parallel")
+}
+
+func needsTake(h *Harness) string {
+	return suite.Unless(h.Promises.Take, "the adapter does not promise Take")
+}
+
+func needsDrop(h *Harness) string {
+	return suite.Unless(h.Promises.Drop, "the adapter does not promise Drop")
+}
+
+func needsDurable(h *Harness) string {
+	return suite.Unless(h.Promises.Durable, "the adapter does not promise Durable")
+}
+
+func needsSever(h *Harness) string { return suite.Unless(h.Sever != nil, "the harness has no Sever") }
+
+func needsRestart(h *Harness) string {
+	return suite.Unless(h.Restart != nil, "the harness has no Restart")
+}
+
+func needsDown(h *Harness) string { return suite.Unless(h.Down != nil, "the harness has no Down") }
+
+// cases returns every case of the suite, area by area.
+func cases() []testCase {
+	return slices.Concat(updateCases(), lockCases(), viewCases(), saveCases(), findCases(), dueCases(), takeCases(), dropCases(), comingCases(),
+		watchCases(), closeCases(), faultCases())
+}

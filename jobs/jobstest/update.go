@@ -1,0 +1,498 @@
+package jobstest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/swarmiji/swarmiji/internal/suite"
+	"github.com/swarmiji/swarmiji/jobs"
+)
+
+// errCase is what a case's function returns when it changes its mind.
+var errCase = errors.New("jobstest: not after all")
+
+func updateCases() []testCase {
+	return []testCase{
+		{
+			Area: "update", Name: "seen by others",
+			Explain: "When Update returns nil all of it is on disk: another process sees it.",
+			Run: func(w *world) {
+				s := w.Open()
+				list := w.save(s, w.job(s, "a"), w.job(s, "b"))
+				w.edit(s, list[0].ID, func(j *jobs.Job) { j.Data = []byte(`{"n":1}`) })
+				other := w.Open()
+				if got := w.get(other, list[0].ID); string(got.Data) != `{"n":1}` {
+					w.Errorf("another store reads %s", got.Data)
+				}
+				w.wantIDs(w.find(other, jobs.Query{}), list, "all that was saved")
+			},
+		},
+		{
+			Area: "update", Name: "an error undoes all",
+			Explain: "An error of fn undoes all that the transaction did, and is returned as it is, so that a caller can tell its own errors.",
+			Run: func(w *world) {
+				s := w.Open()
+				kept := w.save(s, w.job(s, "kept"), w.job(s, "kept"))
+				ctx, cancel := w.Ctx()
+				defer cancel()
+				for name, run := range map[string]func(context.Context, txFunc) error{"Update": s.Update, "View": s.View, "Single": s.Single} {
+					err := run(ctx, func(ctx context.Context, tx jobs.Tx) error {
+						if name == "Update" {
+							if err := spoil(ctx, tx, kept); err != nil {
+								return err
+							}
+						}
+						return errCase
+					})
+					if err != errCase { //nolint:errorlint // as it is
+						w.Errorf("%s returned %v, not the error of fn", name, err)
+					}
+				}
+				for _, j := range kept {
+					w.wantSame(w.get(w.Open(), j.ID), j, "after the error")
+				}
+				w.wantIDs(w.find(s, jobs.Query{}), kept, "what is there after the error")
+				w.wantIDs(w.find(s, due("*", 10)), kept, "what is due after the error")
+				if got := w.find(s, jobs.Query{SequenceKey: "k"}); len(got) > 0 {
+					w.Errorf("%d jobs have the key of a change that was undone", len(got))
+				}
+			},
+		},
+		{
+			Area: "update", Name: "one after the other",
+			Explain: "Transactions that look at the same jobs have the effect of one after the other: no change is lost, whether a job was read by Get or by Find.",
+			Run: func(w *world) {
+				s, other := w.Open(), w.Open()
+				j := w.add(s, "counter", func(j *jobs.Job) { j.Parent = 7; j.SequenceKey = "k" })
+				reads := []func(ctx context.Context, tx jobs.Tx) (jobs.Job, error){
+					func(ctx context.Context, tx jobs.Tx) (jobs.Job, error) { return tx.Get(ctx, j.ID) },
+					func(ctx context.Context, tx jobs.Tx) (jobs.Job, error) {
+						return only(tx.Find(ctx, jobs.Query{Name: "counter"}))
+					},
+					func(ctx context.Context, tx jobs.Tx) (jobs.Job, error) {
+						return only(tx.Find(ctx, jobs.Query{IDs: []jobs.ID{j.ID}}))
+					},
+					func(ctx context.Context, tx jobs.Tx) (jobs.Job, error) {
+						return only(tx.Find(ctx, jobs.Query{Parent: 7, SequenceKey: "k"}))
+					},
+				}
+				const runs, each = 8, 6
+				all(runs, func(i int) {
+					from := []jobs.Store{s, other}[i%2]
+					for range each {
+						w.try(from, func(ctx context.Context, tx jobs.Tx) error {
+							j, err := reads[i%len(reads)](ctx, tx)
+							if err != nil {
+								return err
+							}
+							j.Run++
+							return tx.Save(ctx, &j)
+						})
+					}
+				})
+				if got := w.get(s, j.ID).Run; got != runs*each {
+					w.Errorf("%d transactions added one each, and came to %d", runs*each, got)
+				}
+			},
+		},
+		{
+			Area: "update", Name: "its own changes",
+			Explain: "A transaction sees what it has done itself.",
+			Run: func(w *world) {
+				s := w.Open()
+				old := w.add(s, "old")
+				template := w.job(s, "new")
+				w.update(s, func(ctx context.Context, tx jobs.Tx) error {
+					j := template
+					if err := tx.Save(ctx, &j); err != nil {
+						return err
+					}
+					if err := edit(ctx, tx, old.ID, func(j *jobs.Job) { j.Name = "newer" }); err != nil {
+						return err
+					}
+					if err := edit(ctx, tx, j.ID, func(j *jobs.Job) { j.Priority = 7 }); err != nil {
+						return err
+					}
+					if got, err := only(tx.Find(ctx, jobs.Query{Name: "new"})); err != nil || got.ID != j.ID || got.Priority != 7 {
+						return fmt.Errorf("finding what was saved: %d, %w", got.ID, err)
+					}
+					if got, err := only(tx.Find(ctx, due("newer", 1))); err != nil || got.ID != old.ID {
+						return fmt.Errorf("finding what became due: %d, %w", got.ID, err)
+					}
+					if err := tx.Delete(ctx, old.ID); err != nil {
+						return err
+					}
+					if _, err := tx.Get(ctx, old.ID); !errors.Is(err, jobs.ErrNotFound) {
+						return fmt.Errorf("getting what was deleted: %w", err)
+					}
+					return nil
+				})
+			},
+		},
+		{
+			Area: "update", Name: "spoilt",
+			Explain: "An error of a method of tx spoils the transaction, also if fn keeps quiet about it: half of what fn wanted would be stored otherwise. ErrNotFound is an answer, and spoils nothing.",
+			Run: func(w *world) {
+				s := w.Open()
+				template := w.job(s, "a")
+				ctx, cancel := w.Ctx()
+				defer cancel()
+				err := s.Update(ctx, func(ctx context.Context, tx jobs.Tx) error {
+					first, bad, last := template, template, template
+					_ = tx.Save(ctx, &first)
+					bad.Name = ""
+					if err := tx.Save(ctx, &bad); !errors.Is(err, jobs.ErrBadJob) {
+						return fmt.Errorf("saving a bad job: %w", err)
+					}
+					_ = tx.Save(ctx, &last)
+					return nil
+				})
+				if w.Clean(err) == nil {
+					w.Error("a transaction was committed one of whose calls has failed")
+				}
+				if got := w.find(s, jobs.Query{}); len(got) > 0 {
+					w.Errorf("%d jobs of a spoilt transaction are there", len(got))
+				}
+				w.update(s, func(ctx context.Context, tx jobs.Tx) error {
+					if _, err := tx.Get(ctx, 4711); !errors.Is(err, jobs.ErrNotFound) {
+						return fmt.Errorf("getting a job that is not there: %w", err)
+					}
+					j := template
+					return tx.Save(ctx, &j)
+				})
+				if got := w.find(s, jobs.Query{}); len(got) != 1 {
+					w.Errorf("%d jobs are there after a transaction in which one was not found", len(got))
+				}
+			},
+		},
+		{
+			Area: "update", Name: "nothing",
+			Explain: "A transaction that does nothing, or finds nothing to do, is none the worse.",
+			Run: func(w *world) {
+				s := w.Open()
+				w.update(s, func(context.Context, jobs.Tx) error { return nil })
+				w.update(s, func(ctx context.Context, tx jobs.Tx) error {
+					return errors.Join(tx.Save(ctx), tx.Delete(ctx), tx.Lock(ctx))
+				})
+			},
+		},
+		{
+			Area: "update", Name: "now",
+			Explain: "Now is the store's time and does not go backwards within a transaction. It is kept as it is: a job that is due now is due.",
+			Run: func(w *world) {
+				s := w.Open()
+				template := w.job(s, "a")
+				w.update(s, func(ctx context.Context, tx jobs.Tx) error {
+					var last time.Time
+					for range 10 {
+						now, err := tx.Now(ctx)
+						if err != nil {
+							return err
+						}
+						if now.Before(last) || now.Location() != time.UTC {
+							return fmt.Errorf("now is %v after %v", now, last)
+						}
+						last = now
+					}
+					j := template
+					j.Due = last
+					if err := tx.Save(ctx, &j); err != nil {
+						return err
+					}
+					got, err := only(tx.Find(ctx, due("a", 1)))
+					if err != nil {
+						return fmt.Errorf("what is due now: %w", err)
+					}
+					if !got.Due.Equal(last) {
+						return fmt.Errorf("now was %v, and is kept as %v", last, got.Due)
+					}
+					return nil
+				})
+			},
+		},
+		{
+			Area: "update", Name: "single",
+			Explain: "Single is Update for one call: what the call did is there when it returns nil, and is not when fn returned an error.",
+			Run: func(w *world) {
+				s := w.Open()
+				template := w.job(s, "a")
+				ctx, cancel := w.Ctx()
+				defer cancel()
+				var j jobs.Job
+				w.Must(s.Single(ctx, func(ctx context.Context, tx jobs.Tx) error {
+					j = template
+					return tx.Save(ctx, &j)
+				}), "Save alone")
+				w.wantSame(w.get(w.Open(), j.ID), j, "what was saved alone")
+				var got jobs.Job
+				w.Must(s.Single(ctx, func(ctx context.Context, tx jobs.Tx) (err error) {
+					if _, err := tx.Now(ctx); err != nil {
+						return err
+					}
+					got, err = tx.Get(ctx, j.ID)
+					return err
+				}), "Get alone, and Now")
+				w.wantSame(got, j, "what was got alone")
+				w.Must(s.Single(ctx, func(ctx context.Context, tx jobs.Tx) (err error) {
+					got, err = only(tx.Find(ctx, due("a", 1)))
+					return err
+				}), "Find alone")
+				w.wantSame(got, j, "what was found alone")
+				if err := s.Single(ctx, func(ctx context.Context, tx jobs.Tx) error {
+					if err := tx.Delete(ctx, j.ID); err != nil {
+						return err
+					}
+					return errCase
+				}); !errors.Is(err, errCase) {
+					w.Errorf("Single returned %v, not the error of fn", err)
+				}
+				w.wantSame(w.get(s, j.ID), j, "after an error")
+				w.WantIs(s.Single(ctx, func(ctx context.Context, tx jobs.Tx) error {
+					_, err := tx.Get(ctx, 4711)
+					return err
+				}), jobs.ErrNotFound, "Get of nothing, alone")
+				w.Must(s.Single(ctx, func(ctx context.Context, tx jobs.Tx) error { return tx.Delete(ctx, j.ID) }), "Delete alone")
+				w.gone(s, j.ID, "what was deleted alone")
+			},
+		},
+		{
+			Area: "update", Name: "capabilities",
+			Explain: "A transaction offers Taker and Dropper as the harness says, in Update and in Single, so that no capability goes untested.",
+			Run: func(w *world) {
+				s := w.Open()
+				ctx, cancel := w.Ctx()
+				defer cancel()
+				for name, run := range map[string]func(context.Context, txFunc) error{"Update": s.Update, "Single": s.Single} {
+					w.Must(run(ctx, func(_ context.Context, tx jobs.Tx) error {
+						if _, ok := tx.(jobs.Taker); ok != w.h.Promises.Take {
+							return fmt.Errorf("offered as a Taker: %v, promised: %v", ok, w.h.Promises.Take)
+						}
+						if _, ok := tx.(jobs.Dropper); ok != w.h.Promises.Drop {
+							return fmt.Errorf("offered as a Dropper: %v, promised: %v", ok, w.h.Promises.Drop)
+						}
+						return nil
+					}), "%s", name)
+				}
+			},
+		},
+	}
+}
+
+// spoil changes everything that there is.
+func spoil(ctx context.Context, tx jobs.Tx, kept []jobs.Job) error {
+	fresh := kept[0]
+	fresh.ID = 0
+	if err := tx.Save(ctx, &fresh); err != nil {
+		return err
+	}
+	err := edit(ctx, tx, kept[0].ID, func(j *jobs.Job) {
+		j.Name, j.Priority, j.SequenceKey, j.Due, j.Data = "changed", 1, "k", time.Time{}, []byte(`{"changed":true}`)
+	})
+	if err != nil {
+		return err
+	}
+	if err := edit(ctx, tx, kept[0].ID, func(j *jobs.Job) { j.Mock, j.Parent = true, 3 }); err != nil {
+		return err
+	}
+	return tx.Delete(ctx, kept[1].ID)
+}
+
+// only returns the one job that was found.
+func only(found []jobs.Job, err error) (jobs.Job, error) {
+	if err != nil {
+		return jobs.Job{}, err
+	}
+	if len(found) != 1 {
+		return jobs.Job{}, fmt.Errorf("%d jobs were found, not one", len(found))
+	}
+	return found[0], nil
+}
+
+func lockCases() []testCase {
+	return []testCase{
+		{
+			Area: "lock", Name: "excludes",
+			Explain: "Lock has one transaction at a time hold a name, in all processes, until it ends: it covers what no row stands for yet.",
+			Run: func(w *world) {
+				stores := []jobs.Store{w.Open(), w.Open(), w.Open()}
+				template := w.job(stores[0], "unique")
+				var inside atomic.Int32
+				all(9, func(i int) {
+					w.try(stores[i%3], func(ctx context.Context, tx jobs.Tx) error {
+						if err := tx.Lock(ctx, "unique/1"); err != nil {
+							return err
+						}
+						if n := inside.Add(1); n > 1 {
+							w.Errorf("%d transactions hold one name", n)
+						}
+						defer inside.Add(-1)
+						found, err := tx.Find(ctx, jobs.Query{Name: "unique"})
+						if err != nil || len(found) > 0 {
+							return err
+						}
+						j := template
+						return tx.Save(ctx, &j)
+					})
+				})
+				if n := len(w.find(stores[0], jobs.Query{Name: "unique"})); n != 1 {
+					w.Errorf("%d transactions found nothing under the lock and added a job", n)
+				}
+			},
+		},
+		{
+			Area: "lock", Name: "until the end",
+			Explain: "A lock ends with its transaction, also with one that fails; another transaction waits for that, as long as its ctx lets it. To lock a name twice is to lock it.",
+			Run: func(w *world) {
+				s, other := w.Open(), w.Open()
+				held, release := make(chan struct{}, 1), make(chan struct{})
+				ended := make(chan error, 1)
+				go func() {
+					ctx, cancel := w.Ctx()
+					defer cancel()
+					ended <- s.Update(ctx, func(ctx context.Context, tx jobs.Tx) error {
+						if err := errors.Join(tx.Lock(ctx, "a", "b"), tx.Lock(ctx, "b", "a", "a")); err != nil {
+							return err
+						}
+						select {
+						case held <- struct{}{}:
+						default:
+						}
+						select {
+						case <-release:
+						case <-ctx.Done():
+						}
+						return errCase
+					})
+				}()
+				suite.Ends(w.World, held, "a lock")
+				ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+				defer cancel()
+				err := other.Update(ctx, func(ctx context.Context, tx jobs.Tx) error { return tx.Lock(ctx, "b") })
+				w.WantIs(err, jobs.ErrUnavailable, "Lock of what is held, until ctx ends")
+				close(release)
+				if err := suite.Ends(w.World, ended, "the holder"); !errors.Is(err, errCase) {
+					w.Errorf("the holder ended with %v", err)
+				}
+				w.update(other, func(ctx context.Context, tx jobs.Tx) error { return tx.Lock(ctx, "b", "a") })
+			},
+		},
+		{
+			Area: "lock", Name: "many names at once",
+			Explain: "Names of one call are locked in a fixed order, so that two transactions which name them in another one do not wait for each other for ever.",
+			Run: func(w *world) {
+				stores := []jobs.Store{w.Open(), w.Open()}
+				all(8, func(i int) {
+					names := []string{"a", "b", "c"}
+					if i%2 == 1 {
+						names = []string{"c", "b", "a"}
+					}
+					for range 5 {
+						w.try(stores[i%2], func(ctx context.Context, tx jobs.Tx) error { return tx.Lock(ctx, names...) })
+					}
+				})
+			},
+		},
+		{
+			Area: "lock", Name: "names",
+			Explain: "Names are 1 to 300 bytes; what is in them does not matter. Others are refused.",
+			Run: func(w *world) {
+				s := w.Open()
+				for _, name := range []string{"x", strings.Repeat("é", 150), `o'clock "; --`, "a\x00b", "\xff\xfe", "%_*?[", " "} {
+					w.update(s, func(ctx context.Context, tx jobs.Tx) error { return tx.Lock(ctx, name) })
+				}
+				ctx, cancel := w.Ctx()
+				defer cancel()
+				for _, name := range []string{"", strings.Repeat("x", 301)} {
+					err := s.Update(ctx, func(ctx context.Context, tx jobs.Tx) error { return tx.Lock(ctx, "fine", name) })
+					w.WantIs(err, jobs.ErrBadJob, "Lock of a name of %d bytes", len(name))
+				}
+			},
+		},
+		{
+			Area: "lock", Name: "different names",
+			Explain: "Where transactions run side by side, those that lock different names and jobs do not wait for each other.",
+			Needs:   []need{needsParallel},
+			Run: func(w *world) {
+				s, other := w.Open(), w.Open()
+				mine, theirs := w.add(s, "mine"), w.add(s, "theirs")
+				w.update(s, func(ctx context.Context, tx jobs.Tx) error {
+					if err := tx.Lock(ctx, "a"); err != nil {
+						return err
+					}
+					if _, err := tx.Get(ctx, mine.ID); err != nil {
+						return err
+					}
+					return other.Update(ctx, func(ctx context.Context, tx jobs.Tx) error {
+						if err := tx.Lock(ctx, "b"); err != nil {
+							return err
+						}
+						return edit(ctx, tx, theirs.ID, func(j *jobs.Job) { j.Run++ })
+					})
+				})
+			},
+		},
+	}
+}
+
+func viewCases() []testCase {
+	return []testCase{
+		{
+			Area: "view", Name: "sees what is on disk",
+			Explain: "Each call of a View sees what was on disk before it, and locks nothing: others go on changing what it has read.",
+			Run: func(w *world) {
+				s, other := w.Open(), w.Open()
+				j := w.add(s, "a")
+				w.view(s, func(ctx context.Context, tx jobs.Tx) error {
+					for i := range 3 {
+						got, err := tx.Get(ctx, j.ID)
+						if err != nil {
+							return err
+						}
+						found, err := only(tx.Find(ctx, jobs.Query{Name: "a"}))
+						if err != nil {
+							return err
+						}
+						if now, err := only(tx.Find(ctx, due("a", 1))); err != nil || now.Run != found.Run {
+							return fmt.Errorf("what is due: run %d, %w", now.Run, err)
+						}
+						if got.Run != int64(i) || found.Run != int64(i) {
+							return fmt.Errorf("after %d changes Get says %d and Find %d", i, got.Run, found.Run)
+						}
+						w.edit(other, j.ID, func(j *jobs.Job) { j.Run++ })
+					}
+					return nil
+				})
+			},
+		},
+		{
+			Area: "view", Name: "pages",
+			Explain: "All jobs can be read in pages, by After and Limit, while others come and go: those that are there during all of it come once.",
+			Run: func(w *world) {
+				s := w.Open()
+				var want []jobs.Job
+				for i := range 23 {
+					want = append(want, w.job(s, "page-"+strconv.Itoa(i)))
+				}
+				want = w.save(s, want...)
+				var got []jobs.Job
+				for after := jobs.ID(0); ; {
+					page := w.find(s, jobs.Query{After: after, Limit: 5})
+					if len(page) == 0 {
+						break
+					}
+					got = append(got, page...)
+					after = page[len(page)-1].ID
+					if len(got) == 10 { // one comes and goes in between
+						w.update(s, func(ctx context.Context, tx jobs.Tx) error { return tx.Delete(ctx, want[2].ID) })
+					}
+				}
+				w.wantIDs(got, want, "all pages")
+			},
+		},
+	}
+}

@@ -1,0 +1,195 @@
+package jobstest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/swarmiji/swarmiji/internal/suite"
+	"github.com/swarmiji/swarmiji/jobs"
+)
+
+// world is what a case works with: a database, the stores opened in it, and bounded waits.
+type world struct {
+	*suite.World[jobs.Store]
+	h *Harness
+}
+
+func newWorld(t testing.TB, h *Harness) *world {
+	return &world{h: h, World: suite.NewWorld(t, suite.Config[jobs.Store]{
+		Port: "Store", Open: h.Open, Secret: h.Secret, Quiet: h.Slack, Patience: h.Patience,
+	})}
+}
+
+// txFunc is what a transaction runs.
+type txFunc = func(ctx context.Context, tx jobs.Tx) error
+
+// update runs fn in a transaction, which must commit.
+func (w *world) update(s jobs.Store, fn txFunc) {
+	w.Helper()
+	ctx, cancel := w.Ctx()
+	defer cancel()
+	w.Must(s.Update(ctx, fn), "Update")
+}
+
+// view runs fn in a View, which must return nil.
+func (w *world) view(s jobs.Store, fn txFunc) {
+	w.Helper()
+	ctx, cancel := w.Ctx()
+	defer cancel()
+	w.Must(s.View(ctx, fn), "View")
+}
+
+// now is the store's time.
+func (w *world) now(s jobs.Store) (now time.Time) {
+	w.Helper()
+	w.view(s, func(ctx context.Context, tx jobs.Tx) (err error) {
+		now, err = tx.Now(ctx)
+		return err
+	})
+	return now
+}
+
+// job makes a job that is QUEUED and has been due for a second, changed by edits.
+func (w *world) job(s jobs.Store, name string, edits ...func(*jobs.Job)) jobs.Job {
+	w.Helper()
+	now := w.now(s)
+	j := jobs.Job{
+		Name: name, State: jobs.Queued, Priority: jobs.DefaultPriority, Data: []byte(`{}`),
+		Created: now, Changed: now, NextRun: now.Add(-time.Second), Due: now.Add(-time.Second),
+	}
+	for _, edit := range edits {
+		edit(&j)
+	}
+	return j
+}
+
+// save writes jobs in one transaction, and returns them with their ids.
+func (w *world) save(s jobs.Store, list ...jobs.Job) (saved []jobs.Job) {
+	w.Helper()
+	w.update(s, func(ctx context.Context, tx jobs.Tx) error {
+		saved = slices.Clone(list) // afresh at each run
+		return tx.Save(ctx, pointers(saved)...)
+	})
+	return saved
+}
+
+// add saves one job.
+func (w *world) add(s jobs.Store, name string, edits ...func(*jobs.Job)) jobs.Job {
+	w.Helper()
+	return w.save(s, w.job(s, name, edits...))[0]
+}
+
+func pointers(list []jobs.Job) []*jobs.Job {
+	out := make([]*jobs.Job, len(list))
+	for i := range list {
+		out[i] = &list[i]
+	}
+	return out
+}
+
+// edit changes a job that is there, in a transaction of its own.
+func (w *world) edit(s jobs.Store, id jobs.ID, how func(*jobs.Job)) {
+	w.Helper()
+	w.update(s, func(ctx context.Context, tx jobs.Tx) error { return edit(ctx, tx, id, how) })
+}
+
+func edit(ctx context.Context, tx jobs.Tx, id jobs.ID, how func(*jobs.Job)) error {
+	j, err := tx.Get(ctx, id)
+	if err != nil {
+		return err
+	}
+	how(&j)
+	return tx.Save(ctx, &j)
+}
+
+// get returns a job that must be there.
+func (w *world) get(s jobs.Store, id jobs.ID) (j jobs.Job) {
+	w.Helper()
+	w.view(s, func(ctx context.Context, tx jobs.Tx) (err error) {
+		j, err = tx.Get(ctx, id)
+		return err
+	})
+	return j
+}
+
+// gone checks that there is no job of this id.
+func (w *world) gone(s jobs.Store, id jobs.ID, format string, args ...any) {
+	w.Helper()
+	ctx, cancel := w.Ctx()
+	defer cancel()
+	err := s.View(ctx, func(ctx context.Context, tx jobs.Tx) error {
+		_, err := tx.Get(ctx, id)
+		return err
+	})
+	w.WantIs(err, jobs.ErrNotFound, "Get of %s", fmt.Sprintf(format, args...))
+}
+
+// find runs one Find in a View.
+func (w *world) find(s jobs.Store, q jobs.Query) (found []jobs.Job) {
+	w.Helper()
+	w.view(s, func(ctx context.Context, tx jobs.Tx) (err error) {
+		found, err = tx.Find(ctx, q)
+		return err
+	})
+	return found
+}
+
+// wantIDs compares what was found with the jobs that it should be, in this order.
+func (w *world) wantIDs(found []jobs.Job, want []jobs.Job, format string, args ...any) {
+	w.Helper()
+	if diff := cmp.Diff(ids(want), ids(found)); diff != "" {
+		w.Errorf("%s: other ids (-want +got):\n%s", fmt.Sprintf(format, args...), diff)
+	}
+}
+
+func ids(list []jobs.Job) []jobs.ID {
+	out := make([]jobs.ID, len(list))
+	for i := range list {
+		out[i] = list[i].ID
+	}
+	return out
+}
+
+// wantSame compares jobs in all their fields.
+func (w *world) wantSame(got, want jobs.Job, format string, args ...any) {
+	w.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		w.Errorf("%s: not as it was saved (-want +got):\n%s", fmt.Sprintf(format, args...), diff)
+	}
+	for _, at := range []time.Time{got.Created, got.Changed, got.NextRun, got.LastRun, got.Scheduled, got.Due} {
+		if at.Location() != time.UTC {
+			w.Errorf("%s: the time %v is not in UTC", fmt.Sprintf(format, args...), at)
+		}
+	}
+}
+
+// all runs fn in n goroutines, and waits for their end.
+func all(n int, fn func(i int)) {
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { fn(i) })
+	}
+	wg.Wait()
+}
+
+// try runs fn in a transaction from any goroutine; the case fails, and goes on, if it does not commit.
+func (w *world) try(s jobs.Store, fn txFunc) bool {
+	ctx, cancel := w.Ctx()
+	defer cancel()
+	if err := w.Clean(s.Update(ctx, fn)); err != nil {
+		w.Errorf("Update: %v", err)
+		return false
+	}
+	return true
+}
+
+// due is the query for what is due under a pattern.
+func due(pattern string, limit int) jobs.Query {
+	return jobs.Query{Limit: limit, Due: &jobs.Due{Selector: jobs.Selector{Pattern: pattern}}}
+}

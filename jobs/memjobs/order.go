@@ -1,0 +1,138 @@
+package memjobs
+
+import (
+	"cmp"
+	"iter"
+	"math"
+	"slices"
+	"sort"
+
+	"github.com/swarmiji/swarmiji/jobs"
+)
+
+// entry is a job's place in an order. An order that does not go by priority, or by time, leaves these zero.
+type entry struct {
+	prio int
+	due  int64 // microseconds
+	id   jobs.ID
+	rec  *record
+}
+
+func (e entry) compare(o entry) int {
+	if c := cmp.Compare(e.prio, o.prio); c != 0 {
+		return c
+	}
+	if c := cmp.Compare(e.due, o.due); c != 0 {
+		return c
+	}
+	return cmp.Compare(e.id, o.id)
+}
+
+// order keeps entries sorted, in blocks: to find one is a search among blocks and then in one, to add or remove one moves some of a
+// single block. The zero value is empty.
+type order struct {
+	blocks [][]entry // none is empty
+	n      int
+}
+
+// fill is how many entries a block has at most.
+const fill = 256
+
+// seek returns where e is, or would be put: at the end of the blocks if it comes after all.
+func (o *order) seek(e entry) (block, i int, found bool) {
+	block = sort.Search(len(o.blocks), func(b int) bool {
+		last := o.blocks[b][len(o.blocks[b])-1]
+		return last.compare(e) >= 0
+	})
+	if block == len(o.blocks) {
+		return block, 0, false
+	}
+	i, found = slices.BinarySearchFunc(o.blocks[block], e, entry.compare)
+	return block, i, found
+}
+
+// add puts e, which is not there, into its place.
+func (o *order) add(e entry) {
+	o.n++
+	b, i, _ := o.seek(e)
+	if b == len(o.blocks) { // the usual case of what grows
+		if b == 0 || len(o.blocks[b-1]) == fill {
+			o.blocks = append(o.blocks, []entry{e})
+			return
+		}
+		b--
+		i = len(o.blocks[b])
+	}
+	if len(o.blocks[b]) == fill {
+		upper := make([]entry, fill/2, fill)
+		copy(upper, o.blocks[b][fill/2:])
+		clear(o.blocks[b][fill/2:])
+		o.blocks[b] = o.blocks[b][:fill/2]
+		o.blocks = slices.Insert(o.blocks, b+1, upper)
+		if i > fill/2 {
+			b, i = b+1, i-fill/2
+		}
+	}
+	o.blocks[b] = slices.Insert(o.blocks[b], i, e)
+}
+
+// remove takes e out, if it is there.
+func (o *order) remove(e entry) {
+	b, i, found := o.seek(e)
+	if !found {
+		return
+	}
+	o.n--
+	o.blocks[b] = slices.Delete(o.blocks[b], i, i+1)
+	switch {
+	case len(o.blocks[b]) == 0:
+		o.blocks = slices.Delete(o.blocks, b, b+1)
+	case b+1 < len(o.blocks) && len(o.blocks[b])+len(o.blocks[b+1]) <= fill/2:
+		o.blocks[b] = append(o.blocks[b], o.blocks[b+1]...)
+		o.blocks = slices.Delete(o.blocks, b+1, b+2)
+	}
+}
+
+// from yields the entries from e on. The order must not change meanwhile.
+func (o *order) from(e entry) iter.Seq[entry] {
+	return func(yield func(entry) bool) {
+		b, i, _ := o.seek(e)
+		for ; b < len(o.blocks); b, i = b+1, 0 {
+			for _, e := range o.blocks[b][i:] {
+				if !yield(e) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// dueBy returns the first entries that are due by a time, at most limit of them, of those that want takes; only is the one priority
+// that counts, if it is set. The order is one by priority, time and id. It looks at no more than budget entries, and reports whether
+// that was enough for the whole answer.
+func (o *order) dueBy(by int64, only *int, limit, budget int, want func(*record) bool) (found []*record, whole bool) {
+	at := entry{prio: math.MinInt, due: math.MinInt64}
+	if only != nil {
+		at.prio = *only
+	}
+	for again := true; again; {
+		again = false
+		for e := range o.from(at) {
+			if only != nil && e.prio != *only || len(found) == limit {
+				return found, true
+			}
+			if budget--; budget < 0 {
+				return found, false
+			}
+			if e.due > by { // so are all others of this priority
+				at = entry{prio: e.prio + 1, due: math.MinInt64}
+				again = only == nil
+				break
+			}
+			if want(e.rec) {
+				found = append(found, e.rec)
+			}
+		}
+	}
+	return found, true
+}

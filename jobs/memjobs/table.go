@@ -1,0 +1,243 @@
+package memjobs
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/swarmiji/swarmiji/jobs"
+)
+
+// record is a job and where it stands in the orders.
+type record struct {
+	job  jobs.Job
+	name *nameset
+}
+
+// micros is a time as orders go by.
+func micros(t time.Time) int64 { return t.UnixMicro() }
+
+// table holds the jobs, and the orders in which they are found. One goroutine uses it at a time.
+type table struct {
+	last     jobs.ID // the id given out last
+	byID     map[jobs.ID]*record
+	all      order             // by id
+	due      order             // those with a Due, by time
+	broad    [2]order          // those with a Due, by priority and time: of plain jobs, and of mocks
+	keys     map[string]*order // by sequence key
+	children map[jobs.ID]*order
+	names    names
+}
+
+func newTable() *table {
+	return &table{
+		byID: map[jobs.ID]*record{}, keys: map[string]*order{}, children: map[jobs.ID]*order{},
+		names: newNames(),
+	}
+}
+
+// mock is the index of the order by priority in which a job stands.
+func mock(j *jobs.Job) int {
+	if j.Mock {
+		return 1
+	}
+	return 0
+}
+
+// insert adds a job that is not there.
+func (t *table) insert(j jobs.Job) {
+	r := &record{job: j, name: t.names.use(j.Name)}
+	t.byID[j.ID] = r
+	t.all.add(r.byID())
+	t.link(r)
+	t.queue(r)
+}
+
+// remove takes a job away that is there.
+func (t *table) remove(r *record) {
+	t.unqueue(r)
+	t.unlink(r)
+	t.all.remove(r.byID())
+	delete(t.byID, r.job.ID)
+	t.names.release(r.name)
+}
+
+// replace puts j in the place of what the record holds, which has the same id.
+func (t *table) replace(r *record, j jobs.Job) {
+	old := &r.job
+	renamed := old.Name != j.Name
+	relink := renamed || old.SequenceKey != j.SequenceKey || old.Parent != j.Parent
+	requeue := renamed || !old.Due.Equal(j.Due) || old.Priority != j.Priority || old.Mock != j.Mock
+	if requeue {
+		t.unqueue(r)
+	}
+	if relink {
+		t.unlink(r)
+	}
+	r.job = j
+	if renamed {
+		left := r.name
+		r.name = t.names.use(j.Name)
+		t.names.release(left)
+	}
+	if relink {
+		t.link(r)
+	}
+	if requeue {
+		t.queue(r)
+	}
+}
+
+func (r *record) byID() entry  { return entry{id: r.job.ID, rec: r} }
+func (r *record) byDue() entry { return entry{due: micros(r.job.Due), id: r.job.ID, rec: r} }
+
+func (r *record) byPriority() entry {
+	return entry{prio: r.job.Priority, due: micros(r.job.Due), id: r.job.ID, rec: r}
+}
+
+// link enters a job where it is found by name, key and parent.
+func (t *table) link(r *record) {
+	r.name.jobs.add(r.byID())
+	if k := r.job.SequenceKey; k != "" {
+		addTo(t.keys, k, r.byID())
+	}
+	if p := r.job.Parent; p != 0 {
+		addTo(t.children, p, r.byID())
+	}
+}
+
+func (t *table) unlink(r *record) {
+	r.name.jobs.remove(r.byID())
+	if k := r.job.SequenceKey; k != "" {
+		removeFrom(t.keys, k, r.byID())
+	}
+	if p := r.job.Parent; p != 0 {
+		removeFrom(t.children, p, r.byID())
+	}
+}
+
+// queue enters a job that has a Due where those are found that are due.
+func (t *table) queue(r *record) {
+	if r.job.Due.IsZero() {
+		return
+	}
+	t.due.add(r.byDue())
+	t.broad[mock(&r.job)].add(r.byPriority())
+	r.name.due[mock(&r.job)].add(r.byPriority())
+}
+
+func (t *table) unqueue(r *record) {
+	if r.job.Due.IsZero() {
+		return
+	}
+	t.due.remove(r.byDue())
+	t.broad[mock(&r.job)].remove(r.byPriority())
+	r.name.due[mock(&r.job)].remove(r.byPriority())
+}
+
+func addTo[K comparable](m map[K]*order, k K, e entry) {
+	o := m[k]
+	if o == nil {
+		o = &order{}
+		m[k] = o
+	}
+	o.add(e)
+}
+
+func removeFrom[K comparable](m map[K]*order, k K, e entry) {
+	o := m[k]
+	if o == nil {
+		return
+	}
+	if o.remove(e); o.n == 0 {
+		delete(m, k)
+	}
+}
+
+// find returns what q asks for, which is not what is due.
+func (t *table) find(q *jobs.Query) []*record {
+	var found []*record
+	full := func(r *record) bool {
+		if matches(q, &r.job) {
+			found = append(found, r)
+		}
+		return q.Limit > 0 && len(found) == q.Limit
+	}
+	if q.IDs != nil {
+		ids := slices.Clone(q.IDs)
+		slices.Sort(ids)
+		for _, id := range slices.Compact(ids) {
+			if r := t.byID[id]; r != nil && full(r) {
+				break
+			}
+		}
+		return found
+	}
+	if q.After == math.MaxInt64 {
+		return nil
+	}
+	for e := range t.among(q).from(entry{id: q.After + 1}) {
+		if full(e.rec) {
+			break
+		}
+	}
+	return found
+}
+
+// among returns the shortest order by id in which all are that q asks for.
+func (t *table) among(q *jobs.Query) *order {
+	best := &t.all
+	take := func(o *order) {
+		if o == nil {
+			best = &order{}
+		} else if o.n < best.n {
+			best = o
+		}
+	}
+	if q.Name != "" {
+		take(t.names.order(q.Name))
+	}
+	if q.SequenceKey != "" {
+		take(t.keys[q.SequenceKey])
+	}
+	if q.Parent != 0 {
+		take(t.children[q.Parent])
+	}
+	return best
+}
+
+func matches(q *jobs.Query, j *jobs.Job) bool {
+	return j.ID > q.After &&
+		(q.Name == "" || j.Name == q.Name) &&
+		(q.States == nil || slices.Contains(q.States, j.State)) &&
+		(q.SequenceKey == "" || j.SequenceKey == q.SequenceKey) &&
+		(q.Parent == 0 || j.Parent == q.Parent)
+}
+
+// coming returns the names of jobs whose Due lies after since and not after now, and the first Due after now.
+func (t *table) coming(since, now time.Time, most int) jobs.Coming {
+	c := jobs.Coming{Now: now}
+	for e := range t.due.from(entry{due: micros(now) + 1}) {
+		c.Next = e.rec.job.Due
+		break
+	}
+	if since.IsZero() {
+		return c
+	}
+	seen := map[*nameset]bool{}
+	for e := range t.due.from(entry{due: micros(since) + 1}) {
+		if e.due > micros(now) {
+			break
+		}
+		if seen[e.rec.name] {
+			continue
+		}
+		if len(c.Names) == most {
+			c.More = true
+			break
+		}
+		seen[e.rec.name] = true
+		c.Names = append(c.Names, e.rec.name.name)
+	}
+	return c
+}

@@ -1,0 +1,370 @@
+package memjobs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/swarmiji/swarmiji/jobs"
+)
+
+// tx is a transaction that changes jobs: at once, and back if it fails. It holds the table, so that everything is locked.
+type tx struct {
+	core   *core
+	undo   []change
+	last   time.Time // what Now answered last
+	spoilt error     // why nothing of it may stay
+	over   bool
+}
+
+// change is what a job was before it was changed. nil: there was none.
+type change struct {
+	id     jobs.ID
+	before *jobs.Job
+}
+
+var (
+	_ jobs.Taker   = (*tx)(nil)
+	_ jobs.Dropper = (*tx)(nil)
+)
+
+// ready returns why nothing can be done.
+func (tx *tx) ready(ctx context.Context) error {
+	if tx.over {
+		return errOver
+	}
+	if tx.spoilt != nil {
+		return tx.spoilt
+	}
+	if ctx.Err() != nil {
+		return tx.spoil(fmt.Errorf("memjobs: %w: %w", jobs.ErrUnavailable, context.Cause(ctx)))
+	}
+	return nil
+}
+
+// errOver is for who keeps a transaction for later.
+var errOver = fmt.Errorf("memjobs: the transaction has ended: %w", jobs.ErrClosed)
+
+func (tx *tx) spoil(err error) error {
+	tx.spoilt = err
+	return err
+}
+
+// rollback undoes everything.
+func (tx *tx) rollback() {
+	t := tx.core.table
+	for i := len(tx.undo) - 1; i >= 0; i-- {
+		c := tx.undo[i]
+		r := t.byID[c.id]
+		switch {
+		case c.before == nil:
+			t.remove(r)
+		case r == nil:
+			t.insert(*c.before)
+		default:
+			t.replace(r, *c.before)
+		}
+	}
+	tx.undo = nil
+}
+
+// woken returns the names of the jobs that have a Due which they had not before; nil if there are many of them.
+func (tx *tx) woken() (names []string, some bool) {
+	seen := map[string]bool{}
+	first := map[jobs.ID]bool{}
+	for _, c := range tx.undo {
+		if first[c.id] {
+			continue // what it was before the transaction counts
+		}
+		first[c.id] = true
+		r := tx.core.table.byID[c.id]
+		if r == nil || r.job.Due.IsZero() || c.before != nil && c.before.Due.Equal(r.job.Due) && c.before.Name == r.job.Name {
+			continue
+		}
+		if !seen[r.job.Name] {
+			seen[r.job.Name] = true
+			names = append(names, r.job.Name)
+		}
+	}
+	if len(names) > 100 {
+		return nil, true
+	}
+	return names, len(names) > 0
+}
+
+// Now implements [jobs.Tx].
+func (tx *tx) Now(ctx context.Context) (time.Time, error) {
+	if err := tx.ready(ctx); err != nil {
+		return time.Time{}, err
+	}
+	return tx.now(), nil
+}
+
+func (tx *tx) now() time.Time {
+	if t := tx.core.time(); t.After(tx.last) {
+		tx.last = t
+	}
+	return tx.last
+}
+
+// Lock implements [jobs.Tx]. There is one transaction at a time.
+func (tx *tx) Lock(ctx context.Context, names ...string) error {
+	if err := tx.ready(ctx); err != nil {
+		return err
+	}
+	for _, name := range names {
+		if name == "" || len(name) > maxLock {
+			return tx.spoil(fmt.Errorf("memjobs: %w: the name of a lock has %d bytes, not 1 to %d", jobs.ErrBadJob, len(name), maxLock))
+		}
+	}
+	return nil
+}
+
+// maxLock is how many bytes the name of a lock has at most.
+const maxLock = 300
+
+// Get implements [jobs.Tx].
+func (tx *tx) Get(ctx context.Context, id jobs.ID) (jobs.Job, error) {
+	if err := tx.ready(ctx); err != nil {
+		return jobs.Job{}, err
+	}
+	return tx.core.get(id)
+}
+
+func (c *core) get(id jobs.ID) (jobs.Job, error) {
+	r := c.table.byID[id]
+	if r == nil {
+		return jobs.Job{}, fmt.Errorf("memjobs: %w: %d", jobs.ErrNotFound, id)
+	}
+	return clone(&r.job), nil
+}
+
+// clone is a job that shares nothing that can be written to.
+func clone(j *jobs.Job) jobs.Job {
+	c := *j
+	c.Data = bytes.Clone(j.Data)
+	return c
+}
+
+// Find implements [jobs.Tx].
+func (tx *tx) Find(ctx context.Context, q jobs.Query) ([]jobs.Job, error) {
+	if err := tx.ready(ctx); err != nil {
+		return nil, err
+	}
+	found, err := tx.core.find(&q, tx.now)
+	if err != nil {
+		return nil, tx.spoil(err)
+	}
+	return found, nil
+}
+
+func (c *core) find(q *jobs.Query, now func() time.Time) ([]jobs.Job, error) {
+	if q.Limit < 0 || q.Due != nil && q.Limit == 0 {
+		return nil, fmt.Errorf("memjobs: %w: a limit of %d", jobs.ErrBadJob, q.Limit)
+	}
+	var found []*record
+	if q.Due != nil {
+		found = c.table.findDue(&q.Due.Selector, until(q.Due, now), q.Limit)
+	} else {
+		found = c.table.find(q)
+	}
+	out := make([]jobs.Job, len(found))
+	for i, r := range found {
+		out[i] = clone(&r.job)
+	}
+	return out, nil
+}
+
+// until is the latest Due that d asks for.
+func until(d *jobs.Due, now func() time.Time) int64 {
+	if d.By.IsZero() {
+		return micros(now())
+	}
+	return micros(d.By)
+}
+
+// Save implements [jobs.Tx].
+func (tx *tx) Save(ctx context.Context, list ...*jobs.Job) error {
+	if err := tx.ready(ctx); err != nil {
+		return err
+	}
+	t := tx.core.table
+	var errs []error
+	missing := jobs.ID(0)
+	for _, j := range list {
+		errs = append(errs, j.Check())
+		if j.ID != 0 && t.byID[j.ID] == nil {
+			missing = j.ID
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return tx.spoil(fmt.Errorf("memjobs: %w", err))
+	}
+	if missing != 0 {
+		return fmt.Errorf("memjobs: %w: %d", jobs.ErrNotFound, missing)
+	}
+	for _, j := range list {
+		if j.ID == 0 {
+			t.last++
+			j.ID = t.last
+		}
+		tx.put(kept(j))
+	}
+	return nil
+}
+
+// kept is a job as the table keeps it.
+func kept(j *jobs.Job) jobs.Job {
+	c := clone(j)
+	for _, at := range []*time.Time{&c.Created, &c.Changed, &c.NextRun, &c.LastRun, &c.Scheduled, &c.Due} {
+		*at = exact(*at)
+	}
+	return c
+}
+
+// put writes a job, whose bytes are the table's own, and notes what was there.
+func (tx *tx) put(j jobs.Job) {
+	t := tx.core.table
+	r := t.byID[j.ID]
+	if r == nil {
+		tx.undo = append(tx.undo, change{id: j.ID})
+		t.insert(j)
+		return
+	}
+	before := r.job
+	tx.undo = append(tx.undo, change{id: j.ID, before: &before})
+	t.replace(r, j)
+}
+
+// remove takes a job away, if it is there, and notes it.
+func (tx *tx) remove(id jobs.ID) {
+	if r := tx.core.table.byID[id]; r != nil {
+		tx.undo = append(tx.undo, change{id: id, before: &r.job})
+		tx.core.table.remove(r)
+	}
+}
+
+// Delete implements [jobs.Tx].
+func (tx *tx) Delete(ctx context.Context, ids ...jobs.ID) error {
+	if err := tx.ready(ctx); err != nil {
+		return err
+	}
+	for _, id := range ids {
+		tx.remove(id)
+	}
+	return nil
+}
+
+// Take implements [jobs.Taker].
+func (tx *tx) Take(ctx context.Context, d jobs.Due, limit int, lease time.Duration) (taken []jobs.Job, rest bool, err error) {
+	if err := tx.ready(ctx); err != nil {
+		return nil, false, err
+	}
+	if limit < 1 || lease < 0 {
+		return nil, false, tx.spoil(fmt.Errorf("memjobs: %w: %d jobs for %v", jobs.ErrBadJob, limit, lease))
+	}
+	now := tx.now()
+	for _, r := range tx.core.table.findDue(&d.Selector, until(&d, tx.now), limit) {
+		j := r.job
+		if j.RetryAfter != "" || j.Parent != 0 || j.HasChildren {
+			return taken, true, nil
+		}
+		if j.State == jobs.Queued {
+			j.Run++
+			j.Scheduled = j.NextRun
+		}
+		j.State, j.LastRun, j.Changed, j.Due = jobs.Running, now, now, time.Time{}
+		j.Token++
+		if lease > 0 {
+			j.Due = exact(now.Add(lease))
+		}
+		tx.put(j)
+		taken = append(taken, clone(&j))
+	}
+	return taken, false, nil
+}
+
+// Drop implements [jobs.Dropper].
+func (tx *tx) Drop(ctx context.Context, id jobs.ID, token int64) (bool, error) {
+	if err := tx.ready(ctx); err != nil {
+		return false, err
+	}
+	r := tx.core.table.byID[id]
+	if r == nil || !r.job.Simple() || !r.job.State.Runs() || token != 0 && token != r.job.Token {
+		return false, nil
+	}
+	tx.remove(id)
+	return true, nil
+}
+
+// view is a transaction that only reads. It holds the table for each call alone.
+type view struct {
+	core *core
+
+	mu   sync.Mutex
+	last time.Time
+	over bool
+}
+
+func (v *view) end() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.over = true
+}
+
+// read runs fn with the table.
+func (v *view) read(ctx context.Context, fn func()) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.over {
+		return errOver
+	}
+	if err := v.core.enter(ctx); err != nil {
+		return err
+	}
+	defer v.core.leave()
+	fn()
+	return nil
+}
+
+func (v *view) now() time.Time {
+	if t := v.core.time(); t.After(v.last) {
+		v.last = t
+	}
+	return v.last
+}
+
+// Now implements [jobs.Tx].
+func (v *view) Now(ctx context.Context) (now time.Time, err error) {
+	err = v.read(ctx, func() { now = v.now() })
+	return now, err
+}
+
+// Get implements [jobs.Tx].
+func (v *view) Get(ctx context.Context, id jobs.ID) (j jobs.Job, err error) {
+	var missing error
+	err = v.read(ctx, func() { j, missing = v.core.get(id) })
+	return j, errors.Join(err, missing)
+}
+
+// Find implements [jobs.Tx].
+func (v *view) Find(ctx context.Context, q jobs.Query) (found []jobs.Job, err error) {
+	var bad error
+	err = v.read(ctx, func() { found, bad = v.core.find(&q, v.now) })
+	return found, errors.Join(err, bad)
+}
+
+// Lock implements [jobs.Tx]: who reads locks nothing.
+func (v *view) Lock(context.Context, ...string) error { return errReads }
+
+// Save implements [jobs.Tx].
+func (v *view) Save(context.Context, ...*jobs.Job) error { return errReads }
+
+// Delete implements [jobs.Tx].
+func (v *view) Delete(context.Context, ...jobs.ID) error { return errReads }
+
+// errReads is for who writes in a View.
+var errReads = fmt.Errorf("memjobs: %w: View only reads, Update writes", jobs.ErrUnsupported)
