@@ -1,6 +1,9 @@
 package jobs
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // The classes of errors, beside which a store's own error stands. They never hold a secret.
 var (
@@ -20,4 +23,55 @@ var (
 	ErrUnavailable = errors.New("jobs: store unavailable")
 	// ErrUnsupported: this store cannot do that; the text says what can.
 	ErrUnsupported = errors.New("jobs: unsupported")
+)
+
+// FieldError says which part of what was asked for is bad. It wraps [ErrBadJob].
+type FieldError struct {
+	// Field is "name", "data", "repeat", "retryAfter", "sequenceKey", "jobPriority", "firstRun", "nextRun", "delay", "parentJobID", "lease",
+	// "jobIDs" or "numResults".
+	Field string
+	// Problem is "missing", "malformed" or "too long", or a sentence where none of these says it.
+	Problem string
+	// Detail, if not "", says more.
+	Detail string
+}
+
+// Error returns the field and what is wrong with it.
+func (e *FieldError) Error() string {
+	text := ErrBadJob.Error() + ": " + e.Field + ": " + e.Problem
+	if e.Detail != "" {
+		text += ": " + e.Detail
+	}
+	return text
+}
+
+// Unwrap returns [ErrBadJob].
+func (e *FieldError) Unwrap() error { return ErrBadJob }
+
+// What the state of a job, or of those around it, forbids. Each wraps [ErrState].
+var (
+	// ErrNotRunning: to finish, retry or fail a job, it has to run.
+	ErrNotRunning = fmt.Errorf("%w: the job does not run", ErrState)
+	// ErrParentNotPaused: to finish or retry a child, its parent has to wait for it.
+	ErrParentNotPaused = fmt.Errorf("%w: the job's parent is not paused", ErrState)
+	// ErrIsRunning: a job that runs cannot be deleted.
+	ErrIsRunning = fmt.Errorf("%w: the job runs", ErrState)
+	// ErrChildrenRunning: a job that is PAUSED cannot be deleted.
+	ErrChildrenRunning = fmt.Errorf("%w: the job is paused, for its children or for its parent", ErrState)
+	// ErrOutstanding: the job has children that are not over, or FAILED, and so cannot go.
+	ErrOutstanding = fmt.Errorf("%w: the job has outstanding children", ErrState)
+	// ErrParentState: to get a child, a job has to run or to be PAUSED.
+	ErrParentState = fmt.Errorf("%w: the parent neither runs nor is paused", ErrState)
+	// ErrGrandchild: a child cannot have children.
+	ErrGrandchild = fmt.Errorf("%w: the parent is itself a child", ErrState)
+	// ErrMockDiffers: a parent and its child have the same Mock.
+	ErrMockDiffers = fmt.Errorf("%w: parent and child differ in Mock", ErrState)
+	// ErrParentNotFound: there is no job of the parent's id.
+	ErrParentNotFound = fmt.Errorf("%w: there is no such parent", ErrState)
+	// ErrOtherParent: the unique job that is there has another parent, or has none, or has one while none was named.
+	ErrOtherParent = fmt.Errorf("%w: the job that is there has another parent", ErrState)
+	// ErrHasChildren: a job that has children cannot be cancelled.
+	ErrHasChildren = fmt.Errorf("%w: the job has children", ErrState)
+	// ErrNoParent: only children can be cancelled.
+	ErrNoParent = fmt.Errorf("%w: the job has no parent", ErrState)
 )

@@ -1,0 +1,146 @@
+package jobs
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/swarmiji/swarmiji/schedule"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// The problems of a [FieldError].
+const (
+	missing   = "missing"
+	malformed = "malformed"
+	tooLong   = "too long"
+)
+
+// checkField looks at a name or a key, which may be empty if it is optional.
+func checkField(field, text string, optional bool) error {
+	switch {
+	case text == "" && optional:
+		return nil
+	case text == "":
+		return &FieldError{Field: field, Problem: missing}
+	case checkText(field, text) != nil:
+		return &FieldError{Field: field, Problem: malformed}
+	}
+	return nil
+}
+
+// bookkeeping is how many bytes the service may add to the data of a job with RetryAfter.
+const bookkeeping = 128
+
+// checkGiven looks at data and returns them without the blanks around; nil stays nil. retried: they belong to a job with RetryAfter.
+func checkGiven(data []byte, retried bool) ([]byte, error) {
+	if data == nil {
+		return nil, nil
+	}
+	data = bytes.Trim(data, " \t\r\n")
+	room := MaxData
+	if retried {
+		room -= bookkeeping
+	}
+	switch {
+	case len(data) > room:
+		return nil, &FieldError{Field: "data", Problem: tooLong}
+	case CheckData(data) != nil:
+		return nil, &FieldError{Field: "data", Problem: malformed}
+	}
+	return data, nil
+}
+
+// checkPriority looks at a priority that may be unset.
+func checkPriority(p task.Opt[int]) error {
+	if n, set := p.Get(); set && (n < -MaxPriority || n > MaxPriority) {
+		return &FieldError{Field: "jobPriority", Problem: malformed}
+	}
+	return nil
+}
+
+// checkTime looks at a time that may be zero and returns it in UTC and whole microseconds, never earlier.
+func checkTime(field string, t time.Time) (time.Time, error) {
+	if t.IsZero() {
+		return t, nil
+	}
+	t = micros(t)
+	if !inRange(t) {
+		return t, &FieldError{Field: field, Problem: malformed}
+	}
+	return t, nil
+}
+
+// micros returns t in UTC and in microseconds, rounded up: nothing is to be due early.
+func micros(t time.Time) time.Time {
+	t = t.UTC()
+	if cut := t.Truncate(time.Microsecond); !cut.Equal(t) {
+		return cut.Add(time.Microsecond)
+	}
+	return t.Round(0)
+}
+
+// inRange tells whether a job may hold t.
+func inRange(t time.Time) bool { return t.Year() >= 0 && t.Year() <= 9999 }
+
+// checkRepeat returns the repeat as it is kept, and read; nil if there is none.
+func (s *Service) checkRepeat(text string) (string, *schedule.Repeat, error) {
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return "", nil, nil
+	}
+	r, err := s.c.Repeats.Parse(text)
+	if err != nil {
+		return "", nil, refusal("repeat", err)
+	}
+	return text, r, nil
+}
+
+func refusal(field string, err error) error {
+	var spec *schedule.SpecError
+	if errors.As(err, &spec) {
+		return &FieldError{Field: field, Problem: malformed, Detail: spec.Problem}
+	}
+	return &FieldError{Field: field, Problem: malformed}
+}
+
+// checkRetryAfter returns a RetryAfter as it is kept: one modifier with a sign.
+func checkRetryAfter(text string) (string, error) {
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return "", nil
+	}
+	if _, err := parseRetryAfter(text); err != nil {
+		return "", err
+	}
+	return text, nil
+}
+
+func parseRetryAfter(text string) (*schedule.Repeat, error) {
+	if (text[0] != '+' && text[0] != '-') || strings.Contains(text, ",") {
+		return nil, &FieldError{Field: "retryAfter", Problem: malformed, Detail: "it is not one modifier with a sign, as +5 MINUTES"}
+	}
+	r, err := schedule.ParseRepeat("STARTED, " + text)
+	if err != nil {
+		return nil, refusal("retryAfter", err)
+	}
+	return r, nil
+}
+
+// cutReason makes a text one that a job may hold as its Reason.
+func cutReason(text string) string {
+	text = strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), "\uFFFD")
+	if len(text) <= MaxReason {
+		return text
+	}
+	text = text[:MaxReason]
+	for len(text) > 0 {
+		if r, n := utf8.DecodeLastRuneInString(text); r != utf8.RuneError || n != 1 {
+			break
+		}
+		text = text[:len(text)-1]
+	}
+	return text
+}

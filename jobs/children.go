@@ -1,0 +1,67 @@
+package jobs
+
+import "context"
+
+// pending are the states of children that their parent waits for. One that has FAILED is not waited for, and is kept.
+func pending() []State { return []State{Queued, RunQueued, Running, Paused} }
+
+// page is how many jobs are read at a time where there may be many.
+const page = 256
+
+// hasPending tells whether a parent has children that it waits for.
+func (t *step) hasPending(ctx context.Context, parent ID) (bool, error) {
+	found, err := t.tx.Find(ctx, Query{Parent: parent, States: pending(), Limit: 1})
+	return len(found) > 0, err
+}
+
+// resume makes a PAUSED parent QUEUED that waits for none of its children any more. The parent was locked first.
+func (t *step) resume(ctx context.Context, parent ID) error {
+	p := t.parents[parent]
+	if parent == 0 || p == nil || p.State != Paused {
+		return nil
+	}
+	if waits, err := t.hasPending(ctx, parent); waits || err != nil {
+		return err
+	}
+	p.State = Queued
+	return t.save(ctx, p)
+}
+
+// unpause makes the children QUEUED that waited for their parent to pause.
+func (t *step) unpause(ctx context.Context, parent ID) error {
+	return t.eachChild(ctx, parent, []State{Paused}, func(children []*Job) error {
+		for _, c := range children {
+			c.State = Queued
+		}
+		return t.save(ctx, children...)
+	})
+}
+
+// clear deletes the children that are over, as far as their parent has seen them.
+func (t *step) clear(ctx context.Context, parent ID) error {
+	return t.eachChild(ctx, parent, []State{Finished, Cancelled}, func(children []*Job) error {
+		ids := make([]ID, len(children))
+		for i, c := range children {
+			ids[i] = c.ID
+		}
+		return t.tx.Delete(ctx, ids...)
+	})
+}
+
+func (t *step) eachChild(ctx context.Context, parent ID, states []State, fn func([]*Job) error) error {
+	after := ID(0)
+	for {
+		found, err := t.tx.Find(ctx, Query{Parent: parent, States: states, After: after, Limit: page})
+		if err != nil || len(found) == 0 {
+			return err
+		}
+		children := make([]*Job, len(found))
+		for i := range found {
+			children[i] = &found[i]
+		}
+		after = found[len(found)-1].ID
+		if err := fn(children); err != nil {
+			return err
+		}
+	}
+}

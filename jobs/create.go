@@ -1,0 +1,296 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// Spec is what a job is made of.
+type Spec struct {
+	// Name: see [Job].
+	Name string
+	// Data is a JSON object. nil: {}.
+	Data []byte
+	// FirstRun is when it runs. Zero: now. Fractions of a microsecond are rounded up.
+	FirstRun time.Time
+	// Priority: lower goes first. Unset: [DefaultPriority].
+	Priority task.Opt[int]
+	// Repeat: see [schedule.ParseRepeat]. "": none. It is checked, and not kept, for a job with Mock.
+	Repeat string
+	// RetryAfter is one modifier with a sign, as "+5 MINUTES": it is handed out again while it runs, ten times in all, each after this time. "": never.
+	RetryAfter string
+	// SequenceKey: jobs of one key run one at a time, in the order in which they were made. Not together with Repeat or Parent. "": none.
+	SequenceKey string
+	// Parent is a job that runs, or is PAUSED, and has no parent itself. 0: none.
+	Parent ID
+	// Mock: handed out only to who asks for such jobs; it never repeats. Data are not touched.
+	Mock bool
+	// Unique: if there is a job of this name and this Mock, in whatever state, that is the one. With other data, as JSON goes, than it has, Data are
+	// merged into its own (RFC 7386), and its Repeat becomes this one's, and its priority if one is given here; its NextRun stays.
+	Unique bool
+	// Keep, with Unique: the job that is there stays as it is.
+	Keep bool
+}
+
+// Created is a job that was made, or one that was there.
+type Created struct {
+	ID ID
+	// Existed: the Spec is Unique, and there was one.
+	Existed bool
+}
+
+// Create makes a job: QUEUED; WAITING if others of its sequence key are there and not over; PAUSED if it is the child of a job that runs, until that
+// pauses. When it returns, the job is on disk.
+func (s *Service) Create(ctx context.Context, spec Spec) (Created, error) {
+	all, err := s.CreateAll(ctx, []Spec{spec})
+	if err != nil {
+		var one *specError
+		if errors.As(err, &one) {
+			err = one.err
+		}
+		return Created{}, err
+	}
+	return all[0], nil
+}
+
+// specError says which of several specs an error is about.
+type specError struct {
+	index int
+	err   error
+}
+
+func (e *specError) Error() string { return fmt.Sprintf("job %d of those to make: %v", e.index, e.err) }
+func (e *specError) Unwrap() error { return e.err }
+
+// CreateAll makes jobs, all of them or none, in this order. All specs are looked at before the first is made.
+func (s *Service) CreateAll(ctx context.Context, specs []Spec) ([]Created, error) {
+	if len(specs) == 0 {
+		return nil, nil
+	}
+	var l locks
+	jobs := make([]Job, len(specs))
+	simple := true
+	for i := range specs {
+		spec := &specs[i]
+		var err error
+		if jobs[i], err = s.draft(spec); err != nil {
+			return nil, &specError{i, err}
+		}
+		if spec.SequenceKey != "" {
+			l.addSequence(spec.SequenceKey)
+		}
+		if spec.Unique {
+			l.addUnique(spec.Name)
+		}
+		if spec.Parent != 0 {
+			l.addParent(spec.Parent)
+		}
+		simple = simple && spec.SequenceKey == "" && !spec.Unique && spec.Parent == 0
+	}
+	var done []Created
+	var err error
+	if simple {
+		done, err = s.createSimple(ctx, jobs)
+	} else {
+		err = s.update(ctx, &l, func(ctx context.Context, t *step) error {
+			m := maker{step: t, done: make([]Created, len(specs)), busy: map[string]bool{}}
+			if err := m.make(ctx, specs, jobs); err != nil {
+				return err
+			}
+			done = m.done
+			return nil
+		})
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range done {
+		if d.Existed {
+			s.count.existed.Add(1)
+		} else {
+			s.count.created.Add(1)
+		}
+	}
+	return done, nil
+}
+
+// draft makes a job of a spec, as far as it can be made without a look at others, or at the time.
+func (s *Service) draft(spec *Spec) (Job, error) {
+	j := Job{State: Queued, Name: spec.Name, Parent: spec.Parent, SequenceKey: spec.SequenceKey, Mock: spec.Mock}
+	j.Priority = spec.Priority.Or(DefaultPriority)
+	var errs [6]error
+	errs[0] = checkField("name", spec.Name, false)
+	errs[1] = checkField("sequenceKey", spec.SequenceKey, true)
+	errs[2] = checkPriority(spec.Priority)
+	j.Repeat, _, errs[3] = s.checkRepeat(spec.Repeat)
+	j.RetryAfter, errs[4] = checkRetryAfter(spec.RetryAfter)
+	j.NextRun, errs[5] = checkTime("firstRun", spec.FirstRun)
+	for _, err := range errs {
+		if err != nil {
+			return j, err
+		}
+	}
+	switch {
+	case spec.Parent < 0:
+		return j, &FieldError{Field: "parentJobID", Problem: malformed}
+	case j.SequenceKey != "" && j.Repeat != "":
+		return j, &FieldError{Field: "sequenceKey", Problem: "not together with repeat"}
+	case j.SequenceKey != "" && j.Parent != 0:
+		return j, &FieldError{Field: "sequenceKey", Problem: "not together with parentJobID"}
+	}
+	if j.Mock {
+		j.Repeat = ""
+	}
+	j.Data = []byte("{}")
+	if spec.Data != nil {
+		var err error
+		if j.Data, err = checkGiven(spec.Data, j.RetryAfter != ""); err != nil {
+			return j, err
+		}
+	}
+	return j, nil
+}
+
+// born gives j its times. A transaction may run twice, so that it is called for a copy of the draft.
+func (j *Job) born(now time.Time) {
+	j.Created, j.Changed = now, now
+	if j.NextRun.IsZero() {
+		j.NextRun = now
+	}
+	j.settle(time.Time{})
+}
+
+// createSimple makes jobs that need no look at others, in one step.
+func (s *Service) createSimple(ctx context.Context, drafts []Job) ([]Created, error) {
+	jobs := make([]Job, len(drafts))
+	refs := make([]*Job, len(drafts))
+	err := s.c.Store.Single(ctx, func(ctx context.Context, tx Tx) error {
+		now, err := tx.Now(ctx)
+		if err != nil {
+			return err
+		}
+		for i := range drafts {
+			jobs[i] = drafts[i]
+			jobs[i].born(now)
+			refs[i] = &jobs[i]
+		}
+		return tx.Save(ctx, refs...)
+	})
+	if err != nil {
+		return nil, err
+	}
+	done := make([]Created, len(jobs))
+	for i := range jobs {
+		done[i].ID = jobs[i].ID
+	}
+	return done, nil
+}
+
+// maker makes jobs in one transaction, one after the other. Those that nothing asks about yet are written together.
+type maker struct {
+	*step
+	done []Created
+	busy map[string]bool // sequence keys that others have or wait for
+	jobs []*Job          // not written yet
+	at   []int           // their places in done
+}
+
+func (m *maker) make(ctx context.Context, specs []Spec, drafts []Job) error {
+	for i := range specs {
+		j := drafts[i]
+		if err := m.one(ctx, i, &specs[i], &j); err != nil {
+			return err
+		}
+	}
+	return m.flush(ctx)
+}
+
+func (m *maker) one(ctx context.Context, i int, spec *Spec, j *Job) error {
+	if spec.Unique {
+		if err := m.flush(ctx); err != nil {
+			return err
+		}
+		old, err := m.there(ctx, spec)
+		if err != nil {
+			return err
+		}
+		if old != nil {
+			m.done[i] = Created{ID: old.ID, Existed: true}
+			if err := m.meet(ctx, old, j, spec); err != nil {
+				return &specError{i, err}
+			}
+			return nil
+		}
+	}
+	if spec.Parent != 0 {
+		if err := m.adopt(ctx, j); err != nil {
+			return &specError{i, err}
+		}
+	}
+	if spec.SequenceKey != "" {
+		if err := m.line(ctx, j); err != nil {
+			return err
+		}
+	}
+	j.born(m.now)
+	m.jobs, m.at = append(m.jobs, j), append(m.at, i)
+	return nil
+}
+
+func (m *maker) flush(ctx context.Context) error {
+	if len(m.jobs) == 0 {
+		return nil
+	}
+	if err := m.tx.Save(ctx, m.jobs...); err != nil {
+		return err
+	}
+	for n, j := range m.jobs {
+		m.done[m.at[n]].ID = j.ID
+	}
+	m.jobs, m.at = nil, nil
+	return nil
+}
+
+// line puts j behind the others of its sequence key.
+func (m *maker) line(ctx context.Context, j *Job) error {
+	busy, known := m.busy[j.SequenceKey]
+	if !known {
+		found, err := m.tx.Find(ctx, Query{SequenceKey: j.SequenceKey, States: append(holding(), Waiting), Limit: 1})
+		if err != nil {
+			return err
+		}
+		busy = len(found) > 0
+	}
+	m.busy[j.SequenceKey] = true
+	if busy {
+		j.State = Waiting
+	}
+	return nil
+}
+
+// adopt makes j a child of its parent.
+func (m *maker) adopt(ctx context.Context, j *Job) error {
+	p := m.parents[j.Parent]
+	switch {
+	case p == nil:
+		return fmt.Errorf("%w: job %d", ErrParentNotFound, j.Parent)
+	case !p.State.Runs() && p.State != Paused:
+		return fmt.Errorf("%w: job %d is %s", ErrParentState, p.ID, p.State)
+	case p.Mock != j.Mock:
+		return fmt.Errorf("%w: job %d", ErrMockDiffers, p.ID)
+	case p.Parent != 0:
+		return fmt.Errorf("%w: job %d", ErrGrandchild, p.ID)
+	}
+	if p.State.Runs() {
+		j.State = Paused
+	}
+	if p.HasChildren {
+		return nil
+	}
+	p.HasChildren = true
+	return m.save(ctx, p) // also what keeps a store from ending the parent in one step
+}

@@ -1,0 +1,79 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+)
+
+// Delete removes all trace of a job. [ErrIsRunning], [ErrChildrenRunning] and [ErrOutstanding] say why it may not go: it runs, is PAUSED, or has children.
+func (s *Service) Delete(ctx context.Context, id ID) error {
+	err := s.change(ctx, id, func(ctx context.Context, t *step, j *Job) error {
+		switch {
+		case j.State.Runs():
+			return fmt.Errorf("%w: job %d", ErrIsRunning, id)
+		case j.State == Paused:
+			return fmt.Errorf("%w: job %d", ErrChildrenRunning, id)
+		}
+		return t.remove(ctx, j)
+	})
+	return s.counted(&s.count.deleted, err)
+}
+
+// Cancel makes a child CANCELLED, and its parent QUEUED if no other child is to be waited for. One that is RUNNING, FINISHED or PAUSED is left as it is, which
+// is no error. [ErrHasChildren] and [ErrNoParent] say that it is not one.
+func (s *Service) Cancel(ctx context.Context, id ID) error {
+	err := s.change(ctx, id, func(ctx context.Context, t *step, j *Job) error {
+		if j.HasChildren {
+			left, err := t.tx.Find(ctx, Query{Parent: id, Limit: 1})
+			if err != nil {
+				return err
+			}
+			if len(left) > 0 {
+				return fmt.Errorf("%w: job %d", ErrHasChildren, id)
+			}
+		}
+		switch {
+		case j.Parent == 0:
+			return fmt.Errorf("%w: job %d", ErrNoParent, id)
+		case j.State == Running || j.State == Finished || j.State == Paused || j.State == Cancelled:
+			return nil
+		}
+		j.State = Cancelled
+		return t.save(ctx, j)
+	})
+	return s.counted(&s.count.cancelled, err)
+}
+
+// Fail tells that a run has ended badly.
+type Fail struct {
+	ID ID
+	// Token is that of the run. 0: whoever asks, may.
+	Token int64
+	// Data are the job's from now on. nil: they stay.
+	Data []byte
+	// Reason is kept as the job's; longer than [MaxReason] bytes it is cut.
+	Reason string
+}
+
+// Fail makes a job that runs FAILED, whether it repeats or not, and keeps it. Its parent does not wait for it any more, and the next one of its sequence
+// key has its turn.
+func (s *Service) Fail(ctx context.Context, f Fail) error {
+	data, err := checkGiven(f.Data, false)
+	if err != nil {
+		return err
+	}
+	err = s.change(ctx, f.ID, func(ctx context.Context, t *step, j *Job) error {
+		if err := j.current(f.Token); err != nil {
+			return err
+		}
+		if !j.State.Runs() {
+			return fmt.Errorf("%w: job %d is %s", ErrNotRunning, f.ID, j.State)
+		}
+		if err := j.give(data); err != nil {
+			return err
+		}
+		j.fail(f.Reason)
+		return t.save(ctx, j)
+	})
+	return s.counted(&s.count.failed, err)
+}

@@ -1,0 +1,135 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+)
+
+// Finish tells that a run has ended well.
+type Finish struct {
+	ID ID
+	// Token is that of the run. 0: whoever asks, may.
+	Token int64
+	// Data are the job's from now on: what the next run begins with, and what the parent of a child sees. nil: they stay as they are. The
+	// last data of a job that does not repeat are gone with it.
+	Data []byte
+}
+
+// Finish ends a run. A job with children that are not over becomes PAUSED until they are, and those of them that waited for that become QUEUED. Else one
+// that repeats becomes QUEUED, with its next run; Data that hold {"delete":"true"} end its repeating. Else a child becomes FINISHED, its
+// parent QUEUED if no other child is to be waited for, and a job that stands for itself is deleted, and the next one of its sequence key has its turn. A
+// repeat that leads out of the years 0000 to 9999 makes it FAILED, which is no error.
+//
+// The children of the job that are FINISHED or CANCELLED are deleted: it has seen them. [ErrOutstanding] says that it has FAILED ones, and
+// would be deleted.
+func (s *Service) Finish(ctx context.Context, f Finish) error {
+	data, err := checkGiven(f.Data, false)
+	if err != nil {
+		return err
+	}
+	dropped, err := s.drop(ctx, f.ID, f.Token)
+	if err != nil || dropped {
+		return s.counted(&s.count.finished, err)
+	}
+	failed := false
+	err = s.change(ctx, f.ID, func(ctx context.Context, t *step, j *Job) error {
+		failed = false
+		if err := t.endable(j, f.Token); err != nil {
+			return err
+		}
+		if err := j.give(data); err != nil {
+			return err
+		}
+		again := j.repeats() && !asksToEnd(data)
+		if j.HasChildren {
+			if err := t.clear(ctx, j.ID); err != nil {
+				return err
+			}
+			if waits, err := t.hasPending(ctx, j.ID); err != nil {
+				return err
+			} else if waits {
+				return t.pause(ctx, j)
+			}
+		}
+		if again {
+			failed = t.repeat(j)
+			return t.save(ctx, j)
+		}
+		if j.Parent != 0 {
+			j.State = Finished
+			return t.save(ctx, j)
+		}
+		return t.remove(ctx, j)
+	})
+	if failed && err == nil {
+		return s.counted(&s.count.failed, err)
+	}
+	return s.counted(&s.count.finished, err)
+}
+
+// drop ends the common job in one step, if the store can and it is one.
+func (s *Service) drop(ctx context.Context, id ID, token int64) (dropped bool, err error) {
+	if s.noDropper.Load() {
+		return false, nil
+	}
+	err = s.c.Store.Single(ctx, func(ctx context.Context, tx Tx) error {
+		dropped = false
+		d, ok := tx.(Dropper)
+		if !ok {
+			s.noDropper.Store(true)
+			return nil
+		}
+		var err error
+		dropped, err = d.Drop(ctx, id, token)
+		return err
+	})
+	return dropped, err
+}
+
+// give replaces data that were given, and takes out what the service kept there during the run.
+func (j *Job) give(data []byte) error {
+	if data != nil {
+		if _, err := checkGiven(data, j.RetryAfter != ""); err != nil {
+			return err
+		}
+		j.Data = data
+	}
+	if j.RetryAfter != "" {
+		j.Data = without(j.Data, keyCount, keyOriginal)
+	}
+	return nil
+}
+
+// repeat has j run again by its repeat; it tells whether j failed because there is no such time.
+func (t *step) repeat(j *Job) (failed bool) {
+	next, err := t.s.nextRun(j, t.now)
+	if err != nil {
+		j.fail(fmt.Sprintf("the repeat %s: %v", j.Repeat, err))
+		return true
+	}
+	j.State, j.NextRun = Queued, next
+	return false
+}
+
+// pause has j wait for its children. NextRun, which RetryAfter may have put far ahead, is when it ran: when they are over it runs at once.
+func (t *step) pause(ctx context.Context, j *Job) error {
+	j.State, j.NextRun = Paused, j.LastRun
+	if err := t.save(ctx, j); err != nil {
+		return err
+	}
+	return t.unpause(ctx, j.ID)
+}
+
+// remove deletes j, which must have no children left.
+func (t *step) remove(ctx context.Context, j *Job) error {
+	if j.HasChildren {
+		left, err := t.tx.Find(ctx, Query{Parent: j.ID, Limit: 1})
+		if err != nil {
+			return err
+		}
+		if len(left) > 0 {
+			return fmt.Errorf("%w: job %d has job %d, which is %s", ErrOutstanding, j.ID, left[0].ID, left[0].State)
+		}
+	}
+	return t.tx.Delete(ctx, j.ID)
+}

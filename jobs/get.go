@@ -1,0 +1,328 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Request asks for jobs that are due.
+type Request struct {
+	// Selector says which. Its Pattern is at most [MaxName] bytes.
+	Selector
+	// Lease is how long a job stays with who gets it: without a Renew by then it is due again. It does not concern a job with RetryAfter. 0: for ever.
+	// Fractions of a microsecond are rounded up.
+	Lease time.Duration
+	// Max is how many there may be in the answer. 0: 1. At most [MaxTake].
+	Max int
+	// Wait: until there is one, or ctx ends.
+	Wait bool
+}
+
+// MaxTake is how many jobs are handed out at a time at most.
+const MaxTake = 1000
+
+// Handout is a job that was handed out, as it is to be shown to who got it.
+type Handout struct {
+	// Job is as it is now, but for Data, which are what they were before the number of its repetitions was written into them.
+	Job
+	// ParentData are the data of its parent. nil: it has none.
+	ParentData []byte
+	// FinishedChildren and CancelledChildren are those of a parent that goes on, in the order of their ids. Its next Finish deletes them.
+	FinishedChildren, CancelledChildren []Child
+	// GivenUp: the ten repetitions of a job with RetryAfter are used up. It is FAILED, and was not handed out.
+	GivenUp bool
+
+	was before
+}
+
+// before is what a job was when it was handed out, for who gives it back.
+type before struct {
+	state   State
+	nextRun time.Time
+}
+
+// Child is a child that is over.
+type Child struct {
+	ID   ID
+	Data []byte
+}
+
+// maxRetries is how often a job with RetryAfter is handed out in one run.
+const maxRetries = 10
+
+// manual is how the names of jobs begin that are handed out again without end.
+const manual = "manual"
+
+// Get hands out the first jobs that are due: each to one caller, those of a lower Priority first, then those that are due longer. They are RUNNING, or
+// RUNQUEUED if they have RetryAfter, and there is at least one, or an error: [ErrNoJob] says that there is none, with Wait that ctx has ended before there was
+// one. Those who wait for the same are served in the order in which they came. A job that was taken for somebody whose ctx ended goes to the next, or back.
+//
+// An error that wraps [ErrUnavailable] leaves open whether jobs were handed out to nobody, who then are RUNNING until their lease or RetryAfter ends.
+func (s *Service) Get(ctx context.Context, r Request) ([]Handout, error) {
+	if err := r.check(); err != nil {
+		return nil, err
+	}
+	return s.wait.get(ctx, r)
+}
+
+func (r *Request) check() error {
+	switch {
+	case r.Pattern == "" && len(r.Names) == 0:
+		return &FieldError{Field: "name", Problem: missing}
+	case r.Pattern != "" && len(r.Names) > 0:
+		return &FieldError{Field: "name", Problem: "a pattern and names"}
+	case len(r.Pattern) > MaxName || !utf8.ValidString(r.Pattern) || strings.IndexByte(r.Pattern, 0) >= 0:
+		return &FieldError{Field: "name", Problem: malformed}
+	case r.Lease < 0:
+		return &FieldError{Field: "lease", Problem: malformed}
+	case r.Max < 0 || r.Max > MaxTake:
+		return &FieldError{Field: "numResults", Problem: malformed, Detail: fmt.Sprintf("%d is not from 1 to %d", r.Max, MaxTake)}
+	}
+	for _, name := range r.Names {
+		if err := checkField("name", name, false); err != nil {
+			return err
+		}
+	}
+	if r.Max == 0 {
+		r.Max = 1
+	}
+	r.Lease = wholeMicros(r.Lease)
+	return checkPriority(r.Priority)
+}
+
+// wholeMicros rounds d up.
+func wholeMicros(d time.Duration) time.Duration {
+	if cut := d.Truncate(time.Microsecond); cut != d {
+		return cut + time.Microsecond
+	}
+	return d
+}
+
+// take hands out up to limit jobs; none is no error.
+func (s *Service) take(ctx context.Context, sel Selector, lease time.Duration, limit int) ([]Handout, error) {
+	out, err := s.takeSimple(ctx, sel, lease, limit)
+	if errors.Is(err, errRest) {
+		out, err = s.takeAny(ctx, sel, lease, limit)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for i := range out {
+		if out[i].GivenUp {
+			s.count.givenUp.Add(1)
+		} else {
+			s.count.taken.Add(1)
+		}
+	}
+	return out, nil
+}
+
+// errRest says that the first job that is due needs the rules.
+var errRest = errors.New("jobs: not in one step")
+
+// takeSimple hands out the common jobs in one step, up to the first that is none.
+func (s *Service) takeSimple(ctx context.Context, sel Selector, lease time.Duration, limit int) ([]Handout, error) {
+	if s.noTaker.Load() {
+		return nil, errRest
+	}
+	var found []Job
+	var rest bool
+	err := s.c.Store.Single(ctx, func(ctx context.Context, tx Tx) error {
+		found, rest = nil, true
+		t, ok := tx.(Taker)
+		if !ok {
+			s.noTaker.Store(true)
+			return nil
+		}
+		var err error
+		found, rest, err = t.Take(ctx, Due{Selector: sel}, limit, lease)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if rest && len(found) == 0 {
+		return nil, errRest
+	}
+	out := make([]Handout, len(found))
+	for i := range found {
+		out[i] = Handout{Job: found[i], was: before{state: Queued, nextRun: found[i].NextRun}}
+		if lease > 0 && found[i].Token != found[i].Run { // it may have been RUNNING, with its lease at an end
+			out[i].was.state = Running
+		}
+	}
+	return out, nil
+}
+
+// takeAny hands out jobs by the rules.
+func (s *Service) takeAny(ctx context.Context, sel Selector, lease time.Duration, limit int) ([]Handout, error) {
+	var l locks
+	var out []Handout
+	err := s.update(ctx, &l, func(ctx context.Context, t *step) error {
+		found, err := t.tx.Find(ctx, Query{Due: &Due{Selector: sel}, Limit: limit})
+		if err != nil {
+			return err
+		}
+		out = make([]Handout, len(found))
+		save := make([]*Job, len(found))
+		for i := range found {
+			j := &found[i]
+			out[i] = Handout{was: before{state: j.State, nextRun: j.NextRun}}
+			data := j.Data
+			if out[i].GivenUp, err = t.handOut(j, lease); err != nil {
+				return err
+			}
+			save[i] = j
+			out[i].Job = *j
+			out[i].Data = data
+		}
+		if len(save) == 0 {
+			return nil
+		}
+		if err := t.tx.Save(ctx, save...); err != nil {
+			return err
+		}
+		for i := range found {
+			if out[i].GivenUp {
+				if err := t.after(ctx, &found[i]); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := s.dress(ctx, out); err != nil {
+		for i := range out {
+			s.returned(ctx, out[i])
+		}
+		return nil, err
+	}
+	return out, nil
+}
+
+// handOut has j run, or fails it if it was handed out too often already.
+func (t *step) handOut(j *Job, lease time.Duration) (givenUp bool, err error) {
+	wasQueued := j.State == Queued
+	k := 1
+	if !wasQueued {
+		k = retries(j.Data) + 1
+	}
+	j.Changed = t.now
+	if j.RetryAfter != "" && k > maxRetries {
+		if err := t.locks.addJob(j); err != nil {
+			return false, err
+		}
+		j.fail(fmt.Sprintf("it was handed out %d times, and did not end", maxRetries))
+		j.settle(time.Time{})
+		return true, nil
+	}
+	if wasQueued {
+		j.Run++
+		j.Scheduled = j.NextRun
+	}
+	j.Token++
+	j.LastRun = t.now
+	if j.RetryAfter != "" {
+		j.State = RunQueued
+		j.settle(time.Time{})
+		return false, t.comeAgain(j, k)
+	}
+	j.State = Running
+	end := time.Time{}
+	if lease > 0 {
+		end = micros(t.now.Add(lease))
+	}
+	j.settle(end)
+	return false, nil
+}
+
+// comeAgain sets when a job with RetryAfter is handed out again, for the k-th time now, and keeps in its data what has to be known then.
+func (t *step) comeAgain(j *Job, k int) error {
+	r, err := parseRetryAfter(j.RetryAfter)
+	if err != nil {
+		return err
+	}
+	again, err := exactly(r, t.now)
+	if err != nil || !inRange(again) {
+		again = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
+	}
+	scheduled := false
+	if j.repeats() {
+		_, repeat, err := t.s.checkRepeat(j.Repeat)
+		if err != nil {
+			return err
+		}
+		scheduled = strings.HasPrefix(repeat.String(), "SCHEDULED")
+		// One that lies in the past, of a job that makes up for missed runs, would have it run twice at a time.
+		if next, err := t.s.repeatFrom(repeat, j.Scheduled, t.now, t.now); err == nil && next.After(t.now) && next.Before(again) {
+			again = next
+		}
+	}
+	j.NextRun = again
+	j.settle(time.Time{})
+	if strings.HasPrefix(j.Name, manual) {
+		return nil
+	}
+	j.Data = with(without(j.Data, keyCount), keyCount, fmt.Append(nil, k))
+	if scheduled {
+		text := j.Scheduled.Format(`"2006-01-02 15:04:05"`)
+		j.Data = with(without(j.Data, keyOriginal), keyOriginal, []byte(text))
+	}
+	return nil
+}
+
+// dress adds what is shown of parents and children. It is read after the hand-out, and locks nothing: to lock a parent after its child would be the wrong order.
+func (s *Service) dress(ctx context.Context, out []Handout) error {
+	related := false
+	for i := range out {
+		related = related || out[i].Parent != 0 || out[i].HasChildren
+	}
+	if !related {
+		return nil
+	}
+	return s.c.Store.View(ctx, func(ctx context.Context, tx Tx) error {
+		for i := range out {
+			h := &out[i]
+			h.ParentData, h.FinishedChildren, h.CancelledChildren = nil, nil, nil
+			if h.Parent != 0 {
+				p, err := tx.Get(ctx, h.Parent)
+				if err != nil && !errors.Is(err, ErrNotFound) {
+					return err
+				}
+				h.ParentData = p.Data
+			}
+			if h.HasChildren {
+				if err := h.addChildren(ctx, tx); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+func (h *Handout) addChildren(ctx context.Context, tx Tx) error {
+	after := ID(0)
+	for {
+		found, err := tx.Find(ctx, Query{Parent: h.ID, States: []State{Finished, Cancelled}, After: after, Limit: page})
+		if err != nil || len(found) == 0 {
+			return err
+		}
+		after = found[len(found)-1].ID
+		for i := range found {
+			c := Child{ID: found[i].ID, Data: found[i].Data}
+			if found[i].State == Finished {
+				h.FinishedChildren = append(h.FinishedChildren, c)
+			} else {
+				h.CancelledChildren = append(h.CancelledChildren, c)
+			}
+		}
+	}
+}

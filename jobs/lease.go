@@ -1,0 +1,80 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// GiveBack undoes a hand-out that nobody has seen: Run, NextRun and the number of repetitions are what they were before, and the job is due as it was. Token
+// and LastRun stay. [ErrStale] says that it has moved on. One that was GivenUp was not handed out, and is left alone.
+func (s *Service) GiveBack(ctx context.Context, h Handout) error {
+	if h.GivenUp {
+		return nil
+	}
+	err := s.change(ctx, h.ID, func(ctx context.Context, t *step, j *Job) error {
+		if err := j.current(h.Token); err != nil {
+			return err
+		}
+		if !j.State.Runs() {
+			return ErrNotRunning
+		}
+		k := retries(j.Data) - 1
+		if j.RetryAfter != "" {
+			j.Data = without(j.Data, keyCount)
+		}
+		switch h.was.state {
+		case RunQueued:
+			j.State, j.NextRun = RunQueued, h.was.nextRun
+			if k > 0 {
+				j.Data = with(j.Data, keyCount, fmt.Append(nil, k))
+			}
+		case Running: // the run goes on: who has it next has the same one
+			j.Due = t.now
+		default:
+			j.State = Queued
+			j.Run--
+			if j.RetryAfter != "" {
+				j.NextRun = j.Scheduled
+				j.Data = without(j.Data, keyOriginal)
+			}
+		}
+		return t.save(ctx, j)
+	})
+	return s.counted(&s.count.givenBack, err)
+}
+
+// returned gives back what was taken for nobody. What cannot be given back is told to the log.
+func (s *Service) returned(ctx context.Context, h Handout) {
+	if err := s.GiveBack(ctx, h); err != nil {
+		s.log.Error("a job that was handed out to nobody could not be given back", "job", int64(h.ID), "name", h.Name, "token", h.Token, "error", err)
+	}
+}
+
+// Renew has the lease of a job that is RUNNING end after lease from now. One that is RUNQUEUED is handed out again at its NextRun all the same, so that
+// only the token is looked at. [ErrStale] says that the run is over, or another's.
+func (s *Service) Renew(ctx context.Context, id ID, token int64, lease time.Duration) error {
+	if lease <= 0 {
+		return &FieldError{Field: "lease", Problem: malformed}
+	}
+	var l locks
+	err := s.update(ctx, &l, func(ctx context.Context, t *step) error {
+		j, err := t.tx.Get(ctx, id)
+		if err != nil {
+			return err
+		}
+		if err := j.current(token); err != nil {
+			return err
+		}
+		switch j.State {
+		case Running:
+			j.Due = micros(t.now.Add(lease))
+			return t.save(ctx, &j)
+		case RunQueued:
+			return nil
+		default:
+			return ErrNotRunning
+		}
+	})
+	return s.counted(&s.count.renewed, err)
+}

@@ -1,0 +1,78 @@
+package jobs
+
+import (
+	"strings"
+	"time"
+
+	"github.com/swarmiji/swarmiji/schedule"
+)
+
+// reanchorBelow is the interval from which missed runs are made up for, whatever Config.Reanchor says.
+const reanchorBelow = 4 * time.Hour
+
+// repeats tells whether the job repeats.
+func (j *Job) repeats() bool { return j.Repeat != "" && !j.Mock }
+
+// nextRun is when a job whose run ends at now runs again. It is an error if the way leads out of the years 0000 to 9999.
+func (s *Service) nextRun(j *Job, now time.Time) (time.Time, error) {
+	_, r, err := s.checkRepeat(j.Repeat)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return s.repeatFrom(r, j.Scheduled, j.LastRun, now)
+}
+
+// repeatFrom is the next run by r from three times, of which those that are zero are now.
+func (s *Service) repeatFrom(r *schedule.Repeat, scheduled, started, now time.Time) (time.Time, error) {
+	base := now
+	switch {
+	case r.Base() == schedule.Scheduled && !scheduled.IsZero():
+		base = scheduled
+	case r.Base() == schedule.Started && !started.IsZero():
+		base = started
+	}
+	next, err := exactly(r, base)
+	if err == nil && s.c.Reanchor && r.Base() == schedule.Scheduled && !next.After(now) {
+		next, err = skipMissed(r, base, next, now), nil
+	}
+	return next, err
+}
+
+// exactly is what r makes of base, to the microsecond. r drops fractions of a second, which would be early; they are added again, unless r goes to
+// the start of something, and so meant to drop them.
+func exactly(r *schedule.Repeat, base time.Time) (time.Time, error) {
+	next, err := r.After(base, base, base)
+	if err != nil {
+		return time.Time{}, err
+	}
+	if fraction := base.Sub(time.Unix(base.Unix(), 0)); fraction > 0 && !strings.Contains(r.String(), "START OF") {
+		next = next.Add(fraction)
+	}
+	return unzero(next), nil
+}
+
+// unzero keeps a time that Go takes for none, the first moment of the year 1, from being read as none.
+func unzero(t time.Time) time.Time {
+	if t.IsZero() {
+		return t.Add(time.Microsecond)
+	}
+	return t
+}
+
+// skipMissed goes on from next, which is not after now, in steps of the interval, if that is fixed and short.
+func skipMissed(r *schedule.Repeat, base, next, now time.Time) time.Time {
+	interval := next.Sub(base)
+	for item := range strings.SplitSeq(r.String(), ",") {
+		item = strings.TrimSpace(item)
+		if item != schedule.Scheduled.String() && item[0] != '+' && item[0] != '-' {
+			return next
+		}
+	}
+	if interval <= 0 || interval >= reanchorBelow {
+		return next
+	}
+	for behind := now.Sub(next); behind >= 0; behind = now.Sub(next) { // a Duration ends at 292 years
+		next = next.Add(behind/interval*interval + interval)
+	}
+	return next
+}

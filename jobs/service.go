@@ -1,0 +1,116 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/swarmiji/swarmiji/schedule"
+)
+
+// DefaultPoll is how often those who wait look by themselves.
+const DefaultPoll = time.Second
+
+// Config configures a [Service]. Only Store must be set.
+type Config struct {
+	// Store keeps the jobs. The service does not close it.
+	Store Store
+	// Repeats says how repeats are read: with Snap, HOURLY, DAILY and WEEKLY are what Bedrock's server makes of them.
+	Repeats schedule.RepeatConfig
+	// Reanchor has repeats that count from SCHEDULED skip the runs that were missed, and go on with the first slot after now, if they only add
+	// and the interval is below four hours. Off: missed runs are made up for, back to back.
+	Reanchor bool
+	// Poll is how often those who wait look by themselves, for what no word came of. 0: 1 s. From 10 ms to 1 min.
+	Poll time.Duration
+	// Logger is told of what no caller hears. nil: slog.Default().
+	Logger *slog.Logger
+}
+
+// Service holds the rules of a job's life. All methods may be called from any goroutine, and by any number of processes over one
+// database. An error that wraps [ErrUnavailable] leaves open whether something was done.
+type Service struct {
+	c     Config
+	log   *slog.Logger
+	count counters
+	wait  *waiters
+	// noTaker and noDropper are set once the store's transactions are known not to be one.
+	noTaker, noDropper atomic.Bool
+}
+
+// New returns a service over c.Store. It does no I/O and starts no goroutine. All problems of c are returned, joined.
+func New(c Config) (*Service, error) {
+	var errs []error
+	if c.Store == nil {
+		errs = append(errs, errors.New("jobs: Config.Store is not set"))
+	}
+	if c.Poll == 0 {
+		c.Poll = DefaultPoll
+	}
+	if c.Poll < 10*time.Millisecond || c.Poll > time.Minute {
+		errs = append(errs, fmt.Errorf("jobs: Config.Poll %s is not from 10 ms to 1 min", c.Poll))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	s := &Service{c: c, log: c.Logger}
+	s.wait = newWaiters(s)
+	return s, nil
+}
+
+// Store returns the store of the service.
+func (s *Service) Store() Store { return s.c.Store }
+
+// Close ends every Get with [ErrClosed], those that wait and those to come, and waits until nothing of the service runs any more. What was on its way to
+// them is given back. All other methods go on working for as long as the store does, so that who stops can still end his jobs. It is idempotent. When
+// ctx ends before, its error is returned, and what is under way is given up.
+func (s *Service) Close(ctx context.Context) error { return s.wait.close(ctx) }
+
+// Stats is what a service has done since it was made, in this process.
+type Stats struct {
+	Created   int64 // jobs made
+	Existed   int64 // unique jobs that were there
+	Taken     int64 // jobs handed out
+	GivenUp   int64 // jobs that failed because ten repetitions after RetryAfter were used up
+	GivenBack int64 // jobs that nobody had seen
+	Renewed   int64 // leases renewed
+	Finished  int64 // runs that have ended well
+	Retried   int64
+	Failed    int64 // runs that failed, those included whose repeat has no next run
+	Deleted   int64
+	Cancelled int64
+	Requeued  int64
+	Stale     int64 // what was refused with ErrStale
+	Waiting   int64 // Gets that wait right now
+}
+
+// counters are Stats while they are counted.
+type counters struct {
+	created, existed, taken, givenUp, givenBack, renewed, finished, retried, failed, deleted, cancelled, requeued, stale, waiting atomic.Int64
+}
+
+// Stats returns what was counted.
+func (s *Service) Stats() Stats {
+	c := &s.count
+	return Stats{
+		Created: c.created.Load(), Existed: c.existed.Load(), Taken: c.taken.Load(), GivenUp: c.givenUp.Load(), GivenBack: c.givenBack.Load(),
+		Renewed: c.renewed.Load(), Finished: c.finished.Load(), Retried: c.retried.Load(), Failed: c.failed.Load(), Deleted: c.deleted.Load(),
+		Cancelled: c.cancelled.Load(), Requeued: c.requeued.Load(), Stale: c.stale.Load(), Waiting: c.waiting.Load(),
+	}
+}
+
+// counted adds one to n if err is nil, and notes what was stale. It returns err.
+func (s *Service) counted(n *atomic.Int64, err error) error {
+	switch {
+	case err == nil:
+		n.Add(1)
+	case errors.Is(err, ErrStale):
+		s.count.stale.Add(1)
+	}
+	return err
+}

@@ -1,0 +1,62 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+)
+
+// there returns the job that a unique spec means, nil if there is none. With several it is the oldest.
+func (m *maker) there(ctx context.Context, spec *Spec) (*Job, error) {
+	q := Query{Name: spec.Name, Limit: 1}
+	for {
+		found, err := m.tx.Find(ctx, q)
+		if err != nil || len(found) == 0 {
+			return nil, err
+		}
+		for i := range found {
+			if found[i].Mock == spec.Mock {
+				return m.same(&found[i]), nil
+			}
+		}
+		q.After, q.Limit = found[len(found)-1].ID, page
+	}
+}
+
+// same returns the copy of j that this transaction works with already, if it is a parent of another.
+func (m *maker) same(j *Job) *Job {
+	if p := m.parents[j.ID]; p != nil {
+		return p
+	}
+	return j
+}
+
+// meet brings what is asked for to the job that is there.
+func (m *maker) meet(ctx context.Context, old, j *Job, spec *Spec) error {
+	if old.Parent != j.Parent {
+		return fmt.Errorf("%w: job %d", ErrOtherParent, old.ID)
+	}
+	// A sequence key is for life: with another one than the job has, two jobs of it could run at a time.
+	if j.SequenceKey != "" && j.SequenceKey != old.SequenceKey {
+		return &FieldError{Field: "sequenceKey", Problem: fmt.Sprintf("job %d is there and has another", old.ID)}
+	}
+	if old.SequenceKey != "" && j.Repeat != "" {
+		return &FieldError{Field: "repeat", Problem: fmt.Sprintf("not together with sequenceKey, which job %d has", old.ID)}
+	}
+	var kept []string
+	if old.RetryAfter != "" {
+		kept = []string{keyCount, keyOriginal}
+	}
+	if spec.Keep || sameData(old.Data, j.Data, kept...) {
+		return nil
+	}
+	merged, err := mergePatch(old.Data, without(j.Data, kept...))
+	if err != nil {
+		return err
+	}
+	if _, err := checkGiven(without(merged, kept...), old.RetryAfter != ""); err != nil {
+		return err
+	}
+	old.Data, old.Repeat = merged, j.Repeat
+	old.Priority = spec.Priority.Or(old.Priority)
+	return m.save(ctx, old)
+}
