@@ -56,19 +56,20 @@ func (l *locks) addParent(id ID) {
 
 // addJob notes what has to be locked when the state of j changes, and returns errLocks if that was not locked.
 func (l *locks) addJob(j *Job) error {
-	missing := false
-	if j.SequenceKey != "" && !l.sequences[j.SequenceKey] {
-		l.addSequence(j.SequenceKey)
-		missing = true
-	}
+	err := l.addSequenceOf(j)
 	if j.Parent != 0 && !l.parents[j.Parent] {
 		l.addParent(j.Parent)
-		missing = true
+		err = errLocks
 	}
-	if missing {
-		return errLocks
+	return err
+}
+
+func (l *locks) addSequenceOf(j *Job) error {
+	if j.SequenceKey == "" || l.sequences[j.SequenceKey] {
+		return nil
 	}
-	return nil
+	l.addSequence(j.SequenceKey)
+	return errLocks
 }
 
 // step is one transaction of the service.

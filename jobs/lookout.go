@@ -20,7 +20,8 @@ type lookout struct {
 	heard    map[string]bool // names that there is word of
 	all      bool            // there is word of any name
 	kick     chan struct{}
-	stop     chan struct{} // closed by end
+	ctx      context.Context // of its questions; end ends it
+	end      context.CancelFunc
 }
 
 const (
@@ -30,12 +31,11 @@ const (
 	maxProbes = 256  // groups that are looked for at a time
 )
 
-func (l *lookout) init() {
+func (l *lookout) init(ctx context.Context) {
 	l.names, l.patterns, l.heard = map[string]map[*group]bool{}, map[*group]bool{}, map[string]bool{}
-	l.kick, l.stop = make(chan struct{}, 1), make(chan struct{})
+	l.kick = make(chan struct{}, 1)
+	l.ctx, l.end = context.WithCancel(ctx)
 }
-
-func (l *lookout) end() { close(l.stop) }
 
 // rouse wakes the goroutine.
 func (l *lookout) rouse() {
@@ -49,7 +49,9 @@ func (l *lookout) rouse() {
 func (w *waiters) startWaiting(g *group) {
 	w.s.count.waiting.Add(1)
 	l := &w.look
-	l.waiting++
+	if l.waiting++; l.waiting == 1 {
+		l.rouse() // it may linger
+	}
 	if g.waiting++; g.waiting == 1 {
 		if g.sel.Pattern != "" {
 			g.match = glob.Compile(g.sel.Pattern)
@@ -155,8 +157,6 @@ func (g *group) older(first map[class]*group) {
 // lookOut runs until nobody has waited for a while.
 func (w *waiters) lookOut() {
 	l := &w.look
-	ctx, cancel := context.WithCancel(w.base)
-	defer cancel()
 	unwatch := w.s.c.Store.Watch(w.hear)
 	defer unwatch()
 	timer := time.NewTimer(0) // the first look is at once
@@ -165,8 +165,11 @@ func (w *waiters) lookOut() {
 	idleSince := time.Time{}
 	for {
 		select {
-		case <-l.stop:
-			w.leaveLook()
+		case <-l.ctx.Done():
+			w.mu.Lock()
+			l.running = false
+			w.ended()
+			w.mu.Unlock()
 			return
 		case <-l.kick:
 		case <-timer.C:
@@ -192,16 +195,9 @@ func (w *waiters) lookOut() {
 			c.soon() // it may be one that is not due yet
 		}
 		w.mu.Unlock()
-		w.lookOnce(ctx, &c, all)
+		w.lookOnce(l.ctx, &c, all)
 		timer.Reset(time.Until(c.look))
 	}
-}
-
-func (w *waiters) leaveLook() {
-	w.mu.Lock()
-	w.look.running = false
-	w.ended()
-	w.mu.Unlock()
 }
 
 // coming is what the look-out knows of the time, in its own.

@@ -79,6 +79,7 @@ type Stats struct {
 	GivenUp   int64 // jobs that failed because ten repetitions after RetryAfter were used up
 	GivenBack int64 // jobs that nobody had seen
 	Renewed   int64 // leases renewed
+	Updated   int64
 	Finished  int64 // runs that have ended well
 	Retried   int64
 	Failed    int64 // runs that failed, those included whose repeat has no next run
@@ -91,7 +92,7 @@ type Stats struct {
 
 // counters are Stats while they are counted.
 type counters struct {
-	created, existed, taken, givenUp, givenBack, renewed, finished, retried, failed, deleted, cancelled, requeued, stale, waiting atomic.Int64
+	created, existed, taken, givenUp, givenBack, renewed, updated, finished, retried, failed, deleted, cancelled, requeued, stale, waiting atomic.Int64
 }
 
 // Stats returns what was counted.
@@ -99,7 +100,7 @@ func (s *Service) Stats() Stats {
 	c := &s.count
 	return Stats{
 		Created: c.created.Load(), Existed: c.existed.Load(), Taken: c.taken.Load(), GivenUp: c.givenUp.Load(), GivenBack: c.givenBack.Load(),
-		Renewed: c.renewed.Load(), Finished: c.finished.Load(), Retried: c.retried.Load(), Failed: c.failed.Load(), Deleted: c.deleted.Load(),
+		Renewed: c.renewed.Load(), Updated: c.updated.Load(), Finished: c.finished.Load(), Retried: c.retried.Load(), Failed: c.failed.Load(), Deleted: c.deleted.Load(),
 		Cancelled: c.cancelled.Load(), Requeued: c.requeued.Load(), Stale: c.stale.Load(), Waiting: c.waiting.Load(),
 	}
 }

@@ -77,7 +77,7 @@ type answer struct {
 func newWaiters(s *Service) *waiters {
 	w := &waiters{s: s, groups: map[string]*group{}, idle: make(chan struct{})}
 	w.base, w.cancel = context.WithCancel(context.Background())
-	w.look.init()
+	w.look.init(w.base)
 	return w
 }
 

@@ -1,0 +1,140 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// Retry puts a job that runs back into the queue.
+type Retry struct {
+	ID ID
+	// Token is that of the run. 0: whoever asks, may.
+	Token int64
+	// NextRun is when it runs again, rounded up to a microsecond, if it does not repeat. Zero: after Delay.
+	NextRun time.Time
+	// Delay is from now on, and not negative. It is added to the store's time and rounded up.
+	Delay time.Duration
+	// Name, if not "", is the job's from now on.
+	Name string
+	// Data are the job's from now on. nil: they stay.
+	Data []byte
+	// IgnoreRepeat: NextRun or Delay count although it repeats.
+	IgnoreRepeat bool
+	// Priority, if set, is the job's from now on.
+	Priority task.Opt[int]
+}
+
+// Retry makes a job that runs QUEUED: for its next run by its repeat, else at NextRun, else after Delay. It keeps its turn in a sequence, and its children. A
+// repeat that leads out of the years 0000 to 9999 makes it FAILED, which is no error.
+func (s *Service) Retry(ctx context.Context, r Retry) error {
+	data, err := checkGiven(r.Data, false)
+	if err != nil {
+		return err
+	}
+	if r.NextRun, err = checkTime("nextRun", r.NextRun); err != nil {
+		return err
+	}
+	if err := checkField("name", r.Name, true); err != nil {
+		return err
+	}
+	if err := checkPriority(r.Priority); err != nil {
+		return err
+	}
+	if r.Delay < 0 {
+		return &FieldError{Field: "delay", Problem: "negative"}
+	}
+	failed := false
+	err = s.change(ctx, r.ID, func(ctx context.Context, t *step, j *Job) error {
+		failed = false
+		if err := t.endable(j, r.Token); err != nil {
+			return err
+		}
+		if err := j.give(data); err != nil {
+			return err
+		}
+		if r.Name != "" {
+			j.Name = r.Name
+		}
+		j.Priority = r.Priority.Or(j.Priority)
+		switch {
+		case j.repeats() && !r.IgnoreRepeat:
+			failed = t.repeat(j)
+			return t.save(ctx, j)
+		case !r.NextRun.IsZero():
+			j.NextRun = r.NextRun
+		default:
+			j.NextRun = micros(t.now.Add(r.Delay))
+			if !inRange(j.NextRun) {
+				return &FieldError{Field: "delay", Problem: malformed}
+			}
+		}
+		j.State = Queued
+		return t.save(ctx, j)
+	})
+	if failed && err == nil {
+		return s.counted(&s.count.failed, err)
+	}
+	return s.counted(&s.count.retried, err)
+}
+
+// Requeue makes jobs QUEUED, whatever their state, with the time of their creation as NextRun, and all of them or none. What ran them cannot end them
+// any more. A job that has not the turn of its sequence key, which another job has, becomes WAITING. name, if not "", is theirs from now on. Ids
+// without a job are passed over; [ErrNotFound] says that there was none at all.
+func (s *Service) Requeue(ctx context.Context, ids []ID, name string) error {
+	if len(ids) == 0 {
+		return &FieldError{Field: "jobIDs", Problem: missing}
+	}
+	if err := checkField("name", name, true); err != nil {
+		return err
+	}
+	var l locks
+	n := 0
+	err := s.update(ctx, &l, func(ctx context.Context, t *step) error {
+		found, err := t.tx.Find(ctx, Query{IDs: ids})
+		if err != nil {
+			return err
+		}
+		if len(found) == 0 {
+			return fmt.Errorf("%w: none of %d ids", ErrNotFound, len(ids))
+		}
+		var more error // what is missing for any of them is locked at once
+		for i := range found {
+			if err := l.addSequenceOf(&found[i]); err != nil {
+				more = err
+			}
+		}
+		if more != nil {
+			return more
+		}
+		for i := range found {
+			j := &found[i]
+			if err := t.queue(ctx, j); err != nil {
+				return err
+			}
+			j.NextRun, j.Reason = j.Created, ""
+			if name != "" {
+				j.Name = name
+			}
+			if err := j.give(nil); err != nil {
+				return err
+			}
+			if err := t.save(ctx, j); err != nil {
+				return err
+			}
+		}
+		for key := range l.sequences {
+			if err := t.promote(ctx, key); err != nil {
+				return err
+			}
+		}
+		n = len(found)
+		return nil
+	})
+	if err == nil {
+		s.count.requeued.Add(int64(n))
+	}
+	return err
+}

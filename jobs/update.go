@@ -1,0 +1,88 @@
+package jobs
+
+import (
+	"context"
+	"time"
+
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// Update changes a job where it stands.
+type Update struct {
+	ID ID
+	// Token is that of the run. 0: whoever asks, may, whether the job runs or not.
+	Token int64
+	// Data are the job's from now on, and must be set. What the service keeps in the data of a job with RetryAfter during a run stays there.
+	Data []byte
+	// Repeat, if set, is the job's from now on, and its NextRun is reckoned anew: SCHEDULED counts from when its run, or the next one, was to begin,
+	// STARTED from its last run, FINISHED from now. "": it does not repeat any more, and NextRun stays.
+	Repeat task.Opt[string]
+	// Priority, if set, is the job's from now on.
+	Priority task.Opt[int]
+	// NextRun, if not zero, is when it runs next, rounded up to a microsecond; it goes before Repeat. Of one that is RUNQUEUED it is when it is handed out
+	// again. One that runs and repeats gets another when its run ends.
+	NextRun time.Time
+}
+
+// Update replaces the data of a job in any state, and what else is set. Who asks about the job sees it at once: it is how a run tells of its progress.
+func (s *Service) Update(ctx context.Context, u Update) error {
+	if u.Data == nil {
+		return &FieldError{Field: "data", Problem: missing}
+	}
+	data, err := checkGiven(u.Data, false)
+	if err != nil {
+		return err
+	}
+	text, repeat, err := s.checkRepeat(u.Repeat.Or(""))
+	if err != nil {
+		return err
+	}
+	if u.NextRun, err = checkTime("nextRun", u.NextRun); err != nil {
+		return err
+	}
+	if err := checkPriority(u.Priority); err != nil {
+		return err
+	}
+	var l locks
+	err = s.update(ctx, &l, func(ctx context.Context, t *step) error {
+		j, err := t.tx.Get(ctx, u.ID)
+		if err != nil {
+			return err
+		}
+		if err := j.current(u.Token); err != nil {
+			return err
+		}
+		if _, err := checkGiven(data, j.RetryAfter != ""); err != nil {
+			return err
+		}
+		old := j.Data
+		j.Data = data
+		if j.RetryAfter != "" {
+			j.Data = without(data, keyCount, keyOriginal)
+			if j.State == RunQueued {
+				j.Data = carry(old, j.Data)
+			}
+		}
+		j.Priority = u.Priority.Or(j.Priority)
+		if u.Repeat.IsSet() && !j.Mock {
+			if text != "" && j.SequenceKey != "" {
+				return &FieldError{Field: "repeat", Problem: "not together with sequenceKey"}
+			}
+			j.Repeat = text
+		}
+		switch {
+		case !u.NextRun.IsZero():
+			j.NextRun = u.NextRun
+		case repeat != nil && !j.Mock:
+			scheduled := j.NextRun
+			if j.State.Runs() {
+				scheduled = j.Scheduled
+			}
+			if j.NextRun, err = s.repeatFrom(repeat, scheduled, j.LastRun, t.now); err != nil {
+				return refusal("repeat", err)
+			}
+		}
+		return t.save(ctx, &j)
+	})
+	return s.counted(&s.count.updated, err)
+}
