@@ -65,6 +65,6 @@ func needsDown(h *Harness) string { return suite.Unless(h.Down != nil, "the harn
 
 // cases returns every case of the suite, area by area.
 func cases() []testCase {
-	return slices.Concat(updateCases(), lockCases(), viewCases(), saveCases(), findCases(), dueCases(), takeCases(), dropCases(), comingCases(),
+	return slices.Concat(updateCases(), randomCases(), lockCases(), viewCases(), saveCases(), findCases(), dueCases(), takeCases(), dropCases(), comingCases(),
 		watchCases(), closeCases(), faultCases())
 }

@@ -1,7 +1,11 @@
 package memjobs_test
 
 import (
+	"context"
+	"errors"
+	"runtime"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -31,4 +35,203 @@ func TestStore(t *testing.T) {
 			Slack:    50 * time.Millisecond,
 		}
 	})
+}
+
+func save(t testing.TB, s jobs.Store, j jobs.Job) jobs.ID {
+	t.Helper()
+	if err := s.Update(t.Context(), func(ctx context.Context, tx jobs.Tx) error { return tx.Save(ctx, &j) }); err != nil {
+		t.Fatal(err)
+	}
+	return j.ID
+}
+
+func count(t testing.TB, s jobs.Store) (n int) {
+	t.Helper()
+	if err := s.View(t.Context(), func(ctx context.Context, tx jobs.Tx) error {
+		found, err := tx.Find(ctx, jobs.Query{})
+		n = len(found)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+var simple = jobs.Job{Name: "a", State: jobs.Queued, Data: []byte("{}")}
+
+func TestAPanicUndoes(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	for name, end := range map[string]func(){"panic": func() { panic("of the function") }, "goexit": runtime.Goexit} {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			defer func() { _ = recover() }()
+			_ = s.Update(context.Background(), func(ctx context.Context, tx jobs.Tx) error {
+				j := simple
+				if err := tx.Save(ctx, &j); err != nil {
+					return err
+				}
+				end()
+				return nil
+			})
+		}()
+		<-done
+		if n := count(t, s); n != 0 {
+			t.Errorf("%s: %d jobs are there", name, n)
+		}
+	}
+	if err := s.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestATransactionThatHasEnded(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	for name, run := range map[string]func(context.Context, func(context.Context, jobs.Tx) error) error{"Update": s.Update, "View": s.View} {
+		var kept jobs.Tx
+		if err := run(t.Context(), func(_ context.Context, tx jobs.Tx) error { kept = tx; return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := kept.Get(t.Context(), 1); !errors.Is(err, jobs.ErrClosed) {
+			t.Errorf("%s: Get after the end: %v", name, err)
+		}
+	}
+}
+
+func TestWhatAViewDoesNot(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	id := save(t, s, simple)
+	for name, call := range map[string]func(ctx context.Context, tx jobs.Tx) error{
+		"Save":   func(ctx context.Context, tx jobs.Tx) error { return tx.Save(ctx, &jobs.Job{}) },
+		"Delete": func(ctx context.Context, tx jobs.Tx) error { return tx.Delete(ctx, id) },
+		"Lock":   func(ctx context.Context, tx jobs.Tx) error { return tx.Lock(ctx, "a") },
+	} {
+		if err := s.View(t.Context(), call); !errors.Is(err, jobs.ErrUnsupported) {
+			t.Errorf("%s in a View: %v", name, err)
+		}
+	}
+	if n := count(t, s); n != 1 {
+		t.Errorf("%d jobs are there", n)
+	}
+}
+
+func TestWhatIsAskedWrongly(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	for name, call := range map[string]func(ctx context.Context, tx jobs.Tx) error{
+		"no limit": func(ctx context.Context, tx jobs.Tx) error {
+			_, err := tx.Find(ctx, jobs.Query{Due: &jobs.Due{}})
+			return err
+		},
+		"a limit below": func(ctx context.Context, tx jobs.Tx) error { _, err := tx.Find(ctx, jobs.Query{Limit: -1}); return err },
+		"take none": func(ctx context.Context, tx jobs.Tx) error {
+			_, _, err := tx.(jobs.Taker).Take(ctx, jobs.Due{}, 0, 0)
+			return err
+		},
+		"lease backward": func(ctx context.Context, tx jobs.Tx) error {
+			_, _, err := tx.(jobs.Taker).Take(ctx, jobs.Due{}, 1, -1)
+			return err
+		},
+	} {
+		if err := s.Update(t.Context(), call); !errors.Is(err, jobs.ErrBadJob) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	err := s.Update(t.Context(), func(ctx context.Context, tx jobs.Tx) error {
+		j := simple
+		j.ID = 4711
+		return tx.Save(ctx, &j)
+	})
+	if !errors.Is(err, jobs.ErrNotFound) || count(t, s) != 0 {
+		t.Errorf("Save over a job that is not there: %v, %d jobs", err, count(t, s))
+	}
+}
+
+// TestInABubble has time pass as a test wants it: nothing of the store waits by itself.
+func TestInABubble(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t)
+		j := simple
+		j.Due = time.Now().Add(time.Hour)
+		save(t, s, j)
+		take := func() (n int) {
+			if err := s.Single(t.Context(), func(ctx context.Context, tx jobs.Tx) error {
+				taken, _, err := tx.(jobs.Taker).Take(ctx, jobs.Due{Selector: jobs.Selector{Pattern: "*"}}, 1, time.Minute)
+				n = len(taken)
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		if take() != 0 {
+			t.Error("taken before its time")
+		}
+		c, err := s.Coming(t.Context(), time.Time{}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(c.Next.Sub(c.Now))
+		if take() != 1 {
+			t.Error("not taken at the time that was said to be the next")
+		}
+		// Who waits for a transaction waits by a channel, and as long as its ctx lets it.
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := s.Update(t.Context(), func(context.Context, jobs.Tx) error {
+			return s.View(ctx, func(ctx context.Context, tx jobs.Tx) error { _, err := tx.Now(ctx); return err })
+		}); !errors.Is(err, jobs.ErrUnavailable) {
+			t.Errorf("a View within an Update: %v", err)
+		}
+	})
+}
+
+func TestItsClock(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	s, err := memjobs.New(memjobs.Config{Now: func() time.Time { at = at.Add(-time.Second); return at }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Update(t.Context(), func(ctx context.Context, tx jobs.Tx) error {
+		first, err := tx.Now(ctx)
+		if err != nil {
+			return err
+		}
+		if second, err := tx.Now(ctx); err != nil || second.Before(first) || first.Year() != 2029 {
+			t.Errorf("%v after %v, %v", second, first, err)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestNoWatcherCostsNothing: what nobody watches is not written down.
+func TestNoWatcherCostsNothing(t *testing.T) {
+	s := open(t)
+	j := simple
+	j.Due = time.Now()
+	j.ID = save(t, s, j)
+	ctx := context.Background()
+	update := func() {
+		if err := s.Update(ctx, func(ctx context.Context, tx jobs.Tx) error { return tx.Save(ctx, &j) }); err != nil {
+			t.Error(err)
+		}
+	}
+	without := testing.AllocsPerRun(100, update)
+	calls := 0
+	stop := s.Watch(func([]string) { calls++ })
+	defer stop()
+	with := testing.AllocsPerRun(100, update)
+	if without > with || without > 8 {
+		t.Errorf("%v allocations without a watcher, %v with one", without, with)
+	}
+	if calls > 0 {
+		t.Errorf("%d wake-ups for a Due that did not change", calls)
+	}
 }

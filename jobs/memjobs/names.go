@@ -152,11 +152,9 @@ func (t *table) walk(m *match, s *jobs.Selector, by int64, limit int) (found []*
 	only, kinds := scope(s)
 	want := func(r *record) bool { _, ok := m.set[r.name]; return ok }
 	for k := range kinds {
-		some, whole := t.broad[k].dueBy(by, only, limit, 256+4*limit, want)
-		if !whole {
+		if found, whole = t.broad[k].dueBy(found, by, only, limit, 64+4*limit, want); !whole {
 			return nil, false
 		}
-		found = append(found, some...)
 	}
 	return first(found, limit), true
 }
@@ -167,8 +165,7 @@ func firstOf(sets []*nameset, s *jobs.Selector, by int64, limit int) []*record {
 	var found []*record
 	for _, n := range sets {
 		for k := range kinds {
-			some, _ := n.due[k].dueBy(by, only, limit, math.MaxInt, func(*record) bool { return true })
-			found = append(found, some...)
+			found, _ = n.due[k].dueBy(found, by, only, limit, math.MaxInt, nil)
 		}
 		if len(found) > 4*limit+1000 {
 			found = first(found, limit)

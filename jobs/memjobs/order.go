@@ -40,6 +40,11 @@ const fill = 256
 
 // seek returns where e is, or would be put: at the end of the blocks if it comes after all.
 func (o *order) seek(e entry) (block, i int, found bool) {
+	if len(o.blocks) > 0 { // the usual case of who looks for what comes first
+		if c := o.blocks[0][0].compare(e); c >= 0 {
+			return 0, 0, c == 0
+		}
+	}
 	block = sort.Search(len(o.blocks), func(b int) bool {
 		last := o.blocks[b][len(o.blocks[b])-1]
 		return last.compare(e) >= 0
@@ -107,18 +112,19 @@ func (o *order) from(e entry) iter.Seq[entry] {
 	}
 }
 
-// dueBy returns the first entries that are due by a time, at most limit of them, of those that want takes; only is the one priority
-// that counts, if it is set. The order is one by priority, time and id. It looks at no more than budget entries, and reports whether
-// that was enough for the whole answer.
-func (o *order) dueBy(by int64, only *int, limit, budget int, want func(*record) bool) (found []*record, whole bool) {
+// dueBy appends the first records that are due by a time, at most limit of them, of those that want takes; nil takes all. only is the
+// one priority that counts, if it is set. The order is one by priority, time and id. It looks at no more than budget entries, and
+// reports whether that was enough for the whole answer.
+func (o *order) dueBy(found []*record, by int64, only *int, limit, budget int, want func(*record) bool) (more []*record, whole bool) {
 	at := entry{prio: math.MinInt, due: math.MinInt64}
 	if only != nil {
 		at.prio = *only
 	}
+	limit += len(found)
 	for again := true; again; {
 		again = false
 		for e := range o.from(at) {
-			if only != nil && e.prio != *only || len(found) == limit {
+			if only != nil && e.prio != *only {
 				return found, true
 			}
 			if budget--; budget < 0 {
@@ -129,8 +135,11 @@ func (o *order) dueBy(by int64, only *int, limit, budget int, want func(*record)
 				again = only == nil
 				break
 			}
-			if want(e.rec) {
-				found = append(found, e.rec)
+			if want != nil && !want(e.rec) {
+				continue
+			}
+			if found = append(found, e.rec); len(found) == limit {
+				return found, true
 			}
 		}
 	}

@@ -1,0 +1,307 @@
+package jobstest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+func randomCases() []testCase {
+	return []testCase{{
+		Area: "update", Name: "as a list would do",
+		Explain: "After any calls, of transactions that commit and of those that do not, a store answers as a list would that is looked through from its beginning.",
+		Run: func(w *world) {
+			s := w.Open()
+			base := w.now(s)
+			rapid.Check(w.TB, func(t *rapid.T) {
+				r := ledger{}
+				ctx, cancel := w.Ctx()
+				defer cancel()
+				if err := s.Update(ctx, func(ctx context.Context, tx jobs.Tx) error {
+					found, err := tx.Find(ctx, jobs.Query{})
+					return errors.Join(err, tx.Delete(ctx, ids(found)...))
+				}); err != nil {
+					t.Fatal(err)
+				}
+				for range rapid.IntRange(1, 4).Draw(t, "transactions") {
+					ops := rapid.SliceOfN(genOp(base), 1, 8).Draw(t, "ops") // before fn, which may run again
+					commit := rapid.IntRange(0, 3).Draw(t, "commit") > 0
+					var after ledger
+					err := s.Update(ctx, func(ctx context.Context, tx jobs.Tx) error {
+						after = r.clone()
+						for i, o := range ops {
+							if err := o.run(ctx, tx, &after); err != nil {
+								return fmt.Errorf("op %d: %w", i, err)
+							}
+						}
+						if !commit {
+							return errCase
+						}
+						return nil
+					})
+					if commit && err != nil || !commit && !errors.Is(err, errCase) {
+						t.Fatal(err)
+					}
+					if commit {
+						r = after
+					}
+					if err := s.View(ctx, func(ctx context.Context, tx jobs.Tx) error { return r.compare(ctx, tx) }); err != nil {
+						t.Fatal(err)
+					}
+				}
+			})
+		},
+	}}
+}
+
+// ledger is what should be in a store, in the order of ids.
+type ledger struct{ jobs []jobs.Job }
+
+func (r *ledger) clone() ledger { return ledger{slices.Clone(r.jobs)} }
+
+func (r *ledger) compare(ctx context.Context, tx jobs.Tx) error {
+	found, err := tx.Find(ctx, jobs.Query{})
+	if err != nil {
+		return err
+	}
+	return differ("all", found, r.jobs)
+}
+
+func differ(what string, got, want []jobs.Job) error {
+	if len(got)+len(want) == 0 {
+		return nil
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		return fmt.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+	return nil
+}
+
+func (r *ledger) index(id jobs.ID) int {
+	return slices.IndexFunc(r.jobs, func(j jobs.Job) bool { return j.ID == id })
+}
+
+// op is one call, drawn beforehand.
+type op struct {
+	Kind  string
+	Pick  int // which job, of those that there are
+	Job   jobs.Job
+	Query jobs.Query
+	Token int64
+	Lease time.Duration
+}
+
+// pick is a job that there is, or one that is not.
+func (r *ledger) pick(n int) jobs.ID {
+	if len(r.jobs) == 0 || n%10 == 9 {
+		return 1 << 50
+	}
+	return r.jobs[n%len(r.jobs)].ID
+}
+
+// run makes the call, and compares its answer and what it does to the ledger.
+func (o *op) run(ctx context.Context, tx jobs.Tx, r *ledger) error {
+	id := r.pick(o.Pick)
+	at := r.index(id)
+	switch o.Kind {
+	case "add":
+		return o.add(ctx, tx, r)
+	case "change":
+		if at < 0 {
+			return nil
+		}
+		j := o.Job
+		j.ID = id
+		r.jobs[at] = j
+		return tx.Save(ctx, &j)
+	case "get":
+		got, err := tx.Get(ctx, id)
+		if at < 0 {
+			if !errors.Is(err, jobs.ErrNotFound) {
+				return fmt.Errorf("getting a job that is not there: %w", err)
+			}
+			return nil
+		}
+		return errors.Join(err, differ("get", []jobs.Job{got}, r.jobs[at:at+1]))
+	case "delete":
+		if at >= 0 {
+			r.jobs = slices.Delete(r.jobs, at, at+1)
+		}
+		return tx.Delete(ctx, id)
+	case "find":
+		found, err := tx.Find(ctx, o.Query)
+		return errors.Join(err, differ(fmt.Sprintf("find %+v", o.Query), found, filter(r.jobs, &o.Query)))
+	case "due":
+		found, err := tx.Find(ctx, o.Query)
+		return errors.Join(err, differ(fmt.Sprintf("due %+v", *o.Query.Due), found, pick(r.jobs, o.Query.Due.Selector, o.Query.Due.By, o.Query.Limit)))
+	case "take":
+		if t, ok := tx.(jobs.Taker); ok {
+			return o.take(ctx, t, r)
+		}
+	case "drop":
+		if d, ok := tx.(jobs.Dropper); ok {
+			return o.drop(ctx, d, r, id)
+		}
+	}
+	return nil
+}
+
+func (o *op) add(ctx context.Context, tx jobs.Tx, r *ledger) error {
+	one, two := o.Job, o.Job
+	two.Name = "second"
+	if err := tx.Save(ctx, &one, &two); err != nil {
+		return err
+	}
+	last := jobs.ID(0)
+	if n := len(r.jobs); n > 0 {
+		last = r.jobs[n-1].ID
+	}
+	if one.ID <= last || two.ID <= one.ID {
+		return fmt.Errorf("the ids after %d are %d and %d", last, one.ID, two.ID)
+	}
+	r.jobs = append(r.jobs, one, two)
+	return nil
+}
+
+func (o *op) take(ctx context.Context, t jobs.Taker, r *ledger) error {
+	got, rest, err := t.Take(ctx, *o.Query.Due, o.Query.Limit, o.Lease)
+	if err != nil {
+		return err
+	}
+	var want []jobs.Job
+	wantRest := false
+	for _, j := range pick(r.jobs, o.Query.Due.Selector, o.Query.Due.By, o.Query.Limit) {
+		if j.RetryAfter != "" || j.Parent != 0 || j.HasChildren {
+			wantRest = true
+			break
+		}
+		if j.State == jobs.Queued {
+			j.Run++
+			j.Scheduled = j.NextRun
+		}
+		j.State, j.Due = jobs.Running, time.Time{}
+		j.Token++
+		if len(got) > len(want) { // the time is the store's
+			j.LastRun = got[len(want)].LastRun
+		}
+		j.Changed = j.LastRun
+		if o.Lease > 0 {
+			j.Due = j.LastRun.Add(o.Lease)
+		}
+		want = append(want, j)
+		r.jobs[r.index(j.ID)] = j
+	}
+	if rest != wantRest {
+		err = fmt.Errorf("rest is %v after %d jobs", rest, len(got))
+	}
+	return errors.Join(err, differ(fmt.Sprintf("take %+v", *o.Query.Due), got, want))
+}
+
+func (o *op) drop(ctx context.Context, d jobs.Dropper, r *ledger, id jobs.ID) error {
+	at := r.index(id)
+	want := at >= 0 && r.jobs[at].Simple() && r.jobs[at].State.Runs() && (o.Token == 0 || o.Token == r.jobs[at].Token)
+	got, err := d.Drop(ctx, id, o.Token)
+	if err != nil {
+		return err
+	}
+	if got != want {
+		return fmt.Errorf("dropped: %v, should be: %v", got, want)
+	}
+	if want {
+		r.jobs = slices.Delete(r.jobs, at, at+1)
+	}
+	return nil
+}
+
+func genOp(base time.Time) *rapid.Generator[op] {
+	job, query, selector := genJob(base), genQuery(), genSelector()
+	return rapid.Custom(func(t *rapid.T) op {
+		o := op{
+			Kind: rapid.SampledFrom([]string{"add", "add", "add", "change", "change", "get", "delete", "find", "due", "take", "drop"}).Draw(t, "kind"),
+			Pick: rapid.IntRange(0, 99).Draw(t, "pick"),
+		}
+		switch o.Kind {
+		case "add", "change":
+			o.Job = job.Draw(t, "job")
+		case "find":
+			o.Query = query.Draw(t, "query")
+		case "due", "take":
+			o.Query = jobs.Query{
+				Limit: rapid.SampledFrom([]int{1, 2, 100}).Draw(t, "limit"),
+				Due:   &jobs.Due{Selector: selector.Draw(t, "selector"), By: base.Add(time.Duration(rapid.IntRange(-3, 1).Draw(t, "by")) * time.Second)},
+			}
+			o.Lease = time.Duration(rapid.IntRange(0, 1).Draw(t, "lease")) * time.Hour
+		case "drop":
+			o.Token = int64(rapid.IntRange(0, 2).Draw(t, "token"))
+		}
+		return o
+	})
+}
+
+// genJob draws jobs that differ in what decides.
+func genJob(base time.Time) *rapid.Generator[jobs.Job] {
+	all := []jobs.State{jobs.Queued, jobs.Queued, jobs.Running, jobs.Running, jobs.RunQueued, jobs.Paused, jobs.Waiting, jobs.Finished, jobs.Failed, jobs.Cancelled}
+	return rapid.Custom(func(t *rapid.T) jobs.Job {
+		j := jobs.Job{
+			Name: rapid.SampledFrom([]string{"a", "ab", "b", "second"}).Draw(t, "name"), State: rapid.SampledFrom(all).Draw(t, "state"),
+			Priority: rapid.IntRange(99, 101).Draw(t, "priority"), Data: []byte(`{}`),
+			Created: base, Changed: base, NextRun: base,
+			Run: int64(rapid.IntRange(0, 2).Draw(t, "run")), Token: int64(rapid.IntRange(0, 2).Draw(t, "token")),
+		}
+		if due := rapid.IntRange(-4, 1).Draw(t, "due"); due != 1 {
+			j.Due = base.Add(time.Duration(due) * time.Second)
+		}
+		some := func(what string) bool { return rapid.IntRange(0, 4).Draw(t, what) == 4 }
+		if some("repeat") {
+			j.Repeat = "FINISHED, +1 HOUR"
+		}
+		if some("retryAfter") {
+			j.RetryAfter = "+1 HOUR"
+		}
+		if some("parent") {
+			j.Parent = 5
+		}
+		if some("key") {
+			j.SequenceKey = "k"
+		}
+		j.HasChildren, j.Mock = some("children"), some("mock")
+		return j
+	})
+}
+
+func genQuery() *rapid.Generator[jobs.Query] {
+	return rapid.Custom(func(t *rapid.T) jobs.Query {
+		q := jobs.Query{
+			Name:        rapid.SampledFrom([]string{"", "", "a", "ab", "A"}).Draw(t, "name"),
+			SequenceKey: rapid.SampledFrom([]string{"", "", "k", "K"}).Draw(t, "key"),
+			Parent:      rapid.SampledFrom([]jobs.ID{0, 0, 5, 6}).Draw(t, "parent"),
+			Limit:       rapid.IntRange(0, 3).Draw(t, "limit"),
+		}
+		if rapid.Bool().Draw(t, "states") {
+			q.States = []jobs.State{jobs.Queued, jobs.Failed, jobs.Waiting}
+		}
+		return q
+	})
+}
+
+func genSelector() *rapid.Generator[jobs.Selector] {
+	return rapid.Custom(func(t *rapid.T) jobs.Selector {
+		s := jobs.Selector{
+			Pattern: rapid.SampledFrom([]string{"*", "*", "a*", "a", "?", "", "[^a]*"}).Draw(t, "pattern"),
+			Names:   rapid.SampledFrom([][]string{nil, {"a"}, {"b", "ab", "b"}}).Draw(t, "names"),
+			Mock:    rapid.Bool().Draw(t, "mock"),
+		}
+		if rapid.IntRange(0, 3).Draw(t, "one priority") == 3 {
+			s.Priority = task.Set(100)
+		}
+		return s
+	})
+}

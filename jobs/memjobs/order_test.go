@@ -1,0 +1,105 @@
+package memjobs
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/swarmiji/swarmiji/jobs"
+)
+
+// TestOrder holds an order to a sorted list, through times at which it grows and at which it shrinks.
+func TestOrder(t *testing.T) {
+	t.Parallel()
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	var o order
+	var want []entry
+	draw := func() entry { return entry{prio: r.IntN(3), due: int64(r.IntN(50)), id: jobs.ID(r.IntN(100))} }
+	for i := range 30_000 {
+		e := draw()
+		at, found := slices.BinarySearchFunc(want, e, entry.compare)
+		grows := i/5000%2 == 0
+		switch {
+		case !found && (grows || r.IntN(3) == 0):
+			want = slices.Insert(want, at, e)
+			o.add(e)
+		case found && (!grows || r.IntN(3) == 0):
+			want = slices.Delete(want, at, at+1)
+			o.remove(e)
+		case !found:
+			o.remove(e) // is not there
+		}
+		if i%500 > 0 {
+			continue
+		}
+		if got := slices.Collect(o.from(entry{prio: math.MinInt})); !slices.Equal(got, want) || o.n != len(want) {
+			t.Fatalf("step %d: %d entries, counted as %d, not %d", i, len(got), o.n, len(want))
+		}
+		e = draw()
+		at, _ = slices.BinarySearchFunc(want, e, entry.compare)
+		if got := slices.Collect(o.from(e)); !slices.Equal(got, want[at:]) {
+			t.Fatalf("step %d: %d entries from %v on, not %d", i, len(got), e, len(want)-at)
+		}
+		for _, b := range o.blocks {
+			if len(b) == 0 || len(b) > fill {
+				t.Fatalf("step %d: a block of %d", i, len(b))
+			}
+		}
+	}
+	for _, e := range want {
+		o.remove(e)
+	}
+	if o.n != 0 || len(o.blocks) != 0 {
+		t.Errorf("%d entries in %d blocks are left", o.n, len(o.blocks))
+	}
+}
+
+// TestNamesAreForgotten has many names come and go: what is kept of them follows how many there are, not how many there were.
+func TestNamesAreForgotten(t *testing.T) {
+	t.Parallel()
+	table := newTable()
+	sel := &jobs.Selector{Pattern: "n*"}
+	name := func(i int) string { return "n" + string(rune('a'+i%26)) + string(rune(0x1000+i)) }
+	for i := range 20_000 {
+		id := jobs.ID(i + 1)
+		table.insert(jobs.Job{ID: id, Name: name(i), Due: epoch})
+		if i%100 == 0 {
+			if found := table.findDue(sel, math.MaxInt64, 10); len(found) == 0 || found[0].job.ID != max(1, id-10) {
+				t.Fatalf("job %d: %d are due", id, len(found))
+			}
+		}
+		if i >= 10 {
+			table.remove(table.byID[id-10])
+		}
+	}
+	if n := len(table.names.list); n > 1000 || len(table.names.byName) != n {
+		t.Errorf("%d names are kept, %d in the map, for 10 jobs", n, len(table.names.byName))
+	}
+}
+
+// TestPatternsAreForgotten asks for more patterns than are remembered, and for long ones.
+func TestPatternsAreForgotten(t *testing.T) {
+	t.Parallel()
+	table := newTable()
+	table.insert(jobs.Job{ID: 1, Name: "a", Due: epoch})
+	for i := range 3 * maxPatterns {
+		p := make([]byte, i*10)
+		for k := range p {
+			p[k] = '*'
+		}
+		if found := table.findDue(&jobs.Selector{Pattern: string(p) + "*"}, math.MaxInt64, 1); len(found) != 1 {
+			t.Fatalf("pattern %d: %d jobs", i, len(found))
+		}
+	}
+	for p := range table.names.patterns {
+		if len(p) > maxPattern {
+			t.Errorf("a pattern of %d bytes is remembered", len(p))
+		}
+	}
+	if n := len(table.names.patterns); n > maxPatterns {
+		t.Errorf("%d patterns are remembered", n)
+	}
+}
