@@ -72,7 +72,7 @@ func skipMissed(r *schedule.Repeat, base, next, now time.Time) time.Time {
 		return next
 	}
 	for behind := now.Sub(next); behind >= 0; behind = now.Sub(next) { // a Duration ends at 292 years
-		next = next.Add(behind/interval*interval + interval)
+		next = next.Add(behind - behind%interval + interval)
 	}
 	return next
 }

@@ -1,0 +1,164 @@
+package jobs_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/memjobs"
+)
+
+// world is a service over a store in memory.
+type world struct {
+	*testing.T
+	*jobs.Service
+	store jobs.Store
+}
+
+// bubble runs fn in a bubble of its own, whose clock begins in the year 2000 at midnight, with a store that can do everything in one step, and again with one that
+// can not.
+func bubble(t *testing.T, fn func(w *world)) {
+	t.Helper()
+	for name, plain := range map[string]bool{"steps": false, "plain": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { fn(newWorld(t, plain, jobs.Config{})) })
+		})
+	}
+}
+
+func newWorld(t *testing.T, plain bool, c jobs.Config) *world {
+	t.Helper()
+	store := openMem(t)
+	if plain {
+		store = plainStore{store}
+	}
+	c.Store = store
+	s, err := jobs.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if err := store.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return &world{t, s, store}
+}
+
+// plainStore hides what a store can do in one step.
+type plainStore struct{ jobs.Store }
+
+type plainTx struct{ jobs.Tx }
+
+func (p plainStore) Single(ctx context.Context, fn func(context.Context, jobs.Tx) error) error {
+	return p.Store.Single(ctx, func(ctx context.Context, tx jobs.Tx) error { return fn(ctx, plainTx{tx}) })
+}
+
+func (p plainStore) Update(ctx context.Context, fn func(context.Context, jobs.Tx) error) error {
+	return p.Store.Update(ctx, func(ctx context.Context, tx jobs.Tx) error { return fn(ctx, plainTx{tx}) })
+}
+
+func (w *world) ok(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// is checks that err is want, or that there is none.
+func (w *world) is(err, want error) {
+	w.Helper()
+	if !errors.Is(err, want) || (want == nil) != (err == nil) {
+		w.Fatalf("got the error %v, want %v", err, want)
+	}
+}
+
+func (w *world) create(spec jobs.Spec) jobs.ID {
+	w.Helper()
+	c, err := w.Create(w.Context(), spec)
+	w.ok(err)
+	return c.ID
+}
+
+// get hands out one job of a name.
+func (w *world) get(name string) jobs.Handout {
+	w.Helper()
+	out, err := w.Get(w.Context(), jobs.Request{Selector: jobs.Selector{Names: []string{name}}})
+	w.ok(err)
+	if len(out) != 1 {
+		w.Fatalf("%d jobs", len(out))
+	}
+	return out[0]
+}
+
+// none checks that no job of a name is due.
+func (w *world) none(name string) {
+	w.Helper()
+	out, err := w.Get(w.Context(), jobs.Request{Selector: jobs.Selector{Names: []string{name}}})
+	if !errors.Is(err, jobs.ErrNoJob) {
+		w.Fatalf("got %+v, %v", out, err)
+	}
+}
+
+func (w *world) job(id jobs.ID) jobs.Job {
+	w.Helper()
+	j, err := w.Query(w.Context(), id)
+	w.ok(err)
+	return j
+}
+
+// state checks where jobs stand; "" is one that is not there.
+func (w *world) state(want jobs.State, ids ...jobs.ID) {
+	w.Helper()
+	for _, id := range ids {
+		j, err := w.Query(w.Context(), id)
+		if want == "" && !errors.Is(err, jobs.ErrNotFound) || want != "" && (err != nil || j.State != want) {
+			w.Fatalf("job %d is %q, want %q (%v)", id, j.State, want, err)
+		}
+	}
+}
+
+func (w *world) data(id jobs.ID, want string) {
+	w.Helper()
+	if got := string(w.job(id).Data); got != want {
+		w.Fatalf("the data of job %d are %s, want %s", id, got, want)
+	}
+}
+
+func (w *world) finish(id jobs.ID) {
+	w.Helper()
+	w.ok(w.Finish(w.Context(), jobs.Finish{ID: id}))
+}
+
+// clock is the time of day of the bubble.
+func (w *world) next(id jobs.ID, want string) {
+	w.Helper()
+	if got := w.job(id).NextRun.Format(time.RFC3339Nano); got != want {
+		w.Fatalf("job %d runs next at %s, want %s", id, got, want)
+	}
+}
+
+func openMem(t *testing.T) jobs.Store {
+	t.Helper()
+	store, err := memjobs.New(memjobs.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+// bad checks that err refuses a field.
+func (w *world) bad(err error, field string) {
+	w.Helper()
+	var f *jobs.FieldError
+	if !errors.As(err, &f) || f.Field != field || !errors.Is(err, jobs.ErrBadJob) || f.Error() == "" {
+		w.Fatalf("got the error %v, want one about %s", err, field)
+	}
+}
