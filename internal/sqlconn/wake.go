@@ -181,7 +181,7 @@ func (l *lite) watch(ctx context.Context, w *wakes) {
 		if err != nil {
 			return // closed
 		}
-		if now != last && last != 0 {
+		if now != last { // the first time too: something may have changed since the watchers came
 			w.everybody()
 		}
 		last = now

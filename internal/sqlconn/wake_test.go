@@ -73,6 +73,22 @@ func TestWatch(t *testing.T) {
 	})
 }
 
+// What another process changes right after Watch has returned is heard of, before the file was looked at for the first time.
+func TestWatchFromTheStart(t *testing.T) {
+	eachURL(t, func(t *testing.T, dsn string) {
+		here, there := open(t, Config{URL: dsn}), open(t, Config{URL: dsn})
+		change(t, there, "a")
+		for range 5 {
+			w := here.Watch(50*time.Millisecond, "a")
+			change(t, there, "a")
+			if !heard(w, 20*time.Second) {
+				t.Error("a change right after Watch is not heard of")
+			}
+			w.Close()
+		}
+	})
+}
+
 // What is rolled back wakes nobody, nor does another topic on PostgreSQL.
 func TestNotWoken(t *testing.T) {
 	p := testserver.RequirePostgres(t)

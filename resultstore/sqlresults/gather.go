@@ -1,0 +1,160 @@
+package sqlresults
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/swarmiji/swarmiji/internal/sqlconn"
+	"github.com/swarmiji/swarmiji/internal/wire"
+	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// Arrive implements [resultstore.Gatherer]. Besides its errors it returns [task.ErrBadID], and [resultstore.ErrTooLarge] for
+// a record that Save would refuse so. After [resultstore.ErrUnavailable] the member may have been noted; repeating is safe.
+func (s *Store) Arrive(ctx context.Context, a resultstore.Arrival) (resultstore.Gathered, error) {
+	if err := s.check(ctx, a.Group); err != nil {
+		return resultstore.Gathered{}, err
+	}
+	if err := a.Check(); err != nil {
+		return resultstore.Gathered{}, err
+	}
+	r := &a.Record
+	value, err := s.encode(&resultstore.Record{ID: r.ID, Name: r.Name, State: r.State, ContentType: r.ContentType, Result: r.Result, Error: r.Error})
+	if err != nil {
+		return resultstore.Gathered{}, err
+	}
+	defer s.sweepSoon()
+	var known resultstore.Gathered
+	err = s.repeat(ctx, "gather", func() error {
+		return s.conn.Update(ctx, func(ctx context.Context, tx *sqlconn.Tx) (err error) {
+			known, err = s.arrive(ctx, tx, &a, value)
+			return err
+		})
+	})
+	if err != nil {
+		return resultstore.Gathered{}, err
+	}
+	return known, nil
+}
+
+// arrive is one transaction, which holds the group's row first: who comes at the same moment waits until it is committed, and then
+// sees what it has done.
+func (s *Store) arrive(ctx context.Context, tx *sqlconn.Tx, a *resultstore.Arrival, value []byte) (resultstore.Gathered, error) {
+	var g resultstore.Gathered
+	var largest int
+	var expires, now int64
+	err := tx.Row(ctx, s.text.group, s.cfg.Namespace, string(a.Group)).Scan(&g.Size, &g.Done, &g.Failed, &largest, &g.Decider, &expires, &now)
+	if err != nil {
+		return g, err
+	}
+	if expires > 0 && expires <= now { // forgotten, and not swept yet
+		if _, err := tx.Exec(ctx, s.text.forget, s.cfg.Namespace, string(a.Group)); err != nil {
+			return g, err
+		}
+		g, largest = resultstore.Gathered{Decider: -1}, -1
+	}
+	if err := checkPlace(a, g.Size, largest); err != nil {
+		return g, err
+	}
+	n, err := tx.Exec(ctx, s.text.member, s.cfg.Namespace, string(a.Group), a.Index, value)
+	if err != nil {
+		return g, err
+	}
+	count(&g, a, n > 0)
+	_, err = tx.Exec(ctx, s.text.arrived, s.cfg.Namespace, g.Size, g.Done, g.Failed, max(largest, a.Index), g.Decider,
+		micros(a.TTL, resultstore.DefaultGatherTTL), string(a.Group))
+	return g, err
+}
+
+// checkPlace refuses what does not fit what has arrived.
+func checkPlace(a *resultstore.Arrival, size, largest int) error {
+	if err := a.CheckPlace(size); err != nil {
+		return err
+	}
+	if a.Size > 0 && largest >= a.Size {
+		known := *a
+		known.Index = largest
+		return known.CheckPlace(a.Size)
+	}
+	return nil
+}
+
+// count adds an arrival to what is known; fresh: it is the first at its index.
+func count(g *resultstore.Gathered, a *resultstore.Arrival, fresh bool) {
+	if a.Size > 0 {
+		g.Size = a.Size
+	}
+	if fresh {
+		g.Done++
+		if a.Record.State != task.StateSucceeded {
+			g.Failed++
+		}
+		if g.Decider < 0 && a.Decides {
+			g.Decider = a.Index
+		}
+	}
+	if g.Decider < 0 && g.Done == g.Size {
+		g.Decider = a.Index
+	}
+}
+
+// Members implements [resultstore.Gatherer].
+func (s *Store) Members(ctx context.Context, group task.ID, from, limit int) ([]resultstore.Record, error) {
+	if err := s.check(ctx, group); err != nil {
+		return nil, err
+	}
+	if limit = min(limit, resultstore.MaxMembersPage); limit <= 0 {
+		return nil, nil
+	}
+	var page []resultstore.Record
+	err := s.repeat(ctx, "members", func() error {
+		return s.conn.View(ctx, func(ctx context.Context, tx *sqlconn.Tx) (err error) {
+			page, err = s.members(ctx, tx, group, max(from, 0), limit)
+			return err
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return page, nil
+}
+
+func (s *Store) members(ctx context.Context, tx *sqlconn.Tx, group task.ID, from, limit int) (page []resultstore.Record, err error) {
+	rows, err := tx.Query(ctx, s.text.members, s.cfg.Namespace, string(group), from, limit)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Err(), rows.Close()) }()
+	for rows.Next() {
+		var place int
+		var value []byte
+		if err := rows.Scan(&place, &value); err != nil {
+			return nil, err
+		}
+		if place != from+len(page) {
+			return page, nil
+		}
+		r, err := wire.DecodeRecord(value)
+		if err != nil {
+			return nil, err
+		}
+		page = append(page, r)
+	}
+	return page, nil
+}
+
+// Begin implements [resultstore.Gatherer].
+func (s *Store) Begin(ctx context.Context, id task.ID, which string, ttl time.Duration) (bool, error) {
+	if err := s.check(ctx, id); err != nil {
+		return false, err
+	}
+	defer s.sweepSoon()
+	var first bool
+	err := s.repeat(ctx, "begin", func() (err error) {
+		first, err = s.change(ctx, s.text.begin, "", s.cfg.Namespace, string(id), []byte(which), micros(ttl, resultstore.DefaultGatherTTL))
+		return err
+	})
+	return first && err == nil, err
+}

@@ -1,0 +1,101 @@
+package sqlresults
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/swarmiji/swarmiji/internal/sqlconn"
+)
+
+const (
+	// sweepBatch is how many rows one transaction deletes at most: on SQLite it holds up those that write.
+	sweepBatch = 200
+	// sweepTime bounds a sweep, so that one of a database which is away does not last until Close.
+	sweepTime = time.Minute
+)
+
+// sweepSoon starts a sweep if the last one is long enough ago. It is called after whatever adds rows, and waits for nothing.
+func (s *Store) sweepSoon() {
+	now, last := time.Now().UnixNano(), s.swept.Load()
+	if now-last < int64(s.cfg.Sweep) || !s.swept.CompareAndSwap(last, now) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.life.Err() == nil {
+		s.sweeping.Go(s.sweep)
+	}
+}
+
+// sweep deletes the rows of what has expired until none is left.
+func (s *Store) sweep() {
+	ctx, cancel := context.WithTimeout(s.life, sweepTime)
+	defer cancel()
+	err := s.ready(ctx)
+	for _, some := range []func(context.Context) (bool, error){
+		func(ctx context.Context) (bool, error) { return s.sweepRows(ctx, s.text.sweepResults) },
+		func(ctx context.Context) (bool, error) { return s.sweepRows(ctx, s.text.sweepBegun) },
+		s.sweepGroups,
+	} {
+		for more := true; more && err == nil; {
+			more, err = some(ctx)
+		}
+	}
+	if err != nil && s.life.Err() == nil {
+		s.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "expired results could not be deleted; the next sweep tries again", slog.Any("error", err))
+	}
+}
+
+// sweepRows deletes some rows, and reports whether there may be more.
+func (s *Store) sweepRows(ctx context.Context, text string) (more bool, err error) {
+	err = s.conn.Single(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
+		n, err := tx.Exec(ctx, text, sweepBatch)
+		more = n == sweepBatch
+		return err
+	})
+	return more, err
+}
+
+// sweepGroups deletes some groups with their members, and reports whether there may be more. A large group takes several
+// transactions; its own row goes last.
+func (s *Store) sweepGroups(ctx context.Context) (more bool, err error) {
+	err = s.conn.Update(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
+		groups, err := s.expiredGroups(ctx, tx)
+		if err != nil {
+			return err
+		}
+		left := int64(sweepBatch)
+		for _, g := range groups {
+			n, err := tx.Exec(ctx, s.text.sweepMembers, g[0], g[1], left)
+			if left -= n; err != nil || left <= 0 {
+				more = true
+				return err
+			}
+			if _, err := tx.Exec(ctx, s.text.sweepGroup, g[0], g[1]); err != nil {
+				return err
+			}
+		}
+		more = len(groups) == sweepBatch
+		return nil
+	})
+	return more, err
+}
+
+// expiredGroups are namespace and id of some groups, whose rows it holds.
+func (s *Store) expiredGroups(ctx context.Context, tx *sqlconn.Tx) (groups [][2]string, err error) {
+	rows, err := tx.Query(ctx, s.text.sweepGroups, sweepBatch)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Err(), rows.Close()) }()
+	for rows.Next() {
+		var g [2]string
+		if err := rows.Scan(&g[0], &g[1]); err != nil {
+			return nil, err
+		}
+		groups = append(groups, g)
+	}
+	return groups, nil
+}
