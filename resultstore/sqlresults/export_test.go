@@ -2,14 +2,19 @@ package sqlresults
 
 import "context"
 
-// Share makes a Store on the connection of another, which stays that one's: what a database in memory needs to be seen from two
-// sides.
-func Share(s *Store) *Store {
-	return newStore(s.cfg, s.conn, func(context.Context) error { return nil })
+// Share makes a Store of another namespace on the connection of s, which stays that one's: what a database in memory needs to be seen
+// from several sides.
+func Share(s *Store, namespace string) *Store {
+	c := s.cfg
+	c.Namespace = namespace
+	return newStore(c, s.conn, func(context.Context) error { return nil })
 }
 
 // Sweep deletes what has expired, as the store does by itself from time to time.
 func Sweep(s *Store) { s.sweep() }
+
+// Swept waits for the sweep that is under way, if there is one.
+func Swept(s *Store) { s.sweeping.Wait() }
 
 // PageSize is how many records a stream reads at once.
 const PageSize = pageSize

@@ -18,37 +18,58 @@ func promises() resultstoretest.Promises {
 	return resultstoretest.Promises{Notify: true, Gather: true, Durable: true, TTL: 100 * time.Millisecond, MaxResult: largest}
 }
 
-func TestStore(t *testing.T)         { resultstoretest.Run(t, fileHarness) }
-func TestStoreMemory(t *testing.T)   { resultstoretest.Run(t, memoryHarness) }
-func TestStorePostgres(t *testing.T) { resultstoretest.Run(t, postgresHarness) }
+// quiet is how long the suite looks before it believes that nothing comes. Word of another process takes some 10 ms.
+const quiet = 200 * time.Millisecond
 
-func fileHarness(t testing.TB) *resultstoretest.Harness {
-	cfg := sqlresults.Config{URL: fileURL(t), MaxResult: largest}
+// The suites run beside each other, and after all other tests, which a PostgreSQL that is stopped would disturb.
+
+func TestStore(t *testing.T) {
+	t.Parallel()
+	dsn := urlIn(memoryDir(t))
+	resultstoretest.Run(t, func(testing.TB) *resultstoretest.Harness { return fileHarness(dsn) })
+}
+
+func TestStoreMemory(t *testing.T) {
+	t.Parallel()
+	root := opened(t, sqlresults.Config{URL: "sqlite::memory:", MaxResult: largest})
+	resultstoretest.Run(t, func(testing.TB) *resultstoretest.Harness { return memoryHarness(root) })
+}
+
+func TestStorePostgres(t *testing.T) {
+	t.Parallel()
+	resultstoretest.Run(t, postgresHarness)
+}
+
+func fileHarness(dsn string) *resultstoretest.Harness {
+	ns := testserver.Namespace() // many namespaces share one database
 	return &resultstoretest.Harness{
-		Open:     func(t testing.TB) resultstore.ResultStore { return open(t, cfg) },
+		Open: func(t testing.TB) resultstore.ResultStore {
+			return open(t, sqlresults.Config{URL: dsn, Namespace: ns, MaxResult: largest})
+		},
 		Restart:  func(testing.TB) {}, // there is no server: what a killed process leaves is TestKilled's
-		Prefix:   testserver.Namespace(),
+		Prefix:   ns,
 		Promises: promises(),
+		Quiet:    quiet,
 		Report:   "../../docs/capabilities/results-sqlite.json",
 	}
 }
 
 // memoryHarness has stores that share the one connection that a database in memory has.
-func memoryHarness(t testing.TB) *resultstoretest.Harness {
-	root := open(t, sqlresults.Config{URL: "sqlite::memory:", MaxResult: largest})
-	t.Cleanup(func() { closed(t, root) })
+func memoryHarness(root *sqlresults.Store) *resultstoretest.Harness {
+	ns := testserver.Namespace()
 	p := promises()
 	p.Durable = false
 	return &resultstoretest.Harness{
-		Open:     func(testing.TB) resultstore.ResultStore { return sqlresults.Share(root) },
-		Prefix:   testserver.Namespace(),
+		Open:     func(testing.TB) resultstore.ResultStore { return sqlresults.Share(root, ns) },
+		Prefix:   ns,
 		Promises: p,
+		Quiet:    quiet,
 	}
 }
 
 func postgresHarness(t testing.TB) *resultstoretest.Harness {
 	p := testserver.RequirePostgres(t)
-	ns := testserver.Namespace() // many namespaces share one database
+	ns := testserver.Namespace()
 	up := func(t testing.TB) {
 		if err := p.Restart(within(t, time.Minute)); err != nil {
 			t.Fatal(err)
@@ -74,6 +95,7 @@ func postgresHarness(t testing.TB) *resultstoretest.Harness {
 		Prefix:   ns,
 		Secret:   p.Password(),
 		Promises: promises(),
+		Quiet:    quiet,
 		Report:   "../../docs/capabilities/results-postgres.json",
 	}
 }

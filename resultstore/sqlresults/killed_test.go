@@ -1,0 +1,84 @@
+package sqlresults_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/swarmiji/swarmiji/resultstore/sqlresults"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// childEnv makes the test binary a process that saves into the database that is its value.
+const childEnv = "SQLRESULTS_TEST_CHILD"
+
+// child saves with eight goroutines until it is killed, and prints the id of each record whose Save has returned.
+func child() {
+	s, err := sqlresults.New(sqlresults.Config{URL: os.Getenv(childEnv)})
+	if err != nil {
+		fmt.Fprintln(os.Stdout, "error", err)
+		return
+	}
+	var wg sync.WaitGroup
+	for worker := range 8 {
+		wg.Go(func() {
+			for i := worker; ; i += 8 {
+				r := done("", i)
+				r.ID = task.ID(fmt.Sprintf("task-%d-%d", os.Getpid(), i))
+				if err := s.Save(context.Background(), r); err != nil {
+					fmt.Fprintln(os.Stdout, "error", err)
+					return
+				}
+				fmt.Fprintln(os.Stdout, r.ID)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// Two processes save into one file, and are killed by SIGKILL: what they were told is kept is there.
+func TestKilled(t *testing.T) {
+	dsn := fileURL(t)
+	var wg sync.WaitGroup
+	saved := make([][]string, 2)
+	for i := range saved {
+		wg.Go(func() {
+			cmd := exec.Command(os.Args[0])
+			cmd.Env = append(os.Environ(), childEnv+"="+dsn)
+			out, err := cmd.StdoutPipe()
+			if err == nil {
+				err = cmd.Start()
+			}
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			stuck := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
+			defer stuck.Stop()
+			for lines := bufio.NewScanner(out); lines.Scan(); {
+				saved[i] = append(saved[i], lines.Text())
+				if len(saved[i]) == 200 {
+					_ = cmd.Process.Kill()
+				}
+			}
+			_ = cmd.Wait()
+		})
+	}
+	wg.Wait()
+	s := opened(t, sqlresults.Config{URL: dsn})
+	for i, ids := range saved {
+		if len(ids) < 200 {
+			t.Fatalf("process %d saved %d records: %v", i, len(ids), ids)
+		}
+		for _, id := range ids[:len(ids)-1] { // the last line may be half of one
+			if _, err := s.Load(within(t, 20*time.Second), task.ID(id)); err != nil {
+				t.Errorf("the record %s: %v", id, err)
+			}
+		}
+	}
+}
