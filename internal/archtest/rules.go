@@ -354,13 +354,13 @@ var clients = []client{
 	{
 		path:  "github.com/jackc/pgx/v5",
 		may:   []string{"internal/sqlconn", "internal/testserver"},
-		reach: []string{"schedule/sqlschedule", "jobs/sqljobs", "open", "@programs"},
+		reach: []string{"schedule/sqlschedule", "jobs/sqljobs", "resultstore/sqlresults", "open", "@programs"},
 		why:   "SQL is spoken through one connection, which knows the servers' errors",
 	},
 	{
 		path:  "modernc.org/sqlite",
 		may:   []string{"internal/sqlconn"},
-		reach: []string{"schedule/sqlschedule", "jobs/sqljobs", "open", "@programs"},
+		reach: []string{"schedule/sqlschedule", "jobs/sqljobs", "resultstore/sqlresults", "open", "@programs"},
 		tests: true, // it is what SQL and date modifiers are held against
 		why:   "SQLite without cgo; only who keeps something in a file links it",
 	},
