@@ -12,6 +12,9 @@ const password = "Hunter2Hunter2"
 
 // FuzzParse: whatever a URL looks like, and wherever a password went wrong in it, no error holds the password.
 func FuzzParse(f *testing.F) {
+	for _, name := range sqlSchemes() {
+		f.Add(name, "user", "1/", "", "host:1234/db?namespace=a&sslmode=disable")
+	}
 	for _, s := range schemes() {
 		for _, before := range []string{"", "1?", "1/", "1#", "1,", "1@", "%zz", "1?namespace=", "1?x=y&", "1,mem://"} {
 			f.Add(s.name, "user", before, "", "host:1234/path?namespace=a")

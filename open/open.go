@@ -53,6 +53,13 @@
 //
 // A part with a URL of its own has the broker's namespace unless its URL names another.
 //
+// Results may also be kept in a SQL database, which is neither a broker nor an event bus:
+//
+//	sqlite:///path/app.db, sqlite:app.db          a SQLite file; the second is in the working directory
+//	postgres://user:password@host:5432/database   PostgreSQL 13 and newer, with the parameters of its client pgx
+//
+// A namespace is the only parameter of these URLs that ends here; sslmode is verify-full, verify-ca or disable, and disable where none is given.
+//
 // # A server in the process
 //
 // A nats-embedded URL starts a server on the directory, one for all parts of a [Swarm] that have the same URL, and closing
@@ -211,7 +218,7 @@ func Broker(ctx context.Context, url string, o Options) (broker.Broker, error) {
 	return lone(ctx, ts.broker, ts.broker.scheme.broker)
 }
 
-// Results makes the result store of a URL: on RabbitMQ a reply queue of this process.
+// Results makes the result store of a URL, which may be that of a SQL database: on RabbitMQ a reply queue of this process.
 func Results(ctx context.Context, url string, o Options) (resultstore.ResultStore, error) {
 	ts, err := parseAll(ctx, url, o)
 	if err != nil {
@@ -252,9 +259,12 @@ func lone[T any](ctx context.Context, t *target, constructor func(*target) (T, e
 	return *new(T), errors.Join(fmt.Errorf("open: %w", err), t.close(context.WithoutCancel(ctx)))
 }
 
-// Redact returns a URL with nothing but scheme and hosts, or the directory, for logs. One that [Open] would refuse is
+// Redact returns a URL with nothing but scheme and hosts, or the directory or file, for logs. One that [Open] would refuse is
 // "unreadable".
 func Redact(url string) string {
+	if isSQL(url) {
+		return redactSQL(url)
+	}
 	t, err := parse(url, Options{})
 	if err != nil {
 		return "unreadable"

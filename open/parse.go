@@ -23,6 +23,7 @@ type target struct {
 	scheme    scheme
 	servers   []server          // of the place servers
 	directory string            // of the place directory
+	database  string            // of the place database: the URL without the parameters that end here
 	params    map[string]string // those that end here
 	namespace string
 	retain    events.Retention
@@ -94,6 +95,9 @@ func parse(list string, o Options) (*target, error) {
 	}
 	t := &target{text: list, scheme: s, options: o, params: make(map[string]string)}
 	urls := split(list)
+	if s.where == database {
+		urls = []string{strings.TrimSpace(list)} // a file's name may have commas
+	}
 	if s.where != servers && len(urls) > 1 {
 		return nil, fmt.Errorf("a %s:// URL is given once; a comma inside of it is %%2C", s.name)
 	}
@@ -162,6 +166,9 @@ var (
 // takeApart checks one URL, adds its hosts, and moves the parameters that end here into t.
 func (t *target) takeApart(raw string) error {
 	s := &t.scheme
+	if s.where == database {
+		return t.takeDatabase(raw)
+	}
 	name, rest, _ := strings.Cut(raw, "://")
 	if strings.ToLower(name) != s.name {
 		return fmt.Errorf("it is no %s:// URL as the first one is; all must have one scheme, and a comma inside of a URL is %%2C", s.name)
@@ -242,7 +249,7 @@ func (t *target) takeParams(raw string) (left string, err error) {
 		switch {
 		case len(values) > 1:
 			return "", fmt.Errorf("parameter %s is given twice; give it once", printable(name))
-		case slices.Contains(t.scheme.client, name):
+		case !slices.Contains(own, name) && t.scheme.leaves(name):
 			continue
 		case !slices.Contains(own, name):
 			return "", t.scheme.unknown(name)

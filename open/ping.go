@@ -120,6 +120,9 @@ func (t *target) reach(ctx context.Context) error {
 
 // String names the servers: what they are, and where.
 func (t *target) String() string {
+	if t.scheme.where == database {
+		return redactSQL(t.database)
+	}
 	if len(t.servers) == 0 {
 		return t.scheme.name + "://" + t.directory
 	}

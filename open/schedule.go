@@ -5,8 +5,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"log/slog"
-	"net/url"
-	"slices"
 	"strings"
 
 	"github.com/swarmiji/swarmiji/schedule"
@@ -64,28 +62,8 @@ func Schedule(ctx context.Context, url string, o ScheduleOptions) (ScheduleStore
 	return lone(ctx, t, func(t *target) (ScheduleStore, error) { return t.scheme.schedule(t, o.Name) })
 }
 
-// RedactSchedule is [Redact] for the URL of a schedule's store.
-func RedactSchedule(text string) string {
-	if !isSQL(text) {
-		return Redact(text)
-	}
-	u, err := url.Parse(text)
-	switch {
-	case err != nil:
-		return "unreadable"
-	case u.Scheme == "sqlite":
-		return u.Scheme + ":" + strings.TrimPrefix(u.Path+u.Opaque, "//")
-	}
-	return u.Scheme + "://" + u.Host
-}
-
-// sqlSchemes are the schemes of the SQL databases, of which internal/sqlconn knows more.
-func sqlSchemes() []string { return []string{"sqlite", "postgres", "postgresql"} }
-
-func isSQL(url string) bool {
-	name, _, found := strings.Cut(strings.TrimSpace(url), ":")
-	return found && slices.Contains(sqlSchemes(), strings.ToLower(name))
-}
+// RedactSchedule is [Redact], which knows the URLs of schedules' stores as well.
+func RedactSchedule(text string) string { return Redact(text) }
 
 func scheduleSchemes() []string {
 	var names []string

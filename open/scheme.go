@@ -42,6 +42,7 @@ const (
 	nowhere   place = iota // nothing
 	servers                // hosts, with user and password before the first
 	directory              // an absolute path
+	database               // what internal/sqlconn takes
 )
 
 // schemes is the table, in the order in which it is told.
@@ -79,8 +80,16 @@ func (s *scheme) knows(param string) bool {
 	return slices.Contains(s.own(), param) || slices.Contains(s.client, param)
 }
 
+// leaves reports whether a parameter that does not end here is left in the URL.
+func (s *scheme) leaves(param string) bool {
+	return s.where == database || slices.Contains(s.client, param)
+}
+
 // schemeOf finds the row of a URL's scheme.
 func schemeOf(list string) (scheme, error) {
+	if isSQL(list) {
+		return sqlScheme(list), nil
+	}
 	name, _, found := strings.Cut(strings.TrimSpace(list), "://")
 	if !found {
 		return scheme{}, errors.New("the URL has no scheme; write mem:// or amqp://user:password@host:5672/vhost")

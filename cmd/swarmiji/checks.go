@@ -47,6 +47,9 @@ func (a *app) settings(f *findings) {
 // checkEncryption looks whether what goes over a network is encrypted.
 func checkEncryption(f *findings, at string) {
 	scheme, hosts, _ := strings.Cut(open.Redact(at), "://")
+	if strings.HasPrefix(scheme, "postgres") && !strings.Contains(at, "sslmode=verify-") && !local(hosts) {
+		f.warn("encryption", "%s://%s sends results and passwords in plain text; over a network that others use, add sslmode=verify-full", scheme, hosts)
+	}
 	if slices.Contains([]string{"amqp", "nats", "redis", "redis-cluster", "redis-sentinel", "hworker+redis"}, scheme) && !local(hosts) {
 		f.warn("encryption", "%s://%s sends tasks and passwords in plain text; over a network that others use, take the scheme through TLS", scheme, hosts)
 	}
@@ -57,7 +60,7 @@ func local(hosts string) bool {
 	for host := range strings.SplitSeq(hosts, ",") {
 		name, _, err := net.SplitHostPort(host)
 		if err != nil {
-			return false
+			name = host // without a port
 		}
 		if ip := net.ParseIP(name); name != "localhost" && (ip == nil || !ip.IsLoopback()) {
 			return false

@@ -25,8 +25,10 @@ func (a *app) resultCmd() *cobra.Command {
 		Short: "Show the state and the result of a task",
 		Long: "Result shows what the result store keeps of a task, opened with --key-file where it is sealed. A task of which\n" +
 			"nothing is kept is not found: it has not ended, its result was not wanted, or the time to keep it is over. Reply queues on\n" +
-			"RabbitMQ keep nothing for others; give the URL of a store that does with results=.",
+			"RabbitMQ keep nothing for others; give the URL of a store that does with results=, such as\n" +
+			"redis://, or sqlite:///path/app.db and postgres:// for a SQL database.",
 		Example: "  swarmiji result report-2026-10\n" +
+			"  swarmiji result report-2026-10 --broker 'amqp://host?results=sqlite:///var/lib/app.db'\n" +
 			"  swarmiji result 01975e7a-1c5e-7b63-9a44-1f6d0c8f6d11 --wait --timeout 1m -o json",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -84,6 +84,17 @@ func TestMatrix(t *testing.T) {
 	}
 }
 
+// Results in SQL are those of no broker, and go with any: here each database with one.
+func TestMatrixSQL(t *testing.T) {
+	redis, postgres := testserver.RequireRedis(t), testserver.RequirePostgres(t)
+	noLeaks(t)
+	memory, file := inMemory(), at("sqlite://"+t.TempDir()+"/results.db")
+	t.Run("broker memory, results SQLite, events memory", func(t *testing.T) { newCell(t, memory, file, memory).run() })
+	t.Run("broker Redis, results PostgreSQL, events memory", func(t *testing.T) {
+		newCell(t, at(redis.URL()), at(postgres.URL()), memory).run()
+	})
+}
+
 type named struct {
 	name  string
 	place place

@@ -70,7 +70,7 @@ func fileURL(t testing.TB) string { return urlIn(t.TempDir()) }
 // memoryDir is a directory that costs no writes to the disk, where the system has one: thousands of commits, one after the other,
 // take their time else.
 func memoryDir(t testing.TB) string {
-	dir, err := os.MkdirTemp("/dev/shm", "sqlresults")
+	dir, err := os.MkdirTemp("/dev/shm", "sqlresults") //nolint:usetesting // that one is on the disk
 	if err != nil {
 		return t.TempDir()
 	}

@@ -1,0 +1,138 @@
+package open_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/open"
+	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// sqlURLs are those of an empty database of each kind.
+func sqlURLs(t *testing.T) map[string]string {
+	t.Helper()
+	p, err := testserver.RequirePostgres(t).Database(t.Context(), testserver.Namespace())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return map[string]string{"sqlite": "sqlite://" + t.TempDir() + "/a,b.db", "postgres": p}
+}
+
+// Results are kept in a SQL database, named in the options, in the broker's URL, or alone; the namespace is the broker's, or the
+// database's own.
+func TestResultsInSQL(t *testing.T) {
+	for name, at := range sqlURLs(t) {
+		t.Run(name, func(t *testing.T) {
+			s := opened(t, "mem://?namespace=a&results="+url.QueryEscape(at), open.Options{})
+			roundTrip(t, s, s)
+			if err := s.Ping(t.Context()); err != nil {
+				t.Errorf("Ping: %v", err)
+			}
+			r := resultstore.Record{ID: "kept", State: task.StateSucceeded}
+			if err := s.Results.Save(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+			more := "?"
+			if strings.Contains(at, "?") {
+				more = "&"
+			}
+			for in, want := range map[string]error{"": resultstore.ErrNotFound, more + "namespace=a": nil} {
+				alone, err := open.Results(t.Context(), at+in, open.Options{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := alone.Load(t.Context(), r.ID); !errors.Is(err, want) {
+					t.Errorf("with %q: %v, want %v", in, err, want)
+				}
+				if err := alone.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+			o := opened(t, "mem://", open.Options{Namespace: "a", Results: at})
+			if _, err := o.Results.Load(t.Context(), r.ID); err != nil {
+				t.Errorf("named in the options: %v", err)
+			}
+		})
+	}
+}
+
+// A database that cannot be had is told of in a sentence, without a secret.
+func TestSQLAway(t *testing.T) {
+	at := nobody(t)
+	s := opened(t, "mem://", open.Options{Results: "postgres://u:" + secret + "@" + at + "/db"})
+	refused(t, s, broker.ErrUnavailable, "no PostgreSQL answers at "+at, "start one")
+	file := filepath.Join(t.TempDir(), "none", "app.db")
+	s = opened(t, "mem://", open.Options{Results: "sqlite://" + file})
+	refused(t, s, resultstore.ErrUnavailable, file)
+}
+
+// What is no result store's URL is refused.
+func TestSQLRefused(t *testing.T) {
+	const at = "postgres://u:" + secret + "@host/db"
+	for name, c := range map[string]struct {
+		url  string
+		o    open.Options
+		want string
+	}{
+		"as a broker":            {at, open.Options{}, "carries no tasks"},
+		"a file as a broker":     {"sqlite:app.db", open.Options{}, "carries no tasks"},
+		"as a bus":               {"mem://", open.Options{Events: at}, "carries no events"},
+		"parts of a part":        {"mem://", open.Options{Results: at + "?results=mem://"}, "belong to the broker's URL"},
+		"retained results":       {"mem://", open.Options{Results: at + "?retain=1h"}, "belongs to the URL of the events"},
+		"another namespace":      {"mem://", open.Options{Results: at + "?namespace=b", Namespace: "a"}, "differs"},
+		"no namespace":           {"mem://", open.Options{Results: at + "?namespace=a.b"}, "Namespace must be"},
+		"parameters of a file":   {"mem://", open.Options{Results: "sqlite:app.db?colour=red"}, "takes no parameters"},
+		"nobody verifies":        {"mem://", open.Options{Results: at + "?sslmode=require"}, "verifies no certificate"},
+		"TLS and no TLS":         {"mem://", open.Options{Results: at + "?sslmode=disable", TLS: &tls.Config{}}, "contradict"},
+		"slash in the password":  {"mem://", open.Options{Results: "postgres://u:1/" + secret + "@host/db"}, "percent-encode"},
+		"hash in the password":   {"mem://", open.Options{Results: "postgres://u:1#" + secret + "@host/db"}, "percent-encode"},
+		"escape in the password": {"mem://", open.Options{Results: "postgres://u:%zz" + secret + "@host/db"}, "percent-encode"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := open.Open(t.Context(), c.url, c.o)
+			if err == nil {
+				_ = s.Close(t.Context())
+				t.Fatal("it is opened")
+			}
+			if !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), secret) {
+				t.Errorf("%v; want %q", err, c.want)
+			}
+		})
+	}
+	// TLS of the broker is nothing to a file.
+	s := opened(t, "mem://", open.Options{Results: "sqlite::memory:", TLS: &tls.Config{}})
+	roundTrip(t, s, s)
+}
+
+// Results may be kept in a file beside whatever broker there is.
+func ExampleOpen_resultsInAFile() {
+	ctx := context.Background()
+	dir, err := os.MkdirTemp("", "results")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(dir)
+	s, err := open.Open(ctx, "mem://", open.Options{Results: "sqlite://" + filepath.ToSlash(dir) + "/app.db"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer s.Close(ctx)
+	fmt.Println(s.Results.Save(ctx, resultstore.Record{ID: "task-1", State: task.StateSucceeded, Result: []byte("3")}))
+	r, err := s.Results.Load(ctx, "task-1")
+	fmt.Println(r.State, string(r.Result), err)
+	// Output:
+	// <nil>
+	// succeeded 3 <nil>
+}
