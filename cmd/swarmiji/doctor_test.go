@@ -113,13 +113,17 @@ func TestDoctorClocks(t *testing.T) {
 // TestDoctorPlainText: every server that is not on this machine and is reached without TLS is named.
 func TestDoctorPlainText(t *testing.T) {
 	for url, want := range map[string]int{
-		"amqp://user:hunter2@rabbit.example:5672/":              1,
-		"amqp://127.0.0.1?results=redis%3A%2F%2F:hunter2@other": 1,
-		"amqp://h?results=redis://a&events=nats://b":            3,
-		"amqps://h?results=rediss://a&events=tls://b":           0,
-		"nats://localhost:4222":                                 0,
-		"redis://[::1]:6379":                                    0,
-		"redis-cluster://127.0.0.1,elsewhere":                   1,
+		"amqp://user:hunter2@rabbit.example:5672/":                                           1,
+		"amqp://127.0.0.1?results=redis%3A%2F%2F:hunter2@other":                              1,
+		"amqp://h?results=redis://a&events=nats://b":                                         3,
+		"amqps://h?results=rediss://a&events=tls://b":                                        0,
+		"nats://localhost:4222":                                                              0,
+		"redis://[::1]:6379":                                                                 0,
+		"redis-cluster://127.0.0.1,elsewhere":                                                1,
+		"rediss://h?results=postgres%3A%2F%2Fu:hunter2%40db%2Fd":                             1,
+		"rediss://h?results=postgres%3A%2F%2Fu:hunter2%40db:1%2Fd%3Fsslmode%3Dverify-full":   0,
+		"rediss://h?results=postgres%3A%2F%2Fu:hunter2%40localhost%2Fd&events=redis://[::1]": 0,
+		"rediss://h?results=sqlite:///var/lib/app.db":                                        0,
 	} {
 		a, n := &app{broker: url}, 0
 		var f findings
