@@ -1,0 +1,37 @@
+package bedrock
+
+import "strconv"
+
+// The statuses of the protocol that do not depend on anything else.
+const (
+	statusOK           = "200 OK"
+	statusQueued       = "202 Successfully queued"
+	statusTimeout      = "303 Timeout"
+	statusLate         = "555 Timeout"
+	statusNoJob        = "404 No job found"
+	statusUnknown      = "430 Unrecognized command"
+	statusUnauthorised = "401 Unauthorized"
+)
+
+// answer is what a command says.
+type answer struct {
+	status string // "": statusOK
+	body   []byte // JSON, or empty
+	close  bool   // the connection ends with it
+}
+
+// appendAnswer writes an answer. Headers are sorted by their names.
+func appendAnswer(out []byte, a *answer) []byte {
+	status := a.status
+	if status == "" {
+		status = statusOK
+	}
+	out = append(append(out, status...), "\r\n"...)
+	if a.close {
+		out = append(out, "Connection: close\r\n"...)
+	}
+	out = append(out, "Content-Length: "...)
+	out = strconv.AppendInt(out, int64(len(a.body)), 10)
+	out = append(out, "\r\n\r\n"...)
+	return append(out, a.body...)
+}

@@ -1,0 +1,90 @@
+package bedrock
+
+import (
+	"net"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+)
+
+// memory is what the heap and the stacks take.
+func memory() uint64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc + m.StackInuse
+}
+
+// crowd opens connections that ask for something once and then are idle. They are bare: what they take is the server's.
+func crowd(t testing.TB, addr string, n int) (closeAll func()) {
+	conns := make([]net.Conn, n)
+	buf := make([]byte, 256)
+	for i := range conns {
+		nc, err := net.DialTimeout("tcp", addr, patience)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conns[i] = nc
+		if _, err := nc.Write([]byte("Echo\ntext: a\nother: b\nthird: c\n\n")); err != nil {
+			t.Fatal(err)
+		}
+		_ = nc.SetReadDeadline(time.Now().Add(patience))
+		if _, err := nc.Read(buf); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return func() {
+		for _, c := range conns {
+			_ = c.Close()
+		}
+	}
+}
+
+// TestIdleConnections: an idle connection is cheap, and 10,000 of them harm nobody.
+func TestIdleConnections(t *testing.T) {
+	n := 2000 // both ends are in this process, and files may be few
+	s := serve(t, Config{}, echo)
+	crowd(t, s.addr, 100)() // what is made once
+	eventually(t, "they are gone", func() bool { return s.Stats().Connections == 0 })
+	before := memory()
+	done := crowd(t, s.addr, n)
+	defer done()
+	// The clients' ends are counted too: about 500 bytes each.
+	each := (int64(memory()) - int64(before)) / int64(n)
+	t.Logf("%d bytes for each connection", each)
+	if each > 12<<10 {
+		t.Errorf("%d bytes for each idle connection", each)
+	}
+	dial(t, s.addr).ask("Echo\n\n").wantStatus(t, "200 OK")
+}
+
+// BenchmarkServer is what the protocol costs, with nothing behind it: 32 clients on one machine.
+func BenchmarkServer(b *testing.B) {
+	s := serve(b, Config{}, echo)
+	in := compose(nil, "Echo", [][2]string{{"name", "foo"}, {"text", `{"value":1}`}, {"repeat", "finished, +1 minute"}}, "")
+	var group sync.WaitGroup
+	next := make(chan struct{}, 1024)
+	for range 32 {
+		nc, err := net.Dial("tcp", s.addr)
+		if err != nil {
+			b.Fatal(err)
+		}
+		group.Go(func() {
+			defer nc.Close()
+			buf := make([]byte, 256)
+			for range next {
+				_, _ = nc.Write(in)
+				_, _ = nc.Read(buf)
+			}
+		})
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	for range b.N {
+		next <- struct{}{}
+	}
+	close(next)
+	group.Wait()
+}

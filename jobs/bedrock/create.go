@@ -1,0 +1,102 @@
+package bedrock
+
+import (
+	"context"
+	"encoding/json"
+	"strconv"
+
+	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// createJob makes a job.
+func createJob(ctx context.Context, c *call) error {
+	spec, err := fields{c.req}.spec(false)
+	if err != nil {
+		return err
+	}
+	created, err := c.s.Create(ctx, spec)
+	if err != nil {
+		return err
+	}
+	out := strconv.AppendInt(append(*c.out, `{"jobID":`...), int64(created.ID), 10)
+	*c.out = append(out, '}')
+	return nil
+}
+
+// createJobs makes several at once, or none.
+func createJobs(ctx context.Context, c *call) error {
+	all, err := objects(c.req.get("jobs"))
+	if err != nil {
+		return err
+	}
+	mock := c.req.flag("mockRequest")
+	specs := make([]jobs.Spec, len(all))
+	for i, f := range all {
+		if specs[i], err = f.spec(mock); err != nil {
+			return err
+		}
+	}
+	created, err := c.s.CreateAll(ctx, specs)
+	if err != nil {
+		return err
+	}
+	out := append(*c.out, `{"jobIDs":[`...)
+	for i, one := range created {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = strconv.AppendInt(out, int64(one.ID), 10)
+	}
+	*c.out = append(out, "]}"...)
+	return nil
+}
+
+// spec reads what a job is to be; mock: one of a test, whatever it says itself.
+func (f fields) spec(mock bool) (s jobs.Spec, err error) {
+	if s.Name, err = f.name(); err != nil {
+		return s, err
+	}
+	if s.Data, err = f.data(); err != nil {
+		return s, err
+	}
+	if s.FirstRun, err = f.time("firstRun"); err != nil {
+		return s, err
+	}
+	if s.SequenceKey, err = f.text("sequentialKey"); err != nil {
+		return s, err
+	}
+	if s.Priority, err = f.priority("jobPriority", "priority"); err != nil {
+		return s, err
+	}
+	if !s.Priority.IsSet() {
+		s.Priority = task.Set(topPriority - defaultPriority)
+	}
+	if f.get("parentJobID") != nil {
+		parent, err := f.number("parentJobID")
+		if err != nil {
+			return s, err
+		}
+		s.Parent = jobs.ID(parent)
+	}
+	s.Repeat, s.RetryAfter = string(f.get("repeat")), string(f.get("retryAfter"))
+	if s.Mock = mock || f.flag("mockRequest"); s.Mock {
+		s.Data = mocked(s.Data)
+	}
+	s.Unique = f.flag("unique")
+	s.Keep = f.is("overwrite", "false") || f.is("overwrite", "0")
+	return s, nil
+}
+
+// mocked has data say that they are those of a test, as workers of this protocol expect.
+func mocked(data []byte) []byte {
+	const mark = `"mockRequest":true`
+	var has map[string]json.RawMessage
+	switch err := json.Unmarshal(data, &has); {
+	case err != nil || len(has) == 0:
+		return []byte("{" + mark + "}")
+	case has["mockRequest"] != nil:
+		return data
+	}
+	return append([]byte("{"+mark+","), data[1:]...)
+}

@@ -1,0 +1,41 @@
+// Package bedrock is a server of the Bedrock::Jobs line protocol in front of a [jobs.Service]: jobs for programs in any language, and for
+// people with nc.
+//
+//	$ nc localhost 8888
+//	CreateJob
+//	name: foo
+//	data: {"value":1}
+//	repeat: finished, +1 minute
+//
+//	200 OK
+//	Content-Length: 11
+//
+//	{"jobID":1}
+//
+// # Requests and answers
+//
+// A request is a line with a command, lines "name: value", and a blank line; lines end with CR, LF or both. A line that begins with a blank
+// continues the one before. In values a backslash escapes: \b \f \n \r \t \uXXXX, else the next character. Of headers with one name, in
+// whatever case, the last counts, and an empty one counts for nothing. A body has as many bytes as Content-Length says, and none
+// without it, or comes in chunks. Requests may be sent one behind the other; they are answered in order.
+//
+// "Connection: wait" has GetJob and GetJobs wait for a job, for "timeout" milliseconds; "close" closes the connection after the answer; "forget"
+// is answered with 202 at once, and what becomes of the command nobody learns.
+//
+// # Commands
+//
+// CreateJob, CreateJobs, GetJob, GetJobs, QueryJob, UpdateJob, FinishJob, RetryJob, FailJob, DeleteJob, CancelJob and RequeueJobs, as docs/jobs.md
+// tells, and Query, which understands "select * from jobs", "... where jobID=N" and "... where name='x'" and shows up to 10,000 jobs. What is
+// answered with 200 is on disk.
+//
+// # Clients that go away
+//
+// A job is given back when its answer could not be written, when its client has gone while it waited, or breaks the connection soon after
+// the answer without having sent anything more. A client that has only sent all (nc -N) is answered; it waits for nothing.
+//
+// # What nobody can do to others
+//
+// Whoever reaches the address may do everything, which is why it is the loopback one; with [Config].TLS, clients can be asked for
+// certificates. A client that is slow, silent or greedy harms itself only: each phase of a request has its time, each size its limit, and
+// an idle connection costs about 5 KB.
+package bedrock

@@ -1,0 +1,92 @@
+package bedrock
+
+import (
+	"bytes"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// unescape takes the backslashes out of a value, in place, which never makes it longer: b, f, n, r, t and uXXXX stand for what they
+// do in JSON, everything else for itself. One at the very end is kept.
+func unescape(b []byte) []byte {
+	from := bytes.IndexByte(b, '\\')
+	if from < 0 {
+		return b
+	}
+	to := from
+	for from < len(b) {
+		if b[from] != '\\' || from+1 == len(b) {
+			b[to] = b[from]
+			from, to = from+1, to+1
+			continue
+		}
+		c := b[from+1]
+		from += 2
+		switch c {
+		case 'b':
+			c = '\b'
+		case 'f':
+			c = '\f'
+		case 'n':
+			c = '\n'
+		case 'r':
+			c = '\r'
+		case 't':
+			c = '\t'
+		case 'u':
+			if r, n := codePoint(b[from:]); n > 0 {
+				to += utf8.EncodeRune(b[to:], r)
+				from += n
+				continue
+			}
+		}
+		b[to] = c
+		to++
+	}
+	return b[:to]
+}
+
+// codePoint reads what follows \u, and the \uXXXX that may make a pair with it. n is how much was read; 0: no digits.
+func codePoint(b []byte) (r rune, n int) {
+	first, ok := unit(b)
+	if !ok {
+		return 0, 0
+	}
+	if utf16.IsSurrogate(first) && len(b) >= 10 && b[4] == '\\' && b[5] == 'u' {
+		if second, ok := unit(b[6:]); ok {
+			if r := utf16.DecodeRune(first, second); r != utf8.RuneError {
+				return r, 10
+			}
+		}
+	}
+	return first, 4 // half a pair is written as the sign for what is no character
+}
+
+func unit(b []byte) (rune, bool) {
+	if len(b) < 4 {
+		return 0, false
+	}
+	n, ok := hex(b[:4])
+	return rune(n), ok
+}
+
+// escape writes a value as unescape reads it, in one line and without blanks at its ends that would be trimmed.
+func escape(out []byte, s string) []byte {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '\r':
+			out = append(out, `\r`...)
+		case c == '\n':
+			out = append(out, `\n`...)
+		case c == '\t':
+			out = append(out, `\t`...)
+		case c == '\\':
+			out = append(out, `\\`...)
+		case c == ' ' && (i == 0 || i == len(s)-1):
+			out = append(out, `\u0020`...)
+		default:
+			out = append(out, c)
+		}
+	}
+	return out
+}

@@ -1,0 +1,174 @@
+package bedrock
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/swarmiji/swarmiji/jobs"
+)
+
+const (
+	// maxRows is how many jobs one query may show, and page how many are read at a time.
+	maxRows = 10_000
+	page    = 500
+)
+
+// queryJob shows a job.
+func queryJob(ctx context.Context, c *call) error {
+	id, err := fields{c.req}.id()
+	if err != nil {
+		return err
+	}
+	j, err := c.s.Query(ctx, id)
+	if err != nil {
+		return err
+	}
+	out := appendTime(key(append(*c.out, '{'), "created"), j.Created)
+	out = appendData(key(out, "data"), j.Data)
+	out = strconv.AppendInt(key(out, "jobID"), int64(j.ID), 10)
+	out = appendTime(key(out, "lastRun"), j.LastRun)
+	out = appendValue(key(out, "name"), j.Name)
+	out = appendTime(key(out, "nextRun"), j.NextRun)
+	out = strconv.AppendInt(key(out, "priority"), topPriority-int64(j.Priority), 10)
+	out = appendValue(key(out, "repeat"), j.Repeat)
+	out = appendValue(key(out, "retryAfter"), j.RetryAfter)
+	out = appendString(key(out, "state"), string(j.State))
+	*c.out = append(out, '}')
+	return nil
+}
+
+// query answers the one statement that is understood. No text of a client ever becomes SQL.
+func query(ctx context.Context, c *call) error {
+	text := c.req.get("query")
+	if text == nil {
+		text = c.req.body
+	}
+	if len(trim(text)) == 0 {
+		return missing("query")
+	}
+	q, ok := parseQuery(string(text))
+	if !ok {
+		return statusError("402 Bad query")
+	}
+	q.Limit = page
+	out := append(*c.out, '[')
+	for rows := 0; ; {
+		found, err := c.s.List(ctx, q)
+		if err != nil {
+			return err
+		}
+		for i := range found {
+			if rows++; rows > maxRows {
+				return statusError("402 Too many rows")
+			}
+			if rows > 1 {
+				out = append(out, ',')
+			}
+			if out = appendRow(out, &found[i]); len(out) > c.c.s.c.MaxAnswer {
+				return statusError("402 Too much data")
+			}
+		}
+		if len(found) < page {
+			break
+		}
+		q.After = found[len(found)-1].ID
+	}
+	*c.out = append(out, ']')
+	return nil
+}
+
+// appendRow writes a job as a row of the table that a server of the protocol is expected to have.
+func appendRow(out []byte, j *jobs.Job) []byte {
+	out = appendTime(append(out, '['), j.Created)
+	out = strconv.AppendInt(append(out, ','), int64(j.ID), 10)
+	out = appendString(append(out, ','), string(j.State))
+	out = appendValue(append(out, ','), j.Name)
+	out = appendTime(append(out, ','), j.NextRun)
+	out = appendTime(append(out, ','), j.LastRun)
+	out = appendValue(append(out, ','), j.Repeat)
+	out = appendData(append(out, ','), j.Data)
+	return append(out, ']')
+}
+
+// parseQuery reads "select * from jobs", with "where jobID=N" or "where name='x'" behind it and a semicolon at the end, if any.
+func parseQuery(text string) (q jobs.Query, ok bool) {
+	words, ok := tokens(text)
+	if !ok {
+		return q, false
+	}
+	if n := len(words); n > 0 && words[n-1] == ";" {
+		words = words[:n-1]
+	}
+	for i, want := range []string{"select", "*", "from", "jobs"} {
+		if i >= len(words) || !same([]byte(words[i]), want) {
+			return q, false
+		}
+	}
+	words = words[4:]
+	switch {
+	case len(words) == 0:
+		return q, true
+	case len(words) != 4 || !same([]byte(words[0]), "where") || words[2] != "=":
+		return q, false
+	case same([]byte(words[1]), "jobID"):
+		n, ok := whole([]byte(words[3]))
+		q.IDs = []jobs.ID{jobs.ID(n)}
+		return q, ok
+	case same([]byte(words[1]), "name") && words[3][0] == '\'':
+		q.Name = words[3][1:]
+		return q, jobs.CheckName(q.Name) == nil
+	}
+	return q, false
+}
+
+// maxTokens is more than any query has that is understood.
+const maxTokens = 10
+
+// tokens splits a query into words, signs, and texts in quotes, which are returned with the first quote and without the last.
+func tokens(s string) (all []string, ok bool) {
+	for i := 0; i < len(s); {
+		begin := i
+		switch c := s[i]; {
+		case isBlank(c) || isEnd(c):
+			i++
+			continue
+		case c == '\'':
+			text, n, ok := quoted(s[i:])
+			if !ok {
+				return nil, false
+			}
+			all, i = append(all, text), i+n
+		case isWord(c):
+			for i < len(s) && isWord(s[i]) {
+				i++
+			}
+			all = append(all, s[begin:i])
+		default:
+			i++
+			all = append(all, s[begin:i])
+		}
+		if len(all) > maxTokens {
+			return nil, false
+		}
+	}
+	return all, true
+}
+
+// quoted reads a text in quotes, in which two stand for one. n is how much of s that was.
+func quoted(s string) (text string, n int, ok bool) {
+	out := []byte{'\''}
+	for i := 1; i < len(s); i++ {
+		if s[i] == '\'' {
+			if i+1 == len(s) || s[i+1] != '\'' {
+				return string(out), i + 1, true
+			}
+			i++
+		}
+		out = append(out, s[i])
+	}
+	return "", 0, false
+}
+
+func isWord(c byte) bool {
+	return c|0x20 >= 'a' && c|0x20 <= 'z' || c >= '0' && c <= '9' || c == '_'
+}

@@ -1,0 +1,132 @@
+package bedrock
+
+import (
+	"bytes"
+	"strconv"
+)
+
+// request is one request. It refers to the buffer that it was read into: nothing of it outlives the next reading.
+type request struct {
+	line    []byte // the method line, without blanks around it
+	headers []header
+	body    []byte
+	length  int // in the buffer
+}
+
+// header is one line of the header block, or several that belong together, unescaped.
+type header struct{ name, value []byte }
+
+// verb is what is to be done: the method line up to its first blank.
+func (r *request) verb() []byte {
+	if i := bytes.IndexByte(r.line, ' '); i >= 0 {
+		return r.line[:i]
+	}
+	return r.line
+}
+
+// get returns the value of a header; of several with the same name the last one counts. nil: there is none, or it is empty.
+func (r *request) get(name string) []byte {
+	for i := len(r.headers) - 1; i >= 0; i-- {
+		if same(r.headers[i].name, name) {
+			if len(r.headers[i].value) == 0 {
+				return nil
+			}
+			return r.headers[i].value
+		}
+	}
+	return nil
+}
+
+// is reports whether a header has this value, in whatever case.
+func (r *request) is(name, value string) bool { return same(r.get(name), value) }
+
+// flag reports whether a header says yes.
+func (r *request) flag(name string) bool {
+	v := r.get(name)
+	return same(v, "true") || string(v) == "1"
+}
+
+// same compares names of headers and commands, of which the case does not matter.
+func same(b []byte, s string) bool {
+	if len(b) != len(s) {
+		return false
+	}
+	for i := range len(s) {
+		if x, y := b[i], s[i]; x != y && (x|0x20 != y|0x20 || x|0x20 < 'a' || x|0x20 > 'z') {
+			return false
+		}
+	}
+	return true
+}
+
+// trim takes blanks away from both ends.
+func trim(b []byte) []byte {
+	for len(b) > 0 && isBlank(b[0]) {
+		b = b[1:]
+	}
+	return trimRight(b)
+}
+
+func trimRight(b []byte) []byte {
+	for len(b) > 0 && isBlank(b[len(b)-1]) {
+		b = b[:len(b)-1]
+	}
+	return b
+}
+
+func isBlank(c byte) bool { return c == ' ' || c == '\t' }
+
+func isEnd(c byte) bool { return c == '\n' || c == '\r' }
+
+// whole reads a number without a sign of at most 18 digits.
+func whole(b []byte) (n int64, ok bool) {
+	if len(b) == 0 || len(b) > 18 {
+		return 0, false
+	}
+	for _, c := range b {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = n*10 + int64(c-'0')
+	}
+	return n, true
+}
+
+// hex reads a number of at most 8 hexadecimal digits.
+func hex(b []byte) (int64, bool) {
+	if len(b) == 0 || len(b) > 8 {
+		return 0, false
+	}
+	var n int64
+	for _, c := range b {
+		d, ok := digit(c)
+		if !ok {
+			return 0, false
+		}
+		n = n<<4 | int64(d)
+	}
+	return n, true
+}
+
+func digit(c byte) (int, bool) {
+	switch {
+	case c >= '0' && c <= '9':
+		return int(c - '0'), true
+	case c|0x20 >= 'a' && c|0x20 <= 'f':
+		return int(c|0x20-'a') + 10, true
+	}
+	return 0, false
+}
+
+// compose writes a request that reads back as it is, if its names are what names may be. The values are escaped.
+func compose(out []byte, line string, headers [][2]string, body string) []byte {
+	out = append(append(out, line...), "\r\n"...)
+	for _, h := range headers {
+		out = append(append(out, h[0]...), ": "...)
+		out = append(escape(out, h[1]), "\r\n"...)
+	}
+	if body != "" {
+		out = append(strconv.AppendInt(append(out, "Content-Length: "...), int64(len(body)), 10), "\r\n"...)
+	}
+	return append(append(out, "\r\n"...), body...)
+}

@@ -1,0 +1,105 @@
+package bedrock
+
+import (
+	"context"
+	"errors"
+
+	"github.com/swarmiji/swarmiji/jobs"
+)
+
+// statusError is the answer to a request that was refused.
+type statusError string
+
+func (e statusError) Error() string { return "bedrock: " + string(e) }
+
+func missing(name string) error { return statusError("402 Missing " + name) }
+
+func malformed(name string) error { return statusError("402 Malformed " + name) }
+
+// named is the status for an error.
+type named struct {
+	err    error
+	status string
+}
+
+// statuses is what the errors of a Service are called here. The first that matches counts.
+func statuses() []named {
+	return []named{
+		{jobs.ErrNoJob, statusNoJob},
+		{jobs.ErrNotFound, "404 No job with this jobID"},
+		{jobs.ErrParentNotFound, "404 parentJobID does not exist"},
+		{jobs.ErrOtherParent, "404 Trying to create a child that already exists, but it is tied to a different parent"},
+		{jobs.ErrHasChildren, "404 Invalid jobID - Cannot cancel a job with children"},
+		{jobs.ErrNoParent, "404 Invalid jobID - Cannot cancel a job without a parent"},
+		{jobs.ErrParentNotPaused, "405 Can only retry/finish child job when parent is PAUSED"},
+		{jobs.ErrIsRunning, "405 Can't delete a RUNNING job"},
+		{jobs.ErrChildrenRunning, "405 Can't delete a parent jobs with children running"},
+		{jobs.ErrOutstanding, "405 Failed to delete a job with outstanding children"},
+		{jobs.ErrParentState, "405 Can only create child job when parent is RUNNING, RUNQUEUED or PAUSED"},
+		{jobs.ErrGrandchild, "405 Cannot create grandchildren"},
+		{jobs.ErrMockDiffers, "405 Parent and child jobs must have matching mockRequest setting"},
+		{jobs.ErrState, "405 Not in this state"},
+		{jobs.ErrStale, "405 Another run has this job"},
+		{jobs.ErrClosed, "500 Server is stopping"},
+		{jobs.ErrUnavailable, "502 Storage unavailable"},
+	}
+}
+
+// names of fields in the protocol, where they are others than in package jobs.
+func fieldName(name string) string {
+	if name == "sequenceKey" {
+		return "sequentialKey"
+	}
+	return name
+}
+
+// status is the answer to a command that has failed.
+func (c *call) status(ctx context.Context, err error) string {
+	var own statusError
+	var field *jobs.FieldError
+	switch {
+	case errors.As(err, &own):
+		return string(own)
+	case errors.Is(err, jobs.ErrNotRunning):
+		if same(c.req.verb(), "FailJob") {
+			return "405 Can only fail RUNNING or RUNQUEUED jobs"
+		}
+		return "405 Can only retry/finish RUNNING and RUNQUEUED jobs"
+	case errors.As(err, &field):
+		return fieldStatus(field)
+	}
+	for _, s := range c.c.s.statuses {
+		if errors.Is(err, s.err) {
+			if errors.Is(err, jobs.ErrUnavailable) {
+				c.complain(err)
+			}
+			return s.status
+		}
+	}
+	switch {
+	case errors.Is(err, jobs.ErrBadJob):
+		return "402 Malformed job"
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return statusLate
+	case ctx.Err() != nil:
+		return "500 Server is stopping"
+	}
+	c.complain(err)
+	return "500 Internal error"
+}
+
+func (c *call) complain(err error) {
+	c.c.s.c.Logger.Error("bedrock: a command failed", "command", string(c.req.verb()), "error", err)
+}
+
+func fieldStatus(f *jobs.FieldError) string {
+	switch {
+	case f.Field == "jobPriority" || f.Field == "priority":
+		return "402 Invalid priority value"
+	case f.Problem == "missing":
+		return "402 Missing " + fieldName(f.Field)
+	case f.Field == "data":
+		return "402 Data is not a valid JSON Object"
+	}
+	return "402 Malformed " + fieldName(f.Field)
+}

@@ -1,0 +1,78 @@
+package bedrock
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/jobs"
+)
+
+// TestTLS: requests are answered through TLS, waits and goings away included; a client without a certificate is refused where one is wanted,
+// and one that speaks plainly gets nothing.
+func TestTLS(t *testing.T) {
+	files, err := testserver.NewTLSFiles(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := tls.LoadX509KeyPair(files.Cert, files.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	if ca, err := os.ReadFile(files.CA); err != nil || !pool.AppendCertsFromPEM(ca) {
+		t.Fatal("no authority", err)
+	}
+	known, err := files.ClientConfig(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stranger, err := files.ClientConfig(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := jobsServer(t, Config{HeaderTimeout: 200 * time.Millisecond, TLS: &tls.Config{
+		Certificates: []tls.Certificate{cert}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12,
+	}})
+	connect := func(cfg *tls.Config) (*client, *net.TCPConn) {
+		nc, err := net.Dial("tcp", s.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return newClient(t, tls.Client(nc, cfg)), nc.(*net.TCPConn)
+	}
+	cfg := known.Clone()
+	cfg.ServerName = "localhost"
+	one, _ := connect(cfg)
+	one.ask("CreateJob\nname: foo\n\n").wantStatus(t, ok)
+	one.ask("GetJob\nname: bar\nConnection: wait\ntimeout: 50\n\n").wantStatus(t, "303 Timeout")
+	one.ask("GetJob\nname: bar\n\n").wantStatus(t, noJob) // reading was interrupted, and goes on
+
+	two, tcp := connect(cfg)
+	two.send("GetJob\nname: foo\n\n")
+	if _, err := two.in.Peek(1); err != nil {
+		t.Fatal(err)
+	}
+	_ = tcp.SetLinger(0)
+	_ = tcp.Close()
+	wantState(t, s, 1, jobs.Queued)
+
+	cfg = stranger.Clone()
+	cfg.ServerName = "localhost"
+	three, _ := connect(cfg)
+	_, _ = three.Write([]byte("GetJob\nname: foo\n\n")) // TLS 1.3 tells a client only when it reads
+	if got, err := three.receive(); err == nil {
+		t.Errorf("a stranger got %+v", got)
+	}
+	plain := dial(t, s.addr)
+	plain.send("GetJob\nname: foo\n\n")
+	if got, err := plain.receive(); err == nil {
+		t.Errorf("without TLS: %+v", got)
+	}
+	silent := dial(t, s.addr)
+	silent.wantEnd()
+}
