@@ -19,6 +19,7 @@ type lookout struct {
 	patterns map[*group]bool
 	heard    map[string]bool // names that there is word of
 	all      bool            // there is word of any name
+	fresh    bool            // somebody has begun to wait for whom no word of what is still to become due was kept
 	kick     chan struct{}
 	ctx      context.Context // of its questions; end ends it
 	end      context.CancelFunc
@@ -49,10 +50,9 @@ func (l *lookout) rouse() {
 func (w *waiters) startWaiting(g *group) {
 	w.s.count.waiting.Add(1)
 	l := &w.look
-	if l.waiting++; l.waiting == 1 {
-		l.rouse() // it may linger
-	}
+	l.waiting++
 	if g.waiting++; g.waiting == 1 {
+		g.known = false
 		if g.sel.Pattern != "" {
 			g.match = glob.Compile(g.sel.Pattern)
 			l.patterns[g] = true
@@ -68,6 +68,14 @@ func (w *waiters) startWaiting(g *group) {
 		l.running = true
 		w.active++
 		go w.lookOut()
+	}
+}
+
+// stays notes that a group was served, and somebody waits on.
+func (w *waiters) stays(g *group) {
+	if !g.known {
+		g.known, w.look.fresh = true, true
+		w.look.rouse()
 	}
 }
 
@@ -175,8 +183,8 @@ func (w *waiters) lookOut() {
 		case <-timer.C:
 		}
 		w.mu.Lock()
-		heard, all := l.heard, l.all
-		l.heard, l.all = map[string]bool{}, false
+		heard, all, fresh := l.heard, l.all, l.fresh
+		l.heard, l.all, l.fresh = map[string]bool{}, false, false
 		if l.waiting == 0 {
 			if idleSince.IsZero() {
 				idleSince = time.Now()
@@ -191,7 +199,7 @@ func (w *waiters) lookOut() {
 			continue
 		}
 		idleSince = time.Time{}
-		if l.dispatch(w, heard) {
+		if l.dispatch(w, heard) || fresh {
 			c.soon() // it may be one that is not due yet
 		}
 		w.mu.Unlock()

@@ -47,6 +47,7 @@ type group struct {
 	line    list.List // of *asker, in the order of arrival
 	wants   int       // how many jobs they ask for together
 	waiting int       // how many of them wait
+	known   bool      // to the look-out, which has asked when a job for them becomes due
 	state   groupState
 	again   bool            // something has happened since it is being served
 	names   map[string]bool // of jobs that there is word of: when there is one more than are asked for here, others are to hear of it
@@ -254,6 +255,9 @@ func (w *waiters) serveLine(g *group) {
 		g.again = true
 	} else {
 		w.answerRest(g, last, err)
+		if g.waiting > 0 {
+			w.stays(g)
+		}
 	}
 	if len(jobs) == 0 {
 		return
@@ -277,15 +281,19 @@ func (w *waiters) deal(g *group, jobs []Handout) []Handout {
 }
 
 // answerRest answers those for whom there is no job: who does not wait and was there when the store was asked, and all of them when the store refuses.
-// Those who wait outlast a store that is away.
+// Those who wait outlast a store that is away. Who does not wait is at the end of the line, or nearly.
 func (w *waiters) answerRest(g *group, last uint64, err error) {
 	refused := err != nil && !errors.Is(err, ErrUnavailable)
 	if err == nil {
 		err = ErrNoJob
 	}
-	for e := g.line.Front(); e != nil; {
+	once := g.line.Len() - g.waiting
+	for e := g.line.Back(); e != nil && (refused || once > 0); {
 		a := e.Value.(*asker)
-		e = e.Next()
+		e = e.Prev()
+		if !a.wait {
+			once--
+		}
 		if refused || (!a.wait && a.number <= last) {
 			w.reply(g, a, answer{err: err})
 		}
