@@ -1,0 +1,27 @@
+package jobs
+
+import (
+	"context"
+	"time"
+
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// keyAttempts is where the data of a job keep how many attempts of its present run were to be repeated.
+const keyAttempts = "runnerRetries"
+
+// postpone has a job that runs wait for its next attempt, in the same run: it is RUNQUEUED, and handed out again after d. data replace its own unless
+// they are nil.
+func (s *Service) postpone(ctx context.Context, id ID, token int64, d time.Duration, data []byte) error {
+	err := s.change(ctx, id, func(ctx context.Context, t *step, j *Job) error {
+		if err := j.current(token); err != nil {
+			return err
+		}
+		if data != nil {
+			j.Data = carry(j.Data, data)
+		}
+		j.State, j.NextRun = RunQueued, micros(t.now.Add(min(max(d, 0), task.MaxTimeLimit)))
+		return t.save(ctx, j)
+	})
+	return s.counted(&s.count.retried, err)
+}

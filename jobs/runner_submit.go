@@ -1,0 +1,169 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/swarmiji/swarmiji/internal/errand"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// submitter submits what was handed out.
+func (r *round) submitter() {
+	for batch := range r.batches {
+		r.submitAll(r.unknown(batch))
+	}
+}
+
+// unknown returns the jobs of a batch whose end is not known. A job that may have been handed out before in this run may have one.
+func (r *round) unknown(batch []*hold) []*hold {
+	var again []*hold
+	left := batch[:0:0]
+	for _, h := range batch {
+		if h.Token == h.Run { // each of its hand-outs was the first of a run
+			left = append(left, h)
+		} else {
+			again = append(again, h)
+		}
+	}
+	ended := make([]bool, len(again))
+	var wg sync.WaitGroup
+	for i, h := range again {
+		wg.Go(func() { ended[i] = r.recorded(h, nil) != unended })
+	}
+	wg.Wait()
+	for i, h := range again {
+		if !ended[i] {
+			left = append(left, h)
+		}
+	}
+	return left
+}
+
+// submitAll submits a batch. A task that was not confirmed is submitted again for as long as a lease, with the same id; then its job is put off. If
+// others of its batch went through it is itself what is wrong.
+func (r *round) submitAll(batch []*hold) {
+	calls, left := r.callsOf(batch)
+	began := time.Now()
+	for attempt := 0; len(left) > 0; attempt++ {
+		confirmed, pending, err := r.submit(calls)
+		var again []*hold
+		var callsAgain []task.Call
+		for i, h := range left {
+			if confirmed[i] {
+				r.submitted(h, pending[i])
+				continue
+			}
+			again, callsAgain = append(again, h), append(callsAgain, calls[i])
+		}
+		through := len(again) < len(left)
+		left, calls = again, callsAgain
+		switch {
+		case len(left) == 0:
+			return
+		case r.hard.Err() != nil: // they may have been submitted: the next one begins when their leases end
+			r.release(left...)
+			return
+		case through || time.Since(began) > r.c.Lease || len(left) == 1 && hopeless(err):
+			r.refuse(left, calls)
+			return
+		case attempt == 0:
+			r.r.warn("nothing can be submitted", err)
+		}
+		errand.Pause(r.hard, r.c.Backoff.Delay(attempt))
+	}
+}
+
+// callsOf makes the calls of a batch, and returns with them the jobs of which one could be made. The others fail.
+func (r *round) callsOf(batch []*hold) ([]task.Call, []*hold) {
+	calls, left := make([]task.Call, 0, len(batch)), make([]*hold, 0, len(batch))
+	for _, h := range batch {
+		if h.Lost() {
+			continue
+		}
+		c, err := r.r.call(&h.Job)
+		if err != nil {
+			r.fail(h, err, nil)
+			continue
+		}
+		calls, left = append(calls, c), append(left, h)
+	}
+	return calls, left
+}
+
+func (r *round) submit(calls []task.Call) ([]bool, []task.Pending, error) {
+	ctx, cancel := context.WithTimeout(r.hard, r.c.Lease)
+	defer cancel()
+	return errand.Submit(ctx, r.c.Submit, calls, mostCalls)
+}
+
+// hopeless reports whether no repetition mends why a task was refused.
+func hopeless(err error) bool {
+	return errors.Is(err, task.ErrBadArgs) || errors.Is(err, task.ErrBadMetadata) || errors.Is(err, task.ErrBadName)
+}
+
+// refuse deals with jobs that could not be submitted: each is tried by itself, so that it is known what is wrong with it. It fails if that cannot be mended,
+// and is else tried again later, in the same run: the task may have been submitted.
+func (r *round) refuse(hs []*hold, calls []task.Call) {
+	for i, h := range hs {
+		confirmed, pending, err := r.submit(calls[i : i+1])
+		switch {
+		case confirmed[0]:
+			r.submitted(h, pending[0])
+		case r.hard.Err() != nil:
+			r.release(h)
+		case hopeless(err):
+			r.fail(h, err, nil)
+		default:
+			r.putOff(h, err)
+		}
+	}
+}
+
+func (r *round) putOff(h *hold, why error) {
+	r.r.report(ProblemRefused, &h.Job, why)
+	r.conclude(h, &r.r.stats.putOff, func(ctx context.Context) error { return r.s.Renew(ctx, h.ID, h.Token, r.c.PutOff) })
+}
+
+// submitted leaves a job to its task, and waits for its end.
+func (r *round) submitted(h *hold, p task.Pending) {
+	r.r.stats.submitted.Add(1)
+	r.waiting.Go(func() {
+		if r.entrust(h) {
+			r.await(h, p)
+		}
+	})
+}
+
+// entrust has the lease of a job last for as long as its task may take.
+func (r *round) entrust(h *hold) bool {
+	h.leased.Store(false)
+	err := r.persist(func(ctx context.Context) error { return r.s.Renew(ctx, h.ID, h.Token, r.c.Timeout) })
+	switch {
+	case err == nil:
+		return true
+	case moved(err) && h.ending.Load(): // a look at the records was quicker
+	case moved(err):
+		r.lose(h, err)
+	default:
+		r.r.warn("a lease is not renewed", err)
+	}
+	r.release(h)
+	return false
+}
+
+// await waits for the end of a task, and finishes its job by the record. If there is none the next look at the records may find it.
+func (r *round) await(h *hold, p task.Pending) {
+	if p == nil {
+		return
+	}
+	select {
+	case <-p.Done():
+		r.recorded(h, p)
+	case <-h.off:
+	case <-r.leave:
+		r.release(h)
+	}
+}
