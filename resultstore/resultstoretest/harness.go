@@ -46,6 +46,10 @@ type Harness struct {
 	// Quiet is how long the suite looks before it believes that nothing comes. Zero: 500 ms.
 	Quiet time.Duration
 
+	// Unread is how many records are saved for a submitter that does not read them. Zero: 2,000, more than what waits on the way
+	// to one; an adapter without such a place takes fewer, if each costs it a write to the disk.
+	Unread int
+
 	// Patience bounds every wait for something that must happen. Zero: 30 s.
 	Patience time.Duration
 }

@@ -10,14 +10,14 @@ func Share(s *Store, namespace string) *Store {
 	return newStore(c, s.conn, func(context.Context) error { return nil })
 }
 
-// Sweep deletes what has expired, as the store does by itself from time to time.
-func Sweep(s *Store) { s.sweep() }
+// Sweep deletes what has expired, as the store does by itself from time to time, so many rows at once.
+func Sweep(s *Store, batch int64) {
+	s.batch = batch
+	s.sweep()
+}
 
 // Swept waits for the sweep that is under way, if there is one.
 func Swept(s *Store) { s.sweeping.Wait() }
 
 // PageSize is how many records a stream reads at once.
 const PageSize = pageSize
-
-// SweepBatch is how many rows one transaction deletes at most.
-const SweepBatch = sweepBatch

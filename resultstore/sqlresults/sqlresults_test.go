@@ -218,7 +218,7 @@ func TestNamespacesAreApart(t *testing.T) {
 // What has expired is deleted, some rows in each transaction; what has not is left.
 func TestSweep(t *testing.T) {
 	eachURL(t, func(t *testing.T, dsn string) {
-		const many = sqlresults.SweepBatch + 10
+		const many, batch = 50, 20
 		s, conn := opened(t, sqlresults.Config{URL: dsn, Sweep: time.Hour}), beside(t, dsn)
 		save(t, s, done("", -1)) // makes the tables, and starts a sweep that finds nothing
 		sqlresults.Swept(s)
@@ -251,7 +251,7 @@ func TestSweep(t *testing.T) {
 			m, err := s.Members(ctx, "group", 0, 1)
 			return err == nil && len(m) == 0
 		})
-		sqlresults.Sweep(s)
+		sqlresults.Sweep(s, batch)
 		for _, table := range []string{"swarmiji_result", "swarmiji_result_begun", "swarmiji_result_group", "swarmiji_result_member"} {
 			if n := rows(t, conn, table); n != 1 {
 				t.Errorf("%s has %d rows, want the one that has not expired", table, n)

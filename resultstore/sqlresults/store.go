@@ -29,6 +29,7 @@ type Store struct {
 	conn    *sqlconn.Conn
 	release func(ctx context.Context) error // of conn
 	text    *texts
+	batch   int64           // rows that a sweep deletes at once
 	life    context.Context // ends with Close
 	end     context.CancelFunc
 
@@ -62,7 +63,7 @@ func New(c Config) (*Store, error) {
 
 // newStore makes a Store of a complete configuration.
 func newStore(c Config, conn *sqlconn.Conn, release func(context.Context) error) *Store {
-	s := &Store{cfg: c, conn: conn, release: release, text: newTexts(conn.Dialect()), streams: make(map[*stream]struct{})}
+	s := &Store{cfg: c, conn: conn, release: release, text: newTexts(conn.Dialect()), batch: sweepBatch, streams: make(map[*stream]struct{})}
 	s.life, s.end = context.WithCancel(context.Background())
 	return s
 }

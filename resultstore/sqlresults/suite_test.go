@@ -21,6 +21,9 @@ func promises() resultstoretest.Promises {
 // quiet is how long the suite looks before it believes that nothing comes. Word of another process takes some 10 ms.
 const quiet = 200 * time.Millisecond
 
+// unread is more than a page of a stream, which is all that it holds.
+const unread = sqlresults.PageSize + 50
+
 // The suites run beside each other, and after all other tests, which a PostgreSQL that is stopped would disturb.
 
 func TestStore(t *testing.T) {
@@ -50,6 +53,7 @@ func fileHarness(dsn string) *resultstoretest.Harness {
 		Prefix:   ns,
 		Promises: promises(),
 		Quiet:    quiet,
+		Unread:   unread,
 		Report:   "../../docs/capabilities/results-sqlite.json",
 	}
 }
@@ -64,6 +68,7 @@ func memoryHarness(root *sqlresults.Store) *resultstoretest.Harness {
 		Prefix:   ns,
 		Promises: p,
 		Quiet:    quiet,
+		Unread:   unread,
 	}
 }
 
@@ -96,6 +101,7 @@ func postgresHarness(t testing.TB) *resultstoretest.Harness {
 		Secret:   p.Password(),
 		Promises: promises(),
 		Quiet:    quiet,
+		Unread:   unread,
 		Report:   "../../docs/capabilities/results-postgres.json",
 	}
 }

@@ -51,8 +51,8 @@ func (s *Store) sweep() {
 // sweepRows deletes some rows, and reports whether there may be more.
 func (s *Store) sweepRows(ctx context.Context, text string) (more bool, err error) {
 	err = s.conn.Single(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
-		n, err := tx.Exec(ctx, text, sweepBatch)
-		more = n == sweepBatch
+		n, err := tx.Exec(ctx, text, s.batch)
+		more = n == s.batch
 		return err
 	})
 	return more, err
@@ -66,7 +66,7 @@ func (s *Store) sweepGroups(ctx context.Context) (more bool, err error) {
 		if err != nil {
 			return err
 		}
-		left := int64(sweepBatch)
+		left := s.batch
 		for _, g := range groups {
 			n, err := tx.Exec(ctx, s.text.sweepMembers, g[0], g[1], left)
 			if left -= n; err != nil || left <= 0 {
@@ -77,7 +77,7 @@ func (s *Store) sweepGroups(ctx context.Context) (more bool, err error) {
 				return err
 			}
 		}
-		more = len(groups) == sweepBatch
+		more = int64(len(groups)) == s.batch
 		return nil
 	})
 	return more, err
@@ -85,7 +85,7 @@ func (s *Store) sweepGroups(ctx context.Context) (more bool, err error) {
 
 // expiredGroups are namespace and id of some groups, whose rows it holds.
 func (s *Store) expiredGroups(ctx context.Context, tx *sqlconn.Tx) (groups [][2]string, err error) {
-	rows, err := tx.Query(ctx, s.text.sweepGroups, sweepBatch)
+	rows, err := tx.Query(ctx, s.text.sweepGroups, s.batch)
 	if err != nil {
 		return nil, err
 	}
