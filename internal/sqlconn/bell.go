@@ -174,7 +174,7 @@ func (p *postgres) hear(ctx context.Context, conn *pgx.Conn, w *wakes) error {
 	case topic == "":
 		w.everybody()
 	default:
-		w.topics([]string{topic})
+		w.foreign(topic)
 	}
 	return nil
 }

@@ -47,6 +47,8 @@ type Config struct {
 	// Timeout bounds one attempt of a transaction on PostgreSQL, so that a server which has fallen silent is given up even
 	// if ctx has no end. 0: 30 s.
 	Timeout time.Duration
+	// Settings are parameters of the server's sessions, such as plan_cache_mode, for PostgreSQL alone. What the URL sets counts more.
+	Settings map[string]string
 	// Backoff is between attempts. Zero: full jitter up to 100 ms at first and up to 5 s in the end.
 	Backoff backoff.Exponential
 	// Logger is told of lost connections of watchers, and of nothing else. Nil: slog.Default().
@@ -162,6 +164,11 @@ func (p *plan) checkPostgres() error {
 	if _, ok := cc.RuntimeParams["idle_in_transaction_session_timeout"]; !ok {
 		// A process that is frozen in the middle of a transaction must let go of its locks.
 		cc.RuntimeParams["idle_in_transaction_session_timeout"] = "30000"
+	}
+	for name, value := range p.Settings {
+		if _, ok := cc.RuntimeParams[name]; !ok {
+			cc.RuntimeParams[name] = value
+		}
 	}
 	p.pool = pool
 	p.setTLS()

@@ -15,6 +15,7 @@ type Watcher struct {
 	poll   time.Duration
 	topics []string
 	c      chan struct{}
+	heard  func(topic string) // of Listen, in place of the rest
 }
 
 // Watch returns a Watcher of topics, which [Tx.Notify] names; without topics, of all. It is woken for changes by this process at
@@ -28,6 +29,18 @@ func (c *Conn) Watch(poll time.Duration, topics ...string) *Watcher {
 	w := &Watcher{wakes: c.wake, poll: poll, topics: topics, c: make(chan struct{}, 1)}
 	c.wake.add(w)
 	return w
+}
+
+// Listen calls heard for changes by others: by other processes, and by other Conns of this one. topic is what [Tx.Notify] named there, "" for any
+// change. How soon that is, and how sure, is as with [Conn.Watch]. heard is called by one goroutine at a time, and returns at once, since
+// what comes next waits for it. stop ends the listening, without waiting for a call that is under way; it is idempotent.
+func (c *Conn) Listen(poll time.Duration, heard func(topic string)) (stop func()) {
+	if poll <= 0 {
+		poll = DefaultPoll
+	}
+	w := &Watcher{wakes: c.wake, poll: poll, heard: heard}
+	c.wake.add(w)
+	return w.Close
 }
 
 // C has a value when there was a change since the last one was taken. It is never closed.
@@ -71,7 +84,7 @@ func (s *wakes) add(w *Watcher) {
 		return
 	}
 	s.open[w] = struct{}{}
-	if len(w.topics) == 0 {
+	if len(w.topics) == 0 && w.heard == nil {
 		s.all[w] = struct{}{}
 	}
 	for _, t := range w.topics {
@@ -126,9 +139,33 @@ func (s *wakes) topics(topics []string) {
 // everybody wakes all watchers: something has changed, or may have.
 func (s *wakes) everybody() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	for w := range s.open {
-		w.wake()
+		if w.heard == nil {
+			w.wake()
+		}
+	}
+	s.mu.Unlock()
+	s.tell("")
+}
+
+// foreign wakes the watchers of a topic that another process has named.
+func (s *wakes) foreign(topic string) {
+	s.topics([]string{topic})
+	s.tell(topic)
+}
+
+// tell tells those that listen to others. They are called without the lock, so that they may end themselves.
+func (s *wakes) tell(topic string) {
+	var all []func(string)
+	s.mu.Lock()
+	for w := range s.open {
+		if w.heard != nil {
+			all = append(all, w.heard)
+		}
+	}
+	s.mu.Unlock()
+	for _, heard := range all {
+		heard(topic)
 	}
 }
 

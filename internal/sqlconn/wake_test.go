@@ -166,3 +166,45 @@ func TestBurst(t *testing.T) {
 		t.Error("a burst is not told at all")
 	}
 }
+
+// Who listens to others hears of their topics, and nothing of what his own Conn does.
+func TestListen(t *testing.T) {
+	eachURL(t, func(t *testing.T, dsn string) {
+		here, there := open(t, Config{URL: dsn}), open(t, Config{URL: dsn})
+		words := make(chan string, 1000)
+		stop := there.Listen(0, func(topic string) { words <- topic })
+		defer stop()
+		eventually(t, "another one's change is heard", func() error {
+			change(t, here, "a")
+			select {
+			case topic := <-words:
+				if topic != "" && topic != "a" {
+					t.Errorf("heard %q", topic)
+				}
+				return nil
+			case <-time.After(500 * time.Millisecond):
+				return errors.New("nothing")
+			}
+		})
+		for quiet := false; !quiet; { // what the first part has sent comes late
+			select {
+			case <-words:
+			case <-time.After(300 * time.Millisecond):
+				quiet = true
+			}
+		}
+		mine := there.Watch(0, "b")
+		defer mine.Close()
+		change(t, there, "b")
+		if !heard(mine, 20*time.Second) {
+			t.Error("a watcher beside it was not woken")
+		}
+		select {
+		case topic := <-words:
+			t.Errorf("heard %q of its own change", topic)
+		case <-time.After(100 * time.Millisecond):
+		}
+		stop()
+		stop()
+	})
+}

@@ -1,0 +1,95 @@
+package sqljobs
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/swarmiji/swarmiji/jobs"
+)
+
+// Find implements [jobs.Tx].
+func (t *tx) Find(ctx context.Context, q jobs.Query) ([]jobs.Job, error) {
+	if t.err != nil {
+		return nil, t.err
+	}
+	if q.Due != nil {
+		found, err := t.findDue(ctx, *q.Due, q.Limit)
+		return found, t.fail("find", err)
+	}
+	if q.IDs != nil && len(q.IDs) == 0 || q.States != nil && len(q.States) == 0 || q.Limit < 0 {
+		return nil, nil
+	}
+	for _, s := range []string{q.Name, q.SequenceKey} {
+		if s != "" && jobs.CheckName(s) != nil {
+			return nil, nil // no job has it, and not every database takes it
+		}
+	}
+	b := builder{lite: t.s.lite}
+	query := b.find(q)
+	if !t.s.lite && t.mode != viewing {
+		query += " FOR UPDATE"
+	}
+	found, _, err := t.jobs(ctx, query, b.args...)
+	return found, t.fail("find", err)
+}
+
+// builder makes a statement of what a Query asks.
+type builder struct {
+	lite bool
+	args []any
+}
+
+func (b *builder) arg(v any) string {
+	b.args = append(b.args, v)
+	return "$" + strconv.Itoa(len(b.args))
+}
+
+// find is the statement of a Query. There are few shapes, which are prepared once each.
+func (b *builder) find(q jobs.Query) string {
+	where := []string{"j.id > " + b.arg(int64(q.After))}
+	if q.IDs != nil {
+		ids := make([]int64, len(q.IDs))
+		for i, id := range q.IDs {
+			ids[i] = int64(id)
+		}
+		where = append(where, "j.id IN "+b.list("bigint", ids, nil))
+	}
+	if q.Name != "" {
+		where = append(where, "j.name = "+b.arg(q.Name))
+	}
+	if q.States != nil {
+		states := make([]string, len(q.States))
+		for i, s := range q.States {
+			states[i] = strings.ToValidUTF8(strings.ReplaceAll(string(s), "\x00", "?"), "?")
+		}
+		where = append(where, "j.state IN "+b.list("text", nil, states))
+	}
+	if q.SequenceKey != "" {
+		where = append(where, "j.sequence_key = "+b.arg(q.SequenceKey))
+	}
+	if q.Parent != 0 {
+		where = append(where, "j.parent = "+b.arg(int64(q.Parent)))
+	}
+	query := "SELECT " + columns("j") + " FROM swarmiji_job AS j WHERE " + strings.Join(where, " AND ") + " ORDER BY j.id"
+	if q.Limit > 0 {
+		query += " LIMIT " + b.arg(q.Limit)
+	}
+	return query
+}
+
+// list is a list as one argument, whatever its length.
+func (b *builder) list(kind string, numbers []int64, texts []string) string {
+	if !b.lite {
+		if kind == "text" {
+			return "(SELECT unnest(CAST(" + b.arg(texts) + " AS text[])))"
+		}
+		slices.Sort(numbers)
+		return "(SELECT unnest(CAST(" + b.arg(numbers) + " AS bigint[])))"
+	}
+	if kind == "text" {
+		return "(SELECT value FROM json_each(" + b.arg(asJSON(texts)) + "))"
+	}
+	return "(SELECT value FROM json_each(" + b.arg(asJSON(numbers)) + "))"
+}

@@ -1,0 +1,138 @@
+package sqljobs_test
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/swarmiji/swarmiji/internal/backoff"
+	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/sqljobs"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childEnv) != "" {
+		child()
+		return
+	}
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(testserver.Reaper))
+}
+
+var quick = backoff.Exponential{Min: 5 * time.Millisecond, Max: 100 * time.Millisecond}
+
+func open(t testing.TB, dsn string) *sqljobs.Store {
+	t.Helper()
+	s, err := sqljobs.New(sqljobs.Config{URL: dsn, Backoff: quick})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		if err := s.Close(ctx); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return s
+}
+
+func bound(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func fileURL(t testing.TB) string {
+	u := url.URL{Scheme: "sqlite", Path: filepath.Join(t.TempDir(), "jobs.db")}
+	return u.String()
+}
+
+func postgresURL(t testing.TB) string {
+	t.Helper()
+	u, err := testserver.RequirePostgres(t).Database(bound(t), testserver.Namespace())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// each runs a test with a new database of each kind.
+func each(t *testing.T, test func(t *testing.T, dsn string)) {
+	t.Helper()
+	t.Run("sqlite", func(t *testing.T) { test(t, fileURL(t)) })
+	t.Run("postgres", func(t *testing.T) { test(t, postgresURL(t)) })
+}
+
+// job is one that is due at a time.
+func job(name string, priority int, due time.Time) *jobs.Job {
+	return &jobs.Job{
+		Name: name, State: jobs.Queued, Priority: priority, Data: []byte("{}"),
+		Created: due, Changed: due, NextRun: due, Due: due,
+	}
+}
+
+func save(t testing.TB, s *sqljobs.Store, all ...*jobs.Job) {
+	t.Helper()
+	for len(all) > 0 {
+		n := min(len(all), 5000)
+		err := s.Update(bound(t), func(ctx context.Context, tx jobs.Tx) error {
+			for _, j := range all[:n] {
+				j.ID = 0
+			}
+			return tx.Save(ctx, all[:n]...)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = all[n:]
+	}
+}
+
+// taken takes one job.
+func taken(ctx context.Context, s *sqljobs.Store, d jobs.Due, limit int, lease time.Duration) (got []jobs.Job, rest bool, err error) {
+	err = s.Single(ctx, func(ctx context.Context, tx jobs.Tx) (err error) {
+		got, rest, err = tx.(jobs.Taker).Take(ctx, d, limit, lease)
+		return err
+	})
+	return got, rest, err
+}
+
+func pattern(p string) jobs.Due { return jobs.Due{Selector: jobs.Selector{Pattern: p}} }
+
+func found(t testing.TB, s *sqljobs.Store, q jobs.Query) (got []jobs.Job) {
+	t.Helper()
+	err := s.View(bound(t), func(ctx context.Context, tx jobs.Tx) (err error) {
+		got, err = tx.Find(ctx, q)
+		return err
+	})
+	if err != nil {
+		t.Fatalf("Find: %v", err)
+	}
+	return got
+}
+
+// until waits for a condition.
+func until(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !ok(); {
+		if time.Now().After(end) {
+			t.Fatal("not in time: " + what)
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+}
+
+func names(all []jobs.Job) (list []string) {
+	for i := range all {
+		list = append(list, fmt.Sprint(all[i].Name, " ", all[i].ID))
+	}
+	return list
+}

@@ -1,0 +1,283 @@
+package sqljobs
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/swarmiji/swarmiji/jobs"
+)
+
+const (
+	// chunk is how many jobs one statement of PostgreSQL writes.
+	chunk = 500
+	// chunkBytes is how many bytes of data it writes, and a job more.
+	chunkBytes = 4 << 20
+)
+
+// Save implements [jobs.Tx].
+func (t *tx) Save(ctx context.Context, all ...*jobs.Job) error {
+	if err := t.writes("save"); err != nil {
+		return err
+	}
+	var errs []error
+	for _, j := range all {
+		if j.ID < 0 {
+			errs = append(errs, fmt.Errorf("%w: the id %d", jobs.ErrBadJob, j.ID))
+		}
+		errs = append(errs, j.Check())
+	}
+	if err := errors.Join(errs...); err != nil {
+		return t.fail("save", err)
+	}
+	var err error
+	switch {
+	case len(all) == 1:
+		err = t.saveOne(ctx, all[0])
+	case t.s.lite:
+		err = t.saveEach(ctx, all)
+	default:
+		err = t.saveAll(ctx, all)
+	}
+	if err != nil {
+		if errors.Is(err, jobs.ErrNotFound) {
+			return err
+		}
+		return t.fail("save", err)
+	}
+	if t.s.lite && !t.s.watch.any() {
+		return nil // there is nobody to be told
+	}
+	for _, j := range all {
+		t.tell(j)
+	}
+	return nil
+}
+
+// tell notes the name of a job that has got a time, once.
+func (t *tx) tell(j *jobs.Job) {
+	if j.Due.IsZero() || slices.Contains(t.given, j.Name) {
+		return
+	}
+	t.given = append(t.given, j.Name)
+	if !t.s.lite {
+		t.c.Notify(topic + j.Name)
+	}
+}
+
+func notFound(id jobs.ID) error { return fmt.Errorf("save %d: %w", id, jobs.ErrNotFound) }
+
+// renamed reports whether the name of a job may be another one than the stored one, so that it has to be made known.
+func (t *tx) renamed(j *jobs.Job) bool {
+	for i := len(t.had) - 1; i >= 0; i-- {
+		if t.had[i].id == j.ID {
+			return t.had[i].name != j.Name
+		}
+	}
+	return true
+}
+
+func (t *tx) saveEach(ctx context.Context, all []*jobs.Job) error {
+	for _, j := range all {
+		if err := t.saveOne(ctx, j); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *tx) saveOne(ctx context.Context, j *jobs.Job) error {
+	if j.ID == 0 {
+		return t.insert(ctx, j)
+	}
+	if t.renamed(j) {
+		if err := t.addNames(ctx, []string{j.Name}); err != nil {
+			return err
+		}
+	}
+	n, err := t.c.Exec(ctx, t.s.text.update, append(values(j), int64(j.ID))...)
+	if err == nil && n == 0 {
+		err = notFound(j.ID)
+	}
+	return err
+}
+
+// insert makes a job.
+func (t *tx) insert(ctx context.Context, j *jobs.Job) error {
+	args := values(j)
+	if !t.s.lite {
+		args = append(args, lockKey(nameLock, j.Name))
+	}
+	var id, known int64
+	if err := t.c.Row(ctx, t.s.text.insert, args...).Scan(&id, &known); err != nil {
+		return err
+	}
+	if known == 0 {
+		t.fresh++
+		if t.s.lite { // PostgreSQL has done it in the same statement
+			if _, err := t.c.Exec(ctx, t.s.text.addName, j.Name); err != nil {
+				return err
+			}
+		}
+	}
+	j.ID = jobs.ID(id)
+	if t.mode == updating {
+		t.had = append(t.had, had{j.ID, j.Name})
+	}
+	return nil
+}
+
+// addNames makes names known, in their order, so that nobody waits for another in a circle.
+func (t *tx) addNames(ctx context.Context, names []string) error {
+	slices.Sort(names)
+	names = slices.Compact(names)
+	if t.s.lite {
+		for _, name := range names {
+			n, err := t.c.Exec(ctx, t.s.text.addName, name)
+			if err != nil {
+				return err
+			}
+			t.fresh += int(n)
+		}
+		return nil
+	}
+	if err := t.many(); err != nil {
+		return err
+	}
+	keys := make([]int64, len(names))
+	for i, name := range names {
+		keys[i] = lockKey(nameLock, name)
+	}
+	var fresh int
+	err := t.c.Row(ctx, t.s.text.addNames, names, keys).Scan(&fresh)
+	t.fresh += fresh
+	return err
+}
+
+// saveAll writes jobs to PostgreSQL, some hundreds in a statement.
+func (t *tx) saveAll(ctx context.Context, all []*jobs.Job) error {
+	if len(all) == 0 {
+		return nil
+	}
+	if err := t.many(); err != nil {
+		return err
+	}
+	var fresh, old []*jobs.Job
+	var names []string
+	for _, j := range all {
+		if j.ID == 0 {
+			fresh, names = append(fresh, j), append(names, j.Name)
+			continue
+		}
+		old = append(old, j)
+		if t.renamed(j) {
+			names = append(names, j.Name)
+		}
+	}
+	if len(names) > 0 {
+		if err := t.addNames(ctx, names); err != nil {
+			return err
+		}
+	}
+	if err := inChunks(fresh, func(part []*jobs.Job) error { return t.insertMany(ctx, part) }); err != nil {
+		return err
+	}
+	return inChunks(lastOfEach(old), func(part []*jobs.Job) error { return t.updateMany(ctx, part) })
+}
+
+// lastOfEach leaves of several jobs with one id the last.
+func lastOfEach(all []*jobs.Job) []*jobs.Job {
+	seen := make(map[jobs.ID]struct{}, len(all))
+	var last []*jobs.Job
+	for _, j := range slices.Backward(all) {
+		if _, ok := seen[j.ID]; !ok {
+			seen[j.ID] = struct{}{}
+			last = append(last, j)
+		}
+	}
+	slices.SortFunc(last, func(a, b *jobs.Job) int { return cmp.Compare(a.ID, b.ID) })
+	return last
+}
+
+func inChunks(all []*jobs.Job, do func([]*jobs.Job) error) error {
+	for len(all) > 0 {
+		n, size := 0, 0
+		for n < len(all) && n < chunk && size < chunkBytes {
+			size += len(all[n].Data)
+			n++
+		}
+		if err := do(all[:n]); err != nil {
+			return err
+		}
+		all = all[n:]
+	}
+	return nil
+}
+
+// arrays are the values of jobs, a column each.
+func arrays(all []*jobs.Job) []any {
+	cols := make([]any, len(stored))
+	rows := make([][]any, len(all))
+	for i, j := range all {
+		rows[i] = values(j)
+	}
+	for c := range stored {
+		if stored[c].kind == "text" {
+			cols[c] = column[string](rows, c)
+		} else {
+			cols[c] = column[int64](rows, c)
+		}
+	}
+	return cols
+}
+
+// column is one column of rows; nil: null.
+func column[T any](rows [][]any, c int) []*T {
+	col := make([]*T, len(rows))
+	for i := range rows {
+		if v, ok := rows[i][c].(T); ok {
+			col[i] = &v
+		}
+	}
+	return col
+}
+
+// insertMany makes jobs. Ids are given in the order of the call.
+func (t *tx) insertMany(ctx context.Context, all []*jobs.Job) error {
+	rows, err := t.c.Query(ctx, t.s.text.insertMany, arrays(all)...)
+	if err != nil {
+		return err
+	}
+	ids := make([]int64, 0, len(all))
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return err
+		}
+		ids = append(ids, id)
+	}
+	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+		return err
+	}
+	slices.Sort(ids)
+	for i, j := range all {
+		j.ID = jobs.ID(ids[i])
+		t.had = append(t.had, had{j.ID, j.Name})
+	}
+	return nil
+}
+
+// updateMany writes over jobs.
+func (t *tx) updateMany(ctx context.Context, all []*jobs.Job) error {
+	ids := make([]int64, len(all))
+	for i, j := range all {
+		ids[i] = int64(j.ID)
+	}
+	n, err := t.c.Exec(ctx, t.s.text.updateMany, append(arrays(all), ids)...)
+	if err == nil && int(n) != len(all) {
+		err = notFound(all[0].ID)
+	}
+	return err
+}

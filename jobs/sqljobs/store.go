@@ -1,0 +1,217 @@
+package sqljobs
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/swarmiji/swarmiji/internal/sqlconn"
+	"github.com/swarmiji/swarmiji/jobs"
+)
+
+//go:embed migrations
+var migrations embed.FS
+
+// Store keeps jobs in a database. Make one with [New], and end it with Close. All methods may be called from any goroutine.
+type Store struct {
+	conn    *sqlconn.Conn
+	lite    bool
+	text    *texts
+	closing chan struct{}
+	end     func()
+
+	migrated  atomic.Bool
+	migrating sync.Mutex
+
+	clock clock
+	names nameCache
+	sweep sweeper
+	watch watchers
+}
+
+var _ jobs.Store = (*Store)(nil)
+
+// Close implements [jobs.Store].
+func (s *Store) Close(ctx context.Context) error {
+	s.end()
+	s.watch.close()
+	return s.conn.Close(ctx)
+}
+
+// ready makes the tables, once, or says why nothing may be done.
+func (s *Store) ready(ctx context.Context) error {
+	select {
+	case <-s.closing:
+		return jobs.ErrClosed
+	default:
+	}
+	if s.migrated.Load() {
+		return nil
+	}
+	s.migrating.Lock() // those who come at the same moment would wait for each other in the database
+	defer s.migrating.Unlock()
+	if s.migrated.Load() {
+		return nil
+	}
+	files, err := fs.Sub(migrations, "migrations")
+	if err == nil {
+		err = s.conn.Migrate(ctx, "jobs", files)
+	}
+	if err != nil {
+		return wrap("tables", err)
+	}
+	s.migrated.Store(true)
+	return nil
+}
+
+// wrap puts the port's error beside the database's. An error of a caller's function stays as it is.
+func wrap(what string, err error) error {
+	class := sqlconn.Class(err)
+	switch {
+	case class == nil, errors.Is(err, jobs.ErrUnavailable), errors.Is(err, jobs.ErrClosed):
+		return err
+	case class == sqlconn.ErrClosed:
+		return fmt.Errorf("sqljobs %s: %w: %w", what, jobs.ErrClosed, err)
+	case slices.Contains([]error{
+		sqlconn.ErrUnavailable, sqlconn.ErrIndeterminate, sqlconn.ErrConflict, sqlconn.ErrFull, sqlconn.ErrAccess,
+	}, class):
+		return fmt.Errorf("sqljobs %s: %w: %w", what, jobs.ErrUnavailable, err)
+	}
+	return fmt.Errorf("sqljobs %s: %w", what, err)
+}
+
+// mode is how a function of a caller runs.
+type mode int
+
+const (
+	updating mode = iota
+	alone         // Single
+	viewing
+)
+
+// Update implements [jobs.Store].
+func (s *Store) Update(ctx context.Context, fn func(ctx context.Context, tx jobs.Tx) error) error {
+	_, err := s.run(ctx, updating, fn)
+	return err
+}
+
+// Single implements [jobs.Store]. What one statement cannot do is done by Update: fn has had no effect then.
+func (s *Store) Single(ctx context.Context, fn func(ctx context.Context, tx jobs.Tx) error) error {
+	if s.lite {
+		return s.Update(ctx, fn)
+	}
+	more, err := s.run(ctx, alone, fn)
+	if more {
+		return s.Update(ctx, fn)
+	}
+	return err
+}
+
+// View implements [jobs.Store].
+func (s *Store) View(ctx context.Context, fn func(ctx context.Context, tx jobs.Tx) error) error {
+	_, err := s.run(ctx, viewing, fn)
+	return err
+}
+
+// run runs fn, and does what follows a commit. more: it needs a transaction, and has done nothing.
+func (s *Store) run(ctx context.Context, m mode, fn func(ctx context.Context, tx jobs.Tx) error) (more bool, err error) {
+	if err := s.ready(ctx); err != nil {
+		return false, err
+	}
+	if err := s.look(ctx); err != nil {
+		return false, err
+	}
+	do := s.conn.Update
+	switch m {
+	case alone:
+		do = s.conn.Single
+	case viewing:
+		do = s.conn.View
+	}
+	var t *tx
+	err = do(ctx, func(ctx context.Context, c *sqlconn.Tx) error {
+		t = &tx{s: s, c: c, mode: m}
+		err := fn(ctx, t)
+		if err == nil {
+			err = t.err
+		}
+		return err
+	})
+	switch {
+	case t != nil && t.more:
+		return true, err
+	case err != nil:
+		return false, wrap("transaction", err)
+	}
+	s.names.learn(t.learnt)
+	if m != viewing {
+		s.woken(t)
+		s.sweep.count(ctx, s, t.fresh)
+	}
+	return false, nil
+}
+
+// look asks a server for its time if the last answer is old, before a transaction has begun that would wait for it.
+func (s *Store) look(ctx context.Context) error {
+	if s.lite || !s.clock.old() {
+		return nil
+	}
+	defer s.clock.looked()
+	return wrap("clock", s.conn.View(ctx, func(ctx context.Context, c *sqlconn.Tx) error {
+		asked := time.Now()
+		us, err := c.Now(ctx)
+		if err == nil {
+			s.clock.set(us, asked)
+		}
+		return err
+	}))
+}
+
+// Coming implements [jobs.Store].
+func (s *Store) Coming(ctx context.Context, since time.Time, max int) (jobs.Coming, error) {
+	var answer jobs.Coming
+	if err := s.ready(ctx); err != nil {
+		return answer, err
+	}
+	err := s.conn.View(ctx, func(ctx context.Context, c *sqlconn.Tx) error {
+		answer = jobs.Coming{}
+		var now, next, mock int64
+		var args []any
+		if s.lite {
+			args = []any{time.Now().UnixMicro()}
+		}
+		if err := c.Row(ctx, s.text.times, args...).Scan(&now, &next, &mock); err != nil {
+			return err
+		}
+		s.clock.note(now)
+		answer.Now, answer.Next = moment(now), moment(next)
+		if m := moment(mock); answer.Next.IsZero() || !m.IsZero() && m.Before(answer.Next) {
+			answer.Next = m
+		}
+		if since.IsZero() || since.UnixMicro() >= now {
+			return nil
+		}
+		rows, err := c.Query(ctx, s.text.became, since.UnixMicro(), now, max+1)
+		if err != nil {
+			return err
+		}
+		for rows.Next() {
+			var name string
+			if err := rows.Scan(&name); err != nil {
+				return err
+			}
+			answer.Names = append(answer.Names, name)
+		}
+		if answer.More = len(answer.Names) > max; answer.More {
+			answer.Names = answer.Names[:max]
+		}
+		return errors.Join(rows.Err(), rows.Close())
+	})
+	return answer, wrap("coming", err)
+}

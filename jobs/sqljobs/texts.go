@@ -1,0 +1,234 @@
+package sqljobs
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/swarmiji/swarmiji/internal/sqlconn"
+)
+
+// simple is what [jobs.Job.Simple] says, and plain what is handed out without a look at others.
+const (
+	simple = "repeat IS NULL AND retry_after IS NULL AND parent IS NULL AND has_children = 0 AND sequence_key IS NULL"
+	plain  = "j.retry_after IS NULL AND j.parent IS NULL AND j.has_children = 0"
+)
+
+// texts are the statements in a database's dialect.
+type texts struct {
+	get    string // $1: id
+	lock   string // $1: id; the same and locks
+	insert string // values, on PostgreSQL with the key of the name; answers with the id and whether the name was known
+	update string // values, id
+	drop   string // $1: id, $2: token
+	delete string // $1: id, on PostgreSQL ids
+
+	due     map[dueKey]string
+	many    string // PostgreSQL: $1 limit, $2 by, $3 names, $4 the priority or null; answers as candidates
+	times   string // answers now and the next Due
+	became  string // $1: since, $2: by, $3: limit; answers with names
+	mark    string // SQLite: $1 id, $2 now, $3 due, $4 run, $5 scheduled
+	lockIDs string // PostgreSQL: $1 limit, $2 by, $3 ids
+	takeIDs string // PostgreSQL: the same, $4 lease
+
+	insertMany string // PostgreSQL: arrays of values
+	addNames   string // PostgreSQL: $1 names, $2 their keys
+	updateMany string // PostgreSQL: ids, arrays of values
+	advisory   string // PostgreSQL: $1 keys
+
+	names    string // $1: since; answers with a mark, and name
+	addName  string // SQLite: $1 name
+	known    string // SQLite: $1 name
+	page     string // $1: after; answers with names, the next of them all, and whether there are jobs
+	forget   string // SQLite: $1 name; PostgreSQL: names
+	tryNames string // PostgreSQL: $1 keys; answers with those that were locked
+}
+
+// dueKey names a statement about what is due. $1 is the limit, $2 the latest Due, then come the priority and the name, if there are
+// any. On PostgreSQL $2 may be null, for the server's time.
+type dueKey struct {
+	kind     kind
+	by       scope
+	priority bool
+	mock     bool
+}
+
+// kind is what a statement about due jobs is for.
+type kind int
+
+const (
+	seek  kind = iota // answers with id, name, priority and due, and locks nothing
+	read              // answers with jobs
+	claim             // answers with jobs and locks them: PostgreSQL alone
+	take              // has them run, and answers with them: PostgreSQL alone; the lease is the last one
+)
+
+// scope is whose due jobs.
+type scope int
+
+const (
+	ofAll  scope = iota // any name
+	ofName              // one name
+)
+
+const candidate = "j.id, j.name, j.priority, j.due"
+
+func newTexts(d sqlconn.Dialect) *texts {
+	t := &texts{
+		get:     "SELECT " + columns("j") + " FROM swarmiji_job AS j WHERE j.id = $1",
+		drop:    "DELETE FROM swarmiji_job WHERE id = $1 AND state IN ('RUNNING', 'RUNQUEUED') AND ($2 = 0 OR token = $2) AND " + simple,
+		due:     make(map[dueKey]string),
+		addName: "INSERT INTO swarmiji_job_name (name) VALUES ($1) ON CONFLICT DO NOTHING",
+		known:   "SELECT count(*) FROM swarmiji_job_name WHERE name = $1",
+		page: `SELECT n.name, CASE WHEN EXISTS (SELECT 1 FROM swarmiji_job AS j WHERE j.name = n.name) THEN 1 ELSE 0 END
+			FROM swarmiji_job_name AS n WHERE n.name > $1 ORDER BY n.name LIMIT ` + fmt.Sprint(sweepPage),
+	}
+	t.lock = t.get
+	names, sets, marks := make([]string, len(stored)), make([]string, len(stored)), make([]string, len(stored))
+	for i, c := range stored {
+		names[i], marks[i] = c.name, fmt.Sprintf("$%d", i+1)
+		sets[i] = names[i] + " = " + marks[i]
+	}
+	into := "INSERT INTO swarmiji_job (" + strings.Join(names, ", ") + ")"
+	t.update = "UPDATE swarmiji_job SET " + strings.Join(sets, ", ") + fmt.Sprintf(" WHERE id = $%d", len(stored)+1)
+	kinds := []kind{seek, read}
+	if d == sqlconn.Postgres {
+		kinds = append(kinds, claim, take)
+		t.postgres(into, strings.Join(names, ", "), strings.Join(marks, ", "))
+	} else {
+		t.sqlite(into, strings.Join(marks, ", "))
+	}
+	for _, k := range kinds {
+		for _, by := range []scope{ofAll, ofName} {
+			for _, priority := range []bool{false, true} {
+				key := dueKey{k, by, priority, false}
+				t.due[key] = dueText(d, key)
+			}
+		}
+	}
+	for _, priority := range []bool{false, true} {
+		key := dueKey{seek, ofAll, priority, true}
+		t.due[key] = dueText(d, key)
+	}
+	t.coming(d)
+	return t
+}
+
+func (t *texts) sqlite(into, marks string) {
+	t.insert = into + " VALUES (" + marks + ") RETURNING id, EXISTS (SELECT 1 FROM swarmiji_job_name AS n WHERE n.name = $1)"
+	t.delete = "DELETE FROM swarmiji_job WHERE id = $1"
+	t.mark = `UPDATE swarmiji_job SET state = 'RUNNING', changed = $2, last_run = $2, token = token + 1, due = $3, run = $4,
+		scheduled = $5 WHERE id = $1`
+	t.names = "SELECT seq, name FROM swarmiji_job_name WHERE seq > $1 ORDER BY seq"
+	t.forget = "DELETE FROM swarmiji_job_name WHERE name = $1"
+}
+
+// source is a piece of a statement that finds rows of what is due.
+type source struct {
+	d     sqlconn.Dialect
+	where string // of an index
+	index string
+	first string // the priorities to look at, if they are not all
+	by    string
+}
+
+// priorities is a table "p" of the priorities that have rows in the index, lowest first: each is found by a seek, so that the rows
+// between are not walked.
+func (s *source) priorities() string {
+	if s.first != "" {
+		return "p(priority) AS (SELECT " + s.first + ")"
+	}
+	step := func(more string) string {
+		return "SELECT f.priority FROM " + s.table("f") + " WHERE " + s.where + more + " ORDER BY f.priority LIMIT 1"
+	}
+	return "p(priority) AS (SELECT (" + step("") + ") UNION ALL SELECT (" + step(" AND f.priority > p.priority") +
+		") FROM p WHERE p.priority IS NOT NULL)"
+}
+
+func (s *source) table(as string) string {
+	if s.d == sqlconn.SQLite {
+		return "swarmiji_job AS " + as + " INDEXED BY " + s.index
+	}
+	return "swarmiji_job AS " + as
+}
+
+// rows are columns of rows that are due, in order, $1 at most. SQLite keeps the order of a CROSS JOIN, of the rows of "p", and within
+// them of the index.
+func (s *source) rows(cols, lock string) string {
+	where := s.where + " AND j.priority = p.priority AND j.due <= " + s.by
+	if s.d == sqlconn.SQLite {
+		return "SELECT " + cols + " FROM p CROSS JOIN " + s.table("j") + " ON " + where + " LIMIT $1"
+	}
+	return "SELECT k.* FROM p CROSS JOIN LATERAL (SELECT " + cols + " FROM swarmiji_job AS j WHERE " + where +
+		" ORDER BY j.due, j.id LIMIT $1" + lock + ") AS k LIMIT $1"
+}
+
+const serverBy = "coalesce(CAST($2 AS bigint), (SELECT t FROM n))"
+
+func dueText(d sqlconn.Dialect, key dueKey) string {
+	s := source{d: d, where: "due IS NOT NULL AND mock = 0", index: "swarmiji_job_due", by: "$2"}
+	next := 3
+	if key.mock {
+		s.where, s.index = "due IS NOT NULL AND mock = 1", "swarmiji_job_due_mock"
+	}
+	if key.priority {
+		s.first = fmt.Sprintf("CAST($%d AS integer)", next)
+		next++
+	}
+	if key.by == ofName {
+		s.where, s.index = fmt.Sprintf("name = $%d AND ", next)+s.where, "swarmiji_job_due_name"
+		next++
+	}
+	with := "WITH RECURSIVE "
+	if d == sqlconn.Postgres {
+		s.by = serverBy
+		with += now(d)
+	}
+	with += s.priorities()
+	switch key.kind {
+	case read:
+		return with + " " + s.rows(columns("j"), "")
+	case claim:
+		return with + " " + s.rows(columns("j"), " FOR UPDATE SKIP LOCKED")
+	case take:
+		return with + ", " + takeText(s.rows("j.id, j.priority, j.due, ("+plain+") AS plain", " FOR UPDATE SKIP LOCKED"), next)
+	default:
+		return with + " " + s.rows(candidate, "")
+	}
+}
+
+// now is the server's time as a table "n", so that it is asked for once and an index can be compared with it.
+func now(d sqlconn.Dialect) string { return "n AS MATERIALIZED (SELECT " + d.Now() + " AS t), " }
+
+// takeText has locked rows run up to the first that is not plain. It answers with jobs, which have no id where they do not run.
+func takeText(rows string, lease int) string {
+	return fmt.Sprintf(`c AS MATERIALIZED (%s), g AS (SELECT c.id, bool_and(c.plain) OVER (ORDER BY c.priority, c.due, c.id) AS go FROM c),
+		u AS (UPDATE swarmiji_job AS j SET state = 'RUNNING', changed = (SELECT t FROM n), last_run = (SELECT t FROM n), token = j.token + 1,
+			run = j.run + CASE WHEN j.state = 'QUEUED' THEN 1 ELSE 0 END,
+			scheduled = CASE WHEN j.state = 'QUEUED' THEN j.next_run ELSE j.scheduled END,
+			due = (SELECT t FROM n) + CAST($%d AS bigint)
+			FROM g WHERE j.id = g.id AND g.go RETURNING j.*)
+		SELECT %s FROM c LEFT JOIN u ON u.id = c.id ORDER BY c.priority, c.due, c.id`, rows, lease, columns("u"))
+}
+
+// coming finds what has become due and what will next, by a seek in each priority.
+func (t *texts) coming(d sqlconn.Dialect) {
+	plain := source{d: d, where: "due IS NOT NULL AND mock = 0", index: "swarmiji_job_due"}
+	mock := source{d: d, where: "due IS NOT NULL AND mock = 1", index: "swarmiji_job_due_mock"}
+	with := "WITH RECURSIVE n AS MATERIALIZED (SELECT " + d.Now() + " AS t), "
+	if d == sqlconn.SQLite {
+		with = "WITH RECURSIVE n(t) AS (SELECT $1), "
+	}
+	first := func(s source) string {
+		return "SELECT min((SELECT j.due FROM " + s.table("j") + " WHERE " + s.where + " AND j.priority = p.priority AND j.due > (SELECT t FROM n) ORDER BY j.due LIMIT 1)) AS due FROM p"
+	}
+	t.times = with + "a AS (WITH RECURSIVE " + plain.priorities() + " " + first(plain) + "), b AS (WITH RECURSIVE " + mock.priorities() + " " + first(mock) + `)
+		SELECT n.t, coalesce(a.due, -9223372036854775807), coalesce(b.due, -9223372036854775807) FROM n, a, b`
+	names := func(s source) string {
+		where := s.where + " AND j.priority = p.priority AND j.due > $1 AND j.due <= $2"
+		if d == sqlconn.SQLite {
+			return "SELECT * FROM (WITH RECURSIVE " + s.priorities() + " SELECT j.name AS name FROM p CROSS JOIN " + s.table("j") + " ON " + where + ")"
+		}
+		return "(WITH RECURSIVE " + s.priorities() + " SELECT k.name FROM p CROSS JOIN LATERAL (SELECT j.name FROM swarmiji_job AS j WHERE " + where + " ORDER BY j.due, j.id) AS k)"
+	}
+	t.became = "SELECT DISTINCT name FROM (" + names(plain) + " UNION ALL " + names(mock) + ") AS r LIMIT $3"
+}

@@ -1,0 +1,55 @@
+package sqljobs
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/swarmiji/swarmiji/internal/sqlconn"
+)
+
+// addNames brings the names of jobs into the table of names. A name's lock is held to the transaction's end, shared: who removes
+// names asks for it alone, and cannot have it. The lock comes before the look, which sees what was committed up to then.
+const addNames = `l AS MATERIALIZED (SELECT v.name, pg_advisory_xact_lock_shared(v.key) FROM %s AS v(name, key)),
+	m AS (INSERT INTO swarmiji_job_name (name) SELECT l.name FROM l ON CONFLICT DO NOTHING RETURNING 1)`
+
+// postgres sets the statements that only PostgreSQL has.
+func (t *texts) postgres(into, names, marks string) {
+	key := len(stored) + 1
+	casts := strings.Split(marks, ", ")
+	arrays, sets := make([]string, len(stored)), make([]string, len(stored))
+	for i, c := range stored {
+		casts[i] = fmt.Sprintf("CAST($%d AS %s)", i+1, c.kind)
+		arrays[i] = fmt.Sprintf("CAST($%d AS %s[])", i+1, c.kind)
+		sets[i] = c.name + " = v." + c.name
+	}
+	t.lock += " FOR UPDATE"
+	t.insert = "WITH " + fmt.Sprintf(addNames, fmt.Sprintf("(VALUES ($1, CAST($%d AS bigint)))", key)) + " " +
+		into + " VALUES (" + strings.Join(casts, ", ") + ") RETURNING id, (SELECT 1 - count(*) FROM m)"
+	t.addNames = "WITH " + fmt.Sprintf(addNames, "unnest(CAST($1 AS text[]), CAST($2 AS bigint[]))") + " SELECT count(*) FROM m"
+	t.insertMany = into + " SELECT " + names + " FROM unnest(" + strings.Join(arrays, ", ") + ") WITH ORDINALITY AS v(" + names +
+		", place) ORDER BY v.place RETURNING id"
+	t.updateMany = "UPDATE swarmiji_job AS j SET " + strings.Join(sets, ", ") + " FROM unnest(" + strings.Join(arrays, ", ") +
+		fmt.Sprintf(", CAST($%d AS bigint[])) AS v(", key) + names + ", id) WHERE j.id = v.id"
+	t.delete = "DELETE FROM swarmiji_job WHERE id = ANY(CAST($1 AS bigint[]))"
+	t.advisory = "SELECT pg_advisory_xact_lock(k) FROM unnest(CAST($1 AS bigint[])) AS k"
+	t.names = `SELECT CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS text) AS bigint), coalesce(w.name, '')
+		FROM (SELECT 1) AS one LEFT JOIN swarmiji_job_name AS w ON w.xid >= CAST($1 AS bigint)`
+	t.tryNames = "SELECT k FROM unnest(CAST($1 AS bigint[])) AS k WHERE pg_try_advisory_xact_lock(k)"
+	t.forget = `DELETE FROM swarmiji_job_name AS n WHERE n.name = ANY(CAST($1 AS text[]))
+		AND NOT EXISTS (SELECT 1 FROM swarmiji_job AS j WHERE j.name = n.name)`
+
+	due := "j.due IS NOT NULL AND j.mock = 0"
+	step := func(name, more string) string {
+		return "(SELECT j.priority FROM swarmiji_job AS j WHERE j.name = " + name + " AND " + due + more + " ORDER BY j.priority LIMIT 1)"
+	}
+	t.many = "WITH RECURSIVE " + now(sqlconn.Postgres) + `p(name, priority) AS (
+			SELECT m.name, coalesce(CAST($4 AS integer), ` + step("m.name", "") + `) FROM unnest(CAST($3 AS text[])) AS m(name)
+			UNION ALL SELECT p.name, ` + step("p.name", " AND j.priority > p.priority") + ` FROM p WHERE p.priority IS NOT NULL AND $4 IS NULL)
+		SELECT k.* FROM p CROSS JOIN LATERAL (SELECT ` + candidate + ` FROM swarmiji_job AS j WHERE j.name = p.name AND j.priority = p.priority
+			AND ` + due + ` AND j.due <= ` + serverBy + ` ORDER BY j.due, j.id LIMIT $1) AS k
+		ORDER BY k.priority, k.due, k.id LIMIT $1`
+	ids := " FROM swarmiji_job AS j WHERE j.id = ANY(CAST($3 AS bigint[])) AND j.due <= " + serverBy +
+		" ORDER BY j.priority, j.due, j.id LIMIT $1 FOR UPDATE SKIP LOCKED"
+	t.lockIDs = "WITH " + now(sqlconn.Postgres) + "one AS (SELECT 1) SELECT " + columns("j") + ids
+	t.takeIDs = "WITH " + now(sqlconn.Postgres) + takeText("SELECT j.id, j.priority, j.due, ("+plain+") AS plain"+ids, 4)
+}
