@@ -3,7 +3,6 @@ package sqljobs
 import (
 	"context"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/swarmiji/swarmiji/jobs"
@@ -41,14 +40,14 @@ type builder struct {
 	args []any
 }
 
-func (b *builder) arg(v any) string {
+func (b *builder) arg(v any, kind string) string {
 	b.args = append(b.args, v)
-	return "$" + strconv.Itoa(len(b.args))
+	return cast(len(b.args), kind)
 }
 
 // find is the statement of a Query. There are few shapes, which are prepared once each.
 func (b *builder) find(q jobs.Query) string {
-	where := []string{"j.id > " + b.arg(int64(q.After))}
+	where := []string{"j.id > " + b.arg(int64(q.After), "bigint")}
 	if q.IDs != nil {
 		ids := make([]int64, len(q.IDs))
 		for i, id := range q.IDs {
@@ -57,7 +56,7 @@ func (b *builder) find(q jobs.Query) string {
 		where = append(where, "j.id IN "+b.list("bigint", ids, nil))
 	}
 	if q.Name != "" {
-		where = append(where, "j.name = "+b.arg(q.Name))
+		where = append(where, "j.name = "+b.arg(q.Name, "text"))
 	}
 	if q.States != nil {
 		states := make([]string, len(q.States))
@@ -67,14 +66,14 @@ func (b *builder) find(q jobs.Query) string {
 		where = append(where, "j.state IN "+b.list("text", nil, states))
 	}
 	if q.SequenceKey != "" {
-		where = append(where, "j.sequence_key = "+b.arg(q.SequenceKey))
+		where = append(where, "j.sequence_key = "+b.arg(q.SequenceKey, "text"))
 	}
 	if q.Parent != 0 {
-		where = append(where, "j.parent = "+b.arg(int64(q.Parent)))
+		where = append(where, "j.parent = "+b.arg(int64(q.Parent), "bigint"))
 	}
 	query := "SELECT " + columns("j") + " FROM swarmiji_job AS j WHERE " + strings.Join(where, " AND ") + " ORDER BY j.id"
 	if q.Limit > 0 {
-		query += " LIMIT " + b.arg(q.Limit)
+		query += " LIMIT " + b.arg(q.Limit, "bigint")
 	}
 	return query
 }
@@ -83,13 +82,13 @@ func (b *builder) find(q jobs.Query) string {
 func (b *builder) list(kind string, numbers []int64, texts []string) string {
 	if !b.lite {
 		if kind == "text" {
-			return "(SELECT unnest(CAST(" + b.arg(texts) + " AS text[])))"
+			return "(SELECT unnest(" + b.arg(texts, "text[]") + "))"
 		}
 		slices.Sort(numbers)
-		return "(SELECT unnest(CAST(" + b.arg(numbers) + " AS bigint[])))"
+		return "(SELECT unnest(" + b.arg(numbers, "bigint[]") + "))"
 	}
 	if kind == "text" {
-		return "(SELECT value FROM json_each(" + b.arg(asJSON(texts)) + "))"
+		return "(SELECT value FROM json_each(" + b.arg(asJSON(texts), "text") + "))"
 	}
-	return "(SELECT value FROM json_each(" + b.arg(asJSON(numbers)) + "))"
+	return "(SELECT value FROM json_each(" + b.arg(asJSON(numbers), "text") + "))"
 }

@@ -55,13 +55,14 @@ func fileURL(t testing.TB) string {
 	return u.String()
 }
 
+// postgresURL names a schema of its own in the package's server: a database for each test would make its restarts slow.
 func postgresURL(t testing.TB) string {
 	t.Helper()
-	u, err := testserver.RequirePostgres(t).Database(bound(t), testserver.Namespace())
-	if err != nil {
+	p, schema := testserver.RequirePostgres(t), testserver.Namespace()
+	if err := p.Exec(bound(t), "postgres", "CREATE SCHEMA "+schema); err != nil {
 		t.Fatal(err)
 	}
-	return u
+	return p.URL() + "&search_path=" + schema
 }
 
 // each runs a test with a new database of each kind.

@@ -74,8 +74,9 @@ const candidate = "j.id, j.name, j.priority, j.due"
 
 func newTexts(d sqlconn.Dialect) *texts {
 	t := &texts{
-		get:     "SELECT " + columns("j") + " FROM swarmiji_job AS j WHERE j.id = $1",
-		drop:    "DELETE FROM swarmiji_job WHERE id = $1 AND state IN ('RUNNING', 'RUNQUEUED') AND ($2 = 0 OR token = $2) AND " + simple,
+		get: "SELECT " + columns("j") + " FROM swarmiji_job AS j WHERE j.id = " + cast(1, "bigint"),
+		drop: "DELETE FROM swarmiji_job WHERE id = CAST($1 AS bigint) AND state IN ('RUNNING', 'RUNQUEUED') AND (CAST($2 AS bigint) = 0 OR token = CAST($2 AS bigint)) AND " +
+			simple,
 		due:     make(map[dueKey]string),
 		addName: "INSERT INTO swarmiji_job_name (name) VALUES ($1) ON CONFLICT DO NOTHING",
 		known:   "SELECT count(*) FROM swarmiji_job_name WHERE name = $1",
@@ -89,7 +90,7 @@ func newTexts(d sqlconn.Dialect) *texts {
 		sets[i] = names[i] + " = " + marks[i]
 	}
 	into := "INSERT INTO swarmiji_job (" + strings.Join(names, ", ") + ")"
-	t.update = "UPDATE swarmiji_job SET " + strings.Join(sets, ", ") + fmt.Sprintf(" WHERE id = $%d", len(stored)+1)
+	t.update = "UPDATE swarmiji_job SET " + strings.Join(sets, ", ") + " WHERE id = " + cast(len(stored)+1, "bigint")
 	kinds := []kind{seek, read}
 	if d == sqlconn.Postgres {
 		kinds = append(kinds, claim, take)
@@ -115,9 +116,9 @@ func newTexts(d sqlconn.Dialect) *texts {
 
 func (t *texts) sqlite(into, marks string) {
 	t.insert = into + " VALUES (" + marks + ") RETURNING id, EXISTS (SELECT 1 FROM swarmiji_job_name AS n WHERE n.name = $1)"
-	t.delete = "DELETE FROM swarmiji_job WHERE id = $1"
+	t.delete = "DELETE FROM swarmiji_job WHERE id = " + cast(1, "bigint")
 	t.mark = `UPDATE swarmiji_job SET state = 'RUNNING', changed = $2, last_run = $2, token = token + 1, due = $3, run = $4,
-		scheduled = $5 WHERE id = $1`
+		scheduled = $5 WHERE id = CAST($1 AS bigint)`
 	t.names = "SELECT seq, name FROM swarmiji_job_name WHERE seq > $1 ORDER BY seq"
 	t.forget = "DELETE FROM swarmiji_job_name WHERE name = $1"
 }
@@ -156,7 +157,7 @@ func (s *source) table(as string) string {
 func (s *source) rows(cols, lock string) string {
 	where := s.where + " AND j.priority = p.priority AND j.due <= " + s.by
 	if s.d == sqlconn.SQLite {
-		return "SELECT " + cols + " FROM p CROSS JOIN " + s.table("j") + " ON " + where + " LIMIT $1"
+		return "SELECT " + cols + " FROM p CROSS JOIN " + s.table("j") + " ON " + where + " LIMIT " + cast(1, "bigint")
 	}
 	return "SELECT k.* FROM p CROSS JOIN LATERAL (SELECT " + cols + " FROM swarmiji_job AS j WHERE " + where +
 		" ORDER BY j.due, j.id LIMIT $1" + lock + ") AS k LIMIT $1"
@@ -165,17 +166,17 @@ func (s *source) rows(cols, lock string) string {
 const serverBy = "coalesce(CAST($2 AS bigint), (SELECT t FROM n))"
 
 func dueText(d sqlconn.Dialect, key dueKey) string {
-	s := source{d: d, where: "due IS NOT NULL AND mock = 0", index: "swarmiji_job_due", by: "$2"}
+	s := source{d: d, where: "due IS NOT NULL AND mock = 0", index: "swarmiji_job_due", by: cast(2, "bigint")}
 	next := 3
 	if key.mock {
 		s.where, s.index = "due IS NOT NULL AND mock = 1", "swarmiji_job_due_mock"
 	}
 	if key.priority {
-		s.first = fmt.Sprintf("CAST($%d AS integer)", next)
+		s.first = cast(next, "integer")
 		next++
 	}
 	if key.by == ofName {
-		s.where, s.index = fmt.Sprintf("name = $%d AND ", next)+s.where, "swarmiji_job_due_name"
+		s.where, s.index = "name = "+cast(next, "text")+" AND "+s.where, "swarmiji_job_due_name"
 		next++
 	}
 	with := "WITH RECURSIVE "
@@ -195,6 +196,10 @@ func dueText(d sqlconn.Dialect, key dueKey) string {
 		return with + " " + s.rows(candidate, "")
 	}
 }
+
+// cast is an argument in a comparison. SQLite would prepare a statement anew for each value of one that it compares with the condition of
+// a partial index, or has for a limit, as it stands.
+func cast(n int, kind string) string { return fmt.Sprintf("CAST($%d AS %s)", n, kind) }
 
 // now is the server's time as a table "n", so that it is asked for once and an index can be compared with it.
 func now(d sqlconn.Dialect) string { return "n AS MATERIALIZED (SELECT " + d.Now() + " AS t), " }
@@ -224,11 +229,11 @@ func (t *texts) coming(d sqlconn.Dialect) {
 	t.times = with + "a AS (WITH RECURSIVE " + plain.priorities() + " " + first(plain) + "), b AS (WITH RECURSIVE " + mock.priorities() + " " + first(mock) + `)
 		SELECT n.t, coalesce(a.due, -9223372036854775807), coalesce(b.due, -9223372036854775807) FROM n, a, b`
 	names := func(s source) string {
-		where := s.where + " AND j.priority = p.priority AND j.due > $1 AND j.due <= $2"
+		where := s.where + " AND j.priority = p.priority AND j.due > " + cast(1, "bigint") + " AND j.due <= " + cast(2, "bigint")
 		if d == sqlconn.SQLite {
 			return "SELECT * FROM (WITH RECURSIVE " + s.priorities() + " SELECT j.name AS name FROM p CROSS JOIN " + s.table("j") + " ON " + where + ")"
 		}
 		return "(WITH RECURSIVE " + s.priorities() + " SELECT k.name FROM p CROSS JOIN LATERAL (SELECT j.name FROM swarmiji_job AS j WHERE " + where + " ORDER BY j.due, j.id) AS k)"
 	}
-	t.became = "SELECT DISTINCT name FROM (" + names(plain) + " UNION ALL " + names(mock) + ") AS r LIMIT $3"
+	t.became = "SELECT DISTINCT name FROM (" + names(plain) + " UNION ALL " + names(mock) + ") AS r LIMIT " + cast(3, "bigint")
 }

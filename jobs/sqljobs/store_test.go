@@ -1,0 +1,78 @@
+package sqljobs_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstest"
+	"github.com/swarmiji/swarmiji/jobs/sqljobs"
+)
+
+// unclosed is a store that the suite closes.
+func unclosed(t testing.TB, c sqljobs.Config) *sqljobs.Store {
+	t.Helper()
+	c.Backoff = quick
+	s, err := sqljobs.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func liteHarness(t testing.TB) *jobstest.Harness {
+	dsn := fileURL(t)
+	return &jobstest.Harness{
+		Open:     func(t testing.TB) jobs.Store { return unclosed(t, sqljobs.Config{URL: dsn, Readers: 2}) },
+		Restart:  func(testing.TB) {}, // there is no server: what a killed process leaves is TestKilled's
+		Promises: jobstest.Promises{Take: true, Drop: true, Durable: true},
+		Slack:    100 * time.Millisecond,
+		Report:   "../../docs/capabilities/jobs-sqlite.json",
+	}
+}
+
+func postgresHarness(t testing.TB) *jobstest.Harness {
+	p := testserver.RequirePostgres(t)
+	dsn := postgresURL(t)
+	restart := func() {
+		if err := p.Restart(bound(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return &jobstest.Harness{
+		Open: func(t testing.TB) jobs.Store { return unclosed(t, sqljobs.Config{URL: dsn, Connections: 6}) },
+		Sever: func(t testing.TB, _ jobs.Store) {
+			if err := p.CloseAllConnections(bound(t)); err != nil {
+				t.Fatal(err)
+			}
+		},
+		Restart: func(testing.TB) {
+			p.Kill()
+			restart()
+		},
+		Down: func(testing.TB) func() {
+			p.Kill()
+			return restart
+		},
+		Secret:   p.Password(),
+		Promises: jobstest.Promises{Parallel: true, Take: true, Drop: true, Durable: true},
+		Slack:    100 * time.Millisecond,
+		Report:   "../../docs/capabilities/jobs-postgres.json",
+	}
+}
+
+func TestStore(t *testing.T)         { jobstest.Run(t, liteHarness) }
+func TestStorePostgres(t *testing.T) { jobstest.Run(t, postgresHarness) }
+
+func TestNewRefuses(t *testing.T) {
+	_, err := sqljobs.New(sqljobs.Config{URL: "mysql://u:secret@h/d", Readers: -1})
+	if err == nil || !strings.Contains(err.Error(), "neither sqlite") || !strings.Contains(err.Error(), "Readers") || strings.Contains(err.Error(), "secret") {
+		t.Errorf("%v", err)
+	}
+	if errors.Is(err, jobs.ErrUnavailable) {
+		t.Errorf("%v is a server that is away", err)
+	}
+}
