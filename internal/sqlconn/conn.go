@@ -60,7 +60,7 @@ func (c *Conn) Update(ctx context.Context, fn Func) error { return c.write(ctx, 
 
 // Single is Update for a function that runs one statement, which costs PostgreSQL one round trip in place of three. A lost
 // connection in the middle of it is [ErrIndeterminate]. An error that fn returns after a statement that succeeded does not
-// undo it on PostgreSQL, so fn returns those of the statement alone. [Tx.Peek] may come before the statement.
+// undo it on PostgreSQL, so fn returns those of the statement alone.
 func (c *Conn) Single(ctx context.Context, fn Func) error { return c.write(ctx, true, fn) }
 
 func (c *Conn) write(ctx context.Context, single bool, fn Func) error {

@@ -83,17 +83,6 @@ func (t *Tx) Query(ctx context.Context, query string, args ...any) (Rows, error)
 	return &txRows{rows, t}, nil
 }
 
-// Peek is Query for a statement that only reads. In [Conn.Single] it may come before the one statement, any number of times; it then sees what
-// was committed before it, and holds nothing.
-func (t *Tx) Peek(ctx context.Context, query string, args ...any) (Rows, error) {
-	if !t.single || t.count > 0 {
-		return t.Query(ctx, query, args...)
-	}
-	rows, err := t.Query(ctx, query, args...)
-	t.count = 0
-	return rows, err
-}
-
 // Row runs a statement of whose rows the first counts.
 func (t *Tx) Row(ctx context.Context, query string, args ...any) Row {
 	rows, err := t.Query(ctx, query, args...)

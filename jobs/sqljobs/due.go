@@ -120,14 +120,14 @@ func (t *tx) findDue(ctx context.Context, d jobs.Due, limit int) ([]jobs.Job, er
 	}
 	if w.direct() {
 		k := read
-		if !t.s.lite && t.mode != viewing {
+		if !t.s.lite && !t.view {
 			k = claim
 		}
 		query, args := t.statement(&w, k, false, limit)
 		found, _, err := t.jobs(ctx, query, args...)
 		return found, err
 	}
-	if t.s.lite || t.mode == viewing {
+	if t.s.lite || t.view {
 		found, _, err := t.candidates(ctx, &w, limit, limit)
 		if err != nil || len(found) == 0 {
 			return nil, err
@@ -135,14 +135,15 @@ func (t *tx) findDue(ctx context.Context, d jobs.Due, limit int) ([]jobs.Job, er
 		return t.byID(ctx, found)
 	}
 	var got []jobs.Job
-	return got, t.attempts(ctx, &w, func(ids []int64) (n int, err error) {
+	err = t.attempts(ctx, &w, func(ids []int64) (bool, error) { // those that are locked already are found again
 		got, _, err = t.jobs(ctx, t.s.text.lockIDs, limit, w.by, ids)
-		return len(got), err
+		return len(got) >= limit, err
 	})
+	return got, err
 }
 
-// attempts finds candidates and has do lock them, on PostgreSQL; with more candidates when others had all of them.
-func (t *tx) attempts(ctx context.Context, w *want, do func(ids []int64) (int, error)) error {
+// attempts finds candidates and has do lock them, on PostgreSQL; more of them for as long as do has not enough, because others had some.
+func (t *tx) attempts(ctx context.Context, w *want, do func(ids []int64) (enough bool, err error)) error {
 	need := w.limit
 	for room := w.limit + spare; ; room *= 8 {
 		found, all, err := t.candidates(ctx, w, need, room)
@@ -153,11 +154,7 @@ func (t *tx) attempts(ctx context.Context, w *want, do func(ids []int64) (int, e
 		for i := range found {
 			ids[i] = found[i].id
 		}
-		n, err := do(ids)
-		if err != nil || n > 0 || all {
-			return err
-		}
-		if err := t.many(); err != nil { // a second statement that locks
+		if enough, err := do(ids); err != nil || enough || all {
 			return err
 		}
 		need = room
@@ -210,9 +207,11 @@ func (t *tx) takePostgres(ctx context.Context, w *want, lease time.Duration) (ta
 		query, args := t.statement(w, take, false, w.limit)
 		taken, empty, err = t.jobs(ctx, query, append(args, until)...)
 	} else {
-		err = t.attempts(ctx, w, func(ids []int64) (int, error) {
-			taken, empty, err = t.jobs(ctx, t.s.text.takeIDs, w.limit, w.by, ids, until)
-			return len(taken) + empty, err
+		err = t.attempts(ctx, w, func(ids []int64) (bool, error) { // those that are taken are not found again
+			var more []jobs.Job
+			more, empty, err = t.jobs(ctx, t.s.text.takeIDs, w.limit-len(taken), w.by, ids, until)
+			taken = append(taken, more...)
+			return len(taken) >= w.limit || empty > 0, err
 		})
 	}
 	for i := range taken {
@@ -295,7 +294,7 @@ func (t *tx) seek(ctx context.Context, w *want, mock bool, look, room int) (foun
 
 // pick reads candidates and keeps those that are wanted until there are room. read is how many rows it has read.
 func (t *tx) pick(ctx context.Context, w *want, room int, query string, args ...any) (found []candidateRow, read int, err error) {
-	rows, err := t.c.Peek(ctx, query, args...)
+	rows, err := t.c.Query(ctx, query, args...)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -27,7 +27,7 @@ func (t *tx) Find(ctx context.Context, q jobs.Query) ([]jobs.Job, error) {
 	}
 	b := builder{lite: t.s.lite}
 	query := b.find(q)
-	if !t.s.lite && t.mode != viewing {
+	if !t.s.lite && !t.view {
 		query += " FOR UPDATE"
 	}
 	found, _, err := t.jobs(ctx, query, b.args...)

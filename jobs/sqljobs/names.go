@@ -153,7 +153,7 @@ func (n *nameCache) match(m *matched, l *learnt) (names []string, of int) {
 // readNames reads the names that have come since this process last looked.
 func (t *tx) readNames(ctx context.Context) (*learnt, error) {
 	l := t.s.names.since()
-	rows, err := t.c.Peek(ctx, t.s.text.names, l.from)
+	rows, err := t.c.Query(ctx, t.s.text.names, l.from)
 	if err != nil {
 		return nil, err
 	}

@@ -123,9 +123,7 @@ func (t *tx) insert(ctx context.Context, j *jobs.Job) error {
 		}
 	}
 	j.ID = jobs.ID(id)
-	if t.mode == updating {
-		t.had = append(t.had, had{j.ID, j.Name})
-	}
+	t.had = append(t.had, had{j.ID, j.Name})
 	return nil
 }
 
@@ -143,9 +141,6 @@ func (t *tx) addNames(ctx context.Context, names []string) error {
 		}
 		return nil
 	}
-	if err := t.many(); err != nil {
-		return err
-	}
 	keys := make([]int64, len(names))
 	for i, name := range names {
 		keys[i] = lockKey(nameLock, name)
@@ -160,9 +155,6 @@ func (t *tx) addNames(ctx context.Context, names []string) error {
 func (t *tx) saveAll(ctx context.Context, all []*jobs.Job) error {
 	if len(all) == 0 {
 		return nil
-	}
-	if err := t.many(); err != nil {
-		return err
 	}
 	var fresh, old []*jobs.Job
 	var names []string

@@ -86,75 +86,52 @@ func wrap(what string, err error) error {
 	return fmt.Errorf("sqljobs %s: %w", what, err)
 }
 
-// mode is how a function of a caller runs.
-type mode int
-
-const (
-	updating mode = iota
-	alone         // Single
-	viewing
-)
-
 // Update implements [jobs.Store].
 func (s *Store) Update(ctx context.Context, fn func(ctx context.Context, tx jobs.Tx) error) error {
-	_, err := s.run(ctx, updating, fn)
-	return err
+	return s.run(ctx, false, fn)
 }
 
-// Single implements [jobs.Store]. What one statement cannot do is done by Update: fn has had no effect then.
+// Single implements [jobs.Store]. It is Update, which costs a server two trips for one statement: the transaction begins with it. In one trip the
+// statement would be its own transaction, which an error of fn could not undo.
 func (s *Store) Single(ctx context.Context, fn func(ctx context.Context, tx jobs.Tx) error) error {
-	if s.lite {
-		return s.Update(ctx, fn)
-	}
-	more, err := s.run(ctx, alone, fn)
-	if more {
-		return s.Update(ctx, fn)
-	}
-	return err
+	return s.run(ctx, false, fn)
 }
 
 // View implements [jobs.Store].
 func (s *Store) View(ctx context.Context, fn func(ctx context.Context, tx jobs.Tx) error) error {
-	_, err := s.run(ctx, viewing, fn)
-	return err
+	return s.run(ctx, true, fn)
 }
 
-// run runs fn, and does what follows a commit. more: it needs a transaction, and has done nothing.
-func (s *Store) run(ctx context.Context, m mode, fn func(ctx context.Context, tx jobs.Tx) error) (more bool, err error) {
+// run runs fn, and does what follows a commit.
+func (s *Store) run(ctx context.Context, view bool, fn func(ctx context.Context, tx jobs.Tx) error) error {
 	if err := s.ready(ctx); err != nil {
-		return false, err
+		return err
 	}
 	if err := s.look(ctx); err != nil {
-		return false, err
+		return err
 	}
 	do := s.conn.Update
-	switch m {
-	case alone:
-		do = s.conn.Single
-	case viewing:
+	if view {
 		do = s.conn.View
 	}
 	var t *tx
-	err = do(ctx, func(ctx context.Context, c *sqlconn.Tx) error {
-		t = &tx{s: s, c: c, mode: m}
+	err := do(ctx, func(ctx context.Context, c *sqlconn.Tx) error {
+		t = &tx{s: s, c: c, view: view}
 		err := fn(ctx, t)
 		if err == nil {
 			err = t.err
 		}
 		return err
 	})
-	switch {
-	case t != nil && t.more:
-		return true, err
-	case err != nil:
-		return false, wrap("transaction", err)
+	if err != nil {
+		return wrap("transaction", err)
 	}
 	s.names.learn(t.learnt)
-	if m != viewing {
+	if !view {
 		s.woken(t)
 		s.sweep.count(ctx, s, t.fresh)
 	}
-	return false, nil
+	return nil
 }
 
 // look asks a server for its time if the last answer is old, before a transaction has begun that would wait for it.

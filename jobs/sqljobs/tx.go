@@ -17,10 +17,9 @@ import (
 type tx struct {
 	s    *Store
 	c    *sqlconn.Tx
-	mode mode
+	view bool
 	now  int64
 	err  error // spoils the transaction
-	more bool  // it needs more than one statement
 
 	had    []had    // the names of jobs that are stored and locked
 	given  []string // names that got a time
@@ -40,9 +39,6 @@ var (
 	_ jobs.Dropper = (*tx)(nil)
 )
 
-// errMore ends a run of Single that needs a transaction.
-var errMore = errors.New("sqljobs: not in one statement")
-
 // fail notes an error, which spoils the transaction.
 func (t *tx) fail(what string, err error) error {
 	if err == nil {
@@ -55,18 +51,9 @@ func (t *tx) fail(what string, err error) error {
 	return err
 }
 
-// many is called before a method that needs several statements.
-func (t *tx) many() error {
-	if t.mode != alone {
-		return nil
-	}
-	t.more = true
-	return t.fail("single", errMore)
-}
-
 // writes is called before whatever changes something.
 func (t *tx) writes(what string) error {
-	if t.mode == viewing {
+	if t.view {
 		return t.fail(what, fmt.Errorf("%w: a View changes nothing", jobs.ErrUnsupported))
 	}
 	return t.err
@@ -145,7 +132,7 @@ func (t *tx) jobs(ctx context.Context, query string, args ...any) (found []jobs.
 	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
 		return nil, 0, err
 	}
-	if t.mode == updating {
+	if !t.view {
 		for i := range found {
 			t.had = append(t.had, had{found[i].ID, found[i].Name})
 		}
@@ -159,7 +146,7 @@ func (t *tx) Get(ctx context.Context, id jobs.ID) (jobs.Job, error) {
 		return jobs.Job{}, t.err
 	}
 	query := t.s.text.lock
-	if t.mode == viewing {
+	if t.view {
 		query = t.s.text.get
 	}
 	found, _, err := t.jobs(ctx, query, int64(id))
