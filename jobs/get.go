@@ -102,14 +102,13 @@ func wholeMicros(d time.Duration) time.Duration {
 	return d
 }
 
-// take hands out up to limit jobs; none is no error.
+// take hands out up to limit jobs; none is no error. With an error there may be jobs, too.
 func (s *Service) take(ctx context.Context, sel Selector, lease time.Duration, limit int) ([]Handout, error) {
-	out, err := s.takeSimple(ctx, sel, lease, limit)
-	if errors.Is(err, errRest) {
-		out, err = s.takeAny(ctx, sel, lease, limit)
-	}
-	if err != nil {
-		return nil, err
+	out, rest, err := s.takeSimple(ctx, sel, lease, limit)
+	if rest && len(out) < limit { // the next one needs the rules
+		var more []Handout
+		more, err = s.takeAny(ctx, sel, lease, limit-len(out))
+		out = append(out, more...)
 	}
 	for i := range out {
 		if out[i].GivenUp {
@@ -118,20 +117,16 @@ func (s *Service) take(ctx context.Context, sel Selector, lease time.Duration, l
 			s.count.taken.Add(1)
 		}
 	}
-	return out, nil
+	return out, err
 }
 
-// errRest says that the first job that is due needs the rules.
-var errRest = errors.New("jobs: not in one step")
-
-// takeSimple hands out the common jobs in one step, up to the first that is none.
-func (s *Service) takeSimple(ctx context.Context, sel Selector, lease time.Duration, limit int) ([]Handout, error) {
+// takeSimple hands out the common jobs in one step, up to the first that is none. rest says that there is one.
+func (s *Service) takeSimple(ctx context.Context, sel Selector, lease time.Duration, limit int) (out []Handout, rest bool, err error) {
 	if s.noTaker.Load() {
-		return nil, errRest
+		return nil, true, nil
 	}
 	var found []Job
-	var rest bool
-	err := s.c.Store.Single(ctx, func(ctx context.Context, tx Tx) error {
+	err = s.c.Store.Single(ctx, func(ctx context.Context, tx Tx) error {
 		found, rest = nil, true
 		t, ok := tx.(Taker)
 		if !ok {
@@ -143,19 +138,16 @@ func (s *Service) takeSimple(ctx context.Context, sel Selector, lease time.Durat
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	if rest && len(found) == 0 {
-		return nil, errRest
-	}
-	out := make([]Handout, len(found))
+	out = make([]Handout, len(found))
 	for i := range found {
 		out[i] = Handout{Job: found[i], was: before{state: Queued, nextRun: found[i].NextRun}}
 		if lease > 0 && found[i].Token != found[i].Run { // it may have been RUNNING, with its lease at an end
 			out[i].was.state = Running
 		}
 	}
-	return out, nil
+	return out, rest, nil
 }
 
 // takeAny hands out jobs by the rules.

@@ -1,0 +1,77 @@
+package jobs_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// TestGetOfMixedJobs asks at once for jobs that a store hands out in one step and for those that need the rules: who asks gets what is due of both.
+func TestGetOfMixedJobs(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		mixed := func() {
+			for i, after := range []string{"", "+1 HOUR", "", "", "+1 HOUR", ""} {
+				w.create(jobs.Spec{Name: "mixed", RetryAfter: after, Priority: task.Set(i)})
+			}
+		}
+		mixed()
+		out, err := w.Get(w.Context(), jobs.Request{Selector: jobs.Selector{Pattern: "m*"}, Max: 5})
+		w.ok(err)
+		var got []jobs.ID
+		for _, h := range out {
+			got = append(got, h.ID)
+		}
+		if fmt.Sprint(got) != "[1 2 3 4 5]" {
+			w.Errorf("five of six jobs: %v", got)
+		}
+		w.get("mixed")
+
+		mixed()
+		var wg sync.WaitGroup
+		for range 6 {
+			wg.Go(func() {
+				if _, err := w.Get(w.Context(), jobs.Request{Selector: jobs.Selector{Pattern: "m*"}}); err != nil {
+					w.Errorf("one of six who ask for one of six jobs: %v", err)
+				}
+			})
+		}
+		wg.Wait()
+		w.none("mixed")
+	})
+}
+
+// TestWaitForMixedJobs has those who wait get all that becomes due, without a look by themselves.
+func TestWaitForMixedJobs(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		var wg sync.WaitGroup
+		begin := time.Now()
+		for range 4 {
+			wg.Go(func() {
+				if _, err := w.Get(w.Context(), jobs.Request{Selector: jobs.Selector{Pattern: "m*"}, Wait: true}); err != nil {
+					w.Error(err)
+				}
+				if late := time.Since(begin) - time.Second; late > 100*time.Millisecond {
+					w.Errorf("a job was handed out %v late", late)
+				}
+			})
+		}
+		synctest.Wait()
+		specs := make([]jobs.Spec, 4)
+		for i := range specs {
+			specs[i] = jobs.Spec{Name: "mixed", FirstRun: begin.Add(time.Second)}
+			if i%2 == 1 {
+				specs[i].RetryAfter = "+1 HOUR"
+			}
+		}
+		_, err := w.CreateAll(w.Context(), specs)
+		w.ok(err)
+		wg.Wait()
+	})
+}
