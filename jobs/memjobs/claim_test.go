@@ -34,7 +34,7 @@ var patterns = []string{"name-500/x", "name-50*", "*0/x", "*", "nobody*", "name-
 // TestFindDueOfMany compares what the indexes find with what a look at each job does, where patterns match many names.
 func TestFindDueOfMany(t *testing.T) {
 	t.Parallel()
-	table := large(20_000)
+	table := large(8_000)
 	// A name whose jobs are all more urgent than the others, and many: to look through what is due first does not help then.
 	for i := range 2000 {
 		table.insert(jobs.Job{ID: jobs.ID(100_000 + i), Name: "urgent", Priority: -1, Due: epoch})
@@ -69,7 +69,7 @@ func ids(rs []*record) []jobs.ID {
 // TestClaimLooksAtFew counts what a claim looks at instead of the time that it takes.
 func TestClaimLooksAtFew(t *testing.T) {
 	t.Parallel()
-	table := large(50_000)
+	table := large(12_000)
 	for k := range table.broad {
 		for _, limit := range []int{1, 10} {
 			looks := 0

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -233,5 +234,27 @@ func TestNoWatcherCostsNothing(t *testing.T) {
 	}
 	if calls > 0 {
 		t.Errorf("%d wake-ups for a Due that did not change", calls)
+	}
+}
+
+// TestModel holds the rules of jobs.Service to a model of them, with a clock that goes as the model wants: over the store as it is, and over one that does all by
+// steps and runs each function twice.
+func TestModel(t *testing.T) {
+	for name, wrap := range map[string]func(jobs.Store) jobs.Store{
+		"as it is": func(s jobs.Store) jobs.Store { return s },
+		"by steps": func(s jobs.Store) jobs.Store { return jobstest.Bare(jobstest.Again(s)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var offset atomic.Int64
+			base := time.Now()
+			s, err := memjobs.New(memjobs.Config{Now: func() time.Time { return base.Add(time.Duration(offset.Load())) }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			jobstest.Model(t, jobstest.ModelConfig{
+				Open:    func(testing.TB) jobs.Store { return wrap(s) },
+				Advance: func(d time.Duration) { offset.Add(int64(d)) },
+			})
+		})
 	}
 }

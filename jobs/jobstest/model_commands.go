@@ -1,0 +1,286 @@
+package jobstest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+func (p *play) create() {
+	s := p.spec()
+	var got jobs.Created
+	p.both(fmt.Sprintf("create %+v", *s), func(ctx context.Context) (err error) {
+		got, err = p.service.Create(ctx, s.Spec)
+		return err
+	}, func(m *model, now time.Time) []error { return m.created(s, got, now) })
+}
+
+// created makes the job, with the id that the answer has.
+func (m *model) created(s *modelSpec, got jobs.Created, now time.Time) []error {
+	id, existed, errs := m.create(s, got.ID, now)
+	if len(errs) == 0 && got.ID != 0 && (id != got.ID || existed != got.Existed) {
+		return []error{fmt.Errorf("the answer is %+v, the rules say job %d, existed %v", got, id, existed)}
+	}
+	return errs
+}
+
+func (p *play) createAll() {
+	specs := make([]jobs.Spec, rapid.IntRange(1, 4).Draw(p.t, "specs"))
+	mine := make([]*modelSpec, len(specs))
+	for i := range specs {
+		mine[i] = p.spec()
+		specs[i] = mine[i].Spec
+	}
+	var got []jobs.Created
+	p.both(fmt.Sprintf("create all %+v", specs), func(ctx context.Context) (err error) {
+		got, err = p.service.CreateAll(ctx, specs)
+		return err
+	}, func(m *model, now time.Time) (errs []error) {
+		fresh := m.last
+		for i := range mine {
+			answer := jobs.Created{}
+			if got != nil {
+				answer = got[i]
+			} else { // it was refused: any id serves to look why
+				fresh++
+				answer.ID = fresh
+				if id, existed, _ := m.clone().create(mine[i], fresh, now); existed {
+					answer = jobs.Created{ID: id, Existed: true}
+				}
+			}
+			errs = append(errs, m.created(mine[i], answer, now)...)
+		}
+		return errs
+	})
+}
+
+func (p *play) get() {
+	r := jobs.Request{Max: draw(p, "max", 0, 1, 2, 5)}
+	switch draw(p, "selector", "pattern", "pattern", "names") {
+	case "pattern":
+		r.Pattern = draw(p, "pattern", "*", "*", "a", "[ab]", "c/?", "man*", "z*")
+	default:
+		r.Names = draw(p, "names", []string{"a"}, []string{"b", "c/1", "b"})
+	}
+	r.Mock = p.one(4, "mocks too")
+	if p.one(4, "one priority") {
+		r.Priority = task.Set(draw(p, "of priority", 50, 100))
+	}
+	if p.one(3, "with lease") {
+		r.Lease = draw(p, "lease", time.Minute, 3*time.Hour)
+	}
+	p.ask(r)
+}
+
+// ask gets jobs, and compares what is shown of them.
+func (p *play) ask(r jobs.Request) {
+	var got []jobs.Handout
+	var want []handout
+	p.t.Logf("get %+v", r)
+	p.both("get", func(ctx context.Context) (err error) {
+		got, err = p.service.Get(ctx, r)
+		return err
+	}, func(m *model, now time.Time) []error {
+		if want = m.get(r.Selector, r.Lease, max(r.Max, 1), now, p.times); len(want) == 0 {
+			return []error{jobs.ErrNoJob}
+		}
+		return nil
+	})
+	if len(got) != len(want) {
+		p.t.Fatalf("%d jobs were handed out, the rules say %d: %v, %v", len(got), len(want), got, want)
+	}
+	for i := range got {
+		if err := p.model.shows(&got[i], want[i]); err != nil {
+			p.t.Fatalf("the answer, job %d of %d: %v", i, len(got), err)
+		}
+		p.handouts = append(p.handouts, kept{got[i], want[i]})
+	}
+}
+
+// shows compares a hand-out with what the job is now: but for its data, which are those from before.
+func (m *model) shows(got *jobs.Handout, want handout) error {
+	j := m.jobs[want.id]
+	now := *j
+	now.data = want.data
+	errs := []error{now.compare(&got.Job)}
+	if got.ID != want.id || got.GivenUp != want.givenUp {
+		errs = append(errs, fmt.Errorf("job %d, given up %v; the rules say job %d, %v", got.ID, got.GivenUp, want.id, want.givenUp))
+	}
+	var parent fields
+	if p := m.jobs[j.Parent]; p != nil {
+		parent = p.data
+	}
+	errs = append(errs, sameFields("the parent's data", got.ParentData, parent))
+	finished, cancelled := []*modelJob{}, []*modelJob{}
+	for _, c := range m.children(j.ID) {
+		switch c.State {
+		case jobs.Finished:
+			finished = append(finished, c)
+		case jobs.Cancelled:
+			cancelled = append(cancelled, c)
+		}
+	}
+	return errors.Join(append(errs, sameChildren("finished", got.FinishedChildren, finished), sameChildren("cancelled", got.CancelledChildren, cancelled))...)
+}
+
+func sameFields(what string, got []byte, want fields) error {
+	if got == nil && want == nil {
+		return nil
+	}
+	f, err := readFields(got)
+	if diff := gocmp.Diff(want, f); err != nil || diff != "" {
+		return fmt.Errorf("%s: %w, (-want +got):\n%s", what, err, diff)
+	}
+	return nil
+}
+
+func sameChildren(what string, got []jobs.Child, want []*modelJob) error {
+	if len(got) != len(want) {
+		return fmt.Errorf("%d children are %s, the rules say %d", len(got), what, len(want))
+	}
+	var errs []error
+	for i := range got {
+		if got[i].ID != want[i].ID {
+			errs = append(errs, fmt.Errorf("child %d is %s, the rules say %d", got[i].ID, what, want[i].ID))
+		}
+		errs = append(errs, sameFields("a child's data", got[i].Data, want[i].data))
+	}
+	return errors.Join(errs...)
+}
+
+// result is data that a run ends with: none, some, or some that end its repeating.
+func (p *play) result() fields {
+	if p.one(2, "without data") {
+		return nil
+	}
+	f := p.data()
+	if p.one(4, "to be deleted") {
+		f["delete"] = draw(p, "delete", `"true"`, "true", "false")
+	}
+	return f
+}
+
+func (p *play) finish() {
+	id, data := p.pick("job", runs), p.result()
+	f := jobs.Finish{ID: id, Token: p.token(id), Data: data.text()}
+	p.both(fmt.Sprintf("finish %+v %s", f, f.Data), func(ctx context.Context) error { return p.service.Finish(ctx, f) },
+		func(m *model, now time.Time) []error { return m.finish(f.ID, f.Token, data, now) })
+}
+
+func (p *play) retry() {
+	r := &modelRetry{data: p.result()}
+	r.ID = p.pick("job", runs)
+	r.Token, r.Data, r.Priority, r.IgnoreRepeat = p.token(r.ID), r.data.text(), p.priority(), p.one(3, "ignore repeat")
+	if p.one(3, "with name") {
+		r.Name = p.name()
+	}
+	if p.one(2, "with next run") {
+		r.NextRun = p.when()
+	}
+	r.Delay = draw(p, "delay", 0, time.Minute, 3*time.Hour)
+	p.both(fmt.Sprintf("retry %+v", *r), func(ctx context.Context) error { return p.service.Retry(ctx, r.Retry) },
+		func(m *model, now time.Time) []error { return m.retry(r, now) })
+}
+
+func (p *play) fail() {
+	id, data := p.pick("job", runs), p.result()
+	f := jobs.Fail{ID: id, Token: p.token(id), Data: data.text(), Reason: draw(p, "reason", "", "no luck")}
+	p.both(fmt.Sprintf("fail %+v", f), func(ctx context.Context) error { return p.service.Fail(ctx, f) },
+		func(m *model, now time.Time) []error { return m.fail(f.ID, f.Token, data, f.Reason, now) })
+}
+
+func (p *play) update() {
+	u := &modelUpdate{data: p.data()}
+	u.ID = p.pick("job", nil)
+	u.Token, u.Data, u.Priority = p.token(u.ID), u.data.text(), p.priority()
+	if p.one(3, "with repeat") {
+		u.Repeat = task.Set(draw(p, "new repeat", "", p.repeat(), p.repeat()))
+	}
+	if p.one(3, "with next run") {
+		u.NextRun = p.when()
+	}
+	p.change(u)
+}
+
+func (p *play) change(u *modelUpdate) {
+	p.both(fmt.Sprintf("update %+v", *u), func(ctx context.Context) error { return p.service.Update(ctx, u.Update) },
+		func(m *model, now time.Time) []error { return m.update(u, now) })
+}
+
+func (p *play) remove() {
+	id := p.pick("job", func(j *modelJob) bool { return j.State != jobs.Paused && !runs(j) })
+	p.both(fmt.Sprintf("delete %d", id), func(ctx context.Context) error { return p.service.Delete(ctx, id) },
+		func(m *model, now time.Time) []error { return m.remove(id, now) })
+}
+
+func (p *play) cancel() {
+	id := p.pick("child", func(j *modelJob) bool { return j.Parent != 0 })
+	p.both(fmt.Sprintf("cancel %d", id), func(ctx context.Context) error { return p.service.Cancel(ctx, id) },
+		func(m *model, now time.Time) []error { return m.cancel(id, now) })
+}
+
+func (p *play) requeue() {
+	list := []jobs.ID{p.pick("job", func(j *modelJob) bool { return j.State == jobs.Failed || runs(j) })}
+	for p.one(3, "one more") {
+		list = append(list, p.pick("job", nil))
+	}
+	name := ""
+	if p.one(3, "with name") {
+		name = p.name()
+	}
+	p.both(fmt.Sprintf("requeue %v %q", list, name), func(ctx context.Context) error { return p.service.Requeue(ctx, list, name) },
+		func(m *model, now time.Time) []error { return m.requeue(list, name, now) })
+}
+
+func (p *play) renew() {
+	id := p.pick("job", runs)
+	token, lease := p.token(id), draw(p, "lease", time.Minute, 3*time.Hour)
+	p.both(fmt.Sprintf("renew %d token %d", id, token), func(ctx context.Context) error { return p.service.Renew(ctx, id, token, lease) },
+		func(m *model, now time.Time) []error { return m.renew(id, token, lease, now) })
+}
+
+func (p *play) giveBack() {
+	if len(p.handouts) == 0 {
+		return
+	}
+	h := p.handouts[len(p.handouts)-1]
+	p.handouts = p.handouts[:len(p.handouts)-1]
+	p.both(fmt.Sprintf("give back %d token %d", h.want.id, h.want.token), func(ctx context.Context) error { return p.service.GiveBack(ctx, h.real) },
+		func(m *model, now time.Time) []error {
+			if h.want.was.RetryAfter == "" && h.real.Token != h.real.Run {
+				// What is handed out in one step is not told apart: a run whose lease had ended, or one that was given back before. Its
+				// number is the same either way, also when it is handed out next.
+				if j, err := p.service.Query(p.t.Context(), h.want.id); err == nil && j.State.Active() {
+					h.want.was.State = j.State
+				}
+			}
+			return m.giveBack(h.want, now)
+		})
+}
+
+// wear has a job be handed out again and again while it runs.
+func (p *play) wear() {
+	id := p.pick("to wear out", func(j *modelJob) bool { return j.State == jobs.RunQueued })
+	for range rapid.IntRange(1, 12).Draw(p.t, "times") {
+		j := p.model.jobs[id]
+		if j == nil || j.State != jobs.RunQueued {
+			return
+		}
+		u := &modelUpdate{data: fields{"n": "1"}}
+		u.ID, u.Data, u.NextRun = id, u.data.text(), p.now.Add(-time.Minute)
+		p.change(u)
+		p.ask(jobs.Request{Max: 5, Selector: jobs.Selector{Names: []string{j.Name}, Mock: true}})
+	}
+}
+
+// pass has time pass.
+func (p *play) pass() {
+	p.advance(draw(p, "time", time.Second, time.Minute, 40*time.Minute, 3*time.Hour, 72*time.Hour))
+}

@@ -1,0 +1,288 @@
+package jobstest
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/swarmiji/swarmiji/jobs"
+)
+
+// stale tells that a token names another run than the one that j is in.
+func (j *modelJob) stale(token int64) bool {
+	return token != 0 && (token != j.Token || !j.State.Runs())
+}
+
+// give sets data that are given, and takes away what was kept there during the run.
+func (j *modelJob) give(data fields) {
+	if data != nil {
+		j.data = maps.Clone(data)
+	}
+	if j.RetryAfter != "" {
+		j.data = j.data.plain()
+	}
+}
+
+// endable returns why a run cannot be finished or retried.
+func (m *model) endable(j *modelJob, token int64) (errs []error) {
+	if j.stale(token) {
+		return []error{jobs.ErrStale}
+	}
+	if !j.State.Runs() {
+		return []error{jobs.ErrNotRunning}
+	}
+	if p := m.jobs[j.Parent]; j.Parent != 0 && (p == nil || p.State != jobs.Paused) {
+		return []error{jobs.ErrParentNotPaused}
+	}
+	return nil
+}
+
+// again has a job that repeats run again, or fail if there is no such time.
+func (j *modelJob) again(now time.Time) {
+	at, ok := next(j.Repeat, j.Scheduled, j.LastRun, now)
+	if !ok {
+		j.State, j.Reason = jobs.Failed, anyReason
+		return
+	}
+	j.State, j.NextRun = jobs.Queued, at
+}
+
+// anyReason stands for a text that the rules do not prescribe.
+const anyReason = "(any)"
+
+func (m *model) finish(id jobs.ID, token int64, data fields, now time.Time) []error {
+	j := m.jobs[id]
+	if j == nil {
+		return []error{jobs.ErrNotFound}
+	}
+	if errs := m.endable(j, token); errs != nil {
+		return errs
+	}
+	j.give(data)
+	j.Changed = now
+	for _, c := range m.children(id) { // it has seen those that are over
+		if c.State == jobs.Finished || c.State == jobs.Cancelled {
+			delete(m.jobs, c.ID)
+		}
+	}
+	end := data["delete"] == `"true"` || data["delete"] == "true"
+	switch {
+	case m.pending(id):
+		j.State, j.NextRun = jobs.Paused, j.LastRun
+		for _, c := range m.children(id) {
+			if c.State == jobs.Paused {
+				c.State, c.Changed = jobs.Queued, now
+			}
+		}
+	case j.Repeat != "" && !end:
+		j.again(now)
+	case j.Parent != 0:
+		j.State = jobs.Finished
+	case len(m.children(id)) > 0:
+		return []error{jobs.ErrOutstanding}
+	default:
+		delete(m.jobs, id)
+	}
+	m.settle(now, j)
+	return nil
+}
+
+func (m *model) retry(r *modelRetry, now time.Time) []error {
+	j := m.jobs[r.ID]
+	if j == nil {
+		return []error{jobs.ErrNotFound}
+	}
+	if errs := m.endable(j, r.Token); errs != nil {
+		return errs
+	}
+	j.give(r.data)
+	j.Changed = now
+	if r.Name != "" {
+		j.Name = r.Name
+	}
+	j.Priority = r.Priority.Or(j.Priority)
+	switch {
+	case j.Repeat != "" && !r.IgnoreRepeat:
+		j.again(now)
+	case !r.NextRun.IsZero():
+		j.State, j.NextRun = jobs.Queued, r.NextRun
+	default:
+		j.State, j.NextRun = jobs.Queued, now.Add(r.Delay)
+	}
+	m.settle(now, j)
+	return nil
+}
+
+func (m *model) fail(id jobs.ID, token int64, data fields, reason string, now time.Time) []error {
+	j := m.jobs[id]
+	switch {
+	case j == nil:
+		return []error{jobs.ErrNotFound}
+	case j.stale(token):
+		return []error{jobs.ErrStale}
+	case !j.State.Runs():
+		return []error{jobs.ErrNotRunning}
+	}
+	j.give(data)
+	j.State, j.Reason, j.Changed = jobs.Failed, reason, now
+	m.settle(now, j)
+	return nil
+}
+
+func (m *model) remove(id jobs.ID, now time.Time) []error {
+	j := m.jobs[id]
+	switch {
+	case j == nil:
+		return []error{jobs.ErrNotFound}
+	case j.State.Runs():
+		return []error{jobs.ErrIsRunning}
+	case j.State == jobs.Paused:
+		return []error{jobs.ErrChildrenRunning}
+	case len(m.children(id)) > 0:
+		return []error{jobs.ErrOutstanding}
+	}
+	delete(m.jobs, id)
+	m.settle(now, j)
+	return nil
+}
+
+func (m *model) cancel(id jobs.ID, now time.Time) []error {
+	j := m.jobs[id]
+	switch {
+	case j == nil:
+		return []error{jobs.ErrNotFound}
+	case len(m.children(id)) > 0:
+		return []error{jobs.ErrHasChildren}
+	case j.Parent == 0:
+		return []error{jobs.ErrNoParent}
+	case j.State == jobs.Running || j.State == jobs.Finished || j.State == jobs.Paused || j.State == jobs.Cancelled:
+		return nil
+	}
+	j.State, j.Changed = jobs.Cancelled, now
+	m.settle(now, j)
+	return nil
+}
+
+func (m *model) requeue(list []jobs.ID, name string, now time.Time) []error {
+	found := m.all(func(j *modelJob) bool { return slices.Contains(list, j.ID) })
+	if len(found) == 0 {
+		return []error{jobs.ErrNotFound}
+	}
+	for _, j := range found {
+		// Who has the turn keeps it; who has not gets it if it is free.
+		turn := j.SequenceKey == "" || j.holds() || !m.held(j.SequenceKey)
+		if j.State = jobs.Waiting; turn {
+			j.State = jobs.Queued
+		}
+		j.NextRun, j.Reason, j.Changed = j.Created, "", now
+		if name != "" {
+			j.Name = name
+		}
+		j.give(nil)
+	}
+	return nil
+}
+
+func (m *model) update(u *modelUpdate, now time.Time) []error {
+	j := m.jobs[u.ID]
+	switch {
+	case j == nil:
+		return []error{jobs.ErrNotFound}
+	case j.stale(u.Token):
+		return []error{jobs.ErrStale}
+	}
+	old := j.data
+	j.data = maps.Clone(u.data)
+	if j.RetryAfter != "" {
+		j.data = j.data.plain()
+		for _, k := range []string{fieldCount, fieldOriginal} {
+			if v, ok := old[k]; ok && j.State == jobs.RunQueued {
+				j.data[k] = v
+			}
+		}
+	}
+	j.Changed = now
+	j.Priority = u.Priority.Or(j.Priority)
+	repeat, set := u.Repeat.Get()
+	if set = set && !j.Mock; set {
+		if repeat != "" && j.SequenceKey != "" {
+			return []error{jobs.ErrBadJob}
+		}
+		j.Repeat = repeat
+	}
+	switch {
+	case !u.NextRun.IsZero():
+		j.NextRun = u.NextRun
+	case set && repeat != "":
+		scheduled := j.NextRun
+		if j.State.Runs() {
+			scheduled = j.Scheduled
+		}
+		at, ok := next(repeat, scheduled, j.LastRun, now)
+		if !ok {
+			return []error{jobs.ErrBadJob}
+		}
+		j.NextRun = at
+	}
+	return nil
+}
+
+func (m *model) renew(id jobs.ID, token int64, lease time.Duration, now time.Time) []error {
+	j := m.jobs[id]
+	switch {
+	case j == nil:
+		return []error{jobs.ErrNotFound}
+	case j.stale(token):
+		return []error{jobs.ErrStale}
+	case !j.State.Runs():
+		return []error{jobs.ErrNotRunning}
+	case j.State == jobs.Running:
+		j.lease, j.Changed = now.Add(lease), now
+	}
+	return nil
+}
+
+// giveBack undoes a hand-out, except for its token and its time.
+func (m *model) giveBack(h handout, now time.Time) []error {
+	j := m.jobs[h.id]
+	switch {
+	case h.givenUp:
+		return nil
+	case j == nil:
+		return []error{jobs.ErrNotFound}
+	case j.stale(h.token):
+		return []error{jobs.ErrStale}
+	}
+	j.Changed = now
+	count, had := h.was.data[fieldCount]
+	if j.RetryAfter != "" {
+		j.data = maps.Clone(j.data)
+		if delete(j.data, fieldCount); had && h.was.State == jobs.RunQueued {
+			j.data[fieldCount] = count
+		}
+	}
+	switch h.was.State {
+	case jobs.Running:
+		j.lease = now
+	case jobs.RunQueued:
+		j.State, j.NextRun = jobs.RunQueued, h.was.NextRun
+	default:
+		j.State = jobs.Queued
+		j.Run--
+		if j.RetryAfter != "" {
+			j.NextRun = h.was.NextRun
+			delete(j.data, fieldOriginal)
+		}
+	}
+	m.settle(now, j)
+	return nil
+}
+
+// expected tells whether err is one of those that may come; none may where there are none.
+func expected(err error, may []error) bool {
+	if len(may) == 0 || err == nil {
+		return len(may) == 0 && err == nil
+	}
+	return slices.ContainsFunc(may, func(e error) bool { return errors.Is(err, e) })
+}

@@ -1,0 +1,252 @@
+package jobstest
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/swarmiji/swarmiji/internal/glob"
+	"github.com/swarmiji/swarmiji/jobs"
+)
+
+// The rules of a job's life, as they were written down before there was a Service, over a map. Each returns the errors that may be the answer, none
+// if it must succeed; the model is thrown away if there are any.
+
+// modelRepeats are the repeats that are drawn, and what each makes of the base that it counts from.
+var modelRepeats = map[string]struct {
+	base string
+	next func(time.Time) (time.Time, bool)
+}{
+	"SCHEDULED, +1 HOUR":                           {"SCHEDULED", plus(time.Hour)},
+	"STARTED, +30 MINUTES":                         {"STARTED", plus(30 * time.Minute)},
+	"finished, +1 day":                             {"FINISHED", plus(24 * time.Hour)},
+	"HOURLY":                                       {"FINISHED", plus(time.Hour)},
+	"FINISHED, + 2 HOURS, -1 MINUTES":              {"FINISHED", plus(2*time.Hour - time.Minute)},
+	"SCHEDULED, +1 DAY, START OF DAY":              {"SCHEDULED", func(t time.Time) (time.Time, bool) { return t.Add(24 * time.Hour).Truncate(24 * time.Hour), true }},
+	"FINISHED" + strings.Repeat(", +999 YEARS", 9): {"FINISHED", func(time.Time) (time.Time, bool) { return time.Time{}, false }},
+}
+
+// modelRetries are the values of RetryAfter that are drawn.
+var modelRetries = map[string]time.Duration{"+1 MINUTE": time.Minute, "+2 HOURS": 2 * time.Hour, "-5 minutes": -5 * time.Minute}
+
+func plus(d time.Duration) func(time.Time) (time.Time, bool) {
+	return func(t time.Time) (time.Time, bool) { return t.Add(d), true }
+}
+
+// next is when a job with this repeat runs after a run that was to begin, began and ended then; a time that is zero is now.
+func next(repeat string, scheduled, started, now time.Time) (time.Time, bool) {
+	r := modelRepeats[repeat]
+	base := now
+	if r.base == "SCHEDULED" && !scheduled.IsZero() {
+		base = scheduled
+	}
+	if r.base == "STARTED" && !started.IsZero() {
+		base = started
+	}
+	return r.next(base)
+}
+
+// holds tells whether a job keeps others of its key waiting. A PAUSED one has begun, and goes on.
+func (j *modelJob) holds() bool { return j.State.Active() || j.State == jobs.Paused }
+
+// pendingChild tells whether the parent of j waits for it.
+func (j *modelJob) pendingChild() bool { return j.State.Active() || j.State == jobs.Paused }
+
+func (m *model) held(key string) bool {
+	return len(m.all(func(j *modelJob) bool { return j.SequenceKey == key && j.holds() })) > 0
+}
+
+// settle does what follows from any change: turns go on, and parents whose children are over go on.
+func (m *model) settle(now time.Time, touched *modelJob) {
+	if k := touched.SequenceKey; k != "" && !m.held(k) {
+		if w := m.all(func(j *modelJob) bool { return j.SequenceKey == k && j.State == jobs.Waiting }); len(w) > 0 {
+			w[0].State, w[0].Changed = jobs.Queued, now
+		}
+	}
+	if p := m.jobs[touched.Parent]; p != nil && p.State == jobs.Paused && !m.pending(p.ID) {
+		p.State, p.Changed = jobs.Queued, now
+	}
+}
+
+func (m *model) children(id jobs.ID) []*modelJob {
+	return m.all(func(j *modelJob) bool { return j.Parent == id })
+}
+
+func (m *model) pending(id jobs.ID) bool {
+	return slices.ContainsFunc(m.children(id), (*modelJob).pendingChild)
+}
+
+// create makes a job of a spec, with the id that the service chose, which is 0 if it refused. It returns the id that there should be.
+func (m *model) create(spec *modelSpec, id jobs.ID, now time.Time) (jobs.ID, bool, []error) {
+	if spec.SequenceKey != "" && (spec.Repeat != "" || spec.Parent != 0) || spec.Name == "" {
+		return 0, false, []error{jobs.ErrBadJob}
+	}
+	repeat := spec.Repeat
+	if spec.Mock {
+		repeat = ""
+	}
+	if spec.Unique {
+		same := m.all(func(j *modelJob) bool { return j.Name == spec.Name && j.Mock == spec.Mock })
+		if len(same) > 0 {
+			return same[0].ID, true, m.meet(same[0], spec, repeat, now)
+		}
+	}
+	j := &modelJob{data: maps.Clone(spec.data), Job: jobs.Job{
+		ID: id, Name: spec.Name, State: jobs.Queued, Priority: spec.Priority.Or(jobs.DefaultPriority), Created: now, Changed: now,
+		NextRun: spec.FirstRun, Repeat: repeat, RetryAfter: spec.RetryAfter, Parent: spec.Parent, SequenceKey: spec.SequenceKey, Mock: spec.Mock,
+	}}
+	if j.NextRun.IsZero() {
+		j.NextRun = now
+	}
+	if errs := m.adopt(j, now); len(errs) > 0 {
+		return 0, false, errs
+	}
+	if k := j.SequenceKey; k != "" && (m.held(k) || len(m.all(func(o *modelJob) bool { return o.SequenceKey == k && o.State == jobs.Waiting })) > 0) {
+		j.State = jobs.Waiting
+	}
+	if id != 0 && id <= m.last {
+		return 0, false, []error{fmt.Errorf("no id as low as %d", id)}
+	}
+	m.last = id
+	m.jobs[id] = j
+	return id, false, nil
+}
+
+// adopt makes j a child, if it has a parent.
+func (m *model) adopt(j *modelJob, now time.Time) (errs []error) {
+	if j.Parent == 0 {
+		return nil
+	}
+	p := m.jobs[j.Parent]
+	if p == nil {
+		return []error{jobs.ErrParentNotFound}
+	}
+	if !p.State.Runs() && p.State != jobs.Paused {
+		errs = append(errs, jobs.ErrParentState)
+	}
+	if p.Parent != 0 {
+		errs = append(errs, jobs.ErrGrandchild)
+	}
+	if p.Mock != j.Mock {
+		errs = append(errs, jobs.ErrMockDiffers)
+	}
+	if len(errs) > 0 {
+		return errs
+	}
+	if p.State.Runs() {
+		j.State = jobs.Paused
+	}
+	if !p.HasChildren {
+		p.HasChildren, p.Changed = true, now
+	}
+	return nil
+}
+
+// meet is what becomes of a unique job that is there.
+func (m *model) meet(old *modelJob, spec *modelSpec, repeat string, now time.Time) (errs []error) {
+	if old.Parent != spec.Parent {
+		errs = append(errs, jobs.ErrOtherParent)
+	}
+	if spec.SequenceKey != "" && spec.SequenceKey != old.SequenceKey || old.SequenceKey != "" && repeat != "" {
+		errs = append(errs, jobs.ErrBadJob)
+	}
+	before, given := old.data, spec.data
+	if old.RetryAfter != "" { // the service's own do not count
+		before, given = before.plain(), given.plain()
+	}
+	if len(errs) > 0 || spec.Keep || maps.Equal(before, given) {
+		return errs
+	}
+	for k, v := range given {
+		if old.data[k] = v; v == "null" {
+			delete(old.data, k)
+		}
+	}
+	old.Repeat, old.Priority, old.Changed = repeat, spec.Priority.Or(old.Priority), now
+	return nil
+}
+
+// find returns the jobs that are due under a selector, the first ones first.
+func (m *model) find(s jobs.Selector, now time.Time, most int) []*modelJob {
+	pattern := glob.Compile(s.Pattern)
+	found := m.all(func(j *modelJob) bool {
+		named := s.Pattern != "" && pattern.Match(j.Name) || s.Pattern == "" && slices.Contains(s.Names, j.Name)
+		return named && !j.due().IsZero() && !j.due().After(now) && j.Priority == s.Priority.Or(j.Priority) && (s.Mock || !j.Mock)
+	})
+	slices.SortStableFunc(found, func(a, b *modelJob) int { return cmp.Or(cmp.Compare(a.Priority, b.Priority), a.due().Compare(b.due())) })
+	return found[:min(most, len(found))]
+}
+
+// handout is what a hand-out should be, and what it was made of, for who gives it back.
+type handout struct {
+	id      jobs.ID
+	token   int64
+	data    fields
+	givenUp bool
+	was     modelJob
+}
+
+// get hands out jobs that are due, each at the time that the service did, if it did.
+func (m *model) get(s jobs.Selector, lease time.Duration, most int, now time.Time, times map[jobs.ID]time.Time) []handout {
+	at := func(id jobs.ID) time.Time { return cmp.Or(times[id], now) }
+	var out []handout
+	for _, j := range m.find(s, now, most) {
+		h := handout{id: j.ID, data: maps.Clone(j.data), was: *j}
+		h.givenUp = m.handOut(j, lease, at(j.ID))
+		h.token = j.Token
+		out = append(out, h)
+	}
+	for _, h := range out {
+		if h.givenUp {
+			m.settle(at(h.id), m.jobs[h.id])
+		}
+	}
+	return out
+}
+
+// handOut has j run, or fails it when ten hand-outs of one run did not end.
+func (m *model) handOut(j *modelJob, lease time.Duration, now time.Time) (givenUp bool) {
+	j.Changed = now
+	k := 1
+	if j.State == jobs.RunQueued {
+		k = j.data.count() + 1
+	}
+	if j.RetryAfter != "" && k > 10 {
+		j.State, j.Reason = jobs.Failed, anyReason
+		return true
+	}
+	if j.State == jobs.Queued {
+		j.Run++
+		j.Scheduled = j.NextRun
+	}
+	j.Token++
+	j.LastRun = now
+	if j.RetryAfter == "" {
+		j.State, j.lease = jobs.Running, time.Time{}
+		if lease > 0 {
+			j.lease = now.Add(lease)
+		}
+		return false
+	}
+	j.State = jobs.RunQueued
+	j.NextRun = now.Add(modelRetries[j.RetryAfter])
+	if j.Repeat != "" {
+		// What is overdue does not count, or the job would run twice at a time.
+		if at, ok := next(j.Repeat, j.Scheduled, now, now); ok && at.After(now) && at.Before(j.NextRun) {
+			j.NextRun = at
+		}
+	}
+	if strings.HasPrefix(j.Name, "manual") {
+		return false
+	}
+	j.data = maps.Clone(j.data)
+	j.data[fieldCount] = strconv.Itoa(k)
+	if j.Repeat != "" && modelRepeats[j.Repeat].base == "SCHEDULED" {
+		j.data[fieldOriginal] = j.Scheduled.Format(`"2006-01-02 15:04:05"`)
+	}
+	return false
+}

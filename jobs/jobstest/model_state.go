@@ -1,0 +1,207 @@
+package jobstest
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/swarmiji/swarmiji/jobs"
+)
+
+// world of the model: the jobs that there should be, in plain maps. What the rules do to them stands in model_rules.go.
+type model struct {
+	jobs map[jobs.ID]*modelJob
+	last jobs.ID // the highest id that was given out
+}
+
+// modelJob is a job as the rules see it. Its Data are apart; Due follows from the rest.
+type modelJob struct {
+	jobs.Job
+	data  fields
+	lease time.Time // until when it is RUNNING; zero: without end
+}
+
+// fields are the members of an object, each value as JSON.
+type fields map[string]string
+
+const (
+	fieldCount    = "retryAfterCount"
+	fieldOriginal = "originalNextRun"
+)
+
+// text writes fields in the order of their names.
+func (f fields) text() []byte {
+	if f == nil {
+		return nil
+	}
+	var b strings.Builder
+	for i, k := range slices.Sorted(maps.Keys(f)) {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, "%q:%s", k, f[k])
+	}
+	return []byte("{" + b.String() + "}")
+}
+
+func readFields(data []byte) (fields, error) {
+	var raw map[string]json.RawMessage
+	if err := json.Unmarshal(data, &raw); err != nil {
+		return nil, fmt.Errorf("the data %q: %w", data, err)
+	}
+	f := fields{}
+	for k, v := range raw {
+		f[k] = string(v)
+	}
+	return f, nil
+}
+
+// plain are fields without what is kept there during a run.
+func (f fields) plain() fields {
+	f = maps.Clone(f)
+	delete(f, fieldCount)
+	delete(f, fieldOriginal)
+	return f
+}
+
+// count is how often a job was handed out in its run.
+func (f fields) count() int {
+	n, _ := strconv.Atoi(f[fieldCount])
+	return n
+}
+
+func newModel() *model { return &model{jobs: map[jobs.ID]*modelJob{}} }
+
+func (m *model) clone() *model {
+	c := &model{jobs: map[jobs.ID]*modelJob{}, last: m.last}
+	for id, j := range m.jobs {
+		k := *j
+		k.data = maps.Clone(j.data)
+		c.jobs[id] = &k
+	}
+	return c
+}
+
+// all returns the jobs that pass, in the order of their ids.
+func (m *model) all(pass func(*modelJob) bool) []*modelJob {
+	var out []*modelJob
+	for _, j := range m.jobs {
+		if pass == nil || pass(j) {
+			out = append(out, j)
+		}
+	}
+	slices.SortFunc(out, func(a, b *modelJob) int { return cmp.Compare(a.ID, b.ID) })
+	return out
+}
+
+// due is when a job may be handed out. Zero: not at all.
+func (j *modelJob) due() time.Time {
+	switch j.State {
+	case jobs.Queued, jobs.RunQueued:
+		return j.NextRun
+	case jobs.Running:
+		return j.lease
+	}
+	return time.Time{}
+}
+
+// compare holds a job of the store against the model's.
+func (j *modelJob) compare(got *jobs.Job) error {
+	want := j.Job
+	want.Due = j.due()
+	f, err := readFields(got.Data)
+	if err != nil {
+		return err
+	}
+	seen := *got
+	want.Data, seen.Data = nil, nil
+	if want.Reason == anyReason && seen.Reason != "" {
+		seen.Reason = anyReason
+	}
+	if reflect.DeepEqual(want, seen) && maps.Equal(j.data, f) {
+		return nil // the usual case, quickly
+	}
+	if diff := gocmp.Diff(want, seen) + gocmp.Diff(j.data, f); diff != "" {
+		return fmt.Errorf("job %d (-want +got):\n%s", j.ID, diff)
+	}
+	return nil
+}
+
+// compare holds all jobs of the store against the model.
+func (m *model) compare(got []jobs.Job) error {
+	var errs []error
+	want := m.all(nil)
+	wantIDs := make([]jobs.ID, len(want))
+	for i, j := range want {
+		wantIDs[i] = j.ID
+	}
+	if diff := gocmp.Diff(wantIDs, ids(got)); diff != "" {
+		errs = append(errs, fmt.Errorf("other jobs are there (-want +got):\n%s", diff))
+	}
+	for i := range got {
+		if j := m.jobs[got[i].ID]; j != nil {
+			errs = append(errs, j.compare(&got[i]))
+		}
+	}
+	return errors.Join(append(errs, lawful(got))...)
+}
+
+// lawful looks at what must hold of all jobs at any time, whatever led to it.
+func lawful(list []jobs.Job) error {
+	var errs []error
+	byID := map[jobs.ID]*jobs.Job{}
+	holders, waiting := map[string]int{}, map[string]bool{}
+	for i := range list {
+		j := &list[i]
+		byID[j.ID] = j
+		if k := j.SequenceKey; k != "" {
+			if j.State.Active() || j.State == jobs.Paused {
+				holders[k]++
+			}
+			waiting[k] = waiting[k] || j.State == jobs.Waiting
+		} else if j.State == jobs.Waiting {
+			errs = append(errs, fmt.Errorf("job %d waits for no key", j.ID))
+		}
+	}
+	for k, n := range holders {
+		if n > 1 {
+			errs = append(errs, fmt.Errorf("%d jobs have the turn of key %s", n, k))
+		}
+	}
+	for k, w := range waiting {
+		if w && holders[k] == 0 {
+			errs = append(errs, fmt.Errorf("jobs wait for key %s, and nobody has its turn", k))
+		}
+	}
+	pending := map[jobs.ID]bool{}
+	for _, j := range list {
+		p := byID[j.Parent]
+		switch {
+		case j.Parent == 0:
+		case p == nil:
+			errs = append(errs, fmt.Errorf("the parent of job %d is gone", j.ID))
+		case p.Parent != 0:
+			errs = append(errs, fmt.Errorf("job %d is a grandchild", j.ID))
+		default:
+			pending[p.ID] = pending[p.ID] || j.State.Active() || j.State == jobs.Paused
+		}
+	}
+	for _, j := range list {
+		if j.State == jobs.Paused && j.Parent == 0 && !pending[j.ID] {
+			errs = append(errs, fmt.Errorf("job %d is paused, and has nobody to wait for", j.ID))
+		}
+		if j.Mock && j.Repeat != "" {
+			errs = append(errs, fmt.Errorf("job %d is a mock and repeats", j.ID))
+		}
+	}
+	return errors.Join(errs...)
+}

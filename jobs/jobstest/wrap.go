@@ -1,0 +1,66 @@
+package jobstest
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/swarmiji/swarmiji/jobs"
+)
+
+// Again wraps a store so that each function of Update and Single runs twice, the first time in vain, as the port allows. Who counts on a function's
+// running once is found out.
+func Again(s jobs.Store) jobs.Store { return again{s} }
+
+type again struct{ jobs.Store }
+
+// errVain undoes the first run.
+var errVain = errors.New("jobstest: in vain")
+
+func twice(ctx context.Context, run func(context.Context, txFunc) error, fn txFunc) error {
+	err := run(ctx, func(ctx context.Context, tx jobs.Tx) error {
+		if err := fn(ctx, tx); err != nil {
+			return err
+		}
+		return errVain
+	})
+	if err != nil && !errors.Is(err, errVain) {
+		return err
+	}
+	return run(ctx, fn)
+}
+
+func (a again) Update(ctx context.Context, fn func(ctx context.Context, tx jobs.Tx) error) error {
+	return twice(ctx, a.Store.Update, fn)
+}
+
+func (a again) Single(ctx context.Context, fn func(ctx context.Context, tx jobs.Tx) error) error {
+	return twice(ctx, a.Store.Single, fn)
+}
+
+// Bare wraps a store so that its transactions can do no more than the port asks of all: they are neither [jobs.Taker] nor [jobs.Dropper].
+func Bare(s jobs.Store) jobs.Store { return bare{s} }
+
+type bare struct{ jobs.Store }
+
+func (b bare) Update(ctx context.Context, fn func(ctx context.Context, tx jobs.Tx) error) error {
+	return b.Store.Update(ctx, func(ctx context.Context, tx jobs.Tx) error { return fn(ctx, bareTx{tx}) })
+}
+
+func (b bare) Single(ctx context.Context, fn func(ctx context.Context, tx jobs.Tx) error) error {
+	return b.Store.Single(ctx, func(ctx context.Context, tx jobs.Tx) error { return fn(ctx, bareTx{tx}) })
+}
+
+// bareTx has the methods of the port, and no others.
+type bareTx struct{ tx jobs.Tx }
+
+func (b bareTx) Now(ctx context.Context) (time.Time, error)      { return b.tx.Now(ctx) }
+func (b bareTx) Lock(ctx context.Context, names ...string) error { return b.tx.Lock(ctx, names...) }
+
+func (b bareTx) Get(ctx context.Context, id jobs.ID) (jobs.Job, error) { return b.tx.Get(ctx, id) }
+
+func (b bareTx) Save(ctx context.Context, list ...*jobs.Job) error { return b.tx.Save(ctx, list...) }
+
+func (b bareTx) Delete(ctx context.Context, ids ...jobs.ID) error { return b.tx.Delete(ctx, ids...) }
+
+func (b bareTx) Find(ctx context.Context, q jobs.Query) ([]jobs.Job, error) { return b.tx.Find(ctx, q) }
