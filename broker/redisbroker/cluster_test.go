@@ -29,6 +29,9 @@ func TestConformanceCluster(t *testing.T) {
 			strings.HasSuffix(c.Name(), "no_goroutine_is_left") { // which no test must run beside
 			c.Skip("that it is a cluster makes no difference")
 		}
+		if slices.Contains([]string{"close", "deliver", "lease", "priority", "settle"}, area) {
+			testserver.Thorough(c) // each script meets the cluster in other areas, the histories of the model first of all
+		}
 		h := clusterHarness(c, srv)
 		if area != "fault" || !testserver.IsThorough() { // a restart of all nodes takes seconds
 			h.Restart = nil

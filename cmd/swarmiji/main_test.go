@@ -259,6 +259,7 @@ func TestScripts(t *testing.T) {
 				Dir: "testdata/script", Cmds: commands(), RequireUniqueNames: true,
 				Condition: func(cond string) (bool, error) { return cond == name, nil },
 				Setup: func(env *testscript.Env) error {
+					raceEnv(env)
 					with := url + "?namespace=" + testserver.Namespace()
 					env.Setenv("SWARMIJI_BROKER", with)
 					env.Setenv("SWARMIJI_CONTROL_KEYS", env.WorkDir+"/keys")
@@ -289,6 +290,7 @@ func TestSchedules(t *testing.T) {
 				Dir: "testdata/schedule", Cmds: commands(), RequireUniqueNames: true,
 				Condition: func(cond string) (bool, error) { return cond == name, nil },
 				Setup: func(env *testscript.Env) error {
+					raceEnv(env)
 					at := url
 					if at == "" {
 						at = "sqlite://" + env.WorkDir + "/schedule.db"
@@ -305,5 +307,11 @@ func TestSchedules(t *testing.T) {
 
 // TestOffline runs the scripts that need no server, in processes of their own.
 func TestOffline(t *testing.T) {
-	testscript.Run(t, testscript.Params{Dir: "testdata/offline", Cmds: commands(), RequireUniqueNames: true})
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/offline", Cmds: commands(), RequireUniqueNames: true,
+		Setup: func(env *testscript.Env) error { raceEnv(env); return nil },
+	})
 }
+
+// raceEnv hands on what is set for the race detector: by itself each program would sleep for a second at its end.
+func raceEnv(env *testscript.Env) { env.Setenv("GORACE", os.Getenv("GORACE")) }

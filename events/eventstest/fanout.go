@@ -19,9 +19,7 @@ func fanoutCases() []testCase {
 				for i, s := range subs {
 					w.wantAll(s, es, "subscription %d", i)
 				}
-				for _, s := range subs {
-					w.nothing(s, "after each event came once")
-				}
+				w.nothingAll(subs, "after each event came once")
 			},
 		},
 		{

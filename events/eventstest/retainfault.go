@@ -58,7 +58,7 @@ func retainFaultCases() []testCase {
 				s := w.kept(w.retain(long()))
 				w.wantAll(s, w.send(publisher, 120), "before the fault")
 				up := w.h.Down(w.TB)
-				n := max(5*w.buffer, 50_000)
+				n := max(5*w.buffer, 20_000)
 				w.quick(w.hammer(publisher, n), n)
 				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 				_, err := w.retain(long()).(events.Retainer).Replay(ctx, events.Filter{}, time.Time{})

@@ -98,13 +98,26 @@ func (w *world) wantAll(s events.Subscription, want []events.Event, format strin
 // nothing expects that no event comes for as long as the suite looks.
 func (w *world) nothing(s events.Subscription, format string, args ...any) {
 	w.Helper()
+	w.nothingAll([]events.Subscription{s}, format, args...)
+}
+
+// nothingAll is nothing of several subscriptions, which are looked at together.
+func (w *world) nothingAll(subs []events.Subscription, format string, args ...any) {
+	w.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), w.Quiet)
 	defer cancel()
-	e, err := s.Receive(ctx)
-	if err == nil {
-		w.Fatalf("%s: received %s", fmt.Sprintf(format, args...), show(e))
+	var looks sync.WaitGroup
+	for i, s := range subs {
+		looks.Go(func() {
+			e, err := s.Receive(ctx)
+			if err == nil {
+				w.Errorf("%s: subscription %d received %s", fmt.Sprintf(format, args...), i, show(e))
+				return
+			}
+			w.WantIs(err, context.DeadlineExceeded, "Receive while there is nothing")
+		})
 	}
-	w.WantIs(err, context.DeadlineExceeded, "Receive while there is nothing")
+	looks.Wait()
 }
 
 func (w *world) closeSub(s events.Subscription) {

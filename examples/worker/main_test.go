@@ -118,7 +118,7 @@ func (b *buffer) String() string {
 // The two programs of the README, as they are run there: what the worker knows is what quickstart submits.
 func TestQuickstartMeetsWorker(t *testing.T) {
 	quickstart := filepath.Join(t.TempDir(), "quickstart")
-	args := []string{"build", "-o", quickstart}
+	args := []string{"build", "-ldflags=-s -w", "-o", quickstart} // without what only debuggers read, as tests are
 	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
 		args = append(args, "-race") // as this test is built: then nothing is compiled for it alone
 	}
@@ -131,7 +131,10 @@ func TestQuickstartMeetsWorker(t *testing.T) {
 		"nats":    func(t *testing.T) string { return testserver.RequireNATS(t).URL() },
 		"hworker": func(t *testing.T) string { return "hworker+" + testserver.RequireRedis(t).URL() },
 	} {
-		t.Run(name, func(t *testing.T) { meet(t, quickstart, server(t)+"?namespace="+testserver.Namespace()) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // they wait for retries, most of the time
+			meet(t, quickstart, server(t)+"?namespace="+testserver.Namespace())
+		})
 	}
 }
 

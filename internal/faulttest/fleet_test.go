@@ -75,7 +75,7 @@ func (f *fleet) awaitWithin(d time.Duration, what string, cond func(h ledger.His
 	f.t.Helper()
 	deadline := time.NewTimer(d)
 	defer deadline.Stop()
-	tick := time.NewTicker(10 * time.Millisecond)
+	tick := time.NewTicker(25 * time.Millisecond) // the whole ledger is read each time
 	defer tick.Stop()
 	for {
 		h := f.history()

@@ -36,7 +36,8 @@ func runAll(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	shared.soak = filepath.Join(dir, "soak")
-	args := []string{"build", "-o", shared.soak}
+	// Without what only debuggers read, which takes time to link.
+	args := []string{"build", "-ldflags=-s -w", "-o", shared.soak}
 	if raceEnabled { // then the library is watched for races under faults, too
 		args = append(args, "-race")
 	}

@@ -62,7 +62,7 @@ func start(t *testing.T, name string, env []string) *program {
 	}
 	defer out.Close()
 	p.cmd = exec.Command(shared.soak)
-	p.cmd.Env = append(env, "GORACE=halt_on_error=1")
+	p.cmd.Env = append(env, "GORACE=halt_on_error=1 atexit_sleep_ms=50")
 	p.cmd.Stdout, p.cmd.Stderr = out, out
 	p.cmd.SysProcAttr = leash()
 	if err := shared.spawner.start(p.cmd); err != nil {

@@ -82,7 +82,7 @@ func TestLinkDiesInMidFrame(t *testing.T) {
 		proxy := testserver.NewProxy(t, node.Addr())
 		f := newFleet(t, proxy.URL(node.URL()))
 		c := f.consumer(e.quick(settings{"TASK_MS": 5, "CONCURRENCY": 8}))
-		p := f.producer(settings{"RATE": 150, "CONCURRENCY": 16})
+		p := f.producer(settings{"RATE": 80, "CONCURRENCY": 16})
 		f.await("load", atLeast(50, ledger.Finished))
 		for _, n := range []int64{1_001, 5_003, 20_011} { // odd numbers, to end where no frame does
 			for _, up := range []bool{true, false} {

@@ -198,7 +198,7 @@ func testSubmitAll(t *testing.T, open Open) {
 	handle(r, add, func(_ context.Context, p pair) (int, error) { return p.A + p.B, nil })
 	r.start()
 	want(r, submit(r, add, pair{0, 0}), 0) // the consumer listens
-	const n = 5000
+	const n = 2000
 	calls := make([]task.Call, n)
 	for i := range calls {
 		calls[i] = add.Call(pair{i, i})
@@ -405,7 +405,7 @@ func testRateLimit(t *testing.T, open Open) {
 func testManyOnce(t *testing.T, open Open) {
 	m := middleware.NewMetrics(nil)
 	r := newRoad(t, open, func(p *producer.Config, c *consumer.Config) { p.Metrics, c.Metrics = m, m })
-	const n = 2000
+	const n = 1000
 	counts := make([]atomic.Int64, n)
 	handle(r, work, func(_ context.Context, i int) (int, error) { counts[i].Add(1); return i, nil })
 	r.start()

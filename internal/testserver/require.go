@@ -20,7 +20,7 @@ var ErrMissing = errors.New("testserver: not installed")
 func Thorough(tb testing.TB) {
 	tb.Helper()
 	if !IsThorough() {
-		tb.Skip("make thorough runs this")
+		tb.Skip("SWARMIJI_THOROUGH is not set; make thorough runs this")
 	}
 }
 

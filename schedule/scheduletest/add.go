@@ -64,9 +64,9 @@ func addCases() []testCase {
 			Explain: "Each entry of a call is added by itself, and has its own answer in its place.",
 			Run: func(w *world) {
 				s := w.Open()
-				entries := make([]schedule.Entry, 1000)
+				entries, now := make([]schedule.Entry, 1000), w.now(s)
 				for i := range entries {
-					entries[i] = w.entry(w.now(s).Add(-time.Hour + time.Duration(i)*time.Millisecond))
+					entries[i] = w.entry(now.Add(-time.Hour + time.Duration(i)*time.Millisecond))
 				}
 				w.add(s, entries[100], entries[900])
 				for i, added := range w.tryAdd(s, entries...) {

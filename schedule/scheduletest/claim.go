@@ -41,12 +41,9 @@ func claimCases() []testCase {
 			Explain: "Each claim of a call is answered by itself: some may be lost to another process.",
 			Run: func(w *world) {
 				s := w.Open()
-				for range 600 {
-					_ = w.entries.Add(1)
-				}
-				entries := make([]schedule.Entry, 600)
+				entries, now := make([]schedule.Entry, 600), w.now(s)
 				for i := range entries {
-					entries[i] = w.entry(w.now(s).Add(-time.Hour + time.Duration(i)*time.Millisecond))
+					entries[i] = w.entry(now.Add(-time.Hour + time.Duration(i)*time.Millisecond))
 				}
 				w.add(s, entries...)
 				var claims []schedule.Claim
@@ -312,9 +309,11 @@ func leaseCases() []testCase {
 			Run: func(w *world) {
 				s := w.Open()
 				var claims []schedule.Claim
-				for range 600 {
-					w.add(s, w.entry(w.now(s).Add(-time.Second)))
+				entries, now := make([]schedule.Entry, 600), w.now(s)
+				for i := range entries {
+					entries[i] = w.entry(now.Add(-time.Second))
 				}
+				w.add(s, entries...)
 				ticks := w.due(s, 600).Ticks
 				for _, k := range ticks {
 					claims = append(claims, schedule.Claim{Tick: k})
