@@ -21,6 +21,8 @@
 //     tasks.
 //   - producer: Submit and SubmitAll. consumer: Run, queues with workers, the graceful stop.
 //   - middleware: what wraps handlers and submissions, such as retries with backoff, logs and metrics.
+//   - schedule: tasks that run later or again and again, by cron, repeats or phrases. Its adapters lie below it.
+//   - limit: how many tasks of a kind run at once, or in a time, over all processes. revoke: tasks that are not to run any more.
 //   - control: commands to running consumers.
 //   - router: which task goes to which queue.
 //   - broker, resultstore, events, serializer: the ports. The directories below them are adapters, named by technology and

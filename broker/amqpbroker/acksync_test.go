@@ -9,6 +9,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/amqpbroker"
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
 // TestAckSyncWithoutAnswer: once the acknowledgement was sent nobody can say that the message will be seen again; a task that
@@ -29,18 +30,18 @@ func TestAckSyncWithoutAnswer(t *testing.T) {
 		t.Errorf("AckSync without an answer until ctx ended: %v, want ErrIndeterminate", err)
 	}
 	waits := make(chan error, 1)
-	go func() { waits <- broker.AckSync(bound(t), sent) }()
+	go func() { waits <- broker.AckSync(testwait.Long(t), sent) }()
 	proxy.Heal() // closes the connection
 	awaitLost(t, sent, "its connection was closed")
 	for range 2 {
-		if err := broker.AckSync(bound(t), sent); !errors.Is(err, broker.ErrIndeterminate) || errors.Is(err, broker.ErrLeaseLost) {
+		if err := broker.AckSync(testwait.Long(t), sent); !errors.Is(err, broker.ErrIndeterminate) || errors.Is(err, broker.ErrLeaseLost) {
 			t.Errorf("AckSync after the connection ended, the acknowledgement was sent: %v, want ErrIndeterminate", err)
 		}
 	}
 	if err := <-waits; !errors.Is(err, broker.ErrIndeterminate) || errors.Is(err, broker.ErrLeaseLost) {
 		t.Errorf("AckSync while the connection ended: %v, want ErrIndeterminate", err)
 	}
-	if err := broker.AckSync(bound(t), unsent); !errors.Is(err, broker.ErrLeaseLost) {
+	if err := broker.AckSync(testwait.Long(t), unsent); !errors.Is(err, broker.ErrLeaseLost) {
 		t.Errorf("AckSync after the connection ended, nothing was sent: %v, want ErrLeaseLost", err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/amqpbroker"
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
 func TestMessageTravelsWhole(t *testing.T) {
@@ -41,7 +42,7 @@ func TestMessageTravelsWhole(t *testing.T) {
 			if n, exact := d.Deliveries(); n != 1 || !exact {
 				t.Errorf("Deliveries of a fresh message: %d, %v, want 1, true", n, exact)
 			}
-			if err := d.Release(bound(t), 0); err != nil {
+			if err := d.Release(testwait.Long(t), 0); err != nil {
 				t.Fatalf("Release: %v", err)
 			}
 			d = receive(t, s)
@@ -49,7 +50,7 @@ func TestMessageTravelsWhole(t *testing.T) {
 				t.Errorf("Deliveries after Release: %d, %v", n, exact)
 			}
 			ack(t, d)
-			if err := d.Ack(bound(t)); !errors.Is(err, broker.ErrSettled) {
+			if err := d.Ack(testwait.Long(t)); !errors.Is(err, broker.ErrSettled) {
 				t.Errorf("second Ack: %v, want ErrSettled", err)
 			}
 		})
@@ -64,7 +65,7 @@ func TestDrainInOrderAndEmptied(t *testing.T) {
 	for _, id := range ids(n) {
 		ms = append(ms, broker.Outgoing{Queue: q, Message: message(id)})
 	}
-	if err := b.PublishBatch(bound(t), ms); err != nil {
+	if err := b.PublishBatch(testwait.Long(t), ms); err != nil {
 		t.Fatalf("PublishBatch: %v", err)
 	}
 	s := subscribe(t, b, q, 64)
@@ -85,11 +86,11 @@ func TestDrainInOrderAndEmptied(t *testing.T) {
 	for _, d := range kept {
 		ack(t, d)
 	}
-	if err := s.Close(bound(t)); err != nil {
+	if err := s.Close(testwait.Long(t)); err != nil {
 		t.Fatalf("Subscription.Close: %v", err)
 	}
-	eventually(t, "the queue is empty and nothing came back", func() bool {
-		st, err := b.Stats(bound(t), q)
+	testwait.Until(t, "the queue is empty and nothing came back", func() bool {
+		st, err := b.Stats(testwait.Long(t), q)
 		return err == nil && st.Ready == 0
 	})
 	again := subscribe(t, b, q, 1)
@@ -131,12 +132,12 @@ func TestErrorsOfPublish(t *testing.T) {
 	}
 	var batch []broker.Outgoing
 	for _, tt := range tests {
-		if err := b.Publish(bound(t), tt.queue, tt.m); !errors.Is(err, tt.want) {
+		if err := b.Publish(testwait.Long(t), tt.queue, tt.m); !errors.Is(err, tt.want) {
 			t.Errorf("%s: %v, want %v", tt.name, err, tt.want)
 		}
 		batch = append(batch, broker.Outgoing{Queue: tt.queue, Message: tt.m})
 	}
-	for i, err := range broker.BatchErrors(b.PublishBatch(bound(t), batch), len(batch)) {
+	for i, err := range broker.BatchErrors(b.PublishBatch(testwait.Long(t), batch), len(batch)) {
 		if !errors.Is(err, tests[i].want) {
 			t.Errorf("in a batch, %s: %v, want %v", tests[i].name, err, tests[i].want)
 		}
@@ -152,7 +153,7 @@ func TestDelays(t *testing.T) {
 			q := declared(t, b)
 			s := subscribe(t, b, q, 10)
 			waits := []time.Duration{2 * time.Second, time.Millisecond, 300 * time.Millisecond}
-			if err := b.PublishAt(bound(t), q, message("warm up"), time.Now().Add(time.Millisecond)); err != nil {
+			if err := b.PublishAt(testwait.Long(t), q, message("warm up"), time.Now().Add(time.Millisecond)); err != nil {
 				t.Fatalf("PublishAt: %v", err)
 			}
 			ack(t, receive(t, s))
@@ -162,14 +163,14 @@ func TestDelays(t *testing.T) {
 				due[id] = time.Now().Add(w)
 				m := message(id)
 				m.Properties = map[string]string{"expiration": "1"} // the server would take the shorter time
-				if err := b.PublishAt(bound(t), q, m, due[id]); err != nil {
+				if err := b.PublishAt(testwait.Long(t), q, m, due[id]); err != nil {
 					t.Fatalf("PublishAt %v: %v", w, err)
 				}
 			}
 			batched := message("batched")
 			batched.Properties = map[string]string{"expiration": "1"}
 			due["batched"] = time.Now().Add(400 * time.Millisecond)
-			if err := b.PublishBatch(bound(t), []broker.Outgoing{{Queue: q, Message: batched, At: due["batched"]}}); err != nil {
+			if err := b.PublishBatch(testwait.Long(t), []broker.Outgoing{{Queue: q, Message: batched, At: due["batched"]}}); err != nil {
 				t.Fatalf("PublishBatch: %v", err)
 			}
 			for left := len(due); left > 0; {
@@ -187,7 +188,7 @@ func TestDelays(t *testing.T) {
 				}
 				if d.Message().ID == "batched" && d.Message().Generation == 0 {
 					due["batched"] = time.Now().Add(300 * time.Millisecond)
-					if err := d.Release(bound(t), 300*time.Millisecond); err != nil {
+					if err := d.Release(testwait.Long(t), 300*time.Millisecond); err != nil {
 						t.Fatalf("Release: %v", err)
 					}
 					continue
@@ -195,15 +196,15 @@ func TestDelays(t *testing.T) {
 				ack(t, d)
 				left--
 			}
-			if err := b.PublishAt(bound(t), q+"x", message("m"), time.Now().Add(time.Hour)); !errors.Is(err, broker.ErrNoQueue) {
+			if err := b.PublishAt(testwait.Long(t), q+"x", message("m"), time.Now().Add(time.Hour)); !errors.Is(err, broker.ErrNoQueue) {
 				t.Errorf("a delayed message for a queue that is not there: %v, want ErrNoQueue", err)
 			}
-			if err := b.PublishAt(bound(t), q, message("m"), time.Now().AddDate(9, 0, 0)); !errors.Is(err, broker.ErrUnsupported) {
+			if err := b.PublishAt(testwait.Long(t), q, message("m"), time.Now().AddDate(9, 0, 0)); !errors.Is(err, broker.ErrUnsupported) {
 				t.Errorf("a delay of 9 years: %v, want ErrUnsupported", err)
 			} else if !strings.Contains(err.Error(), "longer than 8.7 years") {
 				t.Errorf("a delay of 9 years: %v, want the limit to be named", err)
 			}
-			if err := b.PublishAt(bound(t), q, message("m"), time.Now().AddDate(8, 0, 0)); err != nil {
+			if err := b.PublishAt(testwait.Long(t), q, message("m"), time.Now().AddDate(8, 0, 0)); err != nil {
 				t.Errorf("a delay of 8 years: %v", err)
 			}
 		})
@@ -214,13 +215,13 @@ func TestDelays(t *testing.T) {
 func TestDelaysAmongOtherSettings(t *testing.T) {
 	const ns = "delays-quorum" // made by TestDelays as a rule, which saves time
 	first := connect(t, amqpbroker.Config{Namespace: ns})
-	if err := first.PublishAt(bound(t), declared(t, first), message("makes the levels"), time.Now().Add(time.Millisecond)); err != nil {
+	if err := first.PublishAt(testwait.Long(t), declared(t, first), message("makes the levels"), time.Now().Add(time.Millisecond)); err != nil {
 		t.Fatalf("PublishAt: %v", err)
 	}
 	var book logBook
 	b := connect(t, amqpbroker.Config{Namespace: ns, QueueType: amqpbroker.Classic, Logger: book.logger()})
 	q := declared(t, b)
-	if err := b.PublishAt(bound(t), q, message("m"), time.Now().Add(5*time.Millisecond)); err != nil {
+	if err := b.PublishAt(testwait.Long(t), q, message("m"), time.Now().Add(5*time.Millisecond)); err != nil {
 		t.Fatalf("PublishAt among levels of another type: %v", err)
 	}
 	ack(t, receive(t, subscribe(t, b, q, 1)))
@@ -231,7 +232,7 @@ func TestDelaysAmongOtherSettings(t *testing.T) {
 
 func TestDelayForNoQueueInFreshNamespace(t *testing.T) {
 	b := connect(t, amqpbroker.Config{Namespace: testserver.Namespace()})
-	if err := b.PublishAt(bound(t), "nowhere", message("m"), time.Now().Add(time.Hour)); !errors.Is(err, broker.ErrNoQueue) {
+	if err := b.PublishAt(testwait.Long(t), "nowhere", message("m"), time.Now().Add(time.Hour)); !errors.Is(err, broker.ErrNoQueue) {
 		t.Errorf("PublishAt: %v, want ErrNoQueue", err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker/amqpbroker"
 	"github.com/swarmiji/swarmiji/broker/brokertest"
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
 const testMaxBody = 6 << 20
@@ -69,7 +70,7 @@ func namespace(t testing.TB, typ amqpbroker.QueueType) string {
 	ns := testserver.Namespace()
 	b := connect(t, amqpbroker.Config{Namespace: ns, QueueType: typ})
 	q := declared(t, b)
-	if err := b.PublishAt(bound(t), q, message("first"), time.Now().Add(time.Millisecond)); err != nil {
+	if err := b.PublishAt(testwait.Long(t), q, message("first"), time.Now().Add(time.Millisecond)); err != nil {
 		t.Fatalf("PublishAt: %v", err)
 	}
 	return ns

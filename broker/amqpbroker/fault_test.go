@@ -14,6 +14,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/amqpbroker"
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
 // raw runs fn with a channel of the plain client.
@@ -37,7 +38,7 @@ func awaitLost(t testing.TB, d broker.Delivery, why string) {
 	t.Helper()
 	select {
 	case <-d.Lost():
-	case <-bound(t).Done():
+	case <-testwait.Long(t).Done():
 		t.Fatalf("Lost was not closed after %s", why)
 	}
 }
@@ -59,7 +60,7 @@ func TestOldGenerationCannotSettle(t *testing.T) {
 			if o.Lost() == d.Lost() {
 				t.Error("two channel generations share one Lost")
 			}
-			if err := o.Ack(bound(t)); !errors.Is(err, broker.ErrLeaseLost) {
+			if err := o.Ack(testwait.Long(t)); !errors.Is(err, broker.ErrLeaseLost) {
 				t.Errorf("Ack of an old generation: %v, want ErrLeaseLost", err)
 			}
 		}
@@ -71,10 +72,10 @@ func TestOldGenerationCannotSettle(t *testing.T) {
 		}
 		ack(t, d) // the same tag as the old ones: it must count for this one only
 	}
-	if err := s.Close(bound(t)); err != nil {
+	if err := s.Close(testwait.Long(t)); err != nil {
 		t.Fatalf("Close: %v", err)
 	}
-	if st, err := b.Stats(bound(t), q); err != nil || st.Ready != 0 {
+	if st, err := b.Stats(testwait.Long(t), q); err != nil || st.Ready != 0 {
 		t.Errorf("Stats after the Ack: %+v, %v, want an empty queue", st, err)
 	}
 }
@@ -92,8 +93,8 @@ func TestDeletedQueueIsDeclaredAgain(t *testing.T) {
 		return err
 	})
 	awaitLost(t, d, "its queue was deleted")
-	eventually(t, "publishing works again", func() bool {
-		err := b.Publish(bound(t), q, message("after"))
+	testwait.Until(t, "publishing works again", func() bool {
+		err := b.Publish(testwait.Long(t), q, message("after"))
 		// While it is being deleted the server refuses what it can no longer put there.
 		if err != nil && !errors.Is(err, broker.ErrNoQueue) && !errors.Is(err, broker.ErrBlocked) {
 			t.Fatalf("Publish to a deleted queue: %v, want ErrNoQueue, or ErrBlocked for a moment", err)
@@ -105,7 +106,7 @@ func TestDeletedQueueIsDeclaredAgain(t *testing.T) {
 	} else {
 		ack(t, d)
 	}
-	if err := b.PublishAt(bound(t), q, message("later"), time.Now().Add(50*time.Millisecond)); err != nil {
+	if err := b.PublishAt(testwait.Long(t), q, message("later"), time.Now().Add(50*time.Millisecond)); err != nil {
 		t.Fatalf("PublishAt: %v", err)
 	}
 	ack(t, receive(t, s)) // the new queue gets delayed messages, too
@@ -132,7 +133,7 @@ func TestServerMischief(t *testing.T) {
 func consumerTimeoutCostsOneChannel(t *testing.T, srv *testserver.Rabbit) {
 	set := func(expr string) {
 		t.Helper()
-		if out, err := srv.Ctl(bound(t), "eval", expr); err != nil {
+		if out, err := srv.Ctl(testwait.Long(t), "eval", expr); err != nil {
 			t.Fatalf("%s: %v\n%s", expr, err, out)
 		}
 	}
@@ -146,7 +147,7 @@ func consumerTimeoutCostsOneChannel(t *testing.T, srv *testserver.Rabbit) {
 	publish(t, b, slow, message("slow"))
 	d := receive(t, s)
 	awaitLost(t, d, "it was held for longer than consumer_timeout")
-	if err := d.Ack(bound(t)); !errors.Is(err, broker.ErrLeaseLost) {
+	if err := d.Ack(testwait.Long(t)); !errors.Is(err, broker.ErrLeaseLost) {
 		t.Errorf("Ack after consumer_timeout: %v, want ErrLeaseLost", err)
 	}
 	ack(t, receive(t, s)) // it comes again, on a new channel
@@ -178,7 +179,7 @@ func memoryAlarmBlocksPublishingOnly(t *testing.T, srv *testserver.Rabbit) {
 			}
 		}
 	})()
-	if err := srv.SetMemoryAlarm(bound(t), true); err != nil {
+	if err := srv.SetMemoryAlarm(testwait.Long(t), true); err != nil {
 		t.Fatalf("raising the alarm: %v", err)
 	}
 	for i := range 3 {
@@ -202,15 +203,15 @@ func memoryAlarmBlocksPublishingOnly(t *testing.T, srv *testserver.Rabbit) {
 		if !errors.Is(err, broker.ErrBlocked) {
 			t.Errorf("Watch told of %v, want ErrBlocked", err)
 		}
-	case <-bound(t).Done():
+	case <-testwait.Long(t).Done():
 		t.Fatal("Watch did not tell of the alarm")
 	}
 	for range 5 {
 		ack(t, receive(t, s)) // consuming and acknowledging go on
 	}
 	res := make(chan error, 1)
-	go func() { res <- b.Publish(bound(t), q, message("waits")) }()
-	if err := srv.SetMemoryAlarm(bound(t), false); err != nil {
+	go func() { res <- b.Publish(testwait.Long(t), q, message("waits")) }()
+	if err := srv.SetMemoryAlarm(testwait.Long(t), false); err != nil {
 		t.Fatalf("ending the alarm: %v", err)
 	}
 	if err := <-res; err != nil {
@@ -218,7 +219,7 @@ func memoryAlarmBlocksPublishingOnly(t *testing.T, srv *testserver.Rabbit) {
 	}
 	select {
 	case <-unblocked:
-	case <-bound(t).Done():
+	case <-testwait.Long(t).Done():
 		t.Error("Watch did not tell of the end of the alarm")
 	}
 }
@@ -227,7 +228,7 @@ func wrongPasswordIsSaidAndMended(t *testing.T, srv *testserver.Rabbit) {
 	const user, secret = "carol", "hush-hush-7319"
 	ctl := func(args ...string) {
 		t.Helper()
-		if out, err := srv.Ctl(bound(t), args...); err != nil {
+		if out, err := srv.Ctl(testwait.Long(t), args...); err != nil {
 			t.Fatalf("rabbitmqctl %v: %v\n%s", args, err, out)
 		}
 	}
@@ -243,10 +244,10 @@ func wrongPasswordIsSaidAndMended(t *testing.T, srv *testserver.Rabbit) {
 		told = append(told, fmt.Sprint(st, err))
 	})()
 	errs := []error{
-		b.Publish(bound(t), "q", message("m")),
-		b.Declare(bound(t), broker.Queue{Name: "q"}),
+		b.Publish(testwait.Long(t), "q", message("m")),
+		b.Declare(testwait.Long(t), broker.Queue{Name: "q"}),
 	}
-	_, err := b.Subscribe(bound(t), "q", broker.SubscribeOptions{})
+	_, err := b.Subscribe(testwait.Long(t), "q", broker.SubscribeOptions{})
 	for _, err := range append(errs, err) {
 		if !errors.Is(err, broker.ErrAccess) {
 			t.Errorf("with a wrong password: %v, want ErrAccess", err)
@@ -256,30 +257,30 @@ func wrongPasswordIsSaidAndMended(t *testing.T, srv *testserver.Rabbit) {
 		}
 	}
 	ctl("change_password", user, secret)
-	eventually(t, "the Broker works after the password was mended", func() bool {
-		return b.Declare(bound(t), broker.Queue{Name: "q"}) == nil
+	testwait.Until(t, "the Broker works after the password was mended", func() bool {
+		return b.Declare(testwait.Long(t), broker.Queue{Name: "q"}) == nil
 	})
 	s := subscribe(t, b, "q", 1)
 	// Each of the two connections finds out at its own next attempt.
-	eventually(t, "publishing works after the password was mended", func() bool {
-		return b.Publish(bound(t), "q", message("m")) == nil
+	testwait.Until(t, "publishing works after the password was mended", func() bool {
+		return b.Publish(testwait.Long(t), "q", message("m")) == nil
 	})
 	ack(t, receive(t, s))
 
 	// And the other way round: a subscription that is refused after it has worked, and recovers.
 	ctl("change_password", user, "another")
-	if err := srv.CloseAllConnections(bound(t)); err != nil {
+	if err := srv.CloseAllConnections(testwait.Long(t)); err != nil {
 		t.Fatalf("closing all connections: %v", err)
 	}
-	eventually(t, "Receive reports ErrAccess", func() bool {
+	testwait.Until(t, "Receive reports ErrAccess", func() bool {
 		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 		defer cancel()
 		_, err := s.Receive(ctx)
 		return errors.Is(err, broker.ErrAccess)
 	})
 	ctl("change_password", user, secret)
-	eventually(t, "publishing works again", func() bool { return b.Publish(bound(t), "q", message("again")) == nil })
-	eventually(t, "receiving works again", func() bool {
+	testwait.Until(t, "publishing works again", func() bool { return b.Publish(testwait.Long(t), "q", message("again")) == nil })
+	testwait.Until(t, "receiving works again", func() bool {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		d, err := s.Receive(ctx)
@@ -295,12 +296,12 @@ func wrongPasswordIsSaidAndMended(t *testing.T, srv *testserver.Rabbit) {
 func refusedMessageIsSaidToBe(t *testing.T, srv *testserver.Rabbit) {
 	q := declared(t, connect(t, amqpbroker.Config{URLs: []string{srv.URL()}}))
 	for _, args := range [][]string{{"add_user", "reader", "word"}, {"set_permissions", "reader", ".*", "", ".*"}} {
-		if out, err := srv.Ctl(bound(t), args...); err != nil {
+		if out, err := srv.Ctl(testwait.Long(t), args...); err != nil {
 			t.Fatalf("rabbitmqctl %v: %v\n%s", args, err, out)
 		}
 	}
 	b := connect(t, amqpbroker.Config{URLs: []string{fmt.Sprintf("amqp://reader:word@%s/", srv.Addr())}})
-	err := b.Publish(bound(t), q, message("m"))
+	err := b.Publish(testwait.Long(t), q, message("m"))
 	if !errors.Is(err, broker.ErrAccess) || !errors.Is(err, broker.ErrIndeterminate) {
 		t.Errorf("Publish without the permission to write: %v, want ErrAccess, and ErrIndeterminate since it was sent", err)
 	}
@@ -380,7 +381,7 @@ func TestQueueWithOtherArgumentsIsUsed(t *testing.T) {
 		return err
 	})
 	for range 2 {
-		if err := b.Declare(bound(t), broker.Queue{Name: q}); err != nil {
+		if err := b.Declare(testwait.Long(t), broker.Queue{Name: q}); err != nil {
 			t.Fatalf("Declare: %v", err)
 		}
 	}
@@ -401,14 +402,14 @@ func TestServersOwnDeadLettersAreSeen(t *testing.T) {
 	publish(t, b, q, message("poison"))
 	s := subscribe(t, b, q, 1)
 	for range 3 {
-		if err := receive(t, s).Release(bound(t), 0); err != nil {
+		if err := receive(t, s).Release(testwait.Long(t), 0); err != nil {
 			t.Fatalf("Release: %v", err)
 		}
 	}
 	var dead []broker.Dead
-	eventually(t, "the server dead-letters after 2 returns", func() bool {
+	testwait.Until(t, "the server dead-letters after 2 returns", func() bool {
 		var err error
-		dead, err = b.ListDead(bound(t), q, 10)
+		dead, err = b.ListDead(testwait.Long(t), q, 10)
 		return err == nil && len(dead) == 1
 	})
 	d := dead[0]

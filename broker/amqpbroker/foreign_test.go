@@ -12,6 +12,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/amqpbroker"
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
 // TestWhatIsNotSentCanBeSettled: a publisher that is not this adapter knows none of its limits.
@@ -43,11 +44,11 @@ func TestWhatIsNotSentCanBeSettled(t *testing.T) {
 				return err
 			})
 			s := subscribe(t, b, q, 1)
-			if err := receive(t, s).Release(bound(t), time.Millisecond); err != nil {
+			if err := receive(t, s).Release(testwait.Long(t), time.Millisecond); err != nil {
 				t.Fatalf("Release: %v", err)
 			}
 			d := receive(t, s)
-			if err := d.Bury(bound(t), errors.New("poison")); err != nil {
+			if err := d.Bury(testwait.Long(t), errors.New("poison")); err != nil {
 				t.Fatalf("Bury: %v", err)
 			}
 			check := func(where string, m *broker.Message) {
@@ -58,12 +59,12 @@ func TestWhatIsNotSentCanBeSettled(t *testing.T) {
 					t.Errorf("%s: body of %d bytes, %d headers, properties %v", where, len(m.Body), len(m.Headers), m.Properties)
 				}
 			}
-			dead, err := b.ListDead(bound(t), q, 10)
+			dead, err := b.ListDead(testwait.Long(t), q, 10)
 			if err != nil || len(dead) != 1 || dead[0].Reason != "poison" {
 				t.Fatalf("ListDead: %+v, %v", dead, err)
 			}
 			check("the dead letter", dead[0].Message)
-			if n, err := b.RequeueDead(bound(t), q, 10); n != 1 || err != nil {
+			if n, err := b.RequeueDead(testwait.Long(t), q, 10); n != 1 || err != nil {
 				t.Fatalf("RequeueDead: %d, %v", n, err)
 			}
 			d = receive(t, s)
@@ -90,7 +91,7 @@ func TestForeignDeliveryCountIsNotBelieved(t *testing.T) {
 		}
 		if i == 2 {
 			ack(t, d)
-		} else if err := d.Release(bound(t), 0); err != nil {
+		} else if err := d.Release(testwait.Long(t), 0); err != nil {
 			t.Fatalf("Release: %v", err)
 		}
 	}

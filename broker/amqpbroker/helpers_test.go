@@ -12,15 +12,8 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/amqpbroker"
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 )
-
-// bound is a ctx that ends long after anything here should.
-func bound(t testing.TB) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	t.Cleanup(cancel)
-	return ctx
-}
 
 // connect opens a Broker for a test, which closes it. What cfg leaves open points to the shared server.
 func connect(t testing.TB, cfg amqpbroker.Config) *amqpbroker.Broker {
@@ -46,7 +39,7 @@ func connect(t testing.TB, cfg amqpbroker.Config) *amqpbroker.Broker {
 func declared(t testing.TB, b *amqpbroker.Broker) string {
 	t.Helper()
 	q := testserver.Namespace()
-	if err := b.Declare(bound(t), broker.Queue{Name: q}); err != nil {
+	if err := b.Declare(testwait.Long(t), broker.Queue{Name: q}); err != nil {
 		t.Fatalf("Declare: %v", err)
 	}
 	return q
@@ -54,7 +47,7 @@ func declared(t testing.TB, b *amqpbroker.Broker) string {
 
 func subscribe(t testing.TB, b *amqpbroker.Broker, queue string, prefetch int) broker.Subscription {
 	t.Helper()
-	s, err := b.Subscribe(bound(t), queue, broker.SubscribeOptions{Prefetch: prefetch})
+	s, err := b.Subscribe(testwait.Long(t), queue, broker.SubscribeOptions{Prefetch: prefetch})
 	if err != nil {
 		t.Fatalf("Subscribe: %v", err)
 	}
@@ -74,7 +67,7 @@ func receive(t testing.TB, s broker.Subscription) broker.Delivery {
 
 func publish(t testing.TB, b *amqpbroker.Broker, queue string, m *broker.Message) {
 	t.Helper()
-	if err := b.Publish(bound(t), queue, m); err != nil {
+	if err := b.Publish(testwait.Long(t), queue, m); err != nil {
 		t.Fatalf("Publish: %v", err)
 	}
 }
@@ -85,22 +78,8 @@ func message(id string) *broker.Message {
 
 func ack(t testing.TB, d broker.Delivery) {
 	t.Helper()
-	if err := d.Ack(bound(t)); err != nil {
+	if err := d.Ack(testwait.Long(t)); err != nil {
 		t.Fatalf("Ack: %v", err)
-	}
-}
-
-// eventually polls until ok holds.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("never happened: %s", what)
-		}
-		<-tick.C
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/amqpbroker"
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
 // levelsStream makes the stream of a queue's levels, without an entry.
@@ -36,7 +37,7 @@ func TestInterruptedLookAtLevels(t *testing.T) {
 		err error
 	}
 	res := make(chan subscribed, 1)
-	ctx := bound(t)
+	ctx := testwait.Long(t)
 	go func() {
 		s, err := b.Subscribe(ctx, q, broker.SubscribeOptions{Prefetch: 2})
 		res <- subscribed{s, err}
@@ -79,7 +80,7 @@ func TestLevelsThatWereNeverWritten(t *testing.T) {
 			if _, err := b.Subscribe(ctx, q, broker.SubscribeOptions{}); !errors.Is(err, broker.ErrUnavailable) || ctx.Err() != nil {
 				t.Errorf("Subscribe: %v, want ErrUnavailable before ctx ends", err)
 			}
-			if err := b.Declare(bound(t), broker.Queue{Name: q, Levels: want}); err != nil {
+			if err := b.Declare(testwait.Long(t), broker.Queue{Name: q, Levels: want}); err != nil {
 				t.Fatalf("Declare: %v", err)
 			}
 			other := connect(t, amqpbroker.Config{})

@@ -13,6 +13,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/hworkerbroker"
 	"github.com/swarmiji/swarmiji/consumer"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/resultstore/memresults"
@@ -109,7 +110,7 @@ func TestH05ResultsAndH06Exceptions(t *testing.T) {
 			f.push(`["1",{"task":"mail.send","id":"p-`+f.queue+`","args":{"to":"panic"}}]`, `["2",{"task":"mail.send","id":"f-`+f.queue+`","args":{"to":"fails"}}]`,
 				`["3",{"task":"mail.send","id":"s-`+f.queue+`","args":{"to":"works"}}]`)
 			state := func(id string) task.State {
-				rec, err := results.Load(bound(t), task.ID(id+f.queue))
+				rec, err := results.Load(testwait.Long(t), task.ID(id+f.queue))
 				if err != nil {
 					return task.StatePending
 				}
@@ -136,7 +137,7 @@ func TestUnreadableTasksAreDeadLetters(t *testing.T) {
 	f.worker(b, func(context.Context, mail) (string, error) { return "", nil })
 	const payload = `["u1",{"task":"../../bin/sh"}]`
 	f.push(payload)
-	f.eventually("it is buried", func() bool { return f.rdb.LLen(bound(t), f.failed).Val() == 1 })
+	f.eventually("it is buried", func() bool { return f.rdb.LLen(testwait.Long(t), f.failed).Val() == 1 })
 	if l := f.list(f.failed); l[0] != payload {
 		t.Errorf("buried as %q", l[0])
 	}
@@ -153,14 +154,14 @@ func TestSubmitAndRefusals(t *testing.T) {
 		Serializers: []serializer.Serializer{serializer.JSON{}},
 	}))
 	t.Cleanup(func() { _ = p.Close(context.Background()) })
-	future := ok[*task.Future[string]](t)(send.Submit(bound(t), p, mail{"you"}))
-	if got, err := future.Get(bound(t)); err != nil || got != "sent to you" {
+	future := ok[*task.Future[string]](t)(send.Submit(testwait.Long(t), p, mail{"you"}))
+	if got, err := future.Get(testwait.Long(t)); err != nil || got != "sent to you" {
 		t.Fatalf("the result is %q, %v", got, err)
 	}
 	for name, o := range map[string]task.Option{
 		"a delay": task.WithNotBefore(time.Now().Add(time.Hour)), "a priority": task.WithPriority(1), "an expiry": task.WithExpires(time.Now().Add(time.Hour)),
 	} {
-		if _, err := send.Submit(bound(t), p, mail{"you"}, o); !errors.Is(err, broker.ErrUnsupported) {
+		if _, err := send.Submit(testwait.Long(t), p, mail{"you"}, o); !errors.Is(err, broker.ErrUnsupported) {
 			t.Errorf("%s: %v, want ErrUnsupported", name, err)
 		}
 	}
@@ -186,7 +187,7 @@ func TestIdleConsumerRests(t *testing.T) {
 // calls is how many scripts the server has run.
 func (f *foreign) calls() int {
 	f.t.Helper()
-	info := ok[string](f.t)(f.rdb.Info(bound(f.t), "commandstats").Result())
+	info := ok[string](f.t)(f.rdb.Info(testwait.Long(f.t), "commandstats").Result())
 	_, after, found := strings.Cut(info, "cmdstat_evalsha:calls=")
 	n := 0
 	if found {

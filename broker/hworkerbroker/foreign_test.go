@@ -13,6 +13,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/hworkerbroker"
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
 // foreign is another program on a queue. It knows the published layout and nothing of this module: what it does are the raw
@@ -51,7 +52,7 @@ func ok[T any](t *testing.T) func(v T, err error) T {
 func (f *foreign) push(payloads ...string) {
 	f.t.Helper()
 	for _, p := range payloads {
-		ok[int64](f.t)(f.rdb.LPush(bound(f.t), f.jobs, p).Result())
+		ok[int64](f.t)(f.rdb.LPush(testwait.Long(f.t), f.jobs, p).Result())
 	}
 }
 
@@ -62,7 +63,7 @@ func (f *foreign) take(now string) (string, bool) {
 		local v = redis.call('RPOP', KEYS[1])
 		if v then redis.call('HSET', KEYS[2], v, ARGV[1]) end
 		return v`
-	v, err := f.rdb.Eval(bound(f.t), atomic, []string{f.jobs, f.progress}, now).Text()
+	v, err := f.rdb.Eval(testwait.Long(f.t), atomic, []string{f.jobs, f.progress}, now).Text()
 	if err == redis.Nil { //nolint:errorlint // as the client returns it
 		return "", false
 	}
@@ -72,7 +73,7 @@ func (f *foreign) take(now string) (string, bool) {
 // done is its Success; it returns how many entries there were.
 func (f *foreign) done(payload string) int64 {
 	f.t.Helper()
-	return ok[int64](f.t)(f.rdb.HDel(bound(f.t), f.progress, payload).Result())
+	return ok[int64](f.t)(f.rdb.HDel(testwait.Long(f.t), f.progress, payload).Result())
 }
 
 // retry is its Retry.
@@ -81,13 +82,13 @@ func (f *foreign) retry(payload string) {
 	const atomic = `
 		if redis.call('HDEL', KEYS[2], ARGV[1]) == 1 then redis.call('LPUSH', KEYS[1], ARGV[1]) end
 		return 0`
-	ok[any](f.t)(f.rdb.Eval(bound(f.t), atomic, []string{f.jobs, f.progress}, payload).Result())
+	ok[any](f.t)(f.rdb.Eval(testwait.Long(f.t), atomic, []string{f.jobs, f.progress}, payload).Result())
 }
 
 // list reads a list, from the end that is next to run.
 func (f *foreign) list(key string) []string {
 	f.t.Helper()
-	l := ok[[]string](f.t)(f.rdb.LRange(bound(f.t), key, 0, -1).Result())
+	l := ok[[]string](f.t)(f.rdb.LRange(testwait.Long(f.t), key, 0, -1).Result())
 	for i, j := 0, len(l)-1; i < j; i, j = i+1, j-1 {
 		l[i], l[j] = l[j], l[i]
 	}
@@ -96,13 +97,13 @@ func (f *foreign) list(key string) []string {
 
 func (f *foreign) hash(key string) map[string]string {
 	f.t.Helper()
-	return ok[map[string]string](f.t)(f.rdb.HGetAll(bound(f.t), key).Result())
+	return ok[map[string]string](f.t)(f.rdb.HGetAll(testwait.Long(f.t), key).Result())
 }
 
 // keysThere returns which of the four keys exist.
 func (f *foreign) keysThere() int64 {
 	f.t.Helper()
-	return ok[int64](f.t)(f.rdb.Exists(bound(f.t), f.jobs, f.progress, f.broken, f.failed).Result())
+	return ok[int64](f.t)(f.rdb.Exists(testwait.Long(f.t), f.jobs, f.progress, f.broken, f.failed).Result())
 }
 
 // broker opens one of ours; the test's end closes it.
@@ -121,18 +122,18 @@ func (f *foreign) broker(cfg hworkerbroker.Config) *hworkerbroker.Broker {
 
 func (f *foreign) subscribe(b *hworkerbroker.Broker, prefetch int) broker.Subscription {
 	f.t.Helper()
-	return ok[broker.Subscription](f.t)(b.Subscribe(bound(f.t), f.queue, broker.SubscribeOptions{Prefetch: prefetch}))
+	return ok[broker.Subscription](f.t)(b.Subscribe(testwait.Long(f.t), f.queue, broker.SubscribeOptions{Prefetch: prefetch}))
 }
 
 func (f *foreign) receive(s broker.Subscription) broker.Delivery {
 	f.t.Helper()
-	return ok[broker.Delivery](f.t)(s.Receive(bound(f.t)))
+	return ok[broker.Delivery](f.t)(s.Receive(testwait.Long(f.t)))
 }
 
 // eventually polls until cond holds.
 func (f *foreign) eventually(what string, cond func() bool) {
 	f.t.Helper()
-	ctx := bound(f.t)
+	ctx := testwait.Long(f.t)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for !cond() {
@@ -142,14 +143,6 @@ func (f *foreign) eventually(what string, cond func() bool) {
 			f.t.Fatalf("never happened: %s", what)
 		}
 	}
-}
-
-// bound is a ctx that ends long after anything here should.
-func bound(t testing.TB) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	t.Cleanup(cancel)
-	return ctx
 }
 
 // logBook keeps what is logged.

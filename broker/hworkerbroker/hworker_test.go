@@ -16,6 +16,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/hworkerbroker"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
 // The numbers are those of the points that hworker's description makes, in the order of the project's list of them. What
@@ -64,7 +65,7 @@ func TestH03JobsOfAnyProgram(t *testing.T) {
 		if diff := cmp.Diff(jsonMessage(want.id, want.body), m); diff != "" {
 			t.Errorf("-want +got:\n%s", diff)
 		}
-		if err := d.Ack(bound(t)); err != nil {
+		if err := d.Ack(testwait.Long(t)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -79,7 +80,7 @@ func TestH09PayloadBytes(t *testing.T) {
 	b := f.broker(hworkerbroker.Config{})
 	body := `{"task":"add","id":"task-1","args":{"to":"ü","n":1.50}}`
 	for range 2 {
-		if err := b.Publish(bound(t), f.queue, jsonMessage("task-1", body)); err != nil {
+		if err := b.Publish(testwait.Long(t), f.queue, jsonMessage("task-1", body)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -106,7 +107,7 @@ func TestH09TheRestOfAMessage(t *testing.T) {
 	m.Generation, m.Headers = 2, map[string]any{"trace": "x", "n": int64(5), "raw": []byte{1}}
 	plain := &broker.Message{ID: "b", ContentType: "text/plain", Body: []byte("hi"), Priority: 100}
 	for _, m := range []*broker.Message{m, plain} {
-		if err := b.Publish(bound(t), f.queue, m); err != nil {
+		if err := b.Publish(testwait.Long(t), f.queue, m); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -126,12 +127,12 @@ func TestH10OrderAndH26Jobs(t *testing.T) {
 	f := newForeign(t)
 	b := f.broker(hworkerbroker.Config{})
 	for _, body := range []string{"1", "2"} {
-		if err := b.Publish(bound(t), f.queue, jsonMessage("", body)); err != nil {
+		if err := b.Publish(testwait.Long(t), f.queue, jsonMessage("", body)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	f.push("no payload", `{"not":"an array"}`, `["u"]`, `[1,2]`)
-	jobs := ok[[]hworkerbroker.Job](t)(b.Jobs(bound(t), f.queue))
+	jobs := ok[[]hworkerbroker.Job](t)(b.Jobs(testwait.Long(t), f.queue))
 	if len(jobs) != 2 || string(jobs[0].Value) != "2" || string(jobs[1].Value) != "1" || jobs[0].UUID == jobs[1].UUID {
 		t.Fatalf("Jobs are %+v, want 2, then 1", jobs)
 	}
@@ -142,19 +143,19 @@ func TestH11TakeAndH13Success(t *testing.T) {
 	f := newForeign(t)
 	b := f.broker(hworkerbroker.Config{})
 	f.push(`["u1",{"n":1}]`)
-	before := ok[time.Time](t)(f.rdb.Time(bound(t)).Result())
+	before := ok[time.Time](t)(f.rdb.Time(testwait.Long(t)).Result())
 	d := f.receive(f.subscribe(b, 1))
-	after := ok[time.Time](t)(f.rdb.Time(bound(t)).Result())
+	after := ok[time.Time](t)(f.rdb.Time(testwait.Long(t)).Result())
 	notes := f.hash(f.progress)
 	start := notes[`["u1",{"n":1}]`]
 	at, err := time.Parse(`"2006-01-02T15:04:05.999999Z"`, start)
 	if len(notes) != 1 || !stamp.MatchString(start) || err != nil || at.Before(before.Truncate(time.Microsecond)) || at.After(after) {
 		t.Fatalf("progress holds %q, taken between %s and %s", notes, before, after)
 	}
-	if listed := ok[[]hworkerbroker.Noted](t)(b.Progress(bound(t), f.queue)); len(listed) != 1 || !listed[0].At.Equal(at) {
+	if listed := ok[[]hworkerbroker.Noted](t)(b.Progress(testwait.Long(t), f.queue)); len(listed) != 1 || !listed[0].At.Equal(at) {
 		t.Errorf("Progress is %+v", listed)
 	}
-	if err := d.Ack(bound(t)); err != nil {
+	if err := d.Ack(testwait.Long(t)); err != nil {
 		t.Fatal(err)
 	}
 	if n := f.keysThere(); n != 0 {
@@ -181,11 +182,13 @@ func TestH12AnEmptyQueueWritesNothing(t *testing.T) {
 // H13, H17: every end of a job that a monitor took back does nothing and says so.
 func TestH17LateEndsDoNothing(t *testing.T) {
 	for name, end := range map[string]func(b broker.Broker, queue string, d broker.Delivery) error{
-		"Success":   func(_ broker.Broker, _ string, d broker.Delivery) error { return d.Ack(bound(t)) },
-		"Failure":   func(_ broker.Broker, _ string, d broker.Delivery) error { return d.Bury(bound(t), errors.New("x")) },
-		"give back": func(_ broker.Broker, _ string, d broker.Delivery) error { return d.Release(bound(t), 0) },
+		"Success": func(_ broker.Broker, _ string, d broker.Delivery) error { return d.Ack(testwait.Long(t)) },
+		"Failure": func(_ broker.Broker, _ string, d broker.Delivery) error {
+			return d.Bury(testwait.Long(t), errors.New("x"))
+		},
+		"give back": func(_ broker.Broker, _ string, d broker.Delivery) error { return d.Release(testwait.Long(t), 0) },
 		"Retry": func(b broker.Broker, queue string, d broker.Delivery) error {
-			return broker.Replace(bound(t), b, d, broker.Outgoing{Queue: queue, Message: jsonMessage("", "2")})
+			return broker.Replace(testwait.Long(t), b, d, broker.Outgoing{Queue: queue, Message: jsonMessage("", "2")})
 		},
 	} {
 		for _, again := range []bool{false, true} {
@@ -196,13 +199,13 @@ func TestH17LateEndsDoNothing(t *testing.T) {
 				f.push(payload)
 				s := f.subscribe(b, 1)
 				d := f.receive(s)
-				if err := s.Close(bound(t)); err != nil { // nobody here takes it again
+				if err := s.Close(testwait.Long(t)); err != nil { // nobody here takes it again
 					t.Fatal(err)
 				}
 				if f.done(payload) != 1 { // what a monitor does first
 					t.Fatal("there was no note")
 				}
-				ok[int64](t)(f.rdb.RPush(bound(t), f.jobs, payload).Result())
+				ok[int64](t)(f.rdb.RPush(testwait.Long(t), f.jobs, payload).Result())
 				if again { // another worker has the same payload: only the start time tells
 					f.take(old)
 				}
@@ -218,7 +221,7 @@ func TestH17LateEndsDoNothing(t *testing.T) {
 				default:
 					t.Error("Lost is open")
 				}
-				if f.rdb.LLen(bound(t), f.failed).Val() != 0 {
+				if f.rdb.LLen(testwait.Long(t), f.failed).Val() != 0 {
 					t.Error("it is among the failed")
 				}
 			})
@@ -240,19 +243,19 @@ func TestH14RetryRunsAfterAllOthers(t *testing.T) {
 		if text == "1" && d.Message().Generation == 0 {
 			next := jsonMessage("a", "1")
 			next.Generation = 1
-			if err := broker.Replace(bound(t), b, d, broker.Outgoing{Queue: f.queue, Message: next}); err != nil {
+			if err := broker.Replace(testwait.Long(t), b, d, broker.Outgoing{Queue: f.queue, Message: next}); err != nil {
 				t.Fatal(err)
 			}
 			return text
 		}
 		if text == "2" && !released {
 			released = true
-			if err := d.Release(bound(t), 0); err != nil {
+			if err := d.Release(testwait.Long(t), 0); err != nil {
 				t.Fatal(err)
 			}
 			return text
 		}
-		if err := d.Ack(bound(t)); err != nil {
+		if err := d.Ack(testwait.Long(t)); err != nil {
 			t.Fatal(err)
 		}
 		return text
@@ -284,22 +287,22 @@ func TestH15FailuresAreKeptUpToALimit(t *testing.T) {
 	}
 	s := f.subscribe(b, 1)
 	for range 4 {
-		if err := f.receive(s).Bury(bound(t), errors.New("mailbox full")); err != nil {
+		if err := f.receive(s).Bury(testwait.Long(t), errors.New("mailbox full")); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if l := f.list(f.failed); !slices.Equal(l, []string{`["u2", 2 ]`, `["u3", 3 ]`}) {
 		t.Errorf("the failed ones are %q, oldest first", l)
 	}
-	f.rdb.LPush(bound(t), f.failed, "unreadable")
-	failed := ok[[]hworkerbroker.Job](t)(b.Failed(bound(t), f.queue))
+	f.rdb.LPush(testwait.Long(t), f.failed, "unreadable")
+	failed := ok[[]hworkerbroker.Job](t)(b.Failed(testwait.Long(t), f.queue))
 	if len(failed) != 2 || string(failed[0].Value) != "3" || failed[1].UUID != "u2" {
 		t.Errorf("Failed is %+v, want 3, then 2", failed)
 	}
 	if !log.has("Failure: mailbox full") {
 		t.Error("the reason is not logged")
 	}
-	if n, err := b.RequeueDead(bound(t), f.queue, 5); n != 2 || err != nil {
+	if n, err := b.RequeueDead(testwait.Long(t), f.queue, 5); n != 2 || err != nil {
 		t.Errorf("RequeueDead = %d, %v", n, err)
 	}
 	if l := f.list(f.failed); !slices.Equal(l, []string{"unreadable"}) {
@@ -323,7 +326,7 @@ func TestH18BrokenJobs(t *testing.T) {
 	if d := f.receive(s); d.Message().ID != "good" {
 		t.Fatalf("received %+v", d.Message())
 	}
-	broken := ok[[]hworkerbroker.Noted](t)(b.Broken(bound(t), f.queue))
+	broken := ok[[]hworkerbroker.Noted](t)(b.Broken(testwait.Long(t), f.queue))
 	var got []string
 	for _, n := range broken {
 		got = append(got, n.Payload)
@@ -359,7 +362,7 @@ func TestH20MonitorPutsToTheFront(t *testing.T) {
 		`["recent",1]`: now, `["later",1]`: `"2999-01-01T00:00:00.000000Z"`,
 		`["no zeros",1]`: now[:len(now)-9] + `Z"`,
 	} {
-		f.rdb.HSet(bound(t), f.progress, payload, start)
+		f.rdb.HSet(testwait.Long(t), f.progress, payload, start)
 	}
 	f.monitorOnce(b)
 	list := f.list(f.jobs)
@@ -403,22 +406,22 @@ func TestH21ManyMonitors(t *testing.T) {
 	for i := range n {
 		entries[fmt.Sprintf(`["u%d",%d]`, i, i)] = old
 	}
-	f.rdb.HSet(bound(t), f.progress, entries)
+	f.rdb.HSet(testwait.Long(t), f.progress, entries)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	for range 4 {
 		b := f.broker(hworkerbroker.Config{Timeout: time.Second})
 		go func() { ended <- b.Monitor(ctx, f.queue) }()
 	}
-	f.eventually("all are queued again", func() bool { return f.rdb.HLen(bound(t), f.progress).Val() == 0 })
+	f.eventually("all are queued again", func() bool { return f.rdb.HLen(testwait.Long(t), f.progress).Val() == 0 })
 	cancel()
 	for range 4 {
 		<-ended
 	}
 	list := f.list(f.jobs)
 	slices.Sort(list)
-	if len(slices.Compact(list)) != n || f.rdb.LLen(bound(t), f.jobs).Val() != n {
-		t.Errorf("%d different jobs of %d are queued, want %d", len(slices.Compact(list)), f.rdb.LLen(bound(t), f.jobs).Val(), n)
+	if len(slices.Compact(list)) != n || f.rdb.LLen(testwait.Long(t), f.jobs).Val() != n {
+		t.Errorf("%d different jobs of %d are queued, want %d", len(slices.Compact(list)), f.rdb.LLen(testwait.Long(t), f.jobs).Val(), n)
 	}
 }
 
@@ -427,7 +430,7 @@ func TestH22NoMonitorNoTakeBack(t *testing.T) {
 	f := newForeign(t)
 	b := f.broker(hworkerbroker.Config{Timeout: 100 * time.Millisecond, NoMonitor: true})
 	f.push(`["u",1]`)
-	f.rdb.HSet(bound(t), f.progress, `["dead",1]`, old)
+	f.rdb.HSet(testwait.Long(t), f.progress, `["dead",1]`, old)
 	d := f.receive(f.subscribe(b, 0))
 	quiet := time.NewTimer(500 * time.Millisecond)
 	defer quiet.Stop()
@@ -439,7 +442,7 @@ func TestH22NoMonitorNoTakeBack(t *testing.T) {
 	if f.hash(f.progress)[`["dead",1]`] != old {
 		t.Error("the dead worker's job was taken back")
 	}
-	if err := d.Ack(bound(t)); err != nil {
+	if err := d.Ack(testwait.Long(t)); err != nil {
 		t.Errorf("Ack after more than the timeout, with no monitor: %v", err)
 	}
 }
@@ -462,10 +465,10 @@ func TestH23LongJobs(t *testing.T) {
 				return false
 			}
 		})
-		if err := d.Ack(bound(t)); !errors.Is(err, broker.ErrLeaseLost) {
+		if err := d.Ack(testwait.Long(t)); !errors.Is(err, broker.ErrLeaseLost) {
 			t.Errorf("Ack of the first run: %v", err)
 		}
-		if err := again.Ack(bound(t)); err != nil {
+		if err := again.Ack(testwait.Long(t)); err != nil {
 			t.Errorf("Ack of the second run: %v", err)
 		}
 	})
@@ -485,7 +488,7 @@ func TestH23LongJobs(t *testing.T) {
 		if now := f.hash(f.progress)[`["u",1]`]; now == first || !stamp.MatchString(now) {
 			t.Errorf("the start time went from %s to %s", first, now)
 		}
-		if err := d.Ack(bound(t)); err != nil {
+		if err := d.Ack(testwait.Long(t)); err != nil {
 			t.Errorf("Ack: %v", err)
 		}
 	})
@@ -506,16 +509,16 @@ func TestH29Destroy(t *testing.T) {
 	f := newForeign(t)
 	b := f.broker(hworkerbroker.Config{})
 	f.push(`["u",1]`)
-	f.rdb.HSet(bound(t), f.progress, "p", old)
-	f.rdb.HSet(bound(t), f.broken, "p", old)
-	f.rdb.LPush(bound(t), f.failed, "p")
-	f.rdb.Set(bound(t), "hworker-jobs-"+f.queue+"x", "kept", time.Minute)
+	f.rdb.HSet(testwait.Long(t), f.progress, "p", old)
+	f.rdb.HSet(testwait.Long(t), f.broken, "p", old)
+	f.rdb.LPush(testwait.Long(t), f.failed, "p")
+	f.rdb.Set(testwait.Long(t), "hworker-jobs-"+f.queue+"x", "kept", time.Minute)
 	for range 2 {
-		if err := b.Destroy(bound(t), f.queue); err != nil {
+		if err := b.Destroy(testwait.Long(t), f.queue); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if f.keysThere() != 0 || f.rdb.Exists(bound(t), "hworker-jobs-"+f.queue+"x").Val() != 1 {
+	if f.keysThere() != 0 || f.rdb.Exists(testwait.Long(t), "hworker-jobs-"+f.queue+"x").Val() != 1 {
 		t.Error("not the four keys were deleted")
 	}
 }
@@ -525,7 +528,7 @@ func TestH30Debug(t *testing.T) {
 	f := newForeign(t)
 	b := f.broker(hworkerbroker.Config{})
 	f.push(`["waits",1]`)
-	f.rdb.HSet(bound(t), f.progress, `["runs",1]`, old)
+	f.rdb.HSet(testwait.Long(t), f.progress, `["runs",1]`, old)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	w := &stopper{after: 3, stop: cancel}
@@ -560,7 +563,7 @@ func TestEqualPayloadsRunOneAfterTheOther(t *testing.T) {
 	f.push(payload, `["other",2]`, payload)
 	alone := f.subscribe(f.broker(hworkerbroker.Config{}), 1)
 	first := f.receive(alone)
-	if err := alone.Close(bound(t)); err != nil { // it is not to take the other one
+	if err := alone.Close(testwait.Long(t)); err != nil { // it is not to take the other one
 		t.Fatal(err)
 	}
 	s := f.subscribe(f.broker(hworkerbroker.Config{}), 0)
@@ -572,14 +575,14 @@ func TestEqualPayloadsRunOneAfterTheOther(t *testing.T) {
 	if d, err := s.Receive(ctx); err == nil {
 		t.Fatalf("received %s beside its equal", d.Message().Body)
 	}
-	if err := first.Ack(bound(t)); err != nil {
+	if err := first.Ack(testwait.Long(t)); err != nil {
 		t.Fatal(err)
 	}
 	second := f.receive(s)
 	if string(second.Message().Body) != `{"n":1}` {
 		t.Fatalf("received %s", second.Message().Body)
 	}
-	if err := second.Ack(bound(t)); err != nil {
+	if err := second.Ack(testwait.Long(t)); err != nil {
 		t.Errorf("Ack of the second: %v", err)
 	}
 }
@@ -590,30 +593,30 @@ func TestWhatALayoutWithoutTimesRefuses(t *testing.T) {
 	b := f.broker(hworkerbroker.Config{})
 	expiring := jsonMessage("a", "1")
 	expiring.Expires = time.Now().Add(time.Hour)
-	err := b.Publish(bound(t), f.queue, expiring)
+	err := b.Publish(testwait.Long(t), f.queue, expiring)
 	if !errors.Is(err, broker.ErrUnsupported) || !strings.Contains(err.Error(), "expired") {
 		t.Errorf("an expiry: %v", err)
 	}
-	err = b.PublishBatch(bound(t), []broker.Outgoing{
+	err = b.PublishBatch(testwait.Long(t), []broker.Outgoing{
 		{Queue: f.queue, Message: jsonMessage("a", "1"), At: time.Now().Add(time.Hour)}, {Queue: f.queue, Message: jsonMessage("b", "2")},
 	})
 	errs := broker.BatchErrors(err, 2)
 	if !errors.Is(errs[0], broker.ErrUnsupported) || errs[1] != nil {
 		t.Errorf("a delay in a batch: %v", err)
 	}
-	if err := broker.Declare(bound(t), b, broker.Queue{Name: f.queue, Levels: []int{1, 100}}); !errors.Is(err, broker.ErrUnsupported) {
+	if err := broker.Declare(testwait.Long(t), b, broker.Queue{Name: f.queue, Levels: []int{1, 100}}); !errors.Is(err, broker.ErrUnsupported) {
 		t.Errorf("levels: %v", err)
 	}
 	d := f.receive(f.subscribe(b, 1))
-	if err := d.Release(bound(t), time.Second); !errors.Is(err, broker.ErrUnsupported) {
+	if err := d.Release(testwait.Long(t), time.Second); !errors.Is(err, broker.ErrUnsupported) {
 		t.Errorf("Release for a second: %v", err)
 	}
-	if err := d.Ack(bound(t)); err != nil {
+	if err := d.Ack(testwait.Long(t)); err != nil {
 		t.Errorf("Ack after a Release that was refused: %v", err)
 	}
 	// The copy of a task whose own program gave it an expiry carries it on: the consumer looks at it.
 	expiring.Generation = 1
-	if err := b.Publish(bound(t), f.queue, expiring); err != nil {
+	if err := b.Publish(testwait.Long(t), f.queue, expiring); err != nil {
 		t.Errorf("a copy with an expiry: %v", err)
 	}
 }
@@ -624,7 +627,7 @@ func TestStampsAcrossTheCalendar(t *testing.T) {
 	source := hworkerbroker.StampLua + "\nreturn stamp(tonumber(ARGV[1]), tonumber(ARGV[2]))"
 	at := time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC)
 	for ; at.Year() < 2110; at = at.Add(71*time.Hour + 13*time.Minute + 7*time.Second + 11*time.Microsecond) {
-		got := ok[string](t)(f.rdb.Eval(bound(t), source, nil, at.Unix(), at.Nanosecond()/1000).Text())
+		got := ok[string](t)(f.rdb.Eval(testwait.Long(t), source, nil, at.Unix(), at.Nanosecond()/1000).Text())
 		if want := at.Format(`"2006-01-02T15:04:05.000000Z"`); got != want {
 			t.Fatalf("%s is written as %s", want, got)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker/brokertest"
 	"github.com/swarmiji/swarmiji/broker/natsbroker"
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
 // TestConformanceCluster runs what depends on replication over three servers.
@@ -61,7 +62,7 @@ func TestLeaderIsKilled(t *testing.T) {
 	declare(t, pub)
 	s := subscribe(t, con, broker.SubscribeOptions{Prefetch: 32, Lease: 3 * time.Second})
 	seen := newTally()
-	ctx := bound(t)
+	ctx := testwait.Long(t)
 	for range 2 {
 		go consume(ctx, s, seen)
 	}
@@ -74,14 +75,14 @@ func TestLeaderIsKilled(t *testing.T) {
 	for p := range publishers {
 		pubs.Go(func() { publishAll(t, pub, ids(string(rune('a'+p)), each)) })
 	}
-	eventually(t, "some messages", func() bool { return seen.different() > 100 })
+	testwait.Until(t, "some messages", func() bool { return seen.different() > 100 })
 	leader, err := c.Leader(ctx, "SWJ_"+ns)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.KillNode(leader)
 	pubs.Wait()
-	eventually(t, "all messages", func() bool { return seen.different() == publishers*each+1 })
+	testwait.Until(t, "all messages", func() bool { return seen.different() == publishers*each+1 })
 	if time.Now().Before(at) {
 		t.Error("the delayed message came early")
 	}

@@ -10,17 +10,18 @@ import (
 	"github.com/swarmiji/swarmiji/broker/natsbroker"
 	"github.com/swarmiji/swarmiji/broker/natsbroker/embedded"
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
 // TestConformanceEmbedded runs over a server in this process, without a network.
 func TestConformanceEmbedded(t *testing.T) {
 	t.Parallel()
-	srv, err := embedded.Open(bound(t), t.TempDir(), embedded.Options{})
+	srv, err := embedded.Open(testwait.Long(t), t.TempDir(), embedded.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := srv.Close(bound(t)); err != nil {
+		if err := srv.Close(testwait.Long(t)); err != nil {
 			t.Errorf("closing the server: %v", err)
 		}
 	})

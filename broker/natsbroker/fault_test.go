@@ -20,12 +20,13 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/natsbroker"
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
 // publishAll publishes each message until it is confirmed.
 func publishAll(t testing.TB, b *natsbroker.Broker, names []string) {
 	t.Helper()
-	ctx := bound(t)
+	ctx := testwait.Long(t)
 	for _, id := range names {
 		for {
 			try, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -51,7 +52,7 @@ func underLoad(t *testing.T, url string, fault func()) *tally {
 	con := connect(t, natsbroker.Config{URLs: strings.Split(url, ","), Namespace: ns})
 	declare(t, pub)
 	seen := newTally()
-	ctx, cancel := context.WithCancel(bound(t))
+	ctx, cancel := context.WithCancel(testwait.Long(t))
 	var wg sync.WaitGroup
 	s := subscribe(t, con, broker.SubscribeOptions{Prefetch: 32, Lease: 2 * time.Second})
 	for range 2 {
@@ -61,10 +62,10 @@ func underLoad(t *testing.T, url string, fault func()) *tally {
 	for p := range publishers {
 		pubs.Go(func() { publishAll(t, pub, ids(fmt.Sprint(p), each)) })
 	}
-	eventually(t, "a quarter of the messages", func() bool { return seen.different() > each*publishers/4 })
+	testwait.Until(t, "a quarter of the messages", func() bool { return seen.different() > each*publishers/4 })
 	fault()
 	pubs.Wait()
-	eventually(t, "all messages", func() bool { return seen.different() == each*publishers })
+	testwait.Until(t, "all messages", func() bool { return seen.different() == each*publishers })
 	nothingMore := seen.repeats()
 	cancel()
 	wg.Wait()
@@ -85,7 +86,7 @@ func TestServerIsKilled(t *testing.T) {
 	underLoad(t, srv.URL(), func() {
 		for range 3 {
 			srv.Kill()
-			if err := srv.Restart(bound(t)); err != nil {
+			if err := srv.Restart(testwait.Long(t)); err != nil {
 				t.Fatalf("Restart: %v", err)
 			}
 		}
@@ -145,7 +146,7 @@ func TestBlackHole(t *testing.T) {
 	if !errors.Is(err, broker.ErrIndeterminate) && !errors.Is(err, broker.ErrUnavailable) {
 		t.Errorf("Publish into a black hole: %v, want ErrIndeterminate or ErrUnavailable", err)
 	}
-	eventually(t, "the loss of the connection", func() bool {
+	testwait.Until(t, "the loss of the connection", func() bool {
 		mu.Lock()
 		defer mu.Unlock()
 		return len(states) > 0 && states[len(states)-1] == broker.Disconnected
@@ -176,7 +177,7 @@ func TestSettlementsOutliveACut(t *testing.T) {
 		ack(t, d) // may be on its way when the line is cut
 	}
 	r.SetDown(true)
-	eventually(t, "the loss of the connection", func() bool {
+	testwait.Until(t, "the loss of the connection", func() bool {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 		defer cancel()
 		return errors.Is(b.Publish(ctx, "q", message("probe")), broker.ErrUnavailable)
@@ -184,22 +185,22 @@ func TestSettlementsOutliveACut(t *testing.T) {
 	for _, d := range ds[5:15] {
 		ack(t, d)
 	}
-	if err := ds[15].Release(bound(t), 0); err != nil {
+	if err := ds[15].Release(testwait.Long(t), 0); err != nil {
 		t.Fatalf("Release without a connection: %v", err)
 	}
 	// The last delivery goes with its subscription: what was settled leaves all the same.
-	if err := s.Close(bound(t)); err != nil {
+	if err := s.Close(testwait.Long(t)); err != nil {
 		t.Fatalf("Close: %v", err)
 	}
 	r.SetDown(false)
 	for _, d := range ds[16:] {
-		if err := broker.AckSync(bound(t), d); err != nil {
+		if err := broker.AckSync(testwait.Long(t), d); err != nil {
 			t.Errorf("AckSync after the cut: %v", err)
 		}
 	}
 	rival := subscribe(t, connect(t, natsbroker.Config{URLs: []string{srv.URL()}, Namespace: ns}), broker.SubscribeOptions{})
 	seen := newTally()
-	ctx, cancel := context.WithTimeout(bound(t), 3*time.Second) // longer than the lease
+	ctx, cancel := context.WithTimeout(testwait.Long(t), 3*time.Second) // longer than the lease
 	defer cancel()
 	consume(ctx, rival, seen)
 	delete(seen.seen, "probe")
@@ -218,7 +219,7 @@ func TestStreamIsDeleted(t *testing.T) {
 	s := subscribe(t, b, broker.SubscribeOptions{Prefetch: 4})
 	publish(t, b, "before")
 	ack(t, receive(t, s))
-	if err := bare(t, srv.URL()).DeleteStream(bound(t), "SWJ_"+ns); err != nil {
+	if err := bare(t, srv.URL()).DeleteStream(testwait.Long(t), "SWJ_"+ns); err != nil {
 		t.Fatal(err)
 	}
 	publish(t, b, "after")
@@ -227,12 +228,12 @@ func TestStreamIsDeleted(t *testing.T) {
 		t.Errorf("received %s", d.Message().ID)
 	}
 	ack(t, d)
-	eventually(t, "a word about it", func() bool { return strings.Contains(log.String(), "stream is missing") })
+	testwait.Until(t, "a word about it", func() bool { return strings.Contains(log.String(), "stream is missing") })
 	other := connect(t, natsbroker.Config{Namespace: ns})
-	if err := other.Publish(bound(t), "q", message("x")); err != nil {
+	if err := other.Publish(testwait.Long(t), "q", message("x")); err != nil {
 		t.Errorf("Publish of another process to the queue that was declared again: %v", err)
 	}
-	if err := other.Publish(bound(t), "unknown", message("x")); !errors.Is(err, broker.ErrNoQueue) {
+	if err := other.Publish(testwait.Long(t), "unknown", message("x")); !errors.Is(err, broker.ErrNoQueue) {
 		t.Errorf("Publish to a queue that nobody declared: %v, want ErrNoQueue", err)
 	}
 }
@@ -245,12 +246,12 @@ func TestConsumerIsDeleted(t *testing.T) {
 	b := connect(t, natsbroker.Config{Namespace: ns, Logger: log.logger()})
 	declare(t, b)
 	s := subscribe(t, b, broker.SubscribeOptions{Prefetch: 4})
-	if err := bare(t, srv.URL()).DeleteConsumer(bound(t), "SWJ_"+ns, "w_q_0"); err != nil {
+	if err := bare(t, srv.URL()).DeleteConsumer(testwait.Long(t), "SWJ_"+ns, "w_q_0"); err != nil {
 		t.Fatal(err)
 	}
 	publish(t, b, "a")
 	ack(t, receive(t, s))
-	eventually(t, "a word about it", func() bool { return strings.Contains(log.String(), "a consumer was deleted") })
+	testwait.Until(t, "a word about it", func() bool { return strings.Contains(log.String(), "a consumer was deleted") })
 }
 
 func TestTooLargeForTheServer(t *testing.T) {
@@ -261,23 +262,23 @@ func TestTooLargeForTheServer(t *testing.T) {
 	s := subscribe(t, b, broker.SubscribeOptions{Prefetch: 1})
 	m := message("large")
 	m.Body = make([]byte, 64<<10)
-	if err := b.Publish(bound(t), "q", m); !errors.Is(err, broker.ErrTooLarge) {
+	if err := b.Publish(testwait.Long(t), "q", m); !errors.Is(err, broker.ErrTooLarge) {
 		t.Errorf("Publish of as much as max_payload: %v, want ErrTooLarge", err)
 	}
 	m = message("largest")
 	m.Body = make([]byte, 62<<10)
-	if err := b.Publish(bound(t), "q", m); err != nil {
+	if err := b.Publish(testwait.Long(t), "q", m); err != nil {
 		t.Fatalf("Publish of what fits: %v", err)
 	}
 	d := receive(t, s)
-	if err := d.Release(bound(t), time.Millisecond); err != nil {
+	if err := d.Release(testwait.Long(t), time.Millisecond); err != nil {
 		t.Fatalf("Release of the largest message: %v", err)
 	}
 	d = receive(t, s)
-	if err := d.Bury(bound(t), errors.New(strings.Repeat("reason ", 1000))); err != nil {
+	if err := d.Bury(testwait.Long(t), errors.New(strings.Repeat("reason ", 1000))); err != nil {
 		t.Fatalf("Bury of the largest message: %v", err)
 	}
-	dead, err := b.ListDead(bound(t), "q", 10)
+	dead, err := b.ListDead(testwait.Long(t), "q", 10)
 	if err != nil || len(dead) != 1 || len(dead[0].Message.Body) != 62<<10 {
 		t.Fatalf("ListDead: %d, %v", len(dead), err)
 	}
@@ -323,11 +324,11 @@ func TestWrongPassword(t *testing.T) {
 	srv := testserver.RequireNATS(t)
 	const wrong = "not-the-secret"
 	b := connect(t, natsbroker.Config{URLs: []string{strings.Replace(srv.URL(), srv.Password(), wrong, 1)}})
-	err := b.Publish(bound(t), "q", message("a"))
+	err := b.Publish(testwait.Long(t), "q", message("a"))
 	if !errors.Is(err, broker.ErrAccess) {
 		t.Errorf("Publish with a wrong password: %v, want ErrAccess", err)
 	}
-	if _, err := b.Subscribe(bound(t), "q", broker.SubscribeOptions{}); !errors.Is(err, broker.ErrAccess) {
+	if _, err := b.Subscribe(testwait.Long(t), "q", broker.SubscribeOptions{}); !errors.Is(err, broker.ErrAccess) {
 		t.Errorf("Subscribe with a wrong password: %v, want ErrAccess", err)
 	}
 	if strings.Contains(err.Error(), wrong) {
@@ -361,7 +362,7 @@ func TestChild(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		say("never lost it")
 	}
-	say("ack", errors.Is(d.Ack(bound(t)), broker.ErrLeaseLost))
+	say("ack", errors.Is(d.Ack(testwait.Long(t)), broker.ErrLeaseLost))
 	d = receive(t, s)
 	say("got", d.Message().ID)
 	ack(t, d)
@@ -373,7 +374,7 @@ func TestFrozenConsumer(t *testing.T) {
 	ns := testserver.Namespace()
 	b := connect(t, natsbroker.Config{Namespace: ns})
 	declare(t, b)
-	cmd := exec.CommandContext(bound(t), os.Args[0], "-test.run=^TestChild$", "-test.v")
+	cmd := exec.CommandContext(testwait.Long(t), os.Args[0], "-test.run=^TestChild$", "-test.v")
 	cmd.Env = append(os.Environ(), childEnv+"="+srv.URL()+" "+ns)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -417,7 +418,7 @@ func TestFrozenConsumer(t *testing.T) {
 	default:
 	}
 	ack(t, d)
-	if err := s.Close(bound(t)); err != nil {
+	if err := s.Close(testwait.Long(t)); err != nil {
 		t.Fatal(err)
 	}
 	publish(t, b, "b")
@@ -432,14 +433,14 @@ func TestForeignProgram(t *testing.T) {
 	srv := testserver.RequireNATS(t)
 	ns := testserver.Namespace()
 	b := connect(t, natsbroker.Config{Namespace: ns})
-	if err := b.Declare(bound(t), broker.Queue{Name: "a.b"}); err != nil {
+	if err := b.Declare(testwait.Long(t), broker.Queue{Name: "a.b"}); err != nil {
 		t.Fatal(err)
 	}
 	js := bare(t, srv.URL())
-	if _, err := js.Publish(bound(t), "swj."+ns+".T.a=b.0.some=2Eid", []byte("hello")); err != nil {
+	if _, err := js.Publish(testwait.Long(t), "swj."+ns+".T.a=b.0.some=2Eid", []byte("hello")); err != nil {
 		t.Fatal(err)
 	}
-	s, err := b.Subscribe(bound(t), "a.b", broker.SubscribeOptions{})
+	s, err := b.Subscribe(testwait.Long(t), "a.b", broker.SubscribeOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -448,12 +449,12 @@ func TestForeignProgram(t *testing.T) {
 		t.Errorf("received %+v", m)
 	}
 	ack(t, d)
-	st, err := js.Stream(bound(t), "SWJ_"+ns)
+	st, err := js.Stream(testwait.Long(t), "SWJ_"+ns)
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "an empty queue", func() bool {
-		info, err := st.Info(bound(t), jetstream.WithSubjectFilter("swj."+ns+".T.>"))
+	testwait.Until(t, "an empty queue", func() bool {
+		info, err := st.Info(testwait.Long(t), jetstream.WithSubjectFilter("swj."+ns+".T.>"))
 		return err == nil && len(info.State.Subjects) == 0
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/natsbroker"
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
 // TestClosedSubscriptionsLeaveNothingBehind closes subscriptions while the server sends. A message that was on its way to one
@@ -24,13 +25,13 @@ func TestClosedSubscriptionsLeaveNothingBehind(t *testing.T) {
 	for _, id := range ids("m", n) {
 		ms = append(ms, broker.Outgoing{Queue: "q", Message: message(id)})
 	}
-	if err := b.PublishBatch(bound(t), ms[:n/2]); err != nil {
+	if err := b.PublishBatch(testwait.Long(t), ms[:n/2]); err != nil {
 		t.Fatal(err)
 	}
 	rest := make(chan error, 1)
 	go func() {
 		for _, o := range ms[n/2:] {
-			if err := b.Publish(bound(t), "q", o.Message); err != nil {
+			if err := b.Publish(testwait.Long(t), "q", o.Message); err != nil {
 				rest <- err
 				return
 			}
@@ -46,21 +47,21 @@ func TestClosedSubscriptionsLeaveNothingBehind(t *testing.T) {
 			ack(t, d)
 		}
 		if round%4 == 0 {
-			if _, err := broker.SetPrefetch(bound(t), s, round%8); err != nil {
+			if _, err := broker.SetPrefetch(testwait.Long(t), s, round%8); err != nil {
 				t.Fatalf("SetPrefetch: %v", err)
 			}
 		}
-		if err := s.Close(bound(t)); err != nil {
+		if err := s.Close(testwait.Long(t)); err != nil {
 			t.Fatalf("Close: %v", err)
 		}
 	}
 	if err := <-rest; err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(bound(t))
+	ctx, cancel := context.WithCancel(testwait.Long(t))
 	defer cancel()
 	go consume(ctx, subscribe(t, b, broker.SubscribeOptions{Prefetch: 100}), seen)
-	eventually(t, "all messages", func() bool { return seen.different() == n })
+	testwait.Until(t, "all messages", func() bool { return seen.different() == n })
 	if r := seen.repeats(); r != 0 {
 		t.Errorf("%d messages were seen again", r)
 	}
@@ -76,7 +77,7 @@ func TestManyShortDelays(t *testing.T) {
 	at := make(map[string]time.Time)
 	for _, id := range ids("m", n) {
 		at[id] = time.Now().Add(230 * time.Millisecond)
-		if err := b.PublishAt(bound(t), "q", message(id), at[id]); err != nil {
+		if err := b.PublishAt(testwait.Long(t), "q", message(id), at[id]); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -103,7 +104,7 @@ func TestNoLimitMeansNone(t *testing.T) {
 	for _, id := range ids("m", n) {
 		ms = append(ms, broker.Outgoing{Queue: "q", Message: message(id)})
 	}
-	if err := b.PublishBatch(bound(t), ms); err != nil {
+	if err := b.PublishBatch(testwait.Long(t), ms); err != nil {
 		t.Fatal(err)
 	}
 	s := subscribe(t, b, broker.SubscribeOptions{})
@@ -134,12 +135,12 @@ func TestOlderGenerationsGiveWay(t *testing.T) {
 		}
 		ack(t, d)
 		nothing(t, s, 100*time.Millisecond)
-		if err := s.Close(bound(t)); err != nil {
+		if err := s.Close(testwait.Long(t)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, n := range []int{1, 3, 2, 3, 0} { // the newest holds, whatever comes later, and for however long
-		if err := b.Publish(bound(t), "q", gen(n)); err != nil {
+		if err := b.Publish(testwait.Long(t), "q", gen(n)); err != nil {
 			t.Fatalf("Publish of generation %d: %v", n, err)
 		}
 		<-time.After(150 * time.Millisecond) // the server forgets what it has seen
@@ -147,7 +148,7 @@ func TestOlderGenerationsGiveWay(t *testing.T) {
 	expect(3)
 	later := time.Now().Add(time.Second)
 	for _, n := range []int{4, 6, 5} {
-		if err := b.PublishAt(bound(t), "q", gen(n), later); err != nil {
+		if err := b.PublishAt(testwait.Long(t), "q", gen(n), later); err != nil {
 			t.Fatalf("PublishAt of generation %d: %v", n, err)
 		}
 	}
@@ -157,14 +158,14 @@ func TestOlderGenerationsGiveWay(t *testing.T) {
 func TestRetryIntoAnotherQueueIsOneStep(t *testing.T) {
 	t.Parallel()
 	b := connect(t, natsbroker.Config{})
-	if err := b.Declare(bound(t), broker.Queue{Name: "q", Levels: []int{10, 100}}, broker.Queue{Name: "other"}); err != nil {
+	if err := b.Declare(testwait.Long(t), broker.Queue{Name: "q", Levels: []int{10, 100}}, broker.Queue{Name: "other"}); err != nil {
 		t.Fatal(err)
 	}
 	publish(t, b, "a", "b", "c")
 	s := subscribe(t, b, broker.SubscribeOptions{})
 	stats := func(queue string) broker.Stats {
 		t.Helper()
-		st, err := b.Stats(bound(t), queue)
+		st, err := b.Stats(testwait.Long(t), queue)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -180,10 +181,10 @@ func TestRetryIntoAnotherQueueIsOneStep(t *testing.T) {
 		m := *d.Message()
 		m.Generation, m.Priority = 1, 5
 		o.Message = &m
-		if err := b.Retry(bound(t), d, o); err != nil {
+		if err := b.Retry(testwait.Long(t), d, o); err != nil {
 			t.Fatalf("Retry %d: %v", i, err)
 		}
-		if err := d.Ack(bound(t)); !errors.Is(err, broker.ErrSettled) {
+		if err := d.Ack(testwait.Long(t)); !errors.Is(err, broker.ErrSettled) {
 			t.Errorf("Ack after Retry: %v", err)
 		}
 	}
@@ -192,11 +193,11 @@ func TestRetryIntoAnotherQueueIsOneStep(t *testing.T) {
 		t.Errorf("received %s/%d", m.ID, m.Generation)
 	}
 	ack(t, d)
-	eventually(t, "an empty queue", func() bool { return stats("q") == broker.Stats{} })
+	testwait.Until(t, "an empty queue", func() bool { return stats("q") == broker.Stats{} })
 	if st := stats("other"); st != (broker.Stats{Ready: 1, Delayed: 1}) {
 		t.Errorf("Stats of the other queue: %+v", st)
 	}
-	if f, err := b.Find(bound(t), "other", "c"); err != nil || f.Message.Generation != 1 || time.Until(f.At) < time.Hour {
+	if f, err := b.Find(testwait.Long(t), "other", "c"); err != nil || f.Message.Generation != 1 || time.Until(f.At) < time.Hour {
 		t.Errorf("Find of the delayed successor: %+v, %v", f, err)
 	}
 }
@@ -211,15 +212,15 @@ func TestAckOfWhatWasReplacedChangesNothing(t *testing.T) {
 	d := receive(t, s)
 	next := message("a")
 	next.Generation = 1
-	if err := other.Publish(bound(t), "q", next); err != nil {
+	if err := other.Publish(testwait.Long(t), "q", next); err != nil {
 		t.Fatal(err)
 	}
 	again := message("a")
 	again.Generation = 2
-	if err := b.Retry(bound(t), d, broker.Outgoing{Queue: "q", Message: again}); !errors.Is(err, broker.ErrLeaseLost) {
+	if err := b.Retry(testwait.Long(t), d, broker.Outgoing{Queue: "q", Message: again}); !errors.Is(err, broker.ErrLeaseLost) {
 		t.Errorf("Retry of what was replaced: %v, want ErrLeaseLost", err)
 	}
-	if err := d.Ack(bound(t)); !errors.Is(err, broker.ErrSettled) {
+	if err := d.Ack(testwait.Long(t)); !errors.Is(err, broker.ErrSettled) {
 		t.Errorf("Ack afterwards: %v, want ErrSettled", err)
 	}
 	d = receive(t, s)
@@ -238,14 +239,14 @@ func TestTwoRequeueAtOnce(t *testing.T) {
 	publish(t, b, ids("m", n)...)
 	s := subscribe(t, b, broker.SubscribeOptions{})
 	for range n {
-		if err := receive(t, s).Bury(bound(t), errors.New("why")); err != nil {
+		if err := receive(t, s).Bury(testwait.Long(t), errors.New("why")); err != nil {
 			t.Fatal(err)
 		}
 	}
 	sums := make(chan int, 2)
 	for _, x := range []*natsbroker.Broker{b, other} {
 		go func() {
-			k, err := x.RequeueDead(bound(t), "q", n)
+			k, err := x.RequeueDead(testwait.Long(t), "q", n)
 			if err != nil {
 				t.Errorf("RequeueDead: %v", err)
 			}
@@ -281,7 +282,7 @@ func TestIDsOfAnyBytes(t *testing.T) {
 		ack(t, d)
 	}
 	for _, id := range []string{"", string(make([]byte, 256))} {
-		if err := b.Publish(bound(t), "q", message(id)); !errors.Is(err, broker.ErrMalformed) {
+		if err := b.Publish(testwait.Long(t), "q", message(id)); !errors.Is(err, broker.ErrMalformed) {
 			t.Errorf("an id of %d bytes: %v, want ErrMalformed", len(id), err)
 		}
 	}

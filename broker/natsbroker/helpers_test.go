@@ -15,15 +15,8 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/natsbroker"
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 )
-
-// bound is a ctx that ends long after anything here should.
-func bound(t testing.TB) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	t.Cleanup(cancel)
-	return ctx
-}
 
 // connect opens a Broker for a test, which closes it. What cfg leaves open points to the shared server and a fresh namespace.
 func connect(t testing.TB, cfg natsbroker.Config) *natsbroker.Broker {
@@ -45,7 +38,7 @@ func connect(t testing.TB, cfg natsbroker.Config) *natsbroker.Broker {
 
 func declare(t testing.TB, b *natsbroker.Broker, levels ...int) string {
 	t.Helper()
-	if err := b.Declare(bound(t), broker.Queue{Name: "q", Levels: levels}); err != nil {
+	if err := b.Declare(testwait.Long(t), broker.Queue{Name: "q", Levels: levels}); err != nil {
 		t.Fatalf("Declare: %v", err)
 	}
 	return "q"
@@ -53,7 +46,7 @@ func declare(t testing.TB, b *natsbroker.Broker, levels ...int) string {
 
 func subscribe(t testing.TB, b *natsbroker.Broker, o broker.SubscribeOptions) broker.Subscription {
 	t.Helper()
-	s, err := b.Subscribe(bound(t), "q", o)
+	s, err := b.Subscribe(testwait.Long(t), "q", o)
 	if err != nil {
 		t.Fatalf("Subscribe: %v", err)
 	}
@@ -62,7 +55,7 @@ func subscribe(t testing.TB, b *natsbroker.Broker, o broker.SubscribeOptions) br
 
 func receive(t testing.TB, s broker.Subscription) broker.Delivery {
 	t.Helper()
-	d, err := s.Receive(bound(t))
+	d, err := s.Receive(testwait.Long(t))
 	if err != nil {
 		t.Fatalf("Receive: %v", err)
 	}
@@ -83,7 +76,7 @@ func nothing(t testing.TB, s broker.Subscription, d time.Duration) {
 func publish(t testing.TB, b *natsbroker.Broker, ids ...string) {
 	t.Helper()
 	for _, id := range ids {
-		if err := b.Publish(bound(t), "q", message(id)); err != nil {
+		if err := b.Publish(testwait.Long(t), "q", message(id)); err != nil {
 			t.Fatalf("Publish(%s): %v", id, err)
 		}
 	}
@@ -95,22 +88,8 @@ func message(id string) *broker.Message {
 
 func ack(t testing.TB, d broker.Delivery) {
 	t.Helper()
-	if err := d.Ack(bound(t)); err != nil {
+	if err := d.Ack(testwait.Long(t)); err != nil {
 		t.Fatalf("Ack: %v", err)
-	}
-}
-
-// eventually polls until ok holds.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("never happened: %s", what)
-		}
-		<-tick.C
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker/brokertest"
 	"github.com/swarmiji/swarmiji/broker/natsbroker"
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
 // oldServer starts the machine's nats-server if it is one that knows no schedules, as Debian 12 has it.
@@ -24,7 +25,7 @@ func oldServer(t *testing.T) (url string) {
 	if err != nil {
 		t.Skip("there is no nats-server on this machine; install the package nats-server of Debian 12")
 	}
-	version, err := exec.CommandContext(bound(t), program, "--version").Output()
+	version, err := exec.CommandContext(testwait.Long(t), program, "--version").Output()
 	if err != nil || !strings.Contains(string(version), "v2.9.") {
 		t.Skipf("the nats-server of this machine is not one of 2.9: %s", version)
 	}
@@ -49,7 +50,7 @@ func oldServer(t *testing.T) (url string) {
 		_ = cmd.Wait() // it was killed
 	})
 	url = "nats://" + addr
-	eventually(t, "the old server", func() bool {
+	testwait.Until(t, "the old server", func() bool {
 		nc, err := nats.Connect(url)
 		if err == nil {
 			nc.Close()
@@ -92,14 +93,14 @@ func TestOldServerIsNamed(t *testing.T) {
 		t.Errorf("the log says %q", log.String())
 	}
 	at := time.Now().Add(700 * time.Millisecond)
-	if err := b.PublishAt(bound(t), "q", message("a"), at); err != nil {
+	if err := b.PublishAt(testwait.Long(t), "q", message("a"), at); err != nil {
 		t.Fatalf("PublishAt: %v", err)
 	}
-	f, err := b.Find(bound(t), "q", "a")
+	f, err := b.Find(testwait.Long(t), "q", "a")
 	if err != nil || f.At.Sub(at).Abs() > time.Millisecond {
 		t.Fatalf("Find of a delayed message: %+v, %v", f, err)
 	}
-	if err := b.Update(bound(t), "q", broker.Outgoing{Message: message("a"), At: time.Now().Add(time.Second)}); err != nil {
+	if err := b.Update(testwait.Long(t), "q", broker.Outgoing{Message: message("a"), At: time.Now().Add(time.Second)}); err != nil {
 		t.Errorf("Update of a delayed message: %v", err)
 	}
 	s := subscribe(t, b, broker.SubscribeOptions{Prefetch: 1})

@@ -8,6 +8,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/natsbroker"
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
 // TestSettlementsOfALostStreamTouchNoOther loses the stream while a consumer is cut off: what it settled and held lay in the old
@@ -26,13 +27,15 @@ func TestSettlementsOfALostStreamTouchNoOther(t *testing.T) {
 	}
 	held, late, released := receive(t, s), receive(t, s), receive(t, s)
 	receive(t, s)
-	eventually(t, "the acknowledgements", func() bool {
-		st, err := b.Stats(bound(t), "q")
+	testwait.Until(t, "the acknowledgements", func() bool {
+		st, err := b.Stats(testwait.Long(t), "q")
 		return err == nil && st.Held == 4
 	})
 	r.SetDown(true)
-	eventually(t, "the loss", func() bool { return late.Ack(bound(t)) == nil || errors.Is(late.Ack(bound(t)), broker.ErrSettled) })
-	if err := bare(t, srv.URL()).DeleteStream(bound(t), "SWJ_"+ns); err != nil {
+	testwait.Until(t, "the loss", func() bool {
+		return late.Ack(testwait.Long(t)) == nil || errors.Is(late.Ack(testwait.Long(t)), broker.ErrSettled)
+	})
+	if err := bare(t, srv.URL()).DeleteStream(testwait.Long(t), "SWJ_"+ns); err != nil {
 		t.Fatal(err)
 	}
 	other := connect(t, natsbroker.Config{Namespace: ns})
@@ -49,10 +52,10 @@ func TestSettlementsOfALostStreamTouchNoOther(t *testing.T) {
 	if id := d.Message().ID; id != "probe" {
 		t.Errorf("received %s, which another consumer holds", id)
 	}
-	if err := held.Ack(bound(t)); !errors.Is(err, broker.ErrLeaseLost) {
+	if err := held.Ack(testwait.Long(t)); !errors.Is(err, broker.ErrLeaseLost) {
 		t.Errorf("Ack of what lay in the old stream: %v, want ErrLeaseLost", err)
 	}
-	if err := released.Release(bound(t), 0); !errors.Is(err, broker.ErrLeaseLost) {
+	if err := released.Release(testwait.Long(t), 0); !errors.Is(err, broker.ErrLeaseLost) {
 		t.Errorf("Release of what lay in the old stream: %v, want ErrLeaseLost", err)
 	}
 	select {
@@ -60,10 +63,10 @@ func TestSettlementsOfALostStreamTouchNoOther(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Error("Lost is not closed")
 	}
-	if sync, ok := broker.As[broker.SyncAcker](d); !ok || sync.AckSync(bound(t)) != nil {
+	if sync, ok := broker.As[broker.SyncAcker](d); !ok || sync.AckSync(testwait.Long(t)) != nil {
 		t.Error("AckSync failed")
 	}
-	if st, err := other.Stats(bound(t), "q"); err != nil || st != (broker.Stats{Held: n}) {
+	if st, err := other.Stats(testwait.Long(t), "q"); err != nil || st != (broker.Stats{Held: n}) {
 		t.Errorf("the new stream has %+v, %v, want %d held: the old acknowledgements hit others", st, err, n)
 	}
 }
@@ -73,13 +76,13 @@ func TestPurgeGoesOnBehindANotice(t *testing.T) {
 	t.Parallel()
 	b := connect(t, natsbroker.Config{})
 	declare(t, b)
-	if err := b.Declare(bound(t), broker.Queue{Name: "other"}); err != nil {
+	if err := b.Declare(testwait.Long(t), broker.Queue{Name: "other"}); err != nil {
 		t.Fatal(err)
 	}
 	s := subscribe(t, b, broker.SubscribeOptions{Prefetch: 1})
 	publish(t, b, "moved")
 	d := receive(t, s)
-	if err := s.Close(bound(t)); err != nil {
+	if err := s.Close(testwait.Long(t)); err != nil {
 		t.Fatal(err)
 	}
 	var ms []broker.Outgoing
@@ -88,16 +91,16 @@ func TestPurgeGoesOnBehindANotice(t *testing.T) {
 	}
 	next := message("moved")
 	next.Generation = 1
-	if err := b.Retry(bound(t), d, broker.Outgoing{Queue: "other", Message: next}); err != nil {
+	if err := b.Retry(testwait.Long(t), d, broker.Outgoing{Queue: "other", Message: next}); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.PublishBatch(bound(t), ms); err != nil {
+	if err := b.PublishBatch(testwait.Long(t), ms); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := b.Purge(bound(t), "q"); err != nil || n != len(ms) {
+	if n, err := b.Purge(testwait.Long(t), "q"); err != nil || n != len(ms) {
 		t.Errorf("Purge: %d, %v, want %d", n, err, len(ms))
 	}
-	if st, err := b.Stats(bound(t), "q"); err != nil || st.Ready+st.Held != 0 {
+	if st, err := b.Stats(testwait.Long(t), "q"); err != nil || st.Ready+st.Held != 0 {
 		t.Errorf("Stats after Purge: %+v, %v", st, err)
 	}
 }
@@ -115,7 +118,7 @@ func TestHeldWhenTheStreamIsMadeAgain(t *testing.T) {
 	for range 4 {
 		held = append(held, receive(t, s))
 	}
-	if err := bare(t, srv.URL()).DeleteStream(bound(t), "SWJ_"+ns); err != nil {
+	if err := bare(t, srv.URL()).DeleteStream(testwait.Long(t), "SWJ_"+ns); err != nil {
 		t.Fatal(err)
 	}
 	select {
@@ -129,11 +132,11 @@ func TestHeldWhenTheStreamIsMadeAgain(t *testing.T) {
 		receive(t, s)
 	}
 	for _, d := range held {
-		if err := d.Ack(bound(t)); !errors.Is(err, broker.ErrLeaseLost) {
+		if err := d.Ack(testwait.Long(t)); !errors.Is(err, broker.ErrLeaseLost) {
 			t.Errorf("Ack of what lay in the old stream: %v, want ErrLeaseLost", err)
 		}
 	}
-	if st, err := b.Stats(bound(t), "q"); err != nil || st != (broker.Stats{Held: n}) {
+	if st, err := b.Stats(testwait.Long(t), "q"); err != nil || st != (broker.Stats{Held: n}) {
 		t.Errorf("the new stream has %+v, %v, want %d held", st, err, n)
 	}
 }
@@ -148,18 +151,18 @@ func TestPausedWhileAnotherShortensTheLease(t *testing.T) {
 	publish(t, b, "a")
 	d := receive(t, s)
 	r, ok := broker.As[broker.Resizer](s)
-	if !ok || r.SetPrefetch(bound(t), 0) != nil {
+	if !ok || r.SetPrefetch(testwait.Long(t), 0) != nil {
 		t.Fatal("SetPrefetch(0) failed")
 	}
 	ack(t, d)
-	eventually(t, "the acknowledgement", func() bool {
-		st, err := b.Stats(bound(t), "q")
+	testwait.Until(t, "the acknowledgement", func() bool {
+		st, err := b.Stats(testwait.Long(t), "q")
 		return err == nil && st == broker.Stats{}
 	})
-	if err := subscribe(t, b, broker.SubscribeOptions{Prefetch: 1, Lease: 200 * time.Millisecond}).Close(bound(t)); err != nil {
+	if err := subscribe(t, b, broker.SubscribeOptions{Prefetch: 1, Lease: 200 * time.Millisecond}).Close(testwait.Long(t)); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.SetPrefetch(bound(t), 2); err != nil {
+	if err := r.SetPrefetch(testwait.Long(t), 2); err != nil {
 		t.Fatal(err)
 	}
 	publish(t, b, "b")

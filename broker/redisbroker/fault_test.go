@@ -16,6 +16,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/redisbroker"
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
 // TestScriptFlush: a server that has forgotten the scripts is sent them again, whatever comes first.
@@ -32,7 +33,7 @@ func TestScriptFlush(t *testing.T) {
 		d := receive(t, s)
 		first(t, d, m.ID)
 		flush()
-		if err := broker.AckSync(bound(t), d); err != nil {
+		if err := broker.AckSync(testwait.Long(t), d); err != nil {
 			t.Errorf("AckSync: %v", err)
 		}
 	}
@@ -80,9 +81,9 @@ func TestOutOfMemory(t *testing.T) {
 			t.Fatal("the server takes all")
 		}
 	}
-	eventually(t, "Blocked", told(false, broker.Blocked))
+	testwait.Until(t, "Blocked", told(false, broker.Blocked))
 	waiting := make(chan error, 1)
-	go func() { waiting <- b.Publish(bound(t), q, message("waits")) }()
+	go func() { waiting <- b.Publish(testwait.Long(t), q, message("waits")) }()
 	s := subscribe(t, b, q, 4)
 	for i, left := 0, n+1; left > 0; i++ {
 		d := receive(t, s)
@@ -90,11 +91,11 @@ func TestOutOfMemory(t *testing.T) {
 		var err error
 		switch {
 		case i%3 == 0:
-			err = broker.AckSync(bound(t), d)
+			err = broker.AckSync(testwait.Long(t), d)
 		case i%3 == 1 || d.Message().Generation > 0:
-			err = d.Ack(bound(t))
+			err = d.Ack(testwait.Long(t))
 		default:
-			err = b.Retry(bound(t), d, broker.Outgoing{Queue: q, Message: retried(d)})
+			err = b.Retry(testwait.Long(t), d, broker.Outgoing{Queue: q, Message: retried(d)})
 			left++
 		}
 		if err != nil {
@@ -105,7 +106,7 @@ func TestOutOfMemory(t *testing.T) {
 	if err := <-waiting; err != nil {
 		t.Errorf("Publish that waited for memory: %v", err)
 	}
-	eventually(t, "Connected", told(true, broker.Connected))
+	testwait.Until(t, "Connected", told(true, broker.Connected))
 }
 
 // retried is the successor of a delivery, with a body that needs no memory.
@@ -125,25 +126,25 @@ func TestReadOnly(t *testing.T) {
 	publish(t, b, q, message("before"))
 	s := subscribe(t, b, q, 1)
 	d := receive(t, s)
-	if err := pair.Sync(bound(t)); err != nil {
+	if err := pair.Sync(testwait.Long(t)); err != nil {
 		t.Fatal(err)
 	}
 	relay.Redirect(pair.Replica.Addr())
 	// On a busy machine the time may end while an attempt is under way, of which nobody knows the outcome.
-	err := b.Publish(brief(t), q, message("refused"))
+	err := b.Publish(testwait.Brief(t), q, message("refused"))
 	if !errors.Is(err, broker.ErrUnavailable) && !errors.Is(err, broker.ErrIndeterminate) {
 		t.Errorf("Publish to a replica: %v, want ErrUnavailable", err)
 	}
 	unknown := errors.Is(err, broker.ErrIndeterminate)
 	waiting := make(chan error, 1)
-	go func() { waiting <- b.Publish(bound(t), q, message("waits")) }()
-	if err := pair.Promote(bound(t)); err != nil {
+	go func() { waiting <- b.Publish(testwait.Long(t), q, message("waits")) }()
+	if err := pair.Promote(testwait.Long(t)); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-waiting; err != nil {
 		t.Errorf("Publish that waited for a primary: %v", err)
 	}
-	if err := broker.AckSync(bound(t), d); err != nil {
+	if err := broker.AckSync(testwait.Long(t), d); err != nil {
 		t.Errorf("AckSync of a delivery from before the failover: %v", err)
 	}
 	d = receive(t, s)
@@ -164,23 +165,23 @@ func TestNotReplicated(t *testing.T) {
 	publishAll(t, b, q, messages("m", 1200)...)
 	s := subscribe(t, b, q, 3)
 	d1, d2, d3 := receive(t, s), receive(t, s), receive(t, s)
-	if err := broker.AckSync(bound(t), d1); err != nil {
+	if err := broker.AckSync(testwait.Long(t), d1); err != nil {
 		t.Errorf("AckSync: %v", err)
 	}
-	if err := pair.Cut(bound(t)); err != nil {
+	if err := pair.Cut(testwait.Long(t)); err != nil {
 		t.Fatal(err)
 	}
 	for what, err := range map[string]error{
-		"Publish": b.Publish(bound(t), q, message("a")),
-		"AckSync": broker.AckSync(bound(t), d2),
-		"Bury":    d3.Bury(bound(t), errors.New("why")),
-		"Declare": b.Declare(bound(t), broker.Queue{Name: "r"}),
+		"Publish": b.Publish(testwait.Long(t), q, message("a")),
+		"AckSync": broker.AckSync(testwait.Long(t), d2),
+		"Bury":    d3.Bury(testwait.Long(t), errors.New("why")),
+		"Declare": b.Declare(testwait.Long(t), broker.Queue{Name: "r"}),
 	} {
 		if !errors.Is(err, redisbroker.ErrNotReplicated) || !errors.Is(err, broker.ErrIndeterminate) {
 			t.Errorf("%s without a replica: %v, want ErrNotReplicated and ErrIndeterminate", what, err)
 		}
 	}
-	err := b.PublishBatch(bound(t), []broker.Outgoing{{Queue: q, Message: message("b")}})
+	err := b.PublishBatch(testwait.Long(t), []broker.Outgoing{{Queue: q, Message: message("b")}})
 	if be, ok := errors.AsType[*broker.BatchError](err); !ok || !errors.Is(be.Errs[0], redisbroker.ErrNotReplicated) {
 		t.Errorf("PublishBatch without a replica: %v", err)
 	}
@@ -205,15 +206,15 @@ func TestSentinel(t *testing.T) {
 		WaitReplicas: 1, WaitTimeout: 300 * time.Millisecond, Lease: 2 * time.Second,
 	})
 	q := "q"
-	eventually(t, "that the replica, which has just begun, has the queue", func() bool {
-		return b.Declare(bound(t), broker.Queue{Name: q}) == nil
+	testwait.Until(t, "that the replica, which has just begun, has the queue", func() bool {
+		return b.Declare(testwait.Long(t), broker.Queue{Name: q}) == nil
 	})
 	// The loss of the primary leaves no replica to wait for: what was answered so is known to be uncertain.
 	confirmed := make(map[string]bool)
 	for _, m := range messages("m", 300) {
 		if m.ID == "m-000150" {
 			srv.Primary.Kill()
-			if err := srv.Failover(bound(t)); err != nil {
+			if err := srv.Failover(testwait.Long(t)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -255,19 +256,19 @@ func TestPause(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 20 {
 		wg.Go(func() {
-			err := b.Publish(brief(t), q, message(fmt.Sprintf("p%d", i)))
+			err := b.Publish(testwait.Brief(t), q, message(fmt.Sprintf("p%d", i)))
 			if !errors.Is(err, broker.ErrIndeterminate) && !errors.Is(err, broker.ErrUnavailable) {
 				t.Errorf("Publish to a server that hangs: %v", err)
 			}
 		})
 	}
 	wg.Go(func() {
-		if err := broker.AckSync(brief(t), d); !errors.Is(err, broker.ErrIndeterminate) && !errors.Is(err, broker.ErrUnavailable) {
+		if err := broker.AckSync(testwait.Brief(t), d); !errors.Is(err, broker.ErrIndeterminate) && !errors.Is(err, broker.ErrUnavailable) {
 			t.Errorf("AckSync to a server that hangs: %v", err)
 		}
 	})
 	wg.Go(func() {
-		if err := d2.Release(brief(t), 0); !errors.Is(err, broker.ErrIndeterminate) && !errors.Is(err, broker.ErrUnavailable) {
+		if err := d2.Release(testwait.Brief(t), 0); !errors.Is(err, broker.ErrIndeterminate) && !errors.Is(err, broker.ErrUnavailable) {
 			t.Errorf("Release to a server that hangs: %v", err)
 		}
 	})
@@ -276,14 +277,14 @@ func TestPause(t *testing.T) {
 		t.Errorf("calls with a ctx of 300ms took %v", took)
 	}
 	srv.Resume()
-	if err := broker.AckSync(bound(t), d); err != nil && !errors.Is(err, broker.ErrSettled) {
+	if err := broker.AckSync(testwait.Long(t), d); err != nil && !errors.Is(err, broker.ErrSettled) {
 		t.Errorf("AckSync once more: %v", err)
 	}
-	if err := d2.Release(bound(t), 0); err != nil && !errors.Is(err, broker.ErrSettled) {
+	if err := d2.Release(testwait.Long(t), 0); err != nil && !errors.Is(err, broker.ErrSettled) {
 		t.Errorf("Release once more: %v", err)
 	}
 	publish(t, b, q, message("last"))
-	eventually(t, "the message that was published last", func() bool {
+	testwait.Until(t, "the message that was published last", func() bool {
 		next := receive(t, s)
 		ack(t, next)
 		return next.Message().ID == "last"
@@ -314,24 +315,24 @@ func TestBlackHole(t *testing.T) {
 			rival := subscribe(t, b, q, 3)
 			fault(proxy)
 			for _, d := range ds {
-				within(t, "Lost", d.Lost())
+				testwait.Closed(t, "Lost", d.Lost())
 			}
 			for range ds {
 				d := receive(t, rival)
 				if n, _ := d.Deliveries(); n != 2 {
 					t.Errorf("hand-out %d of %s, want the second", n, d.Message().ID)
 				}
-				if err := broker.AckSync(bound(t), d); err != nil {
+				if err := broker.AckSync(testwait.Long(t), d); err != nil {
 					t.Errorf("AckSync: %v", err)
 				}
 			}
 			proxy.Heal()
 			for _, d := range ds {
-				if err := d.Release(bound(t), 0); !errors.Is(err, broker.ErrLeaseLost) {
+				if err := d.Release(testwait.Long(t), 0); !errors.Is(err, broker.ErrLeaseLost) {
 					t.Errorf("Release of a delivery that was lost: %v", err)
 				}
 			}
-			if err := rival.Close(bound(t)); err != nil {
+			if err := rival.Close(testwait.Long(t)); err != nil {
 				t.Errorf("Close: %v", err)
 			}
 			publish(t, b, q, message("after"))
@@ -364,7 +365,7 @@ func TestShortCut(t *testing.T) {
 		ack(t, d)
 	}
 	nothing(t, s)
-	eventually(t, "that nothing is left", func() bool { return stats(t, b, q) == broker.Stats{} })
+	testwait.Until(t, "that nothing is left", func() bool { return stats(t, b, q) == broker.Stats{} })
 }
 
 // TestDeadConsumer: what a consumer held that never says goodbye is found by others, in front of what waits, also when it was
@@ -397,7 +398,7 @@ func TestDeadConsumer(t *testing.T) {
 		t.Errorf("%d messages were handed out again, 600 were in the dead consumer's hands", again)
 	}
 	key := "swj:{" + ns + "." + q + "}:"
-	eventually(t, "that nothing of the dead consumer is left", func() bool {
+	testwait.Until(t, "that nothing of the dead consumer is left", func() bool {
 		return stats(t, b, q) == broker.Stats{} && do(t, srv, "ZCARD", key+"o") == int64(1) && do(t, srv, "EXISTS", key+"n", key+"t") == int64(0)
 	})
 	l.set(false)
@@ -413,12 +414,12 @@ func TestRestartWithoutData(t *testing.T) {
 	s := subscribe(t, b, q, 1)
 	d := receive(t, s)
 	srv.Kill()
-	if err := srv.Restart(bound(t)); err != nil {
+	if err := srv.Restart(testwait.Long(t)); err != nil {
 		t.Fatal(err)
 	}
-	within(t, "Lost", d.Lost())
-	eventually(t, "that the subscription has made its queue anew", func() bool {
-		_, err := b.Stats(bound(t), q)
+	testwait.Closed(t, "Lost", d.Lost())
+	testwait.Until(t, "that the subscription has made its queue anew", func() bool {
+		_, err := b.Stats(testwait.Long(t), q)
 		return err == nil
 	})
 	publish(t, b, q, message("new"))

@@ -12,6 +12,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/redisbroker"
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
 // TestForeignMessages: what other programs push onto a ready list.
@@ -41,19 +42,19 @@ func TestForeignMessages(t *testing.T) {
 			t.Errorf("the id %q is not a new one", m.ID)
 		}
 		seen[m.ID] = true
-		if err := d.Release(bound(t), 0); err != nil { // it has a name now, and keeps it
+		if err := d.Release(testwait.Long(t), 0); err != nil { // it has a name now, and keeps it
 			t.Fatalf("Release: %v", err)
 		}
 		again := receive(t, s)
 		if n, _ := again.Deliveries(); again.Message().ID != m.ID || n != 2 {
 			t.Errorf("received %s, hand-out %d, after the release of %s", again.Message().ID, n, m.ID)
 		}
-		if err := again.Bury(bound(t), errors.New("why")); err != nil {
+		if err := again.Bury(testwait.Long(t), errors.New("why")); err != nil {
 			t.Fatalf("Bury: %v", err)
 		}
 	}
 	nothing(t, s)
-	dead, err := b.ListDead(bound(t), q, 10)
+	dead, err := b.ListDead(testwait.Long(t), q, 10)
 	if err != nil || len(dead) != 3 || string(dead[1].Message.Body) != task || dead[1].Message.ContentType != "application/json" {
 		t.Errorf("ListDead: %+v, %v", dead, err)
 	}
@@ -134,12 +135,12 @@ func TestDamaged(t *testing.T) {
 		if string(d.Message().Body) != v {
 			t.Errorf("body is %q, want %q", d.Message().Body, v)
 		}
-		if err := d.Bury(bound(t), errors.New("unreadable")); err != nil {
+		if err := d.Bury(testwait.Long(t), errors.New("unreadable")); err != nil {
 			t.Errorf("Bury: %v", err)
 		}
 	}
 	do(t, srv, "LPUSH", key+"x", "damaged")
-	dead, err := b.ListDead(bound(t), q, 10)
+	dead, err := b.ListDead(testwait.Long(t), q, 10)
 	if err != nil || len(dead) != len(values)+1 || string(dead[0].Message.Body) != "damaged" || dead[1].Reason != "unreadable" {
 		t.Errorf("ListDead: %+v, %v", dead, err)
 	}
@@ -169,11 +170,11 @@ func TestUnfitMessages(t *testing.T) {
 	for name, tt := range tests {
 		m := message("m")
 		tt.change(m)
-		if err := b.Publish(bound(t), q, m); !errors.Is(err, tt.want) {
+		if err := b.Publish(testwait.Long(t), q, m); !errors.Is(err, tt.want) {
 			t.Errorf("%s: %v, want %v", name, err, tt.want)
 		}
 	}
-	if err := b.Publish(bound(t), q, nil); !errors.Is(err, broker.ErrMalformed) {
+	if err := b.Publish(testwait.Long(t), q, nil); !errors.Is(err, broker.ErrMalformed) {
 		t.Errorf("no message: %v", err)
 	}
 	if st := stats(t, b, q); st.Ready != 1 {

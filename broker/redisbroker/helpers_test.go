@@ -14,23 +14,8 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/redisbroker"
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 )
-
-// bound is a ctx that ends long after anything here should.
-func bound(t testing.TB) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-// brief is a ctx that ends soon.
-func brief(t testing.TB) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
-	t.Cleanup(cancel)
-	return ctx
-}
 
 // options are those for a server.
 func options(srv *testserver.Redis) *redis.UniversalOptions {
@@ -76,7 +61,7 @@ func overLine(t testing.TB, cfg redisbroker.Config, srv *testserver.Redis) (*red
 // declared makes a queue.
 func declared(t testing.TB, b *redisbroker.Broker, q string) string {
 	t.Helper()
-	if err := b.Declare(bound(t), broker.Queue{Name: q}); err != nil {
+	if err := b.Declare(testwait.Long(t), broker.Queue{Name: q}); err != nil {
 		t.Fatalf("Declare: %v", err)
 	}
 	return q
@@ -84,7 +69,7 @@ func declared(t testing.TB, b *redisbroker.Broker, q string) string {
 
 func subscribe(t testing.TB, b *redisbroker.Broker, queue string, prefetch int) broker.Subscription {
 	t.Helper()
-	s, err := b.Subscribe(bound(t), queue, broker.SubscribeOptions{Prefetch: prefetch})
+	s, err := b.Subscribe(testwait.Long(t), queue, broker.SubscribeOptions{Prefetch: prefetch})
 	if err != nil {
 		t.Fatalf("Subscribe: %v", err)
 	}
@@ -105,7 +90,7 @@ func receive(t testing.TB, s broker.Subscription) broker.Delivery {
 // nothing expects that no message comes for a moment.
 func nothing(t testing.TB, s broker.Subscription) {
 	t.Helper()
-	if d, err := s.Receive(brief(t)); err == nil {
+	if d, err := s.Receive(testwait.Brief(t)); err == nil {
 		t.Fatalf("received %s/%d", d.Message().ID, d.Message().Generation)
 	}
 }
@@ -113,7 +98,7 @@ func nothing(t testing.TB, s broker.Subscription) {
 func publish(t testing.TB, b *redisbroker.Broker, queue string, ms ...*broker.Message) {
 	t.Helper()
 	for _, m := range ms {
-		if err := b.Publish(bound(t), queue, m); err != nil {
+		if err := b.Publish(testwait.Long(t), queue, m); err != nil {
 			t.Fatalf("Publish(%s): %v", m.ID, err)
 		}
 	}
@@ -126,7 +111,7 @@ func publishAll(t testing.TB, b *redisbroker.Broker, queue string, ms ...*broker
 	for i, m := range ms {
 		out[i] = broker.Outgoing{Queue: queue, Message: m}
 	}
-	if err := b.PublishBatch(bound(t), out); err != nil {
+	if err := b.PublishBatch(testwait.Long(t), out); err != nil {
 		t.Fatalf("PublishBatch: %v", err)
 	}
 }
@@ -146,7 +131,7 @@ func messages(prefix string, n int) []*broker.Message {
 func ack(t testing.TB, ds ...broker.Delivery) {
 	t.Helper()
 	for _, d := range ds {
-		if err := d.Ack(bound(t)); err != nil {
+		if err := d.Ack(testwait.Long(t)); err != nil {
 			t.Fatalf("Ack(%s): %v", d.Message().ID, err)
 		}
 	}
@@ -162,41 +147,17 @@ func first(t testing.TB, d broker.Delivery, id string) {
 
 func stats(t testing.TB, b *redisbroker.Broker, queue string) broker.Stats {
 	t.Helper()
-	st, err := b.Stats(bound(t), queue)
+	st, err := b.Stats(testwait.Long(t), queue)
 	if err != nil {
 		t.Fatalf("Stats: %v", err)
 	}
 	return st
 }
 
-// eventually polls until ok holds.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("never happened: %s", what)
-		}
-		<-tick.C
-	}
-}
-
-// within waits for a channel to be closed.
-func within(t testing.TB, what string, ch <-chan struct{}) {
-	t.Helper()
-	select {
-	case <-ch:
-	case <-time.After(30 * time.Second):
-		t.Fatalf("never happened: %s", what)
-	}
-}
-
 // do executes a command on a server.
 func do(t testing.TB, srv *testserver.Redis, args ...any) any {
 	t.Helper()
-	v, err := srv.Do(bound(t), args...)
+	v, err := srv.Do(testwait.Long(t), args...)
 	if err != nil {
 		t.Fatalf("%v: %v", args[0], err)
 	}

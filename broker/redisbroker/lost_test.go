@@ -11,6 +11,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker/redisbroker"
 	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
 // patient is a poll so seldom that no test waits for it.
@@ -24,14 +25,14 @@ func TestLostClaim(t *testing.T) {
 	publish(t, b, q, ms...)
 	lost := l.loseAnswer(redisbroker.ScriptHash("claim"))
 	s := subscribe(t, b, q, 10)
-	within(t, "the loss of the answer", lost)
+	testwait.Closed(t, "the loss of the answer", lost)
 	for _, m := range ms {
 		d := receive(t, s)
 		first(t, d, m.ID)
 		ack(t, d)
 	}
 	nothing(t, s)
-	eventually(t, "that nothing is held", func() bool { return stats(t, b, q) == broker.Stats{} })
+	testwait.Until(t, "that nothing is held", func() bool { return stats(t, b, q) == broker.Stats{} })
 }
 
 // TestLostClaimAtClose: what a claim without an answer has taken is given back by Close, uncounted.
@@ -43,8 +44,8 @@ func TestLostClaimAtClose(t *testing.T) {
 	publish(t, b, q, ms...)
 	lost := l.loseAnswer(redisbroker.ScriptHash("claim"))
 	s := subscribe(t, b, q, 10)
-	within(t, "the loss of the answer", lost)
-	if err := s.Close(bound(t)); err != nil {
+	testwait.Closed(t, "the loss of the answer", lost)
+	if err := s.Close(testwait.Long(t)); err != nil {
 		t.Fatalf("Close: %v", err)
 	}
 	if st := stats(t, b, q); st.Ready != 3 || st.Held != 0 {
@@ -70,7 +71,7 @@ func TestLostHandOver(t *testing.T) {
 	waits(t, srv, ns, q, 1)
 	lost := l.loseMessage("body of a")
 	publish(t, pub, q, message("a"))
-	within(t, "the loss of the message", lost)
+	testwait.Closed(t, "the loss of the message", lost)
 	d := receive(t, s)
 	first(t, d, "a")
 	ack(t, d)
@@ -95,7 +96,7 @@ func TestHandOverAfterLostClaim(t *testing.T) {
 	held = append(held, receive(t, s))
 	lost := l.loseAnswer(redisbroker.ScriptHash("claim"))
 	ack(t, held...)
-	within(t, "the loss of the answer", lost)
+	testwait.Closed(t, "the loss of the answer", lost)
 	publish(t, pub, q, message("d"))
 	for _, id := range []string{"c-000001", "d"} {
 		d := receive(t, s)
@@ -103,7 +104,7 @@ func TestHandOverAfterLostClaim(t *testing.T) {
 		ack(t, d)
 	}
 	nothing(t, s)
-	eventually(t, "that nothing is held", func() bool { return stats(t, pub, q) == broker.Stats{} })
+	testwait.Until(t, "that nothing is held", func() bool { return stats(t, pub, q) == broker.Stats{} })
 }
 
 // TestHandOversGoOn: what is published one by one is handed over for ever: the consumer claims before the places are used up
@@ -126,17 +127,17 @@ func TestHandOversGoOn(t *testing.T) {
 				held = nil
 			}
 		}
-		if err := s.Close(bound(t)); err != nil {
+		if err := s.Close(testwait.Long(t)); err != nil {
 			t.Fatalf("Close: %v", err)
 		}
 	}
-	eventually(t, "that nothing is held", func() bool { return stats(t, pub, q) == broker.Stats{} })
+	testwait.Until(t, "that nothing is held", func() bool { return stats(t, pub, q) == broker.Stats{} })
 }
 
 // waits waits until so many owners are noted as waiting for messages of a queue.
 func waits(t testing.TB, srv *testserver.Redis, ns, q string, n int64) {
 	t.Helper()
-	eventually(t, "that a consumer waits", func() bool { return do(t, srv, "ZCARD", "swj:{"+ns+"."+q+"}:h") == n })
+	testwait.Until(t, "that a consumer waits", func() bool { return do(t, srv, "ZCARD", "swj:{"+ns+"."+q+"}:h") == n })
 }
 
 // TestHandOver: a consumer that waits is given what is published, without a claim; one without room is not.
@@ -178,7 +179,7 @@ func TestHandOverToTheDead(t *testing.T) {
 	subscribe(t, dead, q, 10)
 	waits(t, srv, ns, q, 1)
 	l.set(true)
-	eventually(t, "that the server has noticed", func() bool {
+	testwait.Until(t, "that the server has noticed", func() bool {
 		return !strings.Contains(fmt.Sprint(do(t, srv, "PUBSUB", "CHANNELS", "swj:{"+ns+"*")), q)
 	})
 	alive := subscribe(t, pub, q, 10)
@@ -195,10 +196,10 @@ func TestLostPublish(t *testing.T) {
 	q := declared(t, b, "q")
 	publish(t, b, q, message("a")) // the script is known now
 	lost := l.loseAnswer(redisbroker.ScriptHash("enqueue"))
-	if err := b.Publish(bound(t), q, message("b")); !errors.Is(err, broker.ErrIndeterminate) {
+	if err := b.Publish(testwait.Long(t), q, message("b")); !errors.Is(err, broker.ErrIndeterminate) {
 		t.Errorf("Publish whose answer was lost: %v", err)
 	}
-	within(t, "the loss of the answer", lost)
+	testwait.Closed(t, "the loss of the answer", lost)
 	if st := stats(t, b, q); st.Ready != 2 {
 		t.Errorf("%d messages are ready, want 2: it was executed once", st.Ready)
 	}
@@ -231,11 +232,11 @@ func TestLostSettlement(t *testing.T) {
 		again  error // of the same once more
 		stays  bool
 	}{
-		{"ack", func(d broker.Delivery) error { return broker.AckSync(bound(t), d) }, broker.ErrSettled, false},
-		{"release", func(d broker.Delivery) error { return d.Release(bound(t), 0) }, broker.ErrSettled, true},
-		{"bury", func(d broker.Delivery) error { return d.Bury(bound(t), errors.New("why")) }, broker.ErrSettled, false},
+		{"ack", func(d broker.Delivery) error { return broker.AckSync(testwait.Long(t), d) }, broker.ErrSettled, false},
+		{"release", func(d broker.Delivery) error { return d.Release(testwait.Long(t), 0) }, broker.ErrSettled, true},
+		{"bury", func(d broker.Delivery) error { return d.Bury(testwait.Long(t), errors.New("why")) }, broker.ErrSettled, false},
 		{"retry", func(d broker.Delivery) error {
-			return b.Retry(bound(t), d, broker.Outgoing{Queue: other, Message: next})
+			return b.Retry(testwait.Long(t), d, broker.Outgoing{Queue: other, Message: next})
 		}, broker.ErrSettled, false},
 	}
 	for _, tt := range tests {
@@ -244,7 +245,7 @@ func TestLostSettlement(t *testing.T) {
 		first(t, d, tt.script)
 		lost := l.loseAnswer(redisbroker.ScriptHash(tt.script))
 		err := tt.do(d)
-		within(t, "the loss of the answer to "+tt.script, lost)
+		testwait.Closed(t, "the loss of the answer to "+tt.script, lost)
 		// An acknowledgement is asked for again; the others say that they do not know.
 		if tt.script == "ack" && err != nil || tt.script != "ack" && !errors.Is(err, broker.ErrIndeterminate) {
 			t.Errorf("%s whose answer was lost: %v", tt.script, err)
@@ -279,10 +280,10 @@ func TestAckRepeated(t *testing.T) {
 	d1, d2 := receive(t, s), receive(t, s)
 	lost := l.loseAnswer(redisbroker.ScriptHash("ack"))
 	ack(t, d1)
-	within(t, "the loss of the answer", lost)
+	testwait.Closed(t, "the loss of the answer", lost)
 	l.set(true)
 	ack(t, d2)
 	l.set(false)
-	eventually(t, "that both are gone", func() bool { return stats(t, b, q) == broker.Stats{} })
+	testwait.Until(t, "that both are gone", func() bool { return stats(t, b, q) == broker.Stats{} })
 	nothing(t, s)
 }

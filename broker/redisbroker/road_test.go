@@ -12,6 +12,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker/redisbroker"
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -55,15 +56,15 @@ func TestPushedTaskRuns(t *testing.T) {
 		case s := <-sent:
 			got[s] = true
 		case <-time.After(30 * time.Second):
-			st, err := b.Stats(bound(t), "mails")
+			st, err := b.Stats(testwait.Long(t), "mails")
 			t.Fatalf("only these ran: %v; %+v, %v", got, st, err)
 		}
 	}
 	if !got["a@example.org, retry 0"] || !got["later@example.org, retry 1"] {
 		t.Errorf("these ran: %v", got)
 	}
-	eventually(t, "that nothing is left", func() bool {
-		st, err := b.Stats(bound(t), "mails")
+	testwait.Until(t, "that nothing is left", func() bool {
+		st, err := b.Stats(testwait.Long(t), "mails")
 		return err == nil && st == broker.Stats{}
 	})
 	stop()

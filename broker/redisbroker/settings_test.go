@@ -15,6 +15,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/redisbroker"
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
 func TestConfig(t *testing.T) {
@@ -53,7 +54,7 @@ func TestSettingsAreToldOnce(t *testing.T) {
 		q := declared(t, b, fmt.Sprint("q", i))
 		subscribe(t, b, q, 1)
 	}
-	eventually(t, "the report", func() bool {
+	testwait.Until(t, "the report", func() bool {
 		return strings.Contains(book.String(), "maxmemory-policy") && strings.Contains(book.String(), "appendonly")
 	})
 	if got := book.String(); strings.Count(got, "level=WARN") != 2 || strings.Contains(got, srv.Password()) {
@@ -72,7 +73,7 @@ func TestOtherLevelsAreToldOnce(t *testing.T) {
 		if b == two {
 			levels = []int{50}
 		}
-		if err := b.Declare(bound(t), broker.Queue{Name: "q", Levels: levels}); err != nil {
+		if err := b.Declare(testwait.Long(t), broker.Queue{Name: "q", Levels: levels}); err != nil {
 			t.Fatalf("Declare: %v", err)
 		}
 	}
@@ -135,19 +136,19 @@ func TestCommands(t *testing.T) {
 			}
 			out = append(out, o)
 		}
-		if err := b.PublishBatch(bound(t), out); err != nil {
+		if err := b.PublishBatch(testwait.Long(t), out); err != nil {
 			t.Fatal(err)
 		}
 	}
 	commands(t, srv)
 	publish(t, b, q, messages("x", 5)...)
-	if o, err := b.Find(bound(t), q, "x-000002"); err != nil || o.Message.ID != "x-000002" {
+	if o, err := b.Find(testwait.Long(t), q, "x-000002"); err != nil || o.Message.ID != "x-000002" {
 		t.Errorf("Find: %+v, %v", o, err)
 	}
-	if err := b.Delete(bound(t), q, "x-000002"); err != nil {
+	if err := b.Delete(testwait.Long(t), q, "x-000002"); err != nil {
 		t.Errorf("Delete: %v", err)
 	}
-	if err := b.Update(bound(t), q, broker.Outgoing{Message: message("x-000003"), At: time.Now().Add(time.Hour)}); err != nil {
+	if err := b.Update(testwait.Long(t), q, broker.Outgoing{Message: message("x-000003"), At: time.Now().Add(time.Hour)}); err != nil {
 		t.Errorf("Update: %v", err)
 	}
 	if st := stats(t, b, q); st.Ready != many/2+3 || st.Delayed != many/2+1 {
@@ -157,20 +158,20 @@ func TestCommands(t *testing.T) {
 	for i := range 30 {
 		d := receive(t, s)
 		if i%10 == 0 {
-			if err := d.Bury(bound(t), errors.New("why")); err != nil {
+			if err := d.Bury(testwait.Long(t), errors.New("why")); err != nil {
 				t.Fatal(err)
 			}
 			continue
 		}
 		ack(t, d)
 	}
-	if err := s.Close(bound(t)); err != nil {
+	if err := s.Close(testwait.Long(t)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.ListDead(bound(t), q, 2); err != nil {
+	if _, err := b.ListDead(testwait.Long(t), q, 2); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := b.RequeueDead(bound(t), q, 10); n != 3 || err != nil {
+	if n, err := b.RequeueDead(testwait.Long(t), q, 10); n != 3 || err != nil {
 		t.Errorf("RequeueDead: %d, %v", n, err)
 	}
 	calls := commands(t, srv)
@@ -190,7 +191,7 @@ func TestCommands(t *testing.T) {
 	if n := strings.Count(slow, "evalsha"); n > 5 {
 		t.Errorf("%d scripts took longer than 50 ms", n)
 	}
-	if n, err := b.Purge(bound(t), q); err != nil || n < many/2-30 {
+	if n, err := b.Purge(testwait.Long(t), q); err != nil || n < many/2-30 {
 		t.Errorf("Purge: %d, %v", n, err)
 	}
 	if st := stats(t, b, q); st.Ready != 0 || st.Delayed != many/2+1 {
@@ -205,7 +206,7 @@ func TestIdle(t *testing.T) {
 	b := connect(t, redisbroker.Config{Redis: options(srv), Poll: 200 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
 	q := declared(t, b, "q")
 	s := subscribe(t, b, q, 10)
-	eventually(t, "that it waits", func() bool { return do(t, srv, "ZCARD", "swj:{"+redisNamespace(t, srv, q)+"}:h") == int64(1) })
+	testwait.Until(t, "that it waits", func() bool { return do(t, srv, "ZCARD", "swj:{"+redisNamespace(t, srv, q)+"}:h") == int64(1) })
 	nothing(t, s)
 	commands(t, srv)
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)

@@ -15,19 +15,13 @@ import (
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/events/amqpevents"
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/task"
 )
 
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(testserver.Reaper),
 		goleak.IgnoreAnyFunction(testserver.ProxyPipe), goleak.IgnoreAnyFunction(testserver.ProxyRead))
-}
-
-// within is a ctx that ends long after what is awaited should have happened.
-func within(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
-	t.Cleanup(cancel)
-	return ctx
 }
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -44,7 +38,7 @@ func open(t testing.TB, url, ns string, change ...func(*amqpevents.Config)) *amq
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := b.Close(within(t)); err != nil {
+		if err := b.Close(testwait.Long(t)); err != nil {
 			t.Errorf("Close: %v", err)
 		}
 	})
@@ -53,7 +47,7 @@ func open(t testing.TB, url, ns string, change ...func(*amqpevents.Config)) *amq
 
 func subscribe(t testing.TB, b *amqpevents.Bus, f events.Filter) events.Subscription {
 	t.Helper()
-	s, err := b.Subscribe(within(t), f)
+	s, err := b.Subscribe(testwait.Long(t), f)
 	if err != nil {
 		t.Fatalf("Subscribe: %v", err)
 	}
@@ -77,7 +71,7 @@ func publish(t testing.TB, b *amqpevents.Bus, i int) {
 
 func receive(t testing.TB, s events.Subscription) events.Event {
 	t.Helper()
-	e, err := s.Receive(within(t))
+	e, err := s.Receive(testwait.Long(t))
 	if err != nil {
 		t.Fatalf("Receive: %v", err)
 	}
@@ -130,7 +124,7 @@ func TestPublishWithoutServer(t *testing.T) {
 	if d := time.Since(begin); d > 30*time.Second {
 		t.Errorf("%d events without a server took %v", n, d)
 	}
-	if err := b.Close(within(t)); err != nil {
+	if err := b.Close(testwait.Long(t)); err != nil {
 		t.Errorf("Close: %v", err)
 	}
 	if got := b.Dropped(); got != n {
@@ -151,14 +145,14 @@ func TestMemoryAlarmDropsEvents(t *testing.T) {
 	publish(t, b, 0)
 	receive(t, s)
 	t.Cleanup(func() {
-		if err := srv.SetMemoryAlarm(within(t), false); err != nil {
+		if err := srv.SetMemoryAlarm(testwait.Long(t), false); err != nil {
 			t.Error(err)
 		}
 	})
-	if err := srv.SetMemoryAlarm(within(t), true); err != nil {
+	if err := srv.SetMemoryAlarm(testwait.Long(t), true); err != nil {
 		t.Fatal(err)
 	}
-	ctx := within(t)
+	ctx := testwait.Long(t)
 	for i := 1; b.Dropped() == 0; i++ { // the first may be sent before the alarm is known
 		publish(t, b, i)
 		if ctx.Err() != nil {
@@ -166,7 +160,7 @@ func TestMemoryAlarmDropsEvents(t *testing.T) {
 		}
 		pause(t)
 	}
-	if err := srv.SetMemoryAlarm(within(t), false); err != nil {
+	if err := srv.SetMemoryAlarm(testwait.Long(t), false); err != nil {
 		t.Fatal(err)
 	}
 	awaitEvents(t, b, s)
@@ -183,7 +177,7 @@ func pause(t testing.TB) {
 // awaitEvents publishes until one arrives that was published after the call.
 func awaitEvents(t testing.TB, b *amqpevents.Bus, s events.Subscription) {
 	t.Helper()
-	ctx := within(t)
+	ctx := testwait.Long(t)
 	for i := 1_000_000; ; i++ {
 		publish(t, b, i)
 		short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
@@ -216,7 +210,7 @@ func TestStuckListener(t *testing.T) {
 			t.Fatalf("event %d is of %s, want the order of the publishes", i, e.TaskID)
 		}
 	}
-	ctx := within(t)
+	ctx := testwait.Long(t)
 	for stuck.(events.DropCounter).Dropped() < n-10 {
 		if ctx.Err() != nil {
 			t.Fatalf("Dropped = %d, want %d", stuck.(events.DropCounter).Dropped(), n-10)
@@ -239,7 +233,7 @@ func TestListenerOutlivesItsConnection(t *testing.T) {
 		proxy.Sever,
 		func() { proxy.Cut(); proxy.Heal() },
 		func() {
-			if err := srv.Restart(within(t)); err != nil {
+			if err := srv.Restart(testwait.Long(t)); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -276,11 +270,11 @@ func TestCloseRemovesTheQueue(t *testing.T) {
 	b := open(t, srv.URL(), testserver.Namespace())
 	before := queues(t, srv)
 	for range 5 {
-		if err := subscribe(t, b, events.Filter{}).Close(within(t)); err != nil {
+		if err := subscribe(t, b, events.Filter{}).Close(testwait.Long(t)); err != nil {
 			t.Fatalf("Close: %v", err)
 		}
 	}
-	ctx := within(t)
+	ctx := testwait.Long(t)
 	for queues(t, srv) > before {
 		if ctx.Err() != nil {
 			t.Fatalf("%d queues are left of 5 closed subscriptions", queues(t, srv)-before)
@@ -294,7 +288,7 @@ func TestTakenMessagesLeaveTheQueue(t *testing.T) {
 	ns := testserver.Namespace()
 	b := open(t, srv.URL(), ns)
 	s := subscribe(t, b, events.Filter{})
-	bindings, err := srv.Ctl(within(t), "list_bindings", "--no-table-headers", "source_name", "destination_name")
+	bindings, err := srv.Ctl(testwait.Long(t), "list_bindings", "--no-table-headers", "source_name", "destination_name")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -307,7 +301,7 @@ func TestTakenMessagesLeaveTheQueue(t *testing.T) {
 		publish(t, b, i)
 		receive(t, s)
 	}
-	ctx := within(t)
+	ctx := testwait.Long(t)
 	for {
 		out, err := srv.Ctl(ctx, "list_queues", "--no-table-headers", "name", "messages")
 		if err != nil {
@@ -321,7 +315,7 @@ func TestTakenMessagesLeaveTheQueue(t *testing.T) {
 
 func queues(t testing.TB, srv *testserver.Rabbit) int {
 	t.Helper()
-	out, err := srv.Ctl(within(t), "list_queues", "--no-table-headers", "name")
+	out, err := srv.Ctl(testwait.Long(t), "list_queues", "--no-table-headers", "name")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -331,7 +325,7 @@ func queues(t testing.TB, srv *testserver.Rabbit) int {
 func TestWrongPasswordIsToldAtOnceAndNotShown(t *testing.T) {
 	srv := testserver.RequireRabbit(t)
 	b := open(t, strings.Replace(srv.URL(), srv.Password(), "hunter2", 1), testserver.Namespace())
-	_, err := b.Subscribe(within(t), events.Filter{})
+	_, err := b.Subscribe(testwait.Long(t), events.Filter{})
 	if !errors.Is(err, events.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Subscribe with a wrong password: %v, want ErrUnavailable before ctx ends", err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/events/amqpevents"
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -22,7 +23,7 @@ func keep(c *amqpevents.Config) { c.Retain = events.Retention{Age: time.Hour} }
 
 func replay(t testing.TB, b *amqpevents.Bus) events.Subscription {
 	t.Helper()
-	s, err := b.Replay(within(t), events.Filter{}, time.Time{})
+	s, err := b.Replay(testwait.Long(t), events.Filter{}, time.Time{})
 	if err != nil {
 		t.Fatalf("Replay: %v", err)
 	}
@@ -53,7 +54,7 @@ func TestFirstEventsWhileTheStreamIsMade(t *testing.T) {
 			}
 		}
 		for _, b := range []*amqpevents.Bus{publisher, listener} {
-			if err := b.Close(within(t)); err != nil {
+			if err := b.Close(testwait.Long(t)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -199,7 +200,7 @@ func TestUnkept(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := b.Close(within(t)); err != nil {
+	if err := b.Close(testwait.Long(t)); err != nil {
 		t.Errorf("Close: %v", err)
 	}
 	if b.Dropped() != 2*n || b.Unkept() != n {

@@ -9,6 +9,7 @@ import (
 	"github.com/swarmiji/swarmiji/events/eventstest"
 	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
 func TestBus(t *testing.T) {
@@ -16,13 +17,16 @@ func TestBus(t *testing.T) {
 	eventstest.Run(t, harness)
 }
 
+// suiteBuffer is that of the suite, which publishes several times as much: small, as the race detector makes events dear.
+const suiteBuffer = 2000
+
 func harness(t testing.TB) *eventstest.Harness {
 	srv := testserver.RequireRabbit(t)
 	line := testserver.NewRelay(t, srv.Addr())
 	ns := testserver.Namespace()
 	retain := func(t testing.TB, r events.Retention) events.EventBus {
 		b, err := amqpevents.New(amqpevents.Config{
-			URLs: []string{line.URL(srv.URL())}, Namespace: ns, Logger: quiet(), Retain: r,
+			URLs: []string{line.URL(srv.URL())}, Namespace: ns, Logger: quiet(), Retain: r, Buffer: suiteBuffer,
 			Backoff: backoff.Exponential{Max: 500 * time.Millisecond},
 		})
 		if err != nil {
@@ -35,7 +39,7 @@ func harness(t testing.TB) *eventstest.Harness {
 		Retain: retain,
 		Sever:  func(testing.TB, events.EventBus) { line.Sever() },
 		Restart: func(t testing.TB) {
-			if err := srv.Restart(within(t)); err != nil {
+			if err := srv.Restart(testwait.Long(t)); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -44,6 +48,7 @@ func harness(t testing.TB) *eventstest.Harness {
 			return func() { line.SetDown(false) }
 		},
 		Secret: srv.Password(),
+		Buffer: suiteBuffer,
 		Report: "../../docs/capabilities/events-amqp.json",
 	}
 }

@@ -18,18 +18,12 @@ import (
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/events/natsevents"
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/task"
 )
 
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(testserver.Reaper))
-}
-
-// within is a ctx that ends long after what is awaited should have happened.
-func within(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
-	t.Cleanup(cancel)
-	return ctx
 }
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -38,12 +32,12 @@ func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 func server(t testing.TB, o embedded.Options) *embedded.Server {
 	t.Helper()
 	o.Logger = quiet()
-	srv, err := embedded.Open(within(t), t.TempDir(), o)
+	srv, err := embedded.Open(testwait.Long(t), t.TempDir(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := srv.Close(within(t)); err != nil {
+		if err := srv.Close(testwait.Long(t)); err != nil {
 			t.Errorf("closing the server: %v", err)
 		}
 	})
@@ -76,7 +70,7 @@ func open(t testing.TB, c natsevents.Config) *natsevents.Bus {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := b.Close(within(t)); err != nil {
+		if err := b.Close(testwait.Long(t)); err != nil {
 			t.Errorf("Close: %v", err)
 		}
 	})
@@ -85,7 +79,7 @@ func open(t testing.TB, c natsevents.Config) *natsevents.Bus {
 
 func subscribe(t testing.TB, b *natsevents.Bus) events.Subscription {
 	t.Helper()
-	s, err := b.Subscribe(within(t), events.Filter{})
+	s, err := b.Subscribe(testwait.Long(t), events.Filter{})
 	if err != nil {
 		t.Fatalf("Subscribe: %v", err)
 	}
@@ -94,7 +88,7 @@ func subscribe(t testing.TB, b *natsevents.Bus) events.Subscription {
 
 func replay(t testing.TB, b *natsevents.Bus) events.Subscription {
 	t.Helper()
-	s, err := b.Replay(within(t), events.Filter{}, time.Time{})
+	s, err := b.Replay(testwait.Long(t), events.Filter{}, time.Time{})
 	if err != nil {
 		t.Fatalf("Replay: %v", err)
 	}
@@ -120,7 +114,7 @@ func publish(t testing.TB, b *natsevents.Bus, is ...int) {
 
 func receive(t testing.TB, s events.Subscription) events.Event {
 	t.Helper()
-	e, err := s.Receive(within(t))
+	e, err := s.Receive(testwait.Long(t))
 	if err != nil {
 		t.Fatalf("Receive: %v", err)
 	}
@@ -157,8 +151,8 @@ func TestWrongPasswordIsToldAtOnceAndNotShown(t *testing.T) {
 	b := open(t, natsevents.Config{
 		URLs: []string{strings.Replace(srv.URL(), srv.Password(), "hunter2", 1)}, Retain: events.Retention{Age: time.Hour},
 	})
-	_, subscribe := b.Subscribe(within(t), events.Filter{})
-	_, replay := b.Replay(within(t), events.Filter{}, time.Time{})
+	_, subscribe := b.Subscribe(testwait.Long(t), events.Filter{})
+	_, replay := b.Replay(testwait.Long(t), events.Filter{}, time.Time{})
 	for call, err := range map[string]error{"Subscribe": subscribe, "Replay": replay} {
 		if !errors.Is(err, events.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s with a wrong password: %v, want ErrUnavailable before ctx ends", call, err)
@@ -180,7 +174,7 @@ func TestPublishWithoutServer(t *testing.T) {
 	for i := range n {
 		publish(t, b, i)
 	}
-	if err := b.Close(within(t)); err != nil {
+	if err := b.Close(testwait.Long(t)); err != nil {
 		t.Errorf("Close: %v", err)
 	}
 	if got := b.Dropped(); got != n {
@@ -196,7 +190,7 @@ func TestPublishWithoutServer(t *testing.T) {
 func TestStreamThatCannotBeMade(t *testing.T) {
 	srv := server(t, embedded.Options{})
 	js := raw(t, nats.InProcessServer(srv))
-	if _, err := js.CreateStream(within(t), jetstream.StreamConfig{Name: "OTHER", Subjects: []string{"swj.default.>"}, NoAck: true}); err != nil {
+	if _, err := js.CreateStream(testwait.Long(t), jetstream.StreamConfig{Name: "OTHER", Subjects: []string{"swj.default.>"}, NoAck: true}); err != nil {
 		t.Fatal(err)
 	}
 	var log strings.Builder
@@ -204,7 +198,7 @@ func TestStreamThatCannotBeMade(t *testing.T) {
 		InProcess: srv, Retain: events.Retention{Age: time.Hour},
 		Batch: events.BatcherConfig{SendTimeout: 500 * time.Millisecond}, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 	})
-	if _, err := b.Replay(within(t), events.Filter{}, time.Time{}); !errors.Is(err, events.ErrUnavailable) {
+	if _, err := b.Replay(testwait.Long(t), events.Filter{}, time.Time{}); !errors.Is(err, events.ErrUnavailable) {
 		t.Errorf("Replay without a stream: %v, want ErrUnavailable", err)
 	}
 	s := subscribe(t, b)
@@ -212,17 +206,17 @@ func TestStreamThatCannotBeMade(t *testing.T) {
 		publish(t, b, i)
 		wantTask(t, s, i)
 	}
-	for ctx := within(t); b.Dropped() < 3; pause(t) {
+	for ctx := testwait.Long(t); b.Dropped() < 3; pause(t) {
 		if ctx.Err() != nil {
 			t.Fatalf("Dropped = %d, want the 3 that were not kept", b.Dropped())
 		}
 	}
-	if err := js.DeleteStream(within(t), "OTHER"); err != nil {
+	if err := js.DeleteStream(testwait.Long(t), "OTHER"); err != nil {
 		t.Fatal(err)
 	}
 	publish(t, b, 3)
 	wantTask(t, replay(t, b), 3)
-	if err := b.Close(within(t)); err != nil {
+	if err := b.Close(testwait.Long(t)); err != nil {
 		t.Errorf("Close: %v", err)
 	}
 	if b.Dropped() != 3 {
@@ -248,7 +242,7 @@ func TestStuckListener(t *testing.T) {
 	for i := range n {
 		wantTask(t, quick, i)
 	}
-	ctx := within(t)
+	ctx := testwait.Long(t)
 	for stuck.(events.DropCounter).Dropped() < n-10 {
 		if ctx.Err() != nil {
 			t.Fatalf("Dropped = %d, want %d", stuck.(events.DropCounter).Dropped(), n-10)
@@ -321,10 +315,10 @@ func TestStreamThatWasDeleted(t *testing.T) {
 	for i := range 3 {
 		wantTask(t, s, i)
 	}
-	if err := raw(t, nats.InProcessServer(srv)).DeleteStream(within(t), "SWJEVENTS_default"); err != nil {
+	if err := raw(t, nats.InProcessServer(srv)).DeleteStream(testwait.Long(t), "SWJEVENTS_default"); err != nil {
 		t.Fatal(err)
 	}
-	ctx := within(t)
+	ctx := testwait.Long(t)
 	for i := 3; ; i++ { // those that find no stream are lost and counted
 		publish(t, b, i)
 		short, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
@@ -348,7 +342,7 @@ func TestOtherRetention(t *testing.T) {
 		s := replay(t, b)
 		publish(t, b, 1)
 		wantTask(t, s, 1)
-		st, err := js.Stream(within(t), "SWJEVENTS_default")
+		st, err := js.Stream(testwait.Long(t), "SWJEVENTS_default")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -356,7 +350,7 @@ func TestOtherRetention(t *testing.T) {
 		if c := st.CachedInfo().Config; err != nil || c.MaxMsgs != int64(r.Max) || c.MaxAge != max(r.Age, 100*time.Millisecond) {
 			t.Errorf("the stream keeps %d events for %v, want %d for %v", c.MaxMsgs, c.MaxAge, r.Max, r.Age)
 		}
-		if err := b.Close(within(t)); err != nil {
+		if err := b.Close(testwait.Long(t)); err != nil {
 			t.Error(err)
 		}
 	}
@@ -372,7 +366,7 @@ func TestLateReplayCounts(t *testing.T) {
 	for i := range n {
 		publish(t, publisher, i)
 	}
-	if err := publisher.Close(within(t)); err != nil || publisher.Dropped() > 0 {
+	if err := publisher.Close(testwait.Long(t)); err != nil || publisher.Dropped() > 0 {
 		t.Fatalf("Close: %v; %d events were dropped", err, publisher.Dropped())
 	}
 	got := 0
@@ -390,11 +384,11 @@ func TestCloseRemovesTheConsumer(t *testing.T) {
 	b := open(t, natsevents.Config{InProcess: srv, Retain: events.Retention{Age: time.Hour}})
 	js := raw(t, nats.InProcessServer(srv))
 	for range 5 {
-		if err := replay(t, b).Close(within(t)); err != nil {
+		if err := replay(t, b).Close(testwait.Long(t)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	ctx := within(t)
+	ctx := testwait.Long(t)
 	for {
 		st, err := js.Stream(ctx, "SWJEVENTS_default")
 		if err != nil {
@@ -443,12 +437,12 @@ func TestCluster(t *testing.T) {
 	for i := range 200 {
 		wantTask(t, s, i)
 	}
-	leader, err := c.Leader(within(t), "SWJEVENTS_default")
+	leader, err := c.Leader(testwait.Long(t), "SWJEVENTS_default")
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.KillNode(leader)
-	ctx, want := within(t), 1000
+	ctx, want := testwait.Long(t), 1000
 	for { // those of the time between may be lost
 		publish(t, b, want)
 		short, cancel := context.WithTimeout(ctx, 200*time.Millisecond)

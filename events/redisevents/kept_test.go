@@ -11,6 +11,7 @@ import (
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/events/redisevents"
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
 func keeping(r events.Retention) func(*redisevents.Config) {
@@ -19,7 +20,7 @@ func keeping(r events.Retention) func(*redisevents.Config) {
 
 func replay(t testing.TB, b *redisevents.Bus, since time.Time) events.Subscription {
 	t.Helper()
-	s, err := b.Replay(within(t), events.Filter{}, since)
+	s, err := b.Replay(testwait.Long(t), events.Filter{}, since)
 	if err != nil {
 		t.Fatalf("Replay: %v", err)
 	}
@@ -89,7 +90,7 @@ func TestRetentionTakesHold(t *testing.T) {
 	}
 
 	short := open(t, options(srv, srv.Addr()), ns, keeping(events.Retention{Age: 300 * time.Millisecond}))
-	ctx := within(t)
+	ctx := testwait.Long(t)
 	for i := 3000; ; i++ {
 		publishAll(t, short, live, i, i+1)
 		if oldest := index(t, receive(t, replay(t, short, time.Time{}))); oldest > 3000 {
@@ -143,12 +144,12 @@ func TestReplayThroughFaults(t *testing.T) {
 		"severed": proxy.Sever,
 		"cut":     func() { proxy.Cut(); publish(t, publisher, next); next++; proxy.Heal() },
 		"killed connections": func() {
-			if err := srv.CloseAllConnections(within(t)); err != nil {
+			if err := srv.CloseAllConnections(testwait.Long(t)); err != nil {
 				t.Fatal(err)
 			}
 		},
 		"restart": func() {
-			if err := srv.Restart(within(t)); err != nil {
+			if err := srv.Restart(testwait.Long(t)); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -162,7 +163,7 @@ func TestReplayThroughFaults(t *testing.T) {
 			next++
 		}
 		want(t, s, from, from+1) // the others of its message wait
-		for ctx := within(t); ; pause(t) {
+		for ctx := testwait.Long(t); ; pause(t) {
 			if total := lastTotal(t, srv, "faults"); total == next {
 				break
 			} else if ctx.Err() != nil {
@@ -211,7 +212,7 @@ func TestReplayOnASilentNetwork(t *testing.T) {
 
 // replayLater opens a stream beside the test.
 func replayLater(t testing.TB, b *redisevents.Bus) <-chan error {
-	ctx := within(t)
+	ctx := testwait.Long(t)
 	done := make(chan error, 1)
 	go func() {
 		_, err := b.Replay(ctx, events.Filter{}, time.Time{})
@@ -267,7 +268,7 @@ func TestAnotherKindOfKey(t *testing.T) {
 	ns := testserver.Namespace()
 	do(t, srv, "SET", "swj:ev:{"+ns+"}:kept", "x")
 	b := open(t, options(srv, srv.Addr()), ns, keeping(events.Retention{Age: time.Minute}))
-	_, err := replay(t, b, time.Time{}).Receive(within(t))
+	_, err := replay(t, b, time.Time{}).Receive(testwait.Long(t))
 	if !errors.Is(err, events.ErrUnavailable) || !strings.Contains(err.Error(), "WRONGTYPE") {
 		t.Errorf("Receive: %v, want ErrUnavailable that says why", err)
 	}

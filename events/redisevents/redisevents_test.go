@@ -15,6 +15,7 @@ import (
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/events/redisevents"
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -22,13 +23,6 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(testserver.Reaper),
 		// What the test's proxy leaves behind of a connection that was cut while a fault began.
 		goleak.IgnoreAnyFunction(testserver.ProxyPipe), goleak.IgnoreAnyFunction(testserver.ProxyRead))
-}
-
-// within is a ctx that ends long after what is awaited should have happened.
-func within(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
-	t.Cleanup(cancel)
-	return ctx
 }
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -50,7 +44,7 @@ func open(t testing.TB, o *redis.UniversalOptions, ns string, change ...func(*re
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := b.Close(within(t)); err != nil {
+		if err := b.Close(testwait.Long(t)); err != nil {
 			t.Errorf("Close: %v", err)
 		}
 	})
@@ -59,7 +53,7 @@ func open(t testing.TB, o *redis.UniversalOptions, ns string, change ...func(*re
 
 func subscribe(t testing.TB, b *redisevents.Bus, f events.Filter) events.Subscription {
 	t.Helper()
-	s, err := b.Subscribe(within(t), f)
+	s, err := b.Subscribe(testwait.Long(t), f)
 	if err != nil {
 		t.Fatalf("Subscribe: %v", err)
 	}
@@ -83,7 +77,7 @@ func publish(t testing.TB, b *redisevents.Bus, i int) {
 
 func receive(t testing.TB, s events.Subscription) events.Event {
 	t.Helper()
-	e, err := s.Receive(within(t))
+	e, err := s.Receive(testwait.Long(t))
 	if err != nil {
 		t.Fatalf("Receive: %v", err)
 	}
@@ -111,7 +105,7 @@ func pause(t testing.TB) {
 // awaitEvents publishes until one arrives that was published after the call.
 func awaitEvents(t testing.TB, b *redisevents.Bus, s events.Subscription) {
 	t.Helper()
-	ctx := within(t)
+	ctx := testwait.Long(t)
 	for i := 1_000_000; ; i++ {
 		publish(t, b, i)
 		short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
@@ -130,7 +124,7 @@ func awaitEvents(t testing.TB, b *redisevents.Bus, s events.Subscription) {
 
 func do(t testing.TB, srv *testserver.Redis, args ...any) any {
 	t.Helper()
-	v, err := srv.Do(within(t), args...)
+	v, err := srv.Do(testwait.Long(t), args...)
 	if err != nil {
 		t.Fatalf("%v: %v", args[0], err)
 	}
@@ -165,7 +159,7 @@ func TestPublishWithoutServer(t *testing.T) {
 	if d := time.Since(begin); d > 30*time.Second {
 		t.Errorf("%d events without a server took %v", n, d)
 	}
-	if err := b.Close(within(t)); err != nil {
+	if err := b.Close(testwait.Long(t)); err != nil {
 		t.Errorf("Close: %v", err)
 	}
 	if got := b.Dropped(); got != n {
@@ -188,7 +182,7 @@ func TestStuckListener(t *testing.T) {
 		publish(t, b, i)
 	}
 	want(t, quick, 0, n)
-	ctx := within(t)
+	ctx := testwait.Long(t)
 	for stuck.(events.DropCounter).Dropped() < n-10 {
 		if ctx.Err() != nil {
 			t.Fatalf("Dropped = %d, want %d", stuck.(events.DropCounter).Dropped(), n-10)
@@ -209,12 +203,12 @@ func TestListenerOutlivesItsConnection(t *testing.T) {
 		proxy.Sever,
 		func() { proxy.Cut(); proxy.Heal() },
 		func() {
-			if err := srv.CloseAllConnections(within(t)); err != nil {
+			if err := srv.CloseAllConnections(testwait.Long(t)); err != nil {
 				t.Fatal(err)
 			}
 		},
 		func() {
-			if err := srv.Restart(within(t)); err != nil {
+			if err := srv.Restart(testwait.Long(t)); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -258,11 +252,11 @@ func TestCloseEndsTheSubscription(t *testing.T) {
 		t.Fatalf("%d subscribers when Subscribe has returned", n)
 	}
 	for _, s := range subs {
-		if err := s.Close(within(t)); err != nil {
+		if err := s.Close(testwait.Long(t)); err != nil {
 			t.Fatalf("Close: %v", err)
 		}
 	}
-	ctx := within(t)
+	ctx := testwait.Long(t)
 	for subscribers() > 0 {
 		if ctx.Err() != nil {
 			t.Fatalf("%d subscribers are left of 5 closed subscriptions", subscribers())
@@ -276,8 +270,8 @@ func TestWrongPasswordIsToldAtOnceAndNotShown(t *testing.T) {
 	o := options(srv, srv.Addr())
 	o.Password = "hunter2"
 	b := open(t, o, testserver.Namespace(), func(c *redisevents.Config) { c.Retain = events.Retention{Age: time.Minute} })
-	_, err := b.Subscribe(within(t), events.Filter{})
-	_, replayErr := b.Replay(within(t), events.Filter{}, time.Time{})
+	_, err := b.Subscribe(testwait.Long(t), events.Filter{})
+	_, replayErr := b.Replay(testwait.Long(t), events.Filter{}, time.Time{})
 	for _, err := range []error{err, replayErr} {
 		if !errors.Is(err, events.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("with a wrong password: %v, want ErrUnavailable before ctx ends", err)

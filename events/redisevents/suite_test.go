@@ -11,6 +11,7 @@ import (
 	"github.com/swarmiji/swarmiji/events/redisevents"
 	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
 func TestBus(t *testing.T) {
@@ -22,13 +23,16 @@ func TestBus(t *testing.T) {
 	})
 }
 
+// suiteBuffer is that of the suite, which publishes several times as much: small, as the race detector makes events dear.
+const suiteBuffer = 2000
+
 func harness(t testing.TB) *eventstest.Harness {
 	srv := testserver.RequireRedis(t)
 	line := testserver.NewRelay(t, srv.Addr())
 	h := harnessOf(options(srv, line.Addr()))
 	h.Sever = func(testing.TB, events.EventBus) { line.Sever() }
 	h.Restart = func(t testing.TB) {
-		if err := srv.Restart(within(t)); err != nil {
+		if err := srv.Restart(testwait.Long(t)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -44,7 +48,7 @@ func harnessOf(o *redis.UniversalOptions) *eventstest.Harness {
 	ns := testserver.Namespace()
 	open := func(t testing.TB, r events.Retention) events.EventBus {
 		b, err := redisevents.New(redisevents.Config{
-			Redis: o, Namespace: ns, Logger: quiet(), Retain: r,
+			Redis: o, Namespace: ns, Logger: quiet(), Retain: r, Buffer: suiteBuffer,
 			Backoff: backoff.Exponential{Max: 500 * time.Millisecond},
 		})
 		if err != nil {
@@ -56,5 +60,6 @@ func harnessOf(o *redis.UniversalOptions) *eventstest.Harness {
 		Open:   func(t testing.TB) events.EventBus { return open(t, events.Retention{}) },
 		Retain: open,
 		Secret: o.Password,
+		Buffer: suiteBuffer,
 	}
 }

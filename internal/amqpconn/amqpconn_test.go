@@ -11,15 +11,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 )
-
-// bound is a ctx that ends long after anything here should.
-func bound(t testing.TB) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
-	t.Cleanup(cancel)
-	return ctx
-}
 
 func open(t testing.TB, cfg Config) *Conn {
 	t.Helper()
@@ -28,7 +21,7 @@ func open(t testing.TB, cfg Config) *Conn {
 		t.Fatalf("New: %v", err)
 	}
 	t.Cleanup(func() {
-		if err := c.Close(bound(t)); err != nil {
+		if err := c.Close(testwait.Long(t)); err != nil {
 			t.Errorf("Close: %v", err)
 		}
 	})
@@ -39,7 +32,7 @@ func open(t testing.TB, cfg Config) *Conn {
 func queue(t testing.TB, c *Conn) string {
 	t.Helper()
 	name := testserver.Namespace()
-	err := c.Do(bound(t), func(ch *amqp.Channel) error {
+	err := c.Do(testwait.Long(t), func(ch *amqp.Channel) error {
 		_, err := ch.QueueDeclare(name, true, false, false, false, nil)
 		return err
 	})
@@ -47,7 +40,7 @@ func queue(t testing.TB, c *Conn) string {
 		t.Fatalf("declaring %s: %v", name, err)
 	}
 	t.Cleanup(func() {
-		ctx, err := bound(t), error(nil)
+		ctx, err := testwait.Long(t), error(nil)
 		for range 5 { // the test may have broken the connection just now
 			if err = c.Do(ctx, func(ch *amqp.Channel) error {
 				_, err := ch.QueueDelete(name, false, false, false)
@@ -64,7 +57,7 @@ func queue(t testing.TB, c *Conn) string {
 func depth(t testing.TB, c *Conn, name string) int {
 	t.Helper()
 	var n int
-	err := c.Do(bound(t), func(ch *amqp.Channel) error {
+	err := c.Do(testwait.Long(t), func(ch *amqp.Channel) error {
 		q, err := ch.QueueDeclarePassive(name, true, false, false, false, nil)
 		n = q.Messages
 		return err
@@ -83,7 +76,7 @@ func TestPublishedIsConfirmedOrNamed(t *testing.T) {
 	c := open(t, Config{URLs: []string{testserver.RequireRabbit(t).URL()}})
 	q := queue(t, c)
 	p := NewPublisher(c, PublisherConfig{Window: 64})
-	ctx := bound(t)
+	ctx := testwait.Long(t)
 
 	var ms []Outgoing
 	for i := range 1000 {
@@ -133,7 +126,7 @@ func TestSessionsFollowEachOther(t *testing.T) {
 	c := open(t, Config{URLs: []string{proxy.URL(srv.URL())}, Name: "sessions"})
 	p := NewPublisher(c, PublisherConfig{})
 	q := queue(t, c)
-	ctx := bound(t)
+	ctx := testwait.Long(t)
 
 	states := make(chan State, 100)
 	stop := c.Watch(func(s State, _ error) { states <- s })
@@ -187,7 +180,7 @@ func TestWithoutServerOnlyCtxEndsTheWait(t *testing.T) {
 		t.Errorf("Publish without a server: %v, want ErrUnavailable and the ctx's error", err)
 	}
 	proxy.Heal()
-	if _, err := c.Session(bound(t)); err != nil {
+	if _, err := c.Session(testwait.Long(t)); err != nil {
 		t.Errorf("Session after the server came back: %v", err)
 	}
 }
@@ -198,7 +191,7 @@ func TestLostConfirmIsIndeterminate(t *testing.T) {
 	c := open(t, Config{URLs: []string{proxy.URL(srv.URL())}})
 	p := NewPublisher(c, PublisherConfig{})
 	q := queue(t, c)
-	if err := p.Publish(bound(t), "", q, message("first")); err != nil {
+	if err := p.Publish(testwait.Long(t), "", q, message("first")); err != nil {
 		t.Fatalf("Publish: %v", err)
 	}
 	proxy.BlackHole(false, true)
@@ -208,7 +201,7 @@ func TestLostConfirmIsIndeterminate(t *testing.T) {
 		t.Errorf("Publish with a swallowed confirm: %v, want ErrIndeterminate", err)
 	}
 	res := make(chan error, 1)
-	go func() { res <- p.Publish(bound(t), "", q, message("third")) }()
+	go func() { res <- p.Publish(testwait.Long(t), "", q, message("third")) }()
 	awaitSent(t, p, 3)
 	proxy.Heal() // closes the connection
 	select {
@@ -216,7 +209,7 @@ func TestLostConfirmIsIndeterminate(t *testing.T) {
 		if !errors.Is(err, ErrIndeterminate) {
 			t.Errorf("Publish over a connection that broke before the confirm: %v, want ErrIndeterminate", err)
 		}
-	case <-bound(t).Done():
+	case <-testwait.Long(t).Done():
 		t.Fatal("Publish did not return after the connection broke")
 	}
 }
@@ -245,7 +238,7 @@ func TestSuperviseRunsAgainAfterEachLoss(t *testing.T) {
 	srv := testserver.RequireRabbit(t)
 	proxy := testserver.NewProxy(t, srv.Addr())
 	c := open(t, Config{URLs: []string{proxy.URL(srv.URL())}})
-	ctx, cancel := context.WithCancel(bound(t))
+	ctx, cancel := context.WithCancel(testwait.Long(t))
 	runs := make(chan *Channel)
 	ended := make(chan struct{})
 	go func() {
@@ -277,7 +270,7 @@ func TestSuperviseRunsAgainAfterEachLoss(t *testing.T) {
 	cancel()
 	select {
 	case <-ended:
-	case <-bound(t).Done():
+	case <-testwait.Long(t).Done():
 		t.Fatal("Supervise did not end with its ctx")
 	}
 }

@@ -12,6 +12,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
 func TestTLSIsNeverDroppedSilently(t *testing.T) {
@@ -37,7 +38,7 @@ func TestLostRightAfterTheHandshake(t *testing.T) {
 		t.Fatal(err)
 	}
 	lost := func(owner context.Context) error {
-		conn, sock, err := eps[0].dial(bound(t), "early end", slog.Default())
+		conn, sock, err := eps[0].dial(testwait.Long(t), "early end", slog.Default())
 		if err != nil {
 			t.Fatalf("dial: %v", err)
 		}

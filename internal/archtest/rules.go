@@ -288,6 +288,12 @@ var layers = []rule{
 	},
 	{
 		"test",
+		[]string{"internal/testwait"},
+		nil,
+		"it waits, for whatever a test says; only tests may import it",
+	},
+	{
+		"test",
 		[]string{"internal/graphs"},
 		[]string{"task"},
 		"it composes workflows and knows what they come to, whoever runs them",
@@ -450,7 +456,7 @@ var clients = []client{
 }
 
 // testingOnly are the packages outside of _test.go files that may import testing; no program may.
-var testingOnly = []string{"@suites", "internal/suite", "internal/testserver"}
+var testingOnly = []string{"@suites", "internal/suite", "internal/testserver", "internal/testwait"}
 
 // shared are the package variables that may change, each with the reason. The list is meant to stay this short.
 var shared = map[string]string{

@@ -20,22 +20,8 @@ import (
 
 	"github.com/swarmiji/swarmiji/internal/natsconn"
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 )
-
-// bound is a ctx that ends long after anything here should.
-func bound(t testing.TB) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-func short(t testing.TB) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
-	t.Cleanup(cancel)
-	return ctx
-}
 
 func connect(t testing.TB, cfg natsconn.Config) *natsconn.Conn {
 	t.Helper()
@@ -62,23 +48,10 @@ func stream(t testing.TB, c *natsconn.Conn, change func(cfg *jetstream.StreamCon
 	if change != nil {
 		change(&cfg)
 	}
-	if _, err := c.EnsureStream(bound(t), cfg, nil); err != nil {
+	if _, err := c.EnsureStream(testwait.Long(t), cfg, nil); err != nil {
 		t.Fatalf("EnsureStream: %v", err)
 	}
 	return name
-}
-
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("never happened: %s", what)
-		}
-		<-tick.C
-	}
 }
 
 func TestNewReportsEverythingAndNoSecret(t *testing.T) {
@@ -114,27 +87,27 @@ func TestNewDoesNothing(t *testing.T) {
 		t.Errorf("after New: %v", err)
 	}
 	for range 2 {
-		if err := c.Close(bound(t)); err != nil {
+		if err := c.Close(testwait.Long(t)); err != nil {
 			t.Errorf("Close of what was never used: %v", err)
 		}
 	}
-	if _, err := c.Session(bound(t)); !errors.Is(err, natsconn.ErrClosed) {
+	if _, err := c.Session(testwait.Long(t)); !errors.Is(err, natsconn.ErrClosed) {
 		t.Errorf("Session after Close: %v, want ErrClosed", err)
 	}
-	if _, err := c.Publish(bound(t), nats.NewMsg("a")); !errors.Is(err, natsconn.ErrClosed) {
+	if _, err := c.Publish(testwait.Long(t), nats.NewMsg("a")); !errors.Is(err, natsconn.ErrClosed) {
 		t.Errorf("Publish after Close: %v, want ErrClosed", err)
 	}
 }
 
 func TestUnavailableUntilCtxEnds(t *testing.T) {
 	c := connect(t, natsconn.Config{URLs: []string{"nats://127.0.0.1:1"}})
-	if _, err := c.Session(short(t)); !errors.Is(err, natsconn.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := c.Session(testwait.Brief(t)); !errors.Is(err, natsconn.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Session without a server: %v", err)
 	}
-	if _, err := c.Publish(short(t), nats.NewMsg("a")); !errors.Is(err, natsconn.ErrUnavailable) {
+	if _, err := c.Publish(testwait.Brief(t), nats.NewMsg("a")); !errors.Is(err, natsconn.ErrUnavailable) {
 		t.Errorf("Publish without a server: %v, want ErrUnavailable", err)
 	}
-	if err := c.Flush(short(t)); !errors.Is(err, natsconn.ErrUnavailable) {
+	if err := c.Flush(testwait.Brief(t)); !errors.Is(err, natsconn.ErrUnavailable) {
 		t.Errorf("Flush without a server: %v, want ErrUnavailable", err)
 	}
 }
@@ -148,7 +121,7 @@ func TestCloseEndsAHandshake(t *testing.T) {
 	c := connect(t, natsconn.Config{URLs: []string{"nats://" + l.Addr().String()}, DialTimeout: 50 * time.Second})
 	waiting := make(chan error, 1)
 	go func() {
-		_, err := c.Session(bound(t))
+		_, err := c.Session(testwait.Long(t))
 		waiting <- err
 	}()
 	conn, err := l.Accept()
@@ -157,7 +130,7 @@ func TestCloseEndsAHandshake(t *testing.T) {
 	}
 	defer func() { _ = conn.Close() }()
 	begin := time.Now()
-	if err := c.Close(bound(t)); err != nil {
+	if err := c.Close(testwait.Long(t)); err != nil {
 		t.Errorf("Close: %v", err)
 	}
 	if took := time.Since(begin); took > 20*time.Second {
@@ -171,7 +144,7 @@ func TestCloseEndsAHandshake(t *testing.T) {
 func TestPublish(t *testing.T) {
 	c := connect(t, natsconn.Config{})
 	name := stream(t, c, nil)
-	ctx := bound(t)
+	ctx := testwait.Long(t)
 	msg := func(subject string, header ...string) *nats.Msg {
 		m := nats.NewMsg(name + "." + subject)
 		for i := 0; i+1 < len(header); i += 2 {
@@ -220,7 +193,7 @@ func TestStreamLimits(t *testing.T) {
 	name := stream(t, c, func(cfg *jetstream.StreamConfig) {
 		cfg.Discard, cfg.DiscardNewPerSubject, cfg.MaxMsgs, cfg.MaxMsgSize = jetstream.DiscardNew, true, 2, 10
 	})
-	ctx := bound(t)
+	ctx := testwait.Long(t)
 	for i, tt := range []struct {
 		subject string
 		want    error
@@ -239,7 +212,7 @@ func TestStreamLimits(t *testing.T) {
 func TestAPI(t *testing.T) {
 	c := connect(t, natsconn.Config{})
 	name := stream(t, c, nil)
-	ctx := bound(t)
+	ctx := testwait.Long(t)
 	for _, s := range []string{"a", "b", "c"} {
 		m := nats.NewMsg(name + ".x." + s)
 		m.Data, m.Header["K"] = []byte(s), []string{"v"}
@@ -287,14 +260,14 @@ func TestEnsureStream(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			info, err := c.EnsureStream(bound(t), want, nil)
+			info, err := c.EnsureStream(testwait.Long(t), want, nil)
 			if err != nil || info.Config.MaxMsgsPerSubject != 1 {
 				t.Errorf("EnsureStream of one that exists: %+v, %v", info, err)
 			}
 		})
 	}
 	wg.Wait()
-	info, err := c.EnsureStream(bound(t), want, func(have jetstream.StreamConfig) (jetstream.StreamConfig, bool) {
+	info, err := c.EnsureStream(testwait.Long(t), want, func(have jetstream.StreamConfig) (jetstream.StreamConfig, bool) {
 		have.MaxMsgsPerSubject = 7
 		return have, true
 	})
@@ -304,7 +277,7 @@ func TestEnsureStream(t *testing.T) {
 	fresh := testserver.Namespace()
 	for range 8 {
 		wg.Go(func() {
-			if _, err := c.EnsureStream(bound(t), jetstream.StreamConfig{Name: fresh, Storage: jetstream.MemoryStorage}, nil); err != nil {
+			if _, err := c.EnsureStream(testwait.Long(t), jetstream.StreamConfig{Name: fresh, Storage: jetstream.MemoryStorage}, nil); err != nil {
 				t.Errorf("EnsureStream of one that several make: %v", err)
 			}
 		})
@@ -337,24 +310,24 @@ func TestReconnect(t *testing.T) {
 	name := stream(t, c, func(cfg *jetstream.StreamConfig) { cfg.Storage = jetstream.FileStorage })
 	var w states
 	defer c.Watch(w.note)()
-	s1, err := c.Session(bound(t))
+	s1, err := c.Session(testwait.Long(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	unanswered := make(chan error, 1)
 	srv.Pause()
 	go func() {
-		_, err := c.Publish(bound(t), nats.NewMsg(name+".a"))
+		_, err := c.Publish(testwait.Long(t), nats.NewMsg(name+".a"))
 		unanswered <- err
 	}()
 	question := make(chan error, 1)
 	go func() {
-		question <- c.Do(bound(t), func(ctx context.Context, s *natsconn.Session) error {
+		question <- c.Do(testwait.Long(t), func(ctx context.Context, s *natsconn.Session) error {
 			_, err := s.NATS.RequestWithContext(ctx, "nobody.answers", nil)
 			return err
 		})
 	}()
-	if _, err := c.Publish(short(t), nats.NewMsg(name+".b")); !errors.Is(err, natsconn.ErrIndeterminate) {
+	if _, err := c.Publish(testwait.Brief(t), nats.NewMsg(name+".b")); !errors.Is(err, natsconn.ErrIndeterminate) {
 		t.Errorf("Publish to a paused server: %v, want ErrIndeterminate", err)
 	}
 	srv.Kill()
@@ -365,24 +338,24 @@ func TestReconnect(t *testing.T) {
 		t.Errorf("Do at the loss of the connection: %v, want ErrIndeterminate", err)
 	}
 	<-s1.Done()
-	eventually(t, "Disconnected with a reason", func() bool {
+	testwait.Until(t, "Disconnected with a reason", func() bool {
 		st, err := w.last()
 		return st == natsconn.Disconnected && err != nil
 	})
-	if err := srv.Restart(bound(t)); err != nil {
+	if err := srv.Restart(testwait.Long(t)); err != nil {
 		t.Fatal(err)
 	}
-	s2, err := c.Session(bound(t))
+	s2, err := c.Session(testwait.Long(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if s2.Gen != s1.Gen+1 || s2.NATS != s1.NATS || s2.MaxPayload != 8<<20 || !s2.AtLeast(2, 12) || s2.AtLeast(99, 0) {
 		t.Errorf("the second session is %+v", s2)
 	}
-	if _, err := c.Publish(bound(t), nats.NewMsg(name+".c")); err != nil {
+	if _, err := c.Publish(testwait.Long(t), nats.NewMsg(name+".c")); err != nil {
 		t.Errorf("Publish after the reconnect: %v", err)
 	}
-	eventually(t, "Connected", func() bool { st, _ := w.last(); return st == natsconn.Connected })
+	testwait.Until(t, "Connected", func() bool { st, _ := w.last(); return st == natsconn.Connected })
 }
 
 // TestAPausedServerHoldsUpNobody writes far more than the network takes.
@@ -395,7 +368,7 @@ func TestAPausedServerHoldsUpNobody(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 32 {
 		wg.Go(func() {
-			ctx := short(t)
+			ctx := testwait.Brief(t)
 			m := nats.NewMsg(fmt.Sprintf("%s.%d", name, i))
 			m.Data = make([]byte, 1<<20)
 			for ctx.Err() == nil {
@@ -411,7 +384,7 @@ func TestAPausedServerHoldsUpNobody(t *testing.T) {
 	}
 	wg.Wait()
 	begin := time.Now()
-	_ = c.Close(short(t)) // it cannot say goodbye
+	_ = c.Close(testwait.Brief(t)) // it cannot say goodbye
 	if took := time.Since(begin); took > 20*time.Second {
 		t.Errorf("Close took %v", took)
 	}
@@ -420,7 +393,7 @@ func TestAPausedServerHoldsUpNobody(t *testing.T) {
 // limited starts a server with a user who may not publish everywhere, and returns a URL without user.
 func limited(t *testing.T) string {
 	t.Helper()
-	program, err := testserver.NATSProgram(bound(t))
+	program, err := testserver.NATSProgram(testwait.Long(t))
 	if errors.Is(err, testserver.ErrMissing) {
 		t.Skip(err)
 	}
@@ -452,7 +425,7 @@ authorization { users: [ { user: limited, password: secret-word, permissions: { 
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait() // it was killed
 	})
-	eventually(t, "the server", func() bool {
+	testwait.Until(t, "the server", func() bool {
 		conn, err := net.Dial("tcp", addr)
 		if err == nil {
 			_ = conn.Close()
@@ -465,27 +438,27 @@ authorization { users: [ { user: limited, password: secret-word, permissions: { 
 func TestAccess(t *testing.T) {
 	addr := limited(t)
 	c := connect(t, natsconn.Config{URLs: []string{"nats://limited:secret-word@" + addr}})
-	if _, err := c.Publish(bound(t), nats.NewMsg("forbidden.a")); !errors.Is(err, natsconn.ErrAccess) || strings.Contains(err.Error(), "secret-word") {
+	if _, err := c.Publish(testwait.Long(t), nats.NewMsg("forbidden.a")); !errors.Is(err, natsconn.ErrAccess) || strings.Contains(err.Error(), "secret-word") {
 		t.Errorf("Publish to a forbidden subject: %v, want ErrAccess", err)
 	}
-	err := c.API(bound(t), "CONSUMER.INFO.S.c", struct{}{}, nil)
+	err := c.API(testwait.Long(t), "CONSUMER.INFO.S.c", struct{}{}, nil)
 	if !errors.Is(err, natsconn.ErrAccess) {
 		t.Errorf("a forbidden request: %v, want ErrAccess", err)
 	}
 	wrong := connect(t, natsconn.Config{URLs: []string{"nats://limited:wrong-word@" + addr}})
-	if _, err := wrong.Session(bound(t)); !errors.Is(err, natsconn.ErrAccess) || strings.Contains(err.Error(), "wrong-word") {
+	if _, err := wrong.Session(testwait.Long(t)); !errors.Is(err, natsconn.ErrAccess) || strings.Contains(err.Error(), "wrong-word") {
 		t.Errorf("Session with a wrong password: %v, want ErrAccess", err)
 	}
 	nobody := connect(t, natsconn.Config{URLs: []string{"nats://" + addr}})
-	if _, err := nobody.NATS(bound(t)); !errors.Is(err, natsconn.ErrAccess) {
+	if _, err := nobody.NATS(testwait.Long(t)); !errors.Is(err, natsconn.ErrAccess) {
 		t.Errorf("NATS without a password: %v, want ErrAccess", err)
 	}
 	missing := connect(t, natsconn.Config{URLs: []string{"nats://" + addr}, NKeySeed: filepath.Join(t.TempDir(), "none")})
-	if _, err := missing.JetStream(bound(t)); !errors.Is(err, natsconn.ErrAccess) || !errors.Is(err, os.ErrNotExist) {
+	if _, err := missing.JetStream(testwait.Long(t)); !errors.Is(err, natsconn.ErrAccess) || !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("JetStream with a seed file that is missing: %v, want ErrAccess", err)
 	}
 	creds := connect(t, natsconn.Config{URLs: []string{"nats://" + addr}, Credentials: filepath.Join(t.TempDir(), "none")})
-	if _, err := creds.Session(short(t)); err == nil {
+	if _, err := creds.Session(testwait.Brief(t)); err == nil {
 		t.Error("Session with a credentials file that is missing")
 	}
 }
@@ -494,7 +467,7 @@ func TestWithoutJetStream(t *testing.T) {
 	srv := testserver.OwnNATS(t, testserver.NATSConfig{})
 	account := strings.Replace(srv.URL(), srv.User()+":", "admin:", 1) // of the system account, which has none
 	c := connect(t, natsconn.Config{URLs: []string{account}})
-	_, err := c.EnsureStream(short(t), jetstream.StreamConfig{Name: "s"}, nil)
+	_, err := c.EnsureStream(testwait.Brief(t), jetstream.StreamConfig{Name: "s"}, nil)
 	if !errors.Is(err, natsconn.ErrAccess) && !errors.Is(err, natsconn.ErrUnavailable) {
 		t.Errorf("EnsureStream without JetStream: %v, want ErrAccess or ErrUnavailable", err)
 	}
@@ -502,7 +475,7 @@ func TestWithoutJetStream(t *testing.T) {
 
 func TestTLSIsInsistedOn(t *testing.T) {
 	c := connect(t, natsconn.Config{TLS: &tls.Config{MinVersion: tls.VersionTLS12}}) // of a server without
-	if _, err := c.Session(short(t)); !errors.Is(err, natsconn.ErrUnavailable) || !errors.Is(err, nats.ErrSecureConnWanted) {
+	if _, err := c.Session(testwait.Brief(t)); !errors.Is(err, natsconn.ErrUnavailable) || !errors.Is(err, nats.ErrSecureConnWanted) {
 		t.Errorf("Session with TLS to a server without: %v", err)
 	}
 }
@@ -518,8 +491,8 @@ func TestInProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = c.Close(bound(t)) }()
-	if _, err := c.Session(bound(t)); !errors.Is(err, natsconn.ErrAccess) { // it gets as far as the password
+	defer func() { _ = c.Close(testwait.Long(t)) }()
+	if _, err := c.Session(testwait.Long(t)); !errors.Is(err, natsconn.ErrAccess) { // it gets as far as the password
 		t.Errorf("Session through a provider: %v", err)
 	}
 	if _, err := natsconn.New(natsconn.Config{InProcess: pipe{addr}, URLs: []string{"nats://host"}}); err == nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
 func TestConfig(t *testing.T) {
@@ -87,7 +88,7 @@ func TestAnswers(t *testing.T) {
 			t.Parallel()
 			always := newFake(t, answer)
 			c := open(t, Config{Redis: &redis.UniversalOptions{Addrs: []string{always.addr}}})
-			_, err := c.Eval(brief(t), script, []string{"k"})
+			_, err := c.Eval(testwait.Brief(t), script, []string{"k"})
 			wantIs(t, err, tt.class, answer)
 			if tt.waits != (always.asked() > 1) || tt.waits != Repeatable(err) {
 				t.Errorf("%s: asked %d times, repeatable: %v", answer, always.asked(), Repeatable(err))
@@ -96,7 +97,7 @@ func TestAnswers(t *testing.T) {
 				wantIs(t, err, context.DeadlineExceeded, answer)
 			}
 			before := always.asked()
-			_, err = c.EvalOnce(bound(t), script, []string{"k"})
+			_, err = c.EvalOnce(testwait.Long(t), script, []string{"k"})
 			wantIs(t, err, tt.class, answer)
 			if n := always.asked() - before; n != 1 {
 				t.Errorf("EvalOnce asked %d times", n)
@@ -106,7 +107,7 @@ func TestAnswers(t *testing.T) {
 			}
 			passing := newFake(t, answer, answer, ":42")
 			c = open(t, Config{Redis: &redis.UniversalOptions{Addrs: []string{passing.addr}}})
-			if v, err := c.Eval(bound(t), script, []string{"k"}); v != int64(42) || err != nil || passing.asked() != 3 {
+			if v, err := c.Eval(testwait.Long(t), script, []string{"k"}); v != int64(42) || err != nil || passing.asked() != 3 {
 				t.Errorf("%s twice, then 42: %v, %v, asked %d times", answer, v, err, passing.asked())
 			}
 		})
@@ -119,25 +120,25 @@ func TestEval(t *testing.T) {
 	c := open(t, Config{Redis: options(srv)})
 	script := NewScript("return {KEYS[1], ARGV[1], 7, false}")
 	for range 2 {
-		v, err := c.Eval(bound(t), script, []string{"k"}, "a")
+		v, err := c.Eval(testwait.Long(t), script, []string{"k"}, "a")
 		got, ok := v.([]any)
 		if err != nil || !ok || len(got) != 4 || got[0] != "k" || got[1] != "a" || got[2] != int64(7) || got[3] != nil {
 			t.Errorf("Eval: %v, %v", v, err)
 		}
-		if _, err := srv.Do(bound(t), "SCRIPT", "FLUSH"); err != nil {
+		if _, err := srv.Do(testwait.Long(t), "SCRIPT", "FLUSH"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if v, err := c.Eval(bound(t), NewScript("return false"), []string{"k"}); v != nil || err != nil {
+	if v, err := c.Eval(testwait.Long(t), NewScript("return false"), []string{"k"}); v != nil || err != nil {
 		t.Errorf("a script that answers nothing: %v, %v", v, err)
 	}
-	if _, err := c.Do(bound(t), "GET", "missing"); !errors.Is(err, redis.Nil) {
+	if _, err := c.Do(testwait.Long(t), "GET", "missing"); !errors.Is(err, redis.Nil) {
 		t.Errorf("Do of a missing key: %v", err)
 	}
-	if v, err := c.Do(bound(t), "SET", "k", "v"); v != "OK" || err != nil {
+	if v, err := c.Do(testwait.Long(t), "SET", "k", "v"); v != "OK" || err != nil {
 		t.Errorf("Do: %v, %v", v, err)
 	}
-	_, err := c.Eval(bound(t), NewScript("return redis.call('LPUSH', KEYS[1], 'x')"), []string{"k"})
+	_, err := c.Eval(testwait.Long(t), NewScript("return redis.call('LPUSH', KEYS[1], 'x')"), []string{"k"})
 	wantIs(t, err, ErrRefused, "LPUSH on a string")
 }
 
@@ -150,23 +151,23 @@ func TestLostAnswer(t *testing.T) {
 		l := &lossy{}
 		o.Dialer = l.dial
 		c := open(t, Config{Redis: o})
-		if v, err := c.Eval(bound(t), incr, []string{"n"}); v != int64(1) || err != nil {
+		if v, err := c.Eval(testwait.Long(t), incr, []string{"n"}); v != int64(1) || err != nil {
 			t.Fatalf("Eval: %v, %v", v, err)
 		}
 		for range 3 {
 			lost := l.loseAnswer(incr.Hash())
-			_, err := c.Eval(bound(t), incr, []string{"n"})
+			_, err := c.Eval(testwait.Long(t), incr, []string{"n"})
 			wantIs(t, err, ErrIndeterminate, "Eval whose answer was lost")
 			<-lost
 		}
-		if v, err := c.Do(bound(t), "GET", "n"); v != "4" || err != nil {
+		if v, err := c.Do(testwait.Long(t), "GET", "n"); v != "4" || err != nil {
 			t.Errorf("n is %v, %v; want 4: each was executed once", v, err)
 		}
 		lost := l.loseAnswer("INCRBY")
-		_, err := c.Do(bound(t), "INCRBY", "n", "10")
+		_, err := c.Do(testwait.Long(t), "INCRBY", "n", "10")
 		wantIs(t, err, ErrIndeterminate, "Do whose answer was lost")
 		<-lost
-		if v, err := c.Do(bound(t), "GET", "n"); v != "14" || err != nil {
+		if v, err := c.Do(testwait.Long(t), "GET", "n"); v != "14" || err != nil {
 			t.Errorf("n is %v, %v; want 14", v, err)
 		}
 	}
@@ -187,20 +188,20 @@ func TestWhatMayHaveLeft(t *testing.T) {
 	srv := testserver.OwnRedis(t, testserver.RedisConfig{})
 	used, fresh := open(t, Config{Redis: options(srv)}), open(t, Config{Redis: options(srv)})
 	incr := NewScript("return redis.call('INCR', KEYS[1])")
-	if _, err := used.Eval(bound(t), incr, []string{"n"}); err != nil {
+	if _, err := used.Eval(testwait.Long(t), incr, []string{"n"}); err != nil {
 		t.Fatal(err)
 	}
 	srv.Pause()
-	_, err := used.Eval(brief(t), incr, []string{"n"})
+	_, err := used.Eval(testwait.Brief(t), incr, []string{"n"})
 	wantIs(t, err, ErrIndeterminate, "a server that hangs after the command has left")
-	_, err = fresh.Eval(brief(t), incr, []string{"n"})
+	_, err = fresh.Eval(testwait.Brief(t), incr, []string{"n"})
 	wantIs(t, err, ErrUnavailable, "a server that hangs before it has greeted")
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	_, err = used.Eval(ended, incr, []string{"n"})
 	wantIs(t, err, ErrUnavailable, "a ctx that had ended before")
 	srv.Resume()
-	if v, err := fresh.Eval(bound(t), incr, []string{"n"}); v != int64(3) || err != nil {
+	if v, err := fresh.Eval(testwait.Long(t), incr, []string{"n"}); v != int64(3) || err != nil {
 		t.Errorf("n is %v, %v; want 3: of the two calls during the pause one was executed", v, err)
 	}
 }
@@ -214,12 +215,12 @@ func TestWaitsForTheServer(t *testing.T) {
 	c := open(t, Config{Redis: o})
 	one := NewScript("return 1")
 	relay.SetDown(true)
-	_, err := c.Eval(brief(t), one, []string{"k"})
+	_, err := c.Eval(testwait.Brief(t), one, []string{"k"})
 	wantIs(t, err, ErrUnavailable, "Eval without a server")
 	var wg sync.WaitGroup
 	for range 30 {
 		wg.Go(func() {
-			if v, err := c.Eval(bound(t), one, []string{"k"}); v != int64(1) || err != nil {
+			if v, err := c.Eval(testwait.Long(t), one, []string{"k"}); v != int64(1) || err != nil {
 				t.Errorf("Eval that waited: %v, %v", v, err)
 			}
 		})
@@ -237,7 +238,7 @@ func TestAccess(t *testing.T) {
 	} {
 		c := open(t, Config{Redis: o})
 		begun := time.Now()
-		_, err := c.Eval(bound(t), NewScript("return 1"), []string{"k"})
+		_, err := c.Eval(testwait.Long(t), NewScript("return 1"), []string{"k"})
 		wantIs(t, err, ErrAccess, name)
 		if time.Since(begun) > 20*time.Second {
 			t.Errorf("%s: it was repeated", name)
@@ -258,17 +259,17 @@ func TestClose(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 3 {
 		wg.Go(func() {
-			if err := c.Close(bound(t)); err != nil {
+			if err := c.Close(testwait.Long(t)); err != nil {
 				t.Errorf("Close: %v", err)
 			}
 		})
 	}
 	wg.Wait()
 	wantIs(t, <-waiting, ErrClosed, "Eval that waited at Close")
-	_, err := c.Eval(bound(t), NewScript("return 1"), []string{"k"})
+	_, err := c.Eval(testwait.Long(t), NewScript("return 1"), []string{"k"})
 	wantIs(t, err, ErrClosed, "Eval after Close")
-	wantIs(t, l.Subscribe(bound(t), "d"), ErrClosed, "Subscribe after Close")
-	wantIs(t, c.Listen(ListenerConfig{}).Subscribe(bound(t), "d"), ErrClosed, "Listen after Close")
+	wantIs(t, l.Subscribe(testwait.Long(t), "d"), ErrClosed, "Subscribe after Close")
+	wantIs(t, c.Listen(ListenerConfig{}).Subscribe(testwait.Long(t), "d"), ErrClosed, "Listen after Close")
 	told := make(chan error, 1)
 	c.Watch(func(_ State, err error) { told <- err })
 	wantIs(t, <-told, ErrClosed, "Watch after Close")
@@ -280,15 +281,15 @@ func TestEvalWait(t *testing.T) {
 	c := open(t, Config{Redis: options(pair.Primary)})
 	incr := NewScript("return redis.call('INCR', KEYS[1])")
 	for i := range 2 {
-		v, n, err := c.EvalWait(bound(t), 1, 5*time.Second, incr, []string{"n"})
+		v, n, err := c.EvalWait(testwait.Long(t), 1, 5*time.Second, incr, []string{"n"})
 		if v != int64(i+1) || n != 1 || err != nil {
 			t.Errorf("EvalWait: %v, %d replicas, %v", v, n, err)
 		}
 	}
-	if err := pair.Cut(bound(t)); err != nil {
+	if err := pair.Cut(testwait.Long(t)); err != nil {
 		t.Fatal(err)
 	}
-	v, n, err := c.EvalWait(bound(t), 1, 100*time.Millisecond, incr, []string{"n"})
+	v, n, err := c.EvalWait(testwait.Long(t), 1, 100*time.Millisecond, incr, []string{"n"})
 	if v != int64(3) || n != 0 || err != nil {
 		t.Errorf("EvalWait without a replica: %v, %d replicas, %v", v, n, err)
 	}

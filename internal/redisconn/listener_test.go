@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
 // ear keeps what a listener hears.
@@ -65,58 +66,58 @@ func TestListener(t *testing.T) {
 	c, other := open(t, Config{Redis: o}), open(t, Config{Redis: options(srv)})
 	say := func(channel, text string) {
 		t.Helper()
-		if _, err := other.Do(bound(t), "PUBLISH", ns+channel, text); err != nil {
+		if _, err := other.Do(testwait.Long(t), "PUBLISH", ns+channel, text); err != nil {
 			t.Fatal(err)
 		}
 	}
 	var e ear
 	l := c.Listen(e.config())
 	for i, name := range []string{"a", "b", "a"} {
-		if err := l.Subscribe(bound(t), ns+name); err != nil {
+		if err := l.Subscribe(testwait.Long(t), ns+name); err != nil {
 			t.Fatalf("Subscribe: %v", err)
 		}
 		say(name, fmt.Sprint(i))
-		eventually(t, "a message", func() bool { return e.has(fmt.Sprintf("%s%s=%d", ns, name, i)) })
+		testwait.Until(t, "a message", func() bool { return e.has(fmt.Sprintf("%s%s=%d", ns, name, i)) })
 	}
 	relay.Sever()
-	eventually(t, "both channels anew", func() bool { return e.times(ns+"a") == 2 && e.times(ns+"b") == 2 })
+	testwait.Until(t, "both channels anew", func() bool { return e.times(ns+"a") == 2 && e.times(ns+"b") == 2 })
 	say("a", "after")
-	eventually(t, "a message after the cut", func() bool { return e.has(ns + "a=after") })
+	testwait.Until(t, "a message after the cut", func() bool { return e.has(ns + "a=after") })
 
 	relay.SetDown(true)
 	l.Add(ns + "c")
-	wantIs(t, l.Wait(brief(t), ns+"c"), ErrUnavailable, "Wait without a server")
-	wantIs(t, l.Subscribe(brief(t), ns+"d"), ErrUnavailable, "Subscribe without a server")
+	wantIs(t, l.Wait(testwait.Brief(t), ns+"c"), ErrUnavailable, "Wait without a server")
+	wantIs(t, l.Subscribe(testwait.Brief(t), ns+"d"), ErrUnavailable, "Subscribe without a server")
 	l.Remove(ns + "b")
 	relay.SetDown(false)
-	if err := l.Wait(bound(t), ns+"c"); err != nil {
+	if err := l.Wait(testwait.Long(t), ns+"c"); err != nil {
 		t.Errorf("Wait: %v", err)
 	}
-	if err := l.Wait(bound(t), ns+"a"); err != nil {
+	if err := l.Wait(testwait.Long(t), ns+"a"); err != nil {
 		t.Errorf("Wait: %v", err)
 	}
 	say("b", "removed")
 	say("d", "never added")
 	say("c", "added while the server was away")
-	eventually(t, "a message on a channel that was added without a server", func() bool { return e.has(ns + "c=added while the server was away") })
+	testwait.Until(t, "a message on a channel that was added without a server", func() bool { return e.has(ns + "c=added while the server was away") })
 	if e.has(ns+"b=removed") || e.has(ns+"d=never added") {
 		t.Error("a channel that was removed is heard")
 	}
-	wantIs(t, l.Wait(bound(t), ns+"b"), ErrRefused, "Wait for a channel that was removed")
+	wantIs(t, l.Wait(testwait.Long(t), ns+"b"), ErrRefused, "Wait for a channel that was removed")
 
 	l.Remove(ns+"a", ns+"c") // none is left: the connection is given up
-	eventually(t, "that nobody listens", func() bool {
-		v, err := other.Do(bound(t), "PUBSUB", "CHANNELS", ns+"*")
+	testwait.Until(t, "that nobody listens", func() bool {
+		v, err := other.Do(testwait.Long(t), "PUBSUB", "CHANNELS", ns+"*")
 		return err == nil && len(v.([]any)) == 0
 	})
-	if err := l.Subscribe(bound(t), ns+"e"); err != nil {
+	if err := l.Subscribe(testwait.Long(t), ns+"e"); err != nil {
 		t.Errorf("Subscribe after all were removed: %v", err)
 	}
 	say("e", "again")
-	eventually(t, "a message after all were removed", func() bool { return e.has(ns + "e=again") })
+	testwait.Until(t, "a message after all were removed", func() bool { return e.has(ns + "e=again") })
 	l.Close()
 	l.Close()
-	wantIs(t, l.Subscribe(bound(t), ns+"f"), ErrClosed, "Subscribe after Close")
+	wantIs(t, l.Subscribe(testwait.Long(t), ns+"f"), ErrClosed, "Subscribe after Close")
 }
 
 // TestListenerDeadLink: a link that swallows everything is noticed and replaced.
@@ -130,25 +131,25 @@ func TestListenerDeadLink(t *testing.T) {
 	c, other := open(t, Config{Redis: o}), open(t, Config{Redis: options(srv)})
 	var e ear
 	l := c.Listen(e.config())
-	if err := l.Subscribe(bound(t), ns); err != nil {
+	if err := l.Subscribe(testwait.Long(t), ns); err != nil {
 		t.Fatal(err)
 	}
 	proxy.BlackHole(true, true)
 	l.Add(ns + "more")
-	eventually(t, "that the link is given up", func() bool {
+	testwait.Until(t, "that the link is given up", func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		return l.channels[ns] != nil && l.channels[ns].pending()
 	})
 	proxy.Heal()
 	for _, name := range []string{ns, ns + "more"} {
-		if err := l.Wait(bound(t), name); err != nil {
+		if err := l.Wait(testwait.Long(t), name); err != nil {
 			t.Errorf("Wait after the link was mended: %v", err)
 		}
-		if _, err := other.Do(bound(t), "PUBLISH", name, "x"); err != nil {
+		if _, err := other.Do(testwait.Long(t), "PUBLISH", name, "x"); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "a message", func() bool { return e.has(name + "=x") })
+		testwait.Until(t, "a message", func() bool { return e.has(name + "=x") })
 	}
 }
 
@@ -178,14 +179,14 @@ func TestWatch(t *testing.T) {
 			return len(states) > 0 && states[len(states)-1] == want
 		}
 	}
-	eventually(t, "Connected by the probe alone", last(Connected))
+	testwait.Until(t, "Connected by the probe alone", last(Connected))
 	relay.SetDown(true)
-	eventually(t, "Disconnected", last(Disconnected))
+	testwait.Until(t, "Disconnected", last(Disconnected))
 	mu.Lock()
 	wantIs(t, reason, ErrUnavailable, "the reason")
 	mu.Unlock()
 	relay.SetDown(false)
-	eventually(t, "Connected again", last(Connected))
+	testwait.Until(t, "Connected again", last(Connected))
 
 	fill := NewScript("#!lua\nreturn redis.call('SET', KEYS[1], ARGV[1])")
 	for i := range 100 {
@@ -197,19 +198,19 @@ func TestWatch(t *testing.T) {
 			break
 		}
 	}
-	eventually(t, "Blocked", last(Blocked))
-	if _, err := c.Do(bound(t), "GET", "k0"); err != nil {
+	testwait.Until(t, "Blocked", last(Blocked))
+	if _, err := c.Do(testwait.Long(t), "GET", "k0"); err != nil {
 		t.Errorf("a read from a full server: %v", err)
 	}
 	if !last(Blocked)() {
 		t.Error("a read ends Blocked")
 	}
-	if _, err := srv.Do(bound(t), "FLUSHALL"); err != nil {
+	if _, err := srv.Do(testwait.Long(t), "FLUSHALL"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "Connected when there is room", last(Connected))
+	testwait.Until(t, "Connected when there is room", last(Connected))
 	stop()
-	eventually(t, "that nobody probes any more", func() bool {
+	testwait.Until(t, "that nobody probes any more", func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return !c.probing
@@ -234,7 +235,7 @@ func TestCheckSettings(t *testing.T) {
 			srv := testserver.OwnRedis(t, tt.cfg)
 			var log strings.Builder
 			c := open(t, Config{Redis: options(srv), Logger: slog.New(slog.NewTextHandler(&log, nil))})
-			found, err := c.CheckSettings(bound(t))
+			found, err := c.CheckSettings(testwait.Long(t))
 			if err != nil || len(found) != len(tt.want) {
 				t.Fatalf("CheckSettings: %v, %v, want %d findings", found, err, len(tt.want))
 			}
@@ -244,7 +245,7 @@ func TestCheckSettings(t *testing.T) {
 				}
 			}
 			before := log.String()
-			if again, err := c.CheckSettings(bound(t)); len(again) != 0 || err != nil || log.String() != before {
+			if again, err := c.CheckSettings(testwait.Long(t)); len(again) != 0 || err != nil || log.String() != before {
 				t.Errorf("it is told again: %v, %v", again, err)
 			}
 		})
@@ -255,18 +256,18 @@ func TestCheckSettings(t *testing.T) {
 func TestCheckSettingsForbidden(t *testing.T) {
 	t.Parallel()
 	srv := testserver.OwnRedis(t, testserver.RedisConfig{})
-	if _, err := srv.Do(bound(t), "ACL", "SETUSER", "guest", "on", ">secret-guest", "~*", "&*", "+@all", "-config"); err != nil {
+	if _, err := srv.Do(testwait.Long(t), "ACL", "SETUSER", "guest", "on", ">secret-guest", "~*", "&*", "+@all", "-config"); err != nil {
 		t.Fatal(err)
 	}
 	c := open(t, Config{
 		Redis:  &redis.UniversalOptions{Addrs: []string{srv.Addr()}, Username: "guest", Password: "secret-guest"},
 		Logger: slog.New(slog.DiscardHandler),
 	})
-	found, err := c.CheckSettings(bound(t))
+	found, err := c.CheckSettings(testwait.Long(t))
 	if err != nil || len(found) != 1 || !strings.Contains(found[0], "could not be verified") {
 		t.Errorf("CheckSettings: %v, %v", found, err)
 	}
 	away := open(t, Config{Redis: &redis.UniversalOptions{Addrs: []string{"127.0.0.1:1"}}})
-	_, err = away.CheckSettings(brief(t))
+	_, err = away.CheckSettings(testwait.Brief(t))
 	wantIs(t, err, ErrUnavailable, "CheckSettings without a server")
 }

@@ -14,19 +14,13 @@ import (
 	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/redisconn"
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(testserver.Reaper),
 		// What the test's proxy leaves behind of a connection that was cut while a fault began.
 		goleak.IgnoreAnyFunction(testserver.ProxyPipe), goleak.IgnoreAnyFunction(testserver.ProxyRead))
-}
-
-// within is a ctx that ends long after what is awaited should have happened.
-func within(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
-	t.Cleanup(cancel)
-	return ctx
 }
 
 // soon is the time within which must end what waits for nothing. patient clients have times of their own far above it.
@@ -50,7 +44,7 @@ func connect(t testing.TB, o *redis.UniversalOptions) *redisconn.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := c.Close(within(t)); err != nil {
+		if err := c.Close(testwait.Long(t)); err != nil {
 			t.Errorf("Close: %v", err)
 		}
 	})
@@ -59,7 +53,7 @@ func connect(t testing.TB, o *redis.UniversalOptions) *redisconn.Conn {
 
 func do(t testing.TB, srv *testserver.Redis, args ...any) any {
 	t.Helper()
-	v, err := srv.Do(within(t), args...)
+	v, err := srv.Do(testwait.Long(t), args...)
 	if err != nil {
 		t.Fatalf("%v: %v", args[0], err)
 	}
@@ -87,7 +81,7 @@ func TestCancelWhileTheServerIsSilent(t *testing.T) {
 	c := connect(t, patient(options(srv, proxy.Addr())))
 	key := testserver.Namespace()
 	script := redisconn.NewScript("return redis.call('INCR', KEYS[1])")
-	if _, err := c.Eval(within(t), script, []string{key}); err != nil {
+	if _, err := c.Eval(testwait.Long(t), script, []string{key}); err != nil {
 		t.Fatal(err)
 	}
 	for name, call := range map[string]func(ctx context.Context) error{
@@ -104,7 +98,7 @@ func TestCancelWhileTheServerIsSilent(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			limit := within(t) // a connection that the last case has cut may fail a call once more
+			limit := testwait.Long(t) // a connection that the last case has cut may fail a call once more
 			for err := call(limit); err != nil; err = call(limit) {
 				if !errors.Is(err, redisconn.ErrIndeterminate) && !errors.Is(err, redisconn.ErrUnavailable) || limit.Err() != nil {
 					t.Fatal(err)
@@ -144,11 +138,11 @@ func TestCancelWhileConnecting(t *testing.T) {
 	}
 	srv.Resume()
 	for range 20 { // all of the first connection's greeting is answered before these are
-		if _, err := c.Do(within(t), "PING"); err != nil {
+		if _, err := c.Do(testwait.Long(t), "PING"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if v, err := c.Do(within(t), "GET", "late"); !errors.Is(err, redis.Nil) {
+	if v, err := c.Do(testwait.Long(t), "GET", "late"); !errors.Is(err, redis.Nil) {
 		t.Errorf("what was given up before it was sent has been executed: GET is %v, %v", v, err)
 	}
 }
@@ -162,14 +156,14 @@ func TestCloseWhileConnecting(t *testing.T) {
 	l := c.Listen(redisconn.ListenerConfig{})
 	l.Add("news")
 	called := make(chan error, 2)
-	go func() { called <- l.Wait(within(t), "news") }()
-	go func() { _, err := c.Do(within(t), "PING"); called <- err }()
+	go func() { called <- l.Wait(testwait.Long(t), "news") }()
+	go func() { _, err := c.Do(testwait.Long(t), "PING"); called <- err }()
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	if err := l.Wait(ctx, "news"); err == nil {
 		t.Fatal("a paused server has confirmed")
 	}
-	if err := await(t, "Close", func() error { return c.Close(within(t)) }); err != nil {
+	if err := await(t, "Close", func() error { return c.Close(testwait.Long(t)) }); err != nil {
 		t.Errorf("Close: %v", err)
 	}
 	for range 2 {
@@ -186,7 +180,7 @@ func TestListenerCloseWhileTheServerIsSilent(t *testing.T) {
 	c := connect(t, patient(options(srv, proxy.Addr())))
 	lost := make(chan error, 1)
 	l := c.Listen(redisconn.ListenerConfig{Lost: func(err error) { lost <- err }})
-	if err := l.Subscribe(within(t), "news"); err != nil {
+	if err := l.Subscribe(testwait.Long(t), "news"); err != nil {
 		t.Fatal(err)
 	}
 	srv.Pause()
@@ -209,7 +203,7 @@ func TestWaitEndsWithItsListener(t *testing.T) {
 	l := c.Listen(redisconn.ListenerConfig{})
 	l.Add("news")
 	waited := make(chan error, 1)
-	go func() { waited <- l.Wait(within(t), "news") }()
+	go func() { waited <- l.Wait(testwait.Long(t), "news") }()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	err := l.Wait(ctx, "news")
@@ -237,13 +231,13 @@ func TestRefusedChannel(t *testing.T) {
 	})
 	l.Add("good-1", "bad-1", "good-2")
 	for _, name := range []string{"good-1", "good-2"} {
-		if err := l.Wait(within(t), name); err != nil {
+		if err := l.Wait(testwait.Long(t), name); err != nil {
 			t.Errorf("Wait for a channel beside a refused one: %v", err)
 		}
 	}
 	for name, call := range map[string]func() error{
-		"Wait":      func() error { return l.Wait(within(t), "bad-1") },
-		"Subscribe": func() error { return l.Subscribe(within(t), "bad-2") },
+		"Wait":      func() error { return l.Wait(testwait.Long(t), "bad-1") },
+		"Subscribe": func() error { return l.Subscribe(testwait.Long(t), "bad-2") },
 	} {
 		if err := await(t, name, call); !errors.Is(err, redisconn.ErrAccess) || !strings.Contains(err.Error(), "NOPERM") {
 			t.Errorf("%s of a refused channel: %v, want ErrAccess", name, err)
@@ -256,7 +250,7 @@ func TestRefusedChannel(t *testing.T) {
 		}
 	}
 	do(t, srv, "ACL", "SETUSER", "limited", "&bad*")
-	for ctx := within(t); ; {
+	for ctx := testwait.Long(t); ; {
 		if err := l.Wait(ctx, "bad-1"); err == nil {
 			break
 		} else if ctx.Err() != nil {
@@ -278,7 +272,7 @@ func TestListenerWithAWrongPassword(t *testing.T) {
 	o := options(srv, srv.Addr())
 	o.Password = "hunter2"
 	l := connect(t, o).Listen(redisconn.ListenerConfig{})
-	err := await(t, "Subscribe", func() error { return l.Subscribe(within(t), "news") })
+	err := await(t, "Subscribe", func() error { return l.Subscribe(testwait.Long(t), "news") })
 	if !errors.Is(err, redisconn.ErrAccess) || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("Subscribe with a wrong password: %v, want ErrAccess without the password", err)
 	}
@@ -291,14 +285,14 @@ func TestChannelAddedAgain(t *testing.T) {
 	ns := testserver.Namespace()
 	heard := make(chan string, 1000)
 	l := c.Listen(redisconn.ListenerConfig{Message: func(_, payload string) { heard <- payload }})
-	if err := l.Subscribe(within(t), ns+"other"); err != nil {
+	if err := l.Subscribe(testwait.Long(t), ns+"other"); err != nil {
 		t.Fatal(err)
 	}
 	for range 200 {
 		l.Add(ns)
 		l.Remove(ns)
 		l.Add(ns)
-		if err := l.Wait(within(t), ns); err != nil {
+		if err := l.Wait(testwait.Long(t), ns); err != nil {
 			t.Fatal(err)
 		}
 		if n := do(t, srv, "PUBLISH", ns, "x").(int64); n != 1 {
@@ -319,7 +313,7 @@ func TestNilIsAnAnswer(t *testing.T) {
 		t.Fatalf("a Conn that was not used is %s", s)
 	}
 	for range 3 {
-		if _, err := c.Do(within(t), "GET", testserver.Namespace()); !errors.Is(err, redis.Nil) {
+		if _, err := c.Do(testwait.Long(t), "GET", testserver.Namespace()); !errors.Is(err, redis.Nil) {
 			t.Fatalf("GET of nothing: %v", err)
 		}
 	}

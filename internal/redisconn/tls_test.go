@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
 // TestTLS: the right authority passes; a server that must not be trusted is refused, before it hears a password.
@@ -61,7 +62,7 @@ func TestTLS(t *testing.T) {
 					t.Errorf("Eval: %v, %v", v, err)
 				}
 				var e ear
-				if err := c.Listen(e.config()).Subscribe(bound(t), "c"); err != nil {
+				if err := c.Listen(e.config()).Subscribe(testwait.Long(t), "c"); err != nil {
 					t.Errorf("Subscribe: %v", err)
 				}
 				return

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
 func TestConfigIsChecked(t *testing.T) {
@@ -105,7 +107,7 @@ func TestPragmas(t *testing.T) {
 		if update {
 			do = c.Update
 		}
-		if err := do(bound(t), func(ctx context.Context, tx *Tx) error { return tx.Row(ctx, "PRAGMA "+pragma).Scan(&s) }); err != nil {
+		if err := do(testwait.Long(t), func(ctx context.Context, tx *Tx) error { return tx.Row(ctx, "PRAGMA "+pragma).Scan(&s) }); err != nil {
 			t.Fatal(err)
 		}
 		return s
@@ -117,7 +119,7 @@ func TestPragmas(t *testing.T) {
 			}
 		}
 	}
-	if err := c.View(bound(t), func(ctx context.Context, tx *Tx) error {
+	if err := c.View(testwait.Long(t), func(ctx context.Context, tx *Tx) error {
 		_, err := tx.Exec(ctx, "CREATE TABLE x (id bigint)")
 		return err
 	}); err == nil {
@@ -134,7 +136,7 @@ func TestFilesThatAreNone(t *testing.T) {
 	for path, want := range map[string]error{text: ErrCorrupt, dir: ErrAccess, filepath.Join(dir, "no", "such"): ErrAccess} {
 		c := open(t, Config{URL: (&url.URL{Scheme: "sqlite", Path: path}).String()})
 		for range 2 {
-			if err := tryExec(bound(t), c, "CREATE TABLE t (id bigint)"); !errors.Is(err, want) || strings.Contains(err.Error(), dir) {
+			if err := tryExec(testwait.Long(t), c, "CREATE TABLE t (id bigint)"); !errors.Is(err, want) || strings.Contains(err.Error(), dir) {
 				t.Errorf("%v, want %v, and no path", err, want)
 			}
 		}
@@ -149,7 +151,7 @@ func TestMemory(t *testing.T) {
 		t.Errorf("%d rows, shared: %v", n, c.Shared())
 	}
 	other := open(t, Config{URL: "sqlite::memory:"})
-	if err := tryExec(bound(t), other, "SELECT * FROM t"); !errors.Is(err, ErrRefused) {
+	if err := tryExec(testwait.Long(t), other, "SELECT * FROM t"); !errors.Is(err, ErrRefused) {
 		t.Errorf("another Conn sees it: %v", err)
 	}
 }

@@ -3,7 +3,7 @@
 //
 // # Two dialects, one way to speak
 //
-// A statement has placeholders $1, $2 .. in both dialects. Times are integers, microseconds since 1970 in UTC ([Micros],
+// A statement has parameters $1, $2 .. in both dialects. Times are integers, microseconds since 1970 in UTC ([Micros],
 // [Time]); [Dialect.Now] is the database's own clock as an expression. What else differs is the adapter's to spell out, by
 // [Conn.Dialect].
 //

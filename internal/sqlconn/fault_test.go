@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
 // Another process holds the lock of the file: a call waits within its ctx, is not executed when that ends, and goes on when
@@ -23,7 +24,7 @@ func TestFileLockedByAnotherProcess(t *testing.T) {
 	if l := other.line(t); l != "locked" {
 		t.Fatal(l)
 	}
-	err := tryExec(brief(t), c, "INSERT INTO t (id) VALUES (1)")
+	err := tryExec(testwait.Brief(t), c, "INSERT INTO t (id) VALUES (1)")
 	if !errors.Is(err, ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("while it is locked: %v, want %v", err, ErrUnavailable)
 	}
@@ -31,7 +32,7 @@ func TestFileLockedByAnotherProcess(t *testing.T) {
 		t.Errorf("a reader sees %d rows, want none: it is not held up, and sees what is committed", n)
 	}
 	result := make(chan error, 1)
-	go func() { result <- tryExec(bound(t), c, "INSERT INTO t (id) VALUES (2)") }()
+	go func() { result <- tryExec(testwait.Long(t), c, "INSERT INTO t (id) VALUES (2)") }()
 	select {
 	case err := <-result:
 		t.Errorf("a write passed the lock: %v", err)
@@ -82,7 +83,7 @@ func TestPostgresKilled(t *testing.T) {
 	p := testserver.OwnPostgres(t, testserver.PostgresConfig{})
 	c := open(t, Config{URL: pgURL(t, p)})
 	run(t, c, "CREATE TABLE t (id bigint PRIMARY KEY NOT NULL, v text)")
-	ctx, cancel := context.WithCancel(bound(t))
+	ctx, cancel := context.WithCancel(testwait.Long(t))
 	defer cancel()
 	var group sync.WaitGroup
 	var next, done atomic.Int64
@@ -116,19 +117,19 @@ func TestPostgresKilled(t *testing.T) {
 	}
 	for range 2 {
 		from := done.Load()
-		eventually(t, "some are committed", func() error {
+		testwait.UntilNil(t, "some are committed", func() error {
 			if n := done.Load() - from; n < 30 {
 				return fmt.Errorf("%d", n)
 			}
 			return nil
 		})
 		p.Kill()
-		if err := p.Restart(bound(t)); err != nil {
+		if err := p.Restart(testwait.Long(t)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	from := done.Load()
-	eventually(t, "it goes on", func() error {
+	testwait.UntilNil(t, "it goes on", func() error {
 		if done.Load() == from {
 			return errors.New("nothing is committed")
 		}
@@ -137,7 +138,7 @@ func TestPostgresKilled(t *testing.T) {
 	cancel()
 	group.Wait()
 	found := map[int64]bool{}
-	err := c.View(bound(t), func(ctx context.Context, tx *Tx) error {
+	err := c.View(testwait.Long(t), func(ctx context.Context, tx *Tx) error {
 		rows, err := tx.Query(ctx, "SELECT id FROM t")
 		if err != nil {
 			return err
@@ -173,7 +174,7 @@ func TestLostBeforeCommit(t *testing.T) {
 	c := open(t, Config{URL: pgURL(t, p)})
 	run(t, c, "CREATE TABLE t (id bigint PRIMARY KEY NOT NULL, v text)")
 	runs := 0
-	err := c.Update(bound(t), func(ctx context.Context, tx *Tx) error {
+	err := c.Update(testwait.Long(t), func(ctx context.Context, tx *Tx) error {
 		runs++
 		if _, err := tx.Exec(ctx, "INSERT INTO t (id) VALUES (1)"); err != nil {
 			return err
@@ -201,7 +202,7 @@ func TestCommitWithoutAnAnswer(t *testing.T) {
 	direct := pgURL(t, p)
 	c := open(t, Config{URL: strings.Replace(direct, p.Addr(), proxy.Addr(), 1)})
 	run(t, c, "CREATE TABLE t (id bigint PRIMARY KEY NOT NULL, v text)")
-	ctx, cancel := context.WithTimeout(bound(t), 3*time.Second)
+	ctx, cancel := context.WithTimeout(testwait.Long(t), 3*time.Second)
 	defer cancel()
 	runs := 0
 	err := c.Update(ctx, func(ctx context.Context, tx *Tx) error {
@@ -215,7 +216,7 @@ func TestCommitWithoutAnAnswer(t *testing.T) {
 	}
 	proxy.Heal()
 	watch := open(t, Config{URL: direct})
-	eventually(t, "the commit", func() error {
+	testwait.UntilNil(t, "the commit", func() error {
 		if number(t, watch, "SELECT count(*) FROM t") != 1 {
 			return errors.New("not there")
 		}
@@ -229,7 +230,7 @@ func TestSilentServer(t *testing.T) {
 	c := open(t, Config{URL: p.URL() + "&connect_timeout=1", Timeout: 500 * time.Millisecond})
 	run(t, c, "CREATE TABLE t (id bigint PRIMARY KEY NOT NULL, v text)")
 	p.Pause()
-	if err := tryExec(brief(t), c, "INSERT INTO t (id) VALUES (1)"); !errors.Is(err, ErrUnavailable) {
+	if err := tryExec(testwait.Brief(t), c, "INSERT INTO t (id) VALUES (1)"); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("a paused server: %v, want %v", err, ErrUnavailable)
 	}
 	result := make(chan error, 1)
@@ -242,7 +243,7 @@ func TestSilentServer(t *testing.T) {
 	p.Resume()
 	select {
 	case err := <-result:
-		if err != nil {
+		if err != nil && !errors.Is(err, ErrIndeterminate) { // which a commit is that took longer than Timeout, on a busy machine
 			t.Errorf("after Resume: %v", err)
 		}
 	case <-time.After(30 * time.Second):
@@ -263,7 +264,7 @@ func TestDeadlock(t *testing.T) {
 	for i := range 2 {
 		go func() {
 			first := true
-			results <- c.Update(bound(t), func(ctx context.Context, tx *Tx) error {
+			results <- c.Update(testwait.Long(t), func(ctx context.Context, tx *Tx) error {
 				runs.Add(1)
 				if _, err := tx.Exec(ctx, "UPDATE t SET v = v + 1 WHERE id = $1", 1+i); err != nil {
 					return err
@@ -311,7 +312,7 @@ func TestNoSecretInErrors(t *testing.T) {
 		"other authority":  {Config{URL: "postgres://u:" + secret + "@" + p.Addr() + "/x", TLS: trust}, ErrUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := tryExec(brief(t), open(t, c.cfg), "SELECT 1")
+			err := tryExec(testwait.Brief(t), open(t, c.cfg), "SELECT 1")
 			if !errors.Is(err, c.want) {
 				t.Errorf("%v, want %v", err, c.want)
 			}
@@ -347,7 +348,7 @@ func TestTLS(t *testing.T) {
 		})
 	}
 	c := open(t, Config{URL: p.TLSURL()})
-	if err := tryExec(brief(t), c, "SELECT 1"); err == nil {
+	if err := tryExec(testwait.Brief(t), c, "SELECT 1"); err == nil {
 		t.Error("a certificate of an unknown authority is taken")
 	}
 	if trust.ServerName != "" {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
 // childEnv makes the test binary a child that writes to the database of its value.
@@ -58,20 +59,6 @@ func shut(t testing.TB, c *Conn) {
 	}
 }
 
-func bound(t testing.TB) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-func brief(t testing.TB) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 400*time.Millisecond)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 // liteURL is the URL of a new file.
 func liteURL(t testing.TB) string {
 	u := url.URL{Scheme: "sqlite", Path: filepath.Join(t.TempDir(), "test.db")}
@@ -80,7 +67,7 @@ func liteURL(t testing.TB) string {
 
 func pgURL(t testing.TB, p *testserver.Postgres) string {
 	t.Helper()
-	u, err := p.Database(bound(t), testserver.Namespace())
+	u, err := p.Database(testwait.Long(t), testserver.Namespace())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +104,7 @@ func eachURL(t *testing.T, test func(t *testing.T, dsn string)) {
 // run runs one statement in a transaction of its own.
 func run(t testing.TB, c *Conn, query string, args ...any) {
 	t.Helper()
-	if err := tryExec(bound(t), c, query, args...); err != nil {
+	if err := tryExec(testwait.Long(t), c, query, args...); err != nil {
 		t.Fatalf("%s: %v", query, err)
 	}
 }
@@ -132,27 +119,11 @@ func tryExec(ctx context.Context, c *Conn, query string, args ...any) error {
 // number reads one number.
 func number(t testing.TB, c *Conn, query string, args ...any) (n int64) {
 	t.Helper()
-	err := c.View(bound(t), func(ctx context.Context, tx *Tx) error { return tx.Row(ctx, query, args...).Scan(&n) })
+	err := c.View(testwait.Long(t), func(ctx context.Context, tx *Tx) error { return tx.Row(ctx, query, args...).Scan(&n) })
 	if err != nil {
 		t.Fatalf("%s: %v", query, err)
 	}
 	return n
-}
-
-// eventually waits until f returns nil.
-func eventually(t testing.TB, what string, f func() error) {
-	t.Helper()
-	end := time.Now().Add(20 * time.Second)
-	for {
-		err := f()
-		if err == nil {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%s: %v", what, err)
-		}
-		<-time.After(10 * time.Millisecond)
-	}
 }
 
 // child is what a child process does.

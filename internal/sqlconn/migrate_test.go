@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"testing/fstest"
+
+	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
 // files makes migrations that are the same for both dialects.
@@ -27,7 +29,7 @@ func slowMigrations() fs.FS {
 
 func TestMigrate(t *testing.T) {
 	each(t, func(t *testing.T, c *Conn) {
-		ctx := bound(t)
+		ctx := testwait.Long(t)
 		first, both := files("CREATE TABLE m (id bigint)"), files("CREATE TABLE m (id bigint)", "ALTER TABLE m ADD COLUMN v text; INSERT INTO m VALUES (1, 'x')")
 		for range 2 {
 			if err := c.Migrate(ctx, "one", first); err != nil {
@@ -67,7 +69,7 @@ func TestMigrateAtOnce(t *testing.T) {
 		for range 4 {
 			c := open(t, Config{URL: dsn})
 			group.Go(func() {
-				if err := c.Migrate(bound(t), "test", slowMigrations()); err != nil {
+				if err := c.Migrate(testwait.Long(t), "test", slowMigrations()); err != nil {
 					t.Error(err)
 				}
 			})

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
 var errMine = errors.New("mine")
@@ -32,7 +34,7 @@ func TestValuesComeBack(t *testing.T) {
 		want := row{N: -1 << 62, S: "ä ' OR 1=1 --", B: []byte{0, 1, 255}, F: 0.5, Flag: true}
 		run(t, c, "INSERT INTO v (n, s, b, empty, f) VALUES ($1, $2, $3, $4, $5)", want.N, want.S, want.B, nil, want.F)
 		var got row
-		err := c.View(bound(t), func(ctx context.Context, tx *Tx) error {
+		err := c.View(testwait.Long(t), func(ctx context.Context, tx *Tx) error {
 			return tx.Row(ctx, "SELECT n, s, b, empty, f, n = $1 FROM v", want.N).Scan(&got.N, &got.S, &got.B, &got.Nothing, &got.F, &got.Flag)
 		})
 		if err != nil {
@@ -46,7 +48,7 @@ func TestValuesComeBack(t *testing.T) {
 
 func TestErrorsRollBack(t *testing.T) {
 	each(t, func(t *testing.T, c *Conn) {
-		ctx := bound(t)
+		ctx := testwait.Long(t)
 		insert := func(tx *Tx, id int) error {
 			_, err := tx.Exec(ctx, "INSERT INTO t (id) VALUES ($1)", id)
 			return err
@@ -94,7 +96,7 @@ func TestRowsLeftOpen(t *testing.T) {
 	each(t, func(t *testing.T, c *Conn) {
 		run(t, c, "INSERT INTO t (id) VALUES (1), (2), (3)")
 		for range 3 {
-			err := c.Update(bound(t), func(ctx context.Context, tx *Tx) error {
+			err := c.Update(testwait.Long(t), func(ctx context.Context, tx *Tx) error {
 				rows, err := tx.Query(ctx, "SELECT id FROM t ORDER BY id") // and leaves them open
 				if err != nil {
 					return err
@@ -112,7 +114,7 @@ func TestRowsLeftOpen(t *testing.T) {
 
 func TestSingle(t *testing.T) {
 	each(t, func(t *testing.T, c *Conn) {
-		ctx := bound(t)
+		ctx := testwait.Long(t)
 		var id int64
 		err := c.Single(ctx, func(ctx context.Context, tx *Tx) error {
 			return tx.Row(ctx, "INSERT INTO t (id) VALUES (5) RETURNING id").Scan(&id)
@@ -137,7 +139,7 @@ func TestSingle(t *testing.T) {
 func TestConcurrentUpdates(t *testing.T) {
 	each(t, func(t *testing.T, c *Conn) {
 		const callers, calls = 32, 25
-		ctx := bound(t)
+		ctx := testwait.Long(t)
 		var group sync.WaitGroup
 		for g := range callers {
 			group.Go(func() {
@@ -207,7 +209,7 @@ func hold(t *testing.T, c *Conn) (release func()) {
 func waitQueued(t *testing.T, c *Conn, n int) {
 	t.Helper()
 	g := c.db.(*lite).group
-	eventually(t, "calls are queued", func() error {
+	testwait.UntilNil(t, "calls are queued", func() error {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		if len(g.queue) != n {
@@ -228,7 +230,7 @@ func TestGroupSurvivesASpoiler(t *testing.T) {
 	results := make(chan error, 10)
 	for id := range 10 {
 		go func() {
-			err := c.Update(bound(t), func(ctx context.Context, tx *Tx) error {
+			err := c.Update(testwait.Long(t), func(ctx context.Context, tx *Tx) error {
 				runs.Add(1)
 				_, err := tx.Exec(ctx, "INSERT OR ROLLBACK INTO t (id) VALUES ($1)", id)
 				return err
@@ -272,7 +274,7 @@ func TestGroupAndDeferredConstraint(t *testing.T) {
 	}
 	results := make(chan result, 2)
 	for id := 1; id <= 2; id++ {
-		go func() { results <- result{id, tryExec(bound(t), c, "INSERT INTO t VALUES ($1)", id)} }()
+		go func() { results <- result{id, tryExec(testwait.Long(t), c, "INSERT INTO t VALUES ($1)", id)} }()
 	}
 	waitQueued(t, c, 2)
 	release()
@@ -292,7 +294,7 @@ func TestPanicIsTheCallers(t *testing.T) {
 					t.Error("the panic did not come out of Update")
 				}
 			}()
-			_ = c.Update(bound(t), func(ctx context.Context, tx *Tx) error {
+			_ = c.Update(testwait.Long(t), func(ctx context.Context, tx *Tx) error {
 				_, _ = tx.Exec(ctx, "INSERT INTO t (id) VALUES (1)")
 				panic("my panic")
 			})
@@ -309,12 +311,12 @@ func TestContextEnds(t *testing.T) {
 	c := open(t, Config{URL: liteURL(t)})
 	run(t, c, "CREATE TABLE t (id bigint PRIMARY KEY NOT NULL, v text)")
 	release := hold(t, c)
-	if err := tryExec(brief(t), c, "INSERT INTO t (id) VALUES (1)"); !errors.Is(err, ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+	if err := tryExec(testwait.Brief(t), c, "INSERT INTO t (id) VALUES (1)"); !errors.Is(err, ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("while the writer is busy: %v, want %v", err, ErrUnavailable)
 	}
 	release()
 	each(t, func(t *testing.T, c *Conn) {
-		ctx, cancel := context.WithCancel(bound(t))
+		ctx, cancel := context.WithCancel(testwait.Long(t))
 		err := c.Update(ctx, func(ctx context.Context, tx *Tx) error {
 			if _, err := tx.Exec(ctx, "INSERT INTO t (id) VALUES (2)"); err != nil {
 				return err
@@ -340,7 +342,7 @@ func TestClose(t *testing.T) {
 		shut(t, c)
 		nothing := func(context.Context, *Tx) error { return nil }
 		for name, err := range map[string]error{
-			"Update": c.Update(bound(t), nothing), "View": c.View(bound(t), nothing), "Single": c.Single(bound(t), nothing),
+			"Update": c.Update(testwait.Long(t), nothing), "View": c.View(testwait.Long(t), nothing), "Single": c.Single(testwait.Long(t), nothing),
 		} {
 			if !errors.Is(err, ErrClosed) {
 				t.Errorf("%s after Close: %v, want %v", name, err, ErrClosed)
@@ -357,7 +359,7 @@ func TestCloseWaits(t *testing.T) {
 		c := open(t, Config{URL: dsn})
 		began, end, result := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 		go func() {
-			result <- c.Update(bound(t), func(ctx context.Context, tx *Tx) error {
+			result <- c.Update(testwait.Long(t), func(ctx context.Context, tx *Tx) error {
 				close(began)
 				<-end
 				_, err := tx.Exec(ctx, "INSERT INTO t (id) VALUES (1)")
@@ -385,7 +387,7 @@ func TestNow(t *testing.T) {
 	each(t, func(t *testing.T, c *Conn) {
 		before := time.Now().Add(-2 * time.Millisecond)
 		var us int64
-		err := c.View(bound(t), func(ctx context.Context, tx *Tx) (err error) {
+		err := c.View(testwait.Long(t), func(ctx context.Context, tx *Tx) (err error) {
 			us, err = tx.Now(ctx)
 			return err
 		})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
 // heard reports whether a watcher is woken soon.
@@ -27,7 +28,7 @@ func heard(w *Watcher, within time.Duration) bool {
 // change changes something and names a topic; SQLite's file changes with it.
 func change(t *testing.T, c *Conn, topic string) {
 	t.Helper()
-	err := c.Update(bound(t), func(ctx context.Context, tx *Tx) error {
+	err := c.Update(testwait.Long(t), func(ctx context.Context, tx *Tx) error {
 		tx.Notify(topic)
 		_, err := tx.Exec(ctx, "INSERT INTO t (id) SELECT count(*) FROM t")
 		return err
@@ -46,7 +47,7 @@ func TestWatch(t *testing.T) {
 		defer all.Close()
 		far := there.Watch(0, "a")
 		defer far.Close()
-		eventually(t, "the other process hears", func() error {
+		testwait.UntilNil(t, "the other process hears", func() error {
 			change(t, here, "a")
 			if !heard(far, 500*time.Millisecond) {
 				return errors.New("nothing")
@@ -58,7 +59,7 @@ func TestWatch(t *testing.T) {
 				t.Errorf("the watcher %s in the same process was not woken", name)
 			}
 		}
-		eventually(t, "this process hears of the other", func() error {
+		testwait.UntilNil(t, "this process hears of the other", func() error {
 			for heard(mine, 0) {
 			}
 			change(t, there, "b")
@@ -98,7 +99,7 @@ func TestNotWoken(t *testing.T) {
 	far, near := there.Watch(0, "a"), here.Watch(0, "a")
 	defer far.Close()
 	defer near.Close()
-	eventually(t, "the other process hears", func() error {
+	testwait.UntilNil(t, "the other process hears", func() error {
 		change(t, here, "a")
 		if !heard(far, 500*time.Millisecond) {
 			return errors.New("nothing")
@@ -108,7 +109,7 @@ func TestNotWoken(t *testing.T) {
 	<-near.C()
 	for heard(far, time.Second) || heard(near, 0) { // what was told before may come late on a busy machine
 	}
-	_ = here.Update(bound(t), func(_ context.Context, tx *Tx) error {
+	_ = here.Update(testwait.Long(t), func(_ context.Context, tx *Tx) error {
 		tx.Notify("a")
 		return errMine
 	})
@@ -130,13 +131,13 @@ func TestWatchOutlivesTheServer(t *testing.T) {
 		t.Fatal("it does not look when it begins to listen")
 	}
 	p.Kill()
-	if err := p.Restart(bound(t)); err != nil {
+	if err := p.Restart(testwait.Long(t)); err != nil {
 		t.Fatal(err)
 	}
 	if !heard(far, 20*time.Second) {
 		t.Error("it does not look when it listens again")
 	}
-	eventually(t, "it hears again", func() error {
+	testwait.UntilNil(t, "it hears again", func() error {
 		change(t, here, "a")
 		if !heard(far, 500*time.Millisecond) {
 			return errors.New("nothing")

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
 // dialNATS connects as a user of a URL does.
@@ -176,7 +177,7 @@ func TestNATSCloseAllConnections(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Fatal("the connection was not closed")
 	}
-	eventually(t, "the client is back", func() error { return conn.FlushTimeout(time.Second) })
+	testwait.UntilNil(t, "the client is back", func() error { return conn.FlushTimeout(time.Second) })
 }
 
 // A body of 5 MB passes, unless the configuration says otherwise: Conf comes last and wins.

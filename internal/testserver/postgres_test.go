@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
 // dialPostgres connects as a user of a URL does.
@@ -148,7 +149,7 @@ func TestPostgresKillEndsSessions(t *testing.T) {
 		ended <- err
 	}()
 	watch := dialPostgres(t, p.URL())
-	eventually(t, "the statement runs", func() error {
+	testwait.UntilNil(t, "the statement runs", func() error {
 		var n int
 		err := watch.QueryRow(deadline(t, 10*time.Second), "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(60)' AND pid <> pg_backend_pid()").Scan(&n)
 		if err == nil && n == 0 {
@@ -173,7 +174,7 @@ func TestPostgresCloseAllConnections(t *testing.T) {
 	if err := p.CloseAllConnections(deadline(t, 20*time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the connection ends", func() error {
+	testwait.UntilNil(t, "the connection ends", func() error {
 		if _, err := c.Exec(deadline(t, 10*time.Second), "SELECT 1"); err == nil {
 			return errors.New("it lives")
 		}

@@ -8,24 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 )
-
-// eventually calls f until it returns nil.
-func eventually(tb testing.TB, what string, f func() error) {
-	tb.Helper()
-	ctx := deadline(tb, 30*time.Second)
-	for {
-		err := f()
-		if err == nil {
-			return
-		}
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-ctx.Done():
-			tb.Fatalf("%s: %v", what, err)
-		}
-	}
-}
 
 func TestRedisReplicaIsPromoted(t *testing.T) {
 	p := testserver.OwnRedisReplica(t, testserver.RedisConfig{})
@@ -99,7 +83,7 @@ func TestRedisSentinel(t *testing.T) {
 				t.Fatalf("the primary is %s, %v; want %s", now, err, s.Replica.Addr())
 			}
 			replica := dialRedis(t, s.Replica.URL())
-			eventually(t, "after the failover", func() error {
+			testwait.UntilNil(t, "after the failover", func() error {
 				err := c.Set(ctx, "k", "v2", 0).Err() // which an old primary that still runs may take
 				if err == nil && replica.Get(ctx, "k").Val() != "v2" {
 					err = errors.New("the new primary does not have it")

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/resultstore/amqpresults"
 	"github.com/swarmiji/swarmiji/task"
@@ -22,13 +23,6 @@ import (
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(testserver.Reaper),
 		goleak.IgnoreAnyFunction(testserver.ProxyPipe), goleak.IgnoreAnyFunction(testserver.ProxyRead))
-}
-
-// within is a ctx that ends long after what is awaited should have happened.
-func within(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
-	t.Cleanup(cancel)
-	return ctx
 }
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -45,7 +39,7 @@ func open(t testing.TB, url, ns string, change ...func(*amqpresults.Config)) *am
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := s.Close(within(t)); err != nil {
+		if err := s.Close(testwait.Long(t)); err != nil {
 			t.Errorf("Close: %v", err)
 		}
 	})
@@ -54,7 +48,7 @@ func open(t testing.TB, url, ns string, change ...func(*amqpresults.Config)) *am
 
 func notify(t testing.TB, s resultstore.Notifier, node string) resultstore.Notifications {
 	t.Helper()
-	n, err := s.Notify(within(t), node)
+	n, err := s.Notify(testwait.Long(t), node)
 	if err != nil {
 		t.Fatalf("Notify: %v", err)
 	}
@@ -72,14 +66,14 @@ func done(node string, i int) resultstore.Record {
 
 func save(t testing.TB, s *amqpresults.Store, r resultstore.Record) {
 	t.Helper()
-	if err := s.Save(within(t), r); err != nil {
+	if err := s.Save(testwait.Long(t), r); err != nil {
 		t.Fatalf("Save: %v", err)
 	}
 }
 
 func receive(t testing.TB, n resultstore.Notifications, want resultstore.Record) {
 	t.Helper()
-	got, err := n.Receive(within(t))
+	got, err := n.Receive(testwait.Long(t))
 	if err != nil {
 		t.Fatalf("Receive: %v", err)
 	}
@@ -125,10 +119,10 @@ func TestSaveRefusesWhatIsNoNode(t *testing.T) {
 	srv := testserver.RequireRabbit(t)
 	s := open(t, srv.URL(), testserver.Namespace())
 	for _, node := range []string{"../work", "a b", "ns.q.work*", strings.Repeat("n", 129), "é"} {
-		if err := s.Save(within(t), done(node, 1)); !errors.Is(err, resultstore.ErrMalformed) {
+		if err := s.Save(testwait.Long(t), done(node, 1)); !errors.Is(err, resultstore.ErrMalformed) {
 			t.Errorf("Save for node %q: %v, want ErrMalformed: a message may not choose another queue", node, err)
 		}
-		if _, err := s.Notify(within(t), node); !errors.Is(err, resultstore.ErrMalformed) {
+		if _, err := s.Notify(testwait.Long(t), node); !errors.Is(err, resultstore.ErrMalformed) {
 			t.Errorf("Notify for node %q: %v, want ErrMalformed", node, err)
 		}
 	}
@@ -137,16 +131,16 @@ func TestSaveRefusesWhatIsNoNode(t *testing.T) {
 func TestSaveWithoutSubmitterIsUnreachable(t *testing.T) {
 	srv := testserver.RequireRabbit(t)
 	s := open(t, srv.URL(), testserver.Namespace())
-	if err := s.Save(within(t), done("gone", 1)); !errors.Is(err, resultstore.ErrUnreachable) {
+	if err := s.Save(testwait.Long(t), done("gone", 1)); !errors.Is(err, resultstore.ErrUnreachable) {
 		t.Errorf("Save for a node that never was: %v, want ErrUnreachable", err)
 	}
 	n := notify(t, s, "here")
 	save(t, s, done("here", 1))
 	receive(t, n, done("here", 1))
-	if err := n.Close(within(t)); err != nil {
+	if err := n.Close(testwait.Long(t)); err != nil {
 		t.Fatalf("Close: %v", err)
 	}
-	if err := s.Save(within(t), done("here", 2)); !errors.Is(err, resultstore.ErrUnreachable) {
+	if err := s.Save(testwait.Long(t), done("here", 2)); !errors.Is(err, resultstore.ErrUnreachable) {
 		t.Errorf("Save after the submitter closed its stream: %v, want ErrUnreachable", err)
 	}
 }
@@ -179,7 +173,7 @@ func TestRecordsWaitForAReconnect(t *testing.T) {
 // awaitEmpty waits until the node's queue holds nothing, acknowledged or not.
 func awaitEmpty(t testing.TB, srv *testserver.Rabbit, ns, node string) {
 	t.Helper()
-	ctx := within(t)
+	ctx := testwait.Long(t)
 	for {
 		out, err := srv.Ctl(ctx, "list_queues", "--no-table-headers", "name", "messages")
 		if err != nil {
@@ -219,7 +213,7 @@ func TestUnreadRecordsSurviveASever(t *testing.T) {
 	proxy.Sever()
 	seen := map[task.ID]bool{}
 	for len(seen) < 300 {
-		r, err := n.Receive(within(t))
+		r, err := n.Receive(testwait.Long(t))
 		if err != nil {
 			t.Fatalf("Receive after %d of 300 records: %v", len(seen), err)
 		}
@@ -235,7 +229,7 @@ func TestQueueExpires(t *testing.T) {
 	consumer := open(t, srv.URL(), ns)
 	n := notify(t, open(t, proxy.URL(srv.URL()), ns, func(c *amqpresults.Config) { c.Expires = time.Second }), "node")
 	proxy.Cut()
-	ctx := within(t)
+	ctx := testwait.Long(t)
 	var err error
 	for i := 0; !errors.Is(err, resultstore.ErrUnreachable); i++ {
 		if err = consumer.Save(ctx, done("node", i)); err != nil && !errors.Is(err, resultstore.ErrUnreachable) {
@@ -249,7 +243,7 @@ func TestQueueExpires(t *testing.T) {
 // awaitReachable waits until a record gets through to n.
 func awaitReachable(t testing.TB, s *amqpresults.Store, n resultstore.Notifications, node string) {
 	t.Helper()
-	ctx := within(t)
+	ctx := testwait.Long(t)
 	for err := s.Save(ctx, done(node, 99)); err != nil; err = s.Save(ctx, done(node, 99)) {
 		gone := errors.Is(err, resultstore.ErrUnreachable) || errors.Is(err, resultstore.ErrUnavailable) // it may come back between two looks
 		if !gone || ctx.Err() != nil {
@@ -294,7 +288,7 @@ func TestStrangeMessagesDoNotEndTheStream(t *testing.T) {
 		if err := ch.PublishWithContext(t.Context(), "", "swj."+ns+".reply.node", false, false, amqp.Publishing{Body: []byte(body)}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := n.Receive(within(t)); !errors.Is(err, resultstore.ErrMalformed) {
+		if _, err := n.Receive(testwait.Long(t)); !errors.Is(err, resultstore.ErrMalformed) {
 			t.Errorf("Receive of %.20q: %v, want ErrMalformed", body, err)
 		}
 	}
@@ -309,11 +303,11 @@ func TestMemoryAlarm(t *testing.T) {
 	n := notify(t, s, "node")
 	save(t, s, done("node", 1))
 	t.Cleanup(func() {
-		if err := srv.SetMemoryAlarm(within(t), false); err != nil {
+		if err := srv.SetMemoryAlarm(testwait.Long(t), false); err != nil {
 			t.Error(err)
 		}
 	})
-	if err := srv.SetMemoryAlarm(within(t), true); err != nil {
+	if err := srv.SetMemoryAlarm(testwait.Long(t), true); err != nil {
 		t.Fatal(err)
 	}
 	receive(t, n, done("node", 1))
@@ -323,7 +317,7 @@ func TestMemoryAlarm(t *testing.T) {
 	if !errors.Is(err, resultstore.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Save under a memory alarm: %v, want ErrUnavailable with the ctx's error", err)
 	}
-	if err := srv.SetMemoryAlarm(within(t), false); err != nil {
+	if err := srv.SetMemoryAlarm(testwait.Long(t), false); err != nil {
 		t.Fatal(err)
 	}
 	save(t, s, done("node", 3))
@@ -333,8 +327,8 @@ func TestWrongPasswordIsToldAtOnceAndNotShown(t *testing.T) {
 	srv := testserver.RequireRabbit(t)
 	url := strings.Replace(srv.URL(), srv.Password(), "hunter2", 1)
 	s := open(t, url, testserver.Namespace())
-	_, err := s.Notify(within(t), "node")
-	saveErr := s.Save(within(t), done("node", 1))
+	_, err := s.Notify(testwait.Long(t), "node")
+	saveErr := s.Save(testwait.Long(t), done("node", 1))
 	for _, err := range []error{err, saveErr} {
 		if !errors.Is(err, resultstore.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("with a wrong password: %v, want ErrUnavailable before ctx ends", err)

@@ -10,6 +10,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/resultstore/amqpresults"
 )
 
@@ -60,7 +61,7 @@ func TestLastCloseRemovesTheQueue(t *testing.T) {
 			a, b := open(t, srv.URL(), ns, set), open(t, srv.URL(), ns, set)
 			first, second, third := notify(t, a, "node"), notify(t, a, "node"), notify(t, b, "node")
 			begin := log.String() // it may tell of a queue with other arguments
-			if err := errors.Join(first.Close(within(t)), third.Close(within(t))); err != nil {
+			if err := errors.Join(first.Close(testwait.Long(t)), third.Close(testwait.Long(t))); err != nil {
 				t.Fatal(err)
 			}
 			for i := range 3 {
@@ -70,7 +71,7 @@ func TestLastCloseRemovesTheQueue(t *testing.T) {
 			if told := strings.TrimPrefix(log.String(), begin); told != "" {
 				t.Errorf("closing two of three streams disturbed the third: %s", told)
 			}
-			if err := second.Close(within(t)); err != nil {
+			if err := second.Close(testwait.Long(t)); err != nil {
 				t.Fatal(err)
 			}
 			if q, err := channel(t, srv.URL()).QueueDeclarePassive(queue, true, false, false, false, nil); err == nil {

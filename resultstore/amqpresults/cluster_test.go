@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/resultstore/amqpresults"
 )
@@ -37,7 +38,7 @@ func TestLostNode(t *testing.T) {
 			t.Errorf("Save into a queue whose node is down: %v, want ErrUnavailable and not that the submitter is gone", err)
 		}
 	}
-	if err := c.RestartNode(within(t), 0); err != nil {
+	if err := c.RestartNode(testwait.Long(t), 0); err != nil {
 		t.Fatal(err)
 	}
 	saveThrough(t, consumer, done("classic", 99))
@@ -48,7 +49,7 @@ func TestLostNode(t *testing.T) {
 func receiveAgain(t testing.TB, n resultstore.Notifications, want resultstore.Record) {
 	t.Helper()
 	for {
-		got, err := n.Receive(within(t))
+		got, err := n.Receive(testwait.Long(t))
 		if err != nil {
 			t.Fatalf("Receive: %v", err)
 		}
@@ -61,7 +62,7 @@ func receiveAgain(t testing.TB, n resultstore.Notifications, want resultstore.Re
 // saveThrough saves as a consumer does: again, while the store is unavailable.
 func saveThrough(t testing.TB, s *amqpresults.Store, r resultstore.Record) {
 	t.Helper()
-	ctx := within(t)
+	ctx := testwait.Long(t)
 	for {
 		err := s.Save(ctx, r)
 		if err == nil {

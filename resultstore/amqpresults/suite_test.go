@@ -7,6 +7,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/resultstore/amqpresults"
 	"github.com/swarmiji/swarmiji/resultstore/resultstoretest"
@@ -49,7 +50,7 @@ func harness(t testing.TB, queueType amqpresults.QueueType) *resultstoretest.Har
 		},
 		Sever: func(testing.TB, resultstore.ResultStore) { line.Sever() },
 		Restart: func(t testing.TB) {
-			if err := srv.Restart(within(t)); err != nil {
+			if err := srv.Restart(testwait.Long(t)); err != nil {
 				t.Fatal(err)
 			}
 		},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker/natsbroker/embedded"
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/resultstore/natsresults"
 )
 
@@ -82,7 +83,7 @@ func rawBeside(b *testing.B, url string, p nats.InProcessConnProvider) jetstream
 	b.Cleanup(conn.Close)
 	js, err := jetstream.New(conn)
 	if err == nil {
-		_, err = js.CreateOrUpdateStream(within(b), jetstream.StreamConfig{
+		_, err = js.CreateOrUpdateStream(testwait.Long(b), jetstream.StreamConfig{
 			Name: "RAW", Subjects: []string{"raw.R.*"}, MaxMsgsPerSubject: 1, AllowMsgTTL: true, AllowDirect: true,
 		})
 	}

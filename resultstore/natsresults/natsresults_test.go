@@ -17,6 +17,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker/natsbroker/embedded"
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/resultstore/natsresults"
 	"github.com/swarmiji/swarmiji/task"
@@ -26,25 +27,18 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(testserver.Reaper))
 }
 
-// within is a ctx that ends long after what is awaited should have happened.
-func within(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // server is an embedded server for one test.
 func server(t testing.TB, o embedded.Options) *embedded.Server {
 	t.Helper()
 	o.Logger = quiet()
-	srv, err := embedded.Open(within(t), t.TempDir(), o)
+	srv, err := embedded.Open(testwait.Long(t), t.TempDir(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := srv.Close(within(t)); err != nil {
+		if err := srv.Close(testwait.Long(t)); err != nil {
 			t.Errorf("closing the server: %v", err)
 		}
 	})
@@ -70,7 +64,7 @@ func raw(t testing.TB, srv *embedded.Server) jetstream.JetStream {
 func rawStream(t testing.TB, srv *embedded.Server, c jetstream.StreamConfig) jetstream.JetStream {
 	t.Helper()
 	js := raw(t, srv)
-	if _, err := js.CreateStream(within(t), c); err != nil {
+	if _, err := js.CreateStream(testwait.Long(t), c); err != nil {
 		t.Fatal(err)
 	}
 	return js
@@ -87,7 +81,7 @@ func open(t testing.TB, c natsresults.Config) *natsresults.Store {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := s.Close(within(t)); err != nil {
+		if err := s.Close(testwait.Long(t)); err != nil {
 			t.Errorf("Close: %v", err)
 		}
 	})
@@ -105,14 +99,14 @@ func done(node string, i int64) resultstore.Record {
 
 func save(t testing.TB, s *natsresults.Store, r resultstore.Record) {
 	t.Helper()
-	if err := s.Save(within(t), r); err != nil {
+	if err := s.Save(testwait.Long(t), r); err != nil {
 		t.Fatalf("Save: %v", err)
 	}
 }
 
 func wantLoad(t testing.TB, s *natsresults.Store, want resultstore.Record) {
 	t.Helper()
-	got, err := s.Load(within(t), want.ID)
+	got, err := s.Load(testwait.Long(t), want.ID)
 	if err != nil {
 		t.Fatalf("Load: %v", err)
 	}
@@ -142,8 +136,8 @@ func TestNewNamesEveryProblemAndNoPassword(t *testing.T) {
 func TestWrongPasswordIsToldAtOnceAndNotShown(t *testing.T) {
 	srv := testserver.RequireNATS(t)
 	s := open(t, natsresults.Config{URLs: []string{strings.Replace(srv.URL(), srv.Password(), "hunter2", 1)}})
-	_, notify := s.Notify(within(t), "node")
-	for call, err := range map[string]error{"Save": s.Save(within(t), done("", 1)), "Notify": notify} {
+	_, notify := s.Notify(testwait.Long(t), "node")
+	for call, err := range map[string]error{"Save": s.Save(testwait.Long(t), done("", 1)), "Notify": notify} {
 		if !errors.Is(err, resultstore.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s with a wrong password: %v, want ErrUnavailable before ctx ends", call, err)
 		}
@@ -186,16 +180,16 @@ func TestStreamThatWasDeleted(t *testing.T) {
 	js := raw(t, srv)
 	save(t, s, done("", 1))
 	remove := func() {
-		if err := js.DeleteStream(within(t), "SWJRESULTS_default"); err != nil {
+		if err := js.DeleteStream(testwait.Long(t), "SWJRESULTS_default"); err != nil {
 			t.Fatal(err)
 		}
 	}
 	remove()
-	if _, err := s.Load(within(t), "task-1"); !errors.Is(err, resultstore.ErrNotFound) {
+	if _, err := s.Load(testwait.Long(t), "task-1"); !errors.Is(err, resultstore.ErrNotFound) {
 		t.Errorf("Load after the stream was deleted: %v, want ErrNotFound", err)
 	}
 	remove()
-	if err := s.Delete(within(t), "task-1"); err != nil {
+	if err := s.Delete(testwait.Long(t), "task-1"); err != nil {
 		t.Errorf("Delete after the stream was deleted: %v", err)
 	}
 	remove()
@@ -208,10 +202,10 @@ func TestServerTakesLess(t *testing.T) {
 	s := open(t, natsresults.Config{InProcess: server(t, embedded.Options{MaxBody: 1})}) // and a MiB
 	r := done("", 1)
 	r.Result = make([]byte, 3<<20)
-	if err := s.Save(within(t), r); !errors.Is(err, resultstore.ErrTooLarge) || !strings.Contains(err.Error(), "max_payload") {
+	if err := s.Save(testwait.Long(t), r); !errors.Is(err, resultstore.ErrTooLarge) || !strings.Contains(err.Error(), "max_payload") {
 		t.Errorf("Save of more than the server takes: %v, want ErrTooLarge that names max_payload", err)
 	}
-	if _, err := s.Load(within(t), r.ID); !errors.Is(err, resultstore.ErrNotFound) {
+	if _, err := s.Load(testwait.Long(t), r.ID); !errors.Is(err, resultstore.ErrNotFound) {
 		t.Errorf("Load of what was refused: %v, want ErrNotFound", err)
 	}
 }
@@ -223,15 +217,15 @@ func TestForeignMessages(t *testing.T) {
 	save(t, s, done("", 1))
 	js := raw(t, srv)
 	for id, body := range map[string]string{"nonsense": "nonsense", "empty": "", "other": "\x83\x00\x01\x01\xa1x\x03\xa9succeeded"} {
-		if _, err := js.Publish(within(t), "swj.default.R."+id, []byte(body)); err != nil {
+		if _, err := js.Publish(testwait.Long(t), "swj.default.R."+id, []byte(body)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Load(within(t), task.ID(id)); !errors.Is(err, resultstore.ErrMalformed) {
+		if _, err := s.Load(testwait.Long(t), task.ID(id)); !errors.Is(err, resultstore.ErrMalformed) {
 			t.Errorf("Load of %s: %v, want ErrMalformed", id, err)
 		}
 		r := done("", 1)
 		r.ID = task.ID(id)
-		if err := s.Save(within(t), r); !errors.Is(err, resultstore.ErrMalformed) {
+		if err := s.Save(testwait.Long(t), r); !errors.Is(err, resultstore.ErrMalformed) {
 			t.Errorf("Save over %s: %v, want ErrMalformed", id, err)
 		}
 	}
@@ -241,7 +235,7 @@ func TestForeignMessages(t *testing.T) {
 func TestForeignNotifications(t *testing.T) {
 	srv := server(t, embedded.Options{})
 	s := open(t, natsresults.Config{InProcess: srv})
-	n, err := s.Notify(within(t), "node.1")
+	n, err := s.Notify(testwait.Long(t), "node.1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,11 +243,11 @@ func TestForeignNotifications(t *testing.T) {
 	if err := js.Conn().Publish("swj.default.N.node=2E1", []byte("nonsense")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.Receive(within(t)); !errors.Is(err, resultstore.ErrMalformed) {
+	if _, err := n.Receive(testwait.Long(t)); !errors.Is(err, resultstore.ErrMalformed) {
 		t.Errorf("Receive of nonsense: %v, want ErrMalformed", err)
 	}
 	save(t, s, done("node.1", 1))
-	if r, err := n.Receive(within(t)); err != nil || r.ID != "task-1" {
+	if r, err := n.Receive(testwait.Long(t)); err != nil || r.ID != "task-1" {
 		t.Errorf("Receive after nonsense: %v, %v", r.ID, err)
 	}
 }
@@ -261,19 +255,19 @@ func TestForeignNotifications(t *testing.T) {
 // A submitter that does not read costs a bounded memory, and finds with Load what it was not told.
 func TestStuckSubmitter(t *testing.T) {
 	s := open(t, natsresults.Config{InProcess: server(t, embedded.Options{}), Buffer: 5})
-	n, err := s.Notify(within(t), "node")
+	n, err := s.Notify(testwait.Long(t), "node")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range int64(50) {
 		save(t, s, done("node", i))
 	}
-	other, err := s.Notify(within(t), "other") // when this has heard something, so could the first
+	other, err := s.Notify(testwait.Long(t), "other") // when this has heard something, so could the first
 	if err != nil {
 		t.Fatal(err)
 	}
 	save(t, s, done("other", 99))
-	if _, err := other.Receive(within(t)); err != nil {
+	if _, err := other.Receive(testwait.Long(t)); err != nil {
 		t.Fatal(err)
 	}
 	got := 0
@@ -302,7 +296,7 @@ func TestCluster(t *testing.T) {
 		save(t, stores[i%3], done("", i))
 		wantLoad(t, stores[(i+1)%3], done("", i))
 	}
-	leader, err := c.Leader(within(t), "SWJRESULTS_default")
+	leader, err := c.Leader(testwait.Long(t), "SWJRESULTS_default")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -311,7 +305,7 @@ func TestCluster(t *testing.T) {
 		wantLoad(t, stores[i%3], done("", i))
 	}
 	r := done("", 100)
-	for ctx := within(t); ; {
+	for ctx := testwait.Long(t); ; {
 		if err := stores[0].Save(ctx, r); err == nil {
 			break
 		} else if ctx.Err() != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker/natsbroker/embedded"
 	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/resultstore/natsresults"
 	"github.com/swarmiji/swarmiji/resultstore/resultstoretest"
@@ -54,7 +55,7 @@ func harness(t testing.TB) *resultstoretest.Harness {
 		},
 		Sever: func(testing.TB, resultstore.ResultStore) { line.Sever() },
 		Restart: func(t testing.TB) {
-			if err := srv.Restart(within(t)); err != nil {
+			if err := srv.Restart(testwait.Long(t)); err != nil {
 				t.Fatal(err)
 			}
 		},

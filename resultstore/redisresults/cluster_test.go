@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/resultstore/resultstoretest"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -26,7 +27,7 @@ func TestCluster(t *testing.T) {
 		for round := range 3 {
 			errs := make(chan error, each)
 			for i := range each {
-				go func() { errs <- s.Save(within(t), done("node", round*each+i)) }()
+				go func() { errs <- s.Save(testwait.Long(t), done("node", round*each+i)) }()
 			}
 			for range each {
 				if err := <-errs; err != nil {
@@ -38,7 +39,7 @@ func TestCluster(t *testing.T) {
 				missing[done("node", round*each+i).ID] = true
 			}
 			for len(missing) > 0 {
-				r, err := n.Receive(within(t))
+				r, err := n.Receive(testwait.Long(t))
 				if err != nil {
 					t.Fatalf("Receive with %d records missing: %v", len(missing), err)
 				}
@@ -68,7 +69,7 @@ func clusterWithoutANode(t *testing.T, silent bool) {
 	cluster := testserver.OwnRedisCluster(t, testserver.RedisConfig{Conf: "cluster-require-full-coverage no"})
 	s := open(t, &redis.UniversalOptions{Addrs: cluster.Addrs(), Username: cluster.User(), Password: cluster.Password()}, "away")
 	owner := func(i int) int {
-		n, err := cluster.Owner(within(t), fmt.Sprintf("swj:res:{away.task-%d}", i))
+		n, err := cluster.Owner(testwait.Long(t), fmt.Sprintf("swj:res:{away.task-%d}", i))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,10 +92,10 @@ func clusterWithoutANode(t *testing.T, silent bool) {
 		i++
 		if o == gone {
 			thereN++
-			go func() { there <- s.Save(within(t), done("", i)) }()
+			go func() { there <- s.Save(testwait.Long(t), done("", i)) }()
 		} else {
 			hereN++
-			go func() { here <- s.Save(within(t), done("", i)) }()
+			go func() { here <- s.Save(testwait.Long(t), done("", i)) }()
 		}
 	}
 	for range hereN {
@@ -118,7 +119,7 @@ func clusterWithoutANode(t *testing.T, silent bool) {
 	}
 	if silent {
 		cluster.Nodes[gone].Resume()
-	} else if err := cluster.RestartNode(within(t), gone); err != nil {
+	} else if err := cluster.RestartNode(testwait.Long(t), gone); err != nil {
 		t.Fatal(err)
 	}
 	for range thereN {

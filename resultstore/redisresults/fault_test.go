@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/resultstore/redisresults"
 	"github.com/swarmiji/swarmiji/task"
@@ -29,7 +30,7 @@ func TestLostAnswerIsAskedForAgain(t *testing.T) {
 
 	proxy.BlackHole(false, true)
 	saved := make(chan error, 1)
-	go func() { saved <- consumer.Save(within(t), done("node", 1)) }()
+	go func() { saved <- consumer.Save(testwait.Long(t), done("node", 1)) }()
 	receive(t, n, done("node", 1)) // the server has executed it
 	select {
 	case err := <-saved:
@@ -56,7 +57,7 @@ func TestCallersThatLeave(t *testing.T) {
 	left, stayed := make(chan error, n), make(chan error, n)
 	for i := range n {
 		go func() { left <- s.Save(ctx, done("", 100+i)) }()
-		go func() { stayed <- s.Save(within(t), done("", 200+i)) }()
+		go func() { stayed <- s.Save(testwait.Long(t), done("", 200+i)) }()
 	}
 	cancel()
 	for range n {
@@ -85,8 +86,8 @@ func TestCloseWaitsForSaves(t *testing.T) {
 		save(t, s, done("", 0))
 		proxy.BlackHole(true, true)
 		saved := make(chan error, 1)
-		go func() { saved <- s.Save(within(t), done("", 1)) }()
-		begun := within(t)
+		go func() { saved <- s.Save(testwait.Long(t), done("", 1)) }()
+		begun := testwait.Long(t)
 		for len(saved) == 0 && !redisresults.Saving(s) {
 			if begun.Err() != nil {
 				t.Fatal("Save does not begin")
@@ -163,10 +164,10 @@ func TestServerThatForgets(t *testing.T) {
 	n := notify(t, s, "node")
 	save(t, s, done("node", 1))
 	receive(t, n, done("node", 1))
-	if err := srv.Restart(within(t)); err != nil {
+	if err := srv.Restart(testwait.Long(t)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Load(within(t), "task-1"); !errors.Is(err, resultstore.ErrNotFound) {
+	if _, err := s.Load(testwait.Long(t), "task-1"); !errors.Is(err, resultstore.ErrNotFound) {
 		t.Errorf("Load of what the server has forgotten: %v, want ErrNotFound", err)
 	}
 	r := done("node", 1)
@@ -211,7 +212,7 @@ func TestRefusedChannelIsToldAtOnce(t *testing.T) {
 	srv := testserver.OwnRedis(t, testserver.RedisConfig{})
 	do(t, srv, "ACL", "SETUSER", "limited", "on", ">hunter2", "~*", "+@all", "resetchannels")
 	s := open(t, &redis.UniversalOptions{Addrs: []string{srv.Addr()}, Username: "limited", Password: "hunter2"}, "acl")
-	_, err := s.Notify(within(t), "node")
+	_, err := s.Notify(testwait.Long(t), "node")
 	if !errors.Is(err, resultstore.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "NOPERM") {
 		t.Errorf("Notify without permission: %v, want ErrUnavailable that says why, before ctx ends", err)
 	}

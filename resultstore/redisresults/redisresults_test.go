@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/resultstore/redisresults"
 	"github.com/swarmiji/swarmiji/task"
@@ -23,13 +24,6 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(testserver.Reaper),
 		// What the test's proxy leaves behind of a connection that was cut while a fault began.
 		goleak.IgnoreAnyFunction(testserver.ProxyPipe), goleak.IgnoreAnyFunction(testserver.ProxyRead))
-}
-
-// within is a ctx that ends long after what is awaited should have happened.
-func within(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
-	t.Cleanup(cancel)
-	return ctx
 }
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -51,7 +45,7 @@ func open(t testing.TB, o *redis.UniversalOptions, ns string, change ...func(*re
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := s.Close(within(t)); err != nil {
+		if err := s.Close(testwait.Long(t)); err != nil {
 			t.Errorf("Close: %v", err)
 		}
 	})
@@ -60,7 +54,7 @@ func open(t testing.TB, o *redis.UniversalOptions, ns string, change ...func(*re
 
 func notify(t testing.TB, s resultstore.Notifier, node string) resultstore.Notifications {
 	t.Helper()
-	n, err := s.Notify(within(t), node)
+	n, err := s.Notify(testwait.Long(t), node)
 	if err != nil {
 		t.Fatalf("Notify: %v", err)
 	}
@@ -78,14 +72,14 @@ func done(node string, i int) resultstore.Record {
 
 func save(t testing.TB, s *redisresults.Store, r resultstore.Record) {
 	t.Helper()
-	if err := s.Save(within(t), r); err != nil {
+	if err := s.Save(testwait.Long(t), r); err != nil {
 		t.Fatalf("Save: %v", err)
 	}
 }
 
 func wantRecord(t testing.TB, s *redisresults.Store, want resultstore.Record) {
 	t.Helper()
-	got, err := s.Load(within(t), want.ID)
+	got, err := s.Load(testwait.Long(t), want.ID)
 	if err != nil {
 		t.Fatalf("Load: %v", err)
 	}
@@ -96,7 +90,7 @@ func wantRecord(t testing.TB, s *redisresults.Store, want resultstore.Record) {
 
 func receive(t testing.TB, n resultstore.Notifications, want resultstore.Record) {
 	t.Helper()
-	got, err := n.Receive(within(t))
+	got, err := n.Receive(testwait.Long(t))
 	if err != nil {
 		t.Fatalf("Receive: %v", err)
 	}
@@ -107,7 +101,7 @@ func receive(t testing.TB, n resultstore.Notifications, want resultstore.Record)
 
 func do(t testing.TB, srv *testserver.Redis, args ...any) any {
 	t.Helper()
-	v, err := srv.Do(within(t), args...)
+	v, err := srv.Do(testwait.Long(t), args...)
 	if err != nil {
 		t.Fatalf("%v: %v", args[0], err)
 	}
@@ -181,7 +175,7 @@ func TestLargeRecordsAreLoaded(t *testing.T) {
 	gone := done("node", 10)
 	gone.Result = []byte(strings.Repeat("x", 5000))
 	save(t, s, gone)
-	if err := s.Delete(within(t), gone.ID); err != nil {
+	if err := s.Delete(testwait.Long(t), gone.ID); err != nil {
 		t.Fatal(err)
 	}
 	save(t, s, done("node", 11))
@@ -199,7 +193,7 @@ func TestLargeRecordWhileTheServerIsAway(t *testing.T) {
 	r.Result = []byte(strings.Repeat("x", 1<<20))
 	save(t, consumer, r)
 	save(t, consumer, done("node", 2))
-	for ctx := within(t); redisresults.Waiting(n) < 2; pause(t) {
+	for ctx := testwait.Long(t); redisresults.Waiting(n) < 2; pause(t) {
 		if ctx.Err() != nil {
 			t.Fatal("the notifications did not come")
 		}
@@ -224,7 +218,7 @@ func TestSlowStreamKeepsTheNewest(t *testing.T) {
 	}
 	save(t, s, done("marker", 20))
 	receive(t, marker, done("marker", 20))
-	first, err := n.Receive(within(t))
+	first, err := n.Receive(testwait.Long(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,7 +232,7 @@ func TestNamesThatAreNoNode(t *testing.T) {
 	srv := testserver.RequireRedis(t)
 	s := open(t, options(srv, srv.Addr()), testserver.Namespace())
 	for i, node := range []string{"../work", "a b", "ns:x*", strings.Repeat("n", 129), "é"} {
-		if _, err := s.Notify(within(t), node); !errors.Is(err, resultstore.ErrMalformed) {
+		if _, err := s.Notify(testwait.Long(t), node); !errors.Is(err, resultstore.ErrMalformed) {
 			t.Errorf("Notify for node %q: %v, want ErrMalformed", node, err)
 		}
 		save(t, s, done(node, i))
@@ -258,7 +252,7 @@ func TestStrangeValues(t *testing.T) {
 	for i, value := range []string{"x", "0.1 succeeded final", "0.1 succeeded final\n", "0.1 succeeded final\n\xdd\x01\x00\x00\x00", good} {
 		r := done("", 100+i)
 		do(t, srv, "SET", "swj:res:{"+ns+"."+string(r.ID)+"}", value)
-		if _, err := s.Load(within(t), r.ID); !errors.Is(err, resultstore.ErrMalformed) {
+		if _, err := s.Load(testwait.Long(t), r.ID); !errors.Is(err, resultstore.ErrMalformed) {
 			t.Errorf("Load of %.40q: %v, want ErrMalformed", value, err)
 		}
 	}
@@ -266,13 +260,13 @@ func TestStrangeValues(t *testing.T) {
 	do(t, srv, "RPUSH", "swj:res:{"+ns+".task-3}", "x")
 	do(t, srv, "SET", "swj:res:{"+ns+".task-4}", "")
 	for i := 2; i <= 4; i++ {
-		if err := s.Save(within(t), done("", i)); !errors.Is(err, resultstore.ErrMalformed) {
+		if err := s.Save(testwait.Long(t), done("", i)); !errors.Is(err, resultstore.ErrMalformed) {
 			t.Errorf("Save over what is no record: %v, want ErrMalformed", err)
 		}
-		if _, err := s.Load(within(t), done("", i).ID); !errors.Is(err, resultstore.ErrMalformed) {
+		if _, err := s.Load(testwait.Long(t), done("", i).ID); !errors.Is(err, resultstore.ErrMalformed) {
 			t.Errorf("Load of what is no record: %v, want ErrMalformed", err)
 		}
-		if err := s.Delete(within(t), done("", i).ID); err != nil {
+		if err := s.Delete(testwait.Long(t), done("", i).ID); err != nil {
 			t.Errorf("Delete: %v", err)
 		}
 		save(t, s, done("", i))
@@ -289,7 +283,7 @@ func TestStrangeMessagesDoNotEndTheStream(t *testing.T) {
 	other := do(t, srv, "GET", "swj:res:{"+ns+".task-5}").(string)
 	for _, body := range []string{"", "no record", "=", "=a b", "0.1 succeeded final\n\xdd\x01\x00\x00\x00", other, "=task-5"} {
 		do(t, srv, "PUBLISH", "swj:reply:"+ns+":node", body)
-		if _, err := n.Receive(within(t)); !errors.Is(err, resultstore.ErrMalformed) {
+		if _, err := n.Receive(testwait.Long(t)); !errors.Is(err, resultstore.ErrMalformed) {
 			t.Errorf("Receive of %.20q: %v, want ErrMalformed", body, err)
 		}
 	}
@@ -307,7 +301,7 @@ func TestScriptFlush(t *testing.T) {
 	}
 	errs := make(chan error, 300)
 	for i := range cap(errs) {
-		go func() { errs <- s.Save(within(t), done("", 10+i)) }()
+		go func() { errs <- s.Save(testwait.Long(t), done("", 10+i)) }()
 	}
 	do(t, srv, "SCRIPT", "FLUSH")
 	for range cap(errs) {
@@ -343,10 +337,10 @@ func TestWrongPasswordIsToldAtOnceAndNotShown(t *testing.T) {
 	o := options(srv, srv.Addr())
 	o.Password = "hunter2"
 	s := open(t, o, testserver.Namespace())
-	_, err := s.Notify(within(t), "node")
-	_, loadErr := s.Load(within(t), "task-1")
-	saveErr := s.Save(within(t), done("node", 1))
-	deleteErr := s.Delete(within(t), "task-1")
+	_, err := s.Notify(testwait.Long(t), "node")
+	_, loadErr := s.Load(testwait.Long(t), "task-1")
+	saveErr := s.Save(testwait.Long(t), done("node", 1))
+	deleteErr := s.Delete(testwait.Long(t), "task-1")
 	for _, err := range []error{err, loadErr, saveErr, deleteErr} {
 		if !errors.Is(err, resultstore.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("with a wrong password: %v, want ErrUnavailable before ctx ends", err)
@@ -369,10 +363,10 @@ func TestCloseEndsTheSubscription(t *testing.T) {
 	if subscribers() != 1 {
 		t.Fatalf("%d subscribers, want 1", subscribers())
 	}
-	if err := n.Close(within(t)); err != nil {
+	if err := n.Close(testwait.Long(t)); err != nil {
 		t.Fatal(err)
 	}
-	for ctx := within(t); subscribers() > 0; pause(t) {
+	for ctx := testwait.Long(t); subscribers() > 0; pause(t) {
 		if ctx.Err() != nil {
 			t.Fatalf("%d subscribers are left of a closed stream", subscribers())
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
 // After a failover the store goes on at the new master, and so do its streams.
@@ -26,13 +27,13 @@ func TestSentinelFailover(t *testing.T) {
 	receive(t, n, done("node", 1))
 	for i, fault := range []func(){func() {}, srv.Primary.Kill} { // asked to, and because it must
 		fault()
-		if err := srv.Failover(within(t)); err != nil {
+		if err := srv.Failover(testwait.Long(t)); err != nil {
 			t.Fatal(err)
 		}
 		r := done("node", 10+i)
 		save(t, s, r)
 		wantRecord(t, s, r)
-		ctx := within(t)
+		ctx := testwait.Long(t)
 		for next := 100 * (i + 1); ; next++ { // the stream misses what comes before it is connected again
 			save(t, s, done("node", next))
 			short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
@@ -54,7 +55,7 @@ func TestSentinelFailover(t *testing.T) {
 // awaitReplica waits until both servers are a pair again, with the first as the master.
 func awaitReplica(t testing.TB, srv *testserver.RedisSentinel) {
 	t.Helper()
-	for ctx := within(t); ; pause(t) {
+	for ctx := testwait.Long(t); ; pause(t) {
 		if err := srv.Failover(ctx); err == nil {
 			if addr, err := srv.PrimaryAddr(ctx); err == nil && addr == srv.Primary.Addr() {
 				return

@@ -8,6 +8,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/resultstore/redisresults"
 	"github.com/swarmiji/swarmiji/resultstore/resultstoretest"
@@ -31,7 +32,7 @@ func harness(t testing.TB) *resultstoretest.Harness {
 	h := harnessOf(options(srv, line.Addr()))
 	h.Sever = func(testing.TB, resultstore.ResultStore) { line.Sever() }
 	h.Restart = func(t testing.TB) {
-		if err := srv.Restart(within(t)); err != nil {
+		if err := srv.Restart(testwait.Long(t)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,7 +1,6 @@
 package natsschedule_test
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"strings"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/schedule"
 	"github.com/swarmiji/swarmiji/schedule/natsschedule"
 	"github.com/swarmiji/swarmiji/schedule/scheduletest"
@@ -22,13 +22,6 @@ func TestMain(m *testing.M) {
 		return
 	}
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(testserver.Reaper))
-}
-
-func within(t testing.TB) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	t.Cleanup(cancel)
-	return ctx
 }
 
 func makeStore(url, name string) (*natsschedule.Store, error) {
@@ -63,7 +56,7 @@ func harness(t testing.TB) *scheduletest.Harness {
 		Sever: func(testing.TB, scheduletest.Store) { line.Sever() },
 		Restart: func(t testing.TB) {
 			srv.Kill()
-			if err := srv.Restart(within(t)); err != nil {
+			if err := srv.Restart(testwait.Long(t)); err != nil {
 				t.Fatal(err)
 			}
 		},

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/schedule"
 	"github.com/swarmiji/swarmiji/schedule/sqlschedule"
 )
@@ -16,7 +17,7 @@ func BenchmarkTicks(b *testing.B) {
 	for kind, dsn := range map[string]func() string{
 		"sqlite": func() string { return fileURL(b) },
 		"postgres": func() string {
-			u, err := testserver.RequirePostgres(b).Database(bound(b, time.Minute), testserver.Namespace())
+			u, err := testserver.RequirePostgres(b).Database(testwait.Long(b), testserver.Namespace())
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/schedule"
 	"github.com/swarmiji/swarmiji/schedule/scheduletest"
 	"github.com/swarmiji/swarmiji/schedule/sqlschedule"
@@ -35,13 +36,6 @@ func open(t testing.TB, cfg sqlschedule.Config) *sqlschedule.Store {
 		t.Fatal(err)
 	}
 	return s
-}
-
-func bound(t testing.TB, d time.Duration) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), d)
-	t.Cleanup(cancel)
-	return ctx
 }
 
 func fileURL(t testing.TB) string {
@@ -67,20 +61,20 @@ func postgresHarness(t testing.TB) *scheduletest.Harness {
 			return open(t, sqlschedule.Config{URL: p.URL(), Name: name, Connections: 4})
 		},
 		Sever: func(t testing.TB, _ scheduletest.Store) {
-			if err := p.CloseAllConnections(bound(t, 20*time.Second)); err != nil {
+			if err := p.CloseAllConnections(testwait.Long(t)); err != nil {
 				t.Fatal(err)
 			}
 		},
 		Restart: func(t testing.TB) {
 			p.Kill()
-			if err := p.Restart(bound(t, time.Minute)); err != nil {
+			if err := p.Restart(testwait.Long(t)); err != nil {
 				t.Fatal(err)
 			}
 		},
 		Down: func(t testing.TB) func() {
 			p.Kill()
 			return func() {
-				if err := p.Restart(bound(t, time.Minute)); err != nil {
+				if err := p.Restart(testwait.Long(t)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -114,7 +108,7 @@ func TestKilled(t *testing.T) {
 func TestMemory(t *testing.T) {
 	s := open(t, sqlschedule.Config{URL: "sqlite::memory:"})
 	defer func() { _ = s.Close(context.Background()) }()
-	ctx := bound(t, 20*time.Second)
+	ctx := testwait.Long(t)
 	payload := []byte(`{"args":[],"cron":"* * * * 0 0 0","job":"x"}`)
 	e := schedule.Entry{ID: schedule.ID(payload), Payload: payload, Next: time.Now().Add(-time.Second)}
 	if added, err := s.Add(ctx, []schedule.Entry{e}); err != nil || !added[0] {
@@ -131,7 +125,7 @@ func TestNamesAreApart(t *testing.T) {
 	dsn := fileURL(t)
 	a, b := open(t, sqlschedule.Config{URL: dsn, Name: "a"}), open(t, sqlschedule.Config{URL: dsn})
 	defer func() { _, _ = a.Close(context.Background()), b.Close(context.Background()) }()
-	ctx := bound(t, 20*time.Second)
+	ctx := testwait.Long(t)
 	e := schedule.Entry{ID: "one", Payload: []byte("{}"), Next: time.Now().Add(-time.Second)}
 	for _, s := range []*sqlschedule.Store{a, b} {
 		if added, err := s.Add(ctx, []schedule.Entry{e}); err != nil || !added[0] {

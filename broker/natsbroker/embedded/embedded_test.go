@@ -21,6 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/swarmiji/swarmiji/broker/natsbroker/embedded"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
 // The variables that make this test binary another process.
@@ -92,12 +93,6 @@ func openAndHold(dir string) error {
 	return err
 }
 
-func within(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // open opens dir; the test's end closes it.
@@ -106,7 +101,7 @@ func open(t testing.TB, dir string, o embedded.Options) *embedded.Server {
 	if o.Logger == nil {
 		o.Logger = quiet()
 	}
-	srv, err := embedded.Open(within(t), dir, o)
+	srv, err := embedded.Open(testwait.Long(t), dir, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +111,7 @@ func open(t testing.TB, dir string, o embedded.Options) *embedded.Server {
 
 func closeServer(t testing.TB, srv *embedded.Server) {
 	t.Helper()
-	if err := srv.Close(within(t)); err != nil {
+	if err := srv.Close(testwait.Long(t)); err != nil {
 		t.Errorf("Close: %v", err)
 	}
 }
@@ -143,7 +138,7 @@ func client(t testing.TB, url string, opts ...nats.Option) jetstream.JetStream {
 
 func makeStream(t testing.TB, js jetstream.JetStream) {
 	t.Helper()
-	if _, err := js.CreateStream(within(t), jetstream.StreamConfig{Name: "S", Subjects: []string{"s.>"}}); err != nil {
+	if _, err := js.CreateStream(testwait.Long(t), jetstream.StreamConfig{Name: "S", Subjects: []string{"s.>"}}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -151,7 +146,7 @@ func makeStream(t testing.TB, js jetstream.JetStream) {
 func publish(t testing.TB, js jetstream.JetStream, n int) {
 	t.Helper()
 	for range n {
-		if _, err := js.Publish(within(t), "s.x", []byte("body")); err != nil {
+		if _, err := js.Publish(testwait.Long(t), "s.x", []byte("body")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -159,7 +154,7 @@ func publish(t testing.TB, js jetstream.JetStream, n int) {
 
 func count(t testing.TB, js jetstream.JetStream) int {
 	t.Helper()
-	s, err := js.Stream(within(t), "S")
+	s, err := js.Stream(testwait.Long(t), "S")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,11 +241,11 @@ func TestAcknowledgedMessagesOutliveAKilledProcess(t *testing.T) {
 func TestOneServerForADirectory(t *testing.T) {
 	dir := t.TempDir()
 	srv := open(t, dir, embedded.Options{})
-	_, err := embedded.Open(within(t), dir, embedded.Options{Logger: quiet()})
+	_, err := embedded.Open(testwait.Long(t), dir, embedded.Options{Logger: quiet()})
 	wantText(t, err, embedded.ErrLocked, dir, fmt.Sprint("process ", os.Getpid()), "Options.Listen")
 	closeServer(t, srv)
 	listening := open(t, dir, embedded.Options{Listen: "localhost:0"})
-	_, err = embedded.Open(within(t), dir, embedded.Options{Logger: quiet()})
+	_, err = embedded.Open(testwait.Long(t), dir, embedded.Options{Logger: quiet()})
 	wantText(t, err, embedded.ErrLocked, dir, "127.0.0.1:", "embedded.Address")
 	if pass := password(t, listening); strings.Contains(err.Error(), pass) {
 		t.Errorf("the error holds the password: %v", err)
@@ -263,7 +258,7 @@ func TestOneServerForADirectoryOfTwoProcesses(t *testing.T) {
 	if !lines.Scan() || lines.Text() != "open" {
 		t.Fatalf("the other process says %q", lines.Text())
 	}
-	_, err := embedded.Open(within(t), dir, embedded.Options{Logger: quiet()})
+	_, err := embedded.Open(testwait.Long(t), dir, embedded.Options{Logger: quiet()})
 	wantText(t, err, embedded.ErrLocked, fmt.Sprint("process ", cmd.Process.Pid))
 	if err := stop(); err != nil {
 		t.Fatalf("the other process: %v", err)
@@ -341,7 +336,7 @@ func TestJoin(t *testing.T) {
 }
 
 func TestOptionsNameEveryProblem(t *testing.T) {
-	_, err := embedded.Open(within(t), "", embedded.Options{Listen: "0.0.0.0:4222", SyncInterval: time.Millisecond, MaxBody: -1, StoreLimit: -1})
+	_, err := embedded.Open(testwait.Long(t), "", embedded.Options{Listen: "0.0.0.0:4222", SyncInterval: time.Millisecond, MaxBody: -1, StoreLimit: -1})
 	if err == nil {
 		t.Fatal("Open took options without a single good field")
 	}
@@ -351,12 +346,12 @@ func TestOptionsNameEveryProblem(t *testing.T) {
 		}
 	}
 	for _, listen := range []string{"4222", "example.com:1", "127.0.0.1:99999", "127.0.0.1:x", ":4222", "192.168.1.1:4222"} {
-		if _, err := embedded.Open(within(t), t.TempDir(), embedded.Options{Listen: listen}); err == nil {
+		if _, err := embedded.Open(testwait.Long(t), t.TempDir(), embedded.Options{Listen: listen}); err == nil {
 			t.Errorf("Open took the address %q", listen)
 		}
 	}
 	for _, o := range []embedded.Options{{MaxBody: 1 << 30}, {SyncInterval: -1}} {
-		if _, err := embedded.Open(within(t), t.TempDir(), o); err == nil {
+		if _, err := embedded.Open(testwait.Long(t), t.TempDir(), o); err == nil {
 			t.Errorf("Open took %+v", o)
 		}
 	}
@@ -367,7 +362,7 @@ func TestPortInUse(t *testing.T) {
 	first := open(t, t.TempDir(), embedded.Options{Listen: "127.0.0.1:0"})
 	_, port, _ := strings.Cut(first.URL(), "@127.0.0.1")
 	dir := t.TempDir()
-	if _, err := embedded.Open(within(t), dir, embedded.Options{Listen: "127.0.0.1" + port, Logger: quiet()}); err == nil || !strings.Contains(err.Error(), "in use") {
+	if _, err := embedded.Open(testwait.Long(t), dir, embedded.Options{Listen: "127.0.0.1" + port, Logger: quiet()}); err == nil || !strings.Contains(err.Error(), "in use") {
 		t.Errorf("Open on a port that is taken: %v", err)
 	}
 	open(t, dir, embedded.Options{})
@@ -378,7 +373,7 @@ func TestNotADirectory(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := embedded.Open(within(t), file, embedded.Options{Logger: quiet()}); err == nil {
+	if _, err := embedded.Open(testwait.Long(t), file, embedded.Options{Logger: quiet()}); err == nil {
 		t.Error("Open took a file for a directory")
 	}
 }
@@ -404,7 +399,7 @@ func TestDamagedDefinition(t *testing.T) {
 	}
 	for name, bad := range map[string][]byte{"another byte": bytes.Replace(good, []byte("limits"), []byte("limitz"), 1), "cut": good[:len(good)/2], "empty": {}} {
 		put(bad)
-		_, err := embedded.Open(within(t), dir, embedded.Options{Logger: quiet()})
+		_, err := embedded.Open(testwait.Long(t), dir, embedded.Options{Logger: quiet()})
 		if !errors.Is(err, embedded.ErrStore) || !strings.Contains(err.Error(), filepath.Dir(meta)) {
 			t.Errorf("%s: Open returned %v, want ErrStore that says where", name, err)
 		}
@@ -431,15 +426,15 @@ func TestLargeBodies(t *testing.T) {
 	makeStream(t, js)
 	body := bytes.Repeat([]byte{1, 2, 3, 4}, embedded.DefaultMaxBody/4)
 	for range 3 {
-		if _, err := js.Publish(within(t), "s.x", body); err != nil {
+		if _, err := js.Publish(testwait.Long(t), "s.x", body); err != nil {
 			t.Fatalf("a body of %d bytes: %v", len(body), err)
 		}
 	}
-	s, err := js.Stream(within(t), "S")
+	s, err := js.Stream(testwait.Long(t), "S")
 	if err != nil {
 		t.Fatal(err)
 	}
-	msg, err := s.GetLastMsgForSubject(within(t), "s.x")
+	msg, err := s.GetLastMsgForSubject(testwait.Long(t), "s.x")
 	if err != nil || !bytes.Equal(msg.Data, body) {
 		t.Errorf("the body came back as another one: %v", err)
 	}
@@ -450,7 +445,7 @@ func TestStoreLimit(t *testing.T) {
 	makeStream(t, js)
 	body := make([]byte, 64<<10)
 	for i := range 64 {
-		if _, err := js.Publish(within(t), "s.x", body); err != nil {
+		if _, err := js.Publish(testwait.Long(t), "s.x", body); err != nil {
 			if i < 8 {
 				t.Errorf("refused after %d messages of 64 KiB: %v", i, err)
 			}
