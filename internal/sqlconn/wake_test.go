@@ -175,7 +175,7 @@ func TestListen(t *testing.T) {
 		words := make(chan string, 1000)
 		stop := there.Listen(0, func(topic string) { words <- topic })
 		defer stop()
-		eventually(t, "another one's change is heard", func() error {
+		testwait.UntilNil(t, "another one's change is heard", func() error {
 			change(t, here, "a")
 			select {
 			case topic := <-words:
