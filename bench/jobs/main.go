@@ -1,0 +1,176 @@
+// Command jobs measures jobs and the line protocol in front of them, and prints one line of JSON.
+//
+//	go run ./bench/jobs [-store sqlite|postgres|mem] [-n 20000] [-clients 32] [-rounds 3] [-rows 0]
+//
+// The database is a private one: a file in the directory for temporary files, with every commit on the disk, or a PostgreSQL server of its own. In
+// turns, each the median of the rounds:
+//
+//   - direct: create, and get and finish, through the Service; with PostgreSQL also the client alone, with one statement for each of the three steps, and
+//     the ratio of ours to it, round by round. The rounds begin with another side each time.
+//   - tcp: the same over the line protocol, with the server in this process; and how long after CreateJob was answered a GetJob that waits gets its answer: at the same server, and at another
+//     with a store of its own on the same database.
+//   - rows, if asked for: how long a GetJob takes by name and by pattern, with a few thousand jobs and with that many: of 1,000 names and six priorities, half of them not due.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime/pprof"
+	"strings"
+	"syscall"
+
+	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/open"
+)
+
+// Report is the line that is printed.
+type Report struct {
+	Store   string
+	N       int
+	Clients int
+	Direct  Direct
+	TCP     TCP
+	Few     map[string]float64 `json:",omitempty"` // µs, by pattern, with fewRows jobs
+	Many    map[string]float64 `json:",omitempty"` // the same with Rows jobs
+	Slower  map[string]float64 `json:",omitempty"` // Many by Few
+	Rows    int                `json:",omitempty"`
+}
+
+const fewRows = 12_000 // a row for each name, priority and half
+
+type options struct {
+	store                    string
+	n, clients, rounds, rows int
+	profile                  string
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "jobs:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) (err error) {
+	var o options
+	fs := flag.NewFlagSet("jobs", flag.ContinueOnError)
+	fs.StringVar(&o.store, "store", "sqlite", "`kind` of the database: sqlite, postgres or mem")
+	fs.IntVar(&o.n, "n", 20_000, "how many jobs a round has")
+	fs.IntVar(&o.clients, "clients", 32, "how many clients there are at once")
+	fs.IntVar(&o.rounds, "rounds", 3, "how many rounds")
+	fs.IntVar(&o.rows, "rows", 0, "with how many rows patterns are measured; 0: not")
+	fs.StringVar(&o.profile, "profile", "", "`file` for a CPU profile")
+	if err := fs.Parse(args); err != nil || o.n < 1 || o.clients < 1 || o.rounds < 1 {
+		return errors.Join(err, flag.ErrHelp)
+	}
+	url, end, err := database(ctx, o.store)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, end()) }()
+	if o.profile != "" {
+		f, err := os.Create(o.profile)
+		if err != nil {
+			return err
+		}
+		if err := pprof.StartCPUProfile(f); err != nil {
+			return err
+		}
+		defer pprof.StopCPUProfile()
+	}
+	return measure(ctx, url, &o)
+}
+
+// database makes a private one.
+func database(ctx context.Context, kind string) (url string, end func() error, err error) {
+	switch kind {
+	case "mem":
+		return "mem://", func() error { return nil }, nil
+	case "postgres":
+		pg, err := testserver.StartPostgres(ctx, testserver.PostgresConfig{})
+		if err != nil {
+			return "", nil, err
+		}
+		return pg.URL(), pg.Close, nil
+	case "sqlite":
+		dir, err := os.MkdirTemp("", "bench-jobs")
+		return "sqlite:" + filepath.Join(dir, "jobs.db"), func() error { return os.RemoveAll(dir) }, err
+	}
+	return "", nil, fmt.Errorf("unknown store %q; known are sqlite, postgres, mem", kind)
+}
+
+func measure(ctx context.Context, url string, o *options) (err error) {
+	s, closeService, err := service(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeService()) }()
+	r := Report{Store: o.store, N: o.n, Clients: o.clients, Rows: o.rows}
+	if r.Direct, err = direct(ctx, s, url, o.n, o.clients, o.rounds); err != nil {
+		return err
+	}
+	var other *jobs.Service
+	if !strings.HasPrefix(url, "mem") {
+		var closeOther func() error
+		if other, closeOther, err = service(ctx, url); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, closeOther()) }()
+	}
+	if r.TCP, err = overTCP(ctx, s, other, o.n, o.clients, o.rounds); err != nil {
+		return err
+	}
+	if o.rows > 0 {
+		if err := rows(ctx, s, o.rows, &r); err != nil {
+			return err
+		}
+	}
+	return json.NewEncoder(os.Stdout).Encode(r)
+}
+
+// rows measures patterns with few rows and with many.
+func rows(ctx context.Context, s *jobs.Service, n int, r *Report) (err error) {
+	const looks = 300
+	if err := fill(ctx, s, fewRows); err != nil {
+		return err
+	}
+	if r.Few, err = look(ctx, s, looks); err != nil {
+		return err
+	}
+	if err := fill(ctx, s, n-fewRows); err != nil {
+		return err
+	}
+	if r.Many, err = look(ctx, s, looks); err != nil {
+		return err
+	}
+	r.Slower = make(map[string]float64)
+	for k, v := range r.Many {
+		r.Slower[k] = v / r.Few[k]
+	}
+	return nil
+}
+
+// service opens the database and puts a Service above it.
+func service(ctx context.Context, url string) (*jobs.Service, func() error, error) {
+	st, err := open.Jobs(ctx, url, open.JobsOptions{})
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := jobs.New(jobs.Config{Store: st})
+	if err != nil {
+		return nil, nil, errors.Join(err, st.Close(ctx))
+	}
+	return s, func() error {
+		return errors.Join(s.Close(context.Background()), st.Close(context.Background()))
+	}, nil
+}

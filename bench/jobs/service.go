@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/swarmiji/swarmiji/jobs"
+)
+
+// ours is the Service, called as a program calls it.
+type ours struct{ s *jobs.Service }
+
+func (o ours) create(ctx context.Context) error {
+	_, err := o.s.Create(ctx, jobs.Spec{Name: workName, Data: []byte(workData)})
+	return err
+}
+
+func (o ours) pair(ctx context.Context) error {
+	got, err := o.s.Get(ctx, jobs.Request{Selector: jobs.Selector{Names: []string{workName}}})
+	if err != nil {
+		return err
+	}
+	return o.s.Finish(ctx, jobs.Finish{ID: got[0].ID, Token: got[0].Token})
+}
+
+// Direct is what jobs cost without the line protocol, and beside it the client of the database alone.
+type Direct struct {
+	Create, Pair       float64 // a second, median
+	RawCreate, RawPair float64 // PostgreSQL alone
+	CreateRatio        float64 // medians of the rounds' ratios
+	PairRatio          float64
+}
+
+// direct measures the Service, and where the database is PostgreSQL the client alone, in turns.
+func direct(ctx context.Context, s *jobs.Service, url string, n, clients, rounds int) (Direct, error) {
+	type side interface {
+		create(ctx context.Context) error
+		pair(ctx context.Context) error
+	}
+	sides := []side{ours{s}}
+	if strings.HasPrefix(url, "postgres") {
+		r, err := openRaw(ctx, url)
+		if err != nil {
+			return Direct{}, err
+		}
+		defer r.close()
+		sides = append(sides, r)
+	}
+	creates, pairs := make([][]float64, len(sides)), make([][]float64, len(sides))
+	for round := range rounds {
+		for i := range sides {
+			k := (i + round) % len(sides)
+			c, err := parallel(n, clients, func(int) error { return sides[k].create(ctx) })
+			if err != nil {
+				return Direct{}, fmt.Errorf("create: %w", err)
+			}
+			p, err := parallel(n, clients, func(int) error { return sides[k].pair(ctx) })
+			if err != nil {
+				return Direct{}, fmt.Errorf("get and finish: %w", err)
+			}
+			creates[k], pairs[k] = append(creates[k], c), append(pairs[k], p)
+		}
+	}
+	d := Direct{Create: median(creates[0]), Pair: median(pairs[0])}
+	if len(sides) > 1 {
+		d.RawCreate, d.RawPair = median(creates[1]), median(pairs[1])
+		d.CreateRatio, d.PairRatio = median(ratios(creates[0], creates[1])), median(ratios(pairs[0], pairs[1]))
+	}
+	return d, nil
+}
+
+func ratios(a, b []float64) []float64 {
+	r := make([]float64, len(a))
+	for i := range a {
+		r[i] = a[i] / b[i]
+	}
+	return r
+}

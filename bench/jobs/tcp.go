@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/bedrock"
+)
+
+// TCP is what the line protocol carries.
+type TCP struct {
+	Create, Pair     float64 // a second, median
+	Wait50, Wait99   float64 // ms from the answer to CreateJob to the answer of the GetJob that waited
+	Cross50, Cross99 float64 // the same, with the GetJob at a server with a store of its own on the same database
+}
+
+// serve runs a server of the line protocol until stop is called.
+func serve(ctx context.Context, s *jobs.Service) (addr string, stop func() error, err error) {
+	srv, err := bedrock.New(bedrock.Config{Service: s})
+	if err != nil {
+		return "", nil, err
+	}
+	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", nil, err
+	}
+	running, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- srv.Serve(running, ln) }()
+	return ln.Addr().String(), func() error { cancel(); return <-ended }, nil
+}
+
+// overTCP measures with so many clients; other is a second Service on the same database, nil where there can be none.
+func overTCP(ctx context.Context, s, other *jobs.Service, n, clients, rounds int) (t TCP, err error) {
+	addr, stop, err := serve(ctx, s)
+	if err != nil {
+		return t, err
+	}
+	defer func() { err = errors.Join(err, stop()) }()
+	conns := make([]*client, clients)
+	for i := range conns {
+		if conns[i], err = dial(addr); err != nil {
+			return t, err
+		}
+		defer conns[i].conn.Close() //nolint:gocritic // all of them, at the end
+	}
+	var creates, pairs []float64
+	for range rounds {
+		c, err := parallel(n, clients, func(w int) error {
+			_, err := conns[w].must("CreateJob\nname: ", workName, "\ndata: ", workData)
+			return err
+		})
+		if err != nil {
+			return t, fmt.Errorf("CreateJob: %w", err)
+		}
+		p, err := parallel(n, clients, func(w int) error {
+			body, err := conns[w].must("GetJob\nname: ", workName)
+			if err != nil {
+				return err
+			}
+			id, err := jobID(body)
+			if err != nil {
+				return err
+			}
+			_, err = conns[w].must("FinishJob\njobID: ", id)
+			return err
+		})
+		if err != nil {
+			return t, fmt.Errorf("GetJob and FinishJob: %w", err)
+		}
+		creates, pairs = append(creates, c), append(pairs, p)
+	}
+	t.Create, t.Pair = median(creates), median(pairs)
+	if t.Wait50, t.Wait99, err = waits(addr, addr); err != nil || other == nil {
+		return t, err
+	}
+	there, end, err := serve(ctx, other)
+	if err != nil {
+		return t, err
+	}
+	defer func() { err = errors.Join(err, end()) }()
+	t.Cross50, t.Cross99, err = waits(addr, there)
+	return t, err
+}
+
+// waits has one client wait at a server for the job that another makes, many times.
+func waits(makes, gets string) (p50, p99 float64, err error) {
+	maker, err := dial(makes)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer maker.conn.Close()
+	getter, err := dial(gets)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer getter.conn.Close()
+	type answer struct {
+		at  time.Time
+		id  string
+		err error
+	}
+	answers := make(chan answer, 1)
+	var took []time.Duration
+	for range 500 {
+		go func() {
+			status, body, err := getter.do("GetJob\nname: wait*\nConnection: wait\ntimeout: 10000")
+			a := answer{at: time.Now(), err: err}
+			if err == nil && !strings.HasPrefix(status, "200 ") {
+				a.err = fmt.Errorf("answered %s", status)
+			}
+			if a.err == nil {
+				a.id, a.err = jobID(body)
+			}
+			answers <- a
+		}()
+		pass(context.Background(), 15*time.Millisecond) // it waits by now
+		if _, err := maker.must("CreateJob\nname: waited"); err != nil {
+			return 0, 0, err
+		}
+		made := time.Now()
+		a := <-answers
+		if a.err != nil {
+			return 0, 0, a.err
+		}
+		took = append(took, max(0, a.at.Sub(made)))
+		if _, err := maker.must("FinishJob\njobID: ", a.id); err != nil {
+			return 0, 0, err
+		}
+	}
+	return percentile(took, 0.5), percentile(took, 0.99), nil
+}
