@@ -27,7 +27,8 @@ import (
 
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/jobs"
-	"github.com/swarmiji/swarmiji/open"
+	"github.com/swarmiji/swarmiji/jobs/memjobs"
+	"github.com/swarmiji/swarmiji/jobs/sqljobs"
 )
 
 // Report is the line that is printed.
@@ -162,7 +163,13 @@ func rows(ctx context.Context, s *jobs.Service, n int, r *Report) (err error) {
 
 // service opens the database and puts a Service above it.
 func service(ctx context.Context, url string) (*jobs.Service, func() error, error) {
-	st, err := open.Jobs(ctx, url, open.JobsOptions{})
+	var st jobs.Store
+	var err error
+	if strings.HasPrefix(url, "mem") {
+		st, err = memjobs.New(memjobs.Config{})
+	} else {
+		st, err = sqljobs.New(sqljobs.Config{URL: url})
+	}
 	if err != nil {
 		return nil, nil, err
 	}

@@ -359,7 +359,7 @@ var clients = []client{
 	},
 	{
 		path:  "github.com/jackc/pgx/v5",
-		may:   []string{"internal/sqlconn", "internal/testserver"},
+		may:   []string{"internal/sqlconn", "internal/testserver", "bench/..."},
 		reach: []string{"schedule/sqlschedule", "jobs/sqljobs", "resultstore/sqlresults", "open", "@programs"},
 		why:   "SQL is spoken through one connection, which knows the servers' errors",
 	},
