@@ -87,8 +87,9 @@ func (r *round) run(ctx context.Context) error {
 
 	failure := r.fetch(ctx)
 
-	r.giveBack(r.queued()...)
+	back := r.queued()
 	close(r.batches)
+	r.working.Go(func() { r.giveBack(back...) })
 	stopped := errand.Over(&r.working)
 	ended := errand.Stop(stopped, r.c.ShutdownTimeout, func() { r.kill(task.ErrShutdown) }, lastGrace)
 	close(r.leave)
@@ -167,7 +168,7 @@ func (r *round) take(ctx context.Context, got []Handout) {
 			r.r.report(ProblemGivenUp, &h.Job, errors.New(h.Reason))
 			continue
 		case ctx.Err() != nil:
-			r.giveBack(h)
+			r.working.Go(func() { r.giveBack(h) })
 			continue
 		}
 		h.leased.Store(true)
