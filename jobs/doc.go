@@ -5,4 +5,5 @@
 //
 //   - [Job] is the record, [Store] the port to the databases that keep it: memjobs, sqljobs (SQLite, PostgreSQL).
 //   - [Service] holds the rules of a job's life. It is what programs use.
+//   - [Runner] runs what is due, with handlers as a consumer has them: in place, or dispatched as tasks ([Dispatch]).
 package jobs

@@ -1,0 +1,136 @@
+package jobs_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker/membroker"
+	"github.com/swarmiji/swarmiji/consumer"
+	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/memjobs"
+	"github.com/swarmiji/swarmiji/middleware"
+	"github.com/swarmiji/swarmiji/producer"
+	"github.com/swarmiji/swarmiji/resultstore/memresults"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// Position is where a feed stands.
+type Position struct {
+	Row    int  `json:"row"`
+	Delete bool `json:"delete,omitempty"` // true: a repeated job is over
+}
+
+var feed = task.New[Position, Position]("feed")
+
+// A runner runs jobs with the same typed handlers that a consumer has. What a handler returns is what the job's next run begins with, and
+// what it says on its way is seen by whoever asks for the job.
+func ExampleRunner() {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	store, err := memjobs.New(memjobs.Config{}) // or sqljobs, for SQLite and PostgreSQL
+	if err != nil {
+		panic(err)
+	}
+	service, err := jobs.New(jobs.Config{Store: store})
+	if err != nil {
+		panic(err)
+	}
+	defer service.Close(context.Background())
+	runner, err := jobs.NewRunner(jobs.RunnerConfig{Service: service})
+	if err != nil {
+		panic(err)
+	}
+	over := make(chan bool)
+	if err := feed.Handle(runner, func(ctx context.Context, at Position) (Position, error) {
+		if err := jobs.Progress(ctx, Position{Row: at.Row + 50}); err != nil {
+			return at, err
+		}
+		j, _ := jobs.FromContext(ctx)
+		now, err := service.Query(ctx, j.ID)
+		fmt.Printf("run %d from row %d; asked on its way: %s %s\n", j.Run, at.Row, now.State, now.Data)
+		if at.Row == 200 {
+			defer close(over)
+		}
+		return Position{Row: at.Row + 100, Delete: at.Row == 200}, err
+	}); err != nil {
+		panic(err)
+	}
+	ended := make(chan error)
+	go func() { ended <- runner.Run(ctx) }()
+
+	if _, err := service.Create(ctx, jobs.Spec{Name: "feed", Repeat: "SCHEDULED, +0 SECONDS"}); err != nil {
+		panic(err)
+	}
+	<-over
+	stop()
+	fmt.Println(<-ended)
+	// Output:
+	// run 1 from row 0; asked on its way: RUNNING {"row":50}
+	// run 2 from row 100; asked on its way: RUNNING {"row":150}
+	// run 3 from row 200; asked on its way: RUNNING {"row":250}
+	// <nil>
+}
+
+// Jobs that are due can go to consumers as tasks, through any broker. The end of the task, as it is recorded, is the end of the job.
+func ExampleDispatch() {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	store, err := memjobs.New(memjobs.Config{})
+	if err != nil {
+		panic(err)
+	}
+	service, err := jobs.New(jobs.Config{Store: store})
+	if err != nil {
+		panic(err)
+	}
+	defer service.Close(context.Background())
+
+	// A consumer as any other. With Current it drops tasks whose job has moved on, and its handlers may tell of their progress.
+	mem, results := membroker.New(), memresults.New(memresults.Config{})
+	defer mem.Close(context.Background())
+	defer results.Close(context.Background())
+	c, err := consumer.New(consumer.Config{Broker: mem, Results: results, Middleware: []middleware.Middleware{jobs.Current(service)}})
+	if err != nil {
+		panic(err)
+	}
+	mail := task.New[map[string]string, task.None]("mail", task.WithMaxRetries(5))
+	if err := mail.Handle(c, func(_ context.Context, m map[string]string) (task.None, error) {
+		fmt.Println("to", m["to"])
+		return task.None{}, nil
+	}); err != nil {
+		panic(err)
+	}
+
+	// The runner hands the jobs on.
+	p, err := producer.New(producer.Config{Broker: mem, Results: results})
+	if err != nil {
+		panic(err)
+	}
+	defer p.Close(context.Background())
+	runner, err := jobs.NewRunner(jobs.RunnerConfig{Service: service, Submit: p, Results: results})
+	if err != nil {
+		panic(err)
+	}
+	if err := jobs.Dispatch(runner, mail, "www-prod/SendEmail"); err != nil { // a name that no broker would take
+		panic(err)
+	}
+	ended := make(chan error)
+	go func() { ended <- c.Run(ctx) }()
+	go func() { ended <- runner.Run(ctx) }()
+
+	made, err := service.Create(ctx, jobs.Spec{Name: "www-prod/SendEmail", Data: []byte(`{"to":"ann@example.com"}`)})
+	if err != nil {
+		panic(err)
+	}
+	for !errors.Is(err, jobs.ErrNotFound) { // a job that has ended is gone
+		<-time.After(10 * time.Millisecond)
+		_, err = service.Query(ctx, made.ID)
+	}
+	stop()
+	fmt.Println(<-ended, <-ended)
+	// Output:
+	// to ann@example.com
+	// <nil> <nil>
+}
