@@ -104,10 +104,25 @@ func (s *Store) save(ctx context.Context, r *resultstore.Record, topic string, a
 			return err
 		}
 		again, err := s.judge(ctx, r)
-		if err != nil || !again {
+		if err != nil {
 			return err
 		}
+		if !again {
+			return s.tell(ctx, topic)
+		}
 	}
+}
+
+// tell wakes the streams of a topic for a record that is there already: it may be this call that has saved it, without an answer,
+// and then nobody was told.
+func (s *Store) tell(ctx context.Context, topic string) error {
+	if topic == "" {
+		return nil
+	}
+	return s.conn.Update(ctx, func(_ context.Context, tx *sqlconn.Tx) error {
+		tx.Notify(topic)
+		return nil
+	})
 }
 
 // change runs one statement that writes, and reports whether it changed a row. The topic is told then.

@@ -61,8 +61,8 @@ func newTexts(d sqlconn.Dialect) *texts {
 				expires = CASE WHEN b.expires <= ` + now + ` THEN excluded.expires ELSE b.expires END
 			WHERE b.expires <= ` + now + ` OR b.which = excluded.which`,
 
-		sweepMembers: `DELETE FROM swarmiji_result_member WHERE namespace = $1 AND id = $2 AND place IN (
-			SELECT place FROM swarmiji_result_member WHERE namespace = $1 AND id = $2 LIMIT $3)`,
+		sweepMembers: `WITH old AS MATERIALIZED (SELECT place FROM swarmiji_result_member WHERE namespace = $1 AND id = $2 LIMIT $3)
+			DELETE FROM swarmiji_result_member WHERE namespace = $1 AND id = $2 AND place IN (SELECT place FROM old)`,
 		sweepGroup: `DELETE FROM swarmiji_result_group WHERE namespace = $1 AND id = $2`,
 	}
 	// Two that sweep at a time, or a sweep and a write, do not wait for each other.
