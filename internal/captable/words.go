@@ -18,6 +18,10 @@ var ports = []struct{ name, title, text string }{
 		"schedules", "Stores of schedules",
 		"All of them hand a due tick to one process, and to another if that one dies.",
 	},
+	{
+		"jobs", "Stores of jobs",
+		"All of them keep jobs in transactions that have the effect of one after the other, and give each job that is due to one of those who ask.",
+	},
 }
 
 // order is the order of the columns; adapters that are not here come behind, by their names.
@@ -59,6 +63,11 @@ var words = map[string]string{
 	"schedules.Mend":    "entries that another program lost are found again",
 	"schedules.Durable": "what was confirmed survives a restart of the server",
 
+	"jobs.Parallel": "transactions that are about different jobs do not wait for each other",
+	"jobs.Take":     "the common job is handed out in one step",
+	"jobs.Drop":     "the common job is ended in one step",
+	"jobs.Durable":  "what was confirmed survives a restart of the server",
+
 	"events.Retain": "kept events can be replayed to late listeners",
 }
 
@@ -95,5 +104,6 @@ var reasons = map[string]string{
 	"the adapter does not promise Outlives":                             "a delivery ends with its connection",
 	"the adapter is no reply queue":                                     "only a reply queue is asked for this",
 	"the adapter keeps no records":                                      "a reply queue keeps no records",
+	"the adapter does not promise Parallel":                             "there is one transaction at a time",
 	"the adapter does not promise ExactCount":                           "deliveries are not counted exactly",
 }

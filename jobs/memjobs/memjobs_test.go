@@ -34,6 +34,7 @@ func TestStore(t *testing.T) {
 			Open:     func(testing.TB) jobs.Store { return s.Join() },
 			Promises: jobstest.Promises{Take: true, Drop: true},
 			Slack:    50 * time.Millisecond,
+			Report:   "../../docs/capabilities/jobs-memory.json",
 		}
 	})
 }

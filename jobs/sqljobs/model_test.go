@@ -1,0 +1,15 @@
+package sqljobs_test
+
+import (
+	"testing"
+
+	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstest"
+)
+
+// TestModel holds the rules of jobs.Service, over these stores, to a model of them. Memory, where a command costs nothing, is tried with many more.
+func TestModel(t *testing.T) {
+	each(t, func(t *testing.T, dsn string) {
+		jobstest.Model(t, jobstest.ModelConfig{Open: func(t testing.TB) jobs.Store { return open(t, dsn) }, Steps: 12})
+	})
+}
