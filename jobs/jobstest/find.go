@@ -6,7 +6,9 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/swarmiji/swarmiji/internal/suite"
 	"github.com/swarmiji/swarmiji/jobs"
 )
 
@@ -153,6 +155,54 @@ func findCases() []testCase {
 					if j.Run != 30 {
 						w.Errorf("30 transactions added one each, and came to %d", j.Run)
 					}
+				}
+			},
+		},
+		{
+			Area: "find", Name: "waits for what is locked",
+			Explain: "Find waits for jobs that another transaction has locked, and then judges by what they have become: one that still fits is found, one that fits no more is not.",
+			Run: func(w *world) {
+				s, other := w.Open(), w.Open()
+				q := jobs.Query{SequenceKey: "k", States: []jobs.State{jobs.Queued, jobs.Running}}
+				for _, c := range []struct {
+					becomes jobs.State
+					found   int
+				}{{jobs.Running, 1}, {jobs.Queued, 1}, {jobs.Failed, 0}} {
+					j := w.add(s, "a", func(j *jobs.Job) { j.SequenceKey = "k" })
+					ended := make(chan int, 1)
+					started := false
+					w.update(s, func(ctx context.Context, tx jobs.Tx) error {
+						if err := edit(ctx, tx, j.ID, func(j *jobs.Job) { j.State = c.becomes; j.Run = 1 }); err != nil {
+							return err
+						}
+						if started {
+							return nil
+						}
+						started = true
+						go func() {
+							n := -1
+							w.try(other, func(ctx context.Context, tx jobs.Tx) error {
+								found, err := tx.Find(ctx, q)
+								n = len(found)
+								if n > 0 && found[0].Run != 1 {
+									w.Errorf("a job was found as it was before")
+								}
+								return err
+							})
+							ended <- n
+						}()
+						select { // it may have to wait by now
+						case n := <-ended:
+							w.Errorf("%d jobs were found while they were locked", n)
+							ended <- n
+						case <-time.After(w.Quiet):
+						}
+						return nil
+					})
+					if n := suite.Ends(w.World, ended, "Find"); n != c.found {
+						w.Errorf("%d jobs were found that had become %s, not %d", n, c.becomes, c.found)
+					}
+					w.update(s, func(ctx context.Context, tx jobs.Tx) error { return tx.Delete(ctx, j.ID) })
 				}
 			},
 		},

@@ -53,7 +53,7 @@ func (b *builder) find(q jobs.Query) string {
 		for i, id := range q.IDs {
 			ids[i] = int64(id)
 		}
-		where = append(where, "j.id IN "+b.list("bigint", ids, nil))
+		where = append(where, "j.id IN "+b.list(ids))
 	}
 	if q.Name != "" {
 		where = append(where, "j.name = "+b.arg(q.Name, "text"))
@@ -63,7 +63,7 @@ func (b *builder) find(q jobs.Query) string {
 		for i, s := range q.States {
 			states[i] = strings.ToValidUTF8(strings.ReplaceAll(string(s), "\x00", "?"), "?")
 		}
-		where = append(where, "j.state IN "+b.list("text", nil, states))
+		where = append(where, "j.state "+b.oneOf(states))
 	}
 	if q.SequenceKey != "" {
 		where = append(where, "j.sequence_key = "+b.arg(q.SequenceKey, "text"))
@@ -78,17 +78,20 @@ func (b *builder) find(q jobs.Query) string {
 	return query
 }
 
-// list is a list as one argument, whatever its length.
-func (b *builder) list(kind string, numbers []int64, texts []string) string {
-	if !b.lite {
-		if kind == "text" {
-			return "(SELECT unnest(" + b.arg(texts, "text[]") + "))"
-		}
-		slices.Sort(numbers)
-		return "(SELECT unnest(" + b.arg(numbers, "bigint[]") + "))"
+// list is a list of ids as one argument, whatever its length.
+func (b *builder) list(ids []int64) string {
+	if b.lite {
+		return "(SELECT value FROM json_each(" + b.arg(asJSON(ids), "text") + "))"
 	}
-	if kind == "text" {
-		return "(SELECT value FROM json_each(" + b.arg(asJSON(texts), "text") + "))"
+	slices.Sort(ids)
+	return "(SELECT unnest(" + b.arg(ids, "bigint[]") + "))"
+}
+
+// oneOf is the condition that a text is one of a list. On PostgreSQL the list must not be a table to join with: when a row that was waited for has
+// changed, its new version would be compared only with the element of the list that the old one had, and not be found.
+func (b *builder) oneOf(texts []string) string {
+	if b.lite {
+		return "IN (SELECT value FROM json_each(" + b.arg(asJSON(texts), "text") + "))"
 	}
-	return "(SELECT value FROM json_each(" + b.arg(asJSON(numbers), "text") + "))"
+	return "= ANY(" + b.arg(texts, "text[]") + ")"
 }
