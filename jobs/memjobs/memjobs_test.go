@@ -259,3 +259,9 @@ func TestModel(t *testing.T) {
 		})
 	}
 }
+
+// TestCrowd has callers in each other's way.
+func TestCrowd(t *testing.T) {
+	s := open(t)
+	jobstest.Crowd(t, jobstest.CrowdConfig{Open: func(testing.TB) jobs.Store { return jobstest.Again(s.Join()) }, Commands: 100})
+}

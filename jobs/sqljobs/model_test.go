@@ -13,3 +13,10 @@ func TestModel(t *testing.T) {
 		jobstest.Model(t, jobstest.ModelConfig{Open: func(t testing.TB) jobs.Store { return open(t, dsn) }, Steps: 12})
 	})
 }
+
+// TestCrowd has callers in each other's way, over two stores on one database.
+func TestCrowd(t *testing.T) {
+	each(t, func(t *testing.T, dsn string) {
+		jobstest.Crowd(t, jobstest.CrowdConfig{Open: func(t testing.TB) jobs.Store { return open(t, dsn) }})
+	})
+}

@@ -1,0 +1,199 @@
+package jobstest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/swarmiji/swarmiji/jobs"
+)
+
+// CrowdConfig is what [Crowd] runs over.
+type CrowdConfig struct {
+	// Open connects to one database without jobs, as another process would. The caller closes what it returns.
+	Open func(t testing.TB) jobs.Store
+	// Services is how many processes there seem to be. Zero: 2.
+	Services int
+	// Clients is how many callers each of them has. Zero: 6.
+	Clients int
+	// Commands is how many commands each of the callers gives. Zero: 40.
+	Commands int
+}
+
+// Crowd has many callers give random commands at once to services over one database: jobs of few names and keys, parents and children, so that they are
+// in each other's way. No command may end in another error than the rules have, or wait for ever; each hand-out has a token of its own; and at the end
+// what must hold of all jobs at any time has to hold.
+func Crowd(t *testing.T, c CrowdConfig) {
+	t.Helper()
+	c.Services, c.Clients, c.Commands = max(c.Services, 2), or(c.Clients, 6), or(c.Commands, 40)
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	cr := &crowd{TB: t, handed: map[string]bool{}}
+	var wg sync.WaitGroup
+	var first *jobs.Service
+	for i := range c.Services {
+		s, err := jobs.New(jobs.Config{Store: c.Open(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := s.Close(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}()
+		if first == nil {
+			first = s
+		}
+		for k := range c.Clients {
+			r := rand.New(rand.NewPCG(seed, uint64(i*1000+k)))
+			wg.Go(func() {
+				for range c.Commands {
+					if !cr.command(ctx, s, r) {
+						return
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+	list, err := first.List(ctx, jobs.Query{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lawful(list); err != nil {
+		t.Error(err)
+	}
+	t.Logf("%d jobs were handed out, %d are left", len(cr.handed), len(list))
+	if len(cr.handed) < c.Services*c.Clients {
+		t.Errorf("only %d jobs were handed out", len(cr.handed))
+	}
+}
+
+func or(n, other int) int {
+	if n == 0 {
+		return other
+	}
+	return n
+}
+
+type crowd struct {
+	testing.TB
+	last atomic.Int64 // the highest id that is known
+
+	mu     sync.Mutex
+	handed map[string]bool // by job and token
+}
+
+// pick is the id of one of the latest jobs.
+func (c *crowd) pick(r *rand.Rand) jobs.ID {
+	last := c.last.Load()
+	return jobs.ID(max(1, last-r.Int64N(30)))
+}
+
+// command gives one command, and tells whether to go on.
+func (c *crowd) command(ctx context.Context, s *jobs.Service, r *rand.Rand) bool {
+	what, err := c.give(ctx, s, r)
+	for _, known := range []error{nil, jobs.ErrNotFound, jobs.ErrNoJob, jobs.ErrBadJob, jobs.ErrState, jobs.ErrStale} {
+		if errors.Is(err, known) {
+			return true
+		}
+	}
+	c.Errorf("%s: %v", what, err)
+	return false
+}
+
+func (c *crowd) give(ctx context.Context, s *jobs.Service, r *rand.Rand) (what string, err error) {
+	switch r.IntN(12) {
+	case 0, 1, 2:
+		return "create", c.create(ctx, s, r)
+	case 3, 4, 5:
+		return "a life", c.live(ctx, s, r)
+	case 6:
+		return "delete", s.Delete(ctx, c.pick(r))
+	case 7:
+		return "cancel", s.Cancel(ctx, c.pick(r))
+	case 8:
+		return "requeue", s.Requeue(ctx, []jobs.ID{c.pick(r), c.pick(r), c.pick(r)}, "")
+	case 9:
+		return "update", s.Update(ctx, jobs.Update{ID: c.pick(r), Data: []byte(`{"u":1}`)})
+	case 10:
+		return "finish", s.Finish(ctx, jobs.Finish{ID: c.pick(r)})
+	default:
+		return "fail", s.Fail(ctx, jobs.Fail{ID: c.pick(r)})
+	}
+}
+
+func (c *crowd) create(ctx context.Context, s *jobs.Service, r *rand.Rand) error {
+	specs := make([]jobs.Spec, 1+r.IntN(3))
+	for i := range specs {
+		spec := jobs.Spec{Name: []string{"a", "b", "c"}[r.IntN(3)], Data: fmt.Appendf(nil, `{"n":%d}`, r.IntN(3))}
+		switch r.IntN(5) {
+		case 0:
+			spec.SequenceKey = []string{"k", "l"}[r.IntN(2)]
+		case 1:
+			spec.Parent = c.pick(r)
+		case 2:
+			spec.Unique = true
+		case 3:
+			spec.RetryAfter = "+1 HOUR"
+		}
+		specs[i] = spec
+	}
+	made, err := s.CreateAll(ctx, specs)
+	for _, m := range made {
+		for last := c.last.Load(); int64(m.ID) > last && !c.last.CompareAndSwap(last, int64(m.ID)); last = c.last.Load() {
+		}
+	}
+	return err
+}
+
+// live gets jobs, and ends them in one way or another.
+func (c *crowd) live(ctx context.Context, s *jobs.Service, r *rand.Rand) error {
+	got, err := s.Get(ctx, jobs.Request{Selector: jobs.Selector{Pattern: []string{"*", "a", "[bc]"}[r.IntN(3)]}, Max: 1 + r.IntN(3)})
+	if err != nil {
+		return err
+	}
+	for _, h := range got {
+		c.seen(h)
+	}
+	for _, h := range got {
+		switch r.IntN(6) {
+		case 0:
+			err = s.Retry(ctx, jobs.Retry{ID: h.ID, Token: h.Token})
+		case 1:
+			err = s.Fail(ctx, jobs.Fail{ID: h.ID, Token: h.Token})
+		case 2:
+			_, err = s.CreateAll(ctx, []jobs.Spec{{Name: "child", Parent: h.ID}, {Name: "a", Parent: h.ID}})
+			err = errors.Join(err, s.Finish(ctx, jobs.Finish{ID: h.ID, Token: h.Token}))
+		case 3:
+			err = s.GiveBack(ctx, h)
+		default:
+			err = s.Finish(ctx, jobs.Finish{ID: h.ID, Token: h.Token})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// seen notes a hand-out, which nobody else has had.
+func (c *crowd) seen(h jobs.Handout) {
+	if h.GivenUp {
+		return
+	}
+	key := fmt.Sprint(h.ID, "/", h.Token)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.handed[key] {
+		c.Errorf("job %d was handed out twice with token %d", h.ID, h.Token)
+	}
+	c.handed[key] = true
+}
