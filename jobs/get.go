@@ -192,7 +192,7 @@ func (s *Service) takeAny(ctx context.Context, sel Selector, lease time.Duration
 	}
 	if err := s.dress(ctx, out); err != nil {
 		for i := range out {
-			s.returned(ctx, out[i])
+			s.returned(out[i])
 		}
 		return nil, err
 	}
@@ -274,7 +274,7 @@ func (t *step) comeAgain(j *Job, k int) error {
 func (s *Service) dress(ctx context.Context, out []Handout) error {
 	related := false
 	for i := range out {
-		related = related || out[i].Parent != 0 || out[i].HasChildren
+		related = related || out[i].related()
 	}
 	if !related {
 		return nil
@@ -283,6 +283,9 @@ func (s *Service) dress(ctx context.Context, out []Handout) error {
 		for i := range out {
 			h := &out[i]
 			h.ParentData, h.FinishedChildren, h.CancelledChildren = nil, nil, nil
+			if !h.related() {
+				continue
+			}
 			if h.Parent != 0 {
 				p, err := tx.Get(ctx, h.Parent)
 				if err != nil && !errors.Is(err, ErrNotFound) {
@@ -299,6 +302,9 @@ func (s *Service) dress(ctx context.Context, out []Handout) error {
 		return nil
 	})
 }
+
+// related tells whether there are others to be shown with h.
+func (h *Handout) related() bool { return !h.GivenUp && (h.Parent != 0 || h.HasChildren) }
 
 func (h *Handout) addChildren(ctx context.Context, tx Tx) error {
 	after := ID(0)

@@ -45,7 +45,9 @@ func (s *Service) GiveBack(ctx context.Context, h Handout) error {
 }
 
 // returned gives back what was taken for nobody. What cannot be given back is told to the log.
-func (s *Service) returned(ctx context.Context, h Handout) {
+func (s *Service) returned(h Handout) {
+	ctx, cancel := context.WithTimeout(s.wait.base, takeTimeout)
+	defer cancel()
 	if err := s.GiveBack(ctx, h); err != nil {
 		s.log.Error("a job that was handed out to nobody could not be given back", "job", int64(h.ID), "name", h.Name, "token", h.Token, "error", err)
 	}

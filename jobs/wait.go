@@ -264,7 +264,7 @@ func (w *waiters) serveLine(g *group) {
 	}
 	w.mu.Unlock()
 	for i := range jobs {
-		w.s.returned(w.base, jobs[i])
+		w.s.returned(jobs[i])
 	}
 	w.mu.Lock()
 }
