@@ -26,7 +26,7 @@ const (
 )
 
 // Random workflows outlive the processes that run them. Each comes to the end that it has to come to, with results in order;
-// no step is lost; each has one id, and is run again only where the process that ran it was killed.
+// no step is lost; each has one id, and is run again only because a process was killed.
 func TestKilledConsumersBreakNoWorkflow(t *testing.T) {
 	redis := testserver.RequireRedis(t)
 	each(t, func(t *testing.T, e *engine) {
@@ -155,26 +155,24 @@ func (w *flows) look() (started int, busy []*program) {
 // check looks at who ran what of each workflow.
 func (w *flows) check(expected map[string]graphs.Expected) {
 	t := w.fleet.t
-	runners := make(map[string][]*program) // by step
+	runs := make(map[string]int) // of each step
 	for _, c := range w.all {
 		h, err := ledger.Load(c.ledger)
 		must(t, err)
 		for _, step := range h.Tasks(ledger.Started) {
-			runners[step.ID] = append(runners[step.ID], c)
-			if n := step.Count(ledger.Started); n > 1 {
-				t.Errorf("%s ran step %s %d times", c.name, step.ID, n)
-			}
+			runs[step.ID] += step.Count(ledger.Started)
 		}
 	}
 	again, ran := 0, make(map[string]int)
-	for step, cs := range runners {
+	for step, n := range runs {
 		workflow, _, _ := strings.Cut(step, "/")
 		ran[workflow]++
-		living := slices.DeleteFunc(slices.Clone(cs), func(c *program) bool { return w.killed[c] })
-		if len(living) > 1 {
-			t.Errorf("step %s ran in %d processes that nobody killed", step, len(living))
+		// A process that is killed after it has sent a step and before it has acknowledged the one before has that sent again, and the
+		// copies may run side by side, also in one process that lives on.
+		if n > 1+len(w.killed) {
+			t.Errorf("step %s ran %d times, although only %d processes were killed", step, n, len(w.killed))
 		}
-		if len(cs) > 1 {
+		if n > 1 {
 			again++
 		}
 	}
@@ -183,7 +181,7 @@ func (w *flows) check(expected map[string]graphs.Expected) {
 			t.Errorf("workflow %s: %d steps ran, want %d", workflow, n, e.Steps)
 		}
 	}
-	t.Logf("%d steps ran, %d of them again, with %d processes killed", len(runners), again, len(w.killed))
+	t.Logf("%d steps ran, %d of them again, with %d processes killed", len(runs), again, len(w.killed))
 	if again == 0 {
 		t.Error("no step was in the middle of its run when its process was killed: the test shows nothing")
 	}
