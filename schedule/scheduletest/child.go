@@ -1,15 +1,10 @@
 package scheduletest
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
-	"os/exec"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/swarmiji/swarmiji/internal/suite"
 	"github.com/swarmiji/swarmiji/schedule"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -25,7 +21,6 @@ import (
 const (
 	childURL  = "SWARMIJI_SCHEDULETEST_URL"
 	childName = "SWARMIJI_SCHEDULETEST_NAME"
-	childNode = "SWARMIJI_SCHEDULETEST_NODE"
 )
 
 // childLease is how long what a killed child held stays with it.
@@ -37,7 +32,7 @@ var work = task.New[int, task.None]("scheduletest.work")
 // Child runs a listener if this process was started by [Killed], and reports whether it was: the test binary is its own child. An adapter's
 // TestMain calls it first of all, and returns when it is true. open is the one that is given to Killed.
 func Child(open func(url, name string) (Store, error)) bool {
-	node := os.Getenv(childNode)
+	node := suite.MemberNode()
 	if node == "" {
 		return false
 	}
@@ -50,12 +45,8 @@ func Child(open func(url, name string) (Store, error)) bool {
 // listen runs what is due until the standard input ends, as it does when the parent says so or has died. It writes a line "node id" when
 // a run begins and, at its end, "node late N": how often it was so late that what it held may have been taken from it.
 func listen(open func(url, name string) (Store, error), node string) error {
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, stop := suite.UntilDismissed()
 	defer stop()
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin) // however it ends
-		stop()
-	}()
 	s, err := open(os.Getenv(childURL), os.Getenv(childName))
 	if err != nil {
 		return err
@@ -141,10 +132,7 @@ type run struct {
 
 // crew are the children of one test.
 type crew struct {
-	t     *testing.T
-	env   []string
-	start chan func() // what has to happen on the one thread whose end takes the children along
-	all   []*process
+	*suite.Crew
 
 	mu   sync.Mutex
 	runs []run
@@ -152,89 +140,28 @@ type crew struct {
 	odd  []string // lines that are none of these
 }
 
-// process is a child.
-type process struct {
-	node   string
-	cmd    *exec.Cmd
-	leash  io.Closer // its standard input
-	read   chan struct{}
-	killed bool
-	waited bool
-	err    error
-}
-
 func newCrew(t *testing.T, url, name string) *crew {
-	c := &crew{t: t, env: append(os.Environ(), childURL+"="+url, childName+"="+name), start: make(chan func())}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		runtime.LockOSThread()
-		for f := range c.start {
-			f()
-		}
-	}()
-	t.Cleanup(func() {
-		for _, p := range c.all {
-			p.kill()
-		}
-		close(c.start)
-		<-ended
-	})
+	c := &crew{}
+	c.Crew = suite.NewCrew(t, c.hear, childURL+"="+url, childName+"="+name)
 	return c
 }
 
-// hire starts a child.
-func (c *crew) hire() *process {
-	c.t.Helper()
-	exe, err := os.Executable()
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	p := &process{node: fmt.Sprint("child-", len(c.all)), cmd: exec.CommandContext(context.WithoutCancel(c.t.Context()), exe), read: make(chan struct{})} //nolint:gosec // this program
-	p.cmd.Env = append(c.env[:len(c.env):len(c.env)], childNode+"="+p.node)
-	p.cmd.Stderr = os.Stderr
-	p.cmd.SysProcAttr = tied()
-	in, inErr := p.cmd.StdinPipe()
-	out, outErr := p.cmd.StdoutPipe()
-	if err := errors.Join(inErr, outErr); err != nil {
-		c.t.Fatal(err)
-	}
-	p.leash = in
-	failed := make(chan error)
-	c.start <- func() { failed <- p.cmd.Start() }
-	if err := <-failed; err != nil {
-		c.t.Fatal(err)
-	}
-	go func() {
-		defer close(p.read)
-		c.read(p.node, out)
-	}()
-	c.all = append(c.all, p)
-	return p
-}
-
-// read notes what a child says until it has ended.
-func (c *crew) read(node string, out io.Reader) {
-	for lines := bufio.NewReader(out); ; {
-		line, err := lines.ReadString('\n')
+// hear notes what a child says.
+func (c *crew) hear(node, line string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	words := strings.Fields(line)
+	switch {
+	case len(words) == 2 && words[0] == node:
+		c.runs = append(c.runs, run{node, task.ID(words[1])})
+	case len(words) == 3 && words[0] == node && words[1] == "late":
+		n, err := strconv.Atoi(words[2])
 		if err != nil {
-			return // a killed child may leave half a line
-		}
-		words := strings.Fields(line)
-		c.mu.Lock()
-		switch {
-		case len(words) == 2 && words[0] == node:
-			c.runs = append(c.runs, run{node, task.ID(words[1])})
-		case len(words) == 3 && words[0] == node && words[1] == "late":
-			n, err := strconv.Atoi(words[2])
-			if err != nil {
-				c.odd = append(c.odd, line)
-			}
-			c.late += n
-		default:
 			c.odd = append(c.odd, line)
 		}
-		c.mu.Unlock()
+		c.late += n
+	default:
+		c.odd = append(c.odd, line)
 	}
 }
 
@@ -259,28 +186,4 @@ func (c *crew) ran() map[task.ID]bool {
 		ids[r.id] = true
 	}
 	return ids
-}
-
-// kill kills the child, unless it has ended, and returns when all it said has been noted.
-func (p *process) kill() {
-	if !p.waited {
-		p.killed = true
-		_ = p.cmd.Process.Kill() // it may have ended
-		p.wait()
-	}
-}
-
-// dismiss has the child end by itself, and returns how that went.
-func (p *process) dismiss() error {
-	if !p.waited {
-		_ = p.leash.Close() // it may have ended
-		p.wait()
-	}
-	return p.err
-}
-
-func (p *process) wait() {
-	p.waited = true
-	<-p.read // Wait closes the pipe
-	p.err = p.cmd.Wait()
 }

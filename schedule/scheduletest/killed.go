@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/swarmiji/swarmiji/internal/suite"
 	"github.com/swarmiji/swarmiji/schedule"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -93,11 +94,11 @@ func (k *killing) until(what string, ok func() bool) {
 
 func (k *killing) work() {
 	k.t.Helper()
-	alive := []*process{k.crew.hire(), k.crew.hire(), k.crew.hire()}
+	alive := []*suite.Member{k.crew.Hire(), k.crew.Hire(), k.crew.Hire()}
 	for i := range killedKills {
 		k.until("runs of live listeners", func() bool { return len(k.crew.said()) >= killedRuns*(i+1) })
-		alive[i%len(alive)].kill()
-		alive[i%len(alive)] = k.crew.hire()
+		alive[i%len(alive)].Kill()
+		alive[i%len(alive)] = k.crew.Hire()
 	}
 	k.until("all one-shots", func() bool {
 		ran := k.crew.ran()
@@ -124,8 +125,8 @@ func (k *killing) work() {
 		return found >= n+2 && len(gap) == 0
 	})
 	for _, p := range alive {
-		if err := p.dismiss(); err != nil {
-			k.t.Errorf("%s: %v", p.node, err)
+		if err := p.Dismiss(); err != nil {
+			k.t.Errorf("%s: %v", p.Node, err)
 		}
 	}
 }
@@ -133,8 +134,8 @@ func (k *killing) work() {
 func (k *killing) check() {
 	k.t.Helper()
 	killed := map[string]bool{}
-	for _, p := range k.crew.all {
-		killed[p.node] = p.killed
+	for _, p := range k.crew.All() {
+		killed[p.Node] = p.Killed
 	}
 	runs := map[task.ID][]string{}
 	for _, r := range k.crew.said() {

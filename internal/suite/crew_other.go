@@ -1,8 +1,8 @@
 //go:build !linux
 
-package scheduletest
+package suite
 
 import "syscall"
 
-// tied adds nothing here: a child ends with its standard input.
+// tied adds nothing here: a member ends with its standard input.
 func tied() *syscall.SysProcAttr { return nil }

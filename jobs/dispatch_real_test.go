@@ -1,0 +1,103 @@
+package jobs_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/sqljobs"
+	"github.com/swarmiji/swarmiji/open"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// TestDispatchOverServers dispatches jobs that are in a SQLite file over Redis; their results come into the same file. One of two runners stops in
+// the middle.
+func TestDispatchOverServers(t *testing.T) {
+	url := "sqlite://" + t.TempDir() + "/app.db"
+	store, err := sqljobs.New(sqljobs.Config{URL: url, Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newShop(t, store)
+	swarm, err := open.Open(t.Context(), testserver.RequireRedis(t).URL(), open.Options{Results: url, Namespace: testserver.Namespace(), Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := swarm.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	b, results := swarm.Broker, swarm.Results
+	here, there := newRoad(t, b, results), newRoad(t, b, results)
+
+	c := here.consumer(s.Service)
+	var mu sync.Mutex
+	ran := map[task.ID]int{}
+	handle(t, c, sum, func(c ctx, at state) (state, error) {
+		q, _ := task.FromContext(c)
+		mu.Lock()
+		defer mu.Unlock()
+		ran[q.ID]++
+		return state{at.N + 1000}, jobs.Progress(c, state{at.N})
+	})
+	here.consume(c)
+
+	const n = 60
+	specs := make([]jobs.Spec, n)
+	for i := range specs {
+		specs[i] = jobs.Spec{Name: "sum", Data: fmt.Appendf(nil, `{"n":%d}`, i), Repeat: "FINISHED, +1 DAY"}
+	}
+	made, err := s.CreateAll(t.Context(), specs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stops := []func(){}
+	for _, road := range []*road{here, there} {
+		r := s.runner(jobs.RunnerConfig{Submit: road, Results: results, Outstanding: 20, Sweep: 200 * time.Millisecond, Service: serve(t, store)})
+		dispatch(t, r, sum)
+		stops = append(stops, s.run(r))
+	}
+	ended := func() int {
+		over, err := s.List(t.Context(), jobs.Query{Name: "sum", States: []jobs.State{jobs.Queued}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		count := 0
+		for i := range over {
+			if over[i].Run == 1 {
+				count++
+			}
+		}
+		return count
+	}
+	until := func(count int) {
+		t.Helper()
+		for end := time.Now().Add(time.Minute); ended() < count; <-time.After(10 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("%d of %d jobs have ended", ended(), n)
+			}
+		}
+	}
+	until(n / 4)
+	stops[0]() // what it dispatched the other one finds
+	until(n)
+	for i, m := range made {
+		s.is(m.ID, jobs.Queued, fmt.Sprintf(`{"n":%d}`, 1000+i))
+	}
+	stops[1]()
+	mu.Lock()
+	defer mu.Unlock()
+	if len(ran) != n {
+		t.Errorf("%d tasks", len(ran))
+	}
+	for id, times := range ran {
+		if times != 1 {
+			t.Errorf("%s ran %d times", id, times)
+		}
+	}
+}

@@ -1,0 +1,182 @@
+package jobs_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/swarmiji/swarmiji/internal/suite"
+	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/sqljobs"
+)
+
+// memberURL tells a member of a crew where its jobs are.
+const memberURL = "SWARMIJI_JOBS_TEST_URL"
+
+const (
+	killedJobs  = 120
+	killedKills = 5
+)
+
+// member runs jobs until it is dismissed or killed. It writes "run ID TOKEN" when an attempt begins, and "late" when it has lost a job because it
+// was too slow for its lease.
+func member() error {
+	ctx, stop := suite.UntilDismissed()
+	defer stop()
+	store, err := sqljobs.New(sqljobs.Config{URL: os.Getenv(memberURL), Logger: quiet})
+	if err != nil {
+		return err
+	}
+	defer store.Close(context.Background())
+	service, err := jobs.New(jobs.Config{Store: store, Logger: quiet})
+	if err != nil {
+		return err
+	}
+	defer service.Close(context.Background())
+	r, err := jobs.NewRunner(jobs.RunnerConfig{
+		Service: service, Workers: 3, Lease: 2 * time.Second, Logger: quiet,
+		OnReport: func(p jobs.Report) {
+			if p.Problem == jobs.ProblemLost {
+				_, _ = fmt.Println("late") //nolint:forbidigo // as below
+			}
+		},
+	})
+	if err != nil {
+		return err
+	}
+	began := func(c context.Context) error {
+		h, _ := jobs.FromContext(c)
+		_, err := fmt.Println("run", h.ID, h.Token) //nolint:forbidigo // it is how the parent hears of it
+		return err
+	}
+	if err := errors.Join(
+		work.Handle(r, func(c context.Context, at state) (any, error) {
+			if err := began(c); err != nil {
+				return nil, err
+			}
+			if err := jobs.Progress(c, state{at.N + 1}); err != nil {
+				return nil, err
+			}
+			<-time.After(5 * time.Millisecond) // to be killed in
+			return nil, nil
+		}),
+		sum.Handle(r, func(c context.Context, at state) (state, error) {
+			return state{at.N + 1}, began(c)
+		}),
+	); err != nil {
+		return err
+	}
+	return r.Run(ctx)
+}
+
+// TestRunnerKilled kills runners with SIGKILL while they work, on a SQLite file that they share. Every job runs, and each run ends once:
+// what runs again was held by a killed one.
+func TestRunnerKilled(t *testing.T) {
+	url := "sqlite://" + t.TempDir() + "/jobs.db"
+	store, err := sqljobs.New(sqljobs.Config{URL: url, Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newShop(t, store)
+	specs := make([]jobs.Spec, killedJobs)
+	for i := range specs {
+		specs[i] = jobs.Spec{Name: "work"}
+	}
+	if _, err := s.CreateAll(t.Context(), specs); err != nil {
+		t.Fatal(err)
+	}
+	repeated := s.put(jobs.Spec{Name: "sum", Repeat: "FINISHED, +0 SECONDS"}) // as often as it can
+
+	var mu sync.Mutex
+	began, odd, late := map[string]string{}, []string(nil), 0 // who began an attempt, by job and token
+	crew := suite.NewCrew(t, func(node, line string) {
+		mu.Lock()
+		defer mu.Unlock()
+		if line == "late" {
+			late++
+			return
+		}
+		if !strings.HasPrefix(line, "run ") || began[line] != "" { // one token is handed out once
+			odd = append(odd, node+": "+line)
+			return
+		}
+		began[line] = node
+	}, memberURL+"="+url)
+	said := func() (int, []string) {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(began), odd
+	}
+	until := func(what string, ok func() bool) {
+		t.Helper()
+		for end := time.Now().Add(time.Minute); !ok(); <-time.After(5 * time.Millisecond) {
+			if n, odd := said(); len(odd) > 0 || time.Now().After(end) {
+				t.Fatalf("%s: not in time; %d attempts; the children say %q", what, n, odd)
+			}
+		}
+	}
+	alive := []*suite.Member{crew.Hire(), crew.Hire()}
+	for i := range killedKills {
+		before, _ := said()
+		until("attempts of those that live", func() bool { n, _ := said(); return n >= before+12 })
+		<-time.After(rand.N(10 * time.Millisecond))
+		alive[i%2].Kill()
+		alive[i%2] = crew.Hire()
+	}
+	until("the end of all jobs", func() bool {
+		left, err := s.List(t.Context(), jobs.Query{Name: "work", Limit: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(left) == 0
+	})
+	before := s.job(repeated).Run
+	until("the repeated job goes on", func() bool { return s.job(repeated).Run > before })
+	for _, m := range alive {
+		if err := m.Dismiss(); err != nil {
+			t.Errorf("%s: %v", m.Node, err)
+		}
+	}
+
+	j := s.job(repeated)
+	var at state
+	if err := json.Unmarshal(j.Data, &at); err != nil || j.State != jobs.Queued && int64(at.N) != j.Run-1 || j.State == jobs.Queued && int64(at.N) != j.Run {
+		t.Errorf("%s: %s after %d runs, which is not one end for each (%v)", j.State, j.Data, j.Run, err)
+	}
+	killed := map[string]bool{}
+	for _, m := range crew.All() {
+		if m.Killed {
+			killed[m.Node] = true
+		}
+	}
+	attempts, again, taken := map[string]int{}, 0, 0
+	for line, node := range began {
+		var id string
+		var token int
+		if _, err := fmt.Sscanf(line, "run %s %d", &id, &token); err != nil {
+			t.Fatal(err)
+		}
+		attempts[id]++
+		if next := fmt.Sprintf("run %s %d", id, token+1); id == fmt.Sprint(int64(repeated)) || began[next] == "" {
+			continue
+		}
+		again++
+		if !killed[node] {
+			taken++
+		}
+	}
+	if _, odd := said(); len(odd) > 0 || len(killed) != killedKills || len(attempts) != killedJobs+1 {
+		t.Errorf("%d killed, %d jobs, %q", len(killed), len(attempts), odd)
+	}
+	if taken > late {
+		t.Errorf("%d jobs ran again that no killed runner held, and %d were taken from one that was late for its lease", taken, late)
+	}
+	t.Logf("%d attempts of %d jobs again; %d runs of the repeated one", again, killedJobs, j.Run)
+}
