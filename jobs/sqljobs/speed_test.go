@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -155,7 +156,10 @@ func BenchmarkAlone(b *testing.B) {
 	})
 }
 
-// BenchmarkMillion hands out jobs among a million of a thousand names and six priorities, half of which are not due, and among
+// errUndo has a transaction leave all as it was.
+var errUndo = errors.New("not after all")
+
+// BenchmarkMillion takes jobs, and undoes it, among a million of a thousand names and six priorities, half of which are not due, and among
 // few, by kinds of patterns.
 func BenchmarkMillion(b *testing.B) {
 	eachBench(b, func(b *testing.B, dsn string) {
@@ -181,7 +185,14 @@ func BenchmarkMillion(b *testing.B) {
 					}
 					b.ResetTimer()
 					for range b.N {
-						if err := pair(context.Background(), s, pattern(p)); err != nil && !errors.Is(err, jobs.ErrNoJob) {
+						err := s.Update(context.Background(), func(ctx context.Context, tx jobs.Tx) error {
+							got, _, err := tx.(jobs.Taker).Take(ctx, pattern(p), 1, 0)
+							if err != nil || (len(got) == 1) != !strings.Contains(p, "none") {
+								return fmt.Errorf("%d jobs, %w", len(got), err)
+							}
+							return errUndo
+						})
+						if !errors.Is(err, errUndo) {
 							b.Fatal(err)
 						}
 					}
