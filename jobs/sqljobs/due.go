@@ -347,37 +347,40 @@ const (
 	shortWalk = 48
 	longWalk  = 2048
 	// fewNames are looked up each, rather than for a walk.
-	fewNames = 8
+	fewNames = 24
 )
 
 // ofPattern looks at what is due from its beginning, where a common pattern is found soon. If that does not do, the names
 // that match tell how far it is worth to walk; if that does not do either, each of them is looked up.
 func (t *tx) ofPattern(ctx context.Context, w *want, need, room int) (found []candidateRow, all bool, err error) {
-	m, cache := w.pattern, &t.s.names
-	if cache.worth(m) {
-		found, all, err = t.seek(ctx, w, false, shortWalk+need, room)
-		enough := all || len(found) >= need
-		cache.walked(m, enough)
-		if err != nil || enough {
-			return found, all, err
-		}
+	m := w.pattern
+	if found, enough, all, err := t.walk(ctx, w, &m.short, shortWalk+need, need, room); err != nil || enough {
+		return found, all, err
 	}
 	names, of, err := t.matching(ctx, m)
-	switch {
-	case err != nil:
-		return nil, false, err
-	case len(names) == 0:
-		return nil, true, nil
-	case len(names) > fewNames:
+	if err != nil || len(names) == 0 {
+		return nil, err == nil, err
+	}
+	if len(names) > fewNames && len(names) > of/len(names) {
 		// Of "of" names so many match that a match is to be expected after as many rows. When there is none in a walk eight times as
 		// long, they are rare among what is due.
 		look := min(need*(of/len(names)+1)*8, longWalk)
-		found, all, err = t.seek(ctx, w, false, look, room)
-		if err != nil || all || len(found) >= need {
+		if found, enough, all, err := t.walk(ctx, w, &m.long, look, need, room); err != nil || enough {
 			return found, all, err
 		}
 	}
 	return t.ofNames(ctx, w, names, room)
+}
+
+// walk looks at the first rows that are due, unless the last such walk was in vain.
+func (t *tx) walk(ctx context.Context, w *want, k *walk, look, need, room int) (found []candidateRow, enough, all bool, err error) {
+	if !t.s.names.worth(k) {
+		return nil, false, false, nil
+	}
+	found, all, err = t.seek(ctx, w, false, look, room)
+	enough = all || len(found) >= need
+	t.s.names.walked(k, enough)
+	return found, enough, all, err
 }
 
 // matching returns the names that a pattern matches, and how many names there are.

@@ -38,8 +38,14 @@ type matched struct {
 	pattern glob.Pattern
 	names   []string
 	upto    int
-	walk    bool // the last walk over what is due has found enough
-	asked   int
+	short   walk
+	long    walk
+}
+
+// walk is what is known of walks over what is due, from its beginning.
+type walk struct {
+	vain  bool // the last one has not found enough
+	asked int
 }
 
 // learnt is what a call has read of the names, to be remembered when its transaction is committed: one that is not may have seen
@@ -100,24 +106,24 @@ func (n *nameCache) of(pattern string) *matched {
 		if n.patterns == nil || len(n.patterns) >= maxPatterns {
 			n.patterns = make(map[string]*matched)
 		}
-		m = &matched{pattern: glob.Compile(pattern), walk: true}
+		m = &matched{pattern: glob.Compile(pattern)}
 		n.patterns[pattern] = m
 	}
 	return m
 }
 
-// worth reports whether a walk over what is due promises something: the last one has found, or it is time to try again.
-func (n *nameCache) worth(m *matched) bool {
+// worth reports whether a walk promises something: the last one has found, or it is time to try again.
+func (n *nameCache) worth(w *walk) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	m.asked++
-	return m.walk || m.asked%16 == 0
+	w.asked++
+	return !w.vain || w.asked%16 == 0
 }
 
-func (n *nameCache) walked(m *matched, found bool) {
+func (n *nameCache) walked(w *walk, found bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	m.walk = found
+	w.vain = !found
 }
 
 // match returns the names that a pattern matches, among those that were known and those that l brings, and how many names there are; -1:

@@ -124,6 +124,7 @@ func (s *Store) run(ctx context.Context, view bool, fn func(ctx context.Context,
 		return err
 	})
 	if err != nil {
+		s.relearn(ctx, t)
 		return wrap("transaction", err)
 	}
 	s.names.learn(t.learnt)
@@ -132,6 +133,26 @@ func (s *Store) run(ctx context.Context, view bool, fn func(ctx context.Context,
 		s.sweep.count(ctx, s, t.fresh)
 	}
 	return nil
+}
+
+// relearn remembers names although the transaction has failed, as one does that has found no job. PostgreSQL shows what is committed; SQLite may have
+// shown what is undone, and is asked again.
+func (s *Store) relearn(ctx context.Context, t *tx) {
+	if t == nil || t.learnt == nil || !t.learnt.all && len(t.learnt.names) == 0 {
+		return
+	}
+	if !s.lite {
+		s.names.learn(t.learnt)
+		return
+	}
+	var again *learnt
+	err := s.conn.View(ctx, func(ctx context.Context, c *sqlconn.Tx) (err error) {
+		again, err = (&tx{s: s, c: c, view: true}).readNames(ctx)
+		return err
+	})
+	if err == nil { // else the next one reads them
+		s.names.learn(again)
+	}
 }
 
 // look asks a server for its time if the last answer is old, before a transaction has begun that would wait for it.
