@@ -20,10 +20,8 @@ func (t *tx) Find(ctx context.Context, q jobs.Query) ([]jobs.Job, error) {
 	if q.IDs != nil && len(q.IDs) == 0 || q.States != nil && len(q.States) == 0 || q.Limit < 0 {
 		return nil, nil
 	}
-	for _, s := range []string{q.Name, q.SequenceKey} {
-		if s != "" && jobs.CheckName(s) != nil {
-			return nil, nil // no job has it, and not every database takes it
-		}
+	if !possible(q.Name) || !possible(q.SequenceKey) {
+		return nil, nil
 	}
 	b := builder{lite: t.s.lite}
 	query := b.find(q)
@@ -33,6 +31,9 @@ func (t *tx) Find(ctx context.Context, q jobs.Query) ([]jobs.Job, error) {
 	found, _, err := t.jobs(ctx, query, b.args...)
 	return found, t.fail("find", err)
 }
+
+// possible reports whether a job may have this text for a name or a key. Not every database takes others.
+func possible(text string) bool { return text == "" || jobs.CheckName(text) == nil }
 
 // builder makes a statement of what a Query asks.
 type builder struct {

@@ -14,10 +14,25 @@ const none = -9223372036854775807
 
 // stored are the columns in the order of values, beside the id.
 var stored = [...]struct{ name, kind string }{
-	{"name", "text"}, {"state", "text"}, {"priority", "integer"}, {"created", "bigint"}, {"changed", "bigint"}, {"next_run", "bigint"},
-	{"last_run", "bigint"}, {"scheduled", "bigint"}, {"due", "bigint"}, {"parent", "bigint"}, {"has_children", "smallint"},
-	{"mock", "smallint"}, {"run", "bigint"}, {"token", "bigint"}, {"repeat", "text"}, {"retry_after", "text"}, {"sequence_key", "text"},
-	{"reason", "text"}, {"data", "text"},
+	{"name", "text"},
+	{"state", "text"},
+	{"priority", "integer"},
+	{"created", "bigint"},
+	{"changed", "bigint"},
+	{"next_run", "bigint"},
+	{"last_run", "bigint"},
+	{"scheduled", "bigint"},
+	{"due", "bigint"},
+	{"parent", "bigint"},
+	{"has_children", "smallint"},
+	{"mock", "smallint"},
+	{"run", "bigint"},
+	{"token", "bigint"},
+	{"repeat", "text"},
+	{"retry_after", "text"},
+	{"sequence_key", "text"},
+	{"reason", "text"},
+	{"data", "text"},
 }
 
 // columns are a job as scan reads it, of the table of that name. A row of nulls is a job without an id.

@@ -76,7 +76,7 @@ func wrap(what string, err error) error {
 	switch {
 	case class == nil, errors.Is(err, jobs.ErrUnavailable), errors.Is(err, jobs.ErrClosed):
 		return err
-	case class == sqlconn.ErrClosed:
+	case errors.Is(class, sqlconn.ErrClosed):
 		return fmt.Errorf("sqljobs %s: %w: %w", what, jobs.ErrClosed, err)
 	case slices.Contains([]error{
 		sqlconn.ErrUnavailable, sqlconn.ErrIndeterminate, sqlconn.ErrConflict, sqlconn.ErrFull, sqlconn.ErrAccess,
