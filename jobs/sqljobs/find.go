@@ -2,7 +2,6 @@ package sqljobs
 
 import (
 	"context"
-	"slices"
 	"strings"
 
 	"github.com/swarmiji/swarmiji/jobs"
@@ -54,7 +53,7 @@ func (b *builder) find(q jobs.Query) string {
 		for i, id := range q.IDs {
 			ids[i] = int64(id)
 		}
-		where = append(where, "j.id IN "+b.list(ids))
+		where = append(where, "j.id "+b.list(ids))
 	}
 	if q.Name != "" {
 		where = append(where, "j.name = "+b.arg(q.Name, "text"))
@@ -79,13 +78,12 @@ func (b *builder) find(q jobs.Query) string {
 	return query
 }
 
-// list is a list of ids as one argument, whatever its length.
+// list is the condition that an id is one of a list, which is one argument whatever its length.
 func (b *builder) list(ids []int64) string {
 	if b.lite {
-		return "(SELECT value FROM json_each(" + b.arg(asJSON(ids), "text") + "))"
+		return "IN (SELECT value FROM json_each(" + b.arg(asJSON(ids), "text") + "))"
 	}
-	slices.Sort(ids)
-	return "(SELECT unnest(" + b.arg(ids, "bigint[]") + "))"
+	return "= ANY(" + b.arg(ids, "bigint[]") + ")"
 }
 
 // oneOf is the condition that a text is one of a list. On PostgreSQL the list must not be a table to join with: when a row that was waited for has

@@ -163,13 +163,26 @@ func (s *source) rows(cols, lock string) string {
 		" ORDER BY j.due, j.id LIMIT $1" + lock + ") AS k LIMIT $1"
 }
 
+// ofPatterns is the source of what is due whatever its name.
+func ofPatterns(d sqlconn.Dialect, mock bool) source {
+	s := source{d: d, where: "due IS NOT NULL AND mock = 0", index: "swarmiji_job_due"}
+	if mock {
+		s.where, s.index = "due IS NOT NULL AND mock = 1", "swarmiji_job_due_mock"
+	}
+	if d == sqlconn.Postgres {
+		s.where += " AND id > 0" // which names the index, see the migration
+	}
+	return s
+}
+
 const serverBy = "coalesce(CAST($2 AS bigint), (SELECT t FROM n))"
 
 func dueText(d sqlconn.Dialect, key dueKey) string {
-	s := source{d: d, where: "due IS NOT NULL AND mock = 0", index: "swarmiji_job_due", by: cast(2, "bigint")}
+	s := source{d: d, where: "due IS NOT NULL AND mock = 0", by: cast(2, "bigint")}
 	next := 3
-	if key.mock {
-		s.where, s.index = "due IS NOT NULL AND mock = 1", "swarmiji_job_due_mock"
+	if key.by == ofAll {
+		s = ofPatterns(d, key.mock)
+		s.by = cast(2, "bigint")
 	}
 	if key.priority {
 		s.first = cast(next, "integer")
@@ -217,8 +230,7 @@ func takeText(rows string, lease int) string {
 
 // coming finds what has become due and what will next, by a seek in each priority.
 func (t *texts) coming(d sqlconn.Dialect) {
-	plain := source{d: d, where: "due IS NOT NULL AND mock = 0", index: "swarmiji_job_due"}
-	mock := source{d: d, where: "due IS NOT NULL AND mock = 1", index: "swarmiji_job_due_mock"}
+	plain, mock := ofPatterns(d, false), ofPatterns(d, true)
 	with := "WITH RECURSIVE n AS MATERIALIZED (SELECT " + d.Now() + " AS t), "
 	if d == sqlconn.SQLite {
 		with = "WITH RECURSIVE n(t) AS (SELECT $1), "

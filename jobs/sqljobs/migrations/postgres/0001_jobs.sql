@@ -24,9 +24,10 @@ CREATE TABLE swarmiji_job (
 
 CREATE INDEX swarmiji_job_name_id ON swarmiji_job (name, id);
 -- What may be handed out, by name and by pattern. Jobs with mock have an index of their own, so that they are in nobody's way.
+-- That of patterns is for statements alone that say "id > 0": the server would take it for those about one name too, and read all others.
 CREATE INDEX swarmiji_job_due_name ON swarmiji_job (name, priority, due, id) WHERE due IS NOT NULL AND mock = 0;
-CREATE INDEX swarmiji_job_due ON swarmiji_job (priority, due, id) WHERE due IS NOT NULL AND mock = 0;
-CREATE INDEX swarmiji_job_due_mock ON swarmiji_job (priority, due, id) WHERE due IS NOT NULL AND mock = 1;
+CREATE INDEX swarmiji_job_due ON swarmiji_job (priority, due, id) WHERE due IS NOT NULL AND mock = 0 AND id > 0;
+CREATE INDEX swarmiji_job_due_mock ON swarmiji_job (priority, due, id) WHERE due IS NOT NULL AND mock = 1 AND id > 0;
 CREATE INDEX swarmiji_job_parent ON swarmiji_job (parent, id) WHERE parent IS NOT NULL;
 CREATE INDEX swarmiji_job_sequence ON swarmiji_job (sequence_key, id) WHERE sequence_key IS NOT NULL;
 
