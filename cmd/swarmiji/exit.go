@@ -5,6 +5,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/schedule"
 	"github.com/swarmiji/swarmiji/task"
@@ -51,9 +52,10 @@ func status(err error) int {
 	}{
 		{exitUsage, []error{
 			task.ErrBadName, task.ErrBadID, task.ErrBadMetadata, task.ErrBadArgs, schedule.ErrSpec, schedule.ErrBadEntry, schedule.ErrUnsupported,
+			jobs.ErrBadJob, jobs.ErrUnsupported,
 		}},
-		{exitNotFound, []error{errNotFound, broker.ErrNoQueue, broker.ErrNotFound, resultstore.ErrNotFound, schedule.ErrNotFound}},
-		{exitUnreachable, []error{errNobody, broker.ErrUnavailable, broker.ErrAccess, events.ErrUnavailable, resultstore.ErrUnavailable, schedule.ErrUnavailable}},
+		{exitNotFound, []error{errNotFound, broker.ErrNoQueue, broker.ErrNotFound, resultstore.ErrNotFound, schedule.ErrNotFound, jobs.ErrNotFound}},
+		{exitUnreachable, []error{errNobody, broker.ErrUnavailable, broker.ErrAccess, events.ErrUnavailable, resultstore.ErrUnavailable, schedule.ErrUnavailable, jobs.ErrUnavailable}},
 	} {
 		for _, one := range class.errs {
 			if errors.Is(err, one) {

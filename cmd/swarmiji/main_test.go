@@ -1,15 +1,18 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -76,8 +79,27 @@ func patient(args []string) []string {
 	return args
 }
 
+// serving is how to end the server of each script.
+type serving struct {
+	mu   sync.Mutex
+	stop map[*testscript.TestScript]func() int
+}
+
+func (s *serving) put(ts *testscript.TestScript, stop func() int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stop[ts] = stop
+}
+
+func (s *serving) get(ts *testscript.TestScript) func() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stop[ts]
+}
+
 // commands are what scripts may say beside the usual.
 func commands() map[string]func(ts *testscript.TestScript, neg bool, args []string) {
+	stops := serving{stop: map[*testscript.TestScript]func() int{}}
 	return map[string]func(ts *testscript.TestScript, neg bool, args []string){
 		// run ARGS: the program, which succeeds.
 		"run": func(ts *testscript.TestScript, _ bool, args []string) { swarmiji(ts, 0, args) },
@@ -124,6 +146,46 @@ func commands() map[string]func(ts *testscript.TestScript, neg bool, args []stri
 				}
 			}
 			ts.Fatalf("there is no entry of %s:\n%s", args[0], out.String())
+		},
+		// serve ARGS: the program, which serves jobs until the script ends or says "unserve". $SERVED is where.
+		"serve": func(ts *testscript.TestScript, _ bool, args []string) {
+			ctx, cancel := context.WithCancel(context.Background())
+			r, w := io.Pipe()
+			ended := make(chan int, 1)
+			args = append([]string{"bedrock", "--listen", "127.0.0.1:0"}, patient(args)...)
+			go func() {
+				ended <- run(ctx, args, surroundings{stdin: strings.NewReader(""), stdout: w, stderr: ts.Stderr(), getenv: ts.Getenv})
+				_ = w.Close()
+			}()
+			line, err := bufio.NewReader(r).ReadString('\n')
+			stop := sync.OnceValue(func() int { cancel(); return <-ended })
+			ts.Defer(func() { stop() })
+			if err != nil {
+				ts.Fatalf("it does not serve: status %d", stop())
+			}
+			ts.Setenv("SERVED", line[strings.LastIndexByte(line, ' ')+1:len(line)-1])
+			stops.put(ts, stop)
+			_, _ = ts.Stdout().Write([]byte(line))
+		},
+		// unserve: ends the program, which succeeds.
+		"unserve": func(ts *testscript.TestScript, _ bool, _ []string) {
+			if status := stops.get(ts)(); status != 0 {
+				ts.Fatalf("status %d", status)
+			}
+		},
+		// say LINE...: sends a request to what serves jobs, and prints the answer with the ends of lines that files have.
+		"say": func(ts *testscript.TestScript, _ bool, args []string) {
+			nc, err := net.DialTimeout("tcp", ts.Getenv("SERVED"), patience)
+			ts.Check(err)
+			defer func() { _ = nc.Close() }()
+			_ = nc.SetDeadline(time.Now().Add(patience))
+			_, err = io.WriteString(nc, strings.Join(args, "\n")+"\n\n")
+			ts.Check(err)
+			ts.Check(nc.(*net.TCPConn).CloseWrite())
+			answer, err := io.ReadAll(nc)
+			ts.Check(err)
+			_, err = io.WriteString(ts.Stdout(), strings.ReplaceAll(string(answer), "\r", "")+"\n")
+			ts.Check(err)
 		},
 		// listen ID ARGS: the program, which ends by itself, while tasks run, with this id, or, for -, each with one of its own.
 		"listen": func(ts *testscript.TestScript, _ bool, args []string) {
@@ -297,6 +359,39 @@ func TestSchedules(t *testing.T) {
 					}
 					env.Setenv("SWARMIJI_SCHEDULE", at)
 					env.Setenv("SCHEDULE", testserver.Namespace())
+					env.Setenv("SWARMIJI_BROKER", "")
+					return nil
+				},
+			})
+		})
+	}
+}
+
+// TestJobs runs every script of testdata/jobs against every store of jobs.
+func TestJobs(t *testing.T) {
+	for name, store := range map[string]func(t *testing.T) string{
+		"memory": func(*testing.T) string { return "mem" },
+		"sqlite": func(*testing.T) string { return "" },
+		"postgres": func(t *testing.T) string {
+			url, err := testserver.RequirePostgres(t).Database(t.Context(), "bedrock") // ids begin with 1 in one of its own
+			if err != nil {
+				t.Fatal(err)
+			}
+			return url
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := store(t)
+			testscript.Run(t, testscript.Params{
+				Dir: "testdata/jobs", Cmds: commands(), RequireUniqueNames: true,
+				Condition: func(cond string) (bool, error) { return cond == name, nil },
+				Setup: func(env *testscript.Env) error {
+					at := url
+					if at == "" {
+						at = env.WorkDir + "/jobs.db"
+					}
+					env.Setenv("SWARMIJI_JOBS", at)
 					env.Setenv("SWARMIJI_BROKER", "")
 					return nil
 				},

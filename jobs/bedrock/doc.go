@@ -37,5 +37,5 @@
 //
 // Whoever reaches the address may do everything, which is why it is the loopback one; with [Config].TLS, clients can be asked for
 // certificates. A client that is slow, silent or greedy harms itself only: each phase of a request has its time, each size its limit, and
-// an idle connection costs about 5 KB.
+// an idle connection costs about 7 KB.
 package bedrock

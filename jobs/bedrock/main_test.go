@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,7 +20,16 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/memjobs"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if file := os.Getenv(envFile); file != "" {
+		if err := serveFile(file, os.Getenv(envAddr)); err != nil {
+			_, _ = fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // patience bounds every wait of these tests.
 const patience = 20 * time.Second

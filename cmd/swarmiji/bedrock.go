@@ -1,0 +1,142 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/bedrock"
+	"github.com/swarmiji/swarmiji/jobs/memjobs"
+	"github.com/swarmiji/swarmiji/jobs/sqljobs"
+	"github.com/swarmiji/swarmiji/open"
+	"github.com/swarmiji/swarmiji/schedule"
+)
+
+// bedrockOptions are those of the server of jobs.
+type bedrockOptions struct {
+	listen, store       string
+	cert, key, clientCA string
+	maxConns            int
+	snap, reanchor      bool
+}
+
+func (a *app) bedrockCmd() *cobra.Command {
+	var o bedrockOptions
+	cmd := &cobra.Command{
+		Use:   "bedrock",
+		Short: "Serve jobs by the line protocol of Bedrock::Jobs",
+		Long: "Bedrock answers CreateJob, GetJob, FinishJob and the other commands of Bedrock::Jobs, for programs in any language and for\n" +
+			"people with nc, until it is interrupted. What it answers with 200 is on disk. Several may run on one store. Whoever\n" +
+			"reaches the address may do everything: it is one of this machine, unless --listen says otherwise.",
+		Example: "  swarmiji bedrock --listen 127.0.0.1:8888 --store jobs.db\n" +
+			"  SWARMIJI_JOBS=postgres://user:password@host/database swarmiji bedrock\n" +
+			"  printf 'CreateJob\\nname: foo\\ndata: {\"value\":1}\\n\\n' | nc -N 127.0.0.1 8888",
+		Args:        cobra.NoArgs,
+		Annotations: map[string]string{offline: "yes"}, // it needs no broker
+		RunE:        func(cmd *cobra.Command, _ []string) error { return a.bedrock(cmd.Context(), &o) },
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVar(&o.listen, "listen", bedrock.DefaultListen, "`address` to listen on")
+	f.StringVar(&o.store, "store", "", "what keeps the jobs: the `name` of a SQLite file, a URL (sqlite:///path/jobs.db, postgres://user:password@host/database), or mem, which forgets them; default: $SWARMIJI_JOBS, or else jobs.db")
+	f.StringVar(&o.cert, "tls-cert", "", "`file` with the server's certificate: connections are encrypted")
+	f.StringVar(&o.key, "tls-key", "", "`file` with its key")
+	f.StringVar(&o.clientCA, "tls-client-ca", "", "`file` with the authorities of which clients have to show a certificate")
+	f.IntVar(&o.maxConns, "max-conns", bedrock.DefaultMaxConns, "how many connections there may be at a time")
+	f.BoolVar(&o.snap, "snap", false, "HOURLY, DAILY and WEEKLY are the next full hour, midnight, and midnight before Sunday, as in Bedrock's own server, instead of a time after the end of the run")
+	f.BoolVar(&o.reanchor, "reanchor", false, "repeats from SCHEDULED skip missed runs, if they are less than 4 hours apart, instead of making up for them")
+	return cmd
+}
+
+// bedrock serves until ctx ends.
+func (a *app) bedrock(ctx context.Context, o *bedrockOptions) (err error) {
+	logger := slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	encryption, err := o.tls()
+	if err != nil {
+		return fmt.Errorf("%w: %w", errUsage, err)
+	}
+	store, place, err := a.openJobs(cmp.Or(o.store, a.getenv("SWARMIJI_JOBS"), "jobs.db"), logger)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errUsage, err)
+	}
+	service, err := jobs.New(jobs.Config{Store: store, Repeats: schedule.RepeatConfig{Snap: o.snap}, Reanchor: o.reanchor, Logger: logger})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
+		defer cancel()
+		err = errors.Join(err, service.Close(closing), store.Close(closing))
+	}()
+	server, err := bedrock.New(bedrock.Config{Service: service, Listen: o.listen, TLS: encryption, MaxConns: o.maxConns, Logger: logger})
+	if err != nil {
+		return fmt.Errorf("%w: %w", errUsage, err)
+	}
+	if err := a.reach(ctx, service); err != nil {
+		return err
+	}
+	ln, err := server.Listen(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(a.stdout, "jobs in %s at %s\n", place, ln.Addr()); err != nil {
+		return errors.Join(err, ln.Close())
+	}
+	return server.Serve(ctx, ln)
+}
+
+// reach asks the store for something: one that is out of reach, or that a newer program has made, is told of now and not to clients.
+func (a *app) reach(ctx context.Context, service *jobs.Service) error {
+	ctx, cancel := a.limited(ctx)
+	defer cancel()
+	_, err := service.List(ctx, jobs.Query{Limit: 1})
+	return err
+}
+
+// openJobs makes a store of a name, and says where it is. It does no I/O.
+func (a *app) openJobs(name string, logger *slog.Logger) (store jobs.Store, place string, err error) {
+	switch {
+	case name == "mem" || name == "mem://":
+		store, err = memjobs.New(memjobs.Config{})
+		return store, "memory", err
+	case !strings.Contains(name, "://") && !strings.HasPrefix(name, "sqlite:"):
+		name = "sqlite:" + name
+	}
+	place = open.RedactSchedule(name)
+	a.secrets = append(a.secrets, secret{name, place})
+	store, err = sqljobs.New(sqljobs.Config{URL: name, Logger: logger})
+	return store, place, err
+}
+
+// tls reads the files of certificates; nil: none are named.
+func (o *bedrockOptions) tls() (*tls.Config, error) {
+	if o.cert == "" && o.key == "" && o.clientCA == "" {
+		return nil, nil
+	}
+	cert, err := tls.LoadX509KeyPair(o.cert, o.key)
+	if err != nil {
+		return nil, fmt.Errorf("--tls-cert and --tls-key: %w", err)
+	}
+	cfg := &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
+	if o.clientCA == "" {
+		return cfg, nil
+	}
+	text, err := os.ReadFile(o.clientCA)
+	if err != nil {
+		return nil, fmt.Errorf("--tls-client-ca: %w", err)
+	}
+	cfg.ClientCAs, cfg.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
+	if !cfg.ClientCAs.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("--tls-client-ca: there is no certificate in %s", o.clientCA)
+	}
+	return cfg, nil
+}

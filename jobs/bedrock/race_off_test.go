@@ -1,0 +1,5 @@
+//go:build !race
+
+package bedrock
+
+const raced = false
