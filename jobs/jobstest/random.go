@@ -31,8 +31,8 @@ func randomCases() []testCase {
 				}); err != nil {
 					t.Fatal(err)
 				}
-				for range rapid.IntRange(1, 4).Draw(t, "transactions") {
-					ops := rapid.SliceOfN(genOp(base), 1, 8).Draw(t, "ops") // before fn, which may run again
+				for range rapid.IntRange(1, 2).Draw(t, "transactions") {
+					ops := rapid.SliceOfN(genOp(base), 1, 6).Draw(t, "ops") // before fn, which may run again
 					commit := rapid.IntRange(0, 3).Draw(t, "commit") > 0
 					var after ledger
 					err := s.Update(ctx, func(ctx context.Context, tx jobs.Tx) error {

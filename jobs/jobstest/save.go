@@ -226,20 +226,20 @@ func saveCases() []testCase {
 			Explain: "A call takes as many jobs as it is given; a transaction is about all of them.",
 			Run: func(w *world) {
 				s := w.Open()
-				list := make([]jobs.Job, 1000)
+				list := make([]jobs.Job, 520)
 				template := w.job(s, "many")
 				for i := range list {
 					list[i] = template
 					list[i].Data = fmt.Appendf(nil, `{"i":%d}`, i)
 				}
 				list = w.save(s, list...)
-				w.wantIDs(w.find(s, jobs.Query{Name: "many"}), list, "a thousand")
+				w.wantIDs(w.find(s, jobs.Query{Name: "many"}), list, "all of them")
 				for i := range list {
 					list[i].Run = int64(i)
 				}
 				w.save(s, list...)
 				found := w.find(s, jobs.Query{IDs: ids(list)})
-				w.wantIDs(found, list, "a thousand by their ids")
+				w.wantIDs(found, list, "all of them by their ids")
 				for i, j := range found {
 					if j.Run != int64(i) || string(j.Data) != string(list[i].Data) {
 						w.Fatalf("job %d has run %d and %s", i, j.Run, j.Data)
