@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -85,7 +86,7 @@ func newWaiters(s *Service) *waiters {
 // groupKey is the same for those who ask for the same.
 func groupKey(r *Request) string {
 	var b strings.Builder
-	b.WriteString(strconv.FormatInt(int64(r.Lease), 36))
+	b.WriteString(strconv.FormatInt(int64(r.Lease), 10))
 	if r.Mock {
 		b.WriteByte('m')
 	}
@@ -120,6 +121,7 @@ func (w *waiters) get(ctx context.Context, r Request) ([]Handout, error) {
 	g := w.groups[key]
 	if g == nil {
 		g = &group{key: key, sel: r.Selector, lease: r.Lease}
+		g.sel.Names = slices.Clone(r.Names) // it may outlive this call
 		w.groups[key] = g
 	}
 	w.arrived++
