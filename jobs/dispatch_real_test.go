@@ -56,11 +56,12 @@ func TestDispatchOverServers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stops := []func(){}
+	var stops []func()
+	var runners []*jobs.Runner
 	for _, road := range []*road{here, there} {
 		r := s.runner(jobs.RunnerConfig{Submit: road, Results: results, Outstanding: 20, Sweep: 200 * time.Millisecond, Service: serve(t, store)})
 		dispatch(t, r, sum)
-		stops = append(stops, s.run(r))
+		stops, runners = append(stops, s.run(r)), append(runners, r)
 	}
 	ended := func() int {
 		over, err := s.List(t.Context(), jobs.Query{Name: "sum", States: []jobs.State{jobs.Queued}})
@@ -90,6 +91,11 @@ func TestDispatchOverServers(t *testing.T) {
 		s.is(m.ID, jobs.Queued, fmt.Sprintf(`{"n":%d}`, 1000+i))
 	}
 	stops[1]()
+	for i, r := range runners {
+		if st := r.Stats(); st.Lost != 0 || st.Failed != 0 {
+			t.Errorf("runner %d: %+v", i, st)
+		}
+	}
 	mu.Lock()
 	defer mu.Unlock()
 	if len(ran) != n {

@@ -45,8 +45,8 @@ func NewRunner(c RunnerConfig) (*Runner, error) {
 	return &Runner{c: c, definitions: map[string]*definition{}}, nil
 }
 
-// Register implements task.Registrar: h runs the jobs of this name, which may be any that a job has, without control characters. Where jobs are
-// dispatched there are no handlers to register ([ErrUnsupported]); see [Dispatch].
+// Register implements task.Registrar: h runs the jobs of this name, which may be any that a job has, without control characters. What is registered after Run
+// has begun is not asked for. Where jobs are dispatched there are no handlers to register ([ErrUnsupported]); see [Dispatch].
 func (r *Runner) Register(name string, h task.Handler, defaults task.Metadata) error {
 	if r.c.Submit != nil {
 		return fmt.Errorf("%w: this runner dispatches jobs; register %q with a consumer", ErrUnsupported, name)

@@ -59,6 +59,7 @@ func (r *round) byRecord(h *hold, p task.Pending) (end, error) {
 	if !h.ending.CompareAndSwap(false, true) {
 		return theirs, nil
 	}
+	h.record = true
 	var data []byte
 	switch {
 	case err != nil: // nobody will ever read it
@@ -184,7 +185,7 @@ func (r *round) look(j *Job) {
 	r.mu.Unlock()
 	switch {
 	case h == nil || h.Token != j.Token:
-		h = &hold{Handout: Handout{Job: *j}, off: make(chan struct{}), found: true}
+		h = &hold{Handout: Handout{Job: *j}, off: make(chan struct{})}
 	case !h.entrusted():
 		return // it is being submitted, or ended
 	}
@@ -193,10 +194,21 @@ func (r *round) look(j *Job) {
 	}
 }
 
-// miss lets go the jobs that were left to their tasks before a sweep began and did not run in it: others have ended them, or have them now.
+// miss lets go the jobs that were left to their tasks before a sweep began and did not run in it: others have ended them, or have them now. By a record that is
+// as it should be.
 func (r *round) miss(now map[ID]sighting, began time.Time) {
 	for _, h := range r.all() {
-		if h.entrusted() && h.got.Before(began) && now[h.ID].token != h.Token {
+		if !h.entrusted() || !h.got.Before(began) || now[h.ID].token == h.Token {
+			continue
+		}
+		var rec resultstore.Record
+		err := r.call(func(ctx context.Context) (err error) {
+			rec, err = r.c.Results.Load(ctx, TaskID(h.Job))
+			return err
+		})
+		if err == nil && rec.State.Terminal() {
+			r.release(h)
+		} else {
 			r.lose(h, nil)
 		}
 	}

@@ -52,7 +52,7 @@ type hold struct {
 	got    time.Time
 	leased atomic.Bool // its lease is to be renewed
 	ending atomic.Bool // its end is being written
-	found  bool        // by a look at the records: another may have got it
+	record bool        // its end is that of a record, which another runner may have found too
 	off    chan struct{}
 	once   sync.Once
 }
@@ -76,6 +76,8 @@ func newRound(r *Runner, names []string) *round {
 func (r *round) run(ctx context.Context) error {
 	defer r.kill(nil)
 	defer r.gone()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	var renewing, sweeping sync.WaitGroup
 	renewing.Go(r.renew)
 	if r.c.Submit != nil {
@@ -87,6 +89,7 @@ func (r *round) run(ctx context.Context) error {
 
 	failure := r.fetch(ctx)
 
+	cancel()
 	back := r.queued()
 	close(r.batches)
 	r.working.Go(func() { r.giveBack(back...) })
@@ -338,7 +341,7 @@ func (r *round) concluded(h *hold, n *atomic.Int64, err error) bool {
 	switch {
 	case err == nil:
 		n.Add(1)
-	case moved(err) && h.found:
+	case moved(err) && h.record: // the service has counted it as stale
 	case moved(err):
 		r.lose(h, err)
 	default:

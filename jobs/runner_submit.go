@@ -131,20 +131,20 @@ func (r *round) putOff(h *hold, why error) {
 func (r *round) submitted(h *hold, p task.Pending) {
 	r.r.stats.submitted.Add(1)
 	r.waiting.Go(func() {
-		if r.entrust(h) {
+		if r.entrust(h, p) {
 			r.await(h, p)
 		}
 	})
 }
 
 // entrust has the lease of a job last for as long as its task may take.
-func (r *round) entrust(h *hold) bool {
+func (r *round) entrust(h *hold, p task.Pending) bool {
 	h.leased.Store(false)
 	err := r.persist(func(ctx context.Context) error { return r.s.Renew(ctx, h.ID, h.Token, r.c.Timeout) })
 	switch {
 	case err == nil:
 		return true
-	case moved(err) && h.ending.Load(): // a look at the records was quicker
+	case moved(err) && (h.ending.Load() || over(p)): // a look at the records was quicker, here or elsewhere
 	case moved(err):
 		r.lose(h, err)
 	default:
@@ -152,6 +152,19 @@ func (r *round) entrust(h *hold) bool {
 	}
 	r.release(h)
 	return false
+}
+
+// over reports whether a task is known to have ended.
+func over(p task.Pending) bool {
+	if p == nil {
+		return false
+	}
+	select {
+	case <-p.Done():
+		return true
+	default:
+		return false
+	}
 }
 
 // await waits for the end of a task, and finishes its job by the record. If there is none the next look at the records may find it.

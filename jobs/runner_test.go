@@ -356,6 +356,64 @@ func TestRunnerRetryAfter(t *testing.T) {
 	})
 }
 
+// TestRunnerRetryAfterRepeated: a run of such a job may be repeated as any other, and the end is as if it had not been.
+func TestRunnerRetryAfterRepeated(t *testing.T) {
+	inShop(t, func(t *testing.T, s *shop) {
+		d := newDiary()
+		r := s.runner(jobs.RunnerConfig{})
+		handle(t, r, sum, func(c ctx, at state) (state, error) {
+			q, _ := task.FromContext(c)
+			d.note("%d, retries %d", at.N, q.Retries)
+			if q.Retries < 2 {
+				return at, errors.Join(jobs.Progress(c, state{at.N + 1}), task.Retry(nil, task.After(10*time.Second)))
+			}
+			return state{at.N + 1}, nil
+		})
+		s.run(r)
+		id := s.put(jobs.Spec{Name: "sum", RetryAfter: "+5 MINUTES", Repeat: "SCHEDULED, +1 DAY"})
+		time.Sleep(20 * time.Minute)
+		d.want(t, "0s: 0, retries 0", "10s: 1, retries 1", "20s: 2, retries 2")
+		s.is(id, jobs.Queued, `{"n":3}`)
+		if j := s.job(id); j.Run != 1 || j.Token != 3 || j.NextRun.Sub(j.Scheduled) != 24*time.Hour {
+			t.Errorf("%+v", j)
+		}
+	})
+}
+
+// TestRunnerChildren: a handler makes children of its job, which runs again when they are over, and sees them.
+func TestRunnerChildren(t *testing.T) {
+	inShop(t, func(t *testing.T, s *shop) {
+		d := newDiary()
+		r := s.runner(jobs.RunnerConfig{})
+		handle(t, r, sum, func(c ctx, at state) (state, error) {
+			j, _ := jobs.FromContext(c)
+			if len(j.FinishedChildren) > 0 {
+				for _, child := range j.FinishedChildren {
+					d.note("a child has %s", child.Data)
+				}
+				return at, nil
+			}
+			for n := range 2 {
+				if _, err := s.Create(c, jobs.Spec{Name: "work", Parent: j.ID, Data: fmt.Appendf(nil, `{"n":%d}`, n)}); err != nil {
+					return at, err
+				}
+			}
+			return state{7}, nil
+		})
+		handle(t, r, work, func(c ctx, at state) (any, error) {
+			j, _ := jobs.FromContext(c)
+			time.Sleep(time.Duration(at.N+1) * time.Minute)
+			d.note("child %d of %s", at.N, j.ParentData)
+			return state{at.N + 10}, nil
+		})
+		s.run(r)
+		id := s.put(jobs.Spec{Name: "sum"})
+		time.Sleep(time.Hour)
+		d.want(t, `1m0s: child 0 of {"n":7}`, `2m0s: child 1 of {"n":7}`, `2m0s: a child has {"n":10}`, `2m0s: a child has {"n":11}`)
+		s.is(id, "", "")
+	})
+}
+
 // TestRunnerStop: what runs may end; what does not is cut, given back, and belongs to the same run.
 func TestRunnerStop(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
@@ -510,20 +568,32 @@ func ifOpen(g *gate, fn func() error) error {
 
 // TestRunnerAClosedService ends Run, which says so.
 func TestRunnerAClosedService(t *testing.T) {
-	inShop(t, func(t *testing.T, s *shop) {
-		service := serve(t, s.store)
-		r := s.runner(jobs.RunnerConfig{Service: service})
-		handle(t, r, work, func(ctx, state) (any, error) { return nil, nil })
-		ended := make(chan error)
-		go func() { ended <- r.Run(t.Context()) }()
-		time.Sleep(time.Second)
-		if err := service.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if err := <-ended; !errors.Is(err, jobs.ErrClosed) {
-			t.Errorf("%v", err)
-		}
-	})
+	for _, away := range []bool{false, true} {
+		inShop(t, func(t *testing.T, s *shop) {
+			service := serve(t, s.store)
+			c := jobs.RunnerConfig{Service: service}
+			if away {
+				results := memresults.New(memresults.Config{})
+				defer results.Close(context.Background())
+				c.Submit, c.Results = nowhere{}, results
+			}
+			r := s.runner(c)
+			if away {
+				dispatch(t, r, work)
+			} else {
+				handle(t, r, work, func(ctx, state) (any, error) { return nil, nil })
+			}
+			ended := make(chan error)
+			go func() { ended <- r.Run(t.Context()) }()
+			time.Sleep(time.Second)
+			if err := service.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-ended; !errors.Is(err, jobs.ErrClosed) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
 }
 
 // replies is a store of results that live in reply queues alone.
