@@ -14,7 +14,7 @@ import (
 )
 
 // spare is how many more candidates are read than are wanted: others may have locked the first ones.
-const spare = 64
+const spare = 8
 
 // want is what is asked for of what is due.
 type want struct {
@@ -313,11 +313,11 @@ func (t *tx) pick(ctx context.Context, w *want, room int, query string, args ...
 // ofNames reads the first rows of several names.
 func (t *tx) ofNames(ctx context.Context, w *want, names []string, room int) (found []candidateRow, all bool, err error) {
 	if !t.s.lite {
-		var priority any
+		query, args := t.s.text.many, []any{room, w.by, names}
 		if w.priority != nil {
-			priority = *w.priority
+			query, args = t.s.text.manyOf, append(args, *w.priority)
 		}
-		found, _, err = t.pick(ctx, w, room, t.s.text.many, room, w.by, names, priority)
+		found, _, err = t.pick(ctx, w, room, query, args...)
 		return found, len(found) < room, err
 	}
 	one := *w

@@ -23,7 +23,8 @@ type texts struct {
 	delete string // $1: id, on PostgreSQL ids
 
 	due     map[dueKey]string
-	many    string // PostgreSQL: $1 limit, $2 by, $3 names, $4 the priority or null; answers as candidates
+	many    string // PostgreSQL: $1 limit, $2 by, $3 names; answers as candidates
+	manyOf  string // PostgreSQL: the same of one priority, $4
 	times   string // answers now and the next Due
 	became  string // $1: since, $2: by, $3: limit; answers with names
 	mark    string // SQLite: $1 id, $2 now, $3 due, $4 run, $5 scheduled

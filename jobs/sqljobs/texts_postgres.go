@@ -38,18 +38,18 @@ func (t *texts) postgres(into, names, marks string) {
 	t.forget = `DELETE FROM swarmiji_job_name AS n WHERE n.name = ANY(CAST($1 AS text[]))
 		AND NOT EXISTS (SELECT 1 FROM swarmiji_job AS j WHERE j.name = n.name)`
 
-	due := "j.due IS NOT NULL AND j.mock = 0"
-	step := func(name, more string) string {
-		return "(SELECT j.priority FROM swarmiji_job AS j WHERE j.name = " + name + " AND " + due + more + " ORDER BY j.priority LIMIT 1)"
-	}
-	t.many = "WITH RECURSIVE " + now(sqlconn.Postgres) + `p(name, priority) AS (
-			SELECT m.name, coalesce(CAST($4 AS integer), ` + step("m.name", "") + `) FROM unnest(CAST($3 AS text[])) AS m(name)
-			UNION ALL SELECT p.name, ` + step("p.name", " AND j.priority > p.priority") + ` FROM p WHERE p.priority IS NOT NULL AND $4 IS NULL)
-		SELECT k.* FROM p CROSS JOIN LATERAL (SELECT ` + candidate + ` FROM swarmiji_job AS j WHERE j.name = p.name AND j.priority = p.priority
-			AND ` + due + ` AND j.due <= ` + serverBy + ` ORDER BY j.due, j.id LIMIT $1) AS k
-		ORDER BY k.priority, k.due, k.id LIMIT $1`
+	each := source{d: sqlconn.Postgres, where: "name = m.name AND due IS NOT NULL AND mock = 0", by: serverBy}
+	t.many = manyText(each)
+	each.first = cast(4, "integer")
+	t.manyOf = manyText(each)
 	ids := " FROM swarmiji_job AS j WHERE j.id = ANY(CAST($3 AS bigint[])) AND j.due <= " + serverBy +
 		" ORDER BY j.priority, j.due, j.id LIMIT $1 FOR UPDATE SKIP LOCKED"
 	t.lockIDs = "WITH " + now(sqlconn.Postgres) + "one AS (SELECT 1) SELECT " + columns("j") + ids
 	t.takeIDs = "WITH " + now(sqlconn.Postgres) + takeText("SELECT j.id, j.priority, j.due, ("+plain+") AS plain"+ids, 4)
+}
+
+// manyText finds the first rows of each of several names, and of these the first.
+func manyText(each source) string {
+	return "WITH " + strings.TrimSuffix(now(sqlconn.Postgres), ", ") + " SELECT a.* FROM unnest(CAST($3 AS text[])) AS m(name) CROSS JOIN LATERAL (WITH RECURSIVE " +
+		each.priorities() + " " + each.rows(candidate, "") + ") AS a ORDER BY a.priority, a.due, a.id LIMIT $1"
 }
