@@ -43,7 +43,7 @@ func TestDueAgainstAllJobs(t *testing.T) {
 		r := rand.New(rand.NewPCG(1, 2))
 		start := time.Now().Add(-time.Hour).Truncate(time.Microsecond).UTC()
 		var all []*jobs.Job
-		for round := range 4 {
+		for round := range 3 {
 			var fresh []*jobs.Job
 			for range 200 {
 				name := fmt.Sprintf("%c%c/%d", 'a'+rune(r.IntN(3)), 'x'+rune(r.IntN(2)), r.IntN(10+20*round))
@@ -55,7 +55,7 @@ func TestDueAgainstAllJobs(t *testing.T) {
 			}
 			save(t, s, fresh...)
 			all = append(all, fresh...)
-			for range 60 {
+			for range 30 {
 				d := jobs.Due{By: start.Add(time.Duration(r.IntN(120)) * time.Minute)}
 				switch r.IntN(3) {
 				case 0:
@@ -93,7 +93,7 @@ func TestNewNamesAreFound(t *testing.T) {
 	each(t, func(t *testing.T, dsn string) {
 		a, b := open(t, dsn), open(t, dsn)
 		ctx := bound(t)
-		for i := range 300 { // more than a sweep
+		for i := range 200 { // more than a sweep
 			name := fmt.Sprintf("kind-%d-end", i)
 			save(t, a, job(name, 100, time.Now().Add(-time.Second)))
 			got, _, err := taken(ctx, b, pattern(fmt.Sprintf("k*-%d-*", i)), 1, 0)
@@ -114,8 +114,8 @@ func TestNewNamesAreFound(t *testing.T) {
 		if got, _, err := taken(ctx, b, pattern("*-7-*"), 1, 0); err != nil || len(got) != 1 {
 			t.Errorf("%v, %v", got, err)
 		}
-		if n := countNames(t, dsn); n > 200 {
-			t.Errorf("%d names are kept of 300 whose jobs are gone", n)
+		if n := countNames(t, dsn); n > 150 {
+			t.Errorf("%d names are kept of 200 whose jobs are gone", n)
 		}
 	})
 }
