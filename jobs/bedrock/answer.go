@@ -4,13 +4,12 @@ import "strconv"
 
 // The statuses of the protocol that do not depend on anything else.
 const (
-	statusOK           = "200 OK"
-	statusQueued       = "202 Successfully queued"
-	statusTimeout      = "303 Timeout"
-	statusLate         = "555 Timeout"
-	statusNoJob        = "404 No job found"
-	statusUnknown      = "430 Unrecognized command"
-	statusUnauthorised = "401 Unauthorized"
+	statusOK      = "200 OK"
+	statusQueued  = "202 Successfully queued"
+	statusTimeout = "303 Timeout"
+	statusLate    = "555 Timeout"
+	statusNoJob   = "404 No job found"
+	statusUnknown = "430 Unrecognized command"
 )
 
 // answer is what a command says.

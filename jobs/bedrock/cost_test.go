@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
 // memory is what the heap and the stacks take.
@@ -47,7 +49,7 @@ func TestIdleConnections(t *testing.T) {
 	n := 2000 // both ends are in this process, and files may be few
 	s := serve(t, Config{}, echo)
 	crowd(t, s.addr, 100)() // what is made once
-	eventually(t, "they are gone", func() bool { return s.Stats().Connections == 0 })
+	testwait.Until(t, "they are gone", func() bool { return s.Stats().Connections == 0 })
 	before := memory()
 	done := crowd(t, s.addr, n)
 	defer done()

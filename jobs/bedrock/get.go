@@ -9,8 +9,9 @@ import (
 )
 
 const (
-	// maxNames is the bytes of a list of names.
-	maxNames = 64 << 10
+	// maxNames is how many names a list may have, and maxList its bytes.
+	maxNames = 1000
+	maxList  = 64 << 10
 	// batch is how many jobs are taken at once. In between it is seen how large the answer has become.
 	batch = 64
 )
@@ -89,11 +90,14 @@ func (f fields) selector() (s jobs.Selector, err error) {
 	switch {
 	case text == nil:
 		return s, missing("name")
-	case len(text) > maxNames:
+	case len(text) > maxList:
 		return s, malformed("name")
 	}
-	if s.Names = list(text); len(s.Names) < 2 {
+	switch s.Names = list(text); {
+	case len(s.Names) < 2:
 		s.Pattern, s.Names = string(text), nil
+	case len(s.Names) > maxNames:
+		return s, malformed("name")
 	}
 	s.Priority, err = f.priority("jobPriority")
 	s.Mock = f.flag("mockRequest") || f.flag("getMockedJobs")

@@ -203,17 +203,6 @@ func (s said) wantStatus(t testing.TB, want string) {
 	}
 }
 
-// eventually waits until it is so.
-func eventually(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !is(); {
-		if time.Now().After(end) {
-			t.Fatalf("never: %s", what)
-		}
-		<-time.After(time.Millisecond)
-	}
-}
-
 // service makes a service in memory, which ends with the test.
 func service(t testing.TB) *jobs.Service {
 	t.Helper()

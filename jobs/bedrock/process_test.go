@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/sqljobs"
 )
@@ -246,7 +247,7 @@ func TestKilled(t *testing.T) {
 	}
 	for i := range kills {
 		// Not before there is something to lose.
-		eventually(t, "something has happened", func() bool {
+		testwait.Until(t, "something has happened", func() bool {
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			return len(l.finished) > rounds*(i+1)
@@ -255,7 +256,7 @@ func TestKilled(t *testing.T) {
 		c.kill()
 		c = startChild(t, file, c.addr)
 	}
-	eventually(t, "something has happened after the last one", func() bool {
+	testwait.Until(t, "something has happened after the last one", func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		return len(l.finished) > rounds*(kills+1)
@@ -313,10 +314,25 @@ func TestOnceEachOnDisk(t *testing.T) {
 	if len(seen) != n {
 		t.Errorf("%d of %d were handed out", len(seen), n)
 	}
-	maker.ask("Query\nquery: select * from jobs\n\n").wantStatus(t, ok)
-	maker.ask("CreateJob\nname: one too many\n\n").wantStatus(t, ok)
-	if want := "402 Too many rows"; n == maxRows {
-		maker.ask("Query\nquery: select * from jobs\n\n").wantStatus(t, want)
+}
+
+// TestTooManyRows: ten thousand jobs are shown, and one more is too many.
+func TestTooManyRows(t *testing.T) {
+	c := dial(t, jobsServer(t, Config{}).addr)
+	c.ask("CreateJobs\njobs: ["+strings.TrimSuffix(strings.Repeat(`{"name":"foo"},`, maxRows), ",")+"]\n\n").wantStatus(t, ok)
+	var rows []json.RawMessage
+	if err := json.Unmarshal([]byte(c.ask("Query\nquery: select * from jobs\n\n").Body), &rows); err != nil || len(rows) != maxRows {
+		t.Errorf("%d rows, %v", len(rows), err)
+	}
+	c.ask("CreateJob\nname: one too many\n\n").wantStatus(t, ok)
+	c.ask("Query\nquery: select * from jobs\n\n").wantStatus(t, "402 Too many rows")
+	c.ask("Query\nquery: select * from jobs where jobID=10001\n\n").wantStatus(t, ok)
+	c.ask("CreateJobs\njobs: ["+strings.TrimSuffix(strings.Repeat(`{"name":"foo"},`, maxJobs+1), ",")+"]\n\n").wantStatus(t, "402 Too many jobs")
+	small := dial(t, jobsServer(t, Config{MaxAnswer: 1000}).addr)
+	small.ask("CreateJobs\njobs: ["+strings.TrimSuffix(strings.Repeat(`{"name":"foo"},`, 200), ",")+"]\n\n").wantStatus(t, ok)
+	small.ask("Query\nquery: select * from jobs\n\n").wantStatus(t, "402 Too much data")
+	if got := small.ask("GetJobs\nname: foo\nnumResults: 200\n\n"); strings.Count(got.Body, "jobID") != batch {
+		t.Errorf("%d jobs", strings.Count(got.Body, "jobID"))
 	}
 }
 
@@ -372,7 +388,7 @@ func TestHostileClients(t *testing.T) {
 	attack("", strings.Repeat("Query\nquery: select * from jobs\n\n", 10), 20*time.Millisecond, true) // answers that nobody takes
 	attack("", string([]byte{0, 255, 13, 10, 254, 1}), 20*time.Millisecond, false)
 	attack("GetJob\nname: "+strings.Repeat("*a", 120)+"\nConnection: wait\n\n", "\n", 20*time.Millisecond, false)
-	eventually(t, "they have come", func() bool { return s.Stats().Accepted >= 57 })
+	testwait.Until(t, "they have come", func() bool { return s.Stats().Accepted >= 57 })
 	good := dial(t, s.addr)
 	var worst time.Duration
 	for i := range 60 {
@@ -393,7 +409,7 @@ func TestHostileClients(t *testing.T) {
 		t.Errorf("requests take %d bytes", n)
 	}
 	end()
-	eventually(t, "all is given back", func() bool { return s.Stats().Connections == 1 && s.Stats().Memory == 0 })
+	testwait.Until(t, "all is given back", func() bool { return s.Stats().Connections == 1 && s.Stats().Memory == 0 })
 }
 
 func wantGotAny(t *testing.T, got said) {

@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	// maxRows is how many jobs one query may show, and page how many are read at a time.
+	// maxRows is how many jobs one query may show, and page how many are read at a time: each may have a megabyte of data.
 	maxRows = 10_000
-	page    = 500
+	page    = 50
 )
 
 // queryJob shows a job.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/jobs"
 )
 
@@ -126,7 +127,7 @@ func TestForget(t *testing.T) {
 		t.Error("it ran already")
 	}
 	close(let)
-	eventually(t, "the command ran", ran.Load)
+	testwait.Until(t, "the command ran", ran.Load)
 	c = dial(t, s.addr)
 	c.ask("Take\nConnection: forget\n\n").wantStatus(t, want.Status)
 	c.wantEnd()
@@ -204,7 +205,7 @@ func TestSlowClients(t *testing.T) {
 				slow.next().wantStatus(t, c.want)
 			}
 			slow.wantEnd()
-			eventually(t, "the connection is gone", func() bool { return s.Stats().Connections == 0 })
+			testwait.Until(t, "the connection is gone", func() bool { return s.Stats().Connections == 0 })
 		})
 	}
 }
@@ -223,7 +224,7 @@ func TestSlowReader(t *testing.T) {
 			}
 		}
 	}()
-	eventually(t, "the connection is gone", func() bool { return s.Stats().Accepted == 1 && s.Stats().Connections == 0 })
+	testwait.Until(t, "the connection is gone", func() bool { return s.Stats().Accepted == 1 && s.Stats().Connections == 0 })
 }
 
 func TestLargeAnswer(t *testing.T) {
@@ -247,7 +248,7 @@ func TestTooManyConnections(t *testing.T) {
 	}
 	c.wantEnd()
 	_ = a.Close()
-	eventually(t, "there is room again", func() bool { return s.Stats().Connections == 1 })
+	testwait.Until(t, "there is room again", func() bool { return s.Stats().Connections == 1 })
 	dial(t, s.addr).ask("Echo\n\n").wantStatus(t, "200 OK")
 	if n := s.Stats().Refused; n != 1 {
 		t.Errorf("%d were refused", n)
@@ -261,7 +262,7 @@ func TestMemory(t *testing.T) {
 	greedy := []*client{dial(t, s.addr), dial(t, s.addr)}
 	for i, c := range greedy {
 		c.send(half)
-		eventually(t, "it has its memory", func() bool { return s.Stats().Memory > int64(i+1)*(900<<10) })
+		testwait.Until(t, "it has its memory", func() bool { return s.Stats().Memory > int64(i+1)*(900<<10) })
 	}
 	late := dial(t, s.addr)
 	go func() { _, _ = io.WriteString(late.Conn, half) }() // it may be refused before it has sent all
@@ -271,7 +272,7 @@ func TestMemory(t *testing.T) {
 	greedy[0].send("\n\n")
 	greedy[0].next().wantStatus(t, "200 OK")
 	_ = greedy[1].Close()
-	eventually(t, "all is given back", func() bool { return s.Stats().Memory == 0 })
+	testwait.Until(t, "all is given back", func() bool { return s.Stats().Memory == 0 })
 	dial(t, s.addr).ask(half+"\n\n").wantStatus(t, "200 OK")
 }
 

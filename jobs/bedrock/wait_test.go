@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/jobs"
 )
 
@@ -20,7 +21,7 @@ func waiter(t *testing.T, s *serving) *client {
 	before := s.Stats().Waiting
 	c := dial(t, s.addr)
 	c.send("GetJob\nname: foo\nConnection: wait\ntimeout: 60000\n\n")
-	eventually(t, "it waits", func() bool { return s.Stats().Waiting > before && s.c.Service.Stats().Waiting > before })
+	testwait.Until(t, "it waits", func() bool { return s.Stats().Waiting > before && s.c.Service.Stats().Waiting > before })
 	return c
 }
 
@@ -35,7 +36,7 @@ func wantGot(t *testing.T, c *client, id int) {
 // wantState has a job be in a state in the end.
 func wantState(t *testing.T, s *serving, id jobs.ID, state jobs.State) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("job %d is %s", id, state), func() bool {
+	testwait.Until(t, fmt.Sprintf("job %d is %s", id, state), func() bool {
 		j, err := s.c.Service.Query(t.Context(), id)
 		return err == nil && j.State == state
 	})
@@ -84,7 +85,7 @@ func TestWaitForOne(t *testing.T) {
 			answers <- got.Status
 		})
 	}
-	eventually(t, "all wait", func() bool { return s.c.Service.Stats().Waiting == n })
+	testwait.Until(t, "all wait", func() bool { return s.c.Service.Stats().Waiting == n })
 	dial(t, s.addr).ask("CreateJob\nname: foo\n\n").wantStatus(t, ok)
 	group.Wait()
 	close(answers)
@@ -130,7 +131,7 @@ func TestWaitWithMoreBehind(t *testing.T) {
 	// One behind the other, all of them waiting.
 	w.send("GetJob\nname: foo\nConnection: wait\ntimeout: 50\n\nGetJob\nname: bar\nConnection: wait\n\nQueryJob\njobID: 77\n\n")
 	w.next().wantStatus(t, "303 Timeout")
-	eventually(t, "the second one waits", func() bool { return s.c.Service.Stats().Waiting == 1 })
+	testwait.Until(t, "the second one waits", func() bool { return s.c.Service.Stats().Waiting == 1 })
 	dial(t, s.addr).ask("CreateJob\nname: bar\n\n").wantStatus(t, ok)
 	wantGot(t, w, 2)
 	w.next().wantStatus(t, unknownJ)
@@ -209,14 +210,14 @@ func TestGone(t *testing.T) {
 				do(one)
 			}
 			if c.back {
-				eventually(t, "it has been given back", func() bool { return s.Stats().GivenBack == 1 })
+				testwait.Until(t, "it has been given back", func() bool { return s.Stats().GivenBack == 1 })
 				wantState(t, s, 1, jobs.Queued)
 				again := dial(t, s.addr)
 				again.send(get)
 				wantGot(t, again, 1)
 				return
 			}
-			eventually(t, "the client is gone", func() bool { return s.Stats().Connections == 1 })
+			testwait.Until(t, "the client is gone", func() bool { return s.Stats().Connections == 1 })
 			wantState(t, s, 1, jobs.Running)
 			if n := s.Stats().GivenBack; n != 0 {
 				t.Errorf("%d were given back", n)
@@ -235,7 +236,7 @@ func TestGoneWhileWaiting(t *testing.T) {
 			s := jobsServer(t, Config{})
 			gone, stays := waiter(t, s), waiter(t, s)
 			end(gone)
-			eventually(t, "one waits", func() bool { return s.c.Service.Stats().Waiting == 1 })
+			testwait.Until(t, "one waits", func() bool { return s.c.Service.Stats().Waiting == 1 })
 			dial(t, s.addr).ask("CreateJob\nname: foo\n\n").wantStatus(t, ok)
 			wantGot(t, stays, 1)
 		})
@@ -276,7 +277,7 @@ func TestGoneAtRandom(t *testing.T) {
 	}
 	close(stop)
 	group.Wait()
-	eventually(t, "they are gone", func() bool { return s.Stats().Connections == 1 })
+	testwait.Until(t, "they are gone", func() bool { return s.Stats().Connections == 1 })
 	seen := map[string]bool{}
 	for len(seen) < n {
 		got := maker.ask("GetJob\nname: foo\n\n")
