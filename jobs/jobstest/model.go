@@ -120,7 +120,7 @@ func (p *play) look() (now time.Time, list []jobs.Job) {
 // step draws a command.
 func (p *play) step() {
 	kinds := []func(){
-		p.create, p.create, p.createAll, p.get, p.get, p.get, p.finish, p.finish, p.retry, p.fail, p.update, p.remove, p.cancel, p.requeue, p.renew, p.giveBack, p.wear,
+		p.create, p.create, p.createAll, p.get, p.get, p.get, p.finish, p.finish, p.retry, p.fail, p.update, p.remove, p.cancel, p.requeue, p.renew, p.giveBack, p.wear, p.family,
 	}
 	if p.clocked {
 		kinds = append(kinds, p.pass, p.pass)

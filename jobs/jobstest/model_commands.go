@@ -13,8 +13,9 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-func (p *play) create() {
-	s := p.spec()
+func (p *play) create() { p.make(p.spec()) }
+
+func (p *play) make(s *modelSpec) {
 	var got jobs.Created
 	p.both(fmt.Sprintf("create %+v", *s), func(ctx context.Context) (err error) {
 		got, err = p.service.Create(ctx, s.Spec)
@@ -157,11 +158,11 @@ func sameChildren(what string, got []jobs.Child, want []*modelJob) error {
 
 // result is data that a run ends with: none, some, or some that end its repeating.
 func (p *play) result() fields {
-	if p.one(2, "without data") {
+	if p.one(3, "without data") {
 		return nil
 	}
 	f := p.data()
-	if p.one(4, "to be deleted") {
+	if p.one(2, "to be deleted") {
 		f["delete"] = draw(p, "delete", `"true"`, "true", "false")
 	}
 	return f
@@ -198,7 +199,7 @@ func (p *play) fail() {
 
 func (p *play) update() {
 	u := &modelUpdate{data: p.data()}
-	u.ID = p.pick("job", nil)
+	u.ID = p.pick("job", draw(p, "whichever", nil, runs))
 	u.Token, u.Data, u.Priority = p.token(u.ID), u.data.text(), p.priority()
 	if p.one(3, "with repeat") {
 		u.Repeat = task.Set(draw(p, "new repeat", "", p.repeat(), p.repeat()))
@@ -263,6 +264,26 @@ func (p *play) giveBack() {
 			}
 			return m.giveBack(h.want, now)
 		})
+}
+
+// family makes a parent that waits for children: what chance alone seldom does.
+func (p *play) family() {
+	name := p.name()
+	parent := &modelSpec{data: fields{}}
+	parent.Name, parent.Repeat = name, draw(p, "repeat of the parent", "", p.repeat())
+	p.make(parent)
+	p.ask(jobs.Request{Max: 9, Selector: jobs.Selector{Names: []string{name}, Mock: true}})
+	id := p.model.last
+	if j := p.model.jobs[id]; j == nil || !j.State.Runs() {
+		return
+	}
+	for range rapid.IntRange(1, 3).Draw(p.t, "children") {
+		child := &modelSpec{data: fields{}}
+		child.Name, child.Parent = p.name(), id
+		p.make(child)
+	}
+	p.both("finish the parent", func(ctx context.Context) error { return p.service.Finish(ctx, jobs.Finish{ID: id}) },
+		func(m *model, now time.Time) []error { return m.finish(id, 0, nil, now) })
 }
 
 // wear has a job be handed out again and again while it runs.
