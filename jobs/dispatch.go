@@ -23,12 +23,15 @@ type definition struct {
 //
 // One run is one task for ever ([TaskID]): submitted again, because an answer was lost or a runner died, it has the same id. The job ends when the
 // task's end is recorded: a result that is a JSON object becomes its data, and a task that has failed, retries and all, expired or was revoked makes the job FAILED.
-// The record is the truth, so that the task's own IgnoreResult is refused, and it is kept for a day longer than Timeout at least: for so long runners
-// may be away. Consumers should have [Current] among their middleware. A job's priority says when it is dispatched; that of its task is the definition's.
+// The record is the truth: it is in RunnerConfig.Results, a task that ignores its result is refused, as is one that runs at most once, and the record is kept for
+// a day longer than Timeout at least: for so long runners may be away. Consumers should have [Current] among their middleware. A job's priority says when it is dispatched; that of its task is the definition's.
 func Dispatch[A, R any](r *Runner, t task.Task[A, R], names ...string) error {
 	meta := t.Metadata()
 	if r.c.Submit == nil {
 		return fmt.Errorf("%w: this runner runs handlers in place; Dispatch is for one with Submit", ErrUnsupported)
+	}
+	if !meta.Idempotent.Or(true) {
+		return fmt.Errorf("%w: the task %q runs at most once, and a job's task is submitted again when an answer is lost", ErrUnsupported, t.Name())
 	}
 	if meta.IgnoreResult.Or(false) {
 		return fmt.Errorf("%w: the task %q ignores its result, so that nobody would learn of its end", ErrUnsupported, t.Name())

@@ -17,6 +17,7 @@ import (
 // TestDispatchOverServers dispatches jobs that are in a SQLite file over Redis; their results come into the same file. One of two runners stops in
 // the middle.
 func TestDispatchOverServers(t *testing.T) {
+	t.Parallel()
 	url := "sqlite://" + t.TempDir() + "/app.db"
 	store, err := sqljobs.New(sqljobs.Config{URL: url, Logger: quiet})
 	if err != nil {

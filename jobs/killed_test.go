@@ -79,6 +79,7 @@ func member() error {
 // TestRunnerKilled kills runners with SIGKILL while they work, on a SQLite file that they share. Every job runs, and each run ends once:
 // what runs again was held by a killed one.
 func TestRunnerKilled(t *testing.T) {
+	t.Parallel()
 	url := "sqlite://" + t.TempDir() + "/jobs.db"
 	store, err := sqljobs.New(sqljobs.Config{URL: url, Logger: quiet})
 	if err != nil {

@@ -656,6 +656,9 @@ func TestBadRunners(t *testing.T) {
 		if err := jobs.Dispatch(away, sum.With(task.WithIgnoreResult(true)), "d"); !errors.Is(err, jobs.ErrUnsupported) {
 			t.Errorf("an ignored result: %v", err)
 		}
+		if err := jobs.Dispatch(away, sum.With(task.WithIdempotent(false)), "d"); !errors.Is(err, jobs.ErrUnsupported) {
+			t.Errorf("at most once: %v", err)
+		}
 		if err := jobs.Dispatch(away, task.New[state, state]("no name/for a broker"), "e"); !errors.Is(err, task.ErrBadName) {
 			t.Errorf("%v", err)
 		}
