@@ -15,8 +15,6 @@ import (
 
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/bedrock"
-	"github.com/swarmiji/swarmiji/jobs/memjobs"
-	"github.com/swarmiji/swarmiji/jobs/sqljobs"
 	"github.com/swarmiji/swarmiji/open"
 	"github.com/swarmiji/swarmiji/schedule"
 )
@@ -64,7 +62,7 @@ func (a *app) bedrock(ctx context.Context, o *bedrockOptions) (err error) {
 	if err != nil {
 		return fmt.Errorf("%w: %w", errUsage, err)
 	}
-	store, place, err := a.openJobs(cmp.Or(o.store, a.getenv("SWARMIJI_JOBS"), "jobs.db"), logger)
+	store, place, err := a.openJobs(ctx, cmp.Or(o.store, a.getenv("SWARMIJI_JOBS"), "jobs.db"), logger)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errUsage, err)
 	}
@@ -102,18 +100,17 @@ func (a *app) reach(ctx context.Context, service *jobs.Service) error {
 	return err
 }
 
-// openJobs makes a store of a name, and says where it is. It does no I/O.
-func (a *app) openJobs(name string, logger *slog.Logger) (store jobs.Store, place string, err error) {
+// openJobs makes a store of a name or a URL, and says where it is. It does no I/O.
+func (a *app) openJobs(ctx context.Context, name string, logger *slog.Logger) (store jobs.Store, place string, err error) {
 	switch {
-	case name == "mem" || name == "mem://":
-		store, err = memjobs.New(memjobs.Config{})
-		return store, "memory", err
+	case name == "mem":
+		name = "mem://"
 	case !strings.Contains(name, "://") && !strings.HasPrefix(name, "sqlite:"):
 		name = "sqlite:" + name
 	}
 	place = open.RedactSchedule(name)
 	a.secrets = append(a.secrets, secret{name, place})
-	store, err = sqljobs.New(sqljobs.Config{URL: name, Logger: logger})
+	store, err = open.Jobs(ctx, name, open.JobsOptions{Logger: logger})
 	return store, place, err
 }
 
