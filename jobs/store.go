@@ -20,7 +20,8 @@ type Store interface {
 	Update(ctx context.Context, fn func(ctx context.Context, tx Tx) error) error
 	// Single is Update for a fn that calls one method of tx, Now aside, which saves trips to a server.
 	Single(ctx context.Context, fn func(ctx context.Context, tx Tx) error) error
-	// View runs fn, which only reads; no row is locked, and each call of tx sees what was on disk before it.
+	// View runs fn, which only reads; no row is locked, and each call of tx sees what was on disk before it. Save, Delete and Lock are
+	// [ErrUnsupported] there.
 	View(ctx context.Context, fn func(ctx context.Context, tx Tx) error) error
 	// Coming returns the names of jobs whose Due lies after since and not after now, at most max of them and each once; more says
 	// that there are others. now is the store's time, and next the first Due after it, zero if there is none. since zero looks for no
@@ -54,7 +55,7 @@ type Tx interface {
 	// Find returns the jobs that q asks for and locks them. In a View it locks nothing.
 	Find(ctx context.Context, q Query) ([]Job, error)
 	// Save writes jobs: one with an ID over the job of that id, which is there and locked by this transaction; one without becomes a new one, and is given
-	// its ID, in the order of the call. Jobs are checked ([Job.Check]) before any is written. It keeps nothing of what it was handed.
+	// its ID, in the order of the call. [ErrNotFound] says that there is no job of an ID. Jobs are checked ([Job.Check]) before any is written. It keeps nothing of what it was handed.
 	Save(ctx context.Context, jobs ...*Job) error
 	// Delete removes jobs that are locked. Those that are not there are none the worse.
 	Delete(ctx context.Context, ids ...ID) error

@@ -261,6 +261,45 @@ func updateCases() []testCase {
 			},
 		},
 		{
+			Area: "update", Name: "a view only reads",
+			Explain: "Save, Delete and Lock are ErrUnsupported in a View and change nothing: a mistaken View would else lose what it wrote without a word.",
+			Run: func(w *world) {
+				s := w.Open()
+				kept := w.add(s, "kept")
+				ctx, cancel := w.Ctx()
+				defer cancel()
+				for name, write := range map[string]txFunc{
+					"Save":   func(ctx context.Context, tx jobs.Tx) error { j := w.job(s, "new"); return tx.Save(ctx, &j) },
+					"Delete": func(ctx context.Context, tx jobs.Tx) error { return tx.Delete(ctx, kept.ID) },
+					"Lock":   func(ctx context.Context, tx jobs.Tx) error { return tx.Lock(ctx, "a") },
+				} {
+					w.WantIs(s.View(ctx, write), jobs.ErrUnsupported, "%s in a View", name)
+				}
+				w.wantIDs(w.find(s, jobs.Query{}), []jobs.Job{kept}, "what is there after all that")
+			},
+		},
+		{
+			Area: "update", Name: "save over nothing",
+			Explain: "Save over a job that is not there is ErrNotFound, and writes none of the others: what was deleted meanwhile does not come back.",
+			Run: func(w *world) {
+				s := w.Open()
+				kept, gone := w.add(s, "kept"), w.add(s, "gone")
+				w.update(s, func(ctx context.Context, tx jobs.Tx) error { return tx.Delete(ctx, gone.ID) })
+				ctx, cancel := w.Ctx()
+				defer cancel()
+				w.WantIs(s.Update(ctx, func(ctx context.Context, tx jobs.Tx) error {
+					j, err := tx.Get(ctx, kept.ID)
+					if err != nil {
+						return err
+					}
+					j.Data = []byte(`{"n":1}`)
+					return tx.Save(ctx, &j, &gone)
+				}), jobs.ErrNotFound, "Save of a job that is gone")
+				w.gone(s, gone.ID, "the job that was deleted")
+				w.wantSame(w.get(s, kept.ID), kept, "the job saved with it")
+			},
+		},
+		{
 			Area: "update", Name: "capabilities",
 			Explain: "A transaction offers Taker and Dropper as the harness says, in Update and in Single, so that no capability goes untested.",
 			Run: func(w *world) {
