@@ -168,18 +168,26 @@ func (j *Job) born(now time.Time) {
 func (s *Service) createSimple(ctx context.Context, drafts []Job) ([]Created, error) {
 	jobs := make([]Job, len(drafts))
 	refs := make([]*Job, len(drafts))
-	err := s.c.Store.Single(ctx, func(ctx context.Context, tx Tx) error {
-		now, err := tx.Now(ctx)
-		if err != nil {
-			return err
-		}
+	draft := func(now time.Time) []*Job {
 		for i := range drafts {
 			jobs[i] = drafts[i]
 			jobs[i].born(now)
 			refs[i] = &jobs[i]
 		}
-		return tx.Save(ctx, refs...)
-	})
+		return refs
+	}
+	var err error
+	if in, ok := s.c.Store.(Inserter); ok {
+		err = in.Insert(ctx, draft)
+	} else {
+		err = s.c.Store.Single(ctx, func(ctx context.Context, tx Tx) error {
+			now, err := tx.Now(ctx)
+			if err != nil {
+				return err
+			}
+			return tx.Save(ctx, draft(now)...)
+		})
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -103,6 +103,13 @@ type Selector struct {
 	Mock bool
 }
 
+// Inserter is a [Store] that saves new jobs in fewer trips to a server than Single takes.
+type Inserter interface {
+	// Insert is Update with one Save of the jobs that draft makes, none of which has an ID. draft is given the Now of the transaction; it is quick, and
+	// may be called more than once. A panic of draft, or a job that Save would not take, leaves nothing behind.
+	Insert(ctx context.Context, draft func(now time.Time) []*Job) error
+}
+
 // Taker is a [Tx] that can hand out the common jobs in one step.
 type Taker interface {
 	// Take has the first jobs that Find would answer for d, at most limit of them, run: State RUNNING, LastRun and Changed the store's time, Token one

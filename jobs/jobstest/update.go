@@ -300,6 +300,51 @@ func updateCases() []testCase {
 			},
 		},
 		{
+			Area: "update", Name: "insert",
+			Explain: "Insert, where a store has it, is Update with one Save of new jobs: all of them are there when it returns nil, in order, and none when one is bad, has an id, or draft panics. draft is given the time of the store.",
+			Run: func(w *world) {
+				s := w.Open()
+				in, ok := s.(jobs.Inserter)
+				if !ok {
+					return // who makes jobs saves them in a Single then
+				}
+				ctx, cancel := w.Ctx()
+				defer cancel()
+				for _, n := range []int{1, 3, 0} {
+					before, after := w.find(s, jobs.Query{}), time.Time{}
+					var list []jobs.Job
+					w.Must(in.Insert(ctx, func(now time.Time) []*jobs.Job {
+						after, list = now, make([]jobs.Job, n)
+						for i := range list {
+							list[i] = w.job(s, "new", func(j *jobs.Job) { j.Priority = i })
+						}
+						return pointers(list)
+					}), "Insert of %d", n)
+					w.wantIDs(w.find(w.Open(), jobs.Query{}), append(before, list...), "what is there after an Insert of %d", n)
+					for _, j := range list {
+						w.wantSame(w.get(s, j.ID), j, "a new job")
+					}
+					if now := w.now(s); after.IsZero() || now.Before(after) {
+						w.Errorf("draft was given %v, which is later than %v", after, now)
+					}
+				}
+				there := w.find(s, jobs.Query{})
+				bad, old := w.job(s, ""), there[0]
+				for what, list := range map[string][]*jobs.Job{"a bad job": {&bad}, "a bad job behind a good one": {ptr(w.job(s, "good")), &bad}, "an old job": {&old}} {
+					w.WantIs(in.Insert(ctx, func(time.Time) []*jobs.Job { return list }), jobs.ErrBadJob, "Insert of %s", what)
+				}
+				func() {
+					defer func() {
+						if recover() == nil {
+							w.Errorf("the panic of draft was kept")
+						}
+					}()
+					_ = in.Insert(ctx, func(time.Time) []*jobs.Job { panic("draft") })
+				}()
+				w.wantIDs(w.find(s, jobs.Query{}), there, "what is there after all that")
+			},
+		},
+		{
 			Area: "update", Name: "capabilities",
 			Explain: "A transaction offers Taker and Dropper as the harness says, in Update and in Single, so that no capability goes untested.",
 			Run: func(w *world) {
@@ -321,6 +366,8 @@ func updateCases() []testCase {
 		},
 	}
 }
+
+func ptr(j jobs.Job) *jobs.Job { return &j }
 
 // spoil changes everything that there is.
 func spoil(ctx context.Context, tx jobs.Tx, kept []jobs.Job) error {

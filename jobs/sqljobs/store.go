@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -35,7 +36,10 @@ type Store struct {
 	watch watchers
 }
 
-var _ jobs.Store = (*Store)(nil)
+var (
+	_ jobs.Store    = (*Store)(nil)
+	_ jobs.Inserter = (*Store)(nil)
+)
 
 // Close implements [jobs.Store].
 func (s *Store) Close(ctx context.Context) error {
@@ -88,31 +92,61 @@ func wrap(what string, err error) error {
 
 // Update implements [jobs.Store].
 func (s *Store) Update(ctx context.Context, fn func(ctx context.Context, tx jobs.Tx) error) error {
-	return s.run(ctx, false, fn)
+	return s.run(ctx, s.conn.Update, false, fn)
 }
 
 // Single implements [jobs.Store]. It is Update, which costs a server two trips for one statement: the transaction begins with it. In one trip the
 // statement would be its own transaction, which an error of fn could not undo.
 func (s *Store) Single(ctx context.Context, fn func(ctx context.Context, tx jobs.Tx) error) error {
-	return s.run(ctx, false, fn)
+	return s.run(ctx, s.conn.Update, false, fn)
 }
+
+// Insert implements [jobs.Inserter]. On PostgreSQL one job is one statement and one trip: the statement is a transaction of its own, and nothing comes
+// after it that could want it undone.
+func (s *Store) Insert(ctx context.Context, draft func(now time.Time) []*jobs.Job) error {
+	save := func(most int) func(ctx context.Context, tx jobs.Tx) error {
+		return func(ctx context.Context, tx jobs.Tx) error {
+			now, err := tx.Now(ctx)
+			if err != nil {
+				return err
+			}
+			all := draft(now)
+			if len(all) > most {
+				return errMany
+			}
+			for _, j := range all {
+				if j.ID != 0 {
+					return fmt.Errorf("%w: a new job has the id %d", jobs.ErrBadJob, j.ID)
+				}
+			}
+			return tx.Save(ctx, all...)
+		}
+	}
+	if !s.lite {
+		if err := s.run(ctx, s.conn.Single, false, save(1)); !errors.Is(err, errMany) {
+			return err
+		}
+	}
+	return s.run(ctx, s.conn.Update, false, save(math.MaxInt))
+}
+
+// errMany says that jobs are not saved by one statement.
+var errMany = errors.New("sqljobs: several jobs")
 
 // View implements [jobs.Store].
 func (s *Store) View(ctx context.Context, fn func(ctx context.Context, tx jobs.Tx) error) error {
-	return s.run(ctx, true, fn)
+	return s.run(ctx, s.conn.View, true, fn)
 }
 
 // run runs fn, and does what follows a commit.
-func (s *Store) run(ctx context.Context, view bool, fn func(ctx context.Context, tx jobs.Tx) error) error {
+func (s *Store) run(
+	ctx context.Context, do func(context.Context, sqlconn.Func) error, view bool, fn func(ctx context.Context, tx jobs.Tx) error,
+) error {
 	if err := s.ready(ctx); err != nil {
 		return err
 	}
 	if err := s.look(ctx); err != nil {
 		return err
-	}
-	do := s.conn.Update
-	if view {
-		do = s.conn.View
 	}
 	var t *tx
 	err := do(ctx, func(ctx context.Context, c *sqlconn.Tx) error {
