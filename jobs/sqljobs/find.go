@@ -56,7 +56,7 @@ func (b *builder) find(q jobs.Query) string {
 		where = append(where, "j.id "+b.list(ids))
 	}
 	if q.Name != "" {
-		where = append(where, "j.name = "+b.arg(q.Name, "text"))
+		where = append(where, "j.name = "+b.arg(q.Name, "text"), "j.id > -1") // which PostgreSQL's index says
 	}
 	if q.States != nil {
 		states := make([]string, len(q.States))

@@ -81,7 +81,7 @@ func newTexts(d sqlconn.Dialect) *texts {
 		due:     make(map[dueKey]string),
 		addName: "INSERT INTO swarmiji_job_name (name) VALUES ($1) ON CONFLICT DO NOTHING",
 		known:   "SELECT count(*) FROM swarmiji_job_name WHERE name = $1",
-		page: `SELECT n.name, CASE WHEN EXISTS (SELECT 1 FROM swarmiji_job AS j WHERE j.name = n.name) THEN 1 ELSE 0 END
+		page: `SELECT n.name, CASE WHEN EXISTS (SELECT 1 FROM swarmiji_job AS j WHERE j.name = n.name AND j.id > -1) THEN 1 ELSE 0 END
 			FROM swarmiji_job_name AS n WHERE n.name > $1 ORDER BY n.name LIMIT ` + fmt.Sprint(sweepPage),
 	}
 	t.lock = t.get
@@ -218,14 +218,15 @@ func cast(n int, kind string) string { return fmt.Sprintf("CAST($%d AS %s)", n, 
 // now is the server's time as a table "n", so that it is asked for once and an index can be compared with it.
 func now(d sqlconn.Dialect) string { return "n AS MATERIALIZED (SELECT " + d.Now() + " AS t), " }
 
-// takeText has locked rows run up to the first that is not plain. It answers with jobs, which have no id where they do not run.
+// takeText has locked rows run up to the first that is not plain. It answers with jobs, which have no id where they do not run. The ids are no table to join with:
+// a server that believes the table of jobs to be empty, as it does for a minute after that was so, would read all of it for each of them.
 func takeText(rows string, lease int) string {
 	return fmt.Sprintf(`c AS MATERIALIZED (%s), g AS (SELECT c.id, bool_and(c.plain) OVER (ORDER BY c.priority, c.due, c.id) AS go FROM c),
 		u AS (UPDATE swarmiji_job AS j SET state = 'RUNNING', changed = (SELECT t FROM n), last_run = (SELECT t FROM n), token = j.token + 1,
 			run = j.run + CASE WHEN j.state = 'QUEUED' THEN 1 ELSE 0 END,
 			scheduled = CASE WHEN j.state = 'QUEUED' THEN j.next_run ELSE j.scheduled END,
 			due = (SELECT t FROM n) + CAST($%d AS bigint)
-			FROM g WHERE j.id = g.id AND g.go RETURNING j.*)
+			WHERE j.id = ANY(ARRAY(SELECT g.id FROM g WHERE g.go)) RETURNING j.*)
 		SELECT %s FROM c LEFT JOIN u ON u.id = c.id ORDER BY c.priority, c.due, c.id`, rows, lease, columns("u"))
 }
 

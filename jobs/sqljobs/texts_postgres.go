@@ -29,14 +29,15 @@ func (t *texts) postgres(into, names, marks string) {
 	t.insertMany = into + " SELECT " + names + " FROM unnest(" + strings.Join(arrays, ", ") + ") WITH ORDINALITY AS v(" + names +
 		", place) ORDER BY v.place RETURNING id"
 	t.updateMany = "UPDATE swarmiji_job AS j SET " + strings.Join(sets, ", ") + " FROM unnest(" + strings.Join(arrays, ", ") +
-		fmt.Sprintf(", CAST($%d AS bigint[])) AS v(", key) + names + ", id) WHERE j.id = v.id"
+		fmt.Sprintf(", CAST($%d AS bigint[])) AS v(", key) + names + ", id) WHERE j.id = v.id AND " +
+		fmt.Sprintf("j.id = ANY(CAST($%d AS bigint[]))", key) // as for takeText
 	t.delete = "DELETE FROM swarmiji_job WHERE id = ANY(CAST($1 AS bigint[]))"
 	t.advisory = "SELECT pg_advisory_xact_lock(k) FROM unnest(CAST($1 AS bigint[])) AS k"
 	t.names = `SELECT CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS text) AS bigint), coalesce(w.name, '')
 		FROM (SELECT 1) AS one LEFT JOIN swarmiji_job_name AS w ON w.xid >= CAST($1 AS bigint)`
 	t.tryNames = "SELECT k FROM unnest(CAST($1 AS bigint[])) AS k WHERE pg_try_advisory_xact_lock(k)"
 	t.forget = `DELETE FROM swarmiji_job_name AS n WHERE n.name = ANY(CAST($1 AS text[]))
-		AND NOT EXISTS (SELECT 1 FROM swarmiji_job AS j WHERE j.name = n.name)`
+		AND NOT EXISTS (SELECT 1 FROM swarmiji_job AS j WHERE j.name = n.name AND j.id > -1)`
 
 	each := source{d: sqlconn.Postgres, where: "name = m.name AND due IS NOT NULL AND mock = 0", by: serverBy}
 	t.many = manyText(each)

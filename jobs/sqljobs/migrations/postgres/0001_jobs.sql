@@ -22,9 +22,10 @@ CREATE TABLE swarmiji_job (
 	data         text NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 
-CREATE INDEX swarmiji_job_name_id ON swarmiji_job (name, id);
+-- Two indexes are for statements alone that repeat their "id >", which is always so: the server would take that of names for what is due of one name, and
+-- that of patterns too, and read what is not asked for, when it has seen the table empty, or with one name only.
+CREATE INDEX swarmiji_job_name_id ON swarmiji_job (name, id) WHERE id > -1;
 -- What may be handed out, by name and by pattern. Jobs with mock have an index of their own, so that they are in nobody's way.
--- That of patterns is for statements alone that say "id > 0": the server would take it for those about one name too, and read all others.
 CREATE INDEX swarmiji_job_due_name ON swarmiji_job (name, priority, due, id) WHERE due IS NOT NULL AND mock = 0;
 CREATE INDEX swarmiji_job_due ON swarmiji_job (priority, due, id) WHERE due IS NOT NULL AND mock = 0 AND id > 0;
 CREATE INDEX swarmiji_job_due_mock ON swarmiji_job (priority, due, id) WHERE due IS NOT NULL AND mock = 1 AND id > 0;

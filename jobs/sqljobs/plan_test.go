@@ -1,0 +1,92 @@
+package sqljobs_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/swarmiji/swarmiji/internal/sqlconn"
+	"github.com/swarmiji/swarmiji/internal/testwait"
+	"github.com/swarmiji/swarmiji/jobs"
+)
+
+// A server that has seen the table empty plans for an empty one until it looks again, a minute later or so. What is handed out must not read all
+// jobs even then.
+func TestPlansForAnEmptyTable(t *testing.T) {
+	dsn := postgresURL(t)
+	conn, err := sqlconn.New(sqlconn.Config{URL: dsn, Backoff: quick})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := conn.Close(bound(t)); err != nil {
+			t.Error(err)
+		}
+	}()
+	s := open(t, dsn)
+	const rows = 3000
+	fill := func() {
+		var list []*jobs.Job
+		for i := range rows {
+			list = append(list, job(fmt.Sprintf("name-%d", i%100), i%6, time.Now().Add(-time.Hour)))
+		}
+		save(t, s, list...)
+	}
+	fill()
+	if err := s.Update(bound(t), func(ctx context.Context, tx jobs.Tx) error {
+		ids := make([]jobs.ID, rows)
+		for i := range ids {
+			ids[i] = jobs.ID(i + 1)
+		}
+		return tx.Delete(ctx, ids...)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Update(bound(t), func(ctx context.Context, tx *sqlconn.Tx) error {
+		_, err := tx.Exec(ctx, "ANALYZE swarmiji_job")
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	fill()
+	if err := s.Close(bound(t)); err != nil { // what a session has read is counted when it ends
+		t.Fatal(err)
+	}
+	before := tuplesRead(t, conn)
+	s = open(t, dsn)
+	const takes = 10
+	for i := range takes {
+		for _, sel := range []jobs.Selector{{Names: []string{fmt.Sprintf("name-%d", i)}}, {Pattern: "*"}, {Pattern: "name-9?"}} {
+			var got []jobs.Job
+			if err := s.Single(bound(t), func(ctx context.Context, tx jobs.Tx) (err error) {
+				got, _, err = tx.(jobs.Taker).Take(ctx, jobs.Due{Selector: sel}, 1, 0)
+				return err
+			}); err != nil || len(got) != 1 {
+				t.Fatalf("%d jobs, %v", len(got), err)
+			}
+		}
+	}
+	if err := s.Close(bound(t)); err != nil {
+		t.Fatal(err)
+	}
+	var read int64
+	testwait.Until(t, "the server counts what was read", func() bool {
+		read = tuplesRead(t, conn) - before
+		return read >= 3*takes
+	})
+	if read > 3*takes*rows/10 {
+		t.Errorf("%d rows were read to hand out %d of %d jobs", read, 3*takes, rows)
+	}
+}
+
+// tuplesRead is how many rows of jobs all sessions that have ended have read.
+func tuplesRead(t *testing.T, conn *sqlconn.Conn) (n int64) {
+	t.Helper()
+	if err := conn.View(bound(t), func(ctx context.Context, tx *sqlconn.Tx) error {
+		return tx.Row(ctx, "SELECT idx_tup_fetch + seq_tup_read FROM pg_stat_user_tables WHERE relname = 'swarmiji_job' AND schemaname = current_schema()").Scan(&n)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
