@@ -1,0 +1,85 @@
+package jobstest
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/swarmiji/swarmiji/jobs"
+)
+
+func viewCases() []testCase {
+	return []testCase{
+		{
+			Area: "view", Name: "only reads",
+			Explain: "Save, Delete and Lock are ErrUnsupported in a View and change nothing: a mistaken View would else lose what it wrote without a word.",
+			Run: func(w *world) {
+				s := w.Open()
+				kept := w.add(s, "kept")
+				ctx, cancel := w.Ctx()
+				defer cancel()
+				for name, write := range map[string]txFunc{
+					"Save":   func(ctx context.Context, tx jobs.Tx) error { j := w.job(s, "new"); return tx.Save(ctx, &j) },
+					"Delete": func(ctx context.Context, tx jobs.Tx) error { return tx.Delete(ctx, kept.ID) },
+					"Lock":   func(ctx context.Context, tx jobs.Tx) error { return tx.Lock(ctx, "a") },
+				} {
+					w.WantIs(s.View(ctx, write), jobs.ErrUnsupported, "%s in a View", name)
+				}
+				w.wantIDs(w.find(s, jobs.Query{}), []jobs.Job{kept}, "what is there after all that")
+			},
+		},
+		{
+			Area: "view", Name: "sees what is on disk",
+			Explain: "Each call of a View sees what was on disk before it, and locks nothing: others go on changing what it has read.",
+			Run: func(w *world) {
+				s, other := w.Open(), w.Open()
+				j := w.add(s, "a")
+				w.view(s, func(ctx context.Context, tx jobs.Tx) error {
+					for i := range 3 {
+						got, err := tx.Get(ctx, j.ID)
+						if err != nil {
+							return err
+						}
+						found, err := only(tx.Find(ctx, jobs.Query{Name: "a"}))
+						if err != nil {
+							return err
+						}
+						if now, err := only(tx.Find(ctx, due("a", 1))); err != nil || now.Run != found.Run {
+							return fmt.Errorf("what is due: run %d, %w", now.Run, err)
+						}
+						if got.Run != int64(i) || found.Run != int64(i) {
+							return fmt.Errorf("after %d changes Get says %d and Find %d", i, got.Run, found.Run)
+						}
+						w.edit(other, j.ID, func(j *jobs.Job) { j.Run++ })
+					}
+					return nil
+				})
+			},
+		},
+		{
+			Area: "view", Name: "pages",
+			Explain: "All jobs can be read in pages, by After and Limit, while others come and go: those that are there during all of it come once.",
+			Run: func(w *world) {
+				s := w.Open()
+				var want []jobs.Job
+				for i := range 23 {
+					want = append(want, w.job(s, "page-"+strconv.Itoa(i)))
+				}
+				want = w.save(s, want...)
+				var got []jobs.Job
+				for after := jobs.ID(0); ; {
+					page := w.find(s, jobs.Query{After: after, Limit: 5})
+					if len(page) == 0 {
+						break
+					}
+					got = append(got, page...)
+					after = page[len(page)-1].ID
+					if len(got) == 10 { // one comes and goes in between
+						w.update(s, func(ctx context.Context, tx jobs.Tx) error { return tx.Delete(ctx, want[2].ID) })
+					}
+				}
+				w.wantIDs(got, want, "all pages")
+			},
+		},
+	}
+}
