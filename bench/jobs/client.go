@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -18,13 +19,16 @@ type client struct {
 	body []byte
 }
 
-func dial(addr string) (*client, error) {
-	conn, err := net.Dial("tcp", addr)
+func dial(ctx context.Context, addr string) (*client, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err
 	}
 	return &client{conn: conn, r: bufio.NewReaderSize(conn, 4096)}, nil
 }
+
+// close ends the connection. What was asked for is answered by then.
+func (c *client) close() { _ = c.conn.Close() }
 
 // do sends a request, without its last empty line, and returns the status line and the body, which the next call overwrites.
 func (c *client) do(request ...string) (status string, body []byte, err error) {

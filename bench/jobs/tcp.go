@@ -44,10 +44,10 @@ func overTCP(ctx context.Context, s, other *jobs.Service, n, clients, rounds int
 	defer func() { err = errors.Join(err, stop()) }()
 	conns := make([]*client, clients)
 	for i := range conns {
-		if conns[i], err = dial(addr); err != nil {
+		if conns[i], err = dial(ctx, addr); err != nil {
 			return t, err
 		}
-		defer conns[i].conn.Close() //nolint:gocritic // all of them, at the end
+		defer conns[i].close()
 	}
 	var creates, pairs []float64
 	for range rounds {
@@ -76,7 +76,7 @@ func overTCP(ctx context.Context, s, other *jobs.Service, n, clients, rounds int
 		creates, pairs = append(creates, c), append(pairs, p)
 	}
 	t.Create, t.Pair = median(creates), median(pairs)
-	if t.Wait50, t.Wait99, err = waits(addr, addr); err != nil || other == nil {
+	if t.Wait50, t.Wait99, err = waits(ctx, addr, addr); err != nil || other == nil {
 		return t, err
 	}
 	there, end, err := serve(ctx, other)
@@ -84,22 +84,22 @@ func overTCP(ctx context.Context, s, other *jobs.Service, n, clients, rounds int
 		return t, err
 	}
 	defer func() { err = errors.Join(err, end()) }()
-	t.Cross50, t.Cross99, err = waits(addr, there)
+	t.Cross50, t.Cross99, err = waits(ctx, addr, there)
 	return t, err
 }
 
 // waits has one client wait at a server for the job that another makes, many times.
-func waits(makes, gets string) (p50, p99 float64, err error) {
-	maker, err := dial(makes)
+func waits(ctx context.Context, makes, gets string) (p50, p99 float64, err error) {
+	maker, err := dial(ctx, makes)
 	if err != nil {
 		return 0, 0, err
 	}
-	defer maker.conn.Close()
-	getter, err := dial(gets)
+	defer maker.close()
+	getter, err := dial(ctx, gets)
 	if err != nil {
 		return 0, 0, err
 	}
-	defer getter.conn.Close()
+	defer getter.close()
 	type answer struct {
 		at  time.Time
 		id  string
@@ -119,7 +119,7 @@ func waits(makes, gets string) (p50, p99 float64, err error) {
 			}
 			answers <- a
 		}()
-		pass(context.Background(), 15*time.Millisecond) // it waits by now
+		pass(ctx, 15*time.Millisecond) // it waits by now
 		if _, err := maker.must("CreateJob\nname: waited"); err != nil {
 			return 0, 0, err
 		}
