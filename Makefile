@@ -40,7 +40,7 @@ setup: ## install what the tests need and the machine lacks (Debian, as root)
 	@./scripts/setup.sh
 
 .PHONY: test
-test: setup ## run all tests with the race detector against real servers (about 11 minutes on 2 cores, and 4 more to compile all anew)
+test: setup ## run all tests with the race detector against real servers (about 13 minutes on 2 cores, and 5 more to compile all anew)
 	SWARMIJI_REQUIRE_SERVERS=1 CGO_ENABLED=1 go test -race -p $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $(if $(filter ./...,$(PKGS)),$(TEST_FIRST)) $(PKGS)
 
 .PHONY: unit
