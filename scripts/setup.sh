@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what the tests need and the machine lacks: RabbitMQ, Redis, PostgreSQL, a C compiler for the race detector, and ps. It also
+# Installs what the tests need and the machine lacks: RabbitMQ, Redis, PostgreSQL, a C compiler for the race detector, ps, and nc. It also
 # compiles the NATS server, which is a Go module, and installs the old one of the distribution, for the tests with old servers.
 # It changes nothing when all is there, and it leaves no server running: the tests start private ones.
 #
@@ -38,6 +38,9 @@ have_old_nats() { command -v nats-server >/dev/null; }
 
 have_ps() { command -v ps >/dev/null; }
 
+# There are several programs of this name, and only some can tell the other end that their input has ended.
+have_nc() { [[ $(nc -h 2>&1) == *-N* ]]; }
+
 missing() {
 	have_cc || echo gcc libc6-dev
 	have_rabbitmq || echo rabbitmq-server
@@ -45,6 +48,7 @@ missing() {
 	have_postgres || echo postgresql
 	have_old_nats || echo nats-server
 	have_ps || echo procps
+	have_nc || echo netcat-openbsd
 }
 
 # Package scripts start the servers they install. policy-rc.d is Debian's way to say no; one that is there already stays,
@@ -85,7 +89,7 @@ install_missing() {
 	((${#wanted[@]} == 0)) && return
 
 	if ! command -v apt-get >/dev/null; then
-		say "please install with your system's package manager: RabbitMQ 3.10 or newer, Redis 7 or newer, PostgreSQL 15 or newer, gcc with the C library's headers, ps"
+		say "please install with your system's package manager: RabbitMQ 3.10 or newer, Redis 7 or newer, PostgreSQL 15 or newer, gcc with the C library's headers, ps, nc with -N"
 		say "(missing here, by their Debian names: ${wanted[*]})"
 		exit 1
 	fi

@@ -151,11 +151,22 @@ Content-Length: 201
 
 `
 
-// TestSession runs the script with this program in nc's place, and with nc where there is one that can end its input.
-func TestSession(t *testing.T) {
-	if _, err := exec.LookPath("sh"); err != nil {
-		t.Skip("there is no shell")
+// need skips a test on a machine that lacks what, and fails it where all has to be there.
+func need(t *testing.T, there bool, what string) {
+	t.Helper()
+	switch {
+	case there:
+	case os.Getenv("SWARMIJI_REQUIRE_SERVERS") == "1":
+		t.Fatalf("missing: %s", what)
+	default:
+		t.Skipf("skipped, set SWARMIJI_REQUIRE_SERVERS=1 to fail instead; missing: %s", what)
 	}
+}
+
+// TestSession runs the script with this program in nc's place, and with nc.
+func TestSession(t *testing.T) {
+	_, err := exec.LookPath("sh")
+	need(t, err == nil, "sh, which runs the script")
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -168,8 +179,9 @@ func TestSession(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if help, _ := exec.CommandContext(t.Context(), "nc", "-h").CombinedOutput(); name == "nc" && !bytes.Contains(help, []byte("-N")) {
-				t.Skip("there is no nc with -N; the other case is the same with a program of ours")
+			if name == "nc" {
+				help, _ := exec.CommandContext(t.Context(), "nc", "-h").CombinedOutput()
+				need(t, bytes.Contains(help, []byte("-N")), "nc with the option -N, as of Debian's netcat-openbsd")
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()

@@ -252,7 +252,7 @@ func FuzzAgainstSQLite(f *testing.F) {
 	asks := oracle(f)
 	f.Fuzz(func(t *testing.T, pattern, name string) {
 		if len(pattern) > 100 || len(name) > 100 { // SQLite may try a star in all ways for each place of the one before
-			t.Skip()
+			return
 		}
 		if strings.Count(pattern, "*") > 4 {
 			glob.Compile(pattern).Match(name)

@@ -15,7 +15,7 @@
 // # Requests and answers
 //
 // A request is a line with a command, lines "name: value", and a blank line; lines end with CR, LF or both. A line that begins with a blank
-// continues the one before. In values a backslash escapes: \b \f \n \r \t \uXXXX, else the next character. Of headers with one name, in
+// continues the one before. In values a backslash escapes: \b \f \n \r \t, \u with four hex digits, else the next character. Of headers with one name, in
 // whatever case, the last counts, and an empty one counts for nothing. A body has as many bytes as Content-Length says, and none
 // without it, or comes in chunks. Requests may be sent one behind the other; they are answered in order.
 //

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// unescape takes the backslashes out of a value, in place, which never makes it longer: b, f, n, r, t and uXXXX stand for what they
+// unescape takes the backslashes out of a value, in place, which never makes it longer: b, f, n, r, t, and u with four hex digits, stand for what they
 // do in JSON, everything else for itself. One at the very end is kept.
 func unescape(b []byte) []byte {
 	from := bytes.IndexByte(b, '\\')
@@ -46,7 +46,7 @@ func unescape(b []byte) []byte {
 	return b[:to]
 }
 
-// codePoint reads what follows \u, and the \uXXXX that may make a pair with it. n is how much was read; 0: no digits.
+// codePoint reads what follows \u, and the second \u that may make a pair with it. n is how much was read; 0: no digits.
 func codePoint(b []byte) (r rune, n int) {
 	first, ok := unit(b)
 	if !ok {

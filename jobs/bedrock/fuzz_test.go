@@ -48,16 +48,16 @@ func FuzzCompose(f *testing.F) {
 	f.Fuzz(func(t *testing.T, line, n1, v1, n2, v2, body string) {
 		line = strings.Trim(line, " \t")
 		if line == "" || strings.ContainsAny(line, "\r\n") || len(line) > 1000 {
-			t.Skip()
+			return // no line that a client composes
 		}
 		for _, n := range []string{n1, n2} {
 			if n == "" || strings.Trim(n, " \t") != n || strings.ContainsAny(n, "\r\n:") || len(n) > 1000 ||
 				same([]byte(n), "content-length") || same([]byte(n), "transfer-encoding") {
-				t.Skip()
+				return // no header that a client composes
 			}
 		}
 		if len(v1)+len(v2)+len(body) > 4<<10 {
-			t.Skip()
+			return // more than the reader of this target takes
 		}
 		in := compose(nil, line, [][2]string{{n1, v1}, {n2, v2}}, body)
 		rd := newReader(bytes.NewReader(append(in, "B\n\n"...)), some)
@@ -127,7 +127,7 @@ func FuzzCommands(f *testing.F) {
 	f.Add("GetJob\nname: *\nConnection: wait\n\nCreateJob\nname: a\nConnection: forget\n\n")
 	f.Fuzz(func(t *testing.T, in string) {
 		if len(in) > maxAhead {
-			t.Skip() // the end of the input would not be seen by who waits
+			return // the end of the input would not be seen by who waits
 		}
 		s, err := New(Config{Service: service(t), Logger: slog.New(slog.DiscardHandler), MaxHeader: 16 << 10, MaxBody: 16 << 10})
 		if err != nil {
