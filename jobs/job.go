@@ -39,6 +39,8 @@ const (
 	MaxName     = 255     // bytes of a name or of a sequence key
 	MaxData     = 1 << 20 // bytes of data
 	MaxReason   = 4 << 10 // bytes of a reason; longer ones are cut
+	MaxKey      = 512     // bytes of a Key or of a UniqueKey
+	MaxWeight   = 1 << 40 // thousandths
 	MaxPriority = 1 << 20 // and its negative the other way
 
 	DefaultPriority = 100
@@ -84,13 +86,51 @@ type Job struct {
 	Run int64
 	// Token counts how often it was handed out at all, after the end of a lease too. It is the fence: who ran it before cannot end it.
 	Token int64
-	// Reason is why it FAILED. "": it has not, or nobody said.
+	// Reason is why it FAILED, or why its last attempt did. "": it has not, or nobody said.
 	Reason string
+
+	// Queue: jobs of a queue are handed out by the queue's runner alone, as far as its limit and its throttler let it, and never by Get. "": none.
+	Queue string
+	// Weight is how much of its queue's limit it takes while it runs, in thousandths: 1000 is one. 0: nothing.
+	Weight int64
+	// Window holds the times at which it may start, as [schedule.Windows] writes them. "": any time.
+	Window string
+	// Timeout is how long an attempt may take, its answer included; in microseconds, 0 for no end.
+	Timeout time.Duration
+	// Deadline is when its present attempt times out. Zero: it is in none, or that has no end.
+	Deadline time.Time
+	// Attempts counts its attempts since it was made, requeued, or finished last.
+	Attempts int64
+	// UniqueKey: no other job of this name has it that is not over. "": none.
+	UniqueKey string
+	// Key is what an answer from outside names it by, together with its name: no other job of this name has it that is not over. "": none.
+	Key string
+	// Phase is how far its attempt is. "": what runs it is at it.
+	Phase Phase
+	// Respond: what runs it is to look at the answer, which else ends the job.
+	Respond bool
+	// Answer is the answer from outside, any JSON value. nil: there is none, or it was a refusal, which Reason then tells.
+	Answer []byte
+	// Expires is when a job that is over is deleted. Zero: it is kept.
+	Expires time.Time
 }
 
-// Simple reports whether the job stands for itself: to hand it out or to end it needs no look at others, nor at a rule of time.
+// Phase is how far a job of state RUNNING is whose answer comes from outside.
+type Phase string
+
+// The phases.
+const (
+	Awaiting Phase = "AWAITING" // what runs it has sent a request, and is done with it until there is an answer: Due is its Deadline
+	Answered Phase = "ANSWERED" // there is an answer, at which what runs it is to look
+)
+
+// Over reports whether a job of this state has come to its end.
+func (s State) Over() bool { return s == Finished || s == Failed || s == Cancelled }
+
+// Simple reports whether the job stands for itself: to hand it out or to end it needs no look at others, nor at a rule of time, and it is not kept
+// when it has ended.
 func (j *Job) Simple() bool {
-	return j.Repeat == "" && j.RetryAfter == "" && j.Parent == 0 && !j.HasChildren && j.SequenceKey == ""
+	return j.Repeat == "" && j.RetryAfter == "" && j.Parent == 0 && !j.HasChildren && j.SequenceKey == "" && j.Queue == "" && j.Key == ""
 }
 
 // Check returns every reason why a store must not keep j, joined, or nil. Each wraps [ErrBadJob].
@@ -107,8 +147,8 @@ func (j *Job) Check() error {
 	if j.Priority < -MaxPriority || j.Priority > MaxPriority {
 		errs = append(errs, fmt.Errorf("%w: the priority %d, not -%d to %d", ErrBadJob, j.Priority, MaxPriority, MaxPriority))
 	}
-	errs = append(errs, CheckData(j.Data))
-	for _, t := range []time.Time{j.Created, j.Changed, j.NextRun, j.LastRun, j.Scheduled, j.Due} {
+	errs = append(errs, CheckData(j.Data), j.checkQueued())
+	for _, t := range []time.Time{j.Created, j.Changed, j.NextRun, j.LastRun, j.Scheduled, j.Due, j.Deadline, j.Expires} {
 		if t.IsZero() {
 			continue
 		}
@@ -117,6 +157,40 @@ func (j *Job) Check() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// checkQueued looks at what concerns queues and answers.
+func (j *Job) checkQueued() error {
+	var errs []error
+	if j.Queue != "" {
+		errs = append(errs, checkText("queue", j.Queue))
+	}
+	if j.Weight < 0 || j.Weight > MaxWeight {
+		errs = append(errs, fmt.Errorf("%w: the weight %d, not 0 to %d", ErrBadJob, j.Weight, int64(MaxWeight)))
+	}
+	if j.Timeout < 0 || j.Attempts < 0 {
+		errs = append(errs, fmt.Errorf("%w: a timeout or a number of attempts below 0", ErrBadJob))
+	}
+	for _, key := range []string{j.Key, j.UniqueKey} {
+		errs = append(errs, checkKey(key))
+	}
+	switch j.Phase {
+	case "", Awaiting, Answered:
+	default:
+		errs = append(errs, fmt.Errorf("%w: the phase %.20q", ErrBadJob, j.Phase))
+	}
+	if len(j.Answer) > MaxData || j.Answer != nil && (!json.Valid(j.Answer) || !utf8.Valid(j.Answer)) {
+		errs = append(errs, fmt.Errorf("%w: the answer is not at most %d bytes of JSON", ErrBadJob, MaxData))
+	}
+	return errors.Join(errs...)
+}
+
+// checkKey looks at a key that may be empty.
+func checkKey(key string) error {
+	if len(key) > MaxKey || !utf8.ValidString(key) || strings.IndexByte(key, 0) >= 0 {
+		return fmt.Errorf("%w: a key is not at most %d bytes of text", ErrBadJob, MaxKey)
+	}
+	return nil
 }
 
 // CheckName returns nil when name may be the name of a job, else an error that wraps [ErrBadJob].

@@ -25,10 +25,11 @@ type Store interface {
 	View(ctx context.Context, fn func(ctx context.Context, tx Tx) error) error
 	// Coming returns the names of jobs whose Due lies after since and not after now, at most max of them and each once; more says
 	// that there are others. now is the store's time, and next the first Due after it, zero if there is none. since zero looks for no
-	// names.
+	// names. Jobs of queues do not count.
 	Coming(ctx context.Context, since time.Time, max int) (Coming, error)
 	// Watch calls wake, from any goroutine, after the commit of transactions that gave jobs a Due, by any process. names are those of
-	// the jobs; nil: any. It is a hint: some calls may be missing, and some needless. wake returns at once. stop ends it.
+	// the jobs, and [QueueWord] of the queue for those that have one; nil: any. It is a hint: some calls may be missing, and some needless. wake
+	// returns at once. stop ends it.
 	Watch(wake func(names []string)) (stop func())
 	// Close waits for what is under way and gives up what the store holds. It is idempotent. When ctx ends before, its error is returned.
 	Close(ctx context.Context) error
@@ -71,17 +72,52 @@ type Query struct {
 	Name string
 	// States, when not nil: one of these.
 	States []State
-	// SequenceKey and Parent, when not zero, are theirs.
+	// SequenceKey, Parent, Queue, UniqueKey and Key, when not zero, are theirs. UniqueKey and Key come with a Name.
 	SequenceKey string
 	Parent      ID
+	Queue       string
+	UniqueKey   string
+	Key         string
+	// Expired, when not zero: their Expires is not zero and not after it.
+	Expired time.Time
 	// Limit is how many there may be in the answer, the first ones. 0: no limit.
 	Limit int
 
-	// Due, when not nil, asks for jobs that may be handed out; of the fields above only Limit, which is not 0, then counts. Jobs that another
-	// transaction has locked are passed over; the answer is in the order of Priority, then Due, then ID. Else the answer is in the
+	// Due, when not nil, asks for jobs without a Queue that may be handed out; of the fields above only Limit, which is not 0, then counts. Jobs that another
+	// transaction has locked are passed over; the answer is in the order of Priority, then Due, then ID. Else, and without Line, the answer is in the
 	// order of ids, and locked jobs are waited for.
 	Due *Due
+	// Line, when not nil, asks for what stands in the line of a queue; of the fields above only Limit, which is not 0, then counts. Jobs that another
+	// transaction has locked are passed over.
+	Line *Line
 }
+
+// Line asks for jobs of a queue whose Due has come.
+type Line struct {
+	Queue string
+	// State is theirs: QUEUED or RUNNING.
+	State State
+	// By is the latest Due. Zero: the store's time.
+	By time.Time
+	// Order is that of the answer.
+	Order Order
+	// MaxWeight, if set: of this Weight or less.
+	MaxWeight task.Opt[int64]
+	// After, when not nil: those that come after this job in Order, wherever it stands now.
+	After *Job
+}
+
+// Order is the order in which a queue's jobs are looked at.
+type Order int
+
+// The orders. What is equal so far goes by ID.
+const (
+	TimeFirst     Order = iota // by Due, then by Priority
+	PriorityFirst              // by Priority, then by Due
+)
+
+// QueueWord is the word by which [Store] tells watchers of jobs of a queue.
+func QueueWord(queue string) string { return "\x1f" + queue }
 
 // Due asks for jobs whose Due has come.
 type Due struct {
@@ -117,6 +153,12 @@ type Taker interface {
 	// of 0. It stops before the first job that has a RetryAfter, a Parent or children: rest is then true. The answer is
 	// what the jobs are afterwards.
 	Take(ctx context.Context, d Due, limit int, lease time.Duration) (jobs []Job, rest bool, err error)
+}
+
+// Weigher is a [Tx] that adds up what runs without reading it.
+type Weigher interface {
+	// Weigh returns how many jobs of a queue have a State that runs ([State.Runs]), and the sum of their Weight.
+	Weigh(ctx context.Context, queue string) (n, weight int64, err error)
 }
 
 // Dropper is a [Tx] that can end the common job in one step.
