@@ -74,6 +74,8 @@ func (r *run) judge(result any, err error) (v verdict) {
 		return verdict{kind: retry, err: task.Remote(o.Recorded()), delay: o.Delay, limit: task.Set(o.Limit)}
 	case task.StatePending:
 		return verdict{kind: snooze, delay: o.Delay}
+	case task.StateAwaiting:
+		return verdict{kind: failed, err: task.Remote(task.ErrNoAnswers)}
 	default:
 		return verdict{kind: failed, err: task.Remote(o.Recorded()), limit: task.Set(o.Limit)}
 	}

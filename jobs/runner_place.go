@@ -87,6 +87,8 @@ func (r *round) ran(h *hold, a *active, q *task.Request, value any, err error) {
 		r.conclude(h, &r.r.stats.retried, func(ctx context.Context) error {
 			return r.s.postpone(ctx, h.ID, h.Token, o.Delay, kept)
 		})
+	case task.StateAwaiting:
+		r.fail(h, task.ErrNoAnswers, left)
 	default:
 		r.fail(h, o.Recorded(), left)
 	}

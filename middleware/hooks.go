@@ -35,7 +35,7 @@ type Hooks struct {
 	// AfterPerform runs after the handler, with what came of it, if this Hooks' BeforePerform has passed.
 	AfterPerform func(ctx context.Context, r *task.Request, result any, err error)
 	// OnSuccess, OnRetry and OnFailure run after that, one of them, by what the attempt comes to: also when another hook
-	// has vetoed it, and before anything is stored or sent. None runs after a snooze, and none when the consumer stops or
+	// has vetoed it, and before anything is stored or sent. None runs after a snooze or a [task.Defer], and none when the consumer stops or
 	// the broker has taken the task back, since then the attempt counts for nothing. A failure's error is a
 	// [*task.MaxRetriesError] when the retries are used up.
 	OnSuccess func(ctx context.Context, r *task.Request, result any)

@@ -29,7 +29,7 @@ var (
 type Record struct {
 	ID          task.ID
 	Name        string
-	State       task.State // a terminal one, StateRetrying, or StateStarted where asked for
+	State       task.State // a terminal one, StateRetrying, StateAwaiting, or StateStarted where asked for
 	Generation  int
 	Deliveries  int
 	Retries     int

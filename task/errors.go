@@ -48,6 +48,9 @@ var wireTypes = []struct {
 	{"swarmiji.Panic", ErrPanic},
 	{"swarmiji.BadArgs", ErrBadArgs},
 	{"swarmiji.BadResult", ErrBadResult},
+	{typeRejected, ErrRejected},
+	{"swarmiji.AnswerTimeout", ErrAnswerTimeout},
+	{"swarmiji.NoAnswers", ErrNoAnswers},
 }
 
 // Limits of the texts of a RemoteError, in bytes.

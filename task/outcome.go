@@ -30,9 +30,9 @@ func (e *MaxRetriesError) Is(target error) bool { return target == ErrMaxRetries
 // Outcome is what an attempt comes to by what its handler returned. A consumer may yet come to something else: when it stops,
 // when the broker took the task back, or when the result cannot be stored.
 type Outcome struct {
-	// State is [StateSucceeded], [StateRetrying], [StateFailed], or [StatePending] for a snooze.
+	// State is [StateSucceeded], [StateRetrying], [StateFailed], [StatePending] for a snooze, or [StateAwaiting] for a [Defer].
 	State State
-	// Err is why; nil for a success and a snooze. When the retries are used up it is a [*MaxRetriesError].
+	// Err is why; nil for a success, a snooze and a Defer. When the retries are used up it is a [*MaxRetriesError].
 	Err error
 	// Delay is how long the task waits for its next attempt.
 	Delay time.Duration
@@ -41,6 +41,8 @@ type Outcome struct {
 	// Retries and Limit are the task's budget: how many retries it has used before this outcome, and how many it has in all,
 	// negative for no limit. Limit counts what the verdict or else the metadata said.
 	Retries, Limit int
+	// Await is what the task waits for, where State is [StateAwaiting].
+	Await *DeferVerdict
 }
 
 // Outcome tells what becomes of an attempt that ended with err: by its verdict, and where it has none by the task's
@@ -56,6 +58,9 @@ func (r *Request) Outcome(err error) Outcome {
 		return r.retried(o, v)
 	case *SnoozeVerdict:
 		o.State, o.Err, o.Delay = StatePending, nil, v.Delay
+		return o
+	case *DeferVerdict:
+		o.State, o.Err, o.Await = StateAwaiting, nil, v
 		return o
 	case *FailVerdict:
 		o.State, o.Err = StateFailed, v.Cause

@@ -199,6 +199,8 @@ func TestOutcome(t *testing.T) {
 		{"policy of a foreign writer", 0, task.Metadata{Retry: task.Set("whenever")}, cause, task.Outcome{State: task.StateFailed, Limit: 3}, "broken"},
 		{"failed for good", 0, policy, task.Fail(cause), task.Outcome{State: task.StateFailed, Limit: 2}, "broken"},
 		{"snooze", 0, policy, task.Snooze(time.Minute), task.Outcome{State: task.StatePending, Delay: time.Minute, Limit: 2}, ""},
+		{"deferred", 1, policy, task.Defer("key"), task.Outcome{State: task.StateAwaiting, Retries: 1, Limit: 2}, ""},
+		{"refused", 0, task.Metadata{Retry: task.Set("delay on=swarmiji.Rejected")}, task.Rejected("no stock"), task.Outcome{State: task.StateRetrying, Delay: task.DefaultRetryDelay, Limit: 3}, "no stock"},
 		{"by hand", 0, policy, task.Retry(cause, task.After(time.Minute), task.AtMost(9)), task.Outcome{State: task.StateRetrying, Delay: time.Minute, Limit: 9}, "broken"},
 		{"by hand, no delay", 0, task.Metadata{}, task.Retry(nil), task.Outcome{State: task.StateRetrying, Delay: task.DefaultRetryDelay, Limit: 3}, "swarmiji: retry"},
 		{"by hand, used up", 3, task.Metadata{}, task.Retry(nil), task.Outcome{State: task.StateFailed, Exhausted: true, Retries: 3, Limit: 3}, "swarmiji: retry limit exceeded: 3"},
@@ -217,6 +219,10 @@ func TestOutcome(t *testing.T) {
 			ok && (spent.Limit != c.want.Limit || !errors.Is(got.Err, task.ErrMaxRetries)) {
 			t.Errorf("%s: error is %#v", c.name, got.Err)
 		}
+		if v := got.Await; (v != nil) != (got.State == task.StateAwaiting) || v != nil && v.Key != "key" {
+			t.Errorf("%s: it awaits %+v", c.name, v)
+		}
+		got.Await = nil
 		if got.Err = nil; got != c.want {
 			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
 		}

@@ -8,6 +8,7 @@ const (
 	StatePending   State = "pending"   // submitted; nothing is recorded yet
 	StateStarted   State = "started"   // a worker runs it; recorded only where asked for
 	StateRetrying  State = "retrying"  // an attempt ended, the next one is queued
+	StateAwaiting  State = "awaiting"  // a run ended, and the answer is to come from outside, see [Defer]
 	StateSucceeded State = "succeeded" // terminal
 	StateFailed    State = "failed"    // terminal
 	StateRevoked   State = "revoked"   // terminal: skipped because it was revoked
@@ -26,8 +27,11 @@ func (s State) Terminal() bool {
 // Valid reports whether s is one of the states above.
 func (s State) Valid() bool {
 	switch s {
-	case StatePending, StateStarted, StateRetrying:
+	case StatePending, StateStarted, StateRetrying, StateAwaiting:
 		return true
 	}
 	return s.Terminal()
 }
+
+// Recorded reports whether result stores keep records of s, which is so of all states but [StatePending].
+func (s State) Recorded() bool { return s.Valid() && s != StatePending }

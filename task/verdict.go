@@ -73,12 +73,12 @@ func Snooze(d time.Duration) error { return &SnoozeVerdict{max(d, 0)} }
 // Error says how long the task sleeps.
 func (v *SnoozeVerdict) Error() string { return "swarmiji: snooze for " + v.Delay.String() }
 
-// VerdictOf returns the outermost verdict in err's chain, a [*RetryVerdict], [*FailVerdict] or [*SnoozeVerdict], or nil if
-// there is none. So Fail(Retry(err)) fails and Retry(Fail(err)) retries: what was said last counts.
+// VerdictOf returns the outermost verdict in err's chain, a [*RetryVerdict], [*FailVerdict], [*SnoozeVerdict] or [*DeferVerdict], or
+// nil if there is none. So Fail(Retry(err)) fails and Retry(Fail(err)) retries: what was said last counts.
 func VerdictOf(err error) error {
 	for err != nil {
 		switch err.(type) { //nolint:errorlint // the chain is walked here, to find the outermost
-		case *RetryVerdict, *FailVerdict, *SnoozeVerdict:
+		case *RetryVerdict, *FailVerdict, *SnoozeVerdict, *DeferVerdict:
 			return err
 		}
 		switch u := err.(type) { //nolint:errorlint // likewise

@@ -91,7 +91,7 @@ func records() *rapid.Generator[resultstore.Record] {
 			ID:   task.ID(rapid.StringMatching(`[!-~]{1,128}`).Draw(t, "id")),
 			Name: text("name"),
 			State: rapid.SampledFrom([]task.State{
-				task.StatePending, task.StateStarted, task.StateRetrying, task.StateSucceeded, task.StateFailed, task.StateRevoked, task.StateExpired,
+				task.StatePending, task.StateStarted, task.StateRetrying, task.StateAwaiting, task.StateSucceeded, task.StateFailed, task.StateRevoked, task.StateExpired,
 			}).Draw(t, "state"),
 			Generation:  count.Draw(t, "generation"),
 			Deliveries:  count.Draw(t, "deliveries"),

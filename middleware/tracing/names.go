@@ -33,7 +33,7 @@ const (
 	keyDeliveries = attribute.Key("swarmiji.task.deliveries") // from 1
 	keyRoot       = attribute.Key("swarmiji.task.root_id")
 	keyParent     = attribute.Key("swarmiji.task.parent_id")
-	keyOutcome    = attribute.Key("swarmiji.task.outcome") // succeeded, failed, retry or snooze
+	keyOutcome    = attribute.Key("swarmiji.task.outcome") // succeeded, failed, retry, snooze or awaiting
 	keyNode       = attribute.Key("swarmiji.node_id")
 )
 
@@ -43,6 +43,7 @@ const (
 	outcomeFailed    = "failed"
 	outcomeRetry     = "retry"
 	outcomeSnooze    = "snooze"
+	outcomeAwaiting  = "awaiting"
 )
 
 // scope names this package as the maker of its spans.

@@ -159,7 +159,7 @@ func (t *tracing) inject(ctx context.Context, headers map[string]string) map[str
 }
 
 // conclude notes how a run ended, by its error and the task's own rules. An attempt that will be repeated has failed; a snooze
-// is no failure.
+// is no failure, nor is an answer that is still to come.
 func conclude(span trace.Span, r *task.Request, err error) {
 	if !span.IsRecording() {
 		return
@@ -173,6 +173,8 @@ func conclude(span trace.Span, r *task.Request, err error) {
 		outcome = outcomeSnooze
 	case task.StateRetrying:
 		outcome = outcomeRetry
+	case task.StateAwaiting:
+		outcome = outcomeAwaiting
 	}
 	span.SetAttributes(keyOutcome.String(outcome))
 	if outcome == outcomeFailed || outcome == outcomeRetry {

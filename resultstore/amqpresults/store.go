@@ -80,7 +80,7 @@ func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
 		return err
 	}
 	if !r.State.Terminal() {
-		if r.State != task.StateRetrying && r.State != task.StateStarted {
+		if !r.State.Recorded() {
 			return fmt.Errorf("%w: state %q is not recorded", resultstore.ErrMalformed, task.Text(string(r.State), 32))
 		}
 		return nil

@@ -86,7 +86,7 @@ func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
 	if err := check(ctx, r.ID); err != nil {
 		return err
 	}
-	if !r.State.Terminal() && r.State != task.StateRetrying && r.State != task.StateStarted {
+	if !r.State.Recorded() {
 		return fmt.Errorf("%w: state %q is not recorded", resultstore.ErrMalformed, r.State)
 	}
 	if len(r.Result) > s.t.config.MaxResult {

@@ -47,7 +47,7 @@ func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
 
 // message checks a record and writes it. What depends on the stream is not in the message yet.
 func (s *Store) message(r *resultstore.Record) (*nats.Msg, error) {
-	if !r.State.Terminal() && r.State != task.StateRetrying && r.State != task.StateStarted {
+	if !r.State.Recorded() {
 		return nil, fmt.Errorf("%w: state %q is not recorded", resultstore.ErrMalformed, task.Text(string(r.State), 32))
 	}
 	if len(r.Result) > s.cfg.MaxResult {

@@ -67,7 +67,7 @@ func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
 	if err := s.check(ctx, r.ID); err != nil {
 		return err
 	}
-	if !r.State.Terminal() && r.State != task.StateRetrying && r.State != task.StateStarted {
+	if !r.State.Recorded() {
 		return fmt.Errorf("%w: state %q is not recorded", resultstore.ErrMalformed, task.Text(string(r.State), 32))
 	}
 	if len(r.Result) > s.cfg.MaxResult {

@@ -19,18 +19,18 @@ func token(r resultstore.Record, state task.State, generation, deliveries int) r
 }
 
 func fenceCases() []testCase {
-	const started, retrying, succeeded, failed = task.StateStarted, task.StateRetrying, task.StateSucceeded, task.StateFailed
+	const started, retrying, awaiting, succeeded, failed = task.StateStarted, task.StateRetrying, task.StateAwaiting, task.StateSucceeded, task.StateFailed
 	return []testCase{
 		{
 			Area: "fence", Name: "a newer token replaces",
-			Explain: "A task is started, retried and started again; each attempt has a newer token and replaces what the one before recorded, up to the final record.",
+			Explain: "A task is started, retried and started again, and ends when an answer comes from outside; each attempt has a newer token and replaces what the one before recorded, up to the final record.",
 			Needs:   []need{needsRecords},
 			Run: func(w *world) {
 				s := w.Open()
 				base := w.succeeded("")
 				for _, r := range []resultstore.Record{
 					token(base, started, 0, 1), token(base, retrying, 0, 1), token(base, started, 1, 1), token(base, started, 1, 2),
-					token(base, retrying, 1, 2), token(base, started, 2, 1), token(base, succeeded, 2, 1),
+					token(base, retrying, 1, 2), token(base, started, 2, 1), token(base, awaiting, 2, 1), token(base, succeeded, 2, 1),
 				} {
 					w.save(s, r)
 					w.wantLoad(s, r, "after %s", show(r))
@@ -153,7 +153,7 @@ func checkHistory(w *world, t *rapid.T, stores []resultstore.ResultStore) {
 			}
 			m.kept = nil
 		} else {
-			state := rapid.SampledFrom([]task.State{task.StateStarted, task.StateRetrying, task.StateRetrying, task.StateSucceeded, task.StateFailed}).Draw(t, "state")
+			state := rapid.SampledFrom([]task.State{task.StateStarted, task.StateRetrying, task.StateAwaiting, task.StateSucceeded, task.StateFailed}).Draw(t, "state")
 			r := token(base, state, rapid.IntRange(0, 2).Draw(t, "generation"), rapid.IntRange(1, 3).Draw(t, "deliveries"))
 			before := m.kept
 			err := w.Clean(s.Save(ctx, r))

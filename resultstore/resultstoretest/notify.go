@@ -105,7 +105,7 @@ func notifyCases() []testCase {
 				submitter, worker := w.Open(), w.Open()
 				n := w.notify(submitter, w.node("n"))
 				r := w.succeeded(w.node("n"))
-				w.save(worker, token(r, task.StateStarted, 0, 1), token(r, task.StateRetrying, 0, 1))
+				w.save(worker, token(r, task.StateStarted, 0, 1), token(r, task.StateAwaiting, 0, 1), token(r, task.StateRetrying, 0, 1))
 				final := token(r, task.StateFailed, 1, 1)
 				w.save(worker, final)
 				if diff := diffRecord(final, w.receive(n)); diff != "" {
