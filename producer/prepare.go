@@ -81,6 +81,9 @@ func (p *Producer) prepare(ctx context.Context, c *task.Call, s *staged) error {
 	} else {
 		s.chosen = true
 	}
+	if c.Conditions != nil {
+		return fmt.Errorf("task %s: %w", c.Name, errNoJobs)
+	}
 	if err := errors.Join(checkLinks(c.Then, 0), checkLinks(c.Else, 0)); err != nil {
 		return fmt.Errorf("task %s: successor: %w", c.Name, err)
 	}

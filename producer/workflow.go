@@ -87,6 +87,9 @@ type step struct {
 
 // build makes the link of the whole workflow.
 func (b *builder) build() (task.Link, error) {
+	if b.work.Call.Conditions != nil {
+		return task.Link{}, fmt.Errorf("swarmiji: submit workflow: %w", errStepConditions)
+	}
 	n := b.work.Node
 	if id := b.work.Call.ID; id != "" {
 		n = withLastID(n, id)
@@ -128,6 +131,9 @@ func (b *builder) link(n *task.Node, at place) (task.Link, error) {
 	}
 	if n.Call.Name == "" {
 		return task.Link{}, fmt.Errorf("%w: a step without a name, or a group without members; task.Map makes one of a list that may be empty", task.ErrBadMetadata)
+	}
+	if n.Call.Conditions != nil {
+		return task.Link{}, fmt.Errorf("step %s: %w", task.Text(n.Call.Name, 128), errStepConditions)
 	}
 	l := task.Link{Name: n.Call.Name, Feed: n.Feed, Field: n.Field}
 	if n.Call.Definition != nil {

@@ -19,6 +19,7 @@ type Call struct {
 	Root        ID // "" means the task is its own root
 	Then, Else  []Link
 	Member      *Membership // nil for a task that is in no group
+	Conditions  *Conditions // nil for a task that runs when the broker hands it out. They are read only
 }
 
 // Membership is a task's place in a group.

@@ -19,6 +19,7 @@ type definition struct {
 	meta        Metadata
 	headers     map[string]string
 	correlation string
+	conditions  *Conditions
 }
 
 // New defines a task. The name is checked when the task is submitted or registered, not here.
@@ -44,12 +45,12 @@ func (t Task[A, R]) With(opts ...Option) Task[A, R] {
 	}
 	var c Call
 	if t.definition != nil {
-		c = Call{Meta: t.definition.meta, Headers: maps.Clone(t.definition.headers), Correlation: t.definition.correlation}
+		c = Call{Meta: t.definition.meta, Headers: maps.Clone(t.definition.headers), Correlation: t.definition.correlation, Conditions: t.definition.conditions}
 	}
 	for _, o := range opts {
 		o(&c)
 	}
-	t.definition = &definition{meta: c.Meta, headers: c.Headers, correlation: c.Correlation}
+	t.definition = &definition{meta: c.Meta, headers: c.Headers, correlation: c.Correlation, conditions: c.Conditions}
 	return t
 }
 
@@ -57,7 +58,7 @@ func (t Task[A, R]) With(opts ...Option) Task[A, R] {
 func (t Task[A, R]) Call(args A, opts ...Option) Call {
 	c := Call{Name: t.name, Args: args}
 	if d := t.definition; d != nil {
-		c.Definition, c.Headers, c.Correlation = &d.meta, d.headers, d.correlation
+		c.Definition, c.Headers, c.Correlation, c.Conditions = &d.meta, d.headers, d.correlation, d.conditions
 	}
 	if len(opts) > 0 {
 		return apply(c, opts)

@@ -1,0 +1,15 @@
+package task_test
+
+import (
+	"fmt"
+
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// Conditions stand in the definition where they hold for every task of a name, and at the call where they depend on its arguments.
+func ExampleConditions() {
+	bill := task.New[string, bool]("bill.send", task.WithThrottle("bills"), task.WithWindows("Mon-Fri 08:00-18:00"))
+	call := bill.Call("for ada", task.WithSequenceKey("customer ada"), task.WithWeight(2))
+	fmt.Println(call.Conditions.Throttle, "|", call.Conditions.Windows, "|", call.Conditions.SequenceKey, "|", call.Conditions.Weight.Or(1))
+	// Output: bills | Mon-Fri 08:00-18:00 | customer ada | 2
+}
