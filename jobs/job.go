@@ -172,7 +172,9 @@ func (j *Job) checkQueued() error {
 		errs = append(errs, fmt.Errorf("%w: a timeout or a number of attempts below 0", ErrBadJob))
 	}
 	for _, key := range []string{j.Key, j.UniqueKey} {
-		errs = append(errs, checkKey(key))
+		if err := checkKey(key); err != nil {
+			errs = append(errs, err)
+		}
 	}
 	switch j.Phase {
 	case "", Awaiting, Answered:

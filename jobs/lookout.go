@@ -3,6 +3,7 @@ package jobs
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/glob"
@@ -104,8 +105,8 @@ func (w *waiters) hear(names []string) {
 	}
 	some := l.all
 	for _, name := range names {
-		if len(l.patterns) == 0 && l.names[name] == nil {
-			continue
+		if l.names[name] == nil && (len(l.patterns) == 0 || strings.HasPrefix(name, wordOfQueue)) {
+			continue // nobody asks for it, or it is of a queue, whose jobs nobody gets here
 		}
 		some = true
 		if len(l.heard) >= maxHeard {

@@ -27,9 +27,8 @@ type Store interface {
 	// that there are others. now is the store's time, and next the first Due after it, zero if there is none. since zero looks for no
 	// names. Jobs of queues do not count.
 	Coming(ctx context.Context, since time.Time, max int) (Coming, error)
-	// Watch calls wake, from any goroutine, after the commit of transactions that gave jobs a Due, by any process. names are those of
-	// the jobs, and [QueueWord] of the queue for those that have one; nil: any. It is a hint: some calls may be missing, and some needless. wake
-	// returns at once. stop ends it.
+	// Watch calls wake, from any goroutine, after the commit of transactions that gave jobs a Due, or ended jobs of a queue, by any process. names are
+	// the words of these jobs ([Job.Word]); nil: any. It is a hint: some calls may be missing, and some needless. wake returns at once. stop ends it.
 	Watch(wake func(names []string)) (stop func())
 	// Close waits for what is under way and gives up what the store holds. It is idempotent. When ctx ends before, its error is returned.
 	Close(ctx context.Context) error
@@ -78,17 +77,17 @@ type Query struct {
 	Queue       string
 	UniqueKey   string
 	Key         string
-	// Expired, when not zero: their Expires is not zero and not after it.
+	// Expired, when not zero: their Expires is not zero and not after it. The answer is then in the order of Expires, then of ids.
 	Expired time.Time
 	// Limit is how many there may be in the answer, the first ones. 0: no limit.
 	Limit int
 
 	// Due, when not nil, asks for jobs without a Queue that may be handed out; of the fields above only Limit, which is not 0, then counts. Jobs that another
-	// transaction has locked are passed over; the answer is in the order of Priority, then Due, then ID. Else, and without Line, the answer is in the
-	// order of ids, and locked jobs are waited for.
+	// transaction has locked are passed over; the answer is in the order of Priority, then Due, then ID. Else, and without Line and Expired, the answer is
+	// in the order of ids, and locked jobs are waited for.
 	Due *Due
 	// Line, when not nil, asks for what stands in the line of a queue; of the fields above only Limit, which is not 0, then counts. Jobs that another
-	// transaction has locked are passed over.
+	// transaction has locked are passed over; those that are not in the answer are not locked.
 	Line *Line
 }
 
@@ -103,7 +102,7 @@ type Line struct {
 	Order Order
 	// MaxWeight, if set: of this Weight or less.
 	MaxWeight task.Opt[int64]
-	// After, when not nil: those that come after this job in Order, wherever it stands now.
+	// After, when not nil: those that come after this job in Order, by its Due, Priority and ID as they are here, wherever it stands now.
 	After *Job
 }
 
@@ -117,7 +116,23 @@ const (
 )
 
 // QueueWord is the word by which [Store] tells watchers of jobs of a queue.
-func QueueWord(queue string) string { return "\x1f" + queue }
+func QueueWord(queue string) string { return wordOfQueue + queue }
+
+const wordOfQueue = "\x1f"
+
+// Word is the word by which a [Store] tells watchers that the job was saved; "": it tells nothing. It is the name of a job with a Due. Of a job
+// with a Queue it is the [QueueWord], also when it has ended and made room; there is none while it runs until a time ahead, as under a lease that was renewed.
+func (j *Job) Word(now time.Time) string {
+	switch {
+	case j.Queue == "" && j.Due.IsZero():
+		return ""
+	case j.Queue == "":
+		return j.Name
+	case j.State.Runs() && (j.Due.IsZero() || j.Due.After(now)):
+		return ""
+	}
+	return QueueWord(j.Queue)
+}
 
 // Due asks for jobs whose Due has come.
 type Due struct {

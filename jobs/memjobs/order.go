@@ -10,19 +10,18 @@ import (
 	"github.com/swarmiji/swarmiji/jobs"
 )
 
-// entry is a job's place in an order. An order that does not go by priority, or by time, leaves these zero.
+// entry is a job's place in an order, which goes by major, then by minor, then by the id. An order that needs less leaves these zero.
 type entry struct {
-	prio int
-	due  int64 // microseconds
-	id   jobs.ID
-	rec  *record
+	major, minor int64
+	id           jobs.ID
+	rec          *record
 }
 
 func (e entry) compare(o entry) int {
-	if c := cmp.Compare(e.prio, o.prio); c != 0 {
+	if c := cmp.Compare(e.major, o.major); c != 0 {
 		return c
 	}
-	if c := cmp.Compare(e.due, o.due); c != 0 {
+	if c := cmp.Compare(e.minor, o.minor); c != 0 {
 		return c
 	}
 	return cmp.Compare(e.id, o.id)
@@ -112,26 +111,34 @@ func (o *order) from(e entry) iter.Seq[entry] {
 	}
 }
 
+// start is before every entry.
+var start = entry{major: math.MinInt64, minor: math.MinInt64}
+
 // dueBy appends the first records that are due by a time, at most limit of them, of those that want takes; nil takes all. only is the
 // one priority that counts, if it is set. The order is one by priority, time and id. It looks at no more than budget entries, and
 // reports whether that was enough for the whole answer.
 func (o *order) dueBy(found []*record, by int64, only *int, limit, budget int, want func(*record) bool) (more []*record, whole bool) {
-	at := entry{prio: math.MinInt, due: math.MinInt64}
+	at := start
 	if only != nil {
-		at.prio = *only
+		at.major = int64(*only)
 	}
+	return o.dueFrom(at, found, by, only, limit, budget, want)
+}
+
+// dueFrom is dueBy from an entry on.
+func (o *order) dueFrom(at entry, found []*record, by int64, only *int, limit, budget int, want func(*record) bool) (more []*record, whole bool) {
 	limit += len(found)
 	for again := true; again; {
 		again = false
 		for e := range o.from(at) {
-			if only != nil && e.prio != *only {
+			if only != nil && e.major != int64(*only) {
 				return found, true
 			}
 			if budget--; budget < 0 {
 				return found, false
 			}
-			if e.due > by { // so are all others of this priority
-				at = entry{prio: e.prio + 1, due: math.MinInt64}
+			if e.minor > by { // so are all others of this priority
+				at = entry{major: e.major + 1, minor: math.MinInt64}
 				again = only == nil
 				break
 			}

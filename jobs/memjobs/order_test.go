@@ -17,7 +17,9 @@ func TestOrder(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	var o order
 	var want []entry
-	draw := func() entry { return entry{prio: r.IntN(3), due: int64(r.IntN(50)), id: jobs.ID(r.IntN(100))} }
+	draw := func() entry {
+		return entry{major: int64(r.IntN(3)), minor: int64(r.IntN(50)), id: jobs.ID(r.IntN(100))}
+	}
 	for i := range 12_000 {
 		e := draw()
 		at, found := slices.BinarySearchFunc(want, e, entry.compare)
@@ -35,7 +37,7 @@ func TestOrder(t *testing.T) {
 		if i%500 > 0 {
 			continue
 		}
-		if got := slices.Collect(o.from(entry{prio: math.MinInt})); !slices.Equal(got, want) || o.n != len(want) {
+		if got := slices.Collect(o.from(start)); !slices.Equal(got, want) || o.n != len(want) {
 			t.Fatalf("step %d: %d entries, counted as %d, not %d", i, len(got), o.n, len(want))
 		}
 		e = draw()

@@ -1,8 +1,6 @@
 package memjobs
 
 import (
-	"math"
-	"slices"
 	"time"
 
 	"github.com/swarmiji/swarmiji/jobs"
@@ -26,13 +24,17 @@ type table struct {
 	broad    [2]order          // those with a Due, by priority and time: of plain jobs, and of mocks
 	keys     map[string]*order // by sequence key
 	children map[jobs.ID]*order
+	lines    map[place]*line      // of queues
+	answers  map[[2]string]*order // by name and key
+	unique   map[[2]string]*order // by name and unique key
+	expires  order                // those that expire, by time
 	names    names
 }
 
 func newTable() *table {
 	return &table{
-		byID: map[jobs.ID]*record{}, keys: map[string]*order{}, children: map[jobs.ID]*order{},
-		names: newNames(),
+		byID: map[jobs.ID]*record{}, keys: map[string]*order{}, children: map[jobs.ID]*order{}, lines: map[place]*line{},
+		answers: map[[2]string]*order{}, unique: map[[2]string]*order{}, names: newNames(),
 	}
 }
 
@@ -66,8 +68,10 @@ func (t *table) remove(r *record) {
 func (t *table) replace(r *record, j jobs.Job) {
 	old := &r.job
 	renamed := old.Name != j.Name
-	relink := renamed || old.SequenceKey != j.SequenceKey || old.Parent != j.Parent
-	requeue := renamed || !old.Due.Equal(j.Due) || old.Priority != j.Priority || old.Mock != j.Mock
+	relink := renamed || old.SequenceKey != j.SequenceKey || old.Parent != j.Parent || old.Key != j.Key || old.UniqueKey != j.UniqueKey ||
+		!old.Expires.Equal(j.Expires)
+	requeue := renamed || !old.Due.Equal(j.Due) || old.Priority != j.Priority || old.Mock != j.Mock || old.Queue != j.Queue ||
+		j.Queue != "" && (old.State != j.State || old.Weight != j.Weight)
 	if requeue {
 		t.unqueue(r)
 	}
@@ -89,13 +93,15 @@ func (t *table) replace(r *record, j jobs.Job) {
 }
 
 func (r *record) byID() entry  { return entry{id: r.job.ID, rec: r} }
-func (r *record) byDue() entry { return entry{due: micros(r.job.Due), id: r.job.ID, rec: r} }
+func (r *record) byDue() entry { return entry{major: micros(r.job.Due), id: r.job.ID, rec: r} }
+
+func (r *record) byExpiry() entry { return entry{major: micros(r.job.Expires), id: r.job.ID, rec: r} }
 
 func (r *record) byPriority() entry {
-	return entry{prio: r.job.Priority, due: micros(r.job.Due), id: r.job.ID, rec: r}
+	return entry{major: int64(r.job.Priority), minor: micros(r.job.Due), id: r.job.ID, rec: r}
 }
 
-// link enters a job where it is found by name, key and parent.
+// link enters a job where it is found by name, keys, parent and expiry.
 func (t *table) link(r *record) {
 	r.name.jobs.add(r.byID())
 	if k := r.job.SequenceKey; k != "" {
@@ -103,6 +109,15 @@ func (t *table) link(r *record) {
 	}
 	if p := r.job.Parent; p != 0 {
 		addTo(t.children, p, r.byID())
+	}
+	if r.job.Key != "" {
+		addTo(t.answers, [2]string{r.job.Name, r.job.Key}, r.byID())
+	}
+	if r.job.UniqueKey != "" {
+		addTo(t.unique, [2]string{r.job.Name, r.job.UniqueKey}, r.byID())
+	}
+	if !r.job.Expires.IsZero() {
+		t.expires.add(r.byExpiry())
 	}
 }
 
@@ -114,10 +129,23 @@ func (t *table) unlink(r *record) {
 	if p := r.job.Parent; p != 0 {
 		removeFrom(t.children, p, r.byID())
 	}
+	if r.job.Key != "" {
+		removeFrom(t.answers, [2]string{r.job.Name, r.job.Key}, r.byID())
+	}
+	if r.job.UniqueKey != "" {
+		removeFrom(t.unique, [2]string{r.job.Name, r.job.UniqueKey}, r.byID())
+	}
+	if !r.job.Expires.IsZero() {
+		t.expires.remove(r.byExpiry())
+	}
 }
 
-// queue enters a job that has a Due where those are found that are due.
+// queue enters a job where those are found that are due, or into the line of its queue.
 func (t *table) queue(r *record) {
+	if r.job.Queue != "" {
+		t.enqueue(r)
+		return
+	}
 	if r.job.Due.IsZero() {
 		return
 	}
@@ -127,6 +155,10 @@ func (t *table) queue(r *record) {
 }
 
 func (t *table) unqueue(r *record) {
+	if r.job.Queue != "" {
+		t.dequeue(r)
+		return
+	}
 	if r.job.Due.IsZero() {
 		return
 	}
@@ -154,70 +186,10 @@ func removeFrom[K comparable](m map[K]*order, k K, e entry) {
 	}
 }
 
-// find returns what q asks for, which is not what is due.
-func (t *table) find(q *jobs.Query) []*record {
-	var found []*record
-	full := func(r *record) bool {
-		if matches(q, &r.job) {
-			found = append(found, r)
-		}
-		return q.Limit > 0 && len(found) == q.Limit
-	}
-	if q.IDs != nil {
-		ids := slices.Clone(q.IDs)
-		slices.Sort(ids)
-		for _, id := range slices.Compact(ids) {
-			if r := t.byID[id]; r != nil && full(r) {
-				break
-			}
-		}
-		return found
-	}
-	if q.After == math.MaxInt64 {
-		return nil
-	}
-	for e := range t.among(q).from(entry{id: q.After + 1}) {
-		if full(e.rec) {
-			break
-		}
-	}
-	return found
-}
-
-// among returns the shortest order by id in which all are that q asks for.
-func (t *table) among(q *jobs.Query) *order {
-	best := &t.all
-	take := func(o *order) {
-		if o == nil {
-			best = &order{}
-		} else if o.n < best.n {
-			best = o
-		}
-	}
-	if q.Name != "" {
-		take(t.names.order(q.Name))
-	}
-	if q.SequenceKey != "" {
-		take(t.keys[q.SequenceKey])
-	}
-	if q.Parent != 0 {
-		take(t.children[q.Parent])
-	}
-	return best
-}
-
-func matches(q *jobs.Query, j *jobs.Job) bool {
-	return j.ID > q.After &&
-		(q.Name == "" || j.Name == q.Name) &&
-		(q.States == nil || slices.Contains(q.States, j.State)) &&
-		(q.SequenceKey == "" || j.SequenceKey == q.SequenceKey) &&
-		(q.Parent == 0 || j.Parent == q.Parent)
-}
-
 // coming returns the names of jobs whose Due lies after since and not after now, and the first Due after now.
 func (t *table) coming(since, now time.Time, most int) jobs.Coming {
 	c := jobs.Coming{Now: now}
-	for e := range t.due.from(entry{due: micros(now) + 1}) {
+	for e := range t.due.from(entry{major: micros(now) + 1}) {
 		c.Next = e.rec.job.Due
 		break
 	}
@@ -225,8 +197,8 @@ func (t *table) coming(since, now time.Time, most int) jobs.Coming {
 		return c
 	}
 	seen := map[*nameset]bool{}
-	for e := range t.due.from(entry{due: micros(since) + 1}) {
-		if e.due > micros(now) {
+	for e := range t.due.from(entry{major: micros(since) + 1}) {
+		if e.major > micros(now) {
 			break
 		}
 		if seen[e.rec.name] {

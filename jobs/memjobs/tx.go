@@ -29,6 +29,8 @@ type change struct {
 var (
 	_ jobs.Taker   = (*tx)(nil)
 	_ jobs.Dropper = (*tx)(nil)
+	_ jobs.Weigher = (*tx)(nil)
+	_ jobs.Weigher = (*view)(nil)
 )
 
 // ready returns why nothing can be done.
@@ -71,7 +73,8 @@ func (tx *tx) rollback() {
 	tx.undo = nil
 }
 
-// woken returns the names of the jobs that have a Due which they had not before; nil if there are many of them.
+// woken returns the names of the jobs that have a Due which they had not before, and the words of queues that are to be looked at; nil if
+// there are many of them.
 func (tx *tx) woken() (names []string, some bool) {
 	seen := map[string]bool{}
 	first := map[jobs.ID]bool{}
@@ -81,18 +84,26 @@ func (tx *tx) woken() (names []string, some bool) {
 		}
 		first[c.id] = true
 		r := tx.core.table.byID[c.id]
-		if r == nil || r.job.Due.IsZero() || c.before != nil && c.before.Due.Equal(r.job.Due) && c.before.Name == r.job.Name {
+		if r == nil {
 			continue
 		}
-		if !seen[r.job.Name] {
-			seen[r.job.Name] = true
-			names = append(names, r.job.Name)
+		if word := tx.word(c.before, &r.job); word != "" && !seen[word] {
+			seen[word] = true
+			names = append(names, word)
 		}
 	}
 	if len(names) > 100 {
 		return nil, true
 	}
 	return names, len(names) > 0
+}
+
+// word is what is told of a job that was changed; "": nothing.
+func (tx *tx) word(before, after *jobs.Job) string {
+	if before != nil && before.Due.Equal(after.Due) && before.Name == after.Name && before.Queue == after.Queue && (after.Queue == "" || before.State == after.State) {
+		return ""
+	}
+	return after.Word(tx.now())
 }
 
 // Now implements [jobs.Tx].
@@ -146,6 +157,7 @@ func (c *core) get(id jobs.ID) (jobs.Job, error) {
 func clone(j *jobs.Job) jobs.Job {
 	c := *j
 	c.Data = bytes.Clone(j.Data)
+	c.Answer = bytes.Clone(j.Answer)
 	return c
 }
 
@@ -162,13 +174,16 @@ func (tx *tx) Find(ctx context.Context, q jobs.Query) ([]jobs.Job, error) {
 }
 
 func (c *core) find(q *jobs.Query, now func() time.Time) ([]jobs.Job, error) {
-	if q.Limit < 0 || q.Due != nil && q.Limit == 0 {
+	if q.Limit < 0 || (q.Due != nil || q.Line != nil) && q.Limit == 0 {
 		return nil, fmt.Errorf("memjobs: %w: a limit of %d", jobs.ErrBadJob, q.Limit)
 	}
 	var found []*record
-	if q.Due != nil {
-		found = c.table.findDue(&q.Due.Selector, until(q.Due, now), q.Limit)
-	} else {
+	switch {
+	case q.Line != nil:
+		found = c.table.findLine(q.Line, now, q.Limit)
+	case q.Due != nil:
+		found = c.table.findDue(&q.Due.Selector, until(q.Due.By, now), q.Limit)
+	default:
 		found = c.table.find(q)
 	}
 	out := make([]jobs.Job, len(found))
@@ -178,12 +193,12 @@ func (c *core) find(q *jobs.Query, now func() time.Time) ([]jobs.Job, error) {
 	return out, nil
 }
 
-// until is the latest Due that d asks for.
-func until(d *jobs.Due, now func() time.Time) int64 {
-	if d.By.IsZero() {
+// until is the latest Due that is asked for.
+func until(by time.Time, now func() time.Time) int64 {
+	if by.IsZero() {
 		return micros(now())
 	}
-	return micros(d.By)
+	return micros(by)
 }
 
 // Save implements [jobs.Tx].
@@ -219,9 +234,10 @@ func (tx *tx) Save(ctx context.Context, list ...*jobs.Job) error {
 // kept is a job as the table keeps it.
 func kept(j *jobs.Job) jobs.Job {
 	c := clone(j)
-	for _, at := range []*time.Time{&c.Created, &c.Changed, &c.NextRun, &c.LastRun, &c.Scheduled, &c.Due} {
+	for _, at := range []*time.Time{&c.Created, &c.Changed, &c.NextRun, &c.LastRun, &c.Scheduled, &c.Due, &c.Deadline, &c.Expires} {
 		*at = exact(*at)
 	}
+	c.Timeout = c.Timeout.Truncate(time.Microsecond)
 	return c
 }
 
@@ -267,7 +283,7 @@ func (tx *tx) Take(ctx context.Context, d jobs.Due, limit int, lease time.Durati
 		return nil, false, tx.spoil(fmt.Errorf("memjobs: %w: %d jobs for %v", jobs.ErrBadJob, limit, lease))
 	}
 	now := tx.now()
-	for _, r := range tx.core.table.findDue(&d.Selector, until(&d, tx.now), limit) {
+	for _, r := range tx.core.table.findDue(&d.Selector, until(d.By, tx.now), limit) {
 		j := r.job
 		if j.RetryAfter != "" || j.Parent != 0 || j.HasChildren {
 			return taken, true, nil
@@ -298,6 +314,15 @@ func (tx *tx) Drop(ctx context.Context, id jobs.ID, token int64) (bool, error) {
 	}
 	tx.remove(id)
 	return true, nil
+}
+
+// Weigh implements [jobs.Weigher].
+func (tx *tx) Weigh(ctx context.Context, queue string) (n, weight int64, err error) {
+	if err := tx.ready(ctx); err != nil {
+		return 0, 0, err
+	}
+	n, weight = tx.core.table.weigh(queue)
+	return n, weight, nil
 }
 
 // view is a transaction that only reads. It holds the table for each call alone.
@@ -355,6 +380,12 @@ func (v *view) Find(ctx context.Context, q jobs.Query) (found []jobs.Job, err er
 	var bad error
 	err = v.read(ctx, func() { found, bad = v.core.find(&q, v.now) })
 	return found, errors.Join(err, bad)
+}
+
+// Weigh implements [jobs.Weigher].
+func (v *view) Weigh(ctx context.Context, queue string) (n, weight int64, err error) {
+	err = v.read(ctx, func() { n, weight = v.core.table.weigh(queue) })
+	return n, weight, err
 }
 
 // Lock implements [jobs.Tx]: who reads locks nothing.
