@@ -36,7 +36,10 @@ type Handout struct {
 	// GivenUp: the ten repetitions of a job with RetryAfter are used up. It is FAILED, and was not handed out.
 	GivenUp bool
 
-	was before
+	// refused is why the attempt of a queue's job has failed before it has begun: what its type said of its data, or that its key is another's. A runner deals with
+	// it as with an attempt that failed.
+	refused error
+	was     before
 }
 
 // before is what a job was when it was handed out, for who gives it back.
