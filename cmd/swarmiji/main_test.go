@@ -367,17 +367,18 @@ func TestSchedules(t *testing.T) {
 	}
 }
 
-// TestJobs runs every script of testdata/jobs against every store of jobs.
+// TestJobs runs every script of testdata/jobs against every store of jobs, each with a database of its own, where ids begin with 1.
 func TestJobs(t *testing.T) {
-	for name, store := range map[string]func(t *testing.T) string{
-		"memory": func(*testing.T) string { return "mem" },
-		"sqlite": func(*testing.T) string { return "" },
-		"postgres": func(t *testing.T) string {
-			url, err := testserver.RequirePostgres(t).Database(t.Context(), "bedrock") // ids begin with 1 in one of its own
-			if err != nil {
-				t.Fatal(err)
-			}
-			return url
+	for name, store := range map[string]func(t *testing.T) func(env *testscript.Env) (string, error){
+		"memory": func(*testing.T) func(*testscript.Env) (string, error) {
+			return func(*testscript.Env) (string, error) { return "mem", nil }
+		},
+		"sqlite": func(*testing.T) func(*testscript.Env) (string, error) {
+			return func(env *testscript.Env) (string, error) { return env.WorkDir + "/jobs.db", nil }
+		},
+		"postgres": func(t *testing.T) func(*testscript.Env) (string, error) {
+			server := testserver.RequirePostgres(t)
+			return func(*testscript.Env) (string, error) { return server.Database(t.Context(), testserver.Namespace()) }
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -387,13 +388,10 @@ func TestJobs(t *testing.T) {
 				Dir: "testdata/jobs", Cmds: commands(), RequireUniqueNames: true,
 				Condition: func(cond string) (bool, error) { return cond == name, nil },
 				Setup: func(env *testscript.Env) error {
-					at := url
-					if at == "" {
-						at = env.WorkDir + "/jobs.db"
-					}
+					at, err := url(env)
 					env.Setenv("SWARMIJI_JOBS", at)
 					env.Setenv("SWARMIJI_BROKER", "")
-					return nil
+					return err
 				},
 			})
 		})

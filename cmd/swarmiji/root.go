@@ -98,7 +98,7 @@ func (a *app) root() *cobra.Command {
 	f.StringVar(&a.keyFile, "key-file", "", "`file` with the keys that tasks and results are sealed with, a line each: an id, a space, 32 bytes in base64, and \"sign\" for one that only signs; the first seals; default: $SWARMIJI_KEYS")
 	f.StringVar(&a.controlKeys, "control-keys", "", "`file` with the keys that consumers want commands signed with, a line each: an id, a space, the key in base64; the first signs; default: $SWARMIJI_CONTROL_KEYS")
 	root.AddCommand(
-		a.callCmd(), a.resultCmd(), a.revokeCmd(), a.scheduleCmd(), a.bedrockCmd(),
+		a.callCmd(), a.resultCmd(), a.revokeCmd(), a.scheduleCmd(), a.jobCmd(), a.bedrockCmd(),
 		a.workersCmd(), a.queuesCmd(), a.tasksCmd(), a.eventsCmd(), a.deadCmd(), a.doctorCmd(),
 		a.pingCmd(), a.statsCmd(), a.scaleCmd(), a.pauseCmd(), a.resumeCmd(), a.rateLimitCmd(), a.shutdownCmd(),
 		a.versionCmd(), a.completionCmd(root),

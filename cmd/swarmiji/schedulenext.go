@@ -34,10 +34,13 @@ func (o *whenOptions) given() (n int) {
 }
 
 // location is the zone of --zone.
-func (o *whenOptions) location() (*time.Location, error) {
-	loc, err := time.LoadLocation(o.zone)
-	if err != nil || o.zone == "Local" || o.zone == "" {
-		return nil, fmt.Errorf("%w: --zone: there is no time zone %q; names are as Europe/Berlin", errUsage, visible(o.zone))
+func (o *whenOptions) location() (*time.Location, error) { return zone(o.zone) }
+
+// zone is the time zone that --zone names.
+func zone(name string) (*time.Location, error) {
+	loc, err := time.LoadLocation(name)
+	if err != nil || name == "Local" || name == "" {
+		return nil, fmt.Errorf("%w: --zone: there is no time zone %q; names are as Europe/Berlin", errUsage, visible(name))
 	}
 	return loc, nil
 }

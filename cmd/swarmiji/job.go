@@ -1,0 +1,155 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/swarmiji/swarmiji/jobs"
+)
+
+// jobStore says which jobs are meant.
+type jobStore struct{ name string }
+
+func (a *app) jobCmd() *cobra.Command {
+	var o jobStore
+	cmd := &cobra.Command{
+		Use:   "job ls|show|create|retry|rm",
+		Short: "Look after jobs",
+		Long: "Job shows the jobs of a database, makes some, and changes what becomes of them; see docs/jobs.md. --store names what\n" +
+			"keeps them: the name of a SQLite file, sqlite:///path/jobs.db, or postgres://user:password@host/database. Times are UTC.",
+		Example: "  swarmiji job ls --store jobs.db --state FAILED\n" +
+			"  SWARMIJI_JOBS=postgres://user:password@host/database swarmiji job show 17",
+		Args:        cobra.NoArgs,
+		Annotations: map[string]string{offline: "yes"}, // it only shows its help
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return errors.Join(cmd.Help(), fmt.Errorf("%w: job what? ls, show, create, retry or rm", errUsage))
+		},
+	}
+	cmd.PersistentFlags().StringVar(&o.name, "store", "", "what keeps the jobs: the `name` of a SQLite file, or a URL; default: $SWARMIJI_JOBS, or else jobs.db")
+	cmd.AddCommand(a.jobListCmd(&o), a.jobShowCmd(&o), a.jobCreateCmd(&o), a.jobRetryCmd(&o), a.jobRemoveCmd(&o))
+	for _, sub := range cmd.Commands() {
+		sub.Annotations = map[string]string{offline: "yes"} // of the broker
+	}
+	return cmd
+}
+
+// withJobs opens the jobs, calls do within --timeout, and closes them. fresh: a SQLite file that is not there is made.
+func (a *app) withJobs(ctx context.Context, o *jobStore, fresh bool, c jobs.Config, do func(ctx context.Context, s *jobs.Service) error) (err error) {
+	name := cmp.Or(o.name, a.getenv("SWARMIJI_JOBS"), "jobs.db")
+	if name == "mem" || strings.HasPrefix(name, "mem:") || strings.TrimPrefix(name, "sqlite:") == ":memory:" {
+		return fmt.Errorf("%w: jobs in memory have no use here: nobody can reach the memory of another process", errUsage)
+	}
+	if file := liteFile(name); file != "" && !fresh {
+		if _, err := os.Stat(file); errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("%w: there is no file %s; --store or SWARMIJI_JOBS names what keeps the jobs", errNotFound, visible(file))
+		}
+	}
+	ctx, cancel := a.limited(ctx)
+	defer cancel()
+	c.Logger = slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelError}))
+	if c.Store, _, err = a.openJobs(ctx, name, c.Logger); err != nil {
+		return fmt.Errorf("%w: %w", errUsage, err) // it has done no I/O
+	}
+	service, err := jobs.New(c)
+	defer func() {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
+		defer cancel()
+		if service != nil {
+			err = errors.Join(err, service.Close(closing))
+		}
+		err = errors.Join(err, c.Store.Close(closing))
+	}()
+	if err != nil {
+		return fmt.Errorf("%w: %w", errUsage, err)
+	}
+	return do(ctx, service)
+}
+
+// liteFile is the file of a store in SQLite; "" for another, and for a name that is refused anyway.
+func liteFile(name string) string {
+	if !strings.Contains(name, "://") && !strings.HasPrefix(name, "sqlite:") {
+		name = "sqlite:" + name
+	}
+	u, err := url.Parse(name)
+	if err != nil || u.Scheme != "sqlite" {
+		return ""
+	}
+	if u.Opaque == "" {
+		return u.Path
+	}
+	file, _ := url.PathUnescape(u.Opaque)
+	return file
+}
+
+// jobIDs reads ids.
+func jobIDs(texts []string) ([]jobs.ID, error) {
+	ids := make([]jobs.ID, len(texts))
+	for i, text := range texts {
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || n < 1 {
+			return nil, fmt.Errorf("%w: %q is no id of a job, which is a number", errUsage, visible(text))
+		}
+		ids[i] = jobs.ID(n)
+	}
+	return ids, nil
+}
+
+// those returns the jobs of ids, all of which have to be there.
+func those(ctx context.Context, s *jobs.Service, ids []jobs.ID) ([]jobs.Job, error) {
+	all := make([]jobs.Job, len(ids))
+	for i, id := range ids {
+		var err error
+		if all[i], err = s.Query(ctx, id); err != nil {
+			return nil, fmt.Errorf("job %d: %w", id, err)
+		}
+	}
+	return all, nil
+}
+
+// jobOutput is a job as it is shown, without what may be large or secret.
+type jobOutput struct {
+	ID       jobs.ID    `json:"id"`
+	Name     string     `json:"name"`
+	State    jobs.State `json:"state"`
+	Phase    jobs.Phase `json:"phase,omitempty"`
+	Queue    string     `json:"queue,omitempty"`
+	Priority int        `json:"priority"`
+	Due      time.Time  `json:"due,omitzero"` // when something becomes of it by itself
+	Changed  time.Time  `json:"changed,omitzero"`
+	Reason   string     `json:"reason,omitempty"`
+}
+
+func jobRow(j *jobs.Job) jobOutput {
+	return jobOutput{
+		ID: j.ID, Name: j.Name, State: j.State, Phase: j.Phase, Queue: j.Queue, Priority: j.Priority, Due: utc(j.Due), Changed: utc(j.Changed), Reason: j.Reason,
+	}
+}
+
+// stands is the state with the phase.
+func (o *jobOutput) stands() string {
+	if o.Phase == "" {
+		return string(o.State)
+	}
+	return string(o.State) + "/" + string(o.Phase)
+}
+
+// utc is t in UTC; no time stays none.
+func utc(t time.Time) time.Time {
+	if t.IsZero() {
+		return time.Time{}
+	}
+	return t.UTC()
+}
+
+// internal tells whether a record is no job of anybody's, but one that jobs are kept in order with.
+func internal(j *jobs.Job) bool { return strings.HasPrefix(j.Queue, "swarmiji.") }

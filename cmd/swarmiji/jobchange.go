@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/swarmiji/swarmiji/jobs"
+)
+
+// turnedOutput is what retry, cancel and rm print of a job.
+type turnedOutput struct {
+	ID    jobs.ID    `json:"id"`
+	Name  string     `json:"name"`
+	Was   jobs.State `json:"was"`
+	State jobs.State `json:"state,omitempty"` // "": it is gone
+}
+
+// turn does something to the jobs that are named, all of which have to be there, and prints what became of each.
+func (a *app) turn(cmd *cobra.Command, store *jobStore, texts []string, do func(ctx context.Context, s *jobs.Service, all []jobs.Job) error) error {
+	ids, err := jobIDs(texts)
+	if err != nil {
+		return err
+	}
+	return a.withJobs(cmd.Context(), store, false, jobs.Config{}, func(ctx context.Context, s *jobs.Service) error {
+		all, err := those(ctx, s, ids)
+		if err != nil {
+			return err
+		}
+		if err := do(ctx, s, all); err != nil {
+			return err
+		}
+		out := make([]turnedOutput, len(all))
+		t := &table{head: []string{"ID", "NAME", "WAS", "NOW"}}
+		for i := range all {
+			j := &all[i]
+			out[i] = turnedOutput{ID: j.ID, Name: j.Name, Was: j.State}
+			now := "gone"
+			if is, err := s.Query(ctx, j.ID); err == nil { // it is done, whatever becomes of this
+				out[i].State, now = is.State, string(is.State)
+			}
+			t.add(j.ID, j.Name, j.State, now)
+		}
+		return a.show(out, t)
+	})
+}
+
+func (a *app) jobRetryCmd(store *jobStore) *cobra.Command {
+	force := false
+	cmd := &cobra.Command{
+		Use:   "retry ID...",
+		Short: "Have jobs run again",
+		Long: "Retry puts jobs back into the queue, all of them or none: those that have FAILED or were CANCELLED, and those that wait for a\n" +
+			"later time, are due now. One that runs is refused unless --force is given: what runs it goes on, beside the next run, and can\n" +
+			"end it no more.",
+		Example: "  swarmiji job retry 17 18\n" +
+			"  swarmiji job ls --state FAILED -o json | jq '.[].id' | xargs swarmiji job retry",
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, texts []string) error {
+			return a.turn(cmd, store, texts, func(ctx context.Context, s *jobs.Service, all []jobs.Job) error {
+				ids := make([]jobs.ID, len(all))
+				for i := range all {
+					if ids[i] = all[i].ID; all[i].State.Runs() && !force {
+						return fmt.Errorf("job %d: %w; --force has it run again", all[i].ID, jobs.ErrIsRunning)
+					}
+				}
+				return s.Requeue(ctx, ids, "")
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&force, "force", false, "also jobs that run")
+	return cmd
+}
+
+// each does something to jobs, one after the other, and tells where it ended if it did.
+func each(all []jobs.Job, do func(j *jobs.Job) error) error {
+	for i := range all {
+		if err := do(&all[i]); err != nil {
+			return fmt.Errorf("%d of %d are done; job %d: %w", i, len(all), all[i].ID, err)
+		}
+	}
+	return nil
+}
+
+func (a *app) jobRemoveCmd(store *jobStore) *cobra.Command {
+	return &cobra.Command{
+		Use:   "rm ID...",
+		Short: "Delete jobs",
+		Long:  "Rm deletes jobs, one after the other. One that runs, is PAUSED or has children left is refused.",
+		Example: "  swarmiji job rm 17\n" +
+			"  swarmiji job rm 17 18 -o json",
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, texts []string) error {
+			return a.turn(cmd, store, texts, func(ctx context.Context, s *jobs.Service, all []jobs.Job) error {
+				return each(all, func(j *jobs.Job) error { return s.Delete(ctx, j.ID) })
+			})
+		},
+	}
+}

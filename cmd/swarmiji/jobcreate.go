@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/schedule"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// createOptions are the flags of job create.
+type createOptions struct {
+	at, in, zone       string
+	repeat, retryAfter string
+	sequenceKey        string
+	priority           int
+	parent             int64
+	unique, keep, mock bool
+	prioritised        bool
+}
+
+func (a *app) jobCreateCmd(store *jobStore) *cobra.Command {
+	var o createOptions
+	cmd := &cobra.Command{
+		Use:   "create NAME [JSON|@FILE|-]",
+		Short: "Make a job",
+		Long: "Create makes a job with a JSON object for its data, {} if there is none, and prints its id. \"@FILE\" reads the data from a\n" +
+			"file, \"-\" from the standard input. Times are by the store's clock. A SQLite file that is not there is made.",
+		Example: "  swarmiji job create feed/news '{\"last\": 0}' --repeat 'FINISHED, +1 HOUR'\n" +
+			"  swarmiji job create mail/send @mail.json --at '9am tomorrow' --zone Europe/Berlin --priority 10",
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.prioritised = cmd.Flags().Changed("priority")
+			return a.jobCreate(cmd.Context(), store, args, &o)
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVar(&o.at, "at", "", "when it runs, as a `moment`: \"7pm tomorrow\", \"friday at noon\", 2026-11-21T19:00:00+01:00; default: now")
+	f.StringVar(&o.in, "in", "", "when it runs, from now: a `duration` as \"5 minutes\", \"2 weeks, 1 day\" or 90s")
+	f.StringVar(&o.zone, "zone", "UTC", "`name` of the time zone of --at, such as Europe/Berlin")
+	f.IntVar(&o.priority, "priority", jobs.DefaultPriority, "the lower goes first")
+	f.StringVar(&o.repeat, "repeat", "", "a `rule`, such as \"FINISHED, +1 DAY\"")
+	f.StringVar(&o.retryAfter, "retry-after", "", "after what time it is handed out again while it runs, a `modifier` such as \"+5 MINUTES\"")
+	f.StringVar(&o.sequenceKey, "sequence-key", "", "jobs of one `key` run one at a time, in the order of their ids")
+	f.Int64Var(&o.parent, "parent", 0, "`id` of the job that it is a child of")
+	f.BoolVar(&o.unique, "unique", false, "if there is a job of this name, that is the one: other data are merged into its own")
+	f.BoolVar(&o.keep, "keep", false, "with --unique, the job that is there stays as it is")
+	f.BoolVar(&o.mock, "mock", false, "it is handed out only to who asks for such jobs")
+	return cmd
+}
+
+func (a *app) jobCreate(ctx context.Context, store *jobStore, args []string, o *createOptions) error {
+	spec := jobs.Spec{
+		Name: args[0], Repeat: o.repeat, RetryAfter: o.retryAfter, SequenceKey: o.sequenceKey, Parent: jobs.ID(o.parent), Unique: o.unique, Keep: o.keep, Mock: o.mock,
+	}
+	if o.prioritised {
+		spec.Priority = task.Set(o.priority)
+	}
+	var err error
+	if spec.Data, err = a.document(args[1:], jobs.MaxData); err != nil {
+		return err
+	}
+	if _, err := o.first(time.Now()); err != nil { // what is refused is so before a store is asked
+		return err
+	}
+	if o.keep && !o.unique {
+		return fmt.Errorf("%w: --keep belongs to --unique", errUsage)
+	}
+	return a.withJobs(ctx, store, true, jobs.Config{}, func(ctx context.Context, s *jobs.Service) error {
+		if o.at != "" || o.in != "" {
+			now, err := storeTime(ctx, s)
+			if err != nil {
+				return err
+			}
+			if spec.FirstRun, err = o.first(now); err != nil {
+				return err
+			}
+		}
+		made, err := s.Create(ctx, spec)
+		if err != nil {
+			return err
+		}
+		return a.showMade(ctx, s, made)
+	})
+}
+
+// storeTime is the time of the clock that decides.
+func storeTime(ctx context.Context, s *jobs.Service) (now time.Time, err error) {
+	err = s.Store().View(ctx, func(ctx context.Context, tx jobs.Tx) error {
+		now, err = tx.Now(ctx)
+		return err
+	})
+	return now, err
+}
+
+// first is when the job runs, as seen from now. Zero: now.
+func (o *createOptions) first(now time.Time) (time.Time, error) {
+	loc, err := zone(o.zone)
+	if err != nil {
+		return time.Time{}, err
+	}
+	var phrase string
+	switch {
+	case o.at != "" && o.in != "":
+		return time.Time{}, fmt.Errorf("%w: give --at or --in, not both", errUsage)
+	case o.at != "":
+		if t, err := time.Parse(time.RFC3339, o.at); err == nil {
+			return t, nil // also one that is past
+		}
+		phrase = "at " + strings.TrimPrefix(o.at, "at ")
+	case o.in != "":
+		if d, err := time.ParseDuration(o.in); err == nil && d >= 0 {
+			return now.Add(d), nil
+		}
+		phrase = "in " + strings.TrimPrefix(o.in, "in ")
+	default:
+		return time.Time{}, nil
+	}
+	p, err := schedule.ParsePhrase(phrase, now.In(loc))
+	return p.At, err
+}
+
+// madeOutput is what create prints.
+type madeOutput struct {
+	ID      jobs.ID    `json:"id"`
+	Existed bool       `json:"existed"`
+	State   jobs.State `json:"state,omitempty"`
+	NextRun time.Time  `json:"nextRun,omitzero"`
+}
+
+// showMade prints the id, for scripts, and where the job stands, if it is not over and gone already.
+func (a *app) showMade(ctx context.Context, s *jobs.Service, made jobs.Created) error {
+	o := madeOutput{ID: made.ID, Existed: made.Existed}
+	t := &table{head: []string{fmt.Sprint(made.ID)}}
+	if j, err := s.Query(ctx, made.ID); err == nil { // it is made, whatever becomes of this
+		o.State, o.NextRun = j.State, utc(j.NextRun)
+		t.add(fmt.Sprintf("%s, next run %s", o.State, cell(o.NextRun)))
+	}
+	if o.Existed {
+		t.add("it was there already")
+	}
+	return a.show(o, t)
+}
+
+// document reads a JSON text from an argument, a file or the standard input; nil: there is none.
+func (a *app) document(given []string, most int64) (text []byte, err error) {
+	if len(given) == 0 {
+		return nil, nil
+	}
+	var from io.Reader = strings.NewReader(given[0])
+	if file, ok := strings.CutPrefix(given[0], "@"); ok {
+		f, err := os.Open(file) //nolint:gosec // the user names a file of their own
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", errUsage, err)
+		}
+		defer func() { _ = f.Close() }()
+		from = f
+	} else if given[0] == "-" {
+		from = a.stdin
+	}
+	if text, err = io.ReadAll(io.LimitReader(from, most+1)); err != nil {
+		return nil, err
+	}
+	switch {
+	case int64(len(text)) > most:
+		return nil, fmt.Errorf("%w: more than %d bytes of JSON", errUsage, most)
+	case !json.Valid(text):
+		return nil, fmt.Errorf("%w: this is no JSON; a text is written '\"text\"'", errUsage)
+	}
+	return text, nil
+}

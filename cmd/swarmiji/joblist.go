@@ -1,0 +1,194 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/swarmiji/swarmiji/internal/glob"
+	"github.com/swarmiji/swarmiji/jobs"
+)
+
+const (
+	// maxList bounds how many jobs are shown at once, and jobPage how many are read: each may have a megabyte of data.
+	maxList = 10_000
+	jobPage = 100
+	// maxCell is how many characters of a text are shown where many are shown.
+	maxCell = 60
+)
+
+// listOptions are the flags of job ls.
+type listOptions struct {
+	name, queue, phase, order string
+	states                    []string
+	limit                     int
+	after                     int64
+}
+
+func (a *app) jobListCmd(store *jobStore) *cobra.Command {
+	var o listOptions
+	cmd := &cobra.Command{
+		Use:   "ls",
+		Short: "Show jobs",
+		Long: "Ls shows the first --limit jobs that are as the flags say, without their data, which may hold secrets. If there are more, it\n" +
+			"tells on the standard error with which --after to go on. DUE is when something becomes of a job by itself: it may start,\n" +
+			"its lease ends, or its answer is waited for no longer. --order newest, due and priority look at all jobs.",
+		Example: "  swarmiji job ls --state FAILED,CANCELLED --order newest\n" +
+			"  swarmiji job ls --name 'mail/*' --queue mails --phase AWAITING -o json",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.jobList(cmd.Context(), store, &o) },
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVar(&o.name, "name", "", "`pattern` of the names: * is any text, ? one character, [a-z] one of these")
+	f.StringSliceVar(&o.states, "state", nil, "`state` of the jobs, as QUEUED; may be given again")
+	f.StringVar(&o.queue, "queue", "", "`name` of their queue")
+	f.StringVar(&o.phase, "phase", "", "`phase` of their attempt: AWAITING or ANSWERED")
+	f.StringVar(&o.order, "order", "id", "what goes first: `id`, newest, due (the soonest; those that nothing becomes of last) or priority (the lowest)")
+	f.IntVarP(&o.limit, "limit", "n", 100, fmt.Sprintf("how many jobs are shown, 1 to %d", maxList))
+	f.Int64Var(&o.after, "after", 0, "only jobs above this `id`")
+	return cmd
+}
+
+func (a *app) jobList(ctx context.Context, store *jobStore, o *listOptions) error {
+	l, err := o.lister()
+	if err != nil {
+		return err
+	}
+	return a.withJobs(ctx, store, false, jobs.Config{}, func(ctx context.Context, s *jobs.Service) error {
+		if err := l.read(ctx, s); err != nil {
+			return err
+		}
+		t := &table{head: []string{"ID", "NAME", "STATE", "QUEUE", "PRIORITY", "DUE", "CHANGED", "REASON"}}
+		for i := range l.found {
+			j := &l.found[i]
+			t.add(j.ID, j.Name, j.stands(), j.Queue, j.Priority, j.Due, j.Changed, cut(j.Reason))
+		}
+		if err := a.show(l.found, t); err != nil {
+			return err
+		}
+		if l.more && o.order == "id" {
+			_, err = fmt.Fprintf(a.stderr, "there are more: --after %d\n", l.found[len(l.found)-1].ID)
+		} else if l.more {
+			_, err = fmt.Fprintf(a.stderr, "there are more than --limit %d\n", o.limit)
+		}
+		return err
+	})
+}
+
+// cut shortens a text for a column.
+func cut(text string) string {
+	if r := []rune(text); len(r) > maxCell {
+		return string(r[:maxCell-3]) + "..."
+	}
+	return text
+}
+
+// lister reads jobs page by page and keeps only what is shown.
+type lister struct {
+	q       jobs.Query
+	name    *glob.Pattern // nil: the query says it
+	phase   jobs.Phase
+	compare func(a, b jobOutput) int // nil: by id
+	limit   int
+
+	found []jobOutput // not nil
+	more  bool        // there are others
+}
+
+// lister checks the flags.
+func (o *listOptions) lister() (*lister, error) {
+	l := &lister{q: jobs.Query{Limit: jobPage, Queue: o.queue, After: jobs.ID(o.after)}, phase: jobs.Phase(strings.ToUpper(o.phase)), limit: o.limit, found: []jobOutput{}}
+	if o.limit < 1 || o.limit > maxList || o.after < 0 {
+		return nil, fmt.Errorf("%w: --limit is %d, want 1 to %d; --after is %d", errUsage, o.limit, maxList, o.after)
+	}
+	if l.phase != "" && l.phase != jobs.Awaiting && l.phase != jobs.Answered {
+		return nil, fmt.Errorf("%w: --phase is %q, want AWAITING or ANSWERED", errUsage, visible(o.phase))
+	}
+	for _, text := range o.states {
+		state := jobs.State(strings.ToUpper(text))
+		if !slices.Contains(allStates(), state) {
+			return nil, fmt.Errorf("%w: --state is %q, want some of %v", errUsage, visible(text), allStates())
+		}
+		l.q.States = append(l.q.States, state)
+	}
+	if o.name != "" {
+		if p := glob.Compile(o.name); p.Never() {
+			return nil, fmt.Errorf("%w: --name: a [ is not closed in %q", errUsage, visible(o.name))
+		} else if exact, ok := p.Exact(); ok {
+			l.q.Name = exact
+		} else {
+			l.name = &p
+		}
+	}
+	switch o.order {
+	case "id":
+	case "newest":
+		l.compare = func(a, b jobOutput) int { return cmp.Compare(b.ID, a.ID) }
+	case "due":
+		l.compare = func(a, b jobOutput) int {
+			return cmp.Or(cmp.Compare(btoi(a.Due.IsZero()), btoi(b.Due.IsZero())), a.Due.Compare(b.Due), cmp.Compare(a.ID, b.ID))
+		}
+	case "priority":
+		l.compare = func(a, b jobOutput) int { return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.ID, b.ID)) }
+	default:
+		return nil, fmt.Errorf("%w: --order is %q, want id, newest, due or priority", errUsage, visible(o.order))
+	}
+	return l, nil
+}
+
+func allStates() []jobs.State {
+	return []jobs.State{jobs.Queued, jobs.RunQueued, jobs.Running, jobs.Paused, jobs.Waiting, jobs.Finished, jobs.Failed, jobs.Cancelled}
+}
+
+// read goes through the jobs until it has what is shown.
+func (l *lister) read(ctx context.Context, s *jobs.Service) error {
+	for {
+		page, err := s.List(ctx, l.q)
+		if err != nil {
+			return err
+		}
+		for i := range page {
+			if l.wants(&page[i]) && !l.take(jobRow(&page[i])) {
+				return nil
+			}
+		}
+		if len(page) < jobPage {
+			l.cut(0)
+			return nil
+		}
+		l.q.After = page[len(page)-1].ID
+	}
+}
+
+// wants tells whether a job that the query found is one to be shown.
+func (l *lister) wants(j *jobs.Job) bool {
+	return (l.name == nil || l.name.Match(j.Name)) && (l.phase == "" || l.phase == j.Phase) && (l.q.Queue != "" || !internal(j))
+}
+
+// take adds a job; it tells whether to go on.
+func (l *lister) take(j jobOutput) bool {
+	if l.compare == nil && len(l.found) == l.limit {
+		l.more = true
+		return false
+	}
+	if l.found = append(l.found, j); l.compare != nil {
+		l.cut(l.limit) // what is shown and as many again are held, so that sorting is rare
+	}
+	return true
+}
+
+// cut leaves the first ones, if there are more by slack.
+func (l *lister) cut(slack int) {
+	if l.compare == nil || slack > 0 && len(l.found) < l.limit+slack {
+		return
+	}
+	slices.SortFunc(l.found, l.compare)
+	if len(l.found) > l.limit {
+		l.found, l.more = slices.Clip(l.found[:l.limit:l.limit]), true
+	}
+}
