@@ -14,8 +14,14 @@ import (
 )
 
 // TaskID returns the id of the task that the present run of j is, or its last one. It depends on which job it is, by ID and Created, and on its Run
-// alone, so that every process, before and after a crash, gives one run one id; jobs of two databases have different ones.
-func TaskID(j Job) task.ID { return runOf(&j).taskID() }
+// alone, so that every process, before and after a crash, gives one run one id; jobs of two databases have different ones. That of a job which was made of a task is
+// the task's own ([TaskOf]).
+func TaskID(j Job) task.ID {
+	if id, ok := TaskOf(&j); ok {
+		return id
+	}
+	return runOf(&j).taskID()
+}
 
 // run is what tells one run of a job from every other.
 type run struct {
@@ -85,8 +91,8 @@ func FromContext(ctx context.Context) (Handout, bool) {
 }
 
 // Progress replaces the data of the job that the calling handler runs by v, which is a JSON object when it is written as JSON: how far it has come. Who asks
-// for the job sees that while it runs, and if the process dies the next attempt begins with it. The error is [ErrStale] when the run is over or another has it, and
-// [ErrNoRun] outside of a run. In a consumer it needs [Current].
+// for the job sees that while it runs, and if the process dies the next attempt begins with it. The error is [ErrStale] when the run is over or another has it,
+// [ErrUnsupported] in a task with conditions, whose job's data are its message, and [ErrNoRun] outside of a run. In a consumer it needs [Current].
 func Progress(ctx context.Context, v any) error {
 	a, ok := ctx.Value(activeKey{}).(*active)
 	if !ok {
@@ -98,6 +104,9 @@ func Progress(ctx context.Context, v any) error {
 	}
 	if err := CheckData(data); err != nil {
 		return err
+	}
+	if _, prepared := TaskOf(&a.handout.Job); prepared {
+		return fmt.Errorf("%w: the data of job %d are the message of its task", ErrUnsupported, a.run.id)
 	}
 	return a.update(ctx, data)
 }
@@ -163,19 +172,26 @@ func (s *Service) currentRun(ctx context.Context, r run) (Job, error) {
 const againSoon = 5 * time.Second
 
 // Current returns a middleware, for consumers that run the tasks of dispatched jobs: before a task starts it looks whether its run is the job's present one. A task
-// whose job has moved on is not run; it fails with [ErrStale]. If the store does not answer the task is put back for 5 s. All other tasks
-// pass, those that follow the task of a job included.
+// whose job has moved on is not run; it fails with [ErrStale]. Of a task with conditions (task.Conditions) it looks whether its job runs. If the store does not
+// answer the task is put back for 5 s. All other tasks pass, those that follow the task of a job included.
 //
 // Without it a task that is delivered again, or was submitted twice because an answer was lost, may run although the job has ended. With it
 // [Progress] and [FromContext] work in the handlers.
 func Current(s *Service) func(next task.Handler) task.Handler {
 	return func(next task.Handler) task.Handler {
 		return task.HandlerFunc(func(ctx context.Context, q *task.Request) (any, error) {
+			var j Job
+			var err error
 			r, ok := parseRun(q.Headers[HeaderRun])
-			if !ok || r.taskID() != q.ID {
+			switch {
+			case q.Headers[task.HeaderConditions] == string(q.ID):
+				j, err = s.conditioned(ctx, q.Name, q.ID)
+				r = runOf(&j)
+			case ok && r.taskID() == q.ID:
+				j, err = s.currentRun(ctx, r)
+			default:
 				return next.Handle(ctx, q)
 			}
-			j, err := s.currentRun(ctx, r)
 			switch {
 			case errors.Is(err, ErrStale):
 				s.count.stale.Add(1)

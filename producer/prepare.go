@@ -224,7 +224,7 @@ func (s *staged) stage(ctx context.Context, queue string, e *task.Envelope) erro
 	}
 	if p.base != nil { // formats see the envelope alone: what the static configuration sets counts here
 		m.Priority = s.effective.Priority.Or(task.DefaultPriority)
-		if !wire.Followed(e) {
+		if !wire.Awaited(e) {
 			m.Expires = s.effective.Expires.Or(time.Time{})
 		}
 	}

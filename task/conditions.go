@@ -22,6 +22,10 @@ type Conditions struct {
 // DefaultThrottle is the queue of jobs of tasks that have conditions and name no other.
 const DefaultThrottle = "tasks"
 
+// HeaderConditions is the header that a producer gives to a task with conditions. It holds the task's id, by which what follows it, and inherits its
+// headers, is told apart.
+const HeaderConditions = "swarmiji-conditions"
+
 // WithSequenceKey has the tasks of one key run one at a time, in the order in which they are submitted. See [Conditions].
 func WithSequenceKey(key string) Option {
 	return onCondition(func(c *Conditions) { c.SequenceKey = key })

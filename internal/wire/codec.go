@@ -87,7 +87,7 @@ func (c *Codec) Encode(queue string, e *task.Envelope) (*broker.Message, error) 
 // EncodeAs is Encode in a given format, the one that e came in, so that a foreign writer's fields are kept. queue is the name
 // under which tasks know the queue, which is not that of a side queue.
 func (c *Codec) EncodeAs(f serializer.Format, queue string, e *task.Envelope) (*broker.Message, error) {
-	followed := Followed(e)
+	awaited := Awaited(e)
 	if c.protect != nil {
 		var err error
 		if e, err = c.protect.wrap(queue, e); err != nil {
@@ -101,7 +101,7 @@ func (c *Codec) EncodeAs(f serializer.Format, queue string, e *task.Envelope) (*
 	if len(m.Body) > c.maxBody {
 		return nil, c.tooLarge(len(m.Body))
 	}
-	if followed { // a broker that drops it would let those wait for ever who follow: the consumer looks at the envelope's own
+	if awaited { // a broker that drops it would let those wait for ever who follow: the consumer looks at the envelope's own
 		m.Expires = time.Time{}
 	}
 	return m, nil
@@ -110,6 +110,11 @@ func (c *Codec) EncodeAs(f serializer.Format, queue string, e *task.Envelope) (*
 // Followed reports whether something waits for the task's end besides its result: successors, or a group.
 func Followed(e *task.Envelope) bool {
 	return e.Chord != nil || len(e.Then) > 0 || len(e.Else) > 0
+}
+
+// Awaited reports whether something waits for the task's end besides whoever submitted it: what follows it, or a job that is over with it.
+func Awaited(e *task.Envelope) bool {
+	return Followed(e) || len(e.Headers) > 0 && e.Headers[task.HeaderConditions] == string(e.ID)
 }
 
 func (c *Codec) tooLarge(n int) error {

@@ -1,0 +1,41 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// PreparedSubmitter sends the tasks that a producer has made jobs of, because they have conditions (task.Conditions). A producer is one. Such a job has a
+// Queue, its Data are the task's message, and its Key names the task ([TaskOf]).
+type PreparedSubmitter interface {
+	// SubmitPrepared publishes the task of a job's Data and returns its handle. Nil error means that the broker has confirmed it; to do it again is safe. An error that
+	// wraps task.ErrBadArgs says that these Data are no such task.
+	SubmitPrepared(ctx context.Context, data []byte) (task.Pending, error)
+}
+
+// keyOfTask begins the Key of such a job.
+const keyOfTask = "swarmiji.task/"
+
+// KeyOfTask returns the Key that the job of a task with conditions has.
+func KeyOfTask(id task.ID) string { return keyOfTask + string(id) }
+
+// TaskOf returns the task that j was made of because it has conditions, and whether j is such a job. It has one run, and so one task.
+func TaskOf(j *Job) (task.ID, bool) {
+	id, ok := strings.CutPrefix(j.Key, keyOfTask)
+	return task.ID(id), ok && j.Queue != ""
+}
+
+// conditioned returns the job of a task with conditions if it runs, else ErrStale.
+func (s *Service) conditioned(ctx context.Context, name string, id task.ID) (Job, error) {
+	found, err := s.List(ctx, Query{Name: name, Key: KeyOfTask(id), States: []State{Running, RunQueued}, Limit: 1})
+	switch {
+	case err != nil:
+		return Job{}, err
+	case len(found) == 0:
+		return Job{}, fmt.Errorf("%w: no job of task %s runs", ErrStale, id)
+	}
+	return found[0], nil
+}

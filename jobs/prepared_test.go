@@ -1,0 +1,76 @@
+package jobs_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// TestCurrentOfConditions: a task with conditions starts while its job runs, and only then; what follows it does not ask.
+func TestCurrentOfConditions(t *testing.T) {
+	bubble(t, func(w *world) {
+		ctx := context.Background()
+		ran := 0
+		h := jobs.Current(w.Service)(task.HandlerFunc(func(ctx context.Context, q *task.Request) (any, error) {
+			ran++
+			if held, ok := jobs.FromContext(ctx); ok != (q.ID == "a") || ok && held.Queue != "tasks" {
+				w.Errorf("task %s has the job %+v, %v", q.ID, held, ok)
+			}
+			if q.ID == "a" {
+				w.is(jobs.Progress(ctx, map[string]int{"n": 1}), jobs.ErrUnsupported)
+			}
+			return nil, nil
+		}))
+		handle := func(id task.ID) error {
+			e := &task.Envelope{ID: id, Name: "work", Headers: map[string]string{task.HeaderConditions: "a"}}
+			_, err := h.Handle(ctx, task.NewRequest(e, nil))
+			return err
+		}
+		w.is(handle("b"), nil) // it has inherited the header
+		w.is(handle("a"), jobs.ErrStale)
+		for _, state := range []jobs.State{jobs.Queued, jobs.Waiting, jobs.Cancelled, jobs.Failed, jobs.Finished} {
+			w.putPrepared("work", state)
+		}
+		w.putPrepared("other work", jobs.Running)
+		w.is(handle("a"), jobs.ErrStale)
+		if ran != 1 {
+			w.Fatalf("%d tasks ran, want the one that has no conditions", ran)
+		}
+		w.putPrepared("work", jobs.Running)
+		w.is(handle("a"), nil)
+		if ran != 2 {
+			w.Fatal("the task whose job runs did not run")
+		}
+	})
+}
+
+// putPrepared puts a job of the task a into the store.
+func (w *world) putPrepared(name string, state jobs.State) {
+	w.Helper()
+	now := time.Now()
+	j := &jobs.Job{
+		Name: name, State: state, Data: []byte("{}"), Created: now, Changed: now, NextRun: now, Queue: "tasks", Key: jobs.KeyOfTask("a"), Run: 1, Token: 1,
+	}
+	w.ok(w.store.Update(context.Background(), func(ctx context.Context, tx jobs.Tx) error { return tx.Save(ctx, j) }))
+	if id := jobs.TaskID(*j); id != "a" {
+		w.Fatalf("the job's task is %q", id)
+	}
+}
+
+func TestTaskOf(t *testing.T) {
+	for _, j := range []jobs.Job{{Queue: "q"}, {Queue: "q", Key: "swarmiji.task"}, {Key: jobs.KeyOfTask("a")}, {Queue: "q", Key: "a"}} {
+		if id, ok := jobs.TaskOf(&j); ok {
+			t.Errorf("%+v is taken for task %s", j, id)
+		}
+		if jobs.TaskID(j) == "a" {
+			t.Errorf("%+v has the id of another's task", j)
+		}
+	}
+	if id, ok := jobs.TaskOf(&jobs.Job{Queue: "q", Key: jobs.KeyOfTask("a")}); !ok || id != "a" {
+		t.Error(errors.New("the task of a job is not known"), id)
+	}
+}
