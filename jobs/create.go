@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/swarmiji/swarmiji/schedule"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -34,6 +35,25 @@ type Spec struct {
 	Unique bool
 	// Keep, with Unique: the job that is there stays as it is.
 	Keep bool
+
+	// Queue is the queue whose runner hands the job out, as its limit and its throttler let it. Not together with RetryAfter, Parent, Mock or Unique; names
+	// that begin with "swarmiji." are reserved. A FirstRun in the past counts as now there. "": none.
+	Queue string
+	// Weight is how much of the queue's limit it takes while it runs, rounded up to thousandths; 0: nothing. Unset: 1. Only with Queue.
+	Weight task.Opt[float64]
+	// Windows are the times at which it may start; FirstRun is moved to the first opening from then on. nil: any time. Only with Queue.
+	Windows *schedule.Windows
+	// Timeout is how long an attempt may take, the wait for its answer included. 0: as long as it likes. Unset: [DefaultAttemptTimeout]. Only with Queue.
+	Timeout task.Opt[time.Duration]
+	// UniqueKey: a second job of this name and this key is refused with a [KeyTakenError] while the first is not over. "": none.
+	UniqueKey string
+	// Key is what an answer from outside names the job by, together with its name, once it has begun. It is unique as UniqueKey is. "": none, or one that its
+	// handler gives.
+	Key string
+	// Respond: an answer does not end the job; what runs it is to look at it.
+	Respond bool
+
+	internal bool // Queue may be a reserved one
 }
 
 // Created is a job that was made, or one that was there.
@@ -89,7 +109,8 @@ func (s *Service) CreateAll(ctx context.Context, specs []Spec) ([]Created, error
 		if spec.Parent != 0 {
 			l.addParent(spec.Parent)
 		}
-		simple = simple && spec.SequenceKey == "" && !spec.Unique && spec.Parent == 0
+		_ = l.addKeys(&jobs[i], spec.Name) // nothing has begun yet that would have to begin anew
+		simple = simple && spec.SequenceKey == "" && !spec.Unique && spec.Parent == 0 && spec.UniqueKey == "" && spec.Key == ""
 	}
 	var done []Created
 	var err error
@@ -97,7 +118,7 @@ func (s *Service) CreateAll(ctx context.Context, specs []Spec) ([]Created, error
 		done, err = s.createSimple(ctx, jobs)
 	} else {
 		err = s.update(ctx, &l, func(ctx context.Context, t *step) error {
-			m := maker{step: t, done: make([]Created, len(specs)), busy: map[string]bool{}}
+			m := maker{step: t, done: make([]Created, len(specs)), busy: map[string]bool{}, keys: map[string]bool{}}
 			if err := m.make(ctx, specs, jobs); err != nil {
 				return err
 			}
@@ -145,6 +166,9 @@ func (s *Service) draft(spec *Spec) (Job, error) {
 	if j.Mock {
 		j.Repeat = ""
 	}
+	if err := s.draftQueue(&j, spec); err != nil {
+		return j, err
+	}
 	j.Data = []byte("{}")
 	if spec.Data != nil {
 		var err error
@@ -156,11 +180,12 @@ func (s *Service) draft(spec *Spec) (Job, error) {
 }
 
 // born gives j its times. A transaction may run twice, so that it is called for a copy of the draft.
-func (j *Job) born(now time.Time) {
+func (s *Service) born(j *Job, now time.Time) {
 	j.Created, j.Changed = now, now
-	if j.NextRun.IsZero() {
+	if j.NextRun.IsZero() || j.Queue != "" && j.NextRun.Before(now) {
 		j.NextRun = now
 	}
+	j.NextRun = s.place(j, j.NextRun, now)
 	j.settle(time.Time{})
 }
 
@@ -171,7 +196,7 @@ func (s *Service) createSimple(ctx context.Context, drafts []Job) ([]Created, er
 	draft := func(now time.Time) []*Job {
 		for i := range drafts {
 			jobs[i] = drafts[i]
-			jobs[i].born(now)
+			s.born(&jobs[i], now)
 			refs[i] = &jobs[i]
 		}
 		return refs
@@ -203,6 +228,7 @@ type maker struct {
 	*step
 	done []Created
 	busy map[string]bool // sequence keys that others have or wait for
+	keys map[string]bool // unique keys, and keys, that were given in this transaction
 	jobs []*Job          // not written yet
 	at   []int           // their places in done
 }
@@ -244,7 +270,10 @@ func (m *maker) one(ctx context.Context, i int, spec *Spec, j *Job) error {
 			return err
 		}
 	}
-	j.born(m.now)
+	if err := m.own(ctx, j); err != nil {
+		return &specError{i, err}
+	}
+	m.s.born(j, m.now)
 	m.jobs, m.at = append(m.jobs, j), append(m.at, i)
 	return nil
 }
@@ -278,6 +307,21 @@ func (m *maker) line(ctx context.Context, j *Job) error {
 		j.State = Waiting
 	}
 	return nil
+}
+
+// own has j get its keys, or returns an error if another job has one of them.
+func (m *maker) own(ctx context.Context, j *Job) error {
+	for _, k := range [2][2]string{{"unique ", j.UniqueKey}, {"", j.Key}} {
+		if k[1] == "" {
+			continue
+		}
+		lock := k[0] + keyLock(j.Name, k[1])
+		if m.keys[lock] {
+			return &KeyTakenError{Key: k[1]}
+		}
+		m.keys[lock] = true
+	}
+	return m.free(ctx, j)
 }
 
 // adopt makes j a child of its parent.

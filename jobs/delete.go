@@ -38,7 +38,9 @@ func (s *Service) Cancel(ctx context.Context, id ID) error {
 		case j.State == Running || j.State == Finished || j.State == Paused || j.State == Cancelled:
 			return nil
 		}
-		j.State = Cancelled
+		if err := t.end(ctx, j, Cancelled); err != nil {
+			return err
+		}
 		return t.save(ctx, j)
 	})
 	return s.counted(&s.count.cancelled, err)
@@ -53,16 +55,19 @@ type Fail struct {
 	Data []byte
 	// Reason is kept as the job's; longer than [MaxReason] bytes it is cut.
 	Reason string
+
+	shares bool // see Finish
 }
 
 // Fail makes a job that runs FAILED, whether it repeats or not, and keeps it. Its parent does not wait for it any more, and the next one of its sequence
-// key has its turn.
+// key has its turn. A job that has a Queue or a Key is deleted after Config.Keep. When the answer to the attempt that fails is there, that counts instead: the
+// job goes on with the answer.
 func (s *Service) Fail(ctx context.Context, f Fail) error {
 	data, err := checkGiven(f.Data, false)
 	if err != nil {
 		return err
 	}
-	err = s.change(ctx, f.ID, func(ctx context.Context, t *step, j *Job) error {
+	err = s.changeIn(ctx, f.shares, f.ID, func(ctx context.Context, t *step, j *Job) error {
 		if err := j.current(f.Token); err != nil {
 			return err
 		}
@@ -72,7 +77,15 @@ func (s *Service) Fail(ctx context.Context, f Fail) error {
 		if err := j.give(data); err != nil {
 			return err
 		}
-		j.fail(f.Reason)
+		if f.Token != 0 && j.answered() && j.Phase == "" {
+			return t.goOn(ctx, j)
+		}
+		if t.batch != nil && !j.alone() {
+			return errAlone
+		}
+		if err := t.fail(ctx, j, f.Reason); err != nil {
+			return err
+		}
 		return t.save(ctx, j)
 	})
 	return s.counted(&s.count.failed, err)

@@ -28,7 +28,7 @@ var (
 // FieldError says which part of what was asked for is bad. It wraps [ErrBadJob].
 type FieldError struct {
 	// Field is "name", "data", "repeat", "retryAfter", "sequenceKey", "jobPriority", "firstRun", "nextRun", "delay", "parentJobID", "lease",
-	// "jobIDs" or "numResults".
+	// "jobIDs", "numResults", "queue", "weight", "windows", "timeout", "uniqueKey", "key", "unique", "mock", "result" or "answers".
 	Field string
 	// Problem is "missing", "malformed" or "too long", or a sentence where none of these says it.
 	Problem string
@@ -72,6 +72,12 @@ var (
 	ErrOtherParent = fmt.Errorf("%w: the job that is there has another parent", ErrState)
 	// ErrHasChildren: a job that has children cannot be cancelled.
 	ErrHasChildren = fmt.Errorf("%w: the job has children", ErrState)
+	// ErrOver: a job that is over cannot be withdrawn.
+	ErrOver = fmt.Errorf("%w: the job is over", ErrState)
+	// ErrReserved: the record is one of the service itself.
+	ErrReserved = fmt.Errorf("%w: it is a record of the service", ErrState)
+	// ErrAnswerThere: the run has its answer, and cannot expect another.
+	ErrAnswerThere = fmt.Errorf("%w: the answer has come", ErrState)
 	// ErrNoParent: only children can be cancelled.
 	ErrNoParent = fmt.Errorf("%w: the job has no parent", ErrState)
 )

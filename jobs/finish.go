@@ -13,6 +13,8 @@ type Finish struct {
 	// Data are the job's from now on: what the next run begins with, and what the parent of a child sees. nil: they stay as they are. The
 	// last data of a job that does not repeat are gone with it.
 	Data []byte
+
+	shares bool // it is known that the job stands for itself, and is not the common one: the transaction is shared
 }
 
 // Finish ends a run. A job with children that are not over becomes PAUSED until they are, and those of them that waited for that become QUEUED. Else one
@@ -21,18 +23,20 @@ type Finish struct {
 // repeat that leads out of the years 0000 to 9999 makes it FAILED, which is no error.
 //
 // The children of the job that are FINISHED or CANCELLED are deleted: it has seen them. [ErrOutstanding] says that it has FAILED ones, and
-// would be deleted.
+// would be deleted. A job that has a Queue or a Key is not deleted: it is FINISHED, for as long as Config.Keep says.
 func (s *Service) Finish(ctx context.Context, f Finish) error {
 	data, err := checkGiven(f.Data, false)
 	if err != nil {
 		return err
 	}
-	dropped, err := s.drop(ctx, f.ID, f.Token)
-	if err != nil || dropped {
-		return s.counted(&s.count.finished, err)
+	if !f.shares {
+		dropped, err := s.drop(ctx, f.ID, f.Token)
+		if err != nil || dropped {
+			return s.counted(&s.count.finished, err)
+		}
 	}
 	failed := false
-	err = s.change(ctx, f.ID, func(ctx context.Context, t *step, j *Job) error {
+	err = s.changeIn(ctx, f.shares, f.ID, func(ctx context.Context, t *step, j *Job) (err error) {
 		failed = false
 		if err := t.endable(j, f.Token); err != nil {
 			return err
@@ -40,31 +44,46 @@ func (s *Service) Finish(ctx context.Context, f Finish) error {
 		if err := j.give(data); err != nil {
 			return err
 		}
-		again := j.repeats() && !asksToEnd(data)
-		if j.HasChildren {
-			if err := t.clear(ctx, j.ID); err != nil {
-				return err
-			}
-			if waits, err := t.hasPending(ctx, j.ID); err != nil {
-				return err
-			} else if waits {
-				return t.pause(ctx, j)
-			}
-		}
-		if again {
-			failed = t.repeat(j)
-			return t.save(ctx, j)
-		}
-		if j.Parent != 0 {
-			j.State = Finished
-			return t.save(ctx, j)
-		}
-		return t.remove(ctx, j)
+		failed, err = t.finish(ctx, j, asksToEnd(data))
+		return err
 	})
-	if failed && err == nil {
+	if err == nil && failed {
 		return s.counted(&s.count.failed, err)
 	}
 	return s.counted(&s.count.finished, err)
+}
+
+// finish ends a run of j well; stop ends its repeating. It tells whether j failed because its repeat has no next run.
+func (t *step) finish(ctx context.Context, j *Job, stop bool) (failed bool, err error) {
+	if t.batch != nil && !j.alone() {
+		return false, errAlone
+	}
+	if j.HasChildren {
+		if err := t.clear(ctx, j.ID); err != nil {
+			return false, err
+		}
+		if waits, err := t.hasPending(ctx, j.ID); err != nil {
+			return false, err
+		} else if waits {
+			return false, t.pause(ctx, j)
+		}
+	}
+	if j.repeats() && !stop {
+		if failed, err = t.repeat(ctx, j); err != nil {
+			return false, err
+		}
+		return failed, t.save(ctx, j)
+	}
+	if j.Parent == 0 && !j.kept() {
+		return false, t.remove(ctx, j)
+	}
+	if err := t.end(ctx, j, Finished); err != nil {
+		return false, err
+	}
+	if j.kept() {
+		j.Reason = ""
+	}
+	return false, t.save(ctx, j)
 }
 
 // drop ends the common job in one step, if the store can and it is one.
@@ -101,18 +120,19 @@ func (j *Job) give(data []byte) error {
 }
 
 // repeat has j run again by its repeat; it tells whether j failed because there is no such time.
-func (t *step) repeat(j *Job) (failed bool) {
+func (t *step) repeat(ctx context.Context, j *Job) (failed bool, err error) {
 	next, err := t.s.nextRun(j, t.now)
 	if err != nil {
-		j.fail(fmt.Sprintf("the repeat %s: %v", j.Repeat, err))
-		return true
+		return true, t.fail(ctx, j, fmt.Sprintf("the repeat %s: %v", j.Repeat, err))
 	}
-	j.State, j.NextRun = Queued, next
-	return false
+	j.anew()
+	j.State, j.NextRun = Queued, t.s.place(j, next, t.now)
+	return false, nil
 }
 
 // pause has j wait for its children. NextRun, which RetryAfter may have put far ahead, is when it ran: when they are over it runs at once.
 func (t *step) pause(ctx context.Context, j *Job) error {
+	j.anew()
 	j.State, j.NextRun = Paused, j.LastRun
 	if err := t.save(ctx, j); err != nil {
 		return err
@@ -131,5 +151,5 @@ func (t *step) remove(ctx context.Context, j *Job) error {
 			return fmt.Errorf("%w: job %d has job %d, which is %s", ErrOutstanding, j.ID, left[0].ID, left[0].State)
 		}
 	}
-	return t.tx.Delete(ctx, j.ID)
+	return t.drop(ctx, j.ID)
 }

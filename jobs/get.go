@@ -114,6 +114,9 @@ func (s *Service) take(ctx context.Context, sel Selector, lease time.Duration, l
 		out = append(out, more...)
 	}
 	for i := range out {
+		if out[i].Phase == Awaiting {
+			s.count.timedOut.Add(1)
+		}
 		if out[i].GivenUp {
 			s.count.givenUp.Add(1)
 		} else {
@@ -146,6 +149,9 @@ func (s *Service) takeSimple(ctx context.Context, sel Selector, lease time.Durat
 	out = make([]Handout, len(found))
 	for i := range found {
 		out[i] = Handout{Job: found[i], was: before{state: Queued, nextRun: found[i].NextRun}}
+		if found[i].answered() { // what had it died before it knew
+			out[i].Phase = Answered
+		}
 		if lease > 0 && found[i].Token != found[i].Run { // it may have been RUNNING, with its lease at an end
 			out[i].was.state = Running
 		}
@@ -168,7 +174,7 @@ func (s *Service) takeAny(ctx context.Context, sel Selector, lease time.Duration
 			j := &found[i]
 			out[i] = Handout{was: before{state: j.State, nextRun: j.NextRun}}
 			data := j.Data
-			if out[i].GivenUp, err = t.handOut(j, lease); err != nil {
+			if out[i].GivenUp, err = t.handOut(ctx, j, lease); err != nil {
 				return err
 			}
 			save[i] = j
@@ -203,7 +209,16 @@ func (s *Service) takeAny(ctx context.Context, sel Selector, lease time.Duration
 }
 
 // handOut has j run, or fails it if it was handed out too often already.
-func (t *step) handOut(j *Job, lease time.Duration) (givenUp bool, err error) {
+func (t *step) handOut(ctx context.Context, j *Job, lease time.Duration) (givenUp bool, err error) {
+	if j.State.Runs() && j.answered() {
+		j.Phase = Answered
+	}
+	if j.Phase != "" { // there is an answer to look at, or there will be none
+		j.Changed, j.LastRun, j.State = t.now, t.now, Running
+		j.Token++
+		j.lease(t.now, lease)
+		return false, nil
+	}
 	wasQueued := j.State == Queued
 	k := 1
 	if !wasQueued {
@@ -214,9 +229,13 @@ func (t *step) handOut(j *Job, lease time.Duration) (givenUp bool, err error) {
 		if err := t.locks.addJob(j); err != nil {
 			return false, err
 		}
-		j.fail(fmt.Sprintf("it was handed out %d times, and did not end", maxRetries))
+		err := t.fail(ctx, j, fmt.Sprintf("it was handed out %d times, and did not end", maxRetries))
 		j.settle(time.Time{})
-		return true, nil
+		return true, err
+	}
+	if j.kept() && j.State != Running {
+		j.Attempts++
+		j.Answer, j.Reason = nil, ""
 	}
 	if wasQueued {
 		j.Run++
@@ -230,12 +249,16 @@ func (t *step) handOut(j *Job, lease time.Duration) (givenUp bool, err error) {
 		return false, t.comeAgain(j, k)
 	}
 	j.State = Running
-	end := time.Time{}
-	if lease > 0 {
-		end = micros(t.now.Add(lease))
-	}
-	j.settle(end)
+	j.lease(t.now, lease)
 	return false, nil
+}
+
+// lease has the lease of j, which is RUNNING, end after d; 0: never.
+func (j *Job) lease(now time.Time, d time.Duration) {
+	j.Due = time.Time{}
+	if d > 0 {
+		j.Due = micros(now.Add(d))
+	}
 }
 
 // comeAgain sets when a job with RetryAfter is handed out again, for the k-th time now, and keeps in its data what has to be known then.

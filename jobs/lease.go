@@ -19,6 +19,12 @@ func (s *Service) GiveBack(ctx context.Context, h Handout) error {
 		if !j.State.Runs() {
 			return ErrNotRunning
 		}
+		if j.waits(t.now) {
+			return fmt.Errorf("%w: job %d awaits its answer", ErrStale, j.ID)
+		}
+		if j.answered() && j.Phase == "" {
+			return t.goOn(ctx, j)
+		}
 		k := retries(j.Data) - 1
 		if j.RetryAfter != "" {
 			j.Data = without(j.Data, keyCount)
@@ -32,8 +38,12 @@ func (s *Service) GiveBack(ctx context.Context, h Handout) error {
 		case Running: // the run goes on: who has it next has the same one
 			j.Due = t.now
 		default:
+			j.rest()
 			j.State = Queued
 			j.Run--
+			if j.kept() {
+				j.Attempts = max(j.Attempts-1, 0)
+			}
 			if j.RetryAfter != "" {
 				j.NextRun = j.Scheduled
 				j.Data = without(j.Data, keyOriginal)
@@ -59,24 +69,19 @@ func (s *Service) Renew(ctx context.Context, id ID, token int64, lease time.Dura
 	if lease <= 0 {
 		return &FieldError{Field: "lease", Problem: malformed}
 	}
-	var l locks
-	err := s.update(ctx, &l, func(ctx context.Context, t *step) error {
-		j, err := t.tx.Get(ctx, id)
-		if err != nil {
-			return err
-		}
+	err := s.deeds.do(ctx, &deed{id: id, do: func(ctx context.Context, t *step, j *Job) error {
 		if err := j.current(token); err != nil {
 			return err
 		}
-		switch j.State {
-		case Running:
-			j.Due = micros(t.now.Add(lease))
-			return t.save(ctx, &j)
-		case RunQueued:
+		switch {
+		case j.State == RunQueued, j.waits(t.now): // nobody's lease
 			return nil
+		case j.State == Running:
+			j.Due = micros(t.now.Add(lease))
+			return t.save(ctx, j)
 		default:
 			return ErrNotRunning
 		}
-	})
+	}})
 	return s.counted(&s.count.renewed, err)
 }

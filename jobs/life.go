@@ -24,13 +24,15 @@ func (j *Job) settle(lease time.Time) {
 // errLocks says that a transaction has to begin anew, with more locked from the start.
 var errLocks = errors.New("jobs: locks are missing")
 
-// locks is what a transaction has to lock before it touches the jobs it is about, always in this order: sequences, unique names, parents. It is
-// known only when the jobs have been read, and then what is missing is added and the transaction begins anew: sequence keys and parents of a job never
-// change.
+// locks is what a transaction has to lock before it touches the jobs it is about, always in this order: sequences, unique names, unique keys, keys of answers,
+// parents. It is known only when the jobs have been read, and then what is missing is added and the transaction begins anew: sequence keys and parents of a
+// job never change, and a key is looked at again.
 type locks struct {
-	sequences map[string]bool
-	unique    map[string]bool
-	parents   map[ID]bool
+	sequences  map[string]bool
+	unique     map[string]bool
+	uniqueKeys map[string]bool // by keyLock
+	keys       map[string]bool // likewise
+	parents    map[ID]bool
 }
 
 func (l *locks) addSequence(key string) {
@@ -79,6 +81,7 @@ type step struct {
 	now     time.Time
 	locks   *locks
 	parents map[ID]*Job // those that were locked first; nil: there is none
+	batch   *batch      // what shares this transaction; nil: nobody
 }
 
 // update runs fn in a transaction in which everything that locks holds is locked. fn is begun anew when it returns errLocks.
@@ -105,6 +108,12 @@ func (t *step) begin(ctx context.Context) error {
 		return err
 	}
 	if err := t.lockNames(ctx, "unique ", t.locks.unique); err != nil {
+		return err
+	}
+	if err := t.lockNames(ctx, "unique key ", t.locks.uniqueKeys); err != nil {
+		return err
+	}
+	if err := t.lockNames(ctx, "answer ", t.locks.keys); err != nil {
 		return err
 	}
 	for _, id := range slices.Sorted(maps.Keys(t.locks.parents)) {
@@ -158,7 +167,20 @@ func (t *step) save(ctx context.Context, jobs ...*Job) error {
 		j.Changed = t.now
 		j.settle(j.Due)
 	}
+	if t.batch != nil {
+		t.batch.save(jobs)
+		return nil
+	}
 	return t.tx.Save(ctx, jobs...)
+}
+
+// drop deletes jobs.
+func (t *step) drop(ctx context.Context, ids ...ID) error {
+	if t.batch != nil {
+		t.batch.gone = append(t.batch.gone, ids...)
+		return nil
+	}
+	return t.tx.Delete(ctx, ids...)
 }
 
 // after brings in order what a change of j concerns: those that wait for the same sequence key, and its parent.
@@ -209,9 +231,4 @@ func (t *step) endable(j *Job, token int64) error {
 		return fmt.Errorf("%w: job %d", ErrParentNotPaused, j.ID)
 	}
 	return nil
-}
-
-// fail ends j as FAILED.
-func (j *Job) fail(reason string) {
-	j.State, j.Reason = Failed, cutReason(reason)
 }

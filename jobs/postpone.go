@@ -20,6 +20,10 @@ func (s *Service) postpone(ctx context.Context, id ID, token int64, d time.Durat
 		if data != nil {
 			j.Data = carry(j.Data, data)
 		}
+		if j.answered() && j.Phase == "" {
+			return t.goOn(ctx, j)
+		}
+		j.leave()
 		j.State, j.NextRun = RunQueued, micros(t.now.Add(min(max(d, 0), task.MaxTimeLimit)))
 		return t.save(ctx, j)
 	})

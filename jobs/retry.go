@@ -1,7 +1,9 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -29,6 +31,8 @@ type Retry struct {
 
 // Retry makes a job that runs QUEUED: for its next run by its repeat, else at NextRun, else after Delay. It keeps its turn in a sequence, and its children. A
 // repeat that leads out of the years 0000 to 9999 makes it FAILED, which is no error.
+//
+// A job of a queue runs again in its windows. When the answer to the attempt that asks for it is there, that counts instead: the job goes on with the answer.
 func (s *Service) Retry(ctx context.Context, r Retry) error {
 	data, err := checkGiven(r.Data, false)
 	if err != nil {
@@ -55,13 +59,20 @@ func (s *Service) Retry(ctx context.Context, r Retry) error {
 		if err := j.give(data); err != nil {
 			return err
 		}
-		if r.Name != "" {
-			j.Name = r.Name
+		if r.Token != 0 && j.answered() && j.Phase == "" {
+			return t.goOn(ctx, j)
+		}
+		if err := t.rename(ctx, j, r.Name); err != nil {
+			return err
 		}
 		j.Priority = r.Priority.Or(j.Priority)
+		j.leave()
 		switch {
 		case j.repeats() && !r.IgnoreRepeat:
-			failed = t.repeat(j)
+			var err error
+			if failed, err = t.repeat(ctx, j); err != nil {
+				return err
+			}
 			return t.save(ctx, j)
 		case !r.NextRun.IsZero():
 			j.NextRun = r.NextRun
@@ -71,10 +82,10 @@ func (s *Service) Retry(ctx context.Context, r Retry) error {
 				return &FieldError{Field: "delay", Problem: malformed}
 			}
 		}
-		j.State = Queued
+		j.State, j.NextRun = Queued, t.s.place(j, j.NextRun, t.now)
 		return t.save(ctx, j)
 	})
-	if failed && err == nil {
+	if err == nil && failed {
 		return s.counted(&s.count.failed, err)
 	}
 	return s.counted(&s.count.retried, err)
@@ -82,7 +93,7 @@ func (s *Service) Retry(ctx context.Context, r Retry) error {
 
 // Requeue makes jobs QUEUED, whatever their state, with the time of their creation as NextRun, and all of them or none. What ran them cannot end them
 // any more. A job that has not the turn of its sequence key, which another job has, becomes WAITING. name, if not "", is theirs from now on. Ids
-// without a job are passed over; [ErrNotFound] says that there was none at all.
+// without a job are passed over; [ErrNotFound] says that there was none at all. [ErrKeyTaken] says that one of them is over, and its key another's by now.
 func (s *Service) Requeue(ctx context.Context, ids []ID, name string) error {
 	if len(ids) == 0 {
 		return &FieldError{Field: "jobIDs", Problem: missing}
@@ -102,7 +113,10 @@ func (s *Service) Requeue(ctx context.Context, ids []ID, name string) error {
 		}
 		var more error // what is missing for any of them is locked at once
 		for i := range found {
-			if err := l.addSequenceOf(&found[i]); err != nil {
+			if reserved(found[i].Queue) {
+				return fmt.Errorf("%w: job %d", ErrReserved, found[i].ID)
+			}
+			if err := errors.Join(l.addSequenceOf(&found[i]), l.addKeys(&found[i], cmp.Or(name, found[i].Name))); err != nil {
 				more = err
 			}
 		}
@@ -111,13 +125,19 @@ func (s *Service) Requeue(ctx context.Context, ids []ID, name string) error {
 		}
 		for i := range found {
 			j := &found[i]
+			if err := t.rename(ctx, j, name); err != nil {
+				return err
+			}
+			if j.State.Over() {
+				if err := t.free(ctx, j); err != nil {
+					return err
+				}
+			}
 			if err := t.queue(ctx, j); err != nil {
 				return err
 			}
-			j.NextRun, j.Reason = j.Created, ""
-			if name != "" {
-				j.Name = name
-			}
+			j.anew()
+			j.NextRun, j.Reason = t.s.place(j, j.Created, t.now), ""
 			if err := j.give(nil); err != nil {
 				return err
 			}

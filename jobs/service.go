@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/schedule"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 // DefaultPoll is how often those who wait look by themselves.
@@ -25,9 +26,23 @@ type Config struct {
 	Reanchor bool
 	// Poll is how often those who wait look by themselves, for what no word came of. 0: 1 s. From 10 ms to 1 min.
 	Poll time.Duration
+	// Keep is how long jobs of a queue, and those with a Key, are kept when they are over, so that an answer that comes late or twice is told from one that nobody
+	// knows. 0: 24 h. At most [task.MaxTimeLimit].
+	Keep time.Duration
+	// EarlyFor is how long an answer is kept that comes before its job awaits it. 0: 1 min. At most [task.MaxTimeLimit].
+	EarlyFor time.Duration
+	// OnAnswer is told of every answer that was not Accepted, with its Receipt, and by Purge of early ones that nobody has claimed, as [Unknown]. It is quick, and
+	// may be called from any goroutine. nil: nobody is told.
+	OnAnswer func(Answer, Receipt)
 	// Logger is told of what no caller hears. nil: slog.Default().
 	Logger *slog.Logger
 }
+
+// Defaults of [Config].
+const (
+	DefaultKeep     = 24 * time.Hour
+	DefaultEarlyFor = time.Minute
+)
 
 // Service holds the rules of a job's life. All methods may be called from any goroutine, and by any number of processes over one
 // database. An error that wraps [ErrUnavailable] leaves open whether something was done.
@@ -38,6 +53,8 @@ type Service struct {
 	wait  *waiters
 	// noTaker and noDropper are set once the store's transactions are known not to be one.
 	noTaker, noDropper atomic.Bool
+	windows            windowCache
+	deeds              gather
 }
 
 // New returns a service over c.Store. It does no I/O and starts no goroutine. All problems of c are returned, joined.
@@ -52,6 +69,15 @@ func New(c Config) (*Service, error) {
 	if c.Poll < 10*time.Millisecond || c.Poll > time.Minute {
 		errs = append(errs, fmt.Errorf("jobs: Config.Poll %s is not from 10 ms to 1 min", c.Poll))
 	}
+	if c.Keep == 0 {
+		c.Keep = DefaultKeep
+	}
+	if c.EarlyFor == 0 {
+		c.EarlyFor = DefaultEarlyFor
+	}
+	if c.Keep < 0 || c.Keep > task.MaxTimeLimit || c.EarlyFor < 0 || c.EarlyFor > task.MaxTimeLimit {
+		errs = append(errs, fmt.Errorf("jobs: Config.Keep %s or EarlyFor %s is not from 0 to %s", c.Keep, c.EarlyFor, task.MaxTimeLimit))
+	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
@@ -60,6 +86,7 @@ func New(c Config) (*Service, error) {
 	}
 	s := &Service{c: c, log: c.Logger}
 	s.wait = newWaiters(s)
+	s.deeds.init(s)
 	return s, nil
 }
 
@@ -69,7 +96,9 @@ func (s *Service) Store() Store { return s.c.Store }
 // Close ends every Get with [ErrClosed], those that wait and those to come, and waits until nothing of the service runs any more. What was on its way to
 // them is given back. All other methods go on working for as long as the store does, so that who stops can still end his jobs. It is idempotent. When
 // ctx ends before, its error is returned, and what is under way is given up.
-func (s *Service) Close(ctx context.Context) error { return s.wait.close(ctx) }
+func (s *Service) Close(ctx context.Context) error {
+	return errors.Join(s.wait.close(ctx), s.deeds.wait(ctx))
+}
 
 // Stats is what a service has done since it was made, in this process.
 type Stats struct {
@@ -88,11 +117,22 @@ type Stats struct {
 	Requeued  int64
 	Stale     int64 // what was refused with ErrStale
 	Waiting   int64 // Gets that wait right now
+	Withdrawn int64
+	Expected  int64 // keys that runs have announced
+	Awaiting  int64 // attempts that began to wait for an answer
+	Accepted  int64 // answers that a job has got, early ones included that it has claimed
+	Early     int64 // answers that were kept for a job that does not await them yet
+	Late      int64 // answers for jobs that were over
+	Duplicate int64 // answers for jobs that had one
+	Unknown   int64 // early answers that nobody has claimed
+	Purged    int64 // jobs deleted because their time was over
+	TimedOut  int64 // jobs handed out here because no answer came in time
 }
 
 // counters are Stats while they are counted.
 type counters struct {
 	created, existed, taken, givenUp, givenBack, renewed, updated, finished, retried, failed, deleted, cancelled, requeued, stale, waiting atomic.Int64
+	withdrawn, expected, awaiting, accepted, early, late, duplicate, unknown, purged, timedOut                                             atomic.Int64
 }
 
 // Stats returns what was counted.
@@ -102,6 +142,8 @@ func (s *Service) Stats() Stats {
 		Created: c.created.Load(), Existed: c.existed.Load(), Taken: c.taken.Load(), GivenUp: c.givenUp.Load(), GivenBack: c.givenBack.Load(),
 		Renewed: c.renewed.Load(), Updated: c.updated.Load(), Finished: c.finished.Load(), Retried: c.retried.Load(), Failed: c.failed.Load(), Deleted: c.deleted.Load(),
 		Cancelled: c.cancelled.Load(), Requeued: c.requeued.Load(), Stale: c.stale.Load(), Waiting: c.waiting.Load(),
+		Withdrawn: c.withdrawn.Load(), Expected: c.expected.Load(), Awaiting: c.awaiting.Load(), Accepted: c.accepted.Load(), Early: c.early.Load(), Late: c.late.Load(),
+		Duplicate: c.duplicate.Load(), Unknown: c.unknown.Load(), Purged: c.purged.Load(), TimedOut: c.timedOut.Load(),
 	}
 }
 

@@ -14,12 +14,17 @@ func (m *maker) there(ctx context.Context, spec *Spec) (*Job, error) {
 			return nil, err
 		}
 		for i := range found {
-			if found[i].Mock == spec.Mock {
+			if found[i].Mock == spec.Mock && !found[i].apart() {
 				return m.same(&found[i]), nil
 			}
 		}
 		q.After, q.Limit = found[len(found)-1].ID, page
 	}
+}
+
+// apart reports whether j is no job that Unique means: one of a queue, or one that is kept for a time although it has ended.
+func (j *Job) apart() bool {
+	return j.Queue != "" || !j.Expires.IsZero() && j.State != Failed
 }
 
 // same returns the copy of j that this transaction works with already, if it is a parent of another.

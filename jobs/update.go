@@ -82,6 +82,9 @@ func (s *Service) Update(ctx context.Context, u Update) error {
 				return refusal("repeat", err)
 			}
 		}
+		if !j.State.Runs() {
+			j.NextRun = s.place(&j, j.NextRun, t.now)
+		}
 		return t.save(ctx, &j)
 	})
 	return s.counted(&s.count.updated, err)

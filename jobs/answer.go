@@ -1,0 +1,346 @@
+package jobs
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"unicode/utf8"
+
+	"github.com/swarmiji/swarmiji/internal/errand"
+)
+
+// Answer is an answer from outside, for the job of a name and a key.
+type Answer struct {
+	Name, Key string
+	// Result is any JSON value, of at most [MaxData] bytes. nil: null.
+	Result []byte
+	// Refusal, if not "", says that the answer is a refusal, and why; Result is then nothing. Longer than [MaxReason] it is cut.
+	Refusal string
+}
+
+// Receipt tells what became of an answer.
+type Receipt struct {
+	Kind ReceiptKind
+	// Job is the job that it was for. 0: none is known.
+	Job ID
+}
+
+// ReceiptKind is what became of an answer.
+type ReceiptKind string
+
+// The kinds of receipts.
+const (
+	Accepted  ReceiptKind = "accepted"  // a job has it
+	Early     ReceiptKind = "early"     // no job awaits it yet: it is kept for Config.EarlyFor
+	Late      ReceiptKind = "late"      // the job was over, without an answer
+	Duplicate ReceiptKind = "duplicate" // it was answered before
+	Unknown   ReceiptKind = "unknown"   // it was early, and nobody has claimed it; only Config.OnAnswer is told
+)
+
+// Complete answers the job of a name and a key from outside: result is written as JSON. The first answer counts, and one that is Accepted is on disk when
+// Complete returns; any other changes no job.
+//
+// A job gets the answer if it is not over and has begun: whether its request is under way, it awaits the answer, or it is to try again. The answer ends the job, as
+// [Service.Finish] would, unless its Respond is set: then the job is handed out with the answer. An answer that comes before its job awaits it is kept for a while, and
+// found by [Service.Await]. A key that is used again while the last job of that key is still kept should be told by [Service.Expect] before the request is sent: an answer
+// that comes before counts as late.
+//
+// Many answers at the same time share transactions. When ctx ends before the answer of the store, the error wraps [ErrUnavailable]; to repeat the call is
+// harmless, and then tells Duplicate if the first was Accepted.
+func (s *Service) Complete(ctx context.Context, name, key string, result any) (Receipt, error) {
+	text, err := errand.Marshal(result)
+	if err != nil {
+		return Receipt{}, &FieldError{Field: "result", Problem: malformed, Detail: err.Error()}
+	}
+	return s.answerOne(ctx, Answer{Name: name, Key: key, Result: text})
+}
+
+// Reject is Complete with a refusal: what runs the job is to look at it, whatever its Respond is, and may try again. The reason is kept as text.
+func (s *Service) Reject(ctx context.Context, name, key string, reason error) (Receipt, error) {
+	text := ""
+	if reason != nil {
+		text = reason.Error()
+	}
+	if text == "" {
+		text = "refused"
+	}
+	return s.answerOne(ctx, Answer{Name: name, Key: key, Refusal: text})
+}
+
+func (s *Service) answerOne(ctx context.Context, a Answer) (Receipt, error) {
+	receipts, err := s.AnswerAll(ctx, []Answer{a})
+	if err != nil {
+		return Receipt{}, err
+	}
+	return receipts[0], nil
+}
+
+// AnswerAll is Complete and Reject for many answers, which are all looked at before any is given: a [FieldError] says that nothing was done. Receipts are in the order of the
+// answers. Any other error leaves open which answers were given: to repeat the call is harmless.
+func (s *Service) AnswerAll(ctx context.Context, answers []Answer) ([]Receipt, error) {
+	if len(answers) == 0 {
+		return nil, nil
+	}
+	receipts := make([]Receipt, len(answers))
+	deeds := make([]*deed, len(answers))
+	for i := range answers {
+		a, err := checkAnswer(answers[i])
+		if err != nil {
+			return nil, err
+		}
+		deeds[i] = s.answering(a, &receipts[i])
+	}
+	if err := s.deeds.do(ctx, deeds...); err != nil {
+		return nil, err
+	}
+	return receipts, nil
+}
+
+// checkAnswer looks at an answer, and completes it.
+func checkAnswer(a Answer) (Answer, error) {
+	if err := checkField("name", a.Name, false); err != nil {
+		return a, err
+	}
+	if a.Key == "" {
+		return a, &FieldError{Field: "key", Problem: missing}
+	}
+	if err := checkKeyField("key", a.Key); err != nil {
+		return a, err
+	}
+	if a.Refusal != "" {
+		a.Refusal, a.Result = cutReason(a.Refusal), nil
+		return a, nil
+	}
+	if a.Result == nil {
+		a.Result = []byte("null")
+		return a, nil
+	}
+	a.Result = bytes.Trim(a.Result, " \t\r\n")
+	switch {
+	case len(a.Result) > MaxData:
+		return a, &FieldError{Field: "result", Problem: tooLong}
+	case !json.Valid(a.Result) || !utf8.Valid(a.Result):
+		return a, &FieldError{Field: "result", Problem: malformed}
+	}
+	a.Result = bytes.Clone(a.Result) // it outlives the call
+	return a, nil
+}
+
+// answering is the deed that gives an answer.
+func (s *Service) answering(a Answer, receipt *Receipt) *deed {
+	var got Receipt
+	var ended ending
+	return &deed{
+		name: a.Name, key: a.Key,
+		do: func(ctx context.Context, t *step, j *Job) (err error) {
+			got, ended, err = t.answer(ctx, j, &a)
+			return err
+		},
+		then: func() {
+			*receipt = got
+			s.answered(a, got, ended)
+		},
+	}
+}
+
+// ending is what an answer has done to a run.
+type ending int
+
+const (
+	goesOn ending = iota
+	isFinished
+	isFailed // its repeat has no next run
+)
+
+// answered counts an answer, and tells of it.
+func (s *Service) answered(a Answer, r Receipt, ended ending) {
+	switch ended {
+	case isFinished:
+		s.count.finished.Add(1)
+	case isFailed:
+		s.count.failed.Add(1)
+	case goesOn:
+	}
+	switch r.Kind {
+	case Accepted:
+		s.count.accepted.Add(1)
+		return
+	case Early:
+		s.count.early.Add(1)
+	case Late:
+		s.count.late.Add(1)
+	case Duplicate:
+		s.count.duplicate.Add(1)
+	case Unknown:
+		s.count.unknown.Add(1)
+	}
+	if s.c.OnAnswer == nil {
+		return
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			s.log.Error("Config.OnAnswer has panicked", "name", a.Name, "panic", p)
+		}
+	}()
+	s.c.OnAnswer(a, r)
+}
+
+// answer gives an answer to j, nil if no job that is not over has its key.
+func (t *step) answer(ctx context.Context, j *Job, a *Answer) (Receipt, ending, error) {
+	switch {
+	case j == nil:
+		r, err := t.unawaited(ctx, a)
+		return r, goesOn, err
+	case j.Attempts == 0 && !j.State.Runs():
+		if j.Run > 0 && (j.repeats() || j.HasChildren) { // its last run has ended well
+			return Receipt{Duplicate, j.ID}, goesOn, nil
+		}
+		r, err := t.keepEarly(ctx, a)
+		if r.Job = j.ID; err != nil {
+			r = Receipt{}
+		}
+		return r, goesOn, err
+	case j.answered():
+		return Receipt{Duplicate, j.ID}, goesOn, nil
+	}
+	ended, err := t.accept(ctx, j, a)
+	return Receipt{Accepted, j.ID}, ended, err
+}
+
+// accept gives j its answer, which ends it or has it handed out. A request that is under way goes on first, and keeps its lease.
+func (t *step) accept(ctx context.Context, j *Job, a *Answer) (ending, error) {
+	if !j.Respond && a.Refusal == "" {
+		j.Answer, j.Phase = a.Result, Answered
+		if err := j.give(nil); err != nil {
+			return goesOn, err
+		}
+		failed, err := t.finish(ctx, j, false)
+		if failed {
+			return isFailed, err
+		}
+		return isFinished, err
+	}
+	j.Answer, j.Reason = a.Result, a.Refusal
+	if j.State == Running && j.Phase == "" {
+		return goesOn, t.save(ctx, j)
+	}
+	return goesOn, t.goOn(ctx, j)
+}
+
+// unawaited keeps an answer for which there is no job, or tells that there was one.
+func (t *step) unawaited(ctx context.Context, a *Answer) (Receipt, error) {
+	var last *Job
+	q := Query{Name: a.Name, Key: a.Key, States: []State{Finished, Failed, Cancelled}, Limit: page}
+	for {
+		found, err := t.tx.Find(ctx, q)
+		if err != nil {
+			return Receipt{}, err
+		}
+		for i := range found {
+			if found[i].Queue != earlyQueue {
+				last = &found[i]
+			}
+		}
+		if len(found) < page {
+			break
+		}
+		q.After = found[len(found)-1].ID
+	}
+	if t.batch != nil {
+		last = t.batch.lastOver(last, a)
+	}
+	switch {
+	case last == nil:
+		return t.keepEarly(ctx, a)
+	case last.Phase == Answered:
+		return Receipt{Duplicate, last.ID}, nil
+	}
+	return Receipt{Late, last.ID}, nil
+}
+
+// lastOver returns the newest job of a's key that is over, of which last is the newest that was written.
+func (b *batch) lastOver(last *Job, a *Answer) *Job {
+	for id, j := range b.jobs {
+		switch {
+		case last != nil && last.ID == id:
+			last = j
+		case j != nil && j.Key == a.Key && j.Name == a.Name && j.State.Over() && j.Queue != earlyQueue && (last == nil || last.ID < id):
+			last = j
+		}
+	}
+	return last
+}
+
+// keepEarly keeps an answer for who will await it. The first one counts.
+func (t *step) keepEarly(ctx context.Context, a *Answer) (Receipt, error) {
+	there, err := t.early(ctx, a.Name, a.Key)
+	if err != nil {
+		return Receipt{}, err
+	}
+	if there != nil {
+		return Receipt{Kind: Duplicate}, nil
+	}
+	j := &Job{
+		Name: a.Name, Key: a.Key, Queue: earlyQueue, State: Finished, Priority: DefaultPriority, Data: []byte("{}"), Created: t.now, NextRun: t.now,
+		Answer: a.Result, Reason: a.Refusal, Expires: micros(t.now.Add(t.s.c.EarlyFor)),
+	}
+	return Receipt{Kind: Early}, t.save(ctx, j)
+}
+
+// early returns the record of an early answer whose time is not over, or nil.
+func (t *step) early(ctx context.Context, name, key string) (*Job, error) {
+	found, err := t.tx.Find(ctx, Query{Name: name, Key: key, Queue: earlyQueue})
+	if err != nil {
+		return nil, err
+	}
+	if t.batch != nil {
+		found = t.batch.overlay(found, name, key)
+	}
+	for i := range found {
+		if found[i].Expires.After(t.now) {
+			return &found[i], nil
+		}
+	}
+	return nil, nil
+}
+
+// overlay returns the early answers to a key that there are after what was done so far, of which found are those that were written.
+func (b *batch) overlay(found []Job, name, key string) []Job {
+	var now []Job
+	for i := range found {
+		if j, read := b.jobs[found[i].ID]; !read || j != nil {
+			now = append(now, found[i])
+		}
+	}
+	for _, j := range b.fresh {
+		if j.Queue == earlyQueue && j.Name == name && j.Key == key {
+			now = append(now, *j)
+		}
+	}
+	return now
+}
+
+// claim returns the early answer to the key of j, if there is one, and takes it away.
+func (t *step) claim(ctx context.Context, j *Job) (*Answer, error) {
+	e, err := t.early(ctx, j.Name, j.Key)
+	if e == nil || err != nil {
+		return nil, err
+	}
+	a := &Answer{Name: j.Name, Key: j.Key, Result: e.Answer, Refusal: e.Reason}
+	if e.ID == 0 { // it came in this transaction
+		t.batch.fresh = deleteEarly(t.batch.fresh, e)
+		return a, nil
+	}
+	return a, t.drop(ctx, e.ID)
+}
+
+// deleteEarly takes a record out that is not written yet.
+func deleteEarly(fresh []*Job, e *Job) []*Job {
+	var rest []*Job
+	for _, j := range fresh {
+		if j.Queue != earlyQueue || j.Name != e.Name || j.Key != e.Key {
+			rest = append(rest, j)
+		}
+	}
+	return rest
+}

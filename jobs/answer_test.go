@@ -1,0 +1,204 @@
+package jobs_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// admit has a job of a queue run, as the queue's runner does when there is room.
+func (w *world) admit(id jobs.ID, lease time.Duration) jobs.Job {
+	w.Helper()
+	return admit(w.Context(), w.T, w.store, id, lease)
+}
+
+func admit(ctx context.Context, t testing.TB, store jobs.Store, id jobs.ID, lease time.Duration) (j jobs.Job) {
+	t.Helper()
+	err := store.Update(ctx, func(ctx context.Context, tx jobs.Tx) error {
+		now, err := tx.Now(ctx)
+		if err != nil {
+			return err
+		}
+		if j, err = tx.Get(ctx, id); err != nil {
+			return err
+		}
+		j.State, j.Changed, j.LastRun, j.Scheduled = jobs.Running, now, now, j.NextRun
+		j.Run, j.Token, j.Attempts = j.Run+1, j.Token+1, j.Attempts+1
+		j.Due, j.Deadline, j.Reason, j.Answer = now.Add(lease), time.Time{}, "", nil
+		if j.Timeout > 0 {
+			j.Deadline = now.Add(j.Timeout)
+		}
+		return tx.Save(ctx, &j)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+// complete answers a key, and checks what became of it.
+func (w *world) complete(name, key string, result any, want jobs.ReceiptKind) {
+	w.Helper()
+	r, err := w.Complete(w.Context(), name, key, result)
+	w.ok(err)
+	if r.Kind != want {
+		w.Fatalf("the answer to %s was %s, want %s", key, r.Kind, want)
+	}
+}
+
+func (w *world) reject(name, key string, want jobs.ReceiptKind) {
+	w.Helper()
+	r, err := w.Reject(w.Context(), name, key, errors.New("no"))
+	w.ok(err)
+	if r.Kind != want {
+		w.Fatalf("the refusal of %s was %s, want %s", key, r.Kind, want)
+	}
+}
+
+// await has a run await its answer, and checks whether it was there.
+func (w *world) await(a jobs.Await, want bool) {
+	w.Helper()
+	there, err := w.Await(w.Context(), a)
+	w.ok(err)
+	if there != want {
+		w.Fatalf("the answer was there: %v", there)
+	}
+}
+
+// TestAnswerEndsTheJob: the first answer ends the job, and all others are told apart from it.
+func TestAnswerEndsTheJob(t *testing.T) {
+	bubble(t, func(w *world) {
+		id := w.create(jobs.Spec{Name: "a", Key: "k", Queue: "q"})
+		h := w.admit(id, time.Minute)
+		w.await(jobs.Await{ID: id, Token: h.Token}, false)
+		if j := w.job(id); j.State != jobs.Running || j.Phase != jobs.Awaiting || !j.Due.Equal(j.Deadline) || !j.Deadline.Equal(j.LastRun.Add(24*time.Hour)) {
+			w.Fatalf("it does not await until its deadline: %+v", j)
+		}
+		w.complete("a", "k", map[string]int{"n": 1}, jobs.Accepted)
+		j := w.job(id)
+		if j.State != jobs.Finished || string(j.Answer) != `{"n":1}` || !j.Expires.Equal(j.Changed.Add(24*time.Hour)) || !j.Due.IsZero() || !j.Deadline.IsZero() {
+			w.Fatalf("it is not finished as it should be: %+v", j)
+		}
+		w.complete("a", "k", 2, jobs.Duplicate)
+		w.reject("a", "k", jobs.Duplicate)
+		w.is(w.Finish(w.Context(), jobs.Finish{ID: id, Token: h.Token}), jobs.ErrStale)
+		w.is(w.Fail(w.Context(), jobs.Fail{ID: id, Token: h.Token}), jobs.ErrStale)
+		w.complete("a", "other", 2, jobs.Early)
+		w.complete("b", "k", 2, jobs.Early)
+		if now := w.job(id); string(now.Answer) != string(j.Answer) || !now.Changed.Equal(j.Changed) {
+			w.Fatalf("a job that is over was changed: %+v", now)
+		}
+		time.Sleep(24 * time.Hour)
+		n, err := w.Purge(w.Context())
+		w.ok(err)
+		s := w.Stats()
+		if n != 1 || s.Accepted != 1 || s.Duplicate != 2 || s.Early != 2 || s.Unknown != 2 || s.Finished != 1 || s.Stale != 2 || s.Purged != 1 {
+			w.Fatalf("%d purged, %+v", n, s)
+		}
+		w.complete("a", "k", 2, jobs.Early)
+	})
+}
+
+// TestAnswerToRespond: a job that wants to look at its answer is handed out with it.
+func TestAnswerToRespond(t *testing.T) {
+	bubble(t, func(w *world) {
+		id := w.create(jobs.Spec{Name: "a", Respond: true})
+		h := w.get("a")
+		w.ok(w.Expect(w.Context(), id, h.Token, "k"))
+		w.ok(w.Expect(w.Context(), id, h.Token, "k"))
+		w.await(jobs.Await{ID: id, Token: h.Token, Timeout: task.Set(time.Hour)}, false)
+		w.none("a")
+		w.complete("a", "k", nil, jobs.Accepted)
+		w.complete("a", "k", nil, jobs.Duplicate)
+		h = w.get("a")
+		if h.Phase != jobs.Answered || string(h.Answer) != "null" || h.Run != 1 {
+			w.Fatalf("got %+v", h)
+		}
+		w.ok(w.Finish(w.Context(), jobs.Finish{ID: id, Token: h.Token}))
+		w.state(jobs.Finished, id)
+		w.complete("a", "k", nil, jobs.Duplicate)
+	})
+}
+
+// TestAnswerTimesOut: what has no answer at its deadline is handed out, and an answer may still be first.
+func TestAnswerTimesOut(t *testing.T) {
+	bubble(t, func(w *world) {
+		id := w.create(jobs.Spec{Name: "a", Key: "k"})
+		h := w.get("a")
+		w.await(jobs.Await{ID: id, Token: h.Token, Timeout: task.Set(time.Hour)}, false)
+		time.Sleep(time.Hour - 1)
+		w.none("a")
+		time.Sleep(1)
+		h = w.get("a")
+		if h.Phase != jobs.Awaiting || h.Token != 2 || h.Run != 1 || w.Stats().TimedOut != 1 {
+			w.Fatalf("got %+v", h)
+		}
+		w.complete("a", "k", 1, jobs.Accepted)
+		w.is(w.Fail(w.Context(), jobs.Fail{ID: id, Token: h.Token, Reason: "timeout"}), jobs.ErrStale)
+		w.state(jobs.Finished, id)
+
+		id = w.create(jobs.Spec{Name: "a", Key: "k"})
+		h = w.get("a")
+		w.await(jobs.Await{ID: id, Token: h.Token, Timeout: task.Set(time.Hour)}, false)
+		time.Sleep(time.Hour)
+		h = w.get("a")
+		w.ok(w.Fail(w.Context(), jobs.Fail{ID: id, Token: h.Token, Reason: "timeout"}))
+		w.complete("a", "k", 1, jobs.Late)
+		w.state(jobs.Failed, id)
+	})
+}
+
+// TestEarlyAnswers: an answer that comes before its job awaits it is found, for a while.
+func TestEarlyAnswers(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.complete("a", "k", 1, jobs.Early)
+		w.complete("a", "k", 2, jobs.Duplicate)
+		id := w.create(jobs.Spec{Name: "a"})
+		h := w.get("a")
+		time.Sleep(time.Minute - 1)
+		w.await(jobs.Await{ID: id, Token: h.Token, Key: "k"}, true)
+		if j := w.job(id); j.State != jobs.Finished || string(j.Answer) != "1" {
+			w.Fatalf("it has not got its answer: %+v", j)
+		}
+		w.complete("a", "k", 3, jobs.Duplicate)
+
+		w.complete("a", "l", 1, jobs.Early)
+		id = w.create(jobs.Spec{Name: "a"})
+		h = w.get("a")
+		time.Sleep(time.Minute)
+		w.await(jobs.Await{ID: id, Token: h.Token, Key: "l"}, false)
+		if j := w.job(id); j.Phase != jobs.Awaiting {
+			w.Fatalf("it does not await its answer: %+v", j)
+		}
+	})
+}
+
+// TestAnswerWhileRequesting: an answer that comes between Expect and Await waits for the request to be done, if the job wants to look at it.
+func TestAnswerWhileRequesting(t *testing.T) {
+	bubble(t, func(w *world) {
+		id := w.create(jobs.Spec{Name: "a", Respond: true})
+		h := w.get("a")
+		w.ok(w.Expect(w.Context(), id, h.Token, "k"))
+		w.reject("a", "k", jobs.Accepted)
+		w.complete("a", "k", 1, jobs.Duplicate)
+		w.is(w.Expect(w.Context(), id, h.Token, "other"), jobs.ErrAnswerThere)
+		w.none("a")
+		w.await(jobs.Await{ID: id, Token: h.Token}, true)
+		h = w.get("a")
+		if h.Phase != jobs.Answered || h.Answer != nil || h.Reason != "no" {
+			w.Fatalf("got %+v", h)
+		}
+
+		w.create(jobs.Spec{Name: "b"})
+		h = w.get("b")
+		w.ok(w.Expect(w.Context(), h.ID, h.Token, "k"))
+		w.complete("b", "k", 1, jobs.Accepted)
+		w.await(jobs.Await{ID: h.ID, Token: h.Token}, true)
+		w.state(jobs.Finished, h.ID)
+		w.is(w.Finish(w.Context(), jobs.Finish{ID: h.ID, Token: h.Token}), jobs.ErrStale)
+	})
+}

@@ -1,0 +1,191 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// Await tells that a run has sent its request, and is done until there is an answer from outside.
+type Await struct {
+	ID ID
+	// Token is that of the run. 0: whoever asks, may.
+	Token int64
+	// Key is what the answer will name the job by, together with its name. "": the Key that it has.
+	Key string
+	// Timeout is how long the answer is awaited, from now on; 0: for ever. Unset: until the Deadline that the job has, else for its Timeout, which a job of a queue
+	// has, else for [DefaultAttemptTimeout].
+	Timeout task.Opt[time.Duration]
+}
+
+// Expect has an answer for key be for the run that token names, from the return of Expect on: to be called before a request is sent that a plain handler chooses the key of. It does not end the run.
+// [ErrKeyTaken] says that another job awaits that key, [ErrAnswerThere] that the answer to the key before this one has come.
+func (s *Service) Expect(ctx context.Context, id ID, token int64, key string) error {
+	if key == "" {
+		return &FieldError{Field: "key", Problem: missing}
+	}
+	if err := checkKeyField("key", key); err != nil {
+		return err
+	}
+	err := s.deeds.do(ctx, &deed{
+		id:    id,
+		needs: func(j *Job, l *locks) { _ = l.addKey(j.Name, key) },
+		do: func(ctx context.Context, t *step, j *Job) error {
+			if err := j.atWork(token); err != nil {
+				return err
+			}
+			return t.register(ctx, j, key)
+		},
+	})
+	return s.counted(&s.count.expected, err)
+}
+
+// atWork returns an error unless j runs in the run that token names.
+func (j *Job) atWork(token int64) error {
+	if err := j.current(token); err != nil {
+		return err
+	}
+	if !j.State.Runs() {
+		return fmt.Errorf("%w: job %d is %s", ErrNotRunning, j.ID, j.State)
+	}
+	return nil
+}
+
+// register gives j, which runs, a key for answers, if it has another one.
+func (t *step) register(ctx context.Context, j *Job, key string) error {
+	if key == j.Key {
+		return nil
+	}
+	if err := t.locks.addKey(j.Name, key); err != nil {
+		return err
+	}
+	if j.answered() || j.Phase == Answered {
+		return fmt.Errorf("%w: job %d", ErrAnswerThere, j.ID)
+	}
+	changed := *j
+	changed.Key, changed.UniqueKey = key, ""
+	if err := t.free(ctx, &changed); err != nil {
+		return err
+	}
+	j.Key, j.Answer, j.Reason = key, nil, ""
+	j.Attempts = max(j.Attempts, 1)
+	return t.save(ctx, j)
+}
+
+// Await ends a run whose answer comes from outside: the job stays RUNNING and holds its place in its queue, but nothing and nobody is busy with it. When the
+// answer comes it ends the job, or has it handed out, as [Service.Complete] says; if none has come at the Deadline, the job is handed out, its Phase still Awaiting. answered says that
+// the answer is there already, and has done so.
+func (s *Service) Await(ctx context.Context, a Await) (answered bool, err error) {
+	if err := checkKeyField("key", a.Key); err != nil {
+		return false, err
+	}
+	if d, set := a.Timeout.Get(); set {
+		if d, err = checkTimeout(d); err != nil {
+			return false, err
+		}
+		a.Timeout = task.Set(d)
+	}
+	var there bool
+	var got *Receipt
+	var ended ending
+	err = s.deeds.do(ctx, &deed{
+		id: a.ID,
+		needs: func(j *Job, l *locks) {
+			if key := a.Key; key != "" {
+				_ = l.addKey(j.Name, key)
+			} else {
+				_ = l.addKey(j.Name, j.Key)
+			}
+		},
+		do: func(ctx context.Context, t *step, j *Job) (err error) {
+			there, got, ended, err = t.await(ctx, j, &a)
+			return err
+		},
+		then: func() {
+			if got != nil {
+				s.answered(Answer{}, *got, ended)
+			}
+		},
+	})
+	if err = s.counted(&s.count.awaiting, err); err != nil {
+		return false, err
+	}
+	return there, nil
+}
+
+// await has j await its answer, or gives it the one that has come early, whose receipt is then not nil.
+func (t *step) await(ctx context.Context, j *Job, a *Await) (there bool, got *Receipt, ended ending, err error) {
+	if a.Token != 0 && a.Token == j.Token && (j.State == Finished && j.Phase == Answered || !j.State.Runs() && !j.State.Over() && j.Attempts == 0) {
+		return true, nil, goesOn, nil // the answer has ended the run
+	}
+	if err := j.atWork(a.Token); err != nil {
+		return false, nil, goesOn, err
+	}
+	key := a.Key
+	if key == "" {
+		key = j.Key
+	}
+	if key == "" {
+		return false, nil, goesOn, &FieldError{Field: "key", Problem: missing}
+	}
+	switch {
+	case j.answered():
+		return true, nil, goesOn, t.goOnWith(ctx, j)
+	case j.Phase == Awaiting && key == j.Key:
+		return false, nil, goesOn, nil
+	}
+	if err := t.locks.addKey(j.Name, key); err != nil {
+		return false, nil, goesOn, err
+	}
+	if err := t.register(ctx, j, key); err != nil {
+		return false, nil, goesOn, err
+	}
+	j.Attempts = max(j.Attempts, 1)
+	j.State, j.Phase = Running, Awaiting
+	early, err := t.claim(ctx, j)
+	if err != nil {
+		return false, nil, goesOn, err
+	}
+	if early != nil {
+		ended, err = t.accept(ctx, j, early)
+		return true, &Receipt{Accepted, j.ID}, ended, err
+	}
+	if j.Deadline, err = t.deadline(j, a.Timeout); err != nil {
+		return false, nil, goesOn, err
+	}
+	j.Due = j.Deadline
+	return false, nil, goesOn, t.save(ctx, j)
+}
+
+// goOnWith has j, whose request is done and whose answer has come meanwhile, be handed out.
+func (t *step) goOnWith(ctx context.Context, j *Job) error {
+	if j.Phase == Answered {
+		j.Due = t.now
+		return t.save(ctx, j)
+	}
+	return t.goOn(ctx, j)
+}
+
+// deadline is until when an answer is awaited.
+func (t *step) deadline(j *Job, timeout task.Opt[time.Duration]) (time.Time, error) {
+	d, set := timeout.Get()
+	switch {
+	case set:
+	case !j.Deadline.IsZero():
+		return j.Deadline, nil
+	case j.Queue != "":
+		d = j.Timeout
+	default:
+		d = DefaultAttemptTimeout
+	}
+	if d == 0 {
+		return time.Time{}, nil
+	}
+	end := micros(t.now.Add(d))
+	if !inRange(end) {
+		return end, &FieldError{Field: "timeout", Problem: malformed}
+	}
+	return end, nil
+}

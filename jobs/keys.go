@@ -1,0 +1,105 @@
+package jobs
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+)
+
+// ErrKeyTaken: a job that is not over has this key already. [KeyTakenError] says which one.
+var ErrKeyTaken = fmt.Errorf("%w: another job has this key", ErrState)
+
+// KeyTakenError says which job has a key. It wraps [ErrKeyTaken].
+type KeyTakenError struct {
+	// Key is the Key or the UniqueKey that was asked for.
+	Key string
+	// Job has it, and is not over. 0: another one of the same CreateAll.
+	Job ID
+}
+
+// Error says which job has which key.
+func (e *KeyTakenError) Error() string {
+	if e.Job == 0 {
+		return fmt.Sprintf("%v: %q, a job that is made together with it", ErrKeyTaken, e.Key)
+	}
+	return fmt.Sprintf("%v: %q, job %d", ErrKeyTaken, e.Key, e.Job)
+}
+
+// Unwrap returns [ErrKeyTaken].
+func (e *KeyTakenError) Unwrap() error { return ErrKeyTaken }
+
+// alive are the states of jobs that are not over.
+func alive() []State { return []State{Queued, RunQueued, Running, Paused, Waiting} }
+
+// keyLock is what is locked for a key of jobs of a name, be it long.
+func keyLock(name, key string) string {
+	sum := sha256.Sum256([]byte(name + "\x00" + key))
+	return hex.EncodeToString(sum[:16])
+}
+
+// addUniqueKey and addKey note what has to be locked before a job gets such a key, or begins anew with it, and return errLocks if it was not. "" is none.
+func (l *locks) addUniqueKey(name, key string) error { return addKeyLock(&l.uniqueKeys, name, key) }
+
+func (l *locks) addKey(name, key string) error { return addKeyLock(&l.keys, name, key) }
+
+func addKeyLock(to *map[string]bool, name, key string) error {
+	if key == "" {
+		return nil
+	}
+	lock := keyLock(name, key)
+	if (*to)[lock] {
+		return nil
+	}
+	if *to == nil {
+		*to = map[string]bool{}
+	}
+	(*to)[lock] = true
+	return errLocks
+}
+
+// addKeys notes the keys that j would have under a name.
+func (l *locks) addKeys(j *Job, name string) error {
+	return errors.Join(l.addUniqueKey(name, j.UniqueKey), l.addKey(name, j.Key))
+}
+
+// free returns an error if another job than j that is not over has one of j's keys. They are locked.
+func (t *step) free(ctx context.Context, j *Job) error {
+	for _, q := range []Query{{UniqueKey: j.UniqueKey}, {Key: j.Key}} {
+		key := q.UniqueKey + q.Key
+		if key == "" {
+			continue
+		}
+		q.Name, q.States, q.Limit = j.Name, alive(), 2
+		found, err := t.tx.Find(ctx, q)
+		if err != nil {
+			return err
+		}
+		for i := range found {
+			if found[i].ID != j.ID {
+				return &KeyTakenError{Key: key, Job: found[i].ID}
+			}
+		}
+	}
+	return nil
+}
+
+// rename gives j a name, under which its keys have to be free; they may be locked already.
+func (t *step) rename(ctx context.Context, j *Job, name string) error {
+	if name == "" || name == j.Name {
+		return nil
+	}
+	if j.Key != "" || j.UniqueKey != "" {
+		if err := t.locks.addKeys(j, name); err != nil {
+			return err
+		}
+		renamed := *j
+		renamed.Name = name
+		if err := t.free(ctx, &renamed); err != nil {
+			return err
+		}
+	}
+	j.Name = name
+	return nil
+}

@@ -1,0 +1,120 @@
+package jobs
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// reservedPrefix begins the names of queues in which the service keeps records of its own.
+const reservedPrefix = "swarmiji."
+
+// earlyQueue holds answers for which there is no job yet.
+const earlyQueue = reservedPrefix + "early"
+
+// reserved reports whether a queue is not one for users' jobs.
+func reserved(queue string) bool { return strings.HasPrefix(queue, reservedPrefix) }
+
+// DefaultAttemptTimeout is how long an attempt of a queue's job may take, and how long an answer is awaited, unless something else is said.
+const DefaultAttemptTimeout = 24 * time.Hour
+
+// draftQueue looks at what a spec says of queues and of answers, and brings it to its job.
+func (s *Service) draftQueue(j *Job, spec *Spec) error {
+	j.Queue, j.Key, j.UniqueKey, j.Respond = spec.Queue, spec.Key, spec.UniqueKey, spec.Respond
+	if err := checkKeyField("key", spec.Key); err != nil {
+		return err
+	}
+	if err := checkKeyField("uniqueKey", spec.UniqueKey); err != nil {
+		return err
+	}
+	if spec.Unique && (spec.Queue != "" || spec.Key != "" || spec.UniqueKey != "") {
+		return &FieldError{Field: "unique", Problem: "not together with queue, key or uniqueKey"}
+	}
+	if spec.Queue == "" {
+		return onlyInQueue(spec)
+	}
+	if err := checkField("queue", spec.Queue, false); err != nil {
+		return err
+	}
+	switch {
+	case reserved(spec.Queue) && !spec.internal:
+		return &FieldError{Field: "queue", Problem: malformed, Detail: "names that begin with " + reservedPrefix + " are reserved"}
+	case spec.RetryAfter != "":
+		return &FieldError{Field: "retryAfter", Problem: "not together with queue"}
+	case spec.Parent != 0:
+		return &FieldError{Field: "parentJobID", Problem: "not together with queue"}
+	case spec.Mock:
+		return &FieldError{Field: "mock", Problem: "not together with queue"}
+	}
+	var err error
+	if j.Weight, err = thousandths(spec.Weight.Or(1)); err != nil {
+		return err
+	}
+	if j.Timeout, err = checkTimeout(spec.Timeout.Or(DefaultAttemptTimeout)); err != nil {
+		return err
+	}
+	if spec.Windows != nil {
+		j.Window = spec.Windows.String()
+	}
+	return nil
+}
+
+// onlyInQueue refuses what means nothing without a queue.
+func onlyInQueue(spec *Spec) error {
+	field := ""
+	switch {
+	case spec.Weight.IsSet():
+		field = "weight"
+	case spec.Timeout.IsSet():
+		field = "timeout"
+	case spec.Windows != nil:
+		field = "windows"
+	default:
+		return nil
+	}
+	return &FieldError{Field: field, Problem: "only together with queue"}
+}
+
+// checkKeyField looks at a key, which may be empty.
+func checkKeyField(field, key string) error {
+	switch {
+	case len(key) > MaxKey:
+		return &FieldError{Field: field, Problem: tooLong}
+	case checkKey(key) != nil:
+		return &FieldError{Field: field, Problem: malformed}
+	}
+	return nil
+}
+
+// checkTimeout rounds a timeout up to a microsecond.
+func checkTimeout(d time.Duration) (time.Duration, error) {
+	if d < 0 || d > task.MaxTimeLimit {
+		return 0, &FieldError{Field: "timeout", Problem: malformed, Detail: fmt.Sprintf("%s is not from 0 to %s", d, task.MaxTimeLimit)}
+	}
+	return wholeMicros(d), nil
+}
+
+// thousandths returns a weight in thousandths, rounded up: of the digits that write it, since 1.1 times 1000 is a little more than 1100.
+func thousandths(weight float64) (int64, error) {
+	bad := &FieldError{Field: "weight", Problem: malformed}
+	if math.IsNaN(weight) || weight < 0 || weight > float64(MaxWeight/1000) {
+		return 0, bad
+	}
+	whole, fraction, _ := strings.Cut(strconv.FormatFloat(weight, 'f', -1, 64), ".")
+	rest := ""
+	if len(fraction) > 3 {
+		fraction, rest = fraction[:3], fraction[3:]
+	}
+	n, err := strconv.ParseInt(whole+fraction+"000"[len(fraction):], 10, 64)
+	if err != nil {
+		return 0, bad
+	}
+	if strings.Trim(rest, "0") != "" {
+		n++
+	}
+	return min(n, MaxWeight), nil
+}

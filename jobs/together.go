@@ -1,0 +1,386 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+)
+
+// deed is a change of one job that may share its transaction with others.
+type deed struct {
+	id ID
+	// name and key, where key is not "", say which job it is: the one that has them and is not over.
+	name, key string
+	// needs, if not nil, notes which keys have to be locked, by the job as it was a moment ago.
+	needs func(j *Job, l *locks)
+	// do changes the job, nil if a key names none. It may be called more than once. With an error nothing is changed; errAlone says that
+	// others are concerned, with whom no transaction is shared.
+	do func(ctx context.Context, t *step, j *Job) error
+	// then, if not nil, is called when the change is on disk, by any goroutine.
+	then func()
+
+	err  error
+	done chan struct{}
+}
+
+// errAlone says that a deed needs a transaction for itself.
+var errAlone = errors.New("jobs: others are concerned")
+
+// gather brings together what changes jobs at the same time: what has come while transactions were under way goes together, each job once locked and once
+// written. No goroutine runs when there is nothing to do.
+type gather struct {
+	s *Service
+
+	mu      sync.Mutex
+	line    []*deed
+	workers int
+	idle    chan struct{} // closed when no worker runs; nil: none has run
+}
+
+const (
+	mostDeeds   = 256 // in a transaction
+	mostSharing = 2   // transactions at a time
+)
+
+func (g *gather) init(s *Service) { g.s = s }
+
+// do does all deeds, and returns the errors of those that have one, joined. A ctx that ends frees its caller only: what becomes of the deeds is then open.
+func (g *gather) do(ctx context.Context, deeds ...*deed) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
+	}
+	g.mu.Lock()
+	for _, d := range deeds {
+		d.done = make(chan struct{})
+	}
+	g.line = append(g.line, deeds...)
+	if g.workers < mostSharing {
+		if g.workers++; g.workers == 1 {
+			g.idle = make(chan struct{})
+		}
+		go g.work()
+	}
+	g.mu.Unlock()
+	var errs []error
+	for _, d := range deeds {
+		select {
+		case <-d.done:
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
+		}
+		err := d.err
+		if errors.Is(err, errAlone) {
+			err = g.s.alone(ctx, d)
+		}
+		errs = append(errs, err)
+	}
+	if len(errs) == 1 {
+		return errs[0]
+	}
+	return errors.Join(errs...)
+}
+
+// work does what there is.
+func (g *gather) work() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for len(g.line) > 0 {
+		n := min(len(g.line), mostDeeds)
+		batch := slices.Clone(g.line[:n])
+		if g.line = slices.Delete(g.line, 0, n); len(g.line) == 0 {
+			g.line = nil
+		}
+		g.mu.Unlock()
+		g.perform(batch)
+		g.mu.Lock()
+	}
+	if g.workers--; g.workers == 0 {
+		close(g.idle)
+	}
+}
+
+// wait waits until there is nothing to do.
+func (g *gather) wait(ctx context.Context) error {
+	g.mu.Lock()
+	idle := g.idle
+	g.mu.Unlock()
+	if idle == nil {
+		return nil
+	}
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// perform does a batch. One that a store does not take, because of what is in it, is done one by one.
+func (g *gather) perform(batch []*deed) {
+	ctx, cancel := context.WithTimeout(context.Background(), takeTimeout)
+	defer cancel()
+	err := g.s.shared(ctx, batch)
+	away := errors.Is(err, ErrUnavailable) || errors.Is(err, ErrClosed)
+	for _, d := range batch {
+		switch {
+		case err == nil:
+		case away || len(batch) == 1:
+			d.err = err
+		default:
+			if one := g.s.shared(ctx, []*deed{d}); one != nil {
+				d.err = one
+			}
+		}
+		if d.err == nil && d.then != nil {
+			d.then()
+		}
+		close(d.done)
+	}
+}
+
+// batch is what several deeds do in one transaction, and what is to be written at its end.
+type batch struct {
+	jobs  map[ID]*Job // as they are after what was done so far; nil: deleted
+	dirty []ID
+	fresh []*Job // without an ID
+
+	pending []*Job // of the deed that is being done
+	gone    []ID   // likewise
+}
+
+func (b *batch) save(jobs []*Job) { b.pending = append(b.pending, jobs...) }
+
+// keep takes what a deed has done as done, or forgets it.
+func (b *batch) keep(ok bool) {
+	if ok {
+		for _, j := range b.pending {
+			if j.ID == 0 {
+				b.fresh = append(b.fresh, j)
+				continue
+			}
+			b.jobs[j.ID] = j
+			b.dirty = append(b.dirty, j.ID)
+		}
+		for _, id := range b.gone {
+			b.jobs[id] = nil
+			b.dirty = append(b.dirty, id)
+		}
+	}
+	b.pending, b.gone = nil, nil
+}
+
+// write writes what has changed.
+func (b *batch) write(ctx context.Context, tx Tx) error {
+	slices.Sort(b.dirty)
+	var save []*Job
+	var gone []ID
+	for _, id := range slices.Compact(b.dirty) {
+		if j := b.jobs[id]; j != nil {
+			save = append(save, j)
+		} else {
+			gone = append(gone, id)
+		}
+	}
+	if save = append(save, b.fresh...); len(save) > 0 {
+		if err := tx.Save(ctx, save...); err != nil {
+			return err
+		}
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	return tx.Delete(ctx, gone...)
+}
+
+// with returns the job of a name and a key that is not over, among those that were read.
+func (b *batch) with(name, key string) *Job {
+	for _, j := range b.jobs {
+		if j != nil && j.Key == key && j.Name == name && !j.State.Over() {
+			return j
+		}
+	}
+	return nil
+}
+
+// shared does deeds in one transaction. The error is one of the transaction; those of the deeds are with them.
+func (s *Service) shared(ctx context.Context, deeds []*deed) error {
+	var l locks
+	if err := s.scout(ctx, deeds, &l); err != nil {
+		return err
+	}
+	return s.update(ctx, &l, func(ctx context.Context, t *step) error {
+		ids := make([]ID, 0, len(deeds))
+		for _, d := range deeds {
+			if d.err = nil; d.id != 0 {
+				ids = append(ids, d.id)
+			}
+		}
+		slices.Sort(ids)
+		t.batch = &batch{jobs: make(map[ID]*Job, len(ids))}
+		if len(ids) > 0 {
+			found, err := t.tx.Find(ctx, Query{IDs: slices.Compact(ids)})
+			if err != nil {
+				return err
+			}
+			for i := range found {
+				t.batch.jobs[found[i].ID] = &found[i]
+			}
+		}
+		var more error // what is missing for any of them is locked at once
+		for _, d := range deeds {
+			d.err = t.one(ctx, d)
+			t.batch.keep(d.err == nil)
+			switch {
+			case d.err == nil, isRule(d.err):
+			case errors.Is(d.err, errLocks):
+				more = errLocks
+			default:
+				return d.err
+			}
+		}
+		if more != nil {
+			return more
+		}
+		return t.batch.write(ctx, t.tx)
+	})
+}
+
+// isRule reports whether an error is an answer of the rules, and not one of the store.
+func isRule(err error) bool {
+	for _, class := range []error{ErrNotFound, ErrBadJob, ErrState, ErrStale, errAlone} {
+		if errors.Is(err, class) {
+			return true
+		}
+	}
+	return false
+}
+
+// scout reads what deeds are about, and locks nothing: which jobs answers are for, and which keys have to be locked.
+func (s *Service) scout(ctx context.Context, deeds []*deed, l *locks) error {
+	var ids []ID
+	keyed := false
+	for _, d := range deeds {
+		switch {
+		case d.key != "":
+			keyed = true
+			_ = l.addKey(d.name, d.key)
+		case d.needs != nil:
+			ids = append(ids, d.id)
+		}
+	}
+	if !keyed && len(ids) == 0 {
+		return nil
+	}
+	return s.c.Store.View(ctx, func(ctx context.Context, tx Tx) error {
+		read := map[ID]*Job{}
+		if len(ids) > 0 {
+			found, err := tx.Find(ctx, Query{IDs: ids})
+			if err != nil {
+				return err
+			}
+			for i := range found {
+				read[found[i].ID] = &found[i]
+			}
+		}
+		for _, d := range deeds {
+			if d.key == "" {
+				if j := read[d.id]; j != nil && d.needs != nil {
+					d.needs(j, l)
+				}
+				continue
+			}
+			found, err := tx.Find(ctx, Query{Name: d.name, Key: d.key, States: alive(), Limit: 1})
+			if err != nil {
+				return err
+			}
+			if d.id = 0; len(found) > 0 {
+				d.id = found[0].ID
+			}
+		}
+		return nil
+	})
+}
+
+// one does one deed of a batch, in a copy of its job.
+func (t *step) one(ctx context.Context, d *deed) error {
+	var j *Job
+	if d.key == "" {
+		if j = t.batch.jobs[d.id]; j == nil {
+			return ErrNotFound
+		}
+	} else {
+		if j = t.batch.jobs[d.id]; j == nil || j.Key != d.key || j.Name != d.name || j.State.Over() {
+			j = t.batch.with(d.name, d.key)
+		}
+		if j == nil {
+			missed, err := t.missed(ctx, d)
+			if err != nil {
+				return err
+			}
+			if missed != 0 { // rows are locked in their order: from the start
+				d.id = missed
+				return errLocks
+			}
+			return d.do(ctx, t, nil)
+		}
+	}
+	c := *j
+	return d.do(ctx, t, &c)
+}
+
+// missed returns the job that the key of a deed names, and that this batch has not read.
+func (t *step) missed(ctx context.Context, d *deed) (ID, error) {
+	found, err := t.tx.Find(ctx, Query{Name: d.name, Key: d.key, States: alive(), Limit: 2})
+	if err != nil {
+		return 0, err
+	}
+	for i := range found {
+		if _, read := t.batch.jobs[found[i].ID]; !read {
+			return found[i].ID, nil
+		}
+	}
+	return 0, nil
+}
+
+// alone does a deed in a transaction of its own, with all that it concerns.
+func (s *Service) alone(ctx context.Context, d *deed) error {
+	var l locks
+	if d.key != "" {
+		_ = l.addKey(d.name, d.key)
+	}
+	err := s.update(ctx, &l, func(ctx context.Context, t *step) error {
+		id := d.id
+		if d.key != "" {
+			found, err := t.tx.Find(ctx, Query{Name: d.name, Key: d.key, States: alive(), Limit: 1})
+			if err != nil {
+				return err
+			}
+			if len(found) == 0 {
+				return d.do(ctx, t, nil)
+			}
+			id = found[0].ID
+		}
+		j, err := t.job(ctx, id)
+		if err != nil {
+			return err
+		}
+		if err := d.do(ctx, t, j); err != nil {
+			return err
+		}
+		return t.after(ctx, j)
+	})
+	if err == nil && d.then != nil {
+		d.then()
+	}
+	return err
+}
+
+// changeIn is change, in a transaction that is shared, or not.
+func (s *Service) changeIn(ctx context.Context, shares bool, id ID, fn func(ctx context.Context, t *step, j *Job) error) error {
+	if !shares {
+		return s.change(ctx, id, fn)
+	}
+	return s.deeds.do(ctx, &deed{id: id, do: fn})
+}

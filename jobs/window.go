@@ -1,0 +1,69 @@
+package jobs
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/swarmiji/swarmiji/schedule"
+)
+
+// windowCache holds the windows that were read, by their text. There are few different ones.
+type windowCache struct {
+	mu   sync.Mutex
+	read map[string]*schedule.Windows
+}
+
+// maxWindowTexts is how many windows are remembered.
+const maxWindowTexts = 256
+
+// window returns the windows of j, nil if it has none.
+func (s *Service) window(j *Job) (*schedule.Windows, error) {
+	if j.Window == "" {
+		return nil, nil
+	}
+	c := &s.windows
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if w := c.read[j.Window]; w != nil {
+		return w, nil
+	}
+	spec, err := schedule.Parse(j.Window)
+	if err != nil {
+		return nil, fmt.Errorf("%w: the windows of job %d: %w", ErrBadJob, j.ID, err)
+	}
+	w, ok := spec.(*schedule.Windows)
+	if !ok {
+		return nil, fmt.Errorf("%w: the windows of job %d are none: %.100q", ErrBadJob, j.ID, j.Window)
+	}
+	if c.read == nil || len(c.read) >= maxWindowTexts {
+		c.read = map[string]*schedule.Windows{}
+	}
+	c.read[j.Window] = w
+	return w, nil
+}
+
+// opens returns the first moment at or after t at which j may start, as far as its windows go. Windows that nobody can read do not hold it up.
+func (s *Service) opens(j *Job, t time.Time) time.Time {
+	w, err := s.window(j)
+	if w == nil || err != nil {
+		return t
+	}
+	return micros(w.NextOpen(t))
+}
+
+// place returns when j is to run that is wanted at a time: then, if that is to come and a window is open, else at the first opening from then, or from now, on. What
+// is wanted at a time in the past, and may start now, keeps its time.
+func (s *Service) place(j *Job, at, now time.Time) time.Time {
+	if j.Window == "" {
+		return at
+	}
+	from := at
+	if from.Before(now) {
+		from = now
+	}
+	if open := s.opens(j, from); open.After(from) {
+		return open
+	}
+	return at
+}

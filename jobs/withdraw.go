@@ -1,0 +1,42 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+)
+
+// Withdraw makes a job CANCELLED that is not over; who runs it has lost its run, and an answer that comes for it is late. One that is CANCELLED already stays so, which is
+// no error; [ErrOver] says that it has come to another end, [ErrHasChildren] that it has children. Its parent does not wait for it any more, and the next one of its sequence key has
+// its turn. A job that has a Queue or a Key is kept for Config.Keep, any other until it is deleted.
+func (s *Service) Withdraw(ctx context.Context, id ID) error {
+	err := s.change(ctx, id, func(ctx context.Context, t *step, j *Job) error {
+		switch {
+		case reserved(j.Queue):
+			return fmt.Errorf("%w: job %d", ErrReserved, id)
+		case j.State == Cancelled:
+			return nil
+		case j.State.Over():
+			return fmt.Errorf("%w: job %d is %s", ErrOver, id, j.State)
+		}
+		if j.HasChildren {
+			left, err := t.tx.Find(ctx, Query{Parent: id, Limit: 1})
+			if err != nil {
+				return err
+			}
+			if len(left) > 0 {
+				return fmt.Errorf("%w: job %d", ErrHasChildren, id)
+			}
+		}
+		if err := j.give(nil); err != nil {
+			return err
+		}
+		if j.State.Runs() {
+			j.Token++
+		}
+		if err := t.end(ctx, j, Cancelled); err != nil {
+			return err
+		}
+		return t.save(ctx, j)
+	})
+	return s.counted(&s.count.withdrawn, err)
+}
