@@ -1,0 +1,181 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// lookGap is at least between two looks: what comes meanwhile shares a transaction.
+const lookGap = 2 * time.Millisecond
+
+// next returns jobs that are to be worked at, at most room of them, which is at least 1: jobs that begin an attempt, and jobs that run and have become due, whose Phase tells what there is to do. It
+// waits until there are some, as the one who serves the queue; until it is that, it stands by. An error says that the store gave no answer, that ctx has ended, or
+// [ErrClosed]. One goroutine at a time calls it.
+func (l *lead) next(ctx context.Context, room int) ([]Handout, error) {
+	if err := l.start(); err != nil {
+		return nil, err
+	}
+	for {
+		if l.fence() == 0 {
+			if err := l.standBy(ctx); err != nil {
+				return nil, err
+			}
+		}
+		if err := l.sleep(ctx, l.pace.rest(), nil); err != nil {
+			return nil, err
+		}
+		out, wait, err := l.lookOnce(ctx, room)
+		switch {
+		case errors.Is(err, ErrStale), errors.Is(err, ErrNotFound):
+			l.lost(l.fence())
+			continue
+		case err != nil:
+			return nil, err
+		case len(out) > 0:
+			return out, l.s.dress(ctx, out)
+		}
+		if err := l.sleep(ctx, wait, l.signal); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// lookOnce looks, and tells how long nothing is to be done if nothing comes.
+func (l *lead) lookOnce(ctx context.Context, room int) (out []Handout, wait time.Duration, err error) {
+	select {
+	case <-l.signal: // what comes from now on is for the next look
+	default:
+	}
+	began := time.Now()
+	out, again, err := l.look(ctx, room)
+	if err != nil {
+		return nil, 0, err
+	}
+	l.pace.looked(began, len(out), again)
+	if again || len(out) > 0 {
+		return out, 0, nil
+	}
+	wait, err = l.upcoming(ctx)
+	return nil, min(wait, l.pace.poll(l.q.Poll)), err
+}
+
+// standBy waits until the lease can be had.
+func (l *lead) standBy(ctx context.Context) error {
+	for {
+		select {
+		case <-l.signal:
+		default:
+		}
+		wait, err := l.claim(ctx)
+		if err != nil || wait <= 0 {
+			return err
+		}
+		if err := l.sleep(ctx, wait+time.Millisecond, l.signal); err != nil {
+			return err
+		}
+	}
+}
+
+// sleep waits for a time, or a signal.
+func (l *lead) sleep(ctx context.Context, d time.Duration, signal <-chan struct{}) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
+	}
+	if d <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-signal:
+	case <-l.s.wait.look.ctx.Done():
+		return ErrClosed
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
+	}
+	return nil
+}
+
+// upcoming is how long it is until the next job of the queue becomes due.
+func (l *lead) upcoming(ctx context.Context) (wait time.Duration, err error) {
+	wait = time.Hour
+	err = l.s.c.Store.View(ctx, func(ctx context.Context, tx Tx) error {
+		now, err := tx.Now(ctx)
+		if err != nil {
+			return err
+		}
+		wait = time.Hour
+		for _, state := range []State{Queued, Running} {
+			// Behind all that were due when the queue was looked at.
+			after := Job{ID: 1<<53 - 1, Priority: MaxPriority, Due: l.looked}
+			found, err := tx.Find(ctx, Query{Limit: 1, Line: &Line{Queue: l.q.Name, State: state, By: now.Add(wait), After: &after}})
+			if err != nil {
+				return err
+			}
+			if len(found) > 0 {
+				wait = min(wait, found[0].Due.Sub(now)+time.Microsecond)
+			}
+		}
+		return nil
+	})
+	return max(wait, lookGap), err
+}
+
+// pace keeps looks from costing more than they are worth.
+type pace struct {
+	before time.Time     // no look before
+	took   time.Duration // the last one, if it found nothing
+	stale  bool          // the roster holds jobs that have ended
+	// nothing that weighs no more than light was found, and not quickly: it is not looked for until then.
+	light int64
+	until time.Time
+}
+
+// looked notes how a look went.
+func (p *pace) looked(began time.Time, found int, again bool) {
+	now := time.Now()
+	p.took = now.Sub(began)
+	p.before = now.Add(max(lookGap, p.took))
+	if again {
+		p.before = time.Time{}
+	} else if found > 0 {
+		p.took = 0
+	}
+}
+
+// rest is how long not to look.
+func (p *pace) rest() time.Duration { return time.Until(p.before) }
+
+// poll is after what time to look if nothing calls for it.
+func (p *pace) poll(every time.Duration) time.Duration {
+	if p.stale {
+		return max(lookGap, p.took)
+	}
+	wait := max(every, calm*p.took)
+	if left := time.Until(p.until); left > 0 {
+		wait = min(wait, left)
+	}
+	return wait
+}
+
+// sparing is find, but for searches that have found nothing of late.
+func (p *pace) sparing(find func(context.Context, Query) ([]Job, error)) func(context.Context, Query) ([]Job, error) {
+	return func(ctx context.Context, q Query) ([]Job, error) {
+		most, set := q.Line.MaxWeight.Get()
+		if !set {
+			return find(ctx, q)
+		}
+		now := time.Now()
+		if most <= p.light && now.Before(p.until) {
+			return nil, nil
+		}
+		found, err := find(ctx, q)
+		if took := time.Since(now); err == nil && len(found) == 0 && took > scanTime {
+			p.light, p.until = most, time.Now().Add(calm*took)
+		}
+		return found, err
+	}
+}

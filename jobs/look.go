@@ -1,0 +1,422 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/swarmiji/swarmiji/task"
+)
+
+const (
+	// mostMoved is how many jobs one look moves into their windows.
+	mostMoved = 2000
+	// scanTime is from what time on a search that found nothing light enough is not made again for 50 times as long.
+	scanTime = time.Millisecond
+	calm     = 50
+)
+
+// turn is the transaction of a look.
+type turn struct {
+	*step
+	l     *lead
+	room  int // for how many jobs there is room still
+	saves []*Job
+	out   []Handout
+	again bool // there may be more to do at once
+	moved int
+
+	missing bool          // locks of keys
+	keys    map[string]ID // that jobs of this look have got, by keyLock
+}
+
+// look looks at the queue once, and hands out up to room jobs. again says that there may be more.
+func (l *lead) look(ctx context.Context, room int) (out []Handout, again bool, err error) {
+	token := l.fence()
+	var plan *Look
+	if l.q.Throttler != nil {
+		var idle bool
+		if plan, idle, err = l.plan(ctx, room); err != nil || idle {
+			return nil, false, err
+		}
+	}
+	var lk locks
+	var t *turn
+	err = l.s.update(ctx, &lk, func(ctx context.Context, st *step) error {
+		t = &turn{step: st, l: l, room: room}
+		return t.run(ctx, token, plan)
+	})
+	if plan != nil {
+		l.settleRoster(t, err)
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	l.s.count.taken.Add(int64(len(t.out)))
+	l.looked = t.now
+	if plan == nil {
+		l.note(t.now, t.room <= 0, nil)
+	}
+	return t.out, t.again, nil
+}
+
+// settleRoster brings into the roster what was done. After an error nobody knows what that was.
+func (l *lead) settleRoster(t *turn, err error) {
+	if err != nil {
+		l.roster = nil
+		return
+	}
+	l.roster.settle(t.out)
+}
+
+func (t *turn) run(ctx context.Context, token int64, plan *Look) error {
+	if _, err := t.l.own(ctx, t.step, token); err != nil {
+		return err
+	}
+	if err := t.resumeRuns(ctx); err != nil {
+		return err
+	}
+	var err error
+	switch {
+	case t.room <= 0:
+		t.again = true
+	case plan != nil:
+		err = t.carryOut(ctx, plan)
+	default:
+		err = t.admit(ctx)
+	}
+	if err == nil && t.missing {
+		err = errLocks
+	}
+	if err != nil || len(t.saves) == 0 {
+		return err
+	}
+	if err := t.save(ctx, t.saves...); err != nil {
+		return err
+	}
+	for i := range t.out {
+		t.out[i].Job = *t.saves[i]
+	}
+	return nil
+}
+
+// resumeRuns hands out again what runs and is due: its lease has ended, or there is an answer, or there was none in time.
+func (t *turn) resumeRuns(ctx context.Context) error {
+	found, err := t.tx.Find(ctx, Query{Limit: t.room, Line: &Line{Queue: t.l.q.Name, State: Running, By: t.now}})
+	if err != nil {
+		return err
+	}
+	var rest []*Job // saved behind those that are handed out
+	for i := range found {
+		j := &found[i]
+		if !j.comesBack(t.now, t.l.lease) {
+			rest = append(rest, j)
+			continue
+		}
+		t.hand(j, before{state: Running, nextRun: j.NextRun})
+	}
+	t.saves = append(t.saves, rest...)
+	return nil
+}
+
+// comesBack has a job that runs and is due handed out again, in the same run and the same attempt. It is false for one that is only to wait on.
+func (j *Job) comesBack(now time.Time, lease time.Duration) bool {
+	late := !j.Deadline.IsZero() && !j.Deadline.After(now)
+	switch {
+	case j.Phase == Answered:
+	case late:
+		j.Phase = Awaiting // also one whose request was never done: whoever was at it has died
+	case j.Phase == Awaiting:
+		j.Due = j.Deadline
+		return false
+	default:
+		j.LastRun = now
+	}
+	j.Token++
+	j.Due = micros(now.Add(lease))
+	if j.Phase == "" {
+		j.Due = j.within(j.Due)
+	}
+	return true
+}
+
+// within is t, or the deadline where that comes before.
+func (j *Job) within(t time.Time) time.Time {
+	if !j.Deadline.IsZero() && j.Deadline.Before(t) {
+		return j.Deadline
+	}
+	return t
+}
+
+// hand hands out a job. Those that are handed out are saved first.
+func (t *turn) hand(j *Job, was before) {
+	t.saves = slices.Insert(t.saves, len(t.out), j)
+	t.out = append(t.out, Handout{was: was})
+	t.room--
+}
+
+// admit starts what the limit lets start.
+func (t *turn) admit(ctx context.Context) error {
+	g := gauge{limit: t.l.q.limit(), strict: t.l.q.Strict}
+	if g.limit > 0 {
+		_, weight, err := weigh(ctx, t.tx, t.l.q.Name)
+		if err != nil {
+			return err
+		}
+		g.taken = weight
+	}
+	ln := line{queue: t.l.q.Name, order: t.l.q.Order, by: t.now, find: t.l.pace.sparing(t.tx.Find)}
+	var failed error
+	err := ln.each(ctx, g.most, func() int { return t.room }, func(j *Job) bool {
+		if at := t.s.opens(j, t.now); at.After(t.now) {
+			t.put(j, at)
+			return t.moved < mostMoved
+		}
+		if g.start(j.Weight) {
+			failed = t.start(ctx, j)
+		}
+		return failed == nil && !g.blocked && t.room > 0
+	})
+	t.again = t.room <= 0 || t.moved >= mostMoved
+	if failed != nil {
+		return failed
+	}
+	return err
+}
+
+// put has a job that waits wait until at.
+func (t *turn) put(j *Job, at time.Time) {
+	j.NextRun = at
+	t.saves = append(t.saves, j)
+	t.moved++
+}
+
+// start begins an attempt of a job.
+func (t *turn) start(ctx context.Context, j *Job) error {
+	was := before{state: Queued, nextRun: j.NextRun}
+	key := j.Key
+	j.State, j.Phase, j.Reason, j.Answer = Running, "", "", nil
+	j.Scheduled, j.LastRun = j.NextRun, t.now
+	j.Run++
+	j.Token++
+	j.Attempts++
+	j.Deadline = time.Time{}
+	if j.Timeout > 0 {
+		j.Deadline = micros(t.now.Add(j.Timeout))
+	}
+	j.Due = j.within(micros(t.now.Add(t.l.lease)))
+	refused := t.l.prepare(j)
+	if refused == nil && j.Key != key && j.Key != "" {
+		var err error
+		if refused, err = t.takeKey(ctx, j); err != nil {
+			return err
+		}
+	}
+	if refused != nil {
+		j.Key = key
+	}
+	t.hand(j, was)
+	t.out[len(t.out)-1].refused = refused
+	return nil
+}
+
+// takeKey has a job have a key that it had not before; refused says that another one has it.
+func (t *turn) takeKey(ctx context.Context, j *Job) (refused, err error) {
+	if t.locks.addKey(j.Name, j.Key) != nil { // the transaction begins anew when all that it needs is known
+		t.missing = true
+		return nil, nil
+	}
+	lock := keyLock(j.Name, j.Key)
+	if other, taken := t.keys[lock]; taken {
+		return &KeyTakenError{Key: j.Key, Job: other}, nil
+	}
+	err = t.free(ctx, j)
+	if errors.Is(err, ErrKeyTaken) {
+		return err, nil
+	}
+	if t.keys == nil {
+		t.keys = map[string]ID{}
+	}
+	t.keys[lock] = j.ID
+	return nil, err
+}
+
+// prepare has the job's type set what is kept of it. A panic there is an error of the attempt.
+func (l *lead) prepare(j *Job) (err error) {
+	if l.begin == nil {
+		return nil
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: %s", task.ErrPanic, task.Describe(p, task.MaxErrorText))
+		}
+	}()
+	return l.begin(j)
+}
+
+// carryOut starts and puts off what a throttler has decided on. What others have changed since is left alone.
+func (t *turn) carryOut(ctx context.Context, plan *Look) error {
+	ids := slices.Concat(plan.starts, plan.later)
+	jobs := make(map[ID]*Job, len(ids))
+	for part := range slices.Chunk(slices.Sorted(slices.Values(ids)), rosterPage) {
+		found, err := t.tx.Find(ctx, Query{IDs: part})
+		if err != nil {
+			return err
+		}
+		for i := range found {
+			j := &found[i]
+			o := plan.offered[j.ID]
+			if j.State == Queued && j.Queue == t.l.q.Name && j.Token == o.token && j.Weight == o.weight && !j.Due.After(t.now) {
+				jobs[j.ID] = j
+			}
+		}
+	}
+	for _, id := range plan.starts {
+		if j := jobs[id]; j != nil && t.room > 0 {
+			if err := t.start(ctx, j); err != nil {
+				return err
+			}
+		}
+	}
+	for _, id := range plan.later {
+		if j := jobs[id]; j != nil {
+			t.put(j, t.s.opens(j, micros(plan.offered[id].later)))
+		}
+	}
+	t.again = t.room <= 0 || len(plan.later) >= mostMoved
+	return nil
+}
+
+// weigh returns how many jobs of a queue run, and what they weigh.
+func weigh(ctx context.Context, tx Tx, queue string) (n, weight int64, err error) {
+	if w, ok := tx.(Weigher); ok {
+		return w.Weigh(ctx, queue)
+	}
+	after := ID(0)
+	for {
+		found, err := tx.Find(ctx, Query{Queue: queue, States: []State{Running, RunQueued}, After: after, Limit: rosterPage})
+		if err != nil {
+			return 0, 0, err
+		}
+		for i := range found {
+			n, weight = n+1, weight+found[i].Weight
+		}
+		if len(found) < rosterPage {
+			return n, weight, nil
+		}
+		after = found[len(found)-1].ID
+	}
+}
+
+// plan asks the throttler. idle says that nothing is to be done; the Look is nil only with an error.
+func (l *lead) plan(ctx context.Context, room int) (plan *Look, idle bool, err error) {
+	look := &Look{queue: l.q, room: room, gauge: gauge{limit: l.q.limit(), strict: l.q.Strict}, opens: l.s.opens, offered: map[ID]*offer{}}
+	var running int64
+	due := false
+	err = l.s.c.Store.View(ctx, func(ctx context.Context, tx Tx) (err error) {
+		if look.now, err = tx.Now(ctx); err != nil {
+			return err
+		}
+		found, err := tx.Find(ctx, Query{Limit: 1, Line: &Line{Queue: l.q.Name, State: Running, By: look.now}})
+		if err != nil {
+			return err
+		}
+		due = len(found) > 0
+		running, look.gauge.taken, err = weigh(ctx, tx, l.q.Name)
+		return err
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	if err := l.readRoster(ctx, int(running)); err != nil {
+		return nil, false, err
+	}
+	look.running = l.roster
+	look.line = line{queue: l.q.Name, order: l.q.Order, by: look.now, find: l.pace.sparing(l.s.lineView)}
+	if err := l.ask(ctx, look); err != nil {
+		return nil, false, err
+	}
+	l.looked = look.now
+	l.note(look.now, look.room <= 0, look.refused())
+	return look, !due && len(look.starts) == 0 && len(look.later) == 0, nil
+}
+
+// lineView reads a page, in a transaction of its own: none is open while a throttler works.
+func (s *Service) lineView(ctx context.Context, q Query) ([]Job, error) { return s.List(ctx, q) }
+
+// readRoster brings the roster up to date.
+func (l *lead) readRoster(ctx context.Context, running int) (err error) {
+	if l.roster != nil && len(l.roster.all) >= running && time.Since(l.roster.read) < rosterAge {
+		l.pace.stale, err = l.roster.sync(ctx, l.s, running)
+		return err
+	}
+	before := l.roster
+	if l.roster, err = l.s.readRoster(ctx, l.q.Name); err != nil {
+		l.roster = nil
+		return err
+	}
+	l.pace.stale = false
+	l.roster.inherit(before)
+	return nil
+}
+
+// inherit keeps the shares that were known.
+func (r *roster) inherit(before *roster) {
+	if before == nil {
+		return
+	}
+	known := make(map[ID]*entry, len(before.all))
+	for _, e := range before.all {
+		known[e.job.ID] = e
+	}
+	for _, e := range r.all {
+		if k := known[e.job.ID]; k != nil && k.job.Run == e.job.Run {
+			e.by, e.share = k.by, k.share
+		}
+	}
+}
+
+// ask calls the throttler, in a goroutine of its own, which it may end. What it decided counts for nothing if it fails.
+func (l *lead) ask(ctx context.Context, look *Look) error {
+	bounded, cancel := context.WithTimeout(ctx, l.lease/2)
+	defer cancel()
+	look.ctx = ctx
+	err := fmt.Errorf("%w: the throttler ended its goroutine", task.ErrPanic)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() {
+			if p := recover(); p != nil {
+				err = fmt.Errorf("%w: %s", task.ErrPanic, task.Describe(p, task.MaxErrorText))
+			}
+		}()
+		err = l.q.Throttler.Admit(bounded, look)
+	}()
+	<-done
+	look.over = true
+	if look.err != nil {
+		look.running.begun = nil
+		return look.err
+	}
+	if err == nil {
+		return nil
+	}
+	look.starts, look.running.begun = nil, nil
+	moved := look.later[:0]
+	for _, id := range look.later { // a closed window stays closed
+		if look.offered[id].window {
+			moved = append(moved, id)
+		}
+	}
+	look.later = moved
+	for o := range maps.Values(look.offered) {
+		o.start = false
+	}
+	if ctx.Err() == nil {
+		l.report(fmt.Errorf("jobs: the throttler of queue %q: %w", l.q.Name, err))
+	}
+	return nil
+}

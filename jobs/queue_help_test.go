@@ -1,0 +1,143 @@
+package jobs_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/swarmiji/swarmiji/jobs"
+)
+
+// inQueue runs fn in a bubble of its own, over a store in memory.
+func inQueue(t *testing.T, fn func(w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { fn(newWorld(t, false, jobs.Config{})) })
+}
+
+// enqueue saves a job as it is wanted in the queue "q"; what is not said is usual.
+func (w *world) enqueue(j jobs.Job) jobs.ID {
+	w.Helper()
+	w.ok(w.store.Update(w.Context(), func(ctx context.Context, tx jobs.Tx) error {
+		now, err := tx.Now(ctx)
+		if err != nil {
+			return err
+		}
+		n := j
+		n.Created, n.Changed = now, now
+		if n.NextRun.IsZero() {
+			n.NextRun = now
+		}
+		if n.Queue == "" {
+			n.Queue = "q"
+		}
+		if n.Name == "" {
+			n.Name = "job"
+		}
+		if n.Data == nil {
+			n.Data = []byte("{}")
+		}
+		n.State, n.Due = jobs.Queued, n.NextRun
+		err = tx.Save(ctx, &n)
+		j.ID = n.ID
+		return err
+	}))
+	return j.ID
+}
+
+// enqueued saves a job of a name and a weight.
+func (w *world) enqueued(name string, weight int64) jobs.ID {
+	w.Helper()
+	return w.enqueue(jobs.Job{Name: name, Weight: weight, Priority: jobs.DefaultPriority})
+}
+
+// over ends jobs, as whoever ends them does.
+func (w *world) over(ids ...jobs.ID) {
+	w.Helper()
+	for _, id := range ids {
+		w.modify(id, func(j *jobs.Job) { j.State, j.Phase, j.Due, j.Deadline = jobs.Finished, "", time.Time{}, time.Time{} })
+	}
+}
+
+func (w *world) modify(id jobs.ID, fn func(*jobs.Job)) {
+	w.Helper()
+	w.ok(w.store.Update(w.Context(), func(ctx context.Context, tx jobs.Tx) error {
+		j, err := tx.Get(ctx, id)
+		if err != nil {
+			return err
+		}
+		fn(&j)
+		return tx.Save(ctx, &j)
+	}))
+}
+
+// lead begins to serve a queue, until the test ends. What goes wrong fails the test.
+func (w *world) lead(q jobs.Queue, node string) *jobs.Lead {
+	w.Helper()
+	return w.leadWith(q, node, nil, func(err error) { w.Errorf("reported: %v", err) })
+}
+
+func (w *world) leadWith(q jobs.Queue, node string, begin func(*jobs.Job) error, report func(error)) *jobs.Lead {
+	w.Helper()
+	if q.Name == "" {
+		q.Name = "q"
+	}
+	l, err := jobs.NewLead(w.Service, q, node, 30*time.Second, begin, report)
+	w.ok(err)
+	w.Cleanup(func() { l.Close(context.WithoutCancel(w.Context())) })
+	return l
+}
+
+// within returns what a lead hands out until it hands out nothing for a time.
+func (w *world) within(l *jobs.Lead, d time.Duration) (out []jobs.Handout) {
+	w.Helper()
+	for {
+		ctx, cancel := context.WithTimeout(w.Context(), d)
+		got, err := l.Next(ctx, 1000)
+		ended := ctx.Err() != nil
+		cancel()
+		out = append(out, got...)
+		if err != nil {
+			if !ended || !errors.Is(err, jobs.ErrUnavailable) {
+				w.Fatalf("next: %v", err)
+			}
+			return out
+		}
+	}
+}
+
+// now returns what a lead hands out at once.
+func (w *world) now(l *jobs.Lead) []jobs.Handout {
+	w.Helper()
+	return w.within(l, time.Second)
+}
+
+// starts checks what a lead hands out at once: the names of jobs, in order.
+func (w *world) starts(l *jobs.Lead, want ...string) []jobs.Handout {
+	w.Helper()
+	got := w.now(l)
+	if is := namesOf(got); !slices.Equal(is, want) {
+		w.Fatalf("started %v, want %v", is, want)
+	}
+	return got
+}
+
+func namesOf(out []jobs.Handout) []string {
+	var names []string
+	for i := range out {
+		names = append(names, out[i].Name)
+	}
+	return names
+}
+
+// times is a name some times.
+func times(n int, name string) []string { return slices.Repeat([]string{name}, n) }
+
+// shareOf is the part of a name before a point.
+func shareOf(j jobs.Job) string {
+	share, _, _ := strings.Cut(j.Name, ".")
+	return share
+}
