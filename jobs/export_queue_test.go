@@ -23,3 +23,10 @@ func (l *lead) Fence() int64                                          { return l
 
 // Refused is why the attempt cannot begin.
 func (h *Handout) Refused() error { return h.refused }
+
+// Die has l be as the lead of a process that was killed: its lease is neither renewed nor given back.
+func (l *lead) Die() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.end()
+}

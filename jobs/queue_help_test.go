@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/swarmiji/swarmiji/jobs"
 )
 
@@ -109,6 +111,18 @@ func (w *world) within(l *jobs.Lead, d time.Duration) (out []jobs.Handout) {
 	}
 }
 
+// first returns what a lead hands out first within a time.
+func (w *world) first(l *jobs.Lead, d time.Duration) []jobs.Handout {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(w.Context(), d)
+	defer cancel()
+	got, err := l.Next(ctx, 1000)
+	if err != nil && (ctx.Err() == nil || !errors.Is(err, jobs.ErrUnavailable)) {
+		w.Fatalf("next: %v", err)
+	}
+	return got
+}
+
 // now returns what a lead hands out at once.
 func (w *world) now(l *jobs.Lead) []jobs.Handout {
 	w.Helper()
@@ -141,3 +155,5 @@ func shareOf(j jobs.Job) string {
 	share, _, _ := strings.Cut(j.Name, ".")
 	return share
 }
+
+func diffJobs(want, got jobs.Job) string { return cmp.Diff(want, got) }

@@ -1,0 +1,98 @@
+package jobs
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+)
+
+// inLine tells why a job of a queue that is due was not started.
+func (x *explainer) inLine(ctx context.Context) error {
+	j := &x.Job
+	if at := x.s.opens(j, x.At); at.After(x.At) {
+		x.add(Why{Kind: WhyWindow, At: at}, "It is due since %s, but its window is closed, and opens at %s.", stamp(j.NextRun), stamp(at))
+		x.retried()
+		return nil
+	}
+	rec, err := findLead(ctx, x.tx, j.Queue)
+	if err != nil {
+		return err
+	}
+	var data leadData
+	if rec != nil && json.Unmarshal(rec.Data, &data) != nil {
+		data = leadData{}
+	}
+	switch {
+	case rec == nil:
+		x.add(Why{Kind: WhyNoRunner}, "No runner has ever served queue %q.", j.Queue)
+	case !rec.Due.After(x.At):
+		x.add(Why{Kind: WhyNoRunner, At: rec.Due}, "No runner serves queue %q: the last one, %s, is gone since %s.", j.Queue, data.Node, stamp(rec.Due))
+	default:
+		if err := x.served(ctx, &data); err != nil {
+			return err
+		}
+	}
+	x.retried()
+	return nil
+}
+
+// served tells why the one who serves the queue has not started the job.
+func (x *explainer) served(ctx context.Context, data *leadData) error {
+	j := &x.Job
+	throttled, err := x.limited(ctx, data)
+	if err != nil || throttled {
+		return err
+	}
+	since := stamp(j.NextRun)
+	switch {
+	case data.Throttler && slices.Contains(data.Refused, j.ID):
+		x.add(Why{Kind: WhyThrottled, At: data.Looked}, "The throttler of queue %q did not start it when it looked, at %s.", j.Queue, stamp(data.Looked))
+	case data.Busy:
+		x.add(Why{Kind: WhyBusy, At: j.NextRun}, "It is due since %s, and all workers of queue %q, on %s, are busy.", since, j.Queue, data.Node)
+	case data.Throttler && (len(data.Refused) >= mostRefused || data.Looked.Before(x.At.Add(-time.Minute))):
+		x.add(Why{Kind: WhyThrottled, At: data.Looked}, "The throttler of queue %q has not started it; it looked last at %s.", j.Queue, stamp(data.Looked))
+	default:
+		x.add(Why{Kind: WhyDue, At: j.NextRun}, "It is due since %s, and the next look at queue %q, which %s serves, may start it.", since, j.Queue, data.Node)
+	}
+	return nil
+}
+
+// limited tells whether the limit does not let the job start.
+func (x *explainer) limited(ctx context.Context, data *leadData) (bool, error) {
+	j := &x.Job
+	if data.Limit == 0 {
+		return false, nil
+	}
+	n, taken, err := weigh(ctx, x.tx, j.Queue)
+	if err != nil {
+		return false, err
+	}
+	g := gauge{limit: data.Limit, taken: taken}
+	if !g.fits(j.Weight) {
+		if j.Weight > data.Limit {
+			x.add(Why{Kind: WhyThrottled}, "It weighs %s, more than the limit %s of queue %q, so that it runs alone, and now %d jobs that weigh %s run.",
+				units(j.Weight), units(data.Limit), j.Queue, n, units(taken))
+		} else {
+			x.add(Why{Kind: WhyThrottled}, "It weighs %s, and of the limit %s of queue %q the %d jobs that run take %s.",
+				units(j.Weight), units(data.Limit), j.Queue, n, units(taken))
+		}
+		return true, nil
+	}
+	if !data.Strict {
+		return false, nil
+	}
+	return x.heldUp(ctx, data, g)
+}
+
+// heldUp tells whether one before the job in a strict queue holds it up.
+func (x *explainer) heldUp(ctx context.Context, data *leadData, g gauge) (bool, error) {
+	found, err := x.tx.Find(ctx, Query{Limit: 1, Line: &Line{Queue: x.Job.Queue, State: Queued, By: x.At, Order: data.Order}})
+	if err != nil || len(found) == 0 || found[0].ID == x.Job.ID || g.fits(found[0].Weight) {
+		return false, err
+	}
+	first := &found[0]
+	x.add(Why{Kind: WhyThrottled, Job: first.ID}, "Job %d, which weighs %s, is before it in queue %q, which is strict, and does not fit into the limit %s, of which %s is taken.",
+		first.ID, units(first.Weight), x.Job.Queue, units(data.Limit), units(g.taken))
+	return true, nil
+}
