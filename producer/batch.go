@@ -18,7 +18,7 @@ const (
 
 // SubmitAll submits many tasks, pipelined, in the order of calls. It returns a handle for each confirmed task, nil for the
 // others, and, if there are any others, a [*broker.BatchError] with the reason of each. Without a deadline in ctx, Timeout
-// bounds each batch of up to 8,000 tasks, not the whole.
+// bounds each batch of up to 8,000 tasks, not the whole. Those of a batch that have conditions become jobs in one step.
 func (p *Producer) SubmitAll(ctx context.Context, calls []task.Call) ([]task.Pending, error) {
 	if len(calls) == 0 {
 		return nil, nil
@@ -94,11 +94,7 @@ func (b *batch) publish(ctx context.Context, pt part) {
 	}
 	ctx, cancel := b.p.bound(ctx)
 	defer cancel()
-	outs := make([]broker.Outgoing, len(pt.staged))
-	for i, s := range pt.staged {
-		outs[i] = s.out
-	}
-	errs := broker.BatchErrors(broker.PublishBatch(ctx, b.p.cfg.Broker, outs), len(outs))
+	errs := b.p.publishAll(ctx, pt.staged)
 	at := time.Now() // of all of them: a look at the clock for each would be a good part of what its event costs
 	for i, s := range pt.staged {
 		if errs[i] != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/nodeid"
 	"github.com/swarmiji/swarmiji/internal/report"
 	"github.com/swarmiji/swarmiji/internal/wire"
+	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/router"
@@ -63,6 +64,11 @@ type Config struct {
 	Hooks middleware.HookSet
 	// Middleware wraps every submission, the first outermost.
 	Middleware []middleware.SendMiddleware
+	// Jobs keeps tasks with conditions ([task.Conditions]) until a jobs.Runner of their queue sends them, in this process or in another. It may
+	// have any producer over the same broker for its Submit, and Results, which has to be a store that can be asked later, not one of reply
+	// queues: where RabbitMQ carries the tasks, the database of the jobs can keep the results. Such a result is kept for two days at least. Consumers should have jobs.Current
+	// among their middleware. nil: such tasks are refused.
+	Jobs *jobs.Service
 	// NodeID names this producer; results are sent to it, so no other may have it. "": made of host, process and chance.
 	NodeID string
 	// Timeout bounds a Submit whose context has no deadline. 0: DefaultTimeout. Negative: no bound.
@@ -113,7 +119,7 @@ func (c *Config) complete() (*wire.Codec, error) {
 	if err := c.Defaults.Check(); err != nil {
 		errs = append(errs, fmt.Errorf("config: Defaults: %w", err))
 	}
-	errs = append(errs, report.CheckEvery(c.HeartbeatEvery))
+	errs = append(errs, report.CheckEvery(c.HeartbeatEvery), c.endsRecorded())
 	if c.Timeout == 0 {
 		c.Timeout = DefaultTimeout
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/wire"
+	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
@@ -18,17 +19,19 @@ import (
 
 // staged is a task that is ready to be published.
 type staged struct {
-	own       task.Envelope  // here to save an allocation
-	envelope  *task.Envelope // own, unless a middleware sends another one
-	effective *task.Metadata // the envelope's, over the static configuration
-	out       broker.Outgoing
-	pending   task.Pending
-	waiter    *waiter // registered for the result; nil for none
-	followed  bool    // a step of a workflow: its waiter, if it has one, is registered already
-	chosen    bool    // the caller chose the id, and can submit it again
-	shown     bool    // previews show the arguments: they are of a type without secrets
-	producer  *Producer
-	ended     *ending // what middleware wants called when the submission has ended
+	own        task.Envelope  // here to save an allocation
+	envelope   *task.Envelope // own, unless a middleware sends another one
+	effective  *task.Metadata // the envelope's, over the static configuration
+	out        broker.Outgoing
+	pending    task.Pending
+	waiter     *waiter          // registered for the result; nil for none
+	conditions *task.Conditions // nil for none
+	job        *jobs.Spec       // that a task with conditions becomes
+	followed   bool             // a step of a workflow: its waiter, if it has one, is registered already
+	chosen     bool             // the caller chose the id, and can submit it again
+	shown      bool             // previews show the arguments: they are of a type without secrets
+	producer   *Producer
+	ended      *ending // what middleware wants called when the submission has ended
 }
 
 // blank returns an empty staged task. Whoever stages it hands it to reuse when the submission has ended.
@@ -81,9 +84,6 @@ func (p *Producer) prepare(ctx context.Context, c *task.Call, s *staged) error {
 	} else {
 		s.chosen = true
 	}
-	if c.Conditions != nil {
-		return fmt.Errorf("task %s: %w", c.Name, errNoJobs)
-	}
 	if err := errors.Join(checkLinks(c.Then, 0), checkLinks(c.Else, 0)); err != nil {
 		return fmt.Errorf("task %s: successor: %w", c.Name, err)
 	}
@@ -97,6 +97,7 @@ func (p *Producer) prepare(ctx context.Context, c *task.Call, s *staged) error {
 		}
 	}
 	s.take(e)
+	s.conditions = c.Conditions
 	queue, err := p.route(ctx, s)
 	if err != nil {
 		return err
@@ -162,7 +163,7 @@ func checkLinks(links []task.Link, depth int) error {
 	return nil
 }
 
-// route picks the queue: the metadata's, else the Router's.
+// route picks the queue: the metadata's, else the Router's. The priority of a task with conditions has a meaning without levels, too: that of its job.
 func (p *Producer) route(ctx context.Context, s *staged) (string, error) {
 	queue, ok := s.effective.Queue.Get()
 	if !ok {
@@ -174,7 +175,7 @@ func (p *Producer) route(ctx context.Context, s *staged) (string, error) {
 	if err := task.CheckName(queue); err != nil {
 		return "", fmt.Errorf("queue: %w", err)
 	}
-	if prio, ok := s.effective.Priority.Get(); ok && prio != task.DefaultPriority && len(p.levels[queue]) == 0 {
+	if prio, ok := s.effective.Priority.Get(); ok && prio != task.DefaultPriority && len(p.levels[queue]) == 0 && s.conditions == nil {
 		return "", fmt.Errorf("priority %d on queue %q, which is not declared with levels (Config.Queues): %w", prio, queue, broker.ErrUnsupported)
 	}
 	return queue, nil
@@ -212,6 +213,11 @@ func (s *staged) stage(ctx context.Context, queue string, e *task.Envelope) erro
 		}
 		s.take(e)
 	}
+	if s.conditions != nil {
+		if err := s.draft(); err != nil {
+			return fmt.Errorf("task %s: %w", e.Name, err)
+		}
+	}
 	if !s.followed {
 		if err := p.await(ctx, s); err != nil {
 			return err
@@ -229,6 +235,12 @@ func (s *staged) stage(ctx context.Context, queue string, e *task.Envelope) erro
 		}
 	}
 	s.out = broker.Outgoing{Queue: queue, Message: m, At: s.effective.NotBefore.Or(time.Time{})}
+	if s.job != nil {
+		if err := s.fill(); err != nil {
+			s.forget()
+			return fmt.Errorf("task %s: %w", e.Name, err)
+		}
+	}
 	return nil
 }
 

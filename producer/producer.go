@@ -85,6 +85,9 @@ func (p *Producer) NodeID() string { return p.cfg.NodeID }
 //   - [broker.ErrUnavailable], [broker.ErrBlocked]: nothing was sent until ctx, or Timeout, ended.
 //   - [broker.ErrIndeterminate]: it may or may not be queued; submitting it again with the same id ([task.WithID]) is safe.
 //   - any error of a middleware, as it is.
+//
+// A task with conditions ([task.Conditions]) becomes a job of Config.Jobs: it is confirmed when that is on disk. It is sent later, by a runner of jobs; then its message is
+// what it would have been. Further errors: [broker.ErrUnsupported] without Config.Jobs, and for what no job can be made of; [*TakenError].
 func (p *Producer) Submit(ctx context.Context, c task.Call) (task.Pending, error) {
 	if err := p.enter(); err != nil {
 		return nil, err
@@ -100,12 +103,20 @@ func (p *Producer) Submit(ctx context.Context, c task.Call) (task.Pending, error
 	if err := p.prepare(ctx, &c, s); err != nil {
 		return nil, err
 	}
-	if err := broker.PublishAt(ctx, p.cfg.Broker, s.out); err != nil {
+	if err := p.publish(ctx, s); err != nil {
 		s.withdraw(err)
 		return nil, fmt.Errorf("swarmiji: submit %s %s: %w", s.envelope.Name, s.envelope.ID, err)
 	}
 	p.confirmed(s, time.Time{})
 	return s.pending, nil
+}
+
+// publish hands one task to the broker, or, if it has conditions, to the store of jobs.
+func (p *Producer) publish(ctx context.Context, s *staged) error {
+	if s.job != nil {
+		return p.keep(ctx, []*staged{s})[0]
+	}
+	return broker.PublishAt(ctx, p.cfg.Broker, s.out)
 }
 
 // enter refuses a closed producer and keeps Close waiting for the caller.

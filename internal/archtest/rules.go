@@ -245,8 +245,8 @@ var layers = []rule{
 	{
 		"L4",
 		[]string{"producer"},
-		[]string{"task", "@ports", "serializer/*", "middleware", "internal/wire", "internal/report", "@leaves"},
-		"the producer works with every adapter and so knows none, nor the consumer",
+		[]string{"task", "@ports", "serializer/*", "middleware", "schedule", "jobs", "internal/wire", "internal/report", "@leaves"},
+		"the producer works with every adapter and so knows none, nor the consumer; tasks with conditions become jobs, whose windows are those of schedule",
 	},
 	{
 		"L4",
