@@ -168,6 +168,12 @@ var layers = []rule{
 		"a protocol in front of the service works with every store and so knows none",
 	},
 	{
+		"L4",
+		[]string{"jobs/callback"},
+		[]string{"jobs", "broker", "internal/errand", "@leaves"},
+		"answers come over HTTP and by messages of any broker; it works with every store and every broker and so knows none",
+	},
+	{
 		"L2",
 		[]string{"limit"},
 		[]string{"task", "middleware", "@leaves"},
@@ -264,13 +270,13 @@ var layers = []rule{
 	{
 		"L5",
 		[]string{"cmd/..."},
-		[]string{"task", "@ports", "serializer/*", "middleware", "control", "revoke", "schedule", "jobs", "jobs/bedrock", "producer", "consumer", "open", "@adapters", "@leaves", "internal/wire"},
+		[]string{"task", "@ports", "serializer/*", "middleware", "control", "revoke", "schedule", "jobs", "jobs/bedrock", "jobs/callback", "producer", "consumer", "open", "@adapters", "@leaves", "internal/wire"},
 		"programs use the library as its users do; the wire alone opens what others have sealed, for people to see it",
 	},
 	{
 		"L5",
 		[]string{"bench/...", "examples/..."},
-		[]string{"task", "@ports", "serializer/*", "middleware", "control", "revoke", "schedule", "jobs", "jobs/bedrock", "producer", "consumer", "open", "@adapters", "@programs", "@leaves", "internal/testserver", "internal/ledger", "internal/graphs"},
+		[]string{"task", "@ports", "serializer/*", "middleware", "control", "revoke", "schedule", "jobs", "jobs/bedrock", "jobs/callback", "producer", "consumer", "open", "@adapters", "@programs", "@leaves", "internal/testserver", "internal/ledger", "internal/graphs"},
 		"programs use the library as its users do; these may start a server of their own, keep a ledger, and run the tests' workflows",
 	},
 

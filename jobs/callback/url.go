@@ -1,0 +1,136 @@
+package callback
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+)
+
+// The parameters of a URL.
+const (
+	paramName      = "name"
+	paramKey       = "key"
+	paramError     = "error"
+	paramExpires   = "expires"
+	paramSignature = "signature"
+)
+
+// URL returns the URL at which a [Handler] that is mounted at base takes the answer for the job of this name and key. base is absolute, such as
+// "https://example.org/answers", and may have a query. Names and keys that proxies might change in a path, since they contain a slash or are "..", become parameters.
+// It is for handlers without a [Signer].
+func URL(base, name, key string) (string, error) {
+	u, err := parseBase(base)
+	if err != nil {
+		return "", err
+	}
+	return target(u, name, key, nil)
+}
+
+// parseBase reads the URL of a handler. The error does not hold it: there may be a password in it.
+func parseBase(base string) (*url.URL, error) {
+	u, err := url.Parse(base)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, errors.New("callback: the base is no URL of http or https")
+	}
+	u.Fragment, u.RawFragment = "", ""
+	return u, nil
+}
+
+// target adds a name, a key and parameters to the URL of a handler.
+func target(u *url.URL, name, key string, more url.Values) (string, error) {
+	a := answerOf(name, key)
+	if err := checkAnswer(&a); err != nil {
+		return "", fmt.Errorf("callback: URL: %w", err)
+	}
+	q, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return "", errors.New("callback: the query of the base is malformed")
+	}
+	for _, p := range []string{paramName, paramKey, paramError, paramExpires, paramSignature} {
+		if q.Has(p) {
+			return "", fmt.Errorf("callback: the base has a parameter %q, which the handler would take for its own", p)
+		}
+	}
+	if plain(name) && plain(key) {
+		u = u.JoinPath(name, key)
+	} else {
+		q.Set(paramName, name)
+		q.Set(paramKey, key)
+	}
+	for k, v := range more {
+		q[k] = v
+	}
+	u.RawQuery = q.Encode()
+	return u.String(), nil
+}
+
+// unreserved are the characters that mean nothing in a URL.
+const unreserved = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
+
+// plain reports whether s stands in a path as it is, and nobody on the way thinks otherwise.
+func plain(s string) bool {
+	return s != "." && s != ".." && !strings.ContainsFunc(s, func(r rune) bool { return !strings.ContainsRune(unreserved, r) })
+}
+
+// address is what a request says about which answer it brings.
+type address struct {
+	name, key          string
+	refused            bool
+	reason             string
+	expires, signature string
+}
+
+// The ways in which an address is wrong.
+var (
+	errPath  = errors.New("no such path")
+	errQuery = errors.New("malformed query")
+	errTwice = errors.New("a parameter that comes twice, or in the path too")
+)
+
+// parseAddress reads the path, below prefix, and the query of a request.
+func parseAddress(u *url.URL, prefix string) (address, error) {
+	rest, ok := strings.CutPrefix(u.EscapedPath(), prefix)
+	if !ok || rest != "" && rest[0] != '/' {
+		return address{}, errPath
+	}
+	q, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return address{}, errQuery
+	}
+	var a address
+	if a.name, a.key, err = segments(rest); err != nil {
+		return address{}, err
+	}
+	for _, p := range []struct {
+		param string
+		into  *string
+	}{{paramName, &a.name}, {paramKey, &a.key}, {paramError, &a.reason}, {paramExpires, &a.expires}, {paramSignature, &a.signature}} {
+		switch vs := q[p.param]; {
+		case len(vs) > 1 || len(vs) == 1 && *p.into != "":
+			return address{}, errTwice
+		case len(vs) == 1:
+			*p.into = vs[0]
+		}
+	}
+	a.refused = q.Has(paramError)
+	return a, nil
+}
+
+// segments reads what follows the prefix: nothing, /name or /name/key.
+func segments(rest string) (name, key string, err error) {
+	if rest = strings.TrimPrefix(rest, "/"); rest == "" {
+		return "", "", nil
+	}
+	escaped, escapedKey, two := strings.Cut(rest, "/")
+	if escaped == "" || two && (escapedKey == "" || strings.Contains(escapedKey, "/")) {
+		return "", "", errPath
+	}
+	if name, err = url.PathUnescape(escaped); err != nil {
+		return "", "", errPath
+	}
+	if key, err = url.PathUnescape(escapedKey); err != nil {
+		return "", "", errPath
+	}
+	return name, key, nil
+}
