@@ -95,7 +95,7 @@ func bounded(name string, d *time.Duration, def, least, most time.Duration) erro
 	return nil
 }
 
-// Stats count what a [Handler] has done since it was made.
+// Stats count what a [Handler] has done since it was made. An answer that was sent again after the store had given no answer may count as Duplicate, although it was accepted.
 type Stats struct {
 	Accepted  int64 // answers that jobs have got
 	Early     int64 // answers that no job awaited yet

@@ -107,7 +107,7 @@ type Report struct {
 	Dropped bool
 }
 
-// ListenerStats count what a [Listener] has done since it was made.
+// ListenerStats count what a [Listener] has done since it was made. An answer that was tried again after the store had given no answer may count as Duplicate, although it was accepted.
 type ListenerStats struct {
 	Received   int64 // messages
 	Accepted   int64 // answers that jobs have got
