@@ -64,24 +64,17 @@ func (s *Service) returned(h Handout) {
 }
 
 // Renew has the lease of a job that is RUNNING end after lease from now. One that is RUNQUEUED is handed out again at its NextRun all the same, so that
-// only the token is looked at. [ErrStale] says that the run is over, or another's.
+// only the token is looked at, and no lease is longer than the attempt of a job of a queue. [ErrStale] says that the run is over, or another's.
 func (s *Service) Renew(ctx context.Context, id ID, token int64, lease time.Duration) error {
 	if lease <= 0 {
 		return &FieldError{Field: "lease", Problem: malformed}
 	}
 	err := s.deeds.do(ctx, &deed{id: id, do: func(ctx context.Context, t *step, j *Job) error {
-		if err := j.current(token); err != nil {
+		changed, err := j.renew(t.now, token, lease)
+		if !changed {
 			return err
 		}
-		switch {
-		case j.State == RunQueued, j.waits(t.now): // nobody's lease
-			return nil
-		case j.State == Running:
-			j.Due = micros(t.now.Add(lease))
-			return t.save(ctx, j)
-		default:
-			return ErrNotRunning
-		}
+		return t.save(ctx, j)
 	}})
 	return s.counted(&s.count.renewed, err)
 }

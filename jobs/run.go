@@ -127,18 +127,42 @@ func (a *active) update(ctx context.Context, data []byte) error {
 			err = a.s.Update(ctx, u)
 		}
 	}
-	switch {
-	case err == nil:
+	if err == nil {
 		a.handout.Data = data
-	case errors.Is(err, ErrNotFound):
+	}
+	return a.told(err)
+}
+
+// told notes what an answer of the service says of the run, and returns it as the handler is to see it.
+func (a *active) told(err error) error {
+	if errors.Is(err, ErrNotFound) {
 		err = fmt.Errorf("%w: %w", ErrStale, err)
-		fallthrough
-	case errors.Is(err, ErrStale):
-		if a.lose != nil {
-			a.lose()
-		}
+	}
+	if errors.Is(err, ErrStale) && a.lose != nil {
+		a.lose()
 	}
 	return err
+}
+
+// Expect implements [task.Expecter].
+func (a *active) Expect(ctx context.Context, key string) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.over {
+		return fmt.Errorf("%w: the handler of job %d has ended", ErrStale, a.run.id)
+	}
+	err := a.s.Expect(ctx, a.run.id, a.handout.Token, key)
+	if err == nil {
+		a.handout.Key = key
+	}
+	return a.told(err)
+}
+
+// again returns what another function of the same attempt is in: it begins with what the one before has left.
+func (a *active) again() *active {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return &active{s: a.s, run: a.run, handout: a.handout, extra: a.extra, lose: a.lose}
 }
 
 // kept returns data as the job is to keep them.

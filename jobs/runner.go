@@ -20,6 +20,13 @@ import (
 // verdict or the task's metadata: the attempt is repeated later, in the same run, or the job is FAILED. A job of which the process died is handed out again when its
 // lease, or its RetryAfter, has ended.
 //
+// A handler whose answer comes from outside ends with [task.Defer], and says [task.Expect] before it sends its request: the job then is RUNNING without this process, until
+// [Service.Complete] or [Service.Reject] is told the answer. A refusal, and no answer in time, are errors of the attempt. [Type] is the same for jobs that have a function for each
+// step.
+//
+// With RunnerConfig.Queue the jobs are those of a queue, which has a limit, a throttler and windows. There a repeated attempt is QUEUED, so that its place is free; else it is
+// RUNQUEUED, in the same run. One runner of a queue is at work at a time, and the others stand by.
+//
 // With RunnerConfig.Submit jobs are dispatched as tasks, which consumers run; see [Dispatch].
 type Runner struct {
 	c           RunnerConfig
@@ -33,6 +40,7 @@ type Runner struct {
 // runnerCounters are RunnerStats while they are counted.
 type runnerCounters struct {
 	ran, retried, failed, givenBack, submitted, finished, putOff, lost, late atomic.Int64
+	deferred, answered, timedOut                                             atomic.Int64
 }
 
 var _ task.Registrar = (*Runner)(nil)
@@ -63,6 +71,7 @@ func (r *Runner) Stats() RunnerStats {
 	return RunnerStats{
 		Ran: c.ran.Load(), Retried: c.retried.Load(), Failed: c.failed.Load(), GivenBack: c.givenBack.Load(), Submitted: c.submitted.Load(),
 		Finished: c.finished.Load(), PutOff: c.putOff.Load(), Lost: c.lost.Load(), Late: c.late.Load(),
+		Deferred: c.deferred.Load(), Answered: c.answered.Load(), TimedOut: c.timedOut.Load(),
 	}
 }
 
@@ -89,7 +98,7 @@ func (r *Runner) names() ([]string, error) {
 	if r.c.Submit != nil {
 		known = r.dispatched()
 	}
-	if len(known) == 0 {
+	if len(known) == 0 && !r.prepares() {
 		return nil, errors.New("jobs: nothing is registered with the runner")
 	}
 	if r.c.Names == nil {
@@ -108,7 +117,8 @@ func (r *Runner) names() ([]string, error) {
 func (r *Runner) report(p Problem, j *Job, err error) {
 	r.c.Logger.Warn("jobs: "+string(p), "job", int64(j.ID), "name", j.Name, "run", j.Run, "error", err)
 	if r.c.OnReport != nil {
-		r.c.OnReport(Report{Problem: p, Job: *j, Task: TaskID(*j), Err: err})
+		id, _ := r.taskOf(j)
+		r.c.OnReport(Report{Problem: p, Job: *j, Task: id, Err: err})
 	}
 }
 

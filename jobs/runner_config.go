@@ -29,7 +29,9 @@ type RunnerConfig struct {
 	Service *Service
 	// Names are the names of the jobs that are run, all of which have to be registered, or dispatched, when Run begins. nil: all that are.
 	Names []string
-	// Workers is how many handlers run at a time. 0: as many as there are processors (GOMAXPROCS).
+	// Queue is the queue whose jobs are run, whatever their names, so that Names cannot be set. nil: jobs that are in no queue.
+	Queue *Queue
+	// Workers is how many handlers run at a time. Jobs that await answers need none. 0: as many as there are processors (GOMAXPROCS).
 	Workers int
 	// Lease is how long the jobs of a runner that died stay with it. Each is renewed three times in that time while it runs. A job with RetryAfter has
 	// no lease: that says when it is handed out again. 0: 30 s. At least 300 ms.
@@ -50,7 +52,7 @@ type RunnerConfig struct {
 	// Sweep is how often the records of all running jobs of these names are looked at, for those whose runner died before it heard of an end. It is done
 	// when Run begins, too. 0: 1 min. At least 100 ms.
 	Sweep time.Duration
-	// PutOff is after how long a job whose task could not be submitted is tried again. 0: 1 min. At least 100 ms.
+	// PutOff is after how long a job whose task could not be submitted is tried again, and one of a queue that nothing is registered for. 0: 1 min. At least 100 ms.
 	PutOff time.Duration
 
 	// ShutdownTimeout is how long handlers may go on after Run's context has ended. 0: 30 s.
@@ -74,6 +76,7 @@ const (
 	ProblemLost    Problem = "lost"     // the job was handed out to another, or somebody else ended it, while it ran here
 	ProblemRefused Problem = "refused"  // its task could not be submitted: it is tried again later
 	ProblemGivenUp Problem = "given up" // it was handed out ten times after its RetryAfter: it is FAILED
+	ProblemUnknown Problem = "unknown"  // it is in the queue, and nothing is registered for its name: it is tried again later
 )
 
 // Report is one thing that went wrong.
@@ -92,7 +95,10 @@ type RunnerStats struct {
 	GivenBack int64 // jobs that were given back at a stop
 	Submitted int64 // tasks that were confirmed
 	Finished  int64 // dispatched jobs that were finished from a record that says that the task succeeded
-	PutOff    int64 // jobs whose task could not be submitted
+	PutOff    int64 // jobs whose task could not be submitted, or that nothing is registered for
+	Deferred  int64 // attempts that were left to their answer
+	Answered  int64 // answers, refusals included, that were looked at here; one that ends its job at once is not
+	TimedOut  int64 // attempts without an answer in time
 	Lost      int64 // jobs that another got, or ended, while they ran here; what this runner had to say of them was ignored
 	Late      int64 // jobs, among Finished and Failed, whose end was found by a look at the records
 }
@@ -112,6 +118,14 @@ func (c *RunnerConfig) complete() error {
 	}
 	for _, name := range c.Names {
 		errs = append(errs, CheckName(name))
+	}
+	if c.Queue != nil {
+		q := *c.Queue
+		errs = append(errs, q.complete())
+		c.Queue = &q
+		if c.Names != nil {
+			errs = append(errs, errors.New("jobs: RunnerConfig.Names and Queue are both set: a queue's runner runs all of its jobs"))
+		}
 	}
 	if c.NodeID == "" {
 		c.NodeID = nodeid.New()

@@ -14,23 +14,41 @@ import (
 // contentType is that of a job's data.
 const contentType = "application/json"
 
-// runInPlace runs a job and ends its run.
+// place is an attempt in place: what runs for a job that was handed out.
+type place struct {
+	*hold
+	handler task.Handler
+	dialog  *dialog // of a Type; nil: the handler is a plain one
+	active  *active
+	q       *task.Request
+}
+
+// runInPlace does what is to be done for a job, and ends its run or leaves it to its answer.
 func (r *round) runInPlace(h *hold) {
 	handler, defaults, ok := r.r.handlers.Lookup(h.Name)
-	if !ok { // names looked for it, and nothing takes handlers away
-		r.giveBack(h)
+	if !ok {
+		r.strange(h)
 		return
 	}
-	a := r.activate(h)
-	q := r.request(h, a.handout.Data, defaults)
-	if a.extra != nil {
-		q.Retries, _ = strconv.Atoi(string(a.extra))
+	p := &place{hold: h, handler: handler, active: r.activate(h)}
+	p.dialog, _ = handler.(*dialog)
+	p.q = r.request(h, p.active.handout.Data, defaults)
+	if p.active.extra != nil {
+		p.q.Retries, _ = strconv.Atoi(string(p.active.extra))
+	} else if h.Queue != "" {
+		p.q.Retries = int(max(h.Attempts-1, 0))
 	}
-	ctx, over := h.Begin(context.WithValue(task.WithRequest(r.hard, q), activeKey{}, a))
-	value, err := errand.Handle(ctx, handler, q)
-	over()
-	a.end()
-	r.ran(h, a, q, value, err)
+	switch {
+	case h.refused != nil:
+		r.ran(p, nil, h.refused)
+	case h.Phase == Answered:
+		r.answered(p)
+	case h.timedOut():
+		r.r.stats.timedOut.Add(1)
+		r.ran(p, nil, task.ErrAnswerTimeout)
+	default:
+		r.runAndEnd(p, p.handler)
+	}
 }
 
 // activate prepares what the handler sees of its job, which is nothing of the attempts that the data count.
@@ -61,37 +79,68 @@ func decode(data []byte, v any) error {
 	return nil
 }
 
-// ran ends an attempt that was run.
-func (r *round) ran(h *hold, a *active, q *task.Request, value any, err error) {
-	if h.Lost() { // told already
-		r.release(h)
+// handle runs a function for the job; one after the other, each sees what the one before has left.
+func (r *round) handle(p *place, fn task.Handler) (any, error) {
+	a := p.active.again()
+	p.active = a
+	ctx, over := p.Begin(task.WithExpecter(context.WithValue(task.WithRequest(r.hard, p.q), activeKey{}, a), a))
+	defer over()
+	if left, ends := p.left(); ends {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, left, task.ErrAnswerTimeout)
+		defer cancel()
+	}
+	value, err := errand.Handle(ctx, fn, p.q)
+	a.end()
+	if err != nil && errors.Is(context.Cause(ctx), task.ErrAnswerTimeout) {
+		err = fmt.Errorf("%w: %w", task.ErrAnswerTimeout, err)
+	}
+	return value, err
+}
+
+func (r *round) runAndEnd(p *place, fn task.Handler) {
+	value, err := r.handle(p, fn)
+	r.ran(p, value, err)
+}
+
+// ran ends what was run of an attempt.
+func (r *round) ran(p *place, value any, err error) {
+	if r.interrupted(p, err) {
 		return
 	}
-	if err != nil && errors.Is(context.Cause(r.hard), task.ErrShutdown) { // it was interrupted, and is to run again
-		r.giveBack(h)
+	o := judge(p.q, value, err)
+	if o.State == task.StateFailed && p.dialog != nil && !o.said {
+		r.reconsider(p, err, o.Err)
 		return
 	}
-	o, data := judge(q, value, err)
-	left := a.left(data)
-	switch o.State {
+	r.idle(p.hold)
+	switch left := p.active.left(o.data); o.State {
 	case task.StateSucceeded:
-		r.conclude(h, &r.r.stats.ran, func(ctx context.Context) error {
-			return r.s.Finish(ctx, Finish{ID: h.ID, Token: h.Token, Data: left})
-		})
-	case task.StateRetrying, task.StatePending:
-		kept := []byte(nil)
-		if o.State == task.StateRetrying {
-			a.extra = strconv.AppendInt(nil, int64(o.Retries)+1, 10)
-			kept = a.kept(a.handout.Data)
-		}
-		r.conclude(h, &r.r.stats.retried, func(ctx context.Context) error {
-			return r.s.postpone(ctx, h.ID, h.Token, o.Delay, kept)
+		r.conclude(p.hold, &r.r.stats.ran, func(ctx context.Context) error {
+			return r.s.Finish(ctx, Finish{ID: p.ID, Token: p.Token, Data: left, shares: p.shares()})
 		})
 	case task.StateAwaiting:
-		r.fail(h, task.ErrNoAnswers, left)
+		r.deferred(p, o.Await)
+	case task.StateRetrying:
+		r.repeat(p, time.Now().Add(o.Delay), nil, o.Err)
+	case task.StatePending:
+		r.snooze(p, o.Delay)
 	default:
-		r.fail(h, o.Recorded(), left)
+		r.fail(p.hold, o.Recorded(), left)
 	}
+}
+
+// interrupted deals with what a function returned that was not to go on: the job is another's, or this runner stops.
+func (r *round) interrupted(p *place, err error) bool {
+	switch {
+	case p.Lost(): // told already
+		r.release(p.hold)
+	case err != nil && errors.Is(context.Cause(r.hard), task.ErrShutdown): // it is to run again
+		r.giveBack(p.hold)
+	default:
+		return false
+	}
+	return true
 }
 
 // left are the data that a run leaves; nil: those that there are.
@@ -102,20 +151,28 @@ func (a *active) left(result []byte) []byte {
 	return result
 }
 
+// judgement is what an attempt comes to.
+type judgement struct {
+	task.Outcome
+	data []byte // of the result
+	said bool   // by a verdict of what was run
+}
+
 // judge turns what a handler returned into an outcome, and into data. Methods of the error and of the result are user code too: what they panic
 // with fails the run.
-func judge(q *task.Request, value any, err error) (o task.Outcome, data []byte) {
+func judge(q *task.Request, value any, err error) (o judgement) {
 	defer func() {
 		if p := recover(); p != nil {
-			o, data = task.Outcome{State: task.StateFailed, Err: fmt.Errorf("%w: %s", task.ErrPanic, task.Describe(p, task.MaxErrorText))}, nil
+			o = judgement{Outcome: task.Outcome{State: task.StateFailed, Err: fmt.Errorf("%w: %s", task.ErrPanic, task.Describe(p, task.MaxErrorText))}}
 		}
 	}()
 	if err == nil {
-		data, err = object(value)
+		o.data, err = object(value)
 	}
-	o = q.Outcome(err)
+	o.said = task.VerdictOf(err) != nil
+	o.Outcome = q.Outcome(err)
 	if o.Err != nil {
 		o.Err = task.Remote(o.Recorded())
 	}
-	return o, data
+	return o
 }

@@ -45,7 +45,7 @@ func (r *round) recorded(h *hold, p task.Pending) end {
 func (r *round) byRecord(h *hold, p task.Pending) (end, error) {
 	var rec resultstore.Record
 	err := r.call(func(ctx context.Context) (err error) {
-		rec, err = r.c.Results.Load(ctx, TaskID(h.Job))
+		rec, err = r.c.Results.Load(ctx, h.task)
 		return err
 	})
 	switch {
@@ -77,7 +77,7 @@ func (r *round) byRecord(h *hold, p task.Pending) (end, error) {
 		done = r.fail(h, err, nil)
 	} else {
 		done = r.conclude(h, &r.r.stats.finished, func(ctx context.Context) error {
-			return r.s.Finish(ctx, Finish{ID: h.ID, Token: h.Token, Data: data})
+			return r.s.Finish(ctx, Finish{ID: h.ID, Token: h.Token, Data: data, shares: h.shares()})
 		})
 	}
 	if !done {
@@ -91,6 +91,9 @@ const readFor = 10 * time.Second
 
 // result reads what a task that succeeded has left for its job; certain: an error lies in the result itself.
 func (r *round) result(h *hold, rec *resultstore.Record, p task.Pending) (data []byte, certain bool, err error) {
+	if h.prepared { // its submitter has the result; the job holds the task itself
+		return nil, true, nil
+	}
 	if p == nil {
 		p = r.r.pendingOf(rec)
 	}
@@ -133,8 +136,8 @@ func (r *round) sweep(ctx context.Context) {
 	for {
 		began := time.Now()
 		now, all := make(map[ID]sighting, len(seen)), true
-		for _, name := range r.names {
-			all = r.sweepName(ctx, name, seen, now) && all
+		for _, q := range r.sweeps() {
+			all = r.sweepOver(ctx, q, seen, now) && all
 		}
 		if all {
 			r.miss(now, began)
@@ -146,12 +149,25 @@ func (r *round) sweep(ctx context.Context) {
 	}
 }
 
-// sweepName notes in now which jobs of a name run, and looks at their records. It reports whether these were all.
-func (r *round) sweepName(ctx context.Context, name string, seen, now map[ID]sighting) bool {
-	for after := ID(0); ctx.Err() == nil; {
+// sweeps returns what the runner's jobs are found by.
+func (r *round) sweeps() []Query {
+	if r.c.Queue != nil {
+		return []Query{{Queue: r.c.Queue.Name}}
+	}
+	all := make([]Query, len(r.names))
+	for i, name := range r.names {
+		all[i] = Query{Name: name}
+	}
+	return all
+}
+
+// sweepOver notes in now which jobs of a query run, and looks at their records. It reports whether these were all.
+func (r *round) sweepOver(ctx context.Context, q Query, seen, now map[ID]sighting) bool {
+	q.States, q.Limit = []State{Running, RunQueued}, sweepPage
+	for ctx.Err() == nil {
 		var page []Job
 		err := r.call(func(ctx context.Context) (err error) {
-			page, err = r.s.List(ctx, Query{Name: name, States: []State{Running, RunQueued}, After: after, Limit: sweepPage})
+			page, err = r.s.List(ctx, q)
 			return err
 		})
 		if err != nil {
@@ -160,7 +176,10 @@ func (r *round) sweepName(ctx context.Context, name string, seen, now map[ID]sig
 		var wg sync.WaitGroup
 		for i := range page {
 			j := &page[i]
-			after = j.ID
+			q.After = j.ID
+			if r.c.Queue == nil && j.Queue != "" {
+				continue
+			}
 			s := sighting{j.Token, 1}
 			if before := seen[j.ID]; before.token == j.Token {
 				s.times = before.times + 1
@@ -185,9 +204,12 @@ func (r *round) look(j *Job) {
 	r.mu.Unlock()
 	switch {
 	case h == nil || h.Token != j.Token:
-		h = &hold{Handout: Handout{Job: *j}, off: make(chan struct{})}
+		h = r.newHold(Handout{Job: *j})
 	case !h.entrusted():
 		return // it is being submitted, or ended
+	}
+	if !h.prepared && r.r.definition(h.Name) == nil {
+		return
 	}
 	if e, _ := r.byRecord(h, nil); e == ended { // what cannot be read now can the next time
 		r.r.stats.late.Add(1)
@@ -203,7 +225,7 @@ func (r *round) miss(now map[ID]sighting, began time.Time) {
 		}
 		var rec resultstore.Record
 		err := r.call(func(ctx context.Context) (err error) {
-			rec, err = r.c.Results.Load(ctx, TaskID(h.Job))
+			rec, err = r.c.Results.Load(ctx, h.task)
 			return err
 		})
 		if err == nil && rec.State.Terminal() {

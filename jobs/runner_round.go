@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// mostCalls is how many calls of the service are made at a time for what runs.
-	mostCalls = 16
+	// mostCalls is how many calls of the service are made at a time for what runs, and mostShared for jobs of a queue, whose calls share transactions.
+	mostCalls, mostShared = 16, 256
 	// submitters is how many batches are submitted at a time.
 	submitters = 4
 	// lastGrace is how long handlers may take to end after their contexts have.
@@ -22,18 +22,20 @@ const (
 )
 
 // round is one Run of a runner. The fetching goroutine gets jobs; each has a goroutine of its own, which runs it or waits for the end of its task; one
-// goroutine renews leases.
+// goroutine renews leases. A job that awaits an answer has none, and is not held.
 type round struct {
 	r     *Runner
 	c     *RunnerConfig
 	s     *Service
+	from  source
 	names []string
 
 	hard context.Context // of handlers and submissions; its end is the hard stop
 	kill context.CancelCauseFunc
 
-	mu   sync.Mutex
-	held map[ID]*hold
+	mu     sync.Mutex
+	held   map[ID]*hold
+	idlers int // of held: nothing is run for them any more, and their end is being written
 
 	freed   chan struct{} // something is held no more
 	working sync.WaitGroup
@@ -53,9 +55,25 @@ type hold struct {
 	leased atomic.Bool // its lease is to be renewed
 	ending atomic.Bool // its end is being written
 	record bool        // its end is that of a record, which another runner may have found too
+	idles  bool        // it is one of the round's idlers
 	off    chan struct{}
 	once   sync.Once
+
+	task     task.ID // of its run, where jobs are dispatched
+	prepared bool    // the task is one that a producer has written
 }
+
+// newHold returns a job that this runner has got.
+func (r *round) newHold(h Handout) *hold {
+	n := &hold{Handout: h, got: time.Now(), off: make(chan struct{})}
+	if r.c.Submit != nil {
+		n.task, n.prepared = r.r.taskOf(&n.Job)
+	}
+	return n
+}
+
+// shares reports whether what ends the job may share its transaction with others: it is kept, and nobody else is concerned, as far as that is known.
+func (h *hold) shares() bool { return h.kept() && h.alone() }
 
 // entrusted reports whether the job was left to its task.
 func (h *hold) entrusted() bool { return !h.leased.Load() && !h.ending.Load() }
@@ -64,12 +82,17 @@ func (h *hold) entrusted() bool { return !h.leased.Load() && !h.ending.Load() }
 func (h *hold) release() { h.once.Do(func() { close(h.off) }) }
 
 func newRound(r *Runner, names []string) *round {
+	calls := mostCalls
+	if r.c.Queue != nil {
+		calls = mostShared
+	}
 	o := &round{
 		r: r, c: &r.c, s: r.c.Service, names: names, held: map[ID]*hold{}, freed: make(chan struct{}, 1),
-		batches: make(chan []*hold, r.c.Outstanding), leave: make(chan struct{}), free: make(chan struct{}, mostCalls),
+		batches: make(chan []*hold, r.c.Outstanding), leave: make(chan struct{}), free: make(chan struct{}, calls),
 	}
 	o.calls, o.gone = context.WithCancel(context.Background())
 	o.hard, o.kill = context.WithCancelCause(context.Background())
+	o.from = o.source()
 	return o
 }
 
@@ -80,6 +103,7 @@ func (r *round) run(ctx context.Context) error {
 	defer cancel()
 	var renewing, sweeping sync.WaitGroup
 	renewing.Go(r.renew)
+	sweeping.Go(func() { r.purge(ctx) })
 	if r.c.Submit != nil {
 		for range submitters {
 			r.working.Go(r.submitter)
@@ -104,6 +128,7 @@ func (r *round) run(ctx context.Context) error {
 	r.gone()
 	renewing.Wait()
 	sweeping.Wait()
+	r.stepDown()
 	if still > 0 {
 		return errors.Join(failure, fmt.Errorf("jobs: %d handlers go on although their contexts have ended; their jobs will be run again", still))
 	}
@@ -120,7 +145,7 @@ func (r *round) fetch(ctx context.Context) error {
 		if room == 0 {
 			break
 		}
-		got, err := r.s.Get(ctx, Request{Selector: Selector{Names: r.names}, Lease: r.c.Lease, Max: room, Wait: true})
+		got, err := r.from.next(ctx, room)
 		switch {
 		case err == nil:
 			failed = 0
@@ -139,15 +164,19 @@ func (r *round) fetch(ctx context.Context) error {
 	return nil
 }
 
+// mostUnsettled is how many jobs a runner in place may hold for which nothing runs any more.
+const mostUnsettled = 1000
+
 // room waits until there is room for more jobs, and returns for how many; 0 when ctx has ended.
 func (r *round) room(ctx context.Context) int {
-	limit := r.c.Workers
-	if r.c.Submit != nil {
-		limit = r.c.Outstanding
-	}
 	for {
 		r.mu.Lock()
-		room := limit - len(r.held)
+		room := r.c.Workers - len(r.held) + r.idlers
+		if r.c.Submit != nil {
+			room = r.c.Outstanding - len(r.held)
+		} else {
+			room = min(room, r.c.Workers+mostUnsettled-len(r.held))
+		}
 		r.mu.Unlock()
 		if room > 0 {
 			return min(room, MaxTake)
@@ -160,11 +189,22 @@ func (r *round) room(ctx context.Context) int {
 	}
 }
 
+// idle says that nothing is run for a job any more, so that another one may be. It stays held until its end is on disk.
+func (r *round) idle(h *hold) {
+	r.mu.Lock()
+	if r.held[h.ID] == h && !h.idles {
+		h.idles = true
+		r.idlers++
+	}
+	r.mu.Unlock()
+	errand.Signal(r.freed)
+}
+
 // take begins with what was handed out.
 func (r *round) take(ctx context.Context, got []Handout) {
 	var batch []*hold
 	for i := range got {
-		h := &hold{Handout: got[i], got: time.Now(), off: make(chan struct{})}
+		h := r.newHold(got[i])
 		switch {
 		case h.GivenUp:
 			r.r.stats.failed.Add(1)
@@ -192,6 +232,9 @@ func (r *round) hold(h *hold) {
 	r.mu.Lock()
 	before := r.held[h.ID]
 	r.held[h.ID] = h
+	if before != nil && before.idles {
+		r.idlers--
+	}
 	r.mu.Unlock()
 	if before != nil {
 		r.lose(before, nil)
@@ -204,6 +247,9 @@ func (r *round) release(hs ...*hold) {
 	for _, h := range hs {
 		if r.held[h.ID] == h {
 			delete(r.held, h.ID)
+			if h.idles {
+				r.idlers--
+			}
 		}
 	}
 	r.mu.Unlock()
@@ -257,25 +303,6 @@ func (r *round) queued() []*hold {
 	}
 }
 
-// renew prolongs the leases of all that runs.
-func (r *round) renew() {
-	for errand.Pause(r.calls, r.c.Lease/3) {
-		var wg sync.WaitGroup
-		for _, h := range r.all() {
-			if !h.leased.Load() || h.ending.Load() {
-				continue
-			}
-			wg.Go(func() {
-				err := r.call(func(ctx context.Context) error { return r.s.Renew(ctx, h.ID, h.Token, r.c.Lease) })
-				if moved(err) && h.leased.Load() && !h.ending.Load() {
-					r.lose(h, err)
-				}
-			}) // any other error: the next time; a lease that has ended can be renewed while nobody took the job
-		}
-		wg.Wait()
-	}
-}
-
 // call makes one call of the service, which outlives the end of Run's context.
 func (r *round) call(fn func(context.Context) error) error {
 	r.free <- struct{}{}
@@ -323,17 +350,19 @@ func (r *round) conclude(h *hold, n *atomic.Int64, fn func(context.Context) erro
 	if (errors.Is(err, ErrState) || errors.Is(err, ErrBadJob)) && !moved(err) {
 		return r.fail(h, err, nil)
 	}
+	r.from.changed()
 	return r.concluded(h, n, err)
 }
 
 // fail ends a run as failed.
 func (r *round) fail(h *hold, reason error, data []byte) bool {
 	err := r.settle(h, func(ctx context.Context) error {
-		return r.s.Fail(ctx, Fail{ID: h.ID, Token: h.Token, Data: data, Reason: task.Remote(reason).Error()})
+		return r.s.Fail(ctx, Fail{ID: h.ID, Token: h.Token, Data: data, Reason: task.Remote(reason).Error(), shares: h.shares()})
 	})
 	if err == nil {
 		r.r.report(ProblemFailed, &h.Job, reason)
 	}
+	r.from.changed()
 	return r.concluded(h, &r.r.stats.failed, err)
 }
 

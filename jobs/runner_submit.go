@@ -42,32 +42,39 @@ func (r *round) unknown(batch []*hold) []*hold {
 	return left
 }
 
+// parcel is a job on its way to a broker.
+type parcel struct {
+	*hold
+	call task.Call // unless a producer has written the task already
+}
+
 // submitAll submits a batch. A task that was not confirmed is submitted again for as long as a lease, with the same id; then its job is put off. If
 // others of its batch went through it is itself what is wrong.
 func (r *round) submitAll(batch []*hold) {
-	calls, left := r.callsOf(batch)
+	left := r.pack(batch)
 	began := time.Now()
 	for attempt := 0; len(left) > 0; attempt++ {
-		confirmed, pending, err := r.submit(calls)
-		var again []*hold
-		var callsAgain []task.Call
-		for i, h := range left {
+		confirmed, pending, err := r.submit(left)
+		var again []parcel
+		for i, p := range left {
 			if confirmed[i] {
-				r.submitted(h, pending[i])
+				r.submitted(p.hold, pending[i])
 				continue
 			}
-			again, callsAgain = append(again, h), append(callsAgain, calls[i])
+			again = append(again, p)
 		}
 		through := len(again) < len(left)
-		left, calls = again, callsAgain
+		left = again
 		switch {
 		case len(left) == 0:
 			return
 		case r.hard.Err() != nil: // they may have been submitted: the next one begins when their leases end
-			r.release(left...)
+			for _, p := range left {
+				r.release(p.hold)
+			}
 			return
 		case through || time.Since(began) > r.c.Lease || len(left) == 1 && hopeless(err):
-			r.refuse(left, calls)
+			r.refuse(left)
 			return
 		case attempt == 0:
 			r.r.warn("nothing can be submitted", err)
@@ -76,11 +83,25 @@ func (r *round) submitAll(batch []*hold) {
 	}
 }
 
-// callsOf makes the calls of a batch, and returns with them the jobs of which one could be made. The others fail.
-func (r *round) callsOf(batch []*hold) ([]task.Call, []*hold) {
-	calls, left := make([]task.Call, 0, len(batch)), make([]*hold, 0, len(batch))
+// pack makes the calls of a batch. Jobs of which none can be made fail, and those are put off that nobody here knows.
+func (r *round) pack(batch []*hold) []parcel {
+	packed := make([]parcel, 0, len(batch))
 	for _, h := range batch {
-		if h.Lost() {
+		switch {
+		case h.Lost():
+			continue
+		case h.refused != nil:
+			r.fail(h, h.refused, nil)
+			continue
+		case h.timedOut():
+			r.r.stats.timedOut.Add(1)
+			r.fail(h, task.ErrAnswerTimeout, nil)
+			continue
+		case h.prepared:
+			packed = append(packed, parcel{hold: h})
+			continue
+		case r.r.definition(h.Name) == nil:
+			r.strange(h)
 			continue
 		}
 		c, err := r.r.call(&h.Job)
@@ -88,15 +109,34 @@ func (r *round) callsOf(batch []*hold) ([]task.Call, []*hold) {
 			r.fail(h, err, nil)
 			continue
 		}
-		calls, left = append(calls, c), append(left, h)
+		packed = append(packed, parcel{h, c})
 	}
-	return calls, left
+	return packed
 }
 
-func (r *round) submit(calls []task.Call) ([]bool, []task.Pending, error) {
+// submit submits calls together, and what is prepared each by itself.
+func (r *round) submit(parcels []parcel) (confirmed []bool, pending []task.Pending, err error) {
 	ctx, cancel := context.WithTimeout(r.hard, r.c.Lease)
 	defer cancel()
-	return errand.Submit(ctx, r.c.Submit, calls, mostCalls)
+	confirmed, pending = make([]bool, len(parcels)), make([]task.Pending, len(parcels))
+	var calls []task.Call
+	var places, ready []int
+	for i, p := range parcels {
+		if p.call.Name == "" {
+			ready = append(ready, i)
+			continue
+		}
+		calls, places = append(calls, p.call), append(places, i)
+	}
+	err = r.submitReady(ctx, parcels, ready, confirmed, pending)
+	if len(calls) == 0 {
+		return confirmed, pending, err
+	}
+	done, all, e := errand.Submit(ctx, r.c.Submit, calls, mostCalls)
+	for k, i := range places {
+		confirmed[i], pending[i] = done[k], all[k]
+	}
+	return confirmed, pending, errors.Join(err, e)
 }
 
 // hopeless reports whether no repetition mends why a task was refused.
@@ -106,18 +146,18 @@ func hopeless(err error) bool {
 
 // refuse deals with jobs that could not be submitted: each is tried by itself, so that it is known what is wrong with it. It fails if that cannot be mended,
 // and is else tried again later, in the same run: the task may have been submitted.
-func (r *round) refuse(hs []*hold, calls []task.Call) {
-	for i, h := range hs {
-		confirmed, pending, err := r.submit(calls[i : i+1])
+func (r *round) refuse(parcels []parcel) {
+	for i, p := range parcels {
+		confirmed, pending, err := r.submit(parcels[i : i+1])
 		switch {
 		case confirmed[0]:
-			r.submitted(h, pending[0])
+			r.submitted(p.hold, pending[0])
 		case r.hard.Err() != nil:
-			r.release(h)
+			r.release(p.hold)
 		case hopeless(err):
-			r.fail(h, err, nil)
+			r.fail(p.hold, err, nil)
 		default:
-			r.putOff(h, err)
+			r.putOff(p.hold, err)
 		}
 	}
 }

@@ -1,6 +1,6 @@
 // Command jobs measures jobs and the line protocol in front of them, and prints one line of JSON.
 //
-//	go run ./bench/jobs [-store sqlite|postgres|mem] [-n 20000] [-clients 32] [-rounds 3] [-rows 0]
+//	go run ./bench/jobs [-store sqlite|postgres|mem] [-n 20000] [-clients 32] [-rounds 3] [-rows 0] [-answers 0 [-respond]] [-idle 0]
 //
 // The database is a private one: a file in the directory for temporary files, with every commit on the disk, or a PostgreSQL server of its own. In
 // turns, each the median of the rounds:
@@ -9,6 +9,8 @@
 //     the ratio of ours to it, round by round. The rounds begin with another side each time.
 //   - tcp: the same over the line protocol, with the server in this process; and how long after CreateJob was answered a GetJob that waits gets its answer: at the same server, and at another
 //     with a store of its own on the same database.
+//   - -answers: jobs whose answers come from outside, through create, request, answer and end, with that many in flight.
+//   - -idle: what a runner costs that has nothing to do beside that many jobs, which wait for their time, for their turn and for their answer.
 //   - rows, if asked for: how long a GetJob takes by name and by pattern, with a few thousand jobs and with that many: of 1,000 names and six priorities, half of them not due.
 package main
 
@@ -49,6 +51,8 @@ const fewRows = 12_000 // a row for each name, priority and half
 type options struct {
 	store                    string
 	n, clients, rounds, rows int
+	answers, idle            int
+	respond                  bool
 	profile                  string
 }
 
@@ -70,6 +74,9 @@ func run(ctx context.Context, args []string) (err error) {
 	fs.IntVar(&o.clients, "clients", 32, "how many clients there are at once")
 	fs.IntVar(&o.rounds, "rounds", 3, "how many rounds")
 	fs.IntVar(&o.rows, "rows", 0, "with how many rows patterns are measured; 0: not")
+	fs.IntVar(&o.answers, "answers", 0, "measure jobs whose answers come from outside instead, with this `many` in flight")
+	fs.BoolVar(&o.respond, "respond", false, "with -answers: a function of the runner looks at each answer")
+	fs.IntVar(&o.idle, "idle", 0, "measure a runner without work instead, beside this `many` jobs that wait")
 	fs.StringVar(&o.profile, "profile", "", "`file` for a CPU profile")
 	if err := fs.Parse(args); err != nil || o.n < 1 || o.clients < 1 || o.rounds < 1 {
 		return errors.Join(err, flag.ErrHelp)
@@ -88,6 +95,12 @@ func run(ctx context.Context, args []string) (err error) {
 			return err
 		}
 		defer pprof.StopCPUProfile()
+	}
+	switch {
+	case o.answers > 0:
+		return answers(ctx, url, &o)
+	case o.idle > 0:
+		return idle(ctx, url, &o)
 	}
 	return measure(ctx, url, &o)
 }

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// IdleReport is the line that -idle prints.
+type IdleReport struct {
+	Store     string
+	Scheduled int     // jobs that are due only in a year
+	Throttled int     // jobs that are due, and do not fit
+	Awaiting  int     // jobs that await their answers
+	Seconds   float64 // how long the runner was watched
+	Core      float64 // how much of a core this process took meanwhile, in percent; with SQLite that is the database too
+}
+
+const (
+	settleFor = 3 * time.Second
+	watchFor  = 30 * time.Second
+)
+
+// processCPU is what this process has used of the processors.
+func processCPU() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// idle measures a runner that has nothing to do, beside many jobs that wait: a third for their time, a third for their turn, a third for their answer.
+func idle(ctx context.Context, url string, o *options) (err error) {
+	s, closeService, err := service(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer func() { err = firstOf(err, closeService()) }()
+	third := o.idle / 3
+	r := IdleReport{Store: o.store, Scheduled: third, Throttled: third, Awaiting: o.idle - 2*third}
+	kind := jobs.Type[ticket, int]{
+		Name:    answeredName,
+		Key:     func(t ticket) string { return t.Key },
+		Request: func(context.Context, ticket) error { return nil },
+	}
+	runner, err := jobs.NewRunner(jobs.RunnerConfig{Service: s, Queue: &jobs.Queue{Name: "bench", Limit: float64(r.Awaiting)}, Workers: 2 * o.clients})
+	if err != nil {
+		return err
+	}
+	if err := kind.Register(runner); err != nil {
+		return err
+	}
+	n := 0
+	put := func(count int, opts ...func(*jobs.Spec)) error {
+		for made := 0; made < count; {
+			var specs []jobs.Spec
+			for range min(perInsert, count-made) {
+				n++
+				spec, err := kind.Spec("bench", ticket{strconv.Itoa(n)}, opts...)
+				if err != nil {
+					return err
+				}
+				specs = append(specs, spec)
+			}
+			if _, err := s.CreateAll(ctx, specs); err != nil {
+				return err
+			}
+			made += len(specs)
+		}
+		return nil
+	}
+	if err := put(r.Awaiting, func(s *jobs.Spec) { s.Priority = task.Set(1) }); err != nil {
+		return err
+	}
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- runner.Run(running) }()
+	for int(runner.Stats().Deferred) < r.Awaiting && len(ended) == 0 {
+		pass(ctx, 10*time.Millisecond)
+	}
+	if err := put(r.Throttled); err != nil {
+		return err
+	}
+	year := time.Now().AddDate(1, 0, 0)
+	if err := put(r.Scheduled, func(s *jobs.Spec) { s.FirstRun = year }); err != nil {
+		return err
+	}
+	pass(ctx, settleFor)
+	began, cpu := time.Now(), processCPU()
+	pass(ctx, watchFor)
+	took := time.Since(began)
+	r.Seconds, r.Core = took.Seconds(), 100*(processCPU()-cpu).Seconds()/took.Seconds()
+	stop()
+	if err := <-ended; err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(r)
+}

@@ -1,0 +1,167 @@
+package jobs_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/memjobs"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// Payment is what a job of this example holds.
+type Payment struct {
+	Order  string `json:"order"`
+	Try    int    `json:"try"`
+	Number int    `json:"number,omitempty"` // which the bank gives
+}
+
+// bank is a slow service outside: it takes requests, and answers later, by a road of its own.
+type bank struct{ asked chan string }
+
+func (b *bank) charge(_ context.Context, key string) error {
+	b.asked <- key
+	return nil
+}
+
+// withPayments runs a runner of the queue until fn returns.
+func withPayments(register func(*jobs.Runner) error, fn func(ctx context.Context, s *jobs.Service)) {
+	ctx, stop := context.WithCancel(context.Background())
+	store, err := memjobs.New(memjobs.Config{}) // or sqljobs, for SQLite and PostgreSQL
+	if err != nil {
+		panic(err)
+	}
+	service, err := jobs.New(jobs.Config{Store: store})
+	if err != nil {
+		panic(err)
+	}
+	defer service.Close(context.Background())
+	runner, err := jobs.NewRunner(jobs.RunnerConfig{Service: service, Queue: &jobs.Queue{Name: "payments", Limit: 10}})
+	if err != nil {
+		panic(err)
+	}
+	if err := register(runner); err != nil {
+		panic(err)
+	}
+	ended := make(chan error)
+	go func() { ended <- runner.Run(ctx) }()
+	fn(ctx, service)
+	stop()
+	if err := <-ended; err != nil {
+		panic(err)
+	}
+}
+
+// ended waits for a job's end.
+func ended(ctx context.Context, s *jobs.Service, id jobs.ID) jobs.Job {
+	for {
+		j, err := s.Query(ctx, id)
+		if err != nil {
+			panic(err)
+		}
+		if j.State.Over() {
+			return j
+		}
+		<-time.After(time.Millisecond)
+	}
+}
+
+// A job asks a bank for money, and hears of it later. While it waits it is a row in a database, and nothing else.
+func ExampleType() {
+	b := &bank{asked: make(chan string)}
+	payment := jobs.Type[Payment, int]{
+		Name:    "payment",
+		Key:     func(p Payment) string { return "order " + p.Order },
+		Request: func(ctx context.Context, p Payment) error { return b.charge(ctx, "order "+p.Order) },
+		Response: func(_ context.Context, p Payment, number int) (Payment, error) {
+			p.Number = number
+			return p, nil
+		},
+		Timeout: time.Hour,
+	}
+	withPayments(payment.Register, func(ctx context.Context, s *jobs.Service) {
+		id, err := payment.Create(ctx, s, "payments", Payment{Order: "A17"})
+		if err != nil {
+			panic(err)
+		}
+		// The answer may come to any process, in a call back, or as a message.
+		receipt, err := s.Complete(ctx, "payment", <-b.asked, 4711)
+		fmt.Println(receipt.Kind, err)
+		j := ended(ctx, s, id)
+		fmt.Println(j.State, string(j.Data))
+		receipt, err = s.Complete(ctx, "payment", "order A17", 4712)
+		fmt.Println(receipt.Kind, err)
+	})
+	// Output:
+	// accepted <nil>
+	// FINISHED {"order":"A17","try":0,"number":4711}
+	// duplicate <nil>
+}
+
+// What becomes of an attempt that has failed is decided by a function, which may change the job.
+func ExampleType_retry() {
+	b := &bank{asked: make(chan string)}
+	payment := jobs.Type[Payment, int]{
+		Name: "payment",
+		Key:  func(p Payment) string { return fmt.Sprint("order ", p.Order, " try ", p.Try) },
+		Request: func(ctx context.Context, p Payment) error {
+			return b.charge(ctx, fmt.Sprint("order ", p.Order, " try ", p.Try))
+		},
+		Retry: func(_ context.Context, f *jobs.Failure[Payment]) bool {
+			fmt.Printf("attempt %d: %v\n", f.Attempt, f.Err)
+			f.Data.Try++
+			f.At = time.Now().Add(10 * time.Millisecond)
+			return errors.Is(f.Err, task.ErrRejected) && f.Attempt < 3
+		},
+	}
+	withPayments(payment.Register, func(ctx context.Context, s *jobs.Service) {
+		id, err := payment.Create(ctx, s, "payments", Payment{Order: "A17"})
+		if err != nil {
+			panic(err)
+		}
+		if _, err := s.Reject(ctx, "payment", <-b.asked, errors.New("come back later")); err != nil {
+			panic(err)
+		}
+		if _, err := s.Complete(ctx, "payment", <-b.asked, 4711); err != nil {
+			panic(err)
+		}
+		j := ended(ctx, s, id)
+		fmt.Println(j.State, string(j.Answer), j.Attempts, "attempts")
+	})
+	// Output:
+	// attempt 1: come back later
+	// FINISHED 4711 2 attempts
+}
+
+// A plain handler has its answer come from outside when it says which one it expects, and ends with Defer.
+func ExampleRunner_defer() {
+	b := &bank{asked: make(chan string)}
+	payment := task.New[Payment, task.None]("payment")
+	register := func(r *jobs.Runner) error {
+		return payment.Handle(r, func(ctx context.Context, p Payment) (task.None, error) {
+			key := "order " + p.Order
+			if err := task.Expect(ctx, key); err != nil { // on disk before the bank knows
+				return task.None{}, err
+			}
+			if err := b.charge(ctx, key); err != nil {
+				return task.None{}, err
+			}
+			return task.None{}, task.Defer(key, task.AnswerWithin(time.Hour))
+		})
+	}
+	withPayments(register, func(ctx context.Context, s *jobs.Service) {
+		made, err := s.Create(ctx, jobs.Spec{Name: "payment", Queue: "payments", Data: []byte(`{"order":"A17"}`)})
+		if err != nil {
+			panic(err)
+		}
+		if _, err := s.Complete(ctx, "payment", <-b.asked, 4711); err != nil {
+			panic(err)
+		}
+		j := ended(ctx, s, made.ID)
+		fmt.Println(j.State, string(j.Answer))
+	})
+	// Output:
+	// FINISHED 4711
+}

@@ -1,0 +1,69 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// renew prolongs the lease of j, if this token is at it, and reports whether it is to be saved. A request that is under way has no lease after the end of its attempt.
+func (j *Job) renew(now time.Time, token int64, lease time.Duration) (changed bool, err error) {
+	if err := j.current(token); err != nil {
+		return false, err
+	}
+	switch {
+	case j.State == RunQueued, j.waits(now): // nobody's lease
+		return false, nil
+	case j.State != Running:
+		return false, ErrNotRunning
+	}
+	end := micros(now.Add(lease))
+	if j.Phase == "" {
+		end = j.within(end)
+	}
+	j.Due = end
+	return true, nil
+}
+
+// renewAll is Renew for several jobs at once, as they were handed out, in one transaction. errs are theirs, in the same order; with err they are not known.
+func (s *Service) renewAll(ctx context.Context, held []*Job, lease time.Duration) (errs []error, err error) {
+	ids := make([]ID, len(held))
+	for i, h := range held {
+		ids[i] = h.ID
+	}
+	var none locks
+	err = s.update(ctx, &none, func(ctx context.Context, t *step) error {
+		errs = make([]error, len(held))
+		found, err := t.tx.Find(ctx, Query{IDs: ids})
+		if err != nil {
+			return err
+		}
+		byID := make(map[ID]*Job, len(found))
+		for i := range found {
+			byID[found[i].ID] = &found[i]
+		}
+		save := make([]*Job, 0, len(found))
+		for i, h := range held {
+			j := byID[h.ID]
+			if j == nil {
+				errs[i] = fmt.Errorf("%w: job %d", ErrNotFound, h.ID)
+				continue
+			}
+			var changed bool
+			if changed, errs[i] = j.renew(t.now, h.Token, lease); changed {
+				save = append(save, j)
+			}
+		}
+		if len(save) == 0 {
+			return nil
+		}
+		return t.save(ctx, save...)
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range errs {
+		_ = s.counted(&s.count.renewed, e)
+	}
+	return errs, nil
+}

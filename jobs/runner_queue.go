@@ -1,0 +1,122 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/swarmiji/swarmiji/internal/errand"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// source is where the jobs of a round come from.
+type source interface {
+	// next waits until there is something to do, and hands it out: at most room jobs.
+	next(ctx context.Context, room int) ([]Handout, error)
+	// changed says that something has ended here.
+	changed()
+	// close ends it: others may go on at once.
+	close(ctx context.Context)
+}
+
+// source returns that of a round.
+func (r *round) source() source {
+	if r.c.Queue == nil {
+		return asking{r}
+	}
+	return newLead(r.s, *r.c.Queue, r.c.NodeID, r.c.Lease, r.begin, func(err error) { r.r.warn("the queue "+r.c.Queue.Name, err) })
+}
+
+// asking is a source of jobs that are in no queue.
+type asking struct{ r *round }
+
+func (a asking) next(ctx context.Context, room int) ([]Handout, error) {
+	return a.r.s.Get(ctx, Request{Selector: Selector{Names: a.r.names}, Lease: a.r.c.Lease, Max: room, Wait: true})
+}
+
+func (asking) changed()              {}
+func (asking) close(context.Context) {}
+
+// begin sets what the type of a job says of an attempt that is to begin, before that is written. It runs in a transaction, and may run again. An error is that
+// of the attempt.
+func (r *round) begin(j *Job) (err error) {
+	handler, _, ok := r.r.handlers.Lookup(j.Name)
+	if !ok {
+		return nil
+	}
+	a, ok := handler.(*dialog)
+	if !ok {
+		return nil
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: %s", task.ErrPanic, task.Describe(p, task.MaxErrorText))
+		}
+	}()
+	key, err := a.key(j.Data)
+	if err != nil {
+		return err
+	}
+	j.Key, j.Respond = key, a.response != nil
+	return nil
+}
+
+// stepDown lets others have the queue.
+func (r *round) stepDown() {
+	ctx, cancel := context.WithTimeout(context.Background(), lastGrace)
+	defer cancel()
+	r.from.close(ctx)
+}
+
+// purgeEvery is how often a runner deletes the jobs that have been kept for long enough.
+const purgeEvery = time.Minute
+
+// purge deletes what has expired, until ctx ends. Where there is nothing it costs one look at an index.
+func (r *round) purge(ctx context.Context) {
+	for errand.Pause(ctx, purgeEvery) {
+		if _, err := r.s.Purge(ctx); err != nil && ctx.Err() == nil {
+			r.r.warn("jobs that have expired are not deleted", err)
+		}
+	}
+}
+
+// mostRenewed is how many leases are renewed in one transaction.
+const mostRenewed = 500
+
+// renew prolongs the leases of all that is held.
+func (r *round) renew() {
+	for errand.Pause(r.calls, r.c.Lease/3) {
+		var batch []*hold
+		for _, h := range r.all() {
+			if !h.leased.Load() || h.ending.Load() {
+				continue
+			}
+			if batch = append(batch, h); len(batch) == mostRenewed {
+				r.renewAll(batch)
+				batch = nil
+			}
+		}
+		r.renewAll(batch)
+	}
+}
+
+// renewAll prolongs leases. What is not done is done the next time: a lease that has ended can be renewed while nobody took the job.
+func (r *round) renewAll(batch []*hold) {
+	if len(batch) == 0 {
+		return
+	}
+	jobs := make([]*Job, len(batch))
+	for i, h := range batch {
+		jobs[i] = &h.Job
+	}
+	var errs []error
+	_ = r.call(func(ctx context.Context) (err error) {
+		errs, err = r.s.renewAll(ctx, jobs, r.c.Lease)
+		return err
+	})
+	for i, err := range errs {
+		if h := batch[i]; moved(err) && h.leased.Load() && !h.ending.Load() {
+			r.lose(h, err)
+		}
+	}
+}
