@@ -56,7 +56,7 @@ func comingCases() []testCase {
 		},
 		{
 			Area: "coming", Name: "names",
-			Explain: "Coming names the jobs whose Due lies after since and not after now, each name once; since zero looks for none. Mocks are named as well, and jobs of any state.",
+			Explain: "Coming names the jobs whose Due lies after since and not after now, each name once; since zero looks for none. Mocks are named as well, and jobs of any state, but none of queues.",
 			Run: func(w *world) {
 				s := w.Open()
 				now := w.now(s)
@@ -68,6 +68,7 @@ func comingCases() []testCase {
 				w.add(s, "twice", at(-2*time.Second))
 				w.add(s, "a mock", at(-time.Second), func(j *jobs.Job) { j.Mock = true })
 				w.add(s, "a lease", at(-time.Second), func(j *jobs.Job) { j.State = jobs.Running })
+				w.add(s, "of a queue", at(-time.Second), func(j *jobs.Job) { j.Queue = "q" })
 				w.add(s, "ahead", at(time.Hour))
 				w.add(s, "none", func(j *jobs.Job) { j.Due = time.Time{} })
 				c := w.coming(s, now.Add(-time.Minute), 100)
@@ -233,6 +234,31 @@ func watchCases() []testCase {
 					})
 					if got := w.get(s, j.ID); got.Run != int64(i) {
 						w.Errorf("who was woken for change %d sees change %d", i, got.Run)
+					}
+				}
+			},
+		},
+		{
+			Area: "watch", Name: "queues",
+			Explain: "Of a job with a Queue the queue's word is told: when it may start, when there is something to look at, and when it has ended, which makes room.",
+			Run: func(w *world) {
+				s, other := w.Open(), w.Open()
+				for by, from := range map[string]jobs.Store{"its own commits": s, "another's commits": other} {
+					for i, edit := range []func(*jobs.Job){
+						func(*jobs.Job) {},
+						func(j *jobs.Job) { j.State, j.Phase, j.Key = jobs.Running, jobs.Answered, "k" },
+						func(j *jobs.Job) { j.State, j.Due = jobs.Failed, time.Time{} },
+					} {
+						queue := fmt.Sprint("by ", by, i)
+						j := w.add(s, "a", func(j *jobs.Job) { j.Queue, j.State, j.Due = queue, jobs.Running, j.Created.Add(time.Hour) })
+						var e ear
+						stop := s.Watch(e.wake)
+						w.Until("a wake-up by "+by, func() bool {
+							w.save(s, j)
+							w.edit(from, j.ID, func(j *jobs.Job) { j.State, j.Due = jobs.Queued, j.Created; edit(j) })
+							return w.soon(func() bool { return e.heard(jobs.QueueWord(queue)) })
+						})
+						stop()
 					}
 				}
 			},

@@ -23,21 +23,33 @@ func (w *world) herd(s jobs.Store) []jobs.Job {
 		j.State = []jobs.State{jobs.Queued, jobs.Waiting, jobs.Running, jobs.Failed, jobs.Finished}[i%5]
 		j.SequenceKey = []string{"", "k", "K"}[i%3]
 		j.Parent = jobs.ID(i % 7 * 100)
-		j.Due = template.Due
+		if j.Queue = []string{"", "q", "Q", "q"}[i%4]; i%8 > 3 {
+			j.Key, j.UniqueKey = []string{"k", "K", ""}[i%3], []string{"k", "", "u"}[i%3]
+		}
+		if i%5 > 2 { // the last ones first
+			j.Expires = template.Created.Add(-time.Duration(i/10) * time.Second)
+		}
 		list = append(list, j)
 	}
 	return w.save(s, list...)
 }
 
-// filter is what Find should answer for q, without Due.
+// filter is what Find should answer for q, without Due and Line.
 func filter(list []jobs.Job, q *jobs.Query) []jobs.Job {
 	var out []jobs.Job
 	for _, j := range list { // in the order of ids
 		if j.ID > q.After && (q.IDs == nil || slices.Contains(q.IDs, j.ID)) && (q.Name == "" || q.Name == j.Name) &&
 			(q.States == nil || slices.Contains(q.States, j.State)) && (q.SequenceKey == "" || q.SequenceKey == j.SequenceKey) &&
-			(q.Parent == 0 || q.Parent == j.Parent) && (q.Limit == 0 || len(out) < q.Limit) {
+			(q.Parent == 0 || q.Parent == j.Parent) && (q.Queue == "" || q.Queue == j.Queue) && (q.UniqueKey == "" || q.UniqueKey == j.UniqueKey) &&
+			(q.Key == "" || q.Key == j.Key) && (q.Expired.IsZero() || !j.Expires.IsZero() && !j.Expires.After(q.Expired)) {
 			out = append(out, j)
 		}
+	}
+	if !q.Expired.IsZero() {
+		slices.SortStableFunc(out, func(a, b jobs.Job) int { return a.Expires.Compare(b.Expires) })
+	}
+	if q.Limit > 0 {
+		out = out[:min(q.Limit, len(out))]
 	}
 	return out
 }
@@ -46,10 +58,11 @@ func findCases() []testCase {
 	return []testCase{
 		{
 			Area: "find", Name: "filters",
-			Explain: "All that is set in a Query must hold of a job: ids above After, ids, the exact name, one of the states, the key, the parent; the answer is in the order of ids, and has the first Limit.",
+			Explain: "All that is set in a Query must hold of a job: ids above After, ids, the exact name, one of the states, the keys, the parent, the queue, and what has expired by a time; the answer is in the order of ids, or of what has expired first, and has the first Limit.",
 			Run: func(w *world) {
 				s := w.Open()
 				list := w.herd(s)
+				at := list[0].Created
 				some := []jobs.ID{list[50].ID, list[3].ID, 4711, list[3].ID, list[20].ID, -1, 0}
 				queries := []jobs.Query{
 					{},
@@ -79,6 +92,31 @@ func findCases() []testCase {
 					{Parent: 100, States: []jobs.State{jobs.Failed, jobs.Finished}},
 					{Parent: 4711},
 					{Name: "b", States: []jobs.State{jobs.Failed}, SequenceKey: "k", Parent: 200},
+					{Queue: "q"},
+					{Queue: "Q", Limit: 3},
+					{Queue: "q", After: list[20].ID, Limit: 4},
+					{Queue: "q", States: []jobs.State{jobs.Running}},
+					{Queue: "q", States: []jobs.State{jobs.Running, jobs.Queued, jobs.Failed}, After: list[10].ID, Limit: 5},
+					{Queue: "nothing"},
+					{Queue: "q", Name: "b"},
+					{Queue: "q", Name: "A", IDs: ids(list)},
+					{Name: "a*", Queue: "q"},
+					{Name: "b", Key: "k"},
+					{Name: "b", Key: "K", States: []jobs.State{jobs.Queued, jobs.Running}},
+					{Name: "A", Key: "k", After: list[20].ID, Limit: 1},
+					{Name: "b", Key: "nothing"},
+					{Name: "b", UniqueKey: "u"},
+					{Name: "b", UniqueKey: "k", Limit: 1},
+					{Name: "b", UniqueKey: "K"},
+					{Name: "A", UniqueKey: "k", Key: "k", Queue: "q"},
+					{Name: "b", UniqueKey: "u", Queue: "q", IDs: some},
+					{Expired: at},
+					{Expired: at.Add(-3 * time.Second)},
+					{Expired: at.Add(-time.Hour)},
+					{Expired: at, Limit: 4},
+					{Expired: at, Queue: "q", States: []jobs.State{jobs.Failed}, Limit: 2},
+					{Expired: at, Name: "A", After: list[30].ID},
+					{Expired: at, IDs: some},
 				}
 				for i, q := range queries {
 					want := filter(list, &q)
@@ -108,6 +146,7 @@ func findCases() []testCase {
 				list := w.save(s, w.job(s, "a"), w.job(s, "a"), w.job(s, "b"))
 				changed := list[0]
 				changed.Name, changed.SequenceKey, changed.Parent, changed.State = "b", "k", 9, jobs.Failed
+				changed.Queue, changed.Key, changed.UniqueKey, changed.Expires = "q", "k", "u", changed.Created
 				w.save(s, changed)
 				for _, c := range []struct {
 					q    jobs.Query
@@ -117,14 +156,23 @@ func findCases() []testCase {
 					{jobs.Query{Name: "b"}, []jobs.Job{list[0], list[2]}},
 					{jobs.Query{SequenceKey: "k"}, list[:1]},
 					{jobs.Query{Parent: 9}, list[:1]},
+					{jobs.Query{Queue: "q"}, list[:1]},
+					{jobs.Query{Name: "b", Key: "k"}, list[:1]},
+					{jobs.Query{Name: "a", Key: "k"}, nil},
+					{jobs.Query{Name: "b", UniqueKey: "u"}, list[:1]},
+					{jobs.Query{Expired: changed.Created}, list[:1]},
 					{jobs.Query{States: []jobs.State{jobs.Queued}}, list[1:]},
 				} {
 					w.wantIDs(w.find(s, c.q), c.want, "%+v", c.q)
 				}
-				changed.SequenceKey, changed.Parent = "", 0
+				changed.SequenceKey, changed.Parent, changed.Queue, changed.Key, changed.UniqueKey, changed.Expires = "", 0, "", "", "", time.Time{}
 				w.save(s, changed)
-				w.wantIDs(w.find(s, jobs.Query{SequenceKey: "k"}), nil, "the key that was taken away")
-				w.wantIDs(w.find(s, jobs.Query{Parent: 9}), nil, "the parent that was taken away")
+				for what, q := range map[string]jobs.Query{
+					"key": {SequenceKey: "k"}, "parent": {Parent: 9}, "queue": {Queue: "q"}, "answer's key": {Name: "b", Key: "k"},
+					"unique key": {Name: "b", UniqueKey: "u"}, "expiry": {Expired: changed.Created},
+				} {
+					w.wantIDs(w.find(s, q), nil, "the %s that was taken away", what)
+				}
 			},
 		},
 		{
@@ -214,7 +262,9 @@ func findCases() []testCase {
 				j := w.add(s, "x")
 				for _, text := range []string{"' OR 1=1 --", `" OR ""="`, "%", "_", "*", "x' ; DROP TABLE jobs; --", strings.Repeat("x", 100_000), "x\x00", "\xff\xfe", "$1", "?"} {
 					for what, q := range map[string]jobs.Query{
-						"name": {Name: text}, "key": {SequenceKey: text}, "state": {States: []jobs.State{jobs.State(text)}},
+						"name": {Name: text}, "key": {SequenceKey: text}, "state": {States: []jobs.State{jobs.State(text)}}, "queue": {Queue: text},
+						"answer's key": {Name: "x", Key: text}, "unique key": {Name: "x", UniqueKey: text},
+						"line": {Limit: 1, Line: &jobs.Line{Queue: text, State: jobs.Queued}}, "line's state": {Limit: 1, Line: &jobs.Line{Queue: "q", State: jobs.State(text)}},
 						"due name": {Limit: 1, Due: &jobs.Due{Selector: jobs.Selector{Names: []string{text}}}},
 					} {
 						var found []jobs.Job

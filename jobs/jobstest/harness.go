@@ -48,5 +48,6 @@ type Promises struct {
 	Parallel bool // transactions that lock different things do not wait for each other
 	Take     bool // jobs.Taker
 	Drop     bool // jobs.Dropper
+	Weigh    bool // jobs.Weigher
 	Durable  bool // what a call has confirmed survives Restart
 }

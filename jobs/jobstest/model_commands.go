@@ -114,6 +114,12 @@ func (m *model) shows(got *jobs.Handout, want handout) error {
 	if got.ID != want.id || got.GivenUp != want.givenUp {
 		errs = append(errs, fmt.Errorf("job %d, given up %v; the rules say job %d, %v", got.ID, got.GivenUp, want.id, want.givenUp))
 	}
+	if want.givenUp { // it was not handed out, and nothing of others is shown with it
+		if got.ParentData != nil || len(got.FinishedChildren)+len(got.CancelledChildren) > 0 {
+			errs = append(errs, errors.New("a job that was given up comes with its parent's data or with children"))
+		}
+		return errors.Join(errs...)
+	}
 	var parent fields
 	if p := m.jobs[j.Parent]; p != nil {
 		parent = p.data

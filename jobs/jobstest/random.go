@@ -142,6 +142,17 @@ func (o *op) run(ctx context.Context, tx jobs.Tx, r *ledger) error {
 	case "due":
 		found, err := tx.Find(ctx, o.Query)
 		return errors.Join(err, differ(fmt.Sprintf("due %+v", *o.Query.Due), found, pick(r.jobs, o.Query.Due.Selector, o.Query.Due.By, o.Query.Limit)))
+	case "line":
+		found, err := tx.Find(ctx, o.Query)
+		return errors.Join(err, differ(fmt.Sprintf("line %+v", *o.Query.Line), found, inLine(r.jobs, o.Query.Line, o.Query.Line.By, o.Query.Limit)))
+	case "weigh":
+		if g, ok := tx.(jobs.Weigher); ok {
+			n, weight, err := g.Weigh(ctx, "q")
+			if wantN, want := weighed(r.jobs, "q"); err == nil && (n != wantN || weight != want) {
+				err = fmt.Errorf("%d run that weigh %d, not %d that weigh %d", n, weight, wantN, want)
+			}
+			return err
+		}
 	case "take":
 		if t, ok := tx.(jobs.Taker); ok {
 			return o.take(ctx, t, r)
@@ -222,10 +233,10 @@ func (o *op) drop(ctx context.Context, d jobs.Dropper, r *ledger, id jobs.ID) er
 }
 
 func genOp(base time.Time) *rapid.Generator[op] {
-	job, query, selector := genJob(base), genQuery(), genSelector()
+	job, query, selector, line := genJob(base), genQuery(base), genSelector(), genLine(base)
 	return rapid.Custom(func(t *rapid.T) op {
 		o := op{
-			Kind: rapid.SampledFrom([]string{"add", "add", "add", "change", "change", "get", "delete", "find", "due", "take", "drop"}).Draw(t, "kind"),
+			Kind: rapid.SampledFrom([]string{"add", "add", "add", "change", "change", "get", "delete", "find", "due", "line", "line", "weigh", "take", "drop"}).Draw(t, "kind"),
 			Pick: rapid.IntRange(0, 99).Draw(t, "pick"),
 		}
 		switch o.Kind {
@@ -233,6 +244,8 @@ func genOp(base time.Time) *rapid.Generator[op] {
 			o.Job = job.Draw(t, "job")
 		case "find":
 			o.Query = query.Draw(t, "query")
+		case "line":
+			o.Query = jobs.Query{Limit: rapid.SampledFrom([]int{1, 2, 100}).Draw(t, "limit"), Line: line.Draw(t, "line")}
 		case "due", "take":
 			o.Query = jobs.Query{
 				Limit: rapid.SampledFrom([]int{1, 2, 100}).Draw(t, "limit"),
@@ -273,17 +286,66 @@ func genJob(base time.Time) *rapid.Generator[jobs.Job] {
 			j.SequenceKey = "k"
 		}
 		j.HasChildren, j.Mock = some("children"), some("mock")
+		if rapid.IntRange(0, 2).Draw(t, "queue") == 2 {
+			genQueued(t, &j)
+		}
 		return j
 	})
 }
 
-func genQuery() *rapid.Generator[jobs.Query] {
+// genQueued draws what jobs of queues have.
+func genQueued(t *rapid.T, j *jobs.Job) {
+	j.Queue = rapid.SampledFrom([]string{"q", "q", "q", "Q", ""}).Draw(t, "which queue")
+	j.Weight = rapid.Int64Range(0, 2).Draw(t, "weight")
+	j.Attempts, j.Timeout, j.Window = j.Run, time.Duration(j.Token)*time.Minute, rapid.SampledFrom([]string{"", "06:00-22:00"}).Draw(t, "window")
+	j.Key = rapid.SampledFrom([]string{"", "k", "K"}).Draw(t, "answer key")
+	j.UniqueKey = rapid.SampledFrom([]string{"", "k", "u"}).Draw(t, "unique key")
+	j.Phase = rapid.SampledFrom([]jobs.Phase{"", jobs.Awaiting, jobs.Answered}).Draw(t, "phase")
+	if j.Respond = rapid.Bool().Draw(t, "respond"); j.Respond {
+		j.Answer, j.Deadline = []byte(`{"a":1}`), j.Created.Add(time.Hour)
+	}
+	if at := rapid.IntRange(-2, 1).Draw(t, "expires"); at != 1 {
+		j.Expires = j.Created.Add(time.Duration(at) * time.Second)
+	}
+}
+
+// genLine draws what is asked of lines, by a time that is drawn.
+func genLine(base time.Time) *rapid.Generator[*jobs.Line] {
+	return rapid.Custom(func(t *rapid.T) *jobs.Line {
+		at := func(what string) time.Time {
+			return base.Add(time.Duration(rapid.IntRange(-4, 1).Draw(t, what)) * time.Second)
+		}
+		l := &jobs.Line{
+			Queue: rapid.SampledFrom([]string{"q", "q", "Q"}).Draw(t, "queue"), State: rapid.SampledFrom([]jobs.State{jobs.Queued, jobs.Running}).Draw(t, "state"),
+			By: at("by"), Order: jobs.Order(rapid.IntRange(0, 1).Draw(t, "order")),
+		}
+		if most := rapid.Int64Range(0, 3).Draw(t, "most"); most != 3 {
+			l.MaxWeight = task.Set(most)
+		}
+		if rapid.Bool().Draw(t, "after") {
+			l.After = &jobs.Job{Priority: rapid.IntRange(98, 102).Draw(t, "priority"), Due: at("after's due"), ID: jobs.ID(rapid.IntRange(1, 20).Draw(t, "id"))}
+		}
+		return l
+	})
+}
+
+func genQuery(base time.Time) *rapid.Generator[jobs.Query] {
 	return rapid.Custom(func(t *rapid.T) jobs.Query {
 		q := jobs.Query{
 			Name:        rapid.SampledFrom([]string{"", "", "a", "ab", "A"}).Draw(t, "name"),
 			SequenceKey: rapid.SampledFrom([]string{"", "", "k", "K"}).Draw(t, "key"),
 			Parent:      rapid.SampledFrom([]jobs.ID{0, 0, 5, 6}).Draw(t, "parent"),
 			Limit:       rapid.IntRange(0, 3).Draw(t, "limit"),
+		}
+		switch rapid.IntRange(0, 5).Draw(t, "of queues") {
+		case 0:
+			q.Queue = "q"
+		case 1:
+			q.Key = "k"
+		case 2:
+			q.UniqueKey = "k"
+		case 3:
+			q.Expired = base.Add(time.Duration(rapid.IntRange(-3, 1).Draw(t, "expired")) * time.Second)
 		}
 		if rapid.Bool().Draw(t, "states") {
 			q.States = []jobs.State{jobs.Queued, jobs.Failed, jobs.Waiting}

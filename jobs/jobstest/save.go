@@ -19,6 +19,25 @@ func oddNames() []string {
 	}
 }
 
+// fieldsOfQueues set what only a job of a queue has, or one that awaits an answer, one field at a time.
+func fieldsOfQueues(at time.Time) []func(*jobs.Job) {
+	return []func(*jobs.Job){
+		func(j *jobs.Job) { j.Queue = "q" },
+		func(j *jobs.Job) { j.Queue, j.Due = "q", at },
+		func(j *jobs.Job) { j.Weight = 1 },
+		func(j *jobs.Job) { j.Window = "06:00-22:00" },
+		func(j *jobs.Job) { j.Timeout = time.Microsecond },
+		func(j *jobs.Job) { j.Deadline = at },
+		func(j *jobs.Job) { j.Attempts = 1 },
+		func(j *jobs.Job) { j.UniqueKey = "0" },
+		func(j *jobs.Job) { j.Key = "NULL" },
+		func(j *jobs.Job) { j.Phase = jobs.Awaiting },
+		func(j *jobs.Job) { j.Respond = true },
+		func(j *jobs.Job) { j.Answer = []byte("null") },
+		func(j *jobs.Job) { j.Expires = at },
+	}
+}
+
 func saveCases() []testCase {
 	micros := func(y int, m time.Month, d, us int) time.Time {
 		return time.Date(y, m, d, 23, 59, 59, us*1000, time.UTC)
@@ -35,6 +54,9 @@ func saveCases() []testCase {
 					LastRun: micros(1969, 12, 31, 999_999), Scheduled: micros(0, 1, 1, 0), Due: micros(1970, 1, 1, 123_456),
 					Repeat: "SCHEDULED, +1 DAY, START OF DAY", RetryAfter: "+5 MINUTES", Parent: 1<<53 - 1, HasChildren: true, SequenceKey: `k'"é`,
 					Mock: true, Run: math.MaxInt32 + 1, Token: 1<<53 - 1, Reason: "it said: \"no\"\n\t'é'",
+					Queue: `q'"é`, Weight: jobs.MaxWeight, Window: "22:00-06:00 on mon,tue", Timeout: 365*24*time.Hour + time.Microsecond,
+					Deadline: micros(9999, 12, 31, 999_999), Attempts: math.MaxInt32 + 1, UniqueKey: strings.Repeat("u", jobs.MaxKey), Key: "k\r\n'\"é\x01",
+					Phase: jobs.Answered, Respond: true, Answer: []byte(" \"\\u0000 é\" "), Expires: micros(1969, 12, 31, 999_999),
 				}
 				bare := jobs.Job{Name: "x", State: jobs.Queued, Data: []byte(`{}`)}
 				list := []jobs.Job{full, bare}
@@ -44,6 +66,11 @@ func saveCases() []testCase {
 					list = append(list, j)
 				}
 				list = w.save(s, list...)
+				for _, edit := range fieldsOfQueues(full.Due) { // each by itself: a store may write less of who has none of them
+					j := bare
+					edit(&j)
+					list = append(list, w.save(s, j)...)
+				}
 				other := w.Open()
 				for i, j := range list {
 					w.wantSame(w.get(other, j.ID), j, "job %d by Get", i)
@@ -60,7 +87,7 @@ func saveCases() []testCase {
 		},
 		{
 			Area: "save", Name: "times",
-			Explain: "Times are kept in microseconds and in UTC. What is finer is dropped, so that no job is due later than it says.",
+			Explain: "Times are kept in microseconds and in UTC, as a timeout is. What is finer is dropped, so that no job is due later than it says.",
 			Run: func(w *world) {
 				s := w.Open()
 				zone := time.FixedZone("east", 5*3600+1800)
@@ -68,9 +95,13 @@ func saveCases() []testCase {
 					time.Date(2026, 3, 29, 2, 30, 0, 123_456_789, zone), time.Date(1912, 6, 23, 0, 0, 0, 999, time.UTC),
 					time.Date(2262, 4, 12, 0, 0, 0, 999_999_999, time.UTC), time.Now(),
 				} {
-					got := w.add(s, "a", func(j *jobs.Job) { j.Created, j.NextRun, j.Due = at, at, at })
-					got = w.get(s, got.ID)
-					for _, kept := range []time.Time{got.Created, got.NextRun, got.Due} {
+					got := w.add(s, "a", func(j *jobs.Job) {
+						j.Created, j.NextRun, j.Due, j.Deadline, j.Expires, j.Timeout = at, at, at, at, at, 1999*time.Nanosecond
+					})
+					if got = w.get(s, got.ID); got.Timeout != time.Microsecond {
+						w.Errorf("a timeout of 1999 ns is kept as %v", got.Timeout)
+					}
+					for _, kept := range []time.Time{got.Created, got.NextRun, got.Due, got.Deadline, got.Expires} {
 						if lost := at.Sub(kept); lost < 0 || lost >= time.Microsecond || kept.Location() != time.UTC {
 							w.Errorf("%v is kept as %v", at, kept)
 						}
@@ -140,6 +171,10 @@ func saveCases() []testCase {
 					"a list":             func(j *jobs.Job) { j.Data = []byte(`[]`) },
 					"half of an object":  func(j *jobs.Job) { j.Data = []byte(`{"a":`) },
 					"large data":         func(j *jobs.Job) { j.Data = largeData(jobs.MaxData + 1) },
+					"half an answer":     func(j *jobs.Job) { j.Answer = []byte(`{`) },
+					"a long key":         func(j *jobs.Job) { j.Key = strings.Repeat("x", jobs.MaxKey+1) },
+					"a weight below 0":   func(j *jobs.Job) { j.Weight = -1 },
+					"another phase":      func(j *jobs.Job) { j.Phase = "BUSY" },
 					"the year 10000":     func(j *jobs.Job) { j.Due = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) },
 				} {
 					bad := good
@@ -159,17 +194,19 @@ func saveCases() []testCase {
 		},
 		{
 			Area: "save", Name: "odd names",
-			Explain: "A name, a key and data are bytes and no code: quotes, wildcards, control characters and 1 MiB of data are kept, and found again.",
+			Explain: "A name, a key and data are bytes and no code: quotes, wildcards, control characters and 1 MiB of data and of an answer are kept, and found again.",
 			Run: func(w *world) {
 				s := w.Open()
 				var list []jobs.Job
 				for _, name := range oddNames() {
-					list = append(list, w.job(s, name, func(j *jobs.Job) { j.SequenceKey = name; j.Repeat = name; j.Reason = name }))
+					list = append(list, w.job(s, name, func(j *jobs.Job) {
+						j.SequenceKey, j.Repeat, j.Reason, j.Key, j.UniqueKey = name, name, name, name, name
+					}))
 				}
 				list = w.save(s, list...)
 				for i, name := range oddNames() {
 					for what, q := range map[string]jobs.Query{
-						"name": {Name: name}, "key": {SequenceKey: name},
+						"name": {Name: name}, "key": {SequenceKey: name}, "answer's key": {Name: name, Key: name}, "unique key": {Name: name, UniqueKey: name},
 						"list of due names": {Limit: 3, Due: &jobs.Due{Selector: jobs.Selector{Names: []string{name}}}},
 					} {
 						if found := w.find(s, q); len(found) != 1 {
@@ -179,9 +216,9 @@ func saveCases() []testCase {
 						}
 					}
 				}
-				big := w.add(s, "big", func(j *jobs.Job) { j.Data = largeData(jobs.MaxData) })
-				if got := w.get(w.Open(), big.ID); !bytes.Equal(got.Data, big.Data) {
-					w.Errorf("%d bytes of data came back as %d others", len(big.Data), len(got.Data))
+				big := w.add(s, "big", func(j *jobs.Job) { j.Data, j.Answer = largeData(jobs.MaxData), largeData(jobs.MaxData) })
+				if got := w.get(w.Open(), big.ID); !bytes.Equal(got.Data, big.Data) || !bytes.Equal(got.Answer, big.Answer) {
+					w.Errorf("%d bytes of data, and as many of an answer, came back as %d and %d others", len(big.Data), len(got.Data), len(got.Answer))
 				}
 			},
 		},
@@ -190,19 +227,22 @@ func saveCases() []testCase {
 			Explain: "A store keeps nothing of what it was handed: who uses the bytes again changes no job, nor does who writes to an answer.",
 			Run: func(w *world) {
 				s := w.Open()
-				data := []byte(`{"n":1}`)
-				template := w.job(s, "a", func(j *jobs.Job) { j.Data = data })
+				data, answer := []byte(`{"n":1}`), []byte(`1`)
+				template := w.job(s, "a", func(j *jobs.Job) { j.Data, j.Answer = data, answer })
 				var id jobs.ID
 				w.update(s, func(ctx context.Context, tx jobs.Tx) error {
 					j := template
 					copy(data, `{"n":1}`)
+					copy(answer, `1`)
 					if err := tx.Save(ctx, &j); err != nil {
 						return err
 					}
 					id = j.ID
 					copy(data, `{"n":2}`)
+					copy(answer, `2`)
 					got, err := tx.Get(ctx, j.ID)
 					copy(got.Data, `{"n":3}`)
+					copy(got.Answer, `3`)
 					return err
 				})
 				for _, read := range []func() jobs.Job{
@@ -211,13 +251,14 @@ func saveCases() []testCase {
 					func() jobs.Job { return w.find(s, due("a", 1))[0] },
 				} {
 					got := read()
-					if string(got.Data) != `{"n":1}` {
-						w.Errorf("the data are %s", got.Data)
+					if string(got.Data) != `{"n":1}` || string(got.Answer) != "1" {
+						w.Errorf("the data are %s, the answer %s", got.Data, got.Answer)
 					}
 					copy(got.Data, `{"n":4}`)
+					copy(got.Answer, `4`)
 				}
-				if got := w.get(s, id); string(got.Data) != `{"n":1}` {
-					w.Errorf("the data are %s", got.Data)
+				if got := w.get(s, id); string(got.Data) != `{"n":1}` || string(got.Answer) != "1" {
+					w.Errorf("the data are %s, the answer %s", got.Data, got.Answer)
 				}
 			},
 		},

@@ -51,6 +51,10 @@ func needsDrop(h *Harness) string {
 	return suite.Unless(h.Promises.Drop, "the adapter does not promise Drop")
 }
 
+func needsWeigh(h *Harness) string {
+	return suite.Unless(h.Promises.Weigh, "the adapter does not promise Weigh")
+}
+
 func needsDurable(h *Harness) string {
 	return suite.Unless(h.Promises.Durable, "the adapter does not promise Durable")
 }
@@ -65,6 +69,6 @@ func needsDown(h *Harness) string { return suite.Unless(h.Down != nil, "the harn
 
 // cases returns every case of the suite, area by area.
 func cases() []testCase {
-	return slices.Concat(updateCases(), randomCases(), lockCases(), viewCases(), saveCases(), findCases(), dueCases(), takeCases(), dropCases(), comingCases(),
+	return slices.Concat(updateCases(), randomCases(), lockCases(), viewCases(), saveCases(), findCases(), dueCases(), lineCases(), takeCases(), dropCases(), comingCases(),
 		watchCases(), closeCases(), faultCases())
 }

@@ -260,6 +260,8 @@ func dropCases() []testCase {
 					"a parent":     func(j *jobs.Job) { j.Parent = 4711 },
 					"children":     func(j *jobs.Job) { j.HasChildren = true },
 					"a key":        func(j *jobs.Job) { j.SequenceKey = "k" },
+					"a queue":      func(j *jobs.Job) { j.Queue = "q" },
+					"an answer's":  func(j *jobs.Job) { j.Key = "k" },
 					"QUEUED":       func(j *jobs.Job) { j.State = jobs.Queued },
 					"PAUSED":       func(j *jobs.Job) { j.State = jobs.Paused },
 					"WAITING":      func(j *jobs.Job) { j.State = jobs.Waiting },
@@ -292,8 +294,8 @@ func dropCases() []testCase {
 				if w.drop(s, 4711, 0) {
 					w.Error("a job was dropped that never was")
 				}
-				if n := len(w.find(s, jobs.Query{})); n != 11 {
-					w.Errorf("%d jobs are left, not the 11 that could not be dropped", n)
+				if n := len(w.find(s, jobs.Query{})); n != 13 {
+					w.Errorf("%d jobs are left, not the 13 that could not be dropped", n)
 				}
 			},
 		},

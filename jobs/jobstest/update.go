@@ -324,7 +324,7 @@ func updateCases() []testCase {
 		},
 		{
 			Area: "update", Name: "capabilities",
-			Explain: "A transaction offers Taker and Dropper as the harness says, in Update and in Single, so that no capability goes untested.",
+			Explain: "A transaction offers Taker, Dropper and Weigher as the harness says, in Update and in Single, so that no capability goes untested.",
 			Run: func(w *world) {
 				s := w.Open()
 				ctx, cancel := w.Ctx()
@@ -336,6 +336,9 @@ func updateCases() []testCase {
 						}
 						if _, ok := tx.(jobs.Dropper); ok != w.h.Promises.Drop {
 							return fmt.Errorf("offered as a Dropper: %v, promised: %v", ok, w.h.Promises.Drop)
+						}
+						if _, ok := tx.(jobs.Weigher); ok != w.h.Promises.Weigh {
+							return fmt.Errorf("offered as a Weigher: %v, promised: %v", ok, w.h.Promises.Weigh)
 						}
 						return nil
 					}), "%s", name)
@@ -360,7 +363,9 @@ func spoil(ctx context.Context, tx jobs.Tx, kept []jobs.Job) error {
 	if err != nil {
 		return err
 	}
-	if err := edit(ctx, tx, kept[0].ID, func(j *jobs.Job) { j.Mock, j.Parent = true, 3 }); err != nil {
+	if err := edit(ctx, tx, kept[0].ID, func(j *jobs.Job) {
+		j.Mock, j.Parent, j.Queue, j.Weight, j.Key, j.UniqueKey, j.Expires = true, 3, "q", 7, "k", "u", j.Created
+	}); err != nil {
 		return err
 	}
 	return tx.Delete(ctx, kept[1].ID)

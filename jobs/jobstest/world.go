@@ -162,7 +162,7 @@ func (w *world) wantSame(got, want jobs.Job, format string, args ...any) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		w.Errorf("%s: not as it was saved (-want +got):\n%s", fmt.Sprintf(format, args...), diff)
 	}
-	for _, at := range []time.Time{got.Created, got.Changed, got.NextRun, got.LastRun, got.Scheduled, got.Due} {
+	for _, at := range []time.Time{got.Created, got.Changed, got.NextRun, got.LastRun, got.Scheduled, got.Due, got.Deadline, got.Expires} {
 		if at.Location() != time.UTC {
 			w.Errorf("%s: the time %v is not in UTC", fmt.Sprintf(format, args...), at)
 		}

@@ -38,7 +38,7 @@ func (a again) Single(ctx context.Context, fn func(ctx context.Context, tx jobs.
 	return twice(ctx, a.Store.Single, fn)
 }
 
-// Bare wraps a store so that its transactions can do no more than the port asks of all: they are neither [jobs.Taker] nor [jobs.Dropper].
+// Bare wraps a store so that its transactions can do no more than the port asks of all: they are not [jobs.Taker], [jobs.Dropper] or [jobs.Weigher].
 func Bare(s jobs.Store) jobs.Store { return bare{s} }
 
 type bare struct{ jobs.Store }

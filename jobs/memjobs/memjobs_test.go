@@ -32,7 +32,7 @@ func TestStore(t *testing.T) {
 		s := open(t)
 		return &jobstest.Harness{
 			Open:     func(testing.TB) jobs.Store { return s.Join() },
-			Promises: jobstest.Promises{Take: true, Drop: true},
+			Promises: jobstest.Promises{Take: true, Drop: true, Weigh: true},
 			Slack:    50 * time.Millisecond,
 			Report:   "../../docs/capabilities/jobs-memory.json",
 		}

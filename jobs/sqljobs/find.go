@@ -12,6 +12,10 @@ func (t *tx) Find(ctx context.Context, q jobs.Query) ([]jobs.Job, error) {
 	if t.err != nil {
 		return nil, t.err
 	}
+	if q.Line != nil {
+		found, err := t.findLine(ctx, q.Line, q.Limit)
+		return found, t.fail("find", err)
+	}
 	if q.Due != nil {
 		found, err := t.findDue(ctx, *q.Due, q.Limit)
 		return found, t.fail("find", err)
@@ -19,7 +23,7 @@ func (t *tx) Find(ctx context.Context, q jobs.Query) ([]jobs.Job, error) {
 	if q.IDs != nil && len(q.IDs) == 0 || q.States != nil && len(q.States) == 0 || q.Limit < 0 {
 		return nil, nil
 	}
-	if !possible(q.Name) || !possible(q.SequenceKey) {
+	if !possible(q.Name) || !possible(q.SequenceKey) || !possible(q.Queue) || !possibleKey(q.UniqueKey) || !possibleKey(q.Key) {
 		return nil, nil
 	}
 	b := builder{lite: t.s.lite}
@@ -45,9 +49,22 @@ func (b *builder) arg(v any, kind string) string {
 	return cast(len(b.args), kind)
 }
 
+// possibleKey is the same of a key.
+func possibleKey(text string) bool { return jobs.CheckKey(text) == nil }
+
 // find is the statement of a Query. There are few shapes, which are prepared once each.
 func (b *builder) find(q jobs.Query) string {
-	where := []string{"j.id > " + b.arg(int64(q.After), "bigint")}
+	index, order := b.way(q), "j.id"
+	id := order
+	if index != "" {
+		// No other index may seem as good to PostgreSQL, which might walk all jobs by their ids when it has seen the table empty.
+		id = "j.id + 0"
+		order = id
+	}
+	if !q.Expired.IsZero() {
+		order = "j.expires, j.id"
+	}
+	where := append(make([]string, 0, 8), id+" > "+b.arg(int64(q.After), "bigint"))
 	if q.IDs != nil {
 		ids := make([]int64, len(q.IDs))
 		for i, id := range q.IDs {
@@ -56,7 +73,10 @@ func (b *builder) find(q jobs.Query) string {
 		where = append(where, "j.id "+b.list(ids))
 	}
 	if q.Name != "" {
-		where = append(where, "j.name = "+b.arg(q.Name, "text"), "j.id > -1") // which PostgreSQL's index says
+		where = append(where, "j.name = "+b.arg(q.Name, "text"))
+		if index == "" {
+			where = append(where, "j.id > -1") // which PostgreSQL's index says
+		}
 	}
 	if q.States != nil {
 		states := make([]string, len(q.States))
@@ -65,17 +85,40 @@ func (b *builder) find(q jobs.Query) string {
 		}
 		where = append(where, "j.state "+b.oneOf(states))
 	}
-	if q.SequenceKey != "" {
-		where = append(where, "j.sequence_key = "+b.arg(q.SequenceKey, "text"))
+	for _, c := range []struct{ column, value string }{
+		{"sequence_key", q.SequenceKey}, {"queue", q.Queue}, {"unique_key", q.UniqueKey}, {"answer_key", q.Key},
+	} {
+		if c.value != "" {
+			where = append(where, "j."+c.column+" = "+b.arg(c.value, "text"))
+		}
 	}
 	if q.Parent != 0 {
 		where = append(where, "j.parent = "+b.arg(int64(q.Parent), "bigint"))
 	}
-	query := "SELECT " + columns("j") + " FROM swarmiji_job AS j WHERE " + strings.Join(where, " AND ") + " ORDER BY j.id"
+	if !q.Expired.IsZero() {
+		where = append(where, "j.expires <= "+b.arg(q.Expired.UnixMicro(), "bigint"))
+	}
+	query := "SELECT " + columns("j") + " FROM " + b.table(index) + " WHERE " + strings.Join(where, " AND ") + b.names(index) + " ORDER BY " + order
 	if q.Limit > 0 {
 		query += " LIMIT " + b.arg(q.Limit, "bigint")
 	}
 	return query
+}
+
+// way is the index that is to be used; "": one that the database thinks best of those that are for other questions.
+func (b *builder) way(q jobs.Query) string {
+	switch {
+	case q.IDs != nil || q.SequenceKey != "" || q.Parent != 0:
+	case q.Name != "" && q.Key != "":
+		return "swarmiji_job_answer"
+	case q.Name != "" && q.UniqueKey != "":
+		return "swarmiji_job_unique"
+	case !q.Expired.IsZero():
+		return "swarmiji_job_expires"
+	case q.Queue != "":
+		return "swarmiji_job_queue"
+	}
+	return ""
 }
 
 // list is the condition that an id is one of a list, which is one argument whatever its length.

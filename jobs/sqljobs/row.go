@@ -33,16 +33,43 @@ var stored = [...]struct{ name, kind string }{
 	{"sequence_key", "text"},
 	{"reason", "text"},
 	{"data", "text"},
+	// What follows has a default.
+	{"queue", "text"},
+	{"queue_due", "bigint"},
+	{"weight", "bigint"},
+	{"time_window", "text"},
+	{"timeout", "bigint"},
+	{"deadline", "bigint"},
+	{"attempts", "bigint"},
+	{"unique_key", "text"},
+	{"answer_key", "text"},
+	{"phase", "text"},
+	{"respond", "smallint"},
+	{"answer", "text"},
+	{"expires", "bigint"},
+}
+
+// basic is how many of them a job has that is neither of a queue nor awaits an answer: others are written when such a job is made.
+const basic = 19
+
+// isBasic reports whether the basic columns hold all of a job.
+func isBasic(j *jobs.Job) bool {
+	return j.Queue == "" && j.Weight == 0 && j.Window == "" && j.Timeout == 0 && j.Deadline.IsZero() && j.Attempts == 0 && j.UniqueKey == "" &&
+		j.Key == "" && j.Phase == "" && !j.Respond && j.Answer == nil && j.Expires.IsZero()
 }
 
 // columns are a job as scan reads it, of the table of that name. A row of nulls is a job without an id.
 func columns(of string) string {
-	cols := make([]string, 0, len(stored)+1)
+	cols := make([]string, 0, len(stored))
 	cols = append(cols, "coalesce("+of+".id, 0)")
 	for _, c := range stored {
 		missing := "0"
 		switch c.name {
-		case "created", "changed", "next_run", "last_run", "scheduled", "due":
+		case "queue_due":
+			continue // it is read as due
+		case "due":
+			missing = of + ".queue_due, -9223372036854775807"
+		case "created", "changed", "next_run", "last_run", "scheduled", "deadline", "expires":
 			missing = "-9223372036854775807"
 		default:
 			if c.kind == "text" {
@@ -56,31 +83,41 @@ func columns(of string) string {
 
 // values are what is stored of a job, beside its id.
 func values(j *jobs.Job) []any {
+	due, queueDue := micros(j.Due), driver.Value(nil)
+	if j.Queue != "" {
+		due, queueDue = nil, due
+	}
 	return []any{
 		j.Name, string(j.State), int64(j.Priority), micros(j.Created), micros(j.Changed), micros(j.NextRun),
-		micros(j.LastRun), micros(j.Scheduled), micros(j.Due), number(int64(j.Parent)), bit(j.HasChildren),
+		micros(j.LastRun), micros(j.Scheduled), due, number(int64(j.Parent)), bit(j.HasChildren),
 		bit(j.Mock), j.Run, j.Token, text(j.Repeat), text(j.RetryAfter), text(j.SequenceKey),
-		text(j.Reason), string(j.Data),
+		text(j.Reason), string(j.Data), text(j.Queue), queueDue, j.Weight, text(j.Window), j.Timeout.Microseconds(),
+		micros(j.Deadline), j.Attempts, text(j.UniqueKey), text(j.Key), text(string(j.Phase)), bit(j.Respond),
+		text(string(j.Answer)), micros(j.Expires),
 	}
 }
 
-// scan reads the columns of a job, and what follows them.
-func scan(rows sqlconn.Rows, j *jobs.Job, more ...any) error {
-	var state string
-	var id, priority, parent, children, mock int64
-	var created, changed, next, last, scheduled, due int64
-	dest := [24]any{
+// scan reads the columns of a job.
+func scan(rows sqlconn.Rows, j *jobs.Job) error {
+	var state, phase string
+	var id, priority, parent, children, mock, timeout, respond int64
+	var created, changed, next, last, scheduled, due, deadline, expires int64
+	if err := rows.Scan(
 		&id, &j.Name, &state, &priority, &created, &changed, &next, &last, &scheduled, &due, &parent, &children,
 		&mock, &j.Run, &j.Token, &j.Repeat, &j.RetryAfter, &j.SequenceKey, &j.Reason, &j.Data,
-	}
-	n := 20 + copy(dest[20:], more)
-	if err := rows.Scan(dest[:n]...); err != nil {
+		&j.Queue, &j.Weight, &j.Window, &timeout, &deadline, &j.Attempts, &j.UniqueKey, &j.Key, &phase, &respond, &j.Answer, &expires,
+	); err != nil {
 		return err
 	}
 	j.ID, j.State, j.Priority, j.Parent = jobs.ID(id), jobs.State(state), int(priority), jobs.ID(parent)
 	j.Created, j.Changed, j.NextRun = moment(created), moment(changed), moment(next)
 	j.LastRun, j.Scheduled, j.Due = moment(last), moment(scheduled), moment(due)
 	j.HasChildren, j.Mock = children != 0, mock != 0
+	j.Deadline, j.Expires, j.Timeout = moment(deadline), moment(expires), time.Duration(timeout)*time.Microsecond
+	j.Phase, j.Respond = jobs.Phase(phase), respond != 0
+	if len(j.Answer) == 0 {
+		j.Answer = nil
+	}
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/swarmiji/swarmiji/jobs"
 )
@@ -56,14 +57,19 @@ func (t *tx) Save(ctx context.Context, all ...*jobs.Job) error {
 	return nil
 }
 
-// tell notes the name of a job that has got a time, once.
+// tell notes the word of a job, once.
 func (t *tx) tell(j *jobs.Job) {
-	if j.Due.IsZero() || slices.Contains(t.given, j.Name) {
+	var now time.Time
+	if j.Queue != "" {
+		now = moment(t.clock())
+	}
+	word := j.Word(now)
+	if word == "" || slices.Contains(t.given, word) {
 		return
 	}
-	t.given = append(t.given, j.Name)
+	t.given = append(t.given, word)
 	if !t.s.lite {
-		t.c.Notify(topic + j.Name)
+		t.c.Notify(topic + word)
 	}
 }
 
@@ -106,12 +112,15 @@ func (t *tx) saveOne(ctx context.Context, j *jobs.Job) error {
 
 // insert makes a job.
 func (t *tx) insert(ctx context.Context, j *jobs.Job) error {
-	args := values(j)
+	query, args := t.s.text.insert, values(j)
+	if isBasic(j) {
+		query, args = t.s.text.insertBasic, args[:basic]
+	}
 	if !t.s.lite {
 		args = append(args, lockKey(nameLock, j.Name))
 	}
 	var id, known int64
-	if err := t.c.Row(ctx, t.s.text.insert, args...).Scan(&id, &known); err != nil {
+	if err := t.c.Row(ctx, query, args...).Scan(&id, &known); err != nil {
 		return err
 	}
 	if known == 0 {

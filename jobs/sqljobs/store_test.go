@@ -28,7 +28,7 @@ func liteHarness(t testing.TB) *jobstest.Harness {
 	return &jobstest.Harness{
 		Open:     func(t testing.TB) jobs.Store { return unclosed(t, sqljobs.Config{URL: dsn, Readers: 2}) },
 		Restart:  func(testing.TB) {}, // there is no server: what a killed process leaves is TestKilled's
-		Promises: jobstest.Promises{Take: true, Drop: true, Durable: true},
+		Promises: jobstest.Promises{Take: true, Drop: true, Weigh: true, Durable: true},
 		Slack:    100 * time.Millisecond,
 		Report:   "../../docs/capabilities/jobs-sqlite.json",
 	}
@@ -58,7 +58,7 @@ func postgresHarness(t testing.TB) *jobstest.Harness {
 			return restart
 		},
 		Secret:   p.Password(),
-		Promises: jobstest.Promises{Parallel: true, Take: true, Drop: true, Durable: true},
+		Promises: jobstest.Promises{Parallel: true, Take: true, Drop: true, Weigh: true, Durable: true},
 		Slack:    100 * time.Millisecond,
 		Report:   "../../docs/capabilities/jobs-postgres.json",
 	}

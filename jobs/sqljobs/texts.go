@@ -9,22 +9,24 @@ import (
 
 // simple is what [jobs.Job.Simple] says, and plain what is handed out without a look at others.
 const (
-	simple = "repeat IS NULL AND retry_after IS NULL AND parent IS NULL AND has_children = 0 AND sequence_key IS NULL"
+	simple = "repeat IS NULL AND retry_after IS NULL AND parent IS NULL AND has_children = 0 AND sequence_key IS NULL AND queue IS NULL AND answer_key IS NULL"
 	plain  = "j.retry_after IS NULL AND j.parent IS NULL AND j.has_children = 0"
 )
 
 // texts are the statements in a database's dialect.
 type texts struct {
-	get    string // $1: id
-	lock   string // $1: id; the same and locks
-	insert string // values, on PostgreSQL with the key of the name; answers with the id and whether the name was known
-	update string // values, id
-	drop   string // $1: id, $2: token
-	delete string // $1: id, on PostgreSQL ids
+	get         string // $1: id
+	lock        string // $1: id; the same and locks
+	insert      string // values, on PostgreSQL with the key of the name; answers with the id and whether the name was known
+	insertBasic string // the same of basic jobs
+	update      string // values, id
+	drop        string // $1: id, $2: token
+	delete      string // $1: id, on PostgreSQL ids
 
 	due     map[dueKey]string
 	many    string // PostgreSQL: $1 limit, $2 by, $3 names; answers as candidates
 	manyOf  string // PostgreSQL: the same of one priority, $4
+	weigh   string // $1: queue; answers with how many run, and their weight
 	times   string // answers now and the next Due
 	became  string // $1: since, $2: by, $3: limit; answers with names
 	mark    string // SQLite: $1 id, $2 now, $3 due, $4 run, $5 scheduled
@@ -79,25 +81,25 @@ func newTexts(d sqlconn.Dialect) *texts {
 		drop: "DELETE FROM swarmiji_job WHERE id = CAST($1 AS bigint) AND state IN ('RUNNING', 'RUNQUEUED') AND (CAST($2 AS bigint) = 0 OR token = CAST($2 AS bigint)) AND " +
 			simple,
 		due:     make(map[dueKey]string),
+		weigh:   weighText(d),
 		addName: "INSERT INTO swarmiji_job_name (name) VALUES ($1) ON CONFLICT DO NOTHING",
 		known:   "SELECT count(*) FROM swarmiji_job_name WHERE name = $1",
 		page: `SELECT n.name, CASE WHEN EXISTS (SELECT 1 FROM swarmiji_job AS j WHERE j.name = n.name AND j.id > -1) THEN 1 ELSE 0 END
 			FROM swarmiji_job_name AS n WHERE n.name > $1 ORDER BY n.name LIMIT ` + fmt.Sprint(sweepPage),
 	}
 	t.lock = t.get
-	names, sets, marks := make([]string, len(stored)), make([]string, len(stored)), make([]string, len(stored))
+	sets := make([]string, len(stored))
 	for i, c := range stored {
-		names[i], marks[i] = c.name, fmt.Sprintf("$%d", i+1)
-		sets[i] = names[i] + " = " + marks[i]
+		sets[i] = fmt.Sprintf("%s = $%d", c.name, i+1)
 	}
-	into := "INSERT INTO swarmiji_job (" + strings.Join(names, ", ") + ")"
 	t.update = "UPDATE swarmiji_job SET " + strings.Join(sets, ", ") + " WHERE id = " + cast(len(stored)+1, "bigint")
+	t.insert, t.insertBasic = insertText(d, len(stored)), insertText(d, basic)
 	kinds := []kind{seek, read}
 	if d == sqlconn.Postgres {
 		kinds = append(kinds, claim, take)
-		t.postgres(into, strings.Join(names, ", "), strings.Join(marks, ", "))
+		t.postgres()
 	} else {
-		t.sqlite(into, strings.Join(marks, ", "))
+		t.sqlite()
 	}
 	for _, k := range kinds {
 		for _, by := range []scope{ofAll, ofName} {
@@ -115,8 +117,33 @@ func newTexts(d sqlconn.Dialect) *texts {
 	return t
 }
 
-func (t *texts) sqlite(into, marks string) {
-	t.insert = into + " VALUES (" + marks + ") RETURNING id, EXISTS (SELECT 1 FROM swarmiji_job_name AS n WHERE n.name = $1)"
+// insertInto begins a statement that makes jobs, with the first n columns.
+func insertInto(n int) (text, names string) {
+	list := make([]string, n)
+	for i, c := range stored[:n] {
+		list[i] = c.name
+	}
+	names = strings.Join(list, ", ")
+	return "INSERT INTO swarmiji_job (" + names + ")", names
+}
+
+// insertText makes a job, with the first n columns.
+func insertText(d sqlconn.Dialect, n int) string {
+	into, _ := insertInto(n)
+	marks := make([]string, n)
+	for i, c := range stored[:n] {
+		if marks[i] = fmt.Sprintf("$%d", i+1); d == sqlconn.Postgres {
+			marks[i] = cast(i+1, c.kind)
+		}
+	}
+	into += " VALUES (" + strings.Join(marks, ", ") + ") RETURNING id, "
+	if d == sqlconn.SQLite {
+		return into + "EXISTS (SELECT 1 FROM swarmiji_job_name AS n WHERE n.name = $1)"
+	}
+	return "WITH " + fmt.Sprintf(addNames, fmt.Sprintf("(VALUES ($1, CAST($%d AS bigint)))", n+1)) + " " + into + "(SELECT 1 - count(*) FROM m)"
+}
+
+func (t *texts) sqlite() {
 	t.delete = "DELETE FROM swarmiji_job WHERE id = " + cast(1, "bigint")
 	t.mark = `UPDATE swarmiji_job SET state = 'RUNNING', changed = $2, last_run = $2, token = token + 1, due = $3, run = $4,
 		scheduled = $5 WHERE id = CAST($1 AS bigint)`
@@ -130,7 +157,24 @@ type source struct {
 	where string // of an index
 	index string
 	first string // the priorities to look at, if they are not all
+	least string // a condition of the first of all of them, "f"
 	by    string
+	also  string // another condition of rows, "j"
+	due   string // the column
+	most  string // the limit
+}
+
+// newSource is of what is due, $1 rows at most.
+func newSource(d sqlconn.Dialect) source {
+	return source{d: d, where: "due IS NOT NULL AND mock = 0", due: "due", most: limitMark(d)}
+}
+
+// limitMark is $1 in a LIMIT.
+func limitMark(d sqlconn.Dialect) string {
+	if d == sqlconn.SQLite {
+		return cast(1, "bigint")
+	}
+	return "$1"
 }
 
 // priorities is a table "p" of the priorities that have rows in the index, lowest first: each is found by a seek, so that the rows
@@ -142,7 +186,7 @@ func (s *source) priorities() string {
 	step := func(more string) string {
 		return "SELECT f.priority FROM " + s.table("f") + " WHERE " + s.where + more + " ORDER BY f.priority LIMIT 1"
 	}
-	return "p(priority) AS (SELECT (" + step("") + ") UNION ALL SELECT (" + step(" AND f.priority > p.priority") +
+	return "p(priority) AS (SELECT (" + step(s.least) + ") UNION ALL SELECT (" + step(" AND f.priority > p.priority") +
 		") FROM p WHERE p.priority IS NOT NULL)"
 }
 
@@ -153,20 +197,21 @@ func (s *source) table(as string) string {
 	return "swarmiji_job AS " + as
 }
 
-// rows are columns of rows that are due, in order, $1 at most. SQLite keeps the order of a CROSS JOIN, of the rows of "p", and within
+// rows are columns of rows that are due, in order. SQLite keeps the order of a CROSS JOIN, of the rows of "p", and within
 // them of the index.
 func (s *source) rows(cols, lock string) string {
-	where := s.where + " AND j.priority = p.priority AND j.due <= " + s.by
+	where := s.where + " AND j.priority = p.priority AND j." + s.due + " <= " + s.by + s.also
 	if s.d == sqlconn.SQLite {
-		return "SELECT " + cols + " FROM p CROSS JOIN " + s.table("j") + " ON " + where + " LIMIT " + cast(1, "bigint")
+		return "SELECT " + cols + " FROM p CROSS JOIN " + s.table("j") + " ON " + where + " LIMIT " + s.most
 	}
 	return "SELECT k.* FROM p CROSS JOIN LATERAL (SELECT " + cols + " FROM swarmiji_job AS j WHERE " + where +
-		" ORDER BY j.due, j.id LIMIT $1" + lock + ") AS k LIMIT $1"
+		" ORDER BY j." + s.due + ", j.id LIMIT " + s.most + lock + ") AS k LIMIT " + s.most
 }
 
 // ofPatterns is the source of what is due whatever its name.
 func ofPatterns(d sqlconn.Dialect, mock bool) source {
-	s := source{d: d, where: "due IS NOT NULL AND mock = 0", index: "swarmiji_job_due"}
+	s := newSource(d)
+	s.index = "swarmiji_job_due"
 	if mock {
 		s.where, s.index = "due IS NOT NULL AND mock = 1", "swarmiji_job_due_mock"
 	}
@@ -179,12 +224,12 @@ func ofPatterns(d sqlconn.Dialect, mock bool) source {
 const serverBy = "coalesce(CAST($2 AS bigint), (SELECT t FROM n))"
 
 func dueText(d sqlconn.Dialect, key dueKey) string {
-	s := source{d: d, where: "due IS NOT NULL AND mock = 0", by: cast(2, "bigint")}
+	s := newSource(d)
 	next := 3
 	if key.by == ofAll {
 		s = ofPatterns(d, key.mock)
-		s.by = cast(2, "bigint")
 	}
+	s.by = cast(2, "bigint")
 	if key.priority {
 		s.first = cast(next, "integer")
 		next++

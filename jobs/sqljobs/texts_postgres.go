@@ -13,18 +13,15 @@ const addNames = `l AS MATERIALIZED (SELECT v.name, pg_advisory_xact_lock_shared
 	m AS (INSERT INTO swarmiji_job_name (name) SELECT l.name FROM l ON CONFLICT DO NOTHING RETURNING 1)`
 
 // postgres sets the statements that only PostgreSQL has.
-func (t *texts) postgres(into, names, marks string) {
+func (t *texts) postgres() {
+	into, names := insertInto(len(stored))
 	key := len(stored) + 1
-	casts := strings.Split(marks, ", ")
 	arrays, sets := make([]string, len(stored)), make([]string, len(stored))
 	for i, c := range stored {
-		casts[i] = fmt.Sprintf("CAST($%d AS %s)", i+1, c.kind)
 		arrays[i] = fmt.Sprintf("CAST($%d AS %s[])", i+1, c.kind)
 		sets[i] = c.name + " = v." + c.name
 	}
 	t.lock += " FOR UPDATE"
-	t.insert = "WITH " + fmt.Sprintf(addNames, fmt.Sprintf("(VALUES ($1, CAST($%d AS bigint)))", key)) + " " +
-		into + " VALUES (" + strings.Join(casts, ", ") + ") RETURNING id, (SELECT 1 - count(*) FROM m)"
 	t.addNames = "WITH " + fmt.Sprintf(addNames, "unnest(CAST($1 AS text[]), CAST($2 AS bigint[]))") + " SELECT count(*) FROM m"
 	t.insertMany = into + " SELECT " + names + " FROM unnest(" + strings.Join(arrays, ", ") + ") WITH ORDINALITY AS v(" + names +
 		", place) ORDER BY v.place RETURNING id"
@@ -39,7 +36,8 @@ func (t *texts) postgres(into, names, marks string) {
 	t.forget = `DELETE FROM swarmiji_job_name AS n WHERE n.name = ANY(CAST($1 AS text[]))
 		AND NOT EXISTS (SELECT 1 FROM swarmiji_job AS j WHERE j.name = n.name AND j.id > -1)`
 
-	each := source{d: sqlconn.Postgres, where: "name = m.name AND due IS NOT NULL AND mock = 0", by: serverBy}
+	each := newSource(sqlconn.Postgres)
+	each.where, each.by = "name = m.name AND "+each.where, serverBy
 	t.many = manyText(each)
 	each.first = cast(4, "integer")
 	t.manyOf = manyText(each)

@@ -37,6 +37,7 @@ var (
 	_ jobs.Tx      = (*tx)(nil)
 	_ jobs.Taker   = (*tx)(nil)
 	_ jobs.Dropper = (*tx)(nil)
+	_ jobs.Weigher = (*tx)(nil)
 )
 
 // fail notes an error, which spoils the transaction.

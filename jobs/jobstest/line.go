@@ -1,0 +1,382 @@
+package jobstest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// before is the order of a line.
+func before(o jobs.Order, a, b *jobs.Job) int {
+	if o == jobs.PriorityFirst {
+		return cmp.Or(cmp.Compare(a.Priority, b.Priority), a.Due.Compare(b.Due), cmp.Compare(a.ID, b.ID))
+	}
+	return cmp.Or(a.Due.Compare(b.Due), cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.ID, b.ID))
+}
+
+// inLine is what Find should answer for l, by this time.
+func inLine(list []jobs.Job, l *jobs.Line, by time.Time, limit int) []jobs.Job {
+	var out []jobs.Job
+	for _, j := range list {
+		if l.Queue != "" && j.Queue == l.Queue && j.State == l.State && !j.Due.IsZero() && !j.Due.After(by) &&
+			j.Weight <= l.MaxWeight.Or(math.MaxInt64) && (l.After == nil || before(l.Order, l.After, &j) < 0) {
+			out = append(out, j)
+		}
+	}
+	slices.SortFunc(out, func(a, b jobs.Job) int { return before(l.Order, &a, &b) })
+	return out[:min(limit, len(out))]
+}
+
+// weighed is what Weigh should answer.
+func weighed(list []jobs.Job, queue string) (n, weight int64) {
+	for _, j := range list {
+		if queue != "" && j.Queue == queue && j.State.Runs() {
+			n, weight = n+1, weight+j.Weight
+		}
+	}
+	return n, weight
+}
+
+// line is the query for what waits in a queue.
+func line(queue string, limit int) jobs.Query {
+	return jobs.Query{Limit: limit, Line: &jobs.Line{Queue: queue, State: jobs.Queued}}
+}
+
+// queues saves jobs of queues that differ in all that a Line asks for, and some of none.
+func (w *world) queues(s jobs.Store, n int) []jobs.Job {
+	w.Helper()
+	template := w.job(s, "x")
+	r := rand.New(rand.NewPCG(5, 6))
+	states := []jobs.State{jobs.Queued, jobs.Queued, jobs.Queued, jobs.Running, jobs.Running, jobs.RunQueued, jobs.Failed, jobs.Waiting}
+	list := make([]jobs.Job, n)
+	for i := range list {
+		j := template
+		j.Name = []string{"x", "y"}[r.IntN(2)]
+		j.Queue = []string{"q", "q", "q", "Q", "*", ""}[r.IntN(6)]
+		j.State = states[r.IntN(len(states))]
+		j.Priority = []int{-jobs.MaxPriority, 1, 100, jobs.MaxPriority}[r.IntN(4)]
+		j.Weight = []int64{0, 1, 1000, jobs.MaxWeight}[r.IntN(4)]
+		j.Mock = r.IntN(8) == 0 // a line does not ask
+		switch r.IntN(6) {
+		case 0:
+			j.Due = time.Time{}
+		case 1:
+			j.Due = template.Created.Add(time.Hour + time.Duration(r.IntN(3))*time.Second)
+		default:
+			j.Due = template.Created.Add(-time.Duration(r.IntN(4)) * time.Second) // some at once
+		}
+		list[i] = j
+	}
+	return w.save(s, list...)
+}
+
+func lineCases() []testCase {
+	return []testCase{
+		{
+			Area: "line", Name: "what stands in it",
+			Explain: "A Line asks for jobs of one queue and one state, mocks or not, whose Due has come by a time, up to a weight, after another job; in the order of Due, Priority and ID, or of Priority, Due and ID; the first Limit.",
+			Run: func(w *world) {
+				s := w.Open()
+				list := w.queues(s, 150)
+				now := w.now(s)
+				other := list[40]
+				other.Due, other.Priority = now.Add(-2*time.Second), 100 // a job that stands elsewhere now
+				gone := other
+				gone.ID, gone.Priority = math.MaxInt32, 1
+				check := func(where string, limit int, find func(q jobs.Query) []jobs.Job) {
+					w.Helper()
+					for _, order := range []jobs.Order{jobs.TimeFirst, jobs.PriorityFirst} {
+						for i, l := range []jobs.Line{
+							{Queue: "q", State: jobs.Queued},
+							{Queue: "q", State: jobs.Running},
+							{Queue: "Q", State: jobs.Queued},
+							{Queue: "*", State: jobs.Queued},
+							{Queue: "nothing", State: jobs.Queued},
+							{State: jobs.Queued},
+							{Queue: "q", State: jobs.Queued, By: now.Add(-2 * time.Second)},
+							{Queue: "q", State: jobs.Queued, By: now.Add(24 * time.Hour)},
+							{Queue: "q", State: jobs.Running, By: now.Add(time.Hour + time.Second)},
+							{Queue: "q", State: jobs.Queued, By: now.Add(-time.Hour)},
+							{Queue: "q", State: jobs.Queued, MaxWeight: task.Set[int64](999)},
+							{Queue: "q", State: jobs.Queued, MaxWeight: task.Set[int64](0)},
+							{Queue: "q", State: jobs.Running, MaxWeight: task.Set[int64](1000)},
+							{Queue: "q", State: jobs.Queued, MaxWeight: task.Set[int64](-1)},
+							{Queue: "q", State: jobs.Queued, MaxWeight: task.Set[int64](math.MaxInt64)},
+							{Queue: "q", State: jobs.Queued, After: &other},
+							{Queue: "q", State: jobs.Running, After: &other},
+							{Queue: "q", State: jobs.Queued, After: &gone, MaxWeight: task.Set[int64](1000), By: now.Add(24 * time.Hour)},
+							{Queue: "q", State: jobs.Queued, After: &jobs.Job{Priority: jobs.MaxPriority, Due: now.Add(48 * time.Hour), ID: 1}},
+							{Queue: "q", State: jobs.Queued, After: &jobs.Job{Priority: -2 * jobs.MaxPriority, Due: now.Add(-48 * time.Hour)}},
+						} {
+							l.Order = order
+							by := l.By
+							if by.IsZero() {
+								by = now
+							}
+							found, want := find(jobs.Query{Limit: limit, Line: &l}), inLine(list, &l, by, limit)
+							w.wantIDs(found, want, "%s: line %d in order %d, limit %d", where, i, order, limit)
+							for k := range min(len(found), len(want), 3) {
+								w.wantSame(found[k], want[k], "line %d", i)
+							}
+						}
+					}
+				}
+				for _, limit := range []int{1, 4, 1000} {
+					check("in a View", limit, func(q jobs.Query) []jobs.Job { return w.find(s, q) })
+				}
+				w.update(s, func(ctx context.Context, tx jobs.Tx) (err error) {
+					check("in Update", 5, func(q jobs.Query) []jobs.Job {
+						found, bad := tx.Find(ctx, q)
+						err = errors.Join(err, bad)
+						return found
+					})
+					return err
+				})
+			},
+		},
+		{
+			Area: "line", Name: "other fields",
+			Explain: "Where Line is set, of the other fields of a Query only Limit counts, which is not 0.",
+			Run: func(w *world) {
+				s := w.Open()
+				j := w.add(s, "a", func(j *jobs.Job) { j.Queue = "q" })
+				q := line("q", 10)
+				q.After, q.IDs, q.Name, q.States, q.SequenceKey, q.Parent = j.ID, []jobs.ID{4711}, "z", []jobs.State{jobs.Failed}, "k", 9
+				q.Queue, q.UniqueKey, q.Key, q.Expired, q.Due = "p", "u", "k", j.Created, due("b", 1).Due
+				w.wantIDs(w.find(s, q), []jobs.Job{j}, "a query with all fields set")
+				ctx, cancel := w.Ctx()
+				defer cancel()
+				err := s.View(ctx, func(ctx context.Context, tx jobs.Tx) error { _, err := tx.Find(ctx, line("q", 0)); return err })
+				w.WantIs(err, jobs.ErrBadJob, "a line without a limit")
+			},
+		},
+		{
+			Area: "line", Name: "pages",
+			Explain: "A line is read in pages, each after the last job of the one before, also when that one has moved meanwhile: what stays in its place comes once.",
+			Run: func(w *world) {
+				s := w.Open()
+				template := w.job(s, "a", func(j *jobs.Job) { j.Queue = "q" })
+				list := make([]jobs.Job, 30)
+				for i := range list {
+					list[i] = template
+					list[i].Priority, list[i].Due = i%3, template.Due.Add(-time.Duration(i/6)*time.Second)
+				}
+				list = w.save(s, list...)
+				for _, order := range []jobs.Order{jobs.TimeFirst, jobs.PriorityFirst} {
+					l := jobs.Line{Queue: "q", State: jobs.Queued, Order: order}
+					want := inLine(list, &l, template.Created, 100)
+					var got []jobs.Job
+					for {
+						page := w.find(s, jobs.Query{Limit: 7, Line: &l})
+						if len(page) == 0 {
+							break
+						}
+						got = append(got, page...)
+						last := page[len(page)-1]
+						w.edit(s, last.ID, func(j *jobs.Job) { j.State = jobs.Running })
+						l.After = &last
+					}
+					w.wantIDs(got, want, "all pages in order %d", order)
+					w.save(s, list...)
+				}
+			},
+		},
+		{
+			Area: "line", Name: "after a change",
+			Explain: "A line follows every change: of the queue, the state, the time, the priority and the weight.",
+			Run: func(w *world) {
+				s := w.Open()
+				ofQueue := func(j *jobs.Job) { j.Queue, j.Weight = "q", 1000 }
+				list := w.save(s, w.job(s, "a", ofQueue), w.job(s, "b", ofQueue))
+				list[1].Due = list[0].Due
+				a, b := list[0], w.save(s, list[1])[0]
+				q := line("q", 10)
+				q.Line.MaxWeight = task.Set[int64](1000)
+				step := func(what string, how func(*jobs.Job), want ...jobs.Job) {
+					w.Helper()
+					w.edit(s, a.ID, how)
+					for _, q.Line.Order = range []jobs.Order{jobs.TimeFirst, jobs.PriorityFirst} {
+						w.wantIDs(w.find(s, q), want, "%s", what)
+					}
+				}
+				step("no change", func(*jobs.Job) {}, a, b)
+				step("later", func(j *jobs.Job) { j.Due = j.Due.Add(time.Microsecond) }, b, a)
+				step("earlier", func(j *jobs.Job) { j.Due = j.Due.Add(-time.Second) }, a, b)
+				step("as early", func(j *jobs.Job) { j.Due = b.Due }, a, b)
+				step("less urgent", func(j *jobs.Job) { j.Priority++ }, b, a)
+				step("heavier", func(j *jobs.Job) { j.Weight++ }, b)
+				step("lighter", func(j *jobs.Job) { j.Weight-- }, b, a)
+				step("another queue", func(j *jobs.Job) { j.Queue = "p" }, b)
+				step("no queue", func(j *jobs.Job) { j.Queue = "" }, b)
+				w.wantIDs(w.find(s, due("*", 10)), []jobs.Job{a}, "what is due without a queue")
+				step("the queue again", func(j *jobs.Job) { j.Queue = "q" }, b, a)
+				w.wantIDs(w.find(s, due("*", 10)), nil, "what is due without a queue")
+				step("runs", func(j *jobs.Job) { j.State = jobs.Running }, b)
+				step("waits again", func(j *jobs.Job) { j.State = jobs.Queued }, b, a)
+				step("never", func(j *jobs.Job) { j.Due = time.Time{} }, b)
+				step("in an hour", func(j *jobs.Job) { j.Due = j.Created.Add(time.Hour) }, b)
+				w.update(s, func(ctx context.Context, tx jobs.Tx) error { return tx.Delete(ctx, b.ID) })
+				step("alone", func(j *jobs.Job) { j.Due = j.Created }, a)
+			},
+		},
+		{
+			Area: "line", Name: "nobody else's",
+			Explain: "Jobs of a queue are handed out by the queue's runner alone: they are not due to anybody else, and do not count as coming.",
+			Run: func(w *world) {
+				s := w.Open()
+				now := w.now(s)
+				ofQueue := func(j *jobs.Job) { j.Queue = "q" }
+				running := func(j *jobs.Job) { j.Queue, j.State = "q", jobs.Running } // its lease has ended
+				list := w.save(s, w.job(s, "a", ofQueue), w.job(s, "a", running), w.job(s, "a", ofQueue, func(j *jobs.Job) { j.Due = now.Add(time.Hour) }))
+				for _, sel := range []jobs.Selector{{Pattern: "*", Mock: true}, {Pattern: "[a]"}, {Names: []string{"a"}}, {Names: []string{"a", "b"}}} {
+					w.wantIDs(w.find(s, jobs.Query{Limit: 9, Due: &jobs.Due{Selector: sel, By: now.Add(24 * time.Hour)}}), nil, "due to others: %+v", sel)
+					if w.h.Promises.Take {
+						w.wantIDs(w.take(s, jobs.Due{Selector: sel}, 9, 0).jobs, nil, "taken by others: %+v", sel)
+					}
+				}
+				if c := w.coming(s, now.Add(-time.Hour), 10); len(c.Names) > 0 || !c.Next.IsZero() {
+					w.Errorf("coming: %v, and something at %v", c.Names, c.Next)
+				}
+				for i, j := range list {
+					w.wantSame(w.get(s, j.ID), j, "job %d", i)
+				}
+			},
+		},
+		{
+			Area: "line", Name: "becomes due",
+			Explain: "A job of a queue is due from its Due on, by the store's clock, and not before.",
+			Run: func(w *world) {
+				s := w.Open()
+				j := w.add(s, "a", func(j *jobs.Job) { j.Queue, j.Due = "q", j.Created.Add(200*time.Millisecond) })
+				w.Until("the job is due", func() bool {
+					found := w.find(s, line("q", 1))
+					if now := w.coming(s, time.Time{}, 0).Now; len(found) > 0 && now.Before(j.Due) { // Now of a transaction may be a little behind
+						w.Fatalf("found at %v, before it was due at %v", now, j.Due)
+					}
+					return len(found) > 0
+				})
+			},
+		},
+		{
+			Area: "line", Name: "disjoint claims",
+			Explain: "Of all who claim from a line at once, each gets other jobs: Find locks them, and passes over those that others have locked.",
+			Run: func(w *world) {
+				s, other := w.Open(), w.Open()
+				template := w.job(s, "a", func(j *jobs.Job) { j.Queue = "q" })
+				list := make([]jobs.Job, 60)
+				for i := range list {
+					list[i] = template
+				}
+				list = w.save(s, list...)
+				var mu sync.Mutex
+				taken := map[jobs.ID]int{}
+				all(8, func(i int) {
+					q := line("q", 3)
+					q.Line.Order = jobs.Order(i / 2 % 2)
+					for misses := 0; misses < 200; {
+						var mine []jobs.ID
+						if !w.try([]jobs.Store{s, other}[i%2], func(ctx context.Context, tx jobs.Tx) error {
+							found, err := tx.Find(ctx, q)
+							mine = ids(found)
+							for i := range found {
+								found[i].State = jobs.Running
+							}
+							return errors.Join(err, tx.Save(ctx, pointers(found)...))
+						}) {
+							return
+						}
+						mu.Lock()
+						for _, id := range mine {
+							taken[id]++
+						}
+						done := len(taken) == len(list)
+						mu.Unlock()
+						if done {
+							return
+						}
+						if len(mine) == 0 { // others hold what is left
+							misses++
+						}
+					}
+				})
+				for _, j := range list {
+					if taken[j.ID] != 1 {
+						w.Errorf("job %d was claimed %d times", j.ID, taken[j.ID])
+					}
+				}
+			},
+		},
+		{
+			Area: "line", Name: "passes over locked ones",
+			Explain: "Where transactions run side by side, a claim from a line waits for no other one: it gets the next jobs. What is not in its answer it does not lock, and a View locks nothing and sees all.",
+			Needs:   []need{needsParallel},
+			Run: func(w *world) {
+				s, other := w.Open(), w.Open()
+				ofQueue := func(j *jobs.Job) { j.Queue, j.Due = "q", j.Created }
+				list := w.save(s, w.job(s, "a", ofQueue), w.job(s, "a", ofQueue), w.job(s, "a", ofQueue))
+				for _, order := range []jobs.Order{jobs.TimeFirst, jobs.PriorityFirst} {
+					q := line("q", 1)
+					q.Line.Order = order
+					w.update(s, func(ctx context.Context, tx jobs.Tx) error {
+						first, err := tx.Find(ctx, q)
+						if err != nil {
+							return err
+						}
+						w.wantIDs(first, list[:1], "the first claim, in order %d", order)
+						rest := q
+						rest.Limit = 5
+						return other.Update(ctx, func(ctx context.Context, tx jobs.Tx) error {
+							second, err := tx.Find(ctx, rest)
+							if err != nil {
+								return err
+							}
+							w.wantIDs(second, list[1:], "the second claim, in order %d", order)
+							w.wantIDs(w.find(s, rest), list, "a View meanwhile, in order %d", order)
+							return nil
+						})
+					})
+				}
+			},
+		},
+		{
+			Area: "weigh", Name: "what runs",
+			Explain: "Weigh answers how many jobs of a queue run, due or not, and the sum of their weights, as its transaction sees them.",
+			Needs:   []need{needsWeigh},
+			Run: func(w *world) {
+				s := w.Open()
+				list := w.queues(s, 100)
+				check := func(ctx context.Context, tx jobs.Tx) error {
+					for _, queue := range []string{"q", "Q", "*", "nothing", "", "' OR 1=1 --", "x\x00"} {
+						n, weight, err := tx.(jobs.Weigher).Weigh(ctx, queue)
+						if err != nil {
+							return err
+						}
+						if wantN, want := weighed(list, queue); n != wantN || weight != want {
+							return fmt.Errorf("of the queue %q run %d that weigh %d, not %d that weigh %d", queue, n, weight, wantN, want)
+						}
+					}
+					return nil
+				}
+				w.view(s, check)
+				w.update(s, func(ctx context.Context, tx jobs.Tx) error {
+					i := slices.IndexFunc(list, func(j jobs.Job) bool { return j.Queue == "q" && j.State == jobs.Queued })
+					list[i].State, list[i].Weight = jobs.RunQueued, 7
+					if err := tx.Save(ctx, &list[i]); err != nil {
+						return err
+					}
+					return check(ctx, tx)
+				})
+				w.view(w.Open(), check)
+			},
+		},
+	}
+}

@@ -1,0 +1,145 @@
+package sqljobs
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/swarmiji/swarmiji/internal/sqlconn"
+	"github.com/swarmiji/swarmiji/jobs"
+)
+
+// findLine is Find of what stands in the line of a queue.
+func (t *tx) findLine(ctx context.Context, q *jobs.Line, limit int) ([]jobs.Job, error) {
+	if limit <= 0 {
+		return nil, fmt.Errorf("%w: a line is asked for with the limit %d", jobs.ErrBadJob, limit)
+	}
+	if q.Queue == "" || !possible(q.Queue) || !possible(string(q.State)) {
+		return nil, nil
+	}
+	b := builder{lite: t.s.lite}
+	lock := ""
+	if !t.s.lite && !t.view {
+		lock = " FOR UPDATE SKIP LOCKED"
+	}
+	var by any
+	switch {
+	case !q.By.IsZero():
+		by = q.By.UnixMicro()
+	case t.s.lite:
+		by = t.clock()
+	}
+	query := b.line(q, limit, by, lock)
+	found, _, err := t.jobs(ctx, query, b.args...)
+	return found, err
+}
+
+// line is the statement of a Line. What waits by priority has an index of its own; the rest is found by time, and there is little of it that is not.
+func (b *builder) line(q *jobs.Line, limit int, by any, lock string) string {
+	most, first := b.arg(limit, "bigint"), b.arg(by, "bigint")
+	with := ""
+	if !b.lite {
+		with, first = now(sqlconn.Postgres), "coalesce("+first+", (SELECT t FROM n))"
+	}
+	queue := b.arg(q.Queue, "text")
+	light := ""
+	if w, ok := q.MaxWeight.Get(); ok {
+		weight := b.arg(w, "bigint")
+		if light = " AND j.weight <= " + weight; q.State == jobs.Queued {
+			light += " AND " + b.lightest(queue) + " <= " + weight
+		}
+	}
+	if q.Order == jobs.PriorityFirst && q.State == jobs.Queued {
+		return "WITH RECURSIVE " + with + b.urgent(q, queue, first, light, most, lock)
+	}
+	cols, order := "j.queue_due, j.priority, j.id", []any{int64(0), int64(0), int64(0)}
+	if a := q.After; a != nil {
+		order = []any{a.Due.UnixMicro(), int64(a.Priority), int64(a.ID)}
+	}
+	if q.Order == jobs.PriorityFirst {
+		cols = "j.priority, j.queue_due, j.id"
+		order[0], order[1] = order[1], order[0]
+	}
+	where := "j.queue = " + queue + " AND j.state = " + b.arg(string(q.State), "text") + " AND j.queue_due <= " + first + light
+	if q.After != nil {
+		where += " AND (" + cols + ") > (" + b.arg(order[0], "bigint") + ", " + b.arg(order[1], "bigint") + ", " + b.arg(order[2], "bigint") + ")"
+	}
+	if with != "" {
+		with = "WITH " + with[:len(with)-len(", ")] + " "
+	}
+	return with + "SELECT " + columns("j") + " FROM " + b.table("swarmiji_job_queue") + " WHERE " + where + b.names("swarmiji_job_queue") +
+		" ORDER BY " + cols + " LIMIT " + most + lock
+}
+
+// urgent is the rest of a statement of what waits in a line, by priority: one seek for each of them, so that what is not due is not walked.
+func (b *builder) urgent(q *jobs.Line, queue, by, light, most, lock string) string {
+	s := source{
+		d: b.dialect(), where: "queue = " + queue + " AND state = 'QUEUED' AND queue_due IS NOT NULL", index: "swarmiji_job_line",
+		by: by, due: "queue_due", most: most, also: light,
+	}
+	if !b.lite {
+		s.where += " AND name > ''"
+	}
+	if a := q.After; a != nil {
+		priority := b.arg(int64(a.Priority), "bigint")
+		at := func(of any) string {
+			return "CASE WHEN p.priority = " + priority + " THEN " + b.arg(of, "bigint") + " ELSE " + fmt.Sprint(int64(none)) + " END"
+		}
+		s.least = " AND f.priority >= " + priority
+		s.also += " AND (j.queue_due, j.id) > (" + at(a.Due.UnixMicro()) + ", " + at(int64(a.ID)) + ")"
+	}
+	return s.priorities() + " " + s.rows(columns("j"), lock)
+}
+
+// lightest is the least weight of what waits in a queue: where that is too much, nothing is read.
+func (b *builder) lightest(queue string) string {
+	i := "swarmiji_job AS i"
+	if b.lite {
+		i += " INDEXED BY swarmiji_job_light"
+	}
+	where := "i.queue = " + queue + " AND i.state = 'QUEUED' AND i.queue_due IS NOT NULL"
+	if !b.lite {
+		where += " AND i.priority > -2000000000"
+	}
+	return "(SELECT i.weight FROM " + i + " WHERE " + where + " ORDER BY i.weight LIMIT 1)"
+}
+
+func (b *builder) dialect() sqlconn.Dialect {
+	if b.lite {
+		return sqlconn.SQLite
+	}
+	return sqlconn.Postgres
+}
+
+// table is the table of jobs, of which SQLite is told the index; names is the condition that names it to PostgreSQL, see the migration.
+func (b *builder) table(index string) string {
+	if b.lite && index != "" {
+		return "swarmiji_job AS j INDEXED BY " + index
+	}
+	return "swarmiji_job AS j"
+}
+
+func (b *builder) names(index string) string {
+	switch {
+	case b.lite:
+		return ""
+	case index == "swarmiji_job_queue":
+		return " AND j.mock > -1"
+	}
+	return ""
+}
+
+// Weigh implements [jobs.Weigher].
+func (t *tx) Weigh(ctx context.Context, queue string) (n, weight int64, err error) {
+	if t.err != nil || queue == "" || !possible(queue) {
+		return 0, 0, t.err
+	}
+	err = t.c.Row(ctx, t.s.text.weigh, queue).Scan(&n, &weight)
+	return n, weight, t.fail("weigh", err)
+}
+
+// weighText adds up what runs in a queue, $1, and reads the index alone.
+func weighText(d sqlconn.Dialect) string {
+	b := builder{lite: d == sqlconn.SQLite}
+	return "SELECT count(*), CAST(coalesce(sum(j.weight), 0) AS bigint) FROM " + b.table("swarmiji_job_queue") + " WHERE j.queue = " + cast(1, "text") +
+		" AND j.state IN ('RUNNING', 'RUNQUEUED')" + b.names("swarmiji_job_queue")
+}
