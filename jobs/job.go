@@ -172,7 +172,7 @@ func (j *Job) checkQueued() error {
 		errs = append(errs, fmt.Errorf("%w: a timeout or a number of attempts below 0", ErrBadJob))
 	}
 	for _, key := range []string{j.Key, j.UniqueKey} {
-		if err := CheckKey(key); err != nil {
+		if err := checkKey(key); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -187,8 +187,8 @@ func (j *Job) checkQueued() error {
 	return errors.Join(errs...)
 }
 
-// CheckKey returns nil when key may be a Key or a UniqueKey, or is empty; else the error wraps [ErrBadJob].
-func CheckKey(key string) error {
+// checkKey looks at a key that may be empty.
+func checkKey(key string) error {
 	if len(key) > MaxKey || !utf8.ValidString(key) || strings.IndexByte(key, 0) >= 0 {
 		return fmt.Errorf("%w: a key is not at most %d bytes of text", ErrBadJob, MaxKey)
 	}

@@ -66,6 +66,7 @@ var words = map[string]string{
 	"jobs.Parallel": "transactions that are about different jobs do not wait for each other",
 	"jobs.Take":     "the common job is handed out in one step",
 	"jobs.Drop":     "the common job is ended in one step",
+	"jobs.Weigh":    "what runs in a queue is added up without a look at it",
 	"jobs.Durable":  "what was confirmed survives a restart of the server",
 
 	"events.Retain": "kept events can be replayed to late listeners",

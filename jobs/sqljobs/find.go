@@ -3,6 +3,7 @@ package sqljobs
 import (
 	"context"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/swarmiji/swarmiji/jobs"
 )
@@ -50,7 +51,9 @@ func (b *builder) arg(v any, kind string) string {
 }
 
 // possibleKey is the same of a key.
-func possibleKey(text string) bool { return jobs.CheckKey(text) == nil }
+func possibleKey(text string) bool {
+	return len(text) <= jobs.MaxKey && utf8.ValidString(text) && strings.IndexByte(text, 0) < 0
+}
 
 // find is the statement of a Query. There are few shapes, which are prepared once each.
 func (b *builder) find(q jobs.Query) string {
