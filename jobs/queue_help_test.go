@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/schedule"
 )
 
 // inQueue runs fn in a bubble of its own, over a store in memory.
@@ -157,3 +158,12 @@ func shareOf(j jobs.Job) string {
 }
 
 func diffJobs(want, got jobs.Job) string { return cmp.Diff(want, got) }
+
+func mustWindows(t *testing.T, text string, loc *time.Location) *schedule.Windows {
+	t.Helper()
+	w, err := schedule.ParseWindows(text, loc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}

@@ -98,6 +98,7 @@ func (r *roster) sync(ctx context.Context, s *Service, running int) (stale bool,
 	if r.next >= len(r.all) {
 		r.next = 0
 	}
+	r.next = max(0, min(r.next, len(r.all)-rosterPage)) // a short one is looked at as a whole
 	part := r.all[r.next:min(r.next+rosterPage, len(r.all))]
 	ids := make([]ID, len(part))
 	for i, e := range part {

@@ -1,0 +1,260 @@
+package jobs_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/swarmiji/swarmiji/jobs"
+)
+
+func TestThrottlerThatFails(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("broken")
+	for name, fail := range map[string]func() error{
+		"error": func() error { return broken },
+		"panic": func() error { panic("oh no") },
+		"exit":  func() error { runtime.Goexit(); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inQueue(t, func(w *world) {
+				bad := true
+				throttler := jobs.ThrottlerFunc(func(_ context.Context, l *jobs.Look) error {
+					for j := range l.Due() {
+						if j.Name == "later" {
+							l.Later(j, l.Now().Add(time.Hour))
+						} else if !l.Start(j) {
+							t.Error("not started")
+						}
+					}
+					if bad {
+						return fail()
+					}
+					return nil
+				})
+				var told []error
+				l := w.leadWith(jobs.Queue{Throttler: throttler}, "n", nil, func(err error) { told = append(told, err) })
+				id := w.enqueued("a", 1000)
+				later := w.enqueued("later", 1000)
+				closed := w.enqueue(jobs.Job{Window: "WINDOWS 12:00-13:00"})
+				before := w.job(later)
+				w.starts(l)
+				if len(told) == 0 || !strings.Contains(told[0].Error(), `queue "q"`) {
+					t.Fatalf("told %v", told)
+				}
+				w.state(jobs.Queued, id)
+				if diff := diffJobs(before, w.job(later)); diff != "" {
+					t.Fatal("what a throttler that failed put off was changed: ", diff)
+				}
+				w.next(closed, "2000-01-01T12:00:00Z") // that is no business of the throttler
+				bad = false
+				n := len(told)
+				if got := w.within(l, 6*time.Second); !slices.Equal(namesOf(got), []string{"a"}) { // looked at again, after Poll
+					t.Fatalf("%v", namesOf(got))
+				}
+				if len(told) != n {
+					t.Fatalf("told %v", told)
+				}
+			})
+		})
+	}
+}
+
+func TestSlowThrottler(t *testing.T) {
+	t.Parallel()
+	inQueue(t, func(w *world) {
+		throttler := jobs.ThrottlerFunc(func(ctx context.Context, l *jobs.Look) error {
+			<-ctx.Done()
+			for j := range l.Due() {
+				l.Start(j)
+			}
+			return nil
+		})
+		l := w.lead(jobs.Queue{Throttler: throttler}, "n")
+		other := w.lead(jobs.Queue{}, "other")
+		w.over(w.enqueued("a", 1000))
+		w.first(l, time.Minute)
+		got := w.standBy(other)
+		synctest.Wait()
+		w.enqueued("a", 1000)
+		if first := w.first(l, time.Minute); len(first) != 1 {
+			t.Fatalf("%d jobs", len(first))
+		}
+		w.ok(w.Withdraw(w.Context(), w.enqueued("b", 1000))) // the store is nobody's meanwhile
+		w.first(l, time.Minute)
+		select {
+		case <-got:
+			t.Fatal("another one took over although the lease was renewed")
+		default:
+		}
+	})
+}
+
+func TestLaterIsKept(t *testing.T) {
+	t.Parallel()
+	inQueue(t, func(w *world) {
+		at := time.Now().Add(90 * time.Minute)
+		throttler := jobs.ThrottlerFunc(func(_ context.Context, l *jobs.Look) error {
+			for j := range l.Due() {
+				l.Later(j, l.Now().Add(-time.Second)) // leaves it where it is
+				l.Later(j, at)
+				l.Later(j, at.Add(time.Hour)) // the first counts
+				if l.Start(j) {
+					t.Error("started what is put off")
+				}
+			}
+			l.Later(jobs.Job{ID: 77}, at)
+			if l.Start(jobs.Job{ID: 77}) {
+				t.Error("started what was not shown")
+			}
+			return nil
+		})
+		l := w.lead(jobs.Queue{Throttler: throttler}, "n")
+		free := w.enqueue(jobs.Job{Attempts: 2, Run: 4, Token: 5})
+		boxed := w.enqueue(jobs.Job{Window: "WINDOWS 00:00-01:00, 12:00-13:00"})
+		w.starts(l)
+		w.next(free, "2000-01-01T01:30:00Z")
+		w.next(boxed, "2000-01-01T12:00:00Z")
+		if j := w.job(free); j.Attempts != 2 || j.Run != 4 || j.Token != 5 || j.State != jobs.Queued {
+			t.Fatalf("%+v", j)
+		}
+	})
+}
+
+// TestLookShowsWhatRuns has a throttler look at what runs: copies, those of this look included, and none that has ended.
+func TestLookShowsWhatRuns(t *testing.T) {
+	t.Parallel()
+	inQueue(t, func(w *world) {
+		var seen []string
+		throttler := jobs.ThrottlerFunc(func(_ context.Context, l *jobs.Look) error {
+			if l.Queue().Name != "q" || l.Now().IsZero() {
+				t.Error("the look does not know its queue or time")
+			}
+			for j := range l.Due() {
+				if !l.Start(j) || !l.Start(j) {
+					t.Error("not started")
+				}
+				l.Later(j, l.Now().Add(time.Hour)) // it was started
+			}
+			for range l.Due() {
+				t.Error("a job is shown again that was started")
+			}
+			seen = nil
+			for _, j := range l.Running() {
+				seen = append(seen, j.Name+string(j.Data))
+				j.Data[1] = 'X'
+			}
+			return nil
+		})
+		l := w.lead(jobs.Queue{Throttler: throttler}, "n")
+		a := w.enqueue(jobs.Job{Name: "a", Data: []byte(`{"n":1}`)})
+		w.starts(l, "a")
+		b := w.enqueue(jobs.Job{Name: "b", Data: []byte(`{"n":2}`)})
+		w.starts(l, "b")
+		if !slices.Equal(seen, []string{`a{"n":1}`, `b{"n":2}`}) {
+			t.Fatalf("seen %v", seen)
+		}
+		w.over(a)
+		w.starts(l)
+		if !slices.Equal(seen, []string{`b{"n":2}`}) {
+			t.Fatalf("seen %v", seen)
+		}
+		// Another leader reads it from the store, with what was changed there.
+		w.modify(b, func(j *jobs.Job) { j.Data = []byte(`{"n":3}`) })
+		l.Close(w.Context())
+		w.enqueued("c", 0)
+		w.starts(w.lead(jobs.Queue{Throttler: throttler}, "m"), "c")
+		if !slices.Equal(seen, []string{`b{"n":3}`, "c{}"}) {
+			t.Fatalf("seen %v", seen)
+		}
+	})
+}
+
+func TestShares(t *testing.T) {
+	t.Parallel()
+	inQueue(t, func(w *world) {
+		l := w.lead(jobs.Queue{Limit: 10, Throttler: jobs.Shares(shareOf, map[string]float64{"east": 4, "west": 2.5, "shut": 0})}, "n")
+		for _, j := range []struct {
+			name   string
+			weight int64
+		}{
+			{"east.a", 3000},
+			{"east.b", 2000}, // does not fit beside a
+			{"east.c", 1000},
+			{"east.critical", 0},
+			{"west.huge", 5000}, // heavier than its share: alone in it
+			{"west.a", 500},
+			{"shut.a", 100},
+			{"shut.critical", 0},
+			{"other.a", 1000}, // has the limit alone
+			{"other.b", 1000}, // which is reached
+		} {
+			w.enqueued(j.name, j.weight)
+		}
+		out := w.starts(l, "east.a", "east.c", "east.critical", "west.huge", "shut.critical", "other.a")
+		w.over(out[3].ID)
+		w.starts(l, "west.a", "other.b")
+		w.over(out[0].ID)
+		w.starts(l, "east.b")
+	})
+}
+
+// TestManyWaitInAFullShare has one share's jobs stand before all others.
+func TestManyWaitInAFullShare(t *testing.T) {
+	t.Parallel()
+	inQueue(t, func(w *world) {
+		for range 3000 {
+			w.enqueued("east", 1000)
+		}
+		w.enqueued("north", 1000)
+		l := w.lead(jobs.Queue{Throttler: jobs.Shares(shareOf, map[string]float64{"east": 2, "north": 1})}, "n")
+		w.starts(l, "east", "east", "north")
+	})
+}
+
+// TestManyRun has a throttler see thousands of jobs that run, which end without its knowing.
+func TestManyRun(t *testing.T) {
+	t.Parallel()
+	inQueue(t, func(w *world) {
+		const all = 3500
+		var ids []jobs.ID
+		for range all {
+			ids = append(ids, w.enqueued("a", 1000))
+		}
+		l := w.lead(jobs.Queue{Throttler: jobs.Shares(shareOf, map[string]float64{"a": all})}, "n")
+		w.starts(l, times(all, "a")...)
+		w.over(ids[:1500]...)
+		w.over(ids[3400:]...)
+		for range 1700 {
+			w.enqueued("a", 1000)
+		}
+		w.starts(l, times(1600, "a")...) // all that ended is noticed, however long the list is
+	})
+}
+
+func TestWindowsAtAdmission(t *testing.T) {
+	t.Parallel()
+	for _, th := range []jobs.Throttler{nil, jobs.Shares(shareOf, nil)} {
+		inQueue(t, func(w *world) { // it is midnight
+			l := w.lead(jobs.Queue{Limit: 1, Strict: true, Throttler: th}, "n")
+			shut := w.enqueue(jobs.Job{Name: "shut", Weight: 1000, Window: "WINDOWS 09:00-17:00", Attempts: 1, Reason: "it was"})
+			open := w.enqueue(jobs.Job{Name: "open", Weight: 1000, Window: "WINDOWS 22:00-06:00"})
+			w.starts(l, "open") // the one before it takes no place, not in a strict queue either
+			w.next(shut, "2000-01-01T09:00:00Z")
+			if j := w.job(shut); j.Attempts != 1 || j.Run != 0 || j.Token != 0 || j.Reason != "it was" || j.State != jobs.Queued {
+				t.Fatalf("%+v", j)
+			}
+			w.over(open)
+			got := w.first(l, 24*time.Hour)
+			if at := time.Now().UTC(); !slices.Equal(namesOf(got), []string{"shut"}) || at.Hour() != 9 || at.Minute() != 0 {
+				t.Fatalf("%v started at %v", namesOf(got), at)
+			}
+		})
+	}
+}
