@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
-	"time"
 )
 
 // inLine tells why a job of a queue that is due was not started.
@@ -50,7 +49,7 @@ func (x *explainer) served(ctx context.Context, data *leadData) error {
 		x.add(Why{Kind: WhyThrottled, At: data.Looked}, "The throttler of queue %q did not start it when it looked, at %s.", j.Queue, stamp(data.Looked))
 	case data.Busy:
 		x.add(Why{Kind: WhyBusy, At: j.NextRun}, "It is due since %s, and all workers of queue %q, on %s, are busy.", since, j.Queue, data.Node)
-	case data.Throttler && (len(data.Refused) >= mostRefused || data.Looked.Before(x.At.Add(-time.Minute))):
+	case data.Throttler && data.Looked.After(j.NextRun) && data.Looked.After(j.Changed):
 		x.add(Why{Kind: WhyThrottled, At: data.Looked}, "The throttler of queue %q has not started it; it looked last at %s.", j.Queue, stamp(data.Looked))
 	default:
 		x.add(Why{Kind: WhyDue, At: j.NextRun}, "It is due since %s, and the next look at queue %q, which %s serves, may start it.", since, j.Queue, data.Node)
