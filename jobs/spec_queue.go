@@ -19,6 +19,9 @@ const earlyQueue = reservedPrefix + "early"
 // reserved reports whether a queue is not one for users' jobs.
 func reserved(queue string) bool { return strings.HasPrefix(queue, reservedPrefix) }
 
+// Reserved reports whether j is a record that is kept in order to keep others, such as the lease of a queue or an early answer, and nobody's job. Listings leave these out.
+func (j *Job) Reserved() bool { return reserved(j.Queue) }
+
 // DefaultAttemptTimeout is how long an attempt of a queue's job may take, and how long an answer is awaited, unless something else is said.
 const DefaultAttemptTimeout = 24 * time.Hour
 

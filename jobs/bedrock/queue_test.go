@@ -1,0 +1,111 @@
+package bedrock
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// begun saves j as a queue's runner would have left it.
+func begun(t *testing.T, s *jobs.Service, id jobs.ID, phase jobs.Phase) {
+	t.Helper()
+	err := s.Store().Update(t.Context(), func(ctx context.Context, tx jobs.Tx) error {
+		j, err := tx.Get(ctx, id)
+		if err != nil {
+			return err
+		}
+		j.State, j.Phase, j.Run, j.Token, j.Attempts, j.LastRun = jobs.Running, phase, 1, 1, 1, j.NextRun
+		return tx.Save(ctx, &j)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestQueueJobs: jobs of queues and those that await answers are seen by who asks for them, and handed out by none of the commands. What belongs to no protocol's job, such as an
+// answer that came too early, is not seen.
+func TestQueueJobs(t *testing.T) {
+	ctx, s := t.Context(), service(t)
+	for _, spec := range []jobs.Spec{
+		{Name: "q", Queue: "line", Data: []byte(`{"n":1}`)},
+		{Name: "q", Queue: "line", Key: "k-2"},
+		{Name: "q", Queue: "line", Key: "k-3"},
+		{Name: "q", Queue: "line"},
+		{Name: "q", Queue: "line", SequenceKey: "s"},
+		{Name: "plain", Key: "k-6"},
+	} {
+		spec.Priority = task.Set(topPriority - defaultPriority)
+		if _, err := s.Create(ctx, spec); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r, err := s.Complete(ctx, "q", "early", nil); err != nil || r.Kind != jobs.Early { // it gets the id 7
+		t.Fatal(r, err)
+	}
+	begun(t, s, 2, jobs.Awaiting)
+	begun(t, s, 3, jobs.Awaiting)
+	begun(t, s, 4, "")
+	if r, err := s.Complete(ctx, "q", "k-3", "paid"); err != nil || r.Kind != jobs.Accepted {
+		t.Fatal(r, err)
+	}
+	c := dial(t, serve(t, Config{Service: s}).addr)
+	plain := strings.Replace(gotFoo, `"jobID":1`, `"jobID":6`, 1)
+	talk(t, c, []step{
+		// Only what is in no queue is handed out, by whatever name.
+		{req("GetJob | name: q"), noJob},
+		{req("GetJobs | name: * | numResults: 9"), ok + ` {"jobs":[` + strings.Replace(plain, `"foo"`, `"plain"`, 1) + `]}`},
+		{req("GetJob | name: * | getMockedJobs: true"), noJob},
+		{req("GetJob | name: q | Connection: wait | timeout: 1"), "303 Timeout"},
+
+		{req("QueryJob | jobID: 1"), stored(1, "q", "QUEUED", `{"n":1}`)},
+		{req("QueryJob | jobID: 2"), ran(2, "q", "RUNNING", `{}`)},
+		{req("QueryJob | jobID: 3"), ran(3, "q", "FINISHED", `{}`)},
+		{req("QueryJob | jobID: 5"), stored(5, "q", "QUEUED", `{}`)},
+		{req("QueryJob | jobID: 7"), unknownJ},
+		{req("Query | query: select * from jobs where jobID=7"), `200 OK []`},
+		{req("Query | query: select * from jobs where name='q';"), `200 OK [[T,1,"QUEUED","q",T,"","",{"n":1}],[T,2,"RUNNING","q",T,T,"",{}],` +
+			`[T,3,"FINISHED","q",T,T,"",{}],[T,4,"RUNNING","q",T,T,"",{}],[T,5,"QUEUED","q",T,"","",{}]]`},
+
+		// The commands do what they do to all jobs; those of queues, and those with a key, are kept for a while when they are over.
+		{req("UpdateJob | jobID: 1 | data: {\"n\":2}"), ok},
+		{req("FinishJob | jobID: 1"), "405 Can only retry/finish RUNNING and RUNQUEUED jobs"},
+		{req("FinishJob | jobID: 2"), ok},
+		{req("QueryJob | jobID: 2"), ran(2, "q", "FINISHED", `{}`)},
+		{req("FinishJob | jobID: 2"), "405 Can only retry/finish RUNNING and RUNQUEUED jobs"},
+		{req("DeleteJob | jobID: 4"), "405 Can't delete a RUNNING job"},
+		{req("FailJob | jobID: 4"), ok},
+		{req("QueryJob | jobID: 4"), ran(4, "q", "FAILED", `{}`)},
+		{req("RequeueJobs | jobIDs: 4"), ok},
+		{req("QueryJob | jobID: 4"), ran(4, "q", "QUEUED", `{}`)},
+		{req("GetJob | name: q"), noJob},
+		{req("DeleteJob | jobID: 4"), ok},
+		{req("CancelJob | jobID: 1"), "404 Invalid jobID - Cannot cancel a job without a parent"},
+		{req("FinishJob | jobID: 6"), ok},
+		{req("QueryJob | jobID: 6"), ran(6, "plain", "FINISHED", `{}`)},
+		{req("CreateJob | name: c | parentJobID: 5"), "405 Can only create child job when parent is RUNNING, RUNQUEUED or PAUSED"},
+		{req("CreateJob | name: early | unique: true"), created(8)},
+		{req("CreateJob | name: q | queue: line"), created(9)}, // no header of this protocol
+		{req("GetJob | name: q"), `/"jobID":9,`},
+	})
+	if r, err := s.Complete(ctx, "q", "k-2", nil); err != nil || !cmp.Equal(r, jobs.Receipt{Kind: jobs.Late, Job: 2}) {
+		t.Errorf("after FinishJob an answer is %v, %v", r, err)
+	}
+}
+
+// TestUniqueBesideEarly: a record that is nobody's job is not the one that a unique job finds.
+func TestUniqueBesideEarly(t *testing.T) {
+	s := service(t)
+	if _, err := s.Complete(t.Context(), "foo", "k", nil); err != nil {
+		t.Fatal(err)
+	}
+	talk(t, dial(t, serve(t, Config{Service: s}).addr), []step{
+		{req("CreateJob | name: foo | unique: true | data: {\"a\":1}"), created(2)},
+		{req("CreateJob | name: foo | unique: true | data: {\"a\":2}"), created(2)},
+		{req("QueryJob | jobID: 2"), stored(2, "foo", "QUEUED", `{"a":2}`)},
+	})
+}
