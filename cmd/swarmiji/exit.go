@@ -19,13 +19,17 @@ const (
 	exitNotFound    = 3
 	exitUnreachable = 4
 	exitTaskFailed  = 5
+	exitLate        = 6
+	exitDuplicate   = 7
 )
 
 // Errors of this program that have a status of their own.
 var (
-	errUsage    = errors.New("usage")
-	errNotFound = errors.New("not found")
-	errNobody   = errors.New("no consumer answered; consumers answer only when their configuration enables control, with the same keys, if any")
+	errUsage     = errors.New("usage")
+	errNotFound  = errors.New("not found")
+	errLate      = errors.New("the answer is late")
+	errDuplicate = errors.New("the answer is not the first")
+	errNobody    = errors.New("no consumer answered; consumers answer only when their configuration enables control, with the same keys, if any")
 )
 
 // taskFailedError is that the task ran, or was refused to run, and did not succeed.
@@ -54,6 +58,8 @@ func status(err error) int {
 			task.ErrBadName, task.ErrBadID, task.ErrBadMetadata, task.ErrBadArgs, schedule.ErrSpec, schedule.ErrBadEntry, schedule.ErrUnsupported,
 			jobs.ErrBadJob, jobs.ErrUnsupported,
 		}},
+		{exitLate, []error{errLate}},
+		{exitDuplicate, []error{errDuplicate}},
 		{exitNotFound, []error{errNotFound, broker.ErrNoQueue, broker.ErrNotFound, resultstore.ErrNotFound, schedule.ErrNotFound, jobs.ErrNotFound}},
 		{exitUnreachable, []error{errNobody, broker.ErrUnavailable, broker.ErrAccess, events.ErrUnavailable, resultstore.ErrUnavailable, schedule.ErrUnavailable, jobs.ErrUnavailable}},
 	} {

@@ -23,7 +23,7 @@ type jobStore struct{ name string }
 func (a *app) jobCmd() *cobra.Command {
 	var o jobStore
 	cmd := &cobra.Command{
-		Use:   "job ls|show|create|retry|rm",
+		Use:   "job ls|show|create|retry|cancel|rm|complete|why",
 		Short: "Look after jobs",
 		Long: "Job shows the jobs of a database, makes some, and changes what becomes of them; see docs/jobs.md. --store names what\n" +
 			"keeps them: the name of a SQLite file, sqlite:///path/jobs.db, or postgres://user:password@host/database. Times are UTC.",
@@ -32,11 +32,12 @@ func (a *app) jobCmd() *cobra.Command {
 		Args:        cobra.NoArgs,
 		Annotations: map[string]string{offline: "yes"}, // it only shows its help
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return errors.Join(cmd.Help(), fmt.Errorf("%w: job what? ls, show, create, retry or rm", errUsage))
+			return errors.Join(cmd.Help(), fmt.Errorf("%w: job what? ls, show, create, retry, cancel, rm, complete or why", errUsage))
 		},
 	}
 	cmd.PersistentFlags().StringVar(&o.name, "store", "", "what keeps the jobs: the `name` of a SQLite file, or a URL; default: $SWARMIJI_JOBS, or else jobs.db")
-	cmd.AddCommand(a.jobListCmd(&o), a.jobShowCmd(&o), a.jobCreateCmd(&o), a.jobRetryCmd(&o), a.jobRemoveCmd(&o))
+	cmd.AddCommand(a.jobListCmd(&o), a.jobShowCmd(&o), a.jobCreateCmd(&o), a.jobRetryCmd(&o), a.jobCancelCmd(&o), a.jobRemoveCmd(&o),
+		a.jobCompleteCmd(&o), a.jobWhyCmd(&o))
 	for _, sub := range cmd.Commands() {
 		sub.Annotations = map[string]string{offline: "yes"} // of the broker
 	}
@@ -110,11 +111,14 @@ func those(ctx context.Context, s *jobs.Service, ids []jobs.ID) ([]jobs.Job, err
 	for i, id := range ids {
 		var err error
 		if all[i], err = s.Query(ctx, id); err != nil {
-			return nil, fmt.Errorf("job %d: %w", id, err)
+			return nil, about(id, err)
 		}
 	}
 	return all, nil
 }
+
+// about says which job an error is about.
+func about(id jobs.ID, err error) error { return fmt.Errorf("job %d: %w", id, err) }
 
 // jobOutput is a job as it is shown, without what may be large or secret.
 type jobOutput struct {
@@ -135,9 +139,9 @@ func jobRow(j *jobs.Job) jobOutput {
 	}
 }
 
-// stands is the state with the phase.
+// stands is the state, with the phase of a job that runs. One that is over keeps that of its last attempt.
 func (o *jobOutput) stands() string {
-	if o.Phase == "" {
+	if o.Phase == "" || o.State.Over() {
 		return string(o.State)
 	}
 	return string(o.State) + "/" + string(o.Phase)
@@ -150,6 +154,3 @@ func utc(t time.Time) time.Time {
 	}
 	return t.UTC()
 }
-
-// internal tells whether a record is no job of anybody's, but one that jobs are kept in order with.
-func internal(j *jobs.Job) bool { return strings.HasPrefix(j.Queue, "swarmiji.") }

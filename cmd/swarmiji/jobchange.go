@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -52,8 +53,8 @@ func (a *app) jobRetryCmd(store *jobStore) *cobra.Command {
 		Use:   "retry ID...",
 		Short: "Have jobs run again",
 		Long: "Retry puts jobs back into the queue, all of them or none: those that have FAILED or were CANCELLED, and those that wait for a\n" +
-			"later time, are due now. One that runs is refused unless --force is given: what runs it goes on, beside the next run, and can\n" +
-			"end it no more.",
+			"later time, are due now, with their first attempt. One that runs or awaits an answer is refused unless --force is given: what\n" +
+			"runs it goes on, beside the next run, and can end it no more.",
 		Example: "  swarmiji job retry 17 18\n" +
 			"  swarmiji job ls --state FAILED -o json | jq '.[].id' | xargs swarmiji job retry",
 		Args: cobra.MinimumNArgs(1),
@@ -83,18 +84,75 @@ func each(all []jobs.Job, do func(j *jobs.Job) error) error {
 	return nil
 }
 
-func (a *app) jobRemoveCmd(store *jobStore) *cobra.Command {
+func (a *app) jobCancelCmd(store *jobStore) *cobra.Command {
 	return &cobra.Command{
-		Use:   "rm ID...",
-		Short: "Delete jobs",
-		Long:  "Rm deletes jobs, one after the other. One that runs, is PAUSED or has children left is refused.",
-		Example: "  swarmiji job rm 17\n" +
-			"  swarmiji job rm 17 18 -o json",
+		Use:   "cancel ID...",
+		Short: "Have jobs not run",
+		Long: "Cancel makes jobs CANCELLED, one after the other, and keeps them. One that runs or awaits an answer loses its attempt: what runs\n" +
+			"it can end it no more, and an answer is late. One that is over or has children is refused. job retry has them run after all.",
+		Example: "  swarmiji job cancel 17\n" +
+			"  swarmiji job cancel 17 18 -o json",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, texts []string) error {
 			return a.turn(cmd, store, texts, func(ctx context.Context, s *jobs.Service, all []jobs.Job) error {
-				return each(all, func(j *jobs.Job) error { return s.Delete(ctx, j.ID) })
+				return each(all, func(j *jobs.Job) error { return s.Withdraw(ctx, j.ID) })
 			})
 		},
 	}
+}
+
+func (a *app) jobRemoveCmd(store *jobStore) *cobra.Command {
+	force := false
+	cmd := &cobra.Command{
+		Use:   "rm ID...",
+		Short: "Delete jobs",
+		Long: "Rm deletes jobs, one after the other. One that runs, is PAUSED or has children left is refused, unless --force is given: it and\n" +
+			"its children are then cancelled and deleted, the children first. What runs them goes on, and can end them no more.",
+		Example: "  swarmiji job rm 17\n" +
+			"  swarmiji job rm 17 18 --force -o json",
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, texts []string) error {
+			return a.turn(cmd, store, texts, func(ctx context.Context, s *jobs.Service, all []jobs.Job) error {
+				return each(all, func(j *jobs.Job) error {
+					if force {
+						return removeAll(ctx, s, j)
+					}
+					return s.Delete(ctx, j.ID)
+				})
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&force, "force", false, "also jobs that run, and those that have children, with these")
+	return cmd
+}
+
+// removeAll deletes a job that may run, and its children before it.
+func removeAll(ctx context.Context, s *jobs.Service, j *jobs.Job) error {
+	for j.HasChildren {
+		children, err := s.List(ctx, jobs.Query{Parent: j.ID, Limit: jobPage})
+		if err != nil {
+			return err
+		}
+		for i := range children {
+			if err := removeOne(ctx, s, children[i].ID); err != nil {
+				return err
+			}
+		}
+		if len(children) < jobPage {
+			break
+		}
+	}
+	return removeOne(ctx, s, j.ID)
+}
+
+// removeOne withdraws a job, if it is not over, and deletes it.
+func removeOne(ctx context.Context, s *jobs.Service, id jobs.ID) error {
+	err := s.Withdraw(ctx, id)
+	if err == nil || errors.Is(err, jobs.ErrOver) {
+		err = s.Delete(ctx, id)
+	}
+	if errors.Is(err, jobs.ErrNotFound) { // it has come to its end meanwhile
+		return nil
+	}
+	return err
 }

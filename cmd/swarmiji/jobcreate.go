@@ -18,13 +18,15 @@ import (
 
 // createOptions are the flags of job create.
 type createOptions struct {
-	at, in, zone       string
-	repeat, retryAfter string
-	sequenceKey        string
-	priority           int
-	parent             int64
-	unique, keep, mock bool
-	prioritised        bool
+	at, in, zone                    string
+	repeat, retryAfter, sequenceKey string
+	queue, windows, key, uniqueKey  string
+	priority                        int
+	parent                          int64
+	weight                          float64
+	attempt                         time.Duration
+	unique, keep, mock              bool
+	given                           func(flag string) bool
 }
 
 func (a *app) jobCreateCmd(store *jobStore) *cobra.Command {
@@ -38,7 +40,7 @@ func (a *app) jobCreateCmd(store *jobStore) *cobra.Command {
 			"  swarmiji job create mail/send @mail.json --at '9am tomorrow' --zone Europe/Berlin --priority 10",
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.prioritised = cmd.Flags().Changed("priority")
+			o.given = cmd.Flags().Changed
 			return a.jobCreate(cmd.Context(), store, args, &o)
 		},
 	}
@@ -46,11 +48,17 @@ func (a *app) jobCreateCmd(store *jobStore) *cobra.Command {
 	f.SortFlags = false
 	f.StringVar(&o.at, "at", "", "when it runs, as a `moment`: \"7pm tomorrow\", \"friday at noon\", 2026-11-21T19:00:00+01:00; default: now")
 	f.StringVar(&o.in, "in", "", "when it runs, from now: a `duration` as \"5 minutes\", \"2 weeks, 1 day\" or 90s")
-	f.StringVar(&o.zone, "zone", "UTC", "`name` of the time zone of --at, such as Europe/Berlin")
+	f.StringVar(&o.zone, "zone", "UTC", "`name` of the time zone of --at and --windows, such as Europe/Berlin")
 	f.IntVar(&o.priority, "priority", jobs.DefaultPriority, "the lower goes first")
 	f.StringVar(&o.repeat, "repeat", "", "a `rule`, such as \"FINISHED, +1 DAY\"")
 	f.StringVar(&o.retryAfter, "retry-after", "", "after what time it is handed out again while it runs, a `modifier` such as \"+5 MINUTES\"")
 	f.StringVar(&o.sequenceKey, "sequence-key", "", "jobs of one `key` run one at a time, in the order of their ids")
+	f.StringVar(&o.queue, "queue", "", "`name` of the queue whose runner hands it out, as its limit and its throttler let it")
+	f.Float64Var(&o.weight, "weight", 1, "how much of the queue's limit it takes while it runs; 0: nothing")
+	f.StringVar(&o.windows, "windows", "", "`times` at which it may start, for a job of a queue: \"Mon-Fri 09:00-17:00, 22:00-06:00\"")
+	f.DurationVar(&o.attempt, "attempt-timeout", jobs.DefaultAttemptTimeout, "how long an attempt of a queue's job may take, the wait for its answer included; 0: as long as it likes")
+	f.StringVar(&o.key, "key", "", "`key` by which an answer from outside names it, together with its name")
+	f.StringVar(&o.uniqueKey, "unique-key", "", "it is refused while another job of this name and this `key` is not over")
 	f.Int64Var(&o.parent, "parent", 0, "`id` of the job that it is a child of")
 	f.BoolVar(&o.unique, "unique", false, "if there is a job of this name, that is the one: other data are merged into its own")
 	f.BoolVar(&o.keep, "keep", false, "with --unique, the job that is there stays as it is")
@@ -59,21 +67,15 @@ func (a *app) jobCreateCmd(store *jobStore) *cobra.Command {
 }
 
 func (a *app) jobCreate(ctx context.Context, store *jobStore, args []string, o *createOptions) error {
-	spec := jobs.Spec{
-		Name: args[0], Repeat: o.repeat, RetryAfter: o.retryAfter, SequenceKey: o.sequenceKey, Parent: jobs.ID(o.parent), Unique: o.unique, Keep: o.keep, Mock: o.mock,
+	spec, err := o.spec(args[0])
+	if err != nil {
+		return err
 	}
-	if o.prioritised {
-		spec.Priority = task.Set(o.priority)
-	}
-	var err error
 	if spec.Data, err = a.document(args[1:], jobs.MaxData); err != nil {
 		return err
 	}
 	if _, err := o.first(time.Now()); err != nil { // what is refused is so before a store is asked
 		return err
-	}
-	if o.keep && !o.unique {
-		return fmt.Errorf("%w: --keep belongs to --unique", errUsage)
 	}
 	return a.withJobs(ctx, store, true, jobs.Config{}, func(ctx context.Context, s *jobs.Service) error {
 		if o.at != "" || o.in != "" {
@@ -91,6 +93,35 @@ func (a *app) jobCreate(ctx context.Context, store *jobStore, args []string, o *
 		}
 		return a.showMade(ctx, s, made)
 	})
+}
+
+// spec is what the flags say of the job, but for its data and its time.
+func (o *createOptions) spec(name string) (jobs.Spec, error) {
+	spec := jobs.Spec{
+		Name: name, Repeat: o.repeat, RetryAfter: o.retryAfter, SequenceKey: o.sequenceKey, Parent: jobs.ID(o.parent), Unique: o.unique, Keep: o.keep, Mock: o.mock,
+		Queue: o.queue, Key: o.key, UniqueKey: o.uniqueKey,
+	}
+	if o.keep && !o.unique {
+		return spec, fmt.Errorf("%w: --keep belongs to --unique", errUsage)
+	}
+	if o.given("priority") {
+		spec.Priority = task.Set(o.priority)
+	}
+	if o.given("weight") {
+		spec.Weight = task.Set(o.weight)
+	}
+	if o.given("attempt-timeout") {
+		spec.Timeout = task.Set(o.attempt)
+	}
+	if o.windows == "" {
+		return spec, nil
+	}
+	loc, err := zone(o.zone)
+	if err != nil {
+		return spec, err
+	}
+	spec.Windows, err = schedule.ParseWindows(o.windows, loc)
+	return spec, err
 }
 
 // storeTime is the time of the clock that decides.

@@ -47,7 +47,7 @@ func (a *app) jobListCmd(store *jobStore) *cobra.Command {
 	f.StringVar(&o.name, "name", "", "`pattern` of the names: * is any text, ? one character, [a-z] one of these")
 	f.StringSliceVar(&o.states, "state", nil, "`state` of the jobs, as QUEUED; may be given again")
 	f.StringVar(&o.queue, "queue", "", "`name` of their queue")
-	f.StringVar(&o.phase, "phase", "", "`phase` of their attempt: AWAITING or ANSWERED")
+	f.StringVar(&o.phase, "phase", "", "`phase` of their attempt, or of the last one: AWAITING or ANSWERED")
 	f.StringVar(&o.order, "order", "id", "what goes first: `id`, newest, due (the soonest; those that nothing becomes of last) or priority (the lowest)")
 	f.IntVarP(&o.limit, "limit", "n", 100, fmt.Sprintf("how many jobs are shown, 1 to %d", maxList))
 	f.Int64Var(&o.after, "after", 0, "only jobs above this `id`")
@@ -167,7 +167,7 @@ func (l *lister) read(ctx context.Context, s *jobs.Service) error {
 
 // wants tells whether a job that the query found is one to be shown.
 func (l *lister) wants(j *jobs.Job) bool {
-	return (l.name == nil || l.name.Match(j.Name)) && (l.phase == "" || l.phase == j.Phase) && (l.q.Queue != "" || !internal(j))
+	return (l.name == nil || l.name.Match(j.Name)) && (l.phase == "" || l.phase == j.Phase) && (l.q.Queue != "" || !j.Reserved())
 }
 
 // take adds a job; it tells whether to go on.

@@ -7,7 +7,7 @@
 //
 // Every command has help with examples; docs/cli.md is all of it on one page. The exit status is 0 when all went well, 1
 // after an error, 2 after wrong arguments, 3 when what was asked for is not there, 4 when a server or every consumer is out
-// of reach, and 5 when the task that was waited for has failed.
+// of reach, 5 when the task that was waited for has failed, 6 when an answer came too late, and 7 when there was one already.
 package main
 
 import (

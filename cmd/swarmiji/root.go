@@ -74,7 +74,8 @@ func (a *app) root() *cobra.Command {
 		Long: "Swarmiji submits tasks and shows their results, tells who works and on what, commands consumers, looks after dead\n" +
 			"letters, and says what is wrong with a set-up.\n\n" +
 			"The exit status is 0 when all went well, 1 after an error, 2 after wrong arguments, 3 when what was asked for is not\n" +
-			"there, 4 when a server or every consumer is out of reach, and 5 when the task that was waited for has failed.",
+			"there, 4 when a server or every consumer is out of reach, 5 when the task that was waited for has failed, 6 when an answer\n" +
+			"came too late, and 7 when there was one already.",
 		Example: "  swarmiji doctor --broker amqp://user:password@host:5672/\n" +
 			"  SWARMIJI_BROKER=redis://host:6379 swarmiji call math.add '{\"a\": 1, \"b\": 2}' --wait",
 		Args:              cobra.NoArgs,

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/schedule"
+)
+
+// completeOptions are the flags of job complete.
+type completeOptions struct {
+	reject         string
+	rejects        bool
+	keep, early    time.Duration
+	snap, reanchor bool
+}
+
+func (a *app) jobCompleteCmd(store *jobStore) *cobra.Command {
+	var o completeOptions
+	cmd := &cobra.Command{
+		Use:   "complete NAME KEY [JSON|@FILE|-]",
+		Short: "Give a job the answer that it awaits",
+		Long: "Complete answers the job of this name and this key, with a result that is any JSON value, null if there is none, or with a\n" +
+			"refusal, and prints what became of the answer: accepted (status 0); early, there is no such job that has begun, so that the\n" +
+			"answer is kept for --early-for (status 3); late, the job is over (status 6); or duplicate, it has an answer (status 7).",
+		Example: "  swarmiji job complete print/order order-4711 '{\"pages\": 12}'\n" +
+			"  swarmiji job complete print/order order-4712 --reject 'no paper'",
+		Args: cobra.RangeArgs(2, 3),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.rejects = cmd.Flags().Changed("reject")
+			return a.jobComplete(cmd.Context(), store, args, &o)
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVar(&o.reject, "reject", "", "the answer is a refusal, of which this `text` is the reason")
+	f.DurationVar(&o.early, "early-for", jobs.DefaultEarlyFor, "how long an answer is kept that is early")
+	f.DurationVar(&o.keep, "keep-for", jobs.DefaultKeep, "how long the job is kept if the answer ends it, as its runner has it")
+	f.BoolVar(&o.snap, "snap", false, "read the repeat of a job that the answer ends as swarmiji bedrock --snap does")
+	f.BoolVar(&o.reanchor, "reanchor", false, "likewise, as --reanchor does")
+	return cmd
+}
+
+// receiptOutput is what complete prints.
+type receiptOutput struct {
+	Receipt jobs.ReceiptKind `json:"receipt"`
+	Job     jobs.ID          `json:"job,omitempty"` // 0: none is known
+}
+
+func (a *app) jobComplete(ctx context.Context, store *jobStore, args []string, o *completeOptions) error {
+	switch {
+	case o.rejects && len(args) > 2:
+		return fmt.Errorf("%w: give a result or --reject, not both", errUsage)
+	case o.rejects && o.reject == "":
+		return fmt.Errorf("%w: --reject needs a reason", errUsage)
+	case o.keep <= 0 || o.early <= 0:
+		return fmt.Errorf("%w: --keep-for and --early-for are above 0", errUsage)
+	}
+	result, err := a.document(args[2:], jobs.MaxData)
+	if err != nil {
+		return err
+	}
+	c := jobs.Config{Keep: o.keep, EarlyFor: o.early, Repeats: schedule.RepeatConfig{Snap: o.snap}, Reanchor: o.reanchor}
+	return a.withJobs(ctx, store, false, c, func(ctx context.Context, s *jobs.Service) error {
+		receipt, err := answer(ctx, s, args[0], args[1], result, o)
+		if err != nil {
+			return err
+		}
+		out := receiptOutput{Receipt: receipt.Kind, Job: receipt.Job}
+		t := &table{head: []string{"RECEIPT", "JOB"}}
+		job := ""
+		if out.Job != 0 {
+			job = fmt.Sprint(out.Job)
+		}
+		t.add(string(out.Receipt), job)
+		return errors.Join(a.show(out, t), refused(receipt, o))
+	})
+}
+
+func answer(ctx context.Context, s *jobs.Service, name, key string, result []byte, o *completeOptions) (jobs.Receipt, error) {
+	if o.rejects {
+		return s.Reject(ctx, name, key, errors.New(o.reject))
+	}
+	if result == nil {
+		return s.Complete(ctx, name, key, nil)
+	}
+	return s.Complete(ctx, name, key, json.RawMessage(result))
+}
+
+// refused is what is wrong with an answer that was not accepted; nil: it was.
+func refused(r jobs.Receipt, o *completeOptions) error {
+	switch r.Kind {
+	case jobs.Accepted:
+		return nil
+	case jobs.Late:
+		return fmt.Errorf("%w: job %d is over", errLate, r.Job)
+	case jobs.Duplicate:
+		return fmt.Errorf("%w: job %d has an answer", errDuplicate, r.Job)
+	}
+	return fmt.Errorf("%w: no job that has begun awaits this; it is kept for %v", errNotFound, o.early)
+}

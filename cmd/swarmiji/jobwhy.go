@@ -1,0 +1,60 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/swarmiji/swarmiji/jobs"
+)
+
+// whyOutput is what why prints.
+type whyOutput struct {
+	ID      jobs.ID        `json:"id"`
+	State   jobs.State     `json:"state"`
+	At      time.Time      `json:"at"` // by the store's clock
+	Reasons []reasonOutput `json:"reasons"`
+}
+
+type reasonOutput struct {
+	Kind jobs.WhyKind `json:"kind"`
+	Text string       `json:"text"`
+	At   time.Time    `json:"at,omitzero"`
+	Job  jobs.ID      `json:"job,omitempty"`
+	Key  string       `json:"key,omitempty"`
+}
+
+func (a *app) jobWhyCmd(store *jobStore) *cobra.Command {
+	return &cobra.Command{
+		Use:   "why ID",
+		Short: "Tell why a job does not run",
+		Long: "Why tells in sentences why a job is not running, or what it is at: due later, held back by its window, its queue, or others of\n" +
+			"its sequence, waiting for an answer or for children, or over. What a queue's throttler refused may be known a little late.",
+		Example: "  swarmiji job why 17\n" +
+			"  swarmiji job why 17 -o json",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ids, err := jobIDs(args)
+			if err != nil {
+				return err
+			}
+			return a.withJobs(cmd.Context(), store, false, jobs.Config{}, func(ctx context.Context, s *jobs.Service) error {
+				e, err := s.Explain(ctx, ids[0])
+				if err != nil {
+					return about(ids[0], err)
+				}
+				o := whyOutput{ID: e.Job.ID, State: e.Job.State, At: utc(e.At), Reasons: []reasonOutput{}}
+				t := &table{}
+				for _, w := range e.Reasons {
+					o.Reasons = append(o.Reasons, reasonOutput{Kind: w.Kind, Text: w.Text, At: utc(w.At), Job: w.Job, Key: w.Key})
+					t.add(w.Text)
+				}
+				if len(t.rows) > 0 {
+					t.head, t.rows = t.rows[0], t.rows[1:]
+				}
+				return a.show(o, t)
+			})
+		},
+	}
+}
