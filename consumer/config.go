@@ -14,6 +14,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/nodeid"
 	"github.com/swarmiji/swarmiji/internal/report"
 	"github.com/swarmiji/swarmiji/internal/wire"
+	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/revoke"
@@ -57,6 +58,10 @@ type Config struct {
 	// before they are read, see [revoke.Config]. nil: no task is revoked, but by a command (see Control), which this process then
 	// keeps to itself, as [revoke.NewLocal] does.
 	Revocations *revoke.List
+	// Jobs lets tasks wait for answers from outside: [task.Defer] and [task.Expect]. Meanwhile they are kept in its store, under the name of their
+	// queue; any consumer of that queue with Jobs over the same store settles them when the answer comes (jobs.Service.Complete, Reject). nil: a task
+	// that defers fails with [task.ErrNoAnswers].
+	Jobs *jobs.Service
 	// Queues are the queues to consume. nil: router.DefaultQueue with default settings. See [QueuesOf].
 	Queues map[string]QueueConfig
 	// Polls are sets of workers that several queues share, in strict order. Other queues have workers of their own.

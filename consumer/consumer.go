@@ -14,6 +14,7 @@
 //   - settle.go: what a verdict means; records.go, successors.go: its first two steps; persist.go: how steps are repeated
 //   - gather.go: groups, and which copy of a successor is run
 //   - poison.go: tasks that end the process; alone.go: how they are run; taken.go: what looks like it and is not
+//   - deferred.go: tasks whose answer comes from outside; answers.go: how their answers are taken; answer.go: how they are settled
 //   - ratelimit.go: tasks that wait for their rate
 //   - hooks.go: functions of the user's that are called on the way
 //   - lease.go, notify.go, heartbeat.go, registry.go, lengths.go: contexts of deliveries, events of tasks and of the consumer,
@@ -80,6 +81,7 @@ type Consumer struct {
 	stopped chan struct{} // closed by Stop
 	halt    sync.Once
 	remote  *control.Server // nil: it obeys no commands
+	answers *answers        // nil: its tasks cannot wait for any
 
 	// Set by Run.
 	work       context.Context // of handlers; ends at the hard stop
@@ -111,6 +113,9 @@ func New(c Config) (*Consumer, error) {
 	}
 	consumer.report, consumer.pid = consumer.newReport(), os.Getpid()
 	consumer.dequeued = c.Hooks.Tasks.Dequeued(c.Logger)
+	if c.Jobs != nil {
+		consumer.answers = newAnswers(consumer)
+	}
 	if consumer.remote, err = newRemote(consumer); err != nil {
 		return nil, err
 	}
@@ -213,6 +218,8 @@ func (c *Consumer) Run(ctx context.Context) error {
 		t.run(fetch, failed)
 	}
 	defer c.watchLengths(fetch)()
+	stopAnswers, endAnswers := c.takeAnswers(fetch, queues)
+	defer endAnswers()
 	c.live.Store(&live{queues: queues, teams: c.teams})
 	defer c.autoscale(fetch, queues)()
 	select {
@@ -220,6 +227,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	case err = <-failed:
 	}
 	stopFetch()
+	stopAnswers() // what it took is waited for with the rest
 	c.live.Store(nil)
 	c.beforeShutdown()
 	return errors.Join(err, c.stop(queues))

@@ -72,6 +72,9 @@ func (q *queue) perform(r *run) {
 			q.finish(r, nil, errGoexit)
 		}
 	}()
+	if c.answers != nil {
+		ctx = task.WithExpecter(ctx, r)
+	}
 	result, err := r.handler.Handle(task.WithRequest(ctx, &r.request), &r.request)
 	returned = true
 	q.finish(r, result, err)

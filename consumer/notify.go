@@ -108,6 +108,13 @@ func (r *run) notifyRevoked(terminated, expired bool) {
 	}
 }
 
+// notifyAwaiting reports a run whose answer is to come from outside.
+func (r *run) notifyAwaiting() {
+	if c := r.queue.c; c.cfg.Events != nil {
+		c.publish(&events.Event{Type: events.TaskAwaiting, TaskID: r.request.ID})
+	}
+}
+
 // notifyUnreadable reports a message that is no task.
 func (q *queue) notifyUnreadable(m *broker.Message, cause error) {
 	if q.c.cfg.Events == nil {
@@ -120,7 +127,10 @@ func (q *queue) notifyUnreadable(m *broker.Message, cause error) {
 
 // times returns how long the handler ran and how long the task has been in the pool now, both 0 when it was not started.
 func (r *run) times(now time.Time) (runtime, pool time.Duration) {
-	if r.request.StartedAt.IsZero() {
+	switch {
+	case r.answer != nil: // how long it was awaited is neither the handler's time nor the pool's
+		return r.answer.ran, r.answer.ran
+	case r.request.StartedAt.IsZero():
 		return 0, 0
 	}
 	return r.ended.Sub(r.request.StartedAt), now.Sub(r.request.Received)

@@ -30,6 +30,10 @@ type run struct {
 	ended    time.Time
 	hopeless bool // its settlement was given up
 
+	answer  *answer     // its answer from outside is settled, and no run; nil: it is one
+	expects atomic.Bool // its handler has called task.Expect
+	stale   atomic.Bool // another delivery of its message came to its end, or was deferred, as that showed
+
 	// How far it has come. A stop that leaves a handler behind looks at these from another goroutine.
 	acked      atomic.Bool // before the start, because the task runs at most once
 	started    atomic.Bool
@@ -57,6 +61,7 @@ func (w *worker) handle(q *queue, d broker.Delivery) {
 	case !q.takes(): // fetched in the same instant as the stop or the pause began
 		r.unstarted()
 	case r.request.Copy != "" && r.elsewhere():
+	case r.request.Deliveries > 1 && r.deferredBefore():
 	case r.request.Deliveries > 1 && r.resume(): // before all else: its result may be stored already
 	case r.revoked(): // settled, or put back
 	case r.expired():
@@ -209,6 +214,8 @@ func (r *run) giveBack(ctx context.Context) error {
 	switch {
 	case r.acked.Load():
 		return nil
+	case r.answer != nil:
+		return r.delivery.Release(ctx, answerAgain)
 	case r.stored.Load():
 	case started || r.queue.suspects || !r.idempotent():
 		next := r.copy()

@@ -37,11 +37,15 @@ func (c *Consumer) storeOf(meta *task.Metadata, replyTo string) resultstore.Resu
 // record is what the store keeps of the task.
 func (r *run) record(state task.State, v verdict) resultstore.Record {
 	req := &r.request
-	return resultstore.Record{
+	rec := resultstore.Record{
 		ID: req.ID, Name: req.Name, State: state, Generation: req.Generation, Deliveries: req.Deliveries, Retries: req.Retries,
 		ContentType: v.contentType, Result: v.result, Error: task.Remote(v.err), StartedAt: req.StartedAt, FinishedAt: r.ended,
 		NodeID: req.NodeID, ReplyTo: req.ReplyTo, Correlation: req.Correlation, TTL: req.Effective.ResultTTL.Or(0),
 	}
+	if v.await != nil { // it is there until the answer is, or has not come
+		rec.TTL = max(rec.TTL, v.await.Timeout.Or(task.DefaultAnswerWithin)+task.DefaultResultTTL)
+	}
+	return rec
 }
 
 // protected is record as it is stored: compressed and sealed where that is configured.

@@ -111,7 +111,7 @@ func (r *run) unlessRevoked(v verdict, err error) verdict {
 	if r.terminated.Load() {
 		return verdict{kind: revoked, err: task.ErrRevoked, terminated: true}
 	}
-	if (v.kind == retry || v.kind == snooze) && list.Knows(r.queue.name, r.request.Envelope) {
+	if (v.kind == retry || v.kind == snooze || v.kind == deferred) && list.Knows(r.queue.name, r.request.Envelope) {
 		return verdict{kind: revoked, err: task.ErrRevoked}
 	}
 	return v

@@ -26,6 +26,7 @@ const (
 	revoked
 	retry
 	snooze
+	deferred
 	giveBack
 )
 
@@ -49,10 +50,11 @@ type verdict struct {
 	contentType string
 	err         error
 	delay       time.Duration
-	limit       task.Opt[int] // of retries, where the outcome says so
-	recorded    bool          // the result is stored already, by an earlier delivery
-	terminated  bool          // revoked while it ran
-	bury        bool          // the message goes to the dead letters instead of being acknowledged
+	limit       task.Opt[int]      // of retries, where the outcome says so
+	await       *task.DeferVerdict // what a deferred task waits for
+	recorded    bool               // the result is stored already, by an earlier delivery
+	terminated  bool               // revoked while it ran
+	bury        bool               // the message goes to the dead letters instead of being acknowledged
 }
 
 // judge turns what a handler returned into a verdict. Methods of the error and of the result are user code too: what they
@@ -66,16 +68,25 @@ func (r *run) judge(result any, err error) (v verdict) {
 	if err == nil {
 		return r.success(result)
 	}
-	if r.queue.c.work.Err() != nil && !r.acked.Load() { // cancelled by the stop: the error says nothing about the task
+	o := r.request.Outcome(err)
+	if r.queue.c.work.Err() != nil && !r.acked.Load() && o.State != task.StateAwaiting { // cancelled by the stop: the error says nothing about the task
 		return verdict{kind: giveBack}
 	}
-	switch o := r.request.Outcome(err); o.State {
+	return r.decided(o)
+}
+
+// decided is the verdict of an outcome other than a success.
+func (r *run) decided(o task.Outcome) verdict {
+	switch o.State {
 	case task.StateRetrying:
 		return verdict{kind: retry, err: task.Remote(o.Recorded()), delay: o.Delay, limit: task.Set(o.Limit)}
 	case task.StatePending:
 		return verdict{kind: snooze, delay: o.Delay}
 	case task.StateAwaiting:
-		return verdict{kind: failed, err: task.Remote(task.ErrNoAnswers)}
+		if r.queue.c.answers == nil {
+			return verdict{kind: failed, err: task.Remote(task.ErrNoAnswers)}
+		}
+		return verdict{kind: deferred, await: o.Await}
 	default:
 		return verdict{kind: failed, err: task.Remote(o.Recorded()), limit: task.Set(o.Limit)}
 	}
@@ -109,6 +120,9 @@ func (r *run) success(result any) verdict {
 
 // quick reports whether settling v is only an acknowledgement, which does not wait for anything.
 func (r *run) quick(v verdict) bool {
+	if r.expects.Load() || r.answer != nil {
+		return false
+	}
 	switch v.kind {
 	case succeeded:
 		return r.store() == nil && len(r.request.Then) == 0 && r.request.Chord == nil
@@ -123,6 +137,13 @@ func (q *queue) settle(r *run, v verdict) {
 	if r.isLost() { // it runs elsewhere, or will: nothing of this run may be seen
 		r.log(slog.LevelInfo, "the broker took the task back; this run counts for nothing")
 		return
+	}
+	if r.stale.Load() {
+		r.discard()
+		return
+	}
+	if r.expects.Load() && v.kind != deferred {
+		r.expectNothing()
 	}
 	ctx := q.c.settle
 	if !r.quick(v) {
@@ -142,6 +163,8 @@ func (q *queue) settle(r *run, v verdict) {
 		}
 	case retry:
 		q.settleRetry(ctx, r, v)
+	case deferred:
+		q.settleDeferred(ctx, r, v)
 	default:
 		q.settleFinal(ctx, r, v)
 	}
@@ -263,9 +286,12 @@ func (r *run) publishCopy(ctx context.Context, queue string, next *successive, a
 	m.Priority = r.message.Priority
 	r.keepForeign(m)
 	out := broker.Outgoing{Queue: queue, Message: m, At: at}
-	if r.acked.Load() {
+	switch {
+	case r.acked.Load():
 		err = broker.PublishAt(ctx, c.cfg.Broker, out)
-	} else {
+	case r.answer != nil:
+		err = r.answer.replace(ctx, out)
+	default:
 		err = broker.Replace(ctx, c.cfg.Broker, r.delivery, out)
 	}
 	if errors.Is(err, broker.ErrNoQueue) { // deleted under us, or a side queue that nobody has needed before

@@ -77,7 +77,7 @@ func (d *decoder) typeName(to *string) error {
 	if err != nil {
 		return err
 	}
-	for _, known := range [...]string{TaskSent, TaskReceived, TaskStarted, TaskSucceeded, TaskFailed, TaskRevoked} {
+	for _, known := range [...]string{TaskSent, TaskReceived, TaskStarted, TaskSucceeded, TaskFailed, TaskRevoked, TaskAwaiting} {
 		if string(t) == known {
 			*to = known
 			return nil

@@ -18,6 +18,7 @@ const (
 	TaskSucceeded = "task-succeeded" // after the result was stored
 	TaskFailed    = "task-failed"    // after an attempt failed; Retry tells whether another one follows
 	TaskRevoked   = "task-revoked"   // by the consumer that skipped it
+	TaskAwaiting  = "task-awaiting"  // after a run ended whose answer is to come from outside
 	TaskRevoke    = "task-revoke"    // asks consumers to skip tasks; package revoke writes and reads it
 )
 

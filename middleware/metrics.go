@@ -18,6 +18,7 @@ type Metrics struct {
 	Failed    metrics.Counter // tasks that failed for good
 	Retried   metrics.Counter // runs that ended with a retry
 	Snoozed   metrics.Counter // runs that ended with "not now"
+	Deferred  metrics.Counter // runs whose answer is to come from outside
 	Revoked   metrics.Counter // tasks skipped because they were revoked
 	Expired   metrics.Counter // tasks skipped because their time had passed
 	Released  metrics.Counter // deliveries given back, at a stop or after a trouble with the store
@@ -87,6 +88,7 @@ func (m *Metrics) all() []metric {
 		rising("failed", "tasks", "Tasks that failed for good.", &m.Failed),
 		rising("retried", "runs", "Runs that ended with a retry.", &m.Retried),
 		rising("snoozed", "runs", "Runs that ended with a snooze.", &m.Snoozed),
+		rising("deferred", "runs", "Runs whose answer is to come from outside.", &m.Deferred),
 		rising("revoked", "tasks", "Tasks skipped because they were revoked.", &m.Revoked),
 		rising("expired", "tasks", "Tasks skipped because their time had passed.", &m.Expired),
 		rising("released", "deliveries", "Deliveries given back, at a stop or after a trouble with the store.", &m.Released),

@@ -39,8 +39,8 @@ var layers = []rule{
 	{
 		"suite",
 		[]string{"internal/roadtest"},
-		[]string{"task", "@ports", "serializer/*", "middleware", "revoke", "producer", "consumer", "@leaves", "internal/wire", "broker/membroker", "resultstore/memresults", "events/memevents"},
-		"the road test drives a producer and a consumer over whatever broker it is given",
+		[]string{"task", "@ports", "serializer/*", "middleware", "revoke", "producer", "consumer", "jobs", "jobs/memjobs", "@leaves", "internal/wire", "broker/membroker", "resultstore/memresults", "events/memevents"},
+		"the road test drives a producer and a consumer over whatever broker it is given, with tasks that wait for answers in a store of jobs",
 	},
 	{
 		"suite",
@@ -257,8 +257,8 @@ var layers = []rule{
 	{
 		"L4",
 		[]string{"consumer"},
-		[]string{"task", "@ports", "serializer/*", "middleware", "control", "revoke", "internal/wire", "internal/report", "@leaves"},
-		"the consumer works with every adapter and so knows none, nor the producer",
+		[]string{"task", "@ports", "serializer/*", "middleware", "control", "revoke", "jobs", "internal/wire", "internal/report", "@leaves"},
+		"the consumer works with every adapter and so knows none, nor the producer; tasks that wait for answers from outside are kept as jobs",
 	},
 
 	{

@@ -1,9 +1,11 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/swarmiji/swarmiji/internal/pack"
 	"github.com/swarmiji/swarmiji/serializer"
@@ -172,6 +174,54 @@ func (c *Codec) settle(v Value) (Value, error) {
 	return Value{ct, data}, err
 }
 
+// value reads v without a type, to be written by another serializer.
+func (c *Codec) value(v Value) (any, error) {
+	if serializer.MediaType(v.ContentType) != serializer.ContentJSON {
+		var value any
+		return value, c.Unmarshal(v.ContentType, v.Data, &value)
+	}
+	var raw json.RawMessage
+	if err := c.Unmarshal(v.ContentType, v.Data, &raw); err != nil {
+		return nil, err
+	}
+	return ReadJSON(raw)
+}
+
+// ReadJSON reads JSON without a type, to be written by another serializer. Whole numbers stay whole, since most serializers tell them from others.
+func ReadJSON(data []byte) (any, error) {
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.UseNumber()
+	var value any
+	if err := decoder.Decode(&value); err != nil {
+		return nil, err
+	}
+	return whole(value), nil
+}
+
+// whole replaces the numbers in a value that came from JSON.
+func whole(value any) any {
+	switch v := value.(type) {
+	case json.Number:
+		if n, err := strconv.ParseInt(v.String(), 10, 64); err == nil {
+			return n
+		}
+		if n, err := strconv.ParseUint(v.String(), 10, 64); err == nil {
+			return n
+		}
+		f, _ := v.Float64() // out of range: infinite, as JSON cannot write it again
+		return f
+	case []any:
+		for i := range v {
+			v[i] = whole(v[i])
+		}
+	case map[string]any:
+		for key := range v {
+			v[key] = whole(v[key])
+		}
+	}
+	return value
+}
+
 // List returns the list.
 func (j *Joiner) List() (Value, error) {
 	ct := ""
@@ -212,7 +262,8 @@ func (j *Joiner) List() (Value, error) {
 	}
 	list := make([]any, len(j.parts))
 	for i, p := range j.parts {
-		if err := j.codec.Unmarshal(p.ContentType, p.Data, &list[i]); err != nil {
+		var err error
+		if list[i], err = j.codec.value(p); err != nil {
 			return Value{}, err
 		}
 	}

@@ -1,0 +1,190 @@
+package consumer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/wire"
+	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/serializer"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// A task whose answer comes from outside is kept as a deferral, with its message, from the moment at which its handler expects
+// the answer. When the handler has returned the order is that of every settlement: (1) the deferral awaits, on disk; (2) the state is recorded; (3) the message is
+// acknowledged; (4) the event is sent. A message that comes again after (1) is only acknowledged.
+
+// deferredTask is what a deferral keeps of a run. Its JSON is read by consumers of other versions.
+type deferredTask struct {
+	Task       task.ID           `json:"task"`
+	Deliveries int               `json:"deliveries"`           // with the message's generation the fencing token of the run
+	Received   int64             `json:"receivedMillis"`       // as the times below, since 1970
+	Started    int64             `json:"startedMillis"`        // of the handler
+	Ended      int64             `json:"endedMillis,omitzero"` // likewise; 0: it had not
+	AtMostOnce bool              `json:"atMostOnce,omitzero"`  // nobody would run it again
+	Onward     map[string]string `json:"onward,omitempty"`
+	Message    wire.Kept         `json:"message"`
+}
+
+// deferral is what the jobs keep of the run.
+func (r *run) deferral() (jobs.Deferral, error) {
+	req := &r.request
+	kept := deferredTask{
+		Task: req.ID, Deliveries: req.Deliveries, Received: req.Received.UnixMilli(), Started: req.StartedAt.UnixMilli(), AtMostOnce: r.acked.Load(),
+		Onward: req.Onward, Message: wire.Kept{Message: r.message},
+	}
+	if r.over.Load() {
+		kept.Ended = r.ended.UnixMilli()
+	}
+	d := jobs.Deferral{Queue: r.queue.name, Name: req.Name, Task: req.ID, Generation: req.Generation}
+	var err error
+	d.Data, err = json.Marshal(kept)
+	return d, err
+}
+
+// Expect implements [task.Expecter]. An attempt that is over, or deferred by another delivery of its message, hears of that here; what its handler then returns
+// counts for nothing.
+func (r *run) Expect(ctx context.Context, key string) error {
+	if r.over.Load() {
+		return fmt.Errorf("%w: the handler has returned", task.ErrNoAnswers)
+	}
+	d, err := r.deferral()
+	if err != nil {
+		return err
+	}
+	r.expects.Store(true)
+	err = r.queue.c.answers.deferrals.Expect(ctx, d, key)
+	if errors.Is(err, jobs.ErrStale) {
+		r.stale.Store(true)
+	}
+	if err != nil {
+		return fmt.Errorf("swarmiji: expect an answer: %w", err)
+	}
+	return nil
+}
+
+// deferredBefore acknowledges a message that has come again although its task is deferred, and reports whether it was one. When the jobs
+// give no answer it is run again: that is found out once more when it expects an answer, or defers.
+func (r *run) deferredBefore() bool {
+	a := r.queue.c.answers
+	if a == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(r.queue.c.settle, loadTimeout)
+	defer cancel()
+	is, err := a.deferrals.Deferred(ctx, jobs.Deferral{Name: r.request.Name, Task: r.request.ID, Generation: r.request.Generation})
+	if err != nil {
+		r.log(slog.LevelWarn, "whether a task that has come again is deferred could not be told", slog.Any("error", err))
+		return false
+	}
+	if is {
+		r.queue.c.settling.Go(r.discard)
+	}
+	return is
+}
+
+// discard acknowledges a message of which another delivery has come further.
+func (r *run) discard() {
+	if r.acked.Load() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.queue.c.settle, giveBackTimeout)
+	defer cancel()
+	if err := r.delivery.Ack(ctx); err != nil && !broker.Gone(err) {
+		r.log(slog.LevelWarn, "not acknowledged; the task will be seen again", slog.Any("error", err))
+	}
+}
+
+// expectNothing takes back what a handler expected that has not deferred its task. If the jobs are away it stays, and keeps the key from others until
+// the task expects it again, or for a day.
+func (r *run) expectNothing() {
+	ctx, cancel := context.WithTimeout(r.queue.c.settle, loadTimeout)
+	defer cancel()
+	d, err := r.deferral()
+	if err == nil {
+		drop := func(ctx context.Context) error { return r.queue.c.answers.deferrals.Drop(ctx, d) }
+		err = repeat(ctx, r.lost(), drop, func(error) {})
+	}
+	if err != nil && !broker.Gone(err) {
+		r.log(slog.LevelWarn, "an answer that nobody will wait for is still expected", slog.Any("error", err))
+	}
+}
+
+// settleDeferred defers a task.
+func (q *queue) settleDeferred(ctx context.Context, r *run, v verdict) {
+	d, refused := r.deferral()
+	var awaited jobs.Awaited
+	if !r.persist(ctx, "deferral", func(ctx context.Context) (err error) {
+		if refused != nil {
+			return nil
+		}
+		awaited, err = q.c.answers.deferrals.Await(ctx, d, v.await.Key, v.await.Timeout.Or(task.DefaultAnswerWithin))
+		switch {
+		case errors.Is(err, jobs.ErrStale):
+			r.discard()
+			return errDone
+		case errors.Is(err, jobs.ErrBadJob), errors.Is(err, jobs.ErrKeyTaken):
+			refused, err = err, nil
+		}
+		return err
+	}) {
+		return
+	}
+	if refused != nil {
+		err := fmt.Errorf("swarmiji: defer: %w", refused)
+		q.settle(r, r.unlessRevoked(r.judge(nil, err), err))
+		return
+	}
+	if awaited.Before { // by another delivery, whose token the record has
+		r.discard()
+		return
+	}
+	r.noteRevoked()
+	if !awaited.Answered {
+		if _, ok := r.save(ctx, task.StateAwaiting, v); !ok {
+			return
+		}
+	}
+	if !r.remove(ctx, v) {
+		return
+	}
+	q.c.cfg.Metrics.Deferred.Inc(1)
+	r.notifyAwaiting()
+}
+
+// restore makes the run of a deferral anew, as far as it is settled by its answer.
+func (q *queue) restore(a *answer) (*run, error) {
+	var kept deferredTask
+	if err := json.Unmarshal(a.claim.Data, &kept); err != nil {
+		return nil, err
+	}
+	if kept.Message.Message == nil {
+		return nil, fmt.Errorf("%w: a deferral without a message", serializer.ErrMalformed)
+	}
+	a.message, a.deliveries = kept.Message.Message, kept.Deliveries
+	if a.message.ID == "" { // a foreign writer's: it was given one when it was received
+		a.message.ID = string(kept.Task)
+	}
+	r, err := q.read(a, 0)
+	if err != nil {
+		return nil, err
+	}
+	if r.request.ID != kept.Task {
+		e := *r.request.Envelope
+		e.ID = kept.Task
+		r.request.Envelope = &e
+	}
+	r.answer, r.ended = a, time.Now()
+	a.atMostOnce = kept.AtMostOnce
+	req := &r.request
+	req.Onward, req.Received, req.StartedAt = kept.Onward, time.UnixMilli(kept.Received), time.UnixMilli(kept.Started)
+	if kept.Ended != 0 {
+		a.ran = max(time.UnixMilli(kept.Ended).Sub(req.StartedAt), 0)
+	}
+	return r, nil
+}
