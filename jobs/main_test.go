@@ -13,11 +13,7 @@ import (
 
 func TestMain(m *testing.M) {
 	if suite.MemberNode() != "" {
-		run := member
-		if os.Getenv(memberPart) == "answers" {
-			run = asker
-		}
-		if err := run(); err != nil {
+		if err := member(); err != nil {
 			fmt.Fprintln(os.Stdout, err)
 		}
 		return

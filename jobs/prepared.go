@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -38,4 +39,25 @@ func (s *Service) conditioned(ctx context.Context, name string, id task.ID) (Job
 		return Job{}, fmt.Errorf("%w: no job of task %s runs", ErrStale, id)
 	}
 	return found[0], nil
+}
+
+// TaskEnded ends the job of a task with conditions whose end is recorded: it is FINISHED, or FAILED where failure says why. A consumer with Config.Jobs calls it, so
+// that the next task of a sequence, or one that waits for room, need not wait until the runner that has sent this one looks at the record. A job that does not run, or is not
+// there, is nobody's error.
+func (s *Service) TaskEnded(ctx context.Context, name string, id task.ID, failure error) error {
+	j, err := s.conditioned(ctx, name, id)
+	switch {
+	case errors.Is(err, ErrStale):
+		return nil
+	case err != nil:
+		return err
+	case failure != nil:
+		err = s.Fail(ctx, Fail{ID: j.ID, Token: j.Token, Reason: task.Remote(failure).Error()})
+	default:
+		err = s.Finish(ctx, Finish{ID: j.ID, Token: j.Token})
+	}
+	if moved(err) { // it was ended meanwhile; or handed out again, and then a look at the record comes before all else
+		return nil
+	}
+	return err
 }

@@ -48,8 +48,34 @@ func TestCurrentOfConditions(t *testing.T) {
 	})
 }
 
+// TestTaskEnded ends the job that runs, once, and none that does not.
+func TestTaskEnded(t *testing.T) {
+	bubble(t, func(w *world) {
+		ctx := context.Background()
+		w.ok(w.TaskEnded(ctx, "work", "a", nil))
+		waiting, other := w.putPrepared("work", jobs.Queued), w.putPrepared("other work", jobs.Running)
+		w.ok(w.TaskEnded(ctx, "work", "a", nil))
+		for _, failure := range []error{nil, errors.New("no luck")} {
+			id := w.putPrepared("work", jobs.Running)
+			for range 2 {
+				w.ok(w.TaskEnded(ctx, "work", "a", failure))
+			}
+			j, err := w.Query(ctx, id)
+			w.ok(err)
+			if want := map[bool]jobs.State{true: jobs.Finished, false: jobs.Failed}[failure == nil]; j.State != want || failure != nil && j.Reason != "no luck" {
+				w.Errorf("a task that ended with %v has left %+v", failure, j)
+			}
+		}
+		for id, want := range map[jobs.ID]jobs.State{waiting: jobs.Queued, other: jobs.Running} {
+			if j, err := w.Query(ctx, id); err != nil || j.State != want {
+				w.Errorf("%s is %s, %v", j.Name, j.State, err)
+			}
+		}
+	})
+}
+
 // putPrepared puts a job of the task a into the store.
-func (w *world) putPrepared(name string, state jobs.State) {
+func (w *world) putPrepared(name string, state jobs.State) jobs.ID {
 	w.Helper()
 	now := time.Now()
 	j := &jobs.Job{
@@ -59,6 +85,7 @@ func (w *world) putPrepared(name string, state jobs.State) {
 	if id := jobs.TaskID(*j); id != "a" {
 		w.Fatalf("the job's task is %q", id)
 	}
+	return j.ID
 }
 
 func TestTaskOf(t *testing.T) {

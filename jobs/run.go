@@ -146,18 +146,14 @@ func (a *active) told(err error) error {
 
 // Expect implements [task.Expecter].
 func (a *active) Expect(ctx context.Context, key string) error {
-	return a.expect(ctx, key, task.Opt[bool]{})
-}
-
-func (a *active) expect(ctx context.Context, key string, respond task.Opt[bool]) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.over {
 		return fmt.Errorf("%w: the handler of job %d has ended", ErrStale, a.run.id)
 	}
-	err := a.s.expect(ctx, a.run.id, a.handout.Token, key, respond)
+	err := a.s.Expect(ctx, a.run.id, a.handout.Token, key)
 	if err == nil {
-		a.handout.Key, a.handout.Respond = key, respond.Or(a.handout.Respond)
+		a.handout.Key = key
 	}
 	return a.told(err)
 }

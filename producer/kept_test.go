@@ -151,7 +151,7 @@ func (o *office) over(id jobs.ID) {
 // get waits for a result.
 func get[R any](t testing.TB, f *task.Future[R]) (R, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	return f.Get(ctx)
 }

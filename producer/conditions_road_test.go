@@ -1,0 +1,370 @@
+package producer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/broker/membroker"
+	"github.com/swarmiji/swarmiji/consumer"
+	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/memjobs"
+	"github.com/swarmiji/swarmiji/jobs/sqljobs"
+	"github.com/swarmiji/swarmiji/middleware"
+	"github.com/swarmiji/swarmiji/open"
+	"github.com/swarmiji/swarmiji/producer"
+	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/resultstore/memresults"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+var quiet = slog.New(slog.DiscardHandler)
+
+// lane is a broker, a result store and a store of jobs that belong together.
+type lane struct {
+	*testing.T
+	broker  broker.Broker
+	results resultstore.ResultStore
+	store   jobs.Store
+	release chan struct{} // closed when single may end
+}
+
+// lanes are the combinations over which tasks with conditions are tried: every broker, every store of jobs, and results both beside the broker and beside the jobs.
+var lanes = map[string]func(*testing.T) *lane{
+	"memory": func(t *testing.T) *lane {
+		store, err := memjobs.New(memjobs.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return newLane(t, membroker.New(), memresults.New(memresults.Config{}), store)
+	},
+	"rabbit with sqlite": func(t *testing.T) *lane {
+		url := "sqlite://" + filepath.Join(t.TempDir(), "jobs.db")
+		return openLane(t, testserver.RequireRabbit(t).URL(), url, url)
+	},
+	"nats with sqlite": func(t *testing.T) *lane {
+		return openLane(t, testserver.RequireNATS(t).URL(), "", "sqlite://"+filepath.Join(t.TempDir(), "jobs.db"))
+	},
+	"redis with postgres": func(t *testing.T) *lane {
+		database, err := testserver.RequirePostgres(t).Database(t.Context(), testserver.Namespace())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return openLane(t, testserver.RequireRedis(t).URL(), "", database)
+	},
+}
+
+func newLane(t *testing.T, b broker.Broker, results resultstore.ResultStore, store jobs.Store) *lane {
+	t.Cleanup(func() {
+		ctx := context.Background()
+		if err := errors.Join(b.Close(ctx), results.Close(ctx), store.Close(ctx)); err != nil {
+			t.Error(err)
+		}
+	})
+	return &lane{t, b, results, store, make(chan struct{})}
+}
+
+func openLane(t *testing.T, url, results, store string) *lane {
+	t.Helper()
+	return openLaneIn(t, testserver.Namespace(), url, results, store)
+}
+
+func openLaneIn(t *testing.T, namespace, url, results, store string) *lane {
+	t.Helper()
+	swarm, err := open.Open(t.Context(), url, open.Options{Results: results, Namespace: namespace, Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, err := sqljobs.New(sqljobs.Config{URL: store, Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := swarm.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return newLane(t, swarm.Broker, swarm.Results, kept)
+}
+
+// service is one more service over the jobs.
+func (l *lane) service() *jobs.Service {
+	l.Helper()
+	s, err := jobs.New(jobs.Config{Store: l.store, Logger: quiet})
+	if err != nil {
+		l.Fatal(err)
+	}
+	l.Cleanup(func() {
+		if err := s.Close(context.Background()); err != nil {
+			l.Error(err)
+		}
+	})
+	return s
+}
+
+func (l *lane) producer() *producer.Producer {
+	l.Helper()
+	p, err := producer.New(producer.Config{Broker: l.broker, Results: l.results, Jobs: l.service(), Logger: quiet})
+	if err != nil {
+		l.Fatal(err)
+	}
+	l.Cleanup(func() {
+		if err := p.Close(context.Background()); err != nil {
+			l.Error(err)
+		}
+	})
+	return p
+}
+
+// during runs something until it is told to stop, or the test ends.
+func (l *lane) during(run func(context.Context) error) (stop func()) {
+	l.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			l.Error(err)
+		}
+	})
+	l.Cleanup(stop)
+	return stop
+}
+
+// consume runs one more consumer.
+func (l *lane) consume(workers int, handle func(*consumer.Consumer) error) {
+	l.Helper()
+	s := l.service()
+	c, err := consumer.New(consumer.Config{
+		Broker: l.broker, Results: l.results, Middleware: []middleware.Middleware{jobs.Current(s)}, Logger: quiet,
+		Queues: map[string]consumer.QueueConfig{"default": {Workers: workers}},
+	})
+	if err != nil {
+		l.Fatal(err)
+	}
+	if err := handle(c); err != nil {
+		l.Fatal(err)
+	}
+	l.during(c.Run)
+}
+
+// dispatch runs one more runner of a queue of jobs.
+func (l *lane) dispatch(q jobs.Queue) (stop func()) {
+	l.Helper()
+	r, err := jobs.NewRunner(jobs.RunnerConfig{
+		Service: l.service(), Queue: &q, Submit: l.producer(), Results: l.results, Lease: 3 * time.Second, Sweep: 200 * time.Millisecond, Logger: quiet,
+	})
+	if err != nil {
+		l.Fatal(err)
+	}
+	return l.during(r.Run)
+}
+
+// load is what the tasks of a test carry, so that their handlers can judge whether they may run.
+type load struct {
+	From, Number int // who submitted it, and as which
+	Key          string
+	Weight       int // thousandths
+}
+
+// scale is what handlers look at: who runs, and what has run.
+type scale struct {
+	mu       sync.Mutex
+	limit    int
+	weight   int
+	count    int // of those that weigh something
+	keys     map[string]bool
+	last     map[string]int // number of the task that ran last, by key and submitter
+	runs     map[task.ID]int
+	wrong    []string
+	heaviest int
+}
+
+func newScale(limit int) *scale {
+	return &scale{limit: limit, keys: map[string]bool{}, last: map[string]int{}, runs: map[task.ID]int{}}
+}
+
+// weigh is the handler.
+func (s *scale) weigh(ctx context.Context, at load) (int, error) {
+	r, _ := task.FromContext(ctx)
+	s.mu.Lock()
+	line := fmt.Sprint(at.Key, " of ", at.From)
+	if s.runs[r.ID]++; s.runs[r.ID] > 1 { // delivered again: who counts the runs judges that
+		s.mu.Unlock()
+		return at.Number, nil
+	}
+	s.weight += at.Weight
+	if at.Weight > 0 {
+		s.count++
+	}
+	s.heaviest = max(s.heaviest, s.weight)
+	switch {
+	case at.Key != "" && s.keys[at.Key]:
+		s.wrong = append(s.wrong, fmt.Sprintf("two of key %s run", at.Key))
+	case at.Key != "" && s.last[line] >= at.Number:
+		s.wrong = append(s.wrong, fmt.Sprintf("%s: %d runs after %d", line, at.Number, s.last[line]))
+	case s.weight > s.limit && s.count > 1:
+		s.wrong = append(s.wrong, fmt.Sprintf("%d tasks weigh %d together", s.count, s.weight))
+	}
+	s.keys[at.Key], s.last[line] = true, at.Number
+	s.mu.Unlock()
+	<-time.After(time.Duration(rand.IntN(8)) * time.Millisecond)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.weight -= at.Weight
+	if at.Weight > 0 {
+		s.count--
+	}
+	delete(s.keys, at.Key)
+	return at.Number, nil
+}
+
+// judge tells what went wrong, and how often tasks ran again.
+func (s *scale) judge(t *testing.T, tasks int) (again int) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.wrong) > 0 || len(s.runs) != tasks || s.heaviest < s.limit/2 {
+		t.Errorf("%d of %d tasks ran, at most %d thousandths at a time; %q", len(s.runs), tasks, s.heaviest, s.wrong)
+	}
+	for _, n := range s.runs {
+		again += n - 1
+	}
+	return again
+}
+
+// fill has several producers submit at once, and waits for the ends of all tasks.
+func (l *lane) fill(producers, each int, after func(from, i int)) {
+	l.Helper()
+	var submitting sync.WaitGroup
+	for from := range producers {
+		p := l.producer()
+		submitting.Go(func() {
+			var futures []*task.Future[int]
+			for i := range each {
+				at := load{From: from, Number: i + 1, Weight: 1000}
+				opts := []task.Option{}
+				switch i % 4 {
+				case 0:
+					at.Key = "of all"
+				case 1:
+					at.Key = fmt.Sprint("own ", from)
+				default:
+					at.Weight = []int{0, 500, 1500, 4000, 6000}[rand.IntN(5)]
+				}
+				if at.Key != "" {
+					opts = append(opts, task.WithSequenceKey(at.Key))
+				}
+				opts = append(opts, task.WithWeight(float64(at.Weight)/1000))
+				f, err := weighed.Submit(l.Context(), p, at, opts...)
+				if err != nil {
+					l.Error(err)
+					return
+				}
+				futures = append(futures, f)
+				after(from, i)
+			}
+			for i, f := range futures {
+				if got, err := get(l, f); err != nil || got != i+1 {
+					l.Errorf("future %d of %d: %d, %v", i+1, from, got, err)
+				}
+			}
+		})
+	}
+	submitting.Wait()
+}
+
+var (
+	weighed = task.New[load, int]("weighed", task.WithThrottle("scale"))
+	single  = task.New[int, int]("single", task.WithThrottle("scale"), task.WithUniqueKey("k"), task.WithWeight(0))
+)
+
+// unique checks that a key is refused while its task is not over, and is free again when the job has heard of the end.
+func (l *lane) unique() {
+	l.Helper()
+	p := l.producer()
+	submit := func() (*task.Future[int], error) { return single.Submit(l.Context(), p, 1) }
+	first, err := submit()
+	if err != nil {
+		l.Fatal(err)
+	}
+	if _, err := submit(); !errors.Is(err, jobs.ErrKeyTaken) {
+		l.Errorf("a second task of a unique key: %v", err)
+	}
+	close(l.release)
+	if _, err := get(l, first); err != nil {
+		l.Error(err)
+	}
+	for deadline := time.Now().Add(time.Minute); ; <-time.After(10 * time.Millisecond) {
+		again, err := submit()
+		if err == nil {
+			_, err = get(l, again)
+			if err != nil {
+				l.Error(err)
+			}
+			return
+		}
+		if !errors.Is(err, jobs.ErrKeyTaken) || time.Now().After(deadline) {
+			l.Fatalf("when the first task was over: %v", err)
+		}
+	}
+}
+
+// closed submits a task whose windows are closed, and returns what checks that it has not been sent.
+func (l *lane) closed() (check func()) {
+	l.Helper()
+	p, s := l.producer(), l.service()
+	day := time.Now().UTC().AddDate(0, 0, 3).Weekday()
+	f, err := weighed.Submit(l.Context(), p, load{Number: 1}, task.WithWindows(fmt.Sprintf("%s 03:00-04:00", day)))
+	if err != nil {
+		l.Fatal(err)
+	}
+	return func() {
+		l.Helper()
+		found, err := s.List(l.Context(), jobs.Query{Name: weighed.Name(), Key: jobs.KeyOfTask(f.ID())})
+		if err != nil || len(found) != 1 || found[0].State != jobs.Queued || found[0].Attempts != 0 || found[0].NextRun.UTC().Weekday() != day {
+			l.Errorf("the job of a task outside of its windows: %+v, %v", found, err)
+		}
+	}
+}
+
+// TestConditionsHold: over every broker, with several producers, consumers and runners, of which one stops in the middle, what was submitted with conditions runs
+// as they say, once each, and its futures are those of any other task.
+func TestConditionsHold(t *testing.T) {
+	for name, build := range lanes {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := build(t)
+			const limit, producers, each = 4000, 3, 12
+			s := newScale(limit)
+			for range 2 {
+				l.consume(4, func(c *consumer.Consumer) error {
+					return errors.Join(weighed.Handle(c, s.weigh), single.Handle(c, func(_ context.Context, n int) (int, error) { <-l.release; return n, nil }))
+				})
+			}
+			q := jobs.Queue{Name: "scale", Limit: limit / 1000}
+			stop := l.dispatch(q)
+			l.dispatch(q)
+			closed := l.closed()
+			l.unique()
+			l.fill(producers, each, func(from, i int) {
+				if i == each/2 && from == 0 {
+					stop() // the other one goes on
+				}
+			})
+			if again := s.judge(t, producers*each); again > 0 {
+				t.Errorf("%d tasks ran again", again)
+			}
+			closed()
+		})
+	}
+}
