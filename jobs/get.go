@@ -149,14 +149,35 @@ func (s *Service) takeSimple(ctx context.Context, sel Selector, lease time.Durat
 	out = make([]Handout, len(found))
 	for i := range found {
 		out[i] = Handout{Job: found[i], was: before{state: Queued, nextRun: found[i].NextRun}}
-		if found[i].answered() { // what had it died before it knew
-			out[i].Phase = Answered
-		}
 		if lease > 0 && found[i].Token != found[i].Run { // it may have been RUNNING, with its lease at an end
 			out[i].was.state = Running
 		}
 	}
+	for i := range out {
+		if j := &out[i].Job; j.Phase == "" && j.answered() { // what had it died before it knew
+			if err := s.notice(ctx, j); err != nil {
+				return out, false, err
+			}
+		}
+	}
 	return out, rest, nil
+}
+
+// notice has a job that was handed out in one step tell that its answer is there.
+func (s *Service) notice(ctx context.Context, j *Job) error {
+	var l locks
+	return s.update(ctx, &l, func(ctx context.Context, t *step) error {
+		now, err := t.tx.Get(ctx, j.ID)
+		if err == nil && now.Token == j.Token && now.answered() {
+			now.Phase, now.Deadline = Answered, time.Time{}
+			*j = now
+			err = t.tx.Save(ctx, &now)
+		}
+		if errors.Is(err, ErrNotFound) {
+			err = nil
+		}
+		return err
+	})
 }
 
 // takeAny hands out jobs by the rules.
@@ -210,8 +231,8 @@ func (s *Service) takeAny(ctx context.Context, sel Selector, lease time.Duration
 
 // handOut has j run, or fails it if it was handed out too often already.
 func (t *step) handOut(ctx context.Context, j *Job, lease time.Duration) (givenUp bool, err error) {
-	if j.State.Runs() && j.answered() {
-		j.Phase = Answered
+	if j.answered() { // what had it died before it knew
+		j.Phase, j.Deadline = Answered, time.Time{}
 	}
 	if j.Phase != "" { // there is an answer to look at, or there will be none
 		j.Changed, j.LastRun, j.State = t.now, t.now, Running
@@ -232,10 +253,6 @@ func (t *step) handOut(ctx context.Context, j *Job, lease time.Duration) (givenU
 		err := t.fail(ctx, j, fmt.Sprintf("it was handed out %d times, and did not end", maxRetries))
 		j.settle(time.Time{})
 		return true, err
-	}
-	if j.kept() && j.State != Running {
-		j.Attempts++
-		j.Answer, j.Reason = nil, ""
 	}
 	if wasQueued {
 		j.Run++

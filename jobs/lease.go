@@ -22,8 +22,8 @@ func (s *Service) GiveBack(ctx context.Context, h Handout) error {
 		if j.waits(t.now) {
 			return fmt.Errorf("%w: job %d awaits its answer", ErrStale, j.ID)
 		}
-		if j.answered() && j.Phase == "" {
-			return t.goOn(ctx, j)
+		if j.answered() {
+			return t.goOnWith(ctx, j)
 		}
 		k := retries(j.Data) - 1
 		if j.RetryAfter != "" {
@@ -41,7 +41,7 @@ func (s *Service) GiveBack(ctx context.Context, h Handout) error {
 			j.rest()
 			j.State = Queued
 			j.Run--
-			if j.kept() {
+			if j.Queue != "" {
 				j.Attempts = max(j.Attempts-1, 0)
 			}
 			if j.RetryAfter != "" {

@@ -127,6 +127,8 @@ func (j *Job) comesBack(now time.Time, lease time.Duration) bool {
 	late := !j.Deadline.IsZero() && !j.Deadline.After(now)
 	switch {
 	case j.Phase == Answered:
+	case j.answered(): // what sent the request has died before it knew
+		j.Phase, j.Deadline = Answered, time.Time{}
 	case late:
 		j.Phase = Awaiting // also one whose request was never done: whoever was at it has died
 	case j.Phase == Awaiting:

@@ -57,7 +57,7 @@ var layers = []rule{
 	{
 		"suite",
 		[]string{"jobs/jobstest"},
-		[]string{"jobs", "task", "internal/suite", "@leaves"},
+		[]string{"jobs", "task", "schedule", "internal/suite", "@leaves"},
 		"a suite knows its port and no adapter, so that every adapter can be held to it",
 	},
 	{

@@ -27,7 +27,8 @@ type CrowdConfig struct {
 
 // Crowd has many callers give random commands at once to services over one database: jobs of few names and keys, parents and children, so that they are
 // in each other's way. No command may end in another error than the rules have, or wait for ever; each hand-out has a token of its own; and at the end
-// what must hold of all jobs at any time has to hold.
+// what must hold of all jobs at any time has to hold. Then they send requests, and answer, time out and withdraw each other's: each job comes to one end, and
+// that of the answer which was accepted.
 func Crowd(t *testing.T, c CrowdConfig) {
 	t.Helper()
 	c.Services, c.Clients, c.Commands = max(c.Services, 2), or(c.Clients, 6), or(c.Commands, 40)
@@ -37,7 +38,7 @@ func Crowd(t *testing.T, c CrowdConfig) {
 	defer cancel()
 	cr := &crowd{TB: t, handed: map[string]bool{}}
 	var wg sync.WaitGroup
-	var first *jobs.Service
+	var services []*jobs.Service
 	for i := range c.Services {
 		s, err := jobs.New(jobs.Config{Store: c.Open(t)})
 		if err != nil {
@@ -48,9 +49,7 @@ func Crowd(t *testing.T, c CrowdConfig) {
 				t.Error(err)
 			}
 		}()
-		if first == nil {
-			first = s
-		}
+		services = append(services, s)
 		for k := range c.Clients {
 			r := rand.New(rand.NewPCG(seed, uint64(i*1000+k)))
 			wg.Go(func() {
@@ -63,17 +62,18 @@ func Crowd(t *testing.T, c CrowdConfig) {
 		}
 	}
 	wg.Wait()
-	list, err := first.List(ctx, jobs.Query{})
+	list, err := services[0].List(ctx, jobs.Query{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := lawful(list); err != nil {
+	if err := errors.Join(lawful(list), lawfulKeys(list)); err != nil {
 		t.Error(err)
 	}
 	t.Logf("%d jobs were handed out, %d are left", len(cr.handed), len(list))
 	if len(cr.handed) < c.Services*c.Clients {
 		t.Errorf("only %d jobs were handed out", len(cr.handed))
 	}
+	correspond(ctx, t, c, seed, services)
 }
 
 func or(n, other int) int {
@@ -110,7 +110,7 @@ func (c *crowd) command(ctx context.Context, s *jobs.Service, r *rand.Rand) bool
 }
 
 func (c *crowd) give(ctx context.Context, s *jobs.Service, r *rand.Rand) (what string, err error) {
-	switch r.IntN(12) {
+	switch r.IntN(16) {
 	case 0, 1, 2:
 		return "create", c.create(ctx, s, r)
 	case 3, 4, 5:
@@ -125,6 +125,13 @@ func (c *crowd) give(ctx context.Context, s *jobs.Service, r *rand.Rand) (what s
 		return "update", s.Update(ctx, jobs.Update{ID: c.pick(r), Data: []byte(`{"u":1}`)})
 	case 10:
 		return "finish", s.Finish(ctx, jobs.Finish{ID: c.pick(r)})
+	case 11, 12:
+		return "answer", c.answer(ctx, s, r)
+	case 13:
+		return "withdraw", s.Withdraw(ctx, c.pick(r))
+	case 14:
+		_, err := s.Await(ctx, jobs.Await{ID: c.pick(r), Key: crowdKey(r)})
+		return "await", err
 	default:
 		return "fail", s.Fail(ctx, jobs.Fail{ID: c.pick(r)})
 	}
@@ -143,6 +150,12 @@ func (c *crowd) create(ctx context.Context, s *jobs.Service, r *rand.Rand) error
 			spec.Unique = true
 		case 3:
 			spec.RetryAfter = "+1 HOUR"
+		}
+		if !spec.Unique && r.IntN(3) == 0 {
+			spec.Key, spec.Respond = crowdKey(r), r.IntN(2) == 0
+		}
+		if !spec.Unique && r.IntN(6) == 0 {
+			spec.UniqueKey = crowdKey(r)
 		}
 		specs[i] = spec
 	}
@@ -164,7 +177,7 @@ func (c *crowd) live(ctx context.Context, s *jobs.Service, r *rand.Rand) error {
 		c.seen(h)
 	}
 	for _, h := range got {
-		switch r.IntN(6) {
+		switch r.IntN(8) {
 		case 0:
 			err = s.Retry(ctx, jobs.Retry{ID: h.ID, Token: h.Token})
 		case 1:
@@ -174,6 +187,11 @@ func (c *crowd) live(ctx context.Context, s *jobs.Service, r *rand.Rand) error {
 			err = errors.Join(err, s.Finish(ctx, jobs.Finish{ID: h.ID, Token: h.Token}))
 		case 3:
 			err = s.GiveBack(ctx, h)
+		case 4, 5:
+			err = s.Expect(ctx, h.ID, h.Token, crowdKey(r))
+			if err == nil {
+				_, err = s.Await(ctx, jobs.Await{ID: h.ID, Token: h.Token})
+			}
 		default:
 			err = s.Finish(ctx, jobs.Finish{ID: h.ID, Token: h.Token})
 		}

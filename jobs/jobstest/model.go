@@ -121,6 +121,7 @@ func (p *play) look() (now time.Time, list []jobs.Job) {
 func (p *play) step() {
 	kinds := []func(){
 		p.create, p.create, p.createAll, p.get, p.get, p.get, p.finish, p.finish, p.retry, p.fail, p.update, p.remove, p.cancel, p.requeue, p.renew, p.giveBack, p.wear, p.family,
+		p.admit, p.admit, p.expect, p.await, p.await, p.answer, p.answer, p.withdraw, p.purge, p.correspondence,
 	}
 	if p.clocked {
 		kinds = append(kinds, p.pass, p.pass)
@@ -143,7 +144,7 @@ func (p *play) both(what string, do func(ctx context.Context) error, rule func(m
 	if len(may) == 0 {
 		p.model = m
 	}
-	if err := p.model.compare(list); err != nil {
+	if err := p.model.compare(list, after); err != nil {
 		p.t.Fatal(err)
 	}
 	p.now, p.seen = after, list

@@ -85,6 +85,7 @@ func (p *play) spec() *modelSpec {
 		s.SequenceKey = draw(p, "key", "k", "k", "l")
 	}
 	s.Mock = p.one(8, "mock")
+	defer p.queueSpec(s)
 	if s.Unique = p.one(5, "unique"); s.Unique {
 		s.Keep = p.one(3, "keep")
 		if p.one(4, "null") {

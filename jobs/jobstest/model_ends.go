@@ -39,13 +39,15 @@ func (m *model) endable(j *modelJob, token int64) (errs []error) {
 }
 
 // again has a job that repeats run again, or fail if there is no such time.
-func (j *modelJob) again(now time.Time) {
+func (m *model) again(j *modelJob, now time.Time) {
 	at, ok := next(j.Repeat, j.Scheduled, j.LastRun, now)
 	if !ok {
-		j.State, j.Reason = jobs.Failed, anyReason
+		m.over(j, jobs.Failed, now)
+		j.Reason = anyReason
 		return
 	}
-	j.State, j.NextRun = jobs.Queued, at
+	j.anew()
+	j.State, j.NextRun = jobs.Queued, j.placed(at, now)
 }
 
 // anyReason stands for a text that the rules do not prescribe.
@@ -60,32 +62,7 @@ func (m *model) finish(id jobs.ID, token int64, data fields, now time.Time) []er
 		return errs
 	}
 	j.give(data)
-	j.Changed = now
-	for _, c := range m.children(id) { // it has seen those that are over
-		if c.State == jobs.Finished || c.State == jobs.Cancelled {
-			delete(m.jobs, c.ID)
-		}
-	}
-	end := data["delete"] == `"true"` || data["delete"] == "true"
-	switch {
-	case m.pending(id):
-		j.State, j.NextRun = jobs.Paused, j.LastRun
-		for _, c := range m.children(id) {
-			if c.State == jobs.Paused {
-				c.State, c.Changed = jobs.Queued, now
-			}
-		}
-	case j.Repeat != "" && !end:
-		j.again(now)
-	case j.Parent != 0:
-		j.State = jobs.Finished
-	case len(m.children(id)) > 0:
-		return []error{jobs.ErrOutstanding}
-	default:
-		delete(m.jobs, id)
-	}
-	m.settle(now, j)
-	return nil
+	return m.ended(j, data["delete"] == `"true"` || data["delete"] == "true", now)
 }
 
 func (m *model) retry(r *modelRetry, now time.Time) []error {
@@ -98,17 +75,25 @@ func (m *model) retry(r *modelRetry, now time.Time) []error {
 	}
 	j.give(r.data)
 	j.Changed = now
+	if r.Token != 0 && j.underWay() { // the answer was first
+		j.looked(now)
+		return nil
+	}
 	if r.Name != "" {
 		j.Name = r.Name
 	}
+	if m.taken(j) {
+		return []error{jobs.ErrKeyTaken}
+	}
 	j.Priority = r.Priority.Or(j.Priority)
+	j.left()
 	switch {
 	case j.Repeat != "" && !r.IgnoreRepeat:
-		j.again(now)
+		m.again(j, now)
 	case !r.NextRun.IsZero():
-		j.State, j.NextRun = jobs.Queued, r.NextRun
+		j.State, j.NextRun = jobs.Queued, j.placed(r.NextRun, now)
 	default:
-		j.State, j.NextRun = jobs.Queued, now.Add(r.Delay)
+		j.State, j.NextRun = jobs.Queued, j.placed(now.Add(r.Delay), now)
 	}
 	m.settle(now, j)
 	return nil
@@ -125,7 +110,13 @@ func (m *model) fail(id jobs.ID, token int64, data fields, reason string, now ti
 		return []error{jobs.ErrNotRunning}
 	}
 	j.give(data)
-	j.State, j.Reason, j.Changed = jobs.Failed, reason, now
+	j.Changed = now
+	if token != 0 && j.underWay() { // the answer was first
+		j.looked(now)
+		return nil
+	}
+	m.over(j, jobs.Failed, now)
+	j.Reason = reason
 	m.settle(now, j)
 	return nil
 }
@@ -159,7 +150,8 @@ func (m *model) cancel(id jobs.ID, now time.Time) []error {
 	case j.State == jobs.Running || j.State == jobs.Finished || j.State == jobs.Paused || j.State == jobs.Cancelled:
 		return nil
 	}
-	j.State, j.Changed = jobs.Cancelled, now
+	j.Changed = now
+	m.over(j, jobs.Cancelled, now)
 	m.settle(now, j)
 	return nil
 }
@@ -175,9 +167,13 @@ func (m *model) requeue(list []jobs.ID, name string, now time.Time) []error {
 		if j.State = jobs.Waiting; turn {
 			j.State = jobs.Queued
 		}
-		j.NextRun, j.Reason, j.Changed = j.Created, "", now
+		j.anew()
+		j.NextRun, j.Reason, j.Changed = j.placed(j.Created, now), "", now
 		if name != "" {
 			j.Name = name
+		}
+		if m.taken(j) {
+			return []error{jobs.ErrKeyTaken}
 		}
 		j.give(nil)
 	}
@@ -225,6 +221,9 @@ func (m *model) update(u *modelUpdate, now time.Time) []error {
 		}
 		j.NextRun = at
 	}
+	if !j.State.Runs() {
+		j.NextRun = j.placed(j.NextRun, now)
+	}
 	return nil
 }
 
@@ -237,6 +236,7 @@ func (m *model) renew(id jobs.ID, token int64, lease time.Duration, now time.Tim
 		return []error{jobs.ErrStale}
 	case !j.State.Runs():
 		return []error{jobs.ErrNotRunning}
+	case j.Phase == jobs.Awaiting && (j.Deadline.IsZero() || j.Deadline.After(now)): // nobody is at it
 	case j.State == jobs.Running:
 		j.lease, j.Changed = now.Add(lease), now
 	}
@@ -251,10 +251,18 @@ func (m *model) giveBack(h handout, now time.Time) []error {
 		return nil
 	case j == nil:
 		return []error{jobs.ErrNotFound}
-	case j.stale(h.token):
+	case j.stale(h.token), j.Phase == jobs.Awaiting && (j.Deadline.IsZero() || j.Deadline.After(now)):
 		return []error{jobs.ErrStale}
 	}
 	j.Changed = now
+	if j.got {
+		if j.Phase == jobs.Answered {
+			j.lease = now
+		} else {
+			j.looked(now)
+		}
+		return nil
+	}
 	count, had := h.was.data[fieldCount]
 	if j.RetryAfter != "" {
 		j.data = maps.Clone(j.data)
@@ -268,6 +276,7 @@ func (m *model) giveBack(h handout, now time.Time) []error {
 	case jobs.RunQueued:
 		j.State, j.NextRun = jobs.RunQueued, h.was.NextRun
 	default:
+		j.calm()
 		j.State = jobs.Queued
 		j.Run--
 		if j.RetryAfter != "" {

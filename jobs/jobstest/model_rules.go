@@ -82,7 +82,7 @@ func (m *model) pending(id jobs.ID) bool {
 
 // create makes a job of a spec, with the id that the service chose, which is 0 if it refused. It returns the id that there should be.
 func (m *model) create(spec *modelSpec, id jobs.ID, now time.Time) (jobs.ID, bool, []error) {
-	if spec.SequenceKey != "" && (spec.Repeat != "" || spec.Parent != 0) || spec.Name == "" {
+	if spec.SequenceKey != "" && (spec.Repeat != "" || spec.Parent != 0) || spec.Name == "" || badQueue(spec) {
 		return 0, false, []error{jobs.ErrBadJob}
 	}
 	repeat := spec.Repeat
@@ -90,7 +90,11 @@ func (m *model) create(spec *modelSpec, id jobs.ID, now time.Time) (jobs.ID, boo
 		repeat = ""
 	}
 	if spec.Unique {
-		same := m.all(func(j *modelJob) bool { return j.Name == spec.Name && j.Mock == spec.Mock })
+		same := m.all(func(j *modelJob) bool {
+			// What is only remembered is none of them, nor what stands in a queue.
+			remembered := !j.Expires.IsZero() && j.State != jobs.Failed
+			return j.Name == spec.Name && j.Mock == spec.Mock && j.Queue == "" && !remembered
+		})
 		if len(same) > 0 {
 			return same[0].ID, true, m.meet(same[0], spec, repeat, now)
 		}
@@ -102,7 +106,12 @@ func (m *model) create(spec *modelSpec, id jobs.ID, now time.Time) (jobs.ID, boo
 	if j.NextRun.IsZero() {
 		j.NextRun = now
 	}
-	if errs := m.adopt(j, now); len(errs) > 0 {
+	j.inQueue(spec, now)
+	errs := m.adopt(j, now)
+	if m.taken(j) {
+		errs = append(errs, jobs.ErrKeyTaken)
+	}
+	if len(errs) > 0 {
 		return 0, false, errs
 	}
 	if k := j.SequenceKey; k != "" && (m.held(k) || len(m.all(func(o *modelJob) bool { return o.SequenceKey == k && o.State == jobs.Waiting })) > 0) {
@@ -175,7 +184,7 @@ func (m *model) find(s jobs.Selector, now time.Time, most int) []*modelJob {
 	pattern := glob.Compile(s.Pattern)
 	found := m.all(func(j *modelJob) bool {
 		named := s.Pattern != "" && pattern.Match(j.Name) || s.Pattern == "" && slices.Contains(s.Names, j.Name)
-		return named && !j.due().IsZero() && !j.due().After(now) && j.Priority == s.Priority.Or(j.Priority) && (s.Mock || !j.Mock)
+		return named && j.Queue == "" && !j.due().IsZero() && !j.due().After(now) && j.Priority == s.Priority.Or(j.Priority) && (s.Mock || !j.Mock)
 	})
 	slices.SortStableFunc(found, func(a, b *modelJob) int { return cmp.Or(cmp.Compare(a.Priority, b.Priority), a.due().Compare(b.due())) })
 	return found[:min(most, len(found))]
@@ -211,12 +220,24 @@ func (m *model) get(s jobs.Selector, lease time.Duration, most int, now time.Tim
 // handOut has j run, or fails it when ten hand-outs of one run did not end.
 func (m *model) handOut(j *modelJob, lease time.Duration, now time.Time) (givenUp bool) {
 	j.Changed = now
+	if j.State.Runs() && j.got || j.Phase == jobs.Awaiting { // there is an answer to look at, or there will be none
+		if j.LastRun = now; j.underWay() {
+			j.Phase, j.Deadline = jobs.Answered, time.Time{}
+		}
+		j.State, j.lease = jobs.Running, time.Time{}
+		if lease > 0 {
+			j.lease = now.Add(lease)
+		}
+		j.Token++
+		return false
+	}
 	k := 1
 	if j.State == jobs.RunQueued {
 		k = j.data.count() + 1
 	}
 	if j.RetryAfter != "" && k > 10 {
-		j.State, j.Reason = jobs.Failed, anyReason
+		m.over(j, jobs.Failed, now)
+		j.Reason = anyReason
 		return true
 	}
 	if j.State == jobs.Queued {

@@ -19,8 +19,9 @@ import (
 
 // world of the model: the jobs that there should be, in plain maps. What the rules do to them stands in model_rules.go.
 type model struct {
-	jobs map[jobs.ID]*modelJob
-	last jobs.ID // the highest id that was given out
+	jobs  map[jobs.ID]*modelJob
+	last  jobs.ID                // the highest id that was given out
+	early map[string]earlyAnswer // by keyName
 }
 
 // modelJob is a job as the rules see it. Its Data are apart; Due follows from the rest.
@@ -28,6 +29,7 @@ type modelJob struct {
 	jobs.Job
 	data  fields
 	lease time.Time // until when it is RUNNING; zero: without end
+	got   bool      // its present attempt has got its answer, or its last one if it is over
 }
 
 // fields are the members of an object, each value as JSON.
@@ -79,10 +81,10 @@ func (f fields) count() int {
 	return n
 }
 
-func newModel() *model { return &model{jobs: map[jobs.ID]*modelJob{}} }
+func newModel() *model { return &model{jobs: map[jobs.ID]*modelJob{}, early: map[string]earlyAnswer{}} }
 
 func (m *model) clone() *model {
-	c := &model{jobs: map[jobs.ID]*modelJob{}, last: m.last}
+	c := &model{jobs: map[jobs.ID]*modelJob{}, last: m.last, early: maps.Clone(m.early)}
 	for id, j := range m.jobs {
 		k := *j
 		k.data = maps.Clone(j.data)
@@ -137,8 +139,10 @@ func (j *modelJob) compare(got *jobs.Job) error {
 }
 
 // compare holds all jobs of the store against the model.
-func (m *model) compare(got []jobs.Job) error {
-	var errs []error
+func (m *model) compare(got []jobs.Job, now time.Time) error {
+	all := got
+	got, err := m.compareEarly(got, now)
+	errs := []error{err}
 	want := m.all(nil)
 	wantIDs := make([]jobs.ID, len(want))
 	for i, j := range want {
@@ -152,7 +156,10 @@ func (m *model) compare(got []jobs.Job) error {
 			errs = append(errs, j.compare(&got[i]))
 		}
 	}
-	return errors.Join(append(errs, lawful(got))...)
+	for i := range all {
+		m.last = max(m.last, all[i].ID)
+	}
+	return errors.Join(append(errs, lawful(got), lawfulKeys(got))...)
 }
 
 // lawful looks at what must hold of all jobs at any time, whatever led to it.

@@ -1,0 +1,220 @@
+package jobstest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/schedule"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// queueSpec draws what a spec says of queues and of answers.
+func (p *play) queueSpec(s *modelSpec) {
+	if !p.one(2, "with queue or keys") {
+		return
+	}
+	if p.one(2, "with queue") {
+		s.Queue = draw(p, "queue", "q", "q", "r")
+		if !p.one(10, "what a queue does not go with") {
+			s.RetryAfter, s.Parent, s.Mock, s.Unique = "", 0, false, false
+		}
+	}
+	if s.Queue != "" || p.one(20, "queue's fields without one") {
+		if p.one(3, "with weight") {
+			s.Weight = task.Set(draw(p, "weight", 0, 0.5, 1.0004, 2))
+		}
+		if p.one(3, "with timeout") {
+			s.Timeout = task.Set(draw(p, "timeout", 0, time.Hour))
+		}
+		if p.one(3, "with windows") {
+			w, err := schedule.ParseWindows(modelWindow, nil)
+			if err != nil {
+				p.t.Fatal(err)
+			}
+			s.Windows = w
+		}
+	}
+	if p.one(2, "with key") {
+		s.Key = draw(p, "key of answers", modelKeys()...)
+	}
+	if p.one(3, "with unique key") {
+		s.UniqueKey = draw(p, "unique key", modelKeys()...)
+	}
+	if s.Key != "" || s.UniqueKey != "" {
+		s.Unique = s.Unique && p.one(10, "unique all the same")
+	}
+	s.Respond = p.one(2, "respond")
+}
+
+// weights are the weights that are drawn, in thousandths, rounded up.
+var weights = map[float64]int64{0: 0, 0.5: 500, 1: 1000, 1.0004: 1001, 2: 2000}
+
+// inQueue brings what a spec says of queues and of answers to its job.
+func (j *modelJob) inQueue(s *modelSpec, now time.Time) {
+	j.Queue, j.Key, j.UniqueKey, j.Respond = s.Queue, s.Key, s.UniqueKey, s.Respond
+	if j.Queue == "" {
+		return
+	}
+	j.Weight, j.Timeout = weights[s.Weight.Or(1)], s.Timeout.Or(24*time.Hour)
+	if s.Windows != nil {
+		j.Window = s.Windows.String()
+	}
+	if j.NextRun.Before(now) {
+		j.NextRun = now
+	}
+	j.NextRun = j.placed(j.NextRun, now)
+}
+
+// admit plays the runner of a queue: a job that is QUEUED begins, and one whose Due has come goes on.
+func (p *play) admit() {
+	p.admitID(p.pick("to admit", func(j *modelJob) bool {
+		return j.Queue != "" && (j.State == jobs.Queued || j.State == jobs.Running && !j.lease.IsZero() && !j.lease.After(p.now))
+	}))
+}
+
+func (p *play) admitID(id jobs.ID) {
+	j := p.model.jobs[id]
+	if j == nil || j.Queue == "" || j.State != jobs.Queued && (j.State != jobs.Running || j.lease.IsZero() || j.lease.After(p.now)) {
+		return
+	}
+	lease := draw(p, "lease", time.Minute, 3*time.Hour)
+	p.both(fmt.Sprintf("admit %d for %v", id, lease), func(ctx context.Context) error {
+		return p.store.Update(ctx, func(ctx context.Context, tx jobs.Tx) error {
+			now, err := tx.Now(ctx)
+			if err != nil {
+				return err
+			}
+			j, err := tx.Get(ctx, id)
+			if err != nil {
+				return err
+			}
+			j.Changed, j.LastRun = now, now
+			j.Token++
+			if j.State == jobs.Queued {
+				j.State, j.Scheduled, j.Answer, j.Reason = jobs.Running, j.NextRun, nil, ""
+				j.Run, j.Attempts = j.Run+1, j.Attempts+1
+				if j.Timeout > 0 {
+					j.Deadline = now.Add(j.Timeout)
+				}
+			} else if j.Phase == "" && j.Key != "" && (j.Answer != nil || j.Reason != "") {
+				j.Phase, j.Deadline = jobs.Answered, time.Time{}
+			}
+			j.Due = now.Add(lease)
+			return tx.Save(ctx, &j)
+		})
+	}, func(m *model, now time.Time) []error {
+		m.admit(id, lease, now)
+		return nil
+	})
+}
+
+func (p *play) expect() {
+	id, key := p.pick("job", runs), draw(p, "key", modelKeys()...)
+	token := p.token(id)
+	p.both(fmt.Sprintf("expect %d token %d key %s", id, token, key), func(ctx context.Context) error { return p.service.Expect(ctx, id, token, key) },
+		func(m *model, now time.Time) []error { return m.expect(id, token, key, now) })
+}
+
+func (p *play) await() {
+	a := jobs.Await{ID: p.pick("job", runs)}
+	a.Token = p.token(a.ID)
+	if j := p.model.jobs[a.ID]; j == nil || j.Key == "" || p.one(4, "with key") {
+		a.Key = draw(p, "key", "", "x", "x", "y")
+	}
+	if p.one(2, "with timeout") {
+		a.Timeout = task.Set(draw(p, "timeout", 0, time.Minute, 3*time.Hour))
+	}
+	var got, want bool
+	p.both(fmt.Sprintf("await %+v", a), func(ctx context.Context) (err error) {
+		got, err = p.service.Await(ctx, a)
+		return err
+	}, func(m *model, now time.Time) (errs []error) {
+		want, errs = m.await(&a, now)
+		return errs
+	})
+	if got != want {
+		p.t.Fatalf("the answer was there: %v, the rules say %v", got, want)
+	}
+}
+
+func (p *play) answer() {
+	name, key := p.name(), draw(p, "key", modelKeys()...)
+	if j := p.model.jobs[p.pick("to answer", func(j *modelJob) bool { return j.Key != "" && (j.begun() || j.State.Over()) })]; j != nil && j.Key != "" {
+		name, key = j.Name, j.Key
+	}
+	result, refusal := draw(p, "result", "null", `{"r":1}`, "7"), ""
+	if p.one(3, "refusal") {
+		refusal = "refused"
+	}
+	var got jobs.Receipt
+	var want jobs.ReceiptKind
+	p.both(fmt.Sprintf("answer %s %s with %s%s", name, key, result, refusal), func(ctx context.Context) (err error) {
+		if refusal != "" {
+			got, err = p.service.Reject(ctx, name, key, errors.New(refusal))
+			return err
+		}
+		all, err := p.service.AnswerAll(ctx, []jobs.Answer{{Name: name, Key: key, Result: []byte(result)}})
+		if err == nil {
+			got = all[0]
+		}
+		return err
+	}, func(m *model, now time.Time) []error {
+		want = m.answer(name, key, result, refusal, now)
+		return nil
+	})
+	if got.Kind != want {
+		p.t.Fatalf("the answer was %s, the rules say %s", got.Kind, want)
+	}
+}
+
+func (p *play) withdraw() {
+	id := p.pick("job", func(j *modelJob) bool { return !j.State.Over() })
+	p.both(fmt.Sprintf("withdraw %d", id), func(ctx context.Context) error { return p.service.Withdraw(ctx, id) },
+		func(m *model, now time.Time) []error { return m.withdraw(id, now) })
+}
+
+func (p *play) purge() {
+	var got, want int
+	p.both("purge", func(ctx context.Context) (err error) {
+		got, err = p.service.Purge(ctx)
+		return err
+	}, func(m *model, now time.Time) []error {
+		want = m.purge(now)
+		return nil
+	})
+	if got != want {
+		p.t.Fatalf("%d jobs were deleted, the rules say %d", got, want)
+	}
+}
+
+// correspondence makes a job that sends a request, and gives it what may come: what chance alone seldom does.
+func (p *play) correspondence() {
+	s := &modelSpec{data: fields{}}
+	s.Name, s.Respond = p.name(), p.one(2, "respond")
+	if p.one(2, "with queue") {
+		s.Queue = "q"
+	}
+	if p.one(3, "with repeat") {
+		s.Repeat = p.repeat()
+	}
+	p.make(s)
+	id := p.model.last
+	if s.Queue == "" {
+		p.ask(jobs.Request{Max: 9, Selector: jobs.Selector{Names: []string{s.Name}}})
+	} else if p.model.jobs[id] != nil {
+		p.admitID(id)
+	}
+	for range rapid.IntRange(1, 6).Draw(p.t, "moves") {
+		draw(p, "move", p.await, p.await, p.answer, p.answer, p.expect, p.pass, p.handOut)()
+	}
+}
+
+// handOut hands out what is due, whoever it is.
+func (p *play) handOut() {
+	p.ask(jobs.Request{Max: 9, Selector: jobs.Selector{Pattern: "*"}, Lease: time.Minute})
+}

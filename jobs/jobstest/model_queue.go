@@ -1,0 +1,424 @@
+package jobstest
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/swarmiji/swarmiji/jobs"
+)
+
+// The rules of queues and of answers from outside, over the same map.
+
+const (
+	modelKeep  = 24 * time.Hour
+	modelEarly = time.Minute
+	earlyQueue = "swarmiji.early"
+)
+
+// modelWindow are the windows that are drawn, and the hours of the day that they span.
+const (
+	modelWindow = "06:00-18:00"
+	windowOpens = 6
+	windowEnds  = 18
+)
+
+// earlyAnswer is an answer that nobody has claimed yet.
+type earlyAnswer struct {
+	result, refusal string
+	until           time.Time
+}
+
+// keyName names an answer.
+func keyName(name, key string) string { return name + "\x00" + key }
+
+// opening is the first time from t on at which the model's window is open.
+func opening(t time.Time) time.Time {
+	day := t.Truncate(24 * time.Hour)
+	switch h := t.Sub(day); {
+	case h < windowOpens*time.Hour:
+		return day.Add(windowOpens * time.Hour)
+	case h >= windowEnds*time.Hour:
+		return day.Add((24 + windowOpens) * time.Hour)
+	}
+	return t
+}
+
+// placed is when a job runs that is wanted at a time: what is wanted in a closed window, or was and the window has closed since, is put off.
+func (j *modelJob) placed(at, now time.Time) time.Time {
+	if j.Window == "" {
+		return at
+	}
+	from := at
+	if now.After(at) {
+		from = now
+	}
+	if open := opening(from); !open.Equal(from) {
+		return open
+	}
+	return at
+}
+
+// kept tells whether the end of a job is remembered for a while.
+func (j *modelJob) kept() bool { return j.Queue != "" || j.Key != "" }
+
+// begun tells whether a request may have been sent for the answer that a job has not got yet.
+func (j *modelJob) begun() bool { return j.State.Runs() || j.Attempts > 0 }
+
+// over ends a job. It is told apart whether its answer has come.
+func (m *model) over(j *modelJob, s jobs.State, now time.Time) {
+	j.State, j.Phase, j.Deadline, j.lease = s, "", time.Time{}, time.Time{}
+	if j.got {
+		j.Phase = jobs.Answered
+	}
+	if j.kept() && j.Parent == 0 && len(m.children(j.ID)) == 0 {
+		j.Expires = now.Add(modelKeep)
+	}
+}
+
+// left ends an attempt after which there will be another.
+func (j *modelJob) left() {
+	j.calm()
+	if j.kept() {
+		j.Attempts = max(1, j.Attempts)
+		j.Answer, j.Reason = nil, ""
+	}
+}
+
+// calm has j be in no attempt.
+func (j *modelJob) calm() {
+	j.Phase, j.Deadline, j.Expires, j.lease, j.got = "", time.Time{}, time.Time{}, time.Time{}, false
+}
+
+// anew has j begin with its first attempt.
+func (j *modelJob) anew() {
+	j.calm()
+	j.Attempts = 0
+	if j.Key != "" {
+		j.Reason = ""
+		if j.Queue == "" {
+			j.Answer = nil
+		}
+	}
+}
+
+// underWay tells that the answer has come while the request has not returned.
+func (j *modelJob) underWay() bool { return j.got && j.State == jobs.Running && j.Phase == "" }
+
+// looked has j be handed out with its answer.
+func (j *modelJob) looked(now time.Time) {
+	if !(j.State == jobs.Running && j.Phase == "") {
+		j.Token++
+	}
+	j.State, j.Phase, j.Deadline, j.lease, j.got = jobs.Running, jobs.Answered, time.Time{}, now, true
+}
+
+// holder is the job that has a key and is not over.
+func (m *model) holder(has func(j *modelJob) bool) *modelJob {
+	all := m.all(func(j *modelJob) bool { return !j.State.Over() && has(j) })
+	if len(all) == 0 {
+		return nil
+	}
+	return all[0]
+}
+
+// taken tells whether another job that is not over has a key of j.
+func (m *model) taken(j *modelJob) bool {
+	return m.holder(func(o *modelJob) bool {
+		return o.ID != j.ID && o.Name == j.Name && (j.Key != "" && o.Key == j.Key || j.UniqueKey != "" && o.UniqueKey == j.UniqueKey)
+	}) != nil
+}
+
+// badQueue tells whether a spec asks for what does not go together.
+func badQueue(s *modelSpec) bool {
+	if s.Unique && (s.Queue != "" || s.Key != "" || s.UniqueKey != "") {
+		return true
+	}
+	if s.Queue == "" {
+		return s.Weight.IsSet() || s.Windows != nil || s.Timeout.IsSet()
+	}
+	return s.RetryAfter != "" || s.Parent != 0 || s.Mock || s.Queue == earlyQueue
+}
+
+// admit has a job of a queue run, or run on when its Due has come, as the queue's runner does.
+func (m *model) admit(id jobs.ID, lease time.Duration, now time.Time) {
+	j := m.jobs[id]
+	j.Changed, j.LastRun = now, now
+	j.Token++
+	if j.State == jobs.Queued {
+		j.State, j.Scheduled, j.Answer, j.Reason, j.got = jobs.Running, j.NextRun, nil, "", false
+		j.Run, j.Attempts = j.Run+1, j.Attempts+1
+		if j.Timeout > 0 {
+			j.Deadline = now.Add(j.Timeout)
+		}
+	} else if j.underWay() {
+		j.Phase, j.Deadline = jobs.Answered, time.Time{}
+	}
+	j.lease = now.Add(lease)
+}
+
+func (m *model) expect(id jobs.ID, token int64, key string, now time.Time) []error {
+	j := m.jobs[id]
+	switch {
+	case j == nil:
+		return []error{jobs.ErrNotFound}
+	case j.stale(token):
+		return []error{jobs.ErrStale}
+	case !j.State.Runs():
+		return []error{jobs.ErrNotRunning}
+	case j.Key == key:
+		return nil
+	case j.got:
+		return []error{jobs.ErrAnswerThere}
+	}
+	k := *j
+	if k.Key, k.UniqueKey = key, ""; m.taken(&k) {
+		return []error{jobs.ErrKeyTaken}
+	}
+	j.Key, j.Answer, j.Reason, j.Attempts, j.Changed = key, nil, "", max(1, j.Attempts), now
+	return nil
+}
+
+// await tells whether the answer is there.
+func (m *model) await(a *jobs.Await, now time.Time) (bool, []error) {
+	j := m.jobs[a.ID]
+	switch {
+	case j == nil:
+		return false, []error{jobs.ErrNotFound}
+	case a.Token != 0 && a.Token == j.Token && j.State == jobs.Finished && j.Phase == jobs.Answered:
+		return true, nil
+	case a.Token != 0 && a.Token == j.Token && !j.State.Runs() && !j.State.Over() && j.Attempts == 0:
+		return true, nil
+	case j.stale(a.Token):
+		return false, []error{jobs.ErrStale}
+	case !j.State.Runs():
+		return false, []error{jobs.ErrNotRunning}
+	}
+	key := a.Key
+	if key == "" {
+		key = j.Key
+	}
+	switch {
+	case key == "":
+		return false, []error{jobs.ErrBadJob}
+	case j.got:
+		j.Changed = now
+		if j.Phase == jobs.Answered {
+			j.lease = now
+		} else {
+			j.looked(now)
+		}
+		return true, nil
+	case j.Phase == jobs.Awaiting && key == j.Key:
+		return false, nil
+	}
+	if errs := m.expect(a.ID, a.Token, key, now); errs != nil {
+		return false, errs
+	}
+	j.State, j.Phase, j.Attempts, j.Changed, j.lease = jobs.Running, jobs.Awaiting, max(1, j.Attempts), now, time.Time{}
+	if e, ok := m.early[keyName(j.Name, key)]; ok && e.until.After(now) {
+		delete(m.early, keyName(j.Name, key))
+		m.accept(j, e.result, e.refusal, now)
+		return true, nil
+	}
+	if d, set := a.Timeout.Get(); set {
+		if j.Deadline = now.Add(d); d == 0 {
+			j.Deadline = time.Time{}
+		}
+	} else if j.Deadline.IsZero() {
+		if d = 24 * time.Hour; j.Queue != "" {
+			d = j.Timeout
+		}
+		if d > 0 {
+			j.Deadline = now.Add(d)
+		}
+	}
+	j.lease = j.Deadline
+	return false, nil
+}
+
+// answer gives an answer, and tells what becomes of it.
+func (m *model) answer(name, key, result, refusal string, now time.Time) jobs.ReceiptKind {
+	j := m.holder(func(j *modelJob) bool { return j.Name == name && j.Key == key })
+	switch {
+	case j == nil:
+		ended := m.all(func(j *modelJob) bool { return j.Name == name && j.Key == key && j.State.Over() })
+		if n := len(ended); n > 0 {
+			if ended[n-1].got {
+				return jobs.Duplicate
+			}
+			return jobs.Late
+		}
+	case j.begun() && j.got:
+		return jobs.Duplicate
+	case j.begun():
+		m.accept(j, result, refusal, now)
+		return jobs.Accepted
+	case j.Run > 0 && (j.Repeat != "" || j.HasChildren): // its last run has ended well
+		return jobs.Duplicate
+	}
+	if e, ok := m.early[keyName(name, key)]; ok && e.until.After(now) {
+		return jobs.Duplicate
+	}
+	m.early[keyName(name, key)] = earlyAnswer{result, refusal, now.Add(modelEarly)}
+	return jobs.Early
+}
+
+// accept gives j its answer.
+func (m *model) accept(j *modelJob, result, refusal string, now time.Time) {
+	j.Changed = now
+	if j.Respond || refusal != "" {
+		if j.Answer, j.Reason = []byte(result), refusal; refusal != "" {
+			j.Answer = nil
+		}
+		if j.State == jobs.Running && j.Phase == "" {
+			j.got = true
+			return
+		}
+		j.looked(now)
+		return
+	}
+	j.Answer, j.got = []byte(result), true
+	j.give(nil)
+	m.ended(j, false, now)
+}
+
+// ended is a run that ends well. It returns an error if the job cannot go.
+func (m *model) ended(j *modelJob, stop bool, now time.Time) []error {
+	j.Changed = now
+	for _, c := range m.children(j.ID) { // it has seen those that are over
+		if c.State == jobs.Finished || c.State == jobs.Cancelled {
+			delete(m.jobs, c.ID)
+		}
+	}
+	switch {
+	case m.pending(j.ID):
+		j.anew()
+		j.State, j.NextRun = jobs.Paused, j.LastRun
+		for _, c := range m.children(j.ID) {
+			if c.State == jobs.Paused {
+				c.State, c.Changed = jobs.Queued, now
+			}
+		}
+	case j.Repeat != "" && !stop:
+		m.again(j, now)
+	case j.Parent != 0 || j.kept():
+		m.over(j, jobs.Finished, now)
+		if j.kept() {
+			j.Reason = ""
+		}
+	case len(m.children(j.ID)) > 0:
+		return []error{jobs.ErrOutstanding}
+	default:
+		delete(m.jobs, j.ID)
+	}
+	m.settle(now, j)
+	return nil
+}
+
+func (m *model) withdraw(id jobs.ID, now time.Time) []error {
+	j := m.jobs[id]
+	switch {
+	case j == nil:
+		return []error{jobs.ErrNotFound}
+	case j.State == jobs.Cancelled:
+		return nil
+	case j.State.Over():
+		return []error{jobs.ErrOver}
+	case len(m.children(id)) > 0:
+		return []error{jobs.ErrHasChildren}
+	}
+	if j.State.Runs() {
+		j.Token++
+	}
+	j.give(nil)
+	j.Changed = now
+	m.over(j, jobs.Cancelled, now)
+	m.settle(now, j)
+	return nil
+}
+
+// purge returns how many jobs go.
+func (m *model) purge(now time.Time) (n int) {
+	for _, j := range m.all(func(j *modelJob) bool { return !j.Expires.IsZero() && !j.Expires.After(now) }) {
+		delete(m.jobs, j.ID)
+		n++
+	}
+	maps.DeleteFunc(m.early, func(_ string, e earlyAnswer) bool { return !e.until.After(now) })
+	return n
+}
+
+// compareEarly takes the early answers out of what is stored, and holds them against the model. One whose time is over may be there or not.
+func (m *model) compareEarly(got []jobs.Job, now time.Time) (rest []jobs.Job, err error) {
+	seen := map[string]earlyAnswer{}
+	var errs []error
+	for _, j := range got {
+		if j.Queue != earlyQueue {
+			rest = append(rest, j)
+			continue
+		}
+		e := earlyAnswer{string(j.Answer), j.Reason, j.Expires}
+		if k := keyName(j.Name, j.Key); e.until.After(now) {
+			if _, twice := seen[k]; twice {
+				errs = append(errs, fmt.Errorf("two early answers to %q are there", k))
+			}
+			seen[k] = e
+		}
+		if j.State != jobs.Finished || !j.Due.IsZero() {
+			errs = append(errs, fmt.Errorf("an early answer is no dead record: %+v", j))
+		}
+	}
+	want := maps.Clone(m.early)
+	for k, e := range want {
+		if !e.until.After(now) {
+			delete(want, k)
+			continue
+		}
+		if e.refusal != "" {
+			e.result = ""
+			want[k] = e
+		}
+	}
+	if diff := gocmp.Diff(want, seen, gocmp.AllowUnexported(earlyAnswer{}), gocmp.Comparer(time.Time.Equal)); diff != "" {
+		errs = append(errs, fmt.Errorf("other early answers are there (-want +got):\n%s", diff))
+	}
+	return rest, errors.Join(errs...)
+}
+
+// lawfulKeys looks at what must hold of keys, queues and answers at any time.
+func lawfulKeys(list []jobs.Job) error {
+	var errs []error
+	owners := map[string]jobs.ID{}
+	for i := range list {
+		j := &list[i]
+		for _, k := range []string{"key " + keyName(j.Name, j.Key), "unique " + keyName(j.Name, j.UniqueKey)} {
+			if j.State.Over() || k[len(k)-1] == 0 {
+				continue
+			}
+			if other, ok := owners[k]; ok {
+				errs = append(errs, fmt.Errorf("jobs %d and %d have the %q", other, j.ID, k))
+			}
+			owners[k] = j.ID
+		}
+		switch {
+		case j.State.Over() && (!j.Due.IsZero() || !j.Deadline.IsZero()):
+			errs = append(errs, fmt.Errorf("job %d is over, and is due or has a deadline", j.ID))
+		case !j.State.Over() && !j.Expires.IsZero():
+			errs = append(errs, fmt.Errorf("job %d is %s and expires", j.ID, j.State))
+		case j.Phase != "" && !j.State.Over() && j.State != jobs.Running:
+			errs = append(errs, fmt.Errorf("job %d is %s and %s", j.ID, j.State, j.Phase))
+		case j.Phase != "" && j.Key == "":
+			errs = append(errs, fmt.Errorf("job %d is %s without a key", j.ID, j.Phase))
+		case j.State.Over() && j.Phase == jobs.Awaiting:
+			errs = append(errs, fmt.Errorf("job %d is over and awaits an answer", j.ID))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// modelKeys are the keys that are drawn.
+func modelKeys() []string { return slices.Clone([]string{"x", "x", "y"}) }
