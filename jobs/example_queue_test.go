@@ -111,7 +111,12 @@ func ExampleShares() {
 		all := count["east"]+count["north"] == 45
 		mu.Unlock()
 		if all {
-			time.AfterFunc(50*time.Millisecond, stop) // no other one comes
+			time.AfterFunc(50*time.Millisecond, func() { // no other one comes
+				mu.Lock()
+				defer mu.Unlock()
+				fmt.Println(count)
+				stop()
+			})
 		}
 		<-ctx.Done()
 		return task.None{}, nil
@@ -124,9 +129,6 @@ func ExampleShares() {
 	if err := r.Run(ctx); err != nil {
 		panic(err)
 	}
-	mu.Lock()
-	defer mu.Unlock()
-	fmt.Println(count)
 	// Output:
 	// map[east:40 north:5]
 }

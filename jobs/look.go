@@ -29,6 +29,9 @@ type turn struct {
 	again bool // there may be more to do at once
 	moved int
 
+	version  int64 // of the admissions of this queue, for its roster; 0: it is what it was
+	outdated bool  // a plan was made without knowing of the last admission
+
 	missing bool          // locks of keys
 	keys    map[string]ID // that jobs of this look have got, by keyLock
 }
@@ -65,26 +68,35 @@ func (l *lead) look(ctx context.Context, room int) (out []Handout, again bool, e
 
 // settleRoster brings into the roster what was done. After an error nobody knows what that was.
 func (l *lead) settleRoster(t *turn, err error) {
-	if err != nil {
+	if err != nil || t.outdated {
 		l.roster = nil
 		return
 	}
 	l.roster.settle(t.out)
+	if t.version != 0 {
+		l.roster.version = t.version
+	}
 }
 
 func (t *turn) run(ctx context.Context, token int64, plan *Look) error {
-	if _, err := t.l.own(ctx, t.step, token); err != nil {
+	rec, err := t.l.own(ctx, t.step, token)
+	if err != nil {
 		return err
 	}
 	if err := t.resumeRuns(ctx); err != nil {
 		return err
 	}
-	var err error
 	switch {
 	case t.room <= 0:
 		t.again = true
+	case plan != nil && plan.running.version != rec.Run: // an admission that nobody knew of: one whose transaction was given up, and was done after all
+		t.again, t.outdated = true, true
 	case plan != nil:
-		err = t.carryOut(ctx, plan)
+		if err = t.carryOut(ctx, plan); err == nil && len(plan.starts) > 0 {
+			rec.Run++
+			t.version = rec.Run
+			t.saves = append(t.saves, &rec)
+		}
 	default:
 		err = t.admit(ctx)
 	}
@@ -316,12 +328,17 @@ func weigh(ctx context.Context, tx Tx, queue string) (n, weight int64, err error
 // plan asks the throttler. idle says that nothing is to be done; the Look is nil only with an error.
 func (l *lead) plan(ctx context.Context, room int) (plan *Look, idle bool, err error) {
 	look := &Look{queue: l.q, room: room, gauge: gauge{limit: l.q.limit(), strict: l.q.Strict}, opens: l.s.opens, offered: map[ID]*offer{}}
-	var running int64
+	var running, version int64
 	due := false
 	err = l.s.c.Store.View(ctx, func(ctx context.Context, tx Tx) (err error) {
 		if look.now, err = tx.Now(ctx); err != nil {
 			return err
 		}
+		rec, err := tx.Get(ctx, l.record()) // before the rest: what is admitted from now on shows
+		if err != nil {
+			return err
+		}
+		version = rec.Run
 		found, err := tx.Find(ctx, Query{Limit: 1, Line: &Line{Queue: l.q.Name, State: Running, By: look.now}})
 		if err != nil {
 			return err
@@ -333,7 +350,7 @@ func (l *lead) plan(ctx context.Context, room int) (plan *Look, idle bool, err e
 	if err != nil {
 		return nil, false, err
 	}
-	if err := l.readRoster(ctx, int(running)); err != nil {
+	if err := l.readRoster(ctx, int(running), version); err != nil {
 		return nil, false, err
 	}
 	look.running = l.roster
@@ -350,8 +367,8 @@ func (l *lead) plan(ctx context.Context, room int) (plan *Look, idle bool, err e
 func (s *Service) lineView(ctx context.Context, q Query) ([]Job, error) { return s.List(ctx, q) }
 
 // readRoster brings the roster up to date.
-func (l *lead) readRoster(ctx context.Context, running int) (err error) {
-	if l.roster != nil && len(l.roster.all) >= running && time.Since(l.roster.read) < rosterAge {
+func (l *lead) readRoster(ctx context.Context, running int, version int64) (err error) {
+	if l.roster != nil && l.roster.version == version && len(l.roster.all) >= running && time.Since(l.roster.read) < rosterAge {
 		l.pace.stale, err = l.roster.sync(ctx, l.s, running)
 		return err
 	}
@@ -360,6 +377,7 @@ func (l *lead) readRoster(ctx context.Context, running int) (err error) {
 		l.roster = nil
 		return err
 	}
+	l.roster.version = version
 	l.pace.stale = false
 	l.roster.inherit(before)
 	return nil

@@ -14,7 +14,9 @@ type roster struct {
 	all   []*entry // in the order in which they began
 	begun []*entry // started in a look whose transaction is still to come
 	read  time.Time
-	next  int // which of all is to be looked at next, for whether it runs still
+	// version numbers the admissions of the queue: it is the Run of its record after the last one that is known here.
+	version int64
+	next    int // which of all is to be looked at next, for whether it runs still
 }
 
 // entry is a job of a roster.
