@@ -23,6 +23,11 @@ type Await struct {
 // Expect has an answer for key be for the run that token names, from the return of Expect on: to be called before a request is sent that a plain handler chooses the key of. It does not end the run.
 // [ErrKeyTaken] says that another job awaits that key, [ErrAnswerThere] that the answer to the key before this one has come.
 func (s *Service) Expect(ctx context.Context, id ID, token int64, key string) error {
+	return s.expect(ctx, id, token, key, task.Opt[bool]{})
+}
+
+// expect is Expect, and sets whether what runs the job is to look at the answer.
+func (s *Service) expect(ctx context.Context, id ID, token int64, key string, respond task.Opt[bool]) error {
 	if key == "" {
 		return &FieldError{Field: "key", Problem: missing}
 	}
@@ -35,6 +40,11 @@ func (s *Service) Expect(ctx context.Context, id ID, token int64, key string) er
 		do: func(ctx context.Context, t *step, j *Job) error {
 			if err := j.atWork(token); err != nil {
 				return err
+			}
+			if r := respond.Or(j.Respond); r != j.Respond {
+				if j.Respond = r; key == j.Key {
+					return t.save(ctx, j)
+				}
 			}
 			return t.register(ctx, j, key)
 		},

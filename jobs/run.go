@@ -146,14 +146,18 @@ func (a *active) told(err error) error {
 
 // Expect implements [task.Expecter].
 func (a *active) Expect(ctx context.Context, key string) error {
+	return a.expect(ctx, key, task.Opt[bool]{})
+}
+
+func (a *active) expect(ctx context.Context, key string, respond task.Opt[bool]) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.over {
 		return fmt.Errorf("%w: the handler of job %d has ended", ErrStale, a.run.id)
 	}
-	err := a.s.Expect(ctx, a.run.id, a.handout.Token, key)
+	err := a.s.expect(ctx, a.run.id, a.handout.Token, key, respond)
 	if err == nil {
-		a.handout.Key = key
+		a.handout.Key, a.handout.Respond = key, respond.Or(a.handout.Respond)
 	}
 	return a.told(err)
 }

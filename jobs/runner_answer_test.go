@@ -613,3 +613,51 @@ func TestManyAwait(t *testing.T) {
 		t.Errorf("%d are finished: %v", len(list), err)
 	}
 }
+
+// TestQueueGoesOn: the end of a job by its answer, in whatever process, has the next one start at once.
+func TestQueueGoesOn(t *testing.T) {
+	inShop(t, func(t *testing.T, s *shop) {
+		d := newDiary()
+		kind := shipping(func(_ ctx, p parcelOf) error { d.note("ask %s", p.To); return nil })
+		r := s.runner(jobs.RunnerConfig{Queue: &jobs.Queue{Name: "q", Limit: 1, Poll: time.Hour}})
+		register(t, r, kind)
+		s.run(r)
+		for _, to := range []string{"a", "b", "c"} {
+			s.ship(kind, "q", to)
+		}
+		time.Sleep(10 * time.Second)
+		s.tell("a", "x", jobs.Accepted)
+		time.Sleep(10 * time.Second)
+		if _, err := serve(t, s.store).Complete(t.Context(), "ship", "b", "x"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		d.about(t, "0s: ask a", "10s: ask b", "20s: ask c")
+	})
+}
+
+// TestTypeOfPlainJobs: a type's functions run for jobs that were made without it, too.
+func TestTypeOfPlainJobs(t *testing.T) {
+	for _, queue := range []string{"", "q"} {
+		inShop(t, func(t *testing.T, s *shop) {
+			kind := shipping(func(ctx, parcelOf) error { return nil })
+			kind.Timeout = -1
+			kind.Response = func(_ ctx, p parcelOf, answer string) (parcelOf, error) { p.Sent = len(answer); return p, nil }
+			c := jobs.RunnerConfig{}
+			if queue != "" {
+				c.Queue = &jobs.Queue{Name: queue}
+			}
+			r := s.runner(c)
+			register(t, r, kind)
+			s.run(r)
+			id := s.put(jobs.Spec{Name: "ship", Queue: queue, Data: []byte(`{"to":"x"}`)})
+			time.Sleep(time.Minute)
+			if j := s.job(id); j.Phase != jobs.Awaiting || j.Key != "x" || queue == "" && !j.Deadline.IsZero() {
+				t.Errorf("%+v", j)
+			}
+			s.tell("x", "four", jobs.Accepted)
+			time.Sleep(time.Second)
+			s.is(id, jobs.Finished, `{"to":"x","sent":4}`)
+		})
+	}
+}

@@ -114,16 +114,17 @@ func (t Type[D, A]) key(data []byte) (string, error) {
 
 // request is the handler of an attempt.
 func (t Type[D, A]) request(ctx context.Context, q *task.Request) (any, error) {
-	h, ok := FromContext(ctx)
+	a, ok := ctx.Value(activeKey{}).(*active)
 	if !ok {
 		return nil, ErrNoRun
 	}
+	h, _ := FromContext(ctx)
 	key, err := t.key(h.Data)
 	if err != nil {
 		return nil, err
 	}
-	if key != h.Key { // one that no queue has begun
-		if err := task.Expect(ctx, key); err != nil {
+	if respond := t.Response != nil; key != h.Key || respond != h.Respond { // no queue has begun it
+		if err := a.expect(ctx, key, task.Set(respond)); err != nil {
 			return nil, err
 		}
 	}

@@ -1,0 +1,227 @@
+package jobs_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/swarmiji/swarmiji/internal/suite"
+	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/sqljobs"
+)
+
+// memberPart tells a member of a crew what it does: "answers", or runs jobs.
+const memberPart = "SWARMIJI_JOBS_TEST_PART"
+
+const (
+	askedJobs  = 150
+	askedKills = 6
+)
+
+// order is what the jobs of these tests hold: every fourth is refused at first, and every fifth gets no answer.
+type order struct {
+	N       int  `json:"n"`
+	Attempt int  `json:"attempt"`
+	Got     bool `json:"got,omitempty"`
+}
+
+func (o order) key() string { return fmt.Sprintf("order-%d-%d", o.N, o.Attempt) }
+
+// orders is their type. say is told of requests, and of the jobs whose answers are looked at.
+func orders(say func(line string)) jobs.Type[order, bool] {
+	return jobs.Type[order, bool]{
+		Name: "order", Key: order.key, Timeout: 2 * time.Second,
+		Request: func(_ ctx, o order) error {
+			say("ask " + o.key())
+			<-time.After(time.Millisecond) // to be killed in
+			return nil
+		},
+		Response: func(_ ctx, o order, yes bool) (order, error) {
+			say("look " + o.key())
+			<-time.After(time.Millisecond)
+			o.Got = yes
+			return o, nil
+		},
+		Retry: func(_ ctx, f *jobs.Failure[order]) bool {
+			f.Data.Attempt++
+			f.At = time.Now()
+			return f.Attempt < 20
+		},
+	}
+}
+
+// asker is a member that runs orders.
+func asker() error {
+	ctx, stop := suite.UntilDismissed()
+	defer stop()
+	store, err := sqljobs.New(sqljobs.Config{URL: os.Getenv(memberURL), Logger: quiet})
+	if err != nil {
+		return err
+	}
+	defer store.Close(context.Background())
+	service, err := jobs.New(jobs.Config{Store: store, Logger: quiet})
+	if err != nil {
+		return err
+	}
+	defer service.Close(context.Background())
+	r, err := jobs.NewRunner(jobs.RunnerConfig{
+		Service: service, Workers: 4, Lease: 600 * time.Millisecond, Logger: quiet, Queue: &jobs.Queue{Name: "orders", Limit: 40},
+	})
+	if err != nil {
+		return err
+	}
+	kind := orders(func(line string) {
+		fmt.Println(line) //nolint:forbidigo // it is how the parent hears of it
+	})
+	if err := kind.Register(r); err != nil {
+		return err
+	}
+	return r.Run(ctx)
+}
+
+// orderBook plays the service outside: it answers what it is asked.
+type orderBook struct {
+	*shop
+	busy     sync.WaitGroup
+	mu       sync.Mutex
+	asked    map[string]int
+	looked   map[string]int
+	accepted map[int]int // answers that were no refusals, by job
+	odd      []string
+}
+
+func (b *orderBook) hear(node, line string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	what, key, _ := strings.Cut(line, " ")
+	switch what {
+	case "ask":
+		b.asked[key]++
+		b.busy.Go(func() { b.answer(key) })
+	case "look":
+		b.looked[key]++
+	default:
+		b.odd = append(b.odd, node+": "+line)
+	}
+}
+
+// answer answers a request as its fate is: late, twice, never, or with a refusal.
+func (b *orderBook) answer(key string) {
+	var o order
+	if _, err := fmt.Sscanf(key, "order-%d-%d", &o.N, &o.Attempt); err != nil {
+		b.t.Error(err)
+	}
+	<-time.After(rand.N(30 * time.Millisecond))
+	if o.N%5 == 0 && o.Attempt == 0 {
+		return
+	}
+	for range 1 + o.N%2 {
+		if o.N%4 == 0 && o.Attempt == 0 { // a job that is to try again takes another refusal, too
+			if _, err := b.Reject(context.Background(), "order", key, errors.New("not today")); err != nil {
+				b.t.Errorf("the refusal of %s: %v", key, err)
+			}
+			continue
+		}
+		r, err := b.Complete(context.Background(), "order", key, true)
+		if err != nil {
+			b.t.Errorf("the answer to %s: %v", key, err)
+		}
+		if r.Kind == jobs.Accepted {
+			b.mu.Lock()
+			b.accepted[o.N]++
+			b.mu.Unlock()
+		}
+	}
+}
+
+// TestAnswersKilled kills runners of a queue with SIGKILL while their requests are sent, answered and looked at, in a database that they share. No job is lost,
+// every request is sent at least once, and each job comes to one end.
+func TestAnswersKilled(t *testing.T) {
+	t.Parallel()
+	url := "sqlite://" + t.TempDir() + "/jobs.db"
+	store, err := sqljobs.New(sqljobs.Config{URL: url, Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &orderBook{shop: newShop(t, store), asked: map[string]int{}, looked: map[string]int{}, accepted: map[int]int{}}
+	t.Cleanup(b.busy.Wait)
+	kind := orders(nil)
+	for n := range askedJobs {
+		if _, err := kind.Create(t.Context(), b.Service, "orders", order{N: n}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	crew := suite.NewCrew(t, b.hear, memberURL+"="+url, memberPart+"=answers")
+	alive := []*suite.Member{crew.Hire(), crew.Hire()}
+	ends := map[jobs.ID]jobs.Job{}
+	over := func() int {
+		list, err := b.List(t.Context(), jobs.Query{Queue: "orders", States: []jobs.State{jobs.Finished, jobs.Failed, jobs.Cancelled}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, j := range list {
+			if before, known := ends[j.ID]; known && (!before.Changed.Equal(j.Changed) || before.State != j.State || string(before.Data) != string(j.Data)) {
+				t.Errorf("the end of job %d has changed: %s %s, %s %s", j.ID, before.State, before.Data, j.State, j.Data)
+			}
+			ends[j.ID] = j
+		}
+		return len(list)
+	}
+	until := func(what string, ok func() bool) {
+		t.Helper()
+		for end := time.Now().Add(time.Minute); !ok(); <-time.After(5 * time.Millisecond) {
+			if time.Now().After(end) {
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				t.Fatalf("%s: not in time; %d are over, %d were asked, %d answered; %q", what, len(ends), len(b.asked), len(b.accepted), b.odd)
+			}
+		}
+	}
+	asked := func() int {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return len(b.asked)
+	}
+	for i := range askedKills {
+		before := asked()
+		until("requests of those that live", func() bool { return over() == askedJobs || asked() >= before+10 })
+		<-time.After(rand.N(10 * time.Millisecond))
+		alive[i%2].Kill()
+		alive[i%2] = crew.Hire()
+	}
+	until("the end of all jobs", func() bool { return over() == askedJobs })
+	for _, m := range alive {
+		if err := m.Dismiss(); err != nil {
+			t.Errorf("%s: %v", m.Node, err)
+		}
+	}
+	b.busy.Wait()
+	over()
+
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	again := 0
+	for id, j := range ends {
+		var o order
+		if err := json.Unmarshal(j.Data, &o); err != nil || j.State != jobs.Finished || !o.Got {
+			t.Errorf("job %d is %s with %s: %s (%v)", id, j.State, j.Data, j.Reason, err)
+		}
+		if last := o.key(); b.asked[last] == 0 || b.looked[last] == 0 || b.accepted[o.N] != 1 {
+			t.Errorf("%s was asked for %d times, and its answer looked at %d times; %d answers were accepted", last, b.asked[last], b.looked[last], b.accepted[o.N])
+		}
+	}
+	for _, n := range b.asked {
+		again += n - 1
+	}
+	if len(b.odd) > 0 || len(ends) != askedJobs {
+		t.Errorf("%d ends; %q", len(ends), b.odd)
+	}
+	t.Logf("%d requests were sent again", again)
+}
