@@ -57,55 +57,57 @@ func possibleKey(text string) bool {
 
 // find is the statement of a Query. There are few shapes, which are prepared once each.
 func (b *builder) find(q jobs.Query) string {
-	index, order := b.way(q), "j.id"
-	id := order
-	if index != "" {
+	where, index := b.where(q), b.way(q)
+	id, order := "j.id", "j.id"
+	switch {
+	case index != "":
 		// No other index may seem as good to PostgreSQL, which might walk all jobs by their ids when it has seen the table empty.
-		id = "j.id + 0"
-		order = id
+		id, order = "j.id + 0", "j.id + 0"
+	case q.Name != "":
+		where += " AND j.id > -1" // which PostgreSQL's index says
 	}
 	if !q.Expired.IsZero() {
 		order = "j.expires, j.id"
 	}
-	where := append(make([]string, 0, 8), id+" > "+b.arg(int64(q.After), "bigint"))
+	query := "SELECT " + columns("j") + " FROM " + b.table(index) + " WHERE " + id + " > " + b.arg(int64(q.After), "bigint") + where + b.names(index) + " ORDER BY " + order
+	if q.Limit > 0 {
+		query += " LIMIT " + b.arg(q.Limit, "bigint")
+	}
+	return query
+}
+
+// where is what must hold of a job, but for After, each condition after an AND.
+func (b *builder) where(q jobs.Query) string {
+	var where strings.Builder
+	and := func(column, condition string) { where.WriteString(" AND j." + column + " " + condition) }
 	if q.IDs != nil {
 		ids := make([]int64, len(q.IDs))
 		for i, id := range q.IDs {
 			ids[i] = int64(id)
 		}
-		where = append(where, "j.id "+b.list(ids))
-	}
-	if q.Name != "" {
-		where = append(where, "j.name = "+b.arg(q.Name, "text"))
-		if index == "" {
-			where = append(where, "j.id > -1") // which PostgreSQL's index says
-		}
+		and("id", b.list(ids))
 	}
 	if q.States != nil {
 		states := make([]string, len(q.States))
 		for i, s := range q.States {
 			states[i] = strings.ToValidUTF8(strings.ReplaceAll(string(s), "\x00", "?"), "?")
 		}
-		where = append(where, "j.state "+b.oneOf(states))
+		and("state", b.oneOf(states))
 	}
-	for _, c := range []struct{ column, value string }{
-		{"sequence_key", q.SequenceKey}, {"queue", q.Queue}, {"unique_key", q.UniqueKey}, {"answer_key", q.Key},
+	for _, c := range [...]struct{ column, value string }{
+		{"name", q.Name}, {"sequence_key", q.SequenceKey}, {"queue", q.Queue}, {"unique_key", q.UniqueKey}, {"answer_key", q.Key},
 	} {
 		if c.value != "" {
-			where = append(where, "j."+c.column+" = "+b.arg(c.value, "text"))
+			and(c.column, "= "+b.arg(c.value, "text"))
 		}
 	}
 	if q.Parent != 0 {
-		where = append(where, "j.parent = "+b.arg(int64(q.Parent), "bigint"))
+		and("parent", "= "+b.arg(int64(q.Parent), "bigint"))
 	}
 	if !q.Expired.IsZero() {
-		where = append(where, "j.expires <= "+b.arg(q.Expired.UnixMicro(), "bigint"))
+		and("expires", "<= "+b.arg(q.Expired.UnixMicro(), "bigint"))
 	}
-	query := "SELECT " + columns("j") + " FROM " + b.table(index) + " WHERE " + strings.Join(where, " AND ") + b.names(index) + " ORDER BY " + order
-	if q.Limit > 0 {
-		query += " LIMIT " + b.arg(q.Limit, "bigint")
-	}
-	return query
+	return where.String()
 }
 
 // way is the index that is to be used; "": one that the database thinks best of those that are for other questions.

@@ -45,7 +45,7 @@ func (b *builder) line(q *jobs.Line, limit int, by any, lock string) string {
 	if w, ok := q.MaxWeight.Get(); ok {
 		weight := b.arg(w, "bigint")
 		if light = " AND j.weight <= " + weight; q.State == jobs.Queued {
-			light += " AND " + b.lightest(queue) + " <= " + weight
+			first = "CASE WHEN " + b.lightest(queue) + " <= " + weight + " THEN " + first + " END" // no time, and so no row
 		}
 	}
 	if q.Order == jobs.PriorityFirst && q.State == jobs.Queued {
@@ -98,7 +98,7 @@ func (b *builder) lightest(queue string) string {
 	}
 	where := "i.queue = " + queue + " AND i.state = 'QUEUED' AND i.queue_due IS NOT NULL"
 	if !b.lite {
-		where += " AND i.priority > -2000000000"
+		where += " AND i.has_children > -1"
 	}
 	return "(SELECT i.weight FROM " + i + " WHERE " + where + " ORDER BY i.weight LIMIT 1)"
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/sqljobs"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 // A server that has seen the table empty plans for an empty one until it looks again, a minute later or so. What is handed out must not read all
@@ -29,7 +31,17 @@ func TestPlansForAnEmptyTable(t *testing.T) {
 	fill := func() {
 		var list []*jobs.Job
 		for i := range rows {
-			list = append(list, job(fmt.Sprintf("name-%d", i%100), i%6, time.Now().Add(-time.Hour)))
+			j := job(fmt.Sprintf("name-%d", i%100), i%6, time.Now().Add(-time.Hour))
+			if i/100%2 == 1 {
+				j.Queue, j.Weight, j.Key, j.UniqueKey = fmt.Sprint("queue-", i%3), 1000, fmt.Sprint("key-", i), fmt.Sprint("key-", i)
+				switch i % 30 {
+				case 1:
+					j.State, j.Due, j.Expires = jobs.Failed, time.Time{}, time.Now().Add(-time.Duration(i)*time.Second)
+				case 4:
+					j.State = jobs.Running
+				}
+			}
+			list = append(list, j)
 		}
 		save(t, s, list...)
 	}
@@ -66,6 +78,7 @@ func TestPlansForAnEmptyTable(t *testing.T) {
 				t.Fatalf("%d jobs, %v", len(got), err)
 			}
 		}
+		askQueues(t, s, 200*i+105)
 	}
 	if err := s.Close(bound(t)); err != nil {
 		t.Fatal(err)
@@ -76,7 +89,43 @@ func TestPlansForAnEmptyTable(t *testing.T) {
 		return read >= 3*takes
 	})
 	if read > 3*takes*rows/10 {
-		t.Errorf("%d rows were read to hand out %d of %d jobs", read, 3*takes, rows)
+		t.Errorf("%d rows were read to hand out %d of %d jobs, and to find as many by their queues and keys", read, 3*takes, rows)
+	}
+}
+
+// askQueues asks what is asked of queues and keys, in the way of who locks. n is of a job with a key.
+func askQueues(t *testing.T, s *sqljobs.Store, n int) {
+	t.Helper()
+	line := func(l jobs.Line) jobs.Query {
+		l.Queue = "queue-1"
+		return jobs.Query{Line: &l, Limit: 1}
+	}
+	after := &jobs.Job{Due: time.Now().Add(-time.Hour - 10*time.Second), Priority: 2}
+	key := fmt.Sprint("key-", n)
+	if err := s.Update(bound(t), func(ctx context.Context, tx jobs.Tx) error {
+		for i, c := range []struct {
+			q    jobs.Query
+			want int
+		}{
+			{line(jobs.Line{State: jobs.Queued}), 1},
+			{line(jobs.Line{State: jobs.Queued, After: after, MaxWeight: task.Set[int64](1000)}), 1},
+			{line(jobs.Line{State: jobs.Queued, MaxWeight: task.Set[int64](999)}), 0},
+			{line(jobs.Line{State: jobs.Queued, Order: jobs.PriorityFirst}), 1},
+			{line(jobs.Line{State: jobs.Queued, Order: jobs.PriorityFirst, After: after, MaxWeight: task.Set[int64](1000)}), 1},
+			{line(jobs.Line{State: jobs.Queued, Order: jobs.PriorityFirst, MaxWeight: task.Set[int64](999)}), 0},
+			{line(jobs.Line{State: jobs.Running}), 1},
+			{jobs.Query{Name: fmt.Sprint("name-", n%100), Key: key}, 1},
+			{jobs.Query{Name: fmt.Sprint("name-", n%100), UniqueKey: key}, 1},
+			{jobs.Query{Expired: time.Now(), Limit: 1}, 1},
+		} {
+			if found, err := tx.Find(ctx, c.q); err != nil || len(found) != c.want {
+				return fmt.Errorf("question %d: %d jobs, %w", i, len(found), err)
+			}
+		}
+		_, _, err := tx.(jobs.Weigher).Weigh(ctx, "queue-1")
+		return err
+	}); err != nil {
+		t.Fatal(err)
 	}
 }
 

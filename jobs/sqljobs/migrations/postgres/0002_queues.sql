@@ -21,7 +21,7 @@ ALTER TABLE swarmiji_job
 CREATE INDEX swarmiji_job_queue ON swarmiji_job (queue, state, queue_due, priority, id, weight) WHERE queue IS NOT NULL AND mock > -1;
 -- A queue's line by priority, and the lightest of it, which tells a full queue that there is nothing to be read.
 CREATE INDEX swarmiji_job_line ON swarmiji_job (queue, priority, queue_due, id, weight) WHERE state = 'QUEUED' AND queue_due IS NOT NULL AND name > '';
-CREATE INDEX swarmiji_job_light ON swarmiji_job (queue, weight) WHERE state = 'QUEUED' AND queue_due IS NOT NULL AND priority > -2000000000;
+CREATE INDEX swarmiji_job_light ON swarmiji_job (queue, weight) WHERE state = 'QUEUED' AND queue_due IS NOT NULL AND has_children > -1;
 CREATE INDEX swarmiji_job_answer ON swarmiji_job (name, answer_key, id) WHERE answer_key IS NOT NULL;
 CREATE INDEX swarmiji_job_unique ON swarmiji_job (name, unique_key, id) WHERE unique_key IS NOT NULL;
 CREATE INDEX swarmiji_job_expires ON swarmiji_job (expires, id) WHERE expires IS NOT NULL;

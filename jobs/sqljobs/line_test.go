@@ -1,0 +1,80 @@
+package sqljobs
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/swarmiji/swarmiji/internal/sqlconn"
+	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// TestPlansOfLines has SQLite explain what it does to answer for queues and keys: each question has its index, and a line is read in its order.
+func TestPlansOfLines(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	s, err := New(Config{URL: "sqlite://" + filepath.ToSlash(filepath.Join(t.TempDir(), "jobs.db"))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := s.ready(ctx); err != nil {
+		t.Fatal(err)
+	}
+	after := &jobs.Job{ID: 1, Due: time.Now()}
+	const sorts = "USE TEMP B-TREE FOR ORDER BY"
+	for _, c := range []struct {
+		q     jobs.Query
+		index string
+		sorts bool
+	}{
+		{jobs.Query{Line: &jobs.Line{Queue: "q", State: jobs.Queued}}, "swarmiji_job_queue (queue=? AND state=? AND queue_due<?)", false},
+		{jobs.Query{Line: &jobs.Line{Queue: "q", State: jobs.Queued, After: after, MaxWeight: task.Set[int64](1)}}, "swarmiji_job_queue (queue=? AND state=? AND queue_due>? AND queue_due<?)", false},
+		{jobs.Query{Line: &jobs.Line{Queue: "q", State: jobs.Queued, MaxWeight: task.Set[int64](1)}}, "swarmiji_job_light (queue=?)", false},
+		{jobs.Query{Line: &jobs.Line{Queue: "q", State: jobs.Queued, Order: jobs.PriorityFirst}}, "swarmiji_job_line (queue=? AND priority=? AND queue_due", false},
+		{jobs.Query{Line: &jobs.Line{Queue: "q", State: jobs.Queued, Order: jobs.PriorityFirst, After: after}}, "swarmiji_job_line (queue=? AND priority=? AND queue_due", false},
+		{jobs.Query{Line: &jobs.Line{Queue: "q", State: jobs.Running}}, "swarmiji_job_queue (queue=? AND state=? AND queue_due<?)", false},
+		{jobs.Query{Queue: "q", States: []jobs.State{jobs.Running}}, "swarmiji_job_queue (queue=? AND state=?)", true},
+		{jobs.Query{Name: "n", Key: "k", Queue: "q", States: []jobs.State{jobs.Running}}, "swarmiji_job_answer (name=? AND answer_key=?)", true},
+		{jobs.Query{Name: "n", UniqueKey: "k"}, "swarmiji_job_unique (name=? AND unique_key=?)", true},
+		{jobs.Query{Expired: time.Now(), Limit: 9}, "swarmiji_job_expires (expires<?)", false},
+	} {
+		b := builder{lite: true}
+		text := ""
+		if c.q.Line != nil {
+			text = b.line(c.q.Line, 9, time.Now().UnixMicro(), "")
+		} else {
+			text = b.find(c.q)
+		}
+		var plan []string
+		if err := s.conn.View(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
+			plan = nil
+			rows, err := tx.Query(ctx, "EXPLAIN QUERY PLAN "+text, b.args...)
+			if err != nil {
+				return err
+			}
+			for rows.Next() {
+				var id, parent, unused int64
+				var step string
+				if err := rows.Scan(&id, &parent, &unused, &step); err != nil {
+					return err
+				}
+				plan = append(plan, step)
+			}
+			return rows.Close()
+		}); err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+		all := strings.Join(plan, "\n")
+		if !strings.Contains(all, c.index) || strings.Contains(all, sorts) != c.sorts || strings.Contains(all, "SCAN swarmiji_job") || strings.Contains(all, "SCAN j\n") {
+			t.Errorf("%+v is not answered by %s, sorted %v:\n%s", c.q, c.index, c.sorts, all)
+		}
+	}
+}
