@@ -11,7 +11,8 @@
 // share one commit.
 //
 // What is due is found by indexes in the order in which it is handed out, one priority after the other, so that jobs that are
-// not due are not walked. Jobs of a pattern are looked for among the first that are due, and else by the names that match it.
+// not due are not walked. Jobs of a pattern are looked for among the first that are due, and else by the names that match it. Jobs of queues have a
+// Due of their own, queue_due, and indexes of their own: they are in nobody else's way. To find jobs by their state alone reads all of them.
 //
 // Other processes' jobs are heard of by LISTEN on PostgreSQL; a file is looked at a hundred times a second while somebody watches.
 package sqljobs

@@ -137,9 +137,13 @@ func (t *tx) Weigh(ctx context.Context, queue string) (n, weight int64, err erro
 	return n, weight, t.fail("weigh", err)
 }
 
-// weighText adds up what runs in a queue, $1, and reads the index alone.
+// weighText adds up what runs in a queue, $1, and reads the index alone: PostgreSQL would read all of the queue for a list of states, when it has seen the
+// table empty.
 func weighText(d sqlconn.Dialect) string {
 	b := builder{lite: d == sqlconn.SQLite}
-	return "SELECT count(*), CAST(coalesce(sum(j.weight), 0) AS bigint) FROM " + b.table("swarmiji_job_queue") + " WHERE j.queue = " + cast(1, "text") +
-		" AND j.state IN ('RUNNING', 'RUNQUEUED')" + b.names("swarmiji_job_queue")
+	of := func(state jobs.State) string {
+		return "SELECT j.weight FROM " + b.table("swarmiji_job_queue") + " WHERE j.queue = " + cast(1, "text") + " AND j.state = '" + string(state) + "'" +
+			b.names("swarmiji_job_queue")
+	}
+	return "SELECT count(*), CAST(coalesce(sum(r.weight), 0) AS bigint) FROM (" + of(jobs.Running) + " UNION ALL " + of(jobs.RunQueued) + ") AS r"
 }

@@ -88,7 +88,7 @@ func TestPlansForAnEmptyTable(t *testing.T) {
 		read = tuplesRead(t, conn) - before
 		return read >= 3*takes
 	})
-	if read > 3*takes*rows/10 {
+	if read > takes*rows/10 { // a tenth of what it would be to read all of them once for each round
 		t.Errorf("%d rows were read to hand out %d of %d jobs, and to find as many by their queues and keys", read, 3*takes, rows)
 	}
 }
