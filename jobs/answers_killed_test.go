@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/suite"
+	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/sqljobs"
 )
@@ -145,7 +146,17 @@ func (b *orderBook) answer(key string) {
 // every request is sent at least once, and each job comes to one end.
 func TestAnswersKilled(t *testing.T) {
 	t.Parallel()
-	url := "sqlite://" + t.TempDir() + "/jobs.db"
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		killAskers(t, "sqlite://"+t.TempDir()+"/jobs.db")
+	})
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		killAskers(t, testserver.RequirePostgres(t).URL())
+	})
+}
+
+func killAskers(t *testing.T, url string) {
 	store, err := sqljobs.New(sqljobs.Config{URL: url, Logger: quiet})
 	if err != nil {
 		t.Fatal(err)

@@ -130,10 +130,15 @@ func TestDefer(t *testing.T) {
 				answer string
 				reason string
 			}{
-				{answered, jobs.Finished, `{"n":5}`, ""}, {expected, jobs.Finished, `{"n":5}`, ""},
-				{refused, jobs.Failed, "", "it is still reserved"}, {late, jobs.Failed, "", "no answer came in time"},
-				{again, jobs.Finished, `{"n":5}`, ""}, {finished, jobs.Finished, "", ""}, {keyless, jobs.Failed, "", "key"},
-				{timeless, jobs.Failed, "", "no answer came in time"}, {taken, jobs.Failed, "", "another job has this key"},
+				{answered, jobs.Finished, `{"n":5}`, ""},
+				{expected, jobs.Finished, `{"n":5}`, ""},
+				{refused, jobs.Failed, "", "it is still reserved"},
+				{late, jobs.Failed, "", "no answer came in time"},
+				{again, jobs.Finished, `{"n":5}`, ""},
+				{finished, jobs.Finished, "", ""},
+				{keyless, jobs.Failed, "", "key"},
+				{timeless, jobs.Failed, "", "no answer came in time"},
+				{taken, jobs.Failed, "", "another job has this key"},
 			} {
 				j := s.job(w.id)
 				if j.State != w.state || string(j.Answer) != w.answer || !strings.Contains(j.Reason, w.reason) || (w.reason == "") != (j.Reason == "") {
@@ -660,4 +665,26 @@ func TestTypeOfPlainJobs(t *testing.T) {
 			s.is(id, jobs.Finished, `{"to":"x","sent":4}`)
 		})
 	}
+}
+
+// TestTypeAnsweredInTime: an answer that a job has got counts, although its request does not come back before the attempt is over.
+func TestTypeAnsweredInTime(t *testing.T) {
+	inShop(t, func(t *testing.T, s *shop) {
+		over := make(chan bool)
+		kind := shipping(func(ctx, parcelOf) error { <-over; return nil })
+		kind.Timeout = time.Minute
+		kind.Response = func(_ ctx, p parcelOf, _ string) (parcelOf, error) { p.Sent = 1; return p, nil }
+		kind.Retry = func(_ ctx, f *jobs.Failure[parcelOf]) bool { t.Errorf("asked about %v", f.Err); return false }
+		r := s.runner(jobs.RunnerConfig{Workers: 2, Queue: &jobs.Queue{Name: "q"}})
+		register(t, r, kind)
+		stop := s.run(r)
+		id := s.ship(kind, "q", "x")
+		time.Sleep(time.Second)
+		s.tell("x", "yes", jobs.Accepted)
+		time.Sleep(2 * time.Minute)
+		s.is(id, jobs.Finished, `{"to":"x","sent":1}`)
+		close(over)
+		time.Sleep(time.Second)
+		stop()
+	})
 }

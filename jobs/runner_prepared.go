@@ -29,7 +29,7 @@ func (r *round) submitReady(ctx context.Context, parcels []parcel, ready []int, 
 	if len(ready) == 0 {
 		return nil
 	}
-	submit := r.c.Submit.(PreparedSubmitter) //nolint:forcetypeassert,errcheck // prepared has looked
+	submit := r.c.Submit.(PreparedSubmitter) //nolint:forcetypeassert // prepared has looked
 	errs := make([]error, len(parcels))
 	free := make(chan struct{}, mostCalls)
 	var wg sync.WaitGroup

@@ -152,7 +152,7 @@ func (o *outside) kind(name string, hasResponse, hasRetry bool) jobs.Type[course
 	}
 	if hasRetry {
 		t.Retry = func(_ ctx, f *jobs.Failure[course]) bool {
-			if f.Attempt != 1 || f.Err == nil || f.Job.Name != name || f.At.Sub(time.Now()) != task.DefaultRetryDelay {
+			if f.Attempt != 1 || f.Err == nil || f.Job.Name != name || time.Until(f.At) != task.DefaultRetryDelay {
 				o.s.t.Errorf("%+v", f)
 			}
 			switch f.Data.Retry {

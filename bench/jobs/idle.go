@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"os"
+	"runtime/pprof"
 	"strconv"
 	"syscall"
 	"time"
@@ -94,6 +95,12 @@ func idle(ctx context.Context, url string, o *options) (err error) {
 		return err
 	}
 	pass(ctx, settleFor)
+	if o.profile != "" { // of what is measured, and not of what comes before
+		if err := startProfile(o.profile); err != nil {
+			return err
+		}
+		defer pprof.StopCPUProfile()
+	}
 	began, cpu := time.Now(), processCPU()
 	pass(ctx, watchFor)
 	took := time.Since(began)

@@ -86,12 +86,8 @@ func run(ctx context.Context, args []string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, end()) }()
-	if o.profile != "" {
-		f, err := os.Create(o.profile)
-		if err != nil {
-			return err
-		}
-		if err := pprof.StartCPUProfile(f); err != nil {
+	if o.profile != "" && o.idle == 0 {
+		if err := startProfile(o.profile); err != nil {
 			return err
 		}
 		defer pprof.StopCPUProfile()
@@ -103,6 +99,14 @@ func run(ctx context.Context, args []string) (err error) {
 		return idle(ctx, url, &o)
 	}
 	return measure(ctx, url, &o)
+}
+
+func startProfile(file string) error {
+	f, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	return pprof.StartCPUProfile(f)
 }
 
 // database makes a private one.
