@@ -114,9 +114,15 @@ func (s *Service) CreateAll(ctx context.Context, specs []Spec) ([]Created, error
 	}
 	var done []Created
 	var err error
-	if simple {
+	switch {
+	case simple:
 		done, err = s.createSimple(ctx, jobs)
-	} else {
+	case len(specs) == 1 && specs[0].sharesMaking():
+		done = make([]Created, 1)
+		if done[0], err = s.createShared(ctx, jobs[0]); err != nil {
+			err = &specError{0, err}
+		}
+	default:
 		err = s.update(ctx, &l, func(ctx context.Context, t *step) error {
 			m := maker{step: t, done: make([]Created, len(specs)), busy: map[string]bool{}, keys: map[string]bool{}}
 			if err := m.make(ctx, specs, jobs); err != nil {

@@ -688,3 +688,45 @@ func TestTypeAnsweredInTime(t *testing.T) {
 		stop()
 	})
 }
+
+// TestCreateSharedKeys: of many who make a job of one key at a time one succeeds, and the others are told of its job.
+func TestCreateSharedKeys(t *testing.T) {
+	s := newShop(t, openMem(t))
+	const each, keys = 20, 10
+	kind := shipping(func(ctx, parcelOf) error { return nil })
+	var mu sync.Mutex
+	made, told := map[int]jobs.ID{}, map[int][]jobs.ID{}
+	var wg sync.WaitGroup
+	for range each {
+		for k := range keys {
+			wg.Go(func() {
+				id, err := kind.Create(t.Context(), s.Service, "q", parcelOf{To: fmt.Sprint(k)})
+				var taken *jobs.KeyTakenError
+				mu.Lock()
+				defer mu.Unlock()
+				switch {
+				case err == nil && made[k] == 0:
+					made[k] = id
+				case errors.As(err, &taken):
+					told[k] = append(told[k], taken.Job)
+				default:
+					t.Errorf("%d: job %d, %v", k, id, err)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	for k := range keys {
+		if made[k] == 0 || len(told[k]) != each-1 {
+			t.Errorf("key %d: job %d, and %d were told", k, made[k], len(told[k]))
+		}
+		for _, id := range told[k] {
+			if id != made[k] {
+				t.Errorf("key %d is job %d, and not %d", k, made[k], id)
+			}
+		}
+	}
+	if st := s.Stats(); st.Created != keys {
+		t.Errorf("%d made", st.Created)
+	}
+}

@@ -1,0 +1,43 @@
+package jobs
+
+import (
+	"context"
+)
+
+// sharesMaking reports whether a job can be made in a transaction that is shared: nothing is looked at but whether its Key is free.
+func (spec *Spec) sharesMaking() bool {
+	return spec.Key != "" && spec.UniqueKey == "" && spec.SequenceKey == "" && spec.Parent == 0 && !spec.Unique
+}
+
+// createShared makes one job with a Key, together with what else is done at the same time: it would else be a transaction of its own, six trips to a server.
+func (s *Service) createShared(ctx context.Context, draft Job) (Created, error) {
+	var made *Job
+	var id ID
+	err := s.deeds.do(ctx, &deed{
+		name: draft.Name, key: draft.Key,
+		do: func(ctx context.Context, t *step, there *Job) error {
+			switch {
+			case there != nil:
+				return &KeyTakenError{Key: draft.Key, Job: there.ID}
+			case t.batch != nil && t.batch.makes(draft.Name, draft.Key):
+				return errAlone // to be told which job has the key
+			}
+			j := draft
+			s.born(&j, t.now)
+			made = &j
+			return t.save(ctx, made)
+		},
+		then: func() { id = made.ID },
+	})
+	return Created{ID: id}, err
+}
+
+// makes reports whether a batch makes a job of a key, which is not over.
+func (b *batch) makes(name, key string) bool {
+	for _, j := range b.fresh {
+		if j.Key == key && j.Name == name && !j.State.Over() {
+			return true
+		}
+	}
+	return false
+}
