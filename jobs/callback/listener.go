@@ -18,6 +18,7 @@ import (
 type Listener struct {
 	c       ListenerConfig
 	answer  func(context.Context, []jobs.Answer) ([]jobs.Receipt, error)
+	most    int // bytes of a batch, see maxBatch
 	running atomic.Bool
 	away    bool // it was told that the store is; Run's goroutine alone looks at it
 	count   struct {
@@ -31,7 +32,7 @@ func NewListener(c ListenerConfig) (*Listener, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	return &Listener{c: c, answer: c.Service.AnswerAll}, nil
+	return &Listener{c: c, answer: c.Service.AnswerAll, most: maxBatch}, nil
 }
 
 // Stats returns what was counted.
@@ -136,7 +137,7 @@ func (l *Listener) gather(ctx, work context.Context, sub broker.Subscription) ([
 			batch = append(batch, it)
 			size += len(it.answer.Result)
 		}
-		if n >= l.c.Prefetch || size >= maxBatch {
+		if n >= l.c.Prefetch || size >= l.most {
 			break
 		}
 		d, err = sub.Receive(done) // of an error that says more than that there is nothing the next call hears too
