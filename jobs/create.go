@@ -334,7 +334,7 @@ func (m *maker) own(ctx context.Context, j *Job) error {
 func (m *maker) adopt(ctx context.Context, j *Job) error {
 	p := m.parents[j.Parent]
 	switch {
-	case p == nil:
+	case p == nil || p.Reserved():
 		return fmt.Errorf("%w: job %d", ErrParentNotFound, j.Parent)
 	case !p.State.Runs() && p.State != Paused:
 		return fmt.Errorf("%w: job %d is %s", ErrParentState, p.ID, p.State)

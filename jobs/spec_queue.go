@@ -22,6 +22,14 @@ func reserved(queue string) bool { return strings.HasPrefix(queue, reservedPrefi
 // Reserved reports whether j is a record that is kept in order to keep others, such as the lease of a queue or an early answer, and nobody's job. Listings leave these out.
 func (j *Job) Reserved() bool { return reserved(j.Queue) }
 
+// anybodys returns an error if j is such a record. Who knows an id must not end the lease of a queue by it, or a task that waits.
+func (j *Job) anybodys() error {
+	if j.Reserved() {
+		return fmt.Errorf("%w: job %d", ErrReserved, j.ID)
+	}
+	return nil
+}
+
 // DefaultAttemptTimeout is how long an attempt of a queue's job may take, and how long an answer is awaited, unless something else is said.
 const DefaultAttemptTimeout = 24 * time.Hour
 

@@ -11,8 +11,6 @@ import (
 func (s *Service) Withdraw(ctx context.Context, id ID) error {
 	err := s.change(ctx, id, func(ctx context.Context, t *step, j *Job) error {
 		switch {
-		case reserved(j.Queue):
-			return fmt.Errorf("%w: job %d", ErrReserved, id)
 		case j.State == Cancelled:
 			return nil
 		case j.State.Over():

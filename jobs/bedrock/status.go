@@ -16,6 +16,9 @@ func missing(name string) error { return statusError("402 Missing " + name) }
 
 func malformed(name string) error { return statusError("402 Malformed " + name) }
 
+// unknownJob is the status where there is no job of an id.
+const unknownJob = "404 No job with this jobID"
+
 // named is the status for an error.
 type named struct {
 	err    error
@@ -26,7 +29,8 @@ type named struct {
 func statuses() []named {
 	return []named{
 		{jobs.ErrNoJob, statusNoJob},
-		{jobs.ErrNotFound, "404 No job with this jobID"},
+		{jobs.ErrNotFound, unknownJob},
+		{jobs.ErrReserved, unknownJob},
 		{jobs.ErrParentNotFound, "404 parentJobID does not exist"},
 		{jobs.ErrOtherParent, "404 Trying to create a child that already exists, but it is tied to a different parent"},
 		{jobs.ErrHasChildren, "404 Invalid jobID - Cannot cancel a job with children"},
