@@ -60,7 +60,8 @@ type Config struct {
 	Revocations *revoke.List
 	// Jobs lets tasks wait for answers from outside: [task.Defer] and [task.Expect]. Meanwhile they are kept in its store, under the name of their
 	// queue; any consumer of that queue with Jobs over the same store settles them when the answer comes (jobs.Service.Complete, Reject). nil: a task
-	// that defers fails with [task.ErrNoAnswers].
+	// that defers fails with [task.ErrNoAnswers]. Besides, the job of a task with conditions ([task.Conditions]) ends here at once, and not only when the runner that
+	// sent it looks for its record.
 	Jobs *jobs.Service
 	// Queues are the queues to consume. nil: router.DefaultQueue with default settings. See [QueuesOf].
 	Queues map[string]QueueConfig

@@ -14,6 +14,7 @@
 //   - settle.go: what a verdict means; records.go, successors.go: its first two steps; persist.go: how steps are repeated
 //   - gather.go: groups, and which copy of a successor is run
 //   - poison.go: tasks that end the process; alone.go: how they are run; taken.go: what looks like it and is not
+//   - conditions.go: tasks that are jobs, too
 //   - deferred.go: tasks whose answer comes from outside; answers.go: how their answers are taken; answer.go: how they are settled
 //   - ratelimit.go: tasks that wait for their rate
 //   - hooks.go: functions of the user's that are called on the way

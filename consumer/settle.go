@@ -218,6 +218,7 @@ func (q *queue) settleFinal(ctx context.Context, r *run, v verdict) {
 		m.Failed.Inc(1)
 		r.notifyFailed(v, false)
 	}
+	r.endJob(v)
 }
 
 // remove acknowledges or buries the delivery and reports whether it was still ours.

@@ -145,7 +145,7 @@ func (l *lane) consume(workers int, handle func(*consumer.Consumer) error) {
 	l.Helper()
 	s := l.service()
 	c, err := consumer.New(consumer.Config{
-		Broker: l.broker, Results: l.results, Middleware: []middleware.Middleware{jobs.Current(s)}, Logger: quiet,
+		Broker: l.broker, Results: l.results, Jobs: s, Middleware: []middleware.Middleware{jobs.Current(s)}, Logger: quiet,
 		Queues: map[string]consumer.QueueConfig{"default": {Workers: workers}},
 	})
 	if err != nil {

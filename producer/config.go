@@ -67,7 +67,7 @@ type Config struct {
 	// Jobs keeps tasks with conditions ([task.Conditions]) until a jobs.Runner of their queue sends them, in this process or in another. It may
 	// have any producer over the same broker for its Submit, and Results, which has to be a store that can be asked later, not one of reply
 	// queues: where RabbitMQ carries the tasks, the database of the jobs can keep the results. Such a result is kept for two days at least. Consumers should have jobs.Current
-	// among their middleware. nil: such tasks are refused.
+	// among their middleware, and the jobs as their Config.Jobs. nil: such tasks are refused.
 	Jobs *jobs.Service
 	// NodeID names this producer; results are sent to it, so no other may have it. "": made of host, process and chance.
 	NodeID string

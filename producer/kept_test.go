@@ -86,10 +86,14 @@ func (o *office) another(change ...func(*producer.Config)) *producer.Producer {
 }
 
 // consume runs tasks until the test ends.
-func (o *office) consume(fn func(context.Context, int) (int, error)) {
+func (o *office) consume(fn func(context.Context, int) (int, error), change ...func(*consumer.Config)) {
 	o.Helper()
 	b := o.server.Connect()
-	c, err := consumer.New(consumer.Config{Broker: b, Results: o.results, Middleware: []middleware.Middleware{jobs.Current(o.jobs)}})
+	config := consumer.Config{Broker: b, Results: o.results, Middleware: []middleware.Middleware{jobs.Current(o.jobs)}}
+	for _, f := range change {
+		f(&config)
+	}
+	c, err := consumer.New(config)
 	if err != nil {
 		o.Fatal(err)
 	}
@@ -264,6 +268,39 @@ func TestKeptTaskRuns(t *testing.T) {
 	}
 	if n := ran.Load(); n != 1 || o.waits() != 0 {
 		t.Errorf("it ran %d times, and %d messages are left", n, o.waits())
+	}
+}
+
+// TestConsumerEndsJob: a consumer that knows the jobs ends that of a task when the task has ended, retries and all, and no other.
+func TestConsumerEndsJob(t *testing.T) {
+	o := newOffice(t)
+	attempts := atomic.Int64{}
+	o.consume(func(_ context.Context, n int) (int, error) {
+		switch {
+		case n == 1:
+			return n, nil
+		case attempts.Add(1) == 1:
+			if all := o.all(); all[1].State != jobs.Running {
+				t.Errorf("while its task runs the job is %s", all[1].State)
+			}
+			return 0, task.Retry(errors.New("not yet"), task.After(0))
+		}
+		return 0, errors.New("no luck")
+	}, func(c *consumer.Config) { c.Jobs = o.jobs })
+	for i, want := range []jobs.State{jobs.Finished, jobs.Failed} {
+		if _, err := number.Submit(t.Context(), o, i+1, task.WithThrottle("q")); err != nil {
+			t.Fatal(err)
+		}
+		o.send(o.Producer, o.all()[i].ID)
+		for deadline := time.Now().Add(20 * time.Second); !o.all()[i].State.Over() && time.Now().Before(deadline); {
+			<-time.After(time.Millisecond)
+		}
+		if j := o.all()[i]; j.State != want || want == jobs.Failed && j.Reason != "no luck" {
+			t.Errorf("task %d: the job is %s, %q", i+1, j.State, j.Reason)
+		}
+	}
+	if n := attempts.Load(); n != 2 {
+		t.Errorf("%d attempts", n)
 	}
 }
 
