@@ -130,8 +130,9 @@ type pace struct {
 	took   time.Duration // the last one, if it found nothing
 	stale  bool          // the roster holds jobs that have ended
 	// nothing that weighs no more than light was found, and not quickly: it is not looked for until then.
-	light int64
-	until time.Time
+	light  int64
+	until  time.Time
+	spared bool // it was to be looked for since
 }
 
 // looked notes how a look went.
@@ -155,7 +156,7 @@ func (p *pace) poll(every time.Duration) time.Duration {
 		return max(lookGap, p.took)
 	}
 	wait := max(every, calm*p.took)
-	if left := time.Until(p.until); left > 0 {
+	if left := time.Until(p.until); p.spared && left > 0 {
 		wait = min(wait, left)
 	}
 	return wait
@@ -170,8 +171,10 @@ func (p *pace) sparing(find func(context.Context, Query) ([]Job, error)) func(co
 		}
 		now := time.Now()
 		if most <= p.light && now.Before(p.until) {
+			p.spared = true
 			return nil, nil
 		}
+		p.spared = false
 		found, err := find(ctx, q)
 		if took := time.Since(now); err == nil && len(found) == 0 && took > scanTime {
 			p.light, p.until = most, time.Now().Add(calm*took)

@@ -14,9 +14,9 @@ import (
 const (
 	// mostMoved is how many jobs one look moves into their windows.
 	mostMoved = 2000
-	// scanTime is from what time on a search that found nothing light enough is not made again for 50 times as long.
+	// scanTime is from what time on a search that found nothing light enough is not made again for 100 times as long.
 	scanTime = time.Millisecond
-	calm     = 50
+	calm     = 100
 )
 
 // turn is the transaction of a look.

@@ -34,7 +34,7 @@ type Queue struct {
 	// Throttler has a say besides the limit: what is to run has to be let by both. nil: the limit alone.
 	Throttler Throttler
 	// Poll is how often the queue is looked at by itself. A look also comes at once on word from the store, when the next job becomes due, and when one has ended here. Where a
-	// look takes long, and finds nothing, those that Poll calls for come at intervals of 50 times what it took. 0: 5 s. From 10 ms to 1 h.
+	// look takes long, and finds nothing, those that Poll calls for come at intervals of 100 times what it took. 0: 5 s. From 10 ms to 1 h.
 	Poll time.Duration
 }
 
