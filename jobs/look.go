@@ -239,8 +239,8 @@ func (t *turn) start(ctx context.Context, j *Job) error {
 
 // takeKey has a job have a key that it had not before; refused says that another one has it.
 func (t *turn) takeKey(ctx context.Context, j *Job) (refused, err error) {
-	if t.locks.addKey(j.Name, j.Key) != nil { // the transaction begins anew when all that it needs is known
-		t.missing = true
+	t.missing = t.locks.addKey(j.Name, j.Key) != nil || t.missing
+	if t.missing { // the transaction begins anew when all that it needs is known
 		return nil, nil
 	}
 	lock := keyLock(j.Name, j.Key)

@@ -137,8 +137,10 @@ func TestLookShowsWhatRuns(t *testing.T) {
 				t.Error("the look does not know its queue or time")
 			}
 			for j := range l.Due() {
-				if !l.Start(j) || !l.Start(j) {
-					t.Error("not started")
+				for range 2 { // the second call changes nothing
+					if !l.Start(j) {
+						t.Error("not started")
+					}
 				}
 				l.Later(j, l.Now().Add(time.Hour)) // it was started
 			}
