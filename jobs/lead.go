@@ -276,7 +276,7 @@ func (l *lead) claim(ctx context.Context) (wait time.Duration, err error) {
 	l.mu.Lock()
 	l.id, l.token = id, token
 	l.mu.Unlock()
-	l.roster, l.pace = nil, pace{}
+	l.roster, l.pace = nil, pace{wholeAt: time.Now()}
 	return 0, nil
 }
 

@@ -133,6 +133,23 @@ type pace struct {
 	light  int64
 	until  time.Time
 	spared bool // it was to be looked for since
+	// when a throttler went through the whole line, and how long that took
+	wholeAt time.Time
+	whole   time.Duration
+}
+
+const (
+	partTime  = 100 * time.Millisecond // from what time on a part of a line is enough
+	wholeTime = 10 * time.Second       // at least between looks at the whole of a long line
+)
+
+// enough returns what tells whether a look that has gone through a part of the line is to end there: there is something to start, or something has happened, and
+// the whole of it was looked at not long ago.
+func (p *pace) enough(began time.Time, signal <-chan struct{}) func(started bool) bool {
+	overdue := time.Since(p.wholeAt) > max(wholeTime, 4*p.whole)
+	return func(started bool) bool {
+		return !overdue && (started || len(signal) > 0) && time.Since(began) > partTime
+	}
 }
 
 // looked notes how a look went.

@@ -43,7 +43,7 @@ func (l *lead) look(ctx context.Context, room int) (out []Handout, again bool, e
 	if l.q.Throttler != nil {
 		var idle bool
 		if plan, idle, err = l.plan(ctx, room); err != nil || idle {
-			return nil, false, err
+			return nil, plan != nil && plan.partial, err
 		}
 	}
 	var lk locks
@@ -300,7 +300,7 @@ func (t *turn) carryOut(ctx context.Context, plan *Look) error {
 			t.put(j, t.s.opens(j, micros(plan.offered[id].later)))
 		}
 	}
-	t.again = t.room <= 0 || len(plan.later) >= mostMoved
+	t.again = t.room <= 0 || len(plan.later) >= mostMoved || plan.partial
 	return nil
 }
 
@@ -355,8 +355,13 @@ func (l *lead) plan(ctx context.Context, room int) (plan *Look, idle bool, err e
 	}
 	look.running = l.roster
 	look.line = line{queue: l.q.Name, order: l.q.Order, by: look.now, find: l.pace.sparing(l.s.lineView)}
+	began := time.Now()
+	look.enough = l.pace.enough(began, l.signal)
 	if err := l.ask(ctx, look); err != nil {
 		return nil, false, err
+	}
+	if !look.partial {
+		l.pace.whole, l.pace.wholeAt = time.Since(began), time.Now()
 	}
 	l.looked = look.now
 	l.note(look.now, look.room <= 0, look.refused())

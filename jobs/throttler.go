@@ -40,6 +40,8 @@ type Look struct {
 	starts  []ID
 	later   []ID
 	passed  []ID // the first of those that were seen, in order
+	enough  func(started bool) bool
+	partial bool // the line was not gone through, since that was enough
 	over    bool
 	err     error // of the store
 }
@@ -76,6 +78,9 @@ func (l *Look) Running() []Job {
 
 // Due goes through the jobs that are due and whose window is open, in the order of the queue. It reads them as it goes, and it ends when no worker is free for what else could be
 // started. Each call begins anew, without what Start and Later were called for.
+//
+// Of a line that takes more than a tenth of a second to read, a look may show only the first part, while jobs start and end; but every ten seconds, or, if that is longer, every five times as
+// long as it takes, a look shows all of it.
 func (l *Look) Due() iter.Seq[Job] {
 	return func(yield func(Job) bool) {
 		l.each(func() task.Opt[int64] { return task.Opt[int64]{} }, func(j *Job) bool { return yield(*j) })
@@ -96,7 +101,7 @@ func (l *Look) each(most func() task.Opt[int64], yield func(*Job) bool) {
 	}
 	stopped := false
 	room := func() int {
-		if l.over || l.room <= 0 {
+		if l.partial = l.partial || l.enough(len(l.starts) > 0); l.partial || l.over || l.room <= 0 {
 			return 0
 		}
 		return linePages

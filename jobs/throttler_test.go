@@ -260,3 +260,42 @@ func TestWindowsAtAdmission(t *testing.T) {
 		})
 	}
 }
+
+// slowStore reads pages slowly.
+type slowStore struct{ jobs.Store }
+
+func (s slowStore) View(ctx context.Context, fn func(context.Context, jobs.Tx) error) error {
+	time.Sleep(50 * time.Millisecond)
+	return s.Store.View(ctx, fn)
+}
+
+// TestLongLineIsReadInParts has thousands of jobs of a full share stand before all others, and reading them takes long.
+func TestLongLineIsReadInParts(t *testing.T) {
+	t.Parallel()
+	for _, churn := range []bool{false, true} {
+		inQueue(t, func(w *world) {
+			for range 5000 {
+				w.enqueued("east", 1000)
+			}
+			w.enqueued("north", 1000)
+			slow, err := jobs.New(jobs.Config{Store: slowStore{w.store}})
+			w.ok(err)
+			s := &world{w.T, slow, w.store}
+			l := s.lead(jobs.Queue{Throttler: jobs.Shares(shareOf, map[string]float64{"east": 2, "north": 1})}, "n")
+			began := time.Now()
+			out := s.first(l, time.Minute)
+			if took := time.Since(began); !slices.Equal(namesOf(out), []string{"east", "east"}) || took > 400*time.Millisecond {
+				t.Fatalf("%v after %v", namesOf(out), took)
+			}
+			for !slices.Contains(namesOf(out), "north") {
+				if churn { // in each look there is something to start
+					w.over(out[0].ID)
+				}
+				out = s.first(l, time.Minute)
+				if took := time.Since(began); took > 20*time.Second {
+					t.Fatalf("the last job of the line waits since %v", took)
+				}
+			}
+		})
+	}
+}
