@@ -281,10 +281,12 @@ func TestStatus(t *testing.T) {
 // TestBodies: a body that is too large, too slow or cut off is no answer, on a real connection.
 func TestBodies(t *testing.T) {
 	b := newBook()
-	server := httptest.NewUnstartedServer(handler(t, b, Config{Open: true, MaxBody: 100}))
-	server.Config.ReadTimeout = 300 * time.Millisecond
-	server.Start()
+	h := handler(t, b, Config{Open: true, MaxBody: 100})
+	server, hasty := httptest.NewServer(h), httptest.NewUnstartedServer(h)
 	defer server.Close()
+	hasty.Config.ReadTimeout = 100 * time.Millisecond
+	hasty.Start()
+	defer hasty.Close()
 	for _, tt := range []struct {
 		name, text string
 		cut        bool
@@ -298,7 +300,11 @@ func TestBodies(t *testing.T) {
 		{"whole", "Content-Length: 2\r\n\r\n12", false, "200"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			conn, err := net.Dial("tcp", server.Listener.Addr().String())
+			to := server
+			if tt.name == "slow" {
+				to = hasty
+			}
+			conn, err := net.Dial("tcp", to.Listener.Addr().String())
 			if err != nil {
 				t.Fatal(err)
 			}
