@@ -239,6 +239,9 @@ func (m *model) renew(id jobs.ID, token int64, lease time.Duration, now time.Tim
 	case j.Phase == jobs.Awaiting && (j.Deadline.IsZero() || j.Deadline.After(now)): // nobody is at it
 	case j.State == jobs.Running:
 		j.lease, j.Changed = now.Add(lease), now
+		if j.Phase == "" && !j.Deadline.IsZero() && j.Deadline.Before(j.lease) { // its attempt times out then
+			j.lease = j.Deadline
+		}
 	}
 	return nil
 }
