@@ -63,11 +63,18 @@ type Fail struct {
 // key has its turn. A job that has a Queue or a Key is deleted after Config.Keep. When the answer to the attempt that fails is there, that counts instead: the
 // job goes on with the answer.
 func (s *Service) Fail(ctx context.Context, f Fail) error {
+	_, err := s.failing(ctx, f)
+	return err
+}
+
+// failing is Fail; goesOn says that the answer counts, and that nothing has failed.
+func (s *Service) failing(ctx context.Context, f Fail) (goesOn bool, err error) {
 	data, err := checkGiven(f.Data, false)
 	if err != nil {
-		return err
+		return false, err
 	}
 	err = s.changeIn(ctx, f.shares, f.ID, func(ctx context.Context, t *step, j *Job) error {
+		goesOn = false
 		if err := j.current(f.Token); err != nil {
 			return err
 		}
@@ -78,6 +85,7 @@ func (s *Service) Fail(ctx context.Context, f Fail) error {
 			return err
 		}
 		if f.Token != 0 && j.answered() && j.Phase == "" {
+			goesOn = true
 			return t.goOn(ctx, j)
 		}
 		if t.batch != nil && !j.alone() {
@@ -88,5 +96,8 @@ func (s *Service) Fail(ctx context.Context, f Fail) error {
 		}
 		return t.save(ctx, j)
 	})
-	return s.counted(&s.count.failed, err)
+	if err == nil && goesOn {
+		return true, nil
+	}
+	return false, s.counted(&s.count.failed, err)
 }

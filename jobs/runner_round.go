@@ -356,13 +356,18 @@ func (r *round) conclude(h *hold, n *atomic.Int64, fn func(context.Context) erro
 
 // fail ends a run as failed.
 func (r *round) fail(h *hold, reason error, data []byte) bool {
-	err := r.settle(h, func(ctx context.Context) error {
-		return r.s.Fail(ctx, Fail{ID: h.ID, Token: h.Token, Data: data, Reason: task.Remote(reason).Error(), shares: h.shares()})
+	goesOn := false
+	err := r.settle(h, func(ctx context.Context) (err error) {
+		goesOn, err = r.s.failing(ctx, Fail{ID: h.ID, Token: h.Token, Data: data, Reason: task.Remote(reason).Error(), shares: h.shares()})
+		return err
 	})
+	r.from.changed()
+	if err == nil && goesOn { // its answer was quicker
+		return r.concluded(h, &r.r.stats.deferred, nil)
+	}
 	if err == nil {
 		r.r.report(ProblemFailed, &h.Job, reason)
 	}
-	r.from.changed()
 	return r.concluded(h, &r.r.stats.failed, err)
 }
 
