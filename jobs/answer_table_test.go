@@ -221,8 +221,13 @@ func TestBadAnswers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false, jobs.Config{})
 	for _, bad := range []jobs.Answer{
-		{Key: "k"}, {Name: "a"}, {Name: "a", Key: "k", Result: []byte("{")}, {Name: "a", Key: string(make([]byte, 600))}, {Name: "a", Key: "\x00"},
-		{Name: "a", Key: "k", Result: []byte("\"\xff\"")}, {Name: "a", Key: "k", Result: make([]byte, jobs.MaxData+1)},
+		{Key: "k"},
+		{Name: "a"},
+		{Name: "a", Key: "k", Result: []byte("{")},
+		{Name: "a", Key: string(make([]byte, 600))},
+		{Name: "a", Key: "\x00"},
+		{Name: "a", Key: "k", Result: []byte("\"\xff\"")},
+		{Name: "a", Key: "k", Result: make([]byte, jobs.MaxData+1)},
 	} {
 		_, err := w.AnswerAll(w.Context(), []jobs.Answer{{Name: "a", Key: "good"}, bad})
 		w.is(err, jobs.ErrBadJob)

@@ -72,6 +72,8 @@ var (
 	ErrOtherParent = fmt.Errorf("%w: the job that is there has another parent", ErrState)
 	// ErrHasChildren: a job that has children cannot be cancelled.
 	ErrHasChildren = fmt.Errorf("%w: the job has children", ErrState)
+	// ErrKeyTaken: a job that is not over has this key already. [KeyTakenError] says which one.
+	ErrKeyTaken = fmt.Errorf("%w: another job has this key", ErrState)
 	// ErrOver: a job that is over cannot be withdrawn.
 	ErrOver = fmt.Errorf("%w: the job is over", ErrState)
 	// ErrReserved: the record is one of the service itself.

@@ -8,9 +8,6 @@ import (
 	"fmt"
 )
 
-// ErrKeyTaken: a job that is not over has this key already. [KeyTakenError] says which one.
-var ErrKeyTaken = fmt.Errorf("%w: another job has this key", ErrState)
-
 // KeyTakenError says which job has a key. It wraps [ErrKeyTaken].
 type KeyTakenError struct {
 	// Key is the Key or the UniqueKey that was asked for.

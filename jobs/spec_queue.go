@@ -76,7 +76,7 @@ func (s *Service) draftQueue(j *Job, spec *Spec) error {
 
 // onlyInQueue refuses what means nothing without a queue.
 func onlyInQueue(spec *Spec) error {
-	field := ""
+	var field string
 	switch {
 	case spec.Weight.IsSet():
 		field = "weight"

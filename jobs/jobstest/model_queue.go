@@ -111,7 +111,7 @@ func (j *modelJob) underWay() bool { return j.got && j.State == jobs.Running && 
 
 // looked has j be handed out with its answer.
 func (j *modelJob) looked(now time.Time) {
-	if !(j.State == jobs.Running && j.Phase == "") {
+	if j.State != jobs.Running || j.Phase != "" {
 		j.Token++
 	}
 	j.State, j.Phase, j.Deadline, j.lease, j.got = jobs.Running, jobs.Answered, time.Time{}, now, true
