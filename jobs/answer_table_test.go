@@ -387,3 +387,48 @@ func TestQueueSpecs(t *testing.T) {
 		}
 	})
 }
+
+// TestOneOfManyGetsTheKey: of those who expect the same answer at the same time one may, although they share transactions; and the key is free again when that one
+// is over.
+func TestOneOfManyGetsTheKey(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, false, jobs.Config{})
+	const n = 40
+	specs := make([]jobs.Spec, n)
+	for i := range specs {
+		specs[i] = jobs.Spec{Name: "a"}
+	}
+	_, err := w.CreateAll(w.Context(), specs)
+	w.ok(err)
+	got, err := w.Get(w.Context(), jobs.Request{Selector: jobs.Selector{Names: []string{"a"}}, Max: n})
+	w.ok(err)
+	for round := range 10 {
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		had := 0
+		note := func(err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				had++
+			} else if !errors.Is(err, jobs.ErrKeyTaken) {
+				t.Error(err)
+			}
+		}
+		key := fmt.Sprint("k", round)
+		for i := range got {
+			wg.Go(func() {
+				if i%8 == 0 {
+					_, err := w.Create(context.Background(), jobs.Spec{Name: "a", Key: key, FirstRun: time.Now().Add(time.Hour)})
+					note(err)
+					return
+				}
+				note(w.Expect(context.Background(), got[i].ID, got[i].Token, key))
+			})
+		}
+		wg.Wait()
+		if had != 1 {
+			t.Fatalf("%d jobs have got %s", had, key)
+		}
+	}
+}

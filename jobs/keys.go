@@ -74,9 +74,12 @@ func (t *step) free(ctx context.Context, j *Job) error {
 			return err
 		}
 		for i := range found {
-			if found[i].ID != j.ID {
+			if found[i].ID != j.ID && !t.batch.read(found[i].ID) {
 				return &KeyTakenError{Key: key, Job: found[i].ID}
 			}
+		}
+		if other := t.batch.owner(&q, j.ID); other != nil {
+			return &KeyTakenError{Key: key, Job: other.ID}
 		}
 	}
 	return nil

@@ -194,6 +194,36 @@ func (b *batch) write(ctx context.Context, tx Tx) error {
 	return tx.Delete(ctx, gone...)
 }
 
+// read reports whether what is stored of a job is not what it is: this batch has it.
+func (b *batch) read(id ID) bool {
+	if b == nil {
+		return false
+	}
+	_, read := b.jobs[id]
+	return read
+}
+
+// owner returns the job, but for one, that this batch has, that has the key that q asks for, and that is not over.
+func (b *batch) owner(q *Query, but ID) *Job {
+	if b == nil {
+		return nil
+	}
+	has := func(j *Job) bool {
+		return j.Name == q.Name && !j.State.Over() && (q.Key != "" && j.Key == q.Key || q.UniqueKey != "" && j.UniqueKey == q.UniqueKey)
+	}
+	for id, j := range b.jobs {
+		if id != but && j != nil && has(j) {
+			return j
+		}
+	}
+	for _, j := range b.fresh {
+		if has(j) {
+			return j
+		}
+	}
+	return nil
+}
+
 // with returns the job of a name and a key that is not over, among those that were read.
 func (b *batch) with(name, key string) *Job {
 	for _, j := range b.jobs {
