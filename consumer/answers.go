@@ -70,8 +70,11 @@ func (c *Consumer) takeAnswers(fetch context.Context, queues []*queue) (stop, en
 	}
 }
 
-// wake has the goroutine look at once.
+// wake has the goroutine look at once. a may be nil.
 func (a *answers) wake() {
+	if a == nil {
+		return
+	}
 	select {
 	case a.kick <- struct{}{}:
 	default:

@@ -100,6 +100,7 @@ func (q *queue) resume(ctx context.Context) error {
 		return err
 	}
 	q.gate.reopen()
+	q.c.answers.wake()
 	return nil
 }
 

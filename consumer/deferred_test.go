@@ -1,0 +1,344 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker/membroker"
+	"github.com/swarmiji/swarmiji/consumer"
+	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/events/memevents"
+	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/memjobs"
+	"github.com/swarmiji/swarmiji/middleware"
+	"github.com/swarmiji/swarmiji/open"
+	"github.com/swarmiji/swarmiji/producer"
+	"github.com/swarmiji/swarmiji/resultstore/memresults"
+	"github.com/swarmiji/swarmiji/serializer"
+	"github.com/swarmiji/swarmiji/serializer/msgpack"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// deferring is a producer and a consumer in memory whose tasks may wait for answers.
+type deferring struct {
+	t        *testing.T
+	producer *producer.Producer
+	consumer *consumer.Consumer
+	broker   *membroker.Broker
+	results  *memresults.Store
+	jobs     *jobs.Service
+	start    func()
+}
+
+func newDeferring(t *testing.T, store jobs.Store, pc producer.Config, cc consumer.Config) *deferring {
+	t.Helper()
+	if store == nil {
+		s, err := memjobs.New(memjobs.Config{})
+		must0(t, err)
+		store = s
+	}
+	service, err := jobs.New(jobs.Config{Store: store})
+	must0(t, err)
+	b, results := membroker.New(), memresults.New(memresults.Config{})
+	logger := slog.New(slog.DiscardHandler)
+	pc.Broker, pc.Results, pc.Logger = b, results, logger
+	cc.Broker, cc.Results, cc.Logger, cc.Jobs = b, results, logger, service
+	cc.Middleware = []middleware.Middleware{jobs.Current(service)}
+	d := &deferring{t: t, broker: b, results: results, jobs: service}
+	d.producer, err = producer.New(pc)
+	must0(t, err)
+	d.consumer, err = consumer.New(cc)
+	must0(t, err)
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	started := false
+	d.start = func() {
+		started = true
+		go func() { ended <- d.consumer.Run(ctx) }()
+	}
+	t.Cleanup(func() {
+		stop()
+		if started {
+			must0(t, <-ended)
+		}
+		closing, cancel := context.WithTimeout(context.Background(), serverPatience)
+		defer cancel()
+		for _, c := range []interface{ Close(context.Context) error }{d.producer, results, b, service, store} {
+			if err := c.Close(closing); err != nil {
+				t.Errorf("close %T: %v", c, err)
+			}
+		}
+	})
+	return d
+}
+
+var asking = task.New[int, int]("asking")
+
+func keyOf(i int) string { return fmt.Sprint("key-", i) }
+
+// handle has tasks ask and wait; asked counts them.
+func (d *deferring) handle(asked *atomic.Int64) {
+	d.t.Helper()
+	must0(d.t, asking.Handle(d.consumer, func(ctx context.Context, i int) (int, error) {
+		if err := task.Expect(ctx, keyOf(i)); err != nil {
+			return 0, err
+		}
+		asked.Add(1)
+		return 0, task.Defer("")
+	}))
+}
+
+// TestManyAreDeferred: ten thousand tasks that wait hold no goroutine, nothing in the consumer and nothing in the broker.
+func TestManyAreDeferred(t *testing.T) {
+	const answered = 1000
+	tasks := 10_000
+	if raceEnabled { // a tenth as fast
+		tasks = 1500
+	}
+	metrics := middleware.NewMetrics(nil)
+	d := newDeferring(t, nil, producer.Config{}, consumer.Config{
+		Metrics: metrics, Queues: map[string]consumer.QueueConfig{"default": {Workers: 4, Prefetch: 8}},
+	})
+	asked := atomic.Int64{}
+	d.handle(&asked)
+	d.start()
+	args := make([]int, tasks)
+	for i := range args {
+		args[i] = i
+	}
+	before := runtime.NumGoroutine()
+	futures, err := asking.SubmitAll(t.Context(), d.producer, args)
+	must0(t, err)
+	within(t, "all wait", func() bool { return metrics.Deferred.Count() == int64(tasks) })
+	within(t, "no goroutine is left of them", func() bool { return runtime.NumGoroutine() < before+50 })
+	s, err := d.broker.Stats(t.Context(), "default")
+	must0(t, err)
+	if s.Held != 0 || s.Ready != 0 {
+		t.Errorf("the broker has %+v", s)
+	}
+	if n := d.consumer.Stats().Active; n != 0 {
+		t.Errorf("%d run", n)
+	}
+	var answering sync.WaitGroup
+	for worker := range 8 {
+		answering.Go(func() {
+			var batch []jobs.Answer
+			for i := worker; i < answered; i += 8 {
+				batch = append(batch, jobs.Answer{Name: "asking", Key: keyOf(i), Result: fmt.Append(nil, 2*i)})
+			}
+			for len(batch) > 0 {
+				n := min(len(batch), 100)
+				if _, err := d.jobs.AnswerAll(t.Context(), batch[:n]); err != nil {
+					t.Error(err)
+				}
+				batch = batch[n:]
+			}
+		})
+	}
+	answering.Wait()
+	ctx, cancel := context.WithTimeout(t.Context(), serverPatience)
+	defer cancel()
+	for i, f := range futures[:answered] {
+		if got, err := f.Get(ctx); err != nil || got != 2*i {
+			t.Fatalf("task %d came to %d, %v", i, got, err)
+		}
+	}
+	if s, err := futures[answered].State(ctx); err != nil || s != task.StateAwaiting {
+		t.Errorf("a task without an answer is %s, %v", s, err)
+	}
+	if n := asked.Load(); n != int64(tasks) {
+		t.Errorf("%d ran, want %d", n, tasks)
+	}
+}
+
+// TestDeferredOnDatabases: the store of jobs is a SQLite file or PostgreSQL. Answers, refusals and missing answers come to their ends there as well.
+func TestDeferredOnDatabases(t *testing.T) {
+	for name, at := range map[string]func(t *testing.T) string{
+		"sqlite": func(t *testing.T) string { return "sqlite://" + t.TempDir() + "/jobs.db" },
+		"postgres": func(t *testing.T) string {
+			return testserver.RequirePostgres(t).URL()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store, err := open.Jobs(t.Context(), at(t), open.JobsOptions{})
+			must0(t, err)
+			deferredOn(t, store)
+		})
+	}
+}
+
+func deferredOn(t *testing.T, store jobs.Store) {
+	const tasks = 30
+	d := newDeferring(t, store, producer.Config{}, consumer.Config{})
+	asked := atomic.Int64{}
+	d.handle(&asked)
+	hasty := task.New[int, int]("hasty")
+	must0(t, hasty.Handle(d.consumer, func(context.Context, int) (int, error) {
+		return 0, task.Defer("hasty", task.AnswerWithin(time.Millisecond))
+	}))
+	d.start()
+	futures := make([]*task.Future[int], tasks)
+	for i := range futures {
+		f, err := asking.Submit(t.Context(), d.producer, i)
+		must0(t, err)
+		futures[i] = f
+	}
+	late, err := hasty.Submit(t.Context(), d.producer, 1)
+	must0(t, err)
+	within(t, "all have asked", func() bool { return asked.Load() == tasks })
+	for i := range futures {
+		var err error
+		var got jobs.Receipt
+		if i%3 == 2 {
+			got, err = d.jobs.Reject(t.Context(), "asking", keyOf(i), fmt.Errorf("no %d", i))
+		} else {
+			got, err = d.jobs.Complete(t.Context(), "asking", keyOf(i), i)
+		}
+		if err != nil || got.Kind != jobs.Accepted {
+			t.Fatalf("answer %d: %+v, %v", i, got, err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), serverPatience)
+	defer cancel()
+	for i, f := range futures {
+		got, err := f.Get(ctx)
+		switch {
+		case i%3 == 2 && (err == nil || err.Error() != fmt.Sprint("no ", i)):
+			t.Errorf("task %d failed with %v", i, err)
+		case i%3 != 2 && (err != nil || got != i):
+			t.Errorf("task %d came to %d, %v", i, got, err)
+		}
+	}
+	if _, err := late.Get(ctx); err == nil || err.Error() != task.ErrAnswerTimeout.Error() {
+		t.Errorf("a task without an answer failed with %v", err)
+	}
+}
+
+// TestDeferredWhilePaused: a paused queue takes no answers, and one that is resumed does.
+func TestDeferredWhilePaused(t *testing.T) {
+	bus := memevents.New(memevents.Config{})
+	heard, err := bus.Subscribe(t.Context(), events.Filter{Types: []string{events.TaskAwaiting, events.TaskSucceeded}})
+	must0(t, err)
+	d := newDeferring(t, nil, producer.Config{}, consumer.Config{Events: bus})
+	asked := atomic.Int64{}
+	d.handle(&asked)
+	d.start()
+	f, err := asking.Submit(t.Context(), d.producer, 1)
+	must0(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), serverPatience)
+	defer cancel()
+	if e, err := heard.Receive(ctx); err != nil || e.Type != events.TaskAwaiting || e.TaskID != f.ID() {
+		t.Fatalf("heard %+v, %v", e, err)
+	}
+	must0(t, d.consumer.Pause())
+	if got, err := d.jobs.Complete(ctx, "asking", keyOf(1), 5); err != nil || got.Kind != jobs.Accepted {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	select {
+	case <-f.Done():
+		t.Error("a paused consumer has settled an answer")
+	case <-time.After(50 * time.Millisecond):
+	}
+	must0(t, d.consumer.Resume())
+	if got, err := f.Get(ctx); err != nil || got != 5 {
+		t.Fatalf("%d, %v", got, err)
+	}
+	if e, err := heard.Receive(ctx); err != nil || e.Type != events.TaskSucceeded || e.Pool < e.Runtime {
+		t.Fatalf("heard %+v, %v", e, err)
+	}
+	_, err = heard.Receive(cancelled(t))
+	if err == nil {
+		t.Error("there is another event")
+	}
+	must0(t, heard.Close(ctx))
+	must0(t, bus.Close(ctx))
+}
+
+func cancelled(t *testing.T) context.Context {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	return ctx
+}
+
+// TestAnswersWithoutJSON: where JSON is none of the serializers an answer is written by another one, whole numbers whole.
+func TestAnswersWithoutJSON(t *testing.T) {
+	only := []serializer.Serializer{msgpack.Serializer{}}
+	formats := []serializer.Format{msgpack.Compact{}}
+	d := newDeferring(t, nil, producer.Config{Serializers: only, Formats: formats}, consumer.Config{Serializers: only, Formats: formats, MaxResult: 100})
+	asked := atomic.Int64{}
+	type found struct {
+		N    int64
+		List []string
+	}
+	lookup := task.New[string, found]("lookup")
+	must0(t, lookup.Handle(d.consumer, func(_ context.Context, key string) (found, error) { asked.Add(1); return found{}, task.Defer(key) }))
+	d.start()
+	ctx, cancel := context.WithTimeout(t.Context(), serverPatience)
+	defer cancel()
+	f, err := lookup.Submit(ctx, d.producer, "a")
+	must0(t, err)
+	_, err = d.jobs.Complete(ctx, "lookup", "a", map[string]any{"N": int64(1)<<53 + 1, "List": []string{"x"}})
+	must0(t, err)
+	if got, err := f.Get(ctx); err != nil || got.N != 1<<53+1 || len(got.List) != 1 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	large, err := lookup.Submit(ctx, d.producer, "b")
+	must0(t, err)
+	_, err = d.jobs.Complete(ctx, "lookup", "b", map[string]any{"List": []string{string(make([]byte, 200))}})
+	must0(t, err)
+	if _, err := large.Get(ctx); err == nil {
+		t.Error("a result that is too large was taken")
+	}
+}
+
+// TestDispatchedTaskIsDeferred: the run of a job that is dispatched as a task ends by the task's record, however long that waits for its answer.
+func TestDispatchedTaskIsDeferred(t *testing.T) {
+	d := newDeferring(t, nil, producer.Config{}, consumer.Config{})
+	asked := make(chan struct{}, 1)
+	d.start()
+	ctx, cancel := context.WithTimeout(t.Context(), serverPatience)
+	defer cancel()
+	type data struct{ N int }
+	job := task.New[data, struct{ Answer int }]("asking-job")
+	must0(t, job.Handle(d.consumer, func(ctx context.Context, in data) (struct{ Answer int }, error) {
+		if err := task.Expect(ctx, keyOf(in.N)); err != nil {
+			return struct{ Answer int }{}, err
+		}
+		asked <- struct{}{}
+		return struct{ Answer int }{}, task.Defer("")
+	}))
+	runner, err := jobs.NewRunner(jobs.RunnerConfig{Service: d.jobs, Submit: d.producer, Results: d.results, Logger: slog.New(slog.DiscardHandler)})
+	must0(t, err)
+	must0(t, jobs.Dispatch(runner, job))
+	made, err := d.jobs.Create(ctx, jobs.Spec{Name: "asking-job", Data: []byte(`{"N":3}`)})
+	must0(t, err)
+	running, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- runner.Run(running) }()
+	select {
+	case <-asked:
+	case <-ctx.Done():
+		t.Fatal("the task did not run")
+	}
+	if j, err := d.jobs.Query(ctx, made.ID); err != nil || j.State != jobs.Running {
+		t.Fatalf("the job is %+v, %v", j, err)
+	}
+	if got, err := d.jobs.Complete(ctx, "asking-job", keyOf(3), map[string]int{"Answer": 42}); err != nil || got.Kind != jobs.Accepted {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	within(t, "the job is over", func() bool {
+		_, err := d.jobs.Query(ctx, made.ID)
+		return errors.Is(err, jobs.ErrNotFound)
+	})
+	stop()
+	must0(t, <-ended)
+}
