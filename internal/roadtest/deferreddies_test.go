@@ -97,7 +97,7 @@ func outlive(t *testing.T, first *life) {
 	select {
 	case <-first.dead:
 		d.ahead.Add(int64(time.Minute)) // its leases are over
-		_ = mine.Close(ctx) // what it held goes back
+		_ = mine.Close(ctx)             // what it held goes back
 		d.consume(ctx, newLife(0, false))
 	case <-after.Done():
 	case <-ctx.Done():
