@@ -121,7 +121,7 @@ func (q *queue) settleDeferred(ctx context.Context, r *run, v verdict) {
 	var awaited jobs.Awaited
 	if !r.persist(ctx, "deferral", func(ctx context.Context) (err error) {
 		if refused != nil {
-			return nil
+			return nil //nolint:nilerr // dealt with below: repeating does not mend it
 		}
 		awaited, err = q.c.answers.deferrals.Await(ctx, d, v.await.Key, v.await.Timeout.Or(task.DefaultAnswerWithin))
 		switch {
