@@ -341,9 +341,9 @@ func TestExternalService(t *testing.T) {
 		name, store, broker string
 		n                   int
 	}{
-		{"SQLite and Redis", "sqlite", "redis", 200},
-		{"PostgreSQL and RabbitMQ", "postgres", "rabbit", 200},
-		{"memory and NATS", "mem", "nats", 200},
+		{"SQLite and Redis", "sqlite", "redis", 150},
+		{"PostgreSQL and RabbitMQ", "postgres", "rabbit", 150},
+		{"memory and NATS", "mem", "nats", 100},
 	} {
 		t.Run(road.name, func(t *testing.T) {
 			t.Parallel()
