@@ -9,9 +9,10 @@
 //     the ratio of ours to it, round by round. The rounds begin with another side each time.
 //   - tcp: the same over the line protocol, with the server in this process; and how long after CreateJob was answered a GetJob that waits gets its answer: at the same server, and at another
 //     with a store of its own on the same database.
-//   - -answers: jobs whose answers come from outside, through create, request, answer and end, with that many in flight.
-//   - -idle: what a runner costs that has nothing to do beside that many jobs, which wait for their time, for their turn and for their answer.
 //   - rows, if asked for: how long a GetJob takes by name and by pattern, with a few thousand jobs and with that many: of 1,000 names and six priorities, half of them not due.
+//
+// With -answers it measures, instead, jobs whose answers come from outside, through create, request, answer and end, with that many in flight, all of them one by one; with -respond a function looks
+// at each answer. With -idle it measures what a runner costs that has nothing to do beside that many jobs, which wait for their time, for their turn and for their answer.
 package main
 
 import (
