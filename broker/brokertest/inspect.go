@@ -118,6 +118,23 @@ func (w *world) inspector(b broker.Broker) broker.Inspector {
 	return i
 }
 
+// holds polls until Stats counts that many messages that wait or are handed out.
+func (w *world) holds(b broker.Broker, queue string, want int) {
+	w.Helper()
+	i := w.inspector(b)
+	ctx, cancel := w.Ctx()
+	defer cancel()
+	var last broker.Stats
+	ok := w.Poll(func() bool {
+		var err error
+		last, err = i.Stats(ctx, queue)
+		return w.Clean(err) == nil && last.Ready+last.Held == want
+	})
+	if !ok {
+		w.Fatalf("Stats(%q) = %+v; want %d messages", queue, last, want)
+	}
+}
+
 // wantStats polls until Stats says what it should: a server may count a moment late. -1 is right for any number.
 func (w *world) wantStats(b broker.Broker, queue string, want broker.Stats) {
 	w.Helper()

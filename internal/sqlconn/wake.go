@@ -210,9 +210,13 @@ func (l *lite) watch(ctx context.Context, w *wakes) {
 		return
 	}
 	var last int64
+	t := traces{file: l.plan.file}
 	for {
 		if d := w.interval(); d > 0 && !sleepOr(ctx, d, w.faster) {
 			return
+		}
+		if !t.changed() {
+			continue
 		}
 		now, err := l.group.version(ctx)
 		if err != nil {
