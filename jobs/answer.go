@@ -328,7 +328,7 @@ func (t *step) claim(ctx context.Context, j *Job) (*Answer, error) {
 	}
 	a := &Answer{Name: j.Name, Key: j.Key, Result: e.Answer, Refusal: e.Reason}
 	if e.ID == 0 { // it came in this transaction
-		t.batch.fresh = deleteEarly(t.batch.fresh, e)
+		t.batch.claimed = append(t.batch.claimed, e)
 		return a, nil
 	}
 	return a, t.drop(ctx, e.ID)

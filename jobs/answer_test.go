@@ -3,7 +3,10 @@ package jobs_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/swarmiji/swarmiji/jobs"
@@ -200,5 +203,67 @@ func TestAnswerWhileRequesting(t *testing.T) {
 		w.await(jobs.Await{ID: h.ID, Token: h.Token}, true)
 		w.state(jobs.Finished, h.ID)
 		w.is(w.Finish(w.Context(), jobs.Finish{ID: h.ID, Token: h.Token}), jobs.ErrStale)
+	})
+}
+
+// busy has everything wait that changes jobs, and be done together: begin calls a function and waits until it waits, release lets go and waits for all.
+func (w *world) busy() (begin func(fn func() error), release func()) {
+	free := make(chan struct{})
+	var all sync.WaitGroup
+	begin = func(fn func() error) {
+		all.Go(func() {
+			if err := fn(); err != nil {
+				w.Error(err)
+			}
+		})
+		synctest.Wait()
+	}
+	begin(func() error {
+		return w.store.Update(context.Background(), func(context.Context, jobs.Tx) error { <-free; return nil })
+	})
+	for _, key := range []string{"x", "y"} { // all that may be under way at a time
+		begin(func() error { return second(w.Complete(context.Background(), "other", key, 1)) })
+	}
+	return begin, func() { close(free); all.Wait() }
+}
+
+// TestAnswerThatNobodyWaitsFor: what has not begun when its caller gives up is not kept for later.
+func TestAnswerThatNobodyWaitsFor(t *testing.T) {
+	t.Parallel()
+	inQueue(t, func(w *world) {
+		begin, release := w.busy()
+		begin(func() error {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			defer cancel()
+			if _, err := w.Complete(ctx, "ask", "k", 1); !errors.Is(err, jobs.ErrUnavailable) {
+				return fmt.Errorf("the answer: %w", err)
+			}
+			return nil
+		})
+		time.Sleep(2 * time.Second)
+		release()
+		w.complete("ask", "k", 2, jobs.Early)
+	})
+}
+
+// TestEarlyAnswerToOneWithOthers: an answer, and a job that comes to await it and needs a transaction of its own, meet in one that is shared.
+func TestEarlyAnswerToOneWithOthers(t *testing.T) {
+	t.Parallel()
+	inQueue(t, func(w *world) {
+		id := w.create(jobs.Spec{Name: "ask", SequenceKey: "s"})
+		j := w.get("ask")
+		begin, release := w.busy()
+		var receipt jobs.Receipt
+		var there bool
+		begin(func() (err error) { receipt, err = w.Complete(context.Background(), "ask", "k", 1); return err })
+		begin(func() (err error) {
+			there, err = w.Await(context.Background(), jobs.Await{ID: id, Token: j.Token, Key: "k"})
+			return err
+		})
+		release()
+		if receipt.Kind != jobs.Early || !there {
+			w.Fatalf("the answer was %s, and there: %v", receipt.Kind, there)
+		}
+		w.state(jobs.Finished, id)
 	})
 }

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"bytes"
 	"context"
 )
 
@@ -11,6 +12,7 @@ func (spec *Spec) sharesMaking() bool {
 
 // createShared makes one job with a Key, together with what else is done at the same time: it would else be a transaction of its own, six trips to a server.
 func (s *Service) createShared(ctx context.Context, draft Job) (Created, error) {
+	draft.Data = bytes.Clone(draft.Data) // it may outlive the call
 	var made *Job
 	var id ID
 	err := s.deeds.do(ctx, &deed{
@@ -29,7 +31,10 @@ func (s *Service) createShared(ctx context.Context, draft Job) (Created, error) 
 		},
 		then: func() { id = made.ID },
 	})
-	return Created{ID: id}, err
+	if err != nil { // it may be under way still
+		return Created{}, err
+	}
+	return Created{ID: id}, nil
 }
 
 // makes reports whether a batch makes a job of a key, which is not over.

@@ -207,6 +207,7 @@ func (f *Deferrals) Next(ctx context.Context, c *ClaimedDeferral, at time.Time) 
 		}
 		j.Run, j.Token = j.Run+1, j.Token+1
 		j.Attempts, j.Phase, j.Answer, j.Reason, j.Data, j.Scheduled = j.Run, "", nil, "", []byte("{}"), time.Time{}
+		j.Respond = true // which a timeout has taken from it
 		j.Deadline = micros(at.Add(f.s.c.Keep))
 		j.Due, j.Changed = j.Deadline, now
 		return tx.Save(ctx, j)

@@ -136,6 +136,23 @@ func TestDeferralTimesOut(t *testing.T) {
 	})
 }
 
+// TestAnswerAfterATimeout: what comes between a timeout and the next attempt is for that one, as after a refusal.
+func TestAnswerAfterATimeout(t *testing.T) {
+	bubble(t, func(w *world) {
+		k := deferrals(w)
+		k.await(attemptOf("t1", 0), "k", time.Hour, jobs.Awaited{})
+		time.Sleep(time.Hour)
+		k.must(k.Next(k.Context(), k.claim(jobs.DeferralTimedOut), time.Now().Add(time.Hour)))
+		k.answer("k", jobs.Accepted)
+		next := attemptOf("t1", 1)
+		k.deferred(next, false)
+		k.await(next, "k", time.Hour, jobs.Awaited{Answered: true})
+		if c := k.claim(jobs.DeferralAnswered); string(c.Answer) != `"k!"` {
+			k.Fatalf("%+v", c)
+		}
+	})
+}
+
 func TestDeferralIsRefused(t *testing.T) {
 	bubble(t, func(w *world) {
 		k := deferrals(w)

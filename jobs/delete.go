@@ -73,8 +73,9 @@ func (s *Service) failing(ctx context.Context, f Fail) (goesOn bool, err error) 
 	if err != nil {
 		return false, err
 	}
+	answered := false
 	err = s.changeIn(ctx, f.shares, f.ID, func(ctx context.Context, t *step, j *Job) error {
-		goesOn = false
+		answered = false
 		if err := j.current(f.Token); err != nil {
 			return err
 		}
@@ -85,7 +86,7 @@ func (s *Service) failing(ctx context.Context, f Fail) (goesOn bool, err error) 
 			return err
 		}
 		if f.Token != 0 && j.answered() && j.Phase == "" {
-			goesOn = true
+			answered = true
 			return t.goOn(ctx, j)
 		}
 		if t.batch != nil && !j.alone() {
@@ -96,7 +97,7 @@ func (s *Service) failing(ctx context.Context, f Fail) (goesOn bool, err error) 
 		}
 		return t.save(ctx, j)
 	})
-	if err == nil && goesOn {
+	if err == nil && answered {
 		return true, nil
 	}
 	return false, s.counted(&s.count.failed, err)

@@ -86,8 +86,9 @@ func (t *turn) run(ctx context.Context, token int64, plan *Look) error {
 	if err := t.resumeRuns(ctx); err != nil {
 		return err
 	}
+	t.outdated = plan != nil && !plan.running.has(t.out)
 	switch {
-	case t.room <= 0:
+	case t.room <= 0, t.outdated: // an answer has had a job go on that was to wait for another attempt
 		t.again = true
 	case plan != nil && plan.running.version != rec.Run: // an admission that nobody knew of: one whose transaction was given up, and was done after all
 		t.again, t.outdated = true, true

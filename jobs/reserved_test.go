@@ -37,6 +37,9 @@ func TestReserved(t *testing.T) {
 		"Delete":   func(ctx context.Context) error { return s.Delete(ctx, rec.ID) },
 		"Cancel":   func(ctx context.Context) error { return s.Cancel(ctx, rec.ID) },
 		"Withdraw": func(ctx context.Context) error { return s.Withdraw(ctx, rec.ID) },
+		"Renew":    func(ctx context.Context) error { return s.Renew(ctx, rec.ID, 0, time.Hour) },
+		"Expect":   func(ctx context.Context) error { return s.Expect(ctx, rec.ID, 0, "k") },
+		"Await":    func(ctx context.Context) error { _, err := s.Await(ctx, jobs.Await{ID: rec.ID, Key: "k"}); return err },
 		"Requeue":  func(ctx context.Context) error { return s.Requeue(ctx, []jobs.ID{rec.ID}, "") },
 	} {
 		if err := do(t.Context()); !errors.Is(err, jobs.ErrReserved) {

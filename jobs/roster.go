@@ -9,7 +9,7 @@ import (
 )
 
 // roster is what a leader knows of the jobs of its queue that run, for its throttler. It may hold some that have ended elsewhere in the last moments, but it never
-// lacks one: jobs of a queue are started by its leader alone.
+// lacks one: jobs of a queue are started by its leader alone, and one that an answer has go on is due at once, so that the look which finds it starts nothing.
 type roster struct {
 	all   []*entry // in the order in which they began
 	begun []*entry // started in a look whose transaction is still to come
@@ -67,6 +67,21 @@ func (r *roster) settle(started []Handout) {
 
 func (r *roster) isBegun(id ID, started map[ID]*Job) bool {
 	return started[id] != nil && slices.ContainsFunc(r.begun, func(e *entry) bool { return e.job.ID == id })
+}
+
+// has reports whether all that were handed out again are known.
+func (r *roster) has(out []Handout) bool {
+	if len(out) == 0 {
+		return true
+	}
+	unknown := make(map[ID]bool, len(out))
+	for i := range out {
+		unknown[out[i].ID] = true
+	}
+	for _, e := range r.all {
+		delete(unknown, e.job.ID)
+	}
+	return len(unknown) == 0
 }
 
 // readRoster reads all that runs.

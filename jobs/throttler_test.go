@@ -207,6 +207,23 @@ func TestShares(t *testing.T) {
 	})
 }
 
+// TestSharesKnowWhatAnAnswerStarts: a job that an answer has go on counts in its share, although nobody has admitted it.
+func TestSharesKnowWhatAnAnswerStarts(t *testing.T) {
+	t.Parallel()
+	inQueue(t, func(w *world) {
+		l := w.lead(jobs.Queue{Throttler: jobs.Shares(shareOf, map[string]float64{"east": 1, "west": 1})}, "n")
+		again := w.enqueue(jobs.Job{Name: "east.again", Weight: 1000, Key: "k", Respond: true, Run: 1, Attempts: 1, NextRun: time.Now().UTC().Add(time.Hour)})
+		w.enqueued("west.a", 1000)
+		out := w.starts(l, "west.a")
+		w.over(out[0].ID) // as many run as before
+		w.complete("east.again", "k", 1, jobs.Accepted)
+		w.enqueued("east.next", 1000)
+		w.starts(l, "east.again")
+		w.over(again)
+		w.starts(l, "east.next")
+	})
+}
+
 // TestManyWaitInAFullShare has one share's jobs stand before all others.
 func TestManyWaitInAFullShare(t *testing.T) {
 	t.Parallel()

@@ -23,6 +23,7 @@ type deed struct {
 
 	err  error
 	done chan struct{}
+	left bool // nobody waits for it any more
 }
 
 // errAlone says that a deed needs a transaction for itself.
@@ -68,6 +69,7 @@ func (g *gather) do(ctx context.Context, deeds ...*deed) error {
 		select {
 		case <-d.done:
 		case <-ctx.Done():
+			g.forget(deeds)
 			return fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
 		}
 		err := d.err
@@ -80,6 +82,16 @@ func (g *gather) do(ctx context.Context, deeds ...*deed) error {
 		return errs[0]
 	}
 	return errors.Join(errs...)
+}
+
+// forget takes deeds that nobody has begun with out of the line, which else would grow for as long as a store gives no answer.
+func (g *gather) forget(deeds []*deed) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, d := range deeds {
+		d.left = true
+	}
+	g.line = slices.DeleteFunc(g.line, func(d *deed) bool { return d.left })
 }
 
 // work does what there is.
@@ -148,6 +160,7 @@ type batch struct {
 
 	pending []*Job // of the deed that is being done
 	gone    []ID   // likewise
+	claimed []*Job // of fresh, likewise
 }
 
 func (b *batch) save(jobs []*Job) { b.pending = append(b.pending, jobs...) }
@@ -155,6 +168,9 @@ func (b *batch) save(jobs []*Job) { b.pending = append(b.pending, jobs...) }
 // keep takes what a deed has done as done, or forgets it.
 func (b *batch) keep(ok bool) {
 	if ok {
+		for _, e := range b.claimed {
+			b.fresh = deleteEarly(b.fresh, e)
+		}
 		for _, j := range b.pending {
 			if j.ID == 0 {
 				b.fresh = append(b.fresh, j)
@@ -168,7 +184,7 @@ func (b *batch) keep(ok bool) {
 			b.dirty = append(b.dirty, id)
 		}
 	}
-	b.pending, b.gone = nil, nil
+	b.pending, b.gone, b.claimed = nil, nil, nil
 }
 
 // write writes what has changed.
@@ -339,6 +355,9 @@ func (t *step) one(ctx context.Context, d *deed) error {
 	if d.key == "" {
 		if j = t.batch.jobs[d.id]; j == nil {
 			return ErrNotFound
+		}
+		if err := j.anybodys(); err != nil {
+			return err
 		}
 	} else {
 		if j = t.batch.jobs[d.id]; j == nil || j.Key != d.key || j.Name != d.name || j.State.Over() {
