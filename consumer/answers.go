@@ -22,7 +22,7 @@ const (
 	purgeEvery  = time.Minute
 )
 
-// answers takes the answers from outside, for all queues of a consumer: one goroutine, however many tasks wait.
+// answers takes the answers from outside, for all queues of a consumer: a few goroutines, however many tasks wait.
 type answers struct {
 	c         *Consumer
 	deferrals *jobs.Deferrals
@@ -35,7 +35,9 @@ type answers struct {
 }
 
 func newAnswers(c *Consumer) *answers {
-	return &answers{c: c, deferrals: jobs.NewDeferrals(c.cfg.Jobs), kick: make(chan struct{}, 1), held: make(map[*answer]struct{})}
+	a := &answers{c: c, deferrals: jobs.NewDeferrals(c.cfg.Jobs), kick: make(chan struct{}, 1), held: make(map[*answer]struct{})}
+	a.rousing.kick = make(chan struct{}, 1)
+	return a
 }
 
 // takeAnswers takes answers for the queues until stop is called, and looks after what it took until end is.
@@ -56,6 +58,9 @@ func (c *Consumer) takeAnswers(fetch context.Context, queues []*queue) (stop, en
 	taking, stopTaking := context.WithCancel(fetch)
 	var taker, renewer sync.WaitGroup
 	taker.Go(func() { a.run(taking) })
+	if c.cfg.Revocations != nil {
+		taker.Go(func() { a.rouseAlways(taking) })
+	}
 	renewer.Go(func() { a.renew(ctx) })
 	stop = func() {
 		stopTaking()
@@ -122,11 +127,8 @@ func (a *answers) pause(ctx context.Context, d time.Duration, heard bool) {
 	}
 }
 
-// look rouses what was revoked, claims what is due, and has it settled. It returns for how long there is nothing else to do.
+// look claims what is due, and has it settled. It returns for how long there is nothing else to do.
 func (a *answers) look(ctx context.Context) (wait time.Duration, err error) {
-	if err := a.rouse(ctx); err != nil {
-		return 0, err
-	}
 	names := make([]string, 0, len(a.queues))
 	for name, q := range a.queues {
 		if q.takes() {

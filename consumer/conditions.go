@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -10,6 +11,9 @@ import (
 
 // endJobTimeout bounds the word to a job that its task has ended. If it does not get through, the job's runner finds the record.
 const endJobTimeout = 5 * time.Second
+
+// errSealed stands for why a task has failed, where records of that are sealed: those of jobs are not.
+var errSealed = errors.New("swarmiji: the reason is sealed")
 
 // endJob ends the job of a task with conditions, whose end is recorded and which is acknowledged: the next one may be waiting for it.
 func (r *run) endJob(v verdict) {
@@ -20,8 +24,11 @@ func (r *run) endJob(v verdict) {
 	ctx, cancel := context.WithTimeout(r.queue.c.settle, endJobTimeout)
 	defer cancel()
 	failure := v.err
-	if v.kind == succeeded {
+	switch {
+	case v.kind == succeeded:
 		failure = nil
+	case r.queue.c.cfg.Sealer != nil: // as in the record, where the runner would have found it
+		failure = errSealed
 	}
 	if err := s.TaskEnded(ctx, r.request.Name, r.request.ID, failure); err != nil {
 		r.log(slog.LevelWarn, "the job of the task has not heard of its end; its runner will look for it", slog.Any("error", err))

@@ -115,6 +115,11 @@ func (r *run) expectNothing() {
 	}
 }
 
+// leftOpen reports whether an attempt before this one, which ends the task, may have left its deferral open for it.
+func (r *run) leftOpen(v verdict) bool {
+	return r.queue.c.answers != nil && r.answer == nil && r.request.Retries > 0 && !(v.kind == retry || v.kind == snooze || v.kind == deferred || v.kind == giveBack)
+}
+
 // settleDeferred defers a task.
 func (q *queue) settleDeferred(ctx context.Context, r *run, v verdict) {
 	d, refused := r.deferral()
@@ -144,6 +149,7 @@ func (q *queue) settleDeferred(ctx context.Context, r *run, v verdict) {
 		r.discard()
 		return
 	}
+	r.stored.Store(true) // given back, it is to come again as what it is, to be acknowledged, and not as a copy, to be run
 	r.noteRevoked()
 	if !awaited.Answered {
 		if _, ok := r.save(ctx, task.StateAwaiting, v); !ok {

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker/membroker"
@@ -21,6 +23,7 @@ import (
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/open"
 	"github.com/swarmiji/swarmiji/producer"
+	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/resultstore/memresults"
 	"github.com/swarmiji/swarmiji/serializer"
 	"github.com/swarmiji/swarmiji/serializer/msgpack"
@@ -49,7 +52,7 @@ func newDeferring(t *testing.T, store jobs.Store, pc producer.Config, cc consume
 	must0(t, err)
 	b, results := membroker.New(), memresults.New(memresults.Config{})
 	logger := slog.New(slog.DiscardHandler)
-	pc.Broker, pc.Results, pc.Logger = b, results, logger
+	pc.Broker, pc.Results, pc.Logger, pc.Jobs = b, results, logger, service
 	cc.Broker, cc.Results, cc.Logger, cc.Jobs = b, results, logger, service
 	cc.Middleware = []middleware.Middleware{jobs.Current(service)}
 	d := &deferring{t: t, broker: b, results: results, jobs: service}
@@ -341,4 +344,94 @@ func TestDispatchedTaskIsDeferred(t *testing.T) {
 	})
 	stop()
 	must0(t, <-ended)
+}
+
+// TestNothingIsLeftExpected: an attempt that needs no answer leaves the key of the one before it to others.
+func TestNothingIsLeftExpected(t *testing.T) {
+	d := newDeferring(t, nil, producer.Config{}, consumer.Config{})
+	again := task.New[int, int]("again", task.WithRetry(task.RetryPolicy{}), task.WithRetryDelay(0))
+	must0(t, again.Handle(d.consumer, func(ctx context.Context, n int) (int, error) {
+		if req, ok := task.FromContext(ctx); ok && req.Retries > 0 {
+			return n, nil
+		}
+		return 0, task.Defer("k")
+	}))
+	d.start()
+	ctx, cancel := context.WithTimeout(t.Context(), serverPatience)
+	defer cancel()
+	for n := range 2 {
+		f, err := again.Submit(ctx, d.producer, n)
+		must0(t, err)
+		within(t, "it waits", func() bool { s, err := f.State(ctx); return err == nil && s == task.StateAwaiting })
+		if got, err := d.jobs.Reject(ctx, "again", "k", errors.New("no")); err != nil || got.Kind != jobs.Accepted {
+			t.Fatalf("%+v, %v", got, err)
+		}
+		if got, err := f.Get(ctx); err != nil || got != n {
+			t.Fatalf("%d, %v", got, err)
+		}
+	}
+}
+
+// TestSealedReasonOfJob: where results are sealed, the job of a task with conditions does not tell why that has failed.
+func TestSealedReasonOfJob(t *testing.T) {
+	ring := testRing(t, "k")
+	d := newDeferring(t, nil, producer.Config{Sealer: ring}, consumer.Config{Sealer: ring})
+	failing := task.New[int, int]("failing", task.WithSequenceKey("s"))
+	must0(t, failing.Handle(d.consumer, func(context.Context, int) (int, error) { return 0, errors.New("the password is sesame") }))
+	d.start()
+	runner, err := jobs.NewRunner(jobs.RunnerConfig{
+		Service: d.jobs, Submit: d.producer, Results: d.results, Queue: &jobs.Queue{Name: task.DefaultThrottle}, Logger: slog.New(slog.DiscardHandler),
+	})
+	must0(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), serverPatience)
+	defer cancel()
+	running, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- runner.Run(running) }()
+	for n := range 5 { // the runner may be quicker
+		_, err := failing.Submit(ctx, d.producer, n)
+		must0(t, err)
+	}
+	var found []jobs.Job
+	within(t, "all have failed", func() bool {
+		var err error
+		found, err = d.jobs.List(ctx, jobs.Query{Name: "failing", States: []jobs.State{jobs.Failed}})
+		return err == nil && len(found) == 5
+	})
+	for i := range found {
+		if !strings.Contains(found[i].Reason, "sealed") {
+			t.Errorf("job %d says why: %s", found[i].ID, found[i].Reason)
+		}
+	}
+	stop()
+	must0(t, <-ended)
+}
+
+// TestDeferredRunsOnce: a task whose deferral is on disk, and whose state cannot be recorded for an hour, has asked once.
+func TestDeferredRunsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, err := memjobs.New(memjobs.Config{})
+		must0(t, err)
+		service, err := jobs.New(jobs.Config{Store: store})
+		must0(t, err)
+		b := newTable(t, func(c *consumer.Config) {
+			c.Jobs = service
+			c.Results = flakyStore{c.Results, time.Now().Add(time.Hour), resultstore.ErrUnavailable}
+		})
+		asked := 0
+		must0(t, asking.Handle(b.c, func(context.Context, int) (int, error) { asked++; return 0, task.Defer("k") }))
+		b.run()
+		f, err := asking.Submit(t.Context(), b.p, 1)
+		must0(t, err)
+		time.Sleep(2 * time.Hour)
+		if got, err := service.Complete(t.Context(), "asking", "k", 5); err != nil || got.Kind != jobs.Accepted {
+			t.Fatalf("%+v, %v", got, err)
+		}
+		if got, err := f.Get(t.Context()); err != nil || got != 5 || asked != 1 {
+			t.Fatalf("%d, %v, asked %d times", got, err, asked)
+		}
+		b.end()
+		must0(t, service.Close(t.Context()))
+		must0(t, store.Close(t.Context()))
+	})
 }

@@ -3,9 +3,12 @@ package consumer
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"sync"
 
+	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/revoke"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -15,6 +18,7 @@ import (
 
 // rousing is what is to be looked at because of revocations.
 type rousing struct {
+	kick  chan struct{}
 	mu    sync.Mutex
 	ids   []task.ID
 	rules []revoke.Selector
@@ -42,7 +46,34 @@ func (a *answers) note(v revoke.Revocation) {
 		w.rules = append(w.rules, v.Selector)
 	}
 	w.mu.Unlock()
-	a.wake()
+	select {
+	case w.kick <- struct{}{}:
+	default:
+	}
+}
+
+// rouseAlways has what is revoked be looked at until ctx ends. It goes on beside the goroutine that takes answers: it may ask for many deferrals, and they do not wait for that.
+func (a *answers) rouseAlways(ctx context.Context) {
+	var gap backoff.Exponential
+	for failures := 0; ; {
+		if err := a.rouse(ctx); err == nil {
+			failures = 0
+			select {
+			case <-a.rousing.kick:
+			case <-ctx.Done():
+			}
+		} else {
+			if failures == 0 && ctx.Err() == nil {
+				a.c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "revoked tasks that wait for answers are not looked at now",
+					slog.Any("error", err), slog.String(middleware.LogNode, a.c.cfg.NodeID))
+			}
+			a.pause(ctx, gap.Delay(failures), false)
+			failures++
+		}
+		if ctx.Err() != nil {
+			return
+		}
+	}
 }
 
 // noteRevoked is called when a task has been deferred: a revocation that came since the handler returned has not found it.
@@ -75,8 +106,11 @@ func (a *answers) rouse(ctx context.Context) error {
 	return err
 }
 
-// rouseAtOnce is how many deferrals are changed in one transaction.
-const rouseAtOnce = 256
+// rouseAtOnce is how many deferrals are changed in one transaction, and asksAtOnce how often one asks for them: each task may have any of the names.
+const (
+	rouseAtOnce = 256
+	asksAtOnce  = 500
+)
 
 func (a *answers) rouseAll(ctx context.Context, ids []jobs.ID) error {
 	for len(ids) > 0 {
@@ -95,7 +129,7 @@ func (a *answers) rouseAll(ctx context.Context, ids []jobs.ID) error {
 func (a *answers) revokedDeferrals(ctx context.Context, tasks []task.ID, rules []revoke.Selector) (found []jobs.ID, err error) {
 	names := a.c.mux.Names()
 	for len(tasks) > 0 {
-		n := min(len(tasks), rouseAtOnce)
+		n := min(len(tasks), max(1, asksAtOnce/max(1, len(names))))
 		call, cancel := context.WithTimeout(ctx, answerCall)
 		ids, err := a.deferrals.Find(call, names, tasks[:n])
 		cancel()

@@ -120,7 +120,7 @@ func (r *run) success(result any) verdict {
 
 // quick reports whether settling v is only an acknowledgement, which does not wait for anything.
 func (r *run) quick(v verdict) bool {
-	if r.expects.Load() || r.answer != nil {
+	if r.expects.Load() || r.answer != nil || r.leftOpen(v) {
 		return false
 	}
 	switch v.kind {
@@ -142,7 +142,7 @@ func (q *queue) settle(r *run, v verdict) {
 		r.discard()
 		return
 	}
-	if r.expects.Load() && v.kind != deferred {
+	if r.expects.Load() && v.kind != deferred || r.leftOpen(v) {
 		r.expectNothing()
 	}
 	ctx := q.c.settle

@@ -208,10 +208,14 @@ func (f *Deferrals) Await(ctx context.Context, d Deferral, key string, within ti
 	}
 }
 
-// Drop says that an attempt which expected an answer has ended without Await: it expects nothing any more.
+// Drop says that an attempt which expected an answer has ended without Await: it expects nothing any more, nor does one before it.
 func (f *Deferrals) Drop(ctx context.Context, d Deferral) error {
-	err := f.with(ctx, &d, "", func(ctx context.Context, a *deferring) error {
-		if !a.begun() || a.job.Phase != "" {
+	found, err := f.s.List(ctx, Query{Name: d.Name, UniqueKey: d.uniqueKey(), States: []State{Running}, Limit: 1})
+	if err != nil || len(found) == 0 {
+		return err
+	}
+	err = f.with(ctx, &d, "", func(ctx context.Context, a *deferring) error {
+		if a.job == nil || a.job.Phase != "" {
 			return nil
 		}
 		return a.tx.Delete(ctx, a.job.ID)

@@ -175,7 +175,7 @@ func (f *Deferrals) held(ctx context.Context, c *ClaimedDeferral, fn func(ctx co
 }
 
 // End says that a claimed deferral is over: its task has ended. It is kept for Config.Keep, without its data, so that what still comes for its key is told from what
-// nobody knows. Said again it is nil.
+// nobody knows. Said again it is nil. The attempt of a [DeferralLost] is not over with it: it may expect another answer, or be deferred, whenever its message comes.
 func (f *Deferrals) End(ctx context.Context, c *ClaimedDeferral) error {
 	return f.held(ctx, c, func(ctx context.Context, tx Tx, j *Job, now time.Time) error {
 		if j.State.Over() {
@@ -186,6 +186,8 @@ func (f *Deferrals) End(ctx context.Context, c *ClaimedDeferral) error {
 		case DeferralAnswered:
 		case DeferralRefused:
 			j.State = Failed
+		case DeferralLost: // the attempt has not come to its end: a message of it may be there still, and has its turn
+			j.State, j.Run = Failed, j.Run-1
 		default:
 			j.State, j.Phase = Failed, ""
 		}
@@ -341,9 +343,10 @@ func (f *Deferrals) Find(ctx context.Context, names []string, tasks []task.ID) (
 	return ids, err
 }
 
-// List calls yield with the deferrals of a queue of the broker that await their answers, until it answers false.
+// List calls yield with the deferrals of a queue of the broker that await their answers, until it answers false. It may leave out, or repeat, one that is changed meanwhile.
 func (f *Deferrals) List(ctx context.Context, queue string, yield func(id ID, name string, data []byte) bool) error {
-	q := Query{Queue: deferredQueue + queue, States: []State{Running}, Limit: page}
+	line := &Line{Queue: deferredQueue + queue, State: Running, By: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)}
+	q := Query{Line: line, Limit: page}
 	for {
 		var found []Job
 		err := f.s.c.Store.View(ctx, func(ctx context.Context, tx Tx) (err error) {
@@ -361,6 +364,6 @@ func (f *Deferrals) List(ctx context.Context, queue string, yield func(id ID, na
 		if len(found) < page {
 			return nil
 		}
-		q.After = found[len(found)-1].ID
+		line.After = &found[len(found)-1]
 	}
 }

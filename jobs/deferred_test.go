@@ -279,6 +279,45 @@ func TestDeferralIsDropped(t *testing.T) {
 	})
 }
 
+// An attempt that expected an answer, and of which nothing was heard for a day, is not over: its message may be in the broker for longer.
+func TestLostDeferralEndsNoAttempt(t *testing.T) {
+	bubble(t, func(w *world) {
+		k := deferrals(w)
+		d := attemptOf("t1", 0)
+		k.expect(d, "k")
+		time.Sleep(24 * time.Hour)
+		k.must(k.End(k.Context(), k.claim(jobs.DeferralLost)))
+		k.answer("k", jobs.Late)
+		k.deferred(d, false) // its message comes again
+		k.expect(d, "k")
+		k.await(d, "", time.Hour, jobs.Awaited{})
+		k.answer("k", jobs.Accepted)
+		// The next attempt's message waits in the broker for longer than the deferral does.
+		k.must(k.Next(k.Context(), k.claim(jobs.DeferralAnswered), time.Time{}))
+		time.Sleep(24 * time.Hour)
+		k.must(k.End(k.Context(), k.claim(jobs.DeferralLost)))
+		k.deferred(d, true)
+		next := attemptOf("t1", 1)
+		k.deferred(next, false)
+		k.expect(next, "k")
+		k.await(next, "", time.Hour, jobs.Awaited{})
+	})
+}
+
+// What an attempt left open is dropped by a later one, also by one whose message was put back in between.
+func TestDeferralIsDroppedLater(t *testing.T) {
+	bubble(t, func(w *world) {
+		k := deferrals(w)
+		k.await(attemptOf("t1", 0), "k", 0, jobs.Awaited{})
+		k.must(k.Next(k.Context(), k.claim(jobs.DeferralTimedOut), time.Time{}))
+		k.must(k.Drop(k.Context(), attemptOf("t1", 2)))
+		k.answer("k", jobs.Early)
+		k.await(attemptOf("t2", 0), "k", time.Hour, jobs.Awaited{Answered: true})
+		k.must(k.Drop(k.Context(), attemptOf("t2", 1))) // it is deferred
+		k.must(k.End(k.Context(), k.claim(jobs.DeferralAnswered)))
+	})
+}
+
 func TestDeferralsAreChecked(t *testing.T) {
 	w := newWorld(t, false, jobs.Config{})
 	k := deferrals(w)
