@@ -235,6 +235,37 @@ func TestDispatchARunnerThatStops(t *testing.T) {
 	})
 }
 
+// TestDispatchATaskThatAwaits: a task that waits for an answer longer than Timeout is not sent again, and its handler makes one request.
+func TestDispatchATaskThatAwaits(t *testing.T) {
+	inShop(t, func(t *testing.T, s *shop) {
+		road := memoryRoad(t)
+		r := s.runner(jobs.RunnerConfig{Submit: road, Results: road.results})
+		dispatch(t, r, sum)
+		s.run(r)
+		c, err := consumer.New(consumer.Config{Broker: road.broker, Results: road.results, Jobs: s.Service, Logger: quiet})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var requests atomic.Int64
+		handle(t, c, sum, func(context.Context, state) (state, error) {
+			requests.Add(1)
+			return state{}, task.Defer("k", task.AnswerWithin(7*24*time.Hour))
+		})
+		road.consume(c)
+		id := s.put(jobs.Spec{Name: "sum", Data: []byte(`{"n":1}`), Repeat: "FINISHED, +30 DAYS"})
+		time.Sleep(100 * time.Hour)
+		if n := requests.Load(); n != 1 {
+			t.Fatalf("%d requests", n)
+		}
+		s.is(id, jobs.Running, `{"n":1}`)
+		if receipt, err := s.Complete(t.Context(), "sum", "k", state{5}); err != nil || receipt.Kind != jobs.Accepted {
+			t.Fatal(receipt, err)
+		}
+		time.Sleep(time.Hour)
+		s.is(id, jobs.Queued, `{"n":5}`)
+	})
+}
+
 // TestDispatchALoneSubmitter: whoever takes single tasks, and whose results cannot be asked for, is enough where results are JSON.
 func TestDispatchALoneSubmitter(t *testing.T) {
 	for contentType, want := range map[string]string{"application/json": `QUEUED {"n":7}`, "application/x-other": `FAILED {"n":1}`} {

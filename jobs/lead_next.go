@@ -34,7 +34,13 @@ func (l *lead) next(ctx context.Context, room int) ([]Handout, error) {
 		case err != nil:
 			return nil, err
 		case len(out) > 0:
-			return out, l.s.dress(ctx, out)
+			if err := l.s.dress(ctx, out); err != nil {
+				for i := range out {
+					l.s.returned(out[i])
+				}
+				return nil, err
+			}
+			return out, nil
 		}
 		if err := l.sleep(ctx, wait, l.signal); err != nil {
 			return nil, err

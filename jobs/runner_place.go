@@ -136,6 +136,9 @@ func (r *round) interrupted(p *place, err error) bool {
 	case p.Lost(): // told already
 		r.release(p.hold)
 	case err != nil && errors.Is(context.Cause(r.hard), task.ErrShutdown): // it is to run again
+		if p.Queue != "" { // in the same attempt, which an answer may come for: its request may be on its way
+			p.was.state = Running
+		}
 		r.giveBack(p.hold)
 	default:
 		return false

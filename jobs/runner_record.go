@@ -20,6 +20,7 @@ const (
 	ended              // there is, and the job was ended by it, or has moved on
 	unsure             // the store of the results, or of the jobs, gave no answer
 	theirs             // somebody else here ends it
+	awaits             // there is none yet: the task waits for an answer from outside, and no broker has it
 )
 
 // recorded ends the run of a job by its task's record, if that tells an end. p reads the result; nil: whatever can. While the store does not
@@ -51,6 +52,8 @@ func (r *round) byRecord(h *hold, p task.Pending) (end, error) {
 	switch {
 	case errors.Is(err, resultstore.ErrNotFound):
 		return unended, nil
+	case err == nil && rec.State == task.StateAwaiting:
+		return awaits, nil
 	case err == nil && !rec.State.Terminal():
 		return unended, nil
 	case err != nil && !errors.Is(err, resultstore.ErrMalformed):

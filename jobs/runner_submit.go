@@ -28,15 +28,19 @@ func (r *round) unknown(batch []*hold) []*hold {
 			again = append(again, h)
 		}
 	}
-	ended := make([]bool, len(again))
+	ends := make([]end, len(again))
 	var wg sync.WaitGroup
 	for i, h := range again {
-		wg.Go(func() { ended[i] = r.recorded(h, nil) != unended })
+		wg.Go(func() { ends[i] = r.recorded(h, nil) })
 	}
 	wg.Wait()
 	for i, h := range again {
-		if !ended[i] {
+		switch ends[i] {
+		case unended:
 			left = append(left, h)
+		case awaits: // sent again, its handler would send its request again
+			r.waiting.Go(func() { r.entrust(h, nil) })
+		case ended, unsure, theirs:
 		}
 	}
 	return left

@@ -102,7 +102,7 @@ func keepHeader(key string, value any) (keptHeader, error) {
 	case string:
 		h.Text = new(text(v))
 	case []byte:
-		h.Bytes = &v
+		h.Bytes = new(append([]byte{}, v...)) // null would be none
 	case bool:
 		h.Bool = &v
 	case int64:
