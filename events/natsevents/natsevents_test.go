@@ -445,7 +445,7 @@ func TestCluster(t *testing.T) {
 	ctx, want := testwait.Long(t), 1000
 	for { // those of the time between may be lost
 		publish(t, b, want)
-		short, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+		short, cancel := context.WithTimeout(ctx, 2*time.Second) // to go on takes several trips to the cluster
 		e, err := s.Receive(short)
 		cancel()
 		if err == nil {
