@@ -253,7 +253,7 @@ func TestDispatchATaskThatAwaits(t *testing.T) {
 		})
 		road.consume(c)
 		id := s.put(jobs.Spec{Name: "sum", Data: []byte(`{"n":1}`), Repeat: "FINISHED, +30 DAYS"})
-		time.Sleep(100 * time.Hour)
+		time.Sleep(jobs.DefaultTimeout + time.Hour)
 		if n := requests.Load(); n != 1 {
 			t.Fatalf("%d requests", n)
 		}
