@@ -117,7 +117,7 @@ func (r *run) expectNothing() {
 
 // leftOpen reports whether an attempt before this one, which ends the task, may have left its deferral open for it.
 func (r *run) leftOpen(v verdict) bool {
-	return r.queue.c.answers != nil && r.answer == nil && r.request.Retries > 0 && !(v.kind == retry || v.kind == snooze || v.kind == deferred || v.kind == giveBack)
+	return r.queue.c.answers != nil && r.answer == nil && r.request.Retries > 0 && v.kind != retry && v.kind != snooze && v.kind != deferred && v.kind != giveBack
 }
 
 // settleDeferred defers a task.
