@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -62,16 +61,11 @@ func orders(say func(line string)) jobs.Type[order, bool] {
 func asker() error {
 	ctx, stop := suite.UntilDismissed()
 	defer stop()
-	store, err := sqljobs.New(sqljobs.Config{URL: os.Getenv(memberURL), Logger: quiet})
+	service, leave, err := memberService()
 	if err != nil {
 		return err
 	}
-	defer store.Close(context.Background())
-	service, err := jobs.New(jobs.Config{Store: store, Logger: quiet})
-	if err != nil {
-		return err
-	}
-	defer service.Close(context.Background())
+	defer leave()
 	r, err := jobs.NewRunner(jobs.RunnerConfig{
 		Service: service, Workers: 4, Lease: 600 * time.Millisecond, Logger: quiet, Queue: &jobs.Queue{Name: "orders", Limit: 40},
 	})

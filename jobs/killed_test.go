@@ -25,21 +25,32 @@ const (
 	killedKills = 5
 )
 
+// memberService is the service of a process over the database that it was told of. leave ends both.
+func memberService() (service *jobs.Service, leave func(), err error) {
+	store, err := sqljobs.New(sqljobs.Config{URL: os.Getenv(memberURL), Logger: quiet})
+	if err != nil {
+		return nil, nil, err
+	}
+	service, err = jobs.New(jobs.Config{Store: store, Logger: quiet})
+	if err != nil {
+		return nil, nil, errors.Join(err, store.Close(context.Background()))
+	}
+	return service, func() {
+		_ = service.Close(context.Background())
+		_ = store.Close(context.Background())
+	}, nil
+}
+
 // member runs jobs until it is dismissed or killed. It writes "run ID TOKEN" when an attempt begins, and "late" when it has lost a job because it
 // was too slow for its lease.
 func member() error {
 	ctx, stop := suite.UntilDismissed()
 	defer stop()
-	store, err := sqljobs.New(sqljobs.Config{URL: os.Getenv(memberURL), Logger: quiet})
+	service, leave, err := memberService()
 	if err != nil {
 		return err
 	}
-	defer store.Close(context.Background())
-	service, err := jobs.New(jobs.Config{Store: store, Logger: quiet})
-	if err != nil {
-		return err
-	}
-	defer service.Close(context.Background())
+	defer leave()
 	r, err := jobs.NewRunner(jobs.RunnerConfig{
 		Service: service, Workers: 3, Lease: 2 * time.Second, Logger: quiet,
 		OnReport: func(p jobs.Report) {
