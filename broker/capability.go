@@ -111,7 +111,9 @@ type Declarer interface {
 
 // SyncAcker is a Delivery that can wait until the broker has taken an Ack, for tasks that run at most once.
 type SyncAcker interface {
-	// AckSync is Ack; nil means that the broker will not hand the message out again.
+	// AckSync is Ack; nil means that the broker will not hand the message out again. A broker whose node can forget that when it
+	// is killed has deliveries that are an [AckChecker]. [ErrLeaseLost] means that nothing was acknowledged. After
+	// [ErrIndeterminate] AckSync may be called again; it returns nil if an earlier call was executed.
 	AckSync(ctx context.Context) error
 }
 
