@@ -154,25 +154,6 @@ type Locator interface {
 	Locate(queue string) (exchange, routingKey string)
 }
 
-// Dead is a dead letter.
-type Dead struct {
-	Message *Message // as it was, byte for byte
-	Reason  string
-	Queue   string    // it was taken from
-	At      time.Time // it was buried
-}
-
-// DeadLetterer is a Broker whose dead letters can be read and used again.
-type DeadLetterer interface {
-	// ListDead returns up to n dead letters of a queue, oldest first; they stay where they are.
-	ListDead(ctx context.Context, queue string, n int) ([]Dead, error)
-	// RequeueDead puts up to n dead letters back into their queue, as new messages of the next Generation, oldest first,
-	// and returns how many.
-	RequeueDead(ctx context.Context, queue string, n int) (int, error)
-	// PurgeDead removes the dead letters of a queue and returns how many they were.
-	PurgeDead(ctx context.Context, queue string) (int, error)
-}
-
 // Finder is a Broker that can reach a waiting message by its id.
 type Finder interface {
 	// Find returns a message that is queued or delayed, with its time (zero if it waits for a consumer). [ErrNotFound] if

@@ -50,7 +50,7 @@ func (w *answer) Release(ctx context.Context, after time.Duration) error {
 }
 
 // Bury implements [broker.Delivery]. The message is gone from its broker, so that only the record tells of it.
-func (w *answer) Bury(ctx context.Context, _ error) error { return w.Ack(ctx) }
+func (w *answer) Bury(ctx context.Context, _ broker.Dead) error { return w.Ack(ctx) }
 
 // let repeats what is done with the deferral until the jobs have done it, and says that it is somebody else's as brokers do.
 func (w *answer) let(ctx context.Context, do func(context.Context) error) error {

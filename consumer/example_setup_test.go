@@ -61,7 +61,7 @@ func settled(ctx context.Context, b *membroker.Broker) {
 // waitForDead waits for the first dead letter.
 func waitForDead(ctx context.Context, b *membroker.Broker) (first broker.Dead) {
 	poll(ctx, func() bool {
-		dead, err := b.ListDead(ctx, "default", 1)
+		dead, err := broker.ListDead(ctx, b, "default", 1)
 		must(err)
 		if len(dead) > 0 {
 			first = dead[0]

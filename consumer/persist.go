@@ -64,9 +64,17 @@ func (r *run) giveUp(ctx context.Context, what string, cause error) {
 	if r.acked.Load() {
 		return
 	}
-	if err := r.delivery.Bury(ctx, cause); err == nil {
+	if err := r.delivery.Bury(ctx, deadFor(cause)); err == nil {
 		r.queue.c.cfg.Metrics.Buried.Inc(1)
 	}
+}
+
+// deadFor is the dead letter of a task that is given up for cause.
+func deadFor(cause error) broker.Dead {
+	if cause == nil {
+		return broker.Dead{}
+	}
+	return broker.Dead{Reason: cause.Error()}
 }
 
 // repeat runs step until it succeeds, until its error is one that repeating does not mend, until lost is closed, or until

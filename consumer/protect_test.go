@@ -80,12 +80,8 @@ func TestForgedRecord(t *testing.T) {
 	if counted.Rejected.Count() == 0 {
 		t.Error("not counted")
 	}
-	dl, ok := broker.As[broker.DeadLetterer](sender)
-	if !ok {
-		t.Fatal("no dead letters")
-	}
 	for {
-		dead, err := dl.ListDead(ctx, "default", 10)
+		dead, err := broker.ListDead(ctx, sender, "default", 10)
 		if err := errors.Join(err, ctx.Err()); err != nil {
 			t.Fatalf("waiting for the dead letter: %v", err)
 		}
@@ -154,8 +150,7 @@ func TestSealerOnOneSideOnly(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	dl, _ := broker.As[broker.DeadLetterer](sender)
-	dead, err := dl.ListDead(context.WithoutCancel(ctx), "default", 10)
+	dead, err := broker.ListDead(context.WithoutCancel(ctx), sender, "default", 10)
 	if err != nil || len(dead) != 2 || !strings.Contains(dead[0].Reason, "no Sealer is configured") {
 		t.Errorf("dead letters: %v, %v", dead, err)
 	}

@@ -154,7 +154,7 @@ func (q *queue) buryUnreadable(d broker.Delivery, cause error) {
 	q.c.settling.Go(func() {
 		ctx, cancel := context.WithTimeout(q.c.settle, q.c.cfg.StoreRetry)
 		defer cancel()
-		bury := func(ctx context.Context) error { return d.Bury(ctx, cause) }
+		bury := func(ctx context.Context) error { return d.Bury(ctx, deadFor(cause)) }
 		if err := repeat(ctx, d.Lost(), bury, func(err error) { q.log(slog.LevelWarn, "burying is repeated", slog.Any("error", err)) }); err != nil {
 			return // the broker has it back, or will notice
 		}

@@ -227,7 +227,7 @@ func (r *run) remove(ctx context.Context, v verdict) bool {
 		return true
 	}
 	if v.bury {
-		ok := r.persist(ctx, "bury", func(ctx context.Context) error { return r.delivery.Bury(ctx, v.err) })
+		ok := r.persist(ctx, "bury", func(ctx context.Context) error { return r.delivery.Bury(ctx, deadFor(v.err)) })
 		if ok {
 			r.queue.c.cfg.Metrics.Buried.Inc(1)
 		}

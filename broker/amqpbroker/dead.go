@@ -4,8 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
-	"sync/atomic"
+	"math"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -14,23 +13,20 @@ import (
 	"github.com/swarmiji/swarmiji/internal/amqpconn"
 )
 
-// maxReason is the most bytes of a dead letter's reason that are kept.
-const maxReason = 4 << 10
-
-// bury publishes m to the dead queue of queue, which is declared if it is not there.
-func (b *Broker) bury(ctx context.Context, queue string, m *broker.Message, cause error) error {
+// putDead publishes a dead letter to the dead queue of queue, which is declared if it is not there.
+func (b *Broker) putDead(ctx context.Context, queue string, d broker.Dead) error {
+	d = d.Normalized()
 	var p amqp.Publishing
-	b.warnDropped(ctx, queue, m.ID, encodeCopy(&p, m))
-	reason := "no reason was given"
-	if cause != nil {
-		reason = cause.Error()
-	}
-	if len(reason) > maxReason {
-		reason = strings.ToValidUTF8(reason[:maxReason], "")
-	}
-	p.Headers[headerReason] = reason
+	b.warnDropped(ctx, queue, d.Message.ID, encodeCopy(&p, d.Message))
+	p.Headers[headerReason] = d.Reason
 	p.Headers[headerQueue] = queue
-	p.Headers[headerDied] = time.Now().UnixMilli()
+	p.Headers[headerDied] = d.At.UnixMilli()
+	if d.Stack != "" {
+		p.Headers[headerStack] = d.Stack
+	}
+	if d.Attempts > 0 {
+		p.Headers[headerAttempts] = int64(d.Attempts)
+	}
 	err := b.direct.Publish(ctx, "", b.names.dead(queue), &p)
 	if !errors.Is(err, amqpconn.ErrUnroutable) {
 		return err
@@ -43,6 +39,17 @@ func (b *Broker) bury(ctx context.Context, queue string, m *broker.Message, caus
 	return b.direct.Publish(ctx, "", b.names.dead(queue), &p)
 }
 
+// PutDead implements [broker.DeadLetterer].
+func (b *Broker) PutDead(ctx context.Context, queue string, d broker.Dead) error {
+	if _, err := b.route(queue, defaultPriority); err != nil {
+		return wrap(err, "dead-letter in", queue)
+	}
+	if d.Message == nil {
+		return wrap(fmt.Errorf("%w: no message", broker.ErrMalformed), "dead-letter in", queue)
+	}
+	return wrap(b.putDead(ctx, queue, d), "dead-letter in", queue)
+}
+
 // deadLetter reads a message of the dead queue, put there by bury or by the server.
 func deadLetter(queue string, d *amqp.Delivery) broker.Dead {
 	m := &broker.Message{}
@@ -53,6 +60,12 @@ func deadLetter(queue string, d *amqp.Delivery) broker.Dead {
 	}
 	if ms, ok := integer(d.Headers[headerDied]); ok {
 		dead.At = time.UnixMilli(ms)
+	}
+	if s, ok := d.Headers[headerStack].(string); ok {
+		dead.Stack = s
+	}
+	if n, ok := integer(d.Headers[headerAttempts]); ok && n > 0 && n <= math.MaxInt32 {
+		dead.Attempts = int(n)
 	}
 	if r, ok := d.Headers[headerReason].(string); ok {
 		dead.Reason = r
@@ -102,75 +115,26 @@ func (b *Broker) withDead(ctx context.Context, queue string, again bool, fn func
 	return err
 }
 
-// maxListed is how many dead letters are fetched to keep their order.
-const maxListed = 1000
-
-// ListDead implements [broker.DeadLetterer]. AMQP has no look at a queue: messages are fetched and given back, and meanwhile
-// other readers do not see them. A quorum queue puts what is given back behind what was given back before; so all are
-// fetched, up to 1,000, even if fewer are asked for. Beyond 1,000 dead letters the order may change.
-func (b *Broker) ListDead(ctx context.Context, queue string, n int) ([]broker.Dead, error) {
-	var dead []broker.Dead
-	err := b.withDead(ctx, queue, true, func(ch *amqp.Channel, name string) error {
-		var last uint64
-		dead = nil
-		for range max(n, maxListed) {
-			d, ok, err := ch.Get(name, false)
-			if err != nil {
-				return err
-			}
-			if !ok {
-				break
-			}
-			last = d.DeliveryTag
-			if len(dead) < n {
-				dead = append(dead, deadLetter(queue, &d))
-			}
-		}
-		if last == 0 {
-			return nil
-		}
-		return ch.Nack(last, true, true)
-	})
-	if err != nil {
-		return nil, wrap(err, "list the dead letters of", queue)
-	}
-	return dead, nil
-}
-
-// RequeueDead implements [broker.DeadLetterer]. A failure between publishing and removing leaves the message in both places.
-func (b *Broker) RequeueDead(ctx context.Context, queue string, n int) (int, error) {
-	var moved atomic.Int64 // when ctx has ended the function below may still be at work
+// ScanDead implements [broker.DeadLetterer].
+func (b *Broker) ScanDead(ctx context.Context, queue string, fn func(*broker.Dead) broker.DeadAction) error {
 	err := b.withDead(ctx, queue, false, func(ch *amqp.Channel, name string) error {
-		for moved.Load() < int64(n) && ctx.Err() == nil {
+		for {
 			d, ok, err := ch.Get(name, false)
 			if err != nil || !ok {
 				return err
 			}
-			m := deadLetter(queue, &d).Message
-			m.Generation++
-			m.Expires = time.Time{} // it was asked for just now
-			if err := b.republish(ctx, queue, m); err != nil {
-				return errors.Join(err, ch.Nack(d.DeliveryTag, false, true))
+			dead := deadLetter(queue, &d)
+			switch fn(&dead) {
+			case broker.DeadRemove:
+				if err := ch.Ack(d.DeliveryTag, false); err != nil {
+					return err
+				}
+			case broker.DeadStop:
+				return nil
 			}
-			if err := ch.Ack(d.DeliveryTag, false); err != nil {
-				return fmt.Errorf("%d messages are published and may be dead letters still: %w", moved.Load()+1, err)
-			}
-			moved.Add(1)
 		}
-		return ctx.Err()
 	})
-	return int(moved.Load()), wrap(err, "requeue the dead letters of", queue)
-}
-
-// republish puts a dead letter back into its queue.
-func (b *Broker) republish(ctx context.Context, queue string, m *broker.Message) error {
-	key, err := b.route(queue, m.Priority)
-	if err != nil {
-		return err
-	}
-	var p amqp.Publishing
-	b.warnDropped(ctx, queue, m.ID, encodeCopy(&p, m))
-	return b.direct.Publish(ctx, "", key, &p)
+	return wrap(err, "scan the dead letters of", queue)
 }
 
 // PurgeDead implements [broker.DeadLetterer].

@@ -163,9 +163,10 @@ func (d *delivery) Release(ctx context.Context, after time.Duration) error {
 
 // Bury implements [broker.Delivery]: a copy with the reason goes to the dead queue, and the delivery is acknowledged when the
 // copy is confirmed.
-func (d *delivery) Bury(ctx context.Context, cause error) error {
+func (d *delivery) Bury(ctx context.Context, dead broker.Dead) error {
+	dead.Message = &d.msg
 	return d.failed("bury", d.replace(func() error {
-		return d.gen.st.sub.b.bury(ctx, d.gen.st.sub.queue, &d.msg, cause)
+		return d.gen.st.sub.b.putDead(ctx, d.gen.st.sub.queue, dead)
 	}))
 }
 

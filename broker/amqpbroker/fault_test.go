@@ -409,7 +409,7 @@ func TestServersOwnDeadLettersAreSeen(t *testing.T) {
 	var dead []broker.Dead
 	testwait.Until(t, "the server dead-letters after 2 returns", func() bool {
 		var err error
-		dead, err = b.ListDead(testwait.Long(t), q, 10)
+		dead, err = broker.ListDead(testwait.Long(t), b, q, 10)
 		return err == nil && len(dead) == 1
 	})
 	d := dead[0]

@@ -11,6 +11,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/amqpbroker"
+	"github.com/swarmiji/swarmiji/broker/brokertest"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
@@ -48,7 +49,7 @@ func TestWhatIsNotSentCanBeSettled(t *testing.T) {
 				t.Fatalf("Release: %v", err)
 			}
 			d := receive(t, s)
-			if err := d.Bury(testwait.Long(t), errors.New("poison")); err != nil {
+			if err := d.Bury(testwait.Long(t), broker.Dead{Reason: "poison"}); err != nil {
 				t.Fatalf("Bury: %v", err)
 			}
 			check := func(where string, m *broker.Message) {
@@ -59,13 +60,13 @@ func TestWhatIsNotSentCanBeSettled(t *testing.T) {
 					t.Errorf("%s: body of %d bytes, %d headers, properties %v", where, len(m.Body), len(m.Headers), m.Properties)
 				}
 			}
-			dead, err := b.ListDead(testwait.Long(t), q, 10)
+			dead, err := broker.ListDead(testwait.Long(t), b, q, 10)
 			if err != nil || len(dead) != 1 || dead[0].Reason != "poison" {
 				t.Fatalf("ListDead: %+v, %v", dead, err)
 			}
 			check("the dead letter", dead[0].Message)
-			if n, err := b.RequeueDead(testwait.Long(t), q, 10); n != 1 || err != nil {
-				t.Fatalf("RequeueDead: %d, %v", n, err)
+			if n, err := brokertest.Requeue(testwait.Long(t), b, q); n != 1 || err != nil {
+				t.Fatalf("Requeue: %d, %v", n, err)
 			}
 			d = receive(t, s)
 			check("the requeued message", d.Message())

@@ -14,13 +14,15 @@ import (
 
 // The headers of our own. On the fast path (generation 0, priority 100, no expiry) a message has none.
 const (
-	headerGeneration = "swj-gen"     // int64
-	headerPriority   = "swj-prio"    // int64
-	headerExpires    = "swj-expires" // int64, Unix milliseconds
-	headerReason     = "swj-reason"  // of a dead letter
-	headerQueue      = "swj-queue"   // it came from
-	headerDied       = "swj-died-ms" // int64, Unix milliseconds
-	headerExpiration = "swj-ttl"     // string, the property expiration of a message that must not expire where it is
+	headerGeneration = "swj-gen"      // int64
+	headerPriority   = "swj-prio"     // int64
+	headerExpires    = "swj-expires"  // int64, Unix milliseconds
+	headerReason     = "swj-reason"   // of a dead letter
+	headerQueue      = "swj-queue"    // it came from
+	headerDied       = "swj-died-ms"  // int64, Unix milliseconds
+	headerStack      = "swj-stack"    // of a dead letter
+	headerAttempts   = "swj-attempts" // int64, of a dead letter
+	headerExpiration = "swj-ttl"      // string, the property expiration of a message that must not expire where it is
 )
 
 const (

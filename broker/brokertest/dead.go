@@ -1,8 +1,8 @@
 package brokertest
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -85,37 +85,6 @@ func deadCases() []testCase {
 			},
 		},
 		{
-			Area: "dead letters", Name: "RequeueDead", Needs: []need{needsDeadLetters},
-			Explain: "RequeueDead puts up to n dead letters back into their queue, oldest first, as new messages of the next Generation, and returns how many.",
-			Run: func(w *world) {
-				b := w.Open()
-				q := w.queue(b, "requeue")
-				for i := range 3 {
-					w.publish(b, q, msg(fmt.Sprint(i)))
-					w.bury(b, q, "why")
-				}
-				w.listDead(b, q, 10, 3)
-				dl := w.deadLetterer(b)
-				w.counts(func(ctx context.Context) (int, error) { return dl.RequeueDead(ctx, q, 2) }, 2, "RequeueDead of 2")
-				s := w.subscribe(b, q, 0)
-				for range 2 {
-					d := w.receive(s)
-					m := d.Message()
-					want := msg(m.ID)
-					want.Generation = 1
-					if diff := diffMessage(want, m); diff != "" || m.ID == "2" {
-						w.Errorf("%s is not the dead letter of the next Generation:\n%s", name(m), diff)
-					}
-					w.wantFirst(d, "a dead letter that was requeued")
-					w.ack(d)
-				}
-				w.nothing(s, "after two were requeued")
-				w.counts(func(ctx context.Context) (int, error) { return dl.RequeueDead(ctx, q, 10) }, 1, "RequeueDead of the rest")
-				w.drain(s, "2/1")
-				w.listDead(b, q, 10, 0)
-			},
-		},
-		{
 			Area: "dead letters", Name: "PurgeDead", Needs: []need{needsDeadLetters},
 			Explain: "PurgeDead removes the dead letters of a queue and returns how many they were; what waits in the queue stays.",
 			Run: func(w *world) {
@@ -151,6 +120,26 @@ func deadCases() []testCase {
 	}
 }
 
+// Requeue publishes the dead letters of a queue as messages of the next Generation, the oldest first, removes them, and returns
+// how many they were. It is for adapters' own tests.
+func Requeue(ctx context.Context, b broker.Broker, queue string) (n int, err error) {
+	dl, ok := broker.As[broker.DeadLetterer](b)
+	if !ok {
+		return 0, broker.ErrUnsupported
+	}
+	var failed error
+	err = dl.ScanDead(ctx, queue, func(d *broker.Dead) broker.DeadAction {
+		next := *d.Message
+		next.Generation++
+		if failed = b.Publish(ctx, queue, &next); failed != nil {
+			return broker.DeadStop
+		}
+		n++
+		return broker.DeadRemove
+	})
+	return n, cmp.Or(failed, err)
+}
+
 func (w *world) deadLetterer(b broker.Broker) broker.DeadLetterer {
 	w.Helper()
 	dl, ok := broker.As[broker.DeadLetterer](b)
@@ -167,20 +156,19 @@ func (w *world) bury(b broker.Broker, queue, reason string) {
 	d := w.receive(s)
 	ctx, cancel := w.Ctx()
 	defer cancel()
-	w.Must(d.Bury(ctx, errors.New(reason)), "Bury")
+	w.Must(d.Bury(ctx, broker.Dead{Reason: reason}), "Bury")
 	w.closeSub(s)
 }
 
 // listDead polls until ListDead returns want dead letters: a server may move them a moment after Bury has returned.
 func (w *world) listDead(b broker.Broker, queue string, n, want int) []broker.Dead {
 	w.Helper()
-	dl := w.deadLetterer(b)
 	ctx, cancel := w.Ctx()
 	defer cancel()
 	var dead []broker.Dead
 	w.Until(fmt.Sprintf("ListDead(%q, %d) of %d dead letters", queue, n, want), func() bool {
 		var err error
-		dead, err = dl.ListDead(ctx, queue, n)
+		dead, err = broker.ListDead(ctx, b, queue, n)
 		if err == nil && len(dead) > n {
 			w.Fatalf("ListDead(%d) returned %d", n, len(dead))
 		}

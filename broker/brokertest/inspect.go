@@ -2,7 +2,6 @@ package brokertest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -32,7 +31,7 @@ func inspectCases() []testCase {
 				w.closeSub(s)
 				ctx, cancel := w.Ctx()
 				defer cancel()
-				w.Must(ds[0].Bury(ctx, errors.New("why")), "Bury")
+				w.Must(ds[0].Bury(ctx, broker.Dead{Reason: "why"}), "Bury")
 				w.ack(ds[1])
 				want.Held, want.Dead = 0, 1
 				w.wantStats(b, q, want)

@@ -104,7 +104,7 @@ func (w *world) history(rt *rapid.T, queue string) {
 		},
 		"bury": func(*rapid.T) {
 			m.settle(func(ctx context.Context, p *process, d broker.Delivery) error {
-				err := d.Bury(ctx, errors.New("why"))
+				err := d.Bury(ctx, broker.Dead{Reason: "why"})
 				if err == nil {
 					m.dead[name(d.Message())] = true
 					p.removed[name(d.Message())] = true

@@ -28,8 +28,10 @@ func methodsOfQueue(b broker.Broker) map[string]func(ctx context.Context, queue 
 		calls["Purge"] = func(ctx context.Context, q string) error { _, err := i.Purge(ctx, q); return err }
 	}
 	if d, ok := broker.As[broker.DeadLetterer](b); ok {
-		calls["ListDead"] = func(ctx context.Context, q string) error { _, err := d.ListDead(ctx, q, 1); return err }
-		calls["RequeueDead"] = func(ctx context.Context, q string) error { _, err := d.RequeueDead(ctx, q, 1); return err }
+		calls["PutDead"] = func(ctx context.Context, q string) error { return d.PutDead(ctx, q, broker.Dead{Message: msg("bad")}) }
+		calls["ScanDead"] = func(ctx context.Context, q string) error {
+			return d.ScanDead(ctx, q, func(*broker.Dead) broker.DeadAction { return broker.DeadKeep })
+		}
 		calls["PurgeDead"] = func(ctx context.Context, q string) error { _, err := d.PurgeDead(ctx, q); return err }
 	}
 	if f, ok := broker.As[broker.Finder](b); ok {

@@ -3,7 +3,6 @@ package brokertest
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -154,7 +153,7 @@ func settleCases() []testCase {
 				d := w.receive(s)
 				ctx, cancel := w.Ctx()
 				defer cancel()
-				w.Must(d.Bury(ctx, errors.New("why")), "Bury")
+				w.Must(d.Bury(ctx, broker.Dead{Reason: "why"}), "Bury")
 				w.nothing(s, "after Bury")
 				w.nothing(w.subscribe(w.Open(), q, 1), "after Bury, in another process")
 			},
@@ -252,7 +251,7 @@ func settlements() []settlement {
 	return []settlement{
 		way("Ack", func(ctx context.Context, d broker.Delivery) error { return d.Ack(ctx) }),
 		way("Release", func(ctx context.Context, d broker.Delivery) error { return d.Release(ctx, 0) }),
-		way("Bury", func(ctx context.Context, d broker.Delivery) error { return d.Bury(ctx, errors.New("why")) }),
+		way("Bury", func(ctx context.Context, d broker.Delivery) error { return d.Bury(ctx, broker.Dead{Reason: "why"}) }),
 		way("AckSync", broker.AckSync),
 		way("Release later", func(ctx context.Context, d broker.Delivery) error { return d.Release(ctx, time.Hour) }),
 	}

@@ -2,55 +2,84 @@ package hworkerbroker
 
 import (
 	"context"
+	"fmt"
+	"log/slog"
+	"slices"
 
 	"github.com/swarmiji/swarmiji/broker"
 )
 
 // The failed jobs are the dead letters. The broken ones are not: what nobody can read is no message, see [Broker.Broken].
 
-// ListDead implements [broker.DeadLetterer]. The layout keeps payloads and nothing else: there is no reason and no time.
-// What cannot be read is left out.
-func (b *Broker) ListDead(ctx context.Context, queue string, n int) ([]broker.Dead, error) {
-	_, dead, err := b.oldestDead(ctx, queue, n)
-	return dead, err
-}
-
-// oldestDead returns up to n payloads and what they hold, the oldest first: new ones come in at the left.
-func (b *Broker) oldestDead(ctx context.Context, queue string, n int) (payloads []string, dead []broker.Dead, err error) {
-	list, err := b.show(ctx, queue, "failed")
-	for i := len(list) - 1; i >= 0 && len(dead) < n; i-- {
-		if m, err := decode(list[i]); err == nil {
-			payloads = append(payloads, list[i])
-			dead = append(dead, broker.Dead{Message: m, Queue: queue})
-		}
-	}
-	return payloads, dead, err
-}
-
-// RequeueDead implements [broker.DeadLetterer]. What cannot be read stays.
-func (b *Broker) RequeueDead(ctx context.Context, queue string, n int) (int, error) {
-	payloads, dead, err := b.oldestDead(ctx, queue, n)
+// PutDead implements [broker.DeadLetterer]. The layout keeps payloads and nothing else: the reason is only logged, and the
+// stack, the attempts and the time are not kept. Of the newest letters [Config].FailedSize are kept.
+func (b *Broker) PutDead(ctx context.Context, queue string, d broker.Dead) error {
+	k, err := keysOf(queue)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	k, _ := keysOf(queue) // it was looked at
-	count := 0
-	for i, p := range payloads {
-		dead[i].Message.Generation++
-		next, err := encode(dead[i].Message)
-		if err != nil {
-			return count, err
+	if d.Message == nil {
+		return fmt.Errorf("hworker dead letter: %w: no message", broker.ErrMalformed)
+	}
+	payload, err := encode(d.Message)
+	if err != nil {
+		return err
+	}
+	if _, err := b.number(ctx, "fail", b.scripts.fail, []string{k.failed}, payload, fmt.Sprint(b.cfg.FailedSize)); err != nil {
+		return err
+	}
+	b.logFailure(k.queue, d.Message.ID, d.Reason)
+	return nil
+}
+
+func (b *Broker) logFailure(queue, id, reason string) {
+	b.log(slog.LevelError, queue, fmt.Sprintf("Failure: %.1000s", reason), slog.String("task_id", id))
+}
+
+// dropChunk is how many letters one call removes.
+const dropChunk = 100
+
+// ScanDead implements [broker.DeadLetterer]. A letter has no reason, no stack, no attempts and no time. What cannot be read is
+// left out.
+func (b *Broker) ScanDead(ctx context.Context, queue string, fn func(*broker.Dead) broker.DeadAction) error {
+	k, err := keysOf(queue)
+	if err != nil {
+		return err
+	}
+	list, err := b.show(ctx, queue, "failed")
+	if err != nil {
+		return err
+	}
+	var gone []any
+	drop := func() error {
+		if len(gone) == 0 {
+			return nil
 		}
-		moved, err := b.number(ctx, "requeue", b.scripts.revive, []string{k.failed, k.jobs}, p, next)
-		if err != nil {
-			return count, err
+		_, err := b.number(ctx, "drop the failed", b.scripts.drop, []string{k.failed}, gone...)
+		gone = nil
+		return err
+	}
+	for _, payload := range slices.Backward(list) { // new ones come in at the left
+		if err := context.Cause(ctx); err != nil {
+			return err
 		}
-		count += moved
+		m, err := decode(payload)
+		if err != nil {
+			continue
+		}
+		action := fn(&broker.Dead{Message: m, Queue: queue})
+		if action == broker.DeadStop {
+			break
+		}
+		if action == broker.DeadRemove {
+			if gone = append(gone, payload); len(gone) == dropChunk {
+				if err := drop(); err != nil {
+					return err
+				}
+			}
+		}
 	}
-	if count > 0 {
-		b.wake(queue)
-	}
-	return count, nil
+	return drop()
 }
 
 // PurgeDead implements [broker.DeadLetterer].

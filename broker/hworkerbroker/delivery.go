@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"time"
 
@@ -68,12 +67,12 @@ func (d *delivery) Release(ctx context.Context, after time.Duration) error {
 	return err
 }
 
-// Bury implements [broker.Delivery]: hworker's Failure. The layout keeps no reasons, so that cause is only logged.
-func (d *delivery) Bury(ctx context.Context, cause error) error {
+// Bury implements [broker.Delivery]: hworker's Failure. The layout keeps no reasons, so that the reason is only logged.
+func (d *delivery) Bury(ctx context.Context, dead broker.Dead) error {
 	size := fmt.Sprint(d.sub.broker.cfg.FailedSize)
 	err := d.settle(ctx, "failed", d.sub.keys.failed, size)
 	if err == nil {
-		d.sub.broker.log(slog.LevelError, d.sub.keys.queue, fmt.Sprintf("Failure: %.1000v", cause), slog.String("task_id", d.message.ID))
+		d.sub.broker.logFailure(d.sub.keys.queue, d.message.ID, dead.Reason)
 	}
 	return err
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/broker/brokertest"
 	"github.com/swarmiji/swarmiji/broker/hworkerbroker"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
@@ -184,7 +185,7 @@ func TestH17LateEndsDoNothing(t *testing.T) {
 	for name, end := range map[string]func(b broker.Broker, queue string, d broker.Delivery) error{
 		"Success": func(_ broker.Broker, _ string, d broker.Delivery) error { return d.Ack(testwait.Long(t)) },
 		"Failure": func(_ broker.Broker, _ string, d broker.Delivery) error {
-			return d.Bury(testwait.Long(t), errors.New("x"))
+			return d.Bury(testwait.Long(t), broker.Dead{Reason: "x"})
 		},
 		"give back": func(_ broker.Broker, _ string, d broker.Delivery) error { return d.Release(testwait.Long(t), 0) },
 		"Retry": func(b broker.Broker, queue string, d broker.Delivery) error {
@@ -287,7 +288,7 @@ func TestH15FailuresAreKeptUpToALimit(t *testing.T) {
 	}
 	s := f.subscribe(b, 1)
 	for range 4 {
-		if err := f.receive(s).Bury(testwait.Long(t), errors.New("mailbox full")); err != nil {
+		if err := f.receive(s).Bury(testwait.Long(t), broker.Dead{Reason: "mailbox full"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -302,11 +303,11 @@ func TestH15FailuresAreKeptUpToALimit(t *testing.T) {
 	if !log.has("Failure: mailbox full") {
 		t.Error("the reason is not logged")
 	}
-	if n, err := b.RequeueDead(testwait.Long(t), f.queue, 5); n != 2 || err != nil {
-		t.Errorf("RequeueDead = %d, %v", n, err)
+	if n, err := brokertest.Requeue(testwait.Long(t), b, f.queue); n != 2 || err != nil {
+		t.Errorf("Requeue = %d, %v", n, err)
 	}
 	if l := f.list(f.failed); !slices.Equal(l, []string{"unreadable"}) {
-		t.Errorf("after RequeueDead the failed ones are %q", l)
+		t.Errorf("after Requeue the failed ones are %q", l)
 	}
 }
 

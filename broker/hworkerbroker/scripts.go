@@ -20,8 +20,10 @@ var (
 	monitorLua string
 	//go:embed lua/push.lua
 	pushLua string
-	//go:embed lua/revive.lua
-	reviveLua string
+	//go:embed lua/fail.lua
+	failLua string
+	//go:embed lua/drop.lua
+	dropLua string
 	//go:embed lua/purge.lua
 	purgeLua string
 	//go:embed lua/show.lua
@@ -32,7 +34,7 @@ var (
 
 // scripts are sent once and then called by their hash.
 type scripts struct {
-	take, settle, hold, monitor, push, revive, purge, show, destroy *redisconn.Script
+	take, settle, hold, monitor, push, fail, drop, purge, show, destroy *redisconn.Script
 }
 
 func newScripts() scripts {
@@ -42,7 +44,8 @@ func newScripts() scripts {
 		hold:    redisconn.NewScript(holdLua),
 		monitor: redisconn.NewScript(stampLua + monitorLua),
 		push:    redisconn.NewScript(pushLua),
-		revive:  redisconn.NewScript(reviveLua),
+		fail:    redisconn.NewScript(failLua),
+		drop:    redisconn.NewScript(dropLua),
 		purge:   redisconn.NewScript(purgeLua),
 		show:    redisconn.NewScript(showLua),
 		destroy: redisconn.NewScript(destroyLua),

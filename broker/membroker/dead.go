@@ -8,33 +8,92 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 )
 
-// ListDead implements [broker.DeadLetterer]. The messages belong to the broker: the caller must not change them.
-func (b *Broker) ListDead(ctx context.Context, queue string, n int) ([]broker.Dead, error) {
-	q, err := b.lookup(ctx, queue)
-	if err != nil {
-		return nil, err
+// letter is a dead letter of a queue. Its address tells it from others.
+type letter struct{ broker.Dead }
+
+// PutDead implements [broker.DeadLetterer].
+func (b *Broker) PutDead(ctx context.Context, queue string, d broker.Dead) error {
+	if err := b.s.check(d.Message); err != nil {
+		return err
 	}
+	if err := checkName(queue); err != nil {
+		return err
+	}
+	if err := b.ready(ctx); err != nil {
+		return err
+	}
+	q, err := b.s.ensure(queue)
+	if err != nil {
+		return err
+	}
+	q.mu.Lock()
 	defer q.unlock()
-	return slices.Clone(q.dead[:clamp(n, len(q.dead))]), nil
+	q.putDead(d.Message, d)
+	return nil
 }
 
-// RequeueDead implements [broker.DeadLetterer]. A letter whose next Generation the queue has already is counted, and is
-// no second message.
-func (b *Broker) RequeueDead(ctx context.Context, queue string, n int) (int, error) {
+// putDead adds a dead letter and drops what the bounds leave no room for. The caller holds the queue's mutex.
+func (q *queue) putDead(m *broker.Message, d broker.Dead) {
+	d = d.Normalized()
+	d.Message, d.Queue = m, q.name
+	q.dead = append(q.dead, &letter{d})
+	q.trimDead()
+}
+
+// trimDead drops the letters that are too old, by the time at which they were dead-lettered, and the oldest beyond the bound.
+// The caller holds the queue's mutex.
+func (q *queue) trimDead() {
+	n := 0
+	if q.s.deadMax > 0 {
+		n = max(0, len(q.dead)-q.s.deadMax)
+	}
+	if q.s.deadTTL > 0 {
+		for oldest := time.Now().Add(-q.s.deadTTL); n < len(q.dead) && q.dead[n].At.Before(oldest); {
+			n++
+		}
+	}
+	q.dropOldest(n)
+	q.deadDropped += n
+}
+
+// dropOldest removes the first n letters. The caller holds the queue's mutex.
+func (q *queue) dropOldest(n int) {
+	clear(q.dead[:n])
+	q.dead = q.dead[n:]
+}
+
+// ScanDead implements [broker.DeadLetterer]. Each letter is removed before the next is shown. One that the bounds or another
+// scan have removed meanwhile may be shown still.
+func (b *Broker) ScanDead(ctx context.Context, queue string, fn func(*broker.Dead) broker.DeadAction) error {
 	q, err := b.lookup(ctx, queue)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	defer q.unlock()
-	n = clamp(n, len(q.dead))
-	for _, d := range q.dead[:n] {
-		m := *d.Message
-		m.Generation++
-		q.put(&m, time.Time{})
+	q.trimDead()
+	letters := slices.Clone(q.dead)
+	q.unlock()
+	for _, l := range letters {
+		if err := b.ready(ctx); err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		d := l.Dead
+		switch fn(&d) {
+		case broker.DeadRemove:
+			q.mu.Lock()
+			if i := slices.Index(q.dead, l); i == 0 {
+				q.dropOldest(1)
+			} else if i > 0 {
+				q.dead = slices.Delete(q.dead, i, i+1)
+			}
+			q.unlock()
+		case broker.DeadStop:
+			return nil
+		}
 	}
-	q.dead = slices.Delete(q.dead, 0, n)
-	q.dispatch()
-	return n, nil
+	return nil
 }
 
 // PurgeDead implements [broker.DeadLetterer].
@@ -48,5 +107,3 @@ func (b *Broker) PurgeDead(ctx context.Context, queue string) (int, error) {
 	q.dead = nil
 	return n, nil
 }
-
-func clamp(n, most int) int { return min(max(n, 0), most) }

@@ -76,19 +76,15 @@ func (d *delivery) Release(_ context.Context, after time.Duration) error {
 }
 
 // Bury implements [broker.Delivery].
-func (d *delivery) Bury(_ context.Context, cause error) error {
+func (d *delivery) Bury(_ context.Context, dead broker.Dead) error {
 	q := d.sub.q
-	reason := ""
-	if cause != nil {
-		reason = cause.Error() // before the lock: it is the caller's code
-	}
 	q.mu.Lock()
 	if err := d.check(); err != nil {
 		q.unlock()
 		return err
 	}
 	d.settle()
-	q.dead = append(q.dead, broker.Dead{Message: d.item.m, Reason: reason, Queue: q.name, At: time.Now()})
+	q.putDead(d.item.m, dead)
 	q.forget(d.item)
 	d.done()
 	return nil

@@ -21,19 +21,20 @@ type queue struct {
 	name string
 	s    *Server
 
-	mu       sync.Mutex
-	levels   []level // at least one, most urgent first
-	declared bool    // by Declare, so that the levels stay as they are
-	warned   bool    // that it was declared otherwise since
-	seq      uint64
-	ready    int              // items in rings and heaps of the levels
-	delayed  int              // items that wait for their time
-	held     int              // items handed out
-	byID     map[string]*item // every item but those without an ID
-	dead     []broker.Dead
-	eager    chain[subscription, *subscription] // those that have both a waiting receiver and room
-	room     chain[waiter, *waiter]             // publishers that wait for room
-	wake     *waiter                            // to be woken when mu is free, last first
+	mu          sync.Mutex
+	levels      []level // at least one, most urgent first
+	declared    bool    // by Declare, so that the levels stay as they are
+	warned      bool    // that it was declared otherwise since
+	seq         uint64
+	ready       int                                // items in rings and heaps of the levels
+	delayed     int                                // items that wait for their time
+	held        int                                // items handed out
+	byID        map[string]*item                   // every item but those without an ID
+	dead        []*letter                          // oldest first
+	deadDropped int                                // letters that the bounds have removed
+	eager       chain[subscription, *subscription] // those that have both a waiting receiver and room
+	room        chain[waiter, *waiter]             // publishers that wait for room
+	wake        *waiter                            // to be woken when mu is free, last first
 }
 
 func newQueue(s *Server, name string) *queue {

@@ -1,12 +1,14 @@
 package membroker
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/keyset"
@@ -24,6 +26,10 @@ type Config struct {
 	// until its ctx ends: broker.ErrBlocked. What is given back, retried or taken from the dead letters is never refused.
 	// 0 or negative: no limit.
 	MaxQueue int
+	// DeadTTL is how long a dead letter is kept. 0: broker.DefaultDeadTTL; negative: for ever.
+	DeadTTL time.Duration
+	// DeadMax is how many dead letters a queue keeps; the oldest go first. 0: broker.DefaultDeadMax; negative: no limit.
+	DeadMax int
 	// Logger is told once per queue that is declared with other levels than it has. Nil: slog.Default.
 	Logger *slog.Logger
 }
@@ -32,6 +38,8 @@ type Config struct {
 // called from any goroutine.
 type Server struct {
 	maxBody, maxQueue int
+	deadTTL           time.Duration
+	deadMax           int
 	log               *slog.Logger
 	clock             clock
 	waiters           sync.Pool
@@ -45,7 +53,8 @@ type Server struct {
 
 // NewServer makes a Server without queues. It starts no goroutine.
 func NewServer(c Config) *Server {
-	s := &Server{maxBody: c.MaxBody, maxQueue: c.MaxQueue, log: c.Logger, conns: make(map[*Broker]struct{})}
+	s := &Server{maxBody: c.MaxBody, maxQueue: c.MaxQueue, deadTTL: cmp.Or(c.DeadTTL, broker.DefaultDeadTTL),
+		deadMax: cmp.Or(c.DeadMax, broker.DefaultDeadMax), log: c.Logger, conns: make(map[*Broker]struct{})}
 	if s.maxBody == 0 {
 		s.maxBody = DefaultMaxBody
 	}

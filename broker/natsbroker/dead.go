@@ -8,19 +8,18 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/natsconn"
 )
 
 // Bury implements [broker.Delivery]: a copy with the reason goes to the dead letters, and the delivery is acknowledged when the
 // copy is confirmed. The copy is refused when the message is not there any more.
-func (d *delivery) Bury(ctx context.Context, cause error) error {
+func (d *delivery) Bury(ctx context.Context, dead broker.Dead) error {
 	return d.settleBy("bury", func() error {
-		reason := ""
-		if cause != nil {
-			reason = cause.Error()
-		}
-		if err := d.bury(ctx, reason); err != nil {
+		dead.Message = &d.msg
+		if err := d.bury(ctx, dead); err != nil {
 			return err
 		}
 		b := d.level.s.b
@@ -29,23 +28,67 @@ func (d *delivery) Bury(ctx context.Context, cause error) error {
 	})
 }
 
-func (d *delivery) bury(ctx context.Context, reason string) error {
+func (d *delivery) bury(ctx context.Context, dead broker.Dead) error {
 	b := d.level.s.b
-	m, err := encode(&d.msg, d.level.s.q.dead+lastToken(d.subject)+"."+strconv.Itoa(d.msg.Generation), "")
+	m, err := encodeDead(d.level.s.q, lastToken(d.subject), dead)
 	if err != nil {
 		return err
 	}
-	m.Header[headerReason] = []string{encodeReason(reason)}
-	delete(m.Header, headerExpectedSeq)
 	if f := b.features.Load(); f != nil && f.atomic { // older servers do not look at another subject
 		m.Header[headerExpectedSeq] = []string{strconv.FormatUint(d.seq, 10)}
 		m.Header[headerExpectedSubj] = []string{d.subject}
 	}
+	return b.putDead(ctx, m)
+}
+
+// encodeDead returns a dead letter as it is stored.
+func encodeDead(q *queue, token string, d broker.Dead) (*nats.Msg, error) {
+	died := d.At
+	d = d.Normalized()
+	m, err := encode(d.Message, q.dead+token+"."+strconv.Itoa(d.Message.Generation), "")
+	if err != nil {
+		return nil, err
+	}
+	delete(m.Header, headerExpectedSeq)
+	m.Header[headerReason] = []string{encodeText(d.Reason)}
+	if d.Stack != "" {
+		m.Header[headerStack] = []string{encodeText(d.Stack)}
+	}
+	if d.Attempts > 0 {
+		m.Header[headerAttempts] = []string{strconv.Itoa(d.Attempts)}
+	}
+	if !died.IsZero() {
+		m.Header[headerDied] = []string{strconv.FormatInt(died.UnixMilli(), 10)}
+	}
+	return m, nil
+}
+
+// decodeDead reads a stored dead letter.
+func decodeDead(q *queue, st *natsconn.Stored) broker.Dead {
+	token, _, _ := strings.Cut(strings.TrimPrefix(st.Subject, q.dead), ".")
+	d := broker.Dead{
+		Message: &broker.Message{}, Queue: q.name, At: st.Time,
+		Reason: decodeText(first(st.Header, headerReason)), Stack: decodeText(first(st.Header, headerStack)),
+	}
+	decode(d.Message, idOf(token), st.Header, st.Data)
+	if n, err := strconv.ParseInt(first(st.Header, headerAttempts), 10, 32); err == nil && n > 0 {
+		d.Attempts = int(n)
+	}
+	if at := millis(first(st.Header, headerDied)); !at.IsZero() {
+		d.At = at
+	}
+	return d
+}
+
+// putDead publishes a dead letter. Where it is too large it goes without what is said of it.
+func (b *Broker) putDead(ctx context.Context, m *nats.Msg) error {
 	for {
 		_, err := b.conn.Publish(ctx, m)
 		switch {
 		case err == nil:
 			return nil
+		case errors.Is(err, natsconn.ErrTooLarge) && first(m.Header, headerStack) != "":
+			m = with(m, headerStack, "")
 		case errors.Is(err, natsconn.ErrTooLarge) && len(first(m.Header, headerReason)) > 2:
 			m = with(m, headerReason, `""`)
 		case errors.Is(err, natsconn.ErrWrongSequence), errors.Is(err, natsconn.ErrNoStream):
@@ -56,19 +99,44 @@ func (d *delivery) bury(ctx context.Context, reason string) error {
 	}
 }
 
-// encodeReason makes a header of any text.
-func encodeReason(s string) string {
-	if len(s) > maxReason {
-		s = s[:maxReason]
+// PutDead implements [broker.DeadLetterer].
+func (b *Broker) PutDead(ctx context.Context, name string, d broker.Dead) error {
+	err := b.addDead(ctx, name, d)
+	return wrap(err, "dead-letter in", name)
+}
+
+func (b *Broker) addDead(ctx context.Context, name string, d broker.Dead) error {
+	if err := b.check(d.Message); err != nil {
+		return err
 	}
-	text, err := json.Marshal(strings.ToValidUTF8(s, "\uFFFD"))
+	token, err := idToken(d.Message.ID)
+	if err != nil {
+		return err
+	}
+	q, err := b.queue(ctx, name)
+	if errors.Is(err, broker.ErrNoQueue) {
+		q, err = b.settle(ctx, name, nil)
+	}
+	if err != nil {
+		return err
+	}
+	m, err := encodeDead(q, token, d)
+	if err != nil {
+		return err
+	}
+	return b.putDead(ctx, m)
+}
+
+// encodeText makes a header of any text.
+func encodeText(s string) string {
+	text, err := json.Marshal(s)
 	if err != nil {
 		return `""`
 	}
 	return string(text)
 }
 
-func decodeReason(s string) string {
+func decodeText(s string) string {
 	var text string
 	if json.Unmarshal([]byte(s), &text) != nil {
 		return s
@@ -76,73 +144,31 @@ func decodeReason(s string) string {
 	return text
 }
 
-// ListDead implements [broker.DeadLetterer].
-func (b *Broker) ListDead(ctx context.Context, name string, n int) ([]broker.Dead, error) {
-	var dead []broker.Dead
-	err := b.eachDead(ctx, name, n, func(_ *queue, st *natsconn.Stored, m *broker.Message) error {
-		dead = append(dead, broker.Dead{Message: m, Reason: decodeReason(first(st.Header, headerReason)), Queue: name, At: st.Time})
-		return nil
-	})
-	return dead, wrap(err, "list the dead letters of", name)
-}
-
-// eachDead calls fn with up to n dead letters, oldest first.
-func (b *Broker) eachDead(ctx context.Context, name string, n int, fn func(q *queue, st *natsconn.Stored, m *broker.Message) error) error {
+// ScanDead implements [broker.DeadLetterer].
+func (b *Broker) ScanDead(ctx context.Context, name string, fn func(*broker.Dead) broker.DeadAction) error {
 	q, err := b.queue(ctx, name)
 	if err != nil {
-		return err
+		return wrap(err, "scan the dead letters of", name)
 	}
-	for seq := uint64(1); n > 0; n-- {
+	for seq := uint64(1); ; {
 		st, err := b.conn.GetNext(ctx, b.names.stream, q.dead+">", seq)
 		if errors.Is(err, natsconn.ErrNotFound) {
 			return nil
 		}
 		if err != nil {
-			return err
+			return wrap(err, "scan the dead letters of", name)
 		}
-		token, _, _ := strings.Cut(strings.TrimPrefix(st.Subject, q.dead), ".")
-		m := &broker.Message{}
-		decode(m, idOf(token), st.Header, st.Data)
-		if err := fn(q, st, m); err != nil {
-			return err
+		d := decodeDead(q, st)
+		switch fn(&d) {
+		case broker.DeadRemove:
+			if err := b.conn.DeleteSeq(ctx, b.names.stream, st.Seq); err != nil && !errors.Is(err, natsconn.ErrNotFound) {
+				return wrap(err, "remove a dead letter of", name)
+			}
+		case broker.DeadStop:
+			return nil
 		}
 		seq = st.Seq + 1
 	}
-	return nil
-}
-
-// RequeueDead implements [broker.DeadLetterer].
-func (b *Broker) RequeueDead(ctx context.Context, name string, n int) (int, error) {
-	sum := 0
-	err := b.eachDead(ctx, name, n, func(q *queue, st *natsconn.Stored, m *broker.Message) error {
-		m.Generation++
-		done, err := b.requeue(ctx, q, st, m)
-		if done {
-			sum++
-		}
-		return err
-	})
-	return sum, wrap(err, "requeue the dead letters of", name)
-}
-
-// requeue publishes a dead letter as m and removes it. It is false when somebody else has done so.
-func (b *Broker) requeue(ctx context.Context, q *queue, st *natsconn.Stored, m *broker.Message) (bool, error) {
-	p := publishing{queue: q, m: m}
-	if err := b.place(ctx, &p); err != nil {
-		return false, err
-	}
-	// Whatever the server remembers of the id: a dead letter is requeued once, whoever else does it at the same time.
-	p.msg = with(p.msg, headerMsgID, fmt.Sprintf("dead/%d", st.Seq))
-	if ack, err := b.conn.Publish(ctx, p.msg); err != nil || !ack.Duplicate {
-		if err := b.resolve(ctx, p, ack, err); err != nil {
-			return false, err
-		}
-	}
-	err := b.conn.DeleteSeq(ctx, b.names.stream, st.Seq)
-	if errors.Is(err, natsconn.ErrNotFound) {
-		return false, nil
-	}
-	return err == nil, err
 }
 
 // PurgeDead implements [broker.DeadLetterer].

@@ -275,10 +275,10 @@ func TestTooLargeForTheServer(t *testing.T) {
 		t.Fatalf("Release of the largest message: %v", err)
 	}
 	d = receive(t, s)
-	if err := d.Bury(testwait.Long(t), errors.New(strings.Repeat("reason ", 1000))); err != nil {
+	if err := d.Bury(testwait.Long(t), broker.Dead{Reason: strings.Repeat("reason ", 1000)}); err != nil {
 		t.Fatalf("Bury of the largest message: %v", err)
 	}
-	dead, err := b.ListDead(testwait.Long(t), "q", 10)
+	dead, err := broker.ListDead(testwait.Long(t), b, "q", 10)
 	if err != nil || len(dead) != 1 || len(dead[0].Message.Body) != 62<<10 {
 		t.Fatalf("ListDead: %d, %v", len(dead), err)
 	}

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/broker/brokertest"
 	"github.com/swarmiji/swarmiji/broker/natsbroker"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
@@ -239,23 +241,19 @@ func TestTwoRequeueAtOnce(t *testing.T) {
 	publish(t, b, ids("m", n)...)
 	s := subscribe(t, b, broker.SubscribeOptions{})
 	for range n {
-		if err := receive(t, s).Bury(testwait.Long(t), errors.New("why")); err != nil {
+		if err := receive(t, s).Bury(testwait.Long(t), broker.Dead{Reason: "why"}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	sums := make(chan int, 2)
+	var both sync.WaitGroup
 	for _, x := range []*natsbroker.Broker{b, other} {
-		go func() {
-			k, err := x.RequeueDead(testwait.Long(t), "q", n)
-			if err != nil {
-				t.Errorf("RequeueDead: %v", err)
+		both.Go(func() {
+			if _, err := brokertest.Requeue(testwait.Long(t), x, "q"); err != nil {
+				t.Errorf("Requeue: %v", err)
 			}
-			sums <- k
-		}()
+		})
 	}
-	if sum := <-sums + <-sums; sum != n {
-		t.Errorf("both together requeued %d, want %d", sum, n)
-	}
+	both.Wait()
 	seen := newTally()
 	for range n {
 		d := receive(t, s)

@@ -23,6 +23,9 @@ const (
 	headerNotBefore   = "Swj-Not-Before" // Unix milliseconds
 	headerExtra       = "Swj-Extra"      // JSON, see extra
 	headerReason      = "Swj-Reason"     // of a dead letter, JSON string
+	headerStack       = "Swj-Stack"      // of a dead letter, JSON string
+	headerAttempts    = "Swj-Attempts"   // of a dead letter
+	headerDied        = "Swj-Died"       // of a dead letter, Unix milliseconds; without it the time at which it was stored
 	headerMoved       = "Swj-Moved"      // the message has gone elsewhere; whoever gets this one removes it
 )
 
@@ -46,8 +49,6 @@ const (
 	defaultPriority = 100
 	// maxHeaders is the most bytes of headers. The server keeps up to 64 KiB, of which it needs some itself.
 	maxHeaders = 60 << 10
-	// maxReason is the longest reason of a dead letter in bytes.
-	maxReason = 4 << 10
 )
 
 // extra is what of a message fits into no plain header.

@@ -1,6 +1,7 @@
 package redisbroker
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/keyset"
 	"github.com/swarmiji/swarmiji/internal/redisconn"
@@ -55,6 +57,11 @@ type Config struct {
 	WaitReplicas int
 	// WaitTimeout bounds the wait for replicas. 0: 1 s.
 	WaitTimeout time.Duration
+	// DeadTTL is how long a dead letter is kept. Letters that are too old go when the next one comes, or when they are read. 0:
+	// broker.DefaultDeadTTL; negative: for ever.
+	DeadTTL time.Duration
+	// DeadMax is how many dead letters a queue keeps; the oldest go first. 0: broker.DefaultDeadMax; negative: no limit.
+	DeadMax int
 	// Backoff is between attempts to reach the server. Zero: full jitter up to 100 ms at first and up to 5 s in the end.
 	Backoff backoff.Exponential
 	// Logger is told of what no call returns: settings of the server that weaken the promise, queues that exist with other
@@ -95,6 +102,7 @@ func (c *Config) check() error {
 	if c.WaitTimeout == 0 {
 		c.WaitTimeout = DefaultWaitTimeout
 	}
+	c.DeadTTL, c.DeadMax = cmp.Or(c.DeadTTL, broker.DefaultDeadTTL), cmp.Or(c.DeadMax, broker.DefaultDeadMax)
 	if c.Name == "" {
 		c.Name = "swarmiji"
 	}

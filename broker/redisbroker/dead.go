@@ -3,6 +3,8 @@ package redisbroker
 import (
 	"context"
 	"encoding/binary"
+	"hash/maphash"
+	"math"
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
@@ -11,37 +13,115 @@ import (
 // deadChunk is how many dead letters one call takes.
 const deadChunk = 100
 
-// ListDead implements [broker.DeadLetterer]. Long lists are read a hundred at a time: when others requeue or purge meanwhile,
-// some may be left out.
-func (b *Broker) ListDead(ctx context.Context, queue string, n int) ([]broker.Dead, error) {
+// noteArgs are what the scripts are told of a dead letter besides its message: see deadletter in lua/lib.lua.
+func (b *Broker) noteArgs(d broker.Dead) []any {
+	at := max(0, micros(d.At))
+	d = d.Normalized()
+	return []any{d.Reason, d.Stack, min(d.Attempts, math.MaxInt32), at, b.deadAge(), max(0, b.cfg.DeadMax)}
+}
+
+// deadAge is the age in microseconds that a dead letter may have; 0: any.
+func (b *Broker) deadAge() int64 { return max(0, b.cfg.DeadTTL.Microseconds()) }
+
+// PutDead implements [broker.DeadLetterer].
+func (b *Broker) PutDead(ctx context.Context, queue string, d broker.Dead) error {
 	q, err := b.open(queue)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var dead []broker.Dead
-	for first := true; first || len(dead) < n; first = false {
-		from := len(dead)
-		to := min(n, from+deadChunk) - 1
-		if n <= 0 { // only whether the queue exists
-			from, to = 1, 0
-		}
-		v, err := q.eval(ctx, b.conn.Eval, b.scripts.dead, from, to)
-		if err != nil {
-			return nil, wrap(err, "list the dead letters of", queue)
-		}
-		answer, status, err := take(v)
-		if err != nil || status == noQueue {
-			return nil, wrap(noQueueOr(err), "list the dead letters of", queue)
-		}
-		for _, letter := range answer[1:] {
-			s, _ := letter.(string)
-			dead = append(dead, parseDead(queue, s))
-		}
-		if len(answer)-1 < deadChunk {
-			break
-		}
+	value, err := b.encode(d.Message)
+	if err != nil {
+		return wrap(err, "dead-letter in", queue)
 	}
-	return dead, nil
+	args := append([]any{keyOf(d.Message.ID, d.Message.Generation), value}, b.noteArgs(d)...)
+	_, err = q.eval(ctx, b.write, b.scripts.putDead, args...)
+	return wrap(err, "dead-letter in", queue)
+}
+
+// ScanDead implements [broker.DeadLetterer]. Letters are read and removed some at a time.
+func (b *Broker) ScanDead(ctx context.Context, queue string, fn func(*broker.Dead) broker.DeadAction) error {
+	q, err := b.open(queue)
+	if err != nil {
+		return err
+	}
+	s := deadScan{q: q, fn: fn, left: -1, seen: make(map[uint64]struct{}), seed: maphash.MakeSeed()}
+	for err == nil && !s.over {
+		err = s.chunk(ctx)
+	}
+	return wrap(err, "scan the dead letters of", queue)
+}
+
+// deadScan is a scan on its way. The list has no names for its letters: the scan goes by their places, and where letters in
+// front were removed by others it begins anew and leaves out what it has shown.
+type deadScan struct {
+	q    *queue
+	fn   func(*broker.Dead) broker.DeadAction
+	next int    // the place of the next letter
+	last string // the letter before it
+	left int    // how many letters are to be looked at still; -1: not known yet
+	over bool
+	seed maphash.Seed
+	seen map[uint64]struct{} // the letters that were shown and kept
+}
+
+// chunk shows some letters and removes those of them that are to be removed.
+func (s *deadScan) chunk(ctx context.Context) error {
+	b := s.q.b
+	v, err := s.q.eval(ctx, b.write, b.scripts.dead, s.next, s.next+deadChunk-1, s.last, b.deadAge())
+	if err != nil {
+		return err
+	}
+	answer, status, err := take(v)
+	switch {
+	case err != nil:
+		return err
+	case status == noQueue:
+		return broker.ErrNoQueue
+	case status == notFound:
+		s.next, s.last = 0, ""
+		return nil
+	}
+	if s.left < 0 {
+		s.left = int(number(answer, 1))
+	}
+	var gone []any
+	from, first := s.next, s.next
+	for i := 2; i < len(answer) && !s.over; i++ {
+		letter := text(answer, i)
+		hash := maphash.String(s.seed, letter)
+		action := broker.DeadKeep
+		if _, shown := s.seen[hash]; !shown {
+			if s.left == 0 {
+				break
+			}
+			if err = context.Cause(ctx); err != nil {
+				break
+			}
+			s.left--
+			d := parseDead(s.q.name, letter)
+			action = s.fn(&d)
+		}
+		if action == broker.DeadRemove {
+			if len(gone) == 0 {
+				first = from
+			}
+			gone = append(gone, letter)
+		} else {
+			s.seen[hash] = struct{}{}
+			s.next++
+			s.last = letter
+		}
+		s.over = action == broker.DeadStop
+		from++
+	}
+	s.over = s.over || s.left == 0 || len(answer) < deadChunk+2
+	if len(gone) == 0 {
+		return err
+	}
+	if _, dropErr := s.q.eval(context.WithoutCancel(ctx), b.write, b.scripts.dropDead, append([]any{first}, gone...)...); dropErr != nil {
+		return dropErr
+	}
+	return err
 }
 
 func noQueueOr(err error) error {
@@ -51,8 +131,13 @@ func noQueueOr(err error) error {
 	return broker.ErrNoQueue
 }
 
-// parseDead reads a dead letter: seconds and microseconds, 4 bytes each; the lengths of key and reason, 2 and 4 bytes; key,
-// reason, and the stored message. What is damaged becomes a letter with these bytes as its body.
+// marked is added to the microseconds of a letter that has a stack or attempts. A reader that does not know of it takes the
+// letter for one second younger, and the stack for the end of the reason.
+const marked = 1 << 20
+
+// parseDead reads a dead letter: seconds and microseconds, 4 bytes each; the lengths of key and notes, 2 and 4 bytes; key,
+// notes, and the stored message. The notes are the reason; where the letter is marked, the stack follows, and the attempts and
+// the length of the stack, 4 bytes each. What is damaged becomes a letter with these bytes as its body.
 func parseDead(queue, letter string) broker.Dead {
 	const fixed = 14
 	m := &broker.Message{}
@@ -62,38 +147,36 @@ func parseDead(queue, letter string) broker.Dead {
 		return broker.Dead{Message: m, Queue: queue}
 	}
 	h := []byte(letter[:fixed])
-	at := time.Unix(int64(binary.BigEndian.Uint32(h)), int64(binary.BigEndian.Uint32(h[4:]))*1000)
-	key, reason := int64(binary.BigEndian.Uint16(h[8:])), int64(binary.BigEndian.Uint32(h[10:]))
+	seconds, micros := int64(binary.BigEndian.Uint32(h)), int64(binary.BigEndian.Uint32(h[4:]))
+	key, notes := int64(binary.BigEndian.Uint16(h[8:])), int64(binary.BigEndian.Uint32(h[10:]))
 	rest := letter[fixed:]
-	if key+reason > int64(len(rest)) {
+	if key+notes > int64(len(rest)) {
 		decode(m, "", letter, &types)
 		return broker.Dead{Message: m, Queue: queue}
 	}
-	decode(m, rest[:key], rest[key+reason:], &types)
-	return broker.Dead{Message: m, Reason: rest[key : key+reason], Queue: queue, At: at}
+	decode(m, rest[:key], rest[key+notes:], &types)
+	d := broker.Dead{Message: m, Reason: rest[key : key+notes], Queue: queue}
+	if micros >= marked {
+		micros -= marked
+		d.Reason, d.Stack, d.Attempts = parseNotes(d.Reason)
+	}
+	d.At = time.Unix(seconds, micros*1000)
+	return d
 }
 
-// RequeueDead implements [broker.DeadLetterer]. A letter whose next Generation the queue has already is counted, and is no
-// second message.
-func (b *Broker) RequeueDead(ctx context.Context, queue string, n int) (int, error) {
-	q, err := b.open(queue)
-	if err != nil {
-		return 0, err
+// parseNotes takes the notes of a marked letter apart. What is damaged is the reason.
+func parseNotes(notes string) (reason, stack string, attempts int) {
+	text := len(notes) - 8
+	if text < 0 {
+		return notes, "", 0
 	}
-	total := 0
-	for first := true; first || total < n; first = false {
-		want := max(0, min(deadChunk, n-total))
-		answer, _, err := q.call(ctx, b.write, b.scripts.requeue, q.names.channels(), want)
-		if err != nil {
-			return total, wrap(err, "requeue the dead letters of", queue)
-		}
-		got := int(number(answer, 1))
-		total += got
-		if got < deadChunk {
-			break
-		}
+	numbers := []byte(notes[text:])
+	length := int64(binary.BigEndian.Uint32(numbers[4:]))
+	if length > int64(text) {
+		return notes, "", 0
 	}
-	return total, nil
+	cut := text - int(length)
+	return notes[:cut], notes[cut:text], int(binary.BigEndian.Uint32(numbers))
 }
 
 // PurgeDead implements [broker.DeadLetterer]. It removes some hundreds at a time.

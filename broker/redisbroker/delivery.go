@@ -6,14 +6,10 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/redisconn"
 )
-
-// maxReason is how much of a dead letter's reason is kept.
-const maxReason = 4 << 10
 
 // outcome is what became of a delivery.
 type outcome uint8
@@ -179,23 +175,19 @@ func (d *delivery) release(ctx context.Context, after time.Duration) error {
 	return nil
 }
 
-// Bury implements [broker.Delivery]. Of the reason 4 KiB are kept.
-func (d *delivery) Bury(ctx context.Context, cause error) error {
-	reason := ""
-	if cause != nil {
-		reason = cut(cause.Error())
-	}
+// Bury implements [broker.Delivery].
+func (d *delivery) Bury(ctx context.Context, dead broker.Dead) error {
 	if err := d.begin(ctx); err != nil {
 		return err
 	}
-	err := d.outcome(d.bury(ctx, reason), &d.tried)
+	err := d.outcome(d.bury(ctx, dead), &d.tried)
 	d.end(err, false)
 	return err
 }
 
-func (d *delivery) bury(ctx context.Context, reason string) error {
+func (d *delivery) bury(ctx context.Context, dead broker.Dead) error {
 	q := d.sub.q
-	v, err := q.eval(ctx, q.b.write, q.b.scripts.bury, d.key, d.claim.name, reason)
+	v, err := q.eval(ctx, q.b.write, q.b.scripts.bury, append([]any{d.key, d.claim.name}, q.b.noteArgs(dead)...)...)
 	if err != nil {
 		return wrap(err, "bury in", q.name)
 	}
@@ -203,16 +195,6 @@ func (d *delivery) bury(ctx context.Context, reason string) error {
 		return d.notHeld(false, false)
 	}
 	return nil
-}
-
-func cut(s string) string {
-	if len(s) > maxReason {
-		s = s[:maxReason]
-	}
-	if !utf8.ValidString(s) {
-		s = strings.ToValidUTF8(s, "\uFFFD")
-	}
-	return s
 }
 
 // sendAcks makes one trip with acknowledgements.

@@ -174,7 +174,7 @@ func TestNotReplicated(t *testing.T) {
 	for what, err := range map[string]error{
 		"Publish": b.Publish(testwait.Long(t), q, message("a")),
 		"AckSync": broker.AckSync(testwait.Long(t), d2),
-		"Bury":    d3.Bury(testwait.Long(t), errors.New("why")),
+		"Bury":    d3.Bury(testwait.Long(t), broker.Dead{Reason: "why"}),
 		"Declare": b.Declare(testwait.Long(t), broker.Queue{Name: "r"}),
 	} {
 		if !errors.Is(err, redisbroker.ErrNotReplicated) || !errors.Is(err, broker.ErrIndeterminate) {

@@ -49,12 +49,12 @@ func TestForeignMessages(t *testing.T) {
 		if n, _ := again.Deliveries(); again.Message().ID != m.ID || n != 2 {
 			t.Errorf("received %s, hand-out %d, after the release of %s", again.Message().ID, n, m.ID)
 		}
-		if err := again.Bury(testwait.Long(t), errors.New("why")); err != nil {
+		if err := again.Bury(testwait.Long(t), broker.Dead{Reason: "why"}); err != nil {
 			t.Fatalf("Bury: %v", err)
 		}
 	}
 	nothing(t, s)
-	dead, err := b.ListDead(testwait.Long(t), q, 10)
+	dead, err := broker.ListDead(testwait.Long(t), b, q, 10)
 	if err != nil || len(dead) != 3 || string(dead[1].Message.Body) != task || dead[1].Message.ContentType != "application/json" {
 		t.Errorf("ListDead: %+v, %v", dead, err)
 	}
@@ -135,12 +135,12 @@ func TestDamaged(t *testing.T) {
 		if string(d.Message().Body) != v {
 			t.Errorf("body is %q, want %q", d.Message().Body, v)
 		}
-		if err := d.Bury(testwait.Long(t), errors.New("unreadable")); err != nil {
+		if err := d.Bury(testwait.Long(t), broker.Dead{Reason: "unreadable"}); err != nil {
 			t.Errorf("Bury: %v", err)
 		}
 	}
 	do(t, srv, "LPUSH", key+"x", "damaged")
-	dead, err := b.ListDead(testwait.Long(t), q, 10)
+	dead, err := broker.ListDead(testwait.Long(t), b, q, 10)
 	if err != nil || len(dead) != len(values)+1 || string(dead[0].Message.Body) != "damaged" || dead[1].Reason != "unreadable" {
 		t.Errorf("ListDead: %+v, %v", dead, err)
 	}

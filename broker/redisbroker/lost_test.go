@@ -234,7 +234,7 @@ func TestLostSettlement(t *testing.T) {
 	}{
 		{"ack", func(d broker.Delivery) error { return broker.AckSync(testwait.Long(t), d) }, broker.ErrSettled, false},
 		{"release", func(d broker.Delivery) error { return d.Release(testwait.Long(t), 0) }, broker.ErrSettled, true},
-		{"bury", func(d broker.Delivery) error { return d.Bury(testwait.Long(t), errors.New("why")) }, broker.ErrSettled, false},
+		{"bury", func(d broker.Delivery) error { return d.Bury(testwait.Long(t), broker.Dead{Reason: "why"}) }, broker.ErrSettled, false},
 		{"retry", func(d broker.Delivery) error {
 			return b.Retry(testwait.Long(t), d, broker.Outgoing{Queue: other, Message: next})
 		}, broker.ErrSettled, false},

@@ -25,7 +25,7 @@ type script struct {
 // scripts are what the server executes. Each file says what it takes and returns.
 type scripts struct {
 	declare, enqueue, subscribe, renew, claim, ack, release, leave, bury, retry *script
-	find, update, stats, purge, requeue, dead, purgeDead, mute                  *script
+	find, update, stats, purge, putDead, dropDead, dead, purgeDead, mute        *script
 }
 
 func loadScripts() (*scripts, error) {
@@ -33,7 +33,7 @@ func loadScripts() (*scripts, error) {
 	for name, to := range map[string]**script{
 		"declare": &s.declare, "enqueue": &s.enqueue, "subscribe": &s.subscribe, "renew": &s.renew, "claim": &s.claim,
 		"ack": &s.ack, "release": &s.release, "leave": &s.leave, "bury": &s.bury, "retry": &s.retry, "find": &s.find,
-		"update": &s.update, "stats": &s.stats, "purge": &s.purge, "requeue": &s.requeue, "dead": &s.dead,
+		"update": &s.update, "stats": &s.stats, "purge": &s.purge, "putdead": &s.putDead, "dropdead": &s.dropDead, "dead": &s.dead,
 		"purgedead": &s.purgeDead, "mute": &s.mute,
 	} {
 		var err error

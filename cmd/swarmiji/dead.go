@@ -34,7 +34,7 @@ func (a *app) deadCmd() *cobra.Command {
 }
 
 // deadLetters calls do with the broker's dead letters, where count, of them, is possible.
-func (a *app) deadLetters(cmd *cobra.Command, queue string, count int, do func(ctx context.Context, d broker.DeadLetterer) error) error {
+func (a *app) deadLetters(cmd *cobra.Command, queue string, count int, do func(ctx context.Context, b broker.Broker) error) error {
 	if count < 0 {
 		return fmt.Errorf("%w: --count is %d", errUsage, count)
 	}
@@ -42,11 +42,10 @@ func (a *app) deadLetters(cmd *cobra.Command, queue string, count int, do func(c
 		return err
 	}
 	return a.with(cmd.Context(), open.Options{}, func(ctx context.Context, s *open.Swarm) error {
-		d, ok := broker.As[broker.DeadLetterer](s.Broker)
-		if !ok {
+		if _, ok := broker.As[broker.DeadLetterer](s.Broker); !ok {
 			return fmt.Errorf("the dead letters of this broker cannot be read: %w", broker.ErrUnsupported)
 		}
-		return do(ctx, d)
+		return do(ctx, s.Broker)
 	})
 }
 

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -20,18 +22,38 @@ func (a *app) deadRequeueCmd() *cobra.Command {
 			"  swarmiji dead requeue reports --count 1",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.deadLetters(cmd, args[0], count, func(ctx context.Context, d broker.DeadLetterer) error {
+			return a.deadLetters(cmd, args[0], count, func(ctx context.Context, b broker.Broker) error {
 				most := count
 				if most == 0 {
 					most = math.MaxInt32
 				}
-				n, err := d.RequeueDead(ctx, args[0], most)
+				n, err := requeueDead(ctx, b, args[0], most)
 				return a.changed(args[0], "requeued", n, err)
 			})
 		},
 	}
 	cmd.Flags().IntVar(&count, "count", 0, "how many; 0: all")
 	return cmd
+}
+
+// requeueDead publishes up to n dead letters as messages of the next Generation, the oldest first, and removes them.
+func requeueDead(ctx context.Context, b broker.Broker, queue string, n int) (count int, err error) {
+	d, _ := broker.As[broker.DeadLetterer](b)
+	var failed error
+	err = d.ScanDead(ctx, queue, func(letter *broker.Dead) broker.DeadAction {
+		if count == n {
+			return broker.DeadStop
+		}
+		next := *letter.Message
+		next.Generation++
+		next.Expires = time.Time{} // it is asked for just now
+		if failed = b.Publish(ctx, queue, &next); failed != nil {
+			return broker.DeadStop
+		}
+		count++
+		return broker.DeadRemove
+	})
+	return count, cmp.Or(failed, err)
 }
 
 func (a *app) deadPurgeCmd() *cobra.Command {
@@ -47,7 +69,8 @@ func (a *app) deadPurgeCmd() *cobra.Command {
 			if !yes {
 				return fmt.Errorf("%w: this cannot be undone; say --yes", errUsage)
 			}
-			return a.deadLetters(cmd, args[0], 0, func(ctx context.Context, d broker.DeadLetterer) error {
+			return a.deadLetters(cmd, args[0], 0, func(ctx context.Context, b broker.Broker) error {
+				d, _ := broker.As[broker.DeadLetterer](b)
 				n, err := d.PurgeDead(ctx, args[0])
 				return a.changed(args[0], "purged", n, err)
 			})

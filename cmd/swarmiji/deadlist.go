@@ -26,8 +26,8 @@ func (a *app) deadListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.deadLetters(cmd, args[0], count, func(ctx context.Context, d broker.DeadLetterer) error {
-				ds, err := d.ListDead(ctx, args[0], count)
+			return a.deadLetters(cmd, args[0], count, func(ctx context.Context, b broker.Broker) error {
+				ds, err := broker.ListDead(ctx, b, args[0], count)
 				if err != nil {
 					return err
 				}
@@ -60,8 +60,8 @@ func (a *app) deadShowCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.deadLetters(cmd, given[0], 0, func(ctx context.Context, d broker.DeadLetterer) error {
-				ds, err := d.ListDead(ctx, given[0], maxDead)
+			return a.deadLetters(cmd, given[0], 0, func(ctx context.Context, b broker.Broker) error {
+				ds, err := broker.ListDead(ctx, b, given[0], maxDead)
 				if err != nil {
 					return err
 				}

@@ -4,40 +4,60 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/task"
 )
 
-// ListDead implements [broker.DeadLetterer].
-func (n *Node) ListDead(_ context.Context, queue string, max int) ([]broker.Dead, error) {
-	q, err := n.lock(queue)
-	if err != nil {
-		return nil, fmt.Errorf("pushbroker: dead letters of %.64q: %w", queue, err)
+// PutDead implements [broker.DeadLetterer].
+func (n *Node) PutDead(_ context.Context, queue string, d broker.Dead) error {
+	if err := check(d.Message); err != nil {
+		return err
 	}
+	if task.CheckName(queue) != nil {
+		return fmt.Errorf("pushbroker: queue name: %w", broker.ErrMalformed)
+	}
+	n.hub.mu.Lock()
 	defer n.hub.mu.Unlock()
-	list := slices.Clone(q.dead[:clamp(max, len(q.dead))])
-	for i := range list {
-		list[i].Queue = queue
+	if n.closed {
+		return fmt.Errorf("pushbroker: %w", broker.ErrClosed)
 	}
-	return list, nil
+	n.hub.ensure(queue).bury(d.Message, d)
+	return nil
 }
 
-// RequeueDead implements [broker.DeadLetterer].
-func (n *Node) RequeueDead(_ context.Context, queue string, max int) (int, error) {
+// bury adds a dead letter. The oldest go when there are too many. The caller holds the hub's mutex.
+func (q *queue) bury(m *broker.Message, d broker.Dead) {
+	d = d.Normalized()
+	d.Message = m
+	q.dead = append(q.dead, &d)
+	q.dead = q.dead[max(0, len(q.dead)-broker.DefaultDeadMax):]
+}
+
+// ScanDead implements [broker.DeadLetterer].
+func (n *Node) ScanDead(ctx context.Context, queue string, fn func(*broker.Dead) broker.DeadAction) error {
 	q, err := n.lock(queue)
 	if err != nil {
-		return 0, fmt.Errorf("pushbroker: dead letters of %.64q: %w", queue, err)
+		return fmt.Errorf("pushbroker: dead letters of %.64q: %w", queue, err)
 	}
-	defer n.hub.mu.Unlock()
-	count := clamp(max, len(q.dead))
-	for _, d := range q.dead[:count] {
-		m := *d.Message
-		m.Generation++
-		q.add(&item{queue: q, message: &m}, time.Time{})
+	letters := slices.Clone(q.dead)
+	n.hub.mu.Unlock()
+	for _, d := range letters {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		shown := *d
+		shown.Queue = queue
+		switch fn(&shown) {
+		case broker.DeadRemove:
+			n.hub.mu.Lock()
+			q.dead = slices.DeleteFunc(q.dead, func(other *broker.Dead) bool { return other == d })
+			n.hub.mu.Unlock()
+		case broker.DeadStop:
+			return nil
+		}
 	}
-	q.dead = q.dead[count:]
-	return count, nil
+	return nil
 }
 
 // PurgeDead implements [broker.DeadLetterer].
@@ -51,6 +71,3 @@ func (n *Node) PurgeDead(_ context.Context, queue string) (int, error) {
 	q.dead = nil
 	return count, nil
 }
-
-// clamp returns n, at least 0 and at most limit.
-func clamp(n, limit int) int { return max(0, min(n, limit)) }

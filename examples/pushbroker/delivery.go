@@ -51,11 +51,8 @@ func (d *delivery) Release(_ context.Context, after time.Duration) error {
 }
 
 // Bury implements [broker.Delivery].
-func (d *delivery) Bury(_ context.Context, cause error) error {
-	return d.locked(func() {
-		q := d.item.queue
-		q.dead = append(q.dead, broker.Dead{Message: d.item.message, Reason: fmt.Sprint(cause), At: time.Now()})
-	})
+func (d *delivery) Bury(_ context.Context, dead broker.Dead) error {
+	return d.locked(func() { d.item.queue.bury(d.item.message, dead) })
 }
 
 func (d *delivery) locked(then func()) error {

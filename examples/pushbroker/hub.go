@@ -33,7 +33,7 @@ type queue struct {
 	hub       *Hub
 	listeners []*subscription // open ones; who was chosen last stands last
 	backlog   []*item         // that no node has room for, in the order in which they are to go out
-	dead      []broker.Dead
+	dead      []*broker.Dead  // oldest first
 }
 
 // item is a message on its way. It is in one place: a backlog, an inbox, a delivery, or a timer.

@@ -69,7 +69,7 @@ func TestAtOncePublishReturnsWhenSettled(t *testing.T) {
 		"Ack":     func(_ *pushbroker.Node, d broker.Delivery) error { return d.Ack(context.Background()) },
 		"Release": func(_ *pushbroker.Node, d broker.Delivery) error { return d.Release(context.Background(), 0) },
 		"Bury": func(_ *pushbroker.Node, d broker.Delivery) error {
-			return d.Bury(context.Background(), errors.New("no"))
+			return d.Bury(context.Background(), broker.Dead{Reason: "no"})
 		},
 		"Retry": func(n *pushbroker.Node, d broker.Delivery) error {
 			return n.Retry(context.Background(), d, broker.Outgoing{Queue: queue, Message: message("next")})

@@ -61,7 +61,7 @@ func TestPoisonTaskIsBuriedAndItsNeighboursSucceed(t *testing.T) {
 		if starts != crashes || starts < 2 || starts > 4 {
 			t.Errorf("the poison task was started %d times and %d consumers died; both must be the limit of 3, give or take the one start that the broker cannot tell apart", starts, crashes)
 		}
-		letters, err := deadLetterer(t, b).ListDead(t.Context(), suspects, 10)
+		letters, err := broker.ListDead(t.Context(), b, suspects, 10)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -80,15 +80,6 @@ func note(t *testing.T, w *ledger.Writer, e ledger.Event, id string) {
 	if err := w.Write(e, id); err != nil {
 		t.Fatal(err)
 	}
-}
-
-func deadLetterer(t *testing.T, b broker.Broker) broker.DeadLetterer {
-	t.Helper()
-	d, ok := broker.As[broker.DeadLetterer](b)
-	if !ok {
-		t.Fatal("the broker cannot list dead letters")
-	}
-	return d
 }
 
 func dead(t *testing.T, b broker.Broker, queue string) int {

@@ -106,8 +106,8 @@ func (d mortalDelivery) Release(ctx context.Context, after time.Duration) error 
 	return d.life.step(func() error { return d.Delivery.Release(ctx, after) })
 }
 
-func (d mortalDelivery) Bury(ctx context.Context, cause error) error {
-	return d.life.step(func() error { return d.Delivery.Bury(ctx, cause) })
+func (d mortalDelivery) Bury(ctx context.Context, dead broker.Dead) error {
+	return d.life.step(func() error { return d.Delivery.Bury(ctx, dead) })
 }
 
 // mortalStore is the result store of a process that may die.

@@ -180,12 +180,8 @@ func (r *road) isDead(id string) bool {
 // dead looks for a dead letter of the queue.
 func (r *road) dead(id string) (broker.Dead, bool) {
 	r.t.Helper()
-	dl, ok := broker.As[broker.DeadLetterer](r.broker)
-	if !ok {
-		r.t.Fatal("the broker has no dead letters to look at")
-	}
 	for _, queue := range []string{queueName, queueName + ".suspects"} {
-		dead, err := dl.ListDead(r.ctx(), queue, 100)
+		dead, err := broker.ListDead(r.ctx(), r.broker, queue, 100)
 		if err != nil && !errors.Is(err, broker.ErrNoQueue) {
 			r.t.Fatalf("list dead letters: %v", err)
 		}

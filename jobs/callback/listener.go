@@ -288,7 +288,7 @@ func (l *Listener) ack(ctx context.Context, it *item) {
 // bury buries a message, or drops it where there are no dead letters. If neither can be done it comes again.
 func (l *Listener) bury(ctx context.Context, it *item, p Problem, cause error) {
 	r := Report{Problem: p, Message: it.delivery.Message(), Answer: it.answer, Err: cause}
-	err := it.delivery.Bury(ctx, cause)
+	err := it.delivery.Bury(ctx, broker.Dead{Reason: cause.Error()})
 	if errors.Is(err, broker.ErrUnsupported) {
 		if err = it.delivery.Ack(ctx); err == nil {
 			l.count.dropped.Add(1)

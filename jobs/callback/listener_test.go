@@ -277,7 +277,7 @@ func (s bareSubscription) Receive(ctx context.Context) (broker.Delivery, error) 
 
 type bareDelivery struct{ broker.Delivery }
 
-func (d bareDelivery) Bury(context.Context, error) error { return broker.ErrUnsupported }
+func (d bareDelivery) Bury(context.Context, broker.Dead) error { return broker.ErrUnsupported }
 
 func (d bareDelivery) Release(ctx context.Context, after time.Duration) error {
 	if after > 0 {

@@ -359,3 +359,37 @@ local function add(levels, channel, count, pairs_, times)
     hand(list, channel)
   end
 end
+
+-- trimold drops the dead letters that are older than so many microseconds, from the oldest on; 0: any age is good.
+local function trimold(age)
+  if age <= 0 then return end
+  local oldest, dropped = (clock() - age) / 1000000, 0
+  while true do
+    local letter = redis.call('LINDEX', K.x, 0)
+    if not letter or #letter < 14 or struct.unpack('>I4', letter) >= oldest then break end
+    redis.call('LPOP', K.x)
+    dropped = dropped + 1
+  end
+  if dropped > 0 then redis.call('HINCRBY', K.m, 'deaddropped', dropped) end
+end
+
+-- deadletter adds a dead letter and drops what the bounds leave no room for. From a place in ARGV on stand: the reason, the
+-- stack, the attempts, the time in microseconds (0: now), the age that a letter may have in microseconds (0: any), how many
+-- letters there may be (0: any number). See ../doc.go for what is stored.
+local function deadletter(key, value, place)
+  local notes, stack, attempts = ARGV[place], ARGV[place + 1], tonumber(ARGV[place + 2])
+  local at, age, most = tonumber(ARGV[place + 3]), tonumber(ARGV[place + 4]), tonumber(ARGV[place + 5])
+  if at <= 0 then at = clock() end
+  local mark = 0
+  if stack ~= '' or attempts > 0 then
+    notes = notes .. stack .. struct.pack('>I4I4', attempts, #stack)
+    mark = 1048576
+  end
+  redis.call('RPUSH', K.x, struct.pack('>I4I4I2I4', math.floor(at / 1000000), at % 1000000 + mark, #key, #notes) .. key .. notes .. value)
+  trimold(age)
+  local over = most > 0 and redis.call('LLEN', K.x) - most or 0
+  if over > 0 then
+    redis.call('LTRIM', K.x, over, -1)
+    redis.call('HINCRBY', K.m, 'deaddropped', over)
+  end
+end

@@ -1,0 +1,9 @@
+#!lua flags=allow-oom
+-- Adds a dead letter. A queue that does not exist is made, with one level.
+-- KEYS: m x
+-- ARGV: 1 the message's key, 2 the message as it is stored; 3 to 8 as deadletter takes them.
+-- Returns 1.
+redis.call('HSETNX', K.m, 'levels', '')
+redis.call('HSETNX', K.m, 'version', '1')
+deadletter(ARGV[1], ARGV[2], 3)
+return 1
