@@ -2,7 +2,11 @@ package broker
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"time"
+
+	"github.com/swarmiji/swarmiji/internal/keyset"
 )
 
 // Witness is a Broker that keeps notes of starts, so that a consumer can tell a task that ended its process from one that
@@ -12,8 +16,8 @@ import (
 type Witness interface {
 	// NoteStart stores s and returns the notes of the same (ID, Generation) in queue that were stored before it, oldest first,
 	// each with its latest verdict. Nil error means that every later NoteStart of the pair returns s, for 24 h and across a
-	// restart of the broker. s.Node is present from then on (see NodeState), until Leave or Close. The same Nonce again is
-	// the same note. After an error s may be stored or not.
+	// restart of the broker; a broker may keep no more than [MaxStarts] notes of a pair. s.Node is present from then on (see
+	// NodeState), until Leave or Close. The same Nonce again is the same note. After an error s may be stored or not.
 	NoteStart(ctx context.Context, queue string, s Start) (earlier []Start, err error)
 	// JudgeStart stores s.Verdict as the verdict of the note that has s's ID, Generation and Nonce. A note that does not exist is
 	// no error.
@@ -30,11 +34,50 @@ type Witness interface {
 type Start struct {
 	ID         string // of the message
 	Generation int
-	Nonce      string // names this start; visible ASCII, at most 64 bytes
-	Node       string // that started it; obeys the pattern of task.CheckName
-	Alone      bool   // nothing else ran in its process
-	At         time.Time
+	Nonce      string    // names this start; visible ASCII, at most 64 bytes
+	Node       string    // that started it; obeys the pattern of task.CheckName
+	Alone      bool      // nothing else ran in its process
+	At         time.Time // kept to the millisecond at least
 	Verdict    StartVerdict
+}
+
+// maxNonce is the longest Nonce in bytes.
+const maxNonce = 64
+
+// Check returns [ErrMalformed] if the ID is empty, the Generation negative, or Nonce or Node not as their comments say.
+func (s *Start) Check() error {
+	visible := s.Nonce != "" && len(s.Nonce) <= maxNonce
+	for i := range len(s.Nonce) {
+		visible = visible && s.Nonce[i] > ' ' && s.Nonce[i] <= '~'
+	}
+	switch {
+	case s.ID == "":
+		return fmt.Errorf("%w: a start without an id", ErrMalformed)
+	case s.Generation < 0:
+		return fmt.Errorf("%w: a start of generation %d", ErrMalformed, s.Generation)
+	case !visible:
+		return fmt.Errorf("%w: the nonce of a start is not 1 to %d visible ASCII characters", ErrMalformed, maxNonce)
+	case !keyset.ValidName(s.Node):
+		return fmt.Errorf("%w: node name %.140q", ErrMalformed, s.Node)
+	}
+	return nil
+}
+
+// MaxStarts is how many notes of one (ID, Generation) every broker keeps at least. Of more the oldest cleared one goes, and
+// the oldest of all if none is cleared.
+const MaxStarts = 64
+
+// AddStart is for brokers that keep the notes of one (ID, Generation) together. It returns notes with s behind them, at most
+// MaxStarts, and those that were there before s. A note with the Nonce of s is left as it is. It changes the array of notes.
+func AddStart(notes []Start, s Start) (all, earlier []Start) {
+	if i := slices.IndexFunc(notes, func(n Start) bool { return n.Nonce == s.Nonce }); i >= 0 {
+		return notes, slices.Clone(notes[:i])
+	}
+	if len(notes) >= MaxStarts {
+		i := max(0, slices.IndexFunc(notes, func(n Start) bool { return n.Verdict == StartCleared }))
+		notes = slices.Delete(notes, i, i+1)
+	}
+	return append(notes, s), slices.Clone(notes)
 }
 
 // StartVerdict is what became of a start. The zero value is StartOpen.

@@ -20,6 +20,10 @@ func needsRestart(h *Harness) string {
 
 func needsDown(h *Harness) string { return suite.Unless(h.Down != nil, "the harness has no Down") }
 
+func needsIsolate(h *Harness) string {
+	return suite.Unless(h.Isolate != nil, "the harness has no Isolate")
+}
+
 // promised makes a need of a promise.
 func promised(name string, get func(p Promises) bool) need {
 	return func(h *Harness) string { return suite.Unless(get(h.Promises), "the adapter does not promise "+name) }
@@ -50,6 +54,7 @@ var (
 	needsDeadLetters = promised("DeadLetters", func(p Promises) bool { return p.DeadLetters })
 	needsFind        = promised("Find", func(p Promises) bool { return p.Find })
 	needsWatch       = promised("Watch", func(p Promises) bool { return p.Watch })
+	needsWitness     = promised("Witness", func(p Promises) bool { return p.Witness })
 	needsMaxBody     = promised("a MaxBody", func(p Promises) bool { return p.MaxBody > 0 })
 	needsQueues      = promisedNot("OpenQueues: every name is a queue", func(p Promises) bool { return p.OpenQueues })
 	needsLeases      = func(h *Harness) string { return suite.Unless(h.Leases > 0, "the harness names no Leases") }
@@ -60,6 +65,6 @@ func cases() []testCase {
 	return slices.Concat(
 		deliverCases(), nameCases(), settleCases(), prefetchCases(), orderCases(), priorityCases(), delayCases(),
 		closeCases(), batchCases(), retryCases(), deadCases(), inspectCases(), findCases(), leaseCases(), faultCases(),
-		watchCases(), modelCases(),
+		watchCases(), witnessCases(), modelCases(),
 	)
 }

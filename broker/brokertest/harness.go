@@ -25,6 +25,10 @@ type Harness struct {
 	// It returns when it is unreachable. Nil: the cases that need it are skipped by name.
 	Down func(t testing.TB) (up func())
 
+	// Isolate takes the network from b, as a dead process looks to the others, until back is called. Other Brokers keep their
+	// connections. Nil: the cases that need it are skipped by name.
+	Isolate func(t testing.TB, b broker.Broker) (back func())
+
 	// Prefix begins the name of every queue that the suite uses, for servers where a namespace is no more than that.
 	Prefix string
 
@@ -75,6 +79,7 @@ type Promises struct {
 	DeadLetters bool // broker.DeadLetterer
 	Find        bool // broker.Finder
 	Watch       bool // broker.Watcher
+	Witness     bool // broker.Witness
 
 	// What follows takes something back: such an adapter cannot do what most can. The cases that need it are skipped by
 	// name or ask for less.

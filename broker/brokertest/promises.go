@@ -41,6 +41,11 @@ func methodsOfQueue(b broker.Broker) map[string]func(ctx context.Context, queue 
 			return f.Update(ctx, q, broker.Outgoing{Queue: q, Message: msg("x")})
 		}
 	}
+	if n, ok := broker.As[broker.Witness](b); ok {
+		start := note("n", "node")
+		calls["NoteStart"] = func(ctx context.Context, q string) error { _, err := n.NoteStart(ctx, q, start); return err }
+		calls["JudgeStart"] = func(ctx context.Context, q string) error { return n.JudgeStart(ctx, q, start) }
+	}
 	return calls
 }
 
@@ -66,6 +71,7 @@ func checkPromises(w *world) {
 	has("DeadLetters", p.DeadLetters, offers[broker.DeadLetterer](b))
 	has("Find", p.Find, offers[broker.Finder](b))
 	has("Watch", p.Watch, offers[broker.Watcher](b))
+	has("Witness", p.Witness, offers[broker.Witness](b))
 	has("Resize", p.Resize, offers[broker.Resizer](s))
 	has("SyncAck", p.SyncAck, offers[broker.SyncAcker](d))
 	if p.Priorities && !offers[broker.Declarer](b) {

@@ -22,6 +22,7 @@ var (
 type Broker struct {
 	s    *Server
 	own  bool // the Server is nobody else's
+	away int  // calls of Isolate that hold; the Server's mutex guards it
 	gate atomic.Int32
 
 	mu    sync.Mutex // guards what follows. A queue's mutex may be taken while it is held
@@ -48,6 +49,7 @@ var (
 	_ broker.DeadLetterer   = (*Broker)(nil)
 	_ broker.Finder         = (*Broker)(nil)
 	_ broker.Watcher        = (*Broker)(nil)
+	_ broker.Witness        = (*Broker)(nil)
 	_ broker.Resizer        = (*subscription)(nil)
 	_ broker.SyncAcker      = (*delivery)(nil)
 )

@@ -26,9 +26,10 @@ func harness(testing.TB) *brokertest.Harness {
 			s.Down()
 			return s.Up
 		},
+		Isolate: func(_ testing.TB, b broker.Broker) func() { return s.Isolate(b.(*membroker.Broker)) },
 		Promises: brokertest.Promises{
 			Durable: true, ExactCount: true, Dedupe: true, Order: true, Priorities: true, Delays: true, Batch: true,
-			Retry: true, SyncAck: true, Resize: true, Inspect: true, DeadLetters: true, Find: true, Watch: true,
+			Retry: true, SyncAck: true, Resize: true, Inspect: true, DeadLetters: true, Find: true, Watch: true, Witness: true,
 			MaxBody: maxBody,
 		},
 		Quiet:       50 * time.Millisecond,

@@ -43,6 +43,7 @@ type Server struct {
 	log               *slog.Logger
 	clock             clock
 	waiters           sync.Pool
+	notes             notes
 
 	queues atomic.Pointer[map[string]*queue] // replaced, never changed: every Publish reads it
 
@@ -80,9 +81,25 @@ func (s *Server) Disconnect(b *Broker) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b.disconnect(errSevered)
-	if !s.down {
+	if !s.down && b.away == 0 {
 		b.reconnect()
 	}
+}
+
+// Isolate takes the network from b, for tests, until back is called: to the others its process looks dead. Other connections
+// stay as they are.
+func (s *Server) Isolate(b *Broker) (back func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b.away++
+	b.disconnect(errSevered)
+	return sync.OnceFunc(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if b.away--; b.away == 0 && !s.down {
+			b.reconnect()
+		}
+	})
 }
 
 // Down makes the server unreachable, for tests, until Up: every connection is cut, and calls wait until their ctx ends.
@@ -102,7 +119,9 @@ func (s *Server) Up() {
 	defer s.mu.Unlock()
 	s.down = false
 	for b := range s.conns {
-		b.reconnect()
+		if b.away == 0 {
+			b.reconnect()
+		}
 	}
 }
 

@@ -43,6 +43,7 @@ var words = map[string]string{
 	"broker.DeadLetters": "dead letters can be listed, requeued and purged",
 	"broker.Find":        "a queued task can be found, changed and deleted by its id",
 	"broker.Watch":       "it tells when the connection is lost, blocked and back",
+	"broker.Witness":     "it keeps notes of starts: only the end of a process counts as a crash",
 	"broker.OpenQueues":  "limit: every name is a queue, so that a wrong one is not noticed",
 	"broker.Uncounted":   "limit: it does not know what was handed out before",
 	"broker.Reasonless":  "limit: a dead letter has neither reason nor time",
