@@ -48,7 +48,7 @@ func (c *Consumer) takeAnswers(fetch context.Context, queues []*queue) (stop, en
 	}
 	a.queues = make(map[string]*queue, len(queues))
 	for _, q := range queues {
-		if !q.suspects {
+		if !q.side() {
 			a.queues[q.name] = q
 		}
 	}

@@ -84,7 +84,7 @@ func (a *Autoscale) decide(l look, idle time.Time) (workers int, since time.Time
 func (c *Consumer) autoscale(fetch context.Context, queues []*queue) (wait func()) {
 	var wg sync.WaitGroup
 	for _, q := range queues {
-		if q.cfg.Autoscale != nil && !q.suspects {
+		if q.cfg.Autoscale != nil && !q.side() {
 			wg.Go(func() { q.autoscale(fetch) })
 		}
 	}

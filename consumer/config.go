@@ -29,11 +29,15 @@ const (
 	DefaultShutdownTimeout    = 30 * time.Second
 	DefaultKillGrace          = 5 * time.Second
 	DefaultMaxCrashes         = 3
+	DefaultAbsentAfter        = 30 * time.Second
 	DefaultUnknownRetries     = 5
 	DefaultUnknownDelay       = 5 * time.Second
 	DefaultStoreRetry         = time.Minute
 	DefaultQueueLook          = 15 * time.Second
 )
+
+// minAbsent is the least AbsentAfter.
+const minAbsent = 100 * time.Millisecond
 
 // Config configures a consumer. Only Broker must be set. The consumer does not close what it is given.
 type Config struct {
@@ -82,6 +86,9 @@ type Config struct {
 	Defaults task.Metadata
 	// Hooks are called when something happens to the consumer or to a task.
 	Hooks Hooks
+	// Admit decides whether a task may start now, in this order, for each start; see [middleware.Admit]. A start that one refuses
+	// is not asked of the next ones.
+	Admit []middleware.Admit
 	// Middleware wraps every handler, the first outermost. Time limits lie inside it; a panic is caught around it.
 	Middleware []middleware.Middleware
 	// NodeID names this consumer in events and records. "": made of host, process and chance.
@@ -94,9 +101,14 @@ type Config struct {
 	ShutdownTimeout time.Duration
 	// KillGrace is how long a stop waits for handlers whose context was cancelled before it leaves them behind. 0: 5 s.
 	KillGrace time.Duration
-	// MaxCrashes is after how many starts that never ended a task is given up. 0: 3. 1 counts as 2, because only a run of
-	// its own tells a task that ends its process from one that was held beside it. Negative: never.
+	// MaxCrashes is after how many starts that ended their process a task is given up. 0: 3, which is also the least: the
+	// first start is not noted, and only a run alone in its process tells a task that ends its process from one that ran
+	// beside it. Negative: never. A broker that keeps no notes of starts ([broker.Witness]) never gives up a task for this.
 	MaxCrashes int
+	// AbsentAfter is how long a consumer process must show no sign of life before a task that it had started, and that comes
+	// again, counts as having ended it; so long that task waits. It should be longer than a lost connection takes to come
+	// back. 0: 30 s. Less than 100 ms is refused.
+	AbsentAfter time.Duration
 	// UnknownRetries is how often a task without a handler is put aside before it is given up, so that a consumer that
 	// knows it may come. 0: 5. Negative: given up at once.
 	UnknownRetries int
@@ -180,6 +192,10 @@ func (c *Config) complete() (*wire.Codec, error) {
 	setDefault(&c.ShutdownTimeout, DefaultShutdownTimeout)
 	setDefault(&c.KillGrace, DefaultKillGrace)
 	setDefault(&c.MaxCrashes, DefaultMaxCrashes)
+	setDefault(&c.AbsentAfter, DefaultAbsentAfter)
+	if c.AbsentAfter < minAbsent {
+		errs = append(errs, fmt.Errorf("config: AbsentAfter is %s, at least %s", c.AbsentAfter, minAbsent))
+	}
 	setDefault(&c.UnknownRetries, DefaultUnknownRetries)
 	setDefault(&c.UnknownDelay, DefaultUnknownDelay)
 	setDefault(&c.StoreRetry, DefaultStoreRetry)
@@ -217,11 +233,6 @@ func (c *Config) completeQueues() error {
 	for name, q := range queues {
 		if err := task.CheckName(name); err != nil {
 			errs = append(errs, fmt.Errorf("config: Queues: %w", err))
-		}
-		if c.MaxCrashes > 0 {
-			if err := task.CheckName(name + suspects); err != nil {
-				errs = append(errs, fmt.Errorf("config: Queues: %q leaves no room for %q", name, suspects))
-			}
 		}
 		if q.Autoscale != nil {
 			var err error

@@ -13,7 +13,9 @@
 //   - revoked.go: tasks that must not start, or not go on
 //   - settle.go: what a verdict means; records.go, successors.go: its first two steps; persist.go: how steps are repeated
 //   - gather.go: groups, and which copy of a successor is run
-//   - poison.go: tasks that end the process; alone.go: how they are run; taken.go: what looks like it and is not
+//   - starts.go: tasks that end the process; nodes.go: which processes ended; quarantine.go: how suspects run
+//   - atmostonce.go: tasks that are acknowledged before they run; deadletter.go: what failed for good
+//   - admit.go: what decides whether a task may start now; sidequeue.go: what older versions left behind
 //   - conditions.go: tasks that are jobs, too
 //   - deferred.go: tasks whose answer comes from outside; answers.go: how their answers are taken; answer.go: how they are settled
 //   - ratelimit.go: tasks that wait for their rate
@@ -24,6 +26,7 @@ package consumer
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -76,6 +79,9 @@ type Consumer struct {
 	dequeued func(context.Context, *task.Request) // the Dequeue hooks; nil for none
 	measured bool                                 // Metrics were given, so that somebody looks at them
 
+	witness     broker.Witness // nil: no starts are noted
+	incarnation string         // names this process in notes of starts
+
 	started atomic.Bool
 	killed  chan struct{} // closed by Kill
 	kill    sync.Once
@@ -95,8 +101,9 @@ type Consumer struct {
 	running    registry             // runs whose handler has not returned
 	reserved   reserved             // runs that a worker has taken and that have to wait
 	stuck      atomic.Int64         // handlers that outlived their hard time limit
-	taken      taken                // runs that the broker took back
-	solo       solo                 // the suspect that runs alone
+	quarantine quarantine           // the suspect that runs alone
+	nodes      nodes                // that have noted starts
+	noted      atomic.Bool          // this one has
 }
 
 // New makes a consumer, or returns every problem of the configuration, joined. It does no I/O and starts nothing.
@@ -112,6 +119,10 @@ func New(c Config) (*Consumer, error) {
 	if consumer.gather != nil {
 		consumer.members = consumer.readMembers
 	}
+	if c.MaxCrashes > 0 {
+		consumer.witness, _ = broker.As[broker.Witness](c.Broker)
+	}
+	consumer.incarnation = task.Text(c.NodeID, 96) + "-" + rand.Text()[:12]
 	consumer.report, consumer.pid = consumer.newReport(), os.Getpid()
 	consumer.dequeued = c.Hooks.Tasks.Dequeued(c.Logger)
 	if c.Jobs != nil {
@@ -246,16 +257,13 @@ func (c *Consumer) Stop() { c.halt.Do(func() { close(c.stopped) }) }
 func (c *Consumer) openQueues(ctx context.Context) ([]*queue, error) {
 	var queues []*queue
 	for name, qc := range c.cfg.Queues {
-		main := newQueue(ctx, c, name, qc)
-		sides := []*queue{main}
-		if c.cfg.MaxCrashes > 0 {
-			sides = append(sides, main.suspectsQueue())
+		q := newQueue(ctx, c, name, qc)
+		if err := q.open(ctx); err != nil {
+			return queues, fmt.Errorf("swarmiji: consumer: queue %q: %w", q.source, err)
 		}
-		for _, q := range sides {
-			if err := q.open(ctx); err != nil {
-				return queues, fmt.Errorf("swarmiji: consumer: queue %q: %w", q.source, err)
-			}
-			queues = append(queues, q)
+		queues = append(queues, q)
+		if side := q.oldSideQueue(ctx); side != nil {
+			queues = append(queues, side)
 		}
 	}
 	return queues, nil
@@ -283,6 +291,7 @@ func (c *Consumer) stop(queues []*queue) error {
 	}()
 	errs[len(queues)] = c.drain(drained)
 	closing.Wait()
+	c.leave()
 	return errors.Join(errs...)
 }
 

@@ -1,10 +1,7 @@
 package consumer
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
@@ -15,15 +12,6 @@ var errGoexit = fmt.Errorf("%w: the handler called runtime.Goexit", task.ErrPani
 
 // execute starts a task when its rate lets it, on the goroutine of the worker that took it. One that has to wait is set aside.
 func (q *queue) execute(r *run) {
-	c := q.c
-	if q.suspects {
-		end, ok := c.seclude(q.fetch)
-		if !ok { // another one has the process for itself
-			c.settling.Go(func() { r.replace(q.source, r.copy(), time.Now().Add(aloneAgain), "copy of a suspect") })
-			return
-		}
-		defer end()
-	}
 	if q.admit(r) {
 		q.start(r)
 	}
@@ -31,6 +19,10 @@ func (q *queue) execute(r *run) {
 
 // start runs a task in the pool, when the team has room for it.
 func (q *queue) start(r *run) {
+	if !r.idempotent() && !q.reserveEarly(r) {
+		r.unstarted()
+		return
+	}
 	if !q.team.slots.tryAcquire() && !q.awaitSlot(r) {
 		r.unstarted()
 		return
@@ -47,6 +39,14 @@ func (q *queue) start(r *run) {
 // perform runs the handler on this goroutine. What follows a run, its settlement, goes on without the worker.
 func (q *queue) perform(r *run) {
 	c := q.c
+	if r.suspect {
+		end, ok := c.isolate(r)
+		if !ok {
+			r.unstarted()
+			return
+		}
+		defer end()
+	}
 	if !c.enter(r) {
 		r.unstarted()
 		return
@@ -56,7 +56,8 @@ func (q *queue) perform(r *run) {
 		r.unstarted()
 		return
 	}
-	if r.revoked() || !r.idempotent() && (!r.ackEarly() || r.revokedLate()) {
+	if r.revoked() || !r.admitted() || !r.committed() {
+		r.releaseAdmissions()
 		c.running.remove(r)
 		return
 	}
@@ -80,16 +81,20 @@ func (q *queue) perform(r *run) {
 	q.finish(r, result, err)
 }
 
-// aloneAgain is how long a suspect is put back that has come while another one runs.
-const aloneAgain = time.Second
+// committed does the last thing before a start, and reports whether the run may start: a task that runs at most once is
+// acknowledged, the start of one that was handed out before is noted.
+func (r *run) committed() bool {
+	if r.idempotent() {
+		return r.noteStart()
+	}
+	return r.ackEarly() && !r.revokedLate()
+}
 
 // finish takes what a handler returned to its settlement.
 func (q *queue) finish(r *run, result any, err error) {
 	r.ended = time.Now()
 	r.over.Store(true)
-	if r.isLost() { // before it is counted out, so that it is known throughout
-		q.c.taken.add(r.message)
-	}
+	r.releaseAdmissions()
 	q.c.running.end(r)
 	q.c.cfg.Metrics.Active.Dec(1)
 	q.c.cfg.Metrics.Runtime.Update(r.ended.Sub(r.request.StartedAt).Microseconds())
@@ -127,21 +132,4 @@ func isLost(d broker.Delivery) bool {
 	default:
 		return false
 	}
-}
-
-// ackEarly acknowledges a task that runs at most once, now that a worker is free to start it, and reports whether it may
-// start: only when the broker is known to have taken the acknowledgement.
-func (r *run) ackEarly() bool {
-	c := r.queue.c
-	ctx, cancel := context.WithTimeout(c.settle, c.cfg.StoreRetry)
-	defer cancel()
-	err := broker.AckSync(ctx, r.delivery)
-	if err == nil {
-		r.acked.Store(true)
-		return true
-	}
-	if !errors.Is(err, broker.ErrLeaseLost) {
-		r.log(slog.LevelWarn, "not started, because it runs at most once and its acknowledgement is not certain", slog.Any("error", err))
-	}
-	return false
 }

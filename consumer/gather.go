@@ -267,7 +267,10 @@ func (r *run) askWhichCopy() {
 		r.drop()
 		return
 	}
-	r.replace(r.queue.source, r.copy(), time.Time{}, "copy")
+	if r.mayHaveEnded() && r.resume() {
+		return
+	}
+	r.queue.proceed(r)
 }
 
 // drop removes a copy of a task that is run from another one.

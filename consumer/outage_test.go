@@ -122,7 +122,8 @@ func (b *cutBroker) PublishAt(ctx context.Context, queue string, m *broker.Messa
 	return b.Broker.PublishAt(ctx, queue, m, at)
 }
 
-// TestCutWhileRetryingAtMostOnce: an acknowledged task has no lease to lose; its retry is sent all the same.
+// TestCutWhileRetryingAtMostOnce: the retry of an acknowledged task is not sent again when its outcome is unknown. The task is
+// uncertain, and a dead letter.
 func TestCutWhileRetryingAtMostOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cb := &cutBroker{}
@@ -133,8 +134,12 @@ func TestCutWhileRetryingAtMostOnce(t *testing.T) {
 		cb.server = b.server
 		b.run()
 		f := b.submit(-1, task.WithIdempotent(false), task.WithMaxRetries(1))
-		if _, err := f.Get(t.Context()); !errors.Is(err, task.ErrMaxRetries) || b.runs.Load() != 2 {
+		if _, err := f.Get(t.Context()); !errors.Is(err, task.ErrUncertain) || b.runs.Load() != 1 {
 			t.Fatalf("%v after %d runs", err, b.runs.Load())
+		}
+		synctest.Wait()
+		if s, err := b.server.Connect().Stats(t.Context(), "default"); err != nil || s.Dead != 1 {
+			t.Fatalf("%+v, %v", s, err)
 		}
 		b.end()
 	})
@@ -156,10 +161,52 @@ func (b *table) takeOnce(t *testing.T) {
 	}
 }
 
-// TestAtMostOnceIsNotStartedAgain: it may have been, so it ends among the dead letters.
-func TestAtMostOnceIsNotStartedAgain(t *testing.T) {
+// TestAtMostOnceHeldOnly: where an acknowledgement is final, a task that comes again was never started.
+func TestAtMostOnceHeldOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTable(t, nil)
+		f := b.submit(7, task.WithIdempotent(false))
+		b.takeOnce(t)
+		b.run()
+		if got, err := f.Get(t.Context()); err != nil || got != 7 || b.runs.Load() != 1 {
+			t.Fatal(got, err, b.runs.Load())
+		}
+		b.end()
+	})
+}
+
+// forgetful is a broker whose acknowledgements may be forgotten, and which remembers that it has taken one of each message.
+type forgetful struct{ *membroker.Broker }
+
+func (b forgetful) Unwrap() any { return b.Broker }
+
+func (b forgetful) Subscribe(ctx context.Context, queue string, o broker.SubscribeOptions) (broker.Subscription, error) {
+	s, err := b.Broker.Subscribe(ctx, queue, o)
+	return forgetfulSubscription{s}, err
+}
+
+type forgetfulSubscription struct{ broker.Subscription }
+
+func (s forgetfulSubscription) Unwrap() any { return s.Subscription }
+
+func (s forgetfulSubscription) Receive(ctx context.Context) (broker.Delivery, error) {
+	d, err := s.Subscription.Receive(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return forgottenAck{d}, nil
+}
+
+type forgottenAck struct{ broker.Delivery }
+
+func (d forgottenAck) Unwrap() any { return d.Delivery }
+
+func (forgottenAck) AckedBefore(context.Context) (bool, error) { return true, nil }
+
+// TestAtMostOnceIsNotStartedAgain: it was acknowledged before, so it may have started, and ends among the dead letters.
+func TestAtMostOnceIsNotStartedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newTable(t, func(c *consumer.Config) { c.Broker = forgetful{c.Broker.(*membroker.Broker)} })
 		f := b.submit(7, task.WithIdempotent(false))
 		b.takeOnce(t)
 		b.run()
@@ -275,7 +322,7 @@ func TestKillWhileTheBrokerIsAway(t *testing.T) {
 	})
 }
 
-// TestSuspectRunsAlone: while it runs nothing else is started; afterwards all goes on.
+// TestSuspectRunsAlone: a task that has ended a process runs alone; afterwards all goes on.
 func TestSuspectRunsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTable(t, nil)
@@ -297,15 +344,24 @@ func TestSuspectRunsAlone(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		m, err := msgpack.Compact{}.Encode(&task.Envelope{ID: "s", Name: "note", ContentType: "application/json", Args: []byte(`"suspect"`), Crashes: 2, Meta: def.Metadata()})
+		m, err := msgpack.Compact{}.Encode(&task.Envelope{ID: "s", Name: "note", ContentType: "application/json", Args: []byte(`"suspect"`), Meta: def.Metadata()})
 		if err != nil {
 			t.Fatal(err)
 		}
 		conn := b.server.Connect()
-		if err := conn.Declare(t.Context(), broker.Queue{Name: "default.suspects"}); err != nil {
+		if err := conn.Declare(t.Context(), broker.Queue{Name: "default"}); err != nil {
 			t.Fatal(err)
 		}
-		if err := conn.Publish(t.Context(), "default.suspects", m); err != nil {
+		if err := conn.Publish(t.Context(), "default", m); err != nil {
+			t.Fatal(err)
+		}
+		b.takeOnce(t)
+		death := broker.Start{ID: "s", Nonce: "n", Node: "dead", At: time.Now()}
+		if _, err := conn.NoteStart(t.Context(), "default", death); err != nil {
+			t.Fatal(err)
+		}
+		death.Verdict = broker.StartDied
+		if err := conn.JudgeStart(t.Context(), "default", death); err != nil {
 			t.Fatal(err)
 		}
 		b.run()

@@ -19,8 +19,8 @@ var errUnsendable = errors.New("swarmiji: cannot be sent")
 var errDone = errors.New("swarmiji: settled by another attempt")
 
 // persist repeats a step of a settlement until it is done, within ctx, and reports whether it is. When the broker takes the
-// task back it gives up, since the task runs elsewhere. When ctx ends first it gives the task back, to be run again; a task
-// that was acknowledged before its start cannot be.
+// task back it gives up, since the task runs elsewhere. When ctx ends first it gives the task back, to be run again; one
+// that was acknowledged before its start cannot be given back, see holdOn.
 func (r *run) persist(ctx context.Context, what string, step func(context.Context) error) bool {
 	err := repeat(ctx, r.lost(), step, func(err error) {
 		r.log(slog.LevelWarn, "settling a task is repeated", slog.String("step", what), slog.Any("error", err))
@@ -28,24 +28,62 @@ func (r *run) persist(ctx context.Context, what string, step func(context.Contex
 	switch {
 	case err == nil:
 		return true
-	case errors.Is(err, errDone), broker.Gone(err):
-	case errors.Is(err, errUnsendable):
-		r.giveUp(ctx, what, err)
+	case r.resolved(what, err):
 	case r.acked.Load():
-		r.log(slog.LevelError, "a task that runs at most once could not be settled", slog.String("step", what), slog.Any("error", err))
+		return r.holdOn(what, step, err)
 	default:
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), openTimeout)
-		defer cancel()
-		if err := r.giveBack(closing); err != nil && !broker.Gone(err) {
-			r.log(slog.LevelWarn, "task not given back; the broker will notice", slog.Any("error", err))
-		}
+		r.giveBackForSure()
 	}
 	return false
 }
 
+// resolved deals with an error of a step that repeating does not mend. False: err is no such error.
+func (r *run) resolved(what string, err error) bool {
+	switch {
+	case errors.Is(err, errDone), broker.Gone(err):
+	case errors.Is(err, errUncertain):
+		r.log(slog.LevelError, "a task that runs at most once is uncertain", slog.String("step", what), slog.Any("error", err))
+		r.settleUncertain()
+	case errors.Is(err, errUnsendable):
+		r.giveUp(what, err)
+	default:
+		return false
+	}
+	return true
+}
+
+// giveBackForSure gives the task back and does not stop at a failure: a delivery that is neither settled nor given back
+// would keep its place for ever.
+func (r *run) giveBackForSure() { r.insist("release", r.giveBack) }
+
+// insist repeats a step until it is done or the broker has taken the task back. A stop ends it after giveBackTimeout: the
+// deliveries go back with the subscription then.
+func (r *run) insist(what string, step func(context.Context) error) {
+	ctx, cancel := r.queue.insisting()
+	defer cancel()
+	err := repeat(ctx, r.lost(), step, func(err error) {
+		r.log(slog.LevelWarn, "settling a task is repeated", slog.String("step", what), slog.Any("error", err))
+	})
+	if err != nil && !broker.Gone(err) {
+		r.log(slog.LevelWarn, "the task is not settled; the broker will notice", slog.String("step", what), slog.Any("error", err))
+	}
+}
+
+// insisting returns the context of a step that must be done: it ends when a stop has given it giveBackTimeout.
+func (q *queue) insisting() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(q.c.settle)
+	stop := context.AfterFunc(q.fetch, func() { time.AfterFunc(giveBackTimeout, cancel) })
+	return ctx, func() {
+		stop()
+		cancel()
+	}
+}
+
 // giveUp ends a task whose settlement cannot be carried out by anybody: it fails, and its message goes to the dead letters.
-func (r *run) giveUp(ctx context.Context, what string, cause error) {
+func (r *run) giveUp(what string, cause error) {
 	r.log(slog.LevelError, "task given up: its "+what+" cannot be sent", slog.Any("error", cause))
+	ctx, cancel := context.WithTimeout(r.queue.c.settle, r.queue.c.cfg.StoreRetry)
+	defer cancel()
 	if store := r.store(); store != nil {
 		rec, err := r.protected(task.StateFailed, verdict{kind: failed, err: task.Remote(cause)})
 		if err == nil {
@@ -61,20 +99,7 @@ func (r *run) giveUp(ctx context.Context, what string, cause error) {
 			return
 		}
 	}
-	if r.acked.Load() {
-		return
-	}
-	if err := r.delivery.Bury(ctx, deadFor(cause)); err == nil {
-		r.queue.c.cfg.Metrics.Buried.Inc(1)
-	}
-}
-
-// deadFor is the dead letter of a task that is given up for cause.
-func deadFor(cause error) broker.Dead {
-	if cause == nil {
-		return broker.Dead{}
-	}
-	return broker.Dead{Reason: cause.Error()}
+	r.insist("dead letter", func(ctx context.Context) error { return r.deadLetter(ctx, cause) })
 }
 
 // repeat runs step until it succeeds, until its error is one that repeating does not mend, until lost is closed, or until
@@ -83,7 +108,7 @@ func repeat(ctx context.Context, lost <-chan struct{}, step func(context.Context
 	var gap backoff.Exponential
 	for attempt := 0; ; attempt++ {
 		err := step(ctx)
-		if err == nil || broker.Gone(err) || errors.Is(err, errDone) || errors.Is(err, errUnsendable) {
+		if err == nil || broker.Gone(err) || errors.Is(err, errDone) || errors.Is(err, errUnsendable) || errors.Is(err, errUncertain) {
 			return err
 		}
 		if attempt == 0 {

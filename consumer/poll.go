@@ -150,7 +150,6 @@ func (p *poll) offer(i int, d broker.Delivery) {
 		return
 	}
 	if isLost(d) {
-		q.c.taken.add(d.Message()) // it did not end this process
 		return
 	}
 	r, err := q.read(d, 0)

@@ -241,11 +241,11 @@ func (w *worker) ready() bool {
 	return false
 }
 
-// workers returns how many handlers the consumer runs at once, suspects apart.
+// workers returns how many handlers the consumer runs at once, side queues apart.
 func (c *Consumer) workers() int {
 	n := 0
 	for _, t := range c.teams {
-		if !t.queues[0].suspects {
+		if !t.queues[0].side() {
 			n += t.workers()
 		}
 	}
@@ -278,7 +278,7 @@ func (c *Consumer) consuming() (*live, error) {
 // find returns the queue of a name.
 func (l *live) find(name string) *queue {
 	for _, q := range l.queues {
-		if q.name == name && !q.suspects {
+		if q.name == name && !q.side() {
 			return q
 		}
 	}

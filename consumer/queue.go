@@ -17,12 +17,11 @@ import (
 
 // queue is one subscription and its workers.
 type queue struct {
-	c        *Consumer
-	name     string // as tasks know it: retries go there
-	source   string // that is subscribed to: name, or its side queue of suspects
-	suspects bool   // whether source is the side queue
-	cfg      QueueConfig
-	meta     task.Metadata // of this process: Config.Defaults, over it the queue's
+	c      *Consumer
+	name   string // as tasks know it: retries go there
+	source string // that is subscribed to: name, or the side queue of an older version
+	cfg    QueueConfig
+	meta   task.Metadata // of this process: Config.Defaults, over it the queue's
 
 	sub    broker.Subscription
 	team   *team // whose workers take its tasks
@@ -34,10 +33,22 @@ type queue struct {
 	prefetch int        // for the workers there are
 	telling  bool       // tellLater is under way
 	aside    int        // tasks that wait for their rate; guarded by the mutex of the rates
+	early    slots      // of tasks that are acknowledged before their start: as many as the prefetch
 }
 
 func newQueue(fetch context.Context, c *Consumer, name string, cfg QueueConfig) *queue {
-	return &queue{fetch: fetch, c: c, name: name, source: name, cfg: cfg, meta: task.Merge(c.cfg.Defaults, cfg.Meta), prefetch: cfg.prefetch(cfg.Workers)}
+	q := &queue{fetch: fetch, c: c, name: name, source: name, cfg: cfg, meta: task.Merge(c.cfg.Defaults, cfg.Meta)}
+	q.hold(cfg.prefetch(cfg.Workers))
+	return q
+}
+
+// hold sets how many messages the queue may hold.
+func (q *queue) hold(prefetch int) {
+	q.prefetch = prefetch
+	if prefetch == noLimit {
+		prefetch = unbounded
+	}
+	q.early.resize(int64(prefetch))
 }
 
 // openTimeout bounds one attempt to declare and subscribe.
@@ -124,7 +135,9 @@ func (q *queue) returnNext(done, ctx context.Context) bool {
 		q.buryUnreadable(d, err)
 		return true
 	}
-	r.returnUnstarted(ctx)
+	if err := r.giveBack(ctx); err != nil && !broker.Gone(err) {
+		r.log(slog.LevelWarn, "task not given back; the broker will notice", slog.Any("error", err))
+	}
 	return true
 }
 

@@ -281,9 +281,7 @@ func (r *run) begin() {
 func (r *run) sendBack(at time.Time) {
 	r.queue.c.settling.Go(func() {
 		next := r.copy()
-		crashes := next.Crashes
 		at := next.delay(time.Until(at))
-		next.Crashes = crashes // nothing was started that could have ended
 		if r.replace(r.queue.source, next, at, "wait for its rate") {
 			r.queue.c.cfg.Metrics.Snoozed.Inc(1)
 		}

@@ -30,6 +30,12 @@ type run struct {
 	ended    time.Time
 	hopeless bool // its settlement was given up
 
+	note     *broker.Start // of this start, open; nil for none
+	suspect  bool          // an earlier start ended its process: it runs in quarantine
+	checked  bool          // the broker has told that a task that runs at most once was not started
+	releases []func()      // of Config.Admit
+	early    atomic.Bool   // it has a place among the tasks that are acknowledged before their start
+
 	answer  *answer     // its answer from outside is settled, and no run; nil: it is one
 	expects atomic.Bool // its handler has called task.Expect
 	stale   atomic.Bool // another delivery of its message came to its end, or was deferred, as that showed
@@ -62,16 +68,27 @@ func (w *worker) handle(q *queue, d broker.Delivery) {
 		r.unstarted()
 	case r.request.Copy != "" && r.elsewhere():
 	case r.request.Deliveries > 1 && r.deferredBefore():
-	case r.request.Deliveries > 1 && r.resume(): // before all else: its result may be stored already
+	case r.mayHaveEnded() && r.resume(): // before all else: its result may be stored already
+	default:
+		q.proceed(r)
+	}
+}
+
+// mayHaveEnded reports whether the task's end may be recorded already: it was handed out before, or it is a copy of a task that
+// runs at most once and became uncertain when the copy was sent.
+func (r *run) mayHaveEnded() bool {
+	return r.request.Deliveries > 1 || r.message.Generation > 0 && !r.idempotent()
+}
+
+// proceed takes a task of which no end is recorded to its start, or to its end without one.
+func (q *queue) proceed(r *run) {
+	switch {
 	case r.revoked(): // settled, or put back
 	case r.expired():
 		q.settleAside(r, verdict{kind: expired, err: task.ErrExpired})
-	case r.early():
+	case r.premature():
 		r.sendBackUntilDue()
-	case r.request.Deliveries > 1 && !r.idempotent():
-		r.uncertain()
-	case r.request.Deliveries > 1 && r.countsCrashes():
-		r.suspect()
+	case r.request.Deliveries > 1 && !r.idempotent() && !r.checked && r.mayHaveStarted():
 	case r.handler == nil:
 		r.park()
 	default:
@@ -152,11 +169,11 @@ func (q *queue) buryUnreadable(d broker.Delivery, cause error) {
 	q.log(slog.LevelError, "message cannot be read and goes to the dead letters",
 		slog.String(middleware.LogTaskID, task.Text(m.ID, 128)), slog.Any("error", cause))
 	q.c.settling.Go(func() {
-		ctx, cancel := context.WithTimeout(q.c.settle, q.c.cfg.StoreRetry)
+		ctx, cancel := q.insisting()
 		defer cancel()
-		bury := func(ctx context.Context) error { return d.Bury(ctx, deadFor(cause)) }
-		if err := repeat(ctx, d.Lost(), bury, func(err error) { q.log(slog.LevelWarn, "burying is repeated", slog.Any("error", err)) }); err != nil {
-			return // the broker has it back, or will notice
+		bury := func(ctx context.Context) error { return d.Bury(ctx, broker.Dead{Reason: cause.Error()}) }
+		if err := repeat(ctx, d.Lost(), bury, func(err error) { q.log(slog.LevelWarn, "dead-lettering is repeated", slog.Any("error", err)) }); err != nil {
+			return // the broker has it back, or the consumer stops
 		}
 		q.c.cfg.Metrics.Buried.Inc(1)
 		q.notifyUnreadable(m, cause)
@@ -170,7 +187,7 @@ func (r *run) expired() bool {
 	return ok && !at.IsZero() && r.request.Received.After(at)
 }
 
-func (r *run) early() bool {
+func (r *run) premature() bool {
 	at, ok := r.request.Effective.NotBefore.Get()
 	return ok && at.After(r.request.Received)
 }
@@ -189,51 +206,24 @@ func (r *run) sendBackUntilDue() {
 
 // unstarted gives back a task that was fetched and not started.
 func (r *run) unstarted() {
-	r.queue.c.settling.Go(func() {
-		ctx, cancel := context.WithTimeout(r.queue.c.settle, giveBackTimeout)
-		defer cancel()
-		r.returnUnstarted(ctx)
-	})
+	r.freeEarly()
+	r.queue.c.settling.Go(r.giveBackForSure)
 }
 
-func (r *run) returnUnstarted(ctx context.Context) {
-	if r.queue.fetch.Err() == nil { // a pause, not the end: when it comes again it has not ended this process
-		r.queue.c.taken.add(r.message)
-	}
-	if err := r.giveBack(ctx); err != nil && !broker.Gone(err) {
-		r.log(slog.LevelWarn, "task not given back; the broker will notice", slog.Any("error", err))
-	}
-}
-
-// giveBack returns the task to its queue without counting anything. One that was started, or is a suspect, goes back as a
-// copy: the next consumer would take what was merely released for one that ended its process. One whose end is recorded is
-// released all the same: the next consumer looks for that record first, and goes on from it instead of running the task.
+// giveBack returns the task to its queue without counting anything. It keeps its place in front where the broker can.
 func (r *run) giveBack(ctx context.Context) error {
-	r.queue.c.cfg.Metrics.Released.Inc(1)
-	started := r.started.Load()
 	switch {
 	case r.acked.Load():
 		return nil
 	case r.answer != nil:
 		return r.delivery.Release(ctx, answerAgain)
-	case r.stored.Load():
-	case started || r.queue.suspects || !r.idempotent():
-		next := r.copy()
-		target := r.queue.source
-		if started && r.over.Load() { // this start has ended
-			next.Crashes, target = 0, r.queue.name
-		}
-		if err := r.publishCopy(ctx, target, next, time.Time{}); err == nil || broker.Gone(err) {
-			return err
-		}
 	}
-	return r.delivery.Release(ctx, 0)
-}
-
-// uncertain ends a task that runs at most once and was handed out before: it may have been started, since a broker can lose an
-// acknowledgement when it is killed. It must not start twice, so it goes to the dead letters, where somebody can decide.
-func (r *run) uncertain() {
-	r.queue.settleAside(r, verdict{kind: failed, err: task.ErrUncertain, bury: true})
+	r.clearNote(ctx)
+	err := r.delivery.Release(ctx, 0)
+	if err == nil {
+		r.queue.c.cfg.Metrics.Released.Inc(1)
+	}
+	return err
 }
 
 // park puts aside a task that no handler is registered for, so that a consumer that knows it may come; a rolling
@@ -293,20 +283,12 @@ func (r *run) lookUp(store resultstore.ResultStore) {
 	}) {
 		return
 	}
-	switch {
-	case rec.State.Terminal():
+	if rec.State.Terminal() {
 		r.queue.settle(r, recorded(&rec))
-	case !r.idempotent():
-		r.uncertain()
-	case r.countsCrashes():
-		r.suspect()
-	default:
-		r.replace(r.queue.source, r.copy(), time.Time{}, "copy")
+		return
 	}
+	r.queue.proceed(r)
 }
-
-// countsCrashes reports whether a second delivery of the task may mean that it ended its process.
-func (r *run) countsCrashes() bool { return r.queue.c.cfg.MaxCrashes > 0 && r.idempotent() }
 
 // recorded is the verdict that an earlier run of the task has come to.
 func recorded(rec *resultstore.Record) verdict {
@@ -324,7 +306,7 @@ func recorded(rec *resultstore.Record) verdict {
 	if rec.Error != nil {
 		v.err = rec.Error
 	}
-	v.bury = errors.Is(v.err, task.ErrUnknownTask) || errors.Is(v.err, task.ErrPoison) || errors.Is(v.err, task.ErrUncertain)
+	v.bury = givenUp(v.err)
 	return v
 }
 

@@ -57,7 +57,7 @@ func (c *QueueConfig) prefetch(workers int) int {
 // follow changes the prefetch for so many workers. It is called with control held.
 func (q *queue) follow(ctx context.Context, workers int) error {
 	before := q.prefetch
-	q.prefetch = q.cfg.prefetch(workers)
+	q.hold(q.cfg.prefetch(workers))
 	if q.prefetch == before || q.gate.shut.Load() { // Resume tells it
 		return nil
 	}
@@ -69,7 +69,7 @@ func (q *queue) follow(ctx context.Context, workers int) error {
 		err = q.tellPrefetch(ctx)
 	}
 	if err != nil {
-		q.prefetch = before // so that the next Scale tries again
+		q.hold(before) // so that the next Scale tries again
 		q.tellLater()
 	}
 	return err
@@ -97,12 +97,12 @@ func (q *queue) told() bool {
 	ctx, cancel := context.WithTimeout(q.fetch, openTimeout)
 	defer cancel()
 	before := q.prefetch
-	q.prefetch = q.cfg.prefetch(q.team.workers())
+	q.hold(q.cfg.prefetch(q.team.workers()))
 	if !q.takes() || q.tellPrefetch(ctx) == nil { // Resume tells it too
 		q.telling = false
 		return true
 	}
-	q.prefetch = before
+	q.hold(before)
 	return false
 }
 

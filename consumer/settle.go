@@ -127,13 +127,17 @@ func (r *run) quick(v verdict) bool {
 	case succeeded:
 		return r.store() == nil && len(r.request.Then) == 0 && r.request.Chord == nil
 	case failed, revoked:
-		return r.store() == nil && !wire.Followed(r.request.Envelope) && !v.bury
+		return r.store() == nil && !wire.Followed(r.request.Envelope) && !r.buries(v)
 	}
 	return false
 }
 
+// buries reports whether a task of this verdict goes to the dead letters.
+func (r *run) buries(v verdict) bool { return v.bury || v.kind == failed && r.keepsDead() }
+
 // settle carries v out.
 func (q *queue) settle(r *run, v verdict) {
+	defer r.freeEarly()
 	if r.isLost() { // it runs elsewhere, or will: nothing of this run may be seen
 		r.log(slog.LevelInfo, "the broker took the task back; this run counts for nothing")
 		return
@@ -153,9 +157,7 @@ func (q *queue) settle(r *run, v verdict) {
 	}
 	switch v.kind {
 	case giveBack:
-		if err := r.giveBack(ctx); err != nil && !broker.Gone(err) {
-			r.log(slog.LevelWarn, "task not given back; the broker will notice", slog.Any("error", err))
-		}
+		r.giveBackForSure()
 	case snooze:
 		next := r.copy()
 		if r.replace(q.name, next, next.delay(v.delay), "snooze") {
@@ -221,35 +223,39 @@ func (q *queue) settleFinal(ctx context.Context, r *run, v verdict) {
 	r.endJob(v)
 }
 
-// remove acknowledges or buries the delivery and reports whether it was still ours.
+// remove acknowledges or dead-letters the delivery and reports whether it was still ours.
 func (r *run) remove(ctx context.Context, v verdict) bool {
+	if r.buries(v) {
+		if !r.persist(ctx, "dead letter", func(ctx context.Context) error { return r.bury(ctx, v.err) }) {
+			return false
+		}
+		if r.answer == nil {
+			return true
+		}
+	}
 	if r.acked.Load() {
 		return true
 	}
-	if v.bury {
-		ok := r.persist(ctx, "bury", func(ctx context.Context) error { return r.delivery.Bury(ctx, deadFor(v.err)) })
-		if ok {
-			r.queue.c.cfg.Metrics.Buried.Inc(1)
-		}
-		return ok
-	}
 	err := r.delivery.Ack(ctx)
-	if err != nil && !broker.Gone(err) {
-		r.log(slog.LevelWarn, "not acknowledged; the task will be seen again", slog.Any("error", err))
+	if err == nil || broker.Gone(err) {
+		return err == nil
 	}
-	return err == nil
+	return r.persist(ctx, "acknowledgement", r.delivery.Ack)
 }
 
 // successive is the envelope of a task's next message.
 type successive struct{ task.Envelope }
 
-// copy makes it as it is now.
-func (r *run) copy() *successive { return &successive{*r.request.Envelope} }
+// copy makes it as it is now. Crashes were counted there by older versions.
+func (r *run) copy() *successive {
+	next := &successive{*r.request.Envelope}
+	next.Crashes = 0
+	return next
+}
 
-// delay says that a start has ended and the next one is d from now, and returns that moment. It travels in the envelope
-// too, for brokers that cannot wait as long.
+// delay says that the next start is d from now, and returns that moment. It travels in the envelope too, for brokers that
+// cannot wait as long.
 func (e *successive) delay(d time.Duration) time.Time {
-	e.Crashes = 0
 	e.Meta.NotBefore = task.Opt[time.Time]{}
 	if d <= 0 {
 		return time.Time{}
@@ -268,15 +274,13 @@ func (r *run) replace(queue string, next *successive, at time.Time, why string) 
 	}
 	ctx, cancel := context.WithTimeout(c.settle, c.cfg.StoreRetry)
 	defer cancel()
-	ok := r.persist(ctx, why, func(ctx context.Context) error { return r.publishCopy(ctx, queue, next, at) })
-	if !ok && r.isLost() {
-		c.taken.add(r.message)
-	}
-	return ok
+	defer r.freeEarly()
+	return r.persist(ctx, why, func(ctx context.Context) error { return r.publishCopy(ctx, queue, next, at) })
 }
 
 // publishCopy writes next in the format the task came in, with the next generation, and publishes it in the place of the
-// delivery. Repeating it is safe: the pair of id and generation names one message.
+// delivery. Repeating it may queue a second message, which at least once allows. A task that runs at most once is uncertain
+// after an unknown outcome, unless the broker replaces a delivery in one step.
 func (r *run) publishCopy(ctx context.Context, queue string, next *successive, at time.Time) error {
 	c := r.queue.c
 	m, err := c.codec.EncodeAs(r.format, r.queue.name, &next.Envelope)
@@ -294,6 +298,11 @@ func (r *run) publishCopy(ctx context.Context, queue string, next *successive, a
 		err = r.answer.replace(ctx, out)
 	default:
 		err = broker.Replace(ctx, c.cfg.Broker, r.delivery, out)
+	}
+	if errors.Is(err, broker.ErrIndeterminate) && !r.idempotent() {
+		if _, atomic := broker.As[broker.Retrier](c.cfg.Broker); !atomic || r.acked.Load() {
+			return fmt.Errorf("%w: %w", errUncertain, err)
+		}
 	}
 	if errors.Is(err, broker.ErrNoQueue) { // deleted under us, or a side queue that nobody has needed before
 		if derr := broker.Declare(ctx, c.cfg.Broker, broker.Queue{Name: queue, Levels: r.queue.cfg.Levels}); derr != nil {

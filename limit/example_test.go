@@ -19,14 +19,14 @@ import (
 // free for other tasks. With package redislimit in the place of NewMemory the processes may be on many machines.
 func Example() {
 	export := task.New[int, int]("report.export")
-	atMostTwo, err := limit.Middleware(limit.Config{
+	atMostTwo, err := limit.Admit(limit.Config{
 		Limiter: limit.NewMemory(), Tasks: map[string][]limit.Permit{"report.export": {{Key: "exports", Max: 2}}}, Delay: 10 * time.Millisecond,
 	})
 	must(err)
 
 	broker, results := membroker.New(), memresults.New(memresults.Config{})
 	c, err := consumer.New(consumer.Config{
-		Broker: broker, Results: results, Middleware: []middleware.Middleware{atMostTwo},
+		Broker: broker, Results: results, Admit: []middleware.Admit{atMostTwo},
 		Queues: map[string]consumer.QueueConfig{"default": {Workers: 8}},
 	})
 	must(err)

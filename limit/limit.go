@@ -1,6 +1,6 @@
 // Package limit bounds tasks over all processes of a system: how many of a kind run at once, and how often they start. The bounds
-// are kept where all processes see them, by a [Limiter]: [NewMemory] for one process, package redislimit for many. [Middleware]
-// has a consumer ask it before each run.
+// are kept where all processes see them, by a [Limiter]: [NewMemory] for one process, package redislimit for many. [Admit]
+// has a consumer ask it before each start.
 //
 // A rate limit of one process needs none of this; task.WithRateLimit is cheaper.
 package limit

@@ -69,11 +69,20 @@ func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 func wrap(t *testing.T, c limit.Config, h task.HandlerFunc) task.Handler {
 	t.Helper()
 	c.Logger = quiet()
-	m, err := limit.Middleware(c)
+	admit, err := limit.Admit(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return m(h)
+	return task.HandlerFunc(func(ctx context.Context, r *task.Request) (any, error) {
+		release, err := admit(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		if release != nil {
+			defer release()
+		}
+		return h(ctx, r)
+	})
 }
 
 func snoozed(t *testing.T, err error) time.Duration {
@@ -85,8 +94,8 @@ func snoozed(t *testing.T, err error) time.Duration {
 	return v.Delay
 }
 
-// TestMiddleware: who finds no room is put back with a delay that differs, long runs keep their permits, and ended ones give them back.
-func TestMiddleware(t *testing.T) {
+// TestAdmit: who finds no room is put back with a delay that differs, long runs keep their permits, and ended ones give them back.
+func TestAdmit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		end := make(chan struct{})
 		h := wrap(t, limit.Config{
@@ -140,8 +149,8 @@ func (d deaf) Acquire(context.Context, string, time.Duration, ...limit.Permit) (
 func (d deaf) Renew(context.Context, string, time.Duration, ...limit.Permit) error { return d.err }
 func (d deaf) Release(context.Context, string, ...limit.Permit) error              { return d.err }
 
-// TestMiddlewareWithoutAnAnswer: the limit is kept, and nothing is counted.
-func TestMiddlewareWithoutAnAnswer(t *testing.T) {
+// TestAdmitWithoutAnAnswer: the limit is kept, and nothing is counted.
+func TestAdmitWithoutAnAnswer(t *testing.T) {
 	permits := func(*task.Request) []limit.Permit { return []limit.Permit{{Key: "a", Max: 1}} }
 	run := func(context.Context, *task.Request) (any, error) {
 		t.Error("it ran")
@@ -158,13 +167,13 @@ func TestMiddlewareWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// TestMiddlewareConfig: every problem is told.
-func TestMiddlewareConfig(t *testing.T) {
-	_, err := limit.Middleware(limit.Config{Lease: -1})
+// TestAdmitConfig: every problem is told.
+func TestAdmitConfig(t *testing.T) {
+	_, err := limit.Admit(limit.Config{Lease: -1})
 	if err == nil || len(err.(interface{ Unwrap() []error }).Unwrap()) != 3 {
 		t.Errorf("%v", err)
 	}
-	_, err = limit.Middleware(limit.Config{Limiter: limit.NewMemory(), Tasks: map[string][]limit.Permit{"x": {{Key: "a", Max: -1}}}})
+	_, err = limit.Admit(limit.Config{Limiter: limit.NewMemory(), Tasks: map[string][]limit.Permit{"x": {{Key: "a", Max: -1}}}})
 	if !errors.Is(err, limit.ErrBadPermit) {
 		t.Errorf("%v", err)
 	}

@@ -174,6 +174,7 @@ func (f *jsonFields) metadata(queue string) task.Metadata {
 		SoftTimeLimit: f.optDuration("soft_time_limit_ms"),
 		IgnoreResult:  f.optBool("ignore_result"),
 		Idempotent:    f.optBool("idempotent"),
+		DeadLetter:    f.optBool("dead_letter"),
 		Serializer:    f.optText("serializer"),
 		Compression:   f.optText("compress"),
 		ResultStore:   f.optText("result_store"),
@@ -372,6 +373,7 @@ func (w *jsonWriter) metadata(m *task.Metadata, queue string) {
 	w.duration("soft_time_limit_ms", m.SoftTimeLimit)
 	writeOpt(w, "ignore_result", m.IgnoreResult)
 	writeOpt(w, "idempotent", m.Idempotent)
+	writeOpt(w, "dead_letter", m.DeadLetter)
 	writeOpt(w, "serializer", m.Serializer)
 	writeOpt(w, "compress", m.Compression)
 	writeOpt(w, "result_store", m.ResultStore)

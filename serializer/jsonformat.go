@@ -16,8 +16,8 @@ import (
 // with their "content_type". Without arguments the task gets null. The other members are
 //
 //	version id root parent group group_index retries crashes parked sent_at_ms origin reply_to correlation headers
-//	queue max_retries retry_delay_ms rate_limit time_limit_ms soft_time_limit_ms ignore_result idempotent serializer
-//	compress result_store result_ttl_ms priority not_before expires
+//	queue max_retries retry_delay_ms rate_limit time_limit_ms soft_time_limit_ms ignore_result idempotent dead_letter
+//	serializer compress result_store result_ttl_ms priority not_before expires
 //	base   (an object with metadata members)
 //	group_size copy
 //	then, else, chord   (lists of links, and a link: task id queue args feed field then else and metadata; those of groups

@@ -81,6 +81,10 @@ func WithIgnoreResult(ignore bool) Option { return func(c *Call) { c.Meta.Ignore
 // WithIdempotent says whether the task is acknowledged after its run (true: at least once) or before it (false: at most once).
 func WithIdempotent(yes bool) Option { return func(c *Call) { c.Meta.Idempotent = Set(yes) } }
 
+// WithDeadLetter says whether the task is kept among the dead letters when it fails for good (true, the default), or only in its
+// record (false).
+func WithDeadLetter(keep bool) Option { return func(c *Call) { c.Meta.DeadLetter = Set(keep) } }
+
 // WithSerializer sets the content type in which arguments and result are written.
 func WithSerializer(contentType string) Option {
 	return func(c *Call) { c.Meta.Serializer = Set(contentType) }

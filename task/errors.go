@@ -24,7 +24,7 @@ var (
 	ErrRevoked       = errors.New("swarmiji: task revoked")
 	ErrExpired       = errors.New("swarmiji: task expired before it could start")
 	ErrPoison        = errors.New("swarmiji: task given up: its runs ended the process")
-	ErrUncertain     = errors.New("swarmiji: task that runs at most once was handed out before and may have run")
+	ErrUncertain     = errors.New("swarmiji: the task runs at most once, and whether it ran is not known")
 	ErrPanic         = errors.New("swarmiji: handler panicked")
 	ErrBadArgs       = errors.New("swarmiji: arguments do not fit the task")
 	ErrBadResult     = errors.New("swarmiji: result cannot be stored")

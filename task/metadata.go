@@ -38,10 +38,13 @@ type Metadata struct {
 	// IgnoreResult stores no state and sends no result; the future succeeds at once with the zero value.
 	IgnoreResult Opt[bool]
 	// Idempotent true (the default) acknowledges after the run: at least once. False acknowledges before it: at most once. A
-	// task of the latter kind that comes a second time, because a consumer or the broker died, is not started, since it may
-	// have been; it fails with [ErrUncertain] and goes to the dead letters. Give its queue a small prefetch, and do not
-	// repeat a submission of it whose outcome is unknown (broker.ErrIndeterminate): both may be queued.
+	// task of the latter kind that may have started, and whose end nobody knows, fails with [ErrUncertain]. Do not repeat a
+	// submission of it whose outcome is unknown (broker.ErrIndeterminate): both may be queued.
 	Idempotent Opt[bool]
+	// DeadLetter true (the default) keeps a task that failed for good, or whose retries are used up, among the dead letters of
+	// its queue. False leaves only its record. What nobody can read, no consumer knows, ends its process or is uncertain
+	// is kept all the same.
+	DeadLetter Opt[bool]
 	// Serializer is the content type in which arguments and result are written.
 	Serializer Opt[string]
 	// Compression names the way in which arguments and result are compressed when they are large, one of those that producer
@@ -87,6 +90,7 @@ func (m *Metadata) Overlay(upper *Metadata) {
 	m.SoftTimeLimit = upper.SoftTimeLimit.over(m.SoftTimeLimit)
 	m.IgnoreResult = upper.IgnoreResult.over(m.IgnoreResult)
 	m.Idempotent = upper.Idempotent.over(m.Idempotent)
+	m.DeadLetter = upper.DeadLetter.over(m.DeadLetter)
 	m.Serializer = upper.Serializer.over(m.Serializer)
 	m.Compression = upper.Compression.over(m.Compression)
 	m.ResultStore = upper.ResultStore.over(m.ResultStore)
@@ -99,7 +103,7 @@ func (m *Metadata) Overlay(upper *Metadata) {
 // IsZero reports whether no key is set.
 func (m *Metadata) IsZero() bool {
 	some := m.Queue.set || m.MaxRetries.set || m.RetryDelay.set || m.Retry.set || m.RateLimit.set || m.TimeLimit.set ||
-		m.SoftTimeLimit.set || m.IgnoreResult.set || m.Idempotent.set || m.Serializer.set || m.Compression.set ||
+		m.SoftTimeLimit.set || m.IgnoreResult.set || m.Idempotent.set || m.DeadLetter.set || m.Serializer.set || m.Compression.set ||
 		m.ResultStore.set || m.ResultTTL.set || m.Priority.set || m.NotBefore.set || m.Expires.set
 	return !some
 }

@@ -43,7 +43,7 @@ func TestMetadataIsZeroKnowsAllKeys(t *testing.T) {
 	all := reflect.ValueOf(task.Metadata{
 		Queue: task.Set(""), MaxRetries: task.Set(0), RetryDelay: task.Set[time.Duration](0), Retry: task.Set(""), RateLimit: task.Set(""),
 		TimeLimit: task.Set[time.Duration](0), SoftTimeLimit: task.Set[time.Duration](0), IgnoreResult: task.Set(false),
-		Idempotent: task.Set(false), Serializer: task.Set(""), Compression: task.Set(""), ResultStore: task.Set(""),
+		Idempotent: task.Set(false), DeadLetter: task.Set(false), Serializer: task.Set(""), Compression: task.Set(""), ResultStore: task.Set(""),
 		ResultTTL: task.Set[time.Duration](0), Priority: task.Set(0), NotBefore: task.Set(time.Time{}), Expires: task.Set(time.Time{}),
 	})
 	var m task.Metadata
@@ -68,7 +68,7 @@ func TestOverlayKnowsEveryKey(t *testing.T) {
 	full := task.Metadata{
 		Queue: task.Set("q"), MaxRetries: task.Set(1), RetryDelay: task.Set(time.Second), RateLimit: task.Set("1/s"),
 		TimeLimit: task.Set(time.Second), SoftTimeLimit: task.Set(time.Second), IgnoreResult: task.Set(true),
-		Idempotent: task.Set(false), Serializer: task.Set("s"), Compression: task.Set("z"), ResultStore: task.Set("r"), ResultTTL: task.Set(time.Hour),
+		Idempotent: task.Set(false), DeadLetter: task.Set(false), Serializer: task.Set("s"), Compression: task.Set("z"), ResultStore: task.Set("r"), ResultTTL: task.Set(time.Hour),
 		Priority: task.Set(5), NotBefore: task.Set(time.Unix(1, 0)), Expires: task.Set(time.Unix(2, 0)),
 	}
 	var m task.Metadata

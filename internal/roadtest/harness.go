@@ -66,6 +66,9 @@ type road struct {
 	producer *producer.Producer
 	log      *logBuffer
 	running  *running
+
+	anew    func() (*consumer.Consumer, error)      // another consumer of the same configuration
+	handler func(context.Context, int) (int, error) // of work, for another
 }
 
 // running is a consumer whose Run goes on.

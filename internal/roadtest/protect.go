@@ -97,7 +97,7 @@ func testSealed(t *testing.T, open Open) {
 	}
 	r.wantDead("plain", "not sealed")
 	r.wantDead("moved", "seal is broken")
-	r.eventually("three messages were buried", func() bool { return m.Buried.Count() == 3 })
+	r.eventually("the failed task and these three are dead letters", func() bool { return m.Buried.Count() == 4 })
 }
 
 // testSealedWorkflow: steps, groups and what follows them are sealed each for itself, also where the store keeps what a group

@@ -180,15 +180,13 @@ func (r *road) isDead(id string) bool {
 // dead looks for a dead letter of the queue.
 func (r *road) dead(id string) (broker.Dead, bool) {
 	r.t.Helper()
-	for _, queue := range []string{queueName, queueName + ".suspects"} {
-		dead, err := broker.ListDead(r.ctx(), r.broker, queue, 100)
-		if err != nil && !errors.Is(err, broker.ErrNoQueue) {
-			r.t.Fatalf("list dead letters: %v", err)
-		}
-		for _, d := range dead {
-			if d.Message.ID == id {
-				return d, true
-			}
+	dead, err := broker.ListDead(r.ctx(), r.broker, queueName, 100)
+	if err != nil && !errors.Is(err, broker.ErrNoQueue) {
+		r.t.Fatalf("list dead letters: %v", err)
+	}
+	for _, d := range dead {
+		if d.Message.ID == id {
+			return d, true
 		}
 	}
 	return broker.Dead{}, false

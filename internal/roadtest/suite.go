@@ -79,7 +79,14 @@ func Run(t *testing.T, open Open) {
 		{"Delayed", true, testDelayed},
 		{"NoSuchQueue", true, testNoSuchQueue},
 		{"Unreadable", true, testUnreadable},
-		{"PoisonCopies", true, testPoisonCopies},
+		{"Poison", true, testPoison},
+		{"NoCrash", true, testNoCrash},
+		{"EarlyBound", true, testEarlyBound},
+		{"EarlyAckUnknown", true, testEarlyAckUnknown},
+		{"EarlyRetryUnknown", true, testEarlyRetryUnknown},
+		{"EarlyNotSettled", true, testEarlyNotSettled},
+		{"EarlyHeldOnly", true, testEarlyHeldOnly},
+		{"FailedIsKept", true, testFailedIsKept},
 		{"SeverInMidTask", true, testSeverInMidTask},
 		{"SeverKeepsTask", true, testSeverKeepsTask},
 		{"ReplyTo", true, testReplyTo},
@@ -114,7 +121,7 @@ func Run(t *testing.T, open Open) {
 			lacks(t, c.name == "NoSuchQueue" && h.OpenQueues, "every name is a queue of this broker")
 			lacks(t, strings.HasPrefix(c.name, "Revoked") && h.Revocations == nil, "no bus for revocations is at hand")
 			lacks(t, c.name == "RevokedDelayed" && h.NoTimes, "this broker knows no times")
-			lacks(t, c.name == "PoisonCopies" && h.Uncounted, "this broker does not know what was handed out before")
+			lacks(t, c.name == "Poison" && h.Uncounted, "this broker does not know what was handed out before")
 			c.fn(t, open)
 		})
 	}

@@ -232,6 +232,8 @@ func readMetadata(r *pack.Reader, key int, m *task.Metadata) bool {
 		m.Compression = task.Set(string(r.Text()))
 	case keyRetry:
 		m.Retry = task.Set(string(r.Text()))
+	case keyDeadLetter:
+		m.DeadLetter = task.Set(r.Bool())
 	default:
 		return false
 	}

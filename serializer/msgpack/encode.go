@@ -210,6 +210,7 @@ func (w *writer) metadata(m *task.Metadata) {
 	w.optTime(keyExpires, m.Expires)
 	w.optText(keyCompression, m.Compression)
 	w.optText(keyRetry, m.Retry)
+	w.optBool(keyDeadLetter, m.DeadLetter)
 }
 
 func (w *writer) optText(k byte, o task.Opt[string]) {

@@ -43,6 +43,7 @@ const (
 	keyExpires       = 45 // as not before
 	keyCompression   = 46 // str
 	keyRetry         = 47 // str
+	keyDeadLetter    = 48 // boolean
 
 	// A link has id, name, args, content type, group, group index, group size, metadata and these.
 	keyLinkQueue = 64 // str

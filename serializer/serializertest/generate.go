@@ -83,6 +83,7 @@ func Metadata() *rapid.Generator[task.Metadata] {
 			SoftTimeLimit: opt(t, "soft time limit", durations()),
 			IgnoreResult:  opt(t, "ignore result", rapid.Bool()),
 			Idempotent:    opt(t, "idempotent", rapid.Bool()),
+			DeadLetter:    opt(t, "dead letter", rapid.Bool()),
 			Serializer:    opt(t, "serializer", contentTypes()),
 			Compression:   opt(t, "compression", rapid.StringN(0, 20, 80)),
 			ResultStore:   opt(t, "result store", rapid.StringN(0, 20, 80)),

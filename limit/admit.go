@@ -22,7 +22,7 @@ const (
 	DefaultTimeout = 2 * time.Second
 )
 
-// Config configures [Middleware]. Limiter must be set, and Tasks or Permits.
+// Config configures [Admit]. Limiter must be set, and Tasks or Permits.
 type Config struct {
 	Limiter Limiter
 	// Tasks says what each run of a task needs, by its name.
@@ -41,13 +41,13 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Middleware has tasks ask a [Limiter] before they run. One that is refused is put back with a delay, as [task.Snooze] does: neither
-// an attempt nor a failure is counted, and no worker waits. So is one whose limiter does not answer: the limit is kept, and the task
-// later. When a run's lease is lost because the limiter was away for longer than Lease, the run goes on, so that for its
-// duration more than Max may be held.
+// Admit makes what has tasks ask a [Limiter] before they start, for consumer.Config.Admit. A task that is refused is put back
+// with a delay, as [task.Snooze] does: neither an attempt nor a failure is counted, and no worker waits. So is a task whose
+// limiter does not answer: the limit is kept, and the task runs later. When a run's lease is lost because the limiter was away
+// for longer than Lease, the run goes on, so that for its duration more than Max may be held.
 //
 // It returns every problem of the configuration, joined.
-func Middleware(c Config) (middleware.Middleware, error) {
+func Admit(c Config) (middleware.Admit, error) {
 	var errs []error
 	if c.Limiter == nil {
 		errs = append(errs, errors.New("limit: Limiter is not set"))
@@ -80,18 +80,16 @@ func Middleware(c Config) (middleware.Middleware, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	return func(next task.Handler) task.Handler {
-		return task.HandlerFunc(func(ctx context.Context, r *task.Request) (any, error) { return c.handle(ctx, r, next) })
-	}, nil
+	return c.admit, nil
 }
 
-func (c *Config) handle(ctx context.Context, r *task.Request, next task.Handler) (any, error) {
+func (c *Config) admit(ctx context.Context, r *task.Request) (release func(), err error) {
 	ps := c.Tasks[r.Name]
 	if c.Permits != nil {
 		ps = c.Permits(r)
 	}
 	if len(ps) == 0 {
-		return next.Handle(ctx, r)
+		return nil, nil
 	}
 	// An attempt that goes on although its task runs elsewhere already is another holder.
 	holder := string(r.ID) + "/" + strconv.Itoa(r.Generation) + "." + strconv.Itoa(r.Deliveries)
@@ -109,8 +107,7 @@ func (c *Config) handle(ctx context.Context, r *task.Request, next task.Handler)
 	case !d.Granted:
 		return nil, task.Snooze(c.spread(c.Delay))
 	}
-	defer c.keep(ctx, r, holder, ps)()
-	return next.Handle(ctx, r)
+	return c.keep(ctx, r, holder, ps), nil
 }
 
 // spread adds to d what keeps those that were refused together from coming back together.
@@ -127,7 +124,7 @@ func (c *Config) keep(ctx context.Context, r *task.Request, holder string, ps []
 		}
 	}
 	if len(held) == 0 {
-		return func() {}
+		return nil
 	}
 	ctx = context.WithoutCancel(ctx) // a handler that ignores its context still runs
 	renewing, stop := context.WithCancel(ctx)

@@ -1,0 +1,185 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/backoff"
+	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// A task that runs at most once is acknowledged before its start. From then on nobody but this process knows of it:
+//
+//   - At most as many of them as the prefetch are unsettled, since the broker does not count them any more. None starts beyond.
+//   - None is given up without a trace. When a step of its settlement cannot be done within StoreRetry, the result store
+//     keeps that it is uncertain, or the broker keeps it as a dead letter. While neither answers it keeps its place.
+//   - Nothing is sent a second time after an unknown outcome, since both messages would run. The task is uncertain then.
+//   - An acknowledgement of unknown outcome makes it uncertain too: nobody can tell whether it comes again.
+
+// errUncertain ends a settlement after a message whose outcome is unknown, and that must not be sent a second time.
+var errUncertain = errors.New("swarmiji: sent with an unknown outcome, and not sent again because the task runs at most once")
+
+// reserveEarly takes one of the places of tasks that are acknowledged before their start. False: the task must not start now.
+func (q *queue) reserveEarly(r *run) bool {
+	if !q.early.tryAcquire() {
+		ctx, cancel := q.while(r)
+		defer cancel()
+		q.c.reserved.add(r)
+		defer q.c.reserved.remove(r)
+		if !q.early.acquire(ctx) {
+			return false
+		}
+	}
+	r.early.Store(true)
+	return true
+}
+
+// freeEarly gives the run's place back, if it has one.
+func (r *run) freeEarly() {
+	if r.early.CompareAndSwap(true, false) {
+		r.queue.early.release()
+	}
+}
+
+// ackEarly acknowledges a task that runs at most once, now that a worker is free to start it, and reports whether it may
+// start: only when the broker is known to have taken the acknowledgement. Otherwise the task has been dealt with.
+func (r *run) ackEarly() bool {
+	q, c := r.queue, r.queue.c
+	ctx, cancel := context.WithTimeout(c.settle, c.cfg.StoreRetry)
+	defer cancel()
+	unknown := false
+	err := repeat(ctx, r.lost(), func(ctx context.Context) error {
+		err := broker.AckSync(ctx, r.delivery)
+		unknown = unknown || err != nil && !broker.Gone(err) && !errors.Is(err, broker.ErrUnavailable)
+		return err
+	}, func(err error) {
+		r.log(slog.LevelWarn, "acknowledging a task that runs at most once is repeated", slog.Any("error", err))
+	})
+	switch {
+	case err == nil:
+		r.acked.Store(true)
+		return true
+	case unknown:
+		r.log(slog.LevelWarn, "not started, because it runs at most once and its acknowledgement is not certain", slog.Any("error", err))
+		q.c.settling.Go(r.settleUncertain)
+	case broker.Gone(err):
+		r.freeEarly()
+	default: // nothing was acknowledged
+		r.unstarted()
+	}
+	return false
+}
+
+// mayHaveStarted deals with a task that runs at most once and was handed out before, if it may have been started, and reports
+// whether it did. Where an acknowledgement is final such a task cannot have been.
+func (r *run) mayHaveStarted() bool {
+	checker, ok := broker.As[broker.AckChecker](r.delivery)
+	if !ok {
+		_, final := broker.As[broker.SyncAcker](r.delivery)
+		if !final {
+			r.uncertain()
+		}
+		return !final
+	}
+	ctx, cancel := context.WithTimeout(r.queue.c.settle, loadTimeout)
+	defer cancel()
+	acked, err := checker.AckedBefore(ctx)
+	switch {
+	case err != nil:
+		r.queue.c.settling.Go(func() { r.askWhetherStarted(checker) })
+	case acked:
+		r.uncertain()
+	default:
+		return false
+	}
+	return true
+}
+
+// askWhetherStarted goes on with mayHaveStarted until the broker answers. The task is not started before.
+func (r *run) askWhetherStarted(checker broker.AckChecker) {
+	c := r.queue.c
+	ctx, cancel := context.WithTimeout(c.settle, c.cfg.StoreRetry)
+	defer cancel()
+	acked := true
+	err := repeat(ctx, r.lost(), func(ctx context.Context) (err error) {
+		acked, err = checker.AckedBefore(ctx)
+		return err
+	}, func(err error) {
+		r.log(slog.LevelWarn, "whether a task was started is asked again", slog.Any("error", err))
+	})
+	switch {
+	case broker.Gone(err):
+	case err == nil && !acked:
+		r.checked = true
+		r.queue.proceed(r)
+	default:
+		r.uncertain()
+	}
+}
+
+// uncertain ends a task that runs at most once and may have been started before. It must not start twice, so it goes to the
+// dead letters, where somebody can decide.
+func (r *run) uncertain() {
+	r.queue.settleAside(r, verdict{kind: failed, err: task.ErrUncertain, bury: true})
+}
+
+// settleUncertain ends a task of which it is not known whether the broker still has it. Should it come again, its record tells.
+func (r *run) settleUncertain() {
+	r.acked.Store(true)
+	r.queue.settle(r, verdict{kind: failed, err: task.ErrUncertain, bury: true})
+}
+
+// lastTry bounds one call of holdOn.
+const lastTry = 10 * time.Second
+
+// holdOn goes on with a step of a task that was acknowledged early, until it is done, or until the result store or the broker
+// keeps that it was not. It reports whether the step is done.
+func (r *run) holdOn(what string, step func(context.Context) error, cause error) bool {
+	c := r.queue.c
+	r.log(slog.LevelError, "a task that runs at most once cannot be settled", slog.String("step", what), slog.Any("error", cause))
+	var gap backoff.Exponential
+	for attempt := 0; c.settle.Err() == nil; attempt++ {
+		err := r.within(lastTry, step)
+		if err == nil {
+			return true
+		}
+		if r.resolved(what, err) {
+			return false
+		}
+		v := verdict{kind: failed, err: fmt.Errorf("%w: its %s could not be stored or sent: %w", task.ErrUncertain, what, err)}
+		recorded := r.within(lastTry, func(ctx context.Context) error { return r.recordUncertain(ctx, v) })
+		buried := r.within(lastTry, func(ctx context.Context) error { return r.deadLetter(ctx, v.err) })
+		if recorded == nil || buried == nil {
+			c.cfg.Metrics.Failed.Inc(1)
+			r.notifyFailed(v, false)
+			return false
+		}
+		wait(c.settle, gap.Delay(attempt))
+	}
+	return false
+}
+
+// within runs a step with a time limit.
+func (r *run) within(limit time.Duration, step func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(r.queue.c.settle, limit)
+	defer cancel()
+	return step(ctx)
+}
+
+// recordUncertain stores that the task's end is not known. It cannot where a final record is stored already, or none is wanted.
+func (r *run) recordUncertain(ctx context.Context, v verdict) error {
+	store := r.store()
+	if store == nil || r.stored.Load() {
+		return resultstore.ErrStale
+	}
+	rec, err := r.protected(task.StateFailed, v)
+	if err != nil {
+		return err
+	}
+	return store.Save(ctx, rec)
+}

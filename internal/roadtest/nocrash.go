@@ -1,0 +1,104 @@
+package roadtest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/consumer"
+	"github.com/swarmiji/swarmiji/middleware"
+	"github.com/swarmiji/swarmiji/producer"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// testNoCrash: what is no death of a process is not counted as one, however often it happens to a task that is held or runs.
+func testNoCrash(t *testing.T, open Open) {
+	for _, c := range []struct {
+		name string
+		do   func(r *road, run *running, side broker.Broker) *running
+	}{
+		{"graceful stop", func(r *road, run *running, _ broker.Broker) *running {
+			if err := run.stop(); err != nil {
+				r.t.Fatal(err)
+			}
+			return r.another()
+		}},
+		{"pause", func(r *road, run *running, _ broker.Broker) *running {
+			if err := r.consumer.Pause(); err != nil {
+				r.t.Fatal(err)
+			}
+			if err := r.consumer.Resume(); err != nil {
+				r.t.Fatal(err)
+			}
+			return run
+		}},
+		{"scale down", func(r *road, run *running, _ broker.Broker) *running {
+			r.scale(1)
+			r.scale(2)
+			return run
+		}},
+		{"cut connection", func(r *road, run *running, side broker.Broker) *running {
+			if r.h.Sever != nil {
+				r.h.Sever(r.t, side)
+			}
+			return run
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := middleware.NewMetrics(nil)
+			var cfg consumer.Config
+			r := newRoad(t, open, func(_ *producer.Config, c *consumer.Config) {
+				c.Metrics, c.AbsentAfter = m, shortAbsence
+				c.Queues[queueName] = consumer.QueueConfig{Workers: 2, PrefetchMultiplier: 10}
+				cfg = *c
+			})
+			r.anew = func() (*consumer.Consumer, error) { return consumer.New(cfg) }
+			const n, times = 40, 3
+			started := make(chan struct{}, 10*n)
+			gate := make(chan struct{})
+			r.handler = func(ctx context.Context, i int) (int, error) {
+				started <- struct{}{}
+				select {
+				case <-gate:
+				case <-ctx.Done():
+					return 0, ctx.Err()
+				case <-time.After(50 * time.Millisecond):
+				}
+				return i, nil
+			}
+			handle(r, work, r.handler)
+			fs := make([]*task.Future[int], n)
+			for i := range fs {
+				fs[i] = submit(r, work, i)
+			}
+			run := r.start()
+			for range times {
+				<-started
+				run = c.do(r, run, cfg.Broker)
+			}
+			close(gate)
+			for i, f := range fs {
+				want(r, f, i)
+			}
+			if m.Crashes.Count() != 0 || m.Buried.Count() != 0 {
+				t.Errorf("%d crashes counted, %d tasks given up; want none", m.Crashes.Count(), m.Buried.Count())
+			}
+			if err := run.stop(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// another starts a new consumer in the place of the one that has stopped, over the same adapters.
+func (r *road) another() *running {
+	r.t.Helper()
+	c, err := r.anew()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.consumer = c
+	handle(r, work, r.handler)
+	return r.start()
+}
