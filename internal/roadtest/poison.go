@@ -115,3 +115,29 @@ func (r *road) handOutOnce(queue string, n int) {
 		r.t.Fatal(err)
 	}
 }
+
+// testOldSideQueue: what an older version has put aside, and counted crashes of, runs.
+func testOldSideQueue(t *testing.T, open Open) {
+	r := newRoad(t, open)
+	handle(r, work, func(_ context.Context, i int) (int, error) { return i, nil })
+	const side = queueName + ".suspects"
+	if err := broker.Declare(r.ctx(), r.broker, broker.Queue{Name: queueName}, broker.Queue{Name: side}); err != nil {
+		t.Fatal(err)
+	}
+	old, err := msgpack.Compact{}.Encode(&task.Envelope{
+		ID: "old", Name: "work", Args: []byte{7}, ContentType: msgpack.Serializer{}.ContentType(), Crashes: 2, ReplyTo: r.producer.NodeID(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.broker.Publish(r.ctx(), side, old); err != nil {
+		t.Fatal(err)
+	}
+	f := task.FutureOf[int](r.producer.Pending("old"))
+	f.Done() // from now on its result is waited for
+	r.start()
+	want(r, f, 7)
+	if s := r.consumer.Stats(); len(s.Queues) != 1 {
+		t.Errorf("the side queue counts as a queue: %+v", s.Queues)
+	}
+}

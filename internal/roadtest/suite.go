@@ -80,6 +80,7 @@ func Run(t *testing.T, open Open) {
 		{"NoSuchQueue", true, testNoSuchQueue},
 		{"Unreadable", true, testUnreadable},
 		{"Poison", true, testPoison},
+		{"OldSideQueue", true, testOldSideQueue},
 		{"NoCrash", true, testNoCrash},
 		{"EarlyBound", true, testEarlyBound},
 		{"EarlyAckUnknown", true, testEarlyAckUnknown},
@@ -118,6 +119,7 @@ func Run(t *testing.T, open Open) {
 		t.Run(c.name, func(t *testing.T) {
 			h := open(t)
 			lacks(t, c.queues && h.NoQueues, "this broker keeps no queues")
+			lacks(t, c.name == "OldSideQueue" && h.OpenQueues, "older versions had no side queue there that could be seen")
 			lacks(t, c.name == "NoSuchQueue" && h.OpenQueues, "every name is a queue of this broker")
 			lacks(t, strings.HasPrefix(c.name, "Revoked") && h.Revocations == nil, "no bus for revocations is at hand")
 			lacks(t, c.name == "RevokedDelayed" && h.NoTimes, "this broker knows no times")
