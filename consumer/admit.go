@@ -6,7 +6,7 @@ import (
 	"github.com/swarmiji/swarmiji/middleware"
 )
 
-// admitted asks Config.Admit whether the run may start, and reports whether it may. Otherwise what they said is settled.
+// admitted asks Config.Admit whether the run may start, and reports whether it may. Otherwise what was answered is settled.
 func (r *run) admitted() bool {
 	c := r.queue.c
 	if len(c.cfg.Admit) == 0 {
@@ -16,13 +16,15 @@ func (r *run) admitted() bool {
 	defer r.queue.leases.release(r.lost())
 	for _, admit := range c.cfg.Admit {
 		release, err := askAdmit(ctx, r, admit)
-		if release != nil {
-			r.releases = append(r.releases, release)
-		}
 		if err != nil {
 			r.releaseAdmissions()
 			r.queue.settleAside(r, r.judge(nil, err))
 			return false
+		}
+		if earlier := r.release; earlier != nil && release != nil {
+			r.release = func() { release(); earlier() }
+		} else if release != nil {
+			r.release = release
 		}
 	}
 	return true
@@ -40,8 +42,9 @@ func askAdmit(ctx context.Context, r *run, admit middleware.Admit) (release func
 
 // releaseAdmissions gives back what Config.Admit has taken for the run, the last first.
 func (r *run) releaseAdmissions() {
-	for i := len(r.releases) - 1; i >= 0; i-- {
-		middleware.Guard(r.queue.c.work, r.queue.c.cfg.Logger, "release of an admission", r.releases[i])
+	if r.release == nil {
+		return
 	}
-	r.releases = nil
+	middleware.Guard(r.queue.c.work, r.queue.c.cfg.Logger, "release of an admission", r.release)
+	r.release = nil
 }

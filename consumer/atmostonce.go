@@ -129,9 +129,20 @@ func (r *run) uncertain() {
 }
 
 // settleUncertain ends a task of which it is not known whether the broker still has it. Should it come again, its record tells.
+// A delivery that was not acknowledged for certain is acknowledged afterwards: it would keep its place for ever.
 func (r *run) settleUncertain() {
-	r.acked.Store(true)
+	c := r.queue.c
+	certain := r.acked.Swap(true)
 	r.queue.settle(r, verdict{kind: failed, err: task.ErrUncertain, bury: true})
+	if certain || c.settle.Err() != nil { // a stop may have ended the settlement: then the message has to come again
+		return
+	}
+	ctx, cancel := r.queue.insisting()
+	defer cancel()
+	ack := func(ctx context.Context) error { return broker.AckSync(ctx, r.delivery) }
+	if err := repeat(ctx, r.delivery.Lost(), ack, func(error) {}); err != nil && !broker.Gone(err) {
+		r.log(slog.LevelInfo, "an uncertain task may come again; its record tells", slog.Any("error", err))
+	}
 }
 
 // lastTry bounds one call of holdOn.

@@ -30,11 +30,11 @@ type run struct {
 	ended    time.Time
 	hopeless bool // its settlement was given up
 
-	note     *broker.Start // of this start, open; nil for none
-	suspect  bool          // an earlier start ended its process: it runs in quarantine
-	checked  bool          // the broker has told that a task that runs at most once was not started
-	releases []func()      // of Config.Admit
-	early    atomic.Bool   // it has a place among the tasks that are acknowledged before their start
+	note    *broker.Start // of this start, open; nil for none
+	release func()        // gives back what Config.Admit has taken; nil for nothing
+	suspect bool          // an earlier start ended its process: it runs in quarantine
+	checked bool          // the broker has told that a task that runs at most once was not started
+	early   atomic.Bool   // it has a place among the tasks that are acknowledged before their start
 
 	answer  *answer     // its answer from outside is settled, and no run; nil: it is one
 	expects atomic.Bool // its handler has called task.Expect
