@@ -24,7 +24,7 @@ type Metrics struct {
 	Released  metrics.Counter // deliveries given back, at a stop or after a trouble with the store
 	Parked    metrics.Counter // tasks put aside because no handler was registered
 	Buried    metrics.Counter // messages moved to the dead letters
-	Crashes   metrics.Counter // deliveries that had been held by a consumer that died
+	Crashes   metrics.Counter // starts that ended the process of their consumer
 	Rejected  metrics.Counter // results that came too late, claimed another task or went to nobody
 	Dropped   metrics.Counter // events that could not be handed over
 
@@ -94,7 +94,7 @@ func (m *Metrics) all() []metric {
 		rising("released", "deliveries", "Deliveries given back, at a stop or after a trouble with the store.", &m.Released),
 		rising("parked", "tasks", "Tasks put aside because no handler was registered.", &m.Parked),
 		rising("buried", "messages", "Messages moved to the dead letters.", &m.Buried),
-		rising("crashes", "deliveries", "Deliveries that had been held by a consumer that died.", &m.Crashes),
+		rising("crashes", "deliveries", "Starts of tasks that ended the process of their consumer.", &m.Crashes),
 		rising("rejected", "results", "Results that came too late, claimed another task or went to nobody.", &m.Rejected),
 		rising("events.dropped", "events", "Events that could not be handed to the event bus.", &m.Dropped),
 		level("events.bus.dropped", "events", "Events that the bus took and then had to drop, as of the last heartbeat.", &m.BusDropped),

@@ -186,7 +186,7 @@ func checkQueues(ctx context.Context, s *open.Swarm, f *findings, named []string
 		checkQueue(f, q, st, consumers[q], len(replies) > 0)
 		audit(ctx, s, f, q)
 		if side, err := i.Stats(ctx, q+".suspects"); err == nil && side.Ready+side.Held+side.Dead > 0 {
-			f.warn("queue "+q, "has tasks whose runs seem to end their process: %d waiting, %d held, %d given up in %s.suspects", side.Ready, side.Held, side.Dead, q)
+			f.warn("queue "+q, "an older version has left its side queue %s.suspects: %d waiting, %d held, %d dead letters; consumers of this version run what waits there from their next start on, and dead letters are requeued by 'swarmiji dead requeue %s.suspects'", q, side.Ready, side.Held, side.Dead, q)
 		}
 	}
 }

@@ -24,7 +24,7 @@ func (a *app) queuesCmd() *cobra.Command {
 		Long: "Queues shows how many tasks wait, are held by consumers, are delayed and are dead. Without names it shows the queues of\n" +
 			"the consumers that answer, and \"default\". What the broker does not tell is \"?\", in JSON -1.",
 		Example: "  swarmiji queues\n" +
-			"  swarmiji queues reports reports.suspects -o json",
+			"  swarmiji queues reports mail -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			keys, err := a.keys()
 			if err = errors.Join(err, t.check()); err != nil {
