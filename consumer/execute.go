@@ -56,9 +56,16 @@ func (q *queue) perform(r *run) {
 		r.unstarted()
 		return
 	}
-	if r.revoked() || !r.admitted() || !r.committed() {
+	if r.revoked() || !r.admitted() {
+		c.running.remove(r)
+		return
+	}
+	if start, later := r.committed(); !start {
 		r.releaseAdmissions()
 		c.running.remove(r)
+		if later != nil {
+			c.settling.Go(later)
+		}
 		return
 	}
 	ctx := r.cuttable(q.leases.acquire(c.work, r.lost()))
@@ -82,12 +89,12 @@ func (q *queue) perform(r *run) {
 }
 
 // committed does the last thing before a start, and reports whether the run may start: a task that runs at most once is
-// acknowledged, the start of one that was handed out before is noted.
-func (r *run) committed() bool {
+// acknowledged, the start of one that was handed out before is noted. Otherwise the run has been dealt with, or goes on by later.
+func (r *run) committed() (start bool, later func()) {
 	if r.idempotent() {
 		return r.noteStart()
 	}
-	return r.ackEarly() && !r.revokedLate()
+	return r.ackEarly() && !r.revokedLate(), nil
 }
 
 // finish takes what a handler returned to its settlement.

@@ -267,10 +267,7 @@ func (r *run) askWhichCopy() {
 		r.drop()
 		return
 	}
-	if r.mayHaveEnded() && r.resume() {
-		return
-	}
-	r.queue.proceed(r)
+	r.queue.consider(r)
 }
 
 // drop removes a copy of a task that is run from another one.

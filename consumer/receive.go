@@ -67,8 +67,16 @@ func (w *worker) handle(q *queue, d broker.Delivery) {
 	case !q.takes(): // fetched in the same instant as the stop or the pause began
 		r.unstarted()
 	case r.request.Copy != "" && r.elsewhere():
+	default:
+		q.consider(r)
+	}
+}
+
+// consider looks whether a task has come further already, by an earlier delivery, before all else.
+func (q *queue) consider(r *run) {
+	switch {
 	case r.request.Deliveries > 1 && r.deferredBefore():
-	case r.mayHaveEnded() && r.resume(): // before all else: its result may be stored already
+	case r.mayHaveEnded() && r.resume():
 	default:
 		q.proceed(r)
 	}

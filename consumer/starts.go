@@ -26,39 +26,55 @@ import (
 // fewestCrashes is the smallest MaxCrashes that can be told: the first start is not noted, the second is not alone.
 const fewestCrashes = 3
 
+// noteAgain is after how long a start is noted again that could not be noted.
+const noteAgain = time.Second
+
 // noteStart notes the start of a task that was handed out before, and reports whether it may start now. Otherwise the task
-// has been dealt with. It is the last thing before the start.
-func (r *run) noteStart() bool {
-	c := r.queue.c
+// has been dealt with, or goes on by later, which is to be called when the run is counted out. It is the last thing before
+// the start.
+func (r *run) noteStart() (start bool, later func()) {
+	q, c := r.queue, r.queue.c
 	if r.request.Deliveries <= 1 || c.witness == nil || r.message.ID == "" { // without an id nothing can be told of it
-		return true
+		return true, nil
 	}
-	ctx, done := r.queue.while(r)
+	ctx, done := q.while(r)
 	defer done()
-	s := broker.Start{
-		ID: r.message.ID, Generation: r.message.Generation, Nonce: rand.Text(), Node: c.incarnation, Alone: r.suspect, At: time.Now(),
-	}
-	var earlier []broker.Start
-	err := repeat(ctx, r.lost(), func(ctx context.Context) (err error) {
-		earlier, err = c.witness.NoteStart(ctx, r.queue.source, s)
-		if errors.Is(err, broker.ErrUnsupported) || errors.Is(err, broker.ErrMalformed) || errors.Is(err, broker.ErrAccess) {
-			c.warnOnce("witness", "starts cannot be noted; a task that ends its process is not found out", slog.Any("error", err))
-			return nil
+	if r.note == nil {
+		r.note = &broker.Start{
+			ID: r.message.ID, Generation: r.message.Generation, Nonce: rand.Text(), Node: c.incarnation, Alone: r.suspect, At: time.Now(),
 		}
-		return err
-	}, func(err error) { r.log(slog.LevelWarn, "noting a start is repeated", slog.Any("error", err)) })
-	if err != nil { // a stop, a pause, or the broker has the task back
-		r.unstarted()
-		return false
 	}
-	r.note = &s
+	asking, cancel := context.WithTimeout(ctx, loadTimeout)
+	earlier, err := c.witness.NoteStart(asking, q.source, *r.note)
+	cancel()
 	c.noted.Store(true)
+	switch {
+	case err == nil:
+	case errors.Is(err, broker.ErrUnsupported), errors.Is(err, broker.ErrMalformed), errors.Is(err, broker.ErrAccess):
+		c.warnOnce("witness", "starts cannot be noted; a task that ends its process is not found out", slog.Any("error", err))
+		return true, nil
+	case ctx.Err() != nil: // a stop, a pause, or the broker has the task back
+		r.unstarted()
+		return false, nil
+	default:
+		r.log(slog.LevelWarn, "noting a start is repeated", slog.Any("error", err))
+		return false, r.noteLater
+	}
 	if open := c.openStarts(earlier); len(open) > 0 {
 		r.clearNote(ctx)
-		c.settling.Go(func() { r.awaitVerdicts(open, earlier) })
-		return false
+		return false, func() { r.awaitVerdicts(open, earlier) }
 	}
 	return r.mayStart(ctx, earlier)
+}
+
+// noteLater goes on with a run whose start could not be noted, such as during an alarm. It holds no worker meanwhile.
+func (r *run) noteLater() {
+	ctx, done := r.queue.while(r)
+	r.queue.c.reserved.add(r)
+	wait(ctx, noteAgain)
+	r.queue.c.reserved.remove(r)
+	done()
+	r.queue.start(r)
 }
 
 // openStarts returns the notes of other nodes that nobody has judged. This node lives.
@@ -71,8 +87,9 @@ func (c *Consumer) openStarts(notes []broker.Start) (open []*broker.Start) {
 	return open
 }
 
-// mayStart reports whether a run of these earlier starts may start as it is. Otherwise it is given up, or goes on as a suspect.
-func (r *run) mayStart(ctx context.Context, earlier []broker.Start) bool {
+// mayStart reports whether a run of these earlier starts may start as it is. Otherwise it is given up, or goes on later as a
+// suspect.
+func (r *run) mayStart(ctx context.Context, earlier []broker.Start) (start bool, later func()) {
 	q := r.queue
 	deaths, alone := 0, false
 	for i := range earlier {
@@ -86,14 +103,13 @@ func (r *run) mayStart(ctx context.Context, earlier []broker.Start) bool {
 		err := fmt.Errorf("%w: %d starts ended their consumer's process, the last one alone in it", task.ErrPoison, deaths)
 		r.log(slog.LevelError, "task given up", slog.Any("error", err))
 		q.settleAside(r, verdict{kind: failed, err: err, bury: true})
-		return false
+		return false, nil
 	case deaths > 0 && !r.suspect:
 		r.suspect = true
 		r.clearNote(ctx)
-		q.c.settling.Go(func() { q.start(r) })
-		return false
+		return false, func() { q.start(r) }
 	}
-	return true
+	return true, nil
 }
 
 // awaitVerdicts judges the open ones of earlier starts, and goes on with the run. The task holds no worker meanwhile.
@@ -114,8 +130,11 @@ func (r *run) awaitVerdicts(open []*broker.Start, earlier []broker.Start) {
 		}
 	}
 	c.reserved.remove(r)
-	if r.mayStart(ctx, earlier) {
+	switch start, later := r.mayStart(ctx, earlier); {
+	case start:
 		q.start(r)
+	case later != nil:
+		later()
 	}
 }
 
