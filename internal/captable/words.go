@@ -54,6 +54,7 @@ var words = map[string]string{
 	"results.RepliesOnly": "a reply queue: no record can be read back",
 	"results.Notify":      "a waiting process is told at once",
 	"results.Gather":      "knows when a group is done",
+	"results.Claim":       "gives a key to one holder for a time (unique tasks)",
 	"results.Durable":     "a saved record survives a restart of the server",
 	"results.TTL":         "a record may have a time to live of its own (the time: the shortest that is tried)",
 	"results.MaxResult":   "a larger result is refused (the size: as the suite configures it)",

@@ -9,11 +9,11 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// gathering is what a table knows of groups and of tasks that have begun. What has expired is taken away when something is
+// gathering is what a table knows of groups, of tasks that have begun, and of claims. What has expired is taken away when something is
 // added, at most once in gatherSweep, and when the last view is closed.
 type gathering struct {
 	groups map[task.ID]*members
-	begun  map[task.ID]begun
+	begun  map[task.ID]begun // and claims, see claimKey
 	swept  time.Duration
 }
 
@@ -27,7 +27,7 @@ type members struct {
 	expires time.Duration
 }
 
-// begun is the copy of a task that runs.
+// begun is the copy of a task that runs, or the holder of a claim.
 type begun struct {
 	which   string
 	expires time.Duration
@@ -156,14 +156,7 @@ func (s *Store) Begin(ctx context.Context, id task.ID, which string, ttl time.Du
 	if s.closed {
 		return false, resultstore.ErrClosed
 	}
-	now := s.t.now()
-	g := &s.t.gathering
-	g.sweep(now)
-	if b, there := g.begun[id]; there && b.expires > now {
-		return b.which == which, nil
-	}
-	g.begun[id] = begun{which, deadline(now, positive(ttl, resultstore.DefaultGatherTTL))}
-	return true, nil
+	return s.t.claim(id, which, positive(ttl, resultstore.DefaultGatherTTL)) == which, nil
 }
 
 var _ resultstore.Gatherer = (*Store)(nil)

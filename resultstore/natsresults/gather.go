@@ -311,8 +311,8 @@ func (s *Store) Begin(ctx context.Context, id task.ID, which string, ttl time.Du
 	}
 	first := false
 	err := s.withStream(ctx, func(st *stream) error {
-		there, err := s.setFirst(ctx, st, begunKey(id), []byte(which), ttl)
-		first = there == nil || string(there) == which
+		has, err := s.claim(ctx, st, begunKey(id), which, ttl)
+		first = has == which
 		return err
 	})
 	return first && err == nil, failure("begin", err)

@@ -314,3 +314,45 @@ func TestMemberOfADeadProcess(t *testing.T) {
 		t.Errorf("the group is %+v, %v; want %+v", got, err, want)
 	}
 }
+
+// What a claim costs, and that none is taken which the stream would end before its time.
+func TestTripsOfAClaim(t *testing.T) {
+	s := store(t, Config{})
+	ctx := t.Context()
+	nc, err := s.conn.NATS(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := s.open(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trips := func(what string, want uint64, do func() error) {
+		t.Helper()
+		before := nc.Stats().OutMsgs
+		if err := do(); err != nil {
+			t.Fatal(err)
+		}
+		if n := nc.Stats().OutMsgs - before; n != want {
+			t.Errorf("%s took %d messages to the server, want %d", what, n, want)
+		}
+	}
+	claim := func(holder string) func() error {
+		return func() error { _, err := s.Claim(ctx, "key", holder, time.Hour); return err }
+	}
+	trips("the first claim", 1, claim("one"))
+	trips("another one", 2, claim("two"))
+	trips("to pass it on", 2, func() error { return s.Pass(ctx, "key", "one", "two", time.Hour) })
+	trips("to release it", 2, func() error { return s.Release(ctx, "key", "two") })
+	trips("a claim after that", 1, claim("three"))
+
+	short := *st
+	short.maxAge = time.Minute
+	s.stream.Store(&short)
+	if _, err := s.Claim(ctx, "other", "one", time.Hour); !errors.Is(err, resultstore.ErrMalformed) {
+		t.Errorf("a claim for an hour in a stream of a minute: %v, want ErrMalformed", err)
+	}
+	if winner, err := s.Claim(ctx, "other", "one", time.Minute); err != nil || winner != "one" {
+		t.Errorf("a claim for a minute: %q, %v", winner, err)
+	}
+}

@@ -18,7 +18,7 @@ import (
 // largest is the largest result of the stores of the suite.
 const largest = 2 << 20
 
-var promises = resultstoretest.Promises{Notify: true, Gather: true, Durable: true, TTL: 200 * time.Millisecond, MaxResult: largest}
+var promises = resultstoretest.Promises{Notify: true, Gather: true, Claim: true, Durable: true, TTL: 200 * time.Millisecond, MaxResult: largest}
 
 func TestStore(t *testing.T) {
 	resultstoretest.Run(t, func(t testing.TB) *resultstoretest.Harness {

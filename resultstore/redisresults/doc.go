@@ -8,7 +8,8 @@
 //
 //	swj:res:{<namespace>.<task id>}    string, expires    the record of a task
 //	swj:group:{<namespace>.<group id>} hash, expires      the members of a group that have ended, by index; see gather.lua
-//	swj:begun:{<namespace>.<task id>}  string, expires    the copy of a successor that is run; see begin.lua
+//	swj:begun:{<namespace>.<task id>}  string, expires    the copy of a successor that is run; see claim.lua
+//	swj:claim:{<namespace>.<key>}      string, expires    the holder of a key; see [resultstore.Claimer] and claim.lua
 //	swj:reply:<namespace>:<node>       channel            the final records of the tasks that <node> submitted
 //
 // A namespace has no '.', ':' or '}', so two of them share no name. The braces let Redis Cluster spread the records over all

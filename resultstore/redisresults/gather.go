@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/swarmiji/swarmiji/internal/redisconn"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
@@ -15,16 +14,6 @@ import (
 
 //go:embed gather.lua
 var gatherSource string
-
-//go:embed begin.lua
-var beginSource string
-
-// gatherScripts are the steps of a Gatherer.
-type gatherScripts struct{ arrive, begin *redisconn.Script }
-
-func newGatherScripts() gatherScripts {
-	return gatherScripts{redisconn.NewScript(gatherSource), redisconn.NewScript(beginSource)}
-}
 
 // Arrive implements [resultstore.Gatherer]. Besides its errors it returns [task.ErrBadID], and [resultstore.ErrTooLarge] for
 // a record that Save would refuse so. After [resultstore.ErrUnavailable] the member may have been noted; repeating is safe.
@@ -47,7 +36,7 @@ func (s *Store) Arrive(ctx context.Context, a resultstore.Arrival) (resultstore.
 		a.Index, a.Size, flag(r.State != task.StateSucceeded), flag(a.Decides), value, millis(a.TTL, resultstore.DefaultGatherTTL),
 	}
 	answer, err := s.untilAnswered(ctx, func() (any, error) {
-		return s.conn.Eval(ctx, s.gather.arrive, []string{s.names.group(a.Group)}, args...)
+		return s.conn.Eval(ctx, s.gather, []string{s.names.group(a.Group)}, args...)
 	})
 	if err != nil {
 		return resultstore.Gathered{}, failure("gather", err)
@@ -120,17 +109,8 @@ func (s *Store) Begin(ctx context.Context, id task.ID, which string, ttl time.Du
 	if err := s.check(ctx, id); err != nil {
 		return false, err
 	}
-	answer, err := s.untilAnswered(ctx, func() (any, error) {
-		return s.conn.Eval(ctx, s.gather.begin, []string{s.names.begun(id)}, which, millis(ttl, resultstore.DefaultGatherTTL))
-	})
-	if err != nil {
-		return false, failure("begin", err)
-	}
-	n, ok := answer.(int64)
-	if !ok {
-		return false, failure("begin", errAnswer)
-	}
-	return n == 1, nil
+	first, err := s.claim(ctx, "begin", s.names.begun(id), which, millis(ttl, resultstore.DefaultGatherTTL))
+	return err == nil && first == which, err
 }
 
 var _ resultstore.Gatherer = (*Store)(nil)

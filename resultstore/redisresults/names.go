@@ -4,7 +4,7 @@ import "github.com/swarmiji/swarmiji/task"
 
 // names builds the keys and channels of a namespace. They are part of the public layout, see the package comment.
 type names struct {
-	record, reply, gather, begin string // what they begin with
+	record, reply, gather, begin, claim string // what they begin with
 }
 
 func namesOf(namespace string) names {
@@ -13,6 +13,7 @@ func namesOf(namespace string) names {
 		reply:  "swj:reply:" + namespace + ":",
 		gather: "swj:group:{" + namespace + ".",
 		begin:  "swj:begun:{" + namespace + ".",
+		claim:  "swj:claim:{" + namespace + ".",
 	}
 }
 
@@ -24,6 +25,9 @@ func (n names) group(id task.ID) string { return n.gather + string(id) + "}" }
 
 // begun is where the copy of a task is kept that is run.
 func (n names) begun(id task.ID) string { return n.begin + string(id) + "}" }
+
+// claimed is where the holder of a key is kept. A '}' in the key only ends the part that chooses the node of a cluster.
+func (n names) claimed(key string) string { return n.claim + key + "}" }
 
 // channel is where a node hears of its tasks.
 func (n names) channel(node string) string { return n.reply + node }

@@ -30,7 +30,8 @@ type Store struct {
 	names  names
 	conn   *redisconn.Conn
 	script *redisconn.Script
-	gather gatherScripts
+	gather *redisconn.Script
+	claims claimScripts
 	crew   *crew.Crew  // makes the trips
 	closed atomic.Bool // written under mu
 
@@ -52,7 +53,8 @@ func New(c Config) (*Store, error) {
 		names:   namesOf(c.Namespace),
 		conn:    conn,
 		script:  redisconn.NewScript(saveSource),
-		gather:  newGatherScripts(),
+		gather:  redisconn.NewScript(gatherSource),
+		claims:  newClaimScripts(),
 		crew:    crew.New(),
 		streams: make(map[*stream]struct{}),
 		savers:  make(map[*redis.Client]*saver),

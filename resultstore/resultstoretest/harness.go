@@ -60,6 +60,7 @@ type Promises struct {
 	RepliesOnly bool // resultstore.Replier: records are had by notification alone; what is about kept records is skipped
 	Notify      bool // resultstore.Notifier
 	Gather      bool // resultstore.Gatherer
+	Claim       bool // resultstore.Claimer
 	Durable     bool // a saved record survives Restart; with RepliesOnly: one that was not received yet
 
 	// TTL is the shortest Record.TTL that the adapter honours to about Slack. 0: it does not expire records by theirs.

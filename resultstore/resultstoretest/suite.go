@@ -74,5 +74,5 @@ func needsMaxResult(h *Harness) string {
 
 // cases returns every case of the suite, area by area.
 func cases() []testCase {
-	return slices.Concat(recordCases(), fenceCases(), expireCases(), notifyCases(), gatherCases(), closeCases(), faultCases())
+	return slices.Concat(recordCases(), fenceCases(), expireCases(), notifyCases(), gatherCases(), claimCases(), closeCases(), faultCases())
 }

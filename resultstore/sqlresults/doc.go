@@ -9,7 +9,8 @@
 //   - swarmiji_result: a row for each task, with the fencing token, state and end of the record, and the record itself as a
 //     msgpack map with small integers as keys (the form in which reply queues carry it as well).
 //   - swarmiji_result_group and swarmiji_result_member: what is gathered of groups, see [resultstore.Gatherer].
-//   - swarmiji_result_begun: which copy of a successor is run.
+//   - swarmiji_result_begun: which copy of a successor is run, and the holders of keys, see [resultstore.Claimer]. The id of a
+//     key is a space and the key in quotes, as strconv.QuoteToASCII has it.
 //
 // # Promises
 //

@@ -150,11 +150,6 @@ func (s *Store) Begin(ctx context.Context, id task.ID, which string, ttl time.Du
 	if err := s.check(ctx, id); err != nil {
 		return false, err
 	}
-	defer s.sweepSoon()
-	var first bool
-	err := s.repeat(ctx, "begin", func() (err error) {
-		first, err = s.change(ctx, s.text.begin, "", s.cfg.Namespace, string(id), []byte(which), micros(ttl, resultstore.DefaultGatherTTL))
-		return err
-	})
-	return first && err == nil, err
+	first, err := s.claim(ctx, "begin", string(id), which, micros(ttl, resultstore.DefaultGatherTTL))
+	return err == nil && first == which, err
 }

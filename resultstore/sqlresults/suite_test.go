@@ -15,7 +15,7 @@ import (
 const largest = 2 << 20
 
 func promises() resultstoretest.Promises {
-	return resultstoretest.Promises{Notify: true, Gather: true, Durable: true, TTL: 100 * time.Millisecond, MaxResult: largest}
+	return resultstoretest.Promises{Notify: true, Gather: true, Claim: true, Durable: true, TTL: 100 * time.Millisecond, MaxResult: largest}
 }
 
 // quiet is how long the suite looks before it believes that nothing comes. Word of another process takes some 10 ms.

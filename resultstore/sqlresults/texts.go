@@ -25,7 +25,10 @@ type texts struct {
 	member  string // $2 id, $3 place, $4 value. It changes a row if there was none.
 	forget  string // $2 id: all members
 	members string // $2 id, $3 the first place, $4 how many. It answers with place and value.
-	begin   string // $2 id, $3 which, $4 how long. It changes a row if that copy is the one that is run.
+	// claim: $2 id, $3 the holder that asks, $4 how long. It answers with the holder that has the row then.
+	claim   string
+	pass    string // $2 id, $3 holder, $4 the next one, $5 how long. It changes a row if one of them has it.
+	release string // $2 id, $3 holder. It deletes the row if the holder has it.
 
 	// sweepResults and sweepBegun: $1 how many at most.
 	sweepResults, sweepBegun string
@@ -56,10 +59,15 @@ func newTexts(d sqlconn.Dialect) *texts {
 			WHERE m.namespace = $1 AND m.id = $2 AND m.place >= $3 AND EXISTS (
 				SELECT 1 FROM swarmiji_result_group AS g WHERE g.namespace = $1 AND g.id = $2 AND g.expires > ` + once + `)
 			ORDER BY m.place LIMIT $4`,
-		begin: `INSERT INTO swarmiji_result_begun AS b (namespace, id, which, expires) VALUES ($1, $2, $3, ` + now + ` + $4)
-			ON CONFLICT (namespace, id) DO UPDATE SET which = excluded.which,
-				expires = CASE WHEN b.expires <= ` + now + ` THEN excluded.expires ELSE b.expires END
-			WHERE b.expires <= ` + now + ` OR b.which = excluded.which`,
+		// A row that another one has is written as it is: then one statement answers with it, whoever came in between.
+		claim: `INSERT INTO swarmiji_result_begun AS b (namespace, id, which, expires) VALUES ($1, $2, $3, ` + now + ` + $4)
+			ON CONFLICT (namespace, id) DO UPDATE SET (which, expires) = (
+				SELECT CASE WHEN b.expires <= t.now THEN excluded.which ELSE b.which END,
+					CASE WHEN b.expires <= t.now THEN excluded.expires ELSE b.expires END FROM (SELECT ` + now + ` AS now) AS t)
+			RETURNING which`,
+		pass: `UPDATE swarmiji_result_begun SET which = $4, expires = ` + now + ` + $5
+			WHERE namespace = $1 AND id = $2 AND which IN ($3, $4) AND expires > ` + now,
+		release: `DELETE FROM swarmiji_result_begun WHERE namespace = $1 AND id = $2 AND which = $3`,
 
 		sweepMembers: `WITH old AS MATERIALIZED (SELECT place FROM swarmiji_result_member WHERE namespace = $1 AND id = $2 LIMIT $3)
 			DELETE FROM swarmiji_result_member WHERE namespace = $1 AND id = $2 AND place IN (SELECT place FROM old)`,
