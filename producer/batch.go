@@ -100,6 +100,8 @@ func (b *batch) publish(ctx context.Context, pt part) {
 		if errs[i] != nil {
 			s.withdraw(errs[i])
 			b.errs[pt.index[i]] = fmt.Errorf("swarmiji: submit %s %s: %w", s.envelope.Name, s.envelope.ID, errs[i])
+		} else if s.first != "" {
+			b.pending[pt.index[i]] = b.p.answered(s)
 		} else {
 			b.p.confirmed(s, at)
 			b.pending[pt.index[i]] = s.pending

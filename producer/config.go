@@ -32,6 +32,9 @@ type Config struct {
 	// Gatherer is what the consumers gather groups with, if that is not Results. It is not used here: it only says that there
 	// is one, without which a workflow with groups is refused.
 	Gatherer resultstore.Gatherer
+	// Claimer keeps the keys of unique tasks ([task.WithUnique]), if that is not Results: all producers need the same. nil:
+	// Results, where that is one; without any, such tasks are refused.
+	Claimer resultstore.Claimer
 	// Events gets task-sent events, and those of this producer. nil: none are sent. Submit never waits for it, and what it
 	// loses is counted (Metrics.Dropped).
 	Events events.EventBus

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/jobs"
@@ -30,8 +31,40 @@ func (e *TakenError) Error() string {
 // Unwrap returns the error of the store of jobs.
 func (e *TakenError) Unwrap() error { return e.err }
 
-// publishAll hands tasks to the broker, and those with conditions to the store of jobs; it returns for each why it was not taken.
+// publishAll submits tasks, those with a unique key last; it returns for each why it was not taken.
 func (p *Producer) publishAll(ctx context.Context, all []*staged) []error {
+	plain, unique := all, []*staged(nil)
+	for i, s := range all {
+		switch {
+		case s.unique != nil && unique == nil:
+			plain, unique = slices.Clone(all[:i]), []*staged{s}
+		case s.unique != nil:
+			unique = append(unique, s)
+		case unique != nil:
+			plain = append(plain, s)
+		}
+	}
+	if unique == nil {
+		return p.publishOnce(ctx, all)
+	}
+	var plainErrs []error
+	if len(plain) > 0 {
+		plainErrs = p.publishOnce(ctx, plain)
+	}
+	uniqueErrs := p.publishUnique(ctx, unique)
+	errs := make([]error, 0, len(all))
+	for _, s := range all {
+		if s.unique != nil {
+			errs, uniqueErrs = append(errs, uniqueErrs[0]), uniqueErrs[1:]
+		} else {
+			errs, plainErrs = append(errs, plainErrs[0]), plainErrs[1:]
+		}
+	}
+	return errs
+}
+
+// publishOnce hands tasks to the broker, and those with conditions to the store of jobs; it returns for each why it was not taken.
+func (p *Producer) publishOnce(ctx context.Context, all []*staged) []error {
 	var asJobs []*staged
 	outs := make([]broker.Outgoing, 0, len(all))
 	for _, s := range all {

@@ -27,6 +27,9 @@ type staged struct {
 	waiter     *waiter          // registered for the result; nil for none
 	conditions *task.Conditions // nil for none
 	job        *jobs.Spec       // that a task with conditions becomes
+	unique     *task.Unique     // nil for none
+	doubtful   bool             // a unique task whose outcome is unknown
+	first      task.ID          // of the earlier submission that has the unique key; "" for none
 	followed   bool             // a step of a workflow: its waiter, if it has one, is registered already
 	chosen     bool             // the caller chose the id, and can submit it again
 	shown      bool             // previews show the arguments: they are of a type without secrets
@@ -95,6 +98,12 @@ func (p *Producer) prepare(ctx context.Context, c *task.Call, s *staged) error {
 		if err := p.checkMember(m); err != nil {
 			return fmt.Errorf("task %s: %w", c.Name, err)
 		}
+	}
+	if c.Unique != nil {
+		if err := p.checkUnique(c); err != nil {
+			return fmt.Errorf("task %s: %w", c.Name, err)
+		}
+		s.unique = c.Unique
 	}
 	s.take(e)
 	s.conditions = c.Conditions

@@ -107,12 +107,18 @@ func (p *Producer) Submit(ctx context.Context, c task.Call) (task.Pending, error
 		s.withdraw(err)
 		return nil, fmt.Errorf("swarmiji: submit %s %s: %w", s.envelope.Name, s.envelope.ID, err)
 	}
+	if s.first != "" {
+		return p.answered(s), nil
+	}
 	p.confirmed(s, time.Time{})
 	return s.pending, nil
 }
 
 // publish hands one task to the broker, or, if it has conditions, to the store of jobs.
 func (p *Producer) publish(ctx context.Context, s *staged) error {
+	if s.unique != nil {
+		return p.publishUnique(ctx, []*staged{s})[0]
+	}
 	if s.job != nil {
 		return p.keep(ctx, []*staged{s})[0]
 	}

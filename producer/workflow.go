@@ -90,6 +90,9 @@ func (b *builder) build() (task.Link, error) {
 	if b.work.Call.Conditions != nil {
 		return task.Link{}, fmt.Errorf("swarmiji: submit workflow: %w", errStepConditions)
 	}
+	if b.work.Call.Unique != nil {
+		return task.Link{}, fmt.Errorf("swarmiji: submit workflow: %w", errUniqueStep)
+	}
 	n := b.work.Node
 	if id := b.work.Call.ID; id != "" {
 		n = withLastID(n, id)
@@ -134,6 +137,9 @@ func (b *builder) link(n *task.Node, at place) (task.Link, error) {
 	}
 	if n.Call.Conditions != nil {
 		return task.Link{}, fmt.Errorf("step %s: %w", task.Text(n.Call.Name, 128), errStepConditions)
+	}
+	if n.Call.Unique != nil {
+		return task.Link{}, fmt.Errorf("step %s: %w", task.Text(n.Call.Name, 128), errUniqueStep)
 	}
 	l := task.Link{Name: n.Call.Name, Feed: n.Feed, Field: n.Field}
 	if n.Call.Definition != nil {

@@ -111,6 +111,7 @@ func travels(c *task.Call) error {
 	refuse(c.Parent != "" || c.Root != "" || c.Member != nil, "place in a workflow: submit the workflow from its handler")
 	refuse(len(c.Then)+len(c.Else) > 0, "successors: submit the workflow from its handler")
 	refuse(c.Conditions != nil, "conditions: submit the task that has them from its handler")
+	refuse(c.Unique != nil, "unique key: each tick has an id of its own, and is submitted again only while that is in doubt")
 	refuse(c.Meta.NotBefore.IsSet() || c.Meta.Expires.IsSet(), "NotBefore and Expires: the schedule says when, and WithMisfire what is too late")
 	refuse(c.Meta.Serializer.IsSet(), "serializer: arguments are kept as JSON")
 	return errors.Join(append(errs, c.Meta.Check(), checkText("job", c.Name, 255))...)

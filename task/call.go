@@ -20,6 +20,7 @@ type Call struct {
 	Then, Else  []Link
 	Member      *Membership // nil for a task that is in no group
 	Conditions  *Conditions // nil for a task that runs when the broker hands it out. They are read only
+	Unique      *Unique     // nil for a task that is sent at each submission. It is read only
 }
 
 // Membership is a task's place in a group.

@@ -20,6 +20,7 @@ type definition struct {
 	headers     map[string]string
 	correlation string
 	conditions  *Conditions
+	unique      *Unique
 }
 
 // New defines a task. The name is checked when the task is submitted or registered, not here.
@@ -45,12 +46,12 @@ func (t Task[A, R]) With(opts ...Option) Task[A, R] {
 	}
 	var c Call
 	if t.definition != nil {
-		c = Call{Meta: t.definition.meta, Headers: maps.Clone(t.definition.headers), Correlation: t.definition.correlation, Conditions: t.definition.conditions}
+		c = Call{Meta: t.definition.meta, Headers: maps.Clone(t.definition.headers), Correlation: t.definition.correlation, Conditions: t.definition.conditions, Unique: t.definition.unique}
 	}
 	for _, o := range opts {
 		o(&c)
 	}
-	t.definition = &definition{meta: c.Meta, headers: c.Headers, correlation: c.Correlation, conditions: c.Conditions}
+	t.definition = &definition{meta: c.Meta, headers: c.Headers, correlation: c.Correlation, conditions: c.Conditions, unique: c.Unique}
 	return t
 }
 
@@ -58,7 +59,7 @@ func (t Task[A, R]) With(opts ...Option) Task[A, R] {
 func (t Task[A, R]) Call(args A, opts ...Option) Call {
 	c := Call{Name: t.name, Args: args}
 	if d := t.definition; d != nil {
-		c.Definition, c.Headers, c.Correlation, c.Conditions = &d.meta, d.headers, d.correlation, d.conditions
+		c.Definition, c.Headers, c.Correlation, c.Conditions, c.Unique = &d.meta, d.headers, d.correlation, d.conditions, d.unique
 	}
 	if len(opts) > 0 {
 		return apply(c, opts)
