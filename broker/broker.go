@@ -13,7 +13,8 @@ var (
 	// ErrUnavailable: there was no connection until ctx ended, and nothing was sent. Repeating is safe.
 	ErrUnavailable = errors.New("broker: unavailable")
 	// ErrIndeterminate: bytes may have been sent, no answer came. The message may or may not be queued; publishing the
-	// same (ID, Generation) again is safe.
+	// same (ID, Generation) again loses nothing. Adapters that promise Dedupe drop it while the first is queued, delayed or
+	// held; with others, and after the first was settled, it is a second message. See docs/unique.md.
 	ErrIndeterminate = errors.New("broker: outcome unknown")
 	// ErrBlocked: the broker takes no messages just now (a memory or disk alarm, a full queue), until ctx ended.
 	ErrBlocked = errors.New("broker: blocked")

@@ -18,7 +18,8 @@ const (
 
 // SubmitAll submits many tasks, pipelined, in the order of calls. It returns a handle for each confirmed task, nil for the
 // others, and, if there are any others, a [*broker.BatchError] with the reason of each. Without a deadline in ctx, Timeout
-// bounds each batch of up to 8,000 tasks, not the whole. Those of a batch that have conditions become jobs in one step.
+// bounds each batch of up to 8,000 tasks, not the whole. Those of a batch that have conditions become jobs in one step. Those
+// with a unique key ([task.WithUnique]) are sent after the others.
 func (p *Producer) SubmitAll(ctx context.Context, calls []task.Call) ([]task.Pending, error) {
 	if len(calls) == 0 {
 		return nil, nil

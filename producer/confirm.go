@@ -26,10 +26,11 @@ func (p *Producer) confirmed(s *staged, at time.Time) {
 }
 
 // withdraw takes back the waiter of a task that was refused. One whose outcome is unknown keeps it if the caller chose the
-// id, or is told of it: the task may run, and the caller may submit it again or ask for it by [Producer.Pending].
+// id: the task may run, and the caller may submit it again or ask for it by [Producer.Pending].
+// That of a unique task is taken back: the error may be about another one.
 func (s *staged) withdraw(err error) {
 	defer s.end(err)
-	if keep := s.chosen && s.unique == nil || s.doubtful; !keep || !errors.Is(err, broker.ErrIndeterminate) {
+	if !s.chosen || s.unique != nil || !errors.Is(err, broker.ErrIndeterminate) {
 		s.forget()
 	}
 }

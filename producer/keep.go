@@ -45,11 +45,11 @@ func (p *Producer) publishAll(ctx context.Context, all []*staged) []error {
 		}
 	}
 	if unique == nil {
-		return p.publishOnce(ctx, all)
+		return p.publishPlain(ctx, all)
 	}
 	var plainErrs []error
 	if len(plain) > 0 {
-		plainErrs = p.publishOnce(ctx, plain)
+		plainErrs = p.publishPlain(ctx, plain)
 	}
 	uniqueErrs := p.publishUnique(ctx, unique)
 	errs := make([]error, 0, len(all))
@@ -63,8 +63,8 @@ func (p *Producer) publishAll(ctx context.Context, all []*staged) []error {
 	return errs
 }
 
-// publishOnce hands tasks to the broker, and those with conditions to the store of jobs; it returns for each why it was not taken.
-func (p *Producer) publishOnce(ctx context.Context, all []*staged) []error {
+// publishPlain hands tasks to the broker, and those with conditions to the store of jobs; it returns for each why it was not taken.
+func (p *Producer) publishPlain(ctx context.Context, all []*staged) []error {
 	var asJobs []*staged
 	outs := make([]broker.Outgoing, 0, len(all))
 	for _, s := range all {

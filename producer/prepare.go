@@ -28,7 +28,6 @@ type staged struct {
 	conditions *task.Conditions // nil for none
 	job        *jobs.Spec       // that a task with conditions becomes
 	unique     *task.Unique     // nil for none
-	doubtful   bool             // a unique task whose outcome is unknown
 	first      task.ID          // of the earlier submission that has the unique key; "" for none
 	followed   bool             // a step of a workflow: its waiter, if it has one, is registered already
 	chosen     bool             // the caller chose the id, and can submit it again

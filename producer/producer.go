@@ -83,7 +83,9 @@ func (p *Producer) NodeID() string { return p.cfg.NodeID }
 //   - [task.ErrBadName], [task.ErrBadMetadata], a serializer's error, [broker.ErrTooLarge]: refused before any I/O.
 //   - [broker.ErrNoQueue]: the queue does not exist; only the Router's queues are declared by the producer.
 //   - [broker.ErrUnavailable], [broker.ErrBlocked]: nothing was sent until ctx, or Timeout, ended.
-//   - [broker.ErrIndeterminate]: it may or may not be queued; submitting it again with the same id ([task.WithID]) is safe.
+//   - [broker.ErrIndeterminate]: it may or may not be queued; submitting it again with the same id ([task.WithID]) is safe. It
+//     stays one task with one result; whether its handler may start again, see [task.WithID].
+//   - [*UniqueError]: see [task.WithUnique].
 //   - any error of a middleware, as it is.
 //
 // A task with conditions ([task.Conditions]) becomes a job of Config.Jobs: it is confirmed when that is on disk. It is sent later, by a runner of jobs; then its message is
@@ -114,11 +116,16 @@ func (p *Producer) Submit(ctx context.Context, c task.Call) (task.Pending, error
 	return s.pending, nil
 }
 
-// publish hands one task to the broker, or, if it has conditions, to the store of jobs.
+// publish submits one task.
 func (p *Producer) publish(ctx context.Context, s *staged) error {
 	if s.unique != nil {
 		return p.publishUnique(ctx, []*staged{s})[0]
 	}
+	return p.publishOne(ctx, s)
+}
+
+// publishOne hands one task to the broker, or, if it has conditions, to the store of jobs.
+func (p *Producer) publishOne(ctx context.Context, s *staged) error {
 	if s.job != nil {
 		return p.keep(ctx, []*staged{s})[0]
 	}

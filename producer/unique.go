@@ -19,19 +19,22 @@ import (
 )
 
 const (
-	// claimTime is how long a submission under way has its key, and so how long one of a dead producer has it.
+	// claimTime is how long a submission under way has its key, and so how long one of a dead
+	// producer has it.
 	claimTime = 30 * time.Second
-	// sendTime is how long the broker is waited for: the outcome must be in the store before claimTime is over.
+	// sendTime is how long the broker is waited for: the outcome must be in the store before
+	// claimTime is over.
 	sendTime = 20 * time.Second
-	// noteTime is how long the store is waited for when the outcome is known, also after the caller's ctx has ended.
+	// noteTime is how long the store is waited for when the outcome is known, also after the
+	// caller's ctx has ended.
 	noteTime = 5 * time.Second
 	// claimsAtOnce is how many steps of a batch the store of claims is asked for at a time.
 	claimsAtOnce = 16
 	maxUniqueKey = 255
 )
 
-// ErrDuplicate is what [middleware.OnConfirm] tells of a unique task that was not sent, since an earlier one has its key.
-// Submit does not return it.
+// ErrDuplicate is what [middleware.OnConfirm] tells of a unique task that was not sent, since an
+// earlier one has its key. Submit does not return it.
 var ErrDuplicate = errors.New("swarmiji: an earlier submission has the unique key")
 
 var (
@@ -39,11 +42,14 @@ var (
 	errUniqueStep = fmt.Errorf("%w: neither a workflow nor a step of one has a unique key: have the handler of a unique task submit it", broker.ErrUnsupported)
 )
 
-// UniqueError is why a unique task got neither a confirm nor the id of an earlier, confirmed submission. It wraps
+// UniqueError is why a unique task got neither a confirm nor the id of an earlier, confirmed
+// submission. It wraps
 //
-//   - [broker.ErrIndeterminate] if the outcome of Task is unknown. The key stays with Task for its TTL. Look for Task, or submit
-//     it again with its id ([task.WithID]): that is sent again, and its confirm settles the key.
-//   - [broker.ErrUnavailable] if the submission of Task was still under way when ctx ended. Nothing was sent for this call.
+//   - [broker.ErrIndeterminate] if the outcome of Task is unknown. The key stays with Task for its
+//     TTL. Look for Task, or submit it again with its id ([task.WithID]): that is sent again, and
+//     its confirm settles the key.
+//   - [broker.ErrUnavailable] if the submission of Task was still under way when ctx ended. Nothing
+//     was sent for this call.
 type UniqueError struct {
 	Key  string  // the unique key
 	Task task.ID // the submission that has the key: this one, or an earlier one
@@ -109,9 +115,9 @@ type claim struct {
 	err   error   // why the task was not confirmed
 }
 
-// publishUnique submits unique tasks, and returns for each why it was not confirmed. A task of which an earlier one was
-// confirmed gets that one's id in first, and no error. It waits for submissions under way elsewhere while it has no key
-// itself, so that no two wait for each other.
+// publishUnique submits unique tasks, and returns for each why it was not confirmed. A task of
+// which an earlier one was confirmed gets that one's id in first, and no error. It waits for
+// submissions under way elsewhere while it has no key itself, so that no two wait for each other.
 func (p *Producer) publishUnique(ctx context.Context, all []*staged) []error {
 	claims := make([]*claim, len(all))
 	for i, s := range all {
@@ -147,8 +153,8 @@ func (p *Producer) publishUnique(ctx context.Context, all []*staged) []error {
 	return errs
 }
 
-// submitClaims claims keys, sends the tasks that got theirs, and notes how that ended. It returns those whose key belongs to
-// a submission under way.
+// submitClaims claims keys, sends the tasks that got theirs, and notes how that ended. It returns
+// those whose key belongs to a submission under way.
 func (p *Producer) submitClaims(ctx context.Context, some []*claim) (busy []*claim) {
 	until := time.Now().Add(sendTime)
 	first := make(map[string]*claim, len(some))
@@ -179,7 +185,12 @@ func (p *Producer) submitClaims(ctx context.Context, some []*claim) (busy []*cla
 		return busy
 	}
 	sending, cancel := context.WithDeadline(ctx, until)
-	errs := p.publishOnce(sending, tasks)
+	var errs []error
+	if len(tasks) == 1 {
+		errs = []error{p.publishOne(sending, tasks[0])}
+	} else {
+		errs = p.publishPlain(sending, tasks)
+	}
 	cancel()
 	noting, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTime)
 	defer cancel()
@@ -237,7 +248,6 @@ func (c *claim) note(ctx context.Context, store resultstore.Claimer, sent error)
 	case sent == nil:
 		err = store.Pass(ctx, c.key, c.mine, holder(confirmed, id), u.TTL)
 	case errors.Is(sent, broker.ErrIndeterminate):
-		c.doubtful = true
 		err = store.Pass(ctx, c.key, c.mine, holder(unknown, id), u.TTL)
 		sent = &UniqueError{u.Key, id, sent}
 	default:

@@ -24,7 +24,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// post is a broker that notes which tasks it was handed. publish says what becomes of one; nil: it is confirmed.
+// post is a broker that notes which tasks it was handed. publish says what becomes of one; nil: it
+// is confirmed.
 type post struct {
 	broker.Broker
 	publish func(ctx context.Context, id string) error
@@ -166,7 +167,8 @@ func TestUniqueAnswersWithTheFirstsResult(t *testing.T) {
 	})
 }
 
-// TestUniqueIDsMeet: a repeated submission with the same id, after it was confirmed, is not sent again.
+// TestUniqueIDsMeet: a repeated submission with the same id, after it was confirmed, is not sent
+// again.
 func TestUniqueIDsMeet(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, p *sender) {
 		p.submit(task.WithUnique("key", time.Hour), task.WithID("order-17"))
@@ -204,7 +206,8 @@ func TestUniqueProducersInParallel(t *testing.T) {
 	})
 }
 
-// TestUniqueWaitsForTheFirst: a submission answers with an earlier one's id when that is confirmed, not before.
+// TestUniqueWaitsForTheFirst: a submission answers with an earlier one's id when that is confirmed,
+// not before.
 func TestUniqueWaitsForTheFirst(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -263,7 +266,8 @@ func TestUniqueWaitsForTheFirst(t *testing.T) {
 	}
 }
 
-// TestUniqueOfADeadProducer: a submission that never ends frees its key after 30 s, and is too late then.
+// TestUniqueOfADeadProducer: a submission that never ends frees its key after 30 s, and is too late
+// then.
 func TestUniqueOfADeadProducer(t *testing.T) {
 	var log bytes.Buffer
 	inBubble(t, func(c *producer.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) }, func(t *testing.T, p *sender) {
@@ -305,7 +309,8 @@ func TestUniqueOfADeadProducer(t *testing.T) {
 	})
 }
 
-// TestUniqueEndsInTime: the broker is waited for while the key is sure to be taken, also where the caller would wait longer.
+// TestUniqueEndsInTime: the broker is waited for while the key is sure to be taken, also where the
+// caller would wait longer.
 func TestUniqueEndsInTime(t *testing.T) {
 	inBubble(t, func(c *producer.Config) { c.Timeout = -1 }, func(t *testing.T, p *sender) {
 		p.post.answer(func(ctx context.Context, _ string) error {
@@ -323,7 +328,8 @@ func TestUniqueEndsInTime(t *testing.T) {
 	})
 }
 
-// TestUniqueOutcomeUnknown: the key stays with the task, the error names it, and its id alone is sent again.
+// TestUniqueOutcomeUnknown: the key stays with the task, the error names it, and its id alone is
+// sent again.
 func TestUniqueOutcomeUnknown(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, p *sender) {
 		unique := task.WithUnique("key", time.Hour)
@@ -359,6 +365,65 @@ func TestUniqueOutcomeUnknown(t *testing.T) {
 		time.Sleep(time.Minute)
 		p.submit(never...)
 		p.wantSent(4)
+	})
+}
+
+// TestUniqueUnknownAtTheEnd: what became of a submission is noted also when it lasted for all of
+// its ctx.
+func TestUniqueUnknownAtTheEnd(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, p *sender) {
+		unique := task.WithUnique("key", time.Hour)
+		p.post.answer(func(ctx context.Context, _ string) error {
+			<-ctx.Done()
+			return errors.Join(broker.ErrIndeterminate, ctx.Err())
+		})
+		first := p.refuse(broker.ErrIndeterminate, unique)
+		p.post.answer(nil)
+		time.Sleep(time.Minute)
+		if second := p.refuse(broker.ErrIndeterminate, unique); second == nil || second.Task != first.Task {
+			t.Errorf("another submission is told %+v, want task %s", second, first.Task)
+		}
+		p.wantSent(1)
+	})
+}
+
+// looks is a store that notes which ids are looked for.
+type looks struct {
+	resultstore.ResultStore
+	ids sync.Map
+}
+
+func (l *looks) Load(ctx context.Context, id task.ID) (resultstore.Record, error) {
+	l.ids.Store(id, true)
+	return l.ResultStore.Load(ctx, id)
+}
+
+// TestUniqueLeavesNothingBehind: nobody waits for the result of a task that was not sent.
+func TestUniqueLeavesNothingBehind(t *testing.T) {
+	var l *looks
+	configure := func(c *producer.Config) {
+		l = &looks{ResultStore: silent{c.Results}}
+		c.Claimer, c.Results = c.Results.(resultstore.Claimer), l
+	}
+	inBubble(t, configure, func(t *testing.T, p *sender) {
+		unique := task.WithUnique("key", time.Hour)
+		p.submit(unique, task.WithID("first"))
+		p.submit(unique, task.WithID("second"))
+		p.post.answer(func(context.Context, string) error { return broker.ErrIndeterminate })
+		p.refuse(broker.ErrIndeterminate, task.WithUnique("unknown", time.Hour), task.WithID("third"))
+		p.refuse(broker.ErrIndeterminate, task.WithUnique("unknown", time.Hour), task.WithID("fourth"))
+		p.post.answer(func(context.Context, string) error { return broker.ErrNoQueue })
+		p.refuse(broker.ErrNoQueue, task.WithUnique("refused", time.Hour), task.WithID("fifth"))
+		time.Sleep(time.Minute)
+		l.ids.Range(func(id, _ any) bool {
+			if id != task.ID("first") {
+				t.Errorf("the result of %s is looked for", id)
+			}
+			return true
+		})
+		if _, is := l.ids.Load(task.ID("first")); !is {
+			t.Error("the result of the first is not looked for")
+		}
 	})
 }
 
@@ -452,7 +517,8 @@ func TestUniqueStoreAway(t *testing.T) {
 	})
 }
 
-// TestUniqueCostsNothingElsewhere: the store is not asked for other tasks, and twice for a unique one.
+// TestUniqueCostsNothingElsewhere: the store is not asked for other tasks, and twice for a unique
+// one.
 func TestUniqueCostsNothingElsewhere(t *testing.T) {
 	c := &claims{}
 	inBubble(t, func(p *producer.Config) { c.Claimer, p.Claimer = p.Results.(resultstore.Claimer), c }, func(t *testing.T, p *sender) {
@@ -524,7 +590,8 @@ func TestUniqueThatIsNone(t *testing.T) {
 	})
 }
 
-// TestUniqueBatches: keys that come twice in a batch, and two batches whose keys cross, neither of which waits for the other.
+// TestUniqueBatches: keys that come twice in a batch, and two batches whose keys cross, neither of
+// which waits for the other.
 func TestUniqueBatches(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, p *sender) {
 		const n = 600 // more than are claimed at once

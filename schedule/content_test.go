@@ -150,6 +150,7 @@ func TestWhatCannotBeScheduled(t *testing.T) {
 		"no name":             {schedule.Now(), task.Call{}, nil, schedule.ErrBadEntry},
 		"an id":               {schedule.Now(), x.Call(1, task.WithID("a")), nil, schedule.ErrUnsupported},
 		"successors":          {schedule.Now(), task.Call{Name: "x", Then: []task.Link{{}}}, nil, schedule.ErrUnsupported},
+		"unique":              {schedule.Now(), task.New[int, int]("x", task.WithUnique("k", time.Hour)).Call(1), nil, schedule.ErrUnsupported},
 		"conditions":          {schedule.Now(), task.New[int, int]("x", task.WithUniqueKey("k")).Call(1), nil, schedule.ErrUnsupported},
 		"a delay":             {schedule.Now(), x.Call(1, task.WithDelay(time.Minute)), nil, schedule.ErrUnsupported},
 		"bad metadata":        {schedule.Now(), x.Call(1, task.WithQueue("a b")), nil, task.ErrBadName},

@@ -35,7 +35,12 @@ type Membership struct {
 // on a definition; New ignores the others' effect on identity (an id belongs to one call).
 type Option func(*Call)
 
-// WithID chooses the task's id, so that a submission whose outcome is unknown can be repeated safely.
+// WithID chooses the task's id, so that a submission whose outcome is unknown can be repeated.
+//
+// All submissions of one id are one task with one record and one result. The broker compares ids while the message is queued,
+// delayed or held: then a repeated one is dropped in memory, Redis and NATS, and starts again on RabbitMQ and hworker. When the
+// task is over, a repeated one starts again; NATS drops it until 30 s after the first was published. With [WithUnique] a
+// submission that was confirmed is not sent again.
 func WithID(id ID) Option { return func(c *Call) { c.ID = id } }
 
 // WithHeader adds a free header.

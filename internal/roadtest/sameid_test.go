@@ -19,8 +19,9 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// TestSameID shows what a repeated submission of one id costs on each broker: how often the task starts that is submitted again
-// while it waits, while it runs, and when it has ended. docs/unique.md and task.WithID say so in words.
+// TestSameID shows what a repeated submission of one id costs on each broker: how often the task
+// starts that is submitted again while it waits, while it runs, and when it has ended.
+// docs/unique.md and task.WithID say so in words.
 func TestSameID(t *testing.T) {
 	rabbit, redis, nats := testserver.RequireRabbit(t), testserver.RequireRedis(t), testserver.RequireNATS(t)
 	noLeaks(t)

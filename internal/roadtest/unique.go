@@ -83,8 +83,8 @@ func newUniques(t *testing.T, open Open) *uniques {
 	return u
 }
 
-// wantRuns expects that the tasks of some arguments ran so often. What was queued before has run when those that are
-// submitted now have.
+// wantRuns expects that the tasks of some arguments ran so often. What was queued before has run
+// when those that are submitted now have.
 func (u *uniques) wantRuns(arg, n int) {
 	u.t.Helper()
 	for range 20 {
@@ -99,7 +99,8 @@ func (u *uniques) wantRuns(arg, n int) {
 	}
 }
 
-// testUnique: of many submissions of one key, by two producers at a time, one runs; when its time is over another does.
+// testUnique: of many submissions of one key, by two producers at a time, one runs; when its time
+// is over another does.
 func testUnique(t *testing.T, open Open) {
 	u := newUniques(t, open)
 	var ids sync.Map
@@ -179,8 +180,8 @@ func testUniqueBatch(t *testing.T, open Open) {
 	}
 }
 
-// testUniqueOutcomes: a submission whose outcome is unknown keeps the key, and is the only one that may be repeated; one of a
-// dead producer frees it.
+// testUniqueOutcomes: a submission whose outcome is unknown keeps the key, and is the only one that
+// may be repeated; one of a dead producer frees it.
 func testUniqueOutcomes(t *testing.T, open Open) {
 	u := newUniques(t, open)
 	unique := task.WithUnique("key", time.Hour)

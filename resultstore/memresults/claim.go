@@ -8,7 +8,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// claimKey begins with a space, which no id does: claims are kept beside the copies of tasks that run.
+// claimKey begins with a space, which no id does: claims are kept beside the copies of tasks that
+// run.
 func claimKey(key string) task.ID { return task.ID(" " + key) }
 
 // claim gives key to which if nobody has it, and returns the one that has it then. t.mu is held.

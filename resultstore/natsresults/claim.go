@@ -14,7 +14,8 @@ import (
 
 func claimKey(key string) string { return " c" + key }
 
-// Claim implements [resultstore.Claimer]: one trip to the server for the first holder, two for any other.
+// Claim implements [resultstore.Claimer]: one trip to the server for the first holder, two for any
+// other.
 func (s *Store) Claim(ctx context.Context, key, holder string, ttl time.Duration) (string, error) {
 	var winner string
 	err := s.claiming(ctx, "claim", key, ttl, func(st *stream) (err error) {
@@ -60,7 +61,8 @@ func (s *Store) Pass(ctx context.Context, key, holder, next string, ttl time.Dur
 	}, holder, next)
 }
 
-// Release implements [resultstore.Claimer]: two trips to the server. Of another holder's message the number is another one.
+// Release implements [resultstore.Claimer]: two trips to the server. Of another holder's message
+// the number is another one.
 func (s *Store) Release(ctx context.Context, key, holder string) error {
 	return s.claiming(ctx, "release a claim", key, 1, func(st *stream) error {
 		there, seq, err := s.get(ctx, st, claimKey(key))

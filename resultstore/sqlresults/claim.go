@@ -9,8 +9,8 @@ import (
 	"github.com/swarmiji/swarmiji/resultstore"
 )
 
-// claimID is the id of a claim's row in swarmiji_result_begun: a space, which no task's id has, and the key in quotes, which
-// makes any bytes a text that a database takes.
+// claimID is the id of a claim's row in swarmiji_result_begun: a space, which no task's id has, and
+// the key in quotes, which makes any bytes a text that a database takes.
 func claimID(key string) string { return " " + strconv.QuoteToASCII(key) }
 
 // Claim implements [resultstore.Claimer].
