@@ -121,7 +121,8 @@ func WithDelay(d time.Duration) Option {
 // WithExpires sets the moment after which the task is no longer started.
 func WithExpires(t time.Time) Option { return func(c *Call) { c.Meta.Expires = Set(t) } }
 
-// Submitter takes one call. Nil error means that the broker has confirmed the task. A producer is one.
+// Submitter takes one call. Nil error means that the broker has confirmed the task, or, with [WithUnique], the earlier one whose
+// id the answer has. A producer is one.
 type Submitter interface {
 	Submit(ctx context.Context, c Call) (Pending, error)
 }
