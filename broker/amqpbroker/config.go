@@ -1,6 +1,7 @@
 package amqpbroker
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/amqpconn"
 	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/keyset"
@@ -49,6 +51,12 @@ type Config struct {
 	// DeliveryLimit is after how many deliveries RabbitMQ itself dead-letters a message of a quorum queue. It is only a
 	// backstop, since before RabbitMQ 4.3 also a message that was given back untouched counts. 0: 1,000.
 	DeliveryLimit int
+	// DeadTTL is how long RabbitMQ keeps a dead letter. 0: broker.DefaultDeadTTL; negative: for ever. It holds for the dead queues
+	// that this Broker creates: existing ones are used as they are, and Audit says how to bound them.
+	DeadTTL time.Duration
+	// DeadMax is how many dead letters of a queue RabbitMQ keeps; the oldest go first, without a word. 0:
+	// broker.DefaultDeadMax; negative: no limit. It holds where DeadTTL does.
+	DeadMax int
 	// MaxBody is the largest body in bytes that is sent; a larger one is broker.ErrTooLarge. 0: 16 MiB less 128 KiB.
 	MaxBody int
 	// ConsumerTimeout is sent as x-consumer-timeout of each consumer, which RabbitMQ 4.3 and later honour for quorum
@@ -89,6 +97,7 @@ func (c *Config) check() error {
 	if c.DeliveryLimit == 0 {
 		c.DeliveryLimit = DefaultDeliveryLimit
 	}
+	c.DeadTTL, c.DeadMax = cmp.Or(c.DeadTTL, broker.DefaultDeadTTL), cmp.Or(c.DeadMax, broker.DefaultDeadMax)
 	if c.MaxBody < 0 {
 		errs = append(errs, fmt.Errorf("amqpbroker: largest body %d is negative", c.MaxBody))
 	}

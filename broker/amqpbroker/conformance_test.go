@@ -104,6 +104,13 @@ func harness(t testing.TB, srv *testserver.Rabbit, namespace string, typ amqpbro
 			relays[b] = line
 			return b
 		},
+		Bounded: func(t testing.TB, most int, age time.Duration) broker.Broker {
+			b, err := amqpbroker.New(amqpbroker.Config{URLs: []string{srv.URL()}, Namespace: namespace, QueueType: typ, DeadMax: most, DeadTTL: age})
+			if err != nil {
+				t.Fatalf("New: %v", err)
+			}
+			return b
+		},
 		Sever: func(t testing.TB, b broker.Broker) {
 			mu.Lock()
 			defer mu.Unlock()

@@ -115,28 +115,6 @@ func (b *Broker) withDead(ctx context.Context, queue string, again bool, fn func
 	return err
 }
 
-// ScanDead implements [broker.DeadLetterer].
-func (b *Broker) ScanDead(ctx context.Context, queue string, fn func(*broker.Dead) broker.DeadAction) error {
-	err := b.withDead(ctx, queue, false, func(ch *amqp.Channel, name string) error {
-		for {
-			d, ok, err := ch.Get(name, false)
-			if err != nil || !ok {
-				return err
-			}
-			dead := deadLetter(queue, &d)
-			switch fn(&dead) {
-			case broker.DeadRemove:
-				if err := ch.Ack(d.DeliveryTag, false); err != nil {
-					return err
-				}
-			case broker.DeadStop:
-				return nil
-			}
-		}
-	})
-	return wrap(err, "scan the dead letters of", queue)
-}
-
 // PurgeDead implements [broker.DeadLetterer].
 func (b *Broker) PurgeDead(ctx context.Context, queue string) (int, error) {
 	var n int

@@ -29,9 +29,23 @@ func (b *Broker) queueArgs(args amqp.Table) amqp.Table {
 	return args
 }
 
-// deadArgs are the arguments of a dead queue. A quorum queue puts what is given back at its old place only if it has a
-// delivery limit; reading dead letters must not reach it.
+// deadArgs are the arguments of a dead queue: those of an unbounded one, and its bounds. A full one drops its oldest letters: one
+// that refused new ones would keep its work queue from settling.
 func (b *Broker) deadArgs() amqp.Table {
+	args := b.unboundedDeadArgs()
+	if b.cfg.DeadTTL > 0 {
+		args["x-message-ttl"] = max(1, b.cfg.DeadTTL.Milliseconds())
+	}
+	if b.cfg.DeadMax > 0 {
+		args["x-max-length"] = int64(b.cfg.DeadMax)
+		args["x-overflow"] = "drop-head"
+	}
+	return args
+}
+
+// unboundedDeadArgs are those of the dead queues that earlier versions have declared. A quorum queue puts what is given back at its old
+// place only if it has a delivery limit; reading dead letters must not reach it.
+func (b *Broker) unboundedDeadArgs() amqp.Table {
 	args := b.queueArgs(nil)
 	if b.cfg.QueueType == Quorum {
 		args["x-delivery-limit"] = int64(math.MaxInt32)

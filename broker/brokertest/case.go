@@ -64,7 +64,7 @@ var (
 func cases() []testCase {
 	return slices.Concat(
 		deliverCases(), nameCases(), settleCases(), prefetchCases(), orderCases(), priorityCases(), delayCases(),
-		closeCases(), batchCases(), retryCases(), deadCases(), inspectCases(), findCases(), leaseCases(), faultCases(),
-		watchCases(), witnessCases(), modelCases(),
+		closeCases(), batchCases(), retryCases(), deadCases(), scanCases(), inspectCases(), findCases(),
+		leaseCases(), faultCases(), watchCases(), witnessCases(), modelCases(),
 	)
 }

@@ -29,6 +29,10 @@ type Harness struct {
 	// connections. Nil: the cases that need it are skipped by name.
 	Isolate func(t testing.TB, b broker.Broker) (back func())
 
+	// Bounded is Open of a Broker that keeps so many dead letters of a queue, each for so long; 0: the adapter's default. Nil: the
+	// cases that need it are skipped by name.
+	Bounded func(t testing.TB, most int, age time.Duration) broker.Broker
+
 	// Prefix begins the name of every queue that the suite uses, for servers where a namespace is no more than that.
 	Prefix string
 
@@ -86,7 +90,7 @@ type Promises struct {
 
 	OpenQueues bool // every valid name is a queue: ErrNoQueue never happens
 	Uncounted  bool // Deliveries is always (1, false): the broker does not know what was handed out before
-	Reasonless bool // a dead letter has neither reason nor time
+	Reasonless bool // a dead letter has neither reason, stack and attempts nor time
 	Outlives   bool // a delivery outlives its connection and a restart: it ends with its lease
 
 	// MaxBody is the largest body in bytes that the adapter takes as the harness configured it; one byte more is

@@ -61,10 +61,13 @@ func harness(t testing.TB, srv *testserver.Redis) *brokertest.Harness {
 			}
 			line.SetDown(down)
 			b := open(t, line.URL(srv.URL()), hworkerbroker.Config{
-				Timeout: timeout, Heartbeat: true, MaxBody: testMaxBody, PollEvery: 4 * time.Millisecond, // a quiet queue at least every 100 ms
+				Timeout: timeout, Heartbeat: true, MaxBody: testMaxBody, FailedSize: 5000, PollEvery: 4 * time.Millisecond, // a quiet queue at least every 100 ms
 			})
 			lines[b] = line
 			return b
+		},
+		Bounded: func(t testing.TB, most int, _ time.Duration) broker.Broker {
+			return open(t, srv.URL(), hworkerbroker.Config{FailedSize: most})
 		},
 		Sever: func(_ testing.TB, b broker.Broker) {
 			mu.Lock()

@@ -18,6 +18,9 @@ func harness(testing.TB) *brokertest.Harness {
 	return &brokertest.Harness{
 		Open:  func(testing.TB) broker.Broker { return s.Connect() },
 		Sever: func(_ testing.TB, b broker.Broker) { s.Disconnect(b.(*membroker.Broker)) },
+		Bounded: func(_ testing.TB, most int, age time.Duration) broker.Broker {
+			return membroker.NewServer(membroker.Config{DeadMax: most, DeadTTL: age}).Connect()
+		},
 		Restart: func(testing.TB) {
 			s.Down()
 			s.Up()

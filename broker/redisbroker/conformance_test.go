@@ -91,6 +91,16 @@ func singleHarness(t testing.TB, srv *testserver.Redis, lease time.Duration) *br
 			relays[b] = line
 			return b
 		},
+		Bounded: func(t testing.TB, most int, age time.Duration) broker.Broker {
+			b, err := redisbroker.New(redisbroker.Config{
+				Redis:     &redis.UniversalOptions{Addrs: []string{srv.Addr()}, Username: srv.User(), Password: srv.Password()},
+				Namespace: ns, DeadMax: most, DeadTTL: age,
+			})
+			if err != nil {
+				t.Fatalf("New: %v", err)
+			}
+			return b
+		},
 		Sever: func(t testing.TB, b broker.Broker) {
 			mu.Lock()
 			line := relays[b]

@@ -87,7 +87,7 @@ func TestOtherLevelsAreToldOnce(t *testing.T) {
 func TestScripts(t *testing.T) {
 	for _, name := range []string{
 		"ack", "bury", "claim", "dead", "declare", "enqueue", "find", "leave", "mute", "purge", "purgedead", "release", "renew",
-		"requeue", "retry", "stats", "subscribe", "update",
+		"retry", "stats", "subscribe", "update", "putdead", "dropdead",
 	} {
 		source, err := redisbroker.Source(name)
 		if err != nil {

@@ -1,0 +1,398 @@
+package brokertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/suite"
+)
+
+func needsBounds(h *Harness) string {
+	return suite.Unless(h.Bounded != nil, "the harness has no Bounded")
+}
+
+func scanCases() []testCase {
+	return []testCase{
+		{
+			Area: "dead letters", Name: "PutDead", Needs: []need{needsDeadLetters},
+			Explain: "PutDead adds a dead letter of a message that no broker holds, byte for byte with all that is said of it, also to a queue that nobody has used. d.Queue is not looked at.",
+			Run: func(w *world) {
+				b := w.Open()
+				q := w.h.Prefix + "never-used"
+				want := fullMessage()
+				want.Body = []byte{0, 0xff, '\n', 0}
+				at := time.Now().Add(-time.Minute).Truncate(time.Millisecond)
+				put := *want
+				w.put(b, q, broker.Dead{Message: &put, Queue: "other", Reason: "why ☠", Stack: "main.go:7\n\tmain", Attempts: 3, At: at})
+				d := w.listDead(w.Open(), q, 10, 1)[0]
+				if diff := diffMessage(want, d.Message); diff != "" {
+					w.Errorf("the dead letter is not what was put (-put +dead):\n%s", diff)
+				}
+				w.wantNotes(d, broker.Dead{Queue: q, Reason: "why ☠", Stack: "main.go:7\n\tmain", Attempts: 3, At: at})
+			},
+		},
+		{
+			Area: "dead letters", Name: "what is said of a buried message", Needs: []need{needsDeadLetters},
+			Explain: "Bury keeps Reason, Stack, Attempts and At as PutDead does; Message and Queue of what it is given are not looked at.",
+			Run: func(w *world) {
+				b := w.Open()
+				q := w.queue(b, "notes")
+				w.publish(b, q, msg("a"))
+				d := w.receive(w.subscribe(b, q, 1))
+				ctx, cancel := w.Ctx()
+				defer cancel()
+				notes := broker.Dead{Reason: "boom", Stack: "stack", Attempts: 25, At: time.Now().Add(-time.Hour).Truncate(time.Millisecond)}
+				given := notes
+				given.Message, given.Queue = msg("b"), "other"
+				w.Must(d.Bury(ctx, given), "Bury")
+				letter := w.listDead(b, q, 10, 1)[0]
+				if letter.Message.ID != "a" {
+					w.Errorf("the dead letter is %s", name(letter.Message))
+				}
+				notes.Queue = q
+				w.wantNotes(letter, notes)
+			},
+		},
+		{
+			Area: "dead letters", Name: "long and odd texts", Needs: []need{needsDeadLetters},
+			Explain: "Of a reason the first 4 KiB are kept and of a stack the first 8 KiB, as valid UTF-8; a letter without any says nothing.",
+			Run: func(w *world) {
+				b := w.Open()
+				q := w.queue(b, "texts")
+				w.put(b, q, broker.Dead{Message: msg("long"), Reason: strings.Repeat("ü☠", 5000), Stack: "x" + strings.Repeat("☠", 5000), Attempts: -1})
+				w.put(b, q, broker.Dead{Message: msg("odd"), Reason: "a\x00b\xffc", Stack: "\xff"})
+				w.put(b, q, broker.Dead{Message: msg("none")})
+				dead := w.listDead(b, q, 10, 3)
+				for _, d := range dead {
+					if !utf8.ValidString(d.Reason) || !utf8.ValidString(d.Stack) || len(d.Reason) > broker.MaxReason || len(d.Stack) > broker.MaxStack || d.Attempts != 0 {
+						w.Errorf("%s: a reason of %d bytes, a stack of %d, %d attempts", name(d.Message), len(d.Reason), len(d.Stack), d.Attempts)
+					}
+				}
+				if w.h.Promises.Reasonless {
+					return
+				}
+				if l := dead[0]; len(l.Reason) < broker.MaxReason-3 || len(l.Stack) < broker.MaxStack-3 || strings.ContainsAny(l.Reason+l.Stack, "?\uFFFD") {
+					w.Errorf("of the long texts %d and %d bytes are kept", len(l.Reason), len(l.Stack))
+				}
+				if l := dead[2]; l.Reason != "" || l.Stack != "" {
+					w.Errorf("a letter that says nothing has reason %q and stack %q", l.Reason, l.Stack)
+				}
+			},
+		},
+		{
+			Area: "dead letters", Name: "a letter put twice", Needs: []need{needsDeadLetters},
+			Explain: "The same (ID, Generation) put twice is one letter or two; another Generation is a letter of its own.",
+			Run: func(w *world) {
+				b := w.Open()
+				q := w.queue(b, "twice")
+				for range 2 {
+					w.put(b, q, broker.Dead{Message: msg("a"), Reason: "why"})
+				}
+				next := msg("a")
+				next.Generation = 1
+				w.put(b, q, broker.Dead{Message: next, Reason: "why"})
+				ctx, cancel := w.Ctx()
+				defer cancel()
+				dead, err := broker.ListDead(ctx, b, q, 10)
+				w.Must(err, "ListDead")
+				if n := len(dead); n < 2 || n > 3 || dead[n-1].Message.Generation != 1 {
+					w.Errorf("%d dead letters", n)
+				}
+			},
+		},
+		{
+			Area: "dead letters", Name: "no message is handed out", Needs: []need{needsDeadLetters},
+			Explain: "A dead letter that was put is not handed out to consumers, and a scan does not change that.",
+			Run: func(w *world) {
+				b := w.Open()
+				q := w.queue(b, "apart")
+				s := w.subscribe(b, q, 0)
+				w.put(b, q, broker.Dead{Message: msg("a"), Reason: "why"})
+				w.listDead(b, q, 10, 1)
+				w.nothing(s, "after PutDead and a scan")
+			},
+		},
+		{
+			Area: "dead letters", Name: "a scan keeps, removes and stops", Needs: []need{needsDeadLetters},
+			Explain: "ScanDead shows the letters oldest first, each at most once; DeadRemove removes that letter for good, DeadKeep and DeadStop leave it, and DeadStop ends the scan.",
+			Run: func(w *world) {
+				b := w.Open()
+				q := w.queue(b, "scan")
+				for i := range 6 {
+					w.put(b, q, broker.Dead{Message: msg(fmt.Sprint(i)), Reason: "why"})
+				}
+				w.scans(b, q, map[string]broker.DeadAction{"1": broker.DeadRemove, "3": broker.DeadRemove}, "0", "1", "2", "3", "4", "5")
+				w.scans(w.Open(), q, map[string]broker.DeadAction{"2": broker.DeadStop}, "0", "2")
+				w.scans(b, q, map[string]broker.DeadAction{"0": broker.DeadStop}, "0")
+				w.scans(b, q, map[string]broker.DeadAction{"0": broker.DeadRemove, "4": broker.DeadStop}, "0", "2", "4")
+				w.put(b, q, broker.Dead{Message: msg("6"), Reason: "why"})
+				w.scans(b, q, nil, "2", "4", "5", "6")
+				w.scans(b, q, map[string]broker.DeadAction{"2": broker.DeadRemove, "4": broker.DeadRemove, "5": broker.DeadRemove, "6": broker.DeadRemove}, "2", "4", "5", "6")
+				w.scans(b, q, nil)
+			},
+		},
+		{
+			Area: "dead letters", Name: "a scan that publishes", Needs: []need{needsDeadLetters},
+			Explain: "The function of a scan may use the Broker: what it publishes is handed out, and a letter that it puts does not make the scan endless.",
+			Run: func(w *world) {
+				b := w.Open()
+				q := w.queue(b, "requeue")
+				for i := range 3 {
+					w.put(b, q, broker.Dead{Message: msg(fmt.Sprint(i)), Reason: "why"})
+				}
+				ctx, cancel := w.Ctx()
+				defer cancel()
+				shown := 0
+				w.Must(w.deadLetterer(b).ScanDead(ctx, q, func(d *broker.Dead) broker.DeadAction {
+					if shown++; shown > 100 {
+						return broker.DeadStop
+					}
+					next := *d.Message
+					next.Generation++
+					w.publish(b, q, &next)
+					w.put(b, q, broker.Dead{Message: msg(fmt.Sprint("again-", shown)), Reason: "why"})
+					return broker.DeadRemove
+				}), "ScanDead")
+				if shown < 3 || shown > 6 {
+					w.Errorf("%d letters were shown", shown)
+				}
+				s := w.subscribe(b, q, 0)
+				for range 3 {
+					d := w.receive(s)
+					w.wantFirst(d, "a letter that was requeued")
+					w.ack(d)
+				}
+			},
+		},
+		{
+			Area: "dead letters", Name: "a scan whose ctx ends", Needs: []need{needsDeadLetters},
+			Explain: "A scan ends with its ctx and says so; what was not to be removed is still there, in its order, for the next scan.",
+			Run: func(w *world) {
+				b := w.Open()
+				q := w.queue(b, "cancel")
+				for i := range 4 {
+					w.put(b, q, broker.Dead{Message: msg(fmt.Sprint(i)), Reason: "why"})
+				}
+				ctx, cancel := w.Ctx()
+				defer cancel()
+				shown := 0
+				err := w.deadLetterer(b).ScanDead(ctx, q, func(*broker.Dead) broker.DeadAction {
+					if shown++; shown == 2 {
+						cancel()
+					}
+					return broker.DeadKeep
+				})
+				if w.Clean(err); !errors.Is(err, context.Canceled) || shown != 2 {
+					w.Errorf("%d letters were shown, then: %v", shown, err)
+				}
+				w.listDead(b, q, 10, 4) // a server may give them back a moment later
+				w.scans(b, q, nil, "0", "1", "2", "3")
+			},
+		},
+		{
+			Area: "dead letters", Name: "two scans at once", Needs: []need{needsDeadLetters},
+			Explain: "Scans of one queue by several goroutines and processes: each letter that is there is shown to one of them, and what each wants removed is removed.",
+			Run: func(w *world) {
+				bs := []broker.Broker{w.Open(), w.Open()}
+				q := w.queue(bs[0], "both")
+				want := map[string]bool{}
+				for i := range 60 {
+					want[fmt.Sprint(i)] = true
+					w.put(bs[0], q, broker.Dead{Message: msg(fmt.Sprint(i)), Reason: "why"})
+				}
+				ctx, cancel := w.Ctx()
+				defer cancel()
+				var mu sync.Mutex
+				var all sync.WaitGroup
+				for i := range 4 {
+					all.Go(func() {
+						err := w.deadLetterer(bs[i%2]).ScanDead(ctx, q, func(d *broker.Dead) broker.DeadAction {
+							mu.Lock()
+							defer mu.Unlock()
+							delete(want, d.Message.ID)
+							return broker.DeadRemove
+						})
+						if err != nil {
+							w.Errorf("ScanDead: %v", err)
+						}
+					})
+				}
+				all.Wait()
+				w.listDead(bs[0], q, 10, 0)
+				if len(want) > 0 {
+					w.Errorf("%d letters were never shown", len(want))
+				}
+			},
+		},
+		{
+			Area: "dead letters", Name: "3,000 letters", Needs: []need{needsDeadLetters},
+			Explain: "A scan shows any number of letters in their order; letters that one scan kept, or did not come to, are seen by the next in the same order.",
+			Run:     manyLetters,
+		},
+		{
+			Area: "dead letters", Name: "a letter that was put outlives a restart", Needs: []need{needsDeadLetters, needsDurable, needsRestart},
+			Explain: "PutDead is confirmed like Publish, and so is what a scan has removed.",
+			Run: func(w *world) {
+				b := w.Open()
+				q := w.queue(b, "put-restart")
+				w.put(b, q, broker.Dead{Message: msg("a"), Reason: "why"})
+				w.put(b, q, broker.Dead{Message: msg("b"), Reason: "why"})
+				w.scans(b, q, map[string]broker.DeadAction{"a": broker.DeadRemove}, "a", "b")
+				w.h.Restart(w.TB)
+				if d := w.listDead(b, q, 10, 1); d[0].Message.ID != "b" {
+					w.Errorf("%s is left", name(d[0].Message))
+				}
+			},
+		},
+		{
+			Area: "dead letters", Name: "bounded by number", Needs: []need{needsDeadLetters, needsBounds},
+			Explain: "The adapter keeps so many letters of a queue as it was told; the oldest go first, and neither PutDead nor Bury is ever refused or kept waiting.",
+			Run: func(w *world) {
+				b := w.Own(w.h.Bounded(w.TB, 5, 0))
+				q := w.queue(b, "bounded")
+				for i := range 9 {
+					w.put(b, q, broker.Dead{Message: msg(fmt.Sprint(i)), Reason: "why"})
+				}
+				w.publish(b, q, msg("9"))
+				w.bury(b, q, "why")
+				var got []string
+				w.Until("the five youngest letters are left", func() bool {
+					got = nil
+					for _, d := range w.listDead(b, q, 10, 5) {
+						got = append(got, d.Message.ID)
+					}
+					return slices.Equal(got, []string{"5", "6", "7", "8", "9"})
+				})
+			},
+		},
+		{
+			Area: "dead letters", Name: "bounded by age", Needs: []need{needsDeadLetters, needsBounds, needsAges},
+			Explain: "A letter goes when it is as old as the adapter was told; until then it stays.",
+			Run: func(w *world) {
+				b := w.Own(w.h.Bounded(w.TB, 0, 2*time.Second))
+				q := w.queue(b, "ages")
+				w.put(b, q, broker.Dead{Message: msg("a"), Reason: "why"})
+				w.listDead(b, q, 10, 1)
+				w.listDead(b, q, 10, 0)
+			},
+		},
+	}
+}
+
+// needsAges is what letters without a time cannot have.
+func needsAges(h *Harness) string {
+	return suite.Unless(!h.Promises.Reasonless, "the adapter promises Reasonless: a letter has no time")
+}
+
+// manyLetters is the case of 3,000 letters.
+func manyLetters(w *world) {
+	const lanes, each = 20, 150
+	b := w.Open()
+	q := w.queue(b, "many")
+	var all sync.WaitGroup
+	for lane := range lanes {
+		all.Go(func() {
+			for i := range each {
+				w.put(b, q, broker.Dead{Message: msg(fmt.Sprintf("%d-%d", lane, i)), Reason: "why"})
+			}
+		})
+	}
+	all.Wait()
+	first := w.scan(b, q, func(i int) broker.DeadAction {
+		if i%3 == 1 {
+			return broker.DeadRemove
+		}
+		return broker.DeadKeep
+	})
+	next := map[string]int{}
+	for _, id := range first {
+		lane, number, _ := strings.Cut(id, "-")
+		if number != fmt.Sprint(next[lane]) {
+			w.Fatalf("letter %s is shown where %d of its lane is next", id, next[lane])
+		}
+		next[lane]++
+	}
+	if len(first) != lanes*each {
+		w.Fatalf("%d letters are shown, want %d", len(first), lanes*each)
+	}
+	var kept []string
+	for i, id := range first {
+		if i%3 != 1 {
+			kept = append(kept, id)
+		}
+	}
+	for _, few := range []int{700, 10, 40, len(kept)} {
+		got := w.scan(w.Open(), q, func(i int) broker.DeadAction {
+			if i == few-1 {
+				return broker.DeadStop
+			}
+			return broker.DeadKeep
+		})
+		if !slices.Equal(got, kept[:few]) {
+			w.Fatalf("a scan of %d of the letters that were kept shows %d, of which at %d there is another", few, len(got), firstDifference(got, kept))
+		}
+	}
+}
+
+func firstDifference(a, b []string) int {
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return min(len(a), len(b))
+}
+
+// put puts a dead letter.
+func (w *world) put(b broker.Broker, queue string, d broker.Dead) {
+	w.Helper()
+	ctx, cancel := w.Ctx()
+	defer cancel()
+	w.Must(w.deadLetterer(b).PutDead(ctx, queue, d), "PutDead(%q, %q)", queue, d.Message.ID)
+}
+
+// scan scans a queue, with an action for each place, and returns the ids that were shown.
+func (w *world) scan(b broker.Broker, queue string, action func(i int) broker.DeadAction) (ids []string) {
+	w.Helper()
+	ctx, cancel := w.Ctx()
+	defer cancel()
+	w.Must(w.deadLetterer(b).ScanDead(ctx, queue, func(d *broker.Dead) broker.DeadAction {
+		ids = append(ids, d.Message.ID)
+		return action(len(ids) - 1)
+	}), "ScanDead(%q)", queue)
+	return ids
+}
+
+// scans scans a queue with the given actions and expects that these letters are shown.
+func (w *world) scans(b broker.Broker, queue string, actions map[string]broker.DeadAction, want ...string) {
+	w.Helper()
+	ctx, cancel := w.Ctx()
+	defer cancel()
+	var got []string
+	w.Must(w.deadLetterer(b).ScanDead(ctx, queue, func(d *broker.Dead) broker.DeadAction {
+		got = append(got, d.Message.ID)
+		return actions[d.Message.ID]
+	}), "ScanDead(%q)", queue)
+	if !slices.Equal(got, want) {
+		w.Fatalf("a scan shows %q, want %q", got, want)
+	}
+}
+
+// wantNotes checks what is said of a letter.
+func (w *world) wantNotes(d, want broker.Dead) {
+	w.Helper()
+	if w.h.Promises.Reasonless {
+		want = broker.Dead{Queue: want.Queue}
+	}
+	if d.Queue != want.Queue || d.Reason != want.Reason || d.Stack != want.Stack || d.Attempts != want.Attempts || !d.At.Equal(want.At) {
+		d.Message = nil
+		w.Errorf("the letter says %+v, want %+v", d, want)
+	}
+}
