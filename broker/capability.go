@@ -130,6 +130,9 @@ type Stats struct {
 	Held    int // handed out and not settled
 	Delayed int // waiting for their time
 	Dead    int // dead letters
+
+	// DeadDropped is how many dead letters the bounds have removed: since the queue was made, or as the adapter says.
+	DeadDropped int
 }
 
 // Inspector is a Broker that tells about its queues.

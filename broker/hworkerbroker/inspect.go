@@ -27,7 +27,7 @@ func (b *Broker) Stats(ctx context.Context, queue string) (broker.Stats, error) 
 	for i := range min(len(list), len(n)) {
 		n[i], _ = list[i].(int64)
 	}
-	return broker.Stats{Ready: int(n[0]), Held: int(n[1]), Dead: int(n[3])}, nil
+	return broker.Stats{Ready: int(n[0]), Held: int(n[1]), Dead: int(n[3]), DeadDropped: -1}, nil
 }
 
 // Purge implements [broker.Inspector].

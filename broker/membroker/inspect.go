@@ -26,7 +26,8 @@ func (b *Broker) Stats(ctx context.Context, queue string) (broker.Stats, error) 
 		return broker.Stats{}, err
 	}
 	defer q.unlock()
-	return broker.Stats{Ready: q.ready, Held: q.held, Delayed: q.delayed, Dead: len(q.dead)}, nil
+	q.trimDead()
+	return broker.Stats{Ready: q.ready, Held: q.held, Delayed: q.delayed, Dead: len(q.dead), DeadDropped: q.deadDropped}, nil
 }
 
 // Purge implements [broker.Inspector].

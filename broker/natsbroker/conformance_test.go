@@ -115,6 +115,9 @@ func harness(t testing.TB, srv *testserver.NATS, away time.Duration) *brokertest
 			lines[b] = l
 			return b
 		},
+		Bounded: func(t testing.TB, most int, age time.Duration) broker.Broker {
+			return open(t, natsbroker.Config{URLs: []string{srv.URL()}, Namespace: ns, DeadMax: most, DeadTTL: age})
+		},
 		Sever: func(t testing.TB, b broker.Broker) {
 			mu.Lock()
 			l := lines[b]

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -30,7 +31,7 @@ func (d *delivery) Bury(ctx context.Context, dead broker.Dead) error {
 
 func (d *delivery) bury(ctx context.Context, dead broker.Dead) error {
 	b := d.level.s.b
-	m, err := encodeDead(d.level.s.q, lastToken(d.subject), dead)
+	m, err := b.encodeDead(d.level.s.q, lastToken(d.subject), dead)
 	if err != nil {
 		return err
 	}
@@ -38,11 +39,15 @@ func (d *delivery) bury(ctx context.Context, dead broker.Dead) error {
 		m.Header[headerExpectedSeq] = []string{strconv.FormatUint(d.seq, 10)}
 		m.Header[headerExpectedSubj] = []string{d.subject}
 	}
-	return b.putDead(ctx, m)
+	err = b.putDead(ctx, d.level.s.q, m)
+	if errors.Is(err, natsconn.ErrWrongSequence) || errors.Is(err, natsconn.ErrNoStream) {
+		return fmt.Errorf("%w: %w", broker.ErrLeaseLost, err)
+	}
+	return err
 }
 
 // encodeDead returns a dead letter as it is stored.
-func encodeDead(q *queue, token string, d broker.Dead) (*nats.Msg, error) {
+func (b *Broker) encodeDead(q *queue, token string, d broker.Dead) (*nats.Msg, error) {
 	died := d.At
 	d = d.Normalized()
 	m, err := encode(d.Message, q.dead+token+"."+strconv.Itoa(d.Message.Generation), "")
@@ -56,6 +61,9 @@ func encodeDead(q *queue, token string, d broker.Dead) (*nats.Msg, error) {
 	}
 	if d.Attempts > 0 {
 		m.Header[headerAttempts] = []string{strconv.Itoa(d.Attempts)}
+	}
+	if f := b.features.Load(); f != nil && f.ttl && b.cfg.DeadTTL > 0 {
+		m.Header[headerTTL] = []string{max(b.cfg.DeadTTL, time.Second).Truncate(time.Second).String()}
 	}
 	if !died.IsZero() {
 		m.Header[headerDied] = []string{strconv.FormatInt(died.UnixMilli(), 10)}
@@ -81,18 +89,17 @@ func decodeDead(q *queue, st *natsconn.Stored) broker.Dead {
 }
 
 // putDead publishes a dead letter. Where it is too large it goes without what is said of it.
-func (b *Broker) putDead(ctx context.Context, m *nats.Msg) error {
+func (b *Broker) putDead(ctx context.Context, q *queue, m *nats.Msg) error {
 	for {
 		_, err := b.conn.Publish(ctx, m)
 		switch {
 		case err == nil:
+			b.boundDead(ctx, q)
 			return nil
 		case errors.Is(err, natsconn.ErrTooLarge) && first(m.Header, headerStack) != "":
 			m = with(m, headerStack, "")
 		case errors.Is(err, natsconn.ErrTooLarge) && len(first(m.Header, headerReason)) > 2:
 			m = with(m, headerReason, `""`)
-		case errors.Is(err, natsconn.ErrWrongSequence), errors.Is(err, natsconn.ErrNoStream):
-			return fmt.Errorf("%w: %w", broker.ErrLeaseLost, err)
 		case !b.again(ctx, err):
 			return err
 		}
@@ -120,11 +127,66 @@ func (b *Broker) addDead(ctx context.Context, name string, d broker.Dead) error 
 	if err != nil {
 		return err
 	}
-	m, err := encodeDead(q, token, d)
+	m, err := b.encodeDead(q, token, d)
 	if err != nil {
 		return err
 	}
-	return b.putDead(ctx, m)
+	err = b.putDead(ctx, q, m)
+	if errors.Is(err, natsconn.ErrNoStream) { // nothing was stored; it is made anew
+		b.streamGone(ctx)
+		if _, err := b.ready(ctx); err != nil {
+			return err
+		}
+		err = b.putDead(ctx, q, m)
+	}
+	return err
+}
+
+// sweepTime bounds what is done for the bound after a letter is stored.
+const sweepTime = 5 * time.Second
+
+// boundDead drops the oldest letters of a queue when there are too many. It looks at the first letter that this process puts and
+// after each hundredth part of the bound. What fails is tried again after the next letter.
+func (b *Broker) boundDead(ctx context.Context, q *queue) {
+	if b.cfg.DeadMax <= 0 {
+		return
+	}
+	n := q.deadPut.Add(1)
+	if n > 1 && n <= int64(b.cfg.DeadMax/100) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, sweepTime)
+	defer cancel()
+	count, err := b.conn.Subjects(ctx, b.names.stream, q.dead+">")
+	if err == nil && count > b.cfg.DeadMax {
+		count, err = b.conn.PurgeOldest(ctx, b.names.stream, q.dead+">", b.cfg.DeadMax)
+		q.deadDropped.Add(int64(count))
+	}
+	if err != nil {
+		q.deadPut.Store(0)
+		return
+	}
+	q.deadPut.Store(1)
+}
+
+// dropOld drops the letters that are too old, which the server does by itself since 2.11.
+func (b *Broker) dropOld(ctx context.Context, q *queue) error {
+	if f := b.features.Load(); b.cfg.DeadTTL <= 0 || f == nil || f.ttl {
+		return nil
+	}
+	for {
+		st, err := b.conn.GetNext(ctx, b.names.stream, q.dead+">", 1)
+		if errors.Is(err, natsconn.ErrNotFound) {
+			return nil
+		}
+		if err != nil || time.Since(st.Time) < b.cfg.DeadTTL {
+			return err
+		}
+		if err := b.conn.DeleteSeq(ctx, b.names.stream, st.Seq); err != nil && !errors.Is(err, natsconn.ErrNotFound) {
+			return err
+		}
+		q.deadDropped.Add(1)
+	}
 }
 
 // encodeText makes a header of any text.
@@ -146,23 +208,37 @@ func decodeText(s string) string {
 
 // ScanDead implements [broker.DeadLetterer].
 func (b *Broker) ScanDead(ctx context.Context, name string, fn func(*broker.Dead) broker.DeadAction) error {
+	return wrap(b.scanDead(ctx, name, fn), "scan the dead letters of", name)
+}
+
+func (b *Broker) scanDead(ctx context.Context, name string, fn func(*broker.Dead) broker.DeadAction) error {
 	q, err := b.queue(ctx, name)
 	if err != nil {
-		return wrap(err, "scan the dead letters of", name)
+		return err
+	}
+	if err := b.dropOld(ctx, q); err != nil {
+		return err
+	}
+	last, err := b.lastSeq(ctx)
+	if err != nil {
+		return err
 	}
 	for seq := uint64(1); ; {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		st, err := b.conn.GetNext(ctx, b.names.stream, q.dead+">", seq)
-		if errors.Is(err, natsconn.ErrNotFound) {
+		if errors.Is(err, natsconn.ErrNotFound) || err == nil && st.Seq > last {
 			return nil
 		}
 		if err != nil {
-			return wrap(err, "scan the dead letters of", name)
+			return err
 		}
 		d := decodeDead(q, st)
 		switch fn(&d) {
 		case broker.DeadRemove:
 			if err := b.conn.DeleteSeq(ctx, b.names.stream, st.Seq); err != nil && !errors.Is(err, natsconn.ErrNotFound) {
-				return wrap(err, "remove a dead letter of", name)
+				return err
 			}
 		case broker.DeadStop:
 			return nil

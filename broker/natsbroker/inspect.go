@@ -36,7 +36,8 @@ func (b *Broker) pending(ctx context.Context, q *queue, level int) (uint64, erro
 	return st.Pending, err
 }
 
-// Stats implements [broker.Inspector]. What was given back and waits for a consumer counts as held.
+// Stats implements [broker.Inspector]. What was given back and waits for a consumer counts as held. DeadDropped
+// counts what this process has dropped because there were too many; the server does not say what was too old.
 func (b *Broker) Stats(ctx context.Context, name string) (broker.Stats, error) {
 	st, err := b.stats(ctx, name)
 	return st, wrap(err, "inspect", name)
@@ -67,6 +68,7 @@ func (b *Broker) stats(ctx context.Context, name string) (broker.Stats, error) {
 	if sum.Delayed, err = b.conn.Subjects(ctx, b.names.stream, q.schedule+"*"); err != nil {
 		return sum, err
 	}
+	sum.DeadDropped = int(q.deadDropped.Load())
 	sum.Dead, err = b.conn.Subjects(ctx, b.names.stream, q.dead+">")
 	return sum, err
 }

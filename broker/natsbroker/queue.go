@@ -25,6 +25,9 @@ type queue struct {
 	dead     string
 	skip     int // of a subject, what is left out in a message's id for the server
 
+	deadPut     atomic.Int64 // letters that this process has put since it last looked how many there are
+	deadDropped atomic.Int64 // letters that this process has dropped
+
 	born atomic.Int64 // when its record was stored, in Unix nanoseconds: another time means another stream
 }
 

@@ -20,7 +20,7 @@ func (b *Broker) Stats(ctx context.Context, queue string) (broker.Stats, error) 
 		return broker.Stats{}, wrap(err, "stats of", queue)
 	}
 	n := func(i int) int { return max(0, int(number(answer, i))) }
-	return broker.Stats{Ready: n(1), Held: n(2), Delayed: n(3), Dead: n(4)}, nil
+	return broker.Stats{Ready: n(1), Held: n(2), Delayed: n(3), Dead: n(4), DeadDropped: n(5)}, nil
 }
 
 // Audit implements [broker.Auditor]: it looks at the settings of the server.

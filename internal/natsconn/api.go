@@ -142,10 +142,19 @@ func (c *Conn) DeleteSeq(ctx context.Context, stream string, seq uint64) error {
 
 // Purge removes the messages of a subject, which may have wildcards, and returns how many they were.
 func (c *Conn) Purge(ctx context.Context, stream, subject string) (int, error) {
+	return c.PurgeOldest(ctx, stream, subject, 0)
+}
+
+// PurgeOldest is Purge of all but the newest messages, of which it keeps so many.
+func (c *Conn) PurgeOldest(ctx context.Context, stream, subject string, keep int) (int, error) {
 	var resp struct {
 		Purged int `json:"purged"`
 	}
-	err := c.change(ctx, "STREAM.PURGE."+stream, map[string]any{"filter": subject}, &resp)
+	req := map[string]any{"filter": subject}
+	if keep > 0 {
+		req["keep"] = keep
+	}
+	err := c.change(ctx, "STREAM.PURGE."+stream, req, &resp)
 	return resp.Purged, err
 }
 
