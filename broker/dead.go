@@ -85,6 +85,15 @@ const (
 	DefaultDeadMax = 100_000
 )
 
+// AuditDead is what an [Auditor] says of a queue that keeps no more than most dead letters and has dead of them; "" if it is not
+// full. most of 0 or less is no limit.
+func AuditDead(queue string, dead, most int) string {
+	if most <= 0 || dead < most {
+		return ""
+	}
+	return fmt.Sprintf("the dead letters of queue %s are full: %d, of at most %d; the oldest are dropped for each that comes", queue, dead, most)
+}
+
 // ListDead returns up to n dead letters of a queue, the oldest first; they stay where they are. [ErrUnsupported] if b is no
 // [DeadLetterer].
 func ListDead(ctx context.Context, b Broker, queue string, n int) ([]Dead, error) {

@@ -3,9 +3,12 @@ package amqpbroker
 import (
 	"context"
 	"fmt"
+	"regexp"
+	"strings"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/amqpconn"
 )
 
@@ -14,10 +17,14 @@ func (b *Broker) Audit(ctx context.Context, queue string) ([]string, error) {
 	if queue == "" { // all that matters is said of each queue
 		return nil, nil
 	}
-	if _, err := b.Stats(ctx, queue); err != nil { // also learns the levels
+	st, err := b.Stats(ctx, queue) // also learns the levels
+	if err != nil {
 		return nil, err
 	}
 	var notes []string
+	if full := broker.AuditDead(queue, st.Dead, b.cfg.DeadMax); full != "" {
+		notes = append(notes, full)
+	}
 	parts := []struct {
 		name string
 		args amqp.Table
@@ -34,7 +41,7 @@ func (b *Broker) Audit(ctx context.Context, queue string) ([]string, error) {
 		}{name, b.workArgs(queue), "its tasks are refused"})
 	}
 	for _, part := range parts {
-		note, err := b.auditQueue(ctx, part.name, part.args, part.lost)
+		note, err := b.auditQueue(ctx, b.names.dead(queue), part.name, part.args, part.lost)
 		if err != nil {
 			return notes, wrap(err, "audit", queue)
 		}
@@ -51,8 +58,31 @@ func (b *Broker) Audit(ctx context.Context, queue string) ([]string, error) {
 	return notes, wrap(err, "audit", queue)
 }
 
+// deadUnbounded reports whether a dead queue is one of those that earlier versions have declared: as ours, but without bounds.
+func (b *Broker) deadUnbounded(ctx context.Context, name string) bool {
+	var difference error
+	err := b.retry(ctx, func(sess *amqpconn.Session) (err error) {
+		difference, err = b.declareOrFind(ctx, sess, name, b.unboundedDeadArgs())
+		return err
+	})
+	return err == nil && difference == nil
+}
+
+// deadPolicy is the command that bounds the dead queues of the namespace. The arguments of a queue that exists cannot be changed.
+func (b *Broker) deadPolicy() string {
+	var keys []string
+	if b.cfg.DeadTTL > 0 {
+		keys = append(keys, fmt.Sprintf(`"message-ttl":%d`, b.cfg.DeadTTL.Milliseconds()))
+	}
+	if b.cfg.DeadMax > 0 {
+		keys = append(keys, fmt.Sprintf(`"max-length":%d,"overflow":"drop-head"`, b.cfg.DeadMax))
+	}
+	return fmt.Sprintf(`rabbitmqctl set_policy --apply-to queues swj-%s-dead '^swj\.%s\.dead\.' '{%s}'`,
+		b.cfg.Namespace, regexp.QuoteMeta(b.cfg.Namespace), strings.Join(keys, ","))
+}
+
 // auditQueue compares an AMQP queue with what the adapter would declare. Declaring what exists as it is changes nothing.
-func (b *Broker) auditQueue(ctx context.Context, name string, args amqp.Table, lost string) (note string, err error) {
+func (b *Broker) auditQueue(ctx context.Context, dead, name string, args amqp.Table, lost string) (note string, err error) {
 	missing, err := b.missing(ctx, func(ch *amqp.Channel) error {
 		_, err := ch.QueueDeclarePassive(name, true, false, false, false, nil)
 		return err
@@ -70,6 +100,9 @@ func (b *Broker) auditQueue(ctx context.Context, name string, args amqp.Table, l
 	})
 	if err != nil || difference == nil {
 		return "", err
+	}
+	if name == dead && b.deadUnbounded(ctx, name) {
+		return fmt.Sprintf("amqp: the queue %s was declared without bounds; unless a policy bounds it already, set one: %s", name, b.deadPolicy()), nil
 	}
 	return fmt.Sprintf("amqp: the queue %s was declared with other settings, which may be weaker: %v", name, difference), nil
 }

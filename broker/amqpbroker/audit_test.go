@@ -1,6 +1,8 @@
 package amqpbroker_test
 
 import (
+	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -49,6 +51,18 @@ func TestAudit(t *testing.T) {
 		}
 	}
 	audit(classic)
+	if _, err := ch.QueueDeclare("swj."+namespace+".dead.old", true, false, false, false, amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": int64(math.MaxInt32)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := quorum.Declare(t.Context(), broker.Queue{Name: "old"}); err != nil {
+		t.Fatal(err)
+	}
+	notes, err := quorum.Audit(t.Context(), "old")
+	if err != nil || !slices.ContainsFunc(notes, func(n string) bool {
+		return strings.Contains(n, `rabbitmqctl set_policy --apply-to queues swj-`+namespace+`-dead '^swj\.`+namespace+`\.dead\.' '{"message-ttl":2592000000,"max-length":100000,"overflow":"drop-head"}'`)
+	}) {
+		t.Errorf("of a dead queue without bounds: %q, %v", notes, err)
+	}
 	audit(quorum, ".dead.weak was declared with other settings", ".undeliverable was declared with other settings", ".q.weak was declared with other settings")
 	prefix := "swj." + namespace + "."
 	if _, err := ch.QueueDelete(prefix+"dead.weak", false, false, false); err != nil {

@@ -118,6 +118,14 @@ func (b *Broker) declareWorkOn(ctx context.Context, sess *amqpconn.Session, queu
 // declareOne declares a queue. One that exists with other arguments is used as it is, with a warning.
 func (b *Broker) declareOne(ctx context.Context, sess *amqpconn.Session, name string, args amqp.Table) error {
 	difference, err := b.declareOrFind(ctx, sess, name, args)
+	if difference != nil && args["x-overflow"] == "drop-head" { // a dead queue, which may be one without bounds
+		bounded := difference
+		if difference, err = b.declareOrFind(ctx, sess, name, b.unboundedDeadArgs()); difference == nil {
+			b.tellUnbounded(ctx, name)
+			return err
+		}
+		difference = bounded
+	}
 	if difference != nil {
 		b.warnDifference(ctx, name, name, difference)
 	}
@@ -137,6 +145,14 @@ func (b *Broker) declareOrFind(ctx context.Context, sess *amqpconn.Session, name
 		_, err := ch.QueueDeclarePassive(name, true, false, false, false, nil)
 		return err
 	})
+}
+
+// tellUnbounded tells once that a dead queue of an earlier version has no bounds. It works as it did, so that this is no warning.
+func (b *Broker) tellUnbounded(ctx context.Context, name string) {
+	if _, known := b.warned.LoadOrStore(name, struct{}{}); !known {
+		b.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "amqp: the dead queue was declared without bounds; unless a policy bounds it already, set one",
+			slog.String("amqp_queue", name), slog.String("command", b.deadPolicy()))
+	}
 }
 
 // warnDifference warns once for each key.

@@ -253,7 +253,7 @@ func scanCases() []testCase {
 		},
 		{
 			Area: "dead letters", Name: "bounded by number", Needs: []need{needsDeadLetters, needsBounds},
-			Explain: "The adapter keeps so many letters of a queue as it was told; the oldest go first, and neither PutDead nor Bury is ever refused or kept waiting.",
+			Explain: "The adapter keeps so many letters of a queue as it was told; the oldest go first, neither PutDead nor Bury is ever refused or kept waiting, Audit tells that they are full, and Stats how many were dropped, if it can.",
 			Run: func(w *world) {
 				b := w.Own(w.h.Bounded(w.TB, 5, 0))
 				q := w.queue(b, "bounded")
@@ -270,6 +270,18 @@ func scanCases() []testCase {
 					}
 					return slices.Equal(got, []string{"5", "6", "7", "8", "9"})
 				})
+				w.auditFull(b, q)
+				i, ok := broker.As[broker.Inspector](b)
+				if !ok {
+					return
+				}
+				ctx, cancel := w.Ctx()
+				defer cancel()
+				st, err := i.Stats(ctx, q)
+				w.Must(err, "Stats")
+				if st.DeadDropped != 5 && st.DeadDropped != -1 {
+					w.Errorf("Stats tells of %d letters that were dropped, want 5", st.DeadDropped)
+				}
 			},
 		},
 		{
@@ -284,6 +296,22 @@ func scanCases() []testCase {
 			},
 		},
 	}
+}
+
+// auditFull expects that an Auditor tells of the full dead letters of a queue.
+func (w *world) auditFull(b broker.Broker, queue string) {
+	w.Helper()
+	a, ok := broker.As[broker.Auditor](b)
+	if !ok {
+		return
+	}
+	ctx, cancel := w.Ctx()
+	defer cancel()
+	w.Until("Audit tells that the dead letters are full", func() bool {
+		notes, err := a.Audit(ctx, queue)
+		w.Must(err, "Audit")
+		return slices.ContainsFunc(notes, func(n string) bool { return strings.Contains(n, queue) && strings.Contains(n, "full") })
+	})
 }
 
 // needsAges is what letters without a time cannot have.

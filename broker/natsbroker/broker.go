@@ -42,6 +42,7 @@ var (
 	_ broker.Inspector      = (*Broker)(nil)
 	_ broker.Locator        = (*Broker)(nil)
 	_ broker.DeadLetterer   = (*Broker)(nil)
+	_ broker.Auditor        = (*Broker)(nil)
 	_ broker.Finder         = (*Broker)(nil)
 	_ broker.Watcher        = (*Broker)(nil)
 	_ broker.Subscription   = (*subscription)(nil)

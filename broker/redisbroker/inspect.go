@@ -2,6 +2,7 @@ package redisbroker
 
 import (
 	"context"
+	"slices"
 
 	"github.com/swarmiji/swarmiji/broker"
 )
@@ -23,14 +24,20 @@ func (b *Broker) Stats(ctx context.Context, queue string) (broker.Stats, error) 
 	return broker.Stats{Ready: n(1), Held: n(2), Delayed: n(3), Dead: n(4), DeadDropped: n(5)}, nil
 }
 
-// Audit implements [broker.Auditor]: it looks at the settings of the server.
+// Audit implements [broker.Auditor]: it looks at the settings of the server, and whether the dead letters are full.
 func (b *Broker) Audit(ctx context.Context, queue string) ([]string, error) {
+	full := ""
 	if queue != "" {
-		if _, err := b.Stats(ctx, queue); err != nil {
+		st, err := b.Stats(ctx, queue)
+		if err != nil {
 			return nil, err
 		}
+		full = broker.AuditDead(queue, st.Dead, b.cfg.DeadMax)
 	}
 	notes, err := b.conn.Settings(ctx)
+	if full != "" {
+		notes = append(slices.Clip(notes), full)
+	}
 	return notes, wrap(err, "audit", queue)
 }
 

@@ -1,0 +1,23 @@
+package natsbroker
+
+import (
+	"context"
+
+	"github.com/swarmiji/swarmiji/broker"
+)
+
+// Audit implements [broker.Auditor]: it looks whether the dead letters of a queue are full. Streams that exist with other
+// settings are told of in the log.
+func (b *Broker) Audit(ctx context.Context, queue string) ([]string, error) {
+	if queue == "" {
+		return nil, nil
+	}
+	st, err := b.Stats(ctx, queue)
+	if err != nil {
+		return nil, err
+	}
+	if full := broker.AuditDead(queue, st.Dead, b.cfg.DeadMax); full != "" {
+		return []string{full}, nil
+	}
+	return nil, nil
+}
