@@ -15,7 +15,7 @@ func amqpSchemes() []scheme {
 	plain := scheme{ //nolint:gosec // nobody's password
 		name: "amqp", form: "amqp://user:password@host:5672/vhost", port: "5672", where: servers,
 		server: "RabbitMQ", start: "start one (rabbitmq-server), or use mem:// to try without",
-		params: []string{paramQueueType}, client: []string{"heartbeat", "connection_timeout", "auth_mechanism"},
+		params: []string{paramQueueType, paramDeadTTL, paramDeadMax}, client: []string{"heartbeat", "connection_timeout", "auth_mechanism"},
 		broker: amqpBroker, results: amqpResults, events: amqpEvents,
 	}
 	secure := plain
@@ -24,9 +24,13 @@ func amqpSchemes() []scheme {
 }
 
 func amqpBroker(t *target) (broker.Broker, error) {
+	ttl, most, err := t.deadBounds()
+	if err != nil {
+		return nil, err
+	}
 	return amqpbroker.New(amqpbroker.Config{
 		URLs: t.urls(), TLS: t.tls, Name: t.options.Name, Namespace: t.namespace, Logger: t.options.Logger,
-		QueueType: amqpbroker.QueueType(t.params[paramQueueType]),
+		QueueType: amqpbroker.QueueType(t.params[paramQueueType]), DeadTTL: ttl, DeadMax: most,
 	})
 }
 

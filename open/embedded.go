@@ -25,7 +25,7 @@ func embeddedSchemes() []scheme {
 	return []scheme{{
 		name: "nats-embedded", form: "nats-embedded:///directory", where: directory,
 		server: "embedded NATS server", start: "its process has ended; open the directory again",
-		params: []string{paramListen, paramSync},
+		params: []string{paramListen, paramSync, paramDeadTTL, paramDeadMax},
 		check:  checkEmbedded, prepare: startEmbedded,
 		broker: natsBroker, results: natsResults, events: natsEvents, schedule: natsSchedule,
 	}}

@@ -24,7 +24,7 @@ func natsSchemes() []scheme {
 	plain := scheme{ //nolint:gosec // nobody's password
 		name: "nats", form: "nats://user:password@host:4222", port: "4222", where: servers,
 		server: "NATS server", start: "start one (nats-server -js), or use nats-embedded:///directory or mem:// to try without",
-		params: []string{paramReplicas, paramCreds, paramNKey},
+		params: []string{paramReplicas, paramCreds, paramNKey, paramDeadTTL, paramDeadMax},
 		check:  checkNATS, broker: natsBroker, results: natsResults, events: natsEvents, schedule: natsSchedule,
 	}
 	secure := plain
@@ -48,9 +48,14 @@ func natsBroker(t *target) (broker.Broker, error) {
 	if err != nil {
 		return nil, err
 	}
+	ttl, most, err := t.deadBounds()
+	if err != nil {
+		return nil, err
+	}
 	c := natsbroker.Config{
 		URLs: t.urls(), TLS: t.tls, Credentials: t.params[paramCreds], NKeySeed: t.params[paramNKey],
 		Name: t.options.Name, Namespace: t.namespace, Replicas: replicas, Logger: t.options.Logger,
+		DeadTTL: ttl, DeadMax: most,
 	}
 	if t.embedded == nil {
 		return natsbroker.New(c)

@@ -27,6 +27,8 @@
 //	cert, key            with TLS: files of the client's certificate
 //	server_name          with TLS: name in the server's certificate, when it is not the host's
 //	queue_type           amqp: quorum (default) or classic, for the queues that are created
+//	dead_ttl             amqp, nats, redis: how long a dead letter is kept, such as 720h, the default; 0: for ever
+//	dead_max             amqp, nats, redis: how many dead letters a queue keeps, the newest; default 100000; 0: any number
 //	heartbeat            amqp: seconds
 //	connection_timeout   amqp: milliseconds
 //	auth_mechanism       amqp: plain or external

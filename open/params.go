@@ -25,6 +25,29 @@ func (t *target) setRetain() error {
 	return nil
 }
 
+const (
+	paramDeadTTL = "dead_ttl"
+	paramDeadMax = "dead_max"
+
+	maxDeadMax = 100_000_000
+)
+
+// deadBounds returns how long a dead letter is kept and how many a queue keeps, as the configurations of brokers take them.
+func (t *target) deadBounds() (ttl time.Duration, most int, err error) {
+	if text, ok := t.params[paramDeadTTL]; ok {
+		if ttl, err = time.ParseDuration(text); err != nil || ttl < 0 || ttl > 0 && ttl < time.Second {
+			return 0, 0, errors.New("parameter dead_ttl must be how long a dead letter is kept, such as 720h, or 0 for ever")
+		}
+		if ttl == 0 {
+			ttl = -1
+		}
+	}
+	if most, err = t.number(paramDeadMax, 0, 0, maxDeadMax); err == nil && most == 0 && t.params[paramDeadMax] != "" {
+		most = -1
+	}
+	return ttl, most, err
+}
+
 // number returns a parameter that is a whole number from least to most, and otherwise where it is not given. The error does
 // not quote the value.
 func (t *target) number(param string, otherwise, least, most int) (int, error) {

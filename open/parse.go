@@ -118,6 +118,9 @@ func parse(list string, o Options) (*target, error) {
 	if err := t.setRetain(); err != nil {
 		return nil, err
 	}
+	if _, _, err := t.deadBounds(); err != nil {
+		return nil, err
+	}
 	switch {
 	case s.secure:
 		if t.tls, err = tlsConfig(t.params, o.TLS); err != nil {

@@ -60,7 +60,7 @@ func redisScheme(name string, kind redisKind) scheme {
 	s := scheme{
 		name: name, port: "6379", where: servers,
 		server: "Redis", start: "start one (redis-server), or use mem:// to try without",
-		params: []string{paramPoolSize, paramWaitReplicas},
+		params: []string{paramPoolSize, paramWaitReplicas, paramDeadTTL, paramDeadMax},
 		check:  func(t *target) error { return checkRedis(t, kind) },
 		broker: redisBroker, results: redisResults, events: redisEvents, schedule: redisSchedule,
 	}
@@ -156,8 +156,13 @@ func redisBroker(t *target) (broker.Broker, error) {
 	if err != nil {
 		return nil, err
 	}
+	ttl, most, err := t.deadBounds()
+	if err != nil {
+		return nil, err
+	}
 	return redisbroker.New(redisbroker.Config{
 		Redis: t.redis, Name: t.clientName(), Namespace: t.namespace, WaitReplicas: replicas, Logger: t.options.Logger,
+		DeadTTL: ttl, DeadMax: most,
 	})
 }
 

@@ -29,7 +29,9 @@
 //	Swj-Expires, Swj-Not-Before          Unix milliseconds. A message with the latter is not handed out before
 //	Swj-Extra                            JSON {"ct":...,"h":{name:value},"p":{name:text}}: a content type that fits no header, Headers and Properties. A value is
 //	                                     {"s":text}, {"x":base64 of a string}, {"b":base64 of bytes}, {"t":bool}, {"i":integer} or {"f":"float"}
-//	Swj-Reason                           of a dead letter, a JSON string
+//	Swj-Reason, Swj-Stack                of a dead letter, JSON strings
+//	Swj-Attempts                         of a dead letter, decimal: how many runs had ended
+//	Swj-Died                             of a dead letter, Unix milliseconds; missing: when it was stored
 //	Swj-Moved                            the message has been replaced by one elsewhere; whoever gets this notice acknowledges it
 //	Nats-Msg-Id                          <q>.<level>.<id> and, from generation 1 on, /<generation>
 //	Nats-Expected-Last-Subject-Sequence  0, so that a message does not take the place of another one of its id unseen

@@ -17,7 +17,7 @@
 //	n         hash     key -> how often the message was handed out before
 //	g         hash     id -> the generations above 0 of which there are messages
 //	s         hash     elements of ready lists to pass over, since their messages were deleted
-//	x         list     dead letters, the oldest first
+//	x         list     dead letters, the oldest first; deaddropped in m counts those that the bounds have removed
 //
 // The key of a message is its id, and from generation 1 on the id, a space and the generation. An owner is a subscription, under
 // a random number. Channels carry words and messages to owners that wait.
@@ -32,7 +32,8 @@
 // expires, 8 bytes, in milliseconds since 1970, 0 is never; the length of its content type, 1 byte; the length of its
 // headers and properties, 4 bytes; the content type; headers and properties, two msgpack maps, or nothing; the body. A dead
 // letter is: when it was buried, 4 bytes of seconds since 1970 and 4 of microseconds; the length of its key, 2 bytes; the length
-// of the reason, 4 bytes; key; reason; the message as it was stored. Numbers begin with their highest byte. An id that begins
+// of the notes, 4 bytes; key; notes; the message as it was stored. The notes are the reason. Where 2^20 was added to the
+// microseconds, the notes are the reason, the stack, the attempts, 4 bytes, and the length of the stack, 4 bytes. Numbers begin with their highest byte. An id that begins
 // with '{' or '~' has a '~' before it in its key. These forms only ever get additions.
 //
 // # What it promises

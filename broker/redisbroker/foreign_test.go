@@ -115,6 +115,54 @@ func TestStoredForm(t *testing.T) {
 	ack(t, d)
 }
 
+// TestStoredDeadForm: the stored form of a dead letter is public too. A letter without stack and attempts is stored as released
+// versions do it; one with them is marked.
+func TestStoredDeadForm(t *testing.T) {
+	t.Parallel()
+	srv := testserver.RequireRedis(t)
+	ns := testserver.Namespace()
+	b := connect(t, redisbroker.Config{Namespace: ns, DeadTTL: -1})
+	q := declared(t, b, "q")
+	list := "swj:{" + ns + "." + q + "}:x"
+	const (
+		seconds = "6553f100"
+		stored  = "01" + "00000064" + "0000000000000000" + "0a" + "00000000" + "746578742f706c61696e" + "626f6479"
+		key     = "612033" // "a 3"
+		// seconds, microseconds, lengths of key and reason, key, "why", the message
+		plain = seconds + "0001e078" + "0003" + "00000003" + key + "776879" + stored
+		// as above, but 2^20 microseconds more, and after the reason "stack", 25 attempts and the length of the stack
+		marked = seconds + "0011e078" + "0003" + "00000010" + key + "776879" + "737461636b" + "00000019" + "00000005" + stored
+	)
+	at := time.Unix(0x6553f100, 123_000_000)
+	want := []broker.Dead{{Reason: "why", At: at}, {Reason: "why", Stack: "stack", Attempts: 25, At: at}}
+	m := &broker.Message{ID: "a", Generation: 3, ContentType: "text/plain", Priority: 100, Body: []byte("body")}
+	for i, form := range []string{plain, marked} {
+		d := want[i]
+		d.Message = m
+		if err := b.PutDead(testwait.Long(t), q, d); err != nil {
+			t.Fatal(err)
+		}
+		got, _ := do(t, srv, "LINDEX", list, -1).(string)
+		if hex.EncodeToString([]byte(got)) != form {
+			t.Errorf("stored is\n%x, want\n%s", got, form)
+		}
+		raw, err := hex.DecodeString(form)
+		if err != nil {
+			t.Fatal(err)
+		}
+		do(t, srv, "DEL", list)
+		do(t, srv, "RPUSH", list, string(raw))
+		dead, err := broker.ListDead(testwait.Long(t), b, q, 10)
+		if err != nil || len(dead) != 1 {
+			t.Fatalf("%+v, %v", dead, err)
+		}
+		if l := dead[0]; l.Reason != d.Reason || l.Stack != d.Stack || l.Attempts != d.Attempts || !l.At.Equal(at) || l.Message.Generation != 3 || string(l.Message.Body) != "body" {
+			t.Errorf("the letter is read as %+v, %+v", l, l.Message)
+		}
+		do(t, srv, "DEL", list)
+	}
+}
+
 // TestDamaged: what stands in the table and is none of ours reaches a consumer, who can bury it.
 func TestDamaged(t *testing.T) {
 	t.Parallel()
