@@ -99,7 +99,8 @@ type Delivery interface {
 	// Release gives the message back, to be seen again after the given time, never earlier. No failure is counted, but
 	// Deliveries may rise. After longer than 0 it may become a copy with the next Generation.
 	Release(ctx context.Context, after time.Duration) error
-	// Bury moves the message, byte for byte, to the dead letters of its queue, with the Reason, Stack, Attempts and At of d as
-	// [DeadLetterer.PutDead] takes them. Message and Queue of d are not looked at. A full dead queue never refuses it.
+	// Bury moves the message, byte for byte, to the dead letters of its queue, with the Reason,
+	// Stack, Attempts and At of d as [DeadLetterer.PutDead] takes them. Message and Queue of d are
+	// not looked at. A full dead queue never refuses it.
 	Bury(ctx context.Context, d Dead) error
 }

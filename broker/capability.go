@@ -131,7 +131,8 @@ type Stats struct {
 	Delayed int // waiting for their time
 	Dead    int // dead letters
 
-	// DeadDropped is how many dead letters the bounds have removed: since the queue was made, or as the adapter says.
+	// DeadDropped is how many dead letters the bounds have removed: since the queue was made, or as
+	// the adapter says.
 	DeadDropped int
 }
 
@@ -145,9 +146,10 @@ type Inspector interface {
 
 // Auditor is a Broker that can tell what is weaker than what its adapter promises.
 type Auditor interface {
-	// Audit returns, in sentences for people, which settings of the server, of the queue and of what belongs to it are weaker than
-	// what the adapter promises with its own, what of it is missing, and whether its dead letters are full. "" for queue asks about the server alone. It changes nothing.
-	// nil: nothing was found; [ErrNoQueue] if there is no such queue.
+	// Audit returns, in sentences for people, which settings of the server, of the queue and of
+	// what belongs to it are weaker than what the adapter promises with its own, what of it is
+	// missing, and whether its dead letters are full. "" for queue asks about the server alone. It
+	// changes nothing. nil: nothing was found; [ErrNoQueue] if there is no such queue.
 	Audit(ctx context.Context, queue string) ([]string, error)
 }
 

@@ -24,8 +24,8 @@ type Dead struct {
 	At       time.Time // when it was dead-lettered
 }
 
-// Normalized returns d as adapters store it: Reason and Stack are valid UTF-8 and no longer than what is kept, Attempts is not
-// negative, and At is now where it was zero.
+// Normalized returns d as adapters store it: Reason and Stack are valid UTF-8 and no longer than
+// what is kept, Attempts is not negative, and At is now where it was zero.
 func (d Dead) Normalized() Dead {
 	d.Reason, d.Stack = cutText(d.Reason, MaxReason), cutText(d.Stack, MaxStack)
 	d.Attempts = max(d.Attempts, 0)
@@ -35,7 +35,8 @@ func (d Dead) Normalized() Dead {
 	return d
 }
 
-// cutText returns s as valid UTF-8 of at most n bytes. A character that n would cut in two is left out.
+// cutText returns s as valid UTF-8 of at most n bytes. A character that n would cut in two is left
+// out.
 func cutText(s string, n int) string {
 	if len(s) > n {
 		for i := n; i > n-utf8.UTFMax; i-- {
@@ -61,21 +62,34 @@ const (
 
 // DeadLetterer is a Broker whose dead letters can be written and read.
 //
-// The adapter bounds the letters of a queue by age and by number, by default [DefaultDeadTTL] and [DefaultDeadMax]; the oldest
-// go first.
+// The adapter bounds the letters of a queue by age and by number, by default [DefaultDeadTTL] and
+// [DefaultDeadMax]; the oldest go first.
 type DeadLetterer interface {
-	// PutDead adds a dead letter, also of a message that no broker holds any more. Nil means what it means of Publish. The
-	// queue, and its place for dead letters, are created if they do not exist and may be. d.Queue is not looked at; d.At is
-	// now if it is zero. The same (ID, Generation) put twice is two letters. PutDead owns d.Message as Publish does.
-	PutDead(ctx context.Context, queue string, d Dead) error
-	// ScanDead shows the dead letters of a queue to fn, the oldest first, each at most once, and does with each what fn
-	// answers. It ends after the letters that there were when it began, after DeadStop, or with ctx. fn may take its time and
-	// use the Broker; it must not scan the same queue. The letter belongs to the broker: fn must not change its message.
+	// PutDead adds a dead letter, also of a message that no broker holds any more. Nil means what
+	// it means of Publish.
 	//
-	// What fn had removed is gone for good when ScanDead returns nil. After an error a letter that was to be removed may be
-	// there still, and the next scan shows it; nothing else is lost. [ErrNoQueue] if there is no such queue.
+	//   - The place for a queue's dead letters is created if it does not exist.
+	//   - d.Queue is not looked at; d.At is now if it is zero.
+	//   - The same (ID, Generation) put twice is one letter, with the later notes, or two.
+	//   - Full dead letters refuse nothing: the oldest is dropped.
+	//
+	// PutDead owns d.Message as Publish does. Safe for concurrent use.
+	PutDead(ctx context.Context, queue string, d Dead) error
+	// ScanDead shows the dead letters of a queue to fn, the oldest first, each at most once, and
+	// does with each what fn answers. It ends after the letters that there were when it began,
+	// after DeadStop, or with ctx, whose error it then returns.
+	//
+	//   - fn may take its time and use the Broker, but must not scan the same queue.
+	//   - The letter belongs to the broker: fn must not change its message.
+	//   - What fn had removed is gone for good when ScanDead returns nil. After an error a letter
+	//     that was to be removed may be there still, and the next scan shows it.
+	//   - Some servers hide the letters from other scans until this one ends; they may be shown
+	//     to one of two scans at once, or to both.
+	//
+	// Returns [ErrNoQueue] if there is no such queue. Safe for concurrent use.
 	ScanDead(ctx context.Context, queue string, fn func(*Dead) DeadAction) error
-	// PurgeDead removes the dead letters of a queue, without reading them, and returns how many they were.
+	// PurgeDead removes the dead letters of a queue, without reading them, and returns how many
+	// they were.
 	PurgeDead(ctx context.Context, queue string) (int, error)
 }
 
@@ -85,8 +99,8 @@ const (
 	DefaultDeadMax = 100_000
 )
 
-// AuditDead is what an [Auditor] says of a queue that keeps no more than most dead letters and has dead of them; "" if it is not
-// full. most of 0 or less is no limit.
+// AuditDead is what an [Auditor] says of a queue that keeps no more than most dead letters and has
+// dead of them; "" if it is not full. most of 0 or less is no limit.
 func AuditDead(queue string, dead, most int) string {
 	if most <= 0 || dead < most {
 		return ""
@@ -94,8 +108,8 @@ func AuditDead(queue string, dead, most int) string {
 	return fmt.Sprintf("the dead letters of queue %s are full: %d, of at most %d; the oldest are dropped for each that comes", queue, dead, most)
 }
 
-// ListDead returns up to n dead letters of a queue, the oldest first; they stay where they are. [ErrUnsupported] if b is no
-// [DeadLetterer].
+// ListDead returns up to n dead letters of a queue, the oldest first; they stay where they are.
+// [ErrUnsupported] if b is no [DeadLetterer].
 func ListDead(ctx context.Context, b Broker, queue string, n int) ([]Dead, error) {
 	dl, ok := As[DeadLetterer](b)
 	if !ok {

@@ -32,7 +32,8 @@ const (
 	maxDeadMax = 100_000_000
 )
 
-// deadBounds returns how long a dead letter is kept and how many a queue keeps, as the configurations of brokers take them.
+// deadBounds returns how long a dead letter is kept and how many a queue keeps, as the
+// configurations of brokers take them.
 func (t *target) deadBounds() (ttl time.Duration, most int, err error) {
 	if text, ok := t.params[paramDeadTTL]; ok {
 		if ttl, err = time.ParseDuration(text); err != nil || ttl < 0 || ttl > 0 && ttl < time.Second {

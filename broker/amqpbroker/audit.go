@@ -58,7 +58,8 @@ func (b *Broker) Audit(ctx context.Context, queue string) ([]string, error) {
 	return notes, wrap(err, "audit", queue)
 }
 
-// deadUnbounded reports whether a dead queue is one of those that earlier versions have declared: as ours, but without bounds.
+// deadUnbounded reports whether a dead queue is one of those that earlier versions have declared:
+// as ours, but without bounds.
 func (b *Broker) deadUnbounded(ctx context.Context, name string) bool {
 	var difference error
 	err := b.retry(ctx, func(sess *amqpconn.Session) (err error) {
@@ -68,7 +69,8 @@ func (b *Broker) deadUnbounded(ctx context.Context, name string) bool {
 	return err == nil && difference == nil
 }
 
-// deadPolicy is the command that bounds the dead queues of the namespace. The arguments of a queue that exists cannot be changed.
+// deadPolicy is the command that bounds the dead queues of the namespace. The arguments of a queue
+// that exists cannot be changed.
 func (b *Broker) deadPolicy() string {
 	var keys []string
 	if b.cfg.DeadTTL > 0 {

@@ -51,11 +51,12 @@ type Config struct {
 	// DeliveryLimit is after how many deliveries RabbitMQ itself dead-letters a message of a quorum queue. It is only a
 	// backstop, since before RabbitMQ 4.3 also a message that was given back untouched counts. 0: 1,000.
 	DeliveryLimit int
-	// DeadTTL is how long RabbitMQ keeps a dead letter. 0: broker.DefaultDeadTTL; negative: for ever. It holds for the dead queues
-	// that this Broker creates: existing ones are used as they are, and Audit says how to bound them.
+	// DeadTTL is how long RabbitMQ keeps a dead letter. 0: broker.DefaultDeadTTL; negative: for
+	// ever. It holds for the dead queues that this Broker creates: existing ones are used as they
+	// are, and Audit says how to bound them.
 	DeadTTL time.Duration
-	// DeadMax is how many dead letters of a queue RabbitMQ keeps; the oldest go first, without a word. 0:
-	// broker.DefaultDeadMax; negative: no limit. It holds where DeadTTL does.
+	// DeadMax is how many dead letters of a queue RabbitMQ keeps; the oldest go first, without a
+	// word. 0: broker.DefaultDeadMax; negative: no limit. It holds where DeadTTL does.
 	DeadMax int
 	// MaxBody is the largest body in bytes that is sent; a larger one is broker.ErrTooLarge. 0: 16 MiB less 128 KiB.
 	MaxBody int

@@ -4,11 +4,13 @@
 //
 // # What lies on the server
 //
-// All names begin with "swj.<namespace>.". A queue is one durable queue q.<queue> behind the default exchange, a quorum queue
-// unless configured otherwise, or with priority levels one queue q.<queue>:p<bound> per level. Its dead letters are in
-// dead.<queue>, whether Bury put them there or RabbitMQ did, at its delivery limit; a full one drops its oldest. Messages with a time wait in 38 queues
-// delay.00 to delay.37, each of which holds everything for 2^n milliseconds; those whose queue is gone when their time has
-// come are in undeliverable. Queues that exist with other settings are used as they are, with a warning in the log.
+// All names begin with "swj.<namespace>.". A queue is one durable queue q.<queue> behind the
+// default exchange, a quorum queue unless configured otherwise, or with priority levels one queue
+// q.<queue>:p<bound> per level. Its dead letters are in dead.<queue>, whether Bury put them there
+// or RabbitMQ did, at its delivery limit; a full one drops its oldest. Messages with a time wait in
+// 38 queues delay.00 to delay.37, each of which holds everything for 2^n milliseconds; those whose
+// queue is gone when their time has come are in undeliverable. Queues that exist with other
+// settings are used as they are, with a warning in the log.
 //
 // # What it promises
 //

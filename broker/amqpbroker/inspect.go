@@ -31,7 +31,8 @@ func (b *Broker) ready(ctx context.Context, amqpQueues []string) (int, error) {
 	return n, nil
 }
 
-// Stats implements [broker.Inspector]. RabbitMQ tells an AMQP client only what is ready: Held, Delayed and DeadDropped are -1.
+// Stats implements [broker.Inspector]. RabbitMQ tells an AMQP client only what is ready: Held,
+// Delayed and DeadDropped are -1.
 func (b *Broker) Stats(ctx context.Context, queue string) (broker.Stats, error) {
 	if _, err := b.route(queue, defaultPriority); err != nil {
 		return broker.Stats{}, wrap(err, "inspect", queue)

@@ -21,12 +21,13 @@ const (
 	scanIdle       = 200 * time.Millisecond
 )
 
-// ScanDead implements [broker.DeadLetterer]. AMQP has no look at a queue: letters are fetched and given back in the end. Until
-// then nobody else sees them, so that a process scans a queue once at a time; a second scan waits. Bodies are held a window at
-// a time, of what is kept only the number.
+// ScanDead implements [broker.DeadLetterer]. AMQP has no look at a queue: letters are fetched and
+// given back in the end. Until then nobody else sees them, so that a process scans a queue once at
+// a time; a second scan waits. Bodies are held a window at a time, of what is kept only the number.
 //
-// A quorum queue puts what is given back in front of what was never fetched, but behind what was given back before. So a scan
-// that stops goes on fetching what an earlier one had fetched. Only one that fails, or dies, may leave another order.
+// A quorum queue puts what is given back in front of what was never fetched, but behind what was
+// given back before. So a scan that stops goes on fetching what an earlier one had fetched. Only
+// one that fails, or dies, may leave another order.
 func (b *Broker) ScanDead(ctx context.Context, queue string, fn func(*broker.Dead) broker.DeadAction) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // also if fn panics
@@ -104,9 +105,10 @@ func (s *deadScan) run(ctx context.Context) error {
 	return err
 }
 
-// giveBack gives back what is kept, in its order, and waits until it can be fetched again, so that the next scan finds it. A
-// quorum queue keeps the order only of few commands under way, of few letters each. Where what is given back does not show,
-// since others take it, there is no more waiting.
+// giveBack gives back what is kept, in its order, and waits until it can be fetched again, so that
+// the next scan finds it. A quorum queue keeps the order only of few commands under way, of few
+// letters each. Where what is given back does not show, since others take it, there is no more
+// waiting.
 func (s *deadScan) giveBack(ctx context.Context) error {
 	q, err := s.ch.QueueDeclarePassive(s.name, true, false, false, false, nil)
 	if err != nil {
@@ -139,8 +141,8 @@ func (s *deadScan) await(ctx context.Context, count int) (bool, error) {
 	return false, nil
 }
 
-// window fetches letters until it holds size of them that are kept. It reports how large the bodies were and whether the scan
-// is over.
+// window fetches letters until it holds size of them that are kept. It reports how large the bodies
+// were and whether the scan is over.
 func (s *deadScan) window(ctx context.Context, size int) (bytes, count int, over bool, err error) {
 	if err := s.ch.Qos(size, 0, false); err != nil {
 		return 0, 0, false, err

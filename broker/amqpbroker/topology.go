@@ -29,8 +29,8 @@ func (b *Broker) queueArgs(args amqp.Table) amqp.Table {
 	return args
 }
 
-// deadArgs are the arguments of a dead queue: those of an unbounded one, and its bounds. A full one drops its oldest letters: one
-// that refused new ones would keep its work queue from settling.
+// deadArgs are the arguments of a dead queue: those of an unbounded one, and its bounds. A full one
+// drops its oldest letters: one that refused new ones would keep its work queue from settling.
 func (b *Broker) deadArgs() amqp.Table {
 	args := b.unboundedDeadArgs()
 	if b.cfg.DeadTTL > 0 {
@@ -43,8 +43,9 @@ func (b *Broker) deadArgs() amqp.Table {
 	return args
 }
 
-// unboundedDeadArgs are those of the dead queues that earlier versions have declared. A quorum queue puts what is given back at its old
-// place only if it has a delivery limit; reading dead letters must not reach it.
+// unboundedDeadArgs are those of the dead queues that earlier versions have declared. A quorum
+// queue puts what is given back at its old place only if it has a delivery limit; reading dead
+// letters must not reach it.
 func (b *Broker) unboundedDeadArgs() amqp.Table {
 	args := b.queueArgs(nil)
 	if b.cfg.QueueType == Quorum {
@@ -147,7 +148,8 @@ func (b *Broker) declareOrFind(ctx context.Context, sess *amqpconn.Session, name
 	})
 }
 
-// tellUnbounded tells once that a dead queue of an earlier version has no bounds. It works as it did, so that this is no warning.
+// tellUnbounded tells once that a dead queue of an earlier version has no bounds. It works as it
+// did, so that this is no warning.
 func (b *Broker) tellUnbounded(ctx context.Context, name string) {
 	if _, known := b.warned.LoadOrStore(name, struct{}{}); !known {
 		b.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "amqp: the dead queue was declared without bounds; unless a policy bounds it already, set one",

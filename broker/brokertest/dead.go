@@ -120,8 +120,8 @@ func deadCases() []testCase {
 	}
 }
 
-// Requeue publishes the dead letters of a queue as messages of the next Generation, the oldest first, removes them, and returns
-// how many they were. It is for adapters' own tests.
+// Requeue publishes the dead letters of a queue as messages of the next Generation, the oldest
+// first, removes them, and returns how many they were. It is for adapters' own tests.
 func Requeue(ctx context.Context, b broker.Broker, queue string) (n int, err error) {
 	dl, ok := broker.As[broker.DeadLetterer](b)
 	if !ok {

@@ -29,8 +29,8 @@ type Harness struct {
 	// connections. Nil: the cases that need it are skipped by name.
 	Isolate func(t testing.TB, b broker.Broker) (back func())
 
-	// Bounded is Open of a Broker that keeps so many dead letters of a queue, each for so long; 0: the adapter's default. Nil: the
-	// cases that need it are skipped by name.
+	// Bounded is Open of a Broker that keeps so many dead letters of a queue, each for so long; 0:
+	// the adapter's default. Nil: the cases that need it are skipped by name.
 	Bounded func(t testing.TB, most int, age time.Duration) broker.Broker
 
 	// Prefix begins the name of every queue that the suite uses, for servers where a namespace is no more than that.

@@ -11,8 +11,9 @@ import (
 
 // The failed jobs are the dead letters. The broken ones are not: what nobody can read is no message, see [Broker.Broken].
 
-// PutDead implements [broker.DeadLetterer]. The layout keeps payloads and nothing else: the reason is only logged, and the
-// stack, the attempts and the time are not kept. Of the newest letters [Config].FailedSize are kept.
+// PutDead implements [broker.DeadLetterer]. The layout keeps payloads and nothing else: the reason
+// is only logged, and the stack, the attempts and the time are not kept. Of the newest letters
+// [Config].FailedSize are kept.
 func (b *Broker) PutDead(ctx context.Context, queue string, d broker.Dead) error {
 	k, err := keysOf(queue)
 	if err != nil {
@@ -39,8 +40,8 @@ func (b *Broker) logFailure(queue, id, reason string) {
 // dropChunk is how many letters one call removes.
 const dropChunk = 100
 
-// ScanDead implements [broker.DeadLetterer]. A letter has no reason, no stack, no attempts and no time. What cannot be read is
-// left out.
+// ScanDead implements [broker.DeadLetterer]. A letter has no reason, no stack, no attempts and no
+// time. What cannot be read is left out.
 func (b *Broker) ScanDead(ctx context.Context, queue string, fn func(*broker.Dead) broker.DeadAction) error {
 	k, err := keysOf(queue)
 	if err != nil {

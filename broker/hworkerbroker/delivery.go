@@ -67,7 +67,8 @@ func (d *delivery) Release(ctx context.Context, after time.Duration) error {
 	return err
 }
 
-// Bury implements [broker.Delivery]: hworker's Failure. The layout keeps no reasons, so that the reason is only logged.
+// Bury implements [broker.Delivery]: hworker's Failure. The layout keeps no reasons, so that the
+// reason is only logged.
 func (d *delivery) Bury(ctx context.Context, dead broker.Dead) error {
 	size := fmt.Sprint(d.sub.broker.cfg.FailedSize)
 	err := d.settle(ctx, "failed", d.sub.keys.failed, size)

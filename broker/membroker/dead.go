@@ -32,7 +32,8 @@ func (b *Broker) PutDead(ctx context.Context, queue string, d broker.Dead) error
 	return nil
 }
 
-// putDead adds a dead letter and drops what the bounds leave no room for. The caller holds the queue's mutex.
+// putDead adds a dead letter and drops what the bounds leave no room for. The caller holds the
+// queue's mutex.
 func (q *queue) putDead(m *broker.Message, d broker.Dead) {
 	d = d.Normalized()
 	d.Message, d.Queue = m, q.name
@@ -40,8 +41,8 @@ func (q *queue) putDead(m *broker.Message, d broker.Dead) {
 	q.trimDead()
 }
 
-// trimDead drops the letters that are too old, by the time at which they were dead-lettered, and the oldest beyond the bound.
-// The caller holds the queue's mutex.
+// trimDead drops the letters that are too old, by the time at which they were dead-lettered, and
+// the oldest beyond the bound. The caller holds the queue's mutex.
 func (q *queue) trimDead() {
 	n := 0
 	if q.s.deadMax > 0 {
@@ -62,8 +63,8 @@ func (q *queue) dropOldest(n int) {
 	q.dead = q.dead[n:]
 }
 
-// ScanDead implements [broker.DeadLetterer]. Each letter is removed before the next is shown. One that the bounds or another
-// scan have removed meanwhile may be shown still.
+// ScanDead implements [broker.DeadLetterer]. Each letter is removed before the next is shown. One
+// that the bounds or another scan have removed meanwhile may be shown still.
 func (b *Broker) ScanDead(ctx context.Context, queue string, fn func(*broker.Dead) broker.DeadAction) error {
 	q, err := b.lookup(ctx, queue)
 	if err != nil {

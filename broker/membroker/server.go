@@ -28,7 +28,8 @@ type Config struct {
 	MaxQueue int
 	// DeadTTL is how long a dead letter is kept. 0: broker.DefaultDeadTTL; negative: for ever.
 	DeadTTL time.Duration
-	// DeadMax is how many dead letters a queue keeps; the oldest go first. 0: broker.DefaultDeadMax; negative: no limit.
+	// DeadMax is how many dead letters a queue keeps; the oldest go first. 0:
+	// broker.DefaultDeadMax; negative: no limit.
 	DeadMax int
 	// Logger is told once per queue that is declared with other levels than it has. Nil: slog.Default.
 	Logger *slog.Logger

@@ -70,11 +70,13 @@ type Config struct {
 	// dropped also when it has been handled already. It costs the server some 150 bytes a message for that time. While a
 	// message is in its queue a second one is always dropped. 0: 30 s; the least is 100 ms. A stream that exists is used as it is.
 	Dedupe time.Duration
-	// DeadTTL is how long a dead letter is kept, to the second: by the server since NATS 2.11; before it letters that are too old go
-	// when they are read. 0: broker.DefaultDeadTTL; negative: for ever.
+	// DeadTTL is how long a dead letter is kept, to the second: by the server since NATS 2.11;
+	// before it letters that are too old go when they are read. 0: broker.DefaultDeadTTL; negative:
+	// for ever.
 	DeadTTL time.Duration
-	// DeadMax is how many dead letters a queue keeps; the oldest go first. A process that puts letters looks how many there are
-	// after each hundredth part of it, so that there may be a few more. 0: broker.DefaultDeadMax; negative: no limit.
+	// DeadMax is how many dead letters a queue keeps; the oldest go first. A process that puts
+	// letters looks how many there are after each hundredth part of it, so that there may be a few
+	// more. 0: broker.DefaultDeadMax; negative: no limit.
 	DeadMax int
 	// PingInterval is how often the client asks for a sign of life; a silent server is given up at the third. 0: 5 s.
 	PingInterval time.Duration

@@ -145,8 +145,9 @@ func (b *Broker) addDead(ctx context.Context, name string, d broker.Dead) error 
 // sweepTime bounds what is done for the bound after a letter is stored.
 const sweepTime = 5 * time.Second
 
-// boundDead drops the oldest letters of a queue when there are too many. It looks at the first letter that this process puts and
-// after each hundredth part of the bound. What fails is tried again after the next letter.
+// boundDead drops the oldest letters of a queue when there are too many. It looks at the first
+// letter that this process puts and after each hundredth part of the bound. What fails is tried
+// again after the next letter.
 func (b *Broker) boundDead(ctx context.Context, q *queue) {
 	if b.cfg.DeadMax <= 0 {
 		return

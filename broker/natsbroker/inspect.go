@@ -36,8 +36,9 @@ func (b *Broker) pending(ctx context.Context, q *queue, level int) (uint64, erro
 	return st.Pending, err
 }
 
-// Stats implements [broker.Inspector]. What was given back and waits for a consumer counts as held. DeadDropped
-// counts what this process has dropped because there were too many; the server does not say what was too old.
+// Stats implements [broker.Inspector]. What was given back and waits for a consumer counts as held.
+// DeadDropped counts what this process has dropped because there were too many; the server does not
+// say what was too old.
 func (b *Broker) Stats(ctx context.Context, name string) (broker.Stats, error) {
 	st, err := b.stats(ctx, name)
 	return st, wrap(err, "inspect", name)

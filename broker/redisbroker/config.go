@@ -57,10 +57,11 @@ type Config struct {
 	WaitReplicas int
 	// WaitTimeout bounds the wait for replicas. 0: 1 s.
 	WaitTimeout time.Duration
-	// DeadTTL is how long a dead letter is kept. Letters that are too old go when the next one comes, or when they are read. 0:
-	// broker.DefaultDeadTTL; negative: for ever.
+	// DeadTTL is how long a dead letter is kept. Letters that are too old go when the next one
+	// comes, or when they are read. 0: broker.DefaultDeadTTL; negative: for ever.
 	DeadTTL time.Duration
-	// DeadMax is how many dead letters a queue keeps; the oldest go first. 0: broker.DefaultDeadMax; negative: no limit.
+	// DeadMax is how many dead letters a queue keeps; the oldest go first. 0:
+	// broker.DefaultDeadMax; negative: no limit.
 	DeadMax int
 	// Backoff is between attempts to reach the server. Zero: full jitter up to 100 ms at first and up to 5 s in the end.
 	Backoff backoff.Exponential

@@ -13,7 +13,8 @@ import (
 // deadChunk is how many dead letters one call takes.
 const deadChunk = 100
 
-// noteArgs are what the scripts are told of a dead letter besides its message: see deadletter in lua/lib.lua.
+// noteArgs are what the scripts are told of a dead letter besides its message: see deadletter in
+// lua/lib.lua.
 func (b *Broker) noteArgs(d broker.Dead) []any {
 	at := max(0, micros(d.At))
 	d = d.Normalized()
@@ -51,8 +52,9 @@ func (b *Broker) ScanDead(ctx context.Context, queue string, fn func(*broker.Dea
 	return wrap(err, "scan the dead letters of", queue)
 }
 
-// deadScan is a scan on its way. The list has no names for its letters: the scan goes by their places, and where letters in
-// front were removed by others it begins anew and leaves out what it has shown.
+// deadScan is a scan on its way. The list has no names for its letters: the scan goes by their
+// places, and where letters in front were removed by others it begins anew and leaves out what it
+// has shown.
 type deadScan struct {
 	q    *queue
 	fn   func(*broker.Dead) broker.DeadAction
@@ -131,13 +133,14 @@ func noQueueOr(err error) error {
 	return broker.ErrNoQueue
 }
 
-// marked is added to the microseconds of a letter that has a stack or attempts. A reader that does not know of it takes the
-// letter for one second younger, and the stack for the end of the reason.
+// marked is added to the microseconds of a letter that has a stack or attempts. A reader that does
+// not know of it takes the letter for one second younger, and the stack for the end of the reason.
 const marked = 1 << 20
 
-// parseDead reads a dead letter: seconds and microseconds, 4 bytes each; the lengths of key and notes, 2 and 4 bytes; key,
-// notes, and the stored message. The notes are the reason; where the letter is marked, the stack follows, and the attempts and
-// the length of the stack, 4 bytes each. What is damaged becomes a letter with these bytes as its body.
+// parseDead reads a dead letter: seconds and microseconds, 4 bytes each; the lengths of key and
+// notes, 2 and 4 bytes; key, notes, and the stored message. The notes are the reason; where the
+// letter is marked, the stack follows, and the attempts and the length of the stack, 4 bytes each.
+// What is damaged becomes a letter with these bytes as its body.
 func parseDead(queue, letter string) broker.Dead {
 	const fixed = 14
 	m := &broker.Message{}

@@ -28,13 +28,15 @@
 // that stands in h has it look at once. The channel is swj:{<namespace>.<queue>}:w<owner>. The queue must exist: a consumer that
 // subscribes makes it.
 //
-// A message is stored, in t, as a JSON text that begins with '{', or as: the byte 1; its priority, 4 bytes, signed; when it
-// expires, 8 bytes, in milliseconds since 1970, 0 is never; the length of its content type, 1 byte; the length of its
-// headers and properties, 4 bytes; the content type; headers and properties, two msgpack maps, or nothing; the body. A dead
-// letter is: when it was buried, 4 bytes of seconds since 1970 and 4 of microseconds; the length of its key, 2 bytes; the length
-// of the notes, 4 bytes; key; notes; the message as it was stored. The notes are the reason. Where 2^20 was added to the
-// microseconds, the notes are the reason, the stack, the attempts, 4 bytes, and the length of the stack, 4 bytes. Numbers begin with their highest byte. An id that begins
-// with '{' or '~' has a '~' before it in its key. These forms only ever get additions.
+// A message is stored, in t, as a JSON text that begins with '{', or as: the byte 1; its priority,
+// 4 bytes, signed; when it expires, 8 bytes, in milliseconds since 1970, 0 is never; the length of
+// its content type, 1 byte; the length of its headers and properties, 4 bytes; the content type;
+// headers and properties, two msgpack maps, or nothing; the body. A dead letter is: when it was
+// buried, 4 bytes of seconds since 1970 and 4 of microseconds; the length of its key, 2 bytes; the
+// length of the notes, 4 bytes; key; notes; the message as it was stored. The notes are the reason.
+// Where 2^20 was added to the microseconds, the notes are the reason, the stack, the attempts, 4
+// bytes, and the length of the stack, 4 bytes. Numbers begin with their highest byte. An id that
+// begins with '{' or '~' has a '~' before it in its key. These forms only ever get additions.
 //
 // # What it promises
 //

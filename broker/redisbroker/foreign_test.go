@@ -115,8 +115,8 @@ func TestStoredForm(t *testing.T) {
 	ack(t, d)
 }
 
-// TestStoredDeadForm: the stored form of a dead letter is public too. A letter without stack and attempts is stored as released
-// versions do it; one with them is marked.
+// TestStoredDeadForm: the stored form of a dead letter is public too. A letter without stack and
+// attempts is stored as released versions do it; one with them is marked.
 func TestStoredDeadForm(t *testing.T) {
 	t.Parallel()
 	srv := testserver.RequireRedis(t)
@@ -130,7 +130,8 @@ func TestStoredDeadForm(t *testing.T) {
 		key     = "612033" // "a 3"
 		// seconds, microseconds, lengths of key and reason, key, "why", the message
 		plain = seconds + "0001e078" + "0003" + "00000003" + key + "776879" + stored
-		// as above, but 2^20 microseconds more, and after the reason "stack", 25 attempts and the length of the stack
+		// as above, but 2^20 microseconds more, and after the reason "stack", 25 attempts and the
+		// length of the stack
 		marked = seconds + "0011e078" + "0003" + "00000010" + key + "776879" + "737461636b" + "00000019" + "00000005" + stored
 	)
 	at := time.Unix(0x6553f100, 123_000_000)

@@ -24,7 +24,8 @@ func (b *Broker) Stats(ctx context.Context, queue string) (broker.Stats, error) 
 	return broker.Stats{Ready: n(1), Held: n(2), Delayed: n(3), Dead: n(4), DeadDropped: n(5)}, nil
 }
 
-// Audit implements [broker.Auditor]: it looks at the settings of the server, and whether the dead letters are full.
+// Audit implements [broker.Auditor]: it looks at the settings of the server, and whether the dead
+// letters are full.
 func (b *Broker) Audit(ctx context.Context, queue string) ([]string, error) {
 	full := ""
 	if queue != "" {

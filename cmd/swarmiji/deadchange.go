@@ -36,7 +36,8 @@ func (a *app) deadRequeueCmd() *cobra.Command {
 	return cmd
 }
 
-// requeueDead publishes up to n dead letters as messages of the next Generation, the oldest first, and removes them.
+// requeueDead publishes up to n dead letters as messages of the next Generation, the oldest first,
+// and removes them.
 func requeueDead(ctx context.Context, b broker.Broker, queue string, n int) (count int, err error) {
 	d, _ := broker.As[broker.DeadLetterer](b)
 	var failed error
