@@ -44,7 +44,8 @@ type Start struct {
 // maxNonce is the longest Nonce in bytes.
 const maxNonce = 64
 
-// Check returns [ErrMalformed] if the ID is empty, the Generation negative, or Nonce or Node not as their comments say.
+// Check returns [ErrMalformed] if the ID is empty, the Generation negative, or Nonce or Node not as
+// their comments say.
 func (s *Start) Check() error {
 	visible := s.Nonce != "" && len(s.Nonce) <= maxNonce
 	for i := range len(s.Nonce) {
@@ -63,12 +64,13 @@ func (s *Start) Check() error {
 	return nil
 }
 
-// MaxStarts is how many notes of one (ID, Generation) every broker keeps at least. Of more the oldest cleared one goes, and
-// the oldest of all if none is cleared.
+// MaxStarts is how many notes of one (ID, Generation) every broker keeps at least. Of more the
+// oldest cleared one goes, and the oldest of all if none is cleared.
 const MaxStarts = 64
 
-// AddStart is for brokers that keep the notes of one (ID, Generation) together. It returns notes with s behind them, at most
-// MaxStarts, and those that were there before s. A note with the Nonce of s is left as it is. It changes the array of notes.
+// AddStart is for brokers that keep the notes of one (ID, Generation) together. It returns notes
+// with s behind them, at most MaxStarts, and those that were there before s. A note with the Nonce
+// of s is left as it is. AddStart changes the array of notes.
 func AddStart(notes []Start, s Start) (all, earlier []Start) {
 	if i := slices.IndexFunc(notes, func(n Start) bool { return n.Nonce == s.Nonce }); i >= 0 {
 		return notes, slices.Clone(notes[:i])

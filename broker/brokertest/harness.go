@@ -25,15 +25,15 @@ type Harness struct {
 	// It returns when it is unreachable. Nil: the cases that need it are skipped by name.
 	Down func(t testing.TB) (up func())
 
-	// Isolate takes the network from b, as a dead process looks to the others, until back is called. Other Brokers keep their
-	// connections. Nil: the cases that need it are skipped by name.
+	// Isolate takes the network from b until back is called: to other Brokers, which keep theirs, its
+	// process looks dead. Nil: the cases that need it are skipped by name.
 	Isolate func(t testing.TB, b broker.Broker) (back func())
 
 	// Bounded is Open of a Broker that keeps so many dead letters of a queue, each for so long; 0:
 	// the adapter's default. Nil: the cases that need it are skipped by name.
 	Bounded func(t testing.TB, most int, age time.Duration) broker.Broker
 
-	// Prefix begins the name of every queue that the suite uses, for servers where a namespace is no more than that.
+	// Prefix begins the name of every queue and node that the suite uses, for servers where a namespace is no more than that.
 	Prefix string
 
 	// Secret is the password in the configuration of Open. No error may contain it. Empty: there is none.

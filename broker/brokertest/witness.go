@@ -27,13 +27,13 @@ func noteCases() []testCase {
 			Run: func(w *world) {
 				b1, b2 := w.Open(), w.Open()
 				q := w.queue(b1, "notes")
-				first, second, third := note("1", "node-a"), note("2", "node-b"), note(strings.Repeat("~", 64), "c."+strings.Repeat("c", 126))
+				first, second, third := w.note("1", "node-a"), w.note("2", "node-b"), w.note(strings.Repeat("~", 64), "c."+strings.Repeat("c", 126-len(w.h.Prefix)))
 				second.Alone = true
-				third.At = third.At.Add(-time.Hour) // what was stored last, not what says it is the latest
+				third.At = third.At.Add(-time.Hour) // the order is that of storing
 				w.noteStart(b1, q, first)
 				w.noteStart(b2, q, second, first)
 				w.noteStart(b1, q, third, first, second)
-				w.noteStart(b2, q, note("4", "node-a"), first, second, third)
+				w.noteStart(b2, q, w.note("4", "node-a"), first, second, third)
 			},
 		},
 		{
@@ -48,7 +48,7 @@ func noteCases() []testCase {
 					}
 					for generation := range 2 {
 						for _, q := range []string{q, q2} {
-							s := note(fmt.Sprintf("%d-%d-%s", i, generation, q), "node")
+							s := w.note(fmt.Sprintf("%d-%d-%s", i, generation, q), "node")
 							s.ID, s.Generation = id, generation
 							w.noteStart(b, q, s)
 						}
@@ -62,7 +62,7 @@ func noteCases() []testCase {
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "nonce")
-				first, second, third := note("1", "node"), note("2", "node"), note("3", "node")
+				first, second, third := w.note("1", "node"), w.note("2", "node"), w.note("3", "node")
 				for range 2 {
 					w.noteStart(b, q, first)
 				}
@@ -70,7 +70,7 @@ func noteCases() []testCase {
 				w.noteStart(b, q, third, first, second)
 				w.noteStart(b, q, second, first)
 				w.noteStart(b, q, first)
-				w.noteStart(b, q, note("4", "node"), first, second, third)
+				w.noteStart(b, q, w.note("4", "node"), first, second, third)
 			},
 		},
 		{
@@ -79,18 +79,18 @@ func noteCases() []testCase {
 			Run: func(w *world) {
 				b1, b2 := w.Open(), w.Open()
 				q := w.queue(b1, "verdicts")
-				notes := []broker.Start{note("1", "a"), note("2", "b"), note("3", "c")}
+				notes := []broker.Start{w.note("1", "a"), w.note("2", "b"), w.note("3", "c")}
 				for i, s := range notes {
 					w.noteStart(b1, q, s, notes[:i]...)
 				}
 				w.judgeStart(b2, q, &notes[0], broker.StartDied)
 				w.judgeStart(b1, q, &notes[1], broker.StartDied)
 				w.judgeStart(b2, q, &notes[1], broker.StartCleared)
-				stranger := note("9", "d")
+				stranger := w.note("9", "d")
 				w.judgeStart(b1, q, &stranger, broker.StartDied)
 				stranger.ID = "never-noted"
 				w.judgeStart(b1, q, &stranger, broker.StartDied)
-				w.noteStart(b2, q, note("4", "d"), notes...)
+				w.noteStart(b2, q, w.note("4", "d"), notes...)
 			},
 		},
 		{
@@ -103,7 +103,7 @@ func noteCases() []testCase {
 				defer cancel()
 				var want []string
 				for i := range broker.MaxStarts + 6 {
-					s := note(fmt.Sprint(i), "node")
+					s := w.note(fmt.Sprint(i), "node")
 					_, err := w.witness(b).NoteStart(ctx, q, s)
 					w.Must(err, "NoteStart %d", i)
 					switch {
@@ -115,7 +115,7 @@ func noteCases() []testCase {
 					}
 					want = append(want, s.Nonce)
 				}
-				got, err := w.witness(b).NoteStart(ctx, q, note("last", "node"))
+				got, err := w.witness(b).NoteStart(ctx, q, w.note("last", "node"))
 				w.Must(err, "NoteStart")
 				got = slices.DeleteFunc(got, func(s broker.Start) bool { return s.Verdict == broker.StartCleared })
 				if has := nonces(got); !slices.Equal(has, want) {
@@ -137,7 +137,7 @@ func noteCases() []testCase {
 				for i := range seen {
 					wg.Go(func() {
 						var err error
-						seen[i], err = w.witness(bs[i%len(bs)]).NoteStart(ctx, q, note(fmt.Sprint(i), "node"))
+						seen[i], err = w.witness(bs[i%len(bs)]).NoteStart(ctx, q, w.note(fmt.Sprint(i), "node"))
 						if w.Clean(err) != nil {
 							w.Errorf("NoteStart: %v", err)
 						}
@@ -158,7 +158,7 @@ func noteCases() []testCase {
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "restart")
-				first, second := note("1", "node"), note("2", "node")
+				first, second := w.note("1", "node"), w.note("2", "node")
 				w.noteStart(b, q, first)
 				w.noteStart(b, q, second, first)
 				w.judgeStart(b, q, &first, broker.StartDied)
@@ -167,7 +167,7 @@ func noteCases() []testCase {
 				w.Until("NoteStart after a restart", func() bool {
 					ctx, cancel := w.Ctx()
 					defer cancel()
-					got, err := w.witness(b).NoteStart(ctx, q, note("3", "node"))
+					got, err := w.witness(b).NoteStart(ctx, q, w.note("3", "node"))
 					if w.Clean(err) != nil && !transient(err) {
 						w.Fatalf("NoteStart after a restart: %v", err)
 					}
@@ -188,7 +188,7 @@ func noteCases() []testCase {
 				defer cancel()
 				bad := make(map[string]broker.Start)
 				change := func(what string, with func(s *broker.Start)) {
-					s := note("1", "node")
+					s := w.note("1", "node")
 					with(&s)
 					bad[what] = s
 				}
@@ -229,23 +229,25 @@ func nodeCases() []testCase {
 				for _, b := range []broker.Broker{b1, b2} {
 					w.wantState(b, "a", broker.NodeAbsent)
 				}
-				w.noteStart(b1, q, note("1", "a"))
-				w.noteStart(b1, q, note("2", "b"), note("1", "a"))
+				w.noteStart(b1, q, w.note("1", "a"))
+				w.noteStart(b1, q, w.note("2", "b"), w.note("1", "a"))
 				for _, b := range []broker.Broker{b1, b2} {
 					w.wantState(b, "a", broker.NodePresent)
 					w.wantState(b, "b", broker.NodePresent)
 					w.wantState(b, "c", broker.NodeAbsent)
 				}
-				w.Must(w.witness(b1).Leave(ctx, "a"), "Leave")
-				w.Must(w.witness(b1).Leave(ctx, "c"), "Leave of a node that noted nothing")
+				w.Must(w.witness(b1).Leave(ctx, w.node("a")), "Leave")
+				w.Must(w.witness(b1).Leave(ctx, w.node("c")), "Leave of a node that noted nothing")
 				for range 2 {
 					for _, b := range []broker.Broker{b1, b2} {
 						w.wantState(b, "a", broker.NodeLeft)
 						w.wantState(b, "b", broker.NodePresent)
 						w.wantState(b, "c", broker.NodeAbsent)
 					}
-					w.Must(w.witness(b1).Leave(ctx, "a"), "Leave once more")
+					w.Must(w.witness(b1).Leave(ctx, w.node("a")), "Leave once more")
 				}
+				w.noteStart(b1, q, w.note("3", "a"), w.note("1", "a"), w.note("2", "b"))
+				w.wantState(b2, "a", broker.NodeLeft)
 				w.closeBroker(b1)
 				w.wantState(b2, "a", broker.NodeLeft)
 			},
@@ -256,8 +258,8 @@ func nodeCases() []testCase {
 			Run: func(w *world) {
 				b1, b2, b3 := w.Open(), w.Open(), w.Open()
 				q := w.queue(b1, "closed")
-				w.noteStart(b1, q, note("1", "a"))
-				w.noteStart(b2, q, note("2", "b"), note("1", "a"))
+				w.noteStart(b1, q, w.note("1", "a"))
+				w.noteStart(b2, q, w.note("2", "b"), w.note("1", "a"))
 				w.closeBroker(b1)
 				w.absentSoon(b3, "a", "b")
 			},
@@ -268,8 +270,8 @@ func nodeCases() []testCase {
 			Run: func(w *world) {
 				b1, b2 := w.Open(), w.Open()
 				q := w.queue(b1, "isolated")
-				w.noteStart(b1, q, note("1", "a"))
-				w.noteStart(b2, q, note("2", "b"), note("1", "a"))
+				w.noteStart(b1, q, w.note("1", "a"))
+				w.noteStart(b2, q, w.note("2", "b"), w.note("1", "a"))
 				back := sync.OnceFunc(w.h.Isolate(w.TB, b1))
 				defer back()
 				w.absentSoon(b2, "a", "b")
@@ -288,7 +290,7 @@ func nodeCases() []testCase {
 			Run: func(w *world) {
 				b1, b2 := w.Open(), w.Open()
 				q := w.queue(b1, "cut")
-				w.noteStart(b1, q, note("1", "a"))
+				w.noteStart(b1, q, w.note("1", "a"))
 				for range 3 {
 					w.h.Sever(w.TB, b1)
 					w.presentSoon(b2, "a")
@@ -301,17 +303,17 @@ func nodeCases() []testCase {
 			Run: func(w *world) {
 				b1, b2 := w.Open(), w.Open()
 				q := w.queue(b1, "away")
-				w.noteStart(b1, q, note("1", "a"))
+				w.noteStart(b1, q, w.note("1", "a"))
 				w.wantState(b2, "a", broker.NodePresent)
 				up := sync.OnceFunc(w.h.Down(w.TB))
 				defer up()
 				w.bounded(func(ctx context.Context) error { _, err := w.witness(b2).NodeState(ctx, "a"); return err }, "NodeState")
-				w.bounded(func(ctx context.Context) error { return w.witness(b1).Leave(ctx, "a") }, "Leave")
+				w.bounded(func(ctx context.Context) error { return w.witness(b1).Leave(ctx, w.node("a")) }, "Leave")
 				up()
 				w.Until("Leave", func() bool {
 					ctx, cancel := w.Ctx()
 					defer cancel()
-					err := w.Clean(w.witness(b1).Leave(ctx, "a"))
+					err := w.Clean(w.witness(b1).Leave(ctx, w.node("a")))
 					if err != nil && !transient(err) {
 						w.Fatalf("Leave after an outage: %v", err)
 					}
@@ -328,7 +330,7 @@ func nodeCases() []testCase {
 			Explain: "NodeState and Leave return ErrClosed after Close.",
 			Run: func(w *world) {
 				b := w.Open()
-				w.noteStart(b, w.queue(b, "closed"), note("1", "a"))
+				w.noteStart(b, w.queue(b, "closed"), w.note("1", "a"))
 				w.closeBroker(b)
 				ctx, cancel := w.Ctx()
 				defer cancel()
@@ -347,6 +349,12 @@ var noted = time.Date(2026, 2, 3, 4, 5, 6, 789_000_000, time.UTC)
 func note(nonce, node string) broker.Start {
 	return broker.Start{ID: "m", Nonce: nonce, Node: node, At: noted}
 }
+
+// node returns the full name of a node.
+func (w *world) node(name string) string { return w.h.Prefix + name }
+
+// note makes a note of a start of the message "m" on a node.
+func (w *world) note(nonce, node string) broker.Start { return note(nonce, w.node(node)) }
 
 func nonces(notes []broker.Start) []string {
 	ns := make([]string, len(notes))
@@ -395,12 +403,12 @@ func (w *world) judgeStart(b broker.Broker, queue string, s *broker.Start, v bro
 	w.Must(w.witness(b).JudgeStart(ctx, queue, *s), "JudgeStart(%q, %s)", queue, s.Nonce)
 }
 
-// nodeState looks once; an error must be one that passes.
+// nodeState looks once at a node, by its short name; an error must be one that passes.
 func (w *world) nodeState(b broker.Broker, node string) (broker.NodeState, error) {
 	w.Helper()
 	ctx, cancel := w.Ctx()
 	defer cancel()
-	state, err := w.witness(b).NodeState(ctx, node)
+	state, err := w.witness(b).NodeState(ctx, w.node(node))
 	if w.Clean(err) != nil && !transient(err) && !errors.Is(err, broker.ErrBlocked) {
 		w.Fatalf("NodeState(%q): %v", node, err)
 	}

@@ -87,8 +87,8 @@ func (s *Server) Disconnect(b *Broker) {
 	}
 }
 
-// Isolate takes the network from b, for tests, until back is called: to the others its process looks dead. Other connections
-// stay as they are.
+// Isolate takes the network from b, for tests, until back is called: to the others its process
+// looks dead. Other connections stay as they are.
 func (s *Server) Isolate(b *Broker) (back func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,15 +11,16 @@ import (
 	"github.com/swarmiji/swarmiji/internal/keyset"
 )
 
-// keepNotes is how long the notes of a message are kept after the last one, and the word of a node that left.
+// keepNotes is how long the notes of a message are kept after the last one, and the word of a node
+// that left.
 const keepNotes = 24 * time.Hour
 
-// notes are what a Server knows of starts and of nodes. Its mutex may be taken while a Broker's is held, never the other way
-// round.
+// notes are what a Server knows of starts and of nodes. Its mutex may be taken while the Server's
+// is held, never the other way round.
 type notes struct {
 	mu     sync.Mutex
 	starts map[noteKey]*noteList
-	line   []*noteList // in the order in which they are looked at: has the latest note become too old?
+	line   []*noteList // the next one to look at, whether it is too old, is the first
 	nodes  map[string]*node
 }
 
@@ -68,7 +69,8 @@ func (b *Broker) JudgeStart(ctx context.Context, queue string, s broker.Start) e
 	return nil
 }
 
-// NodeState implements [broker.Witness]. A node is present while the Broker through which it noted a start has its connection.
+// NodeState implements [broker.Witness]. A node is present while the Broker through which it noted
+// a start has its connection.
 func (b *Broker) NodeState(ctx context.Context, name string) (broker.NodeState, error) {
 	if err := checkNode(name); err != nil {
 		return broker.NodeAbsent, err
@@ -185,7 +187,7 @@ func (ns *notes) forgetStarts(now time.Time) {
 	}
 }
 
-// forgetNodes drops nodes that left long ago, and those of closed Brokers, which are absent for ever.
+// forgetNodes drops nodes that left long ago, and those of closed Brokers: they stay absent.
 func (ns *notes) forgetNodes(now time.Time) {
 	maps.DeleteFunc(ns.nodes, func(_ string, n *node) bool {
 		if n.left.IsZero() {
