@@ -18,6 +18,7 @@ type Broker struct {
 	scripts *scripts
 	ears    *redisconn.Listener // for the channels of queues
 	queues  sync.Map            // name: *queue
+	nodes   nodes               // that noted starts
 
 	ctx      context.Context // ends with the Broker
 	cancel   context.CancelFunc
@@ -45,6 +46,7 @@ var (
 	_ broker.DeadLetterer   = (*Broker)(nil)
 	_ broker.Finder         = (*Broker)(nil)
 	_ broker.Watcher        = (*Broker)(nil)
+	_ broker.Witness        = (*Broker)(nil)
 )
 
 // New checks the configuration and returns a Broker. It does not connect.
@@ -63,6 +65,7 @@ func New(cfg Config) (*Broker, error) {
 		subs:   make(map[*subscription]struct{}),
 		owners: make(map[string]*subscription),
 		over:   make(chan struct{}),
+		nodes:  nodes{ttl: nodeTTL},
 	}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.out, b.stopOut = context.WithCancel(b.ctx)

@@ -68,6 +68,13 @@ func clusterHarness(t testing.TB, srv *testserver.RedisCluster) *brokertest.Harn
 			defer mu.Unlock()
 			lines[b].sever()
 		},
+		Isolate: func(_ testing.TB, b broker.Broker) (back func()) {
+			mu.Lock()
+			line := lines[b]
+			mu.Unlock()
+			line.set(true)
+			return func() { line.set(false) }
+		},
 		Restart: func(t testing.TB) {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()

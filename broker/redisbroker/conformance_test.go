@@ -24,7 +24,7 @@ const (
 // promises are those of a single server and of a cluster.
 var promises = brokertest.Promises{
 	Durable: true, ExactCount: true, Dedupe: true, Order: true, Priorities: true, Delays: true, Batch: true, Retry: true,
-	SyncAck: true, Resize: true, Inspect: true, DeadLetters: true, Find: true, Watch: true, Outlives: true, MaxBody: testMaxBody,
+	SyncAck: true, Resize: true, Inspect: true, DeadLetters: true, Find: true, Watch: true, Witness: true, Outlives: true, MaxBody: testMaxBody,
 }
 
 func TestConformance(t *testing.T) {
@@ -112,6 +112,13 @@ func singleHarness(t testing.TB, srv *testserver.Redis, lease time.Duration) *br
 			line.SetDown(true)
 			time.Sleep(lease + lease/4)
 			line.SetDown(false)
+		},
+		Isolate: func(_ testing.TB, b broker.Broker) (back func()) {
+			mu.Lock()
+			line := relays[b]
+			mu.Unlock()
+			line.SetDown(true)
+			return func() { line.SetDown(false) }
 		},
 		Restart: func(t testing.TB) {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

@@ -11,6 +11,12 @@ func newNames(namespace, queue string) names { return names{"swj:{" + namespace 
 // part is one of the keys m, t, d, l, o, c, n, s, g, h and x.
 func (n names) part(name string) string { return n.prefix + name }
 
+// notes is the list of the notes of starts of one message, by its key.
+func (n names) notes(key string) string { return n.prefix + "e:" + key }
+
+// nodeKey is the key of what a node does. No queue has an empty name.
+func nodeKey(namespace, node string) string { return newNames(namespace, "").prefix + node }
+
 // ready is the list of a level's ready messages.
 func (n names) ready(level int) string { return n.prefix + "r" + strconv.Itoa(level) }
 
