@@ -24,6 +24,7 @@ type Broker struct {
 	declared sync.Map                 // name -> []int, the levels of queues that this Broker has declared
 	warned   sync.Map                 // what was said once -> struct{}
 	outbox   outbox                   // settlements on their way
+	witness  witness                  // notes of starts
 
 	mu     sync.Mutex
 	closed bool
@@ -45,6 +46,7 @@ var (
 	_ broker.Auditor        = (*Broker)(nil)
 	_ broker.Finder         = (*Broker)(nil)
 	_ broker.Watcher        = (*Broker)(nil)
+	_ broker.Witness        = (*Broker)(nil)
 	_ broker.Subscription   = (*subscription)(nil)
 	_ broker.Resizer        = (*subscription)(nil)
 	_ broker.Delivery       = (*delivery)(nil)
@@ -64,6 +66,7 @@ func New(cfg Config) (*Broker, error) {
 	b := &Broker{cfg: cfg, names: newNames(cfg.Namespace), conn: conn, making: make(chan struct{}, 1), subs: make(map[*subscription]struct{})}
 	b.cfg.URLs = nil // they hold passwords
 	b.outbox.init(b)
+	b.witness.enter = make(chan struct{}, 1)
 	b.stop, b.halt = context.WithCancel(context.Background())
 	return b, nil
 }

@@ -27,7 +27,7 @@ func TestConformanceCluster(t *testing.T) {
 	n := 0
 	brokertest.Run(t, func(ct testing.TB) *brokertest.Harness {
 		area := strings.Split(ct.Name(), "/")[1]
-		if !slices.Contains([]string{"order", "delay", "batch", "retry", "dead_letters", "find", "priority"}, area) {
+		if !slices.Contains([]string{"order", "delay", "batch", "retry", "dead_letters", "find", "priority", "witness"}, area) {
 			ct.Skip("tried with one server")
 		}
 		n++
@@ -40,7 +40,7 @@ func TestConformanceCluster(t *testing.T) {
 			Secret: c.Password(),
 			Promises: brokertest.Promises{
 				Durable: true, ExactCount: true, Dedupe: true, Order: true, Priorities: true, Delays: true, Batch: true, Retry: true,
-				SyncAck: true, Resize: true, Inspect: true, DeadLetters: true, Find: true, Watch: true, Outlives: true, MaxBody: testMaxBody,
+				SyncAck: true, Resize: true, Inspect: true, DeadLetters: true, Find: true, Watch: true, Witness: true, Outlives: true, MaxBody: testMaxBody,
 			},
 		}
 	})

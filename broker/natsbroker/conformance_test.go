@@ -130,6 +130,13 @@ func harness(t testing.TB, srv *testserver.NATS, away time.Duration) *brokertest
 			<-time.After(away)
 			l.cut(-1, 0)
 		},
+		Isolate: func(_ testing.TB, b broker.Broker) (back func()) {
+			mu.Lock()
+			l := lines[b]
+			mu.Unlock()
+			l.cut(1, 0)
+			return func() { l.cut(-1, 0) }
+		},
 		Restart: func(t testing.TB) {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
@@ -148,7 +155,7 @@ func harness(t testing.TB, srv *testserver.NATS, away time.Duration) *brokertest
 		Secret: srv.Password(),
 		Promises: brokertest.Promises{
 			Durable: true, ExactCount: true, Dedupe: true, Order: true, Priorities: true, Delays: true, Batch: true, Retry: true,
-			SyncAck: true, Resize: true, Inspect: true, DeadLetters: true, Find: true, Watch: true, Outlives: away == 0, MaxBody: testMaxBody,
+			SyncAck: true, Resize: true, Inspect: true, DeadLetters: true, Find: true, Watch: true, Witness: true, Outlives: away == 0, MaxBody: testMaxBody,
 		},
 		Leases:      testLease,
 		Quiet:       testQuiet,

@@ -11,16 +11,18 @@ import (
 // names builds every name of a namespace on the server; nothing else does. See the package comment for what they hold.
 type names struct {
 	stream string // SWJ_<namespace>
+	notes  string // SWJNOTES_<namespace>, the stream of notes of starts on old servers
 	prefix string // swj.<namespace>.
 }
 
 func newNames(namespace string) names {
-	return names{stream: "SWJ_" + namespace, prefix: "swj." + namespace + "."}
+	return names{stream: "SWJ_" + namespace, notes: "SWJNOTES_" + namespace, prefix: "swj." + namespace + "."}
 }
 
 // subjects are those of the stream. They never change, so that no process has to add its queues to them.
 func (n names) subjects() []string {
-	return []string{n.prefix + "T.*.*.*", n.prefix + "S.*.*", n.prefix + "D.*.*.*", n.prefix + "Q.*", n.prefix + "M.*"}
+	return append(noteSubjects(n.prefix),
+		n.prefix+"T.*.*.*", n.prefix+"S.*.*", n.prefix+"D.*.*.*", n.prefix+"Q.*", n.prefix+"M.*")
 }
 
 // queueToken is a queue's name within a subject. '=' is no character of a queue's name.
@@ -42,6 +44,20 @@ func (n names) record(queue string) string { return n.prefix + "Q." + queueToken
 
 // mark is the subject of up to which sequence messages of a queue were deleted or purged.
 func (n names) mark(queue string) string { return n.prefix + "M." + queueToken(queue) }
+
+// noteSubjects are those of notes of starts.
+func noteSubjects(prefix string) []string { return []string{prefix + "W.*.*.*", prefix + "L.*"} }
+
+// noteSubject is the subject of the notes of a message, by its id's token, without the prefix.
+func noteSubject(queue, token string, generation int) string {
+	return "W." + queueToken(queue) + "." + token + "." + strconv.Itoa(generation)
+}
+
+// leftSubject is that of the word that a node has left, without the prefix.
+func leftSubject(node string) string { return "L." + queueToken(node) }
+
+// presence is the subject on which a node answers.
+func (n names) presence(node string) string { return n.prefix + "P." + queueToken(node) }
 
 // consumer is the durable consumer of a queue's level.
 func (n names) consumer(queue string, level int) string {

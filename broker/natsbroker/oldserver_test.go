@@ -65,7 +65,7 @@ func TestOldServer(t *testing.T) {
 	url := oldServer(t)
 	brokertest.Run(t, func(c testing.TB) *brokertest.Harness {
 		switch area := strings.Split(c.Name(), "/")[1]; area {
-		case "deliver", "order", "delay", "batch", "retry", "dead_letters", "lease":
+		case "deliver", "order", "delay", "batch", "retry", "dead_letters", "lease", "witness":
 		default:
 			c.Skip("does not depend on the server's version")
 		}
@@ -76,7 +76,7 @@ func TestOldServer(t *testing.T) {
 			},
 			Promises: brokertest.Promises{
 				Durable: true, ExactCount: true, Dedupe: true, Order: true, Priorities: true, Delays: true, Batch: true, Retry: true,
-				SyncAck: true, Resize: true, Inspect: true, DeadLetters: true, Find: true, Watch: true, Outlives: true, MaxBody: 500_000,
+				SyncAck: true, Resize: true, Inspect: true, DeadLetters: true, Find: true, Watch: true, Witness: true, Outlives: true, MaxBody: 500_000,
 			},
 			Leases: testLease,
 			Quiet:  testQuiet,

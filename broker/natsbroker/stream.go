@@ -3,6 +3,7 @@ package natsbroker
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -15,6 +16,7 @@ type features struct {
 	atomic    bool          // several messages in one step, since 2.12
 	ttl       bool          // messages that vanish, since 2.11
 	window    time.Duration // for which the server remembers what was published
+	notes     atomic.Bool   // notes of starts can be stored
 }
 
 // streamConfig describes the stream of a namespace.
