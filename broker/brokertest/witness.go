@@ -342,12 +342,12 @@ func nodeCases() []testCase {
 	}
 }
 
-// noted is when the notes of the cases say that they began.
-var noted = time.Date(2026, 2, 3, 4, 5, 6, 789_000_000, time.UTC)
+// noted is when the notes of the cases say that they began, in milliseconds since 1970.
+const noted = 1_767_000_000_123
 
 // note makes a note of a start of the message "m".
 func note(nonce, node string) broker.Start {
-	return broker.Start{ID: "m", Nonce: nonce, Node: node, At: noted}
+	return broker.Start{ID: "m", Nonce: nonce, Node: node, At: time.UnixMilli(noted)}
 }
 
 // node returns the full name of a node.
