@@ -27,8 +27,9 @@
 //
 // Nothing waits for a time, there are no priorities and no expiry: producers are refused with broker.ErrUnsupported. (A retry
 // with a delay is held by its consumer, see Config.Heartbeat.) Every name is a queue, so that broker.ErrNoQueue never comes.
-// Nothing counts how often a job was handed out, so that a job that ends its process is tried for ever. A failed job has no
-// reason (it is logged) and only the newest are kept. Repeating a Publish of unknown outcome may queue a job twice.
+// Nothing counts how often a job was handed out and nothing keeps notes of starts (it is no broker.Witness), so that a job that
+// ends its process is tried for ever. A failed job has no reason (it is logged) and only the newest are kept. Repeating a
+// Publish of unknown outcome may queue a job twice.
 //
 // A job is taken back when it is in progress for longer than Timeout, whoever holds it: for hworker a slow worker is a dead
 // one. Our deliveries are told (Lost), and what they still write is refused. That holds for two equal payloads, too, which

@@ -29,6 +29,11 @@
 //   - Settling decides under one lock who was first; everyone else gets broker.ErrSettled.
 //   - A repeated (ID, Generation) is one message, and a higher Generation replaces a lower one that waits.
 //
+// # Notes of starts
+//
+// The Server keeps them in a map, for 24 h after the last one of a message. A node is present while
+// the Broker through which it noted a start has its connection.
+//
 // # What it does not do
 //
 // Messages that have expired are handed out: the consumer checks Message.Expires and records it. There are no leases: a

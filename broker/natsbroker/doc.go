@@ -19,6 +19,13 @@
 //	swj.<namespace>.D.<q>.<id>.<generation>   a dead letter
 //	swj.<namespace>.Q.<q>                     the queue's record, JSON: {"levels":[10,100]}, the upper bounds of its levels. The first that is written holds
 //	swj.<namespace>.M.<q>                     {"removed":n}: what was deleted or purged up to sequence n may be published again; it vanishes by itself
+//	swj.<namespace>.W.<q>.<id>.<generation>   notes of starts of a message, the oldest first; they vanish 24 h after the last one
+//	swj.<namespace>.L.<node>                  the node, with '=' for '.', has left; it vanishes after 24 h
+//
+// A stream that an older version has made gets the last two with the first note. Notes are a JSON list of
+// {"nonce":...,"node":...,"alone":true,"at":n,"verdict":n}: when the start began, in microseconds since 1970; the verdict is 1 for
+// cleared, 2 for died, and missing while it is open. Whoever writes them expects the sequence of what was read. A node that
+// notes starts answers requests on swj.<namespace>.P.<node>, which is in no stream.
 //
 // The durable pull consumer w_<q>_<level> hands out the messages of a level, each to be acknowledged explicitly, without limits.
 //
@@ -63,6 +70,8 @@
 //     they are many. A delay of up to 250 ms is waited for by the consumer that gets the message, exactly.
 //   - Find, Delete and Update reach what no consumer has been handed yet. What was given back is not found until it is handed out
 //     again, and counts as held in Stats.
+//   - The first note of a start of a message is one trip, each further one three. A node is present if it answers, absent if nobody
+//     does, and also if it is silent for 5 s while the server answers. A process that was cut off is present with its connection.
 //   - What is stored survives a kill of the server. With one replica and the server's default sync_interval of 2 minutes a power
 //     failure may lose what came since; "sync_interval: always" or Replicas 3 close that.
 //
@@ -76,4 +85,7 @@
 // what is missing. Before 2.12 there are no schedules and no batches: a delayed message is then handed to a consumer, which gives
 // it back until its time; Stats counts it as ready or held, a change of its time by Update takes effect when it is handed out
 // next. A Retry into another queue or level is then two steps: the successor is published, and the delivery acknowledged.
+//
+// Before 2.11 messages have no time of their own. Notes of starts then lie in a stream SWJNOTES_<namespace>, in which all
+// vanishes after 24 h, under subjects that begin with swj.<namespace>.O.W and swj.<namespace>.O.L. The first note makes it.
 package natsbroker
