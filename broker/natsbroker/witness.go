@@ -232,7 +232,11 @@ func (b *Broker) noteAgain(ctx context.Context, err error) bool {
 	case errors.Is(err, natsconn.ErrWrongSequence):
 		return true
 	case errors.Is(err, natsconn.ErrNoStream):
-		b.streamGone(ctx)
+		if f := b.features.Load(); f != nil && !f.ttl {
+			f.notes.Store(false) // it is the stream of notes alone
+		} else {
+			b.streamGone(ctx)
+		}
 		return b.pause(ctx, busyPause)
 	case errors.Is(err, natsconn.ErrIndeterminate):
 		return ctx.Err() == nil && b.stop.Err() == nil
