@@ -104,6 +104,7 @@ var reasons = map[string]string{
 	"the adapter does not promise Dedupe":                               "a repeated submission is another message",
 	"the adapter does not promise Retry":                                "a retry is published, confirmed and only then settled",
 	"the adapter does not promise Find":                                 "tasks cannot be found by their id",
+	"the adapter does not promise Witness":                              "it keeps no notes of starts",
 	"the adapter does not promise Outlives":                             "a delivery ends with its connection",
 	"the adapter is no reply queue":                                     "only a reply queue is asked for this",
 	"the adapter keeps no records":                                      "a reply queue keeps no records",
