@@ -99,9 +99,9 @@ type NodeState int
 const (
 	// NodeAbsent: no sign of life for some seconds. A node that lost its connection is absent too: only an absence that lasts
 	// tells that its process has ended.
-	NodeAbsent NodeState = iota
-	NodePresent
-	NodeLeft // it ended in order
+	NodeAbsent  NodeState = iota
+	NodePresent           // it gave a sign of life after it was asked for
+	NodeLeft              // it ended in order
 )
 
 // AckChecker is a Delivery of a broker that can forget an acknowledgement, such as one whose node is killed right after it.
