@@ -65,7 +65,6 @@ func New(cfg Config) (*Broker, error) {
 		subs:   make(map[*subscription]struct{}),
 		owners: make(map[string]*subscription),
 		over:   make(chan struct{}),
-		nodes:  nodes{ttl: nodeTTL},
 	}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.out, b.stopOut = context.WithCancel(b.ctx)

@@ -25,7 +25,7 @@
 //
 // A note of a start is a text of five words: the verdict (0 open, 1 cleared, 2 died), the nonce, the node, 1 if the handler ran
 // alone and else 0, and when it began in microseconds since 1970. A node that notes starts has the key swj:{<namespace>.}:<node>:
-// "here", which expires after 10 s unless it is renewed, or "left" for 24 h.
+// "here", which is renewed each second and expires after 10 s, or "left" for 24 h. Whoever asks waits until it is renewed.
 //
 // The scripts in lua/ are all that ever writes these keys; each says what it takes and returns. To add a task from another program,
 // push its JSON text, an object, to the right of r0: RPUSH swj:{default.mail}:r0 '{"task":"mail.send","args":["a"]}'. It gets

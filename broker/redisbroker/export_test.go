@@ -1,7 +1,5 @@
 package redisbroker
 
-import "time"
-
 // ScriptHash returns the digest by which the server knows a script.
 func ScriptHash(name string) string {
 	s, err := loadScript(name)
@@ -27,6 +25,3 @@ var (
 	KeyOf     = keyOf
 	ParseKey  = parseKey
 )
-
-// SetNodeTTL has the signs of life of b's nodes last for ttl. Call it before the first NoteStart.
-func (b *Broker) SetNodeTTL(ttl time.Duration) { b.nodes.ttl = ttl }

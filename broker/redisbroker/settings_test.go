@@ -86,8 +86,8 @@ func TestOtherLevelsAreToldOnce(t *testing.T) {
 // TestScripts: each script uses only keys that it is given, and says what it takes and returns.
 func TestScripts(t *testing.T) {
 	for _, name := range []string{
-		"ack", "bury", "claim", "dead", "declare", "enqueue", "find", "leave", "mute", "purge", "purgedead", "release", "renew",
-		"retry", "stats", "subscribe", "update", "putdead", "dropdead",
+		"ack", "bury", "claim", "dead", "declare", "dropdead", "enqueue", "find", "judge", "leave", "look", "mute", "node", "note",
+		"purge", "purgedead", "putdead", "release", "renew", "retry", "stats", "subscribe", "update",
 	} {
 		source, err := redisbroker.Source(name)
 		if err != nil {

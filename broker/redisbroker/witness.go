@@ -10,8 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/keyset"
 )
@@ -20,8 +18,14 @@ const (
 	// keepNotes is how long the notes of a message are kept after the last one, and the word of a
 	// node that left.
 	keepNotes = 24 * time.Hour
-	// nodeTTL is how long a sign of life lasts. It is renewed when a third of it is over.
-	nodeTTL = 10 * time.Second
+	// nodeTTL is how long the key of a node lasts, which is renewed at each nodeBeat, and
+	// after nodeRetry if that failed. A node that does not renew it for nodeSilence is absent: its key alone says that
+	// it lived, and its process may have died since.
+	nodeTTL     = 10 * time.Second
+	nodeBeat    = time.Second
+	nodeRetry   = 500 * time.Millisecond
+	nodeSilence = 4 * time.Second
+	nodePoll    = 100 * time.Millisecond // between two looks at the key
 
 	nodeHere = "here"
 	nodeLeft = "left"
@@ -29,8 +33,6 @@ const (
 
 // nodes are the nodes that have noted a start through a Broker and have not left.
 type nodes struct {
-	ttl time.Duration
-
 	mu      sync.Mutex
 	seen    map[string]time.Time // when the last sign of life was sent that the server has answered
 	renewed bool                 // a goroutine renews them
@@ -118,21 +120,52 @@ func parseNote(note string, s *broker.Start) error {
 	return nil
 }
 
-// NodeState implements [broker.Witness].
+// NodeState implements [broker.Witness]. A node is present if it gives a sign of life now, for which
+// NodeState waits up to 4 s. If ctx ends before, it is an error.
 func (b *Broker) NodeState(ctx context.Context, node string) (broker.NodeState, error) {
 	if err := b.checkNode(node); err != nil {
 		return broker.NodeAbsent, err
 	}
-	v, err := b.conn.Do(ctx, "get", nodeKey(b.cfg.Namespace, node))
-	switch {
-	case errors.Is(err, redis.Nil):
-		return broker.NodeAbsent, nil
-	case err != nil:
-		return broker.NodeAbsent, wrap(err, "state of node", node)
-	case v == nodeLeft:
-		return broker.NodeLeft, nil
-	default:
-		return broker.NodePresent, nil
+	state, err := b.nodeState(ctx, node)
+	return state, wrap(err, "state of node", node)
+}
+
+func (b *Broker) nodeState(ctx context.Context, node string) (broker.NodeState, error) {
+	begun, before := time.Now(), int64(math.MaxInt64)
+	for {
+		v, err := b.conn.Eval(ctx, b.scripts.look.Script, []string{nodeKey(b.cfg.Namespace, node)})
+		if err != nil {
+			return broker.NodeAbsent, err
+		}
+		answer, ok := v.([]any)
+		what, left := text(answer, 0), number(answer, 1)
+		switch {
+		case !ok:
+			return broker.NodeAbsent, errAnswer
+		case what == nodeLeft:
+			return broker.NodeLeft, nil
+		case what == "" || time.Since(begun) > nodeSilence:
+			return broker.NodeAbsent, nil
+		case left > before: // it was renewed since the question
+			return broker.NodePresent, nil
+		}
+		before = left
+		if err := b.wait(ctx, nodePoll); err != nil {
+			return broker.NodeAbsent, err
+		}
+	}
+}
+
+func (b *Broker) wait(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return notSent(ctx, nil)
+	case <-b.ctx.Done():
+		return errClosed
 	}
 }
 
@@ -180,11 +213,11 @@ func (b *Broker) appear(ctx context.Context, node string) error {
 	n.mu.Lock()
 	last, known := n.seen[node]
 	n.mu.Unlock()
-	if known && time.Since(last) < n.ttl/2 {
+	if known && time.Since(last) < nodeTTL/2 {
 		return nil
 	}
 	sent := time.Now()
-	here, err := b.sign(ctx, node, nodeHere, n.ttl, b.conn.Eval)
+	here, err := b.sign(ctx, node, nodeHere, nodeTTL, b.conn.Eval)
 	if err != nil || !here {
 		return err
 	}
@@ -203,7 +236,7 @@ func (b *Broker) appear(ctx context.Context, node string) error {
 // renewNodes sends signs of life of all nodes, until there are none or the Broker ends.
 func (b *Broker) renewNodes() {
 	n := &b.nodes
-	wait := n.ttl / 3
+	wait := nodeBeat
 	for {
 		t := time.NewTimer(wait)
 		select {
@@ -222,10 +255,10 @@ func (b *Broker) renewNodes() {
 		if len(all) == 0 {
 			return
 		}
-		wait = n.ttl / 3
+		wait = nodeBeat
 		for _, node := range all {
 			if b.renewNode(node) != nil {
-				wait = n.ttl / 20
+				wait = nodeRetry
 			}
 		}
 	}
@@ -233,10 +266,10 @@ func (b *Broker) renewNodes() {
 
 func (b *Broker) renewNode(node string) error {
 	n := &b.nodes
-	ctx, cancel := context.WithTimeout(b.ctx, n.ttl/5)
+	ctx, cancel := context.WithTimeout(b.ctx, nodeTTL/5)
 	defer cancel()
 	sent := time.Now()
-	here, err := b.sign(ctx, node, nodeHere, n.ttl, b.conn.EvalOnce)
+	here, err := b.sign(ctx, node, nodeHere, nodeTTL, b.conn.EvalOnce)
 	if err != nil {
 		return err
 	}
