@@ -71,7 +71,7 @@
 //   - Find, Delete and Update reach what no consumer has been handed yet. What was given back is not found until it is handed out
 //     again, and counts as held in Stats.
 //   - The first note of a start of a message is one trip, each further one three. A node is present if it answers, absent if nobody
-//     does, and also if it is silent for 5 s while the server answers. A process that was cut off is present with its connection.
+//     does, and also if it is silent for 3 s while the server answers. A process that was cut off is present with its connection.
 //   - What is stored survives a kill of the server. With one replica and the server's default sync_interval of 2 minutes a power
 //     failure may lose what came since; "sync_interval: always" or Replicas 3 close that.
 //

@@ -14,8 +14,9 @@ import (
 )
 
 // nodeSilence is how long a node may take to answer. One that takes longer is absent, if the server
-// answers meanwhile: the server takes minutes to notice a machine that lost its power.
-const nodeSilence = 5 * time.Second
+// answers then: the server takes minutes to notice a machine that lost its power. The consumer gives
+// one look 5 s.
+const nodeSilence = 3 * time.Second
 
 // appear makes a node present: it answers from now on. The client library keeps it so after a loss.
 func (b *Broker) appear(ctx context.Context, node string) error {
@@ -66,7 +67,7 @@ func (b *Broker) node(name string) (*nats.Subscription, bool) {
 }
 
 // NodeState implements [broker.Witness]. The node itself is asked; one that does not answer within
-// 5 s is absent.
+// 3 s is absent. If ctx ends before, it is an error.
 func (b *Broker) NodeState(ctx context.Context, node string) (broker.NodeState, error) {
 	state, err := b.nodeState(ctx, node)
 	return state, wrap(err, "state of node", node)

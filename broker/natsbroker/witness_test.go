@@ -1,6 +1,7 @@
 package natsbroker_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -114,8 +115,10 @@ func TestSilentNode(t *testing.T) {
 		t.Errorf("the state is %d before the fault", state)
 	}
 	proxy.BlackHole(true, true)
-	if state := nodeState(t, b); state != broker.NodeAbsent {
-		t.Errorf("the state of a node that is silent is %d", state)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // as the consumer looks
+	defer cancel()
+	if state, err := b.NodeState(ctx, "node"); err != nil || state != broker.NodeAbsent {
+		t.Errorf("the state of a node that is silent is %d, %v", state, err)
 	}
 	if state, err := a.NodeState(testwait.Brief(t), "node"); err == nil {
 		t.Errorf("an observer without a network sees state %d", state)
