@@ -51,7 +51,7 @@ func (l *listener) run(ctx context.Context, ch *amqpconn.Channel) error {
 	if err := ch.QueueBind(q.Name, "", l.bus.exchange, false, nil); err != nil {
 		return err
 	}
-	if err := ch.Qos(prefetch, 0, false); err != nil {
+	if err := ch.Qos(amqpconn.FeedPrefetch, 0, false); err != nil {
 		return err
 	}
 	deliveries, err := ch.Consume(q.Name, "", false, true, false, false, nil)
@@ -59,14 +59,14 @@ func (l *listener) run(ctx context.Context, ch *amqpconn.Channel) error {
 		return err
 	}
 	l.open(nil)
-	f := feed{ch: ch, deliveries: deliveries}
+	f := amqpconn.NewFeed(ch, deliveries)
 	for {
-		d, ok, err := f.next(ctx)
+		d, ok, err := f.Next(ctx)
 		if err != nil || !ok {
 			return err
 		}
 		l.take(d.Body)
-		if err := f.taken(&d); err != nil {
+		if err := f.Taken(&d); err != nil {
 			return err
 		}
 	}

@@ -85,7 +85,7 @@ func (l *log) send(ctx context.Context, message []byte, _ int) error {
 		if errors.Is(err, amqpconn.ErrUnroutable) { // somebody has deleted it
 			l.declared, l.proven = 0, false
 		}
-		if l.proven || !inTheMaking(err) || !pause(ctx) {
+		if l.proven || !amqpconn.IsInTheMaking(err) || !pause(ctx) {
 			return err
 		}
 	}
@@ -108,16 +108,6 @@ func (l *log) sendOnce(ctx context.Context, m *amqp.Publishing) error {
 		l.declared, l.refused = sess.Generation(), false
 	}
 	return l.publisher.Publish(ctx, "", l.queue, m)
-}
-
-// inTheMaking reports whether an error is what RabbitMQ (3.10) answers to those who use a stream while another connection
-// makes it: it has told them that the queue exists, and then ends their connection.
-func inTheMaking(err error) bool {
-	if errors.Is(err, amqpconn.ErrUnroutable) || errors.Is(err, amqpconn.ErrRefused) {
-		return true
-	}
-	e, ok := errors.AsType[*amqp.Error](err)
-	return ok && e.Server && (e.Code == amqp.InternalError || e.Code == amqp.ResourceError)
 }
 
 // pause is the time between two attempts at a stream that is being made, which takes some 50 ms.

@@ -63,26 +63,26 @@ func (r *replay) run(ctx context.Context, ch *amqpconn.Channel) error {
 	if err := r.bus.log.ready(ctx); err != nil {
 		return err
 	}
-	deliveries, err := ch.Session().ConsumeStream(ch.Channel, r.from, r.offset(), prefetch)
+	deliveries, err := ch.Session().ConsumeStream(ch.Channel, r.from, r.offset(), amqpconn.FeedPrefetch)
 	if err != nil {
 		return err
 	}
 	r.open(nil)
-	f := feed{ch: ch, deliveries: deliveries}
+	f := amqpconn.NewFeed(ch, deliveries)
 	if r.begun {
-		if err := r.findPlace(ctx, &f); err != nil {
+		if err := r.findPlace(ctx, f); err != nil {
 			return err
 		}
 	}
 	for {
-		d, ok, err := f.next(ctx)
+		d, ok, err := f.Next(ctx)
 		if err != nil || !ok {
 			return err
 		}
 		if !r.take(ctx, &d) {
 			return nil
 		}
-		if err := f.taken(&d); err != nil {
+		if err := f.Taken(&d); err != nil {
 			return err
 		}
 	}
@@ -103,10 +103,10 @@ func (r *replay) offset() any {
 // findPlace takes the message out of f that was the last before the interruption, or what comes there if it is not kept any
 // more. When nothing comes, or another message in its place, somebody has deleted the queue and it was made anew; that is
 // read from its beginning.
-func (r *replay) findPlace(ctx context.Context, f *feed) error {
+func (r *replay) findPlace(ctx context.Context, f *amqpconn.Feed) error {
 	within, cancel := context.WithTimeout(ctx, r.bus.placeWait)
 	defer cancel()
-	d, ok, err := f.next(within)
+	d, ok, err := f.Next(within)
 	switch {
 	case err != nil:
 		return err
@@ -124,7 +124,7 @@ func (r *replay) findPlace(ctx context.Context, f *feed) error {
 	case offset > r.last && !r.take(ctx, &d):
 		return nil
 	}
-	return f.taken(&d)
+	return f.Taken(&d)
 }
 
 // place is where a message stands in the queue, and when it was sent: 0 if it does not say.

@@ -55,6 +55,16 @@ func IsChannelError(err error) bool {
 	return ok && e.Server && e.Recover
 }
 
+// IsInTheMaking reports whether an error is what RabbitMQ (3.10) answers to those who use a stream while another connection
+// makes it: it has told them that the queue exists, and then ends their connection.
+func IsInTheMaking(err error) bool {
+	if errors.Is(err, ErrUnroutable) || errors.Is(err, ErrRefused) {
+		return true
+	}
+	e, ok := errors.AsType[*amqp.Error](err)
+	return ok && e.Server && (e.Code == amqp.InternalError || e.Code == amqp.ResourceError)
+}
+
 func hasCode(err error, code int) bool {
 	e, ok := errors.AsType[*amqp.Error](err)
 	return ok && e.Code == code

@@ -1,4 +1,4 @@
-package amqpevents
+package amqpconn
 
 import (
 	"context"
@@ -6,28 +6,31 @@ import (
 	"runtime"
 
 	amqp "github.com/rabbitmq/amqp091-go"
-
-	"github.com/swarmiji/swarmiji/internal/amqpconn"
 )
 
-// prefetch is how many messages the broker sends ahead of the decoding. A bound keeps those of a slow process in the
+// FeedPrefetch is the prefetch of a consumer whose messages go through a [Feed]. A bound keeps those of a slow process in the
 // queue, which is bounded itself, and out of its memory.
-const prefetch = 64
+const FeedPrefetch = 64
 
-var errCancelled = errors.New("amqp: the queue was deleted, or its node has gone")
+var errFeedCancelled = errors.New("amqp: the queue was deleted, or its node has gone")
 
-// feed is the deliveries of one consumer, the only one on its channel, and what of them is not acknowledged. It belongs to
+// Feed is the deliveries of one consumer, the only one on its channel, and what of them is not acknowledged. It belongs to
 // one goroutine.
-type feed struct {
-	ch         *amqpconn.Channel
+type Feed struct {
+	ch         *Channel
 	deliveries <-chan amqp.Delivery
 	last       uint64 // tag of the last message taken
 	unacked    int
 }
 
-// next returns the next message. When none is there it acknowledges what was taken, since the server ends a channel that
+// NewFeed returns a Feed of a consumer with [FeedPrefetch].
+func NewFeed(ch *Channel, deliveries <-chan amqp.Delivery) *Feed {
+	return &Feed{ch: ch, deliveries: deliveries}
+}
+
+// Next returns the next message. When none is there it acknowledges what was taken, since the server ends a channel that
 // leaves a message unacknowledged for consumer_timeout, and waits; ok is false at the end of ctx.
-func (f *feed) next(ctx context.Context) (d amqp.Delivery, ok bool, err error) {
+func (f *Feed) Next(ctx context.Context) (d amqp.Delivery, ok bool, err error) {
 	if f.unacked > 0 {
 		runtime.Gosched() // the library hands over from a buffer of its own: let it, before this is taken for a lull
 	}
@@ -51,18 +54,18 @@ func (f *feed) next(ctx context.Context) (d amqp.Delivery, ok bool, err error) {
 	return d, true, nil
 }
 
-// taken notes that a message is done with. The window of the prefetch has to move along in a stream without lulls; half a
+// Taken notes that a message is done with. The window of the prefetch has to move along in a stream without lulls; half a
 // window at a time will do.
-func (f *feed) taken(d *amqp.Delivery) error {
+func (f *Feed) Taken(d *amqp.Delivery) error {
 	f.last = d.DeliveryTag
-	if f.unacked++; f.unacked >= prefetch/2 {
+	if f.unacked++; f.unacked >= FeedPrefetch/2 {
 		return f.acknowledge()
 	}
 	return nil
 }
 
 // acknowledge settles all messages up to the last.
-func (f *feed) acknowledge() error {
+func (f *Feed) acknowledge() error {
 	if f.unacked == 0 {
 		return nil
 	}
@@ -75,10 +78,10 @@ func (f *feed) acknowledge() error {
 
 // cause says why the deliveries ended. The library ends them a moment before the channel, or without it when the server
 // cancels the consumer.
-func (f *feed) cause() error {
+func (f *Feed) cause() error {
 	if f.ch.IsClosed() {
 		<-f.ch.Done()
 		return f.ch.Err()
 	}
-	return errCancelled
+	return errFeedCancelled
 }
