@@ -32,6 +32,7 @@ func (b *Broker) Audit(ctx context.Context, queue string) ([]string, error) {
 	}{
 		{b.names.dead(queue), b.deadArgs(), "tasks that are given up are lost"},
 		{b.names.undeliverable(), b.queueArgs(nil), "delayed tasks whose queue is deleted are lost"},
+		{b.names.acks(), b.acks.log.args(), "tasks that run at most once do not start if it cannot be made"},
 	}
 	for _, name := range b.all(queue) {
 		parts = append(parts, struct {

@@ -73,4 +73,8 @@ func TestAudit(t *testing.T) {
 	}
 	audit(classic, "dead.weak is missing", "delay.deliver is missing")
 	audit(classic, "dead.weak is missing", "delay.deliver is missing") // it has not made them
+	if _, err := ch.QueueDelete(prefix+"acks", false, false, false); err != nil {
+		t.Fatal(err)
+	}
+	audit(classic, "dead.weak is missing", ".acks is missing; tasks that run at most once", "delay.deliver is missing")
 }

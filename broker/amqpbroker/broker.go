@@ -2,6 +2,7 @@ package amqpbroker
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"sync"
@@ -22,6 +23,7 @@ type Broker struct {
 
 	pub     *amqpconn.Conn // only publishes: an alarm of the server stops it, and nothing else
 	con     *amqpconn.Conn // consumes, acknowledges, declares
+	notes   *amqpconn.Conn // writes and reads notes: the server may end a connection that uses a stream which is being made
 	direct  *amqpconn.Publisher
 	delayed *amqpconn.Publisher // apart, since a missing exchange costs all that is under way on its channel
 
@@ -30,6 +32,9 @@ type Broker struct {
 	warned sync.Map // AMQP queue or exchange that exists with other settings -> struct{}
 
 	scans sync.Map // queue -> a channel that is full while its dead letters are scanned
+	id      string // of this Broker, in notes
+	witness *witness
+	acks    *ackNotes
 
 	delaysFound atomic.Bool // the queues of the delay levels were just declared or found one by one
 
@@ -38,6 +43,7 @@ type Broker struct {
 	subs   map[*subscription]struct{}
 	stop   context.Context // ends when the broker lets go of everything
 	halt   context.CancelFunc
+	tasks  sync.WaitGroup // what spawn has started
 }
 
 var (
@@ -50,10 +56,12 @@ var (
 	_ broker.Locator        = (*Broker)(nil)
 	_ broker.DeadLetterer   = (*Broker)(nil)
 	_ broker.Watcher        = (*Broker)(nil)
+	_ broker.Witness        = (*Broker)(nil)
 	_ broker.Subscription   = (*subscription)(nil)
 	_ broker.Resizer        = (*subscription)(nil)
 	_ broker.Delivery       = (*delivery)(nil)
 	_ broker.SyncAcker      = (*delivery)(nil)
+	_ broker.AckChecker     = (*delivery)(nil)
 )
 
 // New checks cfg and returns a Broker that connects when it is first used. All problems of cfg are reported together.
@@ -67,10 +75,18 @@ func New(cfg Config) (*Broker, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Broker{cfg: cfg, names: newNames(cfg.Namespace), pub: pub, con: con, subs: make(map[*subscription]struct{})}
+	notes, err := amqpconn.New(cfg.conn("notes"))
+	if err != nil {
+		return nil, err
+	}
+	b := &Broker{
+		cfg: cfg, names: newNames(cfg.Namespace), pub: pub, con: con, notes: notes, subs: make(map[*subscription]struct{}),
+		id: rand.Text()[:12],
+	}
 	b.cfg.URLs = nil // they hold passwords
 	b.direct = amqpconn.NewPublisher(pub, amqpconn.PublisherConfig{})
 	b.delayed = amqpconn.NewPublisher(pub, amqpconn.PublisherConfig{Setup: b.setUpDelays})
+	b.witness, b.acks = b.newWitness(), b.newAckNotes()
 	b.stop, b.halt = context.WithCancel(context.Background())
 	return b, nil
 }
@@ -166,6 +182,7 @@ func (b *Broker) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
 				continue
 			}
 			holdExpiration(&publishings[i])
+			publishings[i].Timestamp = o.At // as in publishDelayed
 			delayed = append(delayed, amqpconn.Outgoing{Exchange: exchange, Key: topic, Message: &publishings[i]})
 			delayedAt = append(delayedAt, i)
 			continue
@@ -215,7 +232,9 @@ func (b *Broker) Close(ctx context.Context) error {
 		wg.Go(func() { _ = s.Close(ctx) }) // what cannot be given back in time goes back with the connection
 	}
 	wg.Wait()
-	b.halt()
+	b.mu.Lock()
+	b.halt() // spawn starts nothing any more
+	b.mu.Unlock()
 	for _, s := range subs {
 		wg.Go(func() { s.await(ctx) })
 	}
@@ -226,7 +245,9 @@ func (b *Broker) Close(ctx context.Context) error {
 		_ = b.delayed.Close(ctx)
 	})
 	wg.Wait()
-	return errors.Join(b.pub.Close(ctx), b.con.Close(ctx))
+	err := errors.Join(b.pub.Close(ctx), b.con.Close(ctx), b.notes.Close(ctx))
+	b.tasks.Wait() // they end with b.stop, at the latest with their connection
+	return err
 }
 
 const (

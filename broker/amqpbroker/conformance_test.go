@@ -139,11 +139,18 @@ func harness(t testing.TB, srv *testserver.Rabbit, namespace string, typ amqpbro
 				}
 			}
 		},
+		Isolate: func(t testing.TB, b broker.Broker) (back func()) {
+			mu.Lock()
+			defer mu.Unlock()
+			line := relays[b]
+			line.SetDown(true)
+			return func() { line.SetDown(false) }
+		},
 		Prefix: testserver.Namespace(),
 		Secret: srv.Password(),
 		Promises: brokertest.Promises{
 			Durable: true, ExactCount: typ == amqpbroker.Quorum, Order: true, Priorities: true, Delays: true, Batch: true,
-			SyncAck: true, Resize: true, Inspect: true, DeadLetters: true, Watch: true, MaxBody: testMaxBody,
+			SyncAck: true, Resize: true, Inspect: true, DeadLetters: true, Watch: true, Witness: true, MaxBody: testMaxBody,
 		},
 		ModelChecks: 5,
 		ModelSteps:  15,

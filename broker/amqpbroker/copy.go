@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -22,7 +23,10 @@ const maxCopied = 96 << 10
 // bodies and headers do not hold; left out are only headers that would send the copy to more queues, and the largest ones
 // of a table that has no room in a frame. Their names are returned. A copy never expires on the server: see holdExpiration.
 func encodeCopy(p *amqp.Publishing, m *broker.Message) (dropped []string) {
-	*p = amqp.Publishing{ContentType: m.ContentType, MessageId: m.ID, DeliveryMode: amqp.Persistent, Body: m.Body, Headers: make(amqp.Table, len(m.Headers)+8)}
+	*p = amqp.Publishing{
+		ContentType: m.ContentType, MessageId: m.ID, DeliveryMode: amqp.Persistent, Timestamp: time.Now(), Body: m.Body,
+		Headers: make(amqp.Table, len(m.Headers)+8),
+	}
 	size := 0
 	for k, v := range m.Headers {
 		if reroutes(k) {

@@ -82,6 +82,7 @@ func (b *Broker) publishDelayed(ctx context.Context, amqpQueue string, p *amqp.P
 		return err
 	}
 	holdExpiration(p)
+	p.Timestamp = at // nobody gets it before
 	return b.delayed.Publish(ctx, exchange, key, p)
 }
 

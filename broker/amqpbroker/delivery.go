@@ -19,10 +19,12 @@ type delivery struct {
 	tag      uint64
 	count    int
 	exact    bool
+	since    int64 // see publishedAt
 
 	// guarded by gen.mu
 	prev, next *delivery // in the ledger
 	state      settleState
+	note       *roundTrip // of AckSync
 }
 
 type settleState uint8
@@ -31,11 +33,12 @@ const (
 	open    settleState = iota
 	busy                // a Release or Bury publishes a copy
 	acked               // by AckSync, and it is not known whether the server has taken it
+	taken               // by AckSync, and the server's channel has taken it; the note of it is under way
 	settled             //
 )
 
 func newDelivery(g *generation, c *consumer, m *amqp.Delivery) *delivery {
-	d := &delivery{gen: g, consumer: c, tag: m.DeliveryTag}
+	d := &delivery{gen: g, consumer: c, tag: m.DeliveryTag, since: publishedAt(m)}
 	decode(&d.msg, m)
 	d.count, d.exact = deliveries(m)
 	return d
@@ -65,7 +68,7 @@ func (d *delivery) Lost() <-chan struct{} { return d.gen.lost }
 // check returns why d cannot be settled; gen.mu is held.
 func (d *delivery) check() error {
 	switch {
-	case d.state == settled || d.state == busy || d.state == acked:
+	case d.state == settled || d.state == busy || d.state == acked || d.state == taken:
 		return broker.ErrSettled
 	case d.gen.dead:
 		return broker.ErrLeaseLost
@@ -93,33 +96,70 @@ func (d *delivery) Ack(context.Context) error {
 	return nil
 }
 
-// AckSync implements [broker.SyncAcker]. It asks for an answer on the same channel behind the acknowledgement: nil means that
-// the server's channel has taken it. A classic queue has removed the message then. A quorum queue has been told and will: the
-// channel does not wait until a majority of the nodes has written it down, so that the message may come again if the server
-// or the queue's leader dies within that moment, or (RabbitMQ 3.10) if the channel does while hundreds of acknowledgements are
-// under way; AMQP has no answer that shows more. Errors: broker.ErrLeaseLost when nothing
-// was sent, and the message will be seen again; broker.ErrIndeterminate when the acknowledgement was sent and the answer did
-// not come, since ctx or the channel ended. Then AckSync may be called again, to wait for longer; once the channel has gone it
-// stays indeterminate.
+// AckSync implements [broker.SyncAcker]. It asks for an answer on the same channel behind the acknowledgement, and beside it
+// writes a note into a stream. The answer shows that the server's channel has taken the acknowledgement. A classic queue has
+// removed the message then. A quorum queue has been told and will: the channel does not wait until a majority of the nodes has
+// written it down. If the server dies within that moment the message comes again, and the note tells AckedBefore.
+//
+// Errors: broker.ErrLeaseLost when nothing was sent, and the message will be seen again; broker.ErrIndeterminate when the
+// acknowledgement was sent, and an answer did not come before ctx or the channel ended. Then AckSync may be called again, to
+// wait for longer. Once Lost is closed it is broker.ErrIndeterminate at once. If the server does not permit the stream it is
+// broker.ErrAccess, and nothing was sent.
 func (d *delivery) AckSync(ctx context.Context) error {
-	g := d.gen
+	g, key := d.gen, d.key().short()
 	g.mu.Lock()
-	if d.state != acked {
-		if err := d.check(); err != nil {
+	if d.state != acked && d.state != taken {
+		err := d.check()
+		if err == nil && g.st.sub.b.acks.refused.Load() {
+			err = fmt.Errorf("%w: the server refuses the notes of acknowledgements", broker.ErrAccess)
+		}
+		if err != nil {
 			g.mu.Unlock()
 			return d.failed("acknowledge", err)
 		}
 		d.state = acked
 		g.ack(d, true)
 	}
-	g.mu.Unlock()
-	if err := g.barrier(ctx); err != nil {
-		return d.failed("acknowledge", fmt.Errorf("%w: %w", broker.ErrIndeterminate, err))
+	if d.note == nil || d.note.failed() {
+		d.note = g.st.sub.b.acks.add(key)
 	}
-	g.mu.Lock()
-	d.state = settled
+	note, known := d.note, d.state == taken
 	g.mu.Unlock()
+	if !known {
+		if err := g.barrier(ctx); err != nil {
+			return d.failed("acknowledge", fmt.Errorf("%w: %w", broker.ErrIndeterminate, err))
+		}
+		g.mu.Lock()
+		d.state = taken
+		g.mu.Unlock()
+	}
+	err := note.await(ctx, g.lost)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	// If the channel has gone the message may be with somebody who has read the notes before this one was there.
+	if err == nil && g.dead {
+		err = errChannelGone
+	}
+	if err != nil {
+		return d.failed("acknowledge", fmt.Errorf("%w: the note of it: %w", broker.ErrIndeterminate, err))
+	}
+	d.state = settled
 	return nil
+}
+
+func (d *delivery) key() messageKey {
+	return keyOf(d.gen.st.sub.queue, d.msg.ID, d.msg.Generation, d.msg.Body)
+}
+
+// AckedBefore implements [broker.AckChecker]. It is true also if the notes do not reach back to when the message was published,
+// or if the message does not say when that was.
+func (d *delivery) AckedBefore(ctx context.Context) (bool, error) {
+	var since time.Time
+	if now := time.Now().Add(clockSkew).Unix(); d.since > 0 && d.since < now {
+		since = time.Unix(d.since, 0)
+	}
+	acked, err := d.gen.st.sub.b.acks.has(ctx, d.key().short(), since)
+	return acked, d.failed("read the notes of", err)
 }
 
 // giveBack returns d to its queue. It is for deliveries that nobody has got.

@@ -400,6 +400,28 @@ type roundTrip struct {
 	err  error
 }
 
+// failed reports whether the answer has come and is an error.
+func (r *roundTrip) failed() bool {
+	select {
+	case <-r.done:
+		return r.err != nil
+	default:
+		return false
+	}
+}
+
+// await waits for the answer until ctx ends or lost is closed.
+func (r *roundTrip) await(ctx context.Context, lost <-chan struct{}) error {
+	select {
+	case <-r.done:
+		return r.err
+	case <-lost:
+		return errChannelGone
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 var errChannelGone = errors.New("the channel has gone")
 
 // barrier returns nil when the server's channel has taken all that was sent before. Callers share round trips.
@@ -419,12 +441,7 @@ func (g *generation) barrier(ctx context.Context) error {
 		go g.roundTrips()
 	}
 	g.mu.Unlock()
-	select {
-	case <-r.done:
-		return r.err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return r.await(ctx, nil)
 }
 
 // roundTrips makes round trips as long as somebody waits for one. A prefetch for future consumers is a request without any

@@ -52,6 +52,9 @@ func (b *Broker) encode(p *amqp.Publishing, m *broker.Message) error {
 		return fmt.Errorf("%w: generation %d", broker.ErrMalformed, m.Generation)
 	}
 	*p = amqp.Publishing{ContentType: m.ContentType, MessageId: m.ID, DeliveryMode: amqp.Persistent, Body: m.Body}
+	if m.Generation != 0 || idTime(m.ID) == 0 { // the client library allocates for it
+		p.Timestamp = time.Now()
+	}
 	if len(m.ID) > maxShort || len(m.ContentType) > maxShort {
 		return fmt.Errorf("%w: an id or content type is longer than %d bytes", broker.ErrMalformed, maxShort)
 	}
@@ -196,6 +199,38 @@ func decode(m *broker.Message, d *amqp.Delivery) {
 	if d.Priority != 0 {
 		property(m, "priority", strconv.Itoa(int(d.Priority)))
 	}
+}
+
+// publishedAt returns the earliest time at which somebody may have received d, in seconds since 1970: when it was published, or,
+// of a delayed message, when its time had come. 0: unknown.
+func publishedAt(d *amqp.Delivery) int64 {
+	if !d.Timestamp.IsZero() {
+		return max(d.Timestamp.Unix(), 0)
+	}
+	return idTime(d.MessageId)
+}
+
+// idTime returns the seconds since 1970 of an id that is a UUID of version 7, such as the producer makes; 0 for others.
+func idTime(id string) int64 {
+	if len(id) != 36 || id[8] != '-' || id[13] != '-' || id[14] != '7' || id[18] != '-' || id[23] != '-' {
+		return 0
+	}
+	ms := int64(0)
+	for i := range 13 {
+		c := id[i]
+		switch {
+		case i == 8:
+			continue
+		case '0' <= c && c <= '9':
+			c -= '0'
+		case 'a' <= c && c <= 'f':
+			c -= 'a' - 10
+		default:
+			return 0
+		}
+		ms = ms<<4 | int64(c)
+	}
+	return ms / 1000
 }
 
 func property(m *broker.Message, name, value string) {

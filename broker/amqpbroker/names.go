@@ -23,6 +23,8 @@ func (n names) levels(queue string) string {
 	return n.prefix + "levels." + queue
 }
 
+func (n names) starts() string        { return n.prefix + "starts" }
+func (n names) acks() string          { return n.prefix + "acks" }
 func (n names) deliver() string       { return n.prefix + "delay.deliver" }
 func (n names) undeliverable() string { return n.prefix + "undeliverable" }
 

@@ -2,6 +2,7 @@ package amqpbroker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -113,7 +114,29 @@ func (b *Broker) declareWorkOn(ctx context.Context, sess *amqpconn.Session, queu
 	if err := b.declareOne(ctx, sess, amqpQueue, b.workArgs(queue)); err != nil {
 		return err
 	}
-	return sess.Do(ctx, func(ch *amqp.Channel) error { return b.bindOn(ch, sess, amqpQueue) })
+	if err := sess.Do(ctx, func(ch *amqp.Channel) error { return b.bindOn(ch, sess, amqpQueue) }); err != nil {
+		return err
+	}
+	b.prepareNotes(ctx, sess)
+	return nil
+}
+
+// prepareWait bounds the wait for the stream of acknowledgements.
+const prepareWait = 2 * time.Second
+
+// prepareNotes makes the stream of acknowledgements before the first message is acknowledged, since a stream tells nothing of
+// what came before it. Without it the queue works all the same.
+func (b *Broker) prepareNotes(ctx context.Context, sess *amqpconn.Session) {
+	ctx, cancel := context.WithTimeout(ctx, prepareWait)
+	defer cancel()
+	err := b.acks.log.prepare(ctx, sess)
+	refused := errors.Is(err, amqpconn.ErrAccess)
+	b.acks.refused.Store(refused)
+	if _, known := b.warned.Load(b.acks.log.queue); refused && !known {
+		b.warned.Store(b.acks.log.queue, struct{}{})
+		b.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "amqp: the server refuses the stream for notes of acknowledgements; tasks that run at most once do not start",
+			slog.String("amqp_queue", b.acks.log.queue), slog.String("error", err.Error()))
+	}
 }
 
 // declareOne declares a queue. One that exists with other arguments is used as it is, with a warning.

@@ -1,0 +1,223 @@
+package amqpbroker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/broker/amqpbroker"
+	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
+)
+
+func noted(t testing.TB, b *amqpbroker.Broker, queue string, s broker.Start) []broker.Start {
+	t.Helper()
+	earlier, err := b.NoteStart(testwait.Long(t), queue, s)
+	if err != nil {
+		t.Fatalf("NoteStart: %v", err)
+	}
+	return earlier
+}
+
+func nonces(ss []broker.Start) (out []string) {
+	for _, s := range ss {
+		out = append(out, s.Nonce+":"+strconv.Itoa(int(s.Verdict)))
+	}
+	return out
+}
+
+// TestNotesOfStarts: a namespace's notes are seen by every process, in one order, with their verdicts.
+func TestNotesOfStarts(t *testing.T) {
+	cfg := amqpbroker.Config{Namespace: testserver.Namespace()}
+	one, two := connect(t, cfg), connect(t, cfg)
+	s := broker.Start{ID: "a", Generation: 1, Nonce: "n1", Node: "node1", Alone: true, At: time.Now()}
+	if got := noted(t, one, "q", s); len(got) != 0 {
+		t.Errorf("before the first note: %v", got)
+	}
+	s2 := s
+	s2.Nonce, s2.Node = "n2", "node2"
+	got := noted(t, two, "q", s2)
+	if len(got) != 1 || got[0].Nonce != "n1" || got[0].ID != "a" || got[0].Generation != 1 || got[0].Node != "node1" || !got[0].Alone || !got[0].At.Equal(s.At) {
+		t.Errorf("before the second note: %+v, want %+v", got, s)
+	}
+	judged := s
+	judged.Verdict = broker.StartDied
+	if err := two.JudgeStart(testwait.Long(t), "q", judged); err != nil {
+		t.Fatalf("JudgeStart: %v", err)
+	}
+	s3 := s
+	s3.Nonce = "n3"
+	if got := nonces(noted(t, one, "q", s3)); !slices.Equal(got, []string{"n1:2", "n2:0"}) {
+		t.Errorf("before the third note: %v", got)
+	}
+	if got := nonces(noted(t, two, "q", s2)); !slices.Equal(got, []string{"n1:2"}) {
+		t.Errorf("before the second note, told again: %v", got)
+	}
+	other := s
+	other.Generation = 2
+	if got := noted(t, one, "q", other); len(got) != 0 {
+		t.Errorf("the notes of another generation: %v", got)
+	}
+	if got := noted(t, one, "r", s); len(got) != 0 {
+		t.Errorf("the notes of another queue: %v", got)
+	}
+	// A process that comes later reads what is there.
+	if got := nonces(noted(t, connect(t, cfg), "q", broker.Start{ID: "a", Generation: 1, Nonce: "n4", Node: "x"})); !slices.Equal(got, []string{"n1:2", "n2:0", "n3:0"}) {
+		t.Errorf("seen by a fresh process: %v", got)
+	}
+}
+
+// TestNotesOfStartsFirst: many processes note their first start at the same time, while the stream is being made.
+func TestNotesOfStartsFirst(t *testing.T) {
+	cfg := amqpbroker.Config{Namespace: testserver.Namespace()}
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	seen := map[int]bool{}
+	for i := range 10 {
+		b := connect(t, cfg)
+		for j := range 10 {
+			wg.Go(func() {
+				earlier, err := b.NoteStart(testwait.Long(t), "q", broker.Start{ID: "a", Nonce: fmt.Sprint(i, "-", j), Node: fmt.Sprint("n", i)})
+				mu.Lock()
+				defer mu.Unlock()
+				if err != nil || seen[len(earlier)] {
+					t.Errorf("NoteStart: %d earlier, as somebody else has got; %v", len(earlier), err)
+				}
+				seen[len(earlier)] = true
+			})
+		}
+	}
+	wg.Wait()
+	if len(seen) != 100 {
+		t.Errorf("%d different numbers of earlier notes, want 100", len(seen))
+	}
+}
+
+// TestNotesOfStartsOutage: notes are there after cut connections, a restart of the server and a deletion of the stream.
+func TestNotesOfStartsOutage(t *testing.T) {
+	srv := testserver.OwnRabbit(t, testserver.RabbitConfig{})
+	relay := testserver.NewRelay(t, srv.Addr())
+	b := connect(t, amqpbroker.Config{URLs: []string{relay.URL(srv.URL())}})
+	s := func(nonce string) broker.Start { return broker.Start{ID: "a", Nonce: nonce, Node: "n"} }
+	noted(t, b, "q", s("1"))
+	relay.Sever()
+	if got := nonces(noted(t, b, "q", s("2"))); !slices.Equal(got, []string{"1:0"}) {
+		t.Errorf("after a cut: %v", got)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := srv.Restart(ctx); err != nil {
+		t.Fatalf("Restart: %v", err)
+	}
+	if got := nonces(noted(t, b, "q", s("3"))); !slices.Equal(got, []string{"1:0", "2:0"}) {
+		t.Errorf("after a restart: %v", got)
+	}
+	if _, err := srv.Ctl(ctx, "delete_queue", "swj.default.starts"); err != nil {
+		t.Fatalf("delete_queue: %v", err)
+	}
+	if got := nonces(noted(t, b, "q", s("4"))); len(got) != 0 {
+		t.Errorf("after the deletion of the stream: %v", got)
+	}
+	if got := nonces(noted(t, b, "q", s("5"))); !slices.Equal(got, []string{"4:0"}) {
+		t.Errorf("with the new stream: %v", got)
+	}
+}
+
+// awaitState waits until w sees node in a state.
+func awaitState(t testing.TB, w *amqpbroker.Broker, node string, want broker.NodeState) {
+	t.Helper()
+	testwait.Until(t, fmt.Sprintf("state %d of %s", want, node), func() bool {
+		got, err := w.NodeState(testwait.Long(t), node)
+		return err == nil && got == want
+	})
+}
+
+// TestPresence: a node is present while its process is connected, absent when its lines are cut for long, unknown to an observer
+// whose own lines are, and left for good when it said so.
+func TestPresence(t *testing.T) {
+	t.Parallel()
+	srv := testserver.RequireRabbit(t)
+	ns := testserver.Namespace()
+	open := func() (*amqpbroker.Broker, *testserver.Relay) {
+		relay := testserver.NewRelay(t, srv.Addr())
+		return connect(t, amqpbroker.Config{URLs: []string{relay.URL(srv.URL())}, Namespace: ns}), relay
+	}
+	j, jLine := open()
+	o, oLine := open()
+	noted(t, j, "q", broker.Start{ID: "a", Nonce: "1", Node: "j"})
+	noted(t, j, "q", broker.Start{ID: "a", Nonce: "2", Node: "j2"})
+	awaitState(t, o, "j", broker.NodePresent)
+	awaitState(t, j, "j", broker.NodePresent)
+	awaitState(t, connect(t, amqpbroker.Config{Namespace: ns}), "j", broker.NodePresent)
+	awaitState(t, j, "nobody", broker.NodeAbsent)
+	if err := j.Leave(testwait.Long(t), "j2"); err != nil {
+		t.Fatalf("Leave: %v", err)
+	}
+	if got, err := o.NodeState(testwait.Long(t), "j2"); err != nil || got != broker.NodeLeft {
+		t.Errorf("right after Leave: %v, %v", got, err)
+	}
+	jLine.SetDown(true)
+	awaitState(t, o, "j", broker.NodeAbsent)
+	jLine.SetDown(false)
+	awaitState(t, o, "j", broker.NodePresent)
+	// The observer sees nothing for a while, and says so until it has watched again.
+	oLine.SetDown(true)
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	if got, err := o.NodeState(ctx, "j"); !errors.Is(err, broker.ErrUnavailable) && !errors.Is(err, broker.ErrIndeterminate) {
+		t.Errorf("without a connection: %v, %v", got, err)
+	}
+	oLine.SetDown(false)
+	testwait.Until(t, "an answer again", func() bool {
+		got, err := o.NodeState(testwait.Long(t), "j")
+		if err == nil && got != broker.NodePresent {
+			t.Fatalf("after the observer's lines were cut: %v", got)
+		}
+		return err == nil
+	})
+}
+
+// TestSpeedOfNotes measures; it is for people.
+func TestSpeedOfNotes(t *testing.T) {
+	if os.Getenv("SWJ_MEASURE") == "" {
+		t.Skip("set SWJ_MEASURE")
+	}
+	ns := testserver.Namespace()
+	b := connect(t, amqpbroker.Config{Namespace: ns})
+	var took []time.Duration
+	for i := range 1000 {
+		begin := time.Now()
+		noted(t, b, "q", broker.Start{ID: "a" + strconv.Itoa(i), Nonce: "x", Node: "n"})
+		took = append(took, time.Since(begin))
+	}
+	t.Log("first", took[0])
+	slices.Sort(took)
+	t.Log("one by one: p50", took[500], "p99", took[990])
+	for range 3 {
+		begin := time.Now()
+		var wg sync.WaitGroup
+		for i := range 1000 {
+			wg.Go(func() { noted(t, b, "q", broker.Start{ID: "b" + strconv.Itoa(i), Nonce: "x", Node: "n"}) })
+		}
+		wg.Wait()
+		t.Log("1,000 at once", time.Since(begin))
+	}
+	for r := range 96 {
+		var wg sync.WaitGroup
+		for i := range 1000 {
+			wg.Go(func() { noted(t, b, "q", broker.Start{ID: "c" + strconv.Itoa(r*1000+i), Nonce: "x", Node: "n"}) })
+		}
+		wg.Wait()
+	}
+	fresh := connect(t, amqpbroker.Config{Namespace: ns})
+	begin := time.Now()
+	noted(t, fresh, "q", broker.Start{ID: "a0", Nonce: "y", Node: "n"})
+	t.Log("the first note of a process that reads 100,000", time.Since(begin))
+}
