@@ -13,18 +13,20 @@ import (
 )
 
 const (
-	// ackNoteBytes is what the server keeps of the notes of acknowledgements. A note takes about 150 bytes and 11 for each further
-	// message that shares it.
+	// ackNoteBytes is what the server keeps of the notes of acknowledgements. A note takes about
+	// 150 bytes and 11 for each further message that shares it.
 	ackNoteBytes   = 256 << 20
 	ackNoteSegment = 16 << 20
-	// ackBlock is how many acknowledgements a reader forgets at a time, and ackBlocks how many times that it knows: 32 MB.
+	// ackBlock is how many acknowledgements a reader forgets at a time, and ackBlocks how many
+	// times that it knows: 32 MB.
 	ackBlock  = 64 << 10
 	ackBlocks = 64
 	// clockSkew is how far the clocks of a producer and a consumer may be apart.
 	clockSkew = time.Minute
 )
 
-// ackNotes are the notes of what AckSync acknowledged. A node that is killed may forget an acknowledgement, and not the note.
+// ackNotes are the notes of what AckSync acknowledged. A node that is killed may forget an
+// acknowledgement, and not the note.
 type ackNotes struct {
 	log     *noteLog
 	refused atomic.Bool // by the server, for lack of permission
@@ -51,12 +53,12 @@ func (b *Broker) newAckNotes() *ackNotes {
 	return a
 }
 
-// short is the part of a key that notes of acknowledgements hold. Two messages of one short key are no harm: the second is
-// taken for acknowledged, which is what is said when it cannot be told.
+// short is the part of a key that notes of acknowledgements hold. Two messages of one short key are
+// no harm: the second is taken for acknowledged, which is what is said when it cannot be told.
 func (k messageKey) short() uint64 { return binary.BigEndian.Uint64(k[:]) }
 
-// add begins to write a note of a message and returns when it is confirmed. While a note is under way the next one
-// gathers: that is as fast as several at a time and takes less of the server.
+// add begins to write a note of a message and returns when it is confirmed. While a note is under
+// way the next one gathers: that is as fast as several at a time and takes less of the server.
 func (a *ackNotes) add(key uint64) *roundTrip {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -91,8 +93,8 @@ func (a *ackNotes) write() {
 	}
 }
 
-// has reports whether there is, or may have been, a note of a message. since is the earliest time at which it can have been
-// acknowledged; zero: unknown.
+// has reports whether there is, or may have been, a note of a message. since is the earliest time
+// at which it can have been acknowledged; zero: unknown.
 func (a *ackNotes) has(ctx context.Context, key uint64, since time.Time) (bool, error) {
 	if err := a.log.sync(ctx); err != nil {
 		return false, err
@@ -147,8 +149,8 @@ func (x *ackIndex) add(n *note, offset int64) {
 	}
 }
 
-// reaches reports whether all notes since t are known. The first note of a stream says since when it is; AMQP's times are
-// whole seconds.
+// reaches reports whether all notes since t are known. The first note of a stream says since when
+// it is; AMQP's times are whole seconds.
 func (x *ackIndex) reaches(t time.Time) bool {
 	if t.IsZero() {
 		return false

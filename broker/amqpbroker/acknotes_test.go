@@ -35,8 +35,8 @@ func ackedBefore(t testing.TB, d broker.Delivery) bool {
 	return acked
 }
 
-// TestAckedBeforeKill kills the server right after AckSync has returned nil: what comes again tells so, and what was only
-// prefetched does not.
+// TestAckedBeforeKill kills the server right after AckSync has returned nil: what comes again tells
+// so, and what was only prefetched does not.
 func TestAckedBeforeKill(t *testing.T) {
 	t.Parallel()
 	for _, typ := range []amqpbroker.QueueType{amqpbroker.Quorum, amqpbroker.Classic} {
@@ -90,8 +90,8 @@ func TestAckedBeforeKill(t *testing.T) {
 	}
 }
 
-// TestAckedBeforeCut cuts the line while acknowledgements are under way: none that was only prefetched counts as acknowledged,
-// and none comes again that was acknowledged without saying so.
+// TestAckedBeforeCut cuts the line while acknowledgements are under way: none that was only
+// prefetched counts as acknowledged, and none comes again that was acknowledged without saying so.
 func TestAckedBeforeCut(t *testing.T) {
 	t.Parallel()
 	srv := testserver.RequireRabbit(t)
@@ -169,7 +169,8 @@ func drain(t testing.TB, b *amqpbroker.Broker, queue string) {
 	}
 }
 
-// TestAckedBeforeUnknown: without its time, and when the notes do not reach back to it, a message may have been acknowledged.
+// TestAckedBeforeUnknown: without its time, and when the notes do not reach back to it, a message
+// may have been acknowledged.
 func TestAckedBeforeUnknown(t *testing.T) {
 	srv := testserver.OwnRabbit(t, testserver.RabbitConfig{})
 	b := connect(t, amqpbroker.Config{URLs: []string{srv.URL()}})
@@ -210,7 +211,8 @@ func TestAckedBeforeUnknown(t *testing.T) {
 	}
 }
 
-// TestAckNotesRefused: a user who may not make the stream can run tasks, but none at most once; nothing is acknowledged then.
+// TestAckNotesRefused: a user who may not make the stream can run tasks, but none at most once;
+// nothing is acknowledged then.
 func TestAckNotesRefused(t *testing.T) {
 	srv := testserver.OwnRabbit(t, testserver.RabbitConfig{})
 	ctx := testwait.Long(t)

@@ -14,8 +14,8 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
-// TestNotesCluster kills each of three nodes in turn: no note of a start is lost, nobody who lives is absent for long, and each
-// message that comes again tells whether it was acknowledged.
+// TestNotesCluster kills each of three nodes in turn: no note of a start is lost, nobody who lives
+// is absent for long, and each message that comes again tells whether it was acknowledged.
 func TestNotesCluster(t *testing.T) {
 	testserver.Thorough(t)
 	c := testserver.OwnRabbitCluster(t, testserver.RabbitConfig{})

@@ -44,7 +44,8 @@ func (n *note) encode() []byte {
 	return b
 }
 
-// messageKey names a message in notes: the beginning of a SHA-256, so that notes are small and any id can be written.
+// messageKey names a message in notes: the beginning of a SHA-256, so that notes are small and any
+// id can be written.
 type messageKey [16]byte
 
 // keyOf returns the key of a message. One without an id is named by its content.

@@ -31,17 +31,19 @@ const (
 	syncPause = 50 * time.Millisecond
 )
 
-// noteLog is a stream queue to which all processes of a namespace write notes, and its reader in this process. Writing a note
-// twice must be the same as writing it once.
+// noteLog is a stream queue to which all processes of a namespace write notes, and its reader in
+// this process. Writing a note twice must be the same as writing it once.
 type noteLog struct {
 	b         *Broker
 	queue     string
 	size      int64 // bytes that the server keeps
 	segment   int64 // the server forgets so many bytes at a time
 	publisher *amqpconn.Publisher
-	// apply is called by the reader for each note in the order of the stream, beginning with the first that the server keeps.
+	// apply is called by the reader for each note in the order of the stream, beginning with the
+	// first that the server keeps.
 	apply func(n *note, offset int64)
-	// forget is called before the reader begins anew, at the beginning of another stream or behind a gap.
+	// forget is called before the reader begins anew, at the beginning of another stream or behind
+	// a gap.
 	forget func()
 
 	declaring chan struct{} // holds an element while somebody declares
@@ -99,8 +101,8 @@ func (l *noteLog) declare(ctx context.Context, sess *amqpconn.Session) error {
 	return nil
 }
 
-// prepare sees to it that the stream is there, on a connection that does not use it otherwise. The first note of a stream that
-// was not there says since when it is.
+// prepare sees to it that the stream is there, on a connection that does not use it otherwise. The
+// first note of a stream that was not there says since when it is.
 func (l *noteLog) prepare(ctx context.Context, sess *amqpconn.Session) error {
 	if l.prepared.Load() == sess.Generation() {
 		return nil
@@ -126,7 +128,8 @@ func (l *noteLog) name() string {
 	return l.b.id + "." + strconv.FormatUint(l.count, 36)
 }
 
-// append writes a note and waits for its confirmation. It repeats what can be repeated until ctx ends.
+// append writes a note and waits for its confirmation. It repeats what can be repeated until ctx
+// ends.
 func (l *noteLog) append(ctx context.Context, name string, n *note) error {
 	p := &amqp.Publishing{DeliveryMode: amqp.Persistent, MessageId: name, Body: n.encode()}
 	for {
@@ -164,7 +167,8 @@ func (l *noteLog) appendOnce(ctx context.Context, p *amqp.Publishing) error {
 	return err
 }
 
-// write appends a note and waits until this process has read it: all that was stored before it has been applied then.
+// write appends a note and waits until this process has read it: all that was stored before it has
+// been applied then.
 func (l *noteLog) write(ctx context.Context, n *note) error {
 	name, read := l.name(), make(chan error, 1)
 	l.mu.Lock()
@@ -304,8 +308,8 @@ func (l *noteLog) read(ctx context.Context, ch *amqpconn.Channel) error {
 // errOtherStream is the reason to read from the beginning.
 var errOtherStream = errors.New("amqp: the stream of notes was made anew")
 
-// findPlace takes the note out of f that was the last before the interruption. If nothing comes, or another note in its
-// place, it is another stream.
+// findPlace takes the note out of f that was the last before the interruption. If nothing comes, or
+// another note in its place, it is another stream.
 func (l *noteLog) findPlace(ctx context.Context, f *amqpconn.Feed) error {
 	within, cancel := context.WithTimeout(ctx, placeWait)
 	defer cancel()

@@ -9,9 +9,11 @@ import (
 	"github.com/swarmiji/swarmiji/internal/keyset"
 )
 
-// A node that lives answers when somebody asks for it in the stream of starts. Nobody writes anything while nobody asks.
+// A node that lives answers when somebody asks for it in the stream of starts. Nobody writes
+// anything while nobody asks.
 
-// answerWait is how long a node may take to answer. Whoever asks has read its own notes before and after that time.
+// answerWait is how long a node may take to answer. Whoever asks has read its own notes before and
+// after that time.
 const answerWait = 2 * time.Second
 
 // nodeSign is what is known of a node.
@@ -39,7 +41,8 @@ func (w *witness) sign(node string) *nodeSign {
 	return s
 }
 
-// left notes that a node has ended; w.mu is held. It does not come back: its last answers may be late.
+// left notes that a node has ended; w.mu is held. It does not come back: its last answers may be
+// late.
 func (w *witness) left(node string, at time.Time) {
 	w.sign(node).left = at
 	for name, s := range w.nodes {
@@ -137,7 +140,8 @@ func (w *witness) check(node string) error {
 	return nil
 }
 
-// askFor asks for a node as long as somebody waits for the answer to a question that was not asked yet.
+// askFor asks for a node as long as somebody waits for the answer to a question that was not asked
+// yet.
 func (w *witness) askFor(node string) {
 	for {
 		w.mu.Lock()

@@ -109,7 +109,8 @@ func (w *witness) trim(now time.Time) {
 	w.order = w.order[n:]
 }
 
-// NoteStart implements [broker.Witness]. The first one of a process begins to read the notes of the namespace.
+// NoteStart implements [broker.Witness]. The first one of a process begins to read the notes of the
+// namespace.
 func (b *Broker) NoteStart(ctx context.Context, queue string, s broker.Start) (earlier []broker.Start, err error) {
 	earlier, err = b.witness.note(ctx, queue, s)
 	return earlier, wrap(err, "note a start in", queue)

@@ -33,7 +33,8 @@ func nonces(ss []broker.Start) (out []string) {
 	return out
 }
 
-// TestNotesOfStarts: a namespace's notes are seen by every process, in one order, with their verdicts.
+// TestNotesOfStarts: a namespace's notes are seen by every process, in one order, with their
+// verdicts.
 func TestNotesOfStarts(t *testing.T) {
 	cfg := amqpbroker.Config{Namespace: testserver.Namespace()}
 	one, two := connect(t, cfg), connect(t, cfg)
@@ -74,7 +75,8 @@ func TestNotesOfStarts(t *testing.T) {
 	}
 }
 
-// TestNotesOfStartsFirst: many processes note their first start at the same time, while the stream is being made.
+// TestNotesOfStartsFirst: many processes note their first start at the same time, while the stream
+// is being made.
 func TestNotesOfStartsFirst(t *testing.T) {
 	cfg := amqpbroker.Config{Namespace: testserver.Namespace()}
 	var wg sync.WaitGroup
@@ -100,7 +102,8 @@ func TestNotesOfStartsFirst(t *testing.T) {
 	}
 }
 
-// TestNotesOfStartsOutage: notes are there after cut connections, a restart of the server and a deletion of the stream.
+// TestNotesOfStartsOutage: notes are there after cut connections, a restart of the server and a
+// deletion of the stream.
 func TestNotesOfStartsOutage(t *testing.T) {
 	srv := testserver.OwnRabbit(t, testserver.RabbitConfig{})
 	relay := testserver.NewRelay(t, srv.Addr())
@@ -139,8 +142,8 @@ func awaitState(t testing.TB, w *amqpbroker.Broker, node string, want broker.Nod
 	})
 }
 
-// TestPresence: a node is present while its process is connected, absent when its lines are cut for long, unknown to an observer
-// whose own lines are, and left for good when it said so.
+// TestPresence: a node is present while its process is connected, absent when its lines are cut for
+// long, unknown to an observer whose own lines are, and left for good when it said so.
 func TestPresence(t *testing.T) {
 	t.Parallel()
 	srv := testserver.RequireRabbit(t)
