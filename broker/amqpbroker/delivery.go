@@ -104,14 +104,14 @@ func (d *delivery) Ack(context.Context) error {
 // Errors: broker.ErrLeaseLost when nothing was sent, and the message will be seen again; broker.ErrIndeterminate when the
 // acknowledgement was sent, and an answer did not come before ctx or the channel ended. Then AckSync may be called again, to
 // wait for longer. Once Lost is closed it is broker.ErrIndeterminate at once. If the server does not permit the stream it is
-// broker.ErrAccess, and nothing was sent.
+// broker.ErrUnavailable with broker.ErrAccess, and nothing was sent.
 func (d *delivery) AckSync(ctx context.Context) error {
 	g, key := d.gen, d.key().short()
 	g.mu.Lock()
 	if d.state != acked && d.state != taken {
 		err := d.check()
 		if err == nil && g.st.sub.b.acks.refused.Load() {
-			err = fmt.Errorf("%w: the server refuses the notes of acknowledgements", broker.ErrAccess)
+			err = fmt.Errorf("%w: %w: the server refuses the notes of acknowledgements", broker.ErrUnavailable, broker.ErrAccess)
 		}
 		if err != nil {
 			g.mu.Unlock()
