@@ -70,7 +70,15 @@ func TestLostRightAfterTheHandshake(t *testing.T) {
 func TestSetupErrorIsTheServers(t *testing.T) {
 	c := open(t, Config{URLs: []string{testserver.RequireRabbit(t).URL()}})
 	q := queue(t, c)
+	ctx, cancel := context.WithCancel(testwait.Long(t))
+	defer cancel()
+	attempts, returned := 0, make(chan struct{})
 	p := NewPublisher(c, PublisherConfig{Setup: func(ch *amqp.Channel) error {
+		if attempts++; attempts == 2 { // when ctx ends in the middle of an attempt, the one before has the reason
+			cancel()
+			<-returned
+			return nil
+		}
 		closed := ch.NotifyClose(make(chan *amqp.Error, 1))
 		if _, err := ch.QueueDeclare(q, true, false, false, true, amqp.Table{"x-max-length": int32(1)}); err != nil {
 			return err
@@ -78,9 +86,9 @@ func TestSetupErrorIsTheServers(t *testing.T) {
 		<-closed
 		return nil
 	}})
-	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
-	defer cancel()
-	if err := p.Publish(ctx, "", q, message("m")); !errors.Is(err, ErrUnavailable) || !IsPrecondition(err) {
+	err := p.Publish(ctx, "", q, message("m"))
+	close(returned)
+	if !errors.Is(err, ErrUnavailable) || !IsPrecondition(err) {
 		t.Errorf("Publish on a channel whose setup is refused: %v, want ErrUnavailable with the server's 406", err)
 	}
 }

@@ -2,6 +2,7 @@ package amqpconn
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -152,7 +153,8 @@ func (p *Publisher) PublishBatch(ctx context.Context, ms []Outgoing) []error {
 
 var errNoSlot = errors.New("amqp: all slots of the window are taken")
 
-// send hands m to the connection and returns what to wait for, nil without confirmations. Nothing was sent if it fails.
+// send hands m to the connection and returns what to wait for, nil without confirmations. If it fails nothing was sent, unless
+// the error is ErrIndeterminate.
 func (p *Publisher) send(ctx context.Context, exchange, key string, m *amqp.Publishing, wait bool) (*flight, error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
@@ -217,17 +219,15 @@ func (p *Publisher) sendOn(ctx context.Context, out *outlet, exchange, key strin
 	return f, nil
 }
 
-// write encodes m into the connection's buffer. If it fails, the server has seen at most a part of m, which it ignores.
+// write encodes m into the connection's buffer. Errors: errGone (m was not sent), ErrIndeterminate, ErrMalformed.
 func (o *outlet) write(f *flight, exchange, key string, m *amqp.Publishing) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	sock := o.ch.sess.sock
+	before := sock.taken.Load()
 	dc, err := o.ch.PublishWithDeferredConfirm(exchange, key, f != nil, false, *m)
 	if err != nil {
-		if o.ch.IsClosed() || o.ch.sess.conn.IsClosed() {
-			return errGone
-		}
-		// Nothing but the connection's end makes a write fail; what is left is what the encoder refuses.
-		return fmt.Errorf("%w: %w", ErrMalformed, err)
+		return writeError(err, sock.taken.Load()-before, len(m.Body))
 	}
 	if f != nil {
 		o.seq++
@@ -235,6 +235,20 @@ func (o *outlet) write(f *flight, exchange, key string, m *amqp.Publishing) erro
 		f.active.Store(true)
 	}
 	return nil
+}
+
+// writeError classes what the library returned for a message with a body of size bytes, while the socket took sent bytes from
+// all who write. The library's frames wait in a buffer that others flush too: after a failure the message may have left all
+// the same, but not while fewer bytes did than it has. The server ignores a part of a message.
+func writeError(err error, sent int64, size int) error {
+	switch {
+	case !errors.Is(err, errNotWritten) && !errors.Is(err, amqp.ErrClosed): // the encoder's
+		return fmt.Errorf("%w: %w", ErrMalformed, err)
+	case sent > int64(size): // the frames are larger than the body
+		return fmt.Errorf("%w: %w", ErrIndeterminate, err)
+	default:
+		return errGone
+	}
 }
 
 func (o *outlet) release(f *flight) {
@@ -343,6 +357,7 @@ func (p *Publisher) outlet(ctx context.Context) (*outlet, error) {
 	if o := p.live.Load(); o != nil && !o.ch.IsClosed() {
 		return o, nil
 	}
+	var last error // of an attempt
 	for attempt := 0; ; attempt++ {
 		sess, err := p.conn.Session(ctx)
 		if err != nil {
@@ -358,15 +373,16 @@ func (p *Publisher) outlet(ctx context.Context) (*outlet, error) {
 			if sess.Blocked() {
 				return nil, fmt.Errorf("%w: %w", ErrBlocked, ctx.Err())
 			}
-			return nil, unavailable(ctx, sess.Err())
+			return nil, unavailable(ctx, cmp.Or(sess.Err(), last))
 		}
+		last = op.err
 		switch {
 		case op.err == nil:
 			return op.out, nil
 		case errors.Is(op.err, ErrAccess):
 			return nil, op.err
 		case sess.Err() == nil && !sleep(ctx, p.conn.cfg.Backoff.Delay(attempt)):
-			return nil, unavailable(ctx, op.err)
+			return nil, unavailable(ctx, last)
 		}
 	}
 }

@@ -84,8 +84,9 @@ func (s *Session) Err() error {
 	}
 }
 
-// Ended reports whether the connection has ended, perhaps a moment before Done is closed.
-func (s *Session) Ended() bool { return s.conn.IsClosed() || s.Err() != nil }
+// Ended reports whether the connection has ended, perhaps a moment before Done is closed. A reset may be known from writing
+// before it is from reading.
+func (s *Session) Ended() bool { return s.conn.IsClosed() || s.sock.failed() || s.Err() != nil }
 
 // reason waits for the reason of a connection that has ended.
 func (s *Session) reason() error {

@@ -3,6 +3,7 @@ package amqpconn
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -22,6 +23,9 @@ const (
 
 var errStalled = errors.New("the server has stopped reading")
 
+// errNotWritten stands in each error of Write. The client library passes it on, while its own errors do not hold it.
+var errNotWritten = errors.New("not written")
+
 // socket is a net.Conn whose Write never waits: it appends to a buffer, and one goroutine writes whatever has gathered
 // since its last write. So many small frames share one system call with no timer, and no caller of the client library can
 // be held up by a server that does not read. Publishers bound the buffer with waitRoom, which takes a ctx.
@@ -34,6 +38,7 @@ type socket struct {
 	room    chan struct{} // non-nil while somebody waits; closed when there is room
 	err     error         // why nothing more is written
 	closing bool
+	taken   atomic.Int64 // bytes that Write took, all of which may leave
 
 	wake    chan struct{} // capacity 1
 	flushed chan struct{} // closed when the flusher has ended
@@ -57,7 +62,7 @@ func (s *socket) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write takes a copy of p. It fails once the connection has.
+// Write takes a copy of p. Once the connection has failed it takes nothing and returns errNotWritten with the reason.
 func (s *socket) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	if s.err != nil || s.closing {
@@ -66,10 +71,11 @@ func (s *socket) Write(p []byte) (int, error) {
 		if err == nil {
 			err = net.ErrClosed
 		}
-		return 0, err
+		return 0, fmt.Errorf("%w: %w", errNotWritten, err)
 	}
 	s.pending = append(s.pending, p...)
 	s.queued += len(p)
+	s.taken.Add(int64(len(p)))
 	s.mu.Unlock()
 	select {
 	case s.wake <- struct{}{}:
@@ -127,6 +133,16 @@ func (s *socket) fail(err error) {
 	}
 	s.mu.Unlock()
 	_ = s.Conn.Close() // the cause is already known
+}
+
+// failed reports whether nothing more is written.
+func (s *socket) failed() bool {
+	select {
+	case <-s.done:
+		return true
+	default:
+		return false
+	}
 }
 
 // waitRoom waits until little enough is buffered. blocked says whether the server has told that it will not read; if it
