@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -463,6 +464,76 @@ func TestCluster(t *testing.T) {
 	for i := range 200 {
 		wantTask(t, fresh, i)
 	}
+}
+
+// The server that has a stream's consumer dies, and the bus is connected to another: nobody tells that the consumer is gone.
+// The stream goes on all the same, also if each Receive waits for less time than it takes to notice that.
+func TestConsumerIsLostWithItsServer(t *testing.T) {
+	c := testserver.OwnNATSCluster(t, testserver.NATSConfig{})
+	names := make([]string, len(c.Nodes))
+	for i, n := range c.Nodes {
+		nc, err := nats.Connect(n.URL(), nats.DontRandomize())
+		if err != nil {
+			t.Fatal(err)
+		}
+		names[i] = nc.ConnectedServerName()
+		nc.Close()
+	}
+	b := open(t, natsevents.Config{URLs: []string{c.Nodes[0].URL()}, Retain: events.Retention{Age: time.Hour}, Replicas: 3, Batch: events.BatcherConfig{SendTimeout: time.Second}})
+	var s events.Subscription
+	at := 0
+	testwait.Until(t, "a stream whose consumer is on another server", func() bool {
+		if s != nil {
+			_ = s.Close(t.Context()) // it returns nil
+		}
+		s = replay(t, b)
+		at = slices.Index(names, consumerLeader(t, c.Nodes[0].URL(), "SWJEVENTS_default"))
+		return at > 0
+	})
+	publish(t, b, 1)
+	wantTask(t, s, 1)
+	c.KillNode(at)
+	ctx := testwait.Long(t)
+	for i := 2; ; i++ { // those of the time between may be lost
+		publish(t, b, i)
+		short, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
+		_, err := s.Receive(short)
+		cancel()
+		if err == nil {
+			return
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("the stream does not go on: %v", err)
+		}
+	}
+}
+
+// consumerLeader returns the name of the server that has the newest consumer of a stream, "" if it is not known.
+func consumerLeader(t *testing.T, url, stream string) string {
+	t.Helper()
+	nc, err := nats.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := js.Stream(testwait.Long(t), stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var newest *jetstream.ConsumerInfo
+	for info := range st.ListConsumers(testwait.Long(t)).Info() {
+		if newest == nil || info.Created.After(newest.Created) {
+			newest = info
+		}
+	}
+	if newest == nil || newest.Cluster == nil {
+		return ""
+	}
+	return newest.Cluster.Leader
 }
 
 // BenchmarkKept measures what it costs to keep events, with a stream that reads them.

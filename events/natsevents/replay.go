@@ -21,11 +21,13 @@ const (
 	// heartbeat is how often the server shows that it lives while there are no events; when two are missing the stream asks
 	// anew.
 	heartbeat = 5 * time.Second
+	// makeTry is how long the answer to one request for a consumer is waited for: a leader that has just died never answers.
+	makeTry = 5 * time.Second
 	// again is the time before another attempt to make a consumer.
 	again = 100 * time.Millisecond
 )
 
-// replay is a stream of kept events. Receive reads them; no goroutine does.
+// replay is a stream of kept events. Receive decodes them.
 type replay struct {
 	bus    *Bus
 	filter events.Filter
@@ -44,8 +46,28 @@ type replay struct {
 // source is a consumer on a session.
 type source struct {
 	jetstream.MessagesContext
-	last   uint64        // sequence of the consumer's last message
-	unused chan struct{} // closed when the stream has no use for it any more
+	last   uint64             // sequence of the consumer's last message
+	come   chan jetstream.Msg // closed when nothing more comes
+	unused chan struct{}      // closed when the stream has no use for it any more
+}
+
+// read hands on what comes, one message at a time. The client library looks for the server's heartbeats only within one call
+// of Next, so that call outlives a Receive whose ctx ends early.
+func (s *source) read(ctx context.Context) {
+	defer close(s.come)
+	for {
+		m, err := s.Next(jetstream.NextContext(ctx))
+		if err != nil {
+			return
+		}
+		select {
+		case s.come <- m:
+		case <-s.unused:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // Replay implements [events.Retainer]. It waits for a server like [Bus.Subscribe]. A stream that is read so late that what it
@@ -83,10 +105,16 @@ func (r *replay) connect(ctx context.Context) error {
 		}
 		r.settle(info)
 		err = r.consume(ctx)
-		if !errors.Is(err, natsconn.ErrIndeterminate) && !errors.Is(err, natsconn.ErrNoStream) || !pause(ctx) {
+		if !mayPass(err) || !pause(ctx) {
 			return err
 		}
 	}
+}
+
+// mayPass reports whether a consumer may be had a little later: while a cluster elects a leader, nobody answers, or a server
+// says that it cannot.
+func mayPass(err error) bool {
+	return errors.Is(err, natsconn.ErrIndeterminate) || errors.Is(err, natsconn.ErrNoStream) || errors.Is(err, natsconn.ErrUnavailable)
 }
 
 func pause(ctx context.Context) bool {
@@ -128,6 +156,8 @@ func (r *replay) consume(ctx context.Context) error {
 		cfg.DeliverPolicy, cfg.OptStartTime = jetstream.DeliverByStartTimePolicy, &since
 	}
 	return r.bus.conn.Do(ctx, func(ctx context.Context, sess *natsconn.Session) error {
+		ctx, cancel := context.WithTimeout(ctx, makeTry)
+		defer cancel()
 		c, err := sess.JetStream.CreateConsumer(ctx, r.bus.names.stream, cfg)
 		if err != nil {
 			return err
@@ -141,14 +171,14 @@ func (r *replay) consume(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		r.source = &source{MessagesContext: m, unused: make(chan struct{})}
+		r.source = &source{MessagesContext: m, come: make(chan jetstream.Msg), unused: make(chan struct{})}
 		return r.watch(r.source, sess, info.Name)
 	})
 }
 
-// watch ends a source with its session, with the stream, or when it is not used any more.
+// watch reads from a source and ends it with its session, with the stream, or when it is not used any more.
 func (r *replay) watch(s *source, sess *natsconn.Session, consumer string) error {
-	watching := r.bus.spawn(func() {
+	watching := r.bus.spawn(func() { s.read(r.ctx) }) && r.bus.spawn(func() {
 		select {
 		case <-s.unused:
 		case <-r.ctx.Done():
@@ -230,15 +260,19 @@ func (r *replay) fill(ctx context.Context) error {
 	return nil
 }
 
-// read reads the next message of the source. When there is none, or one was lost on the way, the source is given up, unless
-// it is ctx that ended.
+// read reads the next message of the source. When no more come, or one was lost on the way, the source is given up.
 func (r *replay) read(ctx context.Context) (m jetstream.Msg, meta *jetstream.MsgMetadata, ok bool) {
-	m, err := r.source.Next(jetstream.NextContext(ctx))
-	if err == nil {
-		meta, err = m.Metadata()
+	select {
+	case m, ok = <-r.source.come:
+	case <-ctx.Done():
+		return nil, nil, false
 	}
-	ok = err == nil && meta.Sequence.Consumer == r.source.last+1
-	if !ok && ctx.Err() == nil {
+	if ok {
+		var err error
+		meta, err = m.Metadata()
+		ok = err == nil && meta.Sequence.Consumer == r.source.last+1
+	}
+	if !ok {
 		r.drop()
 	}
 	return m, meta, ok
