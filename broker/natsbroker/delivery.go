@@ -42,6 +42,7 @@ const (
 type ackInfo struct {
 	count   int
 	seq     uint64
+	handed  uint64 // messages that the consumer had handed out, with this one
 	pending uint64
 }
 
@@ -72,8 +73,9 @@ func parseReply(reply string) (ackInfo, bool) {
 	}
 	count, err1 := strconv.Atoi(tokens[at])
 	seq, err2 := strconv.ParseUint(tokens[at+1], 10, 64)
-	pending, err3 := strconv.ParseUint(tokens[at+4], 10, 64)
-	return ackInfo{count, seq, pending}, err1 == nil && err2 == nil && err3 == nil
+	handed, err3 := strconv.ParseUint(tokens[at+2], 10, 64)
+	pending, err4 := strconv.ParseUint(tokens[at+4], 10, 64)
+	return ackInfo{count, seq, handed, pending}, err1 == nil && err2 == nil && err3 == nil && err4 == nil
 }
 
 func newDelivery(lv *level, m *nats.Msg) (*delivery, ackInfo, bool) {

@@ -17,7 +17,8 @@ import (
 // consumerState is what of a consumer's state is of use here.
 type consumerState struct {
 	Delivered struct {
-		Stream uint64 `json:"stream_seq"`
+		Consumer uint64 `json:"consumer_seq"`
+		Stream   uint64 `json:"stream_seq"`
 	} `json:"delivered"`
 	AckPending int    `json:"num_ack_pending"`
 	Pending    uint64 `json:"num_pending"`
@@ -28,12 +29,6 @@ func (b *Broker) state(ctx context.Context, q *queue, level int) (consumerState,
 	var st consumerState
 	err := b.conn.API(ctx, "CONSUMER.INFO."+b.names.stream+"."+b.names.consumer(q.name, level), struct{}{}, &st)
 	return st, err
-}
-
-// pending returns how many messages of a level wait.
-func (b *Broker) pending(ctx context.Context, q *queue, level int) (uint64, error) {
-	st, err := b.state(ctx, q, level)
-	return st.Pending, err
 }
 
 // Stats implements [broker.Inspector]. What was given back and waits for a consumer counts as held.

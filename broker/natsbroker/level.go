@@ -28,6 +28,8 @@ const (
 	lastCall = 50 * time.Millisecond
 	// lookPause is the time between two questions whether more urgent messages are left.
 	lookPause = 20 * time.Millisecond
+	// maxDoubts is how many answers in a row are not believed: see agrees.
+	maxDoubts = 2
 )
 
 var (
@@ -45,6 +47,7 @@ type level struct {
 	held      fifo
 	unsettled int    // held, handed out, or on their way elsewhere
 	waiting   uint64 // what the server had beyond the last message, or when it was last asked
+	handed    uint64 // how many messages the consumer had handed out, to anybody, with the last that came here
 	looking   bool
 	line      *line
 	created   time.Time     // the consumer
@@ -132,6 +135,9 @@ func (lv *level) ensure() error {
 	if err != nil {
 		return err
 	}
+	s.mu.Lock()
+	lv.handed = info.Delivered.Consumer
+	s.mu.Unlock()
 	if !info.Created.Equal(lv.created) {
 		s.b.consumerGone(s.fetch, s.q, lv.index)
 		lv.created = info.Created
@@ -323,11 +329,16 @@ func (lv *level) look() {
 	lv.looking = true
 	s := lv.s
 	s.done.Go(func() {
+		doubts := 0
 		for {
-			n, err := s.b.pending(s.fetch, s.q, lv.index)
+			st, err := s.b.state(s.fetch, s.q, lv.index)
 			s.mu.Lock()
-			if err == nil {
-				lv.waiting = n
+			switch {
+			case err != nil:
+			case st.Pending == 0 && doubts < maxDoubts && !lv.agrees(st.Delivered.Consumer):
+				doubts++
+			default:
+				lv.waiting = st.Pending
 			}
 			if lv.waiting == 0 || s.fetch.Err() != nil || len(s.waiters) == 0 {
 				lv.looking = false
@@ -341,6 +352,14 @@ func (lv *level) look() {
 			}
 		}
 	})
+}
+
+// agrees reports whether an answer of the server fits the messages that have come; s.mu is held. An answer may overtake the
+// last of them on its way here, or be older than one. What has not come may also have gone to another process, so that such
+// answers are doubted for a moment only.
+func (lv *level) agrees(delivered uint64) bool {
+	asked := lv.line != nil && lv.line.outstanding > 0
+	return delivered == lv.handed || delivered > lv.handed && !asked
 }
 
 // handle takes what comes through the line.
@@ -363,7 +382,7 @@ func (l *line) handle(m *nats.Msg) {
 	if !ok { // not a delivery: nothing that JetStream sends
 		return
 	}
-	lv.waiting = info.pending
+	lv.waiting, lv.handed = info.pending, info.handed
 	if first(m.Header, headerMoved) != "" {
 		s.b.outbox.ack(s.q, m.Reply, time.Time{})
 		lv.poke()

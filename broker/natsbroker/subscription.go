@@ -94,7 +94,7 @@ func (b *Broker) subscribe(ctx context.Context, name string, o broker.SubscribeO
 		if err != nil {
 			return nil, err
 		}
-		lv.waiting, lv.created = info.NumPending, info.Created
+		lv.waiting, lv.handed, lv.created = info.NumPending, info.Delivered.Consumer, info.Created
 		lv.urgent = i < len(q.work)-1
 		if s.lease == 0 || info.Config.AckWait < s.lease {
 			s.lease = info.Config.AckWait

@@ -1,0 +1,175 @@
+package natsbroker_test
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/broker/natsbroker"
+	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
+)
+
+// TestUrgentOnItsWay: in a cluster the answer that no urgent message is left may overtake the last urgent message. A less
+// urgent one is not handed out between the two.
+func TestUrgentOnItsWay(t *testing.T) {
+	srv := testserver.RequireNATS(t)
+	ns := testserver.Namespace()
+	pub := connect(t, natsbroker.Config{URLs: []string{srv.URL()}, Namespace: ns})
+	if err := pub.Declare(testwait.Long(t), broker.Queue{Name: "q", Levels: []int{10, 1000}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"urgent-1", "urgent-2", "slow"} {
+		m := message(id)
+		if m.Priority = 5; id == "slow" {
+			m.Priority = 500
+		}
+		if err := pub.Publish(testwait.Long(t), "q", m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	line := newSlowLine(t, srv)
+	s, err := connect(t, natsbroker.Config{URLs: []string{line.url}, Namespace: ns}).
+		Subscribe(testwait.Long(t), "q", broker.SubscribeOptions{Prefetch: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	line.hold()
+	var got []string
+	for range 3 {
+		d, err := s.Receive(testwait.Long(t))
+		if err != nil {
+			t.Fatalf("Receive after %v: %v", got, err)
+		}
+		got = append(got, d.Message().ID)
+		if err := d.Ack(testwait.Long(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got[2] != "slow" {
+		t.Errorf("received %v, want the less urgent one last", got)
+	}
+}
+
+// slowLine is a way to a server on which, from hold on, the last message of the first level is held back until the client has
+// asked twice for the state of a consumer, and so has had one answer without the message.
+type slowLine struct {
+	url string
+
+	mu    sync.Mutex
+	on    bool
+	asked int
+	held  func() // forwards what is held back
+}
+
+func newSlowLine(t *testing.T, srv *testserver.NATS) *slowLine {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := url.Parse(srv.URL())
+	if err != nil {
+		t.Fatal("the server's URL does not parse")
+	}
+	u.Host = listener.Addr().String()
+	l := &slowLine{url: u.String()}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		client, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		server, err := net.Dial("tcp", srv.Addr())
+		if err != nil {
+			t.Errorf("dialling the server: %v", err)
+			_ = client.Close()
+			return
+		}
+		for from, to := range map[net.Conn]net.Conn{client: server, server: client} {
+			wg.Go(func() {
+				if err := l.pass(from, to, from == client); err != nil && !errors.Is(err, net.ErrClosed) {
+					t.Errorf("the line: %v", err)
+				}
+				_ = from.Close()
+				_ = to.Close()
+			})
+		}
+	})
+	t.Cleanup(func() { // after the broker has closed its connection
+		_ = listener.Close()
+		wg.Wait()
+	})
+	return l
+}
+
+func (l *slowLine) hold() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.on = true
+}
+
+// pass forwards the frames of one direction until it ends.
+func (l *slowLine) pass(from io.Reader, to io.Writer, up bool) error {
+	r := bufio.NewReader(from)
+	for {
+		frame, err := readFrame(r)
+		if err != nil {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		}
+		forward := func() error {
+			_, err := to.Write(frame)
+			return err
+		}
+		l.mu.Lock()
+		switch {
+		case up && l.held != nil && bytes.Contains(frame, []byte("$JS.API.CONSUMER.INFO.")):
+			if l.asked++; l.asked == 2 {
+				l.held()
+				l.held, l.on = nil, false
+			}
+			err = forward()
+		case !up && l.on && bytes.Contains(frame, []byte("$JS.ACK.")) && bytes.Contains(frame, []byte("urgent-2")):
+			l.held = func() { _ = forward() } // the test sees what does not come
+		default:
+			err = forward()
+		}
+		l.mu.Unlock()
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// readFrame reads one frame of the protocol of NATS: a line, and for some of them a body.
+func readFrame(r *bufio.Reader) ([]byte, error) {
+	frame, err := r.ReadBytes('\n')
+	if err != nil {
+		return nil, err
+	}
+	fields := strings.Fields(string(frame))
+	switch fields[0] {
+	case "PUB", "HPUB", "MSG", "HMSG":
+		n, err := strconv.Atoi(fields[len(fields)-1])
+		if err != nil {
+			return nil, err
+		}
+		body := make([]byte, n+len("\r\n"))
+		if _, err := io.ReadFull(r, body); err != nil {
+			return nil, err
+		}
+		frame = append(frame, body...)
+	}
+	return frame, nil
+}
