@@ -112,7 +112,7 @@ func classOf(err error) error {
 		return ErrNoStream
 	case isAny(err, nats.ErrMaxPayload):
 		return ErrTooLarge
-	case isAny(err, nats.ErrConnectionClosed, nats.ErrTimeout, nats.ErrDisconnected, context.DeadlineExceeded, context.Canceled):
+	case isAny(err, nats.ErrConnectionClosed, nats.ErrTimeout, nats.ErrDisconnected, context.DeadlineExceeded, context.Canceled, errNotWritten):
 		return ErrIndeterminate
 	default:
 		return nil

@@ -2,6 +2,8 @@ package natsconn
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net"
 	"sync"
 	"time"
@@ -15,6 +17,9 @@ const (
 	// closeLinger is how long what was written before Close may take to leave.
 	closeLinger = 250 * time.Millisecond
 )
+
+// errNotWritten stands in each error of Write.
+var errNotWritten = errors.New("not written")
 
 // socket is a net.Conn whose Write never waits: it appends to a buffer, and one goroutine writes whatever has gathered
 // since its last write. The client library writes with its lock held, so that with a plain socket a server that does not
@@ -41,7 +46,7 @@ func newSocket(c net.Conn, tasks *sync.WaitGroup, onEnd func(*socket)) *socket {
 	return s
 }
 
-// Write takes a copy of p. It fails once the connection has.
+// Write takes a copy of p. Once the connection has failed it takes nothing and returns errNotWritten with the reason.
 func (s *socket) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	if s.err != nil || s.closing {
@@ -50,7 +55,7 @@ func (s *socket) Write(p []byte) (int, error) {
 		if err == nil {
 			err = net.ErrClosed
 		}
-		return 0, err
+		return 0, fmt.Errorf("%w: %w", errNotWritten, err)
 	}
 	s.pending = append(s.pending, p...)
 	s.queued += len(p)

@@ -83,3 +83,32 @@ func TestLargeMessageOnAConnectionThatHasJustEnded(t *testing.T) {
 		t.Errorf("Close: %v", err)
 	}
 }
+
+// A request that is written when the connection has just ended is told with a class, so that who may repeats it.
+func TestLargeRequestOnAConnectionThatHasJustEnded(t *testing.T) {
+	c, err := New(Config{URLs: []string{testserver.RequireNATS(t).URL()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	s, err := c.Session(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := errors.New("broken pipe")
+	s.sock.mu.Lock()
+	s.sock.err = broken // as fail does first
+	s.sock.mu.Unlock()
+	err = c.Do(ctx, func(ctx context.Context, s *Session) error {
+		_, err := s.NATS.RequestWithContext(ctx, testserver.Namespace(), make([]byte, 100<<10))
+		return err
+	})
+	if !errors.Is(err, ErrIndeterminate) || !errors.Is(err, broken) {
+		t.Errorf("Do: %v, want ErrIndeterminate and the reason", err)
+	}
+	s.sock.fail(broken)
+	if err := c.Close(ctx); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+}
