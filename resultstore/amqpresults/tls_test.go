@@ -4,11 +4,13 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/resultstore/amqpresults"
 )
@@ -34,10 +36,14 @@ func TestTLS(t *testing.T) {
 	save(t, s, done("node", 1))
 	receive(t, n, done("node", 1))
 
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	_, err = open(t, srv.TLSURL(), "tls", with(nil)).Notify(ctx, "node")
-	if !errors.Is(err, resultstore.ErrUnavailable) || !strings.Contains(err.Error(), "certificate") {
-		t.Errorf("Notify on a server of an unknown authority: %v, want ErrUnavailable because of its certificate", err)
-	}
+	stranger := open(t, srv.TLSURL(), "tls", with(nil))
+	testwait.UntilNil(t, "Notify on a server of an unknown authority is ErrUnavailable because of its certificate", func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := stranger.Notify(ctx, "node")
+		if !errors.Is(err, resultstore.ErrUnavailable) || !strings.Contains(err.Error(), "certificate") {
+			return fmt.Errorf("it is %w", err)
+		}
+		return nil
+	})
 }
