@@ -160,8 +160,13 @@ func TestReadOnly(t *testing.T) {
 func TestNotReplicated(t *testing.T) {
 	t.Parallel()
 	pair := testserver.OwnRedisReplica(t, testserver.RedisConfig{})
-	b := connect(t, redisbroker.Config{Redis: options(pair.Primary), WaitReplicas: 1, WaitTimeout: time.Second})
-	q := declared(t, b, "q")
+	// Long enough for a replica on a busy machine, and longer than the client waits for other answers. The calls that wait in
+	// vain do so together.
+	b := connect(t, redisbroker.Config{Redis: options(pair.Primary), WaitReplicas: 1, WaitTimeout: 5 * time.Second})
+	q := "q"
+	testwait.UntilNil(t, "the replica, which has just begun, has the queue", func() error {
+		return b.Declare(testwait.Long(t), broker.Queue{Name: q})
+	})
 	publishAll(t, b, q, messages("m", 1200)...)
 	s := subscribe(t, b, q, 3)
 	d1, d2, d3 := receive(t, s), receive(t, s), receive(t, s)
@@ -171,20 +176,26 @@ func TestNotReplicated(t *testing.T) {
 	if err := pair.Cut(testwait.Long(t)); err != nil {
 		t.Fatal(err)
 	}
-	for what, err := range map[string]error{
-		"Publish": b.Publish(testwait.Long(t), q, message("a")),
-		"AckSync": broker.AckSync(testwait.Long(t), d2),
-		"Bury":    d3.Bury(testwait.Long(t), broker.Dead{Reason: "why"}),
-		"Declare": b.Declare(testwait.Long(t), broker.Queue{Name: "r"}),
+	var calls sync.WaitGroup
+	for what, call := range map[string]func() error{
+		"Publish": func() error { return b.Publish(testwait.Long(t), q, message("a")) },
+		"AckSync": func() error { return broker.AckSync(testwait.Long(t), d2) },
+		"Bury":    func() error { return d3.Bury(testwait.Long(t), broker.Dead{Reason: "why"}) },
+		"Declare": func() error { return b.Declare(testwait.Long(t), broker.Queue{Name: "r"}) },
 	} {
-		if !errors.Is(err, redisbroker.ErrNotReplicated) || !errors.Is(err, broker.ErrIndeterminate) {
-			t.Errorf("%s without a replica: %v, want ErrNotReplicated and ErrIndeterminate", what, err)
+		calls.Go(func() {
+			if err := call(); !errors.Is(err, redisbroker.ErrNotReplicated) || !errors.Is(err, broker.ErrIndeterminate) {
+				t.Errorf("%s without a replica: %v, want ErrNotReplicated and ErrIndeterminate", what, err)
+			}
+		})
+	}
+	calls.Go(func() {
+		err := b.PublishBatch(testwait.Long(t), []broker.Outgoing{{Queue: q, Message: message("b")}})
+		if be, ok := errors.AsType[*broker.BatchError](err); !ok || !errors.Is(be.Errs[0], redisbroker.ErrNotReplicated) {
+			t.Errorf("PublishBatch without a replica: %v", err)
 		}
-	}
-	err := b.PublishBatch(testwait.Long(t), []broker.Outgoing{{Queue: q, Message: message("b")}})
-	if be, ok := errors.AsType[*broker.BatchError](err); !ok || !errors.Is(be.Errs[0], redisbroker.ErrNotReplicated) {
-		t.Errorf("PublishBatch without a replica: %v", err)
-	}
+	})
+	calls.Wait()
 	if st := stats(t, b, q); st.Dead != 1 {
 		t.Errorf("the server has done it all the same: %+v", st)
 	}

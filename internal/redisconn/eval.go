@@ -225,8 +225,12 @@ func (c *Conn) node(ctx context.Context, key string) (*redis.Client, error) {
 	return nil, errors.New("redis: no single server")
 }
 
-// evalWait is one script and a WAIT on the same connection.
+// evalWait is one script and a WAIT on the same connection. A WAIT that may take long gets its time beside the client's own
+// timeout: an answer that is cut off does not tell how many replicas there are.
 func evalWait(ctx context.Context, client *redis.Client, replicas int, timeout time.Duration, full []any) (any, int, error) {
+	if read := client.Options().ReadTimeout; read > 0 && timeout > read/2 {
+		client = client.WithTimeout(read + timeout)
+	}
 	p := client.Pipeline()
 	eval := p.Do(ctx, full...)
 	wait := p.Do(ctx, "wait", replicas, timeout.Milliseconds())
