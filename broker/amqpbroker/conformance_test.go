@@ -117,7 +117,7 @@ func harness(t testing.TB, srv *testserver.Rabbit, namespace string, typ amqpbro
 			relays[b].Sever()
 		},
 		Restart: func(t testing.TB) {
-			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute) // RabbitMQ, on a busy machine
 			defer cancel()
 			if err := srv.Restart(ctx); err != nil {
 				t.Fatalf("restarting the server: %v", err)

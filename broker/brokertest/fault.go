@@ -242,11 +242,13 @@ func (w *world) storm(pub, con broker.Broker, fault func(round int)) {
 	q := w.queue(pub, "storm")
 	s := w.subscribe(con, q, 16)
 	seen := newTally()
-	ctx, cancel := w.Ctx()
+	patience := (rounds + 1) * w.Patience // each fault may take its time
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	var wg sync.WaitGroup
+	defer wg.Wait() // also when fault ends the test
 	defer cancel()
 	// Every pair is published until it is confirmed, so that in the end every one must be seen.
 	progress := make(chan struct{}, publishers*each)
-	var wg sync.WaitGroup
 	for p := range publishers {
 		wg.Go(func() {
 			for i := range each {
@@ -277,8 +279,7 @@ func (w *world) storm(pub, con broker.Broker, fault func(round int)) {
 			case <-progress:
 				done++
 			case <-ctx.Done():
-				w.Errorf("%d of %d messages were confirmed within %v", done, publishers*each, w.Patience)
-				wg.Wait()
+				w.Errorf("%d of %d messages were confirmed within %v", done, publishers*each, patience)
 				return
 			}
 		}
