@@ -21,6 +21,8 @@ var (
 	// ErrUnreachable: the submitter's side of a reply queue is gone, so that nobody will read this record. Repeating is
 	// useless.
 	ErrUnreachable = errors.New("resultstore: the submitter is gone")
+	// ErrLost: records that were sent to this submitter are gone, or may be. The stream goes on.
+	ErrLost = errors.New("resultstore: the reply queue was lost, and with it the records that were sent meanwhile")
 )
 
 // Record is what is known of a task. The pair (Generation, Deliveries) is the fencing token of the attempt that wrote it:
@@ -70,16 +72,27 @@ type ResultStore interface {
 // the store also is a [Replier] it is all there is.
 type Notifier interface {
 	// Notify opens the stream of terminal records whose ReplyTo is node, from now on. One stream serves all tasks of a
-	// submitter. A record is delivered to one stream or more of that node.
+	// submitter. A record is delivered to one stream or more of that node. The stream of a [Replier] also has the open records
+	// that hold an error, which says why the task waits.
 	Notify(ctx context.Context, node string) (Notifications, error)
 }
 
 // Notifications is the stream of records of one submitter. It outlives lost connections.
 type Notifications interface {
-	// Receive returns the next record, ctx's error or [ErrClosed].
+	// Receive returns the next record, ctx's error or [ErrClosed]. A [Replier] that finds the place of its records gone returns
+	// [ErrLost] once, before it makes the place anew: no record of a Save that ended before that will come, unless it came
+	// already.
 	Receive(ctx context.Context) (Record, error)
 	// Close ends the stream; it is idempotent.
 	Close(ctx context.Context) error
+}
+
+// Readier is the stream of a [Replier] that can tell whether records have a place to go to.
+type Readier interface {
+	// Ready returns nil at once while the place is there, as far as is known. Else it waits until it is there again, or
+	// returns [ErrUnavailable] with ctx's error when ctx ends, or [ErrClosed]. It is not ready from the moment that the stream
+	// sees the place gone until after Receive has returned [ErrLost]. Safe for concurrent use.
+	Ready(ctx context.Context) error
 }
 
 // Replier marks a store that only hands records to their submitter and keeps none: Load never finds one that another

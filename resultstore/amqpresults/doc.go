@@ -7,11 +7,13 @@
 // not lost. When its stream is closed the queue is removed, unless another process of the same node id reads it.
 //
 // What follows from this way of working:
-//   - Only terminal records are sent. Save of any other is nil and does nothing.
+//   - Only terminal records are sent, and open ones with an error. Save of any other is nil and does nothing.
 //   - Load finds nothing, ever ([resultstore.ErrNotFound]); Delete does nothing. [Store.RepliesOnly] is true.
 //   - Save cannot tell what another consumer saved before, so it never returns [resultstore.ErrStale]. When a task ran
 //     twice, or an answer of the broker got lost, two records may arrive; a submitter takes the first.
-//   - Save of a record whose submitter's queue is gone is [resultstore.ErrUnreachable].
+//   - Save of a record whose submitter's queue is gone is [resultstore.ErrUnreachable], once the queue has been missing for 3 s.
+//   - A submitter whose queue was deleted, has expired or went down with its node's data is told [resultstore.ErrLost], and the queue is declared anew.
+//     The same after a time without a connection, as soon as there is one. Nothing is told of records that MaxLength dropped.
 //   - A record names its submitter's node, never a queue: a name that is none is [resultstore.ErrMalformed], so that a
 //     forged task cannot have its result put into any queue but a reply queue of the namespace.
 //

@@ -24,6 +24,9 @@ const maxUnacked = 64
 // removeTime bounds the removal of a queue, of which a server may never answer while the queue elects a leader.
 const removeTime = 5 * time.Second
 
+// lookTime is between two looks at a queue of which nothing comes.
+const lookTime = 10 * time.Second
+
 // consumerTag names the one consumer of a stream's channel.
 const consumerTag = "replies"
 
@@ -43,6 +46,11 @@ type replies struct {
 	openErr  error
 
 	foreign bool // the queue exists with other arguments and is used as it is; of the goroutine
+	held    bool // the queue was consumed, and is to be there still; of the goroutine
+
+	mu     sync.Mutex
+	here   chan struct{} // closed while the queue is there, as far as is known
+	absent error         // why it is not
 
 	closing sync.Once
 	gone    chan struct{} // closed when Close has done its work
@@ -68,6 +76,7 @@ func (s *Store) Notify(ctx context.Context, node string) (resultstore.Notificati
 	n := &replies{
 		store: s, node: node, queue: s.prefix + node,
 		items: make(chan item), ended: make(chan struct{}), opened: make(chan struct{}), gone: make(chan struct{}),
+		here: make(chan struct{}),
 	}
 	n.ctx, n.stop = context.WithCancel(context.Background())
 	s.mu.Lock()
@@ -125,6 +134,8 @@ func (n *replies) report(err error) {
 	}
 }
 
+var errStuck = errors.New("amqp: the queue has records or no consumer, and delivers nothing")
+
 var errCancelled = errors.New("amqp: the queue was deleted, or its node has gone")
 
 // run consumes the reply queue over one channel until that ends.
@@ -141,10 +152,19 @@ func (n *replies) run(ctx context.Context, ch *amqpconn.Channel) error {
 		return err
 	})
 	if err != nil {
+		n.away(err)
+		if n.held && amqpconn.IsNotFound(err) {
+			n.lose(ctx, err)
+		}
 		return err
 	}
+	n.held = true
+	n.back()
 	n.open(nil)
 	if err := n.handOut(ctx, ch, deliveries); err != nil {
+		if errors.Is(err, errCancelled) {
+			n.away(err)
+		}
 		return err
 	}
 	// A quorum queue goes on counting the consumer for a while after the end of its channel, and remove would take it for
@@ -192,10 +212,8 @@ func (n *replies) next(ctx context.Context, ch *amqpconn.Channel, deliveries <-c
 		if err := n.acknowledge(ch, last, unacked); err != nil {
 			return d, false, err
 		}
-		select {
-		case d, ok = <-deliveries:
-		case <-ctx.Done():
-			return d, false, nil
+		if d, ok, err = n.await(ctx, ch, deliveries); err != nil || ctx.Err() != nil && !ok {
+			return d, false, err
 		}
 	}
 	if ok {
@@ -207,6 +225,35 @@ func (n *replies) next(ctx context.Context, ch *amqpconn.Channel, deliveries <-c
 		return d, false, ch.Err()
 	}
 	return d, false, errCancelled
+}
+
+// await waits for a delivery. While none comes it looks now and then whether the queue is there and knows of its consumer: in a
+// partition a server may say nothing of a consumer that it has given up.
+func (n *replies) await(ctx context.Context, ch *amqpconn.Channel, deliveries <-chan amqp.Delivery) (d amqp.Delivery, ok bool, err error) {
+	look := time.NewTicker(lookTime)
+	defer look.Stop()
+	for stuck := false; ; {
+		select {
+		case d, ok = <-deliveries:
+			return d, ok, nil
+		case <-ctx.Done():
+			return d, false, nil
+		case <-look.C:
+		}
+		var q amqp.Queue
+		err = ch.Answered(func() (err error) {
+			q, err = ch.QueueDeclarePassive(n.queue, true, false, false, false, nil)
+			return err
+		})
+		if waits := q.Consumers == 0 || q.Messages > 0; err == nil && waits && stuck {
+			err = errStuck
+		} else {
+			stuck = waits
+		}
+		if err != nil {
+			return d, false, err
+		}
+	}
 }
 
 // acknowledge settles all records up to last. They were handed out in the order of their tags.
@@ -231,15 +278,16 @@ func (n *replies) read(body []byte) (it item, mine bool) {
 	case rec.ReplyTo != n.node:
 		return item{err: fmt.Errorf("%w: a record for another node", resultstore.ErrMalformed)}, true
 	default:
-		return item{rec: rec}, rec.State.Terminal()
+		return item{rec: rec}, news(&rec)
 	}
 }
 
-// declare makes the queue. One that exists with other arguments, of an older configuration, is used as it is.
+// declare makes the queue. One that exists with other arguments, of an older configuration, is used as it is; and one that was
+// consumed before must not be made again without a word.
 func (n *replies) declare(ch *amqp.Channel) error {
-	if n.foreign {
+	if n.foreign || n.held {
 		_, err := ch.QueueDeclarePassive(n.queue, true, false, false, false, nil)
-		n.foreign = !amqpconn.IsNotFound(err)
+		n.foreign = n.foreign && !amqpconn.IsNotFound(err)
 		return err
 	}
 	args := amqp.Table{

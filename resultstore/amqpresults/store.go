@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -31,6 +32,7 @@ type Store struct {
 	publisher *amqpconn.Publisher
 	closed    atomic.Bool // written under mu
 	tasks     sync.WaitGroup
+	absent    absences
 
 	mu      sync.Mutex
 	streams map[*replies]struct{}
@@ -71,18 +73,22 @@ func New(c Config) (*Store, error) {
 	}, nil
 }
 
-// Save implements [resultstore.ResultStore]: it puts a terminal record into the reply queue of r.ReplyTo and waits for
-// the broker's confirmation. It does nothing for a record that is not terminal or that nobody waits for. Besides the
+// news reports whether a submitter is told of a record: it is the end, or says why that does not come.
+func news(r *resultstore.Record) bool { return r.State.Terminal() || r.Error != nil }
+
+// Save implements [resultstore.ResultStore]: it puts a terminal record, or an open one with an error, into the reply queue of
+// r.ReplyTo and waits for the broker's confirmation. It does nothing for another one, or if nobody waits for it. Besides the
 // port's errors, of which ErrStale is none of its own, it returns [task.ErrBadID]. After [resultstore.ErrUnavailable] the
-// record may have arrived; saving it again is safe.
+// record may have arrived; saving it again is safe. While the submitter has no queue Save tries again, until the queue has been
+// missing for 3 s: the submitter may be about to declare it. Records for a submitter that is gone that long fail at once.
 func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
 	if err := s.check(ctx, r.ID); err != nil {
 		return err
 	}
-	if !r.State.Terminal() {
-		if !r.State.Recorded() {
-			return fmt.Errorf("%w: state %q is not recorded", resultstore.ErrMalformed, task.Text(string(r.State), 32))
-		}
+	if !r.State.Recorded() {
+		return fmt.Errorf("%w: state %q is not recorded", resultstore.ErrMalformed, task.Text(string(r.State), 32))
+	}
+	if !news(&r) {
 		return nil
 	}
 	if r.ReplyTo == "" {
@@ -101,18 +107,40 @@ func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
 	if len(body) > s.cfg.MaxResult+maxRest {
 		return fmt.Errorf("%w: %d bytes, at most %d", resultstore.ErrTooLarge, len(body), s.cfg.MaxResult+maxRest)
 	}
-	queue := s.prefix + r.ReplyTo
-	err = s.publisher.Publish(ctx, "", queue, &amqp.Publishing{
-		ContentType:  contentType,
-		DeliveryMode: amqp.Persistent,
-		MessageId:    string(r.ID),
-		Body:         body,
-	})
-	if errors.Is(err, amqpconn.ErrUnroutable) && s.isDown(ctx, queue) {
-		err = fmt.Errorf("%w: %w", errDown, err)
-	}
-	return failure("result for "+r.ReplyTo, err)
+	m := &amqp.Publishing{ContentType: contentType, DeliveryMode: amqp.Persistent, MessageId: string(r.ID), Body: body}
+	return failure("result for "+r.ReplyTo, s.send(ctx, r.ReplyTo, m))
 }
+
+// send publishes a record into a submitter's queue. While there is none it tries again, for a time.
+func (s *Store) send(ctx context.Context, node string, m *amqp.Publishing) error {
+	queue := s.prefix + node
+	for {
+		err := s.publisher.Publish(ctx, "", queue, m)
+		if err == nil {
+			s.absent.found(node)
+			return nil
+		}
+		if !errors.Is(err, amqpconn.ErrUnroutable) {
+			return err
+		}
+		if s.isDown(ctx, queue) {
+			return fmt.Errorf("%w: %w", errDown, err)
+		}
+		if s.absent.missed(node) {
+			return err
+		}
+		timer := time.NewTimer(absenceRetry)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return fmt.Errorf("%w: %w: %w", errAbsent, err, ctx.Err())
+		}
+	}
+}
+
+// errAbsent: a queue that is not there was not waited for long enough.
+var errAbsent = errors.New("the queue is not there just now")
 
 var errDown = errors.New("the queue exists on a node that is down")
 
@@ -184,7 +212,7 @@ func failure(what string, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, amqpconn.ErrUnroutable) && !errors.Is(err, errDown):
+	case errors.Is(err, amqpconn.ErrUnroutable) && !errors.Is(err, errDown) && !errors.Is(err, errAbsent):
 		class = resultstore.ErrUnreachable
 	case errors.Is(err, amqpconn.ErrMalformed):
 		class = resultstore.ErrMalformed
@@ -202,4 +230,5 @@ var (
 	_ resultstore.ResultStore = (*Store)(nil)
 	_ resultstore.Notifier    = (*Store)(nil)
 	_ resultstore.Replier     = (*Store)(nil)
+	_ resultstore.Readier     = (*replies)(nil)
 )

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
@@ -57,6 +59,20 @@ func harness(t testing.TB, queueType amqpresults.QueueType) *resultstoretest.Har
 		Down: func(testing.TB) func() {
 			line.SetDown(true)
 			return func() { line.SetDown(false) }
+		},
+		Lose: func(t testing.TB, node string) {
+			other, err := amqp.Dial(srv.URL())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = other.Close() }()
+			ch, err := other.Channel()
+			if err == nil {
+				_, err = ch.QueueDelete("swj."+ns+".reply."+node, false, false, false)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
 		},
 		Prefix:   ns,
 		Secret:   srv.Password(),

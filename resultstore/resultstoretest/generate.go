@@ -74,6 +74,7 @@ func record(id task.ID, node string) *rapid.Generator[resultstore.Record] {
 		if rapid.Bool().Draw(t, "error") {
 			r.Error = &task.RemoteError{
 				Type: text(100).Draw(t, "error type"), Message: text(task.MaxErrorText).Draw(t, "message"), Stack: text(2000).Draw(t, "stack"),
+				Step: text(100).Draw(t, "step"), StepID: task.ID(text(100).Draw(t, "step id")),
 			}
 		}
 		return r

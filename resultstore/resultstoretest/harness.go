@@ -25,6 +25,10 @@ type Harness struct {
 	// It returns when it is unreachable. Nil: the cases that need it are skipped by name.
 	Down func(t testing.TB) (up func())
 
+	// Lose removes the place where records wait for a submitter's node, as an administrator or a broken server would. It returns
+	// when it is gone. Every reply queue has it.
+	Lose func(t testing.TB, node string)
+
 	// Prefix begins every task's and node's id that the suite uses, for servers where a namespace is no more than that. At
 	// most 32 bytes of visible ASCII.
 	Prefix string

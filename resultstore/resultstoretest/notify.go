@@ -114,6 +114,22 @@ func notifyCases() []testCase {
 			},
 		},
 		{
+			Area: "notify", Name: "why a task waits",
+			Explain: "The stream of a Replier also has the open records that hold an error: there is no other way to learn why a task waits.",
+			Needs:   []need{needsReplies},
+			Run: func(w *world) {
+				submitter, worker := w.Open(), w.Open()
+				n := w.notify(submitter, w.node("n"))
+				r := with(token(w.succeeded(w.node("n")), task.StateRetrying, 0, 1), func(r *resultstore.Record) {
+					r.ContentType, r.Result, r.Error = "", nil, &task.RemoteError{Type: "t", Message: "nobody knows how"}
+				})
+				w.save(worker, r)
+				if diff := diffRecord(r, w.receive(n)); diff != "" {
+					w.Errorf("the record changed (-saved +received):\n%s", diff)
+				}
+			},
+		},
+		{
 			Area: "notify", Name: "every kind of end",
 			Explain: "Success is not the only end: a submitter must hear of failed, revoked and expired tasks as well.",
 			Needs:   []need{needsNotify},
@@ -256,6 +272,67 @@ func notifyCases() []testCase {
 			Run: func(w *world) {
 				worker := w.Open()
 				w.WantIs(w.trySave(worker, w.succeeded(w.node("nobody"))), resultstore.ErrUnreachable, "Save for a node that never listened")
+			},
+		},
+		{
+			Area: "notify", Name: "a lost queue is told of",
+			Explain: "A Replier that finds the place of its records gone returns ErrLost once, before it makes the place anew, and goes on: a future must not wait for a record that is gone.",
+			Needs:   []need{needsReplies},
+			Run: func(w *world) {
+				submitter, worker := w.Open(), w.Open()
+				node := w.node("n")
+				n := w.notify(submitter, node)
+				for range 2 {
+					w.h.Lose(w.TB, node)
+					ctx, cancel := w.Ctx()
+					_, err := n.Receive(ctx)
+					cancel()
+					w.WantIs(err, resultstore.ErrLost, "Receive after the queue was lost")
+					r := w.succeeded(node)
+					w.save(worker, r)
+					if got := w.receive(n); got.ID != r.ID {
+						w.Errorf("received %s, want %s", show(got), show(r))
+					}
+				}
+			},
+		},
+		{
+			Area: "notify", Name: "nothing is ready without a queue",
+			Explain: "Ready waits while the place of the records is known to be gone, until after Receive has returned ErrLost: a producer that sends tasks before would not hear of their end.",
+			Needs:   []need{needsReplies},
+			Run: func(w *world) {
+				node := w.node("n")
+				n := w.notify(w.Open(), node)
+				r, ok := n.(resultstore.Readier)
+				if !ok {
+					w.Fatal("the stream of a reply queue is no resultstore.Readier")
+				}
+				ctx, cancel := w.Ctx()
+				defer cancel()
+				w.Must(r.Ready(ctx), "Ready of a stream that was just opened")
+				lose := func() <-chan error {
+					w.Helper()
+					w.h.Lose(w.TB, node)
+					w.Until("the stream sees that its queue is gone", func() bool {
+						now, cancel := context.WithCancel(ctx)
+						cancel()
+						err := r.Ready(now)
+						if err != nil {
+							w.WantIs(err, resultstore.ErrUnavailable, "Ready without a queue")
+						}
+						return err != nil
+					})
+					ended := make(chan error, 1)
+					go func() { ended <- r.Ready(ctx) }()
+					return ended
+				}
+				ended := lose()
+				_, err := n.Receive(ctx)
+				w.WantIs(err, resultstore.ErrLost, "Receive after the queue was lost")
+				w.Must(suite.Ends(w.World, ended, "Ready after the loss was told"), "Ready")
+				ended = lose()
+				w.closeStream(n)
+				w.WantIs(suite.Ends(w.World, ended, "Ready of a stream that is closed"), resultstore.ErrClosed, "Ready")
 			},
 		},
 		{
