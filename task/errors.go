@@ -16,6 +16,8 @@ var (
 	ErrBadMetadata   = errors.New("swarmiji: bad metadata")
 	ErrDuplicateTask = errors.New("swarmiji: a handler of this name is registered already")
 	ErrNoResult      = errors.New("swarmiji: no result is kept for this task")
+	// ErrNotFound: the result store has no record of the task.
+	ErrNotFound = errors.New("swarmiji: no record of this task: never submitted, not started yet, or expired")
 
 	ErrUnknownTask   = errors.New("swarmiji: no handler of this name is registered")
 	ErrTimeLimit     = errors.New("swarmiji: time limit exceeded")
@@ -51,6 +53,7 @@ var wireTypes = []struct {
 	{typeRejected, ErrRejected},
 	{"swarmiji.AnswerTimeout", ErrAnswerTimeout},
 	{"swarmiji.NoAnswers", ErrNoAnswers},
+	{"swarmiji.NoResult", ErrNoResult},
 }
 
 // Limits of the texts of a RemoteError, in bytes.
@@ -65,14 +68,33 @@ type RemoteError struct {
 	Type    string // "swarmiji.TimeLimit" and the like for this package's errors, else what [Named] said or the Go type of the innermost error
 	Message string // at most 4 KiB
 	Stack   string // the handler's stack when it panicked, at most 16 KiB; else ""
+
+	// Step and StepID name the task that failed, where this is the error of one that did not run because of it: a later
+	// step of a workflow, or what follows a group. "" where the task itself failed, or an older consumer wrote the record.
+	Step   string
+	StepID ID
 }
 
-// Error returns the message.
+// Error returns the message, after the name of the step that failed if there is one.
 func (e *RemoteError) Error() string {
-	if e.Message == "" {
-		return e.Type
+	text := e.Message
+	if text == "" {
+		text = e.Type
 	}
-	return e.Message
+	if e.Step != "" {
+		text = "step " + e.Step + ": " + text
+	}
+	return text
+}
+
+// OfStep returns the error with the step that it is of, or e if it names one already.
+func (e *RemoteError) OfStep(step string, id ID) *RemoteError {
+	if e.Step != "" || e.StepID != "" {
+		return e
+	}
+	at := *e
+	at.Step, at.StepID = Text(step, 255), id
+	return &at
 }
 
 // Is reports whether target is the sentinel that e was made from.

@@ -110,7 +110,7 @@ func ExampleFan() {
 	must(err)
 	fmt.Println(collecting.Get(ctx))
 	// Output:
-	// [] 2 is even
+	// [] step odd: 2 is even
 	// [1 3] <nil>
 	// [1 2 is even 3] <nil>
 }
@@ -138,7 +138,7 @@ func ExampleOnError() {
 	fmt.Println(err)
 	fmt.Println("alarm:", <-alarms)
 	// Output:
-	// the card is not valid
+	// step charge: the card is not valid
 	// alarm: the card is not valid
 }
 

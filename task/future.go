@@ -9,9 +9,11 @@ type Pending interface {
 	// Done is closed when the outcome is known in this process. It is a signal only: the outcome comes from Result.
 	Done() <-chan struct{}
 	// Result waits for the outcome or for ctx. It decodes the result into v, a non-nil pointer or nil to drop it, or returns
-	// the task's failure as a [*RemoteError]. It may be called again, and gives the same answer.
+	// the task's failure as a [*RemoteError]. It may be called again, and gives the same answer. When ctx ends first the error
+	// wraps its cause and says what is known of the task.
 	Result(ctx context.Context, v any) error
-	// State returns what is known now, without waiting for the end. [StatePending] also means that nothing is known.
+	// State returns what is known now, without waiting for the end. [StatePending] is said of a task that was submitted and has
+	// no record yet. [ErrNotFound] says that there is no record, and that nobody here has submitted the task.
 	State(ctx context.Context) (State, error)
 }
 

@@ -34,7 +34,12 @@ const (
 	recordKeyNodeID      = 14 // str
 	recordKeyReplyTo     = 15 // str; true: the same as the node id
 	recordKeyCorrelation = 16 // str
+	recordKeyStep        = 17 // str; the step that an error is of, of a task that did not run because of it
+	recordKeyStepID      = 18 // str
 )
+
+// maxStep bounds the name and the id of a step, in bytes.
+const maxStep = 255
 
 // EncodeRecord writes a record in the form in which stores keep it and reply queues carry it: a msgpack map with small
 // integers as keys. TTL is not written. A record without a valid id or state is [resultstore.ErrMalformed].
@@ -97,6 +102,10 @@ func EncodeRecord(r *resultstore.Record) ([]byte, error) {
 		text(recordKeyReplyTo, r.ReplyTo)
 	}
 	text(recordKeyCorrelation, r.Correlation)
+	if r.Error != nil {
+		text(recordKeyStep, task.Text(r.Error.Step, maxStep))
+		text(recordKeyStepID, task.Text(string(r.Error.StepID), maxStep))
+	}
 	b[2] = byte(n)
 	return b, nil
 }
@@ -169,6 +178,10 @@ func readRecord(r *pack.Reader, rec *resultstore.Record) {
 			}
 		case recordKeyCorrelation:
 			rec.Correlation = string(r.Text())
+		case recordKeyStep:
+			failure.Step = string(r.Text())
+		case recordKeyStepID:
+			failure.StepID = task.ID(r.Text())
 		default:
 			r.Skip()
 		}
@@ -180,6 +193,7 @@ func readRecord(r *pack.Reader, rec *resultstore.Record) {
 		failure.Type = task.Text(failure.Type, task.MaxErrorText)
 		failure.Message = task.Text(failure.Message, task.MaxErrorText)
 		failure.Stack = task.Text(failure.Stack, task.MaxStack)
+		failure.Step, failure.StepID = task.Text(failure.Step, maxStep), task.ID(task.Text(string(failure.StepID), maxStep))
 		rec.Error = &failure
 	}
 }

@@ -22,6 +22,27 @@ const goldenRecord = "de0010" + "0001" + "01a5" + "7461736b31" + "02a3" + "61646
 	"0402" + "0503" + "0604" + "07b3" + "6170706c69636174696f6e2f6d73677061636b" + "08c401" + "03" +
 	"09a0" + "0aa4" + "6f6f7073" + "0ccf00000199c82cc07b" + "0dcf00000199c82cc463" + "0ea1" + "6e" + "0fc3" + "10a1" + "63"
 
+// goldenStep is a record of a task that did not run because of another one, as version 1 writes it since it has keys for that.
+const goldenStep = "de0007" + "0001" + "01a5" + "7461736b31" + "03a6" + "6661696c6564" + "09a1" + "74" + "0aa4" + "6f6f7073" + "11a3" + "6f6464" + "12a2" + "7331"
+
+func TestGoldenStep(t *testing.T) {
+	golden, err := hex.DecodeString(goldenStep)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := resultstore.Record{
+		ID: "task1", State: task.StateFailed, Error: &task.RemoteError{Type: "t", Message: "oops", Step: "odd", StepID: "s1"},
+	}
+	data, err := EncodeRecord(&want)
+	if err != nil || !bytes.Equal(data, golden) {
+		t.Errorf("written as\n%x, golden is\n%x; %v", data, golden, err)
+	}
+	got, err := DecodeRecord(golden)
+	if d := cmp.Diff(want, got); d != "" || err != nil {
+		t.Errorf("read as something else (-want +got), %v:\n%s", err, d)
+	}
+}
+
 func wholeRecord() resultstore.Record {
 	at := time.UnixMilli(1760000000123).UTC()
 	return resultstore.Record{
@@ -105,7 +126,7 @@ func records() *rapid.Generator[resultstore.Record] {
 			Correlation: text("correlation"),
 		}
 		if rapid.Bool().Draw(t, "failed") {
-			r.Error = &task.RemoteError{Type: text("type"), Message: text("message"), Stack: text("stack")}
+			r.Error = &task.RemoteError{Type: text("type"), Message: text("message"), Stack: text("stack"), Step: text("step"), StepID: task.ID(text("step id"))}
 		}
 		if rapid.Bool().Draw(t, "reply to itself") {
 			r.ReplyTo = r.NodeID
