@@ -28,10 +28,10 @@ type Compressor interface {
 	Decompress(data []byte, max int) ([]byte, error)
 }
 
-// Compression says what is compressed, arguments and results alike. The zero value compresses nothing and reads nothing
-// that is compressed.
+// Compression says what is compressed, arguments and results alike. The zero value compresses nothing. What package
+// serializer/compress writes (zstd, s2 and gzip) is always read, within the limits here.
 type Compression struct {
-	// Compressors are understood when reading.
+	// Compressors are understood when reading, besides zstd, s2 and gzip; Use and a task's metadata choose among these alone.
 	Compressors []Compressor
 	// Use names the one that writes. "": none does, but for tasks whose metadata name one.
 	Use string

@@ -398,10 +398,11 @@ var clients = []client{
 		path: "github.com/klauspost/compress",
 		may:  []string{"serializer/compress"},
 		reach: []string{ // NATS brings it along
-			"internal/natsconn", "broker/natsbroker", "broker/natsbroker/embedded", "resultstore/natsresults", "events/natsevents",
+			"internal/wire", "revoke", "producer", "consumer", "resultstore/*", "events/*",
+			"internal/natsconn", "broker/natsbroker", "broker/natsbroker/embedded",
 			"schedule/natsschedule", "internal/testserver", "internal/testserver/natsd", "internal/roadtest", "open", "@programs",
 		},
-		why: "only who compresses links it",
+		why: "producers and consumers read what is compressed; a program that only defines tasks does not link it",
 	},
 	{
 		path:  "github.com/rcrowley/go-metrics",

@@ -35,7 +35,7 @@ type Codec struct {
 	formats  []serializer.Format
 	perQueue map[string]serializer.Format
 	maxBody  int
-	protect  *protection // nil: neither sealed nor compressed
+	protect  *protection
 }
 
 // New makes a Codec, or says what in c cannot be.
@@ -88,7 +88,7 @@ func (c *Codec) Encode(queue string, e *task.Envelope) (*broker.Message, error) 
 // under which tasks know the queue, which is not that of a side queue.
 func (c *Codec) EncodeAs(f serializer.Format, queue string, e *task.Envelope) (*broker.Message, error) {
 	awaited := Awaited(e)
-	if c.protect != nil {
+	if !c.protect.idle(e) {
 		var err error
 		if e, err = c.protect.wrap(queue, e); err != nil {
 			return nil, err
@@ -127,7 +127,7 @@ func (c *Codec) Decode(m *broker.Message) (*task.Envelope, serializer.Format, er
 	if len(m.Body) > c.maxBody {
 		return nil, nil, c.tooLarge(len(m.Body))
 	}
-	if c.protect != nil && m.Properties[contentEncoding] != "" {
+	if m.Properties[contentEncoding] != "" {
 		var err error
 		if m, err = c.inflateBody(m); err != nil {
 			return nil, nil, err

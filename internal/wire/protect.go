@@ -1,11 +1,14 @@
 package wire
 
 import (
+	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/serializer"
+	"github.com/swarmiji/swarmiji/serializer/compress"
 	"github.com/swarmiji/swarmiji/serializer/msgpack"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -29,21 +32,23 @@ const (
 // contentEncoding is the property in which a message says that its whole body is compressed.
 const contentEncoding = "content-encoding"
 
-// protection is what a Codec does with arguments and results besides writing them. nil does nothing.
+// ErrArgs: a task can be read, but not its arguments. They are compressed in a way that nobody here knows, or that is broken, or
+// become too large. What stands beside them can be believed as far as sealing goes.
+var ErrArgs = errors.New("swarmiji: arguments cannot be decompressed")
+
+// protection is what a Codec does with arguments and results besides writing them.
 type protection struct {
 	sealer      serializer.Sealer // nil: nothing is sealed
 	acceptPlain bool
 	serializer.Compression
+	known func() []serializer.Compressor // read besides, made at the first need
 }
 
 func newProtection(c *Config) (*protection, error) {
 	if err := c.Compression.Check(); err != nil {
 		return nil, fmt.Errorf("compression: %w", err)
 	}
-	if c.Sealer == nil && len(c.Compression.Compressors) == 0 {
-		return nil, nil
-	}
-	p := &protection{sealer: c.Sealer, acceptPlain: c.AcceptPlain, Compression: c.Compression}
+	p := &protection{sealer: c.Sealer, acceptPlain: c.AcceptPlain, Compression: c.Compression, known: sync.OnceValue(known)}
 	for _, limit := range []struct {
 		v   *int
 		def int
@@ -55,7 +60,12 @@ func newProtection(c *Config) (*protection, error) {
 	return p, nil
 }
 
-// compressor returns the one of a name, nil for none.
+// idle reports whether e travels as it is.
+func (p *protection) idle(e *task.Envelope) bool {
+	return p.sealer == nil && p.Use == "" && compressionOf(e).Or("") == ""
+}
+
+// compressor returns the configured one of a name, nil for none. Only these write what others have to read.
 func (p *protection) compressor(name string) serializer.Compressor {
 	for _, c := range p.Compressors {
 		if c.Name() == name {
@@ -63,6 +73,28 @@ func (p *protection) compressor(name string) serializer.Compressor {
 		}
 	}
 	return nil
+}
+
+// reader returns the compressor that reads a coding: a configured one, or one of this module's. nil: nobody can.
+func (p *protection) reader(name string) serializer.Compressor {
+	if c := p.compressor(name); c != nil || name == "" {
+		return c
+	}
+	for _, c := range p.known() {
+		if c.Name() == name {
+			return c
+		}
+	}
+	return nil
+}
+
+// known returns the compressors of this module.
+func known() []serializer.Compressor {
+	all := []serializer.Compressor{compress.S2{}, &compress.Gzip{}}
+	if zstd, err := compress.NewZstd(); err == nil {
+		all = append(all, zstd)
+	}
+	return all
 }
 
 // codingOf splits a content type into the type and its last coding, "" for none. Other endings, such as the one of
@@ -73,19 +105,19 @@ func (c *Codec) codingOf(contentType string) (base, coding string) {
 		return contentType, ""
 	}
 	switch name := contentType[at+1:]; name {
-	case serializer.CodingSealed, "zstd", "s2", "gzip": // those of this module also where they are not configured
+	case serializer.CodingSealed, compress.NameZstd, compress.NameS2, compress.NameGzip: // those of this module also where they are not configured
 		return contentType[:at], name
 	default:
-		if c.protect != nil && c.protect.compressor(name) != nil {
+		if c.protect.compressor(name) != nil {
 			return contentType[:at], name
 		}
 	}
 	return contentType, ""
 }
 
-// inflateBody decompresses a message whose content encoding names a configured compressor. Limits hold for what comes out.
+// inflateBody decompresses a message whose content encoding names a compressor that is known. Limits hold for what comes out.
 func (c *Codec) inflateBody(m *broker.Message) (*broker.Message, error) {
-	by := c.protect.compressor(m.Properties[contentEncoding])
+	by := c.protect.reader(m.Properties[contentEncoding])
 	if by == nil {
 		return m, nil // the formats refuse it
 	}
@@ -118,15 +150,14 @@ func (p *protection) inflate(by serializer.Compressor, data []byte, max int) ([]
 // CheckCompression refuses what a task's metadata say of compression when no such compressor is configured. What comes from
 // another process is not refused but stays plain.
 func (c *Codec) CheckCompression(name string) error {
-	if name == "" || c.protect != nil && c.protect.compressor(name) != nil {
+	if name == "" || c.protect.compressor(name) != nil {
 		return nil
 	}
 	return fmt.Errorf("%w: compression %q is not configured", task.ErrBadMetadata, task.Text(name, 32))
 }
 
 // deflate compresses data where that is asked for and makes them smaller, and says so in their content type.
-func (p *protection) deflate(name task.Opt[string], contentType string, data []byte) (string, []byte, error) {
-	by := p.compressor(name.Or(p.Use))
+func (p *protection) deflate(by serializer.Compressor, contentType string, data []byte) (string, []byte, error) {
 	if by == nil || len(data) < p.Above || len(data) > p.MaxPlain || p.sealer != nil && !p.Sealed {
 		return contentType, data, nil
 	}
@@ -150,7 +181,8 @@ func compressionOf(e *task.Envelope) task.Opt[string] {
 
 // wrap returns the envelope that travels in e's place. e stays as it is.
 func (p *protection) wrap(queue string, e *task.Envelope) (*task.Envelope, error) {
-	contentType, args, err := p.deflate(compressionOf(e), e.ContentType, e.Args)
+	// A copy of a task that came compressed is compressed likewise, so that it fits into a message: by any compressor that can read it.
+	contentType, args, err := p.deflate(p.reader(compressionOf(e).Or(p.Use)), e.ContentType, e.Args)
 	if err != nil {
 		return nil, err
 	}
@@ -179,12 +211,12 @@ func bindTask(queue string, e *task.Envelope) []byte {
 
 // Open makes of an envelope as it was decoded the one that its sender had: opened if it is sealed, and decompressed. queue is
 // the name under which tasks know the queue it came from. An error means that this process must not run it: it belongs
-// to the dead letters.
+// to the dead letters. After [ErrArgs] the rest of e is as its sender had it.
 func (c *Codec) Open(queue string, e *task.Envelope) error {
 	base, coding := c.codingOf(e.ContentType)
 	p := c.protect
 	if coding == "" {
-		if p != nil && p.sealer != nil && !p.acceptPlain {
+		if p.sealer != nil && !p.acceptPlain {
 			return fmt.Errorf("%w: this consumer takes sealed tasks only", serializer.ErrNotSealed)
 		}
 		return nil
@@ -196,12 +228,12 @@ func (c *Codec) Open(queue string, e *task.Envelope) error {
 		if base, coding = c.codingOf(e.ContentType); coding == "" {
 			return nil
 		}
-	} else if p != nil && p.sealer != nil && !p.acceptPlain {
+	} else if p.sealer != nil && !p.acceptPlain {
 		return fmt.Errorf("%w: this consumer takes sealed tasks only", serializer.ErrNotSealed)
 	}
 	args, err := c.expand(base, coding, e.Args)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", ErrArgs, err)
 	}
 	e.ContentType, e.Args = base, args
 	if compressionOf(e).Or(p.Use) != coding { // copies have to fit into a message as this one did
@@ -211,7 +243,7 @@ func (c *Codec) Open(queue string, e *task.Envelope) error {
 }
 
 func (c *Codec) unseal(queue string, e *task.Envelope) error {
-	if c.protect == nil || c.protect.sealer == nil {
+	if c.protect.sealer == nil {
 		return fmt.Errorf("%w: it is sealed, and no Sealer is configured", serializer.ErrUnknownType)
 	}
 	plain, err := c.protect.sealer.Open(e.Args, bindTask(queue, e))
@@ -235,10 +267,7 @@ func (c *Codec) expand(base, coding string, data []byte) ([]byte, error) {
 	if _, nested := c.codingOf(base); nested != "" {
 		return nil, fmt.Errorf("%w: %s inside of %s", serializer.ErrMalformed, task.Text(nested, 16), task.Text(coding, 16))
 	}
-	var by serializer.Compressor
-	if c.protect != nil {
-		by = c.protect.compressor(coding)
-	}
+	by := c.protect.reader(coding)
 	if by == nil {
 		return nil, fmt.Errorf("%w: %s, and no compressor of this name is configured", serializer.ErrUnknownType, task.Text(coding, 16))
 	}

@@ -34,11 +34,8 @@ type place struct {
 
 func (c *Codec) protectRecord(r *resultstore.Record, compression task.Opt[string], at place) error {
 	p := c.protect
-	if p == nil {
-		return nil
-	}
 	var err error
-	if r.ContentType, r.Result, err = p.deflate(compression, r.ContentType, r.Result); err != nil {
+	if r.ContentType, r.Result, err = p.deflate(p.compressor(compression.Or(p.Use)), r.ContentType, r.Result); err != nil {
 		return err
 	}
 	if p.sealer == nil || !r.State.Terminal() && r.Error == nil {
@@ -81,7 +78,7 @@ func (c *Codec) openRecord(r *resultstore.Record, at place) error {
 	base, coding := c.codingOf(r.ContentType)
 	sealed := coding == serializer.CodingSealed
 	switch {
-	case sealed && (p == nil || p.sealer == nil):
+	case sealed && p.sealer == nil:
 		return fmt.Errorf("%w: the result is sealed, and no Sealer is configured", serializer.ErrUnknownType)
 	case sealed:
 		plain, err := p.sealer.Open(r.Result, bindRecord(r, at))
@@ -94,7 +91,7 @@ func (c *Codec) openRecord(r *resultstore.Record, at place) error {
 		}
 		r.ContentType, r.Result, r.Error, r.Correlation = inner.ContentType, inner.Result, inner.Error, inner.Correlation
 		base, coding = c.codingOf(r.ContentType)
-	case p != nil && p.sealer != nil && !p.acceptPlain:
+	case p.sealer != nil && !p.acceptPlain:
 		return fmt.Errorf("%w: this producer or consumer takes sealed results only", serializer.ErrNotSealed)
 	}
 	if coding == "" {

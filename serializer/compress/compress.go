@@ -1,5 +1,6 @@
-// Package compress holds ways to write arguments and results shorter, for serializer.Compression. It is apart from package
-// serializer so that programs which do not compress link none of it.
+// Package compress holds ways to write arguments and results shorter, for serializer.Compression. Producers and consumers read
+// all of them by default; they write those that are configured. It is apart from package serializer so that programs which only
+// define tasks link none of it.
 //
 // [Zstd] makes the smaller results, [S2] is faster, [Gzip] is what everybody understands.
 package compress
