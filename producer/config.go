@@ -59,7 +59,8 @@ type Config struct {
 	// AcceptPlain takes results that are not sealed too, while consumers are being moved to sealing. False: with a Sealer,
 	// such a result is an error (serializer.ErrNotSealed).
 	AcceptPlain bool
-	// Compression says how arguments and results are compressed. The zero value: not at all.
+	// Compression says how arguments and results are compressed. The zero value: not at all. What is compressed with zstd, s2 or
+	// gzip is always read.
 	Compression serializer.Compression
 	// Defaults is the static configuration of tasks, the lowest layer of metadata. It travels with each task.
 	Defaults task.Metadata

@@ -42,9 +42,12 @@ func ExampleProducer_Pending() {
 
 	other := task.FutureOf[string](p.Pending("report-7")) // as a process would that only knows the id
 	fmt.Println(other.Get(ctx))
+	_, err = p.Pending("report-8").State(ctx)
+	fmt.Println("no record:", errors.Is(err, task.ErrNotFound))
 	// Output:
 	// in time: false
 	// pending <nil>
 	// done: report <nil>
 	// done: report <nil>
+	// no record: true
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
@@ -82,9 +83,14 @@ type waiter struct {
 
 	mu     sync.Mutex
 	record resultstore.Record // set once, before done is closed
-	err    error              // instead of a record: the producer was closed
-	holds  int                // submissions that share the waiter
-	polls  int                // looks into the store so far
+	err    error              // instead of a record: the producer was closed, or the record was lost
+	open   task.State         // what the last record said that was not the end; "" for none
+	why    string             // its error
+
+	// Guarded by inbox.mu.
+	holds     int  // handles that share the waiter
+	polls     int  // looks into the store so far
+	submitted bool // by this producer
 }
 
 func (w *waiter) ID() task.ID { return w.id }
@@ -112,7 +118,7 @@ func (w *waiter) Result(ctx context.Context, v any) error {
 		select {
 		case <-w.done:
 		case <-ctx.Done():
-			return fmt.Errorf("swarmiji: waiting for the result of %s: %w", w.id, context.Cause(ctx))
+			return w.unfinished(context.Cause(ctx))
 		}
 	}
 	if w.err != nil {
@@ -123,7 +129,7 @@ func (w *waiter) Result(ctx context.Context, v any) error {
 
 // outcome turns a terminal record into what the submitter gets.
 func outcome(r *resultstore.Record, codec *wire.Codec, v any) error {
-	if r.State == task.StateSucceeded {
+	if r.State == task.StateSucceeded && r.Error == nil { // with one, its result is not here
 		if v == nil || len(r.Result) == 0 {
 			return nil
 		}
@@ -153,20 +159,94 @@ func (w *waiter) State(ctx context.Context) (task.State, error) {
 	return w.inbox.look(ctx, w.id)
 }
 
-// look asks the store for a task's state, and resolves its waiter if it has ended.
+// errReplies is what is said of tasks that others have submitted.
+var errReplies = fmt.Errorf("%w: results go to reply queues, which keep no records and tell only the submitter", broker.ErrUnsupported)
+
+// errNoRecord is what is said of a task of which a store has nothing.
+var errNoRecord = fmt.Errorf("%w: %w", task.ErrNotFound, resultstore.ErrNotFound)
+
+// unfinished is why a wait ended without a result. It says what is known of the task.
+func (w *waiter) unfinished(cause error) error {
+	w.mu.Lock()
+	open, why := w.open, w.why
+	w.mu.Unlock()
+	switch {
+	case open != "":
+		return fmt.Errorf("swarmiji: waiting for the result of %s: still %s%s: %w", w.id, open, why, cause)
+	case w.inbox.submitted(w.id):
+		return fmt.Errorf("swarmiji: waiting for the result of %s: %w", w.id, cause)
+	case resultstore.RepliesOnly(w.inbox.store):
+		return fmt.Errorf("swarmiji: waiting for the result of %s: %w: %w", w.id, errReplies, cause)
+	}
+	return fmt.Errorf("swarmiji: waiting for the result of %s: %w: %w", w.id, errNoRecord, cause)
+}
+
+// note keeps what an open record says, for whoever waits in vain.
+func (w *waiter) note(r resultstore.Record) {
+	why := ""
+	if r.Error != nil && w.inbox.producer.codec.OpenRecord(&r) == nil && r.Error != nil {
+		why = ": " + r.Error.Error()
+	}
+	w.mu.Lock()
+	w.open, w.why = r.State, why
+	w.mu.Unlock()
+}
+
+// look asks the store for a task's state, and resolves its waiter if it has ended. Where the store has no record, only a task
+// that this producer has submitted, and whose end it waits for, is known to be pending.
 func (in *inbox) look(ctx context.Context, id task.ID) (task.State, error) {
+	if in.replies && !in.submitted(id) {
+		return "", fmt.Errorf("swarmiji: state of %s: %w", id, errReplies)
+	}
 	r, err := in.store.Load(ctx, id)
 	switch {
 	case errors.Is(err, resultstore.ErrNotFound):
-		return task.StatePending, nil
+		return in.withoutRecord(id)
 	case err != nil:
 		return "", fmt.Errorf("swarmiji: state of %s: %w", id, err)
 	}
-	if r.State.Terminal() {
-		in.resolveIfAwaited(r)
-		if err := in.producer.codec.OpenRecord(&r); err != nil {
-			return "", fmt.Errorf("swarmiji: state of %s: %w", id, err)
-		}
+	if !r.State.Terminal() {
+		in.note(r)
+		return r.State, nil
+	}
+	in.resolveIfAwaited(r)
+	if err := in.producer.codec.OpenRecord(&r); err != nil {
+		return "", fmt.Errorf("swarmiji: state of %s: %w", id, err)
 	}
 	return r.State, nil
+}
+
+// withoutRecord is the state of a task of which the store has no record: what a reply queue told of it, or pending.
+func (in *inbox) withoutRecord(id task.ID) (task.State, error) {
+	in.mu.Lock()
+	w := in.waiters[id]
+	submitted := w != nil && w.submitted
+	in.mu.Unlock()
+	if !submitted {
+		return "", fmt.Errorf("swarmiji: state of %s: %w", id, errNoRecord)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if in.replies && w.open != "" {
+		return w.open, nil
+	}
+	return task.StatePending, nil
+}
+
+// submitted reports whether this producer waits for the end of a task that it has submitted itself.
+func (in *inbox) submitted(id task.ID) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	w, ok := in.waiters[id]
+	return ok && w.submitted
+}
+
+// note tells the waiter of an open record's task.
+func (in *inbox) note(r resultstore.Record) {
+	in.mu.Lock()
+	w := in.waiters[r.ID]
+	in.mu.Unlock()
+	if w != nil {
+		w.note(r)
+	}
 }

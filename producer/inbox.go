@@ -30,43 +30,83 @@ const (
 type inbox struct {
 	producer *Producer
 	store    resultstore.ResultStore
+	replies  bool // records are had by notification alone
 
 	mu      sync.Mutex
 	waiters map[task.ID]*waiter
 	closed  bool
-	opened  chan struct{} // closed when the stream of notifications is open, or will not be waited for; nil until the first waiter
+	opened  chan struct{}                   // closed when the stream of notifications is open, or will not be waited for; nil until the first waiter
+	ready   func(ctx context.Context) error // of the open stream; nil for none
+	losses  int                             // how often records were lost
+	trouble error                           // why there is no stream
 	stop    context.CancelFunc
 	ended   sync.WaitGroup
 }
 
 func newInbox(p *Producer, store resultstore.ResultStore) *inbox {
-	return &inbox{producer: p, store: store, waiters: make(map[task.ID]*waiter)}
+	return &inbox{producer: p, store: store, replies: resultstore.RepliesOnly(store), waiters: make(map[task.ID]*waiter)}
 }
 
-// register makes the waiter of a task that is about to be submitted. The first one opens the stream of notifications, and
-// all wait for that within ctx, so that no result can come before somebody listens. A second submission of an id shares the
-// first one's waiter.
+// register makes the waiter of a task that is about to be submitted. It waits within ctx for the stream of notifications, so
+// that no result can come before somebody listens, and with reply queues for the queue. A second submission of an id shares
+// the first one's waiter.
 func (in *inbox) register(ctx context.Context, id task.ID, codec *wire.Codec) (*waiter, error) {
+	for {
+		losses, err := in.listening(ctx)
+		if err != nil {
+			return nil, err
+		}
+		in.mu.Lock()
+		if in.closed {
+			in.mu.Unlock()
+			return nil, ErrClosed
+		}
+		if in.losses == losses {
+			w := in.waiterLocked(id, codec)
+			w.submitted = true
+			in.mu.Unlock()
+			return w, nil
+		}
+		in.mu.Unlock() // the queue was lost since it was looked at
+	}
+}
+
+// listening waits until results would be heard of, and returns how often they were lost so far.
+func (in *inbox) listening(ctx context.Context) (losses int, err error) {
 	in.mu.Lock()
 	if in.closed {
 		in.mu.Unlock()
-		return nil, ErrClosed
+		return 0, ErrClosed
 	}
-	w := in.waiterLocked(id, codec)
-	opened := in.opened
+	if in.opened == nil {
+		in.startLocked()
+	}
+	opened, ready, losses := in.opened, in.ready, in.losses
 	in.mu.Unlock()
 	select {
 	case <-opened:
-		return w, nil
 	default:
+		select {
+		case <-opened:
+		case <-ctx.Done():
+			in.mu.Lock()
+			err = in.trouble
+			in.mu.Unlock()
+			return 0, noQueue(errors.Join(err, context.Cause(ctx)))
+		}
+		return in.listening(ctx)
 	}
-	select {
-	case <-opened:
-		return w, nil
-	case <-ctx.Done():
-		in.forget(w)
-		return nil, fmt.Errorf("swarmiji: result store: no stream for the answer: %w: %w", broker.ErrUnavailable, context.Cause(ctx))
+	if ready != nil {
+		if err := ready(ctx); err != nil {
+			return 0, noQueue(err)
+		}
 	}
+	return losses, nil
+}
+
+// noQueue is why nothing was submitted: nobody would hear of its end.
+func noQueue(cause error) error {
+	return fmt.Errorf("swarmiji: result store: no reply queue for the answer: %w: %w", broker.ErrUnavailable, cause)
 }
 
 // watch is register for a task submitted elsewhere: nobody notifies this producer of it, so the store is asked, and nothing
@@ -132,27 +172,78 @@ func (in *inbox) startLocked() {
 	ctx, stop := context.WithCancel(context.Background())
 	in.stop = stop
 	in.opened = make(chan struct{})
-	open := sync.OnceFunc(func() { close(in.opened) })
 	if n, ok := in.store.(resultstore.Notifier); ok {
-		in.ended.Go(func() { in.listen(ctx, n, open) })
+		in.ended.Go(func() { in.listen(ctx, n) })
 	} else {
-		open()
+		close(in.opened)
 	}
-	if !resultstore.RepliesOnly(in.store) {
+	if !in.replies {
 		in.ended.Go(func() { in.sweep(ctx) })
 	}
 }
 
+// open lets submissions go on. stream is nil where the records wait in the store, and sweep finds them.
+func (in *inbox) open(stream resultstore.Notifications) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if r, ok := stream.(resultstore.Readier); ok {
+		in.ready = r.Ready
+	}
+	select {
+	case <-in.opened:
+	default:
+		close(in.opened)
+	}
+}
+
+// interrupted has submissions wait for the next stream where nothing else tells of results, and ends the futures that waited for the last one.
+func (in *inbox) interrupted(err error) {
+	in.mu.Lock()
+	in.ready, in.trouble = nil, err
+	reopen := false
+	if in.replies {
+		select {
+		case <-in.opened:
+			in.opened, reopen = make(chan struct{}), true
+		default:
+		}
+	}
+	in.mu.Unlock()
+	if reopen {
+		in.lost(fmt.Errorf("%w: %w", resultstore.ErrLost, err))
+	}
+}
+
+// lost ends all futures: what was sent for them may be gone.
+func (in *inbox) lost(cause error) {
+	in.mu.Lock()
+	in.losses++
+	open := in.waiters
+	if !in.closed {
+		in.waiters = make(map[task.ID]*waiter)
+	}
+	in.mu.Unlock()
+	if len(open) == 0 {
+		return
+	}
+	in.log().LogAttrs(context.Background(), slog.LevelError, "results were lost; the futures that waited for them end",
+		slog.Int("futures", len(open)), slog.Any("error", cause))
+	for _, w := range open {
+		w.resolve(resultstore.Record{}, fmt.Errorf("%w: %w", task.ErrNoResult, cause))
+	}
+}
+
 // listen resolves waiters from the store's notifications until ctx ends.
-func (in *inbox) listen(ctx context.Context, n resultstore.Notifier, open func()) {
+func (in *inbox) listen(ctx context.Context, n resultstore.Notifier) {
 	gap := backoff.Exponential{Min: notifyMinGap, Max: notifyMaxGap}
 	for attempt := 0; ctx.Err() == nil; attempt++ {
-		err := in.receiveAll(ctx, n, open)
+		err := in.receiveAll(ctx, n)
 		if ctx.Err() != nil {
 			return
 		}
-		if !resultstore.RepliesOnly(in.store) {
-			open() // the records wait in the store, where sweep finds them
+		in.interrupted(err)
+		if !in.replies {
+			in.open(nil)
 		}
 		in.log().LogAttrs(ctx, slog.LevelWarn, "result notifications interrupted", slog.Any("error", err))
 		select {
@@ -162,7 +253,7 @@ func (in *inbox) listen(ctx context.Context, n resultstore.Notifier, open func()
 	}
 }
 
-func (in *inbox) receiveAll(ctx context.Context, n resultstore.Notifier, open func()) error {
+func (in *inbox) receiveAll(ctx context.Context, n resultstore.Notifier) error {
 	stream, err := n.Notify(ctx, in.producer.cfg.NodeID)
 	if err != nil {
 		return err
@@ -174,16 +265,20 @@ func (in *inbox) receiveAll(ctx context.Context, n resultstore.Notifier, open fu
 			in.log().LogAttrs(ctx, slog.LevelWarn, "closing result notifications", slog.Any("error", err))
 		}
 	}()
-	open()
+	in.open(stream)
 	for {
 		r, err := stream.Receive(ctx)
 		switch {
+		case errors.Is(err, resultstore.ErrLost):
+			in.lost(err)
 		case errors.Is(err, resultstore.ErrMalformed):
 			in.producer.cfg.Metrics.Rejected.Inc(1)
 		case err != nil:
 			return err
 		case r.State.Terminal():
 			in.resolve(r)
+		default:
+			in.note(r)
 		}
 	}
 }
@@ -237,6 +332,8 @@ func (in *inbox) ask(ctx context.Context, w *waiter) bool {
 	}
 	if r.State.Terminal() {
 		in.resolveIfAwaited(r)
+	} else {
+		w.note(r)
 	}
 	return true
 }

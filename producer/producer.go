@@ -154,8 +154,15 @@ func (p *Producer) bound(ctx context.Context) (context.Context, context.CancelFu
 }
 
 // Pending returns the handle of a task that this or another producer submitted, by its id. It asks the default result store.
-// A store that only replies to the submitter knows nothing of others' tasks, and of this producer's own only what comes after
-// the handle's Done or Result was called.
+//
+//   - A store has no record of a task before it starts or is put back. [task.StatePending] is therefore only said of a task that
+//     this producer has submitted and waits for; of any other one without a record State returns [task.ErrNotFound]: nobody
+//     submitted it, it has not started yet, or its record has expired. Result waits for the record, and wraps
+//     [task.ErrNotFound] when its context ends first.
+//   - Reply queues keep no records. State returns [broker.ErrUnsupported] unless this producer has submitted the task and waits
+//     for it. Done and Result wait for a record that is still to come to this producer, such as that of a successor of its own
+//     task; Result wraps [broker.ErrUnsupported] when its context ends first.
+//   - Without a store every answer is [task.ErrNoResult].
 func (p *Producer) Pending(id task.ID) task.Pending {
 	if err := id.Check(); err != nil {
 		return &settled{id: id, err: err}

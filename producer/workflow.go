@@ -7,6 +7,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -75,8 +76,10 @@ type builder struct {
 	ctx   context.Context
 	p     *Producer
 	work  *task.Work
-	steps []step // whose futures can be had
-	queue string // of the first step
+	id    task.ID // of the workflow, which is that of its last step
+	ids   int     // that were derived from it
+	steps []step  // whose futures can be had
+	queue string  // of the first step
 }
 
 // step is one whose id is known.
@@ -93,9 +96,9 @@ func (b *builder) build() (task.Link, error) {
 	if b.work.Call.Unique != nil {
 		return task.Link{}, fmt.Errorf("swarmiji: submit workflow: %w", errUniqueStep)
 	}
-	n := b.work.Node
-	if id := b.work.Call.ID; id != "" {
-		n = withLastID(n, id)
+	n, err := b.named(b.work.Node)
+	if err != nil {
+		return task.Link{}, fmt.Errorf("swarmiji: submit workflow: %w", err)
 	}
 	if b.work.Stream != nil && (!n.Each || len(n.Members) != 1 || n.Next == nil) {
 		return task.Link{}, errors.New("swarmiji: submit workflow: a stream needs a group of one template, and what follows it")
@@ -105,6 +108,26 @@ func (b *builder) build() (task.Link, error) {
 		return task.Link{}, fmt.Errorf("swarmiji: submit workflow: %w", err)
 	}
 	return l, nil
+}
+
+// named returns n with the workflow's id at its last step. The ids of the other steps are derived from it, so that a workflow
+// that is submitted again under its id has the same steps.
+func (b *builder) named(n *task.Node) (*task.Node, error) {
+	last := n
+	for last.Next != nil {
+		last = last.Next
+	}
+	if b.id = b.work.Call.ID; b.id == "" {
+		b.id = last.Call.ID
+	}
+	if b.id == "" {
+		id, err := uuid.NewV7()
+		if err != nil {
+			return nil, fmt.Errorf("make an id: %w", err)
+		}
+		b.id = task.ID(id.String())
+	}
+	return withLastID(n, b.id), nil
 }
 
 func withLastID(n *task.Node, id task.ID) *task.Node {
@@ -151,7 +174,7 @@ func (b *builder) link(n *task.Node, at place) (task.Link, error) {
 	}
 	err := b.p.codec.CheckCompression(b.effective(&l.Meta).Compression.Or(""))
 	if err == nil {
-		l.ID, err = stepID(n.Call.ID, at)
+		l.ID, err = b.stepID(n.Call.ID, at)
 	}
 	if err != nil {
 		return l, fmt.Errorf("step %s: %w", l.Name, err)
@@ -201,7 +224,7 @@ func (b *builder) group(n *task.Node, at place) (task.Link, error) {
 	}
 	l := task.Link{Each: n.Each, Policy: n.Policy, Feed: n.Feed}
 	var err error
-	if l.ID, err = stepID("", at); err != nil {
+	if l.ID, err = b.stepID("", at); err != nil {
 		return l, err
 	}
 	inside := at
@@ -216,7 +239,7 @@ func (b *builder) group(n *task.Node, at place) (task.Link, error) {
 	}
 	next := n.Next
 	if next == nil {
-		next = &task.Node{Call: task.Call{Name: task.GatherName}}
+		next = &task.Node{Call: task.Call{Name: task.GatherName, ID: n.Call.ID}}
 	}
 	chord, err := b.link(next, at)
 	l.Chord = &chord
@@ -224,7 +247,7 @@ func (b *builder) group(n *task.Node, at place) (task.Link, error) {
 }
 
 // stepID chooses the id of a step.
-func stepID(chosen task.ID, at place) (task.ID, error) {
+func (b *builder) stepID(chosen task.ID, at place) (task.ID, error) {
 	switch {
 	case chosen != "" && at.template:
 		return "", fmt.Errorf("%w: %q is inside of a Map, and would be many tasks' id", task.ErrBadID, chosen)
@@ -233,11 +256,8 @@ func stepID(chosen task.ID, at place) (task.ID, error) {
 	case at.template || !at.main:
 		return "", nil
 	}
-	id, err := uuid.NewV7()
-	if err != nil {
-		return "", fmt.Errorf("swarmiji: make an id: %w", err)
-	}
-	return task.ID(id.String()), nil
+	b.ids++
+	return task.Derive(b.id, "step"+strconv.Itoa(b.ids)), nil
 }
 
 // effective lays metadata over the static configuration.
