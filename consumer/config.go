@@ -80,7 +80,8 @@ type Config struct {
 	// AcceptPlain takes tasks that are not sealed too, while producers are being moved to sealing. False: with a Sealer, such
 	// a task goes to the dead letters.
 	AcceptPlain bool
-	// Compression says how arguments and results are compressed. The zero value: not at all.
+	// Compression says how arguments and results are compressed. The zero value: not at all. What is compressed with zstd, s2 or
+	// gzip is always read.
 	Compression serializer.Compression
 	// Defaults is the static configuration of tasks, the lowest layer of metadata of this process.
 	Defaults task.Metadata

@@ -117,7 +117,7 @@ func (f *following) results(e *task.Envelope, g resultstore.Gathered) (wire.Valu
 			return wire.Value{}, err
 		}
 		if len(own) > 0 && own[0].State != task.StateSucceeded {
-			return wire.Value{}, causeOf(&own[0])
+			return wire.Value{}, causeOf(&own[0]).OfStep(own[0].Name, own[0].ID)
 		}
 	}
 	join := codec.Join(policy == task.Collect)
@@ -166,7 +166,7 @@ func addMember(join *wire.Joiner, policy task.Policy, rec *resultstore.Record) e
 		failure := failureOf(rec.ID, causeOf(rec))
 		return join.Add(wire.Value{}, &failure)
 	}
-	return causeOf(rec)
+	return causeOf(rec).OfStep(rec.Name, rec.ID)
 }
 
 // causeOf is the error of a member that did not succeed.

@@ -84,7 +84,10 @@ func (r *run) giveUp(what string, cause error) {
 	r.log(slog.LevelError, "task given up: its "+what+" cannot be sent", slog.Any("error", cause))
 	ctx, cancel := context.WithTimeout(r.queue.c.settle, r.queue.c.cfg.StoreRetry)
 	defer cancel()
-	if store := r.store(); store != nil {
+	for _, store := range []resultstore.ResultStore{r.store(), r.awaitedElsewhere()} {
+		if store == nil {
+			continue
+		}
 		rec, err := r.protected(task.StateFailed, verdict{kind: failed, err: task.Remote(cause)})
 		if err == nil {
 			err = store.Save(ctx, rec)

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/serializer"
@@ -26,6 +27,8 @@ type run struct {
 	format   serializer.Format // it came in, and its copies go out in
 	handler  task.Handler
 	request  task.Request
+
+	unreadable error // why its arguments cannot be read, which the handler does not get; nil: they can
 
 	ended    time.Time
 	hopeless bool // its settlement was given up
@@ -67,6 +70,8 @@ func (w *worker) handle(q *queue, d broker.Delivery) {
 	case !q.takes(): // fetched in the same instant as the stop or the pause began
 		r.unstarted()
 	case r.request.Copy != "" && r.elsewhere():
+	case r.unreadable != nil:
+		q.settleAside(r, verdict{kind: failed, err: fmt.Errorf("%w: %w", task.ErrBadArgs, r.unreadable), bury: true})
 	default:
 		q.consider(r)
 	}
@@ -108,11 +113,12 @@ func (q *queue) proceed(r *run) {
 func (q *queue) read(d broker.Delivery, worker int) (*run, error) {
 	m := d.Message()
 	e, format, err := q.c.codec.Decode(m)
-	if err == nil {
-		err = q.c.codec.Open(q.name, e)
-	}
 	if err != nil {
 		return nil, err
+	}
+	unreadable := q.c.codec.Open(q.name, e)
+	if unreadable != nil && !errors.Is(unreadable, wire.ErrArgs) {
+		return nil, unreadable
 	}
 	if e.Name == "" {
 		if e.Name = q.cfg.Task; e.Name == "" {
@@ -127,7 +133,7 @@ func (q *queue) read(d broker.Delivery, worker int) (*run, error) {
 			return nil, err
 		}
 	}
-	r := &run{queue: q, worker: worker, delivery: d, message: m, format: format}
+	r := &run{queue: q, worker: worker, delivery: d, message: m, format: format, unreadable: unreadable}
 	r.request = *task.NewRequest(e, q.c.bind)
 	if e.ReplyTo != "" && task.CheckName(e.ReplyTo) != nil { // a message must not choose where in the broker its answer goes
 		q.c.cfg.Metrics.Rejected.Inc(1)
@@ -249,11 +255,34 @@ func (r *run) park() {
 	at := e.delay(delay)
 	q.c.cfg.Metrics.Parked.Inc(1)
 	r.log(slog.LevelWarn, "no handler is registered; the task is put aside", slog.Duration("delay", delay))
+	why := fmt.Errorf("parked (%d of %d): %w: %q", e.Parked, q.c.cfg.UnknownRetries, task.ErrUnknownTask, e.Name)
 	q.c.settling.Go(func() {
-		if r.replace(q.source, e, at, "park") {
-			r.notifyFailed(verdict{err: fmt.Errorf("%w: %q", task.ErrUnknownTask, e.Name)}, true)
+		if r.saveParked(why) && r.replace(q.source, e, at, "park") {
+			r.notifyFailed(verdict{err: why}, true)
 		}
 	})
+}
+
+// saveParked records why the task waits, for those who wait for it, and reports whether it goes on waiting. It is said in the
+// state of a retry, which older processes know as well.
+func (r *run) saveParked(why error) bool {
+	ctx, cancel := context.WithTimeout(r.queue.c.settle, r.queue.c.cfg.StoreRetry)
+	defer cancel()
+	if store := r.store(); store != nil && resultstore.RepliesOnly(store) { // which carry no retries: this is only a word
+		rec, err := r.protected(task.StateRetrying, verdict{err: why})
+		if err == nil {
+			err = store.Save(ctx, rec)
+		}
+		if err != nil {
+			r.log(slog.LevelWarn, "its submitter is not told that the task is put aside", slog.Any("error", err))
+		}
+		return true
+	}
+	v, ok := r.save(ctx, task.StateRetrying, verdict{kind: retry, err: why})
+	if ok && v.recorded { // it has ended in another message
+		r.queue.settle(r, v)
+	}
+	return ok && !v.recorded
 }
 
 // resume looks whether an earlier delivery of the task came as far as its result, and if so goes on from there. A store

@@ -68,6 +68,9 @@ func (r *run) load(ctx context.Context, store resultstore.ResultStore) (resultst
 		r.queue.c.cfg.Metrics.Rejected.Inc(1)
 		return resultstore.Record{}, fmt.Errorf("%w: record of %s: %w", resultstore.ErrMalformed, rec.ID, err)
 	}
+	if rec.State == task.StateSucceeded && rec.Error != nil { // a consumer of other metadata has kept the result elsewhere: nothing can be made of this
+		return resultstore.Record{}, resultstore.ErrNotFound
+	}
 	return rec, nil
 }
 

@@ -120,7 +120,7 @@ func (r *run) success(result any) verdict {
 
 // quick reports whether settling v is only an acknowledgement, which does not wait for anything.
 func (r *run) quick(v verdict) bool {
-	if r.expects.Load() || r.answer != nil || r.leftOpen(v) {
+	if r.expects.Load() || r.answer != nil || r.leftOpen(v) || r.awaitedElsewhere() != nil {
 		return false
 	}
 	switch v.kind {
@@ -194,7 +194,7 @@ func (q *queue) settleFinal(ctx context.Context, r *run, v verdict) {
 			return
 		}
 	}
-	if !r.publishSuccessors(v) {
+	if !r.publishSuccessors(v) || !r.tellSubmitter(v) {
 		return
 	}
 	if !r.quick(v) { // what follows may have taken its time

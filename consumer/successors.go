@@ -106,7 +106,7 @@ func (f *following) failing(parent *task.Envelope, end ending) {
 			f.queue.c.codec.Expand(parent, &parent.Else[i], "else"+strconv.Itoa(i), f.queue.name, given, nil, f.add)
 		}
 	}
-	f.skip(parent, parent.Then, end.cause)
+	f.skip(parent, parent.Then, end.cause.OfStep(parent.Name, parent.ID))
 	f.arrive(parent, end)
 }
 
@@ -178,8 +178,14 @@ func (f *following) record(id task.ID, name string, from *task.Envelope, meta *t
 		merged = task.Merge(*from.Base, merged)
 	}
 	merged.Overlay(meta)
+	if f.stopped || id.Check() != nil {
+		return
+	}
 	store := f.queue.c.storeOf(&merged, from.ReplyTo)
-	if f.stopped || store == nil || id.Check() != nil {
+	if awaited := f.queue.c.awaitedIn(from.Base, meta, from.ReplyTo, store); awaited != nil { // it never came to the consumer whose metadata decide
+		store = awaited
+	}
+	if store == nil {
 		return
 	}
 	rec := resultstore.Record{
@@ -191,11 +197,7 @@ func (f *following) record(id task.ID, name string, from *task.Envelope, meta *t
 		if unfit != nil {
 			return fmt.Errorf("%w: %w", errUnsendable, unfit)
 		}
-		err := store.Save(ctx, rec)
-		if errors.Is(err, resultstore.ErrStale) || errors.Is(err, resultstore.ErrUnreachable) || errors.Is(err, resultstore.ErrMalformed) {
-			return nil
-		}
-		return err
+		return saveLate(ctx, store, rec)
 	})
 }
 

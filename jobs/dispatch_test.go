@@ -151,6 +151,32 @@ func TestDispatch(t *testing.T) {
 	})
 }
 
+// TestDispatchedResultElsewhere: a job whose result the consumer keeps in another store fails, and says where it is.
+func TestDispatchedResultElsewhere(t *testing.T) {
+	inShop(t, func(t *testing.T, s *shop) {
+		road := memoryRoad(t)
+		archive := memresults.New(memresults.Config{})
+		defer func() { _ = archive.Close(context.Background()) }()
+		c, err := consumer.New(consumer.Config{
+			Broker: road.broker, Results: road.results, Stores: map[string]resultstore.ResultStore{"archive": archive},
+			Defaults: task.Metadata{ResultStore: task.Set("archive")}, Logger: quiet,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		handle(t, c, sum, func(_ ctx, at state) (state, error) { return at, nil })
+		road.consume(c)
+		r := s.runner(jobs.RunnerConfig{Submit: road, Results: road.results})
+		dispatch(t, r, sum)
+		s.run(r)
+		id := s.put(jobs.Spec{Name: "sum", Data: []byte(`{"n":5}`)})
+		time.Sleep(time.Minute)
+		if j := s.job(id); j.State != jobs.Failed || !strings.Contains(j.Reason, `"archive"`) {
+			t.Errorf("%+v", j)
+		}
+	})
+}
+
 // TestDispatchProgress: a task's handler sees its job, and who asks for the job sees how far it has come.
 func TestDispatchProgress(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {

@@ -97,6 +97,9 @@ func (r *round) result(h *hold, rec *resultstore.Record, p task.Pending) (data [
 	if h.prepared { // its submitter has the result; the job holds the task itself
 		return nil, true, nil
 	}
+	if rec.Error != nil { // the consumer's own metadata have put the result elsewhere
+		return nil, true, rec.Error
+	}
 	if p == nil {
 		p = r.r.pendingOf(rec)
 	}
