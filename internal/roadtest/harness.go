@@ -64,6 +64,7 @@ type road struct {
 	broker   broker.Broker // the producer's view
 	consumer *consumer.Consumer
 	producer *producer.Producer
+	results  resultstore.ResultStore // the producer's view
 	log      *logBuffer
 	running  *running
 
@@ -99,6 +100,7 @@ func newRoad(t *testing.T, open Open, change ...func(*producer.Config, *consumer
 	for _, f := range change {
 		f(&pc, &cc)
 	}
+	r.results = pc.Results
 	var err error
 	if r.producer, err = producer.New(pc); err != nil {
 		t.Fatalf("producer: %v", err)

@@ -135,9 +135,9 @@ func testChainFails(t *testing.T, open Open) {
 	r.start()
 	w := task.OnError(task.OnSuccess(task.Chain3(inc, odd, inc), onSuccess), onError)
 	run := wantEven(r, w, 1, "2: even")
-	for i, p := range run.Steps()[1:] {
-		if err := p.Result(r.ctx(), nil); err == nil || err.Error() != "2: even" {
-			t.Fatalf("the future of step %d: %v", i+1, err)
+	for i, want := range []string{"2: even", "step odd: 2: even"} {
+		if err := run.Steps()[i+1].Result(r.ctx(), nil); err == nil || err.Error() != want {
+			t.Fatalf("the future of step %d: %v, want %s", i+1, err, want)
 		}
 	}
 	select {
