@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/open"
 	"github.com/swarmiji/swarmiji/resultstore"
@@ -23,9 +24,10 @@ func (a *app) resultCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "result ID",
 		Short: "Show the state and the result of a task",
-		Long: "Result shows what the result store keeps of a task, opened with --key-file where it is sealed. A task of which\n" +
-			"nothing is kept is not found: it has not ended, its result was not wanted, or the time to keep it is over. Reply queues on\n" +
-			"RabbitMQ keep nothing for others; give the URL of a store that does with results=, such as\n" +
+		Long: "Result shows what the result store keeps of a task, opened with --key-file where it is sealed. A task without\n" +
+			"a record is not found: it was never submitted, has not started yet, its result was not wanted, or the time to keep it is over.\n" +
+			"A task that waits for a consumer that knows its name is in the state retrying, and the error says so. Reply queues on\n" +
+			"RabbitMQ keep no records; give the URL of a store that does with results=, such as\n" +
 			"redis://, or sqlite:///path/app.db and postgres:// for a SQL database.",
 		Example: "  swarmiji result report-2026-10\n" +
 			"  swarmiji result report-2026-10 --broker 'amqp://host?results=sqlite:///var/lib/app.db'\n" +
@@ -68,13 +70,13 @@ const resultPoll = 100 * time.Millisecond
 
 func (a *app) result(ctx context.Context, s *open.Swarm, codec *wire.Codec, id task.ID, wait bool) error {
 	if resultstore.RepliesOnly(s.Results) {
-		return errors.New("results go to who submitted the task and to nobody else here; give another store with results= in the URL, to consumers and producers too")
+		return fmt.Errorf("%w: results go to who submitted the task and to nobody else here; give another store with results= in the URL, to consumers and producers too", broker.ErrUnsupported)
 	}
 	r, err := load(ctx, s.Results, id, wait)
 	if err != nil {
 		return err
 	}
-	if r.State.Terminal() {
+	if r.State.Terminal() || r.Error != nil {
 		if err := codec.OpenRecord(&r); err != nil {
 			return a.remedy(err)
 		}
@@ -83,7 +85,7 @@ func (a *app) result(ctx context.Context, s *open.Swarm, codec *wire.Codec, id t
 		ID: r.ID, Name: r.Name, State: r.State, Attempt: r.Retries + 1, StartedAt: r.StartedAt, FinishedAt: r.FinishedAt, Node: r.NodeID,
 	}
 	if r.Error != nil {
-		out.Error, out.ErrorType = r.Error.Message, r.Error.Type
+		out.Error, out.ErrorType = r.Error.Error(), r.Error.Type
 	}
 	if r.State == task.StateSucceeded {
 		if out.Result, err = readable(r.ContentType, r.Result); err != nil {
@@ -108,7 +110,9 @@ func load(ctx context.Context, store resultstore.ResultStore, id task.ID, wait b
 		switch {
 		case err == nil && (r.State.Terminal() || !wait):
 			return r, nil
-		case err != nil && ctx.Err() == nil && (!wait || !errors.Is(err, resultstore.ErrNotFound)):
+		case errors.Is(err, resultstore.ErrNotFound) && !wait:
+			return r, fmt.Errorf("task %s: %w: %w", id, task.ErrNotFound, err)
+		case err != nil && ctx.Err() == nil && !errors.Is(err, resultstore.ErrNotFound):
 			return r, err
 		}
 		known = known || err == nil
@@ -123,7 +127,7 @@ func load(ctx context.Context, store resultstore.ResultStore, id task.ID, wait b
 		case known:
 			return r, fmt.Errorf("task %s has not ended in time", id)
 		}
-		return r, fmt.Errorf("task %s has not ended in time, or its result is not kept: %w", id, errNotFound)
+		return r, fmt.Errorf("task %s has not ended in time: %w: %w", id, task.ErrNotFound, errNotFound)
 	}
 }
 
