@@ -240,10 +240,13 @@ func TestQueueExpires(t *testing.T) {
 	awaitReachable(t, consumer, n, "node")
 }
 
-// awaitReachable waits until a record gets through to n.
+// awaitReachable waits until n has told that its queue was lost, and a record gets through to it.
 func awaitReachable(t testing.TB, s *amqpresults.Store, n resultstore.Notifications, node string) {
 	t.Helper()
 	ctx := testwait.Long(t)
+	if r, err := n.Receive(ctx); !errors.Is(err, resultstore.ErrLost) {
+		t.Fatalf("Receive after the queue was lost: %+v, %v", r, err)
+	}
 	for err := s.Save(ctx, done(node, 99)); err != nil; err = s.Save(ctx, done(node, 99)) {
 		gone := errors.Is(err, resultstore.ErrUnreachable) || errors.Is(err, resultstore.ErrUnavailable) // it may come back between two looks
 		if !gone || ctx.Err() != nil {
