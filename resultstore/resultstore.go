@@ -31,7 +31,7 @@ var (
 type Record struct {
 	ID          task.ID
 	Name        string
-	State       task.State // a terminal one, StateRetrying, StateAwaiting, or StateStarted where asked for
+	State       task.State // a terminal one, StateRetrying, StateAwaiting, StateRequeued, or StateStarted where asked for
 	Generation  int
 	Deliveries  int
 	Retries     int
@@ -54,11 +54,18 @@ func (r *Record) Older(s *Record) bool {
 	return r.Deliveries < s.Deliveries
 }
 
+// Reopens reports whether r begins a new life of the task that old is the final record of: r is [task.StateRequeued], its
+// Generation is newer, and the task had failed or expired.
+func (r *Record) Reopens(old *Record) bool {
+	return r.State == task.StateRequeued && r.Generation > old.Generation &&
+		(old.State == task.StateFailed || old.State == task.StateExpired)
+}
+
 // ResultStore keeps records. All methods may be called from any goroutine; a ctx bounds every wait.
 type ResultStore interface {
 	// Save writes r, visible to every Load that begins after it returned. A record with an older token than the stored one
-	// is refused with [ErrStale], and so is any record of another token on a terminal one. The same terminal record saved
-	// again is nil and changes nothing.
+	// is refused with [ErrStale], and so is any record of another token on a terminal one, unless it reopens that one
+	// ([Record.Reopens]). The same terminal record saved again is nil and changes nothing.
 	Save(ctx context.Context, r Record) error
 	// Load returns the record of a task, [ErrNotFound] if there is none or its time is over.
 	Load(ctx context.Context, id task.ID) (Record, error)

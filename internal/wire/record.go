@@ -219,7 +219,7 @@ func checkRecord(r *resultstore.Record) error {
 
 // state returns one of the constants where it can, which saves an allocation.
 func state(b []byte) task.State {
-	for _, s := range [...]task.State{task.StateSucceeded, task.StateFailed, task.StateRetrying, task.StateStarted, task.StateRevoked, task.StateExpired, task.StateAwaiting, task.StatePending} {
+	for _, s := range [...]task.State{task.StateSucceeded, task.StateFailed, task.StateRetrying, task.StateStarted, task.StateRevoked, task.StateExpired, task.StateAwaiting, task.StateRequeued, task.StatePending} {
 		if string(s) == string(b) {
 			return s
 		}

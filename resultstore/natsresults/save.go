@@ -118,7 +118,7 @@ func judge(old, r *resultstore.Record) (again bool, err error) {
 	switch {
 	case r.Older(old):
 		return false, resultstore.ErrStale
-	case !old.State.Terminal():
+	case !old.State.Terminal(), r.Reopens(old):
 		return false, nil
 	case old.Older(r) || old.State != r.State:
 		return false, resultstore.ErrStale

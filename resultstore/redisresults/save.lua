@@ -1,4 +1,5 @@
--- Keeps records, each unless a newer or a final one is there already, and tells their submitters.
+-- Keeps records, each unless a newer or a final one is there already, and tells their submitters. A requeued record of a newer
+-- generation replaces a failed or expired one.
 --
 -- KEYS[i]          key of record i; a Redis Cluster is given one record at a time
 -- ARGV[4*i-3]      its value: "<generation>.<deliveries> <state> <end>\n" and the record; <end> is "final" or "open"
@@ -28,6 +29,9 @@ local function judge(old, value)
     return -1
   end
   if end1 == 'open' then
+    return 1
+  end
+  if generation > 0 and state2 == 'requeued' and (state1 == 'failed' or state1 == 'expired') then
     return 1
   end
   if newer == 0 and state1 == state2 then

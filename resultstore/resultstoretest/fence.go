@@ -104,6 +104,62 @@ func fenceCases() []testCase {
 			},
 		},
 		{
+			Area: "fence", Name: "a new life replaces a failure",
+			Explain: "A StateRequeued record of a newer generation replaces a failed or expired one: a dead letter that is requeued may still succeed. Whoever asks for the task sees that it goes on.",
+			Needs:   []need{needsRecords},
+			Run: func(w *world) {
+				a, b := w.Open(), w.Open()
+				for _, state := range []task.State{failed, task.StateExpired} {
+					kept := token(w.succeeded(""), state, 1, 2)
+					w.save(a, kept)
+					reopened := token(kept, task.StateRequeued, 2, 0)
+					w.save(b, reopened)
+					w.wantLoad(a, reopened, "after a %s record was reopened", state)
+					w.save(a, reopened)
+					for _, r := range []resultstore.Record{token(kept, started, 2, 1), token(kept, retrying, 2, 1), token(kept, succeeded, 3, 1)} {
+						w.save(a, r)
+						w.wantLoad(b, r, "after %s of the new life", show(r))
+					}
+				}
+			},
+		},
+		{
+			Area: "fence", Name: "a new life needs a newer generation and a failure",
+			Explain: "A StateRequeued record that is not of a newer generation, and one on a success or a revocation, is refused with ErrStale: nobody's result may be taken away.",
+			Needs:   []need{needsRecords},
+			Run: func(w *world) {
+				a, b := w.Open(), w.Open()
+				refuse := func(kept, r resultstore.Record) {
+					w.save(a, kept)
+					w.WantIs(w.trySave(b, r), resultstore.ErrStale, "Save of %s over %s", show(r), show(kept))
+					w.wantLoad(a, kept, "after a refused record")
+				}
+				for _, other := range [][2]int{{0, 0}, {1, 0}, {1, 2}, {1, 3}} {
+					kept := token(w.succeeded(""), failed, 1, 2)
+					refuse(kept, token(kept, task.StateRequeued, other[0], other[1]))
+				}
+				for _, state := range []task.State{succeeded, task.StateRevoked} {
+					kept := token(w.succeeded(""), state, 1, 2)
+					refuse(kept, token(kept, task.StateRequeued, 2, 0))
+				}
+			},
+		},
+		{
+			Area: "fence", Name: "writers of the old life are refused",
+			Explain: "After a task was requeued, what an attempt of its old life still writes is refused with ErrStale.",
+			Needs:   []need{needsRecords},
+			Run: func(w *world) {
+				a, b := w.Open(), w.Open()
+				base := w.succeeded("")
+				reopened := token(base, task.StateRequeued, 2, 0)
+				w.save(a, token(base, failed, 1, 1), reopened)
+				for _, r := range []resultstore.Record{token(base, failed, 1, 1), token(base, succeeded, 1, 9), token(base, retrying, 1, 2), token(base, failed, 0, 5)} {
+					w.WantIs(w.trySave(b, r), resultstore.ErrStale, "Save of %s over %s", show(r), show(reopened))
+					w.wantLoad(a, reopened, "after a refused record")
+				}
+			},
+		},
+		{
 			Area: "fence", Name: "any history",
 			Explain: "Whatever order records come in, what is kept and what is refused follow from the rules of Save and Delete alone.",
 			Needs:   []need{needsRecords},
@@ -135,7 +191,7 @@ func (m *model) save(r resultstore.Record) (stale bool) {
 	case m.kept == nil:
 	case r.Older(m.kept):
 		return true
-	case m.kept.State.Terminal():
+	case m.kept.State.Terminal() && !r.Reopens(m.kept):
 		return m.kept.Older(&r) || m.kept.State != r.State
 	}
 	m.kept = &r
@@ -153,7 +209,7 @@ func checkHistory(w *world, t *rapid.T, stores []resultstore.ResultStore) {
 			}
 			m.kept = nil
 		} else {
-			state := rapid.SampledFrom([]task.State{task.StateStarted, task.StateRetrying, task.StateAwaiting, task.StateSucceeded, task.StateFailed}).Draw(t, "state")
+			state := rapid.SampledFrom([]task.State{task.StateStarted, task.StateRetrying, task.StateAwaiting, task.StateRequeued, task.StateSucceeded, task.StateFailed, task.StateExpired}).Draw(t, "state")
 			r := token(base, state, rapid.IntRange(0, 2).Draw(t, "generation"), rapid.IntRange(1, 3).Draw(t, "deliveries"))
 			before := m.kept
 			err := w.Clean(s.Save(ctx, r))

@@ -130,6 +130,26 @@ func notifyCases() []testCase {
 			},
 		},
 		{
+			Area: "notify", Name: "the end of a new life",
+			Explain: "A task that failed, was requeued and then succeeded is told of with its new end, and not with the requeueing.",
+			Needs:   []need{needsNotify, needsRecords},
+			Run: func(w *world) {
+				submitter, worker := w.Open(), w.Open()
+				n := w.notify(submitter, w.node("n"))
+				r := w.succeeded(w.node("n"))
+				first := token(r, task.StateFailed, 0, 1)
+				w.save(worker, first)
+				if diff := diffRecord(first, w.receive(n)); diff != "" {
+					w.Errorf("the first end (-want +got):\n%s", diff)
+				}
+				second := token(r, task.StateSucceeded, 1, 1)
+				w.save(worker, token(r, task.StateRequeued, 1, 0), second)
+				if diff := diffRecord(second, w.receive(n)); diff != "" {
+					w.Errorf("what came after the first end (-want +got):\n%s", diff)
+				}
+			},
+		},
+		{
 			Area: "notify", Name: "every kind of end",
 			Explain: "Success is not the only end: a submitter must hear of failed, revoked and expired tasks as well.",
 			Needs:   []need{needsNotify},

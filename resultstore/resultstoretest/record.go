@@ -89,7 +89,7 @@ func recordCases() []testCase {
 		},
 		{
 			Area: "record", Name: "what is no recorded state is refused",
-			Explain: "State is a terminal one, StateRetrying, StateAwaiting or StateStarted. A record in any other state would leave its submitter waiting for ever.",
+			Explain: "State is a terminal one, StateRetrying, StateAwaiting, StateRequeued or StateStarted. A record in any other state would leave its submitter waiting for ever.",
 			Run: func(w *world) {
 				s := w.Open()
 				w.listen(s, w.node("n"))

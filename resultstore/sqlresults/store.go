@@ -151,10 +151,12 @@ func (s *Store) judge(ctx context.Context, r *resultstore.Record) (again bool, e
 			return nil
 		case err != nil:
 			return err
-		case r.Older(&old), final == 1 && (old.Older(r) || task.State(state) != r.State):
+		}
+		old.State = task.State(state)
+		if r.Older(&old) || final == 1 && !r.Reopens(&old) && (old.Older(r) || old.State != r.State) {
 			return resultstore.ErrStale
 		}
-		again = final == 0
+		again = final == 0 || r.Reopens(&old)
 		return nil
 	})
 	return again, err

@@ -99,7 +99,8 @@ func (t *texts) forSQLite(now string) {
 	t.save = `INSERT OR REPLACE INTO swarmiji_result (namespace, id, generation, deliveries, state, final, node, expires, value)
 		SELECT $1, $2, $3, $4, $5, $6, $7, ` + now + ` + $8, $9 WHERE NOT EXISTS (
 			SELECT 1 FROM swarmiji_result AS r WHERE r.namespace = $1 AND r.id = $2 AND r.expires > ` + now + `
-				AND (r.final = 1 OR (r.generation, r.deliveries) > ($3, $4)))`
+				AND ((r.generation, r.deliveries) > ($3, $4) OR r.final = 1
+					AND NOT ($5 = 'requeued' AND r.generation < $3 AND r.state IN ('failed', 'expired'))))`
 	t.here = `SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'swarmiji_result'), 0)`
 	t.look = `SELECT seq, id, CASE WHEN length(value) <= $4 THEN value END FROM swarmiji_result
 		WHERE namespace = $1 AND node = $2 AND seq > $3 AND expires > ` + now + ` ORDER BY seq LIMIT $5`
@@ -114,7 +115,8 @@ func (t *texts) forPostgres(now string) {
 		ON CONFLICT (namespace, id) DO UPDATE SET generation = excluded.generation, deliveries = excluded.deliveries, state = excluded.state,
 			final = excluded.final, node = excluded.node, xact = excluded.xact, expires = excluded.expires, value = excluded.value
 		WHERE r.expires <= ` + now + `
-			OR r.final = 0 AND (r.generation, r.deliveries) <= (excluded.generation, excluded.deliveries)`
+			OR r.final = 0 AND (r.generation, r.deliveries) <= (excluded.generation, excluded.deliveries)
+			OR excluded.state = 'requeued' AND r.generation < excluded.generation AND r.state IN ('failed', 'expired')`
 	t.here = `SELECT pg_current_snapshot()::text`
 	t.look = `SELECT pg_current_snapshot()::text, r.xact::text, r.id, r.value FROM (SELECT 1) AS one LEFT JOIN (
 			SELECT xact, id, CASE WHEN length(value) <= $7 THEN value END AS value FROM swarmiji_result
