@@ -248,7 +248,7 @@ func (r *run) elsewhere() bool {
 }
 
 func (r *run) beginCopy(ctx context.Context) (bool, error) {
-	return r.queue.c.gather.Begin(ctx, r.request.ID, r.request.Copy, r.gatherTTL())
+	return r.queue.c.gather.Begin(ctx, wire.LifeID(r.request.ID, r.request.Life), r.request.Copy, r.gatherTTL())
 }
 
 // askWhichCopy goes on with elsewhere until the gatherer answers. The task is not started before.
@@ -270,7 +270,7 @@ func (r *run) askWhichCopy() {
 	r.queue.consider(r)
 }
 
-// drop removes a copy of a task that is run from another one.
+// drop removes a copy of a task that is run from another one, or that an earlier life left behind.
 func (r *run) drop() {
 	r.queue.c.cfg.Metrics.Rejected.Inc(1)
 	r.log(slog.LevelInfo, "another copy of this task is run; this one is dropped")

@@ -133,6 +133,7 @@ func (q *queue) read(d broker.Delivery, worker int) (*run, error) {
 			return nil, err
 		}
 	}
+	beginLife(e, m)
 	r := &run{queue: q, worker: worker, delivery: d, message: m, format: format, unreadable: unreadable}
 	r.request = *task.NewRequest(e, q.c.bind)
 	if e.ReplyTo != "" && task.CheckName(e.ReplyTo) != nil { // a message must not choose where in the broker its answer goes
@@ -296,6 +297,9 @@ func (r *run) resume() bool {
 	defer cancel()
 	rec, err := r.load(ctx, store)
 	switch {
+	case err == nil && r.outlived(&rec):
+		r.queue.c.settling.Go(r.drop)
+		return true
 	case err == nil && rec.State.Terminal():
 		r.queue.settleAside(r, recorded(&rec))
 		return true
@@ -320,11 +324,14 @@ func (r *run) lookUp(store resultstore.ResultStore) {
 	}) {
 		return
 	}
-	if rec.State.Terminal() {
+	switch {
+	case r.outlived(&rec):
+		r.drop()
+	case rec.State.Terminal():
 		r.queue.settle(r, recorded(&rec))
-		return
+	default:
+		r.queue.proceed(r)
 	}
-	r.queue.proceed(r)
 }
 
 // recorded is the verdict that an earlier run of the task has come to.

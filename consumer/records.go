@@ -40,7 +40,7 @@ func (r *run) record(state task.State, v verdict) resultstore.Record {
 	rec := resultstore.Record{
 		ID: req.ID, Name: req.Name, State: state, Generation: req.Generation, Deliveries: req.Deliveries, Retries: req.Retries,
 		ContentType: v.contentType, Result: v.result, Error: task.Remote(v.err), StartedAt: req.StartedAt, FinishedAt: r.ended,
-		NodeID: req.NodeID, ReplyTo: req.ReplyTo, Correlation: req.Correlation, TTL: req.Effective.ResultTTL.Or(0),
+		NodeID: req.NodeID, ReplyTo: req.ReplyTo, Correlation: req.Correlation, Life: req.Life, TTL: req.Effective.ResultTTL.Or(0),
 	}
 	if v.await != nil { // it is there until the answer is, or has not come
 		rec.TTL = max(rec.TTL, v.await.Timeout.Or(task.DefaultAnswerWithin)+task.DefaultResultTTL)
@@ -120,7 +120,7 @@ func (r *run) overtaken(ctx context.Context, store resultstore.ResultStore, v *v
 		return fmt.Errorf("%w: %w", errUnsendable, err)
 	case err != nil && !errors.Is(err, resultstore.ErrNotFound):
 		return err
-	case err == nil && rec.State.Terminal():
+	case err == nil && rec.State.Terminal() && !r.outlived(&rec):
 		*v = recorded(&rec)
 		r.stored.Store(true)
 		return nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"log/slog"
 	"strconv"
 	"time"
@@ -81,6 +80,7 @@ func (f *following) ended(e *task.Envelope, end ending) {
 		f.failing(&parent, end)
 		return
 	}
+	f.reopen(&parent, e.Then)
 	inGroup := membershipOf(e)
 	handedOn := false
 	for i := range e.Then {
@@ -103,7 +103,8 @@ func (f *following) failing(parent *task.Envelope, end ending) {
 			f.log(slog.LevelError, "a failure cannot be handed on", slog.Any("error", err))
 		}
 		for i := range parent.Else {
-			f.queue.c.codec.Expand(parent, &parent.Else[i], "else"+strconv.Itoa(i), f.queue.name, given, nil, f.add)
+			label := "else" + strconv.Itoa(i)
+			f.queue.c.codec.Expand(parent, elseLink(parent, parent.Else[i], label), label, f.queue.name, given, nil, f.add)
 		}
 	}
 	f.skip(parent, parent.Then, end.cause.OfStep(parent.Name, parent.ID))
@@ -153,52 +154,12 @@ func (f *following) fails(e *task.Envelope, cause *task.RemoteError) {
 // skip records the failure of steps that will never run because one before them failed, for those who wait for them. Ids
 // that were not chosen at submission nobody has.
 func (f *following) skip(parent *task.Envelope, links []task.Link, cause *task.RemoteError) {
-	for i := range links {
-		l := &links[i]
-		if l.ID != "" && len(l.Members) == 0 {
-			f.record(l.ID, l.Name, parent, &l.Meta, cause)
-		}
-		if f.stopped {
-			return
-		}
-		f.skip(parent, l.Then, cause)
-		if !l.Each {
-			f.skip(parent, l.Members, cause)
-		}
-		if l.Chord != nil && len(l.Members) > 0 {
-			f.skip(parent, []task.Link{*l.Chord}, cause)
-		}
-	}
+	f.each(parent, links, func(l *task.Link) { f.record(l.ID, l.Name, parent, &l.Meta, cause) })
 }
 
 // record saves the failure of a task that did not run. from is its envelope or its parent's.
 func (f *following) record(id task.ID, name string, from *task.Envelope, meta *task.Metadata, cause *task.RemoteError) {
-	merged := f.queue.meta
-	if from.Base != nil {
-		merged = task.Merge(*from.Base, merged)
-	}
-	merged.Overlay(meta)
-	if f.stopped || id.Check() != nil {
-		return
-	}
-	store := f.queue.c.storeOf(&merged, from.ReplyTo)
-	if awaited := f.queue.c.awaitedIn(from.Base, meta, from.ReplyTo, store); awaited != nil { // it never came to the consumer whose metadata decide
-		store = awaited
-	}
-	if store == nil {
-		return
-	}
-	rec := resultstore.Record{
-		ID: id, Name: task.Text(name, 255), State: task.StateFailed, Deliveries: 1, Error: cause, FinishedAt: f.at,
-		NodeID: f.request.NodeID, ReplyTo: from.ReplyTo, Correlation: from.Correlation, TTL: merged.ResultTTL.Or(0),
-	}
-	unfit := f.queue.c.codec.ProtectRecord(&rec, merged.Compression)
-	f.stopped = !f.step("failure of a successor", func(ctx context.Context) error {
-		if unfit != nil {
-			return fmt.Errorf("%w: %w", errUnsendable, unfit)
-		}
-		return saveLate(ctx, store, rec)
-	})
+	f.save(id, name, from, meta, resultstore.Record{State: task.StateFailed, Generation: from.Life, Deliveries: 1, Error: cause, FinishedAt: f.at})
 }
 
 // flush publishes what was added, until it is confirmed or has failed.

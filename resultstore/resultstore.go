@@ -43,6 +43,7 @@ type Record struct {
 	NodeID      string    // consumer that wrote the record
 	ReplyTo     string    // node id of the submitter, for notification
 	Correlation string
+	Life        int           // of the task, see task.Envelope; 0 unless it was put back from the dead letters
 	TTL         time.Duration // how long the record is kept after Save; 0: the store's default. Not part of what is read back
 }
 

@@ -43,9 +43,9 @@ func CheckEnvelope(e *task.Envelope) error {
 	if !validText(e.Copy) {
 		return errors.New("the name of a copy is not UTF-8 or too long")
 	}
-	if e.Version < 0 || e.GroupIndex < 0 || e.GroupIndex > math.MaxInt32 || e.Retries < 0 || e.Crashes < 0 || e.Parked < 0 {
-		return fmt.Errorf("count out of range: version %d, group index %d, retries %d, crashes %d, parked %d",
-			e.Version, e.GroupIndex, e.Retries, e.Crashes, e.Parked)
+	if e.Version < 0 || e.GroupIndex < 0 || e.GroupIndex > math.MaxInt32 || e.Retries < 0 || e.Crashes < 0 || e.Parked < 0 || e.Life < 0 {
+		return fmt.Errorf("count out of range: version %d, group index %d, retries %d, crashes %d, parked %d, life %d",
+			e.Version, e.GroupIndex, e.Retries, e.Crashes, e.Parked, e.Life)
 	}
 	if len(e.Origin) > MaxNodeID || len(e.ReplyTo) > MaxNodeID {
 		return fmt.Errorf("node id longer than %d bytes", MaxNodeID)

@@ -19,7 +19,7 @@ import (
 //	queue max_retries retry_delay_ms rate_limit time_limit_ms soft_time_limit_ms ignore_result idempotent dead_letter
 //	serializer compress result_store result_ttl_ms priority not_before expires
 //	base   (an object with metadata members)
-//	group_size copy
+//	group_size copy life
 //	then, else, chord   (lists of links, and a link: task id queue args feed field then else and metadata; those of groups
 //	                     have members each policy chord last reply_to group group_index group_size besides)
 //
@@ -101,6 +101,7 @@ func (f *jsonFields) envelope() *task.Envelope {
 		Retries: f.count("retries"),
 		Crashes: f.count("crashes"),
 		Parked:  f.count("parked"),
+		Life:    f.count("life"),
 		Origin:  f.text("origin"),
 		ReplyTo: f.text("reply_to"),
 
@@ -162,6 +163,7 @@ func encodeJSON(e *task.Envelope, withArgs bool) ([]byte, error) {
 	w.count("retries", e.Retries)
 	w.count("crashes", e.Crashes)
 	w.count("parked", e.Parked)
+	w.count("life", e.Life)
 	if !e.SentAt.IsZero() {
 		w.member("sent_at_ms", Milli(e.SentAt))
 	}

@@ -52,7 +52,8 @@ func everything() *task.Envelope {
 
 func TestGoldenJSON(t *testing.T) {
 	bytesTask := &task.Envelope{Version: 1, ID: "x", Name: "resize", ContentType: ContentMsgpack, Args: []byte("\x92\x01\x02")}
-	for name, e := range map[string]*task.Envelope{"everything": everything(), "bytes": bytesTask} {
+	requeued := &task.Envelope{Version: 1, ID: "x", Name: "email.send", ContentType: ContentJSON, Args: []byte(`{"n":1}`), Retries: 1, Life: 2}
+	for name, e := range map[string]*task.Envelope{"everything": everything(), "bytes": bytesTask, "requeued": requeued} {
 		m, err := JSONFormat{}.Encode(e)
 		if err != nil {
 			t.Fatal(err)

@@ -28,6 +28,9 @@ type Envelope struct {
 	Crashes int // times the task was held, perhaps running, when its consumer died
 	Parked  int // times it was put aside because no handler of its name was registered
 
+	// Life is how often the task, or the step that it follows, was put back from the dead letters. The counts above are of this life.
+	Life int
+
 	SentAt      time.Time // when the producer submitted it, on the producer's clock; milliseconds on the wire
 	Origin      string    // node id of the producer
 	ReplyTo     string    // node id to which a reply-queue result store sends the result; "" for none

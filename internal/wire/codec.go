@@ -101,6 +101,7 @@ func (c *Codec) EncodeAs(f serializer.Format, queue string, e *task.Envelope) (*
 	if len(m.Body) > c.maxBody {
 		return nil, c.tooLarge(len(m.Body))
 	}
+	stampLife(m, e.Life)
 	if awaited { // a broker that drops it would let those wait for ever who follow: the consumer looks at the envelope's own
 		m.Expires = time.Time{}
 	}

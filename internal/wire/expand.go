@@ -156,7 +156,7 @@ func (c *Codec) Follow(parent *task.Envelope, l *task.Link, id task.ID, queue st
 	e := &task.Envelope{
 		ID: id, Root: parent.RootID(), Parent: parent.ID, Name: l.Name, ContentType: l.ContentType, Args: l.Args, Meta: l.Meta,
 		Base: parent.Base, SentAt: parent.SentAt, Origin: parent.Origin, ReplyTo: parent.ReplyTo, Correlation: parent.Correlation,
-		Headers: parent.Headers, Then: l.Then, Else: l.Else, Copy: rand.Text(),
+		Headers: parent.Headers, Then: l.Then, Else: l.Else, Copy: rand.Text(), Life: parent.Life,
 	}
 	if m != nil {
 		e.Group, e.GroupIndex, e.GroupSize, e.Chord = m.Group, m.Index, m.Size, m.Chord

@@ -36,6 +36,7 @@ const (
 	recordKeyCorrelation = 16 // str
 	recordKeyStep        = 17 // str; the step that an error is of, of a task that did not run because of it
 	recordKeyStepID      = 18 // str
+	recordKeyLife        = 19 // integer
 )
 
 // maxStep bounds the name and the id of a step, in bytes.
@@ -106,6 +107,7 @@ func EncodeRecord(r *resultstore.Record) ([]byte, error) {
 		text(recordKeyStep, task.Text(r.Error.Step, maxStep))
 		text(recordKeyStepID, task.Text(string(r.Error.StepID), maxStep))
 	}
+	count(recordKeyLife, r.Life)
 	b[2] = byte(n)
 	return b, nil
 }
@@ -182,6 +184,8 @@ func readRecord(r *pack.Reader, rec *resultstore.Record) {
 			failure.Step = string(r.Text())
 		case recordKeyStepID:
 			failure.StepID = task.ID(r.Text())
+		case recordKeyLife:
+			rec.Life = serializer.Count(r.Int())
 		default:
 			r.Skip()
 		}
@@ -206,8 +210,8 @@ func checkRecord(r *resultstore.Record) error {
 	if !r.State.Valid() {
 		return fmt.Errorf("state %q", task.Text(string(r.State), 32))
 	}
-	if r.Generation < 0 || r.Deliveries < 0 || r.Retries < 0 {
-		return fmt.Errorf("negative count: generation %d, deliveries %d, retries %d", r.Generation, r.Deliveries, r.Retries)
+	if r.Generation < 0 || r.Deliveries < 0 || r.Retries < 0 || r.Life < 0 {
+		return fmt.Errorf("negative count: generation %d, deliveries %d, retries %d, life %d", r.Generation, r.Deliveries, r.Retries, r.Life)
 	}
 	for _, s := range [...]string{r.Name, r.ContentType, r.NodeID, r.ReplyTo, r.Correlation} {
 		if !utf8.ValidString(s) {

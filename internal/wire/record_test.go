@@ -123,7 +123,7 @@ func records() *rapid.Generator[resultstore.Record] {
 			FinishedAt:  moment("finished at"),
 			NodeID:      text("node id"),
 			ReplyTo:     text("reply to"),
-			Correlation: text("correlation"),
+			Correlation: text("correlation"), Life: rapid.IntRange(0, 1<<31-1).Draw(t, "life"),
 		}
 		if rapid.Bool().Draw(t, "failed") {
 			r.Error = &task.RemoteError{Type: text("type"), Message: text("message"), Stack: text("stack"), Step: text("step"), StepID: task.ID(text("step id"))}

@@ -69,6 +69,7 @@ func record(id task.ID, node string) *rapid.Generator[resultstore.Record] {
 			NodeID:      rapid.StringMatching(`[!-~]{0,64}`).Draw(t, "node"),
 			ReplyTo:     node,
 			Correlation: text(200).Draw(t, "correlation"),
+			Life:        rapid.IntRange(0, 1<<31-1).Draw(t, "life"),
 			TTL:         rapid.SampledFrom([]time.Duration{0, time.Hour, 36 * time.Hour}).Draw(t, "ttl"),
 		}
 		if rapid.Bool().Draw(t, "error") {

@@ -42,6 +42,7 @@ func TestCompactRefuses(t *testing.T) {
 		"retries -1":                 pairs("\x0c", "\xff"),
 		"crashes -2^63":              pairs("\x0d", "\xd3\x80\x00\x00\x00\x00\x00\x00\x00"),
 		"parked -1":                  pairs("\x0e", "\xff"),
+		"life -1":                    pairs("\x1a", "\xff"),
 		"group index -1":             pairs("\x0b", "\xff"),
 		"group index 2^31":           pairs("\x0b", "\xce\x80\x00\x00\x00"),
 		"an unknown content type":    pairs("\x04", "\x09"),

@@ -98,6 +98,8 @@ func readEnvelope(r *pack.Reader, e *task.Envelope, messageID string) {
 			e.Crashes = serializer.Count(r.Int())
 		case keyParked:
 			e.Parked = serializer.Count(r.Int())
+		case keyLife:
+			e.Life = serializer.Count(r.Int())
 		case keyCorrelation:
 			e.Correlation = string(r.Text())
 		case keyHeaders:

@@ -153,6 +153,7 @@ func (w *writer) envelope(e *task.Envelope) {
 	w.count(keyRetries, e.Retries)
 	w.count(keyCrashes, e.Crashes)
 	w.count(keyParked, e.Parked)
+	w.count(keyLife, e.Life)
 	w.text(keyCorrelation, e.Correlation)
 	w.headers(e.Headers)
 	w.links(e)

@@ -50,7 +50,9 @@ func everything(tb testing.TB) *task.Envelope {
 func TestGolden(t *testing.T) {
 	bare := addEnvelope(t)
 	bare.ID, bare.Name, bare.ContentType, bare.Args, bare.Origin, bare.ReplyTo, bare.SentAt = "", "", "", nil, "", "", time.Time{}
-	for name, e := range map[string]*task.Envelope{"add": addEnvelope(t), "everything": everything(t), "bare": bare} {
+	requeued := addEnvelope(t)
+	requeued.Retries, requeued.Life = 1, 2
+	for name, e := range map[string]*task.Envelope{"add": addEnvelope(t), "everything": everything(t), "bare": bare, "requeued": requeued} {
 		m, err := Compact{}.Encode(e)
 		if err != nil {
 			t.Fatal(err)

@@ -25,6 +25,7 @@ const (
 
 	keyGroupSize = 24 // integer
 	keyCopy      = 25 // str
+	keyLife      = 26 // integer
 
 	// Metadata lie beside the envelope's own keys, so that those of a newer writer are kept as well.
 	keyQueue         = 32 // str

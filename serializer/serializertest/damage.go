@@ -217,6 +217,7 @@ func testTooMuch(t *testing.T, f serializer.Format) {
 		{"retries -1", func(e *task.Envelope) { e.Retries = -1 }, false},
 		{"crashes -1", func(e *task.Envelope) { e.Crashes = -1 }, false},
 		{"parked -1", func(e *task.Envelope) { e.Parked = -1 }, false},
+		{"life -1", func(e *task.Envelope) { e.Life = -1 }, false},
 		{"group index -1", func(e *task.Envelope) { e.GroupIndex = -1 }, false},
 		{"version -1", func(e *task.Envelope) { e.Version = -1 }, false},
 		{"a negative time limit", func(e *task.Envelope) { e.Meta.TimeLimit = task.Set(-time.Second) }, false},

@@ -27,6 +27,7 @@ func Envelopes() *rapid.Generator[*task.Envelope] {
 			Retries:     rapid.IntRange(0, 1<<31-1).Draw(t, "retries"),
 			Crashes:     rapid.IntRange(0, 5).Draw(t, "crashes"),
 			Parked:      rapid.IntRange(0, 5).Draw(t, "parked"),
+			Life:        rapid.IntRange(0, 1<<31-1).Draw(t, "life"),
 			SentAt:      optional(t, "sent at", moments()),
 			Origin:      optional(t, "origin", rapid.StringN(0, 40, 160)),
 			ReplyTo:     optional(t, "reply to", rapid.StringN(0, 40, 160)),

@@ -1,0 +1,96 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/wire"
+	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// A dead letter that somebody requeues begins a new life: what was counted against the task counts no more, and what was recorded of
+// it is replaced. What follows a task carries its life on: the records of steps that were skipped because it failed are reopened
+// before these are sent, and error tasks of a later life have ids of their own. See internal/wire/life.go for what travels.
+
+// beginLife makes e the envelope of the life that m is of. The copies of m carry that life in their envelopes, so that it begins once.
+func beginLife(e *task.Envelope, m *broker.Message) {
+	life := wire.Life(m)
+	if life <= e.Life {
+		return
+	}
+	e.Life, e.Copy = life, wire.LifeCopy(m)
+	e.Retries, e.Parked, e.Crashes = 0, 0, 0
+	never := task.Set(time.Time{}) // times of the submission, in whatever layer, are over
+	e.Meta.NotBefore, e.Meta.Expires = never, never
+}
+
+// outlived reports whether rec is of a later life than this message: the task goes on, or has ended, elsewhere.
+func (r *run) outlived(rec *resultstore.Record) bool { return rec.Life > r.request.Life }
+
+// elseLink is the link of an error task of parent, which has an id of its own in each life.
+func elseLink(parent *task.Envelope, l task.Link, label string) *task.Link {
+	if parent.Life > 0 {
+		if l.ID == "" {
+			l.ID = task.Derive(parent.ID, label)
+		}
+		l.ID = wire.LifeID(l.ID, parent.Life)
+	}
+	return &l
+}
+
+// reopen replaces the failures that an earlier life of parent recorded of what follows it.
+func (f *following) reopen(parent *task.Envelope, links []task.Link) {
+	if parent.Life > 0 {
+		f.each(parent, links, func(l *task.Link) {
+			f.save(l.ID, l.Name, parent, &l.Meta, resultstore.Record{State: task.StateRequeued, Generation: parent.Life})
+		})
+	}
+}
+
+// each calls do for each step of links whose id was chosen at submission, and for those that follow it.
+func (f *following) each(parent *task.Envelope, links []task.Link, do func(*task.Link)) {
+	for i := range links {
+		l := &links[i]
+		if l.ID != "" && len(l.Members) == 0 {
+			do(l)
+		}
+		if f.stopped {
+			return
+		}
+		f.each(parent, l.Then, do)
+		if !l.Each {
+			f.each(parent, l.Members, do)
+		}
+		if l.Chord != nil && len(l.Members) > 0 {
+			f.each(parent, []task.Link{*l.Chord}, do)
+		}
+	}
+}
+
+// save stores the record of a task that does not run now. from is its envelope or its parent's.
+func (f *following) save(id task.ID, name string, from *task.Envelope, meta *task.Metadata, rec resultstore.Record) {
+	merged := f.queue.meta
+	if from.Base != nil {
+		merged = task.Merge(*from.Base, merged)
+	}
+	merged.Overlay(meta)
+	store := f.queue.c.storeOf(&merged, from.ReplyTo)
+	if awaited := f.queue.c.awaitedIn(from.Base, meta, from.ReplyTo, store); awaited != nil { // it never came to the consumer whose metadata decide
+		store = awaited
+	}
+	if f.stopped || store == nil || id.Check() != nil || !rec.State.Terminal() && resultstore.RepliesOnly(store) {
+		return
+	}
+	rec.ID, rec.Name, rec.Life = id, task.Text(name, 255), from.Life
+	rec.NodeID, rec.ReplyTo, rec.Correlation, rec.TTL = f.request.NodeID, from.ReplyTo, from.Correlation, merged.ResultTTL.Or(0)
+	unfit := f.queue.c.codec.ProtectRecord(&rec, merged.Compression)
+	f.stopped = !f.step("record of a successor", func(ctx context.Context) error {
+		if unfit != nil {
+			return errors.Join(errUnsendable, unfit)
+		}
+		return saveLate(ctx, store, rec)
+	})
+}
