@@ -4,48 +4,94 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/swarmiji/swarmiji/broker"
-	"github.com/swarmiji/swarmiji/internal/wire"
+	"github.com/swarmiji/swarmiji/deadletter"
 	"github.com/swarmiji/swarmiji/open"
 	"github.com/swarmiji/swarmiji/task"
 )
 
 func (a *app) deadCmd() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "dead list|show|requeue|purge",
+		Use:   "dead list|show|requeue|drop|export|import",
 		Short: "Look after dead letters",
-		Long: "Dead letters are tasks that were given up: nobody could read them, no consumer knows them, or their runs ended their\n" +
-			"process. They stay until somebody takes them back or away. The queue QUEUE.suspects has dead letters of its own.",
+		Long: "Dead letters are tasks that were given up: they failed for good, nobody could read them, no consumer knows them, or their\n" +
+			"runs ended their process. They stay until somebody takes them back or away, or until their queue's bounds remove them. Queues of\n" +
+			"older versions may have a queue QUEUE.suspects beside them, with dead letters of its own.",
 		Example: "  swarmiji dead list reports\n" +
-			"  swarmiji dead requeue reports --count 10",
+			"  swarmiji dead requeue reports --task 'report.*' --error timeout",
 		Args:        cobra.NoArgs,
 		Annotations: map[string]string{offline: "yes"}, // it only shows its help
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return errors.Join(cmd.Help(), fmt.Errorf("%w: dead what? list, show, requeue or purge", errUsage))
+			return errors.Join(cmd.Help(), fmt.Errorf("%w: dead what? list, show, requeue, drop, export or import", errUsage))
 		},
 	}
-	cmd.AddCommand(a.deadListCmd(), a.deadShowCmd(), a.deadRequeueCmd(), a.deadPurgeCmd())
+	cmd.AddCommand(a.deadListCmd(), a.deadShowCmd(), a.deadRequeueCmd(), a.deadDropCmd(), a.deadPurgeCmd(), a.deadExportCmd(), a.deadImportCmd())
 	return cmd
 }
 
-// deadLetters calls do with the broker's dead letters, where count, of them, is possible.
-func (a *app) deadLetters(cmd *cobra.Command, queue string, count int, do func(ctx context.Context, b broker.Broker) error) error {
-	if count < 0 {
-		return fmt.Errorf("%w: --count is %d", errUsage, count)
+// deadFilter are the flags that say which dead letters are meant.
+type deadFilter struct {
+	ids []string
+	f   deadletter.Filter
+	all bool
+}
+
+// flags adds the flags to cmd. limit is the default of --limit.
+func (d *deadFilter) flags(cmd *cobra.Command, limit int) {
+	f := cmd.Flags()
+	f.StringSliceVar(&d.ids, "id", nil, "`id` of a task that is meant; may be given again; default: any")
+	f.StringVar(&d.f.Task, "task", "", "`name` of the tasks that are meant; * stands for any text; default: any")
+	f.StringVar(&d.f.Error, "error", "", "`text` that is in the reason; default: any")
+	f.DurationVar(&d.f.OlderThan, "older-than", 0, "only what was dead-lettered longer ago")
+	f.DurationVar(&d.f.YoungerThan, "younger-than", 0, "only what was dead-lettered since")
+	f.IntVar(&d.f.Limit, "limit", limit, "how many at most, the oldest first; 0: all")
+	f.IntVar(&d.f.Limit, "count", limit, "")
+	_ = f.MarkHidden("count") // what --limit was called
+	f.BoolVar(&d.all, "all", false, "all of them, whatever --limit says")
+}
+
+// filter is what the flags say, and whether they say anything.
+func (d *deadFilter) filter() (f deadletter.Filter, some bool, err error) {
+	f = d.f
+	for _, id := range d.ids {
+		f.IDs = append(f.IDs, task.ID(id))
 	}
+	if d.all {
+		f.Limit = 0
+	}
+	if f.Limit < 0 || f.OlderThan < 0 || f.YoungerThan < 0 {
+		return f, false, fmt.Errorf("%w: --limit is %d, --older-than %v, --younger-than %v", errUsage, f.Limit, f.OlderThan, f.YoungerThan)
+	}
+	some = d.all || f.IDs != nil || f.Task != "" || f.Error != "" || f.OlderThan > 0 || f.YoungerThan > 0 || f.Limit > 0
+	return f, some, nil
+}
+
+// deadLetters calls do with the broker's dead letters. It takes as long as there are letters, if that is not to be bounded.
+func (a *app) deadLetters(cmd *cobra.Command, queue string, bounded bool, do func(ctx context.Context, l *deadletter.Letters) error) error {
 	if err := task.CheckName(queue); err != nil {
 		return err
 	}
-	return a.with(cmd.Context(), open.Options{}, func(ctx context.Context, s *open.Swarm) error {
-		if _, ok := broker.As[broker.DeadLetterer](s.Broker); !ok {
-			return fmt.Errorf("the dead letters of this broker cannot be read: %w", broker.ErrUnsupported)
+	sealer, err := a.sealer()
+	if err != nil {
+		return err
+	}
+	c, err := compression()
+	if err != nil {
+		return err
+	}
+	with := a.withSwarm
+	if bounded {
+		with = a.with
+	}
+	return with(cmd.Context(), open.Options{}, func(ctx context.Context, s *open.Swarm) error {
+		l, err := deadletter.New(deadletter.Config{Broker: s.Broker, Results: s.Results, Sealer: sealer, Compression: c})
+		if err != nil {
+			return err
 		}
-		return do(ctx, s.Broker)
+		return do(ctx, l)
 	})
 }
 
@@ -55,10 +101,13 @@ type deadOutput struct {
 	Name       string    `json:"name,omitempty"` // "" where the message cannot be read
 	Queue      string    `json:"queue"`
 	Reason     string    `json:"reason"`
+	Attempts   int       `json:"attempts,omitempty"` // 0: unknown
 	At         time.Time `json:"at"`
+	Life       int       `json:"life,omitempty"`
 	Generation int       `json:"generation"`
 	Size       int       `json:"size"`
 
+	Stack       string            `json:"stack,omitempty"`
 	ContentType string            `json:"content_type,omitempty"`
 	Headers     map[string]string `json:"headers,omitempty"`
 	Parent      task.ID           `json:"parent,omitempty"`
@@ -68,23 +117,19 @@ type deadOutput struct {
 }
 
 // letter describes a dead letter, with all that the message says where full is set, and the arguments where args is.
-func (a *app) letter(codec *wire.Codec, d *broker.Dead, full, args bool) deadOutput {
-	m := d.Message
-	o := deadOutput{ID: m.ID, Queue: d.Queue, Reason: d.Reason, At: d.At, Generation: m.Generation, Size: len(m.Body)}
-	e, _, err := codec.Decode(m)
-	if err != nil {
+func (a *app) letter(l *deadletter.Letter, full, args bool) deadOutput {
+	m := l.Message
+	o := deadOutput{
+		ID: string(l.ID), Name: l.Name(), Queue: l.Queue, Reason: l.Reason, Attempts: l.Attempts, At: l.At, Life: l.Life,
+		Generation: m.Generation, Size: len(m.Body),
+	}
+	e := l.Task
+	if !full || e == nil {
 		return o
 	}
-	o.Name = e.Name
-	if !full {
-		return o
-	}
-	sealed := e.ContentType
-	err = codec.Open(strings.TrimSuffix(d.Queue, ".suspects"), e)
-	o.ContentType, o.Headers, o.Parent, o.Root, o.Retries = e.ContentType, e.Headers, e.Parent, e.Root, e.Retries
-	o.ContentType = sealed // as it travelled
+	o.Stack, o.ContentType, o.Headers, o.Parent, o.Root, o.Retries = l.Stack, l.ContentType, e.Headers, e.Parent, e.Root, e.Retries
 	if args {
-		var v any
+		v, err := any(nil), l.Unread
 		if err == nil {
 			v, err = readable(e.ContentType, e.Args)
 		}

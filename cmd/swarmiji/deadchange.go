@@ -1,84 +1,133 @@
 package main
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
-	"math"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/deadletter"
 )
 
+// requeueOutput is what became of the dead letters.
+type requeueOutput struct {
+	Queue    string           `json:"queue"`
+	Requeued int              `json:"requeued"`
+	Already  int              `json:"already"`
+	Refused  int              `json:"refused"`
+	Unfenced int              `json:"unfenced"`
+	Problems []problemsOutput `json:"problems,omitempty"`
+}
+
+// problemsOutput is why a dead letter was refused.
+type problemsOutput struct {
+	ID     string `json:"id"`
+	Reason string `json:"reason"`
+}
+
 func (a *app) deadRequeueCmd() *cobra.Command {
-	var count int
+	var which deadFilter
 	cmd := &cobra.Command{
 		Use:   "requeue QUEUE",
-		Short: "Put dead letters back into their queue",
-		Long:  "Requeue puts the oldest dead letters back into their queue, as new messages of the same tasks, and says how many.",
+		Short: "Run dead letters again",
+		Long: "Requeue puts dead letters back into their queue, all of them unless flags say which. Each begins a new life: its retries begin\n" +
+			"again, it does not expire, its record may go on to succeed, and the steps that were skipped because it failed run.\n\n" +
+			"Refused, with the reason, and left where they are: members of a group that has counted them, tasks with conditions, and tasks\n" +
+			"that have succeeded or were revoked. Then the exit status is 1. Repeating the command is safe, also after it was broken off.\n" +
+			"It takes as long as there are letters.",
 		Example: "  swarmiji dead requeue reports\n" +
-			"  swarmiji dead requeue reports --count 1",
+			"  swarmiji dead requeue reports --id report-2026-10\n" +
+			"  swarmiji dead requeue reports --error 'connection refused' --younger-than 2h --limit 1000",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.deadLetters(cmd, args[0], count, func(ctx context.Context, b broker.Broker) error {
-				most := count
-				if most == 0 {
-					most = math.MaxInt32
-				}
-				n, err := requeueDead(ctx, b, args[0], most)
-				return a.changed(args[0], "requeued", n, err)
+			f, _, err := which.filter()
+			if err != nil {
+				return err
+			}
+			return a.deadLetters(cmd, args[0], false, func(ctx context.Context, l *deadletter.Letters) error {
+				r, err := l.Requeue(ctx, args[0], f)
+				return errors.Join(a.requeued(args[0], &r), err)
 			})
 		},
 	}
-	cmd.Flags().IntVar(&count, "count", 0, "how many; 0: all")
+	which.flags(cmd, 0)
 	return cmd
 }
 
-// requeueDead publishes up to n dead letters as messages of the next Generation, the oldest first,
-// and removes them.
-func requeueDead(ctx context.Context, b broker.Broker, queue string, n int) (count int, err error) {
-	d, _ := broker.As[broker.DeadLetterer](b)
-	var failed error
-	err = d.ScanDead(ctx, queue, func(letter *broker.Dead) broker.DeadAction {
-		if count == n {
-			return broker.DeadStop
-		}
-		next := *letter.Message
-		next.Generation++
-		next.Expires = time.Time{} // it is asked for just now
-		if failed = b.Publish(ctx, queue, &next); failed != nil {
-			return broker.DeadStop
-		}
-		count++
-		return broker.DeadRemove
-	})
-	return count, cmp.Or(failed, err)
+// requeued shows what became of the dead letters. Refused ones are an error.
+func (a *app) requeued(queue string, r *deadletter.Report) error {
+	out := requeueOutput{Queue: queue, Requeued: r.Done, Already: r.Already, Refused: r.Refused, Unfenced: r.Unfenced}
+	t := &table{head: []string{"QUEUE", "DEAD LETTERS"}}
+	t.add(queue, fmt.Sprintf("%d requeued", r.Done))
+	if r.Unfenced > 0 {
+		t.add("", fmt.Sprintf("%d of these without a record: what their old runs still write is not refused", r.Unfenced))
+	}
+	if r.Already > 0 {
+		t.add("", fmt.Sprintf("%d had been requeued already", r.Already))
+	}
+	for _, p := range r.Problems {
+		out.Problems = append(out.Problems, problemsOutput{string(p.ID), p.Reason})
+		t.add(string(p.ID), "refused: "+p.Reason)
+	}
+	if err := a.show(out, t); err != nil || r.Refused == 0 {
+		return err
+	}
+	return fmt.Errorf("%d dead letters were refused", r.Refused)
 }
 
+func (a *app) deadDropCmd() *cobra.Command {
+	var which deadFilter
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "drop QUEUE",
+		Short: "Remove dead letters",
+		Long: "Drop removes dead letters, for ever, and says how many they were. It wants --yes, and --all or which. It takes as long as there\n" +
+			"are letters.",
+		Example: "  swarmiji dead drop reports --id report-2026-10 --yes\n" +
+			"  swarmiji dead drop reports --older-than 720h --yes\n" +
+			"  swarmiji dead drop reports --all --yes -o json",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f, some, err := which.filter()
+			switch {
+			case err != nil:
+				return err
+			case !some:
+				return fmt.Errorf("%w: which? say --all, or --id, --task, --error, --older-than, --younger-than, --limit", errUsage)
+			}
+			return a.drop(cmd, args[0], f, yes, "dropped")
+		},
+	}
+	which.flags(cmd, 0)
+	cmd.Flags().BoolVar(&yes, "yes", false, "do it")
+	return cmd
+}
+
+// deadPurgeCmd is drop --all, as it was called.
 func (a *app) deadPurgeCmd() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
-		Use:   "purge QUEUE",
-		Short: "Remove the dead letters of a queue",
-		Long:  "Purge removes all dead letters of a queue, for ever, and says how many they were. It wants --yes.",
-		Example: "  swarmiji dead purge reports --yes\n" +
-			"  swarmiji dead purge reports.suspects --yes -o json",
-		Args: cobra.ExactArgs(1),
+		Use:    "purge QUEUE",
+		Short:  "Remove the dead letters of a queue: drop --all",
+		Hidden: true,
+		Args:   cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !yes {
-				return fmt.Errorf("%w: this cannot be undone; say --yes", errUsage)
-			}
-			return a.deadLetters(cmd, args[0], 0, func(ctx context.Context, b broker.Broker) error {
-				d, _ := broker.As[broker.DeadLetterer](b)
-				n, err := d.PurgeDead(ctx, args[0])
-				return a.changed(args[0], "purged", n, err)
-			})
+			return a.drop(cmd, args[0], deadletter.Filter{}, yes, "purged")
 		},
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do it")
 	return cmd
+}
+
+func (a *app) drop(cmd *cobra.Command, queue string, f deadletter.Filter, yes bool, what string) error {
+	if !yes {
+		return fmt.Errorf("%w: this cannot be undone; say --yes", errUsage)
+	}
+	return a.deadLetters(cmd, queue, false, func(ctx context.Context, l *deadletter.Letters) error {
+		n, err := l.Drop(ctx, queue, f)
+		return a.changed(queue, what, n, err)
+	})
 }
 
 // changed says how many dead letters were changed.

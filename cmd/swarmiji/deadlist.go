@@ -3,46 +3,57 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/deadletter"
+	"github.com/swarmiji/swarmiji/task"
 )
 
-// maxDead is how many dead letters are looked through for one of them.
-const maxDead = 10000
-
 func (a *app) deadListCmd() *cobra.Command {
-	var count int
+	var which deadFilter
 	cmd := &cobra.Command{
 		Use:   "list QUEUE",
 		Short: "Show the dead letters of a queue",
 		Long:  "List shows the dead letters of a queue, the oldest first.",
 		Example: "  swarmiji dead list reports\n" +
-			"  swarmiji dead list reports.suspects --count 1000 -o json",
+			"  swarmiji dead list reports --task 'report.*' --error timeout --younger-than 24h\n" +
+			"  swarmiji dead list reports --all -o json",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			codec, err := a.codec()
+			f, _, err := which.filter()
 			if err != nil {
 				return err
 			}
-			return a.deadLetters(cmd, args[0], count, func(ctx context.Context, b broker.Broker) error {
-				ds, err := broker.ListDead(ctx, b, args[0], count)
+			return a.deadLetters(cmd, args[0], !which.all, func(ctx context.Context, l *deadletter.Letters) error {
+				out := []deadOutput{}
+				t := &table{head: []string{"ID", "NAME", "SINCE", "ATTEMPTS", "BYTES", "REASON"}}
+				err := l.List(ctx, args[0], f, func(letter *deadletter.Letter) bool {
+					o := a.letter(letter, false, false)
+					out = append(out, o)
+					t.add(o.ID, o.Name, o.At, attempts(o.Attempts), o.Size, o.Reason)
+					return true
+				})
 				if err != nil {
 					return err
-				}
-				out := make([]deadOutput, len(ds))
-				t := &table{head: []string{"ID", "NAME", "BURIED", "BYTES", "REASON"}}
-				for i := range ds {
-					out[i] = a.letter(codec, &ds[i], false, false)
-					t.add(out[i].ID, out[i].Name, out[i].At, out[i].Size, out[i].Reason)
 				}
 				return a.show(out, t)
 			})
 		},
 	}
-	cmd.Flags().IntVar(&count, "count", 100, "how many at most")
+	which.flags(cmd, 100)
 	return cmd
+}
+
+// attempts is a count in a table, "" where it is not known.
+func attempts(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprint(n)
 }
 
 func (a *app) deadShowCmd() *cobra.Command {
@@ -51,27 +62,25 @@ func (a *app) deadShowCmd() *cobra.Command {
 		Use:   "show QUEUE ID",
 		Short: "Show one dead letter",
 		Long: "Show tells all of a dead letter but its arguments, since these may hold secrets; --args shows them too, opened with\n" +
-			"--key-file where they are sealed. It is looked for among the oldest 10,000 of the queue.",
+			"--key-file where they are sealed. Of several letters of one task it is the oldest.",
 		Example: "  swarmiji dead show reports report-2026-10\n" +
 			"  swarmiji dead show reports report-2026-10 --args -o json",
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, given []string) error {
-			codec, err := a.codec()
-			if err != nil {
-				return err
-			}
-			return a.deadLetters(cmd, given[0], 0, func(ctx context.Context, b broker.Broker) error {
-				ds, err := broker.ListDead(ctx, b, given[0], maxDead)
-				if err != nil {
+			return a.deadLetters(cmd, given[0], true, func(ctx context.Context, l *deadletter.Letters) error {
+				var o *deadOutput
+				err := l.List(ctx, given[0], deadletter.Filter{IDs: []task.ID{task.ID(given[1])}, Limit: 1}, func(letter *deadletter.Letter) bool {
+					shown := a.letter(letter, true, args)
+					o = &shown
+					return false
+				})
+				switch {
+				case err != nil:
 					return err
+				case o == nil:
+					return fmt.Errorf("queue %s has no dead letter %s: %w", given[0], visible(given[1]), errNotFound)
 				}
-				for i := range ds {
-					if ds[i].Message.ID == given[1] {
-						o := a.letter(codec, &ds[i], true, args)
-						return a.show(o, o.table(args))
-					}
-				}
-				return fmt.Errorf("queue %s has no dead letter %s: %w", given[0], visible(given[1]), errNotFound)
+				return a.show(o, o.table(args))
 			})
 		},
 	}
@@ -83,19 +92,25 @@ func (o *deadOutput) table(args bool) *table {
 	t := &table{head: []string{"ID", visible(o.ID)}}
 	t.add("NAME", o.Name)
 	t.add("QUEUE", o.Queue)
-	t.add("BURIED", o.At)
+	t.add("SINCE", o.At)
+	t.add("AGE", time.Since(o.At).Truncate(time.Second))
 	t.add("REASON", o.Reason)
+	t.add("ATTEMPTS", attempts(o.Attempts))
+	t.add("LIFE", o.Life)
 	t.add("GENERATION", o.Generation)
 	t.add("RETRIES", o.Retries)
 	t.add("BYTES", o.Size)
 	t.add("CONTENT", o.ContentType)
 	t.add("PARENT", string(o.Parent))
 	t.add("ROOT", string(o.Root))
-	for k, v := range o.Headers {
-		t.add("HEADER", k+"="+v)
+	for _, k := range slices.Sorted(maps.Keys(o.Headers)) {
+		t.add("HEADER", k+"="+o.Headers[k])
 	}
 	if args {
 		t.add("ARGS", compact(o.Args))
+	}
+	if o.Stack != "" {
+		t.add("STACK", o.Stack)
 	}
 	return t
 }

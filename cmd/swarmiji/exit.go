@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/deadletter"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/resultstore"
@@ -56,7 +57,7 @@ func status(err error) int {
 	}{
 		{exitUsage, []error{
 			task.ErrBadName, task.ErrBadID, task.ErrBadMetadata, task.ErrBadArgs, schedule.ErrSpec, schedule.ErrBadEntry, schedule.ErrUnsupported,
-			jobs.ErrBadJob, jobs.ErrUnsupported,
+			jobs.ErrBadJob, jobs.ErrUnsupported, deadletter.ErrFilter, deadletter.ErrMalformed,
 		}},
 		{exitLate, []error{errLate}},
 		{exitDuplicate, []error{errDuplicate}},

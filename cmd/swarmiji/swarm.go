@@ -38,7 +38,10 @@ func (a *app) withSwarm(ctx context.Context, o open.Options, do func(ctx context
 			err = cerr
 		}
 	}()
-	if err := s.Ping(ctx); err != nil { // one sentence with the remedy, and soon
+	ping, cancel := a.limited(ctx)
+	err = s.Ping(ping) // one sentence with the remedy, and soon
+	cancel()
+	if err != nil {
 		return err
 	}
 	return do(ctx, s)

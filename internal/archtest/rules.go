@@ -39,7 +39,7 @@ var layers = []rule{
 	{
 		"suite",
 		[]string{"internal/roadtest"},
-		[]string{"task", "@ports", "serializer/*", "middleware", "revoke", "producer", "consumer", "jobs", "jobs/memjobs", "@leaves", "internal/wire", "broker/membroker", "resultstore/memresults", "events/memevents"},
+		[]string{"task", "@ports", "serializer/*", "middleware", "revoke", "deadletter", "producer", "consumer", "jobs", "jobs/memjobs", "@leaves", "internal/wire", "broker/membroker", "resultstore/memresults", "events/memevents"},
 		"the road test drives a producer and a consumer over whatever broker it is given, with tasks that wait for answers in a store of jobs",
 	},
 	{
@@ -212,6 +212,12 @@ var layers = []rule{
 	},
 	{
 		"L2",
+		[]string{"deadletter"},
+		[]string{"task", "broker", "resultstore", "serializer", "internal/wire", "@leaves"},
+		"it reads dead letters in any format, and begins a task's new life in its store and its queue",
+	},
+	{
+		"L2",
 		[]string{"internal/amqpconn", "internal/natsconn", "internal/redisconn", "internal/sqlconn"},
 		[]string{"broker", "@leaves"},
 		"a connection knows its client library and the port's errors",
@@ -270,13 +276,13 @@ var layers = []rule{
 	{
 		"L5",
 		[]string{"cmd/..."},
-		[]string{"task", "@ports", "serializer/*", "middleware", "control", "revoke", "schedule", "jobs", "jobs/bedrock", "jobs/callback", "producer", "consumer", "open", "@adapters", "@leaves", "internal/wire"},
+		[]string{"task", "@ports", "serializer/*", "middleware", "control", "revoke", "deadletter", "schedule", "jobs", "jobs/bedrock", "jobs/callback", "producer", "consumer", "open", "@adapters", "@leaves", "internal/wire"},
 		"programs use the library as its users do; the wire alone opens what others have sealed, for people to see it",
 	},
 	{
 		"L5",
 		[]string{"bench/...", "examples/..."},
-		[]string{"task", "@ports", "serializer/*", "middleware", "control", "revoke", "schedule", "jobs", "jobs/bedrock", "jobs/callback", "producer", "consumer", "open", "@adapters", "@programs", "@leaves", "internal/testserver", "internal/ledger", "internal/graphs"},
+		[]string{"task", "@ports", "serializer/*", "middleware", "control", "revoke", "deadletter", "schedule", "jobs", "jobs/bedrock", "jobs/callback", "producer", "consumer", "open", "@adapters", "@programs", "@leaves", "internal/testserver", "internal/ledger", "internal/graphs"},
 		"programs use the library as its users do; these may start a server of their own, keep a ledger, and run the tests' workflows",
 	},
 

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/swarmiji/swarmiji/deadletter"
+)
+
+func (a *app) deadExportCmd() *cobra.Command {
+	var which deadFilter
+	var file string
+	cmd := &cobra.Command{
+		Use:   "export QUEUE",
+		Short: "Write dead letters to a file",
+		Long: "Export writes dead letters, all of them unless flags say which, as JSON, one a line. The messages are in it byte for byte: sealed where\n" +
+			"they were, and else with their arguments as plain text, so that the file is to be kept like a backup. The letters stay.",
+		Example: "  swarmiji dead export reports --file reports.jsonl\n" +
+			"  swarmiji dead export reports --older-than 168h | gzip > old.jsonl.gz",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f, _, err := which.filter()
+			if err != nil {
+				return err
+			}
+			return a.deadLetters(cmd, args[0], false, func(ctx context.Context, l *deadletter.Letters) (err error) {
+				out := a.stdout
+				if file != "" {
+					to, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // the user names a file of their own
+					if err != nil {
+						return err
+					}
+					n, err := l.Export(ctx, args[0], f, to)
+					return a.changed(args[0], "exported", n, errors.Join(err, to.Close()))
+				}
+				_, err = l.Export(ctx, args[0], f, out)
+				return err
+			})
+		},
+	}
+	which.flags(cmd, 0)
+	cmd.Flags().StringVar(&file, "file", "", "`file` to write, which must not exist; default: the standard output")
+	return cmd
+}
+
+func (a *app) deadImportCmd() *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:   "import QUEUE",
+		Short: "Read dead letters from a file",
+		Long: "Import puts dead letters that export wrote among those of a queue, whichever they came from. It ends at the first line that is none,\n" +
+			"and says which. To import a file twice makes two letters of each.",
+		Example: "  swarmiji dead import reports --file reports.jsonl\n" +
+			"  zcat old.jsonl.gz | swarmiji dead import reports -o json",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.deadLetters(cmd, args[0], false, func(ctx context.Context, l *deadletter.Letters) error {
+				in := io.NopCloser(a.stdin)
+				if file != "" {
+					from, err := os.Open(file) //nolint:gosec // the user names a file of their own
+					if err != nil {
+						return err
+					}
+					in = from
+				}
+				n, err := l.Import(ctx, args[0], in)
+				err = errors.Join(err, in.Close())
+				return errors.Join(a.changed(args[0], "imported", n, nil), err)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&file, "file", "", "`file` to read; default: the standard input")
+	return cmd
+}

@@ -1,0 +1,154 @@
+// Package deadletter is for what became of tasks that were given up: find them, see why, run them again, drop them, or keep them
+// in a file. Code and the program swarmiji use the same methods.
+//
+// A dead letter is the message as it was, with the reason. [Letters.Requeue] gives it a new life: its counters begin again, its
+// record may go on to succeed, the steps that were skipped because it failed run, and what an attempt of the old life still
+// writes is refused. All methods work on any number of letters, in bounded memory, the oldest first.
+package deadletter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/nodeid"
+	"github.com/swarmiji/swarmiji/internal/wire"
+	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/serializer"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// DefaultTimeout bounds what is done with one letter, where the context has no deadline.
+const DefaultTimeout = 10 * time.Second
+
+// Config configures [New]. Only Broker must be set. Nothing of it is closed by the Letters.
+type Config struct {
+	// Broker holds the dead letters: it is a [broker.DeadLetterer].
+	Broker broker.Broker
+	// Results is the store of the tasks' results, as consumers have it. nil: no record is reopened, and what an attempt of an old
+	// life writes is not refused.
+	Results resultstore.ResultStore
+	// Stores are further stores, by the name that a task's ResultStore metadata gives.
+	Stores map[string]resultstore.ResultStore
+	// Gatherer knows the groups. nil: Results, where that is one.
+	Gatherer resultstore.Gatherer
+	// Serializers and Formats are understood, in order. nil: msgpack, JSON and raw bytes; Compact, JSON, Raw.
+	Serializers []serializer.Serializer
+	Formats     []serializer.Format
+	// Sealer opens what is sealed, to be shown. nil: sealed letters show all but their arguments. Requeue needs none.
+	Sealer serializer.Sealer
+	// Compression reads what is compressed, to be shown. The zero value: arguments that are compressed are not shown.
+	Compression serializer.Compression
+	// NodeID names this process in records. "": made of host, process and chance.
+	NodeID string
+}
+
+// maxBody is more than any broker carries: a letter was a message already.
+const maxBody = 1 << 30
+
+// Letters are the dead letters of a broker. Safe for concurrent use; a broker may allow one scan of a queue at a time.
+type Letters struct {
+	cfg    Config
+	dead   broker.DeadLetterer
+	codec  *wire.Codec
+	gather resultstore.Gatherer // nil: none
+}
+
+// New checks c and returns its dead letters, or all problems of c. It does no I/O. A broker whose dead letters cannot be read
+// is [broker.ErrUnsupported].
+func New(c Config) (*Letters, error) {
+	var errs []error
+	dead, ok := broker.As[broker.DeadLetterer](c.Broker)
+	switch {
+	case c.Broker == nil:
+		errs = append(errs, errors.New("deadletter: Broker is not set"))
+	case !ok:
+		errs = append(errs, fmt.Errorf("deadletter: the dead letters of this broker cannot be read: %w", broker.ErrUnsupported))
+	}
+	codec, err := wire.New(wire.Config{
+		Serializers: c.Serializers, Formats: c.Formats, Sealer: c.Sealer, AcceptPlain: true, Compression: c.Compression, MaxBody: maxBody,
+	})
+	if err != nil {
+		errs = append(errs, fmt.Errorf("deadletter: %w", err))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	if c.NodeID == "" {
+		c.NodeID = nodeid.New()
+	}
+	return &Letters{cfg: c, dead: dead, codec: codec, gather: resultstore.GathererOf(c.Gatherer, c.Results)}, nil
+}
+
+// List calls fn for each letter of a queue that f takes, until fn returns false. The letters stay where they are; fn must not
+// change them, nor scan the same queue.
+//
+// Returns [ErrFilter] for a filter that cannot be, [task.ErrBadName] for a bad queue, and the broker's errors, such as
+// [broker.ErrNoQueue].
+func (l *Letters) List(ctx context.Context, queue string, f Filter, fn func(*Letter) bool) error {
+	return l.scan(ctx, queue, f, func(letter *Letter) (broker.DeadAction, error) {
+		if !fn(letter) {
+			return broker.DeadStop, nil
+		}
+		return broker.DeadKeep, nil
+	})
+}
+
+// Drop removes the letters of a queue that f takes, for ever, and returns how many they were. Its errors are those of
+// [Letters.List]. After an error some of those counted may be there still.
+func (l *Letters) Drop(ctx context.Context, queue string, f Filter) (n int, err error) {
+	if f.all() {
+		if err := task.CheckName(queue); err != nil {
+			return 0, err
+		}
+		return l.dead.PurgeDead(ctx, queue)
+	}
+	err = l.scan(ctx, queue, f, func(*Letter) (broker.DeadAction, error) {
+		n++
+		return broker.DeadRemove, nil
+	})
+	return n, err
+}
+
+// scan shows the letters that f takes to fn, until fn returns an error or DeadStop.
+func (l *Letters) scan(ctx context.Context, queue string, f Filter, fn func(*Letter) (broker.DeadAction, error)) error {
+	m, err := f.matcher(time.Now())
+	if err == nil {
+		err = task.CheckName(queue)
+	}
+	if err != nil {
+		return err
+	}
+	taken := 0
+	var failed error
+	err = l.dead.ScanDead(ctx, queue, func(d *broker.Dead) broker.DeadAction {
+		if f.Limit > 0 && taken == f.Limit {
+			return broker.DeadStop
+		}
+		if !m.early(d) {
+			return broker.DeadKeep
+		}
+		letter := l.read(d)
+		if !m.name(letter) {
+			return broker.DeadKeep
+		}
+		taken++
+		action, err := fn(letter)
+		if err != nil {
+			failed = err
+			return broker.DeadStop
+		}
+		return action
+	})
+	return errors.Join(failed, err)
+}
+
+// perLetter bounds what is done with one letter.
+func perLetter(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, DefaultTimeout)
+}

@@ -1,0 +1,116 @@
+package deadletter
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/wire"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// ErrMalformed: a line that [Letters.Import] is given is no letter.
+var ErrMalformed = errors.New("deadletter: malformed letter")
+
+// exportVersion is the version of the lines that Export writes. Import refuses a newer one, which may say what it would lose.
+const exportVersion = 1
+
+// maxLine bounds a line that Import reads, in bytes.
+const maxLine = 256 << 20
+
+// line is one letter in a file.
+type line struct {
+	Version  int       `json:"swarmiji_dead"`
+	Queue    string    `json:"queue"`
+	Reason   string    `json:"reason,omitzero"`
+	Stack    string    `json:"stack,omitzero"`
+	Attempts int       `json:"attempts,omitzero"`
+	At       time.Time `json:"at,omitzero"`
+	Message  wire.Kept `json:"message"`
+}
+
+// Export writes the letters of a queue that f takes to w, a JSON object a line, and returns how many. The messages are in it byte
+// for byte, sealed where they were; reasons and stacks are as the broker keeps them. The letters stay. Its errors are those of
+// [Letters.List] and of w.
+func (l *Letters) Export(ctx context.Context, queue string, f Filter, w io.Writer) (n int, err error) {
+	out := bufio.NewWriter(w)
+	enc := json.NewEncoder(out)
+	enc.SetEscapeHTML(false)
+	err = l.scan(ctx, queue, f, func(letter *Letter) (broker.DeadAction, error) {
+		d := &letter.Dead
+		if err := enc.Encode(line{exportVersion, d.Queue, d.Reason, d.Stack, d.Attempts, d.At.UTC(), wire.Kept{Message: d.Message}}); err != nil {
+			return broker.DeadStop, err
+		}
+		n++
+		return broker.DeadKeep, nil
+	})
+	return n, errors.Join(err, out.Flush())
+}
+
+// Import puts the letters that [Letters.Export] wrote among the dead letters of a queue, "" for the one that each came from, and
+// returns how many. To import a file twice makes two letters of each; only one of these can be requeued where a store keeps records.
+//
+// A line that is no letter ends it with [ErrMalformed] and the number of the line; the lines before it are imported. Other errors
+// are the broker's.
+func (l *Letters) Import(ctx context.Context, queue string, r io.Reader) (n int, err error) {
+	if queue != "" {
+		if err := task.CheckName(queue); err != nil {
+			return 0, err
+		}
+	}
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, maxLine)
+	for at := 1; lines.Scan(); at++ {
+		if len(lines.Bytes()) == 0 {
+			continue
+		}
+		to, d, err := readLine(lines.Bytes())
+		if err != nil {
+			return n, fmt.Errorf("line %d: %w", at, err)
+		}
+		if queue != "" {
+			to = queue
+		}
+		if err := l.put(ctx, to, d); err != nil {
+			return n, fmt.Errorf("line %d: %w", at, err)
+		}
+		n++
+	}
+	if err := lines.Err(); err != nil {
+		if errors.Is(err, bufio.ErrTooLong) {
+			err = fmt.Errorf("%w: a line of more than %d bytes", ErrMalformed, maxLine)
+		}
+		return n, err
+	}
+	return n, nil
+}
+
+func (l *Letters) put(ctx context.Context, queue string, d broker.Dead) error {
+	ctx, cancel := perLetter(ctx)
+	defer cancel()
+	return l.dead.PutDead(ctx, queue, d)
+}
+
+func readLine(data []byte) (queue string, d broker.Dead, err error) {
+	var in line
+	if err := json.Unmarshal(data, &in); err != nil {
+		return "", d, fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	switch {
+	case in.Version != exportVersion:
+		return "", d, fmt.Errorf("%w: its version is %d, and %d is known", ErrMalformed, in.Version, exportVersion)
+	case in.Message.Message == nil:
+		return "", d, fmt.Errorf("%w: it has no message", ErrMalformed)
+	case in.Message.Generation < 0 || in.Attempts < 0:
+		return "", d, fmt.Errorf("%w: a count is negative", ErrMalformed)
+	}
+	if err := task.CheckName(in.Queue); err != nil {
+		return "", d, fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	return in.Queue, broker.Dead{Message: in.Message.Message, Reason: in.Reason, Stack: in.Stack, Attempts: in.Attempts, At: in.At}, nil
+}

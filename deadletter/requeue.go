@@ -1,0 +1,179 @@
+package deadletter
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/wire"
+	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// MaxProblems is how many letters a [Report] names; further ones are only counted.
+const MaxProblems = 1000
+
+// Report says what became of the letters that a filter took.
+type Report struct {
+	// Done is how many were requeued.
+	Done int
+	// Already is how many had been requeued before, by a call that did not come to its end or from another letter of the same
+	// message. They are removed.
+	Already int
+	// Refused is how many must not be requeued. They stay.
+	Refused int
+	// Unfenced is how many of Done have no record that fences: their store only carries replies, or none is configured, or they
+	// cannot be read. What an attempt of their old life still writes is not refused.
+	Unfenced int
+	// Problems tells of letters that were refused why, up to [MaxProblems] of them.
+	Problems []Problem
+}
+
+// Problem is why a letter was refused.
+type Problem struct {
+	ID     task.ID
+	Reason string
+}
+
+func (r *Report) refuse(id task.ID, reason string) {
+	if r.Refused++; len(r.Problems) < MaxProblems {
+		r.Problems = append(r.Problems, Problem{id, reason})
+	}
+}
+
+// Requeue gives the letters of a queue that f takes a new life: each goes back into its queue, as a message of the next
+// generation that does not expire.
+//
+// Three steps follow each other for each letter, and repeating all of them is safe: the task's record is reopened, the message
+// published, the letter removed. After a crash, or an error, Requeue is called again.
+//
+// These are refused, and their letters stay:
+//   - the member of a group whose end the group has counted: run again it would change nothing;
+//   - a task with conditions ([task.Conditions]): its job is over, submit it again;
+//   - a task that has succeeded, that was revoked, or of which a newer attempt exists;
+//   - a task whose store is not among those configured, and a message that the broker does not take.
+//
+// A message that cannot be read is requeued as it is. The report is filled also beside an error, which is the broker's or the
+// store's, and ends the work at the letter that met it.
+func (l *Letters) Requeue(ctx context.Context, queue string, f Filter) (Report, error) {
+	var r Report
+	err := l.scan(ctx, queue, f, func(letter *Letter) (broker.DeadAction, error) {
+		ctx, cancel := perLetter(ctx)
+		defer cancel()
+		return l.requeue(ctx, queue, letter, &r)
+	})
+	return r, err
+}
+
+// refusal is why a letter stays.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+
+var errAlready = errors.New("deadletter: requeued already")
+
+func (l *Letters) requeue(ctx context.Context, queue string, letter *Letter, r *Report) (broker.DeadAction, error) {
+	next := wire.NewLife(letter.Message, rand.Text())
+	fenced, err := false, l.allowed(ctx, letter)
+	if err == nil {
+		fenced, err = l.reopen(ctx, letter, next)
+	}
+	if err == nil {
+		err = l.publish(ctx, home(queue), next)
+	}
+	var why refusal
+	switch {
+	case err == nil:
+		if r.Done++; !fenced {
+			r.Unfenced++
+		}
+		return broker.DeadRemove, nil
+	case errors.Is(err, errAlready):
+		r.Already++
+		return broker.DeadRemove, nil
+	case errors.As(err, &why):
+		r.refuse(letter.ID, string(why))
+		return broker.DeadKeep, nil
+	}
+	return broker.DeadKeep, fmt.Errorf("deadletter: requeue %s: %w", letter.ID, err)
+}
+
+func (l *Letters) publish(ctx context.Context, queue string, m *broker.Message) error {
+	err := l.cfg.Broker.Publish(ctx, queue, m)
+	if errors.Is(err, broker.ErrTooLarge) || errors.Is(err, broker.ErrMalformed) || errors.Is(err, broker.ErrUnsupported) {
+		return refusal(err.Error())
+	}
+	return err
+}
+
+// allowed returns a refusal for a task whose new life would be none.
+func (l *Letters) allowed(ctx context.Context, letter *Letter) error {
+	e := letter.Task
+	switch {
+	case e == nil:
+		return nil
+	case len(e.Headers) > 0 && e.Headers[task.HeaderConditions] == string(e.ID):
+		return refusal("a task with conditions is sent by its job, which is over; submit it again")
+	case e.Group == "":
+		return nil
+	case l.gather == nil:
+		return refusal("it is a member of group " + string(e.Group) + ", and nothing is configured that can tell whether its end was counted")
+	case time.Since(letter.At) > resultstore.DefaultGatherTTL:
+		return refusal("it is a member of group " + string(e.Group) + ", which may be forgotten")
+	}
+	ends, err := l.gather.Members(ctx, e.Group, e.GroupIndex, 1)
+	if err == nil && len(ends) > 0 {
+		err = refusal("group " + string(e.Group) + " has counted its end")
+	}
+	return err
+}
+
+// reopen begins the new life in the store, and reports whether that fences the old one.
+func (l *Letters) reopen(ctx context.Context, letter *Letter, next *broker.Message) (fenced bool, err error) {
+	e := letter.Task
+	if e == nil || e.ID.Check() != nil {
+		return false, nil
+	}
+	meta := e.Meta
+	if e.Base != nil {
+		meta = task.Merge(*e.Base, e.Meta)
+	}
+	if meta.IgnoreResult.Or(false) {
+		return false, nil
+	}
+	store := l.cfg.Results
+	if name := meta.ResultStore.Or(""); name != "" {
+		if store = l.cfg.Stores[name]; store == nil {
+			return false, refusal("its results are in store " + task.Text(name, 64) + ", which is not configured here")
+		}
+	}
+	if store == nil || resultstore.RepliesOnly(store) {
+		return false, nil
+	}
+	rec := resultstore.Record{
+		ID: e.ID, Name: task.Text(e.Name, 255), State: task.StateRequeued, Generation: next.Generation, Life: wire.Life(next),
+		NodeID: l.cfg.NodeID, ReplyTo: e.ReplyTo, Correlation: e.Correlation, TTL: meta.ResultTTL.Or(0),
+	}
+	err = store.Save(ctx, rec)
+	if errors.Is(err, resultstore.ErrStale) {
+		err = whyStale(ctx, store, &rec)
+	}
+	return err == nil, err
+}
+
+// whyStale says why a store does not let the life of rec begin.
+func whyStale(ctx context.Context, store resultstore.ResultStore, rec *resultstore.Record) error {
+	kept, err := store.Load(ctx, rec.ID)
+	switch {
+	case err != nil:
+		return err
+	case kept.Life >= rec.Life:
+		return errAlready
+	case kept.State.Terminal() && kept.State != task.StateFailed && kept.State != task.StateExpired:
+		return refusal("the task has ended: " + string(kept.State))
+	}
+	return refusal(fmt.Sprintf("a newer attempt of it is known: %s, generation %d", kept.State, kept.Generation))
+}

@@ -1,0 +1,363 @@
+package roadtest
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/consumer"
+	"github.com/swarmiji/swarmiji/deadletter"
+	"github.com/swarmiji/swarmiji/producer"
+	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// broken is a task that no consumer knows at first, so that it ends among the dead letters; repaired is its handler.
+var broken = task.New[int, int]("broken")
+
+// runs counts the runs of repaired.
+type runs struct {
+	mu   sync.Mutex
+	seen []task.Request
+}
+
+func (n *runs) handle(ctx context.Context, i int) (int, error) {
+	req, _ := task.FromContext(ctx)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.seen = append(n.seen, *req)
+	return i * 10, nil
+}
+
+func (n *runs) all() []task.Request {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return append([]task.Request(nil), n.seen...)
+}
+
+// newBroken is newWorks with a consumer that gives up unknown tasks at once.
+func newBroken(t *testing.T, open Open) *road {
+	return newWorks(t, open, func(_ *producer.Config, c *consumer.Config) { c.UnknownRetries = 2 })
+}
+
+// letters are the dead letters as an operator's process has them.
+func (r *road) letters(b broker.Broker, change func(resultstore.ResultStore) resultstore.ResultStore) (*deadletter.Letters, resultstore.ResultStore) {
+	r.t.Helper()
+	results := r.h.Results(r.t)
+	r.t.Cleanup(func() { _ = results.Close(context.Background()) })
+	store := results
+	if change != nil {
+		store = change(store)
+	}
+	l, err := deadletter.New(deadletter.Config{Broker: b, Results: store, Formats: nil})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return l, results
+}
+
+// requeue requeues one letter.
+func (r *road) requeue(l *deadletter.Letters, id task.ID) deadletter.Report {
+	r.t.Helper()
+	got, err := l.Requeue(r.ctx(), queueName, deadletter.Filter{IDs: []task.ID{id}})
+	if err != nil {
+		r.t.Fatalf("requeue %s: %v", id, err)
+	}
+	return got
+}
+
+// wantElsewhere waits, in another process, for the result of a task.
+func (r *road) wantElsewhere(id task.ID, value int) {
+	r.t.Helper()
+	if p := r.pendingElsewhere(id, nil); p != nil {
+		want(r, task.FutureOf[int](p), value)
+	}
+}
+
+// testRequeued: a dead letter that is requeued has a new life. Its counts begin again, it succeeds, the steps that were skipped run, and
+// the futures of another process say so.
+func testRequeued(t *testing.T, open Open) {
+	r := newBroken(t, open)
+	r.start()
+	run := submitWork(r, task.Chain3(broken, inc, inc), 4)
+	wantError(r, run.Future, task.ErrUnknownTask)
+	first, second := run.Steps()[0].ID(), run.Steps()[1].ID()
+	r.wantDead(string(first), "broken")
+	l, results := r.letters(r.broker, nil)
+	r.eventually("the letter is listed", func() (found bool) {
+		err := l.List(r.ctx(), queueName, deadletter.Filter{Task: "brok*"}, func(letter *deadletter.Letter) bool {
+			var arg int
+			if err := letter.Bind(&arg); err != nil || arg != 4 || letter.ID != first || letter.Name() != "broken" {
+				t.Errorf("letter %+v, argument %d, %v", letter, arg, err)
+			}
+			found = true
+			return true
+		})
+		return err == nil && found
+	})
+	var n runs
+	handle(r, broken, n.handle)
+	report := r.requeue(l, first)
+	if report.Done != 1 || report.Refused != 0 || (report.Unfenced == 1) != resultstore.RepliesOnly(results) {
+		t.Fatalf("report %+v", report)
+	}
+	r.eventually("the requeued task runs", func() bool { return len(n.all()) > 0 })
+	if got := n.all()[0]; got.Life != 1 || got.Retries != 0 || got.Parked != 0 || got.ID != first {
+		t.Errorf("the new life began with life %d, retries %d, parked %d, id %s", got.Life, got.Retries, got.Parked, got.ID)
+	}
+	r.wantElsewhere(first, 40)
+	r.wantElsewhere(second, 41)
+	r.wantElsewhere(run.ID(), 42)
+	r.eventually("the letter is gone", func() bool { return !r.isDead(string(first)) })
+	if got := r.requeue(l, first); got.Done != 0 {
+		t.Errorf("a letter that is gone was requeued: %+v", got)
+	}
+	if got := n.all(); len(got) != 1 {
+		t.Errorf("%d runs, want 1", len(got))
+	}
+}
+
+// testRequeuedAgain: a requeued task that is given up again is a letter of its new life, with an error task for each life.
+func testRequeuedAgain(t *testing.T, open Open) {
+	r := newBroken(t, open)
+	failures := make(chan task.Failure, 10)
+	onError := task.New[task.Failure, int]("on-error")
+	handle(r, onError, func(_ context.Context, f task.Failure) (int, error) { failures <- f; return 0, nil })
+	r.start()
+	run := submitWork(r, task.OnError(task.Chain(broken, inc), onError), 4)
+	id := run.Steps()[0].ID()
+	l, _ := r.letters(r.broker, nil)
+	for life := range 2 {
+		select {
+		case f := <-failures:
+			if f.ID != id {
+				t.Fatalf("the error task of life %d got %+v", life, f)
+			}
+		case <-r.ctx().Done():
+			t.Fatalf("the error task of life %d did not run", life)
+		}
+		r.wantDead(string(id), "broken")
+		if life == 0 {
+			if got := r.requeue(l, id); got.Done != 1 {
+				t.Fatalf("report %+v", got)
+			}
+		}
+	}
+	var n runs
+	handle(r, broken, n.handle)
+	r.eventually("the letter of the second life is there", func() (ok bool) {
+		_ = l.List(r.ctx(), queueName, deadletter.Filter{}, func(letter *deadletter.Letter) bool { ok = letter.Life == 1; return true })
+		return ok
+	})
+	if got := r.requeue(l, id); got.Done != 1 {
+		t.Fatalf("report %+v", got)
+	}
+	r.eventually("the requeued task runs", func() bool { return len(n.all()) > 0 })
+	if got := n.all()[0]; got.Life != 2 {
+		t.Errorf("life %d, want 2", got.Life)
+	}
+	r.wantElsewhere(run.ID(), 41)
+}
+
+var errCrash = errors.New("the process that requeues has crashed")
+
+// crashingBroker crashes before or after it has published once.
+type crashingBroker struct {
+	broker.Broker
+	before, after bool
+}
+
+func (b *crashingBroker) Unwrap() any { return b.Broker }
+
+func (b *crashingBroker) Publish(ctx context.Context, queue string, m *broker.Message) error {
+	if b.before {
+		b.before = false
+		return errCrash
+	}
+	err := b.Broker.Publish(ctx, queue, m)
+	if err == nil && b.after {
+		b.after = false
+		return errCrash
+	}
+	return err
+}
+
+// crashingStore crashes after it has saved once.
+type crashingStore struct {
+	resultstore.ResultStore
+	after bool
+}
+
+func (s *crashingStore) Save(ctx context.Context, rec resultstore.Record) error {
+	err := s.ResultStore.Save(ctx, rec)
+	if err == nil && s.after {
+		s.after = false
+		return errCrash
+	}
+	return err
+}
+
+// testRequeueCrashes: a process that dies after any step of Requeue leaves a letter that is requeued again. Where a store keeps records
+// the task runs once all the same.
+func testRequeueCrashes(t *testing.T, open Open) {
+	for _, at := range []string{"saved", "not published", "published"} {
+		t.Run(at, func(t *testing.T) {
+			r := newBroken(t, open)
+			r.start()
+			f := submit(r, broken, 4)
+			wantError(r, f, task.ErrUnknownTask)
+			r.wantDead(string(f.ID()), "broken")
+			b := &crashingBroker{Broker: r.broker, before: at == "not published", after: at == "published"}
+			var store *crashingStore
+			l, results := r.letters(b, func(s resultstore.ResultStore) resultstore.ResultStore {
+				if resultstore.RepliesOnly(s) {
+					return s
+				}
+				store = &crashingStore{s, at == "saved"}
+				return store
+			})
+			if at == "saved" && store == nil {
+				t.Skip("no record is saved over reply queues")
+			}
+			if _, err := l.Requeue(r.ctx(), queueName, deadletter.Filter{}); !errors.Is(err, errCrash) {
+				t.Fatalf("the crash shows as %v", err)
+			}
+			if !r.isDead(string(f.ID())) {
+				t.Fatal("the letter is gone")
+			}
+			var n runs
+			handle(r, broken, n.handle)
+			got := r.requeue(l, f.ID())
+			if got.Done+got.Already != 1 || got.Refused != 0 {
+				t.Fatalf("report %+v", got)
+			}
+			r.eventually("the requeued task runs", func() bool { return len(n.all()) > 0 })
+			r.wantElsewhere(f.ID(), 40)
+			if r.isDead(string(f.ID())) {
+				t.Error("the letter is still there")
+			}
+			r.quietQueue()
+			if seen := n.all(); len(seen) != 1 && !resultstore.RepliesOnly(results) {
+				t.Errorf("%d runs, want 1", len(seen))
+			}
+		})
+	}
+}
+
+// quietQueue waits until nothing is left in the queue.
+func (r *road) quietQueue() {
+	r.t.Helper()
+	i, ok := broker.As[broker.Inspector](r.broker)
+	if !ok {
+		return
+	}
+	r.eventually("the queue is empty", func() bool {
+		s, err := i.Stats(r.ctx(), queueName)
+		return err == nil && s.Ready <= 0 && s.Held <= 0 && s.Delayed <= 0
+	})
+}
+
+// testOldLifeIsFenced: a consumer dies when it has dead-lettered its task and not yet acknowledged it. When the letter was requeued, what an
+// attempt of the old life still writes is refused, and its message, which comes again, is dropped.
+func testOldLifeIsFenced(t *testing.T, open Open) {
+	r := newBroken(t, open)
+	l, results := r.letters(r.broker, nil)
+	if resultstore.RepliesOnly(results) {
+		t.Skip("reply queues fence nobody")
+	}
+	if err := broker.Declare(r.ctx(), r.broker, broker.Queue{Name: queueName}); err != nil {
+		t.Fatal(err)
+	}
+	f := submit(r, broken, 4)
+	sub, err := r.broker.Subscribe(r.ctx(), queueName, broker.SubscribeOptions{Prefetch: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := sub.Receive(r.ctx())
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := resultstore.Record{ID: f.ID(), Name: "broken", State: task.StateFailed, Deliveries: 1, Error: &task.RemoteError{Type: "crash", Message: "crash"}}
+	if err := results.Save(r.ctx(), old); err != nil {
+		t.Fatal(err)
+	}
+	dl, _ := broker.As[broker.DeadLetterer](r.broker)
+	copied := *d.Message()
+	if err := dl.PutDead(r.ctx(), queueName, broker.Dead{Message: &copied, Reason: "crash", Attempts: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.requeue(l, f.ID()); got.Done != 1 || got.Unfenced != 0 {
+		t.Fatalf("report %+v", got)
+	}
+	for _, rec := range []resultstore.Record{old, {ID: f.ID(), State: task.StateSucceeded, Deliveries: 5}} {
+		if err := results.Save(r.ctx(), rec); !errors.Is(err, resultstore.ErrStale) {
+			t.Errorf("a record of the old life, %s: %v, want ErrStale", rec.State, err)
+		}
+	}
+	if rec, err := results.Load(r.ctx(), f.ID()); err != nil || rec.State != task.StateRequeued || rec.Life != 1 {
+		t.Errorf("the record is %+v, %v", rec, err)
+	}
+	if err := errors.Join(d.Release(r.ctx(), 0), sub.Close(r.ctx())); err != nil {
+		t.Fatal(err)
+	}
+	var n runs
+	r.second(func(c *consumer.Consumer) {
+		if err := broken.Handle(c, n.handle); err != nil {
+			t.Fatal(err)
+		}
+	})
+	r.wantElsewhere(f.ID(), 40)
+	if r.h.Uncounted {
+		return // nobody knows that the message of the old life was handed out before
+	}
+	r.quietQueue()
+	for _, req := range n.all() {
+		if req.Life != 1 {
+			t.Errorf("a message of life %d was run", req.Life)
+		}
+	}
+}
+
+// testRequeueRefused: what cannot begin anew is refused with a reason and stays: the member of a group whose end was counted, and a task
+// that has succeeded.
+func testRequeueRefused(t *testing.T, open Open) {
+	r := newBroken(t, open)
+	r.start()
+	run := submitWork(r, task.Chord(task.Group(broken.Bound(1), inc.Bound(2)), sum), task.None{})
+	wantError(r, run.Future, task.ErrUnknownTask)
+	var member string
+	r.eventually("the member is among the dead letters", func() bool {
+		dead, err := broker.ListDead(r.ctx(), r.broker, queueName, 10)
+		if err == nil && len(dead) == 1 {
+			member = dead[0].Message.ID
+		}
+		return member != ""
+	})
+	l, results := r.letters(r.broker, nil)
+	got := r.requeue(l, task.ID(member))
+	if got.Refused != 1 || got.Done != 0 || len(got.Problems) != 1 || !contains(got.Problems[0].Reason, "group") {
+		t.Fatalf("the member of a group: %+v", got)
+	}
+	if !r.isDead(member) {
+		t.Fatal("a letter that was refused is gone")
+	}
+	if resultstore.RepliesOnly(results) {
+		return
+	}
+	id := task.ID("succeeded-" + r.producer.NodeID())
+	if err := results.Save(r.ctx(), resultstore.Record{ID: id, Name: "broken", State: task.StateSucceeded, Deliveries: 1}); err != nil {
+		t.Fatal(err)
+	}
+	dl, _ := broker.As[broker.DeadLetterer](r.broker)
+	dead := broker.Dead{Message: &broker.Message{ID: string(id), ContentType: "application/json", Body: []byte(`{"task":"broken","args":1}`), Priority: 100}}
+	dead.Reason, dead.At = "put by hand", time.Now()
+	if err := dl.PutDead(r.ctx(), queueName, dead); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.requeue(l, id); got.Refused != 1 || !contains(got.Problems[0].Reason, "succeeded") {
+		t.Fatalf("a task that has succeeded: %+v", got)
+	}
+}
