@@ -41,33 +41,19 @@ func elseLink(parent *task.Envelope, l task.Link, label string) *task.Link {
 	return &l
 }
 
-// reopen replaces the failures that an earlier life of parent recorded of what follows it.
-func (f *following) reopen(parent *task.Envelope, links []task.Link) {
-	if parent.Life > 0 {
-		f.each(parent, links, func(l *task.Link) {
-			f.save(l.ID, l.Name, parent, &l.Meta, resultstore.Record{State: task.StateRequeued, Generation: parent.Life})
-		})
+// reopen replaces the failures that earlier lives recorded of what follows this task, and reports whether to go on. It comes before the
+// task's own success is stored, so that nobody who sees that takes those for the end.
+func (r *run) reopen() bool {
+	e := r.request.Envelope
+	if e.Life == 0 || len(e.Then) == 0 {
+		return true
 	}
-}
-
-// each calls do for each step of links whose id was chosen at submission, and for those that follow it.
-func (f *following) each(parent *task.Envelope, links []task.Link, do func(*task.Link)) {
-	for i := range links {
-		l := &links[i]
-		if l.ID != "" && len(l.Members) == 0 {
-			do(l)
-		}
-		if f.stopped {
-			return
-		}
-		f.each(parent, l.Then, do)
-		if !l.Each {
-			f.each(parent, l.Members, do)
-		}
-		if l.Chord != nil && len(l.Members) > 0 {
-			f.each(parent, []task.Link{*l.Chord}, do)
-		}
-	}
+	f := &following{run: r}
+	wire.EachStep(e.Then, func(l *task.Link) bool {
+		f.save(l.ID, l.Name, e, &l.Meta, resultstore.Record{State: task.StateRequeued, Generation: e.Life})
+		return !f.stopped
+	})
+	return !f.stopped
 }
 
 // save stores the record of a task that does not run now. from is its envelope or its parent's.

@@ -77,6 +77,9 @@ func (r *run) load(ctx context.Context, store resultstore.ResultStore) (resultst
 // save stores the task's record, if one is wanted. It returns the verdict to go on from, which is another one when the store
 // cannot hold the result or has a final record of another attempt, and whether to go on.
 func (r *run) save(ctx context.Context, state task.State, v verdict) (verdict, bool) {
+	if state == task.StateSucceeded && !r.reopen() {
+		return v, false
+	}
 	store := r.store()
 	if store == nil || !state.Terminal() && resultstore.RepliesOnly(store) {
 		return v, true

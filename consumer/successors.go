@@ -80,7 +80,6 @@ func (f *following) ended(e *task.Envelope, end ending) {
 		f.failing(&parent, end)
 		return
 	}
-	f.reopen(&parent, e.Then)
 	inGroup := membershipOf(e)
 	handedOn := false
 	for i := range e.Then {
@@ -151,10 +150,12 @@ func (f *following) fails(e *task.Envelope, cause *task.RemoteError) {
 	}
 }
 
-// skip records the failure of steps that will never run because one before them failed, for those who wait for them. Ids
-// that were not chosen at submission nobody has.
+// skip records the failure of steps that do not run because one before them failed, for those who wait for them.
 func (f *following) skip(parent *task.Envelope, links []task.Link, cause *task.RemoteError) {
-	f.each(parent, links, func(l *task.Link) { f.record(l.ID, l.Name, parent, &l.Meta, cause) })
+	wire.EachStep(links, func(l *task.Link) bool {
+		f.record(l.ID, l.Name, parent, &l.Meta, cause)
+		return !f.stopped
+	})
 }
 
 // record saves the failure of a task that did not run. from is its envelope or its parent's.

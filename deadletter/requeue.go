@@ -131,37 +131,61 @@ func (l *Letters) allowed(ctx context.Context, letter *Letter) error {
 	return err
 }
 
-// reopen begins the new life in the store, and reports whether that fences the old one.
+// reopen begins the new life in the store, and reports whether that fences the old one. The steps that were skipped because the
+// task failed are reopened too, as far as the message shows them; of a sealed one the consumer does it.
 func (l *Letters) reopen(ctx context.Context, letter *Letter, next *broker.Message) (fenced bool, err error) {
 	e := letter.Task
 	if e == nil || e.ID.Check() != nil {
 		return false, nil
 	}
-	meta := e.Meta
-	if e.Base != nil {
-		meta = task.Merge(*e.Base, e.Meta)
-	}
-	if meta.IgnoreResult.Or(false) {
-		return false, nil
-	}
-	store := l.cfg.Results
-	if name := meta.ResultStore.Or(""); name != "" {
-		if store = l.cfg.Stores[name]; store == nil {
-			return false, refusal("its results are in store " + task.Text(name, 64) + ", which is not configured here")
-		}
-	}
-	if store == nil || resultstore.RepliesOnly(store) {
-		return false, nil
-	}
 	rec := resultstore.Record{
 		ID: e.ID, Name: task.Text(e.Name, 255), State: task.StateRequeued, Generation: next.Generation, Life: wire.Life(next),
-		NodeID: l.cfg.NodeID, ReplyTo: e.ReplyTo, Correlation: e.Correlation, TTL: meta.ResultTTL.Or(0),
+		NodeID: l.cfg.NodeID, ReplyTo: e.ReplyTo, Correlation: e.Correlation,
+	}
+	store, err := l.store(e, &e.Meta, &rec)
+	if err != nil || store == nil {
+		return false, err
 	}
 	err = store.Save(ctx, rec)
 	if errors.Is(err, resultstore.ErrStale) {
 		err = whyStale(ctx, store, &rec)
 	}
+	if err != nil {
+		return false, err
+	}
+	rec.Generation = rec.Life
+	wire.EachStep(e.Then, func(step *task.Link) bool {
+		rec.ID, rec.Name = step.ID, task.Text(step.Name, 255)
+		if store, serr := l.store(e, &step.Meta, &rec); store != nil && serr == nil {
+			if serr := store.Save(ctx, rec); !errors.Is(serr, resultstore.ErrStale) {
+				err = serr
+			}
+		}
+		return err == nil
+	})
 	return err == nil, err
+}
+
+// store returns where the record of a task of e's producer is, nil for nowhere, and gives rec its time to live.
+func (l *Letters) store(e *task.Envelope, meta *task.Metadata, rec *resultstore.Record) (resultstore.ResultStore, error) {
+	merged := *meta
+	if e.Base != nil {
+		merged = task.Merge(*e.Base, *meta)
+	}
+	rec.TTL = merged.ResultTTL.Or(0)
+	if merged.IgnoreResult.Or(false) {
+		return nil, nil
+	}
+	store := l.cfg.Results
+	if name := merged.ResultStore.Or(""); name != "" {
+		if store = l.cfg.Stores[name]; store == nil {
+			return nil, refusal("its results are in store " + task.Text(name, 64) + ", which is not configured here")
+		}
+	}
+	if store == nil || resultstore.RepliesOnly(store) {
+		return nil, nil
+	}
+	return store, nil
 }
 
 // whyStale says why a store does not let the life of rec begin.

@@ -83,3 +83,21 @@ func LifeID(id task.ID, life int) task.ID {
 	}
 	return task.Derive(id, "life"+strconv.Itoa(life))
 }
+
+// EachStep calls do for each step of links whose id was chosen at submission, and for those that follow it, until do returns false. Ids
+// that were not chosen then nobody has, and so nobody waits for them.
+func EachStep(links []task.Link, do func(*task.Link) bool) bool {
+	for i := range links {
+		l := &links[i]
+		if l.ID != "" && len(l.Members) == 0 && !do(l) || !EachStep(l.Then, do) {
+			return false
+		}
+		if !l.Each && !EachStep(l.Members, do) {
+			return false
+		}
+		if l.Chord != nil && len(l.Members) > 0 && !EachStep([]task.Link{*l.Chord}, do) {
+			return false
+		}
+	}
+	return true
+}
