@@ -123,9 +123,15 @@ func testRequeued(t *testing.T, open Open) {
 // testRequeuedAgain: a requeued task that is given up again is a letter of its new life, with an error task for each life.
 func testRequeuedAgain(t *testing.T, open Open) {
 	r := newBroken(t, open)
-	failures := make(chan task.Failure, 10)
+	failures, ids := make(chan task.Failure, 10), make(map[task.ID]bool)
+	errorIDs := make(chan task.ID, 10)
 	onError := task.New[task.Failure, int]("on-error")
-	handle(r, onError, func(_ context.Context, f task.Failure) (int, error) { failures <- f; return 0, nil })
+	handle(r, onError, func(ctx context.Context, f task.Failure) (int, error) {
+		req, _ := task.FromContext(ctx)
+		errorIDs <- req.ID
+		failures <- f
+		return 0, nil
+	})
 	r.start()
 	run := submitWork(r, task.OnError(task.Chain(broken, inc), onError), 4)
 	id := run.Steps()[0].ID()
@@ -136,6 +142,7 @@ func testRequeuedAgain(t *testing.T, open Open) {
 			if f.ID != id {
 				t.Fatalf("the error task of life %d got %+v", life, f)
 			}
+			ids[<-errorIDs] = true
 		case <-r.ctx().Done():
 			t.Fatalf("the error task of life %d did not run", life)
 		}
@@ -145,6 +152,9 @@ func testRequeuedAgain(t *testing.T, open Open) {
 				t.Fatalf("report %+v", got)
 			}
 		}
+	}
+	if len(ids) != 2 {
+		t.Errorf("error tasks of two lives have %d ids", len(ids))
 	}
 	var n runs
 	handle(r, broken, n.handle)
@@ -307,7 +317,7 @@ func (r *road) quietQueue() {
 // testOldLifeIsFenced: a consumer dies when it has dead-lettered its task and not yet acknowledged it. When the letter was requeued, what an
 // attempt of the old life still writes is refused, and its message, which comes again, is dropped.
 func testOldLifeIsFenced(t *testing.T, open Open) {
-	r := newBroken(t, open)
+	r := newBroken(t, open, func(_ *producer.Config, c *consumer.Config) { c.MaxCrashes = -1 }) // else it would only be counted
 	l, results := r.letters(r.broker, nil)
 	if resultstore.RepliesOnly(results) {
 		return // reply queues fence nobody, which testRequeued sees in the report
@@ -348,11 +358,8 @@ func testOldLifeIsFenced(t *testing.T, open Open) {
 		t.Fatal(err)
 	}
 	var n runs
-	r.second(func(c *consumer.Consumer) {
-		if err := broken.Handle(c, n.handle); err != nil {
-			t.Fatal(err)
-		}
-	})
+	handle(r, broken, n.handle)
+	r.start()
 	r.wantElsewhere(f.ID(), 40)
 	if r.h.Uncounted {
 		return // nobody knows that the message of the old life was handed out before
