@@ -91,7 +91,6 @@ func Run(t *testing.T, open Open) {
 		{"EarlyNotSettled", true, testEarlyNotSettled},
 		{"EarlyHeldOnly", true, testEarlyHeldOnly},
 		{"FailedIsKept", true, testFailedIsKept},
-		{"PoisonCopies", true, testPoisonCopies},
 		{"Requeued", true, testRequeued},
 		{"RequeuedAgain", true, testRequeuedAgain},
 		{"RequeuedSealed", true, testRequeuedSealed},
