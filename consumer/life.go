@@ -15,8 +15,9 @@ import (
 // it is replaced. What follows a task carries its life on: the records of steps that were skipped because it failed are reopened
 // before these are sent, and error tasks of a later life have ids of their own. See internal/wire/life.go for what travels.
 
-// beginLife makes e the envelope of the life that m is of. The copies of m carry that life in their envelopes, so that it begins once.
-func beginLife(e *task.Envelope, m *broker.Message) {
+// beginLife makes e the envelope of the life that m is of. The copies of m carry that life in their envelopes, so that it begins
+// once. A sealed task keeps its expiry: it is what protects it from being repeated, and anybody can write the life outside the seal.
+func beginLife(e *task.Envelope, m *broker.Message, sealed bool) {
 	life := wire.Life(m)
 	if life <= e.Life {
 		return
@@ -24,7 +25,10 @@ func beginLife(e *task.Envelope, m *broker.Message) {
 	e.Life, e.Copy = life, wire.LifeCopy(m)
 	e.Retries, e.Parked, e.Crashes = 0, 0, 0
 	never := task.Set(time.Time{}) // times of the submission, in whatever layer, are over
-	e.Meta.NotBefore, e.Meta.Expires = never, never
+	e.Meta.NotBefore = never
+	if !sealed {
+		e.Meta.Expires = never
+	}
 }
 
 // outlived reports whether rec is of a later life than this message: the task goes on, or has ended, elsewhere.

@@ -133,7 +133,7 @@ func (q *queue) read(d broker.Delivery, worker int) (*run, error) {
 			return nil, err
 		}
 	}
-	beginLife(e, m)
+	beginLife(e, m, q.c.cfg.Sealer != nil)
 	r := &run{queue: q, worker: worker, delivery: d, message: m, format: format, unreadable: unreadable}
 	r.request = *task.NewRequest(e, q.c.bind)
 	if e.ReplyTo != "" && task.CheckName(e.ReplyTo) != nil { // a message must not choose where in the broker its answer goes

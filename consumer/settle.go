@@ -173,7 +173,12 @@ func (q *queue) settle(r *run, v verdict) {
 }
 
 func (q *queue) settleRetry(ctx context.Context, r *run, v verdict) {
-	if _, ok := r.save(ctx, task.StateRetrying, v); !ok {
+	saved, ok := r.save(ctx, task.StateRetrying, v)
+	switch {
+	case !ok:
+		return
+	case saved.recorded: // another delivery of the task has come to its end
+		q.settleFinal(ctx, r, saved)
 		return
 	}
 	next := r.copy()
