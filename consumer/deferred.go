@@ -93,11 +93,7 @@ func (r *run) discard() {
 	if r.acked.Load() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.queue.c.settle, giveBackTimeout)
-	defer cancel()
-	if err := r.delivery.Ack(ctx); err != nil && !broker.Gone(err) {
-		r.log(slog.LevelWarn, "not acknowledged; the task will be seen again", slog.Any("error", err))
-	}
+	r.insist("acknowledgement", r.delivery.Ack)
 }
 
 // expectNothing takes back what a handler expected that has not deferred its task. If the jobs are away it stays, and keeps the key from others until

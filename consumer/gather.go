@@ -274,9 +274,5 @@ func (r *run) askWhichCopy() {
 func (r *run) drop() {
 	r.queue.c.cfg.Metrics.Rejected.Inc(1)
 	r.log(slog.LevelInfo, "another copy of this task is run; this one is dropped")
-	ctx, cancel := context.WithTimeout(r.queue.c.settle, giveBackTimeout)
-	defer cancel()
-	if err := r.delivery.Ack(ctx); err != nil && !broker.Gone(err) {
-		r.log(slog.LevelWarn, "not acknowledged; the copy will be seen again", slog.Any("error", err))
-	}
+	r.insist("acknowledgement", r.delivery.Ack)
 }

@@ -305,7 +305,7 @@ func (r *run) publishCopy(ctx context.Context, queue string, next *successive, a
 		err = broker.Replace(ctx, c.cfg.Broker, r.delivery, out)
 	}
 	if errors.Is(err, broker.ErrIndeterminate) && !r.idempotent() {
-		if _, atomic := broker.As[broker.Retrier](c.cfg.Broker); !atomic || r.acked.Load() {
+		if _, atomic := broker.As[broker.Retrier](c.cfg.Broker); !atomic || r.acked.Load() || r.answer != nil {
 			return fmt.Errorf("%w: %w", errUncertain, err)
 		}
 	}
