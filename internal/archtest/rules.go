@@ -397,14 +397,14 @@ var clients = []client{
 	{
 		path:  "github.com/vmihailenco/msgpack/v5",
 		may:   []string{"serializer/msgpack", "internal/pack"}, // pack's tests hold it against the library
-		reach: []string{"internal/wire", "revoke", "producer", "consumer", "internal/roadtest", "resultstore/*", "events/*", "open", "@programs"},
+		reach: []string{"internal/wire", "revoke", "deadletter", "producer", "consumer", "internal/roadtest", "resultstore/*", "events/*", "open", "@programs"},
 		why:   "bytes from outside reach it only after the pre-scan",
 	},
 	{
 		path: "github.com/klauspost/compress",
 		may:  []string{"serializer/compress"},
 		reach: []string{ // NATS brings it along
-			"internal/wire", "revoke", "producer", "consumer", "resultstore/*", "events/*",
+			"internal/wire", "revoke", "deadletter", "producer", "consumer", "resultstore/*", "events/*",
 			"internal/natsconn", "broker/natsbroker", "broker/natsbroker/embedded",
 			"schedule/natsschedule", "internal/testserver", "internal/testserver/natsd", "internal/roadtest", "open", "@programs",
 		},
