@@ -107,6 +107,9 @@ func (q *queue) finish(r *run, result any, err error) {
 	q.c.cfg.Metrics.Runtime.Update(r.ended.Sub(r.request.StartedAt).Microseconds())
 	r.uncut()
 	q.leases.release(r.lost())
+	if r.suspect { // before the next task starts: if that ends the process, this acknowledgement may be lost
+		r.clearNote(q.c.settle)
+	}
 	v := r.unlessRevoked(r.judge(result, err), err)
 	if r.quick(v) {
 		q.settle(r, v)

@@ -2,6 +2,7 @@ package consumer_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"log/slog"
 	"slices"
@@ -334,8 +335,15 @@ func TestSuspectRunsAlone(t *testing.T) {
 			order = append(order, s)
 		}
 		def := task.New[string, int]("note", task.WithIgnoreResult(true))
-		if err := def.Handle(b.c, func(_ context.Context, s string) (int, error) {
+		conn := b.server.Connect()
+		if err := def.Handle(b.c, func(ctx context.Context, s string) (int, error) {
 			note(s)
+			if s == "other" { // would it end the process, the suspect's start must not count: that has ended
+				starts, err := conn.NoteStart(ctx, "default", broker.Start{ID: "s", Nonce: rand.Text(), Node: "reader", At: time.Now()})
+				if err != nil || !slices.ContainsFunc(starts, func(s broker.Start) bool { return s.Alone && s.Verdict == broker.StartCleared }) {
+					t.Errorf("%v; the notes are %+v; wanted that of the start alone as cleared", err, starts)
+				}
+			}
 			if s == "suspect" {
 				time.Sleep(10 * time.Second) // the bubble's clock
 				note("suspect ended")
@@ -348,7 +356,6 @@ func TestSuspectRunsAlone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		conn := b.server.Connect()
 		if err := conn.Declare(t.Context(), broker.Queue{Name: "default"}); err != nil {
 			t.Fatal(err)
 		}
