@@ -55,7 +55,8 @@ func (r *run) ackEarly() bool {
 	unknown := false
 	err := repeat(ctx, r.lost(), func(ctx context.Context) error {
 		err := broker.AckSync(ctx, r.delivery)
-		unknown = unknown || err != nil && !broker.Gone(err) && !errors.Is(err, broker.ErrUnavailable)
+		unknown = unknown || errors.Is(err, broker.ErrIndeterminate) || // also when the broker has the task back by now
+			err != nil && !broker.Gone(err) && !errors.Is(err, broker.ErrUnavailable)
 		return err
 	}, func(err error) {
 		r.log(slog.LevelWarn, "acknowledging a task that runs at most once is repeated", slog.Any("error", err))

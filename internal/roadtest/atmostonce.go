@@ -140,6 +140,16 @@ func testEarlyBound(t *testing.T, open Open) {
 // testEarlyAckUnknown: a task whose early acknowledgement has an unknown outcome is uncertain. It is not started, it is
 // recorded and a dead letter, and its place is free again.
 func testEarlyAckUnknown(t *testing.T, open Open) {
+	for name, answer := range map[string]error{
+		"held": fmt.Errorf("the answer is lost: %w", broker.ErrIndeterminate),
+		// The lease ended while the answer was waited for: the broker may have done it, and has no delivery any more.
+		"lease lost": fmt.Errorf("%w: the answer is lost: %w", broker.ErrLeaseLost, broker.ErrIndeterminate),
+	} {
+		t.Run(name, func(t *testing.T) { earlyAckUnknown(t, open, answer) })
+	}
+}
+
+func earlyAckUnknown(t *testing.T, open Open, answer error) {
 	const n = 12 // more than the prefetch
 	b := &faultyBroker{ackSync: func(d broker.Delivery) (error, bool) {
 		if !strings.HasPrefix(d.Message().ID, "unknown-") {
@@ -148,7 +158,7 @@ func testEarlyAckUnknown(t *testing.T, open Open) {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		_ = broker.AckSync(ctx, d) // it was executed, and nobody hears of it
-		return fmt.Errorf("the answer is lost: %w", broker.ErrIndeterminate), true
+		return answer, true
 	}}
 	r := newRoad(t, open, func(_ *producer.Config, c *consumer.Config) {
 		c.Queues[queueName] = consumer.QueueConfig{Workers: 2, Prefetch: 4}
