@@ -3,6 +3,7 @@ package redisbroker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -72,8 +73,11 @@ func (t *batcher[T]) add(es ...*entry[T]) {
 	}
 }
 
-// finish tells whoever waits for an entry.
+// finish tells whoever waits for an entry. An error after a trip of unknown outcome leaves that outcome unknown.
 func (e *entry[T]) finish(err error) {
+	if err != nil && e.tried && !errors.Is(err, redisconn.ErrIndeterminate) {
+		err = fmt.Errorf("%w: %w", redisconn.ErrIndeterminate, err)
+	}
 	e.err = err
 	if e.call != nil && e.call.left.Add(-1) == 0 {
 		close(e.call.done)

@@ -438,3 +438,32 @@ func TestRestartWithoutData(t *testing.T) {
 	first(t, d, "new")
 	ack(t, d)
 }
+
+// TestAckSyncAnswerLost: when the lease ends after an acknowledgement whose answer was lost, its outcome stays unknown: the server
+// may have executed it, and then nobody has the message.
+func TestAckSyncAnswerLost(t *testing.T) {
+	t.Parallel()
+	srv := testserver.RequireRedis(t)
+	proxy := testserver.NewProxy(t, srv.Addr())
+	ns := testserver.Namespace()
+	direct := connect(t, redisbroker.Config{Namespace: ns})
+	through := options(srv)
+	through.Addrs = []string{proxy.Addr()}
+	b := connect(t, redisbroker.Config{Redis: through, Namespace: ns, Lease: time.Second})
+	q := declared(t, b, "q")
+	publish(t, b, q, messages("m", 2)...)
+	s := subscribe(t, b, q, 1)
+	if err := broker.AckSync(testwait.Long(t), receive(t, s)); err != nil { // which leaves a connection for the next one
+		t.Fatal(err)
+	}
+	d := receive(t, s)
+	proxy.BlackHole(false, true)
+	outcome := make(chan error, 1)
+	go func() { outcome <- broker.AckSync(testwait.Long(t), d) }()
+	testwait.Until(t, "the acknowledgement to be executed", func() bool { return stats(t, direct, q) == broker.Stats{} })
+	proxy.Cut()
+	defer proxy.Heal()
+	if err := <-outcome; !errors.Is(err, broker.ErrIndeterminate) {
+		t.Errorf("AckSync whose answer was lost, and then the lease: %v; wanted an unknown outcome", err)
+	}
+}
