@@ -174,7 +174,11 @@ func (d *delivery) settleBy(what string, do func() error) error {
 	err = do()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err != nil && d.hold.dead {
+	switch {
+	case err == nil || !d.hold.dead:
+	case errors.Is(err, natsconn.ErrIndeterminate): // the server may have done it before it had the message back
+		err = fmt.Errorf("%w: %w: %w", broker.ErrLeaseLost, broker.ErrIndeterminate, err)
+	default:
 		err = fmt.Errorf("%w: %w", broker.ErrLeaseLost, err)
 	}
 	d.finish(err)

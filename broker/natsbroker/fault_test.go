@@ -460,3 +460,29 @@ func TestForeignProgram(t *testing.T) {
 		return err == nil && len(info.State.Subjects) == 0
 	})
 }
+
+// TestAckSyncAnswerLost: when the lease ends while the answer to an acknowledgement is waited for, its outcome stays unknown: the
+// server may have executed it, and then nobody has the message.
+func TestAckSyncAnswerLost(t *testing.T) {
+	t.Parallel()
+	srv := testserver.RequireNATS(t)
+	p := testserver.NewProxy(t, srv.Addr())
+	ns := testserver.Namespace()
+	direct := connect(t, natsbroker.Config{Namespace: ns})
+	b := connect(t, natsbroker.Config{Namespace: ns, URLs: []string{p.URL(srv.URL())}})
+	declare(t, b)
+	publish(t, b, "m")
+	d := receive(t, subscribe(t, b, broker.SubscribeOptions{Prefetch: 1, Lease: time.Second}))
+	p.BlackHole(false, true)
+	outcome := make(chan error, 1)
+	go func() { outcome <- broker.AckSync(testwait.Long(t), d) }()
+	testwait.Until(t, "the acknowledgement to be executed", func() bool {
+		s, err := direct.Stats(testwait.Brief(t), "q")
+		return err == nil && s.Ready == 0 && s.Held == 0
+	})
+	testwait.Closed(t, "the lease", d.Lost())
+	p.Heal()
+	if err := <-outcome; !errors.Is(err, broker.ErrIndeterminate) {
+		t.Errorf("AckSync whose answer was lost, and then the lease: %v; wanted an unknown outcome", err)
+	}
+}
