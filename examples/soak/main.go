@@ -29,6 +29,8 @@
 //	CHAOS_GRACE_MS     how long a stopping consumer waits for running tasks (30000)
 //	CHAOS_RESULTS_URL  where results are stored and groups gathered; left out: where the broker is
 //	CHAOS_CRASHES      after how many starts that ended their process a task is given up; 0: the consumer's own, 3 (0)
+//	CHAOS_ABSENT_MS    after how long without a sign of life a consumer counts as dead; 0: the consumer's own, 30000 (0)
+//	CHAOS_STORE_RETRY_MS  how long settling a task is repeated; 0: the consumer's own, 60000 (0)
 //
 // At SIGTERM it drains and exits with status 0: a producer submits nothing more and waits for the results that are still to
 // come, half a minute at most; a consumer gives back what it has not started and finishes the rest. A second signal ends a

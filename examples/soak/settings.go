@@ -33,6 +33,8 @@ type settings struct {
 	grace    time.Duration
 	store    string // URL of the results; "": with the broker
 	crashes  int
+	absent   time.Duration
+	insist   time.Duration
 }
 
 const (
@@ -59,6 +61,8 @@ func settingsFrom(getenv func(string) string) (*settings, error) {
 		grace:       env.milliseconds("CHAOS_GRACE_MS", 30*time.Second),
 		store:       getenv("CHAOS_RESULTS_URL"),
 		crashes:     int(env.number("CHAOS_CRASHES", 0)),
+		absent:      env.milliseconds("CHAOS_ABSENT_MS", 0),
+		insist:      env.milliseconds("CHAOS_STORE_RETRY_MS", 0),
 	}
 	s.broker(&env)
 	switch mode := env.text("CHAOS_MODE", "atleast"); mode {

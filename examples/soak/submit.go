@@ -48,7 +48,7 @@ func submitAll(ctx context.Context, s *settings, swarm *open.Swarm, log *slog.Lo
 	if err != nil {
 		return err
 	}
-	book, err := ledger.Create(s.ledger)
+	book, err := ledger.Create(s.ledger, s.id)
 	if err != nil {
 		return err
 	}
@@ -114,10 +114,10 @@ func (s *submitter) run(ctx context.Context, open []task.ID) {
 // submit brings one task to a known outcome. When nobody can tell whether it is queued, it is submitted again under the
 // same id until it is, unless it must not run twice; only a task of which no attempt may have reached the broker has failed.
 func (s *submitter) submit(id task.ID) {
-	s.note(ledger.Submitted, id)
 	var gap backoff.Exponential
 	uncertain := false
 	for attempt := 0; s.patience.Err() == nil; attempt++ {
+		s.note(ledger.Submitted, id)
 		ctx, cancel := context.WithTimeout(s.patience, submitTime)
 		future, err := s.task.Submit(ctx, s.producer, nothing{}, task.WithID(id))
 		cancel()

@@ -12,6 +12,7 @@ import (
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/internal/graphs"
 	"github.com/swarmiji/swarmiji/internal/ledger"
+	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/open"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -52,16 +53,22 @@ func runConsumer(ctx context.Context, s *settings, log *slog.Logger) (err error)
 
 // newConsumer makes a consumer that notes what it does. end closes its ledger.
 func newConsumer(s *settings, swarm *open.Swarm, log *slog.Logger) (c *consumer.Consumer, end func() error, err error) {
-	book, err := ledger.Create(s.ledger)
+	book, err := ledger.Create(s.ledger, s.id)
 	if err != nil {
 		return nil, nil, err
 	}
 	cfg := consumer.Config{
-		Broker: swarm.Broker, Logger: log, ShutdownTimeout: s.grace, MaxCrashes: s.crashes,
+		Broker: swarm.Broker, Logger: log, ShutdownTimeout: s.grace,
+		MaxCrashes: s.crashes, AbsentAfter: s.absent, StoreRetry: s.insist,
 		Queues: map[string]consumer.QueueConfig{s.queue: {Workers: s.concurrency, Prefetch: s.prefetch, Lease: s.lease}},
 	}
 	if s.results {
 		cfg.Results = swarm.Results
+	}
+	if s.atMostOnce {
+		cfg.Admit = []middleware.Admit{func(_ context.Context, r *task.Request) (func(), error) {
+			return nil, book.Write(ledger.Taken, string(r.ID))
+		}}
 	}
 	c, err = consumer.New(cfg)
 	if err == nil {

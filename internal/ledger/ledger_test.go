@@ -19,7 +19,7 @@ func TestLinesOfManyWritersStayWhole(t *testing.T) {
 	const writers, each = 8, 200
 	var wg sync.WaitGroup
 	for i := range writers {
-		w, err := ledger.Create(path) // a file of its own, as another process would have
+		w, err := ledger.Create(path, "writer") // a file of its own, as another process would have
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,7 +44,7 @@ func TestLinesOfManyWritersStayWhole(t *testing.T) {
 			t.Fatalf("writer %s: line %s comes where %d was expected", writer, number, next[writer])
 		}
 		next[writer]++
-		if l.Event != ledger.Started || time.Since(l.At).Abs() > time.Minute {
+		if l.Event != ledger.Started || l.By != "writer" || time.Since(l.At).Abs() > time.Minute {
 			t.Fatalf("line %+v is not what was written", l)
 		}
 	}
