@@ -28,8 +28,6 @@ type engine struct {
 	lease time.Duration
 	// alert are the parameters of a URL with which a dead connection is noticed within seconds.
 	alert string
-	// more are faults of its own for TestSoak.
-	more func(r *soakRun) []fault
 }
 
 // shortLease is a lease with which a test need not wait for long.
@@ -42,21 +40,18 @@ func engines() []*engine {
 			require: func(tb testing.TB) server { return testserver.RequireRabbit(tb) },
 			own:     func(tb testing.TB) server { return testserver.OwnRabbit(tb, testserver.RabbitConfig{}) },
 			alert:   "?heartbeat=1",
-			more:    rabbitFaults,
 		},
 		{
 			name:    "redis",
 			require: func(tb testing.TB) server { return testserver.RequireRedis(tb) },
 			own:     func(tb testing.TB) server { return testserver.OwnRedis(tb, testserver.RedisConfig{}) },
 			lease:   shortLease,
-			more:    redisFaults,
 		},
 		{
 			name:    "nats",
 			require: func(tb testing.TB) server { return testserver.RequireNATS(tb) },
 			own:     func(tb testing.TB) server { return testserver.OwnNATS(tb, testserver.NATSConfig{}) },
 			lease:   shortLease,
-			more:    func(*soakRun) []fault { return nil },
 		},
 	}
 }

@@ -11,78 +11,110 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testserver"
 )
 
-// TestSoak keeps a fleet over each engine under load for as long as SWARMIJI_SOAK says and lets one fault follow the other,
-// in an order that SWARMIJI_SEED repeats. "make soak" runs it.
+// TestSoak keeps two queues of each engine under load, one of tasks that run at least once and one
+// of tasks that run at most once, and lets one fault follow the other in an order that SWARMIJI_SEED
+// repeats. With SWARMIJI_SOAK it goes on for as long as that says ("make soak"), one engine after
+// the other. Else it meets the quick faults once, with all engines beside each other.
 func TestSoak(t *testing.T) {
 	length, err := time.ParseDuration(os.Getenv("SWARMIJI_SOAK"))
-	if err != nil {
-		t.Skip("SWARMIJI_SOAK holds no duration, such as 10m")
-	}
+	long := err == nil
 	seed, err := strconv.ParseUint(os.Getenv("SWARMIJI_SEED"), 10, 64)
-	if err != nil {
+	switch {
+	case err == nil:
+	case long:
 		seed = rand.Uint64()
+	default:
+		seed = 1
 	}
-	t.Logf("SWARMIJI_SEED=%d", seed)
-	for _, e := range engines() {
-		t.Run(e.name, func(t *testing.T) { soak(t, e, length, rand.New(rand.NewPCG(seed, 0))) })
+	if testing.Short() && !long {
+		t.Skip("each fault has a test of its own that a short run makes")
+	}
+	for _, p := range soakPlaces() {
+		t.Run(p.name, func(t *testing.T) {
+			if p.thorough {
+				testserver.Thorough(t)
+			}
+			if !long {
+				t.Parallel()
+			}
+			t.Logf("SWARMIJI_SEED=%d", seed)
+			soak(t, p, length, rand.New(rand.NewPCG(seed, 0)))
+		})
 	}
 }
 
-func soak(t *testing.T, e *engine, length time.Duration, chance *rand.Rand) {
-	node := e.own(t)
-	r := &soakRun{t: t, engine: e, node: node, proxy: testserver.NewProxy(t, node.Addr()), chance: chance}
-	r.fleet = newFleet(t, r.proxy.URL(node.URL())+e.alert)
-	for range 3 {
-		r.consumers = append(r.consumers, r.consumer())
+// soak runs for as long as length says; 0: until each of the quick faults was met once.
+func soak(t *testing.T, p *soakPlace, length time.Duration, chance *rand.Rand) {
+	r := newSoakRun(t, p, chance)
+	r.quick = length == 0
+	faults := append(r.faults(), p.more(r)...)
+	for _, l := range r.loads {
+		l.progress("the start")
 	}
-	r.producer = r.fleet.producer(r.producerSettings())
-	faults := append(r.faults(), e.more(r)...)
-	for end := time.Now().Add(length); time.Now().Before(end); {
-		progress := len(r.fleet.history().Tasks(ledger.Finished))
-		f := faults[chance.IntN(len(faults))]
+	r.until(r.began.Add(settleTime))
+	deck := r.shuffled(faults)
+	for end := time.Now().Add(length); len(deck) > 0 && (r.quick || time.Now().Before(end)); {
+		f := deck[0]
+		if deck = deck[1:]; len(deck) == 0 && !r.quick {
+			deck = r.shuffled(faults)
+		}
 		t.Logf("%s %s", time.Now().Format(time.TimeOnly), f.name)
-		f.do()
-		r.fleet.await("progress after "+f.name, atLeast(progress+100, ledger.Finished))
+		r.meet(f)
+		for _, l := range r.loads {
+			l.progress(f.name)
+		}
 	}
-	r.producer.terminate(60 * time.Second)
-	r.fleet.await("all confirmed tasks finished", nothingLost)
-	for _, c := range r.consumers {
-		c.terminate(30 * time.Second)
+	for _, l := range r.loads {
+		l.finish()
 	}
-	r.fleet.check(ledger.NoLoss, ledger.NoGhosts)
-	r.fleet.awaitEmpty(r.fleet.connect(node.URL()).Broker)
 }
 
-// soakRun is a fleet that meets many faults.
+// settleTime is how old queues are before the first fault. A quorum queue of a single RabbitMQ node
+// that is killed within seconds of the queue's declaration may come back empty.
+const settleTime = 5 * time.Second
+
+// aftermath is how long after a fault its consequences may show. By then each process has its
+// connections back.
+const aftermath = 3 * time.Second
+
+// soakRun is a broker, and two loads over it, that meet many faults.
 type soakRun struct {
-	t         *testing.T
-	engine    *engine
-	node      server
-	proxy     *testserver.Proxy
-	chance    *rand.Rand
-	fleet     *fleet
-	consumers []*program
-	producer  *program
+	t      *testing.T
+	place  *soakPlace
+	nodes  []server
+	net    network
+	chance *rand.Rand
+	quick  bool
+	began  time.Time
+	loads  []*load
+	hits   []ledger.Fault // that hit all consumers
 }
 
-func (r *soakRun) consumer() *program {
-	return r.fleet.consumer(r.engine.quick(settings{"TASK_MS": 20, "CONCURRENCY": 4, "SEED": r.chance.Uint32()}))
-}
-
-func (r *soakRun) producerSettings() settings {
-	return settings{"ID": "producer", "RATE": 100, "CONCURRENCY": 32, "RESUME": 1, "SEED": r.chance.Uint32()}
-}
-
-// replace ends one of the consumers and starts another.
-func (r *soakRun) replace(end func(*program)) {
-	i := r.chance.IntN(len(r.consumers))
-	end(r.consumers[i])
-	r.consumers[i] = r.consumer()
+func newSoakRun(t *testing.T, p *soakPlace, chance *rand.Rand) *soakRun {
+	r := &soakRun{t: t, place: p, chance: chance, began: time.Now()}
+	p.start(r)
+	for _, mode := range []string{atLeastOnce, atMostOnce} {
+		l := &load{run: r, mode: mode, fleet: newFleet(t, r.net.url(r.nodes, p.params)), died: make(map[string]time.Time)}
+		for range soakConsumers {
+			l.consumers = append(l.consumers, l.consumer())
+		}
+		l.producer = l.fleet.producer(l.producerSettings())
+		r.loads = append(r.loads, l)
+	}
+	return r
 }
 
 // pass lets a fault last for up to the given time.
 func (r *soakRun) pass(most time.Duration) {
-	timer := time.NewTimer(time.Duration(r.chance.Int64N(int64(most))))
+	if r.quick {
+		most = min(most, time.Second)
+	}
+	r.until(time.Now().Add(time.Duration(r.chance.Int64N(int64(most)))))
+}
+
+// until waits for a moment.
+func (r *soakRun) until(moment time.Time) {
+	timer := time.NewTimer(time.Until(moment))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -90,58 +122,29 @@ func (r *soakRun) pass(most time.Duration) {
 	}
 }
 
-type fault struct {
-	name string
-	do   func()
+// shuffled returns the faults in an order of chance; of a quick run those that are quick.
+func (r *soakRun) shuffled(faults []fault) []fault {
+	var deck []fault
+	for _, f := range faults {
+		if f.quick || !r.quick {
+			deck = append(deck, f)
+		}
+	}
+	r.chance.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
+	return deck
 }
 
-func (r *soakRun) faults() []fault {
-	return []fault{
-		{"consumer killed", func() { r.replace((*program).kill) }},
-		{"consumer terminated", func() { r.replace(func(p *program) { p.terminate(30 * time.Second) }) }},
-		{"producer killed", func() {
-			r.producer.kill()
-			r.producer = r.fleet.producer(r.producerSettings())
-		}},
-		{"connections cut", r.proxy.Sever},
-		{"network away", func() { r.proxy.Cut(); r.pass(5 * time.Second); r.proxy.Heal() }},
-		{"network swallows all", func() { r.proxy.BlackHole(true, true); r.pass(8 * time.Second); r.proxy.Heal() }},
-		{"network swallows answers", func() { r.proxy.BlackHole(false, true); r.pass(8 * time.Second); r.proxy.Heal() }},
-		{"network slow", func() {
-			r.proxy.Latency(100*time.Millisecond, 80*time.Millisecond)
-			r.pass(5 * time.Second)
-			r.proxy.Heal()
-		}},
-		{"broker frozen", func() { r.node.Pause(); r.pass(8 * time.Second); r.node.Resume() }},
-		{"broker closes all connections", func() { r.must(r.node.CloseAllConnections(r.t.Context())) }},
-		{"broker killed", func() { r.node.Kill(); r.must(r.node.Restart(r.t.Context())) }},
-		{"broker restarted", func() { r.must(r.node.Restart(r.t.Context())) }},
+// meet lets a fault happen, and notes the time in which it explains that tasks run again.
+func (r *soakRun) meet(f fault) {
+	from := time.Now()
+	f.do()
+	if f.takes {
+		r.hits = append(r.hits, ledger.Fault{Name: f.name, From: from, To: time.Now().Add(aftermath)})
 	}
 }
 
-func rabbitFaults(r *soakRun) []fault {
-	node := r.node.(*testserver.Rabbit)
-	return []fault{{"broker out of memory", func() {
-		r.must(node.SetMemoryAlarm(r.t.Context(), true))
-		r.pass(5 * time.Second)
-		r.must(node.SetMemoryAlarm(r.t.Context(), false))
-	}}}
-}
-
-func redisFaults(r *soakRun) []fault {
-	do := func(args ...any) {
-		_, err := r.node.(*testserver.Redis).Do(r.t.Context(), args...)
-		r.must(err)
-	}
-	return []fault{
-		{"broker out of memory", func() {
-			do("CONFIG", "SET", "maxmemory", "1mb")
-			r.pass(5 * time.Second)
-			do("CONFIG", "SET", "maxmemory", "0")
-		}},
-		{"broker forgets its scripts", func() { do("SCRIPT", "FLUSH") }},
-	}
-}
+// pick returns one of the broker's servers.
+func (r *soakRun) pick() server { return r.nodes[r.chance.IntN(len(r.nodes))] }
 
 func (r *soakRun) must(err error) {
 	r.t.Helper()

@@ -1,0 +1,82 @@
+package faulttest
+
+import (
+	"strings"
+	"time"
+
+	"github.com/swarmiji/swarmiji/internal/testserver"
+)
+
+// soakPlace is a broker of one server or more that a soak run starts for itself.
+type soakPlace struct {
+	name     string
+	thorough bool          // only "make thorough", and runs by hand, have the time for it
+	lease    time.Duration // as in engine
+	params   string        // of the URL
+	start    func(r *soakRun)
+	more     func(r *soakRun) []fault
+}
+
+func soakPlaces() []*soakPlace {
+	return []*soakPlace{
+		{
+			name: "rabbit", params: "?heartbeat=1", more: rabbitFaults,
+			start: func(r *soakRun) { r.serve(testserver.OwnRabbit(r.t, testserver.RabbitConfig{})) },
+		},
+		{
+			name: "redis", lease: shortLease, more: redisFaults,
+			start: func(r *soakRun) { r.serve(testserver.OwnRedis(r.t, testserver.RedisConfig{})) },
+		},
+		{
+			name: "nats", lease: shortLease, more: noFaults,
+			start: func(r *soakRun) { r.serve(testserver.OwnNATS(r.t, testserver.NATSConfig{})) },
+		},
+		{
+			name: "rabbit3", thorough: true, params: "?heartbeat=1", more: rabbitFaults,
+			start: func(r *soakRun) { serveAll(r, testserver.OwnRabbitCluster(r.t, testserver.RabbitConfig{}).Nodes) },
+		},
+		{
+			name: "redis-replica", thorough: true, lease: shortLease, params: "?wait_replicas=1", more: replicaFaults,
+			start: func(r *soakRun) {
+				pair := testserver.OwnRedisReplica(r.t, testserver.RedisConfig{})
+				r.serve(&failover{Redis: pair.Primary, replica: pair.Replica, relay: testserver.NewRelay(r.t, pair.Primary.Addr())})
+			},
+		},
+		{
+			name: "nats3", thorough: true, lease: shortLease, params: "?replicas=3", more: noFaults,
+			start: func(r *soakRun) { serveAll(r, testserver.OwnNATSCluster(r.t, testserver.NATSConfig{}).Nodes) },
+		},
+	}
+}
+
+func noFaults(*soakRun) []fault { return nil }
+
+// serve puts a proxy before a server.
+func (r *soakRun) serve(s server) {
+	r.nodes = append(r.nodes, s)
+	r.net = append(r.net, testserver.NewProxy(r.t, s.Addr()))
+}
+
+func serveAll[S server](r *soakRun, nodes []S) {
+	for _, n := range nodes {
+		r.serve(n)
+	}
+}
+
+// url is the address of the broker through its proxies.
+func (n network) url(nodes []server, params string) string {
+	urls := make([]string, len(n))
+	for i, p := range n {
+		urls[i] = p.URL(nodes[i].URL())
+	}
+	return strings.Join(urls, ",") + params
+}
+
+// direct is the address of the broker past its proxies.
+func (p *soakPlace) direct(r *soakRun) string {
+	urls := make([]string, len(r.nodes))
+	for i, n := range r.nodes {
+		urls[i] = n.URL()
+	}
+	return strings.Join(urls, ",") + p.params
+}
