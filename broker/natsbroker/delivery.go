@@ -20,7 +20,6 @@ type delivery struct {
 	level   *level
 	subject string
 	reply   string
-	server  string // the id of the server's process that handed it out
 	seq     uint64 // in the stream
 	count   int
 
@@ -28,6 +27,7 @@ type delivery struct {
 	hold       *hold
 	prev, next *delivery // in the hold
 	state      settleState
+	tried      bool // an AckSync had no answer
 }
 
 type settleState uint8
@@ -191,36 +191,28 @@ func (d *delivery) Ack(context.Context) error {
 	return d.settleNow("acknowledge", d.level.s.b.outbox.ack)
 }
 
-// AckSync implements [broker.SyncAcker]: it waits for the server's answer. broker.ErrIndeterminate means that none came; it may
-// be called again. What was handed out before the only server with the stream was started anew is broker.ErrLeaseLost.
+// AckSync implements [broker.SyncAcker]. It removes the message from the stream, which the server does for one caller only. An
+// acknowledgement would not do: a server that was frozen or killed hands messages out anew, as the first time, and takes the
+// acknowledgements of all who have them. Errors: broker.ErrLeaseLost when another consumer has removed it. With
+// broker.ErrIndeterminate no answer came; another call then says broker.ErrLeaseLost too if the message is gone, since nobody
+// can tell by whom.
 func (d *delivery) AckSync(ctx context.Context) error {
 	return d.settleBy("acknowledge", func() error {
-		err := d.level.s.b.conn.Do(ctx, func(ctx context.Context, s *natsconn.Session) error {
-			if err := d.level.s.b.outbox.connected(ctx, s); err != nil {
-				return err
-			}
-			if d.lost() {
-				return broker.ErrLeaseLost
-			}
-			if d.level.s.b.forgot(d, s) {
-				return broker.ErrLeaseLost
-			}
-			_, err := s.NATS.RequestWithContext(ctx, d.reply, ackBody)
-			return err
-		})
-		if errors.Is(err, natsconn.ErrNoStream) { // nobody listens for it: the consumer has gone, and the next has the message
-			return fmt.Errorf("%w: %w", broker.ErrLeaseLost, err)
+		b, s := d.level.s.b, d.level.s
+		taken, err := b.conn.Take(ctx, b.names.stream, d.subject, d.seq)
+		switch {
+		case errors.Is(err, natsconn.ErrIndeterminate):
+			d.tried = true
+		case err != nil:
+		case taken: // the consumer still counts it as handed out
+			b.outbox.ack(s.q, d.reply, s.deadlineOf(d))
+		case d.tried:
+			return fmt.Errorf("%w: %w", broker.ErrLeaseLost, broker.ErrIndeterminate)
+		default:
+			return broker.ErrLeaseLost
 		}
 		return err
 	})
-}
-
-// forgot reports whether the server may have forgotten that it handed d out. It writes down what consumers hold some ten times a
-// second, so that one which was killed may hand a message out anew, as the first time, while the earlier receiver still
-// has it; and it takes the acknowledgements of both. With replicas the others remember.
-func (b *Broker) forgot(d *delivery, s *natsconn.Session) bool {
-	id := s.NATS.ConnectedServerId()
-	return b.cfg.Replicas == 1 && id != "" && d.server != "" && id != d.server
 }
 
 // Release implements [broker.Delivery]. After longer than 0 a message of the next Generation takes its place in one step.

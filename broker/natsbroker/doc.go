@@ -63,7 +63,8 @@
 //     lease before the server hands it to somebody else. A process that was frozen finds all that it held lost. The lease belongs to
 //     the consumer on the server and so to all processes together; see Subscribe.
 //   - Deliveries is exact.
-//   - Ack returns at once and leaves with others; nobody answers. AckSync waits for the server's answer.
+//   - Ack returns at once and leaves with others; nobody answers. AckSync removes the message from
+//     the stream itself, which the server does for one caller only: after a restart or a thaw it may hand a message to two.
 //   - Release(0) gives back the same message. Retry, Release after some time, and Update replace a message by another in one
 //     step, which fails if the message has been replaced or has gone. Bury stores the dead letter, and then acknowledges.
 //   - Delayed messages wait in the server, which fires schedules 250 ms after they came at the earliest, and in groups of 250 ms when

@@ -60,7 +60,6 @@ type level struct {
 type line struct {
 	lv          *level
 	sess        *natsconn.Session
-	server      string // the id of its process
 	sub         *nats.Subscription
 	outstanding int // asked for and not come
 	broken      chan error
@@ -172,7 +171,7 @@ func (lv *level) serve(known bool) error {
 			return err
 		}
 	}
-	l := &line{lv: lv, sess: sess, server: sess.NATS.ConnectedServerId(), broken: make(chan error, 1), gone: make(chan struct{})}
+	l := &line{lv: lv, sess: sess, broken: make(chan error, 1), gone: make(chan struct{})}
 	l.seen.Store(time.Now().UnixNano())
 	inbox := nats.NewInbox()
 	if l.sub, err = sess.NATS.Subscribe(inbox, l.handle); err != nil {
@@ -371,9 +370,6 @@ func (l *line) handle(m *nats.Msg) {
 	}
 	lv, s := l.lv, l.lv.s
 	d, info, ok := newDelivery(lv, m)
-	if ok {
-		d.server = l.server
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l.outstanding > 0 {

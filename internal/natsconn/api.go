@@ -140,6 +140,27 @@ func (c *Conn) DeleteSeq(ctx context.Context, stream string, seq uint64) error {
 	return err
 }
 
+// Take removes the message of a subject whose sequence is at most seq, in one try, and reports whether there was one. Of all who
+// take it, one is told true. After [ErrIndeterminate] it may have been removed.
+func (c *Conn) Take(ctx context.Context, stream, subject string, seq uint64) (bool, error) {
+	body, err := json.Marshal(map[string]any{"filter": subject, "seq": seq + 1})
+	if err != nil {
+		return false, err
+	}
+	var resp struct {
+		Purged int `json:"purged"`
+	}
+	err = c.Do(ctx, func(ctx context.Context, s *Session) error {
+		ctx, cancel := context.WithTimeout(ctx, apiTry)
+		defer cancel()
+		return request(ctx, s.NATS, "STREAM.PURGE."+stream, body, &resp)
+	})
+	if err != nil {
+		return false, fmt.Errorf("nats take: %w", err)
+	}
+	return resp.Purged > 0, nil
+}
+
 // Purge removes the messages of a subject, which may have wildcards, and returns how many they were.
 func (c *Conn) Purge(ctx context.Context, stream, subject string) (int, error) {
 	return c.PurgeOldest(ctx, stream, subject, 0)

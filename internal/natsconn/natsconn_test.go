@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -250,6 +251,49 @@ func TestAPI(t *testing.T) {
 	err := c.API(ctx, "CONSUMER.INFO."+name+".none", struct{}{}, nil)
 	if !errors.Is(err, natsconn.ErrNoConsumer) || natsconn.Code(err) == 0 {
 		t.Errorf("info of a missing consumer: %v, want ErrNoConsumer", err)
+	}
+}
+
+// TestTake: of many who take one message at once one is told so, and a later message of the subject stays.
+func TestTake(t *testing.T) {
+	c := connect(t, natsconn.Config{})
+	name := stream(t, c, nil)
+	ctx := testwait.Long(t)
+	publish := func() uint64 {
+		t.Helper()
+		ack, err := c.Publish(ctx, &nats.Msg{Subject: name + ".x", Data: []byte("x")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ack.Sequence
+	}
+	first := publish()
+	var taken atomic.Int64
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			ok, err := c.Take(ctx, name, name+".x", first)
+			if err != nil {
+				t.Errorf("Take: %v", err)
+			}
+			if ok {
+				taken.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	if taken.Load() != 1 {
+		t.Errorf("%d of 8 have taken one message", taken.Load())
+	}
+	second := publish()
+	if ok, err := c.Take(ctx, name, name+".x", first); ok || err != nil {
+		t.Errorf("Take of a message that is gone: %t, %v", ok, err)
+	}
+	if st, err := c.GetLast(ctx, name, name+".x"); err != nil || st.Seq != second {
+		t.Errorf("the later message: %+v, %v", st, err)
+	}
+	if _, err := c.Take(ctx, "NO"+name, "x", 1); !errors.Is(err, natsconn.ErrNoStream) {
+		t.Errorf("Take in a missing stream: %v, want ErrNoStream", err)
 	}
 }
 
