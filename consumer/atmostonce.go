@@ -16,8 +16,8 @@ import (
 // A task that runs at most once is acknowledged before its start. From then on nobody but this process knows of it:
 //
 //   - At most as many of them as the prefetch are unsettled, since the broker does not count them any more. None starts beyond.
-//   - None is given up without a trace. When a step of its settlement cannot be done within StoreRetry, the result store
-//     keeps that it is uncertain, or the broker keeps it as a dead letter. While neither answers it keeps its place.
+//   - None is given up without a trace. A step of its settlement that cannot be done within StoreRetry is tried on; a task whose
+//     end cannot be recorded becomes a dead letter. While the broker does not take that either, the task keeps its place.
 //   - Nothing is sent a second time after an unknown outcome, since both messages would run. The task is uncertain then.
 //   - An acknowledgement of unknown outcome makes it uncertain too: nobody can tell whether it comes again.
 
@@ -26,6 +26,9 @@ var errUncertain = errors.New("swarmiji: sent with an unknown outcome, and not s
 
 // reserveEarly takes one of the places of tasks that are acknowledged before their start. False: the task must not start now.
 func (q *queue) reserveEarly(r *run) bool {
+	if r.early.Load() {
+		return true
+	}
 	if !q.early.tryAcquire() {
 		ctx, cancel := q.while(r)
 		defer cancel()
@@ -115,11 +118,13 @@ func (r *run) askWhetherStarted(checker broker.AckChecker) {
 	})
 	switch {
 	case broker.Gone(err):
-	case err == nil && !acked:
+	case err != nil: // whoever gets it next asks again
+		r.giveBackForSure()
+	case acked:
+		r.uncertain()
+	default:
 		r.checked = true
 		r.queue.proceed(r)
-	default:
-		r.uncertain()
 	}
 }
 
@@ -164,16 +169,55 @@ func (r *run) holdOn(what string, step func(context.Context) error, cause error)
 			return false
 		}
 		v := verdict{kind: failed, err: fmt.Errorf("%w: its %s could not be stored or sent: %w", task.ErrUncertain, what, err)}
-		recorded := r.within(lastTry, func(ctx context.Context) error { return r.recordUncertain(ctx, v) })
-		buried := r.within(lastTry, func(ctx context.Context) error { return r.deadLetter(ctx, v.err) })
-		if recorded == nil || buried == nil {
+		switch {
+		case r.stored.Load(): // its end is recorded; what follows it is not given up
+		case r.within(lastTry, func(ctx context.Context) error { return r.deadLetter(ctx, v.err) }) == nil:
 			c.cfg.Metrics.Failed.Inc(1)
 			r.notifyFailed(v, false)
+			r.recordLate(v)
 			return false
 		}
 		wait(c.settle, gap.Delay(attempt))
 	}
 	return false
+}
+
+// recordLate records the end of a task that is a dead letter by now, when the store answers again, and deals with what follows
+// it. Such tasks hold no place any more; of a queue as many as the prefetch are remembered.
+func (r *run) recordLate(v verdict) {
+	q := r.queue
+	r.freeEarly()
+	if !q.late.tryAcquire() {
+		return
+	}
+	defer q.late.release()
+	ctx, cancel := q.insisting()
+	defer cancel()
+	record := func(ctx context.Context) error {
+		err := r.recordUncertain(ctx, v, time.Now())
+		if errors.Is(err, resultstore.ErrStale) {
+			return errDone
+		}
+		return err
+	}
+	if r.store() != nil {
+		if err := repeat(ctx, nil, record, func(error) {}); err != nil {
+			return
+		}
+		r.stored.Store(true)
+	}
+	_ = r.publishSuccessors(v) && r.tellSubmitter(v) // each goes on until it is done
+}
+
+// abandon leaves a trace of a task that was acknowledged early, and whose handler a stop leaves behind. It runs beside the
+// handler.
+func (r *run) abandon(ctx context.Context) error {
+	v := verdict{kind: failed, err: fmt.Errorf("%w: its consumer stopped without it", task.ErrUncertain)}
+	err := r.recordUncertain(ctx, v, time.Now())
+	if buried := r.deadLetter(ctx, v.err); buried == nil {
+		return nil
+	}
+	return err
 }
 
 // within runs a step with a time limit.
@@ -184,12 +228,12 @@ func (r *run) within(limit time.Duration, step func(context.Context) error) erro
 }
 
 // recordUncertain stores that the task's end is not known. It cannot where a final record is stored already, or none is wanted.
-func (r *run) recordUncertain(ctx context.Context, v verdict) error {
+func (r *run) recordUncertain(ctx context.Context, v verdict, ended time.Time) error {
 	store := r.store()
 	if store == nil || r.stored.Load() {
 		return resultstore.ErrStale
 	}
-	rec, err := r.protected(task.StateFailed, v)
+	rec, err := r.protected(task.StateFailed, v, ended)
 	if err != nil {
 		return err
 	}

@@ -341,7 +341,11 @@ func (c *Consumer) abandon() {
 	defer cancel()
 	for _, r := range c.running.all() {
 		c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "handler left behind: it ignores its context", r.logAttrs()...)
-		if err := r.giveBack(ctx); err != nil && !broker.Gone(err) {
+		leave := r.giveBack
+		if r.acked.Load() && r.isActive() {
+			leave = r.abandon
+		}
+		if err := leave(ctx); err != nil && !broker.Gone(err) {
 			c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "task not given back; the broker will notice", r.logAttrs(slog.Any("error", err))...)
 		}
 	}

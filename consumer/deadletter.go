@@ -54,7 +54,7 @@ func (r *run) deadLetter(ctx context.Context, cause error) error {
 // bury is deadLetter as a step of a settlement: what no broker can keep is only recorded, and a warning says so.
 func (r *run) bury(ctx context.Context, cause error) error {
 	err := r.deadLetter(ctx, cause)
-	if permanent(err) || errors.Is(err, broker.ErrUnsupported) {
+	if permanent(err) || errors.Is(err, broker.ErrUnsupported) || errors.Is(err, broker.ErrAccess) {
 		r.queue.c.warnOnce("dead letter", "a task that failed is not kept as a dead letter; this is said once",
 			r.logAttrs(slog.Any("error", err))...)
 		if r.acked.Load() || r.answer != nil {

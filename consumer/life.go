@@ -54,7 +54,7 @@ func (r *run) reopen() bool {
 	}
 	f := &following{run: r}
 	wire.EachStep(e.Then, func(l *task.Link) bool {
-		f.save(l.ID, l.Name, e, &l.Meta, resultstore.Record{State: task.StateRequeued, Generation: e.Life})
+		f.save(l.ID, l.Name, e, &l.Meta, resultstore.Record{State: task.StateRequeued, Generation: wire.FirstGeneration(e.Life)})
 		return !f.stopped
 	})
 	return !f.stopped

@@ -33,7 +33,7 @@ func TestBeginLife(t *testing.T) {
 		t.Fatal("a message of the first life began another one")
 	}
 	next := wire.NewLife(m, "again")
-	if next.Generation != 6 || !next.Expires.IsZero() || wire.Life(next) != 1 || next.Properties["expiration"] != "" || next.Properties["type"] != "own" {
+	if next.Generation != wire.FirstGeneration(1) || !next.Expires.IsZero() || wire.Life(next) != 1 || next.Properties["expiration"] != "" || next.Properties["type"] != "own" {
 		t.Fatalf("the message of the next life is %+v", next)
 	}
 	beginLife(e, next, false)

@@ -11,7 +11,6 @@ import (
 const (
 	nodeLook    = time.Second     // between two looks at a node
 	nodeTimeout = 5 * time.Second // of one look
-	maxDead     = 1000            // dead nodes that are remembered
 )
 
 // nodes tells which nodes have died. Each node is watched by one goroutine, however many runs wait for the verdict. The zero
@@ -19,7 +18,6 @@ const (
 type nodes struct {
 	mu      sync.Mutex
 	watched map[string]*watch
-	dead    map[string]struct{}
 }
 
 type watch struct {
@@ -34,11 +32,10 @@ func (n *nodes) judge(ctx context.Context, c *Consumer, fetch context.Context, n
 	if w == nil {
 		w = &watch{done: make(chan struct{})}
 		if n.watched == nil {
-			n.watched, n.dead = make(map[string]*watch), make(map[string]struct{})
+			n.watched = make(map[string]*watch)
 		}
 		n.watched[node] = w
-		_, dead := n.dead[node]
-		c.settling.Go(func() { n.watch(fetch, c, node, w, dead) })
+		c.settling.Go(func() { n.watch(fetch, c, node, w) })
 	}
 	n.mu.Unlock()
 	select {
@@ -50,19 +47,12 @@ func (n *nodes) judge(ctx context.Context, c *Consumer, fetch context.Context, n
 }
 
 // watch looks at a node until it shows a sign of life, or none for AbsentAfter. A look without an answer, and a gap between two
-// looks such as this process being frozen, begin the time anew: what nobody saw says nothing. One that was dead before is
-// looked at once.
-func (n *nodes) watch(fetch context.Context, c *Consumer, node string, w *watch, dead bool) {
+// looks such as this process being frozen, begin the time anew: what nobody saw says nothing.
+func (n *nodes) watch(fetch context.Context, c *Consumer, node string, w *watch) {
 	defer func() {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		delete(n.watched, node)
-		if w.verdict == broker.StartDied {
-			if len(n.dead) >= maxDead {
-				clear(n.dead)
-			}
-			n.dead[node] = struct{}{}
-		}
 		close(w.done)
 	}()
 	gap := min(nodeLook, c.cfg.AbsentAfter/4)
@@ -77,9 +67,6 @@ func (n *nodes) watch(fetch context.Context, c *Consumer, node string, w *watch,
 			since = time.Time{}
 		case state != broker.NodeAbsent:
 			w.verdict = broker.StartCleared
-			return
-		case dead:
-			w.verdict = broker.StartDied
 			return
 		case since.IsZero() || now.Sub(last) > 2*(gap+nodeTimeout):
 			since = now

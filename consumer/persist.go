@@ -88,7 +88,7 @@ func (r *run) giveUp(what string, cause error) {
 		if store == nil {
 			continue
 		}
-		rec, err := r.protected(task.StateFailed, verdict{kind: failed, err: task.Remote(cause)})
+		rec, err := r.protected(task.StateFailed, verdict{kind: failed, err: task.Remote(cause)}, r.ended)
 		if err == nil {
 			err = store.Save(ctx, rec)
 		}
@@ -102,7 +102,7 @@ func (r *run) giveUp(what string, cause error) {
 			return
 		}
 	}
-	r.insist("dead letter", func(ctx context.Context) error { return r.deadLetter(ctx, cause) })
+	r.insist("dead letter", func(ctx context.Context) error { return r.bury(ctx, cause) })
 }
 
 // repeat runs step until it succeeds, until its error is one that repeating does not mend, until lost is closed, or until

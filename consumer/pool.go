@@ -53,12 +53,12 @@ const poolPause = 100 * time.Millisecond
 func (q *queue) while(r *run) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(q.fetch)
 	stopGate := context.AfterFunc(q.gate.context(q.fetch), cancel)
-	lost := q.leases.acquire(q.c.work, r.lost())
-	stopLost := context.AfterFunc(lost, cancel)
+	lost := r.lost() // now: it is another one when the task was acknowledged meanwhile
+	stopLost := context.AfterFunc(q.leases.acquire(q.c.work, lost), cancel)
 	return ctx, func() {
 		stopGate()
 		stopLost()
-		q.leases.release(r.lost())
+		q.leases.release(lost)
 		cancel()
 	}
 }

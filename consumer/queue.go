@@ -34,6 +34,7 @@ type queue struct {
 	telling  bool       // tellLater is under way
 	aside    int        // tasks that wait for their rate; guarded by the mutex of the rates
 	early    slots      // of tasks that are acknowledged before their start: as many as the prefetch
+	late     slots      // of those that are dead letters and not yet recorded: as many
 }
 
 func newQueue(fetch context.Context, c *Consumer, name string, cfg QueueConfig) *queue {
@@ -49,6 +50,7 @@ func (q *queue) hold(prefetch int) {
 		prefetch = unbounded
 	}
 	q.early.resize(int64(prefetch))
+	q.late.resize(int64(prefetch))
 }
 
 // openTimeout bounds one attempt to declare and subscribe.

@@ -33,11 +33,11 @@ type run struct {
 	ended    time.Time
 	hopeless bool // its settlement was given up
 
-	note    *broker.Start // of this start, open; nil for none
-	release func()        // gives back what Config.Admit has taken; nil for nothing
-	suspect bool          // an earlier start ended its process: it runs in quarantine
-	checked bool          // the broker has told that a task that runs at most once was not started
-	early   atomic.Bool   // it has a place among the tasks that are acknowledged before their start
+	note    atomic.Pointer[broker.Start] // of this start, open; nil for none. A stop that leaves the handler behind clears it too
+	release func()                       // gives back what Config.Admit has taken; nil for nothing
+	suspect bool                         // an earlier start ended its process: it runs in quarantine
+	checked bool                         // the broker has told that a task that runs at most once was not started
+	early   atomic.Bool                  // it has a place among the tasks that are acknowledged before their start
 
 	answer  *answer     // its answer from outside is settled, and no run; nil: it is one
 	expects atomic.Bool // its handler has called task.Expect
@@ -70,8 +70,6 @@ func (w *worker) handle(q *queue, d broker.Delivery) {
 	case !q.takes(): // fetched in the same instant as the stop or the pause began
 		r.unstarted()
 	case r.request.Copy != "" && r.elsewhere():
-	case r.unreadable != nil:
-		q.settleAside(r, verdict{kind: failed, err: fmt.Errorf("%w: %w", task.ErrBadArgs, r.unreadable), bury: true})
 	default:
 		q.consider(r)
 	}
@@ -80,6 +78,8 @@ func (w *worker) handle(q *queue, d broker.Delivery) {
 // consider looks whether a task has come further already, by an earlier delivery, before all else.
 func (q *queue) consider(r *run) {
 	switch {
+	case r.unreadable != nil:
+		q.settleAside(r, verdict{kind: failed, err: fmt.Errorf("%w: %w", task.ErrBadArgs, r.unreadable), bury: true})
 	case r.request.Deliveries > 1 && r.deferredBefore():
 	case r.mayHaveEnded() && r.resume():
 	default:
@@ -96,12 +96,12 @@ func (r *run) mayHaveEnded() bool {
 // proceed takes a task of which no end is recorded to its start, or to its end without one.
 func (q *queue) proceed(r *run) {
 	switch {
+	case r.request.Deliveries > 1 && !r.idempotent() && !r.checked && r.mayHaveStarted(): // else it would be said never to have run
 	case r.revoked(): // settled, or put back
 	case r.expired():
 		q.settleAside(r, verdict{kind: expired, err: task.ErrExpired})
 	case r.premature():
 		r.sendBackUntilDue()
-	case r.request.Deliveries > 1 && !r.idempotent() && !r.checked && r.mayHaveStarted():
 	case r.handler == nil:
 		r.park()
 	default:
@@ -270,7 +270,7 @@ func (r *run) saveParked(why error) bool {
 	ctx, cancel := context.WithTimeout(r.queue.c.settle, r.queue.c.cfg.StoreRetry)
 	defer cancel()
 	if store := r.store(); store != nil && resultstore.RepliesOnly(store) { // which carry no retries: this is only a word
-		rec, err := r.protected(task.StateRetrying, verdict{err: why})
+		rec, err := r.protected(task.StateRetrying, verdict{err: why}, r.ended)
 		if err == nil {
 			err = store.Save(ctx, rec)
 		}

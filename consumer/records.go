@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
@@ -35,11 +36,11 @@ func (c *Consumer) storeOf(meta *task.Metadata, replyTo string) resultstore.Resu
 }
 
 // record is what the store keeps of the task.
-func (r *run) record(state task.State, v verdict) resultstore.Record {
+func (r *run) record(state task.State, v verdict, ended time.Time) resultstore.Record {
 	req := &r.request
 	rec := resultstore.Record{
 		ID: req.ID, Name: req.Name, State: state, Generation: req.Generation, Deliveries: req.Deliveries, Retries: req.Retries,
-		ContentType: v.contentType, Result: v.result, Error: task.Remote(v.err), StartedAt: req.StartedAt, FinishedAt: r.ended,
+		ContentType: v.contentType, Result: v.result, Error: task.Remote(v.err), StartedAt: req.StartedAt, FinishedAt: ended,
 		NodeID: req.NodeID, ReplyTo: req.ReplyTo, Correlation: req.Correlation, Life: req.Life, TTL: req.Effective.ResultTTL.Or(0),
 	}
 	if v.await != nil { // it is there until the answer is, or has not come
@@ -49,8 +50,8 @@ func (r *run) record(state task.State, v verdict) resultstore.Record {
 }
 
 // protected is record as it is stored: compressed and sealed where that is configured.
-func (r *run) protected(state task.State, v verdict) (resultstore.Record, error) {
-	rec := r.record(state, v)
+func (r *run) protected(state task.State, v verdict, ended time.Time) (resultstore.Record, error) {
+	rec := r.record(state, v, ended)
 	if err := r.queue.c.codec.ProtectRecord(&rec, r.request.Effective.Compression); err != nil {
 		return rec, fmt.Errorf("%w: %w", errUnsendable, err)
 	}
@@ -84,7 +85,7 @@ func (r *run) save(ctx context.Context, state task.State, v verdict) (verdict, b
 	if store == nil || !state.Terminal() && resultstore.RepliesOnly(store) {
 		return v, true
 	}
-	rec, unfit := r.protected(state, v) // once: what is sealed twice differs
+	rec, unfit := r.protected(state, v, r.ended) // once: what is sealed twice differs
 	ok := r.persist(ctx, "result", func(ctx context.Context) error {
 		if unfit != nil {
 			return unfit
@@ -101,7 +102,7 @@ func (r *run) save(ctx context.Context, state task.State, v verdict) (verdict, b
 			return nil
 		case errors.Is(err, resultstore.ErrTooLarge) && rec.Result != nil:
 			v = verdict{kind: failed, err: task.Remote(fmt.Errorf("%w: %w", task.ErrBadResult, err))}
-			if rec, err = r.protected(task.StateFailed, v); err != nil {
+			if rec, err = r.protected(task.StateFailed, v, r.ended); err != nil {
 				return err
 			}
 			if err = store.Save(ctx, rec); err == nil {

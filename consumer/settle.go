@@ -277,15 +277,25 @@ func (r *run) replace(queue string, next *successive, at time.Time, why string) 
 		r.waitHere(at)
 		at = time.Time{}
 	}
+	defer r.freeEarly()
+	if _, atomic := broker.As[broker.Retrier](c.cfg.Broker); !atomic && !r.idempotent() && !r.acked.Load() && r.answer == nil {
+		// The copy and the message must not both be there: first the one goes, then the other comes.
+		if !r.queue.reserveEarly(r) {
+			r.unstarted()
+			return false
+		}
+		if !r.ackEarly() {
+			return false
+		}
+	}
 	ctx, cancel := context.WithTimeout(c.settle, c.cfg.StoreRetry)
 	defer cancel()
-	defer r.freeEarly()
 	return r.persist(ctx, why, func(ctx context.Context) error { return r.publishCopy(ctx, queue, next, at) })
 }
 
 // publishCopy writes next in the format the task came in, with the next generation, and publishes it in the place of the
 // delivery. Repeating it may queue a second message, which at least once allows. A task that runs at most once is uncertain
-// after an unknown outcome, unless the broker replaces a delivery in one step.
+// after an unknown outcome, unless the broker replaces a delivery in one step. Where it does not, replace has acknowledged it.
 func (r *run) publishCopy(ctx context.Context, queue string, next *successive, at time.Time) error {
 	c := r.queue.c
 	m, err := c.codec.EncodeAs(r.format, r.queue.name, &next.Envelope)
@@ -305,7 +315,7 @@ func (r *run) publishCopy(ctx context.Context, queue string, next *successive, a
 		err = broker.Replace(ctx, c.cfg.Broker, r.delivery, out)
 	}
 	if errors.Is(err, broker.ErrIndeterminate) && !r.idempotent() {
-		if _, atomic := broker.As[broker.Retrier](c.cfg.Broker); !atomic || r.acked.Load() || r.answer != nil {
+		if r.acked.Load() || r.answer != nil {
 			return fmt.Errorf("%w: %w", errUncertain, err)
 		}
 	}

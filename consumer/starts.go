@@ -39,13 +39,14 @@ func (r *run) noteStart() (start bool, later func()) {
 	}
 	ctx, done := q.while(r)
 	defer done()
-	if r.note == nil {
-		r.note = &broker.Start{
-			ID: r.message.ID, Generation: r.message.Generation, Nonce: rand.Text(), Node: c.incarnation, Alone: r.suspect, At: time.Now(),
-		}
+	s := r.note.Load()
+	if s == nil {
+		alone := r.suspect && c.running.len() == 1 // itself: another suspect may have outlasted its time
+		s = &broker.Start{ID: r.message.ID, Generation: r.message.Generation, Nonce: rand.Text(), Node: c.incarnation, Alone: alone, At: time.Now()}
+		r.note.Store(s)
 	}
 	asking, cancel := context.WithTimeout(ctx, loadTimeout)
-	earlier, err := c.witness.NoteStart(asking, q.source, *r.note)
+	earlier, err := c.witness.NoteStart(asking, q.source, *s)
 	cancel()
 	c.noted.Store(true)
 	switch {
@@ -149,15 +150,15 @@ func (r *run) storeVerdict(ctx context.Context, s broker.Start) error {
 
 // clearNote says of the run's own note that it did not end this process. If that fails, whoever reads the note finds out.
 func (r *run) clearNote(ctx context.Context) {
-	s := r.note
+	s := r.note.Swap(nil)
 	if s == nil {
 		return
 	}
-	r.note = nil
-	s.Verdict = broker.StartCleared
+	cleared := *s
+	cleared.Verdict = broker.StartCleared
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
-	if err := r.queue.c.witness.JudgeStart(ctx, r.queue.source, *s); err != nil {
+	if err := r.queue.c.witness.JudgeStart(ctx, r.queue.source, cleared); err != nil {
 		r.log(slog.LevelInfo, "the note of a start stays open", slog.Any("error", err))
 	}
 }

@@ -160,7 +160,7 @@ func (f *following) skip(parent *task.Envelope, links []task.Link, cause *task.R
 
 // record saves the failure of a task that did not run. from is its envelope or its parent's.
 func (f *following) record(id task.ID, name string, from *task.Envelope, meta *task.Metadata, cause *task.RemoteError) {
-	f.save(id, name, from, meta, resultstore.Record{State: task.StateFailed, Generation: from.Life, Deliveries: 1, Error: cause, FinishedAt: f.at})
+	f.save(id, name, from, meta, resultstore.Record{State: task.StateFailed, Generation: wire.FirstGeneration(from.Life), Deliveries: 1, Error: cause, FinishedAt: f.at})
 }
 
 // flush publishes what was added, until it is confirmed or has failed.

@@ -53,7 +53,7 @@ func (r *run) tellSubmitter(v verdict) bool {
 	if store == nil {
 		return true
 	}
-	rec := r.record(v.kind.state(), v)
+	rec := r.record(v.kind.state(), v, r.ended)
 	if v.kind == succeeded {
 		rec.ContentType, rec.Result, rec.Error = "", nil, task.Remote(r.unkept())
 	}

@@ -186,7 +186,7 @@ func TestRequeueReports(t *testing.T) {
 		t.Errorf("in the queue: %+v, %v; want 4, of which one was lettered twice", s, err)
 	}
 	// What has begun its new life is not begun again by a letter of the old one.
-	if err := d.results.Save(t.Context(), resultstore.Record{ID: "plain", State: task.StateStarted, Generation: 1, Deliveries: 1, Life: 1}); err != nil {
+	if err := d.results.Save(t.Context(), resultstore.Record{ID: "plain", State: task.StateStarted, Generation: wire.FirstGeneration(1), Deliveries: 1, Life: 1}); err != nil {
 		t.Fatal(err)
 	}
 	d.put(simple("plain", "a"), at)
@@ -232,7 +232,7 @@ func TestUnreadable(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := got.Message()
-	if !bytes.Equal(n.Body, body) || n.Generation != 1 || wire.Life(n) != 1 || n.Priority != 7 || !n.Expires.IsZero() ||
+	if !bytes.Equal(n.Body, body) || n.Generation != wire.FirstGeneration(1) || wire.Life(n) != 1 || n.Priority != 7 || !n.Expires.IsZero() ||
 		n.Properties["expiration"] != "" || n.Properties["type"] != "x" {
 		t.Errorf("it came back as %+v", n)
 	}

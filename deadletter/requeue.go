@@ -79,12 +79,16 @@ func (l *Letters) requeue(ctx context.Context, queue string, letter *Letter, r *
 	next := wire.NewLife(letter.Message, rand.Text())
 	fenced, err := false, l.allowed(ctx, letter)
 	if err == nil {
-		fenced, err = l.reopen(ctx, letter, next)
-	}
-	if err == nil {
-		err = l.publish(ctx, home(queue), next)
+		fenced, err = l.reopen(ctx, letter, next, nil)
 	}
 	var why refusal
+	if err == nil {
+		if err = l.publish(ctx, home(queue), next); errors.As(err, &why) && fenced { // say so to those who wait for the new life
+			if _, told := l.reopen(ctx, letter, next, task.Remote(why)); told != nil {
+				err = told
+			}
+		}
+	}
 	switch {
 	case err == nil:
 		if r.Done++; !fenced {
@@ -133,13 +137,14 @@ func (l *Letters) allowed(ctx context.Context, letter *Letter) error {
 
 // reopen begins the new life in the store, and reports whether that fences the old one. The steps that were skipped because the
 // task failed are reopened too, as far as the message shows them; of a sealed one the consumer does it.
-func (l *Letters) reopen(ctx context.Context, letter *Letter, next *broker.Message) (fenced bool, err error) {
+// why is the error of the new record: what keeps the new life from beginning, nil for nothing.
+func (l *Letters) reopen(ctx context.Context, letter *Letter, next *broker.Message, why *task.RemoteError) (fenced bool, err error) {
 	e := letter.Task
 	if e == nil || e.ID.Check() != nil {
 		return false, nil
 	}
 	rec := resultstore.Record{
-		ID: e.ID, Name: task.Text(e.Name, 255), State: task.StateRequeued, Generation: next.Generation, Life: wire.Life(next),
+		ID: e.ID, Name: task.Text(e.Name, 255), State: task.StateRequeued, Generation: next.Generation, Life: wire.Life(next), Error: why,
 		NodeID: l.cfg.NodeID, ReplyTo: e.ReplyTo, Correlation: e.Correlation,
 	}
 	store, err := l.store(e, &e.Meta, &rec)
@@ -153,7 +158,7 @@ func (l *Letters) reopen(ctx context.Context, letter *Letter, next *broker.Messa
 	if err != nil {
 		return false, err
 	}
-	rec.Generation = rec.Life
+	rec.Generation = wire.FirstGeneration(rec.Life)
 	wire.EachStep(e.Then, func(step *task.Link) bool {
 		rec.ID, rec.Name = step.ID, task.Text(step.Name, 255)
 		if store, serr := l.store(e, &step.Meta, &rec); store != nil && serr == nil {

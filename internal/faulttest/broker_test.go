@@ -25,6 +25,7 @@ func TestKilledBrokerLosesNothingConfirmed(t *testing.T) {
 		consumers := []*program{f.consumer(e.quick(settings{"TASK_MS": 10})), f.consumer(e.quick(settings{"TASK_MS": 10}))}
 		p := f.producer(settings{"RATE": 150, "CONCURRENCY": 16})
 		f.await("load", atLeast(100, ledger.Finished))
+		f.awaitAge(e)
 		node.Kill()
 		if err := node.Restart(t.Context()); err != nil {
 			t.Fatal(err)

@@ -230,3 +230,14 @@ func (f *fleet) awaitEmpty(b broker.Broker) {
 	f.t.Helper()
 	f.awaitStats(b, "an empty queue without dead letters", func(s broker.Stats) bool { return s.Ready == 0 && s.Dead == 0 })
 }
+
+// awaitAge waits until the fleet's queue is old enough for its server to be killed: a quorum queue of a single RabbitMQ 3.10 node
+// that is killed within seconds of the queue's declaration may come back empty, or without a leader.
+func (f *fleet) awaitAge(e *engine) {
+	f.t.Helper()
+	if e.name != "rabbit" {
+		return
+	}
+	born := time.Now()
+	f.await("a queue of 6 s", func(ledger.History) bool { return time.Since(born) > 6*time.Second })
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -220,4 +221,10 @@ func handle[A, R any](r task.Registrar, t task.Task[A, R], during func(ctx conte
 		}
 		return fn(a)
 	})
+}
+
+// IsFailure reports whether err is one of the failures that a workflow may end with. Of a step that did not run because of it, err
+// says before the failure whose it is.
+func IsFailure(e *Expected, err error) bool {
+	return slices.ContainsFunc(e.Failures, func(text string) bool { return strings.HasSuffix(err.Error(), text) })
 }

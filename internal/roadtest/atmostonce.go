@@ -296,7 +296,9 @@ func testEarlyHeldOnly(t *testing.T, open Open) {
 	}
 	r.start()
 	<-first
+	cut := noticed(side)
 	r.h.Sever(t, side)
+	r.eventually("the consumer has noticed the cut", cut) // else it may be acknowledging the next one
 	close(release)
 	for i, f := range fs {
 		want(r, f, i)
@@ -304,6 +306,21 @@ func testEarlyHeldOnly(t *testing.T, open Open) {
 			t.Errorf("task %d ran %d times", i, c)
 		}
 	}
+}
+
+// noticed returns whether a broker has noticed since that its connection is lost. One that does not tell has.
+func noticed(b broker.Broker) func() bool {
+	w, ok := broker.As[broker.Watcher](b)
+	if !ok {
+		return func() bool { return true }
+	}
+	var lost atomic.Bool
+	w.Watch(func(s broker.ConnState, _ error) {
+		if s == broker.Disconnected {
+			lost.Store(true)
+		}
+	})
+	return lost.Load
 }
 
 // testFailedIsKept: a task that failed for good, or is out of retries, is among the dead letters with its message, its error and

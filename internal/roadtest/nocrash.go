@@ -25,6 +25,7 @@ func testNoCrash(t *testing.T, open Open) {
 			return r.another()
 		}},
 		{"pause", func(r *road, run *running, _ broker.Broker) *running {
+			r.eventually("the consumer runs", func() bool { return r.consumer.Stats().Running })
 			if err := r.consumer.Pause(); err != nil {
 				r.t.Fatal(err)
 			}
@@ -34,6 +35,7 @@ func testNoCrash(t *testing.T, open Open) {
 			return run
 		}},
 		{"scale down", func(r *road, run *running, _ broker.Broker) *running {
+			r.eventually("the consumer runs", func() bool { return r.consumer.Stats().Running })
 			r.scale(1)
 			r.scale(2)
 			return run

@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"math"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -25,11 +24,11 @@ const (
 func Life(m *broker.Message) int {
 	switch v := m.Headers[HeaderLife].(type) {
 	case int64:
-		return int(min(max(v, 0), math.MaxInt32))
+		return int(min(max(v, 0), maxLife))
 	case string: // of a broker whose headers are texts
 		n, err := strconv.ParseUint(v, 10, 31)
 		if err == nil {
-			return int(n)
+			return int(min(n, maxLife))
 		}
 	}
 	return 0
@@ -44,16 +43,24 @@ func LifeCopy(m *broker.Message) string {
 	return s
 }
 
-// NewLife returns a copy of m for its next life, with the next generation. The copy shares m's body, and never expires.
+// maxLife is the last life whose generations records and brokers can hold.
+const maxLife = 2000
+
+// FirstGeneration is the generation with which a life begins. No attempt of an earlier life ever has it or a later one: a message of
+// the old life that is still queued must not be taken for the new one, and all letters of one life begin the same new one.
+func FirstGeneration(life int) int { return life << 20 }
+
+// NewLife returns a copy of m for its next life. The copy shares m's body, and never expires.
 func NewLife(m *broker.Message, copyName string) *broker.Message {
 	next := *m
-	next.Generation++
+	life := min(Life(m)+1, maxLife)
+	next.Generation = FirstGeneration(life)
 	next.Expires = time.Time{}
 	next.Headers = make(map[string]any, len(m.Headers)+2)
 	for k, v := range m.Headers {
 		next.Headers[k] = v
 	}
-	next.Headers[HeaderLife], next.Headers[HeaderLifeCopy] = int64(Life(m))+1, copyName
+	next.Headers[HeaderLife], next.Headers[HeaderLifeCopy] = int64(life), copyName
 	next.Properties = make(map[string]string, len(m.Properties))
 	for k, v := range m.Properties {
 		if k != "expiration" {
@@ -73,7 +80,7 @@ func stampLife(m *broker.Message, life int) {
 		m.Headers = make(map[string]any, 1)
 	}
 	m.Headers[HeaderLife] = int64(life)
-	m.Generation = life
+	m.Generation = FirstGeneration(life)
 }
 
 // LifeID returns id as it is known in a life: id itself in the first one, and else an id of its own.

@@ -1,0 +1,160 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/broker/membroker"
+	"github.com/swarmiji/swarmiji/consumer"
+	"github.com/swarmiji/swarmiji/deadletter"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// TestRequeueForeign: a message of a foreign writer has its id outside, as AMQP's message-id. Its letter is requeued.
+func TestRequeueForeign(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newTable(t, nil)
+		var fixed atomic.Bool
+		def := task.New[int, int]("bad")
+		if err := def.Handle(b.c, func(_ context.Context, i int) (int, error) {
+			if fixed.Load() {
+				return i, nil
+			}
+			return 0, task.Fail(errors.New("broken"))
+		}); err != nil {
+			t.Fatal(err)
+		}
+		conn := b.server.Connect()
+		_ = conn.Declare(t.Context(), broker.Queue{Name: "default"})
+		if err := conn.Publish(t.Context(), "default", &broker.Message{ID: "ext-1", ContentType: "application/json", Body: []byte(`{"task":"bad","args":5}`)}); err != nil {
+			t.Fatal(err)
+		}
+		b.run()
+		time.Sleep(time.Minute)
+		t.Logf("before: %s, %+v", b.rec(t, "ext-1").State, b.stats(t))
+		fixed.Store(true)
+		t.Logf("requeue: %+v", b.requeueAll(t))
+		time.Sleep(time.Minute)
+		if rec := b.rec(t, "ext-1"); rec.State != task.StateSucceeded {
+			t.Errorf("the handler has succeeded; the record says %s (life %d), %+v", rec.State, rec.Life, b.stats(t))
+		}
+		b.end()
+	})
+}
+
+// TestRequeueRefusedByTheBroker: the requeued message is refused by the broker.
+func TestRequeueRefusedByTheBroker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newTable(t, nil)
+		def := task.New[int, int]("bad")
+		if err := def.Handle(b.c, func(_ context.Context, i int) (int, error) { return 0, task.Fail(errors.New("broken")) }); err != nil {
+			t.Fatal(err)
+		}
+		b.run()
+		if _, err := def.Submit(t.Context(), b.p, 1, task.WithID("x")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		w := &wrapped{Broker: b.server.Connect(), publish: func(context.Context, broker.Outgoing, func() error) error { return broker.ErrTooLarge }}
+		l, err := deadletter.New(deadletter.Config{Broker: w, Results: b.store})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rep, err := l.Requeue(t.Context(), "default", deadletter.Filter{})
+		t.Logf("%+v %v", rep, err)
+		if rec := b.rec(t, "x"); rec.State != task.StateRequeued || rec.Error == nil || !strings.Contains(rec.Error.Message, "too large") {
+			t.Errorf("the record says %q, error %v; want why the new life does not begin", rec.State, rec.Error)
+		}
+		b.end()
+	})
+}
+
+// TestRetryBlockedAtMostOnce: the retry of a task that runs at most once cannot be sent for longer than StoreRetry (its queue is full). Store and dead letters are there.
+func TestRetryBlockedAtMostOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &wrapped{}
+		until := time.Now().Add(5 * time.Minute)
+		b := newTable(t, func(c *consumer.Config) {
+			w.Broker = c.Broker
+			w.publish = func(_ context.Context, o broker.Outgoing, do func() error) error {
+				if o.Message.ID == "first" && time.Now().Before(until) {
+					return broker.ErrBlocked
+				}
+				return do()
+			}
+			c.Broker = w
+		})
+		b.run()
+		c := echo.Call(-1, task.WithID("first"), task.WithIdempotent(false), task.WithMaxRetries(3))
+		c.Then = []task.Link{{ID: "second", Name: "echo"}}
+		c.Else = []task.Link{{ID: "on-error", Name: "echo"}}
+		if _, err := b.p.Submit(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Hour)
+		defer cancel()
+		_, err1 := task.FutureOf[int](b.p.Pending("first")).Get(ctx)
+		_, err2 := task.FutureOf[int](b.p.Pending("second")).Get(ctx)
+		_, err3 := b.store.Load(t.Context(), "on-error")
+		t.Logf("first: %v; runs %d, %+v", err1, b.runs.Load(), b.stats(t))
+		if err2 == nil || errors.Is(err2, context.DeadlineExceeded) || err3 != nil {
+			t.Errorf("first has failed (%v), and 10 h later nobody has told the step after it (%v), nor run the error task (%v)", err1, err2, err3)
+		}
+		b.end()
+	})
+}
+
+// noAccess may not write dead letters.
+type noAccess struct{ *membroker.Broker }
+
+func (b noAccess) Unwrap() any { return b.Broker }
+func (b noAccess) Subscribe(ctx context.Context, q string, o broker.SubscribeOptions) (broker.Subscription, error) {
+	s, err := b.Broker.Subscribe(ctx, q, o)
+	return noAccessSub{s}, err
+}
+
+type noAccessSub struct{ broker.Subscription }
+
+func (s noAccessSub) Unwrap() any { return s.Subscription }
+func (s noAccessSub) Receive(ctx context.Context) (broker.Delivery, error) {
+	d, err := s.Subscription.Receive(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return noAccessDelivery{d}, nil
+}
+
+type noAccessDelivery struct{ broker.Delivery }
+
+func (d noAccessDelivery) Unwrap() any { return d.Delivery }
+func (d noAccessDelivery) Bury(context.Context, broker.Dead) error {
+	return fmt.Errorf("configure access to the dead queue: %w", broker.ErrAccess)
+}
+
+// TestNoAccessToDeadLetters: a task that fails, without a record, on a broker that does not let this user write dead letters.
+func TestNoAccessToDeadLetters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var runs atomic.Int64
+		b := newTable(t, func(c *consumer.Config) { c.Broker = noAccess{c.Broker.(*membroker.Broker)} })
+		def := task.New[int, int]("bad", task.WithIgnoreResult(true))
+		if err := def.Handle(b.c, func(_ context.Context, i int) (int, error) { runs.Add(1); return 0, task.Fail(errors.New("for good")) }); err != nil {
+			t.Fatal(err)
+		}
+		b.run()
+		if _, err := def.Submit(t.Context(), b.p, 1, task.WithID("x")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		if runs.Load() != 1 {
+			t.Errorf("a task that failed for good ran %d times within an hour", runs.Load())
+		}
+		b.end()
+	})
+}
