@@ -13,7 +13,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// A task that runs at most once is acknowledged before its start. From then on nobody but this process knows of it:
+// A task that runs at most once is acknowledged before its start. From then on only this process knows of it:
 //
 //   - At most as many of them as the prefetch are unsettled, since the broker does not count them any more. None starts beyond.
 //   - None is given up without a trace. A step of its settlement that cannot be done within StoreRetry is tried on; a task whose
@@ -79,8 +79,8 @@ func (r *run) ackEarly() bool {
 	return false
 }
 
-// mayHaveStarted deals with a task that runs at most once and was handed out before, if it may have been started, and reports
-// whether it did. Where an acknowledgement is final such a task cannot have been.
+// mayHaveStarted reports whether an earlier delivery of a task that runs at most once may have been started. If so it has dealt
+// with the run, or does so when the broker answers. Where an acknowledgement is final no such task was started.
 func (r *run) mayHaveStarted() bool {
 	checker, ok := broker.As[broker.AckChecker](r.delivery)
 	if !ok {

@@ -89,7 +89,7 @@ func (q *queue) perform(r *run) {
 }
 
 // committed does the last thing before a start, and reports whether the run may start: a task that runs at most once is
-// acknowledged, the start of one that was handed out before is noted. Otherwise the run has been dealt with, or goes on by later.
+// acknowledged, the start of one that was handed out before is noted. If not, the run has been dealt with, or later goes on with it.
 func (r *run) committed() (start bool, later func()) {
 	if r.idempotent() {
 		return r.noteStart()

@@ -13,7 +13,7 @@ import (
 
 // A dead letter that somebody requeues begins a new life: what was counted against the task counts no more, and what was recorded of
 // it is replaced. What follows a task carries its life on: the records of steps that were skipped because it failed are reopened
-// before these are sent, and error tasks of a later life have ids of their own. See internal/wire/life.go for what travels.
+// before the steps are sent, and error tasks of a later life have ids of their own. See internal/wire/life.go for what travels.
 
 // beginLife makes e the envelope of the life that m is of. The copies of m carry that life in their envelopes, so that it begins
 // once. A sealed task keeps its expiry: it is what protects it from being repeated, and anybody can write the life outside the seal.
@@ -45,8 +45,8 @@ func elseLink(parent *task.Envelope, l task.Link, label string) *task.Link {
 	return &l
 }
 
-// reopen replaces the failures that earlier lives recorded of what follows this task, and reports whether to go on. It comes before the
-// task's own success is stored, so that nobody who sees that takes those for the end.
+// reopen replaces the failures that earlier lives recorded of what follows this task, and reports whether to go on. It comes before
+// the task's own success is stored: a reader of that success must not take the old failures of later steps for the end.
 func (r *run) reopen() bool {
 	e := r.request.Envelope
 	if e.Life == 0 || len(e.Then) == 0 {

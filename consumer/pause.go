@@ -11,7 +11,8 @@ import (
 )
 
 // Pause has the consumer take no more tasks from the queues, all of them when none is named: what it fetched and did not start
-// goes back at once, for others; what runs ends as ever. The queue's suspects pause with it. It returns when all that is done.
+// goes back at once, for others; what runs ends as ever. The side queue that an older version left pauses too. It returns when all
+// that is done.
 // Pausing what is paused does nothing. A paused consumer can be scaled and stopped.
 //
 // Where the broker cannot change a subscription's prefetch (see [broker.Resizer]), what the subscription holds stays held.

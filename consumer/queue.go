@@ -111,9 +111,9 @@ func (q *queue) giveBack() error {
 // everything is a number of messages that no subscription holds.
 const everything = math.MaxInt
 
-// returnHeld stops the fetching and gives back what the subscription holds and no worker has started, n messages at most. Where
-// that would look like a crash to the next consumer it goes back as a copy. A subscription whose prefetch cannot change keeps what it
-// holds; it has not stopped.
+// returnHeld stops the fetching and gives back at most n messages that the subscription holds and no
+// worker has started. A subscription whose prefetch cannot change keeps what it holds: stopped is
+// false then.
 func (q *queue) returnHeld(ctx context.Context, n int) (stopped bool, err error) {
 	if stopped, err = broker.SetPrefetch(ctx, q.sub, 0); !stopped || err != nil {
 		return stopped, err

@@ -41,7 +41,7 @@ type run struct {
 
 	answer  *answer     // its answer from outside is settled, and no run; nil: it is one
 	expects atomic.Bool // its handler has called task.Expect
-	stale   atomic.Bool // another delivery of its message came to its end, or was deferred, as that showed
+	stale   atomic.Bool // another delivery of its message has ended or was deferred: this one counts for nothing
 
 	// How far it has come. A stop that leaves a handler behind looks at these from another goroutine.
 	acked      atomic.Bool // before the start, because the task runs at most once

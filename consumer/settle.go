@@ -251,7 +251,7 @@ func (r *run) remove(ctx context.Context, v verdict) bool {
 // successive is the envelope of a task's next message.
 type successive struct{ task.Envelope }
 
-// copy makes it as it is now. Crashes were counted there by older versions.
+// copy returns the envelope of the task's next message. Older versions counted crashes there.
 func (r *run) copy() *successive {
 	next := &successive{*r.request.Envelope}
 	next.Crashes = 0
@@ -319,7 +319,7 @@ func (r *run) publishCopy(ctx context.Context, queue string, next *successive, a
 			return fmt.Errorf("%w: %w", errUncertain, err)
 		}
 	}
-	if errors.Is(err, broker.ErrNoQueue) { // deleted under us, or a side queue that nobody has needed before
+	if errors.Is(err, broker.ErrNoQueue) { // the queue was deleted meanwhile
 		if derr := broker.Declare(ctx, c.cfg.Broker, broker.Queue{Name: queue, Levels: r.queue.cfg.Levels}); derr != nil {
 			return errors.Join(err, derr)
 		}

@@ -16,8 +16,8 @@ import (
 // broker tells is only that a message was handed out before. So was every message beside it, and so is every message that a
 // stop, a cut connection or a lost lease gives back. None of these may count.
 //
-// So a broker that is a [broker.Witness] keeps notes of starts. The first start of a message writes none. Whoever starts it
-// after that writes one immediately before the handler, and reads those of others. A note whose node is still there, or has
+// So a broker that is a [broker.Witness] keeps notes of starts. The first start of a message writes none. Each later
+// start writes one immediately before the handler, and reads the earlier ones. A note whose node is still there, or has
 // left in order, is cleared. A note whose node is absent for Config.AbsentAfter without a break is a death. After one death
 // the task runs in quarantine; after the last one that MaxCrashes allows, in quarantine, it goes to the dead letters.
 //
@@ -29,9 +29,9 @@ const fewestCrashes = 3
 // noteAgain is after how long a start is noted again that could not be noted.
 const noteAgain = time.Second
 
-// noteStart notes the start of a task that was handed out before, and reports whether it may start now. Otherwise the task
-// has been dealt with, or goes on by later, which is to be called when the run is counted out. It is the last thing before
-// the start.
+// noteStart notes the start of a task that was handed out before, as the last step before the handler, and reports whether the
+// handler may start. If not, the task is settled or given back, or later goes on with it. Call later when the run is no longer
+// among those that run.
 func (r *run) noteStart() (start bool, later func()) {
 	q, c := r.queue, r.queue.c
 	if r.request.Deliveries <= 1 || c.witness == nil || r.message.ID == "" { // without an id nothing can be told of it
@@ -88,8 +88,8 @@ func (c *Consumer) openStarts(notes []broker.Start) (open []*broker.Start) {
 	return open
 }
 
-// mayStart reports whether a run of these earlier starts may start as it is. Otherwise it is given up, or goes on later as a
-// suspect.
+// mayStart reports whether a task with these earlier starts may start as it is. If not, it is dead-lettered, or later goes on
+// with it as a suspect.
 func (r *run) mayStart(ctx context.Context, earlier []broker.Start) (start bool, later func()) {
 	q := r.queue
 	deaths, alone := 0, false
@@ -148,7 +148,7 @@ func (r *run) storeVerdict(ctx context.Context, s broker.Start) error {
 	})
 }
 
-// clearNote says of the run's own note that it did not end this process. If that fails, whoever reads the note finds out.
+// clearNote stores that the run's own start did not end this process. If that fails, a consumer that reads the note judges it.
 func (r *run) clearNote(ctx context.Context) {
 	s := r.note.Swap(nil)
 	if s == nil {

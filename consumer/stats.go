@@ -25,7 +25,7 @@ type Stats struct {
 type QueueStats struct {
 	Name    string
 	Workers int // there are to be; after Scale more may still be ending their tasks
-	// Active is how many handlers run, those of suspects too.
+	// Active is how many handlers run, also in quarantine and in the side queue of an older version.
 	Active int
 	// Reserved is how many tasks a worker has taken that have to wait before they start, such as for their rate.
 	Reserved int

@@ -66,7 +66,7 @@ func (r *run) tellSubmitter(v verdict) bool {
 	return r.persist(ctx, "end for its submitter", func(ctx context.Context) error { return saveLate(ctx, store, rec) })
 }
 
-// saveLate saves a record that is of no use where another one, or nobody, is.
+// saveLate saves a record. It is no error if the store has a newer one, cannot take it, or its submitter is gone.
 func saveLate(ctx context.Context, store resultstore.ResultStore, rec resultstore.Record) error {
 	err := store.Save(ctx, rec)
 	if errors.Is(err, resultstore.ErrStale) || errors.Is(err, resultstore.ErrUnreachable) || errors.Is(err, resultstore.ErrMalformed) {
