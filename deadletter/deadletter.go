@@ -1,5 +1,5 @@
-// Package deadletter is for what became of tasks that were given up: find them, see why, run them again, drop them, or keep them
-// in a file. Code and the program swarmiji use the same methods.
+// Package deadletter finds tasks that failed for good, shows why, runs them again, drops them, and keeps them in files. The
+// program swarmiji uses the same methods.
 //
 // A dead letter is the message as it was, with the reason. [Letters.Requeue] gives it a new life: its counters begin again, its
 // record may go on to succeed, the steps that were skipped because it failed run, and what an attempt of the old life still
@@ -32,7 +32,7 @@ type Config struct {
 	Results resultstore.ResultStore
 	// Stores are further stores, by the name that a task's ResultStore metadata gives.
 	Stores map[string]resultstore.ResultStore
-	// Gatherer knows the groups. nil: Results, where that is one.
+	// Gatherer knows the groups. nil: Results, if it is a Gatherer.
 	Gatherer resultstore.Gatherer
 	// Serializers and Formats are understood, in order. nil: msgpack, JSON and raw bytes; Compact, JSON, Raw.
 	Serializers []serializer.Serializer
@@ -82,10 +82,10 @@ func New(c Config) (*Letters, error) {
 	return &Letters{cfg: c, dead: dead, codec: codec, gather: resultstore.GathererOf(c.Gatherer, c.Results)}, nil
 }
 
-// List calls fn for each letter of a queue that f takes, until fn returns false. The letters stay where they are; fn must not
-// change them, nor scan the same queue.
+// List calls fn for each letter of a queue that f takes, until fn returns false. The letters stay where they are. fn must not
+// change them, and must not scan the same queue.
 //
-// Returns [ErrFilter] for a filter that cannot be, [task.ErrBadName] for a bad queue, and the broker's errors, such as
+// Returns [ErrFilter] for an invalid filter, [task.ErrBadName] for a bad queue, and the broker's errors, such as
 // [broker.ErrNoQueue].
 func (l *Letters) List(ctx context.Context, queue string, f Filter, fn func(*Letter) bool) error {
 	return l.scan(ctx, queue, f, func(letter *Letter) (broker.DeadAction, error) {
@@ -96,8 +96,8 @@ func (l *Letters) List(ctx context.Context, queue string, f Filter, fn func(*Let
 	})
 }
 
-// Drop removes the letters of a queue that f takes, for ever, and returns how many they were. Its errors are those of
-// [Letters.List]. After an error some of those counted may be there still.
+// Drop removes the letters of a queue that f takes, for ever, and returns their number. Its errors are those of [Letters.List].
+// After an error some of the counted letters may be there still.
 func (l *Letters) Drop(ctx context.Context, queue string, f Filter) (n int, err error) {
 	if f.all() {
 		if err := task.CheckName(queue); err != nil {

@@ -14,10 +14,10 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// ErrMalformed: a line that [Letters.Import] is given is no letter.
+// ErrMalformed: a line of the file that [Letters.Import] reads is no letter.
 var ErrMalformed = errors.New("deadletter: malformed letter")
 
-// exportVersion is the version of the lines that Export writes. Import refuses a newer one, which may say what it would lose.
+// exportVersion is the version of the lines that Export writes. Import refuses any other, since it could lose fields of it.
 const exportVersion = 1
 
 // maxLine bounds a line that Import reads, in bytes.
@@ -53,10 +53,10 @@ func (l *Letters) Export(ctx context.Context, queue string, f Filter, w io.Write
 }
 
 // Import puts the letters that [Letters.Export] wrote among the dead letters of a queue, "" for the one that each came from, and
-// returns how many. To import a file twice makes two letters of each; only one of these can be requeued where a store keeps records.
+// returns how many. A file that is imported twice adds each letter twice; where a store keeps records only one of the two runs.
 //
-// A line that is no letter ends it with [ErrMalformed] and the number of the line; the lines before it are imported. Other errors
-// are the broker's.
+// At a line that is no letter it stops with [ErrMalformed] and the number of the line; the lines before it are imported. Other
+// errors are the broker's.
 func (l *Letters) Import(ctx context.Context, queue string, r io.Reader) (n int, err error) {
 	if queue != "" {
 		if err := task.CheckName(queue); err != nil {

@@ -12,10 +12,10 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// ErrFilter: a [Filter] that cannot be, such as one with a negative age.
+// ErrFilter: an invalid [Filter], such as one with a negative age.
 var ErrFilter = errors.New("deadletter: bad filter")
 
-// Letter is a dead letter as it can be read. It belongs to the broker: what is to be kept is copied.
+// Letter is a dead letter with its message decoded. Its bytes belong to the broker: copy what is used after the call.
 type Letter struct {
 	// Dead is what the broker keeps: the message as it was, the queue, the reason, the stack, the attempts and the time.
 	broker.Dead
@@ -42,8 +42,7 @@ func (l *Letter) Name() string {
 	return l.Task.Name
 }
 
-// Bind reads the task's arguments into v. Returns Unread where they cannot be read, and [task.ErrBadArgs] where they are
-// nothing for v.
+// Bind reads the task's arguments into v. Returns Unread if they cannot be read, and [task.ErrBadArgs] if they do not fit v.
 func (l *Letter) Bind(v any) error {
 	if l.Unread != nil {
 		return l.Unread
@@ -72,7 +71,7 @@ func (l *Letters) read(d *broker.Dead) *Letter {
 	return letter
 }
 
-// Filter says which letters are meant. The zero value takes all; a letter has to fit each field that is set.
+// Filter selects letters. The zero value selects all; a letter has to fit each field that is set.
 type Filter struct {
 	// IDs are ids of tasks. nil: any.
 	IDs []task.ID
@@ -81,7 +80,7 @@ type Filter struct {
 	Task string
 	// Error is a text that is part of the reason. "": any.
 	Error string
-	// OlderThan and YoungerThan are about the time since the task was dead-lettered. 0: any.
+	// OlderThan and YoungerThan bound the time since the task was dead-lettered. 0: any.
 	OlderThan, YoungerThan time.Duration
 	// Limit is how many letters at most, the oldest first. 0: no limit.
 	Limit int
@@ -91,7 +90,7 @@ func (f *Filter) all() bool {
 	return f.IDs == nil && f.Task == "" && f.Error == "" && f.OlderThan == 0 && f.YoungerThan == 0 && f.Limit == 0
 }
 
-// matcher is a Filter made ready.
+// matcher is a compiled Filter.
 type matcher struct {
 	f    *Filter
 	now  time.Time
@@ -116,7 +115,7 @@ func (f *Filter) matcher(now time.Time) (*matcher, error) {
 	return m, nil
 }
 
-// early tells by what needs no decoding whether d is meant.
+// early reports whether d fits the fields that need no decoding.
 func (m *matcher) early(d *broker.Dead) bool {
 	age := m.now.Sub(d.At)
 	return (m.f.OlderThan == 0 || age > m.f.OlderThan) && (m.f.YoungerThan == 0 || age < m.f.YoungerThan) &&

@@ -18,17 +18,17 @@ const MaxProblems = 1000
 
 // Report says what became of the letters that a filter took.
 type Report struct {
-	// Done is how many were requeued.
+	// Done is how many were requeued. Several letters of one message are counted each, until an attempt of the new life starts.
 	Done int
-	// Already is how many had been requeued before, by a call that did not come to its end or from another letter of the same
-	// message. They are removed.
+	// Already is how many had been requeued before, and whose new life has begun: from another letter of the same message, or by
+	// a call that returned an error. They are removed.
 	Already int
 	// Refused is how many must not be requeued. They stay.
 	Refused int
 	// Unfenced is how many of Done have no record that fences: their store only carries replies, or none is configured, or they
 	// cannot be read. What an attempt of their old life still writes is not refused.
 	Unfenced int
-	// Problems tells of letters that were refused why, up to [MaxProblems] of them.
+	// Problems says why letters were refused, for up to [MaxProblems] of them.
 	Problems []Problem
 }
 
@@ -51,7 +51,7 @@ func (r *Report) refuse(id task.ID, reason string) {
 // published, the letter removed. After a crash, or an error, Requeue is called again.
 //
 // These are refused, and their letters stay:
-//   - the member of a group whose end the group has counted: run again it would change nothing;
+//   - the member of a group that has counted the member's end: a new run would change nothing;
 //   - a task with conditions ([task.Conditions]): its job is over, submit it again;
 //   - a task that has succeeded, that was revoked, or of which a newer attempt exists;
 //   - a task whose store is not among those configured, and a message that the broker does not take.
@@ -113,7 +113,7 @@ func (l *Letters) publish(ctx context.Context, queue string, m *broker.Message) 
 	return err
 }
 
-// allowed returns a refusal for a task whose new life would be none.
+// allowed returns a refusal for a task that a requeue could not run again with effect.
 func (l *Letters) allowed(ctx context.Context, letter *Letter) error {
 	e := letter.Task
 	switch {
