@@ -25,7 +25,7 @@ type Envelope struct {
 	Base *Metadata // the producer's static configuration, the lowest layer: it travels apart, so that the consumer's own can override it; nil for none
 
 	Retries int // attempts before this one that ended with a retry
-	Crashes int // times the task was held, perhaps running, when its consumer died
+	Crashes int // counted by older versions; consumers of this one neither read it nor count here
 	Parked  int // times it was put aside because no handler of its name was registered
 
 	// Life is how often the task, or the step that it follows, was put back from the dead letters. The counts above are of this life.
