@@ -41,9 +41,9 @@ type note struct {
 	Verdict int    `json:"verdict,omitempty"`
 }
 
-// noteStore is where notes lie. Servers that can let a message vanish keep them in the stream of
-// messages, which is there when a node of a cluster has died: to make a stream takes all of them.
-// Others keep them in a stream of their own, in which everything vanishes after a time.
+// noteStore is where notes are stored. Servers with a TTL for single messages keep them in the
+// stream of messages, which exists already: a new stream cannot be made while a node of a cluster is
+// down. Other servers keep them in a stream of their own with a maximum age.
 type noteStore struct {
 	stream string
 	prefix string // of the subjects
@@ -118,8 +118,8 @@ func (st noteStore) read(ctx context.Context, b *Broker, subject string) (*natsc
 	return b.conn.GetLast(ctx, st.stream, st.prefix+subject)
 }
 
-// write stores a message in the place of the newest one of its subject, if that has the given
-// sequence.
+// write stores a message in the place of the newest one of its subject. Its header may say which
+// sequence that one must have.
 func (st noteStore) write(ctx context.Context, b *Broker, m *nats.Msg) error {
 	m.Subject = st.prefix + m.Subject
 	if m.Header == nil {
