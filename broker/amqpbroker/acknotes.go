@@ -17,8 +17,8 @@ const (
 	// 150 bytes and 11 for each further message that shares it.
 	ackNoteBytes   = 256 << 20
 	ackNoteSegment = 16 << 20
-	// ackBlock is how many acknowledgements a reader forgets at a time, and ackBlocks how many
-	// times that it knows: 32 MB.
+	// A reader remembers ackBlocks blocks of ackBlock acknowledgements, 32 MB, and forgets a
+	// block at a time.
 	ackBlock  = 64 << 10
 	ackBlocks = 64
 	// clockSkew is how far the clocks of a producer and a consumer may be apart.
@@ -53,12 +53,13 @@ func (b *Broker) newAckNotes() *ackNotes {
 	return a
 }
 
-// short is the part of a key that notes of acknowledgements hold. Two messages of one short key are
-// no harm: the second is taken for acknowledged, which is what is said when it cannot be told.
+// short is the part of a key that notes of acknowledgements hold. Of two messages with one short
+// key the second is taken for acknowledged, as one is of which nothing is known: it does not run.
 func (k messageKey) short() uint64 { return binary.BigEndian.Uint64(k[:]) }
 
-// add begins to write a note of a message and returns when it is confirmed. While a note is under
-// way the next one gathers: that is as fast as several at a time and takes less of the server.
+// add begins to write a note of a message. The done of the round trip is closed when the note is
+// confirmed. While one note is being written, the keys of the next are collected (group commit):
+// that is as fast as several notes at a time, and costs the server less.
 func (a *ackNotes) add(key uint64) *roundTrip {
 	a.mu.Lock()
 	defer a.mu.Unlock()
