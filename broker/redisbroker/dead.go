@@ -63,7 +63,7 @@ type deadScan struct {
 	left int    // how many letters are to be looked at still; -1: not known yet
 	over bool
 	seed maphash.Seed
-	seen map[uint64]struct{} // the letters that were shown and kept
+	seen map[uint64]struct{} // hashes of the letters that were shown and kept; equal letters are shown once
 }
 
 // chunk shows some letters and removes those of them that are to be removed.
