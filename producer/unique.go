@@ -198,7 +198,8 @@ func (p *Producer) submitClaims(ctx context.Context, some []*claim) (busy []*cla
 	return busy
 }
 
-// take tries to get the key. Without an error the task is to be sent, or first or other is set.
+// take claims the key. If it returns nil, one of these is set: won, and the task is to be sent;
+// first, an earlier submission that was confirmed; other, one that is under way.
 func (c *claim) take(ctx context.Context, store resultstore.Claimer) error {
 	winner, err := store.Claim(ctx, c.key, c.mine, claimTime)
 	if err != nil {
