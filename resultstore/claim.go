@@ -38,7 +38,7 @@ type Claimer interface {
 	Release(ctx context.Context, key, holder string) error
 }
 
-// ClaimerOf returns explicit where it is set, else s where it is one, else nil.
+// ClaimerOf returns explicit if it is not nil, else s if s is a Claimer, else nil.
 func ClaimerOf(explicit Claimer, s ResultStore) Claimer {
 	if explicit != nil {
 		return explicit
