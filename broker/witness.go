@@ -10,7 +10,7 @@ import (
 )
 
 // Witness is a Broker that keeps notes of starts, so that a consumer can tell a task that ended its process from one that
-// was only held by it. A consumer notes a start only when the message was handed out before: the first start costs nothing.
+// was only held by it. A consumer notes no start of a first delivery: healthy tasks cost nothing.
 //
 // A node is one consumer process, named by the consumer anew for each Run. All methods may be called from any goroutine.
 type Witness interface {
