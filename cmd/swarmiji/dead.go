@@ -17,9 +17,9 @@ func (a *app) deadCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dead list|show|requeue|drop|export|import",
 		Short: "Look after dead letters",
-		Long: "Dead letters are tasks that were given up: they failed for good, nobody could read them, no consumer knows them, or their\n" +
-			"runs ended their process. They stay until somebody takes them back or away, or until their queue's bounds remove them. Queues of\n" +
-			"older versions may have a queue QUEUE.suspects beside them, with dead letters of its own.",
+		Long: "A task becomes a dead letter of its queue if it fails for good, if its message cannot be read, if no consumer knows its\n" +
+			"name, or if it ends the process of its consumer. Dead letters stay until they are requeued or dropped, or until the\n" +
+			"bounds of the queue remove them. Older versions may have left a queue QUEUE.suspects with dead letters of its own.",
 		Example: "  swarmiji dead list reports\n" +
 			"  swarmiji dead requeue reports --task 'report.*' --error timeout",
 		Args:        cobra.NoArgs,
@@ -42,15 +42,15 @@ type deadFilter struct {
 // flags adds the flags to cmd. limit is the default of --limit.
 func (d *deadFilter) flags(cmd *cobra.Command, limit int) {
 	f := cmd.Flags()
-	f.StringSliceVar(&d.ids, "id", nil, "`id` of a task that is meant; may be given again; default: any")
-	f.StringVar(&d.f.Task, "task", "", "`name` of the tasks that are meant; * stands for any text; default: any")
-	f.StringVar(&d.f.Error, "error", "", "`text` that is in the reason; default: any")
-	f.DurationVar(&d.f.OlderThan, "older-than", 0, "only what was dead-lettered longer ago")
-	f.DurationVar(&d.f.YoungerThan, "younger-than", 0, "only what was dead-lettered since")
+	f.StringSliceVar(&d.ids, "id", nil, "`id` of a task; may be given again; default: any")
+	f.StringVar(&d.f.Task, "task", "", "`name` of the tasks; * stands for any text; default: any")
+	f.StringVar(&d.f.Error, "error", "", "`text` that the reason contains, case-sensitive; default: any")
+	f.DurationVar(&d.f.OlderThan, "older-than", 0, "only letters older than this")
+	f.DurationVar(&d.f.YoungerThan, "younger-than", 0, "only letters younger than this")
 	f.IntVar(&d.f.Limit, "limit", limit, "how many at most, the oldest first; 0: all")
 	f.IntVar(&d.f.Limit, "count", limit, "")
 	_ = f.MarkHidden("count") // what --limit was called
-	f.BoolVar(&d.all, "all", false, "all of them, whatever --limit says")
+	f.BoolVar(&d.all, "all", false, "no --limit; the other flags still hold")
 }
 
 // filter is what the flags say, and whether they say anything.

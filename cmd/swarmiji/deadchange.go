@@ -32,10 +32,11 @@ func (a *app) deadRequeueCmd() *cobra.Command {
 		Use:   "requeue QUEUE",
 		Short: "Run dead letters again",
 		Long: "Requeue puts dead letters back into their queue, all of them unless flags say which. Each begins a new life: its retries begin\n" +
-			"again, it does not expire, its record may go on to succeed, and the steps that were skipped because it failed run.\n\n" +
+			"again, it does not expire, its record may go on to succeed, and the steps that were skipped because it failed run.\n" +
+			"To see how it ends: swarmiji result ID --wait.\n\n" +
 			"Refused, with the reason, and left where they are: members of a group that has counted them, tasks with conditions, and tasks\n" +
-			"that have succeeded or were revoked. Then the exit status is 1. Repeating the command is safe, also after it was broken off.\n" +
-			"It takes as long as there are letters.",
+			"that have succeeded or were revoked. Then the exit status is 1. Repeating the command is safe, also after it was interrupted.\n" +
+			"--timeout does not end it.",
 		Example: "  swarmiji dead requeue reports\n" +
 			"  swarmiji dead requeue reports --id report-2026-10\n" +
 			"  swarmiji dead requeue reports --error 'connection refused' --younger-than 2h --limit 1000",
@@ -82,8 +83,8 @@ func (a *app) deadDropCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "drop QUEUE",
 		Short: "Remove dead letters",
-		Long: "Drop removes dead letters, for ever, and says how many they were. It wants --yes, and --all or which. It takes as long as there\n" +
-			"are letters.",
+		Long: "Drop removes dead letters for good and prints their number. It needs --yes, and --all or a flag that selects letters.\n" +
+			"--timeout does not end it.",
 		Example: "  swarmiji dead drop reports --id report-2026-10 --yes\n" +
 			"  swarmiji dead drop reports --older-than 720h --yes\n" +
 			"  swarmiji dead drop reports --all --yes -o json",

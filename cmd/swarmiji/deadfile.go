@@ -17,8 +17,8 @@ func (a *app) deadExportCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export QUEUE",
 		Short: "Write dead letters to a file",
-		Long: "Export writes dead letters, all of them unless flags say which, as JSON, one a line. The messages are in it byte for byte: sealed where\n" +
-			"they were, and else with their arguments as plain text, so that the file is to be kept like a backup. The letters stay.",
+		Long: "Export writes dead letters, all of them unless flags say which, as JSON, one a line. The messages are written byte for\n" +
+			"byte: sealed ones stay sealed, others show their arguments. Keep the file like a backup. The letters stay in the queue.",
 		Example: "  swarmiji dead export reports --file reports.jsonl\n" +
 			"  swarmiji dead export reports --older-than 168h | gzip > old.jsonl.gz",
 		Args: cobra.ExactArgs(1),
@@ -52,8 +52,9 @@ func (a *app) deadImportCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import QUEUE",
 		Short: "Read dead letters from a file",
-		Long: "Import puts dead letters that export wrote among those of a queue, whichever they came from. It ends at the first line that is none,\n" +
-			"and says which. To import a file twice makes two letters of each.",
+		Long: "Import adds the dead letters that export wrote to those of QUEUE, whatever queue they came from. It stops at the first\n" +
+			"line that is no dead letter and prints its number; the lines before it are imported. A file that is imported twice adds\n" +
+			"each letter twice.",
 		Example: "  swarmiji dead import reports --file reports.jsonl\n" +
 			"  zcat old.jsonl.gz | swarmiji dead import reports -o json",
 		Args: cobra.ExactArgs(1),

@@ -61,8 +61,9 @@ func (a *app) deadShowCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show QUEUE ID",
 		Short: "Show one dead letter",
-		Long: "Show tells all of a dead letter but its arguments, since these may hold secrets; --args shows them too, opened with\n" +
-			"--key-file where they are sealed. Of several letters of one task it is the oldest.",
+		Long: "Show prints a dead letter without its arguments, since these may hold secrets; --args prints them too, opened with\n" +
+			"--key-file where they are sealed. Of several letters of one task it shows the oldest. LIFE is how often the task was\n" +
+			"requeued, and GENERATION counts its messages: each retry, snooze and requeue adds one.",
 		Example: "  swarmiji dead show reports report-2026-10\n" +
 			"  swarmiji dead show reports report-2026-10 --args -o json",
 		Args: cobra.ExactArgs(2),
