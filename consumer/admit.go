@@ -6,7 +6,8 @@ import (
 	"github.com/swarmiji/swarmiji/middleware"
 )
 
-// admitted asks Config.Admit whether the run may start, and reports whether it may. Otherwise what was answered is settled.
+// admitted asks Config.Admit whether the run may start, and reports whether it may. Otherwise what
+// was answered is settled.
 func (r *run) admitted() bool {
 	c := r.queue.c
 	if len(c.cfg.Admit) == 0 {

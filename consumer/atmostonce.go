@@ -13,7 +13,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// A task that runs at most once is acknowledged before its start. From then on only this process knows of it:
+// A task that runs at most once is acknowledged before its start. From then on only this process
+// knows of it:
 //
 //   - At most as many of them as the prefetch are unsettled, since the broker does not count them any more. None starts beyond.
 //   - None is given up without a trace. A step of its settlement that cannot be done within StoreRetry is tried on; a task whose
@@ -21,10 +22,12 @@ import (
 //   - Nothing is sent a second time after an unknown outcome, since both messages would run. The task is uncertain then.
 //   - An acknowledgement of unknown outcome makes it uncertain too: nobody can tell whether it comes again.
 
-// errUncertain ends a settlement after a message whose outcome is unknown, and that must not be sent a second time.
+// errUncertain ends a settlement after a message whose outcome is unknown, and that must not be
+// sent a second time.
 var errUncertain = errors.New("swarmiji: sent with an unknown outcome, and not sent again because the task runs at most once")
 
-// reserveEarly takes one of the places of tasks that are acknowledged before their start. False: the task must not start now.
+// reserveEarly takes one of the places of tasks that are acknowledged before their start. False:
+// the task must not start now.
 func (q *queue) reserveEarly(r *run) bool {
 	if r.early.Load() {
 		return true
@@ -49,8 +52,9 @@ func (r *run) freeEarly() {
 	}
 }
 
-// ackEarly acknowledges a task that runs at most once, now that a worker is free to start it, and reports whether it may
-// start: only when the broker is known to have taken the acknowledgement. Otherwise the task has been dealt with.
+// ackEarly acknowledges a task that runs at most once, now that a worker is free to start it, and
+// reports whether it may start: only when the broker is known to have taken the acknowledgement.
+// Otherwise the task has been dealt with.
 func (r *run) ackEarly() bool {
 	q, c := r.queue, r.queue.c
 	ctx, cancel := context.WithTimeout(c.settle, c.cfg.StoreRetry)
@@ -79,8 +83,9 @@ func (r *run) ackEarly() bool {
 	return false
 }
 
-// mayHaveStarted reports whether an earlier delivery of a task that runs at most once may have been started. If so it has dealt
-// with the run, or does so when the broker answers. Where an acknowledgement is final no such task was started.
+// mayHaveStarted reports whether an earlier delivery of a task that runs at most once may have been
+// started. If so it has dealt with the run, or does so when the broker answers. Where an
+// acknowledgement is final no such task was started.
 func (r *run) mayHaveStarted() bool {
 	checker, ok := broker.As[broker.AckChecker](r.delivery)
 	if !ok {
@@ -104,7 +109,8 @@ func (r *run) mayHaveStarted() bool {
 	return true
 }
 
-// askWhetherStarted goes on with mayHaveStarted until the broker answers. The task is not started before.
+// askWhetherStarted goes on with mayHaveStarted until the broker answers. The task is not started
+// before.
 func (r *run) askWhetherStarted(checker broker.AckChecker) {
 	c := r.queue.c
 	ctx, cancel := context.WithTimeout(c.settle, c.cfg.StoreRetry)
@@ -128,14 +134,15 @@ func (r *run) askWhetherStarted(checker broker.AckChecker) {
 	}
 }
 
-// uncertain ends a task that runs at most once and may have been started before. It must not start twice, so it goes to the
-// dead letters, where somebody can decide.
+// uncertain ends a task that runs at most once and may have been started before. It must not start
+// twice, so it goes to the dead letters, where somebody can decide.
 func (r *run) uncertain() {
 	r.queue.settleAside(r, verdict{kind: failed, err: task.ErrUncertain, bury: true})
 }
 
-// settleUncertain ends a task of which it is not known whether the broker still has it. Should it come again, its record tells.
-// A delivery that was not acknowledged for certain is acknowledged afterwards: it would keep its place for ever.
+// settleUncertain ends a task of which it is not known whether the broker still has it. Should it
+// come again, its record tells. A delivery that was not acknowledged for certain is acknowledged
+// afterwards: it would keep its place for ever.
 func (r *run) settleUncertain() {
 	c := r.queue.c
 	certain := r.acked.Swap(true)
@@ -154,8 +161,8 @@ func (r *run) settleUncertain() {
 // lastTry bounds one call of holdOn.
 const lastTry = 10 * time.Second
 
-// holdOn goes on with a step of a task that was acknowledged early, until it is done, or until the result store or the broker
-// keeps that it was not. It reports whether the step is done.
+// holdOn goes on with a step of a task that was acknowledged early, until it is done, or until the
+// result store or the broker keeps that it was not. It reports whether the step is done.
 func (r *run) holdOn(what string, step func(context.Context) error, cause error) bool {
 	c := r.queue.c
 	r.log(slog.LevelError, "a task that runs at most once cannot be settled", slog.String("step", what), slog.Any("error", cause))

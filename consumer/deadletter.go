@@ -12,7 +12,8 @@ import (
 // keepsDead reports whether the task goes to the dead letters when it fails for good.
 func (r *run) keepsDead() bool { return r.request.Effective.DeadLetter.Or(true) }
 
-// givenUp reports whether err is a consumer's own reason to dead-letter a task. Its text holds nothing of the task's data.
+// givenUp reports whether err is a consumer's own reason to dead-letter a task. Its text holds
+// nothing of the task's data.
 func givenUp(err error) bool {
 	return errors.Is(err, task.ErrUnknownTask) || errors.Is(err, task.ErrPoison) || errors.Is(err, task.ErrUncertain)
 }
@@ -30,8 +31,8 @@ func (r *run) letter(cause error) broker.Dead {
 	return d
 }
 
-// deadLetter moves the message to the dead letters of its queue. What the broker does not hold any more, because it was
-// acknowledged early or was deferred, is put there anew.
+// deadLetter moves the message to the dead letters of its queue. What the broker does not hold any
+// more, because it was acknowledged early or was deferred, is put there anew.
 func (r *run) deadLetter(ctx context.Context, cause error) error {
 	c := r.queue.c
 	d := r.letter(cause)
@@ -51,7 +52,8 @@ func (r *run) deadLetter(ctx context.Context, cause error) error {
 	return err
 }
 
-// bury is deadLetter as a step of a settlement: what no broker can keep is only recorded, and a warning says so.
+// bury is deadLetter as a step of a settlement: what no broker can keep is only recorded, and a
+// warning says so.
 func (r *run) bury(ctx context.Context, cause error) error {
 	err := r.deadLetter(ctx, cause)
 	if permanent(err) || errors.Is(err, broker.ErrUnsupported) || errors.Is(err, broker.ErrAccess) {

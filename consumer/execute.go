@@ -10,7 +10,8 @@ import (
 
 var errGoexit = fmt.Errorf("%w: the handler called runtime.Goexit", task.ErrPanic)
 
-// execute starts a task when its rate lets it, on the goroutine of the worker that took it. One that has to wait is set aside.
+// execute starts a task when its rate lets it, on the goroutine of the worker that took it. One
+// that has to wait is set aside.
 func (q *queue) execute(r *run) {
 	if q.admit(r) {
 		q.start(r)
@@ -36,7 +37,8 @@ func (q *queue) start(r *run) {
 	q.performIn(pool, r)
 }
 
-// perform runs the handler on this goroutine. What follows a run, its settlement, goes on without the worker.
+// perform runs the handler on this goroutine. What follows a run, its settlement, goes on without
+// the worker.
 func (q *queue) perform(r *run) {
 	c := q.c
 	if r.suspect {
@@ -88,8 +90,9 @@ func (q *queue) perform(r *run) {
 	q.finish(r, result, err)
 }
 
-// committed does the last thing before a start, and reports whether the run may start: a task that runs at most once is
-// acknowledged, the start of one that was handed out before is noted. If not, the run has been dealt with, or later goes on with it.
+// committed does the last thing before a start, and reports whether the run may start: a task that
+// runs at most once is acknowledged, the start of one that was handed out before is noted. If not,
+// the run has been dealt with, or later goes on with it.
 func (r *run) committed() (start bool, later func()) {
 	if r.idempotent() {
 		return r.noteStart()
@@ -118,13 +121,14 @@ func (q *queue) finish(r *run, result any, err error) {
 	q.settleAside(r, v)
 }
 
-// settleAside settles on a goroutine of its own. How many there are is bounded by the prefetch: what is not settled is
-// still held.
+// settleAside settles on a goroutine of its own. How many there are is bounded by the prefetch:
+// what is not settled is still held.
 func (q *queue) settleAside(r *run, v verdict) {
 	q.c.settling.Go(func() { q.settle(r, v) })
 }
 
-// lost is closed when the broker takes the task back; nil, which never is, once it was acknowledged.
+// lost is closed when the broker takes the task back; nil, which never is, once it was
+// acknowledged.
 func (r *run) lost() <-chan struct{} {
 	if r.acked.Load() {
 		return nil

@@ -11,9 +11,10 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// A dead letter that somebody requeues begins a new life: what was counted against the task counts no more, and what was recorded of
-// it is replaced. What follows a task carries its life on: the records of steps that were skipped because it failed are reopened
-// before the steps are sent, and error tasks of a later life have ids of their own. See internal/wire/life.go for what travels.
+// A dead letter that somebody requeues begins a new life: what was counted against the task counts
+// no more, and what was recorded of it is replaced. What follows a task carries its life on: the
+// records of steps that were skipped because it failed are reopened before the steps are sent, and
+// error tasks of a later life have ids of their own. See internal/wire/life.go for what travels.
 
 // beginLife makes e the envelope of the life that m is of. The copies of m carry that life in their envelopes, so that it begins
 // once. A sealed task keeps its expiry: it is what protects it from being repeated, and anybody can write the life outside the seal.
@@ -31,7 +32,8 @@ func beginLife(e *task.Envelope, m *broker.Message, sealed bool) {
 	}
 }
 
-// outlived reports whether rec is of a later life than this message: the task goes on, or has ended, elsewhere.
+// outlived reports whether rec is of a later life than this message: the task goes on, or has
+// ended, elsewhere.
 func (r *run) outlived(rec *resultstore.Record) bool { return rec.Life > r.request.Life }
 
 // elseLink is the link of an error task of parent, which has an id of its own in each life.
@@ -45,8 +47,9 @@ func elseLink(parent *task.Envelope, l task.Link, label string) *task.Link {
 	return &l
 }
 
-// reopen replaces the failures that earlier lives recorded of what follows this task, and reports whether to go on. It comes before
-// the task's own success is stored: a reader of that success must not take the old failures of later steps for the end.
+// reopen replaces the failures that earlier lives recorded of what follows this task, and reports
+// whether to go on. It comes before the task's own success is stored: a reader of that success must
+// not take the old failures of later steps for the end.
 func (r *run) reopen() bool {
 	e := r.request.Envelope
 	if e.Life == 0 || len(e.Then) == 0 {

@@ -13,8 +13,8 @@ const (
 	nodeTimeout = 5 * time.Second // of one look
 )
 
-// nodes tells which nodes have died. Each node is watched by one goroutine, however many runs wait for the verdict. The zero
-// value is ready.
+// nodes tells which nodes have died. Each node is watched by one goroutine, however many runs wait
+// for the verdict. The zero value is ready.
 type nodes struct {
 	mu      sync.Mutex
 	watched map[string]*watch

@@ -18,9 +18,10 @@ var errUnsendable = errors.New("swarmiji: cannot be sent")
 // errDone ends a settlement that another attempt's outcome has made void. Nothing is left to do.
 var errDone = errors.New("swarmiji: settled by another attempt")
 
-// persist repeats a step of a settlement until it is done, within ctx, and reports whether it is. When the broker takes the
-// task back it gives up, since the task runs elsewhere. When ctx ends first it gives the task back, to be run again; one
-// that was acknowledged before its start cannot be given back, see holdOn.
+// persist repeats a step of a settlement until it is done, within ctx, and reports whether it is.
+// When the broker takes the task back it gives up, since the task runs elsewhere. When ctx ends
+// first it gives the task back, to be run again; one that was acknowledged before its start cannot
+// be given back, see holdOn.
 func (r *run) persist(ctx context.Context, what string, step func(context.Context) error) bool {
 	err := repeat(ctx, r.lost(), step, func(err error) {
 		r.log(slog.LevelWarn, "settling a task is repeated", slog.String("step", what), slog.Any("error", err))
@@ -52,12 +53,12 @@ func (r *run) resolved(what string, err error) bool {
 	return true
 }
 
-// giveBackForSure gives the task back and does not stop at a failure: a delivery that is neither settled nor given back
-// would keep its place for ever.
+// giveBackForSure gives the task back and does not stop at a failure: a delivery that is neither
+// settled nor given back would keep its place for ever.
 func (r *run) giveBackForSure() { r.insist("release", r.giveBack) }
 
-// insist repeats a step until it is done or the broker has taken the task back. A stop ends it after giveBackTimeout: the
-// deliveries go back with the subscription then.
+// insist repeats a step until it is done or the broker has taken the task back. A stop ends it
+// after giveBackTimeout: the deliveries go back with the subscription then.
 func (r *run) insist(what string, step func(context.Context) error) {
 	ctx, cancel := r.queue.insisting()
 	defer cancel()
@@ -69,7 +70,8 @@ func (r *run) insist(what string, step func(context.Context) error) {
 	}
 }
 
-// insisting returns the context of a step that must be done: it ends when a stop has given it giveBackTimeout.
+// insisting returns the context of a step that must be done: it ends when a stop has given it
+// giveBackTimeout.
 func (q *queue) insisting() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(q.c.settle)
 	stop := context.AfterFunc(q.fetch, func() { time.AfterFunc(giveBackTimeout, cancel) })
@@ -79,7 +81,8 @@ func (q *queue) insisting() (context.Context, context.CancelFunc) {
 	}
 }
 
-// giveUp ends a task whose settlement cannot be carried out by anybody: it fails, and its message goes to the dead letters.
+// giveUp ends a task whose settlement cannot be carried out by anybody: it fails, and its message
+// goes to the dead letters.
 func (r *run) giveUp(what string, cause error) {
 	r.log(slog.LevelError, "task given up: its "+what+" cannot be sent", slog.Any("error", cause))
 	ctx, cancel := context.WithTimeout(r.queue.c.settle, r.queue.c.cfg.StoreRetry)
@@ -105,8 +108,8 @@ func (r *run) giveUp(what string, cause error) {
 	r.insist("dead letter", func(ctx context.Context) error { return r.bury(ctx, cause) })
 }
 
-// repeat runs step until it succeeds, until its error is one that repeating does not mend, until lost is closed, or until
-// ctx ends. first is told of the first failure.
+// repeat runs step until it succeeds, until its error is one that repeating does not mend, until
+// lost is closed, or until ctx ends. first is told of the first failure.
 func repeat(ctx context.Context, lost <-chan struct{}, step func(context.Context) error, first func(error)) error {
 	var gap backoff.Exponential
 	for attempt := 0; ; attempt++ {

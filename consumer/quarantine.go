@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A task that has ended its process once runs alone in the next one, within bounds: a task that ends its process does so soon,
-// and the others must not wait for one that is only long.
+// A task that has ended its process once runs alone in the next one, within bounds: a task that
+// ends its process does so soon, and the others must not wait for one that is only long.
 const (
 	quarantineWait  = 10 * time.Second // for runs that go on when the suspect comes
 	quarantineLimit = 30 * time.Second // after which other tasks are started beside it
@@ -26,8 +26,8 @@ type isolation struct {
 	end     context.CancelFunc
 }
 
-// enter counts a run in, when the suspect that runs has had its time. False: the task must not be started, since the consumer
-// stops, the queue is paused, or the broker has the task back.
+// enter counts a run in, when the suspect that runs has had its time. False: the task must not be
+// started, since the consumer stops, the queue is paused, or the broker has the task back.
 func (c *Consumer) enter(r *run) bool {
 	for {
 		c.running.add(r)
@@ -56,8 +56,8 @@ func (r *run) outwait(i *isolation) bool {
 	}
 }
 
-// isolate begins a suspect's time alone: no other task is started, and those that run are waited for. Another suspect's time is
-// waited for first. False: the run must not start any more.
+// isolate begins a suspect's time alone: no other task is started, and those that run are waited
+// for. Another suspect's time is waited for first. False: the run must not start any more.
 func (c *Consumer) isolate(r *run) (end func(), ok bool) {
 	ctx, cancel := r.queue.while(r)
 	defer cancel()

@@ -43,7 +43,8 @@ type run struct {
 	expects atomic.Bool // its handler has called task.Expect
 	stale   atomic.Bool // another delivery of its message has ended or was deferred: this one counts for nothing
 
-	// How far it has come. A stop that leaves a handler behind looks at these from another goroutine.
+	// How far it has come. A stop that leaves a handler behind looks at these from another
+	// goroutine.
 	acked      atomic.Bool // before the start, because the task runs at most once
 	started    atomic.Bool
 	over       atomic.Bool         // the handler has returned
@@ -52,11 +53,13 @@ type run struct {
 	cut        atomic.Pointer[cut] // of its context; nil: none yet
 }
 
-// clockSkew is how much too early, by this process's clock, a delayed task may come and be held here; one that comes still
-// earlier is sent back. Broker and consumer have clocks of their own, and sending back by the wrong one would go on and on.
+// clockSkew is how much too early, by this process's clock, a delayed task may come and be held
+// here; one that comes still earlier is sent back. Broker and consumer have clocks of their own,
+// and sending back by the wrong one would go on and on.
 const clockSkew = time.Second
 
-// handle takes a delivery to its end, or to the point from which its settlement goes on beside the worker.
+// handle takes a delivery to its end, or to the point from which its settlement goes on beside the
+// worker.
 func (w *worker) handle(q *queue, d broker.Delivery) {
 	q.c.cfg.Metrics.Received.Inc(1)
 	r, err := q.read(d, w.index)
@@ -87,8 +90,8 @@ func (q *queue) consider(r *run) {
 	}
 }
 
-// mayHaveEnded reports whether the task's end may be recorded already: it was handed out before, or it is a copy of a task that
-// runs at most once and became uncertain when the copy was sent.
+// mayHaveEnded reports whether the task's end may be recorded already: it was handed out before, or
+// it is a copy of a task that runs at most once and became uncertain when the copy was sent.
 func (r *run) mayHaveEnded() bool {
 	return r.request.Deliveries > 1 || r.message.Generation > 0 && !r.idempotent()
 }
@@ -166,7 +169,8 @@ func (q *queue) read(d broker.Delivery, worker int) (*run, error) {
 	return r, nil
 }
 
-// foreignID gives a task of a foreign writer its id: the message's own, where that can be one, else a new one.
+// foreignID gives a task of a foreign writer its id: the message's own, where that can be one, else
+// a new one.
 func foreignID(m *broker.Message) (task.ID, error) {
 	if id := task.ID(m.ID); id.Check() == nil {
 		return id, nil
@@ -207,7 +211,8 @@ func (r *run) premature() bool {
 	return ok && at.After(r.request.Received)
 }
 
-// sendBackUntilDue delays a task that came before its time: one of a foreign writer, or beyond what the broker can hold.
+// sendBackUntilDue delays a task that came before its time: one of a foreign writer, or beyond what
+// the broker can hold.
 func (r *run) sendBackUntilDue() {
 	at := r.request.Effective.NotBefore.Or(time.Time{})
 	r.queue.c.settling.Go(func() {
@@ -225,7 +230,8 @@ func (r *run) unstarted() {
 	r.queue.c.settling.Go(r.giveBackForSure)
 }
 
-// giveBack returns the task to its queue without counting anything. It keeps its place in front where the broker can.
+// giveBack returns the task to its queue without counting anything. It keeps its place in front
+// where the broker can.
 func (r *run) giveBack(ctx context.Context) error {
 	switch {
 	case r.acked.Load():
@@ -241,8 +247,8 @@ func (r *run) giveBack(ctx context.Context) error {
 	return err
 }
 
-// park puts aside a task that no handler is registered for, so that a consumer that knows it may come; a rolling
-// deployment is such a case. In the end it fails.
+// park puts aside a task that no handler is registered for, so that a consumer that knows it may
+// come; a rolling deployment is such a case. In the end it fails.
 func (r *run) park() {
 	q := r.queue
 	e := r.copy()
@@ -264,8 +270,8 @@ func (r *run) park() {
 	})
 }
 
-// saveParked records why the task waits, for those who wait for it, and reports whether it goes on waiting. It is said in the
-// state of a retry, which older processes know as well.
+// saveParked records why the task waits, for those who wait for it, and reports whether it goes on
+// waiting. It is said in the state of a retry, which older processes know as well.
 func (r *run) saveParked(why error) bool {
 	ctx, cancel := context.WithTimeout(r.queue.c.settle, r.queue.c.cfg.StoreRetry)
 	defer cancel()
@@ -286,8 +292,8 @@ func (r *run) saveParked(why error) bool {
 	return ok && !v.recorded
 }
 
-// resume looks whether an earlier delivery of the task came as far as its result, and if so goes on from there. A store
-// that only sends replies cannot be asked: there the task runs again.
+// resume looks whether an earlier delivery of the task came as far as its result, and if so goes on
+// from there. A store that only sends replies cannot be asked: there the task runs again.
 func (r *run) resume() bool {
 	store := r.store()
 	if store == nil {

@@ -14,8 +14,9 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// This file is the one place where verdicts are carried out. The order is always: store the result, publish the successor
-// or the retry, acknowledge, send the event. A crash after any step repeats from the start.
+// This file is the one place where verdicts are carried out. The order is always: store the result,
+// publish the successor or the retry, acknowledge, send the event. A crash after any step repeats
+// from the start.
 
 type kind int
 
@@ -57,8 +58,9 @@ type verdict struct {
 	bury        bool               // the message goes to the dead letters instead of being acknowledged
 }
 
-// judge turns what a handler returned into a verdict. Methods of the error and of the result are user code too: what they
-// panic with fails the task, and what they say is made into text here, once.
+// judge turns what a handler returned into a verdict. Methods of the error and of the result are
+// user code too: what they panic with fails the task, and what they say is made into text here,
+// once.
 func (r *run) judge(result any, err error) (v verdict) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -92,7 +94,8 @@ func (r *run) decided(o task.Outcome) verdict {
 	}
 }
 
-// success writes the result. One that cannot be written or is too large fails the task: running it again would not help.
+// success writes the result. One that cannot be written or is too large fails the task: running it
+// again would not help.
 func (r *run) success(result any) verdict {
 	if r.store() == nil && len(r.request.Then) == 0 && r.request.Chord == nil {
 		return verdict{kind: succeeded} // nobody will read it
@@ -258,8 +261,8 @@ func (r *run) copy() *successive {
 	return next
 }
 
-// delay says that the next start is d from now, and returns that moment. It travels in the envelope too, for brokers that
-// cannot wait as long.
+// delay says that the next start is d from now, and returns that moment. It travels in the envelope
+// too, for brokers that cannot wait as long.
 func (e *successive) delay(d time.Duration) time.Time {
 	e.Meta.NotBefore = task.Opt[time.Time]{}
 	if d <= 0 {
@@ -327,8 +330,8 @@ func (r *run) publishCopy(ctx context.Context, queue string, next *successive, a
 	return err
 }
 
-// waitHere holds a task back for a broker that cannot. The worker is free meanwhile, the prefetch is not. A stop ends the
-// waiting: the envelope says how long the next consumer has to wait.
+// waitHere holds a task back for a broker that cannot. The worker is free meanwhile, the prefetch
+// is not. A stop ends the waiting: the envelope says how long the next consumer has to wait.
 func (r *run) waitHere(at time.Time) {
 	timer := time.NewTimer(time.Until(at))
 	defer timer.Stop()
@@ -339,9 +342,9 @@ func (r *run) waitHere(at time.Time) {
 	}
 }
 
-// keepForeign takes over what a foreign writer put around the body, such as a trace in the headers. A time to live of the
-// message itself is not: it would end a delay too early, and the envelope has its own. Nor is a content encoding: the copy is
-// written as the envelope is.
+// keepForeign takes over what a foreign writer put around the body, such as a trace in the headers.
+// A time to live of the message itself is not: it would end a delay too early, and the envelope has
+// its own. Nor is a content encoding: the copy is written as the envelope is.
 func (r *run) keepForeign(m *broker.Message) {
 	for k, v := range r.message.Headers {
 		if _, ours := m.Headers[k]; !ours {

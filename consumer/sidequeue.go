@@ -9,14 +9,16 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// sideSuffix is what older versions added to a queue's name for the side queue of tasks that seemed to end their process. They
-// fill and empty it themselves; what they leave there when they are replaced runs here.
+// sideSuffix is what older versions added to a queue's name for the side queue of tasks that seemed
+// to end their process. They fill and empty it themselves; what they leave there when they are
+// replaced runs here.
 const sideSuffix = ".suspects"
 
 // side reports whether q is such a side queue.
 func (q *queue) side() bool { return q.source != q.name }
 
-// oldSideQueue opens the side queue that an older version has left, with one worker. nil: there is none, or it cannot be told.
+// oldSideQueue opens the side queue that an older version has left, with one worker. nil: there is
+// none, or it cannot be told.
 func (q *queue) oldSideQueue(ctx context.Context) *queue {
 	inspector, ok := broker.As[broker.Inspector](q.c.cfg.Broker)
 	if !ok || task.CheckName(q.name+sideSuffix) != nil {

@@ -12,26 +12,29 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// A task that ends its process (a crash in C code, memory used up, os.Exit) would end one consumer after the other. What a
-// broker tells is only that a message was handed out before. So was every message beside it, and so is every message that a
-// stop, a cut connection or a lost lease gives back. None of these may count.
+// A task that ends its process (a crash in C code, memory used up, os.Exit) would end one consumer
+// after the other. What a broker tells is only that a message was handed out before. So was every
+// message beside it, and so is every message that a stop, a cut connection or a lost lease gives
+// back. None of these may count.
 //
-// So a broker that is a [broker.Witness] keeps notes of starts. The first start of a message writes none. Each later
-// start writes one immediately before the handler, and reads the earlier ones. A note whose node is still there, or has
-// left in order, is cleared. A note whose node is absent for Config.AbsentAfter without a break is a death. After one death
-// the task runs in quarantine; after the last one that MaxCrashes allows, in quarantine, it goes to the dead letters.
+// So a broker that is a [broker.Witness] keeps notes of starts. The first start of a message writes
+// none. Each later start writes one immediately before the handler, and reads the earlier ones. A
+// note whose node is still there, or has left in order, is cleared. A note whose node is absent for
+// Config.AbsentAfter without a break is a death. After one death the task runs in quarantine; after
+// the last one that MaxCrashes allows, in quarantine, it goes to the dead letters.
 //
 // A retry, a snooze and a requeued letter have another generation, and with it no notes.
 
-// fewestCrashes is the smallest MaxCrashes that can be told: the first start is not noted, the second is not alone.
+// fewestCrashes is the smallest MaxCrashes that can be told: the first start is not noted, the
+// second is not alone.
 const fewestCrashes = 3
 
 // noteAgain is after how long a start is noted again that could not be noted.
 const noteAgain = time.Second
 
-// noteStart notes the start of a task that was handed out before, as the last step before the handler, and reports whether the
-// handler may start. If not, the task is settled or given back, or later goes on with it. Call later when the run is no longer
-// among those that run.
+// noteStart notes the start of a task that was handed out before, as the last step before the
+// handler, and reports whether the handler may start. If not, the task is settled or given back, or
+// later goes on with it. Call later when the run is no longer among those that run.
 func (r *run) noteStart() (start bool, later func()) {
 	q, c := r.queue, r.queue.c
 	if r.request.Deliveries <= 1 || c.witness == nil || r.message.ID == "" { // without an id nothing can be told of it
@@ -68,7 +71,8 @@ func (r *run) noteStart() (start bool, later func()) {
 	return r.mayStart(ctx, earlier)
 }
 
-// noteLater goes on with a run whose start could not be noted, such as during an alarm. It holds no worker meanwhile.
+// noteLater goes on with a run whose start could not be noted, such as during an alarm. It holds no
+// worker meanwhile.
 func (r *run) noteLater() {
 	ctx, done := r.queue.while(r)
 	r.queue.c.reserved.add(r)
@@ -88,8 +92,8 @@ func (c *Consumer) openStarts(notes []broker.Start) (open []*broker.Start) {
 	return open
 }
 
-// mayStart reports whether a task with these earlier starts may start as it is. If not, it is dead-lettered, or later goes on
-// with it as a suspect.
+// mayStart reports whether a task with these earlier starts may start as it is. If not, it is
+// dead-lettered, or later goes on with it as a suspect.
 func (r *run) mayStart(ctx context.Context, earlier []broker.Start) (start bool, later func()) {
 	q := r.queue
 	deaths, alone := 0, false
@@ -113,7 +117,8 @@ func (r *run) mayStart(ctx context.Context, earlier []broker.Start) (start bool,
 	return true, nil
 }
 
-// awaitVerdicts judges the open ones of earlier starts, and goes on with the run. The task holds no worker meanwhile.
+// awaitVerdicts judges the open ones of earlier starts, and goes on with the run. The task holds no
+// worker meanwhile.
 func (r *run) awaitVerdicts(open []*broker.Start, earlier []broker.Start) {
 	q, c := r.queue, r.queue.c
 	ctx, done := q.while(r)
@@ -148,7 +153,8 @@ func (r *run) storeVerdict(ctx context.Context, s broker.Start) error {
 	})
 }
 
-// clearNote stores that the run's own start did not end this process. If that fails, a consumer that reads the note judges it.
+// clearNote stores that the run's own start did not end this process. If that fails, a consumer
+// that reads the note judges it.
 func (r *run) clearNote(ctx context.Context) {
 	s := r.note.Swap(nil)
 	if s == nil {

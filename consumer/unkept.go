@@ -9,12 +9,14 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// A submitter knows its own layers of metadata: the task's definition and options over its static configuration. It waits in
-// the store that they name. The consumer's layers may put the result into another store, or keep none. The submitter is then
-// told how the task ended, by a record without a result in the store where it waits.
+// A submitter knows its own layers of metadata: the task's definition and options over its static
+// configuration. It waits in the store that they name. The consumer's layers may put the result
+// into another store, or keep none. The submitter is then told how the task ended, by a record
+// without a result in the store where it waits.
 
-// awaitedIn returns the store in which the submitter of a task waits in vain: not the one that keeps its result, which may be
-// nil. base and meta are the submitter's layers. nil: nobody waits there.
+// awaitedIn returns the store in which the submitter of a task waits in vain: not the one that
+// keeps its result, which may be nil. base and meta are the submitter's layers. nil: nobody waits
+// there.
 func (c *Consumer) awaitedIn(base, meta *task.Metadata, replyTo string, keeps resultstore.ResultStore) resultstore.ResultStore {
 	if replyTo == "" {
 		return nil
@@ -46,8 +48,8 @@ func (r *run) awaitedElsewhere() resultstore.ResultStore {
 	return r.queue.c.awaitedIn(r.request.Base, &r.request.Meta, r.request.ReplyTo, r.store())
 }
 
-// tellSubmitter saves the end of the task where its submitter waits, if the result is not kept there, and reports whether to
-// go on.
+// tellSubmitter saves the end of the task where its submitter waits, if the result is not kept
+// there, and reports whether to go on.
 func (r *run) tellSubmitter(v verdict) bool {
 	store := r.awaitedElsewhere()
 	if store == nil {
@@ -66,7 +68,8 @@ func (r *run) tellSubmitter(v verdict) bool {
 	return r.persist(ctx, "end for its submitter", func(ctx context.Context) error { return saveLate(ctx, store, rec) })
 }
 
-// saveLate saves a record. It is no error if the store has a newer one, cannot take it, or its submitter is gone.
+// saveLate saves a record. It is no error if the store has a newer one, cannot take it, or its
+// submitter is gone.
 func saveLate(ctx context.Context, store resultstore.ResultStore, rec resultstore.Record) error {
 	err := store.Save(ctx, rec)
 	if errors.Is(err, resultstore.ErrStale) || errors.Is(err, resultstore.ErrUnreachable) || errors.Is(err, resultstore.ErrMalformed) {
