@@ -1,9 +1,10 @@
-// Package deadletter finds tasks that failed for good, shows why, runs them again, drops them, and keeps them in files. The
-// program swarmiji uses the same methods.
+// Package deadletter finds tasks that failed for good, shows why, runs them again, drops them, and
+// keeps them in files. The program swarmiji uses the same methods.
 //
-// A dead letter is the message as it was, with the reason. [Letters.Requeue] gives it a new life: its counters begin again, its
-// record may go on to succeed, the steps that were skipped because it failed run, and what an attempt of the old life still
-// writes is refused. All methods work on any number of letters, in bounded memory, the oldest first.
+// A dead letter is the message as it was, with the reason. [Letters.Requeue] gives it a new life:
+// its counters begin again, its record may go on to succeed, the steps that were skipped because it
+// failed run, and what an attempt of the old life still writes is refused. All methods work on any
+// number of letters, in bounded memory, the oldest first.
 package deadletter
 
 import (
@@ -27,19 +28,22 @@ const DefaultTimeout = 10 * time.Second
 type Config struct {
 	// Broker holds the dead letters: it is a [broker.DeadLetterer].
 	Broker broker.Broker
-	// Results is the store of the tasks' results, as consumers have it. nil: no record is reopened, and what an attempt of an old
-	// life writes is not refused.
+	// Results is the store of the tasks' results, as consumers have it. nil: no record is reopened,
+	// and what an attempt of an old life writes is not refused.
 	Results resultstore.ResultStore
 	// Stores are further stores, by the name that a task's ResultStore metadata gives.
 	Stores map[string]resultstore.ResultStore
 	// Gatherer knows the groups. nil: Results, if it is a Gatherer.
 	Gatherer resultstore.Gatherer
-	// Serializers and Formats are understood, in order. nil: msgpack, JSON and raw bytes; Compact, JSON, Raw.
+	// Serializers and Formats are understood, in order. nil: msgpack, JSON and raw bytes; Compact,
+	// JSON, Raw.
 	Serializers []serializer.Serializer
 	Formats     []serializer.Format
-	// Sealer opens what is sealed, to be shown. nil: sealed letters show all but their arguments. Requeue needs none.
+	// Sealer opens what is sealed, to be shown. nil: sealed letters show all but their arguments.
+	// Requeue needs none.
 	Sealer serializer.Sealer
-	// Compression reads what is compressed, to be shown. The zero value: arguments that are compressed are not shown.
+	// Compression reads what is compressed, to be shown. The zero value: arguments that are
+	// compressed are not shown.
 	Compression serializer.Compression
 	// NodeID names this process in records. "": made of host, process and chance.
 	NodeID string
@@ -48,7 +52,8 @@ type Config struct {
 // maxBody is more than any broker carries: a letter was a message already.
 const maxBody = 1 << 30
 
-// Letters are the dead letters of a broker. Safe for concurrent use; a broker may allow one scan of a queue at a time.
+// Letters are the dead letters of a broker. Safe for concurrent use; a broker may allow one scan of
+// a queue at a time.
 type Letters struct {
 	cfg    Config
 	dead   broker.DeadLetterer
@@ -56,8 +61,8 @@ type Letters struct {
 	gather resultstore.Gatherer // nil: none
 }
 
-// New checks c and returns its dead letters, or all problems of c. It does no I/O. A broker whose dead letters cannot be read
-// is [broker.ErrUnsupported].
+// New checks c and returns its dead letters, or all problems of c. It does no I/O. A broker whose
+// dead letters cannot be read is [broker.ErrUnsupported].
 func New(c Config) (*Letters, error) {
 	var errs []error
 	dead, ok := broker.As[broker.DeadLetterer](c.Broker)
@@ -82,11 +87,11 @@ func New(c Config) (*Letters, error) {
 	return &Letters{cfg: c, dead: dead, codec: codec, gather: resultstore.GathererOf(c.Gatherer, c.Results)}, nil
 }
 
-// List calls fn for each letter of a queue that f takes, until fn returns false. The letters stay where they are. fn must not
-// change them, and must not scan the same queue.
+// List calls fn for each letter of a queue that f takes, until fn returns false. The letters stay
+// where they are. fn must not change them, and must not scan the same queue.
 //
-// Returns [ErrFilter] for an invalid filter, [task.ErrBadName] for a bad queue, and the broker's errors, such as
-// [broker.ErrNoQueue].
+// Returns [ErrFilter] for an invalid filter, [task.ErrBadName] for a bad queue, and the broker's
+// errors, such as [broker.ErrNoQueue].
 func (l *Letters) List(ctx context.Context, queue string, f Filter, fn func(*Letter) bool) error {
 	return l.scan(ctx, queue, f, func(letter *Letter) (broker.DeadAction, error) {
 		if !fn(letter) {
@@ -96,8 +101,8 @@ func (l *Letters) List(ctx context.Context, queue string, f Filter, fn func(*Let
 	})
 }
 
-// Drop removes the letters of a queue that f takes, for ever, and returns their number. Its errors are those of [Letters.List].
-// After an error some of the counted letters may be there still.
+// Drop removes the letters of a queue that f takes, for ever, and returns their number. Its errors
+// are those of [Letters.List]. After an error some of the counted letters may be there still.
 func (l *Letters) Drop(ctx context.Context, queue string, f Filter) (n int, err error) {
 	if f.all() {
 		if err := task.CheckName(queue); err != nil {

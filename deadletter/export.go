@@ -17,7 +17,8 @@ import (
 // ErrMalformed: a line of the file that [Letters.Import] reads is no letter.
 var ErrMalformed = errors.New("deadletter: malformed letter")
 
-// exportVersion is the version of the lines that Export writes. Import refuses any other, since it could lose fields of it.
+// exportVersion is the version of the lines that Export writes. Import refuses any other, since it
+// could lose fields of it.
 const exportVersion = 1
 
 // maxLine bounds a line that Import reads, in bytes.
@@ -34,9 +35,9 @@ type line struct {
 	Message  wire.Kept `json:"message"`
 }
 
-// Export writes the letters of a queue that f takes to w, a JSON object a line, and returns how many. The messages are in it byte
-// for byte, sealed where they were; reasons and stacks are as the broker keeps them. The letters stay. Its errors are those of
-// [Letters.List] and of w.
+// Export writes the letters of a queue that f takes to w, a JSON object a line, and returns how
+// many. The messages are in it byte for byte, sealed where they were; reasons and stacks are as the
+// broker keeps them. The letters stay. Its errors are those of [Letters.List] and of w.
 func (l *Letters) Export(ctx context.Context, queue string, f Filter, w io.Writer) (n int, err error) {
 	out := bufio.NewWriter(w)
 	enc := json.NewEncoder(out)
@@ -52,11 +53,12 @@ func (l *Letters) Export(ctx context.Context, queue string, f Filter, w io.Write
 	return n, errors.Join(err, out.Flush())
 }
 
-// Import puts the letters that [Letters.Export] wrote among the dead letters of a queue, "" for the one that each came from, and
-// returns how many. A file that is imported twice adds each letter twice; where a store keeps records only one of the two runs.
+// Import puts the letters that [Letters.Export] wrote among the dead letters of a queue, "" for the
+// one that each came from, and returns how many. A file that is imported twice adds each letter
+// twice; where a store keeps records only one of the two runs.
 //
-// At a line that is no letter it stops with [ErrMalformed] and the number of the line; the lines before it are imported. Other
-// errors are the broker's.
+// At a line that is no letter it stops with [ErrMalformed] and the number of the line; the lines
+// before it are imported. Other errors are the broker's.
 func (l *Letters) Import(ctx context.Context, queue string, r io.Reader) (n int, err error) {
 	if queue != "" {
 		if err := task.CheckName(queue); err != nil {

@@ -15,18 +15,21 @@ import (
 // ErrFilter: an invalid [Filter], such as one with a negative age.
 var ErrFilter = errors.New("deadletter: bad filter")
 
-// Letter is a dead letter with its message decoded. Its bytes belong to the broker: copy what is used after the call.
+// Letter is a dead letter with its message decoded. Its bytes belong to the broker: copy what is
+// used after the call.
 type Letter struct {
-	// Dead is what the broker keeps: the message as it was, the queue, the reason, the stack, the attempts and the time.
+	// Dead is what the broker keeps: the message as it was, the queue, the reason, the stack, the
+	// attempts and the time.
 	broker.Dead
 	// ID is the task's.
 	ID task.ID
 	// Life is how often the task was requeued before.
 	Life int
-	// Task is what the message says. Of a sealed one without its key the arguments and successors are missing. nil: the message
-	// cannot be read.
+	// Task is what the message says. Of a sealed one without its key the arguments and successors
+	// are missing. nil: the message cannot be read.
 	Task *task.Envelope
-	// ContentType is that of the arguments as they travelled, before they were opened and decompressed.
+	// ContentType is that of the arguments as they travelled, before they were opened and
+	// decompressed.
 	ContentType string
 	// Unread says why the message, or its arguments, cannot be read. nil: they can.
 	Unread error
@@ -42,7 +45,8 @@ func (l *Letter) Name() string {
 	return l.Task.Name
 }
 
-// Bind reads the task's arguments into v. Returns Unread if they cannot be read, and [task.ErrBadArgs] if they do not fit v.
+// Bind reads the task's arguments into v. Returns Unread if they cannot be read, and
+// [task.ErrBadArgs] if they do not fit v.
 func (l *Letter) Bind(v any) error {
 	if l.Unread != nil {
 		return l.Unread
@@ -50,7 +54,8 @@ func (l *Letter) Bind(v any) error {
 	return l.codec.BindArgs(l.Task.ContentType, l.Task.Args, v)
 }
 
-// suspects is what older versions added to the name of a queue for tasks that may end their process.
+// suspects is what older versions added to the name of a queue for tasks that may end their
+// process.
 const suspects = ".suspects"
 
 // home is the queue to which a letter of queue goes back.
@@ -75,8 +80,8 @@ func (l *Letters) read(d *broker.Dead) *Letter {
 type Filter struct {
 	// IDs are ids of tasks. nil: any.
 	IDs []task.ID
-	// Task is the task's name, or a pattern of it in which "*" stands for any text and "?" for one character. "": any. A letter
-	// that cannot be read has no name.
+	// Task is the task's name, or a pattern of it in which "*" stands for any text and "?" for one
+	// character. "": any. A letter that cannot be read has no name.
 	Task string
 	// Error is a text that is part of the reason. "": any.
 	Error string

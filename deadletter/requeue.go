@@ -18,15 +18,17 @@ const MaxProblems = 1000
 
 // Report says what became of the letters that a filter took.
 type Report struct {
-	// Done is how many were requeued. Several letters of one message are counted each, until an attempt of the new life starts.
+	// Done is how many were requeued. Several letters of one message are counted each, until an
+	// attempt of the new life starts.
 	Done int
-	// Already is how many had been requeued before, and whose new life has begun: from another letter of the same message, or by
-	// a call that returned an error. They are removed.
+	// Already is how many had been requeued before, and whose new life has begun: from another
+	// letter of the same message, or by a call that returned an error. They are removed.
 	Already int
 	// Refused is how many must not be requeued. They stay.
 	Refused int
-	// Unfenced is how many of Done have no record that fences: their store only carries replies, or none is configured, or they
-	// cannot be read. What an attempt of their old life still writes is not refused.
+	// Unfenced is how many of Done have no record that fences: their store only carries replies, or
+	// none is configured, or they cannot be read. What an attempt of their old life still writes is
+	// not refused.
 	Unfenced int
 	// Problems says why letters were refused, for up to [MaxProblems] of them.
 	Problems []Problem
@@ -44,20 +46,22 @@ func (r *Report) refuse(id task.ID, reason string) {
 	}
 }
 
-// Requeue gives the letters of a queue that f takes a new life: each goes back into its queue, as a message of the next
-// generation that does not expire.
+// Requeue gives the letters of a queue that f takes a new life: each goes back into its queue, as a
+// message of the next generation that does not expire.
 //
-// Three steps follow each other for each letter, and repeating all of them is safe: the task's record is reopened, the message
-// published, the letter removed. After a crash, or an error, Requeue is called again.
+// Three steps follow each other for each letter, and repeating all of them is safe: the task's
+// record is reopened, the message published, the letter removed. After a crash, or an error,
+// Requeue is called again.
 //
 // These are refused, and their letters stay:
 //   - the member of a group that has counted the member's end: a new run would change nothing;
 //   - a task with conditions ([task.Conditions]): its job is over, submit it again;
 //   - a task that has succeeded, that was revoked, or of which a newer attempt exists;
-//   - a task whose store is not among those configured, and a message that the broker does not take.
+//   - a task whose store is not among those configured, and a message that the broker does not
+//     take.
 //
-// A message that cannot be read is requeued as it is. The report is filled also beside an error, which is the broker's or the
-// store's, and ends the work at the letter that met it.
+// A message that cannot be read is requeued as it is. The report is filled also beside an error,
+// which is the broker's or the store's, and ends the work at the letter that met it.
 func (l *Letters) Requeue(ctx context.Context, queue string, f Filter) (Report, error) {
 	var r Report
 	err := l.scan(ctx, queue, f, func(letter *Letter) (broker.DeadAction, error) {
@@ -171,7 +175,8 @@ func (l *Letters) reopen(ctx context.Context, letter *Letter, next *broker.Messa
 	return err == nil, err
 }
 
-// store returns where the record of a task of e's producer is, nil for nowhere, and gives rec its time to live.
+// store returns where the record of a task of e's producer is, nil for nowhere, and gives rec its
+// time to live.
 func (l *Letters) store(e *task.Envelope, meta *task.Metadata, rec *resultstore.Record) (resultstore.ResultStore, error) {
 	merged := *meta
 	if e.Base != nil {
