@@ -42,8 +42,8 @@ type note struct {
 }
 
 // noteStore is where notes are stored. Servers with a TTL for single messages keep them in the
-// stream of messages, which exists already: a new stream cannot be made while a node of a cluster is
-// down. Other servers keep them in a stream of their own with a maximum age.
+// stream of messages, which exists already: a new stream cannot be made while a node of a cluster
+// is down. Other servers keep them in a stream of their own with a maximum age.
 type noteStore struct {
 	stream string
 	prefix string // of the subjects

@@ -18,9 +18,9 @@ const (
 	// keepNotes is how long the notes of a message are kept after the last one, and the word of a
 	// node that left.
 	keepNotes = 24 * time.Hour
-	// nodeTTL is how long the key of a node lasts, which is renewed at each nodeBeat, and
-	// after nodeRetry if that failed. A node that does not renew it for nodeSilence is absent: its key alone says that
-	// it lived, and its process may have died since.
+	// nodeTTL is how long the key of a node lasts, which is renewed at each nodeBeat, and after
+	// nodeRetry if that failed. A node that does not renew it for nodeSilence is absent: its key
+	// alone says that it lived, and its process may have died since.
 	nodeTTL     = 10 * time.Second
 	nodeBeat    = time.Second
 	nodeRetry   = 500 * time.Millisecond
@@ -120,8 +120,8 @@ func parseNote(note string, s *broker.Start) error {
 	return nil
 }
 
-// NodeState implements [broker.Witness]. A node is present if it gives a sign of life now, for which
-// NodeState waits up to 4 s. If ctx ends before, it is an error.
+// NodeState implements [broker.Witness]. A node is present if it gives a sign of life now, for
+// which NodeState waits up to 4 s. If ctx ends before, it is an error.
 func (b *Broker) NodeState(ctx context.Context, node string) (broker.NodeState, error) {
 	if err := b.checkNode(node); err != nil {
 		return broker.NodeAbsent, err
