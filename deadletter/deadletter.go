@@ -28,8 +28,9 @@ const DefaultTimeout = 10 * time.Second
 type Config struct {
 	// Broker holds the dead letters: it is a [broker.DeadLetterer].
 	Broker broker.Broker
-	// Results is the store of the tasks' results, as consumers have it. nil: no record is reopened,
-	// and what an attempt of an old life writes is not refused.
+	// Results is the store of the tasks' results, as consumers have it. nil: only for consumers
+	// that keep no records. Otherwise no record is reopened: a task that is requeued runs, its
+	// success is refused, and its letter comes back with the old reason.
 	Results resultstore.ResultStore
 	// Stores are further stores, by the name that a task's ResultStore metadata gives.
 	Stores map[string]resultstore.ResultStore
