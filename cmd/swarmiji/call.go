@@ -32,8 +32,9 @@ func (a *app) callCmd() *cobra.Command {
 		Use:   "call NAME [JSON|-]",
 		Short: "Submit a task",
 		Long: "Call submits a task with JSON arguments and prints its id; with --wait it waits for the end of the task, no longer than\n" +
-			"--timeout, and prints the result. Consumers that do not understand JSON arguments fail the task. \"-\" reads the arguments\n" +
-			"from the standard input; without any they are null. With --key-file the task is sealed, and its result has to be.",
+			"--timeout, and prints the result. Without --wait no result is kept, so that swarmiji result does not find the task.\n" +
+			"Consumers that do not understand JSON arguments fail the task. \"-\" reads the arguments from the standard input; without any\n" +
+			"they are null. With --key-file the task is sealed, and its result has to be.",
 		Example: "  swarmiji call math.add '{\"a\": 1, \"b\": 2}' --wait\n" +
 			"  swarmiji call report.make '{\"month\": \"2026-10\"}' --in 5m --queue reports --id report-2026-10",
 		Args: cobra.RangeArgs(1, 2),
