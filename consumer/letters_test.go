@@ -158,3 +158,41 @@ func TestNoAccessToDeadLetters(t *testing.T) {
 		b.end()
 	})
 }
+
+// TestRequeueWithoutTheStore: whoever requeues does not know where the record is. The consumer does: the task runs once more, and its
+// success counts.
+func TestRequeueWithoutTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newTable(t, nil)
+		var fixed atomic.Bool
+		var runs atomic.Int64
+		def := task.New[int, int]("bad")
+		if err := def.Handle(b.c, func(_ context.Context, i int) (int, error) {
+			runs.Add(1)
+			if fixed.Load() {
+				return i, nil
+			}
+			return 0, task.Fail(errors.New("broken"))
+		}); err != nil {
+			t.Fatal(err)
+		}
+		b.run()
+		if _, err := def.Submit(t.Context(), b.p, 5, task.WithID("x")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		fixed.Store(true)
+		l, err := deadletter.New(deadletter.Config{Broker: b.server.Connect()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rep, err := l.Requeue(t.Context(), "default", deadletter.Filter{}); err != nil || rep.Done != 1 || rep.Unfenced != 1 {
+			t.Fatalf("%+v, %v", rep, err)
+		}
+		time.Sleep(time.Minute)
+		if rec := b.rec(t, "x"); rec.State != task.StateSucceeded || runs.Load() != 2 || b.stats(t).Dead != 0 {
+			t.Errorf("the record says %s after %d runs, %+v", rec.State, runs.Load(), b.stats(t))
+		}
+		b.end()
+	})
+}

@@ -36,6 +36,27 @@ func beginLife(e *task.Envelope, m *broker.Message, sealed bool) {
 // ended, elsewhere.
 func (r *run) outlived(rec *resultstore.Record) bool { return rec.Life > r.request.Life }
 
+// ofEarlierLife reports whether rec is the end of an earlier life of the task, which this one replaces.
+func (r *run) ofEarlierLife(rec *resultstore.Record) bool {
+	return rec.Life < r.request.Life && (rec.State == task.StateFailed || rec.State == task.StateExpired)
+}
+
+// errReopened has the saving of a record repeated.
+var errReopened = errors.New("swarmiji: the task's record was of an earlier life, and was reopened")
+
+// reopenOwn replaces the end that an earlier life of the task has recorded, where Requeue did not.
+func (r *run) reopenOwn(ctx context.Context, store resultstore.ResultStore) error {
+	rec, err := r.protected(task.StateRequeued, verdict{}, time.Time{})
+	if err != nil {
+		return err
+	}
+	rec.Generation, rec.Deliveries = wire.FirstGeneration(r.request.Life), 0
+	if err := store.Save(ctx, rec); !errors.Is(err, resultstore.ErrStale) { // somebody else has
+		return err
+	}
+	return nil
+}
+
 // elseLink is the link of an error task of parent, which has an id of its own in each life.
 func elseLink(parent *task.Envelope, l task.Link, label string) *task.Link {
 	if parent.Life > 0 {

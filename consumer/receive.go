@@ -306,7 +306,7 @@ func (r *run) resume() bool {
 	case err == nil && r.outlived(&rec):
 		r.queue.c.settling.Go(r.drop)
 		return true
-	case err == nil && rec.State.Terminal():
+	case err == nil && rec.State.Terminal() && !r.ofEarlierLife(&rec):
 		r.queue.settleAside(r, recorded(&rec))
 		return true
 	case err == nil, errors.Is(err, resultstore.ErrNotFound), errors.Is(err, resultstore.ErrMalformed):
@@ -333,7 +333,7 @@ func (r *run) lookUp(store resultstore.ResultStore) {
 	switch {
 	case r.outlived(&rec):
 		r.drop()
-	case rec.State.Terminal():
+	case rec.State.Terminal() && !r.ofEarlierLife(&rec):
 		r.queue.settle(r, recorded(&rec))
 	default:
 		r.queue.proceed(r)

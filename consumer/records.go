@@ -124,6 +124,11 @@ func (r *run) overtaken(ctx context.Context, store resultstore.ResultStore, v *v
 		return fmt.Errorf("%w: %w", errUnsendable, err)
 	case err != nil && !errors.Is(err, resultstore.ErrNotFound):
 		return err
+	case err == nil && r.ofEarlierLife(&rec): // whoever requeued the task did not know where its record is
+		if err := r.reopenOwn(ctx, store); err != nil {
+			return err
+		}
+		return errReopened
 	case err == nil && rec.State.Terminal() && !r.outlived(&rec):
 		*v = recorded(&rec)
 		r.stored.Store(true)

@@ -137,7 +137,7 @@ func (l *Letters) scan(ctx context.Context, queue string, f Filter, fn func(*Let
 			return broker.DeadKeep
 		}
 		letter := l.read(d)
-		if !m.name(letter) {
+		if !m.late(letter) {
 			return broker.DeadKeep
 		}
 		taken++

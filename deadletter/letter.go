@@ -124,9 +124,10 @@ func (f *Filter) matcher(now time.Time) (*matcher, error) {
 func (m *matcher) early(d *broker.Dead) bool {
 	age := m.now.Sub(d.At)
 	return (m.f.OlderThan == 0 || age > m.f.OlderThan) && (m.f.YoungerThan == 0 || age < m.f.YoungerThan) &&
-		(m.ids == nil || m.ids[d.Message.ID]) && strings.Contains(d.Reason, m.f.Error)
+		strings.Contains(d.Reason, m.f.Error)
 }
 
-func (m *matcher) name(l *Letter) bool {
-	return m.f.Task == "" || l.Task != nil && m.glob.Match(l.Task.Name)
+// late reports whether l fits the other fields. A message that names its task in its body may have another id than its task.
+func (m *matcher) late(l *Letter) bool {
+	return (m.ids == nil || m.ids[string(l.ID)]) && (m.f.Task == "" || l.Task != nil && m.glob.Match(l.Task.Name))
 }

@@ -130,11 +130,11 @@ func (l *Letters) allowed(ctx context.Context, letter *Letter) error {
 	case l.gather == nil:
 		return refusal("it is a member of group " + string(e.Group) + ", and nothing is configured that can tell whether its end was counted")
 	case time.Since(letter.At) > resultstore.DefaultGatherTTL:
-		return refusal("it is a member of group " + string(e.Group) + ", which may be forgotten")
+		return refusal("it is a member of group " + string(e.Group) + ", which may be forgotten; submit the workflow again")
 	}
 	ends, err := l.gather.Members(ctx, e.Group, e.GroupIndex, 1)
 	if err == nil && len(ends) > 0 {
-		err = refusal("group " + string(e.Group) + " has counted its end")
+		err = refusal("group " + string(e.Group) + " has counted its end; submit the workflow again")
 	}
 	return err
 }

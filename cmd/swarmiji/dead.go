@@ -42,7 +42,7 @@ type deadFilter struct {
 // flags adds the flags to cmd. limit is the default of --limit.
 func (d *deadFilter) flags(cmd *cobra.Command, limit int) {
 	f := cmd.Flags()
-	f.StringSliceVar(&d.ids, "id", nil, "`id` of a task; may be given again; default: any")
+	f.StringArrayVar(&d.ids, "id", nil, "`id` of a task; may be given again; default: any")
 	f.StringVar(&d.f.Task, "task", "", "`name` of the tasks; * stands for any text; default: any")
 	f.StringVar(&d.f.Error, "error", "", "`text` that the reason contains, case-sensitive; default: any")
 	f.DurationVar(&d.f.OlderThan, "older-than", 0, "only letters older than this")

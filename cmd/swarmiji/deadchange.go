@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/deadletter"
 )
 
@@ -31,23 +32,29 @@ func (a *app) deadRequeueCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "requeue QUEUE",
 		Short: "Run dead letters again",
-		Long: "Requeue puts dead letters back into their queue, all of them unless flags say which. Each begins a new life: its retries begin\n" +
+		Long: "Requeue puts dead letters back into their queue; it wants --all or which. Each begins a new life: its retries begin\n" +
 			"again, it does not expire, its record may go on to succeed, and the steps that were skipped because it failed run.\n" +
 			"To see how it ends: swarmiji result ID --wait.\n\n" +
 			"Refused, with the reason, and left where they are: members of a group that has counted them, tasks with conditions, and tasks\n" +
 			"that have succeeded or were revoked. Then the exit status is 1. Repeating the command is safe, also after it was interrupted.\n" +
 			"--timeout does not end it.",
-		Example: "  swarmiji dead requeue reports\n" +
+		Example: "  swarmiji dead requeue reports --all\n" +
 			"  swarmiji dead requeue reports --id report-2026-10\n" +
 			"  swarmiji dead requeue reports --error 'connection refused' --younger-than 2h --limit 1000",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			f, _, err := which.filter()
-			if err != nil {
+			f, some, err := which.filter()
+			switch {
+			case err != nil:
 				return err
+			case !some:
+				return fmt.Errorf("%w: which? say --all, or --id, --task, --error, --older-than, --younger-than, --limit", errUsage)
 			}
 			return a.deadLetters(cmd, args[0], false, func(ctx context.Context, l *deadletter.Letters) error {
 				r, err := l.Requeue(ctx, args[0], f)
+				if err == nil && f.IDs != nil && r.Done+r.Already+r.Refused == 0 {
+					return fmt.Errorf("%w: no dead letter of %q is of such an id", broker.ErrNotFound, args[0])
+				}
 				return errors.Join(a.requeued(args[0], &r), err)
 			})
 		},

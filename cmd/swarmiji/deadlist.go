@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -110,8 +111,10 @@ func (o *deadOutput) table(args bool) *table {
 	if args {
 		t.add("ARGS", compact(o.Args))
 	}
-	if o.Stack != "" {
-		t.add("STACK", o.Stack)
+	head := "STACK"
+	for line := range strings.Lines(o.Stack) {
+		t.add(head, strings.ReplaceAll(strings.TrimRight(line, "\n"), "\t", "  "))
+		head = ""
 	}
 	return t
 }

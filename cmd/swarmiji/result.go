@@ -97,6 +97,9 @@ func (a *app) result(ctx context.Context, s *open.Swarm, codec *wire.Codec, id t
 	}
 	switch r.State {
 	case task.StateFailed, task.StateRevoked, task.StateExpired:
+		if r.Error != nil {
+			return &taskFailedError{r.Error}
+		}
 		return &taskFailedError{errors.New(string(r.State))}
 	}
 	return nil
