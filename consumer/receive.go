@@ -182,6 +182,10 @@ func foreignID(m *broker.Message) (task.ID, error) {
 	return task.ID(id.String()), nil
 }
 
+// unreadableAgain is after how long a message comes again that nobody can read, and that the broker does not take as a dead
+// letter.
+const unreadableAgain = time.Minute
+
 // buryUnreadable moves a message that nobody can read to the dead letters, byte for byte.
 func (q *queue) buryUnreadable(d broker.Delivery, cause error) {
 	m := d.Message()
@@ -190,7 +194,13 @@ func (q *queue) buryUnreadable(d broker.Delivery, cause error) {
 	q.c.settling.Go(func() {
 		ctx, cancel := q.insisting()
 		defer cancel()
-		bury := func(ctx context.Context) error { return d.Bury(ctx, broker.Dead{Reason: cause.Error()}) }
+		bury := func(ctx context.Context) error {
+			err := d.Bury(ctx, broker.Dead{Reason: cause.Error()})
+			if permanent(err) || errors.Is(err, broker.ErrUnsupported) || errors.Is(err, broker.ErrAccess) { // it makes way for the others, and comes again
+				return errors.Join(errDone, d.Release(ctx, unreadableAgain))
+			}
+			return err
+		}
 		if err := repeat(ctx, d.Lost(), bury, func(err error) { q.log(slog.LevelWarn, "dead-lettering is repeated", slog.Any("error", err)) }); err != nil {
 			return // the broker has it back, or the consumer stops
 		}

@@ -95,6 +95,7 @@ func (l *Letters) Import(ctx context.Context, queue string, r io.Reader) (n int,
 func (l *Letters) put(ctx context.Context, queue string, d broker.Dead) error {
 	ctx, cancel := perLetter(ctx)
 	defer cancel()
+	d.At = time.Time{} // it stays as long as a new letter: by its own age the bounds might remove it at once
 	return l.dead.PutDead(ctx, queue, d)
 }
 
