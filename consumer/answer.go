@@ -135,6 +135,9 @@ func (r *run) settledBefore() (verdict, bool) {
 	defer cancel()
 	rec, err := r.load(ctx, store)
 	switch {
+	case err == nil && r.outlived(&rec): // the answer is that of an earlier life
+		r.stale.Store(true)
+		return verdict{}, true
 	case err == nil && rec.State.Terminal():
 		return recorded(&rec), true
 	case err == nil, errors.Is(err, resultstore.ErrNotFound), errors.Is(err, resultstore.ErrMalformed):

@@ -59,11 +59,14 @@ func (r *run) ackEarly() bool {
 	q, c := r.queue, r.queue.c
 	ctx, cancel := context.WithTimeout(c.settle, c.cfg.StoreRetry)
 	defer cancel()
-	unknown := false
+	unknown, refused := false, false
 	err := repeat(ctx, r.lost(), func(ctx context.Context) error {
 		err := broker.AckSync(ctx, r.delivery)
 		unknown = unknown || errors.Is(err, broker.ErrIndeterminate) || // also when the broker has the task back by now
-			err != nil && !broker.Gone(err) && !errors.Is(err, broker.ErrUnavailable)
+			err != nil && !broker.Gone(err) && !errors.Is(err, broker.ErrUnavailable) && !errors.Is(err, broker.ErrAccess)
+		if refused = errors.Is(err, broker.ErrAccess); refused {
+			return errors.Join(errDone, err)
+		}
 		return err
 	}, func(err error) {
 		r.log(slog.LevelWarn, "acknowledging a task that runs at most once is repeated", slog.Any("error", err))
@@ -72,6 +75,12 @@ func (r *run) ackEarly() bool {
 	case err == nil:
 		r.acked.Store(true)
 		return true
+	case refused && !unknown: // nothing was acknowledged, and waiting does not mend it: it makes way for the others
+		c.warnOnce("early", "tasks that run at most once cannot be acknowledged; they are put back", slog.Any("error", err))
+		r.freeEarly()
+		c.settling.Go(func() {
+			r.insist("release", func(ctx context.Context) error { return r.delivery.Release(ctx, refusedAgain) })
+		})
 	case unknown:
 		r.log(slog.LevelWarn, "not started, because it runs at most once and its acknowledgement is not certain", slog.Any("error", err))
 		q.c.settling.Go(r.settleUncertain)

@@ -138,7 +138,7 @@ func (q *queue) returnNext(done, ctx context.Context) bool {
 		return true
 	}
 	if err := r.giveBack(ctx); err != nil && !broker.Gone(err) {
-		r.log(slog.LevelWarn, "task not given back; the broker will notice", slog.Any("error", err))
+		q.c.settling.Go(r.giveBackForSure)
 	}
 	return true
 }

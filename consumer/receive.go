@@ -182,9 +182,9 @@ func foreignID(m *broker.Message) (task.ID, error) {
 	return task.ID(id.String()), nil
 }
 
-// unreadableAgain is after how long a message comes again that nobody can read, and that the broker does not take as a dead
-// letter.
-const unreadableAgain = time.Minute
+// refusedAgain is after how long a message comes again for which this user lacks a right: to acknowledge it early, or to
+// dead-letter what nobody can read.
+const refusedAgain = time.Minute
 
 // buryUnreadable moves a message that nobody can read to the dead letters, byte for byte.
 func (q *queue) buryUnreadable(d broker.Delivery, cause error) {
@@ -197,7 +197,7 @@ func (q *queue) buryUnreadable(d broker.Delivery, cause error) {
 		bury := func(ctx context.Context) error {
 			err := d.Bury(ctx, broker.Dead{Reason: cause.Error()})
 			if permanent(err) || errors.Is(err, broker.ErrUnsupported) || errors.Is(err, broker.ErrAccess) { // it makes way for the others, and comes again
-				return errors.Join(errDone, d.Release(ctx, unreadableAgain))
+				return errors.Join(errDone, d.Release(ctx, refusedAgain))
 			}
 			return err
 		}

@@ -39,7 +39,8 @@ type Metadata struct {
 	IgnoreResult Opt[bool]
 	// Idempotent true (the default) acknowledges after the run: at least once. False acknowledges before it: at most once. A
 	// task of the latter kind that may have started, and whose end nobody knows, fails with [ErrUncertain]. Do not repeat a
-	// submission of it whose outcome is unknown (broker.ErrIndeterminate): both may be queued.
+	// submission of it whose outcome is unknown (broker.ErrIndeterminate): both may be queued. As a step of a workflow it needs
+	// a result store that gathers.
 	Idempotent Opt[bool]
 	// DeadLetter true (the default) keeps a task that failed for good, or whose retries are used up, among the dead letters of
 	// its queue. False leaves only its record. What nobody can read, no consumer knows, ends its process or is uncertain
