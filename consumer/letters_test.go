@@ -102,6 +102,7 @@ func TestRetryBlockedAtMostOnce(t *testing.T) {
 		defer cancel()
 		_, err1 := task.FutureOf[int](b.p.Pending("first")).Get(ctx)
 		_, err2 := task.FutureOf[int](b.p.Pending("second")).Get(ctx)
+		synctest.Wait() // until the error task has run
 		_, err3 := b.store.Load(t.Context(), "on-error")
 		t.Logf("first: %v; runs %d, %+v", err1, b.runs.Load(), b.stats(t))
 		if err2 == nil || errors.Is(err2, context.DeadlineExceeded) || err3 != nil {

@@ -199,6 +199,16 @@ func (d *delivery) Ack(context.Context) error {
 func (d *delivery) AckSync(ctx context.Context) error {
 	return d.settleBy("acknowledge", func() error {
 		b, s := d.level.s.b, d.level.s
+		session, err := b.conn.Session(ctx)
+		if err == nil {
+			err = b.outbox.connected(ctx, session) // what was settled before a cut leaves first
+		}
+		switch {
+		case err != nil:
+			return err
+		case d.lost():
+			return broker.ErrLeaseLost
+		}
 		taken, err := b.conn.Take(ctx, b.names.stream, d.subject, d.seq)
 		switch {
 		case errors.Is(err, natsconn.ErrIndeterminate):
