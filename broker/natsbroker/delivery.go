@@ -209,7 +209,7 @@ func (d *delivery) AckSync(ctx context.Context) error {
 		case d.lost():
 			return broker.ErrLeaseLost
 		}
-		taken, err := b.conn.Take(ctx, b.names.stream, d.subject, d.seq)
+		taken, err := b.conn.Take(ctx, b.names.stream, d.seq)
 		switch {
 		case errors.Is(err, natsconn.ErrIndeterminate):
 			d.tried = true

@@ -140,25 +140,26 @@ func (c *Conn) DeleteSeq(ctx context.Context, stream string, seq uint64) error {
 	return err
 }
 
-// Take removes the message of a subject whose sequence is at most seq, in one try, and reports whether there was one. Of all who
-// take it, one is told true. After [ErrIndeterminate] it may have been removed.
-func (c *Conn) Take(ctx context.Context, stream, subject string, seq uint64) (bool, error) {
-	body, err := json.Marshal(map[string]any{"filter": subject, "seq": seq + 1})
+// Take removes the message with sequence seq, in one try, and reports whether there was one. Of all who take it, one is told
+// true. After [ErrIndeterminate] it may have been removed. The caller knows that the stream is still the same. It is no Purge,
+// after which the server forgets what consumers of the stream gave back.
+func (c *Conn) Take(ctx context.Context, stream string, seq uint64) (bool, error) {
+	body, err := json.Marshal(map[string]any{"seq": seq, "no_erase": true})
 	if err != nil {
 		return false, err
-	}
-	var resp struct {
-		Purged int `json:"purged"`
 	}
 	err = c.Do(ctx, func(ctx context.Context, s *Session) error {
 		ctx, cancel := context.WithTimeout(ctx, apiTry)
 		defer cancel()
-		return request(ctx, s.NATS, "STREAM.PURGE."+stream, body, &resp)
+		return request(ctx, s.NATS, "STREAM.MSG.DELETE."+stream, body, nil)
 	})
-	if err != nil {
-		return false, fmt.Errorf("nats take: %w", err)
+	switch code := Code(err); {
+	case err == nil:
+		return true, nil
+	case code == codeNoMessage, code == codeDeleteFailed && strings.Contains(err.Error(), "not found"):
+		return false, nil
 	}
-	return resp.Purged > 0, nil
+	return false, fmt.Errorf("nats take: %w", err)
 }
 
 // Purge removes the messages of a subject, which may have wildcards, and returns how many they were.

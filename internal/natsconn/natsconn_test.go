@@ -272,7 +272,7 @@ func TestTake(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			ok, err := c.Take(ctx, name, name+".x", first)
+			ok, err := c.Take(ctx, name, first)
 			if err != nil {
 				t.Errorf("Take: %v", err)
 			}
@@ -286,13 +286,13 @@ func TestTake(t *testing.T) {
 		t.Errorf("%d of 8 have taken one message", taken.Load())
 	}
 	second := publish()
-	if ok, err := c.Take(ctx, name, name+".x", first); ok || err != nil {
+	if ok, err := c.Take(ctx, name, first); ok || err != nil {
 		t.Errorf("Take of a message that is gone: %t, %v", ok, err)
 	}
 	if st, err := c.GetLast(ctx, name, name+".x"); err != nil || st.Seq != second {
 		t.Errorf("the later message: %+v, %v", st, err)
 	}
-	if _, err := c.Take(ctx, "NO"+name, "x", 1); !errors.Is(err, natsconn.ErrNoStream) {
+	if _, err := c.Take(ctx, "NO"+name, 1); !errors.Is(err, natsconn.ErrNoStream) {
 		t.Errorf("Take in a missing stream: %v, want ErrNoStream", err)
 	}
 }
