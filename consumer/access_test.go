@@ -3,7 +3,6 @@ package consumer_test
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -20,7 +19,7 @@ import (
 func TestUnreadableNoAccess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTable(t, func(c *consumer.Config) {
-			c.Broker = noAccess{c.Broker.(*membroker.Broker)}
+			c.Broker = noAccess(c.Broker)
 			c.Queues = map[string]consumer.QueueConfig{"default": {Workers: 1, Prefetch: 1}}
 		})
 		conn := b.server.Connect()
@@ -37,38 +36,11 @@ func TestUnreadableNoAccess(t *testing.T) {
 	})
 }
 
-// noNotes refuses early acknowledgements as RabbitMQ's adapter does where the server does not permit the stream of notes.
-type noNotes struct{ *membroker.Broker }
-
-func (b noNotes) Unwrap() any { return b.Broker }
-func (b noNotes) Subscribe(ctx context.Context, q string, o broker.SubscribeOptions) (broker.Subscription, error) {
-	s, err := b.Broker.Subscribe(ctx, q, o)
-	return noNotesSub{s}, err
-}
-
-type noNotesSub struct{ broker.Subscription }
-
-func (s noNotesSub) Unwrap() any { return s.Subscription }
-func (s noNotesSub) Receive(ctx context.Context) (broker.Delivery, error) {
-	d, err := s.Subscription.Receive(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return noNotesDelivery{d}, nil
-}
-
-type noNotesDelivery struct{ broker.Delivery }
-
-func (d noNotesDelivery) Unwrap() any { return d.Delivery }
-func (d noNotesDelivery) AckSync(context.Context) error {
-	return fmt.Errorf("%w: %w: the server refuses the notes of acknowledgements", broker.ErrUnavailable, broker.ErrAccess)
-}
-
 // TestNoNotesStarvesOthers: tasks that cannot be acknowledged early, for want of a right, do not keep others from running.
 func TestNoNotesStarvesOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTable(t, func(c *consumer.Config) {
-			c.Broker = noNotes{c.Broker.(*membroker.Broker)}
+			c.Broker = noNotes(c.Broker)
 			c.Queues = map[string]consumer.QueueConfig{"default": {Workers: 2, Prefetch: 2}}
 		})
 		b.submit(1, task.WithIdempotent(false))

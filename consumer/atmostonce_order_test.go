@@ -73,7 +73,7 @@ func TestAckCheckerAway(t *testing.T) {
 // TestExpiredThoughStarted: it may have started, and comes again after its time.
 func TestExpiredThoughStarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newTable(t, func(c *consumer.Config) { c.Broker = forgetful{c.Broker.(*membroker.Broker)} })
+		b := newTable(t, func(c *consumer.Config) { c.Broker = forgetful(c.Broker) })
 		f := b.submit(7, task.WithIdempotent(false), task.WithExpires(time.Now().Add(time.Minute)))
 		b.takeOnce(t)
 		time.Sleep(time.Hour)

@@ -3,7 +3,6 @@ package consumer_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
-	"github.com/swarmiji/swarmiji/broker/membroker"
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/deadletter"
 	"github.com/swarmiji/swarmiji/task"
@@ -112,38 +110,11 @@ func TestRetryBlockedAtMostOnce(t *testing.T) {
 	})
 }
 
-// noAccess may not write dead letters.
-type noAccess struct{ *membroker.Broker }
-
-func (b noAccess) Unwrap() any { return b.Broker }
-func (b noAccess) Subscribe(ctx context.Context, q string, o broker.SubscribeOptions) (broker.Subscription, error) {
-	s, err := b.Broker.Subscribe(ctx, q, o)
-	return noAccessSub{s}, err
-}
-
-type noAccessSub struct{ broker.Subscription }
-
-func (s noAccessSub) Unwrap() any { return s.Subscription }
-func (s noAccessSub) Receive(ctx context.Context) (broker.Delivery, error) {
-	d, err := s.Subscription.Receive(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return noAccessDelivery{d}, nil
-}
-
-type noAccessDelivery struct{ broker.Delivery }
-
-func (d noAccessDelivery) Unwrap() any { return d.Delivery }
-func (d noAccessDelivery) Bury(context.Context, broker.Dead) error {
-	return fmt.Errorf("configure access to the dead queue: %w", broker.ErrAccess)
-}
-
 // TestNoAccessToDeadLetters: a task that fails, without a record, on a broker that does not let this user write dead letters.
 func TestNoAccessToDeadLetters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var runs atomic.Int64
-		b := newTable(t, func(c *consumer.Config) { c.Broker = noAccess{c.Broker.(*membroker.Broker)} })
+		b := newTable(t, func(c *consumer.Config) { c.Broker = noAccess(c.Broker) })
 		def := task.New[int, int]("bad", task.WithIgnoreResult(true))
 		if err := def.Handle(b.c, func(_ context.Context, i int) (int, error) { runs.Add(1); return 0, task.Fail(errors.New("for good")) }); err != nil {
 			t.Fatal(err)

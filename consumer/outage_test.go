@@ -176,38 +176,10 @@ func TestAtMostOnceHeldOnly(t *testing.T) {
 	})
 }
 
-// forgetful is a broker whose acknowledgements may be forgotten, and which remembers that it has taken one of each message.
-type forgetful struct{ *membroker.Broker }
-
-func (b forgetful) Unwrap() any { return b.Broker }
-
-func (b forgetful) Subscribe(ctx context.Context, queue string, o broker.SubscribeOptions) (broker.Subscription, error) {
-	s, err := b.Broker.Subscribe(ctx, queue, o)
-	return forgetfulSubscription{s}, err
-}
-
-type forgetfulSubscription struct{ broker.Subscription }
-
-func (s forgetfulSubscription) Unwrap() any { return s.Subscription }
-
-func (s forgetfulSubscription) Receive(ctx context.Context) (broker.Delivery, error) {
-	d, err := s.Subscription.Receive(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return forgottenAck{d}, nil
-}
-
-type forgottenAck struct{ broker.Delivery }
-
-func (d forgottenAck) Unwrap() any { return d.Delivery }
-
-func (forgottenAck) AckedBefore(context.Context) (bool, error) { return true, nil }
-
 // TestAtMostOnceIsNotStartedAgain: it was acknowledged before, so it may have started, and ends among the dead letters.
 func TestAtMostOnceIsNotStartedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newTable(t, func(c *consumer.Config) { c.Broker = forgetful{c.Broker.(*membroker.Broker)} })
+		b := newTable(t, func(c *consumer.Config) { c.Broker = forgetful(c.Broker) })
 		f := b.submit(7, task.WithIdempotent(false))
 		b.takeOnce(t)
 		b.run()

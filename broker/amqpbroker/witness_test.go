@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"sync"
@@ -185,42 +184,4 @@ func TestPresence(t *testing.T) {
 		}
 		return err == nil
 	})
-}
-
-// TestSpeedOfNotes measures; it is for people.
-func TestSpeedOfNotes(t *testing.T) {
-	if os.Getenv("SWJ_MEASURE") == "" {
-		t.Skip("set SWJ_MEASURE")
-	}
-	ns := testserver.Namespace()
-	b := connect(t, amqpbroker.Config{Namespace: ns})
-	var took []time.Duration
-	for i := range 1000 {
-		begin := time.Now()
-		noted(t, b, "q", broker.Start{ID: "a" + strconv.Itoa(i), Nonce: "x", Node: "n"})
-		took = append(took, time.Since(begin))
-	}
-	t.Log("first", took[0])
-	slices.Sort(took)
-	t.Log("one by one: p50", took[500], "p99", took[990])
-	for range 3 {
-		begin := time.Now()
-		var wg sync.WaitGroup
-		for i := range 1000 {
-			wg.Go(func() { noted(t, b, "q", broker.Start{ID: "b" + strconv.Itoa(i), Nonce: "x", Node: "n"}) })
-		}
-		wg.Wait()
-		t.Log("1,000 at once", time.Since(begin))
-	}
-	for r := range 96 {
-		var wg sync.WaitGroup
-		for i := range 1000 {
-			wg.Go(func() { noted(t, b, "q", broker.Start{ID: "c" + strconv.Itoa(r*1000+i), Nonce: "x", Node: "n"}) })
-		}
-		wg.Wait()
-	}
-	fresh := connect(t, amqpbroker.Config{Namespace: ns})
-	begin := time.Now()
-	noted(t, fresh, "q", broker.Start{ID: "a0", Nonce: "y", Node: "n"})
-	t.Log("the first note of a process that reads 100,000", time.Since(begin))
 }

@@ -1,0 +1,74 @@
+package consumer_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/broker/membroker"
+)
+
+// deliveries is a broker whose deliveries are wrapped.
+type deliveries struct {
+	*membroker.Broker
+	wrap func(broker.Delivery) broker.Delivery
+}
+
+func (b deliveries) Unwrap() any { return b.Broker }
+
+func (b deliveries) Subscribe(ctx context.Context, queue string, o broker.SubscribeOptions) (broker.Subscription, error) {
+	s, err := b.Broker.Subscribe(ctx, queue, o)
+	return wrappedSubscription{s, b.wrap}, err
+}
+
+type wrappedSubscription struct {
+	broker.Subscription
+	wrap func(broker.Delivery) broker.Delivery
+}
+
+func (s wrappedSubscription) Unwrap() any { return s.Subscription }
+
+func (s wrappedSubscription) Receive(ctx context.Context) (broker.Delivery, error) {
+	d, err := s.Subscription.Receive(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.wrap(d), nil
+}
+
+// forgetful is a broker whose acknowledgements may be forgotten, and which remembers that it has taken one of each message.
+func forgetful(b broker.Broker) broker.Broker {
+	return deliveries{b.(*membroker.Broker), func(d broker.Delivery) broker.Delivery { return forgottenAck{d} }}
+}
+
+type forgottenAck struct{ broker.Delivery }
+
+func (d forgottenAck) Unwrap() any { return d.Delivery }
+
+func (forgottenAck) AckedBefore(context.Context) (bool, error) { return true, nil }
+
+// noAccess is a broker whose user may not write dead letters.
+func noAccess(b broker.Broker) broker.Broker {
+	return deliveries{b.(*membroker.Broker), func(d broker.Delivery) broker.Delivery { return noAccessDelivery{d} }}
+}
+
+type noAccessDelivery struct{ broker.Delivery }
+
+func (d noAccessDelivery) Unwrap() any { return d.Delivery }
+
+func (d noAccessDelivery) Bury(context.Context, broker.Dead) error {
+	return fmt.Errorf("configure access to the dead queue: %w", broker.ErrAccess)
+}
+
+// noNotes refuses early acknowledgements as RabbitMQ's adapter does where the server does not permit the stream of notes.
+func noNotes(b broker.Broker) broker.Broker {
+	return deliveries{b.(*membroker.Broker), func(d broker.Delivery) broker.Delivery { return noNotesDelivery{d} }}
+}
+
+type noNotesDelivery struct{ broker.Delivery }
+
+func (d noNotesDelivery) Unwrap() any { return d.Delivery }
+
+func (d noNotesDelivery) AckSync(context.Context) error {
+	return fmt.Errorf("%w: %w: the server refuses the notes of acknowledgements", broker.ErrUnavailable, broker.ErrAccess)
+}
