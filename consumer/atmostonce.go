@@ -186,7 +186,7 @@ func (r *run) holdOn(what string, step func(context.Context) error, cause error)
 		}
 		v := verdict{kind: failed, err: fmt.Errorf("%w: its %s could not be stored or sent: %w", task.ErrUncertain, what, err)}
 		switch {
-		case r.stored.Load(): // its end is recorded; what follows it is not given up
+		case r.final.Load(): // what is left to do is not given up
 		case r.within(lastTry, func(ctx context.Context) error { return r.deadLetter(ctx, v.err) }) == nil:
 			c.cfg.Metrics.Failed.Inc(1)
 			r.notifyFailed(v, false)
@@ -209,19 +209,19 @@ func (r *run) recordLate(v verdict) {
 	defer q.late.release()
 	ctx, cancel := q.insisting()
 	defer cancel()
-	record := func(ctx context.Context) error {
-		err := r.recordUncertain(ctx, v, time.Now())
-		if errors.Is(err, resultstore.ErrStale) {
-			return errDone
+	if store := r.store(); store != nil {
+		record := func(ctx context.Context) error {
+			err := r.recordUncertain(ctx, v, time.Now())
+			if errors.Is(err, resultstore.ErrStale) { // a Save without an answer may have stored the true end
+				return r.overtaken(ctx, store, &v)
+			}
+			return err
 		}
-		return err
-	}
-	if r.store() != nil {
 		if err := repeat(ctx, nil, record, func(error) {}); err != nil {
 			return
 		}
-		r.stored.Store(true)
 	}
+	r.final.Store(true)
 	_ = r.publishSuccessors(v) && r.tellSubmitter(v) // each goes on until it is done
 }
 
@@ -246,7 +246,7 @@ func (r *run) within(limit time.Duration, step func(context.Context) error) erro
 // recordUncertain stores that the task's end is not known. It cannot where a final record is stored already, or none is wanted.
 func (r *run) recordUncertain(ctx context.Context, v verdict, ended time.Time) error {
 	store := r.store()
-	if store == nil || r.stored.Load() {
+	if store == nil || r.final.Load() {
 		return resultstore.ErrStale
 	}
 	rec, err := r.protected(task.StateFailed, v, ended)

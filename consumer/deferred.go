@@ -145,7 +145,7 @@ func (q *queue) settleDeferred(ctx context.Context, r *run, v verdict) {
 		r.discard()
 		return
 	}
-	r.stored.Store(true) // given back, it is to come again as what it is, to be acknowledged, and not as a copy, to be run
+	r.final.Store(true) // given back, it is to come again as what it is, to be acknowledged, and not as a copy, to be run
 	r.noteRevoked()
 	if !awaited.Answered {
 		if _, ok := r.save(ctx, task.StateAwaiting, v); !ok {

@@ -48,7 +48,7 @@ type run struct {
 	acked      atomic.Bool // before the start, because the task runs at most once
 	started    atomic.Bool
 	over       atomic.Bool         // the handler has returned
-	stored     atomic.Bool         // its final record is in a store that can be asked for it
+	final      atomic.Bool         // its end is in a store that can be asked for it, or was handed on: no other end may follow
 	terminated atomic.Bool         // a revocation has ended its context
 	cut        atomic.Pointer[cut] // of its context; nil: none yet
 }

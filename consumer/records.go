@@ -93,7 +93,7 @@ func (r *run) save(ctx context.Context, state task.State, v verdict) (verdict, b
 		err := store.Save(ctx, rec)
 		switch {
 		case err == nil:
-			r.stored.Store(state.Terminal() && !resultstore.RepliesOnly(store))
+			r.final.Store(state.Terminal() && !resultstore.RepliesOnly(store))
 		case errors.Is(err, resultstore.ErrStale):
 			r.queue.c.cfg.Metrics.Rejected.Inc(1)
 			return r.overtaken(ctx, store, &v)
@@ -106,7 +106,7 @@ func (r *run) save(ctx context.Context, state task.State, v verdict) (verdict, b
 				return err
 			}
 			if err = store.Save(ctx, rec); err == nil {
-				r.stored.Store(state.Terminal() && !resultstore.RepliesOnly(store))
+				r.final.Store(state.Terminal() && !resultstore.RepliesOnly(store))
 			}
 		}
 		return err
@@ -131,7 +131,7 @@ func (r *run) overtaken(ctx context.Context, store resultstore.ResultStore, v *v
 		return errReopened
 	case err == nil && rec.State.Terminal() && !r.outlived(&rec):
 		*v = recorded(&rec)
-		r.stored.Store(true)
+		r.final.Store(true)
 		return nil
 	}
 	if !r.acked.Load() {

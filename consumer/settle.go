@@ -195,14 +195,18 @@ func (q *queue) settleRetry(ctx context.Context, r *run, v verdict) {
 }
 
 func (q *queue) settleFinal(ctx context.Context, r *run, v verdict) {
-	r.stored.Store(v.recorded)
+	r.final.Store(v.recorded)
 	if !v.recorded {
 		var ok bool
 		if v, ok = r.save(ctx, v.kind.state(), v); !ok {
 			return
 		}
 	}
-	if !r.publishSuccessors(v) || !r.tellSubmitter(v) {
+	if !r.publishSuccessors(v) {
+		return
+	}
+	r.final.Store(true)
+	if !r.tellSubmitter(v) {
 		return
 	}
 	if !r.quick(v) { // what follows may have taken its time
