@@ -171,7 +171,8 @@ func (r *run) settleUncertain() {
 const lastTry = 10 * time.Second
 
 // holdOn goes on with a step of a task that was acknowledged early, until it is done, or until the
-// result store or the broker keeps that it was not. It reports whether the step is done.
+// result store or the broker keeps that it was not. It reports whether the step is done. A stop ends
+// it with one last try to leave a trace.
 func (r *run) holdOn(what string, step func(context.Context) error, cause error) bool {
 	c := r.queue.c
 	r.log(slog.LevelError, "a task that runs at most once cannot be settled", slog.String("step", what), slog.Any("error", cause))
@@ -194,6 +195,11 @@ func (r *run) holdOn(what string, step func(context.Context) error, cause error)
 			return false
 		}
 		wait(c.settle, gap.Delay(attempt))
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.settle), c.cfg.KillGrace)
+	defer cancel()
+	if err := r.abandon(ctx, fmt.Errorf("%w: its %s could not be stored or sent", task.ErrUncertain, what)); err != nil {
+		r.log(slog.LevelError, "a task that runs at most once is left without a trace", slog.String("step", what), slog.Any("error", err))
 	}
 	return false
 }
@@ -225,15 +231,21 @@ func (r *run) recordLate(v verdict) {
 	_ = r.publishSuccessors(v) && r.tellSubmitter(v) // each goes on until it is done
 }
 
-// abandon leaves a trace of a task that was acknowledged early, and whose handler a stop leaves behind. It runs beside the
-// handler.
-func (r *run) abandon(ctx context.Context) error {
-	v := verdict{kind: failed, err: fmt.Errorf("%w: its consumer stopped without it", task.ErrUncertain)}
-	err := r.recordUncertain(ctx, v, time.Now())
-	if buried := r.deadLetter(ctx, v.err); buried == nil {
+// abandon leaves a trace of a task that was acknowledged early and that a stop leaves unsettled: a
+// dead letter, and a record that its end is not known. Both are tried at once, since one of them may
+// use up ctx. It may run beside the handler. Only the first call does anything.
+func (r *run) abandon(ctx context.Context, cause error) error {
+	if !r.abandoned.CompareAndSwap(false, true) {
 		return nil
 	}
-	return err
+	v := verdict{kind: failed, err: fmt.Errorf("%w: its consumer stopped without it", cause)}
+	recorded := make(chan error, 1)
+	go func() { recorded <- r.recordUncertain(ctx, v, time.Now()) }()
+	buried := r.deadLetter(ctx, v.err)
+	if err := <-recorded; err == nil {
+		return nil
+	}
+	return buried
 }
 
 // within runs a step with a time limit.

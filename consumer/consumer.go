@@ -339,15 +339,19 @@ func (c *Consumer) drain(drained chan struct{}) error {
 func (c *Consumer) abandon() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.work), c.cfg.KillGrace)
 	defer cancel()
+	var leaving sync.WaitGroup // at once: each may need all the time there is
+	defer leaving.Wait()
 	for _, r := range c.running.all() {
 		c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "handler left behind: it ignores its context", r.logAttrs()...)
 		leave := r.giveBack
 		if r.acked.Load() && r.isActive() {
-			leave = r.abandon
+			leave = func(ctx context.Context) error { return r.abandon(ctx, task.ErrUncertain) }
 		}
-		if err := leave(ctx); err != nil && !broker.Gone(err) {
-			c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "task not given back; the broker will notice", r.logAttrs(slog.Any("error", err))...)
-		}
+		leaving.Go(func() {
+			if err := leave(ctx); err != nil && !broker.Gone(err) {
+				c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "task not given back; the broker will notice", r.logAttrs(slog.Any("error", err))...)
+			}
+		})
 	}
 }
 

@@ -49,6 +49,7 @@ type run struct {
 	started    atomic.Bool
 	over       atomic.Bool         // the handler has returned
 	final      atomic.Bool         // its end is in a store that can be asked for it, or was handed on: no other end may follow
+	abandoned  atomic.Bool         // a stop has left a trace of it
 	terminated atomic.Bool         // a revocation has ended its context
 	cut        atomic.Pointer[cut] // of its context; nil: none yet
 }

@@ -3,12 +3,14 @@ package consumer_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/broker/membroker"
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
@@ -116,5 +118,97 @@ func TestSubmitterAwayAtMostOnce(t *testing.T) {
 			t.Errorf("%d letters, %d error tasks, %d next steps", s.Dead, failures.Load(), seconds.Load())
 		}
 		b.end()
+	})
+}
+
+// TestStopWithStoreAwayAtMostOnce: a stop ends the settlement of a task that has run, while the
+// result store is away.
+func TestStopWithStoreAwayAtMostOnce(t *testing.T) {
+	for _, succeeds := range []bool{true, false} {
+		t.Run(fmt.Sprintf("succeeds=%t", succeeds), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newTable(t, func(c *consumer.Config) {
+					c.Results = flakyStore{c.Results, time.Now().Add(time.Hour), resultstore.ErrUnavailable}
+				})
+				var started atomic.Int64
+				def := task.New[int, int]("pay", task.WithIdempotent(false))
+				must0(t, def.Handle(b.c, func(context.Context, int) (int, error) {
+					started.Add(1)
+					if !succeeds {
+						return 0, task.Retry(errors.New("no"), task.After(time.Second))
+					}
+					return 1, nil
+				}))
+				b.run()
+				if _, err := def.Submit(t.Context(), b.p, 1, task.WithID("p")); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Second)
+				err := b.stop()
+				if s := b.stats(t); started.Load() != 1 || s.Dead != 1 {
+					t.Errorf("Run ended (%v); %d started, no record, and %+v", err, started.Load(), s)
+				}
+				_ = b.p.Close(t.Context())
+				_ = b.store.Close(t.Context())
+			})
+		})
+	}
+}
+
+// hanging is a store that answers nothing.
+type hanging struct{ resultstore.ResultStore }
+
+func (hanging) Save(ctx context.Context, _ resultstore.Record) error {
+	<-ctx.Done()
+	return resultstore.ErrUnavailable
+}
+
+// punctual is a broker that does nothing once ctx has ended, as those are that are reached over a network.
+type punctual struct{ *membroker.Broker }
+
+func (b punctual) PutDead(ctx context.Context, queue string, d broker.Dead) error {
+	if ctx.Err() != nil {
+		return broker.ErrUnavailable
+	}
+	return b.Broker.PutDead(ctx, queue, d)
+}
+
+// TestLeftBehindWithStoreHangingAtMostOnce: a stop leaves several handlers behind, and the store
+// does not answer. Each task becomes a dead letter.
+func TestLeftBehindWithStoreHangingAtMostOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 3
+		b := newTable(t, func(c *consumer.Config) {
+			c.ShutdownTimeout = time.Second
+			c.Queues = map[string]consumer.QueueConfig{"default": {Workers: n}}
+			c.Results, c.Broker = hanging{c.Results}, punctual{c.Broker.(*membroker.Broker)}
+		})
+		started, release := make(chan struct{}, n), make(chan struct{})
+		def := task.New[int, int]("stubborn", task.WithIdempotent(false))
+		must0(t, def.Handle(b.c, func(context.Context, int) (int, error) {
+			started <- struct{}{}
+			<-release
+			return 0, nil
+		}))
+		b.run()
+		for i := range n {
+			if _, err := def.Submit(t.Context(), b.p, i); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range n {
+			<-started
+		}
+		err := b.stop()
+		if s := b.stats(t); s.Dead != n {
+			t.Errorf("Run ended (%v) and left %d handlers behind: %+v", err, n, s)
+		}
+		close(release)
+		synctest.Wait()
+		if s := b.stats(t); s.Dead != n {
+			t.Errorf("after the handlers have returned: %+v", s)
+		}
+		_ = b.p.Close(t.Context())
+		_ = b.store.Close(t.Context())
 	})
 }
