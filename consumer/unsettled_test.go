@@ -12,6 +12,8 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/membroker"
 	"github.com/swarmiji/swarmiji/consumer"
+	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/memjobs"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -94,7 +96,7 @@ func TestOneLetterAtMostOnce(t *testing.T) {
 }
 
 // TestSubmitterAwayAtMostOnce: the consumer keeps no results, and the store in which the submitter
-// waits is away for long when the task has succeeded. It is followed as a success, and by nothing else.
+// waits is away for long when the task has succeeded. It is followed as a success and nothing else.
 func TestSubmitterAwayAtMostOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTable(t, func(c *consumer.Config) {
@@ -163,7 +165,7 @@ func (hanging) Save(ctx context.Context, _ resultstore.Record) error {
 	return resultstore.ErrUnavailable
 }
 
-// punctual is a broker that does nothing once ctx has ended, as those are that are reached over a network.
+// punctual is a broker that puts no dead letter once ctx has ended, as over a network.
 type punctual struct{ *membroker.Broker }
 
 func (b punctual) PutDead(ctx context.Context, queue string, d broker.Dead) error {
@@ -210,5 +212,73 @@ func TestLeftBehindWithStoreHangingAtMostOnce(t *testing.T) {
 		}
 		_ = b.p.Close(t.Context())
 		_ = b.store.Close(t.Context())
+	})
+}
+
+// awayJobs is a store of jobs that can be away.
+type awayJobs struct {
+	jobs.Store
+	away atomic.Bool
+}
+
+func (s *awayJobs) Update(ctx context.Context, fn func(context.Context, jobs.Tx) error) error {
+	if s.away.Load() {
+		return jobs.ErrUnavailable
+	}
+	return s.Store.Update(ctx, fn)
+}
+
+// TestAnswerAgainAtMostOnce: the answer to a deferred task that runs at most once is a refusal. Its
+// retry is sent, and the jobs are away before the deferral has been left to it.
+func TestAnswerAgainAtMostOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory, err := memjobs.New(memjobs.Config{})
+		must0(t, err)
+		store := &awayJobs{Store: memory}
+		service, err := jobs.New(jobs.Config{Store: store})
+		must0(t, err)
+		w := &wrapped{}
+		var once atomic.Bool
+		b := newTable(t, func(c *consumer.Config) {
+			c.Jobs = service
+			w.Broker = c.Broker
+			w.publish = func(_ context.Context, o broker.Outgoing, do func() error) error {
+				if o.Message.Generation == 1 && once.CompareAndSwap(false, true) {
+					store.away.Store(true)
+				}
+				return do()
+			}
+			c.Broker = w
+		})
+		var first, second atomic.Int64
+		def := task.New[int, int]("ask", task.WithIdempotent(false), task.WithRetry(task.RetryPolicy{}), task.WithRetryDelay(0), task.WithIgnoreResult(true))
+		must0(t, def.Handle(b.c, func(ctx context.Context, i int) (int, error) {
+			if req, _ := task.FromContext(ctx); req.Retries > 0 {
+				second.Add(1)
+				return 0, nil
+			}
+			first.Add(1)
+			if err := task.Expect(ctx, "k"); err != nil {
+				return 0, err
+			}
+			return 0, task.Defer("")
+		}))
+		b.run()
+		if _, err := def.Submit(t.Context(), b.p, 1, task.WithID("ask-1")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if _, err := service.Reject(t.Context(), "ask", "k", errors.New("no")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Minute)
+		store.away.Store(false)
+		time.Sleep(time.Hour)
+		if s := b.stats(t); first.Load() != 1 || second.Load() != 1 || s.Dead != 1 {
+			t.Errorf("the first attempt was started %d times, the second %d times; %+v", first.Load(), second.Load(), s)
+		}
+		b.end()
+		_ = service.Close(t.Context())
+		_ = memory.Close(t.Context())
 	})
 }
