@@ -111,6 +111,7 @@ type claim struct {
 	key   string
 	mine  string  // the holder while the submission is under way
 	won   bool    // the task is to be sent
+	again bool    // an earlier message of the same id may be queued: its outcome is unknown
 	other task.ID // whose submission is under way; "" for none
 	err   error   // why the task was not confirmed
 }
@@ -159,7 +160,7 @@ func (p *Producer) submitClaims(ctx context.Context, some []*claim) (busy []*cla
 	until := time.Now().Add(sendTime)
 	first := make(map[string]*claim, len(some))
 	for _, c := range some {
-		c.won, c.other = false, ""
+		c.won, c.again, c.other = false, false, ""
 		if f := first[c.key]; f != nil {
 			c.other = f.envelope.ID
 		} else {
@@ -226,7 +227,7 @@ func (c *claim) take(ctx context.Context, store resultstore.Claimer) error {
 		c.other = id // somebody else repeats it as well, or its time is over: look again
 		return nil
 	}
-	c.won = err == nil
+	c.won, c.again = err == nil, true
 	return notClaimed(err)
 }
 
@@ -251,6 +252,8 @@ func (c *claim) note(ctx context.Context, store resultstore.Claimer, sent error)
 	case errors.Is(sent, broker.ErrIndeterminate):
 		err = store.Pass(ctx, c.key, c.mine, holder(unknown, id), u.TTL)
 		sent = &UniqueError{u.Key, id, sent}
+	case c.again: // refused this time; the message of the earlier submission may run all the same
+		err = store.Pass(ctx, c.key, c.mine, holder(unknown, id), u.TTL)
 	default:
 		err = store.Release(ctx, c.key, c.mine)
 	}

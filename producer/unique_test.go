@@ -707,3 +707,25 @@ func TestUniqueWithConditions(t *testing.T) {
 		p.wantSent(0) // a runner of jobs would send it
 	})
 }
+
+// TestUniqueUnknownThenRefused: a submission of unknown outcome keeps its key when its repetition is refused: the first message may
+// be queued all the same.
+func TestUniqueUnknownThenRefused(t *testing.T) {
+	for _, refusal := range []error{broker.ErrUnavailable, broker.ErrNoQueue} {
+		inBubble(t, nil, func(t *testing.T, p *sender) {
+			same := []task.Option{task.WithUnique("key", time.Hour), task.WithID("same")}
+			p.post.answer(func(context.Context, string) error { return broker.ErrIndeterminate })
+			p.refuse(broker.ErrIndeterminate, same...)
+			p.post.answer(func(context.Context, string) error { return refusal })
+			p.refuse(refusal, same...)
+			p.post.answer(nil)
+			u := p.refuse(broker.ErrIndeterminate, task.WithUnique("key", time.Hour), task.WithID("other"))
+			if u == nil || u.Task != "same" {
+				t.Errorf("after %v the key is of %+v", refusal, u)
+			}
+			if id := p.submit(same...); id != "same" {
+				t.Errorf("after %v the repeated submission is task %s", refusal, id)
+			}
+		})
+	}
+}
