@@ -53,8 +53,8 @@ func (b *Broker) ScanDead(ctx context.Context, queue string, fn func(*broker.Dea
 }
 
 // deadScan is a scan on its way. The list has no names for its letters: the scan goes by their
-// places, and where letters in front were removed by others it begins anew and leaves out what it
-// has shown.
+// places, and where letters in front were removed by others it finds the last one that it kept. It
+// leaves out what it has shown.
 type deadScan struct {
 	q    *queue
 	fn   func(*broker.Dead) broker.DeadAction
@@ -79,16 +79,14 @@ func (s *deadScan) chunk(ctx context.Context) error {
 		return err
 	case status == noQueue:
 		return broker.ErrNoQueue
-	case status == notFound:
-		s.next, s.last = 0, ""
-		return nil
 	}
 	if s.left < 0 {
 		s.left = int(number(answer, 1))
 	}
 	var gone []any
+	s.next = int(number(answer, 2))
 	from, first := s.next, s.next
-	for i := 2; i < len(answer) && !s.over; i++ {
+	for i := 3; i < len(answer) && !s.over; i++ {
 		letter := text(answer, i)
 		hash := maphash.String(s.seed, letter)
 		action := broker.DeadKeep
@@ -116,7 +114,7 @@ func (s *deadScan) chunk(ctx context.Context) error {
 		s.over = action == broker.DeadStop
 		from++
 	}
-	s.over = s.over || s.left == 0 || len(answer) < deadChunk+2
+	s.over = s.over || s.left == 0 || len(answer) < deadChunk+3
 	if len(gone) == 0 {
 		return err
 	}

@@ -11,6 +11,7 @@ for i = 2, #ARGV do
 end
 local removed = 0
 local from = tonumber(ARGV[1])
+if redis.call('LINDEX', K.x, from) ~= ARGV[2] then from = redis.call('LPOS', K.x, ARGV[2]) or 0 end
 local near = redis.call('LRANGE', K.x, from, from + 199)
 for i = 1, #near do
   if (wanted[near[i]] or 0) > 0 then
