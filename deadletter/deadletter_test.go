@@ -308,3 +308,23 @@ func TestNew(t *testing.T) {
 		t.Errorf("a broker without dead letters: %v", err)
 	}
 }
+
+// TestLimitPassesOverRefused: letters that are refused stay in front of the list for ever. They must not use up the limit of
+// each call.
+func TestLimitPassesOverRefused(t *testing.T) {
+	d := newDesk(t)
+	for i := range 5 {
+		e := simple(task.ID(fmt.Sprint("refused-", i)), "job")
+		e.Headers = map[string]string{task.HeaderConditions: string(e.ID)}
+		d.put(e, broker.Dead{Reason: "why"})
+	}
+	for i := range 4 {
+		d.put(simple(task.ID(fmt.Sprint("t", i)), "mail"), broker.Dead{Reason: "why"})
+	}
+	for range 2 {
+		got, err := d.letters.Requeue(t.Context(), queue, deadletter.Filter{Limit: 2})
+		if err != nil || got.Done != 2 || got.Refused != 5 {
+			t.Errorf("report %+v, %v", got, err)
+		}
+	}
+}

@@ -87,7 +87,8 @@ type Filter struct {
 	Error string
 	// OlderThan and YoungerThan bound the time since the task was dead-lettered. 0: any.
 	OlderThan, YoungerThan time.Duration
-	// Limit is how many letters at most, the oldest first. 0: no limit.
+	// Limit is how many letters at most, the oldest first; letters that Requeue refuses do not
+	// count. 0: no limit.
 	Limit int
 }
 

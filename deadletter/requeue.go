@@ -60,11 +60,16 @@ func (r *Report) refuse(id task.ID, reason string) {
 //   - a task whose store is not among those configured, and a message that the broker does not
 //     take.
 //
-// A message that cannot be read is requeued as it is. The report is filled also beside an error,
+// Refused letters do not count for f.Limit. A message that cannot be read is requeued as it is. The report is filled also beside an error,
 // which is the broker's or the store's, and ends the work at the letter that met it.
 func (l *Letters) Requeue(ctx context.Context, queue string, f Filter) (Report, error) {
 	var r Report
+	limit := f.Limit
+	f.Limit = min(limit, 0) // refused letters, which would be the first ones each time, do not count
 	err := l.scan(ctx, queue, f, func(letter *Letter) (broker.DeadAction, error) {
+		if limit > 0 && r.Done+r.Already >= limit {
+			return broker.DeadStop, nil
+		}
 		ctx, cancel := perLetter(ctx)
 		defer cancel()
 		return l.requeue(ctx, queue, letter, &r)
