@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/broker/membroker"
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/deadletter"
 	"github.com/swarmiji/swarmiji/task"
@@ -167,4 +168,55 @@ func TestRequeueWithoutTheStore(t *testing.T) {
 		}
 		b.end()
 	})
+}
+
+// TestAttemptsAfterARedelivery: a task has failed, and its consumer was cut off between the record and the dead letter. Whoever
+// dead-letters it counts the attempt that the record tells of.
+func TestAttemptsAfterARedelivery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var cut atomic.Bool
+		var b *table
+		b = newTable(t, func(c *consumer.Config) {
+			conn := c.Broker.(*membroker.Broker)
+			c.Broker = deliveries{conn, func(d broker.Delivery) broker.Delivery {
+				return cutAtBury{d, func() bool {
+					if cut.Swap(true) {
+						return false
+					}
+					b.server.Disconnect(conn)
+					return true
+				}}
+			}}
+		})
+		def := task.New[int, int]("bad")
+		var runs atomic.Int64
+		if err := def.Handle(b.c, func(context.Context, int) (int, error) { runs.Add(1); return 0, task.Fail(errors.New("for good")) }); err != nil {
+			t.Fatal(err)
+		}
+		b.run()
+		if _, err := def.Submit(t.Context(), b.p, 1, task.WithID("x")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		letters, err := broker.ListDead(t.Context(), b.server.Connect(), "default", 10)
+		if err != nil || len(letters) != 1 || letters[0].Attempts != 1 || runs.Load() != 1 {
+			t.Errorf("after %d runs: letters %+v, %v; want one of 1 attempt", runs.Load(), letters, err)
+		}
+		b.end()
+	})
+}
+
+// cutAtBury cuts the connection before a message is dead-lettered, as long as cut says so.
+type cutAtBury struct {
+	broker.Delivery
+	cut func() bool
+}
+
+func (d cutAtBury) Unwrap() any { return d.Delivery }
+
+func (d cutAtBury) Bury(ctx context.Context, dead broker.Dead) error {
+	if d.cut() {
+		return broker.ErrLeaseLost
+	}
+	return d.Delivery.Bury(ctx, dead)
 }

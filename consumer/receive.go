@@ -353,7 +353,7 @@ func (r *run) lookUp(store resultstore.ResultStore) {
 
 // recorded is the verdict that an earlier run of the task has come to.
 func recorded(rec *resultstore.Record) verdict {
-	v := verdict{recorded: true, result: rec.Result, contentType: rec.ContentType}
+	v := verdict{recorded: true, ran: !rec.StartedAt.IsZero(), result: rec.Result, contentType: rec.ContentType}
 	switch rec.State {
 	case task.StateSucceeded:
 		return v

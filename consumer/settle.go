@@ -54,6 +54,7 @@ type verdict struct {
 	limit       task.Opt[int]      // of retries, where the outcome says so
 	await       *task.DeferVerdict // what a deferred task waits for
 	recorded    bool               // the result is stored already, by an earlier delivery
+	ran         bool               // recorded, and a handler had run
 	terminated  bool               // revoked while it ran
 	bury        bool               // the message goes to the dead letters instead of being acknowledged
 }
@@ -196,6 +197,9 @@ func (q *queue) settleRetry(ctx context.Context, r *run, v verdict) {
 
 func (q *queue) settleFinal(ctx context.Context, r *run, v verdict) {
 	r.final.Store(v.recorded)
+	if v.ran {
+		r.over.Store(true) // that run counts among the attempts of a letter
+	}
 	if !v.recorded {
 		var ok bool
 		if v, ok = r.save(ctx, v.kind.state(), v); !ok {
