@@ -112,6 +112,10 @@ type deadOutput struct {
 	Headers     map[string]string `json:"headers,omitempty"`
 	Parent      task.ID           `json:"parent,omitempty"`
 	Root        task.ID           `json:"root,omitempty"`
+	Group       task.ID           `json:"group,omitempty"`
+	GroupIndex  int               `json:"group_index,omitempty"`
+	AtMostOnce  bool              `json:"at_most_once,omitempty"` // as the producer says
+	Letters     int               `json:"letters,omitempty"`      // of this task; this is the newest
 	Retries     int               `json:"retries,omitempty"`
 	Args        any               `json:"args,omitempty"`
 }
@@ -128,6 +132,11 @@ func (a *app) letter(l *deadletter.Letter, full, args bool) deadOutput {
 		return o
 	}
 	o.Stack, o.ContentType, o.Headers, o.Parent, o.Root, o.Retries = l.Stack, l.ContentType, e.Headers, e.Parent, e.Root, e.Retries
+	meta := e.Meta
+	if e.Base != nil {
+		meta = task.Merge(*e.Base, e.Meta)
+	}
+	o.Group, o.GroupIndex, o.AtMostOnce = e.Group, e.GroupIndex, !meta.Idempotent.Or(true)
 	if args {
 		v, err := any(nil), l.Unread
 		if err == nil {

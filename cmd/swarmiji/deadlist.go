@@ -19,7 +19,8 @@ func (a *app) deadListCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list QUEUE",
 		Short: "Show the dead letters of a queue",
-		Long:  "List shows the dead letters of a queue, the oldest first.",
+		Long: "List shows the dead letters of a queue, the oldest first. When it leaves some out, or when a task has several letters, it\n" +
+			"says so on the standard error.",
 		Example: "  swarmiji dead list reports\n" +
 			"  swarmiji dead list reports --task 'report.*' --error timeout --younger-than 24h\n" +
 			"  swarmiji dead list reports --all -o json",
@@ -32,14 +33,29 @@ func (a *app) deadListCmd() *cobra.Command {
 			return a.deadLetters(cmd, args[0], !which.all, func(ctx context.Context, l *deadletter.Letters) error {
 				out := []deadOutput{}
 				t := &table{head: []string{"ID", "NAME", "SINCE", "ATTEMPTS", "BYTES", "REASON"}}
+				tasks := make(map[string]bool)
+				limit, more := f.Limit, false
+				if limit > 0 {
+					f.Limit++ // to see whether there are more
+				}
 				err := l.List(ctx, args[0], f, func(letter *deadletter.Letter) bool {
+					if more = limit > 0 && len(out) == limit; more {
+						return false
+					}
 					o := a.letter(letter, false, false)
+					tasks[o.ID] = true
 					out = append(out, o)
 					t.add(o.ID, o.Name, o.At, attempts(o.Attempts), o.Size, o.Reason)
 					return true
 				})
 				if err != nil {
 					return err
+				}
+				if more {
+					a.say("these are the oldest %d of more; --limit N or --all shows them", limit)
+				}
+				if len(tasks) < len(out) {
+					a.say("these are %d letters of %d tasks", len(out), len(tasks))
 				}
 				return a.show(out, t)
 			})
@@ -63,18 +79,20 @@ func (a *app) deadShowCmd() *cobra.Command {
 		Use:   "show QUEUE ID",
 		Short: "Show one dead letter",
 		Long: "Show prints a dead letter without its arguments, since these may hold secrets; --args prints them too, opened with\n" +
-			"--key-file where they are sealed. Of several letters of one task it shows the oldest. LIFE is how often the task was\n" +
-			"requeued, and GENERATION counts its messages: each retry, snooze and requeue adds one.",
+			"--key-file where they are sealed. Of several letters of one task it shows the newest. LIFE is how often the task was\n" +
+			"requeued, and GENERATION counts its messages: each retry, snooze and requeue adds one. --timeout does not end it.",
 		Example: "  swarmiji dead show reports report-2026-10\n" +
 			"  swarmiji dead show reports report-2026-10 --args -o json",
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, given []string) error {
-			return a.deadLetters(cmd, given[0], true, func(ctx context.Context, l *deadletter.Letters) error {
+			return a.deadLetters(cmd, given[0], false, func(ctx context.Context, l *deadletter.Letters) error {
 				var o *deadOutput
-				err := l.List(ctx, given[0], deadletter.Filter{IDs: []task.ID{task.ID(given[1])}, Limit: 1}, func(letter *deadletter.Letter) bool {
+				letters := 0
+				err := l.List(ctx, given[0], deadletter.Filter{IDs: []task.ID{task.ID(given[1])}}, func(letter *deadletter.Letter) bool {
 					shown := a.letter(letter, true, args)
+					letters++
 					o = &shown
-					return false
+					return true
 				})
 				switch {
 				case err != nil:
@@ -82,6 +100,7 @@ func (a *app) deadShowCmd() *cobra.Command {
 				case o == nil:
 					return fmt.Errorf("queue %s has no dead letter %s: %w", given[0], visible(given[1]), errNotFound)
 				}
+				o.Letters = letters
 				return a.show(o, o.table(args))
 			})
 		},
@@ -97,6 +116,9 @@ func (o *deadOutput) table(args bool) *table {
 	t.add("SINCE", o.At)
 	t.add("AGE", time.Since(o.At).Truncate(time.Second))
 	t.add("REASON", o.Reason)
+	if o.Letters > 1 {
+		t.add("LETTERS", fmt.Sprintf("%d, this is the newest", o.Letters))
+	}
 	t.add("ATTEMPTS", attempts(o.Attempts))
 	t.add("LIFE", o.Life)
 	t.add("GENERATION", o.Generation)
@@ -105,6 +127,12 @@ func (o *deadOutput) table(args bool) *table {
 	t.add("CONTENT", o.ContentType)
 	t.add("PARENT", string(o.Parent))
 	t.add("ROOT", string(o.Root))
+	if o.Group != "" {
+		t.add("GROUP", fmt.Sprintf("%s, member %d", o.Group, o.GroupIndex))
+	}
+	if o.AtMostOnce {
+		t.add("RUNS", "at most once")
+	}
 	for _, k := range slices.Sorted(maps.Keys(o.Headers)) {
 		t.add("HEADER", k+"="+o.Headers[k])
 	}

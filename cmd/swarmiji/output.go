@@ -32,7 +32,7 @@ func cell(v any) string {
 		s = v
 	case time.Time:
 		if !v.IsZero() {
-			s = v.UTC().Format("2006-01-02 15:04:05.000")
+			s = v.UTC().Format("2006-01-02 15:04:05.000Z")
 		}
 	case []string:
 		s = strings.Join(v, ",")
@@ -69,6 +69,11 @@ func (a *app) show(v any, t *table) error {
 		}
 	}
 	return w.Flush()
+}
+
+// say prints a remark beside the output.
+func (a *app) say(format string, args ...any) {
+	_, _ = fmt.Fprintf(a.stderr, "swarmiji: "+format+"\n", args...)
 }
 
 // json prints v as JSON of several lines.

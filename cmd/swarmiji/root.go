@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/open"
 )
 
@@ -43,15 +44,18 @@ func run(ctx context.Context, args []string, s surroundings) int {
 	a := &app{surroundings: s}
 	root := a.root()
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	if err != nil && !a.begun && !errors.Is(err, errUsage) {
 		err = fmt.Errorf("%w: %w", errUsage, err)
 	}
 	if err != nil {
 		_, _ = fmt.Fprintln(s.stderr, "swarmiji:", a.plain(err))
 	}
-	if errors.Is(err, errUsage) {
-		_, _ = fmt.Fprintln(s.stderr, "see swarmiji --help")
+	switch {
+	case errors.Is(err, errUsage):
+		_, _ = fmt.Fprintln(s.stderr, "see "+cmd.CommandPath()+" --help")
+	case errors.Is(err, broker.ErrNoQueue):
+		_, _ = fmt.Fprintln(s.stderr, "see swarmiji queues for the names that consumers serve; --namespace keeps programs apart")
 	}
 	return status(err)
 }
