@@ -68,6 +68,8 @@ type Config struct {
 	// sent it looks for its record.
 	Jobs *jobs.Service
 	// Queues are the queues to consume. nil: router.DefaultQueue with default settings. See [QueuesOf].
+	// Consumers of a queue also empty the queue of its name and ".suspects", which older versions
+	// may have left: use no such name.
 	Queues map[string]QueueConfig
 	// Polls are sets of workers that several queues share, in strict order. Other queues have workers of their own.
 	Polls []Poll
@@ -234,6 +236,10 @@ func (c *Config) completeQueues() error {
 	for name, q := range queues {
 		if err := task.CheckName(name); err != nil {
 			errs = append(errs, fmt.Errorf("config: Queues: %w", err))
+		}
+		if _, taken := queues[name+sideSuffix]; taken {
+			errs = append(errs, fmt.Errorf("config: Queues: %q is the name that older versions gave to the side queue of %q, which consumers of %[2]q empty; choose another name",
+				name+sideSuffix, name))
 		}
 		if q.Autoscale != nil {
 			var err error

@@ -174,7 +174,7 @@ func (w *waiter) unfinished(cause error) error {
 	case open != "":
 		return fmt.Errorf("swarmiji: waiting for the result of %s: still %s%s: %w", w.id, open, why, cause)
 	case w.inbox.submitted(w.id):
-		return fmt.Errorf("swarmiji: waiting for the result of %s: %w", w.id, cause)
+		return fmt.Errorf("swarmiji: waiting for the result of %s: no consumer has recorded anything of it in this result store; its consumers' logs say if they lack the store: %w", w.id, cause)
 	case resultstore.RepliesOnly(w.inbox.store):
 		return fmt.Errorf("swarmiji: waiting for the result of %s: %w: %w", w.id, errReplies, cause)
 	}
