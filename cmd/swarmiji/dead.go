@@ -69,8 +69,8 @@ func (d *deadFilter) filter() (f deadletter.Filter, some bool, err error) {
 	return f, some, nil
 }
 
-// deadLetters calls do with the broker's dead letters. It takes as long as there are letters, if that is not to be bounded.
-func (a *app) deadLetters(cmd *cobra.Command, queue string, bounded bool, do func(ctx context.Context, l *deadletter.Letters) error) error {
+// deadLetters calls do with the broker's dead letters. It takes as long as there are letters: a filter may have to read all.
+func (a *app) deadLetters(cmd *cobra.Command, queue string, do func(ctx context.Context, l *deadletter.Letters) error) error {
 	if err := task.CheckName(queue); err != nil {
 		return err
 	}
@@ -82,11 +82,7 @@ func (a *app) deadLetters(cmd *cobra.Command, queue string, bounded bool, do fun
 	if err != nil {
 		return err
 	}
-	with := a.withSwarm
-	if bounded {
-		with = a.with
-	}
-	return with(cmd.Context(), open.Options{}, func(ctx context.Context, s *open.Swarm) error {
+	return a.withSwarm(cmd.Context(), open.Options{}, func(ctx context.Context, s *open.Swarm) error {
 		l, err := deadletter.New(deadletter.Config{Broker: s.Broker, Results: s.Results, Sealer: sealer, Compression: c})
 		if err != nil {
 			return err

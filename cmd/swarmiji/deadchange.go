@@ -50,7 +50,7 @@ func (a *app) deadRequeueCmd() *cobra.Command {
 			case !some:
 				return fmt.Errorf("%w: which? say --all, or --id, --task, --error, --older-than, --younger-than, --limit", errUsage)
 			}
-			return a.deadLetters(cmd, args[0], false, func(ctx context.Context, l *deadletter.Letters) error {
+			return a.deadLetters(cmd, args[0], func(ctx context.Context, l *deadletter.Letters) error {
 				r, err := l.Requeue(ctx, args[0], f)
 				if err == nil && f.IDs != nil && r.Done+r.Already+r.Refused == 0 {
 					return fmt.Errorf("%w: no dead letter of %q is of such an id", broker.ErrNotFound, args[0])
@@ -132,7 +132,7 @@ func (a *app) drop(cmd *cobra.Command, queue string, f deadletter.Filter, yes bo
 	if !yes {
 		return fmt.Errorf("%w: this cannot be undone; say --yes", errUsage)
 	}
-	return a.deadLetters(cmd, queue, false, func(ctx context.Context, l *deadletter.Letters) error {
+	return a.deadLetters(cmd, queue, func(ctx context.Context, l *deadletter.Letters) error {
 		n, err := l.Drop(ctx, queue, f)
 		return a.changed(queue, what, n, err)
 	})

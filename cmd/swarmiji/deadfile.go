@@ -27,7 +27,7 @@ func (a *app) deadExportCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.deadLetters(cmd, args[0], false, func(ctx context.Context, l *deadletter.Letters) (err error) {
+			return a.deadLetters(cmd, args[0], func(ctx context.Context, l *deadletter.Letters) (err error) {
 				out := a.stdout
 				if file != "" {
 					to, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // the user names a file of their own
@@ -59,7 +59,7 @@ func (a *app) deadImportCmd() *cobra.Command {
 			"  zcat old.jsonl.gz | swarmiji dead import reports -o json",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.deadLetters(cmd, args[0], false, func(ctx context.Context, l *deadletter.Letters) error {
+			return a.deadLetters(cmd, args[0], func(ctx context.Context, l *deadletter.Letters) error {
 				in := io.NopCloser(a.stdin)
 				if file != "" {
 					from, err := os.Open(file) //nolint:gosec // the user names a file of their own

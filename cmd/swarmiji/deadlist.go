@@ -20,7 +20,7 @@ func (a *app) deadListCmd() *cobra.Command {
 		Use:   "list QUEUE",
 		Short: "Show the dead letters of a queue",
 		Long: "List shows the dead letters of a queue, the oldest first. When it leaves some out, or when a task has several letters, it\n" +
-			"says so on the standard error.",
+			"says so on the standard error. --timeout does not end it.",
 		Example: "  swarmiji dead list reports\n" +
 			"  swarmiji dead list reports --task 'report.*' --error timeout --younger-than 24h\n" +
 			"  swarmiji dead list reports --all -o json",
@@ -30,7 +30,7 @@ func (a *app) deadListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.deadLetters(cmd, args[0], !which.all, func(ctx context.Context, l *deadletter.Letters) error {
+			return a.deadLetters(cmd, args[0], func(ctx context.Context, l *deadletter.Letters) error {
 				out := []deadOutput{}
 				t := &table{head: []string{"ID", "NAME", "SINCE", "ATTEMPTS", "BYTES", "REASON"}}
 				tasks := make(map[string]bool)
@@ -85,7 +85,7 @@ func (a *app) deadShowCmd() *cobra.Command {
 			"  swarmiji dead show reports report-2026-10 --args -o json",
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, given []string) error {
-			return a.deadLetters(cmd, given[0], false, func(ctx context.Context, l *deadletter.Letters) error {
+			return a.deadLetters(cmd, given[0], func(ctx context.Context, l *deadletter.Letters) error {
 				var o *deadOutput
 				letters := 0
 				err := l.List(ctx, given[0], deadletter.Filter{IDs: []task.ID{task.ID(given[1])}}, func(letter *deadletter.Letter) bool {
