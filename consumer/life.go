@@ -37,8 +37,10 @@ func beginLife(e *task.Envelope, m *broker.Message, sealed bool) {
 func (r *run) outlived(rec *resultstore.Record) bool { return rec.Life > r.request.Life }
 
 // ofEarlierLife reports whether rec is the end of an earlier life of the task, which this one replaces.
+// Older versions record no life; the generation tells it then.
 func (r *run) ofEarlierLife(rec *resultstore.Record) bool {
-	return rec.Life < r.request.Life && (rec.State == task.StateFailed || rec.State == task.StateExpired)
+	return rec.Life < r.request.Life && rec.Generation < wire.FirstGeneration(r.request.Life) &&
+		(rec.State == task.StateFailed || rec.State == task.StateExpired)
 }
 
 // errReopened has the saving of a record repeated.
