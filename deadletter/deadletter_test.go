@@ -328,3 +328,25 @@ func TestLimitPassesOverRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestImportedMember: a letter that comes from a file is young again, the group of its task is not.
+func TestImportedMember(t *testing.T) {
+	d := newDesk(t)
+	e := simple("m", "mail")
+	e.Group, e.GroupSize, e.SentAt = "g", 3, time.Now().Add(-49*time.Hour)
+	d.put(e, broker.Dead{Reason: "why", At: time.Now().Add(-48 * time.Hour)})
+	var file bytes.Buffer
+	if n, err := d.letters.Export(t.Context(), queue, deadletter.Filter{}, &file); err != nil || n != 1 {
+		t.Fatal(n, err)
+	}
+	if _, err := d.letters.Drop(t.Context(), queue, deadletter.Filter{}); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := d.letters.Import(t.Context(), "", &file); err != nil || n != 1 {
+		t.Fatal(n, err)
+	}
+	got, err := d.letters.Requeue(t.Context(), queue, deadletter.Filter{})
+	if err != nil || got.Refused != 1 || got.Done != 0 {
+		t.Errorf("report %+v, %v", got, err)
+	}
+}

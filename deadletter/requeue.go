@@ -135,13 +135,25 @@ func (l *Letters) allowed(ctx context.Context, letter *Letter) error {
 	case l.gather == nil:
 		return refusal("it is a member of group " + string(e.Group) + ", and nothing is configured that can tell whether its end was counted")
 	case time.Since(letter.At) > resultstore.DefaultGatherTTL:
-		return refusal("it is a member of group " + string(e.Group) + ", which may be forgotten; submit the workflow again")
+		return forgotten(e.Group)
 	}
 	ends, err := l.gather.Members(ctx, e.Group, e.GroupIndex, 1)
 	if err == nil && len(ends) > 0 {
-		err = refusal("group " + string(e.Group) + " has counted its end; submit the workflow again")
+		return refusal("group " + string(e.Group) + " has counted its end; submit the workflow again")
+	}
+	if err != nil || e.SentAt.IsZero() || time.Since(e.SentAt) <= resultstore.DefaultGatherTTL {
+		return err
+	}
+	ends, err = l.gather.Members(ctx, e.Group, 0, 1) // an imported letter is younger than its group
+	if err == nil && len(ends) == 0 {
+		return forgotten(e.Group)
 	}
 	return err
+}
+
+// forgotten is why the member of an old group is refused.
+func forgotten(group task.ID) refusal {
+	return refusal("it is a member of group " + string(group) + ", which may be forgotten; submit the workflow again")
 }
 
 // reopen begins the new life in the store, and reports whether that fences the old one. The steps that were skipped because the
