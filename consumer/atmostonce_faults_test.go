@@ -31,10 +31,12 @@ func (b *wrapped) Unwrap() any { return b.Broker }
 func (b *wrapped) Publish(ctx context.Context, queue string, m *broker.Message) error {
 	return b.PublishAt(ctx, queue, m, time.Time{})
 }
+
 func (b *wrapped) PublishAt(ctx context.Context, queue string, m *broker.Message, at time.Time) error {
 	o := broker.Outgoing{Queue: queue, Message: m, At: at}
 	return b.publish(ctx, o, func() error { return broker.PublishAt(ctx, b.Broker, o) })
 }
+
 func (b *wrapped) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
 	errs := make([]error, len(ms))
 	failed := false

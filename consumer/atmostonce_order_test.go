@@ -10,7 +10,6 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/membroker"
 	"github.com/swarmiji/swarmiji/consumer"
-	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -83,18 +82,4 @@ func TestExpiredThoughStarted(t *testing.T) {
 		}
 		b.end()
 	})
-}
-
-// repliesOnly is a store as reply queues are.
-type repliesOnly struct{ resultstore.ResultStore }
-
-func (repliesOnly) RepliesOnly() bool { return true }
-func (s repliesOnly) Save(ctx context.Context, r resultstore.Record) error {
-	if err := s.ResultStore.Save(ctx, r); !errors.Is(err, resultstore.ErrStale) { // it compares nothing
-		return err
-	}
-	return nil
-}
-func (s repliesOnly) Load(ctx context.Context, id task.ID) (resultstore.Record, error) {
-	return resultstore.Record{}, resultstore.ErrNotFound
 }

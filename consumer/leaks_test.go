@@ -25,12 +25,15 @@ type noDead struct{ b *membroker.Broker }
 func (b noDead) Publish(ctx context.Context, q string, m *broker.Message) error {
 	return b.b.Publish(ctx, q, m)
 }
+
 func (b noDead) PublishAt(ctx context.Context, q string, m *broker.Message, at time.Time) error {
 	return b.b.PublishAt(ctx, q, m, at)
 }
+
 func (b noDead) Declare(ctx context.Context, qs ...broker.Queue) error {
 	return b.b.Declare(ctx, qs...)
 }
+
 func (b noDead) Subscribe(ctx context.Context, q string, o broker.SubscribeOptions) (broker.Subscription, error) {
 	return b.b.Subscribe(ctx, q, o)
 }

@@ -26,7 +26,7 @@ type watch struct {
 }
 
 // judge returns the verdict on the starts of a node. StartOpen: ctx or the fetching has ended.
-func (n *nodes) judge(ctx context.Context, c *Consumer, fetch context.Context, node string) broker.StartVerdict {
+func (n *nodes) judge(ctx, fetch context.Context, c *Consumer, node string) broker.StartVerdict {
 	n.mu.Lock()
 	w := n.watched[node]
 	if w == nil {

@@ -69,8 +69,8 @@ func (c *Consumer) isolate(r *run) (end func(), ok bool) {
 			}
 			c.quarantine.now.CompareAndSwap(other, nil) // its time is over even if it still runs
 		}
-		i = &isolation{suspect: r}
-		i.over, i.end = context.WithTimeout(c.work, quarantineWait+quarantineLimit)
+		over, end := context.WithTimeout(c.work, quarantineWait+quarantineLimit)
+		i = &isolation{suspect: r, over: over, end: end}
 		if !c.quarantine.now.CompareAndSwap(nil, i) {
 			i.end()
 			i = nil

@@ -166,6 +166,7 @@ func (b *bare) PublishAt(ctx context.Context, queue string, m *broker.Message, a
 }
 
 func (b *bare) Declare(ctx context.Context, qs ...broker.Queue) error { return b.b.Declare(ctx, qs...) }
+
 func (b *bare) Subscribe(ctx context.Context, queue string, o broker.SubscribeOptions) (broker.Subscription, error) {
 	return b.b.Subscribe(ctx, queue, o)
 }
@@ -173,9 +174,11 @@ func (b *bare) Close(ctx context.Context) error { return b.b.Close(ctx) }
 func (b *bare) PutDead(ctx context.Context, queue string, d broker.Dead) error {
 	return b.b.PutDead(ctx, queue, d)
 }
+
 func (b *bare) ScanDead(ctx context.Context, queue string, fn func(*broker.Dead) broker.DeadAction) error {
 	return b.b.ScanDead(ctx, queue, fn)
 }
+
 func (b *bare) PurgeDead(ctx context.Context, queue string) (int, error) {
 	return b.b.PurgeDead(ctx, queue)
 }

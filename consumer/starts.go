@@ -125,7 +125,7 @@ func (r *run) awaitVerdicts(open []*broker.Start, earlier []broker.Start) {
 	defer done()
 	c.reserved.add(r)
 	for _, s := range open {
-		if s.Verdict = c.nodes.judge(ctx, c, q.fetch, s.Node); s.Verdict == broker.StartOpen || r.storeVerdict(ctx, *s) != nil {
+		if s.Verdict = c.nodes.judge(ctx, q.fetch, c, s.Node); s.Verdict == broker.StartOpen || r.storeVerdict(ctx, *s) != nil {
 			c.reserved.remove(r)
 			r.unstarted()
 			return

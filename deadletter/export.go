@@ -14,7 +14,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// ErrMalformed: a line of the file that [Letters.Import] reads is no letter.
+// ErrMalformed says that a line of the file that [Letters.Import] reads is no letter.
 var ErrMalformed = errors.New("deadletter: malformed letter")
 
 // exportVersion is the version of the lines that Export writes. Import refuses any other, since it

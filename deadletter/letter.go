@@ -12,7 +12,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// ErrFilter: an invalid [Filter], such as one with a negative age.
+// ErrFilter is the error of an invalid [Filter], such as one with a negative age.
 var ErrFilter = errors.New("deadletter: bad filter")
 
 // Letter is a dead letter with its message decoded. Its bytes belong to the broker: copy what is

@@ -189,7 +189,7 @@ func scanCases() []testCase {
 					}
 					return broker.DeadKeep
 				})
-				if w.Clean(err); !errors.Is(err, context.Canceled) || shown != 2 {
+				if err := w.Clean(err); !errors.Is(err, context.Canceled) || shown != 2 {
 					w.Errorf("%d letters were shown, then: %v", shown, err)
 				}
 				w.listDead(b, q, 10, 4) // a server may give them back a moment later

@@ -55,8 +55,10 @@ type Server struct {
 
 // NewServer makes a Server without queues. It starts no goroutine.
 func NewServer(c Config) *Server {
-	s := &Server{maxBody: c.MaxBody, maxQueue: c.MaxQueue, deadTTL: cmp.Or(c.DeadTTL, broker.DefaultDeadTTL),
-		deadMax: cmp.Or(c.DeadMax, broker.DefaultDeadMax), log: c.Logger, conns: make(map[*Broker]struct{})}
+	s := &Server{
+		maxBody: c.MaxBody, maxQueue: c.MaxQueue, deadTTL: cmp.Or(c.DeadTTL, broker.DefaultDeadTTL),
+		deadMax: cmp.Or(c.DeadMax, broker.DefaultDeadMax), log: c.Logger, conns: make(map[*Broker]struct{}),
+	}
 	if s.maxBody == 0 {
 		s.maxBody = DefaultMaxBody
 	}

@@ -31,32 +31,38 @@ func TestRepeats(t *testing.T) {
 		{
 			"its process was killed while it ran",
 			[]ledger.Line{line("a", ledger.Started, 9, "c1"), line("a", ledger.Started, 12, "c2"), line("a", ledger.Finished, 13, "c2")},
-			map[string]int{"killed": 1}, 0,
+			map[string]int{"killed": 1},
+			0,
 		},
 		{
 			"its process was killed before its acknowledgement was sent",
 			[]ledger.Line{line("a", ledger.Started, 9, "c1"), line("a", ledger.Finished, 9.5, "c1"), line("a", ledger.Started, 12, "c2")},
-			map[string]int{"killed": 1}, 0,
+			map[string]int{"killed": 1},
+			0,
 		},
 		{
 			"its process was killed long after it had finished",
 			[]ledger.Line{line("a", ledger.Started, 7, "c1"), line("a", ledger.Finished, 8, "c1"), line("a", ledger.Started, 12, "c2")},
-			map[string]int{}, 1,
+			map[string]int{},
+			1,
 		},
 		{
 			"another process was killed",
 			[]ledger.Line{line("a", ledger.Started, 9, "c2"), line("a", ledger.Started, 12, "c1")},
-			map[string]int{}, 1,
+			map[string]int{},
+			1,
 		},
 		{
 			"the connections of all were cut",
 			[]ledger.Line{line("a", ledger.Started, 19, "c2"), line("a", ledger.Started, 21, "c1")},
-			map[string]int{"cut": 1}, 0,
+			map[string]int{"cut": 1},
+			0,
 		},
 		{
 			"each start after the first needs a cause",
 			[]ledger.Line{line("a", ledger.Started, 19, "c2"), line("a", ledger.Started, 24, "c1"), line("a", ledger.Finished, 25, "c1"), line("a", ledger.Started, 30, "c1")},
-			map[string]int{"cut": 1}, 1,
+			map[string]int{"cut": 1},
+			1,
 		},
 		{
 			"it was submitted again",
@@ -64,7 +70,8 @@ func TestRepeats(t *testing.T) {
 				line("a", ledger.Submitted, 1, "p"), line("a", ledger.Submitted, 2, "p"),
 				line("a", ledger.Started, 3, "c2"), line("a", ledger.Finished, 4, "c2"), line("a", ledger.Started, 5, "c2"),
 			},
-			map[string]int{ledger.Resubmitted: 1}, 0,
+			map[string]int{ledger.Resubmitted: 1},
+			0,
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -206,7 +206,7 @@ func testEarlyRetryUnknown(t *testing.T, open Open) {
 			f := submit(r, early(), 1)
 			r.start()
 			if sent {
-				failure(r, f, nil)
+				_ = failure(r, f, nil)
 			} else {
 				wantError(r, f, task.ErrUncertain)
 			}
@@ -351,10 +351,10 @@ func testFailedIsKept(t *testing.T, open Open) {
 	}
 	for _, k := range keep {
 		f := submit(r, k.def, k.arg, task.WithID(task.ID(k.id)), task.WithHeader("tenant", "a"))
-		failure(r, f, nil)
+		_ = failure(r, f, nil)
 	}
 	gone := submit(r, work, 0, task.WithID("gone"), task.WithDeadLetter(false))
-	failure(r, gone, nil)
+	_ = failure(r, gone, nil)
 	for _, k := range keep {
 		d := r.wantDead(k.id, k.reason)
 		if r.h.Reasonless {

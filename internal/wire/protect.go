@@ -32,7 +32,7 @@ const (
 // contentEncoding is the property in which a message says that its whole body is compressed.
 const contentEncoding = "content-encoding"
 
-// ErrArgs: a task can be read, but not its arguments. They are compressed in a way that nobody here knows, or that is broken, or
+// ErrArgs says that a task can be read, but not its arguments. They are compressed in a way that nobody here knows, or that is broken, or
 // become too large. What stands beside them can be believed as far as sealing goes.
 var ErrArgs = errors.New("swarmiji: arguments cannot be decompressed")
 
