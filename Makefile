@@ -81,12 +81,12 @@ soak: setup ## run the long tests, faults included, for SOAKTIME each (10m)
 	SWARMIJI_REQUIRE_SERVERS=1 SWARMIJI_SOAK=$(SOAKTIME) CGO_ENABLED=1 go test -race -p 1 -count 1 -timeout 0 -v -run '^TestSoak' $(PKGS)
 
 .PHONY: bench
-bench: setup ## measure against the raw client on a server of its own, and print the table of ratios
-	go run ./bench/compare $(BENCHARGS)
+bench: setup ## measure against the raw client, or against the commit BASE, and print the table of ratios
+	$(if $(BASE),./scripts/beside.sh compare $(BASE),go run ./bench/compare) $(BENCHARGS)
 
 .PHONY: cost
 cost: setup ## measure what features cost, unused and used, against the commit BASE without them
-	./scripts/cost.sh $(BASE) $(BENCHARGS)
+	./scripts/beside.sh cost $(or $(BASE),57fe833) $(BENCHARGS)
 
 .PHONY: capabilities
 capabilities: setup ## write docs/capabilities.md from what the conformance suites see of each adapter

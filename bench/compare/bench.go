@@ -41,24 +41,30 @@ type bench struct {
 	options
 	program string
 	url     string
-	seen    map[string][]report // by flags
+	seen    map[side][]report
+}
+
+// side is one of the two things that a row compares.
+type side struct {
+	program string
+	flags   string // with spaces between them
 }
 
 // measure runs every measurement of the rows once, in the order of the rows, and then all of them again, so that what
 // disturbs the machine for a while disturbs both sides. Rows about the same measurement share it.
 func (b *bench) measure(ctx context.Context, rows []row) error {
 	for run := range b.runs {
-		done := make(map[string]bool)
+		done := make(map[side]bool)
 		for _, r := range rows {
 			if r.once && run > 0 {
 				continue
 			}
-			for _, flags := range b.sides(r) {
-				if done[key(flags)] {
+			for _, s := range b.sides(r) {
+				if done[s] {
 					continue
 				}
-				done[key(flags)] = true
-				if err := b.run(ctx, flags); err != nil {
+				done[s] = true
+				if err := b.run(ctx, s); err != nil {
 					return fmt.Errorf("%s: %w", r.name, err)
 				}
 			}
@@ -67,11 +73,14 @@ func (b *bench) measure(ctx context.Context, rows []row) error {
 	return nil
 }
 
-// sides are the flags of a row's measurements: Swarmiji's, and the bare client's if the row compares.
-func (b *bench) sides(r row) [][]string {
-	sides := [][]string{b.flags(r, r.ours)}
-	if r.raw != nil {
-		sides = append(sides, append(b.flags(r, r.raw), "-raw"))
+// sides are what a row measures: Swarmiji, and what it compares with, if anything.
+func (b *bench) sides(r row) []side {
+	sides := []side{{b.program, b.flags(r, r.ours)}}
+	switch {
+	case b.base != "":
+		sides = append(sides, side{b.base, b.flags(r, r.ours)})
+	case r.raw != nil:
+		sides = append(sides, side{b.program, b.flags(r, append(slices.Clone(r.raw), "-raw"))})
 	}
 	return sides
 }
@@ -79,22 +88,21 @@ func (b *bench) sides(r row) [][]string {
 // line formats a row and tells whether it is what is wanted.
 func (b *bench) line(r row) (text string, ok bool) {
 	var medians [2]float64
-	for i, flags := range b.sides(r) {
-		medians[i] = b.median(flags, r.figure)
+	for i, s := range b.sides(r) {
+		medians[i] = b.median(s, r.figure)
 	}
 	return r.cells(medians[0], medians[1])
 }
 
-func (b *bench) flags(r row, side []string) []string {
+func (b *bench) flags(r row, more []string) string {
 	n := max(int(float64(r.n)*b.scale), 2)
-	return slices.Concat([]string{"-broker", b.url, "-workload", r.workload, "-n", strconv.Itoa(n)}, r.flags, side)
+	all := slices.Concat([]string{"-broker", b.url, "-workload", r.workload, "-n", strconv.Itoa(n)}, r.flags, more)
+	return strings.Join(all, " ")
 }
 
-func key(flags []string) string { return strings.Join(flags, " ") }
-
 // run runs ./bench once and keeps its report. The line goes to the standard error, for those who want to see more.
-func (b *bench) run(ctx context.Context, flags []string) error {
-	cmd := exec.CommandContext(ctx, b.program, flags...)
+func (b *bench) run(ctx context.Context, s side) error {
+	cmd := exec.CommandContext(ctx, s.program, strings.Fields(s.flags)...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
@@ -105,13 +113,13 @@ func (b *bench) run(ctx context.Context, flags []string) error {
 	if err := json.Unmarshal(bytes.TrimSpace(out), &r); err != nil {
 		return fmt.Errorf("bench printed %q: %w", out, err)
 	}
-	b.seen[key(flags)] = append(b.seen[key(flags)], r)
+	b.seen[s] = append(b.seen[s], r)
 	return nil
 }
 
-func (b *bench) median(flags []string, f figure) float64 {
+func (b *bench) median(s side, f figure) float64 {
 	var vs []float64
-	for _, r := range b.seen[key(flags)] {
+	for _, r := range b.seen[s] {
 		vs = append(vs, f.of(r))
 	}
 	slices.Sort(vs)

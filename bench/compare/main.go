@@ -2,7 +2,11 @@
 // prints a table of the medians and their ratios, each beside what is wanted of it. It exits with status 1 when a row is
 // not what is wanted.
 //
-//	go run ./bench/compare [-engines rabbit,redis,nats,memory] [-runs 3] [-scale 1] [-only drain]
+//	go run ./bench/compare [-engines rabbit,redis,nats,memory] [-runs 3] [-scale 1] [-only drain] [-base FILE] [-new FILE]
+//
+// -base is a build of ./bench of an older commit. It then stands in the place of the bare client, and a speed is wanted that
+// is not below 0.95 of the older one's. -new is a build of the checkout; without it, compare builds one. "make bench
+// BASE=commit" makes both.
 //
 // Run it from the root of the module, on a machine that does nothing else.
 package main
@@ -37,6 +41,8 @@ type options struct {
 	scale   float64
 	only    *regexp.Regexp
 	engines []engine
+	base    string
+	new     string
 }
 
 func parse(args []string) (options, error) {
@@ -44,6 +50,8 @@ func parse(args []string) (options, error) {
 	runs := fs.Int("runs", 3, "how often each side runs")
 	scale := fs.Float64("scale", 1, "factor on the numbers of tasks, for a quick look")
 	only := fs.String("only", "", "regular expression on the rows")
+	base := fs.String("base", "", "a build of ./bench to compare with; \"\": the bare client")
+	program := fs.String("new", "", "a build of ./bench to measure; \"\": of the checkout, made now")
 	names := fs.String("engines", "", "comma list of rabbit, redis, nats and memory; \"\": all")
 	if err := fs.Parse(args); err != nil {
 		return options{}, err
@@ -56,7 +64,7 @@ func parse(args []string) (options, error) {
 		return options{}, errors.New("-runs and -scale must be positive")
 	}
 	some, err := chosen(*names)
-	return options{*runs, *scale, re, some}, err
+	return options{*runs, *scale, re, some, *base, *program}, err
 }
 
 func run(ctx context.Context, args []string) (err error) {
@@ -69,20 +77,25 @@ func run(ctx context.Context, args []string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	program := filepath.Join(dir, "bench")
-	build := exec.CommandContext(ctx, "go", "build", "-o", program, "github.com/swarmiji/swarmiji/bench")
-	build.Stderr = os.Stderr
-	if err := build.Run(); err != nil {
-		return fmt.Errorf("build ./bench: %w", err)
+	if o.new == "" {
+		o.new = filepath.Join(dir, "bench")
+		build := exec.CommandContext(ctx, "go", "build", "-o", o.new, "github.com/swarmiji/swarmiji/bench")
+		build.Stderr = os.Stderr
+		if err := build.Run(); err != nil {
+			return fmt.Errorf("build ./bench: %w", err)
+		}
 	}
 	fmt.Printf("%s, %d cores, server included; medians of %d runs\n", runtime.Version(), runtime.NumCPU(), o.runs)
 	missed := 0
 	for _, e := range o.engines {
+		if o.base != "" {
+			e.rows = beside(e.rows)
+		}
 		e.rows = slices.DeleteFunc(e.rows, func(r row) bool { return !o.only.MatchString(r.name) })
 		if len(e.rows) == 0 {
 			continue
 		}
-		n, err := compare(ctx, o, program, e)
+		n, err := compare(ctx, o, e)
 		if err != nil {
 			return fmt.Errorf("%s: %w", e.name, err)
 		}
@@ -95,18 +108,22 @@ func run(ctx context.Context, args []string) (err error) {
 }
 
 // compare measures an engine, prints its table, and returns how many rows are not what is wanted.
-func compare(ctx context.Context, o options, program string, e engine) (missed int, err error) {
+func compare(ctx context.Context, o options, e engine) (missed int, err error) {
 	url, stop, err := e.start(ctx)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, stop()) }()
-	b := bench{program: program, url: url, options: o, seen: make(map[string][]report)}
+	b := bench{program: o.new, url: url, options: o, seen: make(map[side][]report)}
 	if err := b.measure(ctx, e.rows); err != nil {
 		return 0, err
 	}
 	fmt.Printf("\n### %s\n\n", e.title)
-	fmt.Println("| workload | Swarmiji | raw client | ratio | wanted | |")
+	other := "raw client"
+	if o.base != "" {
+		other = "version before"
+	}
+	fmt.Printf("| workload | Swarmiji | %s | ratio | wanted | |\n", other)
 	fmt.Println("|---|---|---|---|---|---|")
 	for _, r := range e.rows {
 		line, ok := b.line(r)

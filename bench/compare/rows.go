@@ -15,16 +15,45 @@ type row struct {
 	wanted   float64 // of the ratio, or without raw of the figure; 0: nothing is wanted, the row only tells
 }
 
+// leastOfBefore is how fast Swarmiji has to be, as a part of the speed of the version before.
+const leastOfBefore = 0.95
+
+// beside turns rows that compare with the bare client into rows that compare with the version before.
+func beside(rows []row) []row {
+	seen := make(map[string]bool)
+	var some []row
+	for _, r := range rows {
+		same := fmt.Sprint(r.workload, r.n, r.flags, r.ours)
+		if r.figure.speed && seen[same] { // such rows differ in what the bare client does
+			continue
+		}
+		seen[same] = seen[same] || r.figure.speed
+		r.raw, r.wanted = []string{}, 0
+		switch {
+		case r.figure.speed && r.figure.lower:
+			r.wanted = 1 / leastOfBefore
+		case r.figure.speed:
+			r.wanted = leastOfBefore
+		}
+		some = append(some, r)
+	}
+	return some
+}
+
 // figure picks what a row is about from a report.
 type figure struct {
 	of    func(report) float64
 	unit  string
 	lower bool // the smaller the better
+	speed bool // steady enough to be compared with the version before
 }
 
-func rate() figure { return figure{of: func(r report) float64 { return r.Rate }, unit: "/s"} }
+func rate() figure {
+	return figure{of: func(r report) float64 { return r.Rate }, unit: "/s", speed: true}
+}
+
 func p50() figure {
-	return figure{of: func(r report) float64 { return r.P50 }, unit: " ms", lower: true}
+	return figure{of: func(r report) float64 { return r.P50 }, unit: " ms", lower: true, speed: true}
 }
 
 func allocs() figure {

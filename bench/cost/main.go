@@ -4,7 +4,7 @@
 //	go run ./bench/cost -new FILE [-base FILE] [-runs 5] [-scale 1] [-engines memory,rabbit] [-only REGEXP]
 //
 // FILE is a build of ./bench: -new of what is to be judged, -base of an older commit, to compare what is not used. Without
-// -base the rows about it are left out. scripts/cost.sh makes both builds. A pair's sides run one right after the other, in
+// -base the rows about it are left out. scripts/beside.sh makes both builds. A pair's sides run one right after the other, in
 // turn the one and the other first; cost is how much longer a task takes, as the median over the pairs. It exits with status
 // 1 when a cost is above what is wanted, or an event was lost. Run it on a machine that does nothing else.
 package main
