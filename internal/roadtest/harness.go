@@ -68,6 +68,8 @@ type road struct {
 	log      *logBuffer
 	running  *running
 
+	listening bool // where NoQueues: a task has found the consumer
+
 	anew    func() (*consumer.Consumer, error)      // another consumer of the same configuration
 	handler func(context.Context, int) (int, error) // of work, for another
 }
