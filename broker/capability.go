@@ -29,6 +29,7 @@ type Outgoing struct {
 	Queue   string
 	Message *Message
 	At      time.Time
+	Reason  string // of the next message of a task that failed: why; an adapter may log it. "": none
 }
 
 // Delayer is a Broker that holds messages back.
@@ -122,6 +123,14 @@ type Resizer interface {
 	// SetPrefetch changes how many unsettled messages are held; what is held above a smaller n stays until it is settled.
 	// 0 stops the fetching: Receive hands out what is held and then waits.
 	SetPrefetch(ctx context.Context, n int) error
+}
+
+// PrefetchAdviser is a Broker on which messages should rather wait in their queue than in a consumer: where another program
+// would take those that wait here for lost, or could work on them.
+type PrefetchAdviser interface {
+	// PrefetchPerWorker returns how many unsettled messages a consumer holds for each of its workers, 1 or more, where its
+	// configuration does not say. It is always the same.
+	PrefetchPerWorker() int
 }
 
 // Stats is the size of a queue. -1 means that the broker cannot tell.

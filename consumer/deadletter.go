@@ -25,6 +25,7 @@ func (r *run) letter(cause error) broker.Dead {
 		reason, stack = r.queue.c.shown(cause)
 	}
 	d := broker.Dead{Message: r.message, Queue: r.queue.name, Reason: reason, Stack: stack, Attempts: r.request.Retries}
+	d.Unreadable = r.unreadable != nil || r.unbound.Load()
 	if r.over.Load() || r.answer != nil {
 		d.Attempts++
 	}

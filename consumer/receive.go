@@ -50,6 +50,7 @@ type run struct {
 	over       atomic.Bool         // the handler has returned
 	final      atomic.Bool         // its end is in a store that can be asked for it, or was handed on: no other end may follow
 	abandoned  atomic.Bool         // a stop has left a trace of it
+	unbound    atomic.Bool         // with an error that says that its own arguments do not fit
 	terminated atomic.Bool         // a revocation has ended its context
 	cut        atomic.Pointer[cut] // of its context; nil: none yet
 }
@@ -196,7 +197,7 @@ func (q *queue) buryUnreadable(d broker.Delivery, cause error) {
 		ctx, cancel := q.insisting()
 		defer cancel()
 		bury := func(ctx context.Context) error {
-			err := d.Bury(ctx, broker.Dead{Reason: cause.Error()})
+			err := d.Bury(ctx, broker.Dead{Reason: cause.Error(), Unreadable: true})
 			if permanent(err) || errors.Is(err, broker.ErrUnsupported) || errors.Is(err, broker.ErrAccess) { // it makes way for the others, and comes again
 				return errors.Join(errDone, d.Release(ctx, refusedAgain))
 			}

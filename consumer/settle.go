@@ -71,6 +71,8 @@ func (r *run) judge(result any, err error) (v verdict) {
 	if err == nil {
 		return r.success(result)
 	}
+	_, another := errors.AsType[*task.RemoteError](err) // of a task that the handler has waited for
+	r.unbound.Store(errors.Is(err, task.ErrBadArgs) && !another)
 	o := r.request.Outcome(err)
 	if r.queue.c.work.Err() != nil && !r.acked.Load() && o.State != task.StateAwaiting { // cancelled by the stop: the error says nothing about the task
 		return verdict{kind: giveBack}
@@ -187,6 +189,7 @@ func (q *queue) settleRetry(ctx context.Context, r *run, v verdict) {
 	}
 	next := r.copy()
 	next.Retries++
+	next.reason, _ = q.c.shown(v.err)
 	if !r.replace(q.name, next, next.delay(v.delay), "retry") {
 		return
 	}
@@ -260,11 +263,14 @@ func (r *run) remove(ctx context.Context, v verdict) bool {
 }
 
 // successive is the envelope of a task's next message.
-type successive struct{ task.Envelope }
+type successive struct {
+	task.Envelope
+	reason string // of a retry: why the task has failed, as events show it
+}
 
 // copy returns the envelope of the task's next message. Older versions counted crashes there.
 func (r *run) copy() *successive {
-	next := &successive{*r.request.Envelope}
+	next := &successive{Envelope: *r.request.Envelope}
 	next.Crashes = 0
 	return next
 }
@@ -321,7 +327,7 @@ func (r *run) publishCopy(ctx context.Context, queue string, next *successive, a
 	m.Generation = r.message.Generation + 1
 	m.Priority = r.message.Priority
 	r.keepForeign(m)
-	out := broker.Outgoing{Queue: queue, Message: m, At: at}
+	out := broker.Outgoing{Queue: queue, Message: m, At: at, Reason: next.reason}
 	switch {
 	case r.acked.Load():
 		err = broker.PublishAt(ctx, c.cfg.Broker, out)

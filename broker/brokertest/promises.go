@@ -74,6 +74,9 @@ func checkPromises(w *world) {
 	has("Witness", p.Witness, offers[broker.Witness](b))
 	has("Resize", p.Resize, offers[broker.Resizer](s))
 	has("SyncAck", p.SyncAck, offers[broker.SyncAcker](d))
+	if a, ok := broker.As[broker.PrefetchAdviser](b); ok && a.PrefetchPerWorker() < 1 {
+		w.Errorf("PrefetchPerWorker is %d, want 1 or more", a.PrefetchPerWorker())
+	}
 	if p.Priorities && !offers[broker.Declarer](b) {
 		w.Error("Priorities are promised, and there is no Declarer to name the levels")
 	}

@@ -61,6 +61,43 @@ func scanCases() []testCase {
 			},
 		},
 		{
+			Area: "dead letters", Name: "what nobody could read", Needs: []need{needsDeadLetters},
+			Explain: "A letter that is Unreadable is shown, removed and counted with the others, wherever the adapter keeps it.",
+			Run: func(w *world) {
+				b := w.Open()
+				q := w.queue(b, "unreadable")
+				ctx, cancel := w.Ctx()
+				defer cancel()
+				bury := func(ids ...string) {
+					for _, id := range ids {
+						w.publish(b, q, msg(id))
+						s := w.subscribe(b, q, 1)
+						w.Must(w.receive(s).Bury(ctx, broker.Dead{Reason: "why", Unreadable: id != "failed"}), "Bury")
+						w.closeSub(s)
+					}
+					w.put(b, q, broker.Dead{Message: msg("put"), Reason: "why", Unreadable: true})
+				}
+				bury("failed", "bound")
+				w.listDead(w.Open(), q, 10, 3)
+				if w.h.Promises.Inspect {
+					w.wantStats(b, q, broker.Stats{Dead: 3})
+				}
+				var shown []string
+				w.Must(w.deadLetterer(b).ScanDead(ctx, q, func(d *broker.Dead) broker.DeadAction {
+					shown = append(shown, d.Message.ID)
+					return broker.DeadRemove
+				}), "ScanDead")
+				if slices.Sort(shown); !slices.Equal(shown, []string{"bound", "failed", "put"}) {
+					w.Errorf("the scan has shown %v", shown)
+				}
+				w.listDead(b, q, 10, 0)
+				bury("bound")
+				w.listDead(b, q, 10, 2)
+				w.counts(func(ctx context.Context) (int, error) { return w.deadLetterer(b).PurgeDead(ctx, q) }, 2, "PurgeDead")
+				w.listDead(b, q, 10, 0)
+			},
+		},
+		{
 			Area: "dead letters", Name: "long and odd texts", Needs: []need{needsDeadLetters},
 			Explain: "Of a reason the first 4 KiB are kept and of a stack the first 8 KiB, as valid UTF-8; a letter without any says nothing.",
 			Run: func(w *world) {

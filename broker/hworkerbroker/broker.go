@@ -42,8 +42,10 @@ var (
 	_ broker.Inspector      = (*Broker)(nil)
 	_ broker.DeadLetterer   = (*Broker)(nil)
 	_ broker.Watcher        = (*Broker)(nil)
-	_ broker.Resizer        = (*subscription)(nil)
-	_ broker.SyncAcker      = (*delivery)(nil)
+
+	_ broker.PrefetchAdviser = (*Broker)(nil)
+	_ broker.Resizer         = (*subscription)(nil)
+	_ broker.SyncAcker       = (*delivery)(nil)
 )
 
 // New makes a Broker, or says everything that is wrong with cfg. It connects when it is first used.
@@ -89,6 +91,10 @@ func (b *Broker) Subscribe(ctx context.Context, queue string, o broker.Subscribe
 	go s.fetch()
 	return s, nil
 }
+
+// PrefetchPerWorker implements [broker.PrefetchAdviser]: a worker of hworker holds the job that it
+// works on and no other, so that another one can take the next.
+func (b *Broker) PrefetchPerWorker() int { return 1 }
 
 var errClosed = fmt.Errorf("hworker: %w", broker.ErrClosed)
 

@@ -130,16 +130,16 @@ func TestH05ResultsAndH06Exceptions(t *testing.T) {
 	}
 }
 
-// H18: what the consumer cannot make a task of goes to the failed ones, which can be looked at and queued again.
+// H18: what the consumer cannot make a task of is a dead letter among the broken ones, which can be looked at and queued again.
 func TestUnreadableTasksAreDeadLetters(t *testing.T) {
 	f := newForeign(t)
 	b := f.broker(hworkerbroker.Config{})
 	f.worker(b, func(context.Context, mail) (string, error) { return "", nil })
 	const payload = `["u1",{"task":"../../bin/sh"}]`
 	f.push(payload)
-	f.eventually("it is buried", func() bool { return f.rdb.LLen(testwait.Long(t), f.failed).Val() == 1 })
-	if l := f.list(f.failed); l[0] != payload {
-		t.Errorf("buried as %q", l[0])
+	f.eventually("it is broken", func() bool { return f.hash(f.broken)[payload] != "" })
+	if letters := ok[[]broker.Dead](t)(broker.ListDead(testwait.Long(t), b, f.queue, 10)); len(letters) != 1 || letters[0].Message.ID != "u1" || letters[0].At.IsZero() {
+		t.Errorf("the dead letters are %+v", letters)
 	}
 }
 

@@ -9,11 +9,12 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 )
 
-// The failed jobs are the dead letters. The broken ones are not: what nobody can read is no message, see [Broker.Broken].
+// The failed and the broken jobs are the dead letters. Broken payloads that are no message are
+// counted and purged; only [Broker.Broken] shows them.
 
 // PutDead implements [broker.DeadLetterer]. The layout keeps payloads and nothing else: the reason
-// is only logged, and the stack, the attempts and the time are not kept. Of the newest letters
-// [Config].FailedSize are kept.
+// is only logged, and the stack, the attempts and the time are not kept. Of the newest failed jobs
+// [Config].FailedSize are kept; what is Unreadable goes to the broken ones, all of which are kept.
 func (b *Broker) PutDead(ctx context.Context, queue string, d broker.Dead) error {
 	k, err := keysOf(queue)
 	if err != nil {
@@ -22,65 +23,108 @@ func (b *Broker) PutDead(ctx context.Context, queue string, d broker.Dead) error
 	if d.Message == nil {
 		return fmt.Errorf("hworker dead letter: %w: no message", broker.ErrMalformed)
 	}
-	payload, err := encode(d.Message)
+	payload, err := encode(d.Message, "")
 	if err != nil {
 		return err
 	}
-	if _, err := b.number(ctx, "fail", b.scripts.fail, []string{k.failed}, payload, fmt.Sprint(b.cfg.FailedSize)); err != nil {
+	_, key, size := b.grave(k, d)
+	if _, err := b.number(ctx, "dead letter", b.scripts.fail, []string{key}, payload, size); err != nil {
 		return err
 	}
-	b.logFailure(k.queue, d.Message.ID, d.Reason)
+	b.logFailure(k.queue, d.Message.ID, d)
 	return nil
 }
 
-func (b *Broker) logFailure(queue, id, reason string) {
-	b.log(slog.LevelError, queue, fmt.Sprintf("Failure: %.1000s", reason), slog.String("task_id", id))
+// grave returns where a dead letter goes: the word of settle.lua, the key, and how many it keeps.
+func (b *Broker) grave(k keys, d broker.Dead) (how, key, size string) {
+	if d.Unreadable {
+		return "broken", k.broken, ""
+	}
+	return "failed", k.failed, fmt.Sprint(b.cfg.FailedSize)
 }
 
-// dropChunk is how many letters one call removes.
-const dropChunk = 100
+// logFailure writes what hworker's worker writes of a job that failed or is broken.
+func (b *Broker) logFailure(queue, id string, d broker.Dead) {
+	reason := fmt.Sprintf("%.1000s", d.Reason)
+	if d.Unreadable {
+		b.logBroken(queue, id, reason)
+		return
+	}
+	if d.Stack != "" {
+		reason = "Exception raised: " + reason
+	}
+	b.log(slog.LevelError, queue, "Failure: "+reason, slog.String("task_id", id))
+}
 
-// ScanDead implements [broker.DeadLetterer]. A letter has no reason, no stack, no attempts and no
-// time. What cannot be read is left out.
+func (b *Broker) logBroken(queue, id, reason string) {
+	b.log(slog.LevelError, queue, "job cannot be read and goes to the broken ones", slog.String("task_id", id), slog.String("error", reason))
+}
+
+// ScanDead implements [broker.DeadLetterer]. The failed jobs come first, then the broken ones. A
+// letter has no reason, no stack and no attempts; only a broken one has a time. What is no message
+// is left out.
 func (b *Broker) ScanDead(ctx context.Context, queue string, fn func(*broker.Dead) broker.DeadAction) error {
 	k, err := keysOf(queue)
 	if err != nil {
 		return err
 	}
-	list, err := b.show(ctx, queue, "failed")
+	failed, err := b.show(ctx, queue, "failed")
 	if err != nil {
 		return err
 	}
-	var gone []any
-	drop := func() error {
-		if len(gone) == 0 {
-			return nil
-		}
-		_, err := b.number(ctx, "drop the failed", b.scripts.drop, []string{k.failed}, gone...)
-		gone = nil
+	broken, err := b.Broken(ctx, queue)
+	if err != nil {
 		return err
 	}
-	for _, payload := range slices.Backward(list) { // new ones come in at the left
-		if err := context.Cause(ctx); err != nil {
-			return err
+	letters := make([]Noted, 0, len(failed))
+	for _, payload := range slices.Backward(failed) { // new ones come in at the left
+		letters = append(letters, Noted{Payload: payload})
+	}
+	if stop, err := b.scan(ctx, k, "failed", letters, fn); stop || err != nil {
+		return err
+	}
+	_, err = b.scan(ctx, k, "broken", broken, fn)
+	return err
+}
+
+// dropChunk is how many letters one call removes.
+const dropChunk = 100
+
+// scan shows the letters of one key to fn, and reports whether fn wants no more.
+func (b *Broker) scan(ctx context.Context, k keys, which string, letters []Noted, fn func(*broker.Dead) broker.DeadAction) (stop bool, err error) {
+	key := k.failed
+	if which == "broken" {
+		key = k.broken
+	}
+	gone := []any{which}
+	drop := func() error {
+		if len(gone) == 1 {
+			return nil
 		}
-		m, err := decode(payload)
+		_, err := b.number(ctx, "drop the "+which, b.scripts.drop, []string{key}, gone...)
+		gone = []any{which}
+		return err
+	}
+	for _, l := range letters {
+		if err := context.Cause(ctx); err != nil {
+			return false, err
+		}
+		m, err := decode(l.Payload)
 		if err != nil {
 			continue
 		}
-		action := fn(&broker.Dead{Message: m, Queue: queue})
-		if action == broker.DeadStop {
-			break
-		}
-		if action == broker.DeadRemove {
-			if gone = append(gone, payload); len(gone) == dropChunk {
+		switch fn(&broker.Dead{Message: m, Queue: k.queue, At: l.At}) {
+		case broker.DeadStop:
+			return true, drop()
+		case broker.DeadRemove:
+			if gone = append(gone, l.Payload); len(gone) > dropChunk {
 				if err := drop(); err != nil {
-					return err
+					return false, err
 				}
 			}
 		}
 	}
-	return drop()
+	return false, drop()
 }
 
 // PurgeDead implements [broker.DeadLetterer].
@@ -89,5 +133,5 @@ func (b *Broker) PurgeDead(ctx context.Context, queue string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	return b.number(ctx, "purge the failed", b.scripts.purge, []string{k.failed})
+	return b.number(ctx, "purge the dead letters", b.scripts.purge, []string{k.failed, k.broken})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -22,6 +23,7 @@ type delivery struct {
 	turn chan struct{} // held by whoever settles or renews; a channel, so that a ctx can end the waiting
 	// The rest is guarded by turn.
 	state  error     // nil while it is held; then what a settlement is told
+	handed bool      // somebody has received it
 	starts []string  // the start times that the note may have: more than one after a renewal without an answer
 	first  time.Time // when the first of them was noted, by this process's clock
 	proof  time.Time // when it last was ours for certain, by this process's clock
@@ -67,13 +69,14 @@ func (d *delivery) Release(ctx context.Context, after time.Duration) error {
 	return err
 }
 
-// Bury implements [broker.Delivery]: hworker's Failure. The layout keeps no reasons, so that the
-// reason is only logged.
+// Bury implements [broker.Delivery]: hworker's Failure, and for what is Unreadable its way to the
+// broken ones. The layout keeps no reasons, so that the reason is only logged.
 func (d *delivery) Bury(ctx context.Context, dead broker.Dead) error {
-	size := fmt.Sprint(d.sub.broker.cfg.FailedSize)
-	err := d.settle(ctx, "failed", d.sub.keys.failed, size)
+	b := d.sub.broker
+	how, key, size := b.grave(d.sub.keys, dead)
+	err := d.settle(ctx, how, key, size)
 	if err == nil {
-		d.sub.broker.logFailure(d.sub.keys.queue, d.message.ID, dead.Reason)
+		b.logFailure(d.sub.keys.queue, d.message.ID, dead)
 	}
 	return err
 }
@@ -114,11 +117,25 @@ func (d *delivery) end(ctx context.Context, how, key, value string, then error) 
 	case err != nil:
 		return err
 	case n != 1:
+		if what := ends[how]; what != "" {
+			b.log(slog.LevelWarn, d.sub.keys.queue, what+": the job was in progress no more, and nothing was done", slog.String("task_id", d.id()))
+		}
 		d.leave(broker.ErrLeaseLost)
 		return d.state
 	}
 	d.leave(then)
 	return nil
+}
+
+// ends are hworker's words for the ends of a job.
+var ends = map[string]string{"done": "Success", "replace": "Retry", "failed": "Failure", "broken": "Broken"}
+
+// id is that of the message; "" if the payload is none.
+func (d *delivery) id() string {
+	if d.message == nil {
+		return ""
+	}
+	return d.message.ID
 }
 
 // args are those of a script about this job: the payload, what the script wants to know, and the start times.
@@ -172,17 +189,23 @@ func (d *delivery) abandon() {
 	}
 }
 
-// isOurs reports whether the delivery was not lost while it waited for somebody to receive it.
-func (d *delivery) isOurs() bool {
-	select {
-	case <-d.lost:
-		return false
-	default:
-		return true
+// handOut begins the time of a job that has waited in this process for somebody to receive it. It
+// reports whether the job is still ours. Where the server does not answer soon the time stays.
+func (d *delivery) handOut(ctx context.Context) bool {
+	d.turn <- struct{}{}
+	defer d.pass()
+	d.handed = true
+	b := d.sub.broker
+	if d.state == nil && time.Since(d.first) > b.tick() {
+		soon, cancel := context.WithTimeout(ctx, max(b.tick(), minTimeout))
+		defer cancel()
+		d.renew(soon, time.Now())
 	}
+	return d.state == nil
 }
 
-// keep renews the start time, or looks whether somebody has the job who does not know of ours.
+// keep renews the start time, or looks whether somebody has the job who does not know of ours. What
+// waits here for a worker is renewed with or without a heartbeat: nobody works on it yet.
 func (d *delivery) keep(ctx context.Context) {
 	select {
 	case d.turn <- struct{}{}:
@@ -190,16 +213,28 @@ func (d *delivery) keep(ctx context.Context) {
 	default:
 		return // it is being settled
 	}
-	b, now, start := d.sub.broker, time.Now(), ""
+	b, now := d.sub.broker, time.Now()
+	renews := b.cfg.Heartbeat || !d.handed
 	switch {
-	case d.state != nil:
-		return
-	case b.cfg.Heartbeat && now.Sub(d.proof) < b.cfg.Timeout/3, !b.cfg.Heartbeat && now.Sub(d.first) < b.cfg.Timeout:
-		return
-	case b.cfg.Heartbeat:
-		start = parseStamp(d.starts[0]).Add(now.Sub(d.first)).Format(stampLayout)
-		d.starts = append(d.starts, start) // before it is sent, since the answer may be lost
+	case d.state != nil, renews && now.Sub(d.proof) < b.cfg.Timeout/3, !renews && now.Sub(d.first) < b.cfg.Timeout:
+	case renews:
+		d.renew(ctx, now)
+	default:
+		d.hold(ctx, "", now)
 	}
+}
+
+// renew gives the note a new start time. The caller has the turn.
+func (d *delivery) renew(ctx context.Context, now time.Time) {
+	start := parseStamp(d.starts[0]).Add(now.Sub(d.first)).Format(stampLayout)
+	d.starts = append(d.starts, start) // before it is sent, since the answer may be lost
+	d.hold(ctx, start, now)
+}
+
+// hold looks whether the job is still ours, and gives the note its new start time unless that is
+// "". The caller has the turn.
+func (d *delivery) hold(ctx context.Context, start string, now time.Time) {
+	b := d.sub.broker
 	n, err := b.number(ctx, "keep", b.scripts.hold, []string{d.sub.keys.progress}, d.args(start)...)
 	switch {
 	case err == nil && n == 1:

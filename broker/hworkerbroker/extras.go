@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -27,6 +28,19 @@ type extras struct {
 func (x *extras) empty() bool {
 	return x.ID == "" && x.Generation == 0 && x.ContentType == nil && x.Headers == nil && x.Properties == nil &&
 		x.Priority == nil && x.Expires == 0 && !x.Base64
+}
+
+// decodeExtras reads the extras that stand beside a uuid, and nothing after them.
+func decodeExtras(text string, x *extras) error {
+	dec := json.NewDecoder(strings.NewReader(text))
+	dec.UseNumber()
+	if err := dec.Decode(x); err != nil {
+		return err
+	}
+	if x.Base64 || dec.InputOffset() != int64(len(text)) {
+		return errors.New("not as it is written")
+	}
+	return nil
 }
 
 // extrasOf collects what m has beyond its body.

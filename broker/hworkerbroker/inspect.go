@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
 )
 
-// Stats implements [broker.Inspector]. Held counts the jobs of all workers of the queue; Dead are the failed ones.
+// Stats implements [broker.Inspector]. Held counts the jobs of all workers of the queue; Dead are the
+// failed and the broken ones.
 func (b *Broker) Stats(ctx context.Context, queue string) (broker.Stats, error) {
 	k, err := keysOf(queue)
 	if err != nil {
@@ -27,7 +29,7 @@ func (b *Broker) Stats(ctx context.Context, queue string) (broker.Stats, error) 
 	for i := range min(len(list), len(n)) {
 		n[i], _ = list[i].(int64)
 	}
-	return broker.Stats{Ready: int(n[0]), Held: int(n[1]), Dead: int(n[3]), DeadDropped: -1}, nil
+	return broker.Stats{Ready: int(n[0]), Held: int(n[1]), Dead: int(n[2] + n[3]), DeadDropped: -1}, nil
 }
 
 // Purge implements [broker.Inspector].
@@ -73,6 +75,7 @@ func (b *Broker) jobs(ctx context.Context, queue, which string) ([]Job, error) {
 	var jobs []Job
 	for _, p := range payloads {
 		if uuid, value, err := split(p); err == nil {
+			uuid, _, _ = strings.Cut(uuid, beside)
 			jobs = append(jobs, Job{UUID: uuid, Value: value})
 		}
 	}

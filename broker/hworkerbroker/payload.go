@@ -20,9 +20,10 @@ import (
 //	["<uuid>", {"task":"add","args":[1,2]}]                            a body that is JSON, and nothing beside it
 //	["<uuid>", {"swj":{"generation":1},"task":"add","args":[1,2]}]     the rest of the message in a first member of its own
 //	["<uuid>", {"swj":{"content_type":"text/plain","base64":true},"body":"aGk="}]    a body that is not JSON
+//	["<uuid> {\"swj\":{\"generation\":1}}", [1,2]]    the retry of a job that is no task of ours: its bytes stay
 //
 // A program that passes over members it does not know reads the second as it reads the first. Taking the first member out
-// again gives back the body, byte for byte.
+// again gives back the body, byte for byte. A job without a name of its own has its id for its uuid.
 
 // opening is how a job begins that has such a member. It is always written first and just so.
 const opening = `{"swj":`
@@ -33,38 +34,53 @@ const (
 	middle      = 100
 )
 
-// encode makes the payload of a message, with a new uuid.
-func encode(m *broker.Message) (string, error) {
+// beside is what stands between a uuid and the extras of a job whose bytes stay.
+const beside = " " + opening
+
+// encode makes the payload of a message. uuid is that of the job it follows; "": it follows none.
+func encode(m *broker.Message, uuid string) (string, error) {
 	x, err := extrasOf(m)
 	if err != nil {
 		return "", err
 	}
+	if x.ID != "" && taskID(m.Body) == "" && !strings.Contains(x.ID, beside) { // the payload's own place for an id
+		x.ID, uuid = "", m.ID
+		if m.Generation > 0 && tight(m.Body) && json.Valid(m.Body) {
+			text, err := json.Marshal(x)
+			if err != nil {
+				return "", fmt.Errorf("%w: %w", broker.ErrMalformed, err)
+			}
+			return payloadOf(uuid+beside+string(text)+"}", m.Body), nil
+		}
+	}
+	if uuid == "" {
+		uuid = newUUID()
+	}
+	if x.empty() && tight(m.Body) && json.Valid(m.Body) {
+		return payloadOf(uuid, m.Body), nil
+	}
 	body, spliced := m.Body, bodyIsObject(m.Body)
-	if !spliced && (!x.empty() || !tight(m.Body) || !json.Valid(m.Body)) {
+	if !spliced {
 		x.Base64 = true
 		body = make([]byte, 0, len(`{"body":""}`)+base64.StdEncoding.EncodedLen(len(m.Body)))
 		body = append(body, `{"body":"`...)
 		body = append(base64.StdEncoding.AppendEncode(body, m.Body), `"}`...)
 	}
-	var b bytes.Buffer
-	b.Grow(len(body) + 64)
-	b.WriteString(`["` + newUUID() + `",`)
-	if x.empty() {
-		b.Write(body)
-	} else {
-		text, err := json.Marshal(x)
-		if err != nil {
-			return "", fmt.Errorf("%w: %w", broker.ErrMalformed, err)
-		}
-		b.WriteString(opening)
-		b.Write(text)
-		if rest := body[1:]; len(bytes.TrimSpace(rest)) > 1 { // it has members of its own
-			b.WriteByte(',')
-		}
-		b.Write(body[1:])
+	text, err := json.Marshal(x)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", broker.ErrMalformed, err)
 	}
-	b.WriteByte(']')
-	return b.String(), nil
+	job := append(append(make([]byte, 0, len(body)+len(text)+16), opening...), text...)
+	if rest := body[1:]; len(bytes.TrimSpace(rest)) > 1 { // it has members of its own
+		job = append(job, ',')
+	}
+	return payloadOf(uuid, append(job, body[1:]...)), nil
+}
+
+// payloadOf writes the array.
+func payloadOf(uuid string, job []byte) string {
+	first, _ := json.Marshal(uuid) // a text cannot fail
+	return "[" + string(first) + "," + string(job) + "]"
 }
 
 // decode reads a payload of any program. An error means that nobody can: the job is broken.
@@ -75,7 +91,12 @@ func decode(payload string) (*broker.Message, error) {
 	}
 	m := &broker.Message{ContentType: contentJSON, Priority: middle, Body: job}
 	x := extras{}
-	if rest, ok := bytes.CutPrefix(job, []byte(opening)); ok {
+	if id, text, ok := strings.Cut(uuid, beside); ok {
+		uuid = id
+		if err := decodeExtras(strings.TrimSuffix(text, "}"), &x); err != nil {
+			return nil, fmt.Errorf("swj beside the uuid: %w", err)
+		}
+	} else if rest, ok := bytes.CutPrefix(job, []byte(opening)); ok {
 		dec := json.NewDecoder(bytes.NewReader(rest))
 		dec.UseNumber()
 		if err := dec.Decode(&x); err != nil {

@@ -3,6 +3,8 @@ package hworkerbroker
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
@@ -11,7 +13,7 @@ import (
 // Publish implements [broker.Broker]: LPUSH, where the right end is next. A message with an expiry is refused, unless it is
 // the copy of one that some program has put into its job.
 func (b *Broker) Publish(ctx context.Context, queue string, m *broker.Message) error {
-	k, payload, err := b.prepare(broker.Outgoing{Queue: queue, Message: m})
+	k, payload, err := b.prepare(broker.Outgoing{Queue: queue, Message: m}, "")
 	if err != nil {
 		return err
 	}
@@ -22,8 +24,8 @@ func (b *Broker) Publish(ctx context.Context, queue string, m *broker.Message) e
 	return nil
 }
 
-// prepare checks a message and makes its payload.
-func (b *Broker) prepare(o broker.Outgoing) (keys, string, error) {
+// prepare checks a message and makes its payload; uuid is as [encode] takes it.
+func (b *Broker) prepare(o broker.Outgoing, uuid string) (keys, string, error) {
 	k, err := keysOf(o.Queue)
 	if err == nil {
 		err = b.open()
@@ -45,7 +47,7 @@ func (b *Broker) prepare(o broker.Outgoing) (keys, string, error) {
 	case len(m.Body) > b.cfg.MaxBody:
 		return fail(fmt.Errorf("body of %d bytes, limit %d: %w", len(m.Body), b.cfg.MaxBody, broker.ErrTooLarge))
 	}
-	payload, err := encode(m)
+	payload, err := encode(m, uuid)
 	if err != nil {
 		return fail(err)
 	}
@@ -81,7 +83,7 @@ func (b *Broker) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
 		delete(trips, t.keys.queue)
 	}
 	for i, o := range ms {
-		k, payload, err := b.prepare(o)
+		k, payload, err := b.prepare(o, "")
 		if err != nil {
 			errs[i], failed = err, true
 			continue
@@ -105,19 +107,25 @@ func (b *Broker) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
 	return nil
 }
 
-// Retry implements [broker.Retrier]. It is hworker's Retry, with a payload that may differ: one script ends the job and puts
-// its successor at the back of the queue, so that it runs after all others.
+// Retry implements [broker.Retrier]. It is hworker's Retry: one script ends the job and puts its successor at the back of the
+// queue, so that it runs after all others. The successor has the same uuid; a job of another program has the same bytes too,
+// and the number of tries beside the uuid.
 func (b *Broker) Retry(ctx context.Context, d broker.Delivery, next broker.Outgoing) error {
 	own, ok := broker.As[*delivery](d)
 	if !ok || own.sub.broker != b {
 		return fmt.Errorf("hworker retry of a %T, which is not of this broker: %w", d, broker.ErrUnsupported)
 	}
-	k, payload, err := b.prepare(next)
+	uuid, _, _ := split(own.payload) // what could be received can be split
+	uuid, _, _ = strings.Cut(uuid, beside)
+	k, payload, err := b.prepare(next, uuid)
 	if err != nil {
 		return err
 	}
 	if err := own.settle(ctx, "replace", k.jobs, payload); err != nil {
 		return err
+	}
+	if next.Reason != "" {
+		b.log(slog.LevelWarn, own.sub.keys.queue, fmt.Sprintf("Retry: %.1000s", next.Reason), slog.String("task_id", own.id()))
 	}
 	b.wake(next.Queue)
 	return nil

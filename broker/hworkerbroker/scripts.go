@@ -44,7 +44,7 @@ func newScripts() scripts {
 		hold:    redisconn.NewScript(holdLua),
 		monitor: redisconn.NewScript(stampLua + monitorLua),
 		push:    redisconn.NewScript(pushLua),
-		fail:    redisconn.NewScript(failLua),
+		fail:    redisconn.NewScript(stampLua + failLua),
 		drop:    redisconn.NewScript(dropLua),
 		purge:   redisconn.NewScript(purgeLua),
 		show:    redisconn.NewScript(showLua),

@@ -59,7 +59,7 @@ func (s *subscription) Receive(ctx context.Context) (broker.Delivery, error) {
 		}
 		select {
 		case d := <-s.ready: // also if ctx is done
-			if d.isOurs() {
+			if d.handOut(ctx) {
 				return d, nil
 			}
 			continue
@@ -67,7 +67,7 @@ func (s *subscription) Receive(ctx context.Context) (broker.Delivery, error) {
 		}
 		select {
 		case d := <-s.ready:
-			if d.isOurs() {
+			if d.handOut(ctx) {
 				return d, nil
 			}
 		case err := <-s.faults:
@@ -177,7 +177,7 @@ func (s *subscription) take() (full bool, n int, err error) {
 
 // broken puts aside what nobody can read. It was never anybody's, so that nobody else can say so.
 func (s *subscription) broken(d *delivery, cause error) {
-	s.broker.log(slog.LevelError, s.keys.queue, "job cannot be read and goes to the broken ones", slog.Any("error", cause))
+	s.broker.logBroken(s.keys.queue, "", cause.Error())
 	if err := d.settle(s.broker.life, "broken", s.keys.broken, ""); err != nil {
 		s.broker.log(slog.LevelWarn, s.keys.queue, "it stays in progress, for a monitor", slog.Any("error", err))
 	}

@@ -1,7 +1,11 @@
--- Removes a list.
+-- Removes a list, and a hash beside it.
 --
 -- KEYS[1]  the list
--- Returns how long it was.
+-- KEYS[2]  the hash; may be missing
+-- Returns how many entries they had.
 local n = redis.call('LLEN', KEYS[1])
-redis.call('DEL', KEYS[1])
+if KEYS[2] then
+  n = n + redis.call('HLEN', KEYS[2])
+end
+redis.call('DEL', unpack(KEYS))
 return n

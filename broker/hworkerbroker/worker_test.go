@@ -1,0 +1,209 @@
+package hworkerbroker_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/swarmiji/swarmiji/broker/hworkerbroker"
+	"github.com/swarmiji/swarmiji/consumer"
+	"github.com/swarmiji/swarmiji/internal/testwait"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// one has a consumer run one job at a time.
+func (f *foreign) one(c *consumer.Config) {
+	c.Queues = map[string]consumer.QueueConfig{f.queue: {Task: "mail.send", Workers: 1}}
+}
+
+// H15, H16, H24, H25, through a consumer: a job that fails goes to the failed list byte for byte, of which the newest are kept,
+// and its message to the log.
+func TestWorkerPushesFailuresToABoundedList(t *testing.T) {
+	f, log := newForeign(t), &logBook{}
+	f.push(`["u0", {"to":"a"}]`, `["u1",{"to": "b"} ]`, ` ["u2",{"to":"c"}]`, `["u3",{"to":"panic"}]`)
+	f.worker(f.broker(hworkerbroker.Config{FailedSize: 2, Logger: log.logger()}), func(_ context.Context, m mail) (string, error) {
+		if m.To == "panic" {
+			panic("boom")
+		}
+		return "", errors.New("mailbox of " + m.To + " is full")
+	}, f.one)
+	f.eventually("all have failed", func() bool { return len(f.list(f.jobs)) == 0 && len(f.hash(f.progress)) == 0 })
+	if got, want := f.list(f.failed), []string{` ["u2",{"to":"c"}]`, `["u3",{"to":"panic"}]`}; !slices.Equal(got, want) {
+		t.Errorf("the failed list, oldest first, is %q, want %q", got, want)
+	}
+	for _, line := range []string{"Failure: mailbox of a is full", "Failure: Exception raised: ", "boom"} {
+		if !log.has(line) {
+			t.Errorf("%q is not logged", line)
+		}
+	}
+}
+
+// H18, H19, through a consumer: a job that is no value of its queue's type goes to the broken ones as its bytes. It is neither
+// run nor retried, and the log says so.
+func TestWorkerPutsWhatDoesNotBindToTheBrokenOnes(t *testing.T) {
+	f, log := newForeign(t), &logBook{}
+	bad := []string{`["u0", {"to":5}]`, `["u1",["a@example.org"]]`, `["u2",{"task":"../../bin/sh"}]`, `["u3",{"task":"mail.send","args":7}]`}
+	f.push(bad...)
+	f.push(`["good",{"to":"a"}]`)
+	ran := make(chan mail, 10)
+	b := f.broker(hworkerbroker.Config{Logger: log.logger()})
+	f.worker(b, func(_ context.Context, m mail) (string, error) {
+		ran <- m
+		return "", nil
+	}, f.one)
+	f.eventually("all have ended", func() bool { return len(f.list(f.jobs)) == 0 && len(f.hash(f.progress)) == 0 })
+	broken := f.hash(f.broken)
+	for _, payload := range bad {
+		if !stamp.MatchString(broken[payload]) {
+			t.Errorf("%s has the time %q among the broken ones", payload, broken[payload])
+		}
+	}
+	if failed := f.list(f.failed); len(broken) != len(bad) || len(failed) != 0 || len(ran) != 1 {
+		t.Errorf("%d are broken, want %d; failed are %q; %d ran, want 1", len(broken), len(bad), failed, len(ran))
+	}
+	if !log.has("goes to the broken ones") {
+		t.Error("it is not logged")
+	}
+}
+
+// H1, H11: a consumer takes as many jobs as it has workers. What nobody works on waits in the queue, for any worker.
+func TestWorkerTakesWhatItWorksOn(t *testing.T) {
+	f := newForeign(t)
+	for i := range 10 {
+		f.push(fmt.Sprintf(`["u%d",{"to":"a"}]`, i))
+	}
+	started, end := make(chan struct{}, 10), make(chan struct{})
+	f.worker(f.broker(hworkerbroker.Config{}), func(context.Context, mail) (string, error) {
+		started <- struct{}{}
+		<-end
+		return "", nil
+	}, func(c *consumer.Config) {
+		c.Queues = map[string]consumer.QueueConfig{f.queue: {Task: "mail.send", Workers: 2}}
+	})
+	<-started
+	<-started
+	if n := len(f.hash(f.progress)); n != 2 {
+		t.Errorf("%d jobs are in progress while 2 run", n)
+	}
+	close(end)
+	f.eventually("all are done", func() bool { return f.keysThere() == 0 })
+}
+
+// H1, H11: a job's time begins when a worker starts it. Those that a consumer has taken ahead do not expire meanwhile.
+func TestWorkerKeepsWhatWaits(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: jobs wait for longer than their timeout")
+	}
+	f := newForeign(t)
+	const timeout = 3 * time.Second
+	for i := range 6 {
+		f.push(fmt.Sprintf(`["u%d",{"to":"%d"}]`, i, i))
+	}
+	var order []string
+	var lost atomic.Int32
+	f.worker(f.broker(hworkerbroker.Config{Timeout: timeout}), func(ctx context.Context, m mail) (string, error) {
+		order = append(order, m.To)
+		work := time.NewTimer(timeout / 3)
+		defer work.Stop()
+		select {
+		case <-work.C:
+		case <-ctx.Done():
+			lost.Add(1)
+		}
+		return "", nil
+	}, func(c *consumer.Config) {
+		c.Queues = map[string]consumer.QueueConfig{f.queue: {Task: "mail.send", Workers: 1, Prefetch: 6}}
+	})
+	f.eventually("all are done", func() bool { return f.keysThere() == 0 })
+	if got := strings.Join(order, " "); got != "0 1 2 3 4 5" || lost.Load() != 0 {
+		t.Errorf("ran %s; %d of them lost their job", got, lost.Load())
+	}
+}
+
+// H14: a retry is the same job with the same uuid, whatever JSON it is; another program reads it as it read the first.
+func TestWorkerRetriesTheSameJob(t *testing.T) {
+	for _, job := range []string{`{"to":"a"}`, `{}`, `["a",{"b":[1.50]}]`, `"a"`, `7.50`, `null`, `true`} {
+		t.Run(job, func(t *testing.T) {
+			f, log := newForeign(t), &logBook{}
+			type start struct {
+				id      task.ID
+				retries int
+				args    string
+			}
+			starts, end := make(chan start, 10), make(chan struct{})
+			cfg := consumer.Config{
+				Broker: f.broker(hworkerbroker.Config{Logger: log.logger()}), Queues: map[string]consumer.QueueConfig{f.queue: {Task: "any"}},
+			}
+			c := ok[*consumer.Consumer](t)(consumer.New(cfg))
+			any := task.New[json.RawMessage, string]("any")
+			if err := any.Handle(c, func(ctx context.Context, args json.RawMessage) (string, error) {
+				r, _ := task.FromContext(ctx)
+				starts <- start{r.ID, r.Retries, string(args)}
+				if r.Retries < 2 {
+					return "", task.Retry(errors.New("mailbox full"), task.After(0))
+				}
+				<-end
+				return "", nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- c.Run(ctx) }()
+			f.push(`["6f1c0000-0000-4000-8000-000000000001",` + job + `]`)
+			for i := range 3 {
+				if got, want := <-starts, (start{"6f1c0000-0000-4000-8000-000000000001", i, job}); got != want {
+					t.Errorf("start %+v, want %+v", got, want)
+				}
+			}
+			for payload := range f.hash(f.progress) {
+				var parts []json.RawMessage
+				var uuid string
+				if err := errors.Join(json.Unmarshal([]byte(payload), &parts), json.Unmarshal(parts[0], &uuid)); err != nil {
+					t.Fatal(err)
+				}
+				var want, got any2
+				if err := errors.Join(json.Unmarshal([]byte(job), &want), json.Unmarshal(parts[1], &got)); err != nil {
+					t.Fatal(err)
+				}
+				if object, ok := got.(map[string]any2); ok {
+					delete(object, "swj")
+				}
+				if diff := cmp.Diff(want, got); diff != "" || !strings.HasPrefix(uuid, "6f1c0000-0000-4000-8000-000000000001") {
+					t.Errorf("another program reads the retry %s as job %s:\n%s", payload, uuid, diff)
+				}
+			}
+			if !log.has("Retry: mailbox full") {
+				t.Error("the message of the retry is not logged")
+			}
+			close(end)
+			f.eventually("it is done", func() bool { return f.keysThere() == 0 })
+			cancel()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+type any2 = any
+
+// H13: the end of a job that is in progress no more is logged.
+func TestWorkerLogsAnEndThatCameTooLate(t *testing.T) {
+	f, log := newForeign(t), &logBook{}
+	f.worker(f.broker(hworkerbroker.Config{Logger: log.logger()}), func(context.Context, mail) (string, error) {
+		f.done(`["u1",{"to":"a"}]`) // as a monitor does, or another worker of an equal payload
+		return "", nil
+	}, f.one)
+	f.push(`["u1",{"to":"a"}]`)
+	f.eventually("it is logged", func() bool { return log.has("Success: ") })
+	_ = testwait.Long
+}
