@@ -29,7 +29,9 @@
 //	queue_type           amqp: quorum (default) or classic, for the queues that are created
 //	dead_ttl             amqp, nats, redis: how long a dead letter is kept, such as 720h, the default; 0: for ever
 //	dead_max             amqp, nats, redis: how many dead letters a queue keeps, the newest; default 100000; 0: any number
-//	heartbeat            amqp: seconds
+//	heartbeat            amqp: seconds; hworker: true keeps jobs that take longer than timeout
+//	timeout              hworker: after how long in progress a job is queued again, such as 5m; default 2m
+//	failed_size          hworker: how many failed jobs a queue keeps, the newest; default 1000
 //	connection_timeout   amqp: milliseconds
 //	auth_mechanism       amqp: plain or external
 //	creds                nats: file of a user's credentials, as nsc writes it

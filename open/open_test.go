@@ -122,6 +122,11 @@ func TestRefused(t *testing.T) {
 		"cluster, users":            {"redis-cluster://a:" + secret + "@h1,redis-cluster://b:x@h2", open.Options{}, "differ in user, password or path"},
 		"sentinel, no master":       {"redis-sentinel://:" + secret + "@h1,h2", open.Options{}, "does not name the master"},
 		"hworker, cluster":          {"hworker+redis-cluster://:" + secret + "@h1,h2", open.Options{}, "no adapter for hworker+redis-cluster://"},
+		"hworker, timeout":          {"hworker+redis://h?timeout=soon", open.Options{}, "parameter timeout must be"},
+		"hworker, timeout is short": {"hworker+redis://h?timeout=1ms", open.Options{}, "parameter timeout must be"},
+		"hworker, failed size":      {"hworker+redis://h?failed_size=0", open.Options{}, "parameter failed_size must be"},
+		"hworker, heartbeat":        {"hworker+redis://h?heartbeat=5", open.Options{}, "parameter heartbeat must be"},
+		"redis, timeout":            {"redis://h?timeout=1m", open.Options{}, "it belongs to hworker+redis"},
 		"hworker, two servers":      {"hworker+redis://:" + secret + "@h1,h2", open.Options{}, "is one server"},
 		"mem with queue type":       {"mem://?queue_type=classic", open.Options{}, "parameter queue_type has no meaning in mem://"},
 	} {

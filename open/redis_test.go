@@ -10,6 +10,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/open"
 )
 
@@ -139,4 +140,51 @@ func TestHworker(t *testing.T) {
 	if err := b.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
+}
+
+// What hworker's own configuration has is said by the URL.
+func TestHworkerParameters(t *testing.T) {
+	r := testserver.OwnRedis(t, testserver.RedisConfig{})
+	ctx := testwait.Long(t)
+	brokerOf := func(query string) broker.Broker {
+		b, err := open.Broker(ctx, "hworker+"+r.URL()+query, open.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = b.Close(context.Background()) })
+		return b
+	}
+	subscribed := func(b broker.Broker, queue string) broker.Delivery {
+		s, err := b.Subscribe(ctx, queue, broker.SubscribeOptions{Prefetch: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := s.Receive(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	do := func(args ...any) any {
+		v, err := r.Do(ctx, args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	letters, _ := broker.As[broker.DeadLetterer](brokerOf("?failed_size=2"))
+	for _, id := range []string{"1", "2", "3"} {
+		if err := letters.PutDead(ctx, "few", broker.Dead{Message: &broker.Message{ID: id, Body: []byte(`{}`)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := do("LLEN", "hworker-failed-few"); fmt.Sprint(n) != "2" {
+		t.Errorf("failed_size=2 keeps %v", n)
+	}
+	do("HSET", "hworker-progress-late", `["u",1]`, time.Now().UTC().Add(-time.Minute).Format(`"2006-01-02T15:04:05.000000Z"`))
+	subscribed(brokerOf("?timeout=5s"), "late") // with the default it would wait for another minute
+	do("LPUSH", "hworker-jobs-long", `["u",1]`)
+	subscribed(brokerOf("?timeout=2s&heartbeat=true"), "long")
+	first := fmt.Sprint(do("HGETALL", "hworker-progress-long"))
+	testwait.Until(t, "the start time is renewed", func() bool { return fmt.Sprint(do("HGETALL", "hworker-progress-long")) != first })
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/swarmiji/swarmiji/internal/redisconn"
 )
 
 // The defaults of [Config], most of them hworker's.
@@ -23,11 +25,14 @@ const (
 	slowestPolls = 25 // times PollEvery is the longest gap between two looks at an empty queue
 )
 
-// Config says where Redis is and how jobs are kept. Redis is the only field that must be set.
+// Config says where Redis is and how jobs are kept. Redis or Client is all that must be set.
 type Config struct {
 	// Redis says how to reach the server: one, or one behind Sentinel. Cluster is refused, since the four keys of a queue
-	// lie in different slots. Required.
+	// lie in different slots.
 	Redis *redis.UniversalOptions
+	// Client, in place of Redis, is a client that the program has already: its server, its credentials, its dialer and its
+	// limits are used. The connections are the Broker's own, since those of a client repeat commands whose answer was lost.
+	Client *redis.Client
 	// Name is shown in Redis' list of clients. Empty: "swarmiji".
 	Name string
 
@@ -57,9 +62,14 @@ type Config struct {
 // check fills in the defaults and returns all problems.
 func (c *Config) check() error {
 	var errs []error
+	if c.Client != nil && c.Redis == nil {
+		c.Redis, c.Client = redisconn.OptionsOf(c.Client), nil
+	}
 	switch {
+	case c.Client != nil:
+		errs = append(errs, errors.New("hworkerbroker: Redis and Client are both set"))
 	case c.Redis == nil:
-		errs = append(errs, errors.New("hworkerbroker: Redis is not set"))
+		errs = append(errs, errors.New("hworkerbroker: neither Redis nor Client is set"))
 	case c.Redis.IsClusterMode || len(c.Redis.Addrs) > 1 && c.Redis.MasterName == "":
 		errs = append(errs, errors.New("hworkerbroker: the four keys of a queue lie in different slots of a cluster"))
 	}

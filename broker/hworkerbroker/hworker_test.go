@@ -6,13 +6,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/brokertest"
@@ -502,6 +505,40 @@ func TestH28Config(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("the error does not name %q: %v", part, err)
 		}
+	}
+}
+
+// H28: a client that the program has already says where the server is. It is not used up: it may be closed before and after.
+func TestH28AnExistingClient(t *testing.T) {
+	f := newForeign(t)
+	o := *f.rdb.Options()
+	var dials atomic.Int32
+	addr := o.Addr
+	o.Addr, o.DB = "nowhere.invalid:1", 3
+	o.Dialer = func(ctx context.Context, network, _ string) (net.Conn, error) {
+		dials.Add(1)
+		return (&net.Dialer{}).DialContext(ctx, network, addr)
+	}
+	client := redis.NewClient(&o)
+	b, err := hworkerbroker.New(hworkerbroker.Config{Client: client})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Publish(testwait.Long(t), f.queue, jsonMessage("", "1")); err != nil {
+		t.Fatal(err)
+	}
+	if n := f.rdb.Exists(testwait.Long(t), f.jobs).Val(); n != 0 || dials.Load() == 0 {
+		t.Errorf("%d dials; the job is in another database: %t", dials.Load(), n == 0)
+	}
+	d := f.receive(f.subscribe(b, 1))
+	if err := errors.Join(d.Ack(testwait.Long(t)), b.Close(testwait.Long(t))); err != nil {
+		t.Error(err)
+	}
+	if _, err := hworkerbroker.New(hworkerbroker.Config{Client: client, Redis: &redis.UniversalOptions{Addrs: []string{"h:1"}}}); err == nil {
+		t.Error("Client and Redis together are taken")
 	}
 }
 

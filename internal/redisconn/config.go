@@ -36,6 +36,20 @@ type Config struct {
 	Logger *slog.Logger
 }
 
+// OptionsOf returns options by which a Conn reaches the server that c reaches, with the same credentials and through the same
+// dialer. The Conn makes connections of its own: c stays as it is, and may be closed.
+func OptionsOf(c *redis.Client) *redis.UniversalOptions {
+	o := c.Options()
+	return &redis.UniversalOptions{
+		Addrs: []string{o.Addr}, DB: o.DB, ClientName: o.ClientName, Protocol: o.Protocol, TLSConfig: o.TLSConfig,
+		Username: o.Username, Password: o.Password, CredentialsProvider: o.CredentialsProvider,
+		CredentialsProviderContext: o.CredentialsProviderContext, StreamingCredentialsProvider: o.StreamingCredentialsProvider,
+		Dialer: o.Dialer, OnConnect: o.OnConnect, DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout,
+		PoolFIFO: o.PoolFIFO, PoolSize: o.PoolSize, PoolTimeout: o.PoolTimeout, MinIdleConns: o.MinIdleConns,
+		MaxIdleConns: o.MaxIdleConns, MaxActiveConns: o.MaxActiveConns, ConnMaxIdleTime: o.ConnMaxIdleTime, ConnMaxLifetime: o.ConnMaxLifetime,
+	}
+}
+
 // options checks the configuration and returns the options with all that this package needs.
 func (c Config) options() (*redis.UniversalOptions, error) {
 	if c.Redis == nil {
