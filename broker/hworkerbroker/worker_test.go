@@ -16,6 +16,9 @@ import (
 	"github.com/swarmiji/swarmiji/broker/hworkerbroker"
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/internal/testwait"
+	"github.com/swarmiji/swarmiji/producer"
+	"github.com/swarmiji/swarmiji/router"
+	"github.com/swarmiji/swarmiji/serializer"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -143,8 +146,8 @@ func TestWorkerRetriesTheSameJob(t *testing.T) {
 				Broker: f.broker(hworkerbroker.Config{Logger: log.logger()}), Queues: map[string]consumer.QueueConfig{f.queue: {Task: "any"}},
 			}
 			c := ok[*consumer.Consumer](t)(consumer.New(cfg))
-			any := task.New[json.RawMessage, string]("any")
-			if err := any.Handle(c, func(ctx context.Context, args json.RawMessage) (string, error) {
+			whatever := task.New[json.RawMessage, string]("any")
+			if err := whatever.Handle(c, func(ctx context.Context, args json.RawMessage) (string, error) {
 				r, _ := task.FromContext(ctx)
 				starts <- start{r.ID, r.Retries, string(args)}
 				if r.Retries < 2 {
@@ -170,11 +173,11 @@ func TestWorkerRetriesTheSameJob(t *testing.T) {
 				if err := errors.Join(json.Unmarshal([]byte(payload), &parts), json.Unmarshal(parts[0], &uuid)); err != nil {
 					t.Fatal(err)
 				}
-				var want, got any2
+				var want, got any
 				if err := errors.Join(json.Unmarshal([]byte(job), &want), json.Unmarshal(parts[1], &got)); err != nil {
 					t.Fatal(err)
 				}
-				if object, ok := got.(map[string]any2); ok {
+				if object, ok := got.(map[string]any); ok {
 					delete(object, "swj")
 				}
 				if diff := cmp.Diff(want, got); diff != "" || !strings.HasPrefix(uuid, "6f1c0000-0000-4000-8000-000000000001") {
@@ -194,8 +197,6 @@ func TestWorkerRetriesTheSameJob(t *testing.T) {
 	}
 }
 
-type any2 = any
-
 // H13: the end of a job that is in progress no more is logged.
 func TestWorkerLogsAnEndThatCameTooLate(t *testing.T) {
 	f, log := newForeign(t), &logBook{}
@@ -205,5 +206,35 @@ func TestWorkerLogsAnEndThatCameTooLate(t *testing.T) {
 	}, f.one)
 	f.push(`["u1",{"to":"a"}]`)
 	f.eventually("it is logged", func() bool { return log.has("Success: ") })
-	_ = testwait.Long
+}
+
+// H3, H9: what a producer writes for workers of bare jobs is the published form and no more: any program can be the worker. A
+// worker of ours answers it.
+func TestProducerWritesBareJobs(t *testing.T) {
+	f := newForeign(t)
+	b := f.broker(hworkerbroker.Config{})
+	results := f.worker(b, func(_ context.Context, m mail) (string, error) { return "sent to " + m.To, nil }, func(c *consumer.Config) {
+		c.Queues = map[string]consumer.QueueConfig{f.queue + "-ours": {Task: "mail.send"}}
+	})
+	p := ok[*producer.Producer](t)(producer.New(producer.Config{
+		Broker: b, Results: results, Router: router.Static(f.queue), Serializers: []serializer.Serializer{serializer.JSON{}},
+		QueueFormats: map[string]serializer.Format{f.queue: serializer.BareFormat{}, f.queue + "-ours": serializer.BareFormat{}},
+	}))
+	t.Cleanup(func() { _ = p.Close(context.Background()) })
+	ids := make(map[string]bool)
+	for range 2 {
+		ids[string(ok[*task.Future[string]](t)(send.Submit(testwait.Long(t), p, mail{"a"})).ID())] = true
+	}
+	for range 2 {
+		payload, _ := f.take(recent())
+		var uuid string
+		if err := json.Unmarshal([]byte(strings.TrimSuffix(strings.TrimPrefix(payload, "["), `,{"to":"a"}]`)), &uuid); err != nil || !ids[uuid] {
+			t.Errorf("a foreign worker takes %q, %v; the ids are %v", payload, err, ids)
+		}
+		delete(ids, uuid)
+	}
+	future := ok[*task.Future[string]](t)(send.Submit(testwait.Long(t), p, mail{"you"}, task.WithQueue(f.queue+"-ours")))
+	if got, err := future.Get(testwait.Long(t)); err != nil || got != "sent to you" {
+		t.Errorf("the result is %q, %v", got, err)
+	}
 }
