@@ -91,7 +91,7 @@ func scanCases() []testCase {
 					w.Errorf("the scan has shown %v", shown)
 				}
 				w.listDead(b, q, 10, 0)
-				bury("bound")
+				bury("another")
 				w.listDead(b, q, 10, 2)
 				w.counts(func(ctx context.Context) (int, error) { return w.deadLetterer(b).PurgeDead(ctx, q) }, 2, "PurgeDead")
 				w.listDead(b, q, 10, 0)
