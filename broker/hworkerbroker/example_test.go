@@ -12,6 +12,9 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker/hworkerbroker"
 	"github.com/swarmiji/swarmiji/consumer"
+	"github.com/swarmiji/swarmiji/producer"
+	"github.com/swarmiji/swarmiji/router"
+	"github.com/swarmiji/swarmiji/serializer"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -42,6 +45,29 @@ func Example() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if err := errors.Join(c.Run(ctx), b.Close(context.Background())); err != nil {
+		log.Print(err)
+	}
+}
+
+// A producer of jobs for workers in any language: LPUSH hworker-jobs-mail '["<uuid>",{"To":"a@example.org"}]'.
+func Example_producer() {
+	b, err := hworkerbroker.New(hworkerbroker.Config{Redis: &redis.UniversalOptions{Addrs: []string{"localhost:6379"}}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	p, err := producer.New(producer.Config{
+		Broker: b, Router: router.Static("mail"), Serializers: []serializer.Serializer{serializer.JSON{}},
+		QueueFormats: map[string]serializer.Format{"mail": serializer.BareFormat{}},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	type mail struct{ To string }
+	ctx := context.Background()
+	if _, err := task.New[mail, bool]("mail.send").Submit(ctx, p, mail{"a@example.org"}); err != nil {
+		log.Print(err)
+	}
+	if err := errors.Join(p.Close(ctx), b.Close(ctx)); err != nil {
 		log.Print(err)
 	}
 }
