@@ -29,7 +29,7 @@ type Outgoing struct {
 	Queue   string
 	Message *Message
 	At      time.Time
-	Reason  string // of the next message of a task that failed: why; an adapter may log it. "": none
+	Reason  string // of a retry: why the task failed, which an adapter may log; "": none
 }
 
 // Delayer is a Broker that holds messages back.
@@ -125,11 +125,11 @@ type Resizer interface {
 	SetPrefetch(ctx context.Context, n int) error
 }
 
-// PrefetchAdviser is a Broker on which messages should rather wait in their queue than in a consumer: where another program
-// would take those that wait here for lost, or could work on them.
+// PrefetchAdviser is a Broker on which messages should rather wait in their queue than in a
+// consumer: where another program would take those that wait here for lost, or could work on them.
 type PrefetchAdviser interface {
-	// PrefetchPerWorker returns how many unsettled messages a consumer holds for each of its workers, 1 or more, where its
-	// configuration does not say. It is always the same.
+	// PrefetchPerWorker returns how many unsettled messages a consumer holds for each of its
+	// workers, 1 or more, where its configuration does not say. It is always the same.
 	PrefetchPerWorker() int
 }
 

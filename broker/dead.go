@@ -22,8 +22,9 @@ type Dead struct {
 	Stack    string    // of the goroutine that panicked, "" if none did; of longer ones the first [MaxStack] bytes are kept
 	Attempts int       // how many runs of the handler had ended; 0: unknown
 	At       time.Time // when it was dead-lettered
-	// Unreadable: the message is no task, or its arguments do not fit. An adapter may keep such letters in a place of their
-	// own, which [DeadLetterer] shows, removes and counts with the others. It is not told by ScanDead.
+	// Unreadable: the message is no task, or its arguments do not fit. An adapter may keep such
+	// letters in a place of their own, which [DeadLetterer] shows, removes and counts with the
+	// others. It is not told by ScanDead.
 	Unreadable bool
 }
 

@@ -96,8 +96,8 @@ type Config struct {
 	Middleware []middleware.Middleware
 	// NodeID names this consumer in events and records. "": made of host, process and chance.
 	NodeID string
-	// PrefetchMultiplier times the workers of a queue is its prefetch, where the queue says nothing else. 0: 4, or what
-	// the broker advises ([broker.PrefetchAdviser]): 1 on hworker's keys.
+	// PrefetchMultiplier times the workers of a queue is its prefetch, where the queue says nothing
+	// else. 0: 4, or what the broker advises ([broker.PrefetchAdviser]): 1 on hworker's keys.
 	PrefetchMultiplier int
 	// Pool runs the handlers. nil: the consumer's own goroutines, one for each worker.
 	Pool Pool

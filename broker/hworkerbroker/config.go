@@ -30,8 +30,9 @@ type Config struct {
 	// Redis says how to reach the server: one, or one behind Sentinel. Cluster is refused, since the four keys of a queue
 	// lie in different slots.
 	Redis *redis.UniversalOptions
-	// Client, in place of Redis, is a client that the program has already: its server, its credentials, its dialer and its
-	// limits are used. The connections are the Broker's own, since those of a client repeat commands whose answer was lost.
+	// Client, in place of Redis, is a client that the program has already: its server, its
+	// credentials, its dialer and its limits are used. The connections are the Broker's own, since
+	// those of a client repeat commands whose answer was lost.
 	Client *redis.Client
 	// Name is shown in Redis' list of clients. Empty: "swarmiji".
 	Name string

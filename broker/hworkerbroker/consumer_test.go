@@ -130,7 +130,8 @@ func TestH05ResultsAndH06Exceptions(t *testing.T) {
 	}
 }
 
-// H18: what the consumer cannot make a task of is a dead letter among the broken ones, which can be looked at and queued again.
+// H18: what the consumer cannot make a task of is a dead letter among the broken ones, which can be
+// looked at and queued again.
 func TestUnreadableTasksAreDeadLetters(t *testing.T) {
 	f := newForeign(t)
 	b := f.broker(hworkerbroker.Config{})

@@ -19,18 +19,21 @@
 //
 // A job that is a task of serializer.JSONFormat runs as such; producers write these with Config.Formats (or QueueFormats) set
 // to serializer.JSONFormat. For any other job consumer.QueueConfig.Task names the task of that queue, with the job as its
-// argument: one name, one type of job. Producers write such jobs, for the workers of any program, with QueueFormats set to
-// serializer.BareFormat and Serializers to serializer.JSON. The uuid is then the task's id.
+// argument: one name, one type of job. Producers write such jobs, for the workers of any program,
+// with QueueFormats set to serializer.BareFormat and Serializers to serializer.JSON. The uuid is
+// then the task's id.
 //
-// What an error of a handler means, a failure or another try, is the consumer's to say (task.Retry, middleware.Retry), as
-// hworker's FailOnException was. A job that is to be tried again is queued at the back, with its uuid and its bytes. The
-// number of its tries stands beside the uuid: a consumer older than that form, on the same queue, begins to count anew. A job
-// that failed goes to the failed ones. What is no task, or does not fit the type of the queue, goes to the broken ones, as its
-// bytes. Both are dead letters (package deadletter), and the log has the reason.
+// What an error of a handler means, a failure or another try, is the consumer's to say (task.Retry,
+// middleware.Retry), as hworker's FailOnException was. A job that is to be tried again is queued at
+// the back, with its uuid and its bytes. The number of its tries stands beside the uuid: a consumer
+// older than that form, on the same queue, begins to count anew. A job that failed goes to the
+// failed ones. What is no task, or does not fit the type of the queue, goes to the broken ones, as
+// its bytes. Both are dead letters (package deadletter), and the log has the reason.
 //
-// A consumer holds one job for each worker, unless its configuration names a prefetch or a multiplier. Tasks with a rate limit
-// want a larger one: a task that waits for its rate is held. A job that is held and that no worker has received does not
-// expire; its time begins when a worker receives it.
+// A consumer holds one job for each worker, unless its configuration names a prefetch or a
+// multiplier. Tasks with a rate limit want a larger one: a task that waits for its rate is held. A
+// job that is held and that no worker has received does not expire; its time begins when a worker
+// receives it.
 //
 // With the result store of your choice a task that has an id and a reply address, as those of our producers have, is answered.
 //

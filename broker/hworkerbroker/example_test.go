@@ -49,7 +49,8 @@ func Example() {
 	}
 }
 
-// A producer of jobs for workers in any language: LPUSH hworker-jobs-mail '["<uuid>",{"To":"a@example.org"}]'.
+// A producer of jobs for workers in any language: LPUSH hworker-jobs-mail
+// '["<uuid>",{"To":"a@example.org"}]'.
 func Example_producer() {
 	b, err := hworkerbroker.New(hworkerbroker.Config{Redis: &redis.UniversalOptions{Addrs: []string{"localhost:6379"}}})
 	if err != nil {

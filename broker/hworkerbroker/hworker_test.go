@@ -508,7 +508,8 @@ func TestH28Config(t *testing.T) {
 	}
 }
 
-// H28: a client that the program has already says where the server is. It is not used up: it may be closed before and after.
+// H28: a client that the program has already says where the server is. It is not used up: it may be
+// closed before and after.
 func TestH28AnExistingClient(t *testing.T) {
 	f := newForeign(t)
 	o := *f.rdb.Options()

@@ -13,8 +13,8 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 )
 
-// Stats implements [broker.Inspector]. Held counts the jobs of all workers of the queue; Dead are the
-// failed and the broken ones.
+// Stats implements [broker.Inspector]. Held counts the jobs of all workers of the queue; Dead are
+// the failed and the broken ones.
 func (b *Broker) Stats(ctx context.Context, queue string) (broker.Stats, error) {
 	k, err := keysOf(queue)
 	if err != nil {

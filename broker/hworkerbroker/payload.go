@@ -23,7 +23,8 @@ import (
 //	["<uuid> {\"swj\":{\"generation\":1}}", [1,2]]    the retry of a job that is no task of ours: its bytes stay
 //
 // A program that passes over members it does not know reads the second as it reads the first. Taking the first member out
-// again gives back the body, byte for byte. A job without a name of its own has its id for its uuid.
+// again gives back the body, byte for byte. A job without a name of its own has its id for its
+// uuid.
 
 // opening is how a job begins that has such a member. It is always written first and just so.
 const opening = `{"swj":`
@@ -43,7 +44,7 @@ func encode(m *broker.Message, uuid string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if x.ID != "" && taskID(m.Body) == "" && !strings.Contains(x.ID, beside) { // the payload's own place for an id
+	if x.ID != "" && taskID(m.Body) == "" && !strings.Contains(x.ID, beside) { // the uuid is its place
 		x.ID, uuid = "", m.ID
 		if m.Generation > 0 && tight(m.Body) && json.Valid(m.Body) {
 			text, err := json.Marshal(x)

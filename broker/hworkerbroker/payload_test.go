@@ -75,7 +75,9 @@ func TestTextThatJSONWouldChangeIsRefused(t *testing.T) {
 
 // Nothing that stands in a list ends the process or comes back as something that cannot be sent on.
 func FuzzDecode(f *testing.F) {
-	for _, p := range []string{`["u",{"swj":{"headers":{"a":{"float":"1"}}},"x":1}]`, `["u",{"swj":{}}]`, `["u",{"swj":{},}]`, `["u",{"swj":null}]`, `[null,1]`, `["u",{"swj":{"base64":true},"body":"aGk="} ]`} {
+	for _, p := range []string{`["u",{"swj":{"headers":{"a":{"float":"1"}}},"x":1}]`, `["u",{"swj":{}}]`, `["u",{"swj":{},}]`, `["u",{"swj":null}]`, `[null,1]`, `["u",{"swj":{"base64":true},"body":"aGk="} ]`,
+		`["u {\"swj\":{\"generation\":1}}",5]`, `["u {\"swj\":{}",{}]`, `[" {\"swj\":{\"id\":\"x\",\"base64\":true}}",{}]`,
+	} {
 		f.Add(p)
 	}
 	f.Fuzz(func(t *testing.T, payload string) {
@@ -95,4 +97,18 @@ func FuzzDecode(f *testing.F) {
 			t.Fatalf("%q became %q: %+v, %v", payload, again, got, err)
 		}
 	})
+}
+
+// The retries that older versions have written are read: their id and number stand inside the job.
+func TestRetriesOfOlderVersionsAreRead(t *testing.T) {
+	const swj = `{"swj":{"id":"u1","generation":2,"content_type":"application/octet-stream"`
+	for payload, body := range map[string]string{
+		`["c9890f4e-80de-4bfe-9869-d3a3d9ff8a37",` + swj + `},"to":"a"}]`:                                        `{"to":"a"}`,
+		`["50b6d0ce-10ba-413f-b81a-96276faf55ee",` + swj + `,"base64":true},"body":"WyJhIix7ImIiOlsxLjUwXX1d"}]`: `["a",{"b":[1.50]}]`,
+	} {
+		m, err := hworkerbroker.Decode(payload)
+		if err != nil || m.ID != "u1" || m.Generation != 2 || m.ContentType != "application/octet-stream" || string(m.Body) != body {
+			t.Errorf("%s is read as %+v, %v", payload, m, err)
+		}
+	}
 }

@@ -107,9 +107,9 @@ func (b *Broker) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
 	return nil
 }
 
-// Retry implements [broker.Retrier]. It is hworker's Retry: one script ends the job and puts its successor at the back of the
-// queue, so that it runs after all others. The successor has the same uuid; a job of another program has the same bytes too,
-// and the number of tries beside the uuid.
+// Retry implements [broker.Retrier]. It is hworker's Retry: one script ends the job and puts its
+// successor at the back of the queue, so that it runs after all others. The successor has the same
+// uuid; a job of another program has the same bytes too, and the number of tries beside the uuid.
 func (b *Broker) Retry(ctx context.Context, d broker.Delivery, next broker.Outgoing) error {
 	own, ok := broker.As[*delivery](d)
 	if !ok || own.sub.broker != b {

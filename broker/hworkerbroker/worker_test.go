@@ -27,8 +27,8 @@ func (f *foreign) one(c *consumer.Config) {
 	c.Queues = map[string]consumer.QueueConfig{f.queue: {Task: "mail.send", Workers: 1}}
 }
 
-// H15, H16, H24, H25, through a consumer: a job that fails goes to the failed list byte for byte, of which the newest are kept,
-// and its message to the log.
+// H15, H16, H24, H25, through a consumer: a job that fails goes to the failed list byte for byte,
+// of which the newest are kept, and its message to the log.
 func TestWorkerPushesFailuresToABoundedList(t *testing.T) {
 	f, log := newForeign(t), &logBook{}
 	f.push(`["u0", {"to":"a"}]`, `["u1",{"to": "b"} ]`, ` ["u2",{"to":"c"}]`, `["u3",{"to":"panic"}]`)
@@ -49,8 +49,8 @@ func TestWorkerPushesFailuresToABoundedList(t *testing.T) {
 	}
 }
 
-// H18, H19, through a consumer: a job that is no value of its queue's type goes to the broken ones as its bytes. It is neither
-// run nor retried, and the log says so.
+// H18, H19, through a consumer: a job that is no value of its queue's type goes to the broken ones
+// as its bytes. It is neither run nor retried, and the log says so.
 func TestWorkerPutsWhatDoesNotBindToTheBrokenOnes(t *testing.T) {
 	f, log := newForeign(t), &logBook{}
 	bad := []string{`["u0", {"to":5}]`, `["u1",["a@example.org"]]`, `["u2",{"task":"../../bin/sh"}]`, `["u3",{"task":"mail.send","args":7}]`}
@@ -77,7 +77,8 @@ func TestWorkerPutsWhatDoesNotBindToTheBrokenOnes(t *testing.T) {
 	}
 }
 
-// H1, H11: a consumer takes as many jobs as it has workers. What nobody works on waits in the queue, for any worker.
+// H1, H11: a consumer takes as many jobs as it has workers. What nobody works on waits in the
+// queue, for any worker.
 func TestWorkerTakesWhatItWorksOn(t *testing.T) {
 	f := newForeign(t)
 	for i := range 10 {
@@ -100,7 +101,8 @@ func TestWorkerTakesWhatItWorksOn(t *testing.T) {
 	f.eventually("all are done", func() bool { return f.keysThere() == 0 })
 }
 
-// H1, H11: a job's time begins when a worker starts it. Those that a consumer has taken ahead do not expire meanwhile.
+// H1, H11: a job's time begins when a worker starts it. Those that a consumer has taken ahead do
+// not expire meanwhile.
 func TestWorkerKeepsWhatWaits(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: jobs wait for longer than their timeout")
@@ -131,7 +133,8 @@ func TestWorkerKeepsWhatWaits(t *testing.T) {
 	}
 }
 
-// H14: a retry is the same job with the same uuid, whatever JSON it is; another program reads it as it read the first.
+// H14: a retry is the same job with the same uuid, whatever JSON it is; another program reads it as
+// it read the first.
 func TestWorkerRetriesTheSameJob(t *testing.T) {
 	for _, job := range []string{`{"to":"a"}`, `{}`, `["a",{"b":[1.50]}]`, `"a"`, `7.50`, `null`, `true`} {
 		t.Run(job, func(t *testing.T) {
@@ -208,8 +211,8 @@ func TestWorkerLogsAnEndThatCameTooLate(t *testing.T) {
 	f.eventually("it is logged", func() bool { return log.has("Success: ") })
 }
 
-// H3, H9: what a producer writes for workers of bare jobs is the published form and no more: any program can be the worker. A
-// worker of ours answers it.
+// H3, H9: what a producer writes for workers of bare jobs is the published form and no more: any
+// program can be the worker. A worker of ours answers it.
 func TestProducerWritesBareJobs(t *testing.T) {
 	f := newForeign(t)
 	b := f.broker(hworkerbroker.Config{})

@@ -36,8 +36,9 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// OptionsOf returns options by which a Conn reaches the server that c reaches, with the same credentials and through the same
-// dialer. The Conn makes connections of its own: c stays as it is, and may be closed.
+// OptionsOf returns options by which a Conn reaches the server that c reaches, with the same
+// credentials and through the same dialer. The Conn makes connections of its own: c stays as it is,
+// and may be closed.
 func OptionsOf(c *redis.Client) *redis.UniversalOptions {
 	o := c.Options()
 	return &redis.UniversalOptions{
