@@ -39,6 +39,7 @@ func Run(t *testing.T, open Open) {
 		{"ChainFails", false, testChainFails},
 		{"StepIsRetried", false, testStepIsRetried},
 		{"StepArguments", false, testStepArguments},
+		{"StepNumbers", false, testStepNumbers},
 		{"Group", false, testGroup},
 		{"Chord", false, testChord},
 		{"ChordPolicies", false, testChordPolicies},

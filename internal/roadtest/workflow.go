@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/resultstore/memresults"
+	"github.com/swarmiji/swarmiji/serializer"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -198,6 +200,40 @@ func testStepArguments(t *testing.T, open Open) {
 	wantWork(r, task.Chain(inc, task.Into[int](add, "B", pair{A: 5})), 1, 25)
 	wantWork(r, task.Chain(text, task.Prepend[string](list, []any{"x", "y"})), 7, "no 7xy")
 	wantWork(r, task.Into[int](add, "A", pair{B: 1}), 4, 14) // also for the first step
+}
+
+// testStepNumbers: whole numbers that no float64 holds come unchanged through Into and Prepend, whatever
+// the serializers of the two steps are.
+func testStepNumbers(t *testing.T, open Open) {
+	const exact, most = 1<<53 + 1, math.MaxUint64
+	type numbers struct{ Fed, Fixed uint64 }
+	r := newWorks(t, open)
+	same := task.New[uint64, uint64]("same")
+	handle(r, same, func(_ context.Context, n uint64) (uint64, error) { return n, nil })
+	both := task.New[map[string]any, string]("both")
+	handle(r, both, func(ctx context.Context, _ map[string]any) (string, error) {
+		req, _ := task.FromContext(ctx)
+		var n numbers
+		err := req.Bind(&n)
+		return fmt.Sprint(n), err
+	})
+	list := task.New[[]any, string]("list")
+	handle(r, list, func(ctx context.Context, _ []any) (string, error) {
+		req, _ := task.FromContext(ctx)
+		var n []uint64
+		err := req.Bind(&n)
+		return fmt.Sprint(n), err
+	})
+	r.start()
+	for _, from := range []string{serializer.ContentMsgpack, serializer.ContentJSON} {
+		for _, to := range []string{serializer.ContentMsgpack, serializer.ContentJSON} {
+			first := same.With(task.WithSerializer(from)).Part()
+			as := task.WithSerializer(to)
+			wantWork(r, task.Chain(first, task.Into[uint64](both, "Fed", map[string]any{"Fixed": uint64(most)}, as)), exact, fmt.Sprint(numbers{exact, most}))
+			wantWork(r, task.Chain(first, task.Into[uint64](both, "Fed", nil, as)), exact, fmt.Sprint(numbers{Fed: exact}))
+			wantWork(r, task.Chain(first, task.Prepend[uint64](list, []any{uint64(most)}, as)), exact, fmt.Sprint([]uint64{exact, most}))
+		}
+	}
 }
 
 // testGroup: all members run, and the results are in their order (S68).

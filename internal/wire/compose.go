@@ -45,22 +45,29 @@ func (c *Codec) feed(e *task.Envelope, l *task.Link, g Given) error {
 		e.Args, e.ContentType = g.Data, g.ContentType
 		return nil
 	}
-	var value, args any
-	if err := c.Unmarshal(g.ContentType, g.Data, &value); err != nil {
+	value, err := c.value(g.Value, l.ContentType)
+	if err != nil {
+		return err
+	}
+	args, err := c.value(Value{l.ContentType, l.Args}, l.ContentType)
+	if err != nil {
 		return err
 	}
 	switch l.Feed {
 	case task.FeedInto:
-		fields := make(map[string]any)
-		if err := c.Unmarshal(l.ContentType, l.Args, &fields); err != nil {
-			return err
+		fields, ok := args.(map[string]any)
+		if !ok && args != nil {
+			return fmt.Errorf("%w: arguments with a field %q are no map, but %T", serializer.ErrValue, task.Text(l.Field, 128), args)
+		}
+		if fields == nil {
+			fields = make(map[string]any, 1)
 		}
 		fields[l.Field] = value
 		args = fields
 	case task.FeedPrepend:
-		var list []any
-		if err := c.Unmarshal(l.ContentType, l.Args, &list); err != nil {
-			return err
+		list, ok := args.([]any)
+		if !ok && args != nil {
+			return fmt.Errorf("%w: arguments to prepend to are no list, but %T", serializer.ErrValue, args)
 		}
 		first := []any{value}
 		if f := g.Failure; f != nil {
@@ -70,7 +77,6 @@ func (c *Codec) feed(e *task.Envelope, l *task.Link, g Given) error {
 	default:
 		return fmt.Errorf("swarmiji: unknown way %q to hand a result on", l.Feed)
 	}
-	var err error
 	e.Args, e.ContentType, err = c.Marshal(l.ContentType, args)
 	return err
 }
@@ -174,8 +180,8 @@ func (c *Codec) settle(v Value) (Value, error) {
 	return Value{ct, data}, err
 }
 
-// value reads v without a type, to be written by another serializer.
-func (c *Codec) value(v Value) (any, error) {
+// value reads v without a type, to be written by the serializer of the media type to.
+func (c *Codec) value(v Value, to string) (any, error) {
 	if serializer.MediaType(v.ContentType) != serializer.ContentJSON {
 		var value any
 		return value, c.Unmarshal(v.ContentType, v.Data, &value)
@@ -184,18 +190,28 @@ func (c *Codec) value(v Value) (any, error) {
 	if err := c.Unmarshal(v.ContentType, v.Data, &raw); err != nil {
 		return nil, err
 	}
+	if serializer.MediaType(to) == serializer.ContentJSON {
+		return readNumbers(raw)
+	}
 	return ReadJSON(raw)
 }
 
 // ReadJSON reads JSON without a type, to be written by another serializer. Whole numbers stay whole, since most serializers tell them from others.
 func ReadJSON(data []byte) (any, error) {
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.UseNumber()
-	var value any
-	if err := decoder.Decode(&value); err != nil {
+	value, err := readNumbers(data)
+	if err != nil {
 		return nil, err
 	}
 	return whole(value), nil
+}
+
+// readNumbers reads JSON without a type. Numbers are json.Number, which JSON writes again as they were.
+func readNumbers(data []byte) (any, error) {
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.UseNumber()
+	var value any
+	err := decoder.Decode(&value)
+	return value, err
 }
 
 // whole replaces the numbers in a value that came from JSON.
@@ -263,7 +279,7 @@ func (j *Joiner) List() (Value, error) {
 	list := make([]any, len(j.parts))
 	for i, p := range j.parts {
 		var err error
-		if list[i], err = j.codec.value(p); err != nil {
+		if list[i], err = j.codec.value(p, ""); err != nil {
 			return Value{}, err
 		}
 	}
