@@ -48,6 +48,10 @@ type Config struct {
 	Stores map[string]resultstore.ResultStore
 	// Gatherer gathers the members of groups. nil: Results, where that is one; without any, what follows a group fails.
 	Gatherer resultstore.Gatherer
+	// GroupWait is how long a group that is not decided waits for the end of its next member. Then it is forgotten: what
+	// follows it does not run, and its futures end with [task.ErrGroupForgotten]. All consumers need the same. 0: 30 days,
+	// [resultstore.DefaultGroupWait].
+	GroupWait time.Duration
 	// Events gets the events of tasks, and of this consumer. nil: none are sent. Tasks never wait for it, and what it loses
 	// is counted (Metrics.Dropped).
 	Events events.EventBus
@@ -209,6 +213,9 @@ func (c *Config) complete() (*wire.Codec, error) {
 	setDefault(&c.QueueLook, DefaultQueueLook)
 	setDefault(&c.MaxResult, wire.DefaultMaxBody)
 	errs = append(errs, report.CheckEvery(c.HeartbeatEvery))
+	if c.GroupWait < 0 {
+		errs = append(errs, fmt.Errorf("config: GroupWait is %s", c.GroupWait))
+	}
 	if c.PrefetchMultiplier < 0 {
 		errs = append(errs, fmt.Errorf("config: PrefetchMultiplier is %d", c.PrefetchMultiplier))
 	}

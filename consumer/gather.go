@@ -43,7 +43,7 @@ func (f *following) arrive(e *task.Envelope, end ending) {
 		}
 		return
 	}
-	a := resultstore.Arrival{Group: e.Group, Index: e.GroupIndex, Size: e.GroupSize, TTL: f.gatherTTL()}
+	a := resultstore.Arrival{Group: e.Group, Index: e.GroupIndex, Size: e.GroupSize, TTL: f.gatherTTL(), Wait: c.cfg.GroupWait}
 	a.Record = resultstore.Record{ID: e.ID, Name: task.Text(e.Name, 255), State: task.StateSucceeded, ContentType: end.given.ContentType, Result: end.given.Data}
 	if end.cause != nil {
 		a.Record.State, a.Record.Error = end.state, end.cause
@@ -75,7 +75,7 @@ func (f *following) arrive(e *task.Envelope, end ending) {
 	f.decide(e, g)
 }
 
-// gatherTTL is how long a group is kept after its last arrival, and how long it is remembered which copy of a task is run. It
+// gatherTTL is how long a decided group is kept after its last arrival, and how long it is remembered which copy of a task is run. It
 // is not a result that is kept: a group whose members keep theirs for a minute may have one that takes an hour.
 func (r *run) gatherTTL() time.Duration {
 	return max(r.request.Effective.ResultTTL.Or(0), resultstore.DefaultGatherTTL)

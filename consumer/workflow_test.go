@@ -3,6 +3,7 @@ package consumer_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -67,6 +68,25 @@ func TestGroupOutlivesItsResults(t *testing.T) {
 			t.Errorf("a task of which there were two copies ran %d times", n)
 		}
 		time.Sleep(time.Minute)
+		b.end()
+	})
+}
+
+// TestGroupWaitsForItsMembers: a group waits for a member for days, whatever the time of its results is.
+func TestGroupWaitsForItsMembers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newTable(t, nil)
+		b.run()
+		ctx, cancel := context.WithTimeout(t.Context(), 30*24*time.Hour)
+		defer cancel()
+		late := task.Fixed[task.None](echo, 2, task.WithDelay(3*24*time.Hour))
+		run, err := task.Chain(task.Group(echo.Bound(1), late), task.Map(echo)).Submit(ctx, b.p, task.None{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := run.Get(ctx); err != nil || !slices.Equal(got, []int{1, 2}) {
+			t.Errorf("the group gave %v, %v", got, err)
+		}
 		b.end()
 	})
 }

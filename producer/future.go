@@ -91,6 +91,7 @@ type waiter struct {
 	holds     int  // handles that share the waiter
 	polls     int  // looks into the store so far
 	submitted bool // by this producer
+	groups    []awaitedGroup
 }
 
 func (w *waiter) ID() task.ID { return w.id }

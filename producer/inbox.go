@@ -30,7 +30,8 @@ const (
 type inbox struct {
 	producer *Producer
 	store    resultstore.ResultStore
-	replies  bool // records are had by notification alone
+	replies  bool                 // records are had by notification alone
+	gatherer resultstore.Gatherer // nil: none
 
 	mu      sync.Mutex
 	waiters map[task.ID]*waiter
@@ -44,7 +45,10 @@ type inbox struct {
 }
 
 func newInbox(p *Producer, store resultstore.ResultStore) *inbox {
-	return &inbox{producer: p, store: store, replies: resultstore.RepliesOnly(store), waiters: make(map[task.ID]*waiter)}
+	return &inbox{
+		producer: p, store: store, replies: resultstore.RepliesOnly(store), waiters: make(map[task.ID]*waiter),
+		gatherer: resultstore.GathererOf(p.cfg.Gatherer, p.cfg.Results),
+	}
 }
 
 // register makes the waiter of a task that is about to be submitted. It waits within ctx for the stream of notifications, so
@@ -177,7 +181,7 @@ func (in *inbox) startLocked() {
 	} else {
 		close(in.opened)
 	}
-	if !in.replies {
+	if !in.replies || in.gatherer != nil {
 		in.ended.Go(func() { in.sweep(ctx) })
 	}
 }
@@ -307,6 +311,9 @@ func (in *inbox) due(round int) []*waiter {
 	defer in.mu.Unlock()
 	var ws []*waiter
 	for _, w := range in.waiters {
+		if in.replies && len(w.groups) == 0 {
+			continue
+		}
 		if gap := min(1<<min(w.polls, 8), pollSlowest); round%gap == 0 {
 			if ws = append(ws, w); len(ws) == sweepMost {
 				break
@@ -320,6 +327,7 @@ func (in *inbox) due(round int) []*waiter {
 func (in *inbox) ask(ctx context.Context, w *waiter) bool {
 	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
+	forgotten := in.forgotten(ctx, w) // before the record, which may be there by now
 	r, err := in.store.Load(ctx, w.id)
 	in.mu.Lock()
 	w.polls++
@@ -327,6 +335,9 @@ func (in *inbox) ask(ctx context.Context, w *waiter) bool {
 	switch {
 	case errors.Is(err, resultstore.ErrUnavailable), errors.Is(err, resultstore.ErrClosed), ctx.Err() != nil:
 		return false
+	case errors.Is(err, resultstore.ErrNotFound) && forgotten != nil:
+		in.give(w, forgotten)
+		return true
 	case err != nil: // not there, or not readable: that says nothing of the others
 		return true
 	}

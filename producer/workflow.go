@@ -73,19 +73,21 @@ func (p *Producer) SubmitWork(ctx context.Context, w task.Work) ([]task.Pending,
 
 // builder turns a workflow into links and sends the first of them.
 type builder struct {
-	ctx   context.Context
-	p     *Producer
-	work  *task.Work
-	id    task.ID // of the workflow, which is that of its last step
-	ids   int     // that were derived from it
-	steps []step  // whose futures can be had
-	queue string  // of the first step
+	ctx    context.Context
+	p      *Producer
+	work   *task.Work
+	id     task.ID   // of the workflow, which is that of its last step
+	ids    int       // that were derived from it
+	steps  []step    // whose futures can be had
+	queue  string    // of the first step
+	groups []task.ID // behind which the next step stands
 }
 
 // step is one whose id is known.
 type step struct {
-	id   task.ID
-	meta task.Metadata
+	id     task.ID
+	meta   task.Metadata
+	behind []task.ID // groups that have to be decided before it
 }
 
 // build makes the link of the whole workflow.
@@ -188,7 +190,7 @@ func (b *builder) link(n *task.Node, at place) (task.Link, error) {
 		}
 	}
 	if at.main {
-		b.steps = append(b.steps, step{l.ID, *b.effective(&l.Meta)})
+		b.steps = append(b.steps, step{l.ID, *b.effective(&l.Meta), b.groups})
 	}
 	return l, b.follow(n, &l, at)
 }
@@ -230,12 +232,18 @@ func (b *builder) group(n *task.Node, at place) (task.Link, error) {
 	inside := at
 	inside.template = at.template || n.Each
 	inside.main = at.main && !inside.template
+	before, all := b.groups, b.groups
 	for _, m := range n.Members {
+		b.groups = before
 		member, err := b.link(m, inside)
 		if err != nil {
 			return l, err
 		}
 		l.Members = append(l.Members, member)
+		all = append(slices.Clip(all), b.groups[len(before):]...)
+	}
+	if b.groups = all; l.ID != "" {
+		b.groups = append(slices.Clip(all), l.ID)
 	}
 	next := n.Next
 	if next == nil {
@@ -297,6 +305,7 @@ func (b *builder) await() ([]task.Pending, []*waiter, error) {
 			return nil, waiters, err
 		}
 		if pending[i] = p; w != nil {
+			w.inbox.behind(w, b.steps[i].behind)
 			waiters = append(waiters, w)
 		}
 	}

@@ -8,8 +8,11 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// DefaultGatherTTL is how long what is gathered is kept after the last arrival, unless a task's ResultTTL is longer.
-const DefaultGatherTTL = task.DefaultResultTTL
+// How long a group is kept after the last arrival.
+const (
+	DefaultGatherTTL = task.DefaultResultTTL // one that is decided, unless a task's ResultTTL is longer
+	DefaultGroupWait = 30 * 24 * time.Hour   // one that is not
+)
 
 // MaxMembersPage is the most that Members reads at once.
 const MaxMembersPage = 1000
@@ -25,7 +28,21 @@ type Arrival struct {
 	Decides bool
 	// Record is how the member ended: ID, Name, State, ContentType, Result and Error are kept.
 	Record Record
-	TTL    time.Duration // how long all of the group is kept from now on; 0: DefaultGatherTTL
+	TTL    time.Duration // how long all of a decided group is kept from now on; 0: DefaultGatherTTL
+	Wait   time.Duration // how long all of one that is not decided is; 0: DefaultGroupWait
+}
+
+// Kept returns how long all of the group is kept from a's arrival on, given what is known after it.
+func (a *Arrival) Kept(decided bool) time.Duration {
+	switch {
+	case !decided && a.Wait > 0:
+		return a.Wait
+	case !decided:
+		return DefaultGroupWait
+	case a.TTL > 0:
+		return a.TTL
+	}
+	return DefaultGatherTTL
 }
 
 // Gathered is what is known of a group.
@@ -45,6 +62,8 @@ type Gatherer interface {
 	// changes nothing that was kept of it, whatever it is now; its Size counts if none was known. Another Size than the
 	// known one, and an Index outside of it, are [ErrMalformed].
 	Arrive(ctx context.Context, a Arrival) (Gathered, error)
+	// Group returns what is known of a group. Returns [ErrNotFound] if nothing has arrived, or its time is over.
+	Group(ctx context.Context, group task.ID) (Gathered, error)
 	// Members returns what arrived at the indices from from up, in order, up to limit and [MaxMembersPage] of them. It ends
 	// before the first index at which nothing has arrived; a group that is not known, or forgotten, has none.
 	Members(ctx context.Context, group task.ID, from, limit int) ([]Record, error)

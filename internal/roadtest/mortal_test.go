@@ -132,6 +132,11 @@ func (s mortalStore) Arrive(ctx context.Context, a resultstore.Arrival) (g resul
 	return g, err
 }
 
+func (s mortalStore) Group(ctx context.Context, group task.ID) (g resultstore.Gathered, err error) {
+	err = s.life.step(func() (err error) { g, err = s.gatherer().Group(ctx, group); return err })
+	return g, err
+}
+
 func (s mortalStore) Members(ctx context.Context, group task.ID, from, limit int) (page []resultstore.Record, err error) {
 	err = s.life.step(func() (err error) { page, err = s.gatherer().Members(ctx, group, from, limit); return err })
 	return page, err

@@ -398,6 +398,36 @@ func testMembersThatNeverRun(t *testing.T, open Open) {
 	}
 }
 
+// testForgottenGroup: the futures behind a group whose member never ends are told when the store has forgotten the group;
+// those of members and of groups that are decided are not touched.
+func testForgottenGroup(t *testing.T, open Open) {
+	r := newWorks(t, open, func(_ *producer.Config, c *consumer.Config) { c.GroupWait = 3 * time.Second })
+	release := make(chan struct{})
+	stuck := task.New[int, int]("stuck")
+	handle(r, stuck, func(context.Context, int) (int, error) { <-release; return 0, nil })
+	r.start()
+	defer close(release)
+	wantWork(r, task.Group(inc, inc), 1, []int{2, 2}) // the consumer listens
+	inner := task.Chord(task.Group(inc, stuck), sum)
+	run := submitWork(r, task.Chain3(task.Group(inner, inc), sum, inc), 1)
+	want(r, task.FutureOf[int](run.Steps()[0]), 2)
+	for i, step := range run.Steps() {
+		switch i {
+		case 0, 1, 3: // inc, stuck, inc
+			continue
+		}
+		if err := step.Result(r.ctx(), nil); !errors.Is(err, task.ErrGroupForgotten) {
+			t.Errorf("the future of step %d, which is behind the group: %v", i, err)
+		}
+	}
+	want(r, task.FutureOf[int](run.Steps()[3]), 2)
+	select {
+	case <-run.Steps()[1].Done():
+		t.Error("the future of the member that runs has ended")
+	default:
+	}
+}
+
 // testGroupsNeedAGatherer: nothing is sent that could never come to its end, and the error says what to configure.
 func testGroupsNeedAGatherer(t *testing.T, open Open) {
 	ran := atomic.Bool{}

@@ -81,8 +81,29 @@ func (s *Store) Arrive(ctx context.Context, a resultstore.Arrival) (resultstore.
 	}
 	g.groups[a.Group] = m
 	m.arrive(&a)
-	m.expires = deadline(now, positive(a.TTL, resultstore.DefaultGatherTTL))
-	return resultstore.Gathered{Size: m.size, Done: len(m.ends), Failed: m.failed, Decider: m.decider}, nil
+	m.expires = deadline(now, a.Kept(m.decider >= 0))
+	return m.known(), nil
+}
+
+func (m *members) known() resultstore.Gathered {
+	return resultstore.Gathered{Size: m.size, Done: len(m.ends), Failed: m.failed, Decider: m.decider}
+}
+
+// Group implements [resultstore.Gatherer].
+func (s *Store) Group(ctx context.Context, group task.ID) (resultstore.Gathered, error) {
+	if err := check(ctx, group); err != nil {
+		return resultstore.Gathered{}, err
+	}
+	s.t.mu.Lock()
+	defer s.t.mu.Unlock()
+	if s.closed {
+		return resultstore.Gathered{}, resultstore.ErrClosed
+	}
+	m := s.t.gathering.groups[group]
+	if m == nil || m.expires <= s.t.now() {
+		return resultstore.Gathered{}, resultstore.ErrNotFound
+	}
+	return m.known(), nil
 }
 
 // check refuses what does not fit what has arrived.

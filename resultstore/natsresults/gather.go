@@ -54,6 +54,15 @@ func (g *groupState) add(index int) {
 	g.largest = max(g.largest, index)
 }
 
+// decidedBy reports whether the group is decided when a, which has not arrived yet, has.
+func (g *groupState) decidedBy(a *resultstore.Arrival) bool {
+	return g.decider >= 0 || a.Decides || max(g.size, a.Size) == g.done+1
+}
+
+func (g *groupState) known() resultstore.Gathered {
+	return resultstore.Gathered{Size: g.size, Done: g.done, Failed: g.failed, Decider: g.decider}
+}
+
 // arrive takes a member in, and reports whether that changes anything.
 func (g *groupState) arrive(a *resultstore.Arrival) (changed bool) {
 	if g.size == 0 && a.Size > 0 {
@@ -132,7 +141,34 @@ func (s *Store) Arrive(ctx context.Context, a resultstore.Arrival) (resultstore.
 	if err != nil {
 		return resultstore.Gathered{}, failure("gather", err)
 	}
-	return resultstore.Gathered{Size: g.size, Done: g.done, Failed: g.failed, Decider: g.decider}, nil
+	return g.known(), nil
+}
+
+// Group implements [resultstore.Gatherer]: one trip to the server.
+func (s *Store) Group(ctx context.Context, group task.ID) (resultstore.Gathered, error) {
+	if err := check(ctx, group); err != nil {
+		return resultstore.Gathered{}, err
+	}
+	if !s.begin() {
+		return resultstore.Gathered{}, resultstore.ErrClosed
+	}
+	defer s.end()
+	var state []byte
+	err := s.withStream(ctx, func(st *stream) (err error) {
+		state, _, err = s.get(ctx, st, groupKey(group))
+		return err
+	})
+	switch {
+	case err != nil:
+		return resultstore.Gathered{}, failure("group", err)
+	case state == nil:
+		return resultstore.Gathered{}, resultstore.ErrNotFound
+	}
+	g, err := decodeGroup(state)
+	if err != nil {
+		return resultstore.Gathered{}, failure("group", err)
+	}
+	return g.known(), nil
 }
 
 // turns is among how many turns the groups are divided.
@@ -150,11 +186,7 @@ func (s *Store) gathering(ctx context.Context, group task.ID) (unlock func(), er
 }
 
 func (s *Store) arrive(ctx context.Context, st *stream, a *resultstore.Arrival, body []byte) (*groupState, error) {
-	ttl := a.TTL
-	if ttl <= 0 {
-		ttl = resultstore.DefaultGatherTTL
-	}
-	stored := false
+	stored, waits := false, false
 	for attempt := 0; ; attempt++ {
 		old, seq, err := s.get(ctx, st, groupKey(a.Group))
 		if err != nil {
@@ -171,7 +203,8 @@ func (s *Store) arrive(ctx context.Context, st *stream, a *resultstore.Arrival, 
 			return nil, fmt.Errorf("%w: a group of %d with a member %d", resultstore.ErrMalformed, a.Size, g.largest)
 		}
 		if !g.has(a.Index) && !stored {
-			kept, err := s.addMember(ctx, st, a, body, 2*ttl)
+			waits = !g.decidedBy(a)
+			kept, err := s.addMember(ctx, st, a, body, 2*a.Kept(!waits))
 			if err != nil {
 				return nil, err
 			}
@@ -180,10 +213,17 @@ func (s *Store) arrive(ctx context.Context, st *stream, a *resultstore.Arrival, 
 			}
 			stored = true
 		}
-		if !g.arrive(a) {
-			return g, nil
+		changed := g.arrive(a)
+		if changed {
+			err = s.set(ctx, st, groupKey(a.Group), seq, g.encode(), a.Kept(g.decider >= 0))
 		}
-		switch err := s.set(ctx, st, groupKey(a.Group), seq, g.encode(), ttl); {
+		switch {
+		case err == nil && g.decider == a.Index:
+			s.shorten(st, a, g, 0, g.largest)
+			return g, nil
+		case err == nil && g.decider >= 0 && waits: // it was decided meanwhile
+			s.shorten(st, a, g, a.Index, a.Index)
+			return g, nil
 		case err == nil:
 			return g, nil
 		case !s.again(ctx, err) || !pause(ctx, attempt+1):
@@ -228,6 +268,12 @@ func (s *Store) setFirst(ctx context.Context, st *stream, key string, data []byt
 
 // get reads a message that is no record. nil: there is none, or its time is over; seq is to be expected by the next one.
 func (s *Store) get(ctx context.Context, st *stream, key string) (data []byte, seq uint64, err error) {
+	data, seq, _, err = s.getTimed(ctx, st, key)
+	return data, seq, err
+}
+
+// getTimed is get, and how long the message is kept from now on; 0: for ever.
+func (s *Store) getTimed(ctx context.Context, st *stream, key string) (data []byte, seq uint64, left time.Duration, err error) {
 	read := s.fromLeader
 	if st.direct {
 		read = s.fromAny
@@ -235,14 +281,16 @@ func (s *Store) get(ctx context.Context, st *stream, key string) (data []byte, s
 	raw, err := read(ctx, task.ID(key))
 	switch {
 	case errors.Is(err, natsconn.ErrNotFound):
-		return nil, 0, nil
+		return nil, 0, 0, nil
 	case err != nil:
-		return nil, 0, err
+		return nil, 0, 0, err
 	}
-	if ttl := lifetimeOf(raw.Header); ttl > 0 && !st.now().Before(raw.Time.Add(ttl)) {
-		return nil, raw.Seq, nil
+	if ttl := lifetimeOf(raw.Header); ttl > 0 {
+		if left = raw.Time.Add(ttl).Sub(st.now()); left <= 0 {
+			return nil, raw.Seq, 0, nil
+		}
 	}
-	return raw.Data, raw.Seq, nil
+	return raw.Data, raw.Seq, left, nil
 }
 
 // set writes a message where the last one of its subject is seq.

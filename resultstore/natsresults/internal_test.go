@@ -11,6 +11,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker/natsbroker/embedded"
 	"github.com/swarmiji/swarmiji/internal/natsconn"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
@@ -354,5 +355,57 @@ func TestTripsOfAClaim(t *testing.T) {
 	}
 	if winner, err := s.Claim(ctx, "other", "one", time.Minute); err != nil || winner != "one" {
 		t.Errorf("a claim for a minute: %q, %v", winner, err)
+	}
+}
+
+// Members wait with their group for as long as it may take, and not a moment of that longer than it does: each is a message
+// of its own, whose time the server keeps.
+func TestMembersAreShortened(t *testing.T) {
+	s := store(t, Config{})
+	const size = 5
+	for name, last := range map[string]resultstore.Arrival{
+		"the last one": {Index: size - 1, Size: size, Record: resultstore.Record{State: task.StateSucceeded}},
+		"a failure":    {Index: size, Size: size + 4, Decides: true, Record: resultstore.Record{State: task.StateFailed}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, group := t.Context(), task.ID("group-"+fmt.Sprint(last.Index))
+			left := func(i int) time.Duration {
+				st, err := s.open(ctx)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, _, left, err := s.getTimed(ctx, st, memberKey(group, i))
+				if err != nil {
+					t.Fatal(err)
+				}
+				return left
+			}
+			arrive := func(a resultstore.Arrival) {
+				t.Helper()
+				a.Group, a.Record.ID, a.TTL = group, task.ID(fmt.Sprint("m", a.Index)), time.Hour
+				if _, err := s.Arrive(ctx, a); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for i := range size - 1 {
+				arrive(resultstore.Arrival{Index: i, Record: resultstore.Record{State: task.StateSucceeded}})
+				if got := left(i); got < resultstore.DefaultGroupWait {
+					t.Fatalf("member %d of a group that is not decided is kept for %v", i, got)
+				}
+			}
+			arrive(last)
+			for i := range size - 1 {
+				testwait.Until(t, fmt.Sprintf("member %d is kept as long as the group", i), func() bool {
+					got := left(i)
+					if got < time.Hour {
+						t.Fatalf("member %d is kept for %v, its group for an hour", i, got)
+					}
+					return got <= 2*time.Hour
+				})
+			}
+			if got := left(last.Index); got < time.Hour || got > 2*time.Hour {
+				t.Errorf("the member that decides is kept for %v", got)
+			}
+		})
 	}
 }

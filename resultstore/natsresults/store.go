@@ -24,6 +24,7 @@ type Store struct {
 	opening  chan struct{}          // held by who makes the stream
 	gathers  [turns]chan struct{}   // held by an arrival at a group
 	seed     maphash.Seed           // of the turn that a group has
+	shortens chan struct{}          // held by a goroutine of shorten
 	tooOld   atomic.Bool            // the server was asked for times of messages
 	warnOnce sync.Once
 	now      context.Context // has ended: for what must not wait
@@ -45,7 +46,7 @@ func New(c Config) (*Store, error) {
 	}
 	c.URLs = nil // they hold passwords and are not needed any more
 	s := &Store{
-		cfg: c, names: namesOf(c.Namespace), conn: conn, opening: make(chan struct{}, 1), done: make(chan struct{}),
+		cfg: c, names: namesOf(c.Namespace), conn: conn, opening: make(chan struct{}, 1), shortens: make(chan struct{}, maxShortens), done: make(chan struct{}),
 		try: oneTry, seed: maphash.MakeSeed(),
 	}
 	for i := range s.gathers {

@@ -33,7 +33,8 @@ func (s *Store) Arrive(ctx context.Context, a resultstore.Arrival) (resultstore.
 		return resultstore.Gathered{}, err
 	}
 	args := []any{
-		a.Index, a.Size, flag(r.State != task.StateSucceeded), flag(a.Decides), value, millis(a.TTL, resultstore.DefaultGatherTTL),
+		a.Index, a.Size, flag(r.State != task.StateSucceeded), flag(a.Decides), value,
+		millis(a.Kept(true), 0), millis(a.Kept(false), 0),
 	}
 	answer, err := s.untilAnswered(ctx, func() (any, error) {
 		return s.conn.Eval(ctx, s.gather, []string{s.names.group(a.Group)}, args...)
@@ -67,6 +68,34 @@ func gathered(answer any, a *resultstore.Arrival) (resultstore.Gathered, error) 
 		return resultstore.Gathered{}, fmt.Errorf("redis gather: %w: member %d of %d does not fit what is known of group %s", resultstore.ErrMalformed, a.Index, a.Size, a.Group)
 	case len(list) != len(n):
 		return resultstore.Gathered{}, failure("gather", errAnswer)
+	}
+	return resultstore.Gathered{Size: n[0], Done: n[1], Failed: n[2], Decider: n[3]}, nil
+}
+
+// Group implements [resultstore.Gatherer].
+func (s *Store) Group(ctx context.Context, group task.ID) (resultstore.Gathered, error) {
+	if err := s.check(ctx, group); err != nil {
+		return resultstore.Gathered{}, err
+	}
+	answer, err := s.untilAnswered(ctx, func() (any, error) {
+		return s.conn.Do(ctx, "HMGET", s.names.group(group), "size", "done", "failed", "decider")
+	})
+	if err != nil {
+		return resultstore.Gathered{}, failure("group", err)
+	}
+	list, _ := answer.([]any)
+	var n [4]int
+	for i := range min(len(list), len(n)) {
+		text, there := list[i].(string)
+		if !there {
+			return resultstore.Gathered{}, resultstore.ErrNotFound
+		}
+		if n[i], err = strconv.Atoi(text); err != nil {
+			return resultstore.Gathered{}, failure("group", errAnswer)
+		}
+	}
+	if len(list) != len(n) {
+		return resultstore.Gathered{}, failure("group", errAnswer)
 	}
 	return resultstore.Gathered{Size: n[0], Done: n[1], Failed: n[2], Decider: n[3]}, nil
 }

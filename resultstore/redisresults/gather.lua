@@ -7,7 +7,8 @@
 -- ARGV[3]   1: the member did not succeed, else 0
 -- ARGV[4]   1: the member's end decides the group, else 0
 -- ARGV[5]   the member's record
--- ARGV[6]   time to live of the group in milliseconds
+-- ARGV[6]   time to live of the group in milliseconds, if it is decided
+-- ARGV[7]   time to live of the group in milliseconds, if it is not
 -- returns   {size, done, failed, decider}, size 0 while it is not known and decider -1 while there is none;
 --           {-1} when the member has no place in the group, and then nothing was changed
 --
@@ -37,5 +38,5 @@ if decider < 0 and size > 0 and done == size then
   decider = index
 end
 redis.call('HSET', key, 'size', size, 'done', done, 'failed', failed, 'largest', largest, 'decider', decider)
-redis.call('PEXPIRE', key, ARGV[6])
+redis.call('PEXPIRE', key, decider < 0 and ARGV[7] or ARGV[6])
 return {size, done, failed, decider}

@@ -1,6 +1,7 @@
 package resultstoretest
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -167,6 +168,58 @@ func gatherCases() []testCase {
 			},
 		},
 		{
+			Area: "gather", Name: "what is known of a group",
+			Explain: "Group answers with what Arrive answered last, in every process, and with ErrNotFound for a group of which nothing has arrived.",
+			Needs:   []need{needsGather},
+			Run: func(w *world) {
+				a, b := w.gatherer(), w.gatherer()
+				group := w.id()
+				w.wantNoGroup(a, group)
+				for i, want := range []resultstore.Gathered{
+					{Done: 1, Decider: -1}, {Size: 3, Done: 2, Decider: -1}, {Size: 3, Done: 3, Failed: 1, Decider: 2},
+				} {
+					m := w.member(group, i, 3*min(i, 1))
+					if i == 2 {
+						m.Record.State, m.Record.Result, m.Record.ContentType = task.StateFailed, nil, ""
+					}
+					w.arrive(a, m, want)
+					if got, err := w.group(b, group); err != nil || got != want {
+						w.Errorf("Group after member %d: %+v, %v; want %+v", i, got, err, want)
+					}
+				}
+			},
+		},
+		{
+			Area: "gather", Name: "a group waits longer than it is kept",
+			Explain: "Wait is how long all of a group is kept while it is not decided, and TTL once it is: a member may take days, and what is decided must not fill the store for as long.",
+			Needs:   []need{needsGather, needsTTL},
+			Run: func(w *world) {
+				s := w.gatherer()
+				ttl := w.h.Promises.TTL
+				waits, decided, failed, given := w.id(), w.id(), w.id(), w.id()
+				with := func(m resultstore.Arrival, ttl, wait time.Duration) resultstore.Arrival {
+					m.TTL, m.Wait = ttl, wait
+					return m
+				}
+				first := with(w.member(waits, 0, 2), ttl, time.Hour)
+				w.arrive(s, first, resultstore.Gathered{Size: 2, Done: 1, Decider: -1})
+				fails := with(w.member(failed, 1, 3), ttl, time.Hour)
+				fails.Decides, fails.Record.State = true, task.StateFailed
+				w.arrive(s, fails, resultstore.Gathered{Size: 3, Done: 1, Failed: 1, Decider: 1})
+				w.arrive(s, with(w.member(decided, 0, 2), ttl, time.Hour), resultstore.Gathered{Size: 2, Done: 1, Decider: -1})
+				w.arrive(s, with(w.member(decided, 1, 2), ttl, time.Hour), resultstore.Gathered{Size: 2, Done: 2, Decider: 1})
+				w.arrive(s, with(w.member(given, 0, 2), time.Hour, ttl), resultstore.Gathered{Size: 2, Done: 1, Decider: -1})
+				for _, group := range []task.ID{decided, failed, given} {
+					w.Until("a group whose time is over is forgotten", func() bool {
+						_, err := w.group(s, group)
+						return errors.Is(err, resultstore.ErrNotFound) && len(w.members(s, group, 0, 2)) == 0
+					})
+				}
+				w.wantMembers(s, waits, 0, 2, first.Record)
+				w.arrive(s, with(w.member(waits, 1, 2), time.Hour, ttl), resultstore.Gathered{Size: 2, Done: 2, Decider: 1})
+			},
+		},
+		{
 			Area: "gather", Name: "a group is forgotten",
 			Explain: "What is gathered is kept for TTL after the last arrival, and no longer: nothing else takes it away.",
 			Needs:   []need{needsGather, needsTTL},
@@ -175,7 +228,7 @@ func gatherCases() []testCase {
 				group, begun, stays := w.id(), w.id(), w.id()
 				ttl := w.h.Promises.TTL
 				m, k := w.member(group, 0, 2), w.member(stays, 0, 2)
-				m.TTL, k.TTL = ttl, time.Hour
+				m.TTL, k.TTL, m.Wait, k.Wait = ttl, time.Hour, ttl, time.Hour
 				w.arrive(s, k, resultstore.Gathered{Size: 2, Done: 1, Decider: -1})
 				w.begin(s, begun, "a", ttl, true)
 				w.arrive(s, m, resultstore.Gathered{Size: 2, Done: 1, Decider: -1})
@@ -187,7 +240,7 @@ func gatherCases() []testCase {
 					return w.Clean(err) == nil && first
 				})
 				other := w.member(group, 1, 3) // another size: nothing is left of the first one
-				other.TTL = time.Hour
+				other.TTL, other.Wait = time.Hour, time.Hour
 				w.arrive(s, other, resultstore.Gathered{Size: 3, Done: 1, Decider: -1})
 				w.wantMembers(s, stays, 0, 1, k.Record)
 			},
@@ -232,6 +285,9 @@ func gatherCases() []testCase {
 				for _, id := range []task.ID{"", "a b", "a\n"} {
 					if _, err := s.Arrive(ctx, w.member(id, 0, 1)); w.Clean(err) == nil {
 						w.Errorf("Arrive took the group %q", id)
+					}
+					if _, err := s.Group(ctx, id); w.Clean(err) == nil || errors.Is(err, resultstore.ErrNotFound) {
+						w.Errorf("Group took the group %q", id)
 					}
 					if _, err := s.Members(ctx, id, 0, 1); w.Clean(err) == nil {
 						w.Errorf("Members took the group %q", id)
@@ -280,6 +336,19 @@ func (w *world) arrive(s resultstore.Gatherer, a resultstore.Arrival, want resul
 	if diff := cmp.Diff(want, got); diff != "" {
 		w.Errorf("after the arrival of member %d (-want +got):\n%s", a.Index, diff)
 	}
+}
+
+func (w *world) group(s resultstore.Gatherer, group task.ID) (resultstore.Gathered, error) {
+	ctx, cancel := w.Ctx()
+	defer cancel()
+	g, err := s.Group(ctx, group)
+	return g, w.Clean(err)
+}
+
+func (w *world) wantNoGroup(s resultstore.Gatherer, group task.ID) {
+	w.Helper()
+	_, err := w.group(s, group)
+	w.WantIs(err, resultstore.ErrNotFound, "Group of one that is not known")
 }
 
 func (w *world) refusePlace(s resultstore.Gatherer, a resultstore.Arrival) {

@@ -64,7 +64,7 @@ func (s *Store) arrive(ctx context.Context, tx *sqlconn.Tx, a *resultstore.Arriv
 	}
 	count(&g, a, n > 0)
 	_, err = tx.Exec(ctx, s.text.arrived, s.cfg.Namespace, g.Size, g.Done, g.Failed, max(largest, a.Index), g.Decider,
-		micros(a.TTL, resultstore.DefaultGatherTTL), string(a.Group))
+		micros(a.Kept(g.Decider >= 0), 0), string(a.Group))
 	return g, err
 }
 
@@ -98,6 +98,27 @@ func count(g *resultstore.Gathered, a *resultstore.Arrival, fresh bool) {
 	if g.Decider < 0 && g.Done == g.Size {
 		g.Decider = a.Index
 	}
+}
+
+// Group implements [resultstore.Gatherer].
+func (s *Store) Group(ctx context.Context, group task.ID) (resultstore.Gathered, error) {
+	if err := s.check(ctx, group); err != nil {
+		return resultstore.Gathered{}, err
+	}
+	var g resultstore.Gathered
+	err := s.repeat(ctx, "group", func() error {
+		return s.conn.View(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
+			err := tx.Row(ctx, s.text.known, s.cfg.Namespace, string(group)).Scan(&g.Size, &g.Done, &g.Failed, &g.Decider)
+			if errors.Is(err, sqlconn.ErrNoRows) {
+				return resultstore.ErrNotFound
+			}
+			return err
+		})
+	})
+	if err != nil {
+		return resultstore.Gathered{}, err
+	}
+	return g, nil
 }
 
 // Members implements [resultstore.Gatherer].

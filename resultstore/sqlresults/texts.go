@@ -20,6 +20,8 @@ type texts struct {
 	// group: $2 id. It makes the group if there is none and holds it for this transaction; it answers with size, done, failed,
 	// largest, decider, expires and now.
 	group string
+	// known: $2 id. It answers with size, done, failed and decider.
+	known string
 	// arrived: $2 size, $3 done, $4 failed, $5 largest, $6 decider, $7 how long, $8 id.
 	arrived string
 	member  string // $2 id, $3 place, $4 value. It changes a row if there was none.
@@ -50,6 +52,7 @@ func newTexts(d sqlconn.Dialect) *texts {
 		group: `INSERT INTO swarmiji_result_group AS g (namespace, id, size, done, failed, largest, decider, expires)
 			VALUES ($1, $2, 0, 0, 0, -1, -1, 0) ON CONFLICT (namespace, id) DO UPDATE SET size = g.size
 			RETURNING size, done, failed, largest, decider, expires, ` + now,
+		known: `SELECT size, done, failed, decider FROM swarmiji_result_group WHERE namespace = $1 AND id = $2 AND expires > ` + now,
 		arrived: `UPDATE swarmiji_result_group SET size = $2, done = $3, failed = $4, largest = $5, decider = $6, expires = ` + now + ` + $7
 			WHERE namespace = $1 AND id = $8`,
 		member: `INSERT INTO swarmiji_result_member (namespace, id, place, value) VALUES ($1, $2, $3, $4)
