@@ -16,8 +16,7 @@ var (
 	ErrBadMetadata   = errors.New("swarmiji: bad metadata")
 	ErrDuplicateTask = errors.New("swarmiji: a handler of this name is registered already")
 	ErrNoResult      = errors.New("swarmiji: no result is kept for this task")
-	// ErrGroupForgotten: the members of a group that were left have not ended for so long that the store has forgotten the
-	// others, see consumer.Config.GroupWait.
+	// ErrGroupForgotten: a group waited in vain for a member, longer than consumer.Config.GroupWait, and is forgotten.
 	ErrGroupForgotten = errors.New("swarmiji: the group was forgotten before all its members had ended")
 	// ErrNotFound: the result store has no record of the task.
 	ErrNotFound = errors.New("swarmiji: no record of this task: never submitted, not started yet, or expired")
