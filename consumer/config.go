@@ -63,8 +63,8 @@ type Config struct {
 	// standard field are left out. It runs beside the tasks, one call at a time, and a heartbeat waits for it. nil: none.
 	HeartbeatFields func() map[string]any
 	// Revocations are asked, before any task is fetched, at receipt and immediately before each start. Run does not fetch
-	// before they are read, see [revoke.Config]. nil: no task is revoked, but by a command (see Control), which this process then
-	// keeps to itself, as [revoke.NewLocal] does.
+	// before they are read, see [revoke.Config]. nil: no task is revoked, which Run warns of, but by a command (see Control),
+	// which this process then keeps to itself, as [revoke.NewLocal] does.
 	Revocations *revoke.List
 	// Jobs lets tasks wait for answers from outside: [task.Defer] and [task.Expect]. Meanwhile they are kept in its store, under the name of their
 	// queue; any consumer of that queue with Jobs over the same store settles them when the answer comes (jobs.Service.Complete, Reject). nil: a task

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/revoke"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -18,6 +19,8 @@ import (
 func (c *Consumer) awaitRevocations(ctx context.Context) (unwatch func(), err error) {
 	list := c.cfg.Revocations
 	if list == nil {
+		c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "this consumer runs revoked tasks, since Config.Revocations is not set; revoke.NewLocal says that none are expected",
+			slog.String(middleware.LogNode, c.cfg.NodeID))
 		return func() {}, nil
 	}
 	return list.Watch(c.terminate), list.Ready(ctx)

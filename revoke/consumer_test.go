@@ -84,7 +84,7 @@ func TestPutBackWhileTheBusIsAway(t *testing.T) {
 		bus := &away{Bus: memevents.New(memevents.Config{Retain: revoke.Retention()})}
 		defer bus.Close(context.Background())
 		bus.back.Store(true)
-		if _, err := newRevoker(t, bus).Revoke(t.Context(), revoke.Options{}, "1", "2", "3"); err != nil {
+		if _, err := newRevoker(t, bus).Revoke(t.Context(), revoke.Options{}, "1", "2", "3"); stored(err) != nil {
 			t.Fatal(err)
 		}
 		list := newList(t, revoke.Config{Events: bus, Max: 1})
@@ -117,7 +117,7 @@ func TestNothingStartsUnread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := &away{Bus: memevents.New(memevents.Config{Retain: revoke.Retention()})}
 		defer bus.Close(context.Background())
-		if _, err := newRevoker(t, bus.Bus).Revoke(t.Context(), revoke.Options{}, "1"); err != nil {
+		if _, err := newRevoker(t, bus.Bus).Revoke(t.Context(), revoke.Options{}, "1"); stored(err) != nil {
 			t.Fatal(err)
 		}
 		s := newSite(t, newList(t, revoke.Config{Events: bus}))
@@ -173,7 +173,7 @@ func TestSelectorsHaveALimit(t *testing.T) {
 				time.Sleep(61 * time.Minute)
 			}
 			o := revoke.Options{Until: until.Add(time.Duration(i) * time.Minute)}
-			if err := r.RevokeMatching(t.Context(), o, revoke.Selector{Header: "tenant", Value: tenant(i)}); err != nil {
+			if err := r.RevokeMatching(t.Context(), o, revoke.Selector{Header: "tenant", Value: tenant(i)}); stored(err) != nil {
 				t.Fatal(err)
 			}
 		}

@@ -29,7 +29,7 @@ func Example() {
 	revoker, err := revoke.NewRevoker(revoke.RevokerConfig{Events: swarm.Revocations})
 	must(err)
 	outcomes, err := revoker.Revoke(ctx, revoke.Options{}, first.ID())
-	fmt.Println(outcomes, err)
+	fmt.Println(outcomes, errors.Is(err, revoke.ErrUnheard)) // stored, and nobody listens yet
 
 	list, err := revoke.New(revoke.Config{Events: swarm.Revocations})
 	must(err)
@@ -47,7 +47,7 @@ func Example() {
 	must(<-ended)
 	must(errors.Join(p.Close(ctx), list.Close(ctx), swarm.Close(ctx)))
 	// Output:
-	// [noted] <nil>
+	// [noted] true
 	// true swarmiji: task revoked
 	// sent to bob <nil>
 }

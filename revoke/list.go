@@ -183,6 +183,7 @@ func (l *List) start() {
 	l.begin.Do(func() {
 		l.begun = time.Now()
 		l.spawn(l.run)
+		l.spawn(l.answerAsks)
 	})
 }
 

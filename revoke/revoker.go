@@ -116,8 +116,8 @@ func NewRevoker(c RevokerConfig) (*Revoker, error) {
 // Revoke revokes tasks by their ids, known or still to be submitted. Nil means that the bus has stored it: consumers
 // that are started from then on know it before their first task, and those that run hear of it as soon as the bus carries it
 // to them, most often within milliseconds. It returns for each id what became of it, also beside an error about the
-// removal of some: they are revoked even so. Its other errors are [task.ErrBadID], [ErrTooLong], [ErrUnconfirmed] and the
-// bus's.
+// removal of some, and beside [ErrUnheard], which takes 3 s to find out: they are revoked even so. Its other errors are
+// [task.ErrBadID], [ErrTooLong], [ErrUnconfirmed] and the bus's.
 //
 // A message that the broker finds is removed, and the task's end recorded here, if nothing follows the task. One with
 // successors, of a group, or sealed, is left to the next consumer, which has to see to them; one that is delayed is made
@@ -146,10 +146,14 @@ func (r *Revoker) Revoke(ctx context.Context, o Options, ids ...task.ID) ([]Outc
 	if err := r.store(ctx, revocations(o, ids)); err != nil {
 		return nil, err
 	}
-	return r.remove(ctx, ids, found)
+	outcomes, err := r.remove(ctx, ids, found)
+	if slices.Contains(outcomes, Noted) {
+		err = errors.Join(err, r.heard(ctx))
+	}
+	return outcomes, err
 }
 
-// RevokeMatching revokes the tasks that a selector chooses. Nil means what it does in [Revoker.Revoke]. Messages stay until
+// RevokeMatching revokes the tasks that a selector chooses. Nil and [ErrUnheard] mean what they do in [Revoker.Revoke]. Messages stay until
 // a consumer takes them. Options.Queues has no meaning here.
 func (r *Revoker) RevokeMatching(ctx context.Context, o Options, s Selector) error {
 	if err := s.Check(); err != nil {
@@ -160,7 +164,10 @@ func (r *Revoker) RevokeMatching(ctx context.Context, o Options, s Selector) err
 	}
 	ctx, cancel := bound(ctx)
 	defer cancel()
-	return r.store(ctx, []Revocation{{Selector: s, Until: o.Until, Terminate: o.Terminate}})
+	if err := r.store(ctx, []Revocation{{Selector: s, Until: o.Until, Terminate: o.Terminate}}); err != nil {
+		return err
+	}
+	return r.heard(ctx)
 }
 
 func bound(ctx context.Context) (context.Context, context.CancelFunc) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -117,10 +118,11 @@ func (a *app) revoke(ctx context.Context, args []string, o *revokeOptions) error
 			if err := o.selector.Check(); err != nil {
 				return fmt.Errorf("%w: %w", errUsage, err)
 			}
-			if err := r.RevokeMatching(ctx, options, o.selector); err != nil {
+			err := r.RevokeMatching(ctx, options, o.selector)
+			if err != nil && !errors.Is(err, revoke.ErrUnheard) {
 				return err
 			}
-			return a.show([]revokeOutput{{Outcome: revoke.Noted}}, &table{head: []string{string(revoke.Noted)}})
+			return errors.Join(err, a.show([]revokeOutput{{Outcome: revoke.Noted}}, &table{head: []string{string(revoke.Noted)}}))
 		}
 		outcomes, err := r.Revoke(ctx, options, ids(args)...)
 		if len(outcomes) == 0 {

@@ -85,10 +85,36 @@ func closeAll(t *testing.T, cs ...interface{ Close(context.Context) error }) {
 func (v *revokable) revoke(o revoke.Options, ids ...task.ID) []revoke.Outcome {
 	v.t.Helper()
 	outcomes, err := v.revoker.Revoke(v.ctx(), o, ids...)
+	if errors.Is(err, revoke.ErrUnheard) && v.running == nil { // the consumer is started later
+		return outcomes
+	}
 	if err != nil {
 		v.t.Fatalf("revoke %d tasks: %v", len(ids), err)
 	}
 	return outcomes
+}
+
+// testRevokedUnheard: a consumer without a list warns at its start, and Revoke says that nobody listens. With one it does not.
+func testRevokedUnheard(t *testing.T, open Open) {
+	h := open(t)
+	same := func(*testing.T) *Harness { return h }
+	const warning = "this consumer runs revoked tasks"
+	deaf := newRoad(t, same)
+	deaf.start()
+	deaf.eventually("the consumer warns", func() bool { return contains(deaf.log.String(), warning) })
+	v := newRevokable(t, same)
+	outcomes, err := v.revoker.Revoke(v.ctx(), revoke.Options{}, "nobody")
+	if !errors.Is(err, revoke.ErrUnheard) || len(outcomes) != 1 || outcomes[0] != revoke.Noted {
+		t.Errorf("Revoke where no consumer has a list: %v, %v", outcomes, err)
+	}
+	v.start()
+	v.eventually("Revoke is heard", func() bool {
+		_, err := v.revoker.Revoke(v.ctx(), revoke.Options{}, "somebody")
+		return err == nil
+	})
+	if contains(v.log.String(), warning) {
+		t.Error("a consumer with a list warns")
+	}
 }
 
 // known waits until the consumer has heard of a revocation.

@@ -131,6 +131,7 @@ func Run(t *testing.T, open Open) {
 		{"RevokedDeferred", false, testRevokedDeferred},
 		{"RevokedWhileDown", true, testRevokedWhileDown},
 		{"RevokedBetweenRetries", true, testRevokedBetweenRetries},
+		{"RevokedUnheard", false, testRevokedUnheard},
 		{"RevokedRunning", false, testRevokedRunning},
 		{"RevokedDelayed", true, testRevokedDelayed},
 		{"RevokedBySelector", true, testRevokedBySelector},
