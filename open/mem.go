@@ -5,6 +5,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker/membroker"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/events/memevents"
+	"github.com/swarmiji/swarmiji/limit"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/resultstore/memresults"
 )
@@ -19,6 +20,7 @@ func memSchemes() []scheme {
 		events: func(t *target) (events.EventBus, error) {
 			return memevents.New(memevents.Config{Retain: t.retain}), nil
 		},
+		limiter:  func(*target) (limit.Limiter, error) { return limit.NewMemory(), nil },
 		schedule: memSchedule,
 	}}
 }

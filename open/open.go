@@ -90,6 +90,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/limit"
 	"github.com/swarmiji/swarmiji/resultstore"
 )
 
@@ -109,6 +110,9 @@ type Options struct {
 	// Revocations says how long revocations are kept, see package revoke; it has to be the same for all nodes. Zero Age and
 	// Max: those of revoke.Retention. Types has no meaning here.
 	Revocations events.Retention
+	// Limits says what each run of a task needs of limits over all processes, by the task's name, for [Swarm.Consumer]; see
+	// limit.Config. It has to be the same for all nodes. Without a Limiter Open returns [broker.ErrUnsupported]. nil: none.
+	Limits map[string][]limit.Permit
 	// Name is shown in the server's list of connections. "": the adapters' default.
 	Name string
 	// TLS is for URLs through TLS, and excludes their parameters about it. Nil: what the URL says. It is not changed. One
@@ -118,7 +122,8 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Swarm is a broker with a result store and an event bus. Producers and consumers may share one.
+// Swarm is a broker with a result store and an event bus. Producers and consumers may share one; [Swarm.Producer] and
+// [Swarm.Consumer] make them with all that it has.
 type Swarm struct {
 	Broker  broker.Broker
 	Results resultstore.ResultStore
@@ -130,8 +135,12 @@ type Swarm struct {
 	// Revocations is a bus of its own, where Events is, for revoke.Config and revoke.RevokerConfig. It keeps what package
 	// revoke needs, whatever Options.Retain says, and connects when it is first used.
 	Revocations events.EventBus
+	// Limiter keeps limits over all processes: in Redis, of the broker, the results or the events, or in memory with mem://.
+	// nil: none of the servers can.
+	Limiter limit.Limiter
 
 	targets targets
+	shared  shared
 }
 
 // Open makes all adapters of a URL. On mem:// they are of one process and of nobody else; a consumer and a producer in it
@@ -165,6 +174,9 @@ func (s *Swarm) make(ctx context.Context) (err error) {
 	if s.Events, err = made(ts.events, ts.events.scheme.events); err != nil {
 		return err
 	}
+	if s.Limiter, err = ts.limiter(); err != nil {
+		return err
+	}
 	rt := ts.events.revocations()
 	if s.Revocations, err = made(rt, rt.scheme.events); err != nil || !ts.broker.options.Control {
 		return err
@@ -193,13 +205,16 @@ func made[T any](t *target, constructor func(*target) (T, error)) (T, error) {
 	return a, nil
 }
 
-// Close closes all adapters: events first, since they tell of the others, the broker last. It is idempotent.
+// Close ends what Producer and Consumer have started, and closes all adapters: events first, since they tell of the others, the broker last. It is idempotent.
 func (s *Swarm) Close(ctx context.Context) error {
-	var errs []error
+	errs := []error{s.shared.close(ctx)}
 	for _, bus := range []events.EventBus{s.Control, s.Revocations, s.Events} {
 		if bus != nil {
 			errs = append(errs, bus.Close(ctx))
 		}
+	}
+	if l, ok := s.Limiter.(interface{ Close(context.Context) error }); ok {
+		errs = append(errs, l.Close(ctx))
 	}
 	if s.Results != nil {
 		errs = append(errs, s.Results.Close(ctx))

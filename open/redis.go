@@ -13,6 +13,8 @@ import (
 	"github.com/swarmiji/swarmiji/broker/redisbroker"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/events/redisevents"
+	"github.com/swarmiji/swarmiji/limit"
+	"github.com/swarmiji/swarmiji/limit/redislimit"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/resultstore/redisresults"
 )
@@ -62,7 +64,7 @@ func redisScheme(name string, kind redisKind) scheme {
 		server: "Redis", start: "start one (redis-server), or use mem:// to try without",
 		params: []string{paramPoolSize, paramWaitReplicas, paramDeadTTL, paramDeadMax},
 		check:  func(t *target) error { return checkRedis(t, kind) },
-		broker: redisBroker, results: redisResults, events: redisEvents, schedule: redisSchedule,
+		broker: redisBroker, results: redisResults, events: redisEvents, limiter: redisLimiter, schedule: redisSchedule,
 	}
 	switch kind {
 	case single:
@@ -172,4 +174,8 @@ func redisResults(t *target) (resultstore.ResultStore, error) {
 
 func redisEvents(t *target) (events.EventBus, error) {
 	return redisevents.New(redisevents.Config{Redis: t.redis, Name: t.clientName(), Namespace: t.namespace, Retain: t.retain, Logger: t.options.Logger})
+}
+
+func redisLimiter(t *target) (limit.Limiter, error) {
+	return redislimit.New(redislimit.Config{Redis: t.redis, Name: t.clientName(), Namespace: t.namespace, Logger: t.options.Logger})
 }

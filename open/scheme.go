@@ -9,6 +9,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/limit"
 	"github.com/swarmiji/swarmiji/resultstore"
 )
 
@@ -31,6 +32,8 @@ type scheme struct {
 	broker  func(t *target) (broker.Broker, error)
 	results func(t *target) (resultstore.ResultStore, error)
 	events  func(t *target) (events.EventBus, error)
+	// limiter makes what keeps limits over all processes. nil: there is none at such a URL.
+	limiter func(t *target) (limit.Limiter, error)
 	// schedule makes the store of a schedule of a name. nil: there is none at such a URL.
 	schedule func(t *target, name string) (ScheduleStore, error)
 }

@@ -270,8 +270,8 @@ var layers = []rule{
 	{
 		"L5",
 		[]string{"open"},
-		[]string{"task", "@ports", "serializer/*", "revoke", "schedule", "jobs", "@adapters", "@leaves"},
-		"it is the one switch from a URL to adapters",
+		[]string{"task", "@ports", "serializer/*", "middleware", "limit", "limit/redislimit", "revoke", "schedule", "jobs", "producer", "consumer", "@adapters", "@leaves"},
+		"it is the one switch from a URL to adapters, and wires them into producers and consumers",
 	},
 	{
 		"L5",

@@ -1,0 +1,162 @@
+package open
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/consumer"
+	"github.com/swarmiji/swarmiji/events/liveness"
+	"github.com/swarmiji/swarmiji/internal/nodeid"
+	"github.com/swarmiji/swarmiji/limit"
+	"github.com/swarmiji/swarmiji/middleware"
+	"github.com/swarmiji/swarmiji/producer"
+	"github.com/swarmiji/swarmiji/revoke"
+)
+
+// shared is what the producers and consumers of a Swarm share. The zero value is ready.
+type shared struct {
+	mu       sync.Mutex
+	closed   bool
+	list     *revoke.List
+	stop     context.CancelFunc // of the observer; nil: there is none yet
+	observer sync.WaitGroup
+}
+
+var errClosed = errors.New("open: the Swarm is closed")
+
+// Producer makes a producer of the swarm. Broker, Results and Events of c that are nil are the
+// swarm's. The first call of Producer or Consumer starts an observer, which sends worker-offline for
+// nodes that fall silent (see package liveness) until Close.
+//
+// Close the producer before the swarm. Safe for concurrent use.
+func (s *Swarm) Producer(c producer.Config) (*producer.Producer, error) {
+	setNil(&c.Broker, s.Broker)
+	setNil(&c.Results, s.Results)
+	setNil(&c.Events, s.Events)
+	if c.NodeID == "" {
+		c.NodeID = nodeid.New()
+	}
+	setNil(&c.Logger, s.options().Logger)
+	p, err := producer.New(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.observe(c.NodeID); err != nil {
+		return nil, errors.Join(err, p.Close(context.Background()))
+	}
+	return p, nil
+}
+
+// Consumer makes a consumer of the swarm. Broker, Results, Events and Revocations of c that are nil
+// are the swarm's: it skips what is revoked. Before the checks of c.Admit it asks the Limiter for what
+// Options.Limits says. It starts an observer as Producer does.
+//
+// End its Run before the swarm is closed. Safe for concurrent use.
+func (s *Swarm) Consumer(c consumer.Config) (*consumer.Consumer, error) {
+	setNil(&c.Broker, s.Broker)
+	setNil(&c.Results, s.Results)
+	setNil(&c.Events, s.Events)
+	if c.NodeID == "" {
+		c.NodeID = nodeid.New()
+	}
+	setNil(&c.Logger, s.options().Logger)
+	if limits := s.options().Limits; len(limits) > 0 {
+		admit, err := limit.Admit(limit.Config{Limiter: s.Limiter, Tasks: limits, Logger: c.Logger})
+		if err != nil {
+			return nil, fmt.Errorf("open: Limits: %w", err)
+		}
+		c.Admit = append([]middleware.Admit{admit}, c.Admit...)
+	}
+	var err error
+	if c.Revocations == nil {
+		if c.Revocations, err = s.revoked(c.NodeID); err != nil {
+			return nil, err
+		}
+	}
+	made, err := consumer.New(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.observe(c.NodeID); err != nil {
+		return nil, err
+	}
+	return made, nil
+}
+
+func setNil[T comparable](v *T, otherwise T) {
+	var zero T
+	if *v == zero {
+		*v = otherwise
+	}
+}
+
+func (s *Swarm) options() *Options { return &s.targets.broker.options }
+
+// revoked returns the list that all consumers share.
+func (s *Swarm) revoked(node string) (*revoke.List, error) {
+	s.shared.mu.Lock()
+	defer s.shared.mu.Unlock()
+	if s.shared.closed {
+		return nil, errClosed
+	}
+	if s.shared.list == nil {
+		list, err := revoke.New(revoke.Config{Events: s.Revocations, NodeID: node, Logger: s.options().Logger})
+		if err != nil {
+			return nil, fmt.Errorf("open: %w", err)
+		}
+		s.shared.list = list
+	}
+	return s.shared.list, nil
+}
+
+// observe starts the observer with the first node of the swarm.
+func (s *Swarm) observe(node string) error {
+	s.shared.mu.Lock()
+	defer s.shared.mu.Unlock()
+	if s.shared.closed {
+		return errClosed
+	}
+	if s.shared.stop != nil {
+		return nil
+	}
+	o, err := liveness.New(liveness.Config{Bus: s.Events, NodeID: node, Logger: s.options().Logger})
+	if err != nil {
+		return fmt.Errorf("open: %w", err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	s.shared.stop = stop
+	s.shared.observer.Go(func() { _ = o.Run(ctx) }) // a bus that is closed ends it, and is no error here
+	return nil
+}
+
+// close ends the list and the observer.
+func (h *shared) close(ctx context.Context) error {
+	h.mu.Lock()
+	h.closed = true
+	list, stop := h.list, h.stop
+	h.mu.Unlock()
+	if stop != nil {
+		stop()
+		h.observer.Wait() // it bounds its own end
+	}
+	if list == nil {
+		return nil
+	}
+	return list.Close(ctx)
+}
+
+// limiter makes the limiter of the first part whose server keeps limits; nil where there is none.
+func (ts *targets) limiter() (limit.Limiter, error) {
+	for _, t := range ts.distinct() {
+		if t.scheme.limiter != nil && (t == ts.broker || t.scheme.where != nowhere) { // memory is for tasks in this process
+			return made(t, t.scheme.limiter)
+		}
+	}
+	if len(ts.broker.options.Limits) > 0 {
+		return nil, fmt.Errorf("%w: Limits need a part in Redis, such as the results, or mem://", broker.ErrUnsupported)
+	}
+	return nil, nil
+}
