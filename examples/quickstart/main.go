@@ -99,7 +99,7 @@ func run(ctx context.Context, url, queue string, wait time.Duration, note func(t
 		defer closing(&err, stop)
 	}
 
-	p, err := producer.New(producer.Config{Broker: swarm.Broker, Results: swarm.Results, Router: router.Static(queue)})
+	p, err := swarm.Producer(producer.Config{Router: router.Static(queue)})
 	if err != nil {
 		return err
 	}
@@ -152,11 +152,7 @@ func alone(url string) bool {
 
 // consume runs a consumer beside the producer. stop ends it: what runs is finished first.
 func consume(ctx context.Context, swarm *open.Swarm, queue string) (stop func(context.Context) error, err error) {
-	c, err := consumer.New(consumer.Config{
-		Broker:  swarm.Broker,
-		Results: swarm.Results,
-		Queues:  map[string]consumer.QueueConfig{queue: {Workers: 4}},
-	})
+	c, err := swarm.Consumer(consumer.Config{Queues: map[string]consumer.QueueConfig{queue: {Workers: 4}}})
 	if err != nil {
 		return nil, err
 	}

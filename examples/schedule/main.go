@@ -62,13 +62,13 @@ func run(ctx context.Context, url, in string, wait time.Duration) (err error) {
 		return err
 	}
 	defer closing(&err, swarm.Close)
-	p, err := producer.New(producer.Config{Broker: swarm.Broker, Results: swarm.Results})
+	p, err := swarm.Producer(producer.Config{})
 	if err != nil {
 		return err
 	}
 	defer closing(&err, p.Close)
 	if strings.HasPrefix(url, "mem:") {
-		c, err := consumer.New(consumer.Config{Broker: swarm.Broker, Results: swarm.Results})
+		c, err := swarm.Consumer(consumer.Config{})
 		if err != nil {
 			return err
 		}

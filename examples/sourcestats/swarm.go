@@ -96,8 +96,8 @@ func (s Stats) in(file string) Stats {
 
 // newConsumer makes a consumer of the queue.
 func newConsumer(o *options, swarm *open.Swarm) (*consumer.Consumer, error) {
-	c, err := consumer.New(consumer.Config{
-		Broker: swarm.Broker, Results: swarm.Results, Logger: o.logger,
+	c, err := swarm.Consumer(consumer.Config{
+		Logger: o.logger,
 		Queues: map[string]consumer.QueueConfig{o.queue: {Workers: o.workers, Prefetch: prefetch}},
 	})
 	if err != nil {

@@ -105,8 +105,8 @@ func work(o *options, logger *slog.Logger) (err error) {
 		defer cancel()
 		err = errors.Join(err, swarm.Close(closing))
 	}()
-	c, err := consumer.New(consumer.Config{
-		Broker: swarm.Broker, Results: swarm.Results, Events: swarm.Events, Logger: logger, ShutdownTimeout: o.shutdown,
+	c, err := swarm.Consumer(consumer.Config{
+		Logger: logger, ShutdownTimeout: o.shutdown,
 		Queues:     map[string]consumer.QueueConfig{o.queue: {Workers: o.workers, Prefetch: o.prefetch}},
 		Middleware: []middleware.Middleware{middleware.Log(logger)},
 	})
