@@ -14,6 +14,8 @@
 //   - Save of a record whose submitter's queue is gone is [resultstore.ErrUnreachable], once the queue has been missing for 3 s.
 //   - A submitter whose queue was deleted, has expired or went down with its node's data is told [resultstore.ErrLost], and the queue is declared anew.
 //     The same after a time without a connection, as soon as there is one. Nothing is told of records that MaxLength dropped.
+//   - It gathers no groups: that takes a store that keeps something (Config.Gatherer of producer and consumers). The
+//     futures behind a group which that store forgets end here as well.
 //   - A record names its submitter's node, never a queue: a name that is none is [resultstore.ErrMalformed], so that a
 //     forged task cannot have its result put into any queue but a reply queue of the namespace.
 //
