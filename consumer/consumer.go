@@ -9,7 +9,7 @@
 //   - poll.go: workers that several queues share
 //   - scale.go, pause.go, stats.go, autoscale.go: what can be changed and asked while it runs
 //   - receive.go: from a delivery to a run, or to its end without one
-//   - execute.go: a run
+//   - execute.go: a run; stuck.go: handlers that go on beyond their time limit
 //   - revoked.go: tasks that must not start, or not go on
 //   - settle.go: what a verdict means; records.go, successors.go: its first two steps; persist.go: how steps are repeated
 //   - gather.go: groups, and which copy of a successor is run
@@ -76,6 +76,7 @@ type Consumer struct {
 	secrets sync.Map         // of a task's name: what of it is not shown, as secrets
 	warned  sync.Map         // messages that are logged once
 
+	stuck    stuck
 	dequeued func(context.Context, *task.Request) // the Dequeue hooks; nil for none
 	measured bool                                 // Metrics were given, so that somebody looks at them
 
@@ -100,7 +101,6 @@ type Consumer struct {
 	live       atomic.Pointer[live] // while it consumes
 	running    registry             // runs whose handler has not returned
 	reserved   reserved             // runs that a worker has taken and that have to wait
-	stuck      atomic.Int64         // handlers that outlived their hard time limit
 	quarantine quarantine           // the suspect that runs alone
 	nodes      nodes                // that have noted starts
 	noted      atomic.Bool          // this one has
@@ -122,6 +122,7 @@ func New(c Config) (*Consumer, error) {
 	if c.MaxCrashes > 0 {
 		consumer.witness, _ = broker.As[broker.Witness](c.Broker)
 	}
+	consumer.stuck = newStuck(c.Queues)
 	consumer.incarnation = task.Text(c.NodeID, 96) + "-" + rand.Text()[:12]
 	consumer.report, consumer.pid = consumer.newReport(), os.Getpid()
 	consumer.dequeued = c.Hooks.Tasks.Dequeued(c.Logger)
@@ -153,13 +154,8 @@ func (c *Consumer) Register(name string, h task.Handler, defaults task.Metadata)
 		chain = append(chain, hooks, middleware.Recover())
 	}
 	chain = append(chain, c.cfg.Middleware...)
-	chain = append(append(chain, outer...), middleware.TimeLimit(c.countStuck), middleware.Recover())
+	chain = append(append(chain, outer...), c.timeLimit, middleware.Recover())
 	return c.mux.Register(name, middleware.Chain(h, chain...), defaults)
-}
-
-func (c *Consumer) countStuck(delta int) {
-	c.stuck.Add(int64(delta))
-	c.cfg.Metrics.Stuck.Inc(int64(delta))
 }
 
 // Names returns the registered names, sorted.

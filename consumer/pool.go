@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
@@ -102,6 +103,7 @@ type team struct {
 	fetch  context.Context
 	failed chan<- error // gets the error that ends the consumer, if there is one
 	slots  slots
+	halted atomic.Bool // it fetches nothing, since too many handlers are stuck
 	wg     sync.WaitGroup
 
 	scaling sync.Mutex // one Scale at a time
@@ -201,7 +203,7 @@ func (w *worker) work() {
 			w.done = true
 			return
 		default:
-			t.warn(err)
+			t.log(slog.LevelWarn, "cannot receive", slog.Any("error", err))
 			wait(w.ctx, gap.Delay(failures))
 			failures++
 		}
@@ -217,39 +219,30 @@ func (t *team) fail(err error) {
 	}
 }
 
-// warn logs a failure to receive.
-func (t *team) warn(err error) {
-	t.c.cfg.Logger.LogAttrs(context.Background(), slog.LevelWarn, "cannot receive", slog.String(middleware.LogQueue, t.name),
-		slog.String(middleware.LogNode, t.c.cfg.NodeID), slog.Any("error", err))
+func (t *team) log(level slog.Level, msg string, attrs ...slog.Attr) {
+	t.c.cfg.Logger.LogAttrs(context.Background(), level, msg, append(attrs,
+		slog.String(middleware.LogQueue, t.name), slog.String(middleware.LogNode, t.c.cfg.NodeID))...)
 }
 
 // stuckPoll is how often a worker looks, when handlers are stuck, whether one has come back.
 const stuckPoll = 100 * time.Millisecond
 
-// ready reports whether to fetch another task: not while stopping, and not while twice as many handlers as there are
-// workers have outlived their time limit, which would only add to them.
+// ready reports whether to fetch another task: not while stopping, and not while the team is overrun by stuck handlers.
 func (w *worker) ready() bool {
-	c := w.team.c
+	t := w.team
 	for w.ctx.Err() == nil {
-		stuck := c.stuck.Load()
-		if stuck == 0 || stuck < int64(2*c.workers()) {
+		if !t.overrun() {
+			if t.halted.Load() && t.halted.CompareAndSwap(true, false) {
+				t.log(slog.LevelInfo, "fetching goes on: a handler that ignored its time limit has returned")
+			}
 			return true
 		}
-		c.warnOnce("stuck "+w.team.name, "fetching stops until handlers that ignore their time limit return", slog.String(middleware.LogQueue, w.team.name))
+		if t.halted.CompareAndSwap(false, true) {
+			t.log(slog.LevelError, "fetching stops until handlers that ignore their time limit return")
+		}
 		wait(w.ctx, stuckPoll)
 	}
 	return false
-}
-
-// workers returns how many handlers the consumer runs at once, side queues apart.
-func (c *Consumer) workers() int {
-	n := 0
-	for _, t := range c.teams {
-		if !t.queues[0].side() {
-			n += t.workers()
-		}
-	}
-	return n
 }
 
 // next implements source for a queue with a team of its own.

@@ -15,8 +15,8 @@ type Stats struct {
 	NodeID  string
 	Running bool         // it consumes
 	Queues  []QueueStats // by name
-	// Active and Reserved are sums over the queues.
-	Active, Reserved int
+	// Active, Reserved and Stuck are sums over the queues.
+	Active, Reserved, Stuck int
 	// The totals count since Config.Metrics was made; consumers that share one share them.
 	Received, Started, Succeeded, Failed, Retried int64
 }
@@ -29,6 +29,8 @@ type QueueStats struct {
 	Active int
 	// Reserved is how many tasks a worker has taken that have to wait before they start, such as for their rate.
 	Reserved int
+	// Stuck is how many handlers go on beyond their hard time limit, see [MaxStuck]. They are not Active.
+	Stuck int
 	// Prefetch is how many unsettled tasks may be held. Negative: no limit.
 	Prefetch int
 	Paused   bool
@@ -59,6 +61,8 @@ func (c *Consumer) Stats() Stats {
 	}
 	for i := range s.Queues {
 		byName[s.Queues[i].Name] = &s.Queues[i]
+		s.Queues[i].Stuck = c.stuck.of(s.Queues[i].Name)
+		s.Stuck += s.Queues[i].Stuck
 		if l != nil {
 			l.find(s.Queues[i].Name).describe(&s.Queues[i])
 		}

@@ -1,0 +1,76 @@
+package consumer
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+
+	"github.com/swarmiji/swarmiji/middleware"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// MaxStuck is how many handlers of a queue, or of a [Poll], may go on beyond their hard time limit while the workers take other
+// tasks. Twice the number of workers, if that is more. At the bound the queue fetches nothing until a handler returns, and the
+// log says so.
+const MaxStuck = 256
+
+// stuck counts the handlers that go on beyond their hard time limit.
+type stuck struct {
+	total   atomic.Int64
+	byQueue map[string]*atomic.Int64 // of every queue that is consumed; the map does not change
+}
+
+func newStuck(queues map[string]QueueConfig) stuck {
+	by := make(map[string]*atomic.Int64, len(queues))
+	for name := range queues {
+		by[name] = new(atomic.Int64)
+	}
+	return stuck{byQueue: by}
+}
+
+// of returns how many handlers of a queue are stuck.
+func (s *stuck) of(queue string) int {
+	if n := s.byQueue[queue]; n != nil {
+		return int(n.Load())
+	}
+	return 0
+}
+
+// timeLimit is [middleware.TimeLimit]; it counts and tells which handlers go on beyond it.
+func (c *Consumer) timeLimit(next task.Handler) task.Handler {
+	soft := middleware.TimeLimit(nil)(next)
+	return task.HandlerFunc(func(ctx context.Context, r *task.Request) (any, error) {
+		if r.Effective.TimeLimit.Or(0) <= 0 {
+			return soft.Handle(ctx, r)
+		}
+		return middleware.TimeLimit(func(delta int) { c.countStuck(r, delta) })(next).Handle(ctx, r)
+	})
+}
+
+// countStuck counts a handler that goes on beyond its time limit, or has returned at last.
+func (c *Consumer) countStuck(r *task.Request, delta int) {
+	total := c.stuck.total.Add(int64(delta))
+	if n := c.stuck.byQueue[r.Queue]; n != nil {
+		n.Add(int64(delta))
+	}
+	c.cfg.Metrics.Stuck.Inc(int64(delta))
+	level, msg := slog.LevelWarn, "handler goes on beyond its time limit; its worker takes other tasks"
+	if delta < 0 {
+		level, msg = slog.LevelInfo, "handler has returned long after its time limit"
+	}
+	c.cfg.Logger.LogAttrs(context.Background(), level, msg, slog.String(middleware.LogTaskID, string(r.ID)),
+		slog.String(middleware.LogTask, r.Name), slog.String(middleware.LogQueue, r.Queue),
+		slog.String(middleware.LogNode, c.cfg.NodeID), slog.Int64("stuck", total))
+}
+
+// overrun reports whether so many handlers of the team are stuck that another task would only add to them.
+func (t *team) overrun() bool {
+	if t.c.stuck.total.Load() < MaxStuck {
+		return false
+	}
+	n := 0
+	for _, q := range t.queues {
+		n += t.c.stuck.of(q.name)
+	}
+	return n >= max(MaxStuck, 2*t.workers())
+}
