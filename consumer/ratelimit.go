@@ -3,6 +3,8 @@ package consumer
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"sort"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -10,23 +12,25 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/swarmiji/swarmiji/control"
+	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// A task whose rate does not let it start is set aside: it stays reserved, its worker is free for others, and it starts when its turn
-// comes. A queue has room for as many as its prefetch is larger than its workers. Beyond that the worker itself waits if that is short,
-// and else the task is put back with a delay: all that is held would otherwise be of one task, and the others behind it would wait for
-// ever.
+// A task that its rate does not let start gets a turn. If that comes soon, the task is set aside until then: it stays reserved, and
+// its worker is free for others. A queue has room for half its prefetch. What has no room, or a later turn, is put back to come again
+// at its turn, which new tasks do not take meanwhile: all that is held would otherwise be of one task, and the others behind it would
+// wait for ever. Where the prefetch has no half, the worker itself waits if that is short.
 const (
-	maxAside     = 1000            // set aside where the prefetch has no limit
-	ratePatience = time.Second     // for which a worker waits
-	maxRateDelay = 2 * time.Minute // for which a task is put back: the limit may have changed by then
+	maxAside     = 1000           // set aside where the prefetch has no limit
+	asideFor     = time.Minute    // for which a task is set aside
+	ratePatience = time.Second    // for which a worker waits
+	maxRateDelay = 24 * time.Hour // for which a task is put back: the limit may have changed by then
 )
 
 // RateDefault is the rate that has SetRateLimit take back what it did before.
 const RateDefault = control.RateDefault
 
-// rates holds a token bucket for each task name that has a rate limit. The bucket holds what one second gives, at least
+// rates holds a token bucket for each task name that has a rate limit. The bucket holds what 100 ms give, at least
 // one token. The zero value is ready.
 type rates struct {
 	changed atomic.Bool // there were overrides
@@ -42,20 +46,21 @@ type bucket struct {
 	limit    string // that holds
 	limiter  *rate.Limiter
 	interval time.Duration // from one token to the next
-	waiting  []*waiter     // in the order they came
-	timer    *time.Timer   // for the next token, while somebody waits
-	back     time.Time     // up to which tasks are put back
+	waiting  []*waiter     // in the order of their turns
+	timer    *time.Timer   // for the next turn, while somebody waits
+	back     time.Time     // until then the turns are those of tasks that were put back
 }
 
 // waiter is a run that waits for its rate.
 type waiter struct {
 	r    *run
-	turn chan bool // gets true when the run may start, false when it must not; nil: it was set aside
+	at   time.Time // its turn
+	wake chan bool // gets true when the run may start, false when it must not; nil: it was set aside
 }
 
 // SetRateLimit sets the rate limit of a task in this process, such as "10/s", "600/m" or "5000/h", over what its metadata say.
-// "" is no limit, [RateDefault] takes back what was set. It holds at once, for tasks that wait already too, and until the
-// process ends. It may be called at any time, from any goroutine.
+// "" is no limit, [RateDefault] takes back what was set. It holds at once, for tasks that wait here already too, and until the
+// process ends; a task that was put back in the broker comes when the limit before let it. It may be called at any time, from any goroutine.
 //
 // A rate that cannot be read is [task.ErrBadMetadata], a task without a handler [task.ErrUnknownTask].
 func (c *Consumer) SetRateLimit(name, limit string) error {
@@ -89,8 +94,7 @@ func (rs *rates) override(name, limit string) {
 	}
 	if b != nil {
 		b.set(limit)
-		b.back = time.Time{}
-		rs.serve(b)
+		rs.replan(b)
 	}
 }
 
@@ -112,37 +116,130 @@ func (rs *rates) admit(r *run, declared string) bool {
 		return false
 	}
 	b := rs.bucket(r.request.Name, declared)
-	if b == nil || b.limiter == nil || len(b.waiting) == 0 && b.limiter.Allow() {
+	if b == nil || b.limiter == nil {
 		rs.mu.Unlock()
 		return true
 	}
-	w := &waiter{r: r}
-	wait := b.estimate()
+	now := time.Now()
+	w, wait := b.plan(r, now)
+	room := q.room()
 	switch {
-	case q.aside < q.room():
-		q.aside++
-	case wait <= ratePatience:
-		w.turn = make(chan bool, 1)
-	default:
-		at := b.putBack(wait)
+	case wait <= 0 && b.limiter.AllowN(now, 1):
 		rs.mu.Unlock()
-		r.sendBack(at)
+		return true
+	case wait > asideFor || room == 0 && wait > ratePatience:
+		rs.putBack(b, w, now)
+		rs.mu.Unlock()
+		return false
+	case room == 0:
+		w.wake = make(chan bool, 1)
+		rs.wait(b, w)
+		rs.mu.Unlock()
+		if <-w.wake {
+			return true
+		}
+		r.unstarted()
 		return false
 	}
-	q.c.reserved.add(r)
-	b.waiting = append(b.waiting, w)
-	if len(b.waiting) == 1 {
-		rs.arm(b, wait)
+	q.aside++
+	rs.wait(b, w)
+	if q.aside > room {
+		rs.makeRoom(b, q, now)
 	}
 	rs.mu.Unlock()
-	if w.turn == nil {
-		return false
-	}
-	if <-w.turn {
-		return true
-	}
-	r.unstarted()
 	return false
+}
+
+// plan gives a run its turn, and tells in how long it would start. One that was put back has its turn already.
+func (b *bucket) plan(r *run, now time.Time) (w *waiter, wait time.Duration) {
+	at := r.request.Effective.NotBefore.Or(time.Time{})
+	if at.IsZero() || !wire.Held(r.message, wire.HeaderTurn, at) {
+		at = b.promise(now)
+		return &waiter{r: r, at: at}, at.Sub(now)
+	}
+	return &waiter{r: r, at: at}, b.estimate(now, b.before(at))
+}
+
+// before returns how many wait whose turn is not after at.
+func (b *bucket) before(at time.Time) int {
+	return sort.Search(len(b.waiting), func(i int) bool { return b.waiting[i].at.After(at) })
+}
+
+// estimate returns in how long there is a token for whoever comes after n others.
+func (b *bucket) estimate(now time.Time, n int) time.Duration {
+	missing := float64(n+1) - b.limiter.TokensAt(now)
+	return max(0, time.Duration(missing*float64(b.interval)))
+}
+
+// promise returns the next turn that nobody has.
+func (b *bucket) promise(now time.Time) time.Time {
+	at := now.Add(b.estimate(now, len(b.waiting)))
+	if n := len(b.waiting); n > 0 {
+		at = later(at, b.waiting[n-1].at.Add(b.interval))
+	}
+	return later(at, b.back)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
+// wait puts a waiter in the line.
+func (rs *rates) wait(b *bucket, w *waiter) {
+	w.r.queue.c.reserved.add(w.r)
+	b.waiting = slices.Insert(b.waiting, b.before(w.at), w)
+	rs.serve(b)
+}
+
+// makeRoom puts back the one of a queue's tasks whose turn is the last.
+func (rs *rates) makeRoom(b *bucket, q *queue, now time.Time) {
+	for i := len(b.waiting) - 1; i >= 0; i-- {
+		if w := b.waiting[i]; w.r.queue == q && w.wake == nil {
+			b.waiting = slices.Delete(b.waiting, i, i+1)
+			q.aside--
+			q.c.reserved.remove(w.r)
+			rs.putBack(b, w, now)
+			return
+		}
+	}
+}
+
+// putBack puts a task back until its turn. One whose turn has passed gets another.
+func (rs *rates) putBack(b *bucket, w *waiter, now time.Time) {
+	at := w.at
+	if !at.After(now) {
+		at = b.promise(now)
+	}
+	if most := now.Add(maxRateDelay); at.After(most) {
+		at = most.Add(-rand.N(maxRateDelay / 24)) // not all at once
+	} else {
+		b.back = later(b.back, at.Add(b.interval))
+	}
+	w.r.sendBack(at)
+}
+
+// replan gives those that wait turns by a limit that has changed.
+func (rs *rates) replan(b *bucket) {
+	now, waiting := time.Now(), b.waiting
+	b.waiting, b.back = nil, time.Time{}
+	for _, w := range waiting {
+		if b.limiter == nil {
+			w.answer(true)
+			continue
+		}
+		w.at = b.promise(now)
+		if w.wake == nil && w.at.Sub(now) > asideFor {
+			w.r.queue.aside--
+			w.r.queue.c.reserved.remove(w.r)
+			rs.putBack(b, w, now)
+			continue
+		}
+		b.waiting = append(b.waiting, w)
+	}
+	rs.serve(b)
 }
 
 // bucket returns the bucket of a task. nil, or one without a limiter: there is no limit, or none that can be read, which the
@@ -180,7 +277,7 @@ func (b *bucket) set(limit string) {
 		return
 	}
 	perSecond := rate.Limit(float64(n) / per.Seconds())
-	burst := max(1, int(perSecond))
+	burst := max(1, int(perSecond/10))
 	b.interval = per / time.Duration(n)
 	if b.limiter == nil {
 		b.limiter = rate.NewLimiter(perSecond, burst)
@@ -190,34 +287,15 @@ func (b *bucket) set(limit string) {
 	b.limiter.SetBurst(burst)
 }
 
-// estimate returns in how long whoever comes now would have its turn.
-func (b *bucket) estimate() time.Duration {
-	missing := float64(len(b.waiting)+1) - b.limiter.Tokens()
-	return max(0, time.Duration(missing*float64(b.interval)))
-}
-
-// putBack returns when a task that is put back is to come again: when its turn may be, one after the other, and not all together.
-func (b *bucket) putBack(wait time.Duration) time.Time {
-	now := time.Now()
-	first, last := now.Add(wait), now.Add(maxRateDelay)
-	if b.back.Before(first) {
-		b.back = first
-	}
-	at := b.back
-	if at.After(last) {
-		at = last
-	} else {
-		b.back = b.back.Add(b.interval)
-	}
-	return at.Add(rand.N(max(at.Sub(now)/10, time.Millisecond)))
-}
-
 // serve starts those whose turn has come, and returns in how long the next one's will; 0: nobody waits.
 func (b *bucket) serve() time.Duration {
 	for len(b.waiting) > 0 {
 		w := b.waiting[0]
 		lost := w.r.isLost()
 		if !lost && b.limiter != nil {
+			if early := time.Until(w.at); early > 0 {
+				return early
+			}
 			token := b.limiter.Reserve()
 			if wait := token.Delay(); wait > 0 {
 				token.Cancel()
@@ -255,9 +333,9 @@ func (rs *rates) serve(b *bucket) {
 func (w *waiter) answer(start bool) {
 	r, c := w.r, w.r.queue.c
 	switch {
-	case w.turn != nil:
+	case w.wake != nil:
 		c.reserved.remove(r)
-		w.turn <- start
+		w.wake <- start
 		return
 	case !start:
 		r.unstarted()
@@ -277,25 +355,24 @@ func (r *run) begin() {
 	r.queue.start(r)
 }
 
-// sendBack puts the task back until a moment. No attempt is counted.
+// sendBack puts the task back until its turn. No attempt is counted.
 func (r *run) sendBack(at time.Time) {
 	r.queue.c.settling.Go(func() {
 		next := r.copy()
-		at := next.delay(time.Until(at))
-		if r.replace(r.queue.source, next, at, "wait for its rate") {
+		next.turn = true
+		if r.replace(r.queue.source, next, next.until(at), "wait for its rate") {
 			r.queue.c.cfg.Metrics.Snoozed.Inc(1)
 		}
 	})
 }
 
-// room returns how many tasks of the queue may be set aside.
+// room returns how many tasks of the queue may be set aside: half of what it may hold.
 func (q *queue) room() int {
-	workers := q.team.workers()
-	held := q.cfg.prefetch(workers)
+	held := q.cfg.prefetch(q.team.workers())
 	if held == noLimit {
 		return maxAside
 	}
-	return max(0, held-workers)
+	return held / 2
 }
 
 // giveBack gives back those of the waiting runs that which chooses.

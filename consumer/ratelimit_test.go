@@ -59,7 +59,7 @@ func TestSetRateLimit(t *testing.T) {
 		if err := c.SetRateLimit("nobody", "1/s"); !errors.Is(err, task.ErrUnknownTask) {
 			t.Errorf("a task that is none: %v", err)
 		}
-		must0(t, c.SetRateLimit("hold", "1/h")) // before Run, and over no limit at all
+		must0(t, c.SetRateLimit("hold", "12/m")) // before Run, and over no limit at all
 		h.b.run()
 		h.submit(0, 10)
 		count := func(why string, want int) {
@@ -68,15 +68,15 @@ func TestSetRateLimit(t *testing.T) {
 				t.Errorf("%s: %d runs, want %d", why, n, want)
 			}
 		}
-		count("1/h", 1)
-		time.Sleep(time.Minute)
-		count("a minute later", 1)
+		count("12/m", 1)
+		time.Sleep(4 * time.Second)
+		count("4 s later", 1)
 		must0(t, c.SetRateLimit("hold", "1/s"))
 		time.Sleep(3*time.Second + time.Millisecond)
 		count("3 s at 1/s", 4)
 		must0(t, c.SetRateLimit("hold", consumer.RateDefault))
 		count("without a limit", 10)
-		h.submit(10, 5, task.WithRateLimit("1/h"))
+		h.submit(10, 5, task.WithRateLimit("12/m"))
 		count("as the metadata say", 11)
 		must0(t, c.SetRateLimit("hold", ""))
 		count("no limit over the metadata", 15)
@@ -90,16 +90,16 @@ func TestLimitedTasksGoBack(t *testing.T) {
 		h := newHolding(t, consumer.QueueConfig{Workers: 2, Prefetch: 6})
 		close(h.release)
 		h.b.run()
-		h.submit(0, 5, task.WithRateLimit("1/m"))
+		h.submit(0, 5, task.WithRateLimit("6/m"))
 		h.want(0, 0)
-		if n := h.b.c.Stats().Reserved; n != 4 {
-			t.Errorf("%d wait", n)
+		if n, s := h.b.c.Stats().Reserved, h.held(); n != 3 || s.Delayed != 1 {
+			t.Errorf("%d wait here, %d in the broker, want half the prefetch, 3, and the last one", n, s.Delayed)
 		}
 		must0(t, h.b.c.Pause())
-		h.want(0, 4)
+		h.want(0, 3)
 		must0(t, h.b.c.Resume())
 		h.want(0, 0)
-		h.submit(5, 1, task.WithRateLimit("1/m"), task.WithExpires(time.Now().Add(time.Second)))
+		h.submit(5, 1, task.WithRateLimit("6/m"), task.WithExpires(time.Now().Add(time.Second)))
 		time.Sleep(30 * time.Minute)
 		if n := len(h.runs()); n != 5 || h.b.metrics.Expired.Count() != 1 {
 			t.Errorf("%d runs, %d expired", n, h.b.metrics.Expired.Count())
@@ -111,6 +111,61 @@ func TestLimitedTasksGoBack(t *testing.T) {
 			t.Errorf("after the stop: %+v", s)
 		}
 	})
+}
+
+// TestRateStartsWithoutABurst (S19): what may start at once is the rate's share of 100 ms, at least one.
+func TestRateStartsWithoutABurst(t *testing.T) {
+	for limit, want := range map[string]int{"5/s": 1, "10/s": 1, "50/s": 5, "6000/m": 10, "3600/h": 1} {
+		synctest.Test(t, func(t *testing.T) {
+			h := newHolding(t, consumer.QueueConfig{Workers: 2, Prefetch: 400})
+			close(h.release)
+			h.b.run()
+			h.submit(0, 100, task.WithRateLimit(limit))
+			if n := len(h.runs()); n != want {
+				t.Errorf("%s: %d of 100 tasks start at once, want %d", limit, n, want)
+			}
+			h.b.end()
+		})
+	}
+}
+
+// TestLimitedTasksArePutBackOnce (S19): tasks over the limit wait here for a minute at most and in half the prefetch at most. Each
+// other one is put back once, comes at its turn and starts then, although new ones come all the time.
+func TestLimitedTasksArePutBackOnce(t *testing.T) {
+	for _, q := range []consumer.QueueConfig{{Workers: 2, Prefetch: 1}, {Workers: 2, Prefetch: 8}, {Workers: 2, Prefetch: -1}} {
+		synctest.Test(t, func(t *testing.T) {
+			const tasks = 60
+			h := newHolding(t, q)
+			close(h.release)
+			h.b.run()
+			begin := time.Now()
+			h.submit(0, tasks/2, task.WithRateLimit("12/m"))
+			for i := tasks / 2; i < tasks; i++ {
+				time.Sleep(7 * time.Second)
+				h.submit(i, 1, task.WithRateLimit("12/m"))
+				synctest.Wait()
+				reserved := h.b.c.Reserved()
+				if len(reserved) > q.Prefetch/2 && q.Prefetch > 0 {
+					t.Errorf("%d wait here with a prefetch of %d", len(reserved), q.Prefetch)
+				}
+				for _, r := range reserved {
+					if since := time.Since(r.Since); since > time.Minute {
+						t.Errorf("a task has waited here for %s", since)
+					}
+				}
+			}
+			for len(h.runs()) < tasks && time.Since(begin) < time.Hour {
+				time.Sleep(time.Second)
+			}
+			if took := time.Since(begin); took > tasks*5*time.Second {
+				t.Errorf("%+v: %d tasks at one each 5 s took %s", q, tasks, took)
+			}
+			if n := h.b.metrics.Received.Count(); n > 2*tasks {
+				t.Errorf("%+v: %d tasks were received %d times", q, tasks, n)
+			}
+			h.b.end()
+		})
+	}
 }
 
 var _ consumer.Pool = spawner{}

@@ -266,6 +266,7 @@ func (r *run) remove(ctx context.Context, v verdict) bool {
 type successive struct {
 	task.Envelope
 	reason string // of a retry: why the task has failed, as events show it
+	turn   bool   // it waits for its rate
 }
 
 // copy returns the envelope of the task's next message. Older versions counted crashes there.
@@ -278,11 +279,16 @@ func (r *run) copy() *successive {
 // delay says that the next start is d from now, and returns that moment. It travels in the envelope
 // too, for brokers that cannot wait as long.
 func (e *successive) delay(d time.Duration) time.Time {
-	e.Meta.NotBefore = task.Opt[time.Time]{}
 	if d <= 0 {
+		e.Meta.NotBefore = task.Opt[time.Time]{}
 		return time.Time{}
 	}
-	at := time.Now().Add(d)
+	return e.until(time.Now().Add(d))
+}
+
+// until says that the next start is at a moment, and returns that, as it travels: in whole milliseconds, and not earlier.
+func (e *successive) until(at time.Time) time.Time {
+	at = at.Add(time.Millisecond - 1).Truncate(time.Millisecond)
 	e.Meta.NotBefore = task.Set(at)
 	return at
 }
@@ -327,6 +333,12 @@ func (r *run) publishCopy(ctx context.Context, queue string, next *successive, a
 	m.Generation = r.message.Generation + 1
 	m.Priority = r.message.Priority
 	r.keepForeign(m)
+	if !at.IsZero() {
+		wire.StampHeld(m, wire.HeaderHeld, at)
+		if next.turn {
+			wire.StampHeld(m, wire.HeaderTurn, at)
+		}
+	}
 	out := broker.Outgoing{Queue: queue, Message: m, At: at, Reason: next.reason}
 	switch {
 	case r.acked.Load():

@@ -369,8 +369,10 @@ func testStuckHandlers(t *testing.T, open Open) {
 	r.eventually("handlers that came back are counted off", func() bool { return m.Stuck.Count() == 0 && r.consumer.Stats().Stuck == 0 })
 }
 
+// testRateLimit (S19): tasks start at their rate, without a burst above its share of 100 ms; each is put back once at most.
 func testRateLimit(t *testing.T, open Open) {
-	r := newRoad(t, open)
+	m := middleware.NewMetrics(nil)
+	r := newRoad(t, open, func(_ *producer.Config, c *consumer.Config) { c.Metrics = m })
 	var mu sync.Mutex
 	var starts []time.Time
 	handle(r, work, func(_ context.Context, i int) (int, error) {
@@ -396,8 +398,11 @@ func testRateLimit(t *testing.T, open Open) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if took := starts[len(starts)-1].Sub(starts[0]); took < 250*time.Millisecond {
-		t.Fatalf("26 runs at 20/s with a burst of 20 took %s, want at least 250 ms", took)
+	if took := starts[len(starts)-1].Sub(starts[0]); took < 1200*time.Millisecond {
+		t.Errorf("26 runs at 20/s with a burst of 2 took %s, want at least 1.2 s", took)
+	}
+	if n := m.Received.Count(); n > 2*26 {
+		t.Errorf("26 tasks were received %d times", n)
 	}
 }
 

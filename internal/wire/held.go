@@ -1,0 +1,34 @@
+package wire
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+)
+
+// The headers of a message that the broker holds back. They tell whoever gets it that it is not early, whatever the clocks of the
+// processes say. Both are milliseconds since 1970, and count only while they equal the task's NotBefore.
+const (
+	HeaderHeld = "swarmiji-held" // int64: the broker was asked to hold the message until then
+	HeaderTurn = "swarmiji-turn" // int64: the same; it was put back for its rate, and its turn comes then
+)
+
+// StampHeld says that m is published to be held back until at.
+func StampHeld(m *broker.Message, header string, at time.Time) {
+	if m.Headers == nil {
+		m.Headers = make(map[string]any, 1)
+	}
+	m.Headers[header] = at.UnixMilli()
+}
+
+// Held reports whether m says in this header that it was held back until at.
+func Held(m *broker.Message, header string, at time.Time) bool {
+	switch v := m.Headers[header].(type) {
+	case int64:
+		return v == at.UnixMilli()
+	case string: // of a broker whose headers are texts
+		return v == strconv.FormatInt(at.UnixMilli(), 10)
+	}
+	return false
+}
