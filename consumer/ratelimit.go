@@ -16,13 +16,13 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// A task that its rate does not let start gets a turn. If that comes soon, the task is set aside until then: it stays reserved, and
-// its worker is free for others. A queue has room for half its prefetch. What has no room, or a later turn, is put back to come again
-// at its turn, which new tasks do not take meanwhile: all that is held would otherwise be of one task, and the others behind it would
-// wait for ever. Where the prefetch has no half, the worker itself waits if that is short.
+// A task that its rate does not let start gets a turn, and is set aside until then: it stays reserved, and its worker is free for
+// others. A queue has room for half its prefetch. What has no room, or has waited for a minute, is put back to come again at its
+// turn, which new tasks do not take meanwhile: all that is held would otherwise be of one task, and the others behind it would wait
+// for ever. Where the prefetch has no half, the worker itself waits if that is short.
 const (
 	maxAside     = 1000           // set aside where the prefetch has no limit
-	asideFor     = time.Minute    // for which a task is set aside
+	asideFor     = time.Minute    // for which a task is set aside at most
 	ratePatience = time.Second    // for which a worker waits
 	maxRateDelay = 24 * time.Hour // for which a task is put back: the limit may have changed by then
 )
@@ -54,8 +54,9 @@ type bucket struct {
 // waiter is a run that waits for its rate.
 type waiter struct {
 	r    *run
-	at   time.Time // its turn
-	wake chan bool // gets true when the run may start, false when it must not; nil: it was set aside
+	at   time.Time   // its turn
+	ends *time.Timer // ends the time for which it is set aside
+	wake chan bool   // gets true when the run may start, false when it must not; nil: it was set aside
 }
 
 // SetRateLimit sets the rate limit of a task in this process, such as "10/s", "600/m" or "5000/h", over what its metadata say.
@@ -127,7 +128,7 @@ func (rs *rates) admit(r *run, declared string) bool {
 	case wait <= 0 && b.limiter.AllowN(now, 1):
 		rs.mu.Unlock()
 		return true
-	case wait > asideFor || room == 0 && wait > ratePatience:
+	case room == 0 && wait > ratePatience:
 		rs.putBack(b, w, now)
 		rs.mu.Unlock()
 		return false
@@ -142,6 +143,7 @@ func (rs *rates) admit(r *run, declared string) bool {
 		return false
 	}
 	q.aside++
+	w.ends = time.AfterFunc(asideFor, func() { rs.end(b, w) })
 	rs.wait(b, w)
 	if q.aside > room {
 		rs.makeRoom(b, q, now)
@@ -198,13 +200,30 @@ func (rs *rates) wait(b *bucket, w *waiter) {
 func (rs *rates) makeRoom(b *bucket, q *queue, now time.Time) {
 	for i := len(b.waiting) - 1; i >= 0; i-- {
 		if w := b.waiting[i]; w.r.queue == q && w.wake == nil {
-			b.waiting = slices.Delete(b.waiting, i, i+1)
-			q.aside--
-			q.c.reserved.remove(w.r)
-			rs.putBack(b, w, now)
+			rs.takeOut(b, i, now)
 			return
 		}
 	}
+}
+
+// end puts back a task that has been set aside for long enough.
+func (rs *rates) end(b *bucket, w *waiter) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	rs.serve(b) // its turn may be now
+	if i := slices.Index(b.waiting, w); i >= 0 {
+		rs.takeOut(b, i, time.Now())
+	}
+}
+
+// takeOut puts back a task that was set aside.
+func (rs *rates) takeOut(b *bucket, i int, now time.Time) {
+	w := b.waiting[i]
+	b.waiting = slices.Delete(b.waiting, i, i+1)
+	w.ends.Stop()
+	w.r.queue.aside--
+	w.r.queue.c.reserved.remove(w.r)
+	rs.putBack(b, w, now)
 }
 
 // putBack puts a task back until its turn. One whose turn has passed gets another.
@@ -231,12 +250,6 @@ func (rs *rates) replan(b *bucket) {
 			continue
 		}
 		w.at = b.promise(now)
-		if w.wake == nil && w.at.Sub(now) > asideFor {
-			w.r.queue.aside--
-			w.r.queue.c.reserved.remove(w.r)
-			rs.putBack(b, w, now)
-			continue
-		}
 		b.waiting = append(b.waiting, w)
 	}
 	rs.serve(b)
@@ -342,6 +355,7 @@ func (w *waiter) answer(start bool) {
 	default:
 		c.settling.Go(r.begin)
 	}
+	w.ends.Stop()
 	r.queue.aside--
 	c.reserved.remove(r)
 }

@@ -55,9 +55,8 @@ type run struct {
 	cut        atomic.Pointer[cut] // of its context; nil: none yet
 }
 
-// clockSkew is how much too early, by this process's clock, a delayed task may come and be held
-// here; one that comes still earlier is sent back. Broker and consumer have clocks of their own,
-// and sending back by the wrong one would go on and on.
+// clockSkew is how much too early, by this process's clock, a task that no broker has held back may
+// come and be held here; one that comes still earlier is sent back, once.
 const clockSkew = time.Second
 
 // handle takes a delivery to its end, or to the point from which its settlement goes on beside the
@@ -218,13 +217,15 @@ func (r *run) expired() bool {
 	return ok && !at.IsZero() && r.request.Received.After(at)
 }
 
+// premature reports whether the task comes before its time, and nobody has asked the broker to hold it back. One that the broker has
+// held back is not early: the broker's clock decides.
 func (r *run) premature() bool {
 	at, ok := r.request.Effective.NotBefore.Get()
-	return ok && at.After(r.request.Received)
+	return ok && at.After(r.request.Received) && !wire.Held(r.message, wire.HeaderHeld, at)
 }
 
-// sendBackUntilDue delays a task that came before its time: one of a foreign writer, or beyond what
-// the broker can hold.
+// sendBackUntilDue delays a task that came before its time: one of a foreign writer or an older
+// version, or beyond what the broker can hold.
 func (r *run) sendBackUntilDue() {
 	at := r.request.Effective.NotBefore.Or(time.Time{})
 	r.queue.c.settling.Go(func() {

@@ -333,11 +333,9 @@ func (r *run) publishCopy(ctx context.Context, queue string, next *successive, a
 	m.Generation = r.message.Generation + 1
 	m.Priority = r.message.Priority
 	r.keepForeign(m)
-	if !at.IsZero() {
-		wire.StampHeld(m, wire.HeaderHeld, at)
-		if next.turn {
-			wire.StampHeld(m, wire.HeaderTurn, at)
-		}
+	wire.StampHeld(m, wire.HeaderHeld, at)
+	if next.turn {
+		wire.StampHeld(m, wire.HeaderTurn, at)
 	}
 	out := broker.Outgoing{Queue: queue, Message: m, At: at, Reason: next.reason}
 	switch {

@@ -232,6 +232,7 @@ func (f *following) encode(outs *[]outgoing, failures *[]unfit) (taken []outgoin
 		out := broker.Outgoing{Queue: o.queue, Message: m}
 		if delays { // else whoever receives it waits
 			out.At = o.envelope.Meta.NotBefore.Or(time.Time{})
+			wire.StampHeld(m, wire.HeaderHeld, out.At)
 		}
 		size += len(m.Body)
 		taken, messages = append(taken, o), append(messages, out)

@@ -3,6 +3,8 @@ package consumer_test
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
+	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/membroker"
@@ -71,4 +73,38 @@ func (d noNotesDelivery) Unwrap() any { return d.Delivery }
 
 func (d noNotesDelivery) AckSync(context.Context) error {
 	return fmt.Errorf("%w: %w: the server refuses the notes of acknowledgements", broker.ErrUnavailable, broker.ErrAccess)
+}
+
+// ahead is a broker whose clock is ahead of that of the processes.
+type ahead struct {
+	*membroker.Broker
+	by     time.Duration
+	rounds *atomic.Int64 // messages that were put back; after a thousand the clocks agree
+}
+
+func (b ahead) Unwrap() any { return b.Broker }
+
+func (b ahead) PublishAt(ctx context.Context, queue string, m *broker.Message, at time.Time) error {
+	return b.Broker.PublishAt(ctx, queue, m, at.Add(-b.by))
+}
+
+func (b ahead) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
+	for i := range ms {
+		ms[i].At = b.early(ms[i].At)
+	}
+	return b.Broker.PublishBatch(ctx, ms)
+}
+
+func (b ahead) Retry(ctx context.Context, d broker.Delivery, next broker.Outgoing) error {
+	if b.rounds.Add(1) < 1000 {
+		next.At = b.early(next.At)
+	}
+	return b.Broker.Retry(ctx, d, next)
+}
+
+func (b ahead) early(at time.Time) time.Time {
+	if at.IsZero() {
+		return at
+	}
+	return at.Add(-b.by)
 }

@@ -243,6 +243,7 @@ func (s *staged) stage(ctx context.Context, queue string, e *task.Envelope) erro
 		}
 	}
 	s.out = broker.Outgoing{Queue: queue, Message: m, At: s.effective.NotBefore.Or(time.Time{})}
+	wire.StampHeld(m, wire.HeaderHeld, s.out.At)
 	if s.job != nil {
 		if err := s.fill(); err != nil {
 			s.forget()

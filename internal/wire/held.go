@@ -14,8 +14,11 @@ const (
 	HeaderTurn = "swarmiji-turn" // int64: the same; it was put back for its rate, and its turn comes then
 )
 
-// StampHeld says that m is published to be held back until at.
+// StampHeld says that m is published to be held back until at; zero: it is not.
 func StampHeld(m *broker.Message, header string, at time.Time) {
+	if at.IsZero() {
+		return
+	}
 	if m.Headers == nil {
 		m.Headers = make(map[string]any, 1)
 	}
