@@ -45,6 +45,7 @@ func TestConsumerClockIsBehind(t *testing.T) {
 				must0(t, b.p.Close(t.Context()))
 				b.p = p
 				b.run()
+				synctest.Wait()
 				want := submit(t, b)
 				time.Sleep(time.Minute)
 				if got := b.metrics.Received.Count(); got != want || b.runs.Load() == 0 {

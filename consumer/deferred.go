@@ -113,7 +113,62 @@ func (r *run) expectNothing() {
 
 // leftOpen reports whether an attempt before this one, which ends the task, may have left its deferral open for it.
 func (r *run) leftOpen(v verdict) bool {
-	return r.queue.c.answers != nil && r.answer == nil && r.request.Retries > 0 && v.kind != retry && v.kind != snooze && v.kind != deferred && v.kind != giveBack
+	return r.queue.c.answers != nil && r.answer == nil && (r.request.Retries > 0 || r.request.Deliveries > 1) &&
+		v.kind != retry && v.kind != snooze && v.kind != deferred && v.kind != giveBack
+}
+
+// concludeExpected ends what the handler expected, by what became of its attempt, and reports whether the attempt is settled with
+// that: an answer that was accepted counts, unless the task has succeeded without it or was revoked.
+func (q *queue) concludeExpected(ctx context.Context, r *run, v verdict) (settled bool) {
+	expected := r.expects.Load()
+	switch {
+	case v.kind == deferred, !expected && !r.leftOpen(v):
+		return false
+	case v.kind == giveBack: // the next delivery of the message finds the answer
+		return false
+	case v.kind == succeeded, v.kind == revoked, v.recorded:
+		r.expectNothing()
+		return false
+	}
+	d, err := r.deferral()
+	if err != nil {
+		return false
+	}
+	answered, stale := false, false
+	conclude := func(ctx context.Context) (err error) {
+		if answered, err = q.c.answers.deferrals.Conclude(ctx, d); errors.Is(err, jobs.ErrStale) {
+			stale, err = true, nil
+		}
+		return err
+	}
+	if expected {
+		if !r.persist(ctx, "look for its answer", conclude) {
+			return true
+		}
+	} else if !r.tryConclude(conclude) {
+		return false
+	}
+	switch {
+	case stale && expected:
+		r.discard()
+		return true
+	case !answered:
+		return false
+	}
+	r.log(slog.LevelInfo, "the attempt has failed after its answer was accepted: the answer counts", slog.Any("error", v.err))
+	q.leave(ctx, r, verdict{kind: deferred}, true)
+	return true
+}
+
+// tryConclude is for what an attempt before may have expected: most often nothing, so that the task does not wait for the jobs.
+func (r *run) tryConclude(conclude func(context.Context) error) bool {
+	ctx, cancel := context.WithTimeout(r.queue.c.settle, loadTimeout)
+	defer cancel()
+	err := repeat(ctx, r.lost(), conclude, func(error) {})
+	if err != nil && !broker.Gone(err) {
+		r.log(slog.LevelWarn, "whether an answer was accepted for the task could not be told", slog.Any("error", err))
+	}
+	return err == nil
 }
 
 // settleDeferred defers a task.
@@ -145,9 +200,14 @@ func (q *queue) settleDeferred(ctx context.Context, r *run, v verdict) {
 		r.discard()
 		return
 	}
+	q.leave(ctx, r, v, awaited.Answered)
+}
+
+// leave ends a run whose task is deferred now.
+func (q *queue) leave(ctx context.Context, r *run, v verdict, answered bool) {
 	r.final.Store(true) // given back, it is to come again as what it is, to be acknowledged, and not as a copy, to be run
 	r.noteRevoked()
-	if !awaited.Answered {
+	if !answered {
 		if _, ok := r.save(ctx, task.StateAwaiting, v); !ok {
 			return
 		}

@@ -152,14 +152,14 @@ func (q *queue) settle(r *run, v verdict) {
 		r.discard()
 		return
 	}
-	if r.expects.Load() && v.kind != deferred || r.leftOpen(v) {
-		r.expectNothing()
-	}
 	ctx := q.c.settle
 	if !r.quick(v) {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, q.c.cfg.StoreRetry)
 		defer cancel()
+	}
+	if q.concludeExpected(ctx, r, v) {
+		return
 	}
 	switch v.kind {
 	case giveBack:

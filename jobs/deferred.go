@@ -226,6 +226,39 @@ func (f *Deferrals) Drop(ctx context.Context, d Deferral) error {
 	return err
 }
 
+// Conclude says that an attempt has ended without Await, and without a success. If an answer was accepted for it, or for one before
+// it, the attempt is deferred, and settled by that answer; a refusal is one too. Otherwise Conclude is Drop. It may be called again.
+func (f *Deferrals) Conclude(ctx context.Context, d Deferral) (answered bool, err error) {
+	for key := ""; ; {
+		known := key
+		err = f.with(ctx, &d, key, func(ctx context.Context, a *deferring) error {
+			known, answered = key, false
+			switch {
+			case a.job == nil:
+				return nil
+			case a.job.Phase != "":
+				answered = a.begun()
+				return nil
+			case a.job.Key != key:
+				known = a.job.Key
+				return nil
+			case !a.job.answered():
+				return a.tx.Delete(ctx, a.job.ID)
+			}
+			if err := a.take(ctx, key); err != nil {
+				return err
+			}
+			answered, a.job.Phase = true, Answered
+			a.until(a.now)
+			return a.keep(ctx)
+		})
+		if err != nil || known == key {
+			return answered, err
+		}
+		key = known // and now with its lock
+	}
+}
+
 // Deferred reports whether an attempt is deferred, or was, and has been taken further since. A message of it that comes again is to be acknowledged, and
 // nothing else.
 func (f *Deferrals) Deferred(ctx context.Context, d Deferral) (bool, error) {

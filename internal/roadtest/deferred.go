@@ -190,6 +190,76 @@ func testDeferredEarly(t *testing.T, open Open) {
 	want(a.road, submit(a.road, ask, "sudden"), 9)
 }
 
+// testDeferredAccepted: an answer that was told to be accepted is not lost, whatever becomes of the attempt that expected it: it
+// counts when the attempt is to be repeated, and when it has failed for good.
+func testDeferredAccepted(t *testing.T, open Open) {
+	ends := map[string]func(ctx context.Context) error{
+		"retry":      func(context.Context) error { return task.Retry(nil) },
+		"retry late": func(context.Context) error { return task.Retry(nil, task.After(time.Hour)) },
+		"snooze":     func(context.Context) error { return task.Snooze(time.Millisecond) },
+		"failure":    func(context.Context) error { return errors.New("the request has timed out") },
+		"panic":      func(context.Context) error { panic("after the answer") },
+		"time limit": func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) },
+		"exhausted": func(ctx context.Context) error {
+			if req, _ := task.FromContext(ctx); req.Retries == 0 {
+				return task.Retry(nil, task.After(0))
+			}
+			return errors.New("the next attempt has failed")
+		},
+	}
+	a := newAsking(t, open)
+	handle(a.road, ask, func(ctx context.Context, key string) (int, error) {
+		if err := task.Expect(ctx, key); err != nil {
+			return 0, err
+		}
+		a.complete("ask", key, 9, jobs.Accepted)
+		return 0, ends[key](ctx)
+	})
+	a.start()
+	fs := make(map[string]*task.Future[int])
+	for key := range ends {
+		fs[key] = submit(a.road, ask, key, task.WithTimeLimit(time.Second), task.WithMaxRetries(1), task.WithRetryDelay(0))
+	}
+	for key, f := range fs {
+		if got, err := f.Get(a.ctx()); err != nil || got != 9 {
+			t.Errorf("%s: the answer was accepted, and the result is %d, %v", key, got, err)
+		}
+		a.over(key)
+		a.complete("ask", key, 7, jobs.Duplicate)
+	}
+}
+
+// testDeferredGivenBack: an answer that was accepted while its attempt was cut by a stop is that of the next delivery.
+func testDeferredGivenBack(t *testing.T, open Open) {
+	h := open(t)
+	same := func(*testing.T) *Harness { return h }
+	a := newAsking(t, same, func(_ *producer.Config, c *consumer.Config) { c.ShutdownTimeout = -1 })
+	handle(a.road, ask, func(ctx context.Context, key string) (int, error) {
+		if err := task.Expect(ctx, key); err != nil {
+			return 0, err
+		}
+		a.asks <- key
+		<-ctx.Done()
+		return 0, context.Cause(ctx)
+	})
+	run := a.start()
+	f := submit(a.road, ask, "k")
+	a.asked()
+	a.complete("ask", "k", 9, jobs.Accepted)
+	if err := run.stop(); !errors.Is(err, consumer.ErrForced) {
+		t.Fatalf("Run returned %v", err)
+	}
+	later := newRoad(t, same, func(_ *producer.Config, c *consumer.Config) { c.Jobs = a.jobs })
+	handle(later, ask, func(ctx context.Context, key string) (int, error) {
+		if err := task.Expect(ctx, key); err != nil {
+			return 0, err
+		}
+		return 0, task.Defer("")
+	})
+	later.start()
+	want(a.road, f, 9)
+}
+
 // testDeferredKeys: while a task of a name waits for a key no other can. A handler that ends without Defer expects nothing any more.
 func testDeferredKeys(t *testing.T, open Open) {
 	a := newAsking(t, open)

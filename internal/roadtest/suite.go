@@ -121,6 +121,8 @@ func Run(t *testing.T, open Open) {
 		{"Deferred", false, testDeferred},
 		{"DeferredFails", false, testDeferredFails},
 		{"DeferredEarly", false, testDeferredEarly},
+		{"DeferredAccepted", false, testDeferredAccepted},
+		{"DeferredGivenBack", true, testDeferredGivenBack},
 		{"DeferredKeys", false, testDeferredKeys},
 		{"DeferredWorkflow", false, testDeferredWorkflow},
 		{"DeferredElsewhere", true, testDeferredElsewhere},
