@@ -160,7 +160,10 @@ type QueueConfig struct {
 	Prefetch int
 	// Lease is how long the broker waits for a sign of life of this process, where it has leases. 0: the adapter's default.
 	Lease time.Duration
-	// Task runs messages that name no task, such as raw bytes. "": they go to the dead letters.
+	// Task runs messages that name no task, such as raw bytes of any content type. The body of such a message is the task's
+	// arguments, byte for byte where the task takes []byte. With a Task, a message is an envelope only if it says so: by a content
+	// type of ours, by the header of serializer.RawFormat, or, as JSON, by an "id" that is also the message's. "": what names no
+	// task goes to the dead letters.
 	Task string
 	// Meta is this consumer's own configuration of the queue's tasks: over Defaults, below a task's definition.
 	Meta task.Metadata

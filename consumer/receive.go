@@ -25,6 +25,7 @@ type run struct {
 	delivery broker.Delivery
 	message  *broker.Message
 	format   serializer.Format // it came in, and its copies go out in
+	bare     bool              // it came without an envelope: its arguments are a foreign writer's bytes
 	handler  task.Handler
 	request  task.Request
 
@@ -116,9 +117,13 @@ func (q *queue) proceed(r *run) {
 // read decodes a delivery and merges its metadata.
 func (q *queue) read(d broker.Delivery, worker int) (*run, error) {
 	m := d.Message()
-	e, format, err := q.c.codec.Decode(m)
+	bind := q.c.bind
+	e, format, bare, err := q.decode(m)
 	if err != nil {
 		return nil, err
+	}
+	if bare {
+		bind = q.c.codec.BindBare
 	}
 	unreadable := q.c.codec.Open(q.name, e)
 	if unreadable != nil && !errors.Is(unreadable, wire.ErrArgs) {
@@ -138,8 +143,8 @@ func (q *queue) read(d broker.Delivery, worker int) (*run, error) {
 		}
 	}
 	beginLife(e, m, q.c.cfg.Sealer != nil)
-	r := &run{queue: q, worker: worker, delivery: d, message: m, format: format, unreadable: unreadable}
-	r.request = *task.NewRequest(e, q.c.bind)
+	r := &run{queue: q, worker: worker, delivery: d, message: m, format: format, bare: bare, unreadable: unreadable}
+	r.request = *task.NewRequest(e, bind)
 	if e.ReplyTo != "" && task.CheckName(e.ReplyTo) != nil { // a message must not choose where in the broker its answer goes
 		q.c.cfg.Metrics.Rejected.Inc(1)
 		q.c.warnOnce("reply-to", "reply addresses that are no node id are ignored", r.logAttrs()...)
@@ -168,6 +173,15 @@ func (q *queue) read(d broker.Delivery, worker int) (*run, error) {
 		req.Effective = &merged
 	}
 	return r, nil
+}
+
+// decode reads a message. One of a queue of raw work is taken for an envelope only if it says so.
+func (q *queue) decode(m *broker.Message) (e *task.Envelope, f serializer.Format, bare bool, err error) {
+	if q.cfg.Task != "" {
+		return q.c.codec.DecodeRaw(m)
+	}
+	e, f, err = q.c.codec.Decode(m)
+	return e, f, false, err
 }
 
 // foreignID gives a task of a foreign writer its id: the message's own, where that can be one, else

@@ -334,6 +334,9 @@ func (r *run) publishCopy(ctx context.Context, queue string, next *successive, a
 	m.Priority = r.message.Priority
 	r.keepForeign(m)
 	wire.StampHeld(m, wire.HeaderHeld, at)
+	if r.bare {
+		m.Headers[wire.HeaderBare] = "1" // beside the header of the envelope
+	}
 	if next.turn {
 		wire.StampHeld(m, wire.HeaderTurn, at)
 	}

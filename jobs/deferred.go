@@ -215,10 +215,10 @@ func (f *Deferrals) Drop(ctx context.Context, d Deferral) error {
 		return err
 	}
 	err = f.with(ctx, &d, "", func(ctx context.Context, a *deferring) error {
-		if a.job == nil || a.job.Phase != "" {
+		if a.job == nil || a.job.Phase != "" && a.begun() {
 			return nil
 		}
-		return a.tx.Delete(ctx, a.job.ID)
+		return a.tx.Delete(ctx, a.job.ID) // also one whose retry, this attempt, was quicker than Next
 	})
 	if errors.Is(err, ErrStale) {
 		return nil
@@ -236,13 +236,13 @@ func (f *Deferrals) Conclude(ctx context.Context, d Deferral) (answered bool, er
 			switch {
 			case a.job == nil:
 				return nil
-			case a.job.Phase != "":
-				answered = a.begun()
+			case a.job.Phase != "" && a.begun():
+				answered = true
 				return nil
 			case a.job.Key != key:
 				known = a.job.Key
 				return nil
-			case !a.job.answered():
+			case a.job.Phase != "" || !a.job.answered():
 				return a.tx.Delete(ctx, a.job.ID)
 			}
 			if err := a.take(ctx, key); err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -124,6 +125,50 @@ func testRawBytes(t *testing.T, open Open) {
 		}
 	case <-r.ctx().Done():
 		t.Fatal("bytes of a foreign writer did not reach their queue's task")
+	}
+}
+
+// testRawContentTypes: a queue of raw work takes bytes of any content type, also through a retry, and takes no body for a task only
+// because it looks like one (S9).
+func testRawContentTypes(t *testing.T, open Open) {
+	r := newRoad(t, open, func(_ *producer.Config, c *consumer.Config) {
+		q := c.Queues[queueName]
+		q.Task = "bytes"
+		c.Queues[queueName] = q
+	})
+	got := make(chan []byte, 1)
+	handle(r, task.New[[]byte, int]("bytes", task.WithRetryDelay(0), task.WithIgnoreResult(true)), func(ctx context.Context, b []byte) (int, error) {
+		if req, _ := task.FromContext(ctx); req.Retries == 0 {
+			return 0, task.Retry(nil)
+		}
+		got <- bytes.Clone(b)
+		return 0, nil
+	})
+	handle(r, work, func(context.Context, int) (int, error) { return 5, nil })
+	r.start()
+	want(r, submit(r, work, 1), 5) // an envelope is one still
+	for i, m := range []broker.Message{
+		{ContentType: "image/png", Body: []byte{0x89, 'P', 'N', 'G', 0, 0xff}},
+		{ContentType: "application/json; charset=utf-8", Body: []byte(`{"a":1}`)},
+		{ContentType: "application/json", Body: []byte(`{"task":"` + work.Name() + `","args":1}`)},
+		{ContentType: "text/plain", Body: []byte(`{"task":"nobody.knows.it"}`)},
+		{ContentType: "application/json", Body: []byte(`{"task": broken`)},
+		{ContentType: "application/msgpack", Body: []byte{0xc1}},
+		{Body: []byte(`{"task":"` + work.Name() + `"}`)},
+	} {
+		sent := m
+		sent.ID, sent.Priority = fmt.Sprintf("foreign %d", i), task.DefaultPriority
+		if err := r.broker.Publish(r.ctx(), queueName, &sent); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case b := <-got:
+			if !bytes.Equal(b, m.Body) {
+				t.Errorf("%s: %q came as %q", m.ContentType, m.Body, b)
+			}
+		case <-r.ctx().Done():
+			t.Fatalf("%s: %q did not reach the task of its queue", m.ContentType, m.Body)
+		}
 	}
 }
 

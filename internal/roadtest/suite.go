@@ -67,6 +67,7 @@ func Run(t *testing.T, open Open) {
 		{"UnknownThenDeployed", true, testUnknownThenDeployed},
 		{"AtMostOnce", false, testAtMostOnce},
 		{"RawBytes", false, testRawBytes},
+		{"RawContentTypes", true, testRawContentTypes},
 		{"JSONByHand", false, testJSONByHand},
 		{"ResultTooLarge", false, testResultTooLarge},
 		{"SameIDTwice", false, testSameIDTwice},

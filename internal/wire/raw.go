@@ -1,0 +1,69 @@
+package wire
+
+import (
+	"bytes"
+	"errors"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/serializer"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// HeaderBare is the header of the copy of a message that had no envelope: its arguments are a foreign writer's bytes.
+const HeaderBare = "swarmiji-bare" // string "1"
+
+// DecodeRaw is [Codec.Decode] for a queue of raw work: a message is an envelope only if it says so, and else its body is the
+// arguments, whatever they look like and whatever their content type is; bare is true then. An envelope says so by the content type of
+// its format, by the header of [serializer.RawFormat], or, as JSON, by the id of its message, which the object has too.
+func (c *Codec) DecodeRaw(m *broker.Message) (e *task.Envelope, f serializer.Format, bare bool, err error) {
+	if len(m.Body) > c.maxBody {
+		return nil, nil, false, c.tooLarge(len(m.Body))
+	}
+	media := serializer.MediaType(m.ContentType)
+	for _, f := range c.formats {
+		own := media == f.ContentType() && media != serializer.ContentJSON && media != serializer.ContentRaw
+		_, json := f.(serializer.JSONFormat)
+		if !own && (!json || m.ID == "" || !bytes.Contains(m.Body, []byte(`"`+m.ID+`"`))) {
+			continue
+		}
+		e, f, err := c.Decode(m)
+		if err == nil && f.ContentType() == serializer.ContentRaw { // it is no envelope after all
+			break
+		}
+		if own || !errors.Is(err, serializer.ErrMalformed) && !errors.Is(err, serializer.ErrUnknownType) {
+			return e, f, false, err
+		}
+	}
+	if m.Properties[contentEncoding] != "" {
+		if m, err = c.inflateBody(m); err != nil {
+			return nil, nil, false, err
+		}
+	}
+	if m.Headers[serializer.EnvelopeHeader] != nil {
+		e, err = serializer.RawFormat{}.Decode(m)
+		return e, serializer.RawFormat{}, m.Headers[HeaderBare] != nil, err
+	}
+	if err := serializer.CheckEncoding(m); err != nil {
+		return nil, nil, false, err
+	}
+	e = &task.Envelope{Version: task.EnvelopeVersion, ContentType: media, Args: m.Body}
+	if !c.Knows(media) {
+		e.ContentType = serializer.ContentRaw
+	}
+	if id := task.ID(m.ID); id.Check() == nil {
+		e.ID = id
+	}
+	e.Correlation = m.Properties["correlation-id"]
+	if serializer.CheckEnvelope(e) != nil {
+		e.Correlation = ""
+	}
+	return e, serializer.RawFormat{}, true, nil
+}
+
+// BindBare is [Codec.BindArgs] of arguments that are a foreign writer's bytes: where bytes are wanted, they are these.
+func (c *Codec) BindBare(contentType string, data []byte, v any) error {
+	if _, ok := v.(*[]byte); ok {
+		return serializer.Raw{}.Unmarshal(data, v)
+	}
+	return c.BindArgs(contentType, data, v)
+}
