@@ -133,6 +133,13 @@ type PrefetchAdviser interface {
 	PrefetchPerWorker() int
 }
 
+// Buffer is a Subscription that tells what it holds and has not handed out yet: up to its Prefetch.
+// There is no fallback: without it nobody knows.
+type Buffer interface {
+	// Buffered returns these messages, the next one first. The caller must not change them.
+	Buffered() []*Message
+}
+
 // Stats is the size of a queue. -1 means that the broker cannot tell.
 type Stats struct {
 	Ready   int // waiting for a consumer

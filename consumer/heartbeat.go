@@ -13,7 +13,11 @@ func (c *Consumer) newReport() *report.Reporter {
 	m := c.cfg.Metrics
 	return report.New(report.Config{
 		Bus: c.cfg.Events, NodeID: c.cfg.NodeID, Role: events.RoleConsumer, Every: c.cfg.HeartbeatEvery, Fields: c.cfg.HeartbeatFields,
-		Counts:  func() (int, int64) { return c.running.len(), c.running.ended() },
+		Counts: func() report.Counts {
+			return report.Counts{
+				Active: c.running.len(), Reserved: c.waiting(), Stuck: int(c.stuck.total.Load()), Processed: c.running.ended(),
+			}
+		},
 		Lost:    m.Dropped.Inc,
 		BusLost: func(total uint64) { m.BusDropped.Update(int64(total)) },
 		Logger:  c.cfg.Logger,

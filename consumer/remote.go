@@ -79,7 +79,7 @@ func (n node) Stats() control.Stats {
 	}
 	for _, q := range s.Queues {
 		out.Queues = append(out.Queues, control.QueueStats{
-			Name: q.Name, Workers: q.Workers, Prefetch: q.Prefetch, Active: q.Active, Reserved: q.Reserved, Paused: q.Paused,
+			Name: q.Name, Workers: q.Workers, Prefetch: q.Prefetch, Active: q.Active, Reserved: q.Reserved, Paused: q.Paused, Stuck: q.Stuck,
 		})
 	}
 	return out

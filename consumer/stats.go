@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -27,7 +28,8 @@ type QueueStats struct {
 	Workers int // there are to be; after Scale more may still be ending their tasks
 	// Active is how many handlers run, also in quarantine and in the side queue of an older version.
 	Active int
-	// Reserved is how many tasks a worker has taken that have to wait before they start, such as for their rate.
+	// Reserved is how many tasks wait in this consumer before they start: those that were fetched and wait for a worker, where the
+	// broker tells ([broker.Buffer]), and those that a worker has taken and that wait, such as for their rate.
 	Reserved int
 	// Stuck is how many handlers go on beyond their hard time limit, see [MaxStuck]. They are not Active.
 	Stuck int
@@ -41,7 +43,7 @@ type TaskInfo struct {
 	ID      task.ID
 	Name    string
 	Queue   string
-	Since   time.Time // its handler runs, or, of a reserved one, a worker has had it
+	Since   time.Time // its handler runs, or, of a reserved one, a worker has had it; zero: it waits for one
 	Attempt int       // 1 for the first
 }
 
@@ -67,6 +69,13 @@ func (c *Consumer) Stats() Stats {
 			l.find(s.Queues[i].Name).describe(&s.Queues[i])
 		}
 	}
+	if l != nil {
+		for _, q := range l.queues {
+			n := len(q.buffered())
+			byName[q.name].Reserved += n
+			s.Reserved += n
+		}
+	}
 	for _, r := range c.running.all() {
 		if r.isActive() {
 			byName[r.queue.name].Active++
@@ -90,10 +99,46 @@ func (c *Consumer) Active() []TaskInfo {
 	return infos(c.running.all(), (*run).isActive, func(r *run) time.Time { return r.request.StartedAt })
 }
 
-// Reserved returns the tasks that a worker has taken and that have to wait before they start, the oldest first. It may be called at
-// any time, from any goroutine.
+// Reserved returns the tasks that wait in this consumer before they start, see [QueueStats]: first those that a worker has taken, the
+// oldest first, then those that wait for a worker, in their order. It may be called at any time, from any goroutine.
 func (c *Consumer) Reserved() []TaskInfo {
-	return infos(c.reserved.all(), nil, func(r *run) time.Time { return r.request.Received })
+	ts := infos(c.reserved.all(), nil, func(r *run) time.Time { return r.request.Received })
+	l := c.live.Load()
+	if l == nil {
+		return ts
+	}
+	for _, q := range l.queues {
+		for _, m := range q.buffered() {
+			e, _, _, err := q.decode(m)
+			if err != nil { // its worker will bury it
+				e = &task.Envelope{ID: task.ID(task.Text(m.ID, 128))}
+			}
+			if e.Name == "" {
+				e.Name = q.cfg.Task
+			}
+			ts = append(ts, TaskInfo{ID: e.ID, Name: e.Name, Queue: q.name, Attempt: e.Retries + 1})
+		}
+	}
+	return ts
+}
+
+// buffered returns the messages that the queue's subscription holds for its workers.
+func (q *queue) buffered() []*broker.Message {
+	if b, ok := broker.As[broker.Buffer](q.sub); ok {
+		return b.Buffered()
+	}
+	return nil
+}
+
+// waiting returns how many tasks wait in the consumer before they start.
+func (c *Consumer) waiting() int {
+	n := c.reserved.len()
+	if l := c.live.Load(); l != nil {
+		for _, q := range l.queues {
+			n += len(q.buffered())
+		}
+	}
+	return n
 }
 
 // isActive reports whether the handler runs. Only then is StartedAt safe to read from another goroutine.

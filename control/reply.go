@@ -42,6 +42,7 @@ type QueueStats struct {
 	Active   int    `json:"active"`   // tasks that run
 	Reserved int    `json:"reserved"` // fetched and not started
 	Paused   bool   `json:"paused"`
+	Stuck    int    `json:"stuck,omitempty"` // handlers that go on beyond their time limit
 }
 
 // Task is a task that a node holds. It never tells the arguments.

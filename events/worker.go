@@ -34,6 +34,9 @@ type Worker struct {
 	System   string        // sw_sys: the operating system and the architecture
 	// Active (active) is how many handlers run now; of a producer 0.
 	Active int
+	// Reserved (reserved) is how many tasks wait in a consumer before they start, and Stuck (stuck) how many handlers go on beyond
+	// their time limit. Both are on the wire only if they are not 0.
+	Reserved, Stuck int
 	// Processed (processed) is how many runs of handlers have ended since the node began, or how many tasks a producer has
 	// sent. At most 2^53.
 	Processed int64
@@ -57,7 +60,7 @@ func ofWorker(typ string) bool {
 // workerField reports whether a name belongs to a Worker's fields on the wire.
 func workerField(name string) bool {
 	switch name {
-	case "hostname", "role", "freq", "sw_ident", "sw_ver", "sw_sys", "active", "processed", "load", "mem", "observer":
+	case "hostname", "role", "freq", "sw_ident", "sw_ver", "sw_sys", "active", "reserved", "stuck", "processed", "load", "mem", "observer":
 		return true
 	}
 	return false
@@ -76,6 +79,8 @@ func normalWorker(w *Worker) *Worker {
 		Version:   cut(w.Version, maxLabel),
 		System:    cut(w.System, maxLabel),
 		Active:    count(w.Active),
+		Reserved:  count(w.Reserved),
+		Stuck:     count(w.Stuck),
 		Processed: min(max(w.Processed, 0), maxProcessed),
 		Load:      part(w.Load),
 		Mem:       part(w.Mem),
@@ -101,6 +106,12 @@ func appendWorker(dst []byte, w *Worker) []byte {
 	dst = appendText(dst, `,"sw_ver":"`, w.Version, maxLabel)
 	dst = appendText(dst, `,"sw_sys":"`, w.System, maxLabel)
 	dst = appendInt(dst, `,"active":`, int64(w.Active))
+	if w.Reserved > 0 {
+		dst = appendInt(dst, `,"reserved":`, int64(w.Reserved))
+	}
+	if w.Stuck > 0 {
+		dst = appendInt(dst, `,"stuck":`, int64(w.Stuck))
+	}
 	dst = appendInt(dst, `,"processed":`, w.Processed)
 	if w.Load >= 0 {
 		dst = strconv.AppendFloat(append(dst, `,"load":`...), w.Load, 'f', -1, 64)
@@ -171,6 +182,12 @@ func (w *Worker) set(name string, v any) bool {
 	case "active":
 		ok = number(math.MaxInt32, &f)
 		w.Active = int(f)
+	case "reserved":
+		ok = number(math.MaxInt32, &f)
+		w.Reserved = int(f)
+	case "stuck":
+		ok = number(math.MaxInt32, &f)
+		w.Stuck = int(f)
 	case "processed":
 		ok = number(maxProcessed, &f)
 		w.Processed = int64(f)

@@ -15,7 +15,7 @@ func (p *Producer) newReport() *report.Reporter {
 	m := p.cfg.Metrics
 	return report.New(report.Config{
 		Bus: p.cfg.Events, NodeID: p.cfg.NodeID, Role: events.RoleProducer, Every: p.cfg.HeartbeatEvery, Fields: p.cfg.HeartbeatFields,
-		Counts:  func() (int, int64) { return 0, p.sent.Load() },
+		Counts:  func() report.Counts { return report.Counts{Processed: p.sent.Load()} },
 		Lost:    m.Dropped.Inc,
 		BusLost: func(total uint64) { m.BusDropped.Update(int64(total)) },
 		Logger:  p.cfg.Logger,

@@ -35,6 +35,29 @@ func prefetchCases() []testCase {
 			},
 		},
 		{
+			Area: "prefetch", Name: "what is held and not handed out is told",
+			Explain: "A Buffer tells what its subscription holds and Receive has not handed out yet, the next one first, and no more than its prefetch.",
+			Run: func(w *world) {
+				b := w.Open()
+				q := w.queue(b, "buffer")
+				s := w.subscribe(b, q, 3)
+				buffer, ok := broker.As[broker.Buffer](s)
+				if !ok {
+					return // it fetches nothing ahead, or cannot tell
+				}
+				w.publish(b, q, msgs("m", 5)...)
+				w.Until("three messages are held", func() bool { return len(buffer.Buffered()) == 3 })
+				next := buffer.Buffered()[0].ID
+				d := w.receive(s)
+				if d.Message().ID != next || len(buffer.Buffered()) != 2 {
+					w.Errorf("%s was next, Receive returned %s, and %d are left", next, d.Message().ID, len(buffer.Buffered()))
+				}
+				w.ack(d)
+				w.ack(w.receiveN(s, 4)...)
+				w.Until("nothing is held", func() bool { return len(buffer.Buffered()) == 0 })
+			},
+		},
+		{
 			Area: "prefetch", Name: "0 is no limit",
 			Explain: "Prefetch 0: there is no limit to what a subscription may hold.",
 			Run: func(w *world) {

@@ -27,8 +27,8 @@ type Config struct {
 	Role   string
 	// Every is the time between heartbeats. 0: DefaultEvery. Negative: no events about the node.
 	Every time.Duration
-	// Counts gives Active and Processed of a heartbeat. Nil: both 0.
-	Counts func() (active int, processed int64)
+	// Counts gives those of a heartbeat. Nil: all are 0.
+	Counts func() Counts
 	// Fields gives further fields of a heartbeat, which waits for it. Nil: none. What it panics with is logged once.
 	Fields func() map[string]any
 	// Lost is told how many events were not handed over. Nil: nobody is.
@@ -43,6 +43,12 @@ type Config struct {
 	// Payloads lets Describe show what they are; otherwise it tells their type and size.
 	Payloads bool
 	Describe func(contentType string, data []byte, show bool) string
+}
+
+// Counts are what a heartbeat counts, see [events.Worker].
+type Counts struct {
+	Active, Reserved, Stuck int
+	Processed               int64
 }
 
 // CheckEvery refuses a time between heartbeats that would be a burden for all.
@@ -157,7 +163,8 @@ func (r *Reporter) tell(typ string, fields map[string]any) {
 		w.Load, w.Mem = load(), memory()
 	}
 	if r.cfg.Counts != nil {
-		w.Active, w.Processed = r.cfg.Counts()
+		n := r.cfg.Counts()
+		w.Active, w.Reserved, w.Stuck, w.Processed = n.Active, n.Reserved, n.Stuck, n.Processed
 	}
 	r.Publish(&events.Event{Type: typ, Worker: &w, Fields: fields})
 	r.countBus()

@@ -83,7 +83,7 @@ func TestEventsOfANode(t *testing.T) {
 			b := &bus{prompt: prompt, dropped: 5}
 			c := config(b)
 			active, busLost := 0, uint64(0)
-			c.Counts = func() (int, int64) { active++; return active, int64(10 * active) }
+			c.Counts = func() Counts { active++; return Counts{Active: active, Processed: int64(10 * active)} }
 			c.Fields = func() map[string]any { return map[string]any{"zone": "b", "active": 99} }
 			c.BusLost = func(n uint64) { busLost = n }
 			r := New(c)

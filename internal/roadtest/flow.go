@@ -157,7 +157,7 @@ func testRawContentTypes(t *testing.T, open Open) {
 		{Body: []byte(`{"task":"` + work.Name() + `"}`)},
 	} {
 		sent := m
-		sent.ID, sent.Priority = fmt.Sprintf("foreign %d", i), task.DefaultPriority
+		sent.ID, sent.Priority = fmt.Sprintf("foreign-%d", i), task.DefaultPriority
 		if err := r.broker.Publish(r.ctx(), queueName, &sent); err != nil {
 			t.Fatal(err)
 		}

@@ -5,9 +5,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/consumer"
+	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -142,4 +144,66 @@ func testOneEach(t *testing.T, open Open) {
 	close(release)
 	want(r, first, 1)
 	want(r, second, 2)
+}
+
+// testReserved: what was fetched and waits for a worker is counted and told as reserved: in the statistics, in the list of tasks and
+// in heartbeats. What the broker has handed out runs or is reserved.
+func testReserved(t *testing.T, open Open) {
+	h := open(t)
+	bus, listening := h.Events(t), h.Events(t)
+	t.Cleanup(func() { closeAll(t, bus, listening) })
+	r := newRoad(t, func(*testing.T) *Harness { return h }, func(_ *producer.Config, c *consumer.Config) {
+		c.Queues[queueName] = consumer.QueueConfig{Workers: 1, Prefetch: 4}
+		c.Events, c.HeartbeatEvery = bus, 20*time.Millisecond
+	})
+	heard, err := listening.Subscribe(r.ctx(), events.Filter{Types: []string{events.WorkerHeartbeat}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	release := make(chan struct{})
+	handle(r, work, func(_ context.Context, i int) (int, error) {
+		<-release
+		return i, nil
+	})
+	r.start()
+	var fs []*task.Future[int]
+	for i := range 6 {
+		fs = append(fs, submit(r, work, i))
+	}
+	inspector, ok := broker.As[broker.Inspector](r.broker)
+	if !ok {
+		t.Fatal("the broker does not tell what is held")
+	}
+	waits := 0 // for the one worker
+	r.eventually("what is held runs or is reserved", func() bool {
+		s, err := inspector.Stats(r.ctx(), queueName)
+		got := r.consumer.Stats()
+		waits = s.Held - 1
+		return err == nil && got.Active == 1 && got.Reserved == waits && got.Queues[0].Reserved == waits && (s.Held == 4 || s.Ready == 5)
+	})
+	for _, info := range r.consumer.Reserved() {
+		if info.Name != work.Name() || info.Queue != queueName || info.ID == "" || info.Attempt != 1 {
+			t.Errorf("reserved: %+v", info)
+		}
+	}
+	if n := len(r.consumer.Reserved()); n != waits {
+		t.Errorf("%d tasks are told as reserved, want %d", n, waits)
+	}
+	for {
+		e, err := heard.Receive(r.ctx())
+		if err != nil {
+			t.Fatalf("no heartbeat told %d reserved tasks: %v", waits, err)
+		}
+		if e.Worker != nil && e.Worker.Reserved == waits && e.Worker.Active == 1 {
+			break
+		}
+	}
+	_ = heard.Close(r.ctx())
+	close(release)
+	for i, f := range fs {
+		want(r, f, i)
+	}
+	if s := r.consumer.Stats(); s.Reserved != 0 {
+		t.Errorf("in the end: %+v", s)
+	}
 }

@@ -79,6 +79,7 @@ func Run(t *testing.T, open Open) {
 		{"StopGivesBack", true, testStopGivesBack},
 		{"Kill", true, testKill},
 		{"Prefetch", true, testPrefetch},
+		{"Reserved", true, testReserved},
 		{"OneEach", true, testOneEach},
 		{"QueuedBeforeConsumer", true, testQueuedBeforeConsumer},
 		{"Expired", true, testExpired},
@@ -143,6 +144,7 @@ func Run(t *testing.T, open Open) {
 			h := open(t)
 			lacks(t, c.queues && h.NoQueues, "this broker keeps no queues")
 			lacks(t, c.name == "OldSideQueue" && h.OpenQueues, "older versions had no side queue there that could be seen")
+			lacks(t, c.name == "Reserved" && h.Uncounted, "this broker does not tell what a subscription holds")
 			lacks(t, c.name == "NoSuchQueue" && h.OpenQueues, "every name is a queue of this broker")
 			lacks(t, strings.HasPrefix(c.name, "Revoked") && h.Revocations == nil, "no bus for revocations is at hand")
 			lacks(t, c.name == "RevokedDelayed" && h.NoTimes, "this broker knows no times")

@@ -1,0 +1,17 @@
+package amqpbroker
+
+import "github.com/swarmiji/swarmiji/broker"
+
+var _ broker.Buffer = (*subscription)(nil)
+
+// Buffered implements [broker.Buffer].
+func (s *subscription) Buffered() (ms []*broker.Message) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, st := range s.streams {
+		for _, d := range st.held.items[st.held.head:] {
+			ms = append(ms, d.Message())
+		}
+	}
+	return ms
+}

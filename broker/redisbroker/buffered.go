@@ -1,0 +1,17 @@
+package redisbroker
+
+import "github.com/swarmiji/swarmiji/broker"
+
+var _ broker.Buffer = (*subscription)(nil)
+
+// Buffered implements [broker.Buffer].
+func (s *subscription) Buffered() (ms []*broker.Message) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, level := range s.ready {
+		for _, d := range level {
+			ms = append(ms, d.Message())
+		}
+	}
+	return ms
+}
