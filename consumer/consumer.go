@@ -77,8 +77,9 @@ type Consumer struct {
 	warned  sync.Map         // messages that are logged once
 
 	stuck    stuck
-	dequeued func(context.Context, *task.Request) // the Dequeue hooks; nil for none
-	measured bool                                 // Metrics were given, so that somebody looks at them
+	dequeued func(context.Context, *task.Request) error                                    // the hooks of dequeueing; nil for none
+	enqueued func(context.Context, string, *task.Envelope) (after func(error), veto error) // those of enqueueing; nil for none
+	measured bool                                                                          // Metrics were given, so that somebody looks at them
 
 	witness     broker.Witness // nil: no starts are noted
 	incarnation string         // names this process in notes of starts
@@ -125,7 +126,7 @@ func New(c Config) (*Consumer, error) {
 	consumer.stuck = newStuck(c.Queues)
 	consumer.incarnation = task.Text(c.NodeID, 96) + "-" + rand.Text()[:12]
 	consumer.report, consumer.pid = consumer.newReport(), os.Getpid()
-	consumer.dequeued = c.Hooks.Tasks.Dequeued(c.Logger)
+	consumer.dequeued, consumer.enqueued = c.Hooks.Tasks.Dequeued(c.Logger), c.Hooks.Tasks.Enqueued(c.Logger)
 	if c.Jobs != nil {
 		consumer.answers = newAnswers(consumer)
 	}

@@ -119,3 +119,44 @@ func TestShutdownHookIsBounded(t *testing.T) {
 		})
 	}
 }
+
+// TestHooksVetoAtTheConsumer (S72): a veto before dequeue keeps the handler from running; one before enqueue keeps a retry and a
+// successor from being sent, and both have failed.
+func TestHooksVetoAtTheConsumer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		errVeto := errors.New("not today")
+		var after []string
+		b := newTable(t, func(c *consumer.Config) {
+			c.Hooks.Tasks.Global = []middleware.Hooks{{
+				BeforeDequeue: func(_ context.Context, r *task.Request) error {
+					if r.Headers["veto"] == "dequeue" {
+						return errVeto
+					}
+					return nil
+				},
+				BeforeEnqueue: func(_ context.Context, _ string, e *task.Envelope) error {
+					if e.Headers["veto"] == "enqueue" {
+						return errVeto
+					}
+					return nil
+				},
+				AfterEnqueue: func(_ context.Context, _ string, e *task.Envelope, err error) {
+					after = append(after, fmt.Sprint(e.Name, " ", e.Retries, " ", err))
+				},
+			}}
+		})
+		b.run()
+		defer b.end()
+		if _, err := b.submit(1, task.WithHeader("veto", "dequeue")).Get(t.Context()); err == nil || !strings.Contains(err.Error(), "not today") || b.runs.Load() != 0 {
+			t.Errorf("a veto before dequeue: %v, %d runs", err, b.runs.Load())
+		}
+		if _, err := b.submit(-1, task.WithHeader("veto", "enqueue")).Get(t.Context()); err == nil || !strings.Contains(err.Error(), "not today") || b.runs.Load() != 1 {
+			t.Errorf("a veto of a retry: %v, %d runs", err, b.runs.Load())
+		}
+		b.submit(-1, task.WithMaxRetries(1))
+		time.Sleep(time.Minute)
+		if len(after) != 1 || after[0] != "echo 1 <nil>" {
+			t.Errorf("after enqueue: %q", after)
+		}
+	})
+}

@@ -29,6 +29,7 @@ type run struct {
 	handler  task.Handler
 	request  task.Request
 
+	veto       error // of a hook, so that it does not run; nil: none
 	unreadable error // why its arguments cannot be read, which the handler does not get; nil: they can
 
 	ended    time.Time
@@ -70,7 +71,7 @@ func (w *worker) handle(q *queue, d broker.Delivery) {
 		return
 	}
 	r.notifyReceived()
-	r.notifyDequeued()
+	r.askDequeue()
 	switch {
 	case !q.takes(): // fetched in the same instant as the stop or the pause began
 		r.unstarted()
@@ -103,6 +104,8 @@ func (q *queue) proceed(r *run) {
 	switch {
 	case r.request.Deliveries > 1 && !r.idempotent() && !r.checked && r.mayHaveStarted(): // else it would be said never to have run
 	case r.revoked(): // settled, or put back
+	case r.veto != nil:
+		q.settleAside(r, r.judge(nil, r.veto))
 	case r.expired():
 		q.settleAside(r, verdict{kind: expired, err: task.ErrExpired})
 	case r.premature():

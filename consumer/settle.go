@@ -179,6 +179,16 @@ func (q *queue) settle(r *run, v verdict) {
 }
 
 func (q *queue) settleRetry(ctx context.Context, r *run, v verdict) {
+	next := r.copy()
+	next.Retries++
+	next.reason, _ = q.c.shown(v.err)
+	after, veto := q.c.beforeEnqueue(ctx, q.name, &next.Envelope)
+	if veto != nil {
+		q.settleFinal(ctx, r, verdict{kind: failed, err: task.Remote(fmt.Errorf("swarmiji: the retry is vetoed: %w (after: %w)", veto, v.err)), limit: v.limit})
+		return
+	}
+	sent := errNotSent
+	defer func() { after(sent) }()
 	saved, ok := r.save(ctx, task.StateRetrying, v)
 	switch {
 	case !ok:
@@ -187,12 +197,10 @@ func (q *queue) settleRetry(ctx context.Context, r *run, v verdict) {
 		q.settleFinal(ctx, r, saved)
 		return
 	}
-	next := r.copy()
-	next.Retries++
-	next.reason, _ = q.c.shown(v.err)
 	if !r.replace(q.name, next, next.delay(v.delay), "retry") {
 		return
 	}
+	sent = nil
 	q.c.cfg.Metrics.Retried.Inc(1)
 	q.c.notifySent(q.name, &next.Envelope)
 	r.notifyFailed(v, true)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strconv"
 	"time"
@@ -63,6 +64,7 @@ func (f *following) step(what string, do func(context.Context) error) bool {
 type outgoing struct {
 	queue    string
 	envelope *task.Envelope
+	after    func(error) // tells the hooks what came of it
 }
 
 // ending is how a task ended.
@@ -129,7 +131,7 @@ func (f *following) add(s wire.Successor) bool {
 		f.unsent(s.Envelope, s.Err)
 		return !f.stopped
 	}
-	f.outs = append(f.outs, outgoing{s.Queue, s.Envelope})
+	f.outs = append(f.outs, outgoing{queue: s.Queue, envelope: s.Envelope})
 	if len(f.outs) >= publishAtOnce {
 		f.flush()
 	}
@@ -178,9 +180,28 @@ type unfit struct {
 	err      error
 }
 
+// allowed asks the hooks which successors may be sent.
+func (f *following) allowed(outs []outgoing) (allowed []outgoing, vetoed []unfit) {
+	c := f.queue.c
+	for _, o := range outs {
+		var err error
+		if o.after, err = c.beforeEnqueue(c.settle, o.queue, o.envelope); err != nil {
+			vetoed = append(vetoed, unfit{o.envelope, fmt.Errorf("swarmiji: vetoed: %w", err)})
+			continue
+		}
+		allowed = append(allowed, o)
+	}
+	return allowed, vetoed
+}
+
 // publish hands outs to the broker. What is confirmed is not sent again: on most brokers it would run again.
 func (f *following) publish(outs []outgoing) {
-	var failures []unfit
+	outs, failures := f.allowed(outs)
+	defer func() {
+		for _, o := range outs { // what is left
+			o.after(errNotSent)
+		}
+	}()
 	for len(outs) > 0 {
 		ok := f.step("successors", func(ctx context.Context) error {
 			sent, messages := f.encode(&outs, &failures)
@@ -193,9 +214,11 @@ func (f *following) publish(outs []outgoing) {
 			for i, o := range sent {
 				switch {
 				case errs[i] == nil:
+					o.after(nil)
 					f.queue.c.cfg.Metrics.Sent.Inc(1)
 					f.queue.c.notifySent(o.queue, o.envelope)
 				case permanent(errs[i]): // a message must not make queues: whoever built the chain has to
+					o.after(errs[i])
 					failures = append(failures, unfit{o.envelope, errs[i]})
 				default:
 					left = append(left, o)
@@ -226,6 +249,7 @@ func (f *following) encode(outs *[]outgoing, failures *[]unfit) (taken []outgoin
 		o.envelope.Copy = rand.Text()
 		m, err := c.codec.Encode(o.queue, o.envelope)
 		if err != nil {
+			o.after(err)
 			*failures = append(*failures, unfit{o.envelope, err})
 			continue
 		}

@@ -17,15 +17,19 @@ import (
 // Hooks see what handlers and submissions come to. What a task comes to without a run (expired, revoked, given up, no handler)
 // is told by events.
 type Hooks struct {
-	// BeforeEnqueue runs before a submitted task is staged; it may change the envelope, its Args and Headers only by replacing
-	// them. An error is a veto: the task is not sent, and Submit returns the error. Retries and successors, which consumers
-	// send, do not come by.
+	// BeforeEnqueue runs before a task is sent: by a producer before a submitted task is staged, and by a consumer (consumer.Config.Hooks)
+	// before a successor or a retry. It may change the envelope, its Args and Headers only by replacing them; when a retry starts is
+	// not its to say. An error is a veto: Submit returns it; a successor that is not sent has failed, and so has a task that is not
+	// retried.
 	BeforeEnqueue func(ctx context.Context, queue string, e *task.Envelope) error
-	// AfterEnqueue runs when the submission has ended, for each task whose BeforeEnqueue has passed: with nil when the broker
-	// has confirmed the task, else with the reason. ctx has the values of the submitter's and does not end.
+	// AfterEnqueue runs when that has ended, for each task whose BeforeEnqueue has passed: with nil when the broker has confirmed the
+	// task, else with the reason. ctx has the values of the submitter's and does not end.
 	AfterEnqueue func(ctx context.Context, queue string, e *task.Envelope, err error)
 
-	// Dequeue runs when a consumer has taken the task from the broker. It may still have to wait, or not be run at all.
+	// BeforeDequeue runs when a consumer has taken the task from the broker. An error is a veto: the task does not run, and the
+	// error's verdict counts as with BeforePerform.
+	BeforeDequeue func(ctx context.Context, r *task.Request) error
+	// Dequeue runs after that, if all BeforeDequeue have passed. The task may still have to wait, or not be run at all.
 	Dequeue func(ctx context.Context, r *task.Request)
 	// BeforePerform runs before the handler. An error is a veto: the handler does not run. The error's verdict counts
 	// ([task.Retry], [task.Snooze], [task.Fail]); one without a verdict fails the task for good.
@@ -118,25 +122,51 @@ func (s HookSet) SendMiddleware(logger *slog.Logger) SendMiddleware {
 	}
 }
 
-// Dequeued returns what runs the Dequeue hooks, nil where there are none. Consumers use it.
-func (s HookSet) Dequeued(logger *slog.Logger) func(ctx context.Context, r *task.Request) {
-	global, tasks := s.byTask(func(h *Hooks) bool { return h.Dequeue != nil })
+// Enqueued returns what runs BeforeEnqueue, and gives what runs AfterEnqueue, nil where there are none. Consumers use it.
+func (s HookSet) Enqueued(logger *slog.Logger) func(ctx context.Context, queue string, e *task.Envelope) (after func(error), veto error) {
+	global, tasks := s.byTask((*Hooks).sends)
 	if len(global) == 0 && len(tasks) == 0 {
 		return nil
 	}
-	return func(ctx context.Context, r *task.Request) {
+	return func(ctx context.Context, queue string, e *task.Envelope) (func(error), error) {
+		hs, own := tasks[e.Name]
+		if !own {
+			hs = global
+		}
+		return beforeEnqueue(ctx, queue, e, hs, logger)
+	}
+}
+
+// Dequeued returns what runs BeforeDequeue and Dequeue, and returns a veto, nil where there are none. Consumers use it.
+func (s HookSet) Dequeued(logger *slog.Logger) func(ctx context.Context, r *task.Request) error {
+	global, tasks := s.byTask(func(h *Hooks) bool { return h.BeforeDequeue != nil || h.Dequeue != nil })
+	if len(global) == 0 && len(tasks) == 0 {
+		return nil
+	}
+	return func(ctx context.Context, r *task.Request) error {
 		hs, own := tasks[r.Name]
 		if !own {
 			hs = global
 		}
 		for _, h := range hs {
-			Guard(ctx, logger, "dequeue", func() { h.Dequeue(ctx, r) }, taskAttrs(r)...)
+			if h.BeforeDequeue == nil {
+				continue
+			}
+			if err := attempt(func() error { return h.BeforeDequeue(ctx, r) }); err != nil {
+				return veto(err)
+			}
 		}
+		for _, h := range hs {
+			if h.Dequeue != nil {
+				Guard(ctx, logger, "dequeue", func() { h.Dequeue(ctx, r) }, taskAttrs(r)...)
+			}
+		}
+		return nil
 	}
 }
 
-func enqueue(ctx context.Context, queue string, e *task.Envelope, hs []*Hooks, next Sender, logger *slog.Logger) error {
-	var err error
+// beforeEnqueue runs BeforeEnqueue. After a veto AfterEnqueue has run already.
+func beforeEnqueue(ctx context.Context, queue string, e *task.Envelope, hs []*Hooks, logger *slog.Logger) (after func(error), err error) {
 	passed := 0
 	for ; passed < len(hs); passed++ {
 		before := hs[passed].BeforeEnqueue
@@ -147,7 +177,7 @@ func enqueue(ctx context.Context, queue string, e *task.Envelope, hs []*Hooks, n
 			break
 		}
 	}
-	after := func(err error) {
+	after = func(err error) {
 		ctx := context.WithoutCancel(ctx)
 		for _, h := range slices.Backward(hs[:passed]) {
 			if h.AfterEnqueue != nil {
@@ -158,6 +188,13 @@ func enqueue(ctx context.Context, queue string, e *task.Envelope, hs []*Hooks, n
 	}
 	if err != nil {
 		after(err)
+	}
+	return after, err
+}
+
+func enqueue(ctx context.Context, queue string, e *task.Envelope, hs []*Hooks, next Sender, logger *slog.Logger) error {
+	after, err := beforeEnqueue(ctx, queue, e, hs, logger)
+	if err != nil {
 		return err
 	}
 	if OnConfirm(ctx, after) {
