@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/swarmiji/swarmiji/consumer"
+	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/task"
 )
 
