@@ -184,7 +184,7 @@ func (q *queue) settleRetry(ctx context.Context, r *run, v verdict) {
 	next.reason, _ = q.c.shown(v.err)
 	after, veto := q.c.beforeEnqueue(ctx, q.name, &next.Envelope)
 	if veto != nil {
-		q.settleFinal(ctx, r, verdict{kind: failed, err: task.Remote(fmt.Errorf("swarmiji: the retry is vetoed: %w (after: %w)", veto, v.err)), limit: v.limit})
+		q.settleFinal(ctx, r, verdict{kind: failed, err: task.Remote(fmt.Errorf("swarmiji: the retry is vetoed: %w (after: %s)", veto, v.err.Error())), limit: v.limit})
 		return
 	}
 	sent := errNotSent
