@@ -82,6 +82,14 @@ func micros(t time.Time) time.Time {
 	return t.Round(0)
 }
 
+// storable is micros, or the last time that a job may hold where t is later.
+func storable(t time.Time) time.Time {
+	if last := time.Date(9999, 12, 31, 23, 59, 59, 999_999_000, time.UTC); t.After(last) {
+		return last
+	}
+	return micros(t)
+}
+
 // inRange tells whether a job may hold t.
 func inRange(t time.Time) bool { return t.Year() >= 0 && t.Year() <= 9999 }
 

@@ -40,6 +40,7 @@ type Handout struct {
 	// it as with an attempt that failed.
 	refused error
 	was     before
+	asked   time.Time // by the clock of this process, just before the store's time was read: the lease begins no earlier
 }
 
 // before is what a job was when it was handed out, for who gives it back.
@@ -132,8 +133,9 @@ func (s *Service) takeSimple(ctx context.Context, sel Selector, lease time.Durat
 		return nil, true, nil
 	}
 	var found []Job
+	var asked time.Time
 	err = s.c.Store.Single(ctx, func(ctx context.Context, tx Tx) error {
-		found, rest = nil, true
+		found, rest, asked = nil, true, time.Now()
 		t, ok := tx.(Taker)
 		if !ok {
 			s.noTaker.Store(true)
@@ -148,7 +150,7 @@ func (s *Service) takeSimple(ctx context.Context, sel Selector, lease time.Durat
 	}
 	out = make([]Handout, len(found))
 	for i := range found {
-		out[i] = Handout{Job: found[i], was: before{state: Queued, nextRun: found[i].NextRun}}
+		out[i] = Handout{Job: found[i], was: before{state: Queued, nextRun: found[i].NextRun}, asked: asked}
 		if lease > 0 && found[i].Token != found[i].Run { // it may have been RUNNING, with its lease at an end
 			out[i].was.state = Running
 		}
@@ -193,7 +195,7 @@ func (s *Service) takeAny(ctx context.Context, sel Selector, lease time.Duration
 		save := make([]*Job, len(found))
 		for i := range found {
 			j := &found[i]
-			out[i] = Handout{was: before{state: j.State, nextRun: j.NextRun}}
+			out[i] = Handout{was: before{state: j.State, nextRun: j.NextRun}, asked: t.asked}
 			data := j.Data
 			if out[i].GivenUp, err = t.handOut(ctx, j, lease); err != nil {
 				return err

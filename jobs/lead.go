@@ -39,6 +39,8 @@ type lead struct {
 	begin  func(*Job) error
 	report func(error)
 
+	entrusts bool // its jobs are left to tasks, which have time limits of their own: no attempt has a deadline
+
 	signal chan struct{} // something has happened
 	tell   chan struct{} // what is told of the queue has changed
 	pace   pace          // this and what follows is next's

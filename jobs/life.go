@@ -79,6 +79,7 @@ type step struct {
 	s       *Service
 	tx      Tx
 	now     time.Time
+	asked   time.Time // by the clock of this process, just before now was read
 	locks   *locks
 	parents map[ID]*Job // those that were locked first; nil: there is none
 	batch   *batch      // what shares this transaction; nil: nobody
@@ -132,6 +133,7 @@ func (t *step) begin(ctx context.Context) error {
 		}
 		t.parents[id] = &j
 	}
+	t.asked = time.Now()
 	now, err := t.tx.Now(ctx)
 	t.now = now
 	return err

@@ -125,6 +125,9 @@ func (t *turn) resumeRuns(ctx context.Context) error {
 	var rest []*Job // saved behind those that are handed out
 	for i := range found {
 		j := &found[i]
+		if t.l.entrusts && j.Phase != Answered { // a deadline is of a runner that ran the job in place, or of an older version
+			j.Phase, j.Deadline = "", time.Time{}
+		}
 		if !j.comesBack(t.now, t.l.lease) {
 			rest = append(rest, j)
 			continue
@@ -169,7 +172,7 @@ func (j *Job) within(t time.Time) time.Time {
 // hand hands out a job. Those that are handed out are saved first.
 func (t *turn) hand(j *Job, was before) {
 	t.saves = slices.Insert(t.saves, len(t.out), j)
-	t.out = append(t.out, Handout{was: was})
+	t.out = append(t.out, Handout{was: was, asked: t.asked})
 	t.room--
 }
 
@@ -219,7 +222,7 @@ func (t *turn) start(ctx context.Context, j *Job) error {
 	j.Token++
 	j.Attempts++
 	j.Deadline = time.Time{}
-	if j.Timeout > 0 {
+	if j.Timeout > 0 && !t.l.entrusts {
 		j.Deadline = micros(t.now.Add(j.Timeout))
 	}
 	j.Due = j.within(micros(t.now.Add(t.l.lease)))
@@ -298,7 +301,7 @@ func (t *turn) carryOut(ctx context.Context, plan *Look) error {
 	}
 	for _, id := range plan.later {
 		if j := jobs[id]; j != nil {
-			t.put(j, t.s.opens(j, micros(plan.offered[id].later)))
+			t.put(j, t.s.opens(j, plan.offered[id].later))
 		}
 	}
 	t.again = t.room <= 0 || len(plan.later) >= mostMoved || plan.partial

@@ -25,15 +25,16 @@ func (j *Job) renew(now time.Time, token int64, lease time.Duration) (changed bo
 	return true, nil
 }
 
-// renewAll is Renew for several jobs at once, as they were handed out, in one transaction. errs are theirs, in the same order; with err they are not known.
-func (s *Service) renewAll(ctx context.Context, held []*Job, lease time.Duration) (errs []error, err error) {
+// renewAll is Renew for several jobs at once, as they were handed out, in one transaction. errs are theirs, in the same order; with err they are not known. asked is a time
+// of this process's clock before which the leases do not begin.
+func (s *Service) renewAll(ctx context.Context, held []*Job, lease time.Duration) (errs []error, asked time.Time, err error) {
 	ids := make([]ID, len(held))
 	for i, h := range held {
 		ids[i] = h.ID
 	}
 	var none locks
 	err = s.update(ctx, &none, func(ctx context.Context, t *step) error {
-		errs = make([]error, len(held))
+		errs, asked = make([]error, len(held)), t.asked
 		found, err := t.tx.Find(ctx, Query{IDs: ids})
 		if err != nil {
 			return err
@@ -60,10 +61,10 @@ func (s *Service) renewAll(ctx context.Context, held []*Job, lease time.Duration
 		return t.save(ctx, save...)
 	})
 	if err != nil {
-		return nil, err
+		return nil, asked, err
 	}
 	for _, e := range errs {
 		_ = s.counted(&s.count.renewed, e)
 	}
-	return errs, nil
+	return errs, asked, nil
 }

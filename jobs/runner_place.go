@@ -130,15 +130,16 @@ func (r *round) ran(p *place, value any, err error) {
 	}
 }
 
-// interrupted deals with what a function returned that was not to go on: the job is another's, or this runner stops.
+// interrupted deals with what a function returned that was not to go on: the job is another's, or its lease may have ended, or this runner stops.
 func (r *round) interrupted(p *place, err error) bool {
 	switch {
 	case p.Lost(): // told already
 		r.release(p.hold)
-	case err != nil && errors.Is(context.Cause(r.hard), task.ErrShutdown): // it is to run again
+	case err != nil && (p.Ended() || errors.Is(context.Cause(r.hard), task.ErrShutdown)): // it is to run again
 		if p.Queue != "" { // in the same attempt, which an answer may come for: its request may be on its way
 			p.was.state = Running
 		}
+		r.idle(p.hold)
 		r.giveBack(p.hold)
 	default:
 		return false

@@ -24,7 +24,9 @@ func (r *round) source() source {
 	if r.c.Queue == nil {
 		return asking{r}
 	}
-	return newLead(r.s, *r.c.Queue, r.c.NodeID, r.c.Lease, r.begin, func(err error) { r.r.warn("the queue "+r.c.Queue.Name, err) })
+	l := newLead(r.s, *r.c.Queue, r.c.NodeID, r.c.Lease, r.begin, func(err error) { r.r.warn("the queue "+r.c.Queue.Name, err) })
+	l.entrusts = r.c.Submit != nil
+	return l
 }
 
 // asking is a source of jobs that are in no queue.
@@ -110,13 +112,30 @@ func (r *round) renewAll(batch []*hold) {
 		jobs[i] = &h.Job
 	}
 	var errs []error
+	var asked time.Time
 	_ = r.call(func(ctx context.Context) (err error) {
-		errs, err = r.s.renewAll(ctx, jobs, r.c.Lease)
+		errs, asked, err = r.s.renewAll(ctx, jobs, r.c.Lease)
 		return err
 	})
 	for i, err := range errs {
-		if h := batch[i]; moved(err) && h.leased.Load() && !h.ending.Load() {
+		h := batch[i]
+		switch {
+		case moved(err) && h.leased.Load() && !h.ending.Load():
 			r.lose(h, err)
+		case err == nil && h.expiry != nil:
+			h.expiry.Reset(r.lasts(asked))
 		}
 	}
+}
+
+// expire has the handler of a job end before the lease does, by the clock of this process: where the store is away nobody else tells it. A job with RetryAfter has no lease.
+func (r *round) expire(h *hold) {
+	if r.c.Submit == nil && h.State == Running {
+		h.expiry = time.AfterFunc(r.lasts(h.asked), h.End)
+	}
+}
+
+// lasts is for how long a lease that was asked for then is kept from now on. Its last tenth is for handlers to end in.
+func (r *round) lasts(asked time.Time) time.Duration {
+	return time.Until(asked.Add(r.c.Lease - r.c.Lease/10))
 }

@@ -58,6 +58,7 @@ type hold struct {
 	idles  bool        // it is one of the round's idlers
 	off    chan struct{}
 	once   sync.Once
+	expiry *time.Timer // ends its handler; nil: it has none, or no lease
 
 	task     task.ID // of its run, where jobs are dispatched
 	prepared bool    // the task is one that a producer has written
@@ -79,7 +80,12 @@ func (h *hold) shares() bool { return h.kept() && h.alone() }
 func (h *hold) entrusted() bool { return !h.leased.Load() && !h.ending.Load() }
 
 // release ends the waiting for its task.
-func (h *hold) release() { h.once.Do(func() { close(h.off) }) }
+func (h *hold) release() {
+	h.once.Do(func() { close(h.off) })
+	if h.expiry != nil {
+		h.expiry.Stop()
+	}
+}
 
 func newRound(r *Runner, names []string) *round {
 	calls := mostCalls
@@ -114,6 +120,7 @@ func (r *round) run(ctx context.Context) error {
 	failure := r.fetch(ctx)
 
 	cancel()
+	sweeping.Go(r.stepDown) // another may start jobs while what has begun here goes on
 	back := r.queued()
 	close(r.batches)
 	r.working.Go(func() { r.giveBack(back...) })
@@ -128,7 +135,6 @@ func (r *round) run(ctx context.Context) error {
 	r.gone()
 	renewing.Wait()
 	sweeping.Wait()
-	r.stepDown()
 	if still > 0 {
 		return errors.Join(failure, fmt.Errorf("jobs: %d handlers go on although their contexts have ended; their jobs will be run again", still))
 	}
@@ -215,6 +221,7 @@ func (r *round) take(ctx context.Context, got []Handout) {
 			continue
 		}
 		h.leased.Store(true)
+		r.expire(h)
 		r.hold(h)
 		if r.c.Submit == nil {
 			r.working.Go(func() { r.runInPlace(h) })

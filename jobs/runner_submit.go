@@ -97,10 +97,6 @@ func (r *round) pack(batch []*hold) []parcel {
 		case h.refused != nil:
 			r.fail(h, h.refused, nil)
 			continue
-		case h.timedOut():
-			r.r.stats.timedOut.Add(1)
-			r.fail(h, task.ErrAnswerTimeout, nil)
-			continue
 		case h.prepared:
 			packed = append(packed, parcel{hold: h})
 			continue

@@ -159,13 +159,13 @@ func (l *Look) Start(j Job) bool {
 }
 
 // Later has a job of this look wait until at, or, if its window is closed then, until that opens. That is kept, and no attempt is counted. One that was started stays so. A time
-// that is not after Now leaves the job where it is.
+// that is not after Now leaves the job where it is, and one beyond the year 9999 is the end of that.
 func (l *Look) Later(j Job, at time.Time) {
 	o := l.offered[j.ID]
 	if l.over || o == nil || o.decided() || !at.After(l.now) {
 		return
 	}
-	o.later = at
+	o.later = storable(at)
 	l.later = append(l.later, j.ID)
 }
 

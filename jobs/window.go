@@ -49,7 +49,7 @@ func (s *Service) opens(j *Job, t time.Time) time.Time {
 	if w == nil || err != nil {
 		return t
 	}
-	return micros(w.NextOpen(t))
+	return storable(w.NextOpen(t))
 }
 
 // place returns when j is to run that is wanted at a time: then, if that is to come and a window is open, else at the first opening from then, or from now, on. What

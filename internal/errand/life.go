@@ -13,6 +13,25 @@ type Life struct {
 	mu     sync.Mutex
 	cancel context.CancelCauseFunc // of the handler; nil: none runs
 	lost   bool
+	ended  bool
+}
+
+// End notes that the lease may have ended, as far as the holder's own clock tells: the handler's context ends with cause [task.ErrLeaseLost].
+// Whether another has it is not known.
+func (l *Life) End() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ended = true
+	if l.cancel != nil {
+		l.cancel(task.ErrLeaseLost)
+	}
+}
+
+// Ended reports whether End was called.
+func (l *Life) Ended() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ended
 }
 
 // Lose notes that another has it now: the handler's context ends with cause [task.ErrLeaseLost]. It reports whether this is the
@@ -48,7 +67,7 @@ func (l *Life) Begin(parent context.Context) (ctx context.Context, over func()) 
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.cancel = cancel
-	if l.lost {
+	if l.lost || l.ended {
 		cancel(task.ErrLeaseLost)
 	}
 	return ctx, func() {

@@ -1,0 +1,214 @@
+package jobs_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/swarmiji/swarmiji/internal/testwait"
+	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// TestQueueGoesOnWhileItsLeaderStops: a runner that stops gives up its queue at once, and not when its last handler has ended.
+func TestQueueGoesOnWhileItsLeaderStops(t *testing.T) {
+	t.Parallel()
+	onDatabases(t, func(t *testing.T, join func() *jobs.Service) {
+		began, release := make(chan string, 2), make(chan struct{})
+		defer close(release)
+		run := func(node string) (stop context.CancelFunc) {
+			r, err := jobs.NewRunner(jobs.RunnerConfig{
+				Service: join(), Queue: &jobs.Queue{Name: "q", Poll: time.Hour}, Workers: 2, Lease: time.Hour, NodeID: node, ShutdownTimeout: time.Hour, Logger: quiet,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			handle(t, r, work, func(c ctx, _ state) (any, error) {
+				began <- node
+				<-release
+				return nil, nil
+			})
+			c, cancel := context.WithCancel(context.Background())
+			ended := make(chan error, 1)
+			go func() { ended <- r.Run(c) }()
+			t.Cleanup(func() {
+				cancel()
+				if err := <-ended; err != nil {
+					t.Errorf("Run: %v", err)
+				}
+			})
+			return cancel
+		}
+		s := join()
+		begins := func(node string) {
+			t.Helper()
+			if _, err := s.Create(t.Context(), jobs.Spec{Name: "work", Queue: "q"}); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case got := <-began:
+				if got != node {
+					t.Fatalf("the job began at %s, want %s", got, node)
+				}
+			case <-testwait.Long(t).Done():
+				t.Fatalf("nobody begins with the job, while a handler of the runner that stops goes on; it was to begin at %s", node)
+			}
+		}
+		stop := run("first")
+		begins("first")
+		run("second")
+		stop()
+		begins("second")
+	})
+}
+
+// TestCutOffRunnerEndsItsHandlers: a runner that cannot renew its leases ends its handlers before others are given their jobs.
+func TestCutOffRunnerEndsItsHandlers(t *testing.T) {
+	for _, queue := range []string{"", "q"} {
+		inShop(t, func(t *testing.T, s *shop) {
+			gate := &gate{Store: s.store}
+			d := newDiary()
+			start := func(node string, service *jobs.Service) *jobs.Runner {
+				c := jobs.RunnerConfig{Service: service, NodeID: node}
+				if queue != "" {
+					c.Queue = &jobs.Queue{Name: queue}
+				}
+				r := s.runner(c)
+				handle(t, r, work, func(c ctx, _ state) (any, error) {
+					d.note("%s begins", node)
+					<-c.Done()
+					d.note("%s ends: %v", node, context.Cause(c))
+					return nil, errors.New("interrupted")
+				})
+				s.run(r)
+				return r
+			}
+			cut := start("cut off", serve(t, gate))
+			id := s.put(jobs.Spec{Name: "work", Queue: queue})
+			time.Sleep(15 * time.Second) // a renewal at 10 s lasts until 40 s
+			gate.closed.Store(true)
+			start("other", serve(t, s.store))
+			time.Sleep(10 * time.Minute)
+			gate.closed.Store(false)
+			time.Sleep(time.Minute)
+			d.about(t, "0s: cut off begins", "37s: cut off ends: "+task.ErrLeaseLost.Error(), "40s: other begins")
+			if j := s.job(id); j.State != jobs.Running || j.Run != 1 {
+				t.Errorf("the job is %s in run %d: what the first handler returned has counted", j.State, j.Run)
+			}
+			if st := cut.Stats(); st.Ran+st.Retried+st.Failed != 0 {
+				t.Errorf("%+v", st)
+			}
+		})
+	}
+}
+
+// TestCutOffRunnerKeepsWhatHasEnded: a handler that succeeds although its lease has ended counts, while nobody else was given the job.
+func TestCutOffRunnerKeepsWhatHasEnded(t *testing.T) {
+	inShop(t, func(t *testing.T, s *shop) {
+		gate := &gate{Store: s.store}
+		r := s.runner(jobs.RunnerConfig{Service: serve(t, gate)})
+		handle(t, r, work, func(c ctx, at state) (any, error) {
+			<-c.Done()
+			return state{at.N + 1}, nil
+		})
+		s.run(r)
+		id := s.put(jobs.Spec{Name: "work", Data: []byte(`{"n":1}`), Repeat: "FINISHED, +1 DAY"})
+		time.Sleep(time.Second)
+		gate.closed.Store(true)
+		time.Sleep(26*time.Second + 500*time.Millisecond) // its lease ends at 30 s, and its handler at 27
+		gate.closed.Store(false)
+		time.Sleep(time.Minute)
+		s.is(id, jobs.Queued, `{"n":2}`)
+		if st := r.Stats(); st != (jobs.RunnerStats{Ran: 1}) {
+			t.Errorf("%+v", st)
+		}
+	})
+}
+
+// TestCutOffRunnerGivesBack: what was interrupted because its lease ended runs again at once when the store is back, if nobody else has it.
+func TestCutOffRunnerGivesBack(t *testing.T) {
+	inShop(t, func(t *testing.T, s *shop) {
+		gate := &gate{Store: s.store}
+		r := s.runner(jobs.RunnerConfig{Service: serve(t, gate)})
+		d := newDiary()
+		handle(t, r, work, func(c ctx, at state) (any, error) {
+			d.note("begin")
+			select {
+			case <-c.Done():
+				return nil, context.Cause(c)
+			case <-time.After(40 * time.Second):
+				return nil, nil
+			}
+		})
+		s.run(r)
+		id := s.put(jobs.Spec{Name: "work", Repeat: "FINISHED, +1 DAY"})
+		time.Sleep(time.Second)
+		gate.closed.Store(true)
+		time.Sleep(26*time.Second + 500*time.Millisecond)
+		gate.closed.Store(false)
+		time.Sleep(10 * time.Minute)
+		s.is(id, jobs.Queued, `{}`)
+		if st := r.Stats(); st != (jobs.RunnerStats{Ran: 1, GivenBack: 1}) {
+			t.Errorf("%+v, %q", st, d.all())
+		}
+	})
+}
+
+// TestDispatchedJobsOfAQueueHaveNoDeadline: a job that was left to its task runs for as long as that waits, and the next of its sequence does not begin.
+func TestDispatchedJobsOfAQueueHaveNoDeadline(t *testing.T) {
+	for _, timeout := range []task.Opt[time.Duration]{{}, task.Set(time.Hour)} {
+		inShop(t, func(t *testing.T, s *shop) {
+			road := memoryRoad(t)
+			var told told
+			r := s.runner(jobs.RunnerConfig{Submit: road, Results: road.results, Queue: &jobs.Queue{Name: "q"}, OnReport: told.note})
+			dispatch(t, r, sum)
+			s.run(r)
+			spec := jobs.Spec{Name: "sum", Queue: "q", SequenceKey: "one", Timeout: timeout}
+			first, second := s.put(spec), s.put(spec)
+			time.Sleep(30 * time.Hour)
+			if a, b := s.job(first), s.job(second); a.State != jobs.Running || b.State != jobs.Waiting {
+				t.Errorf("the first is %s (%s), the second %s, while the task of the first waits", a.State, a.Reason, b.State)
+			}
+			c := road.consumer(s.Service)
+			handle(t, c, sum, func(_ ctx, at state) (state, error) { return state{at.N + 1}, nil })
+			road.consume(c)
+			time.Sleep(time.Minute)
+			s.is(first, jobs.Finished, `{"n":1}`)
+			s.is(second, jobs.Finished, `{"n":1}`)
+			for _, r := range told.all() {
+				if r.Problem == jobs.ProblemFailed {
+					t.Errorf("job %d: %v", r.Job.ID, r.Err)
+				}
+			}
+		})
+	}
+}
+
+// TestLaterThanAllTime: a throttler may put a job off for ever, which ends neither the job nor the runner.
+func TestLaterThanAllTime(t *testing.T) {
+	inShop(t, func(t *testing.T, s *shop) {
+		never := time.Date(20_000, 1, 1, 0, 0, 0, 0, time.UTC)
+		q := jobs.Queue{Name: "q", Throttler: jobs.ThrottlerFunc(func(_ ctx, l *jobs.Look) error {
+			for j := range l.Due() {
+				if j.Name == "never" {
+					l.Later(j, never)
+				} else {
+					l.Start(j)
+				}
+			}
+			return nil
+		})}
+		r := s.runner(jobs.RunnerConfig{Queue: &q})
+		handle(t, r, work, func(_ ctx, at state) (any, error) { return nil, nil })
+		s.run(r)
+		id := s.put(jobs.Spec{Name: "never", Queue: "q"})
+		time.Sleep(time.Minute)
+		if j := s.job(id); j.State != jobs.Queued || j.NextRun.Year() != 9999 {
+			t.Errorf("%s, to run at %v", j.State, j.NextRun)
+		}
+		done := s.put(jobs.Spec{Name: "work", Queue: "q"})
+		time.Sleep(time.Minute)
+		s.is(done, jobs.Finished, "{}")
+	})
+}
