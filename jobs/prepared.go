@@ -15,6 +15,8 @@ type PreparedSubmitter interface {
 	// SubmitPrepared publishes the task of a job's Data and returns its handle. Nil error means that the broker has confirmed it; to do it again is safe. An error that
 	// wraps task.ErrBadArgs says that these Data are no such task.
 	SubmitPrepared(ctx context.Context, data []byte) (task.Pending, error)
+	// RevokePrepared records that the task of a job's Data was revoked, unless its end is recorded already: the job was withdrawn. To do it again is safe.
+	RevokePrepared(ctx context.Context, data []byte) error
 }
 
 // keyOfTask begins the Key of such a job.

@@ -22,7 +22,7 @@ type Queue struct {
 	// Name is that of the jobs' [Spec].Queue: 1 to [MaxName] bytes. Those that begin with "swarmiji." are reserved.
 	Name string
 	// Limit is how much may run at a time: the sum of the weights of all jobs of the queue that run, those that await answers included. It is kept in
-	// thousandths. Below 1: there is no limit.
+	// thousandths. 0: there is no limit. Any other number below 1 is refused.
 	//
 	// A job of weight 0 always fits. One that is heavier than the limit runs when nothing else runs that weighs anything, and then alone; in a queue that is never
 	// empty it may wait for ever.
@@ -46,8 +46,8 @@ func (q *Queue) complete() error {
 	} else if reserved(q.Name) {
 		errs = append(errs, &FieldError{Field: "queue", Problem: malformed, Detail: fmt.Sprintf("names that begin with %q are reserved", reservedPrefix)})
 	}
-	if math.IsNaN(q.Limit) {
-		errs = append(errs, errors.New("jobs: Queue.Limit is no number"))
+	if q.Limit != 0 && !(q.Limit >= 1) { // NaN is neither
+		errs = append(errs, fmt.Errorf("jobs: Queue.Limit is %v, not 1 or more, nor 0, which is no limit", q.Limit))
 	}
 	if q.Order != TimeFirst && q.Order != PriorityFirst {
 		errs = append(errs, fmt.Errorf("jobs: Queue.Order is %d", q.Order))
@@ -63,9 +63,6 @@ func (q *Queue) complete() error {
 
 // limit is the limit in thousandths, 0 for none.
 func (q *Queue) limit() int64 {
-	if q.Limit < 1 {
-		return 0
-	}
 	return inThousandths(q.Limit)
 }
 

@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/swarmiji/swarmiji/task"
@@ -48,4 +49,45 @@ func (r *round) submitReady(ctx context.Context, parcels []parcel, ready []int, 
 		}
 	}
 	return nil
+}
+
+// revokeWithdrawn ends the tasks of jobs of the queue that were withdrawn: nobody will run them, and their submitters wait. done are the jobs of which that is known; it
+// returns those that are to be known the next time.
+func (r *round) revokeWithdrawn(ctx context.Context, done map[ID]bool) map[ID]bool {
+	submit, ok := r.c.Submit.(PreparedSubmitter)
+	if !ok || r.c.Queue == nil {
+		return nil
+	}
+	now := map[ID]bool{}
+	q := Query{Queue: r.c.Queue.Name, States: []State{Cancelled}, Limit: sweepPage}
+	for ctx.Err() == nil {
+		var page []Job
+		err := r.call(func(ctx context.Context) (err error) {
+			page, err = r.s.List(ctx, q)
+			return err
+		})
+		if err != nil {
+			return done
+		}
+		for i := range page {
+			j := &page[i]
+			q.After = j.ID
+			if _, prepared := TaskOf(j); !prepared {
+				continue
+			}
+			err := error(nil)
+			if !done[j.ID] {
+				err = r.call(func(ctx context.Context) error { return submit.RevokePrepared(ctx, j.Data) })
+			}
+			if err == nil || errors.Is(err, task.ErrBadArgs) { // else it is tried again
+				now[j.ID] = true
+				continue
+			}
+			r.r.warn("the task of a job that was withdrawn is not revoked", err)
+		}
+		if len(page) < sweepPage {
+			return now
+		}
+	}
+	return done
 }

@@ -139,6 +139,7 @@ func (s sighting) due() bool { return s.times <= 3 || s.times%5 == 0 }
 // sweep looks at the records of all jobs that run, at once and then at times: nobody may be waiting for the end of one.
 func (r *round) sweep(ctx context.Context) {
 	seen := map[ID]sighting{}
+	var revoked map[ID]bool
 	for {
 		began := time.Now()
 		now, all := make(map[ID]sighting, len(seen)), true
@@ -149,6 +150,7 @@ func (r *round) sweep(ctx context.Context) {
 			r.miss(now, began)
 			seen = now
 		}
+		revoked = r.revokeWithdrawn(ctx, revoked)
 		if !errand.Pause(ctx, r.c.Sweep) {
 			return
 		}

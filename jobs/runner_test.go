@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"strings"
 	"sync"
@@ -617,6 +618,9 @@ func TestBadRunners(t *testing.T) {
 			"Lease is 1ms":                       {Service: s.Service, Lease: time.Millisecond},
 			"Timeout is 10s, not 30s":            {Service: s.Service, Timeout: 10 * time.Second},
 			"the name is not":                    {Service: s.Service, Names: []string{"a", ""}},
+			"Queue.Limit is 0.5":                 {Service: s.Service, Queue: &jobs.Queue{Name: "q", Limit: 0.5}},
+			"Queue.Limit is -1":                  {Service: s.Service, Queue: &jobs.Queue{Name: "q", Limit: -1}},
+			"Queue.Limit is NaN":                 {Service: s.Service, Queue: &jobs.Queue{Name: "q", Limit: math.NaN()}},
 		} {
 			if _, err := jobs.NewRunner(c); err == nil || !strings.Contains(err.Error(), text) {
 				t.Errorf("%s: %v", text, err)

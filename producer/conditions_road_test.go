@@ -15,6 +15,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker/membroker"
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/memjobs"
 	"github.com/swarmiji/swarmiji/jobs/sqljobs"
@@ -365,6 +366,48 @@ func TestConditionsHold(t *testing.T) {
 				t.Errorf("%d tasks ran again", again)
 			}
 			closed()
+		})
+	}
+}
+
+// TestWithdrawnTaskEnds: who waits for a task with conditions learns that its job was withdrawn, before it was sent and while it waits in the broker.
+func TestWithdrawnTaskEnds(t *testing.T) {
+	for name, build := range lanes {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := build(t)
+			p, s := l.producer(), l.service()
+			submit := func() (*task.Future[int], jobs.ID) {
+				f, err := weighed.Submit(t.Context(), p, load{Number: 1})
+				if err != nil {
+					t.Fatal(err)
+				}
+				found, err := s.List(t.Context(), jobs.Query{Name: weighed.Name(), Key: jobs.KeyOfTask(f.ID())})
+				if err != nil || len(found) != 1 {
+					t.Fatalf("%d jobs, %v", len(found), err)
+				}
+				return f, found[0].ID
+			}
+			sent, id := submit()
+			kept, other := submit()
+			l.dispatch(jobs.Queue{Name: "scale", Limit: 1})
+			testwait.UntilNil(t, "the first task is sent", func() error {
+				j, err := s.Query(t.Context(), id)
+				if err == nil && j.State != jobs.Running {
+					err = fmt.Errorf("its job is %s", j.State)
+				}
+				return err
+			})
+			for _, w := range []jobs.ID{other, id} {
+				if err := s.Withdraw(t.Context(), w); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for what, f := range map[string]*task.Future[int]{"was sent": sent, "was not sent": kept} {
+				if _, err := f.Get(testwait.Long(t)); !errors.Is(err, task.ErrRevoked) {
+					t.Errorf("the future of a task that %s: %v", what, err)
+				}
+			}
 		})
 	}
 }

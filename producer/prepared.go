@@ -2,10 +2,13 @@ package producer
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -38,6 +41,40 @@ func (p *Producer) SubmitPrepared(ctx context.Context, data []byte) (task.Pendin
 		return nil, fmt.Errorf("swarmiji: submit %s: %w", m.ID, err)
 	}
 	return pending, nil
+}
+
+// RevokePrepared records that a task with conditions was revoked, since its job was withdrawn: data are those of the job. Its future then ends with [task.ErrRevoked]. A task
+// whose end is recorded keeps that. A jobs.Runner of the job's queue calls it, and to do it again is safe. An error that wraps [task.ErrBadArgs] says that data are no such task.
+func (p *Producer) RevokePrepared(ctx context.Context, data []byte) error {
+	if err := p.enter(); err != nil {
+		return err
+	}
+	defer p.inFlight.Done()
+	_, m, err := wire.ReadPrepared(data)
+	if err != nil {
+		return fmt.Errorf("swarmiji: revoke: %w", err)
+	}
+	e, _, err := p.codec.Decode(m)
+	if err != nil {
+		return fmt.Errorf("swarmiji: revoke %s: %w: %w", m.ID, task.ErrBadArgs, err)
+	}
+	if p.cfg.Results == nil {
+		return nil
+	}
+	ctx, cancel := p.bound(ctx)
+	defer cancel()
+	err = p.cfg.Results.Save(ctx, resultstore.Record{
+		ID: e.ID, Name: e.Name, State: task.StateRevoked, Generation: m.Generation + 1, Deliveries: 1, Retries: e.Retries,
+		Error: task.Remote(task.ErrRevoked), FinishedAt: time.Now(), NodeID: p.cfg.NodeID, ReplyTo: e.ReplyTo, Correlation: e.Correlation,
+		TTL: e.Meta.ResultTTL.Or(0),
+	})
+	if errors.Is(err, resultstore.ErrStale) || errors.Is(err, resultstore.ErrUnreachable) { // it has ended, or nobody waits
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("swarmiji: revoke %s: %w", m.ID, err)
+	}
+	return nil
 }
 
 var _ jobs.PreparedSubmitter = (*Producer)(nil)
