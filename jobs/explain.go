@@ -224,10 +224,19 @@ func (x *explainer) queued(ctx context.Context) error {
 	return nil
 }
 
+// unread tells of windows that this process cannot read.
+func (x *explainer) unread(err error) {
+	x.add(Why{Kind: WhyWindow}, "Its windows cannot be read here, and no runner that cannot read them starts it: %v.", err)
+}
+
 // later tells of a job whose time has not come.
 func (x *explainer) later() {
 	j := &x.Job
-	if open := x.s.opens(j, x.At); open.After(x.At) && !j.NextRun.After(open) {
+	switch open, err := x.s.opens(j, x.At); {
+	case err != nil:
+		x.unread(err)
+		return
+	case open.After(x.At) && !j.NextRun.After(open):
 		x.add(Why{Kind: WhyWindow, At: j.NextRun}, "Its window opens at %s.", stamp(j.NextRun))
 		x.retried()
 		return

@@ -9,7 +9,11 @@ import (
 // inLine tells why a job of a queue that is due was not started.
 func (x *explainer) inLine(ctx context.Context) error {
 	j := &x.Job
-	if at := x.s.opens(j, x.At); at.After(x.At) {
+	switch at, err := x.s.opens(j, x.At); {
+	case err != nil:
+		x.unread(err)
+		return nil
+	case at.After(x.At):
 		x.add(Why{Kind: WhyWindow, At: at}, "It is due since %s, but its window is closed, and opens at %s.", stamp(j.NextRun), stamp(at))
 		x.retried()
 		return nil

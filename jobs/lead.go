@@ -39,7 +39,8 @@ type lead struct {
 	begin  func(*Job) error
 	report func(error)
 
-	entrusts bool // its jobs are left to tasks, which have time limits of their own: no attempt has a deadline
+	held     func(*Job, error) // is told of jobs that are held because their windows cannot be read
+	entrusts bool              // its jobs are left to tasks, which have time limits of their own: no attempt has a deadline
 
 	signal chan struct{} // something has happened
 	tell   chan struct{} // what is told of the queue has changed
@@ -60,6 +61,7 @@ type lead struct {
 func newLead(s *Service, q Queue, node string, lease time.Duration, begin func(*Job) error, report func(error)) *lead {
 	return &lead{
 		s: s, q: q, node: node, lease: wholeMicros(lease), begin: begin, report: report,
+		held:   func(_ *Job, err error) { report(err) },
 		signal: make(chan struct{}, 1), tell: make(chan struct{}, 1),
 		data: leadData{Node: node, Limit: q.limit(), Strict: q.Strict, Order: q.Order, Throttler: q.Throttler != nil},
 	}

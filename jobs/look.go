@@ -32,8 +32,16 @@ type turn struct {
 	version  int64 // of the admissions of this queue, for its roster; 0: it is what it was
 	outdated bool  // a plan was made without knowing of the last admission
 
+	unread []unreadWindow // jobs that are held
+
 	missing bool          // locks of keys
 	keys    map[string]ID // that jobs of this look have got, by keyLock
+}
+
+// unreadWindow is a job that is held because its windows cannot be read.
+type unreadWindow struct {
+	job *Job
+	err error
 }
 
 // look looks at the queue once, and hands out up to room jobs. again says that there may be more.
@@ -60,6 +68,9 @@ func (l *lead) look(ctx context.Context, room int) (out []Handout, again bool, e
 	}
 	l.s.count.taken.Add(int64(len(t.out)))
 	l.looked = t.now
+	for _, u := range t.unread {
+		l.held(u.job, u.err)
+	}
 	if plan == nil {
 		l.note(t.now, t.room <= 0, nil)
 	}
@@ -189,8 +200,8 @@ func (t *turn) admit(ctx context.Context) error {
 	ln := line{queue: t.l.q.Name, order: t.l.q.Order, by: t.now, find: t.l.pace.sparing(t.tx.Find)}
 	var failed error
 	err := ln.each(ctx, g.most, func() int { return t.room }, func(j *Job) bool {
-		if at := t.s.opens(j, t.now); at.After(t.now) {
-			t.put(j, at)
+		if at, err := t.s.opens(j, t.now); at.After(t.now) {
+			t.put(j, at, err)
 			return t.moved < mostMoved
 		}
 		if g.start(j.Weight) {
@@ -205,9 +216,12 @@ func (t *turn) admit(ctx context.Context) error {
 	return err
 }
 
-// put has a job that waits wait until at.
-func (t *turn) put(j *Job, at time.Time) {
+// put has a job that waits wait until at; unread says that its windows cannot be read.
+func (t *turn) put(j *Job, at time.Time, unread error) {
 	j.NextRun = at
+	if unread != nil {
+		t.unread = append(t.unread, unreadWindow{j, unread})
+	}
 	t.saves = append(t.saves, j)
 	t.moved++
 }
@@ -301,7 +315,12 @@ func (t *turn) carryOut(ctx context.Context, plan *Look) error {
 	}
 	for _, id := range plan.later {
 		if j := jobs[id]; j != nil {
-			t.put(j, t.s.opens(j, plan.offered[id].later))
+			o := plan.offered[id]
+			at, err := t.s.opens(j, o.later)
+			if err != nil { // later is how long it is held
+				at = o.later
+			}
+			t.put(j, at, err)
 		}
 	}
 	t.again = t.room <= 0 || len(plan.later) >= mostMoved || plan.partial

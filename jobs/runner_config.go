@@ -77,6 +77,7 @@ const (
 	ProblemRefused Problem = "refused"  // its task could not be submitted: it is tried again later
 	ProblemGivenUp Problem = "given up" // it was handed out ten times after its RetryAfter: it is FAILED
 	ProblemUnknown Problem = "unknown"  // it is in the queue, and nothing is registered for its name: it is tried again later
+	ProblemWindow  Problem = "window"   // its windows cannot be read here, as where their zone is not known: it is looked at again after a minute
 )
 
 // Report is one thing that went wrong.

@@ -25,6 +25,7 @@ func (r *round) source() source {
 		return asking{r}
 	}
 	l := newLead(r.s, *r.c.Queue, r.c.NodeID, r.c.Lease, r.begin, func(err error) { r.r.warn("the queue "+r.c.Queue.Name, err) })
+	l.held = func(j *Job, err error) { r.r.report(ProblemWindow, j, err) }
 	l.entrusts = r.c.Submit != nil
 	return l
 }

@@ -34,7 +34,7 @@ type Look struct {
 	gauge   gauge
 	running *roster
 	line    line
-	opens   func(j *Job, t time.Time) time.Time
+	opens   func(j *Job, t time.Time) (time.Time, error)
 
 	offered map[ID]*offer
 	starts  []ID
@@ -125,7 +125,7 @@ func (l *Look) offer(j *Job) bool {
 	}
 	o := &offer{weight: j.Weight, token: j.Token}
 	l.offered[j.ID] = o
-	if at := l.opens(j, l.now); at.After(l.now) {
+	if at, _ := l.opens(j, l.now); at.After(l.now) { // what is wrong with its windows is told when it is put off
 		if len(l.later) < mostMoved {
 			o.later, o.window = at, true
 			l.later = append(l.later, j.ID)

@@ -43,14 +43,21 @@ func (s *Service) window(j *Job) (*schedule.Windows, error) {
 	return w, nil
 }
 
-// opens returns the first moment at or after t at which j may start, as far as its windows go. Windows that nobody can read do not hold it up.
-func (s *Service) opens(j *Job, t time.Time) time.Time {
+// opens returns the first moment at or after t at which j may start, as far as its windows go. err says that this process cannot read them, as where it does not
+// know their zone: then j is held for a while.
+func (s *Service) opens(j *Job, t time.Time) (at time.Time, err error) {
 	w, err := s.window(j)
-	if w == nil || err != nil {
-		return t
+	switch {
+	case err != nil:
+		return storable(t.Add(windowHold)), err
+	case w == nil:
+		return t, nil
 	}
-	return storable(w.NextOpen(t))
+	return storable(w.NextOpen(t)), nil
 }
+
+// windowHold is for how long a job is held whose windows cannot be read.
+const windowHold = time.Minute
 
 // place returns when j is to run that is wanted at a time: then, if that is to come and a window is open, else at the first opening from then, or from now, on. What
 // is wanted at a time in the past, and may start now, keeps its time.
@@ -62,7 +69,8 @@ func (s *Service) place(j *Job, at, now time.Time) time.Time {
 	if from.Before(now) {
 		from = now
 	}
-	if open := s.opens(j, from); open.After(from) {
+	// Windows that cannot be read here are looked at when the job is to start.
+	if open, err := s.opens(j, from); err == nil && open.After(from) {
 		return open
 	}
 	return at

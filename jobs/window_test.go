@@ -1,0 +1,71 @@
+package jobs_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/swarmiji/swarmiji/jobs"
+)
+
+// TestWindowsOfAnUnknownZone: a job whose windows this process cannot read is held and told of, and starts when they can be read.
+func TestWindowsOfAnUnknownZone(t *testing.T) {
+	all := jobs.ThrottlerFunc(func(_ ctx, l *jobs.Look) error {
+		for j := range l.Due() {
+			l.Start(j)
+		}
+		return nil
+	})
+	for name, throttler := range map[string]jobs.Throttler{"limit": nil, "throttler": all} {
+		t.Run(name, func(t *testing.T) {
+			inShop(t, func(t *testing.T, s *shop) {
+				var told told
+				r := s.runner(jobs.RunnerConfig{Queue: &jobs.Queue{Name: "q", Throttler: throttler}, OnReport: told.note})
+				d := newDiary()
+				handle(t, r, work, func(_ ctx, at state) (any, error) {
+					d.note("%d", at.N)
+					return nil, nil
+				})
+				held := s.put(jobs.Spec{Name: "work", Queue: "q", Data: []byte(`{"n":1}`)})
+				window := func(text string) {
+					t.Helper()
+					if err := s.store.Update(t.Context(), func(c context.Context, tx jobs.Tx) error {
+						j, err := tx.Get(c, held)
+						if err != nil {
+							return err
+						}
+						j.Window = text
+						return tx.Save(c, &j)
+					}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				window("WINDOWS Mars/Olympus_Mons 00:00-12:00")
+				s.run(r)
+				s.put(jobs.Spec{Name: "work", Queue: "q", Data: []byte(`{"n":2}`)})
+				time.Sleep(90 * time.Second)
+				d.want(t, "0s: 2")
+				reports := told.all()
+				if len(reports) != 2 { // at first, and after a minute
+					t.Errorf("%d reports: %v", len(reports), reports)
+				}
+				for _, r := range reports {
+					if r.Problem != jobs.ProblemWindow || r.Job.ID != held || !strings.Contains(r.Err.Error(), "Mars/Olympus_Mons") {
+						t.Errorf("%s of job %d: %v", r.Problem, r.Job.ID, r.Err)
+					}
+				}
+				why, err := s.Explain(t.Context(), held)
+				if err != nil || why.Reasons[0].Kind != jobs.WhyWindow || !strings.Contains(why.String(), "Mars/Olympus_Mons") {
+					t.Errorf("%v, %v", why, err)
+				}
+				if j := s.job(held); j.State != jobs.Queued || j.Attempts != 0 {
+					t.Errorf("%s, attempt %d", j.State, j.Attempts)
+				}
+				window("WINDOWS 00:00-12:00") // as another process, which knows the zone, reads it
+				time.Sleep(time.Minute)
+				d.want(t, "0s: 2", "2m0s: 1")
+			})
+		})
+	}
+}
