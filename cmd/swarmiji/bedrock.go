@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"strings"
 
@@ -23,6 +24,7 @@ import (
 type bedrockOptions struct {
 	listen, store       string
 	cert, key, clientCA string
+	allow               []string
 	maxConns            int
 	snap, reanchor      bool
 }
@@ -34,7 +36,8 @@ func (a *app) bedrockCmd() *cobra.Command {
 		Short: "Serve jobs by the line protocol of Bedrock::Jobs",
 		Long: "Bedrock answers CreateJob, GetJob, FinishJob and the other commands of Bedrock::Jobs, for programs in any language and for\n" +
 			"people with nc, until it is interrupted. What it answers with 200 is on disk. Several may run on one store. Whoever\n" +
-			"reaches the address may do everything: it is one of this machine, unless --listen says otherwise.",
+			"reaches the address may do everything: it is one of this machine, unless --listen says otherwise. --allow limits the\n" +
+			"addresses of clients, and --tls-client-ca has them show certificates.",
 		Example: "  swarmiji bedrock --listen 127.0.0.1:8888 --store jobs.db\n" +
 			"  SWARMIJI_JOBS=postgres://user:password@host/database swarmiji bedrock\n" +
 			"  printf 'CreateJob\\nname: foo\\ndata: {\"value\":1}\\n\\n' | nc -N 127.0.0.1 8888",
@@ -46,6 +49,7 @@ func (a *app) bedrockCmd() *cobra.Command {
 	f.SortFlags = false
 	f.StringVar(&o.listen, "listen", bedrock.DefaultListen, "`address` to listen on")
 	f.StringVar(&o.store, "store", "", "what keeps the jobs: the `name` of a SQLite file, a URL (sqlite:///path/jobs.db, postgres://user:password@host/database), or mem, which forgets them; default: $SWARMIJI_JOBS, or else jobs.db")
+	f.StringSliceVar(&o.allow, "allow", nil, "`addresses` of clients that are served, as 10.1.0.0/16,192.0.2.7; default: all")
 	f.StringVar(&o.cert, "tls-cert", "", "`file` with the server's certificate: connections are encrypted")
 	f.StringVar(&o.key, "tls-key", "", "`file` with its key")
 	f.StringVar(&o.clientCA, "tls-client-ca", "", "`file` with the authorities of which clients have to show a certificate")
@@ -62,6 +66,10 @@ func (a *app) bedrock(ctx context.Context, o *bedrockOptions) (err error) {
 	if err != nil {
 		return fmt.Errorf("%w: %w", errUsage, err)
 	}
+	allow, err := o.prefixes()
+	if err != nil {
+		return fmt.Errorf("%w: %w", errUsage, err)
+	}
 	store, place, err := a.openJobs(ctx, cmp.Or(o.store, a.getenv("SWARMIJI_JOBS"), "jobs.db"), logger)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errUsage, err)
@@ -75,7 +83,7 @@ func (a *app) bedrock(ctx context.Context, o *bedrockOptions) (err error) {
 		defer cancel()
 		err = errors.Join(err, service.Close(closing), store.Close(closing))
 	}()
-	server, err := bedrock.New(bedrock.Config{Service: service, Listen: o.listen, TLS: encryption, MaxConns: o.maxConns, Logger: logger})
+	server, err := bedrock.New(bedrock.Config{Service: service, Listen: o.listen, Allow: allow, TLS: encryption, MaxConns: o.maxConns, Logger: logger})
 	if err != nil {
 		return fmt.Errorf("%w: %w", errUsage, err)
 	}
@@ -112,6 +120,22 @@ func (a *app) openJobs(ctx context.Context, name string, logger *slog.Logger) (s
 	a.secrets = append(a.secrets, secret{name, place})
 	store, err = open.Jobs(ctx, name, open.JobsOptions{Logger: logger})
 	return store, place, err
+}
+
+// prefixes reads the addresses of clients; one address is a prefix of its whole length.
+func (o *bedrockOptions) prefixes() ([]netip.Prefix, error) {
+	var all []netip.Prefix
+	for _, text := range o.allow {
+		p, err := netip.ParsePrefix(text)
+		if at, e := netip.ParseAddr(text); e == nil {
+			p, err = netip.PrefixFrom(at, at.BitLen()), nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("--allow: %w", err)
+		}
+		all = append(all, p)
+	}
+	return all, nil
 }
 
 // tls reads the files of certificates; nil: none are named.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/swarmiji/swarmiji/jobs"
@@ -35,8 +37,11 @@ type Config struct {
 	// Service keeps the jobs. The server does not close it.
 	Service *jobs.Service
 	// Listen is the address that [Server.Run] listens on. "": 127.0.0.1:8888, which other machines do not reach. Whoever reaches it may
-	// do everything: there is no password in the protocol. TLS with client certificates can tell clients apart from others.
+	// do everything: there is no password in the protocol. Serve warns of an address that other machines reach, unless Allow is set or TLS asks
+	// for client certificates.
 	Listen string
+	// Allow are the addresses of clients that are served; the connections of others are closed at once. nil: all are served.
+	Allow []netip.Prefix
 	// TLS, if set, is what connections are encrypted with. nil: they are not.
 	TLS *tls.Config
 
@@ -79,6 +84,16 @@ func (c *Config) check() error {
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
+	}
+	c.Allow = slices.Clone(c.Allow)
+	for i, p := range c.Allow {
+		if !p.IsValid() {
+			errs = append(errs, fmt.Errorf("bedrock: Allow has a prefix that is none: %v", p))
+			continue
+		}
+		if p.Addr().Is4In6() && p.Bits() >= 96 { // clients are compared as what they are in IPv4
+			c.Allow[i] = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
+		}
 	}
 	for _, n := range []struct {
 		name string

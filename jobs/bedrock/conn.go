@@ -177,11 +177,13 @@ func (c *conn) forget(ctx context.Context, call *call) {
 	_ = c.part()
 }
 
-// run runs a command. A panic is answered, and ends the connection.
+// run runs a command. A panic is answered, and ends the connection; the client is not told of jobs that were taken for it, so they go back.
 func (c *conn) run(ctx context.Context, call *call) (a answer) {
 	defer func() {
 		if p := recover(); p != nil {
 			c.s.c.Logger.Error("bedrock: a command panicked", "command", string(call.req.verb()), "panic", p, "stack", string(debug.Stack()))
+			c.giveBack(ctx, call.taken)
+			call.taken = nil
 			a = answer{status: "500 Internal error", close: true}
 		}
 	}()

@@ -367,8 +367,8 @@ func conversations() map[string][]step {
 		},
 		"others": {
 			{req("Nonsense | a: b"), "430 Unrecognized command"},
-			{req("GET / HTTP/1.1 | Host: localhost"), "430 Unrecognized command"},
 			{req("CreateJob foo | name: foo"), created(1)},
+			{req("GET / HTTP/1.1 | Host: localhost"), "430 Unrecognized command"}, // and no more is read
 		},
 	}
 }

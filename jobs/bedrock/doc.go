@@ -35,7 +35,7 @@
 //
 // # What nobody can do to others
 //
-// Whoever reaches the address may do everything, which is why it is the loopback one; with [Config].TLS, clients can be asked for
-// certificates. A client that is slow, silent or greedy harms itself only: each phase of a request has its time, each size its limit, and
+// Whoever reaches the address may do everything, which is why it is the loopback one; [Config].Allow limits the addresses of clients, and with [Config].TLS they can be
+// asked for certificates. A request that a browser has sent for a web page is refused, and ends the connection. A client that is slow, silent or greedy harms itself only: each phase of a request has its time, each size its limit, and
 // an idle connection costs about 7 KB.
 package bedrock

@@ -43,6 +43,7 @@ const (
 	errIncomplete refusal = "400 Incomplete request"
 	errMemory     refusal = "503 Server out of memory for requests"
 	errSlow       refusal = "408 Request timeout"
+	errBrowser    refusal = statusUnknown
 )
 
 // reader takes requests out of a stream. It keeps one buffer, which is small between requests, and grows with what has arrived only:
@@ -164,6 +165,9 @@ func (rd *reader) headLine(h *head, b []byte, end int) error {
 			at := h.pos
 			for isBlank(b[at]) {
 				at++
+			}
+			if fromBrowser(t) {
+				return errBrowser
 			}
 			h.begun, h.line = true, [2]int{at, at + len(t)}
 		}

@@ -33,7 +33,7 @@ type Stats struct {
 	Connections int64 // that are open now
 	Waiting     int64 // requests that wait for a job now
 	Accepted    int64 // connections
-	Refused     int64 // connections, because there were too many
+	Refused     int64 // connections, because there were too many, or their addresses are not allowed
 	Requests    int64 // that were read
 	GivenBack   int64 // jobs whose client was gone before it could have read the answer
 	Memory      int64 // bytes that large requests take now
@@ -86,6 +86,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	if !s.running.CompareAndSwap(false, true) {
 		return errors.Join(ErrRunning, ln.Close())
 	}
+	s.warn(ln.Addr())
 	// What is under way when ctx ends goes on: its context is another.
 	base, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
@@ -126,6 +127,11 @@ func (s *Server) accept(ctx, base context.Context, ln net.Listener) error {
 // admit serves a connection, or refuses it.
 func (s *Server) admit(base context.Context, nc net.Conn) {
 	s.stats.accepted.Add(1)
+	if !s.allowed(nc.RemoteAddr()) {
+		s.stats.refused.Add(1)
+		_ = nc.Close()
+		return
+	}
 	if s.stats.connections.Add(1) > int64(s.c.MaxConns) {
 		s.stats.connections.Add(-1)
 		s.stats.refused.Add(1)
