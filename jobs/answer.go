@@ -118,7 +118,7 @@ func checkAnswer(a Answer) (Answer, error) {
 	a.Result = bytes.Trim(a.Result, " \t\r\n")
 	switch {
 	case len(a.Result) > MaxData:
-		return a, &FieldError{Field: "result", Problem: tooLong}
+		return a, longerThan("result", len(a.Result), MaxData)
 	case !json.Valid(a.Result) || !utf8.Valid(a.Result):
 		return a, &FieldError{Field: "result", Problem: malformed}
 	}

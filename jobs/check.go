@@ -3,6 +3,7 @@ package jobs
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -46,11 +47,16 @@ func checkGiven(data []byte, retried bool) ([]byte, error) {
 	}
 	switch {
 	case len(data) > room:
-		return nil, &FieldError{Field: "data", Problem: tooLong}
+		return nil, longerThan("data", len(data), room)
 	case CheckData(data) != nil:
 		return nil, &FieldError{Field: "data", Problem: malformed}
 	}
 	return data, nil
+}
+
+// longerThan refuses a field for its bytes.
+func longerThan(field string, n, most int) error {
+	return &FieldError{Field: field, Problem: tooLong, Detail: fmt.Sprintf("%d bytes, at most %d", n, most)}
 }
 
 // checkPriority looks at a priority that may be unset.

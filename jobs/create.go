@@ -148,6 +148,11 @@ func (s *Service) CreateAll(ctx context.Context, specs []Spec) ([]Created, error
 
 // draft makes a job of a spec, as far as it can be made without a look at others, or at the time.
 func (s *Service) draft(spec *Spec) (Job, error) {
+	if complete, ok := s.types.Load(spec.Name); ok {
+		own := *spec // the caller's stays as it is
+		spec = &own
+		complete.(func(*Spec))(spec)
+	}
 	j := Job{State: Queued, Name: spec.Name, Parent: spec.Parent, SequenceKey: spec.SequenceKey, Mock: spec.Mock}
 	j.Priority = spec.Priority.Or(DefaultPriority)
 	var errs [6]error

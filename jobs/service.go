@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -55,6 +56,7 @@ type Service struct {
 	noTaker, noDropper atomic.Bool
 	windows            windowCache
 	deeds              gather
+	types              sync.Map // by the names of jobs: func(*Spec), which completes a spec by what a [Type] says
 }
 
 // New returns a service over c.Store. It does no I/O and starts no goroutine. All problems of c are returned, joined.

@@ -94,7 +94,7 @@ func onlyInQueue(spec *Spec) error {
 func checkKeyField(field, key string) error {
 	switch {
 	case len(key) > MaxKey:
-		return &FieldError{Field: field, Problem: tooLong}
+		return longerThan(field, len(key), MaxKey)
 	case checkKey(key) != nil:
 		return &FieldError{Field: field, Problem: malformed}
 	}

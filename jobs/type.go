@@ -33,7 +33,7 @@ type Type[D, A any] struct {
 	Retry func(ctx context.Context, f *Failure[D]) bool
 	// Timeout is how long an attempt may take, its answer included. Then it has failed with [task.ErrAnswerTimeout]. 0: 24 h. Below 0: there is no end.
 	Timeout time.Duration
-	// Priority, Weight and Windows are those of jobs that Create makes. Unset, unset and nil: see [Spec].
+	// Priority, Weight and Windows are those of jobs that are made without their own. Unset, unset and nil: see [Spec].
 	Priority task.Opt[int]
 	Weight   task.Opt[float64]
 	Windows  *schedule.Windows
@@ -66,12 +66,39 @@ func (t Type[D, A]) Check() error {
 	return errors.Join(errs...)
 }
 
-// Register has r run the jobs of this type. It is [task.ErrDuplicateTask] if r runs jobs of this name already, and [ErrUnsupported] if r dispatches jobs.
+// Register has r run the jobs of this type. From then on the runner's Service makes each job of this Name with the type's Priority, Weight, Timeout and Windows, where its
+// Spec says nothing, whoever asks for it. It is [task.ErrDuplicateTask] if r runs jobs of this name already, and [ErrUnsupported] if r dispatches jobs.
 func (t Type[D, A]) Register(r *Runner) error {
 	if err := t.Check(); err != nil {
 		return err
 	}
-	return r.Register(t.Name, t.dialog(), task.Metadata{})
+	if err := r.Register(t.Name, t.dialog(), task.Metadata{}); err != nil {
+		return err
+	}
+	r.c.Service.types.Store(t.Name, func(s *Spec) { t.complete(s) })
+	return nil
+}
+
+// complete has a spec say what the type says, where it says nothing itself. Weight, Timeout and Windows are those of jobs of queues.
+func (t Type[D, A]) complete(s *Spec) {
+	orElse(&s.Priority, t.Priority)
+	if s.Queue == "" {
+		return
+	}
+	orElse(&s.Weight, t.Weight)
+	if t.Timeout != 0 {
+		orElse(&s.Timeout, task.Set(max(t.Timeout, 0)))
+	}
+	if s.Windows == nil {
+		s.Windows = t.Windows
+	}
+}
+
+// orElse sets an option that is unset.
+func orElse[T any](o *task.Opt[T], def task.Opt[T]) {
+	if !o.IsSet() {
+		*o = def
+	}
 }
 
 // dialog is a [Type] without its types. As a handler it sends the request, and leaves the job to its answer.
@@ -206,12 +233,8 @@ func (t Type[D, A]) Spec(queue string, data D, opts ...func(*Spec)) (Spec, error
 	if err != nil {
 		return Spec{}, &FieldError{Field: "data", Problem: malformed, Detail: err.Error()}
 	}
-	spec := Spec{
-		Name: t.Name, Data: text, Priority: t.Priority, Queue: queue, Weight: t.Weight, Windows: t.Windows, Key: t.Key(data), Respond: t.Response != nil,
-	}
-	if queue != "" && t.Timeout != 0 {
-		spec.Timeout = task.Set(max(t.Timeout, 0))
-	}
+	spec := Spec{Name: t.Name, Data: text, Queue: queue, Key: t.Key(data), Respond: t.Response != nil}
+	t.complete(&spec)
 	for _, o := range opts {
 		o(&spec)
 	}

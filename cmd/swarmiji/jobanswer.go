@@ -101,7 +101,13 @@ func refused(r jobs.Receipt, o *completeOptions) error {
 	case jobs.Late:
 		return fmt.Errorf("%w: job %d is over", errLate, r.Job)
 	case jobs.Duplicate:
+		if r.Job == 0 {
+			return fmt.Errorf("%w: an early answer for this is kept already", errDuplicate)
+		}
 		return fmt.Errorf("%w: job %d has an answer", errDuplicate, r.Job)
 	}
-	return fmt.Errorf("%w: no job that has begun awaits this; it is kept for %v", errNotFound, o.early)
+	if r.Job != 0 {
+		return fmt.Errorf("%w: job %d has not begun; its answer is kept for %v", errNotFound, r.Job, o.early)
+	}
+	return fmt.Errorf("%w: no job awaits this; it is kept for %v", errNotFound, o.early)
 }

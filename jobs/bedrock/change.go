@@ -111,8 +111,11 @@ func requeueJobs(ctx context.Context, c *call) error {
 		return missing("jobIDs")
 	}
 	items := list(text)
-	if len(items) == 0 || len(items) > maxJobs {
+	if len(items) == 0 {
 		return malformed("jobIDs")
+	}
+	if len(items) > maxJobs {
+		return statusError("402 Too many jobs")
 	}
 	ids := make([]jobs.ID, len(items))
 	for i, item := range items {

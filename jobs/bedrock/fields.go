@@ -68,7 +68,7 @@ func (f fields) data() ([]byte, error) {
 		return nil, nil
 	case emptyList(text): // what some languages write for an object without fields
 		return []byte("{}"), nil
-	case !object(text) || !utf8.Valid(text) || len(text) > jobs.MaxData:
+	case !object(text) || !utf8.Valid(text):
 		return nil, statusError("402 Data is not a valid JSON Object")
 	}
 	return append([]byte(nil), text...), nil

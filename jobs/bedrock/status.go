@@ -42,6 +42,7 @@ func statuses() []named {
 		{jobs.ErrParentState, "405 Can only create child job when parent is RUNNING, RUNQUEUED or PAUSED"},
 		{jobs.ErrGrandchild, "405 Cannot create grandchildren"},
 		{jobs.ErrMockDiffers, "405 Parent and child jobs must have matching mockRequest setting"},
+		{jobs.ErrKeyTaken, "405 Another job has the key of this one"},
 		{jobs.ErrState, "405 Not in this state"},
 		{jobs.ErrStale, "405 Another run has this job"},
 		{jobs.ErrClosed, "500 Server is stopping"},
@@ -102,6 +103,8 @@ func fieldStatus(f *jobs.FieldError) string {
 		return "402 Invalid priority value"
 	case f.Problem == "missing":
 		return "402 Missing " + fieldName(f.Field)
+	case f.Field == "data" && f.Problem == "too long":
+		return "402 Data is too long: " + f.Detail
 	case f.Field == "data":
 		return "402 Data is not a valid JSON Object"
 	}
