@@ -2,6 +2,7 @@ package sqljobs
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -60,6 +61,7 @@ func (b *builder) find(q jobs.Query) string {
 	where, index := b.where(q), b.way(q)
 	id, order := "j.id", "j.id"
 	switch {
+	case index != "" && b.lite && byID(index): // it is told the index
 	case index != "":
 		// No other index may seem as good to PostgreSQL, which might walk all jobs by their ids when it has seen the table empty.
 		id, order = "j.id + 0", "j.id + 0"
@@ -124,10 +126,32 @@ func (b *builder) way(q jobs.Query) string {
 		return "swarmiji_job_unique"
 	case !q.Expired.IsZero():
 		return "swarmiji_job_expires"
+	case q.Queue != "" && q.States == nil && q.Name == "":
+		return indexQueueID
 	case q.Queue != "":
 		return "swarmiji_job_queue"
+	case all(q.States, jobs.State.Runs):
+		return indexRuns
+	case q.Name == "" && all(q.States, func(s jobs.State) bool { return s != jobs.Queued && !s.Runs() }):
+		return indexRest
 	}
 	return ""
+}
+
+// The indexes that are in the order of ids.
+const (
+	indexRuns    = "swarmiji_job_runs"
+	indexRest    = "swarmiji_job_rest"
+	indexQueueID = "swarmiji_job_queue_id"
+)
+
+func byID(index string) bool {
+	return index == indexRuns || index == indexRest || index == indexQueueID
+}
+
+// all reports whether there are states, and is holds of each.
+func all(states []jobs.State, is func(jobs.State) bool) bool {
+	return len(states) > 0 && !slices.ContainsFunc(states, func(s jobs.State) bool { return !is(s) })
 }
 
 // list is the condition that an id is one of a list, which is one argument whatever its length.

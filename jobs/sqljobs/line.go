@@ -110,7 +110,8 @@ func (b *builder) dialect() sqlconn.Dialect {
 	return sqlconn.Postgres
 }
 
-// table is the table of jobs, of which SQLite is told the index; names is the condition that names it to PostgreSQL, see the migration.
+// table is the table of jobs, of which SQLite is told the index; names is the condition that names it to PostgreSQL, see the migration, and
+// tells both which states it has.
 func (b *builder) table(index string) string {
 	if b.lite && index != "" {
 		return "swarmiji_job AS j INDEXED BY " + index
@@ -119,13 +120,21 @@ func (b *builder) table(index string) string {
 }
 
 func (b *builder) names(index string) string {
-	switch {
-	case b.lite:
-		return ""
-	case index == "swarmiji_job_queue":
-		return " AND j.mock > -1"
+	guard, states := "", ""
+	switch index {
+	case "swarmiji_job_queue":
+		guard = " AND j.mock > -1"
+	case indexQueueID:
+		guard = " AND j.attempts > -1"
+	case indexRuns:
+		guard, states = " AND j.token > -1", " AND j.state IN ('RUNNING', 'RUNQUEUED')"
+	case indexRest:
+		guard, states = " AND j.token > -1", " AND j.state NOT IN ('QUEUED', 'RUNNING', 'RUNQUEUED')"
 	}
-	return ""
+	if b.lite {
+		return states
+	}
+	return states + guard
 }
 
 // Weigh implements [jobs.Weigher].

@@ -3,6 +3,7 @@ package sqljobs_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -117,6 +118,11 @@ func askQueues(t *testing.T, s *sqljobs.Store, n int) {
 			{jobs.Query{Name: fmt.Sprint("name-", n%100), Key: key}, 1},
 			{jobs.Query{Name: fmt.Sprint("name-", n%100), UniqueKey: key}, 1},
 			{jobs.Query{Expired: time.Now(), Limit: 1}, 1},
+			{jobs.Query{States: []jobs.State{jobs.Waiting}, Limit: 500}, 0},
+			{jobs.Query{States: []jobs.State{jobs.Failed}, Limit: 1}, 1},
+			{jobs.Query{States: []jobs.State{jobs.RunQueued}, Limit: 1}, 0},
+			{jobs.Query{Name: "name-4", States: []jobs.State{jobs.Running, jobs.RunQueued}, Limit: 1}, 1},
+			{jobs.Query{Queue: "queue-1", After: 4000, Limit: 1}, 1},
 		} {
 			if found, err := tx.Find(ctx, c.q); err != nil || len(found) != c.want {
 				return fmt.Errorf("question %d: %d jobs, %w", i, len(found), err)
@@ -138,4 +144,50 @@ func tuplesRead(t *testing.T, conn *sqlconn.Conn) (n int64) {
 		t.Fatal(err)
 	}
 	return n
+}
+
+// TestPlansOfSQLite: what is asked for by state, and by queue, is read from an index in the order of ids.
+func TestPlansOfSQLite(t *testing.T) {
+	dsn := fileURL(t)
+	crowd(t, dsn, 10)
+	conn, err := sqlconn.New(sqlconn.Config{URL: dsn, Backoff: quick})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := conn.Close(bound(t)); err != nil {
+			t.Error(err)
+		}
+	}()
+	for what, want := range map[string]string{
+		"a state nobody is in":     "SEARCH j USING INDEX swarmiji_job_rest (state=? AND rowid>?)",
+		"who runs, of a name":      "SEARCH j USING INDEX swarmiji_job_runs (name=? AND rowid>?)",
+		"the end of a queue by id": "SEARCH j USING INDEX swarmiji_job_queue_id (queue=? AND rowid>?)",
+	} {
+		text, args := sqljobs.Statement(seldom()[what])
+		if err := conn.View(bound(t), func(ctx context.Context, tx *sqlconn.Tx) error {
+			rows, err := tx.Query(ctx, "EXPLAIN QUERY PLAN "+text, args...)
+			if err != nil {
+				return err
+			}
+			defer rows.Close()
+			var plan []string
+			for rows.Next() {
+				var id, parent, unused int
+				var detail string
+				if err := rows.Scan(&id, &parent, &unused, &detail); err != nil {
+					return err
+				}
+				if !strings.Contains(detail, "json_each") && !strings.HasPrefix(detail, "LIST SUBQUERY") && detail != "CREATE BLOOM FILTER" { // the states that are asked for
+					plan = append(plan, detail)
+				}
+			}
+			if len(plan) != 1 || plan[0] != want {
+				t.Errorf("%s: %q, want %q", what, plan, want)
+			}
+			return rows.Err()
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

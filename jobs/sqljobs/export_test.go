@@ -1,0 +1,10 @@
+package sqljobs
+
+import "github.com/swarmiji/swarmiji/jobs"
+
+// Statement is what SQLite is asked for a Query.
+func Statement(q jobs.Query) (text string, args []any) {
+	b := builder{lite: true}
+	text = b.find(q)
+	return text, b.args
+}

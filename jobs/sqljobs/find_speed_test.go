@@ -1,0 +1,52 @@
+package sqljobs_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/swarmiji/swarmiji/jobs"
+)
+
+// seldom are questions whose answer is a small part of a large table.
+func seldom() map[string]jobs.Query {
+	running := []jobs.State{jobs.Running, jobs.RunQueued}
+	return map[string]jobs.Query{
+		"a state nobody is in":     {States: []jobs.State{jobs.Waiting}, Limit: 500},
+		"who runs":                 {States: running, Limit: 500},
+		"who runs, of a name":      {Name: "name-1", States: running, Limit: 500},
+		"the end of a queue by id": {Queue: "queue", After: 29_000, Limit: 500},
+	}
+}
+
+// crowd fills a store with n jobs, of which every thousandth runs, and half are in a queue.
+func crowd(t testing.TB, dsn string, n int) {
+	t.Helper()
+	s := open(t, dsn)
+	list := make([]*jobs.Job, n)
+	for i := range list {
+		j := job(fmt.Sprintf("name-%d", i%2), 100, time.Now().Add(-time.Hour))
+		if i%4 < 2 {
+			j.Queue, j.Weight = "queue", 1000
+		}
+		if i%1000 < 2 {
+			j.State = jobs.Running
+		}
+		list[i] = j
+	}
+	save(t, s, list...)
+}
+
+func BenchmarkFindSeldom(b *testing.B) {
+	eachBench(b, func(b *testing.B, dsn string) {
+		crowd(b, dsn, 100_000)
+		s := open(b, dsn)
+		for what, q := range seldom() {
+			b.Run(what, func(b *testing.B) {
+				for b.Loop() {
+					found(b, s, q)
+				}
+			})
+		}
+	})
+}
