@@ -11,20 +11,15 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// The fields of a payload. WorkKit published the first three; the others are there only when they say something, so that the bytes
-// of a plain entry are the published ones.
+// The fields of a payload. WorkKit published args, cron and job. What else an entry of ours says stands in the object
+// swarmiji, so that no field of another program has a meaning here. All of them are there only when they say something: the
+// bytes of a plain entry are the published ones. spec stands in the place of cron, which entries of other programs have.
 const (
-	fieldArgs        = "args"
-	fieldCron        = "cron"
-	fieldJob         = "job"
-	fieldCorrelation = "correlation"
-	fieldFrom        = "from"
-	fieldHeaders     = "headers"
-	fieldMeta        = "meta"
-	fieldMisfire     = "misfire"
-	fieldNonce       = "nonce"
-	fieldOverlap     = "overlap"
-	fieldSpec        = "spec"
+	fieldArgs = "args"
+	fieldCron = "cron"
+	fieldJob  = "job"
+	fieldSpec = "spec"
+	fieldOwn  = "swarmiji"
 )
 
 // Content is what an entry's payload says: a JSON object of which the fields of others are kept.
@@ -36,7 +31,7 @@ type Content struct {
 	// When is the text of the spec: seven fields of cron in UTC, or, where Zoned, whatever [Parse] reads.
 	When string
 	// Zoned: the spec stands in a field of ours, because seven fields of UTC cannot say it. Stores that share their layout with
-	// others refuse such an entry.
+	// others keep such an entry where only programs of ours see it.
 	Zoned bool
 	// Nonce sets entries apart that are otherwise equal.
 	Nonce string
@@ -48,7 +43,15 @@ type Content struct {
 	Headers     map[string]string
 	Correlation string
 
-	fields map[string]json.RawMessage // all of them
+	fields map[string]json.RawMessage // those of the payload's object that are not read into the others
+}
+
+// own are the fields of ours, by name.
+func (c *Content) own() map[string]any {
+	return map[string]any{
+		"nonce": &c.Nonce, "from": &c.From, "misfire": &c.Misfire, "overlap": &c.Overlap, "headers": &c.Headers,
+		"correlation": &c.Correlation, "meta": (*metadata)(&c.Meta),
+	}
 }
 
 // Decode reads a payload, in any order of keys and with any blanks. Its error wraps [ErrBadEntry].
@@ -57,22 +60,11 @@ func Decode(payload []byte) (*Content, error) {
 	if err := json.Unmarshal(payload, &c.fields); err != nil {
 		return nil, fmt.Errorf("%w: the payload is no JSON object: %w", ErrBadEntry, err)
 	}
-	var spec, cron string
-	for _, f := range []struct {
+	var cron string
+	for _, f := range [...]struct {
 		name string
-		to   any
-	}{
-		{fieldJob, &c.Job},
-		{fieldCron, &cron},
-		{fieldSpec, &spec},
-		{fieldNonce, &c.Nonce},
-		{fieldFrom, &c.From},
-		{fieldMisfire, &c.Misfire},
-		{fieldOverlap, &c.Overlap},
-		{fieldHeaders, &c.Headers},
-		{fieldCorrelation, &c.Correlation},
-		{fieldMeta, (*metadata)(&c.Meta)},
-	} {
+		to   *string
+	}{{fieldJob, &c.Job}, {fieldCron, &cron}} {
 		if raw, ok := c.fields[f.name]; ok {
 			if err := json.Unmarshal(raw, f.to); err != nil {
 				return nil, fmt.Errorf("%w: field %q: %w", ErrBadEntry, f.name, err)
@@ -80,11 +72,45 @@ func Decode(payload []byte) (*Content, error) {
 		}
 	}
 	if c.When = cron; cron == "" {
-		c.When, c.Zoned = spec, spec != ""
+		c.Zoned = read(c.fields[fieldSpec], &c.When) && c.When != ""
 	}
 	c.Args = c.fields[fieldArgs]
+	var own map[string]json.RawMessage
+	if !read(c.fields[fieldOwn], &own) || own == nil {
+		c.decodeOld()
+		return c, c.check()
+	}
+	for name, to := range c.own() {
+		if raw, ok := own[name]; ok {
+			if err := json.Unmarshal(raw, to); err != nil {
+				return nil, fmt.Errorf("%w: field %q of %q: %w", ErrBadEntry, name, fieldOwn, err)
+			}
+		}
+	}
+	delete(c.fields, fieldOwn)
 	return c, c.check()
 }
+
+// decodeOld reads the fields of ours where older programs wrote them: among those of everybody. What does not read as
+// one of ours belongs to another program.
+func (c *Content) decodeOld() {
+	if len(c.fields) <= 3 { // args, cron and job
+		return
+	}
+	var old Content
+	for name, to := range old.own() {
+		raw := c.fields[name]
+		if !read(raw, to) || name == "misfire" && old.Misfire.check() != nil || name == "overlap" && old.Overlap.check() != nil {
+			continue
+		}
+		if read(raw, c.own()[name]) {
+			delete(c.fields, name)
+		}
+	}
+}
+
+// read reads a field, and reports whether it is there and reads so.
+func read(raw json.RawMessage, to any) bool { return raw != nil && json.Unmarshal(raw, to) == nil }
 
 // check returns what is wrong with a payload whose fields could be read.
 func (c *Content) check() error {
@@ -123,38 +149,59 @@ func (c *Content) Call() task.Call {
 
 // encode writes a payload: sorted keys, no blanks, nothing escaped that need not be, args always.
 func encode(c *Content, spec Spec, escapeSlashes bool) ([]byte, error) {
-	fields := maps.Clone(c.fields)
-	if fields == nil {
-		fields = map[string]json.RawMessage{}
+	return c.encode(spec, escapeSlashes, func(fields, own map[string]json.RawMessage) error {
+		if len(own) == 0 {
+			return nil
+		}
+		raw, err := errand.Marshal(own)
+		fields[fieldOwn] = raw
+		return err
+	})
+}
+
+// encodeOld writes a payload as older programs did; nil: it is the same.
+func encodeOld(c *Content, spec Spec, escapeSlashes bool) ([]byte, error) {
+	same := true
+	payload, err := c.encode(spec, escapeSlashes, func(fields, own map[string]json.RawMessage) error {
+		same = len(own) == 0
+		maps.Copy(fields, own)
+		return nil
+	})
+	if same {
+		return nil, err
 	}
-	seven, ok := "", false
-	if s, is := spec.(interface{ Seven() (string, bool) }); is {
-		seven, ok = s.Seven()
-	}
-	text := spec.String()
-	if ok {
-		text = ""
-	}
+	return payload, err
+}
+
+// encode writes a payload, in which put places the fields of ours.
+func (c *Content) encode(spec Spec, escapeSlashes bool, put func(fields, own map[string]json.RawMessage) error) ([]byte, error) {
+	fields, own := map[string]json.RawMessage{}, map[string]json.RawMessage{}
+	maps.Copy(fields, c.fields)
+	delete(fields, fieldCron)
+	delete(fields, fieldSpec)
 	fields[fieldArgs] = c.Args
-	errs := []error{}
-	put := func(name string, value any, there bool) {
-		delete(fields, name)
-		if there {
-			raw, err := errand.Marshal(value)
-			errs = append(errs, err)
-			fields[name] = raw
+	var errs []error
+	write := func(to map[string]json.RawMessage, name string, value any) {
+		raw, err := errand.Marshal(value)
+		errs = append(errs, err)
+		to[name] = raw
+	}
+	write(fields, fieldJob, c.Job)
+	if seven, ok := seven(spec); ok {
+		write(fields, fieldCron, seven)
+	} else {
+		write(fields, fieldSpec, spec.String())
+	}
+	said := map[string]bool{
+		"nonce": c.Nonce != "", "from": c.From != "", "misfire": c.Misfire != MisfireOnce, "overlap": c.Overlap != OverlapAllow,
+		"headers": len(c.Headers) > 0, "correlation": c.Correlation != "", "meta": !c.Meta.IsZero(),
+	}
+	for name, value := range c.own() {
+		if said[name] {
+			write(own, name, value)
 		}
 	}
-	put(fieldJob, c.Job, true)
-	put(fieldCron, seven, ok)
-	put(fieldSpec, text, !ok)
-	put(fieldNonce, c.Nonce, c.Nonce != "")
-	put(fieldFrom, c.From, c.From != "")
-	put(fieldMisfire, c.Misfire, c.Misfire != MisfireOnce)
-	put(fieldOverlap, c.Overlap, c.Overlap != OverlapAllow)
-	put(fieldHeaders, c.Headers, len(c.Headers) > 0)
-	put(fieldCorrelation, c.Correlation, c.Correlation != "")
-	put(fieldMeta, metadata(c.Meta), !c.Meta.IsZero())
+	errs = append(errs, put(fields, own))
 	payload, err := errand.Marshal(fields)
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBadEntry, err)
@@ -163,6 +210,14 @@ func encode(c *Content, spec Spec, escapeSlashes bool) ([]byte, error) {
 		payload = escaped(payload)
 	}
 	return payload, nil
+}
+
+// seven returns the seven fields of UTC that say a spec, if there are any.
+func seven(spec Spec) (string, bool) {
+	if s, is := spec.(interface{ Seven() (string, bool) }); is {
+		return s.Seven()
+	}
+	return "", false
 }
 
 // escaped writes each "/" of a JSON text, where it stands inside of texts only, as "\/". What is escaped already stays.

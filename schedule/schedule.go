@@ -108,7 +108,9 @@ type Added struct {
 //	s.Add(ctx, schedule.Every("weekday at 9am"), report.Call(args), schedule.WithMisfire(schedule.MisfireSkip))
 //
 // Arguments are kept as JSON, in the open. The same task with the same arguments at the same times is the same entry: adding it again changes
-// nothing, which Added.New tells. Note that two adds of [Now] within a second are the same, too; see [WithNonce].
+// nothing, which Added.New tells, except that an entry which has lost its time gets one: it has neither a time nor a claim and
+// is not paused. Note that two adds of [Now] within a second are the same, too; see [WithNonce]. Entries for now are due in the
+// order in which they were added.
 //
 // Of the call's metadata those given at the call are kept; those of the definition are the business of who runs it. Errors wrap
 // [ErrSpec], [task.ErrBadArgs], task.ErrBadMetadata, [ErrBadEntry] or [ErrUnsupported], and then nothing was added; or [ErrUnavailable].
@@ -134,14 +136,15 @@ func (s *Schedule) AddAll(ctx context.Context, when When, calls []task.Call, opt
 	if said == "" {
 		said = echo(spec, first, now)
 	}
+	atOnce := !first.After(now) && after(spec, first).IsZero()
 	entries, added := make([]Entry, len(calls)), make([]Added, len(calls))
 	for i := range calls {
-		payload, err := s.payload(&calls[i], spec, opts)
-		if err != nil {
+		e := Entry{Next: first, AtOnce: atOnce}
+		if e.ID, e.Payload, err = s.payload(ctx, &calls[i], spec, opts, atOnce); err != nil {
 			return nil, err
 		}
-		entries[i] = Entry{ID: ID(payload), Payload: payload, Next: first}
-		added[i] = Added{ID: entries[i].ID, Next: first, Spec: spec, Echo: said}
+		entries[i] = e
+		added[i] = Added{ID: e.ID, Next: first, Spec: spec, Echo: said}
 	}
 	is, err := s.c.Store.Add(ctx, entries)
 	if err != nil {
@@ -159,22 +162,35 @@ func (s *Schedule) now(ctx context.Context) (time.Time, error) {
 	return b.Now, err
 }
 
-func (s *Schedule) payload(call *task.Call, spec Spec, opts []Option) ([]byte, error) {
+// payload writes an entry's payload. An entry that an older program wrote in its own way is the same, and stays.
+func (s *Schedule) payload(ctx context.Context, call *task.Call, spec Spec, opts []Option, atOnce bool) (id string, payload []byte, err error) {
 	if err := travels(call); err != nil {
-		return nil, err
+		return "", nil, err
 	}
 	args, err := encodeArgs(call.Args)
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
 	c := &Content{Job: call.Name, Args: args, When: spec.String(), Meta: call.Meta, Headers: call.Headers, Correlation: call.Correlation}
 	for _, o := range opts {
 		o(c)
 	}
 	if err := errors.Join(c.check(), s.overlaps(c)); err != nil {
-		return nil, err
+		return "", nil, err
 	}
-	return encode(c, spec, s.c.EscapeSlashes)
+	if payload, err = encode(c, spec, s.c.EscapeSlashes); err != nil {
+		return "", nil, err
+	}
+	old, err := encodeOld(c, spec, s.c.EscapeSlashes)
+	if lister, lists := As[Lister](s.c.Store); err == nil && old != nil && lists && !atOnce {
+		switch _, err := lister.Get(ctx, ID(old)); {
+		case err == nil:
+			return ID(old), old, nil
+		case !errors.Is(err, ErrNotFound):
+			return "", nil, err
+		}
+	}
+	return ID(payload), payload, err
 }
 
 // overlaps refuses a policy that nobody could follow.
@@ -355,7 +371,7 @@ func (s *Schedule) RunNow(ctx context.Context, id string) (Added, error) {
 	if err != nil {
 		return Added{}, err
 	}
-	e := Entry{ID: ID(payload), Payload: payload, Next: first}
+	e := Entry{ID: ID(payload), Payload: payload, Next: first, AtOnce: true}
 	is, err := s.c.Store.Add(ctx, []Entry{e})
 	if err != nil {
 		return Added{}, err

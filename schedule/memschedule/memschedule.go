@@ -32,6 +32,7 @@ var (
 	_ schedule.Store   = (*Store)(nil)
 	_ schedule.Lister  = (*Store)(nil)
 	_ schedule.Pauser  = (*Store)(nil)
+	_ schedule.Mender  = (*Store)(nil)
 	_ schedule.Watcher = (*Store)(nil)
 	_ schedule.Named   = (*Store)(nil)
 )
@@ -173,6 +174,22 @@ func (s *Store) Resume(ctx context.Context, id string, next time.Time) error {
 		return err
 	}
 	return s.table.resume(id, next)
+}
+
+// Astray implements [schedule.Mender].
+func (s *Store) Astray(ctx context.Context) ([]schedule.Entry, error) {
+	if err := s.ready(ctx); err != nil {
+		return nil, err
+	}
+	return s.table.allAstray(), nil
+}
+
+// Mend implements [schedule.Mender].
+func (s *Store) Mend(ctx context.Context, id string, next time.Time) (bool, error) {
+	if err := s.ready(ctx); err != nil {
+		return false, err
+	}
+	return s.table.mendOne(id, next), nil
 }
 
 // Watch implements [schedule.Watcher].

@@ -53,21 +53,57 @@ func (t *table) clock() time.Time { return milli(t.now()) }
 func (t *table) add(entries []schedule.Entry) []bool {
 	t.mu.Lock()
 	added := make([]bool, len(entries))
+	changed := false
 	for i := range entries {
-		if _, taken := t.entries[entries[i].ID]; taken {
+		if e, taken := t.entries[entries[i].ID]; taken {
+			changed = t.mend(e, entries[i].Next) || changed
 			continue
 		}
 		e := &entry{Entry: schedule.Entry{ID: entries[i].ID, Payload: slices.Clone(entries[i].Payload)}}
 		t.entries[e.ID] = e
 		t.ids = nil
 		t.schedule(e, entries[i].Next)
-		added[i] = true
+		added[i], changed = true, true
 	}
 	t.mu.Unlock()
-	if slices.Contains(added, true) {
+	if changed {
 		t.wake()
 	}
 	return added
+}
+
+// astray reports whether nothing would ever make e due.
+func (e *entry) astray() bool { return e.next == nil && len(e.claims) == 0 && !e.Paused }
+
+// mend gives an entry that is astray a time, and reports whether it was; the lock is held.
+func (t *table) mend(e *entry, next time.Time) bool {
+	if e == nil || !e.astray() {
+		return false
+	}
+	t.schedule(e, next)
+	return true
+}
+
+func (t *table) allAstray() []schedule.Entry {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var found []schedule.Entry
+	for _, e := range t.entries {
+		if e.astray() {
+			found = append(found, e.copied())
+		}
+	}
+	return found
+}
+
+func (t *table) mendOne(id string, next time.Time) bool {
+	t.mu.Lock()
+	mended := t.mend(t.entries[id], next)
+	t.mu.Unlock()
+	if mended {
+		t.wake()
+	}
+	return mended
 }
 
 // schedule gives e its next time; zero: none.

@@ -167,10 +167,10 @@ func (s *Store) Add(ctx context.Context, entries []schedule.Entry) ([]bool, erro
 		return nil, err
 	}
 	return s.change(ctx, "add", len(entries), func(i int) string { return entries[i].ID }, func(_ int64, r *record, i int) (*record, verdict) {
-		if r != nil {
-			return r, verdict{}
-		}
 		e := &entries[i]
+		if r != nil {
+			return r, verdict{change: r.mend(e.Next)}
+		}
 		return &record{ID: e.ID, payload: e.Payload, Next: e.Next.UnixMilli(), Timed: true}, verdict{true, true}
 	})
 }
@@ -309,4 +309,16 @@ func (s *Store) Resume(ctx context.Context, id string, next time.Time) error {
 		return schedule.ErrNotFound
 	}
 	return err
+}
+
+// Mend implements [schedule.Mender].
+func (s *Store) Mend(ctx context.Context, id string, next time.Time) (bool, error) {
+	mended, err := s.change(ctx, "mend", 1, func(int) string { return id }, func(_ int64, r *record, _ int) (*record, verdict) {
+		if r == nil {
+			return nil, verdict{}
+		}
+		is := r.mend(next)
+		return r, verdict{is, is}
+	})
+	return err == nil && mended[0], err
 }

@@ -124,6 +124,18 @@ func (r *record) schedule(next time.Time) {
 	}
 }
 
+// astray reports whether nothing would ever make the entry due.
+func (r *record) astray() bool { return !r.Timed && len(r.Claims) == 0 && !r.Paused && !r.Gone }
+
+// mend gives an entry that is astray a time, and reports whether it was.
+func (r *record) mend(next time.Time) bool {
+	if !r.astray() {
+		return false
+	}
+	r.schedule(next)
+	return true
+}
+
 // claim compares and sets.
 func (r *record) claim(now int64, owner string, lease time.Duration, c *schedule.Claim) bool {
 	until := now + lease.Milliseconds()

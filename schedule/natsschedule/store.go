@@ -47,6 +47,7 @@ var (
 	_ schedule.Store   = (*Store)(nil)
 	_ schedule.Lister  = (*Store)(nil)
 	_ schedule.Pauser  = (*Store)(nil)
+	_ schedule.Mender  = (*Store)(nil)
 	_ schedule.Watcher = (*Store)(nil)
 	_ schedule.Named   = (*Store)(nil)
 )
@@ -111,6 +112,21 @@ func (s *Store) List(ctx context.Context, cursor string, limit int) ([]schedule.
 	defer s.mu.Unlock()
 	page, next := s.copy.list(cursor, max(limit, 1))
 	return page, next, nil
+}
+
+// Astray implements [schedule.Mender].
+func (s *Store) Astray(ctx context.Context) ([]schedule.Entry, error) {
+	if _, err := s.sync(ctx); err != nil {
+		return nil, wrap("astray", err)
+	}
+	defer s.mu.Unlock()
+	var found []schedule.Entry
+	for _, k := range s.copy.entries {
+		if k.rec.astray() {
+			found = append(found, k.rec.entry())
+		}
+	}
+	return found, nil
 }
 
 // Watch implements [schedule.Watcher].

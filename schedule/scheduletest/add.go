@@ -2,6 +2,7 @@ package scheduletest
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -153,6 +154,69 @@ func addCases() []testCase {
 					w.Errorf("due: %q", found)
 				}
 				w.none(s, "after all were done")
+			},
+		},
+		{
+			Area: "add", Name: "an entry that has lost its time",
+			Explain: "Adding an entry again gives it a time if nothing else ever would: it has no time and no claim and is not paused.",
+			Run: func(w *world) {
+				s := w.Open()
+				lost, claimed, waits := w.overdue(s), w.entry(w.now(s).Add(-time.Minute)), w.entry(w.now(s).Add(time.Hour))
+				w.stray(s, lost.ID)
+				w.add(s, claimed, waits)
+				k := w.one(s, claimed.ID)
+				w.claim(s, "a", long, k, time.Time{})
+				again := []schedule.Entry{lost, claimed, waits}
+				if w.h.Promises.Pause {
+					paused := w.entry(w.now(s).Add(time.Hour))
+					w.add(s, paused)
+					w.pause(s, paused.ID)
+					again = append(again, paused)
+				}
+				next := w.now(s).Add(-30 * time.Second)
+				for i := range again {
+					again[i].Next = next
+				}
+				for range 2 {
+					if !all(w.tryAdd(w.Open(), again...), false) {
+						w.Error("entries that are there were said to be new")
+					}
+				}
+				w.wantDue(w.one(s, lost.ID), next, "an entry that had lost its time")
+				w.finish(s, "a", schedule.Finish{Tick: k})
+				w.claim(s, "a", long, w.one(s, lost.ID), w.now(s).Add(time.Hour))
+				w.none(s, "entries that had lost nothing")
+			},
+		},
+		{
+			Area: "add", Name: "at once, in their order",
+			Explain: "Entries that are due at once are a plain queue: they become due in the order in which they were added.",
+			Run: func(w *world) {
+				s := w.Open()
+				next := w.now(s).Truncate(time.Second)
+				var want []string
+				entries := make([]schedule.Entry, 700)
+				for i := range entries {
+					payload := fmt.Appendf(nil, `{"args":[%d],"cron":%q,"job":"suite"}`, i, next.Format("2006 1 2 * 15 4 5"))
+					entries[i] = schedule.Entry{ID: schedule.ID(payload), Payload: payload, Next: next, AtOnce: true}
+					want = append(want, entries[i].ID)
+				}
+				w.add(s, entries[:20]...)
+				for _, e := range entries[20:40] {
+					w.add(w.Open(), e)
+				}
+				w.add(s, entries[40:]...)
+				w.Until("all of them to be due", func() bool { return len(w.due(s, 1000).Ticks) == len(want) })
+				var got []string
+				for _, k := range w.due(w.Open(), 1000).Ticks {
+					got = append(got, k.ID)
+					if k.Due.Before(next) || k.Due.Sub(next) >= time.Second {
+						w.Errorf("an entry for %v is due at %v", next, k.Due)
+					}
+				}
+				if !slices.Equal(got, want) {
+					w.Errorf("of %d entries for now the order was lost", len(want))
+				}
 			},
 		},
 	}

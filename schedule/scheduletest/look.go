@@ -282,7 +282,7 @@ func mendCases() []testCase {
 				w.add(s, due, claimed, paused)
 				w.claim(s, "a", w.lease, w.again(s, claimed.ID), time.Time{})
 				w.pause(s, paused.ID)
-				w.h.Stray(w.TB, lost.ID)
+				w.stray(s, lost.ID)
 				ctx, cancel := w.Ctx()
 				defer cancel()
 				astray, err := mender.Astray(ctx)

@@ -52,7 +52,7 @@ func needsWatch(h *Harness) string {
 }
 
 func needsMend(h *Harness) string {
-	return suite.Unless(h.Promises.Mend && h.Stray != nil, "the adapter does not promise Mend, or the harness has no Stray")
+	return suite.Unless(h.Promises.Mend, "the adapter does not promise Mend")
 }
 
 func needsDurable(h *Harness) string {

@@ -55,6 +55,18 @@ func (w *world) add(s Store, entries ...schedule.Entry) {
 	}
 }
 
+// stray takes away the time of an entry that is due.
+func (w *world) stray(s Store, id string) {
+	w.Helper()
+	if w.h.Stray != nil {
+		w.h.Stray(w.TB, id)
+		return
+	}
+	k := w.again(s, id)
+	w.claim(s, "an older program", long, k, time.Time{})
+	w.finish(s, "an older program", schedule.Finish{Tick: k})
+}
+
 func (w *world) tryAdd(s Store, entries ...schedule.Entry) []bool {
 	w.Helper()
 	ctx, cancel := w.Ctx()

@@ -86,6 +86,22 @@ func (s *Store) Resume(ctx context.Context, id string, next time.Time) error {
 	})
 }
 
+// Astray implements [schedule.Mender].
+func (s *Store) Astray(ctx context.Context) ([]schedule.Entry, error) {
+	var found []schedule.Entry
+	err := s.view(ctx, "astray", func(ctx context.Context, tx *sqlconn.Tx) (err error) {
+		found, err = read(ctx, tx, s.text.astray, s.name)
+		return err
+	})
+	return found, err
+}
+
+// Mend implements [schedule.Mender].
+func (s *Store) Mend(ctx context.Context, id string, next time.Time) (bool, error) {
+	n, err := s.mend(ctx, "mend", [][]any{{id, next.UnixMilli()}})
+	return n > 0, err
+}
+
 // Watch implements [schedule.Watcher].
 func (s *Store) Watch(wake func()) (stop func()) {
 	w := s.conn.Watch(watchPoll, s.topic)

@@ -48,7 +48,7 @@ func liteHarness(t testing.TB) *scheduletest.Harness {
 	return &scheduletest.Harness{
 		Open:     func(t testing.TB) scheduletest.Store { return open(t, cfg) },
 		Restart:  func(testing.TB) {}, // there is no server: what a killed process leaves is TestKilled's
-		Promises: scheduletest.Promises{List: true, Pause: true, Watch: true, Durable: true},
+		Promises: scheduletest.Promises{List: true, Pause: true, Watch: true, Mend: true, Durable: true},
 		Report:   "../../docs/capabilities/schedules-sqlite.json",
 	}
 }
@@ -80,7 +80,7 @@ func postgresHarness(t testing.TB) *scheduletest.Harness {
 			}
 		},
 		Secret:   p.Password(),
-		Promises: scheduletest.Promises{List: true, Pause: true, Watch: true, Durable: true},
+		Promises: scheduletest.Promises{List: true, Pause: true, Watch: true, Mend: true, Durable: true},
 		Report:   "../../docs/capabilities/schedules-postgres.json",
 	}
 }

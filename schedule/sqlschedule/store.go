@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"sync"
 	"time"
 
@@ -45,6 +46,7 @@ var (
 	_ schedule.Store   = (*Store)(nil)
 	_ schedule.Lister  = (*Store)(nil)
 	_ schedule.Pauser  = (*Store)(nil)
+	_ schedule.Mender  = (*Store)(nil)
 	_ schedule.Watcher = (*Store)(nil)
 	_ schedule.Named   = (*Store)(nil)
 )
@@ -146,14 +148,25 @@ func (s *Store) Add(ctx context.Context, entries []schedule.Entry) ([]bool, erro
 }
 
 func (s *Store) add(ctx context.Context, entries []schedule.Entry) ([]bool, error) {
-	rows := make([][]any, len(entries))
+	rows, query, place := make([][]any, len(entries)), s.text.add, 0
 	for i := range entries {
 		rows[i] = []any{entries[i].ID, hex.EncodeToString(entries[i].Payload), entries[i].Next.UnixMilli()}
+	}
+	if slices.ContainsFunc(entries, func(e schedule.Entry) bool { return e.AtOnce }) {
+		query = s.text.queue
+		for i := range rows {
+			if !entries[i].AtOnce {
+				rows[i] = append(rows[i], 0)
+				continue
+			}
+			place++
+			rows[i] = append(rows[i], place)
+		}
 	}
 	var fresh map[string]bool
 	err := s.conn.Single(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
 		fresh = make(map[string]bool)
-		answer, err := tx.Query(ctx, s.text.add, s.name, asJSON(rows))
+		answer, err := tx.Query(ctx, query, s.name, asJSON(rows))
 		if err != nil {
 			return err
 		}
@@ -173,11 +186,32 @@ func (s *Store) add(ctx context.Context, entries []schedule.Entry) ([]bool, erro
 		return nil, s.wrap("add", err)
 	}
 	added := make([]bool, len(entries))
+	var known [][]any
 	for i := range entries {
-		added[i] = fresh[entries[i].ID]
+		if added[i] = fresh[entries[i].ID]; !added[i] {
+			known = append(known, []any{entries[i].ID, entries[i].Next.UnixMilli()})
+		}
 		delete(fresh, entries[i].ID) // a second one of the call was there already
 	}
-	return added, nil
+	_, err = s.mend(ctx, "add", known)
+	return added, err
+}
+
+// mend gives times to entries that have lost theirs, and returns how many they were.
+func (s *Store) mend(ctx context.Context, what string, rows [][]any) (n int64, err error) {
+	if len(rows) == 0 {
+		return 0, nil
+	}
+	if err := s.ready(ctx); err != nil {
+		return 0, err
+	}
+	err = s.conn.Single(ctx, func(ctx context.Context, tx *sqlconn.Tx) (err error) {
+		if n, err = tx.Exec(ctx, s.text.mend, s.name, asJSON(rows)); n > 0 {
+			tx.Notify(s.topic)
+		}
+		return err
+	})
+	return n, s.wrap(what, err)
 }
 
 // Due implements [schedule.Store].

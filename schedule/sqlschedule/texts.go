@@ -14,6 +14,13 @@ const columns = "e.id, e.payload, e.next, e.paused, e.last, e.state"
 type texts struct {
 	// add: $2 is a list of (id, payload in hex, next). It answers with the ids that were new.
 	add string
+	// queue: $2 is a list of (id, payload in hex, next, place among those of the call that are AtOnce, or 0); see [schedule.Entry.AtOnce]. It answers as
+	// add does.
+	queue string
+	// mend: $2 is a list of (id, next). Of entries without a time, a claim and a pause.
+	mend string
+	// astray: those.
+	astray string
 	// times answers now, the first next time and the first end of a lease after it, and whether something is due.
 	times string
 	// due: $2 is now, $3 how many. It answers with entries, the tick's instant and owner, and when it became due.
@@ -69,14 +76,26 @@ func rowsOf(d sqlconn.Dialect, cols ...column) string {
 func newTexts(d sqlconn.Dialect) *texts {
 	now := "(" + d.Now() + " / 1000)"
 	ids := rowsOf(d, column{"id", "text"})
-	lock := ""
+	lock, least := "", "min"
 	if d == sqlconn.Postgres {
-		lock = " FOR UPDATE OF e"
+		lock, least = " FOR UPDATE OF e", "least"
 	}
+	const astray = `e.next IS NULL AND e.paused = 0 AND NOT EXISTS (
+		SELECT 1 FROM swarmiji_schedule_claim AS k WHERE k.schedule = e.schedule AND k.id = e.id)`
 	return &texts{
 		add: rowsOf(d, column{"id", "text"}, column{"payload", "hex"}, column{"next", "bigint"}) +
 			`INSERT INTO swarmiji_schedule_entry (schedule, id, payload, next) SELECT $1, v.id, v.payload, v.next FROM v
 			WHERE true ORDER BY v.id ON CONFLICT (schedule, id) DO NOTHING RETURNING id`,
+		// Those that are due already and wait take the milliseconds of their second one by one. They are claimed in this order,
+		// so that the last one that waits has the latest; the last millisecond is for all that are too many.
+		queue: rowsOf(d, column{"id", "text"}, column{"payload", "hex"}, column{"next", "bigint"}, column{"place", "bigint"}) +
+			`INSERT INTO swarmiji_schedule_entry (schedule, id, payload, next) SELECT $1, v.id, v.payload, CASE WHEN v.place = 0 THEN v.next ELSE ` + least + `(
+				v.next - v.next % 1000 + 999, v.place + coalesce((SELECT max(e.next) FROM swarmiji_schedule_entry AS e
+					WHERE e.schedule = $1 AND e.next >= v.next AND e.next < v.next - v.next % 1000 + 1000), v.next - 1)) END FROM v
+			WHERE true ORDER BY v.id ON CONFLICT (schedule, id) DO NOTHING RETURNING id`,
+		mend: rowsOf(d, column{"id", "text"}, column{"next", "bigint"}) +
+			`UPDATE swarmiji_schedule_entry AS e SET next = v.next FROM v WHERE e.schedule = $1 AND e.id = v.id AND ` + astray,
+		astray: `SELECT ` + columns + ` FROM swarmiji_schedule_entry AS e WHERE e.schedule = $1 AND ` + astray,
 		times: `WITH c AS (SELECT ` + now + ` AS t)
 			SELECT c.t,
 				(SELECT min(next) FROM swarmiji_schedule_entry WHERE schedule = $1 AND next > c.t),
