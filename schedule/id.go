@@ -16,7 +16,8 @@ func ID(payload []byte) string {
 }
 
 // TickID returns the id of the task that an entry's tick becomes. It depends on these three alone, so that every process, before
-// and after a crash, gives one tick one id.
+// and after a crash, gives one tick one id. Of due its second counts: specs name whole seconds, and what is due at once waits
+// for its turn within one.
 func TickID(schedule, entry string, due time.Time) task.ID {
-	return task.Derive(task.ID("schedule\x00"+schedule+"\x00"+entry), strconv.FormatInt(due.UnixMilli(), 10))
+	return task.Derive(task.ID("schedule\x00"+schedule+"\x00"+entry), strconv.FormatInt(due.Truncate(time.Second).UnixMilli(), 10))
 }

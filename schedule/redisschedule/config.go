@@ -77,6 +77,7 @@ func New(c Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{c: c, conn: conn, scripts: scripts}
-	s.jobs, s.next, s.own = c.Name+":jobs", c.Name+":next", c.Name+":swarmiji"
+	own := c.Name + ":swarmiji"
+	s.theirs, s.ours = layout{c.Name + ":jobs", c.Name + ":next", own}, layout{own + ":jobs", own + ":next", own}
 	return s, nil
 }

@@ -222,27 +222,64 @@ func TestMembersAtRestAndHeld(t *testing.T) {
 	}
 }
 
-// TestZonesAreRefused: with a word on who takes them.
-func TestZonesAreRefused(t *testing.T) {
+// TestZones: what seven fields of UTC cannot say lies in keys of ours beside the published ones, which hold nothing of it.
+func TestZones(t *testing.T) {
 	s := newServer(t)
-	sched, err := schedule.New(schedule.Config{Store: s.store(redisschedule.Config{})})
+	store := s.store(redisschedule.Config{})
+	sched, err := schedule.New(schedule.Config{Store: store})
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec, err := schedule.ParseCron5("0 9 * * *", time.FixedZone("", 3600))
+	spec, err := schedule.Parse("CRON_TZ=Asia/Tokyo * * * * * * *")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = sched.Add(t.Context(), schedule.BySpec(spec), task.Call{Name: "x"})
-	if !errors.Is(err, schedule.ErrUnsupported) || s.do("EXISTS", s.name+":jobs") != int64(0) {
-		t.Errorf("%v", err)
+	published := func(what string) {
+		t.Helper()
+		if s.do("EXISTS", s.name+":jobs", s.name+":next") != int64(0) {
+			t.Errorf("%s: the published keys hold %v, %v", what, s.do("HGETALL", s.name+":jobs"), s.do("ZRANGE", s.name+":next", 0, -1))
+		}
 	}
+	added, err := sched.Add(t.Context(), schedule.BySpec(spec), task.Call{Name: "x", Args: "each second"})
+	if err != nil || !added.New {
+		t.Fatal(added, err)
+	}
+	published("an entry was added")
+	seen := 0
+	for it, err := range sched.List(t.Context()) {
+		if seen++; err != nil || it.ID != added.ID || it.Spec == nil || !it.Next.Equal(added.Next) {
+			t.Errorf("%+v, %v", it, err)
+		}
+	}
+	if seen != 1 {
+		t.Errorf("%d entries are listed", seen)
+	}
+	runs := s.listening(schedule.ListenerConfig{Store: store}, "x")
+	s.until("it to run three times", func() bool { return runs()["x each second"] >= 3 })
+	published("it runs")
+	if err := sched.Pause(t.Context(), added.ID); err != nil {
+		t.Fatal(err)
+	}
+	s.until("its claims to end", func() bool { return s.do("EXISTS", s.name+":swarmiji:next") == int64(0) })
+	if next, err := sched.Resume(t.Context(), added.ID); err != nil || next.IsZero() {
+		t.Error(next, err)
+	}
+	published("it was paused")
 	utc, err := schedule.ParseCron5("0 9 * * *", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if added, err := sched.Add(t.Context(), schedule.BySpec(utc), task.Call{Name: "x"}); err != nil || added.Next.Hour() != 9 {
 		t.Errorf("five fields in UTC: %+v, %v", added, err)
+	}
+	if n := s.do("HLEN", s.name+":jobs"); n != int64(1) {
+		t.Errorf("an entry in UTC lies elsewhere: %v", n)
+	}
+	if was, err := sched.Remove(t.Context(), added.ID); err != nil || !was {
+		t.Error(was, err)
+	}
+	if n := s.do("EXISTS", s.name+":swarmiji:jobs"); n != int64(0) {
+		t.Error("something is left of an entry that was removed")
 	}
 }
 

@@ -3,6 +3,7 @@ package redisschedule
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -23,12 +24,20 @@ func (s *Store) Get(ctx context.Context, id string) (schedule.Entry, error) {
 	return entries[0], nil
 }
 
+// second begins the cursors of the entries that lie in our own layout, which come behind the others.
+const second = "swarmiji "
+
 // List implements [schedule.Lister].
 func (s *Store) List(ctx context.Context, cursor string, limit int) ([]schedule.Entry, string, error) {
-	if cursor == "" {
-		cursor = "0"
+	from, behind := strings.CutPrefix(cursor, second)
+	jobs := s.theirs.jobs
+	if behind {
+		jobs = s.ours.jobs
 	}
-	v, err := s.conn.Do(ctx, "HSCAN", s.jobs, cursor, "COUNT", max(limit, 1))
+	if from == "" {
+		from = "0"
+	}
+	v, err := s.conn.Do(ctx, "HSCAN", jobs, from, "COUNT", max(limit, 1))
 	if err != nil {
 		return nil, "", wrap("list", err)
 	}
@@ -50,8 +59,13 @@ func (s *Store) List(ctx context.Context, cursor string, limit int) ([]schedule.
 		}
 		entries, ids = append(entries, more...), ids[n:]
 	}
-	if cursor = text(page[0]); cursor == "0" {
-		cursor = ""
+	switch cursor = text(page[0]); {
+	case behind && cursor == "0":
+		return entries, "", nil
+	case behind:
+		return entries, second + cursor, nil
+	case cursor == "0":
+		return entries, second, nil
 	}
 	return entries, cursor, nil
 }
@@ -62,7 +76,7 @@ func (s *Store) show(ctx context.Context, ids []string) ([]schedule.Entry, error
 	for _, id := range ids {
 		args = append(args, id, member(id))
 	}
-	v, err := s.eval(ctx, "show", s.scripts.show, []string{s.jobs, s.next, s.own}, args...)
+	v, err := s.eval(ctx, "show", s.scripts.show, s.all(), args...)
 	if err != nil {
 		return nil, err
 	}
@@ -114,16 +128,15 @@ const scan = 1000
 // Astray implements [schedule.Mender]. It looks at all entries, a thousand at a time, so that nobody waits for it.
 func (s *Store) Astray(ctx context.Context) ([]schedule.Entry, error) {
 	ids := map[string]bool{}
-	if err := s.through(ctx, "astray", s.scripts.astray, []string{s.jobs, s.next, s.own}, func(id string) { ids[id] = true }); err != nil || len(ids) == 0 {
-		return nil, err
-	}
-	err := s.through(ctx, "claims", s.scripts.claims, []string{s.next}, func(m string) {
-		for _, id := range idsOf(m) {
-			delete(ids, id)
+	for _, l := range []*layout{&s.theirs, &s.ours} {
+		some := map[string]bool{}
+		if err := s.through(ctx, "astray", s.scripts.astray, l.keys(), func(id string) { some[id] = true }); err != nil {
+			return nil, err
 		}
-	})
-	if err != nil {
-		return nil, err
+		if err := s.claimed(ctx, l, some); err != nil {
+			return nil, err
+		}
+		maps.Copy(ids, some)
 	}
 	var entries []schedule.Entry
 	for id := range ids {
@@ -138,6 +151,18 @@ func (s *Store) Astray(ctx context.Context) ([]schedule.Entry, error) {
 		}
 	}
 	return entries, nil
+}
+
+// claimed takes away those of the ids that a claim names, or another member that is not of our form.
+func (s *Store) claimed(ctx context.Context, l *layout, ids map[string]bool) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	return s.through(ctx, "claims", s.scripts.claims, []string{l.next}, func(m string) {
+		for _, id := range idsOf(m) {
+			delete(ids, id)
+		}
+	})
 }
 
 // through runs a script that goes through a key step by step.

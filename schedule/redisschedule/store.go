@@ -47,12 +47,21 @@ const (
 // answers or ctx ends, since none does harm if the server has executed it already; only what Add and Done say of it may then be that it was
 // there, or was not held any more.
 type Store struct {
-	c               Config
-	conn            *redisconn.Conn
-	scripts         *scripts
-	jobs, next, own string
-	checked         atomic.Bool // the server's settings were looked at
+	c       Config
+	conn    *redisconn.Conn
+	scripts *scripts
+	theirs  layout      // that WorkKit published
+	ours    layout      // of what seven fields of UTC cannot say
+	checked atomic.Bool // the server's settings were looked at
 }
+
+// layout are the keys of entries that lie together, and the hash of what the published layout has no place for.
+type layout struct{ jobs, next, own string }
+
+func (l *layout) keys() []string { return []string{l.jobs, l.next, l.own} }
+
+// all are the keys of both layouts.
+func (s *Store) all() []string { return append(s.theirs.keys(), s.ours.jobs, s.ours.next) }
 
 var (
 	_ schedule.Store  = (*Store)(nil)
@@ -68,27 +77,76 @@ func (s *Store) Name() string { return s.c.Name }
 // Close closes the connections. It is idempotent. What is claimed stays so until its lease ends.
 func (s *Store) Close(ctx context.Context) error { return s.conn.Close(ctx) }
 
-// Add implements [schedule.Store]. An entry whose spec seven fields of UTC cannot say is [schedule.ErrUnsupported].
+// Add implements [schedule.Store].
 func (s *Store) Add(ctx context.Context, entries []schedule.Entry) ([]bool, error) {
 	var errs []error
-	args := make([]any, 0, 4*len(entries))
+	places := make([]int, len(entries)) // which layout each goes to
 	for i := range entries {
-		e := &entries[i]
-		errs = append(errs, e.Check())
-		if c, err := schedule.Decode(e.Payload); err == nil && c.Zoned {
-			errs = append(errs, fmt.Errorf("%w: WorkKit's layout has seven fields of cron in UTC, which cannot say %q; memschedule, sqlschedule and natsschedule take it", schedule.ErrUnsupported, c.When))
+		errs = append(errs, entries[i].Check())
+		if c, err := schedule.Decode(entries[i].Payload); err == nil && c.Zoned {
+			places[i] = 1
 		}
-		args = append(args, e.ID, e.Payload, member(e.ID), e.Next.UnixMilli())
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	return s.each(ctx, "add", s.scripts.add, []string{s.jobs, s.next}, nil, args, 4)
+	added := make([]bool, len(entries))
+	for place, l := range []*layout{&s.theirs, &s.ours} {
+		var some []int
+		for i := range entries {
+			if places[i] == place {
+				some = append(some, i)
+			}
+		}
+		if len(some) == 0 && (place > 0 || len(entries) > 0) {
+			continue
+		}
+		if err := s.add(ctx, l, entries, some, added); err != nil {
+			return nil, err
+		}
+	}
+	return added, nil
+}
+
+// add adds some of the entries to a layout.
+func (s *Store) add(ctx context.Context, l *layout, entries []schedule.Entry, some []int, added []bool) error {
+	args := make([]any, 0, 5*len(some))
+	for _, i := range some {
+		e := &entries[i]
+		args = append(args, e.ID, e.Payload, member(e.ID), e.Next.UnixMilli(), flag(e.AtOnce))
+	}
+	answers, err := s.each(ctx, "add", s.scripts.add, l.keys(), nil, args, 5)
+	if err != nil {
+		return err
+	}
+	var known []int
+	ids := map[string]bool{}
+	for n, i := range some {
+		if added[i] = answers[n] == '1'; answers[n] == '2' && !fixed(entries[i].Payload) {
+			known = append(known, i)
+			ids[entries[i].ID] = true
+		}
+	}
+	if len(known) == 0 {
+		return nil
+	}
+	// They have lost their time unless a member of another form, as a claim has, names them.
+	if err := s.claimed(ctx, l, ids); err != nil {
+		return err
+	}
+	for _, i := range known {
+		if ids[entries[i].ID] {
+			if _, err := s.Mend(ctx, entries[i].ID, entries[i].Next); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // Due implements [schedule.Store].
 func (s *Store) Due(ctx context.Context, max int) (schedule.Batch, error) {
-	v, err := s.eval(ctx, "due", s.scripts.due, []string{s.jobs, s.next, s.own}, max, s.now(), mostBytes)
+	v, err := s.eval(ctx, "due", s.scripts.due, s.all(), max, s.now(), mostBytes)
 	if err != nil {
 		return schedule.Batch{}, err
 	}
@@ -121,7 +179,7 @@ func (s *Store) drop(ctx context.Context, list []dead) error {
 	for _, d := range list {
 		args = append(args, d.id, d.member)
 	}
-	gone, err := s.each(ctx, "drop", s.scripts.drop, []string{s.jobs, s.next}, nil, args, 2)
+	gone, err := s.yes(ctx, "drop", s.scripts.drop, s.all(), nil, args, 2)
 	if err != nil {
 		return err
 	}
@@ -154,7 +212,7 @@ func (s *Store) Claim(ctx context.Context, owner string, lease time.Duration, cl
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	return s.each(ctx, "claim", s.scripts.claim, []string{s.jobs, s.next, s.own}, []any{lease.Milliseconds(), s.now()}, args, 9)
+	return s.yes(ctx, "claim", s.scripts.claim, s.all(), []any{lease.Milliseconds(), s.now()}, args, 9)
 }
 
 // Renew implements [schedule.Store].
@@ -166,7 +224,7 @@ func (s *Store) Renew(ctx context.Context, owner string, lease time.Duration, ti
 	for i := range ticks {
 		args[i] = claimed(&ticks[i], owner)
 	}
-	return s.each(ctx, "renew", s.scripts.renew, []string{s.next}, []any{lease.Milliseconds(), s.now()}, args, 1)
+	return s.yes(ctx, "renew", s.scripts.renew, []string{s.theirs.next, s.ours.next}, []any{lease.Milliseconds(), s.now()}, args, 1)
 }
 
 // Done implements [schedule.Store].
@@ -200,7 +258,7 @@ func (s *Store) Done(ctx context.Context, owner string, done []schedule.Finish) 
 		return nil, err
 	}
 	till := time.Now().Add(2 * schedule.MaxLease) // generous, since clocks differ
-	return s.each(ctx, "done", s.scripts.done, []string{s.jobs, s.next, s.own}, []any{till.UnixMilli()}, args, 7)
+	return s.yes(ctx, "done", s.scripts.done, s.all(), []any{till.UnixMilli()}, args, 7)
 }
 
 // Remove implements [schedule.Store].
@@ -217,34 +275,45 @@ func (s *Store) now() string {
 	return strconv.FormatInt(s.c.Clock().UnixMilli(), 10)
 }
 
-// each runs a script over a list of which each item has so many arguments, a batch at a time, and returns what it says of each.
-func (s *Store) each(ctx context.Context, what string, script *redisconn.Script, keys []string, head, list []any, width int) ([]bool, error) {
-	answers := make([]bool, 0, len(list)/width)
-	if len(list) == 0 {
-		_, err := s.conn.Do(ctx, "PING") // a call without anything to do fails as others do
-		return answers, wrap(what, err)
+// yes runs a script over a list, and returns of which items it says 1.
+func (s *Store) yes(ctx context.Context, what string, script *redisconn.Script, keys []string, head, list []any, width int) ([]bool, error) {
+	text, err := s.each(ctx, what, script, keys, head, list, width)
+	if err != nil {
+		return nil, err
 	}
-	for len(list) > 0 {
-		n := min(len(list), batch*width)
-		v, err := s.eval(ctx, what, script, keys, append(head[:len(head):len(head)], list[:n]...)...)
-		if err != nil {
-			return nil, err
-		}
-		text, ok := v.(string)
-		if !ok || len(text) != n/width {
-			return nil, fmt.Errorf("redisschedule %s: %w: the answer is %v", what, schedule.ErrUnavailable, v)
-		}
-		for i := range len(text) {
-			answers = append(answers, text[i] == '1')
-		}
-		list = list[n:]
+	answers := make([]bool, len(text))
+	for i := range answers {
+		answers[i] = text[i] == '1'
 	}
 	return answers, nil
 }
 
+// each runs a script over a list of which each item has so many arguments, a batch at a time, and returns its character for each.
+func (s *Store) each(ctx context.Context, what string, script *redisconn.Script, keys []string, head, list []any, width int) (string, error) {
+	if len(list) == 0 {
+		_, err := s.conn.Do(ctx, "PING") // a call without anything to do fails as others do
+		return "", wrap(what, err)
+	}
+	var answers strings.Builder
+	for len(list) > 0 {
+		n := min(len(list), batch*width)
+		v, err := s.eval(ctx, what, script, keys, append(head[:len(head):len(head)], list[:n]...)...)
+		if err != nil {
+			return "", err
+		}
+		text, ok := v.(string)
+		if !ok || len(text) != n/width {
+			return "", fmt.Errorf("redisschedule %s: %w: the answer is %v", what, schedule.ErrUnavailable, v)
+		}
+		answers.WriteString(text)
+		list = list[n:]
+	}
+	return answers.String(), nil
+}
+
 // number runs a script about one entry, whose answer is a number.
 func (s *Store) number(ctx context.Context, what string, script *redisconn.Script, args ...any) (int64, error) {
-	v, err := s.eval(ctx, what, script, []string{s.jobs, s.next, s.own}, args...)
+	v, err := s.eval(ctx, what, script, s.all(), args...)
 	if err != nil {
 		return 0, err
 	}

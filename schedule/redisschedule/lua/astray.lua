@@ -1,5 +1,5 @@
 -- Looks through a part of the entries for those without a place in the order of time that are not paused; they may be claimed.
--- KEYS: jobs, next, swarmiji
+-- KEYS: jobs and next of a layout, swarmiji
 -- ARGV: the cursor, how many to look at
 -- Returns the next cursor, then the ids.
 local page = redis.call('HSCAN', KEYS[1], ARGV[1], 'COUNT', ARGV[2])

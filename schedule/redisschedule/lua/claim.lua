@@ -1,9 +1,17 @@
 -- Claims ticks: each, if its member is as it was found, is replaced by a claim, and the entry gets its next time in the same step.
--- KEYS: jobs, next, swarmiji
+-- KEYS: jobs, next, swarmiji, and jobs and next of our own layout
 -- ARGV: the lease in milliseconds; the time in milliseconds, or '' for the server's; then for each tick: the id, the member that was
 -- found, its score, the member of the entry itself, the member of the claim, the tick's instant, the entry's next time or '', 1 if
 -- the member that was found is a claim, 1 if the instant is to be remembered
 -- Returns a string with one character for each tick: 1 claimed, perhaps by an earlier call, 0 not.
+
+-- of returns the keys of the layout that an entry lies in.
+local own = redis.call('EXISTS', KEYS[4]) == 1
+local function of(id)
+  if own and redis.call('HEXISTS', KEYS[4], id) == 1 then return KEYS[4], KEYS[5] end
+  return KEYS[1], KEYS[2]
+end
+
 local now = tonumber(ARGV[2])
 if not now then
   local time = redis.call('TIME')
@@ -14,22 +22,23 @@ local answer = {}
 for i = 3, #ARGV, 9 do
   local id, member, score, entry, claim = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
   local due, next_, again, remember = ARGV[i + 5], ARGV[i + 6], ARGV[i + 7], ARGV[i + 8]
+  local jobs, next = of(id)
   local won = '0'
-  if redis.call('HEXISTS', KEYS[1], id) == 0 then
+  if redis.call('HEXISTS', jobs, id) == 0 then
     won = '0'
-  elseif redis.call('ZSCORE', KEYS[2], claim) then
-    redis.call('ZADD', KEYS[2], till, claim)
+  elseif redis.call('ZSCORE', next, claim) then
+    redis.call('ZADD', next, till, claim)
     won = '1'
-  elseif redis.call('ZSCORE', KEYS[2], member) == score then
-    redis.call('ZREM', KEYS[2], member)
+  elseif redis.call('ZSCORE', next, member) == score then
+    redis.call('ZREM', next, member)
     if next_ ~= '' and redis.call('HEXISTS', KEYS[3], 'paused:' .. id) == 0 then
       if again == '1' then
-        redis.call('ZADD', KEYS[2], 'NX', next_, entry)
+        redis.call('ZADD', next, 'NX', next_, entry)
       else
-        redis.call('ZADD', KEYS[2], next_, entry)
+        redis.call('ZADD', next, next_, entry)
       end
     end
-    redis.call('ZADD', KEYS[2], till, claim)
+    redis.call('ZADD', next, till, claim)
     if remember == '1' then redis.call('HSET', KEYS[3], 'last:' .. id, due) end
     won = '1'
   end

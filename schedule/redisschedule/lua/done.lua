@@ -1,15 +1,22 @@
 #!lua flags=allow-oom
 -- Ends claims, with what their runs leave.
--- KEYS: jobs, next, swarmiji
+-- KEYS: jobs, next, swarmiji, and jobs and next of our own layout
 -- ARGV: the time up to which leases may last, in milliseconds; then for each claim: the id, the member of the claim, the member of the
 -- entry, 'x' if the entry is to be removed, 's' if it is and other ticks of it may be claimed, else ''; 's' if a state is left, 'd' if
 -- none is to be kept, else ''; the state; the id of the entry whose state it is
 -- Returns a string with one character for each claim: 1 ended, 0 not held any more, and then nothing was changed.
 
+-- of returns the keys of the layout that an entry lies in.
+local own = redis.call('EXISTS', KEYS[4]) == 1
+local function of(id)
+  if own and redis.call('HEXISTS', KEYS[4], id) == 1 then return KEYS[4], KEYS[5] end
+  return KEYS[1], KEYS[2]
+end
+
 -- claimed looks for another claim on a tick of an entry.
-local function claimed(id, till)
+local function claimed(next, id, till)
   local quoted = cjson.encode(id)
-  for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', till)) do
+  for _, member in ipairs(redis.call('ZRANGEBYSCORE', next, '-inf', till)) do
     if string.find(member, id, 1, true) or string.find(member, quoted, 1, true) then
       local ok, value = pcall(cjson.decode, member)
       if ok and type(value) == 'table' and value.id == id then return true end
@@ -21,16 +28,17 @@ end
 local answer = {}
 for i = 2, #ARGV, 7 do
   local id, claim, entry, remove = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
-  local left, state, of = ARGV[i + 4], ARGV[i + 5], ARGV[i + 6]
-  local held = redis.call('ZREM', KEYS[2], claim)
+  local left, state, target = ARGV[i + 4], ARGV[i + 5], ARGV[i + 6]
+  local jobs, next = of(id)
+  local held = redis.call('ZREM', next, claim)
   if held == 1 then
-    if left == 's' and redis.call('HEXISTS', KEYS[1], of) == 1 then
-      redis.call('HSET', KEYS[3], 'state:' .. of, state)
+    if left == 's' and redis.call('HEXISTS', (of(target)), target) == 1 then
+      redis.call('HSET', KEYS[3], 'state:' .. target, state)
     elseif left == 'd' then
-      redis.call('HDEL', KEYS[3], 'state:' .. of)
+      redis.call('HDEL', KEYS[3], 'state:' .. target)
     end
-    if remove ~= '' and not redis.call('ZSCORE', KEYS[2], entry) and not (remove == 's' and claimed(id, ARGV[1])) then
-      redis.call('HDEL', KEYS[1], id)
+    if remove ~= '' and not redis.call('ZSCORE', next, entry) and not (remove == 's' and claimed(next, id, ARGV[1])) then
+      redis.call('HDEL', jobs, id)
       redis.call('HDEL', KEYS[3], 'paused:' .. id, 'state:' .. id, 'last:' .. id)
     end
   end

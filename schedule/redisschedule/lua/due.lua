@@ -1,5 +1,5 @@
 -- Shows what is due, and changes nothing.
--- KEYS: jobs, next, swarmiji
+-- KEYS: jobs, next, swarmiji, and jobs and next of our own layout
 -- ARGV: how many at most; the time in milliseconds, or '' for the server's; how many bytes of payloads at most
 -- Returns the time; the score of the next member that is not due, or ''; 1 if there is more that is due, else 0; then for each member
 -- that is due, in the order of scores: the member, its score, its id or '' if it is no JSON with one, the payload or nil, and of
@@ -9,23 +9,48 @@ if now == '' then
   local time = redis.call('TIME')
   now = string.format('%.0f', tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000))
 end
-local later = redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+local own = redis.call('EXISTS', KEYS[5]) == 1
+
+-- later returns the score of the first member that is not due.
+local function later(next)
+  return redis.call('ZRANGEBYSCORE', next, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+end
+
+local first = later(KEYS[2])
+if own then
+  local other = later(KEYS[5])
+  if other and (not first or tonumber(other) < tonumber(first)) then first = other end
+end
 local most, room = tonumber(ARGV[1]), tonumber(ARGV[3])
-local answer = { now, later[2] or '', 0 }
+local answer = { now, first or '', 0 }
 if most == 0 then return answer end
-local found = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now, 'WITHSCORES', 'LIMIT', 0, most)
+
+local function found(next) return redis.call('ZRANGEBYSCORE', next, '-inf', now, 'WITHSCORES', 'LIMIT', 0, most) end
+
+local ours = own and found(KEYS[5]) or {}
+local theirs = found(KEYS[2])
 local more = redis.call('EXISTS', KEYS[3]) == 1
-for i = 1, #found, 2 do
-  local member = found[i]
+local i, j = 1, 1
+for n = 1, most do
+  local list, at, jobs = theirs, i, KEYS[1]
+  if ours[j] and (not theirs[i] or tonumber(ours[j + 1]) < tonumber(theirs[i + 1])) then
+    list, at, jobs = ours, j, KEYS[4]
+    j = j + 2
+  elseif theirs[i] then
+    i = i + 2
+  else
+    break
+  end
+  local member = list[at]
   local id = string.match(member, '^{"id":"(%x+)"[,}]')
   if not id then
     local ok, value = pcall(cjson.decode, member)
     id = ok and type(value) == 'table' and type(value.id) == 'string' and value.id or ''
   end
-  local payload = redis.call('HGET', KEYS[1], id)
+  local payload = redis.call('HGET', jobs, id)
   if payload then
     room = room - #payload
-    if room < 0 and i > 1 then
+    if room < 0 and n > 1 then
       answer[3] = 1
       break
     end
@@ -35,8 +60,8 @@ for i = 1, #found, 2 do
     local kept = redis.call('HMGET', KEYS[3], 'state:' .. id, 'last:' .. id)
     state, last = kept[1], kept[2]
   end
-  local n = #answer
-  answer[n + 1], answer[n + 2], answer[n + 3] = member, found[i + 1], id
-  answer[n + 4], answer[n + 5], answer[n + 6] = payload, state, last
+  local k = #answer
+  answer[k + 1], answer[k + 2], answer[k + 3] = member, list[at + 1], id
+  answer[k + 4], answer[k + 5], answer[k + 6] = payload, state, last
 end
 return answer

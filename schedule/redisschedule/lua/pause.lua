@@ -1,8 +1,17 @@
 -- Pauses an entry: its place in the order of time is taken away, so that listeners of others leave it alone as well.
--- KEYS: jobs, next, swarmiji
+-- KEYS: jobs, next, swarmiji, and jobs and next of our own layout
 -- ARGV: the id, the member of the entry
 -- Returns 1, or 0 if there is no such entry.
-if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return 0 end
+
+-- of returns the keys of the layout that an entry lies in.
+local own = redis.call('EXISTS', KEYS[4]) == 1
+local function of(id)
+  if own and redis.call('HEXISTS', KEYS[4], id) == 1 then return KEYS[4], KEYS[5] end
+  return KEYS[1], KEYS[2]
+end
+
+local jobs, next = of(ARGV[1])
+if redis.call('HEXISTS', jobs, ARGV[1]) == 0 then return 0 end
 redis.call('HSET', KEYS[3], 'paused:' .. ARGV[1], '1')
-redis.call('ZREM', KEYS[2], ARGV[2])
+redis.call('ZREM', next, ARGV[2])
 return 1
