@@ -184,7 +184,7 @@ func TestContentOfOthers(t *testing.T) {
 	for _, bad := range []string{
 		``, `1`, `[]`, `null`, `{`, `{"job":"a","args":[]}`, `{"cron":"* * * * * * *","args":[]}`, `{"job":1,"cron":"* * * * * * *","args":[]}`,
 		`{"job":"a","cron":7,"args":[]}`, `{"job":"a","cron":"* * * * * * *","args":{}}`, `{"job":"","cron":"* * * * * * *","args":[]}`,
-		`{"job":"a","cron":"* * * * * * *","args":[],"misfire":"never"}`, `{"job":"a","cron":"* * * * * * *","args":[],"meta":{"priority":"x"}}`,
+		`{"job":"a","cron":"* * * * * * *","args":[],"swarmiji":{"misfire":"never"}}`, `{"job":"a","cron":"* * * * * * *","args":[],"swarmiji":{"meta":{"priority":"x"}}}`,
 	} {
 		if c, err := schedule.Decode([]byte(bad)); !errors.Is(err, schedule.ErrBadEntry) {
 			t.Errorf("%s: %+v, %v", bad, c, err)
@@ -198,7 +198,7 @@ func TestMetadataTravel(t *testing.T) {
 	x := task.New[int, task.None]("x", task.WithMaxRetries(7))
 	call := x.Call(1, task.WithQueue("q"), task.WithPriority(0), task.WithTimeLimit(1500*time.Millisecond), task.WithIgnoreResult(false), task.WithCorrelation("c"))
 	added := add(t, s, schedule.ByCron("* * * * 0 0 0"), call, schedule.WithMisfire(schedule.MisfireAll(3)), schedule.WithNonce("n"))
-	const want = `{"args":[1],"correlation":"c","cron":"* * * * 0 0 0","job":"x","meta":{"ignore_result":false,"priority":0,"queue":"q","time_limit":1500},"misfire":"all 3","nonce":"n"}`
+	const want = `{"args":[1],"cron":"* * * * 0 0 0","job":"x","swarmiji":{"correlation":"c","meta":{"ignore_result":false,"priority":0,"queue":"q","time_limit":1500},"misfire":"all 3","nonce":"n"}}`
 	if got := payload(t, s, added.ID); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

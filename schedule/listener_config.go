@@ -49,14 +49,15 @@ type ListenerConfig struct {
 	// Lease is how long the ticks of a listener that died stay with it. Each is renewed three times in that time while it runs. 0: 30 s.
 	// At least 300 ms.
 	Lease time.Duration
-	// UnknownDelay and UnknownLimit are for entries whose job has no handler here, in the middle of a deployment perhaps: they are put off by
-	// the first, again and again, until they are later than the second, and then dropped from those due; the entry is kept. Ticks that
-	// could not be submitted are treated alike. 0: 1 min and 24 h.
+	// UnknownDelay and UnknownLimit are for entries whose job has no handler here, in the middle of a deployment perhaps. Their
+	// ticks are left to other listeners for 10 s, or for UnknownDelay if that is shorter, and then put off by UnknownDelay, again
+	// and again. A tick that is later than UnknownLimit is given up if its entry has another one: the entry goes on with that. A
+	// last tick waits as long as it takes. Ticks that could not be submitted are treated alike. 0: 1 min and 24 h.
 	UnknownDelay, UnknownLimit time.Duration
 	// ShutdownTimeout is how long runs may go on after Run's context has ended. 0: 30 s.
 	ShutdownTimeout time.Duration
-	// Sweep is how often a store that others write to is searched for entries that were lost there; one that is found again after Grace
-	// gets a time. 0: 5 min and 10 min. Negative: never.
+	// Sweep is how often the store is searched for entries that another program, or an older one, has left without a time; one that
+	// is found again after Grace gets a time. 0: 5 min and 10 min. Negative: never.
 	Sweep, Grace time.Duration
 	// OnReport is told of what went wrong, besides the Logger. It is called from several goroutines and must be quick. nil: nobody.
 	OnReport func(Report)
@@ -73,13 +74,15 @@ type Problem string
 
 // The problems.
 const (
-	ProblemBroken  Problem = "broken"  // the payload cannot be read: the entry was dropped from those due, and kept
-	ProblemUnknown Problem = "unknown" // the job has no handler here: put off
-	ProblemRefused Problem = "refused" // the task could not be submitted: put off
-	ProblemGivenUp Problem = "given up"
-	ProblemFailed  Problem = "failed" // the handler returned an error or panicked; the run counts as done
-	ProblemLost    Problem = "lost"   // the lease ran out and another listener took the tick
-	ProblemMended  Problem = "mended" // the entry had lost its time and got one again
+	// ProblemBroken: the payload cannot be read here, and was put off by an hour. If it is no JSON it was dropped from those due,
+	// and kept.
+	ProblemBroken  Problem = "broken"
+	ProblemUnknown Problem = "unknown"  // the job has no handler here: put off; told at first, and then each hour
+	ProblemRefused Problem = "refused"  // the task could not be submitted: put off; told likewise
+	ProblemGivenUp Problem = "given up" // the tick was put off for too long; the entry goes on
+	ProblemFailed  Problem = "failed"   // the handler returned an error or panicked; the run counts as done
+	ProblemLost    Problem = "lost"     // the lease ran out and another listener took the tick
+	ProblemMended  Problem = "mended"   // the entry had lost its time and got one again
 )
 
 // Report is one thing that went wrong.
@@ -98,8 +101,8 @@ type Stats struct {
 	Failed    int64 // handlers that have failed or panicked
 	Submitted int64 // ticks whose task was confirmed
 	Skipped   int64 // ticks left out by a policy
-	PutOff    int64 // ticks of unknown jobs, and those that could not be submitted
-	Dropped   int64 // ticks of entries that cannot be read, and those given up
+	PutOff    int64 // ticks of unknown jobs and of entries that cannot be read, and those that could not be submitted
+	Dropped   int64 // ticks given up, and those of entries that are no JSON
 	Again     int64 // ticks taken over from a listener that died, or that gave them back
 	Lost      int64 // ticks that another listener took over from this one
 	Mended    int64

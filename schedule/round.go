@@ -35,7 +35,13 @@ type round struct {
 
 	mu    sync.Mutex
 	held  map[tickKey]*hold
-	specs map[string]Spec // read a moment ago; of the fetching goroutine
+	told  map[tickKey]time.Time // when it was told that a tick is put off
+	now   time.Time             // the store's time
+	nowAt time.Time             // when it was that
+
+	// Of the fetching goroutine:
+	specs map[string]Spec       // read a moment ago
+	left  map[tickKey]time.Time // since when ticks that are due are left to other listeners
 
 	pace    pace
 	freed   chan struct{} // something is held no more
@@ -72,7 +78,7 @@ type end struct {
 
 func newRound(l *Listener) *round {
 	r := &round{
-		l: l, c: &l.c, held: map[tickKey]*hold{}, specs: map[string]Spec{},
+		l: l, c: &l.c, held: map[tickKey]*hold{}, specs: map[string]Spec{}, told: map[tickKey]time.Time{},
 		freed: make(chan struct{}, 1), woken: make(chan struct{}, 1),
 		queue: make(chan *hold, mostTaken+l.c.Workers), batches: make(chan []*hold, mostHeld),
 		ends: make(chan end, mostTaken),
@@ -158,9 +164,10 @@ func (r *round) fetch(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
+		most, left := min(room+2*len(r.left), mostTaken), len(r.left)
 		asked := time.Now()
 		call, cancel := context.WithTimeout(ctx, r.c.Lease)
-		b, err := r.c.Store.Due(call, room)
+		b, err := r.c.Store.Due(call, most)
 		cancel()
 		if err != nil {
 			if ctx.Err() == nil {
@@ -173,11 +180,11 @@ func (r *round) fetch(ctx context.Context) {
 			continue
 		}
 		failed = 0
-		took := r.take(ctx, &b, asked)
+		took := r.take(ctx, &b, asked, room)
 		switch {
-		case len(b.Ticks) < room && !b.More:
+		case len(b.Ticks) < most && !b.More:
 			r.sleep(ctx, r.wait(&b, asked), true)
-		case took == 0: // others are quicker
+		case took == 0 && len(r.left) <= left: // others are quicker
 			r.sleep(ctx, min(r.c.Poll, 20*time.Millisecond), false)
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// mending starts the search for entries that were lost in a store that others write to, if it is one.
+// mending starts the search for entries that have lost their time, if the store can find them.
 func (r *round) mending(ctx context.Context, wg *sync.WaitGroup) {
 	m, ok := As[Mender](r.c.Store)
 	if !ok || r.c.Sweep < 0 {
@@ -47,7 +47,7 @@ func (r *round) sweep(ctx context.Context, m Mender, seen map[string]time.Time) 
 	return still
 }
 
-// mend gives an entry a time. One that this listener could not run is left to others: it may have been dropped for that.
+// mend gives an entry a time. One that this listener could not run is left to others.
 func (r *round) mend(ctx context.Context, m Mender, e Entry) {
 	it := item(e)
 	if it.Spec == nil {

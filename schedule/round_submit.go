@@ -99,13 +99,13 @@ func (r *round) submit(calls []task.Call) ([]bool, error) {
 	return confirmed, err
 }
 
-// refuse puts off ticks that cannot be submitted, or drops them when they are too late for that.
+// refuse puts off ticks that cannot be submitted, or gives up those that are too late for that if their entries have more.
 func (r *round) refuse(hs []*hold, err error) {
 	var put []*hold
 	for _, h := range hs {
-		v := r.later(h, time.Now(), ProblemRefused, err)
+		v := r.later(h, r.clock(), ProblemRefused, err)
 		r.tell(&v)
-		if v.action == dropIt {
+		if v.action == giveUp {
 			r.l.stats.dropped.Add(1)
 			r.end(h, Finish{})
 			continue

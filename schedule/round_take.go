@@ -2,8 +2,10 @@ package schedule
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/errand"
@@ -17,8 +19,9 @@ type action int
 const (
 	runIt    action = iota
 	leaveOut        // by a policy
-	putOff          // nobody can run it now
-	dropIt          // nobody will ever be able to
+	putOff          // it cannot be run now
+	giveUp          // it is too late for that; the entry goes on
+	dropIt          // no program will ever be able to read it
 )
 
 // verdict is what was decided of a tick.
@@ -29,22 +32,33 @@ type verdict struct {
 	problem Problem // "": none
 	err     error
 	delay   time.Duration // of putOff
+	others  bool          // another listener may be able to run it
 }
 
 // errOverlap is why a listener cannot run an entry of the policy.
 var errOverlap = fmt.Errorf("%w: its overlap policy needs a result store; set Results", ErrUnsupported)
 
-// take decides on what is due, claims it, and hands it on. It returns how many ticks it got.
-func (r *round) take(ctx context.Context, b *Batch, asked time.Time) int {
+// take decides on what is due, claims up to room of it, and hands it on. It returns how many ticks it got.
+func (r *round) take(ctx context.Context, b *Batch, asked time.Time, room int) int {
 	now := b.Now.Add(time.Since(asked))
+	r.setClock(now)
 	var claims, puts []Claim
 	var verdicts, put []verdict
+	before := r.left
+	r.left = map[tickKey]time.Time{}
 	for i := range b.Ticks {
 		k := &b.Ticks[i]
+		if len(claims) == room {
+			b.More = true
+			break
+		}
 		if r.holds(k) { // its lease ran out while it runs here
 			continue
 		}
 		v := r.judge(ctx, k, now)
+		if v.others && r.leaveIt(b, k, before, now) {
+			continue
+		}
 		b.expect(v.next)
 		if v.action == putOff {
 			b.expect(now.Add(v.delay))
@@ -76,6 +90,42 @@ func (r *round) take(ctx context.Context, b *Batch, asked time.Time) int {
 		}
 	}
 	return took
+}
+
+const (
+	// leaveFor is how long a tick that this listener cannot run stays due for one that can. It is longer than any default of Poll.
+	leaveFor = 10 * time.Second
+	// mostLeft is how many ticks are left so at a time: they are in front of all others in each answer of the store.
+	mostLeft = mostTaken / 2
+)
+
+// leaveIt leaves a tick that is due to other listeners, for a while since this one saw it first.
+func (r *round) leaveIt(b *Batch, k *Tick, before map[tickKey]time.Time, now time.Time) bool {
+	since, seen := before[keyOf(k)]
+	if !seen {
+		since = time.Now()
+	}
+	rest := min(leaveFor, r.c.UnknownDelay) - time.Since(since)
+	if rest <= 0 || len(r.left) == mostLeft {
+		return false
+	}
+	r.left[keyOf(k)] = since
+	b.expect(now.Add(rest))
+	return true
+}
+
+// setClock notes the store's time.
+func (r *round) setClock(now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.now, r.nowAt = now, time.Now()
+}
+
+// clock is the time on the store's clock, by what it has said last.
+func (r *round) clock() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.now.Add(time.Since(r.nowAt))
 }
 
 // expect notes a time at which something will be due.
@@ -171,7 +221,7 @@ func (r *round) dispatch(verdicts []verdict) {
 		case leaveOut:
 			r.l.stats.skipped.Add(1)
 			r.end(v.hold, Finish{Remove: v.hold.remove})
-		case dropIt:
+		case giveUp, dropIt:
 			r.l.stats.dropped.Add(1)
 			r.end(v.hold, Finish{})
 		default:
@@ -187,14 +237,38 @@ func (r *round) dispatch(verdicts []verdict) {
 	}
 }
 
+// What is put off is told at first and then each tellEach.
+const (
+	tellEach = time.Hour
+	mostTold = 10_000 // ticks of which it is known when that was
+)
+
+// tell reports what is wrong with a tick. What is put off again and again is told at first, and then each hour.
 func (r *round) tell(v *verdict) {
-	if v.problem != "" {
+	if v.problem != "" && (v.action != putOff || r.toTell(keyOf(&v.hold.tick))) {
 		job := ""
 		if v.hold.content != nil {
 			job = v.hold.content.Job
 		}
 		r.l.report(v.problem, &v.hold.tick, job, v.err)
 	}
+}
+
+// toTell reports whether it is time to tell of a tick that was put off.
+func (r *round) toTell(k tickKey) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	if last, ok := r.told[k]; ok && now.Sub(last) < tellEach {
+		return false
+	}
+	if len(r.told) == mostTold {
+		maps.DeleteFunc(r.told, func(_ tickKey, last time.Time) bool { return now.Sub(last) > 2*tellEach })
+	}
+	if len(r.told) < mostTold {
+		r.told[k] = now
+	}
+	return true
 }
 
 // judge decides what becomes of a tick.
@@ -206,15 +280,23 @@ func (r *round) judge(ctx context.Context, k *Tick, now time.Time) verdict {
 		spec, err = r.spec(h.content)
 	}
 	if err != nil {
-		return verdict{action: dropIt, hold: h, problem: ProblemBroken, err: err}
-	}
-	problem, err := r.able(h.content)
-	if err != nil {
-		return r.later(h, now, problem, err)
+		if !json.Valid(k.Payload) {
+			return verdict{action: dropIt, hold: h, problem: ProblemBroken, err: err}
+		}
+		// A newer program may read it, or one that knows more zones.
+		return verdict{action: putOff, hold: h, delay: brokenDelay, problem: ProblemBroken, err: err, others: true}
 	}
 	p := h.content.Misfire.plan(spec, k.Due, now)
-	v := verdict{hold: h, next: p.next}
 	h.remove = p.next.IsZero()
+	if problem, err := r.able(h.content); err != nil {
+		v := r.later(h, now, problem, err)
+		v.others = true
+		if v.action == giveUp {
+			v.next = p.next
+		}
+		return v
+	}
+	v := verdict{hold: h, next: p.next}
 	if k.Owner != "" && k.Owner != putOffOwner { // it has begun before
 		return v
 	}
@@ -234,10 +316,13 @@ func (r *round) judge(ctx context.Context, k *Tick, now time.Time) verdict {
 	return v
 }
 
-// later puts a tick off, or drops it when it is too late for that.
+// brokenDelay is how long an entry that cannot be read is put off.
+const brokenDelay = MaxLease
+
+// later puts a tick off, or gives it up when it is too late for that and the entry has more of them.
 func (r *round) later(h *hold, now time.Time, p Problem, err error) verdict {
-	if now.Sub(h.tick.Due) > r.c.UnknownLimit {
-		return verdict{action: dropIt, hold: h, problem: ProblemGivenUp, err: err}
+	if !h.remove && now.Sub(h.tick.Due) > r.c.UnknownLimit {
+		return verdict{action: giveUp, hold: h, problem: ProblemGivenUp, err: err}
 	}
 	return verdict{action: putOff, hold: h, delay: r.c.UnknownDelay, problem: p, err: err}
 }

@@ -212,7 +212,8 @@ type Item struct {
 	Content *Content
 	// Spec is its spec; nil if that cannot be read.
 	Spec Spec
-	// Problem is why it cannot be read. Such an entry is never run, and stays until somebody removes it.
+	// Problem is why it cannot be read here. Such an entry is not run by programs that cannot read it, and stays until somebody
+	// removes it.
 	Problem error
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/swarmiji/swarmiji/schedule"
+	"github.com/swarmiji/swarmiji/schedule/memschedule"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -150,36 +152,55 @@ func TestABrokerThatIsAway(t *testing.T) {
 	})
 }
 
-// TestATaskThatIsRefused: it is put off, and then kept without a time; the others go through at once.
+// TestATaskThatIsRefused: it is put off for as long as it takes, and the others go through at once. Whether a tick is too late is
+// a matter of the store's clock alone.
 func TestATaskThatIsRefused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := memory(t)
-		s := scheduled(t, schedule.Config{Store: store})
-		b := &broad{road{refuse: func(c task.Call) error {
-			if c.Name == "bad" {
-				return task.ErrBadMetadata
+	for _, skew := range []time.Duration{0, -48 * time.Hour, 48 * time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			store, err := memschedule.New(memschedule.Config{Name: "app-tasks", Now: func() time.Time { return time.Now().Add(skew) }})
+			if err != nil {
+				t.Fatal(err)
 			}
-			return nil
-		}}}
-		l := listener(t, schedule.ListenerConfig{Store: store, Submit: b})
-		add(t, s, schedule.Now(), task.Call{Name: "bad"})
-		add(t, s, schedule.Now(), task.Call{Name: "#'no/name for a broker"})
-		add(t, s, schedule.Now(), task.Call{Name: "good"})
-		running(t, l)
-		time.Sleep(time.Second)
-		if calls := b.all(); len(calls) != 1 || calls[0].Name != "good" {
-			t.Errorf("%+v", calls)
-		}
-		time.Sleep(25 * time.Hour)
-		kept := 0
-		for it := range s.List(t.Context()) {
-			kept++
-			if !it.Next.IsZero() {
-				t.Errorf("%+v", it)
+			s := scheduled(t, schedule.Config{Store: store})
+			var away atomic.Bool
+			away.Store(true)
+			b := &broad{road{refuse: func(c task.Call) error {
+				if away.Load() && c.Name != "good" {
+					return task.ErrBadMetadata
+				}
+				return nil
+			}}}
+			l := listener(t, schedule.ListenerConfig{Store: store, Submit: b})
+			add(t, s, schedule.Now(), task.Call{Name: "bad"})
+			add(t, s, schedule.Now(), task.Call{Name: "#'no/name for a broker"})
+			add(t, s, schedule.Now(), task.Call{Name: "good"})
+			add(t, s, schedule.ByCron("* * * * */8 0 0"), task.Call{Name: "bad", Args: "again"})
+			running(t, l)
+			time.Sleep(time.Second)
+			if calls := b.all(); len(calls) != 1 || calls[0].Name != "good" {
+				t.Errorf("%v: %+v", skew, calls)
 			}
-		}
-		if st := l.Stats(); kept != 2 || st.Dropped != 2 || st.Submitted != 1 {
-			t.Errorf("%d are kept; %+v", kept, st)
-		}
-	})
+			time.Sleep(23 * time.Hour)
+			if st := l.Stats(); st.Dropped != 0 {
+				t.Errorf("%v: a tick that is not a day late was given up: %+v", skew, st)
+			}
+			time.Sleep(25*time.Hour + 30*time.Minute)
+			kept := 0
+			for range s.List(t.Context()) {
+				kept++
+			}
+			if st := l.Stats(); kept != 3 || st.Dropped < 2 || st.Dropped > 4 || st.Submitted != 1 {
+				t.Errorf("%v: %d are kept; %+v", skew, kept, st)
+			}
+			away.Store(false)
+			time.Sleep(5 * time.Minute)
+			names := map[string]int{}
+			for _, c := range b.all() {
+				names[c.Name]++
+			}
+			if names["bad"] < 3 {
+				t.Errorf("%v: submitted were %v", skew, names)
+			}
+		})
+	}
 }
