@@ -23,12 +23,13 @@ const (
 	clockFace = "Mon 2 Jan 2006 15:04"
 )
 
-// ParsePhrase reads a time in English, as seen from now. The zone of now is that of the phrase.
+// ParsePhrase reads a time in English, as seen from now. The zone of now is that of the phrase, unless its last word names
+// another one, as Europe/Berlin or UTC.
 //
 //	in DURATION       in 5 minutes; in an hour and 30 seconds; in 2 weeks, 1 day
 //	at MOMENT         at 7pm tomorrow; at noon on friday; at nov 21 2026 19:15; at 2026-11-21T19:00:00+01:00; at now
 //	every RECURRENCE  every 15 minutes; every weekday at 9am; every mon, wed and fri at 8:30; every 2nd wednesday at noon;
-//	                  every month on the 1st at 7am
+//	                  every month on the 1st at 7am; every weekday at 9am Europe/Berlin
 //	now               the same as at now
 //
 // A DURATION is a sum of whole numbers (or a, an) of seconds, minutes, hours, days, weeks, months and years, parted by blanks, commas or
@@ -55,14 +56,40 @@ func ParsePhrase(text string, now time.Time) (Phrase, error) {
 	if y := now.UTC().Year(); y < firstYear || y > lastYear {
 		return Phrase{}, &SpecError{Input: shorten(text), Problem: fmt.Sprintf("now is in the year %d; schedules know the years %d to %d", y, firstYear, lastYear)}
 	}
-	found, err := understand(text, now)
+	body, zone := zoneBehind(text)
+	if zone != "" {
+		at, err := loadZone(zone)
+		if err != nil {
+			return Phrase{}, &SpecError{
+				Input: shorten(text), Understood: body, Problem: fmt.Sprintf("no zone %q is known here", zone), Nearest: body + " Europe/Berlin",
+			}
+		}
+		if now = now.UTC(); at.loc != nil {
+			now = now.In(at.loc)
+		}
+	}
+	found, err := understand(body, now)
 	if err != nil {
 		if err.Nearest == "" {
-			err.Nearest = nearest(text, now)
+			err.Nearest = nearest(body, now)
+		}
+		if zone != "" {
+			err.Input, err.Nearest = shorten(text), err.Nearest+" "+zone
 		}
 		return Phrase{}, err
 	}
 	return found, nil
+}
+
+// zoneBehind takes the name of a zone off the end of a phrase; "": there is none.
+func zoneBehind(text string) (body, zone string) {
+	text = strings.TrimSpace(text)
+	i := strings.LastIndexAny(text, " \t\r\n")
+	last := text[i+1:]
+	if i < 0 || last != "UTC" && (!strings.Contains(last, "/") || strings.ContainsAny(last[:1], "0123456789/")) {
+		return text, ""
+	}
+	return strings.TrimSpace(text[:i]), last
 }
 
 // understand is ParsePhrase without a look for the nearest form.

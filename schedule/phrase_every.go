@@ -121,6 +121,9 @@ func (p *phrase) nthWeekday() (Spec, *SpecError) {
 	if w < 0 {
 		return nil, p.refuse("a weekday must follow", "every "+ordinal(n)+" monday at 9am")
 	}
+	if n == 1 {
+		return nil, p.refuse("the first one of what? there is no such count; each one is said without it", "every "+weekdayNames[w]+" at 9am")
+	}
 	p.next++
 	return p.timed(fmt.Sprintf("* * %d/%d", w, n))
 }

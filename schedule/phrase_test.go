@@ -145,7 +145,9 @@ var phraseCases = []struct{ phrase, want, refused string }{
 	{"every monday and monday", "* * * 1 0 0 0", ""},
 	{"every 2nd wednesday at noon", "* * * 3/2 12 0 0", ""},
 	{"every 2nd wed", "* * * 3/2 0 0 0", ""},
-	{"every 1st monday at 9am", "* * * 1/1 9 0 0", ""},
+	{"every 1st monday at 9am", "", `"every monday at 9am"`},
+	{"every 1st mon", "", `"every monday at 9am"`},
+	{"every first monday at 9am", "", ""},
 	{"every 3rd sunday at 9am", "* * * 0/3 9 0 0", ""},
 	{"every 11th friday at 9am", "* * * 5/11 9 0 0", ""},
 	{"every 52nd friday at 9am", "* * * 5/52 9 0 0", ""},
@@ -367,6 +369,13 @@ var zoneCases = []struct{ zone, now, phrase, want string }{
 	{"+02:00", "2026-11-20T14:50:00Z", "every day at 9am", "CRON_TZ=+02:00 * * * * 9 0 0"},
 	{"+02:00", "2026-11-20T14:50:00Z", "every 2 hours", "* * * * */2 0 0"},
 	{"UTC", "2026-11-20T14:50:00Z", "every day at 9am", "* * * * 9 0 0"},
+	{"UTC", "2026-11-20T14:50:00Z", "every weekday at 9am Europe/Berlin", "CRON_TZ=Europe/Berlin * * * 1-5 9 0 0"},
+	{"UTC", "2026-11-20T14:50:00Z", "at 7pm tomorrow America/New_York", "2026-11-22 00:00:00"},
+	{"UTC", "2026-11-20T14:50:00Z", "in 5 minutes  Asia/Tokyo ", "2026-11-20 14:55:00"},
+	{"Europe/Berlin", "2026-11-20T14:50:00Z", "every day at 9am UTC", "* * * * 9 0 0"},
+	{"Europe/Berlin", "2026-11-20T14:50:00Z", "every day at 9am Asia/Tokyo", "CRON_TZ=Asia/Tokyo * * * * 9 0 0"},
+	{"UTC", "2026-11-20T14:50:00Z", "at 9am Mars/Olympus", `no zone "Mars/Olympus" is known here`},
+	{"UTC", "2026-11-20T14:50:00Z", "evry day at 9am Europe/Berlin", `"every day at 9am Europe/Berlin"`},
 }
 
 func TestPhraseZones(t *testing.T) {

@@ -72,6 +72,9 @@ type plan struct {
 // plan says what becomes of a tick that is due at the time now.
 func (m Misfire) plan(spec Spec, due, now time.Time) plan {
 	n, all := m.limit()
+	if r, ok := spec.(*Repeat); ok && r.base == Scheduled {
+		return m.planSteps(r, due, now, max(n, 1))
+	}
 	if !all {
 		return plan{next: after(spec, later(due, now)), late: m == MisfireSkip && now.Sub(due) > tooLate}
 	}
@@ -80,6 +83,20 @@ func (m Misfire) plan(spec Spec, due, now time.Time) plan {
 		return plan{next: after(spec, due)}
 	}
 	return plan{next: after(spec, from), late: true}
+}
+
+// planSteps is plan for a repeat that counts from when runs were due: it steps from one to the next, so that a run that is late
+// does not move those after it.
+func (m Misfire) planSteps(r *Repeat, due, now time.Time, n int) plan {
+	runs := r.missed(due, now, n)
+	switch _, all := m.limit(); {
+	case !all:
+		return plan{next: after(r, runs[len(runs)-1]), late: m == MisfireSkip && now.Sub(due) > tooLate}
+	case runs[0].Equal(due):
+		return plan{next: after(r, due)}
+	default:
+		return plan{next: runs[0], late: true}
+	}
 }
 
 // newest returns the earliest moment, not before due, after which at most n runs come until now. A moment right before due says that the
@@ -121,8 +138,11 @@ func after(spec Spec, t time.Time) time.Time {
 	return next
 }
 
-// from is the first run at t or later, where the second that has begun counts; zero if there is none.
+// from is the first run at t or later, where the second that has begun counts; zero if there is none. A repeat counts from t.
 func from(spec Spec, t time.Time) time.Time {
+	if r, ok := spec.(*Repeat); ok {
+		return after(r, t)
+	}
 	return after(spec, t.Truncate(time.Second).Add(-1))
 }
 

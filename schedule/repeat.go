@@ -11,6 +11,7 @@ import (
 //	FINISHED, +1 DAY, WEEKDAY 1, START OF DAY, +6 HOURS     every Monday at six, in UTC
 //
 // The next run depends on how the last one went, so that [Repeat.After] takes three times. Read as a Spec all three are the same one.
+// In a [Schedule] SCHEDULED counts from when the run was due, however late it is, and the others from when it is taken.
 // A Repeat does not change and is safe for concurrent use.
 type Repeat struct {
 	text string
@@ -282,6 +283,40 @@ func (r *Repeat) Next(t time.Time) (time.Time, bool) {
 		return time.Time{}, false
 	}
 	return next, true
+}
+
+// maxMissed is how many steps are taken at most from a run that was missed; then the repeat counts from now.
+const maxMissed = 100_000
+
+// missed returns the newest n of the runs from due on that are not after now, or due alone if that is.
+func (r *Repeat) missed(due, now time.Time, n int) []time.Time {
+	t := due
+	if d := r.interval(); d > 0 {
+		if skip := now.Sub(t)/d - time.Duration(n); skip > 0 {
+			t = t.Add(skip * d)
+		}
+	}
+	runs := []time.Time{t}
+	for range maxMissed {
+		if t = after(r, t); t.IsZero() || t.After(now) {
+			return runs
+		}
+		if runs = append(runs, t); len(runs) > n {
+			runs = runs[1:]
+		}
+	}
+	return []time.Time{now}
+}
+
+// interval is what r adds, if that is always as long; else 0.
+func (r *Repeat) interval() (d time.Duration) {
+	for _, m := range r.mods {
+		if m.op != opAdd || repeatUnits[m.unit].seconds == 0 {
+			return 0
+		}
+		d += time.Duration(int64(m.n)*repeatUnits[m.unit].seconds) * time.Second
+	}
+	return d
 }
 
 // String returns the repeat in capitals and with single blanks.

@@ -149,10 +149,10 @@ func (o *createOptions) first(now time.Time) (time.Time, error) {
 		}
 		phrase = "at " + strings.TrimPrefix(o.at, "at ")
 	case o.in != "":
-		if d, err := time.ParseDuration(o.in); err == nil && d >= 0 {
+		phrase = "in " + strings.TrimPrefix(o.in, "in ")
+		if d, ok := span(phrase); ok {
 			return now.Add(d), nil
 		}
-		phrase = "in " + strings.TrimPrefix(o.in, "in ")
 	default:
 		return time.Time{}, nil
 	}

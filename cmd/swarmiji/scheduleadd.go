@@ -62,10 +62,7 @@ func (a *app) scheduleAdd(ctx context.Context, store *storeOptions, args []strin
 	if err != nil {
 		return err
 	}
-	when := schedule.BySpec(p.Spec)
-	if phrase != "" {
-		when = schedule.ByPhrase(phrase) // by the store's clock
-	}
+	when := o.when.when(phrase, &p)
 	return a.withSchedule(ctx, store, loc, func(ctx context.Context, s *schedule.Schedule) error {
 		added, err := s.Add(ctx, when, call, schedule.WithNonce(o.nonce), schedule.WithMisfire(misfire))
 		if err != nil {

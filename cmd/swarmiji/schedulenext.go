@@ -60,9 +60,34 @@ func (o *whenOptions) understand(phrase string, now time.Time) (p schedule.Phras
 	case o.repeat != "":
 		p.Spec, err = spec(schedule.ParseRepeat(o.repeat))
 	default:
+		if d, ok := span(phrase); ok {
+			p.Once = true
+			if p.Spec, err = spec(schedule.Once(now.Add(d))); err == nil {
+				p.At, _ = p.Spec.Next(now.Add(d - time.Second)) // rounded up to the whole second
+			}
+			break
+		}
 		p, err = schedule.ParsePhrase(phrase, now.In(loc))
 	}
 	return p, err
+}
+
+// when is the phrase by the clock of the store, or else what was understood.
+func (o *whenOptions) when(phrase string, p *schedule.Phrase) schedule.When {
+	if d, ok := span(phrase); ok {
+		return schedule.After(d)
+	}
+	if phrase != "" {
+		return schedule.ByPhrase(phrase)
+	}
+	return schedule.BySpec(p.Spec)
+}
+
+// span reads the phrase of a duration in Go's form, as "in 5m" or "in 1h30m".
+func span(phrase string) (time.Duration, bool) {
+	text, ok := strings.CutPrefix(strings.TrimSpace(phrase), "in ")
+	d, err := time.ParseDuration(strings.TrimSpace(text))
+	return d, ok && err == nil && d >= 0
 }
 
 // spec keeps a nil pointer from becoming a Spec.
@@ -85,7 +110,8 @@ func (a *app) scheduleNextCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "next PHRASE",
 		Short: "Show when a phrase, a cron or a rule would run",
-		Long: "Next shows the next runs after --after, of which a phrase is seen as its now. A phrase with \"in\" or \"at\" has one;\n" +
+		Long: "Next shows the next runs after --after, of which a phrase is seen as its now. A phrase with \"in\" or \"at\" has one,\n" +
+			"also \"in 90s\" and \"in 1h30m\"; a zone may stand at its end, as in \"every weekday at 9am Europe/Berlin\";\n" +
 			"\"every\", --cron and --cron5 have --count of them, or none, as of a 30 February. --repeat has one, counted from the three\n" +
 			"times of the last run, wherever it lies. What is not understood is refused with the status 2. With -o json it prints a list\n" +
 			"of times in RFC 3339, in UTC. No store is asked.",

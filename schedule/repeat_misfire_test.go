@@ -1,0 +1,48 @@
+package schedule_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/swarmiji/swarmiji/schedule"
+)
+
+// TestScheduledRepeatsKeepTheirBase: a run that is taken late does not move those after it, however many were missed, whatever
+// the policy is.
+func TestScheduledRepeatsKeepTheirBase(t *testing.T) {
+	for _, c := range []struct {
+		repeat  string
+		policy  schedule.Misfire
+		away    time.Duration
+		watched time.Duration
+		want    string
+	}{
+		{"SCHEDULED, +1 MINUTE", schedule.MisfireOnce, 65 * time.Second, 3 * time.Minute, "1m5s 2m0s 3m0s 4m0s"},
+		{"SCHEDULED, +1 MINUTE", schedule.MisfireOnce, 365*24*time.Hour + 5*time.Second, 2 * time.Minute, "8760h0m5s 8760h1m0s 8760h2m0s"},
+		{"SCHEDULED, +1 MINUTE", schedule.MisfireSkip, 10*time.Minute + 5*time.Second, 2 * time.Minute, "11m0s 12m0s"},
+		{"SCHEDULED, +1 MINUTE", schedule.MisfireAll(3), 10*time.Minute + 5*time.Second, 2 * time.Minute, "10m5s 10m5s 10m5s 11m0s 12m0s"},
+		{"SCHEDULED, +1 MONTH", schedule.MisfireOnce, 33 * 24 * time.Hour, 60 * 24 * time.Hour, "792h0m0s 1440h0m0s 2184h0m0s"},
+		{"STARTED, +1 MINUTE", schedule.MisfireOnce, 65 * time.Second, 2 * time.Minute, "1m5s 2m5s 3m5s"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			store, j := memory(t), &journal{}
+			s := scheduled(t, schedule.Config{Store: store})
+			spec, err := schedule.ParseRepeat(c.repeat)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l := teller(t, j, schedule.ListenerConfig{Store: store, Workers: 1})
+			add(t, s, schedule.BySpec(spec), tell.Call("x"), schedule.WithMisfire(c.policy))
+			time.Sleep(c.away)
+			stop := running(t, l)
+			time.Sleep(c.watched + time.Second)
+			stop()
+			got := strings.ReplaceAll(strings.Join(j.all(), " "), "x at ", "")
+			if got != c.want {
+				t.Errorf("%s %q, away for %v: ran at %s, want %s", c.repeat, c.policy, c.away, got, c.want)
+			}
+		})
+	}
+}
