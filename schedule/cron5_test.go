@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-	_ "time/tzdata" // the tests must not depend on the zones of a machine
 
 	"pgregory.net/rapid"
 )

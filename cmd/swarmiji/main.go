@@ -15,7 +15,6 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	_ "time/tzdata" // the zones of schedules, for machines that have none
 )
 
 func main() {
