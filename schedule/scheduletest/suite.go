@@ -70,5 +70,5 @@ func needsDown(h *Harness) string { return suite.Unless(h.Down != nil, "the harn
 // cases returns every case of the suite, area by area.
 func cases() []testCase {
 	return slices.Concat(addCases(), dueCases(), claimCases(), leaseCases(), doneCases(), removeCases(), listCases(), pauseCases(),
-		watchCases(), mendCases(), closeCases(), faultCases(), crashCases())
+		watchCases(), mendCases(), closeCases(), faultCases(), crashCases(), listenerCases())
 }
