@@ -24,6 +24,7 @@ type names struct {
 	list     []*nameset // in the order in which they came; those without jobs stay for a while
 	idle     int        // how many of them have no jobs
 	patterns map[string]*match
+	total    int // of the names that patterns match
 }
 
 // match is what is known of a pattern.
@@ -31,14 +32,16 @@ type match struct {
 	pattern glob.Pattern
 	name    string // if it matches this alone
 	exact   bool
+	kept    bool
 	upTo    int // how many of the list it was held against
 	found   []*nameset
 	set     map[*nameset]struct{}
 }
 
 const (
-	maxPatterns = 256  // so many patterns are remembered; when there are more, all are forgotten
-	maxPattern  = 1024 // bytes of one that is remembered
+	maxPatterns = 10_000  // so many patterns are remembered, and the names that they match
+	maxMatched  = 1 << 20 // altogether; when there are more, some pattern is forgotten
+	maxPattern  = 1024    // bytes of one that is remembered
 )
 
 func newNames() names {
@@ -75,7 +78,7 @@ func (n *names) release(s *nameset) {
 		}
 		return s.used == 0
 	})
-	n.idle = 0
+	n.idle, n.total = 0, 0
 	clear(n.patterns)
 }
 
@@ -87,27 +90,40 @@ func (n *names) order(name string) *order {
 	return nil
 }
 
+// forget forgets patterns, any of them, until there is room for one more.
+func (n *names) forget() {
+	for pattern, m := range n.patterns {
+		if len(n.patterns) < maxPatterns && n.total <= maxMatched {
+			return
+		}
+		delete(n.patterns, pattern)
+		n.total -= len(m.found)
+	}
+}
+
 // matched returns what is known of a pattern. One that is a name is not held against others.
 func (n *names) matched(pattern string) *match {
 	m := n.patterns[pattern]
 	if m == nil {
-		if len(n.patterns) == maxPatterns {
-			clear(n.patterns)
-		}
+		n.forget()
 		m = &match{pattern: glob.Compile(pattern), set: map[*nameset]struct{}{}}
 		m.name, m.exact = m.pattern.Exact()
-		if len(pattern) <= maxPattern {
+		if m.kept = len(pattern) <= maxPattern; m.kept {
 			n.patterns[pattern] = m
 		}
 	}
 	if m.exact {
 		return m
 	}
+	was := len(m.found)
 	for _, s := range n.list[m.upTo:] {
 		if m.pattern.Match(s.name) {
 			m.found = append(m.found, s)
 			m.set[s] = struct{}{}
 		}
+	}
+	if m.kept {
+		n.total += len(m.found) - was
 	}
 	m.upTo = len(n.list)
 	return m

@@ -3,6 +3,8 @@ package sqljobs
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,8 +16,10 @@ const (
 	// namesAge is after what time a process reads all names anew: others may have removed some, and a server that a
 	// failover has set back in time numbers its transactions from an earlier one.
 	namesAge = time.Minute
-	// maxPatterns is for how many patterns a process remembers which names match.
-	maxPatterns = 128
+	// maxPatterns is for how many patterns a process remembers which names match, and maxMatched how many names they are
+	// altogether. When there are more, some pattern is forgotten.
+	maxPatterns = 10_000
+	maxMatched  = 4 << 20
 )
 
 // nameCache is what a process knows of the names of jobs. A call that needs them reads what has come since the mark, so that it knows all
@@ -27,10 +31,12 @@ type nameCache struct {
 	mu       sync.Mutex
 	mark     int64
 	list     []string // grows only, until it is read anew
+	sorted   int      // so many in front are in their order
 	known    map[string]struct{}
 	read     time.Time
 	readings int // how often all were read
 	patterns map[string]*matched
+	total    int // of the names that patterns match
 }
 
 // matched are the names that a pattern matches, of the first upto of the list.
@@ -40,6 +46,8 @@ type matched struct {
 	upto    int
 	short   walk
 	long    walk
+
+	forgotten bool // it is of the calls that hold it alone
 }
 
 // walk is what is known of walks over what is due, from its beginning.
@@ -85,6 +93,7 @@ func (n *nameCache) learn(l *learnt) {
 		for _, m := range n.patterns {
 			m.names, m.upto = nil, 0
 		}
+		n.total = 0
 	case l.from != n.mark:
 		return // somebody else has read the same since
 	}
@@ -95,6 +104,10 @@ func (n *nameCache) learn(l *learnt) {
 			n.list = append(n.list, name)
 		}
 	}
+	if l.all {
+		slices.Sort(n.list)
+		n.sorted = len(n.list)
+	}
 }
 
 // of returns what is known of a pattern, which is compiled once.
@@ -103,13 +116,26 @@ func (n *nameCache) of(pattern string) *matched {
 	defer n.mu.Unlock()
 	m := n.patterns[pattern]
 	if m == nil {
-		if n.patterns == nil || len(n.patterns) >= maxPatterns {
+		if n.patterns == nil {
 			n.patterns = make(map[string]*matched)
 		}
+		n.forget()
 		m = &matched{pattern: glob.Compile(pattern)}
 		n.patterns[pattern] = m
 	}
 	return m
+}
+
+// forget forgets patterns, any of them, until there is room for one more.
+func (n *nameCache) forget() {
+	for pattern, m := range n.patterns {
+		if len(n.patterns) < maxPatterns && n.total <= maxMatched {
+			return
+		}
+		delete(n.patterns, pattern)
+		n.total -= len(m.names)
+		m.forgotten = true
+	}
 }
 
 // worth reports whether a walk promises something: the last one has found, or it is time to try again.
@@ -142,10 +168,23 @@ func (n *nameCache) match(m *matched, l *learnt) (names []string, of int) {
 	if l.readings != n.readings {
 		return nil, -1
 	}
+	was := len(m.names)
+	if m.upto == 0 { // of names in their order few begin as the pattern does
+		prefix := m.pattern.Prefix()
+		for at, _ := slices.BinarySearch(n.list[:n.sorted], prefix); at < n.sorted && strings.HasPrefix(n.list[at], prefix); at++ {
+			if m.pattern.Match(n.list[at]) {
+				m.names = append(m.names, n.list[at])
+			}
+		}
+		m.upto = n.sorted
+	}
 	for ; m.upto < len(n.list); m.upto++ {
 		if m.pattern.Match(n.list[m.upto]) {
 			m.names = append(m.names, n.list[m.upto])
 		}
+	}
+	if !m.forgotten {
+		n.total += len(m.names) - was
 	}
 	names = m.names[:len(m.names):len(m.names)]
 	for _, name := range l.names {

@@ -1,0 +1,89 @@
+package sqljobs
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/swarmiji/swarmiji/internal/glob"
+)
+
+// manyNames is a cache of so many names.
+func manyNames(count int) *nameCache {
+	n := &nameCache{}
+	names := make([]string, count)
+	for i := range names {
+		names[i] = fmt.Sprintf("tenant-%04d/job-%d", i%1000, i)
+	}
+	n.learn(&learnt{all: true, names: names, mark: int64(count)})
+	return n
+}
+
+func (n *nameCache) ask(pattern string) []string {
+	names, _ := n.match(n.of(pattern), &learnt{readings: n.readings})
+	return names
+}
+
+// TestManyPatterns: each pattern is held against each name once, however many patterns take turns, and finds what it matches.
+func TestManyPatterns(t *testing.T) {
+	n := manyNames(20_000)
+	kept := map[*matched]bool{}
+	for round := range 3 {
+		for i := range 1000 {
+			pattern := []string{fmt.Sprintf("tenant-%04d/*", i), fmt.Sprintf("*-%04d/job*", i)}[i%2]
+			m := n.of(pattern)
+			if round > 0 && !kept[m] {
+				t.Fatalf("round %d: what was known of %q was forgotten", round, pattern)
+			}
+			kept[m] = true
+			if got := n.ask(pattern); len(got) != 20 {
+				t.Fatalf("%q matches %d names", pattern, len(got))
+			}
+		}
+	}
+	n.learn(&learnt{readings: n.readings, from: n.mark, mark: n.mark + 2, names: []string{"tenant-0001/new", "tenant-0000/new", "a"}})
+	for pattern, want := range map[string]int{"tenant-0000/*": 21, "*-0001/job*": 20, "tenant-0001/*": 21, "a*": 1, "*new": 2, "z*": 0} {
+		if got := n.ask(pattern); len(got) != want {
+			t.Errorf("%q matches %d names, want %d", pattern, len(got), want)
+		}
+	}
+}
+
+// TestPatternsAreBounded: patterns that match much do not fill the memory, and are still answered.
+func TestPatternsAreBounded(t *testing.T) {
+	n := manyNames(20_000)
+	for i := range 300 {
+		pattern := "tenant-*job-*" + string(rune('0'+i%10)) + "*"[:1] + fmt.Sprintf("[^%c]*", 'a'+i%26)
+		p := glob.Compile(pattern)
+		want := 0
+		for _, name := range n.list {
+			if p.Match(name) {
+				want++
+			}
+		}
+		if got := n.ask(pattern); len(got) != want || !slices.IsSorted(got) {
+			t.Fatalf("%q matches %d names, want %d", pattern, len(got), want)
+		}
+		if sum := n.remembered(); sum > maxMatched+20_000 {
+			t.Fatalf("%d names are remembered", sum)
+		}
+	}
+}
+
+func (n *nameCache) remembered() (sum int) {
+	for _, m := range n.patterns {
+		sum += len(m.names)
+	}
+	return sum
+}
+
+func BenchmarkPatterns(b *testing.B) {
+	for _, count := range []int{100, 129, 300, 1000} {
+		b.Run(fmt.Sprint(count), func(b *testing.B) {
+			n := manyNames(200_000)
+			for i := 0; b.Loop(); i++ {
+				n.ask(fmt.Sprintf("tenant-%04d/*", i%count))
+			}
+		})
+	}
+}
