@@ -96,7 +96,10 @@ func (p *play) admitID(id jobs.ID) {
 			j.Changed, j.LastRun = now, now
 			j.Token++
 			if j.State == jobs.Queued {
-				j.State, j.Scheduled, j.Answer, j.Reason = jobs.Running, j.NextRun, nil, ""
+				if j.Attempts == 0 {
+					j.Scheduled = j.NextRun
+				}
+				j.State, j.Answer, j.Reason = jobs.Running, nil, ""
 				j.Run, j.Attempts = j.Run+1, j.Attempts+1
 				if j.Timeout > 0 {
 					j.Deadline = now.Add(j.Timeout)

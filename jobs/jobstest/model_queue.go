@@ -150,7 +150,10 @@ func (m *model) admit(id jobs.ID, lease time.Duration, now time.Time) {
 	j.Changed, j.LastRun = now, now
 	j.Token++
 	if j.State == jobs.Queued {
-		j.State, j.Scheduled, j.Answer, j.Reason, j.got = jobs.Running, j.NextRun, nil, "", false
+		if j.Attempts == 0 {
+			j.Scheduled = j.NextRun
+		}
+		j.State, j.Answer, j.Reason, j.got = jobs.Running, nil, "", false
 		j.Run, j.Attempts = j.Run+1, j.Attempts+1
 		if j.Timeout > 0 {
 			j.Deadline = now.Add(j.Timeout)
