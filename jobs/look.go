@@ -231,7 +231,7 @@ func (t *turn) start(ctx context.Context, j *Job) error {
 	was := before{state: Queued, nextRun: j.NextRun}
 	key := j.Key
 	j.State, j.Phase, j.Reason, j.Answer = Running, "", "", nil
-	if j.Attempts == 0 { // NextRun of a further attempt says nothing of when the run was due
+	if j.Attempts == 0 || j.Scheduled.IsZero() { // NextRun of a further attempt says nothing of when the run was due
 		j.Scheduled = j.NextRun
 	}
 	j.LastRun = t.now

@@ -96,7 +96,7 @@ func (p *play) admitID(id jobs.ID) {
 			j.Changed, j.LastRun = now, now
 			j.Token++
 			if j.State == jobs.Queued {
-				if j.Attempts == 0 {
+				if j.Attempts == 0 || j.Scheduled.IsZero() {
 					j.Scheduled = j.NextRun
 				}
 				j.State, j.Answer, j.Reason = jobs.Running, nil, ""

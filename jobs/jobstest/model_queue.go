@@ -150,7 +150,7 @@ func (m *model) admit(id jobs.ID, lease time.Duration, now time.Time) {
 	j.Changed, j.LastRun = now, now
 	j.Token++
 	if j.State == jobs.Queued {
-		if j.Attempts == 0 {
+		if j.Attempts == 0 || j.Scheduled.IsZero() {
 			j.Scheduled = j.NextRun
 		}
 		j.State, j.Answer, j.Reason, j.got = jobs.Running, nil, "", false

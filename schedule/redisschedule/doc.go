@@ -10,6 +10,8 @@
 //	S:next      sorted set: {"id":"ID"} by the milliseconds since 1970 at which the entry is due
 //	S:swarmiji  hash, made when first used: "paused:ID" -> 1, "state:ID" -> what the last run left, "last:ID" -> the instant of the last
 //	            tick, in milliseconds, for entries that must not overlap
+//	S:swarmiji:jobs, S:swarmiji:next
+//	            the same as the first two, for entries that seven fields of UTC cannot say; other programs do not see them
 //
 // For example:
 //
