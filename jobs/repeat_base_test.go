@@ -9,8 +9,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// TestRetriesKeepTheBase: a run that is retried in a queue does not move the later runs of a repeat that counts from when they
-// were due.
+// TestRetriesKeepTheBase: a run that is retried in a queue does not move the later runs of a
+// repeat that counts from when they were due.
 func TestRetriesKeepTheBase(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		d := newDiary()

@@ -11,9 +11,10 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// The fields of a payload. WorkKit published args, cron and job. What else an entry of ours says stands in the object
-// swarmiji, so that no field of another program has a meaning here. All of them are there only when they say something: the
-// bytes of a plain entry are the published ones. spec stands in the place of cron, which entries of other programs have.
+// The fields of a payload. WorkKit published args, cron and job. What else an entry of ours says
+// stands in the object swarmiji, so that no field of another program has a meaning here. All of
+// them are there only when they say something: the bytes of a plain entry are the published ones.
+// spec stands in the place of cron, which entries of other programs have.
 const (
 	fieldArgs = "args"
 	fieldCron = "cron"
@@ -91,8 +92,8 @@ func Decode(payload []byte) (*Content, error) {
 	return c, c.check()
 }
 
-// decodeOld reads the fields of ours where older programs wrote them: among those of everybody. What does not read as
-// one of ours belongs to another program.
+// decodeOld reads the fields of ours where older programs wrote them: among those of everybody.
+// What does not read as one of ours belongs to another program.
 func (c *Content) decodeOld() {
 	if len(c.fields) <= 3 { // args, cron and job
 		return

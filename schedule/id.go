@@ -15,9 +15,9 @@ func ID(payload []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// TickID returns the id of the task that an entry's tick becomes. It depends on these three alone, so that every process, before
-// and after a crash, gives one tick one id. Of due its second counts: specs name whole seconds, and what is due at once waits
-// for its turn within one.
+// TickID returns the id of the task that an entry's tick becomes. It depends on these three alone,
+// so that every process, before and after a crash, gives one tick one id. Of due its second
+// counts: specs name whole seconds, and what is due at once waits for its turn within one.
 func TickID(schedule, entry string, due time.Time) task.ID {
 	return task.Derive(task.ID("schedule\x00"+schedule+"\x00"+entry), strconv.FormatInt(due.Truncate(time.Second).UnixMilli(), 10))
 }

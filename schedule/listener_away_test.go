@@ -45,7 +45,8 @@ func deaf(t *testing.T, store schedule.Store, r *reports) *schedule.Listener {
 	return listener(t, schedule.ListenerConfig{Store: store, OnReport: r.note})
 }
 
-// TestAHandlerIsAwayForDays: a one-shot waits for it, a recurring entry goes on, and both are told of at first and then each hour (W6).
+// TestAHandlerIsAwayForDays: a one-shot waits for it, a recurring entry goes on, and both are told
+// of at first and then each hour (W6).
 func TestAHandlerIsAwayForDays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, j, r := memory(t), &journal{}, &reports{}
@@ -89,7 +90,8 @@ func TestAHandlerIsAwayForDays(t *testing.T) {
 	})
 }
 
-// TestLeftToOneWithTheHandler: a listener without it does not take the ticks of one that has it, and each runs on time.
+// TestLeftToOneWithTheHandler: a listener without it does not take the ticks of one that has it,
+// and each runs on time.
 func TestLeftToOneWithTheHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, j, r := memory(t), &journal{}, &reports{}
@@ -110,7 +112,8 @@ func TestLeftToOneWithTheHandler(t *testing.T) {
 	})
 }
 
-// TestManyThatOneCannotRun: more ticks than a listener leaves to others do not keep it from its own.
+// TestManyThatOneCannotRun: more ticks than a listener leaves to others do not keep it from its
+// own.
 func TestManyThatOneCannotRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, j, r := memory(t), &journal{}, &reports{}
@@ -139,8 +142,8 @@ func ofAnotherProgram(t *testing.T, store *memschedule.Store, id, payload string
 	}
 }
 
-// TestWhatOneCannotRead: it is put off by an hour and told, and a program that can read it runs it; only what is no JSON loses its
-// time, and is kept (W35).
+// TestWhatOneCannotRead: it is put off by an hour and told, and a program that can read it runs
+// it; only what is no JSON loses its time, and is kept (W35).
 func TestWhatOneCannotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, j, r := memory(t), &journal{}, &reports{}
@@ -184,7 +187,8 @@ func TestWhatOneCannotRead(t *testing.T) {
 	})
 }
 
-// TestFieldsOfOthers: whatever another program writes beside the published fields, the entry runs (W13).
+// TestFieldsOfOthers: whatever another program writes beside the published fields, the entry runs
+// (W13).
 func TestFieldsOfOthers(t *testing.T) {
 	for _, more := range []string{
 		`"nonce":7`, `"from":{}`, `"misfire":"never"`, `"misfire":[1]`, `"overlap":"allow"`, `"overlap":true`, `"meta":"x"`, `"meta":{"priority":"x"}`,
@@ -206,7 +210,8 @@ func TestFieldsOfOthers(t *testing.T) {
 	}
 }
 
-// TestARollingUpgrade: what an older program wrote is read, and is the same entry to a newer one that adds it.
+// TestARollingUpgrade: what an older program wrote is read, and is the same entry to a newer one
+// that adds it.
 func TestARollingUpgrade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory(t)
@@ -245,8 +250,8 @@ func TestARollingUpgrade(t *testing.T) {
 	})
 }
 
-// TestAddRepairs: an entry that an older listener has dropped is due again when a program adds it, and is found by the sweep of
-// a listener if none does.
+// TestAddRepairs: an entry that an older listener has dropped is due again when a program adds it,
+// and is found by the sweep of a listener if none does.
 func TestAddRepairs(t *testing.T) {
 	for _, swept := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -49,15 +49,18 @@ type ListenerConfig struct {
 	// Lease is how long the ticks of a listener that died stay with it. Each is renewed three times in that time while it runs. 0: 30 s.
 	// At least 300 ms.
 	Lease time.Duration
-	// UnknownDelay and UnknownLimit are for entries whose job has no handler here, in the middle of a deployment perhaps. Their
-	// ticks are left to other listeners for 10 s, or for UnknownDelay if that is shorter, and then put off by UnknownDelay, again
-	// and again. A tick that is later than UnknownLimit is given up if its entry has another one: the entry goes on with that. A
-	// last tick waits as long as it takes. Ticks that could not be submitted are treated alike. 0: 1 min and 24 h.
+	// UnknownDelay and UnknownLimit are for entries whose job has no handler here, in the middle
+	// of a deployment perhaps. Their ticks are left to other listeners for 10 s, or for
+	// UnknownDelay if that is shorter, and then put off by UnknownDelay, again and again. A tick
+	// that is later than UnknownLimit is given up if its entry has another one: the entry goes on
+	// with that. A last tick waits as long as it takes. Ticks that could not be submitted are
+	// treated alike. 0: 1 min and 24 h.
 	UnknownDelay, UnknownLimit time.Duration
 	// ShutdownTimeout is how long runs may go on after Run's context has ended. 0: 30 s.
 	ShutdownTimeout time.Duration
-	// Sweep is how often the store is searched for entries that another program, or an older one, has left without a time; one that
-	// is found again after Grace gets a time. 0: 5 min and 10 min. Negative: never.
+	// Sweep is how often the store is searched for entries that another program, or an older one,
+	// has left without a time; one that is found again after Grace gets a time. 0: 5 min and 10
+	// min. Negative: never.
 	Sweep, Grace time.Duration
 	// OnReport is told of what went wrong, besides the Logger. It is called from several goroutines and must be quick. nil: nobody.
 	OnReport func(Report)
@@ -74,8 +77,8 @@ type Problem string
 
 // The problems.
 const (
-	// ProblemBroken: the payload cannot be read here, and was put off by an hour. If it is no JSON it was dropped from those due,
-	// and kept.
+	// ProblemBroken: the payload cannot be read here, and was put off by an hour. If it is no JSON
+	// it was dropped from those due, and kept.
 	ProblemBroken  Problem = "broken"
 	ProblemUnknown Problem = "unknown"  // the job has no handler here: put off; told at first, and then each hour
 	ProblemRefused Problem = "refused"  // the task could not be submitted: put off; told likewise

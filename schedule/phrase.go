@@ -23,8 +23,8 @@ const (
 	clockFace = "Mon 2 Jan 2006 15:04"
 )
 
-// ParsePhrase reads a time in English, as seen from now. The zone of now is that of the phrase, unless its last word names
-// another one, as Europe/Berlin or UTC.
+// ParsePhrase reads a time in English, as seen from now. The zone of now is that of the phrase,
+// unless its last word names another one, as Europe/Berlin or UTC.
 //
 //	in DURATION       in 5 minutes; in an hour and 30 seconds; in 2 weeks, 1 day
 //	at MOMENT         at 7pm tomorrow; at noon on friday; at nov 21 2026 19:15; at 2026-11-21T19:00:00+01:00; at now

@@ -85,8 +85,8 @@ func (m Misfire) plan(spec Spec, due, now time.Time) plan {
 	return plan{next: after(spec, from), late: true}
 }
 
-// planSteps is plan for a repeat that counts from when runs were due: it steps from one to the next, so that a run that is late
-// does not move those after it.
+// planSteps is plan for a repeat that counts from when runs were due: it steps from one to the
+// next, so that a run that is late does not move those after it.
 func (m Misfire) planSteps(r *Repeat, due, now time.Time, n int) plan {
 	runs := r.missed(due, now, n)
 	switch _, all := m.limit(); {
@@ -138,7 +138,8 @@ func after(spec Spec, t time.Time) time.Time {
 	return next
 }
 
-// from is the first run at t or later, where the second that has begun counts; zero if there is none. A repeat counts from t.
+// from is the first run at t or later, where the second that has begun counts; zero if there is
+// none. A repeat counts from t.
 func from(spec Spec, t time.Time) time.Time {
 	if r, ok := spec.(*Repeat); ok {
 		return after(r, t)

@@ -10,9 +10,10 @@ import (
 //
 //	FINISHED, +1 DAY, WEEKDAY 1, START OF DAY, +6 HOURS     every Monday at six, in UTC
 //
-// The next run depends on how the last one went, so that [Repeat.After] takes three times. Read as a Spec all three are the same one.
-// In a [Schedule] SCHEDULED counts from when the run was due, however late it is, and the others from when it is taken.
-// A Repeat does not change and is safe for concurrent use.
+// The next run depends on how the last one went, so that [Repeat.After] takes three times. Read as
+// a Spec all three are the same one. In a [Schedule] SCHEDULED counts from when the run was due,
+// however late it is, and the others from when it is taken. A Repeat does not change and is safe
+// for concurrent use.
 type Repeat struct {
 	text string
 	base RepeatBase
@@ -285,10 +286,12 @@ func (r *Repeat) Next(t time.Time) (time.Time, bool) {
 	return next, true
 }
 
-// maxMissed is how many steps are taken at most from a run that was missed; then the repeat counts from now.
+// maxMissed is how many steps are taken at most from a run that was missed; then the repeat counts
+// from now.
 const maxMissed = 100_000
 
-// missed returns the newest n of the runs from due on that are not after now, or due alone if that is.
+// missed returns the newest n of the runs from due on that are not after now, or due alone if that
+// is.
 func (r *Repeat) missed(due, now time.Time, n int) []time.Time {
 	t := due
 	if d := r.interval(); d > 0 {

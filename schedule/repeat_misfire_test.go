@@ -9,8 +9,8 @@ import (
 	"github.com/swarmiji/swarmiji/schedule"
 )
 
-// TestScheduledRepeatsKeepTheirBase: a run that is taken late does not move those after it, however many were missed, whatever
-// the policy is.
+// TestScheduledRepeatsKeepTheirBase: a run that is taken late does not move those after it,
+// however many were missed, whatever the policy is.
 func TestScheduledRepeatsKeepTheirBase(t *testing.T) {
 	for _, c := range []struct {
 		repeat  string

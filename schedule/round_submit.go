@@ -99,7 +99,8 @@ func (r *round) submit(calls []task.Call) ([]bool, error) {
 	return confirmed, err
 }
 
-// refuse puts off ticks that cannot be submitted, or gives up those that are too late for that if their entries have more.
+// refuse puts off ticks that cannot be submitted, or gives up those that are too late for that if
+// their entries have more.
 func (r *round) refuse(hs []*hold, err error) {
 	var put []*hold
 	for _, h := range hs {

@@ -38,7 +38,8 @@ type verdict struct {
 // errOverlap is why a listener cannot run an entry of the policy.
 var errOverlap = fmt.Errorf("%w: its overlap policy needs a result store; set Results", ErrUnsupported)
 
-// take decides on what is due, claims up to room of it, and hands it on. It returns how many ticks it got.
+// take decides on what is due, claims up to room of it, and hands it on. It returns how many ticks
+// it got.
 func (r *round) take(ctx context.Context, b *Batch, asked time.Time, room int) int {
 	now := b.Now.Add(time.Since(asked))
 	r.setClock(now)
@@ -93,9 +94,11 @@ func (r *round) take(ctx context.Context, b *Batch, asked time.Time, room int) i
 }
 
 const (
-	// leaveFor is how long a tick that this listener cannot run stays due for one that can. It is longer than any default of Poll.
+	// leaveFor is how long a tick that this listener cannot run stays due for one that can. It is
+	// longer than any default of Poll.
 	leaveFor = 10 * time.Second
-	// mostLeft is how many ticks are left so at a time: they are in front of all others in each answer of the store.
+	// mostLeft is how many ticks are left so at a time: they are in front of all others in each
+	// answer of the store.
 	mostLeft = mostTaken / 2
 )
 
@@ -243,7 +246,8 @@ const (
 	mostTold = 10_000 // ticks of which it is known when that was
 )
 
-// tell reports what is wrong with a tick. What is put off again and again is told at first, and then each hour.
+// tell reports what is wrong with a tick. What is put off again and again is told at first, and
+// then each hour.
 func (r *round) tell(v *verdict) {
 	if v.problem != "" && (v.action != putOff || r.toTell(keyOf(&v.hold.tick))) {
 		job := ""
@@ -319,7 +323,8 @@ func (r *round) judge(ctx context.Context, k *Tick, now time.Time) verdict {
 // brokenDelay is how long an entry that cannot be read is put off.
 const brokenDelay = MaxLease
 
-// later puts a tick off, or gives it up when it is too late for that and the entry has more of them.
+// later puts a tick off, or gives it up when it is too late for that and the entry has more of
+// them.
 func (r *round) later(h *hold, now time.Time, p Problem, err error) verdict {
 	if !h.remove && now.Sub(h.tick.Due) > r.c.UnknownLimit {
 		return verdict{action: giveUp, hold: h, problem: ProblemGivenUp, err: err}

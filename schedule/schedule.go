@@ -107,10 +107,11 @@ type Added struct {
 //	s.Add(ctx, schedule.In("5 minutes"), activate.Call("tracy@example.com"))
 //	s.Add(ctx, schedule.Every("weekday at 9am"), report.Call(args), schedule.WithMisfire(schedule.MisfireSkip))
 //
-// Arguments are kept as JSON, in the open. The same task with the same arguments at the same times is the same entry: adding it again changes
-// nothing, which Added.New tells, except that an entry which has lost its time gets one: it has neither a time nor a claim and
-// is not paused. Note that two adds of [Now] within a second are the same, too; see [WithNonce]. Entries for now are due in the
-// order in which they were added.
+// Arguments are kept as JSON, in the open. The same task with the same arguments at the same times
+// is the same entry: adding it again changes nothing, which Added.New tells, except that an entry
+// which has lost its time gets one: it has neither a time nor a claim and is not paused. Note that
+// two adds of [Now] within a second are the same, too; see [WithNonce]. Entries for now are due in
+// the order in which they were added.
 //
 // Of the call's metadata those given at the call are kept; those of the definition are the business of who runs it. Errors wrap
 // [ErrSpec], [task.ErrBadArgs], task.ErrBadMetadata, [ErrBadEntry] or [ErrUnsupported], and then nothing was added; or [ErrUnavailable].
@@ -162,7 +163,8 @@ func (s *Schedule) now(ctx context.Context) (time.Time, error) {
 	return b.Now, err
 }
 
-// payload writes an entry's payload. An entry that an older program wrote in its own way is the same, and stays.
+// payload writes an entry's payload. An entry that an older program wrote in its own way is the
+// same, and stays.
 func (s *Schedule) payload(ctx context.Context, call *task.Call, spec Spec, opts []Option, atOnce bool) (id string, payload []byte, err error) {
 	if err := travels(call); err != nil {
 		return "", nil, err
@@ -212,8 +214,8 @@ type Item struct {
 	Content *Content
 	// Spec is its spec; nil if that cannot be read.
 	Spec Spec
-	// Problem is why it cannot be read here. Such an entry is not run by programs that cannot read it, and stays until somebody
-	// removes it.
+	// Problem is why it cannot be read here. Such an entry is not run by programs that cannot read
+	// it, and stays until somebody removes it.
 	Problem error
 }
 

@@ -50,7 +50,8 @@ type Entry struct {
 	Last time.Time
 	// State is what the last run left for the next one. nil: nothing.
 	State []byte
-	// AtOnce is for Add alone: the entry is due already, and runs behind those that were added so before it.
+	// AtOnce is for Add alone: the entry is due already, and runs behind those that were added so
+	// before it.
 	AtOnce bool
 }
 
@@ -113,11 +114,13 @@ type Store interface {
 	// Add adds entries, each to be due at its Next, which must be set. Where there is an entry of the same id it changes nothing, and
 	// answers false: the same content is the same entry, also while it is being run. Paused, Last and State are not looked at.
 	//
-	// An entry that is there, but has neither a time nor a claim and is not paused, is given its Next; the answer is false too. A
-	// store that others write to may leave such one-shots to Mend: their listeners take them out while they run.
+	// An entry that is there, but has neither a time nor a claim and is not paused, is given its
+	// Next; the answer is false too. A store that others write to may leave such one-shots to
+	// Mend: their listeners take them out while they run.
 	//
-	// Entries that are AtOnce become due in the order in which they were added, in one call and in one call after another: at
-	// least the first thousand of a second. For that, a store may have them due later within the second of their Next.
+	// Entries that are AtOnce become due in the order in which they were added, in one call and in
+	// one call after another: at least the first thousand of a second. For that, a store may have
+	// them due later within the second of their Next.
 	Add(ctx context.Context, entries []Entry) ([]bool, error)
 	// Due returns up to max of the ticks that are due, those that are due for longest first, and leaves all of them in place. Those
 	// whose claims hold are not among them. max 0 asks for the times alone.
@@ -164,10 +167,11 @@ type Watcher interface {
 	Watch(wake func()) (stop func())
 }
 
-// Mender is a Store whose entries can be found without a time: another program, or an older one, has taken it away.
+// Mender is a Store whose entries can be found without a time: another program, or an older one,
+// has taken it away.
 type Mender interface {
-	// Astray returns entries that have neither a time nor a claim and are not paused. Where others write to the store it may err,
-	// so that one counts only if it is found again after a while.
+	// Astray returns entries that have neither a time nor a claim and are not paused. Where others
+	// write to the store it may err, so that one counts only if it is found again after a while.
 	Astray(ctx context.Context) ([]Entry, error)
 	// Mend gives an entry a time if it still has none and is not paused, and answers whether it did.
 	Mend(ctx context.Context, id string, next time.Time) (bool, error)

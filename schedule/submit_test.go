@@ -152,8 +152,8 @@ func TestABrokerThatIsAway(t *testing.T) {
 	})
 }
 
-// TestATaskThatIsRefused: it is put off for as long as it takes, and the others go through at once. Whether a tick is too late is
-// a matter of the store's clock alone.
+// TestATaskThatIsRefused: it is put off for as long as it takes, and the others go through at
+// once. Whether a tick is too late is a matter of the store's clock alone.
 func TestATaskThatIsRefused(t *testing.T) {
 	for _, skew := range []time.Duration{0, -48 * time.Hour, 48 * time.Hour} {
 		synctest.Test(t, func(t *testing.T) {

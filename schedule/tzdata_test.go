@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestZonesAreEmbedded: containers often have no files of zones, and a listener there must read what others have written.
+// TestZonesAreEmbedded: containers often have no files of zones, and a listener there must read
+// what others have written.
 func TestZonesAreEmbedded(t *testing.T) {
 	p, err := build.ImportDir(".", 0)
 	if err != nil || !slices.Contains(p.Imports, "time/tzdata") {

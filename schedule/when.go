@@ -77,7 +77,7 @@ func ByCron(text string) When {
 	}}
 }
 
-// BySpec is whatever a spec says. A store whose layout has seven fields of UTC refuses those that do not fit ([ErrUnsupported]).
+// BySpec is whatever a spec says.
 func BySpec(s Spec) When {
 	return When{func(time.Time) (Spec, string, error) {
 		if s == nil {

@@ -16,8 +16,8 @@ const (
 	// namesAge is after what time a process reads all names anew: others may have removed some, and a server that a
 	// failover has set back in time numbers its transactions from an earlier one.
 	namesAge = time.Minute
-	// maxPatterns is for how many patterns a process remembers which names match, and maxMatched how many names they are
-	// altogether. When there are more, some pattern is forgotten.
+	// maxPatterns is for how many patterns a process remembers which names match, and maxMatched
+	// how many names they are altogether. When there are more, some pattern is forgotten.
 	maxPatterns = 10_000
 	maxMatched  = 4 << 20
 )

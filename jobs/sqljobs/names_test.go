@@ -24,7 +24,8 @@ func (n *nameCache) ask(pattern string) []string {
 	return names
 }
 
-// TestManyPatterns: each pattern is held against each name once, however many patterns take turns, and finds what it matches.
+// TestManyPatterns: each pattern is held against each name once, however many patterns take turns,
+// and finds what it matches.
 func TestManyPatterns(t *testing.T) {
 	n := manyNames(20_000)
 	kept := map[*matched]bool{}

@@ -139,7 +139,7 @@ func TestEntriesOfOthers(t *testing.T) {
 	for i, e := range []struct{ id, member, payload string }{
 		{"aaaa", `{"id":"aaaa"}`, `{"job":"a\/b","args":[1,2],"cron":"2020 1 1 * 0 0 0"}`},
 		{"bbbb", `{ "id" : "bbbb" }`, `{ "cron" : "2020 1 1 * 0 0 0", "args" : [ "x\u00e9" ] , "job" : "b" }`},
-		{"cccc", `{"more":[1],"id":"cccc"}`, `{"args":[],"cron":"2020 1 1 * 0 0 0","job":"c","added-by":{"host":"x"}}`},
+		{"cccc", `{"more":[1],"id":"cccc"}`, `{"args":[],"cron":"2020 1 1 * 0 0 0","job":"c","added-by":{"host":"x"},"nonce":7,"meta":"x","misfire":"never","spec":[]}`},
 		{"not a hash", `{"id":"not a hash"}`, `{"args":[{"k":null}],"cron":"2020 1 1 * 0 0 0","job":"d"}`},
 		{"eeee", `{"id":"eeee"}`, `{"args":["again"],"cron":"* * * * 0 0 0","job":"e"}`},
 	} {
@@ -161,8 +161,8 @@ func TestEntriesOfOthers(t *testing.T) {
 	}
 }
 
-// TestMembersOfNothing: dropped and reported, and the others run (W34); a broken payload is kept, and put off unless it is no
-// JSON (W35).
+// TestMembersOfNothing: dropped and reported, and the others run (W34); a broken payload is kept,
+// and put off unless it is no JSON (W35).
 func TestMembersOfNothing(t *testing.T) {
 	s := newServer(t)
 	var mu sync.Mutex
@@ -226,7 +226,8 @@ func TestMembersAtRestAndHeld(t *testing.T) {
 	}
 }
 
-// TestZones: what seven fields of UTC cannot say lies in keys of ours beside the published ones, which hold nothing of it.
+// TestZones: what seven fields of UTC cannot say lies in keys of ours beside the published ones,
+// which hold nothing of it.
 func TestZones(t *testing.T) {
 	s := newServer(t)
 	store := s.store(redisschedule.Config{})

@@ -24,7 +24,8 @@ func (s *Store) Get(ctx context.Context, id string) (schedule.Entry, error) {
 	return entries[0], nil
 }
 
-// second begins the cursors of the entries that lie in our own layout, which come behind the others.
+// second begins the cursors of the entries that lie in our own layout, which come behind the
+// others.
 const second = "swarmiji "
 
 // List implements [schedule.Lister].
@@ -153,7 +154,8 @@ func (s *Store) Astray(ctx context.Context) ([]schedule.Entry, error) {
 	return entries, nil
 }
 
-// claimed takes away those of the ids that a claim names, or another member that is not of our form.
+// claimed takes away those of the ids that a claim names, or another member that is not of our
+// form.
 func (s *Store) claimed(ctx context.Context, l *layout, ids map[string]bool) error {
 	if len(ids) == 0 {
 		return nil

@@ -55,7 +55,8 @@ type Store struct {
 	checked atomic.Bool // the server's settings were looked at
 }
 
-// layout are the keys of entries that lie together, and the hash of what the published layout has no place for.
+// layout are the keys of entries that lie together, and the hash of what the published layout has
+// no place for.
 type layout struct{ jobs, next, own string }
 
 func (l *layout) keys() []string { return []string{l.jobs, l.next, l.own} }
@@ -288,7 +289,8 @@ func (s *Store) yes(ctx context.Context, what string, script *redisconn.Script, 
 	return answers, nil
 }
 
-// each runs a script over a list of which each item has so many arguments, a batch at a time, and returns its character for each.
+// each runs a script over a list of which each item has so many arguments, a batch at a time, and
+// returns its character for each.
 func (s *Store) each(ctx context.Context, what string, script *redisconn.Script, keys []string, head, list []any, width int) (string, error) {
 	if len(list) == 0 {
 		_, err := s.conn.Do(ctx, "PING") // a call without anything to do fails as others do

@@ -32,8 +32,9 @@ type Harness struct {
 	// returns when it is unreachable. Nil: the cases that need it are skipped by name.
 	Down func(t testing.TB) (up func())
 
-	// Stray takes an entry's time away as a program would that shares the layout and dies in between. Nil: no other program does;
-	// an older listener ends the claim on an entry's last tick and keeps the entry.
+	// Stray takes an entry's time away as a program would that shares the layout and dies in
+	// between. Nil: no other program does; an older listener ends the claim on an entry's last
+	// tick and keeps the entry.
 	Stray func(t testing.TB, id string)
 
 	// Secret is the password in the configuration of Open. No error may contain it. Empty: there is none.

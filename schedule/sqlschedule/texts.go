@@ -14,8 +14,8 @@ const columns = "e.id, e.payload, e.next, e.paused, e.last, e.state"
 type texts struct {
 	// add: $2 is a list of (id, payload in hex, next). It answers with the ids that were new.
 	add string
-	// queue: $2 is a list of (id, payload in hex, next, place among those of the call that are AtOnce, or 0); see [schedule.Entry.AtOnce]. It answers as
-	// add does.
+	// queue: $2 is a list of (id, payload in hex, next, place among those of the call that are
+	// AtOnce, or 0); see [schedule.Entry.AtOnce]. It answers as add does.
 	queue string
 	// mend: $2 is a list of (id, next). Of entries without a time, a claim and a pause.
 	mend string
@@ -86,8 +86,9 @@ func newTexts(d sqlconn.Dialect) *texts {
 		add: rowsOf(d, column{"id", "text"}, column{"payload", "hex"}, column{"next", "bigint"}) +
 			`INSERT INTO swarmiji_schedule_entry (schedule, id, payload, next) SELECT $1, v.id, v.payload, v.next FROM v
 			WHERE true ORDER BY v.id ON CONFLICT (schedule, id) DO NOTHING RETURNING id`,
-		// Those that are due already and wait take the milliseconds of their second one by one. They are claimed in this order,
-		// so that the last one that waits has the latest; the last millisecond is for all that are too many.
+		// Those that are due already and wait take the milliseconds of their second one by one.
+		// They are claimed in this order, so that the last one that waits has the latest; the last
+		// millisecond is for all that are too many.
 		queue: rowsOf(d, column{"id", "text"}, column{"payload", "hex"}, column{"next", "bigint"}, column{"place", "bigint"}) +
 			`INSERT INTO swarmiji_schedule_entry (schedule, id, payload, next) SELECT $1, v.id, v.payload, CASE WHEN v.place = 0 THEN v.next ELSE ` + least + `(
 				v.next - v.next % 1000 + 999, v.place + coalesce((SELECT max(e.next) FROM swarmiji_schedule_entry AS e

@@ -1,12 +1,12 @@
 -- Adds entries that are not there, each with its place in the order of time: never one without the other.
 -- KEYS: jobs and next, of the layout that the entries go to; swarmiji
--- ARGV: for each entry its id, its payload, its member of next, its time in milliseconds, 1 if it is due at once and goes behind
--- those that were added so before it
--- Returns a string with one character for each entry: 1 added, 0 there before, 2 there before without its member and not paused;
--- then nothing was changed.
+-- ARGV: for each entry its id, its payload, its member of next, its time in milliseconds, 1 if it
+-- is due at once and goes behind those that were added so before it
+-- Returns a string with one character for each entry: 1 added, 0 there before, 2 there before
+-- without its member and not paused; then nothing was changed.
 
--- behind returns the millisecond behind the last entry of a second that waits. They are claimed in this order, so that none is
--- passed over. The last millisecond is for all that are too many.
+-- behind returns the millisecond behind the last entry of a second that waits. They are claimed in
+-- this order, so that none is passed over. The last millisecond is for all that are too many.
 local function behind(time)
   local last = time - time % 1000 + 999
   for from = 0, 90, 10 do
