@@ -28,6 +28,8 @@ type config struct {
 	Events      bool
 	Metrics     bool
 	Queue       string
+	Queues      int
+	Declared    int
 	Timeout     time.Duration
 	CPUProfile  string
 	MemProfile  string
@@ -49,6 +51,8 @@ func (c *config) register(fs *flag.FlagSet) {
 	fs.BoolVar(&c.Events, "events", false, "send all events, to one listener; e2e ends when it has heard them all")
 	fs.BoolVar(&c.Metrics, "metrics", false, "count in a registry, which is read twice a second")
 	fs.StringVar(&c.Queue, "queue", "", "name of the queue, which is removed at the end; \"\": a new one")
+	fs.IntVar(&c.Queues, "queues", 1, "with idle: how many queues the consumer consumes")
+	fs.IntVar(&c.Declared, "declared", 0, "with idle: how many queues are declared, if more than are consumed")
 	fs.DurationVar(&c.Timeout, "timeout", 5*time.Minute, "give up after this time")
 	fs.StringVar(&c.CPUProfile, "cpuprofile", "", "write a profile of the processor time to this file")
 	fs.StringVar(&c.MemProfile, "memprofile", "", "write a profile of all allocations to this file")
@@ -68,6 +72,9 @@ func (c *config) complete() error {
 	}
 	if c.Raw && (c.local() || c.Results || c.Events || c.Metrics) {
 		errs = append(errs, errors.New("-raw is a bare client: it has no memory broker, -results, -events or -metrics"))
+	}
+	if c.Queues < 1 || c.Raw && c.Queues+c.Declared > 1 {
+		errs = append(errs, errors.New("-queues must be at least 1, and goes without -raw"))
 	}
 	if c.Multiple && (!c.Raw || c.technology() != techAMQP) {
 		errs = append(errs, errors.New("-multiple goes with -raw on amqp://"))
@@ -92,6 +99,15 @@ func (c *config) complete() error {
 
 // prefix is how the names of our queues begin.
 const prefix = "bench-"
+
+// names are the names of the first n queues.
+func (c *config) names(n int) []string {
+	names := []string{c.Queue}
+	for i := 1; i < n; i++ {
+		names = append(names, c.Queue+"-"+strconv.Itoa(i))
+	}
+	return names
+}
 
 // args are the flags of a process that does another workload on the same queue.
 func (c *config) args(workload string) []string {

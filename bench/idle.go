@@ -19,9 +19,12 @@ func idle(ctx context.Context, cfg *config) (report Report, err error) {
 		return Report{}, err
 	}
 	defer func() { err = errors.Join(err, finish(ctx, c)) }()
+	begin := time.Now()
 	if err := warmUp(ctx, c); err != nil {
 		return Report{}, err
 	}
+	begun := time.Now()
+	var opened time.Time
 	done, warm := make(chan struct{}), make(chan struct{})
 	m := newMeter(0)
 	go func() {
@@ -36,8 +39,12 @@ func idle(ctx context.Context, cfg *config) (report Report, err error) {
 		pass(ctx, idleFor)
 		report = m.stop(1)
 		report.N, report.Rate, report.AllocsPerTask = 0, 0, 0
+		report.Declaring, report.Opening = milliseconds(begun.Sub(begin)), milliseconds(opened.Sub(begun))
 	}()
-	err = serveUntil(ctx, c, done, func([]byte) { close(warm) })
+	err = serveUntil(ctx, c, done, func([]byte) {
+		opened = time.Now()
+		close(warm)
+	})
 	return report, err
 }
 

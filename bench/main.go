@@ -11,7 +11,8 @@
 //   - drain: n tasks are queued by another process, then consumed with prefetch C. Only the consumption is measured.
 //   - e2e: both at once in one process. p50_ms and p99_ms are from submission to handler.
 //   - roundtrip: C callers each submit a task, wait for its result, and repeat.
-//   - idle: a consumer without tasks, for 5 seconds; cpu_percent is of one core.
+//   - idle: a consumer without tasks, for 5 seconds; cpu_percent is of one core. With -queues N it consumes N queues, with
+//     -declared M there are M queues in all.
 //   - due: n tasks are submitted for the same second, last_ms is when the last of them has started; then 200 single ones,
 //     of which p50_ms, p99_ms and max_ms tell how late they start. None may start early.
 //   - delayed: n tasks wait for their time; what that costs others is in the field delayed. For a million use -timeout 15m.

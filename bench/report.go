@@ -21,10 +21,12 @@ type Report struct {
 	RSS           int     `json:"rss_kb"`          // the most this process ever used
 	CPU           float64 `json:"cpu_percent"`     // of one core, in the timed part
 
-	Lost    int      `json:"events_lost,omitempty"` // e2e: events that the listener did not get
-	Last    float64  `json:"last_ms,omitempty"`     // due: from the second at which all were due until the last has started
-	Max     float64  `json:"max_ms,omitempty"`      // due: of the single tasks
-	Delayed *Delayed `json:"delayed,omitempty"`
+	Lost      int      `json:"events_lost,omitempty"`  // e2e: events that the listener did not get
+	Last      float64  `json:"last_ms,omitempty"`      // due: from the second at which all were due until the last has started
+	Max       float64  `json:"max_ms,omitempty"`       // due: of the single tasks
+	Declaring float64  `json:"declaring_ms,omitempty"` // idle: all queues
+	Opening   float64  `json:"opening_ms,omitempty"`   // idle: from the start of the consumer until the first task ran
+	Delayed   *Delayed `json:"delayed,omitempty"`
 }
 
 // Delayed is what the workload of that name measures beside. Rates are tasks per second.

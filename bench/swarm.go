@@ -107,7 +107,11 @@ func (c *swarm) openBuses() error {
 }
 
 func (c *swarm) declare(ctx context.Context) error {
-	return broker.Declare(ctx, c.submits.Broker, broker.Queue{Name: c.cfg.Queue})
+	var qs []broker.Queue
+	for _, name := range c.cfg.names(max(c.cfg.Queues, c.cfg.Declared)) {
+		qs = append(qs, broker.Queue{Name: name})
+	}
+	return broker.Declare(ctx, c.submits.Broker, qs...)
 }
 
 func (c *swarm) submit(ctx context.Context) error {
@@ -156,9 +160,13 @@ func (c *swarm) call(ctx context.Context) error {
 }
 
 func (c *swarm) serve(ctx context.Context, seen func([]byte)) error {
+	queues := make(map[string]consumer.QueueConfig, c.cfg.Queues)
+	for _, name := range c.cfg.names(c.cfg.Queues) {
+		queues[name] = consumer.QueueConfig{Workers: c.cfg.Workers, Prefetch: max(c.cfg.Prefetch, 0)}
+	}
 	cc := consumer.Config{
 		Broker: c.runs.Broker,
-		Queues: map[string]consumer.QueueConfig{c.cfg.Queue: {Workers: c.cfg.Workers, Prefetch: max(c.cfg.Prefetch, 0)}},
+		Queues: queues,
 		Logger: logger(), ShutdownTimeout: 10 * time.Second, Metrics: c.metrics,
 	}
 	if c.cfg.Results {
@@ -191,8 +199,12 @@ func (c *swarm) left(ctx context.Context) (int, error) {
 }
 
 func (c *swarm) remove(ctx context.Context) error {
-	_, queue := broker.Locate(c.submits.Broker, c.cfg.Queue)
-	return removeAll(ctx, c.cfg, queue, queue+".suspects")
+	var names []string
+	for _, name := range c.cfg.names(max(c.cfg.Queues, c.cfg.Declared)) {
+		_, queue := broker.Locate(c.submits.Broker, name)
+		names = append(names, queue, queue+".suspects")
+	}
+	return removeAll(ctx, c.cfg, names...)
 }
 
 func (c *swarm) close(ctx context.Context) error {
