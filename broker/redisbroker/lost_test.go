@@ -287,3 +287,29 @@ func TestAckRepeated(t *testing.T) {
 	testwait.Until(t, "that both are gone", func() bool { return stats(t, b, q) == broker.Stats{} })
 	nothing(t, s)
 }
+
+// TestManyDeadOwners: one claim puts back what all consumers held whose leases have ended, however many they were.
+func TestManyDeadOwners(t *testing.T) {
+	t.Parallel()
+	srv := testserver.RequireRedis(t)
+	ns := testserver.Namespace()
+	pub := connect(t, redisbroker.Config{Namespace: ns})
+	dead, l := overLine(t, redisbroker.Config{Namespace: ns, Lease: 2 * time.Second}, srv)
+	q := declared(t, pub, "q")
+	const owners = 150
+	for _, m := range messages("m", owners) {
+		publish(t, pub, q, m)
+		receive(t, subscribe(t, dead, q, 1))
+	}
+	l.set(true)
+	defer l.set(false)
+	testwait.Until(t, "that all leases have ended", func() bool {
+		return do(t, srv, "ZCOUNT", "swj:{"+ns+"."+q+"}:o", fmt.Sprint(time.Now().UnixMicro()), "+inf") == int64(0)
+	})
+	// No look of its own brings it more than the claims that follow each other.
+	alive := subscribe(t, connect(t, redisbroker.Config{Namespace: ns, Poll: patient}), q, 0)
+	for range owners {
+		ack(t, receive(t, alive))
+	}
+	nothing(t, alive)
+}

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Hands messages to an owner. First it puts back what an owner held whose lease has ended, and makes ready what is due; of
+-- Hands messages to an owner. First it puts back what owners held whose leases have ended, and makes ready what is due; of
 -- each at most a few hundred for each call. A claim that is repeated, since its answer was lost, gives the same again; so does
 -- one for which something was handed over already. An owner that gets less than it wants is noted as one that waits.
 -- KEYS: m t d l o c n s h r
@@ -43,12 +43,19 @@ if tonumber(ARGV[4]) <= tonumber(last) then -- said before
   return out
 end
 
-local more = false
-if dead then
+local more, back, owners = false, 0, 0
+while dead do
   local count
   count, more = reclaim(list, first[1], true)
-  moved = moved or count > 0
+  back, owners = back + count, owners + 1
+  first = redis.call('ZRANGE', K.o, 0, 0, 'WITHSCORES')
+  dead = first[2] and tonumber(first[2]) <= now
+  if back >= 200 or owners == 100 then
+    more = more or dead
+    break
+  end
 end
+moved = moved or back > 0
 local wait = -1
 local next = redis.call('ZRANGE', K.d, 0, 0, 'WITHSCORES')
 if next[2] and tonumber(next[2]) <= now then
