@@ -10,8 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/swarmiji/swarmiji/internal/keyset"
 )
 
 // The errors of a Limiter. Compare with [errors.Is].
@@ -27,7 +25,7 @@ var (
 // Permit is a share of a limit that a task needs to run. All who use a key must name the same bounds: those of the call at hand
 // count.
 type Permit struct {
-	// Key names the limit: 1 to 128 letters, digits, '.', '_' and '-', of which the first is a letter or a digit.
+	// Key names the limit: any text of 1 to 256 bytes, such as the name of a tenant.
 	Key string
 	// Weight is how much of the limit the task takes. 0: 1.
 	Weight int
@@ -104,8 +102,8 @@ func Check(holder string, lease time.Duration, ps []Permit) ([]Ask, error) {
 }
 
 func (p Permit) ask() (Ask, error) {
-	if !keyset.ValidName(p.Key) {
-		return Ask{}, errors.New("a key is no name of up to 128 letters, digits, '.', '_' and '-'")
+	if p.Key == "" || len(p.Key) > maxKey {
+		return Ask{}, fmt.Errorf("a key has 1 to %d bytes, not %d", maxKey, len(p.Key))
 	}
 	if p.Weight < 0 || p.Max < 0 || p.Rate < 0 || p.Per < 0 || p.Burst < 0 {
 		return Ask{}, fmt.Errorf("key %q: a number is negative", p.Key)

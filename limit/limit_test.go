@@ -160,7 +160,7 @@ func TestAdmitWithoutAnAnswer(t *testing.T) {
 	if d := snoozed(t, err); d < time.Second || d > 2*time.Second {
 		t.Errorf("put back for %s", d)
 	}
-	bad := func(*task.Request) []limit.Permit { return []limit.Permit{{Key: "\n"}} }
+	bad := func(*task.Request) []limit.Permit { return []limit.Permit{{Key: ""}} }
 	_, err = wrap(t, limit.Config{Limiter: limit.NewMemory(), Permits: bad}, run).Handle(t.Context(), request("1", "x"))
 	if v, ok := errors.AsType[*task.FailVerdict](err); !ok || !errors.Is(v, limit.ErrBadPermit) {
 		t.Errorf("a permit that is none: %v", err)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -31,6 +32,7 @@ func Run(t *testing.T, open Open) {
 	}{
 		{"Max", "No more than Max is held at a time; Release makes room.", testMax},
 		{"Weights", "A permit counts with its weight, and one that does not fit is refused although a lighter one would.", testWeights},
+		{"Keys", "Any text of up to 256 bytes is a key, and no two of them are the same limit.", testKeys},
 		{"SeveralProcesses", "All who use a place share its limits.", testSeveral},
 		{"AllOrNothing", "When one of several permits is refused none is held and no rate is charged.", testAllOrNothing},
 		{"Again", "A holder that asks again for what it holds holds it once, and no rate is charged twice.", testAgain},
@@ -119,6 +121,25 @@ func testMax(w *world) {
 	w.release("1", p)
 	w.granted(true, "4", p)
 	w.granted(false, "5", p)
+}
+
+func testKeys(w *world) {
+	keys := []string{
+		"a", "A", " ", "a b", "a:b", "{a}", "}{", "ends:a", "-", ".", "\n", "\x00", "\xff", "Kunde Müller & Söhne", "株式会社", "a*?[b]\\",
+		strings.Repeat("k", 255), strings.Repeat("k", 256),
+	}
+	for _, key := range keys {
+		w.granted(true, "1", limit.Permit{Key: key, Max: 1, Rate: 1, Per: time.Hour, Burst: 2})
+	}
+	for _, key := range keys {
+		p := limit.Permit{Key: key, Max: 1, Rate: 1, Per: time.Hour, Burst: 2}
+		w.granted(false, "2", p)
+		if err := w.l.Renew(w.ctx(), "1", lease, p); err != nil {
+			w.Errorf("Renew of %q: %v", key, err)
+		}
+		w.release("1", p)
+		w.granted(true, "2", p)
+	}
 }
 
 func testWeights(w *world) {
@@ -257,7 +278,7 @@ func testBadPermits(w *world) {
 	good := limit.Permit{Key: "a", Max: 1}
 	for _, p := range []limit.Permit{
 		{},
-		{Key: "no blanks"},
+		{Key: strings.Repeat("k", 257)},
 		{Key: "a", Weight: -1},
 		{Key: "a", Max: -1},
 		{Key: "a", Rate: -1},
