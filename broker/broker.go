@@ -32,6 +32,9 @@ var (
 	ErrUnsupported = errors.New("broker: not supported")
 	// ErrAccess: the broker refused the credentials or the operation; waiting does not mend it.
 	ErrAccess = errors.New("broker: access refused")
+	// ErrTooMany: the broker allows no more consumers or channels than there are; waiting does not mend it, but fewer queues
+	// in a process, or a higher limit. See docs/adapters.md for the limits.
+	ErrTooMany = errors.New("broker: too many consumers")
 )
 
 // Message is what a broker carries. Whoever holds it owns it until it hands it to Publish; from then on neither the caller

@@ -30,7 +30,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -166,7 +168,8 @@ func (c *Consumer) Names() []string { return c.mux.Names() }
 // and waits up to ShutdownTimeout for running tasks. Those that still run then have their contexts cancelled (cause
 // [task.ErrShutdown]) and are given back without counting an attempt; the error is then [ErrForced]. Run returns when its
 // goroutines have, but for handlers that ignore their context for longer than KillGrace. A broker that cannot be reached
-// is waited for. Handlers' contexts carry the values of ctx but do not end with it.
+// is waited for; where it allows no more consumers, the queues that did open are consumed, and
+// the others are logged. Handlers' contexts carry the values of ctx but do not end with it.
 func (c *Consumer) Run(ctx context.Context) error {
 	if !c.started.CompareAndSwap(false, true) {
 		return ErrRunning
@@ -250,18 +253,29 @@ func (c *Consumer) Kill() { c.kill.Do(func() { close(c.killed) }) }
 // time, more than once; before Run it has Run end at once.
 func (c *Consumer) Stop() { c.halt.Do(func() { close(c.stopped) }) }
 
-// openQueues declares the queues and subscribes to them; ctx ends the fetching. It returns those that are open also when it fails.
+// openQueues declares the queues and subscribes to them, in the order of their names; ctx ends the fetching. Queues for which the
+// broker has no consumers left are left out, unless they are all. It returns those that are open also when it fails.
 func (c *Consumer) openQueues(ctx context.Context) ([]*queue, error) {
 	var queues []*queue
-	for name, qc := range c.cfg.Queues {
-		q := newQueue(ctx, c, name, qc)
-		if err := q.open(ctx); err != nil {
+	var tooMany error
+	for _, name := range slices.Sorted(maps.Keys(c.cfg.Queues)) {
+		q := newQueue(ctx, c, name, c.cfg.Queues[name])
+		err := q.open(ctx)
+		if errors.Is(err, broker.ErrTooMany) {
+			q.log(slog.LevelError, "queue not consumed: the broker allows no more consumers", slog.Any("error", err))
+			tooMany = fmt.Errorf("swarmiji: consumer: queue %q: %w", q.source, err)
+			continue
+		}
+		if err != nil {
 			return queues, fmt.Errorf("swarmiji: consumer: queue %q: %w", q.source, err)
 		}
 		queues = append(queues, q)
 		if side := q.oldSideQueue(ctx); side != nil {
 			queues = append(queues, side)
 		}
+	}
+	if len(queues) == 0 {
+		return nil, tooMany
 	}
 	return queues, nil
 }

@@ -286,9 +286,14 @@ func teamsOf(c *Consumer, queues []*queue) []*team {
 	}
 	var teams []*team
 	for _, p := range c.cfg.Polls {
-		polled := make([]*queue, len(p.Queues))
-		for i, name := range p.Queues {
-			polled[i] = byName[name]
+		var polled []*queue
+		for _, name := range p.Queues {
+			if q := byName[name]; q != nil { // else the broker has no consumers left
+				polled = append(polled, q)
+			}
+		}
+		if len(polled) == 0 {
+			continue
 		}
 		t := &team{c: c, name: polled[0].name, from: newPoll(p, polled), queues: polled, size: p.Workers}
 		for _, q := range polled {

@@ -89,7 +89,8 @@ func (q *queue) tryOpen(ctx context.Context) error {
 
 // transient reports whether waiting may mend err.
 func transient(err error) bool {
-	return !errors.Is(err, broker.ErrClosed) && !errors.Is(err, broker.ErrUnsupported) && !errors.Is(err, broker.ErrMalformed)
+	return !errors.Is(err, broker.ErrClosed) && !errors.Is(err, broker.ErrUnsupported) && !errors.Is(err, broker.ErrMalformed) &&
+		!errors.Is(err, broker.ErrTooMany)
 }
 
 // giveBackTimeout bounds giving back what was not started.

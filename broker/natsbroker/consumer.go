@@ -87,6 +87,14 @@ func (b *Broker) findConsumer(ctx context.Context, js jetstream.JetStream, q *qu
 	return c.CachedInfo(), nil
 }
 
+// tellTooMany says once that a consumer that was deleted cannot be made again.
+func (b *Broker) tellTooMany(ctx context.Context, q *queue, err error) {
+	if b.once("consumers " + q.name) {
+		b.cfg.Logger.LogAttrs(ctx, slog.LevelError, "nats: a consumer was deleted and cannot be made again, the stream has as many as it may have; nothing is consumed from the queue meanwhile",
+			slog.String("queue", q.name), slog.String("stream", b.names.stream), slog.Any("error", err))
+	}
+}
+
 // consumerGone says that a consumer was deleted.
 func (b *Broker) consumerGone(ctx context.Context, q *queue, level int) {
 	b.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "nats: a consumer was deleted; it is made again, and what it had handed out is handed out again",

@@ -11,7 +11,7 @@ import (
 // ports are the classes that an error may have already.
 var ports = [...]error{
 	broker.ErrClosed, broker.ErrUnavailable, broker.ErrIndeterminate, broker.ErrBlocked, broker.ErrNoQueue, broker.ErrTooLarge,
-	broker.ErrSettled, broker.ErrLeaseLost, broker.ErrMalformed, broker.ErrUnsupported, broker.ErrAccess, broker.ErrNotFound,
+	broker.ErrSettled, broker.ErrLeaseLost, broker.ErrMalformed, broker.ErrUnsupported, broker.ErrAccess, broker.ErrTooMany, broker.ErrNotFound,
 }
 
 // wrap says what was done and puts the port's class beside the connection's error.
@@ -37,6 +37,8 @@ func classOf(err error) error {
 		return broker.ErrIndeterminate
 	case errors.Is(err, natsconn.ErrAccess):
 		return broker.ErrAccess
+	case errors.Is(err, natsconn.ErrTooMany):
+		return broker.ErrTooMany
 	case errors.Is(err, natsconn.ErrBlocked):
 		return broker.ErrBlocked
 	case errors.Is(err, natsconn.ErrTooLarge):

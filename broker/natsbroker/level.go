@@ -118,6 +118,8 @@ func (lv *level) run() {
 			return
 		case errors.Is(err, natsconn.ErrAccess), errors.Is(err, broker.ErrNoQueue), errors.Is(err, broker.ErrMalformed):
 			s.failed(err)
+		case errors.Is(err, natsconn.ErrTooMany): // the consumer was deleted, and others have taken its place
+			s.b.tellTooMany(s.fetch, s.q, err)
 		case time.Since(begin) > time.Second:
 			attempt = 0
 		}

@@ -2,11 +2,14 @@ package natsbroker
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/swarmiji/swarmiji/internal/natsconn"
 )
 
 // features are what the server has made of the stream's configuration. Servers that do not know a setting leave it out in
@@ -18,6 +21,10 @@ type features struct {
 	window    time.Duration // for which the server remembers what was published
 	notes     atomic.Bool   // notes of starts can be stored
 }
+
+// maxConsumers is how many consumers a stream of ours may have, each for one level of a queue. A stream that names no number gets
+// the server's default, which is 1,000 since NATS 2.12.
+const maxConsumers = 100_000
 
 // streamConfig describes the stream of a namespace.
 func (b *Broker) streamConfig() jetstream.StreamConfig {
@@ -35,6 +42,7 @@ func (b *Broker) streamConfig() jetstream.StreamConfig {
 		// One message of each subject: a new one takes the place of the old one, and each message says which one it expects. To
 		// have a second one refused by the stream (discard new) does not go together with schedules.
 		MaxMsgsPerSubject:  1,
+		MaxConsumers:       maxConsumers,
 		Discard:            jetstream.DiscardOld,
 		Duplicates:         b.cfg.Dedupe,
 		AllowRollup:        true, // schedules ask for it
@@ -49,6 +57,15 @@ func (b *Broker) streamConfig() jetstream.StreamConfig {
 func enable(have jetstream.StreamConfig) (jetstream.StreamConfig, bool) {
 	change := !have.AllowMsgTTL || !have.AllowMsgSchedules || !have.AllowAtomicPublish
 	have.AllowMsgTTL, have.AllowMsgSchedules, have.AllowAtomicPublish, have.AllowRollup = true, true, true, true
+	return have, change
+}
+
+// allowConsumers gives an existing stream without a limit of its own the number of consumers that a new one has.
+func allowConsumers(have jetstream.StreamConfig) (jetstream.StreamConfig, bool) {
+	change := have.MaxConsumers <= 0
+	if change {
+		have.MaxConsumers = maxConsumers
+	}
 	return have, change
 }
 
@@ -70,12 +87,21 @@ func (b *Broker) ready(ctx context.Context) (*features, error) {
 	}
 	want := b.streamConfig()
 	info, err := b.conn.EnsureStream(ctx, want, nil)
+	if errors.Is(err, natsconn.ErrTooMany) { // the account may have fewer; then it says how many
+		want.MaxConsumers = 0
+		info, err = b.conn.EnsureStream(ctx, want, nil)
+	}
 	if err != nil {
 		return nil, err
 	}
 	if _, change := enable(info.Config); change && b.newerThanStream(info.Config) {
 		if info, err = b.conn.EnsureStream(ctx, want, enable); err != nil {
 			return nil, err
+		}
+	}
+	if s := b.conn.Live(); want.MaxConsumers > 0 && info.Config.MaxConsumers <= 0 && s != nil && s.AtLeast(2, 12) {
+		if more, err := b.conn.EnsureStream(ctx, want, allowConsumers); err == nil { // or the server's limit holds, as it did
+			info = more
 		}
 	}
 	have := info.Config

@@ -37,6 +37,8 @@ var (
 	// ErrOccupied: the stream holds a message of this subject already, takes one of each, and discards new ones; nothing was
 	// stored.
 	ErrOccupied = errors.New("nats subject holds a message already")
+	// ErrTooMany: the stream or the account has as many consumers as it may have.
+	ErrTooMany = errors.New("too many nats consumers")
 	// ErrConfig: a stream exists whose configuration cannot be what is needed.
 	ErrConfig = errors.New("nats stream has another configuration")
 )
@@ -44,7 +46,7 @@ var (
 // classes is all of them.
 var classes = [...]error{
 	ErrClosed, ErrUnavailable, ErrIndeterminate, ErrBlocked, ErrAccess, ErrNoStream, ErrNoConsumer, ErrNotFound, ErrTooLarge,
-	ErrWrongSequence, ErrOccupied, ErrConfig,
+	ErrWrongSequence, ErrOccupied, ErrTooMany, ErrConfig,
 }
 
 // Codes of the JetStream API for which the client has no name.
@@ -52,6 +54,7 @@ const (
 	codeAccountResources    = 10002 // the account's limits
 	codeUnavailable         = 10008 // the cluster has no leader
 	codeResources           = 10023
+	codeMaxConsumers        = 10026
 	codeMemory              = 10028
 	codeNoMemory            = 10044
 	codeStorage             = 10047
@@ -132,6 +135,8 @@ func classOfCode(code int, err error) error {
 	switch code {
 	case codeAccountResources, codeResources, codeMemory, codeNoMemory, codeStorage, codeTooManyRequests:
 		return ErrBlocked
+	case codeMaxConsumers:
+		return ErrTooMany
 	case codeStreamStore:
 		switch s := err.Error(); {
 		case strings.Contains(s, "per subject"):
