@@ -25,21 +25,25 @@ func (b *Broker) Audit(ctx context.Context, queue string) ([]string, error) {
 	if full := broker.AuditDead(queue, st.Dead, b.cfg.DeadMax); full != "" {
 		notes = append(notes, full)
 	}
-	parts := []struct {
+	type part struct {
 		name string
 		args amqp.Table
 		lost string // what it means that it is missing
-	}{
-		{b.names.dead(queue), b.deadArgs(), "tasks that are given up are lost"},
+	}
+	var parts []part
+	consumed, err := b.consumed(ctx, queue)
+	if err != nil {
+		return notes, wrap(err, "audit", queue)
+	}
+	if consumed || st.Dead > 0 { // before, there need not be a dead queue
+		parts = append(parts, part{b.names.dead(queue), b.deadArgs(), "tasks that the server gives up are lost"})
+	}
+	parts = append(parts, []part{
 		{b.names.undeliverable(), b.queueArgs(nil), "delayed tasks whose queue is deleted are lost"},
 		{b.names.acks(), b.acks.log.args(), "tasks that run at most once do not start if it cannot be made"},
-	}
+	}...)
 	for _, name := range b.all(queue) {
-		parts = append(parts, struct {
-			name string
-			args amqp.Table
-			lost string
-		}{name, b.workArgs(queue), "its tasks are refused"})
+		parts = append(parts, part{name, b.workArgs(queue), "its tasks are refused"})
 	}
 	for _, part := range parts {
 		note, err := b.auditQueue(ctx, b.names.dead(queue), part.name, part.args, part.lost)
@@ -57,6 +61,19 @@ func (b *Broker) Audit(ctx context.Context, queue string) ([]string, error) {
 		notes = append(notes, fmt.Sprintf("amqp: the exchange %s is missing; delayed tasks do not come back; declare the queue anew", b.names.deliver()))
 	}
 	return notes, wrap(err, "audit", queue)
+}
+
+// consumed reports whether anybody consumes from a queue.
+func (b *Broker) consumed(ctx context.Context, queue string) (bool, error) {
+	n := 0
+	err := b.retry(ctx, func(sess *amqpconn.Session) error {
+		return sess.Do(ctx, func(ch *amqp.Channel) error {
+			q, err := ch.QueueDeclarePassive(b.names.work(queue), true, false, false, false, nil)
+			n = q.Consumers
+			return err
+		})
+	})
+	return n > 0, err
 }
 
 // deadUnbounded reports whether a dead queue is one of those that earlier versions have declared:

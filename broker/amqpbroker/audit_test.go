@@ -51,12 +51,23 @@ func TestAudit(t *testing.T) {
 		}
 	}
 	audit(classic)
+	sub, err := classic.Subscribe(t.Context(), "weak", broker.SubscribeOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = sub.Close(t.Context()) }()
+	audit(classic)
 	if _, err := ch.QueueDeclare("swj."+namespace+".dead.old", true, false, false, false, amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": int64(math.MaxInt32)}); err != nil {
 		t.Fatal(err)
 	}
 	if err := quorum.Declare(t.Context(), broker.Queue{Name: "old"}); err != nil {
 		t.Fatal(err)
 	}
+	old, err := quorum.Subscribe(t.Context(), "old", broker.SubscribeOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = old.Close(t.Context()) }()
 	notes, err := quorum.Audit(t.Context(), "old")
 	if err != nil || !slices.ContainsFunc(notes, func(n string) bool {
 		return strings.Contains(n, `rabbitmqctl set_policy --apply-to queues swj-`+namespace+`-dead '^swj\.`+namespace+`\.dead\.' '{"message-ttl":2592000000,"max-length":100000,"overflow":"drop-head"}'`)

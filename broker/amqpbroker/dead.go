@@ -32,7 +32,7 @@ func (b *Broker) putDead(ctx context.Context, queue string, d broker.Dead) error
 		return err
 	}
 	if err := b.retry(ctx, func(sess *amqpconn.Session) error {
-		return b.declareOne(ctx, sess, b.names.dead(queue), b.deadArgs())
+		return b.declareDead(ctx, sess, queue)
 	}); err != nil {
 		return err
 	}

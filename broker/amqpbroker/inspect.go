@@ -2,6 +2,8 @@ package amqpbroker
 
 import (
 	"context"
+	"sync"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -31,22 +33,58 @@ func (b *Broker) ready(ctx context.Context, amqpQueues []string) (int, error) {
 	return n, nil
 }
 
+// How long Stats and Purge believe that something is not there: the server closes the channel of who asks for it.
+const (
+	plainFor    = 10 * time.Minute // the levels of a queue that exists; they do not change
+	deadlessFor = 30 * time.Second // its dead queue, which a dead letter makes
+)
+
+// isRecent reports whether the time that is noted for a queue is not older than age.
+func isRecent(notes *sync.Map, queue string, age time.Duration) bool {
+	at, ok := notes.Load(queue)
+	return ok && time.Since(at.(time.Time)) < age //nolint:forcetypeassert // nothing else is in it
+}
+
+// known is learn for a look at a queue.
+func (b *Broker) known(ctx context.Context, queue string) error {
+	if isRecent(&b.plain, queue, plainFor) {
+		return nil
+	}
+	return b.learn(ctx, queue)
+}
+
+// readyIn is ready of all that belongs to a queue. One that exists without levels keeps none.
+func (b *Broker) readyIn(ctx context.Context, queue string) (int, error) {
+	n, err := b.ready(ctx, b.all(queue))
+	if _, levels := b.queues.Load(queue); err == nil && !levels && !isRecent(&b.plain, queue, plainFor) {
+		b.plain.Store(queue, time.Now())
+	}
+	return n, err
+}
+
 // Stats implements [broker.Inspector]. RabbitMQ tells an AMQP client only what is ready: Held,
-// Delayed and DeadDropped are -1.
+// Delayed and DeadDropped are -1. The first dead letter of a queue that no process has consumed
+// may be counted half a minute late.
 func (b *Broker) Stats(ctx context.Context, queue string) (broker.Stats, error) {
 	if _, err := b.route(queue, defaultPriority); err != nil {
 		return broker.Stats{}, wrap(err, "inspect", queue)
 	}
-	if err := b.learn(ctx, queue); err != nil {
+	if err := b.known(ctx, queue); err != nil {
 		return broker.Stats{}, wrap(err, "inspect", queue)
 	}
-	ready, err := b.ready(ctx, b.all(queue))
+	ready, err := b.readyIn(ctx, queue)
 	if err != nil {
 		return broker.Stats{}, wrap(err, "inspect", queue)
 	}
-	dead, err := b.ready(ctx, []string{b.names.dead(queue)})
-	if err != nil && !amqpconn.IsNotFound(err) {
-		return broker.Stats{}, wrap(err, "inspect", queue)
+	dead := 0
+	if !isRecent(&b.deadless, queue, deadlessFor) {
+		dead, err = b.ready(ctx, []string{b.names.dead(queue)})
+		switch {
+		case amqpconn.IsNotFound(err):
+			b.deadless.Store(queue, time.Now())
+		case err != nil:
+			return broker.Stats{}, wrap(err, "inspect", queue)
+		}
 	}
 	return broker.Stats{Ready: ready, Held: -1, Delayed: -1, Dead: dead, DeadDropped: -1}, nil
 }
@@ -56,7 +94,7 @@ func (b *Broker) Purge(ctx context.Context, queue string) (int, error) {
 	if _, err := b.route(queue, defaultPriority); err != nil {
 		return 0, wrap(err, "purge", queue)
 	}
-	if err := b.learn(ctx, queue); err != nil {
+	if err := b.known(ctx, queue); err != nil {
 		return 0, wrap(err, "purge", queue)
 	}
 	n := 0

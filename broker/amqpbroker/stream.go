@@ -53,7 +53,7 @@ func (st *stream) gaveBack() { st.once.Do(func() { close(st.returned) }) }
 // consume is the life of one channel.
 func (st *stream) consume(fetch context.Context, ch *amqpconn.Channel) error {
 	b := st.sub.b
-	if err := b.declareWorkOn(fetch, ch.Session(), st.sub.queue, st.name); err != nil {
+	if err := b.declareConsumed(fetch, ch.Session(), st.sub.queue, st.name); err != nil {
 		return err
 	}
 	g := newGeneration(st, ch)

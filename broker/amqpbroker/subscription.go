@@ -62,6 +62,9 @@ func (b *Broker) Subscribe(ctx context.Context, queue string, o broker.Subscribe
 	if want == 0 {
 		want = unlimited
 	}
+	if err := b.spareChannels(ctx, len(b.all(queue))); err != nil {
+		return nil, wrap(err, "subscribe to", queue)
+	}
 	s := &subscription{b: b, queue: queue, ready: make(chan struct{}), faulty: make(chan struct{})}
 	s.fetch, s.end = context.WithCancel(b.stop)
 	names := b.all(queue)
@@ -94,6 +97,27 @@ func (b *Broker) Subscribe(ctx context.Context, queue string, o broker.Subscribe
 	case <-ctx.Done():
 		return nil, s.abandon(fmt.Errorf("%w: %w", broker.ErrUnavailable, ctx.Err()))
 	}
+}
+
+// ownChannels is how many channels of a connection are left for what is no subscription: each declaration has one of its own.
+const ownChannels = 16
+
+// spareChannels reports whether the connection has channels for so many queues more. Each level of a queue has one.
+func (b *Broker) spareChannels(ctx context.Context, more int) error {
+	sess, err := b.con.Session(ctx)
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	used := 0
+	for s := range b.subs {
+		used += len(s.streams)
+	}
+	if most := sess.MaxChannels() - ownChannels; used+more > most {
+		return fmt.Errorf("%w: %d channels are for consumers, the server's channel_max is %d", broker.ErrTooMany, most, sess.MaxChannels())
+	}
+	return nil
 }
 
 // abandon ends a subscription that nobody will get.

@@ -99,16 +99,27 @@ func (b *Broker) declare(ctx context.Context, q broker.Queue) error {
 	return nil
 }
 
-// declareWork declares one AMQP queue of a queue with all that belongs to it.
+// declareWork declares one AMQP queue of a queue with all that belongs to it, but the dead queue, which is made when the first
+// consumer or dead letter comes.
 func (b *Broker) declareWork(ctx context.Context, queue, amqpQueue string) error {
 	return b.retry(ctx, func(sess *amqpconn.Session) error { return b.declareWorkOn(ctx, sess, queue, amqpQueue) })
 }
 
-func (b *Broker) declareWorkOn(ctx context.Context, sess *amqpconn.Session, queue, amqpQueue string) error {
-	if err := b.declareDeliver(ctx, sess); err != nil {
+// declareConsumed is declareWork for a consumer. With one, the server itself may dead-letter.
+func (b *Broker) declareConsumed(ctx context.Context, sess *amqpconn.Session, queue, amqpQueue string) error {
+	if err := b.declareDead(ctx, sess, queue); err != nil {
 		return err
 	}
-	if err := b.declareOne(ctx, sess, b.names.dead(queue), b.deadArgs()); err != nil {
+	return b.declareWorkOn(ctx, sess, queue, amqpQueue)
+}
+
+func (b *Broker) declareDead(ctx context.Context, sess *amqpconn.Session, queue string) error {
+	b.deadless.Delete(queue)
+	return b.declareOne(ctx, sess, b.names.dead(queue), b.deadArgs())
+}
+
+func (b *Broker) declareWorkOn(ctx context.Context, sess *amqpconn.Session, queue, amqpQueue string) error {
+	if err := b.declareDeliver(ctx, sess); err != nil {
 		return err
 	}
 	if err := b.declareOne(ctx, sess, amqpQueue, b.workArgs(queue)); err != nil {

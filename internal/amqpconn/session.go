@@ -71,6 +71,9 @@ func (s *Session) cause(e error) error {
 // Generation numbers the sessions of a Conn from 1.
 func (s *Session) Generation() uint64 { return s.gen }
 
+// MaxChannels is how many channels the connection may have at a time.
+func (s *Session) MaxChannels() int { return int(s.conn.Config.ChannelMax) }
+
 // Done is closed when the connection has ended.
 func (s *Session) Done() <-chan struct{} { return s.done }
 

@@ -1,0 +1,99 @@
+package amqpbroker_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/broker/amqpbroker"
+	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
+)
+
+// TestStatsClosesNoChannel: to ask again for the size of a queue that has neither levels nor dead letters is no error for the
+// server, which logs each one.
+func TestStatsClosesNoChannel(t *testing.T) {
+	srv := testserver.OwnRabbit(t, testserver.RabbitConfig{}) // whose log nobody else fills
+	b := connect(t, amqpbroker.Config{URLs: []string{srv.URL()}})
+	q := declared(t, b)
+	look := func() int {
+		st, err := b.Stats(testwait.Long(t), q)
+		if err != nil || st.Ready != 0 || st.Dead != 0 {
+			t.Fatalf("%+v, %v", st, err)
+		}
+		return strings.Count(srv.Log(), "no queue '")
+	}
+	first := look()
+	for range 20 {
+		look()
+	}
+	if n := look() - first; n != 0 {
+		t.Errorf("the server has closed %d channels for 21 looks", n)
+	}
+	dead := broker.Dead{Message: &broker.Message{ID: "a", Body: []byte("a")}, Reason: "why"}
+	if err := b.PutDead(testwait.Long(t), q, dead); err != nil {
+		t.Fatal(err)
+	}
+	testwait.Until(t, "that the dead letter is counted", func() bool {
+		st, err := b.Stats(testwait.Long(t), q)
+		return err == nil && st.Dead == 1
+	})
+}
+
+// TestLazyDeadQueue: a queue that is only declared has no dead queue; its first consumer or dead letter makes one.
+func TestLazyDeadQueue(t *testing.T) {
+	srv := testserver.RequireRabbit(t)
+	ns := testserver.Namespace()
+	b := connect(t, amqpbroker.Config{Namespace: ns})
+	exists := func(q string) bool {
+		conn, err := amqp.Dial(srv.URL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+		ch, err := conn.Channel()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = ch.QueueDeclarePassive("swj."+ns+".dead."+q, true, false, false, false, nil)
+		return err == nil
+	}
+	for _, q := range []string{"consumed", "buried"} {
+		if err := b.Declare(testwait.Long(t), broker.Queue{Name: q}); err != nil {
+			t.Fatal(err)
+		}
+		if exists(q) {
+			t.Errorf("%s has a dead queue when it was declared", q)
+		}
+	}
+	if _, err := b.Subscribe(testwait.Long(t), "consumed", broker.SubscribeOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	dead := broker.Dead{Message: &broker.Message{ID: "a", Body: []byte("a")}, Reason: "why"}
+	if err := b.PutDead(testwait.Long(t), "buried", dead); err != nil {
+		t.Fatal(err)
+	}
+	for _, q := range []string{"consumed", "buried"} {
+		if !exists(q) {
+			t.Errorf("%s has no dead queue", q)
+		}
+	}
+}
+
+// TestChannelMax: what the connection has no channels for is refused, and the rest goes on.
+func TestChannelMax(t *testing.T) {
+	srv := testserver.OwnRabbit(t, testserver.RabbitConfig{Conf: "channel_max = 20"})
+	b := connect(t, amqpbroker.Config{URLs: []string{srv.URL()}})
+	for i, q := range []string{"a", "b", "c", "d", "e"} {
+		_, err := b.Subscribe(testwait.Long(t), q, broker.SubscribeOptions{})
+		if i < 4 && err != nil || i == 4 && !errors.Is(err, broker.ErrTooMany) {
+			t.Errorf("queue %d: %v", i, err)
+		}
+	}
+	if err := b.Declare(testwait.Long(t), broker.Queue{Name: "f"}); err != nil {
+		t.Errorf("Declare: %v", err)
+	}
+}
