@@ -52,6 +52,18 @@ type Message struct {
 	Expires     time.Time // after it the broker may drop the message or bury it; zero: never. The consumer checks it too
 }
 
+// RetryRoom is by how many bytes the body of a later generation may exceed the MaxBody of an adapter or a program: a retry counts
+// itself in its body, and what was taken once is not refused for that.
+const RetryRoom = 1 << 10
+
+// BodyLimit returns the largest body in bytes of a message of the given generation, where that of a first one is maxBody.
+func BodyLimit(maxBody, generation int) int {
+	if generation > 0 {
+		return maxBody + RetryRoom
+	}
+	return maxBody
+}
+
 // Broker distributes messages over named queues. A queue's name obeys the pattern of task.CheckName; any other is
 // [ErrMalformed].
 type Broker interface {

@@ -27,17 +27,26 @@ func (b *Broker) putDead(ctx context.Context, queue string, d broker.Dead) error
 	if d.Attempts > 0 {
 		p.Headers[headerAttempts] = int64(d.Attempts)
 	}
-	err := b.direct.Publish(ctx, "", b.names.dead(queue), &p)
-	if !errors.Is(err, amqpconn.ErrUnroutable) {
-		return err
+	for attempt := 0; ; attempt++ {
+		err := b.direct.Publish(ctx, "", b.names.dead(queue), &p)
+		making := errors.Is(err, amqpconn.ErrRefused) // a quorum queue that somebody else is just making refuses
+		if !making && !errors.Is(err, amqpconn.ErrUnroutable) || attempt == deadAttempts {
+			return err
+		}
+		if err := b.retry(ctx, func(sess *amqpconn.Session) error { return b.declareDead(ctx, sess, queue) }); err != nil {
+			return err
+		}
+		if making && !sleep(ctx, deadPause) {
+			return err
+		}
 	}
-	if err := b.retry(ctx, func(sess *amqpconn.Session) error {
-		return b.declareDead(ctx, sess, queue)
-	}); err != nil {
-		return err
-	}
-	return b.direct.Publish(ctx, "", b.names.dead(queue), &p)
 }
+
+// How often, and after what pause, a dead letter is published again that found no dead queue.
+const (
+	deadAttempts = 10
+	deadPause    = 50 * time.Millisecond
+)
 
 // PutDead implements [broker.DeadLetterer].
 func (b *Broker) PutDead(ctx context.Context, queue string, d broker.Dead) error {

@@ -45,7 +45,7 @@ func (b *Broker) encode(p *amqp.Publishing, m *broker.Message) error {
 	if m == nil {
 		return fmt.Errorf("%w: no message", broker.ErrMalformed)
 	}
-	if len(m.Body) > b.cfg.MaxBody {
+	if len(m.Body) > broker.BodyLimit(b.cfg.MaxBody, m.Generation) {
 		return fmt.Errorf("%w: body of %d bytes, the limit is %d", broker.ErrTooLarge, len(m.Body), b.cfg.MaxBody)
 	}
 	if m.Generation < 0 {

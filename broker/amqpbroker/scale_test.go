@@ -19,19 +19,26 @@ func TestStatsClosesNoChannel(t *testing.T) {
 	srv := testserver.OwnRabbit(t, testserver.RabbitConfig{}) // whose log nobody else fills
 	b := connect(t, amqpbroker.Config{URLs: []string{srv.URL()}})
 	q := declared(t, b)
-	look := func() int {
+	look := func() {
 		st, err := b.Stats(testwait.Long(t), q)
 		if err != nil || st.Ready != 0 || st.Dead != 0 {
 			t.Fatalf("%+v, %v", st, err)
 		}
-		return strings.Count(srv.Log(), "no queue '")
 	}
-	first := look()
+	closed := func(mark string) int { // so far, what the server has yet to log included
+		if _, err := b.Stats(testwait.Long(t), mark); !errors.Is(err, broker.ErrNoQueue) {
+			t.Fatalf("Stats of no queue: %v", err)
+		}
+		testwait.Until(t, "that the server has logged the mark", func() bool { return strings.Contains(srv.Log(), ".q."+mark+"'") })
+		return strings.Count(srv.Log(), "."+q+"'")
+	}
+	look()
+	first := closed("mark-1")
 	for range 20 {
 		look()
 	}
-	if n := look() - first; n != 0 {
-		t.Errorf("the server has closed %d channels for 21 looks", n)
+	if n := closed("mark-2") - first; n != 0 {
+		t.Errorf("the server has closed %d channels for 20 looks", n)
 	}
 	dead := broker.Dead{Message: &broker.Message{ID: "a", Body: []byte("a")}, Reason: "why"}
 	if err := b.PutDead(testwait.Long(t), q, dead); err != nil {

@@ -178,6 +178,34 @@ func nameCases() []testCase {
 			},
 		},
 		{
+			Area: "names", Name: "a later generation may be a little larger",
+			Explain: "What is retried counts itself in its body. A message of a later generation may exceed MaxBody by broker.RetryRoom, not more.",
+			Needs:   []need{needsMaxBody},
+			Run: func(w *world) {
+				b := w.Open()
+				q := w.queue(b, "larger")
+				ctx, cancel := w.Ctx()
+				defer cancel()
+				m := msg("above")
+				m.Generation, m.Body = 1, make([]byte, w.h.Promises.MaxBody+broker.RetryRoom+1)
+				w.WantIs(b.Publish(ctx, q, m), broker.ErrTooLarge, "Publish of %d bytes", len(m.Body))
+				m = msg("at")
+				m.Generation, m.Body = 1, make([]byte, w.h.Promises.MaxBody+broker.RetryRoom)
+				w.publish(b, q, m)
+				s := w.subscribe(b, q, 0)
+				d, err := s.Receive(ctx)
+				if err != nil {
+					w.Fatalf("Receive: %v", err)
+				}
+				if n := len(d.Message().Body); n != len(m.Body) {
+					w.Errorf("a body of %d bytes came back with %d", len(m.Body), n)
+				}
+				if err := d.Ack(ctx); err != nil {
+					w.Errorf("Ack: %v", err)
+				}
+			},
+		},
+		{
 			Area: "names", Name: "the promises are true",
 			Explain: "What an adapter can do it offers as an interface that broker.As finds, and promises to the suite, so that it is tested.",
 			Run:     checkPromises,

@@ -44,7 +44,7 @@ func (b *Broker) prepare(o broker.Outgoing, uuid string) (keys, string, error) {
 		return fail(fmt.Errorf("a list has no times, so that nothing can wait for %s: %w", o.At.UTC().Format(time.RFC3339), broker.ErrUnsupported))
 	case !m.Expires.IsZero() && m.Generation == 0:
 		return fail(fmt.Errorf("other programs on the queue would run an expired job: %w", broker.ErrUnsupported))
-	case len(m.Body) > b.cfg.MaxBody:
+	case len(m.Body) > broker.BodyLimit(b.cfg.MaxBody, m.Generation):
 		return fail(fmt.Errorf("body of %d bytes, limit %d: %w", len(m.Body), b.cfg.MaxBody, broker.ErrTooLarge))
 	}
 	payload, err := encode(m, uuid)

@@ -161,7 +161,7 @@ func (s *Server) check(m *broker.Message) error {
 	if m.Generation < 0 {
 		return fmt.Errorf("membroker: %q: generation %d: %w", m.ID, m.Generation, broker.ErrMalformed)
 	}
-	if s.maxBody > 0 && len(m.Body) > s.maxBody {
+	if s.maxBody > 0 && len(m.Body) > broker.BodyLimit(s.maxBody, m.Generation) {
 		return fmt.Errorf("membroker: %q: body of %d bytes, at most %d: %w", m.ID, len(m.Body), s.maxBody, broker.ErrTooLarge)
 	}
 	if m.Headers == nil && m.Properties == nil {

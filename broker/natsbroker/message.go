@@ -73,7 +73,7 @@ func (b *Broker) check(m *broker.Message) error {
 	if m == nil {
 		return fmt.Errorf("%w: no message", broker.ErrMalformed)
 	}
-	if b.cfg.MaxBody > 0 && len(m.Body) > b.cfg.MaxBody {
+	if b.cfg.MaxBody > 0 && len(m.Body) > broker.BodyLimit(b.cfg.MaxBody, m.Generation) {
 		return fmt.Errorf("%w: body of %d bytes, the limit is %d", broker.ErrTooLarge, len(m.Body), b.cfg.MaxBody)
 	}
 	if m.Generation < 0 {

@@ -73,14 +73,14 @@ func (b *Broker) prepare(ctx context.Context, o *broker.Outgoing) (publishing, e
 }
 
 // spare is how many bytes of the server's largest message are left for what is added to a message later, so that what was
-// published can be retried and buried.
+// published can be retried and buried: headers, and broker.RetryRoom.
 const spare = 2 << 10
 
 // fits refuses a message that the server would not take. Its headers are reckoned with roughly; the client library counts them
 // exactly before it sends.
 func (b *Broker) fits(m *broker.Message) error {
 	limit := b.conn.MaxPayload()
-	if limit > 0 && int64(len(m.Body))+spare > limit {
+	if limit > 0 && len(m.Body) > broker.BodyLimit(int(limit)-spare, m.Generation) {
 		return fmt.Errorf("%w: body of %d bytes, the server takes %d with headers", broker.ErrTooLarge, len(m.Body), limit)
 	}
 	return nil

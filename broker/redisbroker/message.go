@@ -62,7 +62,7 @@ func (b *Broker) check(m *broker.Message) error {
 	switch {
 	case m == nil:
 		return fmt.Errorf("%w: no message", broker.ErrMalformed)
-	case len(m.Body) > b.cfg.MaxBody:
+	case len(m.Body) > broker.BodyLimit(b.cfg.MaxBody, m.Generation):
 		return fmt.Errorf("%w: body of %d bytes, the limit is %d", broker.ErrTooLarge, len(m.Body), b.cfg.MaxBody)
 	case !validID(m.ID):
 		return fmt.Errorf("%w: the id is not 1 to %d visible ASCII characters", broker.ErrMalformed, maxID)

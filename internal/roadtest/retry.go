@@ -3,6 +3,8 @@ package roadtest
 import (
 	"context"
 	"errors"
+	"sort"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -209,4 +211,27 @@ func testForeignHeaders(t *testing.T, open Open) {
 	if m.Headers["traceparent"] != "00-1-2-01" || m.Properties["correlation-id"] != "c" || !contains(string(m.Body), `"x_own":"kept"`) {
 		t.Fatalf("after two copies the message is %+v with body %s", m, m.Body)
 	}
+}
+
+// testRetryAtMaxBody: a task whose message is as large as messages may be can be retried.
+func testRetryAtMaxBody(t *testing.T, open Open) {
+	const limit = 32 << 10
+	r := newRoad(t, open, func(pc *producer.Config, cc *consumer.Config) { pc.MaxBody, cc.MaxBody = limit, limit })
+	long := task.New[string, int]("road.long", task.WithMaxRetries(300), task.WithRetryDelay(0))
+	handle(r, long, func(ctx context.Context, _ string) (int, error) {
+		if req, _ := task.FromContext(ctx); req.Retries < 130 { // until the count takes a byte more in every format
+			return 0, task.Retry(errBroken)
+		}
+		return 7, nil
+	})
+	r.start()
+	text, _ := strings.CutSuffix(strings.Repeat("0123456789abcdef", limit/16+1), "f")
+	largest := sort.Search(limit, func(n int) bool {
+		_, err := r.producer.Submit(r.ctx(), long.Call(text[:n], task.WithQueue("none")))
+		return errors.Is(err, broker.ErrTooLarge)
+	}) - 1
+	if largest < limit/2 {
+		t.Fatalf("an argument of %d bytes was the largest", largest)
+	}
+	want(r, submit(r, long, text[:largest]), 7)
 }

@@ -69,6 +69,7 @@ func Run(t *testing.T, open Open) {
 		{"RawBytes", false, testRawBytes},
 		{"RawContentTypes", true, testRawContentTypes},
 		{"JSONByHand", false, testJSONByHand},
+		{"RetryAtMaxBody", false, testRetryAtMaxBody},
 		{"ResultTooLarge", false, testResultTooLarge},
 		{"SameIDTwice", false, testSameIDTwice},
 		{"Unique", false, testUnique},

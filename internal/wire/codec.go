@@ -81,12 +81,16 @@ func (c *Codec) Encode(queue string, e *task.Envelope) (*broker.Message, error) 
 			f = own
 		}
 	}
-	return c.EncodeAs(f, queue, e)
+	return c.encode(f, queue, e, c.maxBody)
 }
 
-// EncodeAs is Encode in a given format, the one that e came in, so that a foreign writer's fields are kept. queue is the name
-// under which tasks know the queue, which is not that of a side queue.
+// EncodeAs is Encode of a later generation in a given format, the one that e came in, so that a foreign writer's fields are kept.
+// It may be larger by broker.RetryRoom. queue is the name under which tasks know the queue, which is not that of a side queue.
 func (c *Codec) EncodeAs(f serializer.Format, queue string, e *task.Envelope) (*broker.Message, error) {
+	return c.encode(f, queue, e, broker.BodyLimit(c.maxBody, 1))
+}
+
+func (c *Codec) encode(f serializer.Format, queue string, e *task.Envelope, limit int) (*broker.Message, error) {
 	awaited := Awaited(e)
 	if !c.protect.idle(e) {
 		var err error
@@ -98,7 +102,7 @@ func (c *Codec) EncodeAs(f serializer.Format, queue string, e *task.Envelope) (*
 	if err != nil {
 		return nil, err
 	}
-	if len(m.Body) > c.maxBody {
+	if len(m.Body) > limit {
 		return nil, c.tooLarge(len(m.Body))
 	}
 	stampLife(m, e.Life)
@@ -125,7 +129,7 @@ func (c *Codec) tooLarge(n int) error {
 // Decode reads a message in the first format that claims it, and returns that format. The size is checked before any
 // decoding. What is sealed or compressed inside of it stays so until [Codec.Open]. An error means that no one can read this message: it belongs to the dead letters.
 func (c *Codec) Decode(m *broker.Message) (*task.Envelope, serializer.Format, error) {
-	if len(m.Body) > c.maxBody {
+	if len(m.Body) > broker.BodyLimit(c.maxBody, m.Generation) {
 		return nil, nil, c.tooLarge(len(m.Body))
 	}
 	if m.Properties[contentEncoding] != "" {

@@ -121,7 +121,7 @@ func (c *Codec) inflateBody(m *broker.Message) (*broker.Message, error) {
 	if by == nil {
 		return m, nil // the formats refuse it
 	}
-	body, err := c.protect.inflate(by, m.Body, c.maxBody)
+	body, err := c.protect.inflate(by, m.Body, broker.BodyLimit(c.maxBody, m.Generation))
 	if err != nil {
 		return nil, fmt.Errorf("content encoding %s: %w", by.Name(), err)
 	}
