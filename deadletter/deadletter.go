@@ -146,6 +146,9 @@ func (l *Letters) scan(ctx context.Context, queue string, f Filter, fn func(*Let
 			failed = err
 			return broker.DeadStop
 		}
+		if action == broker.DeadKeep && taken == f.Limit { // no further letter is fetched
+			return broker.DeadStop
+		}
 		return action
 	})
 	return errors.Join(failed, err)

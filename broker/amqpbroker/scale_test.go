@@ -104,3 +104,43 @@ func TestChannelMax(t *testing.T) {
 		t.Errorf("Declare: %v", err)
 	}
 }
+
+// TestListFetchesLittle: whoever lists a few dead letters has few of them fetched, and given back, for it.
+func TestListFetchesLittle(t *testing.T) {
+	srv := testserver.RequireRabbit(t)
+	ns := testserver.Namespace()
+	b := connect(t, amqpbroker.Config{Namespace: ns})
+	q := declared(t, b)
+	const letters = 60
+	for range letters {
+		dead := broker.Dead{Message: &broker.Message{ID: testserver.Namespace(), Body: []byte("a")}, Reason: "why"}
+		if err := b.PutDead(testwait.Long(t), q, dead); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if ds, err := broker.ListDead(testwait.Long(t), b, q, 3); err != nil || len(ds) != 3 {
+		t.Fatalf("%d letters, %v", len(ds), err)
+	}
+	conn, err := amqp.Dial(srv.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fetched := 0
+	for range letters {
+		d, ok, err := ch.Get("swj."+ns+".dead."+q, false)
+		if err != nil || !ok {
+			t.Fatal(ok, err)
+		}
+		if d.Redelivered {
+			fetched++
+		}
+	}
+	if fetched > 8 {
+		t.Errorf("%d letters were fetched for 3", fetched)
+	}
+}

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	firstWindow = 32      // letters fetched at a time, at first
+	firstWindow = 4       // letters fetched at a time, at first; then up to four times as many
 	maxWindow   = 500     // and at most
 	windowBytes = 8 << 20 // about how many bytes of bodies a window may hold
 	backTimeout = 2 * time.Second
@@ -96,7 +96,7 @@ func (s *deadScan) run(ctx context.Context) error {
 		var bytes, count int
 		bytes, count, over, err = s.window(ctx, size)
 		if bytes > 0 {
-			size = max(1, min(maxWindow, windowBytes/max(1, bytes/count)))
+			size = max(1, min(4*size, maxWindow, windowBytes/max(1, bytes/count)))
 		}
 	}
 	if backErr := s.giveBack(ctx); err == nil {

@@ -10,8 +10,13 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 )
 
-// deadChunk is how many dead letters one call takes.
-const deadChunk = 100
+const (
+	// firstDeadChunk is how many dead letters the first call of a scan takes; each further one takes up to twice as many.
+	firstDeadChunk = 4
+	maxDeadChunk   = 100
+	// deadChunkBytes is about how many bytes one call takes.
+	deadChunkBytes = 4 << 20
+)
 
 // noteArgs are what the scripts are told of a dead letter besides its message: see deadletter in
 // lua/lib.lua.
@@ -45,7 +50,7 @@ func (b *Broker) ScanDead(ctx context.Context, queue string, fn func(*broker.Dea
 	if err != nil {
 		return err
 	}
-	s := deadScan{q: q, fn: fn, left: -1, seen: make(map[uint64]struct{}), seed: maphash.MakeSeed()}
+	s := deadScan{q: q, fn: fn, left: -1, size: firstDeadChunk, seen: make(map[uint64]struct{}), seed: maphash.MakeSeed()}
 	for err == nil && !s.over {
 		err = s.chunk(ctx)
 	}
@@ -62,6 +67,7 @@ type deadScan struct {
 	last string // the letter before it
 	left int    // how many letters are to be looked at still; -1: not known yet
 	over bool
+	size int // of the next chunk
 	seed maphash.Seed
 	seen map[uint64]struct{} // hashes of the letters that were shown and kept; equal letters are shown once
 }
@@ -69,7 +75,8 @@ type deadScan struct {
 // chunk shows some letters and removes those of them that are to be removed.
 func (s *deadScan) chunk(ctx context.Context) error {
 	b := s.q.b
-	v, err := s.q.eval(ctx, b.write, b.scripts.dead, s.next, s.next+deadChunk-1, s.last, b.deadAge())
+	size := s.size
+	v, err := s.q.eval(ctx, b.write, b.scripts.dead, s.next, s.next+size-1, s.last, b.deadAge())
 	if err != nil {
 		return err
 	}
@@ -83,6 +90,11 @@ func (s *deadScan) chunk(ctx context.Context) error {
 	if s.left < 0 {
 		s.left = int(number(answer, 1))
 	}
+	bytes := 0
+	for i := 3; i < len(answer); i++ {
+		bytes += len(text(answer, i))
+	}
+	s.size = max(1, min(2*size, maxDeadChunk, deadChunkBytes/(bytes/max(1, len(answer)-3)+1)))
 	var gone []any
 	s.next = int(number(answer, 2))
 	from, first := s.next, s.next
@@ -114,7 +126,7 @@ func (s *deadScan) chunk(ctx context.Context) error {
 		s.over = action == broker.DeadStop
 		from++
 	}
-	s.over = s.over || s.left == 0 || len(answer) < deadChunk+3
+	s.over = s.over || s.left == 0 || len(answer) < size+3
 	if len(gone) == 0 {
 		return err
 	}
