@@ -25,6 +25,7 @@ type Broker struct {
 	out      context.Context // ends when Close begins: publishing stops
 	stopOut  context.CancelFunc
 	settings sync.Once
+	tending  sync.Once
 
 	mu     sync.Mutex
 	closed bool // Close has begun

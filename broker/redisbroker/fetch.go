@@ -63,12 +63,14 @@ type fetcher struct {
 	timer   *time.Timer
 	next    time.Time // when to look although there was no word
 	attempt int       // failures in a row
-	quiet   bool      // nothing was heard for a while
 	words   uint64    // of more, before the claim that is under way
 	doubt   int       // the size of a claim that may have been executed; 0: there is none
 	look    int       // how many messages the next claim looks at first
 	types   string    // the content type seen last
 }
+
+// longWait is how long a subscription waits that is looked after.
+const longWait = time.Hour
 
 // step does one thing, or waits until there is something to do; false: the subscription is closed.
 func (f *fetcher) step() bool {
@@ -131,10 +133,7 @@ func (f *fetcher) wait() {
 	case <-s.closed:
 	case <-f.timer.C:
 		f.next = time.Now().Add(s.b.cfg.Poll)
-		f.quiet = true
-		s.mu.Lock()
-		s.drained = false
-		s.mu.Unlock()
+		s.poll()
 	}
 }
 
@@ -166,8 +165,8 @@ func (f *fetcher) claim(own *owner, want int) error {
 	s.mu.Lock()
 	place := own.claims + 1
 	enough := fewDone
-	if f.quiet { // there is time
-		f.quiet, enough = false, 1
+	if s.quiet {
+		s.quiet, enough = false, 1
 	}
 	renew, open, finished := s.claims(own, enough)
 	mode := s.mode(own)
@@ -235,6 +234,9 @@ func (s *subscription) renewed(own *owner, sent time.Time) {
 func (f *fetcher) accept(own *owner, l *levels, answer []any, place int64, finished []*claim) {
 	s := f.s
 	wait := s.b.cfg.Poll
+	if !s.b.conn.Clustered() {
+		wait = longWait // the Broker looks: see tend
+	}
 	if due := number(answer, 1); due >= 0 {
 		wait = min(wait, time.Duration(due)*time.Microsecond)
 	}

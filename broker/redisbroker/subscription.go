@@ -40,6 +40,7 @@ type subscription struct {
 	excess   []*delivery   // handed over after they were not wanted any more
 	drained  bool          // the server hands over what comes, so that there is nothing to claim
 	words    uint64        // of more, that have come
+	quiet    bool          // nothing was heard for a while, so that there is time
 	err      error         // why Receive gives nothing, while that lasts
 	isClosed bool
 	isIdle   bool
@@ -102,6 +103,9 @@ func (b *Broker) Subscribe(ctx context.Context, name string, o broker.SubscribeO
 		return nil, fmt.Errorf("redis subscribe to %.128q: %w", name, errClosed)
 	}
 	b.lookAtSettings()
+	if !b.conn.Clustered() {
+		b.tending.Do(func() { b.start(b.tend) })
+	}
 	return s, nil
 }
 

@@ -1,0 +1,21 @@
+#!lua flags=allow-oom
+-- Renews the leases of owners in several queues, and looks in which queues there is something to claim.
+-- KEYS: of each queue: d, o and its lists.
+-- ARGV: of each queue: 1 how many lists it has, 2 the owner, 3 microseconds by which to renew the lease, 0: not.
+-- Returns a string with one character for each queue: 0 nothing, 1 there is something to claim, 2 the lease has ended.
+local now, place, answer = clock(), 1, {}
+for i = 1, #ARGV, 3 do
+  local due, owners, last = KEYS[place], KEYS[place + 1], place + 1 + ARGV[i]
+  local till = redis.call('ZSCORE', owners, ARGV[i + 1])
+  if not till or tonumber(till) <= now then
+    answer[#answer + 1] = '2'
+  else
+    if ARGV[i + 2] ~= '0' then redis.call('ZADD', owners, 'XX', now + ARGV[i + 2], ARGV[i + 1]) end
+    local first = redis.call('ZRANGE', owners, 0, 0, 'WITHSCORES')[2]
+    local next = redis.call('ZRANGE', due, 0, 0, 'WITHSCORES')[2]
+    local is = tonumber(first) <= now or next and tonumber(next) <= now or redis.call('EXISTS', unpack(KEYS, place + 2, last)) > 0
+    answer[#answer + 1] = is and '1' or '0'
+  end
+  place = last + 1
+end
+return table.concat(answer)
