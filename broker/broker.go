@@ -33,7 +33,7 @@ var (
 	// ErrAccess: the broker refused the credentials or the operation; waiting does not mend it.
 	ErrAccess = errors.New("broker: access refused")
 	// ErrTooMany: the broker allows no more consumers or channels than there are; waiting does not mend it, but fewer queues
-	// in a process, or a higher limit. See docs/adapters.md for the limits.
+	// in a process, or a higher limit. See docs/limits.md.
 	ErrTooMany = errors.New("broker: too many consumers")
 )
 

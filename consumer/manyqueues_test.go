@@ -10,9 +10,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/internal/testserver"
@@ -161,7 +158,8 @@ func TestTooManyQueues(t *testing.T) {
 	for name, url := range map[string]func(t *testing.T) string{
 		"nats": func(t *testing.T) string {
 			srv, ns := testserver.RequireNATS(t), testserver.Namespace()
-			limitConsumers(t, srv.URL(), "SWJ_"+ns, allowed, func() { newScale(t, srv.URL()+"?namespace="+ns, names[:1]) })
+			newScale(t, srv.URL()+"?namespace="+ns, names[:1]) // makes the stream
+			must0(t, srv.LimitConsumers(t.Context(), "SWJ_"+ns, allowed))
 			return srv.URL() + "?namespace=" + ns
 		},
 	} {
@@ -184,21 +182,4 @@ func TestTooManyQueues(t *testing.T) {
 			}
 		})
 	}
-}
-
-// limitConsumers has a stream made and allows it few consumers.
-func limitConsumers(t *testing.T, url, stream string, n int, create func()) {
-	t.Helper()
-	create()
-	nc, err := nats.Connect(url)
-	must0(t, err)
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	must0(t, err)
-	st, err := js.Stream(t.Context(), stream)
-	must0(t, err)
-	cfg := st.CachedInfo().Config
-	cfg.MaxConsumers = n
-	_, err = js.UpdateStream(t.Context(), cfg)
-	must0(t, err)
 }
