@@ -28,7 +28,7 @@ func TestManyWait(t *testing.T) {
 		calls, looks, renewals = calls+now["evalsha"], looks+now["zscore"], renewals+now["zadd"]
 		return renewals > 2*queues
 	})
-	if looks < 20*calls {
+	if looks < 5*calls { // the first claims of all are among them
 		t.Errorf("%d calls looked at a queue %d times, each looks at %d", calls, looks, queues)
 	}
 	// What another program pushes is found.
