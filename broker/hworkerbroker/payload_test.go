@@ -75,7 +75,8 @@ func TestTextThatJSONWouldChangeIsRefused(t *testing.T) {
 
 // Nothing that stands in a list ends the process or comes back as something that cannot be sent on.
 func FuzzDecode(f *testing.F) {
-	for _, p := range []string{`["u",{"swj":{"headers":{"a":{"float":"1"}}},"x":1}]`, `["u",{"swj":{}}]`, `["u",{"swj":{},}]`, `["u",{"swj":null}]`, `[null,1]`, `["u",{"swj":{"base64":true},"body":"aGk="} ]`,
+	for _, p := range []string{
+		`["u",{"swj":{"headers":{"a":{"float":"1"}}},"x":1}]`, `["u",{"swj":{}}]`, `["u",{"swj":{},}]`, `["u",{"swj":null}]`, `[null,1]`, `["u",{"swj":{"base64":true},"body":"aGk="} ]`,
 		`["u {\"swj\":{\"generation\":1}}",5]`, `["u {\"swj\":{}",{}]`, `[" {\"swj\":{\"id\":\"x\",\"base64\":true}}",{}]`,
 	} {
 		f.Add(p)
