@@ -157,6 +157,7 @@ func TestHooksVetoAtTheConsumer(t *testing.T) {
 		}
 		b.submit(-1, task.WithMaxRetries(1))
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if len(after) != 1 || after[0] != "echo 1 <nil>" {
 			t.Errorf("after enqueue: %q", after)
 		}

@@ -53,7 +53,9 @@ func prefetchCases() []testCase {
 					w.Errorf("%s was next, Receive returned %s, and %d are left", next, d.Message().ID, len(buffer.Buffered()))
 				}
 				w.ack(d)
-				w.ack(w.receiveN(s, 4)...)
+				for range 4 {
+					w.ack(w.receive(s))
+				}
 				w.Until("nothing is held", func() bool { return len(buffer.Buffered()) == 0 })
 			},
 		},

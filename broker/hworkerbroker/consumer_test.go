@@ -136,7 +136,7 @@ func TestUnreadableTasksAreDeadLetters(t *testing.T) {
 	f := newForeign(t)
 	b := f.broker(hworkerbroker.Config{})
 	f.worker(b, func(context.Context, mail) (string, error) { return "", nil })
-	const payload = `["u1",{"task":"../../bin/sh"}]`
+	const payload = `["u1",["../../bin/sh"]]`
 	f.push(payload)
 	f.eventually("it is broken", func() bool { return f.hash(f.broken)[payload] != "" })
 	if letters := ok[[]broker.Dead](t)(broker.ListDead(testwait.Long(t), b, f.queue, 10)); len(letters) != 1 || letters[0].Message.ID != "u1" || letters[0].At.IsZero() {

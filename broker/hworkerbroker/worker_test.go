@@ -53,7 +53,7 @@ func TestWorkerPushesFailuresToABoundedList(t *testing.T) {
 // as its bytes. It is neither run nor retried, and the log says so.
 func TestWorkerPutsWhatDoesNotBindToTheBrokenOnes(t *testing.T) {
 	f, log := newForeign(t), &logBook{}
-	bad := []string{`["u0", {"to":5}]`, `["u1",["a@example.org"]]`, `["u2",{"task":"../../bin/sh"}]`, `["u3",{"task":"mail.send","args":7}]`}
+	bad := []string{`["u0", {"to":5}]`, `["u1",["a@example.org"]]`, `["u2",7]`, `["u3","a@example.org"]`}
 	f.push(bad...)
 	f.push(`["good",{"to":"a"}]`)
 	ran := make(chan mail, 10)
