@@ -160,6 +160,7 @@ func TestWhatOneCannotRead(t *testing.T) {
 		add(t, s, schedule.Now(), tell.Call("fine"))
 		stop := running(t, teller(t, j, schedule.ListenerConfig{Store: store, OnReport: r.note}))
 		time.Sleep(30 * time.Minute)
+		synctest.Wait()
 		j.want(t, "fine at 0s")
 		got := map[string]int{}
 		for _, one := range r.list {

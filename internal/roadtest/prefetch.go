@@ -174,8 +174,8 @@ func testReserved(t *testing.T, open Open) {
 		fs = append(fs, submit(r, work, i))
 	}
 	inspector, ok := broker.As[broker.Inspector](r.broker)
-	if !ok {
-		t.Fatal("the broker does not tell what is held")
+	if !ok { // as pushbroker
+		t.Skip("this broker does not tell what is held")
 	}
 	waits, seen := 0, "" // for the one worker
 	defer func() {

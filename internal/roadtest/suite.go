@@ -45,7 +45,7 @@ func Run(t *testing.T, open Open) {
 		{"ChordPolicies", false, testChordPolicies},
 		{"NestedWorkflow", false, testNestedWorkflow},
 		{"Stream", false, testStream},
-		{"ForgottenGroup", false, testForgottenGroup},
+		{"ForgottenGroup", true, testForgottenGroup},
 		{"MembersThatNeverRun", true, testMembersThatNeverRun},
 		{"GroupsNeedAGatherer", false, testGroupsNeedAGatherer},
 		{"Events", false, testEvents},

@@ -229,7 +229,7 @@ func TestSweep(t *testing.T) {
 				for i := worker; i < many; i += 8 {
 					r := done("", i)
 					r.TTL = time.Millisecond
-					_, err := s.Arrive(ctx, resultstore.Arrival{Group: "group", Index: i, Record: r, TTL: time.Second / 2})
+					_, err := s.Arrive(ctx, resultstore.Arrival{Group: "group", Index: i, Record: r, TTL: time.Second / 2, Wait: time.Second / 2})
 					_, berr := s.Begin(ctx, r.ID, "copy", time.Millisecond)
 					if err := errors.Join(err, berr, s.Save(ctx, r)); err != nil {
 						t.Error(err)
