@@ -16,7 +16,7 @@ const HeaderBare = "swarmiji-bare" // string "1"
 // arguments, whatever they look like and whatever their content type is; bare is true then. An envelope says so by the content type of
 // its format, by the header of [serializer.RawFormat], or, as JSON, by the id of its message, which the object has too.
 func (c *Codec) DecodeRaw(m *broker.Message) (e *task.Envelope, f serializer.Format, bare bool, err error) {
-	if len(m.Body) > c.maxBody {
+	if len(m.Body) > broker.BodyLimit(c.maxBody, m.Generation) {
 		return nil, nil, false, c.tooLarge(len(m.Body))
 	}
 	media := serializer.MediaType(m.ContentType)
