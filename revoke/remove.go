@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
@@ -133,8 +134,10 @@ func (r *Revoker) makeDue(ctx context.Context, w waiting) error {
 	if !w.out.At.After(at) {
 		return nil
 	}
-	w.out.At = at
-	w.out.Queue = w.queue
+	m := *w.out.Message
+	m.Headers = maps.Clone(m.Headers)
+	delete(m.Headers, wire.HeaderHeld) // else it would not be early for a consumer that has not heard
+	w.out.At, w.out.Queue, w.out.Message = at, w.queue, &m
 	err := r.finder.Update(ctx, w.queue, w.out)
 	if errors.Is(err, broker.ErrNotFound) {
 		return nil
