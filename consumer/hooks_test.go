@@ -12,6 +12,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/middleware"
+	"github.com/swarmiji/swarmiji/serializer"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -160,6 +161,40 @@ func TestHooksVetoAtTheConsumer(t *testing.T) {
 		synctest.Wait()
 		if len(after) != 1 || after[0] != "echo 1 <nil>" {
 			t.Errorf("after enqueue: %q", after)
+		}
+	})
+}
+
+// TestVetoOfAnEarlyTask: a task that comes before its time, as an older or a foreign producer sends
+// it, is not started before its time by a veto that says "again in a second".
+func TestVetoOfAnEarlyTask(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		vetoes := 0
+		b := newTable(t, func(c *consumer.Config) {
+			c.Hooks.Tasks.Global = []middleware.Hooks{{
+				BeforeDequeue: func(context.Context, *task.Request) error {
+					if vetoes++; vetoes == 1 {
+						return task.Retry(nil, task.After(time.Second))
+					}
+					return nil
+				},
+			}}
+		})
+		b.run()
+		defer b.end()
+		synctest.Wait()
+		e := &task.Envelope{ID: "early-1", Name: "echo", Args: []byte("1"), ContentType: serializer.ContentJSON}
+		e.Meta.NotBefore = task.Set(time.Now().Add(time.Hour))
+		m, err := serializer.JSONFormat{}.Encode(e)
+		must0(t, err)
+		must0(t, b.server.Connect().Publish(t.Context(), "default", m))
+		time.Sleep(30 * time.Minute)
+		if n := b.runs.Load(); n != 0 {
+			t.Errorf("a task that is due in an hour was started %d times within half of it", n)
+		}
+		time.Sleep(time.Hour)
+		if n := b.runs.Load(); n != 1 {
+			t.Errorf("it was started %d times", n)
 		}
 	})
 }

@@ -104,12 +104,12 @@ func (q *queue) proceed(r *run) {
 	switch {
 	case r.request.Deliveries > 1 && !r.idempotent() && !r.checked && r.mayHaveStarted(): // else it would be said never to have run
 	case r.revoked(): // settled, or put back
-	case r.veto != nil:
-		q.settleAside(r, r.judge(nil, r.veto))
 	case r.expired():
 		q.settleAside(r, verdict{kind: expired, err: task.ErrExpired})
-	case r.premature():
+	case r.premature(): // before a veto, whose delay may be shorter; the hook is asked again then
 		r.sendBackUntilDue()
+	case r.veto != nil:
+		q.settleAside(r, r.judge(nil, r.veto))
 	case r.handler == nil:
 		r.park()
 	default:
