@@ -111,9 +111,11 @@ func (r *run) expectNothing() {
 	}
 }
 
-// leftOpen reports whether an attempt before this one, which ends the task, may have left its deferral open for it.
+// leftOpen reports whether an attempt before this one, which ends the task, may have left its
+// deferral open for it. A message that was snoozed or put back is of a later generation, and counts
+// no retry.
 func (r *run) leftOpen(v verdict) bool {
-	return r.queue.c.answers != nil && r.answer == nil && (r.request.Retries > 0 || r.request.Deliveries > 1) &&
+	return r.queue.c.answers != nil && r.answer == nil && (r.request.Generation > 0 || r.request.Deliveries > 1) &&
 		v.kind != retry && v.kind != snooze && v.kind != deferred && v.kind != giveBack
 }
 
