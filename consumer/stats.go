@@ -90,6 +90,10 @@ func (c *Consumer) Stats() Stats {
 }
 
 func (q *queue) describe(s *QueueStats) {
+	if q == nil { // it is not consumed: the broker allowed no more consumers
+		s.Workers, s.Prefetch = 0, 0
+		return
+	}
 	s.Workers, s.Paused = q.team.workers(), q.gate.shut.Load()
 	s.Prefetch = q.cfg.prefetch(s.Workers)
 }
