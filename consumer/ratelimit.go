@@ -345,19 +345,18 @@ func (rs *rates) serve(b *bucket) {
 // answer starts a run, or gives it back. The mutex of the rates is held.
 func (w *waiter) answer(start bool) {
 	r, c := w.r, w.r.queue.c
-	switch {
-	case w.wake != nil:
-		c.reserved.remove(r)
+	c.reserved.remove(r) // before it goes on, and may have to wait for something else
+	if w.wake != nil {
 		w.wake <- start
 		return
-	case !start:
-		r.unstarted()
-	default:
-		c.settling.Go(r.begin)
 	}
 	w.ends.Stop()
 	r.queue.aside--
-	c.reserved.remove(r)
+	if !start {
+		r.unstarted()
+		return
+	}
+	c.settling.Go(r.begin)
 }
 
 // begin starts a run that was set aside.
