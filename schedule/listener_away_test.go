@@ -3,6 +3,7 @@ package schedule_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -26,6 +27,12 @@ func (r *reports) note(p schedule.Report) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.list = append(r.list, p)
+}
+
+func (r *reports) all() []schedule.Report {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.list)
 }
 
 // of counts the reports of a problem about an entry.
@@ -160,10 +167,9 @@ func TestWhatOneCannotRead(t *testing.T) {
 		add(t, s, schedule.Now(), tell.Call("fine"))
 		stop := running(t, teller(t, j, schedule.ListenerConfig{Store: store, OnReport: r.note}))
 		time.Sleep(30 * time.Minute)
-		synctest.Wait()
 		j.want(t, "fine at 0s")
 		got := map[string]int{}
-		for _, one := range r.list {
+		for _, one := range r.all() {
 			if one.Problem != schedule.ProblemBroken {
 				t.Errorf("%+v", one)
 			}
