@@ -41,8 +41,7 @@ type Spec struct {
 	Queue string
 	// Weight is how much of the queue's limit it takes while it runs, rounded up to thousandths; 0: nothing. Unset: 1. Only with Queue.
 	Weight task.Opt[float64]
-	// Windows are the times at which it may start; FirstRun is moved to the first opening from then on. nil: those of the type of this
-	// name, or any time; new(schedule.Windows): any time, whatever the type says. Only with Queue.
+	// Windows are the times at which it may start; FirstRun is moved to the first opening from then on. nil: any time. Only with Queue.
 	Windows *schedule.Windows
 	// Timeout is how long an attempt may take, the wait for its answer included. 0: as long as it likes. Unset: [DefaultAttemptTimeout]. Only with Queue. It does not
 	// concern a job that is dispatched as a task ([Dispatch]), which has time limits of its own.

@@ -423,7 +423,7 @@ func TestQueueRetryAtWindow(t *testing.T) {
 		r := s.runner(jobs.RunnerConfig{Queue: &jobs.Queue{Name: "q", Limit: 1}})
 		register(t, r, kind)
 		s.run(r)
-		first, second := s.ship(kind, "q", "first"), s.ship(kind, "q", "second", func(s *jobs.Spec) { s.Windows = new(schedule.Windows) })
+		first, second := s.ship(kind, "q", "first"), s.ship(kind, "q", "second", func(s *jobs.Spec) { s.Windows = nil })
 		time.Sleep(30 * time.Hour)
 		d.about(t, "0s: ask first", "1h0m0s: ask second", "8h0m0s: ask second", "22h0m0s: ask first")
 		for _, id := range []jobs.ID{first, second} {
