@@ -126,6 +126,43 @@ func TestCutOffRunnerKeepsWhatHasEnded(t *testing.T) {
 	})
 }
 
+// TestCutOffRunnerKeepsItsRequest: a request that was sent although the lease has ended is not sent again, while nobody else was given the job.
+func TestCutOffRunnerKeepsItsRequest(t *testing.T) {
+	for _, queue := range []string{"", "q"} {
+		inShop(t, func(t *testing.T, s *shop) {
+			gate := &gate{Store: s.store}
+			c := jobs.RunnerConfig{Service: serve(t, gate)}
+			if queue != "" {
+				c.Queue = &jobs.Queue{Name: queue}
+			}
+			r := s.runner(c)
+			d := newDiary()
+			kind := shipping(func(_ ctx, p parcelOf) error {
+				d.note("ask %s", p.To)
+				time.Sleep(27*time.Second + 100*time.Millisecond) // it cannot be interrupted
+				return nil
+			})
+			register(t, r, kind)
+			s.run(r)
+			id := s.ship(kind, queue, "x")
+			time.Sleep(time.Second)
+			gate.closed.Store(true)
+			time.Sleep(26*time.Second + 500*time.Millisecond) // its lease ends at 30 s, and its handler at 27
+			gate.closed.Store(false)
+			time.Sleep(time.Minute)
+			d.about(t, "0s: ask x")
+			if j := s.job(id); j.Phase != jobs.Awaiting {
+				t.Errorf("%q: %s %s", queue, j.State, j.Phase)
+			}
+			s.tell("x", "yes", jobs.Accepted)
+			time.Sleep(time.Minute)
+			if st := r.Stats(); st.GivenBack != 0 || st.Deferred != 1 {
+				t.Errorf("%q: %+v", queue, st)
+			}
+		})
+	}
+}
+
 // TestCutOffRunnerGivesBack: what was interrupted because its lease ended runs again at once when the store is back, if nobody else has it.
 func TestCutOffRunnerGivesBack(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {

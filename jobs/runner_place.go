@@ -135,7 +135,7 @@ func (r *round) interrupted(p *place, err error) bool {
 	switch {
 	case p.Lost(): // told already
 		r.release(p.hold)
-	case err != nil && (p.Ended() || errors.Is(context.Cause(r.hard), task.ErrShutdown)): // it is to run again
+	case err != nil && !defers(err) && (p.Ended() || errors.Is(context.Cause(r.hard), task.ErrShutdown)): // it is to run again
 		if p.Queue != "" { // in the same attempt, which an answer may come for: its request may be on its way
 			p.was.state = Running
 		}
@@ -145,6 +145,12 @@ func (r *round) interrupted(p *place, err error) bool {
 		return false
 	}
 	return true
+}
+
+// defers reports whether err is no failure: the request was sent, and to run again would send it twice.
+func defers(err error) bool {
+	_, is := task.VerdictOf(err).(*task.DeferVerdict) //nolint:errorlint // the outermost verdict counts
+	return is
 }
 
 // left are the data that a run leaves; nil: those that there are.
