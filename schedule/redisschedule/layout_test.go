@@ -360,3 +360,37 @@ func TestCluster(t *testing.T) {
 		t.Error(next, err, seen)
 	}
 }
+
+// TestRemovedWhileRun: the claim on an entry that was removed while it runs ends with the run, in both layouts.
+func TestRemovedWhileRun(t *testing.T) {
+	s := newServer(t)
+	store := s.store(redisschedule.Config{})
+	for _, payload := range []string{
+		`{"args":[],"cron":"* * * * * * *","job":"x"}`,
+		`{"args":[],"job":"x","spec":"CRON_TZ=Asia/Tokyo * * * * * * *"}`,
+	} {
+		e := schedule.Entry{ID: schedule.ID([]byte(payload)), Payload: []byte(payload), Next: time.Now().Add(-time.Second)}
+		if _, err := store.Add(t.Context(), []schedule.Entry{e}); err != nil {
+			t.Fatal(err)
+		}
+		b, err := store.Due(t.Context(), 10)
+		if err != nil || len(b.Ticks) != 1 {
+			t.Fatalf("%+v, %v", b, err)
+		}
+		k := b.Ticks[0]
+		if won, err := store.Claim(t.Context(), "a", time.Minute, []schedule.Claim{{Tick: k, Next: time.Now().Add(time.Hour)}}); err != nil || !won[0] {
+			t.Fatal(won, err)
+		}
+		if there, err := store.Remove(t.Context(), e.ID); err != nil || !there {
+			t.Fatal(there, err)
+		}
+		if held, err := store.Done(t.Context(), "a", []schedule.Finish{{Tick: k}}); err != nil || !held[0] {
+			t.Errorf("%s: Done says %v, %v", payload, held, err)
+		}
+		for _, key := range []string{s.name + ":next", s.name + ":swarmiji:next"} {
+			if n := s.do("ZCARD", key); n != int64(0) {
+				t.Errorf("%s: %s keeps %v members", payload, key, n)
+			}
+		}
+	}
+}

@@ -31,6 +31,7 @@ for i = 2, #ARGV, 7 do
   local left, state, target = ARGV[i + 4], ARGV[i + 5], ARGV[i + 6]
   local jobs, next = of(id)
   local held = redis.call('ZREM', next, claim)
+  if held == 0 and next ~= KEYS[5] then held = redis.call('ZREM', KEYS[5], claim) end -- its entry was removed meanwhile
   if held == 1 then
     if left == 's' and redis.call('HEXISTS', (of(target)), target) == 1 then
       redis.call('HSET', KEYS[3], 'state:' .. target, state)
