@@ -55,6 +55,8 @@ type Spec struct {
 	Respond bool
 
 	internal bool // Queue may be a reserved one
+
+	completed bool // by its Type: what it leaves out was taken out on purpose
 }
 
 // Created is a job that was made, or one that was there.
@@ -148,7 +150,7 @@ func (s *Service) CreateAll(ctx context.Context, specs []Spec) ([]Created, error
 
 // draft makes a job of a spec, as far as it can be made without a look at others, or at the time.
 func (s *Service) draft(spec *Spec) (Job, error) {
-	if complete, ok := s.types.Load(spec.Name); ok {
+	if complete, ok := s.types.Load(spec.Name); ok && !spec.completed {
 		own := *spec // the caller's stays as it is
 		spec = &own
 		complete.(func(*Spec))(spec)

@@ -235,6 +235,7 @@ func (t Type[D, A]) Spec(queue string, data D, opts ...func(*Spec)) (Spec, error
 	}
 	spec := Spec{Name: t.Name, Data: text, Queue: queue, Key: t.Key(data), Respond: t.Response != nil}
 	t.complete(&spec)
+	spec.completed = true
 	for _, o := range opts {
 		o(&spec)
 	}
