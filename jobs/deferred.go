@@ -215,8 +215,8 @@ func (f *Deferrals) Drop(ctx context.Context, d Deferral) error {
 		return err
 	}
 	err = f.with(ctx, &d, "", func(ctx context.Context, a *deferring) error {
-		if a.job == nil || a.job.Phase != "" && a.begun() {
-			return nil
+		if a.job == nil || a.job.Phase != "" && (a.begun() || a.job.Scheduled.IsZero()) {
+			return nil // it is deferred; nobody has claimed that of another attempt, so that its retry is not this one
 		}
 		return a.tx.Delete(ctx, a.job.ID) // also one whose retry, this attempt, was quicker than Next
 	})
@@ -236,8 +236,8 @@ func (f *Deferrals) Conclude(ctx context.Context, d Deferral) (answered bool, er
 			switch {
 			case a.job == nil:
 				return nil
-			case a.job.Phase != "" && a.begun():
-				answered = true
+			case a.job.Phase != "" && (a.begun() || a.job.Scheduled.IsZero()): // see Drop
+				answered = a.begun()
 				return nil
 			case a.job.Key != key:
 				known = a.job.Key
