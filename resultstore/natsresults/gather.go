@@ -219,10 +219,10 @@ func (s *Store) arrive(ctx context.Context, st *stream, a *resultstore.Arrival, 
 		}
 		switch {
 		case err == nil && g.decider == a.Index:
-			s.shorten(st, a, g, 0, g.largest)
+			s.shorten(ctx, st, a, g, 0, g.largest)
 			return g, nil
 		case err == nil && g.decider >= 0 && waits: // it was decided meanwhile
-			s.shorten(st, a, g, a.Index, a.Index)
+			s.shorten(ctx, st, a, g, a.Index, a.Index)
 			return g, nil
 		case err == nil:
 			return g, nil

@@ -9,21 +9,21 @@ import (
 )
 
 const (
-	maxShortens = 8               // goroutines that shorten; beyond it the arrival waits
+	maxShortens = 8               // goroutines that shorten; beyond it the arrival waits, as long as its context lets it
 	shortenTime = 5 * time.Minute // for all members of a group
 )
 
 // shorten keeps the members from one index to another as long as a decided group, if they would be
 // kept longer: they were to wait with the group, and a has decided it, or found it decided. It costs
 // two trips for each. A failure costs only room in the stream.
-func (s *Store) shorten(st *stream, a *resultstore.Arrival, g *groupState, from, to int) {
+func (s *Store) shorten(ctx context.Context, st *stream, a *resultstore.Arrival, g *groupState, from, to int) {
 	group, ttl := a.Group, 2*a.Kept(true)
 	if !s.begin() {
 		return
 	}
-	do := func() {
+	do := func(ctx context.Context) {
 		defer s.end()
-		ctx, cancel := context.WithTimeout(context.Background(), shortenTime)
+		ctx, cancel := context.WithTimeout(ctx, shortenTime)
 		defer cancel()
 		go func() {
 			select {
@@ -47,10 +47,10 @@ func (s *Store) shorten(st *stream, a *resultstore.Arrival, g *groupState, from,
 	case s.shortens <- struct{}{}:
 		go func() {
 			defer func() { <-s.shortens }()
-			do()
+			do(context.WithoutCancel(ctx))
 		}()
 	default:
-		do()
+		do(ctx)
 	}
 }
 
