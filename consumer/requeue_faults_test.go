@@ -67,81 +67,58 @@ func (b *table) rec(t *testing.T, id task.ID) resultstore.Record {
 	return r
 }
 
-// TestRequeueBesideAQueuedRetry: the retry of a task that runs at most once was queued although nobody heard of it, and waits for its delay. The uncertain
-// task's letter is requeued meanwhile.
-func TestRequeueBesideAQueuedRetry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		fb := &sentAllTheSame{}
-		var fixed atomic.Bool
-		var runs atomic.Int64
-		b := newTable(t, func(c *consumer.Config) {
-			fb.Broker = c.Broker.(*membroker.Broker)
-			c.Broker = fb
+// TestRequeueAfterAnUnknownRetry: the retry of a task that runs at most once was queued, although its
+// outcome is unknown, and the uncertain task's letter is requeued.
+func TestRequeueAfterAnUnknownRetry(t *testing.T) {
+	for name, after := range map[string]struct {
+		retry, run time.Duration
+		one        bool
+	}{
+		"the retry waits for its delay": {retry: time.Hour},
+		// Both are letters then, of two generations of one task.
+		"the retry has failed too": {retry: time.Second, run: time.Second, one: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { requeueAfterAnUnknownRetry(t, after.retry, after.run, after.one) })
 		})
-		def := task.New[int, int]("pay", task.WithIdempotent(false), task.WithMaxRetries(5))
-		if err := def.Handle(b.c, func(_ context.Context, i int) (int, error) {
-			runs.Add(1)
-			if fixed.Load() {
-				return i, nil
-			}
-			return 0, task.Retry(errors.New("not yet"), task.After(time.Hour))
-		}); err != nil {
-			t.Fatal(err)
-		}
-		b.run()
-		if _, err := def.Submit(t.Context(), b.p, 7, task.WithID("pay-1")); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Minute)
-		t.Logf("before: %+v, record %s, %d runs", b.stats(t), b.rec(t, "pay-1").State, runs.Load())
-		fixed.Store(true)
-		t.Logf("requeue: %+v", b.requeueAll(t))
-		time.Sleep(5 * time.Hour)
-		rec, s := b.rec(t, "pay-1"), b.stats(t)
-		if rec.State != task.StateSucceeded {
-			t.Errorf("5 h after the requeue: record %q (life %d), queue %+v, %d runs: the task is lost", rec.State, rec.Life, s, runs.Load())
-		}
-		b.end()
-	})
+	}
 }
 
-// TestRequeueTwoGenerations: two letters of one task, of two generations, are requeued.
-func TestRequeueTwoGenerations(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		fb := &sentAllTheSame{}
-		var fixed atomic.Bool
-		var runs atomic.Int64
-		b := newTable(t, func(c *consumer.Config) {
-			fb.Broker = c.Broker.(*membroker.Broker)
-			c.Broker = fb
+func requeueAfterAnUnknownRetry(t *testing.T, retry, work time.Duration, one bool) {
+	fb := &sentAllTheSame{}
+	var fixed atomic.Bool
+	var runs atomic.Int64
+	b := newTable(t, func(c *consumer.Config) {
+		fb.Broker = c.Broker.(*membroker.Broker)
+		c.Broker = fb
+		if one {
 			c.Queues = map[string]consumer.QueueConfig{"default": {Workers: 1, Prefetch: 1}}
-		})
-		def := task.New[int, int]("pay", task.WithIdempotent(false), task.WithMaxRetries(5))
-		if err := def.Handle(b.c, func(_ context.Context, i int) (int, error) {
-			runs.Add(1)
-			if fixed.Load() {
-				time.Sleep(time.Second)
-				return i, nil
-			}
-			return 0, task.Retry(errors.New("not yet"), task.After(time.Second))
-		}); err != nil {
-			t.Fatal(err)
 		}
-		b.run()
-		if _, err := def.Submit(t.Context(), b.p, 7, task.WithID("pay-1")); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Minute)
-		t.Logf("before: %+v, record %s, %d runs", b.stats(t), b.rec(t, "pay-1").State, runs.Load())
-		fixed.Store(true)
-		t.Logf("requeue: %+v", b.requeueAll(t))
-		time.Sleep(5 * time.Hour)
-		rec, s := b.rec(t, "pay-1"), b.stats(t)
-		if rec.State != task.StateSucceeded {
-			t.Errorf("5 h after the requeue: record %q (life %d), queue %+v, %d runs: its success was thrown away", rec.State, rec.Life, s, runs.Load())
-		}
-		b.end()
 	})
+	def := task.New[int, int]("pay", task.WithIdempotent(false), task.WithMaxRetries(5))
+	if err := def.Handle(b.c, func(_ context.Context, i int) (int, error) {
+		runs.Add(1)
+		if fixed.Load() {
+			time.Sleep(work)
+			return i, nil
+		}
+		return 0, task.Retry(errors.New("not yet"), task.After(retry))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	b.run()
+	if _, err := def.Submit(t.Context(), b.p, 7, task.WithID("pay-1")); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Minute)
+	t.Logf("before: %+v, record %s, %d runs", b.stats(t), b.rec(t, "pay-1").State, runs.Load())
+	fixed.Store(true)
+	t.Logf("requeue: %+v", b.requeueAll(t))
+	time.Sleep(5 * time.Hour)
+	if rec, s := b.rec(t, "pay-1"), b.stats(t); rec.State != task.StateSucceeded {
+		t.Errorf("5 h after the requeue: record %q (life %d), queue %+v, %d runs: the task is lost", rec.State, rec.Life, s, runs.Load())
+	}
+	b.end()
 }
 
 // bare is a broker without Retrier, as RabbitMQ's, that loses its connection between the confirm of a copy and the acknowledgement.
