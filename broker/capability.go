@@ -134,7 +134,7 @@ type PrefetchAdviser interface {
 }
 
 // Buffer is a Subscription that tells what it holds and has not handed out yet: up to its Prefetch.
-// There is no fallback: without it nobody knows.
+// There is no fallback: without it the number is unknown.
 type Buffer interface {
 	// Buffered returns these messages, the next one first. The caller must not change them.
 	Buffered() []*Message

@@ -2,11 +2,12 @@
 // prints a table of the medians and their ratios, each beside what is wanted of it. It exits with status 1 when a row is
 // not what is wanted.
 //
-//	go run ./bench/compare [-engines rabbit,redis,nats,memory] [-runs 3] [-scale 1] [-only drain] [-base FILE] [-new FILE]
+//	go run ./bench/compare [-engines rabbit,redis,nats,memory] [-runs 3] [-scale 1]
+//		[-only drain] [-base FILE] [-new FILE]
 //
-// -base is a build of ./bench of an older commit. It then stands in the place of the bare client, and a speed is wanted that
-// is not below 0.95 of the older one's. -new is a build of the checkout; without it, compare builds one. "make bench
-// BASE=commit" makes both.
+// -base is a build of ./bench of an older commit. It then stands in the place of the bare client,
+// and a speed is wanted that is not below 0.95 of the older one's. -new is a build of the
+// checkout; without it, compare builds one. "make bench BASE=commit" makes both.
 //
 // Run it from the root of the module, on a machine that does nothing else.
 package main

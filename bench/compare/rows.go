@@ -18,7 +18,8 @@ type row struct {
 // leastOfBefore is how fast Swarmiji has to be, as a part of the speed of the version before.
 const leastOfBefore = 0.95
 
-// beside turns rows that compare with the bare client into rows that compare with the version before.
+// beside turns rows that compare with the bare client into rows that compare with the version
+// before.
 func beside(rows []row) []row {
 	seen := make(map[string]bool)
 	var some []row

@@ -33,7 +33,8 @@ func (b *Broker) ready(ctx context.Context, amqpQueues []string) (int, error) {
 	return n, nil
 }
 
-// How long Stats and Purge believe that something is not there: the server closes the channel of who asks for it.
+// How long Stats and Purge remember that a queue is missing. The server closes the channel that
+// asks for a missing queue.
 const (
 	plainFor    = 10 * time.Minute // the levels of a queue that exists; they do not change
 	deadlessFor = 30 * time.Second // its dead queue, which a dead letter makes

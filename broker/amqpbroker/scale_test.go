@@ -13,10 +13,10 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
-// TestStatsClosesNoChannel: to ask again for the size of a queue that has neither levels nor dead letters is no error for the
-// server, which logs each one.
+// TestStatsClosesNoChannel: to ask again for the size of a queue that has neither levels nor dead
+// letters is no error for the server, which logs each one.
 func TestStatsClosesNoChannel(t *testing.T) {
-	srv := testserver.OwnRabbit(t, testserver.RabbitConfig{}) // whose log nobody else fills
+	srv := testserver.OwnRabbit(t, testserver.RabbitConfig{}) // no other test writes to its log
 	b := connect(t, amqpbroker.Config{URLs: []string{srv.URL()}})
 	q := declared(t, b)
 	look := func() {
@@ -50,7 +50,8 @@ func TestStatsClosesNoChannel(t *testing.T) {
 	})
 }
 
-// TestLazyDeadQueue: a queue that is only declared has no dead queue; its first consumer or dead letter makes one.
+// TestLazyDeadQueue: a queue that is only declared has no dead queue; its first consumer or dead
+// letter makes one.
 func TestLazyDeadQueue(t *testing.T) {
 	srv := testserver.RequireRabbit(t)
 	ns := testserver.Namespace()
@@ -105,7 +106,7 @@ func TestChannelMax(t *testing.T) {
 	}
 }
 
-// TestListFetchesLittle: whoever lists a few dead letters has few of them fetched, and given back, for it.
+// TestListFetchesLittle: a list of a few dead letters fetches few of them.
 func TestListFetchesLittle(t *testing.T) {
 	srv := testserver.RequireRabbit(t)
 	ns := testserver.Namespace()

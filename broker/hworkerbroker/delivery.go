@@ -205,7 +205,7 @@ func (d *delivery) handOut(ctx context.Context) bool {
 }
 
 // keep renews the start time, or looks whether somebody has the job who does not know of ours. What
-// waits here for a worker is renewed with or without a heartbeat: nobody works on it yet.
+// waits here for a worker is renewed with or without a heartbeat: its work has not begun.
 func (d *delivery) keep(ctx context.Context) {
 	select {
 	case d.turn <- struct{}{}:

@@ -22,7 +22,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// one has a consumer run one job at a time.
+// one lets a consumer run one job at a time.
 func (f *foreign) one(c *consumer.Config) {
 	c.Queues = map[string]consumer.QueueConfig{f.queue: {Task: "mail.send", Workers: 1}}
 }
@@ -77,7 +77,7 @@ func TestWorkerPutsWhatDoesNotBindToTheBrokenOnes(t *testing.T) {
 	}
 }
 
-// H1, H11: a consumer takes as many jobs as it has workers. What nobody works on waits in the
+// H1, H11: a consumer takes as many jobs as it has workers. What no worker runs waits in the
 // queue, for any worker.
 func TestWorkerTakesWhatItWorksOn(t *testing.T) {
 	f := newForeign(t)

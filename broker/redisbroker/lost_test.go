@@ -288,7 +288,8 @@ func TestAckRepeated(t *testing.T) {
 	nothing(t, s)
 }
 
-// TestManyDeadOwners: one claim puts back what all consumers held whose leases have ended, however many they were.
+// TestManyDeadOwners: one claim puts back what all consumers held whose leases have ended, however
+// many they were.
 func TestManyDeadOwners(t *testing.T) {
 	t.Parallel()
 	srv := testserver.RequireRedis(t)
@@ -306,7 +307,7 @@ func TestManyDeadOwners(t *testing.T) {
 	testwait.Until(t, "that all leases have ended", func() bool {
 		return do(t, srv, "ZCOUNT", "swj:{"+ns+"."+q+"}:o", fmt.Sprint(time.Now().UnixMicro()), "+inf") == int64(0)
 	})
-	// No look of its own brings it more than the claims that follow each other.
+	// This owner does not look for messages itself: only claims bring them.
 	alive := subscribe(t, connect(t, redisbroker.Config{Namespace: ns, Poll: patient}), q, 0)
 	for range owners {
 		ack(t, receive(t, alive))

@@ -10,7 +10,8 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
-// TestManyWait: consumers of many queues that wait look for what they were not told of, and renew their leases, in few calls.
+// TestManyWait: consumers of many queues that wait look for what they were not told of, and renew
+// their leases, in few calls.
 func TestManyWait(t *testing.T) {
 	t.Parallel()
 	const queues = 60
@@ -34,7 +35,7 @@ func TestManyWait(t *testing.T) {
 	// What another program pushes is found.
 	do(t, srv, "RPUSH", fmt.Sprintf("swj:{many.q%d}:r0", queues), `{"task":"a","id":"pushed"}`)
 	ack(t, receive(t, last))
-	// Leases lived on all the while: nobody begins anew.
+	// No lease has ended: no owner has registered again.
 	if n := do(t, srv, "HLEN", "swj:{many.q1}:c"); n != int64(1) {
 		t.Errorf("%v owners and claims are on record, want one", n)
 	}
