@@ -118,7 +118,7 @@ func (c *admitter) admit(ctx context.Context, r *task.Request) (release func(), 
 		if least == 0 {
 			least = c.Delay
 		}
-		return nil, task.Snooze(c.waiting.refused(line, c.spread(least), c.Delay))
+		return nil, task.Snooze(c.spread(c.waiting.refused(line, least, c.Delay)))
 	}
 	c.waiting.admitted(line, c.Delay)
 	return c.keep(ctx, r, holder, ps), nil

@@ -70,7 +70,8 @@ func (l *line) count(now time.Time, delay time.Duration) {
 	l.last = now
 }
 
-// refused returns for how long a task is put back that was refused: least, or more where others wait.
+// refused returns for how long a task is put back that was refused: least, or more where others wait. Tasks that are refused
+// together while the gap is not yet known get the same time; the caller spreads them.
 func (ls *lines) refused(key string, least, delay time.Duration) time.Duration {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

@@ -43,7 +43,7 @@ func ExampleProducer_Submit_unique() {
 
 // forgetful is a broker whose first confirm is lost.
 type forgetful struct {
-	broker.Broker
+	*membroker.Broker
 	lost bool
 }
 

@@ -36,9 +36,7 @@ func TestKilledBrokerLosesNothingConfirmed(t *testing.T) {
 		f.await("load again", atLeast(len(f.history().Tasks(ledger.Finished))+100, ledger.Finished))
 		p.terminate(60 * time.Second)
 		f.await("all confirmed tasks finished", nothingLost)
-		for _, c := range consumers {
-			c.terminate(15 * time.Second)
-		}
+		f.drain(consumers...)
 		f.check(ledger.NoLoss, ledger.NoGhosts, ledger.RepeatsOnlyOf(submittedBefore(f.history(), recovered)))
 		f.awaitEmpty(f.connect(f.url).Broker)
 	})

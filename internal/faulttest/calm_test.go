@@ -21,9 +21,7 @@ func TestWithoutFaultsEveryTaskRunsOnce(t *testing.T) {
 				t.Errorf("%s ended with status %d", p.name, code)
 			}
 		}
-		for _, c := range consumers {
-			c.terminate(10 * time.Second)
-		}
+		f.drain(consumers...)
 		f.check(ledger.NoLoss, ledger.NoRepeat, ledger.NoGhosts, ledger.Results)
 		if n := len(f.history().Tasks(ledger.Confirmed)); n != 800 {
 			t.Errorf("%d tasks were confirmed of 800", n)

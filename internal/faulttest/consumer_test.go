@@ -52,7 +52,7 @@ func TestTerminatedConsumersRepeatNothing(t *testing.T) {
 		}
 		p.terminate(60 * time.Second)
 		f.await("all confirmed tasks finished", nothingLost)
-		old.terminate(15 * time.Second)
+		f.drain(old)
 		f.check(ledger.NoLoss, ledger.NoRepeat, ledger.NoGhosts, ledger.Results)
 		f.awaitEmpty(f.connect(f.url).Broker)
 	})

@@ -225,6 +225,20 @@ func (f *fleet) awaitStats(b broker.Broker, what string, cond func(broker.Stats)
 	}
 }
 
+// drain waits until there is nothing left to do and ends the consumers. That all confirmed tasks have finished is not enough: the
+// second message of a task whose submission was repeated may still wait, and Redis may give back what was finished while its
+// replica did not hear of it.
+func (f *fleet) drain(consumers ...*program) {
+	f.t.Helper()
+	f.awaitStats(f.connect(f.url).Broker, "nothing left to do", idle)
+	for _, c := range consumers {
+		c.terminate(15 * time.Second)
+	}
+}
+
+// idle is the condition that nothing waits and nobody has anything.
+func idle(s broker.Stats) bool { return s.Ready == 0 && s.Held == 0 }
+
 // awaitEmpty waits until nothing is queued and demands that nothing became a dead letter.
 func (f *fleet) awaitEmpty(b broker.Broker) {
 	f.t.Helper()

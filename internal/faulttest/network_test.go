@@ -30,9 +30,7 @@ func TestCutConnectionsLoseNothing(t *testing.T) {
 		}
 		p.terminate(60 * time.Second)
 		f.await("all confirmed tasks finished", nothingLost)
-		for _, c := range consumers {
-			c.terminate(15 * time.Second)
-		}
+		f.drain(consumers...)
 		f.check(ledger.NoLoss, ledger.NoGhosts, ledger.Results)
 		f.awaitEmpty(f.connect(node.URL()).Broker)
 	})
@@ -66,7 +64,7 @@ func TestBlackHoleIsNoticed(t *testing.T) {
 		proxy.Heal()
 		p.terminate(60 * time.Second)
 		f.await("all confirmed tasks finished", nothingLost)
-		lost.terminate(15 * time.Second)
+		f.drain(lost)
 		f.check(ledger.NoLoss, ledger.NoGhosts, ledger.RepeatsOnlyOf(submittedBefore(f.history(), healed.Add(recovery))))
 		f.awaitEmpty(f.connect(f.url).Broker)
 	})

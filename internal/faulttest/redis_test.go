@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/ledger"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 )
@@ -134,18 +133,6 @@ func TestRedisSentinelFailover(t *testing.T) {
 		}
 	}
 }
-
-// drain waits until there is nothing left to do and ends the consumer. What it finished while the replica did not hear of it
-// comes back from there, and must not stay with the consumer, or with nobody, because the server's memory is older than the
-// consumer's.
-func (f *fleet) drain(c *program) {
-	f.t.Helper()
-	f.awaitStats(f.connect(f.url).Broker, "nothing left to do", idle)
-	c.terminate(15 * time.Second)
-}
-
-// idle is the condition that nothing waits and nobody has anything.
-func idle(s broker.Stats) bool { return s.Ready == 0 && s.Held == 0 }
 
 func must(t *testing.T, err error) {
 	t.Helper()
