@@ -21,10 +21,11 @@ import (
 // turn, which new tasks do not take meanwhile: all that is held would otherwise be of one task, and the others behind it would wait
 // for ever. Where the prefetch has no half, the worker itself waits if that is short.
 const (
-	maxAside     = 1000           // set aside where the prefetch has no limit
-	asideFor     = time.Minute    // for which a task is set aside at most
-	ratePatience = time.Second    // for which a worker waits
-	maxRateDelay = 24 * time.Hour // for which a task is put back: the limit may have changed by then
+	maxAside     = 1000            // set aside where the prefetch has no limit
+	asideFor     = time.Minute     // for which a task is set aside at most
+	ratePatience = time.Second     // for which a worker waits
+	maxRateDelay = 24 * time.Hour  // for which a task is put back: the limit may have changed by then
+	turnLate     = 5 * time.Second // for which a task that was put back may be late for its turn, beside an interval
 )
 
 // RateDefault is the rate that has SetRateLimit take back what it did before.
@@ -49,6 +50,7 @@ type bucket struct {
 	waiting  []*waiter     // in the order of their turns
 	timer    *time.Timer   // for the next turn, while somebody waits
 	back     time.Time     // until then the turns are those of tasks that were put back
+	used     time.Time     // when a task last took a token
 }
 
 // waiter is a run that waits for its rate.
@@ -126,6 +128,7 @@ func (rs *rates) admit(r *run, declared string) bool {
 	room := q.room()
 	switch {
 	case wait <= 0 && b.limiter.AllowN(now, 1):
+		b.used = now
 		rs.mu.Unlock()
 		return true
 	case room == 0 && wait > ratePatience:
@@ -173,8 +176,12 @@ func (b *bucket) estimate(now time.Time, n int) time.Duration {
 	return max(0, time.Duration(missing*float64(b.interval)))
 }
 
-// promise returns the next turn that nobody has.
+// promise returns the next turn that nobody has. Tasks that were put back may never come: revoked, purged, expired, or taken by
+// another consumer. When a turn of theirs has passed unused, all of them are given to others.
 func (b *bucket) promise(now time.Time) time.Time {
+	if len(b.waiting) == 0 && now.Sub(b.used) > 2*b.interval+turnLate {
+		b.back = time.Time{}
+	}
 	at := now.Add(b.estimate(now, len(b.waiting)))
 	if n := len(b.waiting); n > 0 {
 		at = later(at, b.waiting[n-1].at.Add(b.interval))
@@ -314,6 +321,7 @@ func (b *bucket) serve() time.Duration {
 				token.Cancel()
 				return wait
 			}
+			b.used = time.Now()
 		}
 		b.waiting[0] = nil
 		b.waiting = b.waiting[1:]

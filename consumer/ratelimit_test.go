@@ -168,4 +168,23 @@ func TestLimitedTasksArePutBackOnce(t *testing.T) {
 	}
 }
 
+// TestTurnsOfTasksThatNeverCome: tasks that were put back to their turns expire there, or end elsewhere. New ones do not wait for
+// those turns.
+func TestTurnsOfTasksThatNeverCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHolding(t, consumer.QueueConfig{Workers: 2, Prefetch: 8})
+		close(h.release)
+		h.b.run()
+		h.submit(0, 60, task.WithRateLimit("1/m"), task.WithExpires(time.Now().Add(2*time.Minute)))
+		time.Sleep(10 * time.Minute)
+		before := len(h.runs())
+		h.submit(60, 1, task.WithRateLimit("1/m"))
+		time.Sleep(3 * time.Minute)
+		if len(h.runs()) != before+1 {
+			t.Errorf("a task has not started 3 minutes after it was submitted, nor has any other in the last 8")
+		}
+		h.b.end()
+	})
+}
+
 var _ consumer.Pool = spawner{}
