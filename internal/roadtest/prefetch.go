@@ -168,11 +168,11 @@ func testReserved(t *testing.T, open Open) {
 		<-release
 		return i, nil
 	})
-	r.start()
 	var fs []*task.Future[int]
-	for i := range 6 {
+	for i := range 6 { // before: a broker need not fetch one by one what comes one by one
 		fs = append(fs, submit(r, work, i))
 	}
+	r.start()
 	inspector, ok := broker.As[broker.Inspector](r.broker)
 	if !ok { // as pushbroker
 		t.Skip("this broker does not tell what is held")

@@ -2,10 +2,12 @@ package testserver
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -120,10 +122,15 @@ func (p *Proxy) Heal() {
 	p.lossy, p.cut = false, false
 }
 
-// restart closes the proxy's connections and listens again.
+// restart closes the proxy's connections and listens again. A program that is just being started by this process may still
+// have the old listener: it is closed there when the program begins.
 func (p *Proxy) restart() {
 	p.proxy.Stop()
-	if err := p.proxy.Start(); err != nil {
+	err := p.proxy.Start()
+	for end := time.Now().Add(10 * time.Second); errors.Is(err, syscall.EADDRINUSE) && time.Now().Before(end); err = p.proxy.Start() {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err != nil {
 		p.tb.Errorf("proxy on %s: %v", p.Addr(), err)
 	}
 }
