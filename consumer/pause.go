@@ -84,10 +84,15 @@ func (q *queue) pause(ctx context.Context) error {
 		return nil
 	}
 	q.gate.close()
+	return q.returnAll(ctx)
+}
+
+// returnAll stops the fetching and gives back all that was not started. It is called with control held.
+func (q *queue) returnAll(ctx context.Context) error {
 	q.c.rates.giveBack(func(r *run) bool { return r.queue == q })
 	ok, err := q.returnHeld(ctx, everything)
 	if !ok {
-		q.c.warnOnce("pause "+q.source, "a paused queue keeps what it has fetched: this broker's prefetch cannot change")
+		q.c.warnOnce("return "+q.source, "a queue that fetches nothing keeps what it has fetched: this broker's prefetch cannot change")
 	}
 	return err
 }

@@ -234,11 +234,13 @@ func (w *worker) ready() bool {
 		if !t.overrun() {
 			if t.halted.Load() && t.halted.CompareAndSwap(true, false) {
 				t.log(slog.LevelInfo, "fetching goes on: a handler that ignored its time limit has returned")
+				t.fetchAgain()
 			}
 			return true
 		}
 		if t.halted.CompareAndSwap(false, true) {
 			t.log(slog.LevelError, "fetching stops until handlers that ignore their time limit return")
+			t.c.settling.Go(t.returnHeld)
 		}
 		wait(w.ctx, stuckPoll)
 	}

@@ -106,8 +106,11 @@ func (q *queue) told() bool {
 	return false
 }
 
-// tellPrefetch tells the broker how much may be held.
+// tellPrefetch tells the broker how much may be held, unless the team is halted: then that is done when it goes on.
 func (q *queue) tellPrefetch(ctx context.Context) error {
+	if q.team.halted.Load() {
+		return nil
+	}
 	n := q.prefetch
 	if n == noLimit {
 		n = unbounded

@@ -5,13 +5,14 @@ import (
 	"log/slog"
 	"sync/atomic"
 
+	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/task"
 )
 
 // MaxStuck is how many handlers of a queue, or of a [Poll], may go on beyond their hard time limit while the workers take other
-// tasks. Twice the number of workers, if that is more. At the bound the queue fetches nothing until a handler returns, and the
-// log says so.
+// tasks. Twice the number of workers, if that is more. At the bound the queue fetches nothing until a handler returns, what it
+// fetched and did not start goes back for others, and the log says so.
 const MaxStuck = 256
 
 // stuck counts the handlers that go on beyond their hard time limit.
@@ -73,4 +74,32 @@ func (t *team) overrun() bool {
 		n += t.c.stuck.of(q.name)
 	}
 	return n >= max(MaxStuck, 2*t.workers())
+}
+
+// returnHeld gives back what the queues of a halted team hold and did not start: others may run it. It is repeated until the
+// broker has heard that nothing more is to come.
+func (t *team) returnHeld() {
+	var gap backoff.Exponential
+	for attempt := 0; t.halted.Load() && t.fetch.Err() == nil; attempt++ {
+		err := each(t.queues, func(q *queue, ctx context.Context) error {
+			if !t.halted.Load() || q.gate.shut.Load() {
+				return nil
+			}
+			return q.returnAll(ctx)
+		})
+		if err == nil {
+			return
+		}
+		t.log(slog.LevelWarn, "giving back what was fetched is repeated", slog.Any("error", err))
+		wait(t.fetch, gap.Delay(attempt))
+	}
+}
+
+// fetchAgain has the queues of a team that was halted fetch as before.
+func (t *team) fetchAgain() {
+	for _, q := range t.queues {
+		q.control.Lock()
+		q.tellLater()
+		q.control.Unlock()
+	}
 }

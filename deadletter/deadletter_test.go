@@ -350,3 +350,27 @@ func TestImportedMember(t *testing.T) {
 		t.Errorf("report %+v, %v", got, err)
 	}
 }
+
+// timeless hides when its dead letters were put, as hworker's failed list does.
+type timeless struct{ *membroker.Broker }
+
+func (b timeless) ScanDead(ctx context.Context, queue string, fn func(*broker.Dead) broker.DeadAction) error {
+	return b.Broker.ScanDead(ctx, queue, func(d *broker.Dead) broker.DeadAction {
+		d.At = time.Time{}
+		return fn(d)
+	})
+}
+
+// TestAgeOfALetterWithoutATime: a letter whose time is not known is neither older nor younger than anything. To drop what is
+// older than 30 days must not drop what failed a second ago.
+func TestAgeOfALetterWithoutATime(t *testing.T) {
+	d := newDesk(t)
+	letters, err := deadletter.New(deadletter.Config{Broker: timeless{d.broker}, Results: d.results})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.put(simple("a", "mail"), broker.Dead{Reason: "r"})
+	if n, err := letters.Drop(t.Context(), queue, deadletter.Filter{OlderThan: 720 * time.Hour}); n != 0 || err != nil {
+		t.Errorf("dropped %d letters of unknown age, %v", n, err)
+	}
+}

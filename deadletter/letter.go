@@ -85,7 +85,8 @@ type Filter struct {
 	Task string
 	// Error is a text that is part of the reason. "": any.
 	Error string
-	// OlderThan and YoungerThan bound the time since the task was dead-lettered. 0: any.
+	// OlderThan and YoungerThan bound the time since the task was dead-lettered. 0: any. A letter
+	// whose time the broker does not know, such as hworker's, fits neither.
 	OlderThan, YoungerThan time.Duration
 	// Limit is how many letters at most, the oldest first; letters that Requeue refuses do not
 	// count. 0: no limit.
@@ -124,6 +125,9 @@ func (f *Filter) matcher(now time.Time) (*matcher, error) {
 // early reports whether d fits the fields that need no decoding.
 func (m *matcher) early(d *broker.Dead) bool {
 	age := m.now.Sub(d.At)
+	if d.At.IsZero() && (m.f.OlderThan > 0 || m.f.YoungerThan > 0) {
+		return false
+	}
 	return (m.f.OlderThan == 0 || age > m.f.OlderThan) && (m.f.YoungerThan == 0 || age < m.f.YoungerThan) &&
 		strings.Contains(d.Reason, m.f.Error)
 }

@@ -32,6 +32,7 @@ func Run(t *testing.T, open Open) {
 		{"NoResultStore", false, testNoResultStore},
 		{"TimeLimit", false, testTimeLimit},
 		{"StuckHandlers", false, testStuckHandlers},
+		{"StuckHoldsNothing", true, testStuckHoldsNothing},
 		{"RateLimit", false, testRateLimit},
 		{"ManyOnce", false, testManyOnce},
 		{"Successors", false, testSuccessors},

@@ -1,0 +1,53 @@
+package roadtest
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/swarmiji/swarmiji/consumer"
+	"github.com/swarmiji/swarmiji/producer"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// testStuckHoldsNothing: at the bound of stuck handlers a consumer gives back what it fetched and did not start, as after
+// Pause. Otherwise tasks wait for ever beside an idle consumer of their queue (S20).
+func testStuckHoldsNothing(t *testing.T, open Open) {
+	const n = 2 * consumer.MaxStuck
+	r := newRoad(t, open, func(_ *producer.Config, c *consumer.Config) {
+		c.Queues[queueName] = consumer.QueueConfig{Workers: 32, Prefetch: 128}
+	})
+	var stuck, ran atomic.Int64
+	release := make(chan struct{})
+	defer close(release)
+	handle(r, work, func(_ context.Context, i int) (int, error) {
+		stuck.Add(1)
+		<-release
+		return i, nil
+	})
+	r.start()
+	calls := make([]task.Call, n)
+	for i := range calls {
+		calls[i] = work.Call(i, task.WithTimeLimit(20*time.Millisecond))
+	}
+	if _, err := r.producer.SubmitAll(r.ctx(), calls); err != nil {
+		t.Fatal(err)
+	}
+	r.eventually("the bound is reached", func() bool {
+		return r.consumer.Stats().Stuck >= consumer.MaxStuck && r.consumer.Stats().Active == 0
+	})
+	r.second(func(c *consumer.Consumer) {
+		if err := work.Handle(c, func(_ context.Context, i int) (int, error) {
+			ran.Add(1)
+			return i, nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	for end := time.Now().Add(r.h.Patience); stuck.Load()+ran.Load() < n; yield() {
+		if time.Now().After(end) {
+			t.Fatalf("%d tasks are stuck and %d have run elsewhere, of %d; %d are held", stuck.Load(), ran.Load(), n, r.consumer.Stats().Reserved)
+		}
+	}
+}
