@@ -11,8 +11,9 @@ import (
 )
 
 // MaxStuck is how many handlers of a queue, or of a [Poll], may go on beyond their hard time limit while the workers take other
-// tasks. Twice the number of workers, if that is more. At the bound the queue fetches nothing until a handler returns, what it
-// fetched and did not start goes back for others, and the log says so.
+// tasks. Twice the number of workers, if that is more. Handlers that run when the bound is reached may still be added. At the
+// bound the queue fetches nothing until a handler returns, what it fetched and did not start goes back for others, and the log
+// says so.
 const MaxStuck = 256
 
 // stuck counts the handlers that go on beyond their hard time limit.

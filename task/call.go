@@ -70,10 +70,12 @@ func WithMaxRetries(n int) Option { return func(c *Call) { c.Meta.MaxRetries = S
 // WithRetryDelay sets the wait before a retry that names none of its own; 0 means at once.
 func WithRetryDelay(d time.Duration) Option { return func(c *Call) { c.Meta.RetryDelay = Set(d) } }
 
-// WithRateLimit sets "N/s", "N/m" or "N/h" per task name and consumer process; "" means no limit.
+// WithRateLimit sets "N/s", "N/m" or "N/h" per task name and consumer process; "" means no limit. There is no burst above what
+// 100 ms give; tasks that have to wait hold no worker. See docs/limits.md.
 func WithRateLimit(rate string) Option { return func(c *Call) { c.Meta.RateLimit = Set(rate) } }
 
-// WithTimeLimit sets the hard limit of a run; 0 means none.
+// WithTimeLimit sets the hard limit of a run; 0 means none. The task then fails with [ErrTimeLimit], also if its handler ignores
+// its context and goes on, see consumer.MaxStuck.
 func WithTimeLimit(d time.Duration) Option { return func(c *Call) { c.Meta.TimeLimit = Set(d) } }
 
 // WithSoftTimeLimit sets when a run's context is cancelled; 0 means never.
