@@ -63,8 +63,12 @@ func WithExpecter(ctx context.Context, e Expecter) context.Context {
 
 // Expect says that from now on an answer for key is for the task that runs with ctx: a handler says so before it sends its request, and
 // ends with [Defer]. When it returns nil that is on disk, so that an answer cannot come too early. Said again with another key, the
-// last one counts; a handler that then ends without Defer expects nothing any more. Where answers cannot be awaited, also outside of a handler, the error is
-// [ErrNoAnswers].
+// last one counts. Where answers cannot be awaited, also outside of a handler, the error is [ErrNoAnswers].
+//
+// What the handler ends with decides about an answer that was accepted before:
+//
+//   - Defer, an error, a panic, [Retry], [Snooze], [Fail]: the answer counts, and there is no further attempt.
+//   - nil: the handler's result counts. It expects nothing any more.
 func Expect(ctx context.Context, key string) error {
 	e, ok := ctx.Value(expecterKey{}).(Expecter)
 	if !ok {
