@@ -49,8 +49,8 @@ type Config struct {
 	// Gatherer gathers the members of groups. nil: Results, where that is one; without any, what follows a group fails.
 	Gatherer resultstore.Gatherer
 	// GroupWait is how long a group that is not decided waits for the end of its next member. Then it is forgotten: what
-	// follows it does not run, and its futures end with [task.ErrGroupForgotten]. All consumers need the same. 0: 30 days,
-	// [resultstore.DefaultGroupWait].
+	// follows it does not run, and the futures of the process that submitted it end with [task.ErrGroupForgotten]. No record
+	// is written, so that others wait on. All consumers need the same. 0: 30 days, [resultstore.DefaultGroupWait].
 	GroupWait time.Duration
 	// Events gets the events of tasks, and of this consumer. nil: none are sent. Tasks never wait for it, and what it loses
 	// is counted (Metrics.Dropped).

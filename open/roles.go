@@ -29,7 +29,7 @@ var errClosed = errors.New("open: the Swarm is closed")
 
 // Producer makes a producer of the swarm. Broker, Results and Events of c that are nil are the
 // swarm's. The first call of Producer or Consumer starts an observer, which sends worker-offline for
-// nodes that fall silent (see package liveness) until Close.
+// nodes that are silent for two minutes (see package liveness) until Close.
 //
 // Close the producer before the swarm. Safe for concurrent use.
 func (s *Swarm) Producer(c producer.Config) (*producer.Producer, error) {
