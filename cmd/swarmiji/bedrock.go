@@ -131,7 +131,7 @@ func (o *bedrockOptions) prefixes() ([]netip.Prefix, error) {
 			p, err = netip.PrefixFrom(at, at.BitLen()), nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("--allow: %w", err)
+			return nil, fmt.Errorf("--allow: %q is neither an address nor a network; they are as 192.0.2.7 and 10.1.0.0/16", text)
 		}
 		all = append(all, p)
 	}

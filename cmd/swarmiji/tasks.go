@@ -13,10 +13,10 @@ func (a *app) tasksCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tasks active|reserved",
 		Short: "Show the tasks that consumers have",
-		Long: "Tasks shows what runs (active), or what a worker has taken that has to wait before it starts: for its rate, after a scale\n" +
-			"to fewer workers, for the pool, or while a suspect runs alone (reserved). Arguments are not shown. What a consumer has\n" +
-			"fetched ahead, and no worker has taken yet, is in neither: swarmiji queues counts it, with all that is held, as HELD, and\n" +
-			"what waits in the broker as READY.",
+		Long: "Tasks shows what runs (active), or what waits in consumers before it starts (reserved): what they have fetched ahead, which\n" +
+			"has no SINCE, and what a worker has taken that has to wait, for its rate, after a scale to fewer workers, for the pool,\n" +
+			"or while a suspect runs alone. Arguments are not shown. swarmiji queues counts all that consumers hold as HELD, and what\n" +
+			"waits in the broker as READY.",
 		Example: "  swarmiji tasks active\n" +
 			"  swarmiji tasks reserved --queue reports -o json",
 		ValidArgs: []string{"active", "reserved"},
