@@ -77,7 +77,7 @@ func ByCron(text string) When {
 	}}
 }
 
-// BySpec is whatever a spec says.
+// BySpec is whatever a spec says, such as one of [ParseCron5], which reads the five fields of ordinary cron, in any zone.
 func BySpec(s Spec) When {
 	return When{func(time.Time) (Spec, string, error) {
 		if s == nil {
