@@ -9,8 +9,8 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 )
 
-// The failed and the broken jobs are the dead letters. Broken payloads that are no message are
-// counted and purged; only [Broker.Broken] shows them.
+// The failed and the broken jobs are the dead letters. A broken payload that is no message is shown
+// as the body of one without an id; published, it is that payload again.
 
 // PutDead implements [broker.DeadLetterer]. The layout keeps payloads and nothing else: the reason
 // is only logged, and the stack, the attempts and the time are not kept. Of the newest failed jobs
@@ -61,8 +61,7 @@ func (b *Broker) logBroken(queue, id, reason string) {
 }
 
 // ScanDead implements [broker.DeadLetterer]. The failed jobs come first, then the broken ones. A
-// letter has no reason, no stack and no attempts; only a broken one has a time. What is no message
-// is left out.
+// letter has no reason, no stack and no attempts; only a broken one has a time.
 func (b *Broker) ScanDead(ctx context.Context, queue string, fn func(*broker.Dead) broker.DeadAction) error {
 	k, err := keysOf(queue)
 	if err != nil {
@@ -111,7 +110,7 @@ func (b *Broker) scan(ctx context.Context, k keys, which string, letters []Noted
 		}
 		m, err := decode(l.Payload)
 		if err != nil {
-			continue
+			m = &broker.Message{ContentType: contentPayload, Priority: middle, Body: []byte(l.Payload)}
 		}
 		switch fn(&broker.Dead{Message: m, Queue: k.queue, At: l.At}) {
 		case broker.DeadStop:

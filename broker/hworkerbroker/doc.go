@@ -28,8 +28,8 @@
 // the back, with its uuid and its bytes. The number of its tries stands beside the uuid: a consumer
 // older than that form, on the same queue, begins to count anew. A job that failed goes to the
 // failed ones. What is no task, or does not fit the type of the queue, goes to the broken ones, as
-// its bytes. Both are dead letters (package deadletter), and the log has the reason. Broken payloads
-// that are no message are only counted there, and removed with all others: Broker.Broken shows them.
+// its bytes. Both are dead letters (package deadletter), and the log has the reason. A broken payload
+// that is no message is a letter without an id.
 //
 // A consumer holds one job for each worker, unless its configuration names a prefetch or a
 // multiplier. Tasks with a rate limit want a larger one: a task that waits for its rate is held. A

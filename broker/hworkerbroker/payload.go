@@ -33,6 +33,10 @@ const opening = `{"swj":`
 const (
 	contentJSON = "application/json"
 	middle      = 100
+
+	// contentPayload is the content type of a message whose body is a payload that is no message: a
+	// dead letter. Published, or imported and put back, it is that payload.
+	contentPayload = "application/x-hworker-payload"
 )
 
 // beside is what stands between a uuid and the extras of a job whose bytes stay.
@@ -40,6 +44,9 @@ const beside = " " + opening
 
 // encode makes the payload of a message. uuid is that of the job it follows; "": it follows none.
 func encode(m *broker.Message, uuid string) (string, error) {
+	if m.ContentType == contentPayload {
+		return string(m.Body), nil
+	}
 	x, err := extrasOf(m)
 	if err != nil {
 		return "", err

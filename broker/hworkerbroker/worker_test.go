@@ -1,6 +1,7 @@
 package hworkerbroker_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker/hworkerbroker"
 	"github.com/swarmiji/swarmiji/consumer"
+	"github.com/swarmiji/swarmiji/deadletter"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/router"
@@ -75,6 +77,44 @@ func TestWorkerPutsWhatDoesNotBindToTheBrokenOnes(t *testing.T) {
 	if !log.has("goes to the broken ones") {
 		t.Error("it is not logged")
 	}
+}
+
+// What dead drop removes dead list and dead export have shown: payloads that are no message too.
+// Put back, they are what they were.
+func TestLettersThatAreNoMessage(t *testing.T) {
+	f := newForeign(t)
+	bad := []string{`not json`, `["u6"]`, `{"x":1}`, `["u7",{"swj":5}]`}
+	f.push(bad...)
+	f.push(`["u8",["does not bind"]]`)
+	b := f.broker(hworkerbroker.Config{Logger: (&logBook{}).logger()})
+	f.worker(b, func(context.Context, mail) (string, error) { return "", nil }, f.one)
+	f.eventually("all are broken", func() bool { return len(f.hash(f.broken)) == 5 && len(f.hash(f.progress)) == 0 })
+	letters, err := deadletter.New(deadletter.Config{Broker: b})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file bytes.Buffer
+	if n, err := letters.Export(t.Context(), f.queue, deadletter.Filter{}, &file); n != 5 || err != nil {
+		t.Errorf("%d letters were exported of 5: %v", n, err)
+	}
+	if n, err := letters.Drop(t.Context(), f.queue, deadletter.Filter{}); n != 5 || err != nil {
+		t.Errorf("%d letters were dropped of 5: %v", n, err)
+	}
+	if n, err := letters.Import(t.Context(), f.queue, &file); n != 5 || err != nil {
+		t.Errorf("%d letters were imported of 5: %v", n, err)
+	}
+	if r, err := letters.Requeue(t.Context(), f.queue, deadletter.Filter{}); r.Done != 5 || err != nil {
+		t.Errorf("requeue: %+v, %v", r, err)
+	}
+	f.eventually("all are broken again", func() bool {
+		broken := f.hash(f.broken)
+		for _, payload := range bad {
+			if broken[payload] == "" {
+				return false
+			}
+		}
+		return len(broken) == 5
+	})
 }
 
 // H1, H11: a consumer takes as many jobs as it has workers. What no worker runs waits in the
