@@ -124,6 +124,9 @@ func (a *app) openJobs(ctx context.Context, name string, logger *slog.Logger) (s
 
 // prefixes reads the addresses of clients; one address is a prefix of its whole length.
 func (o *bedrockOptions) prefixes() ([]netip.Prefix, error) {
+	if o.allow != nil && len(o.allow) == 0 { // as of a variable that is not set
+		return nil, errors.New("--allow names no address; without it all are served")
+	}
 	var all []netip.Prefix
 	for _, text := range o.allow {
 		p, err := netip.ParsePrefix(text)

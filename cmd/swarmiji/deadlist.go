@@ -114,7 +114,9 @@ func (o *deadOutput) table(args bool) *table {
 	t.add("NAME", o.Name)
 	t.add("QUEUE", o.Queue)
 	t.add("SINCE", o.At)
-	t.add("AGE", time.Since(o.At).Truncate(time.Second))
+	if !o.At.IsZero() {
+		t.add("AGE", time.Since(o.At).Truncate(time.Second))
+	}
 	t.add("REASON", o.Reason)
 	if o.Letters > 1 {
 		t.add("LETTERS", fmt.Sprintf("%d, this is the newest", o.Letters))

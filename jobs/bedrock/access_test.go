@@ -83,6 +83,9 @@ func TestAllow(t *testing.T) {
 			t.Errorf("%s: %+v", allow, st)
 		}
 	}
+	if _, err := New(Config{Service: new(jobs.Service), Allow: []netip.Prefix{}}); err == nil || !strings.Contains(err.Error(), "no address") {
+		t.Errorf("nobody is allowed: %v", err) // as of a variable that is not set: it must not serve all
+	}
 	if _, err := New(Config{Service: new(jobs.Service), Allow: []netip.Prefix{{}}}); err == nil || !strings.Contains(err.Error(), "Allow") {
 		t.Errorf("a prefix that is none: %v", err)
 	}

@@ -40,7 +40,8 @@ type Config struct {
 	// do everything: there is no password in the protocol. Serve warns of an address that other machines reach, unless Allow is set or TLS asks
 	// for client certificates.
 	Listen string
-	// Allow are the addresses of clients that are served; the connections of others are closed at once. nil: all are served.
+	// Allow are the addresses of clients that are served; the connections of others are closed at once. nil: all are
+	// served. One that is empty and not nil is refused.
 	Allow []netip.Prefix
 	// TLS, if set, is what connections are encrypted with. nil: they are not.
 	TLS *tls.Config
@@ -84,6 +85,9 @@ func (c *Config) check() error {
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
+	}
+	if c.Allow != nil && len(c.Allow) == 0 {
+		errs = append(errs, errors.New("bedrock: Allow has no address; nil serves all"))
 	}
 	c.Allow = slices.Clone(c.Allow)
 	for i, p := range c.Allow {
