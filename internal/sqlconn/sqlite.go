@@ -29,10 +29,14 @@ type lite struct {
 	mu     sync.Mutex
 	pool   *sql.DB // of the writer and the readers; nil until first used
 	closed bool
+
+	ending sync.Once
+	ended  chan struct{} // closed when all connections are
+	failed error         // of closing them; set before ended is closed
 }
 
 func newLite(p plan) *lite {
-	l := &lite{plan: p, free: make(chan *liteConn, p.Readers)}
+	l := &lite{plan: p, free: make(chan *liteConn, p.Readers), ended: make(chan struct{})}
 	l.group = newGroup(l)
 	for range cap(l.free) {
 		l.free <- nil
@@ -160,25 +164,32 @@ func (l *lite) close(ctx context.Context) error {
 	if err := l.group.close(ctx); err != nil {
 		return err
 	}
+	l.ending.Do(func() { go l.end() })
+	select {
+	case <-l.ended:
+		return l.failed
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// end takes the readers as they become free and closes all connections. It runs once: two that each
+// had some of the readers would wait for each other.
+func (l *lite) end() {
 	for range cap(l.free) {
-		select {
-		case c := <-l.free:
-			if c != nil {
-				c.close()
-			}
-		case <-ctx.Done():
-			return ctx.Err()
+		if c := <-l.free; c != nil {
+			c.close()
 		}
 	}
 	for range cap(l.free) {
-		l.free <- nil // for a second Close
+		l.free <- nil // for those who wait for one, and learn then that it is closed
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.pool == nil {
-		return nil
+	if l.pool != nil {
+		l.failed = l.pool.Close()
 	}
-	return l.pool.Close()
+	close(l.ended)
 }
 
 // liteConn is one connection with its prepared statements.

@@ -383,6 +383,31 @@ func TestCloseWaits(t *testing.T) {
 	})
 }
 
+// TestCloseTogether: several callers close at once, and one whose ctx ends leaves nothing to the others to do.
+func TestCloseTogether(t *testing.T) {
+	for range 300 {
+		c := open(t, Config{URL: liteURL(t), Readers: 2})
+		if err := c.View(testwait.Long(t), func(context.Context, *Tx) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		var wg sync.WaitGroup
+		for i := range 8 {
+			wg.Go(func() {
+				if i%2 == 0 {
+					_ = c.Close(ended)
+				}
+				shut(t, c)
+			})
+		}
+		wg.Wait()
+		if t.Failed() {
+			return
+		}
+	}
+}
+
 func TestNow(t *testing.T) {
 	each(t, func(t *testing.T, c *Conn) {
 		before := time.Now().Add(-2 * time.Millisecond)
