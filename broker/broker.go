@@ -32,8 +32,8 @@ var (
 	ErrUnsupported = errors.New("broker: not supported")
 	// ErrAccess: the broker refused the credentials or the operation; waiting does not mend it.
 	ErrAccess = errors.New("broker: access refused")
-	// ErrTooMany: the broker allows no more consumers or channels than there are; waiting does not mend it, but fewer queues
-	// in a process, or a higher limit. See docs/limits.md.
+	// ErrTooMany: the broker allows no more consumers or channels than there are; waiting does not
+	// mend it, but fewer queues in a process, or a higher limit. See docs/limits.md.
 	ErrTooMany = errors.New("broker: too many consumers")
 )
 
@@ -52,11 +52,13 @@ type Message struct {
 	Expires     time.Time // after it the broker may drop the message or bury it; zero: never. The consumer checks it too
 }
 
-// RetryRoom is by how many bytes the body of a later generation may exceed the MaxBody of an adapter or a program: a retry counts
-// itself in its body, and what was taken once is not refused for that.
+// RetryRoom is by how many bytes the body of a later generation may exceed the MaxBody of an
+// adapter or a program: a retry counts itself in its body, and what was taken once is not refused
+// for that.
 const RetryRoom = 1 << 10
 
-// BodyLimit returns the largest body in bytes of a message of the given generation, where that of a first one is maxBody.
+// BodyLimit returns the largest body in bytes of a message of the given generation, where that of a
+// first one is maxBody.
 func BodyLimit(maxBody, generation int) int {
 	if generation > 0 {
 		return maxBody + RetryRoom

@@ -62,9 +62,10 @@ type Config struct {
 	// HeartbeatFields gives further fields of each heartbeat, such as a version or a zone; those that have the name of a
 	// standard field are left out. It runs beside the tasks, one call at a time, and a heartbeat waits for it. nil: none.
 	HeartbeatFields func() map[string]any
-	// Revocations are asked, before any task is fetched, at receipt and immediately before each start. Run does not fetch
-	// before they are read, see [revoke.Config]. nil: no task is revoked, which Run warns of, but by a command (see Control),
-	// which this process then keeps to itself, as [revoke.NewLocal] does.
+	// Revocations are asked, before any task is fetched, at receipt and immediately before each
+	// start. Run does not fetch before they are read, see [revoke.Config]. nil: no task is revoked,
+	// which Run warns of, but by a command (see Control), which this process then keeps to itself,
+	// as [revoke.NewLocal] does.
 	Revocations *revoke.List
 	// Jobs lets tasks wait for answers from outside: [task.Defer] and [task.Expect]. Meanwhile they are kept in its store, under the name of their
 	// queue; any consumer of that queue with Jobs over the same store settles them when the answer comes (jobs.Service.Complete, Reject). nil: a task
@@ -160,9 +161,10 @@ type QueueConfig struct {
 	Prefetch int
 	// Lease is how long the broker waits for a sign of life of this process, where it has leases. 0: the adapter's default.
 	Lease time.Duration
-	// Task runs messages that name no task, such as raw bytes of any content type. The body of such a message is the task's
-	// arguments, byte for byte where the task takes []byte. With a Task, a message is an envelope only if it says so: by a content
-	// type of ours, by the header of serializer.RawFormat, or, as JSON, by an "id" that is also the message's. "": what names no
+	// Task runs messages that name no task, such as raw bytes of any content type. The body of such
+	// a message is the task's arguments, byte for byte where the task takes []byte. With a Task, a
+	// message is an envelope only if it says so: by a content type of ours, by the header of
+	// serializer.RawFormat, or, as JSON, by an "id" that is also the message's. "": what names no
 	// task goes to the dead letters.
 	Task string
 	// Meta is this consumer's own configuration of the queue's tasks: over Defaults, below a task's definition.

@@ -253,8 +253,9 @@ func (c *Consumer) Kill() { c.kill.Do(func() { close(c.killed) }) }
 // time, more than once; before Run it has Run end at once.
 func (c *Consumer) Stop() { c.halt.Do(func() { close(c.stopped) }) }
 
-// openQueues declares the queues and subscribes to them, in the order of their names; ctx ends the fetching. Queues for which the
-// broker has no consumers left are left out, unless they are all. It returns those that are open also when it fails.
+// openQueues declares the queues and subscribes to them, in the order of their names; ctx ends the
+// fetching. Queues for which the broker has no consumers left are left out, unless they are all. It
+// returns those that are open also when it fails.
 func (c *Consumer) openQueues(ctx context.Context) ([]*queue, error) {
 	var queues []*queue
 	var tooMany error

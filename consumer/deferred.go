@@ -119,8 +119,9 @@ func (r *run) leftOpen(v verdict) bool {
 		v.kind != retry && v.kind != snooze && v.kind != deferred && v.kind != giveBack
 }
 
-// concludeExpected ends what the handler expected, by what became of its attempt, and reports whether the attempt is settled with
-// that: an answer that was accepted counts, unless the task has succeeded without it or was revoked.
+// concludeExpected ends what the handler expected, by what became of its attempt, and reports
+// whether the attempt is settled with that: an answer that was accepted counts, unless the task has
+// succeeded without it or was revoked.
 func (q *queue) concludeExpected(ctx context.Context, r *run, v verdict) (settled bool) {
 	expected := r.expects.Load()
 	switch {
@@ -162,7 +163,8 @@ func (q *queue) concludeExpected(ctx context.Context, r *run, v verdict) (settle
 	return true
 }
 
-// tryConclude is for what an attempt before may have expected: most often nothing, so that the task does not wait for the jobs.
+// tryConclude is for what an attempt before may have expected: most often nothing, so that the task
+// does not wait for the jobs.
 func (r *run) tryConclude(conclude func(context.Context) error) bool {
 	ctx, cancel := context.WithTimeout(r.queue.c.settle, loadTimeout)
 	defer cancel()

@@ -75,8 +75,9 @@ func (f *following) arrive(e *task.Envelope, end ending) {
 	f.decide(e, g)
 }
 
-// gatherTTL is how long a decided group is kept after its last arrival, and how long it is remembered which copy of a task is run. It
-// is not a result that is kept: a group whose members keep theirs for a minute may have one that takes an hour.
+// gatherTTL is how long a decided group is kept after its last arrival, and how long it is
+// remembered which copy of a task is run. It is not a result that is kept: a group whose members
+// keep theirs for a minute may have one that takes an hour.
 func (r *run) gatherTTL() time.Duration {
 	return max(r.request.Effective.ResultTTL.Or(0), resultstore.DefaultGatherTTL)
 }

@@ -13,8 +13,9 @@ import (
 // Hooks are functions that a consumer calls when something happens to it or to a task. Each may be nil. A panic in one is its
 // error where it returns one, and is logged where it does not.
 type Hooks struct {
-	// Tasks are the hooks of tasks: before and after dequeue, before, around and after perform, success, retry, failure, and before
-	// and after enqueue for the successors and retries that this consumer sends. They lie around Config.Middleware.
+	// Tasks are the hooks of tasks: before and after dequeue, before, around and after perform,
+	// success, retry, failure, and before and after enqueue for the successors and retries that
+	// this consumer sends. They lie around Config.Middleware.
 	Tasks middleware.HookSet
 	// BeforeStart runs in Run, before anything is asked of the broker. An error is a veto: Run returns it. ctx ends when
 	// the consumer is asked to stop.
@@ -106,7 +107,8 @@ func (r *run) askDequeue() {
 // errNotSent is what AfterEnqueue gets of a task that was not confirmed before its sender gave up.
 var errNotSent = errors.New("swarmiji: consumer: not confirmed")
 
-// beforeEnqueue asks the hooks about a task that this consumer is about to send; after is to be called with what came of it.
+// beforeEnqueue asks the hooks about a task that this consumer is about to send; after is to be
+// called with what came of it.
 func (c *Consumer) beforeEnqueue(ctx context.Context, queue string, e *task.Envelope) (after func(error), veto error) {
 	if c.enqueued == nil {
 		return func(error) {}, nil

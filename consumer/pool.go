@@ -227,7 +227,8 @@ func (t *team) log(level slog.Level, msg string, attrs ...slog.Attr) {
 // stuckPoll is how often a worker looks, when handlers are stuck, whether one has come back.
 const stuckPoll = 100 * time.Millisecond
 
-// ready reports whether to fetch another task: not while stopping, and not while the team is overrun by stuck handlers.
+// ready reports whether to fetch another task: not while stopping, and not while the team is
+// overrun by stuck handlers.
 func (w *worker) ready() bool {
 	t := w.team
 	for w.ctx.Err() == nil {

@@ -16,10 +16,11 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// A task that its rate does not let start gets a turn, and is set aside until then: it stays reserved, and its worker is free for
-// others. A queue has room for half its prefetch. What has no room, or has waited for a minute, is put back to come again at its
-// turn, which new tasks do not take meanwhile: all that is held would otherwise be of one task, and the others behind it would wait
-// for ever. Where the prefetch has no half, the worker itself waits if that is short.
+// A task that its rate does not let start gets a turn, and is set aside until then: it stays
+// reserved, and its worker is free for others. A queue has room for half its prefetch. What has no
+// room, or has waited for a minute, is put back to come again at its turn, which new tasks do not
+// take meanwhile: all that is held would otherwise be of one task, and the others behind it would
+// wait for ever. Where the prefetch has no half, the worker itself waits if that is short.
 const (
 	maxAside     = 1000            // set aside where the prefetch has no limit
 	asideFor     = time.Minute     // for which a task is set aside at most
@@ -31,8 +32,8 @@ const (
 // RateDefault is the rate that has SetRateLimit take back what it did before.
 const RateDefault = control.RateDefault
 
-// rates holds a token bucket for each task name that has a rate limit. The bucket holds what 100 ms give, at least
-// one token. The zero value is ready.
+// rates holds a token bucket for each task name that has a rate limit. The bucket holds what 100 ms
+// give, at least one token. The zero value is ready.
 type rates struct {
 	changed atomic.Bool // there were overrides
 
@@ -61,9 +62,11 @@ type waiter struct {
 	wake chan bool   // gets true when the run may start, false when it must not; nil: it was set aside
 }
 
-// SetRateLimit sets the rate limit of a task in this process, such as "10/s", "600/m" or "5000/h", over what its metadata say.
-// "" is no limit, [RateDefault] takes back what was set. It holds at once, for tasks that wait here already too, and until the
-// process ends; a task that was put back in the broker comes when the limit before let it. It may be called at any time, from any goroutine.
+// SetRateLimit sets the rate limit of a task in this process, such as "10/s", "600/m" or "5000/h",
+// over what its metadata say. "" is no limit, [RateDefault] takes back what was set. It holds at
+// once, for tasks that wait here already too, and until the process ends; a task that was put back
+// in the broker comes when the limit before let it. It may be called at any time, from any
+// goroutine.
 //
 // A rate that cannot be read is [task.ErrBadMetadata], a task without a handler [task.ErrUnknownTask].
 func (c *Consumer) SetRateLimit(name, limit string) error {
@@ -155,7 +158,8 @@ func (rs *rates) admit(r *run, declared string) bool {
 	return false
 }
 
-// plan gives a run its turn, and tells in how long it would start. One that was put back has its turn already.
+// plan gives a run its turn, and tells in how long it would start. One that was put back has its
+// turn already.
 func (b *bucket) plan(r *run, now time.Time) (w *waiter, wait time.Duration) {
 	at := r.request.Effective.NotBefore.Or(time.Time{})
 	if at.IsZero() || !wire.Held(r.message, wire.HeaderTurn, at) {

@@ -66,8 +66,8 @@ func (g *registry) all() []*run {
 
 func (g *registry) len() int { return len(g.all()) }
 
-// reserved holds the runs that a worker has taken and that have to wait before they start. Few do. What a subscription holds
-// for the workers is reserved too, see queue.buffered.
+// reserved holds the runs that a worker has taken and that have to wait before they start. Few do.
+// What a subscription holds for the workers is reserved too, see queue.buffered.
 type reserved struct {
 	mu   sync.Mutex
 	runs map[*run]struct{}

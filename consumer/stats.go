@@ -28,10 +28,12 @@ type QueueStats struct {
 	Workers int // there are to be; after Scale more may still be ending their tasks
 	// Active is how many handlers run, also in quarantine and in the side queue of an older version.
 	Active int
-	// Reserved is how many tasks wait in this consumer before they start: those that were fetched and wait for a worker, where the
-	// broker tells ([broker.Buffer]), and those that a worker has taken and that wait, such as for their rate.
+	// Reserved is how many tasks wait in this consumer before they start: those that were fetched
+	// and wait for a worker, where the broker tells ([broker.Buffer]), and those that a worker has
+	// taken and that wait, such as for their rate.
 	Reserved int
-	// Stuck is how many handlers go on beyond their hard time limit, see [MaxStuck]. They are not Active.
+	// Stuck is how many handlers go on beyond their hard time limit, see [MaxStuck]. They are not
+	// Active.
 	Stuck int
 	// Prefetch is how many unsettled tasks may be held. Negative: no limit.
 	Prefetch int
@@ -103,8 +105,9 @@ func (c *Consumer) Active() []TaskInfo {
 	return infos(c.running.all(), (*run).isActive, func(r *run) time.Time { return r.request.StartedAt })
 }
 
-// Reserved returns the tasks that wait in this consumer before they start, see [QueueStats]: first those that a worker has taken, the
-// oldest first, then those that wait for a worker, in their order. It may be called at any time, from any goroutine.
+// Reserved returns the tasks that wait in this consumer before they start, see [QueueStats]: first
+// those that a worker has taken, the oldest first, then those that wait for a worker, in their
+// order. It may be called at any time, from any goroutine.
 func (c *Consumer) Reserved() []TaskInfo {
 	ts := infos(c.reserved.all(), nil, func(r *run) time.Time { return r.request.Received })
 	l := c.live.Load()

@@ -65,7 +65,8 @@ func (c *Consumer) countStuck(r *task.Request, delta int) {
 		slog.String(middleware.LogNode, c.cfg.NodeID), slog.Int64("stuck", total))
 }
 
-// overrun reports whether so many handlers of the team are stuck that another task would only add to them.
+// overrun reports whether so many handlers of the team are stuck that another task would only add
+// to them.
 func (t *team) overrun() bool {
 	if t.c.stuck.total.Load() < MaxStuck {
 		return false

@@ -34,8 +34,8 @@ type Worker struct {
 	System   string        // sw_sys: the operating system and the architecture
 	// Active (active) is how many handlers run now; of a producer 0.
 	Active int
-	// Reserved (reserved) is how many tasks wait in a consumer before they start, and Stuck (stuck) how many handlers go on beyond
-	// their time limit. Both are on the wire only if they are not 0.
+	// Reserved (reserved) is how many tasks wait in a consumer before they start, and Stuck (stuck)
+	// how many handlers go on beyond their time limit. Both are on the wire only if they are not 0.
 	Reserved, Stuck int
 	// Processed (processed) is how many runs of handlers have ended since the node began, or how many tasks a producer has
 	// sent. At most 2^53.

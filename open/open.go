@@ -110,8 +110,9 @@ type Options struct {
 	// Revocations says how long revocations are kept, see package revoke; it has to be the same for all nodes. Zero Age and
 	// Max: those of revoke.Retention. Types has no meaning here.
 	Revocations events.Retention
-	// Limits says what each run of a task needs of limits over all processes, by the task's name, for [Swarm.Consumer]; see
-	// limit.Config. It has to be the same for all nodes. Without a Limiter Open returns [broker.ErrUnsupported]. nil: none.
+	// Limits says what each run of a task needs of limits over all processes, by the task's name,
+	// for [Swarm.Consumer]; see limit.Config. It has to be the same for all nodes. Without a
+	// Limiter Open returns [broker.ErrUnsupported]. nil: none.
 	Limits map[string][]limit.Permit
 	// Name is shown in the server's list of connections. "": the adapters' default.
 	Name string
@@ -122,8 +123,8 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Swarm is a broker with a result store and an event bus. Producers and consumers may share one; [Swarm.Producer] and
-// [Swarm.Consumer] make them with all that it has.
+// Swarm is a broker with a result store and an event bus. Producers and consumers may share one;
+// [Swarm.Producer] and [Swarm.Consumer] make them with all that it has.
 type Swarm struct {
 	Broker  broker.Broker
 	Results resultstore.ResultStore
@@ -135,8 +136,8 @@ type Swarm struct {
 	// Revocations is a bus of its own, where Events is, for revoke.Config and revoke.RevokerConfig. It keeps what package
 	// revoke needs, whatever Options.Retain says, and connects when it is first used.
 	Revocations events.EventBus
-	// Limiter keeps limits over all processes: in Redis, of the broker, the results or the events, or in memory with mem://.
-	// nil: none of the servers can.
+	// Limiter keeps limits over all processes: in Redis, of the broker, the results or the events,
+	// or in memory with mem://. nil: none of the servers can.
 	Limiter limit.Limiter
 
 	targets targets
@@ -205,7 +206,8 @@ func made[T any](t *target, constructor func(*target) (T, error)) (T, error) {
 	return a, nil
 }
 
-// Close ends what Producer and Consumer have started, and closes all adapters: events first, since they tell of the others, the broker last. It is idempotent.
+// Close ends what Producer and Consumer have started, and closes all adapters: events first, since
+// they tell of the others, the broker last. It is idempotent.
 func (s *Swarm) Close(ctx context.Context) error {
 	errs := []error{s.shared.close(ctx)}
 	for _, bus := range []events.EventBus{s.Control, s.Revocations, s.Events} {

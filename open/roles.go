@@ -51,8 +51,8 @@ func (s *Swarm) Producer(c producer.Config) (*producer.Producer, error) {
 }
 
 // Consumer makes a consumer of the swarm. Broker, Results, Events and Revocations of c that are nil
-// are the swarm's: it skips what is revoked. Before the checks of c.Admit it asks the Limiter for what
-// Options.Limits says. It starts an observer as Producer does.
+// are the swarm's: it skips what is revoked. Before the checks of c.Admit it asks the Limiter for
+// what Options.Limits says. It starts an observer as Producer does.
 //
 // End its Run before the swarm is closed. Safe for concurrent use.
 func (s *Swarm) Consumer(c consumer.Config) (*consumer.Consumer, error) {

@@ -29,8 +29,9 @@ type Config struct {
 	Results resultstore.ResultStore
 	// Stores are further stores, by the name that a task's ResultStore metadata gives.
 	Stores map[string]resultstore.ResultStore
-	// Gatherer is what the consumers gather groups with, if that is not Results. Without one a workflow with groups is
-	// refused. It is asked whether the groups that futures wait for are forgotten.
+	// Gatherer is what the consumers gather groups with, if that is not Results. Without one a
+	// workflow with groups is refused. It is asked whether the groups that futures wait for are
+	// forgotten.
 	Gatherer resultstore.Gatherer
 	// Claimer keeps the keys of unique tasks ([task.WithUnique]), if that is not Results: all producers need the same. nil:
 	// Results, where that is one; without any, such tasks are refused.

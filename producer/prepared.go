@@ -43,8 +43,10 @@ func (p *Producer) SubmitPrepared(ctx context.Context, data []byte) (task.Pendin
 	return pending, nil
 }
 
-// RevokePrepared records that a task with conditions was revoked, since its job was withdrawn: data are those of the job. Its future then ends with [task.ErrRevoked]. A task
-// whose end is recorded keeps that. A jobs.Runner of the job's queue calls it, and to do it again is safe. An error that wraps [task.ErrBadArgs] says that data are no such task.
+// RevokePrepared records that a task with conditions was revoked, since its job was withdrawn: data
+// are those of the job. Its future then ends with [task.ErrRevoked]. A task whose end is recorded
+// keeps that. A jobs.Runner of the job's queue calls it, and to do it again is safe. An error that
+// wraps [task.ErrBadArgs] says that data are no such task.
 func (p *Producer) RevokePrepared(ctx context.Context, data []byte) error {
 	if err := p.enter(); err != nil {
 		return err

@@ -62,7 +62,8 @@ type Gatherer interface {
 	// changes nothing that was kept of it, whatever it is now; its Size counts if none was known. Another Size than the
 	// known one, and an Index outside of it, are [ErrMalformed].
 	Arrive(ctx context.Context, a Arrival) (Gathered, error)
-	// Group returns what is known of a group. Returns [ErrNotFound] if nothing has arrived, or its time is over.
+	// Group returns what is known of a group. Returns [ErrNotFound] if nothing has arrived, or its
+	// time is over.
 	Group(ctx context.Context, group task.ID) (Gathered, error)
 	// Members returns what arrived at the indices from from up, in order, up to limit and [MaxMembersPage] of them. It ends
 	// before the first index at which nothing has arrived; a group that is not known, or forgotten, has none.

@@ -13,8 +13,9 @@ import (
 	"github.com/swarmiji/swarmiji/internal/backoff"
 )
 
-// ErrUnheard: the revocation is stored, and no consumer that runs now has a [List] on this bus. Those
-// with a list that start later know it. A consumer of a version before this error never answers.
+// ErrUnheard: the revocation is stored, and no consumer that runs now has a [List] on this bus.
+// Those with a list that start later know it. A consumer of a version before this error never
+// answers.
 var ErrUnheard = errors.New("revoke: stored, but no running consumer listens; set consumer.Config.Revocations")
 
 // A Revoker asks who listens, and the lists of consumers answer. Both are events that no bus keeps.

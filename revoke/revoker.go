@@ -113,10 +113,11 @@ func NewRevoker(c RevokerConfig) (*Revoker, error) {
 	return r, nil
 }
 
-// Revoke revokes tasks by their ids, known or still to be submitted. Nil means that the bus has stored it: consumers
-// that are started from then on know it before their first task, and those that run hear of it as soon as the bus carries it
-// to them, most often within milliseconds. It returns for each id what became of it, also beside an error about the
-// removal of some, and beside [ErrUnheard], which takes 3 s to find out: they are revoked even so. Its other errors are
+// Revoke revokes tasks by their ids, known or still to be submitted. Nil means that the bus has
+// stored it: consumers that are started from then on know it before their first task, and those
+// that run hear of it as soon as the bus carries it to them, most often within milliseconds. It
+// returns for each id what became of it, also beside an error about the removal of some, and beside
+// [ErrUnheard], which takes 3 s to find out: they are revoked even so. Its other errors are
 // [task.ErrBadID], [ErrTooLong], [ErrUnconfirmed] and the bus's.
 //
 // A message that the broker finds is removed, and the task's end recorded here, if nothing follows the task. One with
@@ -153,8 +154,9 @@ func (r *Revoker) Revoke(ctx context.Context, o Options, ids ...task.ID) ([]Outc
 	return outcomes, err
 }
 
-// RevokeMatching revokes the tasks that a selector chooses. Nil and [ErrUnheard] mean what they do in [Revoker.Revoke]. Messages stay until
-// a consumer takes them. Options.Queues has no meaning here.
+// RevokeMatching revokes the tasks that a selector chooses. Nil and [ErrUnheard] mean what they do
+// in [Revoker.Revoke]. Messages stay until a consumer takes them. Options.Queues has no meaning
+// here.
 func (r *Revoker) RevokeMatching(ctx context.Context, o Options, s Selector) error {
 	if err := s.Check(); err != nil {
 		return err

@@ -99,10 +99,12 @@ func (b *Broker) Subscribe(ctx context.Context, queue string, o broker.Subscribe
 	}
 }
 
-// ownChannels is how many channels of a connection are left for what is no subscription: each declaration has one of its own.
+// ownChannels is how many channels of a connection are left for what is no subscription: each
+// declaration has one of its own.
 const ownChannels = 16
 
-// spareChannels reports whether the connection has channels for so many queues more. Each level of a queue has one.
+// spareChannels reports whether the connection has channels for so many queues more. Each level of
+// a queue has one.
 func (b *Broker) spareChannels(ctx context.Context, more int) error {
 	sess, err := b.con.Session(ctx)
 	if err != nil {

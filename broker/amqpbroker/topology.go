@@ -99,8 +99,8 @@ func (b *Broker) declare(ctx context.Context, q broker.Queue) error {
 	return nil
 }
 
-// declareWork declares one AMQP queue of a queue with all that belongs to it, but the dead queue, which is made when the first
-// consumer or dead letter comes.
+// declareWork declares one AMQP queue of a queue with all that belongs to it, but the dead queue,
+// which is made when the first consumer or dead letter comes.
 func (b *Broker) declareWork(ctx context.Context, queue, amqpQueue string) error {
 	return b.retry(ctx, func(sess *amqpconn.Session) error { return b.declareWorkOn(ctx, sess, queue, amqpQueue) })
 }

@@ -22,8 +22,8 @@ type features struct {
 	notes     atomic.Bool   // notes of starts can be stored
 }
 
-// maxConsumers is how many consumers a stream of ours may have, each for one level of a queue. A stream that names no number gets
-// the server's default, which is 1,000 since NATS 2.12.
+// maxConsumers is how many consumers a stream of ours may have, each for one level of a queue. A
+// stream that names no number gets the server's default, which is 1,000 since NATS 2.12.
 const maxConsumers = 100_000
 
 // streamConfig describes the stream of a namespace.
@@ -60,7 +60,8 @@ func enable(have jetstream.StreamConfig) (jetstream.StreamConfig, bool) {
 	return have, change
 }
 
-// allowConsumers gives an existing stream without a limit of its own the number of consumers that a new one has.
+// allowConsumers gives an existing stream without a limit of its own the number of consumers that a
+// new one has.
 func allowConsumers(have jetstream.StreamConfig) (jetstream.StreamConfig, bool) {
 	change := have.MaxConsumers <= 0
 	if change {

@@ -11,7 +11,8 @@ import (
 )
 
 const (
-	// firstDeadChunk is how many dead letters the first call of a scan takes; each further one takes up to twice as many.
+	// firstDeadChunk is how many dead letters the first call of a scan takes; each further one
+	// takes up to twice as many.
 	firstDeadChunk = 4
 	maxDeadChunk   = 100
 	// deadChunkBytes is about how many bytes one call takes.

@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// A consumer that waits has to look by itself now and then, and to renew its lease. One by one, that is two calls a second for
-// each queue; so a Broker does it for all its subscriptions that wait, many in one call. In a cluster each queue lies in
-// another slot: there each subscription does it by itself.
+// A consumer that waits has to look by itself now and then, and to renew its lease. One by one,
+// that is two calls a second for each queue; so a Broker does it for all its subscriptions that
+// wait, many in one call. In a cluster each queue lies in another slot: there each subscription
+// does it by itself.
 
 const (
 	// maxTended is how many queues one call looks at: the server does nothing else meanwhile.
@@ -58,8 +59,8 @@ func (b *Broker) waiting() []tended {
 	return ts
 }
 
-// lookAfter renews the leases of some subscriptions, and has those claim for which there is something. After a failure all do,
-// so that each learns of it.
+// lookAfter renews the leases of some subscriptions, and has those claim for which there is
+// something. After a failure all do, so that each learns of it.
 func (b *Broker) lookAfter(ts []tended) {
 	var keys []string
 	args := make([]any, 0, 3*len(ts))

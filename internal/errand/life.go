@@ -16,8 +16,8 @@ type Life struct {
 	ended  bool
 }
 
-// End notes that the lease may have ended, as far as the holder's own clock tells: the handler's context ends with cause [task.ErrLeaseLost].
-// Whether another has it is not known.
+// End notes that the lease may have ended, as far as the holder's own clock tells: the handler's
+// context ends with cause [task.ErrLeaseLost]. Whether another has it is not known.
 func (l *Life) End() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -84,8 +84,9 @@ func (c *Codec) Encode(queue string, e *task.Envelope) (*broker.Message, error) 
 	return c.encode(f, queue, e, c.maxBody)
 }
 
-// EncodeAs is Encode of a later generation in a given format, the one that e came in, so that a foreign writer's fields are kept.
-// It may be larger by broker.RetryRoom. queue is the name under which tasks know the queue, which is not that of a side queue.
+// EncodeAs is Encode of a later generation in a given format, the one that e came in, so that a
+// foreign writer's fields are kept. It may be larger by broker.RetryRoom. queue is the name under
+// which tasks know the queue, which is not that of a side queue.
 func (c *Codec) EncodeAs(f serializer.Format, queue string, e *task.Envelope) (*broker.Message, error) {
 	return c.encode(f, queue, e, broker.BodyLimit(c.maxBody, 1))
 }

@@ -205,7 +205,8 @@ func ReadJSON(data []byte) (any, error) {
 	return whole(value), nil
 }
 
-// readNumbers reads JSON without a type. Numbers are json.Number, which JSON writes again as they were.
+// readNumbers reads JSON without a type. Numbers are json.Number, which JSON writes again as they
+// were.
 func readNumbers(data []byte) (any, error) {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.UseNumber()

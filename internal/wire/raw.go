@@ -9,12 +9,14 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// HeaderBare is the header of the copy of a message that had no envelope: its arguments are a foreign writer's bytes.
+// HeaderBare is the header of the copy of a message that had no envelope: its arguments are a
+// foreign writer's bytes.
 const HeaderBare = "swarmiji-bare" // string "1"
 
-// DecodeRaw is [Codec.Decode] for a queue of raw work: a message is an envelope only if it says so, and else its body is the
-// arguments, whatever they look like and whatever their content type is; bare is true then. An envelope says so by the content type of
-// its format, by the header of [serializer.RawFormat], or, as JSON, by the id of its message, which the object has too.
+// DecodeRaw is [Codec.Decode] for a queue of raw work: a message is an envelope only if it says so,
+// and else its body is the arguments, whatever they look like and whatever their content type is;
+// bare is true then. An envelope says so by the content type of its format, by the header of
+// [serializer.RawFormat], or, as JSON, by the id of its message, which the object has too.
 func (c *Codec) DecodeRaw(m *broker.Message) (e *task.Envelope, f serializer.Format, bare bool, err error) {
 	if len(m.Body) > broker.BodyLimit(c.maxBody, m.Generation) {
 		return nil, nil, false, c.tooLarge(len(m.Body))
@@ -60,7 +62,8 @@ func (c *Codec) DecodeRaw(m *broker.Message) (e *task.Envelope, f serializer.For
 	return e, serializer.RawFormat{}, true, nil
 }
 
-// BindBare is [Codec.BindArgs] of arguments that are a foreign writer's bytes: where bytes are wanted, they are these.
+// BindBare is [Codec.BindArgs] of arguments that are a foreign writer's bytes: where bytes are
+// wanted, they are these.
 func (c *Codec) BindBare(contentType string, data []byte, v any) error {
 	if _, ok := v.(*[]byte); ok {
 		return serializer.Raw{}.Unmarshal(data, v)

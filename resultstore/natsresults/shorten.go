@@ -14,8 +14,8 @@ const (
 )
 
 // shorten keeps the members from one index to another as long as a decided group, if they would be
-// kept longer: they were to wait with the group, and a has decided it, or found it decided. It costs
-// two trips for each. A failure costs only room in the stream.
+// kept longer: they were to wait with the group, and a has decided it, or found it decided. It
+// costs two trips for each. A failure costs only room in the stream.
 func (s *Store) shorten(ctx context.Context, st *stream, a *resultstore.Arrival, g *groupState, from, to int) {
 	group, ttl := a.Group, 2*a.Kept(true)
 	if !s.begin() {

@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
--- Hands messages to an owner. First it puts back what owners held whose leases have ended, and makes ready what is due; of
--- each at most a few hundred for each call. A claim that is repeated, since its answer was lost, gives the same again; so does
--- one for which something was handed over already. An owner that gets less than it wants is noted as one that waits.
+-- Hands messages to an owner. First it puts back what owners held whose leases have ended, and
+-- makes ready what is due; of each at most a few hundred for each call. A claim that is repeated,
+-- since its answer was lost, gives the same again; so does one for which something was handed over
+-- already. An owner that gets less than it wants is noted as one that waits.
 -- KEYS: m t d l o c n s h r
 -- ARGV: 1 the levels as the caller knows them, 2 the channels but for the owner, 3 the owner, 4 the claim's place among the
 --       owner's, 5 how many at most, 6 microseconds by which to renew the lease, 0: not, 7 about how many bytes at most, 8 how

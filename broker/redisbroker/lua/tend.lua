@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- Renews the leases of owners in several queues, and looks in which queues there is something to claim.
+-- Renews the leases of owners in several queues, and looks in which queues there is something to
+-- claim.
 -- KEYS: of each queue: d, o and its lists.
 -- ARGV: of each queue: 1 how many lists it has, 2 the owner, 3 microseconds by which to renew the lease, 0: not.
 -- Returns a string with one character for each queue: 0 nothing, 1 there is something to claim, 2 the lease has ended.
