@@ -17,19 +17,22 @@ import (
 // Hooks see what handlers and submissions come to. What a task comes to without a run (expired, revoked, given up, no handler)
 // is told by events.
 type Hooks struct {
-	// BeforeEnqueue runs before a task is sent: by a producer before a submitted task is staged, and by a consumer (consumer.Config.Hooks)
-	// before a successor or a retry. It may change the envelope, its Args and Headers only by replacing them; when a retry starts is
-	// not its to say. An error is a veto: Submit returns it; a successor that is not sent has failed, and so has a task that is not
-	// retried.
+	// BeforeEnqueue runs before a task is sent: by a producer before a submitted task is staged,
+	// and by a consumer (consumer.Config.Hooks) before a successor or a retry. It may change the
+	// envelope, its Args and Headers only by replacing them; when a retry starts is not its to say.
+	// An error is a veto: Submit returns it; a successor that is not sent has failed, and so has a
+	// task that is not retried.
 	BeforeEnqueue func(ctx context.Context, queue string, e *task.Envelope) error
-	// AfterEnqueue runs when that has ended, for each task whose BeforeEnqueue has passed: with nil when the broker has confirmed the
-	// task, else with the reason. ctx has the values of the submitter's and does not end.
+	// AfterEnqueue runs when that has ended, for each task whose BeforeEnqueue has passed: with nil
+	// when the broker has confirmed the task, else with the reason. ctx has the values of the
+	// submitter's and does not end.
 	AfterEnqueue func(ctx context.Context, queue string, e *task.Envelope, err error)
 
-	// BeforeDequeue runs when a consumer has taken the task from the broker. An error is a veto: the task does not run, and the
-	// error's verdict counts as with BeforePerform.
+	// BeforeDequeue runs when a consumer has taken the task from the broker. An error is a veto:
+	// the task does not run, and the error's verdict counts as with BeforePerform.
 	BeforeDequeue func(ctx context.Context, r *task.Request) error
-	// Dequeue runs after that, if all BeforeDequeue have passed. The task may still have to wait, or not be run at all.
+	// Dequeue runs after that, if all BeforeDequeue have passed. The task may still have to wait,
+	// or not be run at all.
 	Dequeue func(ctx context.Context, r *task.Request)
 	// BeforePerform runs before the handler. An error is a veto: the handler does not run. The error's verdict counts
 	// ([task.Retry], [task.Snooze], [task.Fail]); one without a verdict fails the task for good.
@@ -80,18 +83,33 @@ func (s *HookSet) of(name string, use func(*Hooks) bool) []*Hooks {
 	return hs
 }
 
-// byTask returns the hooks of all tasks, and of those that have their own.
-func (s *HookSet) byTask(use func(*Hooks) bool) (global []*Hooks, tasks map[string][]*Hooks) {
-	global = (&HookSet{Global: s.Global}).of("", use)
+// hooksByTask are the hooks of one kind, resolved: those of tasks with hooks of their own include
+// the global ones.
+type hooksByTask struct {
+	global []*Hooks
+	tasks  map[string][]*Hooks
+}
+
+// byTask resolves the hooks that use lets through; nil: there are none.
+func (s *HookSet) byTask(use func(*Hooks) bool) *hooksByTask {
+	b := &hooksByTask{global: (&HookSet{Global: s.Global}).of("", use), tasks: make(map[string][]*Hooks)}
 	for name := range s.Tasks {
-		if hs := s.of(name, use); len(hs) > len(global) {
-			if tasks == nil {
-				tasks = make(map[string][]*Hooks)
-			}
-			tasks[name] = hs
+		if hs := s.of(name, use); len(hs) > len(b.global) {
+			b.tasks[name] = hs
 		}
 	}
-	return global, tasks
+	if len(b.global) == 0 && len(b.tasks) == 0 {
+		return nil
+	}
+	return b
+}
+
+// of returns the hooks of a task.
+func (b *hooksByTask) of(name string) []*Hooks {
+	if hs, own := b.tasks[name]; own {
+		return hs
+	}
+	return b.global
 }
 
 // Middleware makes the perform-hooks of a task into middleware, nil where there are none. A consumer does it by itself
@@ -107,47 +125,38 @@ func (s HookSet) Middleware(name string, logger *slog.Logger) Middleware {
 // SendMiddleware makes the enqueue-hooks into middleware, nil where there are none. A producer does it by itself
 // (producer.Config.Hooks), outermost. A nil logger means slog.Default().
 func (s HookSet) SendMiddleware(logger *slog.Logger) SendMiddleware {
-	global, tasks := s.byTask((*Hooks).sends)
-	if len(global) == 0 && len(tasks) == 0 {
+	hooks := s.byTask((*Hooks).sends)
+	if hooks == nil {
 		return nil
 	}
 	return func(next Sender) Sender {
 		return func(ctx context.Context, queue string, e *task.Envelope) error {
-			hs, own := tasks[e.Name]
-			if !own {
-				hs = global
-			}
-			return enqueue(ctx, queue, e, hs, next, logger)
+			return enqueue(ctx, queue, e, hooks.of(e.Name), next, logger)
 		}
 	}
 }
 
-// Enqueued returns what runs BeforeEnqueue, and gives what runs AfterEnqueue, nil where there are none. Consumers use it.
+// Enqueued returns a function that runs BeforeEnqueue; after runs AfterEnqueue. nil: there are no
+// such hooks. Consumers use it.
 func (s HookSet) Enqueued(logger *slog.Logger) func(ctx context.Context, queue string, e *task.Envelope) (after func(error), veto error) {
-	global, tasks := s.byTask((*Hooks).sends)
-	if len(global) == 0 && len(tasks) == 0 {
+	hooks := s.byTask((*Hooks).sends)
+	if hooks == nil {
 		return nil
 	}
 	return func(ctx context.Context, queue string, e *task.Envelope) (func(error), error) {
-		hs, own := tasks[e.Name]
-		if !own {
-			hs = global
-		}
-		return beforeEnqueue(ctx, queue, e, hs, logger)
+		return beforeEnqueue(ctx, queue, e, hooks.of(e.Name), logger)
 	}
 }
 
-// Dequeued returns what runs BeforeDequeue and Dequeue, and returns a veto, nil where there are none. Consumers use it.
+// Dequeued returns a function that runs BeforeDequeue and Dequeue; its error is a veto. nil: there
+// are no such hooks. Consumers use it.
 func (s HookSet) Dequeued(logger *slog.Logger) func(ctx context.Context, r *task.Request) error {
-	global, tasks := s.byTask(func(h *Hooks) bool { return h.BeforeDequeue != nil || h.Dequeue != nil })
-	if len(global) == 0 && len(tasks) == 0 {
+	hooks := s.byTask(func(h *Hooks) bool { return h.BeforeDequeue != nil || h.Dequeue != nil })
+	if hooks == nil {
 		return nil
 	}
 	return func(ctx context.Context, r *task.Request) error {
-		hs, own := tasks[r.Name]
-		if !own {
-			hs = global
-		}
+		hs := hooks.of(r.Name)
 		for _, h := range hs {
 			if h.BeforeDequeue == nil {
 				continue
