@@ -29,11 +29,29 @@ func loadScripts() (*scripts, error) {
 		"add": &s.add, "due": &s.due, "claim": &s.claim, "renew": &s.renew, "done": &s.done, "remove": &s.remove, "drop": &s.drop,
 		"show": &s.show, "pause": &s.pause, "resume": &s.resume, "astray": &s.astray, "claims": &s.claims, "mend": &s.mend,
 	} {
-		text, err := sources.ReadFile("lua/" + name + ".lua")
+		text, err := scriptText(name)
 		errs = append(errs, err)
-		*to = redisconn.NewScript(string(text))
+		*to = redisconn.NewScript(text)
 	}
 	return s, errors.Join(errs...)
+}
+
+// scriptText puts a script together: its first line, which may hold flags for the server; layout.lua
+// if the script uses it; the rest.
+func scriptText(name string) (string, error) {
+	text, err := sources.ReadFile("lua/" + name + ".lua")
+	if err != nil {
+		return "", err
+	}
+	layout, err := sources.ReadFile("lua/layout.lua")
+	if err != nil {
+		return "", err
+	}
+	first, rest, _ := strings.Cut(string(text), "\n")
+	if strings.Contains(rest, "layout_of(") {
+		rest = string(layout) + rest
+	}
+	return first + "\n" + rest, nil
 }
 
 const (

@@ -4,14 +4,6 @@
 -- found, its score, the member of the entry itself, the member of the claim, the tick's instant, the entry's next time or '', 1 if
 -- the member that was found is a claim, 1 if the instant is to be remembered
 -- Returns a string with one character for each tick: 1 claimed, perhaps by an earlier call, 0 not.
-
--- of returns the keys of the layout that an entry lies in.
-local own = redis.call('EXISTS', KEYS[4]) == 1
-local function of(id)
-  if own and redis.call('HEXISTS', KEYS[4], id) == 1 then return KEYS[4], KEYS[5] end
-  return KEYS[1], KEYS[2]
-end
-
 local now = tonumber(ARGV[2])
 if not now then
   local time = redis.call('TIME')
@@ -22,7 +14,7 @@ local answer = {}
 for i = 3, #ARGV, 9 do
   local id, member, score, entry, claim = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
   local due, next_, again, remember = ARGV[i + 5], ARGV[i + 6], ARGV[i + 7], ARGV[i + 8]
-  local jobs, next = of(id)
+  local jobs, next = layout_of(id)
   local won = '0'
   if redis.call('HEXISTS', jobs, id) == 0 then
     won = '0'

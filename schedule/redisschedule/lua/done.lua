@@ -6,13 +6,6 @@
 -- none is to be kept, else ''; the state; the id of the entry whose state it is
 -- Returns a string with one character for each claim: 1 ended, 0 not held any more, and then nothing was changed.
 
--- of returns the keys of the layout that an entry lies in.
-local own = redis.call('EXISTS', KEYS[4]) == 1
-local function of(id)
-  if own and redis.call('HEXISTS', KEYS[4], id) == 1 then return KEYS[4], KEYS[5] end
-  return KEYS[1], KEYS[2]
-end
-
 -- claimed looks for another claim on a tick of an entry.
 local function claimed(next, id, till)
   local quoted = cjson.encode(id)
@@ -29,11 +22,11 @@ local answer = {}
 for i = 2, #ARGV, 7 do
   local id, claim, entry, remove = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
   local left, state, target = ARGV[i + 4], ARGV[i + 5], ARGV[i + 6]
-  local jobs, next = of(id)
+  local jobs, next = layout_of(id)
   local held = redis.call('ZREM', next, claim)
   if held == 0 and next ~= KEYS[5] then held = redis.call('ZREM', KEYS[5], claim) end -- its entry was removed meanwhile
   if held == 1 then
-    if left == 's' and redis.call('HEXISTS', (of(target)), target) == 1 then
+    if left == 's' and redis.call('HEXISTS', (layout_of(target)), target) == 1 then
       redis.call('HSET', KEYS[3], 'state:' .. target, state)
     elseif left == 'd' then
       redis.call('HDEL', KEYS[3], 'state:' .. target)

@@ -3,18 +3,10 @@
 -- ARGV: for each entry its id and its member
 -- Returns for each entry the payload, the score of the member, and of the hash swarmiji whether it is paused, the state, and the
 -- last instant; each may be nil.
-
--- of returns the keys of the layout that an entry lies in.
-local own = redis.call('EXISTS', KEYS[4]) == 1
-local function of(id)
-  if own and redis.call('HEXISTS', KEYS[4], id) == 1 then return KEYS[4], KEYS[5] end
-  return KEYS[1], KEYS[2]
-end
-
 local answer = {}
 for i = 1, #ARGV, 2 do
   local id, n = ARGV[i], #answer
-  local jobs, next = of(id)
+  local jobs, next = layout_of(id)
   local kept = redis.call('HMGET', KEYS[3], 'paused:' .. id, 'state:' .. id, 'last:' .. id)
   answer[n + 1], answer[n + 2] = redis.call('HGET', jobs, id), redis.call('ZSCORE', next, ARGV[i + 1])
   answer[n + 3], answer[n + 4], answer[n + 5] = kept[1], kept[2], kept[3]
