@@ -47,11 +47,23 @@ type Content struct {
 	fields map[string]json.RawMessage // those of the payload's object that are not read into the others
 }
 
-// own are the fields of ours, by name.
-func (c *Content) own() map[string]any {
-	return map[string]any{
-		"nonce": &c.Nonce, "from": &c.From, "misfire": &c.Misfire, "overlap": &c.Overlap, "headers": &c.Headers,
-		"correlation": &c.Correlation, "meta": (*metadata)(&c.Meta),
+// ownField is a field of ours.
+type ownField struct {
+	name  string
+	value any  // a pointer into the Content
+	says  bool // it is not at its default, and is written
+}
+
+// own returns the fields of ours.
+func (c *Content) own() []ownField {
+	return []ownField{
+		{"nonce", &c.Nonce, c.Nonce != ""},
+		{"from", &c.From, c.From != ""},
+		{"misfire", &c.Misfire, c.Misfire != MisfireOnce},
+		{"overlap", &c.Overlap, c.Overlap != OverlapAllow},
+		{"headers", &c.Headers, len(c.Headers) > 0},
+		{"correlation", &c.Correlation, c.Correlation != ""},
+		{"meta", (*metadata)(&c.Meta), !c.Meta.IsZero()},
 	}
 }
 
@@ -81,10 +93,10 @@ func Decode(payload []byte) (*Content, error) {
 		c.decodeOld()
 		return c, c.check()
 	}
-	for name, to := range c.own() {
-		if raw, ok := own[name]; ok {
-			if err := json.Unmarshal(raw, to); err != nil {
-				return nil, fmt.Errorf("%w: field %q of %q: %w", ErrBadEntry, name, fieldOwn, err)
+	for _, f := range c.own() {
+		if raw, ok := own[f.name]; ok {
+			if err := json.Unmarshal(raw, f.value); err != nil {
+				return nil, fmt.Errorf("%w: field %q of %q: %w", ErrBadEntry, f.name, fieldOwn, err)
 			}
 		}
 	}
@@ -98,15 +110,14 @@ func (c *Content) decodeOld() {
 	if len(c.fields) <= 3 { // args, cron and job
 		return
 	}
-	var old Content
-	for name, to := range old.own() {
-		raw := c.fields[name]
-		if !read(raw, to) || name == "misfire" && old.Misfire.check() != nil || name == "overlap" && old.Overlap.check() != nil {
-			continue
+	var old Content // takes what may turn out not to be of ours
+	own := c.own()
+	for i, f := range old.own() {
+		raw := c.fields[f.name]
+		if read(raw, f.value) && old.Misfire.check() == nil && old.Overlap.check() == nil && read(raw, own[i].value) {
+			delete(c.fields, f.name)
 		}
-		if read(raw, c.own()[name]) {
-			delete(c.fields, name)
-		}
+		old = Content{}
 	}
 }
 
@@ -193,13 +204,9 @@ func (c *Content) encode(spec Spec, escapeSlashes bool, put func(fields, own map
 	} else {
 		write(fields, fieldSpec, spec.String())
 	}
-	said := map[string]bool{
-		"nonce": c.Nonce != "", "from": c.From != "", "misfire": c.Misfire != MisfireOnce, "overlap": c.Overlap != OverlapAllow,
-		"headers": len(c.Headers) > 0, "correlation": c.Correlation != "", "meta": !c.Meta.IsZero(),
-	}
-	for name, value := range c.own() {
-		if said[name] {
-			write(own, name, value)
+	for _, f := range c.own() {
+		if f.says {
+			write(own, f.name, f.value)
 		}
 	}
 	errs = append(errs, put(fields, own))

@@ -104,7 +104,7 @@ func (r *round) submit(calls []task.Call) ([]bool, error) {
 func (r *round) refuse(hs []*hold, err error) {
 	var put []*hold
 	for _, h := range hs {
-		v := r.later(h, r.clock(), ProblemRefused, err)
+		v := r.putOffOrGiveUp(h, r.clock(), ProblemRefused, err)
 		r.tell(&v)
 		if v.action == giveUp {
 			r.l.stats.dropped.Add(1)

@@ -35,6 +35,16 @@ type verdict struct {
 	others  bool          // another listener may be able to run it
 }
 
+// claiming are claims with the verdicts that they carry out, index by index.
+type claiming struct {
+	claims   []Claim
+	verdicts []verdict
+}
+
+func (c *claiming) add(k Claim, v verdict) {
+	c.claims, c.verdicts = append(c.claims, k), append(c.verdicts, v)
+}
+
 // errOverlap is why a listener cannot run an entry of the policy.
 var errOverlap = fmt.Errorf("%w: its overlap policy needs a result store; set Results", ErrUnsupported)
 
@@ -43,13 +53,13 @@ var errOverlap = fmt.Errorf("%w: its overlap policy needs a result store; set Re
 func (r *round) take(ctx context.Context, b *Batch, asked time.Time, room int) int {
 	now := b.Now.Add(time.Since(asked))
 	r.setClock(now)
-	var claims, puts []Claim
-	var verdicts, put []verdict
+	var taken claiming
+	puts := map[time.Duration]*claiming{} // by the delay
 	before := r.left
 	r.left = map[tickKey]time.Time{}
 	for i := range b.Ticks {
 		k := &b.Ticks[i]
-		if len(claims) == room {
+		if len(taken.claims) == room {
 			b.More = true
 			break
 		}
@@ -57,31 +67,32 @@ func (r *round) take(ctx context.Context, b *Batch, asked time.Time, room int) i
 			continue
 		}
 		v := r.judge(ctx, k, now)
-		if v.others && r.leaveIt(b, k, before, now) {
+		if v.others && r.leaveToOthers(b, k, before, now) {
 			continue
 		}
 		b.expect(v.next)
-		if v.action == putOff {
-			b.expect(now.Add(v.delay))
-		}
 		c := Claim{Tick: *k, Next: v.next, Remember: v.action == runIt && v.hold.content.Overlap == OverlapSkip}
-		if v.action == putOff {
-			puts, put = append(puts, c), append(put, v)
-		} else {
-			claims, verdicts = append(claims, c), append(verdicts, v)
+		if v.action != putOff {
+			taken.add(c, v)
+			continue
 		}
+		b.expect(now.Add(v.delay))
+		if puts[v.delay] == nil {
+			puts[v.delay] = &claiming{}
+		}
+		puts[v.delay].add(c, v)
 	}
 	took := 0
-	for i, won := range r.claim(ctx, r.c.NodeID, r.c.Lease, claims) {
+	for i, won := range r.claim(ctx, r.c.NodeID, r.c.Lease, taken.claims) {
 		if won {
 			took++
-			r.hold(verdicts[i].hold)
+			r.hold(taken.verdicts[i].hold)
 		} else {
-			verdicts[i].hold = nil
+			taken.verdicts[i].hold = nil
 		}
 	}
-	r.dispatch(verdicts)
-	for delay, list := range byDelay(puts, put) {
+	r.dispatch(taken.verdicts)
+	for delay, list := range puts {
 		for i, won := range r.claim(ctx, putOffOwner, delay, list.claims) {
 			if v := list.verdicts[i]; won {
 				took++
@@ -94,21 +105,21 @@ func (r *round) take(ctx context.Context, b *Batch, asked time.Time, room int) i
 }
 
 const (
-	// leaveFor is how long a tick that this listener cannot run stays due for one that can. It is
+	// othersTime is how long a tick that this listener cannot run stays due for one that can. It is
 	// longer than any default of Poll.
-	leaveFor = 10 * time.Second
+	othersTime = 10 * time.Second
 	// mostLeft is how many ticks are left so at a time: they are in front of all others in each
 	// answer of the store.
 	mostLeft = mostTaken / 2
 )
 
-// leaveIt leaves a tick that is due to other listeners, for a while since this one saw it first.
-func (r *round) leaveIt(b *Batch, k *Tick, before map[tickKey]time.Time, now time.Time) bool {
+// leaveToOthers leaves a due tick to other listeners, for a while since this one saw it first.
+func (r *round) leaveToOthers(b *Batch, k *Tick, before map[tickKey]time.Time, now time.Time) bool {
 	since, seen := before[keyOf(k)]
 	if !seen {
 		since = time.Now()
 	}
-	rest := min(leaveFor, r.c.UnknownDelay) - time.Since(since)
+	rest := min(othersTime, r.c.UnknownDelay) - time.Since(since)
 	if rest <= 0 || len(r.left) == mostLeft {
 		return false
 	}
@@ -136,23 +147,6 @@ func (b *Batch) expect(t time.Time) {
 	if !t.IsZero() && (b.Next.IsZero() || t.Before(b.Next)) {
 		b.Next = t
 	}
-}
-
-type putOffs struct {
-	claims   []Claim
-	verdicts []verdict
-}
-
-func byDelay(claims []Claim, verdicts []verdict) map[time.Duration]*putOffs {
-	m := map[time.Duration]*putOffs{}
-	for i := range claims {
-		d := verdicts[i].delay
-		if m[d] == nil {
-			m[d] = &putOffs{}
-		}
-		m[d].claims, m[d].verdicts = append(m[d].claims, claims[i]), append(m[d].verdicts, verdicts[i])
-	}
-	return m
 }
 
 // holds reports whether the tick is held here, and renews it then.
@@ -293,7 +287,7 @@ func (r *round) judge(ctx context.Context, k *Tick, now time.Time) verdict {
 	p := h.content.Misfire.plan(spec, k.Due, now)
 	h.remove = p.next.IsZero()
 	if problem, err := r.able(h.content); err != nil {
-		v := r.later(h, now, problem, err)
+		v := r.putOffOrGiveUp(h, now, problem, err)
 		v.others = true
 		if v.action == giveUp {
 			v.next = p.next
@@ -323,9 +317,9 @@ func (r *round) judge(ctx context.Context, k *Tick, now time.Time) verdict {
 // brokenDelay is how long an entry that cannot be read is put off.
 const brokenDelay = MaxLease
 
-// later puts a tick off, or gives it up when it is too late for that and the entry has more of
-// them.
-func (r *round) later(h *hold, now time.Time, p Problem, err error) verdict {
+// putOffOrGiveUp puts a tick off, or gives it up when it is too late for that and the entry has
+// more of them.
+func (r *round) putOffOrGiveUp(h *hold, now time.Time, p Problem, err error) verdict {
 	if !h.remove && now.Sub(h.tick.Due) > r.c.UnknownLimit {
 		return verdict{action: giveUp, hold: h, problem: ProblemGivenUp, err: err}
 	}
