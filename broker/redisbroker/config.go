@@ -48,9 +48,9 @@ type Config struct {
 	// Lease is how long a consumer that gives no sign of life keeps its messages, where SubscribeOptions say nothing. 0: 30 s;
 	// the least is 100 ms.
 	Lease time.Duration
-	// Poll is how often waiting consumers look by themselves, those of one Broker together. It is
-	// told of what comes; this is for what it was not told of: messages pushed by other programs, a
-	// lost word, another consumer's end. 0: 1 s.
+	// Poll is how often waiting consumers look by themselves, those of one Broker together. They
+	// are notified of what comes; Poll is for the rest: messages pushed by other programs, a lost
+	// notification, another consumer's end. 0: 1 s.
 	Poll time.Duration
 	// WaitReplicas is to how many replicas a message must have been copied before it is confirmed, each time for at most
 	// WaitTimeout; else the error is [ErrNotReplicated]. Without it a failover to a replica may lose what was confirmed in the

@@ -91,11 +91,12 @@ func (s *deadScan) chunk(ctx context.Context) error {
 	if s.left < 0 {
 		s.left = int(number(answer, 1))
 	}
-	bytes := 0
-	for i := 3; i < len(answer); i++ {
-		bytes += len(text(answer, i))
+	letters, bytes := len(answer)-3, 0
+	for i := range letters {
+		bytes += len(text(answer, i+3))
 	}
-	s.size = max(1, min(2*size, maxDeadChunk, deadChunkBytes/(bytes/max(1, len(answer)-3)+1)))
+	mean := bytes/max(1, letters) + 1
+	s.size = max(1, min(2*size, maxDeadChunk, deadChunkBytes/mean))
 	var gone []any
 	s.next = int(number(answer, 2))
 	from, first := s.next, s.next
@@ -127,7 +128,7 @@ func (s *deadScan) chunk(ctx context.Context) error {
 		s.over = action == broker.DeadStop
 		from++
 	}
-	s.over = s.over || s.left == 0 || len(answer) < size+3
+	s.over = s.over || s.left == 0 || letters < size
 	if len(gone) == 0 {
 		return err
 	}

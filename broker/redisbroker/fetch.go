@@ -69,7 +69,7 @@ type fetcher struct {
 	types   string    // the content type seen last
 }
 
-// longWait is how long a subscription waits that is looked after.
+// longWait is how long a subscription waits that the Broker looks after.
 const longWait = time.Hour
 
 // step does one thing, or waits until there is something to do; false: the subscription is closed.

@@ -40,7 +40,7 @@ type subscription struct {
 	excess   []*delivery   // handed over after they were not wanted any more
 	drained  bool          // the server hands over what comes, so that there is nothing to claim
 	words    uint64        // of more, that have come
-	quiet    bool          // nothing was heard for a while, so that there is time
+	quiet    bool          // nothing came for a while: there is time to tell of all finished claims
 	err      error         // why Receive gives nothing, while that lasts
 	isClosed bool
 	isIdle   bool

@@ -6,10 +6,9 @@ import (
 	"time"
 )
 
-// A consumer that waits has to look by itself now and then, and to renew its lease. One by one,
-// that is two calls a second for each queue; so a Broker does it for all its subscriptions that
-// wait, many in one call. In a cluster each queue lies in another slot: there each subscription
-// does it by itself.
+// A subscription that waits has to poll now and then, and to renew its lease. One by one, that is two
+// calls a second for each queue. So the Broker does both for its waiting subscriptions, many in one
+// call. In a cluster the queues lie in different slots, and each subscription polls for itself.
 
 const (
 	// maxTended is how many queues one call looks at: the server does nothing else meanwhile.
@@ -39,10 +38,10 @@ type tended struct {
 	s     *subscription
 	own   *owner
 	renew bool
-	done  bool // the server is to be told of claims of which nothing is held
+	done  bool // there are claims of which nothing is held, and the server does not know it
 }
 
-// waiting returns the subscriptions that wait for a word of more.
+// waiting returns the subscriptions that wait to be notified of messages.
 func (b *Broker) waiting() []tended {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -59,8 +58,8 @@ func (b *Broker) waiting() []tended {
 	return ts
 }
 
-// lookAfter renews the leases of some subscriptions, and has those claim for which there is
-// something. After a failure all do, so that each learns of it.
+// lookAfter renews the leases of some subscriptions, and wakes those that have something to claim.
+// After a failure it wakes all, so that each meets the failure itself.
 func (b *Broker) lookAfter(ts []tended) {
 	var keys []string
 	args := make([]any, 0, 3*len(ts))
@@ -82,24 +81,29 @@ func (b *Broker) lookAfter(ts []tended) {
 	sent := time.Now()
 	v, err := b.conn.EvalOnce(ctx, b.scripts.tend.Script, keys, args...)
 	answer, _ := v.(string)
-	for i, t := range ts {
-		switch {
-		case err != nil || len(answer) != len(ts) || answer[i] == '1':
+	if err != nil || len(answer) != len(ts) {
+		for _, t := range ts {
 			t.s.poll()
-		case answer[i] == '2':
+		}
+		return
+	}
+	for i, t := range ts {
+		if answer[i] == '2' {
 			t.s.mu.Lock()
 			t.s.lose(t.own)
 			t.s.mu.Unlock()
-		case t.done:
+			continue
+		}
+		if answer[i] == '1' || t.done {
 			t.s.poll()
 		}
-		if err == nil && t.renew && len(answer) == len(ts) && answer[i] != '2' {
+		if t.renew {
 			t.s.renewed(t.own, sent)
 		}
 	}
 }
 
-// poll has the claiming goroutine look although there was no word.
+// poll makes the claiming goroutine claim although nothing was notified.
 func (s *subscription) poll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

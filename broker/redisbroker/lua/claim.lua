@@ -18,8 +18,12 @@ local owner = ARGV[3]
 local record = redis.call('HGET', K.c, owner)
 if not record then return {3} end
 local now = clock()
-local first = redis.call('ZRANGE', K.o, 0, 0, 'WITHSCORES') -- whose lease ends first
-local dead = first[2] and tonumber(first[2]) <= now
+-- expired returns an owner whose lease has ended, or nil.
+local function expired()
+  local first = redis.call('ZRANGE', K.o, 0, 0, 'WITHSCORES')
+  return first[2] and tonumber(first[2]) <= now and first[1] or nil
+end
+local dead = expired()
 if dead then
   local till = redis.call('ZSCORE', K.o, owner)
   if not till or tonumber(till) <= now then return {3} end
@@ -47,12 +51,11 @@ end
 local more, back, owners = false, 0, 0
 while dead do
   local count
-  count, more = reclaim(list, first[1], true)
+  count, more = reclaim(list, dead, true)
   back, owners = back + count, owners + 1
-  first = redis.call('ZRANGE', K.o, 0, 0, 'WITHSCORES')
-  dead = first[2] and tonumber(first[2]) <= now
+  dead = expired()
   if back >= 200 or owners == 100 then
-    more = more or dead
+    more = more or dead ~= nil
     break
   end
 end
