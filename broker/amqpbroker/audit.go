@@ -35,13 +35,13 @@ func (b *Broker) Audit(ctx context.Context, queue string) ([]string, error) {
 	if err != nil {
 		return notes, wrap(err, "audit", queue)
 	}
-	if consumed || st.Dead > 0 { // before, there need not be a dead queue
+	if consumed || st.Dead > 0 { // else there need not be a dead queue yet
 		parts = append(parts, part{b.names.dead(queue), b.deadArgs(), "tasks that the server gives up are lost"})
 	}
-	parts = append(parts, []part{
-		{b.names.undeliverable(), b.queueArgs(nil), "delayed tasks whose queue is deleted are lost"},
-		{b.names.acks(), b.acks.log.args(), "tasks that run at most once do not start if it cannot be made"},
-	}...)
+	parts = append(parts,
+		part{b.names.undeliverable(), b.queueArgs(nil), "delayed tasks whose queue is deleted are lost"},
+		part{b.names.acks(), b.acks.log.args(), "tasks that run at most once do not start if it cannot be made"},
+	)
 	for _, name := range b.all(queue) {
 		parts = append(parts, part{name, b.workArgs(queue), "its tasks are refused"})
 	}

@@ -31,8 +31,8 @@ type Broker struct {
 	bound  sync.Map // AMQP queue -> the generation of con in which it was bound to the delay topology
 	warned sync.Map // AMQP queue or exchange that exists with other settings -> struct{}
 
-	plain    sync.Map // queue that has no levels -> time.Time at which the server said so
-	deadless sync.Map // queue that has no dead queue -> time.Time at which the server said so
+	levelless sync.Map // queue that has no levels -> time.Time at which the server said so
+	deadless  sync.Map // queue that has no dead queue -> time.Time at which the server said so
 
 	scans   sync.Map // queue -> a channel that is full while its dead letters are scanned
 	id      string   // of this Broker, in notes

@@ -29,7 +29,7 @@ func (b *Broker) putDead(ctx context.Context, queue string, d broker.Dead) error
 	}
 	for attempt := 0; ; attempt++ {
 		err := b.direct.Publish(ctx, "", b.names.dead(queue), &p)
-		making := errors.Is(err, amqpconn.ErrRefused) // a quorum queue that somebody else is just making refuses
+		making := errors.Is(err, amqpconn.ErrRefused) // a quorum queue that another process is just making
 		if !making && !errors.Is(err, amqpconn.ErrUnroutable) || attempt == deadAttempts {
 			return err
 		}
@@ -42,7 +42,7 @@ func (b *Broker) putDead(ctx context.Context, queue string, d broker.Dead) error
 	}
 }
 
-// How often, and after what pause, a dead letter is published again that found no dead queue.
+// How often, and after what pause, a dead letter that found no dead queue is published again.
 const (
 	deadAttempts = 10
 	deadPause    = 50 * time.Millisecond

@@ -36,8 +36,8 @@ func (b *Broker) ready(ctx context.Context, amqpQueues []string) (int, error) {
 // How long Stats and Purge remember that a queue is missing. The server closes the channel that
 // asks for a missing queue.
 const (
-	plainFor    = 10 * time.Minute // the levels of a queue that exists; they do not change
-	deadlessFor = 30 * time.Second // its dead queue, which a dead letter makes
+	levellessFor = 10 * time.Minute // the levels of a queue that exists; they do not change
+	deadlessFor  = 30 * time.Second // its dead queue, which a dead letter makes
 )
 
 // isRecent reports whether the time that is noted for a queue is not older than age.
@@ -46,19 +46,19 @@ func isRecent(notes *sync.Map, queue string, age time.Duration) bool {
 	return ok && time.Since(at.(time.Time)) < age //nolint:forcetypeassert // nothing else is in it
 }
 
-// known is learn for a look at a queue.
-func (b *Broker) known(ctx context.Context, queue string) error {
-	if isRecent(&b.plain, queue, plainFor) {
+// learnIfLeveled is learn, but for a queue that was found without levels a while ago.
+func (b *Broker) learnIfLeveled(ctx context.Context, queue string) error {
+	if isRecent(&b.levelless, queue, levellessFor) {
 		return nil
 	}
 	return b.learn(ctx, queue)
 }
 
-// readyIn is ready of all that belongs to a queue. One that exists without levels keeps none.
+// readyIn returns how many messages wait in all levels of a queue. It notes that the queue has none.
 func (b *Broker) readyIn(ctx context.Context, queue string) (int, error) {
 	n, err := b.ready(ctx, b.all(queue))
-	if _, levels := b.queues.Load(queue); err == nil && !levels && !isRecent(&b.plain, queue, plainFor) {
-		b.plain.Store(queue, time.Now())
+	if _, levels := b.queues.Load(queue); err == nil && !levels && !isRecent(&b.levelless, queue, levellessFor) {
+		b.levelless.Store(queue, time.Now())
 	}
 	return n, err
 }
@@ -70,7 +70,7 @@ func (b *Broker) Stats(ctx context.Context, queue string) (broker.Stats, error) 
 	if _, err := b.route(queue, defaultPriority); err != nil {
 		return broker.Stats{}, wrap(err, "inspect", queue)
 	}
-	if err := b.known(ctx, queue); err != nil {
+	if err := b.learnIfLeveled(ctx, queue); err != nil {
 		return broker.Stats{}, wrap(err, "inspect", queue)
 	}
 	ready, err := b.readyIn(ctx, queue)
@@ -95,7 +95,7 @@ func (b *Broker) Purge(ctx context.Context, queue string) (int, error) {
 	if _, err := b.route(queue, defaultPriority); err != nil {
 		return 0, wrap(err, "purge", queue)
 	}
-	if err := b.known(ctx, queue); err != nil {
+	if err := b.learnIfLeveled(ctx, queue); err != nil {
 		return 0, wrap(err, "purge", queue)
 	}
 	n := 0

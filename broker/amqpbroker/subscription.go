@@ -62,7 +62,7 @@ func (b *Broker) Subscribe(ctx context.Context, queue string, o broker.Subscribe
 	if want == 0 {
 		want = unlimited
 	}
-	if err := b.spareChannels(ctx, len(b.all(queue))); err != nil {
+	if err := b.checkChannels(ctx, len(b.all(queue))); err != nil {
 		return nil, wrap(err, "subscribe to", queue)
 	}
 	s := &subscription{b: b, queue: queue, ready: make(chan struct{}), faulty: make(chan struct{})}
@@ -99,13 +99,12 @@ func (b *Broker) Subscribe(ctx context.Context, queue string, o broker.Subscribe
 	}
 }
 
-// ownChannels is how many channels of a connection are left for what is no subscription: each
-// declaration has one of its own.
+// ownChannels is how many channels of a connection are kept for declarations and other calls.
 const ownChannels = 16
 
-// spareChannels reports whether the connection has channels for so many queues more. Each level of
-// a queue has one.
-func (b *Broker) spareChannels(ctx context.Context, more int) error {
+// checkChannels returns ErrTooMany if the connection has no channels for so many AMQP queues more:
+// each consumed one needs its own.
+func (b *Broker) checkChannels(ctx context.Context, more int) error {
 	sess, err := b.con.Session(ctx)
 	if err != nil {
 		return err

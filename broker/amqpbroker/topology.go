@@ -99,13 +99,14 @@ func (b *Broker) declare(ctx context.Context, q broker.Queue) error {
 	return nil
 }
 
-// declareWork declares one AMQP queue of a queue with all that belongs to it, but the dead queue,
-// which is made when the first consumer or dead letter comes.
+// declareWork declares one AMQP queue of a queue with all that belongs to it, except the dead queue:
+// the first consumer or dead letter makes that.
 func (b *Broker) declareWork(ctx context.Context, queue, amqpQueue string) error {
 	return b.retry(ctx, func(sess *amqpconn.Session) error { return b.declareWorkOn(ctx, sess, queue, amqpQueue) })
 }
 
-// declareConsumed is declareWork for a consumer. With one, the server itself may dead-letter.
+// declareConsumed is declareWork with the dead queue, into which the server dead-letters what a
+// consumer has held.
 func (b *Broker) declareConsumed(ctx context.Context, sess *amqpconn.Session, queue, amqpQueue string) error {
 	if err := b.declareDead(ctx, sess, queue); err != nil {
 		return err
