@@ -13,26 +13,29 @@ import (
 // foreign writer's bytes.
 const HeaderBare = "swarmiji-bare" // string "1"
 
-// DecodeRaw is [Codec.Decode] for a queue of raw work: a message is an envelope only if it says so,
-// and else its body is the arguments, whatever they look like and whatever their content type is;
-// bare is true then. An envelope says so by the content type of its format, by the header of
-// [serializer.RawFormat], or, as JSON, by the id of its message, which the object has too.
+// DecodeRaw is [Codec.Decode] for a queue of raw work: a message is an envelope only if it says so.
+// Any other body is the arguments, whatever it looks like and whatever its content type is; bare is
+// true then. A message says that it is an envelope by one of these:
+//   - the content type of its format
+//   - the header of [serializer.RawFormat]
+//   - as JSON, the id of the message, which the object has too
 func (c *Codec) DecodeRaw(m *broker.Message) (e *task.Envelope, f serializer.Format, bare bool, err error) {
 	if len(m.Body) > broker.BodyLimit(c.maxBody, m.Generation) {
 		return nil, nil, false, c.tooLarge(len(m.Body))
 	}
 	media := serializer.MediaType(m.ContentType)
-	for _, f := range c.formats {
-		own := media == f.ContentType() && media != serializer.ContentJSON && media != serializer.ContentRaw
-		_, json := f.(serializer.JSONFormat)
-		if !own && (!json || m.ID == "" || !bytes.Contains(m.Body, []byte(`"`+m.ID+`"`))) {
+	for _, format := range c.formats {
+		byType := media == format.ContentType() && media != serializer.ContentJSON && media != serializer.ContentRaw
+		_, isJSON := format.(serializer.JSONFormat)
+		byID := isJSON && m.ID != "" && bytes.Contains(m.Body, []byte(`"`+m.ID+`"`))
+		if !byType && !byID {
 			continue
 		}
-		e, f, err := c.Decode(m)
+		e, f, err = c.Decode(m)
 		if err == nil && f.ContentType() == serializer.ContentRaw { // it is no envelope after all
 			break
 		}
-		if own || !errors.Is(err, serializer.ErrMalformed) && !errors.Is(err, serializer.ErrUnknownType) {
+		if byType || !errors.Is(err, serializer.ErrMalformed) && !errors.Is(err, serializer.ErrUnknownType) {
 			return e, f, false, err
 		}
 	}
