@@ -78,10 +78,12 @@ type Consumer struct {
 	secrets sync.Map         // of a task's name: what of it is not shown, as secrets
 	warned  sync.Map         // messages that are logged once
 
-	stuck    stuck
-	dequeued func(context.Context, *task.Request) error                                    // the hooks of dequeueing; nil for none
-	enqueued func(context.Context, string, *task.Envelope) (after func(error), veto error) // those of enqueueing; nil for none
-	measured bool                                                                          // Metrics were given, so that somebody looks at them
+	// dequeued and enqueued run the hooks of dequeueing and enqueueing. nil: there are none.
+	dequeued func(context.Context, *task.Request) error
+	enqueued func(ctx context.Context, queue string, e *task.Envelope) (after func(error), veto error)
+
+	stuck    stuck // handlers that go on beyond their hard time limit
+	measured bool  // Metrics were given, so that somebody looks at them
 
 	witness     broker.Witness // nil: no starts are noted
 	incarnation string         // names this process in notes of starts

@@ -119,9 +119,8 @@ func (r *run) leftOpen(v verdict) bool {
 		v.kind != retry && v.kind != snooze && v.kind != deferred && v.kind != giveBack
 }
 
-// concludeExpected ends what the handler expected, by what became of its attempt, and reports
-// whether the attempt is settled with that: an answer that was accepted counts, unless the task has
-// succeeded without it or was revoked.
+// concludeExpected ends what the handler expected. An accepted answer counts, unless the task has
+// succeeded without it or was revoked. It reports whether the attempt is settled with that.
 func (q *queue) concludeExpected(ctx context.Context, r *run, v verdict) (settled bool) {
 	expected := r.expects.Load()
 	switch {
@@ -163,8 +162,8 @@ func (q *queue) concludeExpected(ctx context.Context, r *run, v verdict) (settle
 	return true
 }
 
-// tryConclude is for what an attempt before may have expected: most often nothing, so that the task
-// does not wait for the jobs.
+// tryConclude concludes what an earlier attempt may have expected. That is most often nothing, so
+// that the task does not wait for jobs that are away.
 func (r *run) tryConclude(conclude func(context.Context) error) bool {
 	ctx, cancel := context.WithTimeout(r.queue.c.settle, loadTimeout)
 	defer cancel()
@@ -207,7 +206,7 @@ func (q *queue) settleDeferred(ctx context.Context, r *run, v verdict) {
 	q.leave(ctx, r, v, awaited.Answered)
 }
 
-// leave ends a run whose task is deferred now.
+// leave ends a run whose task is deferred now; answered: its answer has come already.
 func (q *queue) leave(ctx context.Context, r *run, v verdict, answered bool) {
 	r.final.Store(true) // given back, it is to come again as what it is, to be acknowledged, and not as a copy, to be run
 	r.noteRevoked()

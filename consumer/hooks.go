@@ -107,8 +107,8 @@ func (r *run) askDequeue() {
 // errNotSent is what AfterEnqueue gets of a task that was not confirmed before its sender gave up.
 var errNotSent = errors.New("swarmiji: consumer: not confirmed")
 
-// beforeEnqueue asks the hooks about a task that this consumer is about to send; after is to be
-// called with what came of it.
+// beforeEnqueue asks the hooks about a task that this consumer is about to send. Call after with
+// what came of it.
 func (c *Consumer) beforeEnqueue(ctx context.Context, queue string, e *task.Envelope) (after func(error), veto error) {
 	if c.enqueued == nil {
 		return func(error) {}, nil

@@ -16,11 +16,11 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// A task that its rate does not let start gets a turn, and is set aside until then: it stays
-// reserved, and its worker is free for others. A queue has room for half its prefetch. What has no
-// room, or has waited for a minute, is put back to come again at its turn, which new tasks do not
-// take meanwhile: all that is held would otherwise be of one task, and the others behind it would
-// wait for ever. Where the prefetch has no half, the worker itself waits if that is short.
+// A task that its rate does not let start gets a turn: the time of its start. Until then it is set
+// aside: it stays reserved, and its worker is free for others. A queue sets aside up to half its
+// prefetch, so that tasks of one name do not keep all others away. A task that has no room, or was
+// set aside for a minute, is put back and comes again at its turn; new tasks get later turns. With a
+// prefetch of 1 there is no room: the worker itself waits if the turn is near.
 const (
 	maxAside     = 1000            // set aside where the prefetch has no limit
 	asideFor     = time.Minute     // for which a task is set aside at most
@@ -149,7 +149,7 @@ func (rs *rates) admit(r *run, declared string) bool {
 		return false
 	}
 	q.aside++
-	w.ends = time.AfterFunc(asideFor, func() { rs.end(b, w) })
+	w.ends = time.AfterFunc(asideFor, func() { rs.expire(b, w) })
 	rs.wait(b, w)
 	if q.aside > room {
 		rs.makeRoom(b, q, now)
@@ -217,8 +217,8 @@ func (rs *rates) makeRoom(b *bucket, q *queue, now time.Time) {
 	}
 }
 
-// end puts back a task that has been set aside for long enough.
-func (rs *rates) end(b *bucket, w *waiter) {
+// expire puts back a task that has been set aside for long enough.
+func (rs *rates) expire(b *bucket, w *waiter) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	rs.serve(b) // its turn may be now
@@ -248,7 +248,7 @@ func (rs *rates) putBack(b *bucket, w *waiter, now time.Time) {
 	} else {
 		b.back = later(b.back, at.Add(b.interval))
 	}
-	w.r.sendBack(at)
+	w.r.sendBackUntilTurn(at)
 }
 
 // replan gives those that wait turns by a limit that has changed.
@@ -311,8 +311,9 @@ func (b *bucket) set(limit string) {
 	b.limiter.SetBurst(burst)
 }
 
-// serve starts those whose turn has come, and returns in how long the next one's will; 0: nobody waits.
-func (b *bucket) serve() time.Duration {
+// startDue starts those whose turn has come. It returns in how long the next one's comes; 0: nobody
+// waits.
+func (b *bucket) startDue() time.Duration {
 	for len(b.waiting) > 0 {
 		w := b.waiting[0]
 		lost := w.r.isLost()
@@ -334,23 +335,19 @@ func (b *bucket) serve() time.Duration {
 	return 0
 }
 
-// arm sets the timer of a bucket.
-func (rs *rates) arm(b *bucket, wait time.Duration) {
-	if b.timer != nil {
-		b.timer.Reset(wait)
-		return
-	}
-	b.timer = time.AfterFunc(wait, func() {
-		rs.mu.Lock()
-		defer rs.mu.Unlock()
-		rs.serve(b)
-	})
-}
-
 // serve starts those whose turn has come, and sets the timer for the next.
 func (rs *rates) serve(b *bucket) {
-	if wait := b.serve(); wait > 0 {
-		rs.arm(b, wait)
+	wait := b.startDue()
+	switch {
+	case wait <= 0:
+	case b.timer != nil:
+		b.timer.Reset(wait)
+	default:
+		b.timer = time.AfterFunc(wait, func() {
+			rs.mu.Lock()
+			defer rs.mu.Unlock()
+			rs.serve(b)
+		})
 	}
 }
 
@@ -380,8 +377,8 @@ func (r *run) begin() {
 	r.queue.start(r)
 }
 
-// sendBack puts the task back until its turn. No attempt is counted.
-func (r *run) sendBack(at time.Time) {
+// sendBackUntilTurn puts the task back until its turn. No attempt is counted.
+func (r *run) sendBackUntilTurn(at time.Time) {
 	r.queue.c.settling.Go(func() {
 		next := r.copy()
 		next.turn = true

@@ -234,8 +234,8 @@ func (r *run) expired() bool {
 	return ok && !at.IsZero() && r.request.Received.After(at)
 }
 
-// premature reports whether the task comes before its time, and nobody has asked the broker to hold
-// it back. One that the broker has held back is not early: the broker's clock decides.
+// premature reports whether the task comes before its time. A task that the broker has held back is
+// never early: the broker's clock decides.
 func (r *run) premature() bool {
 	at, ok := r.request.Effective.NotBefore.Get()
 	return ok && at.After(r.request.Received) && !wire.Held(r.message, wire.HeaderHeld, at)

@@ -294,8 +294,8 @@ func (e *successive) delay(d time.Duration) time.Time {
 	return e.until(time.Now().Add(d))
 }
 
-// until says that the next start is at a moment, and returns that, as it travels: in whole
-// milliseconds, and not earlier.
+// until says that the next start is not before at. It returns that moment as it travels: rounded up
+// to milliseconds.
 func (e *successive) until(at time.Time) time.Time {
 	at = at.Add(time.Millisecond - 1).Truncate(time.Millisecond)
 	e.Meta.NotBefore = task.Set(at)

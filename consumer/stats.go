@@ -129,7 +129,8 @@ func (c *Consumer) Reserved() []TaskInfo {
 	return ts
 }
 
-// buffered returns the messages that the queue's subscription holds for its workers.
+// buffered returns the messages that the queue's subscription holds for its workers; nil where the
+// broker does not tell.
 func (q *queue) buffered() []*broker.Message {
 	if b, ok := broker.As[broker.Buffer](q.sub); ok {
 		return b.Buffered()

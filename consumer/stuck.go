@@ -38,12 +38,12 @@ func (s *stuck) of(queue string) int {
 	return 0
 }
 
-// timeLimit is [middleware.TimeLimit]; it counts and tells which handlers go on beyond it.
+// timeLimit is [middleware.TimeLimit]. It counts and logs the handlers that go on beyond the limit.
 func (c *Consumer) timeLimit(next task.Handler) task.Handler {
-	soft := middleware.TimeLimit(nil)(next)
+	withoutHard := middleware.TimeLimit(nil)(next) // made once: most tasks have no hard limit
 	return task.HandlerFunc(func(ctx context.Context, r *task.Request) (any, error) {
 		if r.Effective.TimeLimit.Or(0) <= 0 {
-			return soft.Handle(ctx, r)
+			return withoutHard.Handle(ctx, r)
 		}
 		return middleware.TimeLimit(func(delta int) { c.countStuck(r, delta) })(next).Handle(ctx, r)
 	})

@@ -7,12 +7,12 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 )
 
-// The headers of a message that the broker holds back. They tell whoever gets it that it is not
-// early, whatever the clocks of the processes say. Both are milliseconds since 1970, and count only
-// while they equal the task's NotBefore.
+// The headers of a message that the broker holds back. They tell the consumer that it is not early,
+// whatever the consumer's clock says. Both are milliseconds since 1970, and count only while they
+// equal the task's NotBefore.
 const (
 	HeaderHeld = "swarmiji-held" // int64: the broker was asked to hold the message until then
-	HeaderTurn = "swarmiji-turn" // int64: the same; it was put back for its rate, and its turn comes then
+	HeaderTurn = "swarmiji-turn" // int64: beside it; the task's rate lets it start then
 )
 
 // StampHeld says that m is published to be held back until at; zero: it is not.
