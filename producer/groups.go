@@ -10,8 +10,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// A store forgets a group that waits for its members in vain. Nobody is told: the futures of the
-// steps behind it ask. A group that was seen undecided and is not there any more was forgotten.
+// A store forgets a group that waits for its members in vain, and notifies nobody. So the futures of
+// the steps behind the group ask: a group that was undecided and is gone was forgotten.
 
 // awaitedGroup is a group that has to be decided before a step.
 type awaitedGroup struct {
@@ -20,8 +20,8 @@ type awaitedGroup struct {
 	over bool      // it was seen decided
 }
 
-// behind notes the groups that the step of a waiter stands behind.
-func (in *inbox) behind(w *waiter, groups []task.ID) {
+// awaitGroups notes the groups that have to be decided before the step of a waiter.
+func (in *inbox) awaitGroups(w *waiter, groups []task.ID) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.gatherer == nil || len(w.groups) > 0 {
@@ -60,8 +60,8 @@ func (in *inbox) forgotten(ctx context.Context, w *waiter) error {
 	return nil
 }
 
-// give ends a waiter without a record.
-func (in *inbox) give(w *waiter, err error) {
+// fail ends a waiter without a record.
+func (in *inbox) fail(w *waiter, err error) {
 	in.mu.Lock()
 	if in.waiters[w.id] == w {
 		delete(in.waiters, w.id)

@@ -336,7 +336,7 @@ func (in *inbox) ask(ctx context.Context, w *waiter) bool {
 	case errors.Is(err, resultstore.ErrUnavailable), errors.Is(err, resultstore.ErrClosed), ctx.Err() != nil:
 		return false
 	case errors.Is(err, resultstore.ErrNotFound) && forgotten != nil:
-		in.give(w, forgotten)
+		in.fail(w, forgotten)
 		return true
 	case err != nil: // not there, or not readable: that says nothing of the others
 		return true

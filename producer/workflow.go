@@ -305,7 +305,7 @@ func (b *builder) await() ([]task.Pending, []*waiter, error) {
 			return nil, waiters, err
 		}
 		if pending[i] = p; w != nil {
-			w.inbox.behind(w, b.steps[i].behind)
+			w.inbox.awaitGroups(w, b.steps[i].behind)
 			waiters = append(waiters, w)
 		}
 	}
