@@ -57,8 +57,8 @@ type Message struct {
 // for that.
 const RetryRoom = 1 << 10
 
-// BodyLimit returns the largest body in bytes of a message of the given generation, where that of a
-// first one is maxBody.
+// BodyLimit returns the largest body, in bytes, of a message of a generation; maxBody is that of
+// generation 0.
 func BodyLimit(maxBody, generation int) int {
 	if generation > 0 {
 		return maxBody + RetryRoom

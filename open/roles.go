@@ -76,14 +76,14 @@ func (s *Swarm) Consumer(c consumer.Config) (*consumer.Consumer, error) {
 			return nil, err
 		}
 	}
-	made, err := consumer.New(c)
+	con, err := consumer.New(c)
 	if err != nil {
 		return nil, err
 	}
 	if err := s.observe(c.NodeID); err != nil {
 		return nil, err
 	}
-	return made, nil
+	return con, nil
 }
 
 func setNil[T comparable](v *T, otherwise T) {

@@ -19,7 +19,8 @@ import (
 var ErrUnheard = errors.New("revoke: stored, but no running consumer listens; set consumer.Config.Revocations")
 
 // A Revoker asks who listens, and the lists of consumers answer. Both are events that no bus keeps.
-// An answer is seen by all lists: each waits for a moment, and the first answer spares the others.
+// Each list waits for a moment before it answers; it sees the answers of the others, and one is
+// enough.
 const (
 	typeAsk     = "revocation-ask"
 	typeAnswer  = "revocation-heard"
@@ -29,7 +30,8 @@ const (
 	maxAsked    = 1000 // that a list answers at a time
 )
 
-func aboutHearing(typ, token, node string) events.Event {
+// hearingEvent is an ask or an answer; token says which belong together.
+func hearingEvent(typ, token, node string) events.Event {
 	return events.Event{Type: typ, NodeID: node, Time: time.Now(), Fields: map[string]any{fieldToken: token}}
 }
 
@@ -44,7 +46,7 @@ func (r *Revoker) heard(ctx context.Context) error {
 	defer closeSubscription(sub)
 	token := rand.Text()
 	for ctx.Err() == nil {
-		if err := r.cfg.Events.Publish(ctx, aboutHearing(typeAsk, token, r.cfg.NodeID)); err != nil {
+		if err := r.cfg.Events.Publish(ctx, hearingEvent(typeAsk, token, r.cfg.NodeID)); err != nil {
 			return fmt.Errorf("%w: %w", ErrUnheard, err)
 		}
 		waiting, done := context.WithTimeout(ctx, askAgain)
@@ -93,6 +95,7 @@ func (l *List) answerAsks() {
 	}
 }
 
+// answerSome is answerAsks until the bus fails.
 func (l *List) answerSome() error {
 	sub, err := l.cfg.Events.Subscribe(l.ctx, events.Filter{Types: []string{typeAsk, typeAnswer}})
 	if err != nil {
@@ -113,7 +116,7 @@ func (l *List) answerSome() error {
 			return err
 		case err != nil:
 			for token := range asked {
-				if err := l.cfg.Events.Publish(l.ctx, aboutHearing(typeAnswer, token, l.cfg.NodeID)); err != nil {
+				if err := l.cfg.Events.Publish(l.ctx, hearingEvent(typeAnswer, token, l.cfg.NodeID)); err != nil {
 					return err
 				}
 			}

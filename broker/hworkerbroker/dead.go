@@ -35,7 +35,8 @@ func (b *Broker) PutDead(ctx context.Context, queue string, d broker.Dead) error
 	return nil
 }
 
-// grave returns where a dead letter goes: the word of settle.lua, the key, and how many it keeps.
+// grave returns where a dead letter goes: the word of settle.lua, the key, and how many letters the
+// key keeps; "": all.
 func (b *Broker) grave(k keys, d broker.Dead) (how, key, size string) {
 	if d.Unreadable {
 		return "broken", k.broken, ""

@@ -60,8 +60,7 @@ func enable(have jetstream.StreamConfig) (jetstream.StreamConfig, bool) {
 	return have, change
 }
 
-// allowConsumers gives an existing stream without a limit of its own the number of consumers that a
-// new one has.
+// allowConsumers gives an existing stream without a limit of its own the limit of a new one.
 func allowConsumers(have jetstream.StreamConfig) (jetstream.StreamConfig, bool) {
 	change := have.MaxConsumers <= 0
 	if change {

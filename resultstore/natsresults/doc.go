@@ -14,7 +14,7 @@
 //     it is lost when the node is not connected at the moment, or does not read. It may still be on its way when Save returns, so that
 //     a stream may begin with a record that was saved a moment before Notify. What JetStream keeps is the truth.
 //
-// Groups are gathered in the same stream, under keys that begin with a space, which no id does: 
+// Groups are gathered in the same stream, under keys that begin with a space, which no id does:
 // " g<group>" holds what is known of a group, five numbers (size, done, failed, decider, largest
 // index) and a bit for each member that has arrived; " m<index> <group>" a member's record, for
 // twice the group's time, which is shortened when the group is decided; " b<id>" the copy of a task

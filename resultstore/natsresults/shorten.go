@@ -13,9 +13,10 @@ const (
 	shortenTime = 5 * time.Minute // for all members of a group
 )
 
-// shorten keeps the members from one index to another as long as a decided group, if they would be
-// kept longer: they were to wait with the group, and a has decided it, or found it decided. It
-// costs two trips for each. A failure costs only room in the stream.
+// shorten gives the members from one index to another the time of a decided group. They were stored
+// with that of an undecided one, which is longer; a has decided the group, or found it decided.
+//
+// It makes two trips for each member. A failure costs only room in the stream.
 func (s *Store) shorten(ctx context.Context, st *stream, a *resultstore.Arrival, g *groupState, from, to int) {
 	group, ttl := a.Group, 2*a.Kept(true)
 	if !s.begin() {
