@@ -26,7 +26,7 @@ const (
 	asideFor     = time.Minute     // for which a task is set aside at most
 	ratePatience = time.Second     // for which a worker waits
 	maxRateDelay = 24 * time.Hour  // for which a task is put back: the limit may have changed by then
-	turnLate     = 5 * time.Second // for which a task that was put back may be late for its turn, beside an interval
+	turnLate     = 5 * time.Second // how late for its turn a put-back task may be, beside an interval
 )
 
 // RateDefault is the rate that has SetRateLimit take back what it did before.
@@ -180,8 +180,9 @@ func (b *bucket) estimate(now time.Time, n int) time.Duration {
 	return max(0, time.Duration(missing*float64(b.interval)))
 }
 
-// promise returns the next turn that nobody has. Tasks that were put back may never come: revoked, purged, expired, or taken by
-// another consumer. When a turn of theirs has passed unused, all of them are given to others.
+// promise returns the next turn that nobody has. Tasks that were put back may never come: revoked,
+// purged, expired, or claimed by another consumer. When one of their turns has passed unused, all of
+// their turns are free.
 func (b *bucket) promise(now time.Time) time.Time {
 	if len(b.waiting) == 0 && now.Sub(b.used) > 2*b.interval+turnLate {
 		b.back = time.Time{}
