@@ -28,14 +28,16 @@ func As[T any](v any) (T, bool) {
 type Outgoing struct {
 	Queue   string
 	Message *Message
-	At      time.Time
-	Reason  string // of a retry: why the task failed, which an adapter may log; "": none
+	At      time.Time // as with PublishAt of [Delayer]
+	Reason  string    // of a retry: why the task failed, which an adapter may log; "": none
 }
 
 // Delayer is a Broker that holds messages back.
 type Delayer interface {
 	// PublishAt is Publish of a message that is not handed out before at on the broker's clock (where the broker has
 	// none: on this process's). A time in the past means at once.
+	//
+	// What time.Now().Add(d) returns is d from now, whatever this process's clock shows: see [FromNow].
 	PublishAt(ctx context.Context, queue string, m *Message, at time.Time) error
 }
 

@@ -10,14 +10,29 @@ import (
 
 // This file holds the one fallback of each optional interface, for callers on the portable side.
 
+// FromNow returns how long from now t is, and true, if t has a reading of this process's monotonic
+// clock: time.Now().Add returns such times. An adapter hands the message out so long from now,
+// since the date of t is as wrong as the clock of this process may be.
+//
+// Any other t is a time on the wall: FromNow returns 0 and false, and the date counts.
+func FromNow(t time.Time) (time.Duration, bool) {
+	if t == t.Round(0) {
+		return 0, false
+	}
+	return time.Until(t), true
+}
+
 // PublishAt publishes m to be seen at the given time, or at once when it has come. A Broker that is no [Delayer] takes
 // only messages that are due: [ErrUnsupported].
 func PublishAt(ctx context.Context, b Broker, o Outgoing) error {
-	if o.At.IsZero() || !o.At.After(time.Now()) {
+	if o.At.IsZero() {
 		return b.Publish(ctx, o.Queue, o.Message)
 	}
-	if d, ok := As[Delayer](b); ok {
+	if d, ok := As[Delayer](b); ok { // the broker's clock decides whether the time has come
 		return d.PublishAt(ctx, o.Queue, o.Message, o.At)
+	}
+	if !o.At.After(time.Now()) {
+		return b.Publish(ctx, o.Queue, o.Message)
 	}
 	return fmt.Errorf("a delay until %s: %w", o.At.UTC().Format(time.RFC3339), ErrUnsupported)
 }

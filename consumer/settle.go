@@ -297,7 +297,7 @@ func (e *successive) delay(d time.Duration) time.Time {
 // until says that the next start is not before at. It returns that moment as it travels: rounded up
 // to milliseconds.
 func (e *successive) until(at time.Time) time.Time {
-	at = at.Add(time.Millisecond - 1).Truncate(time.Millisecond)
+	at = at.Add(at.Add(time.Millisecond - 1).Truncate(time.Millisecond).Sub(at)) // it keeps its monotonic reading
 	e.Meta.NotBefore = task.Set(at)
 	return at
 }

@@ -112,10 +112,12 @@ func WithResultTTL(d time.Duration) Option { return func(c *Call) { c.Meta.Resul
 // WithPriority sets the priority; lower runs first, 100 is the middle.
 func WithPriority(p int) Option { return func(c *Call) { c.Meta.Priority = Set(p) } }
 
-// WithNotBefore sets the earliest moment the task may start.
+// WithNotBefore sets the earliest moment the task may start, on the broker's clock where it has one.
+// What time.Now().Add(d) returns means the same as [WithDelay] of d.
 func WithNotBefore(t time.Time) Option { return func(c *Call) { c.Meta.NotBefore = Set(t) } }
 
-// WithDelay sets the earliest start d from now, on the caller's clock.
+// WithDelay sets the earliest start d from now: a task that is submitted at once starts d after it
+// has reached the broker. A wrong clock of the caller changes nothing.
 func WithDelay(d time.Duration) Option {
 	return func(c *Call) { c.Meta.NotBefore = Set(time.Now().Add(d)) }
 }

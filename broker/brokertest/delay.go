@@ -34,6 +34,43 @@ func delayCases() []testCase {
 			},
 		},
 		{
+			Area: "delay", Name: "a process whose clock is wrong", Needs: []need{needsDelays},
+			Explain: "A time that is reckoned from now, time.Now().Add(d), is d from now, whatever the clock of the process shows: with " +
+				"PublishAt, PublishBatch and Retry. A time on the wall is that time.",
+			Run: func(w *world) {
+				b := w.Open()
+				q := w.queue(b, "wrong")
+				s := w.subscribe(b, q, 0)
+				for name, ahead := range map[string]time.Duration{"ahead": 5 * time.Minute, "behind": -5 * time.Minute} {
+					at := map[string]time.Time{}
+					later := func(id string) time.Time {
+						at[id] = time.Now().Add(300 * time.Millisecond)
+						return suite.WrongClock(at[id], ahead)
+					}
+					w.publish(b, q, msg("retried-"+name))
+					d := w.receive(s)
+					next := msg("retried-" + name)
+					next.Generation = 1
+					ctx, cancel := w.Ctx()
+					w.Must(broker.Replace(ctx, b, d, broker.Outgoing{Queue: q, Message: next, At: later(next.ID)}), "Replace")
+					w.publishAt(b, q, msg("one-"+name), later("one-"+name))
+					w.Must(broker.PublishBatch(ctx, b, []broker.Outgoing{
+						{Queue: q, Message: msg("first-" + name), At: later("first-" + name)},
+						{Queue: q, Message: msg("second-" + name), At: later("second-" + name)},
+					}), "PublishBatch")
+					at["wall-"+name] = time.Now().Add(400 * time.Millisecond).Round(0)
+					w.publishAt(b, q, msg("wall-"+name), at["wall-"+name])
+					cancel()
+					for range at {
+						d := w.receive(s)
+						w.onTime(at[d.Message().ID], "%s: a delay on a clock that is %v ahead", d.Message().ID, ahead)
+						w.ack(d)
+					}
+				}
+				w.nothing(s, "after all")
+			},
+		},
+		{
 			Area: "delay", Name: "a time in the past means at once", Needs: []need{needsDelays},
 			Explain: "A time in the past means at once, however long ago it is; so does no time.",
 			Run: func(w *world) {

@@ -18,13 +18,15 @@ type Broker struct {
 	names names
 	conn  *natsconn.Conn
 
-	features atomic.Pointer[features] // nil until the stream was found or made
-	making   chan struct{}            // holds one value while somebody looks for the stream
-	queues   sync.Map                 // name -> *queue, of queues that exist
-	declared sync.Map                 // name -> []int, the levels of queues that this Broker has declared
-	warned   sync.Map                 // what was said once -> struct{}
-	outbox   outbox                   // settlements on their way
-	witness  witness                  // notes of starts
+	features atomic.Pointer[features]    // nil until the stream was found or made
+	making   chan struct{}               // holds one value while somebody looks for the stream
+	clock    atomic.Pointer[serverClock] // not nil once features are known
+	asking   sync.Mutex                  // held while somebody asks for the server's time
+	queues   sync.Map                    // name -> *queue, of queues that exist
+	declared sync.Map                    // name -> []int, the levels of queues that this Broker has declared
+	warned   sync.Map                    // what was said once -> struct{}
+	outbox   outbox                      // settlements on their way
+	witness  witness                     // notes of starts
 
 	mu     sync.Mutex
 	closed bool

@@ -142,10 +142,11 @@ func (b *Broker) update(ctx context.Context, name string, o broker.Outgoing) err
 
 // exchange puts o in the place of a waiting message.
 func (b *Broker) exchange(ctx context.Context, f *found, o broker.Outgoing) error {
-	p := publishing{queue: f.q, m: o.Message}
-	if !o.At.IsZero() && o.At.After(time.Now()) {
-		p.at = o.At
+	at, err := b.due(ctx, o.At)
+	if err != nil {
+		return err
 	}
+	p := publishing{queue: f.q, m: o.Message, at: at}
 	if err := b.place(ctx, &p); err != nil {
 		return err
 	}

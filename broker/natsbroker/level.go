@@ -402,8 +402,9 @@ func (l *line) handle(m *nats.Msg) {
 		if f := s.b.features.Load(); f != nil && !f.schedules {
 			d.count = max(d.count-1, 1) // it was handed out once to be held back
 		}
-		if at := millis(notBefore); time.Until(at) > 0 {
-			s.early(d, m, at, info.pending)
+		at := millis(notBefore)
+		if rest := s.b.rest(at); rest > 0 {
+			s.early(d, m, at, rest, info.pending)
 			return
 		}
 	}

@@ -30,7 +30,7 @@ func (b *Broker) Publish(ctx context.Context, queue string, m *broker.Message) e
 	return wrap(b.publish(ctx, broker.Outgoing{Queue: queue, Message: m}), "publish to", queue)
 }
 
-// PublishAt implements [broker.Delayer]. The time is on the server's clock, up to 250 ms from now on the consumer's. A time
+// PublishAt implements [broker.Delayer]. The server's clock decides, which this process asks for at most once a minute. A time
 // after the year 2200 is broker.ErrUnsupported.
 func (b *Broker) PublishAt(ctx context.Context, queue string, m *broker.Message, at time.Time) error {
 	return wrap(b.publish(ctx, broker.Outgoing{Queue: queue, Message: m, At: at}), "publish later to", queue)
@@ -52,7 +52,7 @@ func (b *Broker) publish(ctx context.Context, o broker.Outgoing) error {
 type publishing struct {
 	queue *queue
 	m     *broker.Message
-	at    time.Time
+	at    time.Time // on the server's clock; zero: at once
 	msg   *nats.Msg
 }
 
@@ -66,8 +66,8 @@ func (b *Broker) prepare(ctx context.Context, o *broker.Outgoing) (publishing, e
 		return publishing{}, err
 	}
 	p := publishing{queue: q, m: o.Message}
-	if !o.At.IsZero() && o.At.After(time.Now()) {
-		p.at = o.At
+	if p.at, err = b.due(ctx, o.At); err != nil {
+		return publishing{}, err
 	}
 	return p, b.place(ctx, &p)
 }
@@ -108,7 +108,7 @@ func (b *Broker) place(ctx context.Context, p *publishing) error {
 	if err != nil {
 		return err
 	}
-	if !f.schedules || time.Until(p.at) <= shortDelay {
+	if !f.schedules || p.at.Sub(b.clock.Load().latest()) <= shortDelay {
 		if p.msg, err = encode(p.m, work, msgID); err == nil {
 			p.msg.Header[headerNotBefore] = []string{formatMillis(p.at)}
 		}

@@ -44,8 +44,8 @@ func (d *delivery) replace(ctx context.Context, next broker.Outgoing) error {
 		return err
 	}
 	p := publishing{queue: q, m: next.Message}
-	if !next.At.IsZero() && next.At.After(time.Now()) {
-		p.at = next.At
+	if p.at, err = b.due(ctx, next.At); err != nil {
+		return err
 	}
 	if err := b.place(ctx, &p); err != nil {
 		return err
@@ -188,9 +188,8 @@ func (b *Broker) batch(ctx context.Context, ms ...*nats.Msg) error {
 // early deals with a message whose time has not come; s.mu is held. A short rest is waited for here, unless the server has more
 // messages than there is room for: many short delays, each with its place in the prefetch, would let nothing else through. What
 // has longer to go or no room moves to the schedules, where servers have them, and else goes back until then.
-func (s *subscription) early(d *delivery, m *nats.Msg, at time.Time, pending uint64) {
+func (s *subscription) early(d *delivery, m *nats.Msg, at time.Time, rest time.Duration, pending uint64) {
 	f := s.b.features.Load()
-	rest := time.Until(at)
 	switch {
 	case f != nil && !f.schedules:
 		d.state = settled

@@ -104,6 +104,9 @@ func (b *Broker) ready(ctx context.Context) (*features, error) {
 			info = more
 		}
 	}
+	if err := b.askTime(ctx); err != nil {
+		return nil, err
+	}
 	have := info.Config
 	f := &features{
 		schedules: have.AllowMsgSchedules, atomic: have.AllowAtomicPublish, ttl: have.AllowMsgTTL, window: have.Duplicates,

@@ -73,7 +73,7 @@ func (b *Broker) Update(ctx context.Context, queue string, o broker.Outgoing) er
 	if err != nil {
 		return fmt.Errorf("redis update in %.128q: %w", queue, err)
 	}
-	return wrap(q.update(ctx, o.Message.ID, v.key, v.value, v.at), "update in", queue)
+	return wrap(q.update(ctx, o.Message.ID, v.key, v.value, when(v.at)), "update in", queue)
 }
 
 func (q *queue) update(ctx context.Context, id string, with ...any) error {

@@ -20,7 +20,7 @@ const (
 type outgoing struct {
 	key   string
 	value []byte
-	at    int64 // microseconds; 0: at once
+	at    time.Time // zero: at once
 }
 
 // outgoing encodes a message.
@@ -29,7 +29,17 @@ func (b *Broker) outgoing(m *broker.Message, at time.Time) (outgoing, error) {
 	if err != nil {
 		return outgoing{}, err
 	}
-	return outgoing{key: keyOf(m.ID, m.Generation), value: v, at: micros(at)}, nil
+	return outgoing{key: keyOf(m.ID, m.Generation), value: v, at: at}, nil
+}
+
+// when returns at as the scripts take it: microseconds on the server's clock, or "+" and microseconds
+// from now, rounded up so that nothing is early. "0" is at once.
+func when(at time.Time) string {
+	d, fromNow := broker.FromNow(at)
+	if !fromNow {
+		return strconv.FormatInt(micros(at), 10)
+	}
+	return "+" + strconv.FormatInt(int64(max(0, d)+time.Microsecond-1)/1000, 10)
 }
 
 // micros is a time on the server's clock, rounded up so that nothing is early; 0 for the zero time.
@@ -146,7 +156,7 @@ func (q *queue) send(ctx context.Context, es []*entry[outgoing]) (int, error) {
 	n, bytes, later := 0, 0, 0
 	for n < len(es) && (n == 0 || bytes+len(es[n].v.value) <= maxBytes) {
 		bytes += len(es[n].v.value)
-		if es[n].v.at != 0 {
+		if !es[n].v.at.IsZero() {
 			later++
 		}
 		n++
@@ -154,19 +164,19 @@ func (q *queue) send(ctx context.Context, es []*entry[outgoing]) (int, error) {
 	args := make([]any, 0, 3+2*n+later)
 	args = append(args, q.names.channels(), n-later, later)
 	for _, e := range es[:n] {
-		if e.v.at == 0 {
+		if e.v.at.IsZero() {
 			args = append(args, e.v.key, e.v.value)
 		}
 	}
 	if later > 0 {
 		for _, e := range es[:n] {
-			if e.v.at != 0 {
+			if !e.v.at.IsZero() {
 				args = append(args, e.v.key, e.v.value)
 			}
 		}
 		for _, e := range es[:n] {
-			if e.v.at != 0 {
-				args = append(args, strconv.FormatInt(e.v.at, 10))
+			if !e.v.at.IsZero() {
+				args = append(args, when(e.v.at))
 			}
 		}
 	}

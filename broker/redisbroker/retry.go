@@ -36,7 +36,7 @@ func (b *Broker) Retry(ctx context.Context, d broker.Delivery, next broker.Outgo
 // replace is one step.
 func (d *delivery) replace(ctx context.Context, to *queue, next outgoing) error {
 	answer, _, err := to.callFrom(ctx, to.b.write, to.b.scripts.retry, d.sub.q,
-		to.names.channels(), d.key, d.claim.name, next.key, next.value, next.at)
+		to.names.channels(), d.key, d.claim.name, next.key, next.value, when(next.at))
 	switch {
 	case err != nil:
 		return wrap(err, "retry into", to.name)

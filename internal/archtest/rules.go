@@ -39,7 +39,7 @@ var layers = []rule{
 	{
 		"suite",
 		[]string{"internal/roadtest"},
-		[]string{"task", "@ports", "serializer/*", "middleware", "revoke", "deadletter", "producer", "consumer", "jobs", "jobs/memjobs", "@leaves", "internal/wire", "broker/membroker", "resultstore/memresults", "events/memevents"},
+		[]string{"task", "@ports", "serializer/*", "middleware", "revoke", "deadletter", "producer", "consumer", "jobs", "jobs/memjobs", "@leaves", "internal/suite", "internal/wire", "broker/membroker", "resultstore/memresults", "events/memevents"},
 		"the road test drives a producer and a consumer over whatever broker it is given, with tasks that wait for answers in a store of jobs",
 	},
 	{

@@ -54,11 +54,16 @@ func (c *Conn) ask(ctx context.Context, what string, req, resp any) (sent bool, 
 	if err != nil {
 		return false, fmt.Errorf("nats %s: %w", what, err)
 	}
+	return c.repeat(ctx, what, func(ctx context.Context, s *Session) error { return request(ctx, s.NATS, what, body, resp) })
+}
+
+// repeat is ask with a request of the caller's.
+func (c *Conn) repeat(ctx context.Context, what string, try func(ctx context.Context, s *Session) error) (sent bool, err error) {
 	for {
 		err = c.Do(ctx, func(ctx context.Context, s *Session) error {
 			ctx, cancel := context.WithTimeout(ctx, apiTry)
 			defer cancel()
-			return request(ctx, s.NATS, what, body, resp)
+			return try(ctx, s)
 		})
 		if err == nil {
 			return sent, nil
@@ -91,6 +96,23 @@ func request(ctx context.Context, nc *nats.Conn, what string, body []byte, resp 
 		return errAnswer
 	}
 	return nil
+}
+
+// StreamTime asks the server that leads a stream for its time, and returns it with the moments just
+// before and after, which have readings of the monotonic clock. A server before 2.10 does not tell:
+// told is zero.
+func (c *Conn) StreamTime(ctx context.Context, stream string) (told, asked, heard time.Time, err error) {
+	var resp struct {
+		Time time.Time `json:"ts"`
+	}
+	what := "STREAM.INFO." + stream
+	_, err = c.repeat(ctx, what, func(ctx context.Context, s *Session) error {
+		asked = time.Now()
+		err := request(ctx, s.NATS, what, nil, &resp)
+		heard = time.Now()
+		return err
+	})
+	return resp.Time, asked, heard, err
 }
 
 // GetLast returns the newest message of a subject, which may have wildcards, as the stream's leader has it. [ErrNotFound] if

@@ -86,6 +86,7 @@ func Run(t *testing.T, open Open) {
 		{"QueuedBeforeConsumer", true, testQueuedBeforeConsumer},
 		{"Expired", true, testExpired},
 		{"Delayed", true, testDelayed},
+		{"WrongClock", true, testWrongClock},
 		{"NoSuchQueue", true, testNoSuchQueue},
 		{"Unreadable", true, testUnreadable},
 		{"Poison", true, testPoison},

@@ -2,7 +2,7 @@
 -- Puts messages into a queue. A key that the queue has already, ready, waiting or held, is passed over: it is the same message.
 -- KEYS: m t d l o c n s g h r
 -- ARGV: 1 the levels as the caller knows them, 2 the channels but for the owner, 3 the number of messages that are due, 4 the number of those
---       that are not, 5 and following: key, value, of the due ones first, then the times of those that are not.
+--       that are not, 5 and following: key, value, of the due ones first, then the times of those that are not: see due.
 -- Returns {1}, {0} if there is no such queue, {2, levels} if the queue has others.
 local levels = redis.call('HGET', K.m, 'levels')
 if not levels then return {0} end

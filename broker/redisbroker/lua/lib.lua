@@ -8,6 +8,13 @@ local function clock()
   return t[1] * 1000000 + t[2]
 end
 
+-- due returns the time that a caller has given, in microseconds on the server's clock. The text is
+-- that time, or '+' and the microseconds from now.
+local function due(text, now)
+  local wait = string.match(text, '^%+(%d+)$')
+  return wait and now + wait or tonumber(text)
+end
+
 -- bounds takes the levels of a queue apart, as the table m holds them.
 local function bounds(levels)
   local list = {}
@@ -319,7 +326,7 @@ local function waiting(id)
 end
 
 -- add stores messages that are no repetition and makes them ready, or has them wait for their times. pairs_ is key, value, key,
--- value, ...; times, where there are any, belong to the last of them.
+-- value, ...; times, where there are any, belong to the last of them, in the forms that due takes.
 local function add(levels, channel, count, pairs_, times)
   local keys = {}
   for i = 1, count do keys[i] = pairs_[2 * i - 1] end
@@ -333,9 +340,9 @@ local function add(levels, channel, count, pairs_, times)
       stored[#stored + 1] = key
       stored[#stored + 1] = pairs_[2 * i]
       local time = times[i - count + #times]
-      local at = time and tonumber(time) or 0
+      local at = time and due(time, now) or 0
       if at > now then
-        later[#later + 1] = time
+        later[#later + 1] = string.format('%.0f', at)
         later[#later + 1] = key
         if not first or at < first then first = at end
       else

@@ -3,7 +3,7 @@
 -- neither.
 -- KEYS: from.t from.l from.n from.g m t d l o c n s g h r
 -- ARGV: 1 the levels of the queue it goes to, as the caller knows them, 2 the channels of that queue but for the owner, 3 the key that is held in
---       the queue it comes from, 4 its claim, 5 the successor's key, 6 its value, 7 its time in microseconds or 0.
+--       the queue it comes from, 4 its claim, 5 the successor's key, 6 its value, 7 its time (see due) or 0.
 -- Returns {1}, {0} if there is no such queue, {2, levels} if the queue has others, {4} if the message is not held under that
 -- claim.
 local levels = redis.call('HGET', K.m, 'levels')

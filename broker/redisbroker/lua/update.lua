@@ -2,7 +2,7 @@
 -- Removes a message that waits, and puts another in its place if one is given.
 -- KEYS: m t d l o c n s g h r
 -- ARGV: 1 the levels as the caller knows them, 2 the channels but for the owner, 3 the message's id, as a key; and of the other: 4 its key, 5 its
---       value, 6 its time in microseconds or 0.
+--       value, 6 its time (see due) or 0.
 -- Returns {1}, {0} if there is no such queue, {2, levels} if the queue has others, {4} if there is no such message.
 local levels = redis.call('HGET', K.m, 'levels')
 if not levels then return {0} end
@@ -11,9 +11,12 @@ local key, value, at = waiting(ARGV[3])
 if not key then return {4} end
 local list = bounds(levels)
 local place = level(list, value)
-local due = true
-if ARGV[6] and ARGV[6] ~= '0' then due = tonumber(ARGV[6]) <= clock() end
-if ARGV[4] == key and not at and due and level(list, ARGV[5]) == place then -- it keeps its place
+local ready = true
+if ARGV[6] and ARGV[6] ~= '0' then
+  local now = clock()
+  ready = due(ARGV[6], now) <= now
+end
+if ARGV[4] == key and not at and ready and level(list, ARGV[5]) == place then -- it keeps its place
   redis.call('HSET', K.t, key, ARGV[5])
   redis.call('HDEL', K.n, key)
   return {1}
@@ -24,5 +27,5 @@ else
   ghost(place, key)
 end
 forget(K.t, K.n, K.g, {key})
-if ARGV[4] then add(levels, ARGV[2], 1, {ARGV[4], ARGV[5]}, not due and {ARGV[6]} or {}) end
+if ARGV[4] then add(levels, ARGV[2], 1, {ARGV[4], ARGV[5]}, not ready and {ARGV[6]} or {}) end
 return {1}
