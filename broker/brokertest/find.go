@@ -19,7 +19,7 @@ func findCases() []testCase {
 				f := w.finder(b)
 				ctx, cancel := w.Ctx()
 				defer cancel()
-				at := time.Now().Add(time.Hour)
+				at := time.Now().Add(time.Hour).Round(0) // a time on the wall
 				w.publish(b, q, msg("a"), msg("b"))
 				w.publishAt(b, q, msg("later"), at)
 				for id, when := range map[string]time.Time{"a": {}, "b": {}, "later": at} {
