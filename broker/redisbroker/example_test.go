@@ -22,7 +22,7 @@ func ExampleNew() {
 		fmt.Println(err)
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	err = b.Publish(ctx, "inbox", &broker.Message{ID: "1", Body: []byte("dear reader")})
 	fmt.Println(errors.Is(err, broker.ErrUnavailable)) // it was surely not sent
