@@ -25,6 +25,8 @@
 //   - limit: how many tasks of a kind run at once, or in a time, over all processes. revoke: tasks that are not to run any more.
 //   - control: commands to running consumers.
 //   - router: which task goes to which queue.
+//   - jobs: records of work in a database, their queues and runners. deferral: the port for tasks that wait for
+//     answers, which jobs/deferrals implements.
 //   - broker, resultstore, events, serializer: the ports. The directories below them are adapters, named by technology and
 //     port, such as broker/membroker and broker/amqpbroker, and the conformance suites that every adapter passes.
 //   - open: from a URL to adapters.

@@ -5,27 +5,29 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/deferral"
 	"github.com/swarmiji/swarmiji/internal/wire"
-	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/serializer"
 	"github.com/swarmiji/swarmiji/task"
 )
 
 // answer is a deferral whose answer has come, or has not come in time. To the settlement it is the delivery of its task: what a broker does with a message, the
-// jobs do with the deferral.
+// store of deferrals does with this one.
 type answer struct {
-	a          *answers
-	claim      jobs.ClaimedDeferral
-	lost       chan struct{} // closed when somebody else has it
+	c          *Consumer
+	claim      deferral.Delivery
+	outcome    deferral.Outcome
 	message    *broker.Message
 	deliveries int
 	atMostOnce bool
 	ran        time.Duration // the handler
 	published  int           // the generation of the retry that was published; 0: none
+	settled    atomic.Bool
 }
 
 var _ broker.Delivery = (*answer)(nil)
@@ -37,45 +39,54 @@ func (w *answer) Message() *broker.Message { return w.message }
 func (w *answer) Deliveries() (n int, exact bool) { return w.deliveries, true }
 
 // Lost implements [broker.Delivery].
-func (w *answer) Lost() <-chan struct{} { return w.lost }
+func (w *answer) Lost() <-chan struct{} { return w.claim.Lost() }
 
 // Ack implements [broker.Delivery]: the deferral is over.
-func (w *answer) Ack(ctx context.Context) error {
-	return w.let(ctx, func(ctx context.Context) error { return w.a.deferrals.End(ctx, &w.claim) })
-}
+func (w *answer) Ack(ctx context.Context) error { return w.let(ctx, w.claim.Ack) }
 
 // Release implements [broker.Delivery].
 func (w *answer) Release(ctx context.Context, after time.Duration) error {
-	return w.let(ctx, func(ctx context.Context) error { return w.a.deferrals.Back(ctx, &w.claim, after) })
+	return w.let(ctx, func(ctx context.Context) error { return w.claim.Release(ctx, after) })
 }
 
 // Bury implements [broker.Delivery]. The message is gone from its broker, so that only the record tells of it.
 func (w *answer) Bury(ctx context.Context, _ broker.Dead) error { return w.Ack(ctx) }
 
-// let repeats what is done with the deferral until the jobs have done it, and says that it is somebody else's as brokers do.
-func (w *answer) let(ctx context.Context, do func(context.Context) error) error {
-	return repeat(ctx, w.lost, func(ctx context.Context) error {
-		err := do(ctx)
-		if errors.Is(err, jobs.ErrStale) {
-			return fmt.Errorf("%w: %w", broker.ErrLeaseLost, err)
-		}
-		return err
-	}, func(err error) {
-		w.a.c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "ending a deferral is repeated", slog.Any("error", err))
+// let settles the deferral, and repeats that until the store has done it.
+func (w *answer) let(ctx context.Context, settle func(context.Context) error) error {
+	err := repeat(ctx, w.claim.Lost(), settle, func(err error) {
+		w.c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "ending a deferral is repeated", slog.Any("error", err))
 	})
+	if err == nil {
+		w.settled.Store(true)
+	}
+	return err
+}
+
+// giveUp gives a deferral back that could not be settled.
+func (w *answer) giveUp() {
+	if w.settled.Load() || isLost(w) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(w.c.settle, giveBackTimeout)
+	defer cancel()
+	_ = w.claim.Release(ctx, answerAgain) // else its lease ends
 }
 
 // replace publishes the task's next message, once, and leaves the deferral to that one.
 func (w *answer) replace(ctx context.Context, out broker.Outgoing) error {
 	if w.published != out.Message.Generation {
-		if err := broker.PublishAt(ctx, w.a.c.cfg.Broker, out); err != nil {
+		if err := broker.PublishAt(ctx, w.c.cfg.Broker, out); err != nil {
 			return err
 		}
 		w.published = out.Message.Generation
 	}
-	err := w.a.deferrals.Next(ctx, &w.claim, out.At)
-	if errors.Is(err, jobs.ErrStale) { // the next attempt was quicker
-		return nil
+	err := w.claim.Next(ctx, out.At)
+	if errors.Is(err, broker.ErrLeaseLost) { // the next attempt was quicker
+		err = nil
+	}
+	if err == nil {
+		w.settled.Store(true)
 	}
 	return err
 }
@@ -88,8 +99,8 @@ func (q *queue) settleAnswer(r *run) {
 	switch end, known := r.endOf(); {
 	case known:
 		q.settle(r, end)
-	case r.answer.claim.Kind == jobs.DeferralRoused:
-		r.backUntil(time.Until(r.answer.claim.Deadline))
+	case r.answer.outcome.Kind == deferral.Woken:
+		r.backUntil(time.Until(r.answer.outcome.Deadline))
 	default: // what it expected it did not wait for; its message is the broker's
 		r.discard()
 	}
@@ -97,7 +108,7 @@ func (q *queue) settleAnswer(r *run) {
 
 // endOf returns what becomes of the task, if that is known.
 func (r *run) endOf() (v verdict, known bool) {
-	if r.answer.claim.Again {
+	if r.answer.outcome.Again {
 		if v, known = r.settledBefore(); known {
 			return v, true
 		}
@@ -109,15 +120,14 @@ func (r *run) endOf() (v verdict, known bool) {
 	case is:
 		return verdict{kind: revoked, err: task.ErrRevoked}, true
 	}
-	claim := &r.answer.claim
-	switch claim.Kind {
-	case jobs.DeferralAnswered:
-		return r.answered(claim.Answer), true
-	case jobs.DeferralRefused:
-		return r.failure(task.Rejected(claim.Refusal)), true
-	case jobs.DeferralTimedOut:
+	switch o := &r.answer.outcome; o.Kind {
+	case deferral.Answered:
+		return r.answered(o.Answer), true
+	case deferral.Refused:
+		return r.failure(task.Rejected(o.Refusal)), true
+	case deferral.TimedOut:
 		return r.failure(task.ErrAnswerTimeout), true
-	case jobs.DeferralLost:
+	case deferral.Abandoned:
 		if r.answer.atMostOnce { // its consumer has died, and nobody else will say so
 			return verdict{kind: failed, err: task.ErrUncertain}, true
 		}

@@ -2,40 +2,32 @@ package consumer
 
 import (
 	"context"
+	"errors"
 	"log/slog"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/deferral"
 	"github.com/swarmiji/swarmiji/internal/backoff"
-	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/middleware"
-)
-
-const (
-	answerLease = 30 * time.Second
-	answerPoll  = 5 * time.Second // a look at least this often; words and known times come sooner
-	answerGap   = 2 * time.Millisecond
-	answerRoom  = 256 // settled at a time
-	answerCall  = 10 * time.Second
-	purgeEvery  = time.Minute
 )
 
 // answers takes the answers from outside, for all queues of a consumer: a few goroutines, however many tasks wait.
 type answers struct {
-	c         *Consumer
-	deferrals *jobs.Deferrals
-	queues    map[string]*queue // by name, without the side queues
-	kick      chan struct{}
-	rousing   rousing
+	c       *Consumer
+	store   deferral.Store
+	waker   deferral.Waker    // nil: revocations wait for answers
+	queues  map[string]*queue // by name, without the side queues
+	rousing rousing
 
-	mu   sync.Mutex
-	held map[*answer]struct{} // claimed and not settled
+	mu           sync.Mutex
+	subscription deferral.Subscription // nil: Run has not begun
 }
 
 func newAnswers(c *Consumer) *answers {
-	a := &answers{c: c, deferrals: jobs.NewDeferrals(c.cfg.Jobs), kick: make(chan struct{}, 1), held: make(map[*answer]struct{})}
+	a := &answers{c: c, store: c.cfg.Deferrals}
+	a.waker, _ = broker.As[deferral.Waker](a.store)
 	a.rousing.kick = make(chan struct{}, 1)
 	return a
 }
@@ -47,21 +39,20 @@ func (c *Consumer) takeAnswers(fetch context.Context, queues []*queue) (stop, en
 		return func() {}, func() {}
 	}
 	a.queues = make(map[string]*queue, len(queues))
+	names := make([]string, 0, len(queues))
 	for _, q := range queues {
 		if !q.side() {
 			a.queues[q.name] = q
+			names = append(names, q.name)
 		}
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(fetch))
-	unwatch := a.deferrals.Watch(slices.Collect(maps.Keys(a.queues)), a.wake)
 	unrevoke := a.watchRevocations()
 	taking, stopTaking := context.WithCancel(fetch)
-	var taker, renewer sync.WaitGroup
-	taker.Go(func() { a.run(taking) })
-	if c.cfg.Revocations != nil {
+	var taker sync.WaitGroup
+	taker.Go(func() { a.run(taking, names) })
+	if c.cfg.Revocations != nil && a.waker != nil {
 		taker.Go(func() { a.rouseAlways(taking) })
 	}
-	renewer.Go(func() { a.renew(ctx) })
 	stop = func() {
 		stopTaking()
 		taker.Wait()
@@ -69,97 +60,96 @@ func (c *Consumer) takeAnswers(fetch context.Context, queues []*queue) (stop, en
 	return stop, func() {
 		stop()
 		unrevoke()
-		unwatch()
-		cancel()
-		renewer.Wait()
+		a.close()
 	}
 }
 
-// wake has the goroutine look at once. a may be nil.
-func (a *answers) wake() {
+// subscribe begins a subscription.
+func (a *answers) subscribe(ctx context.Context, names []string) (deferral.Subscription, error) {
+	s, err := a.store.Subscribe(ctx, names, broker.SubscribeOptions{})
+	if err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	a.subscription = s
+	a.mu.Unlock()
+	a.choose()
+	return s, nil
+}
+
+// close ends the subscription, when all that it handed out is settled.
+func (a *answers) close() {
+	a.mu.Lock()
+	s := a.subscription
+	a.subscription = nil
+	a.mu.Unlock()
+	if s == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), giveBackTimeout)
+	defer cancel()
+	if err := s.Close(ctx); err != nil {
+		a.warn(ctx, "the subscription to answers is not closed", err)
+	}
+}
+
+// choose has answers taken for the queues that are not paused. a may be nil.
+func (a *answers) choose() {
 	if a == nil {
 		return
 	}
-	select {
-	case a.kick <- struct{}{}:
-	default:
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.subscription == nil {
+		return
 	}
-}
-
-// run claims what is due until ctx ends.
-func (a *answers) run(ctx context.Context) {
-	var gap backoff.Exponential
-	failures, purged := 0, time.Now()
-	for ctx.Err() == nil {
-		if time.Since(purged) >= purgeEvery {
-			purged = time.Now()
-			a.purge(ctx)
-		}
-		wait, err := a.look(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return
-		case err != nil:
-			wait = gap.Delay(failures)
-			if failures++; failures == 1 {
-				a.c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "answers from outside are not taken now",
-					slog.Any("error", err), slog.String(middleware.LogNode, a.c.cfg.NodeID))
-			}
-		default:
-			failures = 0
-		}
-		a.pause(ctx, min(max(wait, answerGap), answerPoll), err == nil)
-	}
-}
-
-// pause waits for a time, for word if that is to be heard, or for the end of ctx. A gap lets more of what is due gather.
-func (a *answers) pause(ctx context.Context, d time.Duration, heard bool) {
-	kick := a.kick
-	if !heard {
-		kick = nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-kick:
-	case <-ctx.Done():
-	}
-}
-
-// look claims what is due, and has it settled. It returns for how long there is nothing else to do.
-func (a *answers) look(ctx context.Context) (wait time.Duration, err error) {
 	names := make([]string, 0, len(a.queues))
 	for name, q := range a.queues {
 		if q.takes() {
 			names = append(names, name)
 		}
 	}
-	room := answerRoom - a.count()
-	if len(names) == 0 || room <= 0 { // word comes of a place that is free
-		return answerPoll, nil
+	a.subscription.SetQueues(names)
+}
+
+// run has what is due settled until ctx ends.
+func (a *answers) run(ctx context.Context, names []string) {
+	var gap backoff.Exponential
+	var s deferral.Subscription
+	for failures := 0; ; {
+		var err error
+		var d deferral.Delivery
+		if s == nil {
+			s, err = a.subscribe(ctx, names)
+		}
+		if err == nil {
+			d, err = s.Receive(ctx)
+		}
+		switch {
+		case err == nil:
+			failures = 0
+			a.settle(d)
+		case ctx.Err() != nil, errors.Is(err, deferral.ErrClosed):
+			return
+		default:
+			if failures++; failures == 1 {
+				a.warn(ctx, "answers from outside are not taken now", err)
+			}
+			wait(ctx, gap.Delay(failures-1))
+		}
 	}
-	call, cancel := context.WithTimeout(ctx, answerCall)
-	defer cancel()
-	claims, err := a.deferrals.Claim(call, names, room, answerLease)
-	if err != nil {
-		return 0, err
-	}
-	for i := range claims.Claimed {
-		a.settle(&claims.Claimed[i])
-	}
-	return claims.Wait, nil
+}
+
+func (a *answers) warn(ctx context.Context, what string, err error) {
+	a.c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, what, slog.Any("error", err), slog.String(middleware.LogNode, a.c.cfg.NodeID))
 }
 
 // settle settles a claim beside the goroutine that took it.
-func (a *answers) settle(claim *jobs.ClaimedDeferral) {
-	w := &answer{a: a, claim: *claim, lost: make(chan struct{})}
-	a.mu.Lock()
-	a.held[w] = struct{}{}
-	a.mu.Unlock()
-	q := a.queues[claim.Queue]
+func (a *answers) settle(claim deferral.Delivery) {
+	w := &answer{c: a.c, claim: claim, outcome: claim.Outcome()}
+	q := a.queues[claim.Attempt().Queue]
 	a.c.settling.Go(func() {
-		defer a.done(w)
+		defer w.giveUp()
 		r, err := q.restore(w)
 		if err != nil {
 			a.unreadable(q, w, err)
@@ -173,79 +163,10 @@ func (a *answers) settle(claim *jobs.ClaimedDeferral) {
 func (a *answers) unreadable(q *queue, w *answer, cause error) {
 	ctx, cancel := context.WithTimeout(a.c.settle, giveBackTimeout)
 	defer cancel()
-	if w.claim.Kind == jobs.DeferralLost { // it was left by an attempt that is over
+	if w.outcome.Kind == deferral.Abandoned { // it was left by an attempt that is over
 		_ = w.Ack(ctx)
 		return
 	}
-	q.log(slog.LevelError, "a deferred task cannot be read, and is put aside", slog.String(middleware.LogTask, w.claim.Name), slog.Any("error", cause))
+	q.log(slog.LevelError, "a deferred task cannot be read, and is put aside", slog.String(middleware.LogTask, w.claim.Attempt().Name), slog.Any("error", cause))
 	_ = w.Release(ctx, time.Minute)
-}
-
-// done forgets a claim that was settled, or given up.
-func (a *answers) done(w *answer) {
-	a.mu.Lock()
-	full := len(a.held) >= answerRoom
-	delete(a.held, w)
-	a.mu.Unlock()
-	if full {
-		a.wake()
-	}
-}
-
-func (a *answers) count() int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return len(a.held)
-}
-
-// renew renews the leases of what is being settled, until ctx ends.
-func (a *answers) renew(ctx context.Context) {
-	ticker := time.NewTicker(answerLease / 3)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		a.renewAll(ctx)
-	}
-}
-
-func (a *answers) renewAll(ctx context.Context) {
-	a.mu.Lock()
-	held := slices.Collect(maps.Keys(a.held))
-	a.mu.Unlock()
-	claims := make([]*jobs.ClaimedDeferral, len(held))
-	for i, w := range held {
-		claims[i] = &w.claim
-	}
-	call, cancel := context.WithTimeout(ctx, answerCall)
-	defer cancel()
-	lost, err := a.deferrals.Renew(call, claims, answerLease)
-	if err != nil {
-		a.c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "leases of answers are not renewed", slog.Any("error", err))
-		return
-	}
-	for _, w := range held {
-		if slices.Contains(lost, w.claim.ID) {
-			a.lose(w)
-		}
-	}
-}
-
-// lose says that a claim which is still being settled is somebody else's.
-func (a *answers) lose(w *answer) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if _, still := a.held[w]; still && !isLost(w) {
-		close(w.lost)
-	}
-}
-
-// purge deletes what was kept long enough.
-func (a *answers) purge(ctx context.Context) {
-	if _, err := a.c.cfg.Jobs.Purge(ctx); err != nil && ctx.Err() == nil {
-		a.c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "jobs that were kept long enough are not deleted", slog.Any("error", err))
-	}
 }

@@ -62,7 +62,7 @@ func TestAnswerRetryAtMostOnce(t *testing.T) {
 				w := &wrapped{}
 				var once atomic.Bool
 				b := newTable(t, func(c *consumer.Config) {
-					c.Jobs = service
+					c.Deferrals = deferralsOf(t, service)
 					w.Broker = c.Broker
 					w.publish = func(_ context.Context, _ broker.Outgoing, do func() error) error {
 						err := do()

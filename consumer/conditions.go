@@ -9,6 +9,13 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
+// TaskEnder hears of the end of tasks with conditions. Safe for concurrent use.
+type TaskEnder interface {
+	// TaskEnded says that the task id of a name has ended, and that its end is recorded; failure is why it has failed, nil if it has not. A task that is
+	// not known is no error.
+	TaskEnded(ctx context.Context, name string, id task.ID, failure error) error
+}
+
 // endJobTimeout bounds the word to a job that its task has ended. If it does not get through, the job's runner finds the record.
 const endJobTimeout = 5 * time.Second
 

@@ -10,11 +10,11 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/control"
+	"github.com/swarmiji/swarmiji/deferral"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/internal/nodeid"
 	"github.com/swarmiji/swarmiji/internal/report"
 	"github.com/swarmiji/swarmiji/internal/wire"
-	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/revoke"
@@ -67,11 +67,13 @@ type Config struct {
 	// which Run warns of, but by a command (see Control), which this process then keeps to itself,
 	// as [revoke.NewLocal] does.
 	Revocations *revoke.List
-	// Jobs lets tasks wait for answers from outside: [task.Defer] and [task.Expect]. Meanwhile they are kept in its store, under the name of their
-	// queue; any consumer of that queue with Jobs over the same store settles them when the answer comes (jobs.Service.Complete, Reject). nil: a task
-	// that defers fails with [task.ErrNoAnswers]. Besides, the job of a task with conditions ([task.Conditions]) ends here at once, and not only when the runner that
-	// sent it looks for its record.
-	Jobs *jobs.Service
+	// Deferrals keep tasks that wait for answers from outside: [task.Defer] and [task.Expect]. Any
+	// consumer of a task's queue over the same store settles it when the answer comes. The package
+	// jobs/deferrals keeps them beside jobs. nil: a task that defers fails with [task.ErrNoAnswers].
+	Deferrals deferral.Store
+	// Jobs hears of the end of tasks with conditions ([task.Conditions]): their jobs end at once, and
+	// not only when the runner that sent them looks for their records. A jobs.Service is one. nil: nobody hears.
+	Jobs TaskEnder
 	// Queues are the queues to consume. nil: router.DefaultQueue with default settings. See [QueuesOf].
 	// Consumers of a queue also empty the queue of its name and ".suspects", which older versions
 	// may have left: use no such name.

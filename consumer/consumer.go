@@ -131,7 +131,7 @@ func New(c Config) (*Consumer, error) {
 	consumer.incarnation = task.Text(c.NodeID, 96) + "-" + rand.Text()[:12]
 	consumer.report, consumer.pid = consumer.newReport(), os.Getpid()
 	consumer.dequeued, consumer.enqueued = c.Hooks.Tasks.Dequeued(c.Logger), c.Hooks.Tasks.Enqueued(c.Logger)
-	if c.Jobs != nil {
+	if c.Deferrals != nil {
 		consumer.answers = newAnswers(consumer)
 	}
 	if consumer.remote, err = newRemote(consumer); err != nil {

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/deferral"
 	"github.com/swarmiji/swarmiji/internal/wire"
-	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/serializer"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -31,8 +31,8 @@ type deferredTask struct {
 	Message    wire.Kept         `json:"message"`
 }
 
-// deferral is what the jobs keep of the run.
-func (r *run) deferral() (jobs.Deferral, error) {
+// attempt is what a deferral keeps of the run.
+func (r *run) attempt() (deferral.Attempt, error) {
 	req := &r.request
 	kept := deferredTask{
 		Task: req.ID, Deliveries: req.Deliveries, Received: req.Received.UnixMilli(), Started: req.StartedAt.UnixMilli(), AtMostOnce: r.acked.Load(),
@@ -41,10 +41,10 @@ func (r *run) deferral() (jobs.Deferral, error) {
 	if r.over.Load() {
 		kept.Ended = r.ended.UnixMilli()
 	}
-	d := jobs.Deferral{Queue: r.queue.name, Name: req.Name, Task: req.ID, Generation: req.Generation}
+	a := deferral.Attempt{Queue: r.queue.name, Name: req.Name, Task: req.ID, Generation: req.Generation, AtMostOnce: kept.AtMostOnce}
 	var err error
-	d.Data, err = json.Marshal(kept)
-	return d, err
+	a.State, err = json.Marshal(kept)
+	return a, err
 }
 
 // Expect implements [task.Expecter]. An attempt that is over, or deferred by another delivery of its message, hears of that here; what its handler then returns
@@ -53,13 +53,13 @@ func (r *run) Expect(ctx context.Context, key string) error {
 	if r.over.Load() {
 		return fmt.Errorf("%w: the handler has returned", task.ErrNoAnswers)
 	}
-	d, err := r.deferral()
+	a, err := r.attempt()
 	if err != nil {
 		return err
 	}
 	r.expects.Store(true)
-	err = r.queue.c.answers.deferrals.Expect(ctx, d, key)
-	if errors.Is(err, jobs.ErrStale) {
+	err = r.queue.c.answers.store.Reserve(ctx, a, key)
+	if errors.Is(err, deferral.ErrStale) {
 		r.stale.Store(true)
 	}
 	if err != nil {
@@ -68,8 +68,8 @@ func (r *run) Expect(ctx context.Context, key string) error {
 	return nil
 }
 
-// deferredBefore acknowledges a message that has come again although its task is deferred, and reports whether it was one. When the jobs
-// give no answer it is run again: that is found out once more when it expects an answer, or defers.
+// deferredBefore acknowledges a message that has come again although its task is deferred, and reports whether it was one. When the store
+// gives no answer it is run again: that is found out once more when it expects an answer, or defers.
 func (r *run) deferredBefore() bool {
 	a := r.queue.c.answers
 	if a == nil {
@@ -77,7 +77,7 @@ func (r *run) deferredBefore() bool {
 	}
 	ctx, cancel := context.WithTimeout(r.queue.c.settle, loadTimeout)
 	defer cancel()
-	is, err := a.deferrals.Deferred(ctx, jobs.Deferral{Name: r.request.Name, Task: r.request.ID, Generation: r.request.Generation})
+	is, err := a.store.Overtaken(ctx, deferral.Attempt{Queue: r.queue.name, Name: r.request.Name, Task: r.request.ID, Generation: r.request.Generation})
 	if err != nil {
 		r.log(slog.LevelWarn, "whether a task that has come again is deferred could not be told", slog.Any("error", err))
 		return false
@@ -96,14 +96,14 @@ func (r *run) discard() {
 	r.insist("acknowledgement", r.delivery.Ack)
 }
 
-// expectNothing takes back what a handler expected that has not deferred its task. If the jobs are away it stays, and keeps the key from others until
+// expectNothing takes back what a handler expected that has not deferred its task. If the store is away it stays, and keeps the key from others until
 // the task expects it again, or for a day.
 func (r *run) expectNothing() {
 	ctx, cancel := context.WithTimeout(r.queue.c.settle, loadTimeout)
 	defer cancel()
-	d, err := r.deferral()
+	a, err := r.attempt()
 	if err == nil {
-		drop := func(ctx context.Context) error { return r.queue.c.answers.deferrals.Drop(ctx, d) }
+		drop := func(ctx context.Context) error { return r.queue.c.answers.store.Drop(ctx, a) }
 		err = repeat(ctx, r.lost(), drop, func(error) {})
 	}
 	if err != nil && !broker.Gone(err) {
@@ -132,13 +132,13 @@ func (q *queue) concludeExpected(ctx context.Context, r *run, v verdict) (settle
 		r.expectNothing()
 		return false
 	}
-	d, err := r.deferral()
+	a, err := r.attempt()
 	if err != nil {
 		return false
 	}
 	answered, stale := false, false
 	conclude := func(ctx context.Context) (err error) {
-		if answered, err = q.c.answers.deferrals.Conclude(ctx, d); errors.Is(err, jobs.ErrStale) {
+		if answered, err = q.c.answers.store.DropUnanswered(ctx, a); errors.Is(err, deferral.ErrStale) {
 			stale, err = true, nil
 		}
 		return err
@@ -163,7 +163,7 @@ func (q *queue) concludeExpected(ctx context.Context, r *run, v verdict) (settle
 }
 
 // tryConclude concludes what an earlier attempt may have expected. That is most often nothing, so
-// that the task does not wait for jobs that are away.
+// that the task does not wait for a store that is away.
 func (r *run) tryConclude(conclude func(context.Context) error) bool {
 	ctx, cancel := context.WithTimeout(r.queue.c.settle, loadTimeout)
 	defer cancel()
@@ -176,18 +176,18 @@ func (r *run) tryConclude(conclude func(context.Context) error) bool {
 
 // settleDeferred defers a task.
 func (q *queue) settleDeferred(ctx context.Context, r *run, v verdict) {
-	d, refused := r.deferral()
-	var awaited jobs.Awaited
+	a, refused := r.attempt()
+	var status deferral.Status
 	if !r.persist(ctx, "deferral", func(ctx context.Context) (err error) {
 		if refused != nil {
 			return nil //nolint:nilerr // dealt with below: repeating does not mend it
 		}
-		awaited, err = q.c.answers.deferrals.Await(ctx, d, v.await.Key, v.await.Timeout.Or(task.DefaultAnswerWithin))
+		status, err = q.c.answers.store.Defer(ctx, a, v.await.Key, v.await.Timeout.Or(task.DefaultAnswerWithin))
 		switch {
-		case errors.Is(err, jobs.ErrStale):
+		case errors.Is(err, deferral.ErrStale):
 			r.discard()
 			return errDone
-		case errors.Is(err, jobs.ErrBadJob), errors.Is(err, jobs.ErrKeyTaken):
+		case errors.Is(err, deferral.ErrRefused):
 			refused, err = err, nil
 		}
 		return err
@@ -199,11 +199,11 @@ func (q *queue) settleDeferred(ctx context.Context, r *run, v verdict) {
 		q.settle(r, r.unlessRevoked(r.judge(nil, err), err))
 		return
 	}
-	if awaited.Before { // by another delivery, whose token the record has
+	if status.Before { // by another delivery, whose token the record has
 		r.discard()
 		return
 	}
-	q.leave(ctx, r, v, awaited.Answered)
+	q.leave(ctx, r, v, status.Answered)
 }
 
 // leave ends a run whose task is deferred now; answered: its answer has come already.
@@ -225,7 +225,7 @@ func (q *queue) leave(ctx context.Context, r *run, v verdict, answered bool) {
 // restore makes the run of a deferral anew, as far as it is settled by its answer.
 func (q *queue) restore(a *answer) (*run, error) {
 	var kept deferredTask
-	if err := json.Unmarshal(a.claim.Data, &kept); err != nil {
+	if err := json.Unmarshal(a.claim.Attempt().State, &kept); err != nil {
 		return nil, err
 	}
 	if kept.Message.Message == nil {

@@ -23,7 +23,7 @@ func TestAcceptedAnswerOutlivesASnooze(t *testing.T) {
 		must0(t, err)
 		service, err := jobs.New(jobs.Config{Store: memory})
 		must0(t, err)
-		b := newTable(t, func(c *consumer.Config) { c.Jobs = service })
+		b := newTable(t, func(c *consumer.Config) { c.Deferrals = deferralsOf(t, service) })
 		var starts atomic.Int64
 		def := task.New[int, int]("ask")
 		handle := func(ctx context.Context, i int) (int, error) {
@@ -48,7 +48,7 @@ func TestAcceptedAnswerOutlivesASnooze(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = b.stop()
-		second, err := consumer.New(consumer.Config{Broker: b.server.Connect(), Results: b.store, Jobs: service, Logger: slog.New(slog.DiscardHandler)})
+		second, err := consumer.New(consumer.Config{Broker: b.server.Connect(), Results: b.store, Deferrals: deferralsOf(t, service), Logger: slog.New(slog.DiscardHandler)})
 		must0(t, err)
 		must0(t, def.Handle(second, handle))
 		b.c = second
@@ -56,6 +56,55 @@ func TestAcceptedAnswerOutlivesASnooze(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		if n, err := f.Get(ctx); n != 7 || err != nil || starts.Load() != 3 {
+			t.Errorf("the task has ended with %d, %v, after %d starts; want the accepted answer", n, err, starts.Load())
+		}
+		b.end()
+		_ = service.Close(t.Context())
+		_ = memory.Close(t.Context())
+	})
+}
+
+// TestAcceptedAnswerOutlivesItsConsumer: a consumer ends while a handler runs whose answer was accepted, and for longer than a
+// day no other one comes. The answer is that of the next delivery.
+func TestAcceptedAnswerOutlivesItsConsumer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory, err := memjobs.New(memjobs.Config{})
+		must0(t, err)
+		service, err := jobs.New(jobs.Config{Store: memory})
+		must0(t, err)
+		b := newTable(t, func(c *consumer.Config) { c.Deferrals = deferralsOf(t, service) })
+		var starts atomic.Int64
+		def := task.New[int, int]("ask")
+		handle := func(ctx context.Context, i int) (int, error) {
+			if starts.Add(1) > 1 {
+				time.Sleep(time.Minute) // others look at what is due meanwhile
+			}
+			if err := task.Expect(ctx, "k"); err != nil {
+				return 0, err
+			}
+			if starts.Load() == 1 {
+				<-ctx.Done()
+				return 0, context.Cause(ctx)
+			}
+			return 0, task.Defer("k")
+		}
+		must0(t, def.Handle(b.c, handle))
+		b.run()
+		f, err := def.Submit(t.Context(), b.p, 1)
+		must0(t, err)
+		time.Sleep(time.Second)
+		if _, err := service.Complete(t.Context(), "ask", "k", 7); err != nil {
+			t.Fatal(err)
+		}
+		_ = b.stop()
+		time.Sleep(task.DefaultAnswerWithin + time.Hour)
+		b.c, err = consumer.New(consumer.Config{Broker: b.server.Connect(), Results: b.store, Deferrals: deferralsOf(t, service), Logger: slog.New(slog.DiscardHandler)})
+		must0(t, err)
+		must0(t, def.Handle(b.c, handle))
+		b.run()
+		ctx, cancel := context.WithTimeout(t.Context(), 48*time.Hour)
+		defer cancel()
+		if n, err := f.Get(ctx); n != 7 || err != nil || starts.Load() != 2 {
 			t.Errorf("the task has ended with %d, %v, after %d starts; want the accepted answer", n, err, starts.Load())
 		}
 		b.end()

@@ -19,6 +19,7 @@ import (
 	"github.com/swarmiji/swarmiji/events/memevents"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/deferrals"
 	"github.com/swarmiji/swarmiji/jobs/memjobs"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/open"
@@ -53,7 +54,7 @@ func newDeferring(t *testing.T, store jobs.Store, pc producer.Config, cc consume
 	b, results := membroker.New(), memresults.New(memresults.Config{})
 	logger := slog.New(slog.DiscardHandler)
 	pc.Broker, pc.Results, pc.Logger, pc.Jobs = b, results, logger, service
-	cc.Broker, cc.Results, cc.Logger, cc.Jobs = b, results, logger, service
+	cc.Broker, cc.Results, cc.Logger, cc.Jobs, cc.Deferrals = b, results, logger, service, deferralsOf(t, service)
 	cc.Middleware = []middleware.Middleware{jobs.Current(service)}
 	d := &deferring{t: t, broker: b, results: results, jobs: service}
 	d.producer, err = producer.New(pc)
@@ -80,6 +81,14 @@ func newDeferring(t *testing.T, store jobs.Store, pc producer.Config, cc consume
 			}
 		}
 	})
+	return d
+}
+
+// deferralsOf returns the deferrals in the store of a service.
+func deferralsOf(t *testing.T, s *jobs.Service) *deferrals.Store {
+	t.Helper()
+	d, err := deferrals.New(deferrals.Config{Jobs: s, Logger: slog.New(slog.DiscardHandler)})
+	must0(t, err)
 	return d
 }
 
@@ -415,7 +424,7 @@ func TestDeferredRunsOnce(t *testing.T) {
 		service, err := jobs.New(jobs.Config{Store: store})
 		must0(t, err)
 		b := newTable(t, func(c *consumer.Config) {
-			c.Jobs = service
+			c.Deferrals = deferralsOf(t, service)
 			c.Results = flakyStore{c.Results, time.Now().Add(time.Hour), resultstore.ErrUnavailable}
 		})
 		asked := 0

@@ -6,6 +6,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/deferrals"
 	"github.com/swarmiji/swarmiji/jobs/memjobs"
 	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/task"
@@ -18,7 +19,9 @@ func Example_answersFromOutside() {
 	must(err)
 	service, err := jobs.New(jobs.Config{Store: store})
 	must(err)
-	p, c, run := inMemory(producer.Config{}, consumer.Config{Jobs: service})
+	waiting, err := deferrals.New(deferrals.Config{Jobs: service})
+	must(err)
+	p, c, run := inMemory(producer.Config{}, consumer.Config{Deferrals: waiting})
 
 	sent := make(chan string, 1)
 	charge := task.New[string, string]("charge")

@@ -84,6 +84,7 @@ func (q *queue) pause(ctx context.Context) error {
 		return nil
 	}
 	q.gate.close()
+	q.c.answers.choose()
 	return q.returnAll(ctx)
 }
 
@@ -106,7 +107,7 @@ func (q *queue) resume(ctx context.Context) error {
 		return err
 	}
 	q.gate.reopen()
-	q.c.answers.wake()
+	q.c.answers.choose()
 	return nil
 }
 

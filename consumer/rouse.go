@@ -3,12 +3,11 @@ package consumer
 import (
 	"context"
 	"encoding/json"
-	"log/slog"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/swarmiji/swarmiji/internal/backoff"
-	"github.com/swarmiji/swarmiji/jobs"
-	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/revoke"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -64,10 +63,9 @@ func (a *answers) rouseAlways(ctx context.Context) {
 			}
 		} else {
 			if failures == 0 && ctx.Err() == nil {
-				a.c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "revoked tasks that wait for answers are not looked at now",
-					slog.Any("error", err), slog.String(middleware.LogNode, a.c.cfg.NodeID))
+				a.warn(ctx, "revoked tasks that wait for answers are not looked at now", err)
 			}
-			a.pause(ctx, gap.Delay(failures), false)
+			wait(ctx, gap.Delay(failures))
 			failures++
 		}
 		if ctx.Err() != nil {
@@ -94,9 +92,9 @@ func (a *answers) rouse(ctx context.Context) error {
 	if len(ids) == 0 && len(rules) == 0 {
 		return nil
 	}
-	found, err := a.revokedDeferrals(ctx, ids, rules)
+	found, err := a.chosen(ctx, rules)
 	if err == nil {
-		err = a.rouseAll(ctx, found)
+		err = a.wakeAll(ctx, slices.Concat(ids, found))
 	}
 	if err != nil { // again, with what comes until then
 		w.mu.Lock()
@@ -106,44 +104,32 @@ func (a *answers) rouse(ctx context.Context) error {
 	return err
 }
 
-// rouseAtOnce is how many deferrals are changed in one transaction, and asksAtOnce how often one asks for them: each task may have any of the names.
+// wakeAtOnce is how many deferrals one call wakes, and wakeTimeout how long it may take.
 const (
-	rouseAtOnce = 256
-	asksAtOnce  = 500
+	wakeAtOnce  = 256
+	wakeTimeout = 10 * time.Second
 )
 
-func (a *answers) rouseAll(ctx context.Context, ids []jobs.ID) error {
-	for len(ids) > 0 {
-		n := min(len(ids), rouseAtOnce)
-		call, cancel := context.WithTimeout(ctx, answerCall)
-		err := a.deferrals.Rouse(call, ids[:n])
+func (a *answers) wakeAll(ctx context.Context, ids []task.ID) error {
+	for part := range slices.Chunk(ids, wakeAtOnce) {
+		call, cancel := context.WithTimeout(ctx, wakeTimeout)
+		err := a.waker.Wake(call, part...)
 		cancel()
 		if err != nil {
 			return err
 		}
-		ids = ids[n:]
 	}
 	return nil
 }
 
-func (a *answers) revokedDeferrals(ctx context.Context, tasks []task.ID, rules []revoke.Selector) (found []jobs.ID, err error) {
-	names := a.c.mux.Names()
-	for len(tasks) > 0 {
-		n := min(len(tasks), max(1, asksAtOnce/max(1, len(names))))
-		call, cancel := context.WithTimeout(ctx, answerCall)
-		ids, err := a.deferrals.Find(call, names, tasks[:n])
-		cancel()
-		if err != nil {
-			return nil, err
-		}
-		found, tasks = append(found, ids...), tasks[n:]
-	}
+// chosen returns the tasks that wait for answers and that one of the rules chooses.
+func (a *answers) chosen(ctx context.Context, rules []revoke.Selector) (found []task.ID, err error) {
 	if len(rules) == 0 {
-		return found, nil
+		return nil, nil
 	}
 	for name, q := range a.queues {
-		if err := a.deferrals.List(ctx, name, func(id jobs.ID, _ string, data []byte) bool {
-			if q.chosen(data, rules) {
+		if err := a.waker.Scan(ctx, name, func(id task.ID, state []byte) bool {
+			if q.chosen(state, rules) {
 				found = append(found, id)
 			}
 			return true
@@ -155,9 +141,9 @@ func (a *answers) revokedDeferrals(ctx context.Context, tasks []task.ID, rules [
 }
 
 // chosen reports whether one of the rules chooses the task of a deferral. One that cannot be read is looked at when its answer comes.
-func (q *queue) chosen(data []byte, rules []revoke.Selector) bool {
+func (q *queue) chosen(state []byte, rules []revoke.Selector) bool {
 	var kept deferredTask
-	if json.Unmarshal(data, &kept) != nil || kept.Message.Message == nil {
+	if json.Unmarshal(state, &kept) != nil || kept.Message.Message == nil {
 		return false
 	}
 	e, _, err := q.c.codec.Decode(kept.Message.Message)

@@ -305,7 +305,7 @@ func (e *successive) until(at time.Time) time.Time {
 // replace puts the next message of the task in the place of this one and reports whether it did.
 func (r *run) replace(queue string, next *successive, at time.Time, why string) bool {
 	c := r.queue.c
-	if r.answer != nil && r.answer.claim.Again && !r.idempotent() { // an earlier try may have sent it, and it may have run since
+	if r.answer != nil && r.answer.outcome.Again && !r.idempotent() { // an earlier try may have sent it, and it may have run since
 		r.log(slog.LevelError, "a task that runs at most once is uncertain: an earlier try may have sent its next message", slog.String("step", why))
 		r.settleUncertain()
 		return false

@@ -240,7 +240,7 @@ func TestAnswerAgainAtMostOnce(t *testing.T) {
 		w := &wrapped{}
 		var once atomic.Bool
 		b := newTable(t, func(c *consumer.Config) {
-			c.Jobs = service
+			c.Deferrals = deferralsOf(t, service)
 			w.Broker = c.Broker
 			w.publish = func(_ context.Context, o broker.Outgoing, do func() error) error {
 				if o.Message.Generation == 1 && once.CompareAndSwap(false, true) {

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/swarmiji/swarmiji/internal/errand"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 // Answer is an answer from outside, for the job of a name and a key.
@@ -23,6 +24,8 @@ type Receipt struct {
 	Kind ReceiptKind
 	// Job is the job that it was for. 0: none is known.
 	Job ID
+	// Task is the task that it was for, if that waits for its answer while no broker has it. "": none is known.
+	Task task.ID
 }
 
 // ReceiptKind is what became of an answer.
@@ -131,7 +134,7 @@ func (s *Service) answering(a Answer, receipt *Receipt) *deed {
 	var got Receipt
 	var ended ending
 	return &deed{
-		name: a.Name, key: a.Key,
+		name: a.Name, key: a.Key, answers: true,
 		do: func(ctx context.Context, t *step, j *Job) (err error) {
 			got, ended, err = t.answer(ctx, j, &a)
 			return err
@@ -189,11 +192,11 @@ func (s *Service) answered(a Answer, r Receipt, ended ending) {
 func (t *step) answer(ctx context.Context, j *Job, a *Answer) (Receipt, ending, error) {
 	switch {
 	case j == nil:
-		r, err := t.unawaited(ctx, a)
+		r, err := t.answerNoJob(ctx, a)
 		return r, goesOn, err
 	case j.Attempts == 0 && !j.State.Runs():
 		if j.Run > 0 && (j.repeats() || j.HasChildren) { // its last run has ended well
-			return Receipt{Duplicate, j.ID}, goesOn, nil
+			return Receipt{Kind: Duplicate, Job: j.ID}, goesOn, nil
 		}
 		r, err := t.keepEarly(ctx, a)
 		if r.Job = j.ID; err != nil {
@@ -201,10 +204,10 @@ func (t *step) answer(ctx context.Context, j *Job, a *Answer) (Receipt, ending, 
 		}
 		return r, goesOn, err
 	case j.answered():
-		return Receipt{Duplicate, j.ID}, goesOn, nil
+		return Receipt{Kind: Duplicate, Job: j.ID}, goesOn, nil
 	}
 	ended, err := t.accept(ctx, j, a)
-	return Receipt{Accepted, j.ID}, ended, err
+	return Receipt{Kind: Accepted, Job: j.ID}, ended, err
 }
 
 // accept gives j its answer, which ends it or has it handed out. A request that is under way goes on first, and keeps its lease.
@@ -227,35 +230,52 @@ func (t *step) accept(ctx context.Context, j *Job, a *Answer) (ending, error) {
 	return goesOn, t.goOn(ctx, j)
 }
 
-// unawaited keeps an answer for which there is no job, or tells that there was one.
-func (t *step) unawaited(ctx context.Context, a *Answer) (Receipt, error) {
-	var last *Job
+// answerNoJob gives an answer that no job awaits to the task that waits for it, or keeps it, or tells that there was somebody.
+func (t *step) answerNoJob(ctx context.Context, a *Answer) (Receipt, error) {
+	d, err := t.deferralOf(ctx, a.Name, a.Key)
+	if err != nil {
+		return Receipt{}, err
+	}
+	if d != nil && d.Open() {
+		return t.answerTask(ctx, d, a)
+	}
+	last, err := t.lastOver(ctx, a)
+	if err != nil {
+		return Receipt{}, err
+	}
+	switch {
+	case last != nil && last.Phase == Answered:
+		return Receipt{Kind: Duplicate, Job: last.ID}, nil
+	case d != nil && d.Answered():
+		return Receipt{Kind: Duplicate, Task: d.Task}, nil
+	case last != nil:
+		return Receipt{Kind: Late, Job: last.ID}, nil
+	case d != nil:
+		return Receipt{Kind: Late, Task: d.Task}, nil
+	}
+	return t.keepEarly(ctx, a)
+}
+
+// lastOver returns the newest job of a's key that is over, or nil.
+func (t *step) lastOver(ctx context.Context, a *Answer) (last *Job, err error) {
 	q := Query{Name: a.Name, Key: a.Key, States: []State{Finished, Failed, Cancelled}, Limit: page}
 	for {
 		found, err := t.tx.Find(ctx, q)
 		if err != nil {
-			return Receipt{}, err
+			return nil, err
 		}
-		for i := range found {
-			if found[i].Queue != earlyQueue {
-				last = &found[i]
-			}
+		if len(found) > 0 {
+			last = &found[len(found)-1]
 		}
 		if len(found) < page {
 			break
 		}
-		q.After = found[len(found)-1].ID
+		q.After = last.ID
 	}
 	if t.batch != nil {
 		last = t.batch.lastOver(last, a)
 	}
-	switch {
-	case last == nil:
-		return t.keepEarly(ctx, a)
-	case last.Phase == Answered:
-		return Receipt{Duplicate, last.ID}, nil
-	}
-	return Receipt{Late, last.ID}, nil
+	return last, nil
 }
 
 // lastOver returns the newest job of a's key that is over, of which last is the newest that was written.
@@ -264,83 +284,9 @@ func (b *batch) lastOver(last *Job, a *Answer) *Job {
 		switch {
 		case last != nil && last.ID == id:
 			last = j
-		case j != nil && j.Key == a.Key && j.Name == a.Name && j.State.Over() && j.Queue != earlyQueue && (last == nil || last.ID < id):
+		case j != nil && j.Key == a.Key && j.Name == a.Name && j.State.Over() && (last == nil || last.ID < id):
 			last = j
 		}
 	}
 	return last
-}
-
-// keepEarly keeps an answer for who will await it. The first one counts.
-func (t *step) keepEarly(ctx context.Context, a *Answer) (Receipt, error) {
-	there, err := t.early(ctx, a.Name, a.Key)
-	if err != nil {
-		return Receipt{}, err
-	}
-	if there != nil {
-		return Receipt{Kind: Duplicate}, nil
-	}
-	j := &Job{
-		Name: a.Name, Key: a.Key, Queue: earlyQueue, State: Finished, Priority: DefaultPriority, Data: []byte("{}"), Created: t.now, NextRun: t.now,
-		Answer: a.Result, Reason: a.Refusal, Expires: micros(t.now.Add(t.s.c.EarlyFor)),
-	}
-	return Receipt{Kind: Early}, t.save(ctx, j)
-}
-
-// early returns the record of an early answer whose time is not over, or nil.
-func (t *step) early(ctx context.Context, name, key string) (*Job, error) {
-	found, err := t.tx.Find(ctx, Query{Name: name, Key: key, Queue: earlyQueue})
-	if err != nil {
-		return nil, err
-	}
-	if t.batch != nil {
-		found = t.batch.overlay(found, name, key)
-	}
-	for i := range found {
-		if found[i].Expires.After(t.now) {
-			return &found[i], nil
-		}
-	}
-	return nil, nil
-}
-
-// overlay returns the early answers to a key that there are after what was done so far, of which found are those that were written.
-func (b *batch) overlay(found []Job, name, key string) []Job {
-	var now []Job
-	for i := range found {
-		if j, read := b.jobs[found[i].ID]; !read || j != nil {
-			now = append(now, found[i])
-		}
-	}
-	for _, j := range b.fresh {
-		if j.Queue == earlyQueue && j.Name == name && j.Key == key {
-			now = append(now, *j)
-		}
-	}
-	return now
-}
-
-// claim returns the early answer to the key of j, if there is one, and takes it away.
-func (t *step) claim(ctx context.Context, j *Job) (*Answer, error) {
-	e, err := t.early(ctx, j.Name, j.Key)
-	if e == nil || err != nil {
-		return nil, err
-	}
-	a := &Answer{Name: j.Name, Key: j.Key, Result: e.Answer, Refusal: e.Reason}
-	if e.ID == 0 { // it came in this transaction
-		t.batch.claimed = append(t.batch.claimed, e)
-		return a, nil
-	}
-	return a, t.drop(ctx, e.ID)
-}
-
-// deleteEarly takes a record out that is not written yet.
-func deleteEarly(fresh []*Job, e *Job) []*Job {
-	var rest []*Job
-	for _, j := range fresh {
-		if j.Queue != earlyQueue || j.Name != e.Name || j.Key != e.Key {
-			rest = append(rest, j)
-		}
-	}
-	return rest
 }

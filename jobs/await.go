@@ -154,13 +154,13 @@ func (t *step) await(ctx context.Context, j *Job, a *Await) (there bool, got *Re
 	}
 	j.Attempts = max(j.Attempts, 1)
 	j.State, j.Phase = Running, Awaiting
-	early, err := t.claim(ctx, j)
+	early, err := t.claimEarly(ctx, j)
 	if err != nil {
 		return false, nil, goesOn, err
 	}
 	if early != nil {
 		ended, err = t.accept(ctx, j, early)
-		return true, &Receipt{Accepted, j.ID}, ended, err
+		return true, &Receipt{Kind: Accepted, Job: j.ID}, ended, err
 	}
 	if j.Deadline, err = t.deadline(j, a.Timeout); err != nil {
 		return false, nil, goesOn, err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/schedule"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -329,7 +330,7 @@ func (m *maker) own(ctx context.Context, j *Job) error {
 		if k[1] == "" {
 			continue
 		}
-		lock := k[0] + keyLock(j.Name, k[1])
+		lock := k[0] + jobstore.KeyDigest(j.Name, k[1])
 		if m.keys[lock] {
 			return &KeyTakenError{Key: k[1]}
 		}

@@ -24,6 +24,9 @@ func (s *Service) createShared(ctx context.Context, draft Job) (Created, error) 
 			case t.batch != nil && t.batch.makes(draft.Name, draft.Key):
 				return errAlone // to be told which job has the key
 			}
+			if err := t.freeOfTasks(ctx, draft.Name, draft.Key); err != nil {
+				return err
+			}
 			j := draft
 			s.born(&j, t.now)
 			made = &j

@@ -16,6 +16,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker/membroker"
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/deferrals"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/resultstore"
@@ -268,7 +269,11 @@ func TestDispatchATaskThatAwaits(t *testing.T) {
 		r := s.runner(jobs.RunnerConfig{Submit: road, Results: road.results})
 		dispatch(t, r, sum)
 		s.run(r)
-		c, err := consumer.New(consumer.Config{Broker: road.broker, Results: road.results, Jobs: s.Service, Logger: quiet})
+		kept, err := deferrals.New(deferrals.Config{Jobs: s.Service, Logger: quiet})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := consumer.New(consumer.Config{Broker: road.broker, Results: road.results, Deferrals: kept, Logger: quiet})
 		if err != nil {
 			t.Fatal(err)
 		}

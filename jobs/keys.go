@@ -2,23 +2,29 @@ package jobs
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
+
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 // KeyTakenError says which job has a key. It wraps [ErrKeyTaken].
 type KeyTakenError struct {
 	// Key is the Key or the UniqueKey that was asked for.
 	Key string
-	// Job has it, and is not over. 0: another one of the same CreateAll.
+	// Job has it, and is not over. 0: Task, or another job of the same CreateAll.
 	Job ID
+	// Task has it, and waits for its answer. "": Job.
+	Task task.ID
 }
 
 // Error says which job has which key.
 func (e *KeyTakenError) Error() string {
-	if e.Job == 0 {
+	switch {
+	case e.Task != "":
+		return fmt.Sprintf("%v: %q, task %s, which waits for its answer", ErrKeyTaken, e.Key, e.Task)
+	case e.Job == 0:
 		return fmt.Sprintf("%v: %q, a job that is made together with it", ErrKeyTaken, e.Key)
 	}
 	return fmt.Sprintf("%v: %q, job %d", ErrKeyTaken, e.Key, e.Job)
@@ -30,12 +36,6 @@ func (e *KeyTakenError) Unwrap() error { return ErrKeyTaken }
 // alive are the states of jobs that are not over.
 func alive() []State { return []State{Queued, RunQueued, Running, Paused, Waiting} }
 
-// keyLock is what is locked for a key of jobs of a name, be it long.
-func keyLock(name, key string) string {
-	sum := sha256.Sum256([]byte(name + "\x00" + key))
-	return hex.EncodeToString(sum[:16])
-}
-
 // addUniqueKey and addKey note what has to be locked before a job gets such a key, or begins anew with it, and return errLocks if it was not. "" is none.
 func (l *locks) addUniqueKey(name, key string) error { return addKeyLock(&l.uniqueKeys, name, key) }
 
@@ -45,7 +45,7 @@ func addKeyLock(to *map[string]bool, name, key string) error {
 	if key == "" {
 		return nil
 	}
-	lock := keyLock(name, key)
+	lock := jobstore.KeyDigest(name, key)
 	if (*to)[lock] {
 		return nil
 	}
@@ -61,7 +61,7 @@ func (l *locks) addKeys(j *Job, name string) error {
 	return errors.Join(l.addUniqueKey(name, j.UniqueKey), l.addKey(name, j.Key))
 }
 
-// free returns an error if another job than j that is not over has one of j's keys. They are locked.
+// free returns an error if another job than j that is not over has one of j's keys, or a task that waits for its answer. They are locked.
 func (t *step) free(ctx context.Context, j *Job) error {
 	for _, q := range []Query{{UniqueKey: j.UniqueKey}, {Key: j.Key}} {
 		key := q.UniqueKey + q.Key
@@ -82,7 +82,19 @@ func (t *step) free(ctx context.Context, j *Job) error {
 			return &KeyTakenError{Key: key, Job: other.ID}
 		}
 	}
-	return nil
+	return t.freeOfTasks(ctx, j.Name, j.Key)
+}
+
+// freeOfTasks returns an error if a task waits for an answer of a name and a key, which are locked.
+func (t *step) freeOfTasks(ctx context.Context, name, key string) error {
+	if key == "" {
+		return nil
+	}
+	d, err := t.tx.DeferralOf(ctx, name, key)
+	if err == nil && d != nil && d.Open() {
+		return &KeyTakenError{Key: key, Task: d.Task}
+	}
+	return err
 }
 
 // rename gives j a name, under which its keys have to be free; they may be locked already.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -264,7 +265,7 @@ func (t *turn) takeKey(ctx context.Context, j *Job) (refused, err error) {
 	if t.missing { // the transaction begins anew when all that it needs is known
 		return nil, nil
 	}
-	lock := keyLock(j.Name, j.Key)
+	lock := jobstore.KeyDigest(j.Name, j.Key)
 	if other, taken := t.keys[lock]; taken {
 		return &KeyTakenError{Key: j.Key, Job: other}, nil
 	}

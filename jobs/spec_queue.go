@@ -13,16 +13,13 @@ import (
 // reservedPrefix begins the names of queues in which the service keeps records of its own.
 const reservedPrefix = "swarmiji."
 
-// earlyQueue holds answers for which there is no job yet.
-const earlyQueue = reservedPrefix + "early"
-
 // reserved reports whether a queue is not one for users' jobs.
 func reserved(queue string) bool { return strings.HasPrefix(queue, reservedPrefix) }
 
-// Reserved reports whether j is a record that is kept in order to keep others, such as the lease of a queue or an early answer, and nobody's job. Listings leave these out.
+// Reserved reports whether j is a record that is kept in order to keep others, such as the lease of a queue, and nobody's job. Listings leave these out.
 func (j *Job) Reserved() bool { return reserved(j.Queue) }
 
-// anybodys returns an error if j is such a record. Who knows an id must not end the lease of a queue by it, or a task that waits.
+// anybodys returns an error if j is such a record. Who knows an id must not end the lease of a queue by it.
 func (j *Job) anybodys() error {
 	if j.Reserved() {
 		return fmt.Errorf("%w: job %d", ErrReserved, j.ID)

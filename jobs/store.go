@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -44,6 +45,7 @@ type Coming struct {
 
 // Tx is a transaction of a [Store]. It ends with the function that it was given to, and only one goroutine uses it at a time.
 type Tx interface {
+	jobstore.AnswerTx
 	// Now is the store's time, by which everything about jobs is judged. It does not go backwards within a transaction.
 	Now(ctx context.Context) (time.Time, error)
 	// Lock has this transaction be the only one that has locked any of these names until it ends: for what no row stands for yet,

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+
+	"github.com/swarmiji/swarmiji/task"
 )
 
 // deed is a change of one job that may share its transaction with others.
@@ -13,6 +15,9 @@ type deed struct {
 	id ID
 	// name and key, where key is not "", say which job it is: the one that has them and is not over.
 	name, key string
+	// answers: where there is no such job it is about the deferral that has them, of task.
+	answers bool
+	task    task.ID
 	// needs, if not nil, notes which keys have to be locked, by the job as it was a moment ago.
 	needs func(j *Job, l *locks)
 	// do changes the job, nil if a key names none. It may be called more than once. With an error nothing is changed; errAlone says that
@@ -152,104 +157,6 @@ func (g *gather) perform(batch []*deed) {
 	}
 }
 
-// batch is what several deeds do in one transaction, and what is to be written at its end.
-type batch struct {
-	jobs  map[ID]*Job // as they are after what was done so far; nil: deleted
-	dirty []ID
-	fresh []*Job // without an ID
-
-	pending []*Job // of the deed that is being done
-	gone    []ID   // likewise
-	claimed []*Job // of fresh, likewise
-}
-
-func (b *batch) save(jobs []*Job) { b.pending = append(b.pending, jobs...) }
-
-// keep takes what a deed has done as done, or forgets it.
-func (b *batch) keep(ok bool) {
-	if ok {
-		for _, e := range b.claimed {
-			b.fresh = deleteEarly(b.fresh, e)
-		}
-		for _, j := range b.pending {
-			if j.ID == 0 {
-				b.fresh = append(b.fresh, j)
-				continue
-			}
-			b.jobs[j.ID] = j
-			b.dirty = append(b.dirty, j.ID)
-		}
-		for _, id := range b.gone {
-			b.jobs[id] = nil
-			b.dirty = append(b.dirty, id)
-		}
-	}
-	b.pending, b.gone, b.claimed = nil, nil, nil
-}
-
-// write writes what has changed.
-func (b *batch) write(ctx context.Context, tx Tx) error {
-	slices.Sort(b.dirty)
-	var save []*Job
-	var gone []ID
-	for _, id := range slices.Compact(b.dirty) {
-		if j := b.jobs[id]; j != nil {
-			save = append(save, j)
-		} else {
-			gone = append(gone, id)
-		}
-	}
-	if save = append(save, b.fresh...); len(save) > 0 {
-		if err := tx.Save(ctx, save...); err != nil {
-			return err
-		}
-	}
-	if len(gone) == 0 {
-		return nil
-	}
-	return tx.Delete(ctx, gone...)
-}
-
-// read reports whether what is stored of a job is not what it is: this batch has it.
-func (b *batch) read(id ID) bool {
-	if b == nil {
-		return false
-	}
-	_, read := b.jobs[id]
-	return read
-}
-
-// owner returns the job, but for one, that this batch has, that has the key that q asks for, and that is not over.
-func (b *batch) owner(q *Query, but ID) *Job {
-	if b == nil {
-		return nil
-	}
-	has := func(j *Job) bool {
-		return j.Name == q.Name && !j.State.Over() && (q.Key != "" && j.Key == q.Key || q.UniqueKey != "" && j.UniqueKey == q.UniqueKey)
-	}
-	for id, j := range b.jobs {
-		if id != but && j != nil && has(j) {
-			return j
-		}
-	}
-	for _, j := range b.fresh {
-		if has(j) {
-			return j
-		}
-	}
-	return nil
-}
-
-// with returns the job of a name and a key that is not over, among those that were read.
-func (b *batch) with(name, key string) *Job {
-	for _, j := range b.jobs {
-		if j != nil && j.Key == key && j.Name == name && !j.State.Over() {
-			return j
-		}
-	}
-	return nil
-}
-
 // shared does deeds in one transaction. The error is one of the transaction; those of the deeds are with them.
 func (s *Service) shared(ctx context.Context, deeds []*deed) error {
 	var l locks
@@ -258,13 +165,17 @@ func (s *Service) shared(ctx context.Context, deeds []*deed) error {
 	}
 	return s.update(ctx, &l, func(ctx context.Context, t *step) error {
 		ids := make([]ID, 0, len(deeds))
+		var tasks []task.ID
 		for _, d := range deeds {
 			if d.err = nil; d.id != 0 {
 				ids = append(ids, d.id)
 			}
+			if d.task != "" {
+				tasks = append(tasks, d.task)
+			}
 		}
 		slices.Sort(ids)
-		t.batch = &batch{jobs: make(map[ID]*Job, len(ids))}
+		t.batch = newBatch(len(ids))
 		if len(ids) > 0 {
 			found, err := t.tx.Find(ctx, Query{IDs: slices.Compact(ids)})
 			if err != nil {
@@ -274,9 +185,15 @@ func (s *Service) shared(ctx context.Context, deeds []*deed) error {
 				t.batch.jobs[found[i].ID] = &found[i]
 			}
 		}
+		if err := t.batch.readDeferrals(ctx, t.tx, tasks); err != nil {
+			return err
+		}
 		var more error // what is missing for any of them is locked at once
 		for _, d := range deeds {
 			d.err = t.one(ctx, d)
+			if t.batch.missed != "" {
+				d.task = t.batch.missed
+			}
 			t.batch.keep(d.err == nil)
 			switch {
 			case d.err == nil, isRule(d.err):
@@ -341,8 +258,17 @@ func (s *Service) scout(ctx context.Context, deeds []*deed, l *locks) error {
 			if err != nil {
 				return err
 			}
-			if d.id = 0; len(found) > 0 {
+			if d.id, d.task = 0, ""; len(found) > 0 {
 				d.id = found[0].ID
+				continue
+			}
+			if !d.answers {
+				continue
+			}
+			if open, err := tx.DeferralOf(ctx, d.name, d.key); err != nil {
+				return err
+			} else if open != nil && open.Open() {
+				d.task = open.Task
 			}
 		}
 		return nil

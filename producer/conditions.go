@@ -7,9 +7,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/wire"
-	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/resultstore"
-	"github.com/swarmiji/swarmiji/schedule"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -25,10 +23,13 @@ var (
 )
 
 // keptAtLeast is how long the result of a task with conditions is kept at least: a runner that was away must still find how it ended, else it would send it
-// again. Runners look after jobs for jobs.DefaultTimeout.
-const keptAtLeast = jobs.DefaultTimeout + task.DefaultResultTTL
+// again. Runners look after jobs for a day (jobs.DefaultTimeout).
+const keptAtLeast = 24*time.Hour + task.DefaultResultTTL
 
-// draft begins the job of a task that has conditions, and says in its envelope that it has them.
+// maxKept is how many bytes a task's message takes at most where it is kept.
+const maxKept = 1 << 20
+
+// draft begins what is kept of a task that has conditions, and says in its envelope that it has them.
 func (s *staged) draft() error {
 	c, e, m := s.conditions, s.envelope, s.effective
 	switch {
@@ -41,19 +42,10 @@ func (s *staged) draft() error {
 	case m.ResultStore.Or("") != "":
 		return errOtherStore
 	}
-	spec := &jobs.Spec{
-		Name: e.Name, Queue: c.Throttle, Key: jobs.KeyOfTask(e.ID), SequenceKey: c.SequenceKey, UniqueKey: c.UniqueKey, Weight: c.Weight,
-		Timeout: task.Set(time.Duration(0)), // its end is its task's, however long that takes
-	}
 	if c.Throttle == "" {
-		spec.Queue = task.DefaultThrottle
-	}
-	if c.Windows != "" {
-		w, err := readWindows(c.Windows)
-		if err != nil {
-			return fmt.Errorf("%w: windows: %w", task.ErrBadMetadata, err)
-		}
-		spec.Windows = w
+		own := *c
+		own.Throttle = task.DefaultThrottle
+		c = &own
 	}
 	headers := maps.Clone(e.Headers) // they may be a middleware's
 	if headers == nil {
@@ -65,18 +57,8 @@ func (s *staged) draft() error {
 		e.Meta.ResultTTL = task.Set(keptAtLeast)
 		s.take(e)
 	}
-	s.job = spec
+	s.kept = &task.Conditioned{ID: e.ID, Name: e.Name, Conditions: *c, Chosen: s.chosen}
 	return nil
-}
-
-// readWindows reads windows in UTC, or those that name their zone behind the word WINDOWS.
-func readWindows(text string) (*schedule.Windows, error) {
-	if spec, err := schedule.Parse(text); err == nil {
-		if w, ok := spec.(*schedule.Windows); ok {
-			return w, nil
-		}
-	}
-	return schedule.ParseWindows(text, nil)
 }
 
 // endsRecorded returns an error where nobody could look up how a task has ended.
@@ -94,10 +76,9 @@ func (s *staged) fill() error {
 	if err != nil {
 		return err
 	}
-	if len(data) > jobs.MaxData {
-		return fmt.Errorf("it takes %d bytes as a job, %d are possible: %w", len(data), jobs.MaxData, broker.ErrTooLarge)
+	if len(data) > maxKept {
+		return fmt.Errorf("it takes %d bytes to be kept, %d are possible: %w", len(data), maxKept, broker.ErrTooLarge)
 	}
-	s.job.Data, s.job.FirstRun = data, s.out.At
-	s.job.Priority = task.Set(min(s.out.Message.Priority, jobs.MaxPriority))
+	s.kept.Message, s.kept.NotBefore, s.kept.Priority = data, s.out.At, s.out.Message.Priority
 	return nil
 }

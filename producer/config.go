@@ -11,7 +11,6 @@ import (
 	"github.com/swarmiji/swarmiji/internal/nodeid"
 	"github.com/swarmiji/swarmiji/internal/report"
 	"github.com/swarmiji/swarmiji/internal/wire"
-	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/router"
@@ -69,11 +68,11 @@ type Config struct {
 	Hooks middleware.HookSet
 	// Middleware wraps every submission, the first outermost.
 	Middleware []middleware.SendMiddleware
-	// Jobs keeps tasks with conditions ([task.Conditions]) until a jobs.Runner of their queue sends them, in this process or in another. It may
-	// have any producer over the same broker for its Submit, and Results, which has to be a store that can be asked later, not one of reply
+	// Jobs keeps tasks with conditions ([task.Conditions]) as jobs until a jobs.Runner of their queue sends them, in this process or in another.
+	// A jobs.Service is one. The runner may have any producer over the same broker for its Submit, and Results, which has to be a store that can be asked later, not one of reply
 	// queues: where RabbitMQ carries the tasks, the database of the jobs can keep the results. Such a result is kept for two days at least. Consumers should have jobs.Current
 	// among their middleware, and the jobs as their Config.Jobs. nil: such tasks are refused.
-	Jobs *jobs.Service
+	Jobs Keeper
 	// NodeID names this producer; results are sent to it, so no other may have it. "": made of host, process and chance.
 	NodeID string
 	// Timeout bounds a Submit whose context has no deadline. 0: DefaultTimeout. Negative: no bound.

@@ -94,7 +94,7 @@ func ExampleProducer_Submit_uniqueKey() {
 	must(err)
 	<-begun
 	_, err = report.Submit(ctx, s, "May", task.WithUniqueKey("May"))
-	var taken *producer.TakenError
+	var taken *task.TakenError
 	fmt.Println(errors.Is(err, jobs.ErrKeyTaken), errors.As(err, &taken) && taken.Task == first.ID())
 	close(end)
 	fmt.Println(first.Get(ctx))

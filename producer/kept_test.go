@@ -334,8 +334,8 @@ func TestUniqueKey(t *testing.T) {
 	refused := func(when string) {
 		t.Helper()
 		_, err := unique.Submit(t.Context(), o, 2)
-		var taken *producer.TakenError
-		if !errors.Is(err, jobs.ErrKeyTaken) || !errors.As(err, &taken) || taken.Key != "k" || taken.Job != held.ID || taken.Task != first.ID() {
+		var taken *task.TakenError
+		if !errors.Is(err, jobs.ErrKeyTaken) || !errors.As(err, &taken) || taken.Key != "k" || taken.Job != fmt.Sprint(held.ID) || taken.Task != first.ID() {
 			t.Fatalf("%s: %v", when, err)
 		}
 		if text := err.Error(); !strings.Contains(text, string(first.ID())) || !strings.Contains(text, fmt.Sprint("job ", held.ID)) {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/wire"
-	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
@@ -24,14 +23,14 @@ type staged struct {
 	effective  *task.Metadata // the envelope's, over the static configuration
 	out        broker.Outgoing
 	pending    task.Pending
-	waiter     *waiter          // registered for the result; nil for none
-	conditions *task.Conditions // nil for none
-	job        *jobs.Spec       // that a task with conditions becomes
-	unique     *task.Unique     // nil for none
-	first      task.ID          // of the earlier submission that has the unique key; "" for none
-	followed   bool             // a step of a workflow: its waiter, if it has one, is registered already
-	chosen     bool             // the caller chose the id, and can submit it again
-	shown      bool             // previews show the arguments: they are of a type without secrets
+	waiter     *waiter           // registered for the result; nil for none
+	conditions *task.Conditions  // nil for none
+	kept       *task.Conditioned // what is kept of a task with conditions
+	unique     *task.Unique      // nil for none
+	first      task.ID           // of the earlier submission that has the unique key; "" for none
+	followed   bool              // a step of a workflow: its waiter, if it has one, is registered already
+	chosen     bool              // the caller chose the id, and can submit it again
+	shown      bool              // previews show the arguments: they are of a type without secrets
 	producer   *Producer
 	ended      *ending // what middleware wants called when the submission has ended
 }
@@ -244,7 +243,7 @@ func (s *staged) stage(ctx context.Context, queue string, e *task.Envelope) erro
 	}
 	s.out = broker.Outgoing{Queue: queue, Message: m, At: s.effective.NotBefore.Or(time.Time{})}
 	wire.StampHeld(m, wire.HeaderHeld, s.out.At)
-	if s.job != nil {
+	if s.kept != nil {
 		if err := s.fill(); err != nil {
 			s.forget()
 			return fmt.Errorf("task %s: %w", e.Name, err)

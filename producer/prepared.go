@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/wire"
-	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -78,5 +77,3 @@ func (p *Producer) RevokePrepared(ctx context.Context, data []byte) error {
 	}
 	return nil
 }
-
-var _ jobs.PreparedSubmitter = (*Producer)(nil)

@@ -89,7 +89,7 @@ func (p *Producer) NodeID() string { return p.cfg.NodeID }
 //   - any error of a middleware, as it is.
 //
 // A task with conditions ([task.Conditions]) becomes a job of Config.Jobs: it is confirmed when that is on disk. It is sent later, by a runner of jobs; then its message is
-// what it would have been. Further errors: [broker.ErrUnsupported] without Config.Jobs, and for what no job can be made of; [*TakenError].
+// what it would have been. Further errors: [broker.ErrUnsupported] without Config.Jobs, and for what no job can be made of; [*task.TakenError].
 func (p *Producer) Submit(ctx context.Context, c task.Call) (task.Pending, error) {
 	if err := p.enter(); err != nil {
 		return nil, err
@@ -124,9 +124,9 @@ func (p *Producer) publish(ctx context.Context, s *staged) error {
 	return p.publishOne(ctx, s)
 }
 
-// publishOne hands one task to the broker, or, if it has conditions, to the store of jobs.
+// publishOne hands one task to the broker, or, if it has conditions, to its keeper.
 func (p *Producer) publishOne(ctx context.Context, s *staged) error {
-	if s.job != nil {
+	if s.kept != nil {
 		return p.keep(ctx, []*staged{s})[0]
 	}
 	return broker.PublishAt(ctx, p.cfg.Broker, s.out)

@@ -1,5 +1,10 @@
 package task
 
+import (
+	"fmt"
+	"time"
+)
+
 // Conditions say when a task may run beside others. No broker knows them: a producer that has a store of jobs (producer.Config.Jobs) keeps such
 // a task as a job until they let it be sent, and a runner of jobs sends it (jobs.RunnerConfig.Queue); without such a producer submitting it is an error. The task's
 // run, its retries and its future are those of any other task. A step of a workflow, or the entry of a schedule, cannot have conditions.
@@ -25,6 +30,41 @@ const DefaultThrottle = "tasks"
 // HeaderConditions is the header that a producer gives to a task with conditions. It holds the task's id, by which what follows it, and inherits its
 // headers, is told apart.
 const HeaderConditions = "swarmiji-conditions"
+
+// Conditioned is a task with conditions as a producer hands it to what keeps it until they let it be sent (producer.Keeper).
+type Conditioned struct {
+	ID         ID
+	Name       string
+	Conditions Conditions // Throttle is set
+	// Priority: lower goes first.
+	Priority int
+	// NotBefore is when it may be sent at the earliest. Zero: at once.
+	NotBefore time.Time
+	// Message is a JSON object that holds the message; the producer reads it when the task is to be sent.
+	Message []byte
+	// Chosen: the caller chose the ID, so that it may be kept already.
+	Chosen bool
+}
+
+// TakenError says that a task with conditions was refused, since its unique key is another's that is not over. It wraps Err.
+type TakenError struct {
+	Key  string // the unique key
+	Job  string // the job that has it
+	Task ID     // the task that the job is made of; "": none
+	Err  error
+}
+
+// Error names the job and the task that have the key.
+func (e *TakenError) Error() string {
+	text := fmt.Sprintf("unique key %q: job %s has it", Text(e.Key, 128), e.Job)
+	if e.Task != "" {
+		text += ", which is task " + string(e.Task)
+	}
+	return text + ": " + e.Err.Error()
+}
+
+// Unwrap returns Err.
+func (e *TakenError) Unwrap() error { return e.Err }
 
 // WithSequenceKey has the tasks of one key run one at a time, in the order in which they are submitted. See [Conditions].
 func WithSequenceKey(key string) Option {

@@ -23,7 +23,7 @@ type jobStore struct{ name string }
 func (a *app) jobCmd() *cobra.Command {
 	var o jobStore
 	cmd := &cobra.Command{
-		Use:   "job ls|show|create|retry|cancel|rm|complete|why",
+		Use:   "job ls|show|create|retry|cancel|rm|complete|waiting|why",
 		Short: "Look after jobs",
 		Long: "Job shows the jobs of a database, makes some, and changes what becomes of them; see docs/jobs.md. --store names what\n" +
 			"keeps them: the name of a SQLite file, sqlite:///path/jobs.db, or postgres://user:password@host/database. Times are UTC.",
@@ -32,12 +32,12 @@ func (a *app) jobCmd() *cobra.Command {
 		Args:        cobra.NoArgs,
 		Annotations: map[string]string{offline: "yes"}, // it only shows its help
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return errors.Join(cmd.Help(), fmt.Errorf("%w: job what? ls, show, create, retry, cancel, rm, complete or why", errUsage))
+			return errors.Join(cmd.Help(), fmt.Errorf("%w: job what? ls, show, create, retry, cancel, rm, complete, waiting or why", errUsage))
 		},
 	}
 	cmd.PersistentFlags().StringVar(&o.name, "store", "", "what keeps the jobs: the `name` of a SQLite file, or a URL; default: $SWARMIJI_JOBS, or else jobs.db")
 	cmd.AddCommand(a.jobListCmd(&o), a.jobShowCmd(&o), a.jobCreateCmd(&o), a.jobRetryCmd(&o), a.jobCancelCmd(&o), a.jobRemoveCmd(&o),
-		a.jobCompleteCmd(&o), a.jobWhyCmd(&o))
+		a.jobCompleteCmd(&o), a.jobWaitingCmd(&o), a.jobWhyCmd(&o))
 	for _, sub := range cmd.Commands() {
 		sub.Annotations = map[string]string{offline: "yes"} // of the broker
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/schedule"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 // completeOptions are the flags of job complete.
@@ -50,7 +51,8 @@ func (a *app) jobCompleteCmd(store *jobStore) *cobra.Command {
 // receiptOutput is what complete prints.
 type receiptOutput struct {
 	Receipt jobs.ReceiptKind `json:"receipt"`
-	Job     jobs.ID          `json:"job,omitempty"` // 0: none is known
+	Job     jobs.ID          `json:"job,omitempty"`  // 0: none is known
+	Task    task.ID          `json:"task,omitempty"` // that waits for it; "": none is known
 }
 
 func (a *app) jobComplete(ctx context.Context, store *jobStore, args []string, o *completeOptions) error {
@@ -72,13 +74,13 @@ func (a *app) jobComplete(ctx context.Context, store *jobStore, args []string, o
 		if err != nil {
 			return err
 		}
-		out := receiptOutput{Receipt: receipt.Kind, Job: receipt.Job}
-		t := &table{head: []string{"RECEIPT", "JOB"}}
+		out := receiptOutput{Receipt: receipt.Kind, Job: receipt.Job, Task: receipt.Task}
+		t := &table{head: []string{"RECEIPT", "JOB", "TASK"}}
 		job := ""
 		if out.Job != 0 {
 			job = fmt.Sprint(out.Job)
 		}
-		t.add(string(out.Receipt), job)
+		t.add(string(out.Receipt), job, string(out.Task))
 		return errors.Join(a.show(out, t), refused(receipt, o))
 	})
 }
@@ -93,18 +95,26 @@ func answer(ctx context.Context, s *jobs.Service, name, key string, result []byt
 	return s.Complete(ctx, name, key, json.RawMessage(result))
 }
 
+// awaiter names the job, or the task, that an answer is for.
+func awaiter(r jobs.Receipt) string {
+	if r.Task != "" {
+		return "task " + visible(string(r.Task))
+	}
+	return fmt.Sprint("job ", r.Job)
+}
+
 // refused is what is wrong with an answer that was not accepted; nil: it was.
 func refused(r jobs.Receipt, o *completeOptions) error {
 	switch r.Kind {
 	case jobs.Accepted:
 		return nil
 	case jobs.Late:
-		return fmt.Errorf("%w: job %d is over", errLate, r.Job)
+		return fmt.Errorf("%w: %s is over", errLate, awaiter(r))
 	case jobs.Duplicate:
-		if r.Job == 0 {
+		if r.Job == 0 && r.Task == "" {
 			return fmt.Errorf("%w: an early answer for this is kept already", errDuplicate)
 		}
-		return fmt.Errorf("%w: job %d has an answer", errDuplicate, r.Job)
+		return fmt.Errorf("%w: %s has an answer", errDuplicate, awaiter(r))
 	}
 	if r.Job != 0 {
 		return fmt.Errorf("%w: job %d has not begun; its answer is kept for %v", errNotFound, r.Job, o.early)

@@ -26,10 +26,10 @@ var sets = map[string][]string{
 	"suites": {
 		"broker/brokertest", "resultstore/resultstoretest", "events/eventstest", "serializer/serializertest",
 		"internal/roadtest", "limit/limittest", "schedule/scheduletest",
-		"jobs/jobstest",
+		"jobs/jobstest", "deferral/deferraltest",
 	},
 	"conns":    {"internal/amqpconn", "internal/natsconn", "internal/redisconn", "internal/sqlconn"}, // one for each technology
-	"ports":    {"broker", "resultstore", "serializer", "router", "events"},
+	"ports":    {"broker", "resultstore", "serializer", "router", "events", "deferral"},
 	"adapters": {"broker/*", "broker/natsbroker/embedded", "resultstore/*", "events/*", "schedule/*", "jobs/memjobs", "jobs/sqljobs"},
 	"programs": {"cmd/...", "bench/...", "examples/..."},
 }
@@ -39,7 +39,7 @@ var layers = []rule{
 	{
 		"suite",
 		[]string{"internal/roadtest"},
-		[]string{"task", "@ports", "serializer/*", "middleware", "revoke", "deadletter", "producer", "consumer", "jobs", "jobs/memjobs", "@leaves", "internal/suite", "internal/wire", "broker/membroker", "resultstore/memresults", "events/memevents"},
+		[]string{"task", "@ports", "serializer/*", "middleware", "revoke", "deadletter", "producer", "consumer", "jobs", "jobs/deferrals", "jobs/memjobs", "@leaves", "internal/suite", "internal/wire", "broker/membroker", "resultstore/memresults", "events/memevents"},
 		"the road test drives a producer and a consumer over whatever broker it is given, with tasks that wait for answers in a store of jobs",
 	},
 	{
@@ -57,7 +57,7 @@ var layers = []rule{
 	{
 		"suite",
 		[]string{"jobs/jobstest"},
-		[]string{"jobs", "task", "schedule", "internal/suite", "@leaves"},
+		[]string{"jobs", "jobs/jobstore", "task", "schedule", "internal/suite", "@leaves"},
 		"a suite knows its port and no adapter, so that every adapter can be held to it",
 	},
 	{
@@ -150,15 +150,33 @@ var layers = []rule{
 	},
 
 	{
+		"L1",
+		[]string{"deferral"},
+		[]string{"task", "broker", "@leaves"},
+		"tasks that wait for answers are settled as a broker's deliveries are; who keeps them is handed in",
+	},
+	{
+		"L1",
+		[]string{"jobs/jobstore"},
+		[]string{"task", "@leaves"},
+		"records and what stores do with them have no rules",
+	},
+	{
 		"L2",
 		[]string{"jobs"},
-		[]string{"task", "resultstore", "schedule", "internal/errand", "@leaves"},
-		"a job is a record with rules; its stores, and what its runs are submitted through, are handed in. When it repeats is a Spec of schedule",
+		[]string{"jobs/jobstore", "task", "broker", "resultstore", "schedule", "internal/errand", "@leaves"},
+		"a job is a record with rules; its stores, and what its runs are submitted through, are handed in. When it repeats is a Spec of schedule; broker has the errors of submissions",
+	},
+	{
+		"L3",
+		[]string{"jobs/deferrals"},
+		[]string{"deferral", "jobs", "jobs/jobstore", "task", "broker", "@leaves"},
+		"it keeps tasks that wait for answers beside the jobs, in any store of these",
 	},
 	{
 		"L3",
 		[]string{"jobs/memjobs", "jobs/sqljobs"},
-		[]string{"jobs", "task", "schedule", "broker", "@conns", "@leaves"},
+		[]string{"jobs", "jobs/jobstore", "task", "schedule", "broker", "@conns", "@leaves"},
 		"an adapter knows its own port and never another adapter; broker is open to it for the errors of the shared connection",
 	},
 	{
@@ -170,7 +188,7 @@ var layers = []rule{
 	{
 		"L4",
 		[]string{"jobs/callback"},
-		[]string{"jobs", "broker", "internal/errand", "@leaves"},
+		[]string{"jobs", "task", "broker", "internal/errand", "@leaves"},
 		"answers come over HTTP and by messages of any broker; it works with every store and every broker and so knows none",
 	},
 	{
@@ -257,14 +275,14 @@ var layers = []rule{
 	{
 		"L4",
 		[]string{"producer"},
-		[]string{"task", "@ports", "serializer/*", "middleware", "schedule", "jobs", "internal/wire", "internal/report", "@leaves"},
-		"the producer works with every adapter and so knows none, nor the consumer; tasks with conditions become jobs, whose windows are those of schedule",
+		[]string{"task", "@ports", "serializer/*", "middleware", "internal/wire", "internal/report", "@leaves"},
+		"the producer works with every adapter and so knows none, nor the consumer; what keeps tasks with conditions is handed in",
 	},
 	{
 		"L4",
 		[]string{"consumer"},
-		[]string{"task", "@ports", "serializer/*", "middleware", "control", "revoke", "jobs", "internal/wire", "internal/report", "@leaves"},
-		"the consumer works with every adapter and so knows none, nor the producer; tasks that wait for answers from outside are kept as jobs",
+		[]string{"task", "@ports", "serializer/*", "middleware", "control", "revoke", "internal/wire", "internal/report", "@leaves"},
+		"the consumer works with every adapter and so knows none, nor the producer; what keeps tasks that wait for answers is handed in",
 	},
 
 	{
@@ -276,13 +294,13 @@ var layers = []rule{
 	{
 		"L5",
 		[]string{"cmd/..."},
-		[]string{"task", "@ports", "serializer/*", "middleware", "control", "revoke", "deadletter", "schedule", "jobs", "jobs/bedrock", "jobs/callback", "producer", "consumer", "open", "@adapters", "@leaves", "internal/wire"},
+		[]string{"task", "@ports", "serializer/*", "middleware", "control", "revoke", "deadletter", "schedule", "jobs", "jobs/bedrock", "jobs/callback", "jobs/deferrals", "producer", "consumer", "open", "@adapters", "@leaves", "internal/wire"},
 		"programs use the library as its users do; the wire alone opens what others have sealed, for people to see it",
 	},
 	{
 		"L5",
 		[]string{"bench/...", "examples/..."},
-		[]string{"task", "@ports", "serializer/*", "middleware", "control", "revoke", "deadletter", "schedule", "jobs", "jobs/bedrock", "jobs/callback", "producer", "consumer", "open", "@adapters", "@programs", "@leaves", "internal/testserver", "internal/ledger", "internal/graphs"},
+		[]string{"task", "@ports", "serializer/*", "middleware", "control", "revoke", "deadletter", "schedule", "jobs", "jobs/bedrock", "jobs/callback", "jobs/deferrals", "producer", "consumer", "open", "@adapters", "@programs", "@leaves", "internal/testserver", "internal/ledger", "internal/graphs"},
 		"programs use the library as its users do; these may start a server of their own, keep a ledger, and run the tests' workflows",
 	},
 

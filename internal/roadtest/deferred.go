@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/deferrals"
 	"github.com/swarmiji/swarmiji/jobs/memjobs"
 	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/resultstore"
@@ -33,7 +35,17 @@ func withJobs(t *testing.T) (*jobs.Service, func(*producer.Config, *consumer.Con
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { closeAll(t, s, store) })
-	return s, func(_ *producer.Config, c *consumer.Config) { c.Jobs = s }
+	return s, func(_ *producer.Config, c *consumer.Config) { c.Deferrals = deferralsOf(t, s) }
+}
+
+// deferralsOf returns the deferrals in the store of a service.
+func deferralsOf(t *testing.T, s *jobs.Service) *deferrals.Store {
+	t.Helper()
+	d, err := deferrals.New(deferrals.Config{Jobs: s, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
 }
 
 // asking is a road whose tasks wait for answers.
@@ -95,11 +107,8 @@ func (a *asking) over(key string) {
 	a.eventually("the deferral of "+key+" is over", func() bool {
 		over := false
 		err := a.jobs.Store().View(a.ctx(), func(ctx context.Context, tx jobs.Tx) error {
-			found, err := tx.Find(ctx, jobs.Query{Name: "ask", Key: key})
-			over = len(found) > 0
-			for i := range found {
-				over = over && found[i].State.Over()
-			}
+			d, err := tx.DeferralOf(ctx, "ask", key)
+			over = d != nil && !d.Open()
 			return err
 		})
 		if err != nil {
@@ -249,7 +258,7 @@ func testDeferredGivenBack(t *testing.T, open Open) {
 	if err := run.stop(); !errors.Is(err, consumer.ErrForced) {
 		t.Fatalf("Run returned %v", err)
 	}
-	later := newRoad(t, same, func(_ *producer.Config, c *consumer.Config) { c.Jobs = a.jobs })
+	later := newRoad(t, same, func(_ *producer.Config, c *consumer.Config) { c.Deferrals = deferralsOf(t, a.jobs) })
 	handle(later, ask, func(ctx context.Context, key string) (int, error) {
 		if err := task.Expect(ctx, key); err != nil {
 			return 0, err
@@ -339,7 +348,7 @@ func testDeferredElsewhere(t *testing.T, open Open) {
 	}
 	a.complete("ask", "k", 4, jobs.Accepted)
 	runs := atomic.Int64{}
-	later := newRoad(t, same, func(_ *producer.Config, c *consumer.Config) { c.Jobs = a.jobs })
+	later := newRoad(t, same, func(_ *producer.Config, c *consumer.Config) { c.Deferrals = deferralsOf(t, a.jobs) })
 	handle(later, ask, func(context.Context, string) (int, error) { runs.Add(1); return 0, nil })
 	later.start()
 	want(a.road, f, 4)
@@ -374,9 +383,9 @@ func testDeferredSealed(t *testing.T, open Open) {
 	f := submit(a.road, ask, secret)
 	a.asked()
 	err := a.jobs.Store().View(a.ctx(), func(ctx context.Context, tx jobs.Tx) error {
-		found, err := tx.Find(ctx, jobs.Query{Name: "ask"})
-		if err == nil && (len(found) != 1 || contains(string(found[0].Data), secret)) {
-			err = fmt.Errorf("%d jobs, or plain arguments", len(found))
+		d, err := tx.DeferralOf(ctx, "ask", "k")
+		if err == nil && (d == nil || contains(string(d.State), secret)) {
+			err = errors.New("no deferral, or plain arguments")
 		}
 		return err
 	})

@@ -13,6 +13,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker/membroker"
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/deferrals"
 	"github.com/swarmiji/swarmiji/jobs/memjobs"
 	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/resultstore"
@@ -133,9 +134,11 @@ func (d *dying) consume(ctx context.Context, l *life) *membroker.Broker {
 	b := d.server.Connect()
 	service, err := jobs.New(jobs.Config{Store: mortalJobs{d.store.Join(), l}})
 	must(d.t, err)
+	kept, err := deferrals.New(deferrals.Config{Jobs: service, Logger: slog.New(slog.DiscardHandler)})
+	must(d.t, err)
 	var results resultstore.ResultStore = mortalStore{d.results.View(), l}
 	c, err := consumer.New(consumer.Config{
-		Broker: mortalBroker{b, l}, Results: results, Jobs: service, Logger: slog.New(slog.DiscardHandler),
+		Broker: mortalBroker{b, l}, Results: results, Deferrals: kept, Logger: slog.New(slog.DiscardHandler),
 		ShutdownTimeout: -1, KillGrace: 50 * time.Millisecond, StoreRetry: 20 * time.Second,
 	})
 	must(d.t, err)
@@ -184,8 +187,10 @@ func (d *dying) over(ctx context.Context) {
 	for {
 		open := 0
 		err := d.store.View(ctx, func(ctx context.Context, tx jobs.Tx) error {
-			found, err := tx.Find(ctx, jobs.Query{Name: "ask", Key: "k", States: []jobs.State{jobs.Running}})
-			open = len(found)
+			found, err := tx.DeferralOf(ctx, "ask", "k")
+			if open = 0; found != nil && found.Open() {
+				open = 1
+			}
 			return err
 		})
 		if open == 0 && err == nil {

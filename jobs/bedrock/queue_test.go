@@ -44,7 +44,7 @@ func TestQueueJobs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if r, err := s.Complete(ctx, "q", "early", nil); err != nil || r.Kind != jobs.Early { // it gets the id 7
+	if r, err := s.Complete(ctx, "q", "early", nil); err != nil || r.Kind != jobs.Early { // it gets no id
 		t.Fatal(r, err)
 	}
 	begun(t, s, 2, jobs.Awaiting)
@@ -96,24 +96,24 @@ func TestQueueJobs(t *testing.T) {
 		{req("FinishJob | jobID: 6"), ok},
 		{req("QueryJob | jobID: 6"), ran(6, "plain", "FINISHED", `{}`)},
 		{req("CreateJob | name: c | parentJobID: 5"), "405 Can only create child job when parent is RUNNING, RUNQUEUED or PAUSED"},
-		{req("CreateJob | name: early | unique: true"), created(8)},
-		{req("CreateJob | name: q | queue: line"), created(9)}, // no header of this protocol
-		{req("GetJob | name: q"), `/"jobID":9,`},
+		{req("CreateJob | name: early | unique: true"), created(7)},
+		{req("CreateJob | name: q | queue: line"), created(8)}, // no header of this protocol
+		{req("GetJob | name: q"), `/"jobID":8,`},
 	})
 	if r, err := s.Complete(ctx, "q", "k-2", nil); err != nil || !cmp.Equal(r, jobs.Receipt{Kind: jobs.Late, Job: 2}) {
 		t.Errorf("after FinishJob an answer is %v, %v", r, err)
 	}
 }
 
-// TestUniqueBesideEarly: a record that is nobody's job is not the one that a unique job finds.
+// TestUniqueBesideEarly: an early answer is not the job that a unique one finds.
 func TestUniqueBesideEarly(t *testing.T) {
 	s := service(t)
 	if _, err := s.Complete(t.Context(), "foo", "k", nil); err != nil {
 		t.Fatal(err)
 	}
 	talk(t, dial(t, serve(t, Config{Service: s}).addr), []step{
-		{req("CreateJob | name: foo | unique: true | data: {\"a\":1}"), created(2)},
-		{req("CreateJob | name: foo | unique: true | data: {\"a\":2}"), created(2)},
-		{req("QueryJob | jobID: 2"), stored(2, "foo", "QUEUED", `{"a":2}`)},
+		{req("CreateJob | name: foo | unique: true | data: {\"a\":1}"), created(1)},
+		{req("CreateJob | name: foo | unique: true | data: {\"a\":2}"), created(1)},
+		{req("QueryJob | jobID: 1"), stored(1, "foo", "QUEUED", `{"a":2}`)},
 	})
 }

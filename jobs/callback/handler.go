@@ -15,12 +15,13 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 // Handler is an [http.Handler] that takes answers from outside: POST {prefix}/{name}/{key}, or POST {prefix}?name=...&key=... for what does not go well in a path. Make one
 // with [NewHandler].
 //
-// It answers with a JSON object, which has a "status" (accepted, early, late, duplicate, or skipped) and the number of the "job" where one is known, or else an "error":
+// It answers with a JSON object, which has a "status" (accepted, early, late, duplicate, or skipped) and the number of the "job" or the id of the "task" where one is known, or else an "error":
 //
 //	200 accepted, and on disk    400 unreadable, or too long a name or key    409 duplicate: the job has its answer
 //	202 early: kept for a while  403 not signed, or Verify refused it         410 late: the job is over
@@ -94,7 +95,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.count.receipt(receipt)
-	reply(w, h.status(receipt), said{Status: strings.ToLower(string(receipt.Kind)), Job: receipt.Job})
+	reply(w, h.status(receipt), said{Status: strings.ToLower(string(receipt.Kind)), Job: receipt.Job, Task: receipt.Task})
 }
 
 // status is that for a receipt.
@@ -322,6 +323,7 @@ func (h *Handler) failed(w http.ResponseWriter, a *jobs.Answer, err error) {
 type said struct {
 	Status string  `json:"status,omitempty"`
 	Job    jobs.ID `json:"job,omitempty"`
+	Task   task.ID `json:"task,omitempty"`
 	Error  string  `json:"error,omitempty"`
 }
 

@@ -172,9 +172,6 @@ func (p *posts) check(ctx context.Context, s *jobs.Service) {
 	ends := 0
 	for i := range list {
 		j := &list[i]
-		if j.Queue != "" { // an early answer
-			continue
-		}
 		there[j.ID] = j
 		if !p.made[j.ID] {
 			p.Errorf("nobody has made job %d", j.ID)

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
 // ModelConfig is what [Model] runs over.
@@ -46,7 +47,7 @@ func Model(t *testing.T, c ModelConfig) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := &play{t: t, store: store, service: service, model: newModel(), advance: advance, clocked: c.Advance != nil}
 		p.clear()
-		p.now, p.seen = p.look()
+		p.now, p.seen, _ = p.look()
 		p.model.last = last
 		commands := rapid.IntRange(1, c.Steps).Draw(t, "commands")
 		for range commands {
@@ -97,24 +98,37 @@ type (
 func (p *play) clear() {
 	if err := p.store.Update(p.t.Context(), func(ctx context.Context, tx jobs.Tx) error {
 		found, err := tx.Find(ctx, jobs.Query{})
+		for _, k := range modelAnswers() {
+			err = errors.Join(err, tx.DeleteEarly(ctx, k.Name, k.Key))
+		}
 		return errors.Join(err, tx.Delete(ctx, ids(found)...))
 	}); err != nil {
 		p.t.Fatal(err)
 	}
 }
 
-// look reads the store's time and all jobs.
-func (p *play) look() (now time.Time, list []jobs.Job) {
+// look reads the store's time, all jobs and all early answers.
+func (p *play) look() (now time.Time, list []jobs.Job, early []jobstore.EarlyAnswer) {
 	if err := p.store.View(p.t.Context(), func(ctx context.Context, tx jobs.Tx) (err error) {
 		if list, err = tx.Find(ctx, jobs.Query{}); err != nil {
 			return err
+		}
+		early = nil
+		for _, k := range modelAnswers() {
+			e, err := tx.Early(ctx, k.Name, k.Key)
+			if err != nil {
+				return err
+			}
+			if e != nil {
+				early = append(early, *e)
+			}
 		}
 		now, err = tx.Now(ctx)
 		return err
 	}); err != nil {
 		p.t.Fatal(err)
 	}
-	return now, list
+	return now, list, early
 }
 
 // step draws a command.
@@ -133,8 +147,8 @@ func (p *play) step() {
 // come, and what it did is forgotten if there are any. Then all jobs are compared.
 func (p *play) both(what string, do func(ctx context.Context) error, rule func(m *model, now time.Time) []error) {
 	err := do(p.t.Context())
-	after, list := p.look()
-	now := p.happened(list, after, what == "get")
+	after, list, early := p.look()
+	now := p.happened(list, early, after, what == "get")
 	m := p.model.clone()
 	may := rule(m, now)
 	p.t.Logf("%v %s: %v", now.Format(time.RFC3339Nano), what, err)
@@ -144,14 +158,14 @@ func (p *play) both(what string, do func(ctx context.Context) error, rule func(m
 	if len(may) == 0 {
 		p.model = m
 	}
-	if err := p.model.compare(list, after); err != nil {
+	if err := p.model.compare(list, early, after); err != nil {
 		p.t.Fatal(err)
 	}
 	p.now, p.seen = after, list
 }
 
 // happened is the time of the last command, which is written in all that it has changed. A command in parts has several times.
-func (p *play) happened(list []jobs.Job, after time.Time, parts bool) time.Time {
+func (p *play) happened(list []jobs.Job, early []jobstore.EarlyAnswer, after time.Time, parts bool) time.Time {
 	old := map[jobs.ID]time.Time{}
 	p.times = map[jobs.ID]time.Time{}
 	for _, j := range p.seen {
@@ -167,6 +181,12 @@ func (p *play) happened(list []jobs.Job, after time.Time, parts bool) time.Time 
 		}
 		at = j.Changed
 		p.times[j.ID] = at
+	}
+	for i := range early {
+		e := &early[i]
+		if known, ok := p.model.early[keyName(e.Name, e.Key)]; at.IsZero() && (!ok || !known.until.Equal(e.Expires)) {
+			at = e.Expires.Add(-modelEarly)
+		}
 	}
 	if at.IsZero() {
 		return after

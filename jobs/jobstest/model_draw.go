@@ -16,7 +16,10 @@ func draw[T any](p *play, what string, from ...T) T { return rapid.SampledFrom(f
 // one is true one time in n.
 func (p *play) one(n int, what string) bool { return rapid.IntRange(1, n).Draw(p.t, what) == n }
 
-func (p *play) name() string { return draw(p, "name", "a", "a", "b", "c/1", "manual-d") }
+func (p *play) name() string { return draw(p, "name", append(modelNames(), "a")...) }
+
+// modelNames are the names that are drawn.
+func modelNames() []string { return []string{"a", "b", "c/1", "manual-d"} }
 
 func (p *play) data() fields {
 	f := fields{}

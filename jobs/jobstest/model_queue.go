@@ -10,6 +10,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
 // The rules of queues and of answers from outside, over the same map.
@@ -17,7 +18,6 @@ import (
 const (
 	modelKeep  = 24 * time.Hour
 	modelEarly = time.Minute
-	earlyQueue = "swarmiji.early"
 )
 
 // modelWindow are the windows that are drawn, and the hours of the day that they span.
@@ -141,7 +141,7 @@ func badQueue(s *modelSpec) bool {
 	if s.Queue == "" {
 		return s.Weight.IsSet() || s.Windows != nil || s.Timeout.IsSet()
 	}
-	return s.RetryAfter != "" || s.Parent != 0 || s.Mock || s.Queue == earlyQueue
+	return s.RetryAfter != "" || s.Parent != 0 || s.Mock
 }
 
 // admit has a job of a queue run, or run on when its Due has come, as the queue's runner does.
@@ -355,24 +355,12 @@ func (m *model) purge(now time.Time) (n int) {
 	return n
 }
 
-// compareEarly takes the early answers out of what is stored, and holds them against the model. One whose time is over may be there or not.
-func (m *model) compareEarly(got []jobs.Job, now time.Time) (rest []jobs.Job, err error) {
+// compareEarly holds the early answers that are stored against the model. One whose time is over may be there or not.
+func (m *model) compareEarly(got []jobstore.EarlyAnswer, now time.Time) error {
 	seen := map[string]earlyAnswer{}
-	var errs []error
-	for _, j := range got {
-		if j.Queue != earlyQueue {
-			rest = append(rest, j)
-			continue
-		}
-		e := earlyAnswer{string(j.Answer), j.Reason, j.Expires}
-		if k := keyName(j.Name, j.Key); e.until.After(now) {
-			if _, twice := seen[k]; twice {
-				errs = append(errs, fmt.Errorf("two early answers to %q are there", k))
-			}
-			seen[k] = e
-		}
-		if j.State != jobs.Finished || !j.Due.IsZero() {
-			errs = append(errs, fmt.Errorf("an early answer is no dead record: %+v", j))
+	for i := range got {
+		if e := &got[i]; e.Expires.After(now) {
+			seen[keyName(e.Name, e.Key)] = earlyAnswer{string(e.Result), e.Refusal, e.Expires}
 		}
 	}
 	want := maps.Clone(m.early)
@@ -387,9 +375,9 @@ func (m *model) compareEarly(got []jobs.Job, now time.Time) (rest []jobs.Job, er
 		}
 	}
 	if diff := gocmp.Diff(want, seen, gocmp.AllowUnexported(earlyAnswer{}), gocmp.Comparer(time.Time.Equal)); diff != "" {
-		errs = append(errs, fmt.Errorf("other early answers are there (-want +got):\n%s", diff))
+		return fmt.Errorf("other early answers are there (-want +got):\n%s", diff)
 	}
-	return rest, errors.Join(errs...)
+	return nil
 }
 
 // lawfulKeys looks at what must hold of keys, queues and answers at any time.
@@ -425,3 +413,13 @@ func lawfulKeys(list []jobs.Job) error {
 
 // modelKeys are the keys that are drawn.
 func modelKeys() []string { return slices.Clone([]string{"x", "x", "y"}) }
+
+// modelAnswers are the names and keys of the answers that may come.
+func modelAnswers() (all []jobs.Answer) {
+	for _, name := range modelNames() {
+		for _, key := range []string{"x", "y"} {
+			all = append(all, jobs.Answer{Name: name, Key: key})
+		}
+	}
+	return all
+}

@@ -15,6 +15,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
 // world of the model: the jobs that there should be, in plain maps. What the rules do to them stands in model_rules.go.
@@ -139,10 +140,8 @@ func (j *modelJob) compare(got *jobs.Job) error {
 }
 
 // compare holds all jobs of the store against the model.
-func (m *model) compare(got []jobs.Job, now time.Time) error {
-	all := got
-	got, err := m.compareEarly(got, now)
-	errs := []error{err}
+func (m *model) compare(got []jobs.Job, early []jobstore.EarlyAnswer, now time.Time) error {
+	errs := []error{m.compareEarly(early, now)}
 	want := m.all(nil)
 	wantIDs := make([]jobs.ID, len(want))
 	for i, j := range want {
@@ -156,8 +155,8 @@ func (m *model) compare(got []jobs.Job, now time.Time) error {
 			errs = append(errs, j.compare(&got[i]))
 		}
 	}
-	for i := range all {
-		m.last = max(m.last, all[i].ID)
+	for i := range got {
+		m.last = max(m.last, got[i].ID)
 	}
 	return errors.Join(append(errs, lawful(got), lawfulKeys(got))...)
 }

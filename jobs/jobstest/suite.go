@@ -70,5 +70,5 @@ func needsDown(h *Harness) string { return suite.Unless(h.Down != nil, "the harn
 // cases returns every case of the suite, area by area.
 func cases() []testCase {
 	return slices.Concat(updateCases(), randomCases(), lockCases(), viewCases(), saveCases(), findCases(), dueCases(), lineCases(), takeCases(), dropCases(), comingCases(),
-		watchCases(), closeCases(), faultCases())
+		watchCases(), answerCases(), closeCases(), faultCases())
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
 // Again wraps a store so that each function of Update and Single runs twice, the first time in vain, as the port allows. Who counts on a function's
@@ -44,15 +45,18 @@ func Bare(s jobs.Store) jobs.Store { return bare{s} }
 type bare struct{ jobs.Store }
 
 func (b bare) Update(ctx context.Context, fn func(ctx context.Context, tx jobs.Tx) error) error {
-	return b.Store.Update(ctx, func(ctx context.Context, tx jobs.Tx) error { return fn(ctx, bareTx{tx}) })
+	return b.Store.Update(ctx, func(ctx context.Context, tx jobs.Tx) error { return fn(ctx, bareTx{tx, tx}) })
 }
 
 func (b bare) Single(ctx context.Context, fn func(ctx context.Context, tx jobs.Tx) error) error {
-	return b.Store.Single(ctx, func(ctx context.Context, tx jobs.Tx) error { return fn(ctx, bareTx{tx}) })
+	return b.Store.Single(ctx, func(ctx context.Context, tx jobs.Tx) error { return fn(ctx, bareTx{tx, tx}) })
 }
 
 // bareTx has the methods of the port, and no others.
-type bareTx struct{ tx jobs.Tx }
+type bareTx struct {
+	jobstore.AnswerTx
+	tx jobs.Tx
+}
 
 func (b bareTx) Now(ctx context.Context) (time.Time, error)      { return b.tx.Now(ctx) }
 func (b bareTx) Lock(ctx context.Context, names ...string) error { return b.tx.Lock(ctx, names...) }

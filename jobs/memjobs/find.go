@@ -31,7 +31,7 @@ func (t *table) find(q *jobs.Query) []*record {
 	var found []*record
 	among := t.among(q)
 	for _, o := range among {
-		found = append(found, o.matching(q)...)
+		found = append(found, matching(o, q)...)
 	}
 	if len(among) > 1 {
 		slices.SortFunc(found, func(a, b *record) int { return cmp.Compare(a.job.ID, b.job.ID) })
@@ -43,7 +43,7 @@ func (t *table) find(q *jobs.Query) []*record {
 }
 
 // matching returns the first records of an order by id that q asks for.
-func (o *order) matching(q *jobs.Query) (found []*record) {
+func matching(o *order, q *jobs.Query) (found []*record) {
 	for e := range o.from(entry{id: q.After + 1}) {
 		if matches(q, &e.rec.job) {
 			if found = append(found, e.rec); len(found) == q.Limit {

@@ -10,14 +10,17 @@ import (
 	"github.com/swarmiji/swarmiji/jobs"
 )
 
-// entry is a job's place in an order, which goes by major, then by minor, then by the id. An order that needs less leaves these zero.
-type entry struct {
+// placeOf is where an entry of R stands in an order, which goes by major, then by minor, then by the id. An order that needs less leaves these zero.
+type placeOf[R any] struct {
 	major, minor int64
 	id           jobs.ID
-	rec          *record
+	rec          R
 }
 
-func (e entry) compare(o entry) int {
+// entry is a job's place in an order.
+type entry = placeOf[*record]
+
+func (e placeOf[R]) compare(o placeOf[R]) int {
 	if c := cmp.Compare(e.major, o.major); c != 0 {
 		return c
 	}
@@ -27,18 +30,21 @@ func (e entry) compare(o entry) int {
 	return cmp.Compare(e.id, o.id)
 }
 
-// order keeps entries sorted, in blocks: to find one is a search among blocks and then in one, to add or remove one moves some of a
+// orderOf keeps entries sorted, in blocks: to find one is a search among blocks and then in one, to add or remove one moves some of a
 // single block. The zero value is empty.
-type order struct {
-	blocks [][]entry // none is empty
+type orderOf[R any] struct {
+	blocks [][]placeOf[R] // none is empty
 	n      int
 }
+
+// order is an order of jobs.
+type order = orderOf[*record]
 
 // fill is how many entries a block has at most.
 const fill = 256
 
 // seek returns where e is, or would be put: at the end of the blocks if it comes after all.
-func (o *order) seek(e entry) (block, i int, found bool) {
+func (o *orderOf[R]) seek(e placeOf[R]) (block, i int, found bool) {
 	if len(o.blocks) > 0 { // the usual case of who looks for what comes first
 		if c := o.blocks[0][0].compare(e); c >= 0 {
 			return 0, 0, c == 0
@@ -51,24 +57,24 @@ func (o *order) seek(e entry) (block, i int, found bool) {
 	if block == len(o.blocks) {
 		return block, 0, false
 	}
-	i, found = slices.BinarySearchFunc(o.blocks[block], e, entry.compare)
+	i, found = slices.BinarySearchFunc(o.blocks[block], e, placeOf[R].compare)
 	return block, i, found
 }
 
 // add puts e, which is not there, into its place.
-func (o *order) add(e entry) {
+func (o *orderOf[R]) add(e placeOf[R]) {
 	o.n++
 	b, i, _ := o.seek(e)
 	if b == len(o.blocks) { // the usual case of what grows
 		if b == 0 || len(o.blocks[b-1]) == fill {
-			o.blocks = append(o.blocks, []entry{e})
+			o.blocks = append(o.blocks, []placeOf[R]{e})
 			return
 		}
 		b--
 		i = len(o.blocks[b])
 	}
 	if len(o.blocks[b]) == fill {
-		upper := make([]entry, fill/2, fill)
+		upper := make([]placeOf[R], fill/2, fill)
 		copy(upper, o.blocks[b][fill/2:])
 		clear(o.blocks[b][fill/2:])
 		o.blocks[b] = o.blocks[b][:fill/2]
@@ -81,7 +87,7 @@ func (o *order) add(e entry) {
 }
 
 // remove takes e out, if it is there.
-func (o *order) remove(e entry) {
+func (o *orderOf[R]) remove(e placeOf[R]) {
 	b, i, found := o.seek(e)
 	if !found {
 		return
@@ -98,8 +104,8 @@ func (o *order) remove(e entry) {
 }
 
 // from yields the entries from e on. The order must not change meanwhile.
-func (o *order) from(e entry) iter.Seq[entry] {
-	return func(yield func(entry) bool) {
+func (o *orderOf[R]) from(e placeOf[R]) iter.Seq[placeOf[R]] {
+	return func(yield func(placeOf[R]) bool) {
 		b, i, _ := o.seek(e)
 		for ; b < len(o.blocks); b, i = b+1, 0 {
 			for _, e := range o.blocks[b][i:] {
@@ -117,8 +123,8 @@ var start = entry{major: math.MinInt64, minor: math.MinInt64}
 // dueBy appends the first records that are due by a time, at most limit of them, of those that want takes; nil takes all. only is the
 // one priority that counts, if it is set. The order is one by priority, time and id. It looks at no more than budget entries, and
 // reports whether that was enough for the whole answer.
-func (o *order) dueBy(found []*record, by int64, only *int, limit, budget int, want func(*record) bool) (more []*record, whole bool) {
-	at := start
+func (o *orderOf[R]) dueBy(found []R, by int64, only *int, limit, budget int, want func(R) bool) (more []R, whole bool) {
+	at := placeOf[R]{major: math.MinInt64, minor: math.MinInt64}
 	if only != nil {
 		at.major = int64(*only)
 	}
@@ -126,7 +132,7 @@ func (o *order) dueBy(found []*record, by int64, only *int, limit, budget int, w
 }
 
 // dueFrom is dueBy from an entry on.
-func (o *order) dueFrom(at entry, found []*record, by int64, only *int, limit, budget int, want func(*record) bool) (more []*record, whole bool) {
+func (o *orderOf[R]) dueFrom(at placeOf[R], found []R, by int64, only *int, limit, budget int, want func(R) bool) (more []R, whole bool) {
 	limit += len(found)
 	for again := true; again; {
 		again = false
@@ -138,7 +144,7 @@ func (o *order) dueFrom(at entry, found []*record, by int64, only *int, limit, b
 				return found, false
 			}
 			if e.minor > by { // so are all others of this priority
-				at = entry{major: e.major + 1, minor: math.MinInt64}
+				at = placeOf[R]{major: e.major + 1, minor: math.MinInt64}
 				again = only == nil
 				break
 			}

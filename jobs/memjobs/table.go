@@ -29,12 +29,14 @@ type table struct {
 	unique   map[[2]string]*order // by name and unique key
 	expires  order                // those that expire, by time
 	names    names
+
+	answerTable answerTable
 }
 
 func newTable() *table {
 	return &table{
 		byID: map[jobs.ID]*record{}, keys: map[string]*order{}, children: map[jobs.ID]*order{}, lines: map[place]*line{},
-		answers: map[[2]string]*order{}, unique: map[[2]string]*order{}, names: newNames(),
+		answers: map[[2]string]*order{}, unique: map[[2]string]*order{}, names: newNames(), answerTable: newAnswerTable(),
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,6 +19,9 @@ type tx struct {
 	last   time.Time // what Now answered last
 	spoilt error     // why nothing of it may stay
 	over   bool
+
+	undoneAnswers []answerChange // what early answers and deferrals were, in the order of the changes
+	words         []string       // of deferrals that were saved
 }
 
 // change is what a job was before it was changed. nil: there was none.
@@ -71,11 +75,13 @@ func (tx *tx) rollback() {
 		}
 	}
 	tx.undo = nil
+	tx.undoAnswers()
 }
 
 // woken returns the names of the jobs that have a Due which they had not before, and the words of queues that are to be looked at; nil if
 // there are many of them.
 func (tx *tx) woken() (names []string, some bool) {
+	names = slices.Compact(slices.Sorted(slices.Values(tx.words)))
 	seen := map[string]bool{}
 	first := map[jobs.ID]bool{}
 	for _, c := range tx.undo {

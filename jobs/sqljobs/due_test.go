@@ -171,7 +171,7 @@ func TestHostileTexts(t *testing.T) {
 	each(t, func(t *testing.T, dsn string) {
 		s := open(t, dsn)
 		ctx := bound(t)
-		evil := []string{"' OR 1=1 --", `"; DROP TABLE swarmiji_job; --`, "%", "_", `a\`, "$1", "é\u202e", strings.Repeat("x", jobs.MaxName)}
+		evil := []string{"' OR 1=1 --", `"; DROP TABLE swarmiji_jobs; --`, "%", "_", `a\`, "$1", "é\u202e", strings.Repeat("x", jobs.MaxName)}
 		for _, name := range evil {
 			j := job(name, 100, time.Now().Add(-time.Second))
 			j.SequenceKey, j.Reason, j.Data = name, name, []byte(`{"a":"\u0000"}`)

@@ -92,7 +92,7 @@ func (b *builder) urgent(q *jobs.Line, queue, by, light, most, lock string) stri
 
 // lightest is the least weight of what waits in a queue: where that is too much, nothing is read.
 func (b *builder) lightest(queue string) string {
-	i := "swarmiji_job AS i"
+	i := "swarmiji_jobs AS i"
 	if b.lite {
 		i += " INDEXED BY swarmiji_job_light"
 	}
@@ -114,9 +114,9 @@ func (b *builder) dialect() sqlconn.Dialect {
 // tells both which states it has.
 func (b *builder) table(index string) string {
 	if b.lite && index != "" {
-		return "swarmiji_job AS j INDEXED BY " + index
+		return "swarmiji_jobs AS j INDEXED BY " + index
 	}
-	return "swarmiji_job AS j"
+	return "swarmiji_jobs AS j"
 }
 
 func (b *builder) names(index string) string {

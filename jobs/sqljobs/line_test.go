@@ -73,7 +73,7 @@ func TestPlansOfLines(t *testing.T) {
 			t.Fatalf("%v\n%s", err, text)
 		}
 		all := strings.Join(plan, "\n")
-		if !strings.Contains(all, c.index) || strings.Contains(all, sorts) != c.sorts || strings.Contains(all, "SCAN swarmiji_job") || strings.Contains(all, "SCAN j\n") {
+		if !strings.Contains(all, c.index) || strings.Contains(all, sorts) != c.sorts || strings.Contains(all, "SCAN swarmiji_jobs") || strings.Contains(all, "SCAN j\n") {
 			t.Errorf("%+v is not answered by %s, sorted %v:\n%s", c.q, c.index, c.sorts, all)
 		}
 	}

@@ -57,7 +57,7 @@ func TestPlansForAnEmptyTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := conn.Update(bound(t), func(ctx context.Context, tx *sqlconn.Tx) error {
-		_, err := tx.Exec(ctx, "ANALYZE swarmiji_job")
+		_, err := tx.Exec(ctx, "ANALYZE swarmiji_jobs")
 		return err
 	}); err != nil {
 		t.Fatal(err)
@@ -139,7 +139,7 @@ func askQueues(t *testing.T, s *sqljobs.Store, n int) {
 func tuplesRead(t *testing.T, conn *sqlconn.Conn) (n int64) {
 	t.Helper()
 	if err := conn.View(bound(t), func(ctx context.Context, tx *sqlconn.Tx) error {
-		return tx.Row(ctx, "SELECT idx_tup_fetch + seq_tup_read FROM pg_stat_user_tables WHERE relname = 'swarmiji_job' AND schemaname = current_schema()").Scan(&n)
+		return tx.Row(ctx, "SELECT idx_tup_fetch + seq_tup_read FROM pg_stat_user_tables WHERE relname = 'swarmiji_jobs' AND schemaname = current_schema()").Scan(&n)
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -63,7 +63,11 @@ func (t *tx) tell(j *jobs.Job) {
 	if j.Queue != "" {
 		now = moment(t.clock())
 	}
-	word := j.Word(now)
+	t.tellWord(j.Word(now))
+}
+
+// tellWord notes a word, once.
+func (t *tx) tellWord(word string) {
 	if word == "" || slices.Contains(t.given, word) {
 		return
 	}

@@ -33,6 +33,8 @@ type texts struct {
 	lockIDs string // PostgreSQL: $1 limit, $2 by, $3 ids
 	takeIDs string // PostgreSQL: the same, $4 lease
 
+	answers answerTexts
+
 	insertMany string // PostgreSQL: arrays of values
 	addNames   string // PostgreSQL: $1 names, $2 their keys
 	updateMany string // PostgreSQL: ids, arrays of values
@@ -77,22 +79,22 @@ const candidate = "j.id, j.name, j.priority, j.due"
 
 func newTexts(d sqlconn.Dialect) *texts {
 	t := &texts{
-		get: "SELECT " + columns("j") + " FROM swarmiji_job AS j WHERE j.id = " + cast(1, "bigint"),
-		drop: "DELETE FROM swarmiji_job WHERE id = CAST($1 AS bigint) AND state IN ('RUNNING', 'RUNQUEUED') AND (CAST($2 AS bigint) = 0 OR token = CAST($2 AS bigint)) AND " +
+		get: "SELECT " + columns("j") + " FROM swarmiji_jobs AS j WHERE j.id = " + cast(1, "bigint"),
+		drop: "DELETE FROM swarmiji_jobs WHERE id = CAST($1 AS bigint) AND state IN ('RUNNING', 'RUNQUEUED') AND (CAST($2 AS bigint) = 0 OR token = CAST($2 AS bigint)) AND " +
 			simple,
 		due:     make(map[dueKey]string),
 		weigh:   weighText(d),
 		addName: "INSERT INTO swarmiji_job_name (name) VALUES ($1) ON CONFLICT DO NOTHING",
 		known:   "SELECT count(*) FROM swarmiji_job_name WHERE name = $1",
-		page: `SELECT n.name, CASE WHEN EXISTS (SELECT 1 FROM swarmiji_job AS j WHERE j.name = n.name AND j.id > -1) THEN 1 ELSE 0 END
+		page: `SELECT n.name, CASE WHEN EXISTS (SELECT 1 FROM swarmiji_jobs AS j WHERE j.name = n.name AND j.id > -1) THEN 1 ELSE 0 END
 			FROM swarmiji_job_name AS n WHERE n.name > $1 ORDER BY n.name LIMIT ` + fmt.Sprint(sweepPage),
 	}
-	t.lock = t.get
+	t.lock, t.answers = t.get, newAnswerTexts(d)
 	sets := make([]string, len(stored))
 	for i, c := range stored {
 		sets[i] = fmt.Sprintf("%s = $%d", c.name, i+1)
 	}
-	t.update = "UPDATE swarmiji_job SET " + strings.Join(sets, ", ") + " WHERE id = " + cast(len(stored)+1, "bigint")
+	t.update = "UPDATE swarmiji_jobs SET " + strings.Join(sets, ", ") + " WHERE id = " + cast(len(stored)+1, "bigint")
 	t.insert, t.insertBasic = insertText(d, len(stored)), insertText(d, basic)
 	kinds := []kind{seek, read}
 	if d == sqlconn.Postgres {
@@ -124,7 +126,7 @@ func insertInto(n int) (text, names string) {
 		list[i] = c.name
 	}
 	names = strings.Join(list, ", ")
-	return "INSERT INTO swarmiji_job (" + names + ")", names
+	return "INSERT INTO swarmiji_jobs (" + names + ")", names
 }
 
 // insertText makes a job, with the first n columns.
@@ -144,8 +146,8 @@ func insertText(d sqlconn.Dialect, n int) string {
 }
 
 func (t *texts) sqlite() {
-	t.delete = "DELETE FROM swarmiji_job WHERE id = " + cast(1, "bigint")
-	t.mark = `UPDATE swarmiji_job SET state = 'RUNNING', changed = $2, last_run = $2, token = token + 1, due = $3, run = $4,
+	t.delete = "DELETE FROM swarmiji_jobs WHERE id = " + cast(1, "bigint")
+	t.mark = `UPDATE swarmiji_jobs SET state = 'RUNNING', changed = $2, last_run = $2, token = token + 1, due = $3, run = $4,
 		scheduled = $5 WHERE id = CAST($1 AS bigint)`
 	t.names = "SELECT seq, name FROM swarmiji_job_name WHERE seq > $1 ORDER BY seq"
 	t.forget = "DELETE FROM swarmiji_job_name WHERE name = $1"
@@ -192,9 +194,9 @@ func (s *source) priorities() string {
 
 func (s *source) table(as string) string {
 	if s.d == sqlconn.SQLite {
-		return "swarmiji_job AS " + as + " INDEXED BY " + s.index
+		return "swarmiji_jobs AS " + as + " INDEXED BY " + s.index
 	}
-	return "swarmiji_job AS " + as
+	return "swarmiji_jobs AS " + as
 }
 
 // rows are columns of rows that are due, in order. SQLite keeps the order of a CROSS JOIN, of the rows of "p", and within
@@ -204,7 +206,7 @@ func (s *source) rows(cols, lock string) string {
 	if s.d == sqlconn.SQLite {
 		return "SELECT " + cols + " FROM p CROSS JOIN " + s.table("j") + " ON " + where + " LIMIT " + s.most
 	}
-	return "SELECT k.* FROM p CROSS JOIN LATERAL (SELECT " + cols + " FROM swarmiji_job AS j WHERE " + where +
+	return "SELECT k.* FROM p CROSS JOIN LATERAL (SELECT " + cols + " FROM swarmiji_jobs AS j WHERE " + where +
 		" ORDER BY j." + s.due + ", j.id LIMIT " + s.most + lock + ") AS k LIMIT " + s.most
 }
 
@@ -267,7 +269,7 @@ func now(d sqlconn.Dialect) string { return "n AS MATERIALIZED (SELECT " + d.Now
 // a server that believes the table of jobs to be empty, as it does for a minute after that was so, would read all of it for each of them.
 func takeText(rows string, lease int) string {
 	return fmt.Sprintf(`c AS MATERIALIZED (%s), g AS (SELECT c.id, bool_and(c.plain) OVER (ORDER BY c.priority, c.due, c.id) AS go FROM c),
-		u AS (UPDATE swarmiji_job AS j SET state = 'RUNNING', changed = (SELECT t FROM n), last_run = (SELECT t FROM n), token = j.token + 1,
+		u AS (UPDATE swarmiji_jobs AS j SET state = 'RUNNING', changed = (SELECT t FROM n), last_run = (SELECT t FROM n), token = j.token + 1,
 			run = j.run + CASE WHEN j.state = 'QUEUED' THEN 1 ELSE 0 END,
 			scheduled = CASE WHEN j.state = 'QUEUED' THEN j.next_run ELSE j.scheduled END,
 			due = (SELECT t FROM n) + CAST($%d AS bigint)
@@ -292,7 +294,7 @@ func (t *texts) coming(d sqlconn.Dialect) {
 		if d == sqlconn.SQLite {
 			return "SELECT * FROM (WITH RECURSIVE " + s.priorities() + " SELECT j.name AS name FROM p CROSS JOIN " + s.table("j") + " ON " + where + ")"
 		}
-		return "(WITH RECURSIVE " + s.priorities() + " SELECT k.name FROM p CROSS JOIN LATERAL (SELECT j.name FROM swarmiji_job AS j WHERE " + where + " ORDER BY j.due, j.id) AS k)"
+		return "(WITH RECURSIVE " + s.priorities() + " SELECT k.name FROM p CROSS JOIN LATERAL (SELECT j.name FROM swarmiji_jobs AS j WHERE " + where + " ORDER BY j.due, j.id) AS k)"
 	}
 	t.became = "SELECT DISTINCT name FROM (" + names(plain) + " UNION ALL " + names(mock) + ") AS r LIMIT " + cast(3, "bigint")
 }

@@ -25,23 +25,23 @@ func (t *texts) postgres() {
 	t.addNames = "WITH " + fmt.Sprintf(addNames, "unnest(CAST($1 AS text[]), CAST($2 AS bigint[]))") + " SELECT count(*) FROM m"
 	t.insertMany = into + " SELECT " + names + " FROM unnest(" + strings.Join(arrays, ", ") + ") WITH ORDINALITY AS v(" + names +
 		", place) ORDER BY v.place RETURNING id"
-	t.updateMany = "UPDATE swarmiji_job AS j SET " + strings.Join(sets, ", ") + " FROM unnest(" + strings.Join(arrays, ", ") +
+	t.updateMany = "UPDATE swarmiji_jobs AS j SET " + strings.Join(sets, ", ") + " FROM unnest(" + strings.Join(arrays, ", ") +
 		fmt.Sprintf(", CAST($%d AS bigint[])) AS v(", key) + names + ", id) WHERE j.id = v.id AND " +
 		fmt.Sprintf("j.id = ANY(CAST($%d AS bigint[]))", key) // as for takeText
-	t.delete = "DELETE FROM swarmiji_job WHERE id = ANY(CAST($1 AS bigint[]))"
+	t.delete = "DELETE FROM swarmiji_jobs WHERE id = ANY(CAST($1 AS bigint[]))"
 	t.advisory = "SELECT pg_advisory_xact_lock(k) FROM unnest(CAST($1 AS bigint[])) AS k"
 	t.names = `SELECT CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS text) AS bigint), coalesce(w.name, '')
 		FROM (SELECT 1) AS one LEFT JOIN swarmiji_job_name AS w ON w.xid >= CAST($1 AS bigint)`
 	t.tryNames = "SELECT k FROM unnest(CAST($1 AS bigint[])) AS k WHERE pg_try_advisory_xact_lock(k)"
 	t.forget = `DELETE FROM swarmiji_job_name AS n WHERE n.name = ANY(CAST($1 AS text[]))
-		AND NOT EXISTS (SELECT 1 FROM swarmiji_job AS j WHERE j.name = n.name AND j.id > -1)`
+		AND NOT EXISTS (SELECT 1 FROM swarmiji_jobs AS j WHERE j.name = n.name AND j.id > -1)`
 
 	each := newSource(sqlconn.Postgres)
 	each.where, each.by = "name = m.name AND "+each.where, serverBy
 	t.many = manyText(each)
 	each.first = cast(4, "integer")
 	t.manyOf = manyText(each)
-	ids := " FROM swarmiji_job AS j WHERE j.id = ANY(CAST($3 AS bigint[])) AND j.due <= " + serverBy +
+	ids := " FROM swarmiji_jobs AS j WHERE j.id = ANY(CAST($3 AS bigint[])) AND j.due <= " + serverBy +
 		" ORDER BY j.priority, j.due, j.id LIMIT $1 FOR UPDATE SKIP LOCKED"
 	t.lockIDs = "WITH " + now(sqlconn.Postgres) + "one AS (SELECT 1) SELECT " + columns("j") + ids
 	t.takeIDs = "WITH " + now(sqlconn.Postgres) + takeText("SELECT j.id, j.priority, j.due, ("+plain+") AS plain"+ids, 4)

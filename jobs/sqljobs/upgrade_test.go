@@ -2,87 +2,312 @@ package sqljobs_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"testing/fstest"
 	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/deferral"
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/deferrals"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
+	"github.com/swarmiji/swarmiji/jobs/sqljobs"
+	"github.com/swarmiji/swarmiji/task"
 )
 
-// firstVersion makes the tables that the first version made.
-func firstVersion(t *testing.T, conn *sqlconn.Conn) {
+// oldVersion makes the tables of a version before this one.
+func oldVersion(t *testing.T, conn *sqlconn.Conn, version int) {
 	t.Helper()
 	files := fstest.MapFS{}
 	for _, d := range []string{"sqlite", "postgres"} {
-		name := d + "/0001_jobs.sql"
-		text, err := os.ReadFile("migrations/" + name)
+		all, err := os.ReadDir("migrations/" + d)
 		if err != nil {
 			t.Fatal(err)
 		}
-		files[name] = &fstest.MapFile{Data: text}
+		for _, f := range all[:version] {
+			name := d + "/" + f.Name()
+			text, err := os.ReadFile("migrations/" + name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			files[name] = &fstest.MapFile{Data: text}
+		}
 	}
 	if err := conn.Migrate(bound(t), "jobs", files); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// The tables of the first version, with jobs in them, are brought up to date: what is there is as it was, and runs; and jobs of queues can be
-// added. A process of the first version that still runs goes on adding jobs.
-func TestUpgrade(t *testing.T) {
-	each(t, func(t *testing.T, dsn string) {
-		conn, err := sqlconn.New(sqlconn.Config{URL: dsn, Backoff: quick})
-		if err != nil {
-			t.Fatal(err)
+// fixtureEpoch is when the first job of testdata/version3.sql was made.
+const fixtureEpoch = 1795406212313253
+
+// oldRows fills the tables of an old version, whose times are as long ago as if its program had just ended.
+func oldRows(t *testing.T, conn *sqlconn.Conn, version int) {
+	t.Helper()
+	text, err := os.ReadFile("testdata/version3.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	by := time.Now().UnixMicro() - fixtureEpoch
+	times := []string{"created", "changed", "next_run", "last_run", "scheduled", "due"}
+	if version > 1 {
+		times = append(times, "queue_due", "deadline", "expires")
+	}
+	var sets []string
+	for _, c := range times {
+		sets = append(sets, fmt.Sprintf("%s = %[1]s + %d", c, by))
+	}
+	if err := conn.Update(bound(t), func(ctx context.Context, tx *sqlconn.Tx) error {
+		for line := range strings.Lines(string(text)) {
+			newer := regexp.MustCompile(`\bqueue\b|answer_key|unique_key`).MatchString(line)
+			if strings.HasPrefix(line, "--") || version == 1 && newer {
+				continue
+			}
+			if _, err := tx.Exec(ctx, strings.TrimSuffix(strings.TrimSpace(line), ";")); err != nil {
+				return fmt.Errorf("%s: %w", line, err)
+			}
 		}
-		defer func() {
-			if err := conn.Close(bound(t)); err != nil {
+		if _, err := tx.Exec(ctx, "UPDATE swarmiji_job SET "+strings.Join(sets, ", ")); err != nil {
+			return err
+		}
+		if tx.Dialect() == sqlconn.Postgres {
+			_, err := tx.Exec(ctx, "SELECT setval(pg_get_serial_sequence('swarmiji_job', 'id'), 36)")
+			return err
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// usersJobs are the rows of users' jobs in a table, by id.
+func usersJobs(t *testing.T, conn *sqlconn.Conn, table string, version int) map[int64]string {
+	t.Helper()
+	columns := []string{
+		"name", "state", "priority", "created", "changed", "next_run", "last_run", "scheduled", "due", "parent", "has_children", "mock", "run", "token", "repeat",
+		"retry_after", "sequence_key", "reason", "data",
+	}
+	where := ""
+	if version > 1 {
+		where = " WHERE queue IS NULL OR queue NOT LIKE 'swarmiji.%'"
+		columns = append(columns, "queue", "queue_due", "weight", "time_window", "timeout", "deadline", "attempts", "unique_key", "answer_key", "phase", "respond", "answer", "expires")
+	}
+	for i, c := range columns {
+		columns[i] = "coalesce(CAST(" + c + " AS text), '-')"
+	}
+	rows := map[int64]string{}
+	if err := conn.View(bound(t), func(ctx context.Context, tx *sqlconn.Tx) error {
+		clear(rows)
+		found, err := tx.Query(ctx, "SELECT id, "+strings.Join(columns, " || ' ' || ")+" FROM "+table+where)
+		if err != nil {
+			return err
+		}
+		for found.Next() {
+			var id int64
+			var text string
+			if err := found.Scan(&id, &text); err != nil {
+				return err
+			}
+			rows[id] = text
+		}
+		return errors.Join(found.Err(), found.Close())
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return rows
+}
+
+// upgrade brings a database of an old version up to date, by two processes at once, and returns one's store.
+func upgrade(t *testing.T, dsn string, version int) *sqljobs.Store {
+	t.Helper()
+	conn, err := sqlconn.New(sqlconn.Config{URL: dsn, Backoff: quick})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := conn.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	oldVersion(t, conn, version)
+	oldRows(t, conn, version)
+	// What a process of the old version has prepared fails once the tables are new.
+	old := func() error {
+		return conn.Update(bound(t), func(ctx context.Context, tx *sqlconn.Tx) error {
+			_, err := tx.Exec(ctx, "UPDATE swarmiji_job SET token = token WHERE id = $1", 1)
+			return err
+		})
+	}
+	if err := old(); err != nil {
+		t.Fatal(err)
+	}
+	before := usersJobs(t, conn, "swarmiji_job", version)
+	var both sync.WaitGroup
+	stores := []*sqljobs.Store{open(t, dsn), open(t, dsn)}
+	for _, s := range stores {
+		both.Go(func() {
+			if err := s.View(bound(t), func(context.Context, jobs.Tx) error { return nil }); err != nil {
 				t.Error(err)
 			}
-		}()
-		firstVersion(t, conn)
+		})
+	}
+	both.Wait()
+	if diff := gocmp.Diff(before, usersJobs(t, conn, "swarmiji_jobs", version)); diff != "" || len(before) < 12 {
+		t.Errorf("the jobs are others than before (-before +after):\n%s", diff)
+	}
+	if err := old(); err == nil || !strings.Contains(err.Error(), "swarmiji_job") || strings.Contains(err.Error(), "swarmiji_jobs") {
+		t.Errorf("a process of the old version goes on, with the error %v", err)
+	}
+	return stores[0]
+}
+
+// The jobs of the tables of the first version are handed out, and jobs of queues can be added.
+func TestUpgradeFromVersion1(t *testing.T) {
+	each(t, func(t *testing.T, dsn string) {
+		s := upgrade(t, dsn, 1)
 		past := time.Now().Add(-time.Minute).Truncate(time.Microsecond).UTC()
-		insert := func(name string, priority int) {
-			t.Helper()
-			if err := conn.Update(bound(t), func(ctx context.Context, tx *sqlconn.Tx) error {
-				for _, query := range []string{
-					fmt.Sprintf(`INSERT INTO swarmiji_job (name, state, priority, created, changed, next_run, due, has_children, mock, run, token, data)
-						VALUES ('%s', 'QUEUED', %d, %[3]d, %[3]d, %[3]d, %[3]d, 0, 0, 0, 0, '{"a":1}')`, name, priority, past.UnixMicro()),
-					fmt.Sprintf(`INSERT INTO swarmiji_job_name (name) VALUES ('%s') ON CONFLICT DO NOTHING`, name),
-				} {
-					if _, err := tx.Exec(ctx, query); err != nil {
-						return err
-					}
-				}
-				return nil
-			}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		insert("old", 1)
-		insert("old", 2)
-		s := open(t, dsn)
-		all := found(t, s, jobs.Query{})
-		want := job("old", 1, past)
-		want.ID, want.Data = 1, []byte(`{"a":1}`)
-		if len(all) != 2 || !gocmp.Equal(*want, all[0]) {
-			t.Fatalf("%d jobs (-want +got):\n%s", len(all), gocmp.Diff(*want, all[0]))
-		}
-		insert("late", 3)
 		waits := job("new", 1, past)
 		waits.Queue, waits.Weight = "q", 1000
 		save(t, s, waits)
-		got, _, err := taken(bound(t), s, pattern("*"), 9, time.Minute)
-		if err != nil || len(got) != 3 || got[2].Name != "late" {
-			t.Errorf("taken: %v, %v", names(got), err)
+		got, _, err := taken(bound(t), s, pattern("queued"), 9, time.Minute)
+		if err != nil || len(got) != 1 || got[0].ID != 1 || string(got[0].Data) != `{"a":1}` {
+			t.Errorf("taken: %+v, %v", got, err)
 		}
 		line := found(t, s, jobs.Query{Limit: 9, Line: &jobs.Line{Queue: "q", State: jobs.Queued}})
 		if len(line) != 1 || !gocmp.Equal(*waits, line[0]) {
 			t.Errorf("in the line: %v", names(line))
 		}
 	})
+}
+
+// Early answers and deferred tasks of versions 2 and 3 go on as they were, each in the table that it has now.
+func TestUpgradeKeepsAnswers(t *testing.T) {
+	for _, version := range []int{2, 3} {
+		t.Run(fmt.Sprint("version ", version), func(t *testing.T) {
+			each(t, func(t *testing.T, dsn string) { keepsAnswers(t, upgrade(t, dsn, version)) })
+		})
+	}
+}
+
+func keepsAnswers(t *testing.T, store *sqljobs.Store) {
+	t.Helper()
+	s, err := jobs.New(jobs.Config{Store: store, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, err := deferrals.New(deferrals.Config{Jobs: s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := bound(t)
+	if left := found(t, store, jobs.Query{Name: "ask"}); len(left) != 0 {
+		t.Errorf("among the jobs are still %v", names(left))
+	}
+	var got []string
+	if err := store.View(ctx, func(ctx context.Context, tx jobs.Tx) error {
+		got = nil
+		for i := 1; i <= 12; i++ {
+			all, err := tx.Deferrals(ctx, task.ID(fmt.Sprint("d", i)))
+			if err != nil {
+				return err
+			}
+			for j := range all {
+				got = append(got, told(&all[j]))
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		`d1 q ask 0 once=false k1 RESERVED "" "" "" claimed=false fence=1 deadline=true due=true expires=false {"task":"d1","deliveries":1}`,
+		`d2 q ask 0 once=false k2 RESERVED "ANSWER" "2" "" claimed=false fence=1 deadline=true due=true expires=false {"task":"d2","deliveries":1}`,
+		`d3 q ask 0 once=true k3 RESERVED "REFUSAL" "" "no" claimed=false fence=1 deadline=true due=true expires=false {"task":"d3","deliveries":1,"atMostOnce":true}`,
+		`d4 q ask 2 once=false k4 AWAITING "" "" "" claimed=false fence=1 deadline=true due=true expires=false {"task":"d4","deliveries":1}`,
+		`d5 q ask 0 once=false k5 OVER "ANSWER" "" "" claimed=true fence=3 deadline=false due=false expires=true `,
+		`d6 q ask 0 once=false k6 OVER "" "" "" claimed=true fence=2 deadline=false due=false expires=true `,
+		`d7 q ask 1 once=false k7 RESERVED "" "" "" claimed=false fence=4 deadline=true due=true expires=false `,
+		`d8 q ask 0 once=false k8 DECIDED "TIMEOUT" "" "" claimed=true fence=2 deadline=true due=true expires=false {"task":"d8","deliveries":1}`,
+		`d9 q ask 0 once=false k9 DECIDED "ANSWER" "9" "" claimed=true fence=3 deadline=false due=true expires=false {"task":"d9","deliveries":1}`,
+		`d10 q ask 0 once=false k10 DECIDED "ANSWER" "10" "" claimed=true fence=4 deadline=false due=true expires=false {"task":"d10","deliveries":1}`,
+		`d11 q ask 0 once=false k11 DECIDED "REFUSAL" "" "no" claimed=true fence=4 deadline=false due=true expires=false {"task":"d11","deliveries":1}`,
+		`d12 q ask 1 once=false k12b RESERVED "" "" "" claimed=false fence=1 deadline=true due=true expires=false {"task":"d12","deliveries":1}`,
+	}
+	if diff := gocmp.Diff(want, got); diff != "" {
+		t.Errorf("deferrals (-want +got):\n%s", diff)
+	}
+	answer := func(name, key string, want jobs.ReceiptKind) {
+		t.Helper()
+		if r, err := s.Complete(ctx, name, key, 1); err != nil || r.Kind != want {
+			t.Errorf("an answer for %s: %+v, %v; want %s", key, r, err, want)
+		}
+	}
+	answer("early", "e1", jobs.Duplicate)
+	answer("early", "e2", jobs.Duplicate)
+	answer("waits", "w", jobs.Accepted)
+	answer("answered", "x", jobs.Duplicate)
+	answer("over", "o", jobs.Duplicate)
+	for i, want := range map[int]jobs.ReceiptKind{
+		1: jobs.Accepted, 2: jobs.Duplicate, 4: jobs.Accepted, 5: jobs.Duplicate, 6: jobs.Late, 7: jobs.Accepted, 8: jobs.Duplicate, 9: jobs.Duplicate,
+	} {
+		answer("ask", fmt.Sprint("k", i), want)
+	}
+	for _, e := range []struct{ key, state string }{{"e1", `{"n":1}`}, {"e2", "too busy"}} {
+		made, err := s.Create(ctx, jobs.Spec{Name: "early", Key: e.key, Respond: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h, err := s.Get(ctx, jobs.Request{Max: 9, Selector: jobs.Selector{Names: []string{"early"}}, Lease: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		mine := slices.IndexFunc(h, func(h jobs.Handout) bool { return h.ID == made.ID })
+		there, err := s.Await(ctx, jobs.Await{ID: made.ID, Token: h[mine].Token})
+		if j, _ := s.Query(ctx, made.ID); err != nil || !there || string(j.Answer)+j.Reason != e.state {
+			t.Errorf("the early answer %s came to %v, %v: %+v", e.key, there, err, j)
+		}
+	}
+	a := deferral.Attempt{Queue: "q", Name: "ask", Task: "d2", State: []byte("{}")}
+	if err := kept.Reserve(ctx, a, "k2"); err != nil {
+		t.Fatal(err)
+	}
+	if status, err := kept.Defer(ctx, a, "k2", time.Hour); err != nil || !status.Answered {
+		t.Errorf("the answer of a repeated attempt: %+v, %v", status, err)
+	}
+	sub, err := kept.Subscribe(ctx, []string{"q"}, broker.SubscribeOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[task.ID]deferral.Kind{}
+	for len(seen) < 4 {
+		d, err := sub.Receive(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if seen[d.Attempt().Task] = d.Outcome().Kind; d.Ack(ctx) != nil {
+			t.Error("a deferral is not settled")
+		}
+	}
+	if diff := gocmp.Diff(map[task.ID]deferral.Kind{"d2": deferral.Answered, "d4": deferral.Answered, "d10": deferral.Answered, "d11": deferral.Refused}, seen); diff != "" {
+		t.Errorf("handed out (-want +got):\n%s", diff)
+	}
+	if err := errors.Join(sub.Close(ctx), s.Close(ctx)); err != nil {
+		t.Error(err)
+	}
+}
+
+func told(d *jobstore.Deferral) string {
+	return fmt.Sprintf("%s %s %s %d once=%t %s %s %q %q %q claimed=%t fence=%d deadline=%t due=%t expires=%t %s", d.Task, d.Queue, d.Name, d.Generation, d.AtMostOnce,
+		d.Key, d.Phase, d.Verdict, d.Answer, d.Refusal, d.Claimed, d.Fence, !d.Deadline.IsZero(), !d.Due.IsZero(), !d.Expires.IsZero(), d.State)
 }

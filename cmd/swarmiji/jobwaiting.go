@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// waitingOutput is a task that waits for an answer.
+type waitingOutput struct {
+	Task     task.ID   `json:"task"`
+	Name     string    `json:"name"`
+	Key      string    `json:"key"`
+	Deadline time.Time `json:"deadline"`
+}
+
+func (a *app) jobWaitingCmd(store *jobStore) *cobra.Command {
+	limit, after := 0, ""
+	cmd := &cobra.Command{
+		Use:   "waiting QUEUE",
+		Short: "Show tasks that wait for answers",
+		Long: "Waiting shows the first --limit tasks of a queue of the broker that wait for answers from outside, in the order of their ids,\n" +
+			"with the key that an answer names them by. If there are more, it tells on the standard error with which --after to go on.",
+		Example: "  swarmiji job waiting mail\n" +
+			"  swarmiji job waiting mail --limit 1000 -o json",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if limit < 1 || limit > maxList {
+				return fmt.Errorf("%w: --limit is %d, want 1 to %d", errUsage, limit, maxList)
+			}
+			return a.jobWaiting(cmd.Context(), store, args[0], task.ID(after), limit)
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.IntVarP(&limit, "limit", "n", 100, fmt.Sprintf("how many tasks are shown, 1 to %d", maxList))
+	f.StringVar(&after, "after", "", "only tasks above this `id`")
+	return cmd
+}
+
+func (a *app) jobWaiting(ctx context.Context, store *jobStore, queue string, after task.ID, limit int) error {
+	return a.withJobs(ctx, store, false, jobs.Config{}, func(ctx context.Context, s *jobs.Service) error {
+		var all []waitingOutput
+		more := false
+		err := s.Store().View(ctx, func(ctx context.Context, tx jobs.Tx) error {
+			found, err := tx.AwaitingDeferrals(ctx, queue, after, limit+1)
+			if more = len(found) > limit; more {
+				found = found[:limit]
+			}
+			all = make([]waitingOutput, len(found))
+			for i := range found {
+				d := &found[i]
+				all[i] = waitingOutput{Task: d.Task, Name: d.Name, Key: d.Key, Deadline: utc(d.Deadline)}
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		t := &table{head: []string{"TASK", "NAME", "KEY", "DEADLINE"}}
+		for _, w := range all {
+			t.add(string(w.Task), w.Name, cut(w.Key), w.Deadline)
+		}
+		if err := a.show(all, t); err != nil || !more {
+			return err
+		}
+		_, err = fmt.Fprintf(a.stderr, "there are more: --after %s\n", visible(string(all[len(all)-1].Task)))
+		return err
+	})
+}

@@ -1,0 +1,92 @@
+package deferraltest
+
+import (
+	"time"
+
+	"github.com/swarmiji/swarmiji/deferral"
+)
+
+// An attempt that reserved a key, and of which nothing was heard for a day, is not over: its message may be in the broker for longer.
+func testAbandoned(w *world) {
+	a := attempt("t1", 0)
+	w.reserve(a, "k")
+	w.advance(day - time.Minute)
+	w.idle()
+	w.advance(time.Minute)
+	w.ack(w.take(deferral.Abandoned))
+	w.answer("k", Late)
+	w.overtaken(a, false) // its message comes again
+	w.reserve(a, "k")
+	w.defers(a, "", time.Hour, deferral.Status{})
+	w.answer("k", Accepted)
+	// The next attempt's message waits in the broker for longer than the deferral does.
+	w.must(w.take(deferral.Answered).Next(w.ctx(), time.Time{}))
+	w.advance(day + time.Minute)
+	d := w.take(deferral.Abandoned)
+	if len(d.Attempt().State) > 0 {
+		w.Errorf("an attempt that has not begun has left %s", d.Attempt().State)
+	}
+	w.ack(d)
+	w.overtaken(a, true)
+	next := attempt("t1", 1)
+	w.overtaken(next, false)
+	w.reserve(next, "k")
+	w.defers(next, "", time.Hour, deferral.Status{})
+}
+
+func testAbandonedWithAnswer(w *world) {
+	a := attempt("t1", 0)
+	w.reserve(a, "k")
+	w.answer("k", Accepted)
+	for range 3 {
+		w.advance(day + time.Minute)
+		w.idle()
+	}
+	w.answer("k", Duplicate)
+	w.overtaken(a, false)
+	w.reserve(a, "k") // its message comes again
+	w.defers(a, "", time.Hour, deferral.Status{Answered: true})
+	w.ack(w.take(deferral.Answered))
+
+	b := attempt("t2", 0) // likewise between a refusal and the next attempt
+	w.defers(b, "l", time.Hour, deferral.Status{})
+	w.refuse("l", "no")
+	w.must(w.take(deferral.Refused).Next(w.ctx(), time.Time{}))
+	w.answer("l", Accepted)
+	w.advance(2 * day)
+	w.idle()
+	w.defers(attempt("t2", 1), "l", time.Hour, deferral.Status{Answered: true})
+	w.ack(w.take(deferral.Answered))
+}
+
+func testAbandonedAtMostOnce(w *world) {
+	a := attempt("t1", 0)
+	a.AtMostOnce = true
+	w.reserve(a, "k")
+	w.answer("k", Accepted)
+	w.idle()
+	w.advance(day + time.Minute)
+	d := w.take(deferral.Answered)
+	if string(d.Outcome().Answer) != `"k!"` || !d.Attempt().AtMostOnce {
+		w.Errorf("%+v, %+v", d.Attempt(), d.Outcome())
+	}
+	w.ack(d)
+	b := attempt("t2", 0)
+	b.AtMostOnce = true
+	w.reserve(b, "l")
+	w.advance(day + time.Minute)
+	w.ack(w.take(deferral.Abandoned))
+}
+
+func testAnsweredWhileAbandoned(w *world) {
+	a := attempt("t1", 0)
+	w.reserve(a, "k")
+	w.advance(day + time.Minute)
+	d := w.take(deferral.Abandoned)
+	w.answer("k", Accepted)
+	w.ack(d)
+	w.idle()
+	w.reserve(a, "k")
+	w.defers(a, "", time.Hour, deferral.Status{Answered: true})
+	w.ack(w.take(deferral.Answered))
+}

@@ -1,0 +1,373 @@
+package memjobs
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// answerTable holds early answers and deferrals. One goroutine uses it at a time.
+type answerTable struct {
+	early      map[[2]string]*jobstore.EarlyAnswer // by name and key
+	deferrals  map[task.ID]*deferral
+	byKey      map[[2]string]map[*deferral]struct{} // by name and key
+	due        map[string]*orderOf[*deferral]       // by the broker's queue: those with a Due
+	expires    orderOf[*deferral]
+	lastNumber jobs.ID
+}
+
+// deferral is a record that stands in orders. What it holds is replaced as a whole.
+type deferral struct {
+	jobstore.Deferral
+	number jobs.ID // in the order in which they came
+}
+
+func newAnswerTable() answerTable {
+	return answerTable{
+		early: map[[2]string]*jobstore.EarlyAnswer{}, deferrals: map[task.ID]*deferral{}, byKey: map[[2]string]map[*deferral]struct{}{},
+		due: map[string]*orderOf[*deferral]{},
+	}
+}
+
+func (d *deferral) at(t time.Time) placeOf[*deferral] {
+	return placeOf[*deferral]{major: micros(t), id: d.number, rec: d}
+}
+
+// put replaces the deferral of a task; nil: there is none any more. It returns what was there.
+func (t *answerTable) put(id task.ID, now *jobstore.Deferral) (before *jobstore.Deferral) {
+	old := t.deferrals[id]
+	if old != nil {
+		before = &old.Deferral
+		t.unlink(old)
+		delete(t.deferrals, id)
+	}
+	if now == nil {
+		return before
+	}
+	d := &deferral{Deferral: *now}
+	if old != nil {
+		d.number = old.number
+	} else {
+		t.lastNumber++
+		d.number = t.lastNumber
+	}
+	t.deferrals[id] = d
+	t.link(d)
+	return before
+}
+
+func (t *answerTable) link(d *deferral) {
+	k := [2]string{d.Name, d.Key}
+	if t.byKey[k] == nil {
+		t.byKey[k] = map[*deferral]struct{}{}
+	}
+	t.byKey[k][d] = struct{}{}
+	if !d.Due.IsZero() {
+		if t.due[d.Queue] == nil {
+			t.due[d.Queue] = &orderOf[*deferral]{}
+		}
+		t.due[d.Queue].add(d.at(d.Due))
+	}
+	if !d.Expires.IsZero() {
+		t.expires.add(d.at(d.Expires))
+	}
+}
+
+func (t *answerTable) unlink(d *deferral) {
+	k := [2]string{d.Name, d.Key}
+	if delete(t.byKey[k], d); len(t.byKey[k]) == 0 {
+		delete(t.byKey, k)
+	}
+	if o := t.due[d.Queue]; o != nil && !d.Due.IsZero() {
+		if o.remove(d.at(d.Due)); o.n == 0 {
+			delete(t.due, d.Queue)
+		}
+	}
+	if !d.Expires.IsZero() {
+		t.expires.remove(d.at(d.Expires))
+	}
+}
+
+// of returns the open deferral of a name and a key, else the one that was over last.
+func (t *answerTable) of(name, key string) *jobstore.Deferral {
+	var last *deferral
+	for d := range t.byKey[[2]string{name, key}] {
+		if d.Open() {
+			return copyDeferral(&d.Deferral)
+		}
+		if last == nil || d.Expires.After(last.Expires) {
+			last = d
+		}
+	}
+	if last == nil {
+		return nil
+	}
+	return copyDeferral(&last.Deferral)
+}
+
+func (t *answerTable) ofTasks(tasks []task.ID) (found []jobstore.Deferral) {
+	for _, id := range slices.Compact(slices.Sorted(slices.Values(tasks))) {
+		if d := t.deferrals[id]; d != nil {
+			found = append(found, *copyDeferral(&d.Deferral))
+		}
+	}
+	return found
+}
+
+func (t *answerTable) dueBy(queue string, by time.Time, limit int) (found []jobstore.Deferral) {
+	o := t.due[queue]
+	if o == nil {
+		return nil
+	}
+	for e := range o.from(placeOf[*deferral]{}) {
+		if e.major > micros(by) || len(found) == limit {
+			break
+		}
+		found = append(found, *copyDeferral(&e.rec.Deferral))
+	}
+	return found
+}
+
+func (t *answerTable) awaiting(queue string, after task.ID, limit int) (found []jobstore.Deferral) {
+	for id, d := range t.deferrals {
+		if d.Queue == queue && d.Phase == jobstore.DeferralAwaiting && id > after {
+			found = append(found, *copyDeferral(&d.Deferral))
+		}
+	}
+	slices.SortFunc(found, func(a, b jobstore.Deferral) int { return cmp.Compare(a.Task, b.Task) })
+	return found[:min(len(found), limit)]
+}
+
+// copyDeferral is a deferral that shares nothing that can be written to, in the precision in which times are kept.
+func copyDeferral(d *jobstore.Deferral) *jobstore.Deferral {
+	c := *d
+	c.Answer, c.State = bytes.Clone(d.Answer), bytes.Clone(d.State)
+	c.Deadline, c.Due, c.Expires = exact(d.Deadline), exact(d.Due), exact(d.Expires)
+	return &c
+}
+
+func copyEarly(e *jobstore.EarlyAnswer) *jobstore.EarlyAnswer {
+	c := *e
+	c.Result, c.Expires = bytes.Clone(e.Result), exact(e.Expires)
+	return &c
+}
+
+// answerChange is what an early answer, or a deferral, was before it was changed.
+type answerChange struct {
+	key      [2]string
+	early    *jobstore.EarlyAnswer
+	id       task.ID // "": it is an early answer
+	deferral *jobstore.Deferral
+}
+
+// undoAnswers undoes what was done to early answers and deferrals.
+func (tx *tx) undoAnswers() {
+	t := &tx.core.table.answerTable
+	for _, c := range slices.Backward(tx.undoneAnswers) {
+		switch {
+		case c.id != "":
+			t.put(c.id, c.deferral)
+		case c.early == nil:
+			delete(t.early, c.key)
+		default:
+			t.early[c.key] = c.early
+		}
+	}
+	tx.undoneAnswers = nil
+}
+
+// Early implements [jobstore.AnswerTx].
+func (tx *tx) Early(ctx context.Context, name, key string) (*jobstore.EarlyAnswer, error) {
+	if err := tx.ready(ctx); err != nil {
+		return nil, err
+	}
+	return tx.core.earlyOf(name, key), nil
+}
+
+func (c *core) earlyOf(name, key string) *jobstore.EarlyAnswer {
+	if e := c.table.answerTable.early[[2]string{name, key}]; e != nil {
+		return copyEarly(e)
+	}
+	return nil
+}
+
+// SaveEarly implements [jobstore.AnswerTx].
+func (tx *tx) SaveEarly(ctx context.Context, answers ...*jobstore.EarlyAnswer) error {
+	if err := tx.ready(ctx); err != nil {
+		return err
+	}
+	for _, e := range answers {
+		tx.setEarly([2]string{e.Name, e.Key}, copyEarly(e))
+	}
+	return nil
+}
+
+func (tx *tx) setEarly(key [2]string, e *jobstore.EarlyAnswer) {
+	t := &tx.core.table.answerTable
+	tx.undoneAnswers = append(tx.undoneAnswers, answerChange{key: key, early: t.early[key]})
+	if e == nil {
+		delete(t.early, key)
+		return
+	}
+	t.early[key] = e
+}
+
+// DeleteEarly implements [jobstore.AnswerTx].
+func (tx *tx) DeleteEarly(ctx context.Context, name, key string) error {
+	if err := tx.ready(ctx); err != nil {
+		return err
+	}
+	tx.setEarly([2]string{name, key}, nil)
+	return nil
+}
+
+// ExpireEarly implements [jobstore.AnswerTx].
+func (tx *tx) ExpireEarly(ctx context.Context, by time.Time, limit int) (gone []jobstore.EarlyAnswer, err error) {
+	if err := tx.ready(ctx); err != nil {
+		return nil, err
+	}
+	for _, e := range tx.core.table.answerTable.early {
+		if !e.Expires.After(by) {
+			gone = append(gone, *copyEarly(e))
+		}
+	}
+	slices.SortFunc(gone, func(a, b jobstore.EarlyAnswer) int { return a.Expires.Compare(b.Expires) })
+	gone = gone[:min(len(gone), limit)]
+	for i := range gone {
+		tx.setEarly([2]string{gone[i].Name, gone[i].Key}, nil)
+	}
+	return gone, nil
+}
+
+// DeferralOf implements [jobstore.AnswerTx].
+func (tx *tx) DeferralOf(ctx context.Context, name, key string) (*jobstore.Deferral, error) {
+	if err := tx.ready(ctx); err != nil {
+		return nil, err
+	}
+	return tx.core.table.answerTable.of(name, key), nil
+}
+
+// Deferrals implements [jobstore.AnswerTx].
+func (tx *tx) Deferrals(ctx context.Context, tasks ...task.ID) ([]jobstore.Deferral, error) {
+	if err := tx.ready(ctx); err != nil {
+		return nil, err
+	}
+	return tx.core.table.answerTable.ofTasks(tasks), nil
+}
+
+// DueDeferrals implements [jobstore.AnswerTx].
+func (tx *tx) DueDeferrals(ctx context.Context, queue string, by time.Time, limit int) ([]jobstore.Deferral, error) {
+	if err := tx.ready(ctx); err != nil {
+		return nil, err
+	}
+	return tx.core.table.answerTable.dueBy(queue, by, limit), nil
+}
+
+// AwaitingDeferrals implements [jobstore.AnswerTx].
+func (tx *tx) AwaitingDeferrals(ctx context.Context, queue string, after task.ID, limit int) ([]jobstore.Deferral, error) {
+	if err := tx.ready(ctx); err != nil {
+		return nil, err
+	}
+	return tx.core.table.answerTable.awaiting(queue, after, limit), nil
+}
+
+// SaveDeferrals implements [jobstore.AnswerTx].
+func (tx *tx) SaveDeferrals(ctx context.Context, deferrals ...*jobstore.Deferral) error {
+	if err := tx.ready(ctx); err != nil {
+		return err
+	}
+	for _, d := range deferrals {
+		tx.setDeferral(d.Task, copyDeferral(d))
+		if word := d.Word(tx.now()); word != "" {
+			tx.words = append(tx.words, word)
+		}
+	}
+	return nil
+}
+
+func (tx *tx) setDeferral(id task.ID, d *jobstore.Deferral) {
+	before := tx.core.table.answerTable.put(id, d)
+	tx.undoneAnswers = append(tx.undoneAnswers, answerChange{id: id, deferral: before})
+}
+
+// DeleteDeferrals implements [jobstore.AnswerTx].
+func (tx *tx) DeleteDeferrals(ctx context.Context, tasks ...task.ID) error {
+	if err := tx.ready(ctx); err != nil {
+		return err
+	}
+	for _, id := range tasks {
+		tx.setDeferral(id, nil)
+	}
+	return nil
+}
+
+// ExpireDeferrals implements [jobstore.AnswerTx].
+func (tx *tx) ExpireDeferrals(ctx context.Context, by time.Time, limit int) (int, error) {
+	if err := tx.ready(ctx); err != nil {
+		return 0, err
+	}
+	var gone []task.ID
+	for e := range tx.core.table.answerTable.expires.from(placeOf[*deferral]{}) {
+		if e.major > micros(by) || len(gone) == limit {
+			break
+		}
+		gone = append(gone, e.rec.Task)
+	}
+	return len(gone), tx.DeleteDeferrals(ctx, gone...)
+}
+
+// Early implements [jobstore.AnswerTx].
+func (v *view) Early(ctx context.Context, name, key string) (e *jobstore.EarlyAnswer, err error) {
+	err = v.read(ctx, func() { e = v.core.earlyOf(name, key) })
+	return e, err
+}
+
+// DeferralOf implements [jobstore.AnswerTx].
+func (v *view) DeferralOf(ctx context.Context, name, key string) (d *jobstore.Deferral, err error) {
+	err = v.read(ctx, func() { d = v.core.table.answerTable.of(name, key) })
+	return d, err
+}
+
+// Deferrals implements [jobstore.AnswerTx].
+func (v *view) Deferrals(ctx context.Context, tasks ...task.ID) (found []jobstore.Deferral, err error) {
+	err = v.read(ctx, func() { found = v.core.table.answerTable.ofTasks(tasks) })
+	return found, err
+}
+
+// DueDeferrals implements [jobstore.AnswerTx].
+func (v *view) DueDeferrals(ctx context.Context, queue string, by time.Time, limit int) (found []jobstore.Deferral, err error) {
+	err = v.read(ctx, func() { found = v.core.table.answerTable.dueBy(queue, by, limit) })
+	return found, err
+}
+
+// AwaitingDeferrals implements [jobstore.AnswerTx].
+func (v *view) AwaitingDeferrals(ctx context.Context, queue string, after task.ID, limit int) (found []jobstore.Deferral, err error) {
+	err = v.read(ctx, func() { found = v.core.table.answerTable.awaiting(queue, after, limit) })
+	return found, err
+}
+
+// SaveEarly implements [jobstore.AnswerTx].
+func (v *view) SaveEarly(context.Context, ...*jobstore.EarlyAnswer) error { return errReads }
+
+// DeleteEarly implements [jobstore.AnswerTx].
+func (v *view) DeleteEarly(context.Context, string, string) error { return errReads }
+
+// ExpireEarly implements [jobstore.AnswerTx].
+func (v *view) ExpireEarly(context.Context, time.Time, int) ([]jobstore.EarlyAnswer, error) {
+	return nil, errReads
+}
+
+// SaveDeferrals implements [jobstore.AnswerTx].
+func (v *view) SaveDeferrals(context.Context, ...*jobstore.Deferral) error { return errReads }
+
+// DeleteDeferrals implements [jobstore.AnswerTx].
+func (v *view) DeleteDeferrals(context.Context, ...task.ID) error { return errReads }
+
+// ExpireDeferrals implements [jobstore.AnswerTx].
+func (v *view) ExpireDeferrals(context.Context, time.Time, int) (int, error) { return 0, errReads }

@@ -1,0 +1,335 @@
+package sqljobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/swarmiji/swarmiji/internal/sqlconn"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// answerTexts are the statements about early answers and deferrals, in a database's dialect.
+type answerTexts struct {
+	early       string // $1: name, $2: key
+	saveEarly   string // values
+	deleteEarly string // $1: name, $2: key
+	expireEarly string // $1: by, $2: limit; answers with the deleted ones
+
+	openDeferral string // $1: name, $2: key
+	lastDeferral string // $1: name, $2: key; of those that are over
+	deferrals    string // $1: tasks; locks
+	dueDeferrals string // $1: queue, $2: by, $3: limit; locks
+	awaiting     string // $1: queue, $2: after, $3: limit
+	saveDeferral string // values; on PostgreSQL arrays of values
+	deleteMany   string // $1: tasks
+	expireMany   string // $1: by, $2: limit
+}
+
+// deferralColumns are the columns of a deferral in the order of deferralValues.
+var deferralColumns = [...]struct{ name, kind string }{
+	{"task", "text"},
+	{"queue", "text"},
+	{"name", "text"},
+	{"generation", "bigint"},
+	{"at_most_once", "smallint"},
+	{"key", "text"},
+	{"phase", "text"},
+	{"verdict", "text"},
+	{"answer", "text"},
+	{"refusal", "text"},
+	{"claimed", "smallint"},
+	{"fence", "bigint"},
+	{"deadline", "bigint"},
+	{"due", "bigint"},
+	{"expires", "bigint"},
+	{"state", "text"},
+}
+
+func deferralValues(d *jobstore.Deferral) []any {
+	return []any{
+		string(d.Task), d.Queue, d.Name, int64(d.Generation), bit(d.AtMostOnce), d.Key, string(d.Phase), string(d.Verdict), string(d.Answer), d.Refusal,
+		bit(d.Claimed), d.Fence, micros(d.Deadline), micros(d.Due), micros(d.Expires), string(d.State),
+	}
+}
+
+// deferralList are the columns as scanDeferrals reads them.
+func deferralList() string {
+	var cols []string
+	for _, c := range deferralColumns {
+		switch c.name {
+		case "deadline", "due", "expires":
+			cols = append(cols, "coalesce(d."+c.name+", -9223372036854775807)")
+		default:
+			cols = append(cols, "d."+c.name)
+		}
+	}
+	return strings.Join(cols, ", ")
+}
+
+const earlyColumns = "name, key, result, refusal, expires"
+
+func newAnswerTexts(d sqlconn.Dialect) answerTexts {
+	lite := d == sqlconn.SQLite
+	lock, skip, ids := " FOR UPDATE", " FOR UPDATE SKIP LOCKED", "= ANY(CAST($1 AS text[]))"
+	if lite {
+		lock, skip, ids = "", "", "IN (SELECT value FROM json_each($1))"
+	}
+	table := func(index string) string {
+		if lite && index != "" {
+			return "swarmiji_deferral AS d INDEXED BY swarmiji_deferral_" + index
+		}
+		return "swarmiji_deferral AS d"
+	}
+	from := "SELECT " + deferralList() + " FROM "
+	of := " WHERE d.name = $1 AND d.key = $2 AND d.expires IS "
+	first := func(columns, table, by string) string {
+		return "SELECT " + columns + " FROM " + table + " WHERE expires <= " + cast(1, "bigint") + " ORDER BY expires LIMIT " + cast(2, "bigint") + by
+	}
+	t := answerTexts{
+		early: "SELECT " + earlyColumns + " FROM swarmiji_early_answer WHERE name = $1 AND key = $2",
+		saveEarly: "INSERT INTO swarmiji_early_answer (" + earlyColumns + `) VALUES ($1, $2, $3, $4, $5)
+			ON CONFLICT (name, key) DO UPDATE SET result = excluded.result, refusal = excluded.refusal, expires = excluded.expires`,
+		deleteEarly: "DELETE FROM swarmiji_early_answer WHERE name = $1 AND key = $2",
+		expireEarly: "DELETE FROM swarmiji_early_answer WHERE (name, key) IN (" + first("name, key", "swarmiji_early_answer", skip) + ") RETURNING " + earlyColumns,
+
+		openDeferral: from + table("key") + of + "NULL LIMIT 1",
+		lastDeferral: from + table("key") + of + "NOT NULL ORDER BY d.expires DESC LIMIT 1",
+		deferrals:    from + table("") + " WHERE d.task " + ids + " ORDER BY d.task" + lock,
+		dueDeferrals: from + table("due") + " WHERE d.queue = $1 AND d.due <= " + cast(2, "bigint") + " ORDER BY d.due, d.task LIMIT " + cast(3, "bigint") + skip,
+		awaiting: from + table("") + " WHERE d.task > " + cast(2, "text") + " AND d.queue = $1 AND d.phase = 'AWAITING' ORDER BY d.task LIMIT " +
+			cast(3, "bigint"),
+		deleteMany: "DELETE FROM swarmiji_deferral WHERE task " + ids,
+		expireMany: "DELETE FROM swarmiji_deferral WHERE task IN (" + first("task", "swarmiji_deferral", skip) + ")",
+	}
+	names, values, sets := make([]string, len(deferralColumns)), make([]string, len(deferralColumns)), make([]string, 0, len(deferralColumns))
+	for i, c := range deferralColumns {
+		names[i] = c.name
+		if values[i] = fmt.Sprintf("$%d", i+1); !lite {
+			values[i] = cast(i+1, c.kind+"[]")
+		}
+		if c.name != "task" {
+			sets = append(sets, c.name+" = excluded."+c.name)
+		}
+	}
+	row := "VALUES (" + strings.Join(values, ", ") + ")"
+	if !lite {
+		row = "SELECT * FROM unnest(" + strings.Join(values, ", ") + ")"
+	}
+	t.saveDeferral = "INSERT INTO swarmiji_deferral (" + strings.Join(names, ", ") + ") " + row + " ON CONFLICT (task) DO UPDATE SET " + strings.Join(sets, ", ")
+	return t
+}
+
+// Early implements [jobstore.AnswerTx].
+func (t *tx) Early(ctx context.Context, name, key string) (*jobstore.EarlyAnswer, error) {
+	if t.err != nil || !possible(name) || !possibleKey(key) {
+		return nil, t.err
+	}
+	found, err := t.earlyAnswers(ctx, t.s.text.answers.early, name, key)
+	if err != nil || len(found) == 0 {
+		return nil, t.fail("early answer", err)
+	}
+	return &found[0], nil
+}
+
+// earlyAnswers reads the answer of a statement.
+func (t *tx) earlyAnswers(ctx context.Context, query string, args ...any) (found []jobstore.EarlyAnswer, err error) {
+	rows, err := t.c.Query(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	for rows.Next() {
+		var e jobstore.EarlyAnswer
+		var expires int64
+		if err := rows.Scan(&e.Name, &e.Key, &e.Result, &e.Refusal, &expires); err != nil {
+			return nil, err
+		}
+		if e.Expires = moment(expires); len(e.Result) == 0 {
+			e.Result = nil
+		}
+		found = append(found, e)
+	}
+	return found, errors.Join(rows.Err(), rows.Close())
+}
+
+// SaveEarly implements [jobstore.AnswerTx].
+func (t *tx) SaveEarly(ctx context.Context, answers ...*jobstore.EarlyAnswer) error {
+	if err := t.writes("save early answers"); err != nil {
+		return err
+	}
+	for _, e := range answers {
+		if _, err := t.c.Exec(ctx, t.s.text.answers.saveEarly, e.Name, e.Key, string(e.Result), e.Refusal, e.Expires.UnixMicro()); err != nil {
+			return t.fail("save early answers", err)
+		}
+	}
+	return nil
+}
+
+// DeleteEarly implements [jobstore.AnswerTx].
+func (t *tx) DeleteEarly(ctx context.Context, name, key string) error {
+	if err := t.writes("delete an early answer"); err != nil {
+		return err
+	}
+	_, err := t.c.Exec(ctx, t.s.text.answers.deleteEarly, name, key)
+	return t.fail("delete an early answer", err)
+}
+
+// ExpireEarly implements [jobstore.AnswerTx].
+func (t *tx) ExpireEarly(ctx context.Context, by time.Time, limit int) ([]jobstore.EarlyAnswer, error) {
+	if err := t.writes("expire early answers"); err != nil {
+		return nil, err
+	}
+	gone, err := t.earlyAnswers(ctx, t.s.text.answers.expireEarly, by.UnixMicro(), limit)
+	return gone, t.fail("expire early answers", err)
+}
+
+// DeferralOf implements [jobstore.AnswerTx].
+func (t *tx) DeferralOf(ctx context.Context, name, key string) (*jobstore.Deferral, error) {
+	if !possible(name) || !possibleKey(key) {
+		return nil, t.err
+	}
+	for _, query := range []string{t.s.text.answers.openDeferral, t.s.text.answers.lastDeferral} {
+		found, err := t.readDeferrals(ctx, query, name, key)
+		if err != nil {
+			return nil, err
+		}
+		if len(found) > 0 {
+			return &found[0], nil
+		}
+	}
+	return nil, nil
+}
+
+// Deferrals implements [jobstore.AnswerTx].
+func (t *tx) Deferrals(ctx context.Context, tasks ...task.ID) ([]jobstore.Deferral, error) {
+	if len(tasks) == 0 {
+		return nil, t.err
+	}
+	return t.readDeferrals(ctx, t.unlocked(t.s.text.answers.deferrals), t.taskList(tasks))
+}
+
+// DueDeferrals implements [jobstore.AnswerTx].
+func (t *tx) DueDeferrals(ctx context.Context, queue string, by time.Time, limit int) ([]jobstore.Deferral, error) {
+	return t.readDeferrals(ctx, t.unlocked(t.s.text.answers.dueDeferrals), queue, by.UnixMicro(), limit)
+}
+
+// AwaitingDeferrals implements [jobstore.AnswerTx].
+func (t *tx) AwaitingDeferrals(ctx context.Context, queue string, after task.ID, limit int) ([]jobstore.Deferral, error) {
+	return t.readDeferrals(ctx, t.s.text.answers.awaiting, queue, string(after), limit)
+}
+
+// unlocked is a statement without its locks in a View.
+func (t *tx) unlocked(query string) string {
+	if t.view {
+		query, _, _ = strings.Cut(query, " FOR UPDATE")
+	}
+	return query
+}
+
+// taskList is a list of ids as one argument.
+func (t *tx) taskList(tasks []task.ID) any {
+	ids := make([]string, len(tasks))
+	for i, id := range tasks {
+		ids[i] = string(id)
+	}
+	if t.s.lite {
+		return asJSON(ids)
+	}
+	return ids
+}
+
+// readDeferrals reads the answer of a statement.
+func (t *tx) readDeferrals(ctx context.Context, query string, args ...any) (found []jobstore.Deferral, err error) {
+	if t.err != nil {
+		return nil, t.err
+	}
+	rows, err := t.c.Query(ctx, query, args...)
+	if err != nil {
+		return nil, t.fail("deferrals", err)
+	}
+	for rows.Next() {
+		found = append(found, jobstore.Deferral{})
+		if err := scanDeferral(rows, &found[len(found)-1]); err != nil {
+			return nil, t.fail("deferrals", err)
+		}
+	}
+	return found, t.fail("deferrals", errors.Join(rows.Err(), rows.Close()))
+}
+
+func scanDeferral(rows sqlconn.Rows, d *jobstore.Deferral) error {
+	var id, phase, verdict string
+	var generation, atMostOnce, claimed, deadline, due, expires int64
+	if err := rows.Scan(
+		&id, &d.Queue, &d.Name, &generation, &atMostOnce, &d.Key, &phase, &verdict, &d.Answer, &d.Refusal, &claimed, &d.Fence, &deadline, &due, &expires, &d.State,
+	); err != nil {
+		return err
+	}
+	d.Task, d.Phase, d.Verdict = task.ID(id), jobstore.DeferralPhase(phase), jobstore.Verdict(verdict)
+	d.Generation, d.AtMostOnce, d.Claimed = int(generation), atMostOnce != 0, claimed != 0
+	d.Deadline, d.Due, d.Expires = moment(deadline), moment(due), moment(expires)
+	if len(d.Answer) == 0 {
+		d.Answer = nil
+	}
+	if len(d.State) == 0 {
+		d.State = nil
+	}
+	return nil
+}
+
+// SaveDeferrals implements [jobstore.AnswerTx].
+func (t *tx) SaveDeferrals(ctx context.Context, deferrals ...*jobstore.Deferral) error {
+	if err := t.writes("save deferrals"); err != nil || len(deferrals) == 0 {
+		return err
+	}
+	rows := make([][]any, len(deferrals))
+	for i, d := range deferrals {
+		rows[i] = deferralValues(d)
+	}
+	if t.s.lite {
+		for _, values := range rows {
+			if _, err := t.c.Exec(ctx, t.s.text.answers.saveDeferral, values...); err != nil {
+				return t.fail("save deferrals", err)
+			}
+		}
+	} else {
+		columns := make([]any, len(deferralColumns))
+		for c := range deferralColumns {
+			if deferralColumns[c].kind == "text" {
+				columns[c] = column[string](rows, c)
+			} else {
+				columns[c] = column[int64](rows, c)
+			}
+		}
+		if _, err := t.c.Exec(ctx, t.s.text.answers.saveDeferral, columns...); err != nil {
+			return t.fail("save deferrals", err)
+		}
+	}
+	now := moment(t.clock())
+	for _, d := range deferrals {
+		t.tellWord(d.Word(now))
+	}
+	return nil
+}
+
+// DeleteDeferrals implements [jobstore.AnswerTx].
+func (t *tx) DeleteDeferrals(ctx context.Context, tasks ...task.ID) error {
+	if err := t.writes("delete deferrals"); err != nil || len(tasks) == 0 {
+		return err
+	}
+	tasks = slices.Sorted(slices.Values(tasks))
+	_, err := t.c.Exec(ctx, t.s.text.answers.deleteMany, t.taskList(tasks))
+	return t.fail("delete deferrals", err)
+}
+
+// ExpireDeferrals implements [jobstore.AnswerTx].
+func (t *tx) ExpireDeferrals(ctx context.Context, by time.Time, limit int) (int, error) {
+	if err := t.writes("expire deferrals"); err != nil {
+		return 0, err
+	}
+	n, err := t.c.Exec(ctx, t.s.text.answers.expireMany, by.UnixMicro(), limit)
+	return int(n), t.fail("expire deferrals", err)
+}

@@ -1,0 +1,61 @@
+-- Early answers and deferred tasks have tables of their own. The table of jobs has a new name, so that a program which does not know that fails at its next statement.
+ALTER TABLE swarmiji_job RENAME TO swarmiji_jobs;
+
+-- Answers that came before their requests were stored. result is empty where the answer is a refusal.
+CREATE TABLE swarmiji_early_answer (
+	expires bigint NOT NULL,
+	name    text COLLATE "C" NOT NULL,
+	key     text COLLATE "C" NOT NULL,
+	result  text NOT NULL,
+	refusal text NOT NULL,
+	PRIMARY KEY (name, key)
+);
+
+CREATE INDEX swarmiji_early_answer_expires ON swarmiji_early_answer (expires);
+
+-- Tasks that wait for answers. Times are microseconds since 1970, in UTC; null: none.
+CREATE TABLE swarmiji_deferral (
+	generation   bigint NOT NULL,
+	fence        bigint NOT NULL,
+	deadline     bigint,
+	due          bigint,
+	expires      bigint,
+	at_most_once smallint NOT NULL,
+	claimed      smallint NOT NULL,
+	task         text COLLATE "C" PRIMARY KEY,
+	queue        text COLLATE "C" NOT NULL,
+	name         text COLLATE "C" NOT NULL,
+	key          text COLLATE "C" NOT NULL,
+	phase        text COLLATE "C" NOT NULL,
+	verdict      text COLLATE "C" NOT NULL,
+	answer       text NOT NULL,
+	refusal      text NOT NULL,
+	state        text NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
+
+CREATE INDEX swarmiji_deferral_due ON swarmiji_deferral (queue, due, task) WHERE due IS NOT NULL;
+CREATE INDEX swarmiji_deferral_key ON swarmiji_deferral (name, key, expires);
+CREATE INDEX swarmiji_deferral_expires ON swarmiji_deferral (expires) WHERE expires IS NOT NULL;
+
+INSERT INTO swarmiji_early_answer (name, key, result, refusal, expires)
+	SELECT DISTINCT ON (name, answer_key) name, answer_key, coalesce(answer, ''), coalesce(reason, ''), expires FROM swarmiji_jobs
+	WHERE queue = 'swarmiji.early' AND answer_key IS NOT NULL AND expires IS NOT NULL ORDER BY name, answer_key, id DESC;
+
+-- Of several of one task the one that is open counts, else that of the last attempt.
+INSERT INTO swarmiji_deferral (task, queue, name, generation, at_most_once, key, phase, verdict, answer, refusal, claimed, fence, deadline, due, expires, state)
+	SELECT DISTINCT ON (unique_key) substr(unique_key, 19), substr(queue, 19), name, run - 1,
+		CASE WHEN CAST(data AS json) ->> 'atMostOnce' = 'true' THEN 1 ELSE 0 END, coalesce(answer_key, ''),
+		CASE WHEN state <> 'RUNNING' THEN 'OVER' WHEN phase IS NULL THEN 'RESERVED' WHEN phase = 'AWAITING' THEN 'AWAITING' ELSE 'DECIDED' END,
+		CASE
+			WHEN state <> 'RUNNING' THEN CASE WHEN phase IS NULL THEN '' WHEN state = 'FINISHED' THEN 'ANSWER' ELSE 'REFUSAL' END
+			WHEN phase = 'AWAITING' THEN ''
+			WHEN phase = 'ANSWERED' AND respond = 0 THEN 'TIMEOUT'
+			WHEN answer IS NOT NULL THEN 'ANSWER'
+			WHEN reason IS NOT NULL THEN 'REFUSAL'
+			ELSE '' END,
+		coalesce(answer, ''), coalesce(reason, ''), CASE WHEN scheduled IS NULL THEN 0 ELSE 1 END, token, deadline, queue_due, expires,
+		CASE WHEN data = '{}' THEN '' ELSE data END
+	FROM swarmiji_jobs WHERE queue LIKE 'swarmiji.deferred/%' AND unique_key IS NOT NULL
+	ORDER BY unique_key, (state = 'RUNNING') DESC, run DESC, id DESC;
+
+DELETE FROM swarmiji_jobs WHERE queue = 'swarmiji.early' OR queue LIKE 'swarmiji.deferred/%';
