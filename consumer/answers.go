@@ -13,7 +13,8 @@ import (
 	"github.com/swarmiji/swarmiji/middleware"
 )
 
-// answers takes the answers from outside, for all queues of a consumer: a few goroutines, however many tasks wait.
+// answers takes the answers from outside, for all queues of a consumer: a few goroutines, however
+// many tasks wait.
 type answers struct {
 	c       *Consumer
 	store   deferral.Store
@@ -32,7 +33,8 @@ func newAnswers(c *Consumer) *answers {
 	return a
 }
 
-// takeAnswers takes answers for the queues until stop is called, and looks after what it took until end is.
+// takeAnswers takes answers for the queues until stop is called, and looks after what it took until
+// end is.
 func (c *Consumer) takeAnswers(fetch context.Context, queues []*queue) (stop, end func()) {
 	a := c.answers
 	if a == nil {
@@ -159,7 +161,8 @@ func (a *answers) settle(claim deferral.Delivery) {
 	})
 }
 
-// unreadable puts aside a deferral that this consumer cannot read: a newer one may, or one that has the keys.
+// unreadable puts aside a deferral that this consumer cannot read: a newer one may, or one that has
+// the keys.
 func (a *answers) unreadable(q *queue, w *answer, cause error) {
 	ctx, cancel := context.WithTimeout(a.c.settle, giveBackTimeout)
 	defer cancel()

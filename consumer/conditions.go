@@ -11,18 +11,21 @@ import (
 
 // TaskEnder hears of the end of tasks with conditions. Safe for concurrent use.
 type TaskEnder interface {
-	// TaskEnded says that the task id of a name has ended, and that its end is recorded; failure is why it has failed, nil if it has not. A task that is
-	// not known is no error.
+	// TaskEnded says that the task id of a name has ended, and that its end is recorded; failure is
+	// why it has failed, nil if it has not. A task that is not known is no error.
 	TaskEnded(ctx context.Context, name string, id task.ID, failure error) error
 }
 
-// endJobTimeout bounds the word to a job that its task has ended. If it does not get through, the job's runner finds the record.
+// endJobTimeout bounds the word to a job that its task has ended. If it does not get through, the
+// job's runner finds the record.
 const endJobTimeout = 5 * time.Second
 
-// errSealed stands for why a task has failed, where records of that are sealed: those of jobs are not.
+// errSealed stands for why a task has failed, where records of that are sealed: those of jobs are
+// not.
 var errSealed = errors.New("swarmiji: the reason is sealed")
 
-// endJob ends the job of a task with conditions, whose end is recorded and which is acknowledged: the next one may be waiting for it.
+// endJob ends the job of a task with conditions, whose end is recorded and which is acknowledged:
+// the next one may be waiting for it.
 func (r *run) endJob(v verdict) {
 	s := r.queue.c.cfg.Jobs
 	if s == nil || len(r.request.Headers) == 0 || r.request.Headers[task.HeaderConditions] != string(r.request.ID) {

@@ -1,10 +1,10 @@
 // Package deferral is the port for tasks that wait for an answer from outside while no broker has
 // them. A consumer reserves the answer's key while the handler runs, and defers the task when the
-// handler says so; when the answer has come, or has not come in time, a consumer of the task's queue
-// receives the deferral and settles the task.
+// handler says so; when the answer has come, or has not come in time, a consumer of the task's
+// queue receives the deferral and settles the task.
 //
-// The package jobs/deferrals implements the port over a store of jobs. The package deferraltest holds
-// a case for every sentence here.
+// The package jobs/deferrals implements the port over a store of jobs. The package deferraltest
+// holds a case for every sentence here.
 package deferral
 
 import (
@@ -18,12 +18,14 @@ import (
 
 // The classes of errors, beside which a store's own error stands. They never hold a secret.
 var (
-	// ErrStale: the attempt was overtaken. It is over, or it is deferred already, or a later one has begun.
+	// ErrStale: the attempt was overtaken. It is over, or it is deferred already, or a later one
+	// has begun.
 	ErrStale = errors.New("deferral: the attempt was overtaken")
 	// ErrRefused: what was asked for cannot be kept, however often it is asked for. The key is
 	// missing, malformed or another's, or the state is too large.
 	ErrRefused = errors.New("deferral: refused")
-	// ErrUnavailable: the store gave no answer. What was asked for may have been done; to ask again is harmless.
+	// ErrUnavailable: the store gave no answer. What was asked for may have been done; to ask again
+	// is harmless.
 	ErrUnavailable = errors.New("deferral: store unavailable")
 	// ErrClosed: the subscription or the store was closed.
 	ErrClosed = errors.New("deferral: closed")
@@ -37,7 +39,8 @@ type Attempt struct {
 	Generation int // of its message
 	// AtMostOnce: the broker has the message no more, so that nobody repeats the attempt.
 	AtMostOnce bool
-	// State is a JSON object that says how a consumer goes on with the task. The store does not read it. At most 1 MiB.
+	// State is a JSON object that says how a consumer goes on with the task. The store does not
+	// read it. At most 1 MiB.
 	State []byte
 }
 
@@ -45,23 +48,28 @@ type Attempt struct {
 // attempt to the next. All methods may be called from any goroutine; a ctx bounds every wait.
 type Store interface {
 	// Reserve keeps key for an attempt that runs. Call it before the request is sent: from its
-	// return on an answer for key is kept for this attempt. A second call replaces the key, and an answer
-	// for the one before is forgotten. An answer for the same key that an attempt before
-	// was given, and has not been settled by, stays.
+	// return on an answer for key is kept for this attempt. A second call replaces the key, and an
+	// answer for the one before is forgotten. An answer for the same key that an attempt before was
+	// given, and has not been settled by, stays.
 	Reserve(ctx context.Context, a Attempt, key string) error
 	// Defer ends an attempt: it is settled when its answer comes, or when none has come within a
-	// time. key "" is the reserved one. A deferred attempt is left as it is, and Status.Before is true.
+	// time. key "" is the reserved one. A deferred attempt is left as it is, and Status.Before is
+	// true.
 	Defer(ctx context.Context, a Attempt, key string, within time.Duration) (Status, error)
-	// Drop says that an attempt has ended without Defer, and needs no answer: neither this one nor one
-	// before it waits any more. A deferred attempt is left as it is. It returns nil if there is nothing to drop.
+	// Drop says that an attempt has ended without Defer, and needs no answer: neither this one nor
+	// one before it waits any more. A deferred attempt is left as it is. It returns nil if there is
+	// nothing to drop.
 	Drop(ctx context.Context, a Attempt) error
-	// DropUnanswered is Drop unless an answer, or a refusal, was accepted for the attempt or for one before it. Then the attempt
-	// is deferred and settled by that. answered says so; to repeat the call is harmless.
+	// DropUnanswered is Drop unless an answer, or a refusal, was accepted for the attempt or for
+	// one before it. Then the attempt is deferred and settled by that. answered says so; to repeat
+	// the call is harmless.
 	DropUnanswered(ctx context.Context, a Attempt) (answered bool, err error)
-	// Overtaken reports whether an attempt is deferred, or over, or a later one has begun. A message of it that comes again is to be acknowledged, and nothing else.
+	// Overtaken reports whether an attempt is deferred, or over, or a later one has begun. A
+	// message of it that comes again is to be acknowledged, and nothing else.
 	Overtaken(ctx context.Context, a Attempt) (bool, error)
-	// Subscribe receives the deferrals of queues of the broker that are to be settled. Prefetch is how many the subscription holds unsettled,
-	// 0: 256. Lease is how long another consumer waits for a sign of life of this one, 0: 30 s.
+	// Subscribe receives the deferrals of queues of the broker that are to be settled. Prefetch is
+	// how many the subscription holds unsettled, 0: 256. Lease is how long another consumer waits
+	// for a sign of life of this one, 0: 30 s.
 	Subscribe(ctx context.Context, queues []string, o broker.SubscribeOptions) (Subscription, error)
 }
 
@@ -73,29 +81,34 @@ type Status struct {
 	Before bool
 }
 
-// Waker is a [Store] that can have deferrals looked at before their answers come. It is for revocations.
+// Waker is a [Store] that can have deferrals looked at before their answers come. It is for
+// revocations.
 type Waker interface {
-	// Wake hands out the deferrals of these tasks at once, if they await their answers. Others are ignored.
+	// Wake hands out the deferrals of these tasks at once, if they await their answers. Others are
+	// ignored.
 	Wake(ctx context.Context, ids ...task.ID) error
-	// Scan calls yield with the tasks of a broker's queue that await their answers, and their states, until it returns false. It may leave out, or repeat, one that
-	// is changed meanwhile.
+	// Scan calls yield with the tasks of a broker's queue that await their answers, and their
+	// states, until it returns false. It may leave out, or repeat, one that is changed meanwhile.
 	Scan(ctx context.Context, queue string, yield func(id task.ID, state []byte) bool) error
 }
 
 // Subscription hands out the deferrals that are to be settled. It renews their leases until they
 // are settled, and deletes what was kept long enough. All methods may be called from any goroutine.
 type Subscription interface {
-	// Receive returns the next deferral. It waits until there is one, and returns ctx's error, [ErrClosed], or what the store has said: then
-	// call it again later. What the subscription holds is returned even if ctx is done.
+	// Receive returns the next deferral. It waits until there is one, and returns ctx's error,
+	// [ErrClosed], or what the store has said: then call it again later. What the subscription
+	// holds is returned even if ctx is done.
 	Receive(ctx context.Context) (Delivery, error)
 	// SetQueues limits what is taken to some of the queues, from now on.
 	SetQueues(queues []string)
-	// Close ends the subscription. What was handed out can still be settled until its lease ends, which is renewed no more. It is idempotent.
+	// Close ends the subscription. What was handed out can still be settled until its lease ends,
+	// which is renewed no more. It is idempotent.
 	Close(ctx context.Context) error
 }
 
-// Delivery is a deferral in the hands of one consumer. It is settled as a [broker.Delivery] is: once, by Ack,
-// Release or Next, which may be repeated after an error; [broker.ErrLeaseLost] says that another consumer has it.
+// Delivery is a deferral in the hands of one consumer. It is settled as a [broker.Delivery] is:
+// once, by Ack, Release or Next, which may be repeated after an error; [broker.ErrLeaseLost] says
+// that another consumer has it.
 type Delivery interface {
 	// Attempt returns what the attempt has left. Its State is empty if the attempt left none.
 	Attempt() Attempt
@@ -103,14 +116,16 @@ type Delivery interface {
 	Outcome() Outcome
 	// Lost is closed when another consumer has it.
 	Lost() <-chan struct{}
-	// Ack ends the deferral: its task is settled. It is remembered for a day that it was answered. An attempt that was [Abandoned] is not over with it: whenever
-	// its message comes, it may reserve a key, or be deferred.
+	// Ack ends the deferral: its task is settled. It is remembered for a day that it was answered.
+	// An attempt that was [Abandoned] is not over with it: whenever its message comes, it may
+	// reserve a key, or be deferred.
 	Ack(ctx context.Context) error
-	// Release gives it back, to be handed out again after a time; one that was [Woken] at its Deadline at
-	// the latest. Its lease is renewed no more, whether Release returns an error or not.
+	// Release gives it back, to be handed out again after a time; one that was [Woken] at its
+	// Deadline at the latest. Its lease is renewed no more, whether Release returns an error or
+	// not.
 	Release(ctx context.Context, after time.Duration) error
-	// Next says that the task's next attempt is published, and not due before a time; zero: now. An answer
-	// that comes until then is kept for that attempt, if it reserves the same key.
+	// Next says that the task's next attempt is published, and not due before a time; zero: now. An
+	// answer that comes until then is kept for that attempt, if it reserves the same key.
 	Next(ctx context.Context, at time.Time) error
 }
 

@@ -348,7 +348,7 @@ func TestQueueSpecs(t *testing.T) {
 			"parentJobID": {Queue: "q", Parent: 1},
 			"mock":        {Queue: "q", Mock: true},
 			"unique":      {Queue: "q", Unique: true},
-			"queue":       {Queue: "swarmiji.early"},
+			"queue":       {Queue: "\x00"},
 			"key":         {Key: "\xff"},
 			"uniqueKey":   {UniqueKey: "\x00"},
 		} {

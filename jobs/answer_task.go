@@ -7,7 +7,8 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// deferralOf returns the open deferral of a name and a key, which is locked then, else the one that was over last, else nil.
+// deferralOf returns the open deferral of a name and a key, which is locked then, else the one that
+// was over last, else nil.
 func (t *step) deferralOf(ctx context.Context, name, key string) (*jobstore.Deferral, error) {
 	if t.batch != nil {
 		for _, d := range t.batch.deferrals {
@@ -31,7 +32,8 @@ func (t *step) deferralOf(ctx context.Context, name, key string) (*jobstore.Defe
 	return &found[0], nil
 }
 
-// answerTask gives an answer to an open deferral. The consumers of its queue look at it, at once if its attempt has ended.
+// answerTask gives an answer to an open deferral. The consumers of its queue look at it, at once if
+// its attempt has ended.
 func (t *step) answerTask(ctx context.Context, d *jobstore.Deferral, a *Answer) (Receipt, error) {
 	if d.Verdict != jobstore.NoVerdict {
 		return Receipt{Kind: Duplicate, Task: d.Task}, nil

@@ -26,12 +26,7 @@ type batch struct {
 	missed          task.ID // the deferral that was not read for this deed
 }
 
-func newBatch(n int) *batch {
-	return &batch{
-		jobs: make(map[ID]*Job, n), early: map[answerKey]*jobstore.EarlyAnswer{}, deferrals: map[task.ID]*jobstore.Deferral{},
-		answered: map[task.ID]*jobstore.Deferral{},
-	}
-}
+func newBatch(n int) *batch { return &batch{jobs: make(map[ID]*Job, n)} }
 
 // readDeferrals reads and locks the deferrals of tasks.
 func (b *batch) readDeferrals(ctx context.Context, tx Tx, tasks []task.ID) error {
@@ -39,6 +34,7 @@ func (b *batch) readDeferrals(ctx context.Context, tx Tx, tasks []task.ID) error
 		return nil
 	}
 	found, err := tx.Deferrals(ctx, tasks...)
+	b.deferrals, b.answered = make(map[task.ID]*jobstore.Deferral, len(found)), make(map[task.ID]*jobstore.Deferral, len(found))
 	for i := range found {
 		b.deferrals[found[i].Task] = &found[i]
 	}
@@ -51,6 +47,9 @@ func (b *batch) save(jobs []*Job) { b.pending = append(b.pending, jobs...) }
 func (b *batch) keep(ok bool) {
 	if ok {
 		for _, c := range b.pendingEarly {
+			if b.early == nil {
+				b.early = map[answerKey]*jobstore.EarlyAnswer{}
+			}
 			b.early[c.key] = c.now
 		}
 		if d := b.pendingDeferral; d != nil {
@@ -127,7 +126,8 @@ func (b *batch) read(id ID) bool {
 	return read
 }
 
-// owner returns the job, but for one, that this batch has, that has the key that q asks for, and that is not over.
+// owner returns the job, but for one, that this batch has, that has the key that q asks for, and
+// that is not over.
 func (b *batch) owner(q *Query, but ID) *Job {
 	if b == nil {
 		return nil

@@ -12,8 +12,10 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Keep makes jobs of tasks with conditions, all of them in one step unless some of them are refused, and returns for each why none was made. A task that is a job
-// already stays that job. Errors wrap [broker.ErrIndeterminate], [task.ErrBadMetadata] or, with a [*task.TakenError], [ErrKeyTaken].
+// Keep makes jobs of tasks with conditions, all of them in one step unless some of them are
+// refused, and returns for each why none was made. A task that is a job already stays that job.
+// Errors wrap [broker.ErrIndeterminate], [task.ErrBadMetadata] or, with a [*task.TakenError],
+// [ErrKeyTaken].
 //
 // A producer calls it (producer.Config.Jobs).
 func (s *Service) Keep(ctx context.Context, tasks []task.Conditioned) []error {
@@ -75,7 +77,8 @@ func readWindows(text string) (*schedule.Windows, error) {
 	return schedule.ParseWindows(text, nil)
 }
 
-// unknown leaves out the tasks that are jobs already: only an id that the caller chose can come twice.
+// unknown leaves out the tasks that are jobs already: only an id that the caller chose can come
+// twice.
 func (k *keeping) unknown(ctx context.Context, some []int) (left []int, err error) {
 	chosen := false
 	for _, i := range some {
@@ -103,7 +106,8 @@ func (k *keeping) unknown(ctx context.Context, some []int) (left []int, err erro
 	return left, err
 }
 
-// create makes some of the jobs, in order. All are made or none; those to blame are found by halves.
+// create makes some of the jobs, in order. All are made or none; those to blame are found by
+// halves.
 func (k *keeping) create(ctx context.Context, some []int) {
 	if len(some) == 0 {
 		return

@@ -37,8 +37,8 @@ type Spec struct {
 	// Keep, with Unique: the job that is there stays as it is.
 	Keep bool
 
-	// Queue is the queue whose runner hands the job out, as its limit and its throttler let it. Not together with RetryAfter, Parent, Mock or Unique; names
-	// that begin with "swarmiji." are reserved. A FirstRun in the past counts as now there. "": none.
+	// Queue is the queue whose runner hands the job out, as its limit and its throttler let it. Not together with RetryAfter, Parent, Mock or Unique.
+	// A FirstRun in the past counts as now there. "": none.
 	Queue string
 	// Weight is how much of the queue's limit it takes while it runs, rounded up to thousandths; 0: nothing. Unset: 1. Only with Queue.
 	Weight task.Opt[float64]
@@ -54,8 +54,6 @@ type Spec struct {
 	Key string
 	// Respond: an answer does not end the job; what runs it is to look at it.
 	Respond bool
-
-	internal bool // Queue may be a reserved one
 
 	completed bool // by its Type: what it leaves out was taken out on purpose
 }
@@ -343,7 +341,7 @@ func (m *maker) own(ctx context.Context, j *Job) error {
 func (m *maker) adopt(ctx context.Context, j *Job) error {
 	p := m.parents[j.Parent]
 	switch {
-	case p == nil || p.Reserved():
+	case p == nil:
 		return fmt.Errorf("%w: job %d", ErrParentNotFound, j.Parent)
 	case !p.State.Runs() && p.State != Paused:
 		return fmt.Errorf("%w: job %d is %s", ErrParentState, p.ID, p.State)

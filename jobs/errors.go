@@ -76,8 +76,6 @@ var (
 	ErrKeyTaken = fmt.Errorf("%w: another job has this key", ErrState)
 	// ErrOver: a job that is over cannot be withdrawn.
 	ErrOver = fmt.Errorf("%w: the job is over", ErrState)
-	// ErrReserved: the record is one of the service itself.
-	ErrReserved = fmt.Errorf("%w: it is a record of the service", ErrState)
 	// ErrAnswerThere: the run has its answer, and cannot expect another.
 	ErrAnswerThere = fmt.Errorf("%w: the answer has come", ErrState)
 	// ErrNoParent: only children can be cancelled.

@@ -18,19 +18,19 @@ func (x *explainer) inLine(ctx context.Context) error {
 		x.retried()
 		return nil
 	}
-	rec, err := findLead(ctx, x.tx, j.Queue)
+	rec, err := x.tx.QueueLease(ctx, j.Queue)
 	if err != nil {
 		return err
 	}
 	var data leadData
-	if rec != nil && json.Unmarshal(rec.Data, &data) != nil {
+	if rec != nil && json.Unmarshal(rec.Status, &data) != nil {
 		data = leadData{}
 	}
 	switch {
 	case rec == nil:
 		x.add(Why{Kind: WhyNoRunner}, "No runner has ever served queue %q.", j.Queue)
-	case !rec.Due.After(x.At):
-		x.add(Why{Kind: WhyNoRunner, At: rec.Due}, "No runner serves queue %q: the last one, %s, is gone since %s.", j.Queue, data.Node, stamp(rec.Due))
+	case !rec.Until.After(x.At):
+		x.add(Why{Kind: WhyNoRunner, At: rec.Until}, "No runner serves queue %q: the last one, %s, is gone since %s.", j.Queue, data.Node, stamp(rec.Until))
 	default:
 		if err := x.served(ctx, &data); err != nil {
 			return err

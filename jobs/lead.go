@@ -7,13 +7,9 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
-
-// queuesQueue is the queue in which the leases of queues are kept, each as a job that is RUNNING: its Name is the queue's, Due the end of the lease, Token the fence.
-const queuesQueue = reservedPrefix + "queues"
-
-// leadKey is the UniqueKey of such a job, by which it is found.
-const leadKey = reservedPrefix + "lead"
 
 // leadData is what the one who serves a queue tells of it.
 type leadData struct {
@@ -49,7 +45,6 @@ type lead struct {
 	looked time.Time     // the store's, when the queue was looked at last
 
 	mu     sync.Mutex
-	id     ID    // of the record; 0: not known
 	token  int64 // 0: it stands by
 	data   leadData
 	end    context.CancelFunc // of keep; nil: it was not begun
@@ -102,7 +97,7 @@ func (l *lead) start() error {
 func (l *lead) hear(names []string) {
 	mine := names == nil
 	for _, name := range names {
-		mine = mine || name == QueueWord(l.q.Name) || name == QueueWord(queuesQueue) && l.fence() == 0
+		mine = mine || name == QueueWord(l.q.Name) || name == jobstore.LeaseWord && l.fence() == 0
 	}
 	if mine {
 		poke(l.signal)
@@ -184,7 +179,7 @@ func (l *lead) renew(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, l.lease)
 	defer cancel()
 	err := l.write(ctx, token, l.lease)
-	if errors.Is(err, ErrStale) || errors.Is(err, ErrNotFound) {
+	if errors.Is(err, ErrStale) {
 		l.lost(token)
 		return nil
 	}
@@ -199,47 +194,29 @@ func (l *lead) write(ctx context.Context, token int64, lease time.Duration) erro
 		if err != nil {
 			return err
 		}
-		return l.put(ctx, t, &rec, lease)
+		return l.put(ctx, t, rec, lease)
 	})
 }
 
-// own returns the record, locked, or ErrStale if another has the lease.
-func (l *lead) own(ctx context.Context, t *step, token int64) (Job, error) {
-	rec, err := t.tx.Get(ctx, l.record())
-	switch {
-	case err != nil:
-		return rec, err
-	case rec.Token != token:
-		return rec, fmt.Errorf("%w: the lease of queue %q", ErrStale, l.q.Name)
+// own returns the lease, locked, or ErrStale if another has it.
+func (l *lead) own(ctx context.Context, t *step, token int64) (*jobstore.QueueLease, error) {
+	rec, err := t.tx.QueueLease(ctx, l.q.Name)
+	if err == nil && (rec == nil || rec.Fence != token) {
+		err = fmt.Errorf("%w: the lease of queue %q", ErrStale, l.q.Name)
 	}
-	return rec, nil
+	return rec, err
 }
 
-func (l *lead) record() ID {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.id
-}
-
-// put saves the record.
-func (l *lead) put(ctx context.Context, t *step, rec *Job, lease time.Duration) error {
+// put saves the lease.
+func (l *lead) put(ctx context.Context, t *step, rec *jobstore.QueueLease, lease time.Duration) error {
 	l.mu.Lock()
 	data, err := json.Marshal(l.data)
 	l.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	rec.State, rec.Data, rec.Due = Running, data, micros(t.now.Add(lease))
-	return t.save(ctx, rec)
-}
-
-// findLead returns the record of a queue's lease, nil if there is none.
-func findLead(ctx context.Context, tx Tx, queue string) (*Job, error) {
-	found, err := tx.Find(ctx, Query{Name: queue, Queue: queuesQueue, UniqueKey: leadKey, Limit: 1})
-	if err != nil || len(found) == 0 {
-		return nil, err
-	}
-	return &found[0], nil
+	rec.Status, rec.Until = data, micros(t.now.Add(lease))
+	return t.tx.SaveQueueLease(ctx, rec)
 }
 
 // claim takes the lease if nobody has it, else it tells for how long somebody does.
@@ -247,7 +224,6 @@ func (l *lead) claim(ctx context.Context) (wait time.Duration, err error) {
 	if wait, err = l.taken(ctx); wait > 0 || err != nil {
 		return wait, err
 	}
-	var id ID
 	var token int64
 	var none locks
 	err = l.s.update(ctx, &none, func(ctx context.Context, t *step) error {
@@ -255,30 +231,25 @@ func (l *lead) claim(ctx context.Context) (wait time.Duration, err error) {
 		if err := t.tx.Lock(ctx, "queue "+l.q.Name); err != nil {
 			return err
 		}
-		rec, err := findLead(ctx, t.tx, l.q.Name)
+		rec, err := t.tx.QueueLease(ctx, l.q.Name)
 		switch {
 		case err != nil:
 			return err
 		case rec == nil:
-			rec = &Job{Name: l.q.Name, Queue: queuesQueue, UniqueKey: leadKey, Created: t.now, NextRun: t.now}
-		case rec.Due.After(t.now):
-			wait = rec.Due.Sub(t.now)
+			rec = &jobstore.QueueLease{Queue: l.q.Name}
+		case rec.Until.After(t.now):
+			wait = rec.Until.Sub(t.now)
 			return nil
 		}
-		rec.Token++
-		rec.LastRun = t.now
-		token = rec.Token
-		if err := l.put(ctx, t, rec, l.lease); err != nil {
-			return err
-		}
-		id = rec.ID
-		return nil
+		rec.Fence++
+		token = rec.Fence
+		return l.put(ctx, t, rec, l.lease)
 	})
 	if err != nil || wait > 0 {
 		return wait, err
 	}
 	l.mu.Lock()
-	l.id, l.token = id, token
+	l.token = token
 	l.mu.Unlock()
 	l.roster, l.pace = nil, pace{wholeAt: time.Now()}
 	return 0, nil
@@ -288,12 +259,12 @@ func (l *lead) claim(ctx context.Context) (wait time.Duration, err error) {
 func (l *lead) taken(ctx context.Context) (wait time.Duration, err error) {
 	err = l.s.c.Store.View(ctx, func(ctx context.Context, tx Tx) error {
 		wait = 0
-		rec, err := findLead(ctx, tx, l.q.Name)
+		rec, err := tx.QueueLease(ctx, l.q.Name)
 		if err != nil || rec == nil {
 			return err
 		}
 		now, err := tx.Now(ctx)
-		wait = rec.Due.Sub(now)
+		wait = rec.Until.Sub(now)
 		return err
 	})
 	return wait, err
@@ -318,7 +289,7 @@ func (l *lead) close(ctx context.Context) {
 		return
 	}
 	err := l.write(ctx, token, 0)
-	if err != nil && !errors.Is(err, ErrStale) && !errors.Is(err, ErrNotFound) {
+	if err != nil && !errors.Is(err, ErrStale) {
 		l.report(fmt.Errorf("jobs: the lease of queue %q is not given back: %w", l.q.Name, err))
 	}
 }

@@ -193,15 +193,12 @@ func (t *step) after(ctx context.Context, j *Job) error {
 	return t.resume(ctx, j.Parent)
 }
 
-// change runs fn over the job id, which is none of the service's own records, in a transaction; when fn has returned nil, what the change concerns is brought in order.
+// change runs fn over the job id in a transaction; when fn has returned nil, what the change concerns is brought in order.
 func (s *Service) change(ctx context.Context, id ID, fn func(ctx context.Context, t *step, j *Job) error) error {
 	var l locks
 	return s.update(ctx, &l, func(ctx context.Context, t *step) error {
 		j, err := t.job(ctx, id)
 		if err != nil {
-			return err
-		}
-		if err := j.anybodys(); err != nil {
 			return err
 		}
 		if err := fn(ctx, t, j); err != nil {

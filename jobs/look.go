@@ -102,13 +102,13 @@ func (t *turn) run(ctx context.Context, token int64, plan *Look) error {
 	switch {
 	case t.room <= 0, t.outdated: // an answer has had a job go on that was to wait for another attempt
 		t.again = true
-	case plan != nil && plan.running.version != rec.Run: // an admission that nobody knew of: one whose transaction was given up, and was done after all
+	case plan != nil && plan.running.version != rec.Admissions: // an admission that nobody knew of: one whose transaction was given up, and was done after all
 		t.again, t.outdated = true, true
 	case plan != nil:
 		if err = t.carryOut(ctx, plan); err == nil && len(plan.starts) > 0 {
-			rec.Run++
-			t.version = rec.Run
-			t.saves = append(t.saves, &rec)
+			rec.Admissions++
+			t.version = rec.Admissions
+			err = t.tx.SaveQueueLease(ctx, rec)
 		}
 	default:
 		err = t.admit(ctx)
@@ -361,11 +361,13 @@ func (l *lead) plan(ctx context.Context, room int) (plan *Look, idle bool, err e
 		if look.now, err = tx.Now(ctx); err != nil {
 			return err
 		}
-		rec, err := tx.Get(ctx, l.record()) // before the rest: what is admitted from now on shows
+		rec, err := tx.QueueLease(ctx, l.q.Name) // before the rest: what is admitted from now on shows
 		if err != nil {
 			return err
 		}
-		version = rec.Run
+		if version = 0; rec != nil {
+			version = rec.Admissions
+		}
 		found, err := tx.Find(ctx, Query{Limit: 1, Line: &Line{Queue: l.q.Name, State: Running, By: look.now}})
 		if err != nil {
 			return err

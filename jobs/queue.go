@@ -19,7 +19,7 @@ const DefaultQueuePoll = 5 * time.Second
 //
 // Priorities and the order matter only where jobs have to wait. A job of low priority may wait for ever behind others that keep coming: nothing ages.
 type Queue struct {
-	// Name is that of the jobs' [Spec].Queue: 1 to [MaxName] bytes. Those that begin with "swarmiji." are reserved.
+	// Name is that of the jobs' [Spec].Queue: 1 to [MaxName] bytes.
 	Name string
 	// Limit is how much may run at a time: the sum of the weights of all jobs of the queue that run, those that await answers included. It is kept in
 	// thousandths. 0: there is no limit. Any other number below 1 is refused.
@@ -43,8 +43,6 @@ func (q *Queue) complete() error {
 	var errs []error
 	if err := checkField("queue", q.Name, false); err != nil {
 		errs = append(errs, err)
-	} else if reserved(q.Name) {
-		errs = append(errs, &FieldError{Field: "queue", Problem: malformed, Detail: fmt.Sprintf("names that begin with %q are reserved", reservedPrefix)})
 	}
 	if q.Limit != 0 && !(q.Limit >= 1) { // NaN is neither
 		errs = append(errs, fmt.Errorf("jobs: Queue.Limit is %v, not 1 or more, nor 0, which is no limit", q.Limit))

@@ -113,9 +113,6 @@ func (s *Service) Requeue(ctx context.Context, ids []ID, name string) error {
 		}
 		var more error // what is missing for any of them is locked at once
 		for i := range found {
-			if err := found[i].anybodys(); err != nil {
-				return err
-			}
 			if err := errors.Join(l.addSequenceOf(&found[i]), l.addKeys(&found[i], cmp.Or(name, found[i].Name))); err != nil {
 				more = err
 			}

@@ -10,23 +10,6 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// reservedPrefix begins the names of queues in which the service keeps records of its own.
-const reservedPrefix = "swarmiji."
-
-// reserved reports whether a queue is not one for users' jobs.
-func reserved(queue string) bool { return strings.HasPrefix(queue, reservedPrefix) }
-
-// Reserved reports whether j is a record that is kept in order to keep others, such as the lease of a queue, and nobody's job. Listings leave these out.
-func (j *Job) Reserved() bool { return reserved(j.Queue) }
-
-// anybodys returns an error if j is such a record. Who knows an id must not end the lease of a queue by it.
-func (j *Job) anybodys() error {
-	if j.Reserved() {
-		return fmt.Errorf("%w: job %d", ErrReserved, j.ID)
-	}
-	return nil
-}
-
 // DefaultAttemptTimeout is how long an attempt of a queue's job may take, and how long an answer is awaited, unless something else is said.
 const DefaultAttemptTimeout = 24 * time.Hour
 
@@ -49,8 +32,6 @@ func (s *Service) draftQueue(j *Job, spec *Spec) error {
 		return err
 	}
 	switch {
-	case reserved(spec.Queue) && !spec.internal:
-		return &FieldError{Field: "queue", Problem: malformed, Detail: "names that begin with " + reservedPrefix + " are reserved"}
 	case spec.RetryAfter != "":
 		return &FieldError{Field: "retryAfter", Problem: "not together with queue"}
 	case spec.Parent != 0:

@@ -29,7 +29,8 @@ type Store interface {
 	// names. Jobs of queues do not count.
 	Coming(ctx context.Context, since time.Time, max int) (Coming, error)
 	// Watch calls wake, from any goroutine, after the commit of transactions that gave jobs a Due, or ended jobs of a queue, by any process. names are
-	// the words of these jobs ([Job.Word]); nil: any. It is a hint: some calls may be missing, and some needless. wake returns at once. stop ends it.
+	// the words of these jobs ([Job.Word]), and of deferrals and leases of queues (package jobstore); nil: any.
+	// It is a hint: some calls may be missing, and some needless. wake returns at once. stop ends it.
 	Watch(wake func(names []string)) (stop func())
 	// Close waits for what is under way and gives up what the store holds. It is idempotent. When ctx ends before, its error is returned.
 	Close(ctx context.Context) error
@@ -46,6 +47,7 @@ type Coming struct {
 // Tx is a transaction of a [Store]. It ends with the function that it was given to, and only one goroutine uses it at a time.
 type Tx interface {
 	jobstore.AnswerTx
+	jobstore.LeaseTx
 	// Now is the store's time, by which everything about jobs is judged. It does not go backwards within a transaction.
 	Now(ctx context.Context) (time.Time, error)
 	// Lock has this transaction be the only one that has locked any of these names until it ends: for what no row stands for yet,
@@ -120,6 +122,7 @@ const (
 // QueueWord is the word by which [Store] tells watchers of jobs of a queue.
 func QueueWord(queue string) string { return wordOfQueue + queue }
 
+// wordOfQueue begins the words that are no names of jobs, those of jobstore too.
 const wordOfQueue = "\x1f"
 
 // Word is the word by which a [Store] tells watchers that the job was saved; "": it tells nothing. It is the name of a job with a Due. Of a job

@@ -282,9 +282,6 @@ func (t *step) one(ctx context.Context, d *deed) error {
 		if j = t.batch.jobs[d.id]; j == nil {
 			return ErrNotFound
 		}
-		if err := j.anybodys(); err != nil {
-			return err
-		}
 	} else {
 		if j = t.batch.jobs[d.id]; j == nil || j.Key != d.key || j.Name != d.name || j.State.Over() {
 			j = t.batch.with(d.name, d.key)

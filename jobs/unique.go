@@ -14,7 +14,7 @@ func (m *maker) there(ctx context.Context, spec *Spec) (*Job, error) {
 			return nil, err
 		}
 		for i := range found {
-			if found[i].Mock == spec.Mock && !found[i].apart() {
+			if found[i].Mock == spec.Mock && found[i].unique() {
 				return m.same(&found[i]), nil
 			}
 		}
@@ -22,9 +22,9 @@ func (m *maker) there(ctx context.Context, spec *Spec) (*Job, error) {
 	}
 }
 
-// apart reports whether j is no job that Unique means: one of a queue, or one that is kept for a time although it has ended.
-func (j *Job) apart() bool {
-	return j.Queue != "" || !j.Expires.IsZero() && j.State != Failed
+// unique reports whether j is a job that Unique means: it is in no queue, and it has not ended and is kept for a time only.
+func (j *Job) unique() bool {
+	return j.Queue == "" && (j.Expires.IsZero() || j.State == Failed)
 }
 
 // same returns the copy of j that this transaction works with already, if it is a parent of another.

@@ -49,9 +49,6 @@ func (s *Service) Update(ctx context.Context, u Update) error {
 		if err != nil {
 			return err
 		}
-		if err := j.anybodys(); err != nil {
-			return err
-		}
 		if err := j.current(u.Token); err != nil {
 			return err
 		}

@@ -14,22 +14,26 @@ import (
 var (
 	// errNoJobs refuses conditions that nobody could keep.
 	errNoJobs = fmt.Errorf("%w: a sequence key, unique key, weight, windows or throttle need a store of jobs: configure Config.Jobs", broker.ErrUnsupported)
-	// errStepConditions refuses conditions in workflows: what follows a step travels in its message, past every producer.
+	// errStepConditions refuses conditions in workflows: what follows a step travels in its
+	// message, past every producer.
 	errStepConditions = fmt.Errorf("%w: a step of a workflow has no conditions: have its handler submit the task that has them", broker.ErrUnsupported)
-	// errMostOnce and the next two refuse tasks whose end nobody could learn, or that could not be sent a second time.
+	// errMostOnce and the next two refuse tasks whose end nobody could learn, or that could not be
+	// sent a second time.
 	errMostOnce   = fmt.Errorf("%w: a task with conditions is sent again when an answer is lost, so that it cannot be one that runs at most once", broker.ErrUnsupported)
 	errNoEnd      = fmt.Errorf("%w: a task with conditions cannot ignore its result: its turn, its weight and its unique key are its own until its end is recorded", task.ErrBadMetadata)
 	errOtherStore = fmt.Errorf("%w: a task with conditions cannot name a result store: whoever sends it looks for its end in the default one", broker.ErrUnsupported)
 )
 
-// keptAtLeast is how long the result of a task with conditions is kept at least: a runner that was away must still find how it ended, else it would send it
-// again. Runners look after jobs for a day (jobs.DefaultTimeout).
+// keptAtLeast is how long the result of a task with conditions is kept at least: a runner that was
+// away must still find how it ended, else it would send it again. Runners look after jobs for a day
+// (jobs.DefaultTimeout).
 const keptAtLeast = 24*time.Hour + task.DefaultResultTTL
 
 // maxKept is how many bytes a task's message takes at most where it is kept.
 const maxKept = 1 << 20
 
-// draft begins what is kept of a task that has conditions, and says in its envelope that it has them.
+// draft begins what is kept of a task that has conditions, and says in its envelope that it has
+// them.
 func (s *staged) draft() error {
 	c, e, m := s.conditions, s.envelope, s.effective
 	switch {

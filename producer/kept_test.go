@@ -483,7 +483,6 @@ func TestConditionsCheck(t *testing.T) {
 		"another store":      {[]task.Option{task.WithResultStore("other")}, broker.ErrUnsupported},
 		"windows":            {[]task.Option{task.WithWindows("sometimes")}, task.ErrBadMetadata},
 		"weight":             {[]task.Option{task.WithWeight(-1)}, task.ErrBadMetadata},
-		"a reserved queue":   {[]task.Option{task.WithThrottle("swarmiji.x")}, task.ErrBadMetadata},
 		"a long unique key":  {[]task.Option{task.WithUniqueKey(strings.Repeat("x", 600))}, task.ErrBadMetadata},
 		"a queue's bad name": {[]task.Option{task.WithQueue("a b")}, task.ErrBadName},
 	} {

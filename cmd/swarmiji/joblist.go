@@ -167,7 +167,7 @@ func (l *lister) read(ctx context.Context, s *jobs.Service) error {
 
 // wants tells whether a job that the query found is one to be shown.
 func (l *lister) wants(j *jobs.Job) bool {
-	return (l.name == nil || l.name.Match(j.Name)) && (l.phase == "" || l.phase == j.Phase) && (l.q.Queue != "" || !j.Reserved())
+	return (l.name == nil || l.name.Match(j.Name)) && (l.phase == "" || l.phase == j.Phase)
 }
 
 // take adds a job; it tells whether to go on.

@@ -6,7 +6,8 @@ import (
 	"github.com/swarmiji/swarmiji/deferral"
 )
 
-// An attempt that reserved a key, and of which nothing was heard for a day, is not over: its message may be in the broker for longer.
+// An attempt that reserved a key, and of which nothing was heard for a day, is not over: its
+// message may be in the broker for longer.
 func testAbandoned(w *world) {
 	a := attempt("t1", 0)
 	w.reserve(a, "k")

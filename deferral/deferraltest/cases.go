@@ -269,7 +269,8 @@ func testDroppedUnlessAnswered(w *world) {
 	}
 }
 
-// What an attempt left open is dropped by a later one, also by one whose message was put back in between.
+// What an attempt left open is dropped by a later one, also by one whose message was put back in
+// between.
 func testDroppedLater(w *world) {
 	w.defers(attempt("t1", 0), "k", 0, deferral.Status{})
 	w.must(w.take(deferral.TimedOut).Next(w.ctx(), time.Time{}))

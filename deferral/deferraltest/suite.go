@@ -13,13 +13,16 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Harness is one fresh place for deferrals. The function given to [Run] makes one for each case; it registers its own clean-up.
+// Harness is one fresh place for deferrals. The function given to [Run] makes one for each case; it
+// registers its own clean-up.
 type Harness struct {
 	// Open returns the store as another process would have it.
 	Open func(t testing.TB) deferral.Store
-	// Answer gives an answer from outside, or a refusal if that is not "", and returns what became of it.
+	// Answer gives an answer from outside, or a refusal if that is not "", and returns what became
+	// of it.
 	Answer func(ctx context.Context, name, key, result, refusal string) (Receipt, error)
-	// Advance has the times of all deferrals be earlier by d, as if it were later. They are of the queues "q" and "other", and of the tasks "t1" to "t9".
+	// Advance has the times of all deferrals be earlier by d, as if it were later. They are of the
+	// queues "q" and "other", and of the tasks "t1" to "t9".
 	Advance func(t testing.TB, d time.Duration)
 	// Purge deletes what was kept long enough.
 	Purge func(ctx context.Context) error
@@ -38,7 +41,8 @@ const (
 	Duplicate Receipt = "duplicate"
 )
 
-// patience bounds every wait; day is how long an attempt that has reserved a key may be silent, and how long what is over is remembered.
+// patience bounds every wait; day is how long an attempt that has reserved a key may be silent, and
+// how long what is over is remembered.
 const (
 	patience = 20 * time.Second
 	day      = task.DefaultAnswerWithin
@@ -154,7 +158,8 @@ func (w *world) overtaken(a deferral.Attempt, want bool) {
 	}
 }
 
-// subscribe begins a subscription to the queue "q". Its leases outlive every case unless they are ended by Advance.
+// subscribe begins a subscription to the queue "q". Its leases outlive every case unless they are
+// ended by Advance.
 func (w *world) subscribe(o broker.SubscribeOptions, queues ...string) deferral.Subscription {
 	w.Helper()
 	if queues == nil {

@@ -20,9 +20,6 @@ func queryJob(ctx context.Context, c *call) error {
 		return err
 	}
 	j, err := c.s.Query(ctx, id)
-	if err == nil && j.Reserved() {
-		err = jobs.ErrNotFound
-	}
 	if err != nil {
 		return err
 	}
@@ -61,9 +58,6 @@ func query(ctx context.Context, c *call) error {
 			return err
 		}
 		for i := range found {
-			if found[i].Reserved() {
-				continue
-			}
 			if rows++; rows > maxRows {
 				return statusError("402 Too many rows")
 			}

@@ -30,7 +30,6 @@ func statuses() []named {
 	return []named{
 		{jobs.ErrNoJob, statusNoJob},
 		{jobs.ErrNotFound, unknownJob},
-		{jobs.ErrReserved, unknownJob},
 		{jobs.ErrParentNotFound, "404 parentJobID does not exist"},
 		{jobs.ErrOtherParent, "404 Trying to create a child that already exists, but it is tied to a different parent"},
 		{jobs.ErrHasChildren, "404 Invalid jobID - Cannot cancel a job with children"},

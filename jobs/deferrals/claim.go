@@ -22,8 +22,9 @@ type claim struct {
 // lookAhead is how far due looks ahead: subscriptions look more often.
 const lookAhead = time.Minute
 
-// claimDue claims what is due of the deferrals of queues, at most limit, each for a lease. What others are about to claim it passes
-// over. It only reads as long as nothing is due; wait is then how long that is so, as far as is known.
+// claimDue claims what is due of the deferrals of queues, at most limit, each for a lease. What
+// others are about to claim it passes over. It only reads as long as nothing is due; wait is then
+// how long that is so, as far as is known.
 func (s *Store) claimDue(ctx context.Context, queues []string, limit int, lease time.Duration) (claims []claim, wait time.Duration, err error) {
 	due, wait, err := s.due(ctx, queues)
 	if err != nil || len(due) == 0 {
@@ -90,7 +91,8 @@ func (s *Store) due(ctx context.Context, queues []string) (due []string, wait ti
 	return due, wait, wrap(err)
 }
 
-// take claims d, which is due, unless an attempt that may be repeated has its answer: then d waits for that.
+// take claims d, which is due, unless an attempt that may be repeated has its answer: then d waits
+// for that.
 func take(d *jobstore.Deferral, now time.Time, lease time.Duration) (claim, bool) {
 	d.Fence++
 	if d.Phase == jobstore.DeferralReserved && d.Answered() {
@@ -129,7 +131,8 @@ func postpone(d *jobstore.Deferral, now time.Time) {
 	d.Due = d.Deadline
 }
 
-// held runs fn with a claimed deferral, and writes it unless it is over already. One that another consumer has by now is [broker.ErrLeaseLost].
+// held runs fn with a claimed deferral, and writes it unless it is over already. One that another
+// consumer has by now is [broker.ErrLeaseLost].
 func (s *Store) held(ctx context.Context, c *claim, fn func(d *jobstore.Deferral, now time.Time)) error {
 	return wrap(s.store.Update(ctx, func(ctx context.Context, tx jobs.Tx) error {
 		found, err := tx.Deferrals(ctx, c.attempt.Task)
@@ -169,7 +172,8 @@ func (s *Store) end(ctx context.Context, c *claim) error {
 	})
 }
 
-// next leaves a claimed deferral to the task's next attempt, whose message is not due before a time.
+// next leaves a claimed deferral to the task's next attempt, whose message is not due before a
+// time.
 func (s *Store) next(ctx context.Context, c *claim, at time.Time) error {
 	return s.held(ctx, c, func(d *jobstore.Deferral, now time.Time) {
 		if at.Before(now) {

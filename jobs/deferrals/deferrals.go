@@ -21,15 +21,16 @@ import (
 type Config struct {
 	// Jobs takes the answers. Its store keeps the deferrals.
 	Jobs *jobs.Service
-	// Keep is how long a deferral is remembered when it is over, so that an answer that comes late or
-	// twice is told from one that nobody knows. 0: [jobs.DefaultKeep]. At most [task.MaxTimeLimit].
+	// Keep is how long a deferral is remembered when it is over, so that an answer that comes late
+	// or twice is told from one that nobody knows. 0: [jobs.DefaultKeep]. At most
+	// [task.MaxTimeLimit].
 	Keep time.Duration
 	// Logger is told what no caller hears. nil: slog.Default().
 	Logger *slog.Logger
 }
 
-// Store implements [deferral.Store]. All methods may be called from any goroutine, and by any number
-// of processes over one database.
+// Store implements [deferral.Store]. All methods may be called from any goroutine, and by any
+// number of processes over one database.
 type Store struct {
 	jobs  *jobs.Service
 	store jobs.Store
@@ -42,7 +43,8 @@ var (
 	_ deferral.Waker = (*Store)(nil)
 )
 
-// New returns the deferrals in the store of c.Jobs. It does no I/O. All problems of c are returned, joined.
+// New returns the deferrals in the store of c.Jobs. It does no I/O. All problems of c are returned,
+// joined.
 func New(c Config) (*Store, error) {
 	var errs []error
 	if c.Jobs == nil {
@@ -71,7 +73,8 @@ type change struct {
 	d   *jobstore.Deferral // nil: the attempt has none yet
 }
 
-// update runs fn in a transaction that has locked the task's deferral and the answer of key. An attempt that is over is [deferral.ErrStale].
+// update runs fn in a transaction that has locked the task's deferral and the answer of key. An
+// attempt that is over is [deferral.ErrStale].
 func (s *Store) update(ctx context.Context, a *deferral.Attempt, key string, fn func(ctx context.Context, c *change) error) error {
 	return wrap(s.store.Update(ctx, func(ctx context.Context, tx jobs.Tx) error {
 		if err := tx.Lock(ctx, jobstore.DeferralLock(a.Task)); err != nil {
@@ -103,17 +106,20 @@ func (s *Store) update(ctx context.Context, a *deferral.Attempt, key string, fn 
 	}))
 }
 
-// begun reports whether the deferral is of this attempt, and deferred whether the attempt has ended.
+// begun reports whether the deferral is of this attempt, and deferred whether the attempt has
+// ended.
 func (c *change) begun() bool { return c.d != nil && c.d.Generation == c.a.Generation }
 
 func (c *change) deferred() bool { return c.begun() && c.d.Phase != jobstore.DeferralReserved }
 
-// othersTurn reports whether the deferral is another attempt's that has ended, and that nobody settles yet: its retry is not this attempt.
+// othersTurn reports whether the deferral is another attempt's that has ended, and that nobody
+// settles yet: its retry is not this attempt.
 func (c *change) othersTurn() bool {
 	return c.d != nil && !c.begun() && c.d.Phase != jobstore.DeferralReserved && !c.d.Claimed
 }
 
-// take gives the deferral to this attempt, with a key. An answer for the same key that no attempt has been settled by stays.
+// take gives the deferral to this attempt, with a key. An answer for the same key that no attempt
+// has been settled by stays.
 func (c *change) take(ctx context.Context, key string) error {
 	if c.d == nil {
 		c.d = &jobstore.Deferral{Task: c.a.Task}
@@ -311,7 +317,8 @@ func (s *Store) drop(ctx context.Context, a *deferral.Attempt, keepAnswer bool) 
 	return answered, err
 }
 
-// there reports whether a task has a deferral. It locks nothing: most tasks have none, and end without a transaction here.
+// there reports whether a task has a deferral. It locks nothing: most tasks have none, and end
+// without a transaction here.
 func (s *Store) there(ctx context.Context, id task.ID) (is bool, err error) {
 	err = s.store.View(ctx, func(ctx context.Context, tx jobs.Tx) error {
 		found, err := tx.Deferrals(ctx, id)

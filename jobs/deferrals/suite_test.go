@@ -26,7 +26,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(testserver.Reaper))
 }
 
-// TestStore runs the suite over every store of jobs; two of the runs have each transaction run twice, and one has none of the optional interfaces.
+// TestStore runs the suite over every store of jobs; two of the runs have each transaction run
+// twice, and one has none of the optional interfaces.
 func TestStore(t *testing.T) {
 	t.Run("memory", func(t *testing.T) { run(t, memory) })
 	t.Run("again", func(t *testing.T) {

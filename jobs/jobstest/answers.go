@@ -291,6 +291,59 @@ func answerCases() []testCase {
 			},
 		},
 		{
+			Area: "leases", Name: "leases of queues",
+			Explain: "There is one lease for each queue: SaveQueueLease writes over it, QueueLease finds it, and an error of fn undoes it.",
+			Run: func(w *world) {
+				s := w.Open()
+				l := &jobstore.QueueLease{Queue: "q", Fence: 1, Until: w.now(s).Add(time.Hour), Status: []byte(`{"node":"n"}`)}
+				want := func(queue string, want *jobstore.QueueLease) {
+					w.Helper()
+					for _, run := range []func(jobs.Store, txFunc){w.view, w.update} {
+						run(s, func(ctx context.Context, tx jobs.Tx) error {
+							got, err := tx.QueueLease(ctx, queue)
+							if diff := cmp.Diff(want, got); diff != "" {
+								w.Errorf("the lease of %s (-want +got):\n%s", queue, diff)
+							}
+							return err
+						})
+					}
+				}
+				save := func(l *jobstore.QueueLease) txFunc {
+					return func(ctx context.Context, tx jobs.Tx) error { return tx.SaveQueueLease(ctx, l) }
+				}
+				want("q", nil)
+				w.update(s, save(l))
+				want("q", l)
+				want("other", nil)
+				next := &jobstore.QueueLease{Queue: "q", Fence: 2, Admissions: 7, Until: w.now(s), Status: []byte("{}")}
+				w.update(s, save(next))
+				want("q", next)
+				ctx, cancel := w.Ctx()
+				defer cancel()
+				vain := errors.New("in vain")
+				w.WantIs(s.Update(ctx, func(ctx context.Context, tx jobs.Tx) error {
+					return errors.Join(tx.SaveQueueLease(ctx, l), tx.SaveQueueLease(ctx, &jobstore.QueueLease{Queue: "new", Fence: 1, Status: []byte("{}")}), vain)
+				}), vain, "Update")
+				want("q", next)
+				want("new", nil)
+				w.WantIs(s.View(ctx, save(l)), jobs.ErrUnsupported, "SaveQueueLease in a View")
+			},
+		},
+		{
+			Area: "leases", Name: "word of leases",
+			Explain: "Watchers hear of a lease that was given back, so that those who stand by take over at once.",
+			Run: func(w *world) {
+				s, other := w.Open(), w.Open()
+				var e ear
+				defer s.Watch(e.wake)()
+				w.Until("a wake-up", func() bool {
+					l := &jobstore.QueueLease{Queue: "q", Fence: 1, Until: w.now(other), Status: []byte("{}")}
+					w.update(other, func(ctx context.Context, tx jobs.Tx) error { return tx.SaveQueueLease(ctx, l) })
+					return w.soon(func() bool { return e.heard(jobstore.LeaseWord) })
+				})
+			},
+		},
+		{
 			Area: "answers", Name: "word of deferrals",
 			Explain: "Watchers hear of a deferral that is due, by the word of its queue; of one that is due later they do not.",
 			Run: func(w *world) {

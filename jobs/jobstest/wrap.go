@@ -45,16 +45,17 @@ func Bare(s jobs.Store) jobs.Store { return bare{s} }
 type bare struct{ jobs.Store }
 
 func (b bare) Update(ctx context.Context, fn func(ctx context.Context, tx jobs.Tx) error) error {
-	return b.Store.Update(ctx, func(ctx context.Context, tx jobs.Tx) error { return fn(ctx, bareTx{tx, tx}) })
+	return b.Store.Update(ctx, func(ctx context.Context, tx jobs.Tx) error { return fn(ctx, bareTx{tx, tx, tx}) })
 }
 
 func (b bare) Single(ctx context.Context, fn func(ctx context.Context, tx jobs.Tx) error) error {
-	return b.Store.Single(ctx, func(ctx context.Context, tx jobs.Tx) error { return fn(ctx, bareTx{tx, tx}) })
+	return b.Store.Single(ctx, func(ctx context.Context, tx jobs.Tx) error { return fn(ctx, bareTx{tx, tx, tx}) })
 }
 
 // bareTx has the methods of the port, and no others.
 type bareTx struct {
 	jobstore.AnswerTx
+	jobstore.LeaseTx
 	tx jobs.Tx
 }
 

@@ -12,11 +12,13 @@ type Deferral struct {
 	Task task.ID
 	// Queue is the broker's queue, and Name the task's name.
 	Queue, Name string
-	// Generation is that of the attempt. A deferral that is over is over for this attempt and those before it.
+	// Generation is that of the attempt. A deferral that is over is over for this attempt and those
+	// before it.
 	Generation int
 	// AtMostOnce: no broker has the attempt's message, so that nobody repeats it.
 	AtMostOnce bool
-	// Key names the answer, together with Name. No other deferral that is open has both, nor has a job that is not over.
+	// Key names the answer, together with Name. No other deferral that is open has both, nor has a
+	// job that is not over.
 	Key   string
 	Phase DeferralPhase
 	// Verdict is what has come in place of the answer, or the answer itself.
@@ -27,11 +29,14 @@ type Deferral struct {
 	Refusal string
 	// Claimed: a consumer has begun to settle it.
 	Claimed bool
-	// Fence counts its claims, and whatever else ends a claim. Who claimed it before changes it no more.
+	// Fence counts its claims, and whatever else ends a claim. Who claimed it before changes it no
+	// more.
 	Fence int64
-	// Deadline is until when the answer is awaited; of a DeferralReserved one, until when its attempt must be heard of.
+	// Deadline is until when the answer is awaited; of a DeferralReserved one, until when its
+	// attempt must be heard of.
 	Deadline time.Time
-	// Due is when a consumer looks at it: its Deadline, the end of a claim, or at once. Zero if it is over.
+	// Due is when a consumer looks at it: its Deadline, the end of a claim, or at once. Zero if it
+	// is over.
 	Due time.Time
 	// Expires is when it is deleted. Zero unless it is over.
 	Expires time.Time
@@ -67,7 +72,8 @@ func (d *Deferral) Open() bool { return d.Phase != DeferralOver }
 // Answered reports whether an answer or a refusal was accepted.
 func (d *Deferral) Answered() bool { return d.Verdict == VerdictAnswer || d.Verdict == VerdictRefusal }
 
-// Word is the word by which a store tells watchers that the deferral was saved; "": it tells nothing.
+// Word is the word by which a store tells watchers that the deferral was saved; "": it tells
+// nothing.
 func (d *Deferral) Word(now time.Time) string {
 	if d.Due.IsZero() || d.Due.After(now) {
 		return ""
@@ -76,4 +82,7 @@ func (d *Deferral) Word(now time.Time) string {
 }
 
 // DeferralWord is the word by which a store tells watchers of deferrals of a broker's queue.
-func DeferralWord(queue string) string { return "\x1e" + queue }
+func DeferralWord(queue string) string { return noName + "\x1e" + queue }
+
+// noName begins the words that are no names of jobs.
+const noName = "\x1f"

@@ -2,7 +2,8 @@ package jobstore
 
 import "time"
 
-// EarlyAnswer is an answer that came before its request was stored. There is one for each name and key.
+// EarlyAnswer is an answer that came before its request was stored. There is one for each name and
+// key.
 type EarlyAnswer struct {
 	Name, Key string
 	// Result is any JSON value. nil: the answer is a refusal.

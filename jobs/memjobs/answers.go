@@ -144,7 +144,8 @@ func (t *answerTable) awaiting(queue string, after task.ID, limit int) (found []
 	return found[:min(len(found), limit)]
 }
 
-// copyDeferral is a deferral that shares nothing that can be written to, in the precision in which times are kept.
+// copyDeferral is a deferral that shares nothing that can be written to, in the precision in which
+// times are kept.
 func copyDeferral(d *jobstore.Deferral) *jobstore.Deferral {
 	c := *d
 	c.Answer, c.State = bytes.Clone(d.Answer), bytes.Clone(d.State)

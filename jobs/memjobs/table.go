@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
 // record is a job and where it stands in the orders.
@@ -31,12 +32,14 @@ type table struct {
 	names    names
 
 	answerTable answerTable
+	leases      map[string]*jobstore.QueueLease // by queue
 }
 
 func newTable() *table {
 	return &table{
 		byID: map[jobs.ID]*record{}, keys: map[string]*order{}, children: map[jobs.ID]*order{}, lines: map[place]*line{},
 		answers: map[[2]string]*order{}, unique: map[[2]string]*order{}, names: newNames(), answerTable: newAnswerTable(),
+		leases: map[string]*jobstore.QueueLease{},
 	}
 }
 

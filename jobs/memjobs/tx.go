@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
 // tx is a transaction that changes jobs: at once, and back if it fails. It holds the table, so that everything is locked.
@@ -21,7 +22,8 @@ type tx struct {
 	over   bool
 
 	undoneAnswers []answerChange // what early answers and deferrals were, in the order of the changes
-	words         []string       // of deferrals that were saved
+	undoLeases    []*jobstore.QueueLease
+	words         []string // of deferrals and leases that were saved
 }
 
 // change is what a job was before it was changed. nil: there was none.
@@ -76,6 +78,7 @@ func (tx *tx) rollback() {
 	}
 	tx.undo = nil
 	tx.undoAnswers()
+	tx.rollbackLeases()
 }
 
 // woken returns the names of the jobs that have a Due which they had not before, and the words of queues that are to be looked at; nil if

@@ -18,7 +18,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// TestPlansOfAnswers has SQLite explain how it finds early answers and deferrals: each question has its index, and what is due is read in its order.
+// TestPlansOfAnswers has SQLite explain how it finds early answers and deferrals: each question has
+// its index, and what is due is read in its order.
 func TestPlansOfAnswers(t *testing.T) {
 	ctx := t.Context()
 	u := url.URL{Scheme: "sqlite", Path: filepath.Join(t.TempDir(), "jobs.db")}
@@ -64,7 +65,8 @@ func TestPlansOfAnswers(t *testing.T) {
 	}
 }
 
-// TestPlansOfAnswersForAnEmptyTable: PostgreSQL reads no more than it answers, although it has seen the tables empty.
+// TestPlansOfAnswersForAnEmptyTable: PostgreSQL reads no more than it answers, although it has seen
+// the tables empty.
 func TestPlansOfAnswersForAnEmptyTable(t *testing.T) {
 	p, schema := testserver.RequirePostgres(t), testserver.Namespace()
 	if err := p.Exec(t.Context(), "postgres", "CREATE SCHEMA "+schema); err != nil {

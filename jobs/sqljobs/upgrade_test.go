@@ -52,7 +52,8 @@ func oldVersion(t *testing.T, conn *sqlconn.Conn, version int) {
 // fixtureEpoch is when the first job of testdata/version3.sql was made.
 const fixtureEpoch = 1795406212313253
 
-// oldRows fills the tables of an old version, whose times are as long ago as if its program had just ended.
+// oldRows fills the tables of an old version, whose times are as long ago as if its program had
+// just ended.
 func oldRows(t *testing.T, conn *sqlconn.Conn, version int) {
 	t.Helper()
 	text, err := os.ReadFile("testdata/version3.sql")
@@ -128,7 +129,8 @@ func usersJobs(t *testing.T, conn *sqlconn.Conn, table string, version int) map[
 	return rows
 }
 
-// upgrade brings a database of an old version up to date, by two processes at once, and returns one's store.
+// upgrade brings a database of an old version up to date, by two processes at once, and returns
+// one's store.
 func upgrade(t *testing.T, dsn string, version int) *sqljobs.Store {
 	t.Helper()
 	conn, err := sqlconn.New(sqlconn.Config{URL: dsn, Backoff: quick})
@@ -191,7 +193,8 @@ func TestUpgradeFromVersion1(t *testing.T) {
 	})
 }
 
-// Early answers and deferred tasks of versions 2 and 3 go on as they were, each in the table that it has now.
+// Early answers and deferred tasks of versions 2 and 3 go on as they were, each in the table that
+// it has now.
 func TestUpgradeKeepsAnswers(t *testing.T) {
 	for _, version := range []int{2, 3} {
 		t.Run(fmt.Sprint("version ", version), func(t *testing.T) {
@@ -246,6 +249,15 @@ func keepsAnswers(t *testing.T, store *sqljobs.Store) {
 	}
 	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Errorf("deferrals (-want +got):\n%s", diff)
+	}
+	if err := store.View(ctx, func(ctx context.Context, tx jobs.Tx) error {
+		l, err := tx.QueueLease(ctx, "line")
+		if l == nil || l.Fence != 3 || l.Admissions != 4 || string(l.Status) != `{"node":"n1","limit":2000}` || !l.Until.After(time.Now()) {
+			t.Errorf("the lease of the queue is %+v", l)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
 	}
 	answer := func(name, key string, want jobs.ReceiptKind) {
 		t.Helper()

@@ -1,4 +1,4 @@
--- Early answers and deferred tasks have tables of their own. The table of jobs has a new name, so that a program which does not know that fails at its next statement.
+-- Early answers, deferred tasks and the leases of queues have tables of their own. The table of jobs has a new name, so that a program which does not know that fails at its next statement.
 ALTER TABLE swarmiji_job RENAME TO swarmiji_jobs;
 
 -- Answers that came before their requests were stored. result is empty where the answer is a refusal.
@@ -58,4 +58,16 @@ INSERT INTO swarmiji_deferral (task, queue, name, generation, at_most_once, key,
 		WHERE queue LIKE 'swarmiji.deferred/%' AND unique_key IS NOT NULL
 	) WHERE place = 1;
 
-DELETE FROM swarmiji_jobs WHERE queue = 'swarmiji.early' OR queue LIKE 'swarmiji.deferred/%';
+-- The lease by which one runner leads a queue.
+CREATE TABLE swarmiji_queue_lease (
+	queue      text PRIMARY KEY NOT NULL,
+	fence      integer NOT NULL,
+	until      integer NOT NULL,
+	admissions integer NOT NULL,
+	status     text NOT NULL
+);
+
+INSERT OR REPLACE INTO swarmiji_queue_lease (queue, fence, until, admissions, status)
+	SELECT name, token, queue_due, run, data FROM swarmiji_jobs WHERE queue = 'swarmiji.queues' AND queue_due IS NOT NULL ORDER BY id;
+
+DELETE FROM swarmiji_jobs WHERE queue IN ('swarmiji.early', 'swarmiji.queues') OR queue LIKE 'swarmiji.deferred/%';

@@ -1,0 +1,64 @@
+package memjobs
+
+import (
+	"bytes"
+	"context"
+
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
+)
+
+func copyLease(l *jobstore.QueueLease) *jobstore.QueueLease {
+	if l == nil {
+		return nil
+	}
+	c := *l
+	c.Status, c.Until = bytes.Clone(l.Status), exact(l.Until)
+	return &c
+}
+
+// QueueLease implements [jobstore.LeaseTx].
+func (tx *tx) QueueLease(ctx context.Context, queue string) (*jobstore.QueueLease, error) {
+	if err := tx.ready(ctx); err != nil {
+		return nil, err
+	}
+	return copyLease(tx.core.table.leases[queue]), nil
+}
+
+// SaveQueueLease implements [jobstore.LeaseTx].
+func (tx *tx) SaveQueueLease(ctx context.Context, l *jobstore.QueueLease) error {
+	if err := tx.ready(ctx); err != nil {
+		return err
+	}
+	leases := tx.core.table.leases
+	if before := leases[l.Queue]; before != nil {
+		tx.undoLeases = append(tx.undoLeases, before)
+	} else {
+		tx.undoLeases = append(tx.undoLeases, &jobstore.QueueLease{Queue: l.Queue})
+	}
+	leases[l.Queue] = copyLease(l)
+	if word := l.Word(tx.now()); word != "" {
+		tx.words = append(tx.words, word)
+	}
+	return nil
+}
+
+// rollbackLeases undoes what was done to leases. One without a fence was not there.
+func (tx *tx) rollbackLeases() {
+	leases := tx.core.table.leases
+	for i := len(tx.undoLeases) - 1; i >= 0; i-- {
+		before := tx.undoLeases[i]
+		if leases[before.Queue] = before; before.Fence == 0 {
+			delete(leases, before.Queue)
+		}
+	}
+	tx.undoLeases = nil
+}
+
+// QueueLease implements [jobstore.LeaseTx].
+func (v *view) QueueLease(ctx context.Context, queue string) (l *jobstore.QueueLease, err error) {
+	err = v.read(ctx, func() { l = copyLease(v.core.table.leases[queue]) })
+	return l, err
+}
+
+// SaveQueueLease implements [jobstore.LeaseTx].
+func (v *view) SaveQueueLease(context.Context, *jobstore.QueueLease) error { return errReads }
