@@ -21,7 +21,8 @@
 //     tasks.
 //   - producer: Submit and SubmitAll. consumer: Run, queues with workers, the graceful stop.
 //   - middleware: what wraps handlers and submissions, such as retries with backoff, logs and metrics.
-//   - schedule: tasks that run later or again and again, by cron, repeats or phrases. Its adapters lie below it.
+//   - when: times that come again, by cron, English phrases, repeats or windows of the week.
+//   - schedule: tasks that run later or again and again, at the times of when. Its adapters lie below it.
 //   - limit: how many tasks of a kind run at once, or in a time, over all processes. revoke: tasks that are not to run any more.
 //   - control: commands to running consumers.
 //   - router: which task goes to which queue.

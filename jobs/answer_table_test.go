@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/jobs"
-	"github.com/swarmiji/swarmiji/schedule"
 	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/when"
 )
 
 // TestAnswerInEveryState: what becomes of an answer and of a refusal, wherever the job stands.
@@ -337,7 +337,7 @@ func TestKeysAreTaken(t *testing.T) {
 // TestQueueSpecs: what a spec may say of queues, and what it comes to.
 func TestQueueSpecs(t *testing.T) {
 	bubble(t, func(w *world) { // it is midnight
-		windows, err := schedule.ParseWindows("06:00-18:00", nil)
+		windows, err := when.ParseWindows("06:00-18:00", nil)
 		w.ok(err)
 		now := time.Now().UTC()
 		for field, spec := range map[string]jobs.Spec{

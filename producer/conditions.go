@@ -9,8 +9,8 @@ import (
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/resultstore"
-	"github.com/swarmiji/swarmiji/schedule"
 	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/when"
 )
 
 var (
@@ -70,13 +70,13 @@ func (s *staged) draft() error {
 }
 
 // readWindows reads windows in UTC, or those that name their zone behind the word WINDOWS.
-func readWindows(text string) (*schedule.Windows, error) {
-	if spec, err := schedule.Parse(text); err == nil {
-		if w, ok := spec.(*schedule.Windows); ok {
+func readWindows(text string) (*when.Windows, error) {
+	if spec, err := when.Parse(text); err == nil {
+		if w, ok := spec.(*when.Windows); ok {
 			return w, nil
 		}
 	}
-	return schedule.ParseWindows(text, nil)
+	return when.ParseWindows(text, nil)
 }
 
 // endsRecorded returns an error where nobody could look up how a task has ended.

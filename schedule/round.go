@@ -9,6 +9,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/internal/errand"
 	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/when"
 )
 
 const (
@@ -40,7 +41,7 @@ type round struct {
 	nowAt time.Time             // when it was that
 
 	// Of the fetching goroutine:
-	specs map[string]Spec       // read a moment ago
+	specs map[string]when.Spec  // read a moment ago
 	left  map[tickKey]time.Time // since when ticks that are due are left to other listeners
 
 	pace    pace
@@ -78,7 +79,7 @@ type end struct {
 
 func newRound(l *Listener) *round {
 	r := &round{
-		l: l, c: &l.c, held: map[tickKey]*hold{}, specs: map[string]Spec{}, told: map[tickKey]time.Time{},
+		l: l, c: &l.c, held: map[tickKey]*hold{}, specs: map[string]when.Spec{}, told: map[tickKey]time.Time{},
 		freed: make(chan struct{}, 1), woken: make(chan struct{}, 1),
 		queue: make(chan *hold, mostTaken+l.c.Workers), batches: make(chan []*hold, mostHeld),
 		ends: make(chan end, mostTaken),

@@ -13,7 +13,7 @@ type Conditions struct {
 	// Weight is how much of the limit of its jobs' queue it takes while it runs; 0: nothing. It is rounded up to thousandths. Unset: 1.
 	Weight Opt[float64]
 	// Windows are the times at which it may be sent, as "Mon-Fri 09:00-17:00" in UTC, or "WINDOWS Europe/Berlin 09:00-17:00" in a
-	// zone (see schedule.Windows). "": any time.
+	// zone (see when.Windows). "": any time.
 	Windows string
 	// Throttle names the queue of jobs whose runner sends it, as far as its limit and its throttler let it. It is not the broker's queue. "": [DefaultThrottle].
 	Throttle string

@@ -51,13 +51,13 @@ var layers = []rule{
 	{
 		"suite",
 		[]string{"schedule/scheduletest"},
-		[]string{"schedule", "task", "internal/suite", "@leaves"},
+		[]string{"schedule", "when", "task", "internal/suite", "@leaves"},
 		"a suite knows its port and no adapter, so that every adapter can be held to it",
 	},
 	{
 		"suite",
 		[]string{"jobs/jobstest"},
-		[]string{"jobs", "task", "schedule", "internal/suite", "@leaves"},
+		[]string{"jobs", "task", "when", "internal/suite", "@leaves"},
 		"a suite knows its port and no adapter, so that every adapter can be held to it",
 	},
 	{
@@ -143,28 +143,34 @@ var layers = []rule{
 		"it runs handlers and submits tasks for whoever takes on what is due, and does not know what that is",
 	},
 	{
+		"L0",
+		[]string{"when"},
+		nil,
+		"when something happens is a question of time alone, whatever it is",
+	},
+	{
 		"L1",
 		[]string{"schedule"},
-		[]string{"task", "resultstore", "internal/errand", "@leaves"},
-		"when a task runs is a question of time alone; its stores and whatever it is submitted through are handed in. What is known of the last run is in a result store",
+		[]string{"when", "task", "resultstore", "internal/errand", "@leaves"},
+		"its stores and whatever a task is submitted through are handed in. What is known of the last run is in a result store",
 	},
 
 	{
 		"L2",
 		[]string{"jobs"},
-		[]string{"task", "resultstore", "schedule", "internal/errand", "@leaves"},
-		"a job is a record with rules; its stores, and what its runs are submitted through, are handed in. When it repeats is a Spec of schedule",
+		[]string{"task", "resultstore", "when", "internal/errand", "@leaves"},
+		"a job is a record with rules; its stores, and what its runs are submitted through, are handed in. When it repeats is a Spec of when",
 	},
 	{
 		"L3",
 		[]string{"jobs/memjobs", "jobs/sqljobs"},
-		[]string{"jobs", "task", "schedule", "broker", "@conns", "@leaves"},
+		[]string{"jobs", "task", "broker", "@conns", "@leaves"},
 		"an adapter knows its own port and never another adapter; broker is open to it for the errors of the shared connection",
 	},
 	{
 		"L4",
 		[]string{"jobs/bedrock"},
-		[]string{"jobs", "task", "schedule", "@leaves"},
+		[]string{"jobs", "task", "when", "@leaves"},
 		"a protocol in front of the service works with every store and so knows none",
 	},
 	{
@@ -257,8 +263,8 @@ var layers = []rule{
 	{
 		"L4",
 		[]string{"producer"},
-		[]string{"task", "@ports", "serializer/*", "middleware", "schedule", "jobs", "internal/wire", "internal/report", "@leaves"},
-		"the producer works with every adapter and so knows none, nor the consumer; tasks with conditions become jobs, whose windows are those of schedule",
+		[]string{"task", "@ports", "serializer/*", "middleware", "when", "jobs", "internal/wire", "internal/report", "@leaves"},
+		"the producer works with every adapter and so knows none, nor the consumer; tasks with conditions become jobs with windows",
 	},
 	{
 		"L4",
@@ -276,13 +282,13 @@ var layers = []rule{
 	{
 		"L5",
 		[]string{"cmd/..."},
-		[]string{"task", "@ports", "serializer/*", "middleware", "control", "revoke", "deadletter", "schedule", "jobs", "jobs/bedrock", "jobs/callback", "producer", "consumer", "open", "@adapters", "@leaves", "internal/wire"},
+		[]string{"task", "@ports", "serializer/*", "middleware", "control", "revoke", "deadletter", "when", "schedule", "jobs", "jobs/bedrock", "jobs/callback", "producer", "consumer", "open", "@adapters", "@leaves", "internal/wire"},
 		"programs use the library as its users do; the wire alone opens what others have sealed, for people to see it",
 	},
 	{
 		"L5",
 		[]string{"bench/...", "examples/..."},
-		[]string{"task", "@ports", "serializer/*", "middleware", "control", "revoke", "deadletter", "schedule", "jobs", "jobs/bedrock", "jobs/callback", "producer", "consumer", "open", "@adapters", "@programs", "@leaves", "internal/testserver", "internal/ledger", "internal/graphs"},
+		[]string{"task", "@ports", "serializer/*", "middleware", "control", "revoke", "deadletter", "when", "schedule", "jobs", "jobs/bedrock", "jobs/callback", "producer", "consumer", "open", "@adapters", "@programs", "@leaves", "internal/testserver", "internal/ledger", "internal/graphs"},
 		"programs use the library as its users do; these may start a server of their own, keep a ledger, and run the tests' workflows",
 	},
 

@@ -1,4 +1,4 @@
-package schedule
+package when
 
 import (
 	"errors"
@@ -209,7 +209,7 @@ func TestCronRefused(t *testing.T) {
 	for _, text := range badCrons {
 		spec, err := ParseCron(text)
 		var refusal *SpecError
-		if err == nil || !errors.Is(err, ErrSpec) || !errors.As(err, &refusal) || refusal.Problem == "" {
+		if err == nil || !errors.Is(err, ErrBadSpec) || !errors.As(err, &refusal) || refusal.Problem == "" {
 			t.Errorf("%q: %v, %v", shorten(text), spec, err)
 		}
 		if len(err.Error()) > 1000 {
@@ -217,7 +217,7 @@ func TestCronRefused(t *testing.T) {
 		}
 	}
 	_, err := ParseCron("2026 11 21 7 19 0 0")
-	const want = `swarmiji: schedule: bad spec "2026 11 21 7 19 0 0": understood "2026 11 21", but day of week "7": not within 0 to 6; Sunday is 0`
+	const want = `when: bad spec "2026 11 21 7 19 0 0": understood "2026 11 21", but day of week "7": not within 0 to 6; Sunday is 0`
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
@@ -387,7 +387,7 @@ func TestOnce(t *testing.T) {
 		}
 		spec, err := Once(when)
 		if c.want == "" {
-			if !errors.Is(err, ErrSpec) {
+			if !errors.Is(err, ErrBadSpec) {
 				t.Errorf("%s: %v, %v", c.at, spec, err)
 			}
 			continue

@@ -1,4 +1,4 @@
-package schedule
+package when
 
 import (
 	"errors"
@@ -68,7 +68,7 @@ func TestRepeatTable(t *testing.T) {
 		}
 		got, err := r.After(at(t, scheduled), at(t, started), at(t, finished).Add(999*time.Millisecond))
 		if c.want == "" {
-			if !errors.Is(err, ErrSpec) {
+			if !errors.Is(err, ErrBadSpec) {
 				t.Errorf("%s: got %s, %v", c.text, got, err)
 			}
 			continue
@@ -90,12 +90,12 @@ func TestRepeatRefused(t *testing.T) {
 		"SCHEDULED, STARTED, +1 HOUR", "SCHEDULED, LOCALTIME", "SCHEDULED, +1 HOUR; DROP TABLE jobs", "SCHEDULED, +1 HOUR'", "SCHEDULED, +١ HOUR", "ſCHEDULED, +1 HOUR",
 		"SCHEDULED, +1 HOUR\x00", "SCHEDULED" + strings.Repeat(", +1 HOUR", 1000),
 	} {
-		if r, err := ParseRepeat(text); !errors.Is(err, ErrSpec) || r != nil {
+		if r, err := ParseRepeat(text); !errors.Is(err, ErrBadSpec) || r != nil {
 			t.Errorf("%q: %v, %v", shorten(text), r, err)
 		}
 	}
 	_, err := ParseRepeat("SCHEDULED, +1 DAY, WEEKDAY 7")
-	const want = `swarmiji: schedule: bad spec "SCHEDULED, +1 DAY, WEEKDAY 7": understood "SCHEDULED, +1 DAY", but "WEEKDAY 7" has no day from 0 (Sunday) to 6; ` +
+	const want = `when: bad spec "SCHEDULED, +1 DAY, WEEKDAY 7": understood "SCHEDULED, +1 DAY", but "WEEKDAY 7" has no day from 0 (Sunday) to 6; ` +
 		`accepted is, for example, "FINISHED, +1 DAY"`
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
@@ -161,6 +161,22 @@ func TestRepeatAsSpec(t *testing.T) {
 	const want = "from when the last run started, +1 day, on to Monday, back to the start of the day, -30 minutes, UTC"
 	if got := Describe(r); got != want || r.Base() != Started {
 		t.Errorf("%s, base %v", got, r.Base())
+	}
+}
+
+func TestRepeatInterval(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]time.Duration{
+		"SCHEDULED, +1 HOUR": time.Hour, "FINISHED, +2 DAYS, -30 MINUTES": 47*time.Hour + 30*time.Minute, "STARTED, -5 SECONDS": -5 * time.Second,
+		"HOURLY": time.Hour, "FINISHED, +1 MONTH": 0, "FINISHED, +1 HOUR, START OF HOUR": 0, "FINISHED, WEEKDAY 1": 0, "SCHEDULED, +1 YEAR": 0,
+	} {
+		r, err := ParseRepeat(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.Interval(); got != want {
+			t.Errorf("%s: %v, want %v", text, got, want)
+		}
 	}
 }
 

@@ -1,4 +1,4 @@
-package schedule
+package when
 
 import (
 	"errors"
@@ -111,16 +111,16 @@ func TestWindowsRefused(t *testing.T) {
 		"Mon-Xyz 09:00-17:00", "Mon,Tue 09:00-17:00", "1 09:00-17:00", "weekday 09:00-17:00", "09:00-17:00-18:00", "09:00:00.5-17:00", "٠٩:00-17:00",
 		"09:00-17:00; 18:00-19:00", strings.Repeat("09:00-17:00,", 100) + "09:00-17:00", strings.Repeat("x", 1<<20),
 	} {
-		if w, err := ParseWindows(text, nil); !errors.Is(err, ErrSpec) || w != nil {
+		if w, err := ParseWindows(text, nil); !errors.Is(err, ErrBadSpec) || w != nil {
 			t.Errorf("%q: %v, %v", shorten(text), w, err)
 		}
 	}
 	for _, text := range []string{"WINDOWS ", "WINDOWS Europe/Berlin", "WINDOWS Nowhere 09:00-17:00", "WINDOWS Local 09:00-17:00", "WINDOWS", "windows 09:00-17:00"} {
-		if s, err := Parse(text); !errors.Is(err, ErrSpec) || s != nil {
+		if s, err := Parse(text); !errors.Is(err, ErrBadSpec) || s != nil {
 			t.Errorf("%q: %v, %v", text, s, err)
 		}
 	}
-	if w, err := ParseWindows("09:00-17:00", time.FixedZone("", 1)); !errors.Is(err, ErrSpec) {
+	if w, err := ParseWindows("09:00-17:00", time.FixedZone("", 1)); !errors.Is(err, ErrBadSpec) {
 		t.Errorf("a zone without a name: %v, %v", w, err)
 	}
 }

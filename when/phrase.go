@@ -1,4 +1,4 @@
-package schedule
+package when
 
 import (
 	"fmt"
@@ -18,10 +18,7 @@ type Phrase struct {
 	Echo string
 }
 
-const (
-	maxPhrase = 200 // bytes
-	clockFace = "Mon 2 Jan 2006 15:04"
-)
+const maxPhrase = 200 // bytes
 
 // ParsePhrase reads a time in English, as seen from now. The zone of now is that of the phrase,
 // unless its last word names another one, as Europe/Berlin or UTC.
@@ -125,7 +122,7 @@ func understand(text string, now time.Time) (Phrase, *SpecError) {
 		found.At, _ = found.Spec.Next(now)
 		found.Echo = Describe(found.Spec)
 		if !found.At.IsZero() {
-			found.Echo += "; next " + p.echo(found.At)
+			found.Echo += "; next " + DescribeTime(found.At, now)
 		}
 		return found, nil
 	}
@@ -136,39 +133,8 @@ func understand(text string, now time.Time) (Phrase, *SpecError) {
 	}
 	found.Spec = once
 	found.At, _ = once.Next(found.At.Add(-time.Second))
-	found.Echo = p.echo(found.At)
+	found.Echo = DescribeTime(found.At, now)
 	return found, nil
-}
-
-// echo says an instant.
-func (p *phrase) echo(t time.Time) string {
-	local := t.In(p.now.Location())
-	layout := clockFace
-	if local.Second() != 0 {
-		layout += ":05"
-	}
-	s := local.Format(layout + " MST")
-	if t.Equal(p.now.Truncate(time.Second)) {
-		return s + ", now"
-	}
-	return s + ", in " + span(t.Sub(p.now))
-}
-
-// span says how long it is until then; what is far away in days.
-func span(d time.Duration) string {
-	const day = 24 * time.Hour
-	d = d.Round(time.Second)
-	if d >= 7*day {
-		return fmt.Sprintf("%d days", d/day)
-	}
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
 }
 
 // duration reads what follows "in".

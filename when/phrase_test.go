@@ -1,4 +1,4 @@
-package schedule
+package when
 
 import (
 	"errors"
@@ -311,7 +311,7 @@ func TestPhraseTable(t *testing.T) {
 		if c.want == "" {
 			refused++
 			var refusal *SpecError
-			if !errors.Is(err, ErrSpec) || !errors.As(err, &refusal) || !strings.Contains(err.Error(), c.refused) {
+			if !errors.Is(err, ErrBadSpec) || !errors.As(err, &refusal) || !strings.Contains(err.Error(), c.refused) {
 				t.Errorf("%q: %v, %v; want a refusal with %q", c.phrase, p, err, c.refused)
 			} else if refusal.Nearest != "" {
 				if _, err := ParsePhrase(refusal.Nearest, now); err != nil {
@@ -405,7 +405,7 @@ func TestPhraseZones(t *testing.T) {
 		}
 	}
 	_, err := ParsePhrase("every day at 9am", at(t, phraseNow).In(time.FixedZone("odd", 1234)))
-	if !errors.Is(err, ErrSpec) || !strings.Contains(err.Error(), "zone") {
+	if !errors.Is(err, ErrBadSpec) || !strings.Contains(err.Error(), "zone") {
 		t.Errorf("a zone that has no name: %v", err)
 	}
 }
@@ -435,7 +435,7 @@ func TestPhraseMonthsEnd(t *testing.T) {
 	} {
 		p, err := ParsePhrase(c.phrase, at(t, c.now))
 		if c.want == "" {
-			if !errors.Is(err, ErrSpec) {
+			if !errors.Is(err, ErrBadSpec) {
 				t.Errorf("%s, %q: %v, %v", c.now, c.phrase, p, err)
 			}
 			continue
@@ -445,7 +445,7 @@ func TestPhraseMonthsEnd(t *testing.T) {
 		}
 	}
 	for _, year := range []int{1, 1969, 2100, 1 << 40} {
-		if _, err := ParsePhrase("in 5 minutes", time.Date(year, 6, 1, 0, 0, 0, 0, time.UTC)); !errors.Is(err, ErrSpec) {
+		if _, err := ParsePhrase("in 5 minutes", time.Date(year, 6, 1, 0, 0, 0, 0, time.UTC)); !errors.Is(err, ErrBadSpec) {
 			t.Errorf("now in the year %d: %v", year, err)
 		}
 	}

@@ -1,4 +1,4 @@
-package schedule
+package when
 
 import (
 	"testing"

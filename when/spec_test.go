@@ -1,4 +1,4 @@
-package schedule
+package when
 
 import (
 	"errors"
@@ -9,10 +9,10 @@ import (
 func TestSpecErrorSaysAll(t *testing.T) {
 	t.Parallel()
 	err := error(&SpecError{Input: "every 45 minutes", Understood: "every", Problem: "45 does not divide 60", Nearest: "every 30 minutes"})
-	if !errors.Is(err, ErrSpec) {
-		t.Error("does not wrap ErrSpec")
+	if !errors.Is(err, ErrBadSpec) {
+		t.Error("does not wrap ErrBadSpec")
 	}
-	const want = `swarmiji: schedule: bad spec "every 45 minutes": understood "every", but 45 does not divide 60; ` +
+	const want = `when: bad spec "every 45 minutes": understood "every", but 45 does not divide 60; ` +
 		`accepted is, for example, "every 30 minutes"`
 	if err.Error() != want {
 		t.Errorf("got  %s\nwant %s", err, want)

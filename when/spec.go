@@ -1,4 +1,4 @@
-package schedule
+package when
 
 import (
 	"errors"
@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// ErrSpec is what every refusal of a spec, a phrase or a zone wraps. Compare with [errors.Is]; the details are a [SpecError].
-var ErrSpec = errors.New("swarmiji: schedule: bad spec")
+// ErrBadSpec is what every refusal of a spec, a phrase or a zone wraps. Compare with [errors.Is]; the details are a [SpecError].
+var ErrBadSpec = errors.New("when: bad spec")
 
 // Spec says when something is to happen: a pure function of time, safe for concurrent use.
 type Spec interface {
@@ -22,7 +22,7 @@ type Spec interface {
 }
 
 // SpecError is a refusal: what was given, how much of it was understood, what is wrong with the rest, and what would have been
-// accepted. It wraps [ErrSpec].
+// accepted. It wraps [ErrBadSpec].
 type SpecError struct {
 	Input      string // what was given, shortened if it was long
 	Understood string // how much of it made sense, in the words given; empty: nothing did
@@ -33,7 +33,7 @@ type SpecError struct {
 // Error says all of it in one sentence.
 func (e *SpecError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%v %q: ", ErrSpec, e.Input)
+	fmt.Fprintf(&b, "%v %q: ", ErrBadSpec, e.Input)
 	if e.Understood != "" {
 		fmt.Fprintf(&b, "understood %q, but ", e.Understood)
 	}
@@ -44,8 +44,8 @@ func (e *SpecError) Error() string {
 	return b.String()
 }
 
-// Unwrap returns [ErrSpec].
-func (e *SpecError) Unwrap() error { return ErrSpec }
+// Unwrap returns [ErrBadSpec].
+func (e *SpecError) Unwrap() error { return ErrBadSpec }
 
 // quoted is how much of an input a refusal repeats, in bytes.
 const quoted = 120

@@ -1,17 +1,17 @@
-package schedule_test
+package when_test
 
 import (
 	"fmt"
 	"time"
 
-	"github.com/swarmiji/swarmiji/schedule"
+	"github.com/swarmiji/swarmiji/when"
 )
 
 // friday is the now of the examples.
 var friday = time.Date(2026, 11, 20, 14, 50, 0, 0, time.UTC)
 
 // show prints the next runs of a spec.
-func show(s schedule.Spec, after time.Time, n int) {
+func show(s when.Spec, after time.Time, n int) {
 	for range n {
 		next, ok := s.Next(after)
 		if !ok {
@@ -25,19 +25,19 @@ func show(s schedule.Spec, after time.Time, n int) {
 
 func ExampleParseCron() {
 	// Every 5 seconds from 9 to before 18 o'clock, on every 2nd Sunday and on each Wednesday of March 2014.
-	s, err := schedule.ParseCron("2014 3 * 0/2,3 9-17 * */5")
+	s, err := when.ParseCron("2014 3 * 0/2,3 9-17 * */5")
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	show(s, time.Date(2014, 3, 26, 17, 59, 50, 0, time.UTC), 2)
 
-	_, err = schedule.ParseCron("* * * 7 12 0 0")
+	_, err = when.ParseCron("* * * 7 12 0 0")
 	fmt.Println(err)
 	// Output:
 	// Wed 2014-03-26 17:59:55
 	// never again
-	// swarmiji: schedule: bad spec "* * * 7 12 0 0": understood "* * *", but day of week "7": not within 0 to 6; Sunday is 0
+	// when: bad spec "* * * 7 12 0 0": understood "* * *", but day of week "7": not within 0 to 6; Sunday is 0
 }
 
 func ExampleParseCron5() {
@@ -46,7 +46,7 @@ func ExampleParseCron5() {
 		fmt.Println(err)
 		return
 	}
-	s, err := schedule.ParseCron5("0 9 * * mon-fri", berlin)
+	s, err := when.ParseCron5("0 9 * * mon-fri", berlin)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -60,7 +60,7 @@ func ExampleParseCron5() {
 }
 
 func ExampleOnce() {
-	s, err := schedule.Once(time.Date(2026, 11, 21, 19, 0, 0, 0, time.UTC))
+	s, err := when.Once(time.Date(2026, 11, 21, 19, 0, 0, 0, time.UTC))
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -75,7 +75,7 @@ func ExampleOnce() {
 
 func ExampleParsePhrase() {
 	for _, text := range []string{"at 7pm tomorrow", "in 5 minutes", "every 2nd wednesday at noon", "every 45 minutes", "at 9am today"} {
-		p, err := schedule.ParsePhrase(text, friday)
+		p, err := when.ParsePhrase(text, friday)
 		if err != nil {
 			fmt.Println(err)
 			continue
@@ -86,18 +86,18 @@ func ExampleParsePhrase() {
 	// 2026 11 21 * 19 0 0: Sat 21 Nov 2026 19:00 UTC, in 28h10m
 	// 2026 11 20 * 14 55 0: Fri 20 Nov 2026 14:55 UTC, in 5m
 	// * * * 3/2 12 0 0: every 2nd Wednesday at 12:00 UTC; next Wed 2 Dec 2026 12:00 UTC, in 11 days
-	// swarmiji: schedule: bad spec "every 45 minutes": understood "every", but 45 minutes do not come out even: it must divide 60; accepted is, for example, "every 30 minutes"
-	// swarmiji: schedule: bad spec "at 9am today": understood "at 9am today", but that is past: Fri 20 Nov 2026 09:00:00 UTC; accepted is, for example, "at 7pm tomorrow"
+	// when: bad spec "every 45 minutes": understood "every", but 45 minutes do not come out even: it must divide 60; accepted is, for example, "every 30 minutes"
+	// when: bad spec "at 9am today": understood "at 9am today", but that is past: Fri 20 Nov 2026 09:00:00 UTC; accepted is, for example, "at 7pm tomorrow"
 }
 
 func ExampleDescribe() {
 	for _, text := range []string{"* * * 1-5 9 0 0", "2014 3 * 0/2,3 9-17 * */5", "* * * * * */15 0", "2026 11 21 * 19 0 0"} {
-		s, err := schedule.Parse(text)
+		s, err := when.Parse(text)
 		if err != nil {
 			fmt.Println(err)
 			return
 		}
-		fmt.Println(schedule.Describe(s))
+		fmt.Println(when.Describe(s))
 	}
 	// Output:
 	// every weekday at 09:00 UTC
@@ -107,7 +107,7 @@ func ExampleDescribe() {
 }
 
 func ExampleParseRepeat() {
-	r, err := schedule.ParseRepeat("finished, +1 day, weekday 1, start of day, +6 hours")
+	r, err := when.ParseRepeat("finished, +1 day, weekday 1, start of day, +6 hours")
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -121,7 +121,7 @@ func ExampleParseRepeat() {
 }
 
 func ExampleParseWindows() {
-	w, err := schedule.ParseWindows("Mon-Fri 22:00-06:00, Sat 10:00-14:00", time.UTC)
+	w, err := when.ParseWindows("Mon-Fri 22:00-06:00, Sat 10:00-14:00", time.UTC)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -135,4 +135,12 @@ func ExampleParseWindows() {
 	// Fri 2026-11-20 22:00:00
 	// Sat 2026-11-21 10:00:00
 	// Mon 2026-11-23 22:00:00
+}
+
+func ExampleDescribeTime() {
+	fmt.Println(when.DescribeTime(friday.Add(28*time.Hour+10*time.Minute), friday))
+	fmt.Println(when.DescribeTime(friday, friday))
+	// Output:
+	// Sat 21 Nov 2026 19:00 UTC, in 28h10m
+	// Fri 20 Nov 2026 14:50 UTC, now
 }

@@ -1,4 +1,4 @@
-package schedule
+package when
 
 import (
 	"errors"
@@ -96,12 +96,12 @@ func TestCron5Refused(t *testing.T) {
 		"CRON_TZ=+25:00 * * * * *", "CRON_TZ=+02:60 * * * * *", "CRON_TZ=+2 * * * * *", "CRON_TZ=" + strings.Repeat("A", 100) + " * * * * *",
 		"TZ=Europe/Berlin", strings.Repeat("* ", 1<<19), strings.Repeat("1,", 1<<19) + "1 * * * *",
 	} {
-		if spec, err := ParseCron5(text, nil); !errors.Is(err, ErrSpec) {
+		if spec, err := ParseCron5(text, nil); !errors.Is(err, ErrBadSpec) {
 			t.Errorf("%q: %v, %v", shorten(text), spec, err)
 		}
 	}
 	_, err := ParseCron5("5/15 * * * *", nil)
-	const want = `swarmiji: schedule: bad spec "5/15 * * * *": minute "5/15": a single value has no steps here; accepted is, for example, "5-59/15"`
+	const want = `when: bad spec "5/15 * * * *": minute "5/15": a single value has no steps here; accepted is, for example, "5-59/15"`
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
@@ -324,7 +324,7 @@ func TestZones(t *testing.T) {
 		switch {
 		case c.loc == time.Local && time.Local.String() == "UTC": // a machine without a zone
 		case c.want == "":
-			if !errors.Is(err, ErrSpec) {
+			if !errors.Is(err, ErrBadSpec) {
 				t.Errorf("%v: %v, %v", c.loc, spec, err)
 			}
 		case err != nil || !strings.HasPrefix(spec.String(), c.want):
@@ -353,7 +353,7 @@ func TestCronReadsBack(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"", "0 9 * * *", "@daily", "CRON_TZ=Nowhere * * * * * * *", "CRON_TZ=UTC", "x"} {
-		if spec, err := Parse(text); !errors.Is(err, ErrSpec) || spec != nil {
+		if spec, err := Parse(text); !errors.Is(err, ErrBadSpec) || spec != nil {
 			t.Errorf("%q: %v, %v", text, spec, err)
 		}
 	}

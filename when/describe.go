@@ -1,4 +1,4 @@
-package schedule
+package when
 
 import (
 	"fmt"
@@ -16,6 +16,41 @@ func Describe(s Spec) string {
 		return d.describe()
 	}
 	return s.String()
+}
+
+// DescribeTime says an instant in the zone of now, and how far it is from now, for people:
+// "Sat 21 Nov 2026 19:00 UTC, in 28h10m". The second in which now is counts as now.
+func DescribeTime(t, now time.Time) string {
+	local := t.In(now.Location())
+	layout := clockFace
+	if local.Second() != 0 {
+		layout += ":05"
+	}
+	s := local.Format(layout + " MST")
+	if t.Equal(now.Truncate(time.Second)) {
+		return s + ", now"
+	}
+	return s + ", in " + span(t.Sub(now))
+}
+
+// clockFace is the layout of an instant that DescribeTime says.
+const clockFace = "Mon 2 Jan 2006 15:04"
+
+// span says how long it is until then; what is far away in days.
+func span(d time.Duration) string {
+	const day = 24 * time.Hour
+	d = d.Round(time.Second)
+	if d >= 7*day {
+		return fmt.Sprintf("%d days", d/day)
+	}
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
 }
 
 // describe says the days and the times, each as shortly as their shape allows.

@@ -1,4 +1,4 @@
-package schedule
+package when
 
 import (
 	"fmt"
@@ -286,33 +286,9 @@ func (r *Repeat) Next(t time.Time) (time.Time, bool) {
 	return next, true
 }
 
-// maxMissed is how many steps are taken at most from a run that was missed; then the repeat counts
-// from now.
-const maxMissed = 100_000
-
-// missed returns the newest n of the runs from due on that are not after now, or due alone if that
-// is.
-func (r *Repeat) missed(due, now time.Time, n int) []time.Time {
-	t := due
-	if d := r.interval(); d > 0 {
-		if skip := now.Sub(t)/d - time.Duration(n); skip > 0 {
-			t = t.Add(skip * d)
-		}
-	}
-	runs := []time.Time{t}
-	for range maxMissed {
-		if t = after(r, t); t.IsZero() || t.After(now) {
-			return runs
-		}
-		if runs = append(runs, t); len(runs) > n {
-			runs = runs[1:]
-		}
-	}
-	return []time.Time{now}
-}
-
-// interval is what r adds, if that is always as long; else 0.
-func (r *Repeat) interval() (d time.Duration) {
+// Interval returns what r adds to its base if that is always the same. 0 if it depends on the
+// calendar: months, years, weekdays and the start of a unit.
+func (r *Repeat) Interval() (d time.Duration) {
 	for _, m := range r.mods {
 		if m.op != opAdd || repeatUnits[m.unit].seconds == 0 {
 			return 0
