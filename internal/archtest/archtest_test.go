@@ -79,6 +79,7 @@ func TestSources(t *testing.T) {
 		report(t, s.checkLength())
 		report(t, s.checkInit())
 		report(t, s.checkVars())
+		report(t, s.checkShared(shared))
 		report(t, s.checkDocs())
 		report(t, s.checkLogKeys())
 	}
@@ -111,7 +112,8 @@ func TestTexts(t *testing.T) {
 	}
 }
 
-// A row that nobody stands in is a rule about nothing, and a set that is misspelt lets nothing through or everything.
+// A row that nobody stands in is a rule about nothing, and a permission that nobody uses hides the import that nobody
+// wanted.
 func TestTables(t *testing.T) {
 	known := func(patterns []string) {
 		for _, p := range patterns {
@@ -134,4 +136,26 @@ func TestTables(t *testing.T) {
 			t.Errorf("the rule of %s has no reason", c.path)
 		}
 	}
+	report(t, tables{sets, layers, clients, testingOnly}.checkTables(packages(t)))
+	report(t, checkLint(document(t, ".golangci.yml"), parents(packages(t))))
+}
+
+// The maps that people read are those of the tree.
+func TestMaps(t *testing.T) {
+	pkgs := packages(t)
+	users := forUsers(pkgs)
+	report(t, compare("doc.go", namedInDoc(document(t, "doc.go")), users, users))
+	design := document(t, "DESIGN.md")
+	report(t, compare("the map in DESIGN.md", namedInDesign(design), append(parents(pkgs), "docs"), paths(pkgs)))
+	report(t, checkLayerTable(design, pkgs))
+}
+
+// document reads a file of the project.
+func document(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(rootDir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
