@@ -31,6 +31,7 @@
 //   - control: commands to running consumers.
 //   - router: which task goes to which queue.
 //   - broker, resultstore, events, serializer: the ports.
+//   - capability: what an adapter can do besides its port, also behind wrappers.
 //   - open: from a URL to adapters.
 //
 // The directories below ports, schedule, jobs and limit are adapters, named by technology and port,

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
@@ -96,9 +97,9 @@ func (r *run) ackEarly() bool {
 // started. If so it has dealt with the run, or does so when the broker answers. Where an
 // acknowledgement is final no such task was started.
 func (r *run) mayHaveStarted() bool {
-	checker, ok := broker.As[broker.AckChecker](r.delivery)
+	checker, ok := capability.As[broker.AckChecker](r.delivery)
 	if !ok {
-		_, final := broker.As[broker.SyncAcker](r.delivery)
+		_, final := capability.As[broker.SyncAcker](r.delivery)
 		if !final {
 			r.uncertain()
 		}

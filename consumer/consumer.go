@@ -38,6 +38,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/control"
 	"github.com/swarmiji/swarmiji/internal/crew"
 	"github.com/swarmiji/swarmiji/internal/report"
@@ -125,7 +126,7 @@ func New(c Config) (*Consumer, error) {
 		consumer.members = consumer.readMembers
 	}
 	if c.MaxCrashes > 0 {
-		consumer.witness, _ = broker.As[broker.Witness](c.Broker)
+		consumer.witness, _ = capability.As[broker.Witness](c.Broker)
 	}
 	consumer.stuck = newStuck(c.Queues)
 	consumer.incarnation = task.Text(c.NodeID, 96) + "-" + rand.Text()[:12]

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/serializer"
@@ -310,12 +311,12 @@ func (r *run) replace(queue string, next *successive, at time.Time, why string) 
 		r.settleUncertain()
 		return false
 	}
-	if _, ok := broker.As[broker.Delayer](c.cfg.Broker); !ok {
+	if _, ok := capability.As[broker.Delayer](c.cfg.Broker); !ok {
 		r.waitHere(at)
 		at = time.Time{}
 	}
 	defer r.freeEarly()
-	if _, atomic := broker.As[broker.Retrier](c.cfg.Broker); !atomic && !r.idempotent() && !r.acked.Load() && r.answer == nil {
+	if _, atomic := capability.As[broker.Retrier](c.cfg.Broker); !atomic && !r.idempotent() && !r.acked.Load() && r.answer == nil {
 		// The copy and the message must not both be there: first the one goes, then the other comes.
 		if !r.queue.reserveEarly(r) {
 			r.unstarted()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -132,7 +133,7 @@ func (c *Consumer) Reserved() []TaskInfo {
 // buffered returns the messages that the queue's subscription holds for its workers; nil where the
 // broker does not tell.
 func (q *queue) buffered() []*broker.Message {
-	if b, ok := broker.As[broker.Buffer](q.sub); ok {
+	if b, ok := capability.As[broker.Buffer](q.sub); ok {
 		return b.Buffered()
 	}
 	return nil

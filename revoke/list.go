@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/nodeid"
@@ -118,7 +119,7 @@ func checkBus(bus events.EventBus, live bool) error {
 	if live {
 		return nil
 	}
-	if _, ok := bus.(events.Retainer); !ok {
+	if _, ok := capability.As[events.Retainer](bus); !ok {
 		return fmt.Errorf("revoke: %w: consumers that start later would not know what was revoked; use another bus, or set Live", events.ErrNotRetained)
 	}
 	if keep, ok := retention(bus); ok && !keep.Keeps(events.TaskRevoke) {
@@ -129,7 +130,7 @@ func checkBus(bus events.EventBus, live bool) error {
 
 // retention returns what a bus keeps, if it tells.
 func retention(bus events.EventBus) (events.Retention, bool) {
-	if t, ok := bus.(events.RetentionTeller); ok {
+	if t, ok := capability.As[events.RetentionTeller](bus); ok {
 		return t.Retention(), true
 	}
 	return events.Retention{}, false

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/nodeid"
 	"github.com/swarmiji/swarmiji/resultstore"
@@ -132,7 +133,7 @@ func (c *ListenerConfig) check() error {
 	if c.Poll == 0 {
 		c.Poll = DefaultPoll
 		if c.Store != nil {
-			if _, ok := As[Watcher](c.Store); ok {
+			if _, ok := capability.As[Watcher](c.Store); ok {
 				c.Poll = 10 * DefaultPoll
 			}
 		}

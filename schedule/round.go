@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/internal/errand"
 	"github.com/swarmiji/swarmiji/task"
 	"github.com/swarmiji/swarmiji/when"
@@ -92,7 +93,7 @@ func newRound(l *Listener) *round {
 func (r *round) run(ctx context.Context) error {
 	defer r.kill(nil)
 	defer r.gone()
-	if w, ok := As[Watcher](r.c.Store); ok {
+	if w, ok := capability.As[Watcher](r.c.Store); ok {
 		defer w.Watch(func() { errand.Signal(r.woken) })()
 	}
 	var working, ending, renewing sync.WaitGroup

@@ -4,11 +4,13 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/swarmiji/swarmiji/capability"
 )
 
 // mending starts the search for entries that have lost their time, if the store can find them.
 func (r *round) mending(ctx context.Context, wg *sync.WaitGroup) {
-	m, ok := As[Mender](r.c.Store)
+	m, ok := capability.As[Mender](r.c.Store)
 	if !ok || r.c.Sweep < 0 {
 		return
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/internal/errand"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
@@ -71,7 +72,7 @@ func (r *round) before(h *hold) []byte {
 	if h.content.From == "" {
 		return h.tick.State
 	}
-	lister, ok := As[Lister](r.c.Store)
+	lister, ok := capability.As[Lister](r.c.Store)
 	if !ok {
 		return nil
 	}

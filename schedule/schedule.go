@@ -8,6 +8,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
 	"github.com/swarmiji/swarmiji/when"
@@ -59,7 +60,7 @@ func nameOf(name string, s Store) (string, error) {
 		return "", errors.New("schedule: Store is not set")
 	}
 	own := ""
-	if n, ok := As[Named](s); ok {
+	if n, ok := capability.As[Named](s); ok {
 		own = n.Name()
 	}
 	switch {
@@ -185,7 +186,7 @@ func (s *Schedule) payload(ctx context.Context, call *task.Call, spec when.Spec,
 		return "", nil, err
 	}
 	old, err := encodeOld(c, spec, s.c.EscapeSlashes)
-	if lister, lists := As[Lister](s.c.Store); err == nil && old != nil && lists && !atOnce {
+	if lister, lists := capability.As[Lister](s.c.Store); err == nil && old != nil && lists && !atOnce {
 		switch _, err := lister.Get(ctx, ID(old)); {
 		case err == nil:
 			return ID(old), old, nil
@@ -385,7 +386,7 @@ func (s *Schedule) RunNow(ctx context.Context, id string) (Added, error) {
 
 // feature returns an optional interface of a store, or says what is missing.
 func feature[T any](s Store, what string) (T, error) {
-	f, ok := As[T](s)
+	f, ok := capability.As[T](s)
 	if !ok {
 		return f, fmt.Errorf("%w: this store cannot %s; memschedule, redisschedule, sqlschedule and natsschedule can", ErrUnsupported, what)
 	}

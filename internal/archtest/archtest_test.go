@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -82,6 +84,33 @@ func TestSources(t *testing.T) {
 		report(t, s.checkShared(shared))
 		report(t, s.checkDocs())
 		report(t, s.checkLogKeys())
+	}
+}
+
+// What an adapter can do besides its port is found behind wrappers, everywhere.
+func TestCapabilities(t *testing.T) {
+	known := map[string]bool{}
+	var all []*source
+	for _, p := range packages(t) {
+		s, err := parse(p)
+		if err != nil {
+			t.Errorf("%s: %v", p.ImportPath, err)
+			continue
+		}
+		all = append(all, s)
+		for _, name := range s.interfaces() {
+			if matches(capable, s.rel) || matches(capable, name) {
+				known[name] = true
+			}
+		}
+	}
+	for _, name := range capable {
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(known)), func(k string) bool { return k == name || strings.HasPrefix(k, name+".") }) {
+			t.Errorf("the table of capable packages names %s, which has no interface", name)
+		}
+	}
+	for _, s := range all {
+		report(t, s.checkAssertions(known))
 	}
 }
 

@@ -45,6 +45,9 @@ func TestCheckImportsFinds(t *testing.T) {
 }
 
 func TestSourceChecksFind(t *testing.T) {
+	capabilities := func(s *source) []string {
+		return s.checkAssertions(map[string]bool{"events.Retainer": true, "p.Port": true})
+	}
 	const head = "// Package p is an example.\npackage p\n"
 	tests := []struct {
 		name, src, want string
@@ -89,6 +92,10 @@ func TestSourceChecksFind(t *testing.T) {
 		{"embedded file", head + "import _ \"embed\"\n//go:embed a.txt\nvar text string", "", (*source).checkVars},
 		{"shared and there", head + "var state int", "", func(s *source) []string { return s.checkShared(map[string]string{"p.state": "why", "q.other": "why"}) }},
 		{"shared and not there", head + "var state int", "names p.other", func(s *source) []string { return s.checkShared(map[string]string{"p.other": "why"}) }},
+		{"assertion to a capability", head + "func f(v any) { _, _ = v.(events.Retainer) }", "capability.As[events.Retainer]", capabilities},
+		{"switch over capabilities", head + "func f(v any) { switch v.(type) { case int, events.Retainer: } }", "capability.As[events.Retainer]", capabilities},
+		{"assertion within the port", head + "func f(v any) { _, _ = v.(Port) }", "capability.As[p.Port]", capabilities},
+		{"assertion to something else", head + "func f(v any) { _, _ = v.(events.Event); _, _ = v.(interface{ Retainer() }); _ = v }", "", capabilities},
 		{"definition of a task", head + "var add = task.New[int, int](\"add\")", "", (*source).checkVars},
 	}
 	for _, tt := range tests {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/internal/ledger"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/open"
@@ -197,7 +198,7 @@ func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 // awaitStats waits until the queue is as it should be.
 func (f *fleet) awaitStats(b broker.Broker, what string, cond func(broker.Stats) bool) {
 	f.t.Helper()
-	inspector, ok := broker.As[broker.Inspector](b)
+	inspector, ok := capability.As[broker.Inspector](b)
 	if !ok {
 		f.t.Fatal("the broker cannot tell the length of a queue")
 	}

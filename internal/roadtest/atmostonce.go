@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/resultstore"
@@ -312,7 +313,7 @@ func testEarlyHeldOnly(t *testing.T, open Open) {
 
 // noticed returns whether a broker has noticed since that its connection is lost. One that does not tell has.
 func noticed(b broker.Broker) func() bool {
-	w, ok := broker.As[broker.Watcher](b)
+	w, ok := capability.As[broker.Watcher](b)
 	if !ok {
 		return func() bool { return true }
 	}

@@ -60,7 +60,10 @@ type Limiter struct {
 	prefix string
 }
 
-var _ limit.Limiter = (*Limiter)(nil)
+var (
+	_ limit.Limiter = (*Limiter)(nil)
+	_ limit.Closer  = (*Limiter)(nil)
+)
 
 // New checks c and makes a Limiter. It does no I/O and starts nothing. All problems of c are reported together.
 func New(c Config) (*Limiter, error) {

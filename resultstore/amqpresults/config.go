@@ -60,7 +60,7 @@ type Config struct {
 	MaxResult int
 	// Prefetch is how many records the broker sends ahead of the reading. 0: [DefaultPrefetch], 256.
 	Prefetch int
-	// QueueType is of the reply queues that Notify declares. "": quorum where URLs names several nodes, classic where it
+	// QueueType is of the reply queues that Replies declares. "": quorum where URLs names several nodes, classic where it
 	// names one.
 	QueueType QueueType
 	// Logger is told when a stream of replies is interrupted, and why. Nil: slog.Default().

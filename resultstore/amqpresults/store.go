@@ -166,9 +166,6 @@ func (s *Store) Load(ctx context.Context, id task.ID) (resultstore.Record, error
 // Delete implements [resultstore.ResultStore]: there is never anything to remove.
 func (s *Store) Delete(ctx context.Context, id task.ID) error { return s.check(ctx, id) }
 
-// RepliesOnly implements [resultstore.Replier].
-func (s *Store) RepliesOnly() bool { return true }
-
 func (s *Store) check(ctx context.Context, id task.ID) error {
 	if s.closed.Load() {
 		return resultstore.ErrClosed
@@ -228,7 +225,6 @@ func failure(what string, err error) error {
 
 var (
 	_ resultstore.ResultStore = (*Store)(nil)
-	_ resultstore.Notifier    = (*Store)(nil)
 	_ resultstore.Replier     = (*Store)(nil)
-	_ resultstore.Readier     = (*replies)(nil)
+	_ resultstore.Replies     = (*replies)(nil)
 )

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/swarmiji/swarmiji/capability"
+	"github.com/swarmiji/swarmiji/internal/suite"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -18,7 +20,7 @@ func claimCases() []testCase {
 			Explain: "Claimer is optional; a store that has it promises it, so that it is tested.",
 			Run: func(w *world) {
 				s := w.Open()
-				if _, got := s.(resultstore.Claimer); got != w.h.Promises.Claim {
+				if _, got := capability.As[resultstore.Claimer](s); got != w.h.Promises.Claim {
 					w.Errorf("the store is a Claimer: %v, promised is %v", got, w.h.Promises.Claim)
 				}
 			},
@@ -279,7 +281,7 @@ func claimCases() []testCase {
 			Needs:   []need{needsClaim, needsGather},
 			Run: func(w *world) {
 				s := w.Open()
-				c, g := s.(resultstore.Claimer), s.(resultstore.Gatherer)
+				c, g := suite.Offer[resultstore.Claimer](w, s), suite.Offer[resultstore.Gatherer](w, s)
 				id := w.id()
 				w.claim(c, string(id), "one", time.Hour, "one")
 				w.begin(g, id, "two", time.Hour, true)
@@ -299,7 +301,7 @@ func claimCases() []testCase {
 			Needs:   []need{needsClaim, needsSever},
 			Run: func(w *world) {
 				s := w.Open()
-				c := s.(resultstore.Claimer)
+				c := suite.Offer[resultstore.Claimer](w, s)
 				key := w.key()
 				w.claim(c, key, "one", time.Hour, "one")
 				w.h.Sever(w, s)
@@ -356,7 +358,7 @@ func claimCases() []testCase {
 			Needs:   []need{needsClaim},
 			Run: func(w *world) {
 				s := w.Open()
-				c := s.(resultstore.Claimer)
+				c := suite.Offer[resultstore.Claimer](w, s)
 				ctx, cancel := w.Ctx()
 				defer cancel()
 				w.Must(s.Close(ctx), "Close")
@@ -380,12 +382,7 @@ func needsClaim(h *Harness) string {
 // claimer opens a store as a Claimer.
 func (w *world) claimer() resultstore.Claimer {
 	w.Helper()
-	s := w.Open()
-	c, ok := s.(resultstore.Claimer)
-	if !ok {
-		w.Fatalf("%T is no Claimer", s)
-	}
-	return c
+	return suite.Offer[resultstore.Claimer](w, w.Open())
 }
 
 // key returns a key that no other call gave.
