@@ -9,6 +9,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/backoff"
+	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -194,7 +195,7 @@ func (r *run) holdOn(what string, step func(context.Context) error, cause error)
 			r.recordLate(v)
 			return false
 		}
-		wait(c.settle, gap.Delay(attempt))
+		wake.Sleep(c.settle, gap.Delay(attempt))
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.settle), c.cfg.KillGrace)
 	defer cancel()

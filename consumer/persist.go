@@ -8,6 +8,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/backoff"
+	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -120,15 +121,12 @@ func repeat(ctx context.Context, lost <-chan struct{}, step func(context.Context
 		if attempt == 0 {
 			first(err)
 		}
-		timer := time.NewTimer(gap.Delay(attempt))
-		select {
-		case <-timer.C:
-		case <-lost:
-			timer.Stop()
-			return broker.ErrLeaseLost
-		case <-ctx.Done():
-			timer.Stop()
+		if wake.SleepOr(ctx, lost, gap.Delay(attempt)) {
+			continue
+		}
+		if ctx.Err() != nil {
 			return err
 		}
+		return broker.ErrLeaseLost
 	}
 }

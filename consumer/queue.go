@@ -11,6 +11,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/backoff"
+	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -65,10 +66,8 @@ func (q *queue) open(ctx context.Context) error {
 			return err
 		}
 		q.log(slog.LevelWarn, "waiting for the broker", slog.Any("error", err))
-		select {
-		case <-ctx.Done():
+		if !wake.Sleep(ctx, gap.Delay(attempt)) {
 			return err
-		case <-time.After(gap.Delay(attempt)):
 		}
 	}
 }

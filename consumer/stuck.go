@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/swarmiji/swarmiji/internal/backoff"
+	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -93,7 +94,7 @@ func (t *team) returnHeld() {
 			return
 		}
 		t.log(slog.LevelWarn, "giving back what was fetched is repeated", slog.Any("error", err))
-		wait(t.fetch, gap.Delay(attempt))
+		wake.Sleep(t.fetch, gap.Delay(attempt))
 	}
 }
 

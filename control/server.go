@@ -12,6 +12,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/internal/backoff"
+	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
 // Defaults and bounds of a [Server].
@@ -159,10 +160,8 @@ func (s *Server) subscribe(ctx context.Context) (events.Subscription, error) {
 			return sub, err
 		}
 		s.log(ctx, slog.LevelWarn, "control: waiting for the bus", slog.Any("error", err))
-		select {
-		case <-ctx.Done():
+		if !wake.Sleep(ctx, gap.Delay(attempt)) {
 			return nil, err
-		case <-time.After(gap.Delay(attempt)):
 		}
 	}
 }

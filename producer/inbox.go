@@ -10,6 +10,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/backoff"
+	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/resultstore"
@@ -250,10 +251,7 @@ func (in *inbox) listen(ctx context.Context, n resultstore.Notifier) {
 			in.open(nil)
 		}
 		in.log().LogAttrs(ctx, slog.LevelWarn, "result notifications interrupted", slog.Any("error", err))
-		select {
-		case <-ctx.Done():
-		case <-time.After(gap.Delay(attempt)):
-		}
+		wake.Sleep(ctx, gap.Delay(attempt))
 	}
 }
 

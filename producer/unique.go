@@ -13,6 +13,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/backoff"
+	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
@@ -135,12 +136,8 @@ func (p *Producer) publishUnique(ctx context.Context, all []*staged) []error {
 		if left = append(left[n:len(left):len(left)], busy...); len(left) > len(busy) || len(busy) == 0 {
 			continue
 		}
-		t := time.NewTimer(slow.Delay(attempt))
-		select {
-		case <-t.C:
+		if wake.Sleep(ctx, slow.Delay(attempt)) {
 			continue
-		case <-ctx.Done():
-			t.Stop()
 		}
 		for _, c := range left {
 			c.err = &UniqueError{c.unique.Key, c.other, fmt.Errorf("its submission is under way: %w: %w", broker.ErrUnavailable, context.Cause(ctx))}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/internal/backoff"
+	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
 // ErrUnheard: the revocation is stored, and no consumer that runs now has a [List] on this bus.
@@ -85,11 +86,7 @@ func (l *List) answerAsks() {
 			return
 		}
 		l.cfg.Logger.LogAttrs(l.ctx, slog.LevelDebug, "nobody can ask just now whether revocations are heard", slog.Any("error", err))
-		timer := time.NewTimer(gap.Delay(attempt))
-		select {
-		case <-timer.C:
-		case <-l.ctx.Done():
-			timer.Stop()
+		if !wake.Sleep(l.ctx, gap.Delay(attempt)) {
 			return
 		}
 	}

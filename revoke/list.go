@@ -13,6 +13,7 @@ import (
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/nodeid"
+	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -211,12 +212,7 @@ func (l *List) run() {
 			return
 		}
 		l.cfg.Logger.LogAttrs(l.ctx, slog.LevelWarn, "revocations are not heard just now, trying again", slog.Any("error", err))
-		timer := time.NewTimer(gap.Delay(attempt))
-		select {
-		case <-timer.C:
-		case <-l.ctx.Done():
-			timer.Stop()
-		}
+		wake.Sleep(l.ctx, gap.Delay(attempt))
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/amqpconn"
+	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
 var errCancelled = errors.New("consumer cancelled by the server")
@@ -151,7 +152,7 @@ func (st *stream) look() {
 			st.mu.Lock()
 			g := st.gen
 			st.mu.Unlock()
-			if g != nil && g.mayCome() && sleep(st.sub.fetch, lookAgain) {
+			if g != nil && g.mayCome() && wake.Sleep(st.sub.fetch, lookAgain) {
 				continue
 			}
 			st.unsure.Store(false)
@@ -165,17 +166,6 @@ func (st *stream) look() {
 
 // lookAgain is the pause between two looks at a queue that has messages which do not come. They come at once as a rule.
 const lookAgain = 20 * time.Millisecond
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
 
 // drop forgets what is held of a channel that has gone.
 func (st *stream) drop(g *generation) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/natsconn"
+	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
 // Broker is the NATS adapter of the port broker. All methods may be called from any goroutine.
@@ -81,16 +82,7 @@ func unavailable(ctx context.Context) error {
 
 // pause waits and reports whether ctx and the Broker are still alive.
 func (b *Broker) pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	case <-b.stop.Done():
-		return false
-	}
+	return wake.SleepOr(ctx, b.stop.Done(), d)
 }
 
 // Watch implements [broker.Watcher].

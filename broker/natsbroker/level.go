@@ -14,6 +14,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/natsconn"
+	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
 const (
@@ -50,8 +51,8 @@ type level struct {
 	handed    uint64 // how many messages the consumer had handed out, to anybody, with the last that came here
 	looking   bool
 	line      *line
-	created   time.Time     // the consumer
-	wake      chan struct{} // capacity 1: there may be something to ask for
+	created   time.Time   // the consumer
+	wake      wake.Signal // there may be something to ask for
 	resets    chan chan struct{}
 }
 
@@ -68,7 +69,7 @@ type line struct {
 }
 
 func newLevel(s *subscription, index, want int) *level {
-	return &level{s: s, index: index, want: want, wake: make(chan struct{}, 1), resets: make(chan chan struct{})}
+	return &level{s: s, index: index, want: want, wake: wake.New(), resets: make(chan chan struct{})}
 }
 
 // room is how many messages may be asked for now; s.mu is held. A little room is left unused while a request is under way, so
@@ -94,10 +95,7 @@ func (lv *level) room() int {
 // poke wakes the level if there is something to ask for; s.mu is held.
 func (lv *level) poke() {
 	if lv.room() > 0 {
-		select {
-		case lv.wake <- struct{}{}:
-		default:
-		}
+		lv.wake.Notify()
 	}
 }
 
@@ -292,10 +290,7 @@ func (lv *level) setWant(ctx context.Context, n int) error {
 	s.mu.Lock()
 	lv.want = n
 	s.mu.Unlock()
-	select {
-	case lv.wake <- struct{}{}:
-	default:
-	}
+	lv.wake.Notify()
 	for {
 		s.mu.Lock()
 		l := lv.line

@@ -9,6 +9,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/redisconn"
+	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
 // Broker is a [broker.Broker] over Redis. Make one with [New].
@@ -115,16 +116,7 @@ func (b *Broker) start(fn func()) bool {
 
 // pause waits before an attempt; false if ctx ended.
 func (b *Broker) pause(ctx context.Context, attempt int) bool {
-	t := time.NewTimer(b.cfg.Backoff.Delay(attempt))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	case <-b.ctx.Done():
-		return false
-	}
+	return wake.SleepOr(ctx, b.ctx.Done(), b.cfg.Backoff.Delay(attempt))
 }
 
 // Declare implements [broker.Declarer]. A queue keeps the levels with which it was declared first.

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
 // closeTimeout bounds the wait for the server's goodbye.
@@ -141,7 +143,7 @@ func (c *Conn) supervise() {
 			}
 			c.notify()
 			c.mu.Unlock()
-			if !sleep(c.ctx, c.cfg.Backoff.Delay(attempt)) {
+			if !wake.Sleep(c.ctx, c.cfg.Backoff.Delay(attempt)) {
 				return
 			}
 			attempt++
@@ -158,21 +160,9 @@ func (c *Conn) supervise() {
 		// A server that accepts us and drops us at once is no reason to hurry.
 		if time.Since(up) > 5*time.Second {
 			attempt = 0
-		} else if attempt++; attempt > 1 && !sleep(c.ctx, c.cfg.Backoff.Delay(attempt-1)) {
+		} else if attempt++; attempt > 1 && !wake.Sleep(c.ctx, c.cfg.Backoff.Delay(attempt-1)) {
 			return
 		}
-	}
-}
-
-// sleep waits and reports whether ctx is still alive.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 
@@ -235,7 +225,7 @@ func (c *Conn) Supervise(ctx context.Context, run func(ctx context.Context, ch *
 		if time.Since(begin) > 5*time.Second {
 			attempt = 0
 		}
-		if !sleep(ctx, c.cfg.Backoff.Delay(attempt)) {
+		if !wake.Sleep(ctx, c.cfg.Backoff.Delay(attempt)) {
 			return
 		}
 	}

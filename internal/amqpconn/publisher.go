@@ -11,6 +11,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
 // DefaultWindow is how many messages a Publisher has under way at most. A larger one costs more than it gives: the client
@@ -381,7 +383,7 @@ func (p *Publisher) outlet(ctx context.Context) (*outlet, error) {
 			return op.out, nil
 		case errors.Is(op.err, ErrAccess):
 			return nil, op.err
-		case sess.Err() == nil && !sleep(ctx, p.conn.cfg.Backoff.Delay(attempt)):
+		case sess.Err() == nil && !wake.Sleep(ctx, p.conn.cfg.Backoff.Delay(attempt)):
 			return nil, unavailable(ctx, last)
 		}
 	}

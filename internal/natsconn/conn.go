@@ -13,6 +13,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
 // Conn is a connection that mends itself. All methods may be called from any goroutine.
@@ -220,7 +222,7 @@ func (c *Conn) connect() {
 		c.mu.Lock()
 		c.noteFailure(err)
 		c.mu.Unlock()
-		if !sleep(c.ctx, c.cfg.Backoff.Delay(attempt)) {
+		if !wake.Sleep(c.ctx, c.cfg.Backoff.Delay(attempt)) {
 			return
 		}
 	}
@@ -385,18 +387,6 @@ func (c *Conn) adopt(conn net.Conn) (net.Conn, error) {
 	c.socks[s] = struct{}{}
 	c.sock = s
 	return s, nil
-}
-
-// sleep waits and reports whether ctx is still alive.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // Close sends what was written, closes the connection and ends all that waits. It waits for the server to have seen what was

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
 // Script is a Lua script with its digest. Make one with [NewScript] and keep it.
@@ -171,16 +173,7 @@ func (c *Conn) pause(ctx context.Context, d time.Duration) bool {
 		}
 		return false
 	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	case <-c.done:
-		return false
-	}
+	return wake.SleepOr(ctx, c.done, d)
 }
 
 func first(keys []string) string {

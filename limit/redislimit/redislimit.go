@@ -25,6 +25,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/keyset"
 	"github.com/swarmiji/swarmiji/internal/redisconn"
+	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/limit"
 )
 
@@ -132,20 +133,8 @@ func (l *Limiter) eval(ctx context.Context, op, holder string, lease time.Durati
 			}
 			return n, nil
 		}
-		if !errors.Is(err, redisconn.ErrIndeterminate) || !l.wait(ctx, l.conn.Backoff().Delay(attempt)) {
+		if !errors.Is(err, redisconn.ErrIndeterminate) || !wake.SleepOr(ctx, l.conn.Done(), l.conn.Backoff().Delay(attempt)) {
 			return 0, fmt.Errorf("redislimit %s: %w: %w", op, limit.ErrUnavailable, err)
 		}
 	}
-}
-
-func (l *Limiter) wait(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-	case <-l.conn.Done():
-	}
-	return false
 }

@@ -8,12 +8,12 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/swarmiji/swarmiji/internal/amqpconn"
 	"github.com/swarmiji/swarmiji/internal/keyset"
+	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
@@ -129,11 +129,7 @@ func (s *Store) send(ctx context.Context, node string, m *amqp.Publishing) error
 		if s.absent.missed(node) {
 			return err
 		}
-		timer := time.NewTimer(absenceRetry)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !wake.Sleep(ctx, absenceRetry) {
 			return fmt.Errorf("%w: %w: %w", errAbsent, err, ctx.Err())
 		}
 	}

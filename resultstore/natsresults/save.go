@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/swarmiji/swarmiji/internal/natsconn"
+	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
@@ -129,14 +130,7 @@ func judge(old, r *resultstore.Record) (again bool, err error) {
 
 // pause waits a little before another attempt, longer after many. It reports whether ctx is still alive.
 func pause(ctx context.Context, attempt int) bool {
-	t := time.NewTimer(rand.N(time.Duration(min(attempt, 50)) * time.Millisecond))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return wake.Sleep(ctx, rand.N(time.Duration(min(attempt, 50))*time.Millisecond))
 }
 
 // maxRecent bounds what is remembered.
