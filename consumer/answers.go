@@ -8,10 +8,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/middleware"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 const (
@@ -86,7 +86,7 @@ func (a *answers) wake() {
 
 // run claims what is due until ctx ends.
 func (a *answers) run(ctx context.Context) {
-	var gap backoff.Exponential
+	var gap task.Backoff
 	failures, purged := 0, time.Now()
 	for ctx.Err() == nil {
 		if time.Since(purged) >= purgeEvery {
@@ -98,7 +98,7 @@ func (a *answers) run(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			wait = gap.Delay(failures)
+			wait = gap.Interval(failures)
 			if failures++; failures == 1 {
 				a.c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "answers from outside are not taken now",
 					slog.Any("error", err), slog.String(middleware.LogNode, a.c.cfg.NodeID))

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
-	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -106,7 +105,7 @@ func (p *poll) run(t *team) {
 // feed offers a queue's tasks until fetching ends.
 func (p *poll) feed(i int) {
 	q := p.queues[i]
-	var gap backoff.Exponential
+	var gap task.Backoff
 	for failures := 0; q.fetch.Err() == nil; {
 		_, d, err := q.next(q.fetch)
 		switch {
@@ -119,7 +118,7 @@ func (p *poll) feed(i int) {
 			return
 		default:
 			q.log(slog.LevelWarn, "cannot receive", slog.Any("error", err))
-			q.wait(gap.Delay(failures))
+			q.wait(gap.Interval(failures))
 			failures++
 		}
 	}

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
-	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/middleware"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 // Pool runs handlers in the place of the consumer's own goroutines: to share a bound between consumers, to keep handlers on
@@ -182,7 +182,7 @@ func (w *worker) exited() {
 
 func (w *worker) work() {
 	t := w.team
-	var gap backoff.Exponential
+	var gap task.Backoff
 	for failures := 0; w.ready(); {
 		q, d, err := t.from.next(w.ctx)
 		switch {
@@ -196,7 +196,7 @@ func (w *worker) work() {
 			return
 		default:
 			t.log(slog.LevelWarn, "cannot receive", slog.Any("error", err))
-			wake.Sleep(w.ctx, gap.Delay(failures))
+			wake.Sleep(w.ctx, gap.Interval(failures))
 			failures++
 		}
 	}

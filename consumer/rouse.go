@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"sync"
 
-	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/middleware"
@@ -52,7 +51,7 @@ func (a *answers) note(v revoke.Revocation) {
 
 // rouseAlways has what is revoked be looked at until ctx ends. It goes on beside the goroutine that takes answers: it may ask for many deferrals, and they do not wait for that.
 func (a *answers) rouseAlways(ctx context.Context) {
-	var gap backoff.Exponential
+	var gap task.Backoff
 	for failures := 0; ; {
 		if err := a.rouse(ctx); err == nil {
 			failures = 0
@@ -65,7 +64,7 @@ func (a *answers) rouseAlways(ctx context.Context) {
 				a.c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "revoked tasks that wait for answers are not looked at now",
 					slog.Any("error", err), slog.String(middleware.LogNode, a.c.cfg.NodeID))
 			}
-			wake.Sleep(ctx, gap.Delay(failures))
+			wake.Sleep(ctx, gap.Interval(failures))
 			failures++
 		}
 		if ctx.Err() != nil {

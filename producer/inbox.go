@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
-	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/middleware"
@@ -240,7 +239,7 @@ func (in *inbox) lost(cause error) {
 
 // listen resolves waiters from the store's notifications until ctx ends.
 func (in *inbox) listen(ctx context.Context, n resultstore.Notifier) {
-	gap := backoff.Exponential{Min: notifyMinGap, Max: notifyMaxGap}
+	gap := task.Backoff{Base: notifyMinGap, Max: notifyMaxGap}
 	for attempt := 0; ctx.Err() == nil; attempt++ {
 		err := in.receiveAll(ctx, n)
 		if ctx.Err() != nil {
@@ -251,7 +250,7 @@ func (in *inbox) listen(ctx context.Context, n resultstore.Notifier) {
 			in.open(nil)
 		}
 		in.log().LogAttrs(ctx, slog.LevelWarn, "result notifications interrupted", slog.Any("error", err))
-		wake.Sleep(ctx, gap.Delay(attempt))
+		wake.Sleep(ctx, gap.Interval(attempt))
 	}
 }
 

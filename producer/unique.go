@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
-	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/resultstore"
@@ -128,7 +127,7 @@ func (p *Producer) publishUnique(ctx context.Context, all []*staged) []error {
 			mine: holder(underWay, s.envelope.ID) + " " + strconv.FormatUint(rand.Uint64(), 36),
 		}
 	}
-	slow := backoff.Exponential{Min: 5 * time.Millisecond, Max: 500 * time.Millisecond}
+	slow := task.Backoff{Base: 5 * time.Millisecond, Max: 500 * time.Millisecond}
 	left := claims
 	for attempt := 0; len(left) > 0; attempt++ {
 		n := min(len(left), firstBatch)
@@ -136,7 +135,7 @@ func (p *Producer) publishUnique(ctx context.Context, all []*staged) []error {
 		if left = append(left[n:len(left):len(left)], busy...); len(left) > len(busy) || len(busy) == 0 {
 			continue
 		}
-		if wake.Sleep(ctx, slow.Delay(attempt)) {
+		if wake.Sleep(ctx, slow.Interval(attempt)) {
 			continue
 		}
 		for _, c := range left {

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/events"
-	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/nodeid"
 	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/task"
@@ -199,7 +198,7 @@ func (l *List) spawn(fn func()) {
 
 // run reads the bus until the list is closed, through all its troubles.
 func (l *List) run() {
-	var gap backoff.Exponential
+	var gap task.Backoff
 	for attempt := 0; ; attempt++ {
 		err := l.follow()
 		if l.ctx.Err() != nil {
@@ -212,7 +211,7 @@ func (l *List) run() {
 			return
 		}
 		l.cfg.Logger.LogAttrs(l.ctx, slog.LevelWarn, "revocations are not heard just now, trying again", slog.Any("error", err))
-		wake.Sleep(l.ctx, gap.Delay(attempt))
+		wake.Sleep(l.ctx, gap.Interval(attempt))
 	}
 }
 

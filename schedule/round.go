@@ -175,7 +175,7 @@ func (r *round) fetch(ctx context.Context) {
 				if failed == 0 {
 					r.c.Logger.Warn("schedule: the store does not answer", "schedule", r.c.Name, "error", err)
 				}
-				wake.Sleep(ctx, r.c.Backoff.Delay(failed))
+				wake.Sleep(ctx, r.c.Backoff.Interval(failed))
 				failed++
 			}
 			continue

@@ -68,7 +68,7 @@ func (r *round) done(list []end) {
 		if attempt == 0 {
 			r.c.Logger.Warn("schedule: ending claims", "schedule", r.c.Name, "error", err)
 		}
-		if errors.Is(err, ErrClosed) || errors.Is(err, ErrBadEntry) || !wake.Sleep(r.calls, r.c.Backoff.Delay(attempt)) {
+		if errors.Is(err, ErrClosed) || errors.Is(err, ErrBadEntry) || !wake.Sleep(r.calls, r.c.Backoff.Interval(attempt)) {
 			return
 		}
 	}

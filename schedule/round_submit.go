@@ -47,7 +47,7 @@ func (r *round) submitAll(batch []*hold) {
 		case attempt == 0:
 			r.c.Logger.Warn("schedule: nothing can be submitted", "schedule", r.c.Name, "ticks", len(left), "error", err)
 		}
-		wake.Sleep(r.hard, r.c.Backoff.Delay(attempt))
+		wake.Sleep(r.hard, r.c.Backoff.Interval(attempt))
 	}
 }
 

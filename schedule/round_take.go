@@ -198,7 +198,7 @@ func (r *round) claim(ctx context.Context, owner string, lease time.Duration, cl
 		if ctx.Err() != nil || errors.Is(err, ErrBadEntry) || errors.Is(err, ErrClosed) {
 			return make([]bool, len(claims))
 		}
-		wake.Sleep(ctx, r.c.Backoff.Delay(attempt))
+		wake.Sleep(ctx, r.c.Backoff.Interval(attempt))
 	}
 }
 

@@ -12,9 +12,9 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/swarmiji/swarmiji/broker"
-	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/natsconn"
 	"github.com/swarmiji/swarmiji/internal/wake"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 const (
@@ -102,7 +102,7 @@ func (lv *level) poke() {
 // run keeps a line open until nothing is to be fetched any more.
 func (lv *level) run() {
 	s := lv.s
-	var pauses backoff.Exponential
+	var pauses task.Backoff
 	known := true // Subscribe has just seen to the consumer
 	for attempt := 0; s.fetch.Err() == nil; attempt++ {
 		begin := time.Now()
@@ -121,7 +121,7 @@ func (lv *level) run() {
 		case time.Since(begin) > time.Second:
 			attempt = 0
 		}
-		if !s.b.pause(s.fetch, pauses.Delay(attempt)) {
+		if !s.b.pause(s.fetch, pauses.Interval(attempt)) {
 			return
 		}
 	}

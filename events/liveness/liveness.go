@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/events"
-	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/nodeid"
 	"github.com/swarmiji/swarmiji/internal/report"
 	"github.com/swarmiji/swarmiji/internal/wake"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 // Defaults and limits of a [Config].
@@ -169,14 +169,14 @@ func (o *Observer) Run(ctx context.Context) error {
 const closeTimeout = time.Second
 
 func (o *Observer) subscribe(ctx context.Context) (events.Subscription, error) {
-	var gap backoff.Exponential
+	var gap task.Backoff
 	for attempt := 0; ; attempt++ {
 		sub, err := o.cfg.Bus.Subscribe(ctx, events.Filter{Types: events.WorkerTypes()})
 		if err == nil || ctx.Err() != nil || errors.Is(err, events.ErrClosed) {
 			return sub, err
 		}
 		o.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "waiting for the event bus", slog.Any("error", err))
-		if !wake.Sleep(ctx, gap.Delay(attempt)) {
+		if !wake.Sleep(ctx, gap.Interval(attempt)) {
 			return nil, err
 		}
 	}

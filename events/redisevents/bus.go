@@ -109,7 +109,7 @@ func (b *Bus) remove(s subscription) {
 
 // pause waits before the next attempt; false if ctx or the bus ended.
 func (b *Bus) pause(ctx context.Context, attempt int) bool {
-	return wake.SleepOr(ctx, b.conn.Done(), b.conn.Backoff().Delay(attempt))
+	return wake.SleepOr(ctx, b.conn.Done(), b.conn.Backoff().Interval(attempt))
 }
 
 // failure puts the port's class beside a connection's error.

@@ -143,7 +143,7 @@ func (c *Conn) supervise() {
 			}
 			c.notify()
 			c.mu.Unlock()
-			if !wake.Sleep(c.ctx, c.cfg.Backoff.Delay(attempt)) {
+			if !wake.Sleep(c.ctx, c.cfg.Backoff.Interval(attempt)) {
 				return
 			}
 			attempt++
@@ -160,7 +160,7 @@ func (c *Conn) supervise() {
 		// A server that accepts us and drops us at once is no reason to hurry.
 		if time.Since(up) > 5*time.Second {
 			attempt = 0
-		} else if attempt++; attempt > 1 && !wake.Sleep(c.ctx, c.cfg.Backoff.Delay(attempt-1)) {
+		} else if attempt++; attempt > 1 && !wake.Sleep(c.ctx, c.cfg.Backoff.Interval(attempt-1)) {
 			return
 		}
 	}
@@ -225,7 +225,7 @@ func (c *Conn) Supervise(ctx context.Context, run func(ctx context.Context, ch *
 		if time.Since(begin) > 5*time.Second {
 			attempt = 0
 		}
-		if !wake.Sleep(ctx, c.cfg.Backoff.Delay(attempt)) {
+		if !wake.Sleep(ctx, c.cfg.Backoff.Interval(attempt)) {
 			return
 		}
 	}

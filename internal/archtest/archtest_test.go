@@ -81,6 +81,7 @@ func TestSources(t *testing.T) {
 		report(t, s.checkVars())
 		report(t, s.checkDocs())
 		report(t, s.checkLogKeys())
+		report(t, s.checkExposed())
 	}
 }
 

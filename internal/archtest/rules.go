@@ -19,7 +19,7 @@ type rule struct {
 var sets = map[string][]string{
 	// Small tools without an opinion. Everybody may use them, so they use nobody.
 	"leaves": {
-		"internal/backoff", "internal/clock", "internal/crew", "internal/glob", "internal/group", "internal/keyset", "internal/nodeid",
+		"internal/clock", "internal/crew", "internal/glob", "internal/group", "internal/keyset", "internal/nodeid",
 		"internal/pack", "internal/ring", "internal/wake",
 	},
 	// Conformance suites: <port>test beside its port, and the road test of producer and consumer together.
@@ -176,7 +176,7 @@ var layers = []rule{
 	{
 		"L4",
 		[]string{"jobs/callback"},
-		[]string{"jobs", "broker", "internal/errand", "@leaves"},
+		[]string{"jobs", "task", "broker", "internal/errand", "@leaves"},
 		"answers come over HTTP and by messages of any broker; it works with every store and every broker and so knows none",
 	},
 	{
@@ -194,7 +194,7 @@ var layers = []rule{
 	{
 		"L3",
 		[]string{"limit/redislimit"},
-		[]string{"limit", "@conns", "@leaves"},
+		[]string{"limit", "task", "@conns", "@leaves"},
 		"an adapter knows its own port and never another adapter",
 	},
 
@@ -225,8 +225,8 @@ var layers = []rule{
 	{
 		"L2",
 		[]string{"internal/amqpconn", "internal/natsconn", "internal/redisconn", "internal/sqlconn"},
-		[]string{"broker", "@leaves"},
-		"a connection knows its client library and the port's errors",
+		[]string{"task", "broker", "@leaves"},
+		"a connection knows its client library, the port's errors and task.Backoff",
 	},
 
 	{
@@ -238,8 +238,8 @@ var layers = []rule{
 	{
 		"L3",
 		[]string{"broker/*"},
-		[]string{"broker", "@conns", "@leaves"},
-		"an adapter knows its own port and never another adapter",
+		[]string{"broker", "task", "@conns", "@leaves"},
+		"an adapter knows its own port and never another adapter; of task it takes the Backoff",
 	},
 	{
 		"L3",
@@ -250,7 +250,7 @@ var layers = []rule{
 	{
 		"L3",
 		[]string{"events/liveness"},
-		[]string{"events", "internal/report", "@leaves"},
+		[]string{"events", "task", "internal/report", "@leaves"},
 		"it is a listener of any bus and no adapter",
 	},
 	{

@@ -222,7 +222,7 @@ func (c *Conn) connect() {
 		c.mu.Lock()
 		c.noteFailure(err)
 		c.mu.Unlock()
-		if !wake.Sleep(c.ctx, c.cfg.Backoff.Delay(attempt)) {
+		if !wake.Sleep(c.ctx, c.cfg.Backoff.Interval(attempt)) {
 			return
 		}
 	}

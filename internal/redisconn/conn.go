@@ -10,14 +10,14 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/crew"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 // Conn is a client of Redis. It connects when it is first used and mends lost connections, until Close.
 type Conn struct {
 	client  redis.UniversalClient
-	backoff backoff.Exponential
+	backoff task.Backoff
 	logger  *slog.Logger
 	sent    atomic.Uint64 // writes of commands, on all connections
 	done    chan struct{} // closed by Close
@@ -97,7 +97,7 @@ func (c *Conn) Clustered() bool {
 func (c *Conn) Done() <-chan struct{} { return c.done }
 
 // Backoff returns what the Conn waits between attempts.
-func (c *Conn) Backoff() backoff.Exponential { return c.backoff }
+func (c *Conn) Backoff() task.Backoff { return c.backoff }
 
 // Close ends listeners, watchers and calls that wait, and closes all connections. It is idempotent. It waits for functions of
 // a [ListenerConfig] that are under way; those that are when ctx ends, which is then the error, end by themselves.

@@ -136,7 +136,7 @@ func (c *Conn) repeat(ctx context.Context, key string, call func(context.Context
 		}
 		last = err
 		c.reload(ctx, err)
-		if !c.pause(ctx, c.backoff.Delay(i)) {
+		if !c.pause(ctx, c.backoff.Interval(i)) {
 			return nil, c.ended(ctx, last)
 		}
 	}

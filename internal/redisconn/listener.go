@@ -241,7 +241,7 @@ func (l *Listener) run() {
 		if confirmed && err != nil && l.cfg.Lost != nil {
 			l.cfg.Lost(err)
 		}
-		if !l.c.pause(l.c.ctx, l.c.backoff.Delay(attempt)) {
+		if !l.c.pause(l.c.ctx, l.c.backoff.Interval(attempt)) {
 			return
 		}
 		attempt++

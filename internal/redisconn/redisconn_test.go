@@ -11,10 +11,10 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
-	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/redisconn"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 func TestMain(m *testing.M) {
@@ -38,7 +38,7 @@ func options(srv *testserver.Redis, addr string) *redis.UniversalOptions {
 func connect(t testing.TB, o *redis.UniversalOptions) *redisconn.Conn {
 	t.Helper()
 	c, err := redisconn.New(redisconn.Config{
-		Redis: o, Backoff: backoff.Exponential{Max: 200 * time.Millisecond}, Logger: slog.New(slog.DiscardHandler),
+		Redis: o, Backoff: task.Backoff{Max: 200 * time.Millisecond}, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)

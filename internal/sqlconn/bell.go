@@ -128,7 +128,7 @@ func (p *postgres) watch(ctx context.Context, w *wakes) {
 		if attempt == 0 { // once, however long it lasts
 			p.plan.Logger.Warn("postgres: listening is interrupted; changes by other processes are seen late", "error", classify(err))
 		}
-		if !wake.Sleep(ctx, p.plan.Backoff.Delay(attempt)) {
+		if !wake.Sleep(ctx, p.plan.Backoff.Interval(attempt)) {
 			return
 		}
 	}

@@ -111,7 +111,7 @@ func (p *postgres) retry(ctx context.Context, attempt func(ctx context.Context) 
 		case !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrConflict):
 			return r.error
 		}
-		wait := p.plan.Backoff.Delay(n)
+		wait := p.plan.Backoff.Interval(n)
 		if errors.Is(err, ErrConflict) {
 			wait = min(wait, time.Duration(n+1)*5*time.Millisecond) // the other one is about to be done
 		}

@@ -124,7 +124,7 @@ func (l *lite) view(ctx context.Context, fn Func) error {
 		if !isBusy(err) || ctx.Err() != nil { // a reader is held up only while the file is recovered
 			return err
 		}
-		if !wake.Sleep(ctx, l.plan.Backoff.Delay(attempt)) {
+		if !wake.Sleep(ctx, l.plan.Backoff.Interval(attempt)) {
 			return ended(ctx, err)
 		}
 	}

@@ -136,7 +136,7 @@ func (s *Store) untilAnswered(ctx context.Context, call func() (any, error)) (an
 		if !errors.Is(err, redisconn.ErrIndeterminate) {
 			return v, err
 		}
-		if !wake.SleepOr(ctx, s.conn.Done(), s.conn.Backoff().Delay(attempt)) {
+		if !wake.SleepOr(ctx, s.conn.Done(), s.conn.Backoff().Interval(attempt)) {
 			return nil, err
 		}
 	}

@@ -240,7 +240,7 @@ func (s *Store) repeat(ctx context.Context, what string, fn func() error) error 
 		if !errors.Is(err, sqlconn.ErrIndeterminate) || ctx.Err() != nil {
 			return failure(what, err)
 		}
-		if wake.SleepOr(ctx, s.life.Done(), s.cfg.Backoff.Delay(attempt)) {
+		if wake.SleepOr(ctx, s.life.Done(), s.cfg.Backoff.Interval(attempt)) {
 			continue
 		}
 		if ctx.Err() == nil {

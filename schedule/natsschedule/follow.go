@@ -45,7 +45,7 @@ func (s *Store) follow() {
 		if time.Since(began) > idle {
 			attempt = 0
 		}
-		wake.Sleep(s.ctx, s.backoff.Delay(min(attempt, 4)))
+		wake.Sleep(s.ctx, s.backoff.Interval(min(attempt, 4)))
 	}
 }
 

@@ -356,7 +356,7 @@ func (s *Store) eval(ctx context.Context, what string, script *redisconn.Script,
 }
 
 func (s *Store) wait(ctx context.Context, attempt int) bool {
-	return wake.SleepOr(ctx, s.conn.Done(), s.conn.Backoff().Delay(attempt))
+	return wake.SleepOr(ctx, s.conn.Done(), s.conn.Backoff().Interval(attempt))
 }
 
 // wrap puts the port's class beside the connection's error.
