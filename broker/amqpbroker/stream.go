@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/amqpconn"
+	"github.com/swarmiji/swarmiji/internal/receive"
 	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
@@ -24,8 +25,8 @@ type stream struct {
 	sub  *subscription
 	name string // of the AMQP queue
 
-	held    fifo // guarded by sub.mu
-	started bool // guarded by sub.mu
+	held    receive.Held[delivery] // guarded by sub.mu
+	started bool                   // guarded by sub.mu
 
 	urgent  bool        // there is a less urgent level
 	unsure  atomic.Bool // the server may hold messages back: the prefetch was used up a moment ago, or nothing has come yet
@@ -94,7 +95,7 @@ func (st *stream) consume(fetch context.Context, ch *amqpconn.Channel) error {
 func (st *stream) windUp(g *generation) error {
 	err := g.cancelAll()
 	st.sub.mu.Lock()
-	held := st.held.takeAll()
+	held := st.held.TakeAll()
 	st.sub.mu.Unlock()
 	for _, d := range held {
 		d.giveBack()
@@ -160,7 +161,7 @@ func (st *stream) look() {
 		st.sub.mu.Lock()
 		defer st.sub.mu.Unlock()
 		st.looking = false
-		st.sub.serve()
+		st.sub.line.Serve()
 	}()
 }
 
@@ -176,9 +177,9 @@ func (st *stream) drop(g *generation) {
 	st.mu.Unlock()
 	st.sub.mu.Lock()
 	defer st.sub.mu.Unlock()
-	for _, d := range st.held.takeAll() {
+	for _, d := range st.held.TakeAll() {
 		if d.gen != g {
-			st.held.push(d)
+			st.held.Push(d)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/natsconn"
+	"github.com/swarmiji/swarmiji/internal/receive"
 	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -45,7 +46,7 @@ type level struct {
 	urgent bool
 
 	want      int // its part of the prefetch
-	held      fifo
+	held      receive.Held[delivery]
 	unsettled int    // held, handed out, or on their way elsewhere
 	waiting   uint64 // what the server had beyond the last message, or when it was last asked
 	handed    uint64 // how many messages the consumer had handed out, to anybody, with the last that came here
@@ -80,7 +81,7 @@ func (lv *level) room() int {
 		return 0
 	}
 	if lv.want == unlimited {
-		if n := window - l.outstanding - lv.held.len(); n >= window/2 {
+		if n := window - l.outstanding - lv.held.Len(); n >= window/2 {
 			return n
 		}
 		return 0
@@ -191,8 +192,8 @@ func (lv *level) serve(known bool) error {
 		s.mu.Lock()
 		n := lv.room()
 		l.outstanding += n
-		if first && s.fault != nil {
-			s.fault = nil
+		if first && s.line.Fault() != nil {
+			s.line.Fail(nil)
 		}
 		busy := l.outstanding > 0
 		s.mu.Unlock()
@@ -336,9 +337,9 @@ func (lv *level) look() {
 			default:
 				lv.waiting = st.Pending
 			}
-			if lv.waiting == 0 || s.fetch.Err() != nil || len(s.waiters) == 0 {
+			if lv.waiting == 0 || s.fetch.Err() != nil || s.line.Len() == 0 {
 				lv.looking = false
-				s.serve()
+				s.line.Serve()
 				s.mu.Unlock()
 				return
 			}
@@ -408,8 +409,8 @@ func (l *line) handle(m *nats.Msg) {
 
 // hand holds a delivery for who waits; s.mu is held.
 func (s *subscription) hand(d *delivery) {
-	d.level.held.push(d)
-	s.serve()
+	d.level.held.Push(d)
+	s.line.Serve()
 }
 
 // status takes what the server says of the requests.

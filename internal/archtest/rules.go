@@ -20,7 +20,7 @@ var sets = map[string][]string{
 	// Small tools without an opinion. Everybody may use them, so they use nobody.
 	"leaves": {
 		"internal/clock", "internal/crew", "internal/glob", "internal/group", "internal/keyset", "internal/nodeid",
-		"internal/pack", "internal/ring", "internal/wake",
+		"internal/pack", "internal/receive", "internal/ring", "internal/wake",
 	},
 	// Conformance suites: <port>test beside its port, and the road test of producer and consumer together.
 	"suites": {
