@@ -87,15 +87,8 @@ func (b *Broker) pause(ctx context.Context, d time.Duration) bool {
 
 // Watch implements [broker.Watcher].
 func (b *Broker) Watch(fn func(s broker.ConnState, err error)) (stop func()) {
-	return b.conn.Watch(func(s natsconn.State, err error) {
-		if s == natsconn.Connected {
-			fn(broker.Connected, nil)
-			return
-		}
-		if err != nil {
-			err = wrap(err, "connect", "server")
-		}
-		fn(broker.Disconnected, err)
+	return b.conn.Watch(func(s broker.ConnState, err error) {
+		fn(s, wrap(err, "connect", "server"))
 	})
 }
 

@@ -212,18 +212,11 @@ func (b *Broker) ignore(s *subscription, own *owner) {
 // Watch implements [broker.Watcher]. Blocked is a server that takes no writes. While somebody watches, an idle server is asked
 // once a second whether it lives.
 func (b *Broker) Watch(fn func(s broker.ConnState, err error)) (stop func()) {
-	return b.conn.Watch(func(s redisconn.State, err error) {
+	return b.conn.Watch(func(s broker.ConnState, err error) {
 		if class := classOf(err); class != nil {
 			err = fmt.Errorf("%w: %w", class, err)
 		}
-		switch s {
-		case redisconn.Connected:
-			fn(broker.Connected, nil)
-		case redisconn.Blocked:
-			fn(broker.Blocked, err)
-		case redisconn.Disconnected:
-			fn(broker.Disconnected, err)
-		}
+		fn(s, err)
 	})
 }
 

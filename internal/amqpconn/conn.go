@@ -11,6 +11,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/swarmiji/swarmiji/internal/netconn"
 	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
@@ -31,7 +32,7 @@ type Conn struct {
 	lastErr  error         // why there is no session
 	reason   string        // of the server's alarm
 	changed  chan struct{} // closed and replaced when any of these changes
-	watchers map[*watcher]struct{}
+	watchers netconn.Watchers
 
 	ctx    context.Context // ends with Close; of the supervisor and what it starts
 	cancel context.CancelFunc
@@ -48,7 +49,7 @@ func New(cfg Config) (*Conn, error) {
 		cfg.Logger = slog.Default()
 	}
 	cfg.URLs = nil // they hold passwords and are not needed any more
-	c := &Conn{cfg: cfg, endpoints: eps, changed: make(chan struct{}), watchers: make(map[*watcher]struct{})}
+	c := &Conn{cfg: cfg, endpoints: eps, changed: make(chan struct{})}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c, nil
 }
@@ -57,10 +58,7 @@ func New(cfg Config) (*Conn, error) {
 func (c *Conn) notify() {
 	close(c.changed)
 	c.changed = make(chan struct{})
-	st, err := c.state()
-	for w := range c.watchers {
-		w.push(st, err)
-	}
+	c.watchers.Tell(c.state())
 }
 
 // Session returns the connection, and waits for it if there is none. The error wraps [ErrUnavailable] and the ctx's error
@@ -192,7 +190,7 @@ func (c *Conn) connect() (*Session, error) {
 		closed := c.closed
 		c.mu.Unlock()
 		if closed {
-			sock.abort(ErrClosed)
+			sock.Fail(ErrClosed)
 		}
 		return s, nil
 	}
@@ -252,6 +250,7 @@ func (c *Conn) Close(ctx context.Context) error {
 	if !c.closed {
 		c.closed = true
 		c.notify()
+		c.watchers.Close()
 	}
 	s := c.live.Load()
 	c.mu.Unlock()
@@ -265,26 +264,21 @@ func (c *Conn) Close(ctx context.Context) error {
 		}()
 		limit := closeTimeout
 		if s.Blocked() {
-			limit = closeLinger // it does not read, so it will not answer
+			limit = netconn.Linger // it does not read, so it will not answer
 		}
 		t := time.NewTimer(limit)
 		defer t.Stop()
 		select {
 		case <-ended:
 		case <-t.C:
-			s.sock.abort(ErrClosed)
+			s.sock.Fail(ErrClosed)
 		case <-ctx.Done():
-			s.sock.abort(ErrClosed)
+			s.sock.Fail(ErrClosed)
 			err = fmt.Errorf("amqp %s: closing: %w", s.addr, ctx.Err())
 		}
 		<-ended
 	}
 	c.tasks.Wait()
-	c.mu.Lock()
-	for w := range c.watchers {
-		w.stop()
-	}
-	clear(c.watchers)
-	c.mu.Unlock()
+	c.watchers.Drop()
 	return err
 }

@@ -224,8 +224,14 @@ var layers = []rule{
 	},
 	{
 		"L2",
+		[]string{"internal/netconn"},
+		[]string{"broker", "@leaves"},
+		"connections of several technologies stand on it; their states are those of the port",
+	},
+	{
+		"L2",
 		[]string{"internal/amqpconn", "internal/natsconn", "internal/redisconn", "internal/sqlconn"},
-		[]string{"task", "broker", "@leaves"},
+		[]string{"task", "broker", "internal/netconn", "@leaves"},
 		"a connection knows its client library, the port's errors and task.Backoff",
 	},
 

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/swarmiji/swarmiji/internal/netconn"
 	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
@@ -34,11 +35,11 @@ type Conn struct {
 	lastErr  error
 	nc       *nats.Conn // from the first success on
 	js       jetstream.JetStream
-	socks    map[*socket]struct{} // those that are open, also during a handshake
-	sock     *socket              // the newest
-	changed  chan struct{}        // closed and replaced when any of these changes
-	doing    map[*doing]struct{}  // calls of Do that are under way
-	watchers map[*watcher]struct{}
+	socks    map[*netconn.Socket]struct{} // those that are open, also during a handshake
+	sock     *netconn.Socket              // the newest
+	changed  chan struct{}                // closed and replaced when any of these changes
+	doing    map[*doing]struct{}          // calls of Do that are under way
+	watchers netconn.Watchers
 
 	ctx    context.Context // ends with Close; of the goroutines that the Conn starts
 	cancel context.CancelFunc
@@ -54,7 +55,7 @@ type Session struct {
 	MaxPayload int64 // in bytes, headers included
 	Version    string
 
-	sock *socket
+	sock *netconn.Socket
 	done chan struct{}
 	err  error // set before done is closed
 }
@@ -77,7 +78,7 @@ func New(cfg Config) (*Conn, error) {
 		cfg.DialTimeout = DefaultDialTimeout
 	}
 	c := &Conn{
-		cfg: cfg, changed: make(chan struct{}), watchers: make(map[*watcher]struct{}), socks: make(map[*socket]struct{}),
+		cfg: cfg, changed: make(chan struct{}), socks: make(map[*netconn.Socket]struct{}),
 		doing: make(map[*doing]struct{}),
 		ended: make(chan struct{}),
 	}
@@ -292,7 +293,7 @@ func (c *Conn) connected(nc *nats.Conn) {
 }
 
 // lost ends the session when its socket has ended, or names the reason afterwards.
-func (c *Conn) lost(sock *socket, err error) {
+func (c *Conn) lost(sock *netconn.Socket, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if sock != nil {
@@ -383,7 +384,8 @@ func (c *Conn) adopt(conn net.Conn) (net.Conn, error) {
 		_ = conn.Close() // nothing was said on it
 		return nil, ErrClosed
 	}
-	s := newSocket(conn, &c.tasks, func(s *socket) { c.lost(s, nil) })
+	s := netconn.NewSocket(conn, netconn.SocketConfig{Room: socketRoom, Keep: keepBuffer, OnEnd: func(s *netconn.Socket) { c.lost(s, nil) }})
+	c.tasks.Go(s.Run)
 	c.socks[s] = struct{}{}
 	c.sock = s
 	return s, nil
@@ -412,9 +414,10 @@ func (c *Conn) Close(ctx context.Context) error {
 	c.mu.Lock()
 	c.closed = true
 	c.notify()
+	c.watchers.Close()
 	c.cancel()
 	nc := c.nc
-	socks := make([]*socket, 0, len(c.socks))
+	socks := make([]*netconn.Socket, 0, len(c.socks))
 	for s := range c.socks {
 		socks = append(socks, s)
 	}
@@ -426,12 +429,7 @@ func (c *Conn) Close(ctx context.Context) error {
 		nc.Close()
 	}
 	c.tasks.Wait()
-	c.mu.Lock()
-	for w := range c.watchers {
-		w.stop()
-	}
-	clear(c.watchers)
-	c.mu.Unlock()
+	c.watchers.Drop()
 	return err
 }
 

@@ -10,7 +10,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/crew"
+	"github.com/swarmiji/swarmiji/internal/netconn"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -32,9 +34,9 @@ type Conn struct {
 	mu        sync.Mutex
 	closed    bool
 	listeners map[*Listener]struct{}
-	watchers  map[*watcher]struct{}
+	watchers  netconn.Watchers
 	probing   bool
-	state     State
+	state     broker.ConnState
 	reason    error
 	blockedBy string    // a key of a write that was refused
 	lastOK    time.Time // of the last answer
@@ -54,10 +56,9 @@ func New(cfg Config) (*Conn, error) {
 		logger:    cfg.Logger,
 		done:      make(chan struct{}),
 		listeners: make(map[*Listener]struct{}),
-		watchers:  make(map[*watcher]struct{}),
 		sockets:   make(map[*socket]struct{}),
 		calls:     crew.New(),
-		state:     Disconnected,
+		state:     broker.Disconnected,
 
 		probeScript: NewScript(probeSource),
 	}
@@ -107,8 +108,8 @@ func (c *Conn) Close(ctx context.Context) error {
 	if first {
 		c.closed = true
 		close(c.done)
-		c.setState(Disconnected, &failure{ErrClosed, errors.New("closed")})
-		clear(c.watchers)
+		c.setState(broker.Disconnected, &failure{ErrClosed, errors.New("closed")})
+		c.watchers.Close()
 	}
 	ls := make([]*Listener, 0, len(c.listeners))
 	for l := range c.listeners {
