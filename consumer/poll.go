@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -50,9 +51,9 @@ func (c *Config) completePolls(queues map[string]QueueConfig) error {
 			q := queues[name]
 			switch {
 			case polled[name]:
-				errs = append(errs, fmt.Errorf("config: Polls: queue %q is polled twice", task.Text(name, 128)))
+				errs = append(errs, fmt.Errorf("config: Polls: queue %q is polled twice", utf.Cut(name, 128)))
 			case q.Workers != 0 || q.Autoscale != nil:
-				errs = append(errs, fmt.Errorf("config: Queues: %q is polled: its workers are those of the poll", task.Text(name, 128)))
+				errs = append(errs, fmt.Errorf("config: Queues: %q is polled: its workers are those of the poll", utf.Cut(name, 128)))
 			}
 			polled[name] = true
 			q.Workers = p.Workers

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/resultstore"
@@ -58,7 +59,7 @@ type UniqueError struct {
 
 // Error names the key and the task that has it.
 func (e *UniqueError) Error() string {
-	return fmt.Sprintf("unique key %q: task %s has it: %v", task.Text(e.Key, 128), e.Task, e.err)
+	return fmt.Sprintf("unique key %q: task %s has it: %v", utf.Cut(e.Key, 128), e.Task, e.err)
 }
 
 // Unwrap returns the reason.
@@ -100,7 +101,7 @@ func readHolder(text string) (state byte, id task.ID, err error) {
 		state, id = text[0], task.ID(word)
 	}
 	if state != underWay && state != unknown && state != confirmed || id.Check() != nil {
-		return 0, "", fmt.Errorf("unique key: %w: its holder %q is no task", resultstore.ErrMalformed, task.Text(text, 64))
+		return 0, "", fmt.Errorf("unique key: %w: its holder %q is no task", resultstore.ErrMalformed, utf.Cut(text, 64))
 	}
 	return state, id, nil
 }

@@ -20,7 +20,7 @@ var sets = map[string][]string{
 	// Small tools without an opinion. Everybody may use them, so they use nobody.
 	"leaves": {
 		"internal/clock", "internal/crew", "internal/glob", "internal/group", "internal/keyset", "internal/nodeid",
-		"internal/pack", "internal/receive", "internal/ring", "internal/wake",
+		"internal/pack", "internal/receive", "internal/ring", "internal/utf", "internal/wake",
 	},
 	// Conformance suites: <port>test beside its port, and the road test of producer and consumer together.
 	"suites": {
@@ -84,6 +84,12 @@ var layers = []rule{
 		[]string{"internal/nodeid"},
 		[]string{"internal/keyset"},
 		"a node's id is made of the characters that keyset allows",
+	},
+	{
+		"L0",
+		[]string{"internal/utf"},
+		[]string{"internal/keyset"},
+		"what has ASCII alone is the most common text",
 	},
 	{
 		"L0",

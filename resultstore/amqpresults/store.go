@@ -13,6 +13,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/internal/amqpconn"
 	"github.com/swarmiji/swarmiji/internal/keyset"
+	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/resultstore"
@@ -86,7 +87,7 @@ func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
 		return err
 	}
 	if !r.State.Recorded() {
-		return fmt.Errorf("%w: state %q is not recorded", resultstore.ErrMalformed, task.Text(string(r.State), 32))
+		return fmt.Errorf("%w: state %q is not recorded", resultstore.ErrMalformed, utf.Cut(string(r.State), 32))
 	}
 	if !news(&r) {
 		return nil
@@ -95,7 +96,7 @@ func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
 		return nil
 	}
 	if !keyset.ValidName(r.ReplyTo) {
-		return fmt.Errorf("%w: reply-to %q is no node", resultstore.ErrMalformed, task.Text(r.ReplyTo, 64))
+		return fmt.Errorf("%w: reply-to %q is no node", resultstore.ErrMalformed, utf.Cut(r.ReplyTo, 64))
 	}
 	if len(r.Result) > s.cfg.MaxResult {
 		return fmt.Errorf("%w: a result of %d bytes, at most %d", resultstore.ErrTooLarge, len(r.Result), s.cfg.MaxResult)
