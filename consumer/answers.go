@@ -8,9 +8,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/swarmiji/swarmiji/internal/backoff"
+	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/middleware"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 const (
@@ -27,7 +28,7 @@ type answers struct {
 	c         *Consumer
 	deferrals *jobs.Deferrals
 	queues    map[string]*queue // by name, without the side queues
-	kick      chan struct{}
+	kick      wake.Signal
 	rousing   rousing
 
 	mu   sync.Mutex
@@ -35,8 +36,8 @@ type answers struct {
 }
 
 func newAnswers(c *Consumer) *answers {
-	a := &answers{c: c, deferrals: jobs.NewDeferrals(c.cfg.Jobs), kick: make(chan struct{}, 1), held: make(map[*answer]struct{})}
-	a.rousing.kick = make(chan struct{}, 1)
+	a := &answers{c: c, deferrals: jobs.NewDeferrals(c.cfg.Jobs), kick: wake.New(), held: make(map[*answer]struct{})}
+	a.rousing.kick = wake.New()
 	return a
 }
 
@@ -80,15 +81,12 @@ func (a *answers) wake() {
 	if a == nil {
 		return
 	}
-	select {
-	case a.kick <- struct{}{}:
-	default:
-	}
+	a.kick.Notify()
 }
 
 // run claims what is due until ctx ends.
 func (a *answers) run(ctx context.Context) {
-	var gap backoff.Exponential
+	var gap task.Backoff
 	failures, purged := 0, time.Now()
 	for ctx.Err() == nil {
 		if time.Since(purged) >= purgeEvery {
@@ -100,7 +98,7 @@ func (a *answers) run(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			wait = gap.Delay(failures)
+			wait = gap.Interval(failures)
 			if failures++; failures == 1 {
 				a.c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "answers from outside are not taken now",
 					slog.Any("error", err), slog.String(middleware.LogNode, a.c.cfg.NodeID))
@@ -108,22 +106,12 @@ func (a *answers) run(ctx context.Context) {
 		default:
 			failures = 0
 		}
-		a.pause(ctx, min(max(wait, answerGap), answerPoll), err == nil)
-	}
-}
-
-// pause waits for a time, for word if that is to be heard, or for the end of ctx. A gap lets more of what is due gather.
-func (a *answers) pause(ctx context.Context, d time.Duration, heard bool) {
-	kick := a.kick
-	if !heard {
-		kick = nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-kick:
-	case <-ctx.Done():
+		// A gap lets more of what is due gather.
+		if d := min(max(wait, answerGap), answerPoll); err == nil {
+			a.kick.Wait(ctx, d)
+		} else {
+			wake.Sleep(ctx, d)
+		}
 	}
 }
 

@@ -42,6 +42,7 @@ import (
 	"github.com/swarmiji/swarmiji/control"
 	"github.com/swarmiji/swarmiji/internal/crew"
 	"github.com/swarmiji/swarmiji/internal/report"
+	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/resultstore"
@@ -129,7 +130,7 @@ func New(c Config) (*Consumer, error) {
 		consumer.witness, _ = capability.As[broker.Witness](c.Broker)
 	}
 	consumer.stuck = newStuck(c.Queues)
-	consumer.incarnation = task.Text(c.NodeID, 96) + "-" + rand.Text()[:12]
+	consumer.incarnation = utf.Cut(c.NodeID, 96) + "-" + rand.Text()[:12]
 	consumer.report, consumer.pid = consumer.newReport(), os.Getpid()
 	consumer.dequeued, consumer.enqueued = c.Hooks.Tasks.Dequeued(c.Logger), c.Hooks.Tasks.Enqueued(c.Logger)
 	if c.Jobs != nil {

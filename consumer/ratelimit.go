@@ -12,6 +12,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/swarmiji/swarmiji/control"
+	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -76,7 +77,7 @@ func (c *Consumer) SetRateLimit(name, limit string) error {
 		}
 	}
 	if _, _, ok := c.mux.Lookup(name); !ok {
-		return fmt.Errorf("%w: %q", task.ErrUnknownTask, task.Text(name, 128))
+		return fmt.Errorf("%w: %q", task.ErrUnknownTask, utf.Cut(name, 128))
 	}
 	c.rates.override(name, limit)
 	return nil

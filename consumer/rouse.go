@@ -6,7 +6,7 @@ import (
 	"log/slog"
 	"sync"
 
-	"github.com/swarmiji/swarmiji/internal/backoff"
+	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/revoke"
@@ -18,7 +18,7 @@ import (
 
 // rousing is what is to be looked at because of revocations.
 type rousing struct {
-	kick  chan struct{}
+	kick  wake.Signal
 	mu    sync.Mutex
 	ids   []task.ID
 	rules []revoke.Selector
@@ -46,15 +46,12 @@ func (a *answers) note(v revoke.Revocation) {
 		w.rules = append(w.rules, v.Selector)
 	}
 	w.mu.Unlock()
-	select {
-	case w.kick <- struct{}{}:
-	default:
-	}
+	w.kick.Notify()
 }
 
 // rouseAlways has what is revoked be looked at until ctx ends. It goes on beside the goroutine that takes answers: it may ask for many deferrals, and they do not wait for that.
 func (a *answers) rouseAlways(ctx context.Context) {
-	var gap backoff.Exponential
+	var gap task.Backoff
 	for failures := 0; ; {
 		if err := a.rouse(ctx); err == nil {
 			failures = 0
@@ -67,7 +64,7 @@ func (a *answers) rouseAlways(ctx context.Context) {
 				a.c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "revoked tasks that wait for answers are not looked at now",
 					slog.Any("error", err), slog.String(middleware.LogNode, a.c.cfg.NodeID))
 			}
-			a.pause(ctx, gap.Delay(failures), false)
+			wake.Sleep(ctx, gap.Interval(failures))
 			failures++
 		}
 		if ctx.Err() != nil {

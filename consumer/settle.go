@@ -9,6 +9,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/capability"
+	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/serializer"
@@ -375,13 +376,7 @@ func (r *run) publishCopy(ctx context.Context, queue string, next *successive, a
 // waitHere holds a task back for a broker that cannot. The worker is free meanwhile, the prefetch
 // is not. A stop ends the waiting: the envelope says how long the next consumer has to wait.
 func (r *run) waitHere(at time.Time) {
-	timer := time.NewTimer(time.Until(at))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-r.queue.fetch.Done():
-	case <-r.lost():
-	}
+	wake.SleepOr(r.queue.fetch, r.lost(), time.Until(at))
 }
 
 // keepForeign takes over what a foreign writer put around the body, such as a trace in the headers.

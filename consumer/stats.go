@@ -9,6 +9,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/capability"
+	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -119,7 +120,7 @@ func (c *Consumer) Reserved() []TaskInfo {
 		for _, m := range q.buffered() {
 			e, _, _, err := q.decode(m)
 			if err != nil { // its worker will bury it
-				e = &task.Envelope{ID: task.ID(task.Text(m.ID, 128))}
+				e = &task.Envelope{ID: task.ID(utf.Cut(m.ID, 128))}
 			}
 			if e.Name == "" {
 				e.Name = q.cfg.Task

@@ -10,7 +10,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/capability"
-	"github.com/swarmiji/swarmiji/internal/backoff"
+	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/resultstore"
@@ -262,7 +262,7 @@ func (in *inbox) lost(cause error) {
 
 // listen resolves waiters from the store's notifications until ctx ends.
 func (in *inbox) listen(ctx context.Context, subscribe subscriber) {
-	gap := backoff.Exponential{Min: notifyMinGap, Max: notifyMaxGap}
+	gap := task.Backoff{Base: notifyMinGap, Max: notifyMaxGap}
 	for attempt := 0; ctx.Err() == nil; attempt++ {
 		err := in.receiveAll(ctx, subscribe)
 		if ctx.Err() != nil {
@@ -273,10 +273,7 @@ func (in *inbox) listen(ctx context.Context, subscribe subscriber) {
 			in.open(nil) // the records wait in the store, and sweep finds them
 		}
 		in.log().LogAttrs(ctx, slog.LevelWarn, "result notifications interrupted", slog.Any("error", err))
-		select {
-		case <-ctx.Done():
-		case <-time.After(gap.Delay(attempt)):
-		}
+		wake.Sleep(ctx, gap.Interval(attempt))
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -21,7 +22,7 @@ type TakenError struct {
 
 // Error names the job and the task that have the key.
 func (e *TakenError) Error() string {
-	text := fmt.Sprintf("unique key %q: job %d has it", task.Text(e.Key, 128), e.Job)
+	text := fmt.Sprintf("unique key %q: job %d has it", utf.Cut(e.Key, 128), e.Job)
 	if e.Task != "" {
 		text += ", which is task " + string(e.Task)
 	}

@@ -12,8 +12,8 @@ import (
 
 	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/events"
-	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/nodeid"
+	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -199,7 +199,7 @@ func (l *List) spawn(fn func()) {
 
 // run reads the bus until the list is closed, through all its troubles.
 func (l *List) run() {
-	var gap backoff.Exponential
+	var gap task.Backoff
 	for attempt := 0; ; attempt++ {
 		err := l.follow()
 		if l.ctx.Err() != nil {
@@ -212,12 +212,7 @@ func (l *List) run() {
 			return
 		}
 		l.cfg.Logger.LogAttrs(l.ctx, slog.LevelWarn, "revocations are not heard just now, trying again", slog.Any("error", err))
-		timer := time.NewTimer(gap.Delay(attempt))
-		select {
-		case <-timer.C:
-		case <-l.ctx.Done():
-			timer.Stop()
-		}
+		wake.Sleep(l.ctx, gap.Interval(attempt))
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/capability"
-	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/nodeid"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
@@ -68,7 +67,7 @@ type ListenerConfig struct {
 	// NodeID names this listener in its claims; no other may have it. "": made of host, process and chance.
 	NodeID string
 	// Backoff is between attempts while the store is away. Zero: up to 100 ms at first, up to 5 s in the end.
-	Backoff backoff.Exponential
+	Backoff task.Backoff
 	// Logger is told of what Run does not return. nil: slog.Default().
 	Logger *slog.Logger
 }

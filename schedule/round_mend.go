@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/capability"
+	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
 // mending starts the search for entries that have lost their time, if the store can find them.
@@ -16,14 +17,7 @@ func (r *round) mending(ctx context.Context, wg *sync.WaitGroup) {
 	}
 	wg.Go(func() {
 		seen := map[string]time.Time{}
-		for {
-			t := time.NewTimer(r.c.Sweep)
-			select {
-			case <-t.C:
-			case <-ctx.Done():
-				t.Stop()
-				return
-			}
+		for wake.Sleep(ctx, r.c.Sweep) {
 			seen = r.sweep(ctx, m, seen)
 		}
 	})

@@ -8,7 +8,7 @@ import (
 	"maps"
 	"time"
 
-	"github.com/swarmiji/swarmiji/internal/errand"
+	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
 	"github.com/swarmiji/swarmiji/when"
@@ -177,7 +177,7 @@ func (r *round) release(hs ...*hold) {
 		}
 	}
 	r.mu.Unlock()
-	errand.Signal(r.freed)
+	r.freed.Notify()
 }
 
 // claim claims, and asks again while there is no answer, as what was claimed by a call without an answer would otherwise wait for its
@@ -199,7 +199,7 @@ func (r *round) claim(ctx context.Context, owner string, lease time.Duration, cl
 		if ctx.Err() != nil || errors.Is(err, ErrBadEntry) || errors.Is(err, ErrClosed) {
 			return make([]bool, len(claims))
 		}
-		r.sleep(ctx, r.c.Backoff.Delay(attempt), false)
+		wake.Sleep(ctx, r.c.Backoff.Interval(attempt))
 	}
 }
 

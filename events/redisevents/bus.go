@@ -8,10 +8,10 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/internal/redisconn"
+	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
 //go:embed send.lua
@@ -109,15 +109,7 @@ func (b *Bus) remove(s subscription) {
 
 // pause waits before the next attempt; false if ctx or the bus ended.
 func (b *Bus) pause(ctx context.Context, attempt int) bool {
-	t := time.NewTimer(b.conn.Backoff().Delay(attempt))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-	case <-b.conn.Done():
-	}
-	return false
+	return wake.SleepOr(ctx, b.conn.Done(), b.conn.Backoff().Interval(attempt))
 }
 
 // failure puts the port's class beside a connection's error.

@@ -84,6 +84,7 @@ func TestSources(t *testing.T) {
 		report(t, s.checkShared(shared))
 		report(t, s.checkDocs())
 		report(t, s.checkLogKeys())
+		report(t, s.checkExposed())
 	}
 }
 

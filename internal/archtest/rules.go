@@ -19,7 +19,8 @@ type rule struct {
 var sets = map[string][]string{
 	// Small tools without an opinion. Everybody may use them, so they use nobody.
 	"leaves": {
-		"capability", "internal/backoff", "internal/crew", "internal/glob", "internal/keyset", "internal/nodeid", "internal/pack", "internal/ring",
+		"capability", "internal/crew", "internal/glob", "internal/keyset", "internal/nodeid", "internal/pack", "internal/receive", "internal/ring",
+		"internal/utf", "internal/wake",
 	},
 	// Conformance suites: <port>test beside its port, and the road test of producer and consumer together.
 	"suites": {
@@ -83,6 +84,18 @@ var layers = []rule{
 		[]string{"internal/nodeid"},
 		[]string{"internal/keyset"},
 		"a node's id is made of the characters that keyset allows",
+	},
+	{
+		"L0",
+		[]string{"internal/utf"},
+		[]string{"internal/keyset"},
+		"what has ASCII alone is the most common text",
+	},
+	{
+		"L0",
+		[]string{"internal/ring"},
+		[]string{"internal/wake"},
+		"whoever waits for elements is woken",
 	},
 	{
 		"L0",
@@ -175,7 +188,7 @@ var layers = []rule{
 	{
 		"L4",
 		[]string{"jobs/callback"},
-		[]string{"jobs", "broker", "internal/errand", "@leaves"},
+		[]string{"jobs", "task", "broker", "internal/errand", "@leaves"},
 		"answers come over HTTP and by messages of any broker; it works with every store and every broker and so knows none",
 	},
 	{
@@ -193,7 +206,7 @@ var layers = []rule{
 	{
 		"L3",
 		[]string{"limit/redislimit"},
-		[]string{"limit", "@conns", "@leaves"},
+		[]string{"limit", "task", "@conns", "@leaves"},
 		"an adapter knows its own port and never another adapter",
 	},
 
@@ -223,9 +236,15 @@ var layers = []rule{
 	},
 	{
 		"L2",
+		[]string{"internal/netconn"},
+		[]string{"broker", "@leaves"},
+		"connections of several technologies stand on it; their states are those of the port",
+	},
+	{
+		"L2",
 		[]string{"internal/amqpconn", "internal/natsconn", "internal/redisconn", "internal/sqlconn"},
-		[]string{"@leaves"},
-		"a connection knows its client library and no port",
+		[]string{"task", "broker", "internal/netconn", "@leaves"},
+		"a connection knows its client library, the port's errors and task.Backoff",
 	},
 
 	{
@@ -237,8 +256,8 @@ var layers = []rule{
 	{
 		"L3",
 		[]string{"broker/*"},
-		[]string{"broker", "@conns", "@leaves"},
-		"an adapter knows its own port and never another adapter",
+		[]string{"broker", "task", "@conns", "@leaves"},
+		"an adapter knows its own port and never another adapter; of task it takes the Backoff",
 	},
 	{
 		"L3",
@@ -249,7 +268,7 @@ var layers = []rule{
 	{
 		"L3",
 		[]string{"events/liveness"},
-		[]string{"events", "internal/report", "@leaves"},
+		[]string{"events", "task", "internal/report", "@leaves"},
 		"it is a listener of any bus and no adapter",
 	},
 	{

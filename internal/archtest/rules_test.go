@@ -49,6 +49,7 @@ func TestSourceChecksFind(t *testing.T) {
 		return s.checkAssertions(map[string]bool{"events.Retainer": true, "p.Port": true})
 	}
 	const head = "// Package p is an example.\npackage p\n"
+	const inside = head + "import \"" + module + "/internal/ring\"\n"
 	tests := []struct {
 		name, src, want string
 		check           func(*source) []string
@@ -70,6 +71,18 @@ func TestSourceChecksFind(t *testing.T) {
 
 		{"log attribute", head + "import \"log/slog\"\nvar a = slog.String(\"task_id\", \"1\")", "", (*source).checkLogKeys},
 		{"log attribute of another name", head + "import \"log/slog\"\nvar a = slog.String(\"id\", \"1\")", "\"task_id\" everywhere else", (*source).checkLogKeys},
+
+		{"field of an internal type", inside + "// C is.\ntype C struct{ T ring.T }", "exported C shows ring.T", (*source).checkExposed},
+		{"embedded internal type", inside + "// C is.\ntype C struct{ *ring.T }", "exported C shows ring.T", (*source).checkExposed},
+		{"alias of an internal type", inside + "// C is.\ntype C = ring.T", "exported C shows ring.T", (*source).checkExposed},
+		{"argument of an internal type", inside + "// F is.\nfunc F(func(...[]ring.T)) {}", "exported F shows ring.T", (*source).checkExposed},
+		{"result of an internal type", inside + "// C is.\ntype C int\n// F is.\nfunc (*C) F() map[string]ring.T { return nil }", "exported F shows ring.T", (*source).checkExposed},
+		{"method of an interface", inside + "// I is.\ntype I interface{ F() ring.T }", "exported I shows ring.T", (*source).checkExposed},
+		{"variable of an internal type", inside + "// V is.\nvar V *ring.T", "exported V shows ring.T", (*source).checkExposed},
+		{"field nobody sees", inside + "// C is.\ntype C struct{ t ring.T; f func(ring.T) }", "", (*source).checkExposed},
+		{"method of a type nobody sees", inside + "type c int\nfunc (c) F() ring.T { return nil }", "", (*source).checkExposed},
+		{"internal type in a body", inside + "// F is.\nfunc F() { var t ring.T; _ = t }", "", (*source).checkExposed},
+		{"type of a public package", head + "import \"time\"\n// C is.\ntype C struct{ T time.Time }", "", (*source).checkExposed},
 
 		{"interface check", head + "import \"io\"\nvar _ io.Reader = (*r)(nil)\ntype r struct{ io.Reader }", "", (*source).checkVars},
 		{"error", head + "import \"errors\"\nvar ErrA = errors.New(\"a\")", "", (*source).checkVars},

@@ -13,9 +13,9 @@ import (
 
 	"github.com/swarmiji/swarmiji/internal/amqpconn"
 	"github.com/swarmiji/swarmiji/internal/keyset"
+	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/resultstore"
-	"github.com/swarmiji/swarmiji/task"
 )
 
 // maxUnacked is how many records are handed out before they are acknowledged together. A lull acknowledges at once.
@@ -71,7 +71,7 @@ func (s *Store) Replies(ctx context.Context, node string) (resultstore.Replies, 
 		return nil, err
 	}
 	if !keyset.ValidName(node) {
-		return nil, fmt.Errorf("%w: node %q is no name", resultstore.ErrMalformed, task.Text(node, 64))
+		return nil, fmt.Errorf("%w: node %q is no name", resultstore.ErrMalformed, utf.Cut(node, 64))
 	}
 	n := &replies{
 		store: s, node: node, queue: s.prefix + node,

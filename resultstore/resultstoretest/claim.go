@@ -9,8 +9,8 @@ import (
 
 	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/internal/suite"
+	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/resultstore"
-	"github.com/swarmiji/swarmiji/task"
 )
 
 func claimCases() []testCase {
@@ -393,9 +393,9 @@ func (w *world) claim(s resultstore.Claimer, key, holder string, ttl time.Durati
 	ctx, cancel := w.Ctx()
 	defer cancel()
 	winner, err := s.Claim(ctx, key, holder, ttl)
-	w.Must(err, "Claim of %q by %q", task.Text(key, 40), task.Text(holder, 40))
+	w.Must(err, "Claim of %q by %q", utf.Cut(key, 40), utf.Cut(holder, 40))
 	if winner != want {
-		w.Errorf("Claim of %q by %q: %q has it, want %q", task.Text(key, 40), task.Text(holder, 40), winner, want)
+		w.Errorf("Claim of %q by %q: %q has it, want %q", utf.Cut(key, 40), utf.Cut(holder, 40), winner, want)
 	}
 }
 
@@ -403,21 +403,21 @@ func (w *world) extend(s resultstore.Claimer, key, holder string, ttl time.Durat
 	w.Helper()
 	ctx, cancel := w.Ctx()
 	defer cancel()
-	w.Must(s.Extend(ctx, key, holder, ttl), "Extend of %q by %q", task.Text(key, 40), task.Text(holder, 40))
+	w.Must(s.Extend(ctx, key, holder, ttl), "Extend of %q by %q", utf.Cut(key, 40), utf.Cut(holder, 40))
 }
 
 func (w *world) pass(s resultstore.Claimer, key, holder, next string, ttl time.Duration) {
 	w.Helper()
 	ctx, cancel := w.Ctx()
 	defer cancel()
-	w.Must(s.Pass(ctx, key, holder, next, ttl), "Pass of %q by %q", task.Text(key, 40), task.Text(holder, 40))
+	w.Must(s.Pass(ctx, key, holder, next, ttl), "Pass of %q by %q", utf.Cut(key, 40), utf.Cut(holder, 40))
 }
 
 func (w *world) release(s resultstore.Claimer, key, holder string) {
 	w.Helper()
 	ctx, cancel := w.Ctx()
 	defer cancel()
-	w.Must(s.Release(ctx, key, holder), "Release of %q by %q", task.Text(key, 40), task.Text(holder, 40))
+	w.Must(s.Release(ctx, key, holder), "Release of %q by %q", utf.Cut(key, 40), utf.Cut(holder, 40))
 }
 
 // stale expects that a step is refused since another one or nobody has the key.
