@@ -242,7 +242,7 @@ func TestDeferredWhilePaused(t *testing.T) {
 	if e, err := heard.Receive(ctx); err != nil || e.Type != events.TaskAwaiting || e.TaskID != f.ID() {
 		t.Fatalf("heard %+v, %v", e, err)
 	}
-	must0(t, d.consumer.Pause())
+	within(t, "that all queues are consumed", func() bool { return d.consumer.Pause() == nil })
 	if got, err := d.jobs.Complete(ctx, "asking", keyOf(1), 5); err != nil || got.Kind != jobs.Accepted {
 		t.Fatalf("%+v, %v", got, err)
 	}
