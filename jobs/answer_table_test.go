@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/task"
 	"github.com/swarmiji/swarmiji/when"
@@ -194,12 +195,8 @@ func TestAnswersOfMany(t *testing.T) {
 	if receipts[n].Kind != jobs.Duplicate || receipts[n+1].Kind != jobs.Early {
 		t.Fatalf("%+v", receipts[n:])
 	}
-	for i := 0; runtime.NumGoroutine() > 300; i++ {
-		if i > 2000 {
-			t.Fatalf("%d goroutines", runtime.NumGoroutine())
-		}
-		runtime.Gosched()
-	}
+	// Other tests run beside this one, and have some too.
+	testwait.Until(t, "that those who waited have gone", func() bool { return runtime.NumGoroutine() < n/2 })
 }
 
 // TestAnswerOfWhoLeaves: a ctx that ends frees its caller, and nobody else.

@@ -297,6 +297,9 @@ func testEarlyHeldOnly(t *testing.T, open Open) {
 	}
 	r.start()
 	<-first
+	if r.h.KeepsHeld { // what is on its way when the line is cut comes back with its lease only
+		r.eventually("the consumer holds all", func() bool { return r.consumer.Stats().Reserved == n-1 })
+	}
 	cut := noticed(side)
 	r.h.Sever(t, side)
 	if !r.h.KeepsHeld { // else it goes on as before
