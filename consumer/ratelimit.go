@@ -181,7 +181,7 @@ func (b *bucket) estimate(now time.Time, n int) time.Duration {
 	return max(0, time.Duration(missing*float64(b.interval)))
 }
 
-// promise returns the next turn that nobody has. Tasks that were put back may never come: revoked,
+// promise returns the next free turn. Tasks that were put back may never come: revoked,
 // purged, expired, or claimed by another consumer. When one of their turns has passed unused, all of
 // their turns are free.
 func (b *bucket) promise(now time.Time) time.Time {
@@ -313,7 +313,7 @@ func (b *bucket) set(limit string) {
 	b.limiter.SetBurst(burst)
 }
 
-// startDue starts those whose turn has come. It returns in how long the next one's comes; 0: nobody
+// startDue starts the runs whose turn has come. It returns the time to the next turn; 0: no run
 // waits.
 func (b *bucket) startDue() time.Duration {
 	for len(b.waiting) > 0 {

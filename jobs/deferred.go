@@ -216,7 +216,7 @@ func (f *Deferrals) Drop(ctx context.Context, d Deferral) error {
 	}
 	err = f.with(ctx, &d, "", func(ctx context.Context, a *deferring) error {
 		if a.job == nil || a.job.Phase != "" && (a.begun() || a.job.Scheduled.IsZero()) {
-			return nil // it is deferred; nobody has claimed that of another attempt, so that its retry is not this one
+			return nil // it is deferred, and by another attempt: this one is not its retry
 		}
 		return a.tx.Delete(ctx, a.job.ID) // also one whose retry, this attempt, was quicker than Next
 	})

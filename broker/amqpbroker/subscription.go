@@ -211,7 +211,8 @@ func (s *subscription) SetPrefetch(ctx context.Context, n int) error {
 	return wrap(errors.Join(errs...), "set the prefetch of", s.queue)
 }
 
-// shut makes Receive answer ErrClosed and ends the fetching. It reports whether it is the first call.
+// shut makes Receive answer ErrClosed and ends the fetching. It reports whether this is the first
+// call.
 func (s *subscription) shut() bool {
 	s.mu.Lock()
 	first := s.line.Close(broker.ErrClosed)

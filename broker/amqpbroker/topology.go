@@ -100,8 +100,8 @@ func (b *Broker) declare(ctx context.Context, q broker.Queue) error {
 	return nil
 }
 
-// declareWork declares one AMQP queue of a queue with all that belongs to it, except the dead queue:
-// the first consumer or dead letter makes that.
+// declareWork declares one AMQP queue of a queue with all that belongs to it. The dead queue is made
+// by the first consumer or dead letter.
 func (b *Broker) declareWork(ctx context.Context, queue, amqpQueue string) error {
 	return b.retry(ctx, func(sess *amqpconn.Session) error { return b.declareWorkOn(ctx, sess, queue, amqpQueue) })
 }

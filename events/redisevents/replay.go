@@ -60,7 +60,7 @@ func (b *Bus) Replay(ctx context.Context, f events.Filter, since time.Time) (eve
 	r.ctx, r.stop = context.WithCancel(context.Background())
 	r.conn = b.conn.Listen(redisconn.ListenerConfig{
 		Message:    func(string, string) { r.news.Notify() },
-		Subscribed: func(string) { r.news.Notify() }, // of the time without a connection nobody told
+		Subscribed: func(string) { r.news.Notify() }, // events of the time without a connection were missed
 	})
 	err := b.add(r)
 	switch {

@@ -142,8 +142,7 @@ func TestTexts(t *testing.T) {
 	}
 }
 
-// A row that nobody stands in is a rule about nothing, and a permission that nobody uses hides the import that nobody
-// wanted.
+// A row without a package is a rule about nothing. An unused permission hides an unwanted import.
 func TestTables(t *testing.T) {
 	known := func(patterns []string) {
 		for _, p := range patterns {

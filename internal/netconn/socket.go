@@ -31,7 +31,7 @@ type SocketConfig struct {
 	Keep int
 	// Stall is how long a server that says nothing may take nothing while somebody waits for room. 0: for ever.
 	Stall time.Duration
-	// OnEnd is called once, when the connection is closed or has failed. nil: nobody is told.
+	// OnEnd is called once, when the connection is closed or has failed. nil: nothing is called.
 	OnEnd func(*Socket)
 }
 
