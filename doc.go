@@ -17,19 +17,26 @@
 //
 // # Where things are
 //
-//   - task: definitions, metadata, futures, the verdicts a handler may return. All that a program needs that only defines
-//     tasks.
-//   - producer: Submit and SubmitAll. consumer: Run, queues with workers, the graceful stop.
+//   - task: definitions, metadata, futures, the verdicts a handler may return. All that a program
+//     needs that only defines tasks.
+//   - producer: Submit and SubmitAll.
+//   - consumer: Run, queues with workers, the graceful stop.
 //   - middleware: what wraps handlers and submissions, such as retries with backoff, logs and metrics.
-//   - schedule: tasks that run later or again and again, by cron, repeats or phrases. Its adapters lie below it.
-//   - limit: how many tasks of a kind run at once, or in a time, over all processes. revoke: tasks that are not to run any more.
+//   - when: times that come again, by cron, English phrases, repeats or windows of the week.
+//   - schedule: tasks that run later or again and again, at the times of when.
+//   - jobs: records of work in a database, which can be asked about, changed, repeated and answered.
+//   - limit: how many tasks of a kind run at once, or in a time, over all processes.
+//   - revoke: tasks that are not to run any more.
+//   - deadletter: tasks that failed for good are found, run again, removed and kept in files.
 //   - control: commands to running consumers.
 //   - router: which task goes to which queue.
-//   - jobs: records of work in a database, their queues and runners. deferral: the port for tasks that wait for
-//     answers, which jobs/deferrals implements.
-//   - broker, resultstore, events, serializer: the ports. The directories below them are adapters, named by technology and
-//     port, such as broker/membroker and broker/amqpbroker, and the conformance suites that every adapter passes.
+//   - deferral: the port for tasks that wait for answers, which jobs/deferrals implements.
+//   - broker, resultstore, events, serializer: the ports.
+//   - capability: what an adapter can do besides its port, also behind wrappers.
 //   - open: from a URL to adapters.
+//
+// The directories below ports, schedule, jobs and limit are adapters, named by technology and port,
+// such as broker/membroker and broker/amqpbroker, and the suites that every adapter passes.
 //
 // A broker carries tasks; a result store carries results back; an event bus tells everybody what happens. Each is chosen
 // on its own, so that any broker works with any store and any bus.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
 )
 
 // ready is how many due tasks are enqueued and drained, once without delayed ones and once with all of them waiting.
@@ -95,7 +96,7 @@ func delayAll(ctx context.Context, cfg *config, c *swarm) (first, last float64, 
 			first = last
 		}
 	}
-	i, ok := broker.As[broker.Inspector](c.submits.Broker)
+	i, ok := capability.As[broker.Inspector](c.submits.Broker)
 	if !ok {
 		return 0, 0, broker.ErrUnsupported
 	}

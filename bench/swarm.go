@@ -12,6 +12,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/membroker"
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/middleware"
@@ -190,7 +191,7 @@ func (c *swarm) serve(ctx context.Context, seen func([]byte)) error {
 }
 
 func (c *swarm) left(ctx context.Context) (int, error) {
-	i, ok := broker.As[broker.Inspector](c.submits.Broker)
+	i, ok := capability.As[broker.Inspector](c.submits.Broker)
 	if !ok {
 		return 0, broker.ErrUnsupported
 	}

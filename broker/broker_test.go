@@ -50,27 +50,6 @@ func (b *able) Declare(_ context.Context, qs ...broker.Queue) error {
 	return nil
 }
 
-// open passes on what it wraps, shut does not.
-type (
-	open struct{ broker.Broker }
-	shut struct{ broker.Broker }
-)
-
-func (o open) Unwrap() any { return o.Broker }
-
-func TestAsLooksThroughWrappers(t *testing.T) {
-	a := &able{}
-	if d, ok := broker.As[broker.Delayer](open{open{a}}); !ok || d != broker.Delayer(a) {
-		t.Fatal("a capability behind two wrappers is not found")
-	}
-	if _, ok := broker.As[broker.Delayer](shut{a}); ok {
-		t.Fatal("a wrapper without Unwrap passes a capability on")
-	}
-	if _, ok := broker.As[broker.Delayer](nil); ok {
-		t.Fatal("nil can do something")
-	}
-}
-
 func TestPublishAtWithoutADelayer(t *testing.T) {
 	b := &bare{}
 	for _, at := range []time.Time{{}, time.Now().Add(-time.Hour)} {

@@ -7,23 +7,6 @@ import (
 	"time"
 )
 
-// As finds an optional interface on a Broker, Subscription or Delivery: on v itself or on what its Unwrap methods return.
-// A wrapper that does not want to pass a capability on has no Unwrap.
-func As[T any](v any) (T, bool) {
-	for v != nil {
-		if t, ok := v.(T); ok {
-			return t, true
-		}
-		u, ok := v.(interface{ Unwrap() any })
-		if !ok {
-			break
-		}
-		v = u.Unwrap()
-	}
-	var zero T
-	return zero, false
-}
-
 // Outgoing is a message with its way: a queue, and the earliest time it may be seen (zero: at once).
 type Outgoing struct {
 	Queue   string

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/swarmiji/swarmiji/capability"
 )
 
 // The most bytes of a dead letter's texts that are kept.
@@ -115,7 +117,7 @@ func AuditDead(queue string, dead, most int) string {
 // ListDead returns up to n dead letters of a queue, the oldest first; they stay where they are.
 // [ErrUnsupported] if b is no [DeadLetterer].
 func ListDead(ctx context.Context, b Broker, queue string, n int) ([]Dead, error) {
-	dl, ok := As[DeadLetterer](b)
+	dl, ok := capability.As[DeadLetterer](b)
 	if !ok {
 		return nil, fmt.Errorf("the dead letters of queue %q: %w", queue, ErrUnsupported)
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/swarmiji/swarmiji/capability"
 )
 
 // This file holds the one fallback of each optional interface, for callers on the portable side.
@@ -28,7 +30,7 @@ func PublishAt(ctx context.Context, b Broker, o Outgoing) error {
 	if o.At.IsZero() {
 		return b.Publish(ctx, o.Queue, o.Message)
 	}
-	if d, ok := As[Delayer](b); ok { // the broker's clock decides whether the time has come
+	if d, ok := capability.As[Delayer](b); ok { // the broker's clock decides whether the time has come
 		return d.PublishAt(ctx, o.Queue, o.Message, o.At)
 	}
 	if !o.At.After(time.Now()) {
@@ -43,7 +45,7 @@ const batchWidth = 64
 // PublishBatch publishes ms and returns a [*BatchError] if any of them failed. A Broker that is no [BatchPublisher] is
 // given them one by one, up to 64 at a time.
 func PublishBatch(ctx context.Context, b Broker, ms []Outgoing) error {
-	if bp, ok := As[BatchPublisher](b); ok {
+	if bp, ok := capability.As[BatchPublisher](b); ok {
 		return bp.PublishBatch(ctx, ms)
 	}
 	errs := make([]error, len(ms))
@@ -72,7 +74,7 @@ func PublishBatch(ctx context.Context, b Broker, ms []Outgoing) error {
 // Replace publishes next in the place of d: atomically with a [Retrier], else published, confirmed, and then acknowledged,
 // so that a crash between the two leaves one message too many and never one too few.
 func Replace(ctx context.Context, b Broker, d Delivery, next Outgoing) error {
-	if r, ok := As[Retrier](b); ok {
+	if r, ok := capability.As[Retrier](b); ok {
 		return r.Retry(ctx, d, next)
 	}
 	if err := PublishAt(ctx, b, next); err != nil {
@@ -83,7 +85,7 @@ func Replace(ctx context.Context, b Broker, d Delivery, next Outgoing) error {
 
 // Declare declares queues where the Broker needs it.
 func Declare(ctx context.Context, b Broker, qs ...Queue) error {
-	if d, ok := As[Declarer](b); ok {
+	if d, ok := capability.As[Declarer](b); ok {
 		return d.Declare(ctx, qs...)
 	}
 	for _, q := range qs {
@@ -96,7 +98,7 @@ func Declare(ctx context.Context, b Broker, qs ...Queue) error {
 
 // AckSync acknowledges d and, with a [SyncAcker], waits until the broker has taken it.
 func AckSync(ctx context.Context, d Delivery) error {
-	if s, ok := As[SyncAcker](d); ok {
+	if s, ok := capability.As[SyncAcker](d); ok {
 		return s.AckSync(ctx)
 	}
 	return d.Ack(ctx)
@@ -104,7 +106,7 @@ func AckSync(ctx context.Context, d Delivery) error {
 
 // SetPrefetch changes a subscription's prefetch and reports whether it could.
 func SetPrefetch(ctx context.Context, s Subscription, n int) (bool, error) {
-	r, ok := As[Resizer](s)
+	r, ok := capability.As[Resizer](s)
 	if !ok {
 		return false, nil
 	}
@@ -114,7 +116,7 @@ func SetPrefetch(ctx context.Context, s Subscription, n int) (bool, error) {
 // Locate returns where a message for queue is published. A Broker that is no [Locator] has no exchanges: the routing key
 // is the queue.
 func Locate(b Broker, queue string) (exchange, routingKey string) {
-	if l, ok := As[Locator](b); ok {
+	if l, ok := capability.As[Locator](b); ok {
 		return l.Locate(queue)
 	}
 	return "", queue

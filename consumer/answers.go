@@ -8,9 +8,11 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/deferral"
-	"github.com/swarmiji/swarmiji/internal/backoff"
+	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/middleware"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 // answers takes the answers from outside, for all queues of a consumer: a few goroutines, however
@@ -28,8 +30,8 @@ type answers struct {
 
 func newAnswers(c *Consumer) *answers {
 	a := &answers{c: c, store: c.cfg.Deferrals}
-	a.waker, _ = broker.As[deferral.Waker](a.store)
-	a.rousing.kick = make(chan struct{}, 1)
+	a.waker, _ = capability.As[deferral.Waker](a.store)
+	a.rousing.kick = wake.New()
 	return a
 }
 
@@ -116,7 +118,7 @@ func (a *answers) choose() {
 
 // run has what is due settled until ctx ends.
 func (a *answers) run(ctx context.Context, names []string) {
-	var gap backoff.Exponential
+	var gap task.Backoff
 	var s deferral.Subscription
 	for failures := 0; ; {
 		var err error
@@ -137,7 +139,7 @@ func (a *answers) run(ctx context.Context, names []string) {
 			if failures++; failures == 1 {
 				a.warn(ctx, "answers from outside are not taken now", err)
 			}
-			wait(ctx, gap.Delay(failures-1))
+			wake.Sleep(ctx, gap.Interval(failures-1))
 		}
 	}
 }

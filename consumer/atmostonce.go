@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
-	"github.com/swarmiji/swarmiji/internal/backoff"
+	"github.com/swarmiji/swarmiji/capability"
+	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -96,9 +97,9 @@ func (r *run) ackEarly() bool {
 // started. If so it has dealt with the run, or does so when the broker answers. Where an
 // acknowledgement is final no such task was started.
 func (r *run) mayHaveStarted() bool {
-	checker, ok := broker.As[broker.AckChecker](r.delivery)
+	checker, ok := capability.As[broker.AckChecker](r.delivery)
 	if !ok {
-		_, final := broker.As[broker.SyncAcker](r.delivery)
+		_, final := capability.As[broker.SyncAcker](r.delivery)
 		if !final {
 			r.uncertain()
 		}
@@ -176,7 +177,7 @@ const lastTry = 10 * time.Second
 func (r *run) holdOn(what string, step func(context.Context) error, cause error) bool {
 	c := r.queue.c
 	r.log(slog.LevelError, "a task that runs at most once cannot be settled", slog.String("step", what), slog.Any("error", cause))
-	var gap backoff.Exponential
+	var gap task.Backoff
 	for attempt := 0; c.settle.Err() == nil; attempt++ {
 		err := r.within(lastTry, step)
 		if err == nil {
@@ -194,7 +195,7 @@ func (r *run) holdOn(what string, step func(context.Context) error, cause error)
 			r.recordLate(v)
 			return false
 		}
-		wait(c.settle, gap.Delay(attempt))
+		wake.Sleep(c.settle, gap.Interval(attempt))
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.settle), c.cfg.KillGrace)
 	defer cancel()

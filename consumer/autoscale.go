@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
 )
 
 // Defaults of an [Autoscale].
@@ -93,7 +94,7 @@ func (c *Consumer) autoscale(fetch context.Context, queues []*queue) (wait func(
 
 func (q *queue) autoscale(ctx context.Context) {
 	a := q.cfg.Autoscale
-	inspector, _ := broker.As[broker.Inspector](q.c.cfg.Broker)
+	inspector, _ := capability.As[broker.Inspector](q.c.cfg.Broker)
 	tick := time.NewTicker(a.Every)
 	defer tick.Stop()
 	var idle time.Time

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/control"
 	"github.com/swarmiji/swarmiji/deferral"
 	"github.com/swarmiji/swarmiji/events"
@@ -203,7 +204,7 @@ func (c *Config) complete() (*wire.Codec, error) {
 			errs = append(errs, fmt.Errorf("config: Stores: store %q is nil", name))
 		}
 	}
-	if a, ok := broker.As[broker.PrefetchAdviser](c.Broker); ok {
+	if a, ok := capability.As[broker.PrefetchAdviser](c.Broker); ok {
 		setDefault(&c.PrefetchMultiplier, a.PrefetchPerWorker())
 	}
 	setDefault(&c.PrefetchMultiplier, DefaultPrefetchMultiplier)

@@ -38,9 +38,11 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/control"
 	"github.com/swarmiji/swarmiji/internal/crew"
 	"github.com/swarmiji/swarmiji/internal/report"
+	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/resultstore"
@@ -125,10 +127,10 @@ func New(c Config) (*Consumer, error) {
 		consumer.members = consumer.readMembers
 	}
 	if c.MaxCrashes > 0 {
-		consumer.witness, _ = broker.As[broker.Witness](c.Broker)
+		consumer.witness, _ = capability.As[broker.Witness](c.Broker)
 	}
 	consumer.stuck = newStuck(c.Queues)
-	consumer.incarnation = task.Text(c.NodeID, 96) + "-" + rand.Text()[:12]
+	consumer.incarnation = utf.Cut(c.NodeID, 96) + "-" + rand.Text()[:12]
 	consumer.report, consumer.pid = consumer.newReport(), os.Getpid()
 	consumer.dequeued, consumer.enqueued = c.Hooks.Tasks.Dequeued(c.Logger), c.Hooks.Tasks.Enqueued(c.Logger)
 	if c.Deferrals != nil {

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -39,7 +40,7 @@ func (r *run) deadLetter(ctx context.Context, cause error) error {
 	d := r.letter(cause)
 	var err error
 	if r.acked.Load() || r.answer != nil {
-		letters, ok := broker.As[broker.DeadLetterer](c.cfg.Broker)
+		letters, ok := capability.As[broker.DeadLetterer](c.cfg.Broker)
 		if !ok {
 			return broker.ErrUnsupported
 		}

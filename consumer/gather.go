@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
@@ -44,7 +45,7 @@ func (f *following) arrive(e *task.Envelope, end ending) {
 		return
 	}
 	a := resultstore.Arrival{Group: e.Group, Index: e.GroupIndex, Size: e.GroupSize, TTL: f.gatherTTL(), Wait: c.cfg.GroupWait}
-	a.Record = resultstore.Record{ID: e.ID, Name: task.Text(e.Name, 255), State: task.StateSucceeded, ContentType: end.given.ContentType, Result: end.given.Data}
+	a.Record = resultstore.Record{ID: e.ID, Name: utf.Cut(e.Name, 255), State: task.StateSucceeded, ContentType: end.given.ContentType, Result: end.given.Data}
 	if end.cause != nil {
 		a.Record.State, a.Record.Error = end.state, end.cause
 		a.Record.ContentType, a.Record.Result = "", nil

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/middleware"
 )
 
@@ -16,7 +17,7 @@ const lookTimeout = 5 * time.Second
 // watchLengths keeps the lengths of the queues in the user's metrics, until what it returns is called. It does nothing
 // without metrics, or where the broker cannot tell.
 func (c *Consumer) watchLengths(ctx context.Context) (stop func()) {
-	inspector, ok := broker.As[broker.Inspector](c.cfg.Broker)
+	inspector, ok := capability.As[broker.Inspector](c.cfg.Broker)
 	if !c.measured || !ok || c.cfg.QueueLook < 0 {
 		return func() {}
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
@@ -100,7 +101,7 @@ func (f *following) save(id task.ID, name string, from *task.Envelope, meta *tas
 	if f.stopped || store == nil || id.Check() != nil || !rec.State.Terminal() && resultstore.RepliesOnly(store) {
 		return
 	}
-	rec.ID, rec.Name, rec.Life = id, task.Text(name, 255), from.Life
+	rec.ID, rec.Name, rec.Life = id, utf.Cut(name, 255), from.Life
 	rec.NodeID, rec.ReplyTo, rec.Correlation, rec.TTL = f.request.NodeID, from.ReplyTo, from.Correlation, merged.ResultTTL.Or(0)
 	unfit := f.queue.c.codec.ProtectRecord(&rec, merged.Compression)
 	f.stopped = !f.step("record of a successor", func(ctx context.Context) error {

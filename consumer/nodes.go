@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
 const (
@@ -75,6 +76,6 @@ func (n *nodes) watch(fetch context.Context, c *Consumer, node string, w *watch)
 			return
 		}
 		last = now
-		wait(fetch, gap)
+		wake.Sleep(fetch, gap)
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -121,7 +122,7 @@ func (q *queue) notifyUnreadable(m *broker.Message, cause error) {
 		return
 	}
 	q.c.publish(&events.Event{
-		Type: events.TaskFailed, TaskID: task.ID(task.Text(m.ID, 128)), Exception: task.Text(cause.Error(), events.MaxText),
+		Type: events.TaskFailed, TaskID: task.ID(utf.Cut(m.ID, 128)), Exception: utf.Cut(cause.Error(), events.MaxText),
 	})
 }
 

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
-	"github.com/swarmiji/swarmiji/internal/backoff"
+	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -111,7 +111,7 @@ func (r *run) giveUp(what string, cause error) {
 // repeat runs step until it succeeds, until its error is one that repeating does not mend, until
 // lost is closed, or until ctx ends. first is told of the first failure.
 func repeat(ctx context.Context, lost <-chan struct{}, step func(context.Context) error, first func(error)) error {
-	var gap backoff.Exponential
+	var gap task.Backoff
 	for attempt := 0; ; attempt++ {
 		err := step(ctx)
 		if err == nil || broker.Gone(err) || errors.Is(err, errDone) || errors.Is(err, errUnsendable) || errors.Is(err, errUncertain) {
@@ -120,15 +120,12 @@ func repeat(ctx context.Context, lost <-chan struct{}, step func(context.Context
 		if attempt == 0 {
 			first(err)
 		}
-		timer := time.NewTimer(gap.Delay(attempt))
-		select {
-		case <-timer.C:
-		case <-lost:
-			timer.Stop()
-			return broker.ErrLeaseLost
-		case <-ctx.Done():
-			timer.Stop()
+		if wake.SleepOr(ctx, lost, gap.Interval(attempt)) {
+			continue
+		}
+		if ctx.Err() != nil {
 			return err
 		}
+		return broker.ErrLeaseLost
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
-	"github.com/swarmiji/swarmiji/internal/backoff"
+	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -51,9 +51,9 @@ func (c *Config) completePolls(queues map[string]QueueConfig) error {
 			q := queues[name]
 			switch {
 			case polled[name]:
-				errs = append(errs, fmt.Errorf("config: Polls: queue %q is polled twice", task.Text(name, 128)))
+				errs = append(errs, fmt.Errorf("config: Polls: queue %q is polled twice", utf.Cut(name, 128)))
 			case q.Workers != 0 || q.Autoscale != nil:
-				errs = append(errs, fmt.Errorf("config: Queues: %q is polled: its workers are those of the poll", task.Text(name, 128)))
+				errs = append(errs, fmt.Errorf("config: Queues: %q is polled: its workers are those of the poll", utf.Cut(name, 128)))
 			}
 			polled[name] = true
 			q.Workers = p.Workers
@@ -106,7 +106,7 @@ func (p *poll) run(t *team) {
 // feed offers a queue's tasks until fetching ends.
 func (p *poll) feed(i int) {
 	q := p.queues[i]
-	var gap backoff.Exponential
+	var gap task.Backoff
 	for failures := 0; q.fetch.Err() == nil; {
 		_, d, err := q.next(q.fetch)
 		switch {
@@ -119,7 +119,7 @@ func (p *poll) feed(i int) {
 			return
 		default:
 			q.log(slog.LevelWarn, "cannot receive", slog.Any("error", err))
-			q.wait(gap.Delay(failures))
+			q.wait(gap.Interval(failures))
 			failures++
 		}
 	}

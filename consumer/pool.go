@@ -10,8 +10,9 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
-	"github.com/swarmiji/swarmiji/internal/backoff"
+	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/middleware"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 // Pool runs handlers in the place of the consumer's own goroutines: to share a bound between consumers, to keep handlers on
@@ -77,16 +78,7 @@ func (q *queue) awaitSlot(r *run) bool {
 func (q *queue) takes() bool { return q.fetch.Err() == nil && !q.gate.shut.Load() }
 
 // wait waits for d or the end of fetching.
-func (q *queue) wait(d time.Duration) { wait(q.fetch, d) }
-
-func wait(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}
+func (q *queue) wait(d time.Duration) { wake.Sleep(q.fetch, d) }
 
 // source is where a team's tasks come from.
 type source interface {
@@ -190,7 +182,7 @@ func (w *worker) exited() {
 
 func (w *worker) work() {
 	t := w.team
-	var gap backoff.Exponential
+	var gap task.Backoff
 	for failures := 0; w.ready(); {
 		q, d, err := t.from.next(w.ctx)
 		switch {
@@ -204,7 +196,7 @@ func (w *worker) work() {
 			return
 		default:
 			t.log(slog.LevelWarn, "cannot receive", slog.Any("error", err))
-			wait(w.ctx, gap.Delay(failures))
+			wake.Sleep(w.ctx, gap.Interval(failures))
 			failures++
 		}
 	}
@@ -243,7 +235,7 @@ func (w *worker) ready() bool {
 			t.log(slog.LevelError, "fetching stops until handlers that ignore their time limit return")
 			t.c.settling.Go(t.returnHeld)
 		}
-		wait(w.ctx, stuckPoll)
+		wake.Sleep(w.ctx, stuckPoll)
 	}
 	return false
 }

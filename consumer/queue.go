@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
-	"github.com/swarmiji/swarmiji/internal/backoff"
+	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -58,17 +58,15 @@ const openTimeout = 10 * time.Second
 
 // open declares the queue and subscribes, however long the broker is away; ctx ends the waiting.
 func (q *queue) open(ctx context.Context) error {
-	var gap backoff.Exponential
+	var gap task.Backoff
 	for attempt := 0; ; attempt++ {
 		err := q.tryOpen(ctx)
 		if err == nil || ctx.Err() != nil || !transient(err) {
 			return err
 		}
 		q.log(slog.LevelWarn, "waiting for the broker", slog.Any("error", err))
-		select {
-		case <-ctx.Done():
+		if !wake.Sleep(ctx, gap.Interval(attempt)) {
 			return err
-		case <-time.After(gap.Delay(attempt)):
 		}
 	}
 }

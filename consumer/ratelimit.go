@@ -12,6 +12,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/swarmiji/swarmiji/control"
+	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -76,7 +77,7 @@ func (c *Consumer) SetRateLimit(name, limit string) error {
 		}
 	}
 	if _, _, ok := c.mux.Lookup(name); !ok {
-		return fmt.Errorf("%w: %q", task.ErrUnknownTask, task.Text(name, 128))
+		return fmt.Errorf("%w: %q", task.ErrUnknownTask, utf.Cut(name, 128))
 	}
 	c.rates.override(name, limit)
 	return nil
@@ -180,7 +181,7 @@ func (b *bucket) estimate(now time.Time, n int) time.Duration {
 	return max(0, time.Duration(missing*float64(b.interval)))
 }
 
-// promise returns the next turn that nobody has. Tasks that were put back may never come: revoked,
+// promise returns the next free turn. Tasks that were put back may never come: revoked,
 // purged, expired, or claimed by another consumer. When one of their turns has passed unused, all of
 // their turns are free.
 func (b *bucket) promise(now time.Time) time.Time {
@@ -312,7 +313,7 @@ func (b *bucket) set(limit string) {
 	b.limiter.SetBurst(burst)
 }
 
-// startDue starts those whose turn has come. It returns in how long the next one's comes; 0: nobody
+// startDue starts the runs whose turn has come. It returns the time to the next turn; 0: no run
 // waits.
 func (b *bucket) startDue() time.Duration {
 	for len(b.waiting) > 0 {

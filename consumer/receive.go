@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/resultstore"
@@ -208,7 +209,7 @@ const refusedAgain = time.Minute
 func (q *queue) buryUnreadable(d broker.Delivery, cause error) {
 	m := d.Message()
 	q.log(slog.LevelError, "message cannot be read and goes to the dead letters",
-		slog.String(middleware.LogTaskID, task.Text(m.ID, 128)), slog.Any("error", cause))
+		slog.String(middleware.LogTaskID, utf.Cut(m.ID, 128)), slog.Any("error", cause))
 	q.c.settling.Go(func() {
 		ctx, cancel := q.insisting()
 		defer cancel()

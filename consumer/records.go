@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -26,7 +27,7 @@ func (c *Consumer) storeOf(meta *task.Metadata, replyTo string) resultstore.Resu
 			return s
 		}
 		c.warnOnce("store", "results of tasks that name a store which is not configured are dropped",
-			slog.String("store", task.Text(name, 64)))
+			slog.String("store", utf.Cut(name, 64)))
 		return nil
 	}
 	if c.cfg.Results == nil && replyTo != "" {

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/swarmiji/swarmiji/internal/backoff"
+	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/revoke"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -17,7 +17,7 @@ import (
 
 // rousing is what is to be looked at because of revocations.
 type rousing struct {
-	kick  chan struct{}
+	kick  wake.Signal
 	mu    sync.Mutex
 	ids   []task.ID
 	rules []revoke.Selector
@@ -45,15 +45,12 @@ func (a *answers) note(v revoke.Revocation) {
 		w.rules = append(w.rules, v.Selector)
 	}
 	w.mu.Unlock()
-	select {
-	case w.kick <- struct{}{}:
-	default:
-	}
+	w.kick.Notify()
 }
 
 // rouseAlways has what is revoked be looked at until ctx ends. It goes on beside the goroutine that takes answers: it may ask for many deferrals, and they do not wait for that.
 func (a *answers) rouseAlways(ctx context.Context) {
-	var gap backoff.Exponential
+	var gap task.Backoff
 	for failures := 0; ; {
 		if err := a.rouse(ctx); err == nil {
 			failures = 0
@@ -65,7 +62,7 @@ func (a *answers) rouseAlways(ctx context.Context) {
 			if failures == 0 && ctx.Err() == nil {
 				a.warn(ctx, "revoked tasks that wait for answers are not looked at now", err)
 			}
-			wait(ctx, gap.Delay(failures))
+			wake.Sleep(ctx, gap.Interval(failures))
 			failures++
 		}
 		if ctx.Err() != nil {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/swarmiji/swarmiji/broker"
-	"github.com/swarmiji/swarmiji/internal/backoff"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 // MaxWorkers is the most workers that [Consumer.Scale] gives a queue.
@@ -83,9 +83,9 @@ func (q *queue) tellLater() {
 	}
 	q.telling = true
 	q.c.settling.Go(func() {
-		var gap backoff.Exponential
+		var gap task.Backoff
 		for attempt := 0; !q.told(); attempt++ {
-			q.wait(gap.Delay(attempt))
+			q.wait(gap.Interval(attempt))
 		}
 	})
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
+	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/serializer"
@@ -310,12 +312,12 @@ func (r *run) replace(queue string, next *successive, at time.Time, why string) 
 		r.settleUncertain()
 		return false
 	}
-	if _, ok := broker.As[broker.Delayer](c.cfg.Broker); !ok {
+	if _, ok := capability.As[broker.Delayer](c.cfg.Broker); !ok {
 		r.waitHere(at)
 		at = time.Time{}
 	}
 	defer r.freeEarly()
-	if _, atomic := broker.As[broker.Retrier](c.cfg.Broker); !atomic && !r.idempotent() && !r.acked.Load() && r.answer == nil {
+	if _, atomic := capability.As[broker.Retrier](c.cfg.Broker); !atomic && !r.idempotent() && !r.acked.Load() && r.answer == nil {
 		// The copy and the message must not both be there: first the one goes, then the other comes.
 		if !r.queue.reserveEarly(r) {
 			r.unstarted()
@@ -374,13 +376,7 @@ func (r *run) publishCopy(ctx context.Context, queue string, next *successive, a
 // waitHere holds a task back for a broker that cannot. The worker is free meanwhile, the prefetch
 // is not. A stop ends the waiting: the envelope says how long the next consumer has to wait.
 func (r *run) waitHere(at time.Time) {
-	timer := time.NewTimer(time.Until(at))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-r.queue.fetch.Done():
-	case <-r.lost():
-	}
+	wake.SleepOr(r.queue.fetch, r.lost(), time.Until(at))
 }
 
 // keepForeign takes over what a foreign writer put around the body, such as a trace in the headers.

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -20,7 +21,7 @@ func (q *queue) side() bool { return q.source != q.name }
 // oldSideQueue opens the side queue that an older version has left, with one worker. nil: there is
 // none, or it cannot be told.
 func (q *queue) oldSideQueue(ctx context.Context) *queue {
-	inspector, ok := broker.As[broker.Inspector](q.c.cfg.Broker)
+	inspector, ok := capability.As[broker.Inspector](q.c.cfg.Broker)
 	if !ok || task.CheckName(q.name+sideSuffix) != nil {
 		return nil
 	}

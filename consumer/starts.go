@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -76,7 +77,7 @@ func (r *run) noteStart() (start bool, later func()) {
 func (r *run) noteLater() {
 	ctx, done := r.queue.while(r)
 	r.queue.c.reserved.add(r)
-	wait(ctx, noteAgain)
+	wake.Sleep(ctx, noteAgain)
 	r.queue.c.reserved.remove(r)
 	done()
 	r.queue.start(r)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
+	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -118,7 +120,7 @@ func (c *Consumer) Reserved() []TaskInfo {
 		for _, m := range q.buffered() {
 			e, _, _, err := q.decode(m)
 			if err != nil { // its worker will bury it
-				e = &task.Envelope{ID: task.ID(task.Text(m.ID, 128))}
+				e = &task.Envelope{ID: task.ID(utf.Cut(m.ID, 128))}
 			}
 			if e.Name == "" {
 				e.Name = q.cfg.Task
@@ -132,7 +134,7 @@ func (c *Consumer) Reserved() []TaskInfo {
 // buffered returns the messages that the queue's subscription holds for its workers; nil where the
 // broker does not tell.
 func (q *queue) buffered() []*broker.Message {
-	if b, ok := broker.As[broker.Buffer](q.sub); ok {
+	if b, ok := capability.As[broker.Buffer](q.sub); ok {
 		return b.Buffered()
 	}
 	return nil

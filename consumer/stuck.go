@@ -5,7 +5,7 @@ import (
 	"log/slog"
 	"sync/atomic"
 
-	"github.com/swarmiji/swarmiji/internal/backoff"
+	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -81,7 +81,7 @@ func (t *team) overrun() bool {
 // returnHeld gives back what the queues of a halted team hold and did not start: others may run it. It is repeated until the
 // broker has heard that nothing more is to come.
 func (t *team) returnHeld() {
-	var gap backoff.Exponential
+	var gap task.Backoff
 	for attempt := 0; t.halted.Load() && t.fetch.Err() == nil; attempt++ {
 		err := each(t.queues, func(q *queue, ctx context.Context) error {
 			if !t.halted.Load() || q.gate.shut.Load() {
@@ -93,7 +93,7 @@ func (t *team) returnHeld() {
 			return
 		}
 		t.log(slog.LevelWarn, "giving back what was fetched is repeated", slog.Any("error", err))
-		wait(t.fetch, gap.Delay(attempt))
+		wake.Sleep(t.fetch, gap.Interval(attempt))
 	}
 }
 

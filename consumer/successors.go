@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/serializer"
@@ -242,7 +243,7 @@ func (f *following) publish(outs []outgoing) {
 // encode takes as many of outs as go to the broker at a time, and writes their messages.
 func (f *following) encode(outs *[]outgoing, failures *[]unfit) (taken []outgoing, messages []broker.Outgoing) {
 	c := f.queue.c
-	_, delays := broker.As[broker.Delayer](c.cfg.Broker)
+	_, delays := capability.As[broker.Delayer](c.cfg.Broker)
 	for size := 0; len(*outs) > 0 && size < publishBytes; *outs = (*outs)[1:] {
 		o := (*outs)[0]
 		// Each sending is a copy of its own: one that was not confirmed may be queued all the same.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -81,7 +82,7 @@ func saveLate(ctx context.Context, store resultstore.ResultStore, rec resultstor
 // unkept says why the result is not where the submitter waits.
 func (r *run) unkept() error {
 	meta := r.request.Effective
-	name := task.Text(meta.ResultStore.Or(""), 64)
+	name := utf.Cut(meta.ResultStore.Or(""), 64)
 	switch {
 	case meta.IgnoreResult.Or(false):
 		return fmt.Errorf("%w: it has succeeded, and the consumer keeps no results (IgnoreResult in its metadata)", task.ErrNoResult)

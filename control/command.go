@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -75,7 +76,7 @@ func (c *Command) Check() error {
 		errs = append(errs, fmt.Errorf("%w: "+format, append([]any{ErrCommand}, args...)...))
 	}
 	if !slices.Contains(Actions(), c.Do) {
-		bad("unknown action %q", task.Text(string(c.Do), 32))
+		bad("unknown action %q", utf.Cut(string(c.Do), 32))
 	}
 	for what, names := range map[string][]string{"nodes": c.Nodes, "queues": c.Queues} {
 		if len(names) > MaxTargets {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -63,7 +64,7 @@ func obey(ctx context.Context, n Node, c *Command) (r Reply, after func()) {
 	case DoRegistered:
 		r.Names = n.Names()
 	case DoRevoke:
-		if rv, ok := n.(Revoker); ok {
+		if rv, ok := capability.As[Revoker](n); ok {
 			err = rv.Revoke(ctx, c.Terminate, c.IDs...)
 		} else {
 			err = errors.New("this node revokes nothing by command; a revoke.Revoker does, or swarmiji revoke")

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -56,7 +57,7 @@ type Task struct {
 
 // cut brings r within its limits.
 func (r *Reply) cut() {
-	r.Error = task.Text(r.Error, maxErrorLen)
+	r.Error = utf.Cut(r.Error, maxErrorLen)
 	r.Queues = r.Queues[:min(len(r.Queues), maxNames)]
 	r.Names = r.Names[:min(len(r.Names), maxNames)]
 	if extra := len(r.Tasks) - MaxTasks; extra > 0 {

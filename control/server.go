@@ -11,7 +11,8 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/events"
-	"github.com/swarmiji/swarmiji/internal/backoff"
+	"github.com/swarmiji/swarmiji/internal/wake"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 // Defaults and bounds of a [Server].
@@ -150,7 +151,7 @@ const (
 
 // subscribe opens the stream of commands, however long the bus is away.
 func (s *Server) subscribe(ctx context.Context) (events.Subscription, error) {
-	var gap backoff.Exponential
+	var gap task.Backoff
 	for attempt := 0; ; attempt++ {
 		once, cancel := context.WithTimeout(ctx, subscribeTime)
 		sub, err := s.cfg.Bus.Subscribe(once, events.Filter{Types: []string{CommandEvent}})
@@ -159,10 +160,8 @@ func (s *Server) subscribe(ctx context.Context) (events.Subscription, error) {
 			return sub, err
 		}
 		s.log(ctx, slog.LevelWarn, "control: waiting for the bus", slog.Any("error", err))
-		select {
-		case <-ctx.Done():
+		if !wake.Sleep(ctx, gap.Interval(attempt)) {
 			return nil, err
-		case <-time.After(gap.Delay(attempt)):
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/internal/nodeid"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/resultstore"
@@ -66,7 +67,7 @@ type Letters struct {
 // dead letters cannot be read is [broker.ErrUnsupported].
 func New(c Config) (*Letters, error) {
 	var errs []error
-	dead, ok := broker.As[broker.DeadLetterer](c.Broker)
+	dead, ok := capability.As[broker.DeadLetterer](c.Broker)
 	switch {
 	case c.Broker == nil:
 		errs = append(errs, errors.New("deadletter: Broker is not set"))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
@@ -165,7 +166,7 @@ func (l *Letters) reopen(ctx context.Context, letter *Letter, next *broker.Messa
 		return false, nil
 	}
 	rec := resultstore.Record{
-		ID: e.ID, Name: task.Text(e.Name, 255), State: task.StateRequeued, Generation: next.Generation, Life: wire.Life(next), Error: why,
+		ID: e.ID, Name: utf.Cut(e.Name, 255), State: task.StateRequeued, Generation: next.Generation, Life: wire.Life(next), Error: why,
 		NodeID: l.cfg.NodeID, ReplyTo: e.ReplyTo, Correlation: e.Correlation,
 	}
 	store, err := l.store(e, &e.Meta, &rec)
@@ -181,7 +182,7 @@ func (l *Letters) reopen(ctx context.Context, letter *Letter, next *broker.Messa
 	}
 	rec.Generation = wire.FirstGeneration(rec.Life)
 	wire.EachStep(e.Then, func(step *task.Link) bool {
-		rec.ID, rec.Name = step.ID, task.Text(step.Name, 255)
+		rec.ID, rec.Name = step.ID, utf.Cut(step.Name, 255)
 		if store, serr := l.store(e, &step.Meta, &rec); store != nil && serr == nil {
 			if serr := store.Save(ctx, rec); !errors.Is(serr, resultstore.ErrStale) {
 				err = serr
@@ -206,7 +207,7 @@ func (l *Letters) store(e *task.Envelope, meta *task.Metadata, rec *resultstore.
 	store := l.cfg.Results
 	if name := merged.ResultStore.Or(""); name != "" {
 		if store = l.cfg.Stores[name]; store == nil {
-			return nil, refusal("its results are in store " + task.Text(name, 64) + ", which is not configured here")
+			return nil, refusal("its results are in store " + utf.Cut(name, 64) + ", which is not configured here")
 		}
 	}
 	if store == nil || resultstore.RepliesOnly(store) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/ring"
+	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
 // Defaults of [BatcherConfig].
@@ -40,7 +41,7 @@ type Batcher struct {
 	dropped atomic.Uint64
 	closed  atomic.Bool // written under mu
 
-	wake    chan struct{}      // the first event is there, or a whole batch, or closing has begun
+	wake    wake.Signal        // the first event is there, or a whole batch, or closing has begun
 	ended   chan struct{}      // closed when the goroutine has returned
 	hurry   context.Context    // ends when Close has no more time
 	abandon context.CancelFunc // ends hurry
@@ -62,7 +63,7 @@ func NewBatcher(send func(ctx context.Context, message []byte, n int) error, c B
 	b := &Batcher{
 		send:    send,
 		config:  c,
-		wake:    make(chan struct{}, 1),
+		wake:    wake.New(),
 		ended:   make(chan struct{}),
 		waiting: ring.New[Event](c.Capacity),
 	}
@@ -105,7 +106,7 @@ func (b *Batcher) Add(e Event) error {
 		b.dropped.Add(1)
 	}
 	if n == 1 || n == b.config.MaxEvents {
-		b.signal()
+		b.wake.Notify()
 	}
 	return nil
 }
@@ -136,7 +137,7 @@ func (b *Batcher) Close(ctx context.Context) error {
 		}
 	}
 	b.mu.Unlock()
-	b.signal()
+	b.wake.Notify()
 	defer b.abandon()
 	select {
 	case <-b.ended:
@@ -150,13 +151,6 @@ func (b *Batcher) Close(ctx context.Context) error {
 		b.abandon()
 		<-b.ended // send returns soon after its ctx ended
 		return ctx.Err()
-	}
-}
-
-func (b *Batcher) signal() {
-	select {
-	case b.wake <- struct{}{}:
-	default:
 	}
 }
 

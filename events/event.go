@@ -85,12 +85,12 @@ type EventBus interface {
 	Close(ctx context.Context) error
 }
 
-// Prompt is a bus that vouches for what [EventBus] asks of Publish: that it never blocks and never panics, whatever the
-// connection and the listeners do. Producers and consumers call such a bus themselves; any other they put behind a queue and a
-// goroutine of their own, so that a mistake in it costs events and not tasks.
-type Prompt interface {
-	// Prompt returns true; a wrapper returns what the bus inside it answers, or false where it adds what may wait.
-	Prompt() bool
+// PromptPublisher is a bus that vouches for what [EventBus] asks of Publish. Producers and consumers call such a bus
+// themselves. Any other they put behind a queue and a goroutine of their own, so that a mistake in it costs events and not tasks.
+type PromptPublisher interface {
+	// PublishNow is Publish for callers that must not wait. It never blocks and never panics, whatever the connection and the
+	// listeners do.
+	PublishNow(e Event) error
 }
 
 // Filter chooses events. The zero value lets all through.

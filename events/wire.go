@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/swarmiji/swarmiji/internal/keyset"
+	"github.com/swarmiji/swarmiji/internal/utf"
 )
 
 // This file says what of an Event travels; the codec and the bus in memory share it, so that both behave alike.
@@ -127,26 +128,13 @@ func Normalize(e *Event) error {
 	return nil
 }
 
-// cut returns s as valid UTF-8 of at most limit bytes. What is so already comes back as it is; of anything else it returns
-// a copy, so that a long text is not kept for its beginning.
+// cut is [utf.Cut] with a copy of what is cut, so that a long text is not kept for its beginning.
 func cut(s string, limit int) string {
-	if len(s) <= limit && (keyset.ASCII(s) || utf8.ValidString(s)) {
-		return s
+	short := utf.Cut(s, limit)
+	if len(s) > limit {
+		return strings.Clone(short)
 	}
-	// A replacement character is longer than the byte it stands for, hence the second cut.
-	return strings.Clone(atRune(strings.ToValidUTF8(atRune(s, limit), "\uFFFD"), limit))
-}
-
-// atRune cuts s to at most limit bytes, not within a character.
-func atRune(s string, limit int) string {
-	if len(s) <= limit {
-		return s
-	}
-	end := limit
-	for end > limit-utf8.UTFMax && end > 0 && !utf8.RuneStart(s[end]) {
-		end--
-	}
-	return s[:end]
+	return short
 }
 
 func toMillis(t time.Time) int64 {

@@ -8,8 +8,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/swarmiji/swarmiji/schedule"
 	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/when"
 )
 
 // The problems of a [FieldError].
@@ -100,7 +100,7 @@ func storable(t time.Time) time.Time {
 func inRange(t time.Time) bool { return t.Year() >= 0 && t.Year() <= 9999 }
 
 // checkRepeat returns the repeat as it is kept, and read; nil if there is none.
-func (s *Service) checkRepeat(text string) (string, *schedule.Repeat, error) {
+func (s *Service) checkRepeat(text string) (string, *when.Repeat, error) {
 	text = strings.TrimSpace(text)
 	if text == "" {
 		return "", nil, nil
@@ -113,7 +113,7 @@ func (s *Service) checkRepeat(text string) (string, *schedule.Repeat, error) {
 }
 
 func refusal(field string, err error) error {
-	var spec *schedule.SpecError
+	var spec *when.SpecError
 	if errors.As(err, &spec) {
 		return &FieldError{Field: field, Problem: malformed, Detail: spec.Problem}
 	}
@@ -132,11 +132,11 @@ func checkRetryAfter(text string) (string, error) {
 	return text, nil
 }
 
-func parseRetryAfter(text string) (*schedule.Repeat, error) {
+func parseRetryAfter(text string) (*when.Repeat, error) {
 	if (text[0] != '+' && text[0] != '-') || strings.Contains(text, ",") {
 		return nil, &FieldError{Field: "retryAfter", Problem: malformed, Detail: "it is not one modifier with a sign, as +5 MINUTES"}
 	}
-	r, err := schedule.ParseRepeat("STARTED, " + text)
+	r, err := when.ParseRepeat("STARTED, " + text)
 	if err != nil {
 		return nil, refusal("retryAfter", err)
 	}

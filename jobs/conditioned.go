@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
-	"github.com/swarmiji/swarmiji/schedule"
 	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/when"
 )
 
 // Keep makes jobs of tasks with conditions, all of them in one step unless some of them are
@@ -68,13 +68,13 @@ func (k *keeping) spec(i int) error {
 }
 
 // readWindows reads windows in UTC, or those that name their zone behind the word WINDOWS.
-func readWindows(text string) (*schedule.Windows, error) {
-	if spec, err := schedule.Parse(text); err == nil {
-		if w, ok := spec.(*schedule.Windows); ok {
+func readWindows(text string) (*when.Windows, error) {
+	if spec, err := when.Parse(text); err == nil {
+		if w, ok := spec.(*when.Windows); ok {
 			return w, nil
 		}
 	}
-	return schedule.ParseWindows(text, nil)
+	return when.ParseWindows(text, nil)
 }
 
 // unknown leaves out the tasks that are jobs already: only an id that the caller chose can come

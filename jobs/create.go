@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
-	"github.com/swarmiji/swarmiji/schedule"
 	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/when"
 )
 
 // Spec is what a job is made of.
@@ -21,7 +21,7 @@ type Spec struct {
 	FirstRun time.Time
 	// Priority: lower goes first. Unset: [DefaultPriority].
 	Priority task.Opt[int]
-	// Repeat: see [schedule.ParseRepeat]. "": none. It is checked, and not kept, for a job with Mock.
+	// Repeat: see [when.ParseRepeat]. "": none. It is checked, and not kept, for a job with Mock.
 	Repeat string
 	// RetryAfter is one modifier with a sign, as "+5 MINUTES": it is handed out again while it runs, ten times in all, each after this time. "": never.
 	RetryAfter string
@@ -43,7 +43,7 @@ type Spec struct {
 	// Weight is how much of the queue's limit it takes while it runs, rounded up to thousandths; 0: nothing. Unset: 1. Only with Queue.
 	Weight task.Opt[float64]
 	// Windows are the times at which it may start; FirstRun is moved to the first opening from then on. nil: any time. Only with Queue.
-	Windows *schedule.Windows
+	Windows *when.Windows
 	// Timeout is how long an attempt may take, the wait for its answer included. 0: as long as it likes. Unset: [DefaultAttemptTimeout]. Only with Queue. It does not
 	// concern a job that is dispatched as a task ([Dispatch]), which has time limits of its own.
 	Timeout task.Opt[time.Duration]

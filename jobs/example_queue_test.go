@@ -10,8 +10,8 @@ import (
 
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/memjobs"
-	"github.com/swarmiji/swarmiji/schedule"
 	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/when"
 )
 
 // A queue lets so much run at a time as its limit says. Here a report takes three quarters of it, so that the second one waits for the first.
@@ -144,7 +144,7 @@ func ExampleService_Explain() {
 	if err != nil {
 		panic(err)
 	}
-	office, err := schedule.ParseWindows("Mon-Fri 09:00-17:00", time.UTC)
+	office, err := when.ParseWindows("Mon-Fri 09:00-17:00", time.UTC)
 	if err != nil {
 		panic(err)
 	}

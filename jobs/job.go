@@ -70,7 +70,7 @@ type Job struct {
 	// Due is when a store may hand it out: NextRun of one that is QUEUED or RUNQUEUED, the end of the lease of one that is RUNNING under
 	// one. Zero: not at all.
 	Due time.Time
-	// Repeat is how it repeats, as [schedule.ParseRepeat] reads it and as it was given. "": it does not.
+	// Repeat is how it repeats, as [when.ParseRepeat] reads it and as it was given. "": it does not.
 	Repeat string
 	// RetryAfter is after what time it is handed out again while it runs, as "+5 MINUTES". "": never.
 	RetryAfter string
@@ -93,7 +93,7 @@ type Job struct {
 	Queue string
 	// Weight is how much of its queue's limit it takes while it runs, in thousandths: 1000 is one. 0: nothing.
 	Weight int64
-	// Window holds the times at which it may start, as [schedule.Windows] writes them. "": any time.
+	// Window holds the times at which it may start, as [when.Windows] writes them. "": any time.
 	Window string
 	// Timeout is how long an attempt may take, its answer included; in microseconds, 0 for no end.
 	Timeout time.Duration

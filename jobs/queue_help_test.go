@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/swarmiji/swarmiji/jobs"
-	"github.com/swarmiji/swarmiji/schedule"
+	"github.com/swarmiji/swarmiji/when"
 )
 
 // inQueue runs fn in a bubble of its own, over a store in memory.
@@ -159,9 +159,9 @@ func shareOf(j jobs.Job) string {
 
 func diffJobs(want, got jobs.Job) string { return cmp.Diff(want, got) }
 
-func mustWindows(t *testing.T, text string, loc *time.Location) *schedule.Windows {
+func mustWindows(t *testing.T, text string, loc *time.Location) *when.Windows {
 	t.Helper()
-	w, err := schedule.ParseWindows(text, loc)
+	w, err := when.ParseWindows(text, loc)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/sqljobs"
@@ -39,7 +38,7 @@ func onDatabases(t *testing.T, test func(t *testing.T, join func() *jobs.Service
 
 func serviceOn(t *testing.T, dsn string) *jobs.Service {
 	t.Helper()
-	store, err := sqljobs.New(sqljobs.Config{URL: dsn, Logger: quiet, Backoff: backoff.Exponential{Min: 5 * time.Millisecond, Max: 100 * time.Millisecond}})
+	store, err := sqljobs.New(sqljobs.Config{URL: dsn, Logger: quiet, Backoff: task.Backoff{Base: 5 * time.Millisecond, Max: 100 * time.Millisecond}})
 	if err != nil {
 		t.Fatal(err)
 	}

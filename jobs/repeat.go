@@ -4,7 +4,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/swarmiji/swarmiji/schedule"
+	"github.com/swarmiji/swarmiji/when"
 )
 
 // reanchorBelow is the interval from which missed runs are made up for, whatever Config.Reanchor says.
@@ -23,16 +23,16 @@ func (s *Service) nextRun(j *Job, now time.Time) (time.Time, error) {
 }
 
 // repeatFrom is the next run by r from three times, of which those that are zero are now.
-func (s *Service) repeatFrom(r *schedule.Repeat, scheduled, started, now time.Time) (time.Time, error) {
+func (s *Service) repeatFrom(r *when.Repeat, scheduled, started, now time.Time) (time.Time, error) {
 	base := now
 	switch {
-	case r.Base() == schedule.Scheduled && !scheduled.IsZero():
+	case r.Base() == when.Scheduled && !scheduled.IsZero():
 		base = scheduled
-	case r.Base() == schedule.Started && !started.IsZero():
+	case r.Base() == when.Started && !started.IsZero():
 		base = started
 	}
 	next, err := exactly(r, base)
-	if err == nil && s.c.Reanchor && r.Base() == schedule.Scheduled && !next.After(now) {
+	if err == nil && s.c.Reanchor && r.Base() == when.Scheduled && !next.After(now) {
 		next, err = skipMissed(r, base, next, now), nil
 	}
 	return next, err
@@ -40,7 +40,7 @@ func (s *Service) repeatFrom(r *schedule.Repeat, scheduled, started, now time.Ti
 
 // exactly is what r makes of base, to the microsecond. r drops fractions of a second, which would be early; they are added again, unless r goes to
 // the start of something, and so meant to drop them.
-func exactly(r *schedule.Repeat, base time.Time) (time.Time, error) {
+func exactly(r *when.Repeat, base time.Time) (time.Time, error) {
 	next, err := r.After(base, base, base)
 	if err != nil {
 		return time.Time{}, err
@@ -60,11 +60,11 @@ func unzero(t time.Time) time.Time {
 }
 
 // skipMissed goes on from next, which is not after now, in steps of the interval, if that is fixed and short.
-func skipMissed(r *schedule.Repeat, base, next, now time.Time) time.Time {
+func skipMissed(r *when.Repeat, base, next, now time.Time) time.Time {
 	interval := next.Sub(base)
 	for item := range strings.SplitSeq(r.String(), ",") {
 		item = strings.TrimSpace(item)
-		if item != schedule.Scheduled.String() && item[0] != '+' && item[0] != '-' {
+		if item != when.Scheduled.String() && item[0] != '+' && item[0] != '-' {
 			return next
 		}
 	}

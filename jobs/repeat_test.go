@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/jobs"
-	"github.com/swarmiji/swarmiji/schedule"
 	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/when"
 )
 
 // until sleeps until a moment of the bubble's first day, or a later one.
@@ -87,7 +87,7 @@ func TestRepeatKinds(t *testing.T) {
 func TestRepeatSnaps(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, false, jobs.Config{Repeats: schedule.RepeatConfig{Snap: true}})
+		w := newWorld(t, false, jobs.Config{Repeats: when.RepeatConfig{Snap: true}})
 		until(t, "13:45:30.25")
 		for repeat, next := range map[string]string{"HOURLY": "2000-01-01T14:00:00Z", "DAILY": "2000-01-02T00:00:00Z", "WEEKLY": "2000-01-02T00:00:00Z"} {
 			id := w.create(jobs.Spec{Name: repeat, Repeat: repeat})

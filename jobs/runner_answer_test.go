@@ -16,8 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/swarmiji/swarmiji/jobs"
-	"github.com/swarmiji/swarmiji/schedule"
 	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/when"
 )
 
 // about is want for full seconds, where what happens in the same second is in the order of the alphabet.
@@ -410,7 +410,7 @@ func TestTypeKeys(t *testing.T) {
 func TestQueueRetryAtWindow(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) { // it is midnight
 		d := newDiary()
-		night, err := schedule.ParseWindows("22:00-06:00", nil)
+		night, err := when.ParseWindows("22:00-06:00", nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/nodeid"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
@@ -62,7 +61,7 @@ type RunnerConfig struct {
 	// NodeID names this runner to its handlers (task.Request). "": made of host, process and chance.
 	NodeID string
 	// Backoff is between attempts while the store or the broker is away. Zero: up to 100 ms at first, up to 5 s in the end.
-	Backoff backoff.Exponential
+	Backoff task.Backoff
 	// Logger is told of what Run does not return. nil: slog.Default().
 	Logger *slog.Logger
 }

@@ -34,7 +34,7 @@ func (r *round) recorded(h *hold, p task.Pending) end {
 		if attempt == 0 {
 			r.r.warn("the record of a task cannot be read", err)
 		}
-		if !errand.Pause(r.calls, r.c.Backoff.Delay(attempt)) {
+		if !errand.Pause(r.calls, r.c.Backoff.Interval(attempt)) {
 			r.release(h)
 			return unsure
 		}

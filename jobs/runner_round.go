@@ -164,7 +164,7 @@ func (r *round) fetch(ctx context.Context) error {
 		case failed == 0:
 			r.r.warn("no jobs can be had", err)
 		}
-		errand.Pause(ctx, r.c.Backoff.Delay(failed))
+		errand.Pause(ctx, r.c.Backoff.Interval(failed))
 		failed++
 	}
 	return nil
@@ -339,7 +339,7 @@ func (r *round) persist(fn func(context.Context) error) error {
 		case attempt == 0:
 			r.r.warn("the store does not answer", err)
 		}
-		if !errand.Pause(r.calls, r.c.Backoff.Delay(attempt)) {
+		if !errand.Pause(r.calls, r.c.Backoff.Interval(attempt)) {
 			return err
 		}
 	}

@@ -83,7 +83,7 @@ func (r *round) submitAll(batch []*hold) {
 		case attempt == 0:
 			r.r.warn("nothing can be submitted", err)
 		}
-		errand.Pause(r.hard, r.c.Backoff.Delay(attempt))
+		errand.Pause(r.hard, r.c.Backoff.Interval(attempt))
 	}
 }
 

@@ -600,7 +600,7 @@ func TestRunnerAClosedService(t *testing.T) {
 // replies is a store of results that live in reply queues alone.
 type replies struct{ *memresults.Store }
 
-func (replies) RepliesOnly() bool { return true }
+func (replies) Replies(ctx, string) (resultstore.Replies, error) { return nil, resultstore.ErrClosed }
 
 type nowhere struct{}
 

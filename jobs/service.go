@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/swarmiji/swarmiji/schedule"
 	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/when"
 )
 
 // DefaultPoll is how often those who wait look by themselves.
@@ -21,7 +21,7 @@ type Config struct {
 	// Store keeps the jobs. The service does not close it.
 	Store Store
 	// Repeats says how repeats are read: with Snap, HOURLY, DAILY and WEEKLY are what Bedrock's server makes of them.
-	Repeats schedule.RepeatConfig
+	Repeats when.RepeatConfig
 	// Reanchor has repeats that count from SCHEDULED skip the runs that were missed, and go on with the first slot after now, if they only add
 	// and the interval is below four hours. Off: missed runs are made up for, back to back.
 	Reanchor bool

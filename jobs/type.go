@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/errand"
-	"github.com/swarmiji/swarmiji/schedule"
 	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/when"
 )
 
 // Type is a kind of job whose answer comes from outside: Request sends something to a service, and what comes back later, by whatever road, is handed to
@@ -36,7 +36,7 @@ type Type[D, A any] struct {
 	// Priority, Weight and Windows are those of jobs that are made without their own. Unset, unset and nil: see [Spec].
 	Priority task.Opt[int]
 	Weight   task.Opt[float64]
-	Windows  *schedule.Windows
+	Windows  *when.Windows
 }
 
 // Failure is an attempt that has failed, as a [Type]'s Retry sees it.

@@ -5,20 +5,20 @@ import (
 	"sync"
 	"time"
 
-	"github.com/swarmiji/swarmiji/schedule"
+	"github.com/swarmiji/swarmiji/when"
 )
 
 // windowCache holds the windows that were read, by their text. There are few different ones.
 type windowCache struct {
 	mu   sync.Mutex
-	read map[string]*schedule.Windows
+	read map[string]*when.Windows
 }
 
 // maxWindowTexts is how many windows are remembered.
 const maxWindowTexts = 256
 
 // window returns the windows of j, nil if it has none.
-func (s *Service) window(j *Job) (*schedule.Windows, error) {
+func (s *Service) window(j *Job) (*when.Windows, error) {
 	if j.Window == "" {
 		return nil, nil
 	}
@@ -28,16 +28,16 @@ func (s *Service) window(j *Job) (*schedule.Windows, error) {
 	if w := c.read[j.Window]; w != nil {
 		return w, nil
 	}
-	spec, err := schedule.Parse(j.Window)
+	spec, err := when.Parse(j.Window)
 	if err != nil {
 		return nil, fmt.Errorf("%w: the windows of job %d: %w", ErrBadJob, j.ID, err)
 	}
-	w, ok := spec.(*schedule.Windows)
+	w, ok := spec.(*when.Windows)
 	if !ok {
 		return nil, fmt.Errorf("%w: the windows of job %d are none: %.100q", ErrBadJob, j.ID, j.Window)
 	}
 	if c.read == nil || len(c.read) >= maxWindowTexts {
-		c.read = map[string]*schedule.Windows{}
+		c.read = map[string]*when.Windows{}
 	}
 	c.read[j.Window] = w
 	return w, nil

@@ -59,6 +59,12 @@ type Limiter interface {
 	Release(ctx context.Context, holder string, ps ...Permit) error
 }
 
+// Closer is a Limiter that has something to release, such as a connection.
+type Closer interface {
+	// Close ends it. It may be called twice.
+	Close(ctx context.Context) error
+}
+
 // MinLease is the shortest lease.
 const MinLease = 10 * time.Millisecond
 

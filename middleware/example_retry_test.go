@@ -18,7 +18,7 @@ import (
 func ExampleRetry() {
 	retry := middleware.Retry(middleware.RetryConfig{
 		On:      func(err error) bool { return !errors.Is(err, fs.ErrPermission) },
-		Backoff: middleware.Jitter(middleware.Exponential(time.Millisecond, 100*time.Millisecond)),
+		Backoff: task.Backoff{Strategy: task.BackoffExponential, Base: time.Millisecond, Max: 100 * time.Millisecond, Jitter: true},
 	})
 	read := task.New[string, string]("file.read", task.WithMaxRetries(5))
 

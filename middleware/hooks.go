@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 
+	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -346,7 +347,7 @@ func Guard(ctx context.Context, logger *slog.Logger, hook string, fn func(), att
 		}
 		err := NewPanicError(p)
 		logger.LogAttrs(ctx, slog.LevelError, "a hook panicked", append(slices.Clip(attrs),
-			slog.String("hook", hook), slog.String("error", err.Error()), slog.String("stack", task.Text(err.Stack(), task.MaxStack)))...)
+			slog.String("hook", hook), slog.String("error", err.Error()), slog.String("stack", utf.Cut(err.Stack(), task.MaxStack)))...)
 	}()
 	fn()
 }

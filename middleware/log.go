@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -42,7 +43,7 @@ func Log(logger *slog.Logger) Middleware {
 					slog.Int(LogAttempt, r.Retries+1), slog.Duration("took", time.Since(begin)),
 				}
 				if err != nil {
-					attrs = append(attrs, slog.String("error", task.Text(err.Error(), task.MaxErrorText)))
+					attrs = append(attrs, slog.String("error", utf.Cut(err.Error(), task.MaxErrorText)))
 				}
 				l.LogAttrs(ctx, level, msg, attrs...)
 			}

@@ -30,37 +30,9 @@ func handler(fn func(context.Context) (any, error)) task.Handler {
 	return task.HandlerFunc(func(ctx context.Context, _ *task.Request) (any, error) { return fn(ctx) })
 }
 
-func TestBackoffs(t *testing.T) {
-	for name, c := range map[string]struct {
-		b    middleware.Backoff
-		want []time.Duration
-	}{
-		"constant":            {middleware.Constant(time.Second), []time.Duration{time.Second, time.Second}},
-		"linear":              {middleware.Linear(time.Second, 3*time.Second), []time.Duration{time.Second, 2 * time.Second, 3 * time.Second, 3 * time.Second}},
-		"linear without end":  {middleware.Linear(time.Second, 0), []time.Duration{time.Second, 2 * time.Second}},
-		"exponential":         {middleware.Exponential(time.Second, 5*time.Second), []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 5 * time.Second}},
-		"exponential default": {middleware.Exponential(0, 0), []time.Duration{time.Second, 2 * time.Second}},
-	} {
-		for n, want := range c.want {
-			if got := c.b(n); got != want {
-				t.Errorf("%s: delay %d is %s, want %s", name, n, got, want)
-			}
-		}
-	}
-	if got := middleware.Exponential(0, 0)(1 << 20); got != middleware.DefaultBackoffMax {
-		t.Errorf("a huge retry number waits %s", got)
-	}
-	rapid.Check(t, func(t *rapid.T) {
-		n := rapid.IntRange(0, 100).Draw(t, "n")
-		if d := middleware.Jitter(middleware.Exponential(time.Millisecond, time.Minute))(n); d < 0 || d > time.Minute {
-			t.Fatalf("jitter gave %s", d)
-		}
-	})
-}
-
 func TestRetryLeavesVerdictsAlone(t *testing.T) {
 	broken := errors.New("broken")
-	mw := middleware.Retry(middleware.RetryConfig{Backoff: middleware.Constant(time.Second)})
+	mw := middleware.Retry(middleware.RetryConfig{Backoff: task.Backoff{Strategy: task.BackoffConstant}})
 	for _, c := range []struct {
 		err   error
 		retry bool

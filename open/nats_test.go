@@ -11,6 +11,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/natsbroker/embedded"
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/open"
@@ -65,7 +66,7 @@ func TestEmbedded(t *testing.T) {
 		t.Fatal(err)
 	}
 	s = opened(t, "nats-embedded://"+dir+"?sync=50ms", open.Options{})
-	i, ok := broker.As[broker.Inspector](s.Broker)
+	i, ok := capability.As[broker.Inspector](s.Broker)
 	if !ok {
 		t.Fatal("the broker tells nothing of its queues")
 	}
@@ -107,7 +108,7 @@ func TestEmbeddedAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := broker.As[broker.BatchPublisher](b); !ok {
+	if _, ok := capability.As[broker.BatchPublisher](b); !ok {
 		t.Error("the broker has lost its capabilities")
 	}
 	if err := errors.Join(broker.Declare(ctx, b, broker.Queue{Name: "q"}), b.Close(ctx), b.Close(ctx)); err != nil {

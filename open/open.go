@@ -89,6 +89,7 @@ import (
 	"strings"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/limit"
 	"github.com/swarmiji/swarmiji/resultstore"
@@ -215,7 +216,7 @@ func (s *Swarm) Close(ctx context.Context) error {
 			errs = append(errs, bus.Close(ctx))
 		}
 	}
-	if l, ok := s.Limiter.(interface{ Close(context.Context) error }); ok {
+	if l, ok := capability.As[limit.Closer](s.Limiter); ok {
 		errs = append(errs, l.Close(ctx))
 	}
 	if s.Results != nil {

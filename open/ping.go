@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
@@ -55,7 +56,7 @@ const pingName = "swarmiji-ping"
 
 // pingBroker asks for the size of a queue.
 func (s *Swarm) pingBroker(ctx context.Context) error {
-	i, ok := broker.As[broker.Inspector](s.Broker)
+	i, ok := capability.As[broker.Inspector](s.Broker)
 	if !ok {
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
@@ -172,7 +173,7 @@ func TestHworkerParameters(t *testing.T) {
 		}
 		return v
 	}
-	letters, _ := broker.As[broker.DeadLetterer](brokerOf("?failed_size=2"))
+	letters, _ := capability.As[broker.DeadLetterer](brokerOf("?failed_size=2"))
 	for _, id := range []string{"1", "2", "3"} {
 		if err := letters.PutDead(ctx, "few", broker.Dead{Message: &broker.Message{ID: id, Body: []byte(`{}`)}}); err != nil {
 			t.Fatal(err)

@@ -31,7 +31,7 @@ type ScheduleStore interface {
 	Close(ctx context.Context) error
 }
 
-// Schedule makes the store of a schedule of a URL, with everything that the store can do, for schedule.As:
+// Schedule makes the store of a schedule of a URL, with everything that the store can do, for capability.As:
 //
 //	redis://, rediss://, redis-cluster://, redis-sentinel://   as for a broker; a namespace has no meaning, the name is the key
 //	nats://, tls://                                            as for a broker; a namespace has no meaning

@@ -9,7 +9,8 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
-	"github.com/swarmiji/swarmiji/internal/backoff"
+	"github.com/swarmiji/swarmiji/capability"
+	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/resultstore"
@@ -176,8 +177,8 @@ func (in *inbox) startLocked() {
 	ctx, stop := context.WithCancel(context.Background())
 	in.stop = stop
 	in.opened = make(chan struct{})
-	if n, ok := in.store.(resultstore.Notifier); ok {
-		in.ended.Go(func() { in.listen(ctx, n) })
+	if subscribe := subscription(in.store); subscribe != nil {
+		in.ended.Go(func() { in.listen(ctx, subscribe) })
 	} else {
 		close(in.opened)
 	}
@@ -186,13 +187,35 @@ func (in *inbox) startLocked() {
 	}
 }
 
-// open lets submissions go on. stream is nil where the records wait in the store, and sweep finds them.
-func (in *inbox) open(stream resultstore.Notifications) {
+// A subscriber opens the stream of a submitter's records. ready waits until they have a place to go to; nil where they
+// always have one.
+type subscriber func(ctx context.Context, node string) (stream resultstore.Notifications, ready func(context.Context) error, err error)
+
+// subscription returns how the stream of a store is opened, nil where it has none.
+func subscription(store resultstore.ResultStore) subscriber {
+	if r, ok := capability.As[resultstore.Replier](store); ok {
+		return func(ctx context.Context, node string) (resultstore.Notifications, func(context.Context) error, error) {
+			stream, err := r.Replies(ctx, node)
+			if err != nil {
+				return nil, nil, err
+			}
+			return stream, stream.Ready, nil
+		}
+	}
+	if n, ok := capability.As[resultstore.Notifier](store); ok {
+		return func(ctx context.Context, node string) (resultstore.Notifications, func(context.Context) error, error) {
+			stream, err := n.Notify(ctx, node)
+			return stream, nil, err
+		}
+	}
+	return nil
+}
+
+// open lets submissions go on, which wait for ready.
+func (in *inbox) open(ready func(context.Context) error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if r, ok := stream.(resultstore.Readier); ok {
-		in.ready = r.Ready
-	}
+	in.ready = ready
 	select {
 	case <-in.opened:
 	default:
@@ -238,27 +261,24 @@ func (in *inbox) lost(cause error) {
 }
 
 // listen resolves waiters from the store's notifications until ctx ends.
-func (in *inbox) listen(ctx context.Context, n resultstore.Notifier) {
-	gap := backoff.Exponential{Min: notifyMinGap, Max: notifyMaxGap}
+func (in *inbox) listen(ctx context.Context, subscribe subscriber) {
+	gap := task.Backoff{Base: notifyMinGap, Max: notifyMaxGap}
 	for attempt := 0; ctx.Err() == nil; attempt++ {
-		err := in.receiveAll(ctx, n)
+		err := in.receiveAll(ctx, subscribe)
 		if ctx.Err() != nil {
 			return
 		}
 		in.interrupted(err)
 		if !in.replies {
-			in.open(nil)
+			in.open(nil) // the records wait in the store, and sweep finds them
 		}
 		in.log().LogAttrs(ctx, slog.LevelWarn, "result notifications interrupted", slog.Any("error", err))
-		select {
-		case <-ctx.Done():
-		case <-time.After(gap.Delay(attempt)):
-		}
+		wake.Sleep(ctx, gap.Interval(attempt))
 	}
 }
 
-func (in *inbox) receiveAll(ctx context.Context, n resultstore.Notifier) error {
-	stream, err := n.Notify(ctx, in.producer.cfg.NodeID)
+func (in *inbox) receiveAll(ctx context.Context, subscribe subscriber) error {
+	stream, ready, err := subscribe(ctx, in.producer.cfg.NodeID)
 	if err != nil {
 		return err
 	}
@@ -269,7 +289,7 @@ func (in *inbox) receiveAll(ctx context.Context, n resultstore.Notifier) error {
 			in.log().LogAttrs(ctx, slog.LevelWarn, "closing result notifications", slog.Any("error", err))
 		}
 	}()
-	in.open(stream)
+	in.open(ready)
 	for {
 		r, err := stream.Receive(ctx)
 		switch {

@@ -56,8 +56,7 @@ type silent struct{ resultstore.ResultStore }
 // replies is a store whose only answer is a notification, and whose stream cannot be opened.
 type replies struct{ resultstore.ResultStore }
 
-func (replies) RepliesOnly() bool { return true }
-func (replies) Notify(ctx context.Context, _ string) (resultstore.Notifications, error) {
+func (replies) Replies(ctx context.Context, _ string) (resultstore.Replies, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
 }

@@ -12,7 +12,8 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
-	"github.com/swarmiji/swarmiji/internal/backoff"
+	"github.com/swarmiji/swarmiji/internal/utf"
+	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
@@ -58,7 +59,7 @@ type UniqueError struct {
 
 // Error names the key and the task that has it.
 func (e *UniqueError) Error() string {
-	return fmt.Sprintf("unique key %q: task %s has it: %v", task.Text(e.Key, 128), e.Task, e.err)
+	return fmt.Sprintf("unique key %q: task %s has it: %v", utf.Cut(e.Key, 128), e.Task, e.err)
 }
 
 // Unwrap returns the reason.
@@ -100,7 +101,7 @@ func readHolder(text string) (state byte, id task.ID, err error) {
 		state, id = text[0], task.ID(word)
 	}
 	if state != underWay && state != unknown && state != confirmed || id.Check() != nil {
-		return 0, "", fmt.Errorf("unique key: %w: its holder %q is no task", resultstore.ErrMalformed, task.Text(text, 64))
+		return 0, "", fmt.Errorf("unique key: %w: its holder %q is no task", resultstore.ErrMalformed, utf.Cut(text, 64))
 	}
 	return state, id, nil
 }
@@ -127,7 +128,7 @@ func (p *Producer) publishUnique(ctx context.Context, all []*staged) []error {
 			mine: holder(underWay, s.envelope.ID) + " " + strconv.FormatUint(rand.Uint64(), 36),
 		}
 	}
-	slow := backoff.Exponential{Min: 5 * time.Millisecond, Max: 500 * time.Millisecond}
+	slow := task.Backoff{Base: 5 * time.Millisecond, Max: 500 * time.Millisecond}
 	left := claims
 	for attempt := 0; len(left) > 0; attempt++ {
 		n := min(len(left), firstBatch)
@@ -135,12 +136,8 @@ func (p *Producer) publishUnique(ctx context.Context, all []*staged) []error {
 		if left = append(left[n:len(left):len(left)], busy...); len(left) > len(busy) || len(busy) == 0 {
 			continue
 		}
-		t := time.NewTimer(slow.Delay(attempt))
-		select {
-		case <-t.C:
+		if wake.Sleep(ctx, slow.Interval(attempt)) {
 			continue
-		case <-ctx.Done():
-			t.Stop()
 		}
 		for _, c := range left {
 			c.err = &UniqueError{c.unique.Key, c.other, fmt.Errorf("its submission is under way: %w: %w", broker.ErrUnavailable, context.Cause(ctx))}

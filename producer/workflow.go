@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
@@ -161,10 +162,10 @@ func (b *builder) link(n *task.Node, at place) (task.Link, error) {
 		return task.Link{}, fmt.Errorf("%w: a step without a name, or a group without members; task.Map makes one of a list that may be empty", task.ErrBadMetadata)
 	}
 	if n.Call.Conditions != nil {
-		return task.Link{}, fmt.Errorf("step %s: %w", task.Text(n.Call.Name, 128), errStepConditions)
+		return task.Link{}, fmt.Errorf("step %s: %w", utf.Cut(n.Call.Name, 128), errStepConditions)
 	}
 	if n.Call.Unique != nil {
-		return task.Link{}, fmt.Errorf("step %s: %w", task.Text(n.Call.Name, 128), errUniqueStep)
+		return task.Link{}, fmt.Errorf("step %s: %w", utf.Cut(n.Call.Name, 128), errUniqueStep)
 	}
 	l := task.Link{Name: n.Call.Name, Feed: n.Feed, Field: n.Field}
 	if n.Call.Definition != nil {
@@ -172,7 +173,7 @@ func (b *builder) link(n *task.Node, at place) (task.Link, error) {
 	}
 	l.Meta.Overlay(&n.Call.Meta)
 	if err := errors.Join(task.CheckName(l.Name), l.Meta.Check()); err != nil {
-		return l, fmt.Errorf("step %s: %w", task.Text(l.Name, 128), err)
+		return l, fmt.Errorf("step %s: %w", utf.Cut(l.Name, 128), err)
 	}
 	err := b.p.codec.CheckCompression(b.effective(&l.Meta).Compression.Or(""))
 	if err == nil {

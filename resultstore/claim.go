@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/swarmiji/swarmiji/capability"
 )
 
 // Limits of a [Claimer].
@@ -38,12 +40,12 @@ type Claimer interface {
 	Release(ctx context.Context, key, holder string) error
 }
 
-// ClaimerOf returns explicit if it is not nil, else s if s is a Claimer, else nil.
+// ClaimerOf returns explicit if it is not nil, else the Claimer that s is or wraps, else nil.
 func ClaimerOf(explicit Claimer, s ResultStore) Claimer {
 	if explicit != nil {
 		return explicit
 	}
-	c, _ := s.(Claimer)
+	c, _ := capability.As[Claimer](s)
 	return c
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -74,12 +75,12 @@ type Gatherer interface {
 	Begin(ctx context.Context, id task.ID, which string, ttl time.Duration) (bool, error)
 }
 
-// GathererOf returns explicit where it is set, else s where it is one, else nil.
+// GathererOf returns explicit where it is set, else the Gatherer that s is or wraps, else nil.
 func GathererOf(explicit Gatherer, s ResultStore) Gatherer {
 	if explicit != nil {
 		return explicit
 	}
-	g, _ := s.(Gatherer)
+	g, _ := capability.As[Gatherer](s)
 	return g
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -76,42 +77,42 @@ type ResultStore interface {
 	Close(ctx context.Context) error
 }
 
-// Notifier is a store that can tell a submitter about records as they are saved. It is a hint and may miss some; where
-// the store also is a [Replier] it is all there is.
+// Notifier is a store that can tell a submitter about records as they are saved. It is a hint and may miss some.
 type Notifier interface {
 	// Notify opens the stream of terminal records whose ReplyTo is node, from now on. One stream serves all tasks of a
-	// submitter. A record is delivered to one stream or more of that node. The stream of a [Replier] also has the open records
-	// that hold an error, which says why the task waits.
+	// submitter. A record is delivered to one stream or more of that node.
 	Notify(ctx context.Context, node string) (Notifications, error)
 }
 
 // Notifications is the stream of records of one submitter. It outlives lost connections.
 type Notifications interface {
-	// Receive returns the next record, ctx's error or [ErrClosed]. A [Replier] that finds the place of its records gone returns
-	// [ErrLost] once, before it makes the place anew: no record of a Save that ended before that will come, unless it came
-	// already.
+	// Receive returns the next record, ctx's error or [ErrClosed].
 	Receive(ctx context.Context) (Record, error)
 	// Close ends the stream; it is idempotent.
 	Close(ctx context.Context) error
 }
 
-// Readier is the stream of a [Replier] that can tell whether records have a place to go to.
-type Readier interface {
-	// Ready returns nil at once while the place is there, as far as is known. Else it waits until it is there again, or
-	// returns [ErrUnavailable] with ctx's error when ctx ends, or [ErrClosed]. It is not ready from the moment that the stream
+// Replier is a store that only hands records to their submitter and keeps none: Load never finds one that another process
+// saved. Results die with the submitter's process. It is no [Notifier].
+type Replier interface {
+	// Replies opens the stream of the records whose ReplyTo is node, from now on. These are terminal records, and open ones that
+	// hold an error, which says why the task waits. A record is delivered to one stream or more of that node.
+	Replies(ctx context.Context, node string) (Replies, error)
+}
+
+// Replies is the stream of a [Replier]. Its records are all that a submitter gets.
+type Replies interface {
+	// Notifications: Receive returns [ErrLost] once when the place of the records is found to be gone, before it is made anew. No
+	// record of a Save that ended before that will come, unless it came already.
+	Notifications
+	// Ready returns nil at once while the place of the records is there, as far as is known. Else it waits until it is there again,
+	// or returns [ErrUnavailable] with ctx's error when ctx ends, or [ErrClosed]. It is not ready from the moment that the stream
 	// sees the place gone until after Receive has returned [ErrLost]. Safe for concurrent use.
 	Ready(ctx context.Context) error
 }
 
-// Replier marks a store that only hands records to their submitter and keeps none: Load never finds one that another
-// process saved. Results die with the submitter's process.
-type Replier interface {
-	// RepliesOnly reports whether that is so.
-	RepliesOnly() bool
-}
-
-// RepliesOnly reports whether records of s can be had by notification alone.
+// RepliesOnly reports whether s is a [Replier], so that records can be had from its stream alone.
 func RepliesOnly(s ResultStore) bool {
-	r, ok := s.(Replier)
-	return ok && r.RepliesOnly()
+	_, ok := capability.As[Replier](s)
+	return ok
 }

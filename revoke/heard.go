@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/events"
-	"github.com/swarmiji/swarmiji/internal/backoff"
+	"github.com/swarmiji/swarmiji/internal/wake"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 // ErrUnheard: the revocation is stored, and no consumer that runs now has a [List] on this bus.
@@ -78,18 +79,14 @@ func awaitAnswer(ctx context.Context, sub events.Subscription, token string) err
 
 // answerAsks answers those that ask who listens, until the list is closed.
 func (l *List) answerAsks() {
-	var gap backoff.Exponential
+	var gap task.Backoff
 	for attempt := 0; ; attempt++ {
 		err := l.answerSome()
 		if l.ctx.Err() != nil || errors.Is(err, events.ErrClosed) {
 			return
 		}
 		l.cfg.Logger.LogAttrs(l.ctx, slog.LevelDebug, "nobody can ask just now whether revocations are heard", slog.Any("error", err))
-		timer := time.NewTimer(gap.Delay(attempt))
-		select {
-		case <-timer.C:
-		case <-l.ctx.Done():
-			timer.Stop()
+		if !wake.Sleep(l.ctx, gap.Interval(attempt)) {
 			return
 		}
 	}

@@ -10,9 +10,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/events"
-	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/nodeid"
+	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -118,7 +119,7 @@ func checkBus(bus events.EventBus, live bool) error {
 	if live {
 		return nil
 	}
-	if _, ok := bus.(events.Retainer); !ok {
+	if _, ok := capability.As[events.Retainer](bus); !ok {
 		return fmt.Errorf("revoke: %w: consumers that start later would not know what was revoked; use another bus, or set Live", events.ErrNotRetained)
 	}
 	if keep, ok := retention(bus); ok && !keep.Keeps(events.TaskRevoke) {
@@ -129,7 +130,7 @@ func checkBus(bus events.EventBus, live bool) error {
 
 // retention returns what a bus keeps, if it tells.
 func retention(bus events.EventBus) (events.Retention, bool) {
-	if t, ok := bus.(events.RetentionTeller); ok {
+	if t, ok := capability.As[events.RetentionTeller](bus); ok {
 		return t.Retention(), true
 	}
 	return events.Retention{}, false
@@ -198,7 +199,7 @@ func (l *List) spawn(fn func()) {
 
 // run reads the bus until the list is closed, through all its troubles.
 func (l *List) run() {
-	var gap backoff.Exponential
+	var gap task.Backoff
 	for attempt := 0; ; attempt++ {
 		err := l.follow()
 		if l.ctx.Err() != nil {
@@ -211,12 +212,7 @@ func (l *List) run() {
 			return
 		}
 		l.cfg.Logger.LogAttrs(l.ctx, slog.LevelWarn, "revocations are not heard just now, trying again", slog.Any("error", err))
-		timer := time.NewTimer(gap.Delay(attempt))
-		select {
-		case <-timer.C:
-		case <-l.ctx.Done():
-			timer.Stop()
-		}
+		wake.Sleep(l.ctx, gap.Interval(attempt))
 	}
 }
 

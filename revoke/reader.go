@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/events"
 )
 
@@ -32,7 +33,7 @@ func openReader(ctx context.Context, bus events.EventBus, live bool, since time.
 	var err error
 	if live {
 		r.stream, err = bus.Subscribe(ctx, filter)
-	} else if keeper, ok := bus.(events.Retainer); ok {
+	} else if keeper, ok := capability.As[events.Retainer](bus); ok {
 		r.stream, err = keeper.Replay(ctx, filter, since)
 	} else {
 		err = events.ErrNotRetained

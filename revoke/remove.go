@@ -10,6 +10,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/resultstore"
@@ -176,11 +177,7 @@ func (r *Revoker) record(ctx context.Context, store resultstore.ResultStore, e *
 		case errors.Is(err, resultstore.ErrMalformed), errors.Is(err, resultstore.ErrClosed):
 			return err
 		}
-		timer := time.NewTimer(100 * time.Millisecond)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !wake.Sleep(ctx, 100*time.Millisecond) {
 			return fmt.Errorf("its end is not recorded: %w", err)
 		}
 	}

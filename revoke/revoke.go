@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -71,7 +72,7 @@ func (s *Selector) Check() error {
 		return fmt.Errorf("%w: a Value without a Header", ErrBadSelector)
 	}
 	for _, text := range []string{s.Header, s.Value, s.Name, s.Queue} {
-		if len(text) > maxLabel || task.Text(text, maxLabel) != text {
+		if len(text) > maxLabel || utf.Cut(text, maxLabel) != text {
 			return fmt.Errorf("%w: texts are UTF-8 of at most %d bytes", ErrBadSelector, maxLabel)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/internal/nodeid"
 	"github.com/swarmiji/swarmiji/internal/wire"
@@ -109,7 +110,7 @@ func NewRevoker(c RevokerConfig) (*Revoker, error) {
 		c.Logger = slog.Default()
 	}
 	r := &Revoker{cfg: c, codec: codec}
-	r.finder, _ = broker.As[broker.Finder](c.Broker)
+	r.finder, _ = capability.As[broker.Finder](c.Broker)
 	return r, nil
 }
 

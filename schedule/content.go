@@ -9,6 +9,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/internal/errand"
 	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/when"
 )
 
 // The fields of a payload. WorkKit published args, cron and job. What else an entry of ours says
@@ -29,7 +30,7 @@ type Content struct {
 	Job string
 	// Args is the JSON list of its arguments.
 	Args json.RawMessage
-	// When is the text of the spec: seven fields of cron in UTC, or, where Zoned, whatever [Parse] reads.
+	// When is the text of the spec: seven fields of cron in UTC, or, where Zoned, whatever [when.Parse] reads.
 	When string
 	// Zoned: the spec stands in a field of ours, because seven fields of UTC cannot say it. Stores that share their layout with
 	// others keep such an entry where only programs of ours see it.
@@ -141,11 +142,11 @@ func (c *Content) check() error {
 }
 
 // Spec reads the spec.
-func (c *Content) Spec() (Spec, error) {
+func (c *Content) Spec() (when.Spec, error) {
 	if !c.Zoned {
-		return ParseCron(c.When)
+		return when.ParseCron(c.When)
 	}
-	return Parse(c.When)
+	return when.Parse(c.When)
 }
 
 // Call makes the call of the task, whose arguments are those of the payload: of a list of one its element, else the list.
@@ -160,7 +161,7 @@ func (c *Content) Call() task.Call {
 }
 
 // encode writes a payload: sorted keys, no blanks, nothing escaped that need not be, args always.
-func encode(c *Content, spec Spec, escapeSlashes bool) ([]byte, error) {
+func encode(c *Content, spec when.Spec, escapeSlashes bool) ([]byte, error) {
 	return c.encode(spec, escapeSlashes, func(fields, own map[string]json.RawMessage) error {
 		if len(own) == 0 {
 			return nil
@@ -172,7 +173,7 @@ func encode(c *Content, spec Spec, escapeSlashes bool) ([]byte, error) {
 }
 
 // encodeOld writes a payload as older programs did; nil: it is the same.
-func encodeOld(c *Content, spec Spec, escapeSlashes bool) ([]byte, error) {
+func encodeOld(c *Content, spec when.Spec, escapeSlashes bool) ([]byte, error) {
 	same := true
 	payload, err := c.encode(spec, escapeSlashes, func(fields, own map[string]json.RawMessage) error {
 		same = len(own) == 0
@@ -186,7 +187,7 @@ func encodeOld(c *Content, spec Spec, escapeSlashes bool) ([]byte, error) {
 }
 
 // encode writes a payload, in which put places the fields of ours.
-func (c *Content) encode(spec Spec, escapeSlashes bool, put func(fields, own map[string]json.RawMessage) error) ([]byte, error) {
+func (c *Content) encode(spec when.Spec, escapeSlashes bool, put func(fields, own map[string]json.RawMessage) error) ([]byte, error) {
 	fields, own := map[string]json.RawMessage{}, map[string]json.RawMessage{}
 	maps.Copy(fields, c.fields)
 	delete(fields, fieldCron)
@@ -221,9 +222,9 @@ func (c *Content) encode(spec Spec, escapeSlashes bool, put func(fields, own map
 }
 
 // seven returns the seven fields of UTC that say a spec, if there are any.
-func seven(spec Spec) (string, bool) {
-	if s, is := spec.(interface{ Seven() (string, bool) }); is {
-		return s.Seven()
+func seven(spec when.Spec) (string, bool) {
+	if c, ok := spec.(*when.Cron); ok {
+		return c.Seven()
 	}
 	return "", false
 }

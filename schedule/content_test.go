@@ -13,6 +13,7 @@ import (
 	"github.com/swarmiji/swarmiji/schedule"
 	"github.com/swarmiji/swarmiji/schedule/memschedule"
 	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/when"
 )
 
 func memory(t testing.TB) *memschedule.Store {
@@ -154,11 +155,11 @@ func TestWhatCannotBeScheduled(t *testing.T) {
 		"conditions":          {schedule.Now(), task.New[int, int]("x", task.WithUniqueKey("k")).Call(1), nil, schedule.ErrUnsupported},
 		"a delay":             {schedule.Now(), x.Call(1, task.WithDelay(time.Minute)), nil, schedule.ErrUnsupported},
 		"bad metadata":        {schedule.Now(), x.Call(1, task.WithQueue("a b")), nil, task.ErrBadName},
-		"30 February":         {schedule.ByCron("* 2 30 * 0 0 0"), x.Call(1), nil, schedule.ErrSpec},
-		"a time that is over": {schedule.AtTime(time.Now().Add(-time.Minute)), x.Call(1), nil, schedule.ErrSpec},
-		"a negative time":     {schedule.After(-time.Second), x.Call(1), nil, schedule.ErrSpec},
-		"no when":             {schedule.When{}, x.Call(1), nil, schedule.ErrSpec},
-		"five fields":         {schedule.ByCron("0 9 * * *"), x.Call(1), nil, schedule.ErrSpec},
+		"30 February":         {schedule.ByCron("* 2 30 * 0 0 0"), x.Call(1), nil, when.ErrBadSpec},
+		"a time that is over": {schedule.AtTime(time.Now().Add(-time.Minute)), x.Call(1), nil, when.ErrBadSpec},
+		"a negative time":     {schedule.After(-time.Second), x.Call(1), nil, when.ErrBadSpec},
+		"no when":             {schedule.When{}, x.Call(1), nil, when.ErrBadSpec},
+		"five fields":         {schedule.ByCron("0 9 * * *"), x.Call(1), nil, when.ErrBadSpec},
 		"overlap alone":       {schedule.Now(), x.Call(1), []schedule.Option{schedule.WithOverlap(schedule.OverlapSkip)}, schedule.ErrUnsupported},
 		"a strange policy":    {schedule.Now(), x.Call(1), []schedule.Option{schedule.WithMisfire("twice")}, schedule.ErrBadEntry},
 		"all of too many":     {schedule.Now(), x.Call(1), []schedule.Option{schedule.WithMisfire(schedule.MisfireAll(1001))}, schedule.ErrBadEntry},

@@ -14,6 +14,9 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
+// friday is the now of the examples.
+var friday = time.Date(2026, 11, 20, 14, 50, 0, 0, time.UTC)
+
 // A schedule is set up by whoever adds to it, and listened to by any number of processes.
 func Example() {
 	store, err := memschedule.New(memschedule.Config{Name: "app-tasks"})

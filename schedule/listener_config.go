@@ -8,7 +8,7 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/swarmiji/swarmiji/internal/backoff"
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/internal/nodeid"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
@@ -67,7 +67,7 @@ type ListenerConfig struct {
 	// NodeID names this listener in its claims; no other may have it. "": made of host, process and chance.
 	NodeID string
 	// Backoff is between attempts while the store is away. Zero: up to 100 ms at first, up to 5 s in the end.
-	Backoff backoff.Exponential
+	Backoff task.Backoff
 	// Logger is told of what Run does not return. nil: slog.Default().
 	Logger *slog.Logger
 }
@@ -132,7 +132,7 @@ func (c *ListenerConfig) check() error {
 	if c.Poll == 0 {
 		c.Poll = DefaultPoll
 		if c.Store != nil {
-			if _, ok := As[Watcher](c.Store); ok {
+			if _, ok := capability.As[Watcher](c.Store); ok {
 				c.Poll = 10 * DefaultPoll
 			}
 		}

@@ -307,7 +307,7 @@ func TestOverlapNeedsResultsThatAreKept(t *testing.T) {
 
 type replies struct{ resultstore.ResultStore }
 
-func (replies) RepliesOnly() bool { return true }
+func (replies) Replies(ctx, string) (resultstore.Replies, error) { return nil, resultstore.ErrClosed }
 
 // TestAStopGivesBack: what runs may end, what has not begun is run by another at once, what does not end in time again.
 func TestAStopGivesBack(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/schedule"
+	"github.com/swarmiji/swarmiji/when"
 )
 
 // TestWords: the methods take their word or leave it out, follow the schedule's zone, and refuse what is no phrase of theirs.
@@ -37,8 +38,8 @@ func TestWords(t *testing.T) {
 				t.Errorf("want %s, got %+v, %v", c.want, added, err)
 			}
 		}
-		for _, when := range []schedule.When{schedule.In("a while"), schedule.At("in 5 minutes"), schedule.Every("day at 25:00"), schedule.ByPhrase("")} {
-			if added, err := utc.Add(t.Context(), when, tell.Call("x")); !errors.Is(err, schedule.ErrSpec) {
+		for _, w := range []schedule.When{schedule.In("a while"), schedule.At("in 5 minutes"), schedule.Every("day at 25:00"), schedule.ByPhrase("")} {
+			if added, err := utc.Add(t.Context(), w, tell.Call("x")); !errors.Is(err, when.ErrBadSpec) {
 				t.Errorf("%+v, %v", added, err)
 			}
 		}

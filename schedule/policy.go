@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/swarmiji/swarmiji/when"
 )
 
 // Misfire says what becomes of runs whose time has passed, because no listener was there.
@@ -70,9 +72,9 @@ type plan struct {
 }
 
 // plan says what becomes of a tick that is due at the time now.
-func (m Misfire) plan(spec Spec, due, now time.Time) plan {
+func (m Misfire) plan(spec when.Spec, due, now time.Time) plan {
 	n, all := m.limit()
-	if r, ok := spec.(*Repeat); ok && r.base == Scheduled {
+	if r, ok := spec.(*when.Repeat); ok && r.Base() == when.Scheduled {
 		return m.planSteps(r, due, now, max(n, 1))
 	}
 	if !all {
@@ -87,8 +89,8 @@ func (m Misfire) plan(spec Spec, due, now time.Time) plan {
 
 // planSteps is plan for a repeat that counts from when runs were due: it steps from one to the
 // next, so that a run that is late does not move those after it.
-func (m Misfire) planSteps(r *Repeat, due, now time.Time, n int) plan {
-	runs := r.missed(due, now, n)
+func (m Misfire) planSteps(r *when.Repeat, due, now time.Time, n int) plan {
+	runs := missed(r, due, now, n)
 	switch _, all := m.limit(); {
 	case !all:
 		return plan{next: after(r, runs[len(runs)-1]), late: m == MisfireSkip && now.Sub(due) > tooLate}
@@ -99,9 +101,34 @@ func (m Misfire) planSteps(r *Repeat, due, now time.Time, n int) plan {
 	}
 }
 
+// maxMissed is how many steps are taken at most from a run that was missed; then the repeat counts
+// from now.
+const maxMissed = 100_000
+
+// missed returns the newest n of the runs from due on that are not after now, or due alone if that
+// is.
+func missed(r *when.Repeat, due, now time.Time, n int) []time.Time {
+	t := due
+	if d := r.Interval(); d > 0 {
+		if skip := now.Sub(t)/d - time.Duration(n); skip > 0 {
+			t = t.Add(skip * d)
+		}
+	}
+	runs := []time.Time{t}
+	for range maxMissed {
+		if t = after(r, t); t.IsZero() || t.After(now) {
+			return runs
+		}
+		if runs = append(runs, t); len(runs) > n {
+			runs = runs[1:]
+		}
+	}
+	return []time.Time{now}
+}
+
 // newest returns the earliest moment, not before due, after which at most n runs come until now. A moment right before due says that the
 // run of due itself is one of them. It halves the time in between, so that it looks at few runs however many were missed.
-func newest(spec Spec, due, now time.Time, n int) time.Time {
+func newest(spec when.Spec, due, now time.Time, n int) time.Time {
 	few := func(from time.Time) bool {
 		for range n {
 			next, ok := spec.Next(from)
@@ -130,7 +157,7 @@ func newest(spec Spec, due, now time.Time, n int) time.Time {
 }
 
 // after is the first run after t, zero if there is none.
-func after(spec Spec, t time.Time) time.Time {
+func after(spec when.Spec, t time.Time) time.Time {
 	next, ok := spec.Next(t)
 	if !ok || !next.After(t) {
 		return time.Time{}
@@ -140,8 +167,8 @@ func after(spec Spec, t time.Time) time.Time {
 
 // from is the first run at t or later, where the second that has begun counts; zero if there is
 // none. A repeat counts from t.
-func from(spec Spec, t time.Time) time.Time {
-	if r, ok := spec.(*Repeat); ok {
+func from(spec when.Spec, t time.Time) time.Time {
+	if r, ok := spec.(*when.Repeat); ok {
 		return after(r, t)
 	}
 	return after(spec, t.Truncate(time.Second).Add(-1))

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/schedule"
+	"github.com/swarmiji/swarmiji/when"
 )
 
 // TestScheduledRepeatsKeepTheirBase: a run that is taken late does not move those after it,
@@ -29,7 +30,7 @@ func TestScheduledRepeatsKeepTheirBase(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			store, j := memory(t), &journal{}
 			s := scheduled(t, schedule.Config{Store: store})
-			spec, err := schedule.ParseRepeat(c.repeat)
+			spec, err := when.ParseRepeat(c.repeat)
 			if err != nil {
 				t.Fatal(err)
 			}

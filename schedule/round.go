@@ -7,8 +7,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/internal/errand"
+	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/when"
 )
 
 const (
@@ -40,12 +43,12 @@ type round struct {
 	nowAt time.Time             // when it was that
 
 	// Of the fetching goroutine:
-	specs map[string]Spec       // read a moment ago
+	specs map[string]when.Spec  // read a moment ago
 	left  map[tickKey]time.Time // since when ticks that are due are left to other listeners
 
 	pace    pace
-	freed   chan struct{} // something is held no more
-	woken   chan struct{}
+	freed   wake.Signal // something is held no more
+	woken   wake.Signal
 	queue   chan *hold   // in place: claimed, not begun
 	batches chan []*hold // to be submitted
 	ends    chan end
@@ -78,8 +81,8 @@ type end struct {
 
 func newRound(l *Listener) *round {
 	r := &round{
-		l: l, c: &l.c, held: map[tickKey]*hold{}, specs: map[string]Spec{}, told: map[tickKey]time.Time{},
-		freed: make(chan struct{}, 1), woken: make(chan struct{}, 1),
+		l: l, c: &l.c, held: map[tickKey]*hold{}, specs: map[string]when.Spec{}, told: map[tickKey]time.Time{},
+		freed: wake.New(), woken: wake.New(),
 		queue: make(chan *hold, mostTaken+l.c.Workers), batches: make(chan []*hold, mostHeld),
 		ends: make(chan end, mostTaken),
 	}
@@ -91,8 +94,8 @@ func newRound(l *Listener) *round {
 func (r *round) run(ctx context.Context) error {
 	defer r.kill(nil)
 	defer r.gone()
-	if w, ok := As[Watcher](r.c.Store); ok {
-		defer w.Watch(func() { errand.Signal(r.woken) })()
+	if w, ok := capability.As[Watcher](r.c.Store); ok {
+		defer w.Watch(r.woken.Notify)()
 	}
 	var working, ending, renewing sync.WaitGroup
 	if r.c.Submit == nil {
@@ -174,7 +177,7 @@ func (r *round) fetch(ctx context.Context) {
 				if failed == 0 {
 					r.c.Logger.Warn("schedule: the store does not answer", "schedule", r.c.Name, "error", err)
 				}
-				r.sleep(ctx, r.c.Backoff.Delay(failed), false)
+				wake.Sleep(ctx, r.c.Backoff.Interval(failed))
 				failed++
 			}
 			continue
@@ -183,9 +186,9 @@ func (r *round) fetch(ctx context.Context) {
 		took := r.take(ctx, &b, asked, room)
 		switch {
 		case len(b.Ticks) < most && !b.More:
-			r.sleep(ctx, r.wait(&b, asked), true)
+			r.woken.Wait(ctx, r.wait(&b, asked))
 		case took == 0 && len(r.left) <= left: // others are quicker
-			r.sleep(ctx, min(r.c.Poll, 20*time.Millisecond), false)
+			wake.Sleep(ctx, min(r.c.Poll, 20*time.Millisecond))
 		}
 	}
 }
@@ -197,21 +200,6 @@ func (r *round) wait(b *Batch, asked time.Time) time.Duration {
 		wait = min(wait, b.Next.Sub(b.Now)-time.Since(asked))
 	}
 	return max(wait, time.Millisecond)
-}
-
-// sleep waits, until the store wakes it if that may be.
-func (r *round) sleep(ctx context.Context, d time.Duration, wake bool) {
-	woken := r.woken
-	if !wake {
-		woken = nil
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-woken:
-	case <-ctx.Done():
-	}
 }
 
 // stuck is how long nothing need happen before ticks that wait behind others are given back.

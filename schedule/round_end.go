@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/swarmiji/swarmiji/internal/errand"
+	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
 // end has a claim ended by and by.
@@ -68,7 +68,7 @@ func (r *round) done(list []end) {
 		if attempt == 0 {
 			r.c.Logger.Warn("schedule: ending claims", "schedule", r.c.Name, "error", err)
 		}
-		if errors.Is(err, ErrClosed) || errors.Is(err, ErrBadEntry) || !r.pause(r.c.Backoff.Delay(attempt)) {
+		if errors.Is(err, ErrClosed) || errors.Is(err, ErrBadEntry) || !wake.Sleep(r.calls, r.c.Backoff.Interval(attempt)) {
 			return
 		}
 	}
@@ -85,12 +85,9 @@ func (r *round) call() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(r.calls, r.c.Lease)
 }
 
-// pause waits; false: the round is over.
-func (r *round) pause(d time.Duration) bool { return errand.Pause(r.calls, d) }
-
-// renew prolongs the leases of all that is held.
+// renew prolongs the leases of all that is held, until the round is over.
 func (r *round) renew() {
-	for r.pause(r.c.Lease / 3) {
+	for wake.Sleep(r.calls, r.c.Lease/3) {
 		r.mu.Lock()
 		all := make([]*hold, 0, len(r.held))
 		for _, h := range r.held {

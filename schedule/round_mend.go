@@ -4,24 +4,20 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/swarmiji/swarmiji/capability"
+	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
 // mending starts the search for entries that have lost their time, if the store can find them.
 func (r *round) mending(ctx context.Context, wg *sync.WaitGroup) {
-	m, ok := As[Mender](r.c.Store)
+	m, ok := capability.As[Mender](r.c.Store)
 	if !ok || r.c.Sweep < 0 {
 		return
 	}
 	wg.Go(func() {
 		seen := map[string]time.Time{}
-		for {
-			t := time.NewTimer(r.c.Sweep)
-			select {
-			case <-t.C:
-			case <-ctx.Done():
-				t.Stop()
-				return
-			}
+		for wake.Sleep(ctx, r.c.Sweep) {
 			seen = r.sweep(ctx, m, seen)
 		}
 	})

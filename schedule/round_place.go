@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/internal/errand"
+	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -71,7 +73,7 @@ func (r *round) before(h *hold) []byte {
 	if h.content.From == "" {
 		return h.tick.State
 	}
-	lister, ok := As[Lister](r.c.Store)
+	lister, ok := capability.As[Lister](r.c.Store)
 	if !ok {
 		return nil
 	}
@@ -131,7 +133,7 @@ func (r *round) save(h *hold, rec resultstore.Record) {
 			return
 		}
 		if !errors.Is(err, resultstore.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) ||
-			time.Now().After(deadline) || !r.pause(r.c.Backoff.Delay(attempt)) {
+			time.Now().After(deadline) || !wake.Sleep(r.calls, r.c.Backoff.Interval(attempt)) {
 			r.c.Logger.Warn("schedule: a result is not kept", "schedule", r.c.Name, "entry", h.tick.ID, "task", string(h.id), "error", err)
 			return
 		}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/errand"
+	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -46,7 +47,7 @@ func (r *round) submitAll(batch []*hold) {
 		case attempt == 0:
 			r.c.Logger.Warn("schedule: nothing can be submitted", "schedule", r.c.Name, "ticks", len(left), "error", err)
 		}
-		r.sleep(r.hard, r.c.Backoff.Delay(attempt), false)
+		wake.Sleep(r.hard, r.c.Backoff.Interval(attempt))
 	}
 }
 

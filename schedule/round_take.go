@@ -8,9 +8,10 @@ import (
 	"maps"
 	"time"
 
-	"github.com/swarmiji/swarmiji/internal/errand"
+	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/when"
 )
 
 // action is what becomes of a tick.
@@ -176,7 +177,7 @@ func (r *round) release(hs ...*hold) {
 		}
 	}
 	r.mu.Unlock()
-	errand.Signal(r.freed)
+	r.freed.Notify()
 }
 
 // claim claims, and asks again while there is no answer, as what was claimed by a call without an answer would otherwise wait for its
@@ -198,7 +199,7 @@ func (r *round) claim(ctx context.Context, owner string, lease time.Duration, cl
 		if ctx.Err() != nil || errors.Is(err, ErrBadEntry) || errors.Is(err, ErrClosed) {
 			return make([]bool, len(claims))
 		}
-		r.sleep(ctx, r.c.Backoff.Delay(attempt), false)
+		wake.Sleep(ctx, r.c.Backoff.Interval(attempt))
 	}
 }
 
@@ -272,7 +273,7 @@ func (r *round) toTell(k tickKey) bool {
 // judge decides what becomes of a tick.
 func (r *round) judge(ctx context.Context, k *Tick, now time.Time) verdict {
 	h := &hold{tick: *k, id: TickID(r.c.Name, k.ID, k.Due)}
-	var spec Spec
+	var spec when.Spec
 	var err error
 	if h.content, err = Decode(k.Payload); err == nil {
 		spec, err = r.spec(h.content)
@@ -343,7 +344,7 @@ func (r *round) able(c *Content) (Problem, error) {
 // mostSpecs is how many specs are remembered. Many entries that are due at once often have the same.
 const mostSpecs = 1000
 
-func (r *round) spec(c *Content) (Spec, error) {
+func (r *round) spec(c *Content) (when.Spec, error) {
 	if s := r.specs[c.When]; s != nil {
 		return s, nil
 	}

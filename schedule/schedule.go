@@ -8,8 +8,10 @@ import (
 	"iter"
 	"time"
 
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/when"
 )
 
 // Config configures a [Schedule]. Only Store must be set.
@@ -58,7 +60,7 @@ func nameOf(name string, s Store) (string, error) {
 		return "", errors.New("schedule: Store is not set")
 	}
 	own := ""
-	if n, ok := As[Named](s); ok {
+	if n, ok := capability.As[Named](s); ok {
 		own = n.Name()
 	}
 	switch {
@@ -96,12 +98,12 @@ type Added struct {
 	// Next is when a new entry is due first.
 	Next time.Time
 	// Spec is how the When was understood.
-	Spec Spec
+	Spec when.Spec
 	// Echo says in a sentence how the When was understood, for people.
 	Echo string
 }
 
-// Add has a call run at the times that when names:
+// Add has a call run at the times that at names:
 //
 //	s.Add(ctx, schedule.At("7pm tomorrow"), clearCache.Call(task.None{}))
 //	s.Add(ctx, schedule.In("5 minutes"), activate.Call("tracy@example.com"))
@@ -114,9 +116,9 @@ type Added struct {
 // the order in which they were added.
 //
 // Of the call's metadata those given at the call are kept; those of the definition are the business of who runs it. Errors wrap
-// [ErrSpec], [task.ErrBadArgs], task.ErrBadMetadata, [ErrBadEntry] or [ErrUnsupported], and then nothing was added; or [ErrUnavailable].
-func (s *Schedule) Add(ctx context.Context, when When, call task.Call, opts ...Option) (Added, error) {
-	added, err := s.AddAll(ctx, when, []task.Call{call}, opts...)
+// [when.ErrBadSpec], [task.ErrBadArgs], task.ErrBadMetadata, [ErrBadEntry] or [ErrUnsupported], and then nothing was added; or [ErrUnavailable].
+func (s *Schedule) Add(ctx context.Context, at When, call task.Call, opts ...Option) (Added, error) {
+	added, err := s.AddAll(ctx, at, []task.Call{call}, opts...)
 	if err != nil {
 		return Added{}, err
 	}
@@ -124,13 +126,13 @@ func (s *Schedule) Add(ctx context.Context, when When, call task.Call, opts ...O
 }
 
 // AddAll is Add of several calls in one trip to the store. If one of them is refused none is added.
-func (s *Schedule) AddAll(ctx context.Context, when When, calls []task.Call, opts ...Option) ([]Added, error) {
+func (s *Schedule) AddAll(ctx context.Context, at When, calls []task.Call, opts ...Option) ([]Added, error) {
 	now, err := s.now(ctx)
 	if err != nil {
 		return nil, err
 	}
 	now = now.In(s.c.Location)
-	spec, first, said, err := when.spec(now)
+	spec, first, said, err := at.spec(now)
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +167,7 @@ func (s *Schedule) now(ctx context.Context) (time.Time, error) {
 
 // payload writes an entry's payload. An entry that an older program wrote in its own way is the
 // same, and stays.
-func (s *Schedule) payload(ctx context.Context, call *task.Call, spec Spec, opts []Option, atOnce bool) (id string, payload []byte, err error) {
+func (s *Schedule) payload(ctx context.Context, call *task.Call, spec when.Spec, opts []Option, atOnce bool) (id string, payload []byte, err error) {
 	if err := travels(call); err != nil {
 		return "", nil, err
 	}
@@ -184,7 +186,7 @@ func (s *Schedule) payload(ctx context.Context, call *task.Call, spec Spec, opts
 		return "", nil, err
 	}
 	old, err := encodeOld(c, spec, s.c.EscapeSlashes)
-	if lister, lists := As[Lister](s.c.Store); err == nil && old != nil && lists && !atOnce {
+	if lister, lists := capability.As[Lister](s.c.Store); err == nil && old != nil && lists && !atOnce {
 		switch _, err := lister.Get(ctx, ID(old)); {
 		case err == nil:
 			return ID(old), old, nil
@@ -213,7 +215,7 @@ type Item struct {
 	// Content is what the payload says; nil if it cannot be read.
 	Content *Content
 	// Spec is its spec; nil if that cannot be read.
-	Spec Spec
+	Spec when.Spec
 	// Problem is why it cannot be read here. Such an entry is not run by programs that cannot read
 	// it, and stays until somebody removes it.
 	Problem error
@@ -336,7 +338,7 @@ func (s *Schedule) Resume(ctx context.Context, id string) (time.Time, error) {
 
 // resumed is when an entry runs that had no time for a while: its next run from now on, and, where there is none, its last one if it had
 // only one.
-func resumed(spec Spec, now time.Time) time.Time {
+func resumed(spec when.Spec, now time.Time) time.Time {
 	if next := from(spec, now); !next.IsZero() {
 		return next
 	}
@@ -384,7 +386,7 @@ func (s *Schedule) RunNow(ctx context.Context, id string) (Added, error) {
 
 // feature returns an optional interface of a store, or says what is missing.
 func feature[T any](s Store, what string) (T, error) {
-	f, ok := As[T](s)
+	f, ok := capability.As[T](s)
 	if !ok {
 		return f, fmt.Errorf("%w: this store cannot %s; memschedule, redisschedule, sqlschedule and natsschedule can", ErrUnsupported, what)
 	}

@@ -180,23 +180,6 @@ type Mender interface {
 // Named is a Store that knows the name of its schedule.
 type Named interface{ Name() string }
 
-// As finds an optional interface on a Store: on v itself or on what its Unwrap methods return. A wrapper that does not want to pass
-// a capability on has no Unwrap.
-func As[T any](v any) (T, bool) {
-	for v != nil {
-		if t, ok := v.(T); ok {
-			return t, true
-		}
-		u, ok := v.(interface{ Unwrap() any })
-		if !ok {
-			break
-		}
-		v = u.Unwrap()
-	}
-	var zero T
-	return zero, false
-}
-
 // CheckName returns nil when name may name a schedule: 1 to 255 bytes of UTF-8 without control characters. Else the error wraps
 // [ErrBadEntry]. Redis keys hold the name as it is.
 func CheckName(name string) error { return checkText("name of a schedule", name, 255) }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/keyset"
+	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -148,7 +149,7 @@ func checkLink(l *task.Link, left *int) error {
 		return fmt.Errorf("the reply address of a link is not UTF-8 or longer than %d bytes", MaxNodeID)
 	}
 	if !l.Policy.Valid() {
-		return fmt.Errorf("a group has the policy %q", task.Text(string(l.Policy), 32))
+		return fmt.Errorf("a group has the policy %q", utf.Cut(string(l.Policy), 32))
 	}
 	if l.GroupIndex < 0 || l.GroupIndex > math.MaxInt32 || l.GroupSize < 0 || l.GroupSize > math.MaxInt32 {
 		return fmt.Errorf("group index %d of %d", l.GroupIndex, l.GroupSize)
@@ -161,7 +162,7 @@ func checkLink(l *task.Link, left *int) error {
 	switch l.Feed {
 	case task.FeedWhole, task.FeedInto, task.FeedPrepend, task.FeedNone:
 	default:
-		return fmt.Errorf("a link feeds %q", task.Text(string(l.Feed), 32))
+		return fmt.Errorf("a link feeds %q", utf.Cut(string(l.Feed), 32))
 	}
 	if !validText(l.ContentType) || !validText(l.Field) {
 		return errors.New("a text of a link is not UTF-8 or too long")
@@ -242,7 +243,7 @@ func NewMessage(e *task.Envelope, contentType string, body []byte) *broker.Messa
 // read as it is, for instance compressed. Every Format calls it first.
 func CheckEncoding(m *broker.Message) error {
 	if enc := m.Properties["content-encoding"]; enc != "" && enc != "identity" {
-		return fmt.Errorf("%w: content encoding %q", ErrUnknownType, task.Text(enc, 64))
+		return fmt.Errorf("%w: content encoding %q", ErrUnknownType, utf.Cut(enc, 64))
 	}
 	return nil
 }

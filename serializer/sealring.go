@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -45,7 +46,7 @@ type Key struct {
 }
 
 // String names the key without its secret. However a Key is printed, logged or written as JSON, it shows no more.
-func (k Key) String() string { return "key " + task.Text(k.ID, maxKeyID) }
+func (k Key) String() string { return "key " + utf.Cut(k.ID, maxKeyID) }
 
 // Format prints what String returns, whatever the verb.
 func (k Key) Format(s fmt.State, _ rune) { _, _ = io.WriteString(s, k.String()) }
@@ -159,7 +160,7 @@ func (r *KeyRing) Open(sealed, bound []byte) ([]byte, error) {
 	id := string(sealed[sealHeadBytes:end])
 	k := r.keys[id]
 	if k == nil {
-		return nil, fmt.Errorf("%w: %q", ErrUnknownKey, task.Text(id, maxKeyID))
+		return nil, fmt.Errorf("%w: %q", ErrUnknownKey, utf.Cut(id, maxKeyID))
 	}
 	if sealed[1] != k.algorithm {
 		return nil, fmt.Errorf("%w: algorithm %d, key %q is for %d", ErrForged, sealed[1], k.id, k.algorithm)

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/internal/utf"
 )
 
 // Set is the serializers that a process understands. It is the allow list of content types: a message of any other is
@@ -56,7 +56,7 @@ func (s *Set) For(contentType string) (Serializer, error) {
 			return one, nil
 		}
 	}
-	return nil, fmt.Errorf("%w: %q", ErrUnknownType, task.Text(contentType, 64))
+	return nil, fmt.Errorf("%w: %q", ErrUnknownType, utf.Cut(contentType, 64))
 }
 
 // MediaType returns a content type without its parameters, in small letters.

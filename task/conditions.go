@@ -3,6 +3,8 @@ package task
 import (
 	"fmt"
 	"time"
+
+	"github.com/swarmiji/swarmiji/internal/utf"
 )
 
 // Conditions say when a task may run beside others. No broker knows them: a producer that has a
@@ -24,7 +26,7 @@ type Conditions struct {
 	// rounded up to thousandths. Unset: 1.
 	Weight Opt[float64]
 	// Windows are the times at which it may be sent, as "Mon-Fri 09:00-17:00" in UTC, or "WINDOWS
-	// Europe/Berlin 09:00-17:00" in a zone (see schedule.Windows). "": any time.
+	// Europe/Berlin 09:00-17:00" in a zone (see when.Windows). "": any time.
 	Windows string
 	// Throttle names the queue of jobs whose runner sends it, as far as its limit and its throttler
 	// let it. It is not the broker's queue. "": [DefaultThrottle].
@@ -66,7 +68,7 @@ type TakenError struct {
 
 // Error names the job and the task that have the key.
 func (e *TakenError) Error() string {
-	text := fmt.Sprintf("unique key %q: job %s has it", Text(e.Key, 128), e.Job)
+	text := fmt.Sprintf("unique key %q: job %s has it", utf.Cut(e.Key, 128), e.Job)
 	if e.Task != "" {
 		text += ", which is task " + string(e.Task)
 	}

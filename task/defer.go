@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/swarmiji/swarmiji/internal/utf"
 )
 
 // DefaultAnswerWithin is how long an answer from outside is awaited where [AnswerWithin] says nothing.
@@ -45,7 +47,7 @@ func (v *DeferVerdict) Error() string {
 	if v.Key == "" {
 		return "swarmiji: deferred until its answer comes"
 	}
-	return "swarmiji: deferred until the answer for " + Text(v.Key, 64) + " comes"
+	return "swarmiji: deferred until the answer for " + utf.Cut(v.Key, 64) + " comes"
 }
 
 // Expecter registers what answers from outside the running task expects. Who runs handlers puts one into their contexts, with [WithExpecter].
@@ -80,7 +82,7 @@ func Expect(ctx context.Context, key string) error {
 // Rejected returns the failure of an attempt whose answer was a refusal: a [*RemoteError] that is [ErrRejected] and whose message is the
 // reason.
 func Rejected(reason string) error {
-	r := &RemoteError{Type: typeRejected, Message: Text(reason, MaxErrorText)}
+	r := &RemoteError{Type: typeRejected, Message: utf.Cut(reason, MaxErrorText)}
 	if r.Message == "" {
 		r.Message = ErrRejected.Error()
 	}

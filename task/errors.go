@@ -2,10 +2,8 @@ package task
 
 import (
 	"errors"
-	"strings"
-	"unicode/utf8"
 
-	"github.com/swarmiji/swarmiji/internal/keyset"
+	"github.com/swarmiji/swarmiji/internal/utf"
 )
 
 // Errors a caller can meet. Compare with [errors.Is]; those that come back from a consumer arrive inside a [*RemoteError],
@@ -96,7 +94,7 @@ func (e *RemoteError) OfStep(step string, id ID) *RemoteError {
 		return e
 	}
 	at := *e
-	at.Step, at.StepID = Text(step, 255), id
+	at.Step, at.StepID = utf.Cut(step, 255), id
 	return &at
 }
 
@@ -125,9 +123,9 @@ func Remote(err error) *RemoteError {
 	if r, ok := errors.AsType[*RemoteError](err); ok {
 		return r
 	}
-	r := &RemoteError{Type: wireType(err), Message: Text(err.Error(), MaxErrorText)}
+	r := &RemoteError{Type: wireType(err), Message: utf.Cut(err.Error(), MaxErrorText)}
 	if s, ok := errors.AsType[Stacker](err); ok {
-		r.Stack = Text(s.Stack(), MaxStack)
+		r.Stack = utf.Cut(s.Stack(), MaxStack)
 	}
 	return r
 }
@@ -140,7 +138,7 @@ func wireType(err error) string {
 	}
 	for {
 		if named, ok := err.(*namedError); ok { //nolint:errorlint // the chain is walked here
-			return Text(named.name, maxErrorName)
+			return utf.Cut(named.name, maxErrorName)
 		}
 		inner := errors.Unwrap(err)
 		if inner == nil {
@@ -148,32 +146,6 @@ func wireType(err error) string {
 		}
 		err = inner
 	}
-}
-
-// Text returns s as valid UTF-8 of at most max bytes, cut at a character's border.
-func Text(s string, max int) string {
-	if len(s) <= max && keyset.ASCII(s) {
-		return s
-	}
-	s = strings.ToValidUTF8(cut(s, max), "\uFFFD")
-	return cut(s, max) // what was replaced may have grown
-}
-
-// cut returns at most the first max bytes of s, without a character that would be cut in two.
-func cut(s string, max int) string {
-	if len(s) <= max {
-		return s
-	}
-	end := max
-	for i := 1; i < utf8.UTFMax && end-i >= 0; i++ { // step back over a character that crosses the border
-		if utf8.RuneStart(s[end-i]) {
-			if !utf8.FullRuneInString(s[end-i : end]) {
-				end -= i
-			}
-			break
-		}
-	}
-	return s[:end]
 }
 
 // Failure is what the error task of a chain gets as its arguments.

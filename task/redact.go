@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+
+	"github.com/swarmiji/swarmiji/internal/utf"
 )
 
 // secretTag marks a struct field whose value never leaves the process in an error, an event or a log: `task:"secret"`.
@@ -17,15 +19,15 @@ const maxRedactDepth = 8
 // formatted by fmt with %v.
 func Describe(v any, max int) string {
 	if err, ok := v.(error); ok {
-		return Text(err.Error(), max)
+		return utf.Cut(err.Error(), max)
 	}
 	rv := reflect.ValueOf(v)
 	if !rv.IsValid() || !holdsSecret(rv.Type(), 0) {
-		return Text(fmt.Sprintf("%v", v), max)
+		return utf.Cut(fmt.Sprintf("%v", v), max)
 	}
 	var b strings.Builder
 	describe(&b, rv, 0)
-	return Text(b.String(), max)
+	return utf.Cut(b.String(), max)
 }
 
 // holdsSecret reports whether a value of type t could hold a tagged field. An interface could hold anything.

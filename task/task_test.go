@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -142,23 +141,6 @@ func TestRemoteErrors(t *testing.T) {
 	}
 	if task.Remote(nil) != nil {
 		t.Fatal("nil became an error")
-	}
-}
-
-func TestTextIsBoundedUTF8(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		b := rapid.SliceOf(rapid.Byte()).Draw(t, "bytes")
-		max := rapid.IntRange(0, 40).Draw(t, "max")
-		s := task.Text(string(b), max)
-		if len(s) > max || !utf8.ValidString(s) {
-			t.Fatalf("%q cut to %d gave %q", b, max, s)
-		}
-		if utf8.Valid(b) && len(b) <= max && s != string(b) {
-			t.Fatalf("%q was changed to %q", b, s)
-		}
-	})
-	if s := task.Text("añb", 2); s != "a" {
-		t.Fatalf("a character was cut in two: %q", s)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/amqpbroker"
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
@@ -24,7 +25,7 @@ func ackedBefore(t testing.TB, d broker.Delivery) bool {
 	if n, _ := d.Deliveries(); n < 2 {
 		t.Errorf("%s: delivery %d", d.Message().ID, n)
 	}
-	c, ok := broker.As[broker.AckChecker](d)
+	c, ok := capability.As[broker.AckChecker](d)
 	if !ok {
 		t.Fatal("the delivery is no AckChecker")
 	}

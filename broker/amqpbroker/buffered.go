@@ -9,7 +9,7 @@ func (s *subscription) Buffered() (ms []*broker.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, st := range s.streams {
-		for _, d := range st.held.items[st.held.head:] {
+		for _, d := range st.held.All() {
 			ms = append(ms, d.Message())
 		}
 	}

@@ -11,8 +11,8 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/amqpconn"
-	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/keyset"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 // QueueType is how the server keeps a queue.
@@ -68,7 +68,7 @@ type Config struct {
 	// the least is 1 s.
 	Heartbeat time.Duration
 	// Backoff is between attempts to connect. Zero: full jitter up to 100 ms at first and up to 5 s in the end.
-	Backoff backoff.Exponential
+	Backoff task.Backoff
 	// DialTimeout bounds one attempt to connect. 0: 15 s.
 	DialTimeout time.Duration
 	// Logger is told of what no call returns: queues that exist with other settings, consumers that the server cancelled,

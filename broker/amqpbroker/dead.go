@@ -11,6 +11,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/amqpconn"
+	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
 // putDead publishes a dead letter to the dead queue of queue, which is declared if it is not there.
@@ -36,7 +37,7 @@ func (b *Broker) putDead(ctx context.Context, queue string, d broker.Dead) error
 		if err := b.retry(ctx, func(sess *amqpconn.Session) error { return b.declareDead(ctx, sess, queue) }); err != nil {
 			return err
 		}
-		if making && !sleep(ctx, deadPause) {
+		if making && !wake.Sleep(ctx, deadPause) {
 			return err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/swarmiji/swarmiji/internal/amqpconn"
+	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
 const (
@@ -28,8 +29,8 @@ type generation struct {
 	st        *stream
 	ch        *amqpconn.Channel
 	lost      chan struct{}
-	retune    chan struct{} // capacity 1
-	cancelled chan string   // consumers that the server cancelled; closed with the channel
+	retune    wake.Signal
+	cancelled chan string // consumers that the server cancelled; closed with the channel
 
 	rpc       sync.Mutex  // held during calls that wait for an answer: the client library cannot have two at a time
 	consumers []*consumer // guarded by rpc
@@ -65,7 +66,7 @@ type consumer struct {
 }
 
 func newGeneration(st *stream, ch *amqpconn.Channel) *generation {
-	g := &generation{st: st, ch: ch, lost: make(chan struct{}), retune: make(chan struct{}, 1), next: 1, threshold: 1}
+	g := &generation{st: st, ch: ch, lost: make(chan struct{}), retune: wake.New(), next: 1, threshold: 1}
 	g.cancelled = ch.NotifyCancel(make(chan string, 2*maxConsumers))
 	g.timer = time.AfterFunc(time.Hour, g.flush)
 	g.timer.Stop()
@@ -270,10 +271,7 @@ func (g *generation) remove(d *delivery) {
 	g.unsettled--
 	if d.consumer.orphaned {
 		if g.orphans--; g.short {
-			select {
-			case g.retune <- struct{}{}:
-			default:
-			}
+			g.retune.Notify()
 		}
 	}
 	if g.first == nil && g.settledAll != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/amqpconn"
+	"github.com/swarmiji/swarmiji/internal/receive"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 )
 
@@ -37,6 +38,7 @@ func bench(t *testing.T) (b *Broker, queue string, g *generation, d *delivery) {
 		t.Fatalf("Publish: %v", err)
 	}
 	s := &subscription{b: b, queue: queue}
+	s.line = receive.NewLine(&s.mu, s.pop)
 	s.fetch, s.end = context.WithCancel(ctx)
 	t.Cleanup(s.end)
 	st := newStream(s, b.names.work(queue), 100)

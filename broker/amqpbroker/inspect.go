@@ -54,7 +54,7 @@ func (b *Broker) learnIfLeveled(ctx context.Context, queue string) error {
 	return b.learn(ctx, queue)
 }
 
-// readyIn returns how many messages wait in all levels of a queue. It notes that the queue has none.
+// readyIn returns how many messages wait in all levels of a queue. It notes a queue without levels.
 func (b *Broker) readyIn(ctx context.Context, queue string) (int, error) {
 	n, err := b.ready(ctx, b.all(queue))
 	if _, levels := b.queues.Load(queue); err == nil && !levels && !isRecent(&b.levelless, queue, levellessFor) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/amqpconn"
+	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
 // Every process has to know the levels of a queue, and AMQP shows no client how a queue was declared. So the first to
@@ -140,7 +141,7 @@ func (b *Broker) readLevels(ctx context.Context, queue string) (bounds []int, er
 				body = <-got
 			}
 			// The server also cancels the readers of a stream that moves or is deleted.
-			if !errors.Is(err, errNoReader) || sess.Ended() || !sleep(ctx, lookAgain) {
+			if !errors.Is(err, errNoReader) || sess.Ended() || !wake.Sleep(ctx, lookAgain) {
 				return err
 			}
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/amqpconn"
+	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
 const (
@@ -141,7 +142,7 @@ func (l *noteLog) append(ctx context.Context, name string, n *note) error {
 			l.declared.Store(0)
 		}
 		again := amqpconn.IsInTheMaking(err) || amqpconn.IsNodeDown(err) || errors.Is(err, amqpconn.ErrIndeterminate)
-		if !again || errors.Is(err, amqpconn.ErrAccess) || !sleep(ctx, notePause) {
+		if !again || errors.Is(err, amqpconn.ErrAccess) || !wake.Sleep(ctx, notePause) {
 			return err
 		}
 	}
@@ -232,7 +233,7 @@ func (l *noteLog) syncs() {
 		}
 		r.err = l.write(l.b.stop, &note{Kind: noteMark, At: time.Now().UnixMilli()})
 		close(r.done)
-		_ = sleep(l.b.stop, syncPause) // then write fails at once
+		wake.Sleep(l.b.stop, syncPause) // then write fails at once
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/keyset"
+	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
 // A node that lives answers when somebody asks for it in the stream of starts. Nobody writes
@@ -160,7 +161,7 @@ func (w *witness) askFor(node string) {
 		w.mu.Unlock()
 		q.state, q.err = w.ask(node, name, seen)
 		close(q.done)
-		_ = sleep(w.log.b.stop, syncPause) // then nothing can be asked
+		wake.Sleep(w.log.b.stop, syncPause) // then nothing can be asked
 	}
 }
 

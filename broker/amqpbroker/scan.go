@@ -8,6 +8,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
 const (
@@ -136,7 +137,7 @@ func (s *deadScan) await(ctx context.Context, count int) (bool, error) {
 		if err != nil || q.Messages >= count {
 			return true, err
 		}
-		sleep(context.WithoutCancel(ctx), pause)
+		wake.Sleep(context.WithoutCancel(ctx), pause)
 	}
 	return false, nil
 }

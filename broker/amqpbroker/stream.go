@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/amqpconn"
+	"github.com/swarmiji/swarmiji/internal/receive"
+	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
 var errCancelled = errors.New("consumer cancelled by the server")
@@ -23,8 +25,8 @@ type stream struct {
 	sub  *subscription
 	name string // of the AMQP queue
 
-	held    fifo // guarded by sub.mu
-	started bool // guarded by sub.mu
+	held    receive.Held[delivery] // guarded by sub.mu
+	started bool                   // guarded by sub.mu
 
 	urgent  bool        // there is a less urgent level
 	unsure  atomic.Bool // the server may hold messages back: the prefetch was used up a moment ago, or nothing has come yet
@@ -93,7 +95,7 @@ func (st *stream) consume(fetch context.Context, ch *amqpconn.Channel) error {
 func (st *stream) windUp(g *generation) error {
 	err := g.cancelAll()
 	st.sub.mu.Lock()
-	held := st.held.takeAll()
+	held := st.held.TakeAll()
 	st.sub.mu.Unlock()
 	for _, d := range held {
 		d.giveBack()
@@ -151,7 +153,7 @@ func (st *stream) look() {
 			st.mu.Lock()
 			g := st.gen
 			st.mu.Unlock()
-			if g != nil && g.mayCome() && sleep(st.sub.fetch, lookAgain) {
+			if g != nil && g.mayCome() && wake.Sleep(st.sub.fetch, lookAgain) {
 				continue
 			}
 			st.unsure.Store(false)
@@ -159,23 +161,12 @@ func (st *stream) look() {
 		st.sub.mu.Lock()
 		defer st.sub.mu.Unlock()
 		st.looking = false
-		st.sub.serve()
+		st.sub.line.Serve()
 	}()
 }
 
 // lookAgain is the pause between two looks at a queue that has messages which do not come. They come at once as a rule.
 const lookAgain = 20 * time.Millisecond
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
 
 // drop forgets what is held of a channel that has gone.
 func (st *stream) drop(g *generation) {
@@ -186,9 +177,9 @@ func (st *stream) drop(g *generation) {
 	st.mu.Unlock()
 	st.sub.mu.Lock()
 	defer st.sub.mu.Unlock()
-	for _, d := range st.held.takeAll() {
+	for _, d := range st.held.TakeAll() {
 		if d.gen != g {
-			st.held.push(d)
+			st.held.Push(d)
 		}
 	}
 }

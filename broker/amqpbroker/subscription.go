@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/amqpconn"
+	"github.com/swarmiji/swarmiji/internal/receive"
 )
 
 // unlimited is a prefetch without a bound; in the port it is 0, which is "stop" in SetPrefetch.
@@ -26,24 +26,11 @@ type subscription struct {
 	end   context.CancelFunc
 
 	mu      sync.Mutex
-	waiters []*waiter
-	fault   error // why the server lets us have nothing; Receive reports it until it is mended
-	started int   // streams that have consumed
+	line    *receive.Line[delivery] // fails while the server lets us have nothing
+	started int                     // streams that have consumed
 	ready   chan struct{}
 	faulty  chan struct{} // closed at the first fault, for Subscribe
-	closed  bool
 }
-
-// waiter is a Receive that waits. It gets exactly one answer, unless it leaves the list first.
-type waiter struct{ ch chan answer }
-
-type answer struct {
-	d   *delivery
-	err error
-}
-
-// waiters are used again; all of them are empty.
-var waiterPool = sync.Pool{New: func() any { return &waiter{ch: make(chan answer, 1)} }}
 
 // Subscribe implements [broker.Broker]: it declares the queue and returns when it is consumed from. The levels of a queue
 // share Prefetch: each gets an equal part, what is left over goes to the most urgent ones, and each gets at least 1. The
@@ -66,10 +53,11 @@ func (b *Broker) Subscribe(ctx context.Context, queue string, o broker.Subscribe
 		return nil, wrap(err, "subscribe to", queue)
 	}
 	s := &subscription{b: b, queue: queue, ready: make(chan struct{}), faulty: make(chan struct{})}
+	s.line = receive.NewLine(&s.mu, s.pop)
 	s.fetch, s.end = context.WithCancel(b.stop)
 	names := b.all(queue)
 	for i, name := range names {
-		st := newStream(s, name, share(want, i, len(names)))
+		st := newStream(s, name, receive.Share(want, i, len(names)))
 		st.urgent = i < len(names)-1
 		s.streams = append(s.streams, st)
 	}
@@ -89,7 +77,7 @@ func (b *Broker) Subscribe(ctx context.Context, queue string, o broker.Subscribe
 		return s, nil
 	case <-s.faulty:
 		s.mu.Lock()
-		err := s.fault
+		err := s.line.Fault()
 		s.mu.Unlock()
 		return nil, s.abandon(err)
 	case <-b.stop.Done():
@@ -131,50 +119,13 @@ func (s *subscription) abandon(err error) error {
 	return wrap(err, "subscribe to", s.queue)
 }
 
-// share is the part of stream i of n in a prefetch.
-func share(want, i, n int) int {
-	if want <= 0 {
-		return want
-	}
-	part := want / n
-	if i < want%n {
-		part++
-	}
-	return max(part, 1)
-}
-
 // Receive implements [broker.Subscription].
 func (s *subscription) Receive(ctx context.Context) (broker.Delivery, error) {
-	err := ctx.Err()
-	s.mu.Lock()
-	if d := s.pop(err != nil); d != nil {
-		s.mu.Unlock()
-		return d, nil
-	}
-	switch {
-	case s.closed:
-		err = broker.ErrClosed
-	case s.fault != nil:
-		err = s.fault
-	}
+	d, err := s.line.Receive(ctx)
 	if err != nil {
-		s.mu.Unlock()
 		return nil, s.receiveError(err)
 	}
-	w := waiterPool.Get().(*waiter)
-	s.waiters = append(s.waiters, w)
-	s.mu.Unlock()
-	var a answer
-	select {
-	case a = <-w.ch:
-	case <-ctx.Done():
-		a = s.leave(w, ctx.Err())
-	}
-	waiterPool.Put(w)
-	if a.err != nil {
-		return nil, s.receiveError(a.err)
-	}
-	return a.d, nil
+	return d, nil
 }
 
 func (s *subscription) receiveError(err error) error {
@@ -184,27 +135,11 @@ func (s *subscription) receiveError(err error) error {
 	return wrap(err, "receive from", s.queue)
 }
 
-// leave takes w from the list of those who wait and returns its answer: cause, unless it got one at the same moment or
-// something is held after all.
-func (s *subscription) leave(w *waiter, cause error) answer {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	i := slices.Index(s.waiters, w)
-	if i < 0 {
-		return <-w.ch // answers are given under s.mu
-	}
-	s.waiters = slices.Delete(s.waiters, i, i+1)
-	if d := s.pop(true); d != nil {
-		return answer{d: d}
-	}
-	return answer{err: cause}
-}
-
 // pop takes the most urgent delivery that is held; s.mu is held. While a more urgent level may have messages that the server
 // could not send, since the level's prefetch was used up, less urgent ones wait for them, unless at is set.
 func (s *subscription) pop(at bool) *delivery {
 	for _, st := range s.streams {
-		if d := st.held.pop(); d != nil {
+		if d := st.held.Pop(); d != nil {
 			return d
 		}
 		if !at && st.urgent && st.unsure.Load() {
@@ -219,36 +154,15 @@ func (s *subscription) pop(at bool) *delivery {
 func (s *subscription) push(st *stream, d *delivery) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st.held.push(d)
-	s.serve()
-}
-
-// serve answers those who wait with what is held; s.mu is held.
-func (s *subscription) serve() {
-	for len(s.waiters) > 0 {
-		d := s.pop(false)
-		if d == nil {
-			return
-		}
-		w := s.waiters[0]
-		s.waiters = slices.Delete(s.waiters, 0, 1)
-		w.ch <- answer{d: d} // has room
-	}
-}
-
-// tell answers all that wait; s.mu is held.
-func (s *subscription) tell(err error) {
-	for _, w := range s.waiters {
-		w.ch <- answer{err: err}
-	}
-	s.waiters = nil
+	st.held.Push(d)
+	s.line.Serve()
 }
 
 // consuming notes that a stream consumes.
 func (s *subscription) consuming(st *stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.fault = nil
+	s.line.Fail(nil)
 	if !st.started {
 		st.started = true
 		if s.started++; s.started == len(s.streams) {
@@ -264,15 +178,14 @@ func (s *subscription) failed(st *stream, err error) {
 	switch {
 	case errors.Is(err, amqpconn.ErrAccess):
 		s.mu.Lock()
-		if s.fault == nil {
-			s.fault = err
+		if s.line.Fault() == nil {
+			s.line.Fail(err)
 			select {
 			case <-s.faulty:
 			default:
 				close(s.faulty)
 			}
 		}
-		s.tell(err)
 		s.mu.Unlock()
 		return // it is returned
 	case isConsumerTimeout(err):
@@ -292,19 +205,20 @@ func (s *subscription) SetPrefetch(ctx context.Context, n int) error {
 	errs := make([]error, len(s.streams))
 	var wg sync.WaitGroup
 	for i, st := range s.streams {
-		wg.Go(func() { errs[i] = st.setWant(ctx, share(n, i, len(s.streams))) })
+		wg.Go(func() { errs[i] = st.setWant(ctx, receive.Share(n, i, len(s.streams))) })
 	}
 	wg.Wait()
 	return wrap(errors.Join(errs...), "set the prefetch of", s.queue)
 }
 
-// shut makes Receive answer ErrClosed and ends the fetching.
-func (s *subscription) shut() {
+// shut makes Receive answer ErrClosed and ends the fetching. It reports whether this is the first
+// call.
+func (s *subscription) shut() bool {
 	s.mu.Lock()
-	s.closed = true
-	s.tell(broker.ErrClosed)
+	first := s.line.Close(broker.ErrClosed)
 	s.mu.Unlock()
 	s.end()
+	return first
 }
 
 // forget lets the Broker forget the subscription when its last delivery is settled.
@@ -319,11 +233,7 @@ func (s *subscription) forget() {
 
 // Close implements [broker.Subscription].
 func (s *subscription) Close(ctx context.Context) error {
-	s.mu.Lock()
-	again := s.closed
-	s.mu.Unlock()
-	s.shut()
-	if !again {
+	if s.shut() {
 		s.forget()
 	}
 	for _, st := range s.streams {
@@ -347,38 +257,4 @@ func (s *subscription) await(ctx context.Context) {
 	case <-ended:
 	case <-ctx.Done():
 	}
-}
-
-// fifo is a queue that keeps its memory.
-type fifo struct {
-	items []*delivery
-	head  int
-}
-
-func (f *fifo) push(d *delivery) {
-	if f.head > 0 && len(f.items) == cap(f.items) {
-		n := copy(f.items, f.items[f.head:])
-		clear(f.items[n:])
-		f.items, f.head = f.items[:n], 0
-	}
-	f.items = append(f.items, d)
-}
-
-func (f *fifo) pop() *delivery {
-	if f.head == len(f.items) {
-		return nil
-	}
-	d := f.items[f.head]
-	f.items[f.head] = nil
-	if f.head++; f.head == len(f.items) {
-		f.items, f.head = f.items[:0], 0
-	}
-	return d
-}
-
-// takeAll empties the queue and returns what it held.
-func (f *fifo) takeAll() []*delivery {
-	all := f.items[f.head:]
-	*f = fifo{}
-	return all
 }

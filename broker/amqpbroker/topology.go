@@ -14,6 +14,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/amqpconn"
 	"github.com/swarmiji/swarmiji/internal/keyset"
+	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
 // queueArgs adds to args what every queue of ours has. Quorum queues that dead-letter do it at-least-once: the message
@@ -99,8 +100,8 @@ func (b *Broker) declare(ctx context.Context, q broker.Queue) error {
 	return nil
 }
 
-// declareWork declares one AMQP queue of a queue with all that belongs to it, except the dead queue:
-// the first consumer or dead letter makes that.
+// declareWork declares one AMQP queue of a queue with all that belongs to it. The dead queue is made
+// by the first consumer or dead letter.
 func (b *Broker) declareWork(ctx context.Context, queue, amqpQueue string) error {
 	return b.retry(ctx, func(sess *amqpconn.Session) error { return b.declareWorkOn(ctx, sess, queue, amqpQueue) })
 }
@@ -212,7 +213,7 @@ func (b *Broker) retry(ctx context.Context, fn func(sess *amqpconn.Session) erro
 			return err
 		}
 		err = fn(sess)
-		if amqpconn.IsNodeDown(err) && sleep(ctx, startPause) {
+		if amqpconn.IsNodeDown(err) && wake.Sleep(ctx, startPause) {
 			continue
 		}
 		if err == nil || !sess.Ended() || ctx.Err() != nil {

@@ -5,15 +5,14 @@ import (
 	"sync"
 
 	"github.com/swarmiji/swarmiji/broker"
-	"github.com/swarmiji/swarmiji/internal/amqpconn"
 )
 
 // Watch implements [broker.Watcher] over both connections: Disconnected if one that was used is, else Blocked if publishing
 // is, else Connected. While neither was used yet the state is Disconnected, with no error.
 func (b *Broker) Watch(fn func(s broker.ConnState, err error)) (stop func()) {
 	w := &watch{fn: fn}
-	stopPub := b.pub.Watch(func(s amqpconn.State, err error) { w.change(0, s, err) })
-	stopCon := b.con.Watch(func(s amqpconn.State, err error) { w.change(1, s, err) })
+	stopPub := b.pub.Watch(func(s broker.ConnState, err error) { w.change(0, s, err) })
+	stopCon := b.con.Watch(func(s broker.ConnState, err error) { w.change(1, s, err) })
 	return func() {
 		stopPub()
 		stopCon()
@@ -31,7 +30,7 @@ type watch struct {
 
 	mu      sync.Mutex
 	stopped bool
-	state   [2]amqpconn.State
+	state   [2]broker.ConnState
 	used    [2]bool // the connection was up or has failed
 	err     [2]error
 	told    bool
@@ -39,12 +38,12 @@ type watch struct {
 	lastErr error
 }
 
-func (w *watch) change(i int, s amqpconn.State, err error) {
+func (w *watch) change(i int, s broker.ConnState, err error) {
 	w.calling.Lock()
 	defer w.calling.Unlock()
 	w.mu.Lock()
 	w.state[i], w.err[i] = s, err
-	w.used[i] = w.used[i] || s != amqpconn.Disconnected || err != nil
+	w.used[i] = w.used[i] || s != broker.Disconnected || err != nil
 	if w.state[0] == "" || w.state[1] == "" || w.stopped {
 		w.mu.Unlock()
 		return
@@ -73,11 +72,11 @@ func (w *watch) combined() (broker.ConnState, error) {
 			continue
 		}
 		switch s {
-		case amqpconn.Disconnected:
+		case broker.Disconnected:
 			return broker.Disconnected, w.err[i]
-		case amqpconn.Blocked:
+		case broker.Blocked:
 			state, cause = broker.Blocked, w.err[i]
-		case amqpconn.Connected:
+		case broker.Connected:
 			if state != broker.Blocked {
 				state = broker.Connected
 			}

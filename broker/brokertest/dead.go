@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
 )
 
 func deadCases() []testCase {
@@ -123,7 +124,7 @@ func deadCases() []testCase {
 // Requeue publishes the dead letters of a queue as messages of the next Generation, the oldest
 // first, removes them, and returns how many they were. It is for adapters' own tests.
 func Requeue(ctx context.Context, b broker.Broker, queue string) (n int, err error) {
-	dl, ok := broker.As[broker.DeadLetterer](b)
+	dl, ok := capability.As[broker.DeadLetterer](b)
 	if !ok {
 		return 0, broker.ErrUnsupported
 	}
@@ -142,7 +143,7 @@ func Requeue(ctx context.Context, b broker.Broker, queue string) (n int, err err
 
 func (w *world) deadLetterer(b broker.Broker) broker.DeadLetterer {
 	w.Helper()
-	dl, ok := broker.As[broker.DeadLetterer](b)
+	dl, ok := capability.As[broker.DeadLetterer](b)
 	if !ok {
 		w.Fatal("DeadLetters are promised and there is no broker.DeadLetterer")
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/internal/suite"
 )
 
@@ -89,7 +90,7 @@ func delayCases() []testCase {
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "far")
-				delayer, ok := broker.As[broker.Delayer](b)
+				delayer, ok := capability.As[broker.Delayer](b)
 				if !ok {
 					w.Fatal("Delays are promised and there is no broker.Delayer")
 				}
@@ -179,7 +180,7 @@ func (w *world) publishAt(b broker.Broker, queue string, m *broker.Message, at t
 	w.Helper()
 	ctx, cancel := w.Ctx()
 	defer cancel()
-	d, ok := broker.As[broker.Delayer](b)
+	d, ok := capability.As[broker.Delayer](b)
 	if !ok {
 		w.Fatal("Delays are promised and there is no broker.Delayer")
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
 )
 
 func findCases() []testCase {
@@ -117,7 +118,7 @@ func findCases() []testCase {
 
 func (w *world) finder(b broker.Broker) broker.Finder {
 	w.Helper()
-	f, ok := broker.As[broker.Finder](b)
+	f, ok := capability.As[broker.Finder](b)
 	if !ok {
 		w.Fatal("Find is promised and there is no broker.Finder")
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
 )
 
 func inspectCases() []testCase {
@@ -110,7 +111,7 @@ func delayed(w *world) int {
 
 func (w *world) inspector(b broker.Broker) broker.Inspector {
 	w.Helper()
-	i, ok := broker.As[broker.Inspector](b)
+	i, ok := capability.As[broker.Inspector](b)
 	if !ok {
 		w.Fatal("Inspect is promised and there is no broker.Inspector")
 	}

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/internal/suite"
 )
 
@@ -241,7 +242,7 @@ func (m *model) sever() {
 	}
 	m.w.h.Sever(m.w.TB, p.b)
 	for n := range p.removed {
-		if _, sync := broker.As[broker.SyncAcker](p.held[0]); !sync || m.dead[n] {
+		if _, sync := capability.As[broker.SyncAcker](p.held[0]); !sync || m.dead[n] {
 			m.maybe[n] = true
 		}
 	}
@@ -283,7 +284,7 @@ func (m *model) end() {
 	}
 	done, cancel := context.WithCancel(context.Background())
 	cancel()
-	if i, ok := broker.As[broker.Inspector](last.b); ok {
+	if i, ok := capability.As[broker.Inspector](last.b); ok {
 		ctx, cancel := m.w.Ctx()
 		defer cancel()
 		if st, err := i.Stats(ctx, m.queue); m.w.Clean(err) != nil || st.Ready > len(m.maybe) {

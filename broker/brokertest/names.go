@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
 )
 
 // badNames are queue names that mean something to some server, or nothing to any.
@@ -92,7 +93,7 @@ func nameCases() []testCase {
 					w.WantIs(b.Publish(ctx, w.h.Prefix+"missing", msg(fmt.Sprint(i))), broker.ErrNoQueue, "Publish to a queue that does not exist")
 					w.publish(b, q, msg(fmt.Sprintf("good-%d", i)))
 				}
-				if d, ok := broker.As[broker.Delayer](b); ok {
+				if d, ok := capability.As[broker.Delayer](b); ok {
 					err := d.PublishAt(ctx, w.h.Prefix+"missing", msg("later"), time.Now().Add(time.Minute))
 					w.WantIs(err, broker.ErrNoQueue, "PublishAt to a queue that does not exist")
 				}
@@ -207,15 +208,20 @@ func nameCases() []testCase {
 		},
 		{
 			Area: "names", Name: "the promises are true",
-			Explain: "What an adapter can do it offers as an interface that broker.As finds, and promises to the suite, so that it is tested.",
+			Explain: "What an adapter can do it offers as an interface that capability.As finds, and promises to the suite, so that it is tested.",
 			Run:     checkPromises,
+		},
+		{
+			Area: "names", Name: "a wrapper keeps every capability",
+			Explain: "Users wrap brokers to count or to log. What broker, subscription and delivery can do besides the port is found through wrappers that have Unwrap.",
+			Run:     checkWrapped,
 		},
 		{
 			Area: "names", Name: "Audit finds nothing wrong with a queue of its own",
 			Explain: "Audit tells of a queue that the adapter has made no more than of any other: what is weaker about the server. It changes nothing, and of a queue that nobody made it says so.",
 			Run: func(w *world) {
 				b := w.Open()
-				a, ok := broker.As[broker.Auditor](b)
+				a, ok := capability.As[broker.Auditor](b)
 				if !ok {
 					return
 				}

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/internal/suite"
 )
 
@@ -42,7 +43,7 @@ func prefetchCases() []testCase {
 				q := w.queue(b, "buffer")
 				w.publish(b, q, msgs("m", 5)...) // before: an adapter need not fetch one by one what comes one by one
 				s := w.subscribe(b, q, 3)
-				buffer, ok := broker.As[broker.Buffer](s)
+				buffer, ok := capability.As[broker.Buffer](s)
 				if !ok {
 					return // it fetches nothing ahead, or cannot tell
 				}

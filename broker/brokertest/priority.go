@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
 )
 
 func priorityCases() []testCase {
@@ -26,7 +27,7 @@ func priorityCases() []testCase {
 				s := w.subscribe(w.Open(), q, 1)
 				// What is promised is about messages that the broker can hand out. The node of a cluster that hands out may learn
 				// of a message a moment after others have confirmed it.
-				if _, counts := broker.As[broker.Inspector](b); counts {
+				if _, counts := capability.As[broker.Inspector](b); counts {
 					w.holds(b, q, len(ms))
 				}
 				left := map[int]int{0: 8, 100: 8, 500: 8}
@@ -54,7 +55,7 @@ func priorityCases() []testCase {
 				m := msg("urgent")
 				m.Priority = 5
 				w.publish(b, q, m)
-				if _, counts := broker.As[broker.Inspector](b); counts { // a cluster may hand out a moment later than it confirms
+				if _, counts := capability.As[broker.Inspector](b); counts { // a cluster may hand out a moment later than it confirms
 					w.holds(b, q, 11)
 				}
 				w.ack(d)

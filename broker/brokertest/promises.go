@@ -5,43 +5,45 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
+	"github.com/swarmiji/swarmiji/internal/suite"
 )
 
 // methodsOfQueue returns a call of each optional method of b that is given a queue by name.
 func methodsOfQueue(b broker.Broker) map[string]func(ctx context.Context, queue string) error {
 	calls := make(map[string]func(ctx context.Context, queue string) error)
-	if d, ok := broker.As[broker.Delayer](b); ok {
+	if d, ok := capability.As[broker.Delayer](b); ok {
 		calls["PublishAt"] = func(ctx context.Context, q string) error {
 			return d.PublishAt(ctx, q, msg("bad"), time.Now().Add(time.Minute))
 		}
 	}
-	if p, ok := broker.As[broker.BatchPublisher](b); ok {
+	if p, ok := capability.As[broker.BatchPublisher](b); ok {
 		calls["PublishBatch"] = func(ctx context.Context, q string) error {
 			return p.PublishBatch(ctx, []broker.Outgoing{{Queue: q, Message: msg("bad")}})
 		}
 	}
-	if d, ok := broker.As[broker.Declarer](b); ok {
+	if d, ok := capability.As[broker.Declarer](b); ok {
 		calls["Declare"] = func(ctx context.Context, q string) error { return d.Declare(ctx, broker.Queue{Name: q}) }
 	}
-	if i, ok := broker.As[broker.Inspector](b); ok {
+	if i, ok := capability.As[broker.Inspector](b); ok {
 		calls["Stats"] = func(ctx context.Context, q string) error { _, err := i.Stats(ctx, q); return err }
 		calls["Purge"] = func(ctx context.Context, q string) error { _, err := i.Purge(ctx, q); return err }
 	}
-	if d, ok := broker.As[broker.DeadLetterer](b); ok {
+	if d, ok := capability.As[broker.DeadLetterer](b); ok {
 		calls["PutDead"] = func(ctx context.Context, q string) error { return d.PutDead(ctx, q, broker.Dead{Message: msg("bad")}) }
 		calls["ScanDead"] = func(ctx context.Context, q string) error {
 			return d.ScanDead(ctx, q, func(*broker.Dead) broker.DeadAction { return broker.DeadKeep })
 		}
 		calls["PurgeDead"] = func(ctx context.Context, q string) error { _, err := d.PurgeDead(ctx, q); return err }
 	}
-	if f, ok := broker.As[broker.Finder](b); ok {
+	if f, ok := capability.As[broker.Finder](b); ok {
 		calls["Find"] = func(ctx context.Context, q string) error { _, err := f.Find(ctx, q, "x"); return err }
 		calls["Delete"] = func(ctx context.Context, q string) error { return f.Delete(ctx, q, "x") }
 		calls["Update"] = func(ctx context.Context, q string) error {
 			return f.Update(ctx, q, broker.Outgoing{Queue: q, Message: msg("x")})
 		}
 	}
-	if n, ok := broker.As[broker.Witness](b); ok {
+	if n, ok := capability.As[broker.Witness](b); ok {
 		start := note("n", "node")
 		calls["NoteStart"] = func(ctx context.Context, q string) error { _, err := n.NoteStart(ctx, q, start); return err }
 		calls["JudgeStart"] = func(ctx context.Context, q string) error { return n.JudgeStart(ctx, q, start) }
@@ -74,7 +76,7 @@ func checkPromises(w *world) {
 	has("Witness", p.Witness, offers[broker.Witness](b))
 	has("Resize", p.Resize, offers[broker.Resizer](s))
 	has("SyncAck", p.SyncAck, offers[broker.SyncAcker](d))
-	if a, ok := broker.As[broker.PrefetchAdviser](b); ok && a.PrefetchPerWorker() < 1 {
+	if a, ok := capability.As[broker.PrefetchAdviser](b); ok && a.PrefetchPerWorker() < 1 {
 		w.Errorf("PrefetchPerWorker is %d, want 1 or more", a.PrefetchPerWorker())
 	}
 	if p.Priorities && !offers[broker.Declarer](b) {
@@ -84,6 +86,41 @@ func checkPromises(w *world) {
 }
 
 func offers[T any](v any) bool {
-	_, ok := broker.As[T](v)
+	_, ok := capability.As[T](v)
 	return ok
+}
+
+// Wrappers as users write them.
+type (
+	wrapper             struct{ broker.Broker }
+	subscriptionWrapper struct{ broker.Subscription }
+	deliveryWrapper     struct{ broker.Delivery }
+)
+
+func (w wrapper) Unwrap() any             { return w.Broker }
+func (w subscriptionWrapper) Unwrap() any { return w.Subscription }
+func (w deliveryWrapper) Unwrap() any     { return w.Delivery }
+
+func checkWrapped(w *world) {
+	b := w.Open()
+	suite.Keeps(w, b, wrapper{b}, suite.CapabilityOf[broker.Delayer](), suite.CapabilityOf[broker.BatchPublisher](),
+		suite.CapabilityOf[broker.Retrier](), suite.CapabilityOf[broker.Declarer](), suite.CapabilityOf[broker.PrefetchAdviser](),
+		suite.CapabilityOf[broker.Inspector](), suite.CapabilityOf[broker.Auditor](), suite.CapabilityOf[broker.Locator](),
+		suite.CapabilityOf[broker.Finder](), suite.CapabilityOf[broker.Watcher](), suite.CapabilityOf[broker.DeadLetterer](),
+		suite.CapabilityOf[broker.Witness]())
+	q := w.queue(b, "wrapped")
+	s := w.subscribe(b, q, 1)
+	suite.Keeps(w, s, subscriptionWrapper{s}, suite.CapabilityOf[broker.Resizer](), suite.CapabilityOf[broker.Buffer](),
+		suite.CapabilityOf[broker.AckChecker]())
+	w.publish(b, q, msg("a"))
+	d := w.receive(s)
+	suite.Keeps(w, d, deliveryWrapper{d}, suite.CapabilityOf[broker.SyncAcker](), suite.CapabilityOf[broker.AckChecker]())
+	w.ack(d)
+	if w.h.Promises.Delays {
+		ctx, cancel := w.Ctx()
+		defer cancel()
+		o := broker.Outgoing{Queue: q, Message: msg("b"), At: time.Now().Add(time.Millisecond)}
+		w.Must(broker.PublishAt(ctx, wrapper{b}, o), "PublishAt through a wrapper")
+		w.ack(w.receive(s))
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/internal/suite"
 )
 
@@ -308,7 +309,7 @@ func scanCases() []testCase {
 					return slices.Equal(got, []string{"5", "6", "7", "8", "9"})
 				})
 				w.auditFull(b, q)
-				i, ok := broker.As[broker.Inspector](b)
+				i, ok := capability.As[broker.Inspector](b)
 				if !ok {
 					return
 				}
@@ -338,7 +339,7 @@ func scanCases() []testCase {
 // auditFull expects that an Auditor tells of the full dead letters of a queue.
 func (w *world) auditFull(b broker.Broker, queue string) {
 	w.Helper()
-	a, ok := broker.As[broker.Auditor](b)
+	a, ok := capability.As[broker.Auditor](b)
 	if !ok {
 		return
 	}

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
 )
 
 func watchCases() []testCase {
@@ -58,7 +59,7 @@ type listener struct {
 
 func (w *world) listen(b broker.Broker) *listener {
 	w.Helper()
-	watcher, ok := broker.As[broker.Watcher](b)
+	watcher, ok := capability.As[broker.Watcher](b)
 	if !ok {
 		w.Fatal("Watch is promised and there is no broker.Watcher")
 	}

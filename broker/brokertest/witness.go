@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
 )
 
 // backAgain is how soon after its connection is back a node must be present again.
@@ -367,7 +368,7 @@ func nonces(notes []broker.Start) []string {
 
 func (w *world) witness(b broker.Broker) broker.Witness {
 	w.Helper()
-	n, ok := broker.As[broker.Witness](b)
+	n, ok := capability.As[broker.Witness](b)
 	if !ok {
 		w.Fatal("Witness is promised and there is no broker.Witness")
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/internal/suite"
 )
 
@@ -36,7 +37,7 @@ func (w *world) queue(b broker.Broker, name string, levels ...int) string {
 	ctx, cancel := w.Ctx()
 	defer cancel()
 	w.Must(broker.Declare(ctx, b, broker.Queue{Name: q, Levels: levels}), "Declare(%q)", q)
-	if _, ok := broker.As[broker.Declarer](b); !ok {
+	if _, ok := capability.As[broker.Declarer](b); !ok {
 		s, err := b.Subscribe(ctx, q, broker.SubscribeOptions{Prefetch: 1})
 		w.Must(err, "Subscribe(%q)", q)
 		w.Must(s.Close(ctx), "Subscription.Close")

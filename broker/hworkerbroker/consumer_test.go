@@ -103,7 +103,7 @@ func TestH05ResultsAndH06Exceptions(t *testing.T) {
 			}, func(c *consumer.Config) {
 				if retries {
 					c.Middleware = []middleware.Middleware{middleware.Retry(middleware.RetryConfig{
-						On: func(err error) bool { return errors.Is(err, task.ErrPanic) }, Backoff: middleware.Constant(0),
+						On: func(err error) bool { return errors.Is(err, task.ErrPanic) }, Backoff: task.Backoff{Strategy: task.BackoffConstant, Base: time.Millisecond},
 					})}
 				}
 			})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
 )
 
 // Publish implements [broker.Broker]: LPUSH, where the right end is next. A message with an expiry is refused, unless it is
@@ -111,7 +112,7 @@ func (b *Broker) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
 // successor at the back of the queue, so that it runs after all others. The successor has the same
 // uuid; a job of another program has the same bytes too, and the number of tries beside the uuid.
 func (b *Broker) Retry(ctx context.Context, d broker.Delivery, next broker.Outgoing) error {
-	own, ok := broker.As[*delivery](d)
+	own, ok := capability.As[*delivery](d)
 	if !ok || own.sub.broker != b {
 		return fmt.Errorf("hworker retry of a %T, which is not of this broker: %w", d, broker.ErrUnsupported)
 	}

@@ -76,14 +76,7 @@ func permanent(err error) bool {
 
 // Watch implements [broker.Watcher].
 func (b *Broker) Watch(fn func(s broker.ConnState, err error)) (stop func()) {
-	return b.conn.Watch(func(s redisconn.State, err error) {
-		switch s {
-		case redisconn.Connected:
-			fn(broker.Connected, nil)
-		case redisconn.Blocked:
-			fn(broker.Blocked, failure("watch", err))
-		default:
-			fn(broker.Disconnected, failure("watch", err))
-		}
+	return b.conn.Watch(func(s broker.ConnState, err error) {
+		fn(s, failure("watch", err))
 	})
 }

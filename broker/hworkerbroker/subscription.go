@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
 // subscription takes jobs ahead of those who call Receive, as far as its prefetch allows.
@@ -19,7 +20,7 @@ type subscription struct {
 
 	ready  chan *delivery // taken and not handed out
 	faults chan error     // what waiting cannot mend, for whoever waits in Receive
-	wakeup chan struct{}  // holds a value when there is a reason to look at once
+	wakeup wake.Signal    // holds a value when there is a reason to look at once
 	turn   chan struct{}  // held while jobs are taken
 	stop   chan struct{}  // closed by Close
 	done   chan struct{}  // closed when nothing is taken any more
@@ -42,7 +43,7 @@ func newSubscription(b *Broker, k keys, prefetch int) *subscription {
 	}
 	s := &subscription{
 		broker: b, keys: k, prefetch: prefetch,
-		ready: make(chan *delivery, ahead), faults: make(chan error), wakeup: make(chan struct{}, 1), turn: make(chan struct{}, 1),
+		ready: make(chan *delivery, ahead), faults: make(chan error), wakeup: wake.New(), turn: make(chan struct{}, 1),
 		stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	s.life, s.giveUp = context.WithCancel(b.life)
@@ -127,10 +128,7 @@ func (s *subscription) pause(full bool, gap time.Duration) bool {
 
 // look makes the subscription look at once.
 func (s *subscription) look() {
-	select {
-	case s.wakeup <- struct{}{}:
-	default:
-	}
+	s.wakeup.Notify()
 }
 
 // report tells one caller of Receive, if any, of an error that waiting does not mend. All others are waited out.

@@ -5,12 +5,13 @@ import (
 	"fmt"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
 )
 
 // Retry implements [broker.Retrier]. The queue of next may be another than that of d, and may be full; d may be a wrapper
 // with an Unwrap method, of a delivery of any connection to the same Server. With an error nothing has changed.
 func (b *Broker) Retry(ctx context.Context, d broker.Delivery, next broker.Outgoing) error {
-	own, ok := broker.As[*delivery](d)
+	own, ok := capability.As[*delivery](d)
 	if !ok || own.sub.b.s != b.s {
 		return fmt.Errorf("membroker: retry of a delivery of another broker: %w", broker.ErrUnsupported)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/natsconn"
+	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
 // Broker is the NATS adapter of the port broker. All methods may be called from any goroutine.
@@ -81,29 +82,13 @@ func unavailable(ctx context.Context) error {
 
 // pause waits and reports whether ctx and the Broker are still alive.
 func (b *Broker) pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	case <-b.stop.Done():
-		return false
-	}
+	return wake.SleepOr(ctx, b.stop.Done(), d)
 }
 
 // Watch implements [broker.Watcher].
 func (b *Broker) Watch(fn func(s broker.ConnState, err error)) (stop func()) {
-	return b.conn.Watch(func(s natsconn.State, err error) {
-		if s == natsconn.Connected {
-			fn(broker.Connected, nil)
-			return
-		}
-		if err != nil {
-			err = wrap(err, "connect", "server")
-		}
-		fn(broker.Disconnected, err)
+	return b.conn.Watch(func(s broker.ConnState, err error) {
+		fn(s, wrap(err, "connect", "server"))
 	})
 }
 

@@ -9,7 +9,7 @@ func (s *subscription) Buffered() (ms []*broker.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, lv := range s.levels {
-		for _, d := range lv.held.items[lv.held.head:] {
+		for _, d := range lv.held.All() {
 			if !d.hold.dead && d.state == open {
 				ms = append(ms, d.Message())
 			}

@@ -14,7 +14,7 @@ const (
 )
 
 // serverClock is the server's clock as this process knows it. The server keeps its schedules by it.
-// It is the last time that the server has told, and how long that is ago by this process's monotonic
+// It holds the last time that the server has told, and when that was by this process's monotonic
 // clock: the clock on the wall may be wrong.
 type serverClock struct {
 	told    time.Time         // between asked and heard
@@ -88,8 +88,8 @@ func (b *Broker) due(ctx context.Context, at time.Time) (time.Time, error) {
 	return at, nil
 }
 
-// rest returns how long from now a time on the server's clock is, maybe a little too long. It does not
-// wait for the server.
+// rest returns how long from now a time on the server's clock is, maybe a little too long. It does
+// not wait for the server.
 func (b *Broker) rest(at time.Time) time.Duration {
 	c := b.clock.Load()
 	if !c.fresh(b.conn.Live()) {

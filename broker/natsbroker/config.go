@@ -12,9 +12,9 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/swarmiji/swarmiji/broker"
-	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/keyset"
 	"github.com/swarmiji/swarmiji/internal/natsconn"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 // Storage is where the server keeps a stream.
@@ -83,7 +83,7 @@ type Config struct {
 	// DialTimeout bounds one attempt to connect. 0: 5 s.
 	DialTimeout time.Duration
 	// Backoff is between attempts to connect. Zero: full jitter up to 100 ms at first and up to 5 s in the end.
-	Backoff backoff.Exponential
+	Backoff task.Backoff
 	// Logger is told of what no call returns: streams and queues that exist with other settings, servers that are too old for
 	// something, streams and consumers that were deleted. Nil: slog.Default().
 	Logger *slog.Logger

@@ -11,8 +11,8 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/brokertest"
 	"github.com/swarmiji/swarmiji/broker/natsbroker"
-	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 const (
@@ -111,7 +111,7 @@ func harness(t testing.TB, srv *testserver.NATS, away time.Duration) *brokertest
 				l = &line{relay: testserver.NewRelay(t, srv.Addr())}
 			}
 			l.cut(0, down)
-			b := open(t, natsbroker.Config{URLs: []string{l.relay.URL(srv.URL())}, Namespace: ns, MaxBody: testMaxBody, Backoff: backoff.Exponential{Max: 200 * time.Millisecond}})
+			b := open(t, natsbroker.Config{URLs: []string{l.relay.URL(srv.URL())}, Namespace: ns, MaxBody: testMaxBody, Backoff: task.Backoff{Max: 200 * time.Millisecond}})
 			lines[b] = l
 			return b
 		},

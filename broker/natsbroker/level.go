@@ -12,8 +12,10 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/swarmiji/swarmiji/broker"
-	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/natsconn"
+	"github.com/swarmiji/swarmiji/internal/receive"
+	"github.com/swarmiji/swarmiji/internal/wake"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 const (
@@ -44,14 +46,14 @@ type level struct {
 	urgent bool
 
 	want      int // its part of the prefetch
-	held      fifo
+	held      receive.Held[delivery]
 	unsettled int    // held, handed out, or on their way elsewhere
 	waiting   uint64 // what the server had beyond the last message, or when it was last asked
 	handed    uint64 // how many messages the consumer had handed out, to anybody, with the last that came here
 	looking   bool
 	line      *line
-	created   time.Time     // the consumer
-	wake      chan struct{} // capacity 1: there may be something to ask for
+	created   time.Time   // the consumer
+	wake      wake.Signal // there may be something to ask for
 	resets    chan chan struct{}
 }
 
@@ -68,7 +70,7 @@ type line struct {
 }
 
 func newLevel(s *subscription, index, want int) *level {
-	return &level{s: s, index: index, want: want, wake: make(chan struct{}, 1), resets: make(chan chan struct{})}
+	return &level{s: s, index: index, want: want, wake: wake.New(), resets: make(chan chan struct{})}
 }
 
 // room is how many messages may be asked for now; s.mu is held. A little room is left unused while a request is under way, so
@@ -79,7 +81,7 @@ func (lv *level) room() int {
 		return 0
 	}
 	if lv.want == unlimited {
-		if n := window - l.outstanding - lv.held.len(); n >= window/2 {
+		if n := window - l.outstanding - lv.held.Len(); n >= window/2 {
 			return n
 		}
 		return 0
@@ -94,17 +96,14 @@ func (lv *level) room() int {
 // poke wakes the level if there is something to ask for; s.mu is held.
 func (lv *level) poke() {
 	if lv.room() > 0 {
-		select {
-		case lv.wake <- struct{}{}:
-		default:
-		}
+		lv.wake.Notify()
 	}
 }
 
 // run keeps a line open until nothing is to be fetched any more.
 func (lv *level) run() {
 	s := lv.s
-	var pauses backoff.Exponential
+	var pauses task.Backoff
 	known := true // Subscribe has just seen to the consumer
 	for attempt := 0; s.fetch.Err() == nil; attempt++ {
 		begin := time.Now()
@@ -123,7 +122,7 @@ func (lv *level) run() {
 		case time.Since(begin) > time.Second:
 			attempt = 0
 		}
-		if !s.b.pause(s.fetch, pauses.Delay(attempt)) {
+		if !s.b.pause(s.fetch, pauses.Interval(attempt)) {
 			return
 		}
 	}
@@ -193,8 +192,8 @@ func (lv *level) serve(known bool) error {
 		s.mu.Lock()
 		n := lv.room()
 		l.outstanding += n
-		if first && s.fault != nil {
-			s.fault = nil
+		if first && s.line.Fault() != nil {
+			s.line.Fail(nil)
 		}
 		busy := l.outstanding > 0
 		s.mu.Unlock()
@@ -292,10 +291,7 @@ func (lv *level) setWant(ctx context.Context, n int) error {
 	s.mu.Lock()
 	lv.want = n
 	s.mu.Unlock()
-	select {
-	case lv.wake <- struct{}{}:
-	default:
-	}
+	lv.wake.Notify()
 	for {
 		s.mu.Lock()
 		l := lv.line
@@ -341,9 +337,9 @@ func (lv *level) look() {
 			default:
 				lv.waiting = st.Pending
 			}
-			if lv.waiting == 0 || s.fetch.Err() != nil || len(s.waiters) == 0 {
+			if lv.waiting == 0 || s.fetch.Err() != nil || s.line.Len() == 0 {
 				lv.looking = false
-				s.serve()
+				s.line.Serve()
 				s.mu.Unlock()
 				return
 			}
@@ -413,8 +409,8 @@ func (l *line) handle(m *nats.Msg) {
 
 // hand holds a delivery for who waits; s.mu is held.
 func (s *subscription) hand(d *delivery) {
-	d.level.held.push(d)
-	s.serve()
+	d.level.held.Push(d)
+	s.line.Serve()
 }
 
 // status takes what the server says of the requests.

@@ -30,8 +30,8 @@ func (b *Broker) Publish(ctx context.Context, queue string, m *broker.Message) e
 	return wrap(b.publish(ctx, broker.Outgoing{Queue: queue, Message: m}), "publish to", queue)
 }
 
-// PublishAt implements [broker.Delayer]. The server's clock decides, which this process asks for at most once a minute. A time
-// after the year 2200 is broker.ErrUnsupported.
+// PublishAt implements [broker.Delayer]. The server's clock decides; this process asks for it once a
+// minute at most. A time after the year 2200 is broker.ErrUnsupported.
 func (b *Broker) PublishAt(ctx context.Context, queue string, m *broker.Message, at time.Time) error {
 	return wrap(b.publish(ctx, broker.Outgoing{Queue: queue, Message: m, At: at}), "publish later to", queue)
 }

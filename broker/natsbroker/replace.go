@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/internal/natsconn"
 )
 
@@ -22,7 +23,7 @@ import (
 // Retry implements [broker.Retrier]. A successor for another queue, level or id needs a server of 2.12 or later for that: with an
 // older one it is published, confirmed, and then the delivery acknowledged.
 func (b *Broker) Retry(ctx context.Context, d broker.Delivery, next broker.Outgoing) error {
-	own, ok := broker.As[*delivery](d)
+	own, ok := capability.As[*delivery](d)
 	if !ok || own.level.s.b != b {
 		return wrap(fmt.Errorf("%w: a delivery of another broker", broker.ErrUnsupported), "retry into", next.Queue)
 	}

@@ -105,7 +105,7 @@ func ours(b *testing.B) (*natsbroker.Broker, string) {
 	return br, "q"
 }
 
-func task(i int, body []byte) *broker.Message {
+func numbered(i int, body []byte) *broker.Message {
 	return &broker.Message{ID: benchID(i), ContentType: "application/x-bench", Body: body, Priority: 100}
 }
 
@@ -115,7 +115,7 @@ func fill(b *testing.B, br *natsbroker.Broker, q string, n int) {
 	for done := 0; done < n; done += len(ms) {
 		ms = ms[:0]
 		for i := range min(1000, n-done) {
-			ms = append(ms, broker.Outgoing{Queue: q, Message: task(done+i, body)})
+			ms = append(ms, broker.Outgoing{Queue: q, Message: numbered(done+i, body)})
 		}
 		if err := br.PublishBatch(context.Background(), ms); err != nil {
 			b.Fatal(err)
@@ -189,7 +189,7 @@ func BenchmarkPublish(b *testing.B) {
 			br, q := ours(b)
 			body := make([]byte, benchBody)
 			defer start(b)()
-			spread(b, c, func(i int) error { return br.Publish(context.Background(), q, task(i, body)) })
+			spread(b, c, func(i int) error { return br.Publish(context.Background(), q, numbered(i, body)) })
 		})
 	}
 }
@@ -300,7 +300,7 @@ func BenchmarkRoundTrip(b *testing.B) {
 		body := make([]byte, benchBody)
 		defer start(b)()
 		for i := range b.N {
-			if err := br.Publish(ctx, q, task(i, body)); err != nil {
+			if err := br.Publish(ctx, q, numbered(i, body)); err != nil {
 				b.Fatal(err)
 			}
 			d, err := s.Receive(ctx)
@@ -327,7 +327,7 @@ func BenchmarkDue(b *testing.B) {
 		at := time.Now().Add(4 * time.Second)
 		ms := make([]broker.Outgoing, n)
 		for i := range ms {
-			ms[i] = broker.Outgoing{Queue: q, Message: task(i, make([]byte, benchBody)), At: at}
+			ms[i] = broker.Outgoing{Queue: q, Message: numbered(i, make([]byte, benchBody)), At: at}
 		}
 		if err := br.PublishBatch(ctx, ms); err != nil {
 			b.Fatal(err)
@@ -362,7 +362,7 @@ func BenchmarkLate(b *testing.B) {
 	}
 	at := make(map[string]time.Time)
 	for i := range b.N {
-		m := task(i, nil)
+		m := numbered(i, nil)
 		at[m.ID] = time.Now().Add(time.Duration(i%1500) * time.Millisecond)
 		if err := br.PublishAt(ctx, q, m, at[m.ID]); err != nil {
 			b.Fatal(err)

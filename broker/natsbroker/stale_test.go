@@ -7,6 +7,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/natsbroker"
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
@@ -63,7 +64,7 @@ func TestSettlementsOfALostStreamTouchNoOther(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Error("Lost is not closed")
 	}
-	if sync, ok := broker.As[broker.SyncAcker](d); !ok || sync.AckSync(testwait.Long(t)) != nil {
+	if sync, ok := capability.As[broker.SyncAcker](d); !ok || sync.AckSync(testwait.Long(t)) != nil {
 		t.Error("AckSync failed")
 	}
 	if st, err := other.Stats(testwait.Long(t), "q"); err != nil || st != (broker.Stats{Held: n}) {
@@ -150,7 +151,7 @@ func TestPausedWhileAnotherShortensTheLease(t *testing.T) {
 	s := subscribe(t, b, broker.SubscribeOptions{Prefetch: 1, Lease: 6 * time.Second})
 	publish(t, b, "a")
 	d := receive(t, s)
-	r, ok := broker.As[broker.Resizer](s)
+	r, ok := capability.As[broker.Resizer](s)
 	if !ok || r.SetPrefetch(testwait.Long(t), 0) != nil {
 		t.Fatal("SetPrefetch(0) failed")
 	}

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/receive"
 )
 
 // unlimited is a prefetch without a bound; in the port it is 0, which is "stop" in SetPrefetch.
@@ -28,26 +28,13 @@ type subscription struct {
 	release context.CancelFunc
 
 	mu      sync.Mutex
-	waiters []*waiter
-	fault   error // why the server lets us have nothing; Receive reports it until it is mended
-	closed  bool
+	line    *receive.Line[delivery] // fails while the server lets us have nothing
 	holds   []*hold
 	renewed time.Time // when a renewal of all that was held went out that the server has read
 	asked   time.Time // when the last renewal went out
 	beat    time.Time // when the keeper last ran
 	thawed  time.Time // not zero after a freeze: when it may have begun
 }
-
-// waiter is a Receive that waits. It gets exactly one answer, unless it leaves the list first.
-type waiter struct{ ch chan answer }
-
-type answer struct {
-	d   *delivery
-	err error
-}
-
-// waiters are used again; all of them are empty.
-var waiterPool = sync.Pool{New: func() any { return &waiter{ch: make(chan answer, 1)} }}
 
 // Subscribe implements [broker.Broker]: it makes the queue and its consumers if need be, and returns when they are there. The
 // levels of a queue share Prefetch: each gets an equal part, what is left over goes to the most urgent ones, and each gets at
@@ -88,8 +75,9 @@ func (b *Broker) subscribe(ctx context.Context, name string, o broker.SubscribeO
 		want = unlimited
 	}
 	s := &subscription{b: b, q: q, beat: time.Now()}
+	s.line = receive.NewLine(&s.mu, s.pop)
 	for i := range q.work {
-		lv := newLevel(s, i, share(want, i, len(q.work)))
+		lv := newLevel(s, i, receive.Share(want, i, len(q.work)))
 		info, err := b.ensureConsumer(ctx, q, i, lease)
 		if err != nil {
 			return nil, err
@@ -117,50 +105,13 @@ func (b *Broker) subscribe(ctx context.Context, name string, o broker.SubscribeO
 	return s, nil
 }
 
-// share is the part of level i of n in a prefetch.
-func share(want, i, n int) int {
-	if want <= 0 {
-		return want
-	}
-	part := want / n
-	if i < want%n {
-		part++
-	}
-	return max(part, 1)
-}
-
 // Receive implements [broker.Subscription].
 func (s *subscription) Receive(ctx context.Context) (broker.Delivery, error) {
-	err := ctx.Err()
-	s.mu.Lock()
-	if d := s.pop(err != nil); d != nil {
-		s.mu.Unlock()
-		return d, nil
-	}
-	switch {
-	case s.closed:
-		err = broker.ErrClosed
-	case s.fault != nil:
-		err = s.fault
-	}
+	d, err := s.line.Receive(ctx)
 	if err != nil {
-		s.mu.Unlock()
 		return nil, s.receiveError(err)
 	}
-	w := waiterPool.Get().(*waiter)
-	s.waiters = append(s.waiters, w)
-	s.mu.Unlock()
-	var a answer
-	select {
-	case a = <-w.ch:
-	case <-ctx.Done():
-		a = s.quit(w, ctx.Err())
-	}
-	waiterPool.Put(w)
-	if a.err != nil {
-		return nil, s.receiveError(a.err)
-	}
-	return a.d, nil
+	return d, nil
 }
 
 func (s *subscription) receiveError(err error) error {
@@ -170,30 +121,14 @@ func (s *subscription) receiveError(err error) error {
 	return wrap(err, "receive from", s.q.name)
 }
 
-// quit takes w from the list of those who wait and returns its answer: cause, unless it got one at the same moment or something
-// is held after all.
-func (s *subscription) quit(w *waiter, cause error) answer {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	i := slices.Index(s.waiters, w)
-	if i < 0 {
-		return <-w.ch // answers are given under s.mu
-	}
-	s.waiters = slices.Delete(s.waiters, i, i+1)
-	if d := s.pop(true); d != nil {
-		return answer{d: d}
-	}
-	return answer{err: cause}
-}
-
 // pop takes the most urgent delivery that is held and not lost; s.mu is held. While the server has more urgent messages that
 // are on their way, or that the level's part of the prefetch has no room for, less urgent ones wait for them, unless at is set.
 func (s *subscription) pop(at bool) *delivery {
-	if s.closed {
+	if s.line.Closed() {
 		return nil
 	}
 	for i, lv := range s.levels {
-		for d := lv.held.pop(); d != nil; d = lv.held.pop() {
+		for d := lv.held.Pop(); d != nil; d = lv.held.Pop() {
 			if !d.hold.dead && d.state == open {
 				if lv.want == unlimited { // what is held bounds what is asked for, not what is unsettled
 					lv.poke()
@@ -214,42 +149,18 @@ func (s *subscription) pop(at bool) *delivery {
 // holdsBelow reports whether less urgent messages are held; s.mu is held.
 func (s *subscription) holdsBelow(level int) bool {
 	for _, lv := range s.levels[level+1:] {
-		if lv.held.len() > 0 {
+		if lv.held.Len() > 0 {
 			return true
 		}
 	}
 	return false
 }
 
-// serve answers those who wait with what is held; s.mu is held.
-func (s *subscription) serve() {
-	for len(s.waiters) > 0 {
-		d := s.pop(false)
-		if d == nil {
-			return
-		}
-		w := s.waiters[0]
-		s.waiters = slices.Delete(s.waiters, 0, 1)
-		w.ch <- answer{d: d} // has room
-	}
-}
-
-// tell answers all that wait; s.mu is held.
-func (s *subscription) tell(err error) {
-	for _, w := range s.waiters {
-		w.ch <- answer{err: err}
-	}
-	s.waiters = nil
-}
-
 // failed notes that the server lets us have nothing, nil that it does again.
 func (s *subscription) failed(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.fault = err
-	if err != nil {
-		s.tell(err)
-	}
+	s.line.Fail(err)
 }
 
 // SetPrefetch implements [broker.Resizer]. When it returns nil the server will not send what goes beyond a smaller n.
@@ -260,7 +171,7 @@ func (s *subscription) SetPrefetch(ctx context.Context, n int) error {
 	for i, lv := range s.levels {
 		part := 0
 		if n > 0 {
-			part = share(n, i, len(s.levels))
+			part = receive.Share(n, i, len(s.levels))
 		}
 		wg.Go(func() { errs[i] = lv.setWant(ctx, part) })
 	}
@@ -271,9 +182,7 @@ func (s *subscription) SetPrefetch(ctx context.Context, n int) error {
 // Close implements [broker.Subscription].
 func (s *subscription) Close(ctx context.Context) error {
 	s.mu.Lock()
-	first := !s.closed
-	s.closed = true
-	s.tell(broker.ErrClosed)
+	first := s.line.Close(broker.ErrClosed)
 	s.mu.Unlock()
 	errs := make([]error, len(s.levels))
 	var wg sync.WaitGroup
@@ -294,7 +203,7 @@ func (s *subscription) giveBack() {
 	var replies []string
 	var until time.Time
 	for _, lv := range s.levels {
-		for d := lv.held.pop(); d != nil; d = lv.held.pop() {
+		for d := lv.held.Pop(); d != nil; d = lv.held.Pop() {
 			if d.state != open || d.hold.dead {
 				continue
 			}
@@ -346,7 +255,7 @@ func (s *subscription) loseAll() {
 
 // forget ends the keeper and lets the Broker forget a closed subscription when its last delivery is settled; s.mu is held.
 func (s *subscription) forget() {
-	if !s.closed || s.fetch.Err() == nil {
+	if !s.line.Closed() || s.fetch.Err() == nil {
 		return
 	}
 	for _, lv := range s.levels {
@@ -361,33 +270,4 @@ func (s *subscription) forget() {
 		defer b.mu.Unlock()
 		delete(b.subs, s)
 	}()
-}
-
-// fifo is a queue that keeps its memory.
-type fifo struct {
-	items []*delivery
-	head  int
-}
-
-func (f *fifo) len() int { return len(f.items) - f.head }
-
-func (f *fifo) push(d *delivery) {
-	if f.head > 0 && len(f.items) == cap(f.items) {
-		n := copy(f.items, f.items[f.head:])
-		clear(f.items[n:])
-		f.items, f.head = f.items[:n], 0
-	}
-	f.items = append(f.items, d)
-}
-
-func (f *fifo) pop() *delivery {
-	if f.head == len(f.items) {
-		return nil
-	}
-	d := f.items[f.head]
-	f.items[f.head] = nil
-	if f.head++; f.head == len(f.items) {
-		f.items, f.head = f.items[:0], 0
-	}
-	return d
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/redisconn"
+	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
 // batcher sends what has gathered in one trip: while a trip is under way, others gather for the next. Nothing waits for a
@@ -23,7 +24,7 @@ type batcher[T any] struct {
 	// again says, if it is not nil, whether an entry is sent again after a trip of unknown outcome.
 	again func(e *entry[T]) bool
 
-	more chan struct{} // something was added
+	more wake.Signal // something was added
 
 	mu      sync.Mutex
 	pending []*entry[T]
@@ -65,7 +66,7 @@ func (t *batcher[T]) add(es ...*entry[T]) {
 	}
 	t.busy = true
 	if t.running {
-		signal(t.more)
+		t.more.Notify()
 		return
 	}
 	if t.running = t.b.start(t.run); !t.running {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/redisconn"
+	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
 // Broker is a [broker.Broker] over Redis. Make one with [New].
@@ -115,16 +116,7 @@ func (b *Broker) start(fn func()) bool {
 
 // pause waits before an attempt; false if ctx ended.
 func (b *Broker) pause(ctx context.Context, attempt int) bool {
-	t := time.NewTimer(b.cfg.Backoff.Delay(attempt))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	case <-b.ctx.Done():
-		return false
-	}
+	return wake.SleepOr(ctx, b.ctx.Done(), b.cfg.Backoff.Interval(attempt))
 }
 
 // Declare implements [broker.Declarer]. A queue keeps the levels with which it was declared first.
@@ -220,18 +212,11 @@ func (b *Broker) ignore(s *subscription, own *owner) {
 // Watch implements [broker.Watcher]. Blocked is a server that takes no writes. While somebody watches, an idle server is asked
 // once a second whether it lives.
 func (b *Broker) Watch(fn func(s broker.ConnState, err error)) (stop func()) {
-	return b.conn.Watch(func(s redisconn.State, err error) {
+	return b.conn.Watch(func(s broker.ConnState, err error) {
 		if class := classOf(err); class != nil {
 			err = fmt.Errorf("%w: %w", class, err)
 		}
-		switch s {
-		case redisconn.Connected:
-			fn(broker.Connected, nil)
-		case redisconn.Blocked:
-			fn(broker.Blocked, err)
-		case redisconn.Disconnected:
-			fn(broker.Disconnected, err)
-		}
+		fn(s, err)
 	})
 }
 

@@ -11,9 +11,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/swarmiji/swarmiji/broker"
-	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/keyset"
 	"github.com/swarmiji/swarmiji/internal/redisconn"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 // The defaults of [Config].
@@ -65,7 +65,7 @@ type Config struct {
 	// broker.DefaultDeadMax; negative: no limit.
 	DeadMax int
 	// Backoff is between attempts to reach the server. Zero: full jitter up to 100 ms at first and up to 5 s in the end.
-	Backoff backoff.Exponential
+	Backoff task.Backoff
 	// Logger is told of what no call returns: settings of the server that weaken the promise, queues that exist with other
 	// levels. Nil: slog.Default().
 	Logger *slog.Logger

@@ -10,6 +10,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/redisconn"
+	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
 const (
@@ -107,21 +108,15 @@ func (f *fetcher) settle(err error) {
 	s.err = nil
 	if errors.Is(err, redisconn.ErrAccess) {
 		s.err = wrap(err, "receive from", s.q.name)
-		signal(s.news)
+		s.news.Notify()
 	}
 	s.mu.Unlock()
 	if err == nil {
 		f.attempt = 0
 		return
 	}
-	t := time.NewTimer(s.b.cfg.Backoff.Delay(f.attempt))
-	defer t.Stop()
+	wake.SleepOr(s.b.ctx, s.closed, s.b.cfg.Backoff.Interval(f.attempt))
 	f.attempt++
-	select {
-	case <-t.C:
-	case <-s.closed:
-	case <-s.b.ctx.Done():
-	}
 }
 
 // wait waits for a word of more, for a free place, or for the time to look again.
@@ -285,7 +280,7 @@ func (s *subscription) hold(own *owner, ds []*delivery) bool {
 		s.unread++
 	}
 	if s.unread > 0 {
-		signal(s.news)
+		s.news.Notify()
 	}
 	if len(s.excess) > 0 {
 		s.prod()

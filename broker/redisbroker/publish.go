@@ -32,8 +32,8 @@ func (b *Broker) outgoing(m *broker.Message, at time.Time) (outgoing, error) {
 	return outgoing{key: keyOf(m.ID, m.Generation), value: v, at: at}, nil
 }
 
-// when returns at as the scripts take it: microseconds on the server's clock, or "+" and microseconds
-// from now, rounded up so that nothing is early. "0" is at once.
+// when returns at as the scripts take it: microseconds on the server's clock, or "+" and the
+// microseconds from now, rounded up so that nothing is early. "0" is at once.
 func when(at time.Time) string {
 	d, fromNow := broker.FromNow(at)
 	if !fromNow {

@@ -11,6 +11,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/keyset"
 	"github.com/swarmiji/swarmiji/internal/redisconn"
+	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
 // The first number of a script's answer.
@@ -77,7 +78,7 @@ func (b *Broker) queue(name string) (*queue, error) {
 	}
 	q := &queue{b: b, name: name, names: newNames(b.cfg.Namespace, name)}
 	q.levels = q.parse("")
-	q.out = &batcher[outgoing]{b: b, ctx: b.out, most: maxBatch, send: q.send, more: make(chan struct{}, 1)}
+	q.out = &batcher[outgoing]{b: b, ctx: b.out, most: maxBatch, send: q.send, more: wake.New()}
 	got, _ := b.queues.LoadOrStore(name, q)
 	return got.(*queue), nil //nolint:forcetypeassert // nothing else is in it
 }

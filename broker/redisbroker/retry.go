@@ -5,13 +5,14 @@ import (
 	"fmt"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
 )
 
 // Retry implements [broker.Retrier]. On a single server and with Sentinel it is one step, into whatever queue; so it is on a
 // cluster within a queue. Into another queue of a cluster the successor is published first: if the answer to what follows is
 // lost, or the process ends in between, there is one message too many, and never one too few.
 func (b *Broker) Retry(ctx context.Context, d broker.Delivery, next broker.Outgoing) error {
-	own, ok := broker.As[*delivery](d)
+	own, ok := capability.As[*delivery](d)
 	if !ok || own.sub.b != b {
 		return fmt.Errorf("redis retry: %w: the delivery is not of this broker", broker.ErrUnsupported)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
 const (
@@ -26,8 +27,8 @@ type subscription struct {
 	lease time.Duration
 	acks  *batcher[*delivery]
 
-	kick   chan struct{} // there may be something to claim, or it is closed
-	news   chan struct{} // there is something to receive; passed on by who takes it
+	kick   wake.Signal   // there may be something to claim, or it is closed
+	news   wake.Signal   // there is something to receive; passed on by who takes it
 	closed chan struct{} // closed by Close
 	idle   chan struct{} // closed when the claiming has ended and all was given back
 
@@ -82,10 +83,10 @@ func (b *Broker) Subscribe(ctx context.Context, name string, o broker.SubscribeO
 	}
 	s := &subscription{
 		b: b, q: q, lease: o.Lease, limit: o.Prefetch,
-		kick: make(chan struct{}, 1), news: make(chan struct{}, 1),
+		kick: wake.New(), news: wake.New(),
 		closed: make(chan struct{}), idle: make(chan struct{}),
 	}
-	s.acks = &batcher[*delivery]{b: b, ctx: b.ctx, most: maxAcks, send: s.sendAcks, again: s.ackAgain, more: make(chan struct{}, 1)}
+	s.acks = &batcher[*delivery]{b: b, ctx: b.ctx, most: maxAcks, send: s.sendAcks, again: s.ackAgain, more: wake.New()}
 	if s.lease == 0 {
 		s.lease = b.cfg.Lease
 	}
@@ -140,14 +141,7 @@ func (s *subscription) wake() {
 }
 
 // prod has the claiming goroutine look what there is to do.
-func (s *subscription) prod() { signal(s.kick) }
-
-func signal(ch chan struct{}) {
-	select {
-	case ch <- struct{}{}:
-	default:
-	}
-}
+func (s *subscription) prod() { s.kick.Notify() }
 
 // Receive implements [broker.Subscription].
 func (s *subscription) Receive(ctx context.Context) (broker.Delivery, error) {
@@ -183,7 +177,7 @@ func (s *subscription) take() (broker.Delivery, error) {
 		ds[0] = nil
 		s.ready[level] = ds[1:]
 		if s.unread--; s.unread > 0 {
-			signal(s.news) // for another that waits
+			s.news.Notify() // for another that waits
 		}
 		if s.wants() > 0 {
 			s.prod()
@@ -191,7 +185,7 @@ func (s *subscription) take() (broker.Delivery, error) {
 		return d, nil
 	}
 	if s.err != nil {
-		signal(s.news)
+		s.news.Notify()
 		return nil, s.err
 	}
 	return nil, nil //nolint:nilnil // nothing yet

@@ -12,6 +12,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/keyset"
+	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
 const (
@@ -157,16 +158,13 @@ func (b *Broker) nodeState(ctx context.Context, node string) (broker.NodeState, 
 }
 
 func (b *Broker) wait(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
+	switch {
+	case wake.SleepOr(ctx, b.ctx.Done(), d):
 		return nil
-	case <-ctx.Done():
+	case ctx.Err() != nil:
 		return notSent(ctx, nil)
-	case <-b.ctx.Done():
-		return errClosed
 	}
+	return errClosed
 }
 
 // Leave implements [broker.Witness].
@@ -238,11 +236,7 @@ func (b *Broker) renewNodes() {
 	n := &b.nodes
 	wait := nodeBeat
 	for {
-		t := time.NewTimer(wait)
-		select {
-		case <-t.C:
-		case <-b.ctx.Done():
-			t.Stop()
+		if !wake.Sleep(b.ctx, wait) {
 			return
 		}
 		n.mu.Lock()

@@ -17,7 +17,7 @@ import (
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/bedrock"
 	"github.com/swarmiji/swarmiji/open"
-	"github.com/swarmiji/swarmiji/schedule"
+	"github.com/swarmiji/swarmiji/when"
 )
 
 // bedrockOptions are those of the server of jobs.
@@ -74,7 +74,7 @@ func (a *app) bedrock(ctx context.Context, o *bedrockOptions) (err error) {
 	if err != nil {
 		return fmt.Errorf("%w: %w", errUsage, err)
 	}
-	service, err := jobs.New(jobs.Config{Store: store, Repeats: schedule.RepeatConfig{Snap: o.snap}, Reanchor: o.reanchor, Logger: logger})
+	service, err := jobs.New(jobs.Config{Store: store, Repeats: when.RepeatConfig{Snap: o.snap}, Reanchor: o.reanchor, Logger: logger})
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/control"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/open"
@@ -95,7 +96,7 @@ func checkEvents(ctx context.Context, s *open.Swarm, f *findings, patience time.
 		return
 	}
 	f.ok("events", "one came back after %v", took.Round(time.Millisecond))
-	r, ok := s.Events.(events.Retainer)
+	r, ok := capability.As[events.Retainer](s.Events)
 	if !ok {
 		f.warn("retention", "this bus keeps no events")
 		return
@@ -154,7 +155,7 @@ func checkClocks(f *findings, replies []control.Reply, begin time.Time) {
 
 // checkQueues looks at queues: those that were named, those of the consumers, and the default one.
 func checkQueues(ctx context.Context, s *open.Swarm, f *findings, named []string, replies []control.Reply) {
-	i, ok := broker.As[broker.Inspector](s.Broker)
+	i, ok := capability.As[broker.Inspector](s.Broker)
 	if !ok {
 		f.warn("queues", "this broker does not tell what waits")
 		return
@@ -193,7 +194,7 @@ func checkQueues(ctx context.Context, s *open.Swarm, f *findings, named []string
 
 // audit tells what the broker's adapter finds weaker than it promises, once where it is about the server.
 func audit(ctx context.Context, s *open.Swarm, f *findings, q string) {
-	auditor, ok := broker.As[broker.Auditor](s.Broker)
+	auditor, ok := capability.As[broker.Auditor](s.Broker)
 	if !ok {
 		return
 	}

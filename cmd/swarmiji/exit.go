@@ -11,6 +11,7 @@ import (
 	"github.com/swarmiji/swarmiji/revoke"
 	"github.com/swarmiji/swarmiji/schedule"
 	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/when"
 )
 
 // The exit statuses. Scripts rely on them: they do not change.
@@ -57,7 +58,7 @@ func status(err error) int {
 		errs   []error
 	}{
 		{exitUsage, []error{
-			task.ErrBadName, task.ErrBadID, task.ErrBadMetadata, task.ErrBadArgs, schedule.ErrSpec, schedule.ErrBadEntry, schedule.ErrUnsupported,
+			task.ErrBadName, task.ErrBadID, task.ErrBadMetadata, task.ErrBadArgs, when.ErrBadSpec, schedule.ErrBadEntry, schedule.ErrUnsupported,
 			jobs.ErrBadJob, jobs.ErrUnsupported, deadletter.ErrFilter, deadletter.ErrMalformed,
 		}},
 		{exitLate, []error{errLate}},

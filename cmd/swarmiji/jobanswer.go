@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/swarmiji/swarmiji/jobs"
-	"github.com/swarmiji/swarmiji/schedule"
 	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/when"
 )
 
 // completeOptions are the flags of job complete.
@@ -68,7 +68,7 @@ func (a *app) jobComplete(ctx context.Context, store *jobStore, args []string, o
 	if err != nil {
 		return err
 	}
-	c := jobs.Config{Keep: o.keep, EarlyFor: o.early, Repeats: schedule.RepeatConfig{Snap: o.snap}, Reanchor: o.reanchor}
+	c := jobs.Config{Keep: o.keep, EarlyFor: o.early, Repeats: when.RepeatConfig{Snap: o.snap}, Reanchor: o.reanchor}
 	return a.withJobs(ctx, store, false, c, func(ctx context.Context, s *jobs.Service) error {
 		receipt, err := answer(ctx, s, args[0], args[1], result, o)
 		if err != nil {

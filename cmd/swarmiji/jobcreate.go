@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/swarmiji/swarmiji/jobs"
-	"github.com/swarmiji/swarmiji/schedule"
 	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/when"
 )
 
 // createOptions are the flags of job create.
@@ -120,7 +120,7 @@ func (o *createOptions) spec(name string) (jobs.Spec, error) {
 	if err != nil {
 		return spec, err
 	}
-	spec.Windows, err = schedule.ParseWindows(o.windows, loc)
+	spec.Windows, err = when.ParseWindows(o.windows, loc)
 	return spec, err
 }
 
@@ -156,7 +156,7 @@ func (o *createOptions) first(now time.Time) (time.Time, error) {
 	default:
 		return time.Time{}, nil
 	}
-	p, err := schedule.ParsePhrase(phrase, now.In(loc))
+	p, err := when.ParsePhrase(phrase, now.In(loc))
 	return p.At, err
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/control"
 	"github.com/swarmiji/swarmiji/open"
 	"github.com/swarmiji/swarmiji/router"
@@ -76,7 +77,7 @@ type queueOutput struct {
 
 // sizes shows queues. One that does not exist is an error where the user has named it.
 func (a *app) sizes(ctx context.Context, s *open.Swarm, names []string, must bool) error {
-	i, ok := broker.As[broker.Inspector](s.Broker)
+	i, ok := capability.As[broker.Inspector](s.Broker)
 	if !ok {
 		return fmt.Errorf("this broker does not tell what waits: %w", broker.ErrUnsupported)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/open"
 	"github.com/swarmiji/swarmiji/resultstore"
@@ -119,10 +120,8 @@ func load(ctx context.Context, store resultstore.ResultStore, id task.ID, wait b
 			return r, err
 		}
 		known = known || err == nil
-		select {
-		case <-time.After(resultPoll):
+		if wake.Sleep(ctx, resultPoll) {
 			continue
-		case <-ctx.Done():
 		}
 		switch {
 		case !errors.Is(ctx.Err(), context.DeadlineExceeded):

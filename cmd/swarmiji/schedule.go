@@ -15,6 +15,7 @@ import (
 	"github.com/swarmiji/swarmiji/open"
 	"github.com/swarmiji/swarmiji/schedule"
 	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/when"
 )
 
 // storeOptions say which schedule is meant.
@@ -174,7 +175,7 @@ func entry(i *schedule.Item, args bool) entryOutput {
 		}
 	}
 	if i.Spec != nil {
-		o.Means = schedule.Describe(i.Spec)
+		o.Means = when.Describe(i.Spec)
 	}
 	return o
 }

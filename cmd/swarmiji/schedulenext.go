@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/swarmiji/swarmiji/schedule"
+	"github.com/swarmiji/swarmiji/when"
 )
 
 // whenOptions are the flags that say when something is to happen, in the place of a phrase.
@@ -46,7 +47,7 @@ func zone(name string) (*time.Location, error) {
 }
 
 // understand reads a phrase as seen from now, or what stands in its place. Of a flag's spec the Phrase says nothing but the spec.
-func (o *whenOptions) understand(phrase string, now time.Time) (p schedule.Phrase, err error) {
+func (o *whenOptions) understand(phrase string, now time.Time) (p when.Phrase, err error) {
 	if n := o.given(); n > 1 || (n == 1) == (phrase != "") {
 		return p, fmt.Errorf("%w: give a phrase, as \"every weekday at 9am\", or one of --cron, --cron5 and --repeat", errUsage)
 	}
@@ -54,26 +55,26 @@ func (o *whenOptions) understand(phrase string, now time.Time) (p schedule.Phras
 	switch {
 	case err != nil:
 	case o.cron != "":
-		p.Spec, err = spec(schedule.ParseCron(o.cron))
+		p.Spec, err = spec(when.ParseCron(o.cron))
 	case o.cron5 != "":
-		p.Spec, err = spec(schedule.ParseCron5(o.cron5, loc))
+		p.Spec, err = spec(when.ParseCron5(o.cron5, loc))
 	case o.repeat != "":
-		p.Spec, err = spec(schedule.ParseRepeat(o.repeat))
+		p.Spec, err = spec(when.ParseRepeat(o.repeat))
 	default:
 		if d, ok := span(phrase); ok {
 			p.Once = true
-			if p.Spec, err = spec(schedule.Once(now.Add(d))); err == nil {
+			if p.Spec, err = spec(when.Once(now.Add(d))); err == nil {
 				p.At, _ = p.Spec.Next(now.Add(d - time.Second)) // rounded up to the whole second
 			}
 			break
 		}
-		p, err = schedule.ParsePhrase(phrase, now.In(loc))
+		p, err = when.ParsePhrase(phrase, now.In(loc))
 	}
 	return p, err
 }
 
 // when is the phrase by the clock of the store, or else what was understood.
-func (o *whenOptions) when(phrase string, p *schedule.Phrase) schedule.When {
+func (o *whenOptions) when(phrase string, p *when.Phrase) schedule.When {
 	if d, ok := span(phrase); ok {
 		return schedule.After(d)
 	}
@@ -91,7 +92,7 @@ func span(phrase string) (time.Duration, bool) {
 }
 
 // spec keeps a nil pointer from becoming a Spec.
-func spec[S schedule.Spec](s S, err error) (schedule.Spec, error) {
+func spec[S when.Spec](s S, err error) (when.Spec, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -153,8 +154,8 @@ func (a *app) scheduleNext(phrase string, o *nextOptions) error {
 }
 
 // times are the instants that are shown, at first not nil.
-func (o *nextOptions) times(p *schedule.Phrase, now time.Time) ([]time.Time, error) {
-	if r, ok := p.Spec.(*schedule.Repeat); ok {
+func (o *nextOptions) times(p *when.Phrase, now time.Time) ([]time.Time, error) {
+	if r, ok := p.Spec.(*when.Repeat); ok {
 		var of [3]time.Time
 		for i, flag := range []struct{ name, text string }{{"scheduled", o.scheduled}, {"started", o.started}, {"finished", o.finished}} {
 			if flag.text == "" {

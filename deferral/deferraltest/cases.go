@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/deferral"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -195,7 +196,7 @@ func testGivenBack(w *world) {
 }
 
 func testWoken(w *world) {
-	waker, ok := broker.As[deferral.Waker](w.s)
+	waker, ok := capability.As[deferral.Waker](w.s)
 	if !ok {
 		w.Skip("the store is no Waker")
 	}

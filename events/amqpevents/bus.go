@@ -98,15 +98,15 @@ func (b *Bus) send(ctx context.Context, message []byte, _ int) error {
 }
 
 // Publish implements [events.EventBus].
-func (b *Bus) Publish(_ context.Context, e events.Event) error {
+func (b *Bus) Publish(_ context.Context, e events.Event) error { return b.PublishNow(e) }
+
+// PublishNow implements [events.PromptPublisher].
+func (b *Bus) PublishNow(e events.Event) error {
 	if b.log != nil {
 		b.log.add(e)
 	}
 	return b.batcher.Add(e)
 }
-
-// Prompt implements [events.Prompt]: Publish does nothing that waits.
-func (b *Bus) Prompt() bool { return true }
 
 // Dropped implements [events.DropCounter]: the events published here that were given up before they reached the
 // connection, because more waited than Batch.Capacity, the broker could not be reached or took no messages, or the event
@@ -169,12 +169,12 @@ func failure(what string, err error) error {
 }
 
 var (
-	_ events.EventBus     = (*Bus)(nil)
-	_ events.DropCounter  = (*Bus)(nil)
-	_ events.Prompt       = (*Bus)(nil)
-	_ events.Retainer     = (*Bus)(nil)
-	_ events.Subscription = (*listener)(nil)
-	_ events.DropCounter  = (*listener)(nil)
-	_ events.Subscription = (*replay)(nil)
-	_ events.DropCounter  = (*replay)(nil)
+	_ events.EventBus        = (*Bus)(nil)
+	_ events.DropCounter     = (*Bus)(nil)
+	_ events.PromptPublisher = (*Bus)(nil)
+	_ events.Retainer        = (*Bus)(nil)
+	_ events.Subscription    = (*listener)(nil)
+	_ events.DropCounter     = (*listener)(nil)
+	_ events.Subscription    = (*replay)(nil)
+	_ events.DropCounter     = (*replay)(nil)
 )

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/events"
-	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/keyset"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 // Defaults of [Config].
@@ -35,7 +35,7 @@ type Config struct {
 	// Heartbeat is how often each side shows that it lives. 0: 10 s.
 	Heartbeat time.Duration
 	// Backoff is between two attempts to connect. Zero: up to 100 ms at first, up to 5 s in the end.
-	Backoff backoff.Exponential
+	Backoff task.Backoff
 	// Namespace is part of the exchange's name: 1 to 64 letters, digits, '_' and '-'. It has to be the same for all nodes.
 	// "": [DefaultNamespace], "default".
 	Namespace string

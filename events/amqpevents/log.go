@@ -13,6 +13,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/internal/amqpconn"
+	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
 // headerTaken is when a message was sent, in milliseconds since 1970. The timestamp of AMQP has seconds.
@@ -85,7 +86,7 @@ func (l *log) send(ctx context.Context, message []byte, _ int) error {
 		if errors.Is(err, amqpconn.ErrUnroutable) { // somebody has deleted it
 			l.declared, l.proven = 0, false
 		}
-		if l.proven || !amqpconn.IsInTheMaking(err) || !pause(ctx) {
+		if l.proven || !amqpconn.IsInTheMaking(err) || !wake.Sleep(ctx, makingPause) {
 			return err
 		}
 	}
@@ -110,17 +111,8 @@ func (l *log) sendOnce(ctx context.Context, m *amqp.Publishing) error {
 	return l.publisher.Publish(ctx, "", l.queue, m)
 }
 
-// pause is the time between two attempts at a stream that is being made, which takes some 50 ms.
-func pause(ctx context.Context) bool {
-	t := time.NewTimer(20 * time.Millisecond)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
+// makingPause is the time between two attempts at a stream that is being made, which takes some 50 ms.
+const makingPause = 20 * time.Millisecond
 
 // ready makes the stream queue and tries to read it, so that no other connection is ended for doing so. It is not tried on
 // a connection that the server does not read just now.

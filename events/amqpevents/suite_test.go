@@ -7,9 +7,9 @@ import (
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/events/amqpevents"
 	"github.com/swarmiji/swarmiji/events/eventstest"
-	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 func TestBus(t *testing.T) {
@@ -27,7 +27,7 @@ func harness(t testing.TB) *eventstest.Harness {
 	retain := func(t testing.TB, r events.Retention) events.EventBus {
 		b, err := amqpevents.New(amqpevents.Config{
 			URLs: []string{line.URL(srv.URL())}, Namespace: ns, Logger: quiet(), Retain: r, Buffer: suiteBuffer,
-			Backoff: backoff.Exponential{Max: 500 * time.Millisecond},
+			Backoff: task.Backoff{Max: 500 * time.Millisecond},
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -3,12 +3,38 @@ package eventstest
 import (
 	"context"
 
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/internal/suite"
 )
 
+// Wrappers as users write them.
+type (
+	wrapper       struct{ events.EventBus }
+	streamWrapper struct{ events.Subscription }
+)
+
+func (w wrapper) Unwrap() any       { return w.EventBus }
+func (w streamWrapper) Unwrap() any { return w.Subscription }
+
 func closeCases() []testCase {
 	return []testCase{
+		{
+			Area: "close", Name: "a wrapper keeps every capability",
+			Explain: "Users wrap buses to count or to filter. What the bus can do besides its port is found through a wrapper that has Unwrap.",
+			Run: func(w *world) {
+				b := w.Open()
+				suite.Keeps(w, b, wrapper{b}, suite.CapabilityOf[events.PromptPublisher](), suite.CapabilityOf[events.Retainer](),
+					suite.CapabilityOf[events.RetentionTeller](), suite.CapabilityOf[events.DropCounter]())
+				s := w.all(b)
+				suite.Keeps(w, s, streamWrapper{s}, suite.CapabilityOf[events.DropCounter]())
+				if p, ok := capability.As[events.PromptPublisher](wrapper{b}); ok {
+					e := w.event()
+					w.Must(p.PublishNow(e), "PublishNow")
+					w.wantAll(s, []events.Event{e}, "what was published at once")
+				}
+			},
+		},
 		{
 			Area: "close", Name: "a closed bus",
 			Explain: "Publish and Subscribe return ErrClosed after Close; Close is idempotent.",

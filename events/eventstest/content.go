@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/events"
 )
 
@@ -98,7 +99,7 @@ func contentCases() []testCase {
 				after := w.event()
 				w.publish(b, after)
 				w.wantAll(s, []events.Event{before, after}, "the events beside those that are none")
-				if c, ok := b.(events.DropCounter); !ok {
+				if c, ok := capability.As[events.DropCounter](b); !ok {
 					w.Errorf("%T counts no dropped events", b)
 				} else if c.Dropped() != 2 {
 					w.Errorf("Dropped is %d, want the 2 that are no events", c.Dropped())

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/internal/suite"
 )
@@ -51,7 +52,7 @@ func faultCases() []testCase {
 				publisher, listener := w.Open(), w.Open()
 				s := w.all(listener)
 				w.flows(publisher, s, "before the fault")
-				c, ok := publisher.(events.DropCounter)
+				c, ok := capability.As[events.DropCounter](publisher)
 				if !ok {
 					w.Fatalf("%T counts no dropped events", publisher)
 				}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/events"
 )
 
@@ -40,7 +41,7 @@ func flowCases() []testCase {
 					w.wantAll(quick, es, "the quick listener")
 					last = es[len(es)-1]
 				}
-				c, ok := stuck.(events.DropCounter)
+				c, ok := capability.As[events.DropCounter](stuck)
 				if !ok {
 					w.Fatalf("%T counts no dropped events", stuck)
 				}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/internal/suite"
 	"github.com/swarmiji/swarmiji/task"
@@ -18,9 +19,7 @@ func long() events.Retention { return events.Retention{Age: time.Hour} }
 func (w *world) retain(r events.Retention) events.EventBus {
 	w.Helper()
 	b := w.Own(w.h.Retain(w.TB, r))
-	if _, ok := b.(events.Retainer); !ok {
-		w.Fatalf("%T is no events.Retainer", b)
-	}
+	suite.Offer[events.Retainer](w, b)
 	return b
 }
 
@@ -28,7 +27,7 @@ func (w *world) replay(b events.EventBus, f events.Filter, since time.Time) even
 	w.Helper()
 	ctx, cancel := w.Ctx()
 	defer cancel()
-	s, err := b.(events.Retainer).Replay(ctx, f, since)
+	s, err := suite.Offer[events.Retainer](w, b).Replay(ctx, f, since)
 	w.Must(err, "Replay")
 	return s
 }
@@ -302,7 +301,7 @@ func retainCases() []testCase {
 				after := w.event()
 				w.publish(b, after)
 				w.wantAll(w.kept(b), []events.Event{before, after}, "the events beside those that are none")
-				if c, ok := b.(events.DropCounter); !ok {
+				if c, ok := capability.As[events.DropCounter](b); !ok {
 					w.Errorf("%T counts no dropped events", b)
 				} else if c.Dropped() != 2 {
 					w.Errorf("Dropped is %d, want the 2 that are no events", c.Dropped())
@@ -350,7 +349,7 @@ func retainCases() []testCase {
 				_, err := unread.Receive(ctx)
 				w.WantIs(err, events.ErrClosed, "Receive of a stream that nobody read")
 				w.closeSub(unread)
-				_, err = b.(events.Retainer).Replay(ctx, events.Filter{}, time.Time{})
+				_, err = suite.Offer[events.Retainer](w, b).Replay(ctx, events.Filter{}, time.Time{})
 				w.WantIs(err, events.ErrClosed, "Replay")
 			},
 		},
@@ -365,7 +364,7 @@ func retainCases() []testCase {
 				ctx, cancel := w.Ctx()
 				defer cancel()
 				for _, b := range buses {
-					if r, ok := b.(events.Retainer); ok {
+					if r, ok := capability.As[events.Retainer](b); ok {
 						_, err := r.Replay(ctx, events.Filter{}, time.Time{})
 						w.WantIs(err, events.ErrNotRetained, "Replay")
 					}

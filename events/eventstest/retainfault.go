@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/internal/suite"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -61,7 +62,7 @@ func retainFaultCases() []testCase {
 				n := max(5*w.buffer, 20_000)
 				w.quick(w.hammer(publisher, n), n)
 				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-				_, err := w.retain(long()).(events.Retainer).Replay(ctx, events.Filter{}, time.Time{})
+				_, err := suite.Offer[events.Retainer](w, w.retain(long())).Replay(ctx, events.Filter{}, time.Time{})
 				cancel()
 				if !errors.Is(w.Clean(err), events.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) {
 					w.Errorf("Replay without a server: %v", err)

@@ -12,9 +12,10 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/events"
-	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/nodeid"
 	"github.com/swarmiji/swarmiji/internal/report"
+	"github.com/swarmiji/swarmiji/internal/wake"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 // Defaults and limits of a [Config].
@@ -97,7 +98,7 @@ type Observer struct {
 	cfg     Config
 	report  *report.Reporter
 	started atomic.Bool
-	news    chan struct{} // capacity 1: a node has changed
+	news    wake.Signal // a node has changed
 
 	mu    sync.Mutex
 	table table
@@ -111,7 +112,7 @@ func New(c Config) (*Observer, error) {
 	return &Observer{
 		cfg:    c,
 		report: report.New(report.Config{Bus: c.Bus, NodeID: c.NodeID, Every: -1, Logger: c.Logger}),
-		news:   make(chan struct{}, 1),
+		news:   wake.New(),
 		table:  newTable(&c),
 	}, nil
 }
@@ -168,18 +169,14 @@ func (o *Observer) Run(ctx context.Context) error {
 const closeTimeout = time.Second
 
 func (o *Observer) subscribe(ctx context.Context) (events.Subscription, error) {
-	var gap backoff.Exponential
+	var gap task.Backoff
 	for attempt := 0; ; attempt++ {
 		sub, err := o.cfg.Bus.Subscribe(ctx, events.Filter{Types: events.WorkerTypes()})
 		if err == nil || ctx.Err() != nil || errors.Is(err, events.ErrClosed) {
 			return sub, err
 		}
 		o.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "waiting for the event bus", slog.Any("error", err))
-		timer := time.NewTimer(gap.Delay(attempt))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !wake.Sleep(ctx, gap.Interval(attempt)) {
 			return nil, err
 		}
 	}
@@ -200,10 +197,7 @@ func (o *Observer) listen(ctx context.Context, sub events.Subscription) error {
 		changed := o.table.hear(&e, time.Now())
 		o.mu.Unlock()
 		if changed {
-			select {
-			case o.news <- struct{}{}:
-			default:
-			}
+			o.news.Notify()
 		}
 	}
 	return nil

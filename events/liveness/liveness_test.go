@@ -283,18 +283,16 @@ func TestAPauseIsNoOutage(t *testing.T) {
 
 // troubledBus cannot be reached at first, and then takes no event.
 type troubledBus struct {
-	*memevents.Bus
+	events.EventBus
 	until   time.Time
 	release chan struct{}
 }
-
-func (b troubledBus) Prompt() bool { return false }
 
 func (b troubledBus) Subscribe(ctx context.Context, f events.Filter) (events.Subscription, error) {
 	if time.Now().Before(b.until) {
 		return nil, fmt.Errorf("no route: %w", events.ErrUnavailable)
 	}
-	return b.Bus.Subscribe(ctx, f)
+	return b.EventBus.Subscribe(ctx, f)
 }
 
 func (b troubledBus) Publish(context.Context, events.Event) error {
@@ -305,7 +303,7 @@ func (b troubledBus) Publish(context.Context, events.Event) error {
 func TestBusInTrouble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := memevents.New(memevents.Config{})
-		troubled := troubledBus{Bus: bus, until: time.Now().Add(time.Minute), release: make(chan struct{})}
+		troubled := troubledBus{EventBus: bus, until: time.Now().Add(time.Minute), release: make(chan struct{})}
 		o := observe(t, liveness.Config{Bus: troubled})
 		time.Sleep(2 * time.Minute)
 		for _, n := range []string{"a", "b", "c"} {

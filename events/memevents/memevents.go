@@ -72,7 +72,10 @@ func (b *Bus) View() *Bus {
 }
 
 // Publish implements [events.EventBus].
-func (b *Bus) Publish(_ context.Context, e events.Event) error {
+func (b *Bus) Publish(_ context.Context, e events.Event) error { return b.PublishNow(e) }
+
+// PublishNow implements [events.PromptPublisher].
+func (b *Bus) PublishNow(e events.Event) error {
 	if b.closed.Load() {
 		return events.ErrClosed
 	}
@@ -133,9 +136,6 @@ func (b *Bus) Subscribe(ctx context.Context, f events.Filter) (events.Subscripti
 	b.h.replace(func(all []*subscription) []*subscription { return append(all, s) })
 	return s, nil
 }
-
-// Prompt implements [events.Prompt]: Publish does nothing that waits.
-func (b *Bus) Prompt() bool { return true }
 
 // Dropped implements [events.DropCounter]: the events published here that [events.Normalize] refused. What a slow
 // subscription lost is counted there.
@@ -238,9 +238,9 @@ func copyValue(v any) any {
 }
 
 var (
-	_ events.EventBus     = (*Bus)(nil)
-	_ events.DropCounter  = (*Bus)(nil)
-	_ events.Prompt       = (*Bus)(nil)
-	_ events.Subscription = (*subscription)(nil)
-	_ events.DropCounter  = (*subscription)(nil)
+	_ events.EventBus        = (*Bus)(nil)
+	_ events.DropCounter     = (*Bus)(nil)
+	_ events.PromptPublisher = (*Bus)(nil)
+	_ events.Subscription    = (*subscription)(nil)
+	_ events.DropCounter     = (*subscription)(nil)
 )

@@ -97,10 +97,10 @@ func (b *Bus) publish(sess *natsconn.Session, message []byte) error {
 }
 
 // Publish implements [events.EventBus].
-func (b *Bus) Publish(_ context.Context, e events.Event) error { return b.batcher.Add(e) }
+func (b *Bus) Publish(_ context.Context, e events.Event) error { return b.PublishNow(e) }
 
-// Prompt implements [events.Prompt]: Publish does nothing that waits.
-func (b *Bus) Prompt() bool { return true }
+// PublishNow implements [events.PromptPublisher].
+func (b *Bus) PublishNow(e events.Event) error { return b.batcher.Add(e) }
 
 // Dropped implements [events.DropCounter]: the events published here that were given up before they reached the
 // connection, because more waited than Batch.Capacity, the server could not be reached, or the event cannot be written or is
@@ -182,12 +182,12 @@ func failure(what string, err error) error {
 }
 
 var (
-	_ events.EventBus     = (*Bus)(nil)
-	_ events.Retainer     = (*Bus)(nil)
-	_ events.DropCounter  = (*Bus)(nil)
-	_ events.Prompt       = (*Bus)(nil)
-	_ events.Subscription = (*listener)(nil)
-	_ events.DropCounter  = (*listener)(nil)
-	_ events.Subscription = (*replay)(nil)
-	_ events.DropCounter  = (*replay)(nil)
+	_ events.EventBus        = (*Bus)(nil)
+	_ events.Retainer        = (*Bus)(nil)
+	_ events.DropCounter     = (*Bus)(nil)
+	_ events.PromptPublisher = (*Bus)(nil)
+	_ events.Subscription    = (*listener)(nil)
+	_ events.DropCounter     = (*listener)(nil)
+	_ events.Subscription    = (*replay)(nil)
+	_ events.DropCounter     = (*replay)(nil)
 )

@@ -11,9 +11,9 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/swarmiji/swarmiji/events"
-	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/keyset"
 	"github.com/swarmiji/swarmiji/internal/natsconn"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 // Defaults of [Config].
@@ -42,7 +42,7 @@ type Config struct {
 	// Name is shown in the server's list of connections. "": none.
 	Name string
 	// Backoff is between two attempts to connect. Zero: up to 100 ms at first, up to 5 s in the end.
-	Backoff backoff.Exponential
+	Backoff task.Backoff
 	// Namespace is part of the names of subjects and stream: 1 to 64 letters, digits, '_' and '-'. It has to be the same for all
 	// nodes. "": [DefaultNamespace], "default".
 	Namespace string

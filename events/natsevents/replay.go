@@ -11,6 +11,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/internal/natsconn"
+	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
 const (
@@ -105,7 +106,7 @@ func (r *replay) connect(ctx context.Context) error {
 		}
 		r.settle(info)
 		err = r.consume(ctx)
-		if !mayPass(err) || !pause(ctx) {
+		if !mayPass(err) || !wake.Sleep(ctx, again) {
 			return err
 		}
 	}
@@ -115,17 +116,6 @@ func (r *replay) connect(ctx context.Context) error {
 // says that it cannot.
 func mayPass(err error) bool {
 	return errors.Is(err, natsconn.ErrIndeterminate) || errors.Is(err, natsconn.ErrNoStream) || errors.Is(err, natsconn.ErrUnavailable)
-}
-
-func pause(ctx context.Context) bool {
-	t := time.NewTimer(again)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // settle finds the place in a stream that may be another one of the same name, or may have lost its end with its server's
@@ -224,7 +214,7 @@ func (r *replay) Receive(ctx context.Context) (events.Event, error) {
 		case ctx.Err() != nil:
 			return events.Event{}, ctx.Err()
 		case err != nil:
-			pause(both)
+			wake.Sleep(both, again)
 		}
 	}
 	e := r.buffer[0]

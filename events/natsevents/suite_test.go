@@ -9,9 +9,9 @@ import (
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/events/eventstest"
 	"github.com/swarmiji/swarmiji/events/natsevents"
-	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 func TestBus(t *testing.T) {
@@ -89,7 +89,7 @@ func harnessInProcess(t testing.TB) *eventstest.Harness {
 // newBus makes a bus for the suite, which closes it.
 func newBus(t testing.TB, c natsevents.Config) *natsevents.Bus {
 	t.Helper()
-	c.Logger, c.Backoff = quiet(), backoff.Exponential{Max: 500 * time.Millisecond}
+	c.Logger, c.Backoff = quiet(), task.Backoff{Max: 500 * time.Millisecond}
 	c.Buffer = suiteBuffer
 	c.Batch.Linger = 5 * time.Millisecond // most cases wait for single events
 	b, err := natsevents.New(c)

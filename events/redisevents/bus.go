@@ -8,10 +8,10 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/internal/redisconn"
+	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
 //go:embed send.lua
@@ -64,10 +64,10 @@ func (b *Bus) send(ctx context.Context, message []byte, n int) error {
 }
 
 // Publish implements [events.EventBus].
-func (b *Bus) Publish(_ context.Context, e events.Event) error { return b.batcher.Add(e) }
+func (b *Bus) Publish(_ context.Context, e events.Event) error { return b.PublishNow(e) }
 
-// Prompt implements [events.Prompt]: Publish does nothing that waits.
-func (b *Bus) Prompt() bool { return true }
+// PublishNow implements [events.PromptPublisher].
+func (b *Bus) PublishNow(e events.Event) error { return b.batcher.Add(e) }
 
 // Dropped implements [events.DropCounter]: the events published here that were given up, because more waited than
 // Batch.Capacity, the server could not be reached or gave no answer, or the event cannot be written.
@@ -109,15 +109,7 @@ func (b *Bus) remove(s subscription) {
 
 // pause waits before the next attempt; false if ctx or the bus ended.
 func (b *Bus) pause(ctx context.Context, attempt int) bool {
-	t := time.NewTimer(b.conn.Backoff().Delay(attempt))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-	case <-b.conn.Done():
-	}
-	return false
+	return wake.SleepOr(ctx, b.conn.Done(), b.conn.Backoff().Interval(attempt))
 }
 
 // failure puts the port's class beside a connection's error.
@@ -134,12 +126,12 @@ func failure(what string, err error) error {
 }
 
 var (
-	_ events.EventBus     = (*Bus)(nil)
-	_ events.Retainer     = (*Bus)(nil)
-	_ events.DropCounter  = (*Bus)(nil)
-	_ events.Prompt       = (*Bus)(nil)
-	_ events.Subscription = (*listener)(nil)
-	_ events.DropCounter  = (*listener)(nil)
-	_ events.Subscription = (*replay)(nil)
-	_ events.DropCounter  = (*replay)(nil)
+	_ events.EventBus        = (*Bus)(nil)
+	_ events.Retainer        = (*Bus)(nil)
+	_ events.DropCounter     = (*Bus)(nil)
+	_ events.PromptPublisher = (*Bus)(nil)
+	_ events.Subscription    = (*listener)(nil)
+	_ events.DropCounter     = (*listener)(nil)
+	_ events.Subscription    = (*replay)(nil)
+	_ events.DropCounter     = (*replay)(nil)
 )

@@ -13,6 +13,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/internal/redisconn"
+	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
 const (
@@ -31,7 +32,7 @@ type replay struct {
 	conn    *redisconn.Listener
 	ctx     context.Context // ends with the subscription
 	stop    context.CancelFunc
-	news    chan struct{} // holds a token when there may be more
+	news    wake.Signal // holds a token when there may be more
 	dropped atomic.Uint64
 
 	turn  chan struct{}  // held by the Receive that reads; the fields below are its own
@@ -52,14 +53,14 @@ func (b *Bus) Replay(ctx context.Context, f events.Filter, since time.Time) (eve
 	r := &replay{
 		bus:    b,
 		filter: f,
-		news:   make(chan struct{}, 1),
+		news:   wake.New(),
 		turn:   make(chan struct{}, 1),
 		next:   positionAt(since),
 	}
 	r.ctx, r.stop = context.WithCancel(context.Background())
 	r.conn = b.conn.Listen(redisconn.ListenerConfig{
-		Message:    func(string, string) { r.tell() },
-		Subscribed: func(string) { r.tell() }, // of the time without a connection nobody told
+		Message:    func(string, string) { r.news.Notify() },
+		Subscribed: func(string) { r.news.Notify() }, // events of the time without a connection were missed
 	})
 	err := b.add(r)
 	switch {
@@ -74,13 +75,6 @@ func (b *Bus) Replay(ctx context.Context, f events.Filter, since time.Time) (eve
 		return nil, err
 	}
 	return r, nil
-}
-
-func (r *replay) tell() {
-	select {
-	case r.news <- struct{}{}:
-	default:
-	}
 }
 
 // Retention implements [events.RetentionTeller].
@@ -136,18 +130,7 @@ func (r *replay) fill(ctx context.Context) error {
 			return nil
 		}
 		attempt = 0
-		r.wait(both)
-	}
-}
-
-// wait returns when there may be more, or ctx ended.
-func (r *replay) wait(ctx context.Context) {
-	t := time.NewTimer(lookEvery)
-	defer t.Stop()
-	select {
-	case <-r.news:
-	case <-t.C:
-	case <-ctx.Done():
+		r.news.Wait(both, lookEvery)
 	}
 }
 

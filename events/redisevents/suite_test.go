@@ -9,9 +9,9 @@ import (
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/events/eventstest"
 	"github.com/swarmiji/swarmiji/events/redisevents"
-	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 func TestBus(t *testing.T) {
@@ -49,7 +49,7 @@ func harnessOf(o *redis.UniversalOptions) *eventstest.Harness {
 	open := func(t testing.TB, r events.Retention) events.EventBus {
 		b, err := redisevents.New(redisevents.Config{
 			Redis: o, Namespace: ns, Logger: quiet(), Retain: r, Buffer: suiteBuffer,
-			Backoff: backoff.Exponential{Max: 500 * time.Millisecond},
+			Backoff: task.Backoff{Max: 500 * time.Millisecond},
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -28,7 +28,7 @@ import (
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/callback"
 	"github.com/swarmiji/swarmiji/jobs/sqljobs"
-	"github.com/swarmiji/swarmiji/schedule"
+	"github.com/swarmiji/swarmiji/when"
 )
 
 // Order is what a job holds.
@@ -174,7 +174,7 @@ func order(ctx context.Context, service *jobs.Service, prints jobs.Type[Order, P
 		ids = append(ids, id)
 	}
 	open := time.Now().UTC().Add(6 * time.Hour) // "night" is whatever is far enough from now
-	night, err := schedule.ParseWindows(open.Format("15:04")+"-"+open.Add(time.Hour).Format("15:04"), time.UTC)
+	night, err := when.ParseWindows(open.Format("15:04")+"-"+open.Add(time.Hour).Format("15:04"), time.UTC)
 	if err != nil {
 		return nil, err
 	}

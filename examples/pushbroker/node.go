@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -148,7 +149,7 @@ func (n *Node) Subscribe(_ context.Context, queue string, o broker.SubscribeOpti
 
 // Retry implements [broker.Retrier]: under the hub's lock both happen or neither.
 func (n *Node) Retry(_ context.Context, d broker.Delivery, next broker.Outgoing) error {
-	own, ok := broker.As[*delivery](d)
+	own, ok := capability.As[*delivery](d)
 	if !ok || own.sub.node.hub != n.hub {
 		return fmt.Errorf("pushbroker: retry of a %T, which is not of this hub: %w", d, broker.ErrUnsupported)
 	}

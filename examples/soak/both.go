@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
 )
 
 // runBoth produces and consumes in one process, over the memory broker: at the end, what is queued is consumed first.
@@ -39,7 +40,7 @@ func runBoth(ctx context.Context, s *settings, log *slog.Logger) (err error) {
 
 // drained waits until the queue is empty and nothing is held.
 func drained(b broker.Broker, queue string) error {
-	inspector, ok := broker.As[broker.Inspector](b)
+	inspector, ok := capability.As[broker.Inspector](b)
 	if !ok {
 		return broker.ErrUnsupported
 	}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
-	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/ledger"
 	"github.com/swarmiji/swarmiji/open"
 	"github.com/swarmiji/swarmiji/producer"
@@ -77,7 +76,7 @@ func submitAll(ctx context.Context, s *settings, swarm *open.Swarm, log *slog.Lo
 
 // awaitBroker waits until the broker takes the queue's declaration, and reports whether it did before ctx ended.
 func awaitBroker(ctx context.Context, s *settings, b broker.Broker, log *slog.Logger) bool {
-	var gap backoff.Exponential
+	var gap task.Backoff
 	for attempt := 0; ctx.Err() == nil; attempt++ {
 		trying, cancel := context.WithTimeout(ctx, submitTime)
 		err := broker.Declare(trying, b, broker.Queue{Name: s.queue})
@@ -88,7 +87,7 @@ func awaitBroker(ctx context.Context, s *settings, b broker.Broker, log *slog.Lo
 		log.Warn("waiting for the broker", "error", err)
 		select {
 		case <-ctx.Done():
-		case <-time.After(gap.Delay(attempt)):
+		case <-time.After(gap.Interval(attempt)):
 		}
 	}
 	return false
@@ -114,7 +113,7 @@ func (s *submitter) run(ctx context.Context, open []task.ID) {
 // submit brings one task to a known outcome. When nobody can tell whether it is queued, it is submitted again under the
 // same id until it is, unless it must not run twice; only a task of which no attempt may have reached the broker has failed.
 func (s *submitter) submit(id task.ID) {
-	var gap backoff.Exponential
+	var gap task.Backoff
 	uncertain := false
 	for attempt := 0; s.patience.Err() == nil; attempt++ {
 		s.note(ledger.Submitted, id)
@@ -138,7 +137,7 @@ func (s *submitter) submit(id task.ID) {
 			return // a second message would be a second task
 		}
 		select {
-		case <-time.After(gap.Delay(attempt)):
+		case <-time.After(gap.Interval(attempt)):
 		case <-s.patience.Done():
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
@@ -128,8 +129,8 @@ func TestSessionsFollowEachOther(t *testing.T) {
 	q := queue(t, c)
 	ctx := testwait.Long(t)
 
-	states := make(chan State, 100)
-	stop := c.Watch(func(s State, _ error) { states <- s })
+	states := make(chan broker.ConnState, 100)
+	stop := c.Watch(func(s broker.ConnState, _ error) { states <- s })
 	defer stop()
 	for gen := uint64(1); gen <= 3; gen++ {
 		s, err := c.Session(ctx)
@@ -152,7 +153,7 @@ func TestSessionsFollowEachOther(t *testing.T) {
 			t.Error("a session that ended has no reason")
 		}
 	}
-	for _, want := range []State{Connected, Disconnected, Connected, Disconnected, Connected, Disconnected} {
+	for _, want := range []broker.ConnState{broker.Connected, broker.Disconnected, broker.Connected, broker.Disconnected, broker.Connected, broker.Disconnected} {
 		for { // attempts that fail are told of as well
 			select {
 			case got := <-states:

@@ -15,7 +15,7 @@ var errNoAnswer = errors.New("the server does not answer a request, on a connect
 // connection is cut, so that fn fails and everything is built anew on another: RabbitMQ (3.10) never answers some requests to
 // consume that come while a queue elects its leader.
 func (s *Session) Answered(fn func() error) error {
-	timer := time.AfterFunc(answerTime, func() { s.sock.abort(errNoAnswer) })
+	timer := time.AfterFunc(answerTime, func() { s.sock.Fail(errNoAnswer) })
 	defer timer.Stop()
 	return fn()
 }

@@ -15,7 +15,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/swarmiji/swarmiji/internal/backoff"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 // The defaults of [Config].
@@ -40,7 +40,7 @@ type Config struct {
 	// 0: 10 s. The least is 1 s. A URL's heartbeat goes first.
 	Heartbeat time.Duration
 	// Backoff is between two rounds over all URLs. Zero: up to 100 ms at first, up to 5 s in the end.
-	Backoff backoff.Exponential
+	Backoff task.Backoff
 	// DialTimeout bounds one attempt, TLS and the AMQP handshake included. 0: 15 s.
 	DialTimeout time.Duration
 	// Logger is told of TLS without verification at each connect, and of nothing else. Nil: slog.Default().

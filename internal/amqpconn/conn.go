@@ -10,6 +10,9 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/swarmiji/swarmiji/internal/netconn"
+	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
 // closeTimeout bounds the wait for the server's goodbye.
@@ -29,7 +32,7 @@ type Conn struct {
 	lastErr  error         // why there is no session
 	reason   string        // of the server's alarm
 	changed  chan struct{} // closed and replaced when any of these changes
-	watchers map[*watcher]struct{}
+	watchers netconn.Watchers
 
 	ctx    context.Context // ends with Close; of the supervisor and what it starts
 	cancel context.CancelFunc
@@ -46,7 +49,7 @@ func New(cfg Config) (*Conn, error) {
 		cfg.Logger = slog.Default()
 	}
 	cfg.URLs = nil // they hold passwords and are not needed any more
-	c := &Conn{cfg: cfg, endpoints: eps, changed: make(chan struct{}), watchers: make(map[*watcher]struct{})}
+	c := &Conn{cfg: cfg, endpoints: eps, changed: make(chan struct{})}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c, nil
 }
@@ -55,10 +58,7 @@ func New(cfg Config) (*Conn, error) {
 func (c *Conn) notify() {
 	close(c.changed)
 	c.changed = make(chan struct{})
-	st, err := c.state()
-	for w := range c.watchers {
-		w.push(st, err)
-	}
+	c.watchers.Tell(c.state())
 }
 
 // Session returns the connection, and waits for it if there is none. The error wraps [ErrUnavailable] and the ctx's error
@@ -141,7 +141,7 @@ func (c *Conn) supervise() {
 			}
 			c.notify()
 			c.mu.Unlock()
-			if !sleep(c.ctx, c.cfg.Backoff.Delay(attempt)) {
+			if !wake.Sleep(c.ctx, c.cfg.Backoff.Interval(attempt)) {
 				return
 			}
 			attempt++
@@ -158,21 +158,9 @@ func (c *Conn) supervise() {
 		// A server that accepts us and drops us at once is no reason to hurry.
 		if time.Since(up) > 5*time.Second {
 			attempt = 0
-		} else if attempt++; attempt > 1 && !sleep(c.ctx, c.cfg.Backoff.Delay(attempt-1)) {
+		} else if attempt++; attempt > 1 && !wake.Sleep(c.ctx, c.cfg.Backoff.Interval(attempt-1)) {
 			return
 		}
-	}
-}
-
-// sleep waits and reports whether ctx is still alive.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 
@@ -202,7 +190,7 @@ func (c *Conn) connect() (*Session, error) {
 		closed := c.closed
 		c.mu.Unlock()
 		if closed {
-			sock.abort(ErrClosed)
+			sock.Fail(ErrClosed)
 		}
 		return s, nil
 	}
@@ -235,7 +223,7 @@ func (c *Conn) Supervise(ctx context.Context, run func(ctx context.Context, ch *
 		if time.Since(begin) > 5*time.Second {
 			attempt = 0
 		}
-		if !sleep(ctx, c.cfg.Backoff.Delay(attempt)) {
+		if !wake.Sleep(ctx, c.cfg.Backoff.Interval(attempt)) {
 			return
 		}
 	}
@@ -262,6 +250,7 @@ func (c *Conn) Close(ctx context.Context) error {
 	if !c.closed {
 		c.closed = true
 		c.notify()
+		c.watchers.Close()
 	}
 	s := c.live.Load()
 	c.mu.Unlock()
@@ -275,26 +264,21 @@ func (c *Conn) Close(ctx context.Context) error {
 		}()
 		limit := closeTimeout
 		if s.Blocked() {
-			limit = closeLinger // it does not read, so it will not answer
+			limit = netconn.Linger // it does not read, so it will not answer
 		}
 		t := time.NewTimer(limit)
 		defer t.Stop()
 		select {
 		case <-ended:
 		case <-t.C:
-			s.sock.abort(ErrClosed)
+			s.sock.Fail(ErrClosed)
 		case <-ctx.Done():
-			s.sock.abort(ErrClosed)
+			s.sock.Fail(ErrClosed)
 			err = fmt.Errorf("amqp %s: closing: %w", s.addr, ctx.Err())
 		}
 		<-ended
 	}
 	c.tasks.Wait()
-	c.mu.Lock()
-	for w := range c.watchers {
-		w.stop()
-	}
-	clear(c.watchers)
-	c.mu.Unlock()
+	c.watchers.Drop()
 	return err
 }

@@ -10,17 +10,13 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/swarmiji/swarmiji/internal/netconn"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
 // failWrites makes each Write of s fail, as after a reset that the reader has not seen yet.
-func failWrites(s *socket) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.err = syscall.ECONNRESET
-	close(s.done)
-}
+func failWrites(s *socket) { s.Stop(syscall.ECONNRESET) }
 
 // TestPublishAfterAReset: the connection is reset in the middle of a Publish, and the writer learns it before the reader does.
 // The message has not left and is sent over the next connection; it is not called malformed.
@@ -133,7 +129,7 @@ func TestMalformedIsTheEncodersWord(t *testing.T) {
 }
 
 func TestWriteErrorClass(t *testing.T) {
-	cut := fmt.Errorf("%w: %w", errNotWritten, syscall.ECONNRESET)
+	cut := fmt.Errorf("%w: %w", netconn.ErrNotWritten, syscall.ECONNRESET)
 	for name, c := range map[string]struct {
 		err  error
 		sent int64

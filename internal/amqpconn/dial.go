@@ -41,7 +41,7 @@ func (ep endpoint) dial(ctx context.Context, name string, log *slog.Logger) (*am
 		conn = t
 	}
 	sock := newSocket(conn)
-	stop := context.AfterFunc(ctx, func() { sock.abort(context.Cause(ctx)) })
+	stop := context.AfterFunc(ctx, func() { sock.Fail(context.Cause(ctx)) })
 	defer stop()
 	properties := amqp.Table{"product": "swarmiji", "platform": "Go"}
 	if name != "" {
@@ -59,8 +59,8 @@ func (ep endpoint) dial(ctx context.Context, name string, log *slog.Logger) (*am
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		sock.abort(net.ErrClosed)
-		<-sock.flushed
+		sock.Fail(net.ErrClosed)
+		<-sock.Flushed()
 		return nil, nil, ep.handshakeError(ctx, err, sock)
 	}
 	return c, sock, nil

@@ -11,6 +11,9 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/swarmiji/swarmiji/internal/netconn"
+	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
 // DefaultWindow is how many messages a Publisher has under way at most. A larger one costs more than it gives: the client
@@ -181,7 +184,7 @@ func (p *Publisher) sendOn(ctx context.Context, out *outlet, exchange, key strin
 			return nil, err
 		}
 	}
-	if err := sess.sock.waitRoom(ctx, sess.Blocked); err != nil {
+	if err := sess.sock.WaitRoom(ctx, sess.Blocked); err != nil {
 		switch {
 		case ctx.Err() == nil:
 			return nil, errGone
@@ -224,10 +227,10 @@ func (o *outlet) write(f *flight, exchange, key string, m *amqp.Publishing) erro
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	sock := o.ch.sess.sock
-	before := sock.taken.Load()
+	before := sock.Taken()
 	dc, err := o.ch.PublishWithDeferredConfirm(exchange, key, f != nil, false, *m)
 	if err != nil {
-		return writeError(err, sock.taken.Load()-before, len(m.Body))
+		return writeError(err, sock.Taken()-before, len(m.Body))
 	}
 	if f != nil {
 		o.seq++
@@ -242,7 +245,7 @@ func (o *outlet) write(f *flight, exchange, key string, m *amqp.Publishing) erro
 // the same, but not while fewer bytes did than it has. The server ignores a part of a message.
 func writeError(err error, sent int64, size int) error {
 	switch {
-	case !errors.Is(err, errNotWritten) && !errors.Is(err, amqp.ErrClosed): // the encoder's
+	case !errors.Is(err, netconn.ErrNotWritten) && !errors.Is(err, amqp.ErrClosed): // the encoder's
 		return fmt.Errorf("%w: %w", ErrMalformed, err)
 	case sent > int64(size): // the frames are larger than the body
 		return fmt.Errorf("%w: %w", ErrIndeterminate, err)
@@ -381,7 +384,7 @@ func (p *Publisher) outlet(ctx context.Context) (*outlet, error) {
 			return op.out, nil
 		case errors.Is(op.err, ErrAccess):
 			return nil, op.err
-		case sess.Err() == nil && !sleep(ctx, p.conn.cfg.Backoff.Delay(attempt)):
+		case sess.Err() == nil && !wake.Sleep(ctx, p.conn.cfg.Backoff.Interval(attempt)):
 			return nil, unavailable(ctx, last)
 		}
 	}

@@ -52,7 +52,7 @@ func newSession(owner context.Context, gen uint64, addr string, c *amqp.Connecti
 		}
 		// The library writes nothing more; what it reads no longer matters.
 		_ = s.sock.Close()
-		<-s.sock.flushed
+		<-s.sock.Flushed()
 		close(s.done)
 	})
 	return s
@@ -60,10 +60,8 @@ func newSession(owner context.Context, gen uint64, addr string, c *amqp.Connecti
 
 // cause prefers the socket's own error to the library's text about it.
 func (s *Session) cause(e error) error {
-	s.sock.mu.Lock()
-	defer s.sock.mu.Unlock()
-	if s.sock.err != nil {
-		return s.sock.err
+	if err := s.sock.Err(); err != nil {
+		return err
 	}
 	return e
 }
@@ -89,7 +87,7 @@ func (s *Session) Err() error {
 
 // Ended reports whether the connection has ended, perhaps a moment before Done is closed. A reset may be known from writing
 // before it is from reading.
-func (s *Session) Ended() bool { return s.conn.IsClosed() || s.sock.failed() || s.Err() != nil }
+func (s *Session) Ended() bool { return s.conn.IsClosed() || s.sock.Failed() || s.Err() != nil }
 
 // reason waits for the reason of a connection that has ended.
 func (s *Session) reason() error {

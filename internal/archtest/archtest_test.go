@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -79,8 +81,37 @@ func TestSources(t *testing.T) {
 		report(t, s.checkLength())
 		report(t, s.checkInit())
 		report(t, s.checkVars())
+		report(t, s.checkShared(shared))
 		report(t, s.checkDocs())
 		report(t, s.checkLogKeys())
+		report(t, s.checkExposed())
+	}
+}
+
+// What an adapter can do besides its port is found behind wrappers, everywhere.
+func TestCapabilities(t *testing.T) {
+	known := map[string]bool{}
+	var all []*source
+	for _, p := range packages(t) {
+		s, err := parse(p)
+		if err != nil {
+			t.Errorf("%s: %v", p.ImportPath, err)
+			continue
+		}
+		all = append(all, s)
+		for _, name := range s.interfaces() {
+			if matches(capable, s.rel) || matches(capable, name) {
+				known[name] = true
+			}
+		}
+	}
+	for _, name := range capable {
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(known)), func(k string) bool { return k == name || strings.HasPrefix(k, name+".") }) {
+			t.Errorf("the table of capable packages names %s, which has no interface", name)
+		}
+	}
+	for _, s := range all {
+		report(t, s.checkAssertions(known))
 	}
 }
 
@@ -111,7 +142,7 @@ func TestTexts(t *testing.T) {
 	}
 }
 
-// A row that nobody stands in is a rule about nothing, and a set that is misspelt lets nothing through or everything.
+// A row without a package is a rule about nothing. An unused permission hides an unwanted import.
 func TestTables(t *testing.T) {
 	known := func(patterns []string) {
 		for _, p := range patterns {
@@ -134,4 +165,26 @@ func TestTables(t *testing.T) {
 			t.Errorf("the rule of %s has no reason", c.path)
 		}
 	}
+	report(t, tables{sets, layers, clients, testingOnly}.checkTables(packages(t)))
+	report(t, checkLint(document(t, ".golangci.yml"), parents(packages(t))))
+}
+
+// The maps that people read are those of the tree.
+func TestMaps(t *testing.T) {
+	pkgs := packages(t)
+	users := forUsers(pkgs)
+	report(t, compare("doc.go", namedInDoc(document(t, "doc.go")), users, users))
+	design := document(t, "DESIGN.md")
+	report(t, compare("the map in DESIGN.md", namedInDesign(design), append(parents(pkgs), "docs"), paths(pkgs)))
+	report(t, checkLayerTable(design, pkgs))
+}
+
+// document reads a file of the project.
+func document(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(rootDir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }

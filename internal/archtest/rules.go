@@ -19,8 +19,8 @@ type rule struct {
 var sets = map[string][]string{
 	// Small tools without an opinion. Everybody may use them, so they use nobody.
 	"leaves": {
-		"internal/backoff", "internal/clock", "internal/crew", "internal/glob", "internal/group", "internal/keyset", "internal/nodeid",
-		"internal/pack", "internal/ring",
+		"capability", "internal/crew", "internal/glob", "internal/keyset", "internal/nodeid", "internal/pack", "internal/receive", "internal/ring",
+		"internal/utf", "internal/wake",
 	},
 	// Conformance suites: <port>test beside its port, and the road test of producer and consumer together.
 	"suites": {
@@ -39,25 +39,25 @@ var layers = []rule{
 	{
 		"suite",
 		[]string{"internal/roadtest"},
-		[]string{"task", "@ports", "serializer/*", "middleware", "revoke", "deadletter", "producer", "consumer", "jobs", "jobs/deferrals", "jobs/memjobs", "@leaves", "internal/suite", "internal/wire", "broker/membroker", "resultstore/memresults", "events/memevents"},
+		[]string{"task", "@ports", "serializer/*", "middleware", "revoke", "deadletter", "producer", "consumer", "jobs", "jobs/deferrals", "jobs/memjobs", "resultstore/memresults", "internal/suite", "@leaves"},
 		"the road test drives a producer and a consumer over whatever broker it is given, with tasks that wait for answers in a store of jobs",
 	},
 	{
 		"suite",
 		[]string{"limit/limittest"},
-		[]string{"limit"},
+		[]string{"limit", "@leaves"},
 		"a suite knows its port and no adapter, so that every adapter can be held to it",
 	},
 	{
 		"suite",
 		[]string{"schedule/scheduletest"},
-		[]string{"schedule", "task", "internal/suite", "@leaves"},
+		[]string{"schedule", "when", "task", "internal/suite", "@leaves"},
 		"a suite knows its port and no adapter, so that every adapter can be held to it",
 	},
 	{
 		"suite",
 		[]string{"jobs/jobstest"},
-		[]string{"jobs", "jobs/jobstore", "task", "schedule", "internal/suite", "@leaves"},
+		[]string{"jobs", "jobs/jobstore", "task", "when", "internal/suite", "@leaves"},
 		"a suite knows its port and no adapter, so that every adapter can be held to it",
 	},
 	{
@@ -69,21 +69,32 @@ var layers = []rule{
 	{
 		"suite",
 		[]string{"internal/suite"},
-		[]string{"internal/captable"},
+		[]string{"internal/captable", "@leaves"},
 		"it runs the cases of a suite and does not know their port; only suites may import it",
 	},
 	{
 		"suite",
 		[]string{"@suites"},
-		[]string{"task", "@ports", "@leaves", "internal/suite"},
+		[]string{"task", "@ports", "internal/suite", "@leaves"},
 		"a suite knows its port and no adapter, so that every adapter can be held to it",
 	},
-
 	{
 		"L0",
 		[]string{"internal/nodeid"},
 		[]string{"internal/keyset"},
 		"a node's id is made of the characters that keyset allows",
+	},
+	{
+		"L0",
+		[]string{"internal/utf"},
+		[]string{"internal/keyset"},
+		"what has ASCII alone is the most common text",
+	},
+	{
+		"L0",
+		[]string{"internal/ring"},
+		[]string{"internal/wake"},
+		"whoever waits for elements is woken",
 	},
 	{
 		"L0",
@@ -103,7 +114,6 @@ var layers = []rule{
 		[]string{"@leaves"},
 		"the port of distribution does not know what a task is",
 	},
-
 	{
 		"L1",
 		[]string{"serializer", "serializer/*"},
@@ -119,23 +129,21 @@ var layers = []rule{
 	{
 		"L1",
 		[]string{"middleware"},
-		[]string{"task", "events", "@leaves"},
+		[]string{"task", "@leaves"},
 		"middleware sees requests and verdicts, never a broker",
 	},
 	{
 		"L1",
 		[]string{"middleware/prom", "middleware/tracing"},
-		[]string{"task", "middleware", "@leaves"},
+		[]string{"task", "middleware"},
 		"each has a client of its own, which only programs link that import it",
 	},
-
 	{
 		"L1",
 		[]string{"control"},
 		[]string{"task", "events", "@leaves"},
 		"commands are events; what obeys them is handed in, so that it knows neither consumer nor bus",
 	},
-
 	{
 		"L1",
 		[]string{"internal/errand"},
@@ -143,73 +151,77 @@ var layers = []rule{
 		"it runs handlers and submits tasks for whoever takes on what is due, and does not know what that is",
 	},
 	{
+		"L0",
+		[]string{"when"},
+		nil,
+		"when something happens is a question of time alone, whatever it is",
+	},
+	{
 		"L1",
 		[]string{"schedule"},
-		[]string{"task", "resultstore", "internal/errand", "@leaves"},
-		"when a task runs is a question of time alone; its stores and whatever it is submitted through are handed in. What is known of the last run is in a result store",
+		[]string{"when", "task", "resultstore", "internal/errand", "@leaves"},
+		"its stores and whatever a task is submitted through are handed in. What is known of the last run is in a result store",
 	},
-
 	{
 		"L1",
 		[]string{"deferral"},
-		[]string{"task", "broker", "@leaves"},
+		[]string{"task", "broker"},
 		"tasks that wait for answers are settled as a broker's deliveries are; who keeps them is handed in",
 	},
 	{
 		"L1",
 		[]string{"jobs/jobstore"},
-		[]string{"task", "@leaves"},
+		[]string{"task"},
 		"records and what stores do with them have no rules",
 	},
 	{
 		"L2",
 		[]string{"jobs"},
-		[]string{"jobs/jobstore", "task", "broker", "resultstore", "schedule", "internal/errand", "@leaves"},
-		"a job is a record with rules; its stores, and what its runs are submitted through, are handed in. When it repeats is a Spec of schedule; broker has the errors of submissions",
+		[]string{"jobs/jobstore", "task", "broker", "resultstore", "when", "internal/errand", "@leaves"},
+		"a job is a record with rules; its stores, and what its runs are submitted through, are handed in. When it repeats is a Spec of when; broker has the errors of submissions",
 	},
 	{
 		"L3",
 		[]string{"jobs/deferrals"},
-		[]string{"deferral", "jobs", "jobs/jobstore", "task", "broker", "@leaves"},
+		[]string{"deferral", "jobs", "jobs/jobstore", "task", "broker"},
 		"it keeps tasks that wait for answers beside the jobs, in any store of these",
 	},
 	{
 		"L3",
 		[]string{"jobs/memjobs", "jobs/sqljobs"},
-		[]string{"jobs", "jobs/jobstore", "task", "schedule", "broker", "@conns", "@leaves"},
-		"an adapter knows its own port and never another adapter; broker is open to it for the errors of the shared connection",
+		[]string{"jobs", "jobs/jobstore", "task", "@conns", "@leaves"},
+		"an adapter knows its own port and never another adapter",
 	},
 	{
 		"L4",
 		[]string{"jobs/bedrock"},
-		[]string{"jobs", "task", "schedule", "@leaves"},
+		[]string{"jobs", "task"},
 		"a protocol in front of the service works with every store and so knows none",
 	},
 	{
 		"L4",
 		[]string{"jobs/callback"},
-		[]string{"jobs", "task", "broker", "internal/errand", "@leaves"},
+		[]string{"jobs", "task", "broker", "internal/errand"},
 		"answers come over HTTP and by messages of any broker; it works with every store and every broker and so knows none",
 	},
 	{
 		"L2",
 		[]string{"limit"},
-		[]string{"task", "middleware", "@leaves"},
+		[]string{"task", "middleware"},
 		"its middleware is one like a user's; how a limit is kept is its adapters' concern",
 	},
 	{
 		"L3",
 		[]string{"schedule/*"},
-		[]string{"schedule", "task", "broker", "@conns", "@leaves"},
-		"an adapter knows its own port and never another adapter; broker is open to it for the errors of the shared connection",
+		[]string{"schedule", "task", "@conns", "@leaves"},
+		"an adapter knows its own port and never another adapter",
 	},
 	{
 		"L3",
 		[]string{"limit/redislimit"},
-		[]string{"limit", "@conns", "@leaves"},
+		[]string{"limit", "task", "@conns", "@leaves"},
 		"an adapter knows its own port and never another adapter",
 	},
-
 	{
 		"L2",
 		[]string{"internal/wire"},
@@ -236,11 +248,16 @@ var layers = []rule{
 	},
 	{
 		"L2",
-		[]string{"internal/amqpconn", "internal/natsconn", "internal/redisconn", "internal/sqlconn"},
+		[]string{"internal/netconn"},
 		[]string{"broker", "@leaves"},
-		"a connection knows its client library and the port's errors",
+		"connections of several technologies stand on it; their states are those of the port",
 	},
-
+	{
+		"L2",
+		[]string{"internal/amqpconn", "internal/natsconn", "internal/redisconn", "internal/sqlconn"},
+		[]string{"task", "broker", "internal/netconn", "@leaves"},
+		"a connection knows its client library, the port's errors and task.Backoff",
+	},
 	{
 		"L3",
 		[]string{"broker/natsbroker/embedded"},
@@ -250,64 +267,61 @@ var layers = []rule{
 	{
 		"L3",
 		[]string{"broker/*"},
-		[]string{"broker", "@conns", "@leaves"},
-		"an adapter knows its own port and never another adapter",
+		[]string{"broker", "task", "@conns", "@leaves"},
+		"an adapter knows its own port and never another adapter; of task it takes the Backoff",
 	},
 	{
 		"L3",
 		[]string{"resultstore/*"},
-		[]string{"resultstore", "task", "broker", "internal/wire", "@conns", "@leaves"},
-		"an adapter knows its own port and never another adapter; broker is open to it for the errors of the shared connection",
+		[]string{"resultstore", "task", "internal/wire", "@conns", "@leaves"},
+		"an adapter knows its own port and never another adapter",
 	},
 	{
 		"L3",
 		[]string{"events/liveness"},
-		[]string{"events", "internal/report", "@leaves"},
+		[]string{"events", "task", "internal/report", "@leaves"},
 		"it is a listener of any bus and no adapter",
 	},
 	{
 		"L3",
 		[]string{"events/*"},
-		[]string{"events", "task", "broker", "internal/wire", "@conns", "@leaves"},
-		"an adapter knows its own port and never another adapter; broker is open to it for the errors of the shared connection",
+		[]string{"events", "task", "@conns", "@leaves"},
+		"an adapter knows its own port and never another adapter",
 	},
-
 	{
 		"L4",
 		[]string{"producer"},
-		[]string{"task", "@ports", "serializer/*", "middleware", "internal/wire", "internal/report", "@leaves"},
+		[]string{"task", "@ports", "middleware", "internal/wire", "internal/report", "@leaves"},
 		"the producer works with every adapter and so knows none, nor the consumer; what keeps tasks with conditions is handed in",
 	},
 	{
 		"L4",
 		[]string{"consumer"},
-		[]string{"task", "@ports", "serializer/*", "middleware", "control", "revoke", "internal/wire", "internal/report", "@leaves"},
+		[]string{"task", "@ports", "middleware", "control", "revoke", "internal/wire", "internal/report", "@leaves"},
 		"the consumer works with every adapter and so knows none, nor the producer; what keeps tasks that wait for answers is handed in",
 	},
-
 	{
 		"L5",
 		[]string{"open"},
-		[]string{"task", "@ports", "serializer/*", "middleware", "limit", "limit/redislimit", "revoke", "schedule", "jobs", "producer", "consumer", "@adapters", "@leaves"},
+		[]string{"task", "@ports", "middleware", "limit", "limit/redislimit", "revoke", "schedule", "jobs", "producer", "consumer", "@adapters", "@leaves"},
 		"it is the one switch from a URL to adapters, and wires them into producers and consumers",
 	},
 	{
 		"L5",
 		[]string{"cmd/..."},
-		[]string{"task", "@ports", "serializer/*", "middleware", "control", "revoke", "deadletter", "schedule", "jobs", "jobs/bedrock", "jobs/callback", "jobs/deferrals", "producer", "consumer", "open", "@adapters", "@leaves", "internal/wire"},
+		[]string{"task", "@ports", "serializer/*", "control", "revoke", "deadletter", "when", "schedule", "jobs", "jobs/bedrock", "producer", "open", "@adapters", "@leaves", "internal/wire"},
 		"programs use the library as its users do; the wire alone opens what others have sealed, for people to see it",
 	},
 	{
 		"L5",
 		[]string{"bench/...", "examples/..."},
-		[]string{"task", "@ports", "serializer/*", "middleware", "control", "revoke", "deadletter", "schedule", "jobs", "jobs/bedrock", "jobs/callback", "jobs/deferrals", "producer", "consumer", "open", "@adapters", "@programs", "@leaves", "internal/testserver", "internal/ledger", "internal/graphs"},
+		[]string{"task", "@ports", "middleware", "when", "schedule", "jobs", "jobs/bedrock", "jobs/callback", "producer", "consumer", "open", "@adapters", "@leaves", "internal/testserver", "internal/ledger", "internal/graphs"},
 		"programs use the library as its users do; these may start a server of their own, keep a ledger, and run the tests' workflows",
 	},
-
 	{
 		"test",
 		[]string{"internal/testserver", "internal/testserver/natsd"},
-		[]string{"@leaves"},
+		nil,
 		"it starts servers and does not know what they are for; natsd is the NATS server as a program of its own",
 	},
 	{
@@ -342,149 +356,9 @@ var layers = []rule{
 	},
 }
 
-// A client is a row of the table of third-party modules: who may import it, tests of these packages included.
-type client struct {
-	path string // of the module; covers all its packages
-	may  []string
-	// reach are further packages whose programs may link it through others. All others must stay free of it: who uses
-	// one broker never links another's client.
-	reach []string
-	// tests opens it to all _test.go files.
-	tests bool
-	why   string
-}
-
-// clients is the table of who may use which third-party module. One that has no row may not be used at all.
-var clients = []client{
-	{
-		path:  "github.com/rabbitmq/amqp091-go",
-		may:   []string{"internal/amqpconn", "broker/amqpbroker", "resultstore/amqpresults", "events/amqpevents", "internal/testserver", "bench/..."},
-		reach: []string{"open", "@programs"},
-		why:   "AMQP stays inside its adapters",
-	},
-	{
-		path: "github.com/redis/go-redis/v9",
-		may: []string{
-			"internal/redisconn", "broker/redisbroker", "broker/hworkerbroker", "resultstore/redisresults", "events/redisevents",
-			"limit/redislimit", "schedule/redisschedule", "internal/testserver",
-			"open", "bench/...",
-		},
-		reach: []string{"@programs"},
-		why:   "Redis stays inside its adapters, which take the client's own options; open fills these in from a URL",
-	},
-	{
-		path: "github.com/nats-io/nats.go",
-		may: []string{
-			"internal/natsconn", "broker/natsbroker", "broker/natsbroker/embedded", "resultstore/natsresults", "events/natsevents", "schedule/natsschedule",
-			"internal/testserver", "bench/...",
-		},
-		reach: []string{"open", "@programs"},
-		why:   "NATS stays inside its adapters",
-	},
-	{
-		path:  "github.com/nats-io/nats-server/v2",
-		may:   []string{"broker/natsbroker/embedded", "internal/testserver/natsd"},
-		reach: []string{"open", "@programs"},
-		why:   "only who wants a server in the process links one, 11 MB",
-	},
-	{
-		path:  "github.com/jackc/pgx/v5",
-		may:   []string{"internal/sqlconn", "internal/testserver", "bench/..."},
-		reach: []string{"schedule/sqlschedule", "jobs/sqljobs", "resultstore/sqlresults", "open", "@programs"},
-		why:   "SQL is spoken through one connection, which knows the servers' errors",
-	},
-	{
-		path:  "modernc.org/sqlite",
-		may:   []string{"internal/sqlconn"},
-		reach: []string{"schedule/sqlschedule", "jobs/sqljobs", "resultstore/sqlresults", "open", "@programs"},
-		tests: true, // it is what SQL and date modifiers are held against
-		why:   "SQLite without cgo; only who keeps something in a file links it",
-	},
-	{
-		path:  "github.com/Shopify/toxiproxy/v2",
-		may:   []string{"internal/testserver"},
-		reach: []string{"@programs"},
-		why:   "it cuts connections in tests",
-	},
-	{
-		path:  "github.com/rs/zerolog",
-		may:   []string{"internal/testserver"},
-		reach: []string{"@programs"},
-		why:   "toxiproxy's constructor asks for one of its loggers; everything else logs with log/slog",
-	},
-	{
-		path:  "github.com/vmihailenco/msgpack/v5",
-		may:   []string{"serializer/msgpack", "internal/pack"}, // pack's tests hold it against the library
-		reach: []string{"internal/wire", "revoke", "deadletter", "producer", "consumer", "internal/roadtest", "resultstore/*", "events/*", "open", "@programs"},
-		why:   "bytes from outside reach it only after the pre-scan",
-	},
-	{
-		path: "github.com/klauspost/compress",
-		may:  []string{"serializer/compress"},
-		reach: []string{ // NATS brings it along
-			"internal/wire", "revoke", "deadletter", "producer", "consumer", "resultstore/*", "events/*",
-			"internal/natsconn", "broker/natsbroker", "broker/natsbroker/embedded",
-			"schedule/natsschedule", "internal/testserver", "internal/testserver/natsd", "internal/roadtest", "open", "@programs",
-		},
-		why: "producers and consumers read what is compressed; a program that only defines tasks does not link it",
-	},
-	{
-		path:  "github.com/rcrowley/go-metrics",
-		may:   []string{"middleware", "middleware/prom", "producer", "consumer", "@programs"},
-		reach: []string{"middleware/tracing", "limit/...", "internal/roadtest", "revoke", "open"}, // revoke has a middleware
-		why:   "metrics are counted where tasks pass",
-	},
-	{
-		path:  "github.com/prometheus",
-		may:   []string{"middleware/prom", "examples/..."},
-		reach: []string{"internal/testserver", "@programs"}, // toxiproxy links it
-		why:   "only programs that are scraped link it",
-	},
-	{
-		path: "go.opentelemetry.io/otel/sdk", may: []string{"examples/..."}, tests: true,
-		why: "which SDK makes spans is the program's choice; middleware/tracing knows the API alone",
-	},
-	{
-		path:  "go.opentelemetry.io/otel",
-		may:   []string{"middleware/tracing", "examples/..."},
-		reach: []string{"@programs"},
-		why:   "only programs that are traced link it",
-	},
-	{
-		path:  "github.com/google/uuid",
-		may:   []string{"producer", "consumer", "internal/wire"},
-		reach: []string{"internal/roadtest", "resultstore/*", "events/*", "internal/sqlconn", "schedule/sqlschedule", "jobs/sqljobs", "open", "@programs"}, // SQLite links it
-		why:   "ids are chosen where tasks are submitted",
-	},
-	{
-		path:  "golang.org/x/time",
-		may:   []string{"middleware", "consumer"},
-		reach: []string{"producer", "internal/roadtest", "broker/natsbroker/embedded", "internal/testserver/natsd", "open", "@programs"}, // a NATS server links it
-		why:   "rate limits belong to the consumer's side",
-	},
-	{
-		path: "github.com/spf13/cobra",
-		may:  []string{"cmd/..."},
-		why:  "a command line is the program's affair",
-	},
-	{
-		path: "github.com/rogpeppe/go-internal",
-		may:  []string{"cmd/..."},
-		why:  "its testscript tests programs as their users call them",
-	},
-	{
-		path: "github.com/google/go-cmp", may: []string{"@suites"}, tests: true,
-		why: "it is for tests",
-	},
-	{
-		path: "go.uber.org/goleak", may: []string{"@suites"}, tests: true,
-		why: "it is for tests",
-	},
-	{
-		path: "pgregory.net/rapid", may: []string{"@suites"}, tests: true,
-		why: "it is for tests",
-	},
-}
+// capable are the packages whose exported interfaces are found with capability.As and never with a type assertion, and
+// single interfaces of others. task has interfaces of another kind, such as what a context holds.
+var capable = []string{"broker", "resultstore", "events", "schedule", "limit", "control", "task.BatchSubmitter"}
 
 // testingOnly are the packages outside of _test.go files that may import testing; no program may.
 var testingOnly = []string{"@suites", "internal/suite", "internal/testserver", "internal/testwait"}

@@ -45,7 +45,11 @@ func TestCheckImportsFinds(t *testing.T) {
 }
 
 func TestSourceChecksFind(t *testing.T) {
+	capabilities := func(s *source) []string {
+		return s.checkAssertions(map[string]bool{"events.Retainer": true, "p.Port": true})
+	}
 	const head = "// Package p is an example.\npackage p\n"
+	const inside = head + "import \"" + module + "/internal/ring\"\n"
 	tests := []struct {
 		name, src, want string
 		check           func(*source) []string
@@ -68,6 +72,18 @@ func TestSourceChecksFind(t *testing.T) {
 		{"log attribute", head + "import \"log/slog\"\nvar a = slog.String(\"task_id\", \"1\")", "", (*source).checkLogKeys},
 		{"log attribute of another name", head + "import \"log/slog\"\nvar a = slog.String(\"id\", \"1\")", "\"task_id\" everywhere else", (*source).checkLogKeys},
 
+		{"field of an internal type", inside + "// C is.\ntype C struct{ T ring.T }", "exported C shows ring.T", (*source).checkExposed},
+		{"embedded internal type", inside + "// C is.\ntype C struct{ *ring.T }", "exported C shows ring.T", (*source).checkExposed},
+		{"alias of an internal type", inside + "// C is.\ntype C = ring.T", "exported C shows ring.T", (*source).checkExposed},
+		{"argument of an internal type", inside + "// F is.\nfunc F(func(...[]ring.T)) {}", "exported F shows ring.T", (*source).checkExposed},
+		{"result of an internal type", inside + "// C is.\ntype C int\n// F is.\nfunc (*C) F() map[string]ring.T { return nil }", "exported F shows ring.T", (*source).checkExposed},
+		{"method of an interface", inside + "// I is.\ntype I interface{ F() ring.T }", "exported I shows ring.T", (*source).checkExposed},
+		{"variable of an internal type", inside + "// V is.\nvar V *ring.T", "exported V shows ring.T", (*source).checkExposed},
+		{"field nobody sees", inside + "// C is.\ntype C struct{ t ring.T; f func(ring.T) }", "", (*source).checkExposed},
+		{"method of a type nobody sees", inside + "type c int\nfunc (c) F() ring.T { return nil }", "", (*source).checkExposed},
+		{"internal type in a body", inside + "// F is.\nfunc F() { var t ring.T; _ = t }", "", (*source).checkExposed},
+		{"type of a public package", head + "import \"time\"\n// C is.\ntype C struct{ T time.Time }", "", (*source).checkExposed},
+
 		{"interface check", head + "import \"io\"\nvar _ io.Reader = (*r)(nil)\ntype r struct{ io.Reader }", "", (*source).checkVars},
 		{"error", head + "import \"errors\"\nvar ErrA = errors.New(\"a\")", "", (*source).checkVars},
 		{"error that is replaced", head + "import \"errors\"\nvar ErrA = errors.New(\"a\")\nfunc f() { ErrA = nil }", "ErrA is written to", (*source).checkVars},
@@ -87,6 +103,12 @@ func TestSourceChecksFind(t *testing.T) {
 		{"value of an unknown type", head + "import \"example.com/x\"\nvar v = x.New()", "v can change", (*source).checkVars},
 		{"made map", head + "var m = make(map[string]int)", "m can change", (*source).checkVars},
 		{"embedded file", head + "import _ \"embed\"\n//go:embed a.txt\nvar text string", "", (*source).checkVars},
+		{"shared and there", head + "var state int", "", func(s *source) []string { return s.checkShared(map[string]string{"p.state": "why", "q.other": "why"}) }},
+		{"shared and not there", head + "var state int", "names p.other", func(s *source) []string { return s.checkShared(map[string]string{"p.other": "why"}) }},
+		{"assertion to a capability", head + "func f(v any) { _, _ = v.(events.Retainer) }", "capability.As[events.Retainer]", capabilities},
+		{"switch over capabilities", head + "func f(v any) { switch v.(type) { case int, events.Retainer: } }", "capability.As[events.Retainer]", capabilities},
+		{"assertion within the port", head + "func f(v any) { _, _ = v.(Port) }", "capability.As[p.Port]", capabilities},
+		{"assertion to something else", head + "func f(v any) { _, _ = v.(events.Event); _, _ = v.(interface{ Retainer() }); _ = v }", "", capabilities},
 		{"definition of a task", head + "var add = task.New[int, int](\"add\")", "", (*source).checkVars},
 	}
 	for _, tt := range tests {
@@ -121,6 +143,79 @@ func TestCheckTextFinds(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) { expect(t, checkText("f", []byte(tt.line), "/srv/checkout"), tt.want) })
 	}
+}
+
+func TestCheckTablesFinds(t *testing.T) {
+	const m = module + "/"
+	pkgs := []pkg{
+		{ImportPath: m + "task"},
+		{ImportPath: m + "producer", Imports: []string{m + "task", "example.com/client/sub"}, Deps: []string{"example.com/client/sub"}},
+		{ImportPath: m + "open", Imports: []string{m + "producer"}, Deps: []string{"example.com/client/sub"}, TestImports: []string{"testing"}},
+		{ImportPath: m + "suite", Imports: []string{"testing"}},
+	}
+	row := func(pkgs, may []string) tables { return tables{layers: []rule{{pkgs: pkgs, may: may}}} }
+	use := func(c client) tables {
+		c.path = "example.com/client"
+		return tables{clients: []client{c}}
+	}
+	tests := []struct {
+		name string
+		t    tables
+		want string
+	}{
+		{"all in use", row([]string{"producer"}, []string{"task"}), ""},
+		{"a row of a package that is not there", row([]string{"broker"}, nil), "[broker] names broker"},
+		{"a row behind another", tables{layers: []rule{{pkgs: []string{"task"}}, {pkgs: []string{"task", "open"}}}}, "[task open] names task"},
+		{"a permission that is not used", row([]string{"producer"}, []string{"task", "open"}), "permits open"},
+		{"a permission for tests", row([]string{"open"}, []string{"task"}), "permits task"},
+		{"a set of packages that are not there", tables{sets: map[string][]string{"ports": {"task", "broker"}}}, "names broker"},
+		{"a client in use", use(client{may: []string{"producer"}, reach: []string{"open"}}), ""},
+		{"a client that is not imported", use(client{may: []string{"producer", "task"}}), "permits task"},
+		{"a client that is not linked", use(client{may: []string{"producer"}, reach: []string{"task"}}), "reach task"},
+		{"a client that is imported, not reached", use(client{may: []string{"producer"}, reach: []string{"producer"}}), "reach producer"},
+		{"a client for tests that have none", use(client{may: []string{"producer"}, tests: true}), "all tests"},
+		{"testing in use", tables{testing: []string{"suite"}}, ""},
+		{"testing in tests alone", tables{testing: []string{"open"}}, "testingOnly names open"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) { expect(t, tt.t.checkTables(pkgs), tt.want) })
+	}
+}
+
+func TestMapChecksFind(t *testing.T) {
+	pkgs := []pkg{
+		{ImportPath: module, Name: "swarmiji"},
+		{ImportPath: module + "/task", Name: "task"},
+		{ImportPath: module + "/broker", Name: "broker"},
+		{ImportPath: module + "/broker/membroker", Name: "membroker"},
+		{ImportPath: module + "/cmd/tool", Name: "main"},
+	}
+	const doc = "//   - task: tasks.\n//     more: of them\n//   - broker, %s: ports.\n"
+	const design = "```\ndoc.go         this\ntask/          tasks and/or more\nbroker/        port\n  membroker/ (in memory/in process) %s\ncmd/tool/      a program\n```\nother/  text\n"
+	users := forUsers(pkgs)
+	expect(t, compare("doc.go", namedInDoc(strings.Replace(doc, ", %s", "", 1)), users, users), "")
+	expect(t, compare("doc.go", namedInDoc(strings.Replace(doc, "%s", "events", 1)), users, users), "doc.go names events")
+	expect(t, compare("doc.go", namedInDoc("//   - task: tasks.\n"), users, users), "does not name the package broker")
+	inDesign := func(text string) []string {
+		return compare("the map", namedInDesign(text), parents(pkgs), paths(pkgs))
+	}
+	expect(t, inDesign(strings.Replace(design, "%s", "", 1)), "")
+	expect(t, inDesign(strings.Replace(design, "%s", "amqpbroker/", 1)), "names broker/amqpbroker")
+	expect(t, inDesign(strings.Replace(design, "  membroker/", "  ", 1)), "does not name the package broker/membroker")
+
+	table := func(row string) string {
+		return "\n| layer | packages | may import |\n|---|---|---|\n" + strings.Repeat("| L0 | `task`; `broker` (not `events`) | |\n", 10) + row + "\n\n"
+	}
+	expect(t, checkLayerTable(table(""), pkgs), "")
+	expect(t, checkLayerTable(table("| L5 | `cmd` | |"), pkgs), "")
+	expect(t, checkLayerTable(table("| L1 | `broker` | |"), pkgs), "puts broker into L1, rules.go into L0")
+	expect(t, checkLayerTable(table("| L0 | `internal/{misc}` | |"), pkgs), "names internal/misc")
+	expect(t, checkLayerTable("", pkgs), "no table of layers")
+
+	const lint = "files: [\"**/broker/*.go\", \"!$test\", \"!**/cmd/**/*.go\"]\n- {pkg: " + module + "/task$}\n- {pkg: " + module + "/broker/}\n- {pkg: " + module + "}\n"
+	expect(t, checkLint(lint, parents(pkgs)), "")
+	expect(t, checkLint(lint+"- {pkg: "+module+"/events, desc: x}", parents(pkgs)), "names events")
+	expect(t, checkLint(lint+"files: [\"!**/events/*_test.go\"]", parents(pkgs)), "names events")
 }
 
 // expect fails unless there is one complaint that holds want, or none if want is "".

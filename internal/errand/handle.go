@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -56,7 +57,7 @@ func call(ctx context.Context, h task.Handler, q *task.Request, done chan<- retu
 	r := returned{err: ErrGone}
 	defer func() {
 		if p := recover(); p != nil {
-			r = returned{err: &panicked{task.Describe(p, task.MaxErrorText), task.Text(string(debug.Stack()), task.MaxStack)}}
+			r = returned{err: &panicked{task.Describe(p, task.MaxErrorText), utf.Cut(string(debug.Stack()), task.MaxStack)}}
 		}
 		done <- r
 	}()

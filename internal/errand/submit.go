@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -11,7 +12,7 @@ import (
 // task.BatchSubmitter, parallel of them are under way at a time.
 func Submit(ctx context.Context, s task.Submitter, calls []task.Call, parallel int) (confirmed []bool, pending []task.Pending, err error) {
 	confirmed, pending = make([]bool, len(calls)), make([]task.Pending, len(calls))
-	if b, ok := s.(task.BatchSubmitter); ok {
+	if b, ok := capability.As[task.BatchSubmitter](s); ok {
 		var all []task.Pending
 		all, err = b.SubmitAll(ctx, calls)
 		copy(pending, all)

@@ -4,27 +4,15 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
-// Signal says that there is something to look at; whoever looks later hears of it. ch has room for one.
-func Signal(ch chan struct{}) {
-	select {
-	case ch <- struct{}{}:
-	default:
-	}
-}
+// Signal is [wake.Signal.Notify].
+func Signal(s wake.Signal) { s.Notify() }
 
-// Pause waits for d. It reports false if ctx ended before.
-func Pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
+// Pause is [wake.Sleep].
+func Pause(ctx context.Context, d time.Duration) bool { return wake.Sleep(ctx, d) }
 
 // Over returns a channel that is closed when wg is done.
 func Over(wg *sync.WaitGroup) <-chan struct{} {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/internal/ledger"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/open"
@@ -197,7 +198,7 @@ func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 // awaitStats waits until the queue is as it should be.
 func (f *fleet) awaitStats(b broker.Broker, what string, cond func(broker.Stats) bool) {
 	f.t.Helper()
-	inspector, ok := broker.As[broker.Inspector](b)
+	inspector, ok := capability.As[broker.Inspector](b)
 	if !ok {
 		f.t.Fatal("the broker cannot tell the length of a queue")
 	}
@@ -227,8 +228,8 @@ func (f *fleet) awaitStats(b broker.Broker, what string, cond func(broker.Stats)
 
 // drain waits until there is nothing left to do and ends the consumers. That all confirmed tasks have finished is not enough: the
 // second message of a task whose submission was repeated may still wait, and Redis may give back what was finished while its
-// replica did not hear of it. RabbitMQ does not tell what its consumers hold: one that stops may give back such a message, which
-// it had not started because it still asked who had started it before. Another consumer runs what came back.
+// replica did not hear of it. RabbitMQ does not tell what its consumers hold. A consumer that stops gives back a message whose
+// earlier starts it was still looking up. Another consumer runs what came back.
 func (f *fleet) drain(consumers ...*program) {
 	f.t.Helper()
 	b := f.connect(f.url).Broker
@@ -249,7 +250,7 @@ func (f *fleet) drain(consumers ...*program) {
 	}
 }
 
-// idle is the condition that nothing waits and nobody has anything, as far as the broker can tell.
+// idle: no message waits and no consumer holds one, as far as the broker can tell.
 func idle(s broker.Stats) bool { return s.Ready == 0 && s.Held <= 0 }
 
 // awaitEmpty waits until nothing is queued and demands that nothing became a dead letter.

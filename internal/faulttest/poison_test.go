@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/internal/ledger"
 	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/router"
@@ -87,7 +88,7 @@ func note(t *testing.T, w *ledger.Writer, e ledger.Event, id string) {
 
 func dead(t *testing.T, b broker.Broker, queue string) int {
 	t.Helper()
-	inspector, ok := broker.As[broker.Inspector](b)
+	inspector, ok := capability.As[broker.Inspector](b)
 	if !ok {
 		t.Fatal("the broker cannot tell the length of a queue")
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/internal/ledger"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -139,7 +140,7 @@ func (l *load) drain(b broker.Broker) {
 		for _, c := range l.consumers {
 			c.terminate(60 * time.Second)
 		}
-		inspector, _ := broker.As[broker.Inspector](b)
+		inspector, _ := capability.As[broker.Inspector](b)
 		s, err := inspector.Stats(l.run.t.Context(), l.fleet.queue)
 		l.run.must(err)
 		if empty(s) {

@@ -10,6 +10,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
 const (
@@ -69,7 +71,7 @@ func (c *Conn) repeat(ctx context.Context, what string, try func(ctx context.Con
 			return sent, nil
 		}
 		sent = sent || errors.Is(err, ErrIndeterminate)
-		if !isAny(err, ErrUnavailable, ErrIndeterminate) || ctx.Err() != nil || !sleep(ctx, apiPause) {
+		if !isAny(err, ErrUnavailable, ErrIndeterminate) || ctx.Err() != nil || !wake.Sleep(ctx, apiPause) {
 			return sent, fmt.Errorf("nats %s: %w", what, err)
 		}
 	}

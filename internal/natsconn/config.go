@@ -10,7 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/swarmiji/swarmiji/internal/backoff"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 // The defaults of [Config].
@@ -45,7 +45,7 @@ type Config struct {
 	// DialTimeout bounds one attempt, TLS and the handshake included. 0: 5 s.
 	DialTimeout time.Duration
 	// Backoff is between two rounds over all URLs. Zero: up to 100 ms at first, up to 5 s in the end.
-	Backoff backoff.Exponential
+	Backoff task.Backoff
 	// Logger is told of TLS without verification at the first connect, and of nothing else. Nil: slog.Default().
 	Logger *slog.Logger
 }
@@ -108,7 +108,7 @@ func (c *Conn) options() ([]nats.Option, error) {
 		nats.PingInterval(cfg.PingInterval),
 		nats.MaxPingsOutstanding(pingsOut),
 		nats.MaxReconnects(-1),
-		nats.CustomReconnectDelay(func(round int) time.Duration { return cfg.Backoff.Delay(round - 1) }),
+		nats.CustomReconnectDelay(func(round int) time.Duration { return cfg.Backoff.Interval(round - 1) }),
 		// What is published without a connection fails at once: it was surely not sent.
 		nats.ReconnectBufSize(-1),
 		nats.IgnoreAuthErrorAbort(),

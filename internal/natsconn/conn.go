@@ -13,6 +13,9 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/swarmiji/swarmiji/internal/netconn"
+	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
 // Conn is a connection that mends itself. All methods may be called from any goroutine.
@@ -32,11 +35,11 @@ type Conn struct {
 	lastErr  error
 	nc       *nats.Conn // from the first success on
 	js       jetstream.JetStream
-	socks    map[*socket]struct{} // those that are open, also during a handshake
-	sock     *socket              // the newest
-	changed  chan struct{}        // closed and replaced when any of these changes
-	doing    map[*doing]struct{}  // calls of Do that are under way
-	watchers map[*watcher]struct{}
+	socks    map[*netconn.Socket]struct{} // those that are open, also during a handshake
+	sock     *netconn.Socket              // the newest
+	changed  chan struct{}                // closed and replaced when any of these changes
+	doing    map[*doing]struct{}          // calls of Do that are under way
+	watchers netconn.Watchers
 
 	ctx    context.Context // ends with Close; of the goroutines that the Conn starts
 	cancel context.CancelFunc
@@ -52,7 +55,7 @@ type Session struct {
 	MaxPayload int64 // in bytes, headers included
 	Version    string
 
-	sock *socket
+	sock *netconn.Socket
 	done chan struct{}
 	err  error // set before done is closed
 }
@@ -75,7 +78,7 @@ func New(cfg Config) (*Conn, error) {
 		cfg.DialTimeout = DefaultDialTimeout
 	}
 	c := &Conn{
-		cfg: cfg, changed: make(chan struct{}), watchers: make(map[*watcher]struct{}), socks: make(map[*socket]struct{}),
+		cfg: cfg, changed: make(chan struct{}), socks: make(map[*netconn.Socket]struct{}),
 		doing: make(map[*doing]struct{}),
 		ended: make(chan struct{}),
 	}
@@ -220,7 +223,7 @@ func (c *Conn) connect() {
 		c.mu.Lock()
 		c.noteFailure(err)
 		c.mu.Unlock()
-		if !sleep(c.ctx, c.cfg.Backoff.Delay(attempt)) {
+		if !wake.Sleep(c.ctx, c.cfg.Backoff.Interval(attempt)) {
 			return
 		}
 	}
@@ -290,7 +293,7 @@ func (c *Conn) connected(nc *nats.Conn) {
 }
 
 // lost ends the session when its socket has ended, or names the reason afterwards.
-func (c *Conn) lost(sock *socket, err error) {
+func (c *Conn) lost(sock *netconn.Socket, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if sock != nil {
@@ -381,22 +384,11 @@ func (c *Conn) adopt(conn net.Conn) (net.Conn, error) {
 		_ = conn.Close() // nothing was said on it
 		return nil, ErrClosed
 	}
-	s := newSocket(conn, &c.tasks, func(s *socket) { c.lost(s, nil) })
+	s := netconn.NewSocket(conn, netconn.SocketConfig{Room: socketRoom, Keep: keepBuffer, OnEnd: func(s *netconn.Socket) { c.lost(s, nil) }})
+	c.tasks.Go(s.Run)
 	c.socks[s] = struct{}{}
 	c.sock = s
 	return s, nil
-}
-
-// sleep waits and reports whether ctx is still alive.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // Close sends what was written, closes the connection and ends all that waits. It waits for the server to have seen what was
@@ -422,9 +414,10 @@ func (c *Conn) Close(ctx context.Context) error {
 	c.mu.Lock()
 	c.closed = true
 	c.notify()
+	c.watchers.Close()
 	c.cancel()
 	nc := c.nc
-	socks := make([]*socket, 0, len(c.socks))
+	socks := make([]*netconn.Socket, 0, len(c.socks))
 	for s := range c.socks {
 		socks = append(socks, s)
 	}
@@ -436,12 +429,7 @@ func (c *Conn) Close(ctx context.Context) error {
 		nc.Close()
 	}
 	c.tasks.Wait()
-	c.mu.Lock()
-	for w := range c.watchers {
-		w.stop()
-	}
-	clear(c.watchers)
-	c.mu.Unlock()
+	c.watchers.Drop()
 	return err
 }
 

@@ -11,7 +11,7 @@
 //	nc, err := conn.NATS(ctx)          // the same, the client library's connection
 //	js, err := conn.JetStream(ctx)     // the same, the client library's JetStream
 //	err = conn.Do(ctx, func(ctx context.Context, s *natsconn.Session) error { ... }) // requests; ctx ends with the session too
-//	stop := conn.Watch(func(s natsconn.State, err error) { ... })
+//	stop := conn.Watch(func(s broker.ConnState, err error) { ... })
 //	err = conn.Close(ctx)
 //
 // The *nats.Conn is the same in all sessions, and its subscriptions are made again by the client library after a loss. What

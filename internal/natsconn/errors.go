@@ -8,6 +8,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/swarmiji/swarmiji/internal/netconn"
 )
 
 // The classes of this package's errors. Compare with [errors.Is]. No error of this package holds a password or a URL.
@@ -115,7 +117,7 @@ func classOf(err error) error {
 		return ErrNoStream
 	case isAny(err, nats.ErrMaxPayload):
 		return ErrTooLarge
-	case isAny(err, nats.ErrConnectionClosed, nats.ErrTimeout, nats.ErrDisconnected, context.DeadlineExceeded, context.Canceled, errNotWritten):
+	case isAny(err, nats.ErrConnectionClosed, nats.ErrTimeout, nats.ErrDisconnected, context.DeadlineExceeded, context.Canceled, netconn.ErrNotWritten):
 		return ErrIndeterminate
 	default:
 		return nil

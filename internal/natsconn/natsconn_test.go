@@ -19,6 +19,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 
+	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/natsconn"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
@@ -332,17 +333,17 @@ func TestEnsureStream(t *testing.T) {
 // states keeps what Watch tells.
 type states struct {
 	mu   sync.Mutex
-	list []natsconn.State
+	list []broker.ConnState
 	errs []error
 }
 
-func (s *states) note(st natsconn.State, err error) {
+func (s *states) note(st broker.ConnState, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.list, s.errs = append(s.list, st), append(s.errs, err)
 }
 
-func (s *states) last() (natsconn.State, error) {
+func (s *states) last() (broker.ConnState, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.list[len(s.list)-1], s.errs[len(s.errs)-1]
@@ -384,7 +385,7 @@ func TestReconnect(t *testing.T) {
 	<-s1.Done()
 	testwait.Until(t, "Disconnected with a reason", func() bool {
 		st, err := w.last()
-		return st == natsconn.Disconnected && err != nil
+		return st == broker.Disconnected && err != nil
 	})
 	if err := srv.Restart(testwait.Long(t)); err != nil {
 		t.Fatal(err)
@@ -399,7 +400,7 @@ func TestReconnect(t *testing.T) {
 	if _, err := c.Publish(testwait.Long(t), nats.NewMsg(name+".c")); err != nil {
 		t.Errorf("Publish after the reconnect: %v", err)
 	}
-	testwait.Until(t, "Connected", func() bool { st, _ := w.last(); return st == natsconn.Connected })
+	testwait.Until(t, "Connected", func() bool { st, _ := w.last(); return st == broker.Connected })
 }
 
 // TestAPausedServerHoldsUpNobody writes far more than the network takes.

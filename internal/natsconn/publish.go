@@ -108,7 +108,7 @@ func (c *Conn) send(ctx context.Context, pub *Pub, b *batch) error {
 		if err != nil {
 			return err
 		}
-		if err := s.sock.waitRoom(ctx); err != nil {
+		if err := s.WaitRoom(ctx); err != nil {
 			return fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
 		}
 		if err := c.pubs.subscribe(s.NATS); err != nil {
@@ -128,7 +128,7 @@ func (c *Conn) send(ctx context.Context, pub *Pub, b *batch) error {
 			return nil
 		}
 		c.pubs.unregister(pub)
-		if !isAny(err, nats.ErrReconnectBufExceeded, nats.ErrConnectionClosed) && !s.sock.over() {
+		if !isAny(err, nats.ErrReconnectBufExceeded, nats.ErrConnectionClosed) && !s.sock.Over() {
 			return Classify(err)
 		}
 		// The loss of this session is about to be known.

@@ -56,9 +56,7 @@ func TestLargeMessageOnAConnectionThatHasJustEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	told := make(chan struct{})
-	s.sock.mu.Lock()
-	s.sock.err = errors.New("broken pipe") // as fail does first
-	s.sock.mu.Unlock()
+	s.sock.Stop(errors.New("broken pipe")) // as Fail does first
 	m := nats.NewMsg(testserver.Namespace())
 	m.Data = make([]byte, 100<<10)
 	ended := make(chan error, 1)
@@ -72,7 +70,7 @@ func TestLargeMessageOnAConnectionThatHasJustEnded(t *testing.T) {
 		t.Errorf("Publish: %v before the loss was told", err)
 	case <-time.After(100 * time.Millisecond):
 	}
-	s.sock.fail(errors.New("broken pipe"))
+	s.sock.Fail(errors.New("broken pipe"))
 	<-told
 	if len(ended) > 0 {
 		if err := <-ended; !errors.Is(err, ErrNoStream) { // sent on the next connection, where nobody takes it
@@ -97,9 +95,7 @@ func TestLargeRequestOnAConnectionThatHasJustEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	broken := errors.New("broken pipe")
-	s.sock.mu.Lock()
-	s.sock.err = broken // as fail does first
-	s.sock.mu.Unlock()
+	s.sock.Stop(broken) // as Fail does first
 	err = c.Do(ctx, func(ctx context.Context, s *Session) error {
 		_, err := s.NATS.RequestWithContext(ctx, testserver.Namespace(), make([]byte, 100<<10))
 		return err
@@ -107,7 +103,7 @@ func TestLargeRequestOnAConnectionThatHasJustEnded(t *testing.T) {
 	if !errors.Is(err, ErrIndeterminate) || !errors.Is(err, broken) {
 		t.Errorf("Do: %v, want ErrIndeterminate and the reason", err)
 	}
-	s.sock.fail(broken)
+	s.sock.Fail(broken)
 	if err := c.Close(ctx); err != nil {
 		t.Errorf("Close: %v", err)
 	}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
 // streamRetry is the pause before a stream is asked for again, while a cluster elects who answers.
@@ -31,7 +33,7 @@ func (c *Conn) EnsureStream(ctx context.Context, want jetstream.StreamConfig, me
 			err = fmt.Errorf("%w: nobody answers; the server is starting, or runs without JetStream (-js): %w", ErrUnavailable, err)
 		}
 		// A creation may be repeated, also one whose answer was lost.
-		if !isAny(err, ErrUnavailable, ErrIndeterminate) || ctx.Err() != nil || !sleep(ctx, streamRetry) {
+		if !isAny(err, ErrUnavailable, ErrIndeterminate) || ctx.Err() != nil || !wake.Sleep(ctx, streamRetry) {
 			return nil, fmt.Errorf("nats stream %s: %w", want.Name, err)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
@@ -271,7 +272,7 @@ func TestClose(t *testing.T) {
 	wantIs(t, l.Subscribe(testwait.Long(t), "d"), ErrClosed, "Subscribe after Close")
 	wantIs(t, c.Listen(ListenerConfig{}).Subscribe(testwait.Long(t), "d"), ErrClosed, "Listen after Close")
 	told := make(chan error, 1)
-	c.Watch(func(_ State, err error) { told <- err })
+	c.Watch(func(_ broker.ConnState, err error) { told <- err })
 	wantIs(t, <-told, ErrClosed, "Watch after Close")
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
-	"github.com/swarmiji/swarmiji/internal/backoff"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 // The times that are used where the options of a [Config] name none.
@@ -31,7 +31,7 @@ type Config struct {
 	// Name is shown in the server's list of connections, if the options have no ClientName. Empty: none.
 	Name string
 	// Backoff is between attempts. Zero: full jitter up to 100 ms at first and up to 5 s in the end.
-	Backoff backoff.Exponential
+	Backoff task.Backoff
 	// Logger is told of settings that weaken what is promised, and of nothing else. Nil: slog.Default().
 	Logger *slog.Logger
 }

@@ -10,14 +10,16 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/swarmiji/swarmiji/internal/backoff"
+	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/crew"
+	"github.com/swarmiji/swarmiji/internal/netconn"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 // Conn is a client of Redis. It connects when it is first used and mends lost connections, until Close.
 type Conn struct {
 	client  redis.UniversalClient
-	backoff backoff.Exponential
+	backoff task.Backoff
 	logger  *slog.Logger
 	sent    atomic.Uint64 // writes of commands, on all connections
 	done    chan struct{} // closed by Close
@@ -32,9 +34,9 @@ type Conn struct {
 	mu        sync.Mutex
 	closed    bool
 	listeners map[*Listener]struct{}
-	watchers  map[*watcher]struct{}
+	watchers  netconn.Watchers
 	probing   bool
-	state     State
+	state     broker.ConnState
 	reason    error
 	blockedBy string    // a key of a write that was refused
 	lastOK    time.Time // of the last answer
@@ -54,10 +56,9 @@ func New(cfg Config) (*Conn, error) {
 		logger:    cfg.Logger,
 		done:      make(chan struct{}),
 		listeners: make(map[*Listener]struct{}),
-		watchers:  make(map[*watcher]struct{}),
 		sockets:   make(map[*socket]struct{}),
 		calls:     crew.New(),
-		state:     Disconnected,
+		state:     broker.Disconnected,
 
 		probeScript: NewScript(probeSource),
 	}
@@ -97,7 +98,7 @@ func (c *Conn) Clustered() bool {
 func (c *Conn) Done() <-chan struct{} { return c.done }
 
 // Backoff returns what the Conn waits between attempts.
-func (c *Conn) Backoff() backoff.Exponential { return c.backoff }
+func (c *Conn) Backoff() task.Backoff { return c.backoff }
 
 // Close ends listeners, watchers and calls that wait, and closes all connections. It is idempotent. It waits for functions of
 // a [ListenerConfig] that are under way; those that are when ctx ends, which is then the error, end by themselves.
@@ -107,8 +108,8 @@ func (c *Conn) Close(ctx context.Context) error {
 	if first {
 		c.closed = true
 		close(c.done)
-		c.setState(Disconnected, &failure{ErrClosed, errors.New("closed")})
-		clear(c.watchers)
+		c.setState(broker.Disconnected, &failure{ErrClosed, errors.New("closed")})
+		c.watchers.Close()
 	}
 	ls := make([]*Listener, 0, len(c.listeners))
 	for l := range c.listeners {

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
 // Script is a Lua script with its digest. Make one with [NewScript] and keep it.
@@ -134,7 +136,7 @@ func (c *Conn) repeat(ctx context.Context, key string, call func(context.Context
 		}
 		last = err
 		c.reload(ctx, err)
-		if !c.pause(ctx, c.backoff.Delay(i)) {
+		if !c.pause(ctx, c.backoff.Interval(i)) {
 			return nil, c.ended(ctx, last)
 		}
 	}
@@ -171,16 +173,7 @@ func (c *Conn) pause(ctx context.Context, d time.Duration) bool {
 		}
 		return false
 	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	case <-c.done:
-		return false
-	}
+	return wake.SleepOr(ctx, c.done, d)
 }
 
 func first(keys []string) string {

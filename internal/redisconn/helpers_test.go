@@ -15,16 +15,16 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 // quick is a backoff for tests.
-var quick = backoff.Exponential{Min: 5 * time.Millisecond, Max: 50 * time.Millisecond}
+var quick = task.Backoff{Base: 5 * time.Millisecond, Max: 50 * time.Millisecond}
 
 func open(t testing.TB, cfg Config) *Conn {
 	t.Helper()
-	if cfg.Backoff == (backoff.Exponential{}) {
+	if cfg.Backoff == (task.Backoff{}) {
 		cfg.Backoff = quick
 	}
 	c, err := New(cfg)

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
 // DefaultPing is how often a [Listener] asks a silent server for a sign of life.
@@ -39,7 +41,7 @@ type Listener struct {
 	mu       sync.Mutex
 	closed   bool
 	running  bool
-	wake     chan struct{}     // there are channels, or it is closed
+	wake     wake.Signal       // there are channels, or it is closed
 	ps       *redis.PubSub     // the present connection, nil if there is none
 	channels map[string]*reply // of the present connection
 	asked    []question        // that have no reply yet, in the order in which they were sent
@@ -81,7 +83,7 @@ func (c *Conn) Listen(cfg ListenerConfig) *Listener {
 	if cfg.Ping <= 0 {
 		cfg.Ping = DefaultPing
 	}
-	l := &Listener{c: c, cfg: cfg, wake: make(chan struct{}, 1), channels: make(map[string]*reply), done: make(chan struct{})}
+	l := &Listener{c: c, cfg: cfg, wake: wake.New(), channels: make(map[string]*reply), done: make(chan struct{})}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -113,7 +115,7 @@ func (l *Listener) Add(channels ...string) {
 		l.c.mu.Unlock()
 	}
 	l.ask(fresh)
-	l.rouse()
+	l.wake.Notify()
 }
 
 // Remove ends the subscription to channels. Messages that are under way may still come.
@@ -215,18 +217,10 @@ func (l *Listener) Close() {
 		_ = l.ps.Close()
 		l.ps = nil
 	}
-	l.rouse()
+	l.wake.Notify()
 	l.c.mu.Lock()
 	delete(l.c.listeners, l)
 	l.c.mu.Unlock()
-}
-
-// rouse wakes the goroutine; l.mu is held.
-func (l *Listener) rouse() {
-	select {
-	case l.wake <- struct{}{}:
-	default:
-	}
 }
 
 // run keeps a connection while there are channels.
@@ -247,7 +241,7 @@ func (l *Listener) run() {
 		if confirmed && err != nil && l.cfg.Lost != nil {
 			l.cfg.Lost(err)
 		}
-		if !l.c.pause(l.c.ctx, l.c.backoff.Delay(attempt)) {
+		if !l.c.pause(l.c.ctx, l.c.backoff.Interval(attempt)) {
 			return
 		}
 		attempt++

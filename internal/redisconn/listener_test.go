@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
@@ -161,32 +162,32 @@ func TestWatch(t *testing.T) {
 	o.Addrs = []string{relay.Addr()}
 	c := open(t, Config{Redis: o})
 	var mu sync.Mutex
-	var states []State
+	var states []broker.ConnState
 	var reason error
-	stop := c.Watch(func(s State, err error) {
+	stop := c.Watch(func(s broker.ConnState, err error) {
 		mu.Lock()
 		defer mu.Unlock()
 		states = append(states, s)
-		if s != Connected {
+		if s != broker.Connected {
 			reason = err
 		}
 	})
 	defer stop()
-	last := func(want State) func() bool {
+	last := func(want broker.ConnState) func() bool {
 		return func() bool {
 			mu.Lock()
 			defer mu.Unlock()
 			return len(states) > 0 && states[len(states)-1] == want
 		}
 	}
-	testwait.Until(t, "Connected by the probe alone", last(Connected))
+	testwait.Until(t, "Connected by the probe alone", last(broker.Connected))
 	relay.SetDown(true)
-	testwait.Until(t, "Disconnected", last(Disconnected))
+	testwait.Until(t, "Disconnected", last(broker.Disconnected))
 	mu.Lock()
 	wantIs(t, reason, ErrUnavailable, "the reason")
 	mu.Unlock()
 	relay.SetDown(false)
-	testwait.Until(t, "Connected again", last(Connected))
+	testwait.Until(t, "Connected again", last(broker.Connected))
 
 	fill := NewScript("#!lua\nreturn redis.call('SET', KEYS[1], ARGV[1])")
 	for i := range 100 {
@@ -198,17 +199,17 @@ func TestWatch(t *testing.T) {
 			break
 		}
 	}
-	testwait.Until(t, "Blocked", last(Blocked))
+	testwait.Until(t, "Blocked", last(broker.Blocked))
 	if _, err := c.Do(testwait.Long(t), "GET", "k0"); err != nil {
 		t.Errorf("a read from a full server: %v", err)
 	}
-	if !last(Blocked)() {
+	if !last(broker.Blocked)() {
 		t.Error("a read ends Blocked")
 	}
 	if _, err := srv.Do(testwait.Long(t), "FLUSHALL"); err != nil {
 		t.Fatal(err)
 	}
-	testwait.Until(t, "Connected when there is room", last(Connected))
+	testwait.Until(t, "Connected when there is room", last(broker.Connected))
 	stop()
 	testwait.Until(t, "that nobody probes any more", func() bool {
 		c.mu.Lock()

@@ -11,10 +11,11 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
-	"github.com/swarmiji/swarmiji/internal/backoff"
+	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/redisconn"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 func TestMain(m *testing.M) {
@@ -38,7 +39,7 @@ func options(srv *testserver.Redis, addr string) *redis.UniversalOptions {
 func connect(t testing.TB, o *redis.UniversalOptions) *redisconn.Conn {
 	t.Helper()
 	c, err := redisconn.New(redisconn.Config{
-		Redis: o, Backoff: backoff.Exponential{Max: 200 * time.Millisecond}, Logger: slog.New(slog.DiscardHandler),
+		Redis: o, Backoff: task.Backoff{Max: 200 * time.Millisecond}, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -307,9 +308,9 @@ func TestChannelAddedAgain(t *testing.T) {
 func TestNilIsAnAnswer(t *testing.T) {
 	srv := testserver.RequireRedis(t)
 	c := connect(t, options(srv, srv.Addr()))
-	states := make(chan redisconn.State, 100)
-	defer c.Watch(func(s redisconn.State, _ error) { states <- s })()
-	if s := <-states; s != redisconn.Disconnected {
+	states := make(chan broker.ConnState, 100)
+	defer c.Watch(func(s broker.ConnState, _ error) { states <- s })()
+	if s := <-states; s != broker.Disconnected {
 		t.Fatalf("a Conn that was not used is %s", s)
 	}
 	for range 3 {
@@ -317,7 +318,7 @@ func TestNilIsAnAnswer(t *testing.T) {
 			t.Fatalf("GET of nothing: %v", err)
 		}
 	}
-	if s := <-states; s != redisconn.Connected {
+	if s := <-states; s != broker.Connected {
 		t.Errorf("after an answer the state is %s", s)
 	}
 	select {

@@ -3,20 +3,11 @@ package redisconn
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-)
 
-// State is the state of a Conn.
-type State string
-
-// The states of a Conn. One that was never used is disconnected, with no error.
-const (
-	Connected    State = "connected"
-	Disconnected State = "disconnected"
-	Blocked      State = "blocked" // it answers and takes no writes
+	"github.com/swarmiji/swarmiji/broker"
 )
 
 // probeEvery is how often a server is asked for a sign of life while somebody watches and nothing else is under way.
@@ -35,25 +26,25 @@ func (c *Conn) note(ctx context.Context, key string, err error) {
 	switch {
 	case err == nil, errors.Is(err, redis.Nil), errors.Is(err, ErrRefused):
 		c.lastOK = time.Now()
-		if c.state != Blocked { // only the probe ends that: some scripts go through all the same
-			c.setState(Connected, nil)
+		if c.state != broker.Blocked { // only the probe ends that: some scripts go through all the same
+			c.setState(broker.Connected, nil)
 		}
 	case errors.Is(err, ErrBlocked):
 		c.lastOK = time.Now()
 		c.blockedBy = key
-		c.setState(Blocked, err)
+		c.setState(broker.Blocked, err)
 	case errors.Is(err, ErrAccess), errors.Is(err, ErrClosed):
-		c.setState(Disconnected, err)
+		c.setState(broker.Disconnected, err)
 	case errors.Is(ctx.Err(), context.Canceled): // it says nothing of the server
-	case ctx.Err() != nil && c.state == Connected && time.Since(c.lastOK) < probeEvery: // the caller was in a hurry
+	case ctx.Err() != nil && c.state == broker.Connected && time.Since(c.lastOK) < probeEvery: // the caller was in a hurry
 	default:
-		c.setState(Disconnected, err)
+		c.setState(broker.Disconnected, err)
 	}
 }
 
 // setState tells the watchers of a change; c.mu is held.
-func (c *Conn) setState(s State, reason error) {
-	if s == c.state && s == Connected {
+func (c *Conn) setState(s broker.ConnState, reason error) {
+	if s == c.state && s == broker.Connected {
 		return
 	}
 	same := s == c.state && c.reason != nil && reason != nil && c.reason.Error() == reason.Error()
@@ -61,31 +52,20 @@ func (c *Conn) setState(s State, reason error) {
 	if same {
 		return
 	}
-	for w := range c.watchers {
-		w.push(s, reason)
-	}
+	c.watchers.Tell(s, reason)
 }
 
 // Watch calls fn with the present state and at each change, one call at a time, until stop is called or the Conn has been
 // closed. While it does, the server is asked about once a second for a sign of life. fn may call any method, stop too; a call
 // that is under way when stop is called runs to its end.
-func (c *Conn) Watch(fn func(s State, err error)) (stop func()) {
-	w := &watcher{fn: fn}
+func (c *Conn) Watch(fn func(s broker.ConnState, err error)) (stop func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	w.push(c.state, c.reason)
-	if !c.closed {
-		c.watchers[w] = struct{}{}
-		if !c.probing {
-			c.probing = c.start(c.probe)
-		}
+	stop = c.watchers.Add(fn, c.state, c.reason)
+	if !c.closed && !c.probing {
+		c.probing = c.start(c.probe)
 	}
-	return func() {
-		c.mu.Lock()
-		delete(c.watchers, w)
-		c.mu.Unlock()
-		w.stop()
-	}
+	return stop
 }
 
 // probe asks for signs of life until nobody watches.
@@ -95,7 +75,7 @@ func (c *Conn) probe() {
 			return
 		}
 		c.mu.Lock()
-		if len(c.watchers) == 0 {
+		if !c.watchers.Any() {
 			c.probing = false
 			c.mu.Unlock()
 			return
@@ -103,15 +83,15 @@ func (c *Conn) probe() {
 		state, key, quiet := c.state, c.blockedBy, time.Since(c.lastOK)
 		c.mu.Unlock()
 		switch {
-		case state == Blocked:
+		case state == broker.Blocked:
 			c.probeBlocked(key)
-		case quiet >= probeEvery || state != Connected:
+		case quiet >= probeEvery || state != broker.Connected:
 			ctx, cancel := context.WithTimeout(c.ctx, 2*probeEvery)
 			_, err := c.attempt(ctx, "", func(ctx context.Context) (any, error) { return c.client.Ping(ctx).Result() })
 			if err != nil && c.ctx.Err() == nil {
 				c.mu.Lock()
 				if !c.closed {
-					c.setState(Disconnected, err)
+					c.setState(broker.Disconnected, err)
 				}
 				c.mu.Unlock()
 			}
@@ -133,57 +113,7 @@ func (c *Conn) probeBlocked(key string) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.closed && c.state == Blocked {
-		c.setState(Connected, nil)
+	if !c.closed && c.state == broker.Blocked {
+		c.setState(broker.Connected, nil)
 	}
-}
-
-// watcher calls one function, one call at a time, without holding up those who tell it.
-type watcher struct {
-	fn func(State, error)
-
-	mu      sync.Mutex
-	queue   []change
-	running bool
-	ended   bool
-}
-
-type change struct {
-	state State
-	err   error
-}
-
-func (w *watcher) push(s State, err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.ended {
-		return
-	}
-	w.queue = append(w.queue, change{s, err})
-	if !w.running {
-		w.running = true
-		go w.run()
-	}
-}
-
-func (w *watcher) run() {
-	for {
-		w.mu.Lock()
-		if w.ended || len(w.queue) == 0 {
-			w.running = false
-			w.mu.Unlock()
-			return
-		}
-		ch := w.queue[0]
-		w.queue = w.queue[1:]
-		w.mu.Unlock()
-		w.fn(ch.state, ch.err)
-	}
-}
-
-func (w *watcher) stop() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.ended = true
-	w.queue = nil
 }

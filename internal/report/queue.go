@@ -7,6 +7,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/internal/ring"
+	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
 // capacity is how many events wait for a bus that does not vouch for itself; beyond it the oldest are dropped.
@@ -19,7 +20,7 @@ type queue struct {
 	lost func(n int64)
 	warn func(error)
 
-	wake  chan struct{}
+	wake  wake.Signal
 	ended chan struct{}
 
 	mu      sync.Mutex
@@ -31,7 +32,7 @@ type queue struct {
 func newQueue(bus events.EventBus, lost func(int64), warn func(error)) *queue {
 	return &queue{
 		bus: bus, lost: lost, warn: warn,
-		wake: make(chan struct{}, 1), ended: make(chan struct{}), waiting: ring.New[events.Event](capacity),
+		wake: wake.New(), ended: make(chan struct{}), waiting: ring.New[events.Event](capacity),
 	}
 }
 
@@ -52,14 +53,7 @@ func (q *queue) add(e *events.Event) {
 	if dropped {
 		q.lost(1)
 	}
-	q.signal()
-}
-
-func (q *queue) signal() {
-	select {
-	case q.wake <- struct{}{}:
-	default:
-	}
+	q.wake.Notify()
 }
 
 func (q *queue) run() {
@@ -102,7 +96,7 @@ func (q *queue) close(ctx context.Context) {
 	if !running {
 		return
 	}
-	q.signal()
+	q.wake.Notify()
 	select {
 	case <-q.ended:
 		return

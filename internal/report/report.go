@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/events"
 )
 
@@ -62,9 +63,10 @@ func CheckEvery(d time.Duration) error {
 // Reporter sends the events of one node. Make one with [New]. A nil Reporter sends nothing; all methods may be called on it,
 // and from any goroutine.
 type Reporter struct {
-	cfg   Config
-	queue *queue // nil: the bus vouches for itself
-	self  events.Worker
+	cfg    Config
+	prompt events.PromptPublisher // the bus, if it vouches for itself
+	queue  *queue                 // else
+	self   events.Worker
 
 	mu      sync.Mutex
 	begun   atomic.Bool // written under mu
@@ -86,7 +88,9 @@ func New(c Config) *Reporter {
 		c.Lost = func(int64) {}
 	}
 	r := &Reporter{cfg: c, stop: make(chan struct{}), beats: make(chan struct{})}
-	if p, ok := c.Bus.(events.Prompt); !ok || !p.Prompt() {
+	if p, ok := capability.As[events.PromptPublisher](c.Bus); ok {
+		r.prompt = p
+	} else {
 		r.queue = newQueue(c.Bus, c.Lost, r.warn)
 	}
 	if c.Every > 0 {
@@ -114,7 +118,7 @@ func (r *Reporter) Send(e *events.Event) {
 		r.queue.add(e)
 		return
 	}
-	if err := r.cfg.Bus.Publish(context.Background(), *e); err != nil {
+	if err := r.prompt.PublishNow(*e); err != nil {
 		r.cfg.Lost(1)
 	}
 }
@@ -171,7 +175,7 @@ func (r *Reporter) tell(typ string, fields map[string]any) {
 }
 
 func (r *Reporter) countBus() {
-	if c, ok := r.cfg.Bus.(events.DropCounter); ok && r.cfg.BusLost != nil {
+	if c, ok := capability.As[events.DropCounter](r.cfg.Bus); ok && r.cfg.BusLost != nil {
 		r.cfg.BusLost(c.Dropped())
 	}
 }

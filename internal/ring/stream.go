@@ -5,13 +5,15 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+
+	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
 // Stream is a [Ring] between goroutines: Put never waits, Get waits. Make one with [NewStream]. All methods may be called
 // from any goroutine.
 type Stream[T any] struct {
 	closedErr error
-	wake      chan struct{} // holds a token while there may be elements
+	wake      wake.Signal // holds a token while there may be elements
 	done      chan struct{}
 	dropped   atomic.Uint64
 
@@ -24,7 +26,7 @@ type Stream[T any] struct {
 func NewStream[T any](max int, closedErr error) *Stream[T] {
 	return &Stream[T]{
 		closedErr: closedErr,
-		wake:      make(chan struct{}, 1),
+		wake:      wake.New(),
 		done:      make(chan struct{}),
 		ring:      New[T](max),
 	}
@@ -44,7 +46,7 @@ func (s *Stream[T]) Put(v *T) {
 		s.dropped.Add(1)
 	}
 	if first {
-		s.signal()
+		s.wake.Notify()
 	}
 }
 
@@ -57,7 +59,7 @@ func (s *Stream[T]) Get(ctx context.Context) (v T, err error) {
 		more := s.ring.Len() > 0
 		s.mu.Unlock()
 		if more {
-			s.signal() // for another reader: the token of these elements may be gone
+			s.wake.Notify() // for another reader: the token of these elements may be gone
 		}
 		if ok {
 			return v, nil
@@ -98,11 +100,4 @@ func (s *Stream[T]) Close() {
 	s.closed = true
 	s.ring.Clear()
 	close(s.done)
-}
-
-func (s *Stream[T]) signal() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
 }

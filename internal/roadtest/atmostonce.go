@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/resultstore"
@@ -296,6 +297,9 @@ func testEarlyHeldOnly(t *testing.T, open Open) {
 	}
 	r.start()
 	<-first
+	if r.h.KeepsHeld { // what is on its way when the line is cut comes back with its lease only
+		r.eventually("the consumer holds all", func() bool { return r.consumer.Stats().Reserved == n-1 })
+	}
 	cut := noticed(side)
 	r.h.Sever(t, side)
 	if !r.h.KeepsHeld { // else it goes on as before
@@ -312,7 +316,7 @@ func testEarlyHeldOnly(t *testing.T, open Open) {
 
 // noticed returns whether a broker has noticed since that its connection is lost. One that does not tell has.
 func noticed(b broker.Broker) func() bool {
-	w, ok := broker.As[broker.Watcher](b)
+	w, ok := capability.As[broker.Watcher](b)
 	if !ok {
 		return func() bool { return true }
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/producer"
@@ -22,7 +23,7 @@ const shortAbsence = 300 * time.Millisecond
 func testPoison(t *testing.T, open Open) {
 	m := middleware.NewMetrics(nil)
 	r := newRoad(t, open, func(_ *producer.Config, c *consumer.Config) { c.Metrics, c.AbsentAfter = m, shortAbsence })
-	w, ok := broker.As[broker.Witness](r.broker)
+	w, ok := capability.As[broker.Witness](r.broker)
 	if !ok {
 		t.Skip("this broker keeps no notes of starts")
 	}
@@ -38,7 +39,7 @@ func testPoison(t *testing.T, open Open) {
 	r.handOutOnce(queueName, held+beside+1)
 
 	ghost := r.h.Broker(t) // of a process that has died
-	died, _ := broker.As[broker.Witness](ghost)
+	died, _ := capability.As[broker.Witness](ghost)
 	note := func(id, nonce, node string, alone bool) broker.Start {
 		s := broker.Start{ID: id, Nonce: nonce, Node: node, Alone: alone, At: time.Now()}
 		if _, err := died.NoteStart(r.ctx(), queueName, s); err != nil {
@@ -120,7 +121,7 @@ func (r *road) handOutOnce(queue string, n int) {
 func testOldSideQueue(t *testing.T, open Open) {
 	r := newRoad(t, open)
 	handle(r, work, func(_ context.Context, i int) (int, error) { return i, nil })
-	if _, ok := broker.As[broker.Inspector](r.broker); !ok {
+	if _, ok := capability.As[broker.Inspector](r.broker); !ok {
 		t.Skip("this broker does not tell which queues there are")
 	}
 	const side = queueName + ".suspects"

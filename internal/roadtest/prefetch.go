@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/producer"
@@ -21,7 +22,7 @@ func testPrefetch(t *testing.T, open Open) {
 	r := newRoad(t, open, func(_ *producer.Config, c *consumer.Config) {
 		c.Queues[queueName] = consumer.QueueConfig{Workers: 2, PrefetchMultiplier: 2}
 	})
-	inspector, ok := broker.As[broker.Inspector](r.broker)
+	inspector, ok := capability.As[broker.Inspector](r.broker)
 	if !ok {
 		t.Skip("this broker does not tell the size of its queues")
 	}
@@ -173,7 +174,7 @@ func testReserved(t *testing.T, open Open) {
 		fs = append(fs, submit(r, work, i))
 	}
 	r.start()
-	inspector, ok := broker.As[broker.Inspector](r.broker)
+	inspector, ok := capability.As[broker.Inspector](r.broker)
 	if !ok { // as pushbroker
 		t.Skip("this broker does not tell what is held")
 	}

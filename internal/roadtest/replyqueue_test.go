@@ -12,7 +12,6 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/amqpbroker"
 	"github.com/swarmiji/swarmiji/consumer"
-	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/middleware"
@@ -54,7 +53,7 @@ func newReplyingAt(t *testing.T, urls, there []string) *replying {
 		own = []string{r.relay.URL(urls[0])}
 	}
 	results := func(urls []string) *amqpresults.Store {
-		s, err := amqpresults.New(amqpresults.Config{URLs: urls, Namespace: r.namespace, Logger: quiet(), Backoff: backoff.Exponential{Max: 500 * time.Millisecond}})
+		s, err := amqpresults.New(amqpresults.Config{URLs: urls, Namespace: r.namespace, Logger: quiet(), Backoff: task.Backoff{Max: 500 * time.Millisecond}})
 		must(t, err)
 		return s
 	}

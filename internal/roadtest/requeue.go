@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/deadletter"
 	"github.com/swarmiji/swarmiji/producer"
@@ -304,7 +305,7 @@ func testRequeueCrashes(t *testing.T, open Open) {
 // quietQueue waits until nothing is left in the queue.
 func (r *road) quietQueue() {
 	r.t.Helper()
-	i, ok := broker.As[broker.Inspector](r.broker)
+	i, ok := capability.As[broker.Inspector](r.broker)
 	if !ok {
 		return
 	}
@@ -338,7 +339,7 @@ func testOldLifeIsFenced(t *testing.T, open Open) {
 	if err := results.Save(r.ctx(), old); err != nil {
 		t.Fatal(err)
 	}
-	dl, _ := broker.As[broker.DeadLetterer](r.broker)
+	dl, _ := capability.As[broker.DeadLetterer](r.broker)
 	copied := *d.Message()
 	if err := dl.PutDead(r.ctx(), queueName, broker.Dead{Message: &copied, Reason: "crash", Attempts: 1}); err != nil {
 		t.Fatal(err)
@@ -402,7 +403,7 @@ func testRequeueRefused(t *testing.T, open Open) {
 	if err := results.Save(r.ctx(), resultstore.Record{ID: id, Name: "broken", State: task.StateSucceeded, Deliveries: 1}); err != nil {
 		t.Fatal(err)
 	}
-	dl, _ := broker.As[broker.DeadLetterer](r.broker)
+	dl, _ := capability.As[broker.DeadLetterer](r.broker)
 	dead := broker.Dead{Message: &broker.Message{ID: string(id), ContentType: "application/json", Body: []byte(`{"task":"broken","args":1}`), Priority: 100}}
 	dead.Reason, dead.At = "put by hand", time.Now()
 	if err := dl.PutDead(r.ctx(), queueName, dead); err != nil {

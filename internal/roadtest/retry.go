@@ -93,7 +93,7 @@ func testRetryMiddleware(t *testing.T, open Open) {
 	r := newRoad(t, open, func(_ *producer.Config, c *consumer.Config) {
 		c.Middleware = []middleware.Middleware{middleware.Retry(middleware.RetryConfig{
 			On:      func(err error) bool { return errors.Is(err, errBroken) },
-			Backoff: middleware.Constant(0),
+			Backoff: task.Backoff{Strategy: task.BackoffConstant, Base: time.Millisecond},
 		})}
 	})
 	runs := atomic.Int64{}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/middleware"
@@ -271,7 +272,7 @@ func testRevokedDelayed(t *testing.T, open Open) {
 		t.Fatalf("a producer that knows of the revocation: %v", err)
 	}
 
-	if _, ok := broker.As[broker.Finder](v.broker); ok {
+	if _, ok := capability.As[broker.Finder](v.broker); ok {
 		v.testRemoved()
 	}
 	if n := runs.Load(); n != 0 {

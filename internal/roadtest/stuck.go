@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/task"
@@ -23,7 +24,7 @@ func testStuckHoldsNothing(t *testing.T, open Open) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, resizes := broker.As[broker.Resizer](sub)
+	_, resizes := capability.As[broker.Resizer](sub)
 	if err := sub.Close(r.ctx()); err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ func Run(t *testing.T, open Open) {
 		fn     func(t *testing.T, open Open)
 	}{
 		{"TypedResult", false, testTypedResult},
+		{"Wrapped", false, testWrapped},
 		{"Failure", false, testFailure},
 		{"BadArgs", false, testBadArgs},
 		{"Panic", false, testPanic},

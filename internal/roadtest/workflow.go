@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/resultstore"
@@ -431,7 +432,7 @@ func testForgottenGroup(t *testing.T, open Open) {
 // testGroupsNeedAGatherer: nothing is sent that could never come to its end, and the error says what to configure.
 func testGroupsNeedAGatherer(t *testing.T, open Open) {
 	ran := atomic.Bool{}
-	r := newRoad(t, open, func(p *producer.Config, _ *consumer.Config) { p.Results = onlyResults{p.Results} })
+	r := newRoad(t, open, func(p *producer.Config, _ *consumer.Config) { p.Results = onlyResults(p.Results) })
 	handle(r, inc, func(_ context.Context, i int) (int, error) { ran.Store(true); return i + 1, nil })
 	handle(r, add, func(_ context.Context, _ pair) (int, error) { return 0, nil })
 	r.start()
@@ -454,10 +455,16 @@ func testGroupsNeedAGatherer(t *testing.T, open Open) {
 }
 
 // onlyResults hides what a store can do besides, but for how its results are had.
-type onlyResults struct{ resultstore.ResultStore }
-
-func (o onlyResults) RepliesOnly() bool { return resultstore.RepliesOnly(o.ResultStore) }
-
-func (o onlyResults) Notify(ctx context.Context, node string) (resultstore.Notifications, error) {
-	return o.ResultStore.(resultstore.Notifier).Notify(ctx, node)
+func onlyResults(s resultstore.ResultStore) resultstore.ResultStore {
+	if r, ok := capability.As[resultstore.Replier](s); ok {
+		return struct {
+			resultstore.ResultStore
+			resultstore.Replier
+		}{s, r}
+	}
+	n, _ := capability.As[resultstore.Notifier](s)
+	return struct {
+		resultstore.ResultStore
+		resultstore.Notifier
+	}{s, n}
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
 const (
@@ -74,7 +76,7 @@ func (b *bell) ring() {
 			conn.Release()
 		}
 		cancel()
-		sleep(b.ctx, bellGap)
+		wake.Sleep(b.ctx, bellGap)
 	}
 }
 
@@ -126,7 +128,7 @@ func (p *postgres) watch(ctx context.Context, w *wakes) {
 		if attempt == 0 { // once, however long it lasts
 			p.plan.Logger.Warn("postgres: listening is interrupted; changes by other processes are seen late", "error", classify(err))
 		}
-		if !sleep(ctx, p.plan.Backoff.Delay(attempt)) {
+		if !wake.Sleep(ctx, p.plan.Backoff.Interval(attempt)) {
 			return
 		}
 	}

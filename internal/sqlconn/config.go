@@ -12,7 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/swarmiji/swarmiji/internal/backoff"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 // The values that are used where a [Config] names none.
@@ -50,7 +50,7 @@ type Config struct {
 	// Settings are parameters of the server's sessions, such as plan_cache_mode, for PostgreSQL alone. What the URL sets counts more.
 	Settings map[string]string
 	// Backoff is between attempts. Zero: full jitter up to 100 ms at first and up to 5 s in the end.
-	Backoff backoff.Exponential
+	Backoff task.Backoff
 	// Logger is told of lost connections of watchers, and of nothing else. Nil: slog.Default().
 	Logger *slog.Logger
 }

@@ -15,9 +15,9 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 // childEnv makes the test binary a child that writes to the database of its value.
@@ -35,11 +35,11 @@ func TestMain(m *testing.M) {
 }
 
 // quick is a backoff for tests.
-var quick = backoff.Exponential{Min: 5 * time.Millisecond, Max: 50 * time.Millisecond}
+var quick = task.Backoff{Base: 5 * time.Millisecond, Max: 50 * time.Millisecond}
 
 func open(t testing.TB, cfg Config) *Conn {
 	t.Helper()
-	if cfg.Backoff == (backoff.Exponential{}) {
+	if cfg.Backoff == (task.Backoff{}) {
 		cfg.Backoff = quick
 	}
 	c, err := New(cfg)

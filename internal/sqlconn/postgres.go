@@ -8,6 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
 // postgres is a PostgreSQL database: a pool of connections.
@@ -109,11 +111,11 @@ func (p *postgres) retry(ctx context.Context, attempt func(ctx context.Context) 
 		case !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrConflict):
 			return r.error
 		}
-		wait := p.plan.Backoff.Delay(n)
+		wait := p.plan.Backoff.Interval(n)
 		if errors.Is(err, ErrConflict) {
 			wait = min(wait, time.Duration(n+1)*5*time.Millisecond) // the other one is about to be done
 		}
-		if !sleep(ctx, wait) {
+		if !wake.Sleep(ctx, wait) {
 			return ended(ctx, r.error)
 		}
 	}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	_ "modernc.org/sqlite" // the driver "sqlite"
+
+	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
 // busyWait is how long SQLite itself waits for a lock before the group looks whether anybody still wants it.
@@ -122,7 +124,7 @@ func (l *lite) view(ctx context.Context, fn Func) error {
 		if !isBusy(err) || ctx.Err() != nil { // a reader is held up only while the file is recovered
 			return err
 		}
-		if !sleep(ctx, l.plan.Backoff.Delay(attempt)) {
+		if !wake.Sleep(ctx, l.plan.Backoff.Interval(attempt)) {
 			return ended(ctx, err)
 		}
 	}
@@ -220,7 +222,7 @@ func (c *liteConn) prepare(ctx context.Context, reader, file bool) error {
 		case !isBusy(err):
 			return err
 		}
-		if !sleep(ctx, 10*time.Millisecond) {
+		if !wake.Sleep(ctx, 10*time.Millisecond) {
 			return ended(ctx, classify(err))
 		}
 	}
@@ -319,16 +321,4 @@ func (c *liteConn) close() {
 		_ = s.Close() // the connection ends as well
 	}
 	_ = c.conn.Close() // a file has nothing left to flush that a commit has not
-}
-
-// sleep waits, and reports whether ctx lives.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
 // DefaultPoll is how often a SQLite file is looked at for changes by other processes while somebody watches.
@@ -14,7 +16,7 @@ type Watcher struct {
 	wakes  *wakes
 	poll   time.Duration
 	topics []string
-	c      chan struct{}
+	c      wake.Signal
 	heard  func(topic string) // of Listen, in place of the rest
 }
 
@@ -26,7 +28,7 @@ func (c *Conn) Watch(poll time.Duration, topics ...string) *Watcher {
 	if poll <= 0 {
 		poll = DefaultPoll
 	}
-	w := &Watcher{wakes: c.wake, poll: poll, topics: topics, c: make(chan struct{}, 1)}
+	w := &Watcher{wakes: c.wake, poll: poll, topics: topics, c: wake.New()}
 	c.wake.add(w)
 	return w
 }
@@ -64,7 +66,7 @@ type wakes struct {
 	byTopic map[string]map[*Watcher]struct{}
 	all     map[*Watcher]struct{} // that watch every topic
 	open    map[*Watcher]struct{}
-	faster  chan struct{} // has a value when a watcher came that polls more often
+	faster  wake.Signal // has a value when a watcher came that polls more often
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 	closed  bool
@@ -73,7 +75,7 @@ type wakes struct {
 func newWakes(listen func(ctx context.Context, w *wakes)) *wakes {
 	return &wakes{
 		listen: listen, byTopic: make(map[string]map[*Watcher]struct{}), all: make(map[*Watcher]struct{}),
-		open: make(map[*Watcher]struct{}), faster: make(chan struct{}, 1),
+		open: make(map[*Watcher]struct{}), faster: wake.New(),
 	}
 }
 
@@ -99,10 +101,7 @@ func (s *wakes) add(w *Watcher) {
 		s.running.Go(func() { s.listen(ctx, s) })
 		return
 	}
-	select {
-	case s.faster <- struct{}{}:
-	default:
-	}
+	s.faster.Notify()
 }
 
 func (s *wakes) remove(w *Watcher) {
@@ -212,7 +211,7 @@ func (l *lite) watch(ctx context.Context, w *wakes) {
 	var last int64
 	t := traces{file: l.plan.file}
 	for {
-		if d := w.interval(); d > 0 && !sleepOr(ctx, d, w.faster) {
+		if d := w.interval(); d > 0 && !w.faster.Wait(ctx, d) {
 			return
 		}
 		if !t.changed() {
@@ -226,19 +225,5 @@ func (l *lite) watch(ctx context.Context, w *wakes) {
 			w.everybody()
 		}
 		last = now
-	}
-}
-
-// sleepOr waits for a time or a word, and reports whether ctx lives.
-func sleepOr(ctx context.Context, d time.Duration, word <-chan struct{}) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-word:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

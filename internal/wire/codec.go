@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/serializer"
 	"github.com/swarmiji/swarmiji/serializer/msgpack"
 	"github.com/swarmiji/swarmiji/task"
@@ -220,4 +221,4 @@ func size(contentType string, data []byte) string {
 // maxPreview is more than an event takes of a text, so that it can end at a character's border.
 const maxPreview = 2 << 10
 
-func clip(s string) string { return task.Text(s, 64) }
+func clip(s string) string { return utf.Cut(s, 64) }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/swarmiji/swarmiji/internal/pack"
+	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/serializer"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -57,7 +58,7 @@ func (c *Codec) feed(e *task.Envelope, l *task.Link, g Given) error {
 	case task.FeedInto:
 		fields, ok := args.(map[string]any)
 		if !ok && args != nil {
-			return fmt.Errorf("%w: arguments with a field %q are no map, but %T", serializer.ErrValue, task.Text(l.Field, 128), args)
+			return fmt.Errorf("%w: arguments with a field %q are no map, but %T", serializer.ErrValue, utf.Cut(l.Field, 128), args)
 		}
 		if fields == nil {
 			fields = make(map[string]any, 1)

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/serializer"
 	"github.com/swarmiji/swarmiji/serializer/compress"
 	"github.com/swarmiji/swarmiji/serializer/msgpack"
@@ -153,7 +154,7 @@ func (c *Codec) CheckCompression(name string) error {
 	if name == "" || c.protect.compressor(name) != nil {
 		return nil
 	}
-	return fmt.Errorf("%w: compression %q is not configured", task.ErrBadMetadata, task.Text(name, 32))
+	return fmt.Errorf("%w: compression %q is not configured", task.ErrBadMetadata, utf.Cut(name, 32))
 }
 
 // deflate compresses data where that is asked for and makes them smaller, and says so in their content type.
@@ -265,11 +266,11 @@ func (c *Codec) unseal(queue string, e *task.Envelope) error {
 // expand decompresses data whose content type is base, without its coding.
 func (c *Codec) expand(base, coding string, data []byte) ([]byte, error) {
 	if _, nested := c.codingOf(base); nested != "" {
-		return nil, fmt.Errorf("%w: %s inside of %s", serializer.ErrMalformed, task.Text(nested, 16), task.Text(coding, 16))
+		return nil, fmt.Errorf("%w: %s inside of %s", serializer.ErrMalformed, utf.Cut(nested, 16), utf.Cut(coding, 16))
 	}
 	by := c.protect.reader(coding)
 	if by == nil {
-		return nil, fmt.Errorf("%w: %s, and no compressor of this name is configured", serializer.ErrUnknownType, task.Text(coding, 16))
+		return nil, fmt.Errorf("%w: %s, and no compressor of this name is configured", serializer.ErrUnknownType, utf.Cut(coding, 16))
 	}
 	plain, err := c.protect.inflate(by, data, c.protect.MaxPlain)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/swarmiji/swarmiji/internal/pack"
+	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/serializer"
 	"github.com/swarmiji/swarmiji/task"
@@ -89,9 +90,9 @@ func EncodeRecord(r *resultstore.Record) ([]byte, error) {
 	}
 	if r.Error != nil {
 		key(recordKeyErrorType)
-		b = pack.AppendText(b, task.Text(r.Error.Type, task.MaxErrorText)) // a caller may have made the error itself
-		text(recordKeyErrorText, task.Text(r.Error.Message, task.MaxErrorText))
-		text(recordKeyErrorStack, task.Text(r.Error.Stack, task.MaxStack))
+		b = pack.AppendText(b, utf.Cut(r.Error.Type, task.MaxErrorText)) // a caller may have made the error itself
+		text(recordKeyErrorText, utf.Cut(r.Error.Message, task.MaxErrorText))
+		text(recordKeyErrorStack, utf.Cut(r.Error.Stack, task.MaxStack))
 	}
 	moment(recordKeyStartedAt, r.StartedAt)
 	moment(recordKeyFinishedAt, r.FinishedAt)
@@ -104,8 +105,8 @@ func EncodeRecord(r *resultstore.Record) ([]byte, error) {
 	}
 	text(recordKeyCorrelation, r.Correlation)
 	if r.Error != nil {
-		text(recordKeyStep, task.Text(r.Error.Step, maxStep))
-		text(recordKeyStepID, task.Text(string(r.Error.StepID), maxStep))
+		text(recordKeyStep, utf.Cut(r.Error.Step, maxStep))
+		text(recordKeyStepID, utf.Cut(string(r.Error.StepID), maxStep))
 	}
 	count(recordKeyLife, r.Life)
 	b[2] = byte(n)
@@ -194,10 +195,10 @@ func readRecord(r *pack.Reader, rec *resultstore.Record) {
 		rec.ReplyTo = rec.NodeID
 	}
 	if failed {
-		failure.Type = task.Text(failure.Type, task.MaxErrorText)
-		failure.Message = task.Text(failure.Message, task.MaxErrorText)
-		failure.Stack = task.Text(failure.Stack, task.MaxStack)
-		failure.Step, failure.StepID = task.Text(failure.Step, maxStep), task.ID(task.Text(string(failure.StepID), maxStep))
+		failure.Type = utf.Cut(failure.Type, task.MaxErrorText)
+		failure.Message = utf.Cut(failure.Message, task.MaxErrorText)
+		failure.Stack = utf.Cut(failure.Stack, task.MaxStack)
+		failure.Step, failure.StepID = utf.Cut(failure.Step, maxStep), task.ID(utf.Cut(string(failure.StepID), maxStep))
 		rec.Error = &failure
 	}
 }
@@ -208,14 +209,14 @@ func checkRecord(r *resultstore.Record) error {
 		return err
 	}
 	if !r.State.Valid() {
-		return fmt.Errorf("state %q", task.Text(string(r.State), 32))
+		return fmt.Errorf("state %q", utf.Cut(string(r.State), 32))
 	}
 	if r.Generation < 0 || r.Deliveries < 0 || r.Retries < 0 || r.Life < 0 {
 		return fmt.Errorf("negative count: generation %d, deliveries %d, retries %d, life %d", r.Generation, r.Deliveries, r.Retries, r.Life)
 	}
 	for _, s := range [...]string{r.Name, r.ContentType, r.NodeID, r.ReplyTo, r.Correlation} {
 		if !utf8.ValidString(s) {
-			return fmt.Errorf("text %q is not UTF-8", task.Text(s, 64))
+			return fmt.Errorf("text %q is not UTF-8", utf.Cut(s, 64))
 		}
 	}
 	return nil

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
-	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/errand"
 	"github.com/swarmiji/swarmiji/jobs"
 )
@@ -111,7 +110,7 @@ func (l *Listener) open(ctx context.Context) (broker.Subscription, error) {
 			return nil, fmt.Errorf("callback: queue %q: %w", l.c.Queue, err)
 		}
 		l.c.Logger.Warn("callback: the queue cannot be opened", "queue", l.c.Queue, "error", err)
-		errand.Pause(ctx, l.c.Backoff.Delay(attempt))
+		errand.Pause(ctx, l.c.Backoff.Interval(attempt))
 	}
 }
 
@@ -194,7 +193,7 @@ func (l *Listener) feed(ctx, work context.Context, batch []*item) error {
 		if away(err) {
 			l.isAway(err)
 		}
-		if !errand.Pause(ctx, l.c.Backoff.Delay(attempt)) {
+		if !errand.Pause(ctx, l.c.Backoff.Interval(attempt)) {
 			l.giveBack(work, batch)
 			return nil
 		}
@@ -271,7 +270,7 @@ func (l *Listener) doubtful(work context.Context, one []*item, err error) []*ite
 		return nil
 	}
 	l.report(Report{Problem: ProblemPutBack, Message: m, Answer: it.answer, Err: err})
-	if !l.putBack(work, it, backoff.Double(time.Second, time.Minute, tries)) {
+	if !l.putBack(work, it, min(time.Second<<min(tries, 6), time.Minute)) {
 		return one
 	}
 	return nil

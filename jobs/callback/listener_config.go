@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
-	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 // The defaults of [ListenerConfig].
@@ -42,7 +42,7 @@ type ListenerConfig struct {
 	// ShutdownTimeout is how long the answers that were received may still be written after Run's context has ended. What is not written by then goes back. 0: 10 s.
 	ShutdownTimeout time.Duration
 	// Backoff is between attempts while the store is away. Zero: up to 100 ms at first, up to 5 s in the end.
-	Backoff backoff.Exponential
+	Backoff task.Backoff
 
 	// OnReport is told of what went wrong, besides the Logger. It is called from one goroutine, and must be quick. nil: nobody.
 	OnReport func(Report)

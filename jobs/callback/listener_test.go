@@ -14,6 +14,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/membroker"
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/jobs"
 )
 
@@ -94,7 +95,7 @@ func (b *bench) problems() []Problem {
 // wantQueue compares the size of the queue.
 func (b *bench) wantQueue(want broker.Stats) {
 	b.t.Helper()
-	in, _ := broker.As[broker.Inspector](b.broker)
+	in, _ := capability.As[broker.Inspector](b.broker)
 	got, err := in.Stats(b.t.Context(), "answers")
 	if err != nil || got != want {
 		b.t.Errorf("%+v, %v, want %+v", got, err, want)

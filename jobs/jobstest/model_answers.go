@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/swarmiji/swarmiji/jobs"
-	"github.com/swarmiji/swarmiji/schedule"
 	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/when"
 )
 
 // queueSpec draws what a spec says of queues and of answers.
@@ -32,7 +32,7 @@ func (p *play) queueSpec(s *modelSpec) {
 			s.Timeout = task.Set(draw(p, "timeout", 0, time.Hour))
 		}
 		if p.one(3, "with windows") {
-			w, err := schedule.ParseWindows(modelWindow, nil)
+			w, err := when.ParseWindows(modelWindow, nil)
 			if err != nil {
 				p.t.Fatal(err)
 			}

@@ -6,8 +6,8 @@ import (
 	"log/slog"
 	"sync"
 
-	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 // Config of [New]. URL must be set, and nothing else.
@@ -23,7 +23,7 @@ type Config struct {
 	// Readers is how many connections read a SQLite file, beside the one that writes. 0: 4.
 	Readers int
 	// Backoff is between two attempts to connect. Zero: up to 100 ms at first, up to 5 s in the end.
-	Backoff backoff.Exponential
+	Backoff task.Backoff
 	// Logger is told when hearing of other processes' changes is interrupted. nil: slog.Default().
 	Logger *slog.Logger
 }

@@ -11,10 +11,10 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/sqljobs"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 func TestMain(m *testing.M) {
@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(testserver.Reaper))
 }
 
-var quick = backoff.Exponential{Min: 5 * time.Millisecond, Max: 100 * time.Millisecond}
+var quick = task.Backoff{Base: 5 * time.Millisecond, Max: 100 * time.Millisecond}
 
 func open(t testing.TB, dsn string) *sqljobs.Store {
 	t.Helper()

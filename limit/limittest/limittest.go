@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/limit"
 )
 
@@ -44,6 +45,7 @@ func Run(t *testing.T, open Open) {
 		{"BadPermits", "What can never be granted, or is no permit, is ErrBadPermit.", testBadPermits},
 		{"Nothing", "No permit at all is granted.", testNothing},
 		{"EndedContext", "A ctx that has ended is an error.", testEndedContext},
+		{"Wrapper", "A wrapper with Unwrap keeps every capability.", testWrapper},
 		{"Race", "Many at once never hold more than Max together, and all get their turn.", testRace},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -109,6 +111,18 @@ func (w *world) eventually(what string, ok func() bool) {
 			w.Fatalf("not within %s: %s", patience, what)
 		}
 		<-time.After(5 * time.Millisecond)
+	}
+}
+
+// wrapper is one as users write it.
+type wrapper struct{ limit.Limiter }
+
+func (w wrapper) Unwrap() any { return w.Limiter }
+
+func testWrapper(w *world) {
+	want, has := capability.As[limit.Closer](w.l)
+	if got, ok := capability.As[limit.Closer](wrapper{w.l}); ok != has || got != want {
+		w.Errorf("%T is a Closer: %t; through a wrapper: %t", w.l, has, ok)
 	}
 }
 

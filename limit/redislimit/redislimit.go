@@ -22,10 +22,11 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/keyset"
 	"github.com/swarmiji/swarmiji/internal/redisconn"
+	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/limit"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 //go:embed limit.lua
@@ -45,7 +46,7 @@ type Config struct {
 	// Name is shown in the server's list of connections. "": none.
 	Name string
 	// Backoff is between two attempts to reach the server. Zero: up to 100 ms at first, up to 5 s in the end.
-	Backoff backoff.Exponential
+	Backoff task.Backoff
 	// Namespace is part of all keys: 1 to 64 letters, digits, '_' and '-'. It has to be the same for all processes. "":
 	// [DefaultNamespace], "default".
 	Namespace string
@@ -60,7 +61,10 @@ type Limiter struct {
 	prefix string
 }
 
-var _ limit.Limiter = (*Limiter)(nil)
+var (
+	_ limit.Limiter = (*Limiter)(nil)
+	_ limit.Closer  = (*Limiter)(nil)
+)
 
 // New checks c and makes a Limiter. It does no I/O and starts nothing. All problems of c are reported together.
 func New(c Config) (*Limiter, error) {
@@ -132,20 +136,8 @@ func (l *Limiter) eval(ctx context.Context, op, holder string, lease time.Durati
 			}
 			return n, nil
 		}
-		if !errors.Is(err, redisconn.ErrIndeterminate) || !l.wait(ctx, l.conn.Backoff().Delay(attempt)) {
+		if !errors.Is(err, redisconn.ErrIndeterminate) || !wake.SleepOr(ctx, l.conn.Done(), l.conn.Backoff().Interval(attempt)) {
 			return 0, fmt.Errorf("redislimit %s: %w: %w", op, limit.ErrUnavailable, err)
 		}
 	}
-}
-
-func (l *Limiter) wait(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-	case <-l.conn.Done():
-	}
-	return false
 }

@@ -46,11 +46,11 @@ func open(t testing.TB, url, ns string, change ...func(*amqpresults.Config)) *am
 	return s
 }
 
-func notify(t testing.TB, s resultstore.Notifier, node string) resultstore.Notifications {
+func notify(t testing.TB, s resultstore.Replier, node string) resultstore.Replies {
 	t.Helper()
-	n, err := s.Notify(testwait.Long(t), node)
+	n, err := s.Replies(testwait.Long(t), node)
 	if err != nil {
-		t.Fatalf("Notify: %v", err)
+		t.Fatalf("Replies: %v", err)
 	}
 	return n
 }
@@ -122,8 +122,8 @@ func TestSaveRefusesWhatIsNoNode(t *testing.T) {
 		if err := s.Save(testwait.Long(t), done(node, 1)); !errors.Is(err, resultstore.ErrMalformed) {
 			t.Errorf("Save for node %q: %v, want ErrMalformed: a message may not choose another queue", node, err)
 		}
-		if _, err := s.Notify(testwait.Long(t), node); !errors.Is(err, resultstore.ErrMalformed) {
-			t.Errorf("Notify for node %q: %v, want ErrMalformed", node, err)
+		if _, err := s.Replies(testwait.Long(t), node); !errors.Is(err, resultstore.ErrMalformed) {
+			t.Errorf("Replies for node %q: %v, want ErrMalformed", node, err)
 		}
 	}
 }
@@ -330,7 +330,7 @@ func TestWrongPasswordIsToldAtOnceAndNotShown(t *testing.T) {
 	srv := testserver.RequireRabbit(t)
 	url := strings.Replace(srv.URL(), srv.Password(), "hunter2", 1)
 	s := open(t, url, testserver.Namespace())
-	_, err := s.Notify(testwait.Long(t), "node")
+	_, err := s.Replies(testwait.Long(t), "node")
 	saveErr := s.Save(testwait.Long(t), done("node", 1))
 	for _, err := range []error{err, saveErr} {
 		if !errors.Is(err, resultstore.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {

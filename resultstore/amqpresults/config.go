@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/keyset"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 // Defaults of [Config].
@@ -44,7 +44,7 @@ type Config struct {
 	// Heartbeat is how often each side shows that it lives. 0: 10 s.
 	Heartbeat time.Duration
 	// Backoff is between two attempts to connect. Zero: up to 100 ms at first, up to 5 s in the end.
-	Backoff backoff.Exponential
+	Backoff task.Backoff
 	// Namespace is part of the queues' names: 1 to 64 letters, digits, '_' and '-'. It has to be the same for submitters and
 	// consumers. "": [DefaultNamespace], "default".
 	Namespace string
@@ -60,7 +60,7 @@ type Config struct {
 	MaxResult int
 	// Prefetch is how many records the broker sends ahead of the reading. 0: [DefaultPrefetch], 256.
 	Prefetch int
-	// QueueType is of the reply queues that Notify declares. "": quorum where URLs names several nodes, classic where it
+	// QueueType is of the reply queues that Replies declares. "": quorum where URLs names several nodes, classic where it
 	// names one.
 	QueueType QueueType
 	// Logger is told when a stream of replies is interrupted, and why. Nil: slog.Default().

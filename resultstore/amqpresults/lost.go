@@ -48,7 +48,7 @@ func (n *replies) lose(ctx context.Context, cause error) {
 	}
 }
 
-// Ready implements [resultstore.Readier]. A connection that was cut says nothing of the queue, which outlives it.
+// Ready implements [resultstore.Replies]. A connection that was cut says nothing of the queue, which outlives it.
 func (n *replies) Ready(ctx context.Context) error {
 	for {
 		n.mu.Lock()

@@ -13,9 +13,9 @@ import (
 
 	"github.com/swarmiji/swarmiji/internal/amqpconn"
 	"github.com/swarmiji/swarmiji/internal/keyset"
+	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/resultstore"
-	"github.com/swarmiji/swarmiji/task"
 )
 
 // maxUnacked is how many records are handed out before they are acknowledged together. A lull acknowledges at once.
@@ -30,7 +30,7 @@ const lookTime = 10 * time.Second
 // consumerTag names the one consumer of a stream's channel.
 const consumerTag = "replies"
 
-// replies is the stream of records from one node's reply queue. It implements [resultstore.Notifications].
+// replies is the stream of records from one node's reply queue. It implements [resultstore.Replies].
 type replies struct {
 	store *Store
 	node  string
@@ -62,16 +62,16 @@ type item struct {
 	err error
 }
 
-// Notify implements [resultstore.Notifier]: it declares the node's reply queue and returns when it is consumed. Without a
+// Replies implements [resultstore.Replier]: it declares the node's reply queue and returns when it is consumed. Without a
 // broker it waits until ctx ends; a refusal of the credentials is returned at once. Both are [resultstore.ErrUnavailable].
 // A node that is no valid name is [resultstore.ErrMalformed]. Several streams of one node, here or elsewhere, share its
 // queue: a record goes to one of them.
-func (s *Store) Notify(ctx context.Context, node string) (resultstore.Notifications, error) {
+func (s *Store) Replies(ctx context.Context, node string) (resultstore.Replies, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	if !keyset.ValidName(node) {
-		return nil, fmt.Errorf("%w: node %q is no name", resultstore.ErrMalformed, task.Text(node, 64))
+		return nil, fmt.Errorf("%w: node %q is no name", resultstore.ErrMalformed, utf.Cut(node, 64))
 	}
 	n := &replies{
 		store: s, node: node, queue: s.prefix + node,
@@ -113,7 +113,7 @@ func (s *Store) Notify(ctx context.Context, node string) (resultstore.Notificati
 	return n, nil
 }
 
-// open tells Notify that the stream is open, or why it cannot be. Only the first call counts.
+// open tells Replies that the stream is open, or why it cannot be. Only the first call counts.
 func (n *replies) open(err error) {
 	n.openOnce.Do(func() {
 		n.openErr = err

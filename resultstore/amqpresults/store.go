@@ -8,12 +8,13 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/swarmiji/swarmiji/internal/amqpconn"
 	"github.com/swarmiji/swarmiji/internal/keyset"
+	"github.com/swarmiji/swarmiji/internal/utf"
+	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
@@ -86,7 +87,7 @@ func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
 		return err
 	}
 	if !r.State.Recorded() {
-		return fmt.Errorf("%w: state %q is not recorded", resultstore.ErrMalformed, task.Text(string(r.State), 32))
+		return fmt.Errorf("%w: state %q is not recorded", resultstore.ErrMalformed, utf.Cut(string(r.State), 32))
 	}
 	if !news(&r) {
 		return nil
@@ -95,7 +96,7 @@ func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
 		return nil
 	}
 	if !keyset.ValidName(r.ReplyTo) {
-		return fmt.Errorf("%w: reply-to %q is no node", resultstore.ErrMalformed, task.Text(r.ReplyTo, 64))
+		return fmt.Errorf("%w: reply-to %q is no node", resultstore.ErrMalformed, utf.Cut(r.ReplyTo, 64))
 	}
 	if len(r.Result) > s.cfg.MaxResult {
 		return fmt.Errorf("%w: a result of %d bytes, at most %d", resultstore.ErrTooLarge, len(r.Result), s.cfg.MaxResult)
@@ -129,11 +130,7 @@ func (s *Store) send(ctx context.Context, node string, m *amqp.Publishing) error
 		if s.absent.missed(node) {
 			return err
 		}
-		timer := time.NewTimer(absenceRetry)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !wake.Sleep(ctx, absenceRetry) {
 			return fmt.Errorf("%w: %w: %w", errAbsent, err, ctx.Err())
 		}
 	}
@@ -165,9 +162,6 @@ func (s *Store) Load(ctx context.Context, id task.ID) (resultstore.Record, error
 
 // Delete implements [resultstore.ResultStore]: there is never anything to remove.
 func (s *Store) Delete(ctx context.Context, id task.ID) error { return s.check(ctx, id) }
-
-// RepliesOnly implements [resultstore.Replier].
-func (s *Store) RepliesOnly() bool { return true }
 
 func (s *Store) check(ctx context.Context, id task.ID) error {
 	if s.closed.Load() {
@@ -228,7 +222,6 @@ func failure(what string, err error) error {
 
 var (
 	_ resultstore.ResultStore = (*Store)(nil)
-	_ resultstore.Notifier    = (*Store)(nil)
 	_ resultstore.Replier     = (*Store)(nil)
-	_ resultstore.Readier     = (*replies)(nil)
+	_ resultstore.Replies     = (*replies)(nil)
 )

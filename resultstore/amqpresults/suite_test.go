@@ -7,12 +7,12 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/resultstore/amqpresults"
 	"github.com/swarmiji/swarmiji/resultstore/resultstoretest"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 // largest is the largest result of the stores of the suite.
@@ -43,7 +43,7 @@ func harness(t testing.TB, queueType amqpresults.QueueType) *resultstoretest.Har
 		Open: func(t testing.TB) resultstore.ResultStore {
 			s, err := amqpresults.New(amqpresults.Config{
 				URLs: []string{line.URL(srv.URL())}, Namespace: ns, MaxResult: largest, QueueType: queueType, Logger: quiet(),
-				Backoff: backoff.Exponential{Max: 500 * time.Millisecond},
+				Backoff: task.Backoff{Max: 500 * time.Millisecond},
 			})
 			if err != nil {
 				t.Fatal(err)

@@ -37,10 +37,10 @@ func TestTLS(t *testing.T) {
 	receive(t, n, done("node", 1))
 
 	stranger := open(t, srv.TLSURL(), "tls", with(nil))
-	testwait.UntilNil(t, "Notify on a server of an unknown authority is ErrUnavailable because of its certificate", func() error {
+	testwait.UntilNil(t, "Replies on a server of an unknown authority is ErrUnavailable because of its certificate", func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err := stranger.Notify(ctx, "node")
+		_, err := stranger.Replies(ctx, "node")
 		if !errors.Is(err, resultstore.ErrUnavailable) || !strings.Contains(err.Error(), "certificate") {
 			return fmt.Errorf("it is %w", err)
 		}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/keyset"
 	"github.com/swarmiji/swarmiji/internal/natsconn"
 	"github.com/swarmiji/swarmiji/task"
@@ -48,7 +47,7 @@ type Config struct {
 	// Name is shown in the server's list of connections. "": none.
 	Name string
 	// Backoff is between two attempts to connect. Zero: up to 100 ms at first, up to 5 s in the end.
-	Backoff backoff.Exponential
+	Backoff task.Backoff
 	// Namespace is part of the names of stream and subjects: 1 to 64 letters, digits, '_' and '-'. It has to be the same for
 	// submitters and consumers. "": [DefaultNamespace], "default".
 	Namespace string

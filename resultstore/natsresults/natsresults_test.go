@@ -188,16 +188,23 @@ func TestStreamThatWasDeleted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	// A server that is still removing the files of the old stream cannot make the new one: ErrUnavailable.
+	settled := func(f func() error) (err error) {
+		testwait.Until(t, "an end of the old stream's files", func() bool { err = f(); return !errors.Is(err, resultstore.ErrUnavailable) })
+		return err
+	}
 	remove()
-	if _, err := s.Load(testwait.Long(t), "task-1"); !errors.Is(err, resultstore.ErrNotFound) {
+	if err := settled(func() error { _, err := s.Load(testwait.Long(t), "task-1"); return err }); !errors.Is(err, resultstore.ErrNotFound) {
 		t.Errorf("Load after the stream was deleted: %v, want ErrNotFound", err)
 	}
 	remove()
-	if err := s.Delete(testwait.Long(t), "task-1"); err != nil {
+	if err := settled(func() error { return s.Delete(testwait.Long(t), "task-1") }); err != nil {
 		t.Errorf("Delete after the stream was deleted: %v", err)
 	}
 	remove()
-	save(t, s, done("", 2))
+	if err := settled(func() error { return s.Save(testwait.Long(t), done("", 2)) }); err != nil {
+		t.Errorf("Save after the stream was deleted: %v", err)
+	}
 	wantLoad(t, s, done("", 2))
 }
 

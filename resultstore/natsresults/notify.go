@@ -11,9 +11,9 @@ import (
 
 	"github.com/swarmiji/swarmiji/internal/keyset"
 	"github.com/swarmiji/swarmiji/internal/natsconn"
+	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/resultstore"
-	"github.com/swarmiji/swarmiji/task"
 )
 
 // maxWaiting is how many bytes of notifications wait for one stream's reader.
@@ -38,7 +38,7 @@ func (s *Store) Notify(ctx context.Context, node string) (resultstore.Notificati
 		return nil, err
 	}
 	if !keyset.ValidID(node) {
-		return nil, fmt.Errorf("%w: node %q is no name", resultstore.ErrMalformed, task.Text(node, 64))
+		return nil, fmt.Errorf("%w: node %q is no name", resultstore.ErrMalformed, utf.Cut(node, 64))
 	}
 	if !s.begin() {
 		return nil, resultstore.ErrClosed

@@ -12,6 +12,8 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/swarmiji/swarmiji/internal/natsconn"
+	"github.com/swarmiji/swarmiji/internal/utf"
+	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
@@ -48,7 +50,7 @@ func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
 // message checks a record and writes it. What depends on the stream is not in the message yet.
 func (s *Store) message(r *resultstore.Record) (*nats.Msg, error) {
 	if !r.State.Recorded() {
-		return nil, fmt.Errorf("%w: state %q is not recorded", resultstore.ErrMalformed, task.Text(string(r.State), 32))
+		return nil, fmt.Errorf("%w: state %q is not recorded", resultstore.ErrMalformed, utf.Cut(string(r.State), 32))
 	}
 	if len(r.Result) > s.cfg.MaxResult {
 		return nil, fmt.Errorf("%w: a result of %d bytes, at most %d are kept", resultstore.ErrTooLarge, len(r.Result), s.cfg.MaxResult)
@@ -129,14 +131,7 @@ func judge(old, r *resultstore.Record) (again bool, err error) {
 
 // pause waits a little before another attempt, longer after many. It reports whether ctx is still alive.
 func pause(ctx context.Context, attempt int) bool {
-	t := time.NewTimer(rand.N(time.Duration(min(attempt, 50)) * time.Millisecond))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return wake.Sleep(ctx, rand.N(time.Duration(min(attempt, 50))*time.Millisecond))
 }
 
 // maxRecent bounds what is remembered.

@@ -7,12 +7,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/swarmiji/swarmiji/broker/natsbroker/embedded"
-	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/resultstore/natsresults"
 	"github.com/swarmiji/swarmiji/resultstore/resultstoretest"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 // largest is the largest result of the stores of the suite.
@@ -85,7 +85,7 @@ func inProcess(srv *embedded.Server) *resultstoretest.Harness {
 // newStore makes a store for the suite, which closes it.
 func newStore(t testing.TB, c natsresults.Config) *natsresults.Store {
 	t.Helper()
-	c.MaxResult, c.Logger, c.Backoff = largest, quiet(), backoff.Exponential{Max: 500 * time.Millisecond}
+	c.MaxResult, c.Logger, c.Backoff = largest, quiet(), task.Backoff{Max: 500 * time.Millisecond}
 	s, err := natsresults.New(c)
 	if err != nil {
 		t.Fatal(err)

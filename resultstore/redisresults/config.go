@@ -9,7 +9,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/keyset"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -34,7 +33,7 @@ type Config struct {
 	// Name is shown in the server's list of connections. "": none.
 	Name string
 	// Backoff is between two attempts to reach the server. Zero: up to 100 ms at first, up to 5 s in the end.
-	Backoff backoff.Exponential
+	Backoff task.Backoff
 	// Namespace is part of all keys and channels: 1 to 64 letters, digits, '_' and '-'. It has to be the same for submitters
 	// and consumers. "": [DefaultNamespace], "default".
 	Namespace string

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/swarmiji/swarmiji/internal/redisconn"
+	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/resultstore"
 )
 
@@ -136,14 +136,7 @@ func (s *Store) untilAnswered(ctx context.Context, call func() (any, error)) (an
 		if !errors.Is(err, redisconn.ErrIndeterminate) {
 			return v, err
 		}
-		t := time.NewTimer(s.conn.Backoff().Delay(attempt))
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
-			return nil, err
-		case <-s.conn.Done():
-			t.Stop()
+		if !wake.SleepOr(ctx, s.conn.Done(), s.conn.Backoff().Interval(attempt)) {
 			return nil, err
 		}
 	}

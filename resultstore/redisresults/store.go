@@ -16,6 +16,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/crew"
 	"github.com/swarmiji/swarmiji/internal/keyset"
 	"github.com/swarmiji/swarmiji/internal/redisconn"
+	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -70,7 +71,7 @@ func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
 		return err
 	}
 	if !r.State.Recorded() {
-		return fmt.Errorf("%w: state %q is not recorded", resultstore.ErrMalformed, task.Text(string(r.State), 32))
+		return fmt.Errorf("%w: state %q is not recorded", resultstore.ErrMalformed, utf.Cut(string(r.State), 32))
 	}
 	if len(r.Result) > s.cfg.MaxResult {
 		return fmt.Errorf("%w: a result of %d bytes, at most %d are kept", resultstore.ErrTooLarge, len(r.Result), s.cfg.MaxResult)

@@ -9,6 +9,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/keyset"
 	"github.com/swarmiji/swarmiji/internal/redisconn"
 	"github.com/swarmiji/swarmiji/internal/ring"
+	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -36,7 +37,7 @@ func (s *Store) Notify(ctx context.Context, node string) (resultstore.Notificati
 		return nil, err
 	}
 	if !keyset.ValidName(node) {
-		return nil, fmt.Errorf("%w: node %q is no name", resultstore.ErrMalformed, task.Text(node, 64))
+		return nil, fmt.Errorf("%w: node %q is no name", resultstore.ErrMalformed, utf.Cut(node, 64))
 	}
 	n := &stream{
 		store:    s,

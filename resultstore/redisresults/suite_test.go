@@ -6,12 +6,12 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/resultstore/redisresults"
 	"github.com/swarmiji/swarmiji/resultstore/resultstoretest"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 // largest is the largest result of the stores of the suite.
@@ -50,7 +50,7 @@ func harnessOf(o *redis.UniversalOptions) *resultstoretest.Harness {
 		Open: func(t testing.TB) resultstore.ResultStore {
 			s, err := redisresults.New(redisresults.Config{
 				Redis: o, Namespace: ns, MaxResult: largest, Logger: quiet(),
-				Backoff: backoff.Exponential{Max: 500 * time.Millisecond},
+				Backoff: task.Backoff{Max: 500 * time.Millisecond},
 			})
 			if err != nil {
 				t.Fatal(err)

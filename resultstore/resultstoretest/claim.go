@@ -7,8 +7,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/swarmiji/swarmiji/capability"
+	"github.com/swarmiji/swarmiji/internal/suite"
+	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/resultstore"
-	"github.com/swarmiji/swarmiji/task"
 )
 
 func claimCases() []testCase {
@@ -18,7 +20,7 @@ func claimCases() []testCase {
 			Explain: "Claimer is optional; a store that has it promises it, so that it is tested.",
 			Run: func(w *world) {
 				s := w.Open()
-				if _, got := s.(resultstore.Claimer); got != w.h.Promises.Claim {
+				if _, got := capability.As[resultstore.Claimer](s); got != w.h.Promises.Claim {
 					w.Errorf("the store is a Claimer: %v, promised is %v", got, w.h.Promises.Claim)
 				}
 			},
@@ -279,7 +281,7 @@ func claimCases() []testCase {
 			Needs:   []need{needsClaim, needsGather},
 			Run: func(w *world) {
 				s := w.Open()
-				c, g := s.(resultstore.Claimer), s.(resultstore.Gatherer)
+				c, g := suite.Offer[resultstore.Claimer](w, s), suite.Offer[resultstore.Gatherer](w, s)
 				id := w.id()
 				w.claim(c, string(id), "one", time.Hour, "one")
 				w.begin(g, id, "two", time.Hour, true)
@@ -299,7 +301,7 @@ func claimCases() []testCase {
 			Needs:   []need{needsClaim, needsSever},
 			Run: func(w *world) {
 				s := w.Open()
-				c := s.(resultstore.Claimer)
+				c := suite.Offer[resultstore.Claimer](w, s)
 				key := w.key()
 				w.claim(c, key, "one", time.Hour, "one")
 				w.h.Sever(w, s)
@@ -356,7 +358,7 @@ func claimCases() []testCase {
 			Needs:   []need{needsClaim},
 			Run: func(w *world) {
 				s := w.Open()
-				c := s.(resultstore.Claimer)
+				c := suite.Offer[resultstore.Claimer](w, s)
 				ctx, cancel := w.Ctx()
 				defer cancel()
 				w.Must(s.Close(ctx), "Close")
@@ -380,12 +382,7 @@ func needsClaim(h *Harness) string {
 // claimer opens a store as a Claimer.
 func (w *world) claimer() resultstore.Claimer {
 	w.Helper()
-	s := w.Open()
-	c, ok := s.(resultstore.Claimer)
-	if !ok {
-		w.Fatalf("%T is no Claimer", s)
-	}
-	return c
+	return suite.Offer[resultstore.Claimer](w, w.Open())
 }
 
 // key returns a key that no other call gave.
@@ -396,9 +393,9 @@ func (w *world) claim(s resultstore.Claimer, key, holder string, ttl time.Durati
 	ctx, cancel := w.Ctx()
 	defer cancel()
 	winner, err := s.Claim(ctx, key, holder, ttl)
-	w.Must(err, "Claim of %q by %q", task.Text(key, 40), task.Text(holder, 40))
+	w.Must(err, "Claim of %q by %q", utf.Cut(key, 40), utf.Cut(holder, 40))
 	if winner != want {
-		w.Errorf("Claim of %q by %q: %q has it, want %q", task.Text(key, 40), task.Text(holder, 40), winner, want)
+		w.Errorf("Claim of %q by %q: %q has it, want %q", utf.Cut(key, 40), utf.Cut(holder, 40), winner, want)
 	}
 }
 
@@ -406,21 +403,21 @@ func (w *world) extend(s resultstore.Claimer, key, holder string, ttl time.Durat
 	w.Helper()
 	ctx, cancel := w.Ctx()
 	defer cancel()
-	w.Must(s.Extend(ctx, key, holder, ttl), "Extend of %q by %q", task.Text(key, 40), task.Text(holder, 40))
+	w.Must(s.Extend(ctx, key, holder, ttl), "Extend of %q by %q", utf.Cut(key, 40), utf.Cut(holder, 40))
 }
 
 func (w *world) pass(s resultstore.Claimer, key, holder, next string, ttl time.Duration) {
 	w.Helper()
 	ctx, cancel := w.Ctx()
 	defer cancel()
-	w.Must(s.Pass(ctx, key, holder, next, ttl), "Pass of %q by %q", task.Text(key, 40), task.Text(holder, 40))
+	w.Must(s.Pass(ctx, key, holder, next, ttl), "Pass of %q by %q", utf.Cut(key, 40), utf.Cut(holder, 40))
 }
 
 func (w *world) release(s resultstore.Claimer, key, holder string) {
 	w.Helper()
 	ctx, cancel := w.Ctx()
 	defer cancel()
-	w.Must(s.Release(ctx, key, holder), "Release of %q by %q", task.Text(key, 40), task.Text(holder, 40))
+	w.Must(s.Release(ctx, key, holder), "Release of %q by %q", utf.Cut(key, 40), utf.Cut(holder, 40))
 }
 
 // stale expects that a step is refused since another one or nobody has the key.

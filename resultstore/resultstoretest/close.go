@@ -3,6 +3,7 @@ package resultstoretest
 import (
 	"context"
 
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/internal/suite"
 	"github.com/swarmiji/swarmiji/resultstore"
 )
@@ -24,9 +25,13 @@ func closeCases() []testCase {
 				_, err := s.Load(ctx, r.ID)
 				w.WantIs(err, resultstore.ErrClosed, "Load")
 				w.WantIs(s.Delete(ctx, r.ID), resultstore.ErrClosed, "Delete")
-				if n, ok := s.(resultstore.Notifier); ok {
+				if n, ok := capability.As[resultstore.Notifier](s); ok {
 					_, err := n.Notify(ctx, w.node("n"))
 					w.WantIs(err, resultstore.ErrClosed, "Notify")
+				}
+				if r, ok := capability.As[resultstore.Replier](s); ok {
+					_, err := r.Replies(ctx, w.node("n"))
+					w.WantIs(err, resultstore.ErrClosed, "Replies")
 				}
 			},
 		},

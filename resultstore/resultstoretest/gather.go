@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/swarmiji/swarmiji/capability"
+	"github.com/swarmiji/swarmiji/internal/suite"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -20,7 +22,7 @@ func gatherCases() []testCase {
 			Explain: "Gatherer is optional; a store that has it promises it, so that it is tested.",
 			Run: func(w *world) {
 				s := w.Open()
-				if _, got := s.(resultstore.Gatherer); got != w.h.Promises.Gather {
+				if _, got := capability.As[resultstore.Gatherer](s); got != w.h.Promises.Gather {
 					w.Errorf("the store is a Gatherer: %v, promised is %v", got, w.h.Promises.Gather)
 				}
 			},
@@ -311,12 +313,7 @@ func needsGather(h *Harness) string {
 // gatherer opens a store as a Gatherer.
 func (w *world) gatherer() resultstore.Gatherer {
 	w.Helper()
-	s := w.Open()
-	g, ok := s.(resultstore.Gatherer)
-	if !ok {
-		w.Fatalf("%T is no Gatherer", s)
-	}
-	return g
+	return suite.Offer[resultstore.Gatherer](w, w.Open())
 }
 
 // member is the end of a member that succeeded.

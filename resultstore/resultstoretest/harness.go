@@ -62,7 +62,7 @@ type Harness struct {
 // name. An interface that the store offers without the promise fails the suite, so that no capability goes untested.
 type Promises struct {
 	RepliesOnly bool // resultstore.Replier: records are had by notification alone; what is about kept records is skipped
-	Notify      bool // resultstore.Notifier
+	Notify      bool // resultstore.Notifier, or the stream of a resultstore.Replier
 	Gather      bool // resultstore.Gatherer
 	Claim       bool // resultstore.Claimer
 	Durable     bool // a saved record survives Restart; with RepliesOnly: one that was not received yet

@@ -8,10 +8,16 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/internal/suite"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
 )
+
+// wrapper is one as users write it.
+type wrapper struct{ resultstore.ResultStore }
+
+func (w wrapper) Unwrap() any { return w.ResultStore }
 
 func notifyCases() []testCase {
 	return []testCase{
@@ -23,8 +29,26 @@ func notifyCases() []testCase {
 				if got, want := resultstore.RepliesOnly(s), w.h.Promises.RepliesOnly; got != want {
 					w.Errorf("RepliesOnly is %v, promised is %v", got, want)
 				}
-				if _, got := s.(resultstore.Notifier); got != w.h.Promises.Notify {
-					w.Errorf("the store is a Notifier: %v, promised is %v", got, w.h.Promises.Notify)
+				if _, got := capability.As[resultstore.Notifier](s); got != (w.h.Promises.Notify && !w.h.Promises.RepliesOnly) {
+					w.Errorf("the store is a Notifier: %v, promised is Notify %v, RepliesOnly %v", got, w.h.Promises.Notify, w.h.Promises.RepliesOnly)
+				}
+			},
+		},
+		{
+			Area: "notify", Name: "a wrapper keeps every capability",
+			Explain: "Users wrap stores to count or to log. What the store can do besides its port is found through a wrapper that has Unwrap.",
+			Run: func(w *world) {
+				s := w.Open()
+				suite.Keeps(w, s, wrapper{s}, suite.CapabilityOf[resultstore.Notifier](), suite.CapabilityOf[resultstore.Replier](),
+					suite.CapabilityOf[resultstore.Gatherer](), suite.CapabilityOf[resultstore.Claimer]())
+				if got, want := resultstore.RepliesOnly(wrapper{s}), resultstore.RepliesOnly(s); got != want {
+					w.Errorf("RepliesOnly of a wrapper is %v, want %v", got, want)
+				}
+				if got, want := resultstore.GathererOf(nil, wrapper{s}), resultstore.GathererOf(nil, s); got != want {
+					w.Errorf("GathererOf of a wrapper is %T, want %T", got, want)
+				}
+				if got, want := resultstore.ClaimerOf(nil, wrapper{s}), resultstore.ClaimerOf(nil, s); got != want {
+					w.Errorf("ClaimerOf of a wrapper is %T, want %T", got, want)
 				}
 			},
 		},
@@ -322,28 +346,24 @@ func notifyCases() []testCase {
 			Needs:   []need{needsReplies},
 			Run: func(w *world) {
 				node := w.node("n")
-				n := w.notify(w.Open(), node)
-				r, ok := n.(resultstore.Readier)
-				if !ok {
-					w.Fatal("the stream of a reply queue is no resultstore.Readier")
-				}
+				n := w.replies(w.Open(), node)
 				ctx, cancel := w.Ctx()
 				defer cancel()
-				w.Must(r.Ready(ctx), "Ready of a stream that was just opened")
+				w.Must(n.Ready(ctx), "Ready of a stream that was just opened")
 				lose := func() <-chan error {
 					w.Helper()
 					w.h.Lose(w.TB, node)
 					w.Until("the stream sees that its queue is gone", func() bool {
 						now, cancel := context.WithCancel(ctx)
 						cancel()
-						err := r.Ready(now)
+						err := n.Ready(now)
 						if err != nil {
 							w.WantIs(err, resultstore.ErrUnavailable, "Ready without a queue")
 						}
 						return err != nil
 					})
 					ended := make(chan error, 1)
-					go func() { ended <- r.Ready(ctx) }()
+					go func() { ended <- n.Ready(ctx) }()
 					return ended
 				}
 				ended := lose()

@@ -108,14 +108,23 @@ func (w *world) remove(s resultstore.ResultStore, id task.ID) {
 // notify opens a stream. It ends with the store at the latest.
 func (w *world) notify(s resultstore.ResultStore, node string) resultstore.Notifications {
 	w.Helper()
-	n, ok := s.(resultstore.Notifier)
-	if !ok {
-		w.Fatalf("%T is no Notifier", s)
+	if w.h.Promises.RepliesOnly {
+		return w.replies(s, node)
 	}
 	ctx, cancel := w.Ctx()
 	defer cancel()
-	stream, err := n.Notify(ctx, node)
+	stream, err := suite.Offer[resultstore.Notifier](w, s).Notify(ctx, node)
 	w.Must(err, "Notify(%q)", node)
+	return stream
+}
+
+// replies opens the stream of a reply queue. It ends with the store at the latest.
+func (w *world) replies(s resultstore.ResultStore, node string) resultstore.Replies {
+	w.Helper()
+	ctx, cancel := w.Ctx()
+	defer cancel()
+	stream, err := suite.Offer[resultstore.Replier](w, s).Replies(ctx, node)
+	w.Must(err, "Replies(%q)", node)
 	return stream
 }
 

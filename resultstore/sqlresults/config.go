@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/keyset"
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
 	"github.com/swarmiji/swarmiji/task"
@@ -44,7 +43,7 @@ type Config struct {
 	// Connections is how many connections to PostgreSQL there are at most. 0: 16, or what the URL says.
 	Connections int
 	// Backoff is between two attempts to reach the database. Zero: up to 100 ms at first, up to 5 s in the end.
-	Backoff backoff.Exponential
+	Backoff task.Backoff
 	// Namespace keeps programs with one database apart: 1 to 64 letters, digits, '_' and '-'. It has to be the same for submitters
 	// and consumers. "": [DefaultNamespace], "default".
 	Namespace string

@@ -18,7 +18,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
-	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/resultstore"
@@ -43,7 +42,7 @@ func TestMain(m *testing.M) {
 
 func open(t testing.TB, cfg sqlresults.Config) *sqlresults.Store {
 	t.Helper()
-	cfg.Backoff = backoff.Exponential{Min: 5 * time.Millisecond, Max: 100 * time.Millisecond}
+	cfg.Backoff = task.Backoff{Base: 5 * time.Millisecond, Max: 100 * time.Millisecond}
 	cfg.Logger = slog.New(slog.DiscardHandler)
 	s, err := sqlresults.New(cfg)
 	if err != nil {

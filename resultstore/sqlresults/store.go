@@ -14,6 +14,8 @@ import (
 
 	"github.com/swarmiji/swarmiji/internal/keyset"
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
+	"github.com/swarmiji/swarmiji/internal/utf"
+	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
@@ -75,7 +77,7 @@ func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
 		return err
 	}
 	if !r.State.Recorded() {
-		return fmt.Errorf("%w: state %q is not recorded", resultstore.ErrMalformed, task.Text(string(r.State), 32))
+		return fmt.Errorf("%w: state %q is not recorded", resultstore.ErrMalformed, utf.Cut(string(r.State), 32))
 	}
 	value, err := s.encode(&r)
 	if err != nil {
@@ -239,17 +241,13 @@ func (s *Store) repeat(ctx context.Context, what string, fn func() error) error 
 		if !errors.Is(err, sqlconn.ErrIndeterminate) || ctx.Err() != nil {
 			return failure(what, err)
 		}
-		t := time.NewTimer(s.cfg.Backoff.Delay(attempt))
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-		case <-s.life.Done():
+		if wake.SleepOr(ctx, s.life.Done(), s.cfg.Backoff.Interval(attempt)) {
+			continue
+		}
+		if ctx.Err() == nil {
 			err = sqlconn.ErrClosed
 		}
-		t.Stop()
-		if ctx.Err() != nil || s.life.Err() != nil {
-			return failure(what, err)
-		}
+		return failure(what, err)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/internal/keyset"
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
+	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -61,7 +62,7 @@ func (s *Store) Notify(ctx context.Context, node string) (resultstore.Notificati
 		return nil, err
 	}
 	if !keyset.ValidName(node) {
-		return nil, fmt.Errorf("%w: node %q is no name", resultstore.ErrMalformed, task.Text(node, 64))
+		return nil, fmt.Errorf("%w: node %q is no name", resultstore.ErrMalformed, utf.Cut(node, 64))
 	}
 	n := &stream{store: s, node: node, turn: make(chan struct{}, 1)}
 	n.ctx, n.stop = context.WithCancel(context.Background())

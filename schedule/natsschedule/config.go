@@ -12,9 +12,9 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/natsconn"
 	"github.com/swarmiji/swarmiji/schedule"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 // DefaultName is the schedule's name if [Config] has none.
@@ -35,7 +35,7 @@ type Config struct {
 	// NKeySeed is a file with an nkey seed. "": none.
 	NKeySeed string
 	// Backoff is between two attempts to connect. Zero: up to 100 ms at first, up to 5 s in the end.
-	Backoff backoff.Exponential
+	Backoff task.Backoff
 	// Name is the schedule's name, which has a stream of its own. "": [DefaultName], "default".
 	Name string
 	// Replicas is on how many servers of a cluster the stream is kept when this store creates it: 1 to 5. 0: 1.

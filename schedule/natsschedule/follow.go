@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/swarmiji/swarmiji/internal/natsconn"
+	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
 const (
@@ -44,12 +45,7 @@ func (s *Store) follow() {
 		if time.Since(began) > idle {
 			attempt = 0
 		}
-		t := time.NewTimer(s.backoff.Delay(min(attempt, 4)))
-		select {
-		case <-t.C:
-		case <-s.ctx.Done():
-		}
-		t.Stop()
+		wake.Sleep(s.ctx, s.backoff.Interval(min(attempt, 4)))
 	}
 }
 

@@ -9,12 +9,12 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/schedule"
 	"github.com/swarmiji/swarmiji/schedule/natsschedule"
 	"github.com/swarmiji/swarmiji/schedule/scheduletest"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 func TestMain(m *testing.M) {
@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 func makeStore(url, name string) (*natsschedule.Store, error) {
 	return natsschedule.New(natsschedule.Config{
 		URLs: []string{url}, Name: name, Logger: slog.New(slog.DiscardHandler),
-		Backoff: backoff.Exponential{Min: 5 * time.Millisecond, Max: 200 * time.Millisecond},
+		Backoff: task.Backoff{Base: 5 * time.Millisecond, Max: 200 * time.Millisecond},
 	})
 }
 

@@ -10,9 +10,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/natsconn"
 	"github.com/swarmiji/swarmiji/schedule"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 // Store keeps a schedule in NATS. Make one with [New], and end it with Close. All methods may be called from any goroutine.
@@ -21,7 +21,7 @@ type Store struct {
 	name           string
 	stream, prefix string
 	replicas       int
-	backoff        backoff.Exponential
+	backoff        task.Backoff
 	opened         atomic.Bool // the stream is there
 	ttl            atomic.Bool // the server removes messages at their time
 

@@ -9,9 +9,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/redisconn"
 	"github.com/swarmiji/swarmiji/schedule"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 // DefaultName is the name of the schedule of a Config that names none.
@@ -33,7 +33,7 @@ type Config struct {
 	// The Logger is told, too. nil: nobody.
 	OnDrop func(member string)
 	// Backoff is between attempts to reach the server. Zero: full jitter up to 100 ms at first and up to 5 s in the end.
-	Backoff backoff.Exponential
+	Backoff task.Backoff
 	// Logger is told of what no call returns: settings of the server that weaken the promise, and members that were dropped. nil:
 	// slog.Default().
 	Logger *slog.Logger

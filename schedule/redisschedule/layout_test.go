@@ -19,6 +19,7 @@ import (
 	"github.com/swarmiji/swarmiji/schedule"
 	"github.com/swarmiji/swarmiji/schedule/redisschedule"
 	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/when"
 )
 
 // server is a schedule on the shared server, looked at with bare commands.
@@ -235,7 +236,7 @@ func TestZones(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec, err := schedule.Parse("CRON_TZ=Asia/Tokyo * * * * * * *")
+	spec, err := when.Parse("CRON_TZ=Asia/Tokyo * * * * * * *")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -270,7 +271,7 @@ func TestZones(t *testing.T) {
 		t.Error(next, err)
 	}
 	published("it was paused")
-	utc, err := schedule.ParseCron5("0 9 * * *", nil)
+	utc, err := when.ParseCron5("0 9 * * *", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

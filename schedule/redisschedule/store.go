@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/redisconn"
+	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/schedule"
 )
 
@@ -355,15 +356,7 @@ func (s *Store) eval(ctx context.Context, what string, script *redisconn.Script,
 }
 
 func (s *Store) wait(ctx context.Context, attempt int) bool {
-	t := time.NewTimer(s.conn.Backoff().Delay(attempt))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-	case <-s.conn.Done():
-	}
-	return false
+	return wake.SleepOr(ctx, s.conn.Done(), s.conn.Backoff().Interval(attempt))
 }
 
 // wrap puts the port's class beside the connection's error.

@@ -9,10 +9,10 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
-	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/schedule/redisschedule"
 	"github.com/swarmiji/swarmiji/schedule/scheduletest"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 func TestMain(m *testing.M) {
@@ -30,7 +30,7 @@ func child(url, name string) (scheduletest.Store, error) {
 	}
 	return redisschedule.New(redisschedule.Config{
 		Redis: &redis.UniversalOptions{Addrs: []string{o.Addr}, Username: o.Username, Password: o.Password},
-		Name:  name, Logger: slog.New(slog.DiscardHandler), Backoff: backoff.Exponential{Max: 500 * time.Millisecond},
+		Name:  name, Logger: slog.New(slog.DiscardHandler), Backoff: task.Backoff{Max: 500 * time.Millisecond},
 	})
 }
 
@@ -47,7 +47,7 @@ func open(t testing.TB, c redisschedule.Config) *redisschedule.Store {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	c.Backoff = backoff.Exponential{Max: 500 * time.Millisecond}
+	c.Backoff = task.Backoff{Max: 500 * time.Millisecond}
 	s, err := redisschedule.New(c)
 	if err != nil {
 		t.Fatal(err)

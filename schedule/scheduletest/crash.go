@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/schedule"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -207,7 +208,7 @@ func (w *world) rest(s Store) bool {
 
 // named is the name from which ids are derived.
 func named(s Store) string {
-	if n, ok := schedule.As[schedule.Named](s); ok {
+	if n, ok := capability.As[schedule.Named](s); ok {
 		return n.Name()
 	}
 	return "suite"

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/internal/suite"
 	"github.com/swarmiji/swarmiji/schedule"
 )
@@ -26,11 +27,11 @@ func calls(s Store, e schedule.Entry) map[string]func(ctx context.Context) error
 			return err
 		},
 	}
-	if l, ok := schedule.As[schedule.Lister](s); ok {
+	if l, ok := capability.As[schedule.Lister](s); ok {
 		m["Get"] = func(ctx context.Context) error { _, err := l.Get(ctx, e.ID); return err }
 		m["List"] = func(ctx context.Context) error { _, _, err := l.List(ctx, "", 10); return err }
 	}
-	if p, ok := schedule.As[schedule.Pauser](s); ok {
+	if p, ok := capability.As[schedule.Pauser](s); ok {
 		m["Pause"] = func(ctx context.Context) error { return p.Pause(ctx, e.ID) }
 		m["Resume"] = func(ctx context.Context) error { return p.Resume(ctx, e.ID, e.Next) }
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/schedule"
 	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/when"
 )
 
 // said is a listener that notes its arguments in their order.
@@ -119,7 +120,7 @@ func listenerCases() []testCase {
 			Run: func(w *world) {
 				s, r := w.Open(), &said{}
 				sched := w.schedule(s)
-				spec, err := schedule.Parse("CRON_TZ=Asia/Tokyo * * * * * * *")
+				spec, err := when.Parse("CRON_TZ=Asia/Tokyo * * * * * * *")
 				w.Must(err, "Parse")
 				added := w.say(sched, schedule.BySpec(spec), "x")
 				_, stop := w.sayer(w.Open(), r)

@@ -4,13 +4,15 @@ import (
 	"bytes"
 	"time"
 
+	"github.com/swarmiji/swarmiji/capability"
+	"github.com/swarmiji/swarmiji/internal/suite"
 	"github.com/swarmiji/swarmiji/schedule"
 )
 
 // offers returns the optional interface, and fails the case if the adapter does not have what it promises.
 func offers[T any](w *world, s Store) T {
 	w.Helper()
-	t, ok := schedule.As[T](s)
+	t, ok := capability.As[T](s)
 	if !ok {
 		w.Fatalf("%T does not have what it promises", s)
 	}
@@ -243,31 +245,45 @@ func watchCases() []testCase {
 			},
 		},
 		{
+			Area: "watch", Name: "a wrapper keeps every capability",
+			Explain: "Users wrap stores to count or to log. What the store can do besides its port is found through a wrapper that has Unwrap.",
+			Run: func(w *world) {
+				s := w.Open()
+				suite.Keeps(w, s, wrapper{s}, suite.CapabilityOf[schedule.Lister](), suite.CapabilityOf[schedule.Pauser](),
+					suite.CapabilityOf[schedule.Watcher](), suite.CapabilityOf[schedule.Mender](), suite.CapabilityOf[schedule.Named]())
+			},
+		},
+		{
 			Area: "watch", Name: "promised",
 			Explain: "What a store offers beyond the port is promised, so that no capability goes untested.",
 			Run: func(w *world) {
 				s := w.Open()
 				offered := map[string][2]bool{}
-				_, lists := schedule.As[schedule.Lister](s)
+				_, lists := capability.As[schedule.Lister](s)
 				offered["List"] = [2]bool{lists, w.h.Promises.List}
-				_, pauses := schedule.As[schedule.Pauser](s)
+				_, pauses := capability.As[schedule.Pauser](s)
 				offered["Pause"] = [2]bool{pauses, w.h.Promises.Pause}
-				_, watches := schedule.As[schedule.Watcher](s)
+				_, watches := capability.As[schedule.Watcher](s)
 				offered["Watch"] = [2]bool{watches, w.h.Promises.Watch}
-				_, mends := schedule.As[schedule.Mender](s)
+				_, mends := capability.As[schedule.Mender](s)
 				offered["Mend"] = [2]bool{mends, w.h.Promises.Mend}
 				for name, is := range offered {
 					if is[0] != is[1] {
 						w.Errorf("%s: offered %v, promised %v", name, is[0], is[1])
 					}
 				}
-				if n, ok := schedule.As[schedule.Named](s); ok && schedule.CheckName(n.Name()) != nil {
+				if n, ok := capability.As[schedule.Named](s); ok && schedule.CheckName(n.Name()) != nil {
 					w.Errorf("the schedule's name is %q", n.Name())
 				}
 			},
 		},
 	}
 }
+
+// wrapper is one as users write it.
+type wrapper struct{ schedule.Store }
+
+func (w wrapper) Unwrap() any { return w.Store }
 
 func mendCases() []testCase {
 	return []testCase{

@@ -7,9 +7,9 @@ import (
 	"log/slog"
 	"sync"
 
-	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
 	"github.com/swarmiji/swarmiji/schedule"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 // DefaultName is the schedule's name if [Config] has none.
@@ -28,7 +28,7 @@ type Config struct {
 	// Connections is how many connections to PostgreSQL there are at most. 0: 16, or what the URL says.
 	Connections int
 	// Backoff is between two attempts to connect. Zero: up to 100 ms at first, up to 5 s in the end.
-	Backoff backoff.Exponential
+	Backoff task.Backoff
 	// Logger is told when hearing of other processes' changes is interrupted. nil: slog.Default().
 	Logger *slog.Logger
 }

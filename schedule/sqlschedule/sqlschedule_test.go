@@ -11,12 +11,12 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/swarmiji/swarmiji/internal/backoff"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/schedule"
 	"github.com/swarmiji/swarmiji/schedule/scheduletest"
 	"github.com/swarmiji/swarmiji/schedule/sqlschedule"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 func TestMain(m *testing.M) {
@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(testserver.Reaper))
 }
 
-var quick = backoff.Exponential{Min: 5 * time.Millisecond, Max: 100 * time.Millisecond}
+var quick = task.Backoff{Base: 5 * time.Millisecond, Max: 100 * time.Millisecond}
 
 func open(t testing.TB, cfg sqlschedule.Config) *sqlschedule.Store {
 	t.Helper()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/pack"
+	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/serializer"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -180,7 +181,7 @@ func readHeaders(r *pack.Reader) map[string]string {
 			return nil
 		}
 		if _, twice := h[k]; twice {
-			r.Fail(fmt.Errorf("header %q is there twice", task.Text(k, 64)))
+			r.Fail(fmt.Errorf("header %q is there twice", utf.Cut(k, 64)))
 			return nil
 		}
 		h[k] = v

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
 // errHeld is what the lock functions of a platform return when somebody else holds the lock.
@@ -31,9 +33,7 @@ func lock(ctx context.Context, dir string) (*os.File, error) {
 		if time.Now().After(deadline) {
 			return nil, lockedError(dir)
 		}
-		select {
-		case <-time.After(10 * time.Millisecond):
-		case <-ctx.Done():
+		if !wake.Sleep(ctx, 10*time.Millisecond) {
 			return nil, fmt.Errorf("embedded: locking %s: %w", dir, ctx.Err())
 		}
 	}

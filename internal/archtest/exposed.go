@@ -1,0 +1,97 @@
+package archtest
+
+import (
+	"fmt"
+	"go/ast"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// checkExposed finds types of internal packages in what users see: exported functions and methods, and exported types
+// with their exported fields and methods. A user could not name such a type, nor read about it.
+func (s *source) checkExposed() []string {
+	if s.name == "main" || strings.HasPrefix(s.rel+"/", "internal/") {
+		return nil
+	}
+	var bad []string
+	for _, f := range s.files {
+		inside := internalNames(f)
+		look := func(name *ast.Ident, x ast.Node) {
+			if !name.IsExported() || x == nil {
+				return
+			}
+			inspectSeen(x, func(e *ast.SelectorExpr) {
+				if id, ok := e.X.(*ast.Ident); ok && inside[id.Name] {
+					bad = append(bad, fmt.Sprintf("%s: exported %s shows %s.%s, which users cannot name: use a type of a public package", s.at(e), name.Name, id.Name, e.Sel.Name))
+				}
+			})
+		}
+		for _, d := range f.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				if exportedReceiver(d) {
+					look(d.Name, d.Type)
+				}
+			case *ast.GenDecl:
+				for _, spec := range d.Specs {
+					switch spec := spec.(type) {
+					case *ast.TypeSpec:
+						look(spec.Name, spec)
+					case *ast.ValueSpec:
+						for _, name := range spec.Names {
+							look(name, spec.Type)
+						}
+					}
+				}
+			}
+		}
+	}
+	return bad
+}
+
+// internalNames returns under which names f knows internal packages.
+func internalNames(f *ast.File) map[string]bool {
+	names := map[string]bool{}
+	for _, spec := range f.Imports {
+		p, err := strconv.Unquote(spec.Path.Value)
+		if err != nil || !strings.HasPrefix(p, module+"/internal/") {
+			continue
+		}
+		name := path.Base(p)
+		if spec.Name != nil {
+			name = spec.Name.Name
+		}
+		names[name] = true
+	}
+	return names
+}
+
+// inspectSeen calls fn for what is taken from packages in x, except in fields and methods that users do not see.
+func inspectSeen(x ast.Node, fn func(*ast.SelectorExpr)) {
+	ast.Inspect(x, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.SelectorExpr:
+			fn(n)
+		case *ast.StructType:
+			inspectFields(n.Fields, fn)
+			return false
+		case *ast.InterfaceType:
+			inspectFields(n.Methods, fn)
+			return false
+		}
+		return true
+	})
+}
+
+func inspectFields(list *ast.FieldList, fn func(*ast.SelectorExpr)) {
+	for _, field := range list.List {
+		seen := len(field.Names) == 0 // embedded
+		for _, name := range field.Names {
+			seen = seen || name.IsExported()
+		}
+		if seen {
+			inspectSeen(field.Type, fn)
+		}
+	}
+}

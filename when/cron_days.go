@@ -1,0 +1,107 @@
+package when
+
+import "slices"
+
+// This file answers, once when a Cron is made, on which days any time matches. For most it is every day. With items n/m it may be some
+// days only, or none: "* * * * * */2 0/2" asks for an even minute whose number is odd. To search for that one would mean to go through
+// the minutes of 130 years; here the condition is carried from minutes up to days by arithmetic.
+
+// progression is a set of whole numbers: those that leave the rest r when divided by k, or r alone if k is 0.
+type progression struct{ r, k int64 }
+
+var everything = progression{0, 1}
+
+// alone is the distance from which on a progression counts as its first member alone: there are fewer minutes in the years of a Cron.
+const alone = 1 << 27
+
+// prepare works out which days have a matching time.
+func (f *fields) prepare() {
+	minutes := f.second.carry([]progression{everything}, 60)
+	hours := f.minute.carry(minutes, 60)
+	days := f.hour.carry(hours, 24)
+	if f.everyDay = slices.Contains(days, everything); f.everyDay {
+		return
+	}
+	f.days = make([]uint64, lastDay/64+2)
+	for _, p := range days {
+		for day := p.r; day <= lastDay; day += p.k {
+			f.days[day/64] |= 1 << (day % 64)
+			if p.k == 0 {
+				break
+			}
+		}
+	}
+}
+
+// carry returns in which periods a field has a matching value. inner are the numbers of the matching values, counted from 1970, of which
+// each period has size many: matching minutes become hours that have one.
+func (f *field) carry(inner []progression, size int64) []progression {
+	if slices.Contains(inner, everything) && f.mask != 0 {
+		return []progression{everything}
+	}
+	var found []progression
+	seen := map[progression]bool{}
+	add := func(value int64, when progression) {
+		for _, p := range inner {
+			if p, ok := p.divide(size, value); ok {
+				if p, ok = p.and(when); ok && !seen[p] {
+					seen[p] = true
+					found = append(found, p)
+				}
+			}
+		}
+	}
+	for v := range size {
+		if f.mask>>v&1 == 1 {
+			add(v, everything)
+		}
+	}
+	for _, e := range f.nth {
+		add(e.n, progression{e.m - 1, e.m})
+	}
+	return found
+}
+
+// divide returns the x for which size*x+value is in p.
+func (p progression) divide(size, value int64) (progression, bool) {
+	want := p.r - value
+	if p.k == 0 {
+		return progression{want / size, 0}, want >= 0 && want%size == 0
+	}
+	g, inverse := gcd(size, p.k)
+	if want%g != 0 {
+		return progression{}, false
+	}
+	k := p.k / g
+	return progression{mod(mod(want/g, k)*inverse, k), k}, true
+}
+
+// and returns what is in both p and q, of which q is no number alone and has a distance of at most maxStep.
+func (p progression) and(q progression) (progression, bool) {
+	if p.k == 0 {
+		return p, mod(p.r, q.k) == q.r
+	}
+	g, inverse := gcd(p.k, q.k)
+	if (q.r-p.r)%g != 0 {
+		return progression{}, false
+	}
+	k := q.k / g
+	both := progression{p.r + p.k*mod(mod((q.r-p.r)/g, k)*inverse, k), p.k * k}
+	if both.k >= alone {
+		both.k = 0
+	}
+	return both, true
+}
+
+// gcd returns the greatest common divisor g of a and b, and the inverse of a/g modulo b/g.
+func gcd(a, b int64) (g, inverse int64) {
+	x, y, u, v := a, b, int64(1), int64(0) // x = u*a and y = v*a, modulo b
+	for y != 0 {
+		q := x / y
+		x, y, u, v = y, x-q*y, v, u-q*v
+	}
+	return x, mod(u, b/x)
+}
+
+// mod is the rest that is never negative.
+func mod(a, b int64) int64 { return (a%b + b) % b }

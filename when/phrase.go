@@ -1,0 +1,234 @@
+package when
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Phrase is a phrase that was understood.
+type Phrase struct {
+	Spec Spec // when; of one instant it is a Cron whose fields are all fixed
+	// Once says that it is one instant and no recurrence. The instant may be now itself, which Spec.Next, asked with now, no longer
+	// tells: look at At.
+	Once bool
+	// At is the instant, or the first run of a recurrence after now, in UTC. It is zero for a recurrence that never runs.
+	At time.Time
+	// Echo says what was understood, for a person to look over: "Sat 21 Nov 2026 19:00 UTC, in 28h10m".
+	Echo string
+}
+
+const maxPhrase = 200 // bytes
+
+// ParsePhrase reads a time in English, as seen from now. The zone of now is that of the phrase,
+// unless its last word names another one, as Europe/Berlin or UTC.
+//
+//	in DURATION       in 5 minutes; in an hour and 30 seconds; in 2 weeks, 1 day
+//	at MOMENT         at 7pm tomorrow; at noon on friday; at nov 21 2026 19:15; at 2026-11-21T19:00:00+01:00; at now
+//	every RECURRENCE  every 15 minutes; every weekday at 9am; every mon, wed and fri at 8:30; every 2nd wednesday at noon;
+//	                  every month on the 1st at 7am; every weekday at 9am Europe/Berlin
+//	now               the same as at now
+//
+// A DURATION is a sum of whole numbers (or a, an) of seconds, minutes, hours, days, weeks, months and years, parted by blanks, commas or
+// "and". Days and longer are counted in the calendar: the time of day stays, and a month that is too short ends on its last day. The
+// instant is rounded up to the whole second. A sum of 0 is now itself, in its current second.
+//
+// A MOMENT is a time with or without a day before it ("tomorrow at 7pm") or behind it ("7pm on friday"), an ISO date, which means its
+// midnight, or an ISO date and time with or without an offset. Times are 7pm, 7:15 pm, 19:15, 23:59:59, noon and midnight. Days are today, tomorrow,
+// a weekday, "next" and a weekday (that of the next week; weeks begin on Monday), a month and a day in either order with or without
+// a year, and ISO dates. Weekdays and months may be cut to three letters. A time alone, a weekday, and a date without a year mean the first such
+// moment after now; with today, a year or an ISO date the day is fixed, and a moment that is past is refused. So is one that a clock leaves out; one that it
+// shows twice is the first.
+//
+// A RECURRENCE is aligned to the clock and not to now: every 15 minutes is at :00, :15, :30 and :45, and only what divides a minute, an hour
+// or a day is accepted. "every 2nd wednesday" is every 14 days, see [ParseCron]; "every month on the 31st" leaves out months without one. Without a time it is
+// midnight. If UTC can say it, Spec is a [Cron] in UTC; else one in now's zone, which then must have a name that other machines know.
+//
+// All of the text must be understood. What is not accepted is refused with a [SpecError] that names the nearest form that is. Case and runs of blanks do not
+// matter.
+func ParsePhrase(text string, now time.Time) (Phrase, error) {
+	if len(text) > maxPhrase {
+		return Phrase{}, &SpecError{Input: shorten(text), Problem: fmt.Sprintf("it is longer than %d bytes", maxPhrase)}
+	}
+	if y := now.UTC().Year(); y < firstYear || y > lastYear {
+		return Phrase{}, &SpecError{Input: shorten(text), Problem: fmt.Sprintf("now is in the year %d; schedules know the years %d to %d", y, firstYear, lastYear)}
+	}
+	body, zone := zoneBehind(text)
+	if zone != "" {
+		at, err := loadZone(zone)
+		if err != nil {
+			return Phrase{}, &SpecError{
+				Input: shorten(text), Understood: body, Problem: fmt.Sprintf("no zone %q is known here", zone), Nearest: body + " Europe/Berlin",
+			}
+		}
+		if now = now.UTC(); at.loc != nil {
+			now = now.In(at.loc)
+		}
+	}
+	found, err := understand(body, now)
+	if err != nil {
+		if err.Nearest == "" {
+			err.Nearest = nearest(body, now)
+		}
+		if zone != "" {
+			err.Input, err.Nearest = shorten(text), err.Nearest+" "+zone
+		}
+		return Phrase{}, err
+	}
+	return found, nil
+}
+
+// zoneBehind takes the name of a zone off the end of a phrase; "": there is none.
+func zoneBehind(text string) (body, zone string) {
+	text = strings.TrimSpace(text)
+	i := strings.LastIndexAny(text, " \t\r\n")
+	last := text[i+1:]
+	if i < 0 || last != "UTC" && (!strings.Contains(last, "/") || strings.ContainsAny(last[:1], "0123456789/")) {
+		return text, ""
+	}
+	return strings.TrimSpace(text[:i]), last
+}
+
+// understand is ParsePhrase without a look for the nearest form.
+func understand(text string, now time.Time) (Phrase, *SpecError) {
+	p := &phrase{input: text, now: now, tokens: tokenize(text)}
+	if loc := now.Location(); loc != time.UTC {
+		p.loc = loc
+	}
+	var found Phrase
+	var err *SpecError
+	switch {
+	case p.take("in"):
+		found.Once = true
+		found.At, err = p.duration()
+	case p.take("at"):
+		found.Once = true
+		found.At, err = p.moment()
+	case p.take("now"):
+		found.Once = true
+		found.At = now.Truncate(time.Second)
+	case p.take("every"):
+		found.Spec, err = p.recurrence()
+	default:
+		err = p.refuse(`a phrase begins with "in", "at" or "every"`, "")
+	}
+	if err == nil && !p.done() {
+		err = p.refuse(fmt.Sprintf("%q does not belong here", p.rest()), "")
+	}
+	if err != nil {
+		return Phrase{}, err
+	}
+	if !found.Once {
+		found.At, _ = found.Spec.Next(now)
+		found.Echo = Describe(found.Spec)
+		if !found.At.IsZero() {
+			found.Echo += "; next " + DescribeTime(found.At, now)
+		}
+		return found, nil
+	}
+	once, onceErr := Once(found.At)
+	if onceErr != nil {
+		p.next = len(p.tokens) - 2
+		return Phrase{}, p.refuse(fmt.Sprintf("it leads out of the years %d to %d", firstYear, lastYear), "")
+	}
+	found.Spec = once
+	found.At, _ = once.Next(found.At.Add(-time.Second))
+	found.Echo = DescribeTime(found.At, now)
+	return found, nil
+}
+
+// duration reads what follows "in".
+func (p *phrase) duration() (time.Time, *SpecError) {
+	const years = lastYear - firstYear + 1
+	var months, days, seconds int64
+	for {
+		n, err := p.amount()
+		if err != nil {
+			return time.Time{}, err
+		}
+		switch p.unit() {
+		case "second":
+			seconds += n
+		case "minute":
+			seconds += n * 60
+		case "hour":
+			seconds += n * 3600
+		case "day":
+			days += n
+		case "week":
+			days += n * 7
+		case "month":
+			months += n
+		case "year":
+			months += n * 12
+		default:
+			return time.Time{}, p.refuse("what follows must be seconds, minutes, hours, days, weeks, months or years", "")
+		}
+		if months > years*12 || days > years*366 || seconds > years*366*daySeconds {
+			return time.Time{}, p.refuse(fmt.Sprintf("it leads out of the years %d to %d", firstYear, lastYear), "")
+		}
+		if p.done() {
+			break
+		}
+		p.joiner()
+	}
+	t := p.now
+	if months > 0 || days > 0 {
+		y, m, d := t.Date()
+		first := time.Date(y, m+time.Month(months), 1, 0, 0, 0, 0, time.UTC)
+		last := first.AddDate(0, 1, -1).Day()
+		h, mi, s := t.Clock()
+		c := first.AddDate(0, 0, min(d, last)-1+int(days)).Unix() + int64(h*3600+mi*60+s)
+		t = time.Unix(p.instant(c), int64(t.Nanosecond()))
+	}
+	if months+days+seconds == 0 {
+		return t.Truncate(time.Second), nil
+	}
+	return t.Add(time.Duration(seconds) * time.Second), nil
+}
+
+// amount reads a number, or a or an.
+func (p *phrase) amount() (int64, *SpecError) {
+	if p.take("a") || p.take("an") {
+		return 1, nil
+	}
+	t := p.peek()
+	if t.kind != digits {
+		return 0, p.refuse("a whole number of seconds, minutes, hours, days, weeks, months or years must follow", "")
+	}
+	n, ok := number(strings.TrimLeft(t.text[:len(t.text)-1], "0")+t.text[len(t.text)-1:], maxStep)
+	if !ok {
+		return 0, p.refuse(fmt.Sprintf("%s is more than %d", shorten(t.text), maxStep), "")
+	}
+	if after := p.tokens[p.next+1]; after.glued {
+		return 0, p.refuse(fmt.Sprintf("%q is no whole number with a blank behind it", t.text+after.text), "")
+	}
+	p.next++
+	return int64(n), nil
+}
+
+// unit reads a unit of time, with or without an s.
+func (p *phrase) unit() string {
+	t := p.peek()
+	for _, u := range [...]string{"second", "minute", "hour", "day", "week", "month", "year"} {
+		if t.kind == word && (t.text == u || t.text == u+"s") {
+			p.next++
+			return u
+		}
+	}
+	return ""
+}
+
+// joiner skips what may stand between the members of a sum or a list: nothing, a comma, "and", or both.
+func (p *phrase) joiner() bool {
+	comma := p.take(",")
+	return p.take("and") || comma
+}
+
+// instant returns the first instant at which the clock of the phrase shows c.
+func (p *phrase) instant(c int64) int64 {
+	if p.loc == nil {
+		return c
+	}
+	return instantOf(c, p.loc)
+}

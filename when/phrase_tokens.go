@@ -1,0 +1,95 @@
+package when
+
+import (
+	"strings"
+	"time"
+)
+
+type kind int
+
+const (
+	nothing kind = iota // behind the last token
+	word                // letters, in lower case
+	digits
+	sign // any other character
+)
+
+// token is a piece of a phrase.
+type token struct {
+	kind  kind
+	text  string
+	glued bool // no blank before it
+	end   int  // offset behind it
+}
+
+// tokenize parts a text into words, numbers and single other characters. Behind them stands a token of kind nothing, twice, so that
+// nobody who looks ahead leaves the list.
+func tokenize(text string) []token {
+	var tokens []token
+	of := func(c byte) kind {
+		switch {
+		case c == ' ' || c == '\t' || c == '\n' || c == '\r':
+			return nothing
+		case c >= '0' && c <= '9':
+			return digits
+		case c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z':
+			return word
+		default:
+			return sign
+		}
+	}
+	glued := false
+	for i := 0; i < len(text); {
+		k := of(text[i])
+		end := i + 1
+		for k != sign && end < len(text) && of(text[end]) == k {
+			end++
+		}
+		if k != nothing {
+			tokens = append(tokens, token{k, strings.ToLower(text[i:end]), glued, end})
+		}
+		glued = k != nothing
+		i = end
+	}
+	return append(tokens, token{}, token{})
+}
+
+// phrase is a text that is being read.
+type phrase struct {
+	input  string
+	now    time.Time
+	loc    *time.Location // nil: UTC
+	tokens []token
+	next   int
+}
+
+func (p *phrase) peek() token { return p.tokens[p.next] }
+
+func (p *phrase) done() bool { return p.peek().kind == nothing }
+
+// take goes past a word or sign, if it comes next.
+func (p *phrase) take(text string) bool {
+	if t := p.peek(); t.kind == digits || t.text != text || t.kind == nothing {
+		return false
+	}
+	p.next++
+	return true
+}
+
+// rest is what has not been read.
+func (p *phrase) rest() string { return shorten(strings.TrimSpace(p.input[p.understood():])) }
+
+// understood is the offset up to which the text has been read.
+func (p *phrase) understood() int {
+	if p.next == 0 {
+		return 0
+	}
+	return p.tokens[p.next-1].end
+}
+
+// refuse says what is wrong with what comes next.
+func (p *phrase) refuse(problem, nearest string) *SpecError {
+	return &SpecError{
+		Input: shorten(p.input), Understood: shorten(strings.TrimSpace(p.input[:p.understood()])), Problem: problem, Nearest: nearest,
+	}
+}
