@@ -12,7 +12,7 @@ func (s *Service) GiveBack(ctx context.Context, h Handout) error {
 	if h.GivenUp {
 		return nil
 	}
-	err := s.change(ctx, h.ID, func(ctx context.Context, t *step, j *Job) error {
+	err := s.txn.one(ctx, h.ID, func(ctx context.Context, t *step, j *Job) error {
 		if err := j.current(h.Token); err != nil {
 			return err
 		}
@@ -23,15 +23,15 @@ func (s *Service) GiveBack(ctx context.Context, h Handout) error {
 			return fmt.Errorf("%w: job %d awaits its answer", ErrStale, j.ID)
 		}
 		if j.answered() {
-			return t.goOnWith(ctx, j)
+			return s.goOnWith(ctx, t, j)
 		}
 		k := retries(j.Data) - 1
 		if j.RetryAfter != "" {
 			j.Data = without(j.Data, keyCount)
 		}
-		switch h.was.state {
+		switch h.Before.State {
 		case RunQueued:
-			j.State, j.NextRun = RunQueued, h.was.nextRun
+			j.State, j.NextRun = RunQueued, h.Before.NextRun
 			if k > 0 {
 				j.Data = with(j.Data, keyCount, fmt.Append(nil, k))
 			}
@@ -54,9 +54,12 @@ func (s *Service) GiveBack(ctx context.Context, h Handout) error {
 	return s.counted(&s.count.givenBack, err)
 }
 
+// returnTimeout is for a store that does not answer.
+const returnTimeout = 30 * time.Second
+
 // returned gives back what was taken for nobody. What cannot be given back is told to the log.
 func (s *Service) returned(h Handout) {
-	ctx, cancel := context.WithTimeout(s.wait.base, takeTimeout)
+	ctx, cancel := context.WithTimeout(s.wait.base, returnTimeout)
 	defer cancel()
 	if err := s.GiveBack(ctx, h); err != nil {
 		s.log.Error("a job that was handed out to nobody could not be given back", "job", int64(h.ID), "name", h.Name, "token", h.Token, "error", err)
@@ -69,7 +72,7 @@ func (s *Service) Renew(ctx context.Context, id ID, token int64, lease time.Dura
 	if lease <= 0 {
 		return &FieldError{Field: "lease", Problem: malformed}
 	}
-	err := s.deeds.do(ctx, &deed{id: id, do: func(ctx context.Context, t *step, j *Job) error {
+	err := s.txn.shareAll(ctx, &deed{id: id, do: func(ctx context.Context, t *step, j *Job) error {
 		changed, err := j.renew(t.now, token, lease)
 		if !changed {
 			return err

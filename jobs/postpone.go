@@ -10,10 +10,10 @@ import (
 // keyAttempts is where the data of a job keep how many attempts of its present run were to be repeated.
 const keyAttempts = "runnerRetries"
 
-// postpone has a job that runs wait for its next attempt, in the same run: it is RUNQUEUED, and handed out again after d. data replace its own unless
+// Postpone has a job that runs wait for its next attempt, in the same run: it is RUNQUEUED, and handed out again after d. data replace its own unless
 // they are nil.
-func (s *Service) postpone(ctx context.Context, id ID, token int64, d time.Duration, data []byte) error {
-	err := s.change(ctx, id, func(ctx context.Context, t *step, j *Job) error {
+func (s *Service) Postpone(ctx context.Context, id ID, token int64, d time.Duration, data []byte) error {
+	err := s.txn.one(ctx, id, func(ctx context.Context, t *step, j *Job) error {
 		if err := j.current(token); err != nil {
 			return err
 		}
@@ -21,7 +21,7 @@ func (s *Service) postpone(ctx context.Context, id ID, token int64, d time.Durat
 			j.Data = carry(j.Data, data)
 		}
 		if j.answered() && j.Phase == "" {
-			return t.goOn(ctx, j)
+			return s.goOn(ctx, t, j)
 		}
 		j.leave()
 		j.State, j.NextRun = RunQueued, micros(t.now.Add(min(max(d, 0), task.MaxTimeLimit)))

@@ -84,12 +84,12 @@ func (r *roster) has(out []Handout) bool {
 	return len(unknown) == 0
 }
 
-// readRoster reads all that runs.
-func (s *Service) readRoster(ctx context.Context, queue string) (*roster, error) {
+// readRunning reads all jobs of the queue that run.
+func (l *Leader) readRunning(ctx context.Context) (*roster, error) {
 	r := &roster{read: time.Now()}
 	after := ID(0)
 	for {
-		found, err := s.List(ctx, Query{Queue: queue, States: []State{Running, RunQueued}, After: after, Limit: rosterPage})
+		found, err := l.list(ctx, Query{Queue: l.q.Name, States: []State{Running, RunQueued}, After: after, Limit: rosterPage})
 		if err != nil {
 			return nil, err
 		}
@@ -108,7 +108,7 @@ func (s *Service) readRoster(ctx context.Context, queue string) (*roster, error)
 }
 
 // sync forgets jobs that have ended, given how many there are; of a long roster it looks at a part at a time. stale says that there are others still.
-func (r *roster) sync(ctx context.Context, s *Service, running int) (stale bool, err error) {
+func (r *roster) sync(ctx context.Context, l *Leader, running int) (stale bool, err error) {
 	if len(r.all) <= running {
 		return false, nil
 	}
@@ -121,7 +121,7 @@ func (r *roster) sync(ctx context.Context, s *Service, running int) (stale bool,
 	for i, e := range part {
 		ids[i] = e.job.ID
 	}
-	found, err := s.List(ctx, Query{IDs: ids})
+	found, err := l.list(ctx, Query{IDs: ids})
 	if err != nil {
 		return false, err
 	}

@@ -39,8 +39,8 @@ func (r *round) runInPlace(h *hold) {
 		p.q.Retries = int(max(h.Attempts-1, 0))
 	}
 	switch {
-	case h.refused != nil:
-		r.ran(p, nil, h.refused)
+	case h.Refused != nil:
+		r.ran(p, nil, h.Refused)
 	case h.Phase == Answered:
 		r.answered(p)
 	case h.timedOut():
@@ -53,7 +53,7 @@ func (r *round) runInPlace(h *hold) {
 
 // activate prepares what the handler sees of its job, which is nothing of the attempts that the data count.
 func (r *round) activate(h *hold) *active {
-	a := &active{s: r.s, run: runOf(&h.Job), handout: h.Handout, lose: func() { r.lose(h, nil) }}
+	a := &active{s: r.s, run: RunOf(&h.Job), handout: h.Handout, lose: func() { r.lose(h, nil) }}
 	if n := lookup(h.Data, keyAttempts); n != nil {
 		a.extra = n
 		a.handout.Data = without(h.Data, keyAttempts)
@@ -117,7 +117,7 @@ func (r *round) ran(p *place, value any, err error) {
 	switch left := p.active.left(o.data); o.State {
 	case task.StateSucceeded:
 		r.conclude(p.hold, &r.r.stats.ran, func(ctx context.Context) error {
-			return r.s.Finish(ctx, Finish{ID: p.ID, Token: p.Token, Data: left, shares: p.shares()})
+			return r.s.Finish(ctx, Finish{ID: p.ID, Token: p.Token, Data: left, Shared: p.shares()})
 		})
 	case task.StateAwaiting:
 		r.deferred(p, o.Await)
@@ -137,7 +137,7 @@ func (r *round) interrupted(p *place, err error) bool {
 		r.release(p.hold)
 	case err != nil && !defers(err) && (p.Ended() || errors.Is(context.Cause(r.hard), task.ErrShutdown)): // it is to run again
 		if p.Queue != "" { // in the same attempt, which an answer may come for: its request may be on its way
-			p.was.state = Running
+			p.Before.State = Running
 		}
 		r.idle(p.hold)
 		r.giveBack(p.hold)

@@ -22,11 +22,6 @@ func (m *maker) there(ctx context.Context, spec *Spec) (*Job, error) {
 	}
 }
 
-// unique reports whether j is a job that Unique means: it is in no queue, and it has not ended and is kept for a time only.
-func (j *Job) unique() bool {
-	return j.Queue == "" && (j.Expires.IsZero() || j.State == Failed)
-}
-
 // same returns the copy of j that this transaction works with already, if it is a parent of another.
 func (m *maker) same(j *Job) *Job {
 	if p := m.parents[j.ID]; p != nil {
@@ -64,4 +59,23 @@ func (m *maker) meet(ctx context.Context, old, j *Job, spec *Spec) error {
 	old.Data, old.Repeat = merged, j.Repeat
 	old.Priority = spec.Priority.Or(old.Priority)
 	return m.save(ctx, old)
+}
+
+// rename gives j a name, under which its keys have to be free; they may be locked already.
+func (s *Service) rename(ctx context.Context, t *step, j *Job, name string) error {
+	if name == "" || name == j.Name {
+		return nil
+	}
+	if j.Key != "" || j.UniqueKey != "" {
+		if err := t.locks.addKeys(j, name); err != nil {
+			return err
+		}
+		renamed := *j
+		renamed.Name = name
+		if err := t.free(ctx, &renamed); err != nil {
+			return err
+		}
+	}
+	j.Name = name
+	return nil
 }
