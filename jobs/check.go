@@ -145,3 +145,11 @@ func cutReason(text string) string {
 	}
 	return text
 }
+
+// wholeMicros rounds d up.
+func wholeMicros(d time.Duration) time.Duration {
+	if cut := d.Truncate(time.Microsecond); cut != d {
+		return cut + time.Microsecond
+	}
+	return d
+}

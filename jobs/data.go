@@ -219,3 +219,6 @@ func plainNumber(text string) string {
 	}
 	return sign + short + "e" + strconv.FormatInt(exp+int64(len(digits)-len(short)), 10)
 }
+
+// keyAttempts is where the data of a job keep how many attempts of its present run were to be repeated.
+const keyAttempts = "runnerRetries"

@@ -68,14 +68,6 @@ func (r *Request) check() error {
 	return checkPriority(r.Priority)
 }
 
-// wholeMicros rounds d up.
-func wholeMicros(d time.Duration) time.Duration {
-	if cut := d.Truncate(time.Microsecond); cut != d {
-		return cut + time.Microsecond
-	}
-	return d
-}
-
 // take hands out up to limit jobs; none is no error. With an error there may be jobs, too.
 func (s *Service) take(ctx context.Context, sel Selector, lease time.Duration, limit int) ([]Handout, error) {
 	out, rest, err := s.takeSimple(ctx, sel, lease, limit)

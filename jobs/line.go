@@ -72,3 +72,6 @@ const (
 	linePage  = 64   // jobs of the first page
 	linePages = 1000 // and of those of a long line
 )
+
+// rosterPage is how many jobs that run are read at a time.
+const rosterPage = 1000

@@ -7,9 +7,6 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// keyAttempts is where the data of a job keep how many attempts of its present run were to be repeated.
-const keyAttempts = "runnerRetries"
-
 // Postpone has a job that runs wait for its next attempt, in the same run: it is RUNQUEUED, and handed out again after d. data replace its own unless
 // they are nil.
 func (s *Service) Postpone(ctx context.Context, id ID, token int64, d time.Duration, data []byte) error {

@@ -27,7 +27,6 @@ type entry struct {
 }
 
 const (
-	rosterPage = 1000
 	// rosterAge is how long what was read of the jobs is believed. Their data may have been changed.
 	rosterAge = time.Minute
 )
