@@ -4,25 +4,27 @@ import (
 	"context"
 	"time"
 
+	"github.com/swarmiji/swarmiji/jobs/internal/rules"
+	"github.com/swarmiji/swarmiji/jobs/internal/txn"
 	"github.com/swarmiji/swarmiji/task"
 )
 
 // Postpone has a job that runs wait for its next attempt, in the same run: it is RUNQUEUED, and handed out again after d. data replace its own unless
 // they are nil.
 func (s *Service) Postpone(ctx context.Context, id ID, token int64, d time.Duration, data []byte) error {
-	err := s.txn.one(ctx, id, func(ctx context.Context, t *step, j *Job) error {
-		if err := j.current(token); err != nil {
+	err := s.txn.One(ctx, id, func(ctx context.Context, t *txn.Step, j *Job) error {
+		if err := rules.CheckToken(j, token); err != nil {
 			return err
 		}
 		if data != nil {
-			j.Data = carry(j.Data, data)
+			j.Data = rules.Carry(j.Data, data)
 		}
-		if j.answered() && j.Phase == "" {
+		if rules.IsAnswered(j) && j.Phase == "" {
 			return s.goOn(ctx, t, j)
 		}
-		j.leave()
-		j.State, j.NextRun = RunQueued, micros(t.now.Add(min(max(d, 0), task.MaxTimeLimit)))
-		return t.save(ctx, j)
+		rules.LeaveAttempt(j)
+		j.State, j.NextRun = RunQueued, rules.Micros(t.Now.Add(min(max(d, 0), task.MaxTimeLimit)))
+		return t.Save(ctx, j)
 	})
 	return s.counted(&s.count.retried, err)
 }

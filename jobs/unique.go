@@ -3,18 +3,21 @@ package jobs
 import (
 	"context"
 	"fmt"
+
+	"github.com/swarmiji/swarmiji/jobs/internal/rules"
+	"github.com/swarmiji/swarmiji/jobs/internal/txn"
 )
 
 // there returns the job that a unique spec means, nil if there is none. With several it is the oldest.
 func (m *maker) there(ctx context.Context, spec *Spec) (*Job, error) {
 	q := Query{Name: spec.Name, Limit: 1}
 	for {
-		found, err := m.tx.Find(ctx, q)
+		found, err := m.Tx.Find(ctx, q)
 		if err != nil || len(found) == 0 {
 			return nil, err
 		}
 		for i := range found {
-			if found[i].Mock == spec.Mock && found[i].unique() {
+			if found[i].Mock == spec.Mock && rules.IsUnique(&found[i]) {
 				return m.same(&found[i]), nil
 			}
 		}
@@ -24,7 +27,7 @@ func (m *maker) there(ctx context.Context, spec *Spec) (*Job, error) {
 
 // same returns the copy of j that this transaction works with already, if it is a parent of another.
 func (m *maker) same(j *Job) *Job {
-	if p := m.parents[j.ID]; p != nil {
+	if p := m.Parents[j.ID]; p != nil {
 		return p
 	}
 	return j
@@ -44,35 +47,35 @@ func (m *maker) meet(ctx context.Context, old, j *Job, spec *Spec) error {
 	}
 	var kept []string
 	if old.RetryAfter != "" {
-		kept = []string{keyCount, keyOriginal}
+		kept = []string{rules.KeyCount, rules.KeyOriginal}
 	}
-	if spec.Keep || sameData(old.Data, j.Data, kept...) {
+	if spec.Keep || rules.SameData(old.Data, j.Data, kept...) {
 		return nil
 	}
-	merged, err := mergePatch(old.Data, without(j.Data, kept...))
+	merged, err := rules.MergePatch(old.Data, rules.Without(j.Data, kept...))
 	if err != nil {
 		return err
 	}
-	if _, err := checkGiven(without(merged, kept...), old.RetryAfter != ""); err != nil {
+	if _, err := rules.CheckGiven(rules.Without(merged, kept...), old.RetryAfter != ""); err != nil {
 		return err
 	}
 	old.Data, old.Repeat = merged, j.Repeat
 	old.Priority = spec.Priority.Or(old.Priority)
-	return m.save(ctx, old)
+	return m.Save(ctx, old)
 }
 
 // rename gives j a name, under which its keys have to be free; they may be locked already.
-func (s *Service) rename(ctx context.Context, t *step, j *Job, name string) error {
+func (s *Service) rename(ctx context.Context, t *txn.Step, j *Job, name string) error {
 	if name == "" || name == j.Name {
 		return nil
 	}
 	if j.Key != "" || j.UniqueKey != "" {
-		if err := t.locks.addKeys(j, name); err != nil {
+		if err := t.Locks.AddKeys(j, name); err != nil {
 			return err
 		}
 		renamed := *j
 		renamed.Name = name
-		if err := t.free(ctx, &renamed); err != nil {
+		if err := t.Free(ctx, &renamed); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
 const (
@@ -116,7 +117,7 @@ func parseQuery(text string) (q jobs.Query, ok bool) {
 		return q, ok
 	case same([]byte(words[1]), "name") && words[3][0] == '\'':
 		q.Name = words[3][1:]
-		return q, jobs.CheckName(q.Name) == nil
+		return q, jobstore.CheckName(q.Name) == nil
 	}
 	return q, false
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/internal/glob"
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -110,7 +111,7 @@ func dueCases() []testCase {
 					}
 				}
 				sel, limit := selectors[0], 10
-				w.update(s, func(ctx context.Context, tx jobs.Tx) error { // the same in a transaction that locks
+				w.update(s, func(ctx context.Context, tx jobstore.Tx) error { // the same in a transaction that locks
 					found, err := tx.Find(ctx, jobs.Query{Limit: limit, Due: &jobs.Due{Selector: sel}})
 					w.wantIDs(found, pick(list, sel, now, limit), "in Update")
 					for _, j := range found {
@@ -165,7 +166,7 @@ func dueCases() []testCase {
 				} {
 					var found []jobs.Job
 					ctx, cancel := w.Ctx()
-					err := s.View(ctx, func(ctx context.Context, tx jobs.Tx) (err error) {
+					err := s.View(ctx, func(ctx context.Context, tx jobstore.Tx) (err error) {
 						found, err = tx.Find(ctx, due(p, 100))
 						return err
 					})
@@ -265,7 +266,7 @@ func dueCases() []testCase {
 					from := []jobs.Store{s, other}[i%2]
 					for misses := 0; misses < 200; {
 						var mine []jobs.ID
-						if !w.try(from, func(ctx context.Context, tx jobs.Tx) error {
+						if !w.try(from, func(ctx context.Context, tx jobstore.Tx) error {
 							mine = nil
 							found, err := tx.Find(ctx, due("cl*", 3))
 							for i := range found {
@@ -304,13 +305,13 @@ func dueCases() []testCase {
 			Run: func(w *world) {
 				s, other := w.Open(), w.Open()
 				list := w.save(s, w.job(s, "a"), w.job(s, "a"))
-				w.update(s, func(ctx context.Context, tx jobs.Tx) error {
+				w.update(s, func(ctx context.Context, tx jobstore.Tx) error {
 					first, err := only(tx.Find(ctx, due("a", 1)))
 					if err != nil {
 						return err
 					}
 					var second []jobs.Job
-					if err := other.Update(ctx, func(ctx context.Context, tx jobs.Tx) (err error) {
+					if err := other.Update(ctx, func(ctx context.Context, tx jobstore.Tx) (err error) {
 						second, err = tx.Find(ctx, due("a", 5))
 						return err
 					}); err != nil {

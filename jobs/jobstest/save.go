@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
 // oddNames are names that a store might take for something else.
@@ -136,9 +137,9 @@ func saveCases() []testCase {
 						w.Fatalf("the id after %d is %d", last, j.ID)
 					}
 					last = j.ID
-					w.update(s, func(ctx context.Context, tx jobs.Tx) error { return tx.Delete(ctx, j.ID) })
+					w.update(s, func(ctx context.Context, tx jobstore.Tx) error { return tx.Delete(ctx, j.ID) })
 				}
-				w.update(s, func(ctx context.Context, tx jobs.Tx) error {
+				w.update(s, func(ctx context.Context, tx jobstore.Tx) error {
 					found, err := tx.Find(ctx, jobs.Query{})
 					if err != nil {
 						return err
@@ -179,7 +180,7 @@ func saveCases() []testCase {
 				} {
 					bad := good
 					spoil(&bad)
-					err := s.Update(ctx, func(ctx context.Context, tx jobs.Tx) error {
+					err := s.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 						first, changed, second := good, kept, bad
 						changed.Name = "changed"
 						return tx.Save(ctx, &first, &changed, &second)
@@ -230,7 +231,7 @@ func saveCases() []testCase {
 				data, answer := []byte(`{"n":1}`), []byte(`1`)
 				template := w.job(s, "a", func(j *jobs.Job) { j.Data, j.Answer = data, answer })
 				var id jobs.ID
-				w.update(s, func(ctx context.Context, tx jobs.Tx) error {
+				w.update(s, func(ctx context.Context, tx jobstore.Tx) error {
 					j := template
 					copy(data, `{"n":1}`)
 					copy(answer, `1`)
@@ -286,7 +287,7 @@ func saveCases() []testCase {
 						w.Fatalf("job %d has run %d and %s", i, j.Run, j.Data)
 					}
 				}
-				w.update(s, func(ctx context.Context, tx jobs.Tx) error { return tx.Delete(ctx, ids(list[1:])...) })
+				w.update(s, func(ctx context.Context, tx jobstore.Tx) error { return tx.Delete(ctx, ids(list[1:])...) })
 				w.wantIDs(w.find(s, jobs.Query{}), list[:1], "what was not deleted")
 			},
 		},
@@ -296,7 +297,7 @@ func saveCases() []testCase {
 			Run: func(w *world) {
 				s := w.Open()
 				list := w.save(s, w.job(s, "a"), w.job(s, "b"), w.job(s, "c"))
-				w.update(s, func(ctx context.Context, tx jobs.Tx) error {
+				w.update(s, func(ctx context.Context, tx jobstore.Tx) error {
 					return tx.Delete(ctx, list[0].ID, 4711, list[2].ID, list[0].ID)
 				})
 				other := w.Open()
@@ -304,7 +305,7 @@ func saveCases() []testCase {
 				w.gone(other, list[2].ID, "the last one")
 				w.wantIDs(w.find(other, jobs.Query{}), list[1:2], "what is there")
 				w.wantIDs(w.find(other, due("*", 10)), list[1:2], "what is due")
-				w.update(s, func(ctx context.Context, tx jobs.Tx) error { return tx.Delete(ctx, list[0].ID) })
+				w.update(s, func(ctx context.Context, tx jobstore.Tx) error { return tx.Delete(ctx, list[0].ID) })
 			},
 		},
 	}

@@ -5,11 +5,11 @@ import (
 	"math"
 	"slices"
 
-	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
 // find returns what q asks for, which is neither what is due nor a line.
-func (t *table) find(q *jobs.Query) []*record {
+func (t *table) find(q *jobstore.Query) []*record {
 	switch {
 	case q.After == math.MaxInt64:
 		return nil
@@ -43,7 +43,7 @@ func (t *table) find(q *jobs.Query) []*record {
 }
 
 // matching returns the first records of an order by id that q asks for.
-func matching(o *order, q *jobs.Query) (found []*record) {
+func matching(o *order, q *jobstore.Query) (found []*record) {
 	for e := range o.from(entry{id: q.After + 1}) {
 		if matches(q, &e.rec.job) {
 			if found = append(found, e.rec); len(found) == q.Limit {
@@ -55,7 +55,7 @@ func matching(o *order, q *jobs.Query) (found []*record) {
 }
 
 // findExpired returns what has expired, the first to do so first.
-func (t *table) findExpired(q *jobs.Query) (found []*record) {
+func (t *table) findExpired(q *jobstore.Query) (found []*record) {
 	until := micros(q.Expired)
 	for e := range t.expires.from(start) {
 		if e.major > until || q.Limit > 0 && len(found) == q.Limit {
@@ -69,7 +69,7 @@ func (t *table) findExpired(q *jobs.Query) (found []*record) {
 }
 
 // among returns the fewest orders by id in which all are that q asks for.
-func (t *table) among(q *jobs.Query) []*order {
+func (t *table) among(q *jobstore.Query) []*order {
 	best := []*order{&t.all}
 	size := t.all.n
 	take := func(list ...*order) {
@@ -110,7 +110,7 @@ func listOf(o *order) []*order {
 }
 
 // inQueue returns the orders by id of a queue's jobs, of the states that are asked for.
-func (t *table) inQueue(q *jobs.Query) (list []*order) {
+func (t *table) inQueue(q *jobstore.Query) (list []*order) {
 	for _, s := range states {
 		if q.States != nil && !slices.Contains(q.States, s) {
 			continue
@@ -123,11 +123,11 @@ func (t *table) inQueue(q *jobs.Query) (list []*order) {
 }
 
 // states are all states that a job may have.
-var states = [...]jobs.State{
-	jobs.Queued, jobs.RunQueued, jobs.Running, jobs.Paused, jobs.Waiting, jobs.Finished, jobs.Failed, jobs.Cancelled,
+var states = [...]jobstore.State{
+	jobstore.Queued, jobstore.RunQueued, jobstore.Running, jobstore.Paused, jobstore.Waiting, jobstore.Finished, jobstore.Failed, jobstore.Cancelled,
 }
 
-func matches(q *jobs.Query, j *jobs.Job) bool {
+func matches(q *jobstore.Query, j *jobstore.Job) bool {
 	return j.ID > q.After &&
 		(q.IDs == nil || slices.Contains(q.IDs, j.ID)) &&
 		(q.Name == "" || j.Name == q.Name) &&

@@ -6,11 +6,11 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
 // Find implements [jobs.Tx].
-func (t *tx) Find(ctx context.Context, q jobs.Query) ([]jobs.Job, error) {
+func (t *tx) Find(ctx context.Context, q jobstore.Query) ([]jobstore.Job, error) {
 	if t.err != nil {
 		return nil, t.err
 	}
@@ -38,7 +38,7 @@ func (t *tx) Find(ctx context.Context, q jobs.Query) ([]jobs.Job, error) {
 }
 
 // possible reports whether a job may have this text for a name or a key. Not every database takes others.
-func possible(text string) bool { return text == "" || jobs.CheckName(text) == nil }
+func possible(text string) bool { return text == "" || jobstore.CheckName(text) == nil }
 
 // builder makes a statement of what a Query asks.
 type builder struct {
@@ -53,11 +53,11 @@ func (b *builder) arg(v any, kind string) string {
 
 // possibleKey is the same of a key.
 func possibleKey(text string) bool {
-	return len(text) <= jobs.MaxKey && utf8.ValidString(text) && strings.IndexByte(text, 0) < 0
+	return len(text) <= jobstore.MaxKey && utf8.ValidString(text) && strings.IndexByte(text, 0) < 0
 }
 
 // find is the statement of a Query. There are few shapes, which are prepared once each.
-func (b *builder) find(q jobs.Query) string {
+func (b *builder) find(q jobstore.Query) string {
 	where, index := b.where(q), b.way(q)
 	id, order := "j.id", "j.id"
 	switch {
@@ -79,7 +79,7 @@ func (b *builder) find(q jobs.Query) string {
 }
 
 // where is what must hold of a job, but for After, each condition after an AND.
-func (b *builder) where(q jobs.Query) string {
+func (b *builder) where(q jobstore.Query) string {
 	var where strings.Builder
 	and := func(column, condition string) { where.WriteString(" AND j." + column + " " + condition) }
 	if q.IDs != nil {
@@ -117,7 +117,7 @@ func (b *builder) where(q jobs.Query) string {
 }
 
 // way is the index that is to be used; "": one that the database thinks best of those that are for other questions.
-func (b *builder) way(q jobs.Query) string {
+func (b *builder) way(q jobstore.Query) string {
 	switch {
 	case q.IDs != nil || q.SequenceKey != "" || q.Parent != 0:
 	case q.Name != "" && q.Key != "":
@@ -130,9 +130,9 @@ func (b *builder) way(q jobs.Query) string {
 		return indexQueueID
 	case q.Queue != "":
 		return "swarmiji_job_queue"
-	case all(q.States, jobs.State.Runs):
+	case all(q.States, jobstore.State.Runs):
 		return indexRuns
-	case q.Name == "" && all(q.States, func(s jobs.State) bool { return s != jobs.Queued && !s.Runs() }):
+	case q.Name == "" && all(q.States, func(s jobstore.State) bool { return s != jobstore.Queued && !s.Runs() }):
 		return indexRest
 	}
 	return ""
@@ -150,8 +150,8 @@ func byID(index string) bool {
 }
 
 // all reports whether there are states, and is holds of each.
-func all(states []jobs.State, is func(jobs.State) bool) bool {
-	return len(states) > 0 && !slices.ContainsFunc(states, func(s jobs.State) bool { return !is(s) })
+func all(states []jobstore.State, is func(jobstore.State) bool) bool {
+	return len(states) > 0 && !slices.ContainsFunc(states, func(s jobstore.State) bool { return !is(s) })
 }
 
 // list is the condition that an id is one of a list, which is one argument whatever its length.

@@ -5,14 +5,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
 // seldom are questions whose answer is a small part of a large table.
-func seldom() map[string]jobs.Query {
-	running := []jobs.State{jobs.Running, jobs.RunQueued}
-	return map[string]jobs.Query{
-		"a state nobody is in":     {States: []jobs.State{jobs.Waiting}, Limit: 500},
+func seldom() map[string]jobstore.Query {
+	running := []jobstore.State{jobstore.Running, jobstore.RunQueued}
+	return map[string]jobstore.Query{
+		"a state nobody is in":     {States: []jobstore.State{jobstore.Waiting}, Limit: 500},
 		"who runs":                 {States: running, Limit: 500},
 		"who runs, of a name":      {Name: "name-1", States: running, Limit: 500},
 		"the end of a queue by id": {Queue: "queue", After: 29_000, Limit: 500},
@@ -23,14 +23,14 @@ func seldom() map[string]jobs.Query {
 func crowd(t testing.TB, dsn string, n int) {
 	t.Helper()
 	s := open(t, dsn)
-	list := make([]*jobs.Job, n)
+	list := make([]*jobstore.Job, n)
 	for i := range list {
 		j := job(fmt.Sprintf("name-%d", i%2), 100, time.Now().Add(-time.Hour))
 		if i%4 < 2 {
 			j.Queue, j.Weight = "queue", 1000
 		}
 		if i%1000 < 2 {
-			j.State = jobs.Running
+			j.State = jobstore.Running
 		}
 		list[i] = j
 	}

@@ -12,7 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/swarmiji/swarmiji/internal/testserver"
-	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/jobs/sqljobs"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -73,18 +73,18 @@ func each(t *testing.T, test func(t *testing.T, dsn string)) {
 }
 
 // job is one that is due at a time.
-func job(name string, priority int, due time.Time) *jobs.Job {
-	return &jobs.Job{
-		Name: name, State: jobs.Queued, Priority: priority, Data: []byte("{}"),
+func job(name string, priority int, due time.Time) *jobstore.Job {
+	return &jobstore.Job{
+		Name: name, State: jobstore.Queued, Priority: priority, Data: []byte("{}"),
 		Created: due, Changed: due, NextRun: due, Due: due,
 	}
 }
 
-func save(t testing.TB, s *sqljobs.Store, all ...*jobs.Job) {
+func save(t testing.TB, s *sqljobs.Store, all ...*jobstore.Job) {
 	t.Helper()
 	for len(all) > 0 {
 		n := min(len(all), 5000)
-		err := s.Update(bound(t), func(ctx context.Context, tx jobs.Tx) error {
+		err := s.Update(bound(t), func(ctx context.Context, tx jobstore.Tx) error {
 			for _, j := range all[:n] {
 				j.ID = 0
 			}
@@ -98,19 +98,19 @@ func save(t testing.TB, s *sqljobs.Store, all ...*jobs.Job) {
 }
 
 // taken takes one job.
-func taken(ctx context.Context, s *sqljobs.Store, d jobs.Due, limit int, lease time.Duration) (got []jobs.Job, rest bool, err error) {
-	err = s.Single(ctx, func(ctx context.Context, tx jobs.Tx) (err error) {
-		got, rest, err = tx.(jobs.Taker).Take(ctx, d, limit, lease)
+func taken(ctx context.Context, s *sqljobs.Store, d jobstore.Due, limit int, lease time.Duration) (got []jobstore.Job, rest bool, err error) {
+	err = s.Single(ctx, func(ctx context.Context, tx jobstore.Tx) (err error) {
+		got, rest, err = tx.(jobstore.Taker).Take(ctx, d, limit, lease)
 		return err
 	})
 	return got, rest, err
 }
 
-func pattern(p string) jobs.Due { return jobs.Due{Selector: jobs.Selector{Pattern: p}} }
+func pattern(p string) jobstore.Due { return jobstore.Due{Selector: jobstore.Selector{Pattern: p}} }
 
-func found(t testing.TB, s *sqljobs.Store, q jobs.Query) (got []jobs.Job) {
+func found(t testing.TB, s *sqljobs.Store, q jobstore.Query) (got []jobstore.Job) {
 	t.Helper()
-	err := s.View(bound(t), func(ctx context.Context, tx jobs.Tx) (err error) {
+	err := s.View(bound(t), func(ctx context.Context, tx jobstore.Tx) (err error) {
 		got, err = tx.Find(ctx, q)
 		return err
 	})
@@ -131,7 +131,7 @@ func until(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-func names(all []jobs.Job) (list []string) {
+func names(all []jobstore.Job) (list []string) {
 	for i := range all {
 		list = append(list, fmt.Sprint(all[i].Name, " ", all[i].ID))
 	}

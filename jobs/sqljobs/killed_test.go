@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
-	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/jobs/sqljobs"
 )
 
@@ -38,8 +38,8 @@ func child() {
 	for g := range 4 {
 		group.Go(func() {
 			for i := range childJobs / 4 {
-				var j *jobs.Job
-				err := s.Single(ctx, func(ctx context.Context, tx jobs.Tx) error {
+				var j *jobstore.Job
+				err := s.Single(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 					now, err := tx.Now(ctx)
 					if err != nil {
 						return err
@@ -75,8 +75,8 @@ func work(ctx context.Context, s *sqljobs.Store, p string) {
 		for i := range got {
 			fmt.Fprintln(os.Stdout, "run", got[i].ID, got[i].Token)
 			var ended bool
-			err := s.Single(ctx, func(ctx context.Context, tx jobs.Tx) (err error) {
-				ended, err = tx.(jobs.Dropper).Drop(ctx, got[i].ID, got[i].Token)
+			err := s.Single(ctx, func(ctx context.Context, tx jobstore.Tx) (err error) {
+				ended, err = tx.(jobstore.Dropper).Drop(ctx, got[i].ID, got[i].Token)
 				return err
 			})
 			if err != nil {
@@ -184,7 +184,7 @@ func TestKilled(t *testing.T) {
 				t.Errorf("job %s was ended %d times", id, n)
 			}
 		}
-		if got := found(t, open(t, dsn), jobs.Query{}); len(got) > 0 {
+		if got := found(t, open(t, dsn), jobstore.Query{}); len(got) > 0 {
 			t.Errorf("%d jobs are left: %v", len(got), names(got))
 		}
 		t.Logf("%d jobs confirmed, %d ended", len(made), len(done))

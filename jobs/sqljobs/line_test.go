@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
-	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -28,23 +28,23 @@ func TestPlansOfLines(t *testing.T) {
 	if err := s.ready(ctx); err != nil {
 		t.Fatal(err)
 	}
-	after := &jobs.Job{ID: 1, Due: time.Now()}
+	after := &jobstore.Job{ID: 1, Due: time.Now()}
 	const sorts = "USE TEMP B-TREE FOR ORDER BY"
 	for _, c := range []struct {
-		q     jobs.Query
+		q     jobstore.Query
 		index string
 		sorts bool
 	}{
-		{jobs.Query{Line: &jobs.Line{Queue: "q", State: jobs.Queued}}, "swarmiji_job_queue (queue=? AND state=? AND queue_due<?)", false},
-		{jobs.Query{Line: &jobs.Line{Queue: "q", State: jobs.Queued, After: after, MaxWeight: task.Set[int64](1)}}, "swarmiji_job_queue (queue=? AND state=? AND queue_due>? AND queue_due<?)", false},
-		{jobs.Query{Line: &jobs.Line{Queue: "q", State: jobs.Queued, MaxWeight: task.Set[int64](1)}}, "swarmiji_job_light (queue=?)", false},
-		{jobs.Query{Line: &jobs.Line{Queue: "q", State: jobs.Queued, Order: jobs.PriorityFirst}}, "swarmiji_job_line (queue=? AND priority=? AND queue_due", false},
-		{jobs.Query{Line: &jobs.Line{Queue: "q", State: jobs.Queued, Order: jobs.PriorityFirst, After: after}}, "swarmiji_job_line (queue=? AND priority=? AND queue_due", false},
-		{jobs.Query{Line: &jobs.Line{Queue: "q", State: jobs.Running}}, "swarmiji_job_queue (queue=? AND state=? AND queue_due<?)", false},
-		{jobs.Query{Queue: "q", States: []jobs.State{jobs.Running}}, "swarmiji_job_queue (queue=? AND state=?)", true},
-		{jobs.Query{Name: "n", Key: "k", Queue: "q", States: []jobs.State{jobs.Running}}, "swarmiji_job_answer (name=? AND answer_key=?)", true},
-		{jobs.Query{Name: "n", UniqueKey: "k"}, "swarmiji_job_unique (name=? AND unique_key=?)", true},
-		{jobs.Query{Expired: time.Now(), Limit: 9}, "swarmiji_job_expires (expires<?)", false},
+		{jobstore.Query{Line: &jobstore.Line{Queue: "q", State: jobstore.Queued}}, "swarmiji_job_queue (queue=? AND state=? AND queue_due<?)", false},
+		{jobstore.Query{Line: &jobstore.Line{Queue: "q", State: jobstore.Queued, After: after, MaxWeight: task.Set[int64](1)}}, "swarmiji_job_queue (queue=? AND state=? AND queue_due>? AND queue_due<?)", false},
+		{jobstore.Query{Line: &jobstore.Line{Queue: "q", State: jobstore.Queued, MaxWeight: task.Set[int64](1)}}, "swarmiji_job_light (queue=?)", false},
+		{jobstore.Query{Line: &jobstore.Line{Queue: "q", State: jobstore.Queued, Order: jobstore.PriorityFirst}}, "swarmiji_job_line (queue=? AND priority=? AND queue_due", false},
+		{jobstore.Query{Line: &jobstore.Line{Queue: "q", State: jobstore.Queued, Order: jobstore.PriorityFirst, After: after}}, "swarmiji_job_line (queue=? AND priority=? AND queue_due", false},
+		{jobstore.Query{Line: &jobstore.Line{Queue: "q", State: jobstore.Running}}, "swarmiji_job_queue (queue=? AND state=? AND queue_due<?)", false},
+		{jobstore.Query{Queue: "q", States: []jobstore.State{jobstore.Running}}, "swarmiji_job_queue (queue=? AND state=?)", true},
+		{jobstore.Query{Name: "n", Key: "k", Queue: "q", States: []jobstore.State{jobstore.Running}}, "swarmiji_job_answer (name=? AND answer_key=?)", true},
+		{jobstore.Query{Name: "n", UniqueKey: "k"}, "swarmiji_job_unique (name=? AND unique_key=?)", true},
+		{jobstore.Query{Expired: time.Now(), Limit: 9}, "swarmiji_job_expires (expires<?)", false},
 	} {
 		b := builder{lite: true}
 		text := ""

@@ -9,7 +9,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
 	"github.com/swarmiji/swarmiji/internal/testwait"
-	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/jobs/sqljobs"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -30,16 +30,16 @@ func TestPlansForAnEmptyTable(t *testing.T) {
 	s := open(t, dsn)
 	const rows = 3000
 	fill := func() {
-		var list []*jobs.Job
+		var list []*jobstore.Job
 		for i := range rows {
 			j := job(fmt.Sprintf("name-%d", i%100), i%6, time.Now().Add(-time.Hour))
 			if i/100%2 == 1 {
 				j.Queue, j.Weight, j.Key, j.UniqueKey = fmt.Sprint("queue-", i%3), 1000, fmt.Sprint("key-", i), fmt.Sprint("key-", i)
 				switch i % 30 {
 				case 1:
-					j.State, j.Due, j.Expires = jobs.Failed, time.Time{}, time.Now().Add(-time.Duration(i)*time.Second)
+					j.State, j.Due, j.Expires = jobstore.Failed, time.Time{}, time.Now().Add(-time.Duration(i)*time.Second)
 				case 4:
-					j.State = jobs.Running
+					j.State = jobstore.Running
 				}
 			}
 			list = append(list, j)
@@ -47,10 +47,10 @@ func TestPlansForAnEmptyTable(t *testing.T) {
 		save(t, s, list...)
 	}
 	fill()
-	if err := s.Update(bound(t), func(ctx context.Context, tx jobs.Tx) error {
-		ids := make([]jobs.ID, rows)
+	if err := s.Update(bound(t), func(ctx context.Context, tx jobstore.Tx) error {
+		ids := make([]jobstore.ID, rows)
 		for i := range ids {
-			ids[i] = jobs.ID(i + 1)
+			ids[i] = jobstore.ID(i + 1)
 		}
 		return tx.Delete(ctx, ids...)
 	}); err != nil {
@@ -70,10 +70,10 @@ func TestPlansForAnEmptyTable(t *testing.T) {
 	s = open(t, dsn)
 	const takes = 10
 	for i := range takes {
-		for _, sel := range []jobs.Selector{{Names: []string{fmt.Sprintf("name-%d", i)}}, {Pattern: "*"}, {Pattern: "name-9?"}} {
-			var got []jobs.Job
-			if err := s.Single(bound(t), func(ctx context.Context, tx jobs.Tx) (err error) {
-				got, _, err = tx.(jobs.Taker).Take(ctx, jobs.Due{Selector: sel}, 1, 0)
+		for _, sel := range []jobstore.Selector{{Names: []string{fmt.Sprintf("name-%d", i)}}, {Pattern: "*"}, {Pattern: "name-9?"}} {
+			var got []jobstore.Job
+			if err := s.Single(bound(t), func(ctx context.Context, tx jobstore.Tx) (err error) {
+				got, _, err = tx.(jobstore.Taker).Take(ctx, jobstore.Due{Selector: sel}, 1, 0)
 				return err
 			}); err != nil || len(got) != 1 {
 				t.Fatalf("%d jobs, %v", len(got), err)
@@ -97,38 +97,38 @@ func TestPlansForAnEmptyTable(t *testing.T) {
 // askQueues asks what is asked of queues and keys, in the way of who locks. n is of a job with a key.
 func askQueues(t *testing.T, s *sqljobs.Store, n int) {
 	t.Helper()
-	line := func(l jobs.Line) jobs.Query {
+	line := func(l jobstore.Line) jobstore.Query {
 		l.Queue = "queue-1"
-		return jobs.Query{Line: &l, Limit: 1}
+		return jobstore.Query{Line: &l, Limit: 1}
 	}
-	after := &jobs.Job{Due: time.Now().Add(-time.Hour - 10*time.Second), Priority: 2}
+	after := &jobstore.Job{Due: time.Now().Add(-time.Hour - 10*time.Second), Priority: 2}
 	key := fmt.Sprint("key-", n)
-	if err := s.Update(bound(t), func(ctx context.Context, tx jobs.Tx) error {
+	if err := s.Update(bound(t), func(ctx context.Context, tx jobstore.Tx) error {
 		for i, c := range []struct {
-			q    jobs.Query
+			q    jobstore.Query
 			want int
 		}{
-			{line(jobs.Line{State: jobs.Queued}), 1},
-			{line(jobs.Line{State: jobs.Queued, After: after, MaxWeight: task.Set[int64](1000)}), 1},
-			{line(jobs.Line{State: jobs.Queued, MaxWeight: task.Set[int64](999)}), 0},
-			{line(jobs.Line{State: jobs.Queued, Order: jobs.PriorityFirst}), 1},
-			{line(jobs.Line{State: jobs.Queued, Order: jobs.PriorityFirst, After: after, MaxWeight: task.Set[int64](1000)}), 1},
-			{line(jobs.Line{State: jobs.Queued, Order: jobs.PriorityFirst, MaxWeight: task.Set[int64](999)}), 0},
-			{line(jobs.Line{State: jobs.Running}), 1},
-			{jobs.Query{Name: fmt.Sprint("name-", n%100), Key: key}, 1},
-			{jobs.Query{Name: fmt.Sprint("name-", n%100), UniqueKey: key}, 1},
-			{jobs.Query{Expired: time.Now(), Limit: 1}, 1},
-			{jobs.Query{States: []jobs.State{jobs.Waiting}, Limit: 500}, 0},
-			{jobs.Query{States: []jobs.State{jobs.Failed}, Limit: 1}, 1},
-			{jobs.Query{States: []jobs.State{jobs.RunQueued}, Limit: 1}, 0},
-			{jobs.Query{Name: "name-4", States: []jobs.State{jobs.Running, jobs.RunQueued}, Limit: 1}, 1},
-			{jobs.Query{Queue: "queue-1", After: 4000, Limit: 1}, 1},
+			{line(jobstore.Line{State: jobstore.Queued}), 1},
+			{line(jobstore.Line{State: jobstore.Queued, After: after, MaxWeight: task.Set[int64](1000)}), 1},
+			{line(jobstore.Line{State: jobstore.Queued, MaxWeight: task.Set[int64](999)}), 0},
+			{line(jobstore.Line{State: jobstore.Queued, Order: jobstore.PriorityFirst}), 1},
+			{line(jobstore.Line{State: jobstore.Queued, Order: jobstore.PriorityFirst, After: after, MaxWeight: task.Set[int64](1000)}), 1},
+			{line(jobstore.Line{State: jobstore.Queued, Order: jobstore.PriorityFirst, MaxWeight: task.Set[int64](999)}), 0},
+			{line(jobstore.Line{State: jobstore.Running}), 1},
+			{jobstore.Query{Name: fmt.Sprint("name-", n%100), Key: key}, 1},
+			{jobstore.Query{Name: fmt.Sprint("name-", n%100), UniqueKey: key}, 1},
+			{jobstore.Query{Expired: time.Now(), Limit: 1}, 1},
+			{jobstore.Query{States: []jobstore.State{jobstore.Waiting}, Limit: 500}, 0},
+			{jobstore.Query{States: []jobstore.State{jobstore.Failed}, Limit: 1}, 1},
+			{jobstore.Query{States: []jobstore.State{jobstore.RunQueued}, Limit: 1}, 0},
+			{jobstore.Query{Name: "name-4", States: []jobstore.State{jobstore.Running, jobstore.RunQueued}, Limit: 1}, 1},
+			{jobstore.Query{Queue: "queue-1", After: 4000, Limit: 1}, 1},
 		} {
 			if found, err := tx.Find(ctx, c.q); err != nil || len(found) != c.want {
 				return fmt.Errorf("question %d: %d jobs, %w", i, len(found), err)
 			}
 		}
-		_, _, err := tx.(jobs.Weigher).Weigh(ctx, "queue-1")
+		_, _, err := tx.(jobstore.Weigher).Weigh(ctx, "queue-1")
 		return err
 	}); err != nil {
 		t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
 const (
@@ -19,14 +19,14 @@ const (
 )
 
 // Save implements [jobs.Tx].
-func (t *tx) Save(ctx context.Context, all ...*jobs.Job) error {
+func (t *tx) Save(ctx context.Context, all ...*jobstore.Job) error {
 	if err := t.writes("save"); err != nil {
 		return err
 	}
 	var errs []error
 	for _, j := range all {
 		if j.ID < 0 {
-			errs = append(errs, fmt.Errorf("%w: the id %d", jobs.ErrBadJob, j.ID))
+			errs = append(errs, fmt.Errorf("%w: the id %d", jobstore.ErrBadJob, j.ID))
 		}
 		errs = append(errs, j.Check())
 	}
@@ -43,7 +43,7 @@ func (t *tx) Save(ctx context.Context, all ...*jobs.Job) error {
 		err = t.saveAll(ctx, all)
 	}
 	if err != nil {
-		if errors.Is(err, jobs.ErrNotFound) {
+		if errors.Is(err, jobstore.ErrNotFound) {
 			return err
 		}
 		return t.fail("save", err)
@@ -58,7 +58,7 @@ func (t *tx) Save(ctx context.Context, all ...*jobs.Job) error {
 }
 
 // tell notes the word of a job, once.
-func (t *tx) tell(j *jobs.Job) {
+func (t *tx) tell(j *jobstore.Job) {
 	var now time.Time
 	if j.Queue != "" {
 		now = moment(t.clock())
@@ -77,10 +77,10 @@ func (t *tx) tellWord(word string) {
 	}
 }
 
-func notFound(id jobs.ID) error { return fmt.Errorf("save %d: %w", id, jobs.ErrNotFound) }
+func notFound(id jobstore.ID) error { return fmt.Errorf("save %d: %w", id, jobstore.ErrNotFound) }
 
 // renamed reports whether the name of a job may be another one than the stored one, so that it has to be made known.
-func (t *tx) renamed(j *jobs.Job) bool {
+func (t *tx) renamed(j *jobstore.Job) bool {
 	for i := len(t.had) - 1; i >= 0; i-- {
 		if t.had[i].id == j.ID {
 			return t.had[i].name != j.Name
@@ -89,7 +89,7 @@ func (t *tx) renamed(j *jobs.Job) bool {
 	return true
 }
 
-func (t *tx) saveEach(ctx context.Context, all []*jobs.Job) error {
+func (t *tx) saveEach(ctx context.Context, all []*jobstore.Job) error {
 	for _, j := range all {
 		if err := t.saveOne(ctx, j); err != nil {
 			return err
@@ -98,7 +98,7 @@ func (t *tx) saveEach(ctx context.Context, all []*jobs.Job) error {
 	return nil
 }
 
-func (t *tx) saveOne(ctx context.Context, j *jobs.Job) error {
+func (t *tx) saveOne(ctx context.Context, j *jobstore.Job) error {
 	if j.ID == 0 {
 		return t.insert(ctx, j)
 	}
@@ -115,7 +115,7 @@ func (t *tx) saveOne(ctx context.Context, j *jobs.Job) error {
 }
 
 // insert makes a job.
-func (t *tx) insert(ctx context.Context, j *jobs.Job) error {
+func (t *tx) insert(ctx context.Context, j *jobstore.Job) error {
 	query, args := t.s.text.insert, values(j)
 	if isBasic(j) {
 		query, args = t.s.text.insertBasic, args[:basic]
@@ -135,7 +135,7 @@ func (t *tx) insert(ctx context.Context, j *jobs.Job) error {
 			}
 		}
 	}
-	j.ID = jobs.ID(id)
+	j.ID = jobstore.ID(id)
 	t.had = append(t.had, had{j.ID, j.Name})
 	return nil
 }
@@ -165,11 +165,11 @@ func (t *tx) addNames(ctx context.Context, names []string) error {
 }
 
 // saveAll writes jobs to PostgreSQL, some hundreds in a statement.
-func (t *tx) saveAll(ctx context.Context, all []*jobs.Job) error {
+func (t *tx) saveAll(ctx context.Context, all []*jobstore.Job) error {
 	if len(all) == 0 {
 		return nil
 	}
-	var fresh, old []*jobs.Job
+	var fresh, old []*jobstore.Job
 	var names []string
 	for _, j := range all {
 		if j.ID == 0 {
@@ -186,27 +186,27 @@ func (t *tx) saveAll(ctx context.Context, all []*jobs.Job) error {
 			return err
 		}
 	}
-	if err := inChunks(fresh, func(part []*jobs.Job) error { return t.insertMany(ctx, part) }); err != nil {
+	if err := inChunks(fresh, func(part []*jobstore.Job) error { return t.insertMany(ctx, part) }); err != nil {
 		return err
 	}
-	return inChunks(lastOfEach(old), func(part []*jobs.Job) error { return t.updateMany(ctx, part) })
+	return inChunks(lastOfEach(old), func(part []*jobstore.Job) error { return t.updateMany(ctx, part) })
 }
 
 // lastOfEach leaves of several jobs with one id the last.
-func lastOfEach(all []*jobs.Job) []*jobs.Job {
-	seen := make(map[jobs.ID]struct{}, len(all))
-	var last []*jobs.Job
+func lastOfEach(all []*jobstore.Job) []*jobstore.Job {
+	seen := make(map[jobstore.ID]struct{}, len(all))
+	var last []*jobstore.Job
 	for _, j := range slices.Backward(all) {
 		if _, ok := seen[j.ID]; !ok {
 			seen[j.ID] = struct{}{}
 			last = append(last, j)
 		}
 	}
-	slices.SortFunc(last, func(a, b *jobs.Job) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(last, func(a, b *jobstore.Job) int { return cmp.Compare(a.ID, b.ID) })
 	return last
 }
 
-func inChunks(all []*jobs.Job, do func([]*jobs.Job) error) error {
+func inChunks(all []*jobstore.Job, do func([]*jobstore.Job) error) error {
 	for len(all) > 0 {
 		n, size := 0, 0
 		for n < len(all) && n < chunk && size < chunkBytes {
@@ -222,7 +222,7 @@ func inChunks(all []*jobs.Job, do func([]*jobs.Job) error) error {
 }
 
 // arrays are the values of jobs, a column each.
-func arrays(all []*jobs.Job) []any {
+func arrays(all []*jobstore.Job) []any {
 	cols := make([]any, len(stored))
 	rows := make([][]any, len(all))
 	for i, j := range all {
@@ -250,7 +250,7 @@ func column[T any](rows [][]any, c int) []*T {
 }
 
 // insertMany makes jobs. Ids are given in the order of the call.
-func (t *tx) insertMany(ctx context.Context, all []*jobs.Job) error {
+func (t *tx) insertMany(ctx context.Context, all []*jobstore.Job) error {
 	rows, err := t.c.Query(ctx, t.s.text.insertMany, arrays(all)...)
 	if err != nil {
 		return err
@@ -268,14 +268,14 @@ func (t *tx) insertMany(ctx context.Context, all []*jobs.Job) error {
 	}
 	slices.Sort(ids)
 	for i, j := range all {
-		j.ID = jobs.ID(ids[i])
+		j.ID = jobstore.ID(ids[i])
 		t.had = append(t.had, had{j.ID, j.Name})
 	}
 	return nil
 }
 
 // updateMany writes over jobs.
-func (t *tx) updateMany(ctx context.Context, all []*jobs.Job) error {
+func (t *tx) updateMany(ctx context.Context, all []*jobstore.Job) error {
 	ids := make([]int64, len(all))
 	for i, j := range all {
 		ids[i] = int64(j.ID)

@@ -159,7 +159,7 @@ func upgrade(t *testing.T, dsn string, version int) *sqljobs.Store {
 	stores := []*sqljobs.Store{open(t, dsn), open(t, dsn)}
 	for _, s := range stores {
 		both.Go(func() {
-			if err := s.View(bound(t), func(context.Context, jobs.Tx) error { return nil }); err != nil {
+			if err := s.View(bound(t), func(context.Context, jobstore.Tx) error { return nil }); err != nil {
 				t.Error(err)
 			}
 		})
@@ -186,7 +186,7 @@ func TestUpgradeFromVersion1(t *testing.T) {
 		if err != nil || len(got) != 1 || got[0].ID != 1 || string(got[0].Data) != `{"a":1}` {
 			t.Errorf("taken: %+v, %v", got, err)
 		}
-		line := found(t, s, jobs.Query{Limit: 9, Line: &jobs.Line{Queue: "q", State: jobs.Queued}})
+		line := found(t, s, jobstore.Query{Limit: 9, Line: &jobstore.Line{Queue: "q", State: jobstore.Queued}})
 		if len(line) != 1 || !gocmp.Equal(*waits, line[0]) {
 			t.Errorf("in the line: %v", names(line))
 		}
@@ -214,11 +214,11 @@ func keepsAnswers(t *testing.T, store *sqljobs.Store) {
 		t.Fatal(err)
 	}
 	ctx := bound(t)
-	if left := found(t, store, jobs.Query{Name: "ask"}); len(left) != 0 {
+	if left := found(t, store, jobstore.Query{Name: "ask"}); len(left) != 0 {
 		t.Errorf("among the jobs are still %v", names(left))
 	}
 	var got []string
-	if err := store.View(ctx, func(ctx context.Context, tx jobs.Tx) error {
+	if err := store.View(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 		got = nil
 		for i := 1; i <= 12; i++ {
 			all, err := tx.Deferrals(ctx, task.ID(fmt.Sprint("d", i)))
@@ -250,7 +250,7 @@ func keepsAnswers(t *testing.T, store *sqljobs.Store) {
 	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Errorf("deferrals (-want +got):\n%s", diff)
 	}
-	if err := store.View(ctx, func(ctx context.Context, tx jobs.Tx) error {
+	if err := store.View(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 		l, err := tx.QueueLease(ctx, "line")
 		if l == nil || l.Fence != 3 || l.Admissions != 4 || string(l.Status) != `{"node":"n1","limit":2000}` || !l.Until.After(time.Now()) {
 			t.Errorf("the lease of the queue is %+v", l)
@@ -280,11 +280,11 @@ func keepsAnswers(t *testing.T, store *sqljobs.Store) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h, err := s.Get(ctx, jobs.Request{Max: 9, Selector: jobs.Selector{Names: []string{"early"}}, Lease: time.Hour})
+		h, err := s.Get(ctx, jobs.Request{Max: 9, Selector: jobstore.Selector{Names: []string{"early"}}, Lease: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}
-		mine := slices.IndexFunc(h, func(h jobs.Handout) bool { return h.ID == made.ID })
+		mine := slices.IndexFunc(h, func(h jobstore.Handout) bool { return h.ID == made.ID })
 		there, err := s.Await(ctx, jobs.Await{ID: made.ID, Token: h[mine].Token})
 		if j, _ := s.Query(ctx, made.ID); err != nil || !there || string(j.Answer)+j.Reason != e.state {
 			t.Errorf("the early answer %s came to %v, %v: %+v", e.key, there, err, j)

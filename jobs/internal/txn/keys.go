@@ -1,0 +1,48 @@
+package txn
+
+import (
+	"context"
+
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
+)
+
+// alive are the states of jobs that are not over.
+func alive() []jobstore.State {
+	return []jobstore.State{jobstore.Queued, jobstore.RunQueued, jobstore.Running, jobstore.Paused, jobstore.Waiting}
+}
+
+// free returns an error if another job than j that is not over has one of j's keys, or a task that waits for its answer. They are locked.
+func (t *Step) Free(ctx context.Context, j *jobstore.Job) error {
+	for _, q := range []jobstore.Query{{UniqueKey: j.UniqueKey}, {Key: j.Key}} {
+		key := q.UniqueKey + q.Key
+		if key == "" {
+			continue
+		}
+		q.Name, q.States, q.Limit = j.Name, alive(), 2
+		found, err := t.Tx.Find(ctx, q)
+		if err != nil {
+			return err
+		}
+		for i := range found {
+			if found[i].ID != j.ID && !t.batch.read(found[i].ID) {
+				return &jobstore.KeyTakenError{Key: key, Job: found[i].ID}
+			}
+		}
+		if other := t.batch.owner(&q, j.ID); other != nil {
+			return &jobstore.KeyTakenError{Key: key, Job: other.ID}
+		}
+	}
+	return t.FreeOfTasks(ctx, j.Name, j.Key)
+}
+
+// freeOfTasks returns an error if a task waits for an answer of a name and a key, which are locked.
+func (t *Step) FreeOfTasks(ctx context.Context, name, key string) error {
+	if key == "" {
+		return nil
+	}
+	d, err := t.Tx.DeferralOf(ctx, name, key)
+	if err == nil && d != nil && d.Open() {
+		return &jobstore.KeyTakenError{Key: key, Task: d.Task}
+	}
+	return err
+}
