@@ -25,6 +25,8 @@
 //   - when: times that come again, by cron, English phrases, repeats or windows of the week.
 //   - schedule: tasks that run later or again and again, at the times of when.
 //   - jobs: records of work in a database, which can be asked about, changed, repeated and answered.
+//     Below it are jobs/jobstore, the records and the port to their stores; jobs/queue, limits and
+//     throttlers; jobs/runner, which runs what is due.
 //   - limit: how many tasks of a kind run at once, or in a time, over all processes.
 //   - revoke: tasks that are not to run any more.
 //   - deadletter: tasks that failed for good are found, run again, removed and kept in files.

@@ -2,27 +2,43 @@ package jobs
 
 import "github.com/swarmiji/swarmiji/jobs/jobstore"
 
-// The records are those of package jobstore, which has their documentation.
+// What stores keep and answer is in package jobstore, which adapters import. Programs find it here.
 type (
-	ID            = jobstore.ID
-	State         = jobstore.State
-	Job           = jobstore.Job
-	Phase         = jobstore.Phase
-	Store         = jobstore.Store
-	Coming        = jobstore.Coming
-	Query         = jobstore.Query
-	Line          = jobstore.Line
-	Order         = jobstore.Order
-	Due           = jobstore.Due
-	Selector      = jobstore.Selector
-	FieldError    = jobstore.FieldError
+	// ID names a job. See jobstore.ID.
+	ID = jobstore.ID
+	// State says where a job stands. See jobstore.State.
+	State = jobstore.State
+	// Job is one record. See jobstore.Job.
+	Job = jobstore.Job
+	// Phase is how far a job of state RUNNING is whose answer comes from outside. See jobstore.Phase.
+	Phase = jobstore.Phase
+	// Store is the port to a database that keeps jobs. See jobstore.Store.
+	Store = jobstore.Store
+	// Coming is what a store tells of jobs that become due. See jobstore.Coming.
+	Coming = jobstore.Coming
+	// Query asks for jobs. See jobstore.Query.
+	Query = jobstore.Query
+	// Line asks for jobs of a queue that are due. See jobstore.Line.
+	Line = jobstore.Line
+	// Order is the order in which a queue starts its jobs. See jobstore.Order.
+	Order = jobstore.Order
+	// Due asks for jobs that are due. See jobstore.Due.
+	Due = jobstore.Due
+	// Selector says which jobs a worker asks for. See jobstore.Selector.
+	Selector = jobstore.Selector
+	// FieldError says which part of a request is bad. See jobstore.FieldError.
+	FieldError = jobstore.FieldError
+	// KeyTakenError says which job has a key. See jobstore.KeyTakenError.
 	KeyTakenError = jobstore.KeyTakenError
-	Handout       = jobstore.Handout
-	Before        = jobstore.Before
-	Child         = jobstore.Child
+	// Handout is a job that was handed out. See jobstore.Handout.
+	Handout = jobstore.Handout
+	// Before is what a job was before it was handed out. See jobstore.Before.
+	Before = jobstore.Before
+	// Child is a child that is over. See jobstore.Child.
+	Child = jobstore.Child
 )
 
-// See package jobstore.
+// States, phases, orders and limits, as package jobstore has them.
 const (
 	Queued          = jobstore.Queued
 	RunQueued       = jobstore.RunQueued
@@ -45,7 +61,7 @@ const (
 	PriorityFirst   = jobstore.PriorityFirst
 )
 
-// The classes of errors, see package jobstore.
+// The errors of package jobstore.
 var (
 	ErrNotFound        = jobstore.ErrNotFound
 	ErrNoJob           = jobstore.ErrNoJob

@@ -39,7 +39,7 @@ var layers = []rule{
 	{
 		"suite",
 		[]string{"internal/roadtest"},
-		[]string{"task", "@ports", "serializer/*", "middleware", "revoke", "deadletter", "producer", "consumer", "jobs", "jobs/deferrals", "jobs/memjobs", "resultstore/memresults", "internal/suite", "@leaves"},
+		[]string{"task", "@ports", "serializer/*", "middleware", "revoke", "deadletter", "producer", "consumer", "jobs", "jobs/jobstore", "jobs/deferrals", "jobs/memjobs", "resultstore/memresults", "internal/suite", "@leaves"},
 		"the road test drives a producer and a consumer over whatever broker it is given, with tasks that wait for answers in a store of jobs",
 	},
 	{
@@ -176,12 +176,48 @@ var layers = []rule{
 	},
 	{
 		"L2",
-		[]string{"jobs"},
-		[]string{"jobs/jobstore", "task", "broker", "resultstore", "when", "internal/errand", "@leaves"},
-		"a job is a record with rules; its stores, and what its runs are submitted through, are handed in. When it repeats is a Spec of when; broker has the errors of submissions",
+		[]string{"jobs/internal/rules"},
+		[]string{"jobs/jobstore", "task", "when"},
+		"what may become of one job is a question about its record alone",
+	},
+	{
+		"L2",
+		[]string{"jobs/internal/txn"},
+		[]string{"jobs/internal/rules", "jobs/jobstore", "task"},
+		"a transaction knows records and locks; what is done in it is handed in",
+	},
+	{
+		"L2",
+		[]string{"jobs/internal/waitlist"},
+		[]string{"jobs/jobstore", "task", "@leaves"},
+		"a list of those that wait knows neither the rules nor the transactions of what is handed out",
+	},
+	{
+		"L2",
+		[]string{"jobs/internal/line"},
+		[]string{"jobs/jobstore", "task"},
+		"what queues and the explanation of queues both measure",
+	},
+	{
+		"L2",
+		[]string{"jobs/queue"},
+		[]string{"jobs/internal/line", "jobs/internal/rules", "jobs/internal/txn", "jobs/jobstore", "task", "@leaves"},
+		"which jobs of a queue start is decided in the store's transaction; the service is handed in",
 	},
 	{
 		"L3",
+		[]string{"jobs"},
+		[]string{"jobs/internal/*", "jobs/queue", "jobs/jobstore", "task", "broker", "when", "internal/errand"},
+		"a job is a record with rules; its stores are handed in. When it repeats is a Spec of when; broker has the errors of submissions",
+	},
+	{
+		"L4",
+		[]string{"jobs/runner"},
+		[]string{"jobs", "jobs/internal/rules", "jobs/queue", "jobs/jobstore", "task", "resultstore", "when", "internal/errand", "@leaves"},
+		"a runner does what any program may do with a service; what it submits tasks through is handed in",
+	},
+	{
+		"L4",
 		[]string{"jobs/deferrals"},
 		[]string{"deferral", "jobs", "jobs/jobstore", "task", "broker"},
 		"it keeps tasks that wait for answers beside the jobs, in any store of these",
@@ -189,19 +225,19 @@ var layers = []rule{
 	{
 		"L3",
 		[]string{"jobs/memjobs", "jobs/sqljobs"},
-		[]string{"jobs", "jobs/jobstore", "task", "@conns", "@leaves"},
+		[]string{"jobs/jobstore", "task", "@conns", "@leaves"},
 		"an adapter knows its own port and never another adapter",
 	},
 	{
 		"L4",
 		[]string{"jobs/bedrock"},
-		[]string{"jobs", "task"},
+		[]string{"jobs", "jobs/jobstore", "task"},
 		"a protocol in front of the service works with every store and so knows none",
 	},
 	{
 		"L4",
 		[]string{"jobs/callback"},
-		[]string{"jobs", "task", "broker", "internal/errand"},
+		[]string{"jobs", "jobs/jobstore", "task", "broker", "internal/errand"},
 		"answers come over HTTP and by messages of any broker; it works with every store and every broker and so knows none",
 	},
 	{
@@ -309,13 +345,13 @@ var layers = []rule{
 	{
 		"L5",
 		[]string{"cmd/..."},
-		[]string{"task", "@ports", "serializer/*", "control", "revoke", "deadletter", "when", "schedule", "jobs", "jobs/bedrock", "producer", "open", "@adapters", "@leaves", "internal/wire"},
+		[]string{"task", "@ports", "serializer/*", "control", "revoke", "deadletter", "when", "schedule", "jobs", "jobs/jobstore", "jobs/bedrock", "producer", "open", "@adapters", "@leaves", "internal/wire"},
 		"programs use the library as its users do; the wire alone opens what others have sealed, for people to see it",
 	},
 	{
 		"L5",
 		[]string{"bench/...", "examples/..."},
-		[]string{"task", "@ports", "middleware", "when", "schedule", "jobs", "jobs/bedrock", "jobs/callback", "producer", "consumer", "open", "@adapters", "@leaves", "internal/testserver", "internal/ledger", "internal/graphs"},
+		[]string{"task", "@ports", "middleware", "when", "schedule", "jobs", "jobs/queue", "jobs/runner", "jobs/bedrock", "jobs/callback", "producer", "consumer", "open", "@adapters", "@leaves", "internal/testserver", "internal/ledger", "internal/graphs"},
 		"programs use the library as its users do; these may start a server of their own, keep a ledger, and run the tests' workflows",
 	},
 	{

@@ -16,7 +16,7 @@ var constructors = []string{
 
 // checkVars finds package variables that can change. Allowed are
 //   - interface checks: var _ Port = (*Adapter)(nil)
-//   - errors, and other values of the constructors above
+//   - errors, those of other packages too, and other values of the constructors above
 //   - embedded files
 //   - sync.Pool, which holds nothing that anybody can tell from new
 //   - unexported tables (composite literals), functions and plain values that nothing in the package writes to
@@ -115,6 +115,10 @@ func valueKind(v *ast.ValueSpec, i int, o types.Object) kind {
 			return other // made to be changed
 		}
 		return table
+	case *ast.SelectorExpr: // another package's error
+		if strings.HasPrefix(x.Sel.Name, "Err") {
+			return constructed
+		}
 	case *ast.CallExpr:
 		fun := x.Fun
 		switch generic := fun.(type) { // task.New[A, R]

@@ -198,6 +198,8 @@ func CheckKey(key string) error {
 // CheckName returns nil when name may be the name of a job, else an error that wraps [ErrBadJob].
 func CheckName(name string) error { return CheckText("name", name) }
 
+// CheckText returns nil when s may be a name or a key of a job, else an error that wraps [ErrBadJob]
+// and says what it is.
 func CheckText(what, s string) error {
 	if s == "" || len(s) > MaxName || !utf8.ValidString(s) || strings.IndexByte(s, 0) >= 0 {
 		return fmt.Errorf("%w: the %s is not 1 to %d bytes of text", ErrBadJob, what, MaxName)

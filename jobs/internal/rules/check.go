@@ -100,6 +100,7 @@ func Storable(t time.Time) time.Time {
 // inRange tells whether a job may hold t.
 func InRange(t time.Time) bool { return t.Year() >= 0 && t.Year() <= 9999 }
 
+// Refusal returns the error of a field whose text package when refuses.
 func Refusal(field string, err error) error {
 	var spec *when.SpecError
 	if errors.As(err, &spec) {
@@ -120,6 +121,7 @@ func CheckRetryAfter(text string) (string, error) {
 	return text, nil
 }
 
+// ParseRetryAfter reads a RetryAfter.
 func ParseRetryAfter(text string) (*when.Repeat, error) {
 	if (text[0] != '+' && text[0] != '-') || strings.Contains(text, ",") {
 		return nil, &jobstore.FieldError{Field: "retryAfter", Problem: Malformed, Detail: "it is not one modifier with a sign, as +5 MINUTES"}

@@ -56,6 +56,7 @@ const (
 	batchTimeout = 30 * time.Second // for a store that does not answer
 )
 
+// New returns an engine over a store. after brings in order what a change of a job concerns.
 func New(store jobstore.Store, after func(context.Context, *Step, *jobstore.Job) error) *Engine {
 	return &Engine{store: store, after: after}
 }

@@ -20,6 +20,7 @@ type Locks struct {
 	parents    map[jobstore.ID]bool
 }
 
+// AddSequence notes a sequence key.
 func (l *Locks) AddSequence(key string) {
 	if l.Sequences == nil {
 		l.Sequences = map[string]bool{}
@@ -27,6 +28,7 @@ func (l *Locks) AddSequence(key string) {
 	l.Sequences[key] = true
 }
 
+// AddUnique notes a name of which there may be only one job.
 func (l *Locks) AddUnique(name string) {
 	if l.unique == nil {
 		l.unique = map[string]bool{}
@@ -34,6 +36,7 @@ func (l *Locks) AddUnique(name string) {
 	l.unique[name] = true
 }
 
+// AddParent notes a parent.
 func (l *Locks) AddParent(id jobstore.ID) {
 	if l.parents == nil {
 		l.parents = map[jobstore.ID]bool{}
@@ -51,6 +54,7 @@ func (l *Locks) AddJob(j *jobstore.Job) error {
 	return err
 }
 
+// AddSequenceOf notes the sequence key of j, and returns ErrLocks if it was not locked.
 func (l *Locks) AddSequenceOf(j *jobstore.Job) error {
 	if j.SequenceKey == "" || l.Sequences[j.SequenceKey] {
 		return nil
@@ -62,6 +66,7 @@ func (l *Locks) AddSequenceOf(j *jobstore.Job) error {
 // addUniqueKey and addKey note what has to be locked before a job gets such a key, or begins anew with it, and return errLocks if it was not. "" is none.
 func (l *Locks) addUniqueKey(name, key string) error { return addKeyLock(&l.uniqueKeys, name, key) }
 
+// AddKey is AddUniqueKey for keys of answers.
 func (l *Locks) AddKey(name, key string) error { return addKeyLock(&l.keys, name, key) }
 
 func addKeyLock(to *map[string]bool, name, key string) error {

@@ -95,6 +95,7 @@ type Config struct {
 	Limit int
 }
 
+// New returns an empty list. It starts no goroutine.
 func New(c Config) *List {
 	w := &List{c: c, groups: map[string]*group{}, idle: make(chan struct{})}
 	w.Base, w.cancel = context.WithCancel(context.Background())
