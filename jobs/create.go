@@ -47,7 +47,7 @@ type Spec struct {
 	// Windows are the times at which it may start; FirstRun is moved to the first opening from then on. nil: any time. Only with Queue.
 	Windows *when.Windows
 	// Timeout is how long an attempt may take, the wait for its answer included. 0: as long as it likes. Unset: [DefaultAttemptTimeout]. Only with Queue. It does not
-	// concern a job that is dispatched as a task ([Dispatch]), which has time limits of its own.
+	// concern a job that is dispatched as a task (runner.Dispatch), which has time limits of its own.
 	Timeout task.Opt[time.Duration]
 	// UniqueKey: a second job of this name and this key is refused with a [KeyTakenError] while the first is not over. "": none.
 	UniqueKey string

@@ -10,7 +10,7 @@ import (
 
 // Withdraw makes a job CANCELLED that is not over; who runs it has lost its run, and an answer that comes for it is late. One that is CANCELLED already stays so, which is
 // no error; [ErrOver] says that it has come to another end, [ErrHasChildren] that it has children. Its parent does not wait for it any more, and the next one of its sequence key has
-// its turn. A task with conditions whose job it is ends as revoked when the runner of its queue looks next ([RunnerConfig].Sweep). A job that has a Queue or a Key is kept for Config.Keep, any other until it is deleted.
+// its turn. A task with conditions whose job it is ends as revoked when the runner of its queue looks next (runner.Config.Sweep). A job that has a Queue or a Key is kept for Config.Keep, any other until it is deleted.
 func (s *Service) Withdraw(ctx context.Context, id ID) error {
 	err := s.txn.One(ctx, id, func(ctx context.Context, t *txn.Step, j *Job) error {
 		switch {

@@ -68,9 +68,9 @@ type Config struct {
 	Hooks middleware.HookSet
 	// Middleware wraps every submission, the first outermost.
 	Middleware []middleware.SendMiddleware
-	// Jobs keeps tasks with conditions ([task.Conditions]) as jobs until a jobs.Runner of their queue sends them, in this process or in another.
+	// Jobs keeps tasks with conditions ([task.Conditions]) as jobs until a runner.Runner of their queue sends them, in this process or in another.
 	// A jobs.Service is one. The runner may have any producer over the same broker for its Submit, and Results, which has to be a store that can be asked later, not one of reply
-	// queues: where RabbitMQ carries the tasks, the database of the jobs can keep the results. Such a result is kept for two days at least. Consumers should have jobs.Current
+	// queues: where RabbitMQ carries the tasks, the database of the jobs can keep the results. Such a result is kept for two days at least. Consumers should have runner.Current
 	// among their middleware, and the jobs as their Config.Jobs. nil: such tasks are refused.
 	Jobs Keeper
 	// NodeID names this producer; results are sent to it, so no other may have it. "": made of host, process and chance.

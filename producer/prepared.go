@@ -12,7 +12,7 @@ import (
 )
 
 // SubmitPrepared publishes a task with conditions when they let it be sent: data are those of the job that a Submit has made, by this producer or
-// by another one. A jobs.Runner of the job's queue calls it. To do it again is as safe as any submission: the message has the id and the generation that it had. No middleware
+// by another one. A runner.Runner of the job's queue calls it. To do it again is as safe as any submission: the message has the id and the generation that it had. No middleware
 // sees it, and no event tells of it, since the task was told of when it was submitted. Its result goes to who submitted it; the handle asks
 // the store. The errors are those of Submit; one that wraps [task.ErrBadArgs] says that data are no such task.
 func (p *Producer) SubmitPrepared(ctx context.Context, data []byte) (task.Pending, error) {
@@ -44,7 +44,7 @@ func (p *Producer) SubmitPrepared(ctx context.Context, data []byte) (task.Pendin
 
 // RevokePrepared records that a task with conditions was revoked, since its job was withdrawn: data
 // are those of the job. Its future then ends with [task.ErrRevoked]. A task whose end is recorded
-// keeps that. A jobs.Runner of the job's queue calls it, and to do it again is safe. An error that
+// keeps that. A runner.Runner of the job's queue calls it, and to do it again is safe. An error that
 // wraps [task.ErrBadArgs] says that data are no such task.
 func (p *Producer) RevokePrepared(ctx context.Context, data []byte) error {
 	if err := p.enter(); err != nil {

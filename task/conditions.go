@@ -9,7 +9,7 @@ import (
 
 // Conditions say when a task may run beside others. No broker knows them: a producer that has a
 // store of jobs (producer.Config.Jobs) keeps such a task as a job until they let it be sent, and a
-// runner of jobs sends it (jobs.RunnerConfig.Queue); without such a producer submitting it is an
+// runner of jobs sends it (runner.Config.Queue); without such a producer submitting it is an
 // error. The task's run, its retries and its future are those of any other task. A step of a
 // workflow, or the entry of a schedule, cannot have conditions.
 //

@@ -46,8 +46,8 @@ type Harness struct {
 // interface that a transaction offers without the promise fails the suite, so that no capability goes untested.
 type Promises struct {
 	Parallel bool // transactions that lock different things do not wait for each other
-	Take     bool // jobs.Taker
-	Drop     bool // jobs.Dropper
-	Weigh    bool // jobs.Weigher
+	Take     bool // jobstore.Taker
+	Drop     bool // jobstore.Dropper
+	Weigh    bool // jobstore.Weigher
 	Durable  bool // what a call has confirmed survives Restart
 }

@@ -39,7 +39,7 @@ func (a again) Single(ctx context.Context, fn func(ctx context.Context, tx jobst
 	return twice(ctx, a.Store.Single, fn)
 }
 
-// Bare wraps a store so that its transactions can do no more than the port asks of all: they are not [jobs.Taker], [jobs.Dropper] or [jobs.Weigher].
+// Bare wraps a store so that its transactions can do no more than the port asks of all: they are not [jobstore.Taker], [jobstore.Dropper] or [jobstore.Weigher].
 func Bare(s jobs.Store) jobs.Store { return bare{s} }
 
 type bare struct{ jobs.Store }

@@ -46,7 +46,7 @@ const (
 	DefaultPriority = 100
 )
 
-// Job is one record. Which of its fields change, and when, is the business of [Service]; a [Store] keeps them as they are, in
+// Job is one record. Which of its fields change, and when, is the business of jobs.Service; a [Store] keeps them as they are, in
 // microseconds and in UTC.
 type Job struct {
 	ID ID

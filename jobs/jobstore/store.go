@@ -7,7 +7,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Store keeps jobs, for any number of processes. It knows nothing of the rules of their life: those are in [Service], in Go, above its
+// Store keeps jobs, for any number of processes. It knows nothing of the rules of their life: those are in jobs.Service, in Go, above its
 // transactions. The package jobstest holds a case for every sentence here.
 //
 // All methods may be called from any goroutine; a ctx bounds every wait. After Close all of them return [ErrClosed]. A store that

@@ -114,7 +114,7 @@ func (tx *tx) word(before, after *jobstore.Job) string {
 	return after.Word(tx.now())
 }
 
-// Now implements [jobs.Tx].
+// Now implements [jobstore.Tx].
 func (tx *tx) Now(ctx context.Context) (time.Time, error) {
 	if err := tx.ready(ctx); err != nil {
 		return time.Time{}, err
@@ -129,7 +129,7 @@ func (tx *tx) now() time.Time {
 	return tx.last
 }
 
-// Lock implements [jobs.Tx]. There is one transaction at a time.
+// Lock implements [jobstore.Tx]. There is one transaction at a time.
 func (tx *tx) Lock(ctx context.Context, names ...string) error {
 	if err := tx.ready(ctx); err != nil {
 		return err
@@ -145,7 +145,7 @@ func (tx *tx) Lock(ctx context.Context, names ...string) error {
 // maxLock is how many bytes the name of a lock has at most.
 const maxLock = 300
 
-// Get implements [jobs.Tx].
+// Get implements [jobstore.Tx].
 func (tx *tx) Get(ctx context.Context, id jobstore.ID) (jobstore.Job, error) {
 	if err := tx.ready(ctx); err != nil {
 		return jobstore.Job{}, err
@@ -169,7 +169,7 @@ func clone(j *jobstore.Job) jobstore.Job {
 	return c
 }
 
-// Find implements [jobs.Tx].
+// Find implements [jobstore.Tx].
 func (tx *tx) Find(ctx context.Context, q jobstore.Query) ([]jobstore.Job, error) {
 	if err := tx.ready(ctx); err != nil {
 		return nil, err
@@ -209,7 +209,7 @@ func until(by time.Time, now func() time.Time) int64 {
 	return micros(by)
 }
 
-// Save implements [jobs.Tx].
+// Save implements [jobstore.Tx].
 func (tx *tx) Save(ctx context.Context, list ...*jobstore.Job) error {
 	if err := tx.ready(ctx); err != nil {
 		return err
@@ -271,7 +271,7 @@ func (tx *tx) remove(id jobstore.ID) {
 	}
 }
 
-// Delete implements [jobs.Tx].
+// Delete implements [jobstore.Tx].
 func (tx *tx) Delete(ctx context.Context, ids ...jobstore.ID) error {
 	if err := tx.ready(ctx); err != nil {
 		return err
@@ -282,7 +282,7 @@ func (tx *tx) Delete(ctx context.Context, ids ...jobstore.ID) error {
 	return nil
 }
 
-// Take implements [jobs.Taker].
+// Take implements [jobstore.Taker].
 func (tx *tx) Take(ctx context.Context, d jobstore.Due, limit int, lease time.Duration) (taken []jobstore.Job, rest bool, err error) {
 	if err := tx.ready(ctx); err != nil {
 		return nil, false, err
@@ -311,7 +311,7 @@ func (tx *tx) Take(ctx context.Context, d jobstore.Due, limit int, lease time.Du
 	return taken, false, nil
 }
 
-// Drop implements [jobs.Dropper].
+// Drop implements [jobstore.Dropper].
 func (tx *tx) Drop(ctx context.Context, id jobstore.ID, token int64) (bool, error) {
 	if err := tx.ready(ctx); err != nil {
 		return false, err
@@ -324,7 +324,7 @@ func (tx *tx) Drop(ctx context.Context, id jobstore.ID, token int64) (bool, erro
 	return true, nil
 }
 
-// Weigh implements [jobs.Weigher].
+// Weigh implements [jobstore.Weigher].
 func (tx *tx) Weigh(ctx context.Context, queue string) (n, weight int64, err error) {
 	if err := tx.ready(ctx); err != nil {
 		return 0, 0, err
@@ -370,39 +370,39 @@ func (v *view) now() time.Time {
 	return v.last
 }
 
-// Now implements [jobs.Tx].
+// Now implements [jobstore.Tx].
 func (v *view) Now(ctx context.Context) (now time.Time, err error) {
 	err = v.read(ctx, func() { now = v.now() })
 	return now, err
 }
 
-// Get implements [jobs.Tx].
+// Get implements [jobstore.Tx].
 func (v *view) Get(ctx context.Context, id jobstore.ID) (j jobstore.Job, err error) {
 	var missing error
 	err = v.read(ctx, func() { j, missing = v.core.get(id) })
 	return j, errors.Join(err, missing)
 }
 
-// Find implements [jobs.Tx].
+// Find implements [jobstore.Tx].
 func (v *view) Find(ctx context.Context, q jobstore.Query) (found []jobstore.Job, err error) {
 	var bad error
 	err = v.read(ctx, func() { found, bad = v.core.find(&q, v.now) })
 	return found, errors.Join(err, bad)
 }
 
-// Weigh implements [jobs.Weigher].
+// Weigh implements [jobstore.Weigher].
 func (v *view) Weigh(ctx context.Context, queue string) (n, weight int64, err error) {
 	err = v.read(ctx, func() { n, weight = v.core.table.weigh(queue) })
 	return n, weight, err
 }
 
-// Lock implements [jobs.Tx]: who reads locks nothing.
+// Lock implements [jobstore.Tx]: who reads locks nothing.
 func (v *view) Lock(context.Context, ...string) error { return errReads }
 
-// Save implements [jobs.Tx].
+// Save implements [jobstore.Tx].
 func (v *view) Save(context.Context, ...*jobstore.Job) error { return errReads }
 
-// Delete implements [jobs.Tx].
+// Delete implements [jobstore.Tx].
 func (v *view) Delete(context.Context, ...jobstore.ID) error { return errReads }
 
 // errReads is for who writes in a View.

@@ -42,7 +42,7 @@ type Leader struct {
 // Host is what a [Leader] needs of the service whose jobs it hands out. All of it is set.
 type Host struct {
 	Store jobstore.Store
-	// Closed ends Next with [ErrClosed].
+	// Closed ends Next with [jobstore.ErrClosed].
 	Closed <-chan struct{}
 	// Complete adds to hand-outs what is shown with them.
 	Complete func(ctx context.Context, out []jobstore.Handout) error

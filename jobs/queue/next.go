@@ -14,7 +14,7 @@ const lookGap = 2 * time.Millisecond
 
 // Next returns jobs that are to be worked at, at most room of them, which is at least 1: jobs that begin an attempt, and jobs that run and have become due, whose Phase tells what there is to do. It
 // waits until there are some, as the one who serves the queue; until it is that, it stands by. An error says that the store gave no answer, that ctx has ended, or
-// [ErrClosed]. One goroutine at a time calls it.
+// [jobstore.ErrClosed]. One goroutine at a time calls it.
 func (l *Leader) Next(ctx context.Context, room int) ([]jobstore.Handout, error) {
 	if l.isClosed() {
 		return nil, jobstore.ErrClosed

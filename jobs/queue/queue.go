@@ -18,7 +18,7 @@ const DefaultQueuePoll = 5 * time.Second
 //
 // Priorities and the order matter only where jobs have to wait. A job of low priority may wait for ever behind others that keep coming: nothing ages.
 type Queue struct {
-	// Name is that of the jobs' [Spec].Queue: 1 to [MaxName] bytes.
+	// Name is that of the jobs' jobs.Spec.Queue: 1 to [jobstore.MaxName] bytes.
 	Name string
 	// Limit is how much may run at a time: the sum of the weights of all jobs of the queue that run, those that await answers included. It is kept in
 	// thousandths. 0: there is no limit. Any other number below 1 is refused.
@@ -26,7 +26,7 @@ type Queue struct {
 	// A job of weight 0 always fits. One that is heavier than the limit runs when nothing else runs that weighs anything, and then alone; in a queue that is never
 	// empty it may wait for ever.
 	Limit float64
-	// Order is that in which jobs are looked at. The zero value is [TimeFirst].
+	// Order is that in which jobs are looked at. The zero value is [jobstore.TimeFirst].
 	Order jobstore.Order
 	// Strict: the first job that does not fit holds up all that come behind it, those of weight 0 too. Off: it is passed over, and what fits runs.
 	Strict bool

@@ -15,7 +15,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// The defaults of [RunnerConfig].
+// The defaults of [Config].
 const (
 	DefaultLease           = 30 * time.Second
 	DefaultTimeout         = 24 * time.Hour
@@ -25,7 +25,7 @@ const (
 	DefaultShutdownTimeout = 30 * time.Second
 )
 
-// RunnerConfig configures a [Runner]. Service must be set, and with Submit also Results.
+// Config configures a [Runner]. Service must be set, and with Submit also Results.
 type Config struct {
 	// Service hands the jobs out. The runner does not close it.
 	Service *jobs.Service
@@ -90,7 +90,7 @@ type Report struct {
 	Err     error
 }
 
-// RunnerStats count what a runner has done since it was made.
+// Stats count what a runner has done since it was made.
 type Stats struct {
 	Ran       int64 // runs in place that have ended well
 	Retried   int64 // attempts in place that are to be repeated, or were snoozed
@@ -110,10 +110,10 @@ type Stats struct {
 func (c *Config) complete() error {
 	var errs []error
 	if c.Service == nil {
-		errs = append(errs, errors.New("jobs: RunnerConfig.Service is not set"))
+		errs = append(errs, errors.New("runner: Config.Service is not set"))
 	}
 	if c.Submit != nil && c.Results == nil {
-		errs = append(errs, errors.New("jobs: RunnerConfig.Submit needs Results: a job that was dispatched ends with the record of its task"))
+		errs = append(errs, errors.New("runner: Config.Submit needs Results: a job that was dispatched ends with the record of its task"))
 	}
 	if c.Results != nil && resultstore.RepliesOnly(c.Results) {
 		errs = append(errs, fmt.Errorf("%w: this result store hands results only to the process that submitted a task; "+
@@ -127,7 +127,7 @@ func (c *Config) complete() error {
 		errs = append(errs, q.Complete())
 		c.Queue = &q
 		if c.Names != nil {
-			errs = append(errs, errors.New("jobs: RunnerConfig.Names and Queue are both set: a queue's runner runs all of its jobs"))
+			errs = append(errs, errors.New("runner: Config.Names and Queue are both set: a queue's runner runs all of its jobs"))
 		}
 	}
 	if c.NodeID == "" {
@@ -145,7 +145,7 @@ func (c *Config) complete() error {
 			*n.is = n.def
 		}
 		if *n.is < 1 || *n.is > 1<<20 {
-			errs = append(errs, fmt.Errorf("jobs: RunnerConfig.%s is %d, not 1 to %d", n.name, *n.is, 1<<20))
+			errs = append(errs, fmt.Errorf("runner: Config.%s is %d, not 1 to %d", n.name, *n.is, 1<<20))
 		}
 	}
 	if c.Lease == 0 {
@@ -166,7 +166,7 @@ func (c *Config) complete() error {
 			*d.is = d.def
 		}
 		if *d.is < d.least || *d.is > d.most {
-			errs = append(errs, fmt.Errorf("jobs: RunnerConfig.%s is %v, not %v to %v", d.name, *d.is, d.least, d.most))
+			errs = append(errs, fmt.Errorf("runner: Config.%s is %v, not %v to %v", d.name, *d.is, d.least, d.most))
 		}
 	}
 	if c.Logger == nil {

@@ -20,12 +20,12 @@ type definition struct {
 	result func(ctx context.Context, p task.Pending) ([]byte, error) // as data; nil: it is no object
 }
 
-// Dispatch has a runner with RunnerConfig.Submit dispatch the jobs of these names, or of the task's own if none is given, as tasks: a name that
+// Dispatch has a runner with Config.Submit dispatch the jobs of these names, or of the task's own if none is given, as tasks: a name that
 // belongs to others, as www-prod/SendEmail, becomes that of a task which brokers take. The job's data are the arguments, and have to fit them; else the job fails.
 //
-// One run is one task for ever ([TaskID]): submitted again, because an answer was lost or a runner died, it has the same id. The job ends when the
+// One run is one task for ever ([jobs.TaskID]): submitted again, because an answer was lost or a runner died, it has the same id. The job ends when the
 // task's end is recorded: a result that is a JSON object becomes its data, and a task that has failed, retries and all, expired or was revoked makes the job FAILED.
-// The record is the truth: it is in RunnerConfig.Results, a task that ignores its result is refused, as is one that runs at most once, and the record is kept for
+// The record is the truth: it is in Config.Results, a task that ignores its result is refused, as is one that runs at most once, and the record is kept for
 // a day longer than Timeout at least: for so long runners may be away. Consumers should have [Current] among their middleware. A job's priority says when it is dispatched; that of its task is the definition's.
 func Dispatch[A, R any](r *Runner, t task.Task[A, R], names ...string) error {
 	meta := t.Metadata()

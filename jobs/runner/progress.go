@@ -44,8 +44,8 @@ func FromContext(ctx context.Context) (jobs.Handout, bool) {
 }
 
 // Progress replaces the data of the job that the calling handler runs by v, which is a JSON object when it is written as JSON: how far it has come. Who asks
-// for the job sees that while it runs, and if the process dies the next attempt begins with it. The error is [ErrStale] when the run is over or another has it,
-// [ErrUnsupported] in a task with conditions, whose job's data are its message, and [ErrNoRun] outside of a run. In a consumer it needs [Current].
+// for the job sees that while it runs, and if the process dies the next attempt begins with it. The error is [jobstore.ErrStale] when the run is over or another has it,
+// [jobstore.ErrUnsupported] in a task with conditions, whose job's data are its message, and [ErrNoRun] outside of a run. In a consumer it needs [Current].
 func Progress(ctx context.Context, v any) error {
 	a, ok := ctx.Value(activeKey{}).(*active)
 	if !ok {
@@ -141,7 +141,7 @@ func (a *active) end() {
 const againSoon = 5 * time.Second
 
 // Current returns a middleware, for consumers that run the tasks of dispatched jobs: before a task starts it looks whether its run is the job's present one. A task
-// whose job has moved on is not run; it fails with [ErrStale]. Of a task with conditions (task.Conditions) it looks whether its job runs. If the store does not
+// whose job has moved on is not run; it fails with [jobstore.ErrStale]. Of a task with conditions (task.Conditions) it looks whether its job runs. If the store does not
 // answer the task is put back for 5 s. All other tasks pass, those that follow the task of a job included.
 //
 // Without it a task that is delivered again, or was submitted twice because an answer was lost, may run although the job has ended. With it

@@ -15,7 +15,7 @@ import (
 )
 
 // Runner runs jobs that are due, in any number of processes. It is a task.Registrar: handlers are registered by the names of jobs, as with a
-// consumer. Make one with [NewRunner].
+// consumer. Make one with [New].
 //
 // In place, a handler's arguments are the job's data, and its result, where that is a JSON object, becomes the data when the run is finished: what a repeated
 // job hands to its next run. Without such a result they stay as they are. An error comes to what a consumer makes of it, by the
@@ -23,31 +23,31 @@ import (
 // lease, or its RetryAfter, has ended.
 //
 // A handler whose answer comes from outside ends with [task.Defer], and says [task.Expect] before it sends its request: the job then is RUNNING without this process, until
-// [Service.Complete] or [Service.Reject] is told the answer. A refusal, and no answer in time, are errors of the attempt. [Type] is the same for jobs that have a function for each
+// [jobs.Service.Complete] or [jobs.Service.Reject] is told the answer. A refusal, and no answer in time, are errors of the attempt. [Type] is the same for jobs that have a function for each
 // step.
 //
-// With RunnerConfig.Queue the jobs are those of a queue, which has a limit, a throttler and windows. There a repeated attempt is QUEUED, so that its place is free; else it is
+// With Config.Queue the jobs are those of a queue, which has a limit, a throttler and windows. There a repeated attempt is QUEUED, so that its place is free; else it is
 // RUNQUEUED, in the same run. One runner of a queue is at work at a time, and the others stand by.
 //
-// With RunnerConfig.Submit jobs are dispatched as tasks, which consumers run; see [Dispatch].
+// With Config.Submit jobs are dispatched as tasks, which consumers run; see [Dispatch].
 type Runner struct {
 	c           Config
 	handlers    task.Mux
 	mu          sync.Mutex
 	definitions map[string]*definition // by the names of jobs
-	stats       runnerCounters
+	stats       counters
 	running     atomic.Bool
 }
 
-// runnerCounters are RunnerStats while they are counted.
-type runnerCounters struct {
+// counters are Stats while they are counted.
+type counters struct {
 	ran, retried, failed, givenBack, submitted, finished, putOff, lost, late atomic.Int64
 	deferred, answered, timedOut                                             atomic.Int64
 }
 
 var _ task.Registrar = (*Runner)(nil)
 
-// NewRunner makes a Runner, or returns every problem of the configuration, joined. It does no I/O and starts nothing.
+// New makes a Runner, or returns every problem of the configuration, joined. It does no I/O and starts nothing.
 func New(c Config) (*Runner, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func New(c Config) (*Runner, error) {
 }
 
 // Register implements task.Registrar: h runs the jobs of this name, which may be any that a job has, without control characters. What is registered after Run
-// has begun is not asked for. Where jobs are dispatched there are no handlers to register ([ErrUnsupported]); see [Dispatch].
+// has begun is not asked for. Where jobs are dispatched there are no handlers to register ([jobstore.ErrUnsupported]); see [Dispatch].
 func (r *Runner) Register(name string, h task.Handler, defaults task.Metadata) error {
 	if r.c.Submit != nil {
 		return fmt.Errorf("%w: this runner dispatches jobs; register %q with a consumer", jobs.ErrUnsupported, name)
@@ -82,7 +82,7 @@ var ErrRunning = errors.New("jobs: the runner runs already, or has run")
 
 // Run runs jobs until ctx ends. Then it takes no more, lets handlers go on for up to ShutdownTimeout, ends their contexts with cause
 // task.ErrShutdown, and gives back the jobs of those that end because of it. What was dispatched goes on without it. The error is nil unless there was a mistake in using
-// it, or the service was closed ([ErrClosed]). While the store is away Run waits for it. A Runner runs once.
+// it, or the service was closed ([jobstore.ErrClosed]). While the store is away Run waits for it. A Runner runs once.
 func (r *Runner) Run(ctx context.Context) error {
 	if !r.running.CompareAndSwap(false, true) {
 		return ErrRunning

@@ -15,7 +15,7 @@ import (
 )
 
 // Type is a kind of job whose answer comes from outside: Request sends something to a service, and what comes back later, by whatever road, is handed to
-// [Service.Complete] or [Service.Reject] by the name and the key of the job. In between the job is RUNNING, with the Phase [Awaiting], and nothing in any process belongs to it: no
+// [jobs.Service.Complete] or [jobs.Service.Reject] by the name and the key of the job. In between the job is RUNNING, with the Phase [jobstore.Awaiting], and nothing in any process belongs to it: no
 // goroutine, no lease. D is what the jobs hold, which JSON writes as an object, and A is the answer.
 //
 // The functions run as handlers do: panics are contained, [Progress] and [FromContext] work, and ctx ends when the job is lost, when the runner stops at once, and at the end of the attempt's
@@ -36,7 +36,7 @@ type Type[D, A any] struct {
 	Retry func(ctx context.Context, f *Failure[D]) bool
 	// Timeout is how long an attempt may take, its answer included. Then it has failed with [task.ErrAnswerTimeout]. 0: 24 h. Below 0: there is no end.
 	Timeout time.Duration
-	// Priority, Weight and Windows are those of jobs that are made without their own. Unset, unset and nil: see [Spec].
+	// Priority, Weight and Windows are those of jobs that are made without their own. Unset, unset and nil: see [jobs.Spec].
 	Priority task.Opt[int]
 	Weight   task.Opt[float64]
 	Windows  *when.Windows
@@ -70,7 +70,7 @@ func (t Type[D, A]) Check() error {
 }
 
 // Register has r run the jobs of this type. From then on the runner's Service makes each job of this Name with the type's Priority, Weight, Timeout and Windows, where its
-// Spec says nothing, whoever asks for it. It is [task.ErrDuplicateTask] if r runs jobs of this name already, and [ErrUnsupported] if r dispatches jobs.
+// Spec says nothing, whoever asks for it. It is [task.ErrDuplicateTask] if r runs jobs of this name already, and [jobstore.ErrUnsupported] if r dispatches jobs.
 func (t Type[D, A]) Register(r *Runner) error {
 	if err := t.Check(); err != nil {
 		return err

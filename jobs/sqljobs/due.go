@@ -173,7 +173,7 @@ func (t *tx) byID(ctx context.Context, found []candidateRow) ([]jobstore.Job, er
 	return all, err
 }
 
-// Take implements [jobs.Taker].
+// Take implements [jobstore.Taker].
 func (t *tx) Take(ctx context.Context, d jobstore.Due, limit int, lease time.Duration) ([]jobstore.Job, bool, error) {
 	if err := t.writes("take"); err != nil {
 		return nil, false, err

@@ -9,7 +9,7 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// Find implements [jobs.Tx].
+// Find implements [jobstore.Tx].
 func (t *tx) Find(ctx context.Context, q jobstore.Query) ([]jobstore.Job, error) {
 	if t.err != nil {
 		return nil, t.err

@@ -137,7 +137,7 @@ func (b *builder) names(index string) string {
 	return states + guard
 }
 
-// Weigh implements [jobs.Weigher].
+// Weigh implements [jobstore.Weigher].
 func (t *tx) Weigh(ctx context.Context, queue string) (n, weight int64, err error) {
 	if t.err != nil || queue == "" || !possible(queue) {
 		return 0, 0, t.err

@@ -18,7 +18,7 @@ const (
 	chunkBytes = 4 << 20
 )
 
-// Save implements [jobs.Tx].
+// Save implements [jobstore.Tx].
 func (t *tx) Save(ctx context.Context, all ...*jobstore.Job) error {
 	if err := t.writes("save"); err != nil {
 		return err

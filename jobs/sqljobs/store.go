@@ -101,7 +101,7 @@ func (s *Store) Single(ctx context.Context, fn func(ctx context.Context, tx jobs
 	return s.run(ctx, s.conn.Update, false, fn)
 }
 
-// Insert implements [jobs.Inserter]. On PostgreSQL one job is one statement and one trip: the statement is a transaction of its own, and nothing comes
+// Insert implements [jobstore.Inserter]. On PostgreSQL one job is one statement and one trip: the statement is a transaction of its own, and nothing comes
 // after it that could want it undone.
 func (s *Store) Insert(ctx context.Context, draft func(now time.Time) []*jobstore.Job) error {
 	save := func(most int) func(ctx context.Context, tx jobstore.Tx) error {

@@ -60,7 +60,7 @@ func (t *tx) writes(what string) error {
 	return t.err
 }
 
-// Now implements [jobs.Tx].
+// Now implements [jobstore.Tx].
 func (t *tx) Now(context.Context) (time.Time, error) {
 	return moment(t.clock()), t.err
 }
@@ -93,7 +93,7 @@ func lockKey(kind, name string) int64 {
 	return int64(h.Sum64())
 }
 
-// Lock implements [jobs.Tx]. A transaction of SQLite has the whole file.
+// Lock implements [jobstore.Tx]. A transaction of SQLite has the whole file.
 func (t *tx) Lock(ctx context.Context, names ...string) error {
 	if err := t.writes("lock"); err != nil {
 		return err
@@ -141,7 +141,7 @@ func (t *tx) jobs(ctx context.Context, query string, args ...any) (found []jobst
 	return found, empty, nil
 }
 
-// Get implements [jobs.Tx].
+// Get implements [jobstore.Tx].
 func (t *tx) Get(ctx context.Context, id jobstore.ID) (jobstore.Job, error) {
 	if t.err != nil {
 		return jobstore.Job{}, t.err
@@ -160,7 +160,7 @@ func (t *tx) Get(ctx context.Context, id jobstore.ID) (jobstore.Job, error) {
 	return found[0], nil
 }
 
-// Delete implements [jobs.Tx].
+// Delete implements [jobstore.Tx].
 func (t *tx) Delete(ctx context.Context, ids ...jobstore.ID) error {
 	if err := t.writes("delete"); err != nil || len(ids) == 0 {
 		return err
@@ -182,7 +182,7 @@ func (t *tx) Delete(ctx context.Context, ids ...jobstore.ID) error {
 	return nil
 }
 
-// Drop implements [jobs.Dropper].
+// Drop implements [jobstore.Dropper].
 func (t *tx) Drop(ctx context.Context, id jobstore.ID, token int64) (bool, error) {
 	if err := t.writes("drop"); err != nil {
 		return false, err

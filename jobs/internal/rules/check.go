@@ -13,7 +13,7 @@ import (
 	"github.com/swarmiji/swarmiji/when"
 )
 
-// The problems of a [FieldError].
+// The problems of a [jobstore.FieldError].
 const (
 	Missing   = "missing"
 	Malformed = "malformed"
