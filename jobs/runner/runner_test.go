@@ -1,4 +1,4 @@
-package jobs_test
+package runner_test
 
 import (
 	"context"
