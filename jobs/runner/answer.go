@@ -25,12 +25,12 @@ func (h *hold) left() (left time.Duration, ends bool) {
 	return h.Deadline.Sub(h.Changed) - time.Since(h.got), true
 }
 
-// apart is how far the clocks of this process and of the store may be apart without being told.
-const apart = 2 * time.Second
+// clockTolerance is how far the clocks of this process and of the store may be apart without being told.
+const clockTolerance = 2 * time.Second
 
 // stored returns a time of this process's clock by that of the store.
 func (h *hold) stored(at time.Time) time.Time {
-	if off := h.Changed.Sub(h.got); off > apart || off < -apart {
+	if off := h.Changed.Sub(h.got); off > clockTolerance || off < -clockTolerance {
 		at = at.Add(off)
 	}
 	return at.UTC()
