@@ -185,8 +185,8 @@ func (r *run) answered(data []byte) verdict {
 			return verdict{kind: failed, err: task.Remote(fmt.Errorf("%w: %w", task.ErrBadResult, err))}
 		}
 	}
-	if len(data) > c.cfg.MaxResult {
-		return verdict{kind: failed, err: task.Remote(fmt.Errorf("%w: %d bytes, limit %d", task.ErrBadResult, len(data), c.cfg.MaxResult))}
+	if len(data) > c.cfg.Tuning.MaxResult {
+		return verdict{kind: failed, err: task.Remote(fmt.Errorf("%w: %d bytes, limit %d", task.ErrBadResult, len(data), c.cfg.Tuning.MaxResult))}
 	}
 	return verdict{kind: succeeded, result: data, contentType: contentType}
 }

@@ -145,7 +145,7 @@ func (a *answers) run(ctx context.Context, names []string) {
 }
 
 func (a *answers) warn(ctx context.Context, what string, err error) {
-	a.c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, what, slog.Any("error", err), slog.String(middleware.LogNode, a.c.cfg.NodeID))
+	a.c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, what, slog.Any("error", err), slog.String(middleware.LogNode, a.c.cfg.Report.NodeID))
 }
 
 // settle settles a claim beside the goroutine that took it.

@@ -58,7 +58,7 @@ func (r *run) freeEarly() {
 // Otherwise the task has been dealt with.
 func (r *run) ackEarly() bool {
 	q, c := r.queue, r.queue.c
-	ctx, cancel := context.WithTimeout(c.settle, c.cfg.StoreRetry)
+	ctx, cancel := context.WithTimeout(c.settle, c.cfg.Tuning.StoreRetry)
 	defer cancel()
 	unknown, refused := false, false
 	err := repeat(ctx, r.lost(), func(ctx context.Context) error {
@@ -123,7 +123,7 @@ func (r *run) mayHaveStarted() bool {
 // before.
 func (r *run) askWhetherStarted(checker broker.AckChecker) {
 	c := r.queue.c
-	ctx, cancel := context.WithTimeout(c.settle, c.cfg.StoreRetry)
+	ctx, cancel := context.WithTimeout(c.settle, c.cfg.Tuning.StoreRetry)
 	defer cancel()
 	acked := true
 	err := repeat(ctx, r.lost(), func(ctx context.Context) (err error) {
@@ -197,7 +197,7 @@ func (r *run) holdOn(what string, step func(context.Context) error, cause error)
 		}
 		wake.Sleep(c.settle, gap.Interval(attempt))
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.settle), c.cfg.KillGrace)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.settle), c.cfg.Tuning.KillGrace)
 	defer cancel()
 	if err := r.abandon(ctx, fmt.Errorf("%w: its %s could not be stored or sent", task.ErrUncertain, what)); err != nil {
 		r.log(slog.LevelError, "a task that runs at most once is left without a trace", slog.String("step", what), slog.Any("error", err))

@@ -180,7 +180,7 @@ func TestStoreAwayAtMostOnce(t *testing.T) {
 // TestLeftBehindAtMostOnce: a stop leaves behind the handler of a task that runs at most once.
 func TestLeftBehindAtMostOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newTable(t, func(c *consumer.Config) { c.ShutdownTimeout, c.KillGrace = time.Second, time.Second })
+		b := newTable(t, func(c *consumer.Config) { c.ShutdownTimeout, c.Tuning.KillGrace = time.Second, time.Second })
 		started, release := make(chan struct{}), make(chan struct{})
 		def := task.New[int, int]("stubborn", task.WithIdempotent(false))
 		if err := def.Handle(b.c, func(context.Context, int) (int, error) {
@@ -212,7 +212,7 @@ func TestNoteRace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		givenUp := make(chan struct{})
 		b := newTable(t, func(c *consumer.Config) {
-			c.ShutdownTimeout, c.KillGrace = -1, time.Second
+			c.ShutdownTimeout, c.Tuning.KillGrace = -1, time.Second
 			c.Logger = slog.New(onMessage{slog.DiscardHandler, "handler left behind", sync.OnceFunc(func() { close(givenUp) })})
 		})
 		started := make(chan struct{})

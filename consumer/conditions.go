@@ -37,7 +37,7 @@ func (r *run) endJob(v verdict) {
 	switch {
 	case v.kind == succeeded:
 		failure = nil
-	case r.queue.c.cfg.Sealer != nil: // as in the record, where the runner would have found it
+	case r.queue.c.cfg.Wire.Sealer != nil: // as in the record, where the runner would have found it
 		failure = errSealed
 	}
 	if err := s.TaskEnded(ctx, r.request.Name, r.request.ID, failure); err != nil {

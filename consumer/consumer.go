@@ -126,11 +126,11 @@ func New(c Config) (*Consumer, error) {
 	if consumer.gather != nil {
 		consumer.members = consumer.readMembers
 	}
-	if c.MaxCrashes > 0 {
+	if c.Tuning.MaxCrashes > 0 {
 		consumer.witness, _ = capability.As[broker.Witness](c.Broker)
 	}
 	consumer.stuck = newStuck(c.Queues)
-	consumer.incarnation = utf.Cut(c.NodeID, 96) + "-" + rand.Text()[:12]
+	consumer.incarnation = utf.Cut(c.Report.NodeID, 96) + "-" + rand.Text()[:12]
 	consumer.report, consumer.pid = consumer.newReport(), os.Getpid()
 	consumer.dequeued, consumer.enqueued = c.Hooks.Tasks.Dequeued(c.Logger), c.Hooks.Tasks.Enqueued(c.Logger)
 	if c.Deferrals != nil {
@@ -143,7 +143,7 @@ func New(c Config) (*Consumer, error) {
 }
 
 // NodeID returns this consumer's name in events and records.
-func (c *Consumer) NodeID() string { return c.cfg.NodeID }
+func (c *Consumer) NodeID() string { return c.cfg.Report.NodeID }
 
 // Register implements [task.Registrar]. The handler is wrapped in the consumer's middleware.
 func (c *Consumer) Register(name string, h task.Handler, defaults task.Metadata) error {
@@ -328,16 +328,16 @@ func (c *Consumer) drain(drained chan struct{}) error {
 	}
 	n := c.running.len()
 	c.cfg.Logger.LogAttrs(c.work, slog.LevelWarn, "stopping without waiting for running tasks",
-		slog.String(middleware.LogNode, c.cfg.NodeID), slog.Int("running", n))
+		slog.String(middleware.LogNode, c.cfg.Report.NodeID), slog.Int("running", n))
 	c.stopWork(task.ErrShutdown)
-	hard := time.NewTimer(c.cfg.KillGrace)
+	hard := time.NewTimer(c.cfg.Tuning.KillGrace)
 	defer hard.Stop()
 	select {
 	case <-drained:
 	case <-hard.C:
 		c.stopSettle()
 		c.abandon()
-		last := time.NewTimer(c.cfg.KillGrace)
+		last := time.NewTimer(c.cfg.Tuning.KillGrace)
 		defer last.Stop()
 		select { // what was settling gives its tasks back
 		case <-drained:
@@ -353,7 +353,7 @@ func (c *Consumer) drain(drained chan struct{}) error {
 
 // abandon gives back the tasks of handlers that ignore their context.
 func (c *Consumer) abandon() {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.work), c.cfg.KillGrace)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.work), c.cfg.Tuning.KillGrace)
 	defer cancel()
 	var leaving sync.WaitGroup // at once: each may need all the time there is
 	defer leaving.Wait()
@@ -375,7 +375,7 @@ func (c *Consumer) abandon() {
 func (c *Consumer) warnOnce(key, msg string, attrs ...slog.Attr) {
 	if _, seen := c.warned.LoadOrStore(key, true); !seen {
 		c.cfg.Logger.LogAttrs(context.Background(), slog.LevelWarn, msg,
-			append(attrs, slog.String(middleware.LogNode, c.cfg.NodeID))...)
+			append(attrs, slog.String(middleware.LogNode, c.cfg.Report.NodeID))...)
 	}
 }
 

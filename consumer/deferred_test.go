@@ -287,7 +287,7 @@ func cancelled(t *testing.T) context.Context {
 func TestAnswersWithoutJSON(t *testing.T) {
 	only := []serializer.Serializer{msgpack.Serializer{}}
 	formats := []serializer.Format{msgpack.Compact{}}
-	d := newDeferring(t, nil, producer.Config{Serializers: only, Formats: formats}, consumer.Config{Serializers: only, Formats: formats, MaxResult: 100})
+	d := newDeferring(t, nil, producer.Config{Wire: serializer.Wire{Serializers: only, Formats: formats}}, consumer.Config{Wire: serializer.Wire{Serializers: only, Formats: formats}, Tuning: consumer.Tuning{MaxResult: 100}})
 	asked := atomic.Int64{}
 	type found struct {
 		N    int64
@@ -386,7 +386,7 @@ func TestNothingIsLeftExpected(t *testing.T) {
 // TestSealedReasonOfJob: where results are sealed, the job of a task with conditions does not tell why that has failed.
 func TestSealedReasonOfJob(t *testing.T) {
 	ring := testRing(t, "k")
-	d := newDeferring(t, nil, producer.Config{Sealer: ring}, consumer.Config{Sealer: ring})
+	d := newDeferring(t, nil, producer.Config{Wire: serializer.Wire{Sealer: ring}}, consumer.Config{Wire: serializer.Wire{Sealer: ring}})
 	failing := task.New[int, int]("failing", task.WithSequenceKey("s"))
 	must0(t, failing.Handle(d.consumer, func(context.Context, int) (int, error) { return 0, errors.New("the password is sesame") }))
 	d.start()

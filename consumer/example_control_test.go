@@ -8,6 +8,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/control"
+	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/events/memevents"
 	"github.com/swarmiji/swarmiji/producer"
 )
@@ -18,7 +19,7 @@ func Example_control() {
 	bus := memevents.New(memevents.Config{})
 	defer bus.Close(context.Background())
 	_, _, run := inMemory(producer.Config{}, consumer.Config{
-		NodeID: "node-1", Queues: map[string]consumer.QueueConfig{"mail": {Workers: 2}},
+		Report: events.Report{NodeID: "node-1"}, Queues: map[string]consumer.QueueConfig{"mail": {Workers: 2}},
 		Control: &control.Config{Bus: bus, Logger: slog.New(slog.DiscardHandler)},
 	})
 	defer run()()

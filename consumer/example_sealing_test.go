@@ -24,7 +24,7 @@ func ExampleConfig_sealing() {
 
 	b := membroker.New()
 	pay := task.New[string, string]("pay")
-	p, c, run := inMemory(producer.Config{Broker: b, Sealer: ring}, consumer.Config{Broker: b, Sealer: ring})
+	p, c, run := inMemory(producer.Config{Broker: b, Wire: serializer.Wire{Sealer: ring}}, consumer.Config{Broker: b, Wire: serializer.Wire{Sealer: ring}})
 	must(pay.Handle(c, func(_ context.Context, card string) (string, error) { return "paid with " + card, nil }))
 	defer run()()
 
@@ -52,7 +52,7 @@ func ExampleConfig_keyRotation() {
 	must(err)
 
 	double := task.New[int, int]("double")
-	p, c, run := inMemory(producer.Config{Sealer: first}, consumer.Config{Sealer: second})
+	p, c, run := inMemory(producer.Config{Wire: serializer.Wire{Sealer: first}}, consumer.Config{Wire: serializer.Wire{Sealer: second}})
 	must(double.Handle(c, func(_ context.Context, i int) (int, error) { return 2 * i, nil }))
 	defer run()()
 

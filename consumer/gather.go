@@ -44,7 +44,7 @@ func (f *following) arrive(e *task.Envelope, end ending) {
 		}
 		return
 	}
-	a := resultstore.Arrival{Group: e.Group, Index: e.GroupIndex, Size: e.GroupSize, TTL: f.gatherTTL(), Wait: c.cfg.GroupWait}
+	a := resultstore.Arrival{Group: e.Group, Index: e.GroupIndex, Size: e.GroupSize, TTL: f.gatherTTL(), Wait: c.cfg.Tuning.GroupWait}
 	a.Record = resultstore.Record{ID: e.ID, Name: utf.Cut(e.Name, 255), State: task.StateSucceeded, ContentType: end.given.ContentType, Result: end.given.Data}
 	if end.cause != nil {
 		a.Record.State, a.Record.Error = end.state, end.cause
@@ -256,7 +256,7 @@ func (r *run) beginCopy(ctx context.Context) (bool, error) {
 // askWhichCopy goes on with elsewhere until the gatherer answers. The task is not started before.
 func (r *run) askWhichCopy() {
 	c := r.queue.c
-	ctx, cancel := context.WithTimeout(c.settle, c.cfg.StoreRetry)
+	ctx, cancel := context.WithTimeout(c.settle, c.cfg.Tuning.StoreRetry)
 	defer cancel()
 	var first bool
 	if !r.persist(ctx, "question which copy is run", func(ctx context.Context) (err error) {

@@ -12,16 +12,16 @@ import (
 func (c *Consumer) newReport() *report.Reporter {
 	m := c.cfg.Metrics
 	return report.New(report.Config{
-		Bus: c.cfg.Events, NodeID: c.cfg.NodeID, Role: events.RoleConsumer, Every: c.cfg.HeartbeatEvery, Fields: c.cfg.HeartbeatFields,
+		Bus: c.cfg.Events, Report: c.cfg.Report, Role: events.RoleConsumer,
 		Counts: func() report.Counts {
 			return report.Counts{
 				Active: c.running.len(), Reserved: c.waiting(), Stuck: int(c.stuck.total.Load()), Processed: c.running.ended(),
 			}
 		},
-		Lost:    m.Dropped.Inc,
-		BusLost: func(total uint64) { m.BusDropped.Update(int64(total)) },
-		Logger:  c.cfg.Logger,
-		Preview: c.cfg.EventPreview, Payloads: c.cfg.EventPayloads, Describe: c.codec.Preview,
+		Lost:     m.Dropped.Inc,
+		BusLost:  func(total uint64) { m.BusDropped.Update(int64(total)) },
+		Logger:   c.cfg.Logger,
+		Describe: c.codec.Preview,
 	})
 }
 

@@ -25,7 +25,7 @@ func TestHeartbeats(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b := newTable(t, func(c *consumer.Config) { c.Events, c.NodeID = bus, "c-1" })
+		b := newTable(t, func(c *consumer.Config) { c.Events, c.Report.NodeID = bus, "c-1" })
 		slow := task.New[int, int]("slow")
 		if err := slow.Handle(b.c, func(ctx context.Context, i int) (int, error) {
 			time.Sleep(4 * time.Second)
@@ -34,8 +34,7 @@ func TestHeartbeats(t *testing.T) {
 			t.Fatal(err)
 		}
 		if b.p, err = producer.New(producer.Config{
-			Broker: b.server.Connect(), Results: b.store, Events: bus, NodeID: "p-1", HeartbeatEvery: time.Hour,
-			HeartbeatFields: func() map[string]any { return map[string]any{"zone": "b"} },
+			Broker: b.server.Connect(), Results: b.store, Events: bus, Report: events.Report{NodeID: "p-1", HeartbeatEvery: time.Hour, HeartbeatFields: func() map[string]any { return map[string]any{"zone": "b"} }},
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -98,10 +97,10 @@ func TestHeartbeats(t *testing.T) {
 }
 
 func TestHeartbeatEveryIsChecked(t *testing.T) {
-	if _, err := consumer.New(consumer.Config{Broker: membroker.New(), HeartbeatEvery: time.Millisecond}); err == nil {
+	if _, err := consumer.New(consumer.Config{Broker: membroker.New(), Report: events.Report{HeartbeatEvery: time.Millisecond}}); err == nil {
 		t.Error("a consumer with a heartbeat every millisecond")
 	}
-	if _, err := producer.New(producer.Config{Broker: membroker.New(), HeartbeatEvery: 1}); err == nil {
+	if _, err := producer.New(producer.Config{Broker: membroker.New(), Report: events.Report{HeartbeatEvery: 1}}); err == nil {
 		t.Error("a producer with a heartbeat every nanosecond")
 	}
 }
@@ -135,9 +134,9 @@ func TestEventBusMisbehaves(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				bad, release := bus()
-				b := newTable(t, func(c *consumer.Config) { c.Events, c.HeartbeatEvery = bad, time.Hour })
+				b := newTable(t, func(c *consumer.Config) { c.Events, c.Report.HeartbeatEvery = bad, time.Hour })
 				var err error
-				b.p, err = producer.New(producer.Config{Broker: b.server.Connect(), Results: b.store, Events: bad, HeartbeatEvery: time.Hour, Metrics: b.metrics, Logger: slog.New(slog.DiscardHandler)})
+				b.p, err = producer.New(producer.Config{Broker: b.server.Connect(), Results: b.store, Events: bad, Report: events.Report{HeartbeatEvery: time.Hour}, Metrics: b.metrics, Logger: slog.New(slog.DiscardHandler)})
 				if err != nil {
 					t.Fatal(err)
 				}

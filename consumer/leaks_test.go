@@ -45,7 +45,7 @@ func TestGiveUpWithoutDeadLetters(t *testing.T) {
 		const limit = 4000
 		b := newTable(t, func(c *consumer.Config) {
 			c.Broker = noDead{c.Broker.(*membroker.Broker)}
-			c.MaxBody = limit
+			c.Wire.MaxBody = limit
 			c.Queues = map[string]consumer.QueueConfig{"default": {Workers: 1, Prefetch: 1}}
 		})
 		def := task.New[[]byte, int]("big", task.WithIdempotent(false), task.WithIgnoreResult(true))

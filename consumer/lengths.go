@@ -18,13 +18,13 @@ const lookTimeout = 5 * time.Second
 // without metrics, or where the broker cannot tell.
 func (c *Consumer) watchLengths(ctx context.Context) (stop func()) {
 	inspector, ok := capability.As[broker.Inspector](c.cfg.Broker)
-	if !c.measured || !ok || c.cfg.QueueLook < 0 {
+	if !c.measured || !ok || c.cfg.Tuning.QueueLook < 0 {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var looking sync.WaitGroup
 	looking.Go(func() {
-		tick := time.NewTicker(c.cfg.QueueLook)
+		tick := time.NewTicker(c.cfg.Tuning.QueueLook)
 		defer tick.Stop()
 		for ctx.Err() == nil {
 			c.lookAtQueues(ctx, inspector)

@@ -56,7 +56,7 @@ func (n *nodes) watch(fetch context.Context, c *Consumer, node string, w *watch)
 		delete(n.watched, node)
 		close(w.done)
 	}()
-	gap := min(nodeLook, c.cfg.AbsentAfter/4)
+	gap := min(nodeLook, c.cfg.Tuning.AbsentAfter/4)
 	var since, last time.Time
 	for fetch.Err() == nil {
 		ctx, cancel := context.WithTimeout(fetch, nodeTimeout)
@@ -71,7 +71,7 @@ func (n *nodes) watch(fetch context.Context, c *Consumer, node string, w *watch)
 			return
 		case since.IsZero() || now.Sub(last) > 2*(gap+nodeTimeout):
 			since = now
-		case now.Sub(since) >= c.cfg.AbsentAfter:
+		case now.Sub(since) >= c.cfg.Tuning.AbsentAfter:
 			w.verdict = broker.StartDied
 			return
 		}

@@ -41,7 +41,7 @@ type secrets struct{ args, result bool }
 // preview returns what of p goes into an event. Of a task without a handler nobody here knows what is secret.
 func (c *Consumer) preview(p events.Payload) string {
 	secret := false
-	if c.cfg.EventPayloads {
+	if c.cfg.Report.Payloads {
 		if _, _, known := c.mux.Lookup(p.Task); !known {
 			secret = true
 		} else if v, ok := c.secrets.Load(p.Task); ok {
@@ -93,7 +93,7 @@ func (r *run) notifyFailed(v verdict, retry bool) {
 // shown returns what of an error goes into an event: where results are sealed, so are the reasons of failures, and events are
 // not.
 func (c *Consumer) shown(err error) (text, stack string) {
-	if c.cfg.Sealer != nil && !c.cfg.EventPayloads {
+	if c.cfg.Wire.Sealer != nil && !c.cfg.Report.Payloads {
 		return "swarmiji: the reason is sealed", ""
 	}
 	remote := task.Remote(err)

@@ -366,7 +366,7 @@ func TestHandlerLeftBehindReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		givenUp := make(chan struct{})
 		b := newTable(t, func(c *consumer.Config) {
-			c.ShutdownTimeout, c.KillGrace = -1, time.Second
+			c.ShutdownTimeout, c.Tuning.KillGrace = -1, time.Second
 			c.Logger = slog.New(onMessage{slog.DiscardHandler, "handler left behind", sync.OnceFunc(func() { close(givenUp) })})
 		})
 		started := make(chan struct{})

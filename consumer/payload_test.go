@@ -36,8 +36,8 @@ func heardOf(t *testing.T, change func(*producer.Config, *consumer.Config)) (hea
 	synctest.Test(t, func(t *testing.T) {
 		server, bus, results := membroker.NewServer(membroker.Config{}), memevents.New(memevents.Config{}), memresults.New(memresults.Config{})
 		quiet := slog.New(slog.DiscardHandler)
-		pc := producer.Config{Broker: server.Connect(), Results: results, Events: bus, HeartbeatEvery: -1, Logger: quiet}
-		cc := consumer.Config{Broker: server.Connect(), Results: results, Events: bus, HeartbeatEvery: -1, Logger: quiet, UnknownRetries: -1}
+		pc := producer.Config{Broker: server.Connect(), Results: results, Events: bus, Report: events.Report{HeartbeatEvery: -1}, Logger: quiet}
+		cc := consumer.Config{Broker: server.Connect(), Results: results, Events: bus, Report: events.Report{HeartbeatEvery: -1}, Logger: quiet, Tuning: consumer.Tuning{UnknownRetries: -1}}
 		if change != nil {
 			change(&pc, &cc)
 		}
@@ -110,16 +110,16 @@ func TestNothingSecretInEvents(t *testing.T) {
 	for name, change := range map[string]func(*producer.Config, *consumer.Config){
 		"by default": nil,
 		"json": func(p *producer.Config, _ *consumer.Config) {
-			p.Serializers = []serializer.Serializer{serializer.JSON{}}
+			p.Wire.Serializers = []serializer.Serializer{serializer.JSON{}}
 		},
-		"payloads": func(p *producer.Config, c *consumer.Config) { p.EventPayloads, c.EventPayloads = true, true },
+		"payloads": func(p *producer.Config, c *consumer.Config) { p.Report.Payloads, c.Report.Payloads = true, true },
 		"json payloads": func(p *producer.Config, c *consumer.Config) {
-			p.EventPayloads, c.EventPayloads = true, true
-			p.Serializers = []serializer.Serializer{serializer.JSON{}}
+			p.Report.Payloads, c.Report.Payloads = true, true
+			p.Wire.Serializers = []serializer.Serializer{serializer.JSON{}}
 		},
 		"a policy that panics": func(p *producer.Config, c *consumer.Config) {
-			p.EventPreview = func(p events.Payload) string { panic(string(p.Data)) }
-			c.EventPreview = p.EventPreview
+			p.Report.Preview = func(p events.Payload) string { panic(string(p.Data)) }
+			c.Report.Preview = p.Report.Preview
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -154,8 +154,8 @@ func TestPreviewPolicy(t *testing.T) {
 		return fmt.Sprintf("result=%v %s hidden=%d %s", p.Result, p.ContentType, strings.Count(string(p.Data), password), strings.Repeat("x", 2000))
 	}
 	_, all := heardOf(t, func(p *producer.Config, c *consumer.Config) {
-		p.EventPreview, c.EventPreview = policy, policy
-		p.Serializers = []serializer.Serializer{serializer.JSON{}}
+		p.Report.Preview, c.Report.Preview = policy, policy
+		p.Wire.Serializers = []serializer.Serializer{serializer.JSON{}}
 	})
 	n := 0
 	for _, e := range all {
@@ -182,13 +182,13 @@ func TestSealedReasons(t *testing.T) {
 			t.Fatal(err)
 		}
 		heard, _ := heardOf(t, func(p *producer.Config, c *consumer.Config) {
-			p.Sealer, c.Sealer, c.EventPayloads = ring, ring, shown
+			p.Wire.Sealer, c.Wire.Sealer, c.Report.Payloads = ring, ring, shown
 		})
 		if got := strings.Contains(heard, "panic"); got != shown {
-			t.Errorf("EventPayloads %v, and the reason is shown: %v: %s", shown, got, heard)
+			t.Errorf("Report.Payloads %v, and the reason is shown: %v: %s", shown, got, heard)
 		}
 		if got := strings.Contains(heard, "the reason is sealed"); got == shown {
-			t.Errorf("EventPayloads %v, and the reason is said to be sealed: %v: %s", shown, got, heard)
+			t.Errorf("Report.Payloads %v, and the reason is said to be sealed: %v: %s", shown, got, heard)
 		}
 	}
 }

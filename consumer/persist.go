@@ -85,7 +85,7 @@ func (q *queue) insisting() (context.Context, context.CancelFunc) {
 // goes to the dead letters.
 func (r *run) giveUp(what string, cause error) {
 	r.log(slog.LevelError, "task given up: its "+what+" cannot be sent", slog.Any("error", cause))
-	ctx, cancel := context.WithTimeout(r.queue.c.settle, r.queue.c.cfg.StoreRetry)
+	ctx, cancel := context.WithTimeout(r.queue.c.settle, r.queue.c.cfg.Tuning.StoreRetry)
 	defer cancel()
 	for _, store := range []resultstore.ResultStore{r.store(), r.awaitedElsewhere()} {
 		if store == nil {

@@ -213,7 +213,7 @@ func (t *team) fail(err error) {
 
 func (t *team) log(level slog.Level, msg string, attrs ...slog.Attr) {
 	t.c.cfg.Logger.LogAttrs(context.Background(), level, msg, append(attrs,
-		slog.String(middleware.LogQueue, t.name), slog.String(middleware.LogNode, t.c.cfg.NodeID))...)
+		slog.String(middleware.LogQueue, t.name), slog.String(middleware.LogNode, t.c.cfg.Report.NodeID))...)
 }
 
 // stuckPoll is how often a worker looks, when handlers are stuck, whether one has come back.

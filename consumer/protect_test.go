@@ -37,12 +37,12 @@ func TestForgedRecord(t *testing.T) {
 	quiet := slog.New(slog.DiscardHandler)
 	counted := middleware.NewMetrics(nil)
 	sender := server.Connect()
-	p, err := producer.New(producer.Config{Broker: sender, Results: store, Sealer: testRing(t, "k"), Metrics: counted, Logger: quiet})
+	p, err := producer.New(producer.Config{Broker: sender, Results: store, Wire: serializer.Wire{Sealer: testRing(t, "k")}, Metrics: counted, Logger: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer p.Close(ctx)
-	c, err := consumer.New(consumer.Config{Broker: server.Connect(), Results: store, Sealer: testRing(t, "k"), Logger: quiet})
+	c, err := consumer.New(consumer.Config{Broker: server.Connect(), Results: store, Wire: serializer.Wire{Sealer: testRing(t, "k")}, Logger: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func TestSealerOnOneSideOnly(t *testing.T) {
 	sender := server.Connect()
 	work := task.New[int, int]("work", task.WithIgnoreResult(true))
 	for id, sealer := range map[task.ID]serializer.Sealer{"sealed-k": testRing(t, "k"), "sealed-m": testRing(t, "m")} {
-		p, err := producer.New(producer.Config{Broker: sender, Sealer: sealer, Logger: quiet})
+		p, err := producer.New(producer.Config{Broker: sender, Wire: serializer.Wire{Sealer: sealer}, Logger: quiet})
 		if err != nil {
 			t.Fatal(err)
 		}

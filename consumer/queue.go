@@ -144,5 +144,5 @@ func (q *queue) returnNext(done, ctx context.Context) bool {
 
 func (q *queue) log(level slog.Level, msg string, attrs ...slog.Attr) {
 	q.c.cfg.Logger.LogAttrs(context.Background(), level, msg, append(attrs,
-		slog.String(middleware.LogQueue, q.source), slog.String(middleware.LogNode, q.c.cfg.NodeID))...)
+		slog.String(middleware.LogQueue, q.source), slog.String(middleware.LogNode, q.c.cfg.Report.NodeID))...)
 }

@@ -146,7 +146,7 @@ func (q *queue) read(d broker.Delivery, worker int) (*run, error) {
 			return nil, err
 		}
 	}
-	beginLife(e, m, q.c.cfg.Sealer != nil)
+	beginLife(e, m, q.c.cfg.Wire.Sealer != nil)
 	r := &run{queue: q, worker: worker, delivery: d, message: m, format: format, bare: bare, unreadable: unreadable}
 	r.request = *task.NewRequest(e, bind)
 	if e.ReplyTo != "" && task.CheckName(e.ReplyTo) != nil { // a message must not choose where in the broker its answer goes
@@ -155,7 +155,7 @@ func (q *queue) read(d broker.Delivery, worker int) (*run, error) {
 		e.ReplyTo = ""
 	}
 	req := &r.request
-	req.Queue, req.NodeID, req.Generation, req.Received = q.name, q.c.cfg.NodeID, m.Generation, time.Now()
+	req.Queue, req.NodeID, req.Generation, req.Received = q.name, q.c.cfg.Report.NodeID, m.Generation, time.Now()
 	req.Deliveries, req.Exact = d.Deliveries()
 	handler, definition, known := q.c.mux.Lookup(e.Name)
 	r.handler = handler
@@ -283,17 +283,17 @@ func (r *run) giveBack(ctx context.Context) error {
 func (r *run) park() {
 	q := r.queue
 	e := r.copy()
-	if e.Parked >= q.c.cfg.UnknownRetries {
+	if e.Parked >= q.c.cfg.Tuning.UnknownRetries {
 		err := fmt.Errorf("%w: %q", task.ErrUnknownTask, e.Name)
 		q.settleAside(r, verdict{kind: failed, err: err, bury: true})
 		return
 	}
-	delay := q.c.cfg.UnknownDelay << min(e.Parked, 16)
+	delay := q.c.cfg.Tuning.UnknownDelay << min(e.Parked, 16)
 	e.Parked++
 	at := e.delay(delay)
 	q.c.cfg.Metrics.Parked.Inc(1)
 	r.log(slog.LevelWarn, "no handler is registered; the task is put aside", slog.Duration("delay", delay))
-	why := fmt.Errorf("parked (%d of %d): %w: %q", e.Parked, q.c.cfg.UnknownRetries, task.ErrUnknownTask, e.Name)
+	why := fmt.Errorf("parked (%d of %d): %w: %q", e.Parked, q.c.cfg.Tuning.UnknownRetries, task.ErrUnknownTask, e.Name)
 	q.c.settling.Go(func() {
 		if r.saveParked(why) && r.replace(q.source, e, at, "park") {
 			r.notifyFailed(verdict{err: why}, true)
@@ -304,7 +304,7 @@ func (r *run) park() {
 // saveParked records why the task waits, for those who wait for it, and reports whether it goes on
 // waiting. It is said in the state of a retry, which older processes know as well.
 func (r *run) saveParked(why error) bool {
-	ctx, cancel := context.WithTimeout(r.queue.c.settle, r.queue.c.cfg.StoreRetry)
+	ctx, cancel := context.WithTimeout(r.queue.c.settle, r.queue.c.cfg.Tuning.StoreRetry)
 	defer cancel()
 	if store := r.store(); store != nil && resultstore.RepliesOnly(store) { // which carry no retries: this is only a word
 		rec, err := r.protected(task.StateRetrying, verdict{err: why}, r.ended)
@@ -350,7 +350,7 @@ func (r *run) resume() bool {
 // lookUp goes on with resume until the store answers. The task is not started before.
 func (r *run) lookUp(store resultstore.ResultStore) {
 	c := r.queue.c
-	ctx, cancel := context.WithTimeout(c.settle, c.cfg.StoreRetry)
+	ctx, cancel := context.WithTimeout(c.settle, c.cfg.Tuning.StoreRetry)
 	defer cancel()
 	var rec resultstore.Record
 	if !r.persist(ctx, "look-up of its result", func(ctx context.Context) (err error) {
@@ -397,7 +397,7 @@ const loadTimeout = 2 * time.Second
 func (r *run) logAttrs(more ...slog.Attr) []slog.Attr {
 	return append(more, slog.String(middleware.LogTaskID, string(r.request.ID)), slog.String(middleware.LogTask, r.request.Name),
 		slog.String(middleware.LogQueue, r.queue.name), slog.Int(middleware.LogAttempt, r.request.Retries+1),
-		slog.String(middleware.LogNode, r.queue.c.cfg.NodeID))
+		slog.String(middleware.LogNode, r.queue.c.cfg.Report.NodeID))
 }
 
 func (r *run) log(level slog.Level, msg string, more ...slog.Attr) {

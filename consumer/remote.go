@@ -45,7 +45,7 @@ func (c *Consumer) obey(ctx context.Context) (end func()) {
 		defer close(ended)
 		if err := c.remote.Run(ctx); err != nil { // tasks go on without
 			c.cfg.Logger.LogAttrs(ctx, slog.LevelError, "the consumer obeys no commands any more",
-				slog.Any("error", err), slog.String(middleware.LogNode, c.cfg.NodeID))
+				slog.Any("error", err), slog.String(middleware.LogNode, c.cfg.Report.NodeID))
 		}
 	}()
 	return func() {

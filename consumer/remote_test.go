@@ -17,7 +17,7 @@ func TestRemote(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := memevents.New(memevents.Config{})
 		h := newHolding(t, consumer.QueueConfig{Workers: 2, PrefetchMultiplier: 3}, func(c *consumer.Config) {
-			c.NodeID, c.Control = "n1", &control.Config{Bus: bus}
+			c.Report.NodeID, c.Control = "n1", &control.Config{Bus: bus}
 		})
 		h.submit(0, 20)
 		h.b.run()

@@ -35,7 +35,7 @@ func remoteRevoke(t *testing.T, with string) {
 	}
 	var list *revoke.List
 	h := newHolding(t, consumer.QueueConfig{Workers: 2}, func(c *consumer.Config) {
-		c.NodeID, c.Control = "n1", &control.Config{Bus: bus}
+		c.Report.NodeID, c.Control = "n1", &control.Config{Bus: bus}
 		if with != "no bus" {
 			list = newList()
 			c.Revocations = list

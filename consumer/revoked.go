@@ -20,7 +20,7 @@ func (c *Consumer) awaitRevocations(ctx context.Context) (unwatch func(), err er
 	list := c.cfg.Revocations
 	if list == nil {
 		c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "this consumer runs revoked tasks, since Config.Revocations is not set; revoke.NewLocal says that none are expected",
-			slog.String(middleware.LogNode, c.cfg.NodeID))
+			slog.String(middleware.LogNode, c.cfg.Report.NodeID))
 		return func() {}, nil
 	}
 	return list.Watch(c.terminate), list.Ready(ctx)

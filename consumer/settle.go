@@ -120,8 +120,8 @@ func (r *run) success(result any) verdict {
 	switch {
 	case err != nil:
 		return verdict{kind: failed, err: fmt.Errorf("%w: %w", task.ErrBadResult, err)}
-	case len(data) > c.cfg.MaxResult:
-		return verdict{kind: failed, err: fmt.Errorf("%w: %d bytes, limit %d", task.ErrBadResult, len(data), c.cfg.MaxResult)}
+	case len(data) > c.cfg.Tuning.MaxResult:
+		return verdict{kind: failed, err: fmt.Errorf("%w: %d bytes, limit %d", task.ErrBadResult, len(data), c.cfg.Tuning.MaxResult)}
 	}
 	return verdict{kind: succeeded, result: data, contentType: ct}
 }
@@ -157,7 +157,7 @@ func (q *queue) settle(r *run, v verdict) {
 	ctx := q.c.settle
 	if !r.quick(v) {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, q.c.cfg.StoreRetry)
+		ctx, cancel = context.WithTimeout(ctx, q.c.cfg.Tuning.StoreRetry)
 		defer cancel()
 	}
 	if q.concludeExpected(ctx, r, v) {
@@ -228,7 +228,7 @@ func (q *queue) settleFinal(ctx context.Context, r *run, v verdict) {
 	}
 	if !r.quick(v) { // what follows may have taken its time
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(q.c.settle, q.c.cfg.StoreRetry)
+		ctx, cancel = context.WithTimeout(q.c.settle, q.c.cfg.Tuning.StoreRetry)
 		defer cancel()
 	}
 	if !r.remove(ctx, v) {
@@ -327,7 +327,7 @@ func (r *run) replace(queue string, next *successive, at time.Time, why string) 
 			return false
 		}
 	}
-	ctx, cancel := context.WithTimeout(c.settle, c.cfg.StoreRetry)
+	ctx, cancel := context.WithTimeout(c.settle, c.cfg.Tuning.StoreRetry)
 	defer cancel()
 	return r.persist(ctx, why, func(ctx context.Context) error { return r.publishCopy(ctx, queue, next, at) })
 }

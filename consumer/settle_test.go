@@ -18,6 +18,7 @@ import (
 	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/resultstore/memresults"
+	"github.com/swarmiji/swarmiji/serializer"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -132,7 +133,7 @@ func TestStoreIsDownForAWhile(t *testing.T) {
 func TestStoreIsDownForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTable(t, func(c *consumer.Config) {
-			c.StoreRetry = 10 * time.Second
+			c.Tuning.StoreRetry = 10 * time.Second
 			c.Results = flakyStore{c.Results, time.Now().Add(15 * time.Second), resultstore.ErrUnavailable}
 		})
 		b.run()
@@ -318,7 +319,7 @@ func TestRunWaitsForTheBroker(t *testing.T) {
 
 func TestConfigNamesEveryProblem(t *testing.T) {
 	_, err := consumer.New(consumer.Config{
-		NodeID: "a b", Defaults: task.Metadata{Priority: task.Set(-1)}, MaxBody: -1, PrefetchMultiplier: -1,
+		Report: events.Report{NodeID: "a b"}, Defaults: task.Metadata{Priority: task.Set(-1)}, Wire: serializer.Wire{MaxBody: -1}, Tuning: consumer.Tuning{PrefetchMultiplier: -1},
 		Stores: map[string]resultstore.ResultStore{"x": nil},
 		Queues: map[string]consumer.QueueConfig{"$": {}, "w": {Workers: -1}, "m": {Meta: task.Metadata{Priority: task.Set(-1)}}},
 	})
@@ -362,7 +363,7 @@ func TestPrefetch(t *testing.T) {
 				b := newTable(t, func(cc *consumer.Config) {
 					a.Broker = cc.Broker.(*membroker.Broker)
 					cc.Broker = a
-					cc.PrefetchMultiplier = c.multiplier
+					cc.Tuning.PrefetchMultiplier = c.multiplier
 					cc.Queues = map[string]consumer.QueueConfig{"default": c.cfg}
 				})
 				b.run()

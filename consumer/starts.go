@@ -21,7 +21,7 @@ import (
 // So a broker that is a [broker.Witness] keeps notes of starts. The first start of a message writes
 // none. Each later start writes one immediately before the handler, and reads the earlier ones. A
 // note whose node is still there, or has left in order, is cleared. A note whose node is absent for
-// Config.AbsentAfter without a break is a death. After one death the task runs in quarantine; after
+// Tuning.AbsentAfter without a break is a death. After one death the task runs in quarantine; after
 // the last one that MaxCrashes allows, in quarantine, it goes to the dead letters.
 //
 // A retry, a snooze and a requeued letter have another generation, and with it no notes.
@@ -105,7 +105,7 @@ func (r *run) mayStart(ctx context.Context, earlier []broker.Start) (start bool,
 		}
 	}
 	switch {
-	case alone && deaths >= max(q.c.cfg.MaxCrashes, fewestCrashes)-1:
+	case alone && deaths >= max(q.c.cfg.Tuning.MaxCrashes, fewestCrashes)-1:
 		err := fmt.Errorf("%w: %d starts ended their consumer's process, the last one alone in it", task.ErrPoison, deaths)
 		r.log(slog.LevelError, "task given up", slog.Any("error", err))
 		q.settleAside(r, verdict{kind: failed, err: err, bury: true})
@@ -175,7 +175,7 @@ func (c *Consumer) leave() {
 	if !c.noted.Load() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.work), c.cfg.KillGrace)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.work), c.cfg.Tuning.KillGrace)
 	defer cancel()
 	if err := c.witness.Leave(ctx, c.incarnation); err != nil {
 		c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "the broker was not told that this consumer ends; a task that it had started may count one crash",

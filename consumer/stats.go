@@ -55,7 +55,7 @@ type TaskInfo struct {
 func (c *Consumer) Stats() Stats {
 	m := c.cfg.Metrics
 	s := Stats{
-		NodeID: c.cfg.NodeID, Received: m.Received.Count(), Started: m.Started.Count(), Succeeded: m.Succeeded.Count(),
+		NodeID: c.cfg.Report.NodeID, Received: m.Received.Count(), Started: m.Started.Count(), Succeeded: m.Succeeded.Count(),
 		Failed: m.Failed.Count(), Retried: m.Retried.Count(),
 	}
 	l := c.live.Load()

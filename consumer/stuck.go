@@ -62,7 +62,7 @@ func (c *Consumer) countStuck(r *task.Request, delta int) {
 	}
 	c.cfg.Logger.LogAttrs(context.Background(), level, msg, slog.String(middleware.LogTaskID, string(r.ID)),
 		slog.String(middleware.LogTask, r.Name), slog.String(middleware.LogQueue, r.Queue),
-		slog.String(middleware.LogNode, c.cfg.NodeID), slog.Int64("stuck", total))
+		slog.String(middleware.LogNode, c.cfg.Report.NodeID), slog.Int64("stuck", total))
 }
 
 // overrun reports whether so many handlers of the team are stuck that another task would only add

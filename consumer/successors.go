@@ -56,7 +56,7 @@ type following struct {
 // step is persist with a time of its own. There may be very many successors, and a group's results be very many: however long
 // all of it takes, it is not begun anew as long as it comes forward.
 func (f *following) step(what string, do func(context.Context) error) bool {
-	ctx, cancel := context.WithTimeout(f.queue.c.settle, f.queue.c.cfg.StoreRetry)
+	ctx, cancel := context.WithTimeout(f.queue.c.settle, f.queue.c.cfg.Tuning.StoreRetry)
 	defer cancel()
 	return f.persist(ctx, what, do)
 }

@@ -64,7 +64,7 @@ func (r *run) tellSubmitter(v verdict) bool {
 		r.giveUp("end", err)
 		return false
 	}
-	ctx, cancel := context.WithTimeout(r.queue.c.settle, r.queue.c.cfg.StoreRetry)
+	ctx, cancel := context.WithTimeout(r.queue.c.settle, r.queue.c.cfg.Tuning.StoreRetry)
 	defer cancel()
 	return r.persist(ctx, "end for its submitter", func(ctx context.Context) error { return saveLate(ctx, store, rec) })
 }

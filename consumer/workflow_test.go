@@ -15,6 +15,7 @@ import (
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/serializer"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -43,7 +44,7 @@ func TestGroupOutlivesItsResults(t *testing.T) {
 			t.Fatalf("the group gave %v, %v", got, err)
 		}
 
-		codec, err := wire.New(wire.Config{})
+		codec, err := wire.New(serializer.Wire{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -144,7 +145,7 @@ func (g *gathers) Members(ctx context.Context, group task.ID, from, limit int) (
 func TestGathererIsDownForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTable(t, func(c *consumer.Config) {
-			c.StoreRetry = 10 * time.Second
+			c.Tuning.StoreRetry = 10 * time.Second
 			c.Gatherer = &gathers{Gatherer: c.Results.(resultstore.Gatherer), away: time.Now().Add(35 * time.Second)}
 		})
 		b.run()
@@ -255,7 +256,7 @@ func wait(ctx context.Context, d time.Duration) error {
 func TestLargeGroupOnSlowServers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTable(t, func(c *consumer.Config) {
-			c.StoreRetry = 25 * time.Second
+			c.Tuning.StoreRetry = 25 * time.Second
 			c.Gatherer = &gathers{Gatherer: c.Results.(resultstore.Gatherer), pause: 10 * time.Second}
 			c.Broker = &batches{Broker: c.Broker, pause: 10 * time.Second}
 		})

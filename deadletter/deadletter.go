@@ -37,16 +37,10 @@ type Config struct {
 	Stores map[string]resultstore.ResultStore
 	// Gatherer knows the groups. nil: Results, if it is a Gatherer.
 	Gatherer resultstore.Gatherer
-	// Serializers and Formats are understood, in order. nil: msgpack, JSON and raw bytes; Compact,
-	// JSON, Raw.
-	Serializers []serializer.Serializer
-	Formats     []serializer.Format
-	// Sealer opens what is sealed, to be shown. nil: sealed letters show all but their arguments.
-	// Requeue needs none.
-	Sealer serializer.Sealer
-	// Compression reads what is compressed, to be shown. The zero value: arguments that are
-	// compressed are not shown.
-	Compression serializer.Compression
+	// Wire is how letters are read: as the consumers have it. Without its Sealer and Compression,
+	// arguments that are sealed or compressed are not shown; Requeue needs neither. QueueFormats,
+	// AcceptPlain and MaxBody are ignored: nothing is written, and every letter is read.
+	Wire serializer.Wire
 	// NodeID names this process in records. "": made of host, process and chance.
 	NodeID string
 }
@@ -74,9 +68,9 @@ func New(c Config) (*Letters, error) {
 	case !ok:
 		errs = append(errs, fmt.Errorf("deadletter: the dead letters of this broker cannot be read: %w", broker.ErrUnsupported))
 	}
-	codec, err := wire.New(wire.Config{
-		Serializers: c.Serializers, Formats: c.Formats, Sealer: c.Sealer, AcceptPlain: true, Compression: c.Compression, MaxBody: maxBody,
-	})
+	w := c.Wire
+	w.QueueFormats, w.AcceptPlain, w.MaxBody = nil, true, maxBody
+	codec, err := wire.New(w)
 	if err != nil {
 		errs = append(errs, fmt.Errorf("deadletter: %w", err))
 	}

@@ -29,7 +29,7 @@ func Example() {
 	quiet := slog.New(slog.DiscardHandler)
 	p, err := producer.New(producer.Config{Broker: b, Results: results, Logger: quiet})
 	must(err)
-	c, err := consumer.New(consumer.Config{Broker: b, Results: results, Logger: quiet, UnknownRetries: -1})
+	c, err := consumer.New(consumer.Config{Broker: b, Results: results, Logger: quiet, Tuning: consumer.Tuning{UnknownRetries: -1}})
 	must(err)
 	stop, stopped := context.WithCancel(ctx)
 	done := make(chan error)

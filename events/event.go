@@ -57,7 +57,7 @@ type Event struct {
 	Fields map[string]any // further fields, never one of the names above; nil for none
 }
 
-// Payload is what the preview of arguments or of a result is made of: see EventPreview in the configurations of producers and
+// Payload is what the preview of arguments or of a result is made of: see Report.Preview, of producers and
 // consumers.
 type Payload struct {
 	Task        string // its name

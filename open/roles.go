@@ -36,15 +36,15 @@ func (s *Swarm) Producer(c producer.Config) (*producer.Producer, error) {
 	setNil(&c.Broker, s.Broker)
 	setNil(&c.Results, s.Results)
 	setNil(&c.Events, s.Events)
-	if c.NodeID == "" {
-		c.NodeID = nodeid.New()
+	if c.Report.NodeID == "" {
+		c.Report.NodeID = nodeid.New()
 	}
 	setNil(&c.Logger, s.options().Logger)
 	p, err := producer.New(c)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.observe(c.NodeID); err != nil {
+	if err := s.observe(c.Report.NodeID); err != nil {
 		return nil, errors.Join(err, p.Close(context.Background()))
 	}
 	return p, nil
@@ -59,8 +59,8 @@ func (s *Swarm) Consumer(c consumer.Config) (*consumer.Consumer, error) {
 	setNil(&c.Broker, s.Broker)
 	setNil(&c.Results, s.Results)
 	setNil(&c.Events, s.Events)
-	if c.NodeID == "" {
-		c.NodeID = nodeid.New()
+	if c.Report.NodeID == "" {
+		c.Report.NodeID = nodeid.New()
 	}
 	setNil(&c.Logger, s.options().Logger)
 	if limits := s.options().Limits; len(limits) > 0 {
@@ -72,7 +72,7 @@ func (s *Swarm) Consumer(c consumer.Config) (*consumer.Consumer, error) {
 	}
 	var err error
 	if c.Revocations == nil {
-		if c.Revocations, err = s.revoked(c.NodeID); err != nil {
+		if c.Revocations, err = s.revoked(c.Report.NodeID); err != nil {
 			return nil, err
 		}
 	}
@@ -80,7 +80,7 @@ func (s *Swarm) Consumer(c consumer.Config) (*consumer.Consumer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.observe(c.NodeID); err != nil {
+	if err := s.observe(c.Report.NodeID); err != nil {
 		return nil, err
 	}
 	return con, nil

@@ -38,30 +38,15 @@ type Config struct {
 	// Events gets task-sent events, and those of this producer. nil: none are sent. Submit never waits for it, and what it
 	// loses is counted (Metrics.Dropped).
 	Events events.EventBus
-	// HeartbeatEvery is how often this producer tells that it is alive (worker-heartbeat; worker-online comes before, with the
-	// first submission, and worker-offline last, in Close).
-	// 0: 2 s. Negative: no events about itself. Less than 10 ms is refused. Nothing is sent without Events.
-	HeartbeatEvery time.Duration
-	// HeartbeatFields gives further fields of each heartbeat, such as a version or a zone; those that have the name of a
-	// standard field are left out. It runs beside the tasks, one call at a time, and a heartbeat waits for it. nil: none.
-	HeartbeatFields func() map[string]any
+	// Report is what this producer tells of itself and of its tasks. Results are sent to its NodeID,
+	// with or without Events.
+	Report events.Report
+	// Wire is how tasks become messages and results are read: as the consumers have it.
+	Wire serializer.Wire
 	// Router picks queues. nil: all tasks go to router.DefaultQueue.
 	Router router.Router
 	// Queues describes queues that are declared with priority levels, besides those the Router names.
 	Queues []broker.Queue
-	// Serializers and Formats: the first writes, all are understood. nil: msgpack, JSON and raw bytes; Compact, JSON, Raw.
-	Serializers []serializer.Serializer
-	Formats     []serializer.Format
-	// QueueFormats names queues whose messages are written in another format.
-	QueueFormats map[string]serializer.Format
-	// Sealer seals tasks and opens results, see docs/security.md. nil: nothing is sealed.
-	Sealer serializer.Sealer
-	// AcceptPlain takes results that are not sealed too, while consumers are being moved to sealing. False: with a Sealer,
-	// such a result is an error (serializer.ErrNotSealed).
-	AcceptPlain bool
-	// Compression says how arguments and results are compressed. The zero value: not at all. What is compressed with zstd, s2 or
-	// gzip is always read.
-	Compression serializer.Compression
 	// Defaults is the static configuration of tasks, the lowest layer of metadata. It travels with each task.
 	Defaults task.Metadata
 	// Hooks are called before and after a task is submitted, around Middleware.
@@ -73,18 +58,8 @@ type Config struct {
 	// queues: where RabbitMQ carries the tasks, the database of the jobs can keep the results. Such a result is kept for two days at least. Consumers should have runner.Current
 	// among their middleware, and the jobs as their Config.Jobs. nil: such tasks are refused.
 	Jobs Keeper
-	// NodeID names this producer; results are sent to it, so no other may have it. "": made of host, process and chance.
-	NodeID string
 	// Timeout bounds a Submit whose context has no deadline. 0: DefaultTimeout. Negative: no bound.
 	Timeout time.Duration
-	// MaxBody is the largest message in bytes. 0: 1 MiB.
-	MaxBody int
-	// EventPayloads puts previews of arguments, at most 1 KiB, into events. False: only their type and size, since they may
-	// hold secrets. Those whose types have fields tagged `task:"secret"`, and those of members of groups, are never shown.
-	EventPayloads bool
-	// EventPreview makes these previews instead: it shows, hides or cuts what it wants. It runs on the way of every task, so it
-	// must be quick; after a panic type and size are shown. nil: EventPayloads decides.
-	EventPreview func(events.Payload) string
 	// Logger gets what nobody is returned. nil: slog.Default().
 	Logger *slog.Logger
 	// Metrics counts. nil: counted and not registered.
@@ -97,10 +72,10 @@ func (c *Config) complete() (*wire.Codec, error) {
 	if c.Broker == nil {
 		errs = append(errs, errors.New("config: Broker is not set"))
 	}
-	if c.NodeID == "" {
-		c.NodeID = nodeid.New()
-	} else if err := task.CheckName(c.NodeID); err != nil {
-		errs = append(errs, fmt.Errorf("config: NodeID: %w", err))
+	if c.Report.NodeID == "" {
+		c.Report.NodeID = nodeid.New()
+	} else if err := task.CheckName(c.Report.NodeID); err != nil {
+		errs = append(errs, fmt.Errorf("config: Report.NodeID: %w", err))
 	}
 	if c.Router == nil {
 		c.Router = router.Static(router.DefaultQueue)
@@ -123,7 +98,7 @@ func (c *Config) complete() (*wire.Codec, error) {
 	if err := c.Defaults.Check(); err != nil {
 		errs = append(errs, fmt.Errorf("config: Defaults: %w", err))
 	}
-	errs = append(errs, report.CheckEvery(c.HeartbeatEvery), c.endsRecorded())
+	errs = append(errs, report.CheckEvery(c.Report.HeartbeatEvery), c.endsRecorded())
 	if c.Timeout == 0 {
 		c.Timeout = DefaultTimeout
 	}
@@ -133,10 +108,7 @@ func (c *Config) complete() (*wire.Codec, error) {
 	if c.Metrics == nil {
 		c.Metrics = middleware.NewMetrics(nil)
 	}
-	codec, err := wire.New(wire.Config{
-		Serializers: c.Serializers, Formats: c.Formats, QueueFormats: c.QueueFormats, MaxBody: c.MaxBody,
-		Sealer: c.Sealer, AcceptPlain: c.AcceptPlain, Compression: c.Compression,
-	})
+	codec, err := wire.New(c.Wire)
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return nil, fmt.Errorf("swarmiji: producer: %w", err)
 	}

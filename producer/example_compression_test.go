@@ -20,7 +20,7 @@ func ExampleConfig_compression() {
 	zstd, err := compress.NewZstd()
 	must(err)
 	c := serializer.Compression{Compressors: []serializer.Compressor{zstd, compress.S2{}}, Use: compress.NameZstd, MaxRatio: 1000}
-	p, worker, run := inMemory(producer.Config{Compression: c, MaxBody: 4 << 10}, consumer.Config{Compression: c})
+	p, worker, run := inMemory(producer.Config{Wire: serializer.Wire{Compression: c, MaxBody: 4 << 10}}, consumer.Config{Wire: serializer.Wire{Compression: c}})
 	count := task.New[string, int]("words.count")
 	must(count.Handle(worker, func(_ context.Context, s string) (int, error) { return len(strings.Fields(s)), nil }))
 	defer run()()

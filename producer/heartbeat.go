@@ -14,12 +14,12 @@ import (
 func (p *Producer) newReport() *report.Reporter {
 	m := p.cfg.Metrics
 	return report.New(report.Config{
-		Bus: p.cfg.Events, NodeID: p.cfg.NodeID, Role: events.RoleProducer, Every: p.cfg.HeartbeatEvery, Fields: p.cfg.HeartbeatFields,
-		Counts:  func() report.Counts { return report.Counts{Processed: p.sent.Load()} },
-		Lost:    m.Dropped.Inc,
-		BusLost: func(total uint64) { m.BusDropped.Update(int64(total)) },
-		Logger:  p.cfg.Logger,
-		Preview: p.cfg.EventPreview, Payloads: p.cfg.EventPayloads, Describe: p.codec.Preview,
+		Bus: p.cfg.Events, Report: p.cfg.Report, Role: events.RoleProducer,
+		Counts:   func() report.Counts { return report.Counts{Processed: p.sent.Load()} },
+		Lost:     m.Dropped.Inc,
+		BusLost:  func(total uint64) { m.BusDropped.Update(int64(total)) },
+		Logger:   p.cfg.Logger,
+		Describe: p.codec.Preview,
 	})
 }
 

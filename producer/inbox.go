@@ -278,7 +278,7 @@ func (in *inbox) listen(ctx context.Context, subscribe subscriber) {
 }
 
 func (in *inbox) receiveAll(ctx context.Context, subscribe subscriber) error {
-	stream, ready, err := subscribe(ctx, in.producer.cfg.NodeID)
+	stream, ready, err := subscribe(ctx, in.producer.cfg.Report.NodeID)
 	if err != nil {
 		return err
 	}
@@ -370,7 +370,7 @@ func (in *inbox) ask(ctx context.Context, w *waiter) bool {
 }
 
 func (in *inbox) log() *slog.Logger {
-	return in.producer.cfg.Logger.With(middleware.LogNode, in.producer.cfg.NodeID)
+	return in.producer.cfg.Logger.With(middleware.LogNode, in.producer.cfg.Report.NodeID)
 }
 
 // close ends the goroutines and every waiter that is still open.

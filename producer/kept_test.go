@@ -24,6 +24,7 @@ import (
 	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/resultstore/memresults"
+	"github.com/swarmiji/swarmiji/serializer"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -221,7 +222,7 @@ func TestConditionsBecomeAJob(t *testing.T) {
 	if queue != "default" || m.ID != string(f.ID()) || m.Generation != 0 || m.Priority != 3 || !m.Expires.IsZero() {
 		t.Errorf("the message is %+v, for queue %q", m, queue)
 	}
-	codec, err := wire.New(wire.Config{})
+	codec, err := wire.New(serializer.Wire{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -61,7 +61,7 @@ func (p *Producer) prepare(ctx context.Context, c *task.Call, s *staged) error {
 	e := &s.own
 	*e = task.Envelope{
 		ID: c.ID, Root: c.Root, Parent: c.Parent, Name: c.Name, Base: p.base,
-		SentAt: now(), Origin: p.cfg.NodeID, Correlation: c.Correlation, Then: c.Then, Else: c.Else,
+		SentAt: now(), Origin: p.cfg.Report.NodeID, Correlation: c.Correlation, Then: c.Then, Else: c.Else,
 	}
 	if c.Definition != nil {
 		e.Meta = *c.Definition
@@ -116,7 +116,7 @@ func (p *Producer) prepare(ctx context.Context, c *task.Call, s *staged) error {
 	if err != nil {
 		return fmt.Errorf("task %s: arguments: %w", c.Name, err)
 	}
-	if p.cfg.EventPayloads {
+	if p.cfg.Report.Payloads {
 		s.shown = !p.hasSecrets(c.Args)
 	}
 	return s.pass(ctx, queue, e)
@@ -260,7 +260,7 @@ func (p *Producer) await(ctx context.Context, s *staged) error {
 	}
 	s.waiter, s.pending = w, pending
 	if w != nil || p.cfg.Results != nil && wire.Followed(s.envelope) { // what follows inherits it
-		s.envelope.ReplyTo = p.cfg.NodeID
+		s.envelope.ReplyTo = p.cfg.Report.NodeID
 	}
 	return nil
 }

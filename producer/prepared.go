@@ -66,7 +66,7 @@ func (p *Producer) RevokePrepared(ctx context.Context, data []byte) error {
 	defer cancel()
 	err = p.cfg.Results.Save(ctx, resultstore.Record{
 		ID: e.ID, Name: e.Name, State: task.StateRevoked, Generation: m.Generation + 1, Deliveries: 1, Retries: e.Retries,
-		Error: task.Remote(task.ErrRevoked), FinishedAt: time.Now(), NodeID: p.cfg.NodeID, ReplyTo: e.ReplyTo, Correlation: e.Correlation,
+		Error: task.Remote(task.ErrRevoked), FinishedAt: time.Now(), NodeID: p.cfg.Report.NodeID, ReplyTo: e.ReplyTo, Correlation: e.Correlation,
 		TTL: e.Meta.ResultTTL.Or(0),
 	})
 	if errors.Is(err, resultstore.ErrStale) || errors.Is(err, resultstore.ErrUnreachable) { // it has ended, or nobody waits

@@ -77,7 +77,7 @@ func New(c Config) (*Producer, error) {
 }
 
 // NodeID returns the name by which results find this producer.
-func (p *Producer) NodeID() string { return p.cfg.NodeID }
+func (p *Producer) NodeID() string { return p.cfg.Report.NodeID }
 
 // Submit submits one task and returns when the broker has confirmed it. Its errors:
 //   - [task.ErrBadName], [task.ErrBadMetadata], a serializer's error, [broker.ErrTooLarge]: refused before any I/O.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/membroker"
+	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/internal/suite"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/middleware"
@@ -167,7 +168,7 @@ func TestUncertainTaskKeepsItsWaiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memresults.New(memresults.Config{})
 		server := membroker.NewServer(membroker.Config{})
-		first := newProducer(t, producer.Config{Broker: uncertain{server.Connect()}, Results: store, NodeID: "node-1"})
+		first := newProducer(t, producer.Config{Broker: uncertain{server.Connect()}, Results: store, Report: events.Report{NodeID: "node-1"}})
 		if _, err := number.Submit(t.Context(), first, 1, task.WithID("same")); !errors.Is(err, broker.ErrIndeterminate) {
 			t.Fatal(err)
 		}
@@ -187,7 +188,7 @@ func TestForeignResultsAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memresults.New(memresults.Config{})
 		m := middleware.NewMetrics(nil)
-		p := newProducer(t, producer.Config{Broker: membroker.New(), Results: store, NodeID: "node-1", Metrics: m})
+		p := newProducer(t, producer.Config{Broker: membroker.New(), Results: store, Report: events.Report{NodeID: "node-1"}, Metrics: m})
 		f, err := number.Submit(t.Context(), p, 1)
 		if err != nil {
 			t.Fatal(err)
@@ -236,9 +237,8 @@ func TestCloseEndsFutures(t *testing.T) {
 
 func TestConfigNamesEveryProblem(t *testing.T) {
 	_, err := producer.New(producer.Config{
-		NodeID: "a b", Defaults: task.Metadata{Priority: task.Set(-1)}, MaxBody: -1,
+		Report: events.Report{NodeID: "a b"}, Defaults: task.Metadata{Priority: task.Set(-1)}, Wire: serializer.Wire{MaxBody: -1, QueueFormats: map[string]serializer.Format{"*": nil}},
 		Stores: map[string]resultstore.ResultStore{"x": nil}, Queues: []broker.Queue{{Name: "$"}},
-		QueueFormats: map[string]serializer.Format{"*": nil},
 	})
 	if err == nil {
 		t.Fatal("taken")

@@ -317,10 +317,10 @@ func (b *builder) await() ([]task.Pending, []*waiter, error) {
 func (b *builder) parent() *task.Envelope {
 	c := &b.work.Call
 	e := &task.Envelope{
-		Root: c.Root, ID: c.Parent, Base: b.p.base, SentAt: now(), Origin: b.p.cfg.NodeID, Correlation: c.Correlation, Headers: maps.Clone(c.Headers),
+		Root: c.Root, ID: c.Parent, Base: b.p.base, SentAt: now(), Origin: b.p.cfg.Report.NodeID, Correlation: c.Correlation, Headers: maps.Clone(c.Headers),
 	}
 	if b.p.cfg.Results != nil {
-		e.ReplyTo = b.p.cfg.NodeID
+		e.ReplyTo = b.p.cfg.Report.NodeID
 	}
 	return e
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/resultstore/memresults"
 	"github.com/swarmiji/swarmiji/revoke"
+	"github.com/swarmiji/swarmiji/serializer"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -38,7 +39,7 @@ func TestRemove(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	codec, err := wire.New(wire.Config{})
+	codec, err := wire.New(serializer.Wire{})
 	if err != nil {
 		t.Fatal(err)
 	}

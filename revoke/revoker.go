@@ -14,6 +14,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/nodeid"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/serializer"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -99,7 +100,7 @@ func NewRevoker(c RevokerConfig) (*Revoker, error) {
 			errs = append(errs, fmt.Errorf("revoke: Queues: %w", err))
 		}
 	}
-	codec, err := wire.New(wire.Config{})
+	codec, err := wire.New(serializer.Wire{})
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return nil, err
 	}

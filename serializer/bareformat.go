@@ -9,7 +9,7 @@ import (
 )
 
 // BareFormat writes the arguments of a task, and nothing of its envelope: the form for programs
-// that know only the queue, such as workers of hworker. Set it in QueueFormats of a producer. A
+// that know only the queue, such as workers of hworker. Set it in Wire.QueueFormats of a producer. A
 // consumer of this module reads such a message with [RawFormat], as the task that QueueConfig.Task
 // names.
 //

@@ -15,7 +15,7 @@ var (
 	ErrDuplicateTask = errors.New("swarmiji: a handler of this name is registered already")
 	ErrNoResult      = errors.New("swarmiji: no result is kept for this task")
 	// ErrGroupForgotten: a group waited in vain for a member, longer than
-	// consumer.Config.GroupWait, and is forgotten.
+	// consumer.Tuning.GroupWait, and is forgotten.
 	ErrGroupForgotten = errors.New("swarmiji: the group was forgotten before all its members had ended")
 	// ErrNotFound: the result store has no record of the task.
 	ErrNotFound = errors.New("swarmiji: no record of this task: never submitted, not started yet, or expired")

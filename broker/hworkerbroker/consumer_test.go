@@ -151,8 +151,7 @@ func TestSubmitAndRefusals(t *testing.T) {
 	b := f.broker(hworkerbroker.Config{})
 	results := f.worker(b, func(_ context.Context, m mail) (string, error) { return "sent to " + m.To, nil })
 	p := ok[*producer.Producer](t)(producer.New(producer.Config{
-		Broker: f.broker(hworkerbroker.Config{}), Results: results, Router: router.Static(f.queue), Formats: []serializer.Format{serializer.JSONFormat{}},
-		Serializers: []serializer.Serializer{serializer.JSON{}},
+		Broker: f.broker(hworkerbroker.Config{}), Results: results, Router: router.Static(f.queue), Wire: serializer.Wire{Formats: []serializer.Format{serializer.JSONFormat{}}, Serializers: []serializer.Serializer{serializer.JSON{}}},
 	}))
 	t.Cleanup(func() { _ = p.Close(context.Background()) })
 	future := ok[*task.Future[string]](t)(send.Submit(testwait.Long(t), p, mail{"you"}))

@@ -17,7 +17,7 @@
 //
 // # What runs
 //
-// A job that is a task of serializer.JSONFormat runs as such; producers write these with Config.Formats (or QueueFormats) set
+// A job that is a task of serializer.JSONFormat runs as such; producers write these with Wire.Formats (or QueueFormats) set
 // to serializer.JSONFormat. For any other job consumer.QueueConfig.Task names the task of that queue, with the job as its
 // argument: one name, one type of job. Producers write such jobs, for the workers of any program,
 // with QueueFormats set to serializer.BareFormat and Serializers to serializer.JSON. The uuid is

@@ -57,8 +57,7 @@ func Example_producer() {
 		log.Fatal(err)
 	}
 	p, err := producer.New(producer.Config{
-		Broker: b, Router: router.Static("mail"), Serializers: []serializer.Serializer{serializer.JSON{}},
-		QueueFormats: map[string]serializer.Format{"mail": serializer.BareFormat{}},
+		Broker: b, Router: router.Static("mail"), Wire: serializer.Wire{Serializers: []serializer.Serializer{serializer.JSON{}}, QueueFormats: map[string]serializer.Format{"mail": serializer.BareFormat{}}},
 	})
 	if err != nil {
 		log.Fatal(err)

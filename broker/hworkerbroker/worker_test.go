@@ -260,8 +260,7 @@ func TestProducerWritesBareJobs(t *testing.T) {
 		c.Queues = map[string]consumer.QueueConfig{f.queue + "-ours": {Task: "mail.send"}}
 	})
 	p := ok[*producer.Producer](t)(producer.New(producer.Config{
-		Broker: b, Results: results, Router: router.Static(f.queue), Serializers: []serializer.Serializer{serializer.JSON{}},
-		QueueFormats: map[string]serializer.Format{f.queue: serializer.BareFormat{}, f.queue + "-ours": serializer.BareFormat{}},
+		Broker: b, Results: results, Router: router.Static(f.queue), Wire: serializer.Wire{Serializers: []serializer.Serializer{serializer.JSON{}}, QueueFormats: map[string]serializer.Format{f.queue: serializer.BareFormat{}, f.queue + "-ours": serializer.BareFormat{}}},
 	}))
 	t.Cleanup(func() { _ = p.Close(context.Background()) })
 	ids := make(map[string]bool)

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/open"
 	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/router"
@@ -95,8 +96,8 @@ func (a *app) call(cmd *cobra.Command, args []string, o *callOptions) error {
 			}
 		}
 		p, err := producer.New(producer.Config{
-			Broker: s.Broker, Results: s.Results, Events: s.Events, Router: existing{}, HeartbeatEvery: -1,
-			Sealer: sealer, Compression: compressed,
+			Broker: s.Broker, Results: s.Results, Events: s.Events, Router: existing{}, Report: events.Report{HeartbeatEvery: -1},
+			Wire: serializer.Wire{Sealer: sealer, Compression: compressed},
 		})
 		if err != nil {
 			return err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/deadletter"
 	"github.com/swarmiji/swarmiji/open"
+	"github.com/swarmiji/swarmiji/serializer"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -83,7 +84,7 @@ func (a *app) deadLetters(cmd *cobra.Command, queue string, do func(ctx context.
 		return err
 	}
 	return a.withSwarm(cmd.Context(), open.Options{}, func(ctx context.Context, s *open.Swarm) error {
-		l, err := deadletter.New(deadletter.Config{Broker: s.Broker, Results: s.Results, Sealer: sealer, Compression: c})
+		l, err := deadletter.New(deadletter.Config{Broker: s.Broker, Results: s.Results, Wire: serializer.Wire{Sealer: sealer, Compression: c}})
 		if err != nil {
 			return err
 		}

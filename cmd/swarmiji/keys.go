@@ -118,7 +118,7 @@ func (a *app) codec() (*wire.Codec, error) {
 	if err != nil {
 		return nil, err
 	}
-	return wire.New(wire.Config{Sealer: sealer, AcceptPlain: true, Compression: c, MaxBody: maxArguments})
+	return wire.New(serializer.Wire{Sealer: sealer, AcceptPlain: true, Compression: c, MaxBody: maxArguments})
 }
 
 // remedy says what to do about what is sealed.

@@ -21,6 +21,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/control"
+	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/open"
 	"github.com/swarmiji/swarmiji/revoke"
@@ -246,8 +247,8 @@ func sealing(cfg consumer.Config) (consumer.Config, error) {
 	}
 	ring, err := serializer.NewKeyRing(serializer.Key{ID: "s1", Secret: []byte("another key of thirty-two bytes.")},
 		serializer.Key{ID: "s2", Secret: []byte("sealing key of thirty-two bytes!"), SignOnly: true})
-	cfg.NodeID, cfg.Control, cfg.Sealer = "node-2", nil, ring
-	cfg.Compression = serializer.Compression{Compressors: []serializer.Compressor{zstd}, Use: zstd.Name(), Above: 1, Sealed: true}
+	cfg.Report.NodeID, cfg.Control, cfg.Wire.Sealer = "node-2", nil, ring
+	cfg.Wire.Compression = serializer.Compression{Compressors: []serializer.Compressor{zstd}, Use: zstd.Name(), Above: 1, Sealed: true}
 	cfg.Queues = map[string]consumer.QueueConfig{"sealed": {Workers: 1}}
 	return cfg, err
 }
@@ -267,9 +268,9 @@ func worker(env *testscript.Env, url string) error {
 		return errors.Join(err, s.Close(context.Background()))
 	}
 	cfg := consumer.Config{
-		Broker: s.Broker, Results: s.Results, Events: s.Events, Logger: logger, NodeID: "node-1", ShutdownTimeout: -1,
+		Broker: s.Broker, Results: s.Results, Events: s.Events, Logger: logger, Report: events.Report{NodeID: "node-1"}, ShutdownTimeout: -1,
 		Control: &control.Config{Bus: s.Control, Keys: &control.Keys{Active: "k1", ByID: map[string][]byte{"k1": []byte(key)}}},
-		Queues:  map[string]consumer.QueueConfig{"work": {Workers: 2}}, UnknownRetries: -1, Revocations: list,
+		Queues:  map[string]consumer.QueueConfig{"work": {Workers: 2}}, Tuning: consumer.Tuning{UnknownRetries: -1}, Revocations: list,
 	}
 	protected, err := sealing(cfg)
 	ended := make(chan error, 2)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker/membroker"
 	"github.com/swarmiji/swarmiji/consumer"
+	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/events/liveness"
 	"github.com/swarmiji/swarmiji/events/memevents"
 )
@@ -36,8 +37,7 @@ func Example() {
 	}
 	stopObserver := run(observer.Run)
 	c, err := consumer.New(consumer.Config{
-		Broker: b, Events: bus, NodeID: "worker-1", HeartbeatEvery: 20 * time.Millisecond,
-		HeartbeatFields: func() map[string]any { return map[string]any{"zone": "b"} },
+		Broker: b, Events: bus, Report: events.Report{NodeID: "worker-1", HeartbeatEvery: 20 * time.Millisecond, HeartbeatFields: func() map[string]any { return map[string]any{"zone": "b"} }},
 	})
 	if err != nil {
 		fmt.Println(err)

@@ -111,7 +111,7 @@ func New(c Config) (*Observer, error) {
 	}
 	return &Observer{
 		cfg:    c,
-		report: report.New(report.Config{Bus: c.Bus, NodeID: c.NodeID, Every: -1, Logger: c.Logger}),
+		report: report.New(report.Config{Bus: c.Bus, Report: events.Report{NodeID: c.NodeID, HeartbeatEvery: -1}, Logger: c.Logger}),
 		news:   wake.New(),
 		table:  newTable(&c),
 	}, nil

@@ -59,7 +59,7 @@ func newConsumer(s *settings, swarm *open.Swarm, log *slog.Logger) (c *consumer.
 	}
 	cfg := consumer.Config{
 		Broker: swarm.Broker, Logger: log, ShutdownTimeout: s.grace,
-		MaxCrashes: s.crashes, AbsentAfter: s.absent, StoreRetry: s.insist,
+		Tuning: consumer.Tuning{MaxCrashes: s.crashes, AbsentAfter: s.absent, StoreRetry: s.insist},
 		Queues: map[string]consumer.QueueConfig{s.queue: {Workers: s.concurrency, Prefetch: s.prefetch, Lease: s.lease}},
 	}
 	if s.results {

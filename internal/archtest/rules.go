@@ -273,7 +273,7 @@ var layers = []rule{
 	{
 		"L2",
 		[]string{"revoke"},
-		[]string{"task", "broker", "resultstore", "events", "middleware", "internal/wire", "@leaves"},
+		[]string{"task", "broker", "resultstore", "serializer", "events", "middleware", "internal/wire", "@leaves"},
 		"revocations travel as events; whoever revokes also takes queued messages out and records their end",
 	},
 	{

@@ -11,14 +11,14 @@ func (r *Reporter) Preview(p events.Payload, secret bool) (text string) {
 	if r == nil {
 		return ""
 	}
-	if r.cfg.Preview == nil || len(p.Data) == 0 {
-		return r.cfg.Describe(p.ContentType, p.Data, r.cfg.Payloads && !secret)
+	if r.cfg.Report.Preview == nil || len(p.Data) == 0 {
+		return r.cfg.Describe(p.ContentType, p.Data, r.cfg.Report.Payloads && !secret)
 	}
 	defer func() {
 		if v := recover(); v != nil {
 			text = r.cfg.Describe(p.ContentType, p.Data, false)
-			r.warn(fmt.Errorf("EventPreview panicked: %v", v))
+			r.warn(fmt.Errorf("Preview panicked: %v", v))
 		}
 	}()
-	return r.cfg.Preview(p)
+	return r.cfg.Report.Preview(p)
 }

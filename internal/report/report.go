@@ -15,7 +15,7 @@ import (
 	"github.com/swarmiji/swarmiji/events"
 )
 
-// DefaultEvery is the default of [Config].Every.
+// DefaultEvery is the default of events.Report.HeartbeatEvery.
 const DefaultEvery = 2 * time.Second
 
 // MinEvery is the shortest gap between heartbeats that Check lets through.
@@ -23,26 +23,18 @@ const MinEvery = 10 * time.Millisecond
 
 // Config of [New].
 type Config struct {
+	Report events.Report
 	Bus    events.EventBus // nil: New returns nil
-	NodeID string
 	Role   string
-	// Every is the time between heartbeats. 0: DefaultEvery. Negative: no events about the node.
-	Every time.Duration
 	// Counts gives those of a heartbeat. Nil: all are 0.
 	Counts func() Counts
-	// Fields gives further fields of a heartbeat, which waits for it. Nil: none. What it panics with is logged once.
-	Fields func() map[string]any
 	// Lost is told how many events were not handed over. Nil: nobody is.
 	Lost func(n int64)
 	// BusLost is told with each heartbeat, and at the end, how many events the bus has dropped since it was opened, where it
 	// counts. Nil: nobody is.
 	BusLost func(total uint64)
 	Logger  *slog.Logger // must not be nil
-
-	// Preview makes the previews of arguments and results. Nil: Describe does.
-	Preview func(events.Payload) string
-	// Payloads lets Describe show what they are; otherwise it tells their type and size.
-	Payloads bool
+	// Describe makes a preview where Report.Preview does not.
 	Describe func(contentType string, data []byte, show bool) string
 }
 
@@ -81,8 +73,8 @@ func New(c Config) *Reporter {
 	if c.Bus == nil {
 		return nil
 	}
-	if c.Every == 0 {
-		c.Every = DefaultEvery
+	if c.Report.HeartbeatEvery == 0 {
+		c.Report.HeartbeatEvery = DefaultEvery
 	}
 	if c.Lost == nil {
 		c.Lost = func(int64) {}
@@ -93,8 +85,8 @@ func New(c Config) *Reporter {
 	} else {
 		r.queue = newQueue(c.Bus, c.Lost, r.warn)
 	}
-	if c.Every > 0 {
-		r.self = identity(c.Role, c.Every)
+	if c.Report.HeartbeatEvery > 0 {
+		r.self = identity(c.Role, c.Report.HeartbeatEvery)
 	}
 	return r
 }
@@ -105,7 +97,7 @@ func (r *Reporter) Publish(e *events.Event) {
 	if r == nil {
 		return
 	}
-	e.NodeID = r.cfg.NodeID
+	e.NodeID = r.cfg.Report.NodeID
 	if e.Time.IsZero() {
 		e.Time = time.Now()
 	}
@@ -125,7 +117,7 @@ func (r *Reporter) Send(e *events.Event) {
 
 // Start sends worker-online, and heartbeats from then on until Stop. Only the first call counts, and none after Stop.
 func (r *Reporter) Start() {
-	if r == nil || r.cfg.Every < 0 || r.begun.Load() {
+	if r == nil || r.cfg.Report.HeartbeatEvery < 0 || r.begun.Load() {
 		return
 	}
 	r.mu.Lock()
@@ -141,7 +133,7 @@ func (r *Reporter) Start() {
 // beat sends heartbeats until Stop is called.
 func (r *Reporter) beat() {
 	defer close(r.beats)
-	ticker := time.NewTicker(r.cfg.Every)
+	ticker := time.NewTicker(r.cfg.Report.HeartbeatEvery)
 	defer ticker.Stop()
 	for {
 		select {
@@ -182,7 +174,7 @@ func (r *Reporter) countBus() {
 
 // fields asks for the further fields of a heartbeat. The bus leaves out those that have the name of another field.
 func (r *Reporter) fields() (m map[string]any) {
-	if r.cfg.Fields == nil {
+	if r.cfg.Report.HeartbeatFields == nil {
 		return nil
 	}
 	defer func() {
@@ -191,14 +183,14 @@ func (r *Reporter) fields() (m map[string]any) {
 			r.warn(fmt.Errorf("HeartbeatFields panicked: %v", p))
 		}
 	}()
-	return r.cfg.Fields()
+	return r.cfg.Report.HeartbeatFields()
 }
 
 // warn logs the first trouble; the rest is in the counters.
 func (r *Reporter) warn(err error) {
 	if r.warned.CompareAndSwap(false, true) {
 		r.cfg.Logger.LogAttrs(context.Background(), slog.LevelWarn, "events are lost; further ones are only counted",
-			slog.String("node", r.cfg.NodeID), slog.Any("error", err))
+			slog.String("node", r.cfg.Report.NodeID), slog.Any("error", err))
 	}
 }
 

@@ -67,7 +67,7 @@ func (b *bus) types() (ts []string) {
 }
 
 func config(b *bus) Config {
-	c := Config{Bus: b, NodeID: "n-1", Role: events.RoleConsumer, Logger: slog.New(slog.DiscardHandler)}
+	c := Config{Bus: b, Report: events.Report{NodeID: "n-1"}, Role: events.RoleConsumer, Logger: slog.New(slog.DiscardHandler)}
 	if b.prompt {
 		c.Bus = promptBus{b}
 	}
@@ -91,7 +91,7 @@ func TestEventsOfANode(t *testing.T) {
 			c := config(b)
 			active, busLost := 0, uint64(0)
 			c.Counts = func() Counts { active++; return Counts{Active: active, Processed: int64(10 * active)} }
-			c.Fields = func() map[string]any { return map[string]any{"zone": "b", "active": 99} }
+			c.Report.HeartbeatFields = func() map[string]any { return map[string]any{"zone": "b", "active": 99} }
 			c.BusLost = func(n uint64) { busLost = n }
 			r := New(c)
 			begin := time.Now()
@@ -145,7 +145,7 @@ func TestNoHeartbeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bus{prompt: true}
 		c := config(b)
-		c.Every = -1
+		c.Report.HeartbeatEvery = -1
 		r := New(c)
 		r.Start()
 		r.Publish(&events.Event{Type: events.TaskStarted})
@@ -228,7 +228,7 @@ func TestFieldsThatMisbehave(t *testing.T) {
 		c := config(b)
 		release := make(chan struct{})
 		calls := 0
-		c.Fields = func() map[string]any {
+		c.Report.HeartbeatFields = func() map[string]any {
 			if calls++; calls == 1 {
 				panic("no fields")
 			}

@@ -163,7 +163,7 @@ func earlyAckUnknown(t *testing.T, open Open, answer error) {
 	}}
 	r := newRoad(t, open, func(_ *producer.Config, c *consumer.Config) {
 		c.Queues[queueName] = consumer.QueueConfig{Workers: 2, Prefetch: 4}
-		b.Broker, c.Broker, c.StoreRetry = c.Broker, b, 500*time.Millisecond
+		b.Broker, c.Broker, c.Tuning.StoreRetry = c.Broker, b, 500*time.Millisecond
 	})
 	var runs atomic.Int64
 	handle(r, work, func(_ context.Context, i int) (int, error) {
@@ -255,7 +255,7 @@ func testEarlyNotSettled(t *testing.T, open Open) {
 	r := newRoad(t, open, func(_ *producer.Config, c *consumer.Config) {
 		c.Queues[queueName] = consumer.QueueConfig{Workers: 1, Prefetch: 1}
 		store = &awayStore{ResultStore: c.Results}
-		c.Results, c.StoreRetry = store, 200*time.Millisecond
+		c.Results, c.Tuning.StoreRetry = store, 200*time.Millisecond
 	})
 	store.away.Store(true)
 	handle(r, work, func(_ context.Context, i int) (int, error) { return i, nil })

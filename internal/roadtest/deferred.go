@@ -371,7 +371,9 @@ func testDeferredAtMostOnce(t *testing.T, open Open) {
 
 // testDeferredSealed: what is sealed stays sealed while it waits, and so does the answer once it is a result.
 func testDeferredSealed(t *testing.T, open Open) {
-	a := newAsking(t, open, func(p *producer.Config, c *consumer.Config) { p.Sealer, c.Sealer = keyRing(t, "k1"), keyRing(t, "k1") })
+	a := newAsking(t, open, func(p *producer.Config, c *consumer.Config) {
+		p.Wire.Sealer, c.Wire.Sealer = keyRing(t, "k1"), keyRing(t, "k1")
+	})
 	const secret = "the-key-that-nobody-else-may-see"
 	handle(a.road, ask, func(ctx context.Context, _ string) (int, error) {
 		if err := task.Expect(ctx, "k"); err != nil {

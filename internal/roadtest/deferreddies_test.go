@@ -140,7 +140,7 @@ func (d *dying) consume(ctx context.Context, l *life) *membroker.Broker {
 	var results resultstore.ResultStore = mortalStore{d.results.View(), l}
 	c, err := consumer.New(consumer.Config{
 		Broker: mortalBroker{b, l}, Results: results, Deferrals: kept, Logger: slog.New(slog.DiscardHandler),
-		ShutdownTimeout: -1, KillGrace: 50 * time.Millisecond, StoreRetry: 20 * time.Second,
+		ShutdownTimeout: -1, Tuning: consumer.Tuning{KillGrace: 50 * time.Millisecond, StoreRetry: 20 * time.Second},
 	})
 	must(d.t, err)
 	must(d.t, mortalAsk.Handle(c, func(ctx context.Context, key string) (int, error) {

@@ -141,8 +141,8 @@ func inAttempts(es []events.Event) {
 // testEvents: fields and order of a task's events (S27 to S37).
 func testEvents(t *testing.T, open Open) {
 	h := hear(t, open, func(p *producer.Config, c *consumer.Config) {
-		p.HeartbeatEvery, c.HeartbeatEvery = -1, -1
-		p.EventPayloads, c.EventPayloads = true, true
+		p.Report.HeartbeatEvery, c.Report.HeartbeatEvery = -1, -1
+		p.Report.Payloads, c.Report.Payloads = true, true
 	})
 	r := h.r
 	const ran = 5 * time.Millisecond
@@ -217,7 +217,9 @@ func testEvents(t *testing.T, open Open) {
 
 // testExpiredEvent: a task that is skipped has one event of that, and none of a run (S33).
 func testExpiredEvent(t *testing.T, open Open) {
-	h := hear(t, open, func(p *producer.Config, c *consumer.Config) { p.HeartbeatEvery, c.HeartbeatEvery = -1, -1 })
+	h := hear(t, open, func(p *producer.Config, c *consumer.Config) {
+		p.Report.HeartbeatEvery, c.Report.HeartbeatEvery = -1, -1
+	})
 	r := h.r
 	handle(r, work, func(_ context.Context, i int) (int, error) { return i, nil })
 	if r.h.NoTimes { // there is no way to expire, see testExpired
@@ -238,8 +240,8 @@ func testExpiredEvent(t *testing.T, open Open) {
 // testHeartbeats: both sides tell that they begin, live and end (S38 to S42).
 func testHeartbeats(t *testing.T, open Open) {
 	h := hear(t, open, func(p *producer.Config, c *consumer.Config) {
-		p.HeartbeatEvery, c.HeartbeatEvery = 10*time.Millisecond, 10*time.Millisecond
-		c.HeartbeatFields = func() map[string]any { return map[string]any{"zone": "b", "active": -1} }
+		p.Report.HeartbeatEvery, c.Report.HeartbeatEvery = 10*time.Millisecond, 10*time.Millisecond
+		c.Report.HeartbeatFields = func() map[string]any { return map[string]any{"zone": "b", "active": -1} }
 	})
 	r := h.r
 	handle(r, work, func(_ context.Context, i int) (int, error) { return i, nil })

@@ -98,7 +98,7 @@ func testRawBytes(t *testing.T, open Open) {
 		q := c.Queues[queueName]
 		q.Task = "bytes"
 		c.Queues[queueName] = q
-		p.QueueFormats = map[string]serializer.Format{queueName: serializer.RawFormat{}}
+		p.Wire.QueueFormats = map[string]serializer.Format{queueName: serializer.RawFormat{}}
 	})
 	bytesTask := task.New[[]byte, []byte]("bytes", task.WithSerializer(serializer.ContentRaw))
 	foreign := make(chan []byte, 1)

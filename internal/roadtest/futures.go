@@ -165,8 +165,8 @@ func (shout) Decompress(data []byte, _ int) ([]byte, error) { return append(data
 // become larger than they may be here, and that one is a dead letter too.
 func testUnknownCompression(t *testing.T, open Open) {
 	r := newRoad(t, open, func(p *producer.Config, c *consumer.Config) {
-		p.Compression = serializer.Compression{Compressors: []serializer.Compressor{shout{}, compress.S2{}}, Use: "shout", Above: 1}
-		c.Compression.MaxPlain = 900
+		p.Wire.Compression = serializer.Compression{Compressors: []serializer.Compressor{shout{}, compress.S2{}}, Use: "shout", Above: 1}
+		c.Wire.Compression.MaxPlain = 900
 	})
 	size := task.New[[]byte, int]("size", task.WithSerializer(serializer.ContentRaw))
 	handle(r, size, func(_ context.Context, b []byte) (int, error) { return len(b), nil })
@@ -189,8 +189,8 @@ func testCompressedByDefault(t *testing.T, open Open) {
 		t.Fatal(err)
 	}
 	r := newRoad(t, open, func(p *producer.Config, c *consumer.Config) {
-		p.Compression = serializer.Compression{Compressors: []serializer.Compressor{zstd, compress.S2{}, &compress.Gzip{}}}
-		p.MaxBody, c.MaxBody = 4<<10, 4<<10
+		p.Wire.Compression = serializer.Compression{Compressors: []serializer.Compressor{zstd, compress.S2{}, &compress.Gzip{}}}
+		p.Wire.MaxBody, c.Wire.MaxBody = 4<<10, 4<<10
 	})
 	runs := atomic.Int64{}
 	size := task.New[string, int]("size")
@@ -217,7 +217,9 @@ func testCompressedByDefault(t *testing.T, open Open) {
 
 // testParkedIsTold: a task that waits for a consumer which knows its name says so to those who ask.
 func testParkedIsTold(t *testing.T, open Open) {
-	r := newRoad(t, open, func(_ *producer.Config, c *consumer.Config) { c.UnknownDelay, c.UnknownRetries = time.Hour, 5 })
+	r := newRoad(t, open, func(_ *producer.Config, c *consumer.Config) {
+		c.Tuning.UnknownDelay, c.Tuning.UnknownRetries = time.Hour, 5
+	})
 	r.start()
 	f := submit(r, task.New[int, int]("deployed.later"), 1)
 	r.eventually("the state says that it was put aside", func() bool {

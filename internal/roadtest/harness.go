@@ -93,9 +93,9 @@ func newRoad(t *testing.T, open Open, change ...func(*producer.Config, *consumer
 	logger := slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	r.broker = h.Broker(t)
 	results := h.Results(t)
-	pc := producer.Config{Broker: r.broker, Results: results, Router: queueRouter{}, Logger: logger, Formats: h.Formats}
+	pc := producer.Config{Broker: r.broker, Results: results, Router: queueRouter{}, Logger: logger, Wire: serializer.Wire{Formats: h.Formats}}
 	cc := consumer.Config{
-		Broker: h.Broker(t), Results: h.Results(t), Logger: logger, UnknownDelay: time.Millisecond, KillGrace: time.Second,
+		Broker: h.Broker(t), Results: h.Results(t), Logger: logger, Tuning: consumer.Tuning{UnknownDelay: time.Millisecond, KillGrace: time.Second},
 		Queues: map[string]consumer.QueueConfig{queueName: {Workers: 4, Prefetch: 16}},
 	}
 	cc.Pool = h.Pool

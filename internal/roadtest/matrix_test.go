@@ -130,8 +130,8 @@ func newCell(t *testing.T, b, s, e place) *cell {
 	pe, ce := e.events(t), e.events(t)
 	pc := producer.Config{Broker: pb, Results: ps, Events: pe, Router: router.Static(queue), Logger: quiet()}
 	if b.json {
-		pc.Formats = []serializer.Format{serializer.JSONFormat{}}
-		pc.Serializers = []serializer.Serializer{serializer.JSON{}}
+		pc.Wire.Formats = []serializer.Format{serializer.JSONFormat{}}
+		pc.Wire.Serializers = []serializer.Serializer{serializer.JSON{}}
 	}
 	var err error
 	if c.heard, err = pe.Subscribe(ctx, events.Filter{Types: []string{events.TaskSucceeded}}); err != nil {

@@ -51,7 +51,7 @@ func testNoCrash(t *testing.T, open Open) {
 			m := middleware.NewMetrics(nil)
 			var cfg consumer.Config
 			r := newRoad(t, open, func(_ *producer.Config, c *consumer.Config) {
-				c.Metrics, c.AbsentAfter = m, shortAbsence
+				c.Metrics, c.Tuning.AbsentAfter = m, shortAbsence
 				c.Queues[queueName] = consumer.QueueConfig{Workers: 2, PrefetchMultiplier: 10}
 				cfg = *c
 			})

@@ -22,7 +22,7 @@ const shortAbsence = 300 * time.Millisecond
 // beside it when the first process died run again, alone, and succeed. Those that were only held start at once.
 func testPoison(t *testing.T, open Open) {
 	m := middleware.NewMetrics(nil)
-	r := newRoad(t, open, func(_ *producer.Config, c *consumer.Config) { c.Metrics, c.AbsentAfter = m, shortAbsence })
+	r := newRoad(t, open, func(_ *producer.Config, c *consumer.Config) { c.Metrics, c.Tuning.AbsentAfter = m, shortAbsence })
 	w, ok := capability.As[broker.Witness](r.broker)
 	if !ok {
 		t.Skip("this broker keeps no notes of starts")

@@ -156,7 +156,7 @@ func testReserved(t *testing.T, open Open) {
 	t.Cleanup(func() { closeAll(t, bus, listening) })
 	r := newRoad(t, func(*testing.T) *Harness { return h }, func(_ *producer.Config, c *consumer.Config) {
 		c.Queues[queueName] = consumer.QueueConfig{Workers: 1, Prefetch: 4}
-		c.Events, c.HeartbeatEvery = bus, 20*time.Millisecond
+		c.Events, c.Report.HeartbeatEvery = bus, 20*time.Millisecond
 	})
 	heard, err := listening.Subscribe(r.ctx(), events.Filter{Types: []string{events.WorkerHeartbeat}})
 	if err != nil {

@@ -178,9 +178,9 @@ func (w *workflows) consumers(ctx context.Context) (stop func()) {
 func (w *workflows) consumer(ctx context.Context, l *life) {
 	b, s := w.broker(w.t), w.store(w.t)
 	c, err := consumer.New(consumer.Config{
-		Broker: mortalBroker{b, l}, Results: mortalStore{s, l}, Logger: quiet(), MaxCrashes: -1,
-		ShutdownTimeout: time.Second, KillGrace: 50 * time.Millisecond, StoreRetry: 10 * time.Second,
-		Queues: map[string]consumer.QueueConfig{w.queue: {Workers: 3, Prefetch: 6}},
+		Broker: mortalBroker{b, l}, Results: mortalStore{s, l}, Logger: quiet(), Tuning: consumer.Tuning{MaxCrashes: -1, KillGrace: 50 * time.Millisecond, StoreRetry: 10 * time.Second},
+		ShutdownTimeout: time.Second,
+		Queues:          map[string]consumer.QueueConfig{w.queue: {Workers: 3, Prefetch: 6}},
 	})
 	if err == nil {
 		err = graphs.Handle(c, func(ctx context.Context) error {

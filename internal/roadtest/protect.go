@@ -43,8 +43,8 @@ func keyRing(t *testing.T, active string, opening ...string) serializer.Sealer {
 func testSealed(t *testing.T, open Open) {
 	m := middleware.NewMetrics(nil)
 	r := newRoad(t, open, func(p *producer.Config, c *consumer.Config) {
-		p.Sealer, c.Sealer = keyRing(t, "k1"), keyRing(t, "k1")
-		c.UnknownRetries, c.Metrics = -1, m
+		p.Wire.Sealer, c.Wire.Sealer = keyRing(t, "k1"), keyRing(t, "k1")
+		c.Tuning.UnknownRetries, c.Metrics = -1, m
 	})
 	join := task.New[[]string, string]("join")
 	handle(r, join, func(ctx context.Context, parts []string) (string, error) {
@@ -105,7 +105,7 @@ func testSealed(t *testing.T, open Open) {
 func testSealedWorkflow(t *testing.T, open Open) {
 	swapped := &swapping{}
 	r := newWorks(t, open, func(p *producer.Config, c *consumer.Config) {
-		p.Sealer, c.Sealer = keyRing(t, "k1"), keyRing(t, "k1")
+		p.Wire.Sealer, c.Wire.Sealer = keyRing(t, "k1"), keyRing(t, "k1")
 		swapped.Gatherer = resultstore.GathererOf(c.Gatherer, c.Results)
 		p.Gatherer, c.Gatherer = swapped, swapped
 	})
@@ -150,7 +150,7 @@ func serialized(t *testing.T, v any) ([]byte, string) {
 func (r *road) pendingElsewhere(id task.ID, ring serializer.Sealer) task.Pending {
 	r.t.Helper()
 	results := r.h.Results(r.t)
-	other, err := producer.New(producer.Config{Broker: r.broker, Results: results, Sealer: ring})
+	other, err := producer.New(producer.Config{Broker: r.broker, Results: results, Wire: serializer.Wire{Sealer: ring}})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -171,8 +171,8 @@ func (r *road) pendingElsewhere(id task.ID, ring serializer.Sealer) task.Pending
 // them; one whose key was taken away too early goes to the dead letters and can be read there again.
 func testKeyRotation(t *testing.T, open Open) {
 	r := newRoad(t, open, func(p *producer.Config, c *consumer.Config) {
-		p.Sealer = keyRing(t, "old", "sign-new") // the new key is known, and not used yet
-		c.Sealer = keyRing(t, "sign-new", "old")
+		p.Wire.Sealer = keyRing(t, "old", "sign-new") // the new key is known, and not used yet
+		c.Wire.Sealer = keyRing(t, "sign-new", "old")
 	})
 	handle(r, work, func(ctx context.Context, i int) (int, error) {
 		if req, _ := task.FromContext(ctx); req.Retries == 0 {
@@ -184,7 +184,7 @@ func testKeyRotation(t *testing.T, open Open) {
 	for i := range 5 {
 		queued = append(queued, submit(r, work, i))
 	}
-	other, err := producer.New(producer.Config{Broker: r.broker, Router: queueRouter{}, Sealer: keyRing(t, "forgotten")})
+	other, err := producer.New(producer.Config{Broker: r.broker, Router: queueRouter{}, Wire: serializer.Wire{Sealer: keyRing(t, "forgotten")}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,9 +212,9 @@ func testCompressedRoad(t *testing.T, open Open) {
 	}
 	compression := serializer.Compression{Compressors: []serializer.Compressor{zstd, compress.S2{}, &compress.Gzip{}}, Use: compress.NameZstd}
 	r := newRoad(t, open, func(p *producer.Config, c *consumer.Config) {
-		p.Compression, p.MaxBody = compression, 16<<10
-		c.Compression, c.MaxBody = compression, 16<<10
-		c.Compression.Use = ""
+		p.Wire.Compression, p.Wire.MaxBody = compression, 16<<10
+		c.Wire.Compression, c.Wire.MaxBody = compression, 16<<10
+		c.Wire.Compression.Use = ""
 	})
 	double := task.New[string, string]("double")
 	ran := make(chan string, 10)

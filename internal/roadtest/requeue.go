@@ -13,6 +13,7 @@ import (
 	"github.com/swarmiji/swarmiji/deadletter"
 	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/serializer"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -41,7 +42,7 @@ func (n *runs) all() []task.Request {
 
 // newBroken is newWorks with a consumer that gives up unknown tasks at once.
 func newBroken(t *testing.T, open Open, change ...func(*producer.Config, *consumer.Config)) *road {
-	return newWorks(t, open, append(change, func(_ *producer.Config, c *consumer.Config) { c.UnknownRetries = 2 })...)
+	return newWorks(t, open, append(change, func(_ *producer.Config, c *consumer.Config) { c.Tuning.UnknownRetries = 2 })...)
 }
 
 // letters are the dead letters as an operator's process has them.
@@ -53,7 +54,7 @@ func (r *road) letters(b broker.Broker, change func(resultstore.ResultStore) res
 	if change != nil {
 		store = change(store)
 	}
-	l, err := deadletter.New(deadletter.Config{Broker: b, Results: store, Formats: nil})
+	l, err := deadletter.New(deadletter.Config{Broker: b, Results: store, Wire: serializer.Wire{Formats: nil}})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -176,7 +177,7 @@ func testRequeuedAgain(t *testing.T, open Open) {
 // testRequeuedSealed: whoever requeues a sealed task needs no key. The arguments are not shown to them, and the steps that follow run.
 func testRequeuedSealed(t *testing.T, open Open) {
 	ring := keyRing(t, "k")
-	r := newBroken(t, open, func(p *producer.Config, c *consumer.Config) { p.Sealer, c.Sealer = ring, ring })
+	r := newBroken(t, open, func(p *producer.Config, c *consumer.Config) { p.Wire.Sealer, c.Wire.Sealer = ring, ring })
 	r.start()
 	run := submitWork(r, task.Chain(broken, inc), 4)
 	wantError(r, run.Future, task.ErrUnknownTask)
@@ -318,7 +319,7 @@ func (r *road) quietQueue() {
 // testOldLifeIsFenced: a consumer dies when it has dead-lettered its task and not yet acknowledged it. When the letter was requeued, what an
 // attempt of the old life still writes is refused, and its message, which comes again, is dropped.
 func testOldLifeIsFenced(t *testing.T, open Open) {
-	r := newBroken(t, open, func(_ *producer.Config, c *consumer.Config) { c.MaxCrashes = -1 }) // else it would only be counted
+	r := newBroken(t, open, func(_ *producer.Config, c *consumer.Config) { c.Tuning.MaxCrashes = -1 }) // else it would only be counted
 	l, results := r.letters(r.broker, nil)
 	if resultstore.RepliesOnly(results) {
 		return // reply queues fence nobody, which testRequeued sees in the report

@@ -147,7 +147,7 @@ func testUnknownTask(t *testing.T, open Open) {
 
 func testUnknownThenDeployed(t *testing.T, open Open) {
 	r := newRoad(t, open, func(_ *producer.Config, c *consumer.Config) {
-		c.UnknownRetries, c.UnknownDelay = 3, 50*time.Millisecond
+		c.Tuning.UnknownRetries, c.Tuning.UnknownDelay = 3, 50*time.Millisecond
 	})
 	r.start()
 	late := task.New[int, int]("late")
@@ -197,7 +197,7 @@ func (r *road) dead(id string) (broker.Dead, bool) {
 // testForeignHeaders: what a foreign writer put around its task is still there when the task was retried, here in the dead
 // letters in which it ends.
 func testForeignHeaders(t *testing.T, open Open) {
-	r := newRoad(t, open, func(_ *producer.Config, c *consumer.Config) { c.UnknownRetries = 2 })
+	r := newRoad(t, open, func(_ *producer.Config, c *consumer.Config) { c.Tuning.UnknownRetries = 2 })
 	handle(r, add, func(_ context.Context, p pair) (int, error) { return p.A + p.B, nil })
 	r.start()
 	want(r, submit(r, add, pair{1, 2}), 3)
@@ -216,7 +216,7 @@ func testForeignHeaders(t *testing.T, open Open) {
 // testRetryAtMaxBody: a task whose message is as large as messages may be can be retried.
 func testRetryAtMaxBody(t *testing.T, open Open) {
 	const limit = 32 << 10
-	r := newRoad(t, open, func(pc *producer.Config, cc *consumer.Config) { pc.MaxBody, cc.MaxBody = limit, limit })
+	r := newRoad(t, open, func(pc *producer.Config, cc *consumer.Config) { pc.Wire.MaxBody, cc.Wire.MaxBody = limit, limit })
 	long := task.New[string, int]("road.long", task.WithMaxRetries(300), task.WithRetryDelay(0))
 	handle(r, long, func(ctx context.Context, _ string) (int, error) {
 		if req, _ := task.FromContext(ctx); req.Retries < 130 { // until the count takes a byte more in every format

@@ -245,7 +245,7 @@ func testNamesAreChecked(t *testing.T, open Open) {
 }
 
 func testTooLarge(t *testing.T, open Open) {
-	r := newRoad(t, open, func(p *producer.Config, _ *consumer.Config) { p.MaxBody = 10_000 })
+	r := newRoad(t, open, func(p *producer.Config, _ *consumer.Config) { p.Wire.MaxBody = 10_000 })
 	blob := task.New[[]byte, int]("blob")
 	handle(r, blob, func(_ context.Context, b []byte) (int, error) { return len(b), nil })
 	r.start()
@@ -443,7 +443,7 @@ func testManyOnce(t *testing.T, open Open) {
 }
 
 func testResultTooLarge(t *testing.T, open Open) {
-	r := newRoad(t, open, func(_ *producer.Config, c *consumer.Config) { c.MaxResult = 1000 })
+	r := newRoad(t, open, func(_ *producer.Config, c *consumer.Config) { c.Tuning.MaxResult = 1000 })
 	blob := task.New[int, []byte]("blob")
 	handle(r, blob, func(_ context.Context, n int) ([]byte, error) { return make([]byte, n), nil })
 	r.start()

@@ -86,8 +86,8 @@ func newSameID(t *testing.T, at place) *sameID {
 	results := memresults.New(memresults.Config{})
 	pc := producer.Config{Broker: pb, Results: results, Router: router.Static(queue), Logger: quiet()}
 	if at.json {
-		pc.Formats = []serializer.Format{serializer.JSONFormat{}}
-		pc.Serializers = []serializer.Serializer{serializer.JSON{}}
+		pc.Wire.Formats = []serializer.Format{serializer.JSONFormat{}}
+		pc.Wire.Serializers = []serializer.Serializer{serializer.JSON{}}
 	}
 	var err error
 	if s.producer, err = producer.New(pc); err != nil {

@@ -72,7 +72,7 @@ func testStopForced(t *testing.T, open Open) {
 	for _, obeys := range []bool{true, false} {
 		t.Run(fmt.Sprintf("obeys=%t", obeys), func(t *testing.T) {
 			r := newRoad(t, open, func(_ *producer.Config, c *consumer.Config) {
-				c.ShutdownTimeout, c.KillGrace = -1, 200*time.Millisecond
+				c.ShutdownTimeout, c.Tuning.KillGrace = -1, 200*time.Millisecond
 			})
 			started, release := make(chan struct{}), make(chan struct{})
 			t.Cleanup(func() { close(release) })

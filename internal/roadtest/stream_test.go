@@ -13,6 +13,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/serializer"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -126,7 +127,7 @@ type tally struct {
 }
 
 func newTally(t *testing.T, g resultstore.Gatherer) *tally {
-	codec, err := wire.New(wire.Config{})
+	codec, err := wire.New(serializer.Wire{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -376,7 +376,7 @@ func upTo(n int) iter.Seq[int] {
 
 // testMembersThatNeverRun: members that expire, that nobody knows and whose arguments do not fit end all the same.
 func testMembersThatNeverRun(t *testing.T, open Open) {
-	r := newWorks(t, open, func(_ *producer.Config, c *consumer.Config) { c.UnknownRetries = -1 })
+	r := newWorks(t, open, func(_ *producer.Config, c *consumer.Config) { c.Tuning.UnknownRetries = -1 })
 	shape := task.New[[]task.Settled[int], []string]("types")
 	handle(r, shape, func(_ context.Context, ends []task.Settled[int]) ([]string, error) {
 		var types []string
@@ -402,7 +402,7 @@ func testMembersThatNeverRun(t *testing.T, open Open) {
 // testForgottenGroup: the futures behind a group whose member never ends are told when the store has forgotten the group;
 // those of members and of groups that are decided are not touched.
 func testForgottenGroup(t *testing.T, open Open) {
-	r := newWorks(t, open, func(_ *producer.Config, c *consumer.Config) { c.GroupWait = 3 * time.Second })
+	r := newWorks(t, open, func(_ *producer.Config, c *consumer.Config) { c.Tuning.GroupWait = 3 * time.Second })
 	release := make(chan struct{})
 	stuck := task.New[int, int]("stuck")
 	handle(r, stuck, func(context.Context, int) (int, error) { <-release; return 0, nil })

@@ -18,18 +18,6 @@ import (
 // DefaultMaxBody is the largest message body, in bytes, that producers send and consumers decode unless told otherwise.
 const DefaultMaxBody = 1 << 20
 
-// Config says which encodings a Codec knows. The zero value knows all of this module's, msgpack and Compact first.
-type Config struct {
-	Serializers  []serializer.Serializer      // the first writes; nil: msgpack, JSON, raw bytes
-	Formats      []serializer.Format          // the first writes, all read, in order; nil: Compact, JSON, Raw
-	QueueFormats map[string]serializer.Format // writes to these queues instead
-	MaxBody      int                          // bytes; 0: DefaultMaxBody
-
-	Sealer      serializer.Sealer // nil: nothing is sealed, and what is sealed cannot be read
-	AcceptPlain bool              // with a Sealer: take what is plain as well
-	Compression serializer.Compression
-}
-
 // Codec is safe for concurrent use.
 type Codec struct {
 	set      *serializer.Set
@@ -40,7 +28,7 @@ type Codec struct {
 }
 
 // New makes a Codec, or says what in c cannot be.
-func New(c Config) (*Codec, error) {
+func New(c serializer.Wire) (*Codec, error) {
 	if len(c.Serializers) == 0 {
 		c.Serializers = []serializer.Serializer{msgpack.Serializer{}, serializer.JSON{}, serializer.Raw{}}
 	}

@@ -45,7 +45,7 @@ type protection struct {
 	known func() []serializer.Compressor // read besides, made at the first need
 }
 
-func newProtection(c *Config) (*protection, error) {
+func newProtection(c *serializer.Wire) (*protection, error) {
 	if err := c.Compression.Check(); err != nil {
 		return nil, fmt.Errorf("compression: %w", err)
 	}

@@ -34,7 +34,7 @@ func sealer(t testing.TB, active serializer.Key, opening ...serializer.Key) seri
 	return r
 }
 
-func codec(t testing.TB, c Config) *Codec {
+func codec(t testing.TB, c serializer.Wire) *Codec {
 	t.Helper()
 	made, err := New(c)
 	if err != nil {
@@ -68,8 +68,8 @@ func receive(c *Codec, queue string, m *broker.Message) (*task.Envelope, seriali
 // TestProtectedRoundTrip: whatever a task holds arrives as it would have arrived without protection, in every format, also when
 // the consumer sends it on.
 func TestProtectedRoundTrip(t *testing.T) {
-	plain := codec(t, Config{})
-	configs := map[string]Config{
+	plain := codec(t, serializer.Wire{})
+	configs := map[string]serializer.Wire{
 		"signed":            {Sealer: sealer(t, key("k", true))},
 		"compressed":        {Compression: gzipOrS2()},
 		"sealed compressed": {Sealer: sealer(t, key("k", false)), Compression: gzipOrS2()},
@@ -130,7 +130,7 @@ func chained() *task.Envelope {
 }
 
 func TestSealedTaskShowsWhatIsNeeded(t *testing.T) {
-	c := codec(t, Config{Sealer: sealer(t, key("k", false))})
+	c := codec(t, serializer.Wire{Sealer: sealer(t, key("k", false))})
 	e := chained()
 	for _, f := range []serializer.Format{msgpack.Compact{}, serializer.JSONFormat{}, serializer.RawFormat{}} {
 		m, err := c.EncodeAs(f, "q", e)
@@ -142,7 +142,7 @@ func TestSealedTaskShowsWhatIsNeeded(t *testing.T) {
 				t.Errorf("%T: %q can be read", f, secret)
 			}
 		}
-		out, _, err := codec(t, Config{}).Decode(m)
+		out, _, err := codec(t, serializer.Wire{}).Decode(m)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -150,7 +150,7 @@ func TestSealedTaskShowsWhatIsNeeded(t *testing.T) {
 			out.ContentType != "application/json+sealed" || len(out.Then) != 0 {
 			t.Errorf("%T: outside it shows %+v", f, out)
 		}
-		if err := codec(t, Config{}).Open("q", out); !errors.Is(err, serializer.ErrUnknownType) {
+		if err := codec(t, serializer.Wire{}).Open("q", out); !errors.Is(err, serializer.ErrUnknownType) {
 			t.Errorf("%T: opened without a key: %v", f, err)
 		}
 	}
@@ -163,7 +163,7 @@ func TestSealedTaskShowsWhatIsNeeded(t *testing.T) {
 // somebody changes outside of the seal changes nothing.
 func TestSealedTaskCannotBeMoved(t *testing.T) {
 	ring := sealer(t, key("k", false))
-	c, plain := codec(t, Config{Sealer: ring}), codec(t, Config{})
+	c, plain := codec(t, serializer.Wire{Sealer: ring}), codec(t, serializer.Wire{})
 	fresh := func() *task.Envelope {
 		e, _, err := plain.Decode(message(t, c, "q", chained()))
 		if err != nil {
@@ -221,9 +221,9 @@ func TestSealedTaskCannotBeMoved(t *testing.T) {
 }
 
 func TestPlainIsRefused(t *testing.T) {
-	plain := codec(t, Config{Compression: gzipOrS2()})
-	strict := codec(t, Config{Sealer: sealer(t, key("k", false)), Compression: gzipOrS2()})
-	lenient := codec(t, Config{Sealer: sealer(t, key("k", false)), AcceptPlain: true, Compression: gzipOrS2()})
+	plain := codec(t, serializer.Wire{Compression: gzipOrS2()})
+	strict := codec(t, serializer.Wire{Sealer: sealer(t, key("k", false)), Compression: gzipOrS2()})
+	lenient := codec(t, serializer.Wire{Sealer: sealer(t, key("k", false)), AcceptPlain: true, Compression: gzipOrS2()})
 	small, large := chained(), chained()
 	large.Args = []byte(`"` + strings.Repeat("abc", 400) + `"`)
 	for _, e := range []*task.Envelope{small, large} {
@@ -254,9 +254,9 @@ func TestPlainIsRefused(t *testing.T) {
 
 // TestKeysRotate: a task sealed before is read during and after, and goes on under the new key.
 func TestKeysRotate(t *testing.T) {
-	before := codec(t, Config{Sealer: sealer(t, key("old", false), key("new", false))})
-	during := codec(t, Config{Sealer: sealer(t, key("new", false), key("old", false))})
-	after := codec(t, Config{Sealer: sealer(t, key("new", false))})
+	before := codec(t, serializer.Wire{Sealer: sealer(t, key("old", false), key("new", false))})
+	during := codec(t, serializer.Wire{Sealer: sealer(t, key("new", false), key("old", false))})
+	after := codec(t, serializer.Wire{Sealer: sealer(t, key("new", false))})
 	m := message(t, before, "q", chained())
 	if _, _, err := receive(after, "q", m); !errors.Is(err, serializer.ErrUnknownKey) {
 		t.Errorf("without the old key: %v", err)
@@ -284,10 +284,10 @@ func TestRecords(t *testing.T) {
 	failed := empty
 	failed.State, failed.Error = task.StateFailed, &task.RemoteError{Type: "swarmiji.Panic", Message: "card 4711", Stack: "main.go:12"}
 	for name, c := range map[string]*Codec{
-		"plain":             codec(t, Config{}),
-		"compressed":        codec(t, Config{Compression: gzipOrS2()}),
-		"sealed":            codec(t, Config{Sealer: sealer(t, key("k", false))}),
-		"signed compressed": codec(t, Config{Sealer: sealer(t, key("k", true)), Compression: withSealing(gzipOrS2())}),
+		"plain":             codec(t, serializer.Wire{}),
+		"compressed":        codec(t, serializer.Wire{Compression: gzipOrS2()}),
+		"sealed":            codec(t, serializer.Wire{Sealer: sealer(t, key("k", false))}),
+		"signed compressed": codec(t, serializer.Wire{Sealer: sealer(t, key("k", true)), Compression: withSealing(gzipOrS2())}),
 	} {
 		for _, want := range []resultstore.Record{succeeded, empty, failed} {
 			stored := want
@@ -328,7 +328,7 @@ func withSealing(c serializer.Compression) serializer.Compression {
 }
 
 func TestSealedRecordCannotBeMoved(t *testing.T) {
-	c := codec(t, Config{Sealer: sealer(t, key("k", false))})
+	c := codec(t, serializer.Wire{Sealer: sealer(t, key("k", false))})
 	for name, change := range map[string]func(r *resultstore.Record){
 		"id":    func(r *resultstore.Record) { r.ID = "id-2" },
 		"state": func(r *resultstore.Record) { r.State = task.StateFailed },
@@ -348,7 +348,7 @@ func TestSealedRecordCannotBeMoved(t *testing.T) {
 
 // TestSealedMemberCannotBeMoved: the member of a group keeps its place, and is no result of its own.
 func TestSealedMemberCannotBeMoved(t *testing.T) {
-	c := codec(t, Config{Sealer: sealer(t, key("k", false))})
+	c := codec(t, serializer.Wire{Sealer: sealer(t, key("k", false))})
 	record := resultstore.Record{ID: "id-1", State: task.StateSucceeded, ContentType: serializer.ContentJSON, Result: []byte("1")}
 	member, result := record, record
 	if err := errors.Join(c.ProtectMember(&member, task.Opt[string]{}, "g", 1), c.ProtectRecord(&result, task.Opt[string]{})); err != nil {
@@ -380,29 +380,29 @@ func TestCompressionOfTasks(t *testing.T) {
 	}
 	sealing := sealer(t, key("k", false))
 	for name, c := range map[string]struct {
-		config Config
+		config serializer.Wire
 		meta   task.Metadata
 		args   string
 		want   string
 	}{
-		"off":                {Config{}, task.Metadata{}, text, "application/json"},
-		"understood only":    {Config{Compression: serializer.Compression{Compressors: gzipOrS2().Compressors}}, task.Metadata{}, text, "application/json"},
-		"large":              {Config{Compression: gzipOrS2()}, task.Metadata{}, text, "application/json+gzip"},
-		"small":              {Config{Compression: gzipOrS2()}, task.Metadata{}, text[:500], "application/json"},
-		"not smaller":        {Config{Compression: gzipOrS2()}, task.Metadata{}, string(random), "application/json"},
-		"beyond the ratio":   {Config{Compression: gzipOrS2()}, task.Metadata{}, strings.Repeat("a", 500_000), "application/json"},
-		"asked for":          {Config{Compression: gzipOrS2()}, task.Metadata{Compression: task.Set("s2")}, text, "application/json+s2"},
-		"declined":           {Config{Compression: gzipOrS2()}, task.Metadata{Compression: task.Set("")}, text, "application/json"},
-		"unknown stays":      {Config{Compression: gzipOrS2()}, task.Metadata{Compression: task.Set("br")}, text, "application/json"},
-		"sealed":             {Config{Compression: gzipOrS2(), Sealer: sealing}, task.Metadata{}, text, "application/json+sealed"},
-		"sealed, asked for":  {Config{Compression: withSealing(gzipOrS2()), Sealer: sealing}, task.Metadata{}, text, "application/json+gzip+sealed"},
-		"larger than a body": {Config{Compression: gzipOrS2(), MaxBody: 1000}, task.Metadata{}, text, "application/json+gzip"},
+		"off":                {serializer.Wire{}, task.Metadata{}, text, "application/json"},
+		"understood only":    {serializer.Wire{Compression: serializer.Compression{Compressors: gzipOrS2().Compressors}}, task.Metadata{}, text, "application/json"},
+		"large":              {serializer.Wire{Compression: gzipOrS2()}, task.Metadata{}, text, "application/json+gzip"},
+		"small":              {serializer.Wire{Compression: gzipOrS2()}, task.Metadata{}, text[:500], "application/json"},
+		"not smaller":        {serializer.Wire{Compression: gzipOrS2()}, task.Metadata{}, string(random), "application/json"},
+		"beyond the ratio":   {serializer.Wire{Compression: gzipOrS2()}, task.Metadata{}, strings.Repeat("a", 500_000), "application/json"},
+		"asked for":          {serializer.Wire{Compression: gzipOrS2()}, task.Metadata{Compression: task.Set("s2")}, text, "application/json+s2"},
+		"declined":           {serializer.Wire{Compression: gzipOrS2()}, task.Metadata{Compression: task.Set("")}, text, "application/json"},
+		"unknown stays":      {serializer.Wire{Compression: gzipOrS2()}, task.Metadata{Compression: task.Set("br")}, text, "application/json"},
+		"sealed":             {serializer.Wire{Compression: gzipOrS2(), Sealer: sealing}, task.Metadata{}, text, "application/json+sealed"},
+		"sealed, asked for":  {serializer.Wire{Compression: withSealing(gzipOrS2()), Sealer: sealing}, task.Metadata{}, text, "application/json+gzip+sealed"},
+		"larger than a body": {serializer.Wire{Compression: gzipOrS2(), MaxBody: 1000}, task.Metadata{}, text, "application/json+gzip"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			wire := codec(t, c.config)
 			e := &task.Envelope{ID: "i", Name: "n", ContentType: serializer.ContentJSON, Args: []byte(c.args), Meta: c.meta}
 			m := message(t, wire, "q", e)
-			out, _, err := codec(t, Config{}).Decode(m)
+			out, _, err := codec(t, serializer.Wire{}).Decode(m)
 			if err != nil || out.ContentType != c.want {
 				t.Fatalf("content type %q, %v; want %q", out.ContentType, err, c.want)
 			}
@@ -421,8 +421,8 @@ func TestCompressionOfTasks(t *testing.T) {
 // TestCopiesStayCompressed: a consumer that compresses nothing of its own sends on what it got compressed as it came; it may
 // be too large for a message otherwise.
 func TestCopiesStayCompressed(t *testing.T) {
-	sender := codec(t, Config{Compression: gzipOrS2(), MaxBody: 1000})
-	reader := codec(t, Config{Compression: serializer.Compression{Compressors: []serializer.Compressor{&compress.Gzip{}}}, MaxBody: 1000})
+	sender := codec(t, serializer.Wire{Compression: gzipOrS2(), MaxBody: 1000})
+	reader := codec(t, serializer.Wire{Compression: serializer.Compression{Compressors: []serializer.Compressor{&compress.Gzip{}}}, MaxBody: 1000})
 	e := &task.Envelope{ID: "i", Name: "n", ContentType: serializer.ContentJSON, Args: []byte(strings.Repeat("some words and ", 100))}
 	got, f, err := receive(reader, "q", message(t, sender, "q", e))
 	if err != nil || len(got.Args) != len(e.Args) {
@@ -449,21 +449,21 @@ func TestRefusedCodings(t *testing.T) {
 	small := squeeze(&compress.Gzip{}, []byte(strings.Repeat("abc ", 300)))
 	twice := squeeze(&compress.Gzip{}, squeeze(compress.S2{}, zeros[:1000]))
 	for name, c := range map[string]struct {
-		config      Config
+		config      serializer.Wire
 		contentType string
 		args        []byte
 		want        error
 	}{
-		"nothing configured":   {Config{}, "application/json+gzip", small, nil},
-		"another one":          {Config{Compression: serializer.Compression{Compressors: []serializer.Compressor{compress.S2{}}}}, "application/json+gzip", small, nil},
-		"by default too large": {Config{}, "application/json+gzip", squeeze(&compress.Gzip{}, zeros), serializer.ErrTooLarge},
-		"one inside the other": {Config{Compression: gzipOrS2()}, "application/json+s2+gzip", twice, serializer.ErrMalformed},
-		"itself":               {Config{Compression: gzipOrS2()}, "application/json+gzip+gzip", twice, serializer.ErrMalformed},
-		"sealed inside":        {Config{Compression: gzipOrS2()}, "application/json+sealed+gzip", twice, serializer.ErrMalformed},
-		"beyond the ratio":     {Config{Compression: gzipOrS2()}, "application/json+gzip", squeeze(&compress.Gzip{}, zeros), serializer.ErrTooLarge},
-		"beyond the size":      {Config{Compression: func() serializer.Compression { c := gzipOrS2(); c.MaxRatio, c.MaxPlain = 1<<20, 1<<20-1; return c }()}, "application/json+gzip", squeeze(&compress.Gzip{}, zeros), serializer.ErrTooLarge},
-		"garbage":              {Config{Compression: gzipOrS2()}, "application/json+gzip", []byte("no gzip"), serializer.ErrMalformed},
-		"no bytes":             {Config{Compression: gzipOrS2()}, "application/json+gzip", nil, serializer.ErrMalformed},
+		"nothing configured":   {serializer.Wire{}, "application/json+gzip", small, nil},
+		"another one":          {serializer.Wire{Compression: serializer.Compression{Compressors: []serializer.Compressor{compress.S2{}}}}, "application/json+gzip", small, nil},
+		"by default too large": {serializer.Wire{}, "application/json+gzip", squeeze(&compress.Gzip{}, zeros), serializer.ErrTooLarge},
+		"one inside the other": {serializer.Wire{Compression: gzipOrS2()}, "application/json+s2+gzip", twice, serializer.ErrMalformed},
+		"itself":               {serializer.Wire{Compression: gzipOrS2()}, "application/json+gzip+gzip", twice, serializer.ErrMalformed},
+		"sealed inside":        {serializer.Wire{Compression: gzipOrS2()}, "application/json+sealed+gzip", twice, serializer.ErrMalformed},
+		"beyond the ratio":     {serializer.Wire{Compression: gzipOrS2()}, "application/json+gzip", squeeze(&compress.Gzip{}, zeros), serializer.ErrTooLarge},
+		"beyond the size":      {serializer.Wire{Compression: func() serializer.Compression { c := gzipOrS2(); c.MaxRatio, c.MaxPlain = 1<<20, 1<<20-1; return c }()}, "application/json+gzip", squeeze(&compress.Gzip{}, zeros), serializer.ErrTooLarge},
+		"garbage":              {serializer.Wire{Compression: gzipOrS2()}, "application/json+gzip", []byte("no gzip"), serializer.ErrMalformed},
+		"no bytes":             {serializer.Wire{Compression: gzipOrS2()}, "application/json+gzip", nil, serializer.ErrMalformed},
 	} {
 		wire := codec(t, c.config)
 		e := &task.Envelope{ID: "i", Name: "n", ContentType: c.contentType, Args: c.args}
@@ -475,7 +475,7 @@ func TestRefusedCodings(t *testing.T) {
 			t.Errorf("%s, as a result: %v, want %v", name, err, c.want)
 		}
 	}
-	wire := codec(t, Config{})
+	wire := codec(t, serializer.Wire{})
 	if err := wire.Open("q", &task.Envelope{ContentType: "application/ld+json"}); err != nil {
 		t.Errorf("a type of its own: %v", err)
 	}
@@ -489,21 +489,21 @@ func TestContentEncoding(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := &broker.Message{ID: "i", ContentType: serializer.ContentJSON, Body: body, Properties: map[string]string{"content-encoding": "gzip", "x": "y"}}
-	for name, config := range map[string]Config{"not configured": {}, "configured": {Compression: gzipOrS2()}} {
+	for name, config := range map[string]serializer.Wire{"not configured": {}, "configured": {Compression: gzipOrS2()}} {
 		e, _, err := codec(t, config).Decode(m)
 		if err != nil || e.Name != "add" {
 			t.Errorf("%s: %+v, %v", name, e, err)
 		}
 	}
 	m.Properties["content-encoding"] = "br"
-	if _, _, err := codec(t, Config{}).Decode(m); !errors.Is(err, serializer.ErrUnknownType) {
+	if _, _, err := codec(t, serializer.Wire{}).Decode(m); !errors.Is(err, serializer.ErrUnknownType) {
 		t.Errorf("known to nobody: %v", err)
 	}
 	m.Properties["content-encoding"] = "gzip"
 	if m.Properties["content-encoding"] != "gzip" || !bytes.Equal(m.Body, body) {
 		t.Error("the message was changed")
 	}
-	if _, _, err := codec(t, Config{Compression: gzipOrS2(), MaxBody: len(plain) - 1}).Decode(m); !errors.Is(err, serializer.ErrTooLarge) {
+	if _, _, err := codec(t, serializer.Wire{Compression: gzipOrS2(), MaxBody: len(plain) - 1}).Decode(m); !errors.Is(err, serializer.ErrTooLarge) {
 		t.Errorf("larger than a message may be: %v", err)
 	}
 }
@@ -518,18 +518,18 @@ func TestProtectionIsChecked(t *testing.T) {
 		"a taken name":   {Compressors: []serializer.Compressor{named("sealed")}},
 		"a foreign name": {Compressors: []serializer.Compressor{named("json")}},
 	} {
-		if _, err := New(Config{Compression: c}); err == nil {
+		if _, err := New(serializer.Wire{Compression: c}); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	c := codec(t, Config{Compression: gzipOrS2()}) // what is only read by default is not written
+	c := codec(t, serializer.Wire{Compression: gzipOrS2()}) // what is only read by default is not written
 	if err := errors.Join(c.CheckCompression(""), c.CheckCompression("s2")); err != nil {
 		t.Error(err)
 	}
 	if err := c.CheckCompression("zstd"); !errors.Is(err, task.ErrBadMetadata) {
 		t.Error(err)
 	}
-	if err := codec(t, Config{}).CheckCompression("s2"); !errors.Is(err, task.ErrBadMetadata) {
+	if err := codec(t, serializer.Wire{}).CheckCompression("s2"); !errors.Is(err, task.ErrBadMetadata) {
 		t.Error(err)
 	}
 }
@@ -547,7 +547,7 @@ func named(name string) serializer.Compressor { return renamed{name: name} }
 
 // TestOffCostsNothing: without protection, opening and protecting allocate nothing.
 func TestOffCostsNothing(t *testing.T) {
-	c := codec(t, Config{})
+	c := codec(t, serializer.Wire{})
 	e := chained()
 	r := resultstore.Record{ID: "i", State: task.StateSucceeded, ContentType: serializer.ContentMsgpack}
 	if n := testing.AllocsPerRun(100, func() {

@@ -95,7 +95,7 @@ func TestScrapeAfterRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	c, err := consumer.New(consumer.Config{
-		Broker: b, Results: results, Metrics: m, QueueLook: time.Millisecond,
+		Broker: b, Results: results, Metrics: m, Tuning: consumer.Tuning{QueueLook: time.Millisecond},
 		Queues: map[string]consumer.QueueConfig{"default": {Workers: 2, Prefetch: 2}},
 	})
 	if err != nil {
