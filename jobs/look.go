@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/swarmiji/swarmiji/internal/guard"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -285,11 +286,7 @@ func (l *lead) prepare(j *Job) (err error) {
 	if l.begin == nil {
 		return nil
 	}
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("%w: %s", task.ErrPanic, task.Describe(p, task.MaxErrorText))
-		}
-	}()
+	defer guard.Recover(&err)
 	return l.begin(j)
 }
 
@@ -442,11 +439,7 @@ func (l *lead) ask(ctx context.Context, look *Look) error {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		defer func() {
-			if p := recover(); p != nil {
-				err = fmt.Errorf("%w: %s", task.ErrPanic, task.Describe(p, task.MaxErrorText))
-			}
-		}()
+		defer guard.Recover(&err)
 		err = l.q.Throttler.Admit(bounded, look)
 	}()
 	<-done

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/errand"
+	"github.com/swarmiji/swarmiji/internal/guard"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -171,11 +172,13 @@ type judgement struct {
 // judge turns what a handler returned into an outcome, and into data. Methods of the error and of the result are user code too: what they panic
 // with fails the run.
 func judge(q *task.Request, value any, err error) (o judgement) {
-	defer func() {
-		if p := recover(); p != nil {
-			o = judgement{Outcome: task.Outcome{State: task.StateFailed, Err: fmt.Errorf("%w: %s", task.ErrPanic, task.Describe(p, task.MaxErrorText))}}
-		}
-	}()
+	if p := guard.Call(func() error { o = outcome(q, value, err); return nil }); p != nil {
+		return judgement{Outcome: task.Outcome{State: task.StateFailed, Err: p}}
+	}
+	return o
+}
+
+func outcome(q *task.Request, value any, err error) (o judgement) {
 	if err == nil {
 		o.data, err = object(value)
 	}

@@ -2,11 +2,10 @@ package jobs
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/errand"
-	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/internal/guard"
 )
 
 // source is where the jobs of a round come from.
@@ -51,11 +50,7 @@ func (r *round) begin(j *Job) (err error) {
 	if !ok {
 		return nil
 	}
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("%w: %s", task.ErrPanic, task.Describe(p, task.MaxErrorText))
-		}
-	}()
+	defer guard.Recover(&err)
 	key, err := a.key(j.Data)
 	if err != nil {
 		return err

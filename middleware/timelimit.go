@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/swarmiji/swarmiji/internal/guard"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -50,12 +51,8 @@ func runBounded(ctx context.Context, cancel context.CancelCauseFunc, next task.H
 	done := make(chan outcome, 1)
 	go func() {
 		o := outcome{err: fmt.Errorf("%w: runtime.Goexit was called", task.ErrPanic)} // what stays when the goroutine ends without a return
-		defer func() {
-			if p := recover(); p != nil {
-				o = outcome{err: NewPanicError(p)}
-			}
-			done <- o
-		}()
+		defer func() { done <- o }()
+		defer guard.Recover(&o.err)
 		result, err := next.Handle(ctx, r)
 		o = outcome{result, err}
 	}()

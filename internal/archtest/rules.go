@@ -128,8 +128,14 @@ var layers = []rule{
 	},
 	{
 		"L1",
-		[]string{"middleware"},
+		[]string{"internal/guard"},
 		[]string{"task", "@leaves"},
+		"it runs functions of users for whoever calls them, and knows only what a handler is",
+	},
+	{
+		"L1",
+		[]string{"middleware"},
+		[]string{"task", "internal/guard", "@leaves"},
 		"middleware sees requests and verdicts, never a broker",
 	},
 	{
@@ -147,7 +153,7 @@ var layers = []rule{
 	{
 		"L1",
 		[]string{"internal/errand"},
-		[]string{"task", "@leaves"},
+		[]string{"task", "internal/guard", "@leaves"},
 		"it runs handlers and submits tasks for whoever takes on what is due, and does not know what that is",
 	},
 	{
@@ -159,7 +165,7 @@ var layers = []rule{
 	{
 		"L1",
 		[]string{"schedule"},
-		[]string{"when", "task", "resultstore", "internal/errand", "@leaves"},
+		[]string{"when", "task", "resultstore", "internal/guard", "internal/errand", "@leaves"},
 		"its stores and whatever a task is submitted through are handed in. What is known of the last run is in a result store",
 	},
 	{
@@ -177,7 +183,7 @@ var layers = []rule{
 	{
 		"L2",
 		[]string{"jobs"},
-		[]string{"jobs/jobstore", "task", "broker", "resultstore", "when", "internal/errand", "@leaves"},
+		[]string{"jobs/jobstore", "task", "broker", "resultstore", "when", "internal/guard", "internal/errand", "@leaves"},
 		"a job is a record with rules; its stores, and what its runs are submitted through, are handed in. When it repeats is a Spec of when; broker has the errors of submissions",
 	},
 	{
@@ -201,7 +207,7 @@ var layers = []rule{
 	{
 		"L4",
 		[]string{"jobs/callback"},
-		[]string{"jobs", "task", "broker", "internal/errand"},
+		[]string{"jobs", "task", "broker", "internal/guard", "internal/errand"},
 		"answers come over HTTP and by messages of any broker; it works with every store and every broker and so knows none",
 	},
 	{
@@ -297,7 +303,7 @@ var layers = []rule{
 	{
 		"L4",
 		[]string{"consumer"},
-		[]string{"task", "@ports", "middleware", "control", "revoke", "internal/wire", "internal/report", "@leaves"},
+		[]string{"task", "@ports", "middleware", "control", "revoke", "internal/guard", "internal/wire", "internal/report", "@leaves"},
 		"the consumer works with every adapter and so knows none, nor the producer; what keeps tasks that wait for answers is handed in",
 	},
 	{

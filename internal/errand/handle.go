@@ -4,10 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"time"
 
-	"github.com/swarmiji/swarmiji/internal/utf"
+	"github.com/swarmiji/swarmiji/internal/guard"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -55,24 +54,8 @@ type returned struct {
 
 func call(ctx context.Context, h task.Handler, q *task.Request, done chan<- returned) {
 	r := returned{err: ErrGone}
-	defer func() {
-		if p := recover(); p != nil {
-			r = returned{err: &panicked{task.Describe(p, task.MaxErrorText), utf.Cut(string(debug.Stack()), task.MaxStack)}}
-		}
-		done <- r
-	}()
+	defer func() { done <- r }()
+	defer guard.Recover(&r.err)
 	value, err := h.Handle(ctx, q)
 	r = returned{value, err}
 }
-
-// panicked is the error of a handler that panicked.
-type panicked struct{ value, stack string }
-
-// Error says what the panic was about.
-func (p *panicked) Error() string { return fmt.Sprintf("%v: %s", task.ErrPanic, p.value) }
-
-// Unwrap returns task.ErrPanic.
-func (p *panicked) Unwrap() error { return task.ErrPanic }
-
-// Stack implements task.Stacker.
-func (p *panicked) Stack() string { return p.stack }
