@@ -91,7 +91,7 @@ func (r *round) handle(p *place, fn task.Handler) (any, error) {
 		ctx, cancel = context.WithTimeoutCause(ctx, left, task.ErrAnswerTimeout)
 		defer cancel()
 	}
-	value, err := errand.Handle(ctx, fn, p.q)
+	value, err := guard.Apart(ctx, fn, p.q, nil)
 	a.end()
 	if err != nil && errors.Is(context.Cause(ctx), task.ErrAnswerTimeout) {
 		err = fmt.Errorf("%w: %w", task.ErrAnswerTimeout, err)

@@ -153,8 +153,8 @@ var layers = []rule{
 	{
 		"L1",
 		[]string{"internal/errand"},
-		[]string{"task", "internal/guard", "@leaves"},
-		"it runs handlers and submits tasks for whoever takes on what is due, and does not know what that is",
+		[]string{"task", "@leaves"},
+		"it submits tasks for whoever takes on what is due, and does not know what that is",
 	},
 	{
 		"L0",
