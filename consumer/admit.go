@@ -3,6 +3,7 @@ package consumer
 import (
 	"context"
 
+	"github.com/swarmiji/swarmiji/internal/guard"
 	"github.com/swarmiji/swarmiji/middleware"
 )
 
@@ -33,11 +34,7 @@ func (r *run) admitted() bool {
 
 // askAdmit calls admit, whose panic is its error.
 func askAdmit(ctx context.Context, r *run, admit middleware.Admit) (release func(), err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = middleware.NewPanicError(p)
-		}
-	}()
+	defer guard.Recover(&err)
 	return admit(ctx, &r.request)
 }
 

@@ -161,7 +161,7 @@ func (c *Consumer) Register(name string, h task.Handler, defaults task.Metadata)
 		chain = append(chain, hooks, middleware.Recover())
 	}
 	chain = append(chain, c.cfg.Middleware...)
-	chain = append(append(chain, outer...), c.timeLimit, middleware.Recover())
+	chain = append(append(chain, outer...), c.timeLimit)
 	return c.mux.Register(name, middleware.Chain(h, chain...), defaults)
 }
 

@@ -1,14 +1,12 @@
 package consumer
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/guard"
 	"github.com/swarmiji/swarmiji/task"
 )
-
-var errGoexit = fmt.Errorf("%w: the handler called runtime.Goexit", task.ErrPanic)
 
 // execute starts a task when its rate lets it, on the goroutine of the worker that took it. One
 // that has to wait is set aside.
@@ -79,7 +77,7 @@ func (q *queue) perform(r *run) {
 	returned := false
 	defer func() {
 		if !returned { // the handler ended its goroutine with runtime.Goexit, which nothing can recover
-			q.finish(r, nil, errGoexit)
+			q.finish(r, nil, guard.ErrGoexit)
 		}
 	}()
 	if c.answers != nil {

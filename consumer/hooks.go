@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/swarmiji/swarmiji/internal/guard"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -34,16 +35,11 @@ type Hooks struct {
 }
 
 // ask calls a hook that may veto.
-func ask(what string, hook func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = middleware.NewPanicError(p)
-		}
-		if err != nil {
-			err = fmt.Errorf("swarmiji: consumer: hook before %s: %w", what, err)
-		}
-	}()
-	return hook()
+func ask(what string, hook func() error) error {
+	if err := guard.Call(hook); err != nil {
+		return fmt.Errorf("swarmiji: consumer: hook before %s: %w", what, err)
+	}
+	return nil
 }
 
 // beforeStart calls the hook and reports its veto.

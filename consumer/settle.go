@@ -9,9 +9,9 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/capability"
+	"github.com/swarmiji/swarmiji/internal/guard"
 	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/internal/wire"
-	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/serializer"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -65,11 +65,13 @@ type verdict struct {
 // user code too: what they panic with fails the task, and what they say is made into text here,
 // once.
 func (r *run) judge(result any, err error) (v verdict) {
-	defer func() {
-		if p := recover(); p != nil {
-			v = verdict{kind: failed, err: middleware.NewPanicError(p)}
-		}
-	}()
+	if p := guard.Call(func() error { v = r.verdict(result, err); return nil }); p != nil {
+		return verdict{kind: failed, err: p}
+	}
+	return v
+}
+
+func (r *run) verdict(result any, err error) verdict {
 	if err == nil {
 		return r.success(result)
 	}

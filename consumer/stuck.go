@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"sync/atomic"
 
+	"github.com/swarmiji/swarmiji/internal/guard"
 	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/task"
@@ -40,12 +41,9 @@ func (s *stuck) of(queue string) int {
 
 // timeLimit is [middleware.TimeLimit]. It counts and logs the handlers that go on beyond the limit.
 func (c *Consumer) timeLimit(next task.Handler) task.Handler {
-	withoutHard := middleware.TimeLimit(nil)(next) // made once: most tasks have no hard limit
+	stuck := c.countStuck
 	return task.HandlerFunc(func(ctx context.Context, r *task.Request) (any, error) {
-		if r.Effective.TimeLimit.Or(0) <= 0 {
-			return withoutHard.Handle(ctx, r)
-		}
-		return middleware.TimeLimit(func(delta int) { c.countStuck(r, delta) })(next).Handle(ctx, r)
+		return guard.Run(ctx, next, r, stuck)
 	})
 }
 

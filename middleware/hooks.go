@@ -7,7 +7,7 @@ import (
 	"log/slog"
 	"slices"
 
-	"github.com/swarmiji/swarmiji/internal/utf"
+	"github.com/swarmiji/swarmiji/internal/guard"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -162,7 +162,7 @@ func (s HookSet) Dequeued(logger *slog.Logger) func(ctx context.Context, r *task
 			if h.BeforeDequeue == nil {
 				continue
 			}
-			if err := attempt(func() error { return h.BeforeDequeue(ctx, r) }); err != nil {
+			if err := guard.Call(func() error { return h.BeforeDequeue(ctx, r) }); err != nil {
 				return veto(err)
 			}
 		}
@@ -183,7 +183,7 @@ func beforeEnqueue(ctx context.Context, queue string, e *task.Envelope, hs []*Ho
 		if before == nil {
 			continue
 		}
-		if err = attempt(func() error { return before(ctx, queue, e) }); err != nil {
+		if err = guard.Call(func() error { return before(ctx, queue, e) }); err != nil {
 			break
 		}
 	}
@@ -243,7 +243,7 @@ func (p *performed) Handle(ctx context.Context, r *task.Request) (res any, err e
 		if before == nil {
 			continue
 		}
-		if err = attempt(func() error { return before(ctx, r) }); err != nil {
+		if err = guard.Call(func() error { return before(ctx, r) }); err != nil {
 			err = veto(err)
 			break
 		}
@@ -286,7 +286,7 @@ func (p *performed) conclusion(ctx context.Context, r *task.Request, res any, er
 		return nil, ""
 	}
 	o := task.Outcome{}
-	if panicked := attempt(func() error { o = r.Outcome(err); return nil }); panicked != nil { // in a method of err
+	if panicked := guard.Call(func() error { o = r.Outcome(err); return nil }); panicked != nil { // in a method of err
 		o = task.Outcome{State: task.StateFailed, Err: panicked}
 	}
 	switch o.State {
@@ -324,32 +324,18 @@ func void(ctx context.Context, r *task.Request, err error) bool {
 	return err != nil && r.Effective.Idempotent.Or(true)
 }
 
-// attempt makes a panic of fn its error.
-func attempt(fn func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = NewPanicError(p)
-		}
-	}()
-	return fn()
-}
-
 // Guard calls a hook that returns nothing. What it panics with is logged: as an error, with the hook's name. A nil logger means
 // slog.Default(). Producers and consumers use it for hooks of their own.
 func Guard(ctx context.Context, logger *slog.Logger, hook string, fn func(), attrs ...slog.Attr) {
-	defer func() {
-		p := recover()
-		if p == nil {
-			return
-		}
-		if logger == nil {
-			logger = slog.Default()
-		}
-		err := NewPanicError(p)
-		logger.LogAttrs(ctx, slog.LevelError, "a hook panicked", append(slices.Clip(attrs),
-			slog.String("hook", hook), slog.String("error", err.Error()), slog.String("stack", utf.Cut(err.Stack(), task.MaxStack)))...)
-	}()
-	fn()
+	p, panicked := errors.AsType[*task.PanicError](guard.Call(func() error { fn(); return nil }))
+	if !panicked {
+		return
+	}
+	if logger == nil {
+		logger = slog.Default()
+	}
+	logger.LogAttrs(ctx, slog.LevelError, "a hook panicked", append(slices.Clip(attrs),
+		slog.String("hook", hook), slog.String("error", p.Error()), slog.String("stack", p.Trace))...)
 }
 
 func taskAttrs(r *task.Request) []slog.Attr {

@@ -50,7 +50,7 @@ func TestRetryLeavesVerdictsAlone(t *testing.T) {
 func TestRecover(t *testing.T) {
 	h := middleware.Recover()(handler(func(context.Context) (any, error) { panic("boom") }))
 	_, err := h.Handle(t.Context(), request(task.Metadata{}))
-	p, ok := errors.AsType[*middleware.PanicError](err)
+	p, ok := errors.AsType[*task.PanicError](err)
 	if !ok || !errors.Is(err, task.ErrPanic) || p.Text != "boom" || !strings.Contains(p.Stack(), "TestRecover") {
 		t.Fatalf("%v", err)
 	}

@@ -201,7 +201,7 @@ func TestHandlersThatFail(t *testing.T) {
 		for it := range s.List(t.Context()) {
 			t.Errorf("left is %+v", it)
 		}
-		for name, want := range map[string]string{"error": "no", "panic": "swarmiji: handler panicked: boom", "exit": "the handler ended its goroutine"} {
+		for name, want := range map[string]string{"error": "no", "panic": "panic: boom", "exit": "swarmiji: handler panicked: the handler ended its goroutine"} {
 			r, err := results.Load(t.Context(), ids[name])
 			if err != nil || r.State != task.StateFailed || r.Error.Message != want || (name == "panic") != (r.Error.Stack != "") {
 				t.Errorf("%s: %+v, %v", name, r, err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/internal/errand"
+	"github.com/swarmiji/swarmiji/internal/guard"
 	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
@@ -39,7 +40,7 @@ func (r *round) runInPlace(h *hold) {
 	}
 	ctx, over := h.Begin(context.WithValue(task.WithRequest(r.hard, q), carriedKey{}, c))
 	began := time.Now()
-	value, err := errand.Handle(ctx, handler, q)
+	value, err := guard.Apart(ctx, handler, q, nil)
 	over()
 	r.pace.note(time.Since(began))
 	r.ran(h, q, c, value, err)

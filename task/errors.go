@@ -114,6 +114,21 @@ type Stacker interface {
 	Stack() string
 }
 
+// PanicError is the error of a function that panicked. It is [ErrPanic].
+type PanicError struct {
+	Text  string // of the panic value, at most 4 KiB; fields tagged `task:"secret"` are left out
+	Trace string // the stack of the panic, at most 16 KiB
+}
+
+// Error returns the panic value's text.
+func (e *PanicError) Error() string { return "panic: " + e.Text }
+
+// Is reports whether target is [ErrPanic].
+func (e *PanicError) Is(target error) bool { return target == ErrPanic }
+
+// Stack implements [Stacker].
+func (e *PanicError) Stack() string { return e.Trace }
+
 // Remote makes the RemoteError of err: texts cut to their limits and made valid UTF-8. A RemoteError inside err is kept
 // as it is. nil gives nil.
 func Remote(err error) *RemoteError {

@@ -128,8 +128,14 @@ var layers = []rule{
 	},
 	{
 		"L1",
-		[]string{"middleware"},
+		[]string{"internal/guard"},
 		[]string{"task", "@leaves"},
+		"it runs functions of users for whoever calls them, and knows only what a handler is",
+	},
+	{
+		"L1",
+		[]string{"middleware"},
+		[]string{"task", "internal/guard", "@leaves"},
 		"middleware sees requests and verdicts, never a broker",
 	},
 	{
@@ -148,7 +154,7 @@ var layers = []rule{
 		"L1",
 		[]string{"internal/errand"},
 		[]string{"task", "@leaves"},
-		"it runs handlers and submits tasks for whoever takes on what is due, and does not know what that is",
+		"it submits tasks for whoever takes on what is due, and does not know what that is",
 	},
 	{
 		"L0",
@@ -159,7 +165,7 @@ var layers = []rule{
 	{
 		"L1",
 		[]string{"schedule"},
-		[]string{"when", "task", "resultstore", "internal/errand", "@leaves"},
+		[]string{"when", "task", "resultstore", "internal/guard", "internal/errand", "@leaves"},
 		"its stores and whatever a task is submitted through are handed in. What is known of the last run is in a result store",
 	},
 	{
@@ -201,7 +207,7 @@ var layers = []rule{
 	{
 		"L2",
 		[]string{"jobs/queue"},
-		[]string{"jobs/internal/line", "jobs/internal/rules", "jobs/internal/txn", "jobs/jobstore", "task", "@leaves"},
+		[]string{"jobs/internal/line", "jobs/internal/rules", "jobs/internal/txn", "jobs/jobstore", "task", "internal/guard", "@leaves"},
 		"which jobs of a queue start is decided in the store's transaction; the service is handed in",
 	},
 	{
@@ -213,7 +219,7 @@ var layers = []rule{
 	{
 		"L4",
 		[]string{"jobs/runner"},
-		[]string{"jobs", "jobs/internal/rules", "jobs/queue", "jobs/jobstore", "task", "resultstore", "when", "internal/errand", "@leaves"},
+		[]string{"jobs", "jobs/internal/rules", "jobs/queue", "jobs/jobstore", "task", "resultstore", "when", "internal/guard", "internal/errand", "@leaves"},
 		"a runner does what any program may do with a service; what it submits tasks through is handed in",
 	},
 	{
@@ -237,7 +243,7 @@ var layers = []rule{
 	{
 		"L4",
 		[]string{"jobs/callback"},
-		[]string{"jobs", "jobs/jobstore", "task", "broker", "internal/errand"},
+		[]string{"jobs", "jobs/jobstore", "task", "broker", "internal/guard", "internal/errand"},
 		"answers come over HTTP and by messages of any broker; it works with every store and every broker and so knows none",
 	},
 	{
@@ -333,7 +339,7 @@ var layers = []rule{
 	{
 		"L4",
 		[]string{"consumer"},
-		[]string{"task", "@ports", "middleware", "control", "revoke", "internal/wire", "internal/report", "@leaves"},
+		[]string{"task", "@ports", "middleware", "control", "revoke", "internal/guard", "internal/wire", "internal/report", "@leaves"},
 		"the consumer works with every adapter and so knows none, nor the producer; what keeps tasks that wait for answers is handed in",
 	},
 	{

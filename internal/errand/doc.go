@@ -1,3 +1,3 @@
-// Package errand holds what those have in common that take on what is due, under a lease, and run a handler for it or submit a task: the
-// Listener of a schedule and the Runner of jobs.
+// Package errand holds what the Listener of a schedule and the Runner of jobs have in common: both
+// claim what is due, under a lease, and run a handler for it or submit a task.
 package errand

@@ -3,7 +3,6 @@ package errand_test
 import (
 	"context"
 	"errors"
-	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -14,61 +13,6 @@ import (
 	"github.com/swarmiji/swarmiji/internal/errand"
 	"github.com/swarmiji/swarmiji/task"
 )
-
-func request(m task.Metadata) *task.Request {
-	return task.NewRequest(&task.Envelope{ID: "id", Name: "x", Meta: m}, nil)
-}
-
-// TestHandle: whatever a handler does, there is an answer.
-func TestHandle(t *testing.T) {
-	mine := errors.New("mine")
-	for name, c := range map[string]struct {
-		meta task.Metadata
-		run  task.HandlerFunc
-		want any
-		err  error
-		took time.Duration
-	}{
-		"a result": {run: func(context.Context, *task.Request) (any, error) { return 1, nil }, want: 1},
-		"an error": {run: func(context.Context, *task.Request) (any, error) { return nil, mine }, err: mine},
-		"a panic":  {run: func(context.Context, *task.Request) (any, error) { panic("x") }, err: task.ErrPanic},
-		"the end of its goroutine": {run: func(context.Context, *task.Request) (any, error) {
-			runtime.Goexit()
-			return nil, nil
-		}, err: errand.ErrGone},
-		"a soft limit": {
-			meta: task.Metadata{SoftTimeLimit: task.Set(time.Second)},
-			run: func(ctx context.Context, _ *task.Request) (any, error) {
-				<-ctx.Done()
-				time.Sleep(time.Second)
-				return nil, context.Cause(ctx)
-			}, err: task.ErrSoftTimeLimit, took: 2 * time.Second,
-		},
-		"a hard limit": {
-			meta: task.Metadata{TimeLimit: task.Set(time.Second)},
-			run: func(ctx context.Context, _ *task.Request) (any, error) {
-				<-ctx.Done()
-				time.Sleep(time.Second) // nobody waits for it any more
-				return nil, mine
-			}, err: task.ErrTimeLimit, took: time.Second,
-		},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			began := time.Now()
-			got, err := errand.Handle(t.Context(), c.run, request(c.meta))
-			if diff := cmp.Diff(c.want, got); diff != "" || !errors.Is(err, c.err) || (err == nil) != (c.err == nil) {
-				t.Errorf("%s: %v, %v", name, got, err)
-			}
-			if took := time.Since(began); took != c.took {
-				t.Errorf("%s: it took %v", name, took)
-			}
-			if s, ok := errors.AsType[task.Stacker](err); errors.Is(err, task.ErrPanic) && (!ok || s.Stack() == "") {
-				t.Errorf("%s: no stack", name)
-			}
-			time.Sleep(time.Minute) // whatever goes on ends
-		})
-	}
-}
 
 func TestLife(t *testing.T) {
 	var l errand.Life

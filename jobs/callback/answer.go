@@ -39,19 +39,3 @@ func checkAnswer(a *jobs.Answer) error {
 	}
 	return nil
 }
-
-// contained runs a function of the user. A panic in it is an error.
-func contained(f func() error) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = &panicked{value: v}
-		}
-	}()
-	return f()
-}
-
-// panicked is the error of a function that panicked.
-type panicked struct{ value any }
-
-// Error says what the panic was about.
-func (p *panicked) Error() string { return fmt.Sprintf("panic: %.1000v", p.value) }

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/swarmiji/swarmiji/internal/guard"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -102,7 +103,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (h *Handler) status(r jobs.Receipt) int {
 	if h.c.Status != nil {
 		code := 0
-		err := contained(func() error {
+		err := guard.Call(func() error {
 			code = h.c.Status(r)
 			return nil
 		})
@@ -146,7 +147,7 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request) (jobs.Answer, err
 	}
 	if h.c.Verify != nil {
 		r.Body = http.NoBody
-		if err := contained(func() error { return h.c.Verify(r, body) }); err != nil {
+		if err := guard.Call(func() error { return h.c.Verify(r, body) }); err != nil {
 			return jobs.Answer{}, h.fault("Verify", err, forbidden(err))
 		}
 	}
@@ -184,7 +185,7 @@ func forbidden(err error) error {
 
 // fault returns instead, but for the panic of a function of the user, which is told and is the server's fault.
 func (h *Handler) fault(what string, err, instead error) error {
-	if _, ok := errors.AsType[*panicked](err); ok {
+	if _, ok := errors.AsType[*task.PanicError](err); ok {
 		h.c.Logger.Error("callback: Config."+what+" has panicked", "error", err)
 		return refuse(http.StatusInternalServerError, "internal error")
 	}
@@ -257,7 +258,7 @@ func (h *Handler) make(r *http.Request, addr *address, body []byte) (jobs.Answer
 func (h *Handler) custom(r *http.Request, a *jobs.Answer, body []byte) error {
 	r.Body = http.NoBody
 	var read jobs.Answer
-	err := contained(func() (err error) {
+	err := guard.Call(func() (err error) {
 		read, err = h.c.Read(r, body)
 		return err
 	})

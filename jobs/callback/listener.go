@@ -9,6 +9,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/errand"
+	"github.com/swarmiji/swarmiji/internal/guard"
 	"github.com/swarmiji/swarmiji/jobs"
 )
 
@@ -147,7 +148,7 @@ func (l *Listener) gather(ctx, work context.Context, sub broker.Subscription) ([
 // read makes an answer of a message; one of which nothing can be made is settled.
 func (l *Listener) read(ctx context.Context, d broker.Delivery) *item {
 	it := &item{delivery: d}
-	err := contained(func() (err error) {
+	err := guard.Call(func() (err error) {
 		it.answer, err = l.c.Read(d.Message())
 		return err
 	})

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/swarmiji/swarmiji/internal/guard"
 	"github.com/swarmiji/swarmiji/jobs/internal/line"
 	"github.com/swarmiji/swarmiji/jobs/internal/rules"
 	"github.com/swarmiji/swarmiji/jobs/internal/txn"
@@ -257,11 +258,7 @@ func (l *Leader) prepare(j *jobstore.Job) (err error) {
 	if l.c.Begin == nil {
 		return nil
 	}
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("%w: %s", task.ErrPanic, task.Describe(p, task.MaxErrorText))
-		}
-	}()
+	defer guard.Recover(&err)
 	return l.c.Begin(j)
 }
 
@@ -402,11 +399,7 @@ func (l *Leader) ask(ctx context.Context, look *Look) error {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		defer func() {
-			if p := recover(); p != nil {
-				err = fmt.Errorf("%w: %s", task.ErrPanic, task.Describe(p, task.MaxErrorText))
-			}
-		}()
+		defer guard.Recover(&err)
 		err = l.q.Throttler.Admit(bounded, look)
 	}()
 	<-done

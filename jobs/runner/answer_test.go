@@ -395,7 +395,7 @@ func TestTypeKeys(t *testing.T) {
 		taken := s.put(jobs.Spec{Name: "ship", Queue: "q", Data: []byte(`{"to":"other","sent":1}`), FirstRun: time.Now().Add(4 * time.Second)})
 		s.run(r)
 		time.Sleep(2 * time.Minute)
-		d.about(t, "0s: ask taken", "1s:  1: jobs: the job has no key for its answer", "2s: panic 1: swarmiji: handler panicked: boom",
+		d.about(t, "0s: ask taken", "1s:  1: jobs: the job has no key for its answer", "2s: panic 1: panic: boom",
 			`4s: other 1: jobs: not in this state: another job has this key: "taken", job 1`, "1m4s: ask other")
 		for _, id := range []jobs.ID{none, panics, unfit} {
 			if j := s.job(id); j.State != jobs.Failed {

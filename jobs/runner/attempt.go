@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/errand"
+	"github.com/swarmiji/swarmiji/internal/guard"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/internal/rules"
 	"github.com/swarmiji/swarmiji/task"
@@ -92,7 +93,7 @@ func (r *round) handle(p *place, fn task.Handler) (any, error) {
 		ctx, cancel = context.WithTimeoutCause(ctx, left, task.ErrAnswerTimeout)
 		defer cancel()
 	}
-	value, err := errand.Handle(ctx, fn, p.q)
+	value, err := guard.Apart(ctx, fn, p.q, nil)
 	a.end()
 	if err != nil && errors.Is(context.Cause(ctx), task.ErrAnswerTimeout) {
 		err = fmt.Errorf("%w: %w", task.ErrAnswerTimeout, err)
@@ -173,11 +174,13 @@ type judgement struct {
 // judge turns what a handler returned into an outcome, and into data. Methods of the error and of the result are user code too: what they panic
 // with fails the run.
 func judge(q *task.Request, value any, err error) (o judgement) {
-	defer func() {
-		if p := recover(); p != nil {
-			o = judgement{Outcome: task.Outcome{State: task.StateFailed, Err: fmt.Errorf("%w: %s", task.ErrPanic, task.Describe(p, task.MaxErrorText))}}
-		}
-	}()
+	if p := guard.Call(func() error { o = outcome(q, value, err); return nil }); p != nil {
+		return judgement{Outcome: task.Outcome{State: task.StateFailed, Err: p}}
+	}
+	return o
+}
+
+func outcome(q *task.Request, value any, err error) (o judgement) {
 	if err == nil {
 		o.data, err = object(value)
 	}

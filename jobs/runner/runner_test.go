@@ -184,10 +184,10 @@ func TestRunnerRetries(t *testing.T) {
 // TestRunnerHandlersThatGoWrong: each fails its run, with a reason, and none harms the runner.
 func TestRunnerHandlersThatGoWrong(t *testing.T) {
 	for want, fn := range map[string]func(c ctx, at state) (any, error){
-		"swarmiji: handler panicked: boom": func(ctx, state) (any, error) { panic("boom") },
-		"the handler ended its goroutine":  func(ctx, state) (any, error) { runtime.Goexit(); return nil, nil },
-		"swarmiji: handler panicked: mean": func(ctx, state) (any, error) { return nil, panics{} },
-		"jobs: bad job: data of 1048588":   func(ctx, state) (any, error) { return map[string]string{"x": strings.Repeat("x", 1<<20+4)}, nil },
+		"panic: boom":                     func(ctx, state) (any, error) { panic("boom") },
+		"the handler ended its goroutine": func(ctx, state) (any, error) { runtime.Goexit(); return nil, nil },
+		"panic: mean":                     func(ctx, state) (any, error) { return nil, panics{} },
+		"jobs: bad job: data of 1048588":  func(ctx, state) (any, error) { return map[string]string{"x": strings.Repeat("x", 1<<20+4)}, nil },
 		"swarmiji: result cannot be stored": func(ctx, state) (any, error) {
 			return func() {}, nil
 		},

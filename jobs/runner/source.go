@@ -2,14 +2,13 @@ package runner
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/errand"
+	"github.com/swarmiji/swarmiji/internal/guard"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/jobs/queue"
-	"github.com/swarmiji/swarmiji/task"
 )
 
 // source is where the jobs of a round come from.
@@ -62,11 +61,7 @@ func (r *round) begin(j *jobs.Job) (err error) {
 	if !ok {
 		return nil
 	}
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("%w: %s", task.ErrPanic, task.Describe(p, task.MaxErrorText))
-		}
-	}()
+	defer guard.Recover(&err)
 	key, err := a.key(j.Data)
 	if err != nil {
 		return err

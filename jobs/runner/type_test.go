@@ -51,7 +51,7 @@ func act(what string) error {
 
 // reasonOf is what a function that acts so leaves as a reason.
 func reasonOf(what string) string {
-	return map[string]string{"error": "mine", "panic": "handler panicked: boom", "gone": "ended its goroutine"}[what]
+	return map[string]string{"error": "mine", "panic": "panic: boom", "gone": "ended its goroutine"}[what]
 }
 
 // end is what the job of a course comes to, as the requirement has it: its state, its data, and what its reason holds. It was written from the requirement.

@@ -1,0 +1,93 @@
+package guard
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// ErrGoexit is the error of a handler that called runtime.Goexit. It is [task.ErrPanic].
+var ErrGoexit = fmt.Errorf("%w: the handler ended its goroutine", task.ErrPanic)
+
+// Run runs h within the time limits of q's metadata. A panic is its error, a [*task.PanicError].
+//
+//   - At the soft limit the handler's context ends with cause [task.ErrSoftTimeLimit]. The handler
+//     decides what it returns.
+//   - At the hard limit the context ends with cause [task.ErrTimeLimit], and Run returns that error,
+//     also if h has not returned. Run then calls stuck (nil for nobody) with +1, and with -1 when h
+//     returns at last.
+//
+// Without a hard limit h runs on the calling goroutine, which runtime.Goexit ends; see [Apart].
+func Run(ctx context.Context, h task.Handler, q *task.Request, stuck func(q *task.Request, delta int)) (any, error) {
+	soft := q.Effective.SoftTimeLimit.Or(0)
+	switch {
+	case q.Effective.TimeLimit.Or(0) > 0:
+		return Apart(ctx, h, q, stuck)
+	case soft <= 0:
+		return call(ctx, h, q)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer after(soft, cancel).Stop()
+	return call(ctx, h, q)
+}
+
+// Apart is [Run] on a goroutine of its own, whatever the limits: runtime.Goexit is [ErrGoexit].
+func Apart(ctx context.Context, h task.Handler, q *task.Request, stuck func(q *task.Request, delta int)) (any, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if soft := q.Effective.SoftTimeLimit.Or(0); soft > 0 {
+		defer after(soft, cancel).Stop()
+	}
+	var limit <-chan time.Time
+	hard := q.Effective.TimeLimit.Or(0)
+	if hard > 0 {
+		t := time.NewTimer(hard)
+		defer t.Stop()
+		limit = t.C
+	}
+	done := make(chan returned, 1)
+	go func() {
+		r := returned{err: ErrGoexit}
+		defer func() { done <- r }()
+		r.value, r.err = call(ctx, h, q)
+	}()
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-limit:
+	}
+	err := fmt.Errorf("%w of %s", task.ErrTimeLimit, hard)
+	cancel(err)
+	select {
+	case r := <-done: // it ended in the same instant
+		return r.value, r.err
+	default:
+	}
+	if stuck != nil {
+		stuck(q, +1)
+		go func() {
+			<-done
+			stuck(q, -1)
+		}()
+	}
+	return nil, err
+}
+
+// returned is what a handler returned.
+type returned struct {
+	value any
+	err   error
+}
+
+// after ends a handler's context at its soft limit.
+func after(soft time.Duration, cancel context.CancelCauseFunc) *time.Timer {
+	return time.AfterFunc(soft, func() { cancel(fmt.Errorf("%w of %s", task.ErrSoftTimeLimit, soft)) })
+}
+
+func call(ctx context.Context, h task.Handler, q *task.Request) (value any, err error) {
+	defer Recover(&err)
+	return h.Handle(ctx, q)
+}
