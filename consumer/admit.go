@@ -14,8 +14,8 @@ func (r *run) admitted() bool {
 	if len(c.cfg.Admit) == 0 {
 		return true
 	}
-	ctx := r.queue.leases.acquire(c.work, r.lost())
-	defer r.queue.leases.release(r.lost())
+	ctx := r.queue.leases.Acquire(c.work, r.lost())
+	defer r.queue.leases.Release(r.lost())
 	for _, admit := range c.cfg.Admit {
 		release, err := askAdmit(ctx, r, admit)
 		if err != nil {

@@ -33,12 +33,12 @@ func (q *queue) reserveEarly(r *run) bool {
 	if r.early.Load() {
 		return true
 	}
-	if !q.early.tryAcquire() {
+	if !q.early.TryAcquire() {
 		ctx, cancel := q.while(r)
 		defer cancel()
-		q.c.reserved.add(r)
-		defer q.c.reserved.remove(r)
-		if !q.early.acquire(ctx) {
+		q.c.reserved.Add(r)
+		defer q.c.reserved.Remove(r)
+		if !q.early.Acquire(ctx) {
 			return false
 		}
 	}
@@ -49,7 +49,7 @@ func (q *queue) reserveEarly(r *run) bool {
 // freeEarly gives the run's place back, if it has one.
 func (r *run) freeEarly() {
 	if r.early.CompareAndSwap(true, false) {
-		r.queue.early.release()
+		r.queue.early.Release()
 	}
 }
 
@@ -210,10 +210,10 @@ func (r *run) holdOn(what string, step func(context.Context) error, cause error)
 func (r *run) recordLate(v verdict) {
 	q := r.queue
 	r.freeEarly()
-	if !q.late.tryAcquire() {
+	if !q.late.TryAcquire() {
 		return
 	}
-	defer q.late.release()
+	defer q.late.Release()
 	ctx, cancel := q.insisting()
 	defer cancel()
 	if store := r.store(); store != nil {

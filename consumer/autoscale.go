@@ -136,7 +136,7 @@ func (q *queue) look(ctx context.Context, inspector broker.Inspector) (look, err
 		}
 		l.ready = s.Ready
 	}
-	l.active = int(min(q.team.slots.used.Load(), int64(l.workers)))
+	l.active = int(min(q.team.slots.Used(), int64(l.workers)))
 	if load := q.cfg.Autoscale.Load; load != nil {
 		l.load = load()
 	}

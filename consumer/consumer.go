@@ -5,14 +5,14 @@
 //
 //   - consumer.go: New, Register, Run and the stop; signals.go: Run for a program; remote.go: commands from afar
 //   - queue.go: one queue and its subscription
-//   - pool.go: the workers of a queue, and the user's pool; slots.go: how many run at once
+//   - pool.go: the workers of a queue, and the user's pool
 //   - poll.go: workers that several queues share
 //   - scale.go, pause.go, stats.go, autoscale.go: what can be changed and asked while it runs
 //   - receive.go: from a delivery to a run, or to its end without one
 //   - execute.go: a run; stuck.go: handlers that go on beyond their time limit
 //   - revoked.go: tasks that must not start, or not go on
 //   - settle.go: what a verdict means; records.go, successors.go: its first two steps; persist.go: how steps are repeated
-//   - gather.go: groups, and which copy of a successor is run
+//   - copies.go: which copy of a successor is run
 //   - starts.go: tasks that end the process; nodes.go: which processes ended; quarantine.go: how suspects run
 //   - atmostonce.go: tasks that are acknowledged before they run; deadletter.go: what failed for good
 //   - admit.go: what decides whether a task may start now; sidequeue.go: what older versions left behind
@@ -20,8 +20,9 @@
 //   - deferred.go: tasks whose answer comes from outside; answers.go: how their answers are taken; answer.go: how they are settled
 //   - ratelimit.go: tasks that wait for their rate
 //   - hooks.go: functions of the user's that are called on the way
-//   - lease.go, notify.go, heartbeat.go, registry.go, lengths.go: contexts of deliveries, events of tasks and of the consumer,
-//     what runs now, how much waits
+//   - notify.go, heartbeat.go, lengths.go: events of tasks and of the consumer, how much waits
+//   - internal/workflow: what follows a task; internal/rates: when a task may start by its rate limit;
+//     internal/runs: what runs now, and how many may
 package consumer
 
 import (
@@ -39,6 +40,9 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/capability"
+	"github.com/swarmiji/swarmiji/consumer/internal/rates"
+	"github.com/swarmiji/swarmiji/consumer/internal/runs"
+	"github.com/swarmiji/swarmiji/consumer/internal/workflow"
 	"github.com/swarmiji/swarmiji/control"
 	"github.com/swarmiji/swarmiji/internal/crew"
 	"github.com/swarmiji/swarmiji/internal/report"
@@ -68,17 +72,18 @@ var (
 // Consumer runs tasks. Register handlers, then call Run once. It is safe for concurrent use; handlers may be registered
 // while it runs.
 type Consumer struct {
-	cfg     Config
-	codec   *wire.Codec
-	bind    func(contentType string, data []byte, v any) error // of codec, made once: a method value is an allocation
-	gather  resultstore.Gatherer                               // nil for none
-	members task.MembersFunc                                   // reads groups for handlers; nil for none
-	mux     task.Mux
-	rates   rates
-	report  *report.Reporter // nil without Config.Events
-	pid     int              // asked once: it is a system call, and in an event of each task
-	secrets sync.Map         // of a task's name: what of it is not shown, as secrets
-	warned  sync.Map         // messages that are logged once
+	cfg        Config
+	codec      *wire.Codec
+	bind       func(contentType string, data []byte, v any) error // of codec, made once: a method value is an allocation
+	successors *workflow.Config
+	gather     resultstore.Gatherer // nil for none
+	members    task.MembersFunc     // reads groups for handlers; nil for none
+	mux        task.Mux
+	rates      rates.Rates
+	report     *report.Reporter // nil without Config.Events
+	pid        int              // asked once: it is a system call, and in an event of each task
+	secrets    sync.Map         // of a task's name: what of it is not shown, as secrets
+	warned     sync.Map         // messages that are logged once
 
 	// dequeued and enqueued run the hooks of dequeueing and enqueueing. nil: there are none.
 	dequeued func(context.Context, *task.Request) error
@@ -106,8 +111,8 @@ type Consumer struct {
 	settling   *crew.Crew // settlements that go on beside the workers
 	teams      []*team
 	live       atomic.Pointer[live] // while it consumes
-	running    registry             // runs whose handler has not returned
-	reserved   reserved             // runs that a worker has taken and that have to wait
+	running    runs.Registry[*run]  // runs whose handler has not returned
+	reserved   runs.Set[*run]       // runs that a worker has taken and that have to wait
 	quarantine quarantine           // the suspect that runs alone
 	nodes      nodes                // that have noted starts
 	noted      atomic.Bool          // this one has
@@ -123,8 +128,9 @@ func New(c Config) (*Consumer, error) {
 	consumer := &Consumer{
 		cfg: c, codec: codec, bind: codec.BindArgs, gather: resultstore.GathererOf(c.Gatherer, c.Results), measured: measured, killed: make(chan struct{}), stopped: make(chan struct{}), settling: crew.New(),
 	}
+	consumer.successors = consumer.workflowConfig()
 	if consumer.gather != nil {
-		consumer.members = consumer.readMembers
+		consumer.members = consumer.successors.Members
 	}
 	if c.Tuning.MaxCrashes > 0 {
 		consumer.witness, _ = capability.As[broker.Witness](c.Broker)
@@ -292,7 +298,7 @@ func (c *Consumer) stop(queues []*queue) error {
 	for _, t := range c.teams {
 		t.stop()
 	}
-	c.rates.close()
+	c.rates.Close()
 	for i, q := range queues {
 		closing.Go(func() { errs[i] = q.giveBack() })
 	}
@@ -326,7 +332,7 @@ func (c *Consumer) drain(drained chan struct{}) error {
 	case <-soft.C:
 	case <-c.killed:
 	}
-	n := c.running.len()
+	n := c.running.Len()
 	c.cfg.Logger.LogAttrs(c.work, slog.LevelWarn, "stopping without waiting for running tasks",
 		slog.String(middleware.LogNode, c.cfg.Report.NodeID), slog.Int("running", n))
 	c.stopWork(task.ErrShutdown)
@@ -357,7 +363,7 @@ func (c *Consumer) abandon() {
 	defer cancel()
 	var leaving sync.WaitGroup // at once: each may need all the time there is
 	defer leaving.Wait()
-	for _, r := range c.running.all() {
+	for _, r := range c.running.All() {
 		c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "handler left behind: it ignores its context", r.logAttrs()...)
 		leave := r.giveBack
 		if r.acked.Load() && r.isActive() {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/capability"
+	"github.com/swarmiji/swarmiji/consumer/internal/workflow"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -58,7 +59,7 @@ func (r *run) deadLetter(ctx context.Context, cause error) error {
 // warning says so.
 func (r *run) bury(ctx context.Context, cause error) error {
 	err := r.deadLetter(ctx, cause)
-	if permanent(err) || errors.Is(err, broker.ErrUnsupported) || errors.Is(err, broker.ErrAccess) {
+	if workflow.Permanent(err) || errors.Is(err, broker.ErrUnsupported) || errors.Is(err, broker.ErrAccess) {
 		r.queue.c.warnOnce("dead letter", "a task that failed is not kept as a dead letter; this is said once",
 			r.logAttrs(slog.Any("error", err))...)
 		if r.acked.Load() || r.answer != nil {

@@ -22,11 +22,11 @@ func (q *queue) start(r *run) {
 		r.unstarted()
 		return
 	}
-	if !q.team.slots.tryAcquire() && !q.awaitSlot(r) {
+	if !q.team.slots.TryAcquire() && !q.awaitSlot(r) {
 		r.unstarted()
 		return
 	}
-	defer q.team.slots.release()
+	defer q.team.slots.Release()
 	pool := q.c.cfg.Pool
 	if pool == nil {
 		q.perform(r)
@@ -52,23 +52,23 @@ func (q *queue) perform(r *run) {
 		return
 	}
 	if !q.takes() { // paused, or stopped, while it waited: a run that comes later than the registry's look is not one
-		c.running.remove(r)
+		c.running.Remove(r, r.worker)
 		r.unstarted()
 		return
 	}
 	if r.revoked() || !r.admitted() {
-		c.running.remove(r)
+		c.running.Remove(r, r.worker)
 		return
 	}
 	if start, later := r.committed(); !start {
 		r.releaseAdmissions()
-		c.running.remove(r)
+		c.running.Remove(r, r.worker)
 		if later != nil {
 			c.settling.Go(later)
 		}
 		return
 	}
-	ctx := r.cuttable(q.leases.acquire(c.work, r.lost()))
+	ctx := r.cuttable(q.leases.Acquire(c.work, r.lost()))
 	r.request.StartedAt = time.Now()
 	r.started.Store(true)
 	c.cfg.Metrics.Started.Inc(1)
@@ -103,11 +103,11 @@ func (q *queue) finish(r *run, result any, err error) {
 	r.ended = time.Now()
 	r.over.Store(true)
 	r.releaseAdmissions()
-	q.c.running.end(r)
+	q.c.running.End(r, r.worker)
 	q.c.cfg.Metrics.Active.Dec(1)
 	q.c.cfg.Metrics.Runtime.Update(r.ended.Sub(r.request.StartedAt).Microseconds())
 	r.uncut()
-	q.leases.release(r.lost())
+	q.leases.Release(r.lost())
 	if r.suspect { // before the next task starts: if that ends the process, this acknowledgement may be lost
 		r.clearNote(q.c.settle)
 	}

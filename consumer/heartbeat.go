@@ -15,7 +15,7 @@ func (c *Consumer) newReport() *report.Reporter {
 		Bus: c.cfg.Events, Report: c.cfg.Report, Role: events.RoleConsumer,
 		Counts: func() report.Counts {
 			return report.Counts{
-				Active: c.running.len(), Reserved: c.waiting(), Stuck: int(c.stuck.total.Load()), Processed: c.running.ended(),
+				Active: c.running.Len(), Reserved: c.waiting(), Stuck: int(c.stuck.total.Load()), Processed: c.running.Ended(),
 			}
 		},
 		Lost:     m.Dropped.Inc,

@@ -2,7 +2,6 @@ package consumer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -99,9 +98,6 @@ func (r *run) askDequeue() {
 		r.veto = ask(task.WithRequest(r.queue.c.work, &r.request), &r.request)
 	}
 }
-
-// errNotSent is what AfterEnqueue gets of a task that was not confirmed before its sender gave up.
-var errNotSent = errors.New("swarmiji: consumer: not confirmed")
 
 // beforeEnqueue asks the hooks about a task that this consumer is about to send. Call after with
 // what came of it.

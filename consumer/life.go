@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
-	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
@@ -60,17 +59,6 @@ func (r *run) reopenOwn(ctx context.Context, store resultstore.ResultStore) erro
 	return nil
 }
 
-// elseLink is the link of an error task of parent, which has an id of its own in each life.
-func elseLink(parent *task.Envelope, l task.Link, label string) *task.Link {
-	if parent.Life > 0 {
-		if l.ID == "" {
-			l.ID = task.Derive(parent.ID, label)
-		}
-		l.ID = wire.LifeID(l.ID, parent.Life)
-	}
-	return &l
-}
-
 // reopen replaces the failures that earlier lives recorded of what follows this task, and reports
 // whether to go on. It comes before the task's own success is stored: a reader of that success must
 // not take the old failures of later steps for the end.
@@ -79,35 +67,10 @@ func (r *run) reopen() bool {
 	if e.Life == 0 || len(e.Then) == 0 {
 		return true
 	}
-	f := &following{run: r}
+	ok := true
 	wire.EachStep(e.Then, func(l *task.Link) bool {
-		f.save(l.ID, l.Name, e, &l.Meta, resultstore.Record{State: task.StateRequeued, Generation: wire.FirstGeneration(e.Life)})
-		return !f.stopped
+		ok = settlement{r}.Save(l.ID, l.Name, e, &l.Meta, resultstore.Record{State: task.StateRequeued, Generation: wire.FirstGeneration(e.Life)})
+		return ok
 	})
-	return !f.stopped
-}
-
-// save stores the record of a task that does not run now. from is its envelope or its parent's.
-func (f *following) save(id task.ID, name string, from *task.Envelope, meta *task.Metadata, rec resultstore.Record) {
-	merged := f.queue.meta
-	if from.Base != nil {
-		merged = task.Merge(*from.Base, merged)
-	}
-	merged.Overlay(meta)
-	store := f.queue.c.storeOf(&merged, from.ReplyTo)
-	if awaited := f.queue.c.awaitedIn(from.Base, meta, from.ReplyTo, store); awaited != nil { // it never came to the consumer whose metadata decide
-		store = awaited
-	}
-	if f.stopped || store == nil || id.Check() != nil || !rec.State.Terminal() && resultstore.RepliesOnly(store) {
-		return
-	}
-	rec.ID, rec.Name, rec.Life = id, utf.Cut(name, 255), from.Life
-	rec.NodeID, rec.ReplyTo, rec.Correlation, rec.TTL = f.request.NodeID, from.ReplyTo, from.Correlation, merged.ResultTTL.Or(0)
-	unfit := f.queue.c.codec.ProtectRecord(&rec, merged.Compression)
-	f.stopped = !f.step("record of a successor", func(ctx context.Context) error {
-		if unfit != nil {
-			return errors.Join(errUnsendable, unfit)
-		}
-		return saveLate(ctx, store, rec)
-	})
+	return ok
 }

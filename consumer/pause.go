@@ -90,7 +90,7 @@ func (q *queue) pause(ctx context.Context) error {
 
 // returnAll stops the fetching and gives back all that was not started. It is called with control held.
 func (q *queue) returnAll(ctx context.Context) error {
-	q.c.rates.giveBack(func(r *run) bool { return r.queue == q })
+	q.c.rates.GiveBack(&q.rated)
 	ok, err := q.returnHeld(ctx, everything)
 	if !ok {
 		q.c.warnOnce("return "+q.source, "a queue that fetches nothing keeps what it has fetched: this broker's prefetch cannot change")

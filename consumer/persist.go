@@ -7,13 +7,11 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/consumer/internal/workflow"
 	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
 )
-
-// errUnsendable marks a failure that repeating does not mend.
-var errUnsendable = errors.New("swarmiji: cannot be sent")
 
 // errDone ends a settlement that another attempt's outcome has made void. Nothing is left to do.
 var errDone = errors.New("swarmiji: settled by another attempt")
@@ -45,7 +43,7 @@ func (r *run) resolved(what string, err error) bool {
 	case errors.Is(err, errUncertain):
 		r.log(slog.LevelError, "a task that runs at most once is uncertain", slog.String("step", what), slog.Any("error", err))
 		r.settleUncertain()
-	case errors.Is(err, errUnsendable):
+	case errors.Is(err, workflow.ErrUnsendable):
 		r.giveUp(what, err)
 	default:
 		return false
@@ -114,7 +112,7 @@ func repeat(ctx context.Context, lost <-chan struct{}, step func(context.Context
 	var gap task.Backoff
 	for attempt := 0; ; attempt++ {
 		err := step(ctx)
-		if err == nil || broker.Gone(err) || errors.Is(err, errDone) || errors.Is(err, errUnsendable) || errors.Is(err, errUncertain) {
+		if err == nil || broker.Gone(err) || errors.Is(err, errDone) || errors.Is(err, workflow.ErrUnsendable) || errors.Is(err, errUncertain) {
 			return err
 		}
 		if attempt == 0 {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/consumer/internal/runs"
 	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/task"
@@ -31,16 +32,16 @@ func (q *queue) performIn(pool Pool, r *run) {
 	ran := false
 	ctx, cancel := q.while(r)
 	defer cancel()
-	q.c.reserved.add(r)
+	q.c.reserved.Add(r)
 	err := pool.Do(ctx, func() {
 		ran = true
-		q.c.reserved.remove(r)
+		q.c.reserved.Remove(r)
 		q.perform(r)
 	})
 	if ran {
 		return
 	}
-	q.c.reserved.remove(r)
+	q.c.reserved.Remove(r)
 	if ctx.Err() == nil {
 		q.c.warnOnce("pool", "the pool refuses tasks; they go back to their queue", r.logAttrs(slog.Any("error", err))...)
 		q.wait(poolPause)
@@ -56,11 +57,11 @@ func (q *queue) while(r *run) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(q.fetch)
 	stopGate := context.AfterFunc(q.gate.context(q.fetch), cancel)
 	lost := r.lost() // now: it is another one when the task was acknowledged meanwhile
-	stopLost := context.AfterFunc(q.leases.acquire(q.c.work, lost), cancel)
+	stopLost := context.AfterFunc(q.leases.Acquire(q.c.work, lost), cancel)
 	return ctx, func() {
 		stopGate()
 		stopLost()
-		q.leases.release(lost)
+		q.leases.Release(lost)
 		cancel()
 	}
 }
@@ -69,9 +70,9 @@ func (q *queue) while(r *run) (context.Context, context.CancelFunc) {
 func (q *queue) awaitSlot(r *run) bool {
 	ctx, cancel := q.while(r)
 	defer cancel()
-	q.c.reserved.add(r)
-	defer q.c.reserved.remove(r)
-	return q.team.slots.acquire(ctx)
+	q.c.reserved.Add(r)
+	defer q.c.reserved.Remove(r)
+	return q.team.slots.Acquire(ctx)
 }
 
 // takes reports whether tasks of the queue may be started.
@@ -94,7 +95,7 @@ type team struct {
 	queues []*queue // whose tasks it runs
 	fetch  context.Context
 	failed chan<- error // gets the error that ends the consumer, if there is one
-	slots  slots
+	slots  runs.Slots
 	halted atomic.Bool // it fetches nothing, since too many handlers are stuck
 	wg     sync.WaitGroup
 
@@ -132,7 +133,7 @@ func (t *team) resize(n int) {
 		return
 	}
 	t.size = n
-	t.slots.resize(int64(n))
+	t.slots.Resize(int64(n))
 	for len(t.members) > n {
 		last := len(t.members) - 1
 		t.members[last].leave()

@@ -3,7 +3,6 @@ package consumer_test
 import (
 	"context"
 	"errors"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -126,43 +125,4 @@ func TestPoolRefuses(t *testing.T) {
 		}
 		h.b.end()
 	})
-}
-
-// TestSlots: however tasks come and the limit moves, no more than the limit run, and none is forgotten.
-func TestSlots(t *testing.T) {
-	var s consumer.Slots
-	var now, most, got atomic.Int64
-	s.Resize(3)
-	var wg sync.WaitGroup
-	for g := range 16 {
-		wg.Go(func() {
-			for i := range 300 {
-				ctx, cancel := context.WithCancel(context.Background())
-				if (i+g)%7 == 0 {
-					cancel()
-				}
-				if s.TryAcquire() || s.Acquire(ctx) {
-					if n := now.Add(1); n > most.Load() {
-						most.Store(n)
-					}
-					got.Add(1)
-					now.Add(-1)
-					s.Release()
-				}
-				cancel()
-			}
-		})
-	}
-	wg.Wait()
-	if most.Load() > 3 || got.Load() < 16*200 {
-		t.Errorf("%d at once, %d in all", most.Load(), got.Load())
-	}
-	for range 3 {
-		if !s.TryAcquire() {
-			t.Fatal("a slot was lost")
-		}
-	}
-	if s.TryAcquire() {
-		t.Fatal("a slot too many")
-	}
 }

@@ -30,12 +30,12 @@ type isolation struct {
 // started, since the consumer stops, the queue is paused, or the broker has the task back.
 func (c *Consumer) enter(r *run) bool {
 	for {
-		c.running.add(r)
+		c.running.Add(r, r.worker)
 		i := c.quarantine.now.Load() // after add, so that a suspect that comes now either sees the run or is seen
 		if i == nil || i.over.Err() != nil || i.suspect == r {
 			return true
 		}
-		c.running.remove(r)
+		c.running.Remove(r, r.worker)
 		if !r.outwait(i) {
 			return false
 		}
@@ -46,8 +46,8 @@ func (c *Consumer) enter(r *run) bool {
 func (r *run) outwait(i *isolation) bool {
 	ctx, cancel := r.queue.while(r)
 	defer cancel()
-	r.queue.c.reserved.add(r)
-	defer r.queue.c.reserved.remove(r)
+	r.queue.c.reserved.Add(r)
+	defer r.queue.c.reserved.Remove(r)
 	select {
 	case <-i.over.Done():
 		return true
@@ -80,7 +80,7 @@ func (c *Consumer) isolate(r *run) (end func(), ok bool) {
 	defer stop()
 	tick := time.NewTicker(quarantinePoll)
 	defer tick.Stop()
-	for c.running.len() > 0 && waiting.Err() == nil {
+	for c.running.Len() > 0 && waiting.Err() == nil {
 		select {
 		case <-tick.C:
 		case <-waiting.Done():

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/consumer/internal/rates"
+	"github.com/swarmiji/swarmiji/consumer/internal/runs"
 	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/task"
@@ -25,21 +27,22 @@ type queue struct {
 
 	sub    broker.Subscription
 	team   *team // whose workers take its tasks
-	leases leases
+	leases runs.Leases
 	fetch  context.Context // ends when fetching stops
 
 	control  sync.Mutex // one change of what follows at a time; held while the broker is told
 	gate     gate       // shut while the queue is paused
 	prefetch int        // for the workers there are
 	telling  bool       // tellLater is under way
-	aside    int        // tasks that wait for their rate; guarded by the mutex of the rates
-	early    slots      // of tasks that are acknowledged before their start: as many as the prefetch
-	late     slots      // of those that are dead letters and not yet recorded: as many
+	rated    rates.Line // what rate limits know of it
+	early    runs.Slots // of tasks that are acknowledged before their start: as many as the prefetch
+	late     runs.Slots // of those that are dead letters and not yet recorded: as many
 }
 
 func newQueue(fetch context.Context, c *Consumer, name string, cfg QueueConfig) *queue {
 	q := &queue{fetch: fetch, c: c, name: name, source: name, cfg: cfg, meta: task.Merge(c.cfg.Defaults, cfg.Meta)}
 	q.hold(cfg.prefetch(cfg.Workers))
+	q.rated = q.ratedLine()
 	return q
 }
 
@@ -49,8 +52,8 @@ func (q *queue) hold(prefetch int) {
 	if prefetch == noLimit {
 		prefetch = unbounded
 	}
-	q.early.resize(int64(prefetch))
-	q.late.resize(int64(prefetch))
+	q.early.Resize(int64(prefetch))
+	q.late.Resize(int64(prefetch))
 }
 
 // openTimeout bounds one attempt to declare and subscribe.

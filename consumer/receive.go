@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/consumer/internal/workflow"
 	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/middleware"
@@ -215,7 +216,7 @@ func (q *queue) buryUnreadable(d broker.Delivery, cause error) {
 		defer cancel()
 		bury := func(ctx context.Context) error {
 			err := d.Bury(ctx, broker.Dead{Reason: cause.Error(), Unreadable: true})
-			if permanent(err) || errors.Is(err, broker.ErrUnsupported) || errors.Is(err, broker.ErrAccess) { // it makes way for the others, and comes again
+			if workflow.Permanent(err) || errors.Is(err, broker.ErrUnsupported) || errors.Is(err, broker.ErrAccess) { // it makes way for the others, and comes again
 				return errors.Join(errDone, d.Release(ctx, refusedAgain))
 			}
 			return err

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/swarmiji/swarmiji/consumer/internal/workflow"
 	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
@@ -54,7 +55,7 @@ func (r *run) record(state task.State, v verdict, ended time.Time) resultstore.R
 func (r *run) protected(state task.State, v verdict, ended time.Time) (resultstore.Record, error) {
 	rec := r.record(state, v, ended)
 	if err := r.queue.c.codec.ProtectRecord(&rec, r.request.Effective.Compression); err != nil {
-		return rec, fmt.Errorf("%w: %w", errUnsendable, err)
+		return rec, fmt.Errorf("%w: %w", workflow.ErrUnsendable, err)
 	}
 	return rec, nil
 }
@@ -122,7 +123,7 @@ func (r *run) overtaken(ctx context.Context, store resultstore.ResultStore, v *v
 	rec, err := r.load(ctx, store)
 	switch {
 	case errors.Is(err, resultstore.ErrMalformed): // no attempt will ever come past what lies there
-		return fmt.Errorf("%w: %w", errUnsendable, err)
+		return fmt.Errorf("%w: %w", workflow.ErrUnsendable, err)
 	case err != nil && !errors.Is(err, resultstore.ErrNotFound):
 		return err
 	case err == nil && r.ofEarlierLife(&rec): // whoever requeued the task did not know where its record is

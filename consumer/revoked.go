@@ -91,7 +91,7 @@ func (c *Consumer) terminate(v revoke.Revocation) {
 	if !v.Terminate {
 		return
 	}
-	for _, r := range c.running.all() {
+	for _, r := range c.running.All() {
 		if !v.Match(r.queue.name, r.request.Envelope) {
 			continue
 		}

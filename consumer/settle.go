@@ -9,6 +9,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/capability"
+	"github.com/swarmiji/swarmiji/consumer/internal/workflow"
 	"github.com/swarmiji/swarmiji/internal/guard"
 	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/internal/wire"
@@ -191,7 +192,7 @@ func (q *queue) settleRetry(ctx context.Context, r *run, v verdict) {
 		q.settleFinal(ctx, r, verdict{kind: failed, err: task.Remote(fmt.Errorf("swarmiji: the retry is vetoed: %w (after: %s)", veto, v.err.Error())), limit: v.limit})
 		return
 	}
-	sent := errNotSent
+	sent := workflow.ErrNotSent
 	defer func() { after(sent) }()
 	saved, ok := r.save(ctx, task.StateRetrying, v)
 	switch {
@@ -341,7 +342,7 @@ func (r *run) publishCopy(ctx context.Context, queue string, next *successive, a
 	c := r.queue.c
 	m, err := c.codec.EncodeAs(r.format, r.queue.name, &next.Envelope)
 	if err != nil {
-		return fmt.Errorf("%w: %w", errUnsendable, err)
+		return fmt.Errorf("%w: %w", workflow.ErrUnsendable, err)
 	}
 	m.Generation = r.message.Generation + 1
 	m.Priority = r.message.Priority

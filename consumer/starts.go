@@ -45,7 +45,7 @@ func (r *run) noteStart() (start bool, later func()) {
 	defer done()
 	s := r.note.Load()
 	if s == nil {
-		alone := r.suspect && c.running.len() == 1 // itself: another suspect may have outlasted its time
+		alone := r.suspect && c.running.Len() == 1 // itself: another suspect may have outlasted its time
 		s = &broker.Start{ID: r.message.ID, Generation: r.message.Generation, Nonce: rand.Text(), Node: c.incarnation, Alone: alone, At: time.Now()}
 		r.note.Store(s)
 	}
@@ -76,9 +76,9 @@ func (r *run) noteStart() (start bool, later func()) {
 // worker meanwhile.
 func (r *run) noteLater() {
 	ctx, done := r.queue.while(r)
-	r.queue.c.reserved.add(r)
+	r.queue.c.reserved.Add(r)
 	wake.Sleep(ctx, noteAgain)
-	r.queue.c.reserved.remove(r)
+	r.queue.c.reserved.Remove(r)
 	done()
 	r.queue.start(r)
 }
@@ -124,10 +124,10 @@ func (r *run) awaitVerdicts(open []*broker.Start, earlier []broker.Start) {
 	q, c := r.queue, r.queue.c
 	ctx, done := q.while(r)
 	defer done()
-	c.reserved.add(r)
+	c.reserved.Add(r)
 	for _, s := range open {
 		if s.Verdict = c.nodes.judge(ctx, q.fetch, c, s.Node); s.Verdict == broker.StartOpen || r.storeVerdict(ctx, *s) != nil {
-			c.reserved.remove(r)
+			c.reserved.Remove(r)
 			r.unstarted()
 			return
 		}
@@ -136,7 +136,7 @@ func (r *run) awaitVerdicts(open []*broker.Start, earlier []broker.Start) {
 			r.log(slog.LevelWarn, "a consumer that had started the task died", slog.String("dead_node", s.Node), slog.Time("started", s.At))
 		}
 	}
-	c.reserved.remove(r)
+	c.reserved.Remove(r)
 	switch start, later := r.mayStart(ctx, earlier); {
 	case start:
 		q.start(r)

@@ -80,13 +80,13 @@ func (c *Consumer) Stats() Stats {
 			s.Reserved += n
 		}
 	}
-	for _, r := range c.running.all() {
+	for _, r := range c.running.All() {
 		if r.isActive() {
 			byName[r.queue.name].Active++
 			s.Active++
 		}
 	}
-	for _, r := range c.reserved.all() {
+	for _, r := range c.reserved.All() {
 		byName[r.queue.name].Reserved++
 		s.Reserved++
 	}
@@ -104,14 +104,14 @@ func (q *queue) describe(s *QueueStats) {
 
 // Active returns the tasks whose handlers run now, the oldest first. It may be called at any time, from any goroutine.
 func (c *Consumer) Active() []TaskInfo {
-	return infos(c.running.all(), (*run).isActive, func(r *run) time.Time { return r.request.StartedAt })
+	return infos(c.running.All(), (*run).isActive, func(r *run) time.Time { return r.request.StartedAt })
 }
 
 // Reserved returns the tasks that wait in this consumer before they start, see [QueueStats]: first
 // those that a worker has taken, the oldest first, then those that wait for a worker, in their
 // order. It may be called at any time, from any goroutine.
 func (c *Consumer) Reserved() []TaskInfo {
-	ts := infos(c.reserved.all(), nil, func(r *run) time.Time { return r.request.Received })
+	ts := infos(c.reserved.All(), nil, func(r *run) time.Time { return r.request.Received })
 	l := c.live.Load()
 	if l == nil {
 		return ts
@@ -142,7 +142,7 @@ func (q *queue) buffered() []*broker.Message {
 
 // waiting returns how many tasks wait in the consumer before they start.
 func (c *Consumer) waiting() int {
-	n := c.reserved.len()
+	n := c.reserved.Len()
 	if l := c.live.Load(); l != nil {
 		for _, q := range l.queues {
 			n += len(q.buffered())

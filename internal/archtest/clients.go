@@ -73,14 +73,14 @@ var clients = []client{
 	{
 		path:  "github.com/vmihailenco/msgpack/v5",
 		may:   []string{"serializer/msgpack", "internal/pack"}, // pack's tests hold it against the library
-		reach: []string{"internal/wire", "revoke", "deadletter", "producer", "consumer", "internal/roadtest", "resultstore/*", "open", "@programs"},
+		reach: []string{"internal/wire", "revoke", "deadletter", "producer", "consumer", "consumer/internal/workflow", "internal/roadtest", "resultstore/*", "open", "@programs"},
 		why:   "bytes from outside reach it only after the pre-scan",
 	},
 	{
 		path: "github.com/klauspost/compress",
 		may:  []string{"serializer/compress"},
 		reach: []string{ // NATS brings it along
-			"internal/wire", "revoke", "deadletter", "producer", "consumer", "resultstore/*", "events/*",
+			"internal/wire", "revoke", "deadletter", "producer", "consumer", "consumer/internal/workflow", "resultstore/*", "events/*",
 			"internal/natsconn", "broker/natsbroker", "broker/natsbroker/embedded",
 			"schedule/natsschedule", "internal/testserver", "internal/testserver/natsd", "internal/roadtest", "open", "@programs",
 		},
@@ -115,8 +115,8 @@ var clients = []client{
 	},
 	{
 		path:  "golang.org/x/time",
-		may:   []string{"consumer"},
-		reach: []string{"internal/roadtest", "broker/natsbroker/embedded", "internal/testserver/natsd", "open", "@programs"}, // a NATS server links it
+		may:   []string{"consumer/internal/rates"},
+		reach: []string{"consumer", "internal/roadtest", "broker/natsbroker/embedded", "internal/testserver/natsd", "open", "@programs"}, // a NATS server links it
 		why:   "rate limits belong to the consumer's side",
 	},
 	{

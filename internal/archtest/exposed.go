@@ -11,7 +11,7 @@ import (
 // checkExposed finds types of internal packages in what users see: exported functions and methods, and exported types
 // with their exported fields and methods. A user could not name such a type, nor read about it.
 func (s *source) checkExposed() []string {
-	if s.name == "main" || strings.HasPrefix(s.rel+"/", "internal/") {
+	if s.name == "main" || strings.Contains("/"+s.rel+"/", "/internal/") {
 		return nil
 	}
 	var bad []string
@@ -55,7 +55,7 @@ func internalNames(f *ast.File) map[string]bool {
 	names := map[string]bool{}
 	for _, spec := range f.Imports {
 		p, err := strconv.Unquote(spec.Path.Value)
-		if err != nil || !strings.HasPrefix(p, module+"/internal/") {
+		if err != nil || !strings.HasPrefix(p, module+"/") || !strings.Contains(p, "/internal/") {
 			continue
 		}
 		name := path.Base(p)

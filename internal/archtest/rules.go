@@ -337,9 +337,27 @@ var layers = []rule{
 		"the producer works with every adapter and so knows none, nor the consumer; what keeps tasks with conditions is handed in",
 	},
 	{
+		"L3",
+		[]string{"consumer/internal/workflow"},
+		[]string{"task", "@ports", "internal/wire", "@leaves"},
+		"what follows a task is decided by its envelope; how steps are repeated and recorded is the consumer's",
+	},
+	{
+		"L3",
+		[]string{"consumer/internal/rates"},
+		[]string{"task", "control"},
+		"when a task may start by its rate limit is a question of time",
+	},
+	{
+		"L3",
+		[]string{"consumer/internal/runs"},
+		[]string{"task"},
+		"what runs and what waits is counted, whatever it is",
+	},
+	{
 		"L4",
 		[]string{"consumer"},
-		[]string{"task", "@ports", "middleware", "control", "revoke", "internal/guard", "internal/wire", "internal/report", "@leaves"},
+		[]string{"task", "@ports", "consumer/internal/*", "middleware", "control", "revoke", "internal/guard", "internal/wire", "internal/report", "@leaves"},
 		"the consumer works with every adapter and so knows none, nor the producer; what keeps tasks that wait for answers is handed in",
 	},
 	{

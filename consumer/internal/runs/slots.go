@@ -1,4 +1,4 @@
-package consumer
+package runs
 
 import (
 	"context"
@@ -7,9 +7,9 @@ import (
 	"sync/atomic"
 )
 
-// slots bounds how many tasks of a team run at once. That there are as many workers is not enough: a task that was set aside
+// Slots bounds how many tasks of a team run at once. That there are as many workers is not enough: a task that was set aside
 // starts beside them. The zero value has none. Taking a free one costs one atomic operation.
-type slots struct {
+type Slots struct {
 	limit, used atomic.Int64
 	waiting     atomic.Int64 // len(line), or more
 
@@ -17,10 +17,10 @@ type slots struct {
 	line []chan struct{} // each is closed when a slot was taken for it
 }
 
-// tryAcquire takes a slot if one is free and nobody waits for it.
-func (s *slots) tryAcquire() bool { return s.waiting.Load() == 0 && s.take() }
+// TryAcquire takes a slot if one is free and nobody waits for it.
+func (s *Slots) TryAcquire() bool { return s.waiting.Load() == 0 && s.take() }
 
-func (s *slots) take() bool {
+func (s *Slots) take() bool {
 	for {
 		used := s.used.Load()
 		if used >= s.limit.Load() {
@@ -32,8 +32,8 @@ func (s *slots) take() bool {
 	}
 }
 
-// acquire waits for a slot until ctx ends, and reports whether it has one.
-func (s *slots) acquire(ctx context.Context) bool {
+// Acquire waits for a slot until ctx ends, and reports whether it has one.
+func (s *Slots) Acquire(ctx context.Context) bool {
 	s.waiting.Add(1) // before the line is looked at, so that a slot that is released from now on is handed over
 	defer s.waiting.Add(-1)
 	mine := make(chan struct{})
@@ -53,35 +53,38 @@ func (s *slots) acquire(ctx context.Context) bool {
 	}
 	s.mu.Unlock()
 	if i < 0 { // it came in the same instant
-		s.release()
+		s.Release()
 	}
 	return false
 }
 
-// release gives a slot back.
-func (s *slots) release() {
+// Release gives a slot back.
+func (s *Slots) Release() {
 	s.used.Add(-1)
 	if s.waiting.Load() > 0 {
 		s.hand()
 	}
 }
 
-// resize changes how many slots there are. Those that are taken stay so.
-func (s *slots) resize(n int64) {
+// Resize changes how many slots there are. Those that are taken stay so.
+func (s *Slots) Resize(n int64) {
 	s.limit.Store(n)
 	s.hand()
 }
 
-func (s *slots) hand() {
+func (s *Slots) hand() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.handLocked()
 }
 
 // handLocked hands free slots to those that wait, in their order.
-func (s *slots) handLocked() {
+func (s *Slots) handLocked() {
 	for len(s.line) > 0 && s.take() {
 		close(s.line[0])
 		s.line = slices.Delete(s.line, 0, 1)
 	}
 }
+
+// Used returns how many slots are taken.
+func (s *Slots) Used() int64 { return s.used.Load() }

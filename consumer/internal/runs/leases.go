@@ -1,4 +1,4 @@
-package consumer
+package runs
 
 import (
 	"context"
@@ -7,9 +7,9 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// leases makes the contexts that end when the broker takes a delivery back. Deliveries that share a Lost channel, such as
+// Leases makes the contexts that end when the broker takes a delivery back. Deliveries that share a Lost channel, such as
 // all those of one AMQP channel, share one context and one goroutine.
-type leases struct {
+type Leases struct {
 	mu      sync.Mutex
 	current map[<-chan struct{}]*lease
 }
@@ -20,8 +20,8 @@ type lease struct {
 	uses int
 }
 
-// acquire returns the context of a delivery; release must follow.
-func (l *leases) acquire(parent context.Context, lost <-chan struct{}) context.Context {
+// Acquire returns the context of a delivery; Release must follow.
+func (l *Leases) Acquire(parent context.Context, lost <-chan struct{}) context.Context {
 	if lost == nil {
 		return parent
 	}
@@ -52,7 +52,7 @@ func (l *leases) acquire(parent context.Context, lost <-chan struct{}) context.C
 const keepIdle = 4
 
 // sweepLocked ends idle contexts when there are too many of them.
-func (l *leases) sweepLocked() {
+func (l *Leases) sweepLocked() {
 	idle := 0
 	for lost, s := range l.current {
 		if s.uses > 0 {
@@ -65,8 +65,8 @@ func (l *leases) sweepLocked() {
 	}
 }
 
-// release gives the context of a delivery back.
-func (l *leases) release(lost <-chan struct{}) {
+// Release gives the context of a delivery back.
+func (l *Leases) Release(lost <-chan struct{}) {
 	if lost == nil {
 		return
 	}

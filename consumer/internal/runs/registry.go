@@ -1,0 +1,116 @@
+package runs
+
+import (
+	"maps"
+	"slices"
+	"sync"
+)
+
+// Registry holds the runs whose handler has not returned. It is sharded, because every run passes it
+// twice: worker says which shard a run is in. The zero value is ready. Safe for concurrent use.
+type Registry[R comparable] struct {
+	shards [8]struct {
+		mu   sync.Mutex
+		runs map[R]struct{}
+		done int64    // handlers that have returned
+		_    [40]byte // keep the shards on cache lines of their own
+	}
+}
+
+// Add takes in a run.
+func (g *Registry[R]) Add(r R, worker int) {
+	s := &g.shards[worker%len(g.shards)]
+	s.mu.Lock()
+	if s.runs == nil {
+		s.runs = make(map[R]struct{})
+	}
+	s.runs[r] = struct{}{}
+	s.mu.Unlock()
+}
+
+// Remove takes out a run that was not started after all.
+func (g *Registry[R]) Remove(r R, worker int) { g.drop(r, worker, 0) }
+
+// End takes out a run whose handler has returned, and counts it.
+func (g *Registry[R]) End(r R, worker int) { g.drop(r, worker, 1) }
+
+func (g *Registry[R]) drop(r R, worker int, done int64) {
+	s := &g.shards[worker%len(g.shards)]
+	s.mu.Lock()
+	delete(s.runs, r)
+	s.done += done
+	s.mu.Unlock()
+}
+
+// Ended returns how many handlers have returned.
+func (g *Registry[R]) Ended() (n int64) {
+	for i := range g.shards {
+		s := &g.shards[i]
+		s.mu.Lock()
+		n += s.done
+		s.mu.Unlock()
+	}
+	return n
+}
+
+// All returns the runs, in no order.
+func (g *Registry[R]) All() []R {
+	var rs []R
+	for i := range g.shards {
+		s := &g.shards[i]
+		s.mu.Lock()
+		for r := range s.runs {
+			rs = append(rs, r)
+		}
+		s.mu.Unlock()
+	}
+	return rs
+}
+
+// Len returns how many there are.
+func (g *Registry[R]) Len() (n int) {
+	for i := range g.shards {
+		s := &g.shards[i]
+		s.mu.Lock()
+		n += len(s.runs)
+		s.mu.Unlock()
+	}
+	return n
+}
+
+// Set holds runs. The zero value is ready. Safe for concurrent use.
+type Set[R comparable] struct {
+	mu   sync.Mutex
+	runs map[R]struct{}
+}
+
+// Add takes in a run.
+func (g *Set[R]) Add(r R) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.runs == nil {
+		g.runs = make(map[R]struct{})
+	}
+	g.runs[r] = struct{}{}
+}
+
+// Remove takes out a run.
+func (g *Set[R]) Remove(r R) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.runs, r)
+}
+
+// All returns the runs, in no order.
+func (g *Set[R]) All() []R {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Collect(maps.Keys(g.runs))
+}
+
+// Len returns how many there are.
+func (g *Set[R]) Len() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.runs)
+}

@@ -1,0 +1,164 @@
+package workflow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/utf"
+	"github.com/swarmiji/swarmiji/internal/wire"
+	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// The end of a group's member is told to the gatherer when its result is stored, and before its message is acknowledged. The
+// gatherer names one member as the group's decider: whoever settles that one sends what follows, before the acknowledgement,
+// and sends it again if it is settled again. So what follows is sent at least once, under one id, and several copies of it may
+// be queued where the broker does not compare ids. Of these, the first that a consumer begins is the one that is run: Begin
+// remembers its name, and the others are dropped. That name stays with its message through all redeliveries and retries.
+
+// errNoGatherer is what a group fails with that nobody can gather.
+var errNoGatherer = fmt.Errorf("%w: groups need a result store that can gather, or consumer.Config.Gatherer", broker.ErrUnsupported)
+
+// arrive tells the gatherer of the end of a member, which e is, and sends what follows its group if that is this member's to do.
+func (f *Sender) arrive(e *task.Envelope, end ending) {
+	if e.Chord == nil || f.stopped {
+		return
+	}
+	c := f.c
+	if c.Gatherer == nil {
+		f.run.NoGatherer()
+		if e.GroupIndex == 0 { // once for the group
+			f.unsent(c.Codec.FollowGroup(e, f.queue, wire.Given{}).Envelope, errNoGatherer)
+		}
+		return
+	}
+	a := resultstore.Arrival{Group: e.Group, Index: e.GroupIndex, Size: e.GroupSize, TTL: f.t.TTL, Wait: c.GroupWait}
+	a.Record = resultstore.Record{ID: e.ID, Name: utf.Cut(e.Name, 255), State: task.StateSucceeded, ContentType: end.given.ContentType, Result: end.given.Data}
+	if end.cause != nil {
+		a.Record.State, a.Record.Error = end.state, end.cause
+		a.Record.ContentType, a.Record.Result = "", nil
+		a.Decides = e.Chord.Policy == task.FailFast
+	}
+	var g resultstore.Gathered
+	refused := false
+	unfit := c.Codec.ProtectMember(&a.Record, f.t.Compression, a.Group, a.Index)
+	ok := f.run.Step("end of a group's member", func(ctx context.Context) (err error) {
+		if unfit != nil {
+			return fmt.Errorf("%w: %w", ErrUnsendable, unfit)
+		}
+		g, err = c.Gatherer.Arrive(ctx, a)
+		if refused = errors.Is(err, resultstore.ErrMalformed) || errors.Is(err, task.ErrBadID); refused {
+			f.run.Log(slog.LevelError, "the member of a group has no place in it", slog.String("group", string(a.Group)), slog.Any("error", err))
+			return nil
+		}
+		if errors.Is(err, resultstore.ErrTooLarge) && a.Record.Result != nil {
+			a.Record = resultstore.Record{ID: e.ID, Name: a.Record.Name, State: task.StateFailed, Error: task.Remote(fmt.Errorf("%w: %w", task.ErrBadResult, err))}
+			a.Decides = e.Chord.Policy == task.FailFast
+			unfit = c.Codec.ProtectMember(&a.Record, f.t.Compression, a.Group, a.Index)
+		}
+		return err
+	})
+	if f.stopped = f.stopped || !ok; f.stopped || refused || g.Decider != e.GroupIndex {
+		return
+	}
+	f.decide(e, g)
+}
+
+// decide sends what follows the group of e, or fails it.
+func (f *Sender) decide(e *task.Envelope, g resultstore.Gathered) {
+	value, err := f.results(e, g)
+	if f.stopped {
+		return
+	}
+	s := f.c.Codec.FollowGroup(e, f.queue, wire.Given{Value: value})
+	if err != nil {
+		if _, remote := errors.AsType[*task.RemoteError](err); !remote {
+			f.run.Log(slog.LevelError, "the results of a group cannot be handed on", slog.String("group", string(e.Group)), slog.Any("error", err))
+		}
+		f.fails(s.Envelope, task.Remote(err))
+		return
+	}
+	f.add(s)
+}
+
+// groupError is what makes a group fail; repeating does not mend it.
+type groupError struct{ cause error }
+
+func (e *groupError) Error() string { return e.cause.Error() }
+
+func (e *groupError) Unwrap() error { return e.cause }
+
+// results is what the group of e hands on. An error fails the group.
+func (f *Sender) results(e *task.Envelope, g resultstore.Gathered) (wire.Value, error) {
+	policy, codec := e.Chord.Policy, f.c.Codec
+	if policy == task.Refer {
+		return codec.Reference(task.Members[any]{Group: e.Group, Size: g.Size, Failed: g.Failed})
+	}
+	if policy == task.FailFast && g.Failed > 0 { // the decider is the one whose failure came first
+		own, err := f.page(e.Group, e.GroupIndex, 1)
+		if err != nil || f.stopped {
+			return wire.Value{}, err
+		}
+		if len(own) > 0 && own[0].State != task.StateSucceeded {
+			return wire.Value{}, causeOf(&own[0]).OfStep(own[0].Name, own[0].ID)
+		}
+	}
+	join := codec.Join(policy == task.Collect)
+	for from := 0; from < g.Size; {
+		page, err := f.page(e.Group, from, g.Size-from)
+		if err != nil || f.stopped {
+			return wire.Value{}, err
+		}
+		if len(page) == 0 {
+			return wire.Value{}, fmt.Errorf("%w: the store has forgotten members of group %s", task.ErrNoResult, e.Group)
+		}
+		for i := range page {
+			if err := addMember(join, policy, &page[i]); err != nil {
+				return wire.Value{}, err
+			}
+		}
+		from += len(page)
+	}
+	return join.List()
+}
+
+// page reads members, until it has them. An error fails the group.
+func (f *Sender) page(group task.ID, from, limit int) (page []resultstore.Record, permanentErr error) {
+	ok := f.run.Step("results of a group", func(ctx context.Context) (err error) {
+		page, err = f.c.readPage(ctx, group, from, limit)
+		if p, ok := errors.AsType[*groupError](err); ok {
+			permanentErr = p.cause
+			return nil
+		}
+		return err
+	})
+	f.stopped = f.stopped || !ok
+	return page, permanentErr
+}
+
+// addMember adds a member's end as the policy has it.
+func addMember(join *wire.Joiner, policy task.Policy, rec *resultstore.Record) error {
+	v := wire.Value{ContentType: rec.ContentType, Data: rec.Result}
+	if rec.State == task.StateSucceeded {
+		return join.Add(v, nil)
+	}
+	switch policy {
+	case task.Ignore:
+		return nil
+	case task.Collect:
+		failure := failureOf(rec.ID, causeOf(rec))
+		return join.Add(wire.Value{}, &failure)
+	}
+	return causeOf(rec).OfStep(rec.Name, rec.ID)
+}
+
+// causeOf is the error of a member that did not succeed.
+func causeOf(rec *resultstore.Record) *task.RemoteError {
+	if rec.Error != nil {
+		return rec.Error
+	}
+	return &task.RemoteError{Type: string(rec.State), Message: "swarmiji: task " + string(rec.State)}
+}

@@ -1,0 +1,58 @@
+package workflow
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// Bounds of a page of members: nobody knows how large they are before the first ones are read.
+const (
+	firstMembers = 16
+	pageBytes    = 4 << 20
+)
+
+// readPage reads members, and opens what is sealed or compressed: up to limit of them, fewer where they are large, none only
+// where there is none. What cannot be opened is a *groupError.
+func (c *Config) readPage(ctx context.Context, group task.ID, from, limit int) ([]resultstore.Record, error) {
+	var page []resultstore.Record
+	size := 0
+	for limit = min(limit, resultstore.MaxMembersPage); len(page) < limit && size < pageBytes; {
+		want := firstMembers
+		if n := len(page); n > 0 {
+			want = max(1, (pageBytes-size)*n/max(size, 1))
+		}
+		want = min(want, limit-len(page))
+		more, err := c.Gatherer.Members(ctx, group, from+len(page), want)
+		if err != nil {
+			return nil, err
+		}
+		for i := range more {
+			if err := c.Codec.OpenMember(&more[i], group, from+len(page)+i); err != nil {
+				return nil, &groupError{fmt.Errorf("member %d of group %s: %w", from+len(page)+i, group, err)}
+			}
+			size += len(more[i].Result)
+		}
+		if page = append(page, more...); len(more) < want {
+			break
+		}
+	}
+	return page, nil
+}
+
+// Members reads a group for a handler.
+func (c *Config) Members(ctx context.Context, group task.ID, from, limit int) ([]task.MemberResult, error) {
+	page, err := c.readPage(ctx, group, from, limit)
+	members := make([]task.MemberResult, len(page))
+	for i := range page {
+		rec := &page[i]
+		members[i] = task.MemberResult{ContentType: rec.ContentType, Result: rec.Result}
+		if rec.State != task.StateSucceeded {
+			failure := failureOf(rec.ID, causeOf(rec))
+			members[i].Failure = &failure
+		}
+	}
+	return members, err
+}
