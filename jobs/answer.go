@@ -135,7 +135,7 @@ func (s *Service) answering(a Answer, receipt *Receipt) *deed {
 	var ended ending
 	return &deed{
 		name: a.Name, key: a.Key, answers: true,
-		do: func(ctx context.Context, t *step, j *Job) (err error) {
+		do: func(ctx context.Context, t *step, j *Row) (err error) {
 			got, ended, err = t.answer(ctx, j, &a)
 			return err
 		},
@@ -189,12 +189,12 @@ func (s *Service) answered(a Answer, r Receipt, ended ending) {
 }
 
 // answer gives an answer to j, nil if no job that is not over has its key.
-func (t *step) answer(ctx context.Context, j *Job, a *Answer) (Receipt, ending, error) {
+func (t *step) answer(ctx context.Context, j *Row, a *Answer) (Receipt, ending, error) {
 	switch {
 	case j == nil:
 		r, err := t.answerNoJob(ctx, a)
 		return r, goesOn, err
-	case j.Attempts == 0 && !j.State.Runs():
+	case j.Attempt == 0 && !j.State.Runs():
 		if j.Run > 0 && (j.repeats() || j.HasChildren) { // its last run has ended well
 			return Receipt{Kind: Duplicate, Job: j.ID}, goesOn, nil
 		}
@@ -211,12 +211,10 @@ func (t *step) answer(ctx context.Context, j *Job, a *Answer) (Receipt, ending, 
 }
 
 // accept gives j its answer, which ends it or has it handed out. A request that is under way goes on first, and keeps its lease.
-func (t *step) accept(ctx context.Context, j *Job, a *Answer) (ending, error) {
+func (t *step) accept(ctx context.Context, j *Row, a *Answer) (ending, error) {
 	if !j.Respond && a.Refusal == "" {
 		j.Answer, j.Phase = a.Result, Answered
-		if err := j.give(nil); err != nil {
-			return goesOn, err
-		}
+		j.give(nil)
 		failed, err := t.finish(ctx, j, false)
 		if failed {
 			return isFailed, err
@@ -257,7 +255,7 @@ func (t *step) answerNoJob(ctx context.Context, a *Answer) (Receipt, error) {
 }
 
 // lastOver returns the newest job of a's key that is over, or nil.
-func (t *step) lastOver(ctx context.Context, a *Answer) (last *Job, err error) {
+func (t *step) lastOver(ctx context.Context, a *Answer) (last *Row, err error) {
 	q := Query{Name: a.Name, Key: a.Key, States: []State{Finished, Failed, Cancelled}, Limit: page}
 	for {
 		found, err := t.tx.Find(ctx, q)
@@ -279,7 +277,7 @@ func (t *step) lastOver(ctx context.Context, a *Answer) (last *Job, err error) {
 }
 
 // lastOver returns the newest job of a's key that is over, of which last is the newest that was written.
-func (b *batch) lastOver(last *Job, a *Answer) *Job {
+func (b *batch) lastOver(last *Row, a *Answer) *Row {
 	for id, j := range b.jobs {
 		switch {
 		case last != nil && last.ID == id:

@@ -38,7 +38,7 @@ func (t *step) early(ctx context.Context, name, key string) (*jobstore.EarlyAnsw
 }
 
 // claimEarly returns the early answer to the key of j, if there is one, and takes it away.
-func (t *step) claimEarly(ctx context.Context, j *Job) (*Answer, error) {
+func (t *step) claimEarly(ctx context.Context, j *Row) (*Answer, error) {
 	e, err := t.early(ctx, j.Name, j.Key)
 	if e == nil || err != nil {
 		return nil, err

@@ -36,8 +36,8 @@ func (s *Service) expect(ctx context.Context, id ID, token int64, key string, re
 	}
 	err := s.deeds.do(ctx, &deed{
 		id:    id,
-		needs: func(j *Job, l *locks) { _ = l.addKey(j.Name, key) },
-		do: func(ctx context.Context, t *step, j *Job) error {
+		needs: func(j *Row, l *locks) { _ = l.addKey(j.Name, key) },
+		do: func(ctx context.Context, t *step, j *Row) error {
 			if err := j.atWork(token); err != nil {
 				return err
 			}
@@ -53,7 +53,7 @@ func (s *Service) expect(ctx context.Context, id ID, token int64, key string, re
 }
 
 // atWork returns an error unless j runs in the run that token names.
-func (j *Job) atWork(token int64) error {
+func (j *Row) atWork(token int64) error {
 	if err := j.current(token); err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func (j *Job) atWork(token int64) error {
 }
 
 // register gives j, which runs, a key for answers, if it has another one.
-func (t *step) register(ctx context.Context, j *Job, key string) error {
+func (t *step) register(ctx context.Context, j *Row, key string) error {
 	if key == j.Key {
 		return nil
 	}
@@ -80,7 +80,7 @@ func (t *step) register(ctx context.Context, j *Job, key string) error {
 		return err
 	}
 	j.Key, j.Answer, j.Reason = key, nil, ""
-	j.Attempts = max(j.Attempts, 1)
+	j.Attempt = max(j.Attempt, 1)
 	return t.save(ctx, j)
 }
 
@@ -102,14 +102,14 @@ func (s *Service) Await(ctx context.Context, a Await) (answered bool, err error)
 	var ended ending
 	err = s.deeds.do(ctx, &deed{
 		id: a.ID,
-		needs: func(j *Job, l *locks) {
+		needs: func(j *Row, l *locks) {
 			if key := a.Key; key != "" {
 				_ = l.addKey(j.Name, key)
 			} else {
 				_ = l.addKey(j.Name, j.Key)
 			}
 		},
-		do: func(ctx context.Context, t *step, j *Job) (err error) {
+		do: func(ctx context.Context, t *step, j *Row) (err error) {
 			there, got, ended, err = t.await(ctx, j, &a)
 			return err
 		},
@@ -126,8 +126,8 @@ func (s *Service) Await(ctx context.Context, a Await) (answered bool, err error)
 }
 
 // await has j await its answer, or gives it the one that has come early, whose receipt is then not nil.
-func (t *step) await(ctx context.Context, j *Job, a *Await) (there bool, got *Receipt, ended ending, err error) {
-	if a.Token != 0 && a.Token == j.Token && (j.State == Finished && j.Phase == Answered || !j.State.Runs() && !j.State.Over() && j.Attempts == 0) {
+func (t *step) await(ctx context.Context, j *Row, a *Await) (there bool, got *Receipt, ended ending, err error) {
+	if a.Token != 0 && a.Token == j.Token && (j.State == Finished && j.Phase == Answered || !j.State.Runs() && !j.State.Over() && j.Attempt == 0) {
 		return true, nil, goesOn, nil // the answer has ended the run
 	}
 	if err := j.atWork(a.Token); err != nil {
@@ -152,7 +152,7 @@ func (t *step) await(ctx context.Context, j *Job, a *Await) (there bool, got *Re
 	if err := t.register(ctx, j, key); err != nil {
 		return false, nil, goesOn, err
 	}
-	j.Attempts = max(j.Attempts, 1)
+	j.Attempt = max(j.Attempt, 1)
 	j.State, j.Phase = Running, Awaiting
 	early, err := t.claimEarly(ctx, j)
 	if err != nil {
@@ -170,7 +170,7 @@ func (t *step) await(ctx context.Context, j *Job, a *Await) (there bool, got *Re
 }
 
 // goOnWith has j, whose request is done and whose answer has come meanwhile, be handed out.
-func (t *step) goOnWith(ctx context.Context, j *Job) error {
+func (t *step) goOnWith(ctx context.Context, j *Row) error {
 	if j.Phase == Answered {
 		j.Due = t.now
 		return t.save(ctx, j)
@@ -179,7 +179,7 @@ func (t *step) goOnWith(ctx context.Context, j *Job) error {
 }
 
 // deadline is until when an answer is awaited.
-func (t *step) deadline(j *Job, timeout task.Opt[time.Duration]) (time.Time, error) {
+func (t *step) deadline(j *Row, timeout task.Opt[time.Duration]) (time.Time, error) {
 	d, set := timeout.Get()
 	switch {
 	case set:

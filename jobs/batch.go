@@ -11,22 +11,22 @@ import (
 
 // batch is what several deeds do in one transaction, and what is to be written at its end.
 type batch struct {
-	jobs  map[ID]*Job // as they are after what was done so far; nil: deleted
+	jobs  map[ID]*Row // as they are after what was done so far; nil: deleted
 	dirty []ID
-	fresh []*Job // without an ID
+	fresh []*Row // without an ID
 
 	early     map[answerKey]*jobstore.EarlyAnswer // those that were changed, as they are now; nil: there is none
 	deferrals map[task.ID]*jobstore.Deferral      // those that were read, as they are now
 	answered  map[task.ID]*jobstore.Deferral      // those of them that were changed
 
-	pending         []*Job // of the deed that is being done
+	pending         []*Row // of the deed that is being done
 	gone            []ID   // likewise
 	pendingEarly    []earlyChange
 	pendingDeferral *jobstore.Deferral
 	missed          task.ID // the deferral that was not read for this deed
 }
 
-func newBatch(n int) *batch { return &batch{jobs: make(map[ID]*Job, n)} }
+func newBatch(n int) *batch { return &batch{jobs: make(map[ID]*Row, n)} }
 
 // readDeferrals reads and locks the deferrals of tasks.
 func (b *batch) readDeferrals(ctx context.Context, tx Tx, tasks []task.ID) error {
@@ -41,7 +41,7 @@ func (b *batch) readDeferrals(ctx context.Context, tx Tx, tasks []task.ID) error
 	return err
 }
 
-func (b *batch) save(jobs []*Job) { b.pending = append(b.pending, jobs...) }
+func (b *batch) save(jobs []*Row) { b.pending = append(b.pending, jobs...) }
 
 // keep takes what a deed has done as done, or forgets it.
 func (b *batch) keep(ok bool) {
@@ -74,7 +74,7 @@ func (b *batch) keep(ok bool) {
 // write writes what has changed.
 func (b *batch) write(ctx context.Context, tx Tx) error {
 	slices.Sort(b.dirty)
-	var save []*Job
+	var save []*Row
 	var gone []ID
 	for _, id := range slices.Compact(b.dirty) {
 		if j := b.jobs[id]; j != nil {
@@ -128,11 +128,11 @@ func (b *batch) read(id ID) bool {
 
 // owner returns the job, but for one, that this batch has, that has the key that q asks for, and
 // that is not over.
-func (b *batch) owner(q *Query, but ID) *Job {
+func (b *batch) owner(q *Query, but ID) *Row {
 	if b == nil {
 		return nil
 	}
-	has := func(j *Job) bool {
+	has := func(j *Row) bool {
 		return j.Name == q.Name && !j.State.Over() && (q.Key != "" && j.Key == q.Key || q.UniqueKey != "" && j.UniqueKey == q.UniqueKey)
 	}
 	for id, j := range b.jobs {
@@ -149,7 +149,7 @@ func (b *batch) owner(q *Query, but ID) *Job {
 }
 
 // with returns the job of a name and a key that is not over, among those that were read.
-func (b *batch) with(name, key string) *Job {
+func (b *batch) with(name, key string) *Row {
 	for _, j := range b.jobs {
 		if j != nil && j.Key == key && j.Name == name && !j.State.Over() {
 			return j

@@ -32,22 +32,15 @@ func checkField(field, text string, optional bool) error {
 	return nil
 }
 
-// bookkeeping is how many bytes the service may add to the data of a job with RetryAfter.
-const bookkeeping = 128
-
-// checkGiven looks at data and returns them without the blanks around; nil stays nil. retried: they belong to a job with RetryAfter.
-func checkGiven(data []byte, retried bool) ([]byte, error) {
+// checkGiven looks at data and returns them without the blanks around; nil stays nil.
+func checkGiven(data []byte) ([]byte, error) {
 	if data == nil {
 		return nil, nil
 	}
 	data = bytes.Trim(data, " \t\r\n")
-	room := MaxData
-	if retried {
-		room -= bookkeeping
-	}
 	switch {
-	case len(data) > room:
-		return nil, longerThan("data", len(data), room)
+	case len(data) > MaxData:
+		return nil, longerThan("data", len(data), MaxData)
 	case CheckData(data) != nil:
 		return nil, &FieldError{Field: "data", Problem: malformed}
 	}

@@ -29,7 +29,7 @@ func (t *step) resume(ctx context.Context, parent ID) error {
 
 // unpause makes the children QUEUED that waited for their parent to pause.
 func (t *step) unpause(ctx context.Context, parent ID) error {
-	return t.eachChild(ctx, parent, []State{Paused}, func(children []*Job) error {
+	return t.eachChild(ctx, parent, []State{Paused}, func(children []*Row) error {
 		for _, c := range children {
 			c.State = Queued
 		}
@@ -39,7 +39,7 @@ func (t *step) unpause(ctx context.Context, parent ID) error {
 
 // clear deletes the children that are over, as far as their parent has seen them.
 func (t *step) clear(ctx context.Context, parent ID) error {
-	return t.eachChild(ctx, parent, []State{Finished, Cancelled}, func(children []*Job) error {
+	return t.eachChild(ctx, parent, []State{Finished, Cancelled}, func(children []*Row) error {
 		ids := make([]ID, len(children))
 		for i, c := range children {
 			ids[i] = c.ID
@@ -48,14 +48,14 @@ func (t *step) clear(ctx context.Context, parent ID) error {
 	})
 }
 
-func (t *step) eachChild(ctx context.Context, parent ID, states []State, fn func([]*Job) error) error {
+func (t *step) eachChild(ctx context.Context, parent ID, states []State, fn func([]*Row) error) error {
 	after := ID(0)
 	for {
 		found, err := t.tx.Find(ctx, Query{Parent: parent, States: states, After: after, Limit: page})
 		if err != nil || len(found) == 0 {
 			return err
 		}
-		children := make([]*Job, len(found))
+		children := make([]*Row, len(found))
 		for i := range found {
 			children[i] = &found[i]
 		}

@@ -11,13 +11,13 @@ func (spec *Spec) sharesMaking() bool {
 }
 
 // createShared makes one job with a Key, together with what else is done at the same time: it would else be a transaction of its own, six trips to a server.
-func (s *Service) createShared(ctx context.Context, draft Job) (Created, error) {
+func (s *Service) createShared(ctx context.Context, draft Row) (Created, error) {
 	draft.Data = bytes.Clone(draft.Data) // it may outlive the call
-	var made *Job
+	var made *Row
 	var id ID
 	err := s.deeds.do(ctx, &deed{
 		name: draft.Name, key: draft.Key,
-		do: func(ctx context.Context, t *step, there *Job) error {
+		do: func(ctx context.Context, t *step, there *Row) error {
 			switch {
 			case there != nil:
 				return &KeyTakenError{Key: draft.Key, Job: there.ID}

@@ -7,7 +7,7 @@ import (
 
 // Delete removes all trace of a job. [ErrIsRunning], [ErrChildrenRunning] and [ErrOutstanding] say why it may not go: it runs, is PAUSED, or has children.
 func (s *Service) Delete(ctx context.Context, id ID) error {
-	err := s.change(ctx, id, func(ctx context.Context, t *step, j *Job) error {
+	err := s.change(ctx, id, func(ctx context.Context, t *step, j *Row) error {
 		switch {
 		case j.State.Runs():
 			return fmt.Errorf("%w: job %d", ErrIsRunning, id)
@@ -22,7 +22,7 @@ func (s *Service) Delete(ctx context.Context, id ID) error {
 // Cancel makes a child CANCELLED, and its parent QUEUED if no other child is to be waited for. One that is RUNNING, FINISHED or PAUSED is left as it is, which
 // is no error. [ErrHasChildren] and [ErrNoParent] say that it is not one.
 func (s *Service) Cancel(ctx context.Context, id ID) error {
-	err := s.change(ctx, id, func(ctx context.Context, t *step, j *Job) error {
+	err := s.change(ctx, id, func(ctx context.Context, t *step, j *Row) error {
 		if j.HasChildren {
 			left, err := t.tx.Find(ctx, Query{Parent: id, Limit: 1})
 			if err != nil {
@@ -69,12 +69,12 @@ func (s *Service) Fail(ctx context.Context, f Fail) error {
 
 // failing is Fail; goesOn says that the answer counts, and that nothing has failed.
 func (s *Service) failing(ctx context.Context, f Fail) (goesOn bool, err error) {
-	data, err := checkGiven(f.Data, false)
+	data, err := checkGiven(f.Data)
 	if err != nil {
 		return false, err
 	}
 	answered := false
-	err = s.changeIn(ctx, f.shares, f.ID, func(ctx context.Context, t *step, j *Job) error {
+	err = s.changeIn(ctx, f.shares, f.ID, func(ctx context.Context, t *step, j *Row) error {
 		answered = false
 		if err := j.current(f.Token); err != nil {
 			return err
@@ -82,9 +82,7 @@ func (s *Service) failing(ctx context.Context, f Fail) (goesOn bool, err error) 
 		if !j.State.Runs() {
 			return fmt.Errorf("%w: job %d is %s", ErrNotRunning, f.ID, j.State)
 		}
-		if err := j.give(data); err != nil {
-			return err
-		}
+		j.give(data)
 		if f.Token != 0 && j.answered() && j.Phase == "" {
 			answered = true
 			return t.goOn(ctx, j)

@@ -8,7 +8,7 @@ import (
 
 // inLine tells why a job of a queue that is due was not started.
 func (x *explainer) inLine(ctx context.Context) error {
-	j := &x.Job
+	j := x.row
 	switch at, err := x.s.opens(j, x.At); {
 	case err != nil:
 		x.unread(err)
@@ -42,7 +42,7 @@ func (x *explainer) inLine(ctx context.Context) error {
 
 // served tells why the one who serves the queue has not started the job.
 func (x *explainer) served(ctx context.Context, data *leadData) error {
-	j := &x.Job
+	j := x.row
 	throttled, err := x.limited(ctx, data)
 	if err != nil || throttled {
 		return err
@@ -63,7 +63,7 @@ func (x *explainer) served(ctx context.Context, data *leadData) error {
 
 // limited tells whether the limit does not let the job start.
 func (x *explainer) limited(ctx context.Context, data *leadData) (bool, error) {
-	j := &x.Job
+	j := x.row
 	if data.Limit == 0 {
 		return false, nil
 	}

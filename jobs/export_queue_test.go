@@ -9,7 +9,7 @@ import (
 type Lead = lead
 
 // NewLead makes a lead.
-func NewLead(s *Service, q Queue, node string, lease time.Duration, begin func(*Job) error, report func(error)) (*Lead, error) {
+func NewLead(s *Service, q Queue, node string, lease time.Duration, begin func(*Row) error, report func(error)) (*Lead, error) {
 	if err := q.complete(); err != nil {
 		return nil, err
 	}

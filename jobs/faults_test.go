@@ -65,21 +65,21 @@ func (t faultyTx) Lock(ctx context.Context, names ...string) error {
 	return t.Tx.Lock(ctx, names...)
 }
 
-func (t faultyTx) Get(ctx context.Context, id jobs.ID) (jobs.Job, error) {
+func (t faultyTx) Get(ctx context.Context, id jobs.ID) (jobs.Row, error) {
 	if err := t.f.call(); err != nil {
-		return jobs.Job{}, err
+		return jobs.Row{}, err
 	}
 	return t.Tx.Get(ctx, id)
 }
 
-func (t faultyTx) Find(ctx context.Context, q jobs.Query) ([]jobs.Job, error) {
+func (t faultyTx) Find(ctx context.Context, q jobs.Query) ([]jobs.Row, error) {
 	if err := t.f.call(); err != nil {
 		return nil, err
 	}
 	return t.Tx.Find(ctx, q)
 }
 
-func (t faultyTx) Save(ctx context.Context, all ...*jobs.Job) error {
+func (t faultyTx) Save(ctx context.Context, all ...*jobs.Row) error {
 	if err := t.f.call(); err != nil {
 		return err
 	}
@@ -174,7 +174,7 @@ func TestEveryCallFails(t *testing.T) {
 		"update": {func(w *world) { w.bring(jobs.RunQueued) }, func(w *world) error { return w.Update(w.Context(), jobs.Update{ID: 1, Data: []byte("{}")}) }},
 		"renew":  {func(w *world) { w.bring(jobs.Running) }, func(w *world) error { return w.Renew(w.Context(), 1, 1, time.Hour) }},
 		"give back": {func(w *world) { w.bring(jobs.RunQueued) }, func(w *world) error {
-			return w.GiveBack(w.Context(), jobs.Handout{Job: jobs.Job{ID: 1, Token: 1}})
+			return w.GiveBack(w.Context(), jobs.Handout{Row: jobs.Row{Job: jobs.Job{ID: 1}, Token: 1}})
 		}},
 		"query": {func(w *world) { w.bring(jobs.Running) }, func(w *world) error { _, err := w.Query(w.Context(), 1); return err }},
 		"list":  {func(w *world) { w.bring(jobs.Running) }, func(w *world) error { _, err := w.List(w.Context(), jobs.Query{}); return err }},
@@ -217,9 +217,9 @@ func TestEveryCallFails(t *testing.T) {
 }
 
 // all returns every job, without what a hand-out that was undone leaves.
-func (w *world) all() []jobs.Job {
+func (w *world) all() []jobs.Row {
 	w.Helper()
-	all, err := w.List(w.Context(), jobs.Query{})
+	all, err := w.Rows(w.Context(), jobs.Query{})
 	w.ok(err)
 	for i := range all {
 		all[i].Token, all[i].LastRun, all[i].Scheduled, all[i].Changed = 0, time.Time{}, time.Time{}, time.Time{}

@@ -25,7 +25,7 @@ type Finish struct {
 // The children of the job that are FINISHED or CANCELLED are deleted: it has seen them. [ErrOutstanding] says that it has FAILED ones, and
 // would be deleted. A job that has a Queue or a Key is not deleted: it is FINISHED, for as long as Config.Keep says.
 func (s *Service) Finish(ctx context.Context, f Finish) error {
-	data, err := checkGiven(f.Data, false)
+	data, err := checkGiven(f.Data)
 	if err != nil {
 		return err
 	}
@@ -36,14 +36,12 @@ func (s *Service) Finish(ctx context.Context, f Finish) error {
 		}
 	}
 	failed := false
-	err = s.changeIn(ctx, f.shares, f.ID, func(ctx context.Context, t *step, j *Job) (err error) {
+	err = s.changeIn(ctx, f.shares, f.ID, func(ctx context.Context, t *step, j *Row) (err error) {
 		failed = false
 		if err := t.endable(j, f.Token); err != nil {
 			return err
 		}
-		if err := j.give(data); err != nil {
-			return err
-		}
+		j.give(data)
 		failed, err = t.finish(ctx, j, asksToEnd(data))
 		return err
 	})
@@ -54,7 +52,7 @@ func (s *Service) Finish(ctx context.Context, f Finish) error {
 }
 
 // finish ends a run of j well; stop ends its repeating. It tells whether j failed because its repeat has no next run.
-func (t *step) finish(ctx context.Context, j *Job, stop bool) (failed bool, err error) {
+func (t *step) finish(ctx context.Context, j *Row, stop bool) (failed bool, err error) {
 	if t.batch != nil && !j.alone() {
 		return false, errAlone
 	}
@@ -105,22 +103,16 @@ func (s *Service) drop(ctx context.Context, id ID, token int64) (dropped bool, e
 	return dropped, err
 }
 
-// give replaces data that were given, and takes out what the service kept there during the run.
-func (j *Job) give(data []byte) error {
+// give replaces the data by those that were given when a run ends, if any.
+func (j *Row) give(data []byte) {
 	if data != nil {
-		if _, err := checkGiven(data, j.RetryAfter != ""); err != nil {
-			return err
-		}
 		j.Data = data
 	}
-	if j.RetryAfter != "" {
-		j.Data = without(j.Data, keyCount, keyOriginal)
-	}
-	return nil
+	j.Handouts = 0
 }
 
 // repeat has j run again by its repeat; it tells whether j failed because there is no such time.
-func (t *step) repeat(ctx context.Context, j *Job) (failed bool, err error) {
+func (t *step) repeat(ctx context.Context, j *Row) (failed bool, err error) {
 	next, err := t.s.nextRun(j, t.now)
 	if err != nil {
 		return true, t.fail(ctx, j, fmt.Sprintf("the repeat %s: %v", j.Repeat, err))
@@ -131,7 +123,7 @@ func (t *step) repeat(ctx context.Context, j *Job) (failed bool, err error) {
 }
 
 // pause has j wait for its children. NextRun, which RetryAfter may have put far ahead, is when it ran: when they are over it runs at once.
-func (t *step) pause(ctx context.Context, j *Job) error {
+func (t *step) pause(ctx context.Context, j *Row) error {
 	j.anew()
 	j.State, j.NextRun = Paused, j.LastRun
 	if err := t.save(ctx, j); err != nil {
@@ -141,7 +133,7 @@ func (t *step) pause(ctx context.Context, j *Job) error {
 }
 
 // remove deletes j, which must have no children left.
-func (t *step) remove(ctx context.Context, j *Job) error {
+func (t *step) remove(ctx context.Context, j *Row) error {
 	if j.HasChildren {
 		left, err := t.tx.Find(ctx, Query{Parent: j.ID, Limit: 1})
 		if err != nil {

@@ -27,8 +27,8 @@ const MaxTake = 1000
 
 // Handout is a job that was handed out, as it is to be shown to who got it.
 type Handout struct {
-	// Job is as it is now, but for Data, which are what they were before the number of its repetitions was written into them.
-	Job
+	// Row is the job as it is now. Its Token is what ends the run.
+	Row
 	// ParentData are the data of its parent. nil: it has none.
 	ParentData []byte
 	// FinishedChildren and CancelledChildren are those of a parent that goes on, in the order of their ids. Its next Finish deletes them.
@@ -132,7 +132,7 @@ func (s *Service) takeSimple(ctx context.Context, sel Selector, lease time.Durat
 	if s.noTaker.Load() {
 		return nil, true, nil
 	}
-	var found []Job
+	var found []Row
 	var asked time.Time
 	err = s.c.Store.Single(ctx, func(ctx context.Context, tx Tx) error {
 		found, rest, asked = nil, true, time.Now()
@@ -150,13 +150,13 @@ func (s *Service) takeSimple(ctx context.Context, sel Selector, lease time.Durat
 	}
 	out = make([]Handout, len(found))
 	for i := range found {
-		out[i] = Handout{Job: found[i], was: before{state: Queued, nextRun: found[i].NextRun}, asked: asked}
+		out[i] = Handout{Row: found[i], was: before{state: Queued, nextRun: found[i].NextRun}, asked: asked}
 		if lease > 0 && found[i].Token != found[i].Run { // it may have been RUNNING, with its lease at an end
 			out[i].was.state = Running
 		}
 	}
 	for i := range out {
-		if j := &out[i].Job; j.Phase == "" && j.answered() { // what had it died before it knew
+		if j := &out[i].Row; j.Phase == "" && j.answered() { // what had it died before it knew
 			if err := s.notice(ctx, j); err != nil {
 				return out, false, err
 			}
@@ -166,7 +166,7 @@ func (s *Service) takeSimple(ctx context.Context, sel Selector, lease time.Durat
 }
 
 // notice has a job that was handed out in one step tell that its answer is there.
-func (s *Service) notice(ctx context.Context, j *Job) error {
+func (s *Service) notice(ctx context.Context, j *Row) error {
 	var l locks
 	return s.update(ctx, &l, func(ctx context.Context, t *step) error {
 		now, err := t.tx.Get(ctx, j.ID)
@@ -192,17 +192,15 @@ func (s *Service) takeAny(ctx context.Context, sel Selector, lease time.Duration
 			return err
 		}
 		out = make([]Handout, len(found))
-		save := make([]*Job, len(found))
+		save := make([]*Row, len(found))
 		for i := range found {
 			j := &found[i]
 			out[i] = Handout{was: before{state: j.State, nextRun: j.NextRun}, asked: t.asked}
-			data := j.Data
 			if out[i].GivenUp, err = t.handOut(ctx, j, lease); err != nil {
 				return err
 			}
 			save[i] = j
-			out[i].Job = *j
-			out[i].Data = data
+			out[i].Row = *j
 		}
 		if len(save) == 0 {
 			return nil
@@ -232,7 +230,7 @@ func (s *Service) takeAny(ctx context.Context, sel Selector, lease time.Duration
 }
 
 // handOut has j run, or fails it if it was handed out too often already.
-func (t *step) handOut(ctx context.Context, j *Job, lease time.Duration) (givenUp bool, err error) {
+func (t *step) handOut(ctx context.Context, j *Row, lease time.Duration) (givenUp bool, err error) {
 	if j.answered() { // what had it died before it knew
 		j.Phase, j.Deadline = Answered, time.Time{}
 	}
@@ -243,9 +241,9 @@ func (t *step) handOut(ctx context.Context, j *Job, lease time.Duration) (givenU
 		return false, nil
 	}
 	wasQueued := j.State == Queued
-	k := 1
+	k := int64(1)
 	if !wasQueued {
-		k = retries(j.Data) + 1
+		k = j.Handouts + 1
 	}
 	j.Changed = t.now
 	if j.RetryAfter != "" && k > maxRetries {
@@ -260,6 +258,9 @@ func (t *step) handOut(ctx context.Context, j *Job, lease time.Duration) (givenU
 		j.Run++
 		j.Scheduled = j.NextRun
 	}
+	if j.State != Running { // its lease has not ended
+		j.Attempt++
+	}
 	j.Token++
 	j.LastRun = t.now
 	if j.RetryAfter != "" {
@@ -273,15 +274,15 @@ func (t *step) handOut(ctx context.Context, j *Job, lease time.Duration) (givenU
 }
 
 // lease has the lease of j, which is RUNNING, end after d; 0: never.
-func (j *Job) lease(now time.Time, d time.Duration) {
+func (j *Row) lease(now time.Time, d time.Duration) {
 	j.Due = time.Time{}
 	if d > 0 {
 		j.Due = micros(now.Add(d))
 	}
 }
 
-// comeAgain sets when a job with RetryAfter is handed out again, for the k-th time now, and keeps in its data what has to be known then.
-func (t *step) comeAgain(j *Job, k int) error {
+// comeAgain sets when a job with RetryAfter is handed out again, for the k-th time now, and counts that.
+func (t *step) comeAgain(j *Row, k int64) error {
 	r, err := parseRetryAfter(j.RetryAfter)
 	if err != nil {
 		return err
@@ -290,13 +291,11 @@ func (t *step) comeAgain(j *Job, k int) error {
 	if err != nil || !inRange(again) {
 		again = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 	}
-	scheduled := false
 	if j.repeats() {
 		_, repeat, err := t.s.checkRepeat(j.Repeat)
 		if err != nil {
 			return err
 		}
-		scheduled = strings.HasPrefix(repeat.String(), "SCHEDULED")
 		// One that lies in the past, of a job that makes up for missed runs, would have it run twice at a time.
 		if next, err := t.s.repeatFrom(repeat, j.Scheduled, t.now, t.now); err == nil && next.After(t.now) && next.Before(again) {
 			again = next
@@ -304,13 +303,8 @@ func (t *step) comeAgain(j *Job, k int) error {
 	}
 	j.NextRun = again
 	j.settle(time.Time{})
-	if strings.HasPrefix(j.Name, manual) {
-		return nil
-	}
-	j.Data = with(without(j.Data, keyCount), keyCount, fmt.Append(nil, k))
-	if scheduled {
-		text := j.Scheduled.Format(`"2006-01-02 15:04:05"`)
-		j.Data = with(without(j.Data, keyOriginal), keyOriginal, []byte(text))
+	if !strings.HasPrefix(j.Name, manual) {
+		j.Handouts = k
 	}
 	return nil
 }

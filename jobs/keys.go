@@ -57,12 +57,12 @@ func addKeyLock(to *map[string]bool, name, key string) error {
 }
 
 // addKeys notes the keys that j would have under a name.
-func (l *locks) addKeys(j *Job, name string) error {
+func (l *locks) addKeys(j *Row, name string) error {
 	return errors.Join(l.addUniqueKey(name, j.UniqueKey), l.addKey(name, j.Key))
 }
 
 // free returns an error if another job than j that is not over has one of j's keys, or a task that waits for its answer. They are locked.
-func (t *step) free(ctx context.Context, j *Job) error {
+func (t *step) free(ctx context.Context, j *Row) error {
 	for _, q := range []Query{{UniqueKey: j.UniqueKey}, {Key: j.Key}} {
 		key := q.UniqueKey + q.Key
 		if key == "" {
@@ -98,7 +98,7 @@ func (t *step) freeOfTasks(ctx context.Context, name, key string) error {
 }
 
 // rename gives j a name, under which its keys have to be free; they may be locked already.
-func (t *step) rename(ctx context.Context, j *Job, name string) error {
+func (t *step) rename(ctx context.Context, j *Row, name string) error {
 	if name == "" || name == j.Name {
 		return nil
 	}

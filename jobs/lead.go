@@ -32,10 +32,10 @@ type lead struct {
 	q      Queue
 	node   string
 	lease  time.Duration
-	begin  func(*Job) error
+	begin  func(*Row) error
 	report func(error)
 
-	held     func(*Job, error) // is told of jobs that are held because their windows cannot be read
+	held     func(*Row, error) // is told of jobs that are held because their windows cannot be read
 	entrusts bool              // its jobs are left to tasks, which have time limits of their own: no attempt has a deadline
 
 	signal chan struct{} // something has happened
@@ -53,10 +53,10 @@ type lead struct {
 }
 
 // newLead makes a lead. begin sets Key and Respond of a job before it is saved as begun; report is told of what goes wrong.
-func newLead(s *Service, q Queue, node string, lease time.Duration, begin func(*Job) error, report func(error)) *lead {
+func newLead(s *Service, q Queue, node string, lease time.Duration, begin func(*Row) error, report func(error)) *lead {
 	return &lead{
 		s: s, q: q, node: node, lease: wholeMicros(lease), begin: begin, report: report,
-		held:   func(_ *Job, err error) { report(err) },
+		held:   func(_ *Row, err error) { report(err) },
 		signal: make(chan struct{}, 1), tell: make(chan struct{}, 1),
 		data: leadData{Node: node, Limit: q.limit(), Strict: q.Strict, Order: q.Order, Throttler: q.Throttler != nil},
 	}

@@ -116,7 +116,7 @@ func (l *lead) upcoming(ctx context.Context) (wait time.Duration, err error) {
 		wait = time.Hour
 		for _, state := range []State{Queued, Running} {
 			// Behind all that were due when the queue was looked at.
-			after := Job{ID: 1<<53 - 1, Priority: MaxPriority, Due: l.looked}
+			after := Row{Job: Job{ID: 1<<53 - 1, Priority: MaxPriority}, Due: l.looked}
 			found, err := tx.Find(ctx, Query{Limit: 1, Line: &Line{Queue: l.q.Name, State: state, By: now.Add(wait), After: &after}})
 			if err != nil {
 				return err
@@ -186,8 +186,8 @@ func (p *pace) poll(every time.Duration) time.Duration {
 }
 
 // sparing is find, but for searches that have found nothing of late.
-func (p *pace) sparing(find func(context.Context, Query) ([]Job, error)) func(context.Context, Query) ([]Job, error) {
-	return func(ctx context.Context, q Query) ([]Job, error) {
+func (p *pace) sparing(find func(context.Context, Query) ([]Row, error)) func(context.Context, Query) ([]Row, error) {
+	return func(ctx context.Context, q Query) ([]Row, error) {
 		most, set := q.Line.MaxWeight.Get()
 		if !set {
 			return find(ctx, q)

@@ -12,7 +12,7 @@ func (s *Service) GiveBack(ctx context.Context, h Handout) error {
 	if h.GivenUp {
 		return nil
 	}
-	err := s.change(ctx, h.ID, func(ctx context.Context, t *step, j *Job) error {
+	err := s.change(ctx, h.ID, func(ctx context.Context, t *step, j *Row) error {
 		if err := j.current(h.Token); err != nil {
 			return err
 		}
@@ -25,28 +25,20 @@ func (s *Service) GiveBack(ctx context.Context, h Handout) error {
 		if j.answered() {
 			return t.goOnWith(ctx, j)
 		}
-		k := retries(j.Data) - 1
-		if j.RetryAfter != "" {
-			j.Data = without(j.Data, keyCount)
+		if h.was.state != Running && (j.Queue != "" || j.Key == "") { // else a request may be on its way, and its answer is one to this attempt
+			j.Attempt, j.Handouts = max(j.Attempt-1, 0), max(j.Handouts-1, 0)
 		}
 		switch h.was.state {
 		case RunQueued:
 			j.State, j.NextRun = RunQueued, h.was.nextRun
-			if k > 0 {
-				j.Data = with(j.Data, keyCount, fmt.Append(nil, k))
-			}
 		case Running: // the run goes on: who has it next has the same one
 			j.Due = t.now
 		default:
 			j.rest()
 			j.State = Queued
 			j.Run--
-			if j.Queue != "" {
-				j.Attempts = max(j.Attempts-1, 0)
-			}
 			if j.RetryAfter != "" {
 				j.NextRun = j.Scheduled
-				j.Data = without(j.Data, keyOriginal)
 			}
 		}
 		return t.save(ctx, j)
@@ -69,7 +61,7 @@ func (s *Service) Renew(ctx context.Context, id ID, token int64, lease time.Dura
 	if lease <= 0 {
 		return &FieldError{Field: "lease", Problem: malformed}
 	}
-	err := s.deeds.do(ctx, &deed{id: id, do: func(ctx context.Context, t *step, j *Job) error {
+	err := s.deeds.do(ctx, &deed{id: id, do: func(ctx context.Context, t *step, j *Row) error {
 		changed, err := j.renew(t.now, token, lease)
 		if !changed {
 			return err

@@ -10,7 +10,7 @@ import (
 )
 
 // settle sets Due from the state. lease is until when a RUNNING job is leased, zero for one that is not.
-func (j *Job) settle(lease time.Time) {
+func (j *Row) settle(lease time.Time) {
 	switch j.State {
 	case Queued, RunQueued:
 		j.Due = j.NextRun
@@ -57,7 +57,7 @@ func (l *locks) addParent(id ID) {
 }
 
 // addJob notes what has to be locked when the state of j changes, and returns errLocks if that was not locked.
-func (l *locks) addJob(j *Job) error {
+func (l *locks) addJob(j *Row) error {
 	err := l.addSequenceOf(j)
 	if j.Parent != 0 && !l.parents[j.Parent] {
 		l.addParent(j.Parent)
@@ -66,7 +66,7 @@ func (l *locks) addJob(j *Job) error {
 	return err
 }
 
-func (l *locks) addSequenceOf(j *Job) error {
+func (l *locks) addSequenceOf(j *Row) error {
 	if j.SequenceKey == "" || l.sequences[j.SequenceKey] {
 		return nil
 	}
@@ -81,7 +81,7 @@ type step struct {
 	now     time.Time
 	asked   time.Time // by the clock of this process, just before now was read
 	locks   *locks
-	parents map[ID]*Job // those that were locked first; nil: there is none
+	parents map[ID]*Row // those that were locked first; nil: there is none
 	batch   *batch      // what shares this transaction; nil: nobody
 }
 
@@ -125,7 +125,7 @@ func (t *step) begin(ctx context.Context) error {
 			return err
 		}
 		if t.parents == nil {
-			t.parents = map[ID]*Job{}
+			t.parents = map[ID]*Row{}
 		}
 		if err != nil {
 			t.parents[id] = nil
@@ -152,7 +152,7 @@ func (t *step) lockNames(ctx context.Context, prefix string, names map[string]bo
 }
 
 // job returns the job id, locked after all that a change of its state concerns.
-func (t *step) job(ctx context.Context, id ID) (*Job, error) {
+func (t *step) job(ctx context.Context, id ID) (*Row, error) {
 	if p := t.parents[id]; p != nil { // a parent of another job of this step
 		return p, t.locks.addJob(p)
 	}
@@ -164,7 +164,7 @@ func (t *step) job(ctx context.Context, id ID) (*Job, error) {
 }
 
 // save writes jobs. Those that are RUNNING keep their lease.
-func (t *step) save(ctx context.Context, jobs ...*Job) error {
+func (t *step) save(ctx context.Context, jobs ...*Row) error {
 	for _, j := range jobs {
 		j.Changed = t.now
 		j.settle(j.Due)
@@ -186,7 +186,7 @@ func (t *step) drop(ctx context.Context, ids ...ID) error {
 }
 
 // after brings in order what a change of j concerns: those that wait for the same sequence key, and its parent.
-func (t *step) after(ctx context.Context, j *Job) error {
+func (t *step) after(ctx context.Context, j *Row) error {
 	if err := t.promote(ctx, j.SequenceKey); err != nil {
 		return err
 	}
@@ -194,7 +194,7 @@ func (t *step) after(ctx context.Context, j *Job) error {
 }
 
 // change runs fn over the job id in a transaction; when fn has returned nil, what the change concerns is brought in order.
-func (s *Service) change(ctx context.Context, id ID, fn func(ctx context.Context, t *step, j *Job) error) error {
+func (s *Service) change(ctx context.Context, id ID, fn func(ctx context.Context, t *step, j *Row) error) error {
 	var l locks
 	return s.update(ctx, &l, func(ctx context.Context, t *step) error {
 		j, err := t.job(ctx, id)
@@ -209,7 +209,7 @@ func (s *Service) change(ctx context.Context, id ID, fn func(ctx context.Context
 }
 
 // current returns an error if token names another run than the one j is in. 0 names none.
-func (j *Job) current(token int64) error {
+func (j *Row) current(token int64) error {
 	switch {
 	case token == 0:
 		return nil
@@ -222,7 +222,7 @@ func (j *Job) current(token int64) error {
 }
 
 // endable returns an error unless j runs, and its parent, if it has one, waits for it.
-func (t *step) endable(j *Job, token int64) error {
+func (t *step) endable(j *Row, token int64) error {
 	if err := j.current(token); err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ type turn struct {
 	*step
 	l     *lead
 	room  int // for how many jobs there is room still
-	saves []*Job
+	saves []*Row
 	out   []Handout
 	again bool // there may be more to do at once
 	moved int
@@ -41,7 +41,7 @@ type turn struct {
 
 // unreadWindow is a job that is held because its windows cannot be read.
 type unreadWindow struct {
-	job *Job
+	job *Row
 	err error
 }
 
@@ -123,7 +123,7 @@ func (t *turn) run(ctx context.Context, token int64, plan *Look) error {
 		return err
 	}
 	for i := range t.out {
-		t.out[i].Job = *t.saves[i]
+		t.out[i].Row = *t.saves[i]
 	}
 	return nil
 }
@@ -134,7 +134,7 @@ func (t *turn) resumeRuns(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var rest []*Job // saved behind those that are handed out
+	var rest []*Row // saved behind those that are handed out
 	for i := range found {
 		j := &found[i]
 		if t.l.entrusts && j.Phase != Answered { // a deadline is of a runner that ran the job in place, or of an older version
@@ -151,7 +151,7 @@ func (t *turn) resumeRuns(ctx context.Context) error {
 }
 
 // comesBack has a job that runs and is due handed out again, in the same run and the same attempt. It is false for one that is only to wait on.
-func (j *Job) comesBack(now time.Time, lease time.Duration) bool {
+func (j *Row) comesBack(now time.Time, lease time.Duration) bool {
 	late := !j.Deadline.IsZero() && !j.Deadline.After(now)
 	switch {
 	case j.Phase == Answered:
@@ -174,7 +174,7 @@ func (j *Job) comesBack(now time.Time, lease time.Duration) bool {
 }
 
 // within is t, or the deadline where that comes before.
-func (j *Job) within(t time.Time) time.Time {
+func (j *Row) within(t time.Time) time.Time {
 	if !j.Deadline.IsZero() && j.Deadline.Before(t) {
 		return j.Deadline
 	}
@@ -182,7 +182,7 @@ func (j *Job) within(t time.Time) time.Time {
 }
 
 // hand hands out a job. Those that are handed out are saved first.
-func (t *turn) hand(j *Job, was before) {
+func (t *turn) hand(j *Row, was before) {
 	t.saves = slices.Insert(t.saves, len(t.out), j)
 	t.out = append(t.out, Handout{was: was, asked: t.asked})
 	t.room--
@@ -200,7 +200,7 @@ func (t *turn) admit(ctx context.Context) error {
 	}
 	ln := line{queue: t.l.q.Name, order: t.l.q.Order, by: t.now, find: t.l.pace.sparing(t.tx.Find)}
 	var failed error
-	err := ln.each(ctx, g.most, func() int { return t.room }, func(j *Job) bool {
+	err := ln.each(ctx, g.most, func() int { return t.room }, func(j *Row) bool {
 		if at, err := t.s.opens(j, t.now); at.After(t.now) {
 			t.put(j, at, err)
 			return t.moved < mostMoved
@@ -218,7 +218,7 @@ func (t *turn) admit(ctx context.Context) error {
 }
 
 // put has a job that waits wait until at; unread says that its windows cannot be read.
-func (t *turn) put(j *Job, at time.Time, unread error) {
+func (t *turn) put(j *Row, at time.Time, unread error) {
 	j.NextRun = at
 	if unread != nil {
 		t.unread = append(t.unread, unreadWindow{j, unread})
@@ -228,17 +228,17 @@ func (t *turn) put(j *Job, at time.Time, unread error) {
 }
 
 // start begins an attempt of a job.
-func (t *turn) start(ctx context.Context, j *Job) error {
+func (t *turn) start(ctx context.Context, j *Row) error {
 	was := before{state: Queued, nextRun: j.NextRun}
 	key := j.Key
 	j.State, j.Phase, j.Reason, j.Answer = Running, "", "", nil
-	if j.Attempts == 0 || j.Scheduled.IsZero() { // NextRun of a further attempt says nothing of when the run was due
+	if j.Attempt == 0 || j.Scheduled.IsZero() { // NextRun of a further attempt says nothing of when the run was due
 		j.Scheduled = j.NextRun
 	}
 	j.LastRun = t.now
 	j.Run++
 	j.Token++
-	j.Attempts++
+	j.Attempt++
 	j.Deadline = time.Time{}
 	if j.Timeout > 0 && !t.l.entrusts {
 		j.Deadline = micros(t.now.Add(j.Timeout))
@@ -260,7 +260,7 @@ func (t *turn) start(ctx context.Context, j *Job) error {
 }
 
 // takeKey has a job have a key that it had not before; refused says that another one has it.
-func (t *turn) takeKey(ctx context.Context, j *Job) (refused, err error) {
+func (t *turn) takeKey(ctx context.Context, j *Row) (refused, err error) {
 	t.missing = t.locks.addKey(j.Name, j.Key) != nil || t.missing
 	if t.missing { // the transaction begins anew when all that it needs is known
 		return nil, nil
@@ -281,7 +281,7 @@ func (t *turn) takeKey(ctx context.Context, j *Job) (refused, err error) {
 }
 
 // prepare has the job's type set what is kept of it. A panic there is an error of the attempt.
-func (l *lead) prepare(j *Job) (err error) {
+func (l *lead) prepare(j *Row) (err error) {
 	if l.begin == nil {
 		return nil
 	}
@@ -296,7 +296,7 @@ func (l *lead) prepare(j *Job) (err error) {
 // carryOut starts and puts off what a throttler has decided on. What others have changed since is left alone.
 func (t *turn) carryOut(ctx context.Context, plan *Look) error {
 	ids := slices.Concat(plan.starts, plan.later)
-	jobs := make(map[ID]*Job, len(ids))
+	jobs := make(map[ID]*Row, len(ids))
 	for part := range slices.Chunk(slices.Sorted(slices.Values(ids)), rosterPage) {
 		found, err := t.tx.Find(ctx, Query{IDs: part})
 		if err != nil {
@@ -398,7 +398,7 @@ func (l *lead) plan(ctx context.Context, room int) (plan *Look, idle bool, err e
 }
 
 // lineView reads a page, in a transaction of its own: none is open while a throttler works.
-func (s *Service) lineView(ctx context.Context, q Query) ([]Job, error) { return s.List(ctx, q) }
+func (s *Service) lineView(ctx context.Context, q Query) ([]Row, error) { return s.Rows(ctx, q) }
 
 // readRoster brings the roster up to date.
 func (l *lead) readRoster(ctx context.Context, running int, version int64) (err error) {

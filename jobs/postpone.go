@@ -7,23 +7,23 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// keyAttempts is where the data of a job keep how many attempts of its present run were to be repeated.
-const keyAttempts = "runnerRetries"
-
 // postpone has a job that runs wait for its next attempt, in the same run: it is RUNQUEUED, and handed out again after d. data replace its own unless
-// they are nil.
-func (s *Service) postpone(ctx context.Context, id ID, token int64, d time.Duration, data []byte) error {
-	err := s.change(ctx, id, func(ctx context.Context, t *step, j *Job) error {
+// they are nil. counted false: the attempt that ends did not count.
+func (s *Service) postpone(ctx context.Context, id ID, token int64, d time.Duration, data []byte, counted bool) error {
+	err := s.change(ctx, id, func(ctx context.Context, t *step, j *Row) error {
 		if err := j.current(token); err != nil {
 			return err
 		}
 		if data != nil {
-			j.Data = carry(j.Data, data)
+			j.Data = data
 		}
 		if j.answered() && j.Phase == "" {
 			return t.goOn(ctx, j)
 		}
 		j.leave()
+		if !counted {
+			j.Attempt = max(j.Attempt-1, 0)
+		}
 		j.State, j.NextRun = RunQueued, micros(t.now.Add(min(max(d, 0), task.MaxTimeLimit)))
 		return t.save(ctx, j)
 	})

@@ -32,13 +32,13 @@ func TaskOf(j *Job) (task.ID, bool) {
 }
 
 // conditioned returns the job of a task with conditions if it runs, else ErrStale.
-func (s *Service) conditioned(ctx context.Context, name string, id task.ID) (Job, error) {
-	found, err := s.List(ctx, Query{Name: name, Key: KeyOfTask(id), States: []State{Running, RunQueued}, Limit: 1})
+func (s *Service) conditioned(ctx context.Context, name string, id task.ID) (Row, error) {
+	found, err := s.Rows(ctx, Query{Name: name, Key: KeyOfTask(id), States: []State{Running, RunQueued}, Limit: 1})
 	switch {
 	case err != nil:
-		return Job{}, err
+		return Row{}, err
 	case len(found) == 0:
-		return Job{}, fmt.Errorf("%w: no job of task %s runs", ErrStale, id)
+		return Row{}, fmt.Errorf("%w: no job of task %s runs", ErrStale, id)
 	}
 	return found[0], nil
 }

@@ -13,7 +13,7 @@ const purgePage = 500
 // so by themselves. Early answers that nobody has claimed are told to Config.OnAnswer.
 func (s *Service) Purge(ctx context.Context) (n int, err error) {
 	for {
-		var gone []Job
+		var gone []Row
 		err := s.c.Store.Update(ctx, func(ctx context.Context, tx Tx) error {
 			now, err := tx.Now(ctx)
 			if err != nil {

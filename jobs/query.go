@@ -4,21 +4,40 @@ import "context"
 
 // Query returns a job, or [ErrNotFound].
 func (s *Service) Query(ctx context.Context, id ID) (Job, error) {
-	var j Job
-	err := s.c.Store.View(ctx, func(ctx context.Context, tx Tx) error {
-		var err error
-		j, err = tx.Get(ctx, id)
-		return err
-	})
-	if err != nil {
-		return Job{}, err
-	}
-	return j, nil
+	r, err := s.Row(ctx, id)
+	return r.Job, err
 }
 
 // List returns the jobs that q asks for.
 func (s *Service) List(ctx context.Context, q Query) ([]Job, error) {
-	var found []Job
+	rows, err := s.Rows(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	found := make([]Job, len(rows))
+	for i := range rows {
+		found[i] = rows[i].Job
+	}
+	return found, nil
+}
+
+// Row is Query with what the store keeps on top, for tools and protocols.
+func (s *Service) Row(ctx context.Context, id ID) (Row, error) {
+	var r Row
+	err := s.c.Store.View(ctx, func(ctx context.Context, tx Tx) error {
+		var err error
+		r, err = tx.Get(ctx, id)
+		return err
+	})
+	if err != nil {
+		return Row{}, err
+	}
+	return r, nil
+}
+
+// Rows is List with what the store keeps on top, likewise.
+func (s *Service) Rows(ctx context.Context, q Query) ([]Row, error) {
+	var found []Row
 	err := s.c.Store.View(ctx, func(ctx context.Context, tx Tx) error {
 		var err error
 		found, err = tx.Find(ctx, q)

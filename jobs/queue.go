@@ -125,7 +125,7 @@ type line struct {
 	queue string
 	order Order
 	by    time.Time
-	find  func(ctx context.Context, q Query) ([]Job, error)
+	find  func(ctx context.Context, q Query) ([]Row, error)
 }
 
 const (
@@ -135,8 +135,8 @@ const (
 
 // each calls yield for the jobs in order until it returns false. most is asked before each page, and so is room: how many jobs are wanted at most. Jobs that yield
 // is given are its own.
-func (l *line) each(ctx context.Context, most func() task.Opt[int64], room func() int, yield func(*Job) bool) error {
-	var after *Job
+func (l *line) each(ctx context.Context, most func() task.Opt[int64], room func() int, yield func(*Row) bool) error {
+	var after *Row
 	for size := linePage; ; size = min(2*size, linePages) {
 		n := min(size, room())
 		if n <= 0 {
@@ -163,4 +163,4 @@ func (l *line) each(ctx context.Context, most func() task.Opt[int64], room func(
 }
 
 // place is as much of a job as tells where in a line it stands.
-func (j *Job) place() *Job { return &Job{ID: j.ID, Priority: j.Priority, Due: j.Due} }
+func (j *Row) place() *Row { return &Row{Job: Job{ID: j.ID, Priority: j.Priority}, Due: j.Due} }

@@ -7,7 +7,7 @@ import (
 )
 
 // renew prolongs the lease of j, if this token is at it, and reports whether it is to be saved. A request that is under way has no lease after the end of its attempt.
-func (j *Job) renew(now time.Time, token int64, lease time.Duration) (changed bool, err error) {
+func (j *Row) renew(now time.Time, token int64, lease time.Duration) (changed bool, err error) {
 	if err := j.current(token); err != nil {
 		return false, err
 	}
@@ -27,7 +27,7 @@ func (j *Job) renew(now time.Time, token int64, lease time.Duration) (changed bo
 
 // renewAll is Renew for several jobs at once, as they were handed out, in one transaction. errs are theirs, in the same order; with err they are not known. asked is a time
 // of this process's clock before which the leases do not begin.
-func (s *Service) renewAll(ctx context.Context, held []*Job, lease time.Duration) (errs []error, asked time.Time, err error) {
+func (s *Service) renewAll(ctx context.Context, held []*Row, lease time.Duration) (errs []error, asked time.Time, err error) {
 	ids := make([]ID, len(held))
 	for i, h := range held {
 		ids[i] = h.ID
@@ -39,11 +39,11 @@ func (s *Service) renewAll(ctx context.Context, held []*Job, lease time.Duration
 		if err != nil {
 			return err
 		}
-		byID := make(map[ID]*Job, len(found))
+		byID := make(map[ID]*Row, len(found))
 		for i := range found {
 			byID[found[i].ID] = &found[i]
 		}
-		save := make([]*Job, 0, len(found))
+		save := make([]*Row, 0, len(found))
 		for i, h := range held {
 			j := byID[h.ID]
 			if j == nil {

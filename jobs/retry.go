@@ -34,7 +34,7 @@ type Retry struct {
 //
 // A job of a queue runs again in its windows. When the answer to the attempt that asks for it is there, that counts instead: the job goes on with the answer.
 func (s *Service) Retry(ctx context.Context, r Retry) error {
-	data, err := checkGiven(r.Data, false)
+	data, err := checkGiven(r.Data)
 	if err != nil {
 		return err
 	}
@@ -51,14 +51,12 @@ func (s *Service) Retry(ctx context.Context, r Retry) error {
 		return &FieldError{Field: "delay", Problem: "negative"}
 	}
 	failed := false
-	err = s.change(ctx, r.ID, func(ctx context.Context, t *step, j *Job) error {
+	err = s.change(ctx, r.ID, func(ctx context.Context, t *step, j *Row) error {
 		failed = false
 		if err := t.endable(j, r.Token); err != nil {
 			return err
 		}
-		if err := j.give(data); err != nil {
-			return err
-		}
+		j.give(data)
 		if r.Token != 0 && j.answered() && j.Phase == "" {
 			return t.goOn(ctx, j)
 		}
@@ -135,9 +133,7 @@ func (s *Service) Requeue(ctx context.Context, ids []ID, name string) error {
 			}
 			j.anew()
 			j.NextRun, j.Reason = t.s.place(j, j.Created, t.now), ""
-			if err := j.give(nil); err != nil {
-				return err
-			}
+			j.give(nil)
 			if err := t.save(ctx, j); err != nil {
 				return err
 			}

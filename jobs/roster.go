@@ -21,7 +21,7 @@ type roster struct {
 
 // entry is a job of a roster.
 type entry struct {
-	job   Job
+	job   Row
 	by    *shares // who has set share
 	share string
 }
@@ -32,15 +32,15 @@ const (
 	rosterAge = time.Minute
 )
 
-// cloneJob is a job that shares nothing that can be written to.
-func cloneJob(j *Job) Job {
+// cloneRow is a job that shares nothing that can be written to.
+func cloneRow(j *Row) Row {
 	c := *j
 	c.Data, c.Answer = bytes.Clone(j.Data), bytes.Clone(j.Answer)
 	return c
 }
 
 // begin adds a job that is to be started.
-func (r *roster) begin(j *Job) { r.begun = append(r.begun, &entry{job: *j}) }
+func (r *roster) begin(j *Row) { r.begun = append(r.begun, &entry{job: *j}) }
 
 // last is the one that was added last.
 func (r *roster) last() *entry { return r.begun[len(r.begun)-1] }
@@ -50,22 +50,22 @@ func (r *roster) settle(started []Handout) {
 	if len(r.begun) == 0 {
 		return
 	}
-	now := make(map[ID]*Job, len(started))
+	now := make(map[ID]*Row, len(started))
 	for i := range started {
-		now[started[i].ID] = &started[i].Job
+		now[started[i].ID] = &started[i].Row
 	}
 	// One that has ended elsewhere, and was started again.
 	r.all = slices.DeleteFunc(r.all, func(e *entry) bool { return r.isBegun(e.job.ID, now) })
 	for _, e := range r.begun {
 		if j := now[e.job.ID]; j != nil {
-			e.job = cloneJob(j)
+			e.job = cloneRow(j)
 			r.all = append(r.all, e)
 		}
 	}
 	r.begun = nil
 }
 
-func (r *roster) isBegun(id ID, started map[ID]*Job) bool {
+func (r *roster) isBegun(id ID, started map[ID]*Row) bool {
 	return started[id] != nil && slices.ContainsFunc(r.begun, func(e *entry) bool { return e.job.ID == id })
 }
 
@@ -89,7 +89,7 @@ func (s *Service) readRoster(ctx context.Context, queue string) (*roster, error)
 	r := &roster{read: time.Now()}
 	after := ID(0)
 	for {
-		found, err := s.List(ctx, Query{Queue: queue, States: []State{Running, RunQueued}, After: after, Limit: rosterPage})
+		found, err := s.Rows(ctx, Query{Queue: queue, States: []State{Running, RunQueued}, After: after, Limit: rosterPage})
 		if err != nil {
 			return nil, err
 		}
@@ -121,7 +121,7 @@ func (r *roster) sync(ctx context.Context, s *Service, running int) (stale bool,
 	for i, e := range part {
 		ids[i] = e.job.ID
 	}
-	found, err := s.List(ctx, Query{IDs: ids})
+	found, err := s.Rows(ctx, Query{IDs: ids})
 	if err != nil {
 		return false, err
 	}

@@ -16,8 +16,8 @@ import (
 // TaskID returns the id of the task that the present run of j is, or its last one. It depends on which job it is, by ID and Created, and on its Run
 // alone, so that every process, before and after a crash, gives one run one id; jobs of two databases have different ones. That of a job which was made of a task is
 // the task's own ([TaskOf]).
-func TaskID(j Job) task.ID {
-	if id, ok := TaskOf(&j); ok {
+func TaskID(j Row) task.ID {
+	if id, ok := TaskOf(&j.Job); ok {
 		return id
 	}
 	return runOf(&j).taskID()
@@ -30,7 +30,7 @@ type run struct {
 	created int64 // in microseconds: ids begin anew with a new database
 }
 
-func runOf(j *Job) run { return run{j.ID, j.Run, j.Created.UnixMicro()} }
+func runOf(j *Row) run { return run{j.ID, j.Run, j.Created.UnixMicro()} }
 
 func (r run) taskID() task.ID { return task.Derive("job", r.String()) }
 
@@ -71,8 +71,7 @@ type active struct {
 
 	mu      sync.Mutex
 	handout Handout
-	extra   []byte // a member of the data that the handler does not see: the attempts before this one; nil: none
-	over    bool   // it has ended: what the handler still says counts for nothing
+	over    bool // it has ended: what the handler still says counts for nothing
 	lose    func()
 }
 
@@ -118,10 +117,10 @@ func (a *active) update(ctx context.Context, data []byte) error {
 	if a.over {
 		return fmt.Errorf("%w: the handler of job %d has ended", ErrStale, a.run.id)
 	}
-	u := Update{ID: a.run.id, Token: a.handout.Token, Data: a.kept(data)}
+	u := Update{ID: a.run.id, Token: a.handout.Token, Data: data}
 	err := a.s.Update(ctx, u)
 	if errors.Is(err, ErrStale) && a.lose == nil { // a dispatched run goes on when its job is handed out again
-		var j Job
+		var j Row
 		if j, err = a.s.currentRun(ctx, a.run); err == nil {
 			u.Token, a.handout.Token = j.Token, j.Token
 			err = a.s.Update(ctx, u)
@@ -166,15 +165,7 @@ func (a *active) expect(ctx context.Context, key string, respond task.Opt[bool])
 func (a *active) again() *active {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return &active{s: a.s, run: a.run, handout: a.handout, extra: a.extra, lose: a.lose}
-}
-
-// kept returns data as the job is to keep them.
-func (a *active) kept(data []byte) []byte {
-	if data == nil || a.extra == nil {
-		return data
-	}
-	return with(without(data, keyAttempts), keyAttempts, a.extra)
+	return &active{s: a.s, run: a.run, handout: a.handout, lose: a.lose}
 }
 
 // end has nothing count that the handler says from now on.
@@ -185,8 +176,8 @@ func (a *active) end() {
 }
 
 // currentRun returns the job if this run of it goes on, else ErrStale.
-func (s *Service) currentRun(ctx context.Context, r run) (Job, error) {
-	j, err := s.Query(ctx, r.id)
+func (s *Service) currentRun(ctx context.Context, r run) (Row, error) {
+	j, err := s.Row(ctx, r.id)
 	switch {
 	case errors.Is(err, ErrNotFound):
 		return j, fmt.Errorf("%w: %w", ErrStale, err)
@@ -208,7 +199,7 @@ const againSoon = 5 * time.Second
 func Current(s *Service) func(next task.Handler) task.Handler {
 	return func(next task.Handler) task.Handler {
 		return task.HandlerFunc(func(ctx context.Context, q *task.Request) (any, error) {
-			var j Job
+			var j Row
 			var err error
 			r, ok := parseRun(q.Headers[HeaderRun])
 			switch {
@@ -227,7 +218,7 @@ func Current(s *Service) func(next task.Handler) task.Handler {
 			case err != nil:
 				return nil, task.Snooze(againSoon)
 			}
-			a := &active{s: s, run: r, handout: Handout{Job: j}}
+			a := &active{s: s, run: r, handout: Handout{Row: j}}
 			defer a.end()
 			return next.Handle(context.WithValue(ctx, activeKey{}, a), q)
 		})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/errand"
@@ -33,11 +32,7 @@ func (r *round) runInPlace(h *hold) {
 	p := &place{hold: h, handler: handler, active: r.activate(h)}
 	p.dialog, _ = handler.(*dialog)
 	p.q = r.request(h, p.active.handout.Data, defaults)
-	if p.active.extra != nil {
-		p.q.Retries, _ = strconv.Atoi(string(p.active.extra))
-	} else if h.Queue != "" {
-		p.q.Retries = int(max(h.Attempts-1, 0))
-	}
+	p.q.Retries = int(max(h.Attempt-1, 0))
 	switch {
 	case h.refused != nil:
 		r.ran(p, nil, h.refused)
@@ -51,20 +46,15 @@ func (r *round) runInPlace(h *hold) {
 	}
 }
 
-// activate prepares what the handler sees of its job, which is nothing of the attempts that the data count.
+// activate prepares what the handler sees of its job.
 func (r *round) activate(h *hold) *active {
-	a := &active{s: r.s, run: runOf(&h.Job), handout: h.Handout, lose: func() { r.lose(h, nil) }}
-	if n := lookup(h.Data, keyAttempts); n != nil {
-		a.extra = n
-		a.handout.Data = without(h.Data, keyAttempts)
-	}
-	return a
+	return &active{s: r.s, run: runOf(&h.Row), handout: h.Handout, lose: func() { r.lose(h, nil) }}
 }
 
 func (r *round) request(h *hold, data []byte, defaults *task.Metadata) *task.Request {
 	now := time.Now()
 	q := task.NewRequest(&task.Envelope{
-		ID: TaskID(h.Job), Name: h.Name, ContentType: contentType, Args: data, Meta: *defaults, SentAt: h.Scheduled,
+		ID: TaskID(h.Row), Name: h.Name, ContentType: contentType, Args: data, Meta: *defaults, SentAt: h.Scheduled,
 	}, func(_ string, data []byte, v any) error { return decode(data, v) })
 	q.Generation, q.Deliveries, q.Exact = int(h.Token), 1, true
 	q.Received, q.StartedAt, q.NodeID = h.got, now, r.c.NodeID
@@ -114,10 +104,10 @@ func (r *round) ran(p *place, value any, err error) {
 		return
 	}
 	r.idle(p.hold)
-	switch left := p.active.left(o.data); o.State {
+	switch o.State {
 	case task.StateSucceeded:
 		r.conclude(p.hold, &r.r.stats.ran, func(ctx context.Context) error {
-			return r.s.Finish(ctx, Finish{ID: p.ID, Token: p.Token, Data: left, shares: p.shares()})
+			return r.s.Finish(ctx, Finish{ID: p.ID, Token: p.Token, Data: o.data, shares: p.shares()})
 		})
 	case task.StateAwaiting:
 		r.deferred(p, o.Await)
@@ -126,7 +116,7 @@ func (r *round) ran(p *place, value any, err error) {
 	case task.StatePending:
 		r.snooze(p, o.Delay)
 	default:
-		r.fail(p.hold, o.Recorded(), left)
+		r.fail(p.hold, o.Recorded(), o.data)
 	}
 }
 
@@ -136,7 +126,7 @@ func (r *round) interrupted(p *place, err error) bool {
 	case p.Lost(): // told already
 		r.release(p.hold)
 	case err != nil && !defers(err) && (p.Ended() || errors.Is(context.Cause(r.hard), task.ErrShutdown)): // it is to run again
-		if p.Queue != "" { // in the same attempt, which an answer may come for: its request may be on its way
+		if p.Queue != "" || p.active.handout.Key != "" && p.RetryAfter == "" { // in the same attempt, which an answer may come for: its request may be on its way
 			p.was.state = Running
 		}
 		r.idle(p.hold)
@@ -151,14 +141,6 @@ func (r *round) interrupted(p *place, err error) bool {
 func defers(err error) bool {
 	_, is := task.VerdictOf(err).(*task.DeferVerdict) //nolint:errorlint // the outermost verdict counts
 	return is
-}
-
-// left are the data that a run leaves; nil: those that there are.
-func (a *active) left(result []byte) []byte {
-	if result == nil && a.extra != nil {
-		return a.handout.Data
-	}
-	return result
 }
 
 // judgement is what an attempt comes to.

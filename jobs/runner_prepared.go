@@ -18,8 +18,8 @@ func (r *Runner) prepares() bool {
 }
 
 // taskOf returns the id of the task that a job's run is, and whether that is one which a producer has written.
-func (r *Runner) taskOf(j *Job) (id task.ID, prepared bool) {
-	if id, ok := TaskOf(j); ok && r.prepares() {
+func (r *Runner) taskOf(j *Row) (id task.ID, prepared bool) {
+	if id, ok := TaskOf(&j.Job); ok && r.prepares() {
 		return id, true
 	}
 	return TaskID(*j), false
@@ -61,9 +61,9 @@ func (r *round) revokeWithdrawn(ctx context.Context, done map[ID]bool) map[ID]bo
 	now := map[ID]bool{}
 	q := Query{Queue: r.c.Queue.Name, States: []State{Cancelled}, Limit: sweepPage}
 	for ctx.Err() == nil {
-		var page []Job
+		var page []Row
 		err := r.call(func(ctx context.Context) (err error) {
-			page, err = r.s.List(ctx, q)
+			page, err = r.s.Rows(ctx, q)
 			return err
 		})
 		if err != nil {
@@ -72,7 +72,7 @@ func (r *round) revokeWithdrawn(ctx context.Context, done map[ID]bool) map[ID]bo
 		for i := range page {
 			j := &page[i]
 			q.After = j.ID
-			if _, prepared := TaskOf(j); !prepared {
+			if _, prepared := TaskOf(&j.Job); !prepared {
 				continue
 			}
 			err := error(nil)

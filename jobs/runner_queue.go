@@ -25,7 +25,7 @@ func (r *round) source() source {
 		return asking{r}
 	}
 	l := newLead(r.s, *r.c.Queue, r.c.NodeID, r.c.Lease, r.begin, func(err error) { r.r.warn("the queue "+r.c.Queue.Name, err) })
-	l.held = func(j *Job, err error) { r.r.report(ProblemWindow, j, err) }
+	l.held = func(j *Row, err error) { r.r.report(ProblemWindow, j, err) }
 	l.entrusts = r.c.Submit != nil
 	return l
 }
@@ -42,7 +42,7 @@ func (asking) close(context.Context) {}
 
 // begin sets what the type of a job says of an attempt that is to begin, before that is written. It runs in a transaction, and may run again. An error is that
 // of the attempt.
-func (r *round) begin(j *Job) (err error) {
+func (r *round) begin(j *Row) (err error) {
 	handler, _, ok := r.r.handlers.Lookup(j.Name)
 	if !ok {
 		return nil
@@ -108,9 +108,9 @@ func (r *round) renewAll(batch []*hold) {
 	if len(batch) == 0 {
 		return
 	}
-	jobs := make([]*Job, len(batch))
+	jobs := make([]*Row, len(batch))
 	for i, h := range batch {
-		jobs[i] = &h.Job
+		jobs[i] = &h.Row
 	}
 	var errs []error
 	var asked time.Time

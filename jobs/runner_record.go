@@ -173,9 +173,9 @@ func (r *round) sweeps() []Query {
 func (r *round) sweepOver(ctx context.Context, q Query, seen, now map[ID]sighting) bool {
 	q.States, q.Limit = []State{Running, RunQueued}, sweepPage
 	for ctx.Err() == nil {
-		var page []Job
+		var page []Row
 		err := r.call(func(ctx context.Context) (err error) {
-			page, err = r.s.List(ctx, q)
+			page, err = r.s.Rows(ctx, q)
 			return err
 		})
 		if err != nil {
@@ -206,13 +206,13 @@ func (r *round) sweepOver(ctx context.Context, q Query, seen, now map[ID]sightin
 }
 
 // look ends the run of a job by its record, if there is an end that nobody has heard of.
-func (r *round) look(j *Job) {
+func (r *round) look(j *Row) {
 	r.mu.Lock()
 	h := r.held[j.ID]
 	r.mu.Unlock()
 	switch {
 	case h == nil || h.Token != j.Token:
-		h = r.newHold(Handout{Job: *j})
+		h = r.newHold(Handout{Row: *j})
 	case !h.entrusted():
 		return // it is being submitted, or ended
 	}

@@ -68,7 +68,7 @@ type hold struct {
 func (r *round) newHold(h Handout) *hold {
 	n := &hold{Handout: h, got: time.Now(), off: make(chan struct{})}
 	if r.c.Submit != nil {
-		n.task, n.prepared = r.r.taskOf(&n.Job)
+		n.task, n.prepared = r.r.taskOf(&n.Row)
 	}
 	return n
 }
@@ -214,7 +214,7 @@ func (r *round) take(ctx context.Context, got []Handout) {
 		switch {
 		case h.GivenUp:
 			r.r.stats.failed.Add(1)
-			r.r.report(ProblemGivenUp, &h.Job, errors.New(h.Reason))
+			r.r.report(ProblemGivenUp, &h.Row, errors.New(h.Reason))
 			continue
 		case ctx.Err() != nil:
 			r.working.Go(func() { r.giveBack(h) })
@@ -290,7 +290,7 @@ func (r *round) count(is func(*hold) bool) int {
 func (r *round) lose(h *hold, err error) {
 	if h.Lose() {
 		r.r.stats.lost.Add(1)
-		r.r.report(ProblemLost, &h.Job, err)
+		r.r.report(ProblemLost, &h.Row, err)
 	}
 	if !h.Runs() { // a handler keeps its worker until it has returned
 		r.release(h)
@@ -373,7 +373,7 @@ func (r *round) fail(h *hold, reason error, data []byte) bool {
 		return r.concluded(h, &r.r.stats.deferred, nil)
 	}
 	if err == nil {
-		r.r.report(ProblemFailed, &h.Job, reason)
+		r.r.report(ProblemFailed, &h.Row, reason)
 	}
 	return r.concluded(h, &r.r.stats.failed, err)
 }

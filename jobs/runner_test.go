@@ -59,7 +59,7 @@ func TestRunnerProgress(t *testing.T) {
 		late := make(chan ctx, 1)
 		handle(t, r, work, func(c ctx, at state) (any, error) {
 			h, ok := jobs.FromContext(c)
-			if q, has := task.FromContext(c); !ok || !has || h.Name != "work" || q.ID != jobs.TaskID(h.Job) {
+			if q, has := task.FromContext(c); !ok || !has || h.Name != "work" || q.ID != jobs.TaskID(h.Row) {
 				t.Errorf("%+v, %v", h, ok)
 			}
 			for range 3 {

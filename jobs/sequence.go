@@ -29,7 +29,7 @@ func (t *step) promote(ctx context.Context, key string) error {
 }
 
 // queue makes j QUEUED, or WAITING if it has not the turn and another job has.
-func (t *step) queue(ctx context.Context, j *Job) error {
+func (t *step) queue(ctx context.Context, j *Row) error {
 	if j.SequenceKey == "" || j.State == Queued || j.State == RunQueued || j.State == Running || j.State == Paused {
 		j.State = Queued
 		return nil

@@ -55,12 +55,12 @@ type Tx interface {
 	// locked in a fixed one.
 	Lock(ctx context.Context, names ...string) error
 	// Get returns a job and locks it, or ErrNotFound. In a View it locks nothing.
-	Get(ctx context.Context, id ID) (Job, error)
+	Get(ctx context.Context, id ID) (Row, error)
 	// Find returns the jobs that q asks for and locks them. In a View it locks nothing.
-	Find(ctx context.Context, q Query) ([]Job, error)
+	Find(ctx context.Context, q Query) ([]Row, error)
 	// Save writes jobs: one with an ID over the job of that id, which is there and locked by this transaction; one without becomes a new one, and is given
 	// its ID, in the order of the call. [ErrNotFound] says that there is no job of an ID. Jobs are checked ([Job.Check]) before any is written. It keeps nothing of what it was handed.
-	Save(ctx context.Context, jobs ...*Job) error
+	Save(ctx context.Context, jobs ...*Row) error
 	// Delete removes jobs that are locked. Those that are not there are none the worse.
 	Delete(ctx context.Context, ids ...ID) error
 }
@@ -107,7 +107,7 @@ type Line struct {
 	// MaxWeight, if set: of this Weight or less.
 	MaxWeight task.Opt[int64]
 	// After, when not nil: those that come after this job in Order, by its Due, Priority and ID as they are here, wherever it stands now.
-	After *Job
+	After *Row
 }
 
 // Order is the order in which a queue's jobs are looked at.
@@ -127,7 +127,7 @@ const wordOfQueue = "\x1f"
 
 // Word is the word by which a [Store] tells watchers that the job was saved; "": it tells nothing. It is the name of a job with a Due. Of a job
 // with a Queue it is the [QueueWord], also when it has ended and made room; there is none while it runs until a time ahead, as under a lease that was renewed.
-func (j *Job) Word(now time.Time) string {
+func (j *Row) Word(now time.Time) string {
 	switch {
 	case j.Queue == "" && j.Due.IsZero():
 		return ""
@@ -163,16 +163,16 @@ type Selector struct {
 type Inserter interface {
 	// Insert is Update with one Save of the jobs that draft makes, none of which has an ID. draft is given the Now of the transaction; it is quick, and
 	// may be called more than once. A panic of draft, or a job that Save would not take, leaves nothing behind.
-	Insert(ctx context.Context, draft func(now time.Time) []*Job) error
+	Insert(ctx context.Context, draft func(now time.Time) []*Row) error
 }
 
 // Taker is a [Tx] that can hand out the common jobs in one step.
 type Taker interface {
 	// Take has the first jobs that Find would answer for d, at most limit of them, run: State RUNNING, LastRun and Changed the store's time, Token one
-	// more, and, of those that were QUEUED, Run one more and Scheduled their NextRun; Due the store's time and lease, or zero for a lease
+	// more, Attempt one more of those that were not RUNNING, and, of those that were QUEUED, Run one more and Scheduled their NextRun; Due the store's time and lease, or zero for a lease
 	// of 0. It stops before the first job that has a RetryAfter, a Parent or children: rest is then true. The answer is
 	// what the jobs are afterwards.
-	Take(ctx context.Context, d Due, limit int, lease time.Duration) (jobs []Job, rest bool, err error)
+	Take(ctx context.Context, d Due, limit int, lease time.Duration) (jobs []Row, rest bool, err error)
 }
 
 // Weigher is a [Tx] that adds up what runs without reading it.

@@ -34,7 +34,7 @@ type Look struct {
 	gauge   gauge
 	running *roster
 	line    line
-	opens   func(j *Job, t time.Time) (time.Time, error)
+	opens   func(j *Row, t time.Time) (time.Time, error)
 
 	offered map[ID]*offer
 	starts  []ID
@@ -68,10 +68,10 @@ func (l *Look) Now() time.Time { return l.now }
 func (l *Look) Running() []Job {
 	out := make([]Job, 0, len(l.running.all)+len(l.starts))
 	for _, r := range l.running.all {
-		out = append(out, cloneJob(&r.job))
+		out = append(out, cloneRow(&r.job).Job)
 	}
 	for i := range l.running.begun {
-		out = append(out, cloneJob(&l.running.begun[i].job))
+		out = append(out, cloneRow(&l.running.begun[i].job).Job)
 	}
 	return out
 }
@@ -83,19 +83,19 @@ func (l *Look) Running() []Job {
 // long as it takes, a look shows all of it.
 func (l *Look) Due() iter.Seq[Job] {
 	return func(yield func(Job) bool) {
-		l.each(func() task.Opt[int64] { return task.Opt[int64]{} }, func(j *Job) bool { return yield(*j) })
+		l.each(func() task.Opt[int64] { return task.Opt[int64]{} }, func(j *Row) bool { return yield(j.Job) })
 	}
 }
 
 // fitting goes through those among Due that the limit may let start.
-func (l *Look) fitting(yield func(*Job) bool) {
+func (l *Look) fitting(yield func(*Row) bool) {
 	if !l.gauge.blocked {
-		l.each(l.gauge.most, func(j *Job) bool { return yield(j) && !l.gauge.blocked })
+		l.each(l.gauge.most, func(j *Row) bool { return yield(j) && !l.gauge.blocked })
 	}
 }
 
 // each goes through what is due and not heavier than most says.
-func (l *Look) each(most func() task.Opt[int64], yield func(*Job) bool) {
+func (l *Look) each(most func() task.Opt[int64], yield func(*Row) bool) {
 	if l.over || l.err != nil {
 		return
 	}
@@ -106,7 +106,7 @@ func (l *Look) each(most func() task.Opt[int64], yield func(*Job) bool) {
 		}
 		return linePages
 	}
-	err := l.line.each(l.ctx, most, room, func(j *Job) bool {
+	err := l.line.each(l.ctx, most, room, func(j *Row) bool {
 		if !l.offer(j) {
 			return true
 		}
@@ -119,7 +119,7 @@ func (l *Look) each(most func() task.Opt[int64], yield func(*Job) bool) {
 }
 
 // offer notes that j was seen, and reports whether it is to be shown. One whose window is closed is moved.
-func (l *Look) offer(j *Job) bool {
+func (l *Look) offer(j *Row) bool {
 	if o := l.offered[j.ID]; o != nil {
 		return !o.decided()
 	}
@@ -154,7 +154,7 @@ func (l *Look) Start(j Job) bool {
 	l.room--
 	l.starts = append(l.starts, j.ID)
 	j.Weight = o.weight
-	l.running.begin(&j)
+	l.running.begin(&Row{Job: j})
 	return true
 }
 

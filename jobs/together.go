@@ -19,10 +19,10 @@ type deed struct {
 	answers bool
 	task    task.ID
 	// needs, if not nil, notes which keys have to be locked, by the job as it was a moment ago.
-	needs func(j *Job, l *locks)
+	needs func(j *Row, l *locks)
 	// do changes the job, nil if a key names none. It may be called more than once. With an error nothing is changed; errAlone says that
 	// others are concerned, with whom no transaction is shared.
-	do func(ctx context.Context, t *step, j *Job) error
+	do func(ctx context.Context, t *step, j *Row) error
 	// then, if not nil, is called when the change is on disk, by any goroutine.
 	then func()
 
@@ -237,7 +237,7 @@ func (s *Service) scout(ctx context.Context, deeds []*deed, l *locks) error {
 		return nil
 	}
 	return s.c.Store.View(ctx, func(ctx context.Context, tx Tx) error {
-		read := map[ID]*Job{}
+		read := map[ID]*Row{}
 		if len(ids) > 0 {
 			found, err := tx.Find(ctx, Query{IDs: ids})
 			if err != nil {
@@ -277,7 +277,7 @@ func (s *Service) scout(ctx context.Context, deeds []*deed, l *locks) error {
 
 // one does one deed of a batch, in a copy of its job.
 func (t *step) one(ctx context.Context, d *deed) error {
-	var j *Job
+	var j *Row
 	if d.key == "" {
 		if j = t.batch.jobs[d.id]; j == nil {
 			return ErrNotFound
@@ -350,7 +350,7 @@ func (s *Service) alone(ctx context.Context, d *deed) error {
 }
 
 // changeIn is change, in a transaction that is shared, or not.
-func (s *Service) changeIn(ctx context.Context, shares bool, id ID, fn func(ctx context.Context, t *step, j *Job) error) error {
+func (s *Service) changeIn(ctx context.Context, shares bool, id ID, fn func(ctx context.Context, t *step, j *Row) error) error {
 	if !shares {
 		return s.change(ctx, id, fn)
 	}

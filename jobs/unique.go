@@ -6,7 +6,7 @@ import (
 )
 
 // there returns the job that a unique spec means, nil if there is none. With several it is the oldest.
-func (m *maker) there(ctx context.Context, spec *Spec) (*Job, error) {
+func (m *maker) there(ctx context.Context, spec *Spec) (*Row, error) {
 	q := Query{Name: spec.Name, Limit: 1}
 	for {
 		found, err := m.tx.Find(ctx, q)
@@ -23,12 +23,12 @@ func (m *maker) there(ctx context.Context, spec *Spec) (*Job, error) {
 }
 
 // unique reports whether j is a job that Unique means: it is in no queue, and it has not ended and is kept for a time only.
-func (j *Job) unique() bool {
+func (j *Row) unique() bool {
 	return j.Queue == "" && (j.Expires.IsZero() || j.State == Failed)
 }
 
 // same returns the copy of j that this transaction works with already, if it is a parent of another.
-func (m *maker) same(j *Job) *Job {
+func (m *maker) same(j *Row) *Row {
 	if p := m.parents[j.ID]; p != nil {
 		return p
 	}
@@ -36,7 +36,7 @@ func (m *maker) same(j *Job) *Job {
 }
 
 // meet brings what is asked for to the job that is there.
-func (m *maker) meet(ctx context.Context, old, j *Job, spec *Spec) error {
+func (m *maker) meet(ctx context.Context, old, j *Row, spec *Spec) error {
 	if old.Parent != j.Parent {
 		return fmt.Errorf("%w: job %d", ErrOtherParent, old.ID)
 	}
@@ -47,18 +47,14 @@ func (m *maker) meet(ctx context.Context, old, j *Job, spec *Spec) error {
 	if old.SequenceKey != "" && j.Repeat != "" {
 		return &FieldError{Field: "repeat", Problem: fmt.Sprintf("not together with sequenceKey, which job %d has", old.ID)}
 	}
-	var kept []string
-	if old.RetryAfter != "" {
-		kept = []string{keyCount, keyOriginal}
-	}
-	if spec.Keep || sameData(old.Data, j.Data, kept...) {
+	if spec.Keep || sameData(old.Data, j.Data) {
 		return nil
 	}
-	merged, err := mergePatch(old.Data, without(j.Data, kept...))
+	merged, err := mergePatch(old.Data, j.Data)
 	if err != nil {
 		return err
 	}
-	if _, err := checkGiven(without(merged, kept...), old.RetryAfter != ""); err != nil {
+	if _, err := checkGiven(merged); err != nil {
 		return err
 	}
 	old.Data, old.Repeat = merged, j.Repeat

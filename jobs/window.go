@@ -18,7 +18,7 @@ type windowCache struct {
 const maxWindowTexts = 256
 
 // window returns the windows of j, nil if it has none.
-func (s *Service) window(j *Job) (*when.Windows, error) {
+func (s *Service) window(j *Row) (*when.Windows, error) {
 	if j.Window == "" {
 		return nil, nil
 	}
@@ -45,7 +45,7 @@ func (s *Service) window(j *Job) (*when.Windows, error) {
 
 // opens returns the first moment at or after t at which j may start, as far as its windows go. err says that this process cannot read them, as where it does not
 // know their zone: then j is held for a while.
-func (s *Service) opens(j *Job, t time.Time) (at time.Time, err error) {
+func (s *Service) opens(j *Row, t time.Time) (at time.Time, err error) {
 	w, err := s.window(j)
 	switch {
 	case err != nil:
@@ -61,7 +61,7 @@ const windowHold = time.Minute
 
 // place returns when j is to run that is wanted at a time: then, if that is to come and a window is open, else at the first opening from then, or from now, on. What
 // is wanted at a time in the past, and may start now, keeps its time.
-func (s *Service) place(j *Job, at, now time.Time) time.Time {
+func (s *Service) place(j *Row, at, now time.Time) time.Time {
 	if j.Window == "" {
 		return at
 	}

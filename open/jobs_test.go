@@ -15,13 +15,13 @@ import (
 )
 
 // oneJob saves a job and finds it.
-func oneJob(ctx context.Context, store jobs.Store) (found []jobs.Job, err error) {
+func oneJob(ctx context.Context, store jobs.Store) (found []jobs.Row, err error) {
 	err = store.Update(ctx, func(ctx context.Context, tx jobs.Tx) error {
 		now, err := tx.Now(ctx)
 		if err != nil {
 			return err
 		}
-		j := jobs.Job{Name: "mail", State: jobs.Queued, Data: []byte(`{"to":"a"}`), Created: now, Changed: now, NextRun: now, Due: now}
+		j := jobs.Row{Job: jobs.Job{Name: "mail", State: jobs.Queued, Data: []byte(`{"to":"a"}`), Created: now, Changed: now, NextRun: now}, Due: now}
 		if err := tx.Save(ctx, &j); err != nil {
 			return err
 		}

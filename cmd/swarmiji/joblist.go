@@ -148,7 +148,7 @@ func allStates() []jobs.State {
 // read goes through the jobs until it has what is shown.
 func (l *lister) read(ctx context.Context, s *jobs.Service) error {
 	for {
-		page, err := s.List(ctx, l.q)
+		page, err := s.Rows(ctx, l.q)
 		if err != nil {
 			return err
 		}
@@ -166,7 +166,7 @@ func (l *lister) read(ctx context.Context, s *jobs.Service) error {
 }
 
 // wants tells whether a job that the query found is one to be shown.
-func (l *lister) wants(j *jobs.Job) bool {
+func (l *lister) wants(j *jobs.Row) bool {
 	return (l.name == nil || l.name.Match(j.Name)) && (l.phase == "" || l.phase == j.Phase)
 }
 

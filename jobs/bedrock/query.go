@@ -19,12 +19,12 @@ func queryJob(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	j, err := c.s.Query(ctx, id)
+	j, err := c.s.Row(ctx, id)
 	if err != nil {
 		return err
 	}
 	out := appendTime(key(append(*c.out, '{'), "created"), j.Created)
-	out = appendData(key(out, "data"), j.Data)
+	out = appendData(key(out, "data"), shown(&j, j.Handouts))
 	out = strconv.AppendInt(key(out, "jobID"), int64(j.ID), 10)
 	out = appendTime(key(out, "lastRun"), j.LastRun)
 	out = appendValue(key(out, "name"), j.Name)
@@ -53,7 +53,7 @@ func query(ctx context.Context, c *call) error {
 	q.Limit = page
 	out := append(*c.out, '[')
 	for rows := 0; ; {
-		found, err := c.s.List(ctx, q)
+		found, err := c.s.Rows(ctx, q)
 		if err != nil {
 			return err
 		}
@@ -78,7 +78,7 @@ func query(ctx context.Context, c *call) error {
 }
 
 // appendRow writes a job as a row of the table that a server of the protocol is expected to have.
-func appendRow(out []byte, j *jobs.Job) []byte {
+func appendRow(out []byte, j *jobs.Row) []byte {
 	out = appendTime(append(out, '['), j.Created)
 	out = strconv.AppendInt(append(out, ','), int64(j.ID), 10)
 	out = appendString(append(out, ','), string(j.State))
@@ -86,7 +86,7 @@ func appendRow(out []byte, j *jobs.Job) []byte {
 	out = appendTime(append(out, ','), j.NextRun)
 	out = appendTime(append(out, ','), j.LastRun)
 	out = appendValue(append(out, ','), j.Repeat)
-	out = appendData(append(out, ','), j.Data)
+	out = appendData(append(out, ','), shown(j, j.Handouts))
 	return append(out, ']')
 }
 

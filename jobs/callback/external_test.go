@@ -551,7 +551,7 @@ func (w *world) compare(o order) {
 	if err := json.Unmarshal(j.Data, &data); err != nil {
 		w.t.Error(err)
 	}
-	got := end{State: j.State, Attempts: j.Attempts, Pages: data.Pages}
+	got := end{State: j.State, Attempts: j.Attempt, Pages: data.Pages}
 	if diff := cmp.Diff(want, got); diff != "" || !strings.Contains(j.Reason, f.reason) || (f.reason == "") != (j.Reason == "") {
 		w.t.Errorf("%s, order %d: %s; reason %q, want %q", o.Fate, o.Number, diff, j.Reason, f.reason)
 	}

@@ -161,14 +161,14 @@ func (p *posts) withdraw(ctx context.Context, s *jobs.Service, key string) error
 // check holds what is stored against what callers were told.
 func (p *posts) check(ctx context.Context, s *jobs.Service) {
 	p.Helper()
-	list, err := s.List(ctx, jobs.Query{Name: "post"})
+	list, err := s.Rows(ctx, jobs.Query{Name: "post"})
 	if err != nil {
 		p.Fatal(err)
 	}
 	if err := lawfulKeys(list); err != nil {
 		p.Error(err)
 	}
-	there := map[jobs.ID]*jobs.Job{}
+	there := map[jobs.ID]*jobs.Row{}
 	ends := 0
 	for i := range list {
 		j := &list[i]
@@ -192,7 +192,7 @@ func (p *posts) check(ctx context.Context, s *jobs.Service) {
 	}
 }
 
-func (p *posts) checkOne(j *jobs.Job) {
+func (p *posts) checkOne(j *jobs.Row) {
 	answers, ends := p.accepted[j.ID], p.ended[j.ID]["failed"]
 	if p.ended[j.ID]["withdrawn"] > 0 {
 		ends++

@@ -13,10 +13,10 @@ import (
 )
 
 // herd saves jobs that differ in all that a Query asks for.
-func (w *world) herd(s jobs.Store) []jobs.Job {
+func (w *world) herd(s jobs.Store) []jobs.Row {
 	w.Helper()
 	template := w.job(s, "x")
-	var list []jobs.Job
+	var list []jobs.Row
 	for i := range 60 {
 		j := template
 		j.Name = []string{"a", "A", "a*", "b"}[i%4]
@@ -35,8 +35,8 @@ func (w *world) herd(s jobs.Store) []jobs.Job {
 }
 
 // filter is what Find should answer for q, without Due and Line.
-func filter(list []jobs.Job, q *jobs.Query) []jobs.Job {
-	var out []jobs.Job
+func filter(list []jobs.Row, q *jobs.Query) []jobs.Row {
+	var out []jobs.Row
 	for _, j := range list { // in the order of ids
 		if j.ID > q.After && (q.IDs == nil || slices.Contains(q.IDs, j.ID)) && (q.Name == "" || q.Name == j.Name) &&
 			(q.States == nil || slices.Contains(q.States, j.State)) && (q.SequenceKey == "" || q.SequenceKey == j.SequenceKey) &&
@@ -46,7 +46,7 @@ func filter(list []jobs.Job, q *jobs.Query) []jobs.Job {
 		}
 	}
 	if !q.Expired.IsZero() {
-		slices.SortStableFunc(out, func(a, b jobs.Job) int { return a.Expires.Compare(b.Expires) })
+		slices.SortStableFunc(out, func(a, b jobs.Row) int { return a.Expires.Compare(b.Expires) })
 	}
 	if q.Limit > 0 {
 		out = out[:min(q.Limit, len(out))]
@@ -150,10 +150,10 @@ func findCases() []testCase {
 				w.save(s, changed)
 				for _, c := range []struct {
 					q    jobs.Query
-					want []jobs.Job
+					want []jobs.Row
 				}{
 					{jobs.Query{Name: "a"}, list[1:2]},
-					{jobs.Query{Name: "b"}, []jobs.Job{list[0], list[2]}},
+					{jobs.Query{Name: "b"}, []jobs.Row{list[0], list[2]}},
 					{jobs.Query{SequenceKey: "k"}, list[:1]},
 					{jobs.Query{Parent: 9}, list[:1]},
 					{jobs.Query{Queue: "q"}, list[:1]},
@@ -216,11 +216,11 @@ func findCases() []testCase {
 					becomes jobs.State
 					found   int
 				}{{jobs.Running, 1}, {jobs.Queued, 1}, {jobs.Failed, 0}} {
-					j := w.add(s, "a", func(j *jobs.Job) { j.SequenceKey = "k" })
+					j := w.add(s, "a", func(j *jobs.Row) { j.SequenceKey = "k" })
 					ended := make(chan int, 1)
 					started := false
 					w.update(s, func(ctx context.Context, tx jobs.Tx) error {
-						if err := edit(ctx, tx, j.ID, func(j *jobs.Job) { j.State = c.becomes; j.Run = 1 }); err != nil {
+						if err := edit(ctx, tx, j.ID, func(j *jobs.Row) { j.State = c.becomes; j.Run = 1 }); err != nil {
 							return err
 						}
 						if started {
@@ -267,7 +267,7 @@ func findCases() []testCase {
 						"line": {Limit: 1, Line: &jobs.Line{Queue: text, State: jobs.Queued}}, "line's state": {Limit: 1, Line: &jobs.Line{Queue: "q", State: jobs.State(text)}},
 						"due name": {Limit: 1, Due: &jobs.Due{Selector: jobs.Selector{Names: []string{text}}}},
 					} {
-						var found []jobs.Job
+						var found []jobs.Row
 						ctx, cancel := w.Ctx()
 						err := s.View(ctx, func(ctx context.Context, tx jobs.Tx) (err error) {
 							found, err = tx.Find(ctx, q)

@@ -129,7 +129,7 @@ func lockCases() []testCase {
 						if err := tx.Lock(ctx, "b"); err != nil {
 							return err
 						}
-						return edit(ctx, tx, theirs.ID, func(j *jobs.Job) { j.Run++ })
+						return edit(ctx, tx, theirs.ID, func(j *jobs.Row) { j.Run++ })
 					})
 				})
 			},

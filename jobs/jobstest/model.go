@@ -64,7 +64,7 @@ type play struct {
 	store    jobs.Store
 	service  *jobs.Service
 	model    *model
-	seen     []jobs.Job            // what was in the store after the last command
+	seen     []jobs.Row            // what was in the store after the last command
 	now      time.Time             // of the store, before the command
 	times    map[jobs.ID]time.Time // of what the command changed
 	advance  func(time.Duration)
@@ -108,7 +108,7 @@ func (p *play) clear() {
 }
 
 // look reads the store's time, all jobs and all early answers.
-func (p *play) look() (now time.Time, list []jobs.Job, early []jobstore.EarlyAnswer) {
+func (p *play) look() (now time.Time, list []jobs.Row, early []jobstore.EarlyAnswer) {
 	if err := p.store.View(p.t.Context(), func(ctx context.Context, tx jobs.Tx) (err error) {
 		if list, err = tx.Find(ctx, jobs.Query{}); err != nil {
 			return err
@@ -165,7 +165,7 @@ func (p *play) both(what string, do func(ctx context.Context) error, rule func(m
 }
 
 // happened is the time of the last command, which is written in all that it has changed. A command in parts has several times.
-func (p *play) happened(list []jobs.Job, early []jobstore.EarlyAnswer, after time.Time, parts bool) time.Time {
+func (p *play) happened(list []jobs.Row, early []jobstore.EarlyAnswer, after time.Time, parts bool) time.Time {
 	old := map[jobs.ID]time.Time{}
 	p.times = map[jobs.ID]time.Time{}
 	for _, j := range p.seen {

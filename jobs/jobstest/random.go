@@ -63,7 +63,7 @@ func randomCases() []testCase {
 }
 
 // ledger is what should be in a store, in the order of ids.
-type ledger struct{ jobs []jobs.Job }
+type ledger struct{ jobs []jobs.Row }
 
 func (r *ledger) clone() ledger { return ledger{slices.Clone(r.jobs)} }
 
@@ -75,7 +75,7 @@ func (r *ledger) compare(ctx context.Context, tx jobs.Tx) error {
 	return differ("all", found, r.jobs)
 }
 
-func differ(what string, got, want []jobs.Job) error {
+func differ(what string, got, want []jobs.Row) error {
 	if len(got)+len(want) == 0 {
 		return nil
 	}
@@ -86,14 +86,14 @@ func differ(what string, got, want []jobs.Job) error {
 }
 
 func (r *ledger) index(id jobs.ID) int {
-	return slices.IndexFunc(r.jobs, func(j jobs.Job) bool { return j.ID == id })
+	return slices.IndexFunc(r.jobs, func(j jobs.Row) bool { return j.ID == id })
 }
 
 // op is one call, drawn beforehand.
 type op struct {
 	Kind  string
 	Pick  int // which job, of those that there are
-	Job   jobs.Job
+	Job   jobs.Row
 	Query jobs.Query
 	Token int64
 	Lease time.Duration
@@ -130,7 +130,7 @@ func (o *op) run(ctx context.Context, tx jobs.Tx, r *ledger) error {
 			}
 			return nil
 		}
-		return errors.Join(err, differ("get", []jobs.Job{got}, r.jobs[at:at+1]))
+		return errors.Join(err, differ("get", []jobs.Row{got}, r.jobs[at:at+1]))
 	case "delete":
 		if at >= 0 {
 			r.jobs = slices.Delete(r.jobs, at, at+1)
@@ -187,7 +187,7 @@ func (o *op) take(ctx context.Context, t jobs.Taker, r *ledger) error {
 	if err != nil {
 		return err
 	}
-	var want []jobs.Job
+	var want []jobs.Row
 	wantRest := false
 	for _, j := range pick(r.jobs, o.Query.Due.Selector, o.Query.Due.By, o.Query.Limit) {
 		if j.RetryAfter != "" || j.Parent != 0 || j.HasChildren {
@@ -260,15 +260,10 @@ func genOp(base time.Time) *rapid.Generator[op] {
 }
 
 // genJob draws jobs that differ in what decides.
-func genJob(base time.Time) *rapid.Generator[jobs.Job] {
+func genJob(base time.Time) *rapid.Generator[jobs.Row] {
 	all := []jobs.State{jobs.Queued, jobs.Queued, jobs.Running, jobs.Running, jobs.RunQueued, jobs.Paused, jobs.Waiting, jobs.Finished, jobs.Failed, jobs.Cancelled}
-	return rapid.Custom(func(t *rapid.T) jobs.Job {
-		j := jobs.Job{
-			Name: rapid.SampledFrom([]string{"a", "ab", "b", "second"}).Draw(t, "name"), State: rapid.SampledFrom(all).Draw(t, "state"),
-			Priority: rapid.IntRange(99, 101).Draw(t, "priority"), Data: []byte(`{}`),
-			Created: base, Changed: base, NextRun: base,
-			Run: int64(rapid.IntRange(0, 2).Draw(t, "run")), Token: int64(rapid.IntRange(0, 2).Draw(t, "token")),
-		}
+	return rapid.Custom(func(t *rapid.T) jobs.Row {
+		j := jobs.Row{Job: jobs.Job{Name: rapid.SampledFrom([]string{"a", "ab", "b", "second"}).Draw(t, "name"), State: rapid.SampledFrom(all).Draw(t, "state"), Priority: rapid.IntRange(99, 101).Draw(t, "priority"), Data: []byte(`{}`), Created: base, Changed: base, NextRun: base}, Run: int64(rapid.IntRange(0, 2).Draw(t, "run")), Token: int64(rapid.IntRange(0, 2).Draw(t, "token"))}
 		if due := rapid.IntRange(-4, 1).Draw(t, "due"); due != 1 {
 			j.Due = base.Add(time.Duration(due) * time.Second)
 		}
@@ -294,10 +289,10 @@ func genJob(base time.Time) *rapid.Generator[jobs.Job] {
 }
 
 // genQueued draws what jobs of queues have.
-func genQueued(t *rapid.T, j *jobs.Job) {
+func genQueued(t *rapid.T, j *jobs.Row) {
 	j.Queue = rapid.SampledFrom([]string{"q", "q", "q", "Q", ""}).Draw(t, "which queue")
 	j.Weight = rapid.Int64Range(0, 2).Draw(t, "weight")
-	j.Attempts, j.Timeout, j.Window = j.Run, time.Duration(j.Token)*time.Minute, rapid.SampledFrom([]string{"", "06:00-22:00"}).Draw(t, "window")
+	j.Attempt, j.Timeout, j.Window = j.Run, time.Duration(j.Token)*time.Minute, rapid.SampledFrom([]string{"", "06:00-22:00"}).Draw(t, "window")
 	j.Key = rapid.SampledFrom([]string{"", "k", "K"}).Draw(t, "answer key")
 	j.UniqueKey = rapid.SampledFrom([]string{"", "k", "u"}).Draw(t, "unique key")
 	j.Phase = rapid.SampledFrom([]jobs.Phase{"", jobs.Awaiting, jobs.Answered}).Draw(t, "phase")
@@ -323,7 +318,7 @@ func genLine(base time.Time) *rapid.Generator[*jobs.Line] {
 			l.MaxWeight = task.Set(most)
 		}
 		if rapid.Bool().Draw(t, "after") {
-			l.After = &jobs.Job{Priority: rapid.IntRange(98, 102).Draw(t, "priority"), Due: at("after's due"), ID: jobs.ID(rapid.IntRange(1, 20).Draw(t, "id"))}
+			l.After = &jobs.Row{Job: jobs.Job{Priority: rapid.IntRange(98, 102).Draw(t, "priority"), ID: jobs.ID(rapid.IntRange(1, 20).Draw(t, "id"))}, Due: at("after's due")}
 		}
 		return l
 	})

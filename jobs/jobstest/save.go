@@ -20,21 +20,21 @@ func oddNames() []string {
 }
 
 // fieldsOfQueues set what only a job of a queue has, or one that awaits an answer, one field at a time.
-func fieldsOfQueues(at time.Time) []func(*jobs.Job) {
-	return []func(*jobs.Job){
-		func(j *jobs.Job) { j.Queue = "q" },
-		func(j *jobs.Job) { j.Queue, j.Due = "q", at },
-		func(j *jobs.Job) { j.Weight = 1 },
-		func(j *jobs.Job) { j.Window = "06:00-22:00" },
-		func(j *jobs.Job) { j.Timeout = time.Microsecond },
-		func(j *jobs.Job) { j.Deadline = at },
-		func(j *jobs.Job) { j.Attempts = 1 },
-		func(j *jobs.Job) { j.UniqueKey = "0" },
-		func(j *jobs.Job) { j.Key = "NULL" },
-		func(j *jobs.Job) { j.Phase = jobs.Awaiting },
-		func(j *jobs.Job) { j.Respond = true },
-		func(j *jobs.Job) { j.Answer = []byte("null") },
-		func(j *jobs.Job) { j.Expires = at },
+func fieldsOfQueues(at time.Time) []func(*jobs.Row) {
+	return []func(*jobs.Row){
+		func(j *jobs.Row) { j.Queue = "q" },
+		func(j *jobs.Row) { j.Queue, j.Due = "q", at },
+		func(j *jobs.Row) { j.Weight = 1 },
+		func(j *jobs.Row) { j.Window = "06:00-22:00" },
+		func(j *jobs.Row) { j.Timeout = time.Microsecond },
+		func(j *jobs.Row) { j.Deadline = at },
+		func(j *jobs.Row) { j.Attempt = 1 },
+		func(j *jobs.Row) { j.UniqueKey = "0" },
+		func(j *jobs.Row) { j.Key = "NULL" },
+		func(j *jobs.Row) { j.Phase = jobs.Awaiting },
+		func(j *jobs.Row) { j.Respond = true },
+		func(j *jobs.Row) { j.Answer = []byte("null") },
+		func(j *jobs.Row) { j.Expires = at },
 	}
 }
 
@@ -48,18 +48,9 @@ func saveCases() []testCase {
 			Explain: "A store keeps the fields of a job as they are: those that are empty, too, and the data byte for byte.",
 			Run: func(w *world) {
 				s := w.Open()
-				full := jobs.Job{
-					Name: "www-prod/SendEmail", State: jobs.RunQueued, Priority: -12, Data: []byte("{ \"b\":1, \"a\" : [ 1.0, 1e2 ], \"b\": 2,\n\"c\":\"\\u0000\\ud83d\\ude00é\" }"),
-					Created: micros(2026, 1, 31, 999_999), Changed: micros(2026, 2, 1, 1), NextRun: micros(9999, 12, 31, 999_999),
-					LastRun: micros(1969, 12, 31, 999_999), Scheduled: micros(0, 1, 1, 0), Due: micros(1970, 1, 1, 123_456),
-					Repeat: "SCHEDULED, +1 DAY, START OF DAY", RetryAfter: "+5 MINUTES", Parent: 1<<53 - 1, HasChildren: true, SequenceKey: `k'"é`,
-					Mock: true, Run: math.MaxInt32 + 1, Token: 1<<53 - 1, Reason: "it said: \"no\"\n\t'é'",
-					Queue: `q'"é`, Weight: jobs.MaxWeight, Window: "22:00-06:00 on mon,tue", Timeout: 365*24*time.Hour + time.Microsecond,
-					Deadline: micros(9999, 12, 31, 999_999), Attempts: math.MaxInt32 + 1, UniqueKey: strings.Repeat("u", jobs.MaxKey), Key: "k\r\n'\"é\x01",
-					Phase: jobs.Answered, Respond: true, Answer: []byte(" \"\\u0000 é\" "), Expires: micros(1969, 12, 31, 999_999),
-				}
-				bare := jobs.Job{Name: "x", State: jobs.Queued, Data: []byte(`{}`)}
-				list := []jobs.Job{full, bare}
+				full := jobs.Row{Job: jobs.Job{Name: "www-prod/SendEmail", State: jobs.RunQueued, Priority: -12, Data: []byte("{ \"b\":1, \"a\" : [ 1.0, 1e2 ], \"b\": 2,\n\"c\":\"\\u0000\\ud83d\\ude00é\" }"), Created: micros(2026, 1, 31, 999_999), Changed: micros(2026, 2, 1, 1), NextRun: micros(9999, 12, 31, 999_999), LastRun: micros(1969, 12, 31, 999_999), Repeat: "SCHEDULED, +1 DAY, START OF DAY", RetryAfter: "+5 MINUTES", Parent: 1<<53 - 1, SequenceKey: `k'"é`, Mock: true, Reason: "it said: \"no\"\n\t'é'", Queue: `q'"é`, Weight: jobs.MaxWeight, Window: "22:00-06:00 on mon,tue", Timeout: 365*24*time.Hour + time.Microsecond, Deadline: micros(9999, 12, 31, 999_999), Attempt: math.MaxInt32 + 1, UniqueKey: strings.Repeat("u", jobs.MaxKey), Key: "k\r\n'\"é\x01", Phase: jobs.Answered, Answer: []byte(" \"\\u0000 é\" "), Expires: micros(1969, 12, 31, 999_999)}, Scheduled: micros(0, 1, 1, 0), Due: micros(1970, 1, 1, 123_456), HasChildren: true, Run: math.MaxInt32 + 1, Token: 1<<53 - 1, Respond: true}
+				bare := jobs.Row{Job: jobs.Job{Name: "x", State: jobs.Queued, Data: []byte(`{}`)}}
+				list := []jobs.Row{full, bare}
 				for _, state := range []jobs.State{jobs.Queued, jobs.Running, jobs.Paused, jobs.Waiting, jobs.Finished, jobs.Failed, jobs.Cancelled} {
 					j := bare
 					j.State = state
@@ -95,7 +86,7 @@ func saveCases() []testCase {
 					time.Date(2026, 3, 29, 2, 30, 0, 123_456_789, zone), time.Date(1912, 6, 23, 0, 0, 0, 999, time.UTC),
 					time.Date(2262, 4, 12, 0, 0, 0, 999_999_999, time.UTC), time.Now(),
 				} {
-					got := w.add(s, "a", func(j *jobs.Job) {
+					got := w.add(s, "a", func(j *jobs.Row) {
 						j.Created, j.NextRun, j.Due, j.Deadline, j.Expires, j.Timeout = at, at, at, at, at, 1999*time.Nanosecond
 					})
 					if got = w.get(s, got.ID); got.Timeout != time.Microsecond {
@@ -114,7 +105,7 @@ func saveCases() []testCase {
 			Explain: "Ids begin with 1, grow in the order in which jobs are made, in one call and by whichever process, and are never used again, also after the last job was deleted.",
 			Run: func(w *world) {
 				s := w.Open()
-				var list []jobs.Job
+				var list []jobs.Row
 				for range 20 {
 					list = append(list, w.job(s, "a"))
 				}
@@ -159,23 +150,23 @@ func saveCases() []testCase {
 				good := w.job(s, "good")
 				ctx, cancel := w.Ctx()
 				defer cancel()
-				for what, spoil := range map[string]func(*jobs.Job){
-					"no name":            func(j *jobs.Job) { j.Name = "" },
-					"a long name":        func(j *jobs.Job) { j.Name = strings.Repeat("x", jobs.MaxName+1) },
-					"a NUL":              func(j *jobs.Job) { j.Name = "a\x00b" },
-					"no UTF-8":           func(j *jobs.Job) { j.Name = "a\xff" },
-					"a key with a NUL":   func(j *jobs.Job) { j.SequenceKey = "\x00" },
-					"another state":      func(j *jobs.Job) { j.State = "BUSY" },
-					"a priority too far": func(j *jobs.Job) { j.Priority = jobs.MaxPriority + 1 },
-					"no data":            func(j *jobs.Job) { j.Data = nil },
-					"a list":             func(j *jobs.Job) { j.Data = []byte(`[]`) },
-					"half of an object":  func(j *jobs.Job) { j.Data = []byte(`{"a":`) },
-					"large data":         func(j *jobs.Job) { j.Data = largeData(jobs.MaxData + 1) },
-					"half an answer":     func(j *jobs.Job) { j.Answer = []byte(`{`) },
-					"a long key":         func(j *jobs.Job) { j.Key = strings.Repeat("x", jobs.MaxKey+1) },
-					"a weight below 0":   func(j *jobs.Job) { j.Weight = -1 },
-					"another phase":      func(j *jobs.Job) { j.Phase = "BUSY" },
-					"the year 10000":     func(j *jobs.Job) { j.Due = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) },
+				for what, spoil := range map[string]func(*jobs.Row){
+					"no name":            func(j *jobs.Row) { j.Name = "" },
+					"a long name":        func(j *jobs.Row) { j.Name = strings.Repeat("x", jobs.MaxName+1) },
+					"a NUL":              func(j *jobs.Row) { j.Name = "a\x00b" },
+					"no UTF-8":           func(j *jobs.Row) { j.Name = "a\xff" },
+					"a key with a NUL":   func(j *jobs.Row) { j.SequenceKey = "\x00" },
+					"another state":      func(j *jobs.Row) { j.State = "BUSY" },
+					"a priority too far": func(j *jobs.Row) { j.Priority = jobs.MaxPriority + 1 },
+					"no data":            func(j *jobs.Row) { j.Data = nil },
+					"a list":             func(j *jobs.Row) { j.Data = []byte(`[]`) },
+					"half of an object":  func(j *jobs.Row) { j.Data = []byte(`{"a":`) },
+					"large data":         func(j *jobs.Row) { j.Data = largeData(jobs.MaxData + 1) },
+					"half an answer":     func(j *jobs.Row) { j.Answer = []byte(`{`) },
+					"a long key":         func(j *jobs.Row) { j.Key = strings.Repeat("x", jobs.MaxKey+1) },
+					"a weight below 0":   func(j *jobs.Row) { j.Weight = -1 },
+					"another phase":      func(j *jobs.Row) { j.Phase = "BUSY" },
+					"the year 10000":     func(j *jobs.Row) { j.Due = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) },
 				} {
 					bad := good
 					spoil(&bad)
@@ -187,7 +178,7 @@ func saveCases() []testCase {
 					w.WantIs(err, jobs.ErrBadJob, "Save of a job with %s", what)
 				}
 				found := w.find(s, jobs.Query{})
-				if w.wantIDs(found, []jobs.Job{kept}, "what is there"); len(found) == 1 {
+				if w.wantIDs(found, []jobs.Row{kept}, "what is there"); len(found) == 1 {
 					w.wantSame(found[0], kept, "the job that was to be changed")
 				}
 			},
@@ -197,9 +188,9 @@ func saveCases() []testCase {
 			Explain: "A name, a key and data are bytes and no code: quotes, wildcards, control characters and 1 MiB of data and of an answer are kept, and found again.",
 			Run: func(w *world) {
 				s := w.Open()
-				var list []jobs.Job
+				var list []jobs.Row
 				for _, name := range oddNames() {
-					list = append(list, w.job(s, name, func(j *jobs.Job) {
+					list = append(list, w.job(s, name, func(j *jobs.Row) {
 						j.SequenceKey, j.Repeat, j.Reason, j.Key, j.UniqueKey = name, name, name, name, name
 					}))
 				}
@@ -216,7 +207,7 @@ func saveCases() []testCase {
 						}
 					}
 				}
-				big := w.add(s, "big", func(j *jobs.Job) { j.Data, j.Answer = largeData(jobs.MaxData), largeData(jobs.MaxData) })
+				big := w.add(s, "big", func(j *jobs.Row) { j.Data, j.Answer = largeData(jobs.MaxData), largeData(jobs.MaxData) })
 				if got := w.get(w.Open(), big.ID); !bytes.Equal(got.Data, big.Data) || !bytes.Equal(got.Answer, big.Answer) {
 					w.Errorf("%d bytes of data, and as many of an answer, came back as %d and %d others", len(big.Data), len(got.Data), len(got.Answer))
 				}
@@ -228,7 +219,7 @@ func saveCases() []testCase {
 			Run: func(w *world) {
 				s := w.Open()
 				data, answer := []byte(`{"n":1}`), []byte(`1`)
-				template := w.job(s, "a", func(j *jobs.Job) { j.Data, j.Answer = data, answer })
+				template := w.job(s, "a", func(j *jobs.Row) { j.Data, j.Answer = data, answer })
 				var id jobs.ID
 				w.update(s, func(ctx context.Context, tx jobs.Tx) error {
 					j := template
@@ -245,10 +236,10 @@ func saveCases() []testCase {
 					copy(got.Answer, `3`)
 					return err
 				})
-				for _, read := range []func() jobs.Job{
-					func() jobs.Job { return w.get(s, id) },
-					func() jobs.Job { return w.find(s, jobs.Query{})[0] },
-					func() jobs.Job { return w.find(s, due("a", 1))[0] },
+				for _, read := range []func() jobs.Row{
+					func() jobs.Row { return w.get(s, id) },
+					func() jobs.Row { return w.find(s, jobs.Query{})[0] },
+					func() jobs.Row { return w.find(s, due("a", 1))[0] },
 				} {
 					got := read()
 					if string(got.Data) != `{"n":1}` || string(got.Answer) != "1" {
@@ -267,7 +258,7 @@ func saveCases() []testCase {
 			Explain: "A call takes as many jobs as it is given; a transaction is about all of them.",
 			Run: func(w *world) {
 				s := w.Open()
-				list := make([]jobs.Job, 520)
+				list := make([]jobs.Row, 520)
 				template := w.job(s, "many")
 				for i := range list {
 					list[i] = template

@@ -12,7 +12,7 @@ import (
 
 // taking is the answer of Take.
 type taking struct {
-	jobs []jobs.Job
+	jobs []jobs.Row
 	rest bool
 }
 
@@ -42,11 +42,11 @@ func takeCases() []testCase {
 			Needs:   []need{needsTake},
 			Run: func(w *world) {
 				s := w.Open()
-				queued := func(j *jobs.Job) {
+				queued := func(j *jobs.Row) {
 					j.Run, j.Token, j.Repeat, j.SequenceKey, j.Data = 3, 5, "FINISHED, +1 HOUR", "k", []byte(`{"a":[1]}`)
 					j.LastRun, j.Scheduled, j.Reason = j.Created.Add(-time.Hour), j.Created.Add(-time.Hour), "once"
 				}
-				running := func(j *jobs.Job) { // its lease has ended
+				running := func(j *jobs.Row) { // its lease has ended
 					queued(j)
 					j.State = jobs.Running
 				}
@@ -111,10 +111,10 @@ func takeCases() []testCase {
 			Needs:   []need{needsTake},
 			Run: func(w *world) {
 				s := w.Open()
-				for name, special := range map[string]func(*jobs.Job){
-					"retry":    func(j *jobs.Job) { j.RetryAfter = "+1 MINUTE" },
-					"child":    func(j *jobs.Job) { j.Parent = 4711 },
-					"children": func(j *jobs.Job) { j.HasChildren = true },
+				for name, special := range map[string]func(*jobs.Row){
+					"retry":    func(j *jobs.Row) { j.RetryAfter = "+1 MINUTE" },
+					"child":    func(j *jobs.Row) { j.Parent = 4711 },
+					"children": func(j *jobs.Row) { j.HasChildren = true },
 				} {
 					list := w.save(s, w.job(s, name), w.job(s, name), w.job(s, name, special), w.job(s, name))
 					got := w.take(s, forPattern(name), 10, 0)
@@ -160,7 +160,7 @@ func takeCases() []testCase {
 			Run: func(w *world) {
 				s, other := w.Open(), w.Open()
 				const total = 300
-				list := make([]jobs.Job, total)
+				list := make([]jobs.Row, total)
 				template := w.job(s, "take")
 				for i := range list {
 					list[i] = template
@@ -171,7 +171,7 @@ func takeCases() []testCase {
 				all(16, func(i int) {
 					from := []jobs.Store{s, other}[i%2]
 					for misses := 0; misses < 200; {
-						var mine []jobs.Job
+						var mine []jobs.Row
 						ctx, cancel := w.Ctx()
 						err := from.Single(ctx, func(ctx context.Context, tx jobs.Tx) (err error) {
 							mine, _, err = tx.(jobs.Taker).Take(ctx, forPattern("take"), 1+i%3, time.Hour)
@@ -214,7 +214,7 @@ func takeCases() []testCase {
 				s := w.Open()
 				j := w.add(s, "a")
 				first := w.take(s, forPattern("a"), 1, 200*time.Millisecond)
-				w.wantIDs(first.jobs, []jobs.Job{j}, "the first")
+				w.wantIDs(first.jobs, []jobs.Row{j}, "the first")
 				var again taking
 				w.Until("the lease ends", func() bool {
 					again = w.take(s, forPattern("a"), 1, time.Hour)
@@ -246,7 +246,7 @@ func (w *world) drop(s jobs.Store, id jobs.ID, token int64) (dropped bool) {
 }
 
 func dropCases() []testCase {
-	running := func(j *jobs.Job) { j.State, j.Token = jobs.Running, 3 }
+	running := func(j *jobs.Row) { j.State, j.Token = jobs.Running, 3 }
 	return []testCase{
 		{
 			Area: "drop", Name: "which it deletes",
@@ -254,20 +254,20 @@ func dropCases() []testCase {
 			Needs:   []need{needsDrop},
 			Run: func(w *world) {
 				s := w.Open()
-				for name, edit := range map[string]func(*jobs.Job){
-					"a repeat":     func(j *jobs.Job) { j.Repeat = "FINISHED, +1 HOUR" },
-					"a retryAfter": func(j *jobs.Job) { j.RetryAfter = "+1 MINUTE" },
-					"a parent":     func(j *jobs.Job) { j.Parent = 4711 },
-					"children":     func(j *jobs.Job) { j.HasChildren = true },
-					"a key":        func(j *jobs.Job) { j.SequenceKey = "k" },
-					"a queue":      func(j *jobs.Job) { j.Queue = "q" },
-					"an answer's":  func(j *jobs.Job) { j.Key = "k" },
-					"QUEUED":       func(j *jobs.Job) { j.State = jobs.Queued },
-					"PAUSED":       func(j *jobs.Job) { j.State = jobs.Paused },
-					"WAITING":      func(j *jobs.Job) { j.State = jobs.Waiting },
-					"FAILED":       func(j *jobs.Job) { j.State = jobs.Failed },
-					"FINISHED":     func(j *jobs.Job) { j.State = jobs.Finished },
-					"CANCELLED":    func(j *jobs.Job) { j.State = jobs.Cancelled },
+				for name, edit := range map[string]func(*jobs.Row){
+					"a repeat":     func(j *jobs.Row) { j.Repeat = "FINISHED, +1 HOUR" },
+					"a retryAfter": func(j *jobs.Row) { j.RetryAfter = "+1 MINUTE" },
+					"a parent":     func(j *jobs.Row) { j.Parent = 4711 },
+					"children":     func(j *jobs.Row) { j.HasChildren = true },
+					"a key":        func(j *jobs.Row) { j.SequenceKey = "k" },
+					"a queue":      func(j *jobs.Row) { j.Queue = "q" },
+					"an answer's":  func(j *jobs.Row) { j.Key = "k" },
+					"QUEUED":       func(j *jobs.Row) { j.State = jobs.Queued },
+					"PAUSED":       func(j *jobs.Row) { j.State = jobs.Paused },
+					"WAITING":      func(j *jobs.Row) { j.State = jobs.Waiting },
+					"FAILED":       func(j *jobs.Row) { j.State = jobs.Failed },
+					"FINISHED":     func(j *jobs.Row) { j.State = jobs.Finished },
+					"CANCELLED":    func(j *jobs.Row) { j.State = jobs.Cancelled },
 				} {
 					j := w.add(s, "a", running, edit)
 					if w.drop(s, j.ID, 3) || w.drop(s, j.ID, 0) {
@@ -277,7 +277,7 @@ func dropCases() []testCase {
 				}
 				for _, token := range []int64{3, 0} {
 					for _, state := range []jobs.State{jobs.Running, jobs.RunQueued} {
-						j := w.add(s, "a", running, func(j *jobs.Job) { j.State, j.Mock = state, true })
+						j := w.add(s, "a", running, func(j *jobs.Row) { j.State, j.Mock = state, true })
 						if w.drop(s, j.ID, 2) || w.drop(s, j.ID, 4) || w.drop(s, j.ID, -1) {
 							w.Error("a job was dropped with another token")
 						}
@@ -325,7 +325,7 @@ func dropCases() []testCase {
 			Needs:   []need{needsDrop},
 			Run: func(w *world) {
 				s, other := w.Open(), w.Open()
-				var list []jobs.Job
+				var list []jobs.Row
 				for range 10 {
 					list = append(list, w.job(s, "a", running))
 				}

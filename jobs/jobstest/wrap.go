@@ -62,10 +62,10 @@ type bareTx struct {
 func (b bareTx) Now(ctx context.Context) (time.Time, error)      { return b.tx.Now(ctx) }
 func (b bareTx) Lock(ctx context.Context, names ...string) error { return b.tx.Lock(ctx, names...) }
 
-func (b bareTx) Get(ctx context.Context, id jobs.ID) (jobs.Job, error) { return b.tx.Get(ctx, id) }
+func (b bareTx) Get(ctx context.Context, id jobs.ID) (jobs.Row, error) { return b.tx.Get(ctx, id) }
 
-func (b bareTx) Save(ctx context.Context, list ...*jobs.Job) error { return b.tx.Save(ctx, list...) }
+func (b bareTx) Save(ctx context.Context, list ...*jobs.Row) error { return b.tx.Save(ctx, list...) }
 
 func (b bareTx) Delete(ctx context.Context, ids ...jobs.ID) error { return b.tx.Delete(ctx, ids...) }
 
-func (b bareTx) Find(ctx context.Context, q jobs.Query) ([]jobs.Job, error) { return b.tx.Find(ctx, q) }
+func (b bareTx) Find(ctx context.Context, q jobs.Query) ([]jobs.Row, error) { return b.tx.Find(ctx, q) }

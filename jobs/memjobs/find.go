@@ -127,7 +127,7 @@ var states = [...]jobs.State{
 	jobs.Queued, jobs.RunQueued, jobs.Running, jobs.Paused, jobs.Waiting, jobs.Finished, jobs.Failed, jobs.Cancelled,
 }
 
-func matches(q *jobs.Query, j *jobs.Job) bool {
+func matches(q *jobs.Query, j *jobs.Row) bool {
 	return j.ID > q.After &&
 		(q.IDs == nil || slices.Contains(q.IDs, j.ID)) &&
 		(q.Name == "" || j.Name == q.Name) &&

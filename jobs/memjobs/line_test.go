@@ -21,11 +21,8 @@ func TestLineOfMany(t *testing.T) {
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
 	table := newTable()
-	draw := func(id int) jobs.Job {
-		j := jobs.Job{
-			ID: jobs.ID(id), Name: "a", Queue: []string{"", "q", "p"}[r.IntN(3)], State: []jobs.State{jobs.Queued, jobs.Running, jobs.Failed}[r.IntN(3)],
-			Priority: r.IntN(4), Weight: int64(r.IntN(3)) * 500, Key: []string{"", "k", "l"}[r.IntN(3)],
-		}
+	draw := func(id int) jobs.Row {
+		j := jobs.Row{Job: jobs.Job{ID: jobs.ID(id), Name: "a", Queue: []string{"", "q", "p"}[r.IntN(3)], State: []jobs.State{jobs.Queued, jobs.Running, jobs.Failed}[r.IntN(3)], Priority: r.IntN(4), Weight: int64(r.IntN(3)) * 500, Key: []string{"", "k", "l"}[r.IntN(3)]}}
 		if r.IntN(4) > 0 {
 			j.Due = epoch.Add(time.Duration(r.IntN(20)-10) * time.Second)
 		}
@@ -92,7 +89,7 @@ func TestLineOfMany(t *testing.T) {
 
 // inLine is what findLine should answer.
 func inLine(t *table, l *jobs.Line, limit int) []*record {
-	before := func(a, b *jobs.Job) int {
+	before := func(a, b *jobs.Row) int {
 		first := cmp.Or(a.Due.Compare(b.Due), cmp.Compare(a.Priority, b.Priority))
 		if l.Order == jobs.PriorityFirst {
 			first = cmp.Or(cmp.Compare(a.Priority, b.Priority), a.Due.Compare(b.Due))

@@ -39,7 +39,7 @@ func TestStore(t *testing.T) {
 	})
 }
 
-func save(t testing.TB, s jobs.Store, j jobs.Job) jobs.ID {
+func save(t testing.TB, s jobs.Store, j jobs.Row) jobs.ID {
 	t.Helper()
 	if err := s.Update(t.Context(), func(ctx context.Context, tx jobs.Tx) error { return tx.Save(ctx, &j) }); err != nil {
 		t.Fatal(err)
@@ -59,7 +59,7 @@ func count(t testing.TB, s jobs.Store) (n int) {
 	return n
 }
 
-var simple = jobs.Job{Name: "a", State: jobs.Queued, Data: []byte("{}")}
+var simple = jobs.Row{Job: jobs.Job{Name: "a", State: jobs.Queued, Data: []byte("{}")}}
 
 func TestAPanicUndoes(t *testing.T) {
 	t.Parallel()
@@ -107,7 +107,7 @@ func TestWhatAViewDoesNot(t *testing.T) {
 	s := open(t)
 	id := save(t, s, simple)
 	for name, call := range map[string]func(ctx context.Context, tx jobs.Tx) error{
-		"Save":   func(ctx context.Context, tx jobs.Tx) error { return tx.Save(ctx, &jobs.Job{}) },
+		"Save":   func(ctx context.Context, tx jobs.Tx) error { return tx.Save(ctx, &jobs.Row{}) },
 		"Delete": func(ctx context.Context, tx jobs.Tx) error { return tx.Delete(ctx, id) },
 		"Lock":   func(ctx context.Context, tx jobs.Tx) error { return tx.Lock(ctx, "a") },
 	} {

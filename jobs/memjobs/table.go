@@ -9,7 +9,7 @@ import (
 
 // record is a job and where it stands in the orders.
 type record struct {
-	job  jobs.Job
+	job  jobs.Row
 	name *nameset
 }
 
@@ -44,7 +44,7 @@ func newTable() *table {
 }
 
 // mock is the index of the order by priority in which a job stands.
-func mock(j *jobs.Job) int {
+func mock(j *jobs.Row) int {
 	if j.Mock {
 		return 1
 	}
@@ -52,7 +52,7 @@ func mock(j *jobs.Job) int {
 }
 
 // insert adds a job that is not there.
-func (t *table) insert(j jobs.Job) {
+func (t *table) insert(j jobs.Row) {
 	r := &record{job: j, name: t.names.use(j.Name)}
 	t.byID[j.ID] = r
 	t.all.add(r.byID())
@@ -70,7 +70,7 @@ func (t *table) remove(r *record) {
 }
 
 // replace puts j in the place of what the record holds, which has the same id.
-func (t *table) replace(r *record, j jobs.Job) {
+func (t *table) replace(r *record, j jobs.Row) {
 	old := &r.job
 	renamed := old.Name != j.Name
 	relink := renamed || old.SequenceKey != j.SequenceKey || old.Parent != j.Parent || old.Key != j.Key || old.UniqueKey != j.UniqueKey ||

@@ -29,7 +29,7 @@ type tx struct {
 // change is what a job was before it was changed. nil: there was none.
 type change struct {
 	id     jobs.ID
-	before *jobs.Job
+	before *jobs.Row
 }
 
 var (
@@ -108,7 +108,7 @@ func (tx *tx) woken() (names []string, some bool) {
 }
 
 // word is what is told of a job that was changed; "": nothing.
-func (tx *tx) word(before, after *jobs.Job) string {
+func (tx *tx) word(before, after *jobs.Row) string {
 	if before != nil && before.Due.Equal(after.Due) && before.Name == after.Name && before.Queue == after.Queue && (after.Queue == "" || before.State == after.State) {
 		return ""
 	}
@@ -147,23 +147,23 @@ func (tx *tx) Lock(ctx context.Context, names ...string) error {
 const maxLock = 300
 
 // Get implements [jobs.Tx].
-func (tx *tx) Get(ctx context.Context, id jobs.ID) (jobs.Job, error) {
+func (tx *tx) Get(ctx context.Context, id jobs.ID) (jobs.Row, error) {
 	if err := tx.ready(ctx); err != nil {
-		return jobs.Job{}, err
+		return jobs.Row{}, err
 	}
 	return tx.core.get(id)
 }
 
-func (c *core) get(id jobs.ID) (jobs.Job, error) {
+func (c *core) get(id jobs.ID) (jobs.Row, error) {
 	r := c.table.byID[id]
 	if r == nil {
-		return jobs.Job{}, fmt.Errorf("memjobs: %w: %d", jobs.ErrNotFound, id)
+		return jobs.Row{}, fmt.Errorf("memjobs: %w: %d", jobs.ErrNotFound, id)
 	}
 	return clone(&r.job), nil
 }
 
 // clone is a job that shares nothing that can be written to.
-func clone(j *jobs.Job) jobs.Job {
+func clone(j *jobs.Row) jobs.Row {
 	c := *j
 	c.Data = bytes.Clone(j.Data)
 	c.Answer = bytes.Clone(j.Answer)
@@ -171,7 +171,7 @@ func clone(j *jobs.Job) jobs.Job {
 }
 
 // Find implements [jobs.Tx].
-func (tx *tx) Find(ctx context.Context, q jobs.Query) ([]jobs.Job, error) {
+func (tx *tx) Find(ctx context.Context, q jobs.Query) ([]jobs.Row, error) {
 	if err := tx.ready(ctx); err != nil {
 		return nil, err
 	}
@@ -182,7 +182,7 @@ func (tx *tx) Find(ctx context.Context, q jobs.Query) ([]jobs.Job, error) {
 	return found, nil
 }
 
-func (c *core) find(q *jobs.Query, now func() time.Time) ([]jobs.Job, error) {
+func (c *core) find(q *jobs.Query, now func() time.Time) ([]jobs.Row, error) {
 	if q.Limit < 0 || (q.Due != nil || q.Line != nil) && q.Limit == 0 {
 		return nil, fmt.Errorf("memjobs: %w: a limit of %d", jobs.ErrBadJob, q.Limit)
 	}
@@ -195,7 +195,7 @@ func (c *core) find(q *jobs.Query, now func() time.Time) ([]jobs.Job, error) {
 	default:
 		found = c.table.find(q)
 	}
-	out := make([]jobs.Job, len(found))
+	out := make([]jobs.Row, len(found))
 	for i, r := range found {
 		out[i] = clone(&r.job)
 	}
@@ -211,7 +211,7 @@ func until(by time.Time, now func() time.Time) int64 {
 }
 
 // Save implements [jobs.Tx].
-func (tx *tx) Save(ctx context.Context, list ...*jobs.Job) error {
+func (tx *tx) Save(ctx context.Context, list ...*jobs.Row) error {
 	if err := tx.ready(ctx); err != nil {
 		return err
 	}
@@ -241,7 +241,7 @@ func (tx *tx) Save(ctx context.Context, list ...*jobs.Job) error {
 }
 
 // kept is a job as the table keeps it.
-func kept(j *jobs.Job) jobs.Job {
+func kept(j *jobs.Row) jobs.Row {
 	c := clone(j)
 	for _, at := range []*time.Time{&c.Created, &c.Changed, &c.NextRun, &c.LastRun, &c.Scheduled, &c.Due, &c.Deadline, &c.Expires} {
 		*at = exact(*at)
@@ -251,7 +251,7 @@ func kept(j *jobs.Job) jobs.Job {
 }
 
 // put writes a job, whose bytes are the table's own, and notes what was there.
-func (tx *tx) put(j jobs.Job) {
+func (tx *tx) put(j jobs.Row) {
 	t := tx.core.table
 	r := t.byID[j.ID]
 	if r == nil {
@@ -284,7 +284,7 @@ func (tx *tx) Delete(ctx context.Context, ids ...jobs.ID) error {
 }
 
 // Take implements [jobs.Taker].
-func (tx *tx) Take(ctx context.Context, d jobs.Due, limit int, lease time.Duration) (taken []jobs.Job, rest bool, err error) {
+func (tx *tx) Take(ctx context.Context, d jobs.Due, limit int, lease time.Duration) (taken []jobs.Row, rest bool, err error) {
 	if err := tx.ready(ctx); err != nil {
 		return nil, false, err
 	}
@@ -300,6 +300,9 @@ func (tx *tx) Take(ctx context.Context, d jobs.Due, limit int, lease time.Durati
 		if j.State == jobs.Queued {
 			j.Run++
 			j.Scheduled = j.NextRun
+		}
+		if j.State != jobs.Running {
+			j.Attempt++
 		}
 		j.State, j.LastRun, j.Changed, j.Due = jobs.Running, now, now, time.Time{}
 		j.Token++
@@ -378,14 +381,14 @@ func (v *view) Now(ctx context.Context) (now time.Time, err error) {
 }
 
 // Get implements [jobs.Tx].
-func (v *view) Get(ctx context.Context, id jobs.ID) (j jobs.Job, err error) {
+func (v *view) Get(ctx context.Context, id jobs.ID) (j jobs.Row, err error) {
 	var missing error
 	err = v.read(ctx, func() { j, missing = v.core.get(id) })
 	return j, errors.Join(err, missing)
 }
 
 // Find implements [jobs.Tx].
-func (v *view) Find(ctx context.Context, q jobs.Query) (found []jobs.Job, err error) {
+func (v *view) Find(ctx context.Context, q jobs.Query) (found []jobs.Row, err error) {
 	var bad error
 	err = v.read(ctx, func() { found, bad = v.core.find(&q, v.now) })
 	return found, errors.Join(err, bad)
@@ -401,7 +404,7 @@ func (v *view) Weigh(ctx context.Context, queue string) (n, weight int64, err er
 func (v *view) Lock(context.Context, ...string) error { return errReads }
 
 // Save implements [jobs.Tx].
-func (v *view) Save(context.Context, ...*jobs.Job) error { return errReads }
+func (v *view) Save(context.Context, ...*jobs.Row) error { return errReads }
 
 // Delete implements [jobs.Tx].
 func (v *view) Delete(context.Context, ...jobs.ID) error { return errReads }

@@ -19,7 +19,7 @@ import (
 )
 
 // expected is what Find answers, worked out by looking at every job.
-func expected(all []*jobs.Job, d jobs.Due, now time.Time, limit int) (want []jobs.Job) {
+func expected(all []*jobs.Row, d jobs.Due, now time.Time, limit int) (want []jobs.Row) {
 	p := glob.Compile(d.Pattern)
 	for _, j := range all {
 		switch priority, set := d.Priority.Get(); {
@@ -29,7 +29,7 @@ func expected(all []*jobs.Job, d jobs.Due, now time.Time, limit int) (want []job
 			want = append(want, *j)
 		}
 	}
-	slices.SortFunc(want, func(a, b jobs.Job) int {
+	slices.SortFunc(want, func(a, b jobs.Row) int {
 		return cmp.Or(cmp.Compare(a.Priority, b.Priority), a.Due.Compare(b.Due), cmp.Compare(a.ID, b.ID))
 	})
 	return want[:min(len(want), limit)]
@@ -42,9 +42,9 @@ func TestDueAgainstAllJobs(t *testing.T) {
 		s, other := open(t, dsn), open(t, dsn)
 		r := rand.New(rand.NewPCG(1, 2))
 		start := time.Now().Add(-time.Hour).Truncate(time.Microsecond).UTC()
-		var all []*jobs.Job
+		var all []*jobs.Row
 		for round := range 3 {
-			var fresh []*jobs.Job
+			var fresh []*jobs.Row
 			for range 200 {
 				name := fmt.Sprintf("%c%c/%d", 'a'+rune(r.IntN(3)), 'x'+rune(r.IntN(2)), r.IntN(10+20*round))
 				j := job(name, r.IntN(4)*250, start.Add(time.Duration(r.IntN(120))*time.Minute))
@@ -74,7 +74,7 @@ func TestDueAgainstAllJobs(t *testing.T) {
 				for where, ask := range map[string]func(context.Context, func(context.Context, jobs.Tx) error) error{
 					"View": s.View, "Update": s.Update, "Single": s.Single, "another process": other.View,
 				} {
-					var got []jobs.Job
+					var got []jobs.Row
 					err := ask(bound(t), func(ctx context.Context, tx jobs.Tx) (err error) {
 						got, err = tx.Find(ctx, jobs.Query{Due: &d, Limit: limit})
 						return err
@@ -135,7 +135,7 @@ func TestTake(t *testing.T) {
 			if err != nil || !rest || len(got) != 2 {
 				t.Fatalf("%v, %t, %v", names(got), rest, err)
 			}
-			for i, was := range []*jobs.Job{first, second} {
+			for i, was := range []*jobs.Row{first, second} {
 				want := *was
 				want.State, want.Run, want.Token, want.Scheduled = jobs.Running, 1, was.Token+1, past
 				want.LastRun, want.Changed, want.Due = got[i].LastRun, got[i].LastRun, got[i].LastRun.Add(time.Minute)

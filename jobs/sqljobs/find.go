@@ -10,7 +10,7 @@ import (
 )
 
 // Find implements [jobs.Tx].
-func (t *tx) Find(ctx context.Context, q jobs.Query) ([]jobs.Job, error) {
+func (t *tx) Find(ctx context.Context, q jobs.Query) ([]jobs.Row, error) {
 	if t.err != nil {
 		return nil, t.err
 	}

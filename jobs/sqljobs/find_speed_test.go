@@ -23,7 +23,7 @@ func seldom() map[string]jobs.Query {
 func crowd(t testing.TB, dsn string, n int) {
 	t.Helper()
 	s := open(t, dsn)
-	list := make([]*jobs.Job, n)
+	list := make([]*jobs.Row, n)
 	for i := range list {
 		j := job(fmt.Sprintf("name-%d", i%2), 100, time.Now().Add(-time.Hour))
 		if i%4 < 2 {

@@ -73,14 +73,11 @@ func each(t *testing.T, test func(t *testing.T, dsn string)) {
 }
 
 // job is one that is due at a time.
-func job(name string, priority int, due time.Time) *jobs.Job {
-	return &jobs.Job{
-		Name: name, State: jobs.Queued, Priority: priority, Data: []byte("{}"),
-		Created: due, Changed: due, NextRun: due, Due: due,
-	}
+func job(name string, priority int, due time.Time) *jobs.Row {
+	return &jobs.Row{Job: jobs.Job{Name: name, State: jobs.Queued, Priority: priority, Data: []byte("{}"), Created: due, Changed: due, NextRun: due}, Due: due}
 }
 
-func save(t testing.TB, s *sqljobs.Store, all ...*jobs.Job) {
+func save(t testing.TB, s *sqljobs.Store, all ...*jobs.Row) {
 	t.Helper()
 	for len(all) > 0 {
 		n := min(len(all), 5000)
@@ -98,7 +95,7 @@ func save(t testing.TB, s *sqljobs.Store, all ...*jobs.Job) {
 }
 
 // taken takes one job.
-func taken(ctx context.Context, s *sqljobs.Store, d jobs.Due, limit int, lease time.Duration) (got []jobs.Job, rest bool, err error) {
+func taken(ctx context.Context, s *sqljobs.Store, d jobs.Due, limit int, lease time.Duration) (got []jobs.Row, rest bool, err error) {
 	err = s.Single(ctx, func(ctx context.Context, tx jobs.Tx) (err error) {
 		got, rest, err = tx.(jobs.Taker).Take(ctx, d, limit, lease)
 		return err
@@ -108,7 +105,7 @@ func taken(ctx context.Context, s *sqljobs.Store, d jobs.Due, limit int, lease t
 
 func pattern(p string) jobs.Due { return jobs.Due{Selector: jobs.Selector{Pattern: p}} }
 
-func found(t testing.TB, s *sqljobs.Store, q jobs.Query) (got []jobs.Job) {
+func found(t testing.TB, s *sqljobs.Store, q jobs.Query) (got []jobs.Row) {
 	t.Helper()
 	err := s.View(bound(t), func(ctx context.Context, tx jobs.Tx) (err error) {
 		got, err = tx.Find(ctx, q)
@@ -131,7 +128,7 @@ func until(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-func names(all []jobs.Job) (list []string) {
+func names(all []jobs.Row) (list []string) {
 	for i := range all {
 		list = append(list, fmt.Sprint(all[i].Name, " ", all[i].ID))
 	}

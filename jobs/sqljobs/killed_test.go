@@ -38,7 +38,7 @@ func child() {
 	for g := range 4 {
 		group.Go(func() {
 			for i := range childJobs / 4 {
-				var j *jobs.Job
+				var j *jobs.Row
 				err := s.Single(ctx, func(ctx context.Context, tx jobs.Tx) error {
 					now, err := tx.Now(ctx)
 					if err != nil {

@@ -28,7 +28,7 @@ func TestPlansOfLines(t *testing.T) {
 	if err := s.ready(ctx); err != nil {
 		t.Fatal(err)
 	}
-	after := &jobs.Job{ID: 1, Due: time.Now()}
+	after := &jobs.Row{Job: jobs.Job{ID: 1}, Due: time.Now()}
 	const sorts = "USE TEMP B-TREE FOR ORDER BY"
 	for _, c := range []struct {
 		q     jobs.Query

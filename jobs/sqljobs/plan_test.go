@@ -30,7 +30,7 @@ func TestPlansForAnEmptyTable(t *testing.T) {
 	s := open(t, dsn)
 	const rows = 3000
 	fill := func() {
-		var list []*jobs.Job
+		var list []*jobs.Row
 		for i := range rows {
 			j := job(fmt.Sprintf("name-%d", i%100), i%6, time.Now().Add(-time.Hour))
 			if i/100%2 == 1 {
@@ -71,7 +71,7 @@ func TestPlansForAnEmptyTable(t *testing.T) {
 	const takes = 10
 	for i := range takes {
 		for _, sel := range []jobs.Selector{{Names: []string{fmt.Sprintf("name-%d", i)}}, {Pattern: "*"}, {Pattern: "name-9?"}} {
-			var got []jobs.Job
+			var got []jobs.Row
 			if err := s.Single(bound(t), func(ctx context.Context, tx jobs.Tx) (err error) {
 				got, _, err = tx.(jobs.Taker).Take(ctx, jobs.Due{Selector: sel}, 1, 0)
 				return err
@@ -101,7 +101,7 @@ func askQueues(t *testing.T, s *sqljobs.Store, n int) {
 		l.Queue = "queue-1"
 		return jobs.Query{Line: &l, Limit: 1}
 	}
-	after := &jobs.Job{Due: time.Now().Add(-time.Hour - 10*time.Second), Priority: 2}
+	after := &jobs.Row{Job: jobs.Job{Priority: 2}, Due: time.Now().Add(-time.Hour - 10*time.Second)}
 	key := fmt.Sprint("key-", n)
 	if err := s.Update(bound(t), func(ctx context.Context, tx jobs.Tx) error {
 		for i, c := range []struct {

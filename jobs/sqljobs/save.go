@@ -19,7 +19,7 @@ const (
 )
 
 // Save implements [jobs.Tx].
-func (t *tx) Save(ctx context.Context, all ...*jobs.Job) error {
+func (t *tx) Save(ctx context.Context, all ...*jobs.Row) error {
 	if err := t.writes("save"); err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func (t *tx) Save(ctx context.Context, all ...*jobs.Job) error {
 }
 
 // tell notes the word of a job, once.
-func (t *tx) tell(j *jobs.Job) {
+func (t *tx) tell(j *jobs.Row) {
 	var now time.Time
 	if j.Queue != "" {
 		now = moment(t.clock())
@@ -80,7 +80,7 @@ func (t *tx) tellWord(word string) {
 func notFound(id jobs.ID) error { return fmt.Errorf("save %d: %w", id, jobs.ErrNotFound) }
 
 // renamed reports whether the name of a job may be another one than the stored one, so that it has to be made known.
-func (t *tx) renamed(j *jobs.Job) bool {
+func (t *tx) renamed(j *jobs.Row) bool {
 	for i := len(t.had) - 1; i >= 0; i-- {
 		if t.had[i].id == j.ID {
 			return t.had[i].name != j.Name
@@ -89,7 +89,7 @@ func (t *tx) renamed(j *jobs.Job) bool {
 	return true
 }
 
-func (t *tx) saveEach(ctx context.Context, all []*jobs.Job) error {
+func (t *tx) saveEach(ctx context.Context, all []*jobs.Row) error {
 	for _, j := range all {
 		if err := t.saveOne(ctx, j); err != nil {
 			return err
@@ -98,7 +98,7 @@ func (t *tx) saveEach(ctx context.Context, all []*jobs.Job) error {
 	return nil
 }
 
-func (t *tx) saveOne(ctx context.Context, j *jobs.Job) error {
+func (t *tx) saveOne(ctx context.Context, j *jobs.Row) error {
 	if j.ID == 0 {
 		return t.insert(ctx, j)
 	}
@@ -115,7 +115,7 @@ func (t *tx) saveOne(ctx context.Context, j *jobs.Job) error {
 }
 
 // insert makes a job.
-func (t *tx) insert(ctx context.Context, j *jobs.Job) error {
+func (t *tx) insert(ctx context.Context, j *jobs.Row) error {
 	query, args := t.s.text.insert, values(j)
 	if isBasic(j) {
 		query, args = t.s.text.insertBasic, args[:basic]
@@ -165,11 +165,11 @@ func (t *tx) addNames(ctx context.Context, names []string) error {
 }
 
 // saveAll writes jobs to PostgreSQL, some hundreds in a statement.
-func (t *tx) saveAll(ctx context.Context, all []*jobs.Job) error {
+func (t *tx) saveAll(ctx context.Context, all []*jobs.Row) error {
 	if len(all) == 0 {
 		return nil
 	}
-	var fresh, old []*jobs.Job
+	var fresh, old []*jobs.Row
 	var names []string
 	for _, j := range all {
 		if j.ID == 0 {
@@ -186,27 +186,27 @@ func (t *tx) saveAll(ctx context.Context, all []*jobs.Job) error {
 			return err
 		}
 	}
-	if err := inChunks(fresh, func(part []*jobs.Job) error { return t.insertMany(ctx, part) }); err != nil {
+	if err := inChunks(fresh, func(part []*jobs.Row) error { return t.insertMany(ctx, part) }); err != nil {
 		return err
 	}
-	return inChunks(lastOfEach(old), func(part []*jobs.Job) error { return t.updateMany(ctx, part) })
+	return inChunks(lastOfEach(old), func(part []*jobs.Row) error { return t.updateMany(ctx, part) })
 }
 
 // lastOfEach leaves of several jobs with one id the last.
-func lastOfEach(all []*jobs.Job) []*jobs.Job {
+func lastOfEach(all []*jobs.Row) []*jobs.Row {
 	seen := make(map[jobs.ID]struct{}, len(all))
-	var last []*jobs.Job
+	var last []*jobs.Row
 	for _, j := range slices.Backward(all) {
 		if _, ok := seen[j.ID]; !ok {
 			seen[j.ID] = struct{}{}
 			last = append(last, j)
 		}
 	}
-	slices.SortFunc(last, func(a, b *jobs.Job) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(last, func(a, b *jobs.Row) int { return cmp.Compare(a.ID, b.ID) })
 	return last
 }
 
-func inChunks(all []*jobs.Job, do func([]*jobs.Job) error) error {
+func inChunks(all []*jobs.Row, do func([]*jobs.Row) error) error {
 	for len(all) > 0 {
 		n, size := 0, 0
 		for n < len(all) && n < chunk && size < chunkBytes {
@@ -222,7 +222,7 @@ func inChunks(all []*jobs.Job, do func([]*jobs.Job) error) error {
 }
 
 // arrays are the values of jobs, a column each.
-func arrays(all []*jobs.Job) []any {
+func arrays(all []*jobs.Row) []any {
 	cols := make([]any, len(stored))
 	rows := make([][]any, len(all))
 	for i, j := range all {
@@ -250,7 +250,7 @@ func column[T any](rows [][]any, c int) []*T {
 }
 
 // insertMany makes jobs. Ids are given in the order of the call.
-func (t *tx) insertMany(ctx context.Context, all []*jobs.Job) error {
+func (t *tx) insertMany(ctx context.Context, all []*jobs.Row) error {
 	rows, err := t.c.Query(ctx, t.s.text.insertMany, arrays(all)...)
 	if err != nil {
 		return err
@@ -275,7 +275,7 @@ func (t *tx) insertMany(ctx context.Context, all []*jobs.Job) error {
 }
 
 // updateMany writes over jobs.
-func (t *tx) updateMany(ctx context.Context, all []*jobs.Job) error {
+func (t *tx) updateMany(ctx context.Context, all []*jobs.Row) error {
 	ids := make([]int64, len(all))
 	for i, j := range all {
 		ids[i] = int64(j.ID)

@@ -43,7 +43,7 @@ func TestServiceUnderContention(t *testing.T) {
 		if err := s.Close(ctx); err != nil {
 			t.Error(err)
 		}
-		rest, err := s.List(ctx, jobs.Query{})
+		rest, err := s.Rows(ctx, jobs.Query{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -111,7 +111,7 @@ func (c *caller) command(ctx context.Context) error {
 	}
 }
 
-func checkTurns(t *testing.T, all []jobs.Job) {
+func checkTurns(t *testing.T, all []jobs.Row) {
 	t.Helper()
 	turns, waiting, children := map[string]int{}, map[string]int{}, map[jobs.ID]int{}
 	for _, j := range all {

@@ -103,7 +103,7 @@ func (s *Store) Single(ctx context.Context, fn func(ctx context.Context, tx jobs
 
 // Insert implements [jobs.Inserter]. On PostgreSQL one job is one statement and one trip: the statement is a transaction of its own, and nothing comes
 // after it that could want it undone.
-func (s *Store) Insert(ctx context.Context, draft func(now time.Time) []*jobs.Job) error {
+func (s *Store) Insert(ctx context.Context, draft func(now time.Time) []*jobs.Row) error {
 	save := func(most int) func(ctx context.Context, tx jobs.Tx) error {
 		return func(ctx context.Context, tx jobs.Tx) error {
 			now, err := tx.Now(ctx)

@@ -7,7 +7,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
 )
 
-// simple is what [jobs.Job.Simple] says, and plain what is handed out without a look at others.
+// simple is what [jobs.Row.Simple] says, and plain what is handed out without a look at others.
 const (
 	simple = "repeat IS NULL AND retry_after IS NULL AND parent IS NULL AND has_children = 0 AND sequence_key IS NULL AND queue IS NULL AND answer_key IS NULL"
 	plain  = "j.retry_after IS NULL AND j.parent IS NULL AND j.has_children = 0"
@@ -29,7 +29,7 @@ type texts struct {
 	weigh   string // $1: queue; answers with how many run, and their weight
 	times   string // answers now and the next Due
 	became  string // $1: since, $2: by, $3: limit; answers with names
-	mark    string // SQLite: $1 id, $2 now, $3 due, $4 run, $5 scheduled
+	mark    string // SQLite: $1 id, $2 now, $3 due, $4 run, $5 scheduled, $6 attempts
 	lockIDs string // PostgreSQL: $1 limit, $2 by, $3 ids
 	takeIDs string // PostgreSQL: the same, $4 lease
 
@@ -148,7 +148,7 @@ func insertText(d sqlconn.Dialect, n int) string {
 func (t *texts) sqlite() {
 	t.delete = "DELETE FROM swarmiji_jobs WHERE id = " + cast(1, "bigint")
 	t.mark = `UPDATE swarmiji_jobs SET state = 'RUNNING', changed = $2, last_run = $2, token = token + 1, due = $3, run = $4,
-		scheduled = $5 WHERE id = CAST($1 AS bigint)`
+		scheduled = $5, attempts = $6 WHERE id = CAST($1 AS bigint)`
 	t.names = "SELECT seq, name FROM swarmiji_job_name WHERE seq > $1 ORDER BY seq"
 	t.forget = "DELETE FROM swarmiji_job_name WHERE name = $1"
 }
@@ -271,6 +271,7 @@ func takeText(rows string, lease int) string {
 	return fmt.Sprintf(`c AS MATERIALIZED (%s), g AS (SELECT c.id, bool_and(c.plain) OVER (ORDER BY c.priority, c.due, c.id) AS go FROM c),
 		u AS (UPDATE swarmiji_jobs AS j SET state = 'RUNNING', changed = (SELECT t FROM n), last_run = (SELECT t FROM n), token = j.token + 1,
 			run = j.run + CASE WHEN j.state = 'QUEUED' THEN 1 ELSE 0 END,
+			attempts = j.attempts + CASE WHEN j.state = 'RUNNING' THEN 0 ELSE 1 END,
 			scheduled = CASE WHEN j.state = 'QUEUED' THEN j.next_run ELSE j.scheduled END,
 			due = (SELECT t FROM n) + CAST($%d AS bigint)
 			WHERE j.id = ANY(ARRAY(SELECT g.id FROM g WHERE g.go)) RETURNING j.*)

@@ -114,13 +114,13 @@ func (t *tx) Lock(ctx context.Context, names ...string) error {
 }
 
 // jobs reads the answer of a statement. Those without an id are counted apart.
-func (t *tx) jobs(ctx context.Context, query string, args ...any) (found []jobs.Job, empty int, err error) {
+func (t *tx) jobs(ctx context.Context, query string, args ...any) (found []jobs.Row, empty int, err error) {
 	rows, err := t.c.Query(ctx, query, args...)
 	if err != nil {
 		return nil, 0, err
 	}
 	for rows.Next() {
-		found = append(found, jobs.Job{})
+		found = append(found, jobs.Row{})
 		j := &found[len(found)-1]
 		if err := scan(rows, j); err != nil {
 			return nil, 0, err
@@ -142,9 +142,9 @@ func (t *tx) jobs(ctx context.Context, query string, args ...any) (found []jobs.
 }
 
 // Get implements [jobs.Tx].
-func (t *tx) Get(ctx context.Context, id jobs.ID) (jobs.Job, error) {
+func (t *tx) Get(ctx context.Context, id jobs.ID) (jobs.Row, error) {
 	if t.err != nil {
-		return jobs.Job{}, t.err
+		return jobs.Row{}, t.err
 	}
 	query := t.s.text.lock
 	if t.view {
@@ -153,9 +153,9 @@ func (t *tx) Get(ctx context.Context, id jobs.ID) (jobs.Job, error) {
 	found, _, err := t.jobs(ctx, query, int64(id))
 	switch {
 	case err != nil:
-		return jobs.Job{}, t.fail("get", err)
+		return jobs.Row{}, t.fail("get", err)
 	case len(found) == 0:
-		return jobs.Job{}, jobs.ErrNotFound
+		return jobs.Row{}, jobs.ErrNotFound
 	}
 	return found[0], nil
 }
@@ -192,6 +192,6 @@ func (t *tx) Drop(ctx context.Context, id jobs.ID, token int64) (bool, error) {
 }
 
 // inOrder sorts jobs in the order in which they are handed out.
-func inOrder(a, b *jobs.Job) int {
+func inOrder(a, b *jobs.Row) int {
 	return cmp.Or(cmp.Compare(a.Priority, b.Priority), a.Due.Compare(b.Due), cmp.Compare(a.ID, b.ID))
 }
