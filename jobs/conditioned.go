@@ -54,7 +54,7 @@ func (k *keeping) spec(i int) error {
 	k.specs[i] = Spec{
 		Name: t.Name, Queue: c.Throttle, Key: KeyOfTask(t.ID), SequenceKey: c.SequenceKey, UniqueKey: c.UniqueKey, Weight: c.Weight,
 		Timeout: task.Set(time.Duration(0)), // its end is its task's, however long that takes
-		Data:    t.Message, FirstRun: t.NotBefore, Priority: task.Set(min(t.Priority, MaxPriority)),
+		message: t.Message, FirstRun: t.NotBefore, Priority: task.Set(min(t.Priority, MaxPriority)),
 	}
 	if c.Windows == "" {
 		return nil

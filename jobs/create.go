@@ -55,7 +55,8 @@ type Spec struct {
 	// Respond: an answer does not end the job; what runs it is to look at it.
 	Respond bool
 
-	completed bool // by its Type: what it leaves out was taken out on purpose
+	message   []byte // of the task with conditions that it is
+	completed bool   // by its Type: what it leaves out was taken out on purpose
 }
 
 // Created is a job that was made, or one that was there.
@@ -186,6 +187,12 @@ func (s *Service) draft(spec *Spec) (Row, error) {
 	if spec.Data != nil {
 		var err error
 		if j.Data, err = checkGiven(spec.Data); err != nil {
+			return j, err
+		}
+	}
+	if spec.message != nil {
+		var err error
+		if j.Message, err = checkGiven(spec.message); err != nil {
 			return j, err
 		}
 	}

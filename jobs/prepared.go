@@ -10,13 +10,13 @@ import (
 )
 
 // PreparedSubmitter sends the tasks that a producer has made jobs of, because they have conditions (task.Conditions). A producer is one. Such a job has a
-// Queue, its Data are the task's message, and its Key names the task ([TaskOf]).
+// Queue and the task's message ([Service.Messages]), and its Key names the task ([TaskOf]).
 type PreparedSubmitter interface {
-	// SubmitPrepared publishes the task of a job's Data and returns its handle. Nil error means that the broker has confirmed it; to do it again is safe. An error that
-	// wraps task.ErrBadArgs says that these Data are no such task.
-	SubmitPrepared(ctx context.Context, data []byte) (task.Pending, error)
-	// RevokePrepared records that the task of a job's Data was revoked, unless its end is recorded already: the job was withdrawn. To do it again is safe.
-	RevokePrepared(ctx context.Context, data []byte) error
+	// SubmitPrepared publishes the task of a message and returns its handle. Nil error means that the broker has confirmed it; to do it again is safe. An error that
+	// wraps task.ErrBadArgs says that this message is no such task.
+	SubmitPrepared(ctx context.Context, message []byte) (task.Pending, error)
+	// RevokePrepared records that the task of a message was revoked, unless its end is recorded already: the job was withdrawn. To do it again is safe.
+	RevokePrepared(ctx context.Context, message []byte) error
 }
 
 // keyOfTask begins the Key of such a job.

@@ -35,6 +35,17 @@ func (s *Service) Row(ctx context.Context, id ID) (Row, error) {
 	return r, nil
 }
 
+// Messages returns the messages of the tasks with conditions that these jobs were made of. Other jobs are left out.
+func (s *Service) Messages(ctx context.Context, ids ...ID) (map[ID][]byte, error) {
+	var found map[ID][]byte
+	err := s.c.Store.View(ctx, func(ctx context.Context, tx Tx) error {
+		var err error
+		found, err = tx.Messages(ctx, ids...)
+		return err
+	})
+	return found, err
+}
+
 // Rows is List with what the store keeps on top, likewise.
 func (s *Service) Rows(ctx context.Context, q Query) ([]Row, error) {
 	var found []Row

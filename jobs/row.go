@@ -26,6 +26,9 @@ type Row struct {
 	HasChildren bool
 	// Respond: what runs it looks at the answer, which else ends the job.
 	Respond bool
+	// Message is that of the task with conditions that the job was made of, a JSON object. It is written with a new job, and stays what it is; what reads jobs leaves it
+	// nil ([Tx.Messages] returns it). nil: the job is of no task.
+	Message []byte
 }
 
 // Simple reports whether the job stands for itself: to hand it out or to end it needs no look at others, nor at a rule of time, and it is not kept
@@ -49,6 +52,9 @@ func (j *Row) Check() error {
 		errs = append(errs, fmt.Errorf("%w: the priority %d, not -%d to %d", ErrBadJob, j.Priority, MaxPriority, MaxPriority))
 	}
 	errs = append(errs, CheckData(j.Data), j.checkQueued())
+	if j.Message != nil {
+		errs = append(errs, CheckData(j.Message))
+	}
 	for _, t := range []time.Time{j.Created, j.Changed, j.NextRun, j.LastRun, j.Scheduled, j.Due, j.Deadline, j.Expires} {
 		if t.IsZero() {
 			continue

@@ -91,7 +91,7 @@ func FromContext(ctx context.Context) (Handout, bool) {
 
 // Progress replaces the data of the job that the calling handler runs by v, which is a JSON object when it is written as JSON: how far it has come. Who asks
 // for the job sees that while it runs, and if the process dies the next attempt begins with it. The error is [ErrStale] when the run is over or another has it,
-// [ErrUnsupported] in a task with conditions, whose job's data are its message, and [ErrNoRun] outside of a run. In a consumer it needs [Current].
+// [ErrUnsupported] in a task with conditions, whose job keeps no progress, and [ErrNoRun] outside of a run. In a consumer it needs [Current].
 func Progress(ctx context.Context, v any) error {
 	a, ok := ctx.Value(activeKey{}).(*active)
 	if !ok {
@@ -105,7 +105,7 @@ func Progress(ctx context.Context, v any) error {
 		return err
 	}
 	if _, prepared := TaskOf(&a.handout.Job); prepared {
-		return fmt.Errorf("%w: the data of job %d are the message of its task", ErrUnsupported, a.run.id)
+		return fmt.Errorf("%w: job %d is a task with conditions, which keeps no progress", ErrUnsupported, a.run.id)
 	}
 	return a.update(ctx, data)
 }

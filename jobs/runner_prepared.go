@@ -3,6 +3,7 @@ package jobs
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/swarmiji/swarmiji/task"
@@ -31,13 +32,21 @@ func (r *round) submitReady(ctx context.Context, parcels []parcel, ready []int, 
 		return nil
 	}
 	submit := r.c.Submit.(PreparedSubmitter) //nolint:forcetypeassert // prepared has looked
+	ids := make([]ID, len(ready))
+	for n, i := range ready {
+		ids[n] = parcels[i].ID
+	}
+	messages, err := r.messages(ids)
+	if err != nil {
+		return err
+	}
 	errs := make([]error, len(parcels))
 	free := make(chan struct{}, mostCalls)
 	var wg sync.WaitGroup
 	for _, i := range ready {
 		free <- struct{}{}
 		wg.Go(func() {
-			pending[i], errs[i] = submit.SubmitPrepared(ctx, parcels[i].Data)
+			pending[i], errs[i] = submit.SubmitPrepared(ctx, messages[parcels[i].ID])
 			confirmed[i] = errs[i] == nil
 			<-free
 		})
@@ -51,6 +60,15 @@ func (r *round) submitReady(ctx context.Context, parcels []parcel, ready []int, 
 	return nil
 }
 
+// messages reads the messages of tasks.
+func (r *round) messages(ids []ID) (found map[ID][]byte, err error) {
+	err = r.call(func(ctx context.Context) error {
+		found, err = r.s.Messages(ctx, ids...)
+		return err
+	})
+	return found, err
+}
+
 // revokeWithdrawn ends the tasks of jobs of the queue that were withdrawn: nobody will run them, and their submitters wait. done are the jobs of which that is known; it
 // returns those that are to be known the next time.
 func (r *round) revokeWithdrawn(ctx context.Context, done map[ID]bool) map[ID]bool {
@@ -61,26 +79,33 @@ func (r *round) revokeWithdrawn(ctx context.Context, done map[ID]bool) map[ID]bo
 	now := map[ID]bool{}
 	q := Query{Queue: r.c.Queue.Name, States: []State{Cancelled}, Limit: sweepPage}
 	for ctx.Err() == nil {
-		var page []Row
+		var page []Job
 		err := r.call(func(ctx context.Context) (err error) {
-			page, err = r.s.Rows(ctx, q)
+			page, err = r.s.List(ctx, q)
 			return err
 		})
 		if err != nil {
 			return done
 		}
+		var ids []ID
 		for i := range page {
-			j := &page[i]
-			q.After = j.ID
-			if _, prepared := TaskOf(&j.Job); !prepared {
-				continue
+			q.After = page[i].ID
+			if _, prepared := TaskOf(&page[i]); prepared {
+				ids = append(ids, page[i].ID)
 			}
+		}
+		fresh := slices.DeleteFunc(slices.Clone(ids), func(id ID) bool { return done[id] })
+		messages, err := r.messages(fresh)
+		if err != nil {
+			return done
+		}
+		for _, id := range ids {
 			err := error(nil)
-			if !done[j.ID] {
-				err = r.call(func(ctx context.Context) error { return submit.RevokePrepared(ctx, j.Data) })
+			if !done[id] {
+				err = r.call(func(ctx context.Context) error { return submit.RevokePrepared(ctx, messages[id]) })
 			}
 			if err == nil || errors.Is(err, task.ErrBadArgs) { // else it is tried again
-				now[j.ID] = true
+				now[id] = true
 				continue
 			}
 			r.r.warn("the task of a job that was withdrawn is not revoked", err)

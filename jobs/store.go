@@ -61,7 +61,9 @@ type Tx interface {
 	// Save writes jobs: one with an ID over the job of that id, which is there and locked by this transaction; one without becomes a new one, and is given
 	// its ID, in the order of the call. [ErrNotFound] says that there is no job of an ID. Jobs are checked ([Job.Check]) before any is written. It keeps nothing of what it was handed.
 	Save(ctx context.Context, jobs ...*Row) error
-	// Delete removes jobs that are locked. Those that are not there are none the worse.
+	// Messages returns the Message of each of these jobs that was made with one. It locks nothing.
+	Messages(ctx context.Context, ids ...ID) (map[ID][]byte, error)
+	// Delete removes jobs that are locked, and their Messages. Missing ids are ignored.
 	Delete(ctx context.Context, ids ...ID) error
 }
 

@@ -121,6 +121,20 @@ func (o *office) all() []jobs.Job {
 	return all
 }
 
+// message returns the message of a job.
+func (o *office) message(id jobs.ID) (message []byte) {
+	o.Helper()
+	err := o.store.View(o.Context(), func(ctx context.Context, tx jobs.Tx) error {
+		found, err := tx.Messages(ctx, id)
+		message = found[id]
+		return err
+	})
+	if err != nil {
+		o.Fatal(err)
+	}
+	return message
+}
+
 // send does by hand what a runner does: it has the job run, and sends its task through p.
 func (o *office) send(p *producer.Producer, id jobs.ID) task.Pending {
 	o.Helper()
@@ -130,7 +144,11 @@ func (o *office) send(p *producer.Producer, id jobs.ID) task.Pending {
 		if err != nil {
 			return err
 		}
-		data = j.Data
+		messages, err := tx.Messages(ctx, id)
+		if err != nil {
+			return err
+		}
+		data = messages[id]
 		j.State, j.Run, j.Token = jobs.Running, j.Run+1, j.Token+1
 		return tx.Save(ctx, &j)
 	})
@@ -212,7 +230,7 @@ func TestConditionsBecomeAJob(t *testing.T) {
 		t.Errorf("a job of which little was said (-want +got):\n%s", d)
 	}
 
-	queue, m, err := wire.ReadPrepared(j.Data)
+	queue, m, err := wire.ReadPrepared(o.message(j.ID))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,6 +264,7 @@ func TestKeptTaskRuns(t *testing.T) {
 		t.Errorf("before it is sent it is %s, %v", state, err)
 	}
 	job := o.all()[0]
+	message := o.message(job.ID)
 	dispatched := o.send(other, job.ID)
 	if got, err := get(t, first); got != 2 || err != nil {
 		t.Errorf("the submitter got %d, %v", got, err)
@@ -256,7 +275,7 @@ func TestKeptTaskRuns(t *testing.T) {
 	}
 	o.over(job.ID)
 	// Sent once more when it is over, as one may be whose confirmation was lost, it does not run.
-	again, err := other.SubmitPrepared(t.Context(), job.Data)
+	again, err := other.SubmitPrepared(t.Context(), message)
 	if err != nil {
 		t.Fatal(err)
 	}

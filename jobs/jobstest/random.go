@@ -198,6 +198,9 @@ func (o *op) take(ctx context.Context, t jobs.Taker, r *ledger) error {
 			j.Run++
 			j.Scheduled = j.NextRun
 		}
+		if j.State != jobs.Running {
+			j.Attempt++
+		}
 		j.State, j.Due = jobs.Running, time.Time{}
 		j.Token++
 		if len(got) > len(want) { // the time is the store's

@@ -3,10 +3,13 @@ package jobstest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"strings"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/swarmiji/swarmiji/jobs"
 )
@@ -74,6 +77,57 @@ func saveCases() []testCase {
 				w.save(s, full, bare)
 				w.wantSame(w.get(other, full.ID), full, "the bare one, made full")
 				w.wantSame(w.get(other, bare.ID), bare, "the full one, made bare")
+			},
+		},
+		{
+			Area: "save", Name: "messages",
+			Explain: "Save writes the Message of a new job; Save of a stored job does not change it, and what reads jobs leaves it nil. Messages returns those of the jobs that have one. A transaction that is undone, and Delete, leave none.",
+			Run: func(w *world) {
+				s, other := w.Open(), w.Open()
+				message := func(text string) func(*jobs.Row) { return func(j *jobs.Row) { j.Message = []byte(text) } }
+				list := w.save(s, w.job(s, "a", message(`{"n": 1.50}`)), w.job(s, "a"), w.job(s, "a", message(`{"x":"\u0000"}`)))
+				one := w.add(s, "b", message(`{"one":1}`))
+				want := map[jobs.ID]string{list[0].ID: `{"n": 1.50}`, list[2].ID: `{"x":"\u0000"}`, one.ID: `{"one":1}`}
+				check := func(what string) {
+					w.Helper()
+					got := map[jobs.ID]string{}
+					w.view(other, func(ctx context.Context, tx jobs.Tx) error {
+						found, err := tx.Messages(ctx, list[0].ID, list[1].ID, list[2].ID, one.ID, 999)
+						clear(got)
+						for id, text := range found {
+							got[id] = string(text)
+						}
+						return err
+					})
+					if diff := cmp.Diff(want, got); diff != "" {
+						w.Errorf("%s (-want +got):\n%s", what, diff)
+					}
+				}
+				check("the messages")
+				if j := w.get(s, one.ID); j.Message != nil {
+					w.Errorf("Get returns the message %s", j.Message)
+				}
+				for _, j := range w.find(s, jobs.Query{}) {
+					if j.Message != nil {
+						w.Errorf("Find returns the message %s", j.Message)
+					}
+				}
+				w.edit(s, one.ID, message(`{"other":1}`))
+				w.edit(s, list[0].ID, func(j *jobs.Row) { j.Name = "c" })
+				check("after they were saved once more")
+				undone := w.job(s, "c", message(`{}`))
+				_ = s.Update(context.Background(), func(ctx context.Context, tx jobs.Tx) error {
+					j := undone
+					return errors.Join(tx.Delete(ctx, one.ID), tx.Save(ctx, &j), errCase)
+				})
+				check("after what was undone")
+				w.update(s, func(ctx context.Context, tx jobs.Tx) error { return tx.Delete(ctx, one.ID, list[0].ID) })
+				delete(want, one.ID)
+				delete(want, list[0].ID)
+				check("after two were deleted")
+				bad := w.job(s, "a", message(`[]`))
+				err := s.Update(context.Background(), func(ctx context.Context, tx jobs.Tx) error { return tx.Save(ctx, &bad) })
+				w.WantIs(err, jobs.ErrBadJob, "Save of a message that is no object")
 			},
 		},
 		{

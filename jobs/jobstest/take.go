@@ -38,7 +38,7 @@ func takeCases() []testCase {
 	return []testCase{
 		{
 			Area: "take", Name: "what it changes",
-			Explain: "Take has jobs run: State RUNNING, LastRun and Changed now, Token one more, and of those that were QUEUED Run one more and Scheduled their NextRun; Due is the end of the lease. Nothing else changes. The answer is what they are afterwards.",
+			Explain: "Take has jobs run: State RUNNING, LastRun and Changed now, Token one more, Attempt one more of those that were not RUNNING, and of those that were QUEUED Run one more and Scheduled their NextRun; Due is the end of the lease. Nothing else changes. The answer is what they are afterwards.",
 			Needs:   []need{needsTake},
 			Run: func(w *world) {
 				s := w.Open()
@@ -66,6 +66,7 @@ func takeCases() []testCase {
 					want.Token++
 					if i == 0 {
 						want.Run++
+						want.Attempt++
 						want.Scheduled = before[i].NextRun
 					}
 					w.wantSame(j, want, "the answer, job %d", i)
@@ -75,6 +76,10 @@ func takeCases() []testCase {
 				got = w.take(s, forPattern("c"), 1, 0)
 				if len(got.jobs) != 1 || !got.jobs[0].Due.IsZero() || !w.get(s, before[2].ID).Due.IsZero() {
 					w.Errorf("without a lease a job has no Due: %+v", got.jobs)
+				}
+				postponed := w.add(s, "d", queued, func(j *jobs.Row) { j.State, j.Attempt = jobs.RunQueued, 4 })
+				if got = w.take(s, forPattern("d"), 1, 0); len(got.jobs) != 1 || got.jobs[0].Attempt != 5 || got.jobs[0].Run != 3 || w.get(s, postponed.ID).Attempt != 5 {
+					w.Errorf("one that was RUNQUEUED begins another attempt of the same run: %+v", got.jobs)
 				}
 				if got = w.take(s, forPattern("*"), 10, 0); len(got.jobs) > 0 || got.rest {
 					w.Errorf("%d are taken when nothing is due, rest %v", len(got.jobs), got.rest)

@@ -66,6 +66,10 @@ func (b bareTx) Get(ctx context.Context, id jobs.ID) (jobs.Row, error) { return 
 
 func (b bareTx) Save(ctx context.Context, list ...*jobs.Row) error { return b.tx.Save(ctx, list...) }
 
+func (b bareTx) Messages(ctx context.Context, ids ...jobs.ID) (map[jobs.ID][]byte, error) {
+	return b.tx.Messages(ctx, ids...)
+}
+
 func (b bareTx) Delete(ctx context.Context, ids ...jobs.ID) error { return b.tx.Delete(ctx, ids...) }
 
 func (b bareTx) Find(ctx context.Context, q jobs.Query) ([]jobs.Row, error) { return b.tx.Find(ctx, q) }

@@ -167,6 +167,7 @@ func clone(j *jobs.Row) jobs.Row {
 	c := *j
 	c.Data = bytes.Clone(j.Data)
 	c.Answer = bytes.Clone(j.Answer)
+	c.Message = nil
 	return c
 }
 
@@ -200,6 +201,24 @@ func (c *core) find(q *jobs.Query, now func() time.Time) ([]jobs.Row, error) {
 		out[i] = clone(&r.job)
 	}
 	return out, nil
+}
+
+// Messages implements [jobs.Tx].
+func (tx *tx) Messages(ctx context.Context, ids ...jobs.ID) (map[jobs.ID][]byte, error) {
+	if err := tx.ready(ctx); err != nil {
+		return nil, err
+	}
+	return tx.core.messages(ids), nil
+}
+
+func (c *core) messages(ids []jobs.ID) map[jobs.ID][]byte {
+	found := map[jobs.ID][]byte{}
+	for _, id := range ids {
+		if r := c.table.byID[id]; r != nil && r.job.Message != nil {
+			found[id] = bytes.Clone(r.job.Message)
+		}
+	}
+	return found
 }
 
 // until is the latest Due that is asked for.
@@ -243,6 +262,7 @@ func (tx *tx) Save(ctx context.Context, list ...*jobs.Row) error {
 // kept is a job as the table keeps it.
 func kept(j *jobs.Row) jobs.Row {
 	c := clone(j)
+	c.Message = bytes.Clone(j.Message)
 	for _, at := range []*time.Time{&c.Created, &c.Changed, &c.NextRun, &c.LastRun, &c.Scheduled, &c.Due, &c.Deadline, &c.Expires} {
 		*at = exact(*at)
 	}
@@ -260,6 +280,7 @@ func (tx *tx) put(j jobs.Row) {
 		return
 	}
 	before := r.job
+	j.Message = before.Message
 	tx.undo = append(tx.undo, change{id: j.ID, before: &before})
 	t.replace(r, j)
 }
@@ -392,6 +413,12 @@ func (v *view) Find(ctx context.Context, q jobs.Query) (found []jobs.Row, err er
 	var bad error
 	err = v.read(ctx, func() { found, bad = v.core.find(&q, v.now) })
 	return found, errors.Join(err, bad)
+}
+
+// Messages implements [jobs.Tx].
+func (v *view) Messages(ctx context.Context, ids ...jobs.ID) (found map[jobs.ID][]byte, err error) {
+	err = v.read(ctx, func() { found = v.core.messages(ids) })
+	return found, err
 }
 
 // Weigh implements [jobs.Weigher].

@@ -24,7 +24,11 @@ func (t *tx) Save(ctx context.Context, all ...*jobs.Row) error {
 		return err
 	}
 	var errs []error
+	var made []*jobs.Row // with a message
 	for _, j := range all {
+		if j.ID == 0 && j.Message != nil {
+			made = append(made, j)
+		}
 		if j.ID < 0 {
 			errs = append(errs, fmt.Errorf("%w: the id %d", jobs.ErrBadJob, j.ID))
 		}
@@ -42,6 +46,9 @@ func (t *tx) Save(ctx context.Context, all ...*jobs.Row) error {
 	default:
 		err = t.saveAll(ctx, all)
 	}
+	if err == nil {
+		err = t.saveMessages(ctx, made)
+	}
 	if err != nil {
 		if errors.Is(err, jobs.ErrNotFound) {
 			return err
@@ -55,6 +62,26 @@ func (t *tx) Save(ctx context.Context, all ...*jobs.Row) error {
 		t.tell(j)
 	}
 	return nil
+}
+
+// saveMessages writes the messages of jobs that were just made.
+func (t *tx) saveMessages(ctx context.Context, made []*jobs.Row) error {
+	return inChunks(made, func(part []*jobs.Row) error {
+		ids, messages := make([]int64, len(part)), make([]string, len(part))
+		for i, j := range part {
+			ids[i], messages[i] = int64(j.ID), string(j.Message)
+		}
+		if !t.s.lite {
+			_, err := t.c.Exec(ctx, t.s.text.addMessage, ids, messages)
+			return err
+		}
+		for i := range ids {
+			if _, err := t.c.Exec(ctx, t.s.text.addMessage, ids[i], messages[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // tell notes the word of a job, once.
@@ -210,7 +237,7 @@ func inChunks(all []*jobs.Row, do func([]*jobs.Row) error) error {
 	for len(all) > 0 {
 		n, size := 0, 0
 		for n < len(all) && n < chunk && size < chunkBytes {
-			size += len(all[n].Data)
+			size += len(all[n].Data) + len(all[n].Message)
 			n++
 		}
 		if err := do(all[:n]); err != nil {

@@ -111,7 +111,7 @@ func (s *Store) Insert(ctx context.Context, draft func(now time.Time) []*jobs.Ro
 				return err
 			}
 			all := draft(now)
-			if len(all) > most {
+			if len(all) > most || most == 1 && len(all) == 1 && all[0].Message != nil {
 				return errMany
 			}
 			for _, j := range all {
@@ -131,7 +131,7 @@ func (s *Store) Insert(ctx context.Context, draft func(now time.Time) []*jobs.Ro
 }
 
 // errMany says that jobs are not saved by one statement.
-var errMany = errors.New("sqljobs: several jobs")
+var errMany = errors.New("sqljobs: several rows")
 
 // View implements [jobs.Store].
 func (s *Store) View(ctx context.Context, fn func(ctx context.Context, tx jobs.Tx) error) error {

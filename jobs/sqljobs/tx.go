@@ -178,8 +178,42 @@ func (t *tx) Delete(ctx context.Context, ids ...jobs.ID) error {
 		if _, err := t.c.Exec(ctx, t.s.text.delete, id); err != nil {
 			return t.fail("delete", err)
 		}
+		if _, err := t.c.Exec(ctx, t.s.text.dropMessage, id); err != nil {
+			return t.fail("delete", err)
+		}
 	}
 	return nil
+}
+
+// Messages implements [jobs.Tx].
+func (t *tx) Messages(ctx context.Context, ids ...jobs.ID) (map[jobs.ID][]byte, error) {
+	found := map[jobs.ID][]byte{}
+	if t.err != nil || len(ids) == 0 {
+		return found, t.err
+	}
+	var list any = ids
+	if t.s.lite {
+		list = asJSON(ids)
+	} else {
+		all := make([]int64, len(ids))
+		for i, id := range ids {
+			all[i] = int64(id)
+		}
+		list = all
+	}
+	rows, err := t.c.Query(ctx, t.s.text.messages, list)
+	if err != nil {
+		return nil, t.fail("messages", err)
+	}
+	for rows.Next() {
+		var id int64
+		var message []byte
+		if err := rows.Scan(&id, &message); err != nil {
+			return nil, t.fail("messages", err)
+		}
+		found[jobs.ID(id)] = message
+	}
+	return found, t.fail("messages", errors.Join(rows.Err(), rows.Close()))
 }
 
 // Drop implements [jobs.Dropper].

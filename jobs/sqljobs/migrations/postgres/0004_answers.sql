@@ -88,3 +88,13 @@ UPDATE swarmiji_jobs AS j SET
 	WHERE j.id = k.id AND k.books IS NOT NULL;
 
 UPDATE swarmiji_jobs SET attempts = 1 WHERE queue IS NULL AND attempts = 0 AND (state = 'RUNNING' OR state = 'RUNQUEUED' AND retry_after IS NOT NULL);
+
+-- The messages of tasks with conditions, each of which is a job until it has ended.
+CREATE TABLE swarmiji_job_message (
+	job     bigint PRIMARY KEY,
+	message text NOT NULL
+);
+
+INSERT INTO swarmiji_job_message (job, message) SELECT id, data FROM swarmiji_jobs WHERE queue IS NOT NULL AND answer_key LIKE 'swarmiji.task/%';
+
+UPDATE swarmiji_jobs SET data = '{}' WHERE queue IS NOT NULL AND answer_key LIKE 'swarmiji.task/%';

@@ -84,3 +84,13 @@ UPDATE swarmiji_jobs SET
 		AND (instr(data, '"runnerRetries":') > 0 OR retry_after IS NOT NULL AND state <> 'QUEUED' AND instr(data, '"retryAfterCount":') > 0);
 
 UPDATE swarmiji_jobs SET attempts = 1 WHERE queue IS NULL AND attempts = 0 AND (state = 'RUNNING' OR state = 'RUNQUEUED' AND retry_after IS NOT NULL);
+
+-- The messages of tasks with conditions, each of which is a job until it has ended.
+CREATE TABLE swarmiji_job_message (
+	job     integer PRIMARY KEY,
+	message text NOT NULL
+);
+
+INSERT INTO swarmiji_job_message (job, message) SELECT id, data FROM swarmiji_jobs WHERE queue IS NOT NULL AND answer_key LIKE 'swarmiji.task/%';
+
+UPDATE swarmiji_jobs SET data = '{}' WHERE queue IS NOT NULL AND answer_key LIKE 'swarmiji.task/%';
