@@ -256,9 +256,9 @@ func (t *step) answerNoJob(ctx context.Context, a *Answer) (Receipt, error) {
 
 // lastOver returns the newest job of a's key that is over, or nil.
 func (t *step) lastOver(ctx context.Context, a *Answer) (last *Row, err error) {
-	q := Query{Name: a.Name, Key: a.Key, States: []State{Finished, Failed, Cancelled}, Limit: page}
+	p := Page{States: []State{Finished, Failed, Cancelled}, Limit: page}
 	for {
-		found, err := t.tx.Find(ctx, q)
+		found, err := t.tx.OfKey(ctx, a.Name, a.Key, p)
 		if err != nil {
 			return nil, err
 		}
@@ -268,7 +268,7 @@ func (t *step) lastOver(ctx context.Context, a *Answer) (last *Row, err error) {
 		if len(found) < page {
 			break
 		}
-		q.After = last.ID
+		p.After = last.ID
 	}
 	if t.batch != nil {
 		last = t.batch.lastOver(last, a)

@@ -126,14 +126,14 @@ func (b *batch) read(id ID) bool {
 	return read
 }
 
-// owner returns the job, but for one, that this batch has, that has the key that q asks for, and
-// that is not over.
-func (b *batch) owner(q *Query, but ID) *Row {
+// owner returns the job, but for one, that this batch has, that has a name and a key, or unique
+// key, and that is not over.
+func (b *batch) owner(name, key string, unique bool, but ID) *Row {
 	if b == nil {
 		return nil
 	}
 	has := func(j *Row) bool {
-		return j.Name == q.Name && !j.State.Over() && (q.Key != "" && j.Key == q.Key || q.UniqueKey != "" && j.UniqueKey == q.UniqueKey)
+		return j.Name == name && !j.State.Over() && (unique && j.UniqueKey == key || !unique && j.Key == key)
 	}
 	for id, j := range b.jobs {
 		if id != but && j != nil && has(j) {

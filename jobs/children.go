@@ -10,7 +10,7 @@ const page = 256
 
 // hasPending tells whether a parent has children that it waits for.
 func (t *step) hasPending(ctx context.Context, parent ID) (bool, error) {
-	found, err := t.tx.Find(ctx, Query{Parent: parent, States: pending(), Limit: 1})
+	found, err := t.tx.Children(ctx, parent, Page{States: pending(), Limit: 1})
 	return len(found) > 0, err
 }
 
@@ -51,7 +51,7 @@ func (t *step) clear(ctx context.Context, parent ID) error {
 func (t *step) eachChild(ctx context.Context, parent ID, states []State, fn func([]*Row) error) error {
 	after := ID(0)
 	for {
-		found, err := t.tx.Find(ctx, Query{Parent: parent, States: states, After: after, Limit: page})
+		found, err := t.tx.Children(ctx, parent, Page{States: states, After: after, Limit: page})
 		if err != nil || len(found) == 0 {
 			return err
 		}

@@ -91,7 +91,7 @@ func (k *keeping) unknown(ctx context.Context, some []int) (left []int, err erro
 		left = nil // it may run twice
 		for _, i := range some {
 			if k.tasks[i].Chosen {
-				found, err := tx.Find(ctx, Query{Name: k.specs[i].Name, Key: k.specs[i].Key, Limit: 1})
+				found, err := tx.OfKey(ctx, k.specs[i].Name, k.specs[i].Key, Page{Limit: 1})
 				if err != nil {
 					return err
 				}

@@ -316,7 +316,7 @@ func (m *maker) flush(ctx context.Context) error {
 func (m *maker) line(ctx context.Context, j *Row) error {
 	busy, known := m.busy[j.SequenceKey]
 	if !known {
-		found, err := m.tx.Find(ctx, Query{SequenceKey: j.SequenceKey, States: append(holding(), Waiting), Limit: 1})
+		found, err := m.tx.OfSequence(ctx, j.SequenceKey, Page{States: append(holding(), Waiting), Limit: 1})
 		if err != nil {
 			return err
 		}

@@ -94,7 +94,7 @@ func TestCreateAll(t *testing.T) {
 		}
 		_, err = w.CreateAll(ctx, []jobs.Spec{{Name: "a"}, {Name: "b", Parent: 1}})
 		w.is(err, jobs.ErrParentNotFound)
-		if all, err := w.List(ctx, jobs.Query{}); err != nil || len(all) > 0 {
+		if all, err := w.List(ctx, jobs.Filter{}); err != nil || len(all) > 0 {
 			w.Fatalf("%v, %v", all, err)
 		}
 		p := w.create(jobs.Spec{Name: "p"})

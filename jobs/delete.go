@@ -24,7 +24,7 @@ func (s *Service) Delete(ctx context.Context, id ID) error {
 func (s *Service) Cancel(ctx context.Context, id ID) error {
 	err := s.change(ctx, id, func(ctx context.Context, t *step, j *Row) error {
 		if j.HasChildren {
-			left, err := t.tx.Find(ctx, Query{Parent: id, Limit: 1})
+			left, err := t.tx.Children(ctx, id, Page{Limit: 1})
 			if err != nil {
 				return err
 			}

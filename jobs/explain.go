@@ -163,7 +163,7 @@ func attempt(j *Row) string {
 // waits tells of a job that has not the turn of its sequence key.
 func (x *explainer) waits(ctx context.Context) error {
 	key := x.Job.SequenceKey
-	found, err := x.tx.Find(ctx, Query{SequenceKey: key, States: holding(), Limit: 1})
+	found, err := x.tx.OfSequence(ctx, key, Page{States: holding(), Limit: 1})
 	if err != nil {
 		return err
 	}
@@ -193,7 +193,7 @@ func (x *explainer) paused(ctx context.Context) error {
 		x.add(Why{Kind: WhyParent, Job: x.Job.Parent}, "It waits until its parent, job %d, has finished its run and is PAUSED.", x.Job.Parent)
 		return nil
 	}
-	found, err := x.tx.Find(ctx, Query{Parent: x.Job.ID, States: pending(), Limit: page})
+	found, err := x.tx.Children(ctx, x.Job.ID, Page{States: pending(), Limit: page})
 	if err != nil {
 		return err
 	}

@@ -90,7 +90,7 @@ func (x *explainer) limited(ctx context.Context, data *leadData) (bool, error) {
 
 // heldUp tells whether one before the job in a strict queue holds it up.
 func (x *explainer) heldUp(ctx context.Context, data *leadData, g gauge) (bool, error) {
-	found, err := x.tx.Find(ctx, Query{Limit: 1, Line: &Line{Queue: x.Job.Queue, State: Queued, By: x.At, Order: data.Order}})
+	found, err := x.tx.Line(ctx, Line{Queue: x.Job.Queue, State: Queued, By: x.At, Order: data.Order}, 1)
 	if err != nil || len(found) == 0 || found[0].ID == x.Job.ID || g.fits(found[0].Weight) {
 		return false, err
 	}

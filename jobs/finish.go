@@ -135,7 +135,7 @@ func (t *step) pause(ctx context.Context, j *Row) error {
 // remove deletes j, which must have no children left.
 func (t *step) remove(ctx context.Context, j *Row) error {
 	if j.HasChildren {
-		left, err := t.tx.Find(ctx, Query{Parent: j.ID, Limit: 1})
+		left, err := t.tx.Children(ctx, j.ID, Page{Limit: 1})
 		if err != nil {
 			return err
 		}

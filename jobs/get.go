@@ -187,7 +187,7 @@ func (s *Service) takeAny(ctx context.Context, sel Selector, lease time.Duration
 	var l locks
 	var out []Handout
 	err := s.update(ctx, &l, func(ctx context.Context, t *step) error {
-		found, err := t.tx.Find(ctx, Query{Due: &Due{Selector: sel}, Limit: limit})
+		found, err := t.tx.Due(ctx, Due{Selector: sel}, limit)
 		if err != nil {
 			return err
 		}
@@ -348,7 +348,7 @@ func (h *Handout) related() bool { return !h.GivenUp && (h.Parent != 0 || h.HasC
 func (h *Handout) addChildren(ctx context.Context, tx Tx) error {
 	after := ID(0)
 	for {
-		found, err := tx.Find(ctx, Query{Parent: h.ID, States: []State{Finished, Cancelled}, After: after, Limit: page})
+		found, err := tx.Children(ctx, h.ID, Page{States: []State{Finished, Cancelled}, After: after, Limit: page})
 		if err != nil || len(found) == 0 {
 			return err
 		}

@@ -45,8 +45,8 @@ const (
 	DefaultPriority = 100
 )
 
-// Job is what users see of a record. Which of its fields change, and when, is the business of [Service]; a [Store] keeps them as they are, in
-// microseconds and in UTC, with more of its own ([Row]).
+// Job is what users see of a record. [Service] changes its fields; a [Store] keeps them as they are,
+// in microseconds and in UTC, as a part of a [Row].
 type Job struct {
 	ID ID
 	// Name says what is to be done: 1 to [MaxName] bytes of UTF-8 without a NUL. Workers ask for names by pattern.
@@ -87,8 +87,9 @@ type Job struct {
 	Timeout time.Duration
 	// Deadline is when its present attempt times out. Zero: it is in none, or that has no end.
 	Deadline time.Time
-	// Attempt says which attempt it is in, or was in last, since it was made, requeued, or finished last: 1 is the first. 0: it has not begun. One begins each time
-	// that the job is handed out while it is QUEUED or RUNQUEUED; where a lease has ended or an answer has come, it goes on.
+	// Attempt is the number of the present attempt, or of the last one, since the job was made,
+	// requeued or finished: 1 is the first. 0: none has begun. An attempt begins when the job is
+	// handed out while QUEUED or RUNQUEUED. It goes on where a lease has ended or an answer has come.
 	Attempt int64
 	// UniqueKey: no other job of this name has it that is not over. "": none.
 	UniqueKey string

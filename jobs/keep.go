@@ -29,7 +29,7 @@ func (t *step) end(ctx context.Context, j *Row, state State) error {
 		return nil
 	}
 	if j.HasChildren {
-		if left, err := t.tx.Find(ctx, Query{Parent: j.ID, Limit: 1}); err != nil || len(left) > 0 {
+		if left, err := t.tx.Children(ctx, j.ID, Page{Limit: 1}); err != nil || len(left) > 0 {
 			return err
 		}
 	}

@@ -63,13 +63,15 @@ func (l *locks) addKeys(j *Row, name string) error {
 
 // free returns an error if another job than j that is not over has one of j's keys, or a task that waits for its answer. They are locked.
 func (t *step) free(ctx context.Context, j *Row) error {
-	for _, q := range []Query{{UniqueKey: j.UniqueKey}, {Key: j.Key}} {
-		key := q.UniqueKey + q.Key
+	for _, unique := range []bool{true, false} {
+		key, find := j.Key, t.tx.OfKey
+		if unique {
+			key, find = j.UniqueKey, t.tx.OfUniqueKey
+		}
 		if key == "" {
 			continue
 		}
-		q.Name, q.States, q.Limit = j.Name, alive(), 2
-		found, err := t.tx.Find(ctx, q)
+		found, err := find(ctx, j.Name, key, Page{States: alive(), Limit: 2})
 		if err != nil {
 			return err
 		}
@@ -78,7 +80,7 @@ func (t *step) free(ctx context.Context, j *Row) error {
 				return &KeyTakenError{Key: key, Job: found[i].ID}
 			}
 		}
-		if other := t.batch.owner(&q, j.ID); other != nil {
+		if other := t.batch.owner(j.Name, key, unique, j.ID); other != nil {
 			return &KeyTakenError{Key: key, Job: other.ID}
 		}
 	}

@@ -117,7 +117,7 @@ func (l *lead) upcoming(ctx context.Context) (wait time.Duration, err error) {
 		for _, state := range []State{Queued, Running} {
 			// Behind all that were due when the queue was looked at.
 			after := Row{Job: Job{ID: 1<<53 - 1, Priority: MaxPriority}, Due: l.looked}
-			found, err := tx.Find(ctx, Query{Limit: 1, Line: &Line{Queue: l.q.Name, State: state, By: now.Add(wait), After: &after}})
+			found, err := tx.Line(ctx, Line{Queue: l.q.Name, State: state, By: now.Add(wait), After: &after}, 1)
 			if err != nil {
 				return err
 			}
@@ -186,11 +186,11 @@ func (p *pace) poll(every time.Duration) time.Duration {
 }
 
 // sparing is find, but for searches that have found nothing of late.
-func (p *pace) sparing(find func(context.Context, Query) ([]Row, error)) func(context.Context, Query) ([]Row, error) {
-	return func(ctx context.Context, q Query) ([]Row, error) {
-		most, set := q.Line.MaxWeight.Get()
+func (p *pace) sparing(find func(context.Context, Line, int) ([]Row, error)) func(context.Context, Line, int) ([]Row, error) {
+	return func(ctx context.Context, q Line, limit int) ([]Row, error) {
+		most, set := q.MaxWeight.Get()
 		if !set {
-			return find(ctx, q)
+			return find(ctx, q, limit)
 		}
 		now := time.Now()
 		if most <= p.light && now.Before(p.until) {
@@ -198,7 +198,7 @@ func (p *pace) sparing(find func(context.Context, Query) ([]Row, error)) func(co
 			return nil, nil
 		}
 		p.spared = false
-		found, err := find(ctx, q)
+		found, err := find(ctx, q, limit)
 		if took := time.Since(now); err == nil && len(found) == 0 && took > scanTime {
 			p.light, p.until = most, time.Now().Add(calm*took)
 		}

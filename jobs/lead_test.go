@@ -105,7 +105,7 @@ func TestFrozenLeaderStartsNothing(t *testing.T) {
 // runningIn returns how many jobs of a queue run, and their weight.
 func (w *world) runningIn(queue string) (n, weight int64) {
 	w.Helper()
-	found, err := w.List(w.Context(), jobs.Query{Queue: queue, States: []jobs.State{jobs.Running}})
+	found, err := w.List(w.Context(), jobs.Filter{Queue: queue, States: []jobs.State{jobs.Running}})
 	w.ok(err)
 	for _, j := range found {
 		n, weight = n+1, weight+j.Weight

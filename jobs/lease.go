@@ -25,8 +25,11 @@ func (s *Service) GiveBack(ctx context.Context, h Handout) error {
 		if j.answered() {
 			return t.goOnWith(ctx, j)
 		}
-		if h.was.state != Running && (j.Queue != "" || j.Key == "") { // else a request may be on its way, and its answer is one to this attempt
-			j.Attempt, j.Handouts = max(j.Attempt-1, 0), max(j.Handouts-1, 0)
+		if h.was.state != Running {
+			j.Handouts = max(j.Handouts-1, 0)
+			if j.Queue != "" || j.Key == "" { // else the answer to a request may be on its way
+				j.Attempt = max(j.Attempt-1, 0)
+			}
 		}
 		switch h.was.state {
 		case RunQueued:

@@ -130,7 +130,7 @@ func (t *turn) run(ctx context.Context, token int64, plan *Look) error {
 
 // resumeRuns hands out again what runs and is due: its lease has ended, or there is an answer, or there was none in time.
 func (t *turn) resumeRuns(ctx context.Context) error {
-	found, err := t.tx.Find(ctx, Query{Limit: t.room, Line: &Line{Queue: t.l.q.Name, State: Running, By: t.now}})
+	found, err := t.tx.Line(ctx, Line{Queue: t.l.q.Name, State: Running, By: t.now}, t.room)
 	if err != nil {
 		return err
 	}
@@ -198,7 +198,7 @@ func (t *turn) admit(ctx context.Context) error {
 		}
 		g.taken = weight
 	}
-	ln := line{queue: t.l.q.Name, order: t.l.q.Order, by: t.now, find: t.l.pace.sparing(t.tx.Find)}
+	ln := line{queue: t.l.q.Name, order: t.l.q.Order, by: t.now, find: t.l.pace.sparing(t.tx.Line)}
 	var failed error
 	err := ln.each(ctx, g.most, func() int { return t.room }, func(j *Row) bool {
 		if at, err := t.s.opens(j, t.now); at.After(t.now) {
@@ -298,7 +298,7 @@ func (t *turn) carryOut(ctx context.Context, plan *Look) error {
 	ids := slices.Concat(plan.starts, plan.later)
 	jobs := make(map[ID]*Row, len(ids))
 	for part := range slices.Chunk(slices.Sorted(slices.Values(ids)), rosterPage) {
-		found, err := t.tx.Find(ctx, Query{IDs: part})
+		found, err := t.tx.Jobs(ctx, part...)
 		if err != nil {
 			return err
 		}
@@ -338,7 +338,7 @@ func weigh(ctx context.Context, tx Tx, queue string) (n, weight int64, err error
 	}
 	after := ID(0)
 	for {
-		found, err := tx.Find(ctx, Query{Queue: queue, States: []State{Running, RunQueued}, After: after, Limit: rosterPage})
+		found, err := tx.OfQueue(ctx, queue, Page{States: []State{Running, RunQueued}, After: after, Limit: rosterPage})
 		if err != nil {
 			return 0, 0, err
 		}
@@ -368,7 +368,7 @@ func (l *lead) plan(ctx context.Context, room int) (plan *Look, idle bool, err e
 		if version = 0; rec != nil {
 			version = rec.Admissions
 		}
-		found, err := tx.Find(ctx, Query{Limit: 1, Line: &Line{Queue: l.q.Name, State: Running, By: look.now}})
+		found, err := tx.Line(ctx, Line{Queue: l.q.Name, State: Running, By: look.now}, 1)
 		if err != nil {
 			return err
 		}
@@ -398,7 +398,9 @@ func (l *lead) plan(ctx context.Context, room int) (plan *Look, idle bool, err e
 }
 
 // lineView reads a page, in a transaction of its own: none is open while a throttler works.
-func (s *Service) lineView(ctx context.Context, q Query) ([]Row, error) { return s.Rows(ctx, q) }
+func (s *Service) lineView(ctx context.Context, q Line, limit int) ([]Row, error) {
+	return s.view(ctx, func(ctx context.Context, tx Tx) ([]Row, error) { return tx.Line(ctx, q, limit) })
+}
 
 // readRoster brings the roster up to date.
 func (l *lead) readRoster(ctx context.Context, running int, version int64) (err error) {

@@ -289,7 +289,7 @@ func (w *waiters) probe(ctx context.Context) error {
 	err := w.s.c.Store.View(ctx, func(ctx context.Context, tx Tx) error {
 		hit = nil
 		for _, g := range some {
-			found, err := tx.Find(ctx, Query{Due: &Due{Selector: g.sel}, Limit: 1})
+			found, err := tx.Due(ctx, Due{Selector: g.sel}, 1)
 			if err != nil {
 				return err
 			}

@@ -12,10 +12,12 @@ import (
 // PreparedSubmitter sends the tasks that a producer has made jobs of, because they have conditions (task.Conditions). A producer is one. Such a job has a
 // Queue and the task's message ([Service.Messages]), and its Key names the task ([TaskOf]).
 type PreparedSubmitter interface {
-	// SubmitPrepared publishes the task of a message and returns its handle. Nil error means that the broker has confirmed it; to do it again is safe. An error that
-	// wraps task.ErrBadArgs says that this message is no such task.
+	// SubmitPrepared publishes the task of a message and returns its handle. Nil error means that
+	// the broker has confirmed it; to do it again is safe. An error that wraps task.ErrBadArgs says
+	// that this message is no such task.
 	SubmitPrepared(ctx context.Context, message []byte) (task.Pending, error)
-	// RevokePrepared records that the task of a message was revoked, unless its end is recorded already: the job was withdrawn. To do it again is safe.
+	// RevokePrepared records that the task of a message was revoked, unless its end is recorded
+	// already: the job was withdrawn. To do it again is safe.
 	RevokePrepared(ctx context.Context, message []byte) error
 }
 
@@ -33,7 +35,7 @@ func TaskOf(j *Job) (task.ID, bool) {
 
 // conditioned returns the job of a task with conditions if it runs, else ErrStale.
 func (s *Service) conditioned(ctx context.Context, name string, id task.ID) (Row, error) {
-	found, err := s.Rows(ctx, Query{Name: name, Key: KeyOfTask(id), States: []State{Running, RunQueued}, Limit: 1})
+	found, err := s.Rows(ctx, Filter{Name: name, Key: KeyOfTask(id), States: []State{Running, RunQueued}, Limit: 1})
 	switch {
 	case err != nil:
 		return Row{}, err

@@ -19,7 +19,7 @@ func (s *Service) Purge(ctx context.Context) (n int, err error) {
 			if err != nil {
 				return err
 			}
-			if gone, err = tx.Find(ctx, Query{Expired: now, Limit: purgePage}); err != nil || len(gone) == 0 {
+			if gone, err = tx.Expired(ctx, now, purgePage); err != nil || len(gone) == 0 {
 				return err
 			}
 			ids := make([]ID, len(gone))

@@ -125,7 +125,7 @@ type line struct {
 	queue string
 	order Order
 	by    time.Time
-	find  func(ctx context.Context, q Query) ([]Row, error)
+	find  func(ctx context.Context, q Line, limit int) ([]Row, error)
 }
 
 const (
@@ -142,9 +142,7 @@ func (l *line) each(ctx context.Context, most func() task.Opt[int64], room func(
 		if n <= 0 {
 			return nil
 		}
-		found, err := l.find(ctx, Query{Limit: n, Line: &Line{
-			Queue: l.queue, State: Queued, By: l.by, Order: l.order, MaxWeight: most(), After: after,
-		}})
+		found, err := l.find(ctx, Line{Queue: l.queue, State: Queued, By: l.by, Order: l.order, MaxWeight: most(), After: after}, n)
 		if err != nil {
 			return err
 		}

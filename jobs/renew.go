@@ -35,7 +35,7 @@ func (s *Service) renewAll(ctx context.Context, held []*Row, lease time.Duration
 	var none locks
 	err = s.update(ctx, &none, func(ctx context.Context, t *step) error {
 		errs, asked = make([]error, len(held)), t.asked
-		found, err := t.tx.Find(ctx, Query{IDs: ids})
+		found, err := t.tx.Jobs(ctx, ids...)
 		if err != nil {
 			return err
 		}

@@ -102,7 +102,7 @@ func (s *Service) Requeue(ctx context.Context, ids []ID, name string) error {
 	var l locks
 	n := 0
 	err := s.update(ctx, &l, func(ctx context.Context, t *step) error {
-		found, err := t.tx.Find(ctx, Query{IDs: ids})
+		found, err := t.tx.Jobs(ctx, ids...)
 		if err != nil {
 			return err
 		}

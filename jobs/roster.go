@@ -89,7 +89,7 @@ func (s *Service) readRoster(ctx context.Context, queue string) (*roster, error)
 	r := &roster{read: time.Now()}
 	after := ID(0)
 	for {
-		found, err := s.Rows(ctx, Query{Queue: queue, States: []State{Running, RunQueued}, After: after, Limit: rosterPage})
+		found, err := s.Rows(ctx, Filter{Queue: queue, States: []State{Running, RunQueued}, After: after, Limit: rosterPage})
 		if err != nil {
 			return nil, err
 		}
@@ -121,7 +121,7 @@ func (r *roster) sync(ctx context.Context, s *Service, running int) (stale bool,
 	for i, e := range part {
 		ids[i] = e.job.ID
 	}
-	found, err := s.Rows(ctx, Query{IDs: ids})
+	found, err := s.view(ctx, func(ctx context.Context, tx Tx) ([]Row, error) { return tx.Jobs(ctx, ids...) })
 	if err != nil {
 		return false, err
 	}

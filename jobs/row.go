@@ -8,26 +8,31 @@ import (
 	"unicode/utf8"
 )
 
-// Row is a job as a [Store] keeps it: what fences a run, what names its task, and when it is due come on top.
+// Row is a job as a [Store] keeps it. It adds what fences a run, names its task, and says when it
+// is due.
 type Row struct {
 	Job
-	// Run counts its runs: how often it was handed out while QUEUED. It is part of the id of the run's task ([TaskID]).
+	// Run counts the runs: the times that the job was handed out while QUEUED. It is part of the id
+	// of the run's task ([TaskID]).
 	Run int64
-	// Token counts how often it was handed out at all, after the end of a lease too. It is the fence: what ran it before cannot end it.
+	// Token is the fence: it grows each time that the job is handed out, and an older one ends
+	// nothing.
 	Token int64
-	// Handouts counts how often a job with RetryAfter was handed out in its present run. 0 for others, and for those that are handed out without end.
+	// Handouts counts how often a job with RetryAfter was handed out in its present run. 0 for other
+	// jobs, and for those that are handed out without end.
 	Handouts int64
-	// Scheduled is the NextRun that it had when its present or last run was handed out for the first time. Zero: never.
+	// Scheduled is the NextRun with which the present or last run began. Zero: it never ran.
 	Scheduled time.Time
-	// Due is when a store may hand it out: NextRun of one that is QUEUED or RUNQUEUED, the end of the lease of one that is RUNNING under
-	// one, its Deadline while it awaits its answer. Zero: not at all.
+	// Due is when a store may hand the job out. It is the NextRun of one that is QUEUED or
+	// RUNQUEUED, the end of the lease of one that is RUNNING, and its Deadline while it awaits its
+	// answer. Zero: not at all.
 	Due time.Time
-	// HasChildren: there was a child of it at some time.
+	// HasChildren: the job has, or had, children.
 	HasChildren bool
-	// Respond: what runs it looks at the answer, which else ends the job.
+	// Respond: what runs the job looks at its answer, which else ends the job.
 	Respond bool
-	// Message is that of the task with conditions that the job was made of, a JSON object. It is written with a new job, and stays what it is; what reads jobs leaves it
-	// nil ([Tx.Messages] returns it). nil: the job is of no task.
+	// Message is the task with conditions that the job was made of, a JSON object. Save writes that
+	// of a new job. What reads jobs leaves it nil ([Finder.Messages] returns it). nil: there is none.
 	Message []byte
 }
 

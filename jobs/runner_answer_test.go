@@ -609,7 +609,7 @@ func TestManyAwait(t *testing.T) {
 		}
 	}
 	stop()
-	if list, err := s.List(t.Context(), jobs.Query{Queue: "q", States: []jobs.State{jobs.Finished}}); err != nil || len(list) != n {
+	if list, err := s.List(t.Context(), jobs.Filter{Queue: "q", States: []jobs.State{jobs.Finished}}); err != nil || len(list) != n {
 		t.Errorf("%d are finished: %v", len(list), err)
 	}
 }

@@ -126,7 +126,8 @@ func (r *round) interrupted(p *place, err error) bool {
 	case p.Lost(): // told already
 		r.release(p.hold)
 	case err != nil && !defers(err) && (p.Ended() || errors.Is(context.Cause(r.hard), task.ErrShutdown)): // it is to run again
-		if p.Queue != "" || p.active.handout.Key != "" && p.RetryAfter == "" { // in the same attempt, which an answer may come for: its request may be on its way
+		// The same attempt goes on, since its request may be on its way, and an answer may come for it.
+		if p.Queue != "" || p.active.handout.Key != "" && p.RetryAfter == "" {
 			p.was.state = Running
 		}
 		r.idle(p.hold)

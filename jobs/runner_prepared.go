@@ -77,7 +77,7 @@ func (r *round) revokeWithdrawn(ctx context.Context, done map[ID]bool) map[ID]bo
 		return nil
 	}
 	now := map[ID]bool{}
-	q := Query{Queue: r.c.Queue.Name, States: []State{Cancelled}, Limit: sweepPage}
+	q := Filter{Queue: r.c.Queue.Name, States: []State{Cancelled}, Limit: sweepPage}
 	for ctx.Err() == nil {
 		var page []Job
 		err := r.call(func(ctx context.Context) (err error) {

@@ -158,19 +158,19 @@ func (r *round) sweep(ctx context.Context) {
 }
 
 // sweeps returns what the runner's jobs are found by.
-func (r *round) sweeps() []Query {
+func (r *round) sweeps() []Filter {
 	if r.c.Queue != nil {
-		return []Query{{Queue: r.c.Queue.Name}}
+		return []Filter{{Queue: r.c.Queue.Name}}
 	}
-	all := make([]Query, len(r.names))
+	all := make([]Filter, len(r.names))
 	for i, name := range r.names {
-		all[i] = Query{Name: name}
+		all[i] = Filter{Name: name}
 	}
 	return all
 }
 
 // sweepOver notes in now which jobs of a query run, and looks at their records. It reports whether these were all.
-func (r *round) sweepOver(ctx context.Context, q Query, seen, now map[ID]sighting) bool {
+func (r *round) sweepOver(ctx context.Context, q Filter, seen, now map[ID]sighting) bool {
 	q.States, q.Limit = []State{Running, RunQueued}, sweepPage
 	for ctx.Err() == nil {
 		var page []Row

@@ -495,7 +495,7 @@ func TestRunnerWorkersAndOrder(t *testing.T) {
 		}
 		stop := s.run(r)
 		time.Sleep(500 * time.Millisecond)
-		if waiting, err := s.List(t.Context(), jobs.Query{Name: "work", States: []jobs.State{jobs.Queued}}); err != nil || len(waiting) != 27 {
+		if waiting, err := s.List(t.Context(), jobs.Filter{Name: "work", States: []jobs.State{jobs.Queued}}); err != nil || len(waiting) != 27 {
 			t.Errorf("%d wait, %v", len(waiting), err)
 		}
 		time.Sleep(time.Minute)

@@ -8,7 +8,7 @@ func holding() []State { return []State{Queued, RunQueued, Running, Paused} }
 
 // held tells whether a job of the key has the turn.
 func (t *step) held(ctx context.Context, key string) (bool, error) {
-	found, err := t.tx.Find(ctx, Query{SequenceKey: key, States: holding(), Limit: 1})
+	found, err := t.tx.OfSequence(ctx, key, Page{States: holding(), Limit: 1})
 	return len(found) > 0, err
 }
 
@@ -20,7 +20,7 @@ func (t *step) promote(ctx context.Context, key string) error {
 	if held, err := t.held(ctx, key); held || err != nil {
 		return err
 	}
-	found, err := t.tx.Find(ctx, Query{SequenceKey: key, States: []State{Waiting}, Limit: 1})
+	found, err := t.tx.OfSequence(ctx, key, Page{States: []State{Waiting}, Limit: 1})
 	if err != nil || len(found) == 0 {
 		return err
 	}

@@ -177,7 +177,7 @@ func (s *Service) shared(ctx context.Context, deeds []*deed) error {
 		slices.Sort(ids)
 		t.batch = newBatch(len(ids))
 		if len(ids) > 0 {
-			found, err := t.tx.Find(ctx, Query{IDs: slices.Compact(ids)})
+			found, err := t.tx.Jobs(ctx, slices.Compact(ids)...)
 			if err != nil {
 				return err
 			}
@@ -239,7 +239,7 @@ func (s *Service) scout(ctx context.Context, deeds []*deed, l *locks) error {
 	return s.c.Store.View(ctx, func(ctx context.Context, tx Tx) error {
 		read := map[ID]*Row{}
 		if len(ids) > 0 {
-			found, err := tx.Find(ctx, Query{IDs: ids})
+			found, err := tx.Jobs(ctx, ids...)
 			if err != nil {
 				return err
 			}
@@ -254,7 +254,7 @@ func (s *Service) scout(ctx context.Context, deeds []*deed, l *locks) error {
 				}
 				continue
 			}
-			found, err := tx.Find(ctx, Query{Name: d.name, Key: d.key, States: alive(), Limit: 1})
+			found, err := tx.OfKey(ctx, d.name, d.key, Page{States: alive(), Limit: 1})
 			if err != nil {
 				return err
 			}
@@ -304,7 +304,7 @@ func (t *step) one(ctx context.Context, d *deed) error {
 
 // missed returns the job that the key of a deed names, and that this batch has not read.
 func (t *step) missed(ctx context.Context, d *deed) (ID, error) {
-	found, err := t.tx.Find(ctx, Query{Name: d.name, Key: d.key, States: alive(), Limit: 2})
+	found, err := t.tx.OfKey(ctx, d.name, d.key, Page{States: alive(), Limit: 2})
 	if err != nil {
 		return 0, err
 	}
@@ -325,7 +325,7 @@ func (s *Service) alone(ctx context.Context, d *deed) error {
 	err := s.update(ctx, &l, func(ctx context.Context, t *step) error {
 		id := d.id
 		if d.key != "" {
-			found, err := t.tx.Find(ctx, Query{Name: d.name, Key: d.key, States: alive(), Limit: 1})
+			found, err := t.tx.OfKey(ctx, d.name, d.key, Page{States: alive(), Limit: 1})
 			if err != nil {
 				return err
 			}

@@ -7,9 +7,9 @@ import (
 
 // there returns the job that a unique spec means, nil if there is none. With several it is the oldest.
 func (m *maker) there(ctx context.Context, spec *Spec) (*Row, error) {
-	q := Query{Name: spec.Name, Limit: 1}
+	p := Page{Limit: 1}
 	for {
-		found, err := m.tx.Find(ctx, q)
+		found, err := m.tx.Named(ctx, spec.Name, p)
 		if err != nil || len(found) == 0 {
 			return nil, err
 		}
@@ -18,7 +18,7 @@ func (m *maker) there(ctx context.Context, spec *Spec) (*Row, error) {
 				return m.same(&found[i]), nil
 			}
 		}
-		q.After, q.Limit = found[len(found)-1].ID, page
+		p.After, p.Limit = found[len(found)-1].ID, page
 	}
 }
 

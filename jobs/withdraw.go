@@ -17,7 +17,7 @@ func (s *Service) Withdraw(ctx context.Context, id ID) error {
 			return fmt.Errorf("%w: job %d is %s", ErrOver, id, j.State)
 		}
 		if j.HasChildren {
-			left, err := t.tx.Find(ctx, Query{Parent: id, Limit: 1})
+			left, err := t.tx.Children(ctx, id, Page{Limit: 1})
 			if err != nil {
 				return err
 			}

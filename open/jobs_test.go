@@ -25,7 +25,7 @@ func oneJob(ctx context.Context, store jobs.Store) (found []jobs.Row, err error)
 		if err := tx.Save(ctx, &j); err != nil {
 			return err
 		}
-		found, err = tx.Find(ctx, jobs.Query{Limit: 1, Due: &jobs.Due{Selector: jobs.Selector{Pattern: "m*"}}})
+		found, err = tx.Due(ctx, jobs.Due{Selector: jobs.Selector{Pattern: "m*"}}, 1)
 		return err
 	})
 	return found, err

@@ -114,7 +114,7 @@ func (o *office) consume(fn func(context.Context, int) (int, error), change ...f
 // all returns the jobs, in the order in which they were made.
 func (o *office) all() []jobs.Job {
 	o.Helper()
-	all, err := o.jobs.List(o.Context(), jobs.Query{Name: "number"})
+	all, err := o.jobs.List(o.Context(), jobs.Filter{Name: "number"})
 	if err != nil {
 		o.Fatal(err)
 	}

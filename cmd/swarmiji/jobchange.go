@@ -129,7 +129,7 @@ func (a *app) jobRemoveCmd(store *jobStore) *cobra.Command {
 // removeAll deletes a job that may run, and its children before it.
 func removeAll(ctx context.Context, s *jobs.Service, j *jobs.Row) error {
 	for j.HasChildren {
-		children, err := s.Rows(ctx, jobs.Query{Parent: j.ID, Limit: jobPage})
+		children, err := s.Rows(ctx, jobs.Filter{Parent: j.ID, Limit: jobPage})
 		if err != nil {
 			return err
 		}

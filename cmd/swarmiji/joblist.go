@@ -90,7 +90,7 @@ func cut(text string) string {
 
 // lister reads jobs page by page and keeps only what is shown.
 type lister struct {
-	q       jobs.Query
+	q       jobs.Filter
 	name    *glob.Pattern // nil: the query says it
 	phase   jobs.Phase
 	compare func(a, b jobOutput) int // nil: by id
@@ -102,7 +102,7 @@ type lister struct {
 
 // lister checks the flags.
 func (o *listOptions) lister() (*lister, error) {
-	l := &lister{q: jobs.Query{Limit: jobPage, Queue: o.queue, After: jobs.ID(o.after)}, phase: jobs.Phase(strings.ToUpper(o.phase)), limit: o.limit, found: []jobOutput{}}
+	l := &lister{q: jobs.Filter{Limit: jobPage, Queue: o.queue, After: jobs.ID(o.after)}, phase: jobs.Phase(strings.ToUpper(o.phase)), limit: o.limit, found: []jobOutput{}}
 	if o.limit < 1 || o.limit > maxList || o.after < 0 {
 		return nil, fmt.Errorf("%w: --limit is %d, want 1 to %d; --after is %d", errUsage, o.limit, maxList, o.after)
 	}
@@ -119,7 +119,7 @@ func (o *listOptions) lister() (*lister, error) {
 	if o.name != "" {
 		if p := glob.Compile(o.name); p.Never() {
 			return nil, fmt.Errorf("%w: --name: a [ is not closed in %q", errUsage, visible(o.name))
-		} else if exact, ok := p.Exact(); ok {
+		} else if exact, ok := p.Exact(); ok && o.queue == "" {
 			l.q.Name = exact
 		} else {
 			l.name = &p

@@ -38,7 +38,7 @@ func (a *app) jobShowCmd(store *jobStore) *cobra.Command {
 				}
 				o := jobWhole(&all[0])
 				if all[0].HasChildren {
-					children, err := s.Rows(ctx, jobs.Query{Parent: ids[0], Limit: maxChildren})
+					children, err := s.Rows(ctx, jobs.Filter{Parent: ids[0], Limit: maxChildren})
 					if err != nil {
 						return err
 					}

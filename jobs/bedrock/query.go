@@ -2,6 +2,7 @@ package bedrock
 
 import (
 	"context"
+	"errors"
 	"strconv"
 
 	"github.com/swarmiji/swarmiji/jobs"
@@ -46,9 +47,12 @@ func query(ctx context.Context, c *call) error {
 	if len(trim(text)) == 0 {
 		return missing("query")
 	}
-	q, ok := parseQuery(string(text))
+	id, q, ok := parseQuery(string(text))
 	if !ok {
 		return statusError("402 Bad query")
+	}
+	if id >= 0 {
+		return c.queryOne(ctx, id)
 	}
 	q.Limit = page
 	out := append(*c.out, '[')
@@ -77,6 +81,20 @@ func query(ctx context.Context, c *call) error {
 	return nil
 }
 
+// queryOne answers with one row, or none.
+func (c *call) queryOne(ctx context.Context, id jobs.ID) error {
+	j, err := c.s.Row(ctx, id)
+	switch {
+	case errors.Is(err, jobs.ErrNotFound):
+		*c.out = append(*c.out, "[]"...)
+	case err != nil:
+		return err
+	default:
+		*c.out = append(appendRow(append(*c.out, '['), &j), ']')
+	}
+	return nil
+}
+
 // appendRow writes a job as a row of the table that a server of the protocol is expected to have.
 func appendRow(out []byte, j *jobs.Row) []byte {
 	out = appendTime(append(out, '['), j.Created)
@@ -90,35 +108,36 @@ func appendRow(out []byte, j *jobs.Row) []byte {
 	return append(out, ']')
 }
 
-// parseQuery reads "select * from jobs", with "where jobID=N" or "where name='x'" behind it and a semicolon at the end, if any.
-func parseQuery(text string) (q jobs.Query, ok bool) {
+// parseQuery reads "select * from jobs", with "where jobID=N" or "where name='x'" behind it and a
+// semicolon at the end, if any. id is -1 unless it names one job.
+func parseQuery(text string) (id jobs.ID, q jobs.Filter, ok bool) {
+	id = -1
 	words, ok := tokens(text)
 	if !ok {
-		return q, false
+		return id, q, false
 	}
 	if n := len(words); n > 0 && words[n-1] == ";" {
 		words = words[:n-1]
 	}
 	for i, want := range []string{"select", "*", "from", "jobs"} {
 		if i >= len(words) || !same([]byte(words[i]), want) {
-			return q, false
+			return id, q, false
 		}
 	}
 	words = words[4:]
 	switch {
 	case len(words) == 0:
-		return q, true
+		return id, q, true
 	case len(words) != 4 || !same([]byte(words[0]), "where") || words[2] != "=":
-		return q, false
+		return id, q, false
 	case same([]byte(words[1]), "jobID"):
 		n, ok := whole([]byte(words[3]))
-		q.IDs = []jobs.ID{jobs.ID(n)}
-		return q, ok
+		return jobs.ID(n), q, ok
 	case same([]byte(words[1]), "name") && words[3][0] == '\'':
 		q.Name = words[3][1:]
-		return q, jobs.CheckName(q.Name) == nil
+		return id, q, jobs.CheckName(q.Name) == nil
 	}
-	return q, false
+	return id, q, false
 }
 
 // maxTokens is more than any query has that is understood.

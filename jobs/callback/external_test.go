@@ -525,7 +525,7 @@ func (w *world) play(ctx context.Context, n int) {
 
 // over returns an error unless all jobs are over.
 func (w *world) over(ctx context.Context, n int) error {
-	over, err := w.jobs.List(ctx, jobs.Query{Queue: "shop", States: []jobs.State{jobs.Finished, jobs.Failed, jobs.Cancelled}})
+	over, err := w.jobs.List(ctx, jobs.Filter{Queue: "shop", States: []jobs.State{jobs.Finished, jobs.Failed, jobs.Cancelled}})
 	if err != nil {
 		return err
 	}

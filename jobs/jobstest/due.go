@@ -104,14 +104,14 @@ func dueCases() []testCase {
 							if by.IsZero() {
 								until = now
 							}
-							found := w.find(s, jobs.Query{Limit: limit, Due: &jobs.Due{Selector: sel, By: by}})
+							found := w.find(s, Query{Page: jobs.Page{Limit: limit}, Due: &jobs.Due{Selector: sel, By: by}})
 							w.wantIDs(found, pick(list, sel, until, limit), "%+v by %v, limit %d", sel, by, limit)
 						}
 					}
 				}
 				sel, limit := selectors[0], 10
 				w.update(s, func(ctx context.Context, tx jobs.Tx) error { // the same in a transaction that locks
-					found, err := tx.Find(ctx, jobs.Query{Limit: limit, Due: &jobs.Due{Selector: sel}})
+					found, err := tx.Due(ctx, jobs.Due{Selector: sel}, limit)
 					w.wantIDs(found, pick(list, sel, now, limit), "in Update")
 					for _, j := range found {
 						w.wantSame(j, list[slices.IndexFunc(list, func(o jobs.Row) bool { return o.ID == j.ID })], "in Update")
@@ -121,15 +121,17 @@ func dueCases() []testCase {
 			},
 		},
 		{
-			Area: "due", Name: "other fields",
-			Explain: "Where Due is set, of the other fields only Limit counts.",
+			Area: "due", Name: "a limit",
+			Explain: "Due is asked with a limit above 0.",
 			Run: func(w *world) {
 				s := w.Open()
-				list := w.save(s, w.job(s, "a"), w.job(s, "b"))
-				q := due("*", 10)
-				q.After, q.IDs, q.Name, q.States, q.SequenceKey, q.Parent = list[1].ID, []jobs.ID{4711}, "z", []jobs.State{jobs.Failed}, "k", 9
-				q.Queue, q.Key, q.UniqueKey, q.Expired = "q", "k", "u", list[0].Created
-				w.wantIDs(w.find(s, q), list, "a query with all fields set")
+				w.add(s, "a")
+				for _, limit := range []int{0, -1} {
+					ctx, cancel := w.Ctx()
+					err := s.View(ctx, func(ctx context.Context, tx jobs.Tx) error { _, err := due("*", limit).Find(ctx, tx); return err })
+					cancel()
+					w.WantIs(err, jobs.ErrBadJob, "Due with the limit %d", limit)
+				}
 			},
 		},
 		{
@@ -166,7 +168,7 @@ func dueCases() []testCase {
 					var found []jobs.Row
 					ctx, cancel := w.Ctx()
 					err := s.View(ctx, func(ctx context.Context, tx jobs.Tx) (err error) {
-						found, err = tx.Find(ctx, due(p, 100))
+						found, err = due(p, 100).Find(ctx, tx)
 						return err
 					})
 					cancel()
@@ -197,7 +199,7 @@ func dueCases() []testCase {
 				list = w.save(s, list...)
 				for _, sel := range []jobs.Selector{{Pattern: "*"}, {Pattern: "*7"}, {Pattern: "name-12?"}, {Names: some}} {
 					for _, limit := range []int{1, 500} {
-						found := w.find(s, jobs.Query{Limit: limit, Due: &jobs.Due{Selector: sel}})
+						found := w.find(s, Query{Page: jobs.Page{Limit: limit}, Due: &jobs.Due{Selector: sel}})
 						w.wantIDs(found, pick(list, sel, template.Created, limit), "%.30v, limit %d", sel.Pattern, limit)
 					}
 				}
@@ -249,7 +251,7 @@ func dueCases() []testCase {
 		},
 		{
 			Area: "due", Name: "disjoint claims",
-			Explain: "Of all who look for what is due at once, each gets other jobs: Find locks them, and passes over those that others have locked.",
+			Explain: "Of all who look for what is due at once, each gets other jobs: Due locks them, and passes over those that others have locked.",
 			Run: func(w *world) {
 				s, other := w.Open(), w.Open()
 				const total = 160
@@ -267,7 +269,7 @@ func dueCases() []testCase {
 						var mine []jobs.ID
 						if !w.try(from, func(ctx context.Context, tx jobs.Tx) error {
 							mine = nil
-							found, err := tx.Find(ctx, due("cl*", 3))
+							found, err := due("cl*", 3).Find(ctx, tx)
 							for i := range found {
 								found[i].State, found[i].Due = jobs.Running, time.Time{}
 								mine = append(mine, found[i].ID)
@@ -305,13 +307,13 @@ func dueCases() []testCase {
 				s, other := w.Open(), w.Open()
 				list := w.save(s, w.job(s, "a"), w.job(s, "a"))
 				w.update(s, func(ctx context.Context, tx jobs.Tx) error {
-					first, err := only(tx.Find(ctx, due("a", 1)))
+					first, err := only(due("a", 1).Find(ctx, tx))
 					if err != nil {
 						return err
 					}
 					var second []jobs.Row
 					if err := other.Update(ctx, func(ctx context.Context, tx jobs.Tx) (err error) {
-						second, err = tx.Find(ctx, due("a", 5))
+						second, err = due("a", 5).Find(ctx, tx)
 						return err
 					}); err != nil {
 						return err

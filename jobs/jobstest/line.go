@@ -47,8 +47,8 @@ func weighed(list []jobs.Row, queue string) (n, weight int64) {
 }
 
 // line is the query for what waits in a queue.
-func line(queue string, limit int) jobs.Query {
-	return jobs.Query{Limit: limit, Line: &jobs.Line{Queue: queue, State: jobs.Queued}}
+func line(queue string, limit int) Query {
+	return Query{Page: jobs.Page{Limit: limit}, Line: &jobs.Line{Queue: queue, State: jobs.Queued}}
 }
 
 // queues saves jobs of queues that differ in all that a Line asks for, and some of none.
@@ -92,7 +92,7 @@ func lineCases() []testCase {
 				other.Due, other.Priority = now.Add(-2*time.Second), 100 // a job that stands elsewhere now
 				gone := other
 				gone.ID, gone.Priority = math.MaxInt32, 1
-				check := func(where string, limit int, find func(q jobs.Query) []jobs.Row) {
+				check := func(where string, limit int, find func(q Query) []jobs.Row) {
 					w.Helper()
 					for _, order := range []jobs.Order{jobs.TimeFirst, jobs.PriorityFirst} {
 						for i, l := range []jobs.Line{
@@ -122,7 +122,7 @@ func lineCases() []testCase {
 							if by.IsZero() {
 								by = now
 							}
-							found, want := find(jobs.Query{Limit: limit, Line: &l}), inLine(list, &l, by, limit)
+							found, want := find(Query{Page: jobs.Page{Limit: limit}, Line: &l}), inLine(list, &l, by, limit)
 							w.wantIDs(found, want, "%s: line %d in order %d, limit %d", where, i, order, limit)
 							for k := range min(len(found), len(want), 3) {
 								w.wantSame(found[k], want[k], "line %d", i)
@@ -131,11 +131,11 @@ func lineCases() []testCase {
 					}
 				}
 				for _, limit := range []int{1, 4, 1000} {
-					check("in a View", limit, func(q jobs.Query) []jobs.Row { return w.find(s, q) })
+					check("in a View", limit, func(q Query) []jobs.Row { return w.find(s, q) })
 				}
 				w.update(s, func(ctx context.Context, tx jobs.Tx) (err error) {
-					check("in Update", 5, func(q jobs.Query) []jobs.Row {
-						found, bad := tx.Find(ctx, q)
+					check("in Update", 5, func(q Query) []jobs.Row {
+						found, bad := q.Find(ctx, tx)
 						err = errors.Join(err, bad)
 						return found
 					})
@@ -144,18 +144,14 @@ func lineCases() []testCase {
 			},
 		},
 		{
-			Area: "line", Name: "other fields",
-			Explain: "Where Line is set, of the other fields of a Query only Limit counts, which is not 0.",
+			Area: "line", Name: "a limit",
+			Explain: "Line is asked with a limit above 0.",
 			Run: func(w *world) {
 				s := w.Open()
-				j := w.add(s, "a", func(j *jobs.Row) { j.Queue = "q" })
-				q := line("q", 10)
-				q.After, q.IDs, q.Name, q.States, q.SequenceKey, q.Parent = j.ID, []jobs.ID{4711}, "z", []jobs.State{jobs.Failed}, "k", 9
-				q.Queue, q.UniqueKey, q.Key, q.Expired, q.Due = "p", "u", "k", j.Created, due("b", 1).Due
-				w.wantIDs(w.find(s, q), []jobs.Row{j}, "a query with all fields set")
+				w.add(s, "a", func(j *jobs.Row) { j.Queue = "q" })
 				ctx, cancel := w.Ctx()
 				defer cancel()
-				err := s.View(ctx, func(ctx context.Context, tx jobs.Tx) error { _, err := tx.Find(ctx, line("q", 0)); return err })
+				err := s.View(ctx, func(ctx context.Context, tx jobs.Tx) error { _, err := line("q", 0).Find(ctx, tx); return err })
 				w.WantIs(err, jobs.ErrBadJob, "a line without a limit")
 			},
 		},
@@ -176,7 +172,7 @@ func lineCases() []testCase {
 					want := inLine(list, &l, template.Created, 100)
 					var got []jobs.Row
 					for {
-						page := w.find(s, jobs.Query{Limit: 7, Line: &l})
+						page := w.find(s, Query{Page: jobs.Page{Limit: 7}, Line: &l})
 						if len(page) == 0 {
 							break
 						}
@@ -238,7 +234,7 @@ func lineCases() []testCase {
 				running := func(j *jobs.Row) { j.Queue, j.State = "q", jobs.Running } // its lease has ended
 				list := w.save(s, w.job(s, "a", ofQueue), w.job(s, "a", running), w.job(s, "a", ofQueue, func(j *jobs.Row) { j.Due = now.Add(time.Hour) }))
 				for _, sel := range []jobs.Selector{{Pattern: "*", Mock: true}, {Pattern: "[a]"}, {Names: []string{"a"}}, {Names: []string{"a", "b"}}} {
-					w.wantIDs(w.find(s, jobs.Query{Limit: 9, Due: &jobs.Due{Selector: sel, By: now.Add(24 * time.Hour)}}), nil, "due to others: %+v", sel)
+					w.wantIDs(w.find(s, Query{Page: jobs.Page{Limit: 9}, Due: &jobs.Due{Selector: sel, By: now.Add(24 * time.Hour)}}), nil, "due to others: %+v", sel)
 					if w.h.Promises.Take {
 						w.wantIDs(w.take(s, jobs.Due{Selector: sel}, 9, 0).jobs, nil, "taken by others: %+v", sel)
 					}
@@ -268,7 +264,7 @@ func lineCases() []testCase {
 		},
 		{
 			Area: "line", Name: "disjoint claims",
-			Explain: "Of all who claim from a line at once, each gets other jobs: Find locks them, and passes over those that others have locked.",
+			Explain: "Of all who claim from a line at once, each gets other jobs: Line locks them, and passes over those that others have locked.",
 			Run: func(w *world) {
 				s, other := w.Open(), w.Open()
 				template := w.job(s, "a", func(j *jobs.Row) { j.Queue = "q" })
@@ -285,7 +281,7 @@ func lineCases() []testCase {
 					for misses := 0; misses < 200; {
 						var mine []jobs.ID
 						if !w.try([]jobs.Store{s, other}[i%2], func(ctx context.Context, tx jobs.Tx) error {
-							found, err := tx.Find(ctx, q)
+							found, err := q.Find(ctx, tx)
 							mine = ids(found)
 							for i := range found {
 								found[i].State = jobs.Running
@@ -327,7 +323,7 @@ func lineCases() []testCase {
 					q := line("q", 1)
 					q.Line.Order = order
 					w.update(s, func(ctx context.Context, tx jobs.Tx) error {
-						first, err := tx.Find(ctx, q)
+						first, err := q.Find(ctx, tx)
 						if err != nil {
 							return err
 						}
@@ -335,7 +331,7 @@ func lineCases() []testCase {
 						rest := q
 						rest.Limit = 5
 						return other.Update(ctx, func(ctx context.Context, tx jobs.Tx) error {
-							second, err := tx.Find(ctx, rest)
+							second, err := rest.Find(ctx, tx)
 							if err != nil {
 								return err
 							}

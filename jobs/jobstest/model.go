@@ -97,7 +97,7 @@ type (
 // clear empties the store.
 func (p *play) clear() {
 	if err := p.store.Update(p.t.Context(), func(ctx context.Context, tx jobs.Tx) error {
-		found, err := tx.Find(ctx, jobs.Query{})
+		found, err := tx.All(ctx, jobs.Page{})
 		for _, k := range modelAnswers() {
 			err = errors.Join(err, tx.DeleteEarly(ctx, k.Name, k.Key))
 		}
@@ -110,7 +110,7 @@ func (p *play) clear() {
 // look reads the store's time, all jobs and all early answers.
 func (p *play) look() (now time.Time, list []jobs.Row, early []jobstore.EarlyAnswer) {
 	if err := p.store.View(p.t.Context(), func(ctx context.Context, tx jobs.Tx) (err error) {
-		if list, err = tx.Find(ctx, jobs.Query{}); err != nil {
+		if list, err = tx.All(ctx, jobs.Page{}); err != nil {
 			return err
 		}
 		early = nil

@@ -26,7 +26,7 @@ func randomCases() []testCase {
 				ctx, cancel := w.Ctx()
 				defer cancel()
 				if err := s.Update(ctx, func(ctx context.Context, tx jobs.Tx) error {
-					found, err := tx.Find(ctx, jobs.Query{})
+					found, err := tx.All(ctx, jobs.Page{})
 					return errors.Join(err, tx.Delete(ctx, ids(found)...))
 				}); err != nil {
 					t.Fatal(err)
@@ -68,7 +68,7 @@ type ledger struct{ jobs []jobs.Row }
 func (r *ledger) clone() ledger { return ledger{slices.Clone(r.jobs)} }
 
 func (r *ledger) compare(ctx context.Context, tx jobs.Tx) error {
-	found, err := tx.Find(ctx, jobs.Query{})
+	found, err := tx.All(ctx, jobs.Page{})
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ type op struct {
 	Kind  string
 	Pick  int // which job, of those that there are
 	Job   jobs.Row
-	Query jobs.Query
+	Query Query
 	Token int64
 	Lease time.Duration
 }
@@ -137,13 +137,13 @@ func (o *op) run(ctx context.Context, tx jobs.Tx, r *ledger) error {
 		}
 		return tx.Delete(ctx, id)
 	case "find":
-		found, err := tx.Find(ctx, o.Query)
+		found, err := o.Query.Find(ctx, tx)
 		return errors.Join(err, differ(fmt.Sprintf("find %+v", o.Query), found, filter(r.jobs, &o.Query)))
 	case "due":
-		found, err := tx.Find(ctx, o.Query)
+		found, err := o.Query.Find(ctx, tx)
 		return errors.Join(err, differ(fmt.Sprintf("due %+v", *o.Query.Due), found, pick(r.jobs, o.Query.Due.Selector, o.Query.Due.By, o.Query.Limit)))
 	case "line":
-		found, err := tx.Find(ctx, o.Query)
+		found, err := o.Query.Find(ctx, tx)
 		return errors.Join(err, differ(fmt.Sprintf("line %+v", *o.Query.Line), found, inLine(r.jobs, o.Query.Line, o.Query.Line.By, o.Query.Limit)))
 	case "weigh":
 		if g, ok := tx.(jobs.Weigher); ok {
@@ -248,12 +248,9 @@ func genOp(base time.Time) *rapid.Generator[op] {
 		case "find":
 			o.Query = query.Draw(t, "query")
 		case "line":
-			o.Query = jobs.Query{Limit: rapid.SampledFrom([]int{1, 2, 100}).Draw(t, "limit"), Line: line.Draw(t, "line")}
+			o.Query = Query{Page: jobs.Page{Limit: rapid.SampledFrom([]int{1, 2, 100}).Draw(t, "limit")}, Line: line.Draw(t, "line")}
 		case "due", "take":
-			o.Query = jobs.Query{
-				Limit: rapid.SampledFrom([]int{1, 2, 100}).Draw(t, "limit"),
-				Due:   &jobs.Due{Selector: selector.Draw(t, "selector"), By: base.Add(time.Duration(rapid.IntRange(-3, 1).Draw(t, "by")) * time.Second)},
-			}
+			o.Query = Query{Page: jobs.Page{Limit: rapid.SampledFrom([]int{1, 2, 100}).Draw(t, "limit")}, Due: &jobs.Due{Selector: selector.Draw(t, "selector"), By: base.Add(time.Duration(rapid.IntRange(-3, 1).Draw(t, "by")) * time.Second)}}
 			o.Lease = time.Duration(rapid.IntRange(0, 1).Draw(t, "lease")) * time.Hour
 		case "drop":
 			o.Token = int64(rapid.IntRange(0, 2).Draw(t, "token"))
@@ -327,23 +324,27 @@ func genLine(base time.Time) *rapid.Generator[*jobs.Line] {
 	})
 }
 
-func genQuery(base time.Time) *rapid.Generator[jobs.Query] {
-	return rapid.Custom(func(t *rapid.T) jobs.Query {
-		q := jobs.Query{
-			Name:        rapid.SampledFrom([]string{"", "", "a", "ab", "A"}).Draw(t, "name"),
-			SequenceKey: rapid.SampledFrom([]string{"", "", "k", "K"}).Draw(t, "key"),
-			Parent:      rapid.SampledFrom([]jobs.ID{0, 0, 5, 6}).Draw(t, "parent"),
-			Limit:       rapid.IntRange(0, 3).Draw(t, "limit"),
-		}
-		switch rapid.IntRange(0, 5).Draw(t, "of queues") {
+func genQuery(base time.Time) *rapid.Generator[Query] {
+	return rapid.Custom(func(t *rapid.T) Query {
+		q := Query{}
+		name := rapid.SampledFrom([]string{"a", "ab", "A"}).Draw(t, "name")
+		q.Limit = rapid.IntRange(0, 3).Draw(t, "limit")
+		switch rapid.IntRange(0, 8).Draw(t, "of") {
 		case 0:
 			q.Queue = "q"
 		case 1:
-			q.Key = "k"
+			q.Name, q.Key = name, "k"
 		case 2:
-			q.UniqueKey = "k"
+			q.Name, q.UniqueKey = name, "k"
 		case 3:
 			q.Expired = base.Add(time.Duration(rapid.IntRange(-3, 1).Draw(t, "expired")) * time.Second)
+			return q
+		case 4:
+			q.SequenceKey = rapid.SampledFrom([]string{"k", "K"}).Draw(t, "key")
+		case 5:
+			q.Parent = rapid.SampledFrom([]jobs.ID{5, 6}).Draw(t, "parent")
+		case 6, 7:
+			q.Name = name
 		}
 		if rapid.Bool().Draw(t, "states") {
 			q.States = []jobs.State{jobs.Queued, jobs.Failed, jobs.Waiting}

@@ -69,7 +69,7 @@ func saveCases() []testCase {
 				for i, j := range list {
 					w.wantSame(w.get(other, j.ID), j, "job %d by Get", i)
 				}
-				for i, j := range w.find(other, jobs.Query{}) {
+				for i, j := range w.find(other, Query{}) {
 					w.wantSame(j, list[i], "job %d by Find", i)
 				}
 				// And over what was there: the full one becomes bare, the bare one full.
@@ -107,7 +107,7 @@ func saveCases() []testCase {
 				if j := w.get(s, one.ID); j.Message != nil {
 					w.Errorf("Get returns the message %s", j.Message)
 				}
-				for _, j := range w.find(s, jobs.Query{}) {
+				for _, j := range w.find(s, Query{}) {
 					if j.Message != nil {
 						w.Errorf("Find returns the message %s", j.Message)
 					}
@@ -184,7 +184,7 @@ func saveCases() []testCase {
 					w.update(s, func(ctx context.Context, tx jobs.Tx) error { return tx.Delete(ctx, j.ID) })
 				}
 				w.update(s, func(ctx context.Context, tx jobs.Tx) error {
-					found, err := tx.Find(ctx, jobs.Query{})
+					found, err := tx.All(ctx, jobs.Page{})
 					if err != nil {
 						return err
 					}
@@ -231,7 +231,7 @@ func saveCases() []testCase {
 					})
 					w.WantIs(err, jobs.ErrBadJob, "Save of a job with %s", what)
 				}
-				found := w.find(s, jobs.Query{})
+				found := w.find(s, Query{})
 				if w.wantIDs(found, []jobs.Row{kept}, "what is there"); len(found) == 1 {
 					w.wantSame(found[0], kept, "the job that was to be changed")
 				}
@@ -250,9 +250,9 @@ func saveCases() []testCase {
 				}
 				list = w.save(s, list...)
 				for i, name := range oddNames() {
-					for what, q := range map[string]jobs.Query{
+					for what, q := range map[string]Query{
 						"name": {Name: name}, "key": {SequenceKey: name}, "answer's key": {Name: name, Key: name}, "unique key": {Name: name, UniqueKey: name},
-						"list of due names": {Limit: 3, Due: &jobs.Due{Selector: jobs.Selector{Names: []string{name}}}},
+						"list of due names": {Page: jobs.Page{Limit: 3}, Due: &jobs.Due{Selector: jobs.Selector{Names: []string{name}}}},
 					} {
 						if found := w.find(s, q); len(found) != 1 {
 							w.Errorf("%d jobs have the %s %q", len(found), what, name)
@@ -292,7 +292,7 @@ func saveCases() []testCase {
 				})
 				for _, read := range []func() jobs.Row{
 					func() jobs.Row { return w.get(s, id) },
-					func() jobs.Row { return w.find(s, jobs.Query{})[0] },
+					func() jobs.Row { return w.find(s, Query{})[0] },
 					func() jobs.Row { return w.find(s, due("a", 1))[0] },
 				} {
 					got := read()
@@ -319,12 +319,12 @@ func saveCases() []testCase {
 					list[i].Data = fmt.Appendf(nil, `{"i":%d}`, i)
 				}
 				list = w.save(s, list...)
-				w.wantIDs(w.find(s, jobs.Query{Name: "many"}), list, "all of them")
+				w.wantIDs(w.find(s, Query{Name: "many"}), list, "all of them")
 				for i := range list {
 					list[i].Run = int64(i)
 				}
 				w.save(s, list...)
-				found := w.find(s, jobs.Query{IDs: ids(list)})
+				found := w.find(s, Query{IDs: ids(list)})
 				w.wantIDs(found, list, "all of them by their ids")
 				for i, j := range found {
 					if j.Run != int64(i) || string(j.Data) != string(list[i].Data) {
@@ -332,7 +332,7 @@ func saveCases() []testCase {
 					}
 				}
 				w.update(s, func(ctx context.Context, tx jobs.Tx) error { return tx.Delete(ctx, ids(list[1:])...) })
-				w.wantIDs(w.find(s, jobs.Query{}), list[:1], "what was not deleted")
+				w.wantIDs(w.find(s, Query{}), list[:1], "what was not deleted")
 			},
 		},
 		{
@@ -347,7 +347,7 @@ func saveCases() []testCase {
 				other := w.Open()
 				w.gone(other, list[0].ID, "the first one")
 				w.gone(other, list[2].ID, "the last one")
-				w.wantIDs(w.find(other, jobs.Query{}), list[1:2], "what is there")
+				w.wantIDs(w.find(other, Query{}), list[1:2], "what is there")
 				w.wantIDs(w.find(other, due("*", 10)), list[1:2], "what is due")
 				w.update(s, func(ctx context.Context, tx jobs.Tx) error { return tx.Delete(ctx, list[0].ID) })
 			},

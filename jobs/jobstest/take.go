@@ -299,7 +299,7 @@ func dropCases() []testCase {
 				if w.drop(s, 4711, 0) {
 					w.Error("a job was dropped that never was")
 				}
-				if n := len(w.find(s, jobs.Query{})); n != 13 {
+				if n := len(w.find(s, Query{})); n != 13 {
 					w.Errorf("%d jobs are left, not the 13 that could not be dropped", n)
 				}
 			},

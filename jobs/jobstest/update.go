@@ -25,7 +25,7 @@ func updateCases() []testCase {
 				if got := w.get(other, list[0].ID); string(got.Data) != `{"n":1}` {
 					w.Errorf("another store reads %s", got.Data)
 				}
-				w.wantIDs(w.find(other, jobs.Query{}), list, "all that was saved")
+				w.wantIDs(w.find(other, Query{}), list, "all that was saved")
 			},
 		},
 		{
@@ -52,9 +52,9 @@ func updateCases() []testCase {
 				for _, j := range kept {
 					w.wantSame(w.get(w.Open(), j.ID), j, "after the error")
 				}
-				w.wantIDs(w.find(s, jobs.Query{}), kept, "what is there after the error")
+				w.wantIDs(w.find(s, Query{}), kept, "what is there after the error")
 				w.wantIDs(w.find(s, due("*", 10)), kept, "what is due after the error")
-				if got := w.find(s, jobs.Query{SequenceKey: "k"}); len(got) > 0 {
+				if got := w.find(s, Query{SequenceKey: "k"}); len(got) > 0 {
 					w.Errorf("%d jobs have the key of a change that was undone", len(got))
 				}
 			},
@@ -68,13 +68,13 @@ func updateCases() []testCase {
 				reads := []func(ctx context.Context, tx jobs.Tx) (jobs.Row, error){
 					func(ctx context.Context, tx jobs.Tx) (jobs.Row, error) { return tx.Get(ctx, j.ID) },
 					func(ctx context.Context, tx jobs.Tx) (jobs.Row, error) {
-						return only(tx.Find(ctx, jobs.Query{Name: "counter"}))
+						return only(tx.Named(ctx, "counter", jobs.Page{}))
 					},
 					func(ctx context.Context, tx jobs.Tx) (jobs.Row, error) {
-						return only(tx.Find(ctx, jobs.Query{IDs: []jobs.ID{j.ID}}))
+						return only(tx.Jobs(ctx, []jobs.ID{j.ID}...))
 					},
 					func(ctx context.Context, tx jobs.Tx) (jobs.Row, error) {
-						return only(tx.Find(ctx, jobs.Query{Parent: 7, SequenceKey: "k"}))
+						return only(tx.Children(ctx, 7, jobs.Page{}))
 					},
 				}
 				const runs, each = 8, 6
@@ -114,10 +114,10 @@ func updateCases() []testCase {
 					if err := edit(ctx, tx, j.ID, func(j *jobs.Row) { j.Priority = 7 }); err != nil {
 						return err
 					}
-					if got, err := only(tx.Find(ctx, jobs.Query{Name: "new"})); err != nil || got.ID != j.ID || got.Priority != 7 {
+					if got, err := only(tx.Named(ctx, "new", jobs.Page{})); err != nil || got.ID != j.ID || got.Priority != 7 {
 						return fmt.Errorf("finding what was saved: %d, %w", got.ID, err)
 					}
-					if got, err := only(tx.Find(ctx, due("newer", 1))); err != nil || got.ID != old.ID {
+					if got, err := only(due("newer", 1).Find(ctx, tx)); err != nil || got.ID != old.ID {
 						return fmt.Errorf("finding what became due: %d, %w", got.ID, err)
 					}
 					if err := tx.Delete(ctx, old.ID); err != nil {
@@ -151,7 +151,7 @@ func updateCases() []testCase {
 				if w.Clean(err) == nil {
 					w.Error("a transaction was committed one of whose calls has failed")
 				}
-				if got := w.find(s, jobs.Query{}); len(got) > 0 {
+				if got := w.find(s, Query{}); len(got) > 0 {
 					w.Errorf("%d jobs of a spoilt transaction are there", len(got))
 				}
 				w.update(s, func(ctx context.Context, tx jobs.Tx) error {
@@ -161,7 +161,7 @@ func updateCases() []testCase {
 					j := template
 					return tx.Save(ctx, &j)
 				})
-				if got := w.find(s, jobs.Query{}); len(got) != 1 {
+				if got := w.find(s, Query{}); len(got) != 1 {
 					w.Errorf("%d jobs are there after a transaction in which one was not found", len(got))
 				}
 			},
@@ -200,7 +200,7 @@ func updateCases() []testCase {
 					if err := tx.Save(ctx, &j); err != nil {
 						return err
 					}
-					got, err := only(tx.Find(ctx, due("a", 1)))
+					got, err := only(due("a", 1).Find(ctx, tx))
 					if err != nil {
 						return fmt.Errorf("what is due now: %w", err)
 					}
@@ -235,7 +235,7 @@ func updateCases() []testCase {
 				}), "Get alone, and Now")
 				w.wantSame(got, j, "what was got alone")
 				w.Must(s.Single(ctx, func(ctx context.Context, tx jobs.Tx) (err error) {
-					got, err = only(tx.Find(ctx, due("a", 1)))
+					got, err = only(due("a", 1).Find(ctx, tx))
 					return err
 				}), "Find alone")
 				w.wantSame(got, j, "what was found alone")
@@ -289,7 +289,7 @@ func updateCases() []testCase {
 				ctx, cancel := w.Ctx()
 				defer cancel()
 				for _, n := range []int{1, 3, 0} {
-					before, after := w.find(s, jobs.Query{}), time.Time{}
+					before, after := w.find(s, Query{}), time.Time{}
 					var list []jobs.Row
 					w.Must(in.Insert(ctx, func(now time.Time) []*jobs.Row {
 						after, list = now, make([]jobs.Row, n)
@@ -298,7 +298,7 @@ func updateCases() []testCase {
 						}
 						return pointers(list)
 					}), "Insert of %d", n)
-					w.wantIDs(w.find(w.Open(), jobs.Query{}), append(before, list...), "what is there after an Insert of %d", n)
+					w.wantIDs(w.find(w.Open(), Query{}), append(before, list...), "what is there after an Insert of %d", n)
 					for _, j := range list {
 						w.wantSame(w.get(s, j.ID), j, "a new job")
 					}
@@ -306,7 +306,7 @@ func updateCases() []testCase {
 						w.Errorf("draft was given %v, which is later than %v", after, now)
 					}
 				}
-				there := w.find(s, jobs.Query{})
+				there := w.find(s, Query{})
 				bad, old := w.job(s, ""), there[0]
 				for what, list := range map[string][]*jobs.Row{"a bad job": {&bad}, "a bad job behind a good one": {ptr(w.job(s, "good")), &bad}, "an old job": {&old}} {
 					w.WantIs(in.Insert(ctx, func(time.Time) []*jobs.Row { return list }), jobs.ErrBadJob, "Insert of %s", what)
@@ -319,7 +319,7 @@ func updateCases() []testCase {
 					}()
 					_ = in.Insert(ctx, func(time.Time) []*jobs.Row { panic("draft") })
 				}()
-				w.wantIDs(w.find(s, jobs.Query{}), there, "what is there after all that")
+				w.wantIDs(w.find(s, Query{}), there, "what is there after all that")
 			},
 		},
 		{

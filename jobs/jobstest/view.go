@@ -25,7 +25,7 @@ func viewCases() []testCase {
 				} {
 					w.WantIs(s.View(ctx, write), jobs.ErrUnsupported, "%s in a View", name)
 				}
-				w.wantIDs(w.find(s, jobs.Query{}), []jobs.Row{kept}, "what is there after all that")
+				w.wantIDs(w.find(s, Query{}), []jobs.Row{kept}, "what is there after all that")
 			},
 		},
 		{
@@ -40,11 +40,11 @@ func viewCases() []testCase {
 						if err != nil {
 							return err
 						}
-						found, err := only(tx.Find(ctx, jobs.Query{Name: "a"}))
+						found, err := only(tx.Named(ctx, "a", jobs.Page{}))
 						if err != nil {
 							return err
 						}
-						if now, err := only(tx.Find(ctx, due("a", 1))); err != nil || now.Run != found.Run {
+						if now, err := only(due("a", 1).Find(ctx, tx)); err != nil || now.Run != found.Run {
 							return fmt.Errorf("what is due: run %d, %w", now.Run, err)
 						}
 						if got.Run != int64(i) || found.Run != int64(i) {
@@ -68,7 +68,7 @@ func viewCases() []testCase {
 				want = w.save(s, want...)
 				var got []jobs.Row
 				for after := jobs.ID(0); ; {
-					page := w.find(s, jobs.Query{After: after, Limit: 5})
+					page := w.find(s, Query{Page: jobs.Page{After: after, Limit: 5}})
 					if len(page) == 0 {
 						break
 					}

@@ -128,10 +128,10 @@ func (w *world) gone(s jobs.Store, id jobs.ID, format string, args ...any) {
 }
 
 // find runs one Find in a View.
-func (w *world) find(s jobs.Store, q jobs.Query) (found []jobs.Row) {
+func (w *world) find(s jobs.Store, q Query) (found []jobs.Row) {
 	w.Helper()
 	w.view(s, func(ctx context.Context, tx jobs.Tx) (err error) {
-		found, err = tx.Find(ctx, q)
+		found, err = q.Find(ctx, tx)
 		return err
 	})
 	return found
@@ -187,6 +187,6 @@ func (w *world) try(s jobs.Store, fn txFunc) bool {
 }
 
 // due is the query for what is due under a pattern.
-func due(pattern string, limit int) jobs.Query {
-	return jobs.Query{Limit: limit, Due: &jobs.Due{Selector: jobs.Selector{Pattern: pattern}}}
+func due(pattern string, limit int) Query {
+	return Query{Page: jobs.Page{Limit: limit}, Due: &jobs.Due{Selector: jobs.Selector{Pattern: pattern}}}
 }

@@ -58,9 +58,9 @@ func TestLineOfMany(t *testing.T) {
 		if diff := gocmp.Diff(ids(inLine(table, l, limit)), ids(got)); diff != "" {
 			t.Fatalf("%+v, limit %d (-want +got):\n%s", l, limit, diff)
 		}
-		q := jobs.Query{Queue: l.Queue, Limit: limit, States: []jobs.State{jobs.Failed, jobs.Queued}}
+		q := query{queue: l.Queue, Page: jobs.Page{Limit: limit, States: []jobs.State{jobs.Failed, jobs.Queued}}}
 		if r.IntN(2) == 0 {
-			q = jobs.Query{Name: "a", Key: "k", After: jobs.ID(r.IntN(1500))}
+			q = query{name: "a", key: "k", Page: jobs.Page{After: jobs.ID(r.IntN(1500))}}
 		}
 		var all []*record
 		n, weight := int64(0), int64(0)

@@ -50,7 +50,7 @@ func save(t testing.TB, s jobs.Store, j jobs.Row) jobs.ID {
 func count(t testing.TB, s jobs.Store) (n int) {
 	t.Helper()
 	if err := s.View(t.Context(), func(ctx context.Context, tx jobs.Tx) error {
-		found, err := tx.Find(ctx, jobs.Query{})
+		found, err := tx.All(ctx, jobs.Page{})
 		n = len(found)
 		return err
 	}); err != nil {
@@ -125,10 +125,10 @@ func TestWhatIsAskedWrongly(t *testing.T) {
 	s := open(t)
 	for name, call := range map[string]func(ctx context.Context, tx jobs.Tx) error{
 		"no limit": func(ctx context.Context, tx jobs.Tx) error {
-			_, err := tx.Find(ctx, jobs.Query{Due: &jobs.Due{}})
+			_, err := tx.Due(ctx, jobs.Due{}, 0)
 			return err
 		},
-		"a limit below": func(ctx context.Context, tx jobs.Tx) error { _, err := tx.Find(ctx, jobs.Query{Limit: -1}); return err },
+		"a limit below": func(ctx context.Context, tx jobs.Tx) error { _, err := tx.All(ctx, jobs.Page{Limit: -1}); return err },
 		"take none": func(ctx context.Context, tx jobs.Tx) error {
 			_, _, err := tx.(jobs.Taker).Take(ctx, jobs.Due{}, 0, 0)
 			return err

@@ -171,38 +171,6 @@ func clone(j *jobs.Row) jobs.Row {
 	return c
 }
 
-// Find implements [jobs.Tx].
-func (tx *tx) Find(ctx context.Context, q jobs.Query) ([]jobs.Row, error) {
-	if err := tx.ready(ctx); err != nil {
-		return nil, err
-	}
-	found, err := tx.core.find(&q, tx.now)
-	if err != nil {
-		return nil, tx.spoil(err)
-	}
-	return found, nil
-}
-
-func (c *core) find(q *jobs.Query, now func() time.Time) ([]jobs.Row, error) {
-	if q.Limit < 0 || (q.Due != nil || q.Line != nil) && q.Limit == 0 {
-		return nil, fmt.Errorf("memjobs: %w: a limit of %d", jobs.ErrBadJob, q.Limit)
-	}
-	var found []*record
-	switch {
-	case q.Line != nil:
-		found = c.table.findLine(q.Line, now, q.Limit)
-	case q.Due != nil:
-		found = c.table.findDue(&q.Due.Selector, until(q.Due.By, now), q.Limit)
-	default:
-		found = c.table.find(q)
-	}
-	out := make([]jobs.Row, len(found))
-	for i, r := range found {
-		out[i] = clone(&r.job)
-	}
-	return out, nil
-}
-
 // Messages implements [jobs.Tx].
 func (tx *tx) Messages(ctx context.Context, ids ...jobs.ID) (map[jobs.ID][]byte, error) {
 	if err := tx.ready(ctx); err != nil {
@@ -406,13 +374,6 @@ func (v *view) Get(ctx context.Context, id jobs.ID) (j jobs.Row, err error) {
 	var missing error
 	err = v.read(ctx, func() { j, missing = v.core.get(id) })
 	return j, errors.Join(err, missing)
-}
-
-// Find implements [jobs.Tx].
-func (v *view) Find(ctx context.Context, q jobs.Query) (found []jobs.Row, err error) {
-	var bad error
-	err = v.read(ctx, func() { found, bad = v.core.find(&q, v.now) })
-	return found, errors.Join(err, bad)
 }
 
 // Messages implements [jobs.Tx].

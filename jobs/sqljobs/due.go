@@ -168,7 +168,7 @@ func (t *tx) byID(ctx context.Context, found []candidateRow) ([]jobs.Row, error)
 		ids[i] = jobs.ID(found[i].id)
 	}
 	b := builder{lite: t.s.lite}
-	all, _, err := t.jobs(ctx, b.find(jobs.Query{IDs: ids}), b.args...)
+	all, _, err := t.jobs(ctx, b.find(query{ids: ids}), b.args...)
 	slices.SortFunc(all, func(a, b jobs.Row) int { return inOrder(&a, &b) })
 	return all, err
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/internal/glob"
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstest"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -76,7 +77,7 @@ func TestDueAgainstAllJobs(t *testing.T) {
 				} {
 					var got []jobs.Row
 					err := ask(bound(t), func(ctx context.Context, tx jobs.Tx) (err error) {
-						got, err = tx.Find(ctx, jobs.Query{Due: &d, Limit: limit})
+						got, err = tx.Due(ctx, d, limit)
 						return err
 					})
 					if err != nil || !gocmp.Equal(names(want), names(got)) {
@@ -137,12 +138,12 @@ func TestTake(t *testing.T) {
 			}
 			for i, was := range []*jobs.Row{first, second} {
 				want := *was
-				want.State, want.Run, want.Token, want.Scheduled = jobs.Running, 1, was.Token+1, past
+				want.State, want.Run, want.Token, want.Attempt, want.Scheduled = jobs.Running, 1, was.Token+1, was.Attempt+1, past
 				want.LastRun, want.Changed, want.Due = got[i].LastRun, got[i].LastRun, got[i].LastRun.Add(time.Minute)
 				if diff := gocmp.Diff(want, got[i]); diff != "" {
 					t.Error(diff)
 				}
-				stored := found(t, s, jobs.Query{IDs: []jobs.ID{was.ID}})
+				stored := found(t, s, jobstest.Query{IDs: []jobs.ID{was.ID}})
 				if diff := gocmp.Diff(got[i:i+1], stored); diff != "" {
 					t.Error(diff)
 				}
@@ -176,8 +177,8 @@ func TestHostileTexts(t *testing.T) {
 			j := job(name, 100, time.Now().Add(-time.Second))
 			j.SequenceKey, j.Reason, j.Data = name, name, []byte(`{"a":"\u0000"}`)
 			save(t, s, j)
-			for what, q := range map[string]jobs.Query{
-				"name": {Name: name}, "key": {SequenceKey: name}, "due": {Due: &jobs.Due{Selector: jobs.Selector{Names: []string{name}}}, Limit: 9},
+			for what, q := range map[string]jobstest.Query{
+				"name": {Name: name}, "key": {SequenceKey: name}, "due": {Page: jobs.Page{Limit: 9}, Due: &jobs.Due{Selector: jobs.Selector{Names: []string{name}}}},
 			} {
 				if got := found(t, s, q); len(got) != 1 || got[0].Name != name || string(got[0].Data) != string(j.Data) {
 					t.Errorf("%q by %s: %v", name, what, names(got))
@@ -185,11 +186,11 @@ func TestHostileTexts(t *testing.T) {
 			}
 		}
 		for _, name := range []string{"a\x00b", "\xff", strings.Repeat("x", 1<<20)} {
-			for what, q := range map[string]jobs.Query{
-				"name": {Name: name}, "key": {SequenceKey: name}, "state": {States: []jobs.State{jobs.State(name)}},
-				"due":     {Due: &jobs.Due{Selector: jobs.Selector{Names: []string{name}}}, Limit: 9},
-				"pattern": {Due: &jobs.Due{Selector: jobs.Selector{Pattern: name}}, Limit: 9},
-				"glob":    {Due: &jobs.Due{Selector: jobs.Selector{Pattern: "[q]*" + name + "*"}}, Limit: 9},
+			for what, q := range map[string]jobstest.Query{
+				"name": {Name: name}, "key": {SequenceKey: name}, "state": {Page: jobs.Page{States: []jobs.State{jobs.State(name)}}},
+				"due":     {Page: jobs.Page{Limit: 9}, Due: &jobs.Due{Selector: jobs.Selector{Names: []string{name}}}},
+				"pattern": {Page: jobs.Page{Limit: 9}, Due: &jobs.Due{Selector: jobs.Selector{Pattern: name}}},
+				"glob":    {Page: jobs.Page{Limit: 9}, Due: &jobs.Due{Selector: jobs.Selector{Pattern: "[q]*" + name + "*"}}},
 			} {
 				if got := found(t, s, q); len(got) != 0 {
 					t.Errorf("%.9q by %s: %v", name, what, names(got))

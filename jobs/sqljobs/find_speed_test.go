@@ -6,16 +6,17 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstest"
 )
 
 // seldom are questions whose answer is a small part of a large table.
-func seldom() map[string]jobs.Query {
+func seldom() map[string]jobstest.Query {
 	running := []jobs.State{jobs.Running, jobs.RunQueued}
-	return map[string]jobs.Query{
-		"a state nobody is in":     {States: []jobs.State{jobs.Waiting}, Limit: 500},
-		"who runs":                 {States: running, Limit: 500},
-		"who runs, of a name":      {Name: "name-1", States: running, Limit: 500},
-		"the end of a queue by id": {Queue: "queue", After: 29_000, Limit: 500},
+	return map[string]jobstest.Query{
+		"a state nobody is in":     {Page: jobs.Page{States: []jobs.State{jobs.Waiting}, Limit: 500}},
+		"who runs":                 {Page: jobs.Page{States: running, Limit: 500}},
+		"who runs, of a name":      {Page: jobs.Page{States: running, Limit: 500}, Name: "name-1"},
+		"the end of a queue by id": {Page: jobs.Page{After: 29_000, Limit: 500}, Queue: "queue"},
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstest"
 	"github.com/swarmiji/swarmiji/jobs/sqljobs"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -105,10 +106,10 @@ func taken(ctx context.Context, s *sqljobs.Store, d jobs.Due, limit int, lease t
 
 func pattern(p string) jobs.Due { return jobs.Due{Selector: jobs.Selector{Pattern: p}} }
 
-func found(t testing.TB, s *sqljobs.Store, q jobs.Query) (got []jobs.Row) {
+func found(t testing.TB, s *sqljobs.Store, q jobstest.Query) (got []jobs.Row) {
 	t.Helper()
 	err := s.View(bound(t), func(ctx context.Context, tx jobs.Tx) (err error) {
-		got, err = tx.Find(ctx, q)
+		got, err = q.Find(ctx, tx)
 		return err
 	})
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstest"
 	"github.com/swarmiji/swarmiji/jobs/sqljobs"
 )
 
@@ -184,7 +185,7 @@ func TestKilled(t *testing.T) {
 				t.Errorf("job %s was ended %d times", id, n)
 			}
 		}
-		if got := found(t, open(t, dsn), jobs.Query{}); len(got) > 0 {
+		if got := found(t, open(t, dsn), jobstest.Query{}); len(got) > 0 {
 			t.Errorf("%d jobs are left: %v", len(got), names(got))
 		}
 		t.Logf("%d jobs confirmed, %d ended", len(made), len(done))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstest"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -31,27 +32,27 @@ func TestPlansOfLines(t *testing.T) {
 	after := &jobs.Row{Job: jobs.Job{ID: 1}, Due: time.Now()}
 	const sorts = "USE TEMP B-TREE FOR ORDER BY"
 	for _, c := range []struct {
-		q     jobs.Query
+		q     jobstest.Query
 		index string
 		sorts bool
 	}{
-		{jobs.Query{Line: &jobs.Line{Queue: "q", State: jobs.Queued}}, "swarmiji_job_queue (queue=? AND state=? AND queue_due<?)", false},
-		{jobs.Query{Line: &jobs.Line{Queue: "q", State: jobs.Queued, After: after, MaxWeight: task.Set[int64](1)}}, "swarmiji_job_queue (queue=? AND state=? AND queue_due>? AND queue_due<?)", false},
-		{jobs.Query{Line: &jobs.Line{Queue: "q", State: jobs.Queued, MaxWeight: task.Set[int64](1)}}, "swarmiji_job_light (queue=?)", false},
-		{jobs.Query{Line: &jobs.Line{Queue: "q", State: jobs.Queued, Order: jobs.PriorityFirst}}, "swarmiji_job_line (queue=? AND priority=? AND queue_due", false},
-		{jobs.Query{Line: &jobs.Line{Queue: "q", State: jobs.Queued, Order: jobs.PriorityFirst, After: after}}, "swarmiji_job_line (queue=? AND priority=? AND queue_due", false},
-		{jobs.Query{Line: &jobs.Line{Queue: "q", State: jobs.Running}}, "swarmiji_job_queue (queue=? AND state=? AND queue_due<?)", false},
-		{jobs.Query{Queue: "q", States: []jobs.State{jobs.Running}}, "swarmiji_job_queue (queue=? AND state=?)", true},
-		{jobs.Query{Name: "n", Key: "k", Queue: "q", States: []jobs.State{jobs.Running}}, "swarmiji_job_answer (name=? AND answer_key=?)", true},
-		{jobs.Query{Name: "n", UniqueKey: "k"}, "swarmiji_job_unique (name=? AND unique_key=?)", true},
-		{jobs.Query{Expired: time.Now(), Limit: 9}, "swarmiji_job_expires (expires<?)", false},
+		{jobstest.Query{Line: &jobs.Line{Queue: "q", State: jobs.Queued}}, "swarmiji_job_queue (queue=? AND state=? AND queue_due<?)", false},
+		{jobstest.Query{Line: &jobs.Line{Queue: "q", State: jobs.Queued, After: after, MaxWeight: task.Set[int64](1)}}, "swarmiji_job_queue (queue=? AND state=? AND queue_due>? AND queue_due<?)", false},
+		{jobstest.Query{Line: &jobs.Line{Queue: "q", State: jobs.Queued, MaxWeight: task.Set[int64](1)}}, "swarmiji_job_light (queue=?)", false},
+		{jobstest.Query{Line: &jobs.Line{Queue: "q", State: jobs.Queued, Order: jobs.PriorityFirst}}, "swarmiji_job_line (queue=? AND priority=? AND queue_due", false},
+		{jobstest.Query{Line: &jobs.Line{Queue: "q", State: jobs.Queued, Order: jobs.PriorityFirst, After: after}}, "swarmiji_job_line (queue=? AND priority=? AND queue_due", false},
+		{jobstest.Query{Line: &jobs.Line{Queue: "q", State: jobs.Running}}, "swarmiji_job_queue (queue=? AND state=? AND queue_due<?)", false},
+		{jobstest.Query{Page: jobs.Page{States: []jobs.State{jobs.Running}}, Queue: "q"}, "swarmiji_job_queue (queue=? AND state=?)", true},
+		{jobstest.Query{Page: jobs.Page{States: []jobs.State{jobs.Running}}, Name: "n", Key: "k", Queue: "q"}, "swarmiji_job_answer (name=? AND answer_key=?)", true},
+		{jobstest.Query{Name: "n", UniqueKey: "k"}, "swarmiji_job_unique (name=? AND unique_key=?)", true},
+		{jobstest.Query{Page: jobs.Page{Limit: 9}, Expired: time.Now()}, "swarmiji_job_expires (expires<?)", false},
 	} {
 		b := builder{lite: true}
 		text := ""
 		if c.q.Line != nil {
 			text = b.line(c.q.Line, 9, time.Now().UnixMicro(), "")
 		} else {
-			text = b.find(c.q)
+			text = b.find(asQuery(c.q))
 		}
 		var plan []string
 		if err := s.conn.View(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {

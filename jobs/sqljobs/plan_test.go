@@ -10,6 +10,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstest"
 	"github.com/swarmiji/swarmiji/jobs/sqljobs"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -97,15 +98,15 @@ func TestPlansForAnEmptyTable(t *testing.T) {
 // askQueues asks what is asked of queues and keys, in the way of who locks. n is of a job with a key.
 func askQueues(t *testing.T, s *sqljobs.Store, n int) {
 	t.Helper()
-	line := func(l jobs.Line) jobs.Query {
+	line := func(l jobs.Line) jobstest.Query {
 		l.Queue = "queue-1"
-		return jobs.Query{Line: &l, Limit: 1}
+		return jobstest.Query{Page: jobs.Page{Limit: 1}, Line: &l}
 	}
 	after := &jobs.Row{Job: jobs.Job{Priority: 2}, Due: time.Now().Add(-time.Hour - 10*time.Second)}
 	key := fmt.Sprint("key-", n)
 	if err := s.Update(bound(t), func(ctx context.Context, tx jobs.Tx) error {
 		for i, c := range []struct {
-			q    jobs.Query
+			q    jobstest.Query
 			want int
 		}{
 			{line(jobs.Line{State: jobs.Queued}), 1},
@@ -115,16 +116,16 @@ func askQueues(t *testing.T, s *sqljobs.Store, n int) {
 			{line(jobs.Line{State: jobs.Queued, Order: jobs.PriorityFirst, After: after, MaxWeight: task.Set[int64](1000)}), 1},
 			{line(jobs.Line{State: jobs.Queued, Order: jobs.PriorityFirst, MaxWeight: task.Set[int64](999)}), 0},
 			{line(jobs.Line{State: jobs.Running}), 1},
-			{jobs.Query{Name: fmt.Sprint("name-", n%100), Key: key}, 1},
-			{jobs.Query{Name: fmt.Sprint("name-", n%100), UniqueKey: key}, 1},
-			{jobs.Query{Expired: time.Now(), Limit: 1}, 1},
-			{jobs.Query{States: []jobs.State{jobs.Waiting}, Limit: 500}, 0},
-			{jobs.Query{States: []jobs.State{jobs.Failed}, Limit: 1}, 1},
-			{jobs.Query{States: []jobs.State{jobs.RunQueued}, Limit: 1}, 0},
-			{jobs.Query{Name: "name-4", States: []jobs.State{jobs.Running, jobs.RunQueued}, Limit: 1}, 1},
-			{jobs.Query{Queue: "queue-1", After: 4000, Limit: 1}, 1},
+			{jobstest.Query{Name: fmt.Sprint("name-", n%100), Key: key}, 1},
+			{jobstest.Query{Name: fmt.Sprint("name-", n%100), UniqueKey: key}, 1},
+			{jobstest.Query{Page: jobs.Page{Limit: 1}, Expired: time.Now()}, 1},
+			{jobstest.Query{Page: jobs.Page{States: []jobs.State{jobs.Waiting}, Limit: 500}}, 0},
+			{jobstest.Query{Page: jobs.Page{States: []jobs.State{jobs.Failed}, Limit: 1}}, 1},
+			{jobstest.Query{Page: jobs.Page{States: []jobs.State{jobs.RunQueued}, Limit: 1}}, 0},
+			{jobstest.Query{Page: jobs.Page{States: []jobs.State{jobs.Running, jobs.RunQueued}, Limit: 1}, Name: "name-4"}, 1},
+			{jobstest.Query{Page: jobs.Page{After: 4000, Limit: 1}, Queue: "queue-1"}, 1},
 		} {
-			if found, err := tx.Find(ctx, c.q); err != nil || len(found) != c.want {
+			if found, err := c.q.Find(ctx, tx); err != nil || len(found) != c.want {
 				return fmt.Errorf("question %d: %d jobs, %w", i, len(found), err)
 			}
 		}

@@ -43,7 +43,7 @@ func TestServiceUnderContention(t *testing.T) {
 		if err := s.Close(ctx); err != nil {
 			t.Error(err)
 		}
-		rest, err := s.Rows(ctx, jobs.Query{})
+		rest, err := s.Rows(ctx, jobs.Filter{})
 		if err != nil {
 			t.Fatal(err)
 		}

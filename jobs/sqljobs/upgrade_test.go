@@ -21,6 +21,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/deferrals"
+	"github.com/swarmiji/swarmiji/jobs/jobstest"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/jobs/sqljobs"
 	"github.com/swarmiji/swarmiji/task"
@@ -228,7 +229,7 @@ func TestUpgradeFromVersion1(t *testing.T) {
 		if err != nil || len(got) != 1 || got[0].ID != 1 || string(got[0].Data) != `{"a":1}` {
 			t.Errorf("taken: %+v, %v", got, err)
 		}
-		line := found(t, s, jobs.Query{Limit: 9, Line: &jobs.Line{Queue: "q", State: jobs.Queued}})
+		line := found(t, s, jobstest.Query{Page: jobs.Page{Limit: 9}, Line: &jobs.Line{Queue: "q", State: jobs.Queued}})
 		if len(line) != 1 || !gocmp.Equal(*waits, line[0]) {
 			t.Errorf("in the line: %v", names(line))
 		}
@@ -256,7 +257,7 @@ func keepsAnswers(t *testing.T, store *sqljobs.Store) {
 		t.Fatal(err)
 	}
 	ctx := bound(t)
-	if left := found(t, store, jobs.Query{Name: "ask"}); len(left) != 0 {
+	if left := found(t, store, jobstest.Query{Name: "ask"}); len(left) != 0 {
 		t.Errorf("among the jobs are still %v", names(left))
 	}
 	var got []string

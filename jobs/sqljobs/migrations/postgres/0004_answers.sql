@@ -72,7 +72,8 @@ INSERT INTO swarmiji_queue_lease (queue, fence, until, admissions, status)
 
 DELETE FROM swarmiji_jobs WHERE queue IN ('swarmiji.early', 'swarmiji.queues') OR queue LIKE 'swarmiji.deferred/%';
 
--- Every job counts its attempts, and one with a retry_after its hand-outs in a run: neither is in its data any more.
+-- Every job counts its attempts, and one with a retry_after its hand-outs in a run. Neither is in
+-- the data any more.
 ALTER TABLE swarmiji_jobs ADD COLUMN handouts bigint NOT NULL DEFAULT 0;
 
 -- What was kept there is at the end of the data.

@@ -72,7 +72,8 @@ INSERT OR REPLACE INTO swarmiji_queue_lease (queue, fence, until, admissions, st
 
 DELETE FROM swarmiji_jobs WHERE queue IN ('swarmiji.early', 'swarmiji.queues') OR queue LIKE 'swarmiji.deferred/%';
 
--- Every job counts its attempts, and one with a retry_after its hand-outs in a run: neither is in its data any more.
+-- Every job counts its attempts, and one with a retry_after its hand-outs in a run. Neither is in
+-- the data any more.
 ALTER TABLE swarmiji_jobs ADD COLUMN handouts integer NOT NULL DEFAULT 0;
 
 UPDATE swarmiji_jobs SET
