@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// again has a job that runs be QUEUED once more, for its next attempt, at a time; zero: now. data replace its own unless they are nil; why is its Reason. counted false: the attempt that
+// NextAttempt has a job that runs be QUEUED once more, for its next attempt, at a time; zero: now. data replace its own unless they are nil; why is its Reason. counted false: the attempt that
 // ends did not count. It does not move the base of its repeat, and keeps its turn in a sequence. If the answer to the attempt has come, the job goes on with that.
-func (s *Service) again(ctx context.Context, id ID, token int64, at time.Time, data []byte, why string, counted bool) error {
+func (s *Service) NextAttempt(ctx context.Context, id ID, token int64, at time.Time, data []byte, why string, counted bool) error {
 	data, err := checkGiven(data)
 	if err != nil {
 		return err
@@ -15,13 +15,13 @@ func (s *Service) again(ctx context.Context, id ID, token int64, at time.Time, d
 	if at, err = checkTime("nextRun", at); err != nil {
 		return err
 	}
-	err = s.deeds.do(ctx, &deed{id: id, do: func(ctx context.Context, t *step, j *Row) error {
+	err = s.txn.shareAll(ctx, &deed{id: id, do: func(ctx context.Context, t *step, j *Row) error {
 		if err := j.atWork(token); err != nil {
 			return err
 		}
 		j.give(data)
 		if j.answered() && j.Phase == "" {
-			return t.goOn(ctx, j)
+			return s.goOn(ctx, t, j)
 		}
 		j.leave()
 		if !counted {
@@ -30,7 +30,7 @@ func (s *Service) again(ctx context.Context, id ID, token int64, at time.Time, d
 		if at.Before(t.now) {
 			at = t.now
 		}
-		j.State, j.NextRun, j.Reason = Queued, t.s.place(j, at, t.now), cutReason(why)
+		j.State, j.NextRun, j.Reason = Queued, s.windows.Place(j, at, t.now), cutReason(why)
 		return t.save(ctx, j)
 	}})
 	return s.counted(&s.count.retried, err)

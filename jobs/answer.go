@@ -93,7 +93,7 @@ func (s *Service) AnswerAll(ctx context.Context, answers []Answer) ([]Receipt, e
 		}
 		deeds[i] = s.answering(a, &receipts[i])
 	}
-	if err := s.deeds.do(ctx, deeds...); err != nil {
+	if err := s.txn.shareAll(ctx, deeds...); err != nil {
 		return nil, err
 	}
 	return receipts, nil
@@ -136,7 +136,7 @@ func (s *Service) answering(a Answer, receipt *Receipt) *deed {
 	return &deed{
 		name: a.Name, key: a.Key, answers: true,
 		do: func(ctx context.Context, t *step, j *Row) (err error) {
-			got, ended, err = t.answer(ctx, j, &a)
+			got, ended, err = s.answer(ctx, t, j, &a)
 			return err
 		},
 		then: func() {
@@ -189,16 +189,16 @@ func (s *Service) answered(a Answer, r Receipt, ended ending) {
 }
 
 // answer gives an answer to j, nil if no job that is not over has its key.
-func (t *step) answer(ctx context.Context, j *Row, a *Answer) (Receipt, ending, error) {
+func (s *Service) answer(ctx context.Context, t *step, j *Row, a *Answer) (Receipt, ending, error) {
 	switch {
 	case j == nil:
-		r, err := t.answerNoJob(ctx, a)
+		r, err := s.answerNoJob(ctx, t, a)
 		return r, goesOn, err
 	case j.Attempt == 0 && !j.State.Runs():
 		if j.Run > 0 && (j.repeats() || j.HasChildren) { // its last run has ended well
 			return Receipt{Kind: Duplicate, Job: j.ID}, goesOn, nil
 		}
-		r, err := t.keepEarly(ctx, a)
+		r, err := s.keepEarly(ctx, t, a)
 		if r.Job = j.ID; err != nil {
 			r = Receipt{}
 		}
@@ -206,16 +206,16 @@ func (t *step) answer(ctx context.Context, j *Row, a *Answer) (Receipt, ending, 
 	case j.answered():
 		return Receipt{Kind: Duplicate, Job: j.ID}, goesOn, nil
 	}
-	ended, err := t.accept(ctx, j, a)
+	ended, err := s.accept(ctx, t, j, a)
 	return Receipt{Kind: Accepted, Job: j.ID}, ended, err
 }
 
 // accept gives j its answer, which ends it or has it handed out. A request that is under way goes on first, and keeps its lease.
-func (t *step) accept(ctx context.Context, j *Row, a *Answer) (ending, error) {
+func (s *Service) accept(ctx context.Context, t *step, j *Row, a *Answer) (ending, error) {
 	if !j.Respond && a.Refusal == "" {
 		j.Answer, j.Phase = a.Result, Answered
 		j.give(nil)
-		failed, err := t.finish(ctx, j, false)
+		failed, err := s.finish(ctx, t, j, false)
 		if failed {
 			return isFailed, err
 		}
@@ -225,19 +225,19 @@ func (t *step) accept(ctx context.Context, j *Row, a *Answer) (ending, error) {
 	if j.State == Running && j.Phase == "" {
 		return goesOn, t.save(ctx, j)
 	}
-	return goesOn, t.goOn(ctx, j)
+	return goesOn, s.goOn(ctx, t, j)
 }
 
 // answerNoJob gives an answer that no job awaits to the task that waits for it, or keeps it, or tells that there was somebody.
-func (t *step) answerNoJob(ctx context.Context, a *Answer) (Receipt, error) {
+func (s *Service) answerNoJob(ctx context.Context, t *step, a *Answer) (Receipt, error) {
 	d, err := t.deferralOf(ctx, a.Name, a.Key)
 	if err != nil {
 		return Receipt{}, err
 	}
 	if d != nil && d.Open() {
-		return t.answerTask(ctx, d, a)
+		return s.answerTask(ctx, t, d, a)
 	}
-	last, err := t.lastOver(ctx, a)
+	last, err := s.newestOver(ctx, t, a)
 	if err != nil {
 		return Receipt{}, err
 	}
@@ -251,11 +251,11 @@ func (t *step) answerNoJob(ctx context.Context, a *Answer) (Receipt, error) {
 	case d != nil:
 		return Receipt{Kind: Late, Task: d.Task}, nil
 	}
-	return t.keepEarly(ctx, a)
+	return s.keepEarly(ctx, t, a)
 }
 
-// lastOver returns the newest job of a's key that is over, or nil.
-func (t *step) lastOver(ctx context.Context, a *Answer) (last *Row, err error) {
+// newestOver returns the newest job of a's key that is over, or nil.
+func (s *Service) newestOver(ctx context.Context, t *step, a *Answer) (last *Row, err error) {
 	p := Page{States: []State{Finished, Failed, Cancelled}, Limit: page}
 	for {
 		found, err := t.tx.OfKey(ctx, a.Name, a.Key, p)
@@ -270,21 +270,5 @@ func (t *step) lastOver(ctx context.Context, a *Answer) (last *Row, err error) {
 		}
 		p.After = last.ID
 	}
-	if t.batch != nil {
-		last = t.batch.lastOver(last, a)
-	}
-	return last, nil
-}
-
-// lastOver returns the newest job of a's key that is over, of which last is the newest that was written.
-func (b *batch) lastOver(last *Row, a *Answer) *Row {
-	for id, j := range b.jobs {
-		switch {
-		case last != nil && last.ID == id:
-			last = j
-		case j != nil && j.Key == a.Key && j.Name == a.Name && j.State.Over() && (last == nil || last.ID < id):
-			last = j
-		}
-	}
-	return last
+	return t.lastOver(a.Name, a.Key, last), nil
 }

@@ -127,7 +127,7 @@ func TestAnswerRacesAwait(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			if i%2 == 0 {
-				if err := w.Expect(context.Background(), id, h.Token, key); err != nil && !errors.Is(err, jobs.ErrStale) {
+				if err := w.Expect(context.Background(), jobs.Expect{ID: id, Token: h.Token, Key: key}); err != nil && !errors.Is(err, jobs.ErrStale) {
 					t.Error(err)
 				}
 			}
@@ -420,7 +420,7 @@ func TestOneOfManyGetsTheKey(t *testing.T) {
 					note(err)
 					return
 				}
-				note(w.Expect(context.Background(), got[i].ID, got[i].Token, key))
+				note(w.Expect(context.Background(), jobs.Expect{ID: got[i].ID, Token: got[i].Token, Key: key}))
 			})
 		}
 		wg.Wait()

@@ -111,8 +111,8 @@ func TestAnswerToRespond(t *testing.T) {
 	bubble(t, func(w *world) {
 		id := w.create(jobs.Spec{Name: "a", Respond: true})
 		h := w.get("a")
-		w.ok(w.Expect(w.Context(), id, h.Token, "k"))
-		w.ok(w.Expect(w.Context(), id, h.Token, "k"))
+		w.ok(w.Expect(w.Context(), jobs.Expect{ID: id, Token: h.Token, Key: "k"}))
+		w.ok(w.Expect(w.Context(), jobs.Expect{ID: id, Token: h.Token, Key: "k"}))
 		w.await(jobs.Await{ID: id, Token: h.Token, Timeout: task.Set(time.Hour)}, false)
 		w.none("a")
 		w.complete("a", "k", nil, jobs.Accepted)
@@ -185,10 +185,10 @@ func TestAnswerWhileRequesting(t *testing.T) {
 	bubble(t, func(w *world) {
 		id := w.create(jobs.Spec{Name: "a", Respond: true})
 		h := w.get("a")
-		w.ok(w.Expect(w.Context(), id, h.Token, "k"))
+		w.ok(w.Expect(w.Context(), jobs.Expect{ID: id, Token: h.Token, Key: "k"}))
 		w.reject("a", "k", jobs.Accepted)
 		w.complete("a", "k", 1, jobs.Duplicate)
-		w.is(w.Expect(w.Context(), id, h.Token, "other"), jobs.ErrAnswerThere)
+		w.is(w.Expect(w.Context(), jobs.Expect{ID: id, Token: h.Token, Key: "other"}), jobs.ErrAnswerThere)
 		w.none("a")
 		w.await(jobs.Await{ID: id, Token: h.Token}, true)
 		h = w.get("a")
@@ -198,7 +198,7 @@ func TestAnswerWhileRequesting(t *testing.T) {
 
 		w.create(jobs.Spec{Name: "b"})
 		h = w.get("b")
-		w.ok(w.Expect(w.Context(), h.ID, h.Token, "k"))
+		w.ok(w.Expect(w.Context(), jobs.Expect{ID: h.ID, Token: h.Token, Key: "k"}))
 		w.complete("b", "k", 1, jobs.Accepted)
 		w.await(jobs.Await{ID: h.ID, Token: h.Token}, true)
 		w.state(jobs.Finished, h.ID)

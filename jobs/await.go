@@ -20,51 +20,46 @@ type Await struct {
 	Timeout task.Opt[time.Duration]
 }
 
-// Expect has an answer for key be for the run that token names, from the return of Expect on: to be called before a request is sent that a plain handler chooses the key of. It does not end the run.
-// [ErrKeyTaken] says that another job awaits that key, [ErrAnswerThere] that the answer to the key before this one has come.
-func (s *Service) Expect(ctx context.Context, id ID, token int64, key string) error {
-	return s.expect(ctx, id, token, key, task.Opt[bool]{})
+// Expect tells that a run is about to send a request.
+type Expect struct {
+	ID ID
+	// Token is that of the run.
+	Token int64
+	// Key is what the answer will name the job by, together with its name.
+	Key string
+	// Respond, if set, is the job's from now on.
+	Respond task.Opt[bool]
 }
 
-// expect is Expect, and sets whether what runs the job is to look at the answer.
-func (s *Service) expect(ctx context.Context, id ID, token int64, key string, respond task.Opt[bool]) error {
-	if key == "" {
+// Expect reserves a key for an attempt: to be called before a request is sent that a plain handler chooses the key of. It does not end the run.
+// [ErrKeyTaken] says that another job awaits that key, [ErrAnswerThere] that the answer to the key before this one has come.
+func (s *Service) Expect(ctx context.Context, e Expect) error {
+	if e.Key == "" {
 		return &FieldError{Field: "key", Problem: missing}
 	}
-	if err := checkKeyField("key", key); err != nil {
+	if err := checkKeyField("key", e.Key); err != nil {
 		return err
 	}
-	err := s.deeds.do(ctx, &deed{
-		id:    id,
-		needs: func(j *Row, l *locks) { _ = l.addKey(j.Name, key) },
+	err := s.txn.shareAll(ctx, &deed{
+		id:    e.ID,
+		needs: func(j *Row, l *locks) { _ = l.addKey(j.Name, e.Key) },
 		do: func(ctx context.Context, t *step, j *Row) error {
-			if err := j.atWork(token); err != nil {
+			if err := j.atWork(e.Token); err != nil {
 				return err
 			}
-			if r := respond.Or(j.Respond); r != j.Respond {
-				if j.Respond = r; key == j.Key {
+			if r := e.Respond.Or(j.Respond); r != j.Respond {
+				if j.Respond = r; e.Key == j.Key {
 					return t.save(ctx, j)
 				}
 			}
-			return t.register(ctx, j, key)
+			return s.register(ctx, t, j, e.Key)
 		},
 	})
 	return s.counted(&s.count.expected, err)
 }
 
-// atWork returns an error unless j runs in the run that token names.
-func (j *Row) atWork(token int64) error {
-	if err := j.current(token); err != nil {
-		return err
-	}
-	if !j.State.Runs() {
-		return fmt.Errorf("%w: job %d is %s", ErrNotRunning, j.ID, j.State)
-	}
-	return nil
-}
-
 // register gives j, which runs, a key for answers, if it has another one.
-func (t *step) register(ctx context.Context, j *Row, key string) error {
+func (s *Service) register(ctx context.Context, t *step, j *Row, key string) error {
 	if key == j.Key {
 		return nil
 	}
@@ -100,7 +95,7 @@ func (s *Service) Await(ctx context.Context, a Await) (answered bool, err error)
 	var there bool
 	var got *Receipt
 	var ended ending
-	err = s.deeds.do(ctx, &deed{
+	err = s.txn.shareAll(ctx, &deed{
 		id: a.ID,
 		needs: func(j *Row, l *locks) {
 			if key := a.Key; key != "" {
@@ -110,7 +105,7 @@ func (s *Service) Await(ctx context.Context, a Await) (answered bool, err error)
 			}
 		},
 		do: func(ctx context.Context, t *step, j *Row) (err error) {
-			there, got, ended, err = t.await(ctx, j, &a)
+			there, got, ended, err = s.await(ctx, t, j, &a)
 			return err
 		},
 		then: func() {
@@ -126,7 +121,7 @@ func (s *Service) Await(ctx context.Context, a Await) (answered bool, err error)
 }
 
 // await has j await its answer, or gives it the one that has come early, whose receipt is then not nil.
-func (t *step) await(ctx context.Context, j *Row, a *Await) (there bool, got *Receipt, ended ending, err error) {
+func (s *Service) await(ctx context.Context, t *step, j *Row, a *Await) (there bool, got *Receipt, ended ending, err error) {
 	if a.Token != 0 && a.Token == j.Token && (j.State == Finished && j.Phase == Answered || !j.State.Runs() && !j.State.Over() && j.Attempt == 0) {
 		return true, nil, goesOn, nil // the answer has ended the run
 	}
@@ -142,27 +137,27 @@ func (t *step) await(ctx context.Context, j *Row, a *Await) (there bool, got *Re
 	}
 	switch {
 	case j.answered():
-		return true, nil, goesOn, t.goOnWith(ctx, j)
+		return true, nil, goesOn, s.goOnWith(ctx, t, j)
 	case j.Phase == Awaiting && key == j.Key:
 		return false, nil, goesOn, nil
 	}
 	if err := t.locks.addKey(j.Name, key); err != nil {
 		return false, nil, goesOn, err
 	}
-	if err := t.register(ctx, j, key); err != nil {
+	if err := s.register(ctx, t, j, key); err != nil {
 		return false, nil, goesOn, err
 	}
 	j.Attempt = max(j.Attempt, 1)
 	j.State, j.Phase = Running, Awaiting
-	early, err := t.claimEarly(ctx, j)
+	early, err := s.claimEarly(ctx, t, j)
 	if err != nil {
 		return false, nil, goesOn, err
 	}
 	if early != nil {
-		ended, err = t.accept(ctx, j, early)
+		ended, err = s.accept(ctx, t, j, early)
 		return true, &Receipt{Kind: Accepted, Job: j.ID}, ended, err
 	}
-	if j.Deadline, err = t.deadline(j, a.Timeout); err != nil {
+	if j.Deadline, err = s.deadline(t, j, a.Timeout); err != nil {
 		return false, nil, goesOn, err
 	}
 	j.Due = j.Deadline
@@ -170,16 +165,16 @@ func (t *step) await(ctx context.Context, j *Row, a *Await) (there bool, got *Re
 }
 
 // goOnWith has j, whose request is done and whose answer has come meanwhile, be handed out.
-func (t *step) goOnWith(ctx context.Context, j *Row) error {
+func (s *Service) goOnWith(ctx context.Context, t *step, j *Row) error {
 	if j.Phase == Answered {
 		j.Due = t.now
 		return t.save(ctx, j)
 	}
-	return t.goOn(ctx, j)
+	return s.goOn(ctx, t, j)
 }
 
 // deadline is until when an answer is awaited.
-func (t *step) deadline(j *Row, timeout task.Opt[time.Duration]) (time.Time, error) {
+func (s *Service) deadline(t *step, j *Row, timeout task.Opt[time.Duration]) (time.Time, error) {
 	d, set := timeout.Get()
 	switch {
 	case set:

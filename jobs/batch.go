@@ -157,3 +157,26 @@ func (b *batch) with(name, key string) *Row {
 	}
 	return nil
 }
+
+// lastOver returns the newest job of a key that is over. last is the newest one that was written.
+func (b *batch) lastOver(name, key string, last *Row) *Row {
+	for id, j := range b.jobs {
+		switch {
+		case last != nil && last.ID == id:
+			last = j
+		case j != nil && j.Key == key && j.Name == name && j.State.Over() && (last == nil || last.ID < id):
+			last = j
+		}
+	}
+	return last
+}
+
+// makes reports whether a batch makes a job of a key, which is not over.
+func (b *batch) makes(name, key string) bool {
+	for _, j := range b.fresh {
+		if j.Key == key && j.Name == name && !j.State.Over() {
+			return true
+		}
+	}
+	return false
+}

@@ -92,19 +92,6 @@ func storable(t time.Time) time.Time {
 // inRange tells whether a job may hold t.
 func inRange(t time.Time) bool { return t.Year() >= 0 && t.Year() <= 9999 }
 
-// checkRepeat returns the repeat as it is kept, and read; nil if there is none.
-func (s *Service) checkRepeat(text string) (string, *when.Repeat, error) {
-	text = strings.TrimSpace(text)
-	if text == "" {
-		return "", nil, nil
-	}
-	r, err := s.c.Repeats.Parse(text)
-	if err != nil {
-		return "", nil, refusal("repeat", err)
-	}
-	return text, r, nil
-}
-
 func refusal(field string, err error) error {
 	var spec *when.SpecError
 	if errors.As(err, &spec) {
@@ -150,4 +137,12 @@ func cutReason(text string) string {
 		text = text[:len(text)-1]
 	}
 	return text
+}
+
+// wholeMicros rounds d up.
+func wholeMicros(d time.Duration) time.Duration {
+	if cut := d.Truncate(time.Microsecond); cut != d {
+		return cut + time.Microsecond
+	}
+	return d
 }

@@ -9,18 +9,18 @@ func pending() []State { return []State{Queued, RunQueued, Running, Paused} }
 const page = 256
 
 // hasPending tells whether a parent has children that it waits for.
-func (t *step) hasPending(ctx context.Context, parent ID) (bool, error) {
+func (s *Service) hasPending(ctx context.Context, t *step, parent ID) (bool, error) {
 	found, err := t.tx.Children(ctx, parent, Page{States: pending(), Limit: 1})
 	return len(found) > 0, err
 }
 
 // resume makes a PAUSED parent QUEUED that waits for none of its children any more. The parent was locked first.
-func (t *step) resume(ctx context.Context, parent ID) error {
+func (s *Service) resume(ctx context.Context, t *step, parent ID) error {
 	p := t.parents[parent]
 	if parent == 0 || p == nil || p.State != Paused {
 		return nil
 	}
-	if waits, err := t.hasPending(ctx, parent); waits || err != nil {
+	if waits, err := s.hasPending(ctx, t, parent); waits || err != nil {
 		return err
 	}
 	p.State = Queued
@@ -28,8 +28,8 @@ func (t *step) resume(ctx context.Context, parent ID) error {
 }
 
 // unpause makes the children QUEUED that waited for their parent to pause.
-func (t *step) unpause(ctx context.Context, parent ID) error {
-	return t.eachChild(ctx, parent, []State{Paused}, func(children []*Row) error {
+func (s *Service) unpause(ctx context.Context, t *step, parent ID) error {
+	return s.eachChild(ctx, t, parent, []State{Paused}, func(children []*Row) error {
 		for _, c := range children {
 			c.State = Queued
 		}
@@ -38,8 +38,8 @@ func (t *step) unpause(ctx context.Context, parent ID) error {
 }
 
 // clear deletes the children that are over, as far as their parent has seen them.
-func (t *step) clear(ctx context.Context, parent ID) error {
-	return t.eachChild(ctx, parent, []State{Finished, Cancelled}, func(children []*Row) error {
+func (s *Service) clear(ctx context.Context, t *step, parent ID) error {
+	return s.eachChild(ctx, t, parent, []State{Finished, Cancelled}, func(children []*Row) error {
 		ids := make([]ID, len(children))
 		for i, c := range children {
 			ids[i] = c.ID
@@ -48,7 +48,7 @@ func (t *step) clear(ctx context.Context, parent ID) error {
 	})
 }
 
-func (t *step) eachChild(ctx context.Context, parent ID, states []State, fn func([]*Row) error) error {
+func (s *Service) eachChild(ctx context.Context, t *step, parent ID, states []State, fn func([]*Row) error) error {
 	after := ID(0)
 	for {
 		found, err := t.tx.Children(ctx, parent, Page{States: states, After: after, Limit: page})

@@ -55,8 +55,9 @@ type Spec struct {
 	// Respond: an answer does not end the job; what runs it is to look at it.
 	Respond bool
 
-	message   []byte // of the task with conditions that it is
-	completed bool   // by its Type: what it leaves out was taken out on purpose
+	message []byte // of the task with conditions that it is
+	// NoDefaults: what is left out here was left out on purpose ([Service.SetDefaults]).
+	NoDefaults bool
 }
 
 // Created is a job that was made, or one that was there.
@@ -126,8 +127,8 @@ func (s *Service) CreateAll(ctx context.Context, specs []Spec) ([]Created, error
 			err = &specError{0, err}
 		}
 	default:
-		err = s.update(ctx, &l, func(ctx context.Context, t *step) error {
-			m := maker{step: t, done: make([]Created, len(specs)), busy: map[string]bool{}, keys: map[string]bool{}}
+		err = s.txn.do(ctx, &l, func(ctx context.Context, t *step) error {
+			m := maker{step: t, s: s, done: make([]Created, len(specs)), busy: map[string]bool{}, keys: map[string]bool{}}
 			if err := m.make(ctx, specs, jobs); err != nil {
 				return err
 			}
@@ -150,7 +151,7 @@ func (s *Service) CreateAll(ctx context.Context, specs []Spec) ([]Created, error
 
 // draft makes a job of a spec, as far as it can be made without a look at others, or at the time.
 func (s *Service) draft(spec *Spec) (Row, error) {
-	if complete, ok := s.types.Load(spec.Name); ok && !spec.completed {
+	if complete, ok := s.defaults.Load(spec.Name); ok && !spec.NoDefaults {
 		own := *spec // the caller's stays as it is
 		spec = &own
 		complete.(func(*Spec))(spec)
@@ -205,7 +206,7 @@ func (s *Service) born(j *Row, now time.Time) {
 	if j.NextRun.IsZero() || j.Queue != "" && j.NextRun.Before(now) {
 		j.NextRun = now
 	}
-	j.NextRun = s.place(j, j.NextRun, now)
+	j.NextRun = s.windows.Place(j, j.NextRun, now)
 	j.settle(time.Time{})
 }
 
@@ -246,6 +247,7 @@ func (s *Service) createSimple(ctx context.Context, drafts []Row) ([]Created, er
 // maker makes jobs in one transaction, one after the other. Those that nothing asks about yet are written together.
 type maker struct {
 	*step
+	s    *Service
 	done []Created
 	busy map[string]bool // sequence keys that others have or wait for
 	keys map[string]bool // unique keys, and keys, that were given in this transaction

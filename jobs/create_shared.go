@@ -15,13 +15,13 @@ func (s *Service) createShared(ctx context.Context, draft Row) (Created, error) 
 	draft.Data, draft.Message = bytes.Clone(draft.Data), bytes.Clone(draft.Message) // they may outlive the call
 	var made *Row
 	var id ID
-	err := s.deeds.do(ctx, &deed{
+	err := s.txn.shareAll(ctx, &deed{
 		name: draft.Name, key: draft.Key,
 		do: func(ctx context.Context, t *step, there *Row) error {
 			switch {
 			case there != nil:
 				return &KeyTakenError{Key: draft.Key, Job: there.ID}
-			case t.batch != nil && t.batch.makes(draft.Name, draft.Key):
+			case t.makes(draft.Name, draft.Key):
 				return errAlone // to be told which job has the key
 			}
 			if err := t.freeOfTasks(ctx, draft.Name, draft.Key); err != nil {
@@ -38,14 +38,4 @@ func (s *Service) createShared(ctx context.Context, draft Row) (Created, error) 
 		return Created{}, err
 	}
 	return Created{ID: id}, nil
-}
-
-// makes reports whether a batch makes a job of a key, which is not over.
-func (b *batch) makes(name, key string) bool {
-	for _, j := range b.fresh {
-		if j.Key == key && j.Name == name && !j.State.Over() {
-			return true
-		}
-	}
-	return false
 }

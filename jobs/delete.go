@@ -7,14 +7,14 @@ import (
 
 // Delete removes all trace of a job. [ErrIsRunning], [ErrChildrenRunning] and [ErrOutstanding] say why it may not go: it runs, is PAUSED, or has children.
 func (s *Service) Delete(ctx context.Context, id ID) error {
-	err := s.change(ctx, id, func(ctx context.Context, t *step, j *Row) error {
+	err := s.txn.one(ctx, id, func(ctx context.Context, t *step, j *Row) error {
 		switch {
 		case j.State.Runs():
 			return fmt.Errorf("%w: job %d", ErrIsRunning, id)
 		case j.State == Paused:
 			return fmt.Errorf("%w: job %d", ErrChildrenRunning, id)
 		}
-		return t.remove(ctx, j)
+		return s.remove(ctx, t, j)
 	})
 	return s.counted(&s.count.deleted, err)
 }
@@ -22,7 +22,7 @@ func (s *Service) Delete(ctx context.Context, id ID) error {
 // Cancel makes a child CANCELLED, and its parent QUEUED if no other child is to be waited for. One that is RUNNING, FINISHED or PAUSED is left as it is, which
 // is no error. [ErrHasChildren] and [ErrNoParent] say that it is not one.
 func (s *Service) Cancel(ctx context.Context, id ID) error {
-	err := s.change(ctx, id, func(ctx context.Context, t *step, j *Row) error {
+	err := s.txn.one(ctx, id, func(ctx context.Context, t *step, j *Row) error {
 		if j.HasChildren {
 			left, err := t.tx.Children(ctx, id, Page{Limit: 1})
 			if err != nil {
@@ -38,7 +38,7 @@ func (s *Service) Cancel(ctx context.Context, id ID) error {
 		case j.State == Running || j.State == Finished || j.State == Paused || j.State == Cancelled:
 			return nil
 		}
-		if err := t.end(ctx, j, Cancelled); err != nil {
+		if err := s.end(ctx, t, j, Cancelled); err != nil {
 			return err
 		}
 		return t.save(ctx, j)
@@ -56,25 +56,26 @@ type Fail struct {
 	// Reason is kept as the job's; longer than [MaxReason] bytes it is cut.
 	Reason string
 
-	shares bool // see Finish
+	// Shared is a hint that the change concerns no other job: it may share its transaction with other changes.
+	Shared bool
 }
 
 // Fail makes a job that runs FAILED, whether it repeats or not, and keeps it. Its parent does not wait for it any more, and the next one of its sequence
 // key has its turn. A job that has a Queue or a Key is deleted after Config.Keep. When the answer to the attempt that fails is there, that counts instead: the
 // job goes on with the answer.
 func (s *Service) Fail(ctx context.Context, f Fail) error {
-	_, err := s.failing(ctx, f)
+	_, err := s.FailUnlessAnswered(ctx, f)
 	return err
 }
 
-// failing is Fail; goesOn says that the answer counts, and that nothing has failed.
-func (s *Service) failing(ctx context.Context, f Fail) (goesOn bool, err error) {
+// FailUnlessAnswered is Fail; goesOn says that the answer counts, and that nothing has failed.
+func (s *Service) FailUnlessAnswered(ctx context.Context, f Fail) (goesOn bool, err error) {
 	data, err := checkGiven(f.Data)
 	if err != nil {
 		return false, err
 	}
 	answered := false
-	err = s.changeIn(ctx, f.shares, f.ID, func(ctx context.Context, t *step, j *Row) error {
+	err = s.txn.oneOrShared(ctx, f.Shared, f.ID, func(ctx context.Context, t *step, j *Row) error {
 		answered = false
 		if err := j.current(f.Token); err != nil {
 			return err
@@ -85,12 +86,12 @@ func (s *Service) failing(ctx context.Context, f Fail) (goesOn bool, err error) 
 		j.give(data)
 		if f.Token != 0 && j.answered() && j.Phase == "" {
 			answered = true
-			return t.goOn(ctx, j)
+			return s.goOn(ctx, t, j)
 		}
-		if t.batch != nil && !j.alone() {
+		if t.shared() && !j.alone() {
 			return errAlone
 		}
-		if err := t.fail(ctx, j, f.Reason); err != nil {
+		if err := s.fail(ctx, t, j, f.Reason); err != nil {
 			return err
 		}
 		return t.save(ctx, j)

@@ -92,8 +92,8 @@ func (r *Runner) call(j *Row) (task.Call, error) {
 	if err != nil {
 		return c, err
 	}
-	what := runOf(j)
-	c.ID = what.taskID()
+	what := RunOf(j)
+	c.ID = what.TaskID()
 	task.WithHeader(HeaderRun, what.String())(&c)
 	var own task.Metadata
 	if c.Definition != nil {

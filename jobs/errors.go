@@ -3,6 +3,8 @@ package jobs
 import (
 	"errors"
 	"fmt"
+
+	"github.com/swarmiji/swarmiji/task"
 )
 
 // The classes of errors, beside which a store's own error stands. They never hold a secret.
@@ -81,3 +83,32 @@ var (
 	// ErrNoParent: only children can be cancelled.
 	ErrNoParent = fmt.Errorf("%w: the job has no parent", ErrState)
 )
+
+// KeyTakenError says which job has a key. It wraps [ErrKeyTaken].
+type KeyTakenError struct {
+	// Key is the Key or the UniqueKey that was asked for.
+	Key string
+	// Job has it, and is not over. 0: Task, or another job of the same CreateAll.
+	Job ID
+	// Task has it, and waits for its answer. "": Job.
+	Task task.ID
+}
+
+// Error says which job has which key.
+func (e *KeyTakenError) Error() string {
+	switch {
+	case e.Task != "":
+		return fmt.Sprintf("%v: %q, task %s, which waits for its answer", ErrKeyTaken, e.Key, e.Task)
+	case e.Job == 0:
+		return fmt.Sprintf("%v: %q, a job that is made together with it", ErrKeyTaken, e.Key)
+	}
+	return fmt.Sprintf("%v: %q, job %d", ErrKeyTaken, e.Key, e.Job)
+}
+
+// Unwrap returns [ErrKeyTaken].
+func (e *KeyTakenError) Unwrap() error { return ErrKeyTaken }
+
+// RunOver reports whether err says that a run is over or another's, or that its job is gone.
+func RunOver(err error) bool {
+	return errors.Is(err, ErrStale) || errors.Is(err, ErrNotFound) || errors.Is(err, ErrNotRunning)
+}

@@ -31,7 +31,7 @@ func ExampleService_Complete() {
 		panic(err)
 	}
 	run := out[0]
-	if err := s.Expect(ctx, run.ID, run.Token, "order-17"); err != nil { // before the request is sent
+	if err := s.Expect(ctx, jobs.Expect{ID: run.ID, Token: run.Token, Key: "order-17"}); err != nil { // before the request is sent
 		panic(err)
 	}
 	// ... the request is sent ...

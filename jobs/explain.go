@@ -235,7 +235,7 @@ func (x *explainer) unread(err error) {
 // later tells of a job whose time has not come.
 func (x *explainer) later() {
 	j := x.row
-	switch open, err := x.s.opens(j, x.At); {
+	switch open, err := x.s.windows.Opens(j, x.At); {
 	case err != nil:
 		x.unread(err)
 		return

@@ -9,7 +9,7 @@ import (
 // inLine tells why a job of a queue that is due was not started.
 func (x *explainer) inLine(ctx context.Context) error {
 	j := x.row
-	switch at, err := x.s.opens(j, x.At); {
+	switch at, err := x.s.windows.Opens(j, x.At); {
 	case err != nil:
 		x.unread(err)
 		return nil

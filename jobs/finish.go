@@ -14,7 +14,9 @@ type Finish struct {
 	// last data of a job that does not repeat are gone with it.
 	Data []byte
 
-	shares bool // it is known that the job stands for itself, and is not the common one: the transaction is shared
+	// Shared is a hint that the change concerns no other job, and that the job is kept: the change may
+	// share its transaction with others.
+	Shared bool
 }
 
 // Finish ends a run. A job with children that are not over becomes PAUSED until they are, and those of them that waited for that become QUEUED. Else one
@@ -29,20 +31,20 @@ func (s *Service) Finish(ctx context.Context, f Finish) error {
 	if err != nil {
 		return err
 	}
-	if !f.shares {
+	if !f.Shared {
 		dropped, err := s.drop(ctx, f.ID, f.Token)
 		if err != nil || dropped {
 			return s.counted(&s.count.finished, err)
 		}
 	}
 	failed := false
-	err = s.changeIn(ctx, f.shares, f.ID, func(ctx context.Context, t *step, j *Row) (err error) {
+	err = s.txn.oneOrShared(ctx, f.Shared, f.ID, func(ctx context.Context, t *step, j *Row) (err error) {
 		failed = false
-		if err := t.endable(j, f.Token); err != nil {
+		if err := s.endable(t, j, f.Token); err != nil {
 			return err
 		}
 		j.give(data)
-		failed, err = t.finish(ctx, j, asksToEnd(data))
+		failed, err = s.finish(ctx, t, j, asksToEnd(data))
 		return err
 	})
 	if err == nil && failed {
@@ -52,30 +54,30 @@ func (s *Service) Finish(ctx context.Context, f Finish) error {
 }
 
 // finish ends a run of j well; stop ends its repeating. It tells whether j failed because its repeat has no next run.
-func (t *step) finish(ctx context.Context, j *Row, stop bool) (failed bool, err error) {
-	if t.batch != nil && !j.alone() {
+func (s *Service) finish(ctx context.Context, t *step, j *Row, stop bool) (failed bool, err error) {
+	if t.shared() && !j.alone() {
 		return false, errAlone
 	}
 	if j.HasChildren {
-		if err := t.clear(ctx, j.ID); err != nil {
+		if err := s.clear(ctx, t, j.ID); err != nil {
 			return false, err
 		}
-		if waits, err := t.hasPending(ctx, j.ID); err != nil {
+		if waits, err := s.hasPending(ctx, t, j.ID); err != nil {
 			return false, err
 		} else if waits {
-			return false, t.pause(ctx, j)
+			return false, s.pause(ctx, t, j)
 		}
 	}
 	if j.repeats() && !stop {
-		if failed, err = t.repeat(ctx, j); err != nil {
+		if failed, err = s.repeat(ctx, t, j); err != nil {
 			return false, err
 		}
 		return failed, t.save(ctx, j)
 	}
 	if j.Parent == 0 && !j.kept() {
-		return false, t.remove(ctx, j)
+		return false, s.remove(ctx, t, j)
 	}
-	if err := t.end(ctx, j, Finished); err != nil {
+	if err := s.end(ctx, t, j, Finished); err != nil {
 		return false, err
 	}
 	if j.kept() {
@@ -103,37 +105,29 @@ func (s *Service) drop(ctx context.Context, id ID, token int64) (dropped bool, e
 	return dropped, err
 }
 
-// give replaces the data by those that were given when a run ends, if any.
-func (j *Row) give(data []byte) {
-	if data != nil {
-		j.Data = data
-	}
-	j.Handouts = 0
-}
-
 // repeat has j run again by its repeat; it tells whether j failed because there is no such time.
-func (t *step) repeat(ctx context.Context, j *Row) (failed bool, err error) {
-	next, err := t.s.nextRun(j, t.now)
+func (s *Service) repeat(ctx context.Context, t *step, j *Row) (failed bool, err error) {
+	next, err := s.nextRun(j, t.now)
 	if err != nil {
-		return true, t.fail(ctx, j, fmt.Sprintf("the repeat %s: %v", j.Repeat, err))
+		return true, s.fail(ctx, t, j, fmt.Sprintf("the repeat %s: %v", j.Repeat, err))
 	}
 	j.anew()
-	j.State, j.NextRun = Queued, t.s.place(j, next, t.now)
+	j.State, j.NextRun = Queued, s.windows.Place(j, next, t.now)
 	return false, nil
 }
 
 // pause has j wait for its children. NextRun, which RetryAfter may have put far ahead, is when it ran: when they are over it runs at once.
-func (t *step) pause(ctx context.Context, j *Row) error {
+func (s *Service) pause(ctx context.Context, t *step, j *Row) error {
 	j.anew()
 	j.State, j.NextRun = Paused, j.LastRun
 	if err := t.save(ctx, j); err != nil {
 		return err
 	}
-	return t.unpause(ctx, j.ID)
+	return s.unpause(ctx, t, j.ID)
 }
 
 // remove deletes j, which must have no children left.
-func (t *step) remove(ctx context.Context, j *Row) error {
+func (s *Service) remove(ctx context.Context, t *step, j *Row) error {
 	if j.HasChildren {
 		left, err := t.tx.Children(ctx, j.ID, Page{Limit: 1})
 		if err != nil {

@@ -25,36 +25,6 @@ type Request struct {
 // MaxTake is how many jobs are handed out at a time at most.
 const MaxTake = 1000
 
-// Handout is a job that was handed out, as it is to be shown to who got it.
-type Handout struct {
-	// Row is the job as it is now. Its Token is what ends the run.
-	Row
-	// ParentData are the data of its parent. nil: it has none.
-	ParentData []byte
-	// FinishedChildren and CancelledChildren are those of a parent that goes on, in the order of their ids. Its next Finish deletes them.
-	FinishedChildren, CancelledChildren []Child
-	// GivenUp: the ten repetitions of a job with RetryAfter are used up. It is FAILED, and was not handed out.
-	GivenUp bool
-
-	// refused is why the attempt of a queue's job has failed before it has begun: what its type said of its data, or that its key is another's. A runner deals with
-	// it as with an attempt that failed.
-	refused error
-	was     before
-	asked   time.Time // by the clock of this process, just before the store's time was read: the lease begins no earlier
-}
-
-// before is what a job was when it was handed out, for who gives it back.
-type before struct {
-	state   State
-	nextRun time.Time
-}
-
-// Child is a child that is over.
-type Child struct {
-	ID   ID
-	Data []byte
-}
-
 // maxRetries is how often a job with RetryAfter is handed out in one run.
 const maxRetries = 10
 
@@ -70,7 +40,7 @@ func (s *Service) Get(ctx context.Context, r Request) ([]Handout, error) {
 	if err := r.check(); err != nil {
 		return nil, err
 	}
-	return s.wait.get(ctx, r)
+	return s.wait.get(ctx, r.Selector, r.Lease, r.Max, r.Wait)
 }
 
 func (r *Request) check() error {
@@ -96,14 +66,6 @@ func (r *Request) check() error {
 	}
 	r.Lease = wholeMicros(r.Lease)
 	return checkPriority(r.Priority)
-}
-
-// wholeMicros rounds d up.
-func wholeMicros(d time.Duration) time.Duration {
-	if cut := d.Truncate(time.Microsecond); cut != d {
-		return cut + time.Microsecond
-	}
-	return d
 }
 
 // take hands out up to limit jobs; none is no error. With an error there may be jobs, too.
@@ -150,9 +112,9 @@ func (s *Service) takeSimple(ctx context.Context, sel Selector, lease time.Durat
 	}
 	out = make([]Handout, len(found))
 	for i := range found {
-		out[i] = Handout{Row: found[i], was: before{state: Queued, nextRun: found[i].NextRun}, asked: asked}
+		out[i] = Handout{Row: found[i], Before: Before{State: Queued, NextRun: found[i].NextRun}, Asked: asked}
 		if lease > 0 && found[i].Token != found[i].Run { // it may have been RUNNING, with its lease at an end
-			out[i].was.state = Running
+			out[i].Before.State = Running
 		}
 	}
 	for i := range out {
@@ -168,7 +130,7 @@ func (s *Service) takeSimple(ctx context.Context, sel Selector, lease time.Durat
 // notice has a job that was handed out in one step tell that its answer is there.
 func (s *Service) notice(ctx context.Context, j *Row) error {
 	var l locks
-	return s.update(ctx, &l, func(ctx context.Context, t *step) error {
+	return s.txn.do(ctx, &l, func(ctx context.Context, t *step) error {
 		now, err := t.tx.Get(ctx, j.ID)
 		if err == nil && now.Token == j.Token && now.answered() {
 			now.Phase, now.Deadline = Answered, time.Time{}
@@ -186,7 +148,7 @@ func (s *Service) notice(ctx context.Context, j *Row) error {
 func (s *Service) takeAny(ctx context.Context, sel Selector, lease time.Duration, limit int) ([]Handout, error) {
 	var l locks
 	var out []Handout
-	err := s.update(ctx, &l, func(ctx context.Context, t *step) error {
+	err := s.txn.do(ctx, &l, func(ctx context.Context, t *step) error {
 		found, err := t.tx.Due(ctx, Due{Selector: sel}, limit)
 		if err != nil {
 			return err
@@ -195,8 +157,8 @@ func (s *Service) takeAny(ctx context.Context, sel Selector, lease time.Duration
 		save := make([]*Row, len(found))
 		for i := range found {
 			j := &found[i]
-			out[i] = Handout{was: before{state: j.State, nextRun: j.NextRun}, asked: t.asked}
-			if out[i].GivenUp, err = t.handOut(ctx, j, lease); err != nil {
+			out[i] = Handout{Before: Before{State: j.State, NextRun: j.NextRun}, Asked: t.asked}
+			if out[i].GivenUp, err = s.handOut(ctx, t, j, lease); err != nil {
 				return err
 			}
 			save[i] = j
@@ -210,7 +172,7 @@ func (s *Service) takeAny(ctx context.Context, sel Selector, lease time.Duration
 		}
 		for i := range found {
 			if out[i].GivenUp {
-				if err := t.after(ctx, &found[i]); err != nil {
+				if err := s.after(ctx, t, &found[i]); err != nil {
 					return err
 				}
 			}
@@ -230,7 +192,7 @@ func (s *Service) takeAny(ctx context.Context, sel Selector, lease time.Duration
 }
 
 // handOut has j run, or fails it if it was handed out too often already.
-func (t *step) handOut(ctx context.Context, j *Row, lease time.Duration) (givenUp bool, err error) {
+func (s *Service) handOut(ctx context.Context, t *step, j *Row, lease time.Duration) (givenUp bool, err error) {
 	if j.answered() { // what had it died before it knew
 		j.Phase, j.Deadline = Answered, time.Time{}
 	}
@@ -250,7 +212,7 @@ func (t *step) handOut(ctx context.Context, j *Row, lease time.Duration) (givenU
 		if err := t.locks.addJob(j); err != nil {
 			return false, err
 		}
-		err := t.fail(ctx, j, fmt.Sprintf("it was handed out %d times, and did not end", maxRetries))
+		err := s.fail(ctx, t, j, fmt.Sprintf("it was handed out %d times, and did not end", maxRetries))
 		j.settle(time.Time{})
 		return true, err
 	}
@@ -266,23 +228,15 @@ func (t *step) handOut(ctx context.Context, j *Row, lease time.Duration) (givenU
 	if j.RetryAfter != "" {
 		j.State = RunQueued
 		j.settle(time.Time{})
-		return false, t.comeAgain(j, k)
+		return false, s.comeAgain(t, j, k)
 	}
 	j.State = Running
 	j.lease(t.now, lease)
 	return false, nil
 }
 
-// lease has the lease of j, which is RUNNING, end after d; 0: never.
-func (j *Row) lease(now time.Time, d time.Duration) {
-	j.Due = time.Time{}
-	if d > 0 {
-		j.Due = micros(now.Add(d))
-	}
-}
-
 // comeAgain sets when a job with RetryAfter is handed out again, for the k-th time now, and counts that.
-func (t *step) comeAgain(j *Row, k int64) error {
+func (s *Service) comeAgain(t *step, j *Row, k int64) error {
 	r, err := parseRetryAfter(j.RetryAfter)
 	if err != nil {
 		return err
@@ -292,12 +246,12 @@ func (t *step) comeAgain(j *Row, k int64) error {
 		again = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 	}
 	if j.repeats() {
-		_, repeat, err := t.s.checkRepeat(j.Repeat)
+		_, repeat, err := s.checkRepeat(j.Repeat)
 		if err != nil {
 			return err
 		}
 		// One that lies in the past, of a job that makes up for missed runs, would have it run twice at a time.
-		if next, err := t.s.repeatFrom(repeat, j.Scheduled, t.now, t.now); err == nil && next.After(t.now) && next.Before(again) {
+		if next, err := s.repeatFrom(repeat, j.Scheduled, t.now, t.now); err == nil && next.After(t.now) && next.Before(again) {
 			again = next
 		}
 	}

@@ -26,7 +26,7 @@ func TestGroupsAreApart(t *testing.T) {
 	seen := map[string]string{}
 	for i := range all {
 		text := fmt.Sprintf("%+v", all[i])
-		key := groupKey(&all[i])
+		key := groupKey(&all[i].Selector, all[i].Lease)
 		if other, ok := seen[key]; ok && other != text {
 			t.Fatalf("%s and %s are one group", other, text)
 		}

@@ -8,127 +8,118 @@ import (
 	"sync"
 	"time"
 
+	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
-
-// leadData is what the one who serves a queue tells of it.
-type leadData struct {
-	Node      string    `json:"node"`
-	Limit     int64     `json:"limit"` // in thousandths; 0: none
-	Strict    bool      `json:"strict"`
-	Order     Order     `json:"order"`
-	Throttler bool      `json:"throttler"`
-	Looked    time.Time `json:"looked"`            // when it looked last
-	Busy      bool      `json:"busy"`              // no worker was free for more then
-	Refused   []ID      `json:"refused,omitempty"` // the first jobs that the throttler did not start
-}
 
 // mostRefused is how many jobs are told of that a throttler did not start.
 const mostRefused = 100
 
-// lead is a runner's part in serving a queue: it has the lease of the queue, or stands by for it.
-type lead struct {
-	s      *Service
-	q      Queue
-	node   string
-	lease  time.Duration
-	begin  func(*Row) error
-	report func(error)
+// Leader is a runner's part in serving a queue: it has the lease of the queue, or stands by for it.
+type Leader struct {
+	store   Store
+	host    Host
+	c       LeaderConfig
+	q       Queue
+	lease   time.Duration
+	windows Windows
 
-	held     func(*Row, error) // is told of jobs that are held because their windows cannot be read
-	entrusts bool              // its jobs are left to tasks, which have time limits of their own: no attempt has a deadline
-
-	signal chan struct{} // something has happened
-	tell   chan struct{} // what is told of the queue has changed
-	pace   pace          // this and what follows is next's
-	roster *roster       // nil: to be read
-	looked time.Time     // the store's, when the queue was looked at last
+	signal wake.Signal // something has happened
+	tell   wake.Signal // what is told of the queue has changed
+	pace   pace        // this and what follows is next's
+	roster *roster     // nil: to be read
+	looked time.Time   // the store's, when the queue was looked at last
 
 	mu     sync.Mutex
 	token  int64 // 0: it stands by
 	data   leadData
-	end    context.CancelFunc // of keep; nil: it was not begun
-	done   chan struct{}
 	closed bool
 }
 
-// newLead makes a lead. begin sets Key and Respond of a job before it is saved as begun; report is told of what goes wrong.
-func newLead(s *Service, q Queue, node string, lease time.Duration, begin func(*Row) error, report func(error)) *lead {
-	return &lead{
-		s: s, q: q, node: node, lease: wholeMicros(lease), begin: begin, report: report,
-		held:   func(_ *Row, err error) { report(err) },
-		signal: make(chan struct{}, 1), tell: make(chan struct{}, 1),
-		data: leadData{Node: node, Limit: q.limit(), Strict: q.Strict, Order: q.Order, Throttler: q.Throttler != nil},
-	}
+// Host is what a [Leader] needs of the service whose jobs it hands out. All of it is set.
+type Host struct {
+	Store Store
+	// Closed ends Next with [ErrClosed].
+	Closed <-chan struct{}
+	// Complete adds to hand-outs what is shown with them.
+	Complete func(ctx context.Context, out []Handout) error
+	// GiveBack undoes a hand-out that nobody has seen.
+	GiveBack func(h Handout)
+	// Taken counts jobs that were handed out.
+	Taken func(n int)
 }
 
-// changed has the queue looked at: a job of it has ended here.
-func (l *lead) changed() { poke(l.signal) }
-
-func poke(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
+// LeaderConfig says how a [Leader] serves its queue. Begin and Held may be nil.
+type LeaderConfig struct {
+	Queue Queue
+	// Node names this process to those who ask why a job waits.
+	Node string
+	// Lease is how long the queue, and each job that is handed out, stays with this process unless it is renewed.
+	Lease time.Duration
+	// Begin sets Key and Respond of a job before it is saved as begun. It runs in a transaction, and may run again. An error is that of the attempt.
+	Begin func(*Row) error
+	// Report is told of what goes wrong.
+	Report func(error)
+	// Held is told of jobs that are held because their windows cannot be read. nil: Report is.
+	Held func(*Row, error)
+	// Entrusts: the jobs are left to tasks, which have time limits of their own, so that no attempt has a deadline.
+	Entrusts bool
 }
 
-// start begins to keep the lease and to hear the store's word, if that was not done.
-func (l *lead) start() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed {
-		return ErrClosed
+// NewLeader returns a leader. It does no I/O. All problems of c.Queue are returned, joined.
+func NewLeader(h Host, c LeaderConfig) (*Leader, error) {
+	if err := c.Queue.complete(); err != nil {
+		return nil, err
 	}
-	if l.end != nil {
-		return nil
+	if c.Held == nil {
+		c.Held = func(_ *Row, err error) { c.Report(err) }
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	l.end, l.done = cancel, make(chan struct{})
-	unwatch := l.s.c.Store.Watch(l.hear)
-	go func() {
-		defer close(l.done)
-		defer unwatch()
-		l.keep(ctx)
-	}()
-	return nil
+	q := c.Queue
+	return &Leader{
+		store: h.Store, host: h, c: c, q: q, lease: wholeMicros(c.Lease), signal: wake.New(), tell: wake.New(),
+		data: leadData{Node: c.Node, Limit: q.limit(), Strict: q.Strict, Order: q.Order, Throttler: q.Throttler != nil},
+	}, nil
 }
+
+// Changed has the queue looked at: a job of it has ended here.
+func (l *Leader) Changed() { l.signal.Notify() }
 
 // hear is what the store calls.
-func (l *lead) hear(names []string) {
+func (l *Leader) hear(names []string) {
 	mine := names == nil
 	for _, name := range names {
-		mine = mine || name == QueueWord(l.q.Name) || name == jobstore.LeaseWord && l.fence() == 0
+		mine = mine || name == QueueWord(l.q.Name) || name == jobstore.LeaseWord && l.Fence() == 0
 	}
 	if mine {
-		poke(l.signal)
+		l.signal.Notify()
 	}
 }
 
-// fence is the token of the lease, 0 for who has not got it.
-func (l *lead) fence() int64 {
+// Fence returns the fencing token of the lease; 0 while the leader stands by.
+func (l *Leader) Fence() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.token
 }
 
 // lost notes that somebody else has the lease.
-func (l *lead) lost(token int64) {
+func (l *Leader) lost(token int64) {
 	l.mu.Lock()
 	if l.token == token {
 		l.token = 0
 	}
 	l.mu.Unlock()
-	poke(l.signal)
+	l.signal.Notify()
 }
 
 // note keeps what a look has come to, for who asks why.
-func (l *lead) note(now time.Time, busy bool, refused []ID) {
+func (l *Leader) note(now time.Time, busy bool, refused []ID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	news := l.data.Busy != busy || !sameIDs(l.data.Refused, refused)
 	l.data.Looked, l.data.Busy, l.data.Refused = now, busy, refused
 	if news {
-		poke(l.tell)
+		l.tell.Notify()
 	}
 }
 
@@ -144,8 +135,11 @@ func sameIDs(a, b []ID) bool {
 	return true
 }
 
-// keep renews the lease until ctx ends, and writes what is told of the queue, at most once a second.
-func (l *lead) keep(ctx context.Context) {
+// Keep renews the lease, hears the store's word and tells of the queue, until ctx ends. It runs in a
+// goroutine of its own beside Next. Without it the lease ends after its time.
+func (l *Leader) Keep(ctx context.Context) {
+	unwatch := l.store.Watch(l.hear)
+	defer unwatch()
 	timer := time.NewTimer(l.lease / 3)
 	defer timer.Stop()
 	written := time.Time{}
@@ -163,7 +157,7 @@ func (l *lead) keep(ctx context.Context) {
 		written, tell = time.Now(), l.tell
 		wait := l.lease / 3
 		if err := l.renew(ctx); err != nil && ctx.Err() == nil {
-			l.report(fmt.Errorf("jobs: the lease of queue %q: %w", l.q.Name, err))
+			l.c.Report(fmt.Errorf("jobs: the lease of queue %q: %w", l.q.Name, err))
 			wait = l.lease / 10
 		}
 		timer.Reset(wait)
@@ -171,8 +165,8 @@ func (l *lead) keep(ctx context.Context) {
 }
 
 // renew prolongs the lease, if there is one.
-func (l *lead) renew(ctx context.Context) error {
-	token := l.fence()
+func (l *Leader) renew(ctx context.Context) error {
+	token := l.Fence()
 	if token == 0 {
 		return nil
 	}
@@ -187,9 +181,9 @@ func (l *lead) renew(ctx context.Context) error {
 }
 
 // write has the lease end after a time, and tells of the queue.
-func (l *lead) write(ctx context.Context, token int64, lease time.Duration) error {
+func (l *Leader) write(ctx context.Context, token int64, lease time.Duration) error {
 	var none locks
-	return l.s.update(ctx, &none, func(ctx context.Context, t *step) error {
+	return update(ctx, l.store, &none, func(ctx context.Context, t *step) error {
 		rec, err := l.own(ctx, t, token)
 		if err != nil {
 			return err
@@ -199,7 +193,7 @@ func (l *lead) write(ctx context.Context, token int64, lease time.Duration) erro
 }
 
 // own returns the lease, locked, or ErrStale if another has it.
-func (l *lead) own(ctx context.Context, t *step, token int64) (*jobstore.QueueLease, error) {
+func (l *Leader) own(ctx context.Context, t *step, token int64) (*jobstore.QueueLease, error) {
 	rec, err := t.tx.QueueLease(ctx, l.q.Name)
 	if err == nil && (rec == nil || rec.Fence != token) {
 		err = fmt.Errorf("%w: the lease of queue %q", ErrStale, l.q.Name)
@@ -208,7 +202,7 @@ func (l *lead) own(ctx context.Context, t *step, token int64) (*jobstore.QueueLe
 }
 
 // put saves the lease.
-func (l *lead) put(ctx context.Context, t *step, rec *jobstore.QueueLease, lease time.Duration) error {
+func (l *Leader) put(ctx context.Context, t *step, rec *jobstore.QueueLease, lease time.Duration) error {
 	l.mu.Lock()
 	data, err := json.Marshal(l.data)
 	l.mu.Unlock()
@@ -220,13 +214,13 @@ func (l *lead) put(ctx context.Context, t *step, rec *jobstore.QueueLease, lease
 }
 
 // claim takes the lease if nobody has it, else it tells for how long somebody does.
-func (l *lead) claim(ctx context.Context) (wait time.Duration, err error) {
+func (l *Leader) claim(ctx context.Context) (wait time.Duration, err error) {
 	if wait, err = l.taken(ctx); wait > 0 || err != nil {
 		return wait, err
 	}
 	var token int64
 	var none locks
-	err = l.s.update(ctx, &none, func(ctx context.Context, t *step) error {
+	err = update(ctx, l.store, &none, func(ctx context.Context, t *step) error {
 		wait = 0
 		if err := t.tx.Lock(ctx, "queue "+l.q.Name); err != nil {
 			return err
@@ -256,8 +250,8 @@ func (l *lead) claim(ctx context.Context) (wait time.Duration, err error) {
 }
 
 // taken tells for how long somebody has the lease, without a lock.
-func (l *lead) taken(ctx context.Context) (wait time.Duration, err error) {
-	err = l.s.c.Store.View(ctx, func(ctx context.Context, tx Tx) error {
+func (l *Leader) taken(ctx context.Context) (wait time.Duration, err error) {
+	err = l.store.View(ctx, func(ctx context.Context, tx Tx) error {
 		wait = 0
 		rec, err := tx.QueueLease(ctx, l.q.Name)
 		if err != nil || rec == nil {
@@ -270,18 +264,11 @@ func (l *lead) taken(ctx context.Context) (wait time.Duration, err error) {
 	return wait, err
 }
 
-// close gives the lease back, so that another takes over at once. It is idempotent, and not called while next is under way.
-func (l *lead) close(ctx context.Context) {
+// Close gives the lease back, so that another takes over at once. Call it when Keep and Next have
+// returned. It is idempotent.
+func (l *Leader) Close(ctx context.Context) {
 	l.mu.Lock()
 	l.closed = true
-	end, done := l.end, l.done
-	l.mu.Unlock()
-	if end == nil {
-		return
-	}
-	end()
-	<-done
-	l.mu.Lock()
 	token := l.token
 	l.token = 0
 	l.mu.Unlock()
@@ -290,6 +277,12 @@ func (l *lead) close(ctx context.Context) {
 	}
 	err := l.write(ctx, token, 0)
 	if err != nil && !errors.Is(err, ErrStale) {
-		l.report(fmt.Errorf("jobs: the lease of queue %q is not given back: %w", l.q.Name, err))
+		l.c.Report(fmt.Errorf("jobs: the lease of queue %q is not given back: %w", l.q.Name, err))
 	}
+}
+
+func (l *Leader) isClosed() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.closed
 }

@@ -10,15 +10,15 @@ import (
 // lookGap is at least between two looks: what comes meanwhile shares a transaction.
 const lookGap = 2 * time.Millisecond
 
-// next returns jobs that are to be worked at, at most room of them, which is at least 1: jobs that begin an attempt, and jobs that run and have become due, whose Phase tells what there is to do. It
+// Next returns jobs that are to be worked at, at most room of them, which is at least 1: jobs that begin an attempt, and jobs that run and have become due, whose Phase tells what there is to do. It
 // waits until there are some, as the one who serves the queue; until it is that, it stands by. An error says that the store gave no answer, that ctx has ended, or
 // [ErrClosed]. One goroutine at a time calls it.
-func (l *lead) next(ctx context.Context, room int) ([]Handout, error) {
-	if err := l.start(); err != nil {
-		return nil, err
+func (l *Leader) Next(ctx context.Context, room int) ([]Handout, error) {
+	if l.isClosed() {
+		return nil, ErrClosed
 	}
 	for {
-		if l.fence() == 0 {
+		if l.Fence() == 0 {
 			if err := l.standBy(ctx); err != nil {
 				return nil, err
 			}
@@ -29,14 +29,14 @@ func (l *lead) next(ctx context.Context, room int) ([]Handout, error) {
 		out, wait, err := l.lookOnce(ctx, room)
 		switch {
 		case errors.Is(err, ErrStale), errors.Is(err, ErrNotFound):
-			l.lost(l.fence())
+			l.lost(l.Fence())
 			continue
 		case err != nil:
 			return nil, err
 		case len(out) > 0:
-			if err := l.s.dress(ctx, out); err != nil {
+			if err := l.host.Complete(ctx, out); err != nil {
 				for i := range out {
-					l.s.returned(out[i])
+					l.host.GiveBack(out[i])
 				}
 				return nil, err
 			}
@@ -49,7 +49,7 @@ func (l *lead) next(ctx context.Context, room int) ([]Handout, error) {
 }
 
 // lookOnce looks, and tells how long nothing is to be done if nothing comes.
-func (l *lead) lookOnce(ctx context.Context, room int) (out []Handout, wait time.Duration, err error) {
+func (l *Leader) lookOnce(ctx context.Context, room int) (out []Handout, wait time.Duration, err error) {
 	select {
 	case <-l.signal: // what comes from now on is for the next look
 	default:
@@ -68,7 +68,7 @@ func (l *lead) lookOnce(ctx context.Context, room int) (out []Handout, wait time
 }
 
 // standBy waits until the lease can be had.
-func (l *lead) standBy(ctx context.Context) error {
+func (l *Leader) standBy(ctx context.Context) error {
 	for {
 		select {
 		case <-l.signal:
@@ -85,7 +85,7 @@ func (l *lead) standBy(ctx context.Context) error {
 }
 
 // sleep waits for a time, or a signal.
-func (l *lead) sleep(ctx context.Context, d time.Duration, signal <-chan struct{}) error {
+func (l *Leader) sleep(ctx context.Context, d time.Duration, signal <-chan struct{}) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
 	}
@@ -97,7 +97,7 @@ func (l *lead) sleep(ctx context.Context, d time.Duration, signal <-chan struct{
 	select {
 	case <-timer.C:
 	case <-signal:
-	case <-l.s.wait.look.ctx.Done():
+	case <-l.host.Closed:
 		return ErrClosed
 	case <-ctx.Done():
 		return fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
@@ -106,9 +106,9 @@ func (l *lead) sleep(ctx context.Context, d time.Duration, signal <-chan struct{
 }
 
 // upcoming is how long it is until the next job of the queue becomes due.
-func (l *lead) upcoming(ctx context.Context) (wait time.Duration, err error) {
+func (l *Leader) upcoming(ctx context.Context) (wait time.Duration, err error) {
 	wait = time.Hour
-	err = l.s.c.Store.View(ctx, func(ctx context.Context, tx Tx) error {
+	err = l.store.View(ctx, func(ctx context.Context, tx Tx) error {
 		now, err := tx.Now(ctx)
 		if err != nil {
 			return err

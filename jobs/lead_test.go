@@ -11,7 +11,7 @@ import (
 )
 
 // standBy has a lead wait for jobs in a goroutine. The answer is what it gets first, and when.
-func (w *world) standBy(l *jobs.Lead) chan time.Time {
+func (w *world) standBy(l *leader) chan time.Time {
 	at := make(chan time.Time, 1)
 	ctx, cancel := context.WithCancel(w.Context())
 	ended := make(chan struct{})
@@ -75,7 +75,7 @@ func TestStandbyTakesOverFromTheDead(t *testing.T) {
 func TestFrozenLeaderStartsNothing(t *testing.T) {
 	t.Parallel()
 	inQueue(t, func(w *world) {
-		var second *jobs.Lead
+		var second *leader
 		freeze := false
 		slow := jobs.ThrottlerFunc(func(_ context.Context, l *jobs.Look) error {
 			for j := range l.Due() {
@@ -153,14 +153,14 @@ func TestStartedJob(t *testing.T) {
 				t.Fatalf("what was handed out is not what is kept: %s", diff)
 			}
 		}
-		if bad := out[1]; !errors.Is(bad.Refused(), broken) || bad.Key != "old" || bad.Attempt != 1 || !bad.Due.Equal(now.Add(10*time.Second)) {
-			t.Fatalf("bad: %v, %+v", bad.Refused(), bad.Job)
+		if bad := out[1]; !errors.Is(bad.Refused, broken) || bad.Key != "old" || bad.Attempt != 1 || !bad.Due.Equal(now.Add(10*time.Second)) {
+			t.Fatalf("bad: %v, %+v", bad.Refused, bad.Job)
 		}
-		if out[2].Refused() == nil || out[3].Refused() != nil {
-			t.Fatalf("%v, %v", out[2].Refused(), out[3].Refused())
+		if out[2].Refused == nil || out[3].Refused != nil {
+			t.Fatalf("%v, %v", out[2].Refused, out[3].Refused)
 		}
 		var taken *jobs.KeyTakenError
-		if err := out[4].Refused(); !errors.As(err, &taken) || taken.Job != out[3].ID || out[4].Key != "" {
+		if err := out[4].Refused; !errors.As(err, &taken) || taken.Job != out[3].ID || out[4].Key != "" {
 			t.Fatalf("a second job of a key: %v", err)
 		}
 	})

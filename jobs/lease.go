@@ -12,7 +12,7 @@ func (s *Service) GiveBack(ctx context.Context, h Handout) error {
 	if h.GivenUp {
 		return nil
 	}
-	err := s.change(ctx, h.ID, func(ctx context.Context, t *step, j *Row) error {
+	err := s.txn.one(ctx, h.ID, func(ctx context.Context, t *step, j *Row) error {
 		if err := j.current(h.Token); err != nil {
 			return err
 		}
@@ -23,17 +23,17 @@ func (s *Service) GiveBack(ctx context.Context, h Handout) error {
 			return fmt.Errorf("%w: job %d awaits its answer", ErrStale, j.ID)
 		}
 		if j.answered() {
-			return t.goOnWith(ctx, j)
+			return s.goOnWith(ctx, t, j)
 		}
-		if h.was.state != Running {
+		if h.Before.State != Running {
 			j.Handouts = max(j.Handouts-1, 0)
 			if j.Queue != "" || j.Key == "" { // else the answer to a request may be on its way
 				j.Attempt = max(j.Attempt-1, 0)
 			}
 		}
-		switch h.was.state {
+		switch h.Before.State {
 		case RunQueued:
-			j.State, j.NextRun = RunQueued, h.was.nextRun
+			j.State, j.NextRun = RunQueued, h.Before.NextRun
 		case Running: // the run goes on: who has it next has the same one
 			j.Due = t.now
 		default:
@@ -49,9 +49,12 @@ func (s *Service) GiveBack(ctx context.Context, h Handout) error {
 	return s.counted(&s.count.givenBack, err)
 }
 
+// returnTimeout is for a store that does not answer.
+const returnTimeout = 30 * time.Second
+
 // returned gives back what was taken for nobody. What cannot be given back is told to the log.
 func (s *Service) returned(h Handout) {
-	ctx, cancel := context.WithTimeout(s.wait.base, takeTimeout)
+	ctx, cancel := context.WithTimeout(s.wait.base, returnTimeout)
 	defer cancel()
 	if err := s.GiveBack(ctx, h); err != nil {
 		s.log.Error("a job that was handed out to nobody could not be given back", "job", int64(h.ID), "name", h.Name, "token", h.Token, "error", err)
@@ -64,7 +67,7 @@ func (s *Service) Renew(ctx context.Context, id ID, token int64, lease time.Dura
 	if lease <= 0 {
 		return &FieldError{Field: "lease", Problem: malformed}
 	}
-	err := s.deeds.do(ctx, &deed{id: id, do: func(ctx context.Context, t *step, j *Row) error {
+	err := s.txn.shareAll(ctx, &deed{id: id, do: func(ctx context.Context, t *step, j *Row) error {
 		changed, err := j.renew(t.now, token, lease)
 		if !changed {
 			return err

@@ -23,7 +23,7 @@ const (
 // turn is the transaction of a look.
 type turn struct {
 	*step
-	l     *lead
+	l     *Leader
 	room  int // for how many jobs there is room still
 	saves []*Row
 	out   []Handout
@@ -46,8 +46,8 @@ type unreadWindow struct {
 }
 
 // look looks at the queue once, and hands out up to room jobs. again says that there may be more.
-func (l *lead) look(ctx context.Context, room int) (out []Handout, again bool, err error) {
-	token := l.fence()
+func (l *Leader) look(ctx context.Context, room int) (out []Handout, again bool, err error) {
+	token := l.Fence()
 	var plan *Look
 	if l.q.Throttler != nil {
 		var idle bool
@@ -57,7 +57,7 @@ func (l *lead) look(ctx context.Context, room int) (out []Handout, again bool, e
 	}
 	var lk locks
 	var t *turn
-	err = l.s.update(ctx, &lk, func(ctx context.Context, st *step) error {
+	err = update(ctx, l.store, &lk, func(ctx context.Context, st *step) error {
 		t = &turn{step: st, l: l, room: room}
 		return t.run(ctx, token, plan)
 	})
@@ -67,10 +67,10 @@ func (l *lead) look(ctx context.Context, room int) (out []Handout, again bool, e
 	if err != nil {
 		return nil, false, err
 	}
-	l.s.count.taken.Add(int64(len(t.out)))
+	l.host.Taken(len(t.out))
 	l.looked = t.now
 	for _, u := range t.unread {
-		l.held(u.job, u.err)
+		l.c.Held(u.job, u.err)
 	}
 	if plan == nil {
 		l.note(t.now, t.room <= 0, nil)
@@ -79,7 +79,7 @@ func (l *lead) look(ctx context.Context, room int) (out []Handout, again bool, e
 }
 
 // settleRoster brings into the roster what was done. After an error nobody knows what that was.
-func (l *lead) settleRoster(t *turn, err error) {
+func (l *Leader) settleRoster(t *turn, err error) {
 	if err != nil || t.outdated {
 		l.roster = nil
 		return
@@ -137,54 +137,23 @@ func (t *turn) resumeRuns(ctx context.Context) error {
 	var rest []*Row // saved behind those that are handed out
 	for i := range found {
 		j := &found[i]
-		if t.l.entrusts && j.Phase != Answered { // a deadline is of a runner that ran the job in place, or of an older version
+		if t.l.c.Entrusts && j.Phase != Answered { // a deadline is of a runner that ran the job in place, or of an older version
 			j.Phase, j.Deadline = "", time.Time{}
 		}
 		if !j.comesBack(t.now, t.l.lease) {
 			rest = append(rest, j)
 			continue
 		}
-		t.hand(j, before{state: Running, nextRun: j.NextRun})
+		t.hand(j, Before{State: Running, NextRun: j.NextRun})
 	}
 	t.saves = append(t.saves, rest...)
 	return nil
 }
 
-// comesBack has a job that runs and is due handed out again, in the same run and the same attempt. It is false for one that is only to wait on.
-func (j *Row) comesBack(now time.Time, lease time.Duration) bool {
-	late := !j.Deadline.IsZero() && !j.Deadline.After(now)
-	switch {
-	case j.Phase == Answered:
-	case j.answered(): // what sent the request has died before it knew
-		j.Phase, j.Deadline = Answered, time.Time{}
-	case late:
-		j.Phase = Awaiting // also one whose request was never done: whoever was at it has died
-	case j.Phase == Awaiting:
-		j.Due = j.Deadline
-		return false
-	default:
-		j.LastRun = now
-	}
-	j.Token++
-	j.Due = micros(now.Add(lease))
-	if j.Phase == "" {
-		j.Due = j.within(j.Due)
-	}
-	return true
-}
-
-// within is t, or the deadline where that comes before.
-func (j *Row) within(t time.Time) time.Time {
-	if !j.Deadline.IsZero() && j.Deadline.Before(t) {
-		return j.Deadline
-	}
-	return t
-}
-
 // hand hands out a job. Those that are handed out are saved first.
-func (t *turn) hand(j *Row, was before) {
+func (t *turn) hand(j *Row, was Before) {
 	t.saves = slices.Insert(t.saves, len(t.out), j)
-	t.out = append(t.out, Handout{was: was, asked: t.asked})
+	t.out = append(t.out, Handout{Before: was, Asked: t.asked})
 	t.room--
 }
 
@@ -201,7 +170,7 @@ func (t *turn) admit(ctx context.Context) error {
 	ln := line{queue: t.l.q.Name, order: t.l.q.Order, by: t.now, find: t.l.pace.sparing(t.tx.Line)}
 	var failed error
 	err := ln.each(ctx, g.most, func() int { return t.room }, func(j *Row) bool {
-		if at, err := t.s.opens(j, t.now); at.After(t.now) {
+		if at, err := t.l.windows.Opens(j, t.now); at.After(t.now) {
 			t.put(j, at, err)
 			return t.moved < mostMoved
 		}
@@ -229,7 +198,7 @@ func (t *turn) put(j *Row, at time.Time, unread error) {
 
 // start begins an attempt of a job.
 func (t *turn) start(ctx context.Context, j *Row) error {
-	was := before{state: Queued, nextRun: j.NextRun}
+	was := Before{State: Queued, NextRun: j.NextRun}
 	key := j.Key
 	j.State, j.Phase, j.Reason, j.Answer = Running, "", "", nil
 	if j.Attempt == 0 || j.Scheduled.IsZero() { // NextRun of a further attempt says nothing of when the run was due
@@ -240,7 +209,7 @@ func (t *turn) start(ctx context.Context, j *Row) error {
 	j.Token++
 	j.Attempt++
 	j.Deadline = time.Time{}
-	if j.Timeout > 0 && !t.l.entrusts {
+	if j.Timeout > 0 && !t.l.c.Entrusts {
 		j.Deadline = micros(t.now.Add(j.Timeout))
 	}
 	j.Due = j.within(micros(t.now.Add(t.l.lease)))
@@ -255,7 +224,7 @@ func (t *turn) start(ctx context.Context, j *Row) error {
 		j.Key = key
 	}
 	t.hand(j, was)
-	t.out[len(t.out)-1].refused = refused
+	t.out[len(t.out)-1].Refused = refused
 	return nil
 }
 
@@ -281,8 +250,8 @@ func (t *turn) takeKey(ctx context.Context, j *Row) (refused, err error) {
 }
 
 // prepare has the job's type set what is kept of it. A panic there is an error of the attempt.
-func (l *lead) prepare(j *Row) (err error) {
-	if l.begin == nil {
+func (l *Leader) prepare(j *Row) (err error) {
+	if l.c.Begin == nil {
 		return nil
 	}
 	defer func() {
@@ -290,7 +259,7 @@ func (l *lead) prepare(j *Row) (err error) {
 			err = fmt.Errorf("%w: %s", task.ErrPanic, task.Describe(p, task.MaxErrorText))
 		}
 	}()
-	return l.begin(j)
+	return l.c.Begin(j)
 }
 
 // carryOut starts and puts off what a throttler has decided on. What others have changed since is left alone.
@@ -320,7 +289,7 @@ func (t *turn) carryOut(ctx context.Context, plan *Look) error {
 	for _, id := range plan.later {
 		if j := jobs[id]; j != nil {
 			o := plan.offered[id]
-			at, err := t.s.opens(j, o.later)
+			at, err := t.l.windows.Opens(j, o.later)
 			if err != nil { // later is how long it is held
 				at = o.later
 			}
@@ -331,33 +300,12 @@ func (t *turn) carryOut(ctx context.Context, plan *Look) error {
 	return nil
 }
 
-// weigh returns how many jobs of a queue run, and what they weigh.
-func weigh(ctx context.Context, tx Tx, queue string) (n, weight int64, err error) {
-	if w, ok := tx.(Weigher); ok {
-		return w.Weigh(ctx, queue)
-	}
-	after := ID(0)
-	for {
-		found, err := tx.OfQueue(ctx, queue, Page{States: []State{Running, RunQueued}, After: after, Limit: rosterPage})
-		if err != nil {
-			return 0, 0, err
-		}
-		for i := range found {
-			n, weight = n+1, weight+found[i].Weight
-		}
-		if len(found) < rosterPage {
-			return n, weight, nil
-		}
-		after = found[len(found)-1].ID
-	}
-}
-
 // plan asks the throttler. idle says that nothing is to be done; the Look is nil only with an error.
-func (l *lead) plan(ctx context.Context, room int) (plan *Look, idle bool, err error) {
-	look := &Look{queue: l.q, room: room, gauge: gauge{limit: l.q.limit(), strict: l.q.Strict}, opens: l.s.opens, offered: map[ID]*offer{}}
+func (l *Leader) plan(ctx context.Context, room int) (plan *Look, idle bool, err error) {
+	look := &Look{queue: l.q, room: room, gauge: gauge{limit: l.q.limit(), strict: l.q.Strict}, opens: l.windows.Opens, offered: map[ID]*offer{}}
 	var running, version int64
 	due := false
-	err = l.s.c.Store.View(ctx, func(ctx context.Context, tx Tx) (err error) {
+	err = l.store.View(ctx, func(ctx context.Context, tx Tx) (err error) {
 		if look.now, err = tx.Now(ctx); err != nil {
 			return err
 		}
@@ -383,7 +331,7 @@ func (l *lead) plan(ctx context.Context, room int) (plan *Look, idle bool, err e
 		return nil, false, err
 	}
 	look.running = l.roster
-	look.line = line{queue: l.q.Name, order: l.q.Order, by: look.now, find: l.pace.sparing(l.s.lineView)}
+	look.line = line{queue: l.q.Name, order: l.q.Order, by: look.now, find: l.pace.sparing(l.page)}
 	began := time.Now()
 	look.enough = l.pace.enough(began, l.signal)
 	if err := l.ask(ctx, look); err != nil {
@@ -397,19 +345,31 @@ func (l *lead) plan(ctx context.Context, room int) (plan *Look, idle bool, err e
 	return look, !due && len(look.starts) == 0 && len(look.later) == 0, nil
 }
 
-// lineView reads a page, in a transaction of its own: none is open while a throttler works.
-func (s *Service) lineView(ctx context.Context, q Line, limit int) ([]Row, error) {
-	return s.view(ctx, func(ctx context.Context, tx Tx) ([]Row, error) { return tx.Line(ctx, q, limit) })
+// view reads jobs in a transaction of its own: none is open while a throttler works.
+func (l *Leader) view(ctx context.Context, read func(ctx context.Context, tx Tx) ([]Row, error)) (found []Row, err error) {
+	err = l.store.View(ctx, func(ctx context.Context, tx Tx) (err error) {
+		found, err = read(ctx, tx)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return found, nil
+}
+
+// page reads a page of the line.
+func (l *Leader) page(ctx context.Context, q Line, limit int) ([]Row, error) {
+	return l.view(ctx, func(ctx context.Context, tx Tx) ([]Row, error) { return tx.Line(ctx, q, limit) })
 }
 
 // readRoster brings the roster up to date.
-func (l *lead) readRoster(ctx context.Context, running int, version int64) (err error) {
+func (l *Leader) readRoster(ctx context.Context, running int, version int64) (err error) {
 	if l.roster != nil && l.roster.version == version && len(l.roster.all) >= running && time.Since(l.roster.read) < rosterAge {
-		l.pace.stale, err = l.roster.sync(ctx, l.s, running)
+		l.pace.stale, err = l.roster.sync(ctx, l, running)
 		return err
 	}
 	before := l.roster
-	if l.roster, err = l.s.readRoster(ctx, l.q.Name); err != nil {
+	if l.roster, err = l.readRunning(ctx); err != nil {
 		l.roster = nil
 		return err
 	}
@@ -436,7 +396,7 @@ func (r *roster) inherit(before *roster) {
 }
 
 // ask calls the throttler, in a goroutine of its own, which it may end. What it decided counts for nothing if it fails.
-func (l *lead) ask(ctx context.Context, look *Look) error {
+func (l *Leader) ask(ctx context.Context, look *Look) error {
 	bounded, cancel := context.WithTimeout(ctx, l.lease/2)
 	defer cancel()
 	look.ctx = ctx
@@ -472,7 +432,7 @@ func (l *lead) ask(ctx context.Context, look *Look) error {
 		o.start = false
 	}
 	if ctx.Err() == nil {
-		l.report(fmt.Errorf("jobs: the throttler of queue %q: %w", l.q.Name, err))
+		l.c.Report(fmt.Errorf("jobs: the throttler of queue %q: %w", l.q.Name, err))
 	}
 	return nil
 }

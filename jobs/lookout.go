@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/glob"
+	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -21,7 +22,7 @@ type lookout struct {
 	heard    map[string]bool // names that there is word of
 	all      bool            // there is word of any name
 	fresh    bool            // somebody has begun to wait for whom no word of what is still to become due was kept
-	kick     chan struct{}
+	kick     wake.Signal
 	ctx      context.Context // of its questions; end ends it
 	end      context.CancelFunc
 }
@@ -35,21 +36,13 @@ const (
 
 func (l *lookout) init(ctx context.Context) {
 	l.names, l.patterns, l.heard = map[string]map[*group]bool{}, map[*group]bool{}, map[string]bool{}
-	l.kick = make(chan struct{}, 1)
+	l.kick = wake.New()
 	l.ctx, l.end = context.WithCancel(ctx)
-}
-
-// rouse wakes the goroutine.
-func (l *lookout) rouse() {
-	select {
-	case l.kick <- struct{}{}:
-	default:
-	}
 }
 
 // startWaiting counts in one who waits. w is locked.
 func (w *waiters) startWaiting(g *group) {
-	w.s.count.waiting.Add(1)
+	w.c.waiting.Add(1)
 	l := &w.look
 	l.waiting++
 	if g.waiting++; g.waiting == 1 {
@@ -76,12 +69,12 @@ func (w *waiters) startWaiting(g *group) {
 func (w *waiters) stays(g *group) {
 	if !g.known {
 		g.known, w.look.fresh = true, true
-		w.look.rouse()
+		w.look.kick.Notify()
 	}
 }
 
 func (w *waiters) stopWaiting(g *group) {
-	w.s.count.waiting.Add(-1)
+	w.c.waiting.Add(-1)
 	l := &w.look
 	l.waiting--
 	if g.waiting--; g.waiting > 0 {
@@ -116,7 +109,7 @@ func (w *waiters) hear(names []string) {
 		l.heard[name] = true
 	}
 	if some {
-		l.rouse()
+		l.kick.Notify()
 	}
 }
 
@@ -166,7 +159,7 @@ func (g *group) older(first map[class]*group) {
 // lookOut runs until nobody has waited for a while.
 func (w *waiters) lookOut() {
 	l := &w.look
-	unwatch := w.s.c.Store.Watch(w.hear)
+	unwatch := w.c.store.Watch(w.hear)
 	defer unwatch()
 	timer := time.NewTimer(0) // the first look is at once
 	defer timer.Stop()
@@ -237,7 +230,7 @@ func (w *waiters) lookOnce(ctx context.Context, c *coming, all bool) {
 		all = all || more
 	}
 	if all {
-		c.poll = now.Add(w.s.c.Poll)
+		c.poll = now.Add(w.c.poll)
 		w.troubled(ctx, c, w.probe(ctx))
 	}
 	if c.poll.Before(c.look) {
@@ -248,8 +241,8 @@ func (w *waiters) lookOnce(ctx context.Context, c *coming, all bool) {
 // ask asks the store what has become due, and passes it on. more says that it may be anything.
 func (w *waiters) ask(ctx context.Context, c *coming) (more bool, err error) {
 	c.asked = time.Now()
-	c.look = c.asked.Add(w.s.c.Poll)
-	due, err := w.s.c.Store.Coming(ctx, c.since, maxHeard)
+	c.look = c.asked.Add(w.c.poll)
+	due, err := w.c.store.Coming(ctx, c.since, maxHeard)
 	if err != nil {
 		return false, err
 	}
@@ -257,7 +250,7 @@ func (w *waiters) ask(ctx context.Context, c *coming) (more bool, err error) {
 	c.since = due.Now
 	if !due.Next.IsZero() {
 		wait := max(due.Next.Sub(due.Now)+time.Microsecond, gap)
-		if at := time.Now().Add(wait); wait < w.s.c.Poll && at.Before(c.look) {
+		if at := time.Now().Add(wait); wait < w.c.poll && at.Before(c.look) {
 			c.look = at
 		}
 	}
@@ -286,7 +279,7 @@ func (w *waiters) probe(ctx context.Context) error {
 	}
 	w.mu.Unlock()
 	var hit []*group
-	err := w.s.c.Store.View(ctx, func(ctx context.Context, tx Tx) error {
+	err := w.c.store.View(ctx, func(ctx context.Context, tx Tx) error {
 		hit = nil
 		for _, g := range some {
 			found, err := tx.Due(ctx, Due{Selector: g.sel}, 1)
@@ -317,10 +310,10 @@ func (w *waiters) troubled(ctx context.Context, c *coming, err error) {
 	switch {
 	case ctx.Err() != nil:
 	case err != nil && !c.trouble:
-		w.s.log.Warn("the store does not say which jobs are due; those who wait go on waiting", "error", err)
+		w.c.log.Warn("the store does not say which jobs are due; those who wait go on waiting", "error", err)
 		c.trouble = true
 	case err == nil && c.trouble:
-		w.s.log.Info("the store says again which jobs are due")
+		w.c.log.Info("the store says again which jobs are due")
 		c.trouble = false
 	}
 }

@@ -7,10 +7,10 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// postpone has a job that runs wait for its next attempt, in the same run: it is RUNQUEUED, and handed out again after d. data replace its own unless
+// Postpone has a job that runs wait for its next attempt, in the same run: it is RUNQUEUED, and handed out again after d. data replace its own unless
 // they are nil. counted false: the attempt that ends did not count.
-func (s *Service) postpone(ctx context.Context, id ID, token int64, d time.Duration, data []byte, counted bool) error {
-	err := s.change(ctx, id, func(ctx context.Context, t *step, j *Row) error {
+func (s *Service) Postpone(ctx context.Context, id ID, token int64, d time.Duration, data []byte, counted bool) error {
+	err := s.txn.one(ctx, id, func(ctx context.Context, t *step, j *Row) error {
 		if err := j.current(token); err != nil {
 			return err
 		}
@@ -18,7 +18,7 @@ func (s *Service) postpone(ctx context.Context, id ID, token int64, d time.Durat
 			j.Data = data
 		}
 		if j.answered() && j.Phase == "" {
-			return t.goOn(ctx, j)
+			return s.goOn(ctx, t, j)
 		}
 		j.leave()
 		if !counted {

@@ -33,23 +33,11 @@ func TaskOf(j *Job) (task.ID, bool) {
 	return task.ID(id), ok && j.Queue != ""
 }
 
-// conditioned returns the job of a task with conditions if it runs, else ErrStale.
-func (s *Service) conditioned(ctx context.Context, name string, id task.ID) (Row, error) {
-	found, err := s.Rows(ctx, Filter{Name: name, Key: KeyOfTask(id), States: []State{Running, RunQueued}, Limit: 1})
-	switch {
-	case err != nil:
-		return Row{}, err
-	case len(found) == 0:
-		return Row{}, fmt.Errorf("%w: no job of task %s runs", ErrStale, id)
-	}
-	return found[0], nil
-}
-
 // TaskEnded ends the job of a task with conditions whose end is recorded: it is FINISHED, or FAILED where failure says why. A consumer with Config.Jobs calls it, so
 // that the next task of a sequence, or one that waits for room, need not wait until the runner that has sent this one looks at the record. A job that does not run, or is not
 // there, is nobody's error.
 func (s *Service) TaskEnded(ctx context.Context, name string, id task.ID, failure error) error {
-	j, err := s.conditioned(ctx, name, id)
+	j, err := s.jobOfTask(ctx, name, id)
 	switch {
 	case errors.Is(err, ErrStale):
 		return nil
@@ -60,8 +48,25 @@ func (s *Service) TaskEnded(ctx context.Context, name string, id task.ID, failur
 	default:
 		err = s.Finish(ctx, Finish{ID: j.ID, Token: j.Token})
 	}
-	if moved(err) { // it was ended meanwhile; or handed out again, and then a look at the record comes before all else
+	if RunOver(err) { // it was ended meanwhile; or handed out again, and then a look at the record comes before all else
 		return nil
 	}
 	return err
+}
+
+// JobOfTask returns the job of a task with conditions if it runs, else [ErrStale].
+func (s *Service) JobOfTask(ctx context.Context, name string, id task.ID) (Row, error) {
+	j, err := s.jobOfTask(ctx, name, id)
+	return j, s.countStale(err)
+}
+
+func (s *Service) jobOfTask(ctx context.Context, name string, id task.ID) (Row, error) {
+	found, err := s.Rows(ctx, Filter{Name: name, Key: KeyOfTask(id), States: []State{Running, RunQueued}, Limit: 1})
+	switch {
+	case err != nil:
+		return Row{}, err
+	case len(found) == 0:
+		return Row{}, fmt.Errorf("%w: no job of task %s runs", ErrStale, id)
+	}
+	return found[0], nil
 }

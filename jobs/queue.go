@@ -1,14 +1,9 @@
 package jobs
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"math"
-	"strings"
 	"time"
-
-	"github.com/swarmiji/swarmiji/task"
 )
 
 // DefaultQueuePoll is how often a queue is looked at, if nothing else calls for a look.
@@ -63,102 +58,3 @@ func (q *Queue) complete() error {
 func (q *Queue) limit() int64 {
 	return inThousandths(q.Limit)
 }
-
-// mostLimit is where limits end that can be told from none, in thousandths. It is far from where sums would.
-const mostLimit = 1 << 60
-
-// inThousandths rounds x down, but for what it lacks only because 0.29 is no binary fraction.
-func inThousandths(x float64) int64 {
-	if x >= mostLimit/1000 {
-		return mostLimit
-	}
-	return int64(math.Floor(x*1000 + 1e-6))
-}
-
-// units writes thousandths as who gave them did.
-func units(n int64) string {
-	text := fmt.Sprintf("%d.%03d", n/1000, n%1000)
-	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
-}
-
-// gauge measures what runs against a limit. It is in thousandths.
-type gauge struct {
-	limit   int64 // 0: none
-	taken   int64
-	strict  bool
-	blocked bool // by one that did not fit, with strict
-}
-
-// fits reports whether a job of this weight may start now.
-func (g *gauge) fits(weight int64) bool {
-	switch {
-	case g.blocked:
-		return false
-	case weight == 0 || g.limit == 0:
-		return true
-	case weight > g.limit:
-		return g.taken == 0
-	}
-	return weight <= g.limit-g.taken
-}
-
-// start counts in a job if it fits.
-func (g *gauge) start(weight int64) bool {
-	if !g.fits(weight) {
-		g.blocked = g.strict
-		return false
-	}
-	g.taken += weight
-	return true
-}
-
-// most is the weight above which nothing fits; unset: of some heavier ones the first one may, or has to be seen since it holds up others.
-func (g *gauge) most() task.Opt[int64] {
-	if g.limit == 0 || g.taken == 0 || g.strict {
-		return task.Opt[int64]{}
-	}
-	return task.Set(max(g.limit-g.taken, 0))
-}
-
-// line reads what stands in the line of a queue and is due, page by page.
-type line struct {
-	queue string
-	order Order
-	by    time.Time
-	find  func(ctx context.Context, q Line, limit int) ([]Row, error)
-}
-
-const (
-	linePage  = 64   // jobs of the first page
-	linePages = 1000 // and of those of a long line
-)
-
-// each calls yield for the jobs in order until it returns false. most is asked before each page, and so is room: how many jobs are wanted at most. Jobs that yield
-// is given are its own.
-func (l *line) each(ctx context.Context, most func() task.Opt[int64], room func() int, yield func(*Row) bool) error {
-	var after *Row
-	for size := linePage; ; size = min(2*size, linePages) {
-		n := min(size, room())
-		if n <= 0 {
-			return nil
-		}
-		found, err := l.find(ctx, Line{Queue: l.queue, State: Queued, By: l.by, Order: l.order, MaxWeight: most(), After: after}, n)
-		if err != nil {
-			return err
-		}
-		if len(found) > 0 {
-			after = found[len(found)-1].place()
-		}
-		for i := range found {
-			if !yield(&found[i]) {
-				return nil
-			}
-		}
-		if len(found) < n {
-			return nil
-		}
-	}
-}
-
-// place is as much of a job as tells where in a line it stands.
-func (j *Row) place() *Row { return &Row{Job: Job{ID: j.ID, Priority: j.Priority}, Due: j.Due} }

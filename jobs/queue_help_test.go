@@ -78,24 +78,25 @@ func (w *world) modify(id jobs.ID, fn func(*jobs.Row)) {
 }
 
 // lead begins to serve a queue, until the test ends. What goes wrong fails the test.
-func (w *world) lead(q jobs.Queue, node string) *jobs.Lead {
+func (w *world) lead(q jobs.Queue, node string) *leader {
 	w.Helper()
 	return w.leadWith(q, node, nil, func(err error) { w.Errorf("reported: %v", err) })
 }
 
-func (w *world) leadWith(q jobs.Queue, node string, begin func(*jobs.Row) error, report func(error)) *jobs.Lead {
+func (w *world) leadWith(q jobs.Queue, node string, begin func(*jobs.Row) error, report func(error)) *leader {
 	w.Helper()
 	if q.Name == "" {
 		q.Name = "q"
 	}
-	l, err := jobs.NewLead(w.Service, q, node, 30*time.Second, begin, report)
+	l, err := w.Lead(jobs.LeaderConfig{Queue: q, Node: node, Lease: 30 * time.Second, Begin: begin, Report: report})
 	w.ok(err)
-	w.Cleanup(func() { l.Close(context.WithoutCancel(w.Context())) })
-	return l
+	kept := keep(l)
+	w.Cleanup(func() { kept.Close(context.Background()) })
+	return kept
 }
 
 // within returns what a lead hands out until it hands out nothing for a time.
-func (w *world) within(l *jobs.Lead, d time.Duration) (out []jobs.Handout) {
+func (w *world) within(l *leader, d time.Duration) (out []jobs.Handout) {
 	w.Helper()
 	for {
 		ctx, cancel := context.WithTimeout(w.Context(), d)
@@ -113,7 +114,7 @@ func (w *world) within(l *jobs.Lead, d time.Duration) (out []jobs.Handout) {
 }
 
 // first returns what a lead hands out first within a time.
-func (w *world) first(l *jobs.Lead, d time.Duration) []jobs.Handout {
+func (w *world) first(l *leader, d time.Duration) []jobs.Handout {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Context(), d)
 	defer cancel()
@@ -125,13 +126,13 @@ func (w *world) first(l *jobs.Lead, d time.Duration) []jobs.Handout {
 }
 
 // now returns what a lead hands out at once.
-func (w *world) now(l *jobs.Lead) []jobs.Handout {
+func (w *world) now(l *leader) []jobs.Handout {
 	w.Helper()
 	return w.within(l, time.Second)
 }
 
 // starts checks what a lead hands out at once: the names of jobs, in order.
-func (w *world) starts(l *jobs.Lead, want ...string) []jobs.Handout {
+func (w *world) starts(l *leader, want ...string) []jobs.Handout {
 	w.Helper()
 	got := w.now(l)
 	if is := namesOf(got); !slices.Equal(is, want) {
@@ -166,4 +167,32 @@ func mustWindows(t *testing.T, text string, loc *time.Location) *when.Windows {
 		t.Fatal(err)
 	}
 	return w
+}
+
+// leader is a leader whose lease is kept until it dies.
+type leader struct {
+	*jobs.Leader
+	end  context.CancelFunc
+	done chan struct{}
+}
+
+func keep(l *jobs.Leader) *leader {
+	ctx, end := context.WithCancel(context.Background())
+	k := &leader{l, end, make(chan struct{})}
+	go func() {
+		defer close(k.done)
+		l.Keep(ctx)
+	}()
+	return k
+}
+
+// Die has the leader be as that of a process that was killed: its lease is neither renewed nor given
+// back.
+func (l *leader) Die() { l.end() }
+
+// Close ends the keeping of the lease, and gives the lease back.
+func (l *leader) Close(ctx context.Context) {
+	l.end()
+	<-l.done
+	l.Leader.Close(context.WithoutCancel(ctx))
 }

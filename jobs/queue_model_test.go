@@ -128,7 +128,7 @@ func genModelStep() *rapid.Generator[modelStep] {
 }
 
 // play does a step, and returns what is wrong.
-func (m *modelQueue) play(w *world, l *jobs.Lead, s *modelStep) string {
+func (m *modelQueue) play(w *world, l *leader, s *modelStep) string {
 	if n := len(m.running); n > 0 && s.end >= 0 {
 		id := sortedIDs(m.running)[s.end%n]
 		delete(m.running, id)
@@ -170,7 +170,7 @@ func sortedIDs(running map[jobs.ID]modelJob) []jobs.ID {
 }
 
 // renewed has those that run keep running, and returns what is started.
-func (w *world) renewed(l *jobs.Lead, running map[jobs.ID]modelJob) []jobs.Handout {
+func (w *world) renewed(l *leader, running map[jobs.ID]modelJob) []jobs.Handout {
 	w.ok(w.store.Update(w.Context(), func(ctx context.Context, tx jobs.Tx) error {
 		for id := range running {
 			j, err := tx.Get(ctx, id)

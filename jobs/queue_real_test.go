@@ -109,11 +109,11 @@ type guarded struct {
 
 // serve serves the queue as a process that never renews its lease.
 func (g *guarded) serve(ctx context.Context, s *jobs.Service, q jobs.Queue) {
-	l, err := jobs.NewLead(s, q, "n", 300*time.Millisecond, nil, func(err error) {
+	l, err := s.Lead(jobs.LeaderConfig{Queue: q, Node: "n", Lease: 300 * time.Millisecond, Report: func(err error) {
 		if !errors.Is(err, jobs.ErrUnavailable) {
 			g.Error(err)
 		}
-	})
+	}})
 	if err != nil {
 		g.Error(err)
 		return
@@ -126,7 +126,6 @@ func (g *guarded) serve(ctx context.Context, s *jobs.Service, q jobs.Queue) {
 		short, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
 		out, err := l.Next(short, 20)
 		cancel()
-		l.Die()
 		if err != nil && !errors.Is(err, jobs.ErrUnavailable) {
 			g.Error(err)
 			return
@@ -199,15 +198,16 @@ func TestStandbyOnDatabases(t *testing.T) {
 	t.Parallel()
 	onDatabases(t, func(t *testing.T, join func() *jobs.Service) {
 		first, second, third := join(), join(), join()
-		lead := func(s *jobs.Service, lease time.Duration) *jobs.Lead {
-			l, err := jobs.NewLead(s, jobs.Queue{Name: "q", Poll: time.Hour}, "n", lease, nil, func(err error) { t.Error(err) })
+		lead := func(s *jobs.Service, lease time.Duration) *leader {
+			l, err := s.Lead(jobs.LeaderConfig{Queue: jobs.Queue{Name: "q", Poll: time.Hour}, Node: "n", Lease: lease, Report: func(err error) { t.Error(err) }})
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(func() { l.Close(context.Background()) })
-			return l
+			kept := keep(l)
+			t.Cleanup(func() { kept.Close(context.Background()) })
+			return kept
 		}
-		next := func(l *jobs.Lead) <-chan jobs.ID {
+		next := func(l *leader) <-chan jobs.ID {
 			got := make(chan jobs.ID, 1)
 			go func() {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

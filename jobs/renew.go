@@ -6,34 +6,15 @@ import (
 	"time"
 )
 
-// renew prolongs the lease of j, if this token is at it, and reports whether it is to be saved. A request that is under way has no lease after the end of its attempt.
-func (j *Row) renew(now time.Time, token int64, lease time.Duration) (changed bool, err error) {
-	if err := j.current(token); err != nil {
-		return false, err
-	}
-	switch {
-	case j.State == RunQueued, j.waits(now): // nobody's lease
-		return false, nil
-	case j.State != Running:
-		return false, ErrNotRunning
-	}
-	end := micros(now.Add(lease))
-	if j.Phase == "" {
-		end = j.within(end)
-	}
-	j.Due = end
-	return true, nil
-}
-
-// renewAll is Renew for several jobs at once, as they were handed out, in one transaction. errs are theirs, in the same order; with err they are not known. asked is a time
+// RenewAll is Renew for several jobs at once, as they were handed out, in one transaction. errs are theirs, in the same order; with err they are not known. asked is a time
 // of this process's clock before which the leases do not begin.
-func (s *Service) renewAll(ctx context.Context, held []*Row, lease time.Duration) (errs []error, asked time.Time, err error) {
+func (s *Service) RenewAll(ctx context.Context, held []*Row, lease time.Duration) (errs []error, asked time.Time, err error) {
 	ids := make([]ID, len(held))
 	for i, h := range held {
 		ids[i] = h.ID
 	}
 	var none locks
-	err = s.update(ctx, &none, func(ctx context.Context, t *step) error {
+	err = s.txn.do(ctx, &none, func(ctx context.Context, t *step) error {
 		errs, asked = make([]error, len(held)), t.asked
 		found, err := t.tx.Jobs(ctx, ids...)
 		if err != nil {

@@ -10,9 +10,6 @@ import (
 // reanchorBelow is the interval from which missed runs are made up for, whatever Config.Reanchor says.
 const reanchorBelow = 4 * time.Hour
 
-// repeats tells whether the job repeats.
-func (j *Row) repeats() bool { return j.Repeat != "" && !j.Mock }
-
 // nextRun is when a job whose run ends at now runs again. It is an error if the way leads out of the years 0000 to 9999.
 func (s *Service) nextRun(j *Row, now time.Time) (time.Time, error) {
 	_, r, err := s.checkRepeat(j.Repeat)
@@ -75,4 +72,17 @@ func skipMissed(r *when.Repeat, base, next, now time.Time) time.Time {
 		next = next.Add(behind - behind%interval + interval)
 	}
 	return next
+}
+
+// checkRepeat returns the repeat as it is kept, and read; nil if there is none.
+func (s *Service) checkRepeat(text string) (string, *when.Repeat, error) {
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return "", nil, nil
+	}
+	r, err := s.c.Repeats.Parse(text)
+	if err != nil {
+		return "", nil, refusal("repeat", err)
+	}
+	return text, r, nil
 }

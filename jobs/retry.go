@@ -51,16 +51,16 @@ func (s *Service) Retry(ctx context.Context, r Retry) error {
 		return &FieldError{Field: "delay", Problem: "negative"}
 	}
 	failed := false
-	err = s.change(ctx, r.ID, func(ctx context.Context, t *step, j *Row) error {
+	err = s.txn.one(ctx, r.ID, func(ctx context.Context, t *step, j *Row) error {
 		failed = false
-		if err := t.endable(j, r.Token); err != nil {
+		if err := s.endable(t, j, r.Token); err != nil {
 			return err
 		}
 		j.give(data)
 		if r.Token != 0 && j.answered() && j.Phase == "" {
-			return t.goOn(ctx, j)
+			return s.goOn(ctx, t, j)
 		}
-		if err := t.rename(ctx, j, r.Name); err != nil {
+		if err := s.rename(ctx, t, j, r.Name); err != nil {
 			return err
 		}
 		j.Priority = r.Priority.Or(j.Priority)
@@ -68,7 +68,7 @@ func (s *Service) Retry(ctx context.Context, r Retry) error {
 		switch {
 		case j.repeats() && !r.IgnoreRepeat:
 			var err error
-			if failed, err = t.repeat(ctx, j); err != nil {
+			if failed, err = s.repeat(ctx, t, j); err != nil {
 				return err
 			}
 			return t.save(ctx, j)
@@ -80,7 +80,7 @@ func (s *Service) Retry(ctx context.Context, r Retry) error {
 				return &FieldError{Field: "delay", Problem: malformed}
 			}
 		}
-		j.State, j.NextRun = Queued, t.s.place(j, j.NextRun, t.now)
+		j.State, j.NextRun = Queued, s.windows.Place(j, j.NextRun, t.now)
 		return t.save(ctx, j)
 	})
 	if err == nil && failed {
@@ -101,7 +101,7 @@ func (s *Service) Requeue(ctx context.Context, ids []ID, name string) error {
 	}
 	var l locks
 	n := 0
-	err := s.update(ctx, &l, func(ctx context.Context, t *step) error {
+	err := s.txn.do(ctx, &l, func(ctx context.Context, t *step) error {
 		found, err := t.tx.Jobs(ctx, ids...)
 		if err != nil {
 			return err
@@ -120,7 +120,7 @@ func (s *Service) Requeue(ctx context.Context, ids []ID, name string) error {
 		}
 		for i := range found {
 			j := &found[i]
-			if err := t.rename(ctx, j, name); err != nil {
+			if err := s.rename(ctx, t, j, name); err != nil {
 				return err
 			}
 			if j.State.Over() {
@@ -128,18 +128,18 @@ func (s *Service) Requeue(ctx context.Context, ids []ID, name string) error {
 					return err
 				}
 			}
-			if err := t.queue(ctx, j); err != nil {
+			if err := s.queue(ctx, t, j); err != nil {
 				return err
 			}
 			j.anew()
-			j.NextRun, j.Reason = t.s.place(j, j.Created, t.now), ""
+			j.NextRun, j.Reason = s.windows.Place(j, j.Created, t.now), ""
 			j.give(nil)
 			if err := t.save(ctx, j); err != nil {
 				return err
 			}
 		}
 		for key := range l.sequences {
-			if err := t.promote(ctx, key); err != nil {
+			if err := s.promote(ctx, t, key); err != nil {
 				return err
 			}
 		}

@@ -27,7 +27,6 @@ type entry struct {
 }
 
 const (
-	rosterPage = 1000
 	// rosterAge is how long what was read of the jobs is believed. Their data may have been changed.
 	rosterAge = time.Minute
 )
@@ -84,12 +83,14 @@ func (r *roster) has(out []Handout) bool {
 	return len(unknown) == 0
 }
 
-// readRoster reads all that runs.
-func (s *Service) readRoster(ctx context.Context, queue string) (*roster, error) {
+// readRunning reads all jobs of the queue that run.
+func (l *Leader) readRunning(ctx context.Context) (*roster, error) {
 	r := &roster{read: time.Now()}
 	after := ID(0)
 	for {
-		found, err := s.Rows(ctx, Filter{Queue: queue, States: []State{Running, RunQueued}, After: after, Limit: rosterPage})
+		found, err := l.view(ctx, func(ctx context.Context, tx Tx) ([]Row, error) {
+			return tx.OfQueue(ctx, l.q.Name, Page{States: []State{Running, RunQueued}, After: after, Limit: rosterPage})
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -108,7 +109,7 @@ func (s *Service) readRoster(ctx context.Context, queue string) (*roster, error)
 }
 
 // sync forgets jobs that have ended, given how many there are; of a long roster it looks at a part at a time. stale says that there are others still.
-func (r *roster) sync(ctx context.Context, s *Service, running int) (stale bool, err error) {
+func (r *roster) sync(ctx context.Context, l *Leader, running int) (stale bool, err error) {
 	if len(r.all) <= running {
 		return false, nil
 	}
@@ -121,7 +122,7 @@ func (r *roster) sync(ctx context.Context, s *Service, running int) (stale bool,
 	for i, e := range part {
 		ids[i] = e.job.ID
 	}
-	found, err := s.view(ctx, func(ctx context.Context, tx Tx) ([]Row, error) { return tx.Jobs(ctx, ids...) })
+	found, err := l.view(ctx, func(ctx context.Context, tx Tx) ([]Row, error) { return tx.Jobs(ctx, ids...) })
 	if err != nil {
 		return false, err
 	}

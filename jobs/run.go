@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -13,61 +11,13 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// TaskID returns the id of the task that the present run of j is, or its last one. It depends on which job it is, by ID and Created, and on its Run
-// alone, so that every process, before and after a crash, gives one run one id; jobs of two databases have different ones. That of a job which was made of a task is
-// the task's own ([TaskOf]).
-func TaskID(j Row) task.ID {
-	if id, ok := TaskOf(&j.Job); ok {
-		return id
-	}
-	return runOf(&j).taskID()
-}
-
-// run is what tells one run of a job from every other.
-type run struct {
-	id      ID
-	number  int64
-	created int64 // in microseconds: ids begin anew with a new database
-}
-
-func runOf(j *Row) run { return run{j.ID, j.Run, j.Created.UnixMicro()} }
-
-func (r run) taskID() task.ID { return task.Derive("job", r.String()) }
-
-// HeaderRun is the header in which the task of a dispatched job tells which run of which job it is.
-const HeaderRun = "swarmiji-job-run"
-
-// String is how a run travels.
-func (r run) String() string {
-	b := strconv.AppendInt(nil, int64(r.id), 10)
-	b = strconv.AppendInt(append(b, ' '), r.number, 10)
-	return string(strconv.AppendInt(append(b, ' '), r.created, 10))
-}
-
-// parseRun reads what String wrote.
-func parseRun(s string) (run, bool) {
-	var n [3]int64
-	parts := strings.Split(s, " ")
-	if len(parts) != len(n) {
-		return run{}, false
-	}
-	for i, p := range parts {
-		var err error
-		if n[i], err = strconv.ParseInt(p, 10, 64); err != nil {
-			return run{}, false
-		}
-	}
-	r := run{ID(n[0]), n[1], n[2]}
-	return r, r.String() == s
-}
-
 // ErrNoRun is what Progress returns outside of a run.
 var ErrNoRun = errors.New("jobs: not in the run of a job")
 
 // active is a run that a handler is in.
 type active struct {
 	s   *Service
-	run run
+	run Run
 
 	mu      sync.Mutex
 	handout Handout
@@ -105,7 +55,7 @@ func Progress(ctx context.Context, v any) error {
 		return err
 	}
 	if _, prepared := TaskOf(&a.handout.Job); prepared {
-		return fmt.Errorf("%w: job %d is a task with conditions, which keeps no progress", ErrUnsupported, a.run.id)
+		return fmt.Errorf("%w: job %d is a task with conditions, which keeps no progress", ErrUnsupported, a.run.ID)
 	}
 	return a.update(ctx, data)
 }
@@ -115,13 +65,13 @@ func (a *active) update(ctx context.Context, data []byte) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.over {
-		return fmt.Errorf("%w: the handler of job %d has ended", ErrStale, a.run.id)
+		return fmt.Errorf("%w: the handler of job %d has ended", ErrStale, a.run.ID)
 	}
-	u := Update{ID: a.run.id, Token: a.handout.Token, Data: data}
+	u := Update{ID: a.run.ID, Token: a.handout.Token, Data: data}
 	err := a.s.Update(ctx, u)
 	if errors.Is(err, ErrStale) && a.lose == nil { // a dispatched run goes on when its job is handed out again
 		var j Row
-		if j, err = a.s.currentRun(ctx, a.run); err == nil {
+		if j, err = a.s.CurrentRun(ctx, a.run); err == nil {
 			u.Token, a.handout.Token = j.Token, j.Token
 			err = a.s.Update(ctx, u)
 		}
@@ -152,9 +102,9 @@ func (a *active) expect(ctx context.Context, key string, respond task.Opt[bool])
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.over {
-		return fmt.Errorf("%w: the handler of job %d has ended", ErrStale, a.run.id)
+		return fmt.Errorf("%w: the handler of job %d has ended", ErrStale, a.run.ID)
 	}
-	err := a.s.expect(ctx, a.run.id, a.handout.Token, key, respond)
+	err := a.s.Expect(ctx, Expect{ID: a.run.ID, Token: a.handout.Token, Key: key, Respond: respond})
 	if err == nil {
 		a.handout.Key, a.handout.Respond = key, respond.Or(a.handout.Respond)
 	}
@@ -175,18 +125,6 @@ func (a *active) end() {
 	a.over = true
 }
 
-// currentRun returns the job if this run of it goes on, else ErrStale.
-func (s *Service) currentRun(ctx context.Context, r run) (Row, error) {
-	j, err := s.Row(ctx, r.id)
-	switch {
-	case errors.Is(err, ErrNotFound):
-		return j, fmt.Errorf("%w: %w", ErrStale, err)
-	case err == nil && (runOf(&j) != r || !j.State.Runs()):
-		return j, fmt.Errorf("%w: job %d is %s in run %d", ErrStale, j.ID, j.State, j.Run)
-	}
-	return j, err
-}
-
 // againSoon is how long a task waits whose job cannot be asked about.
 const againSoon = 5 * time.Second
 
@@ -201,19 +139,18 @@ func Current(s *Service) func(next task.Handler) task.Handler {
 		return task.HandlerFunc(func(ctx context.Context, q *task.Request) (any, error) {
 			var j Row
 			var err error
-			r, ok := parseRun(q.Headers[HeaderRun])
+			r, ok := ParseRun(q.Headers[HeaderRun])
 			switch {
 			case q.Headers[task.HeaderConditions] == string(q.ID):
-				j, err = s.conditioned(ctx, q.Name, q.ID)
-				r = runOf(&j)
-			case ok && r.taskID() == q.ID:
-				j, err = s.currentRun(ctx, r)
+				j, err = s.JobOfTask(ctx, q.Name, q.ID)
+				r = RunOf(&j)
+			case ok && r.TaskID() == q.ID:
+				j, err = s.CurrentRun(ctx, r)
 			default:
 				return next.Handle(ctx, q)
 			}
 			switch {
 			case errors.Is(err, ErrStale):
-				s.count.stale.Add(1)
 				return nil, task.Fail(err)
 			case err != nil:
 				return nil, task.Snooze(againSoon)

@@ -89,7 +89,11 @@ func (r *Runner) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return newRound(r, names).run(ctx)
+	o, err := newRound(r, names)
+	if err != nil {
+		return err
+	}
+	return o.run(ctx)
 }
 
 // names returns the names of the jobs that are run.

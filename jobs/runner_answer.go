@@ -53,7 +53,7 @@ func (r *round) deferred(p *place, v *task.DeferVerdict) {
 		_, err := r.s.Await(ctx, a)
 		return err
 	})
-	if err == nil || moved(err) || !errors.Is(err, ErrState) && !errors.Is(err, ErrBadJob) {
+	if err == nil || RunOver(err) || !errors.Is(err, ErrState) && !errors.Is(err, ErrBadJob) {
 		r.concluded(p.hold, &r.r.stats.deferred, err)
 		return
 	}
@@ -79,7 +79,7 @@ func (r *round) answered(p *place) {
 	case p.dialog == nil || p.dialog.response == nil: // it was registered otherwise when the job began
 		r.idle(p.hold)
 		r.conclude(p.hold, &r.r.stats.ran, func(ctx context.Context) error {
-			return r.s.Finish(ctx, Finish{ID: p.ID, Token: p.Token, shares: p.shares()})
+			return r.s.Finish(ctx, Finish{ID: p.ID, Token: p.Token, Shared: p.shares()})
 		})
 	default:
 		r.runAndEnd(p, p.dialog.response)
@@ -116,12 +116,12 @@ func (r *round) reconsider(p *place, err, reason error) {
 func (r *round) repeat(p *place, at time.Time, data []byte, why error) {
 	if p.Queue != "" {
 		r.conclude(p.hold, &r.r.stats.retried, func(ctx context.Context) error {
-			return r.s.again(ctx, p.ID, p.Token, p.stored(at), data, why.Error(), true)
+			return r.s.NextAttempt(ctx, p.ID, p.Token, p.stored(at), data, why.Error(), true)
 		})
 		return
 	}
 	r.conclude(p.hold, &r.r.stats.retried, func(ctx context.Context) error {
-		return r.s.postpone(ctx, p.ID, p.Token, time.Until(at), data, true)
+		return r.s.Postpone(ctx, p.ID, p.Token, time.Until(at), data, true)
 	})
 }
 
@@ -129,9 +129,9 @@ func (r *round) repeat(p *place, at time.Time, data []byte, why error) {
 func (r *round) snooze(p *place, d time.Duration) {
 	r.conclude(p.hold, &r.r.stats.retried, func(ctx context.Context) error {
 		if p.Queue != "" {
-			return r.s.again(ctx, p.ID, p.Token, p.stored(time.Now().Add(d)), nil, "", false)
+			return r.s.NextAttempt(ctx, p.ID, p.Token, p.stored(time.Now().Add(d)), nil, "", false)
 		}
-		return r.s.postpone(ctx, p.ID, p.Token, d, nil, false)
+		return r.s.Postpone(ctx, p.ID, p.Token, d, nil, false)
 	})
 }
 
@@ -149,6 +149,6 @@ func (r *round) strange(h *hold) {
 		if h.Phase != "" || h.timedOut() { // what has come so far is kept
 			return r.s.Renew(ctx, h.ID, h.Token, r.c.PutOff)
 		}
-		return r.s.again(ctx, h.ID, h.Token, h.stored(time.Now().Add(r.c.PutOff)), nil, ErrNoHandler.Error(), false)
+		return r.s.NextAttempt(ctx, h.ID, h.Token, h.stored(time.Now().Add(r.c.PutOff)), nil, ErrNoHandler.Error(), false)
 	})
 }

@@ -34,8 +34,8 @@ func (r *round) runInPlace(h *hold) {
 	p.q = r.request(h, p.active.handout.Data, defaults)
 	p.q.Retries = int(max(h.Attempt-1, 0))
 	switch {
-	case h.refused != nil:
-		r.ran(p, nil, h.refused)
+	case h.Refused != nil:
+		r.ran(p, nil, h.Refused)
 	case h.Phase == Answered:
 		r.answered(p)
 	case h.timedOut():
@@ -48,7 +48,7 @@ func (r *round) runInPlace(h *hold) {
 
 // activate prepares what the handler sees of its job.
 func (r *round) activate(h *hold) *active {
-	return &active{s: r.s, run: runOf(&h.Row), handout: h.Handout, lose: func() { r.lose(h, nil) }}
+	return &active{s: r.s, run: RunOf(&h.Row), handout: h.Handout, lose: func() { r.lose(h, nil) }}
 }
 
 func (r *round) request(h *hold, data []byte, defaults *task.Metadata) *task.Request {
@@ -107,7 +107,7 @@ func (r *round) ran(p *place, value any, err error) {
 	switch o.State {
 	case task.StateSucceeded:
 		r.conclude(p.hold, &r.r.stats.ran, func(ctx context.Context) error {
-			return r.s.Finish(ctx, Finish{ID: p.ID, Token: p.Token, Data: o.data, shares: p.shares()})
+			return r.s.Finish(ctx, Finish{ID: p.ID, Token: p.Token, Data: o.data, Shared: p.shares()})
 		})
 	case task.StateAwaiting:
 		r.deferred(p, o.Await)
@@ -128,7 +128,7 @@ func (r *round) interrupted(p *place, err error) bool {
 	case err != nil && !defers(err) && (p.Ended() || errors.Is(context.Cause(r.hard), task.ErrShutdown)): // it is to run again
 		// The same attempt goes on, since its request may be on its way, and an answer may come for it.
 		if p.Queue != "" || p.active.handout.Key != "" && p.RetryAfter == "" {
-			p.was.state = Running
+			p.Before.State = Running
 		}
 		r.idle(p.hold)
 		r.giveBack(p.hold)

@@ -11,34 +11,42 @@ import (
 
 // source is where the jobs of a round come from.
 type source interface {
-	// next waits until there is something to do, and hands it out: at most room jobs.
-	next(ctx context.Context, room int) ([]Handout, error)
-	// changed says that something has ended here.
-	changed()
-	// close ends it: others may go on at once.
-	close(ctx context.Context)
+	// Next waits until there is something to do, and hands it out: at most room jobs.
+	Next(ctx context.Context, room int) ([]Handout, error)
+	// Changed says that something has ended here.
+	Changed()
+	// Keep does what keeps the source this process's, until ctx ends.
+	Keep(ctx context.Context)
+	// Close ends it: others may go on at once.
+	Close(ctx context.Context)
 }
 
 // source returns that of a round.
-func (r *round) source() source {
+func (r *round) source() (source, error) {
 	if r.c.Queue == nil {
-		return asking{r}
+		return asking{r}, nil
 	}
-	l := newLead(r.s, *r.c.Queue, r.c.NodeID, r.c.Lease, r.begin, func(err error) { r.r.warn("the queue "+r.c.Queue.Name, err) })
-	l.held = func(j *Row, err error) { r.r.report(ProblemWindow, j, err) }
-	l.entrusts = r.c.Submit != nil
-	return l
+	l, err := r.s.Lead(LeaderConfig{
+		Queue: *r.c.Queue, Node: r.c.NodeID, Lease: r.c.Lease, Entrusts: r.c.Submit != nil, Begin: r.begin,
+		Report: func(err error) { r.r.warn("the queue "+r.c.Queue.Name, err) },
+		Held:   func(j *Row, err error) { r.r.report(ProblemWindow, j, err) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
 }
 
 // asking is a source of jobs that are in no queue.
 type asking struct{ r *round }
 
-func (a asking) next(ctx context.Context, room int) ([]Handout, error) {
+func (a asking) Next(ctx context.Context, room int) ([]Handout, error) {
 	return a.r.s.Get(ctx, Request{Selector: Selector{Names: a.r.names}, Lease: a.r.c.Lease, Max: room, Wait: true})
 }
 
-func (asking) changed()              {}
-func (asking) close(context.Context) {}
+func (asking) Keep(context.Context)  {}
+func (asking) Changed()              {}
+func (asking) Close(context.Context) {}
 
 // begin sets what the type of a job says of an attempt that is to begin, before that is written. It runs in a transaction, and may run again. An error is that
 // of the attempt.
@@ -64,11 +72,21 @@ func (r *round) begin(j *Row) (err error) {
 	return nil
 }
 
-// stepDown lets others have the queue.
-func (r *round) stepDown() {
-	ctx, cancel := context.WithTimeout(context.Background(), lastGrace)
-	defer cancel()
-	r.from.close(ctx)
+// keep keeps the source. The function that it returns ends that, and lets others have the queue.
+func (r *round) keep() (stepDown func()) {
+	ctx, end := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		r.from.Keep(ctx)
+	}()
+	return func() {
+		end()
+		<-ended
+		ctx, cancel := context.WithTimeout(context.Background(), lastGrace)
+		defer cancel()
+		r.from.Close(ctx)
+	}
 }
 
 // purgeEvery is how often a runner deletes the jobs that have been kept for long enough.
@@ -115,13 +133,13 @@ func (r *round) renewAll(batch []*hold) {
 	var errs []error
 	var asked time.Time
 	_ = r.call(func(ctx context.Context) (err error) {
-		errs, asked, err = r.s.renewAll(ctx, jobs, r.c.Lease)
+		errs, asked, err = r.s.RenewAll(ctx, jobs, r.c.Lease)
 		return err
 	})
 	for i, err := range errs {
 		h := batch[i]
 		switch {
-		case moved(err) && h.leased.Load() && !h.ending.Load():
+		case RunOver(err) && h.leased.Load() && !h.ending.Load():
 			r.lose(h, err)
 		case err == nil && h.expiry != nil:
 			h.expiry.Reset(r.lasts(asked))
@@ -132,7 +150,7 @@ func (r *round) renewAll(batch []*hold) {
 // expire has the handler of a job end before the lease does, by the clock of this process: where the store is away nobody else tells it. A job with RetryAfter has no lease.
 func (r *round) expire(h *hold) {
 	if r.c.Submit == nil && h.State == Running {
-		h.expiry = time.AfterFunc(r.lasts(h.asked), h.End)
+		h.expiry = time.AfterFunc(r.lasts(h.Asked), h.End)
 	}
 }
 

@@ -80,7 +80,7 @@ func (r *round) byRecord(h *hold, p task.Pending) (end, error) {
 		done = r.fail(h, err, nil)
 	} else {
 		done = r.conclude(h, &r.r.stats.finished, func(ctx context.Context) error {
-			return r.s.Finish(ctx, Finish{ID: h.ID, Token: h.Token, Data: data, shares: h.shares()})
+			return r.s.Finish(ctx, Finish{ID: h.ID, Token: h.Token, Data: data, Shared: h.shares()})
 		})
 	}
 	if !done {

@@ -87,7 +87,7 @@ func (h *hold) release() {
 	}
 }
 
-func newRound(r *Runner, names []string) *round {
+func newRound(r *Runner, names []string) (*round, error) {
 	calls := mostCalls
 	if r.c.Queue != nil {
 		calls = mostShared
@@ -96,10 +96,13 @@ func newRound(r *Runner, names []string) *round {
 		r: r, c: &r.c, s: r.c.Service, names: names, held: map[ID]*hold{}, freed: make(chan struct{}, 1),
 		batches: make(chan []*hold, r.c.Outstanding), leave: make(chan struct{}), free: make(chan struct{}, calls),
 	}
+	var err error
+	if o.from, err = o.source(); err != nil {
+		return nil, err
+	}
 	o.calls, o.gone = context.WithCancel(context.Background())
 	o.hard, o.kill = context.WithCancelCause(context.Background())
-	o.from = o.source()
-	return o
+	return o, nil
 }
 
 func (r *round) run(ctx context.Context) error {
@@ -117,10 +120,11 @@ func (r *round) run(ctx context.Context) error {
 		sweeping.Go(func() { r.sweep(ctx) })
 	}
 
+	stepDown := r.keep()
 	failure := r.fetch(ctx)
 
 	cancel()
-	sweeping.Go(r.stepDown) // another may start jobs while what has begun here goes on
+	sweeping.Go(stepDown) // another may start jobs while what has begun here goes on
 	back := r.queued()
 	close(r.batches)
 	r.working.Go(func() { r.giveBack(back...) })
@@ -151,7 +155,7 @@ func (r *round) fetch(ctx context.Context) error {
 		if room == 0 {
 			break
 		}
-		got, err := r.from.next(ctx, room)
+		got, err := r.from.Next(ctx, room)
 		switch {
 		case err == nil:
 			failed = 0
@@ -319,11 +323,6 @@ func (r *round) call(fn func(context.Context) error) error {
 	return fn(ctx)
 }
 
-// moved reports whether err says that a run is over or another's.
-func moved(err error) bool {
-	return errors.Is(err, ErrStale) || errors.Is(err, ErrNotFound) || errors.Is(err, ErrNotRunning)
-}
-
 // persist makes a call about a job, and repeats it until there is an answer. It returns nil when that was done, or the error for which it never
 // will be.
 func (r *round) persist(fn func(context.Context) error) error {
@@ -332,9 +331,9 @@ func (r *round) persist(fn func(context.Context) error) error {
 		switch {
 		case err == nil:
 			return nil
-		case moved(err) && attempt > 0: // the call before this one may have done it
+		case RunOver(err) && attempt > 0: // the call before this one may have done it
 			return nil
-		case moved(err), errors.Is(err, ErrState), errors.Is(err, ErrBadJob), errors.Is(err, ErrClosed):
+		case RunOver(err), errors.Is(err, ErrState), errors.Is(err, ErrBadJob), errors.Is(err, ErrClosed):
 			return err
 		case attempt == 0:
 			r.r.warn("the store does not answer", err)
@@ -354,10 +353,10 @@ func (r *round) settle(h *hold, fn func(context.Context) error) error {
 // conclude ends a run by fn, and the holding of its job; then counts. If what the run has left cannot be written the job is FAILED.
 func (r *round) conclude(h *hold, n *atomic.Int64, fn func(context.Context) error) bool {
 	err := r.settle(h, fn)
-	if (errors.Is(err, ErrState) || errors.Is(err, ErrBadJob)) && !moved(err) {
+	if (errors.Is(err, ErrState) || errors.Is(err, ErrBadJob)) && !RunOver(err) {
 		return r.fail(h, err, nil)
 	}
-	r.from.changed()
+	r.from.Changed()
 	return r.concluded(h, n, err)
 }
 
@@ -365,10 +364,10 @@ func (r *round) conclude(h *hold, n *atomic.Int64, fn func(context.Context) erro
 func (r *round) fail(h *hold, reason error, data []byte) bool {
 	goesOn := false
 	err := r.settle(h, func(ctx context.Context) (err error) {
-		goesOn, err = r.s.failing(ctx, Fail{ID: h.ID, Token: h.Token, Data: data, Reason: task.Remote(reason).Error(), shares: h.shares()})
+		goesOn, err = r.s.FailUnlessAnswered(ctx, Fail{ID: h.ID, Token: h.Token, Data: data, Reason: task.Remote(reason).Error(), Shared: h.shares()})
 		return err
 	})
-	r.from.changed()
+	r.from.Changed()
 	if err == nil && goesOn { // its answer was quicker
 		return r.concluded(h, &r.r.stats.deferred, nil)
 	}
@@ -382,8 +381,8 @@ func (r *round) concluded(h *hold, n *atomic.Int64, err error) bool {
 	switch {
 	case err == nil:
 		n.Add(1)
-	case moved(err) && h.record: // the service has counted it as stale
-	case moved(err):
+	case RunOver(err) && h.record: // the service has counted it as stale
+	case RunOver(err):
 		r.lose(h, err)
 	default:
 		r.r.warn("the end of a run is not written", err)

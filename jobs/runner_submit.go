@@ -94,8 +94,8 @@ func (r *round) pack(batch []*hold) []parcel {
 		switch {
 		case h.Lost():
 			continue
-		case h.refused != nil:
-			r.fail(h, h.refused, nil)
+		case h.Refused != nil:
+			r.fail(h, h.Refused, nil)
 			continue
 		case h.prepared:
 			packed = append(packed, parcel{hold: h})
@@ -184,8 +184,8 @@ func (r *round) entrust(h *hold, p task.Pending) bool {
 	switch {
 	case err == nil:
 		return true
-	case moved(err) && (h.ending.Load() || over(p)): // a look at the records was quicker, here or elsewhere
-	case moved(err):
+	case RunOver(err) && (h.ending.Load() || over(p)): // a look at the records was quicker, here or elsewhere
+	case RunOver(err):
 		r.lose(h, err)
 	default:
 		r.r.warn("a lease is not renewed", err)

@@ -7,17 +7,17 @@ import "context"
 func holding() []State { return []State{Queued, RunQueued, Running, Paused} }
 
 // held tells whether a job of the key has the turn.
-func (t *step) held(ctx context.Context, key string) (bool, error) {
+func (s *Service) held(ctx context.Context, t *step, key string) (bool, error) {
 	found, err := t.tx.OfSequence(ctx, key, Page{States: holding(), Limit: 1})
 	return len(found) > 0, err
 }
 
 // promote gives the turn to the oldest of those that wait, if nobody has it.
-func (t *step) promote(ctx context.Context, key string) error {
+func (s *Service) promote(ctx context.Context, t *step, key string) error {
 	if key == "" {
 		return nil
 	}
-	if held, err := t.held(ctx, key); held || err != nil {
+	if held, err := s.held(ctx, t, key); held || err != nil {
 		return err
 	}
 	found, err := t.tx.OfSequence(ctx, key, Page{States: []State{Waiting}, Limit: 1})
@@ -29,12 +29,12 @@ func (t *step) promote(ctx context.Context, key string) error {
 }
 
 // queue makes j QUEUED, or WAITING if it has not the turn and another job has.
-func (t *step) queue(ctx context.Context, j *Row) error {
+func (s *Service) queue(ctx context.Context, t *step, j *Row) error {
 	if j.SequenceKey == "" || j.State == Queued || j.State == RunQueued || j.State == Running || j.State == Paused {
 		j.State = Queued
 		return nil
 	}
-	held, err := t.held(ctx, j.SequenceKey)
+	held, err := s.held(ctx, t, j.SequenceKey)
 	if err != nil {
 		return err
 	}

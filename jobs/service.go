@@ -54,9 +54,9 @@ type Service struct {
 	wait  *waiters
 	// noTaker and noDropper are set once the store's transactions are known not to be one.
 	noTaker, noDropper atomic.Bool
-	windows            windowCache
-	deeds              gather
-	types              sync.Map // by the names of jobs: func(*Spec), which completes a spec by what a [Type] says
+	windows            Windows
+	txn                *gather
+	defaults           sync.Map // by the names of jobs: func(*Spec)
 }
 
 // New returns a service over c.Store. It does no I/O and starts no goroutine. All problems of c are returned, joined.
@@ -87,19 +87,33 @@ func New(c Config) (*Service, error) {
 		c.Logger = slog.Default()
 	}
 	s := &Service{c: c, log: c.Logger}
-	s.wait = newWaiters(s)
-	s.deeds.init(s)
+	s.wait = newWaiters(waitConfig{
+		store: c.Store, log: s.log, poll: c.Poll, take: s.take, giveBack: s.returned, waiting: &s.count.waiting, limit: MaxTake,
+	})
+	s.txn = newGather(c.Store, s.after)
 	return s, nil
 }
 
 // Store returns the store of the service.
 func (s *Service) Store() Store { return s.c.Store }
 
+// SetDefaults has each job of a name made with the defaults that fn sets, whoever makes it, unless
+// [Spec].NoDefaults is set. fn is quick, and may be called from any goroutine.
+func (s *Service) SetDefaults(name string, fn func(*Spec)) { s.defaults.Store(name, fn) }
+
 // Close ends every Get with [ErrClosed], those that wait and those to come, and waits until nothing of the service runs any more. What was on its way to
 // them is given back. All other methods go on working for as long as the store does, so that who stops can still end his jobs. It is idempotent. When
 // ctx ends before, its error is returned, and what is under way is given up.
 func (s *Service) Close(ctx context.Context) error {
-	return errors.Join(s.wait.close(ctx), s.deeds.wait(ctx))
+	return errors.Join(s.wait.close(ctx), s.txn.wait(ctx))
+}
+
+// Lead returns a part in serving a queue: the leader hands out the jobs of c.Queue while it has the lease of the queue, and stands by else. Close it.
+func (s *Service) Lead(c LeaderConfig) (*Leader, error) {
+	return NewLeader(Host{
+		Store: s.c.Store, Closed: s.wait.look.ctx.Done(), Complete: s.dress, GiveBack: s.returned,
+		Taken: func(n int) { s.count.taken.Add(int64(n)) },
+	}, c)
 }
 
 // Stats is what a service has done since it was made, in this process.
@@ -155,6 +169,14 @@ func (s *Service) counted(n *atomic.Int64, err error) error {
 	case err == nil:
 		n.Add(1)
 	case errors.Is(err, ErrStale):
+		s.count.stale.Add(1)
+	}
+	return err
+}
+
+// countStale notes what was stale. It returns err.
+func (s *Service) countStale(err error) error {
+	if errors.Is(err, ErrStale) {
 		s.count.stale.Add(1)
 	}
 	return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -37,7 +38,9 @@ var errAlone = errors.New("jobs: others are concerned")
 // gather brings together what changes jobs at the same time: what has come while transactions were under way goes together, each job once locked and once
 // written. No goroutine runs when there is nothing to do.
 type gather struct {
-	s *Service
+	store Store
+	// after brings in order what a change of a job concerns.
+	after func(ctx context.Context, t *step, j *Row) error
 
 	mu      sync.Mutex
 	line    []*deed
@@ -48,12 +51,37 @@ type gather struct {
 const (
 	mostDeeds   = 256 // in a transaction
 	mostSharing = 2   // transactions at a time
+
+	batchTimeout = 30 * time.Second // for a store that does not answer
 )
 
-func (g *gather) init(s *Service) { g.s = s }
+func newGather(store Store, after func(context.Context, *step, *Row) error) *gather {
+	return &gather{store: store, after: after}
+}
 
-// do does all deeds, and returns the errors of those that have one, joined. A ctx that ends frees its caller only: what becomes of the deeds is then open.
-func (g *gather) do(ctx context.Context, deeds ...*deed) error {
+// do runs fn in a transaction in which everything that l holds is locked. It runs fn again, with
+// more locks, when fn returns errLocks.
+func (g *gather) do(ctx context.Context, l *locks, fn func(ctx context.Context, t *step) error) error {
+	return update(ctx, g.store, l, fn)
+}
+
+// one runs fn over the job id in a transaction of its own, and After.
+func (g *gather) one(ctx context.Context, id ID, fn func(ctx context.Context, t *step, j *Row) error) error {
+	var l locks
+	return g.do(ctx, &l, func(ctx context.Context, t *step) error {
+		j, err := t.job(ctx, id)
+		if err != nil {
+			return err
+		}
+		if err := fn(ctx, t, j); err != nil {
+			return err
+		}
+		return g.after(ctx, t, j)
+	})
+}
+
+// shareAll does all deeds, and returns the errors of those that have one, joined. A ctx that ends frees its caller only: what becomes of the deeds is then open.
+func (g *gather) shareAll(ctx context.Context, deeds ...*deed) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
 	}
@@ -79,7 +107,7 @@ func (g *gather) do(ctx context.Context, deeds ...*deed) error {
 		}
 		err := d.err
 		if errors.Is(err, errAlone) {
-			err = g.s.alone(ctx, d)
+			err = g.alone(ctx, d)
 		}
 		errs = append(errs, err)
 	}
@@ -136,9 +164,9 @@ func (g *gather) wait(ctx context.Context) error {
 
 // perform does a batch. One that a store does not take, because of what is in it, is done one by one.
 func (g *gather) perform(batch []*deed) {
-	ctx, cancel := context.WithTimeout(context.Background(), takeTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), batchTimeout)
 	defer cancel()
-	err := g.s.shared(ctx, batch)
+	err := g.shared(ctx, batch)
 	away := errors.Is(err, ErrUnavailable) || errors.Is(err, ErrClosed)
 	for _, d := range batch {
 		switch {
@@ -146,7 +174,7 @@ func (g *gather) perform(batch []*deed) {
 		case away || len(batch) == 1:
 			d.err = err
 		default:
-			if one := g.s.shared(ctx, []*deed{d}); one != nil {
+			if one := g.shared(ctx, []*deed{d}); one != nil {
 				d.err = one
 			}
 		}
@@ -158,12 +186,12 @@ func (g *gather) perform(batch []*deed) {
 }
 
 // shared does deeds in one transaction. The error is one of the transaction; those of the deeds are with them.
-func (s *Service) shared(ctx context.Context, deeds []*deed) error {
+func (g *gather) shared(ctx context.Context, deeds []*deed) error {
 	var l locks
-	if err := s.scout(ctx, deeds, &l); err != nil {
+	if err := g.scout(ctx, deeds, &l); err != nil {
 		return err
 	}
-	return s.update(ctx, &l, func(ctx context.Context, t *step) error {
+	return g.do(ctx, &l, func(ctx context.Context, t *step) error {
 		ids := make([]ID, 0, len(deeds))
 		var tasks []task.ID
 		for _, d := range deeds {
@@ -190,7 +218,7 @@ func (s *Service) shared(ctx context.Context, deeds []*deed) error {
 		}
 		var more error // what is missing for any of them is locked at once
 		for _, d := range deeds {
-			d.err = t.one(ctx, d)
+			d.err = t.apply(ctx, d)
 			if t.batch.missed != "" {
 				d.task = t.batch.missed
 			}
@@ -221,7 +249,7 @@ func isRule(err error) bool {
 }
 
 // scout reads what deeds are about, and locks nothing: which jobs answers are for, and which keys have to be locked.
-func (s *Service) scout(ctx context.Context, deeds []*deed, l *locks) error {
+func (g *gather) scout(ctx context.Context, deeds []*deed, l *locks) error {
 	var ids []ID
 	keyed := false
 	for _, d := range deeds {
@@ -236,7 +264,7 @@ func (s *Service) scout(ctx context.Context, deeds []*deed, l *locks) error {
 	if !keyed && len(ids) == 0 {
 		return nil
 	}
-	return s.c.Store.View(ctx, func(ctx context.Context, tx Tx) error {
+	return g.store.View(ctx, func(ctx context.Context, tx Tx) error {
 		read := map[ID]*Row{}
 		if len(ids) > 0 {
 			found, err := tx.Jobs(ctx, ids...)
@@ -275,8 +303,8 @@ func (s *Service) scout(ctx context.Context, deeds []*deed, l *locks) error {
 	})
 }
 
-// one does one deed of a batch, in a copy of its job.
-func (t *step) one(ctx context.Context, d *deed) error {
+// apply does one deed of a batch, in a copy of its job.
+func (t *step) apply(ctx context.Context, d *deed) error {
 	var j *Row
 	if d.key == "" {
 		if j = t.batch.jobs[d.id]; j == nil {
@@ -317,12 +345,12 @@ func (t *step) missed(ctx context.Context, d *deed) (ID, error) {
 }
 
 // alone does a deed in a transaction of its own, with all that it concerns.
-func (s *Service) alone(ctx context.Context, d *deed) error {
+func (g *gather) alone(ctx context.Context, d *deed) error {
 	var l locks
 	if d.key != "" {
 		_ = l.addKey(d.name, d.key)
 	}
-	err := s.update(ctx, &l, func(ctx context.Context, t *step) error {
+	err := g.do(ctx, &l, func(ctx context.Context, t *step) error {
 		id := d.id
 		if d.key != "" {
 			found, err := t.tx.OfKey(ctx, d.name, d.key, Page{States: alive(), Limit: 1})
@@ -341,7 +369,7 @@ func (s *Service) alone(ctx context.Context, d *deed) error {
 		if err := d.do(ctx, t, j); err != nil {
 			return err
 		}
-		return t.after(ctx, j)
+		return g.after(ctx, t, j)
 	})
 	if err == nil && d.then != nil {
 		d.then()
@@ -349,10 +377,10 @@ func (s *Service) alone(ctx context.Context, d *deed) error {
 	return err
 }
 
-// changeIn is change, in a transaction that is shared, or not.
-func (s *Service) changeIn(ctx context.Context, shares bool, id ID, fn func(ctx context.Context, t *step, j *Row) error) error {
+// oneOrShared is one, or a change that shares its transaction.
+func (g *gather) oneOrShared(ctx context.Context, shares bool, id ID, fn func(ctx context.Context, t *step, j *Row) error) error {
 	if !shares {
-		return s.change(ctx, id, fn)
+		return g.one(ctx, id, fn)
 	}
-	return s.deeds.do(ctx, &deed{id: id, do: fn})
+	return g.shareAll(ctx, &deed{id: id, do: fn})
 }

@@ -75,7 +75,7 @@ func (t Type[D, A]) Register(r *Runner) error {
 	if err := r.Register(t.Name, t.dialog(), task.Metadata{}); err != nil {
 		return err
 	}
-	r.c.Service.types.Store(t.Name, func(s *Spec) { t.complete(s) })
+	r.c.Service.SetDefaults(t.Name, func(s *Spec) { t.complete(s) })
 	return nil
 }
 
@@ -235,7 +235,7 @@ func (t Type[D, A]) Spec(queue string, data D, opts ...func(*Spec)) (Spec, error
 	}
 	spec := Spec{Name: t.Name, Data: text, Queue: queue, Key: t.Key(data), Respond: t.Response != nil}
 	t.complete(&spec)
-	spec.completed = true
+	spec.NoDefaults = true
 	for _, o := range opts {
 		o(&spec)
 	}

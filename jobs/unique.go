@@ -22,11 +22,6 @@ func (m *maker) there(ctx context.Context, spec *Spec) (*Row, error) {
 	}
 }
 
-// unique reports whether j is a job that Unique means: it is in no queue, and it has not ended and is kept for a time only.
-func (j *Row) unique() bool {
-	return j.Queue == "" && (j.Expires.IsZero() || j.State == Failed)
-}
-
 // same returns the copy of j that this transaction works with already, if it is a parent of another.
 func (m *maker) same(j *Row) *Row {
 	if p := m.parents[j.ID]; p != nil {
@@ -60,4 +55,23 @@ func (m *maker) meet(ctx context.Context, old, j *Row, spec *Spec) error {
 	old.Data, old.Repeat = merged, j.Repeat
 	old.Priority = spec.Priority.Or(old.Priority)
 	return m.save(ctx, old)
+}
+
+// rename gives j a name, under which its keys have to be free; they may be locked already.
+func (s *Service) rename(ctx context.Context, t *step, j *Row, name string) error {
+	if name == "" || name == j.Name {
+		return nil
+	}
+	if j.Key != "" || j.UniqueKey != "" {
+		if err := t.locks.addKeys(j, name); err != nil {
+			return err
+		}
+		renamed := *j
+		renamed.Name = name
+		if err := t.free(ctx, &renamed); err != nil {
+			return err
+		}
+	}
+	j.Name = name
+	return nil
 }

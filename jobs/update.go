@@ -44,7 +44,7 @@ func (s *Service) Update(ctx context.Context, u Update) error {
 		return err
 	}
 	var l locks
-	err = s.update(ctx, &l, func(ctx context.Context, t *step) error {
+	err = s.txn.do(ctx, &l, func(ctx context.Context, t *step) error {
 		j, err := t.tx.Get(ctx, u.ID)
 		if err != nil {
 			return err
@@ -73,7 +73,7 @@ func (s *Service) Update(ctx context.Context, u Update) error {
 			}
 		}
 		if !j.State.Runs() {
-			j.NextRun = s.place(&j, j.NextRun, t.now)
+			j.NextRun = s.windows.Place(&j, j.NextRun, t.now)
 		}
 		return t.save(ctx, &j)
 	})

@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/glob"
@@ -18,7 +20,7 @@ import (
 // hands them out in the order in which they came; so that many who ask cost one transaction, and ten thousand that wait no goroutine, and no timer, of
 // ours. A group that nobody asks in is gone.
 type waiters struct {
-	s      *Service
+	c      waitConfig
 	base   context.Context // of takes: what was taken has to reach somebody, so that no asker's ctx ends them
 	cancel context.CancelFunc
 
@@ -76,17 +78,33 @@ type answer struct {
 	err  error
 }
 
-func newWaiters(s *Service) *waiters {
-	w := &waiters{s: s, groups: map[string]*group{}, idle: make(chan struct{})}
+// waitConfig is what a list of waiters needs of the service. All of it is set.
+type waitConfig struct {
+	store Store
+	log   *slog.Logger
+	// poll is how often the list looks by itself.
+	poll time.Duration
+	// take hands out up to limit jobs; none is no error. With an error there may be jobs, too.
+	take func(ctx context.Context, sel Selector, lease time.Duration, limit int) ([]Handout, error)
+	// giveBack undoes a hand-out that nobody has seen.
+	giveBack func(h Handout)
+	// waiting counts those that wait.
+	waiting *atomic.Int64
+	// limit is how many jobs are taken at a time at most.
+	limit int
+}
+
+func newWaiters(c waitConfig) *waiters {
+	w := &waiters{c: c, groups: map[string]*group{}, idle: make(chan struct{})}
 	w.base, w.cancel = context.WithCancel(context.Background())
 	w.look.init(w.base)
 	return w
 }
 
 // groupKey is the same for those who ask for the same.
-func groupKey(r *Request) string {
+func groupKey(r *Selector, lease time.Duration) string {
 	var b strings.Builder
-	b.WriteString(strconv.FormatInt(int64(r.Lease), 10))
+	b.WriteString(strconv.FormatInt(int64(lease), 10))
 	if r.Mock {
 		b.WriteByte('m')
 	}
@@ -106,13 +124,13 @@ func groupKey(r *Request) string {
 	return b.String()
 }
 
-// get asks, and waits for the answer.
-func (w *waiters) get(ctx context.Context, r Request) ([]Handout, error) {
+// get asks for at most limit jobs, and waits for the answer.
+func (w *waiters) get(ctx context.Context, sel Selector, lease time.Duration, limit int, wait bool) ([]Handout, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, gone(ctx, r.Wait)
+		return nil, gone(ctx, wait)
 	}
-	key := groupKey(&r)
-	a := &asker{max: r.Max, wait: r.Wait, answer: make(chan answer, 1)}
+	key := groupKey(&sel, lease)
+	a := &asker{max: limit, wait: wait, answer: make(chan answer, 1)}
 	w.mu.Lock()
 	if w.closed {
 		w.mu.Unlock()
@@ -120,8 +138,8 @@ func (w *waiters) get(ctx context.Context, r Request) ([]Handout, error) {
 	}
 	g := w.groups[key]
 	if g == nil {
-		g = &group{key: key, sel: r.Selector, lease: r.Lease}
-		g.sel.Names = slices.Clone(r.Names) // it may outlive this call
+		g = &group{key: key, sel: sel, lease: lease}
+		g.sel.Names = slices.Clone(sel.Names) // it may outlive this call
 		w.groups[key] = g
 	}
 	w.arrived++
@@ -147,7 +165,7 @@ func (w *waiters) get(ctx context.Context, r Request) ([]Handout, error) {
 	}
 	w.leave(g, a)
 	w.mu.Unlock()
-	return nil, gone(ctx, r.Wait)
+	return nil, gone(ctx, wait)
 }
 
 // gone is the answer to who does not wait any longer.
@@ -243,11 +261,11 @@ func (w *waiters) serve(g *group) {
 }
 
 func (w *waiters) serveLine(g *group) {
-	limit := min(g.wants, MaxTake)
+	limit := min(g.wants, w.c.limit)
 	last := w.arrived // who comes from now on may miss what this look has missed
 	w.mu.Unlock()
 	ctx, cancel := context.WithTimeout(w.base, takeTimeout)
-	jobs, err := w.s.take(ctx, g.sel, g.lease, limit)
+	jobs, err := w.c.take(ctx, g.sel, g.lease, limit)
 	cancel()
 	w.mu.Lock()
 
@@ -266,7 +284,7 @@ func (w *waiters) serveLine(g *group) {
 	}
 	w.mu.Unlock()
 	for i := range jobs {
-		w.s.returned(jobs[i])
+		w.c.giveBack(jobs[i])
 	}
 	w.mu.Lock()
 }

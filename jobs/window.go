@@ -8,8 +8,9 @@ import (
 	"github.com/swarmiji/swarmiji/when"
 )
 
-// windowCache holds the windows that were read, by their text. There are few different ones.
-type windowCache struct {
+// Windows reads the windows of jobs, and keeps what it has read. The zero value is ready. Safe for
+// concurrent use.
+type Windows struct {
 	mu   sync.Mutex
 	read map[string]*when.Windows
 }
@@ -17,12 +18,11 @@ type windowCache struct {
 // maxWindowTexts is how many windows are remembered.
 const maxWindowTexts = 256
 
-// window returns the windows of j, nil if it has none.
-func (s *Service) window(j *Row) (*when.Windows, error) {
+// of returns the windows of j, nil if it has none.
+func (c *Windows) of(j *Row) (*when.Windows, error) {
 	if j.Window == "" {
 		return nil, nil
 	}
-	c := &s.windows
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if w := c.read[j.Window]; w != nil {
@@ -43,10 +43,10 @@ func (s *Service) window(j *Row) (*when.Windows, error) {
 	return w, nil
 }
 
-// opens returns the first moment at or after t at which j may start, as far as its windows go. err says that this process cannot read them, as where it does not
+// Opens returns the first moment at or after t at which j may start, as far as its windows go. err says that this process cannot read them, as where it does not
 // know their zone: then j is held for a while.
-func (s *Service) opens(j *Row, t time.Time) (at time.Time, err error) {
-	w, err := s.window(j)
+func (c *Windows) Opens(j *Row, t time.Time) (at time.Time, err error) {
+	w, err := c.of(j)
 	switch {
 	case err != nil:
 		return storable(t.Add(windowHold)), err
@@ -59,9 +59,9 @@ func (s *Service) opens(j *Row, t time.Time) (at time.Time, err error) {
 // windowHold is for how long a job is held whose windows cannot be read.
 const windowHold = time.Minute
 
-// place returns when j is to run that is wanted at a time: then, if that is to come and a window is open, else at the first opening from then, or from now, on. What
+// Place returns when j is to run that is wanted at a time: then, if that is to come and a window is open, else at the first opening from then, or from now, on. What
 // is wanted at a time in the past, and may start now, keeps its time.
-func (s *Service) place(j *Row, at, now time.Time) time.Time {
+func (c *Windows) Place(j *Row, at, now time.Time) time.Time {
 	if j.Window == "" {
 		return at
 	}
@@ -70,7 +70,7 @@ func (s *Service) place(j *Row, at, now time.Time) time.Time {
 		from = now
 	}
 	// Windows that cannot be read here are looked at when the job is to start.
-	if open, err := s.opens(j, from); err == nil && open.After(from) {
+	if open, err := c.Opens(j, from); err == nil && open.After(from) {
 		return open
 	}
 	return at

@@ -9,7 +9,7 @@ import (
 // no error; [ErrOver] says that it has come to another end, [ErrHasChildren] that it has children. Its parent does not wait for it any more, and the next one of its sequence key has
 // its turn. A task with conditions whose job it is ends as revoked when the runner of its queue looks next ([RunnerConfig].Sweep). A job that has a Queue or a Key is kept for Config.Keep, any other until it is deleted.
 func (s *Service) Withdraw(ctx context.Context, id ID) error {
-	err := s.change(ctx, id, func(ctx context.Context, t *step, j *Row) error {
+	err := s.txn.one(ctx, id, func(ctx context.Context, t *step, j *Row) error {
 		switch {
 		case j.State == Cancelled:
 			return nil
@@ -29,7 +29,7 @@ func (s *Service) Withdraw(ctx context.Context, id ID) error {
 		if j.State.Runs() {
 			j.Token++
 		}
-		if err := t.end(ctx, j, Cancelled); err != nil {
+		if err := s.end(ctx, t, j, Cancelled); err != nil {
 			return err
 		}
 		return t.save(ctx, j)

@@ -48,7 +48,7 @@ func TestKeysOfJobsAndTasks(t *testing.T) {
 	if err != nil || len(got) != 1 {
 		t.Fatal(got, err)
 	}
-	err = s.Expect(t.Context(), got[0].ID, got[0].Token, "task's")
+	err = s.Expect(t.Context(), jobs.Expect{ID: got[0].ID, Token: got[0].Token, Key: "task's"})
 	refused("a run that expects a task's key", err)
 	if r, err := s.Complete(t.Context(), "ask", "task's", 1); err != nil || r != (jobs.Receipt{Kind: jobs.Accepted, Task: "t1"}) {
 		t.Errorf("the task's answer: %+v, %v", r, err)

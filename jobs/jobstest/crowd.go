@@ -188,7 +188,7 @@ func (c *crowd) live(ctx context.Context, s *jobs.Service, r *rand.Rand) error {
 		case 3:
 			err = s.GiveBack(ctx, h)
 		case 4, 5:
-			err = s.Expect(ctx, h.ID, h.Token, crowdKey(r))
+			err = s.Expect(ctx, jobs.Expect{ID: h.ID, Token: h.Token, Key: crowdKey(r)})
 			if err == nil {
 				_, err = s.Await(ctx, jobs.Await{ID: h.ID, Token: h.Token})
 			}

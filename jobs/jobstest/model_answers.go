@@ -119,7 +119,7 @@ func (p *play) admitID(id jobs.ID) {
 func (p *play) expect() {
 	id, key := p.pick("job", runs), draw(p, "key", modelKeys()...)
 	token := p.token(id)
-	p.both(fmt.Sprintf("expect %d token %d key %s", id, token, key), func(ctx context.Context) error { return p.service.Expect(ctx, id, token, key) },
+	p.both(fmt.Sprintf("expect %d token %d key %s", id, token, key), func(ctx context.Context) error { return p.service.Expect(ctx, jobs.Expect{ID: id, Token: token, Key: key}) },
 		func(m *model, now time.Time) []error { return m.expect(id, token, key, now) })
 }
 

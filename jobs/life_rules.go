@@ -1,0 +1,28 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+)
+
+// after brings in order what a change of j concerns: those that wait for the same sequence key, and its parent.
+func (s *Service) after(ctx context.Context, t *step, j *Row) error {
+	if err := s.promote(ctx, t, j.SequenceKey); err != nil {
+		return err
+	}
+	return s.resume(ctx, t, j.Parent)
+}
+
+// endable returns an error unless j runs, and its parent, if it has one, waits for it.
+func (s *Service) endable(t *step, j *Row, token int64) error {
+	if err := j.current(token); err != nil {
+		return err
+	}
+	if !j.State.Runs() {
+		return fmt.Errorf("%w: job %d is %s", ErrNotRunning, j.ID, j.State)
+	}
+	if p := t.parents[j.Parent]; j.Parent != 0 && (p == nil || p.State != Paused) {
+		return fmt.Errorf("%w: job %d", ErrParentNotPaused, j.ID)
+	}
+	return nil
+}

@@ -1,0 +1,15 @@
+package jobs
+
+import "time"
+
+// leadData is what the one who serves a queue tells of it.
+type leadData struct {
+	Node      string    `json:"node"`
+	Limit     int64     `json:"limit"` // in thousandths; 0: none
+	Strict    bool      `json:"strict"`
+	Order     Order     `json:"order"`
+	Throttler bool      `json:"throttler"`
+	Looked    time.Time `json:"looked"`            // when it looked last
+	Busy      bool      `json:"busy"`              // no worker was free for more then
+	Refused   []ID      `json:"refused,omitempty"` // the first jobs that the throttler did not start
+}
