@@ -21,6 +21,8 @@ import (
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/deferrals"
 	"github.com/swarmiji/swarmiji/jobs/memjobs"
+	"github.com/swarmiji/swarmiji/jobs/queue"
+	"github.com/swarmiji/swarmiji/jobs/runner"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/open"
 	"github.com/swarmiji/swarmiji/producer"
@@ -55,7 +57,7 @@ func newDeferring(t *testing.T, store jobs.Store, pc producer.Config, cc consume
 	logger := slog.New(slog.DiscardHandler)
 	pc.Broker, pc.Results, pc.Logger, pc.Jobs = b, results, logger, service
 	cc.Broker, cc.Results, cc.Logger, cc.Jobs, cc.Deferrals = b, results, logger, service, deferralsOf(t, service)
-	cc.Middleware = []middleware.Middleware{jobs.Current(service)}
+	cc.Middleware = []middleware.Middleware{runner.Current(service)}
 	d := &deferring{t: t, broker: b, results: results, jobs: service}
 	d.producer, err = producer.New(pc)
 	must0(t, err)
@@ -328,14 +330,14 @@ func TestDispatchedTaskIsDeferred(t *testing.T) {
 		asked <- struct{}{}
 		return struct{ Answer int }{}, task.Defer("")
 	}))
-	runner, err := jobs.NewRunner(jobs.RunnerConfig{Service: d.jobs, Submit: d.producer, Results: d.results, Logger: slog.New(slog.DiscardHandler)})
+	worker, err := runner.New(runner.Config{Service: d.jobs, Submit: d.producer, Results: d.results, Logger: slog.New(slog.DiscardHandler)})
 	must0(t, err)
-	must0(t, jobs.Dispatch(runner, job))
+	must0(t, runner.Dispatch(worker, job))
 	made, err := d.jobs.Create(ctx, jobs.Spec{Name: "asking-job", Data: []byte(`{"N":3}`)})
 	must0(t, err)
 	running, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
-	go func() { ended <- runner.Run(running) }()
+	go func() { ended <- worker.Run(running) }()
 	select {
 	case <-asked:
 	case <-ctx.Done():
@@ -388,15 +390,15 @@ func TestSealedReasonOfJob(t *testing.T) {
 	failing := task.New[int, int]("failing", task.WithSequenceKey("s"))
 	must0(t, failing.Handle(d.consumer, func(context.Context, int) (int, error) { return 0, errors.New("the password is sesame") }))
 	d.start()
-	runner, err := jobs.NewRunner(jobs.RunnerConfig{
-		Service: d.jobs, Submit: d.producer, Results: d.results, Queue: &jobs.Queue{Name: task.DefaultThrottle}, Logger: slog.New(slog.DiscardHandler),
+	worker, err := runner.New(runner.Config{
+		Service: d.jobs, Submit: d.producer, Results: d.results, Queue: &queue.Queue{Name: task.DefaultThrottle}, Logger: slog.New(slog.DiscardHandler),
 	})
 	must0(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), serverPatience)
 	defer cancel()
 	running, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
-	go func() { ended <- runner.Run(running) }()
+	go func() { ended <- worker.Run(running) }()
 	for n := range 5 { // the runner may be quicker
 		_, err := failing.Submit(ctx, d.producer, n)
 		must0(t, err)

@@ -13,6 +13,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker/membroker"
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/jobs/memjobs"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
@@ -221,7 +222,7 @@ type awayJobs struct {
 	away atomic.Bool
 }
 
-func (s *awayJobs) Update(ctx context.Context, fn func(context.Context, jobs.Tx) error) error {
+func (s *awayJobs) Update(ctx context.Context, fn func(context.Context, jobstore.Tx) error) error {
 	if s.away.Load() {
 		return jobs.ErrUnavailable
 	}

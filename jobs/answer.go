@@ -7,6 +7,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/swarmiji/swarmiji/internal/errand"
+	"github.com/swarmiji/swarmiji/jobs/internal/rules"
+	"github.com/swarmiji/swarmiji/jobs/internal/txn"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -53,7 +55,7 @@ const (
 func (s *Service) Complete(ctx context.Context, name, key string, result any) (Receipt, error) {
 	text, err := errand.Marshal(result)
 	if err != nil {
-		return Receipt{}, &FieldError{Field: "result", Problem: malformed, Detail: err.Error()}
+		return Receipt{}, &FieldError{Field: "result", Problem: rules.Malformed, Detail: err.Error()}
 	}
 	return s.answerOne(ctx, Answer{Name: name, Key: key, Result: text})
 }
@@ -85,7 +87,7 @@ func (s *Service) AnswerAll(ctx context.Context, answers []Answer) ([]Receipt, e
 		return nil, nil
 	}
 	receipts := make([]Receipt, len(answers))
-	deeds := make([]*deed, len(answers))
+	deeds := make([]*txn.Change, len(answers))
 	for i := range answers {
 		a, err := checkAnswer(answers[i])
 		if err != nil {
@@ -93,7 +95,7 @@ func (s *Service) AnswerAll(ctx context.Context, answers []Answer) ([]Receipt, e
 		}
 		deeds[i] = s.answering(a, &receipts[i])
 	}
-	if err := s.txn.shareAll(ctx, deeds...); err != nil {
+	if err := s.txn.Batch(ctx, deeds...); err != nil {
 		return nil, err
 	}
 	return receipts, nil
@@ -101,17 +103,17 @@ func (s *Service) AnswerAll(ctx context.Context, answers []Answer) ([]Receipt, e
 
 // checkAnswer looks at an answer, and completes it.
 func checkAnswer(a Answer) (Answer, error) {
-	if err := checkField("name", a.Name, false); err != nil {
+	if err := rules.CheckField("name", a.Name, false); err != nil {
 		return a, err
 	}
 	if a.Key == "" {
-		return a, &FieldError{Field: "key", Problem: missing}
+		return a, &FieldError{Field: "key", Problem: rules.Missing}
 	}
 	if err := checkKeyField("key", a.Key); err != nil {
 		return a, err
 	}
 	if a.Refusal != "" {
-		a.Refusal, a.Result = cutReason(a.Refusal), nil
+		a.Refusal, a.Result = rules.CutReason(a.Refusal), nil
 		return a, nil
 	}
 	if a.Result == nil {
@@ -121,25 +123,25 @@ func checkAnswer(a Answer) (Answer, error) {
 	a.Result = bytes.Trim(a.Result, " \t\r\n")
 	switch {
 	case len(a.Result) > MaxData:
-		return a, longerThan("result", len(a.Result), MaxData)
+		return a, rules.LongerThan("result", len(a.Result), MaxData)
 	case !json.Valid(a.Result) || !utf8.Valid(a.Result):
-		return a, &FieldError{Field: "result", Problem: malformed}
+		return a, &FieldError{Field: "result", Problem: rules.Malformed}
 	}
 	a.Result = bytes.Clone(a.Result) // it outlives the call
 	return a, nil
 }
 
 // answering is the deed that gives an answer.
-func (s *Service) answering(a Answer, receipt *Receipt) *deed {
+func (s *Service) answering(a Answer, receipt *Receipt) *txn.Change {
 	var got Receipt
 	var ended ending
-	return &deed{
-		name: a.Name, key: a.Key, answers: true,
-		do: func(ctx context.Context, t *step, j *Row) (err error) {
+	return &txn.Change{
+		Name: a.Name, Key: a.Key, Answers: true,
+		Do: func(ctx context.Context, t *txn.Step, j *Row) (err error) {
 			got, ended, err = s.answer(ctx, t, j, &a)
 			return err
 		},
-		then: func() {
+		Then: func() {
 			*receipt = got
 			s.answered(a, got, ended)
 		},
@@ -189,13 +191,13 @@ func (s *Service) answered(a Answer, r Receipt, ended ending) {
 }
 
 // answer gives an answer to j, nil if no job that is not over has its key.
-func (s *Service) answer(ctx context.Context, t *step, j *Row, a *Answer) (Receipt, ending, error) {
+func (s *Service) answer(ctx context.Context, t *txn.Step, j *Row, a *Answer) (Receipt, ending, error) {
 	switch {
 	case j == nil:
 		r, err := s.answerNoJob(ctx, t, a)
 		return r, goesOn, err
 	case j.Attempt == 0 && !j.State.Runs():
-		if j.Run > 0 && (j.repeats() || j.HasChildren) { // its last run has ended well
+		if j.Run > 0 && (rules.Repeats(j) || j.HasChildren) { // its last run has ended well
 			return Receipt{Kind: Duplicate, Job: j.ID}, goesOn, nil
 		}
 		r, err := s.keepEarly(ctx, t, a)
@@ -203,7 +205,7 @@ func (s *Service) answer(ctx context.Context, t *step, j *Row, a *Answer) (Recei
 			r = Receipt{}
 		}
 		return r, goesOn, err
-	case j.answered():
+	case rules.IsAnswered(j):
 		return Receipt{Kind: Duplicate, Job: j.ID}, goesOn, nil
 	}
 	ended, err := s.accept(ctx, t, j, a)
@@ -211,10 +213,10 @@ func (s *Service) answer(ctx context.Context, t *step, j *Row, a *Answer) (Recei
 }
 
 // accept gives j its answer, which ends it or has it handed out. A request that is under way goes on first, and keeps its lease.
-func (s *Service) accept(ctx context.Context, t *step, j *Row, a *Answer) (ending, error) {
+func (s *Service) accept(ctx context.Context, t *txn.Step, j *Row, a *Answer) (ending, error) {
 	if !j.Respond && a.Refusal == "" {
 		j.Answer, j.Phase = a.Result, Answered
-		j.give(nil)
+		rules.SetData(j, nil)
 		failed, err := s.finish(ctx, t, j, false)
 		if failed {
 			return isFailed, err
@@ -223,14 +225,14 @@ func (s *Service) accept(ctx context.Context, t *step, j *Row, a *Answer) (endin
 	}
 	j.Answer, j.Reason = a.Result, a.Refusal
 	if j.State == Running && j.Phase == "" {
-		return goesOn, t.save(ctx, j)
+		return goesOn, t.Save(ctx, j)
 	}
 	return goesOn, s.goOn(ctx, t, j)
 }
 
 // answerNoJob gives an answer that no job awaits to the task that waits for it, or keeps it, or tells that there was somebody.
-func (s *Service) answerNoJob(ctx context.Context, t *step, a *Answer) (Receipt, error) {
-	d, err := t.deferralOf(ctx, a.Name, a.Key)
+func (s *Service) answerNoJob(ctx context.Context, t *txn.Step, a *Answer) (Receipt, error) {
+	d, err := t.DeferralOf(ctx, a.Name, a.Key)
 	if err != nil {
 		return Receipt{}, err
 	}
@@ -255,10 +257,10 @@ func (s *Service) answerNoJob(ctx context.Context, t *step, a *Answer) (Receipt,
 }
 
 // newestOver returns the newest job of a's key that is over, or nil.
-func (s *Service) newestOver(ctx context.Context, t *step, a *Answer) (last *Row, err error) {
+func (s *Service) newestOver(ctx context.Context, t *txn.Step, a *Answer) (last *Row, err error) {
 	p := Page{States: []State{Finished, Failed, Cancelled}, Limit: page}
 	for {
-		found, err := t.tx.OfKey(ctx, a.Name, a.Key, p)
+		found, err := t.Tx.OfKey(ctx, a.Name, a.Key, p)
 		if err != nil {
 			return nil, err
 		}
@@ -270,5 +272,5 @@ func (s *Service) newestOver(ctx context.Context, t *step, a *Answer) (last *Row
 		}
 		p.After = last.ID
 	}
-	return t.lastOver(a.Name, a.Key, last), nil
+	return t.LastOver(a.Name, a.Key, last), nil
 }

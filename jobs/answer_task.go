@@ -4,12 +4,13 @@ import (
 	"context"
 	"time"
 
+	"github.com/swarmiji/swarmiji/jobs/internal/txn"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
 // answerTask gives an answer to an open deferral. The consumers of its queue look at it, at once if
 // its attempt has ended.
-func (s *Service) answerTask(ctx context.Context, t *step, d *jobstore.Deferral, a *Answer) (Receipt, error) {
+func (s *Service) answerTask(ctx context.Context, t *txn.Step, d *jobstore.Deferral, a *Answer) (Receipt, error) {
 	if d.Verdict != jobstore.NoVerdict {
 		return Receipt{Kind: Duplicate, Task: d.Task}, nil
 	}
@@ -18,8 +19,8 @@ func (s *Service) answerTask(ctx context.Context, t *step, d *jobstore.Deferral,
 		d.Verdict, d.Answer, d.Refusal = jobstore.VerdictRefusal, nil, a.Refusal
 	}
 	if d.Phase == jobstore.DeferralAwaiting {
-		d.Phase, d.Deadline, d.Due = jobstore.DeferralDecided, time.Time{}, t.now
+		d.Phase, d.Deadline, d.Due = jobstore.DeferralDecided, time.Time{}, t.Now
 		d.Fence++ // whoever looks at it now has not seen the answer
 	}
-	return Receipt{Kind: Accepted, Task: d.Task}, t.saveDeferral(ctx, d)
+	return Receipt{Kind: Accepted, Task: d.Task}, t.SaveDeferral(ctx, d)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -21,7 +22,7 @@ func (w *world) admit(id jobs.ID, lease time.Duration) jobs.Row {
 
 func admit(ctx context.Context, t testing.TB, store jobs.Store, id jobs.ID, lease time.Duration) (j jobs.Row) {
 	t.Helper()
-	err := store.Update(ctx, func(ctx context.Context, tx jobs.Tx) error {
+	err := store.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 		now, err := tx.Now(ctx)
 		if err != nil {
 			return err
@@ -219,7 +220,7 @@ func (w *world) busy() (begin func(fn func() error), release func()) {
 		synctest.Wait()
 	}
 	begin(func() error {
-		return w.store.Update(context.Background(), func(context.Context, jobs.Tx) error { <-free; return nil })
+		return w.store.Update(context.Background(), func(context.Context, jobstore.Tx) error { <-free; return nil })
 	})
 	for _, key := range []string{"x", "y"} { // all that may be under way at a time
 		begin(func() error { return second(w.Complete(context.Background(), "other", key, 1)) })

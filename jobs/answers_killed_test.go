@@ -14,6 +14,8 @@ import (
 	"github.com/swarmiji/swarmiji/internal/suite"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/queue"
+	"github.com/swarmiji/swarmiji/jobs/runner"
 	"github.com/swarmiji/swarmiji/jobs/sqljobs"
 )
 
@@ -35,8 +37,8 @@ type order struct {
 func (o order) key() string { return fmt.Sprintf("order-%d-%d", o.N, o.Attempt) }
 
 // orders is their type. say is told of requests, and of the jobs whose answers are looked at.
-func orders(say func(line string)) jobs.Type[order, bool] {
-	return jobs.Type[order, bool]{
+func orders(say func(line string)) runner.Type[order, bool] {
+	return runner.Type[order, bool]{
 		Name: "order", Key: order.key, Timeout: 2 * time.Second,
 		Request: func(_ ctx, o order) error {
 			say("ask " + o.key())
@@ -49,7 +51,7 @@ func orders(say func(line string)) jobs.Type[order, bool] {
 			o.Got = yes
 			return o, nil
 		},
-		Retry: func(_ ctx, f *jobs.Failure[order]) bool {
+		Retry: func(_ ctx, f *runner.Failure[order]) bool {
 			f.Data.Attempt++
 			f.At = time.Now()
 			return f.Attempt < 20
@@ -66,8 +68,8 @@ func asker() error {
 		return err
 	}
 	defer leave()
-	r, err := jobs.NewRunner(jobs.RunnerConfig{
-		Service: service, Workers: 4, Lease: 600 * time.Millisecond, Logger: quiet, Queue: &jobs.Queue{Name: "orders", Limit: 40},
+	r, err := runner.New(runner.Config{
+		Service: service, Workers: 4, Lease: 600 * time.Millisecond, Logger: quiet, Queue: &queue.Queue{Name: "orders", Limit: 40},
 	})
 	if err != nil {
 		return err

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/swarmiji/swarmiji/jobs/internal/rules"
+	"github.com/swarmiji/swarmiji/jobs/internal/txn"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -35,21 +37,21 @@ type Expect struct {
 // [ErrKeyTaken] says that another job awaits that key, [ErrAnswerThere] that the answer to the key before this one has come.
 func (s *Service) Expect(ctx context.Context, e Expect) error {
 	if e.Key == "" {
-		return &FieldError{Field: "key", Problem: missing}
+		return &FieldError{Field: "key", Problem: rules.Missing}
 	}
 	if err := checkKeyField("key", e.Key); err != nil {
 		return err
 	}
-	err := s.txn.shareAll(ctx, &deed{
-		id:    e.ID,
-		needs: func(j *Row, l *locks) { _ = l.addKey(j.Name, e.Key) },
-		do: func(ctx context.Context, t *step, j *Row) error {
-			if err := j.atWork(e.Token); err != nil {
+	err := s.txn.Batch(ctx, &txn.Change{
+		Id:    e.ID,
+		Needs: func(j *Row, l *txn.Locks) { _ = l.AddKey(j.Name, e.Key) },
+		Do: func(ctx context.Context, t *txn.Step, j *Row) error {
+			if err := rules.CheckAtWork(j, e.Token); err != nil {
 				return err
 			}
 			if r := e.Respond.Or(j.Respond); r != j.Respond {
 				if j.Respond = r; e.Key == j.Key {
-					return t.save(ctx, j)
+					return t.Save(ctx, j)
 				}
 			}
 			return s.register(ctx, t, j, e.Key)
@@ -59,24 +61,24 @@ func (s *Service) Expect(ctx context.Context, e Expect) error {
 }
 
 // register gives j, which runs, a key for answers, if it has another one.
-func (s *Service) register(ctx context.Context, t *step, j *Row, key string) error {
+func (s *Service) register(ctx context.Context, t *txn.Step, j *Row, key string) error {
 	if key == j.Key {
 		return nil
 	}
-	if err := t.locks.addKey(j.Name, key); err != nil {
+	if err := t.Locks.AddKey(j.Name, key); err != nil {
 		return err
 	}
-	if j.answered() || j.Phase == Answered {
+	if rules.IsAnswered(j) || j.Phase == Answered {
 		return fmt.Errorf("%w: job %d", ErrAnswerThere, j.ID)
 	}
 	changed := *j
 	changed.Key, changed.UniqueKey = key, ""
-	if err := t.free(ctx, &changed); err != nil {
+	if err := t.Free(ctx, &changed); err != nil {
 		return err
 	}
 	j.Key, j.Answer, j.Reason = key, nil, ""
 	j.Attempt = max(j.Attempt, 1)
-	return t.save(ctx, j)
+	return t.Save(ctx, j)
 }
 
 // Await ends a run whose answer comes from outside: the job stays RUNNING and holds its place in its queue, but nothing and nobody is busy with it. When the
@@ -95,20 +97,20 @@ func (s *Service) Await(ctx context.Context, a Await) (answered bool, err error)
 	var there bool
 	var got *Receipt
 	var ended ending
-	err = s.txn.shareAll(ctx, &deed{
-		id: a.ID,
-		needs: func(j *Row, l *locks) {
+	err = s.txn.Batch(ctx, &txn.Change{
+		Id: a.ID,
+		Needs: func(j *Row, l *txn.Locks) {
 			if key := a.Key; key != "" {
-				_ = l.addKey(j.Name, key)
+				_ = l.AddKey(j.Name, key)
 			} else {
-				_ = l.addKey(j.Name, j.Key)
+				_ = l.AddKey(j.Name, j.Key)
 			}
 		},
-		do: func(ctx context.Context, t *step, j *Row) (err error) {
+		Do: func(ctx context.Context, t *txn.Step, j *Row) (err error) {
 			there, got, ended, err = s.await(ctx, t, j, &a)
 			return err
 		},
-		then: func() {
+		Then: func() {
 			if got != nil {
 				s.answered(Answer{}, *got, ended)
 			}
@@ -121,11 +123,11 @@ func (s *Service) Await(ctx context.Context, a Await) (answered bool, err error)
 }
 
 // await has j await its answer, or gives it the one that has come early, whose receipt is then not nil.
-func (s *Service) await(ctx context.Context, t *step, j *Row, a *Await) (there bool, got *Receipt, ended ending, err error) {
+func (s *Service) await(ctx context.Context, t *txn.Step, j *Row, a *Await) (there bool, got *Receipt, ended ending, err error) {
 	if a.Token != 0 && a.Token == j.Token && (j.State == Finished && j.Phase == Answered || !j.State.Runs() && !j.State.Over() && j.Attempt == 0) {
 		return true, nil, goesOn, nil // the answer has ended the run
 	}
-	if err := j.atWork(a.Token); err != nil {
+	if err := rules.CheckAtWork(j, a.Token); err != nil {
 		return false, nil, goesOn, err
 	}
 	key := a.Key
@@ -133,15 +135,15 @@ func (s *Service) await(ctx context.Context, t *step, j *Row, a *Await) (there b
 		key = j.Key
 	}
 	if key == "" {
-		return false, nil, goesOn, &FieldError{Field: "key", Problem: missing}
+		return false, nil, goesOn, &FieldError{Field: "key", Problem: rules.Missing}
 	}
 	switch {
-	case j.answered():
+	case rules.IsAnswered(j):
 		return true, nil, goesOn, s.goOnWith(ctx, t, j)
 	case j.Phase == Awaiting && key == j.Key:
 		return false, nil, goesOn, nil
 	}
-	if err := t.locks.addKey(j.Name, key); err != nil {
+	if err := t.Locks.AddKey(j.Name, key); err != nil {
 		return false, nil, goesOn, err
 	}
 	if err := s.register(ctx, t, j, key); err != nil {
@@ -161,20 +163,20 @@ func (s *Service) await(ctx context.Context, t *step, j *Row, a *Await) (there b
 		return false, nil, goesOn, err
 	}
 	j.Due = j.Deadline
-	return false, nil, goesOn, t.save(ctx, j)
+	return false, nil, goesOn, t.Save(ctx, j)
 }
 
 // goOnWith has j, whose request is done and whose answer has come meanwhile, be handed out.
-func (s *Service) goOnWith(ctx context.Context, t *step, j *Row) error {
+func (s *Service) goOnWith(ctx context.Context, t *txn.Step, j *Row) error {
 	if j.Phase == Answered {
-		j.Due = t.now
-		return t.save(ctx, j)
+		j.Due = t.Now
+		return t.Save(ctx, j)
 	}
 	return s.goOn(ctx, t, j)
 }
 
 // deadline is until when an answer is awaited.
-func (s *Service) deadline(t *step, j *Row, timeout task.Opt[time.Duration]) (time.Time, error) {
+func (s *Service) deadline(t *txn.Step, j *Row, timeout task.Opt[time.Duration]) (time.Time, error) {
 	d, set := timeout.Get()
 	switch {
 	case set:
@@ -188,9 +190,9 @@ func (s *Service) deadline(t *step, j *Row, timeout task.Opt[time.Duration]) (ti
 	if d == 0 {
 		return time.Time{}, nil
 	}
-	end := micros(t.now.Add(d))
-	if !inRange(end) {
-		return end, &FieldError{Field: "timeout", Problem: malformed}
+	end := rules.Micros(t.Now.Add(d))
+	if !rules.InRange(end) {
+		return end, &FieldError{Field: "timeout", Problem: rules.Malformed}
 	}
 	return end, nil
 }

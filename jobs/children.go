@@ -1,6 +1,10 @@
 package jobs
 
-import "context"
+import (
+	"context"
+
+	"github.com/swarmiji/swarmiji/jobs/internal/txn"
+)
 
 // pending are the states of children that their parent waits for. One that has FAILED is not waited for, and is kept.
 func pending() []State { return []State{Queued, RunQueued, Running, Paused} }
@@ -9,14 +13,14 @@ func pending() []State { return []State{Queued, RunQueued, Running, Paused} }
 const page = 256
 
 // hasPending tells whether a parent has children that it waits for.
-func (s *Service) hasPending(ctx context.Context, t *step, parent ID) (bool, error) {
-	found, err := t.tx.Children(ctx, parent, Page{States: pending(), Limit: 1})
+func (s *Service) hasPending(ctx context.Context, t *txn.Step, parent ID) (bool, error) {
+	found, err := t.Tx.Children(ctx, parent, Page{States: pending(), Limit: 1})
 	return len(found) > 0, err
 }
 
 // resume makes a PAUSED parent QUEUED that waits for none of its children any more. The parent was locked first.
-func (s *Service) resume(ctx context.Context, t *step, parent ID) error {
-	p := t.parents[parent]
+func (s *Service) resume(ctx context.Context, t *txn.Step, parent ID) error {
+	p := t.Parents[parent]
 	if parent == 0 || p == nil || p.State != Paused {
 		return nil
 	}
@@ -24,34 +28,34 @@ func (s *Service) resume(ctx context.Context, t *step, parent ID) error {
 		return err
 	}
 	p.State = Queued
-	return t.save(ctx, p)
+	return t.Save(ctx, p)
 }
 
 // unpause makes the children QUEUED that waited for their parent to pause.
-func (s *Service) unpause(ctx context.Context, t *step, parent ID) error {
+func (s *Service) unpause(ctx context.Context, t *txn.Step, parent ID) error {
 	return s.eachChild(ctx, t, parent, []State{Paused}, func(children []*Row) error {
 		for _, c := range children {
 			c.State = Queued
 		}
-		return t.save(ctx, children...)
+		return t.Save(ctx, children...)
 	})
 }
 
 // clear deletes the children that are over, as far as their parent has seen them.
-func (s *Service) clear(ctx context.Context, t *step, parent ID) error {
+func (s *Service) clear(ctx context.Context, t *txn.Step, parent ID) error {
 	return s.eachChild(ctx, t, parent, []State{Finished, Cancelled}, func(children []*Row) error {
 		ids := make([]ID, len(children))
 		for i, c := range children {
 			ids[i] = c.ID
 		}
-		return t.tx.Delete(ctx, ids...)
+		return t.Tx.Delete(ctx, ids...)
 	})
 }
 
-func (s *Service) eachChild(ctx context.Context, t *step, parent ID, states []State, fn func([]*Row) error) error {
+func (s *Service) eachChild(ctx context.Context, t *txn.Step, parent ID, states []State, fn func([]*Row) error) error {
 	after := ID(0)
 	for {
-		found, err := t.tx.Children(ctx, parent, Page{States: states, After: after, Limit: page})
+		found, err := t.Tx.Children(ctx, parent, Page{States: states, After: after, Limit: page})
 		if err != nil || len(found) == 0 {
 			return err
 		}

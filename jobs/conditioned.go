@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/task"
 	"github.com/swarmiji/swarmiji/when"
 )
@@ -87,7 +88,7 @@ func (k *keeping) unknown(ctx context.Context, some []int) (left []int, err erro
 	if !chosen {
 		return some, nil
 	}
-	err = k.s.c.Store.View(ctx, func(ctx context.Context, tx Tx) error {
+	err = k.s.c.Store.View(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 		left = nil // it may run twice
 		for _, i := range some {
 			if k.tasks[i].Chosen {

@@ -11,7 +11,9 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker/membroker"
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/jobs/memjobs"
+	"github.com/swarmiji/swarmiji/jobs/runner"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/resultstore/memresults"
 	"github.com/swarmiji/swarmiji/task"
@@ -61,15 +63,15 @@ type mortalStore struct {
 	*fate
 }
 
-func (m mortalStore) Update(c ctx, fn func(ctx, jobs.Tx) error) error {
+func (m mortalStore) Update(c ctx, fn func(ctx, jobstore.Tx) error) error {
 	return m.call("update", func() error { return m.Store.Update(c, fn) })
 }
 
-func (m mortalStore) Single(c ctx, fn func(ctx, jobs.Tx) error) error {
+func (m mortalStore) Single(c ctx, fn func(ctx, jobstore.Tx) error) error {
 	return m.call("single", func() error { return m.Store.Single(c, fn) })
 }
 
-func (m mortalStore) View(c ctx, fn func(ctx, jobs.Tx) error) error {
+func (m mortalStore) View(c ctx, fn func(ctx, jobstore.Tx) error) error {
 	return m.call("view", func() error { return m.Store.View(c, fn) })
 }
 
@@ -184,12 +186,12 @@ func crash(t *testing.T, f *fate, late bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first := s.runner(jobs.RunnerConfig{
+	first := s.runner(runner.Config{
 		Service: service, Submit: mortalRoad{roads[0], f}, Results: mortalResults{results, f}, ShutdownTimeout: time.Second, Sweep: 40 * time.Second,
 		Lease: 3 * time.Second,
 	})
-	second := s.runner(jobs.RunnerConfig{Submit: roads[1], Results: results, Lease: 3 * time.Second})
-	for _, r := range []*jobs.Runner{first, second} {
+	second := s.runner(runner.Config{Submit: roads[1], Results: results, Lease: 3 * time.Second})
+	for _, r := range []*runner.Runner{first, second} {
 		dispatch(t, r, sum)
 		dispatch(t, r, work)
 	}

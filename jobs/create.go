@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/swarmiji/swarmiji/jobs/internal/rules"
+	"github.com/swarmiji/swarmiji/jobs/internal/txn"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/task"
 	"github.com/swarmiji/swarmiji/when"
@@ -95,7 +97,7 @@ func (s *Service) CreateAll(ctx context.Context, specs []Spec) ([]Created, error
 	if len(specs) == 0 {
 		return nil, nil
 	}
-	var l locks
+	var l txn.Locks
 	jobs := make([]Row, len(specs))
 	simple := true
 	for i := range specs {
@@ -105,15 +107,15 @@ func (s *Service) CreateAll(ctx context.Context, specs []Spec) ([]Created, error
 			return nil, &specError{i, err}
 		}
 		if spec.SequenceKey != "" {
-			l.addSequence(spec.SequenceKey)
+			l.AddSequence(spec.SequenceKey)
 		}
 		if spec.Unique {
-			l.addUnique(spec.Name)
+			l.AddUnique(spec.Name)
 		}
 		if spec.Parent != 0 {
-			l.addParent(spec.Parent)
+			l.AddParent(spec.Parent)
 		}
-		_ = l.addKeys(&jobs[i], spec.Name) // nothing has begun yet that would have to begin anew
+		_ = l.AddKeys(&jobs[i], spec.Name) // nothing has begun yet that would have to begin anew
 		simple = simple && spec.SequenceKey == "" && !spec.Unique && spec.Parent == 0 && spec.UniqueKey == "" && spec.Key == ""
 	}
 	var done []Created
@@ -127,8 +129,8 @@ func (s *Service) CreateAll(ctx context.Context, specs []Spec) ([]Created, error
 			err = &specError{0, err}
 		}
 	default:
-		err = s.txn.do(ctx, &l, func(ctx context.Context, t *step) error {
-			m := maker{step: t, s: s, done: make([]Created, len(specs)), busy: map[string]bool{}, keys: map[string]bool{}}
+		err = s.txn.Do(ctx, &l, func(ctx context.Context, t *txn.Step) error {
+			m := maker{Step: t, s: s, done: make([]Created, len(specs)), busy: map[string]bool{}, keys: map[string]bool{}}
 			if err := m.make(ctx, specs, jobs); err != nil {
 				return err
 			}
@@ -159,12 +161,12 @@ func (s *Service) draft(spec *Spec) (Row, error) {
 	j := Row{Job: Job{State: Queued, Name: spec.Name, Parent: spec.Parent, SequenceKey: spec.SequenceKey, Mock: spec.Mock}}
 	j.Priority = spec.Priority.Or(DefaultPriority)
 	var errs [6]error
-	errs[0] = checkField("name", spec.Name, false)
-	errs[1] = checkField("sequenceKey", spec.SequenceKey, true)
-	errs[2] = checkPriority(spec.Priority)
+	errs[0] = rules.CheckField("name", spec.Name, false)
+	errs[1] = rules.CheckField("sequenceKey", spec.SequenceKey, true)
+	errs[2] = rules.CheckPriority(spec.Priority)
 	j.Repeat, _, errs[3] = s.checkRepeat(spec.Repeat)
-	j.RetryAfter, errs[4] = checkRetryAfter(spec.RetryAfter)
-	j.NextRun, errs[5] = checkTime("firstRun", spec.FirstRun)
+	j.RetryAfter, errs[4] = rules.CheckRetryAfter(spec.RetryAfter)
+	j.NextRun, errs[5] = rules.CheckTime("firstRun", spec.FirstRun)
 	for _, err := range errs {
 		if err != nil {
 			return j, err
@@ -172,7 +174,7 @@ func (s *Service) draft(spec *Spec) (Row, error) {
 	}
 	switch {
 	case spec.Parent < 0:
-		return j, &FieldError{Field: "parentJobID", Problem: malformed}
+		return j, &FieldError{Field: "parentJobID", Problem: rules.Malformed}
 	case j.SequenceKey != "" && j.Repeat != "":
 		return j, &FieldError{Field: "sequenceKey", Problem: "not together with repeat"}
 	case j.SequenceKey != "" && j.Parent != 0:
@@ -187,13 +189,13 @@ func (s *Service) draft(spec *Spec) (Row, error) {
 	j.Data = []byte("{}")
 	if spec.Data != nil {
 		var err error
-		if j.Data, err = checkGiven(spec.Data); err != nil {
+		if j.Data, err = rules.CheckGiven(spec.Data); err != nil {
 			return j, err
 		}
 	}
 	if spec.message != nil {
 		var err error
-		if j.Message, err = checkGiven(spec.message); err != nil {
+		if j.Message, err = rules.CheckGiven(spec.message); err != nil {
 			return j, err
 		}
 	}
@@ -207,7 +209,7 @@ func (s *Service) born(j *Row, now time.Time) {
 		j.NextRun = now
 	}
 	j.NextRun = s.windows.Place(j, j.NextRun, now)
-	j.settle(time.Time{})
+	rules.SetDue(j, time.Time{})
 }
 
 // createSimple makes jobs that need no look at others, in one step.
@@ -223,10 +225,10 @@ func (s *Service) createSimple(ctx context.Context, drafts []Row) ([]Created, er
 		return refs
 	}
 	var err error
-	if in, ok := s.c.Store.(Inserter); ok {
+	if in, ok := s.c.Store.(jobstore.Inserter); ok {
 		err = in.Insert(ctx, draft)
 	} else {
-		err = s.c.Store.Single(ctx, func(ctx context.Context, tx Tx) error {
+		err = s.c.Store.Single(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 			now, err := tx.Now(ctx)
 			if err != nil {
 				return err
@@ -246,7 +248,7 @@ func (s *Service) createSimple(ctx context.Context, drafts []Row) ([]Created, er
 
 // maker makes jobs in one transaction, one after the other. Those that nothing asks about yet are written together.
 type maker struct {
-	*step
+	*txn.Step
 	s    *Service
 	done []Created
 	busy map[string]bool // sequence keys that others have or wait for
@@ -295,7 +297,7 @@ func (m *maker) one(ctx context.Context, i int, spec *Spec, j *Row) error {
 	if err := m.own(ctx, j); err != nil {
 		return &specError{i, err}
 	}
-	m.s.born(j, m.now)
+	m.s.born(j, m.Now)
 	m.jobs, m.at = append(m.jobs, j), append(m.at, i)
 	return nil
 }
@@ -304,7 +306,7 @@ func (m *maker) flush(ctx context.Context) error {
 	if len(m.jobs) == 0 {
 		return nil
 	}
-	if err := m.tx.Save(ctx, m.jobs...); err != nil {
+	if err := m.Tx.Save(ctx, m.jobs...); err != nil {
 		return err
 	}
 	for n, j := range m.jobs {
@@ -318,7 +320,7 @@ func (m *maker) flush(ctx context.Context) error {
 func (m *maker) line(ctx context.Context, j *Row) error {
 	busy, known := m.busy[j.SequenceKey]
 	if !known {
-		found, err := m.tx.OfSequence(ctx, j.SequenceKey, Page{States: append(holding(), Waiting), Limit: 1})
+		found, err := m.Tx.OfSequence(ctx, j.SequenceKey, Page{States: append(holding(), Waiting), Limit: 1})
 		if err != nil {
 			return err
 		}
@@ -343,12 +345,12 @@ func (m *maker) own(ctx context.Context, j *Row) error {
 		}
 		m.keys[lock] = true
 	}
-	return m.free(ctx, j)
+	return m.Free(ctx, j)
 }
 
 // adopt makes j a child of its parent.
 func (m *maker) adopt(ctx context.Context, j *Row) error {
-	p := m.parents[j.Parent]
+	p := m.Parents[j.Parent]
 	switch {
 	case p == nil:
 		return fmt.Errorf("%w: job %d", ErrParentNotFound, j.Parent)
@@ -366,5 +368,5 @@ func (m *maker) adopt(ctx context.Context, j *Row) error {
 		return nil
 	}
 	p.HasChildren = true
-	return m.save(ctx, p) // also what keeps a store from ending the parent in one step
+	return m.Save(ctx, p) // also what keeps a store from ending the parent in one step
 }

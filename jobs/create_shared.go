@@ -3,6 +3,8 @@ package jobs
 import (
 	"bytes"
 	"context"
+
+	"github.com/swarmiji/swarmiji/jobs/internal/txn"
 )
 
 // sharesMaking reports whether a job can be made in a transaction that is shared: nothing is looked at but whether its Key is free.
@@ -15,24 +17,24 @@ func (s *Service) createShared(ctx context.Context, draft Row) (Created, error) 
 	draft.Data, draft.Message = bytes.Clone(draft.Data), bytes.Clone(draft.Message) // they may outlive the call
 	var made *Row
 	var id ID
-	err := s.txn.shareAll(ctx, &deed{
-		name: draft.Name, key: draft.Key,
-		do: func(ctx context.Context, t *step, there *Row) error {
+	err := s.txn.Batch(ctx, &txn.Change{
+		Name: draft.Name, Key: draft.Key,
+		Do: func(ctx context.Context, t *txn.Step, there *Row) error {
 			switch {
 			case there != nil:
 				return &KeyTakenError{Key: draft.Key, Job: there.ID}
-			case t.makes(draft.Name, draft.Key):
-				return errAlone // to be told which job has the key
+			case t.Makes(draft.Name, draft.Key):
+				return txn.ErrAlone // to be told which job has the key
 			}
-			if err := t.freeOfTasks(ctx, draft.Name, draft.Key); err != nil {
+			if err := t.FreeOfTasks(ctx, draft.Name, draft.Key); err != nil {
 				return err
 			}
 			j := draft
-			s.born(&j, t.now)
+			s.born(&j, t.Now)
 			made = &j
-			return t.save(ctx, made)
+			return t.Save(ctx, made)
 		},
-		then: func() { id = made.ID },
+		Then: func() { id = made.ID },
 	})
 	if err != nil { // it may be under way still
 		return Created{}, err

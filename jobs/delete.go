@@ -3,11 +3,14 @@ package jobs
 import (
 	"context"
 	"fmt"
+
+	"github.com/swarmiji/swarmiji/jobs/internal/rules"
+	"github.com/swarmiji/swarmiji/jobs/internal/txn"
 )
 
 // Delete removes all trace of a job. [ErrIsRunning], [ErrChildrenRunning] and [ErrOutstanding] say why it may not go: it runs, is PAUSED, or has children.
 func (s *Service) Delete(ctx context.Context, id ID) error {
-	err := s.txn.one(ctx, id, func(ctx context.Context, t *step, j *Row) error {
+	err := s.txn.One(ctx, id, func(ctx context.Context, t *txn.Step, j *Row) error {
 		switch {
 		case j.State.Runs():
 			return fmt.Errorf("%w: job %d", ErrIsRunning, id)
@@ -22,9 +25,9 @@ func (s *Service) Delete(ctx context.Context, id ID) error {
 // Cancel makes a child CANCELLED, and its parent QUEUED if no other child is to be waited for. One that is RUNNING, FINISHED or PAUSED is left as it is, which
 // is no error. [ErrHasChildren] and [ErrNoParent] say that it is not one.
 func (s *Service) Cancel(ctx context.Context, id ID) error {
-	err := s.txn.one(ctx, id, func(ctx context.Context, t *step, j *Row) error {
+	err := s.txn.One(ctx, id, func(ctx context.Context, t *txn.Step, j *Row) error {
 		if j.HasChildren {
-			left, err := t.tx.Children(ctx, id, Page{Limit: 1})
+			left, err := t.Tx.Children(ctx, id, Page{Limit: 1})
 			if err != nil {
 				return err
 			}
@@ -41,7 +44,7 @@ func (s *Service) Cancel(ctx context.Context, id ID) error {
 		if err := s.end(ctx, t, j, Cancelled); err != nil {
 			return err
 		}
-		return t.save(ctx, j)
+		return t.Save(ctx, j)
 	})
 	return s.counted(&s.count.cancelled, err)
 }
@@ -70,31 +73,31 @@ func (s *Service) Fail(ctx context.Context, f Fail) error {
 
 // FailUnlessAnswered is Fail; goesOn says that the answer counts, and that nothing has failed.
 func (s *Service) FailUnlessAnswered(ctx context.Context, f Fail) (goesOn bool, err error) {
-	data, err := checkGiven(f.Data)
+	data, err := rules.CheckGiven(f.Data)
 	if err != nil {
 		return false, err
 	}
 	answered := false
-	err = s.txn.oneOrShared(ctx, f.Shared, f.ID, func(ctx context.Context, t *step, j *Row) error {
+	err = s.txn.OneOrBatch(ctx, f.Shared, f.ID, func(ctx context.Context, t *txn.Step, j *Row) error {
 		answered = false
-		if err := j.current(f.Token); err != nil {
+		if err := rules.CheckToken(j, f.Token); err != nil {
 			return err
 		}
 		if !j.State.Runs() {
 			return fmt.Errorf("%w: job %d is %s", ErrNotRunning, f.ID, j.State)
 		}
-		j.give(data)
-		if f.Token != 0 && j.answered() && j.Phase == "" {
+		rules.SetData(j, data)
+		if f.Token != 0 && rules.IsAnswered(j) && j.Phase == "" {
 			answered = true
 			return s.goOn(ctx, t, j)
 		}
-		if t.shared() && !j.alone() {
-			return errAlone
+		if t.Shared() && !rules.StandsAlone(j) {
+			return txn.ErrAlone
 		}
 		if err := s.fail(ctx, t, j, f.Reason); err != nil {
 			return err
 		}
-		return t.save(ctx, j)
+		return t.Save(ctx, j)
 	})
 	if err == nil && answered {
 		return true, nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/runner"
 	"github.com/swarmiji/swarmiji/jobs/sqljobs"
 	"github.com/swarmiji/swarmiji/open"
 	"github.com/swarmiji/swarmiji/task"
@@ -44,7 +45,7 @@ func TestDispatchOverServers(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		ran[q.ID]++
-		return state{at.N + 1000}, jobs.Progress(c, state{at.N})
+		return state{at.N + 1000}, runner.Progress(c, state{at.N})
 	})
 	here.consume(c)
 
@@ -58,9 +59,9 @@ func TestDispatchOverServers(t *testing.T) {
 		t.Fatal(err)
 	}
 	var stops []func()
-	var runners []*jobs.Runner
+	var runners []*runner.Runner
 	for _, road := range []*road{here, there} {
-		r := s.runner(jobs.RunnerConfig{Submit: road, Results: results, Outstanding: 20, Sweep: 200 * time.Millisecond, Service: serve(t, store)})
+		r := s.runner(runner.Config{Submit: road, Results: results, Outstanding: 20, Sweep: 200 * time.Millisecond, Service: serve(t, store)})
 		dispatch(t, r, sum)
 		stops, runners = append(stops, s.run(r)), append(runners, r)
 	}

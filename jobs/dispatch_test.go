@@ -17,6 +17,7 @@ import (
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/deferrals"
+	"github.com/swarmiji/swarmiji/jobs/runner"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/resultstore"
@@ -70,7 +71,7 @@ func (r *road) consumer(s *jobs.Service) *consumer.Consumer {
 	r.t.Helper()
 	c := consumer.Config{Broker: r.broker, Results: r.results, Logger: quiet}
 	if s != nil {
-		c.Middleware = []middleware.Middleware{jobs.Current(s)}
+		c.Middleware = []middleware.Middleware{runner.Current(s)}
 	}
 	made, err := consumer.New(c)
 	if err != nil {
@@ -95,9 +96,9 @@ func (r *road) consume(c *consumer.Consumer) (stop func()) {
 	return stop
 }
 
-func dispatch[A, R any](t testing.TB, r *jobs.Runner, d task.Task[A, R], names ...string) {
+func dispatch[A, R any](t testing.TB, r *runner.Runner, d task.Task[A, R], names ...string) {
 	t.Helper()
-	if err := jobs.Dispatch(r, d, names...); err != nil {
+	if err := runner.Dispatch(r, d, names...); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -121,7 +122,7 @@ func TestDispatch(t *testing.T) {
 			return nil, errors.New("no luck")
 		})
 		road.consume(c)
-		r := s.runner(jobs.RunnerConfig{Submit: road, Results: road.results})
+		r := s.runner(runner.Config{Submit: road, Results: road.results})
 		dispatch(t, r, sum, "www-prod/Sum me", "sum")
 		dispatch(t, r, work)
 		s.run(r)
@@ -167,7 +168,7 @@ func TestDispatchedResultElsewhere(t *testing.T) {
 		}
 		handle(t, c, sum, func(_ ctx, at state) (state, error) { return at, nil })
 		road.consume(c)
-		r := s.runner(jobs.RunnerConfig{Submit: road, Results: road.results})
+		r := s.runner(runner.Config{Submit: road, Results: road.results})
 		dispatch(t, r, sum)
 		s.run(r)
 		id := s.put(jobs.Spec{Name: "sum", Data: []byte(`{"n":5}`)})
@@ -184,23 +185,23 @@ func TestDispatchProgress(t *testing.T) {
 		road := memoryRoad(t)
 		c := road.consumer(s.Service)
 		handle(t, c, sum, func(c ctx, at state) (state, error) {
-			h, ok := jobs.FromContext(c)
+			h, ok := runner.FromContext(c)
 			if q, _ := task.FromContext(c); !ok || q.ID != jobs.TaskID(h.Row) {
 				t.Errorf("%+v, %v", h, ok)
 			}
 			time.Sleep(time.Minute)
-			if err := jobs.Progress(c, state{50}); err != nil {
+			if err := runner.Progress(c, state{50}); err != nil {
 				t.Error(err)
 			}
 			time.Sleep(time.Hour) // its job is handed out again meanwhile, in the same run
-			if err := jobs.Progress(c, state{70}); err != nil {
+			if err := runner.Progress(c, state{70}); err != nil {
 				t.Error(err)
 			}
 			time.Sleep(time.Minute)
 			return state{100}, nil
 		})
 		road.consume(c)
-		r := s.runner(jobs.RunnerConfig{Submit: road, Results: road.results, Timeout: 50 * time.Minute})
+		r := s.runner(runner.Config{Submit: road, Results: road.results, Timeout: 50 * time.Minute})
 		dispatch(t, r, sum)
 		s.run(r)
 		id := s.put(jobs.Spec{Name: "sum", Data: []byte(`{"n":1}`), Repeat: "FINISHED, +1 DAY"})
@@ -220,7 +221,7 @@ func TestDispatchProgress(t *testing.T) {
 func TestDispatchARunnerThatStops(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		road := memoryRoad(t)
-		r := s.runner(jobs.RunnerConfig{Submit: road, Results: road.results})
+		r := s.runner(runner.Config{Submit: road, Results: road.results})
 		dispatch(t, r, sum)
 		stop := s.run(r)
 		const n = 20
@@ -231,7 +232,7 @@ func TestDispatchARunnerThatStops(t *testing.T) {
 		time.Sleep(time.Second)
 		stop()
 		for _, id := range ids {
-			if j := s.job(id); j.State != jobs.Running || time.Until(j.Due).Round(time.Minute) != jobs.DefaultTimeout {
+			if j := s.job(id); j.State != jobs.Running || time.Until(j.Due).Round(time.Minute) != runner.DefaultTimeout {
 				t.Errorf("%s, due at %v", j.State, j.Due)
 			}
 		}
@@ -247,7 +248,7 @@ func TestDispatchARunnerThatStops(t *testing.T) {
 		s.is(ids[0], jobs.Running, `{"n":0}`)
 
 		another := newRoad(t, road.broker, road.results) // another process
-		r = s.runner(jobs.RunnerConfig{Submit: another, Results: another.results, Service: serve(t, s.store)})
+		r = s.runner(runner.Config{Submit: another, Results: another.results, Service: serve(t, s.store)})
 		dispatch(t, r, sum)
 		s.run(r)
 		time.Sleep(time.Second)
@@ -256,7 +257,7 @@ func TestDispatchARunnerThatStops(t *testing.T) {
 		}
 		time.Sleep(15 * time.Minute)
 		s.is(ids[n-1], jobs.Queued, fmt.Sprintf(`{"n":%d}`, n-1+100))
-		if st := r.Stats(); st != (jobs.RunnerStats{Finished: n, Late: n}) {
+		if st := r.Stats(); st != (runner.Stats{Finished: n, Late: n}) {
 			t.Errorf("%+v", st)
 		}
 	})
@@ -266,7 +267,7 @@ func TestDispatchARunnerThatStops(t *testing.T) {
 func TestDispatchATaskThatAwaits(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		road := memoryRoad(t)
-		r := s.runner(jobs.RunnerConfig{Submit: road, Results: road.results})
+		r := s.runner(runner.Config{Submit: road, Results: road.results})
 		dispatch(t, r, sum)
 		s.run(r)
 		kept, err := deferrals.New(deferrals.Config{Jobs: s.Service, Logger: quiet})
@@ -284,7 +285,7 @@ func TestDispatchATaskThatAwaits(t *testing.T) {
 		})
 		road.consume(c)
 		id := s.put(jobs.Spec{Name: "sum", Data: []byte(`{"n":1}`), Repeat: "FINISHED, +30 DAYS"})
-		time.Sleep(jobs.DefaultTimeout + time.Hour)
+		time.Sleep(runner.DefaultTimeout + time.Hour)
 		if n := requests.Load(); n != 1 {
 			t.Fatalf("%d requests", n)
 		}
@@ -303,7 +304,7 @@ func TestDispatchALoneSubmitter(t *testing.T) {
 		inShop(t, func(t *testing.T, s *shop) {
 			results := memresults.New(memresults.Config{})
 			defer results.Close(context.Background())
-			r := s.runner(jobs.RunnerConfig{Submit: blind{}, Results: results})
+			r := s.runner(runner.Config{Submit: blind{}, Results: results})
 			dispatch(t, r, sum)
 			stop := s.run(r)
 			id := s.put(jobs.Spec{Name: "sum", Data: []byte(`{"n":1}`), Repeat: "FINISHED, +1 DAY"})
@@ -341,7 +342,7 @@ func TestDispatchEnds(t *testing.T) {
 		inShop(t, func(t *testing.T, s *shop) {
 			results := memresults.New(memresults.Config{})
 			defer results.Close(context.Background())
-			r := s.runner(jobs.RunnerConfig{Submit: blind{}, Results: results})
+			r := s.runner(runner.Config{Submit: blind{}, Results: results})
 			dispatch(t, r, work)
 			stop := s.run(r)
 			id := s.put(jobs.Spec{Name: "work", Repeat: "FINISHED, +1 DAY"})
@@ -391,7 +392,7 @@ func TestDispatchABrokerThatIsAway(t *testing.T) {
 			}
 			return nil
 		}}
-		r := s.runner(jobs.RunnerConfig{Submit: to, Results: results})
+		r := s.runner(runner.Config{Submit: to, Results: results})
 		dispatch(t, r, sum)
 		stop := s.run(r)
 		want := map[task.ID]int{}
@@ -437,7 +438,7 @@ func TestDispatchATaskThatIsRefused(t *testing.T) {
 			return nil
 		}}
 		var told told
-		r := s.runner(jobs.RunnerConfig{Submit: to, Results: results, OnReport: told.note})
+		r := s.runner(runner.Config{Submit: to, Results: results, OnReport: told.note})
 		dispatch(t, r, sum)
 		for i := range 4 {
 			s.put(jobs.Spec{Name: "sum", Data: fmt.Appendf(nil, `{"n":%d}`, i), Priority: task.Set(100 + i)})
@@ -454,11 +455,11 @@ func TestDispatchATaskThatIsRefused(t *testing.T) {
 		if j := s.job(3); j.State != jobs.Running || j.Run != 1 || j.Token != 2 {
 			t.Errorf("%+v", j)
 		}
-		kinds := map[jobs.Problem]int{}
+		kinds := map[runner.Problem]int{}
 		for _, p := range told.all() {
 			kinds[p.Problem]++
 		}
-		if diff := cmp.Diff(map[jobs.Problem]int{jobs.ProblemFailed: 1, jobs.ProblemRefused: 2}, kinds); diff != "" {
+		if diff := cmp.Diff(map[runner.Problem]int{runner.ProblemFailed: 1, runner.ProblemRefused: 2}, kinds); diff != "" {
 			t.Error(diff)
 		}
 	})
@@ -471,12 +472,12 @@ func TestDispatchCurrent(t *testing.T) {
 		c := road.consumer(s.Service)
 		d := newDiary()
 		handle(t, c, sum, func(c ctx, at state) (state, error) {
-			_, ok := jobs.FromContext(c)
+			_, ok := runner.FromContext(c)
 			d.note("%d %v", at.N, ok)
 			return at, nil
 		})
 		caught := &calls{}
-		r := s.runner(jobs.RunnerConfig{Submit: caught, Results: road.results})
+		r := s.runner(runner.Config{Submit: caught, Results: road.results})
 		dispatch(t, r, sum)
 		stop := s.run(r)
 		id := s.put(jobs.Spec{Name: "sum", Data: []byte(`{"n":1}`), Repeat: "FINISHED, +1 HOUR"})
@@ -520,7 +521,7 @@ func TestDispatchCurrentWithoutAStore(t *testing.T) {
 		gate := &gate{Store: s.store}
 		c := road.consumer(serve(t, gate))
 		handle(t, c, sum, func(c ctx, at state) (state, error) { return state{at.N + 1}, nil })
-		r := s.runner(jobs.RunnerConfig{Submit: road, Results: road.results})
+		r := s.runner(runner.Config{Submit: road, Results: road.results})
 		dispatch(t, r, sum)
 		s.run(r)
 		gate.closed.Store(true)

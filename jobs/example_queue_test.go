@@ -10,6 +10,8 @@ import (
 
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/memjobs"
+	"github.com/swarmiji/swarmiji/jobs/queue"
+	"github.com/swarmiji/swarmiji/jobs/runner"
 	"github.com/swarmiji/swarmiji/task"
 	"github.com/swarmiji/swarmiji/when"
 )
@@ -36,7 +38,7 @@ func ExampleQueue() {
 			panic(err)
 		}
 	}
-	r, err := jobs.NewRunner(jobs.RunnerConfig{Service: s, Queue: &jobs.Queue{Name: "office", Limit: 4}, Workers: 10})
+	r, err := runner.New(runner.Config{Service: s, Queue: &queue.Queue{Name: "office", Limit: 4}, Workers: 10})
 	if err != nil {
 		panic(err)
 	}
@@ -81,7 +83,7 @@ func ExampleQueue() {
 // Of 100 jobs at a time 40 may be of the east, 30 of the west and 30 of the north, even if the others have none.
 func ExampleShares() {
 	region := func(j jobs.Job) string { return j.Name }
-	queue := jobs.Queue{Name: "calls", Limit: 100, Throttler: jobs.Shares(region, map[string]float64{"east": 40, "west": 30, "north": 30})}
+	named := queue.Queue{Name: "calls", Limit: 100, Throttler: queue.Shares(region, map[string]float64{"east": 40, "west": 30, "north": 30})}
 
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
@@ -98,7 +100,7 @@ func ExampleShares() {
 			panic(err)
 		}
 	}
-	r, err := jobs.NewRunner(jobs.RunnerConfig{Service: s, Queue: &queue, Workers: 200})
+	r, err := runner.New(runner.Config{Service: s, Queue: &named, Workers: 200})
 	if err != nil {
 		panic(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/memjobs"
+	"github.com/swarmiji/swarmiji/jobs/runner"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/resultstore/memresults"
@@ -38,16 +39,16 @@ func ExampleRunner() {
 		panic(err)
 	}
 	defer service.Close(context.Background())
-	runner, err := jobs.NewRunner(jobs.RunnerConfig{Service: service})
+	worker, err := runner.New(runner.Config{Service: service})
 	if err != nil {
 		panic(err)
 	}
 	over := make(chan bool)
-	if err := feed.Handle(runner, func(ctx context.Context, at Position) (Position, error) {
-		if err := jobs.Progress(ctx, Position{Row: at.Row + 50}); err != nil {
+	if err := feed.Handle(worker, func(ctx context.Context, at Position) (Position, error) {
+		if err := runner.Progress(ctx, Position{Row: at.Row + 50}); err != nil {
 			return at, err
 		}
-		j, _ := jobs.FromContext(ctx)
+		j, _ := runner.FromContext(ctx)
 		now, err := service.Query(ctx, j.ID)
 		fmt.Printf("run %d from row %d; asked on its way: %s %s\n", j.Run, at.Row, now.State, now.Data)
 		if at.Row == 200 {
@@ -58,7 +59,7 @@ func ExampleRunner() {
 		panic(err)
 	}
 	ended := make(chan error)
-	go func() { ended <- runner.Run(ctx) }()
+	go func() { ended <- worker.Run(ctx) }()
 
 	if _, err := service.Create(ctx, jobs.Spec{Name: "feed", Repeat: "SCHEDULED, +0 SECONDS"}); err != nil {
 		panic(err)
@@ -91,7 +92,7 @@ func ExampleDispatch() {
 	mem, results := membroker.New(), memresults.New(memresults.Config{})
 	defer mem.Close(context.Background())
 	defer results.Close(context.Background())
-	c, err := consumer.New(consumer.Config{Broker: mem, Results: results, Middleware: []middleware.Middleware{jobs.Current(service)}})
+	c, err := consumer.New(consumer.Config{Broker: mem, Results: results, Middleware: []middleware.Middleware{runner.Current(service)}})
 	if err != nil {
 		panic(err)
 	}
@@ -109,16 +110,16 @@ func ExampleDispatch() {
 		panic(err)
 	}
 	defer p.Close(context.Background())
-	runner, err := jobs.NewRunner(jobs.RunnerConfig{Service: service, Submit: p, Results: results})
+	worker, err := runner.New(runner.Config{Service: service, Submit: p, Results: results})
 	if err != nil {
 		panic(err)
 	}
-	if err := jobs.Dispatch(runner, mail, "www-prod/SendEmail"); err != nil { // a name that no broker would take
+	if err := runner.Dispatch(worker, mail, "www-prod/SendEmail"); err != nil { // a name that no broker would take
 		panic(err)
 	}
 	ended := make(chan error)
 	go func() { ended <- c.Run(ctx) }()
-	go func() { ended <- runner.Run(ctx) }()
+	go func() { ended <- worker.Run(ctx) }()
 
 	made, err := service.Create(ctx, jobs.Spec{Name: "www-prod/SendEmail", Data: []byte(`{"to":"ann@example.com"}`)})
 	if err != nil {

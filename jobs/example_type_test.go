@@ -8,6 +8,8 @@ import (
 
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/memjobs"
+	"github.com/swarmiji/swarmiji/jobs/queue"
+	"github.com/swarmiji/swarmiji/jobs/runner"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -27,7 +29,7 @@ func (b *bank) charge(_ context.Context, key string) error {
 }
 
 // withPayments runs a runner of the queue until fn returns.
-func withPayments(register func(*jobs.Runner) error, fn func(ctx context.Context, s *jobs.Service)) {
+func withPayments(register func(*runner.Runner) error, fn func(ctx context.Context, s *jobs.Service)) {
 	ctx, stop := context.WithCancel(context.Background())
 	store, err := memjobs.New(memjobs.Config{}) // or sqljobs, for SQLite and PostgreSQL
 	if err != nil {
@@ -38,15 +40,15 @@ func withPayments(register func(*jobs.Runner) error, fn func(ctx context.Context
 		panic(err)
 	}
 	defer service.Close(context.Background())
-	runner, err := jobs.NewRunner(jobs.RunnerConfig{Service: service, Queue: &jobs.Queue{Name: "payments", Limit: 10}})
+	worker, err := runner.New(runner.Config{Service: service, Queue: &queue.Queue{Name: "payments", Limit: 10}})
 	if err != nil {
 		panic(err)
 	}
-	if err := register(runner); err != nil {
+	if err := register(worker); err != nil {
 		panic(err)
 	}
 	ended := make(chan error)
-	go func() { ended <- runner.Run(ctx) }()
+	go func() { ended <- worker.Run(ctx) }()
 	fn(ctx, service)
 	stop()
 	if err := <-ended; err != nil {
@@ -71,7 +73,7 @@ func ended(ctx context.Context, s *jobs.Service, id jobs.ID) jobs.Job {
 // A job asks a bank for money, and hears of it later. While it waits it is a row in a database, and nothing else.
 func ExampleType() {
 	b := &bank{asked: make(chan string)}
-	payment := jobs.Type[Payment, int]{
+	payment := runner.Type[Payment, int]{
 		Name:    "payment",
 		Key:     func(p Payment) string { return "order " + p.Order },
 		Request: func(ctx context.Context, p Payment) error { return b.charge(ctx, "order "+p.Order) },
@@ -103,13 +105,13 @@ func ExampleType() {
 // What becomes of an attempt that has failed is decided by a function, which may change the job.
 func ExampleType_retry() {
 	b := &bank{asked: make(chan string)}
-	payment := jobs.Type[Payment, int]{
+	payment := runner.Type[Payment, int]{
 		Name: "payment",
 		Key:  func(p Payment) string { return fmt.Sprint("order ", p.Order, " try ", p.Try) },
 		Request: func(ctx context.Context, p Payment) error {
 			return b.charge(ctx, fmt.Sprint("order ", p.Order, " try ", p.Try))
 		},
-		Retry: func(_ context.Context, f *jobs.Failure[Payment]) bool {
+		Retry: func(_ context.Context, f *runner.Failure[Payment]) bool {
 			fmt.Printf("attempt %d: %v\n", f.Attempt, f.Err)
 			f.Data.Try++
 			f.At = time.Now().Add(10 * time.Millisecond)
@@ -139,7 +141,7 @@ func ExampleType_retry() {
 func ExampleRunner_defer() {
 	b := &bank{asked: make(chan string)}
 	payment := task.New[Payment, task.None]("payment")
-	register := func(r *jobs.Runner) error {
+	register := func(r *runner.Runner) error {
 		return payment.Handle(r, func(ctx context.Context, p Payment) (task.None, error) {
 			key := "order " + p.Order
 			if err := task.Expect(ctx, key); err != nil { // on disk before the bank knows

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
 // Explanation tells why a job does not run, or what it is at.
@@ -64,7 +66,7 @@ const (
 // what the one who serves the queue tells of it, which may be some seconds old.
 func (s *Service) Explain(ctx context.Context, id ID) (Explanation, error) {
 	var e Explanation
-	err := s.c.Store.View(ctx, func(ctx context.Context, tx Tx) (err error) {
+	err := s.c.Store.View(ctx, func(ctx context.Context, tx jobstore.Tx) (err error) {
 		e = Explanation{}
 		x := explainer{s: s, tx: tx, Explanation: &e}
 		j, err := tx.Get(ctx, id)
@@ -86,7 +88,7 @@ func (s *Service) Explain(ctx context.Context, id ID) (Explanation, error) {
 // explainer gathers reasons.
 type explainer struct {
 	s   *Service
-	tx  Tx
+	tx  jobstore.Tx
 	row *Row
 	*Explanation
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+
+	"github.com/swarmiji/swarmiji/jobs/internal/line"
 )
 
 // inLine tells why a job of a queue that is due was not started.
@@ -22,9 +24,9 @@ func (x *explainer) inLine(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var data leadData
+	var data line.Status
 	if rec != nil && json.Unmarshal(rec.Status, &data) != nil {
-		data = leadData{}
+		data = line.Status{}
 	}
 	switch {
 	case rec == nil:
@@ -41,7 +43,7 @@ func (x *explainer) inLine(ctx context.Context) error {
 }
 
 // served tells why the one who serves the queue has not started the job.
-func (x *explainer) served(ctx context.Context, data *leadData) error {
+func (x *explainer) served(ctx context.Context, data *line.Status) error {
 	j := x.row
 	throttled, err := x.limited(ctx, data)
 	if err != nil || throttled {
@@ -62,23 +64,23 @@ func (x *explainer) served(ctx context.Context, data *leadData) error {
 }
 
 // limited tells whether the limit does not let the job start.
-func (x *explainer) limited(ctx context.Context, data *leadData) (bool, error) {
+func (x *explainer) limited(ctx context.Context, data *line.Status) (bool, error) {
 	j := x.row
 	if data.Limit == 0 {
 		return false, nil
 	}
-	n, taken, err := weigh(ctx, x.tx, j.Queue)
+	n, taken, err := line.Weigh(ctx, x.tx, j.Queue)
 	if err != nil {
 		return false, err
 	}
-	g := gauge{limit: data.Limit, taken: taken}
-	if !g.fits(j.Weight) {
+	g := line.Gauge{Limit: data.Limit, Taken: taken}
+	if !g.Fits(j.Weight) {
 		if j.Weight > data.Limit {
 			x.add(Why{Kind: WhyThrottled}, "It weighs %s, more than the limit %s of queue %q, so that it runs alone, and now %d jobs that weigh %s run.",
-				units(j.Weight), units(data.Limit), j.Queue, n, units(taken))
+				line.Units(j.Weight), line.Units(data.Limit), j.Queue, n, line.Units(taken))
 		} else {
 			x.add(Why{Kind: WhyThrottled}, "It weighs %s, and of the limit %s of queue %q the %d jobs that run take %s.",
-				units(j.Weight), units(data.Limit), j.Queue, n, units(taken))
+				line.Units(j.Weight), line.Units(data.Limit), j.Queue, n, line.Units(taken))
 		}
 		return true, nil
 	}
@@ -89,13 +91,13 @@ func (x *explainer) limited(ctx context.Context, data *leadData) (bool, error) {
 }
 
 // heldUp tells whether one before the job in a strict queue holds it up.
-func (x *explainer) heldUp(ctx context.Context, data *leadData, g gauge) (bool, error) {
+func (x *explainer) heldUp(ctx context.Context, data *line.Status, g line.Gauge) (bool, error) {
 	found, err := x.tx.Line(ctx, Line{Queue: x.Job.Queue, State: Queued, By: x.At, Order: data.Order}, 1)
-	if err != nil || len(found) == 0 || found[0].ID == x.Job.ID || g.fits(found[0].Weight) {
+	if err != nil || len(found) == 0 || found[0].ID == x.Job.ID || g.Fits(found[0].Weight) {
 		return false, err
 	}
 	first := &found[0]
 	x.add(Why{Kind: WhyThrottled, Job: first.ID}, "Job %d, which weighs %s, is before it in queue %q, which is strict, and does not fit into the limit %s, of which %s is taken.",
-		first.ID, units(first.Weight), x.Job.Queue, units(data.Limit), units(g.taken))
+		first.ID, line.Units(first.Weight), x.Job.Queue, line.Units(data.Limit), line.Units(g.Taken))
 	return true, nil
 }

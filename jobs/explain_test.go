@@ -11,6 +11,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/memjobs"
+	"github.com/swarmiji/swarmiji/jobs/queue"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -100,7 +101,7 @@ func TestExplainInAQueue(t *testing.T) {
 		}
 		a := in("a", 6, "")
 		w.why(a, "no runner", `No runner has ever served queue "q".`)
-		l := w.lead(jobs.Queue{Limit: 10}, "node-7")
+		l := w.lead(queue.Queue{Limit: 10}, "node-7")
 		h := w.starts(l, "a")[0]
 		w.why(a, "runs", "It runs since")
 
@@ -161,7 +162,7 @@ func TestExplainInAQueue(t *testing.T) {
 func TestExplainStrictBusyAndThrottled(t *testing.T) {
 	t.Parallel()
 	inQueue(t, func(w *world) {
-		l := w.lead(jobs.Queue{Limit: 10, Strict: true}, "n")
+		l := w.lead(queue.Queue{Limit: 10, Strict: true}, "n")
 		w.enqueued("a", 9000)
 		big, small := w.enqueued("b", 2000), w.enqueued("c", 1000)
 		w.starts(l, "a")
@@ -171,7 +172,7 @@ func TestExplainStrictBusyAndThrottled(t *testing.T) {
 		}
 	})
 	inQueue(t, func(w *world) {
-		l := w.lead(jobs.Queue{}, "n")
+		l := w.lead(queue.Queue{}, "n")
 		w.enqueued("a", 1000)
 		second := w.enqueued("b", 1000)
 		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
@@ -185,7 +186,7 @@ func TestExplainStrictBusyAndThrottled(t *testing.T) {
 		w.why(second, "busy", "all workers of queue \"q\", on n, are busy")
 	})
 	inQueue(t, func(w *world) {
-		l := w.lead(jobs.Queue{Throttler: jobs.ThrottlerFunc(func(context.Context, *jobs.Look) error { return nil })}, "n")
+		l := w.lead(queue.Queue{Throttler: queue.ThrottlerFunc(func(context.Context, *queue.Look) error { return nil })}, "n")
 		unseen := w.enqueued("a", 1000)
 		w.starts(l)
 		time.Sleep(3 * time.Second)
@@ -195,13 +196,13 @@ func TestExplainStrictBusyAndThrottled(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		w.why(unseen, "throttled", "has not started it; it looked last at 2000-01-01 00:00:2")
 		l.Close(w.Context())
-		refuses := jobs.ThrottlerFunc(func(_ context.Context, l *jobs.Look) error {
+		refuses := queue.ThrottlerFunc(func(_ context.Context, l *queue.Look) error {
 			for range l.Due() {
 				continue
 			}
 			return nil
 		})
-		l = w.lead(jobs.Queue{Throttler: refuses}, "m")
+		l = w.lead(queue.Queue{Throttler: refuses}, "m")
 		w.starts(l)
 		time.Sleep(3 * time.Second)
 		w.why(unseen, "throttled", `The throttler of queue "q" did not start it when it looked, at 2000-01-01 00:00:3`)

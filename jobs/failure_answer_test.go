@@ -9,6 +9,8 @@ import (
 
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/memjobs"
+	"github.com/swarmiji/swarmiji/jobs/queue"
+	"github.com/swarmiji/swarmiji/jobs/runner"
 )
 
 // TestAnswerBeforeFailure: a request that has got through, and then fails here, has not failed when its answer is there: nobody is told of a failure, and none is counted.
@@ -22,13 +24,13 @@ func TestAnswerBeforeFailure(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := jobs.NewRunner(jobs.RunnerConfig{
-			Service: s, Queue: &jobs.Queue{Name: "q"}, OnReport: func(p jobs.Report) { t.Errorf("%s: %v", p.Problem, p.Err) },
+		r, err := runner.New(runner.Config{
+			Service: s, Queue: &queue.Queue{Name: "q"}, OnReport: func(p runner.Report) { t.Errorf("%s: %v", p.Problem, p.Err) },
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		payment := jobs.Type[Payment, int]{
+		payment := runner.Type[Payment, int]{
 			Name: "payment", Key: func(p Payment) string { return p.Order },
 			Request: func(ctx context.Context, p Payment) error {
 				_, err := s.Complete(ctx, "payment", p.Order, 7)

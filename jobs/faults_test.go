@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
 // faulty fails one call of a transaction, the n-th from when it was told to.
@@ -34,20 +35,20 @@ func (f *faulty) call() error {
 	return nil
 }
 
-func (f *faulty) Single(ctx context.Context, fn func(context.Context, jobs.Tx) error) error {
-	return f.Store.Single(ctx, func(ctx context.Context, tx jobs.Tx) error { return fn(ctx, faultyTx{tx, f}) })
+func (f *faulty) Single(ctx context.Context, fn func(context.Context, jobstore.Tx) error) error {
+	return f.Store.Single(ctx, func(ctx context.Context, tx jobstore.Tx) error { return fn(ctx, faultyTx{tx, f}) })
 }
 
-func (f *faulty) Update(ctx context.Context, fn func(context.Context, jobs.Tx) error) error {
-	return f.Store.Update(ctx, func(ctx context.Context, tx jobs.Tx) error { return fn(ctx, faultyTx{tx, f}) })
+func (f *faulty) Update(ctx context.Context, fn func(context.Context, jobstore.Tx) error) error {
+	return f.Store.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error { return fn(ctx, faultyTx{tx, f}) })
 }
 
-func (f *faulty) View(ctx context.Context, fn func(context.Context, jobs.Tx) error) error {
-	return f.Store.View(ctx, func(ctx context.Context, tx jobs.Tx) error { return fn(ctx, faultyTx{tx, f}) })
+func (f *faulty) View(ctx context.Context, fn func(context.Context, jobstore.Tx) error) error {
+	return f.Store.View(ctx, func(ctx context.Context, tx jobstore.Tx) error { return fn(ctx, faultyTx{tx, f}) })
 }
 
 type faultyTx struct {
-	jobs.Tx
+	jobstore.Tx
 	f *faulty
 }
 

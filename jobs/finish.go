@@ -3,6 +3,10 @@ package jobs
 import (
 	"context"
 	"fmt"
+
+	"github.com/swarmiji/swarmiji/jobs/internal/rules"
+	"github.com/swarmiji/swarmiji/jobs/internal/txn"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
 // Finish tells that a run has ended well.
@@ -27,7 +31,7 @@ type Finish struct {
 // The children of the job that are FINISHED or CANCELLED are deleted: it has seen them. [ErrOutstanding] says that it has FAILED ones, and
 // would be deleted. A job that has a Queue or a Key is not deleted: it is FINISHED, for as long as Config.Keep says.
 func (s *Service) Finish(ctx context.Context, f Finish) error {
-	data, err := checkGiven(f.Data)
+	data, err := rules.CheckGiven(f.Data)
 	if err != nil {
 		return err
 	}
@@ -38,13 +42,13 @@ func (s *Service) Finish(ctx context.Context, f Finish) error {
 		}
 	}
 	failed := false
-	err = s.txn.oneOrShared(ctx, f.Shared, f.ID, func(ctx context.Context, t *step, j *Row) (err error) {
+	err = s.txn.OneOrBatch(ctx, f.Shared, f.ID, func(ctx context.Context, t *txn.Step, j *Row) (err error) {
 		failed = false
 		if err := s.endable(t, j, f.Token); err != nil {
 			return err
 		}
-		j.give(data)
-		failed, err = s.finish(ctx, t, j, asksToEnd(data))
+		rules.SetData(j, data)
+		failed, err = s.finish(ctx, t, j, rules.AsksToEnd(data))
 		return err
 	})
 	if err == nil && failed {
@@ -54,9 +58,9 @@ func (s *Service) Finish(ctx context.Context, f Finish) error {
 }
 
 // finish ends a run of j well; stop ends its repeating. It tells whether j failed because its repeat has no next run.
-func (s *Service) finish(ctx context.Context, t *step, j *Row, stop bool) (failed bool, err error) {
-	if t.shared() && !j.alone() {
-		return false, errAlone
+func (s *Service) finish(ctx context.Context, t *txn.Step, j *Row, stop bool) (failed bool, err error) {
+	if t.Shared() && !rules.StandsAlone(j) {
+		return false, txn.ErrAlone
 	}
 	if j.HasChildren {
 		if err := s.clear(ctx, t, j.ID); err != nil {
@@ -68,22 +72,22 @@ func (s *Service) finish(ctx context.Context, t *step, j *Row, stop bool) (faile
 			return false, s.pause(ctx, t, j)
 		}
 	}
-	if j.repeats() && !stop {
+	if rules.Repeats(j) && !stop {
 		if failed, err = s.repeat(ctx, t, j); err != nil {
 			return false, err
 		}
-		return failed, t.save(ctx, j)
+		return failed, t.Save(ctx, j)
 	}
-	if j.Parent == 0 && !j.kept() {
+	if j.Parent == 0 && !rules.IsKept(j) {
 		return false, s.remove(ctx, t, j)
 	}
 	if err := s.end(ctx, t, j, Finished); err != nil {
 		return false, err
 	}
-	if j.kept() {
+	if rules.IsKept(j) {
 		j.Reason = ""
 	}
-	return false, t.save(ctx, j)
+	return false, t.Save(ctx, j)
 }
 
 // drop ends the common job in one step, if the store can and it is one.
@@ -91,9 +95,9 @@ func (s *Service) drop(ctx context.Context, id ID, token int64) (dropped bool, e
 	if s.noDropper.Load() {
 		return false, nil
 	}
-	err = s.c.Store.Single(ctx, func(ctx context.Context, tx Tx) error {
+	err = s.c.Store.Single(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 		dropped = false
-		d, ok := tx.(Dropper)
+		d, ok := tx.(jobstore.Dropper)
 		if !ok {
 			s.noDropper.Store(true)
 			return nil
@@ -106,30 +110,30 @@ func (s *Service) drop(ctx context.Context, id ID, token int64) (dropped bool, e
 }
 
 // repeat has j run again by its repeat; it tells whether j failed because there is no such time.
-func (s *Service) repeat(ctx context.Context, t *step, j *Row) (failed bool, err error) {
-	next, err := s.nextRun(j, t.now)
+func (s *Service) repeat(ctx context.Context, t *txn.Step, j *Row) (failed bool, err error) {
+	next, err := s.nextRun(j, t.Now)
 	if err != nil {
 		return true, s.fail(ctx, t, j, fmt.Sprintf("the repeat %s: %v", j.Repeat, err))
 	}
-	j.anew()
-	j.State, j.NextRun = Queued, s.windows.Place(j, next, t.now)
+	rules.StartOver(j)
+	j.State, j.NextRun = Queued, s.windows.Place(j, next, t.Now)
 	return false, nil
 }
 
 // pause has j wait for its children. NextRun, which RetryAfter may have put far ahead, is when it ran: when they are over it runs at once.
-func (s *Service) pause(ctx context.Context, t *step, j *Row) error {
-	j.anew()
+func (s *Service) pause(ctx context.Context, t *txn.Step, j *Row) error {
+	rules.StartOver(j)
 	j.State, j.NextRun = Paused, j.LastRun
-	if err := t.save(ctx, j); err != nil {
+	if err := t.Save(ctx, j); err != nil {
 		return err
 	}
 	return s.unpause(ctx, t, j.ID)
 }
 
 // remove deletes j, which must have no children left.
-func (s *Service) remove(ctx context.Context, t *step, j *Row) error {
+func (s *Service) remove(ctx context.Context, t *txn.Step, j *Row) error {
 	if j.HasChildren {
-		left, err := t.tx.Children(ctx, j.ID, Page{Limit: 1})
+		left, err := t.Tx.Children(ctx, j.ID, Page{Limit: 1})
 		if err != nil {
 			return err
 		}
@@ -137,5 +141,5 @@ func (s *Service) remove(ctx context.Context, t *step, j *Row) error {
 			return fmt.Errorf("%w: job %d has job %d, which is %s", ErrOutstanding, j.ID, left[0].ID, left[0].State)
 		}
 	}
-	return t.drop(ctx, j.ID)
+	return t.Drop(ctx, j.ID)
 }

@@ -7,6 +7,10 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/swarmiji/swarmiji/jobs/internal/rules"
+	"github.com/swarmiji/swarmiji/jobs/internal/txn"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
 // Request asks for jobs that are due.
@@ -40,32 +44,32 @@ func (s *Service) Get(ctx context.Context, r Request) ([]Handout, error) {
 	if err := r.check(); err != nil {
 		return nil, err
 	}
-	return s.wait.get(ctx, r.Selector, r.Lease, r.Max, r.Wait)
+	return s.wait.Get(ctx, r.Selector, r.Lease, r.Max, r.Wait)
 }
 
 func (r *Request) check() error {
 	switch {
 	case r.Pattern == "" && len(r.Names) == 0:
-		return &FieldError{Field: "name", Problem: missing}
+		return &FieldError{Field: "name", Problem: rules.Missing}
 	case r.Pattern != "" && len(r.Names) > 0:
 		return &FieldError{Field: "name", Problem: "a pattern and names"}
 	case len(r.Pattern) > MaxName || !utf8.ValidString(r.Pattern) || strings.IndexByte(r.Pattern, 0) >= 0:
-		return &FieldError{Field: "name", Problem: malformed}
+		return &FieldError{Field: "name", Problem: rules.Malformed}
 	case r.Lease < 0:
-		return &FieldError{Field: "lease", Problem: malformed}
+		return &FieldError{Field: "lease", Problem: rules.Malformed}
 	case r.Max < 0 || r.Max > MaxTake:
-		return &FieldError{Field: "numResults", Problem: malformed, Detail: fmt.Sprintf("%d is not from 1 to %d", r.Max, MaxTake)}
+		return &FieldError{Field: "numResults", Problem: rules.Malformed, Detail: fmt.Sprintf("%d is not from 1 to %d", r.Max, MaxTake)}
 	}
 	for _, name := range r.Names {
-		if err := checkField("name", name, false); err != nil {
+		if err := rules.CheckField("name", name, false); err != nil {
 			return err
 		}
 	}
 	if r.Max == 0 {
 		r.Max = 1
 	}
-	r.Lease = wholeMicros(r.Lease)
-	return checkPriority(r.Priority)
+	r.Lease = rules.WholeMicros(r.Lease)
+	return rules.CheckPriority(r.Priority)
 }
 
 // take hands out up to limit jobs; none is no error. With an error there may be jobs, too.
@@ -96,9 +100,9 @@ func (s *Service) takeSimple(ctx context.Context, sel Selector, lease time.Durat
 	}
 	var found []Row
 	var asked time.Time
-	err = s.c.Store.Single(ctx, func(ctx context.Context, tx Tx) error {
+	err = s.c.Store.Single(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 		found, rest, asked = nil, true, time.Now()
-		t, ok := tx.(Taker)
+		t, ok := tx.(jobstore.Taker)
 		if !ok {
 			s.noTaker.Store(true)
 			return nil
@@ -118,7 +122,7 @@ func (s *Service) takeSimple(ctx context.Context, sel Selector, lease time.Durat
 		}
 	}
 	for i := range out {
-		if j := &out[i].Row; j.Phase == "" && j.answered() { // what had it died before it knew
+		if j := &out[i].Row; j.Phase == "" && rules.IsAnswered(j) { // what had it died before it knew
 			if err := s.notice(ctx, j); err != nil {
 				return out, false, err
 			}
@@ -129,13 +133,13 @@ func (s *Service) takeSimple(ctx context.Context, sel Selector, lease time.Durat
 
 // notice has a job that was handed out in one step tell that its answer is there.
 func (s *Service) notice(ctx context.Context, j *Row) error {
-	var l locks
-	return s.txn.do(ctx, &l, func(ctx context.Context, t *step) error {
-		now, err := t.tx.Get(ctx, j.ID)
-		if err == nil && now.Token == j.Token && now.answered() {
+	var l txn.Locks
+	return s.txn.Do(ctx, &l, func(ctx context.Context, t *txn.Step) error {
+		now, err := t.Tx.Get(ctx, j.ID)
+		if err == nil && now.Token == j.Token && rules.IsAnswered(&now) {
 			now.Phase, now.Deadline = Answered, time.Time{}
 			*j = now
-			err = t.tx.Save(ctx, &now)
+			err = t.Tx.Save(ctx, &now)
 		}
 		if errors.Is(err, ErrNotFound) {
 			err = nil
@@ -146,10 +150,10 @@ func (s *Service) notice(ctx context.Context, j *Row) error {
 
 // takeAny hands out jobs by the rules.
 func (s *Service) takeAny(ctx context.Context, sel Selector, lease time.Duration, limit int) ([]Handout, error) {
-	var l locks
+	var l txn.Locks
 	var out []Handout
-	err := s.txn.do(ctx, &l, func(ctx context.Context, t *step) error {
-		found, err := t.tx.Due(ctx, Due{Selector: sel}, limit)
+	err := s.txn.Do(ctx, &l, func(ctx context.Context, t *txn.Step) error {
+		found, err := t.Tx.Due(ctx, Due{Selector: sel}, limit)
 		if err != nil {
 			return err
 		}
@@ -157,7 +161,7 @@ func (s *Service) takeAny(ctx context.Context, sel Selector, lease time.Duration
 		save := make([]*Row, len(found))
 		for i := range found {
 			j := &found[i]
-			out[i] = Handout{Before: Before{State: j.State, NextRun: j.NextRun}, Asked: t.asked}
+			out[i] = Handout{Before: Before{State: j.State, NextRun: j.NextRun}, Asked: t.Asked}
 			if out[i].GivenUp, err = s.handOut(ctx, t, j, lease); err != nil {
 				return err
 			}
@@ -167,7 +171,7 @@ func (s *Service) takeAny(ctx context.Context, sel Selector, lease time.Duration
 		if len(save) == 0 {
 			return nil
 		}
-		if err := t.tx.Save(ctx, save...); err != nil {
+		if err := t.Tx.Save(ctx, save...); err != nil {
 			return err
 		}
 		for i := range found {
@@ -192,14 +196,14 @@ func (s *Service) takeAny(ctx context.Context, sel Selector, lease time.Duration
 }
 
 // handOut has j run, or fails it if it was handed out too often already.
-func (s *Service) handOut(ctx context.Context, t *step, j *Row, lease time.Duration) (givenUp bool, err error) {
-	if j.answered() { // what had it died before it knew
+func (s *Service) handOut(ctx context.Context, t *txn.Step, j *Row, lease time.Duration) (givenUp bool, err error) {
+	if rules.IsAnswered(j) { // what had it died before it knew
 		j.Phase, j.Deadline = Answered, time.Time{}
 	}
 	if j.Phase != "" { // there is an answer to look at, or there will be none
-		j.Changed, j.LastRun, j.State = t.now, t.now, Running
+		j.Changed, j.LastRun, j.State = t.Now, t.Now, Running
 		j.Token++
-		j.lease(t.now, lease)
+		rules.SetLease(j, t.Now, lease)
 		return false, nil
 	}
 	wasQueued := j.State == Queued
@@ -207,13 +211,13 @@ func (s *Service) handOut(ctx context.Context, t *step, j *Row, lease time.Durat
 	if !wasQueued {
 		k = j.Handouts + 1
 	}
-	j.Changed = t.now
+	j.Changed = t.Now
 	if j.RetryAfter != "" && k > maxRetries {
-		if err := t.locks.addJob(j); err != nil {
+		if err := t.Locks.AddJob(j); err != nil {
 			return false, err
 		}
 		err := s.fail(ctx, t, j, fmt.Sprintf("it was handed out %d times, and did not end", maxRetries))
-		j.settle(time.Time{})
+		rules.SetDue(j, time.Time{})
 		return true, err
 	}
 	if wasQueued {
@@ -224,39 +228,39 @@ func (s *Service) handOut(ctx context.Context, t *step, j *Row, lease time.Durat
 		j.Attempt++
 	}
 	j.Token++
-	j.LastRun = t.now
+	j.LastRun = t.Now
 	if j.RetryAfter != "" {
 		j.State = RunQueued
-		j.settle(time.Time{})
+		rules.SetDue(j, time.Time{})
 		return false, s.comeAgain(t, j, k)
 	}
 	j.State = Running
-	j.lease(t.now, lease)
+	rules.SetLease(j, t.Now, lease)
 	return false, nil
 }
 
 // comeAgain sets when a job with RetryAfter is handed out again, for the k-th time now, and counts that.
-func (s *Service) comeAgain(t *step, j *Row, k int64) error {
-	r, err := parseRetryAfter(j.RetryAfter)
+func (s *Service) comeAgain(t *txn.Step, j *Row, k int64) error {
+	r, err := rules.ParseRetryAfter(j.RetryAfter)
 	if err != nil {
 		return err
 	}
-	again, err := exactly(r, t.now)
-	if err != nil || !inRange(again) {
+	again, err := exactly(r, t.Now)
+	if err != nil || !rules.InRange(again) {
 		again = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 	}
-	if j.repeats() {
+	if rules.Repeats(j) {
 		_, repeat, err := s.checkRepeat(j.Repeat)
 		if err != nil {
 			return err
 		}
 		// One that lies in the past, of a job that makes up for missed runs, would have it run twice at a time.
-		if next, err := s.repeatFrom(repeat, j.Scheduled, t.now, t.now); err == nil && next.After(t.now) && next.Before(again) {
+		if next, err := s.repeatFrom(repeat, j.Scheduled, t.Now, t.Now); err == nil && next.After(t.Now) && next.Before(again) {
 			again = next
 		}
 	}
 	j.NextRun = again
-	j.settle(time.Time{})
+	rules.SetDue(j, time.Time{})
 	if !strings.HasPrefix(j.Name, manual) {
 		j.Handouts = k
 	}
@@ -267,16 +271,16 @@ func (s *Service) comeAgain(t *step, j *Row, k int64) error {
 func (s *Service) dress(ctx context.Context, out []Handout) error {
 	related := false
 	for i := range out {
-		related = related || out[i].related()
+		related = related || hasRelatives(&out[i])
 	}
 	if !related {
 		return nil
 	}
-	return s.c.Store.View(ctx, func(ctx context.Context, tx Tx) error {
+	return s.c.Store.View(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 		for i := range out {
 			h := &out[i]
 			h.ParentData, h.FinishedChildren, h.CancelledChildren = nil, nil, nil
-			if !h.related() {
+			if !hasRelatives(h) {
 				continue
 			}
 			if h.Parent != 0 {
@@ -287,7 +291,7 @@ func (s *Service) dress(ctx context.Context, out []Handout) error {
 				h.ParentData = p.Data
 			}
 			if h.HasChildren {
-				if err := h.addChildren(ctx, tx); err != nil {
+				if err := addChildren(h, ctx, tx); err != nil {
 					return err
 				}
 			}
@@ -297,9 +301,9 @@ func (s *Service) dress(ctx context.Context, out []Handout) error {
 }
 
 // related tells whether there are others to be shown with h.
-func (h *Handout) related() bool { return !h.GivenUp && (h.Parent != 0 || h.HasChildren) }
+func hasRelatives(h *jobstore.Handout) bool { return !h.GivenUp && (h.Parent != 0 || h.HasChildren) }
 
-func (h *Handout) addChildren(ctx context.Context, tx Tx) error {
+func addChildren(h *jobstore.Handout, ctx context.Context, tx jobstore.Tx) error {
 	after := ID(0)
 	for {
 		found, err := tx.Children(ctx, h.ID, Page{States: []State{Finished, Cancelled}, After: after, Limit: page})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/jobs/memjobs"
 )
 
@@ -55,14 +56,14 @@ func newWorld(t *testing.T, plain bool, c jobs.Config) *world {
 // plainStore hides what a store can do in one step.
 type plainStore struct{ jobs.Store }
 
-type plainTx struct{ jobs.Tx }
+type plainTx struct{ jobstore.Tx }
 
-func (p plainStore) Single(ctx context.Context, fn func(context.Context, jobs.Tx) error) error {
-	return p.Store.Single(ctx, func(ctx context.Context, tx jobs.Tx) error { return fn(ctx, plainTx{tx}) })
+func (p plainStore) Single(ctx context.Context, fn func(context.Context, jobstore.Tx) error) error {
+	return p.Store.Single(ctx, func(ctx context.Context, tx jobstore.Tx) error { return fn(ctx, plainTx{tx}) })
 }
 
-func (p plainStore) Update(ctx context.Context, fn func(context.Context, jobs.Tx) error) error {
-	return p.Store.Update(ctx, func(ctx context.Context, tx jobs.Tx) error { return fn(ctx, plainTx{tx}) })
+func (p plainStore) Update(ctx context.Context, fn func(context.Context, jobstore.Tx) error) error {
+	return p.Store.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error { return fn(ctx, plainTx{tx}) })
 }
 
 func (w *world) ok(err error) {

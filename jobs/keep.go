@@ -3,41 +3,44 @@ package jobs
 import (
 	"context"
 	"time"
+
+	"github.com/swarmiji/swarmiji/jobs/internal/rules"
+	"github.com/swarmiji/swarmiji/jobs/internal/txn"
 )
 
 // end makes j over. One that is kept, and nobody's child or parent, is given the time at which it is deleted. Phase tells of one that has got its answer.
-func (s *Service) end(ctx context.Context, t *step, j *Row, state State) error {
-	if j.answered() {
+func (s *Service) end(ctx context.Context, t *txn.Step, j *Row, state State) error {
+	if rules.IsAnswered(j) {
 		j.Phase = Answered
 	} else {
 		j.Phase = ""
 	}
 	j.State = state
 	j.Deadline, j.Expires = time.Time{}, time.Time{}
-	if !j.kept() || j.Parent != 0 {
+	if !rules.IsKept(j) || j.Parent != 0 {
 		return nil
 	}
 	if j.HasChildren {
-		if left, err := t.tx.Children(ctx, j.ID, Page{Limit: 1}); err != nil || len(left) > 0 {
+		if left, err := t.Tx.Children(ctx, j.ID, Page{Limit: 1}); err != nil || len(left) > 0 {
 			return err
 		}
 	}
-	j.Expires = t.now.Add(s.c.Keep)
+	j.Expires = t.Now.Add(s.c.Keep)
 	return nil
 }
 
 // fail makes j FAILED.
-func (s *Service) fail(ctx context.Context, t *step, j *Row, reason string) error {
+func (s *Service) fail(ctx context.Context, t *txn.Step, j *Row, reason string) error {
 	err := s.end(ctx, t, j, Failed)
-	j.Reason = cutReason(reason)
+	j.Reason = rules.CutReason(reason)
 	return err
 }
 
 // goOn has what looks at answers take j, which has its answer.
-func (s *Service) goOn(ctx context.Context, t *step, j *Row) error {
+func (s *Service) goOn(ctx context.Context, t *txn.Step, j *Row) error {
 	if j.Phase != "" || j.State != Running { // who is at it, such as at its timeout, is not any more
 		j.Token++
 	}
-	j.State, j.Phase, j.Deadline, j.Due = Running, Answered, time.Time{}, t.now
-	return t.save(ctx, j)
+	j.State, j.Phase, j.Deadline, j.Due = Running, Answered, time.Time{}, t.Now
+	return t.Save(ctx, j)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/internal/suite"
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/runner"
 	"github.com/swarmiji/swarmiji/jobs/sqljobs"
 )
 
@@ -51,10 +52,10 @@ func member() error {
 		return err
 	}
 	defer leave()
-	r, err := jobs.NewRunner(jobs.RunnerConfig{
+	r, err := runner.New(runner.Config{
 		Service: service, Workers: 3, Lease: 2 * time.Second, Logger: quiet,
-		OnReport: func(p jobs.Report) {
-			if p.Problem == jobs.ProblemLost {
+		OnReport: func(p runner.Report) {
+			if p.Problem == runner.ProblemLost {
 				_, _ = fmt.Println("late") //nolint:forbidigo // as below
 			}
 		},
@@ -63,7 +64,7 @@ func member() error {
 		return err
 	}
 	began := func(c context.Context) error {
-		h, _ := jobs.FromContext(c)
+		h, _ := runner.FromContext(c)
 		_, err := fmt.Println("run", h.ID, h.Token) //nolint:forbidigo // it is how the parent hears of it
 		return err
 	}
@@ -72,7 +73,7 @@ func member() error {
 			if err := began(c); err != nil {
 				return nil, err
 			}
-			if err := jobs.Progress(c, state{at.N + 1}); err != nil {
+			if err := runner.Progress(c, state{at.N + 1}); err != nil {
 				return nil, err
 			}
 			<-time.After(5 * time.Millisecond) // to be killed in

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/queue"
 )
 
 // standBy has a lead wait for jobs in a goroutine. The answer is what it gets first, and when.
@@ -28,7 +29,7 @@ func (w *world) standBy(l *leader) chan time.Time {
 func TestStandbyTakesOverAtOnceAfterClose(t *testing.T) {
 	t.Parallel()
 	inQueue(t, func(w *world) {
-		first, second := w.lead(jobs.Queue{}, "first"), w.lead(jobs.Queue{}, "second")
+		first, second := w.lead(queue.Queue{}, "first"), w.lead(queue.Queue{}, "second")
 		w.over(w.enqueued("a", 0))
 		w.starts(first)
 		got := w.standBy(second)
@@ -53,7 +54,7 @@ func TestStandbyTakesOverAtOnceAfterClose(t *testing.T) {
 func TestStandbyTakesOverFromTheDead(t *testing.T) {
 	t.Parallel()
 	inQueue(t, func(w *world) {
-		first, second := w.lead(jobs.Queue{}, "first"), w.lead(jobs.Queue{}, "second")
+		first, second := w.lead(queue.Queue{}, "first"), w.lead(queue.Queue{}, "second")
 		w.starts(first)
 		got := w.standBy(second)
 		synctest.Wait()
@@ -77,7 +78,7 @@ func TestFrozenLeaderStartsNothing(t *testing.T) {
 	inQueue(t, func(w *world) {
 		var second *leader
 		freeze := false
-		slow := jobs.ThrottlerFunc(func(_ context.Context, l *jobs.Look) error {
+		slow := queue.ThrottlerFunc(func(_ context.Context, l *queue.Look) error {
 			for j := range l.Due() {
 				l.Start(j)
 			}
@@ -88,8 +89,8 @@ func TestFrozenLeaderStartsNothing(t *testing.T) {
 			}
 			return nil
 		})
-		first := w.lead(jobs.Queue{Limit: 1, Throttler: slow}, "first")
-		second = w.lead(jobs.Queue{Limit: 1}, "second")
+		first := w.lead(queue.Queue{Limit: 1, Throttler: slow}, "first")
+		second = w.lead(queue.Queue{Limit: 1}, "second")
 		w.starts(first)
 		first.Die()
 		w.enqueued("a", 1000)
@@ -103,9 +104,9 @@ func TestFrozenLeaderStartsNothing(t *testing.T) {
 }
 
 // runningIn returns how many jobs of a queue run, and their weight.
-func (w *world) runningIn(queue string) (n, weight int64) {
+func (w *world) runningIn(named string) (n, weight int64) {
 	w.Helper()
-	found, err := w.List(w.Context(), jobs.Filter{Queue: queue, States: []jobs.State{jobs.Running}})
+	found, err := w.List(w.Context(), jobs.Filter{Queue: named, States: []jobs.State{jobs.Running}})
 	w.ok(err)
 	for _, j := range found {
 		n, weight = n+1, weight+j.Weight
@@ -128,7 +129,7 @@ func TestStartedJob(t *testing.T) {
 			}
 			return nil
 		}
-		l := w.leadWith(jobs.Queue{}, "n", begin, func(err error) { t.Error(err) })
+		l := w.leadWith(queue.Queue{}, "n", begin, func(err error) { t.Error(err) })
 		due := time.Now().Add(-time.Minute).UTC()
 		w.enqueue(jobs.Row{Job: jobs.Job{Name: "keyed", Weight: 500, Timeout: time.Hour, NextRun: due, Attempt: 2, Reason: "it was", Answer: []byte("1")}, Run: 3, Token: 5})
 		w.enqueue(jobs.Row{Job: jobs.Job{Name: "bad", Timeout: 10 * time.Second, Key: "old"}})
@@ -169,7 +170,7 @@ func TestStartedJob(t *testing.T) {
 func TestRunningJobsComeBack(t *testing.T) {
 	t.Parallel()
 	inQueue(t, func(w *world) {
-		l := w.lead(jobs.Queue{Limit: 1}, "n")
+		l := w.lead(queue.Queue{Limit: 1}, "n")
 		w.enqueue(jobs.Row{Job: jobs.Job{Name: "a", Weight: 1000, Timeout: time.Hour}})
 		first := w.starts(l, "a")[0]
 		began := time.Now()
@@ -207,11 +208,11 @@ func TestRequestThatNobodyMadeTimesOut(t *testing.T) {
 	t.Parallel()
 	inQueue(t, func(w *world) {
 		w.enqueue(jobs.Row{Job: jobs.Job{Name: "a", Timeout: time.Hour}})
-		first := w.lead(jobs.Queue{}, "n")
+		first := w.lead(queue.Queue{}, "n")
 		w.starts(first, "a")
 		first.Close(w.Context())
 		time.Sleep(2 * time.Hour)
-		late := w.starts(w.lead(jobs.Queue{}, "m"), "a")
+		late := w.starts(w.lead(queue.Queue{}, "m"), "a")
 		if late[0].Phase != jobs.Awaiting || w.job(late[0].ID).Phase != jobs.Awaiting {
 			t.Fatalf("%+v", late[0].Job)
 		}
@@ -220,9 +221,9 @@ func TestRequestThatNobodyMadeTimesOut(t *testing.T) {
 
 func TestRoomIsKept(t *testing.T) {
 	t.Parallel()
-	for _, th := range []jobs.Throttler{nil, jobs.Shares(shareOf, nil)} {
+	for _, th := range []queue.Throttler{nil, queue.Shares(shareOf, nil)} {
 		inQueue(t, func(w *world) {
-			l := w.lead(jobs.Queue{Throttler: th}, "n")
+			l := w.lead(queue.Queue{Throttler: th}, "n")
 			for range 2500 {
 				w.enqueued("a", 1000)
 			}
@@ -243,7 +244,7 @@ func TestRoomIsKept(t *testing.T) {
 func TestServiceClosedEndsNext(t *testing.T) {
 	t.Parallel()
 	inQueue(t, func(w *world) {
-		l := w.lead(jobs.Queue{}, "n")
+		l := w.lead(queue.Queue{}, "n")
 		got := make(chan error, 1)
 		go func() {
 			_, err := l.Next(w.Context(), 1)
@@ -258,7 +259,7 @@ func TestServiceClosedEndsNext(t *testing.T) {
 func TestIdleQueueStartsAtOnce(t *testing.T) {
 	t.Parallel()
 	inQueue(t, func(w *world) {
-		l := w.lead(jobs.Queue{Poll: time.Hour}, "n")
+		l := w.lead(queue.Queue{Poll: time.Hour}, "n")
 		got := w.standBy(l)
 		time.Sleep(10*time.Minute + 300*time.Millisecond)
 		made := time.Now()

@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/swarmiji/swarmiji/jobs/internal/rules"
+	"github.com/swarmiji/swarmiji/jobs/internal/txn"
 )
 
 // GiveBack undoes a hand-out that nobody has seen: Run, NextRun and the number of repetitions are what they were before, and the job is due as it was. Token
@@ -12,17 +15,17 @@ func (s *Service) GiveBack(ctx context.Context, h Handout) error {
 	if h.GivenUp {
 		return nil
 	}
-	err := s.txn.one(ctx, h.ID, func(ctx context.Context, t *step, j *Row) error {
-		if err := j.current(h.Token); err != nil {
+	err := s.txn.One(ctx, h.ID, func(ctx context.Context, t *txn.Step, j *Row) error {
+		if err := rules.CheckToken(j, h.Token); err != nil {
 			return err
 		}
 		if !j.State.Runs() {
 			return ErrNotRunning
 		}
-		if j.waits(t.now) {
+		if rules.AwaitsAnswer(j, t.Now) {
 			return fmt.Errorf("%w: job %d awaits its answer", ErrStale, j.ID)
 		}
-		if j.answered() {
+		if rules.IsAnswered(j) {
 			return s.goOnWith(ctx, t, j)
 		}
 		if h.Before.State != Running {
@@ -35,16 +38,16 @@ func (s *Service) GiveBack(ctx context.Context, h Handout) error {
 		case RunQueued:
 			j.State, j.NextRun = RunQueued, h.Before.NextRun
 		case Running: // the run goes on: who has it next has the same one
-			j.Due = t.now
+			j.Due = t.Now
 		default:
-			j.rest()
+			rules.EndAttempt(j)
 			j.State = Queued
 			j.Run--
 			if j.RetryAfter != "" {
 				j.NextRun = j.Scheduled
 			}
 		}
-		return t.save(ctx, j)
+		return t.Save(ctx, j)
 	})
 	return s.counted(&s.count.givenBack, err)
 }
@@ -54,7 +57,7 @@ const returnTimeout = 30 * time.Second
 
 // returned gives back what was taken for nobody. What cannot be given back is told to the log.
 func (s *Service) returned(h Handout) {
-	ctx, cancel := context.WithTimeout(s.wait.base, returnTimeout)
+	ctx, cancel := context.WithTimeout(s.wait.Base, returnTimeout)
 	defer cancel()
 	if err := s.GiveBack(ctx, h); err != nil {
 		s.log.Error("a job that was handed out to nobody could not be given back", "job", int64(h.ID), "name", h.Name, "token", h.Token, "error", err)
@@ -65,14 +68,14 @@ func (s *Service) returned(h Handout) {
 // only the token is looked at, and no lease is longer than the attempt of a job of a queue. [ErrStale] says that the run is over, or another's.
 func (s *Service) Renew(ctx context.Context, id ID, token int64, lease time.Duration) error {
 	if lease <= 0 {
-		return &FieldError{Field: "lease", Problem: malformed}
+		return &FieldError{Field: "lease", Problem: rules.Malformed}
 	}
-	err := s.txn.shareAll(ctx, &deed{id: id, do: func(ctx context.Context, t *step, j *Row) error {
-		changed, err := j.renew(t.now, token, lease)
+	err := s.txn.Batch(ctx, &txn.Change{Id: id, Do: func(ctx context.Context, t *txn.Step, j *Row) error {
+		changed, err := rules.Renew(j, t.Now, token, lease)
 		if !changed {
 			return err
 		}
-		return t.save(ctx, j)
+		return t.Save(ctx, j)
 	}})
 	return s.counted(&s.count.renewed, err)
 }

@@ -3,10 +3,13 @@ package jobs
 import (
 	"context"
 	"fmt"
+
+	"github.com/swarmiji/swarmiji/jobs/internal/rules"
+	"github.com/swarmiji/swarmiji/jobs/internal/txn"
 )
 
 // after brings in order what a change of j concerns: those that wait for the same sequence key, and its parent.
-func (s *Service) after(ctx context.Context, t *step, j *Row) error {
+func (s *Service) after(ctx context.Context, t *txn.Step, j *Row) error {
 	if err := s.promote(ctx, t, j.SequenceKey); err != nil {
 		return err
 	}
@@ -14,14 +17,14 @@ func (s *Service) after(ctx context.Context, t *step, j *Row) error {
 }
 
 // endable returns an error unless j runs, and its parent, if it has one, waits for it.
-func (s *Service) endable(t *step, j *Row, token int64) error {
-	if err := j.current(token); err != nil {
+func (s *Service) endable(t *txn.Step, j *Row, token int64) error {
+	if err := rules.CheckToken(j, token); err != nil {
 		return err
 	}
 	if !j.State.Runs() {
 		return fmt.Errorf("%w: job %d is %s", ErrNotRunning, j.ID, j.State)
 	}
-	if p := t.parents[j.Parent]; j.Parent != 0 && (p == nil || p.State != Paused) {
+	if p := t.Parents[j.Parent]; j.Parent != 0 && (p == nil || p.State != Paused) {
 		return fmt.Errorf("%w: job %d", ErrParentNotPaused, j.ID)
 	}
 	return nil

@@ -4,28 +4,30 @@ import (
 	"context"
 	"time"
 
+	"github.com/swarmiji/swarmiji/jobs/internal/rules"
+	"github.com/swarmiji/swarmiji/jobs/internal/txn"
 	"github.com/swarmiji/swarmiji/task"
 )
 
 // Postpone has a job that runs wait for its next attempt, in the same run: it is RUNQUEUED, and handed out again after d. data replace its own unless
 // they are nil. counted false: the attempt that ends did not count.
 func (s *Service) Postpone(ctx context.Context, id ID, token int64, d time.Duration, data []byte, counted bool) error {
-	err := s.txn.one(ctx, id, func(ctx context.Context, t *step, j *Row) error {
-		if err := j.current(token); err != nil {
+	err := s.txn.One(ctx, id, func(ctx context.Context, t *txn.Step, j *Row) error {
+		if err := rules.CheckToken(j, token); err != nil {
 			return err
 		}
 		if data != nil {
 			j.Data = data
 		}
-		if j.answered() && j.Phase == "" {
+		if rules.IsAnswered(j) && j.Phase == "" {
 			return s.goOn(ctx, t, j)
 		}
-		j.leave()
+		rules.LeaveAttempt(j)
 		if !counted {
 			j.Attempt = max(j.Attempt-1, 0)
 		}
-		j.State, j.NextRun = RunQueued, micros(t.now.Add(min(max(d, 0), task.MaxTimeLimit)))
-		return t.save(ctx, j)
+		j.State, j.NextRun = RunQueued, rules.Micros(t.Now.Add(min(max(d, 0), task.MaxTimeLimit)))
+		return t.Save(ctx, j)
 	})
 	return s.counted(&s.count.retried, err)
 }

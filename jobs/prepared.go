@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -48,7 +49,7 @@ func (s *Service) TaskEnded(ctx context.Context, name string, id task.ID, failur
 	default:
 		err = s.Finish(ctx, Finish{ID: j.ID, Token: j.Token})
 	}
-	if RunOver(err) { // it was ended meanwhile; or handed out again, and then a look at the record comes before all else
+	if jobstore.RunOver(err) { // it was ended meanwhile; or handed out again, and then a look at the record comes before all else
 		return nil
 	}
 	return err

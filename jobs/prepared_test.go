@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
+	"github.com/swarmiji/swarmiji/jobs/runner"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -15,13 +17,13 @@ func TestCurrentOfConditions(t *testing.T) {
 	bubble(t, func(w *world) {
 		ctx := context.Background()
 		ran := 0
-		h := jobs.Current(w.Service)(task.HandlerFunc(func(ctx context.Context, q *task.Request) (any, error) {
+		h := runner.Current(w.Service)(task.HandlerFunc(func(ctx context.Context, q *task.Request) (any, error) {
 			ran++
-			if held, ok := jobs.FromContext(ctx); ok != (q.ID == "a") || ok && held.Queue != "tasks" {
+			if held, ok := runner.FromContext(ctx); ok != (q.ID == "a") || ok && held.Queue != "tasks" {
 				w.Errorf("task %s has the job %+v, %v", q.ID, held, ok)
 			}
 			if q.ID == "a" {
-				w.is(jobs.Progress(ctx, map[string]int{"n": 1}), jobs.ErrUnsupported)
+				w.is(runner.Progress(ctx, map[string]int{"n": 1}), jobs.ErrUnsupported)
 			}
 			return nil, nil
 		}))
@@ -81,7 +83,7 @@ func (w *world) putPrepared(name string, state jobs.State) jobs.ID {
 	j := &jobs.Row{Job: jobs.Job{
 		Name: name, State: state, Data: []byte("{}"), Created: now, Changed: now, NextRun: now, Queue: "tasks", Key: jobs.KeyOfTask("a"),
 	}, Run: 1, Token: 1}
-	w.ok(w.store.Update(context.Background(), func(ctx context.Context, tx jobs.Tx) error { return tx.Save(ctx, j) }))
+	w.ok(w.store.Update(context.Background(), func(ctx context.Context, tx jobstore.Tx) error { return tx.Save(ctx, j) }))
 	if id := jobs.TaskID(*j); id != "a" {
 		w.Fatalf("the job's task is %q", id)
 	}

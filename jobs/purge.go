@@ -14,7 +14,7 @@ const purgePage = 500
 func (s *Service) Purge(ctx context.Context) (n int, err error) {
 	for {
 		var gone []Row
-		err := s.c.Store.Update(ctx, func(ctx context.Context, tx Tx) error {
+		err := s.c.Store.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 			now, err := tx.Now(ctx)
 			if err != nil {
 				return err
@@ -40,7 +40,7 @@ func (s *Service) Purge(ctx context.Context) (n int, err error) {
 	for {
 		tasks := 0
 		var early []jobstore.EarlyAnswer
-		err := s.c.Store.Update(ctx, func(ctx context.Context, tx Tx) error {
+		err := s.c.Store.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 			now, err := tx.Now(ctx)
 			if err != nil {
 				return err

@@ -1,6 +1,10 @@
 package jobs
 
-import "context"
+import (
+	"context"
+
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
+)
 
 // Query returns a job, or [ErrNotFound].
 func (s *Service) Query(ctx context.Context, id ID) (Job, error) {
@@ -51,7 +55,7 @@ func (s *Service) Rows(ctx context.Context, f Filter) ([]Row, error) {
 	if of > 1 || f.Key != "" && f.Name == "" {
 		return nil, &FieldError{Field: "filter", Problem: "one of Name, Queue and Parent, and a Key with a Name"}
 	}
-	return s.view(ctx, func(ctx context.Context, tx Tx) ([]Row, error) {
+	return s.view(ctx, func(ctx context.Context, tx jobstore.Tx) ([]Row, error) {
 		p := Page{States: f.States, After: f.After, Limit: f.Limit}
 		switch {
 		case f.Key != "":
@@ -68,8 +72,8 @@ func (s *Service) Rows(ctx context.Context, f Filter) ([]Row, error) {
 }
 
 // view reads jobs.
-func (s *Service) view(ctx context.Context, read func(ctx context.Context, tx Tx) ([]Row, error)) (found []Row, err error) {
-	err = s.c.Store.View(ctx, func(ctx context.Context, tx Tx) error {
+func (s *Service) view(ctx context.Context, read func(ctx context.Context, tx jobstore.Tx) ([]Row, error)) (found []Row, err error) {
+	err = s.c.Store.View(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 		var err error
 		found, err = read(ctx, tx)
 		return err
@@ -83,7 +87,7 @@ func (s *Service) view(ctx context.Context, read func(ctx context.Context, tx Tx
 // Row is Query with what the store keeps on top, for tools and protocols.
 func (s *Service) Row(ctx context.Context, id ID) (Row, error) {
 	var r Row
-	err := s.c.Store.View(ctx, func(ctx context.Context, tx Tx) error {
+	err := s.c.Store.View(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 		var err error
 		r, err = tx.Get(ctx, id)
 		return err
@@ -98,7 +102,7 @@ func (s *Service) Row(ctx context.Context, id ID) (Row, error) {
 // jobs are left out.
 func (s *Service) Messages(ctx context.Context, ids ...ID) (map[ID][]byte, error) {
 	var found map[ID][]byte
-	err := s.c.Store.View(ctx, func(ctx context.Context, tx Tx) error {
+	err := s.c.Store.View(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 		var err error
 		found, err = tx.Messages(ctx, ids...)
 		return err

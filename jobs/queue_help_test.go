@@ -12,6 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
+	"github.com/swarmiji/swarmiji/jobs/queue"
 	"github.com/swarmiji/swarmiji/when"
 )
 
@@ -24,7 +26,7 @@ func inQueue(t *testing.T, fn func(w *world)) {
 // enqueue saves a job as it is wanted in the queue "q"; what is not said is usual.
 func (w *world) enqueue(j jobs.Row) jobs.ID {
 	w.Helper()
-	w.ok(w.store.Update(w.Context(), func(ctx context.Context, tx jobs.Tx) error {
+	w.ok(w.store.Update(w.Context(), func(ctx context.Context, tx jobstore.Tx) error {
 		now, err := tx.Now(ctx)
 		if err != nil {
 			return err
@@ -67,7 +69,7 @@ func (w *world) over(ids ...jobs.ID) {
 
 func (w *world) modify(id jobs.ID, fn func(*jobs.Row)) {
 	w.Helper()
-	w.ok(w.store.Update(w.Context(), func(ctx context.Context, tx jobs.Tx) error {
+	w.ok(w.store.Update(w.Context(), func(ctx context.Context, tx jobstore.Tx) error {
 		j, err := tx.Get(ctx, id)
 		if err != nil {
 			return err
@@ -78,17 +80,17 @@ func (w *world) modify(id jobs.ID, fn func(*jobs.Row)) {
 }
 
 // lead begins to serve a queue, until the test ends. What goes wrong fails the test.
-func (w *world) lead(q jobs.Queue, node string) *leader {
+func (w *world) lead(q queue.Queue, node string) *leader {
 	w.Helper()
 	return w.leadWith(q, node, nil, func(err error) { w.Errorf("reported: %v", err) })
 }
 
-func (w *world) leadWith(q jobs.Queue, node string, begin func(*jobs.Row) error, report func(error)) *leader {
+func (w *world) leadWith(q queue.Queue, node string, begin func(*jobs.Row) error, report func(error)) *leader {
 	w.Helper()
 	if q.Name == "" {
 		q.Name = "q"
 	}
-	l, err := w.Lead(jobs.LeaderConfig{Queue: q, Node: node, Lease: 30 * time.Second, Begin: begin, Report: report})
+	l, err := w.Lead(queue.LeaderConfig{Queue: q, Node: node, Lease: 30 * time.Second, Begin: begin, Report: report})
 	w.ok(err)
 	kept := keep(l)
 	w.Cleanup(func() { kept.Close(context.Background()) })
@@ -171,12 +173,12 @@ func mustWindows(t *testing.T, text string, loc *time.Location) *when.Windows {
 
 // leader is a leader whose lease is kept until it dies.
 type leader struct {
-	*jobs.Leader
+	*queue.Leader
 	end  context.CancelFunc
 	done chan struct{}
 }
 
-func keep(l *jobs.Leader) *leader {
+func keep(l *queue.Leader) *leader {
 	ctx, end := context.WithCancel(context.Background())
 	k := &leader{l, end, make(chan struct{})}
 	go func() {

@@ -12,6 +12,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
+	"github.com/swarmiji/swarmiji/jobs/queue"
 )
 
 // modelQueue is a queue as it was asked for, over plain lists.
@@ -85,9 +87,9 @@ func TestQueueAgainstModel(t *testing.T) {
 			parts:    map[string]int64{"a": rapid.SampledFrom([]int64{0, 1000, 3000}).Draw(r, "part a"), "b": 2500},
 			running:  map[jobs.ID]modelJob{},
 		}
-		q := jobs.Queue{Limit: float64(m.limit) / 1000, Order: m.order, Strict: m.strict}
+		q := queue.Queue{Limit: float64(m.limit) / 1000, Order: m.order, Strict: m.strict}
 		if m.throttle {
-			q.Throttler = jobs.Shares(shareOf, map[string]float64{"a": float64(m.parts["a"]) / 1000, "b": 2.5})
+			q.Throttler = queue.Shares(shareOf, map[string]float64{"a": float64(m.parts["a"]) / 1000, "b": 2.5})
 		}
 		steps := rapid.SliceOfN(genModelStep(), 1, 30).Draw(r, "steps")
 		problem := ""
@@ -171,7 +173,7 @@ func sortedIDs(running map[jobs.ID]modelJob) []jobs.ID {
 
 // renewed has those that run keep running, and returns what is started.
 func (w *world) renewed(l *leader, running map[jobs.ID]modelJob) []jobs.Handout {
-	w.ok(w.store.Update(w.Context(), func(ctx context.Context, tx jobs.Tx) error {
+	w.ok(w.store.Update(w.Context(), func(ctx context.Context, tx jobstore.Tx) error {
 		for id := range running {
 			j, err := tx.Get(ctx, id)
 			if err != nil {

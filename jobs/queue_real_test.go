@@ -12,6 +12,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/queue"
 	"github.com/swarmiji/swarmiji/jobs/sqljobs"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -60,7 +61,7 @@ func serviceOn(t *testing.T, dsn string) *jobs.Service {
 // as if it had it.
 func TestLimitIsKeptByLeadersThatLoseTheirLeases(t *testing.T) {
 	t.Parallel()
-	for name, throttler := range map[string]jobs.Throttler{"limit": nil, "shares": jobs.Shares(shareOf, map[string]float64{"a": 3})} {
+	for name, throttler := range map[string]queue.Throttler{"limit": nil, "shares": queue.Shares(shareOf, map[string]float64{"a": 3})} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			onDatabases(t, func(t *testing.T, join func() *jobs.Service) {
@@ -78,7 +79,7 @@ func TestLimitIsKeptByLeadersThatLoseTheirLeases(t *testing.T) {
 				var wg sync.WaitGroup
 				for range 2 {
 					wg.Go(func() {
-						g.serve(ctx, join(), jobs.Queue{Name: "q", Limit: 5, Throttler: throttler, Poll: 50 * time.Millisecond})
+						g.serve(ctx, join(), queue.Queue{Name: "q", Limit: 5, Throttler: throttler, Poll: 50 * time.Millisecond})
 					})
 				}
 				select {
@@ -108,8 +109,8 @@ type guarded struct {
 }
 
 // serve serves the queue as a process that never renews its lease.
-func (g *guarded) serve(ctx context.Context, s *jobs.Service, q jobs.Queue) {
-	l, err := s.Lead(jobs.LeaderConfig{Queue: q, Node: "n", Lease: 300 * time.Millisecond, Report: func(err error) {
+func (g *guarded) serve(ctx context.Context, s *jobs.Service, q queue.Queue) {
+	l, err := s.Lead(queue.LeaderConfig{Queue: q, Node: "n", Lease: 300 * time.Millisecond, Report: func(err error) {
 		if !errors.Is(err, jobs.ErrUnavailable) {
 			g.Error(err)
 		}
@@ -199,7 +200,7 @@ func TestStandbyOnDatabases(t *testing.T) {
 	onDatabases(t, func(t *testing.T, join func() *jobs.Service) {
 		first, second, third := join(), join(), join()
 		lead := func(s *jobs.Service, lease time.Duration) *leader {
-			l, err := s.Lead(jobs.LeaderConfig{Queue: jobs.Queue{Name: "q", Poll: time.Hour}, Node: "n", Lease: lease, Report: func(err error) { t.Error(err) }})
+			l, err := s.Lead(queue.LeaderConfig{Queue: queue.Queue{Name: "q", Poll: time.Hour}, Node: "n", Lease: lease, Report: func(err error) { t.Error(err) }})
 			if err != nil {
 				t.Fatal(err)
 			}

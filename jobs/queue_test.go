@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/queue"
 )
 
 // TestQueueExamples plays the examples by which throttling was explained.
@@ -18,7 +19,7 @@ func TestQueueExamples(t *testing.T) {
 			for range 8 {
 				w.enqueued("a", 2000)
 			}
-			l := w.lead(jobs.Queue{Limit: 10}, "n")
+			l := w.lead(queue.Queue{Limit: 10}, "n")
 			out := w.starts(l, times(5, "a")...)
 			w.over(out[0].ID)
 			w.starts(l, "a")
@@ -29,7 +30,7 @@ func TestQueueExamples(t *testing.T) {
 			t.Parallel()
 			inQueue(t, func(w *world) {
 				w.enqueued("nine", 9000)
-				l := w.lead(jobs.Queue{Limit: 10, Strict: strict}, "n")
+				l := w.lead(queue.Queue{Limit: 10, Strict: strict}, "n")
 				w.starts(l, "nine")
 				w.enqueued("two", 2000)
 				w.enqueued("one", 1000)
@@ -43,7 +44,7 @@ func TestQueueExamples(t *testing.T) {
 			for i, weight := range []int64{4000, 4000, 4000, 2000, 1000} {
 				w.enqueued(string(rune('a'+i)), weight)
 			}
-			w.starts(w.lead(jobs.Queue{Limit: 10}, "n"), "a", "b", "d")
+			w.starts(w.lead(queue.Queue{Limit: 10}, "n"), "a", "b", "d")
 		})
 	})
 	t.Run("12 of 10 runs alone", func(t *testing.T) {
@@ -52,7 +53,7 @@ func TestQueueExamples(t *testing.T) {
 			w.enqueued("small", 1000)
 			w.enqueued("huge", 12_000)
 			w.enqueued("critical", 0)
-			l := w.lead(jobs.Queue{Limit: 10}, "n")
+			l := w.lead(queue.Queue{Limit: 10}, "n")
 			out := w.starts(l, "small", "critical")
 			second := w.enqueued("small", 1000)
 			w.starts(l, "small")
@@ -73,7 +74,7 @@ func TestQueueExamples(t *testing.T) {
 			for range 39 {
 				w.enqueued("east", 1000)
 			}
-			l := w.lead(jobs.Queue{Limit: 100, Throttler: jobs.Shares(shareOf, map[string]float64{"east": 40, "west": 30, "north": 30})}, "n")
+			l := w.lead(queue.Queue{Limit: 100, Throttler: queue.Shares(shareOf, map[string]float64{"east": 40, "west": 30, "north": 30})}, "n")
 			w.starts(l, times(39, "east")...)
 			for range 5 {
 				w.enqueued("east", 1000)
@@ -99,7 +100,7 @@ func TestQueueOrder(t *testing.T) {
 				for _, j := range []struct{ priority, minute int }{{1, 40}, {7, 40}, {50, 33}, {100, 33}, {700, 32}} {
 					w.enqueue(jobs.Row{Job: jobs.Job{Name: strconv.Itoa(j.priority), Priority: j.priority, Weight: 1000, NextRun: hour.Add(time.Duration(j.minute) * time.Minute)}})
 				}
-				l := w.lead(jobs.Queue{Limit: limit, Order: order}, "n")
+				l := w.lead(queue.Queue{Limit: limit, Order: order}, "n")
 				var got []string
 				for range want {
 					out := w.now(l)

@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/swarmiji/swarmiji/jobs/internal/rules"
+	"github.com/swarmiji/swarmiji/jobs/internal/txn"
 )
 
 // RenewAll is Renew for several jobs at once, as they were handed out, in one transaction. errs are theirs, in the same order; with err they are not known. asked is a time
@@ -13,10 +16,10 @@ func (s *Service) RenewAll(ctx context.Context, held []*Row, lease time.Duration
 	for i, h := range held {
 		ids[i] = h.ID
 	}
-	var none locks
-	err = s.txn.do(ctx, &none, func(ctx context.Context, t *step) error {
-		errs, asked = make([]error, len(held)), t.asked
-		found, err := t.tx.Jobs(ctx, ids...)
+	var none txn.Locks
+	err = s.txn.Do(ctx, &none, func(ctx context.Context, t *txn.Step) error {
+		errs, asked = make([]error, len(held)), t.Asked
+		found, err := t.Tx.Jobs(ctx, ids...)
 		if err != nil {
 			return err
 		}
@@ -32,14 +35,14 @@ func (s *Service) RenewAll(ctx context.Context, held []*Row, lease time.Duration
 				continue
 			}
 			var changed bool
-			if changed, errs[i] = j.renew(t.now, h.Token, lease); changed {
+			if changed, errs[i] = rules.Renew(j, t.Now, h.Token, lease); changed {
 				save = append(save, j)
 			}
 		}
 		if len(save) == 0 {
 			return nil
 		}
-		return t.save(ctx, save...)
+		return t.Save(ctx, save...)
 	})
 	if err != nil {
 		return nil, asked, err

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/swarmiji/swarmiji/jobs/internal/rules"
 	"github.com/swarmiji/swarmiji/when"
 )
 
@@ -82,7 +83,7 @@ func (s *Service) checkRepeat(text string) (string, *when.Repeat, error) {
 	}
 	r, err := s.c.Repeats.Parse(text)
 	if err != nil {
-		return "", nil, refusal("repeat", err)
+		return "", nil, rules.Refusal("repeat", err)
 	}
 	return text, r, nil
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/queue"
+	"github.com/swarmiji/swarmiji/jobs/runner"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -14,7 +16,7 @@ import (
 func TestRetriesKeepTheBase(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		d := newDiary()
-		r := s.runner(jobs.RunnerConfig{Queue: &jobs.Queue{Name: "q"}, Workers: 1})
+		r := s.runner(runner.Config{Queue: &queue.Queue{Name: "q"}, Workers: 1})
 		attempt := 0
 		handle(t, r, sum, func(_ ctx, at state) (state, error) {
 			if attempt++; attempt%2 == 1 {

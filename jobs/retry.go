@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/swarmiji/swarmiji/jobs/internal/rules"
+	"github.com/swarmiji/swarmiji/jobs/internal/txn"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -34,54 +36,54 @@ type Retry struct {
 //
 // A job of a queue runs again in its windows. When the answer to the attempt that asks for it is there, that counts instead: the job goes on with the answer.
 func (s *Service) Retry(ctx context.Context, r Retry) error {
-	data, err := checkGiven(r.Data)
+	data, err := rules.CheckGiven(r.Data)
 	if err != nil {
 		return err
 	}
-	if r.NextRun, err = checkTime("nextRun", r.NextRun); err != nil {
+	if r.NextRun, err = rules.CheckTime("nextRun", r.NextRun); err != nil {
 		return err
 	}
-	if err := checkField("name", r.Name, true); err != nil {
+	if err := rules.CheckField("name", r.Name, true); err != nil {
 		return err
 	}
-	if err := checkPriority(r.Priority); err != nil {
+	if err := rules.CheckPriority(r.Priority); err != nil {
 		return err
 	}
 	if r.Delay < 0 {
 		return &FieldError{Field: "delay", Problem: "negative"}
 	}
 	failed := false
-	err = s.txn.one(ctx, r.ID, func(ctx context.Context, t *step, j *Row) error {
+	err = s.txn.One(ctx, r.ID, func(ctx context.Context, t *txn.Step, j *Row) error {
 		failed = false
 		if err := s.endable(t, j, r.Token); err != nil {
 			return err
 		}
-		j.give(data)
-		if r.Token != 0 && j.answered() && j.Phase == "" {
+		rules.SetData(j, data)
+		if r.Token != 0 && rules.IsAnswered(j) && j.Phase == "" {
 			return s.goOn(ctx, t, j)
 		}
 		if err := s.rename(ctx, t, j, r.Name); err != nil {
 			return err
 		}
 		j.Priority = r.Priority.Or(j.Priority)
-		j.leave()
+		rules.LeaveAttempt(j)
 		switch {
-		case j.repeats() && !r.IgnoreRepeat:
+		case rules.Repeats(j) && !r.IgnoreRepeat:
 			var err error
 			if failed, err = s.repeat(ctx, t, j); err != nil {
 				return err
 			}
-			return t.save(ctx, j)
+			return t.Save(ctx, j)
 		case !r.NextRun.IsZero():
 			j.NextRun = r.NextRun
 		default:
-			j.NextRun = micros(t.now.Add(r.Delay))
-			if !inRange(j.NextRun) {
-				return &FieldError{Field: "delay", Problem: malformed}
+			j.NextRun = rules.Micros(t.Now.Add(r.Delay))
+			if !rules.InRange(j.NextRun) {
+				return &FieldError{Field: "delay", Problem: rules.Malformed}
 			}
 		}
-		j.State, j.NextRun = Queued, s.windows.Place(j, j.NextRun, t.now)
-		return t.save(ctx, j)
+		j.State, j.NextRun = Queued, s.windows.Place(j, j.NextRun, t.Now)
+		return t.Save(ctx, j)
 	})
 	if err == nil && failed {
 		return s.counted(&s.count.failed, err)
@@ -94,15 +96,15 @@ func (s *Service) Retry(ctx context.Context, r Retry) error {
 // without a job are passed over; [ErrNotFound] says that there was none at all. [ErrKeyTaken] says that one of them is over, and its key another's by now.
 func (s *Service) Requeue(ctx context.Context, ids []ID, name string) error {
 	if len(ids) == 0 {
-		return &FieldError{Field: "jobIDs", Problem: missing}
+		return &FieldError{Field: "jobIDs", Problem: rules.Missing}
 	}
-	if err := checkField("name", name, true); err != nil {
+	if err := rules.CheckField("name", name, true); err != nil {
 		return err
 	}
-	var l locks
+	var l txn.Locks
 	n := 0
-	err := s.txn.do(ctx, &l, func(ctx context.Context, t *step) error {
-		found, err := t.tx.Jobs(ctx, ids...)
+	err := s.txn.Do(ctx, &l, func(ctx context.Context, t *txn.Step) error {
+		found, err := t.Tx.Jobs(ctx, ids...)
 		if err != nil {
 			return err
 		}
@@ -111,7 +113,7 @@ func (s *Service) Requeue(ctx context.Context, ids []ID, name string) error {
 		}
 		var more error // what is missing for any of them is locked at once
 		for i := range found {
-			if err := errors.Join(l.addSequenceOf(&found[i]), l.addKeys(&found[i], cmp.Or(name, found[i].Name))); err != nil {
+			if err := errors.Join(l.AddSequenceOf(&found[i]), l.AddKeys(&found[i], cmp.Or(name, found[i].Name))); err != nil {
 				more = err
 			}
 		}
@@ -124,21 +126,21 @@ func (s *Service) Requeue(ctx context.Context, ids []ID, name string) error {
 				return err
 			}
 			if j.State.Over() {
-				if err := t.free(ctx, j); err != nil {
+				if err := t.Free(ctx, j); err != nil {
 					return err
 				}
 			}
 			if err := s.queue(ctx, t, j); err != nil {
 				return err
 			}
-			j.anew()
-			j.NextRun, j.Reason = s.windows.Place(j, j.Created, t.now), ""
-			j.give(nil)
-			if err := t.save(ctx, j); err != nil {
+			rules.StartOver(j)
+			j.NextRun, j.Reason = s.windows.Place(j, j.Created, t.Now), ""
+			rules.SetData(j, nil)
+			if err := t.Save(ctx, j); err != nil {
 				return err
 			}
 		}
-		for key := range l.sequences {
+		for key := range l.Sequences {
 			if err := s.promote(ctx, t, key); err != nil {
 				return err
 			}

@@ -16,6 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/queue"
+	"github.com/swarmiji/swarmiji/jobs/runner"
 	"github.com/swarmiji/swarmiji/task"
 	"github.com/swarmiji/swarmiji/when"
 )
@@ -65,12 +67,12 @@ var book = task.New[booking, state]("book", task.WithMaxRetries(1), task.WithRet
 
 // TestDefer: a plain handler's answer comes from outside, in a queue and in none, with what its metadata say of errors.
 func TestDefer(t *testing.T) {
-	for _, queue := range []string{"", "q"} {
+	for _, named := range []string{"", "q"} {
 		inShop(t, func(t *testing.T, s *shop) {
 			d := newDiary()
-			c := jobs.RunnerConfig{Workers: 4}
-			if queue != "" {
-				c.Queue = &jobs.Queue{Name: queue}
+			c := runner.Config{Workers: 4}
+			if named != "" {
+				c.Queue = &queue.Queue{Name: named}
 			}
 			r := s.runner(c)
 			handle(t, r, book, func(c ctx, b booking) (state, error) {
@@ -97,7 +99,7 @@ func TestDefer(t *testing.T) {
 			})
 			s.run(r)
 			put := func(seat, how string, within int) jobs.ID {
-				return s.put(jobs.Spec{Name: "book", Queue: queue, Data: fmt.Appendf(nil, `{"seat":%q,"how":%q,"within":%d}`, seat, how, within)})
+				return s.put(jobs.Spec{Name: "book", Queue: named, Data: fmt.Appendf(nil, `{"seat":%q,"how":%q,"within":%d}`, seat, how, within)})
 			}
 			answered, expected := put("1A", "", 0), put("1B", "expect", 0)
 			refused, late := put("1C", "", 0), put("1D", "", 60)
@@ -108,7 +110,7 @@ func TestDefer(t *testing.T) {
 			time.Sleep(time.Second)
 			for _, id := range []jobs.ID{answered, expected, refused, late, again} {
 				if j := s.job(id); j.State != jobs.Running || j.Phase != jobs.Awaiting {
-					t.Errorf("%q: %s of job %d is %s %s", queue, j.Data, id, j.State, j.Phase)
+					t.Errorf("%q: %s of job %d is %s %s", named, j.Data, id, j.State, j.Phase)
 				}
 			}
 			tell := func(key string, refuse error) {
@@ -119,7 +121,7 @@ func TestDefer(t *testing.T) {
 				}
 				r, err := give()
 				if err != nil || r.Kind != jobs.Accepted {
-					t.Errorf("%q: the answer to %s: %+v, %v", queue, key, r, err)
+					t.Errorf("%q: the answer to %s: %+v, %v", named, key, r, err)
 				}
 			}
 			tell("1A", nil)
@@ -148,7 +150,7 @@ func TestDefer(t *testing.T) {
 			} {
 				j := s.job(w.id)
 				if j.State != w.state || string(j.Answer) != w.answer || !strings.Contains(j.Reason, w.reason) || (w.reason == "") != (j.Reason == "") {
-					t.Errorf("%q: %s is %s with %s: %s; want %+v", queue, j.Data, j.State, j.Answer, j.Reason, w)
+					t.Errorf("%q: %s is %s with %s: %s; want %+v", named, j.Data, j.State, j.Answer, j.Reason, w)
 				}
 			}
 			times := map[string]int{}
@@ -158,14 +160,14 @@ func TestDefer(t *testing.T) {
 			}
 			for what, n := range map[string]int{"1A 0": 2, "1A 1": 0, "1B 0": 1, "1C 0": 1, "1C 1": 1, "1D 0": 1, "1D 1": 1, "1E 0": 1, "1E 1": 1, "1H 1": 1} {
 				if times[what] != n {
-					t.Errorf("%q: %s was done %d times, want %d: %q", queue, what, times[what], n, d.all())
+					t.Errorf("%q: %s was done %d times, want %d: %q", named, what, times[what], n, d.all())
 				}
 			}
 			if j := s.job(finished); string(j.Data) != `{"n":7}` {
-				t.Errorf("%q: it left %s", queue, j.Data)
+				t.Errorf("%q: it left %s", named, j.Data)
 			}
 			if st := r.Stats(); st.Lost != 0 || st.TimedOut != 5 || st.Ran != 1 {
-				t.Errorf("%q: %+v", queue, st)
+				t.Errorf("%q: %+v", named, st)
 			}
 		})
 	}
@@ -177,13 +179,13 @@ type parcelOf struct {
 	Sent int    `json:"sent,omitempty"`
 }
 
-func shipping(request func(c ctx, p parcelOf) error) jobs.Type[parcelOf, string] {
-	return jobs.Type[parcelOf, string]{Name: "ship", Key: func(p parcelOf) string { return p.To }, Request: request}
+func shipping(request func(c ctx, p parcelOf) error) runner.Type[parcelOf, string] {
+	return runner.Type[parcelOf, string]{Name: "ship", Key: func(p parcelOf) string { return p.To }, Request: request}
 }
 
-func (s *shop) ship(kind jobs.Type[parcelOf, string], queue, to string, opts ...func(*jobs.Spec)) jobs.ID {
+func (s *shop) ship(kind runner.Type[parcelOf, string], named, to string, opts ...func(*jobs.Spec)) jobs.ID {
 	s.t.Helper()
-	id, err := kind.Create(s.t.Context(), s.Service, queue, parcelOf{To: to}, opts...)
+	id, err := kind.Create(s.t.Context(), s.Service, named, parcelOf{To: to}, opts...)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -197,7 +199,7 @@ func (s *shop) tell(key, result string, want jobs.ReceiptKind) {
 	}
 }
 
-func register[D, A any](t testing.TB, r *jobs.Runner, kind jobs.Type[D, A]) {
+func register[D, A any](t testing.TB, r *runner.Runner, kind runner.Type[D, A]) {
 	t.Helper()
 	if err := kind.Register(r); err != nil {
 		t.Fatal(err)
@@ -209,7 +211,7 @@ func TestTypeStop(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		d := newDiary()
 		kind := shipping(func(c ctx, p parcelOf) error {
-			h, _ := jobs.FromContext(c)
+			h, _ := runner.FromContext(c)
 			d.note("ask %s, attempt %d", p.To, h.Attempt)
 			if p.To == "quick" {
 				time.Sleep(5 * time.Second)
@@ -235,12 +237,12 @@ func TestTypeStop(t *testing.T) {
 				return p, nil
 			}
 		}
-		runner := func() *jobs.Runner {
-			r := s.runner(jobs.RunnerConfig{Workers: 3, Queue: &jobs.Queue{Name: "q"}, ShutdownTimeout: 10 * time.Second})
+		worker := func() *runner.Runner {
+			r := s.runner(runner.Config{Workers: 3, Queue: &queue.Queue{Name: "q"}, ShutdownTimeout: 10 * time.Second})
 			register(t, r, kind)
 			return r
 		}
-		first := runner()
+		first := worker()
 		stop := s.run(first)
 		answered := s.ship(kind, "q", "answered")
 		time.Sleep(time.Second)
@@ -258,7 +260,7 @@ func TestTypeStop(t *testing.T) {
 		if st := first.Stats(); st.GivenBack != 2 || st.Failed != 0 || st.Lost != 0 {
 			t.Errorf("%+v", st)
 		}
-		stop = s.run(runner())
+		stop = s.run(worker())
 		time.Sleep(61 * time.Second)
 		s.tell("quick", "done", jobs.Accepted)
 		s.tell("slow", "done", jobs.Accepted)
@@ -293,11 +295,11 @@ func TestTypeTooSlow(t *testing.T) {
 			return nil
 		})
 		kind.Timeout = time.Minute
-		kind.Retry = func(_ ctx, f *jobs.Failure[parcelOf]) bool {
+		kind.Retry = func(_ ctx, f *runner.Failure[parcelOf]) bool {
 			d.note("%s: %v", f.Data.To, errors.Is(f.Err, task.ErrAnswerTimeout))
 			return false
 		}
-		r := s.runner(jobs.RunnerConfig{Workers: 4, Queue: &jobs.Queue{Name: "q"}})
+		r := s.runner(runner.Config{Workers: 4, Queue: &queue.Queue{Name: "q"}})
 		register(t, r, kind)
 		stop := s.run(r)
 		ids := []jobs.ID{s.ship(kind, "q", "obeys"), s.ship(kind, "q", "does not")}
@@ -328,13 +330,13 @@ func TestTypeLost(t *testing.T) {
 			return nil
 		})
 		asked := 0
-		kind.Retry = func(c ctx, f *jobs.Failure[parcelOf]) bool {
+		kind.Retry = func(c ctx, f *runner.Failure[parcelOf]) bool {
 			asked++
 			<-c.Done()
 			return true
 		}
 		var told told
-		r := s.runner(jobs.RunnerConfig{Workers: 4, Queue: &jobs.Queue{Name: "q"}, OnReport: told.note})
+		r := s.runner(runner.Config{Workers: 4, Queue: &queue.Queue{Name: "q"}, OnReport: told.note})
 		register(t, r, kind)
 		s.run(r)
 		ids := []jobs.ID{s.ship(kind, "q", "north"), s.ship(kind, "q", "refused")}
@@ -375,15 +377,15 @@ func TestTypeKeys(t *testing.T) {
 			}
 			return p.To
 		}
-		kind.Retry = func(_ ctx, f *jobs.Failure[parcelOf]) bool {
+		kind.Retry = func(_ ctx, f *runner.Failure[parcelOf]) bool {
 			d.note("%s %d: %v", f.Data.To, f.Attempt, f.Err)
 			f.At = time.Now().Add(time.Minute)
 			f.Data.Sent = 0
 			return f.Attempt < 2 && errors.Is(f.Err, jobs.ErrKeyTaken)
 		}
-		r := s.runner(jobs.RunnerConfig{Queue: &jobs.Queue{Name: "q"}})
+		r := s.runner(runner.Config{Queue: &queue.Queue{Name: "q"}})
 		register(t, r, kind)
-		if _, err := kind.Create(t.Context(), s.Service, "q", parcelOf{}); !errors.Is(err, jobs.ErrNoKey) {
+		if _, err := kind.Create(t.Context(), s.Service, "q", parcelOf{}); !errors.Is(err, runner.ErrNoKey) {
 			t.Errorf("without a key: %v", err)
 		}
 		s.ship(kind, "q", "taken")
@@ -416,11 +418,11 @@ func TestQueueRetryAtWindow(t *testing.T) {
 		}
 		kind := shipping(func(_ ctx, p parcelOf) error { d.note("ask %s", p.To); return nil })
 		kind.Windows, kind.Timeout = night, time.Hour
-		kind.Retry = func(_ ctx, f *jobs.Failure[parcelOf]) bool {
+		kind.Retry = func(_ ctx, f *runner.Failure[parcelOf]) bool {
 			f.At = time.Now().Add(6 * time.Hour)
 			return f.Attempt < 2
 		}
-		r := s.runner(jobs.RunnerConfig{Queue: &jobs.Queue{Name: "q", Limit: 1}})
+		r := s.runner(runner.Config{Queue: &queue.Queue{Name: "q", Limit: 1}})
 		register(t, r, kind)
 		s.run(r)
 		first, second := s.ship(kind, "q", "first"), s.ship(kind, "q", "second", func(s *jobs.Spec) { s.Windows = nil })
@@ -439,7 +441,7 @@ func TestQueueSequence(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		d := newDiary()
 		kind := shipping(func(_ ctx, p parcelOf) error { d.note("ask %s", p.To); return nil })
-		r := s.runner(jobs.RunnerConfig{Workers: 4, Queue: &jobs.Queue{Name: "q"}})
+		r := s.runner(runner.Config{Workers: 4, Queue: &queue.Queue{Name: "q"}})
 		register(t, r, kind)
 		s.run(r)
 		for i := range 3 {
@@ -466,7 +468,7 @@ func TestQueueStandby(t *testing.T) {
 		for i := range stops {
 			mine := kind
 			mine.Request = func(ctx, parcelOf) error { by[i].Add(1); return nil }
-			r := s.runner(jobs.RunnerConfig{Service: serve(t, s.store), Queue: &jobs.Queue{Name: "q"}})
+			r := s.runner(runner.Config{Service: serve(t, s.store), Queue: &queue.Queue{Name: "q"}})
 			register(t, r, mine)
 			stops[i] = s.run(r)
 			time.Sleep(time.Second)
@@ -488,7 +490,7 @@ func TestQueueStandby(t *testing.T) {
 func TestQueueUnknownName(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		var told told
-		r := s.runner(jobs.RunnerConfig{Queue: &jobs.Queue{Name: "q", Limit: 1}, OnReport: told.note})
+		r := s.runner(runner.Config{Queue: &queue.Queue{Name: "q", Limit: 1}, OnReport: told.note})
 		handle(t, r, sum, func(_ ctx, at state) (state, error) { return state{at.N + 1}, nil })
 		stop := s.run(r)
 		strange := s.put(jobs.Spec{Name: "strange", Queue: "q"})
@@ -498,11 +500,11 @@ func TestQueueUnknownName(t *testing.T) {
 		if j := s.job(strange); j.State != jobs.Queued || j.Attempt != 0 || !strings.Contains(j.Reason, "nothing is registered") {
 			t.Errorf("%+v", j)
 		}
-		if list := told.all(); len(list) != 2 || list[0].Problem != jobs.ProblemUnknown {
+		if list := told.all(); len(list) != 2 || list[0].Problem != runner.ProblemUnknown {
 			t.Errorf("%+v", list)
 		}
 		stop()
-		r = s.runner(jobs.RunnerConfig{Queue: &jobs.Queue{Name: "q", Limit: 1}})
+		r = s.runner(runner.Config{Queue: &queue.Queue{Name: "q", Limit: 1}})
 		handle(t, r, task.New[state, any]("strange"), func(ctx, state) (any, error) { return nil, nil })
 		s.run(r)
 		time.Sleep(time.Minute)
@@ -535,7 +537,7 @@ func TestQueueDispatch(t *testing.T) {
 			return state{at.N + 100}, nil
 		})
 		road.consume(c)
-		r := s.runner(jobs.RunnerConfig{Submit: road, Results: road.results, Queue: &jobs.Queue{Name: "q", Limit: 2}})
+		r := s.runner(runner.Config{Submit: road, Results: road.results, Queue: &queue.Queue{Name: "q", Limit: 2}})
 		dispatch(t, r, sum)
 		s.run(r)
 		var ids []jobs.ID
@@ -561,7 +563,7 @@ func TestManyAwait(t *testing.T) {
 	const n = 10_000
 	s := newShop(t, openMem(t))
 	kind := shipping(func(ctx, parcelOf) error { return nil })
-	r := s.runner(jobs.RunnerConfig{Workers: 16, Queue: &jobs.Queue{Name: "q", Limit: 2 * n}})
+	r := s.runner(runner.Config{Workers: 16, Queue: &queue.Queue{Name: "q", Limit: 2 * n}})
 	register(t, r, kind)
 	before := runtime.NumGoroutine()
 	heap := func() uint64 {
@@ -619,7 +621,7 @@ func TestQueueGoesOn(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		d := newDiary()
 		kind := shipping(func(_ ctx, p parcelOf) error { d.note("ask %s", p.To); return nil })
-		r := s.runner(jobs.RunnerConfig{Queue: &jobs.Queue{Name: "q", Limit: 1, Poll: time.Hour}})
+		r := s.runner(runner.Config{Queue: &queue.Queue{Name: "q", Limit: 1, Poll: time.Hour}})
 		register(t, r, kind)
 		s.run(r)
 		for _, to := range []string{"a", "b", "c"} {
@@ -638,21 +640,21 @@ func TestQueueGoesOn(t *testing.T) {
 
 // TestTypeOfPlainJobs: a type's functions run for jobs that were made without it, too.
 func TestTypeOfPlainJobs(t *testing.T) {
-	for _, queue := range []string{"", "q"} {
+	for _, named := range []string{"", "q"} {
 		inShop(t, func(t *testing.T, s *shop) {
 			kind := shipping(func(ctx, parcelOf) error { return nil })
 			kind.Timeout = -1
 			kind.Response = func(_ ctx, p parcelOf, answer string) (parcelOf, error) { p.Sent = len(answer); return p, nil }
-			c := jobs.RunnerConfig{}
-			if queue != "" {
-				c.Queue = &jobs.Queue{Name: queue}
+			c := runner.Config{}
+			if named != "" {
+				c.Queue = &queue.Queue{Name: named}
 			}
 			r := s.runner(c)
 			register(t, r, kind)
 			s.run(r)
-			id := s.put(jobs.Spec{Name: "ship", Queue: queue, Data: []byte(`{"to":"x"}`)})
+			id := s.put(jobs.Spec{Name: "ship", Queue: named, Data: []byte(`{"to":"x"}`)})
 			time.Sleep(time.Minute)
-			if j := s.job(id); j.Phase != jobs.Awaiting || j.Key != "x" || queue == "" && !j.Deadline.IsZero() {
+			if j := s.job(id); j.Phase != jobs.Awaiting || j.Key != "x" || named == "" && !j.Deadline.IsZero() {
 				t.Errorf("%+v", j)
 			}
 			s.tell("x", "four", jobs.Accepted)
@@ -669,8 +671,8 @@ func TestTypeAnsweredInTime(t *testing.T) {
 		kind := shipping(func(ctx, parcelOf) error { <-over; return nil })
 		kind.Timeout = time.Minute
 		kind.Response = func(_ ctx, p parcelOf, _ string) (parcelOf, error) { p.Sent = 1; return p, nil }
-		kind.Retry = func(_ ctx, f *jobs.Failure[parcelOf]) bool { t.Errorf("asked about %v", f.Err); return false }
-		r := s.runner(jobs.RunnerConfig{Workers: 2, Queue: &jobs.Queue{Name: "q"}})
+		kind.Retry = func(_ ctx, f *runner.Failure[parcelOf]) bool { t.Errorf("asked about %v", f.Err); return false }
+		r := s.runner(runner.Config{Workers: 2, Queue: &queue.Queue{Name: "q"}})
 		register(t, r, kind)
 		stop := s.run(r)
 		id := s.ship(kind, "q", "x")

@@ -15,6 +15,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/memjobs"
+	"github.com/swarmiji/swarmiji/jobs/runner"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -67,7 +68,7 @@ func serve(t testing.TB, store jobs.Store) *jobs.Service {
 	return s
 }
 
-func (s *shop) runner(c jobs.RunnerConfig) *jobs.Runner {
+func (s *shop) runner(c runner.Config) *runner.Runner {
 	s.t.Helper()
 	if c.Service == nil {
 		c.Service = s.Service
@@ -75,7 +76,7 @@ func (s *shop) runner(c jobs.RunnerConfig) *jobs.Runner {
 	if c.Logger == nil {
 		c.Logger = quiet
 	}
-	r, err := jobs.NewRunner(c)
+	r, err := runner.New(c)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -83,7 +84,7 @@ func (s *shop) runner(c jobs.RunnerConfig) *jobs.Runner {
 }
 
 // run runs r until stop is called, which waits for its end.
-func (s *shop) run(r *jobs.Runner) (stop func()) {
+func (s *shop) run(r *runner.Runner) (stop func()) {
 	s.t.Helper()
 	c, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -177,16 +178,16 @@ func handle[A, R any](t testing.TB, to task.Registrar, d task.Task[A, R], fn fun
 // told collects what a runner reports.
 type told struct {
 	mu   sync.Mutex
-	list []jobs.Report
+	list []runner.Report
 }
 
-func (d *told) note(r jobs.Report) {
+func (d *told) note(r runner.Report) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.list = append(d.list, r)
 }
 
-func (d *told) all() []jobs.Report {
+func (d *told) all() []runner.Report {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.list)

@@ -8,6 +8,8 @@ import (
 
 	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/queue"
+	"github.com/swarmiji/swarmiji/jobs/runner"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -18,8 +20,8 @@ func TestQueueGoesOnWhileItsLeaderStops(t *testing.T) {
 		began, release := make(chan string, 2), make(chan struct{})
 		defer close(release)
 		run := func(node string) (stop context.CancelFunc) {
-			r, err := jobs.NewRunner(jobs.RunnerConfig{
-				Service: join(), Queue: &jobs.Queue{Name: "q", Poll: time.Hour}, Workers: 2, Lease: time.Hour, NodeID: node, ShutdownTimeout: time.Hour, Logger: quiet,
+			r, err := runner.New(runner.Config{
+				Service: join(), Queue: &queue.Queue{Name: "q", Poll: time.Hour}, Workers: 2, Lease: time.Hour, NodeID: node, ShutdownTimeout: time.Hour, Logger: quiet,
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -65,14 +67,14 @@ func TestQueueGoesOnWhileItsLeaderStops(t *testing.T) {
 
 // TestCutOffRunnerEndsItsHandlers: a runner that cannot renew its leases ends its handlers before others are given their jobs.
 func TestCutOffRunnerEndsItsHandlers(t *testing.T) {
-	for _, queue := range []string{"", "q"} {
+	for _, named := range []string{"", "q"} {
 		inShop(t, func(t *testing.T, s *shop) {
 			gate := &gate{Store: s.store}
 			d := newDiary()
-			start := func(node string, service *jobs.Service) *jobs.Runner {
-				c := jobs.RunnerConfig{Service: service, NodeID: node}
-				if queue != "" {
-					c.Queue = &jobs.Queue{Name: queue}
+			start := func(node string, service *jobs.Service) *runner.Runner {
+				c := runner.Config{Service: service, NodeID: node}
+				if named != "" {
+					c.Queue = &queue.Queue{Name: named}
 				}
 				r := s.runner(c)
 				handle(t, r, work, func(c ctx, _ state) (any, error) {
@@ -85,7 +87,7 @@ func TestCutOffRunnerEndsItsHandlers(t *testing.T) {
 				return r
 			}
 			cut := start("cut off", serve(t, gate))
-			id := s.put(jobs.Spec{Name: "work", Queue: queue})
+			id := s.put(jobs.Spec{Name: "work", Queue: named})
 			time.Sleep(15 * time.Second) // a renewal at 10 s lasts until 40 s
 			gate.closed.Store(true)
 			start("other", serve(t, s.store))
@@ -107,7 +109,7 @@ func TestCutOffRunnerEndsItsHandlers(t *testing.T) {
 func TestCutOffRunnerKeepsWhatHasEnded(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		gate := &gate{Store: s.store}
-		r := s.runner(jobs.RunnerConfig{Service: serve(t, gate)})
+		r := s.runner(runner.Config{Service: serve(t, gate)})
 		handle(t, r, work, func(c ctx, at state) (any, error) {
 			<-c.Done()
 			return state{at.N + 1}, nil
@@ -120,7 +122,7 @@ func TestCutOffRunnerKeepsWhatHasEnded(t *testing.T) {
 		gate.closed.Store(false)
 		time.Sleep(time.Minute)
 		s.is(id, jobs.Queued, `{"n":2}`)
-		if st := r.Stats(); st != (jobs.RunnerStats{Ran: 1}) {
+		if st := r.Stats(); st != (runner.Stats{Ran: 1}) {
 			t.Errorf("%+v", st)
 		}
 	})
@@ -128,12 +130,12 @@ func TestCutOffRunnerKeepsWhatHasEnded(t *testing.T) {
 
 // TestCutOffRunnerKeepsItsRequest: a request that was sent although the lease has ended is not sent again, while nobody else was given the job.
 func TestCutOffRunnerKeepsItsRequest(t *testing.T) {
-	for _, queue := range []string{"", "q"} {
+	for _, named := range []string{"", "q"} {
 		inShop(t, func(t *testing.T, s *shop) {
 			gate := &gate{Store: s.store}
-			c := jobs.RunnerConfig{Service: serve(t, gate)}
-			if queue != "" {
-				c.Queue = &jobs.Queue{Name: queue}
+			c := runner.Config{Service: serve(t, gate)}
+			if named != "" {
+				c.Queue = &queue.Queue{Name: named}
 			}
 			r := s.runner(c)
 			d := newDiary()
@@ -144,7 +146,7 @@ func TestCutOffRunnerKeepsItsRequest(t *testing.T) {
 			})
 			register(t, r, kind)
 			s.run(r)
-			id := s.ship(kind, queue, "x")
+			id := s.ship(kind, named, "x")
 			time.Sleep(time.Second)
 			gate.closed.Store(true)
 			time.Sleep(26*time.Second + 500*time.Millisecond) // its lease ends at 30 s, and its handler at 27
@@ -152,12 +154,12 @@ func TestCutOffRunnerKeepsItsRequest(t *testing.T) {
 			time.Sleep(time.Minute)
 			d.about(t, "0s: ask x")
 			if j := s.job(id); j.Phase != jobs.Awaiting {
-				t.Errorf("%q: %s %s", queue, j.State, j.Phase)
+				t.Errorf("%q: %s %s", named, j.State, j.Phase)
 			}
 			s.tell("x", "yes", jobs.Accepted)
 			time.Sleep(time.Minute)
 			if st := r.Stats(); st.GivenBack != 0 || st.Deferred != 1 {
-				t.Errorf("%q: %+v", queue, st)
+				t.Errorf("%q: %+v", named, st)
 			}
 		})
 	}
@@ -167,7 +169,7 @@ func TestCutOffRunnerKeepsItsRequest(t *testing.T) {
 func TestCutOffRunnerGivesBack(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		gate := &gate{Store: s.store}
-		r := s.runner(jobs.RunnerConfig{Service: serve(t, gate)})
+		r := s.runner(runner.Config{Service: serve(t, gate)})
 		d := newDiary()
 		handle(t, r, work, func(c ctx, at state) (any, error) {
 			d.note("begin")
@@ -186,7 +188,7 @@ func TestCutOffRunnerGivesBack(t *testing.T) {
 		gate.closed.Store(false)
 		time.Sleep(10 * time.Minute)
 		s.is(id, jobs.Queued, `{}`)
-		if st := r.Stats(); st != (jobs.RunnerStats{Ran: 1, GivenBack: 1}) {
+		if st := r.Stats(); st != (runner.Stats{Ran: 1, GivenBack: 1}) {
 			t.Errorf("%+v, %q", st, d.all())
 		}
 	})
@@ -198,7 +200,7 @@ func TestDispatchedJobsOfAQueueHaveNoDeadline(t *testing.T) {
 		inShop(t, func(t *testing.T, s *shop) {
 			road := memoryRoad(t)
 			var told told
-			r := s.runner(jobs.RunnerConfig{Submit: road, Results: road.results, Queue: &jobs.Queue{Name: "q"}, OnReport: told.note})
+			r := s.runner(runner.Config{Submit: road, Results: road.results, Queue: &queue.Queue{Name: "q"}, OnReport: told.note})
 			dispatch(t, r, sum)
 			s.run(r)
 			spec := jobs.Spec{Name: "sum", Queue: "q", SequenceKey: "one", Timeout: timeout}
@@ -214,7 +216,7 @@ func TestDispatchedJobsOfAQueueHaveNoDeadline(t *testing.T) {
 			s.is(first, jobs.Finished, `{"n":1}`)
 			s.is(second, jobs.Finished, `{"n":1}`)
 			for _, r := range told.all() {
-				if r.Problem == jobs.ProblemFailed {
+				if r.Problem == runner.ProblemFailed {
 					t.Errorf("job %d: %v", r.Job.ID, r.Err)
 				}
 			}
@@ -226,7 +228,7 @@ func TestDispatchedJobsOfAQueueHaveNoDeadline(t *testing.T) {
 func TestLaterThanAllTime(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		never := time.Date(20_000, 1, 1, 0, 0, 0, 0, time.UTC)
-		q := jobs.Queue{Name: "q", Throttler: jobs.ThrottlerFunc(func(_ ctx, l *jobs.Look) error {
+		q := queue.Queue{Name: "q", Throttler: queue.ThrottlerFunc(func(_ ctx, l *queue.Look) error {
 			for j := range l.Due() {
 				if j.Name == "never" {
 					l.Later(j, never)
@@ -236,7 +238,7 @@ func TestLaterThanAllTime(t *testing.T) {
 			}
 			return nil
 		})}
-		r := s.runner(jobs.RunnerConfig{Queue: &q})
+		r := s.runner(runner.Config{Queue: &q})
 		handle(t, r, work, func(_ ctx, at state) (any, error) { return nil, nil })
 		s.run(r)
 		id := s.put(jobs.Spec{Name: "never", Queue: "q"})

@@ -13,6 +13,9 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
+	"github.com/swarmiji/swarmiji/jobs/queue"
+	"github.com/swarmiji/swarmiji/jobs/runner"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/resultstore/memresults"
 	"github.com/swarmiji/swarmiji/task"
@@ -22,7 +25,7 @@ import (
 func TestRunnerResultsBecomeData(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		d := newDiary()
-		r := s.runner(jobs.RunnerConfig{Workers: 1})
+		r := s.runner(runner.Config{Workers: 1})
 		handle(t, r, sum, func(_ ctx, at state) (state, error) {
 			d.note("from %d", at.N)
 			return state{at.N + 10}, nil
@@ -46,7 +49,7 @@ func TestRunnerResultsBecomeData(t *testing.T) {
 		if j := s.job(id); j.Run != 3 || j.Token != 3 {
 			t.Errorf("%d runs, %d hand-outs", j.Run, j.Token)
 		}
-		if st := r.Stats(); st != (jobs.RunnerStats{Ran: 8}) {
+		if st := r.Stats(); st != (runner.Stats{Ran: 8}) {
 			t.Errorf("%+v", st)
 		}
 	})
@@ -55,27 +58,27 @@ func TestRunnerResultsBecomeData(t *testing.T) {
 // TestRunnerProgress: who asks sees how far a run has come, and a dead runner's successor begins there.
 func TestRunnerProgress(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
-		r := s.runner(jobs.RunnerConfig{})
+		r := s.runner(runner.Config{})
 		late := make(chan ctx, 1)
 		handle(t, r, work, func(c ctx, at state) (any, error) {
-			h, ok := jobs.FromContext(c)
+			h, ok := runner.FromContext(c)
 			if q, has := task.FromContext(c); !ok || !has || h.Name != "work" || q.ID != jobs.TaskID(h.Row) {
 				t.Errorf("%+v, %v", h, ok)
 			}
 			for range 3 {
 				time.Sleep(10 * time.Second)
 				at.N++
-				if err := jobs.Progress(c, at); err != nil {
+				if err := runner.Progress(c, at); err != nil {
 					t.Error(err)
 				}
-				if h, _ := jobs.FromContext(c); string(h.Data) != fmt.Sprintf(`{"n":%d}`, at.N) {
+				if h, _ := runner.FromContext(c); string(h.Data) != fmt.Sprintf(`{"n":%d}`, at.N) {
 					t.Errorf("its own look: %s", h.Data)
 				}
 			}
-			if err := jobs.Progress(c, 7); !errors.Is(err, jobs.ErrBadJob) {
+			if err := runner.Progress(c, 7); !errors.Is(err, jobs.ErrBadJob) {
 				t.Errorf("a number as data: %v", err)
 			}
-			if err := jobs.Progress(c, func() {}); !errors.Is(err, jobs.ErrBadJob) {
+			if err := runner.Progress(c, func() {}); !errors.Is(err, jobs.ErrBadJob) {
 				t.Errorf("a function as data: %v", err)
 			}
 			late <- c
@@ -91,14 +94,14 @@ func TestRunnerProgress(t *testing.T) {
 		}
 		stop()
 		s.is(id, jobs.Queued, `{"n":3}`)
-		if err := jobs.Progress(<-late, state{9}); !errors.Is(err, jobs.ErrStale) {
+		if err := runner.Progress(<-late, state{9}); !errors.Is(err, jobs.ErrStale) {
 			t.Errorf("after its end: %v", err)
 		}
 		s.is(id, jobs.Queued, `{"n":3}`)
-		if err := jobs.Progress(t.Context(), state{9}); !errors.Is(err, jobs.ErrNoRun) {
+		if err := runner.Progress(t.Context(), state{9}); !errors.Is(err, runner.ErrNoRun) {
 			t.Errorf("outside of a run: %v", err)
 		}
-		if _, ok := jobs.FromContext(t.Context()); ok {
+		if _, ok := runner.FromContext(t.Context()); ok {
 			t.Error("a job outside of a run")
 		}
 	})
@@ -108,7 +111,7 @@ func TestRunnerProgress(t *testing.T) {
 func TestRunnerRetries(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		d := newDiary()
-		r := s.runner(jobs.RunnerConfig{})
+		r := s.runner(runner.Config{})
 		mine := errors.New("no luck")
 		var ids sync.Map
 		again := func(name string, fn func(c ctx, n int) error, opts ...task.Option) jobs.ID {
@@ -123,7 +126,7 @@ func TestRunnerRetries(t *testing.T) {
 		want := map[jobs.ID]string{
 			again("by its verdict", func(c ctx, n int) error {
 				if n < 2 {
-					return errors.Join(jobs.Progress(c, map[string]int{"a": 2 + n}), task.Retry(mine, task.After(10*time.Second)))
+					return errors.Join(runner.Progress(c, map[string]int{"a": 2 + n}), task.Retry(mine, task.After(10*time.Second)))
 				}
 				return nil
 			}): `QUEUED {"a":3} 2000-01-02 00:01:00 run 1`, // the next run is a day after this one was to begin
@@ -160,7 +163,7 @@ func TestRunnerRetries(t *testing.T) {
 		if different != 6 {
 			t.Errorf("%d ids for 6 runs", different)
 		}
-		if st := r.Stats(); st != (jobs.RunnerStats{Ran: 3, Retried: 6, Failed: 3}) {
+		if st := r.Stats(); st != (runner.Stats{Ran: 3, Retried: 6, Failed: 3}) {
 			t.Errorf("%+v", st)
 		}
 		lines := map[string]bool{}
@@ -196,7 +199,7 @@ func TestRunnerHandlersThatGoWrong(t *testing.T) {
 	} {
 		inShop(t, func(t *testing.T, s *shop) {
 			var told told
-			r := s.runner(jobs.RunnerConfig{OnReport: told.note})
+			r := s.runner(runner.Config{OnReport: told.note})
 			handle(t, r, work.With(task.WithTimeLimit(time.Minute)), fn)
 			stop := s.run(r)
 			id := s.put(jobs.Spec{Name: "work", Data: []byte(`{"n":1}`)})
@@ -205,7 +208,7 @@ func TestRunnerHandlersThatGoWrong(t *testing.T) {
 				t.Errorf("%s: %q", j.State, j.Reason)
 			}
 			stop()
-			if told := told.all(); len(told) != 1 || told[0].Problem != jobs.ProblemFailed || told[0].Job.ID != id || told[0].Err == nil {
+			if told := told.all(); len(told) != 1 || told[0].Problem != runner.ProblemFailed || told[0].Job.ID != id || told[0].Err == nil {
 				t.Errorf("%+v", told)
 			}
 		})
@@ -219,7 +222,7 @@ func (panics) Error() string { panic("mean") }
 // TestRunnerDataThatDoNotFit: the job fails, and is not tried again.
 func TestRunnerDataThatDoNotFit(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
-		r := s.runner(jobs.RunnerConfig{})
+		r := s.runner(runner.Config{})
 		handle(t, r, sum, func(_ ctx, at state) (state, error) { t.Error("it ran"); return at, nil })
 		s.run(r)
 		id := s.put(jobs.Spec{Name: "sum", Data: []byte(`{"n":"seven"}`)})
@@ -250,9 +253,9 @@ func TestRunnerLeases(t *testing.T) {
 		}
 		time.Sleep(11 * time.Minute)
 		s.is(dead, "", "")
-		r := s.runner(jobs.RunnerConfig{})
+		r := s.runner(runner.Config{})
 		handle(t, r, task.New[state, any]("other"), func(c ctx, _ state) (any, error) {
-			h, _ := jobs.FromContext(c)
+			h, _ := runner.FromContext(c)
 			d.note("other, run %d, token %d", h.Run, h.Token)
 			return nil, nil
 		})
@@ -272,10 +275,10 @@ func (s *shop) take(name string, lease time.Duration) []jobs.Handout {
 }
 
 // long is a runner whose handler takes ten minutes.
-func long(s *shop, d *diary) *jobs.Runner {
-	r := s.runner(jobs.RunnerConfig{})
+func long(s *shop, d *diary) *runner.Runner {
+	r := s.runner(runner.Config{})
 	handle(s.t, r, work, func(c ctx, at state) (any, error) {
-		h, _ := jobs.FromContext(c)
+		h, _ := runner.FromContext(c)
 		d.note("begin %d, run %d", at.N, h.Run)
 		select {
 		case <-time.After(10 * time.Minute):
@@ -298,11 +301,11 @@ func TestRunnerAJobThatMovesOn(t *testing.T) {
 	} {
 		inShop(t, func(t *testing.T, s *shop) {
 			var told told
-			r := s.runner(jobs.RunnerConfig{OnReport: told.note})
+			r := s.runner(runner.Config{OnReport: told.note})
 			var cause, progress error
 			handle(t, r, work, func(c ctx, _ state) (any, error) {
 				<-c.Done()
-				cause, progress = context.Cause(c), jobs.Progress(context.WithoutCancel(c), state{9})
+				cause, progress = context.Cause(c), runner.Progress(context.WithoutCancel(c), state{9})
 				return state{10}, nil
 			})
 			stop := s.run(r)
@@ -319,7 +322,7 @@ func TestRunnerAJobThatMovesOn(t *testing.T) {
 			if j := s.job(id); string(j.Data) != `{"n":1}` {
 				t.Errorf("%s: %s", name, j.Data)
 			}
-			if st, told := r.Stats(), told.all(); st.Lost != 1 || st.Ran != 0 || len(told) != 1 || told[0].Problem != jobs.ProblemLost {
+			if st, told := r.Stats(), told.all(); st.Lost != 1 || st.Ran != 0 || len(told) != 1 || told[0].Problem != runner.ProblemLost {
 				t.Errorf("%s: %+v, %+v", name, st, told)
 			}
 		})
@@ -330,7 +333,7 @@ func TestRunnerAJobThatMovesOn(t *testing.T) {
 func TestRunnerRetryAfter(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		d := newDiary()
-		r := s.runner(jobs.RunnerConfig{Workers: 2})
+		r := s.runner(runner.Config{Workers: 2})
 		var n atomic.Int64
 		handle(t, r, task.New[map[string]any, any]("work"), func(c ctx, data map[string]any) (any, error) {
 			mine := n.Add(1)
@@ -361,12 +364,12 @@ func TestRunnerRetryAfter(t *testing.T) {
 func TestRunnerRetryAfterRepeated(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		d := newDiary()
-		r := s.runner(jobs.RunnerConfig{})
+		r := s.runner(runner.Config{})
 		handle(t, r, sum, func(c ctx, at state) (state, error) {
 			q, _ := task.FromContext(c)
 			d.note("%d, retries %d", at.N, q.Retries)
 			if q.Retries < 2 {
-				return at, errors.Join(jobs.Progress(c, state{at.N + 1}), task.Retry(nil, task.After(10*time.Second)))
+				return at, errors.Join(runner.Progress(c, state{at.N + 1}), task.Retry(nil, task.After(10*time.Second)))
 			}
 			return state{at.N + 1}, nil
 		})
@@ -385,9 +388,9 @@ func TestRunnerRetryAfterRepeated(t *testing.T) {
 func TestRunnerChildren(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		d := newDiary()
-		r := s.runner(jobs.RunnerConfig{})
+		r := s.runner(runner.Config{})
 		handle(t, r, sum, func(c ctx, at state) (state, error) {
-			j, _ := jobs.FromContext(c)
+			j, _ := runner.FromContext(c)
 			if len(j.FinishedChildren) > 0 {
 				for _, child := range j.FinishedChildren {
 					d.note("a child has %s", child.Data)
@@ -402,7 +405,7 @@ func TestRunnerChildren(t *testing.T) {
 			return state{7}, nil
 		})
 		handle(t, r, work, func(c ctx, at state) (any, error) {
-			j, _ := jobs.FromContext(c)
+			j, _ := runner.FromContext(c)
 			time.Sleep(time.Duration(at.N+1) * time.Minute)
 			d.note("child %d of %s", at.N, j.ParentData)
 			return state{at.N + 10}, nil
@@ -419,7 +422,7 @@ func TestRunnerChildren(t *testing.T) {
 func TestRunnerStop(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		d := newDiary()
-		r := s.runner(jobs.RunnerConfig{ShutdownTimeout: time.Minute, Workers: 3})
+		r := s.runner(runner.Config{ShutdownTimeout: time.Minute, Workers: 3})
 		handle(t, r, work, func(c ctx, at state) (any, error) {
 			select {
 			case <-time.After(time.Duration(at.N) * time.Second):
@@ -443,10 +446,10 @@ func TestRunnerStop(t *testing.T) {
 		if j := s.job(slow); j.Run != 0 || j.Token != 1 || j.NextRun.After(time.Now()) {
 			t.Errorf("%+v", j)
 		}
-		if st := r.Stats(); st != (jobs.RunnerStats{Ran: 1, GivenBack: 1}) {
+		if st := r.Stats(); st != (runner.Stats{Ran: 1, GivenBack: 1}) {
 			t.Errorf("%+v", st)
 		}
-		if err := r.Run(t.Context()); !errors.Is(err, jobs.ErrRunning) {
+		if err := r.Run(t.Context()); !errors.Is(err, runner.ErrRunning) {
 			t.Errorf("a second Run: %v", err)
 		}
 	})
@@ -455,7 +458,7 @@ func TestRunnerStop(t *testing.T) {
 // TestRunnerAHandlerThatDoesNotEnd: Run ends all the same, and says so.
 func TestRunnerAHandlerThatDoesNotEnd(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
-		r := s.runner(jobs.RunnerConfig{ShutdownTimeout: time.Second})
+		r := s.runner(runner.Config{ShutdownTimeout: time.Second})
 		over := make(chan struct{})
 		handle(t, r, work, func(ctx, state) (any, error) { <-over; return nil, nil })
 		c, cancel := context.WithCancel(t.Context())
@@ -477,7 +480,7 @@ func TestRunnerWorkersAndOrder(t *testing.T) {
 		var mu sync.Mutex
 		var order []int
 		running, most := 0, 0
-		r := s.runner(jobs.RunnerConfig{Workers: 3})
+		r := s.runner(runner.Config{Workers: 3})
 		handle(t, r, work, func(_ ctx, at state) (any, error) {
 			mu.Lock()
 			order = append(order, at.N/10)
@@ -516,7 +519,7 @@ func TestRunnerWorkersAndOrder(t *testing.T) {
 func TestRunnerAStoreThatIsAway(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		gate := &gate{Store: s.store}
-		r := s.runner(jobs.RunnerConfig{Service: serve(t, gate), Workers: 4})
+		r := s.runner(runner.Config{Service: serve(t, gate), Workers: 4})
 		d := newDiary()
 		handle(t, r, work, func(_ ctx, at state) (any, error) {
 			d.note("run %d", at.N)
@@ -548,15 +551,15 @@ func (g *gate) away() error {
 	return nil
 }
 
-func (g *gate) Update(c context.Context, fn func(context.Context, jobs.Tx) error) error {
+func (g *gate) Update(c context.Context, fn func(context.Context, jobstore.Tx) error) error {
 	return errors.Join(g.away(), ifOpen(g, func() error { return g.Store.Update(c, fn) }))
 }
 
-func (g *gate) Single(c context.Context, fn func(context.Context, jobs.Tx) error) error {
+func (g *gate) Single(c context.Context, fn func(context.Context, jobstore.Tx) error) error {
 	return errors.Join(g.away(), ifOpen(g, func() error { return g.Store.Single(c, fn) }))
 }
 
-func (g *gate) View(c context.Context, fn func(context.Context, jobs.Tx) error) error {
+func (g *gate) View(c context.Context, fn func(context.Context, jobstore.Tx) error) error {
 	return errors.Join(g.away(), ifOpen(g, func() error { return g.Store.View(c, fn) }))
 }
 
@@ -572,7 +575,7 @@ func TestRunnerAClosedService(t *testing.T) {
 	for _, away := range []bool{false, true} {
 		inShop(t, func(t *testing.T, s *shop) {
 			service := serve(t, s.store)
-			c := jobs.RunnerConfig{Service: service}
+			c := runner.Config{Service: service}
 			if away {
 				results := memresults.New(memresults.Config{})
 				defer results.Close(context.Background())
@@ -610,7 +613,7 @@ func TestBadRunners(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		results := memresults.New(memresults.Config{})
 		defer results.Close(context.Background())
-		for text, c := range map[string]jobs.RunnerConfig{
+		for text, c := range map[string]runner.Config{
 			"Service is not set":                 {},
 			"needs Results":                      {Service: s.Service, Submit: nowhere{}},
 			"only to the process that submitted": {Service: s.Service, Submit: nowhere{}, Results: replies{results}},
@@ -618,22 +621,22 @@ func TestBadRunners(t *testing.T) {
 			"Lease is 1ms":                       {Service: s.Service, Lease: time.Millisecond},
 			"Timeout is 10s, not 30s":            {Service: s.Service, Timeout: 10 * time.Second},
 			"the name is not":                    {Service: s.Service, Names: []string{"a", ""}},
-			"Queue.Limit is 0.5":                 {Service: s.Service, Queue: &jobs.Queue{Name: "q", Limit: 0.5}},
-			"Queue.Limit is -1":                  {Service: s.Service, Queue: &jobs.Queue{Name: "q", Limit: -1}},
-			"Queue.Limit is NaN":                 {Service: s.Service, Queue: &jobs.Queue{Name: "q", Limit: math.NaN()}},
+			"Queue.Limit is 0.5":                 {Service: s.Service, Queue: &queue.Queue{Name: "q", Limit: 0.5}},
+			"Queue.Limit is -1":                  {Service: s.Service, Queue: &queue.Queue{Name: "q", Limit: -1}},
+			"Queue.Limit is NaN":                 {Service: s.Service, Queue: &queue.Queue{Name: "q", Limit: math.NaN()}},
 		} {
-			if _, err := jobs.NewRunner(c); err == nil || !strings.Contains(err.Error(), text) {
+			if _, err := runner.New(c); err == nil || !strings.Contains(err.Error(), text) {
 				t.Errorf("%s: %v", text, err)
 			}
 		}
-		_, err := jobs.NewRunner(jobs.RunnerConfig{Submit: nowhere{}, Workers: -1, Results: replies{results}})
+		_, err := runner.New(runner.Config{Submit: nowhere{}, Workers: -1, Results: replies{results}})
 		if !errors.Is(err, jobs.ErrUnsupported) || strings.Count(err.Error(), "\n") != 2 {
 			t.Errorf("not all problems: %v", err)
 		}
 		var r resultstore.ResultStore = results
 
-		place := s.runner(jobs.RunnerConfig{})
-		if err := jobs.Dispatch(place, sum); !errors.Is(err, jobs.ErrUnsupported) {
+		place := s.runner(runner.Config{})
+		if err := runner.Dispatch(place, sum); !errors.Is(err, jobs.ErrUnsupported) {
 			t.Errorf("Dispatch in place: %v", err)
 		}
 		if err := place.Register("a\x00", task.HandlerFunc(nil), task.Metadata{}); err == nil {
@@ -642,28 +645,28 @@ func TestBadRunners(t *testing.T) {
 		if err := place.Run(t.Context()); err == nil {
 			t.Error("it runs nothing")
 		}
-		some := s.runner(jobs.RunnerConfig{Names: []string{"sum", "nobody's"}})
+		some := s.runner(runner.Config{Names: []string{"sum", "nobody's"}})
 		handle(t, some, sum, func(_ ctx, at state) (state, error) { return at, nil })
 		if err := some.Run(t.Context()); !errors.Is(err, task.ErrUnknownTask) || !strings.Contains(err.Error(), "nobody's") {
 			t.Errorf("names without a handler: %v", err)
 		}
-		away := s.runner(jobs.RunnerConfig{Submit: nowhere{}, Results: r})
+		away := s.runner(runner.Config{Submit: nowhere{}, Results: r})
 		if err := work.Handle(away, func(ctx, state) (any, error) { return nil, nil }); !errors.Is(err, jobs.ErrUnsupported) {
 			t.Errorf("Register where jobs are dispatched: %v", err)
 		}
-		if err := jobs.Dispatch(away, sum, "a", "b"); err != nil {
+		if err := runner.Dispatch(away, sum, "a", "b"); err != nil {
 			t.Error(err)
 		}
-		if err := jobs.Dispatch(away, sum, "c", "b"); !errors.Is(err, task.ErrDuplicateTask) {
+		if err := runner.Dispatch(away, sum, "c", "b"); !errors.Is(err, task.ErrDuplicateTask) {
 			t.Errorf("a name twice: %v", err)
 		}
-		if err := jobs.Dispatch(away, sum.With(task.WithIgnoreResult(true)), "d"); !errors.Is(err, jobs.ErrUnsupported) {
+		if err := runner.Dispatch(away, sum.With(task.WithIgnoreResult(true)), "d"); !errors.Is(err, jobs.ErrUnsupported) {
 			t.Errorf("an ignored result: %v", err)
 		}
-		if err := jobs.Dispatch(away, sum.With(task.WithIdempotent(false)), "d"); !errors.Is(err, jobs.ErrUnsupported) {
+		if err := runner.Dispatch(away, sum.With(task.WithIdempotent(false)), "d"); !errors.Is(err, jobs.ErrUnsupported) {
 			t.Errorf("at most once: %v", err)
 		}
-		if err := jobs.Dispatch(away, task.New[state, state]("no name/for a broker"), "e"); !errors.Is(err, task.ErrBadName) {
+		if err := runner.Dispatch(away, task.New[state, state]("no name/for a broker"), "e"); !errors.Is(err, task.ErrBadName) {
 			t.Errorf("%v", err)
 		}
 	})

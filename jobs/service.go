@@ -9,6 +9,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/swarmiji/swarmiji/jobs/internal/rules"
+	"github.com/swarmiji/swarmiji/jobs/internal/txn"
+	"github.com/swarmiji/swarmiji/jobs/internal/waitlist"
+	"github.com/swarmiji/swarmiji/jobs/queue"
 	"github.com/swarmiji/swarmiji/task"
 	"github.com/swarmiji/swarmiji/when"
 )
@@ -51,11 +55,11 @@ type Service struct {
 	c     Config
 	log   *slog.Logger
 	count counters
-	wait  *waiters
+	wait  *waitlist.List
 	// noTaker and noDropper are set once the store's transactions are known not to be one.
 	noTaker, noDropper atomic.Bool
-	windows            Windows
-	txn                *gather
+	windows            rules.Windows
+	txn                *txn.Engine
 	defaults           sync.Map // by the names of jobs: func(*Spec)
 }
 
@@ -87,10 +91,10 @@ func New(c Config) (*Service, error) {
 		c.Logger = slog.Default()
 	}
 	s := &Service{c: c, log: c.Logger}
-	s.wait = newWaiters(waitConfig{
-		store: c.Store, log: s.log, poll: c.Poll, take: s.take, giveBack: s.returned, waiting: &s.count.waiting, limit: MaxTake,
+	s.wait = waitlist.New(waitlist.Config{
+		Store: c.Store, Log: s.log, Poll: c.Poll, Take: s.take, GiveBack: s.returned, Waiting: &s.count.waiting, Limit: MaxTake,
 	})
-	s.txn = newGather(c.Store, s.after)
+	s.txn = txn.New(c.Store, s.after)
 	return s, nil
 }
 
@@ -105,13 +109,13 @@ func (s *Service) SetDefaults(name string, fn func(*Spec)) { s.defaults.Store(na
 // them is given back. All other methods go on working for as long as the store does, so that who stops can still end his jobs. It is idempotent. When
 // ctx ends before, its error is returned, and what is under way is given up.
 func (s *Service) Close(ctx context.Context) error {
-	return errors.Join(s.wait.close(ctx), s.txn.wait(ctx))
+	return errors.Join(s.wait.Close(ctx), s.txn.Wait(ctx))
 }
 
 // Lead returns a part in serving a queue: the leader hands out the jobs of c.Queue while it has the lease of the queue, and stands by else. Close it.
-func (s *Service) Lead(c LeaderConfig) (*Leader, error) {
-	return NewLeader(Host{
-		Store: s.c.Store, Closed: s.wait.look.ctx.Done(), Complete: s.dress, GiveBack: s.returned,
+func (s *Service) Lead(c queue.LeaderConfig) (*queue.Leader, error) {
+	return queue.NewLeader(queue.Host{
+		Store: s.c.Store, Closed: s.wait.Look.Ctx.Done(), Complete: s.dress, GiveBack: s.returned,
 		Taken: func(n int) { s.count.taken.Add(int64(n)) },
 	}, c)
 }

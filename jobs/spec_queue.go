@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/swarmiji/swarmiji/jobs/internal/rules"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -28,7 +30,7 @@ func (s *Service) draftQueue(j *Row, spec *Spec) error {
 	if spec.Queue == "" {
 		return onlyInQueue(spec)
 	}
-	if err := checkField("queue", spec.Queue, false); err != nil {
+	if err := rules.CheckField("queue", spec.Queue, false); err != nil {
 		return err
 	}
 	switch {
@@ -72,9 +74,9 @@ func onlyInQueue(spec *Spec) error {
 func checkKeyField(field, key string) error {
 	switch {
 	case len(key) > MaxKey:
-		return longerThan(field, len(key), MaxKey)
-	case checkKey(key) != nil:
-		return &FieldError{Field: field, Problem: malformed}
+		return rules.LongerThan(field, len(key), MaxKey)
+	case jobstore.CheckKey(key) != nil:
+		return &FieldError{Field: field, Problem: rules.Malformed}
 	}
 	return nil
 }
@@ -82,14 +84,14 @@ func checkKeyField(field, key string) error {
 // checkTimeout rounds a timeout up to a microsecond.
 func checkTimeout(d time.Duration) (time.Duration, error) {
 	if d < 0 || d > task.MaxTimeLimit {
-		return 0, &FieldError{Field: "timeout", Problem: malformed, Detail: fmt.Sprintf("%s is not from 0 to %s", d, task.MaxTimeLimit)}
+		return 0, &FieldError{Field: "timeout", Problem: rules.Malformed, Detail: fmt.Sprintf("%s is not from 0 to %s", d, task.MaxTimeLimit)}
 	}
-	return wholeMicros(d), nil
+	return rules.WholeMicros(d), nil
 }
 
 // thousandths returns a weight in thousandths, rounded up: of the digits that write it, since 1.1 times 1000 is a little more than 1100.
 func thousandths(weight float64) (int64, error) {
-	bad := &FieldError{Field: "weight", Problem: malformed}
+	bad := &FieldError{Field: "weight", Problem: rules.Malformed}
 	if math.IsNaN(weight) || weight < 0 || weight > float64(MaxWeight/1000) {
 		return 0, bad
 	}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
+	"github.com/swarmiji/swarmiji/jobs/queue"
 )
 
 func TestThrottlerThatFails(t *testing.T) {
@@ -25,7 +27,7 @@ func TestThrottlerThatFails(t *testing.T) {
 			t.Parallel()
 			inQueue(t, func(w *world) {
 				bad := true
-				throttler := jobs.ThrottlerFunc(func(_ context.Context, l *jobs.Look) error {
+				throttler := queue.ThrottlerFunc(func(_ context.Context, l *queue.Look) error {
 					for j := range l.Due() {
 						if j.Name == "later" {
 							l.Later(j, l.Now().Add(time.Hour))
@@ -39,7 +41,7 @@ func TestThrottlerThatFails(t *testing.T) {
 					return nil
 				})
 				var told []error
-				l := w.leadWith(jobs.Queue{Throttler: throttler}, "n", nil, func(err error) { told = append(told, err) })
+				l := w.leadWith(queue.Queue{Throttler: throttler}, "n", nil, func(err error) { told = append(told, err) })
 				id := w.enqueued("a", 1000)
 				later := w.enqueued("later", 1000)
 				closed := w.enqueue(jobs.Row{Job: jobs.Job{Window: "WINDOWS 12:00-13:00"}})
@@ -69,15 +71,15 @@ func TestThrottlerThatFails(t *testing.T) {
 func TestSlowThrottler(t *testing.T) {
 	t.Parallel()
 	inQueue(t, func(w *world) {
-		throttler := jobs.ThrottlerFunc(func(ctx context.Context, l *jobs.Look) error {
+		throttler := queue.ThrottlerFunc(func(ctx context.Context, l *queue.Look) error {
 			<-ctx.Done()
 			for j := range l.Due() {
 				l.Start(j)
 			}
 			return nil
 		})
-		l := w.lead(jobs.Queue{Throttler: throttler}, "n")
-		other := w.lead(jobs.Queue{}, "other")
+		l := w.lead(queue.Queue{Throttler: throttler}, "n")
+		other := w.lead(queue.Queue{}, "other")
 		w.over(w.enqueued("a", 1000))
 		w.first(l, time.Minute)
 		got := w.standBy(other)
@@ -100,7 +102,7 @@ func TestLaterIsKept(t *testing.T) {
 	t.Parallel()
 	inQueue(t, func(w *world) {
 		at := time.Now().Add(90 * time.Minute)
-		throttler := jobs.ThrottlerFunc(func(_ context.Context, l *jobs.Look) error {
+		throttler := queue.ThrottlerFunc(func(_ context.Context, l *queue.Look) error {
 			for j := range l.Due() {
 				l.Later(j, l.Now().Add(-time.Second)) // leaves it where it is
 				l.Later(j, at)
@@ -115,7 +117,7 @@ func TestLaterIsKept(t *testing.T) {
 			}
 			return nil
 		})
-		l := w.lead(jobs.Queue{Throttler: throttler}, "n")
+		l := w.lead(queue.Queue{Throttler: throttler}, "n")
 		free := w.enqueue(jobs.Row{Job: jobs.Job{Attempt: 2}, Run: 4, Token: 5})
 		boxed := w.enqueue(jobs.Row{Job: jobs.Job{Window: "WINDOWS 00:00-01:00, 12:00-13:00"}})
 		w.starts(l)
@@ -132,7 +134,7 @@ func TestLookShowsWhatRuns(t *testing.T) {
 	t.Parallel()
 	inQueue(t, func(w *world) {
 		var seen []string
-		throttler := jobs.ThrottlerFunc(func(_ context.Context, l *jobs.Look) error {
+		throttler := queue.ThrottlerFunc(func(_ context.Context, l *queue.Look) error {
 			if l.Queue().Name != "q" || l.Now().IsZero() {
 				t.Error("the look does not know its queue or time")
 			}
@@ -154,7 +156,7 @@ func TestLookShowsWhatRuns(t *testing.T) {
 			}
 			return nil
 		})
-		l := w.lead(jobs.Queue{Throttler: throttler}, "n")
+		l := w.lead(queue.Queue{Throttler: throttler}, "n")
 		a := w.enqueue(jobs.Row{Job: jobs.Job{Name: "a", Data: []byte(`{"n":1}`)}})
 		w.starts(l, "a")
 		b := w.enqueue(jobs.Row{Job: jobs.Job{Name: "b", Data: []byte(`{"n":2}`)}})
@@ -171,7 +173,7 @@ func TestLookShowsWhatRuns(t *testing.T) {
 		w.modify(b, func(j *jobs.Row) { j.Data = []byte(`{"n":3}`) })
 		l.Close(w.Context())
 		w.enqueued("c", 0)
-		w.starts(w.lead(jobs.Queue{Throttler: throttler}, "m"), "c")
+		w.starts(w.lead(queue.Queue{Throttler: throttler}, "m"), "c")
 		if !slices.Equal(seen, []string{`b{"n":3}`, "c{}"}) {
 			t.Fatalf("seen %v", seen)
 		}
@@ -181,7 +183,7 @@ func TestLookShowsWhatRuns(t *testing.T) {
 func TestShares(t *testing.T) {
 	t.Parallel()
 	inQueue(t, func(w *world) {
-		l := w.lead(jobs.Queue{Limit: 10, Throttler: jobs.Shares(shareOf, map[string]float64{"east": 4, "west": 2.5, "shut": 0})}, "n")
+		l := w.lead(queue.Queue{Limit: 10, Throttler: queue.Shares(shareOf, map[string]float64{"east": 4, "west": 2.5, "shut": 0})}, "n")
 		for _, j := range []struct {
 			name   string
 			weight int64
@@ -211,7 +213,7 @@ func TestShares(t *testing.T) {
 func TestSharesKnowWhatAnAnswerStarts(t *testing.T) {
 	t.Parallel()
 	inQueue(t, func(w *world) {
-		l := w.lead(jobs.Queue{Throttler: jobs.Shares(shareOf, map[string]float64{"east": 1, "west": 1})}, "n")
+		l := w.lead(queue.Queue{Throttler: queue.Shares(shareOf, map[string]float64{"east": 1, "west": 1})}, "n")
 		again := w.enqueue(jobs.Row{Job: jobs.Job{Name: "east.again", Weight: 1000, Key: "k", Attempt: 1, NextRun: time.Now().UTC().Add(time.Hour)}, Respond: true, Run: 1})
 		w.enqueued("west.a", 1000)
 		out := w.starts(l, "west.a")
@@ -232,7 +234,7 @@ func TestManyWaitInAFullShare(t *testing.T) {
 			w.enqueued("east", 1000)
 		}
 		w.enqueued("north", 1000)
-		l := w.lead(jobs.Queue{Throttler: jobs.Shares(shareOf, map[string]float64{"east": 2, "north": 1})}, "n")
+		l := w.lead(queue.Queue{Throttler: queue.Shares(shareOf, map[string]float64{"east": 2, "north": 1})}, "n")
 		w.starts(l, "east", "east", "north")
 	})
 }
@@ -246,7 +248,7 @@ func TestManyRun(t *testing.T) {
 		for range all {
 			ids = append(ids, w.enqueued("a", 1000))
 		}
-		l := w.lead(jobs.Queue{Throttler: jobs.Shares(shareOf, map[string]float64{"a": all})}, "n")
+		l := w.lead(queue.Queue{Throttler: queue.Shares(shareOf, map[string]float64{"a": all})}, "n")
 		w.starts(l, times(all, "a")...)
 		w.over(ids[:1500]...)
 		w.over(ids[3400:]...)
@@ -259,9 +261,9 @@ func TestManyRun(t *testing.T) {
 
 func TestWindowsAtAdmission(t *testing.T) {
 	t.Parallel()
-	for _, th := range []jobs.Throttler{nil, jobs.Shares(shareOf, nil)} {
+	for _, th := range []queue.Throttler{nil, queue.Shares(shareOf, nil)} {
 		inQueue(t, func(w *world) { // it is midnight
-			l := w.lead(jobs.Queue{Limit: 1, Strict: true, Throttler: th}, "n")
+			l := w.lead(queue.Queue{Limit: 1, Strict: true, Throttler: th}, "n")
 			shut := w.enqueue(jobs.Row{Job: jobs.Job{Name: "shut", Weight: 1000, Window: "WINDOWS 09:00-17:00", Attempt: 1, Reason: "it was"}})
 			open := w.enqueue(jobs.Row{Job: jobs.Job{Name: "open", Weight: 1000, Window: "WINDOWS 22:00-06:00"}})
 			w.starts(l, "open") // the one before it takes no place, not in a strict queue either
@@ -281,7 +283,7 @@ func TestWindowsAtAdmission(t *testing.T) {
 // slowStore reads pages slowly.
 type slowStore struct{ jobs.Store }
 
-func (s slowStore) View(ctx context.Context, fn func(context.Context, jobs.Tx) error) error {
+func (s slowStore) View(ctx context.Context, fn func(context.Context, jobstore.Tx) error) error {
 	time.Sleep(50 * time.Millisecond)
 	return s.Store.View(ctx, fn)
 }
@@ -298,7 +300,7 @@ func TestLongLineIsReadInParts(t *testing.T) {
 			slow, err := jobs.New(jobs.Config{Store: slowStore{w.store}})
 			w.ok(err)
 			s := &world{w.T, slow, w.store}
-			l := s.lead(jobs.Queue{Throttler: jobs.Shares(shareOf, map[string]float64{"east": 2, "north": 1})}, "n")
+			l := s.lead(queue.Queue{Throttler: queue.Shares(shareOf, map[string]float64{"east": 2, "north": 1})}, "n")
 			began := time.Now()
 			out := s.first(l, time.Minute)
 			if took := time.Since(began); !slices.Equal(namesOf(out), []string{"east", "east"}) || took > 400*time.Millisecond {

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/queue"
+	"github.com/swarmiji/swarmiji/jobs/runner"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -13,7 +15,7 @@ func TestTypeDefaultsReachJobsMadeByName(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		kind := shipping(func(ctx, parcelOf) error { return nil })
 		kind.Priority, kind.Weight, kind.Timeout, kind.Windows = task.Set(7), task.Set(2.5), time.Hour, mustWindows(t, "12:00-13:00", nil)
-		register(t, s.runner(jobs.RunnerConfig{Queue: &jobs.Queue{Name: "q"}}), kind)
+		register(t, s.runner(runner.Config{Queue: &queue.Queue{Name: "q"}}), kind)
 		shorter := mustWindows(t, "06:00-07:00", nil)
 		for what, c := range map[string]struct {
 			spec     jobs.Spec
@@ -40,7 +42,7 @@ func TestTypeDefaultsReachJobsMadeByName(t *testing.T) {
 		}
 		endless := kind
 		endless.Name, endless.Timeout, endless.Priority, endless.Weight, endless.Windows = "endless", -1, task.Opt[int]{}, task.Opt[float64]{}, nil
-		register(t, s.runner(jobs.RunnerConfig{Queue: &jobs.Queue{Name: "q"}}), endless)
+		register(t, s.runner(runner.Config{Queue: &queue.Queue{Name: "q"}}), endless)
 		if j := s.job(s.put(jobs.Spec{Name: "endless", Queue: "q"})); j.Timeout != 0 || j.Priority != jobs.DefaultPriority || j.Weight != 1000 {
 			t.Errorf("%+v", j)
 		}

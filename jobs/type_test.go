@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/queue"
+	"github.com/swarmiji/swarmiji/jobs/runner"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -81,12 +83,12 @@ func (f course) end() (state jobs.State, reason string, attempts int) {
 
 func courses() []course {
 	var all []course
-	for _, queue := range []string{"", "q"} {
+	for _, named := range []string{"", "q"} {
 		for _, request := range []string{"ok", "error", "panic", "gone"} {
 			for _, answer := range []string{"ok", "refusal", "never", "another", "malformed"} {
 				for _, response := range []string{"none", "ok", "error", "panic", "gone"} {
 					for _, retry := range []string{"none", "no", "yes", "panic"} {
-						all = append(all, course{Queue: queue, Request: request, Answer: answer, Response: response, Retry: retry})
+						all = append(all, course{Queue: named, Request: request, Answer: answer, Response: response, Retry: retry})
 					}
 				}
 			}
@@ -120,8 +122,8 @@ func (o *outside) answer(name, key, how string) {
 }
 
 // kind is the type of the jobs of a course; its functions do as the data say.
-func (o *outside) kind(name string, hasResponse, hasRetry bool) jobs.Type[course, map[string]string] {
-	t := jobs.Type[course, map[string]string]{
+func (o *outside) kind(name string, hasResponse, hasRetry bool) runner.Type[course, map[string]string] {
+	t := runner.Type[course, map[string]string]{
 		Name: name, Timeout: time.Minute,
 		Key: func(f course) string { return fmt.Sprintf("%v %d", f, f.Attempt) },
 		Request: func(_ ctx, f course) error {
@@ -151,7 +153,7 @@ func (o *outside) kind(name string, hasResponse, hasRetry bool) jobs.Type[course
 		}
 	}
 	if hasRetry {
-		t.Retry = func(_ ctx, f *jobs.Failure[course]) bool {
+		t.Retry = func(_ ctx, f *runner.Failure[course]) bool {
 			if f.Attempt != 1 || f.Err == nil || f.Job.Name != name || time.Until(f.At) != task.DefaultRetryDelay {
 				o.s.t.Errorf("%+v", f)
 			}
@@ -174,15 +176,15 @@ func (o *outside) kind(name string, hasResponse, hasRetry bool) jobs.Type[course
 func TestTypeCourses(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		o := &outside{s: s}
-		kinds := map[string]jobs.Type[course, map[string]string]{}
+		kinds := map[string]runner.Type[course, map[string]string]{}
 		for _, hasResponse := range []bool{false, true} {
 			for _, hasRetry := range []bool{false, true} {
 				name := fmt.Sprintf("kind %v %v", hasResponse, hasRetry)
 				kinds[name] = o.kind(name, hasResponse, hasRetry)
 			}
 		}
-		runners := map[string]*jobs.Runner{
-			"": s.runner(jobs.RunnerConfig{Workers: 8}), "q": s.runner(jobs.RunnerConfig{Workers: 8, Queue: &jobs.Queue{Name: "q"}}),
+		runners := map[string]*runner.Runner{
+			"": s.runner(runner.Config{Workers: 8}), "q": s.runner(runner.Config{Workers: 8, Queue: &queue.Queue{Name: "q"}}),
 		}
 		for _, r := range runners {
 			for _, kind := range kinds {
@@ -193,8 +195,8 @@ func TestTypeCourses(t *testing.T) {
 		}
 		ids := map[course]jobs.ID{}
 		var stops []func()
-		for _, queue := range slices.Sorted(maps.Keys(runners)) {
-			stops = append(stops, s.run(runners[queue]))
+		for _, named := range slices.Sorted(maps.Keys(runners)) {
+			stops = append(stops, s.run(runners[named]))
 		}
 		for _, f := range courses() {
 			name := fmt.Sprintf("kind %v %v", f.Response != "none", f.Retry != "none")
@@ -237,7 +239,7 @@ func TestTypeCourses(t *testing.T) {
 			}
 			requests += attempts
 		}
-		var sum jobs.RunnerStats
+		var sum runner.Stats
 		for _, r := range runners {
 			st := r.Stats()
 			sum.Deferred += st.Deferred

@@ -3,18 +3,21 @@ package jobs
 import (
 	"context"
 	"fmt"
+
+	"github.com/swarmiji/swarmiji/jobs/internal/rules"
+	"github.com/swarmiji/swarmiji/jobs/internal/txn"
 )
 
 // there returns the job that a unique spec means, nil if there is none. With several it is the oldest.
 func (m *maker) there(ctx context.Context, spec *Spec) (*Row, error) {
 	p := Page{Limit: 1}
 	for {
-		found, err := m.tx.Named(ctx, spec.Name, p)
+		found, err := m.Tx.Named(ctx, spec.Name, p)
 		if err != nil || len(found) == 0 {
 			return nil, err
 		}
 		for i := range found {
-			if found[i].Mock == spec.Mock && found[i].unique() {
+			if found[i].Mock == spec.Mock && rules.IsUnique(&found[i]) {
 				return m.same(&found[i]), nil
 			}
 		}
@@ -24,7 +27,7 @@ func (m *maker) there(ctx context.Context, spec *Spec) (*Row, error) {
 
 // same returns the copy of j that this transaction works with already, if it is a parent of another.
 func (m *maker) same(j *Row) *Row {
-	if p := m.parents[j.ID]; p != nil {
+	if p := m.Parents[j.ID]; p != nil {
 		return p
 	}
 	return j
@@ -42,33 +45,33 @@ func (m *maker) meet(ctx context.Context, old, j *Row, spec *Spec) error {
 	if old.SequenceKey != "" && j.Repeat != "" {
 		return &FieldError{Field: "repeat", Problem: fmt.Sprintf("not together with sequenceKey, which job %d has", old.ID)}
 	}
-	if spec.Keep || sameData(old.Data, j.Data) {
+	if spec.Keep || rules.SameData(old.Data, j.Data) {
 		return nil
 	}
-	merged, err := mergePatch(old.Data, j.Data)
+	merged, err := rules.MergePatch(old.Data, j.Data)
 	if err != nil {
 		return err
 	}
-	if _, err := checkGiven(merged); err != nil {
+	if _, err := rules.CheckGiven(merged); err != nil {
 		return err
 	}
 	old.Data, old.Repeat = merged, j.Repeat
 	old.Priority = spec.Priority.Or(old.Priority)
-	return m.save(ctx, old)
+	return m.Save(ctx, old)
 }
 
 // rename gives j a name, under which its keys have to be free; they may be locked already.
-func (s *Service) rename(ctx context.Context, t *step, j *Row, name string) error {
+func (s *Service) rename(ctx context.Context, t *txn.Step, j *Row, name string) error {
 	if name == "" || name == j.Name {
 		return nil
 	}
 	if j.Key != "" || j.UniqueKey != "" {
-		if err := t.locks.addKeys(j, name); err != nil {
+		if err := t.Locks.AddKeys(j, name); err != nil {
 			return err
 		}
 		renamed := *j
 		renamed.Name = name
-		if err := t.free(ctx, &renamed); err != nil {
+		if err := t.Free(ctx, &renamed); err != nil {
 			return err
 		}
 	}

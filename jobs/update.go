@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/swarmiji/swarmiji/jobs/internal/rules"
+	"github.com/swarmiji/swarmiji/jobs/internal/txn"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -27,9 +29,9 @@ type Update struct {
 // Update replaces the data of a job in any state, and what else is set. Who asks about the job sees it at once: it is how a run tells of its progress.
 func (s *Service) Update(ctx context.Context, u Update) error {
 	if u.Data == nil {
-		return &FieldError{Field: "data", Problem: missing}
+		return &FieldError{Field: "data", Problem: rules.Missing}
 	}
-	data, err := checkGiven(u.Data)
+	data, err := rules.CheckGiven(u.Data)
 	if err != nil {
 		return err
 	}
@@ -37,19 +39,19 @@ func (s *Service) Update(ctx context.Context, u Update) error {
 	if err != nil {
 		return err
 	}
-	if u.NextRun, err = checkTime("nextRun", u.NextRun); err != nil {
+	if u.NextRun, err = rules.CheckTime("nextRun", u.NextRun); err != nil {
 		return err
 	}
-	if err := checkPriority(u.Priority); err != nil {
+	if err := rules.CheckPriority(u.Priority); err != nil {
 		return err
 	}
-	var l locks
-	err = s.txn.do(ctx, &l, func(ctx context.Context, t *step) error {
-		j, err := t.tx.Get(ctx, u.ID)
+	var l txn.Locks
+	err = s.txn.Do(ctx, &l, func(ctx context.Context, t *txn.Step) error {
+		j, err := t.Tx.Get(ctx, u.ID)
 		if err != nil {
 			return err
 		}
-		if err := j.current(u.Token); err != nil {
+		if err := rules.CheckToken(&j, u.Token); err != nil {
 			return err
 		}
 		j.Data = data
@@ -68,14 +70,14 @@ func (s *Service) Update(ctx context.Context, u Update) error {
 			if j.State.Runs() {
 				scheduled = j.Scheduled
 			}
-			if j.NextRun, err = s.repeatFrom(repeat, scheduled, j.LastRun, t.now); err != nil {
-				return refusal("repeat", err)
+			if j.NextRun, err = s.repeatFrom(repeat, scheduled, j.LastRun, t.Now); err != nil {
+				return rules.Refusal("repeat", err)
 			}
 		}
 		if !j.State.Runs() {
-			j.NextRun = s.windows.Place(&j, j.NextRun, t.now)
+			j.NextRun = s.windows.Place(&j, j.NextRun, t.Now)
 		}
-		return t.save(ctx, &j)
+		return t.Save(ctx, &j)
 	})
 	return s.counted(&s.count.updated, err)
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/jobs/memjobs"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -42,7 +43,7 @@ func (p *probed) setHold(fn func()) {
 	p.hold = fn
 }
 
-func (p *probed) Single(ctx context.Context, fn func(context.Context, jobs.Tx) error) error {
+func (p *probed) Single(ctx context.Context, fn func(context.Context, jobstore.Tx) error) error {
 	p.singles.Add(1)
 	if err := p.err(); err != nil {
 		return err
@@ -57,7 +58,7 @@ func (p *probed) Single(ctx context.Context, fn func(context.Context, jobs.Tx) e
 	return err
 }
 
-func (p *probed) Update(ctx context.Context, fn func(context.Context, jobs.Tx) error) error {
+func (p *probed) Update(ctx context.Context, fn func(context.Context, jobstore.Tx) error) error {
 	p.updates.Add(1)
 	if err := p.err(); err != nil {
 		return err
@@ -65,7 +66,7 @@ func (p *probed) Update(ctx context.Context, fn func(context.Context, jobs.Tx) e
 	return p.Store.Update(ctx, fn)
 }
 
-func (p *probed) View(ctx context.Context, fn func(context.Context, jobs.Tx) error) error {
+func (p *probed) View(ctx context.Context, fn func(context.Context, jobstore.Tx) error) error {
 	p.views.Add(1)
 	if err := p.err(); err != nil {
 		return err

@@ -7,21 +7,24 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
+	"github.com/swarmiji/swarmiji/jobs/queue"
+	"github.com/swarmiji/swarmiji/jobs/runner"
 )
 
 // TestWindowsOfAnUnknownZone: a job whose windows this process cannot read is held and told of, and starts when they can be read.
 func TestWindowsOfAnUnknownZone(t *testing.T) {
-	all := jobs.ThrottlerFunc(func(_ ctx, l *jobs.Look) error {
+	all := queue.ThrottlerFunc(func(_ ctx, l *queue.Look) error {
 		for j := range l.Due() {
 			l.Start(j)
 		}
 		return nil
 	})
-	for name, throttler := range map[string]jobs.Throttler{"limit": nil, "throttler": all} {
+	for name, throttler := range map[string]queue.Throttler{"limit": nil, "throttler": all} {
 		t.Run(name, func(t *testing.T) {
 			inShop(t, func(t *testing.T, s *shop) {
 				var told told
-				r := s.runner(jobs.RunnerConfig{Queue: &jobs.Queue{Name: "q", Throttler: throttler}, OnReport: told.note})
+				r := s.runner(runner.Config{Queue: &queue.Queue{Name: "q", Throttler: throttler}, OnReport: told.note})
 				d := newDiary()
 				handle(t, r, work, func(_ ctx, at state) (any, error) {
 					d.note("%d", at.N)
@@ -30,7 +33,7 @@ func TestWindowsOfAnUnknownZone(t *testing.T) {
 				held := s.put(jobs.Spec{Name: "work", Queue: "q", Data: []byte(`{"n":1}`)})
 				window := func(text string) {
 					t.Helper()
-					if err := s.store.Update(t.Context(), func(c context.Context, tx jobs.Tx) error {
+					if err := s.store.Update(t.Context(), func(c context.Context, tx jobstore.Tx) error {
 						j, err := tx.Get(c, held)
 						if err != nil {
 							return err
@@ -51,7 +54,7 @@ func TestWindowsOfAnUnknownZone(t *testing.T) {
 					t.Errorf("%d reports: %v", len(reports), reports)
 				}
 				for _, r := range reports {
-					if r.Problem != jobs.ProblemWindow || r.Job.ID != held || !strings.Contains(r.Err.Error(), "Mars/Olympus_Mons") {
+					if r.Problem != runner.ProblemWindow || r.Job.ID != held || !strings.Contains(r.Err.Error(), "Mars/Olympus_Mons") {
 						t.Errorf("%s of job %d: %v", r.Problem, r.Job.ID, r.Err)
 					}
 				}

@@ -11,12 +11,13 @@ import (
 
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/open"
 )
 
 // oneJob saves a job and finds it.
 func oneJob(ctx context.Context, store jobs.Store) (found []jobs.Row, err error) {
-	err = store.Update(ctx, func(ctx context.Context, tx jobs.Tx) error {
+	err = store.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 		now, err := tx.Now(ctx)
 		if err != nil {
 			return err

@@ -14,6 +14,8 @@ import (
 	"github.com/swarmiji/swarmiji/internal/suite"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/queue"
+	"github.com/swarmiji/swarmiji/jobs/runner"
 	"github.com/swarmiji/swarmiji/jobs/sqljobs"
 	"github.com/swarmiji/swarmiji/open"
 	"github.com/swarmiji/swarmiji/producer"
@@ -46,8 +48,8 @@ func dispatcher() (err error) {
 	if err != nil {
 		return err
 	}
-	r, err := jobs.NewRunner(jobs.RunnerConfig{
-		Service: s, Queue: &jobs.Queue{Name: "scale", Limit: 4}, Submit: p, Results: swarm.Results, Lease: time.Second, Sweep: 200 * time.Millisecond, Logger: quiet,
+	r, err := runner.New(runner.Config{
+		Service: s, Queue: &queue.Queue{Name: "scale", Limit: 4}, Submit: p, Results: swarm.Results, Lease: time.Second, Sweep: 200 * time.Millisecond, Logger: quiet,
 	})
 	if err != nil {
 		return err

@@ -18,6 +18,8 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/memjobs"
+	"github.com/swarmiji/swarmiji/jobs/queue"
+	"github.com/swarmiji/swarmiji/jobs/runner"
 	"github.com/swarmiji/swarmiji/jobs/sqljobs"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/open"
@@ -146,7 +148,7 @@ func (l *lane) consume(workers int, handle func(*consumer.Consumer) error) {
 	l.Helper()
 	s := l.service()
 	c, err := consumer.New(consumer.Config{
-		Broker: l.broker, Results: l.results, Jobs: s, Middleware: []middleware.Middleware{jobs.Current(s)}, Logger: quiet,
+		Broker: l.broker, Results: l.results, Jobs: s, Middleware: []middleware.Middleware{runner.Current(s)}, Logger: quiet,
 		Queues: map[string]consumer.QueueConfig{"default": {Workers: workers}},
 	})
 	if err != nil {
@@ -159,9 +161,9 @@ func (l *lane) consume(workers int, handle func(*consumer.Consumer) error) {
 }
 
 // dispatch runs one more runner of a queue of jobs.
-func (l *lane) dispatch(q jobs.Queue) (stop func()) {
+func (l *lane) dispatch(q queue.Queue) (stop func()) {
 	l.Helper()
-	r, err := jobs.NewRunner(jobs.RunnerConfig{
+	r, err := runner.New(runner.Config{
 		Service: l.service(), Queue: &q, Submit: l.producer(), Results: l.results, Lease: 3 * time.Second, Sweep: 200 * time.Millisecond, Logger: quiet,
 	})
 	if err != nil {
@@ -352,7 +354,7 @@ func TestConditionsHold(t *testing.T) {
 					return errors.Join(weighed.Handle(c, s.weigh), single.Handle(c, func(_ context.Context, n int) (int, error) { <-l.release; return n, nil }))
 				})
 			}
-			q := jobs.Queue{Name: "scale", Limit: limit / 1000}
+			q := queue.Queue{Name: "scale", Limit: limit / 1000}
 			stop := l.dispatch(q)
 			l.dispatch(q)
 			closed := l.closed()
@@ -390,7 +392,7 @@ func TestWithdrawnTaskEnds(t *testing.T) {
 			}
 			sent, id := submit()
 			kept, other := submit()
-			l.dispatch(jobs.Queue{Name: "scale", Limit: 1})
+			l.dispatch(queue.Queue{Name: "scale", Limit: 1})
 			testwait.UntilNil(t, "the first task is sent", func() error {
 				j, err := s.Query(t.Context(), id)
 				if err == nil && j.State != jobs.Running {

@@ -12,6 +12,8 @@ import (
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/memjobs"
+	"github.com/swarmiji/swarmiji/jobs/queue"
+	"github.com/swarmiji/swarmiji/jobs/runner"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/resultstore/memresults"
@@ -27,7 +29,7 @@ type site struct {
 	run      func() (done func())
 }
 
-func withJobs(q jobs.Queue) *site {
+func withJobs(q queue.Queue) *site {
 	b, results := membroker.New(), memresults.New(memresults.Config{})
 	store, err := memjobs.New(memjobs.Config{})
 	must(err)
@@ -35,9 +37,9 @@ func withJobs(q jobs.Queue) *site {
 	must(err)
 	p, err := producer.New(producer.Config{Broker: b, Results: results, Jobs: service})
 	must(err)
-	c, err := consumer.New(consumer.Config{Broker: b, Results: results, Middleware: []middleware.Middleware{jobs.Current(service)}})
+	c, err := consumer.New(consumer.Config{Broker: b, Results: results, Middleware: []middleware.Middleware{runner.Current(service)}})
 	must(err)
-	r, err := jobs.NewRunner(jobs.RunnerConfig{Service: service, Queue: &q, Submit: p, Results: results})
+	r, err := runner.New(runner.Config{Service: service, Queue: &q, Submit: p, Results: results})
 	must(err)
 	return &site{p, c, service, func() func() {
 		ctx, stop := context.WithCancel(context.Background())
@@ -55,7 +57,7 @@ func withJobs(q jobs.Queue) *site {
 
 // The tasks of one sequence key run one at a time, in the order in which they were submitted; those of other keys run beside them.
 func ExampleProducer_Submit_sequenceKey() {
-	s := withJobs(jobs.Queue{Name: task.DefaultThrottle})
+	s := withJobs(queue.Queue{Name: task.DefaultThrottle})
 	post := task.New[string, string]("ledger.post")
 	var book []string // needs no lock: no two of the tasks run at a time
 	must(post.Handle(s.consumer, func(_ context.Context, entry string) (string, error) {
@@ -78,7 +80,7 @@ func ExampleProducer_Submit_sequenceKey() {
 
 // While a task of a unique key is not over, a second one is refused, and the error names the first.
 func ExampleProducer_Submit_uniqueKey() {
-	s := withJobs(jobs.Queue{Name: task.DefaultThrottle})
+	s := withJobs(queue.Queue{Name: task.DefaultThrottle})
 	report := task.New[string, bool]("report.make")
 	begun, end := make(chan struct{}), make(chan struct{})
 	must(report.Handle(s.consumer, func(context.Context, string) (bool, error) {
@@ -105,7 +107,7 @@ func ExampleProducer_Submit_uniqueKey() {
 
 // The weights of the tasks that run at a time are at most the limit of their queue. A task with weight 0 always fits.
 func ExampleProducer_Submit_weight() {
-	s := withJobs(jobs.Queue{Name: task.DefaultThrottle, Limit: 4})
+	s := withJobs(queue.Queue{Name: task.DefaultThrottle, Limit: 4})
 	var mu sync.Mutex
 	running, most := 0, 0
 	convert := task.New[int, bool]("video.convert")
@@ -140,7 +142,7 @@ func ExampleProducer_Submit_weight() {
 
 // Outside of its windows a task waits, as a job that can say why.
 func ExampleProducer_Submit_windows() {
-	s := withJobs(jobs.Queue{Name: task.DefaultThrottle})
+	s := withJobs(queue.Queue{Name: task.DefaultThrottle})
 	purge := task.New[string, bool]("logs.purge")
 	must(purge.Handle(s.consumer, func(context.Context, string) (bool, error) { return true, nil }))
 	defer s.run()()
@@ -159,7 +161,7 @@ func ExampleProducer_Submit_windows() {
 
 // A throttle is a queue of jobs with a runner, and with a limit, of its own. The broker's queue is another matter: these tasks are all in one.
 func ExampleProducer_Submit_throttle() {
-	s := withJobs(jobs.Queue{Name: "mail", Limit: 1})
+	s := withJobs(queue.Queue{Name: "mail", Limit: 1})
 	send := task.New[string, string]("mail.send", task.WithThrottle("mail"))
 	busy := make(chan struct{}, 1) // the mail server takes one connection
 	must(send.Handle(s.consumer, func(_ context.Context, to string) (string, error) {

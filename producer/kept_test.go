@@ -17,7 +17,9 @@ import (
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/jobs/memjobs"
+	"github.com/swarmiji/swarmiji/jobs/runner"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/resultstore"
@@ -41,7 +43,7 @@ type flakyStore struct {
 	mute atomic.Bool
 }
 
-func (s *flakyStore) Update(ctx context.Context, fn func(context.Context, jobs.Tx) error) error {
+func (s *flakyStore) Update(ctx context.Context, fn func(context.Context, jobstore.Tx) error) error {
 	if err := s.Store.Update(ctx, fn); err != nil || !s.mute.Load() {
 		return err
 	}
@@ -89,7 +91,7 @@ func (o *office) another(change ...func(*producer.Config)) *producer.Producer {
 func (o *office) consume(fn func(context.Context, int) (int, error), change ...func(*consumer.Config)) {
 	o.Helper()
 	b := o.server.Connect()
-	config := consumer.Config{Broker: b, Results: o.results, Middleware: []middleware.Middleware{jobs.Current(o.jobs)}}
+	config := consumer.Config{Broker: b, Results: o.results, Middleware: []middleware.Middleware{runner.Current(o.jobs)}}
 	for _, f := range change {
 		f(&config)
 	}
@@ -124,7 +126,7 @@ func (o *office) all() []jobs.Job {
 // message returns the message of a job.
 func (o *office) message(id jobs.ID) (message []byte) {
 	o.Helper()
-	err := o.store.View(o.Context(), func(ctx context.Context, tx jobs.Tx) error {
+	err := o.store.View(o.Context(), func(ctx context.Context, tx jobstore.Tx) error {
 		found, err := tx.Messages(ctx, id)
 		message = found[id]
 		return err
@@ -139,7 +141,7 @@ func (o *office) message(id jobs.ID) (message []byte) {
 func (o *office) send(p *producer.Producer, id jobs.ID) task.Pending {
 	o.Helper()
 	var data []byte
-	err := o.store.Update(o.Context(), func(ctx context.Context, tx jobs.Tx) error {
+	err := o.store.Update(o.Context(), func(ctx context.Context, tx jobstore.Tx) error {
 		j, err := tx.Get(ctx, id)
 		if err != nil {
 			return err

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/queue"
+	"github.com/swarmiji/swarmiji/jobs/runner"
 )
 
 // AnswersReport is the line that -answers prints.
@@ -43,8 +45,8 @@ type answering struct {
 
 const answeredName = "www-prod/Charge"
 
-func (a *answering) kind(respond bool) jobs.Type[ticket, int] {
-	t := jobs.Type[ticket, int]{
+func (a *answering) kind(respond bool) runner.Type[ticket, int] {
+	t := runner.Type[ticket, int]{
 		Name:    answeredName,
 		Key:     func(t ticket) string { return t.Key },
 		Request: func(_ context.Context, t ticket) error { a.requests <- t.Key; return nil },
@@ -89,16 +91,16 @@ func answers(ctx context.Context, url string, o *options) (err error) {
 	defer func() { err = firstOf(err, closeService()) }()
 	a := &answering{s: s, requests: make(chan string, o.n), enough: o.answers / 2}
 	kind := a.kind(o.respond)
-	runner, err := jobs.NewRunner(jobs.RunnerConfig{Service: s, Queue: &jobs.Queue{Name: "bench"}, Workers: 2 * o.clients})
+	worker, err := runner.New(runner.Config{Service: s, Queue: &queue.Queue{Name: "bench"}, Workers: 2 * o.clients})
 	if err != nil {
 		return err
 	}
-	if err := kind.Register(runner); err != nil {
+	if err := kind.Register(worker); err != nil {
 		return err
 	}
 	over := func() int64 {
 		if o.respond {
-			return runner.Stats().Ran
+			return worker.Stats().Ran
 		}
 		return a.over.Load()
 	}
@@ -107,7 +109,7 @@ func answers(ctx context.Context, url string, o *options) (err error) {
 	var wg sync.WaitGroup
 	errs := make(chan error, 2*o.clients+1)
 	stopRunner, runnerEnded := context.WithCancel(ctx)
-	wg.Go(func() { errs <- runner.Run(stopRunner) })
+	wg.Go(func() { errs <- worker.Run(stopRunner) })
 	defer runnerEnded()
 	drain := make(chan struct{})
 	for range o.clients {

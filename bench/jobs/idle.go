@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/queue"
+	"github.com/swarmiji/swarmiji/jobs/runner"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -46,16 +48,16 @@ func idle(ctx context.Context, url string, o *options) (err error) {
 	defer func() { err = firstOf(err, closeService()) }()
 	third := o.idle / 3
 	r := IdleReport{Store: o.store, Scheduled: third, Throttled: third, Awaiting: o.idle - 2*third}
-	kind := jobs.Type[ticket, int]{
+	kind := runner.Type[ticket, int]{
 		Name:    answeredName,
 		Key:     func(t ticket) string { return t.Key },
 		Request: func(context.Context, ticket) error { return nil },
 	}
-	runner, err := jobs.NewRunner(jobs.RunnerConfig{Service: s, Queue: &jobs.Queue{Name: "bench", Limit: float64(r.Awaiting)}, Workers: 2 * o.clients})
+	worker, err := runner.New(runner.Config{Service: s, Queue: &queue.Queue{Name: "bench", Limit: float64(r.Awaiting)}, Workers: 2 * o.clients})
 	if err != nil {
 		return err
 	}
-	if err := kind.Register(runner); err != nil {
+	if err := kind.Register(worker); err != nil {
 		return err
 	}
 	n := 0
@@ -83,8 +85,8 @@ func idle(ctx context.Context, url string, o *options) (err error) {
 	running, stop := context.WithCancel(ctx)
 	defer stop()
 	ended := make(chan error, 1)
-	go func() { ended <- runner.Run(running) }()
-	for int(runner.Stats().Deferred) < r.Awaiting && len(ended) == 0 {
+	go func() { ended <- worker.Run(running) }()
+	for int(worker.Stats().Deferred) < r.Awaiting && len(ended) == 0 {
 		pass(ctx, 10*time.Millisecond)
 	}
 	if err := put(r.Throttled); err != nil {

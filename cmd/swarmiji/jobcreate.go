@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/task"
 	"github.com/swarmiji/swarmiji/when"
 )
@@ -126,7 +127,7 @@ func (o *createOptions) spec(name string) (jobs.Spec, error) {
 
 // storeTime is the time of the clock that decides.
 func storeTime(ctx context.Context, s *jobs.Service) (now time.Time, err error) {
-	err = s.Store().View(ctx, func(ctx context.Context, tx jobs.Tx) error {
+	err = s.Store().View(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 		now, err = tx.Now(ctx)
 		return err
 	})

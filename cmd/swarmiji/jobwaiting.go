@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -47,7 +48,7 @@ func (a *app) jobWaiting(ctx context.Context, store *jobStore, queue string, aft
 	return a.withJobs(ctx, store, false, jobs.Config{}, func(ctx context.Context, s *jobs.Service) error {
 		var all []waitingOutput
 		more := false
-		err := s.Store().View(ctx, func(ctx context.Context, tx jobs.Tx) error {
+		err := s.Store().View(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 			found, err := tx.AwaitingDeferrals(ctx, queue, after, limit+1)
 			if more = len(found) > limit; more {
 				found = found[:limit]

@@ -27,6 +27,8 @@ import (
 
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/callback"
+	"github.com/swarmiji/swarmiji/jobs/queue"
+	"github.com/swarmiji/swarmiji/jobs/runner"
 	"github.com/swarmiji/swarmiji/jobs/sqljobs"
 	"github.com/swarmiji/swarmiji/when"
 )
@@ -99,14 +101,14 @@ func run(ctx context.Context, out io.Writer, url string) (err error) {
 	defer printer.close()
 
 	prints := printJobs(shopURL, func(key string) (string, error) { return signer.URL(base+"/answers", "print", key) })
-	runner, err := jobs.NewRunner(jobs.RunnerConfig{Service: service, Queue: &jobs.Queue{Name: "shop", Limit: 2}}) // the shop does not like more than two at a time
+	worker, err := runner.New(runner.Config{Service: service, Queue: &queue.Queue{Name: "shop", Limit: 2}}) // the shop does not like more than two at a time
 	if err != nil {
 		return err
 	}
-	if err := prints.Register(runner); err != nil {
+	if err := prints.Register(worker); err != nil {
 		return err
 	}
-	defer closing(&err, start(runner.Run))
+	defer closing(&err, start(worker.Run))
 
 	ids, err := order(ctx, service, prints)
 	if err != nil {
@@ -123,9 +125,9 @@ func run(ctx context.Context, out io.Writer, url string) (err error) {
 }
 
 // printJobs is the type of the jobs: a request now, an answer later.
-func printJobs(shop string, callbackURL func(key string) (string, error)) jobs.Type[Order, Printed] {
+func printJobs(shop string, callbackURL func(key string) (string, error)) runner.Type[Order, Printed] {
 	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	return jobs.Type[Order, Printed]{
+	return runner.Type[Order, Printed]{
 		Name: "print",
 		Key:  func(o Order) string { return o.Order },
 		Request: func(ctx context.Context, o Order) error {
@@ -155,7 +157,7 @@ func printJobs(shop string, callbackURL func(key string) (string, error)) jobs.T
 			o.Sheets = a.Sheets
 			return o, nil
 		},
-		Retry: func(_ context.Context, f *jobs.Failure[Order]) bool {
+		Retry: func(_ context.Context, f *runner.Failure[Order]) bool {
 			f.At = time.Now().Add(300 * time.Millisecond)
 			return f.Attempt < 5
 		},
@@ -164,7 +166,7 @@ func printJobs(shop string, callbackURL func(key string) (string, error)) jobs.T
 }
 
 // order makes the jobs, and returns their ids. The last one is for the night.
-func order(ctx context.Context, service *jobs.Service, prints jobs.Type[Order, Printed]) ([]jobs.ID, error) {
+func order(ctx context.Context, service *jobs.Service, prints runner.Type[Order, Printed]) ([]jobs.ID, error) {
 	var ids []jobs.ID
 	for i, name := range []string{"poster", "brochure", "calendar", "flyer", "ticket"} {
 		id, err := prints.Create(ctx, service, "shop", Order{Order: name, Pages: 10 * (i + 1)})

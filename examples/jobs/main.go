@@ -26,6 +26,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/memjobs"
+	"github.com/swarmiji/swarmiji/jobs/runner"
 	"github.com/swarmiji/swarmiji/jobs/sqljobs"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -81,11 +82,11 @@ func run(ctx context.Context, out io.Writer, url string, rows int) (err error) {
 	defer closing(&err, service.Close)
 
 	feeds := make(chan Feed, 3)
-	runner, err := jobs.NewRunner(jobs.RunnerConfig{Service: service, Workers: 4, Lease: 2 * time.Second, ShutdownTimeout: 100 * time.Millisecond})
+	worker, err := runner.New(runner.Config{Service: service, Workers: 4, Lease: 2 * time.Second, ShutdownTimeout: 100 * time.Millisecond})
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(importRows.Handle(runner, doImport), readFeed.Handle(runner, func(_ context.Context, at Feed) (Feed, error) {
+	if err := errors.Join(importRows.Handle(worker, doImport), readFeed.Handle(worker, func(_ context.Context, at Feed) (Feed, error) {
 		feeds <- at
 		next := Feed{Row: at.Row + 100}
 		next.Delete = next.Row >= 300
@@ -93,7 +94,7 @@ func run(ctx context.Context, out io.Writer, url string, rows int) (err error) {
 	})); err != nil {
 		return err
 	}
-	defer closing(&err, start(runner.Run))
+	defer closing(&err, start(worker.Run))
 
 	// Unique: if an import is there, left by a run of this program that was killed, it is that one.
 	made, err := service.Create(ctx, jobs.Spec{Name: importRows.Name(), Data: fmt.Appendf(nil, `{"rows":%d}`, rows), Unique: true, Keep: true})
@@ -128,7 +129,7 @@ func doImport(ctx context.Context, at Import) (task.None, error) {
 			return task.None{}, context.Cause(ctx)
 		}
 		if at.Done%10 == 0 {
-			if err := jobs.Progress(ctx, at); err != nil {
+			if err := runner.Progress(ctx, at); err != nil {
 				return task.None{}, err
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/deferrals"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/jobs/memjobs"
 	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/resultstore"
@@ -106,7 +107,7 @@ func (a *asking) over(key string) {
 	a.t.Helper()
 	a.eventually("the deferral of "+key+" is over", func() bool {
 		over := false
-		err := a.jobs.Store().View(a.ctx(), func(ctx context.Context, tx jobs.Tx) error {
+		err := a.jobs.Store().View(a.ctx(), func(ctx context.Context, tx jobstore.Tx) error {
 			d, err := tx.DeferralOf(ctx, "ask", key)
 			over = d != nil && !d.Open()
 			return err
@@ -382,7 +383,7 @@ func testDeferredSealed(t *testing.T, open Open) {
 	a.start()
 	f := submit(a.road, ask, secret)
 	a.asked()
-	err := a.jobs.Store().View(a.ctx(), func(ctx context.Context, tx jobs.Tx) error {
+	err := a.jobs.Store().View(a.ctx(), func(ctx context.Context, tx jobstore.Tx) error {
 		d, err := tx.DeferralOf(ctx, "ask", "k")
 		if err == nil && (d == nil || contains(string(d.State), secret)) {
 			err = errors.New("no deferral, or plain arguments")

@@ -14,6 +14,7 @@ import (
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/deferrals"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/jobs/memjobs"
 	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/resultstore"
@@ -27,15 +28,15 @@ type mortalJobs struct {
 	life *life
 }
 
-func (s mortalJobs) Update(ctx context.Context, fn func(context.Context, jobs.Tx) error) error {
+func (s mortalJobs) Update(ctx context.Context, fn func(context.Context, jobstore.Tx) error) error {
 	return s.told(func() error { return s.Store.Update(ctx, fn) })
 }
 
-func (s mortalJobs) Single(ctx context.Context, fn func(context.Context, jobs.Tx) error) error {
+func (s mortalJobs) Single(ctx context.Context, fn func(context.Context, jobstore.Tx) error) error {
 	return s.told(func() error { return s.Store.Single(ctx, fn) })
 }
 
-func (s mortalJobs) View(ctx context.Context, fn func(context.Context, jobs.Tx) error) error {
+func (s mortalJobs) View(ctx context.Context, fn func(context.Context, jobstore.Tx) error) error {
 	if s.life.over() {
 		return jobs.ErrUnavailable
 	}
@@ -186,7 +187,7 @@ func (d *dying) answer(key string) {
 func (d *dying) over(ctx context.Context) {
 	for {
 		open := 0
-		err := d.store.View(ctx, func(ctx context.Context, tx jobs.Tx) error {
+		err := d.store.View(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 			found, err := tx.DeferralOf(ctx, "ask", "k")
 			if open = 0; found != nil && found.Open() {
 				open = 1

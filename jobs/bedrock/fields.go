@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -54,7 +55,7 @@ func (f fields) text(name string) (string, error) {
 	if text == nil {
 		return "", nil
 	}
-	if s := string(text); jobs.CheckName(s) == nil {
+	if s := string(text); jobstore.CheckName(s) == nil {
 		return s, nil
 	}
 	return "", malformed(name)

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
 const (
@@ -135,7 +136,7 @@ func parseQuery(text string) (id jobs.ID, q jobs.Filter, ok bool) {
 		return jobs.ID(n), q, ok
 	case same([]byte(words[1]), "name") && words[3][0] == '\'':
 		q.Name = words[3][1:]
-		return id, q, jobs.CheckName(q.Name) == nil
+		return id, q, jobstore.CheckName(q.Name) == nil
 	}
 	return id, q, false
 }

@@ -8,13 +8,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/task"
 )
 
 // begun saves j as a queue's runner would have left it.
 func begun(t *testing.T, s *jobs.Service, id jobs.ID, phase jobs.Phase) {
 	t.Helper()
-	err := s.Store().Update(t.Context(), func(ctx context.Context, tx jobs.Tx) error {
+	err := s.Store().Update(t.Context(), func(ctx context.Context, tx jobstore.Tx) error {
 		j, err := tx.Get(ctx, id)
 		if err != nil {
 			return err

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
 // ErrSkip is returned by a Read for what is no answer, such as the word that a request has arrived: it is acknowledged, and nothing else happens.
@@ -21,7 +22,7 @@ const noReason = "refused without a reason"
 
 // checkAnswer looks at an answer before anybody is asked about it.
 func checkAnswer(a *jobs.Answer) error {
-	if err := jobs.CheckName(a.Name); err != nil {
+	if err := jobstore.CheckName(a.Name); err != nil {
 		return fmt.Errorf("%w: %w", ErrRead, err)
 	}
 	if a.Key == "" || len(a.Key) > jobs.MaxKey || !utf8.ValidString(a.Key) || strings.IndexByte(a.Key, 0) >= 0 {

@@ -17,6 +17,8 @@ import (
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/callback"
 	"github.com/swarmiji/swarmiji/jobs/memjobs"
+	"github.com/swarmiji/swarmiji/jobs/queue"
+	"github.com/swarmiji/swarmiji/jobs/runner"
 )
 
 type letter struct {
@@ -35,7 +37,7 @@ func printing(send func(key string)) (service *jobs.Service, printed <-chan stri
 	service, err = jobs.New(jobs.Config{Store: store})
 	check(err)
 	out := make(chan string, 1)
-	kind := jobs.Type[letter, receipt]{
+	kind := runner.Type[letter, receipt]{
 		Name:    "print",
 		Key:     func(l letter) string { return fmt.Sprint("letter/", l.Number) },
 		Request: func(_ context.Context, l letter) error { send(fmt.Sprint("letter/", l.Number)); return nil },
@@ -45,12 +47,12 @@ func printing(send func(key string)) (service *jobs.Service, printed <-chan stri
 			return l, nil
 		},
 	}
-	runner, err := jobs.NewRunner(jobs.RunnerConfig{Service: service, Queue: &jobs.Queue{Name: "printer", Limit: 10}})
+	worker, err := runner.New(runner.Config{Service: service, Queue: &queue.Queue{Name: "printer", Limit: 10}})
 	check(err)
-	check(kind.Register(runner))
+	check(kind.Register(worker))
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- runner.Run(ctx) }()
+	go func() { ended <- worker.Run(ctx) }()
 	create = func(number int) {
 		_, err := kind.Create(ctx, service, "printer", letter{Number: number})
 		check(err)

@@ -28,6 +28,8 @@ import (
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/callback"
 	"github.com/swarmiji/swarmiji/jobs/memjobs"
+	"github.com/swarmiji/swarmiji/jobs/queue"
+	"github.com/swarmiji/swarmiji/jobs/runner"
 	"github.com/swarmiji/swarmiji/jobs/sqljobs"
 	"github.com/swarmiji/swarmiji/open"
 	"github.com/swarmiji/swarmiji/task"
@@ -360,8 +362,8 @@ type world struct {
 	listener *callback.Listener
 	signer   *callback.Signer
 	answers  string // URL of the handler
-	kind     jobs.Type[order, printed]
-	runner   *jobs.Runner
+	kind     runner.Type[order, printed]
+	runner   *runner.Runner
 }
 
 func newWorld(t *testing.T, ctx context.Context, store, brokerKind string) *world {
@@ -396,7 +398,7 @@ func newWorld(t *testing.T, ctx context.Context, store, brokerKind string) *worl
 	t.Cleanup(there.Close)
 	t.Cleanup(w.busy.Wait)
 
-	w.kind = jobs.Type[order, printed]{
+	w.kind = runner.Type[order, printed]{
 		Name:    typeName,
 		Key:     order.key,
 		Request: func(ctx context.Context, o order) error { return w.request(ctx, there.URL, o) },
@@ -407,13 +409,13 @@ func newWorld(t *testing.T, ctx context.Context, store, brokerKind string) *worl
 			o.Pages = a.Pages
 			return o, nil
 		},
-		Retry: func(_ context.Context, f *jobs.Failure[order]) bool {
+		Retry: func(_ context.Context, f *runner.Failure[order]) bool {
 			f.At = time.Now()
 			return int64(f.Attempt) < w.fates[f.Data.Fate].attempts
 		},
 		Timeout: patient,
 	}
-	w.runner, err = jobs.NewRunner(jobs.RunnerConfig{Service: w.jobs, Workers: 16, Queue: &jobs.Queue{Name: "shop", Limit: 100}, Logger: quiet})
+	w.runner, err = runner.New(runner.Config{Service: w.jobs, Workers: 16, Queue: &queue.Queue{Name: "shop", Limit: 100}, Logger: quiet})
 	must(t, err)
 	must(t, w.kind.Register(w.runner))
 	return w

@@ -7,7 +7,6 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/deferral"
-	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -30,7 +29,7 @@ func (s *Store) claimDue(ctx context.Context, queues []string, limit int, lease 
 	if err != nil || len(due) == 0 {
 		return nil, wait, err
 	}
-	err = s.store.Update(ctx, func(ctx context.Context, tx jobs.Tx) error {
+	err = s.store.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 		claims = nil
 		now, err := tx.Now(ctx)
 		if err != nil {
@@ -63,7 +62,7 @@ func (s *Store) claimDue(ctx context.Context, queues []string, limit int, lease 
 
 // due returns the queues of which something is due, and, if there are none, how long that is so.
 func (s *Store) due(ctx context.Context, queues []string) (due []string, wait time.Duration, err error) {
-	err = s.store.View(ctx, func(ctx context.Context, tx jobs.Tx) error {
+	err = s.store.View(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 		due, wait = nil, 0
 		now, err := tx.Now(ctx)
 		if err != nil {
@@ -134,7 +133,7 @@ func postpone(d *jobstore.Deferral, now time.Time) {
 // held runs fn with a claimed deferral, and writes it unless it is over already. One that another
 // consumer has by now is [broker.ErrLeaseLost].
 func (s *Store) held(ctx context.Context, c *claim, fn func(d *jobstore.Deferral, now time.Time)) error {
-	return wrap(s.store.Update(ctx, func(ctx context.Context, tx jobs.Tx) error {
+	return wrap(s.store.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 		found, err := tx.Deferrals(ctx, c.attempt.Task)
 		if err != nil {
 			return err
@@ -208,7 +207,7 @@ func (s *Store) renew(ctx context.Context, claims []*claim, lease time.Duration)
 	for i, c := range claims {
 		ids[i] = c.attempt.Task
 	}
-	err = s.store.Update(ctx, func(ctx context.Context, tx jobs.Tx) error {
+	err = s.store.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 		lost = nil
 		found, err := tx.Deferrals(ctx, ids...)
 		if err != nil {
@@ -248,7 +247,7 @@ const (
 func (s *Store) Wake(ctx context.Context, ids ...task.ID) error {
 	for len(ids) > 0 {
 		n := min(len(ids), wakeAtOnce)
-		err := s.store.Update(ctx, func(ctx context.Context, tx jobs.Tx) error {
+		err := s.store.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 			found, err := tx.Deferrals(ctx, ids[:n]...)
 			if err != nil {
 				return err
@@ -279,7 +278,7 @@ func (s *Store) Scan(ctx context.Context, queue string, yield func(id task.ID, s
 	var after task.ID
 	for {
 		var found []jobstore.Deferral
-		err := s.store.View(ctx, func(ctx context.Context, tx jobs.Tx) (err error) {
+		err := s.store.View(ctx, func(ctx context.Context, tx jobstore.Tx) (err error) {
 			found, err = tx.AwaitingDeferrals(ctx, queue, after, scanPage)
 			return err
 		})

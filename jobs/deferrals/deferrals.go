@@ -67,7 +67,7 @@ func New(c Config) (*Store, error) {
 
 // change is an attempt in a transaction that may change its deferral.
 type change struct {
-	tx  jobs.Tx
+	tx  jobstore.Tx
 	now time.Time
 	a   *deferral.Attempt
 	d   *jobstore.Deferral // nil: the attempt has none yet
@@ -76,7 +76,7 @@ type change struct {
 // update runs fn in a transaction that has locked the task's deferral and the answer of key. An
 // attempt that is over is [deferral.ErrStale].
 func (s *Store) update(ctx context.Context, a *deferral.Attempt, key string, fn func(ctx context.Context, c *change) error) error {
-	return wrap(s.store.Update(ctx, func(ctx context.Context, tx jobs.Tx) error {
+	return wrap(s.store.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 		if err := tx.Lock(ctx, jobstore.DeferralLock(a.Task)); err != nil {
 			return err
 		}
@@ -320,7 +320,7 @@ func (s *Store) drop(ctx context.Context, a *deferral.Attempt, keepAnswer bool) 
 // there reports whether a task has a deferral. It locks nothing: most tasks have none, and end
 // without a transaction here.
 func (s *Store) there(ctx context.Context, id task.ID) (is bool, err error) {
-	err = s.store.View(ctx, func(ctx context.Context, tx jobs.Tx) error {
+	err = s.store.View(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 		found, err := tx.Deferrals(ctx, id)
 		is = len(found) > 0
 		return err
@@ -330,7 +330,7 @@ func (s *Store) there(ctx context.Context, id task.ID) (is bool, err error) {
 
 // Overtaken implements [deferral.Store].
 func (s *Store) Overtaken(ctx context.Context, a deferral.Attempt) (is bool, err error) {
-	err = s.store.View(ctx, func(ctx context.Context, tx jobs.Tx) error {
+	err = s.store.View(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 		found, err := tx.Deferrals(ctx, a.Task)
 		is = false
 		for i := range found {

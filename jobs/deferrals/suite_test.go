@@ -125,7 +125,7 @@ func kept(t testing.TB, s *jobs.Service) *deferrals.Store {
 // advance has the times of the suite's deferrals be earlier.
 func advance(t testing.TB, store jobs.Store, d time.Duration) {
 	t.Helper()
-	err := store.Update(t.Context(), func(ctx context.Context, tx jobs.Tx) error {
+	err := store.Update(t.Context(), func(ctx context.Context, tx jobstore.Tx) error {
 		found, err := tx.Deferrals(ctx, "t1", "t2", "t3", "t4", "t5", "t6", "t7", "t8", "t9")
 		if err != nil {
 			return err

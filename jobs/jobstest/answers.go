@@ -33,15 +33,15 @@ func over(expires time.Time) func(*jobstore.Deferral) {
 
 func (w *world) defers(s jobs.Store, all ...*jobstore.Deferral) {
 	w.Helper()
-	w.update(s, func(ctx context.Context, tx jobs.Tx) error { return tx.SaveDeferrals(ctx, all...) })
+	w.update(s, func(ctx context.Context, tx jobstore.Tx) error { return tx.SaveDeferrals(ctx, all...) })
 }
 
 // wantDeferrals holds what a question answers against what was saved, in a View and in an Update.
-func (w *world) wantDeferrals(s jobs.Store, what string, ask func(ctx context.Context, tx jobs.Tx) ([]jobstore.Deferral, error), want ...*jobstore.Deferral) {
+func (w *world) wantDeferrals(s jobs.Store, what string, ask func(ctx context.Context, tx jobstore.Tx) ([]jobstore.Deferral, error), want ...*jobstore.Deferral) {
 	w.Helper()
 	for _, run := range []func(jobs.Store, txFunc){w.view, w.update} {
 		var got []jobstore.Deferral
-		run(s, func(ctx context.Context, tx jobs.Tx) (err error) {
+		run(s, func(ctx context.Context, tx jobstore.Tx) (err error) {
 			got, err = ask(ctx, tx)
 			return err
 		})
@@ -56,8 +56,8 @@ func (w *world) wantDeferrals(s jobs.Store, what string, ask func(ctx context.Co
 }
 
 // of asks for the deferral of a key.
-func of(name, key string) func(ctx context.Context, tx jobs.Tx) ([]jobstore.Deferral, error) {
-	return func(ctx context.Context, tx jobs.Tx) ([]jobstore.Deferral, error) {
+func of(name, key string) func(ctx context.Context, tx jobstore.Tx) ([]jobstore.Deferral, error) {
+	return func(ctx context.Context, tx jobstore.Tx) ([]jobstore.Deferral, error) {
 		d, err := tx.DeferralOf(ctx, name, key)
 		if d == nil {
 			return nil, err
@@ -77,7 +77,7 @@ func answerCases() []testCase {
 				want := func(name, key string, want *jobstore.EarlyAnswer) {
 					w.Helper()
 					for _, run := range []func(jobs.Store, txFunc){w.view, w.update} {
-						run(s, func(ctx context.Context, tx jobs.Tx) error {
+						run(s, func(ctx context.Context, tx jobstore.Tx) error {
 							got, err := tx.Early(ctx, name, key)
 							if diff := cmp.Diff(want, got); diff != "" {
 								w.Errorf("the early answer of %s %s (-want +got):\n%s", name, key, diff)
@@ -88,14 +88,14 @@ func answerCases() []testCase {
 				}
 				first := &jobstore.EarlyAnswer{Name: "a", Key: "k", Result: []byte(`{"r":"ü"}`), Expires: at}
 				refusal := &jobstore.EarlyAnswer{Name: "b", Key: "k", Refusal: "no", Expires: at.Add(time.Second)}
-				w.update(s, func(ctx context.Context, tx jobs.Tx) error { return tx.SaveEarly(ctx, first, refusal) })
+				w.update(s, func(ctx context.Context, tx jobstore.Tx) error { return tx.SaveEarly(ctx, first, refusal) })
 				want("a", "k", first)
 				want("b", "k", refusal)
 				want("a", "l", nil)
 				other := &jobstore.EarlyAnswer{Name: "a", Key: "k", Result: []byte("2"), Expires: at.Add(time.Minute)}
-				w.update(s, func(ctx context.Context, tx jobs.Tx) error { return tx.SaveEarly(ctx, other) })
+				w.update(s, func(ctx context.Context, tx jobstore.Tx) error { return tx.SaveEarly(ctx, other) })
 				want("a", "k", other)
-				w.update(s, func(ctx context.Context, tx jobs.Tx) error {
+				w.update(s, func(ctx context.Context, tx jobstore.Tx) error {
 					return errors.Join(tx.DeleteEarly(ctx, "a", "k"), tx.DeleteEarly(ctx, "a", "none"))
 				})
 				want("a", "k", nil)
@@ -112,11 +112,11 @@ func answerCases() []testCase {
 				for i, key := range []string{"c", "a", "b", "later"} {
 					all = append(all, &jobstore.EarlyAnswer{Name: "n", Key: key, Result: []byte("1"), Expires: at.Add(time.Duration(i) * time.Minute)})
 				}
-				w.update(s, func(ctx context.Context, tx jobs.Tx) error { return tx.SaveEarly(ctx, all...) })
+				w.update(s, func(ctx context.Context, tx jobstore.Tx) error { return tx.SaveEarly(ctx, all...) })
 				expire := func(limit int, want ...string) {
 					w.Helper()
 					var got map[string]bool
-					w.update(s, func(ctx context.Context, tx jobs.Tx) error {
+					w.update(s, func(ctx context.Context, tx jobstore.Tx) error {
 						got = map[string]bool{}
 						gone, err := tx.ExpireEarly(ctx, at.Add(2*time.Minute), limit)
 						for i := range gone {
@@ -148,7 +148,7 @@ func answerCases() []testCase {
 					d.Phase, d.Verdict, d.Answer, d.Claimed, d.AtMostOnce, d.State = jobstore.DeferralDecided, jobstore.VerdictAnswer, []byte(`"ü"`), true, false, nil
 				})
 				w.defers(s, b, a)
-				tasks := func(ctx context.Context, tx jobs.Tx) ([]jobstore.Deferral, error) {
+				tasks := func(ctx context.Context, tx jobstore.Tx) ([]jobstore.Deferral, error) {
 					return tx.Deferrals(ctx, "t2", "none", "t1")
 				}
 				w.wantDeferrals(s, "saved", tasks, a, b)
@@ -157,7 +157,7 @@ func answerCases() []testCase {
 				w.defers(s, a)
 				w.wantDeferrals(s, "saved again", tasks, a, b)
 				w.wantDeferrals(w.Open(), "in another store", tasks, a, b)
-				w.update(s, func(ctx context.Context, tx jobs.Tx) error { return tx.DeleteDeferrals(ctx, "t2", "none") })
+				w.update(s, func(ctx context.Context, tx jobstore.Tx) error { return tx.DeleteDeferrals(ctx, "t2", "none") })
 				w.wantDeferrals(s, "deleted", tasks, a)
 			},
 		},
@@ -187,8 +187,8 @@ func answerCases() []testCase {
 				reserved := waiting("t0", "r", at.Add(time.Minute), func(d *jobstore.Deferral) { d.Phase = jobstore.DeferralReserved })
 				elsewhere := waiting("t5", "e", at, func(d *jobstore.Deferral) { d.Queue = "other" })
 				w.defers(s, a, b, c, reserved, elsewhere, waiting("t6", "o", at, over(at)))
-				due := func(by time.Time, limit int) func(context.Context, jobs.Tx) ([]jobstore.Deferral, error) {
-					return func(ctx context.Context, tx jobs.Tx) ([]jobstore.Deferral, error) {
+				due := func(by time.Time, limit int) func(context.Context, jobstore.Tx) ([]jobstore.Deferral, error) {
+					return func(ctx context.Context, tx jobstore.Tx) ([]jobstore.Deferral, error) {
 						return tx.DueDeferrals(ctx, "q", by, limit)
 					}
 				}
@@ -196,8 +196,8 @@ func answerCases() []testCase {
 				w.wantDeferrals(s, "due later", due(at.Add(time.Hour), 9), a, b, reserved, c)
 				w.wantDeferrals(s, "the first", due(at.Add(time.Hour), 2), a, b)
 				w.wantDeferrals(s, "before", due(at.Add(-time.Second), 9))
-				awaiting := func(after task.ID, limit int) func(context.Context, jobs.Tx) ([]jobstore.Deferral, error) {
-					return func(ctx context.Context, tx jobs.Tx) ([]jobstore.Deferral, error) {
+				awaiting := func(after task.ID, limit int) func(context.Context, jobstore.Tx) ([]jobstore.Deferral, error) {
+					return func(ctx context.Context, tx jobstore.Tx) ([]jobstore.Deferral, error) {
 						return tx.AwaitingDeferrals(ctx, "q", after, limit)
 					}
 				}
@@ -213,11 +213,11 @@ func answerCases() []testCase {
 				s := w.Open()
 				at := w.now(s)
 				w.defers(s, waiting("t1", "a", at), waiting("t2", "b", at))
-				w.update(s, func(ctx context.Context, tx jobs.Tx) error {
+				w.update(s, func(ctx context.Context, tx jobstore.Tx) error {
 					if _, err := tx.Deferrals(ctx, "t1"); err != nil {
 						return err
 					}
-					w.update(s, func(ctx context.Context, tx jobs.Tx) error {
+					w.update(s, func(ctx context.Context, tx jobstore.Tx) error {
 						found, err := tx.DueDeferrals(ctx, "q", at, 9)
 						if err == nil && (len(found) != 1 || found[0].Task != "t2") {
 							w.Errorf("due are %+v", found)
@@ -237,7 +237,7 @@ func answerCases() []testCase {
 				stays := waiting("t4", "k", at, over(at.Add(time.Hour)))
 				w.defers(s, waiting("t1", "k", at, over(at)), waiting("t2", "k", at, over(at)), waiting("t3", "k", at, over(at)), stays, waiting("t5", "l", at))
 				for _, want := range []int{2, 1, 0} {
-					w.update(s, func(ctx context.Context, tx jobs.Tx) error {
+					w.update(s, func(ctx context.Context, tx jobstore.Tx) error {
 						n, err := tx.ExpireDeferrals(ctx, at, 2)
 						if n != want {
 							w.Errorf("%d have expired, want %d", n, want)
@@ -257,30 +257,30 @@ func answerCases() []testCase {
 				d := waiting("t1", "k", at)
 				e := &jobstore.EarlyAnswer{Name: "a", Key: "k", Result: []byte("1"), Expires: at}
 				w.defers(s, d)
-				w.update(s, func(ctx context.Context, tx jobs.Tx) error { return tx.SaveEarly(ctx, e) })
+				w.update(s, func(ctx context.Context, tx jobstore.Tx) error { return tx.SaveEarly(ctx, e) })
 				vain := errors.New("in vain")
 				ctx, cancel := w.Ctx()
 				defer cancel()
-				w.WantIs(s.Update(ctx, func(ctx context.Context, tx jobs.Tx) error {
+				w.WantIs(s.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 					return errors.Join(
 						tx.SaveDeferrals(ctx, waiting("t1", "l", at, over(at)), waiting("t2", "m", at)), tx.DeleteDeferrals(ctx, "t1"),
 						tx.SaveEarly(ctx, &jobstore.EarlyAnswer{Name: "b", Key: "k", Expires: at}), tx.DeleteEarly(ctx, "a", "k"), vain,
 					)
 				}), vain, "Update")
-				for name, write := range map[string]func(ctx context.Context, tx jobs.Tx) error{
-					"SaveEarly":       func(ctx context.Context, tx jobs.Tx) error { return tx.SaveEarly(ctx, e) },
-					"DeleteEarly":     func(ctx context.Context, tx jobs.Tx) error { return tx.DeleteEarly(ctx, "a", "k") },
-					"ExpireEarly":     func(ctx context.Context, tx jobs.Tx) error { _, err := tx.ExpireEarly(ctx, at, 1); return err },
-					"SaveDeferrals":   func(ctx context.Context, tx jobs.Tx) error { return tx.SaveDeferrals(ctx, d) },
-					"DeleteDeferrals": func(ctx context.Context, tx jobs.Tx) error { return tx.DeleteDeferrals(ctx, "t1") },
-					"ExpireDeferrals": func(ctx context.Context, tx jobs.Tx) error { _, err := tx.ExpireDeferrals(ctx, at, 1); return err },
+				for name, write := range map[string]func(ctx context.Context, tx jobstore.Tx) error{
+					"SaveEarly":       func(ctx context.Context, tx jobstore.Tx) error { return tx.SaveEarly(ctx, e) },
+					"DeleteEarly":     func(ctx context.Context, tx jobstore.Tx) error { return tx.DeleteEarly(ctx, "a", "k") },
+					"ExpireEarly":     func(ctx context.Context, tx jobstore.Tx) error { _, err := tx.ExpireEarly(ctx, at, 1); return err },
+					"SaveDeferrals":   func(ctx context.Context, tx jobstore.Tx) error { return tx.SaveDeferrals(ctx, d) },
+					"DeleteDeferrals": func(ctx context.Context, tx jobstore.Tx) error { return tx.DeleteDeferrals(ctx, "t1") },
+					"ExpireDeferrals": func(ctx context.Context, tx jobstore.Tx) error { _, err := tx.ExpireDeferrals(ctx, at, 1); return err },
 				} {
 					w.WantIs(s.View(ctx, write), jobs.ErrUnsupported, "%s in a View", name)
 				}
-				w.wantDeferrals(s, "as before", func(ctx context.Context, tx jobs.Tx) ([]jobstore.Deferral, error) {
+				w.wantDeferrals(s, "as before", func(ctx context.Context, tx jobstore.Tx) ([]jobstore.Deferral, error) {
 					return tx.Deferrals(ctx, "t1", "t2")
 				}, d)
-				w.view(s, func(ctx context.Context, tx jobs.Tx) error {
+				w.view(s, func(ctx context.Context, tx jobstore.Tx) error {
 					a, err := tx.Early(ctx, "a", "k")
 					b, err2 := tx.Early(ctx, "b", "k")
 					if diff := cmp.Diff(e, a); diff != "" || b != nil {
@@ -299,7 +299,7 @@ func answerCases() []testCase {
 				want := func(queue string, want *jobstore.QueueLease) {
 					w.Helper()
 					for _, run := range []func(jobs.Store, txFunc){w.view, w.update} {
-						run(s, func(ctx context.Context, tx jobs.Tx) error {
+						run(s, func(ctx context.Context, tx jobstore.Tx) error {
 							got, err := tx.QueueLease(ctx, queue)
 							if diff := cmp.Diff(want, got); diff != "" {
 								w.Errorf("the lease of %s (-want +got):\n%s", queue, diff)
@@ -309,7 +309,7 @@ func answerCases() []testCase {
 					}
 				}
 				save := func(l *jobstore.QueueLease) txFunc {
-					return func(ctx context.Context, tx jobs.Tx) error { return tx.SaveQueueLease(ctx, l) }
+					return func(ctx context.Context, tx jobstore.Tx) error { return tx.SaveQueueLease(ctx, l) }
 				}
 				want("q", nil)
 				w.update(s, save(l))
@@ -321,7 +321,7 @@ func answerCases() []testCase {
 				ctx, cancel := w.Ctx()
 				defer cancel()
 				vain := errors.New("in vain")
-				w.WantIs(s.Update(ctx, func(ctx context.Context, tx jobs.Tx) error {
+				w.WantIs(s.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 					return errors.Join(tx.SaveQueueLease(ctx, l), tx.SaveQueueLease(ctx, &jobstore.QueueLease{Queue: "new", Fence: 1, Status: []byte("{}")}), vain)
 				}), vain, "Update")
 				want("q", next)
@@ -338,7 +338,7 @@ func answerCases() []testCase {
 				defer s.Watch(e.wake)()
 				w.Until("a wake-up", func() bool {
 					l := &jobstore.QueueLease{Queue: "q", Fence: 1, Until: w.now(other), Status: []byte("{}")}
-					w.update(other, func(ctx context.Context, tx jobs.Tx) error { return tx.SaveQueueLease(ctx, l) })
+					w.update(other, func(ctx context.Context, tx jobstore.Tx) error { return tx.SaveQueueLease(ctx, l) })
 					return w.soon(func() bool { return e.heard(jobstore.LeaseWord) })
 				})
 			},

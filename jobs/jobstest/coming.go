@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
 func (w *world) coming(s jobs.Store, since time.Time, most int) jobs.Coming {
@@ -138,7 +139,7 @@ func comingCases() []testCase {
 				want("one ahead", later.Due)
 				w.edit(s, later.ID, func(j *jobs.Row) { j.Due = now.Add(3 * time.Hour) })
 				want("put off", now.Add(3*time.Hour))
-				w.update(s, func(ctx context.Context, tx jobs.Tx) error { return tx.Delete(ctx, later.ID) })
+				w.update(s, func(ctx context.Context, tx jobstore.Tx) error { return tx.Delete(ctx, later.ID) })
 				want("none ahead", time.Time{})
 			},
 		},
@@ -256,7 +257,7 @@ func watchCases() []testCase {
 						w.Until("a wake-up by "+by, func() bool {
 							w.save(s, j)
 							w.edit(from, j.ID, func(j *jobs.Row) { j.State, j.Due = jobs.Queued, j.Created; edit(j) })
-							return w.soon(func() bool { return e.heard(jobs.QueueWord(queue)) })
+							return w.soon(func() bool { return e.heard(jobstore.QueueWord(queue)) })
 						})
 						stop()
 					}

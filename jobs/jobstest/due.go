@@ -13,6 +13,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/internal/glob"
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -110,7 +111,7 @@ func dueCases() []testCase {
 					}
 				}
 				sel, limit := selectors[0], 10
-				w.update(s, func(ctx context.Context, tx jobs.Tx) error { // the same in a transaction that locks
+				w.update(s, func(ctx context.Context, tx jobstore.Tx) error { // the same in a transaction that locks
 					found, err := tx.Due(ctx, jobs.Due{Selector: sel}, limit)
 					w.wantIDs(found, pick(list, sel, now, limit), "in Update")
 					for _, j := range found {
@@ -128,7 +129,7 @@ func dueCases() []testCase {
 				w.add(s, "a")
 				for _, limit := range []int{0, -1} {
 					ctx, cancel := w.Ctx()
-					err := s.View(ctx, func(ctx context.Context, tx jobs.Tx) error { _, err := due("*", limit).Find(ctx, tx); return err })
+					err := s.View(ctx, func(ctx context.Context, tx jobstore.Tx) error { _, err := due("*", limit).Find(ctx, tx); return err })
 					cancel()
 					w.WantIs(err, jobs.ErrBadJob, "Due with the limit %d", limit)
 				}
@@ -167,7 +168,7 @@ func dueCases() []testCase {
 				} {
 					var found []jobs.Row
 					ctx, cancel := w.Ctx()
-					err := s.View(ctx, func(ctx context.Context, tx jobs.Tx) (err error) {
+					err := s.View(ctx, func(ctx context.Context, tx jobstore.Tx) (err error) {
 						found, err = due(p, 100).Find(ctx, tx)
 						return err
 					})
@@ -267,7 +268,7 @@ func dueCases() []testCase {
 					from := []jobs.Store{s, other}[i%2]
 					for misses := 0; misses < 200; {
 						var mine []jobs.ID
-						if !w.try(from, func(ctx context.Context, tx jobs.Tx) error {
+						if !w.try(from, func(ctx context.Context, tx jobstore.Tx) error {
 							mine = nil
 							found, err := due("cl*", 3).Find(ctx, tx)
 							for i := range found {
@@ -306,13 +307,13 @@ func dueCases() []testCase {
 			Run: func(w *world) {
 				s, other := w.Open(), w.Open()
 				list := w.save(s, w.job(s, "a"), w.job(s, "a"))
-				w.update(s, func(ctx context.Context, tx jobs.Tx) error {
+				w.update(s, func(ctx context.Context, tx jobstore.Tx) error {
 					first, err := only(due("a", 1).Find(ctx, tx))
 					if err != nil {
 						return err
 					}
 					var second []jobs.Row
-					if err := other.Update(ctx, func(ctx context.Context, tx jobs.Tx) (err error) {
+					if err := other.Update(ctx, func(ctx context.Context, tx jobstore.Tx) (err error) {
 						second, err = due("a", 5).Find(ctx, tx)
 						return err
 					}); err != nil {

@@ -8,11 +8,12 @@ import (
 
 	"github.com/swarmiji/swarmiji/internal/suite"
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
 // calls are all methods that may fail, for cases that are about each of them.
 func calls(s jobs.Store, id jobs.ID) map[string]func(ctx context.Context) error {
-	inside := func(ctx context.Context, tx jobs.Tx) error {
+	inside := func(ctx context.Context, tx jobstore.Tx) error {
 		if _, err := tx.Now(ctx); err != nil {
 			return err
 		}
@@ -65,7 +66,7 @@ func closeCases() []testCase {
 				go func() {
 					ctx, cancel := w.Ctx()
 					defer cancel()
-					ended <- s.Update(ctx, func(ctx context.Context, tx jobs.Tx) error {
+					ended <- s.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 						select {
 						case began <- struct{}{}:
 						default:
@@ -144,7 +145,7 @@ func faultCases() []testCase {
 					}
 					w.h.Sever(w.TB, s)
 					w.through("a change", func(ctx context.Context) error {
-						return s.Update(ctx, func(ctx context.Context, tx jobs.Tx) error {
+						return s.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 							return edit(ctx, tx, j.ID, func(j *jobs.Row) { j.Run = int64(i) })
 						})
 					})
@@ -166,7 +167,7 @@ func faultCases() []testCase {
 					template := w.job(s, name)
 					ctx, cancel := w.Ctx()
 					first := true
-					err := s.Update(ctx, func(ctx context.Context, tx jobs.Tx) error {
+					err := s.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 						one, two := template, template
 						if err := tx.Save(ctx, &one); err != nil {
 							return err
@@ -183,7 +184,7 @@ func faultCases() []testCase {
 					}
 					n := -1
 					w.through("a look at what is there", func(ctx context.Context) error {
-						return s.View(ctx, func(ctx context.Context, tx jobs.Tx) error {
+						return s.View(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 							found, err := tx.Named(ctx, name, jobs.Page{})
 							n = len(found)
 							return err
@@ -203,13 +204,13 @@ func faultCases() []testCase {
 				s := w.Open()
 				list := w.save(s, w.job(s, "a"), w.job(s, "b"), w.job(s, "c"))
 				w.edit(s, list[0].ID, func(j *jobs.Row) { j.State, j.Token, j.Due, j.Data = jobs.Running, 1, time.Time{}, []byte(`{"n":1}`) })
-				w.update(s, func(ctx context.Context, tx jobs.Tx) error { return tx.Delete(ctx, list[2].ID) })
+				w.update(s, func(ctx context.Context, tx jobstore.Tx) error { return tx.Delete(ctx, list[2].ID) })
 				want := w.find(s, Query{})
 				w.h.Restart(w.TB)
 				again := w.Open()
 				var got []jobs.Row
 				w.through("a look at what is there", func(ctx context.Context) error {
-					return again.View(ctx, func(ctx context.Context, tx jobs.Tx) (err error) {
+					return again.View(ctx, func(ctx context.Context, tx jobstore.Tx) (err error) {
 						got, err = tx.All(ctx, jobs.Page{})
 						return err
 					})
@@ -222,7 +223,7 @@ func faultCases() []testCase {
 					w.Errorf("the id after %d is %d, when its job was deleted", list[2].ID, j.ID)
 				}
 				w.through("the store that was open", func(ctx context.Context) error {
-					return s.View(ctx, func(ctx context.Context, tx jobs.Tx) error {
+					return s.View(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 						_, err := tx.Get(ctx, list[0].ID)
 						return err
 					})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/internal/suite"
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
 // herd saves jobs that differ in all that a Query asks for.
@@ -115,7 +116,7 @@ func findCases() []testCase {
 						w.wantSame(found[k], want[k], "query %d", i)
 					}
 				}
-				w.update(s, func(ctx context.Context, tx jobs.Tx) error { // the same in a transaction that locks
+				w.update(s, func(ctx context.Context, tx jobstore.Tx) error { // the same in a transaction that locks
 					for i, q := range queries {
 						found, err := q.Find(ctx, tx)
 						if err != nil {
@@ -173,7 +174,7 @@ func findCases() []testCase {
 				all(6, func(i int) {
 					from := []jobs.Store{s, other}[i%2]
 					for range 5 {
-						w.try(from, func(ctx context.Context, tx jobs.Tx) error {
+						w.try(from, func(ctx context.Context, tx jobstore.Tx) error {
 							found, err := tx.Named(ctx, "tick", jobs.Page{States: []jobs.State{jobs.Queued}})
 							if err != nil {
 								return err
@@ -208,7 +209,7 @@ func findCases() []testCase {
 					j := w.add(s, "a", func(j *jobs.Row) { j.SequenceKey = "k" })
 					ended := make(chan int, 1)
 					started := false
-					w.update(s, func(ctx context.Context, tx jobs.Tx) error {
+					w.update(s, func(ctx context.Context, tx jobstore.Tx) error {
 						if err := edit(ctx, tx, j.ID, func(j *jobs.Row) { j.State = c.becomes; j.Run = 1 }); err != nil {
 							return err
 						}
@@ -218,7 +219,7 @@ func findCases() []testCase {
 						started = true
 						go func() {
 							n := -1
-							w.try(other, func(ctx context.Context, tx jobs.Tx) error {
+							w.try(other, func(ctx context.Context, tx jobstore.Tx) error {
 								found, err := q.Find(ctx, tx)
 								n = len(found)
 								if n > 0 && found[0].Run != 1 {
@@ -239,7 +240,7 @@ func findCases() []testCase {
 					if n := suite.Ends(w.World, ended, "Find"); n != c.found {
 						w.Errorf("%d jobs were found that had become %s, not %d", n, c.becomes, c.found)
 					}
-					w.update(s, func(ctx context.Context, tx jobs.Tx) error { return tx.Delete(ctx, j.ID) })
+					w.update(s, func(ctx context.Context, tx jobstore.Tx) error { return tx.Delete(ctx, j.ID) })
 				}
 			},
 		},
@@ -258,7 +259,7 @@ func findCases() []testCase {
 					} {
 						var found []jobs.Row
 						ctx, cancel := w.Ctx()
-						err := s.View(ctx, func(ctx context.Context, tx jobs.Tx) (err error) {
+						err := s.View(ctx, func(ctx context.Context, tx jobstore.Tx) (err error) {
 							found, err = q.Find(ctx, tx)
 							return err
 						})

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -133,7 +134,7 @@ func lineCases() []testCase {
 				for _, limit := range []int{1, 4, 1000} {
 					check("in a View", limit, func(q Query) []jobs.Row { return w.find(s, q) })
 				}
-				w.update(s, func(ctx context.Context, tx jobs.Tx) (err error) {
+				w.update(s, func(ctx context.Context, tx jobstore.Tx) (err error) {
 					check("in Update", 5, func(q Query) []jobs.Row {
 						found, bad := q.Find(ctx, tx)
 						err = errors.Join(err, bad)
@@ -151,7 +152,7 @@ func lineCases() []testCase {
 				w.add(s, "a", func(j *jobs.Row) { j.Queue = "q" })
 				ctx, cancel := w.Ctx()
 				defer cancel()
-				err := s.View(ctx, func(ctx context.Context, tx jobs.Tx) error { _, err := line("q", 0).Find(ctx, tx); return err })
+				err := s.View(ctx, func(ctx context.Context, tx jobstore.Tx) error { _, err := line("q", 0).Find(ctx, tx); return err })
 				w.WantIs(err, jobs.ErrBadJob, "a line without a limit")
 			},
 		},
@@ -220,7 +221,7 @@ func lineCases() []testCase {
 				step("waits again", func(j *jobs.Row) { j.State = jobs.Queued }, b, a)
 				step("never", func(j *jobs.Row) { j.Due = time.Time{} }, b)
 				step("in an hour", func(j *jobs.Row) { j.Due = j.Created.Add(time.Hour) }, b)
-				w.update(s, func(ctx context.Context, tx jobs.Tx) error { return tx.Delete(ctx, b.ID) })
+				w.update(s, func(ctx context.Context, tx jobstore.Tx) error { return tx.Delete(ctx, b.ID) })
 				step("alone", func(j *jobs.Row) { j.Due = j.Created }, a)
 			},
 		},
@@ -280,7 +281,7 @@ func lineCases() []testCase {
 					q.Line.Order = jobs.Order(i / 2 % 2)
 					for misses := 0; misses < 200; {
 						var mine []jobs.ID
-						if !w.try([]jobs.Store{s, other}[i%2], func(ctx context.Context, tx jobs.Tx) error {
+						if !w.try([]jobs.Store{s, other}[i%2], func(ctx context.Context, tx jobstore.Tx) error {
 							found, err := q.Find(ctx, tx)
 							mine = ids(found)
 							for i := range found {
@@ -322,7 +323,7 @@ func lineCases() []testCase {
 				for _, order := range []jobs.Order{jobs.TimeFirst, jobs.PriorityFirst} {
 					q := line("q", 1)
 					q.Line.Order = order
-					w.update(s, func(ctx context.Context, tx jobs.Tx) error {
+					w.update(s, func(ctx context.Context, tx jobstore.Tx) error {
 						first, err := q.Find(ctx, tx)
 						if err != nil {
 							return err
@@ -330,7 +331,7 @@ func lineCases() []testCase {
 						w.wantIDs(first, list[:1], "the first claim, in order %d", order)
 						rest := q
 						rest.Limit = 5
-						return other.Update(ctx, func(ctx context.Context, tx jobs.Tx) error {
+						return other.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 							second, err := rest.Find(ctx, tx)
 							if err != nil {
 								return err
@@ -350,9 +351,9 @@ func lineCases() []testCase {
 			Run: func(w *world) {
 				s := w.Open()
 				list := w.queues(s, 100)
-				check := func(ctx context.Context, tx jobs.Tx) error {
+				check := func(ctx context.Context, tx jobstore.Tx) error {
 					for _, queue := range []string{"q", "Q", "*", "nothing", "", "' OR 1=1 --", "x\x00"} {
-						n, weight, err := tx.(jobs.Weigher).Weigh(ctx, queue)
+						n, weight, err := tx.(jobstore.Weigher).Weigh(ctx, queue)
 						if err != nil {
 							return err
 						}
@@ -363,7 +364,7 @@ func lineCases() []testCase {
 					return nil
 				}
 				w.view(s, check)
-				w.update(s, func(ctx context.Context, tx jobs.Tx) error {
+				w.update(s, func(ctx context.Context, tx jobstore.Tx) error {
 					i := slices.IndexFunc(list, func(j jobs.Row) bool { return j.Queue == "q" && j.State == jobs.Queued })
 					list[i].State, list[i].Weight = jobs.RunQueued, 7
 					if err := tx.Save(ctx, &list[i]); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/internal/suite"
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
 func lockCases() []testCase {
@@ -21,7 +22,7 @@ func lockCases() []testCase {
 				template := w.job(stores[0], "unique")
 				var inside atomic.Int32
 				all(9, func(i int) {
-					w.try(stores[i%3], func(ctx context.Context, tx jobs.Tx) error {
+					w.try(stores[i%3], func(ctx context.Context, tx jobstore.Tx) error {
 						if err := tx.Lock(ctx, "unique/1"); err != nil {
 							return err
 						}
@@ -52,7 +53,7 @@ func lockCases() []testCase {
 				go func() {
 					ctx, cancel := w.Ctx()
 					defer cancel()
-					ended <- s.Update(ctx, func(ctx context.Context, tx jobs.Tx) error {
+					ended <- s.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 						if err := errors.Join(tx.Lock(ctx, "a", "b"), tx.Lock(ctx, "b", "a", "a")); err != nil {
 							return err
 						}
@@ -70,13 +71,13 @@ func lockCases() []testCase {
 				suite.Ends(w.World, held, "a lock")
 				ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 				defer cancel()
-				err := other.Update(ctx, func(ctx context.Context, tx jobs.Tx) error { return tx.Lock(ctx, "b") })
+				err := other.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error { return tx.Lock(ctx, "b") })
 				w.WantIs(err, jobs.ErrUnavailable, "Lock of what is held, until ctx ends")
 				close(release)
 				if err := suite.Ends(w.World, ended, "the holder"); !errors.Is(err, errCase) {
 					w.Errorf("the holder ended with %v", err)
 				}
-				w.update(other, func(ctx context.Context, tx jobs.Tx) error { return tx.Lock(ctx, "b", "a") })
+				w.update(other, func(ctx context.Context, tx jobstore.Tx) error { return tx.Lock(ctx, "b", "a") })
 			},
 		},
 		{
@@ -90,7 +91,7 @@ func lockCases() []testCase {
 						names = []string{"c", "b", "a"}
 					}
 					for range 5 {
-						w.try(stores[i%2], func(ctx context.Context, tx jobs.Tx) error { return tx.Lock(ctx, names...) })
+						w.try(stores[i%2], func(ctx context.Context, tx jobstore.Tx) error { return tx.Lock(ctx, names...) })
 					}
 				})
 			},
@@ -101,12 +102,12 @@ func lockCases() []testCase {
 			Run: func(w *world) {
 				s := w.Open()
 				for _, name := range []string{"x", strings.Repeat("é", 150), `o'clock "; --`, "a\x00b", "\xff\xfe", "%_*?[", " "} {
-					w.update(s, func(ctx context.Context, tx jobs.Tx) error { return tx.Lock(ctx, name) })
+					w.update(s, func(ctx context.Context, tx jobstore.Tx) error { return tx.Lock(ctx, name) })
 				}
 				ctx, cancel := w.Ctx()
 				defer cancel()
 				for _, name := range []string{"", strings.Repeat("x", 301)} {
-					err := s.Update(ctx, func(ctx context.Context, tx jobs.Tx) error { return tx.Lock(ctx, "fine", name) })
+					err := s.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error { return tx.Lock(ctx, "fine", name) })
 					w.WantIs(err, jobs.ErrBadJob, "Lock of a name of %d bytes", len(name))
 				}
 			},
@@ -118,14 +119,14 @@ func lockCases() []testCase {
 			Run: func(w *world) {
 				s, other := w.Open(), w.Open()
 				mine, theirs := w.add(s, "mine"), w.add(s, "theirs")
-				w.update(s, func(ctx context.Context, tx jobs.Tx) error {
+				w.update(s, func(ctx context.Context, tx jobstore.Tx) error {
 					if err := tx.Lock(ctx, "a"); err != nil {
 						return err
 					}
 					if _, err := tx.Get(ctx, mine.ID); err != nil {
 						return err
 					}
-					return other.Update(ctx, func(ctx context.Context, tx jobs.Tx) error {
+					return other.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 						if err := tx.Lock(ctx, "b"); err != nil {
 							return err
 						}

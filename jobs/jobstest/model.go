@@ -96,7 +96,7 @@ type (
 
 // clear empties the store.
 func (p *play) clear() {
-	if err := p.store.Update(p.t.Context(), func(ctx context.Context, tx jobs.Tx) error {
+	if err := p.store.Update(p.t.Context(), func(ctx context.Context, tx jobstore.Tx) error {
 		found, err := tx.All(ctx, jobs.Page{})
 		for _, k := range modelAnswers() {
 			err = errors.Join(err, tx.DeleteEarly(ctx, k.Name, k.Key))
@@ -109,7 +109,7 @@ func (p *play) clear() {
 
 // look reads the store's time, all jobs and all early answers.
 func (p *play) look() (now time.Time, list []jobs.Row, early []jobstore.EarlyAnswer) {
-	if err := p.store.View(p.t.Context(), func(ctx context.Context, tx jobs.Tx) (err error) {
+	if err := p.store.View(p.t.Context(), func(ctx context.Context, tx jobstore.Tx) (err error) {
 		if list, err = tx.All(ctx, jobs.Page{}); err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/task"
 	"github.com/swarmiji/swarmiji/when"
 )
@@ -84,7 +85,7 @@ func (p *play) admitID(id jobs.ID) {
 	}
 	lease := draw(p, "lease", time.Minute, 3*time.Hour)
 	p.both(fmt.Sprintf("admit %d for %v", id, lease), func(ctx context.Context) error {
-		return p.store.Update(ctx, func(ctx context.Context, tx jobs.Tx) error {
+		return p.store.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 			now, err := tx.Now(ctx)
 			if err != nil {
 				return err
@@ -119,7 +120,9 @@ func (p *play) admitID(id jobs.ID) {
 func (p *play) expect() {
 	id, key := p.pick("job", runs), draw(p, "key", modelKeys()...)
 	token := p.token(id)
-	p.both(fmt.Sprintf("expect %d token %d key %s", id, token, key), func(ctx context.Context) error { return p.service.Expect(ctx, jobs.Expect{ID: id, Token: token, Key: key}) },
+	p.both(fmt.Sprintf("expect %d token %d key %s", id, token, key), func(ctx context.Context) error {
+		return p.service.Expect(ctx, jobs.Expect{ID: id, Token: token, Key: key})
+	},
 		func(m *model, now time.Time) []error { return m.expect(id, token, key, now) })
 }
 

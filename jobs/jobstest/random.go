@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -25,7 +26,7 @@ func randomCases() []testCase {
 				r := ledger{}
 				ctx, cancel := w.Ctx()
 				defer cancel()
-				if err := s.Update(ctx, func(ctx context.Context, tx jobs.Tx) error {
+				if err := s.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 					found, err := tx.All(ctx, jobs.Page{})
 					return errors.Join(err, tx.Delete(ctx, ids(found)...))
 				}); err != nil {
@@ -35,7 +36,7 @@ func randomCases() []testCase {
 					ops := rapid.SliceOfN(genOp(base), 1, 6).Draw(t, "ops") // before fn, which may run again
 					commit := rapid.IntRange(0, 3).Draw(t, "commit") > 0
 					var after ledger
-					err := s.Update(ctx, func(ctx context.Context, tx jobs.Tx) error {
+					err := s.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 						after = r.clone()
 						for i, o := range ops {
 							if err := o.run(ctx, tx, &after); err != nil {
@@ -53,7 +54,7 @@ func randomCases() []testCase {
 					if commit {
 						r = after
 					}
-					if err := s.View(ctx, func(ctx context.Context, tx jobs.Tx) error { return r.compare(ctx, tx) }); err != nil {
+					if err := s.View(ctx, func(ctx context.Context, tx jobstore.Tx) error { return r.compare(ctx, tx) }); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -67,7 +68,7 @@ type ledger struct{ jobs []jobs.Row }
 
 func (r *ledger) clone() ledger { return ledger{slices.Clone(r.jobs)} }
 
-func (r *ledger) compare(ctx context.Context, tx jobs.Tx) error {
+func (r *ledger) compare(ctx context.Context, tx jobstore.Tx) error {
 	found, err := tx.All(ctx, jobs.Page{})
 	if err != nil {
 		return err
@@ -108,7 +109,7 @@ func (r *ledger) pick(n int) jobs.ID {
 }
 
 // run makes the call, and compares its answer and what it does to the ledger.
-func (o *op) run(ctx context.Context, tx jobs.Tx, r *ledger) error {
+func (o *op) run(ctx context.Context, tx jobstore.Tx, r *ledger) error {
 	id := r.pick(o.Pick)
 	at := r.index(id)
 	switch o.Kind {
@@ -146,7 +147,7 @@ func (o *op) run(ctx context.Context, tx jobs.Tx, r *ledger) error {
 		found, err := o.Query.Find(ctx, tx)
 		return errors.Join(err, differ(fmt.Sprintf("line %+v", *o.Query.Line), found, inLine(r.jobs, o.Query.Line, o.Query.Line.By, o.Query.Limit)))
 	case "weigh":
-		if g, ok := tx.(jobs.Weigher); ok {
+		if g, ok := tx.(jobstore.Weigher); ok {
 			n, weight, err := g.Weigh(ctx, "q")
 			if wantN, want := weighed(r.jobs, "q"); err == nil && (n != wantN || weight != want) {
 				err = fmt.Errorf("%d run that weigh %d, not %d that weigh %d", n, weight, wantN, want)
@@ -154,18 +155,18 @@ func (o *op) run(ctx context.Context, tx jobs.Tx, r *ledger) error {
 			return err
 		}
 	case "take":
-		if t, ok := tx.(jobs.Taker); ok {
+		if t, ok := tx.(jobstore.Taker); ok {
 			return o.take(ctx, t, r)
 		}
 	case "drop":
-		if d, ok := tx.(jobs.Dropper); ok {
+		if d, ok := tx.(jobstore.Dropper); ok {
 			return o.drop(ctx, d, r, id)
 		}
 	}
 	return nil
 }
 
-func (o *op) add(ctx context.Context, tx jobs.Tx, r *ledger) error {
+func (o *op) add(ctx context.Context, tx jobstore.Tx, r *ledger) error {
 	one, two := o.Job, o.Job
 	two.Name = "second"
 	if err := tx.Save(ctx, &one, &two); err != nil {
@@ -182,7 +183,7 @@ func (o *op) add(ctx context.Context, tx jobs.Tx, r *ledger) error {
 	return nil
 }
 
-func (o *op) take(ctx context.Context, t jobs.Taker, r *ledger) error {
+func (o *op) take(ctx context.Context, t jobstore.Taker, r *ledger) error {
 	got, rest, err := t.Take(ctx, *o.Query.Due, o.Query.Limit, o.Lease)
 	if err != nil {
 		return err
@@ -219,7 +220,7 @@ func (o *op) take(ctx context.Context, t jobs.Taker, r *ledger) error {
 	return errors.Join(err, differ(fmt.Sprintf("take %+v", *o.Query.Due), got, want))
 }
 
-func (o *op) drop(ctx context.Context, d jobs.Dropper, r *ledger, id jobs.ID) error {
+func (o *op) drop(ctx context.Context, d jobstore.Dropper, r *ledger, id jobs.ID) error {
 	at := r.index(id)
 	want := at >= 0 && r.jobs[at].Simple() && r.jobs[at].State.Runs() && (o.Token == 0 || o.Token == r.jobs[at].Token)
 	got, err := d.Drop(ctx, id, o.Token)

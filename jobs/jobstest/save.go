@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
 // oddNames are names that a store might take for something else.
@@ -91,7 +92,7 @@ func saveCases() []testCase {
 				check := func(what string) {
 					w.Helper()
 					got := map[jobs.ID]string{}
-					w.view(other, func(ctx context.Context, tx jobs.Tx) error {
+					w.view(other, func(ctx context.Context, tx jobstore.Tx) error {
 						found, err := tx.Messages(ctx, list[0].ID, list[1].ID, list[2].ID, one.ID, 999)
 						clear(got)
 						for id, text := range found {
@@ -116,17 +117,17 @@ func saveCases() []testCase {
 				w.edit(s, list[0].ID, func(j *jobs.Row) { j.Name = "c" })
 				check("after they were saved once more")
 				undone := w.job(s, "c", message(`{}`))
-				_ = s.Update(context.Background(), func(ctx context.Context, tx jobs.Tx) error {
+				_ = s.Update(context.Background(), func(ctx context.Context, tx jobstore.Tx) error {
 					j := undone
 					return errors.Join(tx.Delete(ctx, one.ID), tx.Save(ctx, &j), errCase)
 				})
 				check("after what was undone")
-				w.update(s, func(ctx context.Context, tx jobs.Tx) error { return tx.Delete(ctx, one.ID, list[0].ID) })
+				w.update(s, func(ctx context.Context, tx jobstore.Tx) error { return tx.Delete(ctx, one.ID, list[0].ID) })
 				delete(want, one.ID)
 				delete(want, list[0].ID)
 				check("after two were deleted")
 				bad := w.job(s, "a", message(`[]`))
-				err := s.Update(context.Background(), func(ctx context.Context, tx jobs.Tx) error { return tx.Save(ctx, &bad) })
+				err := s.Update(context.Background(), func(ctx context.Context, tx jobstore.Tx) error { return tx.Save(ctx, &bad) })
 				w.WantIs(err, jobs.ErrBadJob, "Save of a message that is no object")
 			},
 		},
@@ -181,9 +182,9 @@ func saveCases() []testCase {
 						w.Fatalf("the id after %d is %d", last, j.ID)
 					}
 					last = j.ID
-					w.update(s, func(ctx context.Context, tx jobs.Tx) error { return tx.Delete(ctx, j.ID) })
+					w.update(s, func(ctx context.Context, tx jobstore.Tx) error { return tx.Delete(ctx, j.ID) })
 				}
-				w.update(s, func(ctx context.Context, tx jobs.Tx) error {
+				w.update(s, func(ctx context.Context, tx jobstore.Tx) error {
 					found, err := tx.All(ctx, jobs.Page{})
 					if err != nil {
 						return err
@@ -224,7 +225,7 @@ func saveCases() []testCase {
 				} {
 					bad := good
 					spoil(&bad)
-					err := s.Update(ctx, func(ctx context.Context, tx jobs.Tx) error {
+					err := s.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 						first, changed, second := good, kept, bad
 						changed.Name = "changed"
 						return tx.Save(ctx, &first, &changed, &second)
@@ -275,7 +276,7 @@ func saveCases() []testCase {
 				data, answer := []byte(`{"n":1}`), []byte(`1`)
 				template := w.job(s, "a", func(j *jobs.Row) { j.Data, j.Answer = data, answer })
 				var id jobs.ID
-				w.update(s, func(ctx context.Context, tx jobs.Tx) error {
+				w.update(s, func(ctx context.Context, tx jobstore.Tx) error {
 					j := template
 					copy(data, `{"n":1}`)
 					copy(answer, `1`)
@@ -331,7 +332,7 @@ func saveCases() []testCase {
 						w.Fatalf("job %d has run %d and %s", i, j.Run, j.Data)
 					}
 				}
-				w.update(s, func(ctx context.Context, tx jobs.Tx) error { return tx.Delete(ctx, ids(list[1:])...) })
+				w.update(s, func(ctx context.Context, tx jobstore.Tx) error { return tx.Delete(ctx, ids(list[1:])...) })
 				w.wantIDs(w.find(s, Query{}), list[:1], "what was not deleted")
 			},
 		},
@@ -341,7 +342,7 @@ func saveCases() []testCase {
 			Run: func(w *world) {
 				s := w.Open()
 				list := w.save(s, w.job(s, "a"), w.job(s, "b"), w.job(s, "c"))
-				w.update(s, func(ctx context.Context, tx jobs.Tx) error {
+				w.update(s, func(ctx context.Context, tx jobstore.Tx) error {
 					return tx.Delete(ctx, list[0].ID, 4711, list[2].ID, list[0].ID)
 				})
 				other := w.Open()
@@ -349,7 +350,7 @@ func saveCases() []testCase {
 				w.gone(other, list[2].ID, "the last one")
 				w.wantIDs(w.find(other, Query{}), list[1:2], "what is there")
 				w.wantIDs(w.find(other, due("*", 10)), list[1:2], "what is due")
-				w.update(s, func(ctx context.Context, tx jobs.Tx) error { return tx.Delete(ctx, list[0].ID) })
+				w.update(s, func(ctx context.Context, tx jobstore.Tx) error { return tx.Delete(ctx, list[0].ID) })
 			},
 		},
 	}

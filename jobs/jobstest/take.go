@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
 // taking is the answer of Take.
@@ -21,8 +22,8 @@ func (w *world) take(s jobs.Store, d jobs.Due, limit int, lease time.Duration) (
 	w.Helper()
 	ctx, cancel := w.Ctx()
 	defer cancel()
-	w.Must(s.Single(ctx, func(ctx context.Context, tx jobs.Tx) (err error) {
-		t, ok := tx.(jobs.Taker)
+	w.Must(s.Single(ctx, func(ctx context.Context, tx jobstore.Tx) (err error) {
+		t, ok := tx.(jobstore.Taker)
 		if !ok {
 			return errors.New("the transaction is no Taker")
 		}
@@ -144,8 +145,8 @@ func takeCases() []testCase {
 				j := w.add(s, "a")
 				ctx, cancel := w.Ctx()
 				defer cancel()
-				err := s.Update(ctx, func(ctx context.Context, tx jobs.Tx) error {
-					taken, _, err := tx.(jobs.Taker).Take(ctx, forPattern("a"), 1, 0)
+				err := s.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error {
+					taken, _, err := tx.(jobstore.Taker).Take(ctx, forPattern("a"), 1, 0)
 					if err != nil || len(taken) != 1 {
 						return fmt.Errorf("%d were taken: %w", len(taken), err)
 					}
@@ -178,8 +179,8 @@ func takeCases() []testCase {
 					for misses := 0; misses < 200; {
 						var mine []jobs.Row
 						ctx, cancel := w.Ctx()
-						err := from.Single(ctx, func(ctx context.Context, tx jobs.Tx) (err error) {
-							mine, _, err = tx.(jobs.Taker).Take(ctx, forPattern("take"), 1+i%3, time.Hour)
+						err := from.Single(ctx, func(ctx context.Context, tx jobstore.Tx) (err error) {
+							mine, _, err = tx.(jobstore.Taker).Take(ctx, forPattern("take"), 1+i%3, time.Hour)
 							return err
 						})
 						cancel()
@@ -239,8 +240,8 @@ func (w *world) drop(s jobs.Store, id jobs.ID, token int64) (dropped bool) {
 	w.Helper()
 	ctx, cancel := w.Ctx()
 	defer cancel()
-	w.Must(s.Single(ctx, func(ctx context.Context, tx jobs.Tx) (err error) {
-		d, ok := tx.(jobs.Dropper)
+	w.Must(s.Single(ctx, func(ctx context.Context, tx jobstore.Tx) (err error) {
+		d, ok := tx.(jobstore.Dropper)
 		if !ok {
 			return errors.New("the transaction is no Dropper")
 		}
@@ -313,8 +314,8 @@ func dropCases() []testCase {
 				j := w.add(s, "a", running)
 				ctx, cancel := w.Ctx()
 				defer cancel()
-				err := s.Update(ctx, func(ctx context.Context, tx jobs.Tx) error {
-					dropped, err := tx.(jobs.Dropper).Drop(ctx, j.ID, 3)
+				err := s.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error {
+					dropped, err := tx.(jobstore.Dropper).Drop(ctx, j.ID, 3)
 					if err != nil || !dropped {
 						return fmt.Errorf("dropped: %v, %w", dropped, err)
 					}
@@ -341,8 +342,8 @@ func dropCases() []testCase {
 					for _, j := range list {
 						var did bool
 						ctx, cancel := w.Ctx()
-						err := []jobs.Store{s, other}[i%2].Single(ctx, func(ctx context.Context, tx jobs.Tx) (err error) {
-							did, err = tx.(jobs.Dropper).Drop(ctx, j.ID, 3)
+						err := []jobs.Store{s, other}[i%2].Single(ctx, func(ctx context.Context, tx jobstore.Tx) (err error) {
+							did, err = tx.(jobstore.Dropper).Drop(ctx, j.ID, 3)
 							return err
 						})
 						cancel()

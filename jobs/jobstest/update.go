@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
 // errCase is what a case's function returns when it changes its mind.
@@ -37,7 +38,7 @@ func updateCases() []testCase {
 				ctx, cancel := w.Ctx()
 				defer cancel()
 				for name, run := range map[string]func(context.Context, txFunc) error{"Update": s.Update, "View": s.View, "Single": s.Single} {
-					err := run(ctx, func(ctx context.Context, tx jobs.Tx) error {
+					err := run(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 						if name == "Update" {
 							if err := spoil(ctx, tx, kept); err != nil {
 								return err
@@ -65,15 +66,15 @@ func updateCases() []testCase {
 			Run: func(w *world) {
 				s, other := w.Open(), w.Open()
 				j := w.add(s, "counter", func(j *jobs.Row) { j.Parent = 7; j.SequenceKey = "k" })
-				reads := []func(ctx context.Context, tx jobs.Tx) (jobs.Row, error){
-					func(ctx context.Context, tx jobs.Tx) (jobs.Row, error) { return tx.Get(ctx, j.ID) },
-					func(ctx context.Context, tx jobs.Tx) (jobs.Row, error) {
+				reads := []func(ctx context.Context, tx jobstore.Tx) (jobs.Row, error){
+					func(ctx context.Context, tx jobstore.Tx) (jobs.Row, error) { return tx.Get(ctx, j.ID) },
+					func(ctx context.Context, tx jobstore.Tx) (jobs.Row, error) {
 						return only(tx.Named(ctx, "counter", jobs.Page{}))
 					},
-					func(ctx context.Context, tx jobs.Tx) (jobs.Row, error) {
+					func(ctx context.Context, tx jobstore.Tx) (jobs.Row, error) {
 						return only(tx.Jobs(ctx, []jobs.ID{j.ID}...))
 					},
-					func(ctx context.Context, tx jobs.Tx) (jobs.Row, error) {
+					func(ctx context.Context, tx jobstore.Tx) (jobs.Row, error) {
 						return only(tx.Children(ctx, 7, jobs.Page{}))
 					},
 				}
@@ -81,7 +82,7 @@ func updateCases() []testCase {
 				all(runs, func(i int) {
 					from := []jobs.Store{s, other}[i%2]
 					for range each {
-						w.try(from, func(ctx context.Context, tx jobs.Tx) error {
+						w.try(from, func(ctx context.Context, tx jobstore.Tx) error {
 							j, err := reads[i%len(reads)](ctx, tx)
 							if err != nil {
 								return err
@@ -103,7 +104,7 @@ func updateCases() []testCase {
 				s := w.Open()
 				old := w.add(s, "old")
 				template := w.job(s, "new")
-				w.update(s, func(ctx context.Context, tx jobs.Tx) error {
+				w.update(s, func(ctx context.Context, tx jobstore.Tx) error {
 					j := template
 					if err := tx.Save(ctx, &j); err != nil {
 						return err
@@ -138,7 +139,7 @@ func updateCases() []testCase {
 				template := w.job(s, "a")
 				ctx, cancel := w.Ctx()
 				defer cancel()
-				err := s.Update(ctx, func(ctx context.Context, tx jobs.Tx) error {
+				err := s.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 					first, bad, last := template, template, template
 					_ = tx.Save(ctx, &first)
 					bad.Name = ""
@@ -154,7 +155,7 @@ func updateCases() []testCase {
 				if got := w.find(s, Query{}); len(got) > 0 {
 					w.Errorf("%d jobs of a spoilt transaction are there", len(got))
 				}
-				w.update(s, func(ctx context.Context, tx jobs.Tx) error {
+				w.update(s, func(ctx context.Context, tx jobstore.Tx) error {
 					if _, err := tx.Get(ctx, 4711); !errors.Is(err, jobs.ErrNotFound) {
 						return fmt.Errorf("getting a job that is not there: %w", err)
 					}
@@ -171,8 +172,8 @@ func updateCases() []testCase {
 			Explain: "A transaction that does nothing, or finds nothing to do, is none the worse.",
 			Run: func(w *world) {
 				s := w.Open()
-				w.update(s, func(context.Context, jobs.Tx) error { return nil })
-				w.update(s, func(ctx context.Context, tx jobs.Tx) error {
+				w.update(s, func(context.Context, jobstore.Tx) error { return nil })
+				w.update(s, func(ctx context.Context, tx jobstore.Tx) error {
 					return errors.Join(tx.Save(ctx), tx.Delete(ctx), tx.Lock(ctx))
 				})
 			},
@@ -183,7 +184,7 @@ func updateCases() []testCase {
 			Run: func(w *world) {
 				s := w.Open()
 				template := w.job(s, "a")
-				w.update(s, func(ctx context.Context, tx jobs.Tx) error {
+				w.update(s, func(ctx context.Context, tx jobstore.Tx) error {
 					var last time.Time
 					for range 10 {
 						now, err := tx.Now(ctx)
@@ -220,13 +221,13 @@ func updateCases() []testCase {
 				ctx, cancel := w.Ctx()
 				defer cancel()
 				var j jobs.Row
-				w.Must(s.Single(ctx, func(ctx context.Context, tx jobs.Tx) error {
+				w.Must(s.Single(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 					j = template
 					return tx.Save(ctx, &j)
 				}), "Save alone")
 				w.wantSame(w.get(w.Open(), j.ID), j, "what was saved alone")
 				var got jobs.Row
-				w.Must(s.Single(ctx, func(ctx context.Context, tx jobs.Tx) (err error) {
+				w.Must(s.Single(ctx, func(ctx context.Context, tx jobstore.Tx) (err error) {
 					if _, err := tx.Now(ctx); err != nil {
 						return err
 					}
@@ -234,12 +235,12 @@ func updateCases() []testCase {
 					return err
 				}), "Get alone, and Now")
 				w.wantSame(got, j, "what was got alone")
-				w.Must(s.Single(ctx, func(ctx context.Context, tx jobs.Tx) (err error) {
+				w.Must(s.Single(ctx, func(ctx context.Context, tx jobstore.Tx) (err error) {
 					got, err = only(due("a", 1).Find(ctx, tx))
 					return err
 				}), "Find alone")
 				w.wantSame(got, j, "what was found alone")
-				if err := s.Single(ctx, func(ctx context.Context, tx jobs.Tx) error {
+				if err := s.Single(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 					if err := tx.Delete(ctx, j.ID); err != nil {
 						return err
 					}
@@ -248,11 +249,11 @@ func updateCases() []testCase {
 					w.Errorf("Single returned %v, not the error of fn", err)
 				}
 				w.wantSame(w.get(s, j.ID), j, "after an error")
-				w.WantIs(s.Single(ctx, func(ctx context.Context, tx jobs.Tx) error {
+				w.WantIs(s.Single(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 					_, err := tx.Get(ctx, 4711)
 					return err
 				}), jobs.ErrNotFound, "Get of nothing, alone")
-				w.Must(s.Single(ctx, func(ctx context.Context, tx jobs.Tx) error { return tx.Delete(ctx, j.ID) }), "Delete alone")
+				w.Must(s.Single(ctx, func(ctx context.Context, tx jobstore.Tx) error { return tx.Delete(ctx, j.ID) }), "Delete alone")
 				w.gone(s, j.ID, "what was deleted alone")
 			},
 		},
@@ -262,10 +263,10 @@ func updateCases() []testCase {
 			Run: func(w *world) {
 				s := w.Open()
 				kept, gone := w.add(s, "kept"), w.add(s, "gone")
-				w.update(s, func(ctx context.Context, tx jobs.Tx) error { return tx.Delete(ctx, gone.ID) })
+				w.update(s, func(ctx context.Context, tx jobstore.Tx) error { return tx.Delete(ctx, gone.ID) })
 				ctx, cancel := w.Ctx()
 				defer cancel()
-				w.WantIs(s.Update(ctx, func(ctx context.Context, tx jobs.Tx) error {
+				w.WantIs(s.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 					j, err := tx.Get(ctx, kept.ID)
 					if err != nil {
 						return err
@@ -282,7 +283,7 @@ func updateCases() []testCase {
 			Explain: "Insert, where a store has it, is Update with one Save of new jobs: all of them are there when it returns nil, in order, and none when one is bad, has an id, or draft panics. draft is given the time of the store.",
 			Run: func(w *world) {
 				s := w.Open()
-				in, ok := s.(jobs.Inserter)
+				in, ok := s.(jobstore.Inserter)
 				if !ok {
 					return // who makes jobs saves them in a Single then
 				}
@@ -330,14 +331,14 @@ func updateCases() []testCase {
 				ctx, cancel := w.Ctx()
 				defer cancel()
 				for name, run := range map[string]func(context.Context, txFunc) error{"Update": s.Update, "Single": s.Single} {
-					w.Must(run(ctx, func(_ context.Context, tx jobs.Tx) error {
-						if _, ok := tx.(jobs.Taker); ok != w.h.Promises.Take {
+					w.Must(run(ctx, func(_ context.Context, tx jobstore.Tx) error {
+						if _, ok := tx.(jobstore.Taker); ok != w.h.Promises.Take {
 							return fmt.Errorf("offered as a Taker: %v, promised: %v", ok, w.h.Promises.Take)
 						}
-						if _, ok := tx.(jobs.Dropper); ok != w.h.Promises.Drop {
+						if _, ok := tx.(jobstore.Dropper); ok != w.h.Promises.Drop {
 							return fmt.Errorf("offered as a Dropper: %v, promised: %v", ok, w.h.Promises.Drop)
 						}
-						if _, ok := tx.(jobs.Weigher); ok != w.h.Promises.Weigh {
+						if _, ok := tx.(jobstore.Weigher); ok != w.h.Promises.Weigh {
 							return fmt.Errorf("offered as a Weigher: %v, promised: %v", ok, w.h.Promises.Weigh)
 						}
 						return nil
@@ -351,7 +352,7 @@ func updateCases() []testCase {
 func ptr(j jobs.Row) *jobs.Row { return &j }
 
 // spoil changes everything that there is.
-func spoil(ctx context.Context, tx jobs.Tx, kept []jobs.Row) error {
+func spoil(ctx context.Context, tx jobstore.Tx, kept []jobs.Row) error {
 	fresh := kept[0]
 	fresh.ID = 0
 	if err := tx.Save(ctx, &fresh); err != nil {

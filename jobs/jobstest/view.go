@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
 func viewCases() []testCase {
@@ -19,9 +20,9 @@ func viewCases() []testCase {
 				ctx, cancel := w.Ctx()
 				defer cancel()
 				for name, write := range map[string]txFunc{
-					"Save":   func(ctx context.Context, tx jobs.Tx) error { j := w.job(s, "new"); return tx.Save(ctx, &j) },
-					"Delete": func(ctx context.Context, tx jobs.Tx) error { return tx.Delete(ctx, kept.ID) },
-					"Lock":   func(ctx context.Context, tx jobs.Tx) error { return tx.Lock(ctx, "a") },
+					"Save":   func(ctx context.Context, tx jobstore.Tx) error { j := w.job(s, "new"); return tx.Save(ctx, &j) },
+					"Delete": func(ctx context.Context, tx jobstore.Tx) error { return tx.Delete(ctx, kept.ID) },
+					"Lock":   func(ctx context.Context, tx jobstore.Tx) error { return tx.Lock(ctx, "a") },
 				} {
 					w.WantIs(s.View(ctx, write), jobs.ErrUnsupported, "%s in a View", name)
 				}
@@ -34,7 +35,7 @@ func viewCases() []testCase {
 			Run: func(w *world) {
 				s, other := w.Open(), w.Open()
 				j := w.add(s, "a")
-				w.view(s, func(ctx context.Context, tx jobs.Tx) error {
+				w.view(s, func(ctx context.Context, tx jobstore.Tx) error {
 					for i := range 3 {
 						got, err := tx.Get(ctx, j.ID)
 						if err != nil {
@@ -75,7 +76,7 @@ func viewCases() []testCase {
 					got = append(got, page...)
 					after = page[len(page)-1].ID
 					if len(got) == 10 { // one comes and goes in between
-						w.update(s, func(ctx context.Context, tx jobs.Tx) error { return tx.Delete(ctx, want[2].ID) })
+						w.update(s, func(ctx context.Context, tx jobstore.Tx) error { return tx.Delete(ctx, want[2].ID) })
 					}
 				}
 				w.wantIDs(got, want, "all pages")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/internal/suite"
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
 // world is what a case works with: a database, the stores opened in it, and bounded waits.
@@ -27,7 +28,7 @@ func newWorld(t testing.TB, h *Harness) *world {
 }
 
 // txFunc is what a transaction runs.
-type txFunc = func(ctx context.Context, tx jobs.Tx) error
+type txFunc = func(ctx context.Context, tx jobstore.Tx) error
 
 // update runs fn in a transaction, which must commit.
 func (w *world) update(s jobs.Store, fn txFunc) {
@@ -48,7 +49,7 @@ func (w *world) view(s jobs.Store, fn txFunc) {
 // now is the store's time.
 func (w *world) now(s jobs.Store) (now time.Time) {
 	w.Helper()
-	w.view(s, func(ctx context.Context, tx jobs.Tx) (err error) {
+	w.view(s, func(ctx context.Context, tx jobstore.Tx) (err error) {
 		now, err = tx.Now(ctx)
 		return err
 	})
@@ -69,7 +70,7 @@ func (w *world) job(s jobs.Store, name string, edits ...func(*jobs.Row)) jobs.Ro
 // save writes jobs in one transaction, and returns them with their ids.
 func (w *world) save(s jobs.Store, list ...jobs.Row) (saved []jobs.Row) {
 	w.Helper()
-	w.update(s, func(ctx context.Context, tx jobs.Tx) error {
+	w.update(s, func(ctx context.Context, tx jobstore.Tx) error {
 		saved = slices.Clone(list) // afresh at each run
 		return tx.Save(ctx, pointers(saved)...)
 	})
@@ -93,10 +94,10 @@ func pointers(list []jobs.Row) []*jobs.Row {
 // edit changes a job that is there, in a transaction of its own.
 func (w *world) edit(s jobs.Store, id jobs.ID, how func(*jobs.Row)) {
 	w.Helper()
-	w.update(s, func(ctx context.Context, tx jobs.Tx) error { return edit(ctx, tx, id, how) })
+	w.update(s, func(ctx context.Context, tx jobstore.Tx) error { return edit(ctx, tx, id, how) })
 }
 
-func edit(ctx context.Context, tx jobs.Tx, id jobs.ID, how func(*jobs.Row)) error {
+func edit(ctx context.Context, tx jobstore.Tx, id jobs.ID, how func(*jobs.Row)) error {
 	j, err := tx.Get(ctx, id)
 	if err != nil {
 		return err
@@ -108,7 +109,7 @@ func edit(ctx context.Context, tx jobs.Tx, id jobs.ID, how func(*jobs.Row)) erro
 // get returns a job that must be there.
 func (w *world) get(s jobs.Store, id jobs.ID) (j jobs.Row) {
 	w.Helper()
-	w.view(s, func(ctx context.Context, tx jobs.Tx) (err error) {
+	w.view(s, func(ctx context.Context, tx jobstore.Tx) (err error) {
 		j, err = tx.Get(ctx, id)
 		return err
 	})
@@ -120,7 +121,7 @@ func (w *world) gone(s jobs.Store, id jobs.ID, format string, args ...any) {
 	w.Helper()
 	ctx, cancel := w.Ctx()
 	defer cancel()
-	err := s.View(ctx, func(ctx context.Context, tx jobs.Tx) error {
+	err := s.View(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 		_, err := tx.Get(ctx, id)
 		return err
 	})
@@ -130,7 +131,7 @@ func (w *world) gone(s jobs.Store, id jobs.ID, format string, args ...any) {
 // find runs one Find in a View.
 func (w *world) find(s jobs.Store, q Query) (found []jobs.Row) {
 	w.Helper()
-	w.view(s, func(ctx context.Context, tx jobs.Tx) (err error) {
+	w.view(s, func(ctx context.Context, tx jobstore.Tx) (err error) {
 		found, err = q.Find(ctx, tx)
 		return err
 	})

@@ -19,7 +19,7 @@ type again struct{ jobs.Store }
 var errVain = errors.New("jobstest: in vain")
 
 func twice(ctx context.Context, run func(context.Context, txFunc) error, fn txFunc) error {
-	err := run(ctx, func(ctx context.Context, tx jobs.Tx) error {
+	err := run(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 		if err := fn(ctx, tx); err != nil {
 			return err
 		}
@@ -31,11 +31,11 @@ func twice(ctx context.Context, run func(context.Context, txFunc) error, fn txFu
 	return run(ctx, fn)
 }
 
-func (a again) Update(ctx context.Context, fn func(ctx context.Context, tx jobs.Tx) error) error {
+func (a again) Update(ctx context.Context, fn func(ctx context.Context, tx jobstore.Tx) error) error {
 	return twice(ctx, a.Store.Update, fn)
 }
 
-func (a again) Single(ctx context.Context, fn func(ctx context.Context, tx jobs.Tx) error) error {
+func (a again) Single(ctx context.Context, fn func(ctx context.Context, tx jobstore.Tx) error) error {
 	return twice(ctx, a.Store.Single, fn)
 }
 
@@ -44,12 +44,12 @@ func Bare(s jobs.Store) jobs.Store { return bare{s} }
 
 type bare struct{ jobs.Store }
 
-func (b bare) Update(ctx context.Context, fn func(ctx context.Context, tx jobs.Tx) error) error {
-	return b.Store.Update(ctx, func(ctx context.Context, tx jobs.Tx) error { return fn(ctx, bareTx{tx, tx, tx, tx}) })
+func (b bare) Update(ctx context.Context, fn func(ctx context.Context, tx jobstore.Tx) error) error {
+	return b.Store.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error { return fn(ctx, bareTx{tx, tx, tx, tx}) })
 }
 
-func (b bare) Single(ctx context.Context, fn func(ctx context.Context, tx jobs.Tx) error) error {
-	return b.Store.Single(ctx, func(ctx context.Context, tx jobs.Tx) error { return fn(ctx, bareTx{tx, tx, tx, tx}) })
+func (b bare) Single(ctx context.Context, fn func(ctx context.Context, tx jobstore.Tx) error) error {
+	return b.Store.Single(ctx, func(ctx context.Context, tx jobstore.Tx) error { return fn(ctx, bareTx{tx, tx, tx, tx}) })
 }
 
 // bareTx has the methods of the port, and no others.
@@ -57,7 +57,7 @@ type bareTx struct {
 	jobstore.AnswerTx
 	jobstore.LeaseTx
 	jobs.Finder
-	tx jobs.Tx
+	tx jobstore.Tx
 }
 
 func (b bareTx) Now(ctx context.Context) (time.Time, error)      { return b.tx.Now(ctx) }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -19,13 +18,13 @@ type answerTable struct {
 	byKey      map[[2]string]map[*deferral]struct{} // by name and key
 	due        map[string]*orderOf[*deferral]       // by the broker's queue: those with a Due
 	expires    orderOf[*deferral]
-	lastNumber jobs.ID
+	lastNumber jobstore.ID
 }
 
 // deferral is a record that stands in orders. What it holds is replaced as a whole.
 type deferral struct {
 	jobstore.Deferral
-	number jobs.ID // in the order in which they came
+	number jobstore.ID // in the order in which they came
 }
 
 func newAnswerTable() answerTable {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -17,7 +17,7 @@ var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 func large(n int) *table {
 	t := newTable()
 	for i := range n {
-		j := jobs.Row{Job: jobs.Job{ID: jobs.ID(i + 1), Name: fmt.Sprintf("name-%03d/x", i*7919%1000), Priority: []int{0, 150, 250, 500, 750, 1000}[i/1000%6], State: jobs.Queued, Data: []byte("{}")}, Due: epoch.Add(-time.Duration(i%5000) * time.Millisecond)}
+		j := jobstore.Row{Job: jobstore.Job{ID: jobstore.ID(i + 1), Name: fmt.Sprintf("name-%03d/x", i*7919%1000), Priority: []int{0, 150, 250, 500, 750, 1000}[i/1000%6], State: jobstore.Queued, Data: []byte("{}")}, Due: epoch.Add(-time.Duration(i%5000) * time.Millisecond)}
 		if i/1000%2 == 1 {
 			j.Due = epoch.Add(time.Hour)
 		}
@@ -34,11 +34,11 @@ func TestFindDueOfMany(t *testing.T) {
 	table := large(8_000)
 	// A name whose jobs are all more urgent than the others, and many: to look through what is due first does not help then.
 	for i := range 2000 {
-		table.insert(jobs.Row{Job: jobs.Job{ID: jobs.ID(100_000 + i), Name: "urgent", Priority: -1}, Due: epoch})
+		table.insert(jobstore.Row{Job: jobstore.Job{ID: jobstore.ID(100_000 + i), Name: "urgent", Priority: -1}, Due: epoch})
 	}
 	for _, p := range append([]string{"n*"}, patterns...) {
 		for _, limit := range []int{1, 3, 500} {
-			sel := &jobs.Selector{Pattern: p}
+			sel := &jobstore.Selector{Pattern: p}
 			var want []*record
 			m := table.names.matched(p)
 			for _, r := range table.byID {
@@ -55,8 +55,8 @@ func TestFindDueOfMany(t *testing.T) {
 	}
 }
 
-func ids(rs []*record) []jobs.ID {
-	out := make([]jobs.ID, len(rs))
+func ids(rs []*record) []jobstore.ID {
+	out := make([]jobstore.ID, len(rs))
 	for i, r := range rs {
 		out[i] = r.job.ID
 	}
@@ -76,7 +76,7 @@ func TestClaimLooksAtFew(t *testing.T) {
 			}
 		}
 	}
-	if _, whole := table.walk(table.names.matched("*"), &jobs.Selector{Pattern: "*"}, micros(epoch), 1); !whole {
+	if _, whole := table.walk(table.names.matched("*"), &jobstore.Selector{Pattern: "*"}, micros(epoch), 1); !whole {
 		t.Error("the first job of all was not found among the first few")
 	}
 	steps := 0
@@ -92,7 +92,7 @@ func BenchmarkClaim(b *testing.B) {
 	table := large(1_000_000)
 	for _, p := range patterns {
 		b.Run(p, func(b *testing.B) {
-			sel := &jobs.Selector{Pattern: p}
+			sel := &jobstore.Selector{Pattern: p}
 			for b.Loop() {
 				for _, r := range table.findDue(sel, micros(epoch), 1) {
 					j := r.job

@@ -6,16 +6,16 @@ import (
 	"slices"
 	"time"
 
-	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
 // query asks for jobs. All that is set must hold of a job.
 type query struct {
-	jobs.Page
-	ids       []jobs.ID // not nil: these
+	jobstore.Page
+	ids       []jobstore.ID // not nil: these
 	name      string
 	sequence  string
-	parent    jobs.ID
+	parent    jobstore.ID
 	queue     string
 	uniqueKey string // with a name
 	key       string // with a name
@@ -137,11 +137,11 @@ func (t *table) inQueue(q *query) (list []*order) {
 }
 
 // states are all states that a job may have.
-var states = [...]jobs.State{
-	jobs.Queued, jobs.RunQueued, jobs.Running, jobs.Paused, jobs.Waiting, jobs.Finished, jobs.Failed, jobs.Cancelled,
+var states = [...]jobstore.State{
+	jobstore.Queued, jobstore.RunQueued, jobstore.Running, jobstore.Paused, jobstore.Waiting, jobstore.Finished, jobstore.Failed, jobstore.Cancelled,
 }
 
-func matches(q *query, j *jobs.Row) bool {
+func matches(q *query, j *jobstore.Row) bool {
 	return j.ID > q.After &&
 		(q.ids == nil || slices.Contains(q.ids, j.ID)) &&
 		(q.name == "" || j.Name == q.name) &&

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
 // find returns copies of the jobs that by finds.
-func (tx *tx) find(ctx context.Context, by func(t *table) ([]*record, error)) ([]jobs.Row, error) {
+func (tx *tx) find(ctx context.Context, by func(t *table) ([]*record, error)) ([]jobstore.Row, error) {
 	if err := tx.ready(ctx); err != nil {
 		return nil, err
 	}
@@ -22,18 +22,18 @@ func (tx *tx) find(ctx context.Context, by func(t *table) ([]*record, error)) ([
 }
 
 // find returns copies of the jobs that by finds.
-func (v *view) find(ctx context.Context, by func(t *table) ([]*record, error)) (found []jobs.Row, err error) {
+func (v *view) find(ctx context.Context, by func(t *table) ([]*record, error)) (found []jobstore.Row, err error) {
 	var bad error
 	err = v.read(ctx, func() { found, bad = v.core.find(by) })
 	return found, errors.Join(err, bad)
 }
 
-func (c *core) find(by func(t *table) ([]*record, error)) ([]jobs.Row, error) {
+func (c *core) find(by func(t *table) ([]*record, error)) ([]jobstore.Row, error) {
 	found, err := by(c.table)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]jobs.Row, len(found))
+	out := make([]jobstore.Row, len(found))
 	for i, r := range found {
 		out[i] = clone(&r.job)
 	}
@@ -43,7 +43,7 @@ func (c *core) find(by func(t *table) ([]*record, error)) ([]jobs.Row, error) {
 // limited refuses a limit below least.
 func limited(limit, least int) error {
 	if limit < least {
-		return fmt.Errorf("memjobs: %w: a limit of %d", jobs.ErrBadJob, limit)
+		return fmt.Errorf("memjobs: %w: a limit of %d", jobstore.ErrBadJob, limit)
 	}
 	return nil
 }
@@ -61,7 +61,7 @@ func asked(q query) func(t *table) ([]*record, error) {
 // nothing finds nothing.
 func nothing(*table) ([]*record, error) { return nil, nil }
 
-func ofDue(d jobs.Due, limit int, now func() time.Time) func(t *table) ([]*record, error) {
+func ofDue(d jobstore.Due, limit int, now func() time.Time) func(t *table) ([]*record, error) {
 	return func(t *table) ([]*record, error) {
 		if err := limited(limit, 1); err != nil {
 			return nil, err
@@ -70,7 +70,7 @@ func ofDue(d jobs.Due, limit int, now func() time.Time) func(t *table) ([]*recor
 	}
 }
 
-func ofLine(l jobs.Line, limit int, now func() time.Time) func(t *table) ([]*record, error) {
+func ofLine(l jobstore.Line, limit int, now func() time.Time) func(t *table) ([]*record, error) {
 	return func(t *table) ([]*record, error) {
 		if err := limited(limit, 1); err != nil {
 			return nil, err
@@ -80,7 +80,7 @@ func ofLine(l jobs.Line, limit int, now func() time.Time) func(t *table) ([]*rec
 }
 
 // Jobs implements [jobs.Finder].
-func (tx *tx) Jobs(ctx context.Context, ids ...jobs.ID) ([]jobs.Row, error) {
+func (tx *tx) Jobs(ctx context.Context, ids ...jobstore.ID) ([]jobstore.Row, error) {
 	if len(ids) == 0 {
 		return tx.find(ctx, nothing)
 	}
@@ -88,12 +88,12 @@ func (tx *tx) Jobs(ctx context.Context, ids ...jobs.ID) ([]jobs.Row, error) {
 }
 
 // All implements [jobs.Finder].
-func (tx *tx) All(ctx context.Context, p jobs.Page) ([]jobs.Row, error) {
+func (tx *tx) All(ctx context.Context, p jobstore.Page) ([]jobstore.Row, error) {
 	return tx.find(ctx, asked(query{Page: p}))
 }
 
 // Named implements [jobs.Finder].
-func (tx *tx) Named(ctx context.Context, name string, p jobs.Page) ([]jobs.Row, error) {
+func (tx *tx) Named(ctx context.Context, name string, p jobstore.Page) ([]jobstore.Row, error) {
 	if name == "" {
 		return tx.find(ctx, nothing)
 	}
@@ -101,7 +101,7 @@ func (tx *tx) Named(ctx context.Context, name string, p jobs.Page) ([]jobs.Row, 
 }
 
 // OfKey implements [jobs.Finder].
-func (tx *tx) OfKey(ctx context.Context, name, key string, p jobs.Page) ([]jobs.Row, error) {
+func (tx *tx) OfKey(ctx context.Context, name, key string, p jobstore.Page) ([]jobstore.Row, error) {
 	if name == "" || key == "" {
 		return tx.find(ctx, nothing)
 	}
@@ -109,7 +109,7 @@ func (tx *tx) OfKey(ctx context.Context, name, key string, p jobs.Page) ([]jobs.
 }
 
 // OfUniqueKey implements [jobs.Finder].
-func (tx *tx) OfUniqueKey(ctx context.Context, name, key string, p jobs.Page) ([]jobs.Row, error) {
+func (tx *tx) OfUniqueKey(ctx context.Context, name, key string, p jobstore.Page) ([]jobstore.Row, error) {
 	if name == "" || key == "" {
 		return tx.find(ctx, nothing)
 	}
@@ -117,7 +117,7 @@ func (tx *tx) OfUniqueKey(ctx context.Context, name, key string, p jobs.Page) ([
 }
 
 // OfSequence implements [jobs.Finder].
-func (tx *tx) OfSequence(ctx context.Context, key string, p jobs.Page) ([]jobs.Row, error) {
+func (tx *tx) OfSequence(ctx context.Context, key string, p jobstore.Page) ([]jobstore.Row, error) {
 	if key == "" {
 		return tx.find(ctx, nothing)
 	}
@@ -125,7 +125,7 @@ func (tx *tx) OfSequence(ctx context.Context, key string, p jobs.Page) ([]jobs.R
 }
 
 // OfQueue implements [jobs.Finder].
-func (tx *tx) OfQueue(ctx context.Context, queue string, p jobs.Page) ([]jobs.Row, error) {
+func (tx *tx) OfQueue(ctx context.Context, queue string, p jobstore.Page) ([]jobstore.Row, error) {
 	if queue == "" {
 		return tx.find(ctx, nothing)
 	}
@@ -133,7 +133,7 @@ func (tx *tx) OfQueue(ctx context.Context, queue string, p jobs.Page) ([]jobs.Ro
 }
 
 // Children implements [jobs.Finder].
-func (tx *tx) Children(ctx context.Context, parent jobs.ID, p jobs.Page) ([]jobs.Row, error) {
+func (tx *tx) Children(ctx context.Context, parent jobstore.ID, p jobstore.Page) ([]jobstore.Row, error) {
 	if parent == 0 {
 		return tx.find(ctx, nothing)
 	}
@@ -141,25 +141,25 @@ func (tx *tx) Children(ctx context.Context, parent jobs.ID, p jobs.Page) ([]jobs
 }
 
 // Expired implements [jobs.Finder].
-func (tx *tx) Expired(ctx context.Context, by time.Time, limit int) ([]jobs.Row, error) {
+func (tx *tx) Expired(ctx context.Context, by time.Time, limit int) ([]jobstore.Row, error) {
 	if by.IsZero() {
 		return tx.find(ctx, nothing)
 	}
-	return tx.find(ctx, asked(query{Page: jobs.Page{Limit: limit}, expired: by}))
+	return tx.find(ctx, asked(query{Page: jobstore.Page{Limit: limit}, expired: by}))
 }
 
 // Due implements [jobs.Finder].
-func (tx *tx) Due(ctx context.Context, d jobs.Due, limit int) ([]jobs.Row, error) {
+func (tx *tx) Due(ctx context.Context, d jobstore.Due, limit int) ([]jobstore.Row, error) {
 	return tx.find(ctx, ofDue(d, limit, tx.now))
 }
 
 // Line implements [jobs.Finder].
-func (tx *tx) Line(ctx context.Context, l jobs.Line, limit int) ([]jobs.Row, error) {
+func (tx *tx) Line(ctx context.Context, l jobstore.Line, limit int) ([]jobstore.Row, error) {
 	return tx.find(ctx, ofLine(l, limit, tx.now))
 }
 
 // Jobs implements [jobs.Finder].
-func (v *view) Jobs(ctx context.Context, ids ...jobs.ID) ([]jobs.Row, error) {
+func (v *view) Jobs(ctx context.Context, ids ...jobstore.ID) ([]jobstore.Row, error) {
 	if len(ids) == 0 {
 		return v.find(ctx, nothing)
 	}
@@ -167,12 +167,12 @@ func (v *view) Jobs(ctx context.Context, ids ...jobs.ID) ([]jobs.Row, error) {
 }
 
 // All implements [jobs.Finder].
-func (v *view) All(ctx context.Context, p jobs.Page) ([]jobs.Row, error) {
+func (v *view) All(ctx context.Context, p jobstore.Page) ([]jobstore.Row, error) {
 	return v.find(ctx, asked(query{Page: p}))
 }
 
 // Named implements [jobs.Finder].
-func (v *view) Named(ctx context.Context, name string, p jobs.Page) ([]jobs.Row, error) {
+func (v *view) Named(ctx context.Context, name string, p jobstore.Page) ([]jobstore.Row, error) {
 	if name == "" {
 		return v.find(ctx, nothing)
 	}
@@ -180,7 +180,7 @@ func (v *view) Named(ctx context.Context, name string, p jobs.Page) ([]jobs.Row,
 }
 
 // OfKey implements [jobs.Finder].
-func (v *view) OfKey(ctx context.Context, name, key string, p jobs.Page) ([]jobs.Row, error) {
+func (v *view) OfKey(ctx context.Context, name, key string, p jobstore.Page) ([]jobstore.Row, error) {
 	if name == "" || key == "" {
 		return v.find(ctx, nothing)
 	}
@@ -188,7 +188,7 @@ func (v *view) OfKey(ctx context.Context, name, key string, p jobs.Page) ([]jobs
 }
 
 // OfUniqueKey implements [jobs.Finder].
-func (v *view) OfUniqueKey(ctx context.Context, name, key string, p jobs.Page) ([]jobs.Row, error) {
+func (v *view) OfUniqueKey(ctx context.Context, name, key string, p jobstore.Page) ([]jobstore.Row, error) {
 	if name == "" || key == "" {
 		return v.find(ctx, nothing)
 	}
@@ -196,7 +196,7 @@ func (v *view) OfUniqueKey(ctx context.Context, name, key string, p jobs.Page) (
 }
 
 // OfSequence implements [jobs.Finder].
-func (v *view) OfSequence(ctx context.Context, key string, p jobs.Page) ([]jobs.Row, error) {
+func (v *view) OfSequence(ctx context.Context, key string, p jobstore.Page) ([]jobstore.Row, error) {
 	if key == "" {
 		return v.find(ctx, nothing)
 	}
@@ -204,7 +204,7 @@ func (v *view) OfSequence(ctx context.Context, key string, p jobs.Page) ([]jobs.
 }
 
 // OfQueue implements [jobs.Finder].
-func (v *view) OfQueue(ctx context.Context, queue string, p jobs.Page) ([]jobs.Row, error) {
+func (v *view) OfQueue(ctx context.Context, queue string, p jobstore.Page) ([]jobstore.Row, error) {
 	if queue == "" {
 		return v.find(ctx, nothing)
 	}
@@ -212,7 +212,7 @@ func (v *view) OfQueue(ctx context.Context, queue string, p jobs.Page) ([]jobs.R
 }
 
 // Children implements [jobs.Finder].
-func (v *view) Children(ctx context.Context, parent jobs.ID, p jobs.Page) ([]jobs.Row, error) {
+func (v *view) Children(ctx context.Context, parent jobstore.ID, p jobstore.Page) ([]jobstore.Row, error) {
 	if parent == 0 {
 		return v.find(ctx, nothing)
 	}
@@ -220,19 +220,19 @@ func (v *view) Children(ctx context.Context, parent jobs.ID, p jobs.Page) ([]job
 }
 
 // Expired implements [jobs.Finder].
-func (v *view) Expired(ctx context.Context, by time.Time, limit int) ([]jobs.Row, error) {
+func (v *view) Expired(ctx context.Context, by time.Time, limit int) ([]jobstore.Row, error) {
 	if by.IsZero() {
 		return v.find(ctx, nothing)
 	}
-	return v.find(ctx, asked(query{Page: jobs.Page{Limit: limit}, expired: by}))
+	return v.find(ctx, asked(query{Page: jobstore.Page{Limit: limit}, expired: by}))
 }
 
 // Due implements [jobs.Finder].
-func (v *view) Due(ctx context.Context, d jobs.Due, limit int) ([]jobs.Row, error) {
+func (v *view) Due(ctx context.Context, d jobstore.Due, limit int) ([]jobstore.Row, error) {
 	return v.find(ctx, ofDue(d, limit, v.now))
 }
 
 // Line implements [jobs.Finder].
-func (v *view) Line(ctx context.Context, l jobs.Line, limit int) ([]jobs.Row, error) {
+func (v *view) Line(ctx context.Context, l jobstore.Line, limit int) ([]jobstore.Row, error) {
 	return v.find(ctx, ofLine(l, limit, v.now))
 }

@@ -4,13 +4,13 @@ import (
 	"math"
 	"time"
 
-	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
 // place is where a job of a queue stands.
 type place struct {
 	queue string
-	state jobs.State
+	state jobstore.State
 }
 
 // line is the jobs of a queue that have one state.
@@ -61,7 +61,7 @@ func (t *table) dequeue(r *record) {
 }
 
 // findLine returns what stands in a line and is due, at most limit of it.
-func (t *table) findLine(q *jobs.Line, now func() time.Time, limit int) []*record {
+func (t *table) findLine(q *jobstore.Line, now func() time.Time, limit int) []*record {
 	l := t.lines[place{q.Queue, q.State}]
 	if l == nil {
 		return nil
@@ -75,7 +75,7 @@ func (t *table) findLine(q *jobs.Line, now func() time.Time, limit int) []*recor
 	}
 	light := func(r *record) bool { return r.job.Weight <= most }
 	by := until(q.By, now)
-	if q.Order == jobs.PriorityFirst {
+	if q.Order == jobstore.PriorityFirst {
 		found, _ := l.byUrgent.dueFrom(cursor(q, (*record).byPriority), nil, by, nil, limit, math.MaxInt, light)
 		return found
 	}
@@ -92,7 +92,7 @@ func (t *table) findLine(q *jobs.Line, now func() time.Time, limit int) []*recor
 }
 
 // cursor is the first place after a job, wherever it stands now.
-func cursor(q *jobs.Line, by func(*record) entry) entry {
+func cursor(q *jobstore.Line, by func(*record) entry) entry {
 	if q.After == nil {
 		return start
 	}

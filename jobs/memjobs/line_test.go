@@ -10,7 +10,7 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
-	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -21,8 +21,8 @@ func TestLineOfMany(t *testing.T) {
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
 	table := newTable()
-	draw := func(id int) jobs.Row {
-		j := jobs.Row{Job: jobs.Job{ID: jobs.ID(id), Name: "a", Queue: []string{"", "q", "p"}[r.IntN(3)], State: []jobs.State{jobs.Queued, jobs.Running, jobs.Failed}[r.IntN(3)], Priority: r.IntN(4), Weight: int64(r.IntN(3)) * 500, Key: []string{"", "k", "l"}[r.IntN(3)]}}
+	draw := func(id int) jobstore.Row {
+		j := jobstore.Row{Job: jobstore.Job{ID: jobstore.ID(id), Name: "a", Queue: []string{"", "q", "p"}[r.IntN(3)], State: []jobstore.State{jobstore.Queued, jobstore.Running, jobstore.Failed}[r.IntN(3)], Priority: r.IntN(4), Weight: int64(r.IntN(3)) * 500, Key: []string{"", "k", "l"}[r.IntN(3)]}}
 		if r.IntN(4) > 0 {
 			j.Due = epoch.Add(time.Duration(r.IntN(20)-10) * time.Second)
 		}
@@ -36,15 +36,15 @@ func TestLineOfMany(t *testing.T) {
 	}
 	for range 500 {
 		for range 10 {
-			if rec := table.byID[jobs.ID(1+r.IntN(1500))]; rec != nil && r.IntN(5) == 0 {
+			if rec := table.byID[jobstore.ID(1+r.IntN(1500))]; rec != nil && r.IntN(5) == 0 {
 				table.remove(rec)
 			} else if rec != nil {
 				table.replace(rec, draw(int(rec.job.ID)))
 			}
 		}
-		l := &jobs.Line{
-			Queue: []string{"q", "p", "none"}[r.IntN(3)], State: []jobs.State{jobs.Queued, jobs.Running}[r.IntN(2)],
-			By: epoch.Add(time.Duration(r.IntN(20)-10) * time.Second), Order: jobs.Order(r.IntN(2)),
+		l := &jobstore.Line{
+			Queue: []string{"q", "p", "none"}[r.IntN(3)], State: []jobstore.State{jobstore.Queued, jobstore.Running}[r.IntN(2)],
+			By: epoch.Add(time.Duration(r.IntN(20)-10) * time.Second), Order: jobstore.Order(r.IntN(2)),
 		}
 		if r.IntN(2) == 0 {
 			l.MaxWeight = task.Set(int64(r.IntN(3)) * 400)
@@ -58,9 +58,9 @@ func TestLineOfMany(t *testing.T) {
 		if diff := gocmp.Diff(ids(inLine(table, l, limit)), ids(got)); diff != "" {
 			t.Fatalf("%+v, limit %d (-want +got):\n%s", l, limit, diff)
 		}
-		q := query{queue: l.Queue, Page: jobs.Page{Limit: limit, States: []jobs.State{jobs.Failed, jobs.Queued}}}
+		q := query{queue: l.Queue, Page: jobstore.Page{Limit: limit, States: []jobstore.State{jobstore.Failed, jobstore.Queued}}}
 		if r.IntN(2) == 0 {
-			q = query{name: "a", key: "k", Page: jobs.Page{After: jobs.ID(r.IntN(1500))}}
+			q = query{name: "a", key: "k", Page: jobstore.Page{After: jobstore.ID(r.IntN(1500))}}
 		}
 		var all []*record
 		n, weight := int64(0), int64(0)
@@ -68,7 +68,7 @@ func TestLineOfMany(t *testing.T) {
 			if matches(&q, &e.rec.job) && (q.Limit == 0 || len(all) < q.Limit) {
 				all = append(all, e.rec)
 			}
-			if e.rec.job.Queue == l.Queue && e.rec.job.State == jobs.Running {
+			if e.rec.job.Queue == l.Queue && e.rec.job.State == jobstore.Running {
 				n, weight = n+1, weight+e.rec.job.Weight
 			}
 		}
@@ -88,10 +88,10 @@ func TestLineOfMany(t *testing.T) {
 }
 
 // inLine is what findLine should answer.
-func inLine(t *table, l *jobs.Line, limit int) []*record {
-	before := func(a, b *jobs.Row) int {
+func inLine(t *table, l *jobstore.Line, limit int) []*record {
+	before := func(a, b *jobstore.Row) int {
 		first := cmp.Or(a.Due.Compare(b.Due), cmp.Compare(a.Priority, b.Priority))
-		if l.Order == jobs.PriorityFirst {
+		if l.Order == jobstore.PriorityFirst {
 			first = cmp.Or(cmp.Compare(a.Priority, b.Priority), a.Due.Compare(b.Due))
 		}
 		return cmp.Or(first, cmp.Compare(a.ID, b.ID))

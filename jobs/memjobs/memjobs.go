@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
 // Config of [New]. The zero value is usable.
@@ -46,7 +46,7 @@ type core struct {
 
 type watcher struct{ wake func(names []string) }
 
-var _ jobs.Store = (*Store)(nil)
+var _ jobstore.Store = (*Store)(nil)
 
 // New makes a store without jobs. There is no configuration that it refuses.
 func New(c Config) (*Store, error) {
@@ -67,7 +67,7 @@ func (s *Store) begin() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return jobs.ErrClosed
+		return jobstore.ErrClosed
 	}
 	s.under++
 	return nil
@@ -91,13 +91,13 @@ func (c *core) enter(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	}
-	return fmt.Errorf("memjobs: %w: %w", jobs.ErrUnavailable, context.Cause(ctx))
+	return fmt.Errorf("memjobs: %w: %w", jobstore.ErrUnavailable, context.Cause(ctx))
 }
 
 func (c *core) leave() { <-c.turn }
 
 // Update implements [jobs.Store].
-func (s *Store) Update(ctx context.Context, fn func(ctx context.Context, tx jobs.Tx) error) error {
+func (s *Store) Update(ctx context.Context, fn func(ctx context.Context, tx jobstore.Tx) error) error {
 	if err := s.begin(); err != nil {
 		return err
 	}
@@ -110,12 +110,12 @@ func (s *Store) Update(ctx context.Context, fn func(ctx context.Context, tx jobs
 }
 
 // Single implements [jobs.Store]. It is Update: there are no trips to be saved.
-func (s *Store) Single(ctx context.Context, fn func(ctx context.Context, tx jobs.Tx) error) error {
+func (s *Store) Single(ctx context.Context, fn func(ctx context.Context, tx jobstore.Tx) error) error {
 	return s.Update(ctx, fn)
 }
 
 // update runs fn and undoes what it has done if it fails, or panics. woken says that jobs were given a Due, and names whose.
-func (c *core) update(ctx context.Context, fn func(ctx context.Context, tx jobs.Tx) error) (names []string, woken bool, err error) {
+func (c *core) update(ctx context.Context, fn func(ctx context.Context, tx jobstore.Tx) error) (names []string, woken bool, err error) {
 	if err := c.enter(ctx); err != nil {
 		return nil, false, err
 	}
@@ -142,13 +142,13 @@ func (c *core) update(ctx context.Context, fn func(ctx context.Context, tx jobs.
 }
 
 // View implements [jobs.Store]. Between two calls of the transaction others may change jobs.
-func (s *Store) View(ctx context.Context, fn func(ctx context.Context, tx jobs.Tx) error) error {
+func (s *Store) View(ctx context.Context, fn func(ctx context.Context, tx jobstore.Tx) error) error {
 	if err := s.begin(); err != nil {
 		return err
 	}
 	defer s.end()
 	if ctx.Err() != nil {
-		return fmt.Errorf("memjobs: %w: %w", jobs.ErrUnavailable, context.Cause(ctx))
+		return fmt.Errorf("memjobs: %w: %w", jobstore.ErrUnavailable, context.Cause(ctx))
 	}
 	v := &view{core: s.core}
 	defer v.end()
@@ -156,13 +156,13 @@ func (s *Store) View(ctx context.Context, fn func(ctx context.Context, tx jobs.T
 }
 
 // Coming implements [jobs.Store].
-func (s *Store) Coming(ctx context.Context, since time.Time, max int) (jobs.Coming, error) {
+func (s *Store) Coming(ctx context.Context, since time.Time, max int) (jobstore.Coming, error) {
 	if err := s.begin(); err != nil {
-		return jobs.Coming{}, err
+		return jobstore.Coming{}, err
 	}
 	defer s.end()
 	if err := s.core.enter(ctx); err != nil {
-		return jobs.Coming{}, err
+		return jobstore.Coming{}, err
 	}
 	defer s.core.leave()
 	return s.core.table.coming(since, s.core.time(), max), nil

@@ -11,8 +11,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/jobstest"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/jobs/memjobs"
 )
 
@@ -31,7 +31,7 @@ func TestStore(t *testing.T) {
 	jobstest.Run(t, func(t testing.TB) *jobstest.Harness {
 		s := open(t)
 		return &jobstest.Harness{
-			Open:     func(testing.TB) jobs.Store { return s.Join() },
+			Open:     func(testing.TB) jobstore.Store { return s.Join() },
 			Promises: jobstest.Promises{Take: true, Drop: true, Weigh: true},
 			Slack:    50 * time.Millisecond,
 			Report:   "../../docs/capabilities/jobs-memory.json",
@@ -39,18 +39,18 @@ func TestStore(t *testing.T) {
 	})
 }
 
-func save(t testing.TB, s jobs.Store, j jobs.Row) jobs.ID {
+func save(t testing.TB, s jobstore.Store, j jobstore.Row) jobstore.ID {
 	t.Helper()
-	if err := s.Update(t.Context(), func(ctx context.Context, tx jobs.Tx) error { return tx.Save(ctx, &j) }); err != nil {
+	if err := s.Update(t.Context(), func(ctx context.Context, tx jobstore.Tx) error { return tx.Save(ctx, &j) }); err != nil {
 		t.Fatal(err)
 	}
 	return j.ID
 }
 
-func count(t testing.TB, s jobs.Store) (n int) {
+func count(t testing.TB, s jobstore.Store) (n int) {
 	t.Helper()
-	if err := s.View(t.Context(), func(ctx context.Context, tx jobs.Tx) error {
-		found, err := tx.All(ctx, jobs.Page{})
+	if err := s.View(t.Context(), func(ctx context.Context, tx jobstore.Tx) error {
+		found, err := tx.All(ctx, jobstore.Page{})
 		n = len(found)
 		return err
 	}); err != nil {
@@ -59,7 +59,7 @@ func count(t testing.TB, s jobs.Store) (n int) {
 	return n
 }
 
-var simple = jobs.Row{Job: jobs.Job{Name: "a", State: jobs.Queued, Data: []byte("{}")}}
+var simple = jobstore.Row{Job: jobstore.Job{Name: "a", State: jobstore.Queued, Data: []byte("{}")}}
 
 func TestAPanicUndoes(t *testing.T) {
 	t.Parallel()
@@ -69,7 +69,7 @@ func TestAPanicUndoes(t *testing.T) {
 		go func() {
 			defer close(done)
 			defer func() { _ = recover() }()
-			_ = s.Update(context.Background(), func(ctx context.Context, tx jobs.Tx) error {
+			_ = s.Update(context.Background(), func(ctx context.Context, tx jobstore.Tx) error {
 				j := simple
 				if err := tx.Save(ctx, &j); err != nil {
 					return err
@@ -91,12 +91,12 @@ func TestAPanicUndoes(t *testing.T) {
 func TestATransactionThatHasEnded(t *testing.T) {
 	t.Parallel()
 	s := open(t)
-	for name, run := range map[string]func(context.Context, func(context.Context, jobs.Tx) error) error{"Update": s.Update, "View": s.View} {
-		var kept jobs.Tx
-		if err := run(t.Context(), func(_ context.Context, tx jobs.Tx) error { kept = tx; return nil }); err != nil {
+	for name, run := range map[string]func(context.Context, func(context.Context, jobstore.Tx) error) error{"Update": s.Update, "View": s.View} {
+		var kept jobstore.Tx
+		if err := run(t.Context(), func(_ context.Context, tx jobstore.Tx) error { kept = tx; return nil }); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := kept.Get(t.Context(), 1); !errors.Is(err, jobs.ErrClosed) {
+		if _, err := kept.Get(t.Context(), 1); !errors.Is(err, jobstore.ErrClosed) {
 			t.Errorf("%s: Get after the end: %v", name, err)
 		}
 	}
@@ -106,12 +106,12 @@ func TestWhatAViewDoesNot(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	id := save(t, s, simple)
-	for name, call := range map[string]func(ctx context.Context, tx jobs.Tx) error{
-		"Save":   func(ctx context.Context, tx jobs.Tx) error { return tx.Save(ctx, &jobs.Row{}) },
-		"Delete": func(ctx context.Context, tx jobs.Tx) error { return tx.Delete(ctx, id) },
-		"Lock":   func(ctx context.Context, tx jobs.Tx) error { return tx.Lock(ctx, "a") },
+	for name, call := range map[string]func(ctx context.Context, tx jobstore.Tx) error{
+		"Save":   func(ctx context.Context, tx jobstore.Tx) error { return tx.Save(ctx, &jobstore.Row{}) },
+		"Delete": func(ctx context.Context, tx jobstore.Tx) error { return tx.Delete(ctx, id) },
+		"Lock":   func(ctx context.Context, tx jobstore.Tx) error { return tx.Lock(ctx, "a") },
 	} {
-		if err := s.View(t.Context(), call); !errors.Is(err, jobs.ErrUnsupported) {
+		if err := s.View(t.Context(), call); !errors.Is(err, jobstore.ErrUnsupported) {
 			t.Errorf("%s in a View: %v", name, err)
 		}
 	}
@@ -123,31 +123,34 @@ func TestWhatAViewDoesNot(t *testing.T) {
 func TestWhatIsAskedWrongly(t *testing.T) {
 	t.Parallel()
 	s := open(t)
-	for name, call := range map[string]func(ctx context.Context, tx jobs.Tx) error{
-		"no limit": func(ctx context.Context, tx jobs.Tx) error {
-			_, err := tx.Due(ctx, jobs.Due{}, 0)
+	for name, call := range map[string]func(ctx context.Context, tx jobstore.Tx) error{
+		"no limit": func(ctx context.Context, tx jobstore.Tx) error {
+			_, err := tx.Due(ctx, jobstore.Due{}, 0)
 			return err
 		},
-		"a limit below": func(ctx context.Context, tx jobs.Tx) error { _, err := tx.All(ctx, jobs.Page{Limit: -1}); return err },
-		"take none": func(ctx context.Context, tx jobs.Tx) error {
-			_, _, err := tx.(jobs.Taker).Take(ctx, jobs.Due{}, 0, 0)
+		"a limit below": func(ctx context.Context, tx jobstore.Tx) error {
+			_, err := tx.All(ctx, jobstore.Page{Limit: -1})
 			return err
 		},
-		"lease backward": func(ctx context.Context, tx jobs.Tx) error {
-			_, _, err := tx.(jobs.Taker).Take(ctx, jobs.Due{}, 1, -1)
+		"take none": func(ctx context.Context, tx jobstore.Tx) error {
+			_, _, err := tx.(jobstore.Taker).Take(ctx, jobstore.Due{}, 0, 0)
+			return err
+		},
+		"lease backward": func(ctx context.Context, tx jobstore.Tx) error {
+			_, _, err := tx.(jobstore.Taker).Take(ctx, jobstore.Due{}, 1, -1)
 			return err
 		},
 	} {
-		if err := s.Update(t.Context(), call); !errors.Is(err, jobs.ErrBadJob) {
+		if err := s.Update(t.Context(), call); !errors.Is(err, jobstore.ErrBadJob) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	err := s.Update(t.Context(), func(ctx context.Context, tx jobs.Tx) error {
+	err := s.Update(t.Context(), func(ctx context.Context, tx jobstore.Tx) error {
 		j := simple
 		j.ID = 4711
 		return tx.Save(ctx, &j)
 	})
-	if !errors.Is(err, jobs.ErrNotFound) || count(t, s) != 0 {
+	if !errors.Is(err, jobstore.ErrNotFound) || count(t, s) != 0 {
 		t.Errorf("Save over a job that is not there: %v, %d jobs", err, count(t, s))
 	}
 }
@@ -161,8 +164,8 @@ func TestInABubble(t *testing.T) {
 		j.Due = time.Now().Add(time.Hour)
 		save(t, s, j)
 		take := func() (n int) {
-			if err := s.Single(t.Context(), func(ctx context.Context, tx jobs.Tx) error {
-				taken, _, err := tx.(jobs.Taker).Take(ctx, jobs.Due{Selector: jobs.Selector{Pattern: "*"}}, 1, time.Minute)
+			if err := s.Single(t.Context(), func(ctx context.Context, tx jobstore.Tx) error {
+				taken, _, err := tx.(jobstore.Taker).Take(ctx, jobstore.Due{Selector: jobstore.Selector{Pattern: "*"}}, 1, time.Minute)
 				n = len(taken)
 				return err
 			}); err != nil {
@@ -184,9 +187,9 @@ func TestInABubble(t *testing.T) {
 		// Who waits for a transaction waits by a channel, and as long as its ctx lets it.
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := s.Update(t.Context(), func(context.Context, jobs.Tx) error {
-			return s.View(ctx, func(ctx context.Context, tx jobs.Tx) error { _, err := tx.Now(ctx); return err })
-		}); !errors.Is(err, jobs.ErrUnavailable) {
+		if err := s.Update(t.Context(), func(context.Context, jobstore.Tx) error {
+			return s.View(ctx, func(ctx context.Context, tx jobstore.Tx) error { _, err := tx.Now(ctx); return err })
+		}); !errors.Is(err, jobstore.ErrUnavailable) {
 			t.Errorf("a View within an Update: %v", err)
 		}
 	})
@@ -199,7 +202,7 @@ func TestItsClock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Update(t.Context(), func(ctx context.Context, tx jobs.Tx) error {
+	if err := s.Update(t.Context(), func(ctx context.Context, tx jobstore.Tx) error {
 		first, err := tx.Now(ctx)
 		if err != nil {
 			return err
@@ -221,7 +224,7 @@ func TestNoWatcherCostsNothing(t *testing.T) {
 	j.ID = save(t, s, j)
 	ctx := context.Background()
 	update := func() {
-		if err := s.Update(ctx, func(ctx context.Context, tx jobs.Tx) error { return tx.Save(ctx, &j) }); err != nil {
+		if err := s.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error { return tx.Save(ctx, &j) }); err != nil {
 			t.Error(err)
 		}
 	}
@@ -241,9 +244,9 @@ func TestNoWatcherCostsNothing(t *testing.T) {
 // TestModel holds the rules of jobs.Service to a model of them, with a clock that goes as the model wants: over the store as it is, and over one that does all by
 // steps and runs each function twice.
 func TestModel(t *testing.T) {
-	for name, wrap := range map[string]func(jobs.Store) jobs.Store{
-		"as it is": func(s jobs.Store) jobs.Store { return s },
-		"by steps": func(s jobs.Store) jobs.Store { return jobstest.Bare(jobstest.Again(s)) },
+	for name, wrap := range map[string]func(jobstore.Store) jobstore.Store{
+		"as it is": func(s jobstore.Store) jobstore.Store { return s },
+		"by steps": func(s jobstore.Store) jobstore.Store { return jobstest.Bare(jobstest.Again(s)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var offset atomic.Int64
@@ -253,7 +256,7 @@ func TestModel(t *testing.T) {
 				t.Fatal(err)
 			}
 			jobstest.Model(t, jobstest.ModelConfig{
-				Open:    func(testing.TB) jobs.Store { return wrap(s) },
+				Open:    func(testing.TB) jobstore.Store { return wrap(s) },
 				Advance: func(d time.Duration) { offset.Add(int64(d)) },
 			})
 		})
@@ -263,5 +266,5 @@ func TestModel(t *testing.T) {
 // TestCrowd has callers in each other's way.
 func TestCrowd(t *testing.T) {
 	s := open(t)
-	jobstest.Crowd(t, jobstest.CrowdConfig{Open: func(testing.TB) jobs.Store { return jobstest.Again(s.Join()) }, Commands: 100})
+	jobstest.Crowd(t, jobstest.CrowdConfig{Open: func(testing.TB) jobstore.Store { return jobstest.Again(s.Join()) }, Commands: 100})
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/swarmiji/swarmiji/internal/glob"
-	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
 // nameset is the jobs of one name.
@@ -130,7 +130,7 @@ func (n *names) matched(pattern string) *match {
 }
 
 // findDue returns the first jobs that d asks for, in the order of priority, time and id, at most limit of them. by is the latest time.
-func (t *table) findDue(s *jobs.Selector, by int64, limit int) []*record {
+func (t *table) findDue(s *jobstore.Selector, by int64, limit int) []*record {
 	if s.Pattern == "" {
 		return firstOf(t.named(s.Names...), s, by, limit)
 	}
@@ -164,7 +164,7 @@ func (t *table) named(list ...string) []*nameset {
 }
 
 // walk looks for the names of a pattern in the order of all jobs, for so long as is worth it.
-func (t *table) walk(m *match, s *jobs.Selector, by int64, limit int) (found []*record, whole bool) {
+func (t *table) walk(m *match, s *jobstore.Selector, by int64, limit int) (found []*record, whole bool) {
 	only, kinds := scope(s)
 	want := func(r *record) bool { _, ok := m.set[r.name]; return ok }
 	for k := range kinds {
@@ -176,7 +176,7 @@ func (t *table) walk(m *match, s *jobs.Selector, by int64, limit int) (found []*
 }
 
 // firstOf gathers the first jobs of each name, and returns the first of these.
-func firstOf(sets []*nameset, s *jobs.Selector, by int64, limit int) []*record {
+func firstOf(sets []*nameset, s *jobstore.Selector, by int64, limit int) []*record {
 	only, kinds := scope(s)
 	var found []*record
 	for _, n := range sets {
@@ -191,7 +191,7 @@ func firstOf(sets []*nameset, s *jobs.Selector, by int64, limit int) []*record {
 }
 
 // scope returns the one priority that counts, or nil, and how many kinds of jobs do: plain ones, or mocks too.
-func scope(s *jobs.Selector) (only *int, kinds int) {
+func scope(s *jobstore.Selector) (only *int, kinds int) {
 	if p, set := s.Priority.Get(); set {
 		only = &p
 	}

@@ -7,13 +7,13 @@ import (
 	"slices"
 	"sort"
 
-	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
 // placeOf is where an entry of R stands in an order, which goes by major, then by minor, then by the id. An order that needs less leaves these zero.
 type placeOf[R any] struct {
 	major, minor int64
-	id           jobs.ID
+	id           jobstore.ID
 	rec          R
 }
 

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
 // TestOrder holds an order to a sorted list, through times at which it grows and at which it shrinks.
@@ -18,7 +18,7 @@ func TestOrder(t *testing.T) {
 	var o order
 	var want []entry
 	draw := func() entry {
-		return entry{major: int64(r.IntN(3)), minor: int64(r.IntN(50)), id: jobs.ID(r.IntN(100))}
+		return entry{major: int64(r.IntN(3)), minor: int64(r.IntN(50)), id: jobstore.ID(r.IntN(100))}
 	}
 	for i := range 12_000 {
 		e := draw()
@@ -63,11 +63,11 @@ func TestOrder(t *testing.T) {
 func TestNamesAreForgotten(t *testing.T) {
 	t.Parallel()
 	table := newTable()
-	sel := &jobs.Selector{Pattern: "n*"}
+	sel := &jobstore.Selector{Pattern: "n*"}
 	name := func(i int) string { return "n" + string(rune('a'+i%26)) + string(rune(0x1000+i)) }
 	for i := range 5_000 {
-		id := jobs.ID(i + 1)
-		table.insert(jobs.Row{Job: jobs.Job{ID: id, Name: name(i)}, Due: epoch})
+		id := jobstore.ID(i + 1)
+		table.insert(jobstore.Row{Job: jobstore.Job{ID: id, Name: name(i)}, Due: epoch})
 		if i%100 == 0 {
 			if found := table.findDue(sel, math.MaxInt64, 10); len(found) == 0 || found[0].job.ID != max(1, id-10) {
 				t.Fatalf("job %d: %d are due", id, len(found))
@@ -86,13 +86,13 @@ func TestNamesAreForgotten(t *testing.T) {
 func TestPatternsAreForgotten(t *testing.T) {
 	t.Parallel()
 	table := newTable()
-	table.insert(jobs.Row{Job: jobs.Job{ID: 1, Name: "a"}, Due: epoch})
+	table.insert(jobstore.Row{Job: jobstore.Job{ID: 1, Name: "a"}, Due: epoch})
 	for i := range 3 * maxPatterns {
 		p := make([]byte, i*10)
 		for k := range p {
 			p[k] = '*'
 		}
-		if found := table.findDue(&jobs.Selector{Pattern: string(p) + "*"}, math.MaxInt64, 1); len(found) != 1 {
+		if found := table.findDue(&jobstore.Selector{Pattern: string(p) + "*"}, math.MaxInt64, 1); len(found) != 1 {
 			t.Fatalf("pattern %d: %d jobs", i, len(found))
 		}
 	}

@@ -3,13 +3,12 @@ package memjobs
 import (
 	"time"
 
-	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
 // record is a job and where it stands in the orders.
 type record struct {
-	job  jobs.Row
+	job  jobstore.Row
 	name *nameset
 }
 
@@ -18,13 +17,13 @@ func micros(t time.Time) int64 { return t.UnixMicro() }
 
 // table holds the jobs, and the orders in which they are found. One goroutine uses it at a time.
 type table struct {
-	last     jobs.ID // the id given out last
-	byID     map[jobs.ID]*record
+	last     jobstore.ID // the id given out last
+	byID     map[jobstore.ID]*record
 	all      order             // by id
 	due      order             // those with a Due, by time
 	broad    [2]order          // those with a Due, by priority and time: of plain jobs, and of mocks
 	keys     map[string]*order // by sequence key
-	children map[jobs.ID]*order
+	children map[jobstore.ID]*order
 	lines    map[place]*line      // of queues
 	answers  map[[2]string]*order // by name and key
 	unique   map[[2]string]*order // by name and unique key
@@ -37,14 +36,14 @@ type table struct {
 
 func newTable() *table {
 	return &table{
-		byID: map[jobs.ID]*record{}, keys: map[string]*order{}, children: map[jobs.ID]*order{}, lines: map[place]*line{},
+		byID: map[jobstore.ID]*record{}, keys: map[string]*order{}, children: map[jobstore.ID]*order{}, lines: map[place]*line{},
 		answers: map[[2]string]*order{}, unique: map[[2]string]*order{}, names: newNames(), answerTable: newAnswerTable(),
 		leases: map[string]*jobstore.QueueLease{},
 	}
 }
 
 // mock is the index of the order by priority in which a job stands.
-func mock(j *jobs.Row) int {
+func mock(j *jobstore.Row) int {
 	if j.Mock {
 		return 1
 	}
@@ -52,7 +51,7 @@ func mock(j *jobs.Row) int {
 }
 
 // insert adds a job that is not there.
-func (t *table) insert(j jobs.Row) {
+func (t *table) insert(j jobstore.Row) {
 	r := &record{job: j, name: t.names.use(j.Name)}
 	t.byID[j.ID] = r
 	t.all.add(r.byID())
@@ -70,7 +69,7 @@ func (t *table) remove(r *record) {
 }
 
 // replace puts j in the place of what the record holds, which has the same id.
-func (t *table) replace(r *record, j jobs.Row) {
+func (t *table) replace(r *record, j jobstore.Row) {
 	old := &r.job
 	renamed := old.Name != j.Name
 	relink := renamed || old.SequenceKey != j.SequenceKey || old.Parent != j.Parent || old.Key != j.Key || old.UniqueKey != j.UniqueKey ||
@@ -192,8 +191,8 @@ func removeFrom[K comparable](m map[K]*order, k K, e entry) {
 }
 
 // coming returns the names of jobs whose Due lies after since and not after now, and the first Due after now.
-func (t *table) coming(since, now time.Time, most int) jobs.Coming {
-	c := jobs.Coming{Now: now}
+func (t *table) coming(since, now time.Time, most int) jobstore.Coming {
+	c := jobstore.Coming{Now: now}
 	for e := range t.due.from(entry{major: micros(now) + 1}) {
 		c.Next = e.rec.job.Due
 		break

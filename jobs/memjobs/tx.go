@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
@@ -28,15 +27,15 @@ type tx struct {
 
 // change is what a job was before it was changed. nil: there was none.
 type change struct {
-	id     jobs.ID
-	before *jobs.Row
+	id     jobstore.ID
+	before *jobstore.Row
 }
 
 var (
-	_ jobs.Taker   = (*tx)(nil)
-	_ jobs.Dropper = (*tx)(nil)
-	_ jobs.Weigher = (*tx)(nil)
-	_ jobs.Weigher = (*view)(nil)
+	_ jobstore.Taker   = (*tx)(nil)
+	_ jobstore.Dropper = (*tx)(nil)
+	_ jobstore.Weigher = (*tx)(nil)
+	_ jobstore.Weigher = (*view)(nil)
 )
 
 // ready returns why nothing can be done.
@@ -48,13 +47,13 @@ func (tx *tx) ready(ctx context.Context) error {
 		return tx.spoilt
 	}
 	if ctx.Err() != nil {
-		return tx.spoil(fmt.Errorf("memjobs: %w: %w", jobs.ErrUnavailable, context.Cause(ctx)))
+		return tx.spoil(fmt.Errorf("memjobs: %w: %w", jobstore.ErrUnavailable, context.Cause(ctx)))
 	}
 	return nil
 }
 
 // errOver is for who keeps a transaction for later.
-var errOver = fmt.Errorf("memjobs: the transaction has ended: %w", jobs.ErrClosed)
+var errOver = fmt.Errorf("memjobs: the transaction has ended: %w", jobstore.ErrClosed)
 
 func (tx *tx) spoil(err error) error {
 	tx.spoilt = err
@@ -86,7 +85,7 @@ func (tx *tx) rollback() {
 func (tx *tx) woken() (names []string, some bool) {
 	names = slices.Compact(slices.Sorted(slices.Values(tx.words)))
 	seen := map[string]bool{}
-	first := map[jobs.ID]bool{}
+	first := map[jobstore.ID]bool{}
 	for _, c := range tx.undo {
 		if first[c.id] {
 			continue // what it was before the transaction counts
@@ -108,7 +107,7 @@ func (tx *tx) woken() (names []string, some bool) {
 }
 
 // word is what is told of a job that was changed; "": nothing.
-func (tx *tx) word(before, after *jobs.Row) string {
+func (tx *tx) word(before, after *jobstore.Row) string {
 	if before != nil && before.Due.Equal(after.Due) && before.Name == after.Name && before.Queue == after.Queue && (after.Queue == "" || before.State == after.State) {
 		return ""
 	}
@@ -137,7 +136,7 @@ func (tx *tx) Lock(ctx context.Context, names ...string) error {
 	}
 	for _, name := range names {
 		if name == "" || len(name) > maxLock {
-			return tx.spoil(fmt.Errorf("memjobs: %w: the name of a lock has %d bytes, not 1 to %d", jobs.ErrBadJob, len(name), maxLock))
+			return tx.spoil(fmt.Errorf("memjobs: %w: the name of a lock has %d bytes, not 1 to %d", jobstore.ErrBadJob, len(name), maxLock))
 		}
 	}
 	return nil
@@ -147,23 +146,23 @@ func (tx *tx) Lock(ctx context.Context, names ...string) error {
 const maxLock = 300
 
 // Get implements [jobs.Tx].
-func (tx *tx) Get(ctx context.Context, id jobs.ID) (jobs.Row, error) {
+func (tx *tx) Get(ctx context.Context, id jobstore.ID) (jobstore.Row, error) {
 	if err := tx.ready(ctx); err != nil {
-		return jobs.Row{}, err
+		return jobstore.Row{}, err
 	}
 	return tx.core.get(id)
 }
 
-func (c *core) get(id jobs.ID) (jobs.Row, error) {
+func (c *core) get(id jobstore.ID) (jobstore.Row, error) {
 	r := c.table.byID[id]
 	if r == nil {
-		return jobs.Row{}, fmt.Errorf("memjobs: %w: %d", jobs.ErrNotFound, id)
+		return jobstore.Row{}, fmt.Errorf("memjobs: %w: %d", jobstore.ErrNotFound, id)
 	}
 	return clone(&r.job), nil
 }
 
 // clone is a job that shares nothing that can be written to.
-func clone(j *jobs.Row) jobs.Row {
+func clone(j *jobstore.Row) jobstore.Row {
 	c := *j
 	c.Data = bytes.Clone(j.Data)
 	c.Answer = bytes.Clone(j.Answer)
@@ -172,15 +171,15 @@ func clone(j *jobs.Row) jobs.Row {
 }
 
 // Messages implements [jobs.Tx].
-func (tx *tx) Messages(ctx context.Context, ids ...jobs.ID) (map[jobs.ID][]byte, error) {
+func (tx *tx) Messages(ctx context.Context, ids ...jobstore.ID) (map[jobstore.ID][]byte, error) {
 	if err := tx.ready(ctx); err != nil {
 		return nil, err
 	}
 	return tx.core.messages(ids), nil
 }
 
-func (c *core) messages(ids []jobs.ID) map[jobs.ID][]byte {
-	found := map[jobs.ID][]byte{}
+func (c *core) messages(ids []jobstore.ID) map[jobstore.ID][]byte {
+	found := map[jobstore.ID][]byte{}
 	for _, id := range ids {
 		if r := c.table.byID[id]; r != nil && r.job.Message != nil {
 			found[id] = bytes.Clone(r.job.Message)
@@ -198,13 +197,13 @@ func until(by time.Time, now func() time.Time) int64 {
 }
 
 // Save implements [jobs.Tx].
-func (tx *tx) Save(ctx context.Context, list ...*jobs.Row) error {
+func (tx *tx) Save(ctx context.Context, list ...*jobstore.Row) error {
 	if err := tx.ready(ctx); err != nil {
 		return err
 	}
 	t := tx.core.table
 	var errs []error
-	missing := jobs.ID(0)
+	missing := jobstore.ID(0)
 	for _, j := range list {
 		errs = append(errs, j.Check())
 		if j.ID != 0 && t.byID[j.ID] == nil {
@@ -215,7 +214,7 @@ func (tx *tx) Save(ctx context.Context, list ...*jobs.Row) error {
 		return tx.spoil(fmt.Errorf("memjobs: %w", err))
 	}
 	if missing != 0 {
-		return fmt.Errorf("memjobs: %w: %d", jobs.ErrNotFound, missing)
+		return fmt.Errorf("memjobs: %w: %d", jobstore.ErrNotFound, missing)
 	}
 	for _, j := range list {
 		if j.ID == 0 {
@@ -228,7 +227,7 @@ func (tx *tx) Save(ctx context.Context, list ...*jobs.Row) error {
 }
 
 // kept is a job as the table keeps it.
-func kept(j *jobs.Row) jobs.Row {
+func kept(j *jobstore.Row) jobstore.Row {
 	c := clone(j)
 	c.Message = bytes.Clone(j.Message)
 	for _, at := range []*time.Time{&c.Created, &c.Changed, &c.NextRun, &c.LastRun, &c.Scheduled, &c.Due, &c.Deadline, &c.Expires} {
@@ -239,7 +238,7 @@ func kept(j *jobs.Row) jobs.Row {
 }
 
 // put writes a job, whose bytes are the table's own, and notes what was there.
-func (tx *tx) put(j jobs.Row) {
+func (tx *tx) put(j jobstore.Row) {
 	t := tx.core.table
 	r := t.byID[j.ID]
 	if r == nil {
@@ -254,7 +253,7 @@ func (tx *tx) put(j jobs.Row) {
 }
 
 // remove takes a job away, if it is there, and notes it.
-func (tx *tx) remove(id jobs.ID) {
+func (tx *tx) remove(id jobstore.ID) {
 	if r := tx.core.table.byID[id]; r != nil {
 		tx.undo = append(tx.undo, change{id: id, before: &r.job})
 		tx.core.table.remove(r)
@@ -262,7 +261,7 @@ func (tx *tx) remove(id jobs.ID) {
 }
 
 // Delete implements [jobs.Tx].
-func (tx *tx) Delete(ctx context.Context, ids ...jobs.ID) error {
+func (tx *tx) Delete(ctx context.Context, ids ...jobstore.ID) error {
 	if err := tx.ready(ctx); err != nil {
 		return err
 	}
@@ -273,12 +272,12 @@ func (tx *tx) Delete(ctx context.Context, ids ...jobs.ID) error {
 }
 
 // Take implements [jobs.Taker].
-func (tx *tx) Take(ctx context.Context, d jobs.Due, limit int, lease time.Duration) (taken []jobs.Row, rest bool, err error) {
+func (tx *tx) Take(ctx context.Context, d jobstore.Due, limit int, lease time.Duration) (taken []jobstore.Row, rest bool, err error) {
 	if err := tx.ready(ctx); err != nil {
 		return nil, false, err
 	}
 	if limit < 1 || lease < 0 {
-		return nil, false, tx.spoil(fmt.Errorf("memjobs: %w: %d jobs for %v", jobs.ErrBadJob, limit, lease))
+		return nil, false, tx.spoil(fmt.Errorf("memjobs: %w: %d jobs for %v", jobstore.ErrBadJob, limit, lease))
 	}
 	now := tx.now()
 	for _, r := range tx.core.table.findDue(&d.Selector, until(d.By, tx.now), limit) {
@@ -286,14 +285,14 @@ func (tx *tx) Take(ctx context.Context, d jobs.Due, limit int, lease time.Durati
 		if j.RetryAfter != "" || j.Parent != 0 || j.HasChildren {
 			return taken, true, nil
 		}
-		if j.State == jobs.Queued {
+		if j.State == jobstore.Queued {
 			j.Run++
 			j.Scheduled = j.NextRun
 		}
-		if j.State != jobs.Running {
+		if j.State != jobstore.Running {
 			j.Attempt++
 		}
-		j.State, j.LastRun, j.Changed, j.Due = jobs.Running, now, now, time.Time{}
+		j.State, j.LastRun, j.Changed, j.Due = jobstore.Running, now, now, time.Time{}
 		j.Token++
 		if lease > 0 {
 			j.Due = exact(now.Add(lease))
@@ -305,7 +304,7 @@ func (tx *tx) Take(ctx context.Context, d jobs.Due, limit int, lease time.Durati
 }
 
 // Drop implements [jobs.Dropper].
-func (tx *tx) Drop(ctx context.Context, id jobs.ID, token int64) (bool, error) {
+func (tx *tx) Drop(ctx context.Context, id jobstore.ID, token int64) (bool, error) {
 	if err := tx.ready(ctx); err != nil {
 		return false, err
 	}
@@ -370,14 +369,14 @@ func (v *view) Now(ctx context.Context) (now time.Time, err error) {
 }
 
 // Get implements [jobs.Tx].
-func (v *view) Get(ctx context.Context, id jobs.ID) (j jobs.Row, err error) {
+func (v *view) Get(ctx context.Context, id jobstore.ID) (j jobstore.Row, err error) {
 	var missing error
 	err = v.read(ctx, func() { j, missing = v.core.get(id) })
 	return j, errors.Join(err, missing)
 }
 
 // Messages implements [jobs.Tx].
-func (v *view) Messages(ctx context.Context, ids ...jobs.ID) (found map[jobs.ID][]byte, err error) {
+func (v *view) Messages(ctx context.Context, ids ...jobstore.ID) (found map[jobstore.ID][]byte, err error) {
 	err = v.read(ctx, func() { found = v.core.messages(ids) })
 	return found, err
 }
@@ -392,10 +391,10 @@ func (v *view) Weigh(ctx context.Context, queue string) (n, weight int64, err er
 func (v *view) Lock(context.Context, ...string) error { return errReads }
 
 // Save implements [jobs.Tx].
-func (v *view) Save(context.Context, ...*jobs.Row) error { return errReads }
+func (v *view) Save(context.Context, ...*jobstore.Row) error { return errReads }
 
 // Delete implements [jobs.Tx].
-func (v *view) Delete(context.Context, ...jobs.ID) error { return errReads }
+func (v *view) Delete(context.Context, ...jobstore.ID) error { return errReads }
 
 // errReads is for who writes in a View.
-var errReads = fmt.Errorf("memjobs: %w: View only reads, Update writes", jobs.ErrUnsupported)
+var errReads = fmt.Errorf("memjobs: %w: View only reads, Update writes", jobstore.ErrUnsupported)

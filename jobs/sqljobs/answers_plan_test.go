@@ -13,7 +13,6 @@ import (
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
-	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -93,7 +92,7 @@ func TestPlansOfAnswersForAnEmptyTable(t *testing.T) {
 		}
 		all = append(all, d)
 	}
-	if err := s.Update(t.Context(), func(ctx context.Context, tx jobs.Tx) error { return tx.SaveDeferrals(ctx, all...) }); err != nil {
+	if err := s.Update(t.Context(), func(ctx context.Context, tx jobstore.Tx) error { return tx.SaveDeferrals(ctx, all...) }); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(t.Context()); err != nil { // what a session has read is counted when it ends
@@ -103,7 +102,7 @@ func TestPlansOfAnswersForAnEmptyTable(t *testing.T) {
 	s = opened(t, dsn)
 	const rounds = 10
 	for range rounds {
-		if err := s.Update(t.Context(), func(ctx context.Context, tx jobs.Tx) error {
+		if err := s.Update(t.Context(), func(ctx context.Context, tx jobstore.Tx) error {
 			open, err := tx.DeferralOf(ctx, "n", "k500")
 			last, err2 := tx.DeferralOf(ctx, "none", "k500")
 			some, err3 := tx.Deferrals(ctx, "t000001", "t000002", "none")

@@ -14,13 +14,13 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/swarmiji/swarmiji/internal/glob"
-	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/jobstest"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/task"
 )
 
 // expected is what Find answers, worked out by looking at every job.
-func expected(all []*jobs.Row, d jobs.Due, now time.Time, limit int) (want []jobs.Row) {
+func expected(all []*jobstore.Row, d jobstore.Due, now time.Time, limit int) (want []jobstore.Row) {
 	p := glob.Compile(d.Pattern)
 	for _, j := range all {
 		switch priority, set := d.Priority.Get(); {
@@ -30,7 +30,7 @@ func expected(all []*jobs.Row, d jobs.Due, now time.Time, limit int) (want []job
 			want = append(want, *j)
 		}
 	}
-	slices.SortFunc(want, func(a, b jobs.Row) int {
+	slices.SortFunc(want, func(a, b jobstore.Row) int {
 		return cmp.Or(cmp.Compare(a.Priority, b.Priority), a.Due.Compare(b.Due), cmp.Compare(a.ID, b.ID))
 	})
 	return want[:min(len(want), limit)]
@@ -43,9 +43,9 @@ func TestDueAgainstAllJobs(t *testing.T) {
 		s, other := open(t, dsn), open(t, dsn)
 		r := rand.New(rand.NewPCG(1, 2))
 		start := time.Now().Add(-time.Hour).Truncate(time.Microsecond).UTC()
-		var all []*jobs.Row
+		var all []*jobstore.Row
 		for round := range 3 {
-			var fresh []*jobs.Row
+			var fresh []*jobstore.Row
 			for range 200 {
 				name := fmt.Sprintf("%c%c/%d", 'a'+rune(r.IntN(3)), 'x'+rune(r.IntN(2)), r.IntN(10+20*round))
 				j := job(name, r.IntN(4)*250, start.Add(time.Duration(r.IntN(120))*time.Minute))
@@ -57,7 +57,7 @@ func TestDueAgainstAllJobs(t *testing.T) {
 			save(t, s, fresh...)
 			all = append(all, fresh...)
 			for range 30 {
-				d := jobs.Due{By: start.Add(time.Duration(r.IntN(120)) * time.Minute)}
+				d := jobstore.Due{By: start.Add(time.Duration(r.IntN(120)) * time.Minute)}
 				switch r.IntN(3) {
 				case 0:
 					d.Names = []string{all[r.IntN(len(all))].Name, "nobody", all[r.IntN(len(all))].Name}[:1+r.IntN(3)]
@@ -72,11 +72,11 @@ func TestDueAgainstAllJobs(t *testing.T) {
 				d.Mock = r.IntN(3) == 0
 				limit := 1 + r.IntN(12)
 				want := expected(all, d, d.By, limit)
-				for where, ask := range map[string]func(context.Context, func(context.Context, jobs.Tx) error) error{
+				for where, ask := range map[string]func(context.Context, func(context.Context, jobstore.Tx) error) error{
 					"View": s.View, "Update": s.Update, "Single": s.Single, "another process": other.View,
 				} {
-					var got []jobs.Row
-					err := ask(bound(t), func(ctx context.Context, tx jobs.Tx) (err error) {
+					var got []jobstore.Row
+					err := ask(bound(t), func(ctx context.Context, tx jobstore.Tx) (err error) {
 						got, err = tx.Due(ctx, d, limit)
 						return err
 					})
@@ -101,8 +101,8 @@ func TestNewNamesAreFound(t *testing.T) {
 			if err != nil || len(got) != 1 || got[0].Name != name {
 				t.Fatalf("%s: %v, %v", name, names(got), err)
 			}
-			err = b.Single(ctx, func(ctx context.Context, tx jobs.Tx) error {
-				if ok, err := tx.(jobs.Dropper).Drop(ctx, got[0].ID, got[0].Token); err != nil || !ok {
+			err = b.Single(ctx, func(ctx context.Context, tx jobstore.Tx) error {
+				if ok, err := tx.(jobstore.Dropper).Drop(ctx, got[0].ID, got[0].Token); err != nil || !ok {
 					return cmp.Or(err, errors.New("not dropped"))
 				}
 				return nil
@@ -136,22 +136,22 @@ func TestTake(t *testing.T) {
 			if err != nil || !rest || len(got) != 2 {
 				t.Fatalf("%v, %t, %v", names(got), rest, err)
 			}
-			for i, was := range []*jobs.Row{first, second} {
+			for i, was := range []*jobstore.Row{first, second} {
 				want := *was
-				want.State, want.Run, want.Token, want.Attempt, want.Scheduled = jobs.Running, 1, was.Token+1, was.Attempt+1, past
+				want.State, want.Run, want.Token, want.Attempt, want.Scheduled = jobstore.Running, 1, was.Token+1, was.Attempt+1, past
 				want.LastRun, want.Changed, want.Due = got[i].LastRun, got[i].LastRun, got[i].LastRun.Add(time.Minute)
 				if diff := gocmp.Diff(want, got[i]); diff != "" {
 					t.Error(diff)
 				}
-				stored := found(t, s, jobstest.Query{IDs: []jobs.ID{was.ID}})
+				stored := found(t, s, jobstest.Query{IDs: []jobstore.ID{was.ID}})
 				if diff := gocmp.Diff(got[i:i+1], stored); diff != "" {
 					t.Error(diff)
 				}
 				again := got[i]
-				again.State, again.Due, again.Run, again.Scheduled = jobs.Queued, past, 0, time.Time{}
+				again.State, again.Due, again.Run, again.Scheduled = jobstore.Queued, past, 0, time.Time{}
 				*was = again
 			}
-			if err := s.Update(ctx, func(ctx context.Context, tx jobs.Tx) error { return tx.Save(ctx, first, second) }); err != nil {
+			if err := s.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error { return tx.Save(ctx, first, second) }); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -161,7 +161,7 @@ func TestTake(t *testing.T) {
 		if got, rest, err := taken(ctx, s, pattern("c"), 1, 0); err != nil || rest || len(got) != 0 {
 			t.Errorf("%v, %t, %v", names(got), rest, err)
 		}
-		if _, _, err := taken(ctx, s, pattern("*"), 0, 0); !errors.Is(err, jobs.ErrBadJob) {
+		if _, _, err := taken(ctx, s, pattern("*"), 0, 0); !errors.Is(err, jobstore.ErrBadJob) {
 			t.Errorf("a limit of 0: %v", err)
 		}
 	})
@@ -172,13 +172,13 @@ func TestHostileTexts(t *testing.T) {
 	each(t, func(t *testing.T, dsn string) {
 		s := open(t, dsn)
 		ctx := bound(t)
-		evil := []string{"' OR 1=1 --", `"; DROP TABLE swarmiji_jobs; --`, "%", "_", `a\`, "$1", "é\u202e", strings.Repeat("x", jobs.MaxName)}
+		evil := []string{"' OR 1=1 --", `"; DROP TABLE swarmiji_jobs; --`, "%", "_", `a\`, "$1", "é\u202e", strings.Repeat("x", jobstore.MaxName)}
 		for _, name := range evil {
 			j := job(name, 100, time.Now().Add(-time.Second))
 			j.SequenceKey, j.Reason, j.Data = name, name, []byte(`{"a":"\u0000"}`)
 			save(t, s, j)
 			for what, q := range map[string]jobstest.Query{
-				"name": {Name: name}, "key": {SequenceKey: name}, "due": {Page: jobs.Page{Limit: 9}, Due: &jobs.Due{Selector: jobs.Selector{Names: []string{name}}}},
+				"name": {Name: name}, "key": {SequenceKey: name}, "due": {Page: jobstore.Page{Limit: 9}, Due: &jobstore.Due{Selector: jobstore.Selector{Names: []string{name}}}},
 			} {
 				if got := found(t, s, q); len(got) != 1 || got[0].Name != name || string(got[0].Data) != string(j.Data) {
 					t.Errorf("%q by %s: %v", name, what, names(got))
@@ -187,20 +187,20 @@ func TestHostileTexts(t *testing.T) {
 		}
 		for _, name := range []string{"a\x00b", "\xff", strings.Repeat("x", 1<<20)} {
 			for what, q := range map[string]jobstest.Query{
-				"name": {Name: name}, "key": {SequenceKey: name}, "state": {Page: jobs.Page{States: []jobs.State{jobs.State(name)}}},
-				"due":     {Page: jobs.Page{Limit: 9}, Due: &jobs.Due{Selector: jobs.Selector{Names: []string{name}}}},
-				"pattern": {Page: jobs.Page{Limit: 9}, Due: &jobs.Due{Selector: jobs.Selector{Pattern: name}}},
-				"glob":    {Page: jobs.Page{Limit: 9}, Due: &jobs.Due{Selector: jobs.Selector{Pattern: "[q]*" + name + "*"}}},
+				"name": {Name: name}, "key": {SequenceKey: name}, "state": {Page: jobstore.Page{States: []jobstore.State{jobstore.State(name)}}},
+				"due":     {Page: jobstore.Page{Limit: 9}, Due: &jobstore.Due{Selector: jobstore.Selector{Names: []string{name}}}},
+				"pattern": {Page: jobstore.Page{Limit: 9}, Due: &jobstore.Due{Selector: jobstore.Selector{Pattern: name}}},
+				"glob":    {Page: jobstore.Page{Limit: 9}, Due: &jobstore.Due{Selector: jobstore.Selector{Pattern: "[q]*" + name + "*"}}},
 			} {
 				if got := found(t, s, q); len(got) != 0 {
 					t.Errorf("%.9q by %s: %v", name, what, names(got))
 				}
 			}
-			err := s.Update(ctx, func(ctx context.Context, tx jobs.Tx) error { return tx.Save(ctx, job(name, 1, time.Now())) })
-			if !errors.Is(err, jobs.ErrBadJob) {
+			err := s.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error { return tx.Save(ctx, job(name, 1, time.Now())) })
+			if !errors.Is(err, jobstore.ErrBadJob) {
 				t.Errorf("Save of %.9q: %v", name, err)
 			}
-			if err := s.Update(ctx, func(ctx context.Context, tx jobs.Tx) error { return tx.Lock(ctx, name[:min(300, len(name))]) }); err != nil {
+			if err := s.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error { return tx.Lock(ctx, name[:min(300, len(name))]) }); err != nil {
 				t.Errorf("Lock of %.9q: %v", name, err)
 			}
 		}

@@ -7,16 +7,16 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
 // query asks for jobs. All that is set must hold of a job.
 type query struct {
-	jobs.Page
-	ids       []jobs.ID // not nil: these
+	jobstore.Page
+	ids       []jobstore.ID // not nil: these
 	name      string
 	sequence  string
-	parent    jobs.ID
+	parent    jobstore.ID
 	queue     string
 	uniqueKey string // with a name
 	key       string // with a name
@@ -24,7 +24,7 @@ type query struct {
 }
 
 // find returns the jobs that q asks for, and locks them.
-func (t *tx) find(ctx context.Context, q query) ([]jobs.Row, error) {
+func (t *tx) find(ctx context.Context, q query) ([]jobstore.Row, error) {
 	if t.err != nil {
 		return nil, t.err
 	}
@@ -44,7 +44,7 @@ func (t *tx) find(ctx context.Context, q query) ([]jobs.Row, error) {
 }
 
 // possible reports whether a job may have this text for a name or a key. Not every database takes others.
-func possible(text string) bool { return text == "" || jobs.CheckName(text) == nil }
+func possible(text string) bool { return text == "" || jobstore.CheckName(text) == nil }
 
 // builder makes a statement of a query.
 type builder struct {
@@ -59,7 +59,7 @@ func (b *builder) arg(v any, kind string) string {
 
 // possibleKey is the same of a key.
 func possibleKey(text string) bool {
-	return len(text) <= jobs.MaxKey && utf8.ValidString(text) && strings.IndexByte(text, 0) < 0
+	return len(text) <= jobstore.MaxKey && utf8.ValidString(text) && strings.IndexByte(text, 0) < 0
 }
 
 // find is the statement of a query. There are few shapes, which are prepared once each.
@@ -136,9 +136,9 @@ func (b *builder) way(q query) string {
 		return indexQueueID
 	case q.queue != "":
 		return "swarmiji_job_queue"
-	case all(q.States, jobs.State.Runs):
+	case all(q.States, jobstore.State.Runs):
 		return indexRuns
-	case q.name == "" && all(q.States, func(s jobs.State) bool { return s != jobs.Queued && !s.Runs() }):
+	case q.name == "" && all(q.States, func(s jobstore.State) bool { return s != jobstore.Queued && !s.Runs() }):
 		return indexRest
 	}
 	return ""
@@ -156,8 +156,8 @@ func byID(index string) bool {
 }
 
 // all reports whether there are states, and is holds of each.
-func all(states []jobs.State, is func(jobs.State) bool) bool {
-	return len(states) > 0 && !slices.ContainsFunc(states, func(s jobs.State) bool { return !is(s) })
+func all(states []jobstore.State, is func(jobstore.State) bool) bool {
+	return len(states) > 0 && !slices.ContainsFunc(states, func(s jobstore.State) bool { return !is(s) })
 }
 
 // list is the condition that an id is one of a list, which is one argument whatever its length.

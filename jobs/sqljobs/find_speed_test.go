@@ -5,18 +5,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/jobstest"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
 // seldom are questions whose answer is a small part of a large table.
 func seldom() map[string]jobstest.Query {
-	running := []jobs.State{jobs.Running, jobs.RunQueued}
+	running := []jobstore.State{jobstore.Running, jobstore.RunQueued}
 	return map[string]jobstest.Query{
-		"a state nobody is in":     {Page: jobs.Page{States: []jobs.State{jobs.Waiting}, Limit: 500}},
-		"who runs":                 {Page: jobs.Page{States: running, Limit: 500}},
-		"who runs, of a name":      {Page: jobs.Page{States: running, Limit: 500}, Name: "name-1"},
-		"the end of a queue by id": {Page: jobs.Page{After: 29_000, Limit: 500}, Queue: "queue"},
+		"a state nobody is in":     {Page: jobstore.Page{States: []jobstore.State{jobstore.Waiting}, Limit: 500}},
+		"who runs":                 {Page: jobstore.Page{States: running, Limit: 500}},
+		"who runs, of a name":      {Page: jobstore.Page{States: running, Limit: 500}, Name: "name-1"},
+		"the end of a queue by id": {Page: jobstore.Page{After: 29_000, Limit: 500}, Queue: "queue"},
 	}
 }
 
@@ -24,14 +24,14 @@ func seldom() map[string]jobstest.Query {
 func crowd(t testing.TB, dsn string, n int) {
 	t.Helper()
 	s := open(t, dsn)
-	list := make([]*jobs.Row, n)
+	list := make([]*jobstore.Row, n)
 	for i := range list {
 		j := job(fmt.Sprintf("name-%d", i%2), 100, time.Now().Add(-time.Hour))
 		if i%4 < 2 {
 			j.Queue, j.Weight = "queue", 1000
 		}
 		if i%1000 < 2 {
-			j.State = jobs.Running
+			j.State = jobstore.Running
 		}
 		list[i] = j
 	}

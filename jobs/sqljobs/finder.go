@@ -4,11 +4,11 @@ import (
 	"context"
 	"time"
 
-	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
 // Jobs implements [jobs.Finder].
-func (t *tx) Jobs(ctx context.Context, ids ...jobs.ID) ([]jobs.Row, error) {
+func (t *tx) Jobs(ctx context.Context, ids ...jobstore.ID) ([]jobstore.Row, error) {
 	if len(ids) == 0 {
 		return nil, t.err
 	}
@@ -16,12 +16,12 @@ func (t *tx) Jobs(ctx context.Context, ids ...jobs.ID) ([]jobs.Row, error) {
 }
 
 // All implements [jobs.Finder].
-func (t *tx) All(ctx context.Context, p jobs.Page) ([]jobs.Row, error) {
+func (t *tx) All(ctx context.Context, p jobstore.Page) ([]jobstore.Row, error) {
 	return t.find(ctx, query{Page: p})
 }
 
 // Named implements [jobs.Finder].
-func (t *tx) Named(ctx context.Context, name string, p jobs.Page) ([]jobs.Row, error) {
+func (t *tx) Named(ctx context.Context, name string, p jobstore.Page) ([]jobstore.Row, error) {
 	if name == "" {
 		return nil, t.err
 	}
@@ -29,7 +29,7 @@ func (t *tx) Named(ctx context.Context, name string, p jobs.Page) ([]jobs.Row, e
 }
 
 // OfKey implements [jobs.Finder].
-func (t *tx) OfKey(ctx context.Context, name, key string, p jobs.Page) ([]jobs.Row, error) {
+func (t *tx) OfKey(ctx context.Context, name, key string, p jobstore.Page) ([]jobstore.Row, error) {
 	if name == "" || key == "" {
 		return nil, t.err
 	}
@@ -37,7 +37,7 @@ func (t *tx) OfKey(ctx context.Context, name, key string, p jobs.Page) ([]jobs.R
 }
 
 // OfUniqueKey implements [jobs.Finder].
-func (t *tx) OfUniqueKey(ctx context.Context, name, key string, p jobs.Page) ([]jobs.Row, error) {
+func (t *tx) OfUniqueKey(ctx context.Context, name, key string, p jobstore.Page) ([]jobstore.Row, error) {
 	if name == "" || key == "" {
 		return nil, t.err
 	}
@@ -45,7 +45,7 @@ func (t *tx) OfUniqueKey(ctx context.Context, name, key string, p jobs.Page) ([]
 }
 
 // OfSequence implements [jobs.Finder].
-func (t *tx) OfSequence(ctx context.Context, key string, p jobs.Page) ([]jobs.Row, error) {
+func (t *tx) OfSequence(ctx context.Context, key string, p jobstore.Page) ([]jobstore.Row, error) {
 	if key == "" {
 		return nil, t.err
 	}
@@ -53,7 +53,7 @@ func (t *tx) OfSequence(ctx context.Context, key string, p jobs.Page) ([]jobs.Ro
 }
 
 // OfQueue implements [jobs.Finder].
-func (t *tx) OfQueue(ctx context.Context, queue string, p jobs.Page) ([]jobs.Row, error) {
+func (t *tx) OfQueue(ctx context.Context, queue string, p jobstore.Page) ([]jobstore.Row, error) {
 	if queue == "" {
 		return nil, t.err
 	}
@@ -61,7 +61,7 @@ func (t *tx) OfQueue(ctx context.Context, queue string, p jobs.Page) ([]jobs.Row
 }
 
 // Children implements [jobs.Finder].
-func (t *tx) Children(ctx context.Context, parent jobs.ID, p jobs.Page) ([]jobs.Row, error) {
+func (t *tx) Children(ctx context.Context, parent jobstore.ID, p jobstore.Page) ([]jobstore.Row, error) {
 	if parent == 0 {
 		return nil, t.err
 	}
@@ -69,15 +69,15 @@ func (t *tx) Children(ctx context.Context, parent jobs.ID, p jobs.Page) ([]jobs.
 }
 
 // Expired implements [jobs.Finder].
-func (t *tx) Expired(ctx context.Context, by time.Time, limit int) ([]jobs.Row, error) {
+func (t *tx) Expired(ctx context.Context, by time.Time, limit int) ([]jobstore.Row, error) {
 	if by.IsZero() {
 		return nil, t.err
 	}
-	return t.find(ctx, query{Page: jobs.Page{Limit: limit}, expired: by})
+	return t.find(ctx, query{Page: jobstore.Page{Limit: limit}, expired: by})
 }
 
 // Due implements [jobs.Finder].
-func (t *tx) Due(ctx context.Context, d jobs.Due, limit int) ([]jobs.Row, error) {
+func (t *tx) Due(ctx context.Context, d jobstore.Due, limit int) ([]jobstore.Row, error) {
 	if t.err != nil {
 		return nil, t.err
 	}
@@ -86,7 +86,7 @@ func (t *tx) Due(ctx context.Context, d jobs.Due, limit int) ([]jobs.Row, error)
 }
 
 // Line implements [jobs.Finder].
-func (t *tx) Line(ctx context.Context, l jobs.Line, limit int) ([]jobs.Row, error) {
+func (t *tx) Line(ctx context.Context, l jobstore.Line, limit int) ([]jobstore.Row, error) {
 	if t.err != nil {
 		return nil, t.err
 	}

@@ -12,8 +12,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/swarmiji/swarmiji/internal/testserver"
-	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/jobstest"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/jobs/sqljobs"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -74,15 +74,15 @@ func each(t *testing.T, test func(t *testing.T, dsn string)) {
 }
 
 // job is one that is due at a time.
-func job(name string, priority int, due time.Time) *jobs.Row {
-	return &jobs.Row{Job: jobs.Job{Name: name, State: jobs.Queued, Priority: priority, Data: []byte("{}"), Created: due, Changed: due, NextRun: due}, Due: due}
+func job(name string, priority int, due time.Time) *jobstore.Row {
+	return &jobstore.Row{Job: jobstore.Job{Name: name, State: jobstore.Queued, Priority: priority, Data: []byte("{}"), Created: due, Changed: due, NextRun: due}, Due: due}
 }
 
-func save(t testing.TB, s *sqljobs.Store, all ...*jobs.Row) {
+func save(t testing.TB, s *sqljobs.Store, all ...*jobstore.Row) {
 	t.Helper()
 	for len(all) > 0 {
 		n := min(len(all), 5000)
-		err := s.Update(bound(t), func(ctx context.Context, tx jobs.Tx) error {
+		err := s.Update(bound(t), func(ctx context.Context, tx jobstore.Tx) error {
 			for _, j := range all[:n] {
 				j.ID = 0
 			}
@@ -96,19 +96,19 @@ func save(t testing.TB, s *sqljobs.Store, all ...*jobs.Row) {
 }
 
 // taken takes one job.
-func taken(ctx context.Context, s *sqljobs.Store, d jobs.Due, limit int, lease time.Duration) (got []jobs.Row, rest bool, err error) {
-	err = s.Single(ctx, func(ctx context.Context, tx jobs.Tx) (err error) {
-		got, rest, err = tx.(jobs.Taker).Take(ctx, d, limit, lease)
+func taken(ctx context.Context, s *sqljobs.Store, d jobstore.Due, limit int, lease time.Duration) (got []jobstore.Row, rest bool, err error) {
+	err = s.Single(ctx, func(ctx context.Context, tx jobstore.Tx) (err error) {
+		got, rest, err = tx.(jobstore.Taker).Take(ctx, d, limit, lease)
 		return err
 	})
 	return got, rest, err
 }
 
-func pattern(p string) jobs.Due { return jobs.Due{Selector: jobs.Selector{Pattern: p}} }
+func pattern(p string) jobstore.Due { return jobstore.Due{Selector: jobstore.Selector{Pattern: p}} }
 
-func found(t testing.TB, s *sqljobs.Store, q jobstest.Query) (got []jobs.Row) {
+func found(t testing.TB, s *sqljobs.Store, q jobstest.Query) (got []jobstore.Row) {
 	t.Helper()
-	err := s.View(bound(t), func(ctx context.Context, tx jobs.Tx) (err error) {
+	err := s.View(bound(t), func(ctx context.Context, tx jobstore.Tx) (err error) {
 		got, err = q.Find(ctx, tx)
 		return err
 	})
@@ -129,7 +129,7 @@ func until(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-func names(all []jobs.Row) (list []string) {
+func names(all []jobstore.Row) (list []string) {
 	for i := range all {
 		list = append(list, fmt.Sprint(all[i].Name, " ", all[i].ID))
 	}

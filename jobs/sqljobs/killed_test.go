@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
-	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/jobstest"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/jobs/sqljobs"
 )
 
@@ -39,8 +39,8 @@ func child() {
 	for g := range 4 {
 		group.Go(func() {
 			for i := range childJobs / 4 {
-				var j *jobs.Row
-				err := s.Single(ctx, func(ctx context.Context, tx jobs.Tx) error {
+				var j *jobstore.Row
+				err := s.Single(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 					now, err := tx.Now(ctx)
 					if err != nil {
 						return err
@@ -76,8 +76,8 @@ func work(ctx context.Context, s *sqljobs.Store, p string) {
 		for i := range got {
 			fmt.Fprintln(os.Stdout, "run", got[i].ID, got[i].Token)
 			var ended bool
-			err := s.Single(ctx, func(ctx context.Context, tx jobs.Tx) (err error) {
-				ended, err = tx.(jobs.Dropper).Drop(ctx, got[i].ID, got[i].Token)
+			err := s.Single(ctx, func(ctx context.Context, tx jobstore.Tx) (err error) {
+				ended, err = tx.(jobstore.Dropper).Drop(ctx, got[i].ID, got[i].Token)
 				return err
 			})
 			if err != nil {

@@ -5,13 +5,13 @@ import (
 	"fmt"
 
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
-	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
 // findLine is Find of what stands in the line of a queue.
-func (t *tx) findLine(ctx context.Context, q *jobs.Line, limit int) ([]jobs.Row, error) {
+func (t *tx) findLine(ctx context.Context, q *jobstore.Line, limit int) ([]jobstore.Row, error) {
 	if limit <= 0 {
-		return nil, fmt.Errorf("%w: a line is asked for with the limit %d", jobs.ErrBadJob, limit)
+		return nil, fmt.Errorf("%w: a line is asked for with the limit %d", jobstore.ErrBadJob, limit)
 	}
 	if q.Queue == "" || !possible(q.Queue) || !possible(string(q.State)) {
 		return nil, nil
@@ -34,7 +34,7 @@ func (t *tx) findLine(ctx context.Context, q *jobs.Line, limit int) ([]jobs.Row,
 }
 
 // line is the statement of a Line. What waits by priority has an index of its own; the rest is found by time, and there is little of it that is not.
-func (b *builder) line(q *jobs.Line, limit int, by any, lock string) string {
+func (b *builder) line(q *jobstore.Line, limit int, by any, lock string) string {
 	most, first := b.arg(limit, "bigint"), b.arg(by, "bigint")
 	with := ""
 	if !b.lite {
@@ -44,18 +44,18 @@ func (b *builder) line(q *jobs.Line, limit int, by any, lock string) string {
 	light := ""
 	if w, ok := q.MaxWeight.Get(); ok {
 		weight := b.arg(w, "bigint")
-		if light = " AND j.weight <= " + weight; q.State == jobs.Queued {
+		if light = " AND j.weight <= " + weight; q.State == jobstore.Queued {
 			first = "CASE WHEN " + b.lightest(queue) + " <= " + weight + " THEN " + first + " END" // no time, and so no row
 		}
 	}
-	if q.Order == jobs.PriorityFirst && q.State == jobs.Queued {
+	if q.Order == jobstore.PriorityFirst && q.State == jobstore.Queued {
 		return "WITH RECURSIVE " + with + b.urgent(q, queue, first, light, most, lock)
 	}
 	cols, order := "j.queue_due, j.priority, j.id", []any{int64(0), int64(0), int64(0)}
 	if a := q.After; a != nil {
 		order = []any{a.Due.UnixMicro(), int64(a.Priority), int64(a.ID)}
 	}
-	if q.Order == jobs.PriorityFirst {
+	if q.Order == jobstore.PriorityFirst {
 		cols = "j.priority, j.queue_due, j.id"
 		order[0], order[1] = order[1], order[0]
 	}
@@ -71,7 +71,7 @@ func (b *builder) line(q *jobs.Line, limit int, by any, lock string) string {
 }
 
 // urgent is the rest of a statement of what waits in a line, by priority: one seek for each of them, so that what is not due is not walked.
-func (b *builder) urgent(q *jobs.Line, queue, by, light, most, lock string) string {
+func (b *builder) urgent(q *jobstore.Line, queue, by, light, most, lock string) string {
 	s := source{
 		d: b.dialect(), where: "queue = " + queue + " AND state = 'QUEUED' AND queue_due IS NOT NULL", index: "swarmiji_job_line",
 		by: by, due: "queue_due", most: most, also: light,
@@ -150,9 +150,9 @@ func (t *tx) Weigh(ctx context.Context, queue string) (n, weight int64, err erro
 // table empty.
 func weighText(d sqlconn.Dialect) string {
 	b := builder{lite: d == sqlconn.SQLite}
-	of := func(state jobs.State) string {
+	of := func(state jobstore.State) string {
 		return "SELECT j.weight FROM " + b.table("swarmiji_job_queue") + " WHERE j.queue = " + cast(1, "text") + " AND j.state = '" + string(state) + "'" +
 			b.names("swarmiji_job_queue")
 	}
-	return "SELECT count(*), CAST(coalesce(sum(r.weight), 0) AS bigint) FROM (" + of(jobs.Running) + " UNION ALL " + of(jobs.RunQueued) + ") AS r"
+	return "SELECT count(*), CAST(coalesce(sum(r.weight), 0) AS bigint) FROM (" + of(jobstore.Running) + " UNION ALL " + of(jobstore.RunQueued) + ") AS r"
 }

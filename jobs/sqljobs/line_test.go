@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
-	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/jobstest"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -29,23 +29,23 @@ func TestPlansOfLines(t *testing.T) {
 	if err := s.ready(ctx); err != nil {
 		t.Fatal(err)
 	}
-	after := &jobs.Row{Job: jobs.Job{ID: 1}, Due: time.Now()}
+	after := &jobstore.Row{Job: jobstore.Job{ID: 1}, Due: time.Now()}
 	const sorts = "USE TEMP B-TREE FOR ORDER BY"
 	for _, c := range []struct {
 		q     jobstest.Query
 		index string
 		sorts bool
 	}{
-		{jobstest.Query{Line: &jobs.Line{Queue: "q", State: jobs.Queued}}, "swarmiji_job_queue (queue=? AND state=? AND queue_due<?)", false},
-		{jobstest.Query{Line: &jobs.Line{Queue: "q", State: jobs.Queued, After: after, MaxWeight: task.Set[int64](1)}}, "swarmiji_job_queue (queue=? AND state=? AND queue_due>? AND queue_due<?)", false},
-		{jobstest.Query{Line: &jobs.Line{Queue: "q", State: jobs.Queued, MaxWeight: task.Set[int64](1)}}, "swarmiji_job_light (queue=?)", false},
-		{jobstest.Query{Line: &jobs.Line{Queue: "q", State: jobs.Queued, Order: jobs.PriorityFirst}}, "swarmiji_job_line (queue=? AND priority=? AND queue_due", false},
-		{jobstest.Query{Line: &jobs.Line{Queue: "q", State: jobs.Queued, Order: jobs.PriorityFirst, After: after}}, "swarmiji_job_line (queue=? AND priority=? AND queue_due", false},
-		{jobstest.Query{Line: &jobs.Line{Queue: "q", State: jobs.Running}}, "swarmiji_job_queue (queue=? AND state=? AND queue_due<?)", false},
-		{jobstest.Query{Page: jobs.Page{States: []jobs.State{jobs.Running}}, Queue: "q"}, "swarmiji_job_queue (queue=? AND state=?)", true},
-		{jobstest.Query{Page: jobs.Page{States: []jobs.State{jobs.Running}}, Name: "n", Key: "k", Queue: "q"}, "swarmiji_job_answer (name=? AND answer_key=?)", true},
+		{jobstest.Query{Line: &jobstore.Line{Queue: "q", State: jobstore.Queued}}, "swarmiji_job_queue (queue=? AND state=? AND queue_due<?)", false},
+		{jobstest.Query{Line: &jobstore.Line{Queue: "q", State: jobstore.Queued, After: after, MaxWeight: task.Set[int64](1)}}, "swarmiji_job_queue (queue=? AND state=? AND queue_due>? AND queue_due<?)", false},
+		{jobstest.Query{Line: &jobstore.Line{Queue: "q", State: jobstore.Queued, MaxWeight: task.Set[int64](1)}}, "swarmiji_job_light (queue=?)", false},
+		{jobstest.Query{Line: &jobstore.Line{Queue: "q", State: jobstore.Queued, Order: jobstore.PriorityFirst}}, "swarmiji_job_line (queue=? AND priority=? AND queue_due", false},
+		{jobstest.Query{Line: &jobstore.Line{Queue: "q", State: jobstore.Queued, Order: jobstore.PriorityFirst, After: after}}, "swarmiji_job_line (queue=? AND priority=? AND queue_due", false},
+		{jobstest.Query{Line: &jobstore.Line{Queue: "q", State: jobstore.Running}}, "swarmiji_job_queue (queue=? AND state=? AND queue_due<?)", false},
+		{jobstest.Query{Page: jobstore.Page{States: []jobstore.State{jobstore.Running}}, Queue: "q"}, "swarmiji_job_queue (queue=? AND state=?)", true},
+		{jobstest.Query{Page: jobstore.Page{States: []jobstore.State{jobstore.Running}}, Name: "n", Key: "k", Queue: "q"}, "swarmiji_job_answer (name=? AND answer_key=?)", true},
 		{jobstest.Query{Name: "n", UniqueKey: "k"}, "swarmiji_job_unique (name=? AND unique_key=?)", true},
-		{jobstest.Query{Page: jobs.Page{Limit: 9}, Expired: time.Now()}, "swarmiji_job_expires (expires<?)", false},
+		{jobstest.Query{Page: jobstore.Page{Limit: 9}, Expired: time.Now()}, "swarmiji_job_expires (expires<?)", false},
 	} {
 		b := builder{lite: true}
 		text := ""

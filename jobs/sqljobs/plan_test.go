@@ -9,8 +9,8 @@ import (
 
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
 	"github.com/swarmiji/swarmiji/internal/testwait"
-	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/jobstest"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/jobs/sqljobs"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -31,16 +31,16 @@ func TestPlansForAnEmptyTable(t *testing.T) {
 	s := open(t, dsn)
 	const rows = 3000
 	fill := func() {
-		var list []*jobs.Row
+		var list []*jobstore.Row
 		for i := range rows {
 			j := job(fmt.Sprintf("name-%d", i%100), i%6, time.Now().Add(-time.Hour))
 			if i/100%2 == 1 {
 				j.Queue, j.Weight, j.Key, j.UniqueKey = fmt.Sprint("queue-", i%3), 1000, fmt.Sprint("key-", i), fmt.Sprint("key-", i)
 				switch i % 30 {
 				case 1:
-					j.State, j.Due, j.Expires = jobs.Failed, time.Time{}, time.Now().Add(-time.Duration(i)*time.Second)
+					j.State, j.Due, j.Expires = jobstore.Failed, time.Time{}, time.Now().Add(-time.Duration(i)*time.Second)
 				case 4:
-					j.State = jobs.Running
+					j.State = jobstore.Running
 				}
 			}
 			list = append(list, j)
@@ -48,10 +48,10 @@ func TestPlansForAnEmptyTable(t *testing.T) {
 		save(t, s, list...)
 	}
 	fill()
-	if err := s.Update(bound(t), func(ctx context.Context, tx jobs.Tx) error {
-		ids := make([]jobs.ID, rows)
+	if err := s.Update(bound(t), func(ctx context.Context, tx jobstore.Tx) error {
+		ids := make([]jobstore.ID, rows)
 		for i := range ids {
-			ids[i] = jobs.ID(i + 1)
+			ids[i] = jobstore.ID(i + 1)
 		}
 		return tx.Delete(ctx, ids...)
 	}); err != nil {
@@ -71,10 +71,10 @@ func TestPlansForAnEmptyTable(t *testing.T) {
 	s = open(t, dsn)
 	const takes = 10
 	for i := range takes {
-		for _, sel := range []jobs.Selector{{Names: []string{fmt.Sprintf("name-%d", i)}}, {Pattern: "*"}, {Pattern: "name-9?"}} {
-			var got []jobs.Row
-			if err := s.Single(bound(t), func(ctx context.Context, tx jobs.Tx) (err error) {
-				got, _, err = tx.(jobs.Taker).Take(ctx, jobs.Due{Selector: sel}, 1, 0)
+		for _, sel := range []jobstore.Selector{{Names: []string{fmt.Sprintf("name-%d", i)}}, {Pattern: "*"}, {Pattern: "name-9?"}} {
+			var got []jobstore.Row
+			if err := s.Single(bound(t), func(ctx context.Context, tx jobstore.Tx) (err error) {
+				got, _, err = tx.(jobstore.Taker).Take(ctx, jobstore.Due{Selector: sel}, 1, 0)
 				return err
 			}); err != nil || len(got) != 1 {
 				t.Fatalf("%d jobs, %v", len(got), err)
@@ -98,38 +98,38 @@ func TestPlansForAnEmptyTable(t *testing.T) {
 // askQueues asks what is asked of queues and keys, in the way of who locks. n is of a job with a key.
 func askQueues(t *testing.T, s *sqljobs.Store, n int) {
 	t.Helper()
-	line := func(l jobs.Line) jobstest.Query {
+	line := func(l jobstore.Line) jobstest.Query {
 		l.Queue = "queue-1"
-		return jobstest.Query{Page: jobs.Page{Limit: 1}, Line: &l}
+		return jobstest.Query{Page: jobstore.Page{Limit: 1}, Line: &l}
 	}
-	after := &jobs.Row{Job: jobs.Job{Priority: 2}, Due: time.Now().Add(-time.Hour - 10*time.Second)}
+	after := &jobstore.Row{Job: jobstore.Job{Priority: 2}, Due: time.Now().Add(-time.Hour - 10*time.Second)}
 	key := fmt.Sprint("key-", n)
-	if err := s.Update(bound(t), func(ctx context.Context, tx jobs.Tx) error {
+	if err := s.Update(bound(t), func(ctx context.Context, tx jobstore.Tx) error {
 		for i, c := range []struct {
 			q    jobstest.Query
 			want int
 		}{
-			{line(jobs.Line{State: jobs.Queued}), 1},
-			{line(jobs.Line{State: jobs.Queued, After: after, MaxWeight: task.Set[int64](1000)}), 1},
-			{line(jobs.Line{State: jobs.Queued, MaxWeight: task.Set[int64](999)}), 0},
-			{line(jobs.Line{State: jobs.Queued, Order: jobs.PriorityFirst}), 1},
-			{line(jobs.Line{State: jobs.Queued, Order: jobs.PriorityFirst, After: after, MaxWeight: task.Set[int64](1000)}), 1},
-			{line(jobs.Line{State: jobs.Queued, Order: jobs.PriorityFirst, MaxWeight: task.Set[int64](999)}), 0},
-			{line(jobs.Line{State: jobs.Running}), 1},
+			{line(jobstore.Line{State: jobstore.Queued}), 1},
+			{line(jobstore.Line{State: jobstore.Queued, After: after, MaxWeight: task.Set[int64](1000)}), 1},
+			{line(jobstore.Line{State: jobstore.Queued, MaxWeight: task.Set[int64](999)}), 0},
+			{line(jobstore.Line{State: jobstore.Queued, Order: jobstore.PriorityFirst}), 1},
+			{line(jobstore.Line{State: jobstore.Queued, Order: jobstore.PriorityFirst, After: after, MaxWeight: task.Set[int64](1000)}), 1},
+			{line(jobstore.Line{State: jobstore.Queued, Order: jobstore.PriorityFirst, MaxWeight: task.Set[int64](999)}), 0},
+			{line(jobstore.Line{State: jobstore.Running}), 1},
 			{jobstest.Query{Name: fmt.Sprint("name-", n%100), Key: key}, 1},
 			{jobstest.Query{Name: fmt.Sprint("name-", n%100), UniqueKey: key}, 1},
-			{jobstest.Query{Page: jobs.Page{Limit: 1}, Expired: time.Now()}, 1},
-			{jobstest.Query{Page: jobs.Page{States: []jobs.State{jobs.Waiting}, Limit: 500}}, 0},
-			{jobstest.Query{Page: jobs.Page{States: []jobs.State{jobs.Failed}, Limit: 1}}, 1},
-			{jobstest.Query{Page: jobs.Page{States: []jobs.State{jobs.RunQueued}, Limit: 1}}, 0},
-			{jobstest.Query{Page: jobs.Page{States: []jobs.State{jobs.Running, jobs.RunQueued}, Limit: 1}, Name: "name-4"}, 1},
-			{jobstest.Query{Page: jobs.Page{After: 4000, Limit: 1}, Queue: "queue-1"}, 1},
+			{jobstest.Query{Page: jobstore.Page{Limit: 1}, Expired: time.Now()}, 1},
+			{jobstest.Query{Page: jobstore.Page{States: []jobstore.State{jobstore.Waiting}, Limit: 500}}, 0},
+			{jobstest.Query{Page: jobstore.Page{States: []jobstore.State{jobstore.Failed}, Limit: 1}}, 1},
+			{jobstest.Query{Page: jobstore.Page{States: []jobstore.State{jobstore.RunQueued}, Limit: 1}}, 0},
+			{jobstest.Query{Page: jobstore.Page{States: []jobstore.State{jobstore.Running, jobstore.RunQueued}, Limit: 1}, Name: "name-4"}, 1},
+			{jobstest.Query{Page: jobstore.Page{After: 4000, Limit: 1}, Queue: "queue-1"}, 1},
 		} {
 			if found, err := c.q.Find(ctx, tx); err != nil || len(found) != c.want {
 				return fmt.Errorf("question %d: %d jobs, %w", i, len(found), err)
 			}
 		}
-		_, _, err := tx.(jobs.Weigher).Weigh(ctx, "queue-1")
+		_, _, err := tx.(jobstore.Weigher).Weigh(ctx, "queue-1")
 		return err
 	}); err != nil {
 		t.Fatal(err)

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
-	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
 // none is a time that is not there, in an answer.
@@ -54,7 +54,7 @@ var stored = [...]struct{ name, kind string }{
 const basic = 19
 
 // isBasic reports whether the basic columns hold all of a job.
-func isBasic(j *jobs.Row) bool {
+func isBasic(j *jobstore.Row) bool {
 	return j.Queue == "" && j.Weight == 0 && j.Window == "" && j.Timeout == 0 && j.Deadline.IsZero() && j.Attempt == 0 && j.UniqueKey == "" &&
 		j.Key == "" && j.Phase == "" && !j.Respond && j.Answer == nil && j.Expires.IsZero() && j.Handouts == 0
 }
@@ -83,7 +83,7 @@ func columns(of string) string {
 }
 
 // values are what is stored of a job, beside its id.
-func values(j *jobs.Row) []any {
+func values(j *jobstore.Row) []any {
 	due, queueDue := micros(j.Due), driver.Value(nil)
 	if j.Queue != "" {
 		due, queueDue = nil, due
@@ -99,7 +99,7 @@ func values(j *jobs.Row) []any {
 }
 
 // scan reads the columns of a job.
-func scan(rows sqlconn.Rows, j *jobs.Row) error {
+func scan(rows sqlconn.Rows, j *jobstore.Row) error {
 	var state, phase string
 	var id, priority, parent, children, mock, timeout, respond int64
 	var created, changed, next, last, scheduled, due, deadline, expires int64
@@ -110,12 +110,12 @@ func scan(rows sqlconn.Rows, j *jobs.Row) error {
 	); err != nil {
 		return err
 	}
-	j.ID, j.State, j.Priority, j.Parent = jobs.ID(id), jobs.State(state), int(priority), jobs.ID(parent)
+	j.ID, j.State, j.Priority, j.Parent = jobstore.ID(id), jobstore.State(state), int(priority), jobstore.ID(parent)
 	j.Created, j.Changed, j.NextRun = moment(created), moment(changed), moment(next)
 	j.LastRun, j.Scheduled, j.Due = moment(last), moment(scheduled), moment(due)
 	j.HasChildren, j.Mock = children != 0, mock != 0
 	j.Deadline, j.Expires, j.Timeout = moment(deadline), moment(expires), time.Duration(timeout)*time.Microsecond
-	j.Phase, j.Respond = jobs.Phase(phase), respond != 0
+	j.Phase, j.Respond = jobstore.Phase(phase), respond != 0
 	if len(j.Answer) == 0 {
 		j.Answer = nil
 	}

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
 const (
@@ -19,18 +19,18 @@ const (
 )
 
 // Save implements [jobs.Tx].
-func (t *tx) Save(ctx context.Context, all ...*jobs.Row) error {
+func (t *tx) Save(ctx context.Context, all ...*jobstore.Row) error {
 	if err := t.writes("save"); err != nil {
 		return err
 	}
 	var errs []error
-	var made []*jobs.Row // with a message
+	var made []*jobstore.Row // with a message
 	for _, j := range all {
 		if j.ID == 0 && j.Message != nil {
 			made = append(made, j)
 		}
 		if j.ID < 0 {
-			errs = append(errs, fmt.Errorf("%w: the id %d", jobs.ErrBadJob, j.ID))
+			errs = append(errs, fmt.Errorf("%w: the id %d", jobstore.ErrBadJob, j.ID))
 		}
 		errs = append(errs, j.Check())
 	}
@@ -50,7 +50,7 @@ func (t *tx) Save(ctx context.Context, all ...*jobs.Row) error {
 		err = t.saveMessages(ctx, made)
 	}
 	if err != nil {
-		if errors.Is(err, jobs.ErrNotFound) {
+		if errors.Is(err, jobstore.ErrNotFound) {
 			return err
 		}
 		return t.fail("save", err)
@@ -65,8 +65,8 @@ func (t *tx) Save(ctx context.Context, all ...*jobs.Row) error {
 }
 
 // saveMessages writes the messages of jobs that were just made.
-func (t *tx) saveMessages(ctx context.Context, made []*jobs.Row) error {
-	return inChunks(made, func(part []*jobs.Row) error {
+func (t *tx) saveMessages(ctx context.Context, made []*jobstore.Row) error {
+	return inChunks(made, func(part []*jobstore.Row) error {
 		ids, messages := make([]int64, len(part)), make([]string, len(part))
 		for i, j := range part {
 			ids[i], messages[i] = int64(j.ID), string(j.Message)
@@ -85,7 +85,7 @@ func (t *tx) saveMessages(ctx context.Context, made []*jobs.Row) error {
 }
 
 // tell notes the word of a job, once.
-func (t *tx) tell(j *jobs.Row) {
+func (t *tx) tell(j *jobstore.Row) {
 	var now time.Time
 	if j.Queue != "" {
 		now = moment(t.clock())
@@ -104,10 +104,10 @@ func (t *tx) tellWord(word string) {
 	}
 }
 
-func notFound(id jobs.ID) error { return fmt.Errorf("save %d: %w", id, jobs.ErrNotFound) }
+func notFound(id jobstore.ID) error { return fmt.Errorf("save %d: %w", id, jobstore.ErrNotFound) }
 
 // renamed reports whether the name of a job may be another one than the stored one, so that it has to be made known.
-func (t *tx) renamed(j *jobs.Row) bool {
+func (t *tx) renamed(j *jobstore.Row) bool {
 	for i := len(t.had) - 1; i >= 0; i-- {
 		if t.had[i].id == j.ID {
 			return t.had[i].name != j.Name
@@ -116,7 +116,7 @@ func (t *tx) renamed(j *jobs.Row) bool {
 	return true
 }
 
-func (t *tx) saveEach(ctx context.Context, all []*jobs.Row) error {
+func (t *tx) saveEach(ctx context.Context, all []*jobstore.Row) error {
 	for _, j := range all {
 		if err := t.saveOne(ctx, j); err != nil {
 			return err
@@ -125,7 +125,7 @@ func (t *tx) saveEach(ctx context.Context, all []*jobs.Row) error {
 	return nil
 }
 
-func (t *tx) saveOne(ctx context.Context, j *jobs.Row) error {
+func (t *tx) saveOne(ctx context.Context, j *jobstore.Row) error {
 	if j.ID == 0 {
 		return t.insert(ctx, j)
 	}
@@ -142,7 +142,7 @@ func (t *tx) saveOne(ctx context.Context, j *jobs.Row) error {
 }
 
 // insert makes a job.
-func (t *tx) insert(ctx context.Context, j *jobs.Row) error {
+func (t *tx) insert(ctx context.Context, j *jobstore.Row) error {
 	query, args := t.s.text.insert, values(j)
 	if isBasic(j) {
 		query, args = t.s.text.insertBasic, args[:basic]
@@ -162,7 +162,7 @@ func (t *tx) insert(ctx context.Context, j *jobs.Row) error {
 			}
 		}
 	}
-	j.ID = jobs.ID(id)
+	j.ID = jobstore.ID(id)
 	t.had = append(t.had, had{j.ID, j.Name})
 	return nil
 }
@@ -192,11 +192,11 @@ func (t *tx) addNames(ctx context.Context, names []string) error {
 }
 
 // saveAll writes jobs to PostgreSQL, some hundreds in a statement.
-func (t *tx) saveAll(ctx context.Context, all []*jobs.Row) error {
+func (t *tx) saveAll(ctx context.Context, all []*jobstore.Row) error {
 	if len(all) == 0 {
 		return nil
 	}
-	var fresh, old []*jobs.Row
+	var fresh, old []*jobstore.Row
 	var names []string
 	for _, j := range all {
 		if j.ID == 0 {
@@ -213,27 +213,27 @@ func (t *tx) saveAll(ctx context.Context, all []*jobs.Row) error {
 			return err
 		}
 	}
-	if err := inChunks(fresh, func(part []*jobs.Row) error { return t.insertMany(ctx, part) }); err != nil {
+	if err := inChunks(fresh, func(part []*jobstore.Row) error { return t.insertMany(ctx, part) }); err != nil {
 		return err
 	}
-	return inChunks(lastOfEach(old), func(part []*jobs.Row) error { return t.updateMany(ctx, part) })
+	return inChunks(lastOfEach(old), func(part []*jobstore.Row) error { return t.updateMany(ctx, part) })
 }
 
 // lastOfEach leaves of several jobs with one id the last.
-func lastOfEach(all []*jobs.Row) []*jobs.Row {
-	seen := make(map[jobs.ID]struct{}, len(all))
-	var last []*jobs.Row
+func lastOfEach(all []*jobstore.Row) []*jobstore.Row {
+	seen := make(map[jobstore.ID]struct{}, len(all))
+	var last []*jobstore.Row
 	for _, j := range slices.Backward(all) {
 		if _, ok := seen[j.ID]; !ok {
 			seen[j.ID] = struct{}{}
 			last = append(last, j)
 		}
 	}
-	slices.SortFunc(last, func(a, b *jobs.Row) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(last, func(a, b *jobstore.Row) int { return cmp.Compare(a.ID, b.ID) })
 	return last
 }
 
-func inChunks(all []*jobs.Row, do func([]*jobs.Row) error) error {
+func inChunks(all []*jobstore.Row, do func([]*jobstore.Row) error) error {
 	for len(all) > 0 {
 		n, size := 0, 0
 		for n < len(all) && n < chunk && size < chunkBytes {
@@ -249,7 +249,7 @@ func inChunks(all []*jobs.Row, do func([]*jobs.Row) error) error {
 }
 
 // arrays are the values of jobs, a column each.
-func arrays(all []*jobs.Row) []any {
+func arrays(all []*jobstore.Row) []any {
 	cols := make([]any, len(stored))
 	rows := make([][]any, len(all))
 	for i, j := range all {
@@ -277,7 +277,7 @@ func column[T any](rows [][]any, c int) []*T {
 }
 
 // insertMany makes jobs. Ids are given in the order of the call.
-func (t *tx) insertMany(ctx context.Context, all []*jobs.Row) error {
+func (t *tx) insertMany(ctx context.Context, all []*jobstore.Row) error {
 	rows, err := t.c.Query(ctx, t.s.text.insertMany, arrays(all)...)
 	if err != nil {
 		return err
@@ -295,14 +295,14 @@ func (t *tx) insertMany(ctx context.Context, all []*jobs.Row) error {
 	}
 	slices.Sort(ids)
 	for i, j := range all {
-		j.ID = jobs.ID(ids[i])
+		j.ID = jobstore.ID(ids[i])
 		t.had = append(t.had, had{j.ID, j.Name})
 	}
 	return nil
 }
 
 // updateMany writes over jobs.
-func (t *tx) updateMany(ctx context.Context, all []*jobs.Row) error {
+func (t *tx) updateMany(ctx context.Context, all []*jobstore.Row) error {
 	ids := make([]int64, len(all))
 	for i, j := range all {
 		ids[i] = int64(j.ID)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
 // TestServiceUnderContention has many callers give commands of all kinds for the same few jobs at once. No transaction fails, as one of two that wait for each other's
@@ -33,7 +34,7 @@ func TestServiceUnderContention(t *testing.T) {
 				c := &caller{Service: s, r: rand.New(rand.NewPCG(uint64(n), 1)), newest: &newest}
 				for range commands {
 					err := c.command(ctx)
-					if err != nil && !errors.Is(err, jobs.ErrState) && !errors.Is(err, jobs.ErrNotFound) && !errors.Is(err, jobs.ErrNoJob) && !errors.Is(err, jobs.ErrStale) {
+					if err != nil && !errors.Is(err, jobstore.ErrState) && !errors.Is(err, jobstore.ErrNotFound) && !errors.Is(err, jobstore.ErrNoJob) && !errors.Is(err, jobstore.ErrStale) {
 						t.Error(err)
 					}
 				}
@@ -59,7 +60,7 @@ type caller struct {
 }
 
 // id is one of the newest jobs.
-func (c *caller) id() jobs.ID { return jobs.ID(max(1, c.newest.Load()-c.r.Int64N(20))) }
+func (c *caller) id() jobstore.ID { return jobstore.ID(max(1, c.newest.Load()-c.r.Int64N(20))) }
 
 func (c *caller) create(ctx context.Context, spec jobs.Spec) error {
 	spec.Name = fmt.Sprint("n", c.r.IntN(3))
@@ -89,7 +90,7 @@ func (c *caller) command(ctx context.Context) error {
 		})
 		return err
 	case 6, 7, 8:
-		out, err := c.Get(ctx, jobs.Request{Selector: jobs.Selector{Pattern: "*"}, Max: 1 + c.r.IntN(4), Lease: time.Second})
+		out, err := c.Get(ctx, jobs.Request{Selector: jobstore.Selector{Pattern: "*"}, Max: 1 + c.r.IntN(4), Lease: time.Second})
 		for _, h := range out {
 			if c.r.IntN(3) == 0 {
 				err = errors.Join(err, c.GiveBack(ctx, h))
@@ -104,22 +105,22 @@ func (c *caller) command(ctx context.Context) error {
 		return []func() error{
 			func() error { return c.Delete(ctx, c.id()) },
 			func() error { return c.Cancel(ctx, c.id()) },
-			func() error { return c.Requeue(ctx, []jobs.ID{c.id(), c.id(), c.id()}, "") },
+			func() error { return c.Requeue(ctx, []jobstore.ID{c.id(), c.id(), c.id()}, "") },
 		}[c.r.IntN(3)]()
 	default:
 		return c.Retry(ctx, jobs.Retry{ID: c.id()})
 	}
 }
 
-func checkTurns(t *testing.T, all []jobs.Row) {
+func checkTurns(t *testing.T, all []jobstore.Row) {
 	t.Helper()
-	turns, waiting, children := map[string]int{}, map[string]int{}, map[jobs.ID]int{}
+	turns, waiting, children := map[string]int{}, map[string]int{}, map[jobstore.ID]int{}
 	for _, j := range all {
 		switch j.State {
-		case jobs.Queued, jobs.Running, jobs.RunQueued, jobs.Paused:
+		case jobstore.Queued, jobstore.Running, jobstore.RunQueued, jobstore.Paused:
 			turns[j.SequenceKey]++
 			children[j.Parent]++
-		case jobs.Waiting:
+		case jobstore.Waiting:
 			waiting[j.SequenceKey]++
 		default:
 		}
@@ -135,7 +136,7 @@ func checkTurns(t *testing.T, all []jobs.Row) {
 		}
 	}
 	for _, j := range all {
-		if j.State == jobs.Paused && j.Parent == 0 && children[j.ID] == 0 {
+		if j.State == jobstore.Paused && j.Parent == 0 && children[j.ID] == 0 {
 			t.Errorf("job %d waits for no child", j.ID)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
-	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/jobs/sqljobs"
 )
 
@@ -47,7 +47,7 @@ func eachBench(b *testing.B, run func(b *testing.B, dsn string)) {
 }
 
 func create(ctx context.Context, s *sqljobs.Store, name string) error {
-	return s.Single(ctx, func(ctx context.Context, tx jobs.Tx) error {
+	return s.Single(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 		now, err := tx.Now(ctx)
 		if err != nil {
 			return err
@@ -59,27 +59,27 @@ func create(ctx context.Context, s *sqljobs.Store, name string) error {
 }
 
 // pair takes a job and ends it.
-func pair(ctx context.Context, s *sqljobs.Store, d jobs.Due) error {
+func pair(ctx context.Context, s *sqljobs.Store, d jobstore.Due) error {
 	got, _, err := taken(ctx, s, d, 1, 0)
 	if err != nil {
 		return err
 	}
 	if len(got) == 0 {
-		return jobs.ErrNoJob
+		return jobstore.ErrNoJob
 	}
-	return s.Single(ctx, func(ctx context.Context, tx jobs.Tx) error {
-		if ok, err := tx.(jobs.Dropper).Drop(ctx, got[0].ID, got[0].Token); err != nil || !ok {
-			return errors.Join(jobs.ErrStale, err)
+	return s.Single(ctx, func(ctx context.Context, tx jobstore.Tx) error {
+		if ok, err := tx.(jobstore.Dropper).Drop(ctx, got[0].ID, got[0].Token); err != nil || !ok {
+			return errors.Join(jobstore.ErrStale, err)
 		}
 		return nil
 	})
 }
 
 // fill adds jobs: each(i) says which.
-func fill(b *testing.B, s *sqljobs.Store, n int, each func(i int) *jobs.Row) {
+func fill(b *testing.B, s *sqljobs.Store, n int, each func(i int) *jobstore.Row) {
 	b.Helper()
 	for from := 0; from < n; from += 5000 {
-		part := make([]*jobs.Row, 0, 5000)
+		part := make([]*jobstore.Row, 0, 5000)
 		for i := from; i < min(from+5000, n); i++ {
 			part = append(part, each(i))
 		}
@@ -91,7 +91,7 @@ func fill(b *testing.B, s *sqljobs.Store, n int, each func(i int) *jobs.Row) {
 func BenchmarkCreate(b *testing.B) {
 	eachBench(b, func(b *testing.B, dsn string) {
 		s := open(b, dsn)
-		fill(b, s, 1, func(int) *jobs.Row { return job("name-0", 500, time.Now()) })
+		fill(b, s, 1, func(int) *jobstore.Row { return job("name-0", 500, time.Now()) })
 		inParallel(b, func() error { return create(context.Background(), s, "name-0") })
 	})
 }
@@ -101,7 +101,7 @@ func BenchmarkPair(b *testing.B) {
 	eachBench(b, func(b *testing.B, dsn string) {
 		s := open(b, dsn)
 		past := time.Now().Add(-time.Hour)
-		fill(b, s, b.N, func(i int) *jobs.Row { return job(fmt.Sprint("name-", i%10), 500, past.Add(time.Duration(i))) })
+		fill(b, s, b.N, func(i int) *jobstore.Row { return job(fmt.Sprint("name-", i%10), 500, past.Add(time.Duration(i))) })
 		inParallel(b, func() error { return pair(context.Background(), s, pattern("*")) })
 	})
 }
@@ -175,7 +175,7 @@ func BenchmarkMillion(b *testing.B) {
 				b.Run(fmt.Sprint(rows, "/", p), func(b *testing.B) {
 					if !prepared {
 						prepared = true
-						fill(b, s, rows, func(i int) *jobs.Row {
+						fill(b, s, rows, func(i int) *jobstore.Row {
 							due := past
 							if i%2 == 1 {
 								due = future
@@ -185,8 +185,8 @@ func BenchmarkMillion(b *testing.B) {
 					}
 					b.ResetTimer()
 					for range b.N {
-						err := s.Update(context.Background(), func(ctx context.Context, tx jobs.Tx) error {
-							got, _, err := tx.(jobs.Taker).Take(ctx, pattern(p), 1, 0)
+						err := s.Update(context.Background(), func(ctx context.Context, tx jobstore.Tx) error {
+							got, _, err := tx.(jobstore.Taker).Take(ctx, pattern(p), 1, 0)
 							if err != nil || (len(got) == 1) != !strings.Contains(p, "none") {
 								return fmt.Errorf("%d jobs, %w", len(got), err)
 							}

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
-	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
 //go:embed migrations
@@ -37,8 +37,8 @@ type Store struct {
 }
 
 var (
-	_ jobs.Store    = (*Store)(nil)
-	_ jobs.Inserter = (*Store)(nil)
+	_ jobstore.Store    = (*Store)(nil)
+	_ jobstore.Inserter = (*Store)(nil)
 )
 
 // Close implements [jobs.Store].
@@ -52,7 +52,7 @@ func (s *Store) Close(ctx context.Context) error {
 func (s *Store) ready(ctx context.Context) error {
 	select {
 	case <-s.closing:
-		return jobs.ErrClosed
+		return jobstore.ErrClosed
 	default:
 	}
 	if s.migrated.Load() {
@@ -78,34 +78,34 @@ func (s *Store) ready(ctx context.Context) error {
 func wrap(what string, err error) error {
 	class := sqlconn.Class(err)
 	switch {
-	case class == nil, errors.Is(err, jobs.ErrUnavailable), errors.Is(err, jobs.ErrClosed):
+	case class == nil, errors.Is(err, jobstore.ErrUnavailable), errors.Is(err, jobstore.ErrClosed):
 		return err
 	case errors.Is(class, sqlconn.ErrClosed):
-		return fmt.Errorf("sqljobs %s: %w: %w", what, jobs.ErrClosed, err)
+		return fmt.Errorf("sqljobs %s: %w: %w", what, jobstore.ErrClosed, err)
 	case slices.Contains([]error{
 		sqlconn.ErrUnavailable, sqlconn.ErrIndeterminate, sqlconn.ErrConflict, sqlconn.ErrFull, sqlconn.ErrAccess,
 	}, class):
-		return fmt.Errorf("sqljobs %s: %w: %w", what, jobs.ErrUnavailable, err)
+		return fmt.Errorf("sqljobs %s: %w: %w", what, jobstore.ErrUnavailable, err)
 	}
 	return fmt.Errorf("sqljobs %s: %w", what, err)
 }
 
 // Update implements [jobs.Store].
-func (s *Store) Update(ctx context.Context, fn func(ctx context.Context, tx jobs.Tx) error) error {
+func (s *Store) Update(ctx context.Context, fn func(ctx context.Context, tx jobstore.Tx) error) error {
 	return s.run(ctx, s.conn.Update, false, fn)
 }
 
 // Single implements [jobs.Store]. It is Update, which costs a server two trips for one statement: the transaction begins with it. In one trip the
 // statement would be its own transaction, which an error of fn could not undo.
-func (s *Store) Single(ctx context.Context, fn func(ctx context.Context, tx jobs.Tx) error) error {
+func (s *Store) Single(ctx context.Context, fn func(ctx context.Context, tx jobstore.Tx) error) error {
 	return s.run(ctx, s.conn.Update, false, fn)
 }
 
 // Insert implements [jobs.Inserter]. On PostgreSQL one job is one statement and one trip: the statement is a transaction of its own, and nothing comes
 // after it that could want it undone.
-func (s *Store) Insert(ctx context.Context, draft func(now time.Time) []*jobs.Row) error {
-	save := func(most int) func(ctx context.Context, tx jobs.Tx) error {
-		return func(ctx context.Context, tx jobs.Tx) error {
+func (s *Store) Insert(ctx context.Context, draft func(now time.Time) []*jobstore.Row) error {
+	save := func(most int) func(ctx context.Context, tx jobstore.Tx) error {
+		return func(ctx context.Context, tx jobstore.Tx) error {
 			now, err := tx.Now(ctx)
 			if err != nil {
 				return err
@@ -116,7 +116,7 @@ func (s *Store) Insert(ctx context.Context, draft func(now time.Time) []*jobs.Ro
 			}
 			for _, j := range all {
 				if j.ID != 0 {
-					return fmt.Errorf("%w: a new job has the id %d", jobs.ErrBadJob, j.ID)
+					return fmt.Errorf("%w: a new job has the id %d", jobstore.ErrBadJob, j.ID)
 				}
 			}
 			return tx.Save(ctx, all...)
@@ -134,13 +134,13 @@ func (s *Store) Insert(ctx context.Context, draft func(now time.Time) []*jobs.Ro
 var errMany = errors.New("sqljobs: several rows")
 
 // View implements [jobs.Store].
-func (s *Store) View(ctx context.Context, fn func(ctx context.Context, tx jobs.Tx) error) error {
+func (s *Store) View(ctx context.Context, fn func(ctx context.Context, tx jobstore.Tx) error) error {
 	return s.run(ctx, s.conn.View, true, fn)
 }
 
 // run runs fn, and does what follows a commit.
 func (s *Store) run(
-	ctx context.Context, do func(context.Context, sqlconn.Func) error, view bool, fn func(ctx context.Context, tx jobs.Tx) error,
+	ctx context.Context, do func(context.Context, sqlconn.Func) error, view bool, fn func(ctx context.Context, tx jobstore.Tx) error,
 ) error {
 	if err := s.ready(ctx); err != nil {
 		return err
@@ -206,13 +206,13 @@ func (s *Store) look(ctx context.Context) error {
 }
 
 // Coming implements [jobs.Store].
-func (s *Store) Coming(ctx context.Context, since time.Time, max int) (jobs.Coming, error) {
-	var answer jobs.Coming
+func (s *Store) Coming(ctx context.Context, since time.Time, max int) (jobstore.Coming, error) {
+	var answer jobstore.Coming
 	if err := s.ready(ctx); err != nil {
 		return answer, err
 	}
 	err := s.conn.View(ctx, func(ctx context.Context, c *sqlconn.Tx) error {
-		answer = jobs.Coming{}
+		answer = jobstore.Coming{}
 		var now, next, mock int64
 		var args []any
 		if s.lite {

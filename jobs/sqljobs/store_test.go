@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/testserver"
-	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/jobstest"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/jobs/sqljobs"
 )
 
@@ -26,7 +26,7 @@ func unclosed(t testing.TB, c sqljobs.Config) *sqljobs.Store {
 func liteHarness(t testing.TB) *jobstest.Harness {
 	dsn := fileURL(t)
 	return &jobstest.Harness{
-		Open:     func(t testing.TB) jobs.Store { return unclosed(t, sqljobs.Config{URL: dsn, Readers: 2}) },
+		Open:     func(t testing.TB) jobstore.Store { return unclosed(t, sqljobs.Config{URL: dsn, Readers: 2}) },
 		Restart:  func(testing.TB) {}, // there is no server: what a killed process leaves is TestKilled's
 		Promises: jobstest.Promises{Take: true, Drop: true, Weigh: true, Durable: true},
 		Slack:    100 * time.Millisecond,
@@ -43,8 +43,8 @@ func postgresHarness(t testing.TB) *jobstest.Harness {
 		}
 	}
 	return &jobstest.Harness{
-		Open: func(t testing.TB) jobs.Store { return unclosed(t, sqljobs.Config{URL: dsn, Connections: 6}) },
-		Sever: func(t testing.TB, _ jobs.Store) {
+		Open: func(t testing.TB) jobstore.Store { return unclosed(t, sqljobs.Config{URL: dsn, Connections: 6}) },
+		Sever: func(t testing.TB, _ jobstore.Store) {
 			if err := p.CloseAllConnections(bound(t)); err != nil {
 				t.Fatal(err)
 			}
@@ -72,7 +72,7 @@ func TestNewRefuses(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "neither sqlite") || !strings.Contains(err.Error(), "Readers") || strings.Contains(err.Error(), "secret") {
 		t.Errorf("%v", err)
 	}
-	if errors.Is(err, jobs.ErrUnavailable) {
+	if errors.Is(err, jobstore.ErrUnavailable) {
 		t.Errorf("%v is a server that is away", err)
 	}
 }

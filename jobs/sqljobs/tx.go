@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
-	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
 // tx is one run of a caller's function.
@@ -29,15 +29,15 @@ type tx struct {
 
 // had is the name of a job as it is stored.
 type had struct {
-	id   jobs.ID
+	id   jobstore.ID
 	name string
 }
 
 var (
-	_ jobs.Tx      = (*tx)(nil)
-	_ jobs.Taker   = (*tx)(nil)
-	_ jobs.Dropper = (*tx)(nil)
-	_ jobs.Weigher = (*tx)(nil)
+	_ jobstore.Tx      = (*tx)(nil)
+	_ jobstore.Taker   = (*tx)(nil)
+	_ jobstore.Dropper = (*tx)(nil)
+	_ jobstore.Weigher = (*tx)(nil)
 )
 
 // fail notes an error, which spoils the transaction.
@@ -55,7 +55,7 @@ func (t *tx) fail(what string, err error) error {
 // writes is called before whatever changes something.
 func (t *tx) writes(what string) error {
 	if t.view {
-		return t.fail(what, fmt.Errorf("%w: a View changes nothing", jobs.ErrUnsupported))
+		return t.fail(what, fmt.Errorf("%w: a View changes nothing", jobstore.ErrUnsupported))
 	}
 	return t.err
 }
@@ -101,7 +101,7 @@ func (t *tx) Lock(ctx context.Context, names ...string) error {
 	keys := make([]int64, 0, len(names))
 	for _, name := range names {
 		if name == "" || len(name) > 300 {
-			return t.fail("lock", fmt.Errorf("%w: the name of a lock has %d bytes, not 1 to 300", jobs.ErrBadJob, len(name)))
+			return t.fail("lock", fmt.Errorf("%w: the name of a lock has %d bytes, not 1 to 300", jobstore.ErrBadJob, len(name)))
 		}
 		keys = append(keys, lockKey(callerLock, name))
 	}
@@ -114,13 +114,13 @@ func (t *tx) Lock(ctx context.Context, names ...string) error {
 }
 
 // jobs reads the answer of a statement. Those without an id are counted apart.
-func (t *tx) jobs(ctx context.Context, query string, args ...any) (found []jobs.Row, empty int, err error) {
+func (t *tx) jobs(ctx context.Context, query string, args ...any) (found []jobstore.Row, empty int, err error) {
 	rows, err := t.c.Query(ctx, query, args...)
 	if err != nil {
 		return nil, 0, err
 	}
 	for rows.Next() {
-		found = append(found, jobs.Row{})
+		found = append(found, jobstore.Row{})
 		j := &found[len(found)-1]
 		if err := scan(rows, j); err != nil {
 			return nil, 0, err
@@ -142,9 +142,9 @@ func (t *tx) jobs(ctx context.Context, query string, args ...any) (found []jobs.
 }
 
 // Get implements [jobs.Tx].
-func (t *tx) Get(ctx context.Context, id jobs.ID) (jobs.Row, error) {
+func (t *tx) Get(ctx context.Context, id jobstore.ID) (jobstore.Row, error) {
 	if t.err != nil {
-		return jobs.Row{}, t.err
+		return jobstore.Row{}, t.err
 	}
 	query := t.s.text.lock
 	if t.view {
@@ -153,15 +153,15 @@ func (t *tx) Get(ctx context.Context, id jobs.ID) (jobs.Row, error) {
 	found, _, err := t.jobs(ctx, query, int64(id))
 	switch {
 	case err != nil:
-		return jobs.Row{}, t.fail("get", err)
+		return jobstore.Row{}, t.fail("get", err)
 	case len(found) == 0:
-		return jobs.Row{}, jobs.ErrNotFound
+		return jobstore.Row{}, jobstore.ErrNotFound
 	}
 	return found[0], nil
 }
 
 // Delete implements [jobs.Tx].
-func (t *tx) Delete(ctx context.Context, ids ...jobs.ID) error {
+func (t *tx) Delete(ctx context.Context, ids ...jobstore.ID) error {
 	if err := t.writes("delete"); err != nil || len(ids) == 0 {
 		return err
 	}
@@ -186,8 +186,8 @@ func (t *tx) Delete(ctx context.Context, ids ...jobs.ID) error {
 }
 
 // Messages implements [jobs.Tx].
-func (t *tx) Messages(ctx context.Context, ids ...jobs.ID) (map[jobs.ID][]byte, error) {
-	found := map[jobs.ID][]byte{}
+func (t *tx) Messages(ctx context.Context, ids ...jobstore.ID) (map[jobstore.ID][]byte, error) {
+	found := map[jobstore.ID][]byte{}
 	if t.err != nil || len(ids) == 0 {
 		return found, t.err
 	}
@@ -211,13 +211,13 @@ func (t *tx) Messages(ctx context.Context, ids ...jobs.ID) (map[jobs.ID][]byte, 
 		if err := rows.Scan(&id, &message); err != nil {
 			return nil, t.fail("messages", err)
 		}
-		found[jobs.ID(id)] = message
+		found[jobstore.ID(id)] = message
 	}
 	return found, t.fail("messages", errors.Join(rows.Err(), rows.Close()))
 }
 
 // Drop implements [jobs.Dropper].
-func (t *tx) Drop(ctx context.Context, id jobs.ID, token int64) (bool, error) {
+func (t *tx) Drop(ctx context.Context, id jobstore.ID, token int64) (bool, error) {
 	if err := t.writes("drop"); err != nil {
 		return false, err
 	}
@@ -226,6 +226,6 @@ func (t *tx) Drop(ctx context.Context, id jobs.ID, token int64) (bool, error) {
 }
 
 // inOrder sorts jobs in the order in which they are handed out.
-func inOrder(a, b *jobs.Row) int {
+func inOrder(a, b *jobstore.Row) int {
 	return cmp.Or(cmp.Compare(a.Priority, b.Priority), a.Due.Compare(b.Due), cmp.Compare(a.ID, b.ID))
 }

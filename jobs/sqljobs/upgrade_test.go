@@ -132,15 +132,15 @@ func usersJobs(t *testing.T, conn *sqlconn.Conn, table string, version int) map[
 
 // Attempts and counts that were in the data of jobs have columns now, and the data are the user's
 // alone.
-var wantCounts = map[jobs.ID]string{
+var wantCounts = map[jobstore.ID]string{
 	1: `0 0 {"a":1}`, 4: `1 1 {}`, 5: `1 0 {}`, 6: `1 0 {}`, 7: `0 0 {}`, 8: `0 0 {}`, 37: `2 0 {"n":1.50}`, 38: `3 0 {}`, 39: `2 2 {"a":{"retryAfterCount":9}}`,
 }
 
 func checkCounts(t *testing.T, s *sqljobs.Store, version int) {
 	t.Helper()
-	got := map[jobs.ID]string{}
+	got := map[jobstore.ID]string{}
 	for id := range wantCounts {
-		if err := s.View(bound(t), func(ctx context.Context, tx jobs.Tx) error {
+		if err := s.View(bound(t), func(ctx context.Context, tx jobstore.Tx) error {
 			j, err := tx.Get(ctx, id)
 			data := regexp.MustCompile(` *([:{}]) *`).ReplaceAllString(string(j.Data), "$1") // SQLite writes them anew
 			got[id] = fmt.Sprint(j.Attempt, " ", j.Handouts, " ", data)
@@ -150,7 +150,7 @@ func checkCounts(t *testing.T, s *sqljobs.Store, version int) {
 		}
 	}
 	if version > 1 { // the messages of tasks with conditions were the data of their jobs
-		if err := s.View(bound(t), func(ctx context.Context, tx jobs.Tx) error {
+		if err := s.View(bound(t), func(ctx context.Context, tx jobstore.Tx) error {
 			messages, err := tx.Messages(ctx, 18, 19, 20)
 			for id, text := range messages {
 				j, _ := tx.Get(ctx, id)
@@ -201,7 +201,7 @@ func upgrade(t *testing.T, dsn string, version int) *sqljobs.Store {
 	stores := []*sqljobs.Store{open(t, dsn), open(t, dsn)}
 	for _, s := range stores {
 		both.Go(func() {
-			if err := s.View(bound(t), func(context.Context, jobs.Tx) error { return nil }); err != nil {
+			if err := s.View(bound(t), func(context.Context, jobstore.Tx) error { return nil }); err != nil {
 				t.Error(err)
 			}
 		})
@@ -229,7 +229,7 @@ func TestUpgradeFromVersion1(t *testing.T) {
 		if err != nil || len(got) != 1 || got[0].ID != 1 || string(got[0].Data) != `{"a":1}` {
 			t.Errorf("taken: %+v, %v", got, err)
 		}
-		line := found(t, s, jobstest.Query{Page: jobs.Page{Limit: 9}, Line: &jobs.Line{Queue: "q", State: jobs.Queued}})
+		line := found(t, s, jobstest.Query{Page: jobstore.Page{Limit: 9}, Line: &jobstore.Line{Queue: "q", State: jobstore.Queued}})
 		if len(line) != 1 || !gocmp.Equal(*waits, line[0]) {
 			t.Errorf("in the line: %v", names(line))
 		}
@@ -261,7 +261,7 @@ func keepsAnswers(t *testing.T, store *sqljobs.Store) {
 		t.Errorf("among the jobs are still %v", names(left))
 	}
 	var got []string
-	if err := store.View(ctx, func(ctx context.Context, tx jobs.Tx) error {
+	if err := store.View(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 		got = nil
 		for i := 1; i <= 12; i++ {
 			all, err := tx.Deferrals(ctx, task.ID(fmt.Sprint("d", i)))
@@ -293,7 +293,7 @@ func keepsAnswers(t *testing.T, store *sqljobs.Store) {
 	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Errorf("deferrals (-want +got):\n%s", diff)
 	}
-	if err := store.View(ctx, func(ctx context.Context, tx jobs.Tx) error {
+	if err := store.View(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 		l, err := tx.QueueLease(ctx, "line")
 		if l == nil || l.Fence != 3 || l.Admissions != 4 || string(l.Status) != `{"node":"n1","limit":2000}` || !l.Until.After(time.Now()) {
 			t.Errorf("the lease of the queue is %+v", l)
@@ -323,11 +323,11 @@ func keepsAnswers(t *testing.T, store *sqljobs.Store) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h, err := s.Get(ctx, jobs.Request{Max: 9, Selector: jobs.Selector{Names: []string{"early"}}, Lease: time.Hour})
+		h, err := s.Get(ctx, jobs.Request{Max: 9, Selector: jobstore.Selector{Names: []string{"early"}}, Lease: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}
-		mine := slices.IndexFunc(h, func(h jobs.Handout) bool { return h.ID == made.ID })
+		mine := slices.IndexFunc(h, func(h jobstore.Handout) bool { return h.ID == made.ID })
 		there, err := s.Await(ctx, jobs.Await{ID: made.ID, Token: h[mine].Token})
 		if j, _ := s.Query(ctx, made.ID); err != nil || !there || string(j.Answer)+j.Reason != e.state {
 			t.Errorf("the early answer %s came to %v, %v: %+v", e.key, there, err, j)

@@ -1,0 +1,149 @@
+package rules
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
+	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/when"
+)
+
+// The problems of a [FieldError].
+const (
+	Missing   = "missing"
+	Malformed = "malformed"
+	tooLong   = "too long"
+)
+
+// checkField looks at a name or a key, which may be empty if it is optional.
+func CheckField(field, text string, optional bool) error {
+	switch {
+	case text == "" && optional:
+		return nil
+	case text == "":
+		return &jobstore.FieldError{Field: field, Problem: Missing}
+	case jobstore.CheckText(field, text) != nil:
+		return &jobstore.FieldError{Field: field, Problem: Malformed}
+	}
+	return nil
+}
+
+// checkGiven looks at data and returns them without the blanks around; nil stays nil.
+func CheckGiven(data []byte) ([]byte, error) {
+	if data == nil {
+		return nil, nil
+	}
+	data = bytes.Trim(data, " \t\r\n")
+	switch {
+	case len(data) > jobstore.MaxData:
+		return nil, LongerThan("data", len(data), jobstore.MaxData)
+	case jobstore.CheckData(data) != nil:
+		return nil, &jobstore.FieldError{Field: "data", Problem: Malformed}
+	}
+	return data, nil
+}
+
+// longerThan refuses a field for its bytes.
+func LongerThan(field string, n, most int) error {
+	return &jobstore.FieldError{Field: field, Problem: tooLong, Detail: fmt.Sprintf("%d bytes, at most %d", n, most)}
+}
+
+// checkPriority looks at a priority that may be unset.
+func CheckPriority(p task.Opt[int]) error {
+	if n, set := p.Get(); set && (n < -jobstore.MaxPriority || n > jobstore.MaxPriority) {
+		return &jobstore.FieldError{Field: "jobPriority", Problem: Malformed}
+	}
+	return nil
+}
+
+// checkTime looks at a time that may be zero and returns it in UTC and whole microseconds, never earlier.
+func CheckTime(field string, t time.Time) (time.Time, error) {
+	if t.IsZero() {
+		return t, nil
+	}
+	t = Micros(t)
+	if !InRange(t) {
+		return t, &jobstore.FieldError{Field: field, Problem: Malformed}
+	}
+	return t, nil
+}
+
+// micros returns t in UTC and in microseconds, rounded up: nothing is to be due early.
+func Micros(t time.Time) time.Time {
+	t = t.UTC()
+	if cut := t.Truncate(time.Microsecond); !cut.Equal(t) {
+		return cut.Add(time.Microsecond)
+	}
+	return t.Round(0)
+}
+
+// storable is micros, or the last time that a job may hold where t is later.
+func Storable(t time.Time) time.Time {
+	if last := time.Date(9999, 12, 31, 23, 59, 59, 999_999_000, time.UTC); t.After(last) {
+		return last
+	}
+	return Micros(t)
+}
+
+// inRange tells whether a job may hold t.
+func InRange(t time.Time) bool { return t.Year() >= 0 && t.Year() <= 9999 }
+
+func Refusal(field string, err error) error {
+	var spec *when.SpecError
+	if errors.As(err, &spec) {
+		return &jobstore.FieldError{Field: field, Problem: Malformed, Detail: spec.Problem}
+	}
+	return &jobstore.FieldError{Field: field, Problem: Malformed}
+}
+
+// checkRetryAfter returns a RetryAfter as it is kept: one modifier with a sign.
+func CheckRetryAfter(text string) (string, error) {
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return "", nil
+	}
+	if _, err := ParseRetryAfter(text); err != nil {
+		return "", err
+	}
+	return text, nil
+}
+
+func ParseRetryAfter(text string) (*when.Repeat, error) {
+	if (text[0] != '+' && text[0] != '-') || strings.Contains(text, ",") {
+		return nil, &jobstore.FieldError{Field: "retryAfter", Problem: Malformed, Detail: "it is not one modifier with a sign, as +5 MINUTES"}
+	}
+	r, err := when.ParseRepeat("STARTED, " + text)
+	if err != nil {
+		return nil, Refusal("retryAfter", err)
+	}
+	return r, nil
+}
+
+// cutReason makes a text one that a job may hold as its Reason.
+func CutReason(text string) string {
+	text = strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), "\uFFFD")
+	if len(text) <= jobstore.MaxReason {
+		return text
+	}
+	text = text[:jobstore.MaxReason]
+	for len(text) > 0 {
+		if r, n := utf8.DecodeLastRuneInString(text); r != utf8.RuneError || n != 1 {
+			break
+		}
+		text = text[:len(text)-1]
+	}
+	return text
+}
+
+// wholeMicros rounds d up.
+func WholeMicros(d time.Duration) time.Duration {
+	if cut := d.Truncate(time.Microsecond); cut != d {
+		return cut + time.Microsecond
+	}
+	return d
+}

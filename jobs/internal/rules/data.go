@@ -1,0 +1,116 @@
+package rules
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
+)
+
+// asksToEnd tells whether data tell a repeated job to be gone, as {"delete":"true"} does.
+func AsksToEnd(data []byte) bool {
+	if !bytes.Contains(data, []byte(`"delete"`)) {
+		return false
+	}
+	value := tree(data)["delete"]
+	return value == "true" || value == true
+}
+
+// tree reads an object; numbers stay as they were written.
+func tree(data []byte) map[string]any {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.UseNumber()
+	var m map[string]any
+	if dec.Decode(&m) != nil || m == nil {
+		return map[string]any{}
+	}
+	return m
+}
+
+// mergePatch applies a JSON merge patch (RFC 7386).
+func MergePatch(data, patch []byte) ([]byte, error) {
+	merged := patched(tree(data), tree(patch))
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(merged); err != nil {
+		return nil, &jobstore.FieldError{Field: "data", Problem: Malformed, Detail: err.Error()}
+	}
+	return bytes.TrimRight(out.Bytes(), "\n"), nil
+}
+
+func patched(target, patch map[string]any) map[string]any {
+	for key, value := range patch {
+		switch v := value.(type) {
+		case nil:
+			delete(target, key)
+		case map[string]any:
+			old, ok := target[key].(map[string]any)
+			if !ok {
+				old = map[string]any{}
+			}
+			target[key] = patched(old, v)
+		default:
+			target[key] = v
+		}
+	}
+	return target
+}
+
+// sameData tells whether two objects are equal as JSON.
+func SameData(a, b []byte) bool {
+	return bytes.Equal(a, b) || sameValue(tree(a), tree(b))
+}
+
+func sameValue(a, b any) bool {
+	switch x := a.(type) {
+	case map[string]any:
+		y, ok := b.(map[string]any)
+		if !ok || len(x) != len(y) {
+			return false
+		}
+		for key, value := range x {
+			other, ok := y[key]
+			if !ok || !sameValue(value, other) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		y, ok := b.([]any)
+		return ok && slices.EqualFunc(x, y, sameValue)
+	case json.Number:
+		y, ok := b.(json.Number)
+		return ok && plainNumber(string(x)) == plainNumber(string(y))
+	default:
+		return a == b
+	}
+}
+
+// plainNumber writes a JSON number so that equal numbers have one text, whatever their size: digits without zeros around, and an exponent.
+func plainNumber(text string) string {
+	mantissa, exponent, _ := strings.Cut(strings.ToLower(text), "e")
+	exp := int64(0)
+	if exponent != "" {
+		n, err := strconv.ParseInt(exponent, 10, 64)
+		if err != nil || n > 1<<40 || n < -1<<40 {
+			return text
+		}
+		exp = n
+	}
+	sign := ""
+	if rest, ok := strings.CutPrefix(mantissa, "-"); ok {
+		sign, mantissa = "-", rest
+	}
+	whole, fraction, _ := strings.Cut(mantissa, ".")
+	digits := strings.TrimLeft(whole+fraction, "0")
+	exp -= int64(len(fraction))
+	short := strings.TrimRight(digits, "0")
+	if short == "" {
+		return "0"
+	}
+	return sign + short + "e" + strconv.FormatInt(exp+int64(len(digits)-len(short)), 10)
+}

@@ -1,0 +1,291 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/swarmiji/swarmiji/internal/wake"
+	"github.com/swarmiji/swarmiji/jobs/internal/line"
+	"github.com/swarmiji/swarmiji/jobs/internal/rules"
+	"github.com/swarmiji/swarmiji/jobs/internal/txn"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
+)
+
+// mostRefused is how many jobs are told of that a throttler did not start.
+const mostRefused = 100
+
+// Leader is a runner's part in serving a queue: it has the lease of the queue, or stands by for it.
+type Leader struct {
+	store   jobstore.Store
+	host    Host
+	c       LeaderConfig
+	q       Queue
+	lease   time.Duration
+	windows rules.Windows
+
+	signal wake.Signal // something has happened
+	tell   wake.Signal // what is told of the queue has changed
+	pace   pace        // this and what follows is next's
+	roster *roster     // nil: to be read
+	looked time.Time   // the store's, when the queue was looked at last
+
+	mu     sync.Mutex
+	token  int64 // 0: it stands by
+	data   line.Status
+	closed bool
+}
+
+// Host is what a [Leader] needs of the service whose jobs it hands out. All of it is set.
+type Host struct {
+	Store jobstore.Store
+	// Closed ends Next with [ErrClosed].
+	Closed <-chan struct{}
+	// Complete adds to hand-outs what is shown with them.
+	Complete func(ctx context.Context, out []jobstore.Handout) error
+	// GiveBack undoes a hand-out that nobody has seen.
+	GiveBack func(h jobstore.Handout)
+	// Taken counts jobs that were handed out.
+	Taken func(n int)
+}
+
+// LeaderConfig says how a [Leader] serves its queue. Begin and Held may be nil.
+type LeaderConfig struct {
+	Queue Queue
+	// Node names this process to those who ask why a job waits.
+	Node string
+	// Lease is how long the queue, and each job that is handed out, stays with this process unless it is renewed.
+	Lease time.Duration
+	// Begin sets Key and Respond of a job before it is saved as begun. It runs in a transaction, and may run again. An error is that of the attempt.
+	Begin func(*jobstore.Row) error
+	// Report is told of what goes wrong.
+	Report func(error)
+	// Held is told of jobs that are held because their windows cannot be read. nil: Report is.
+	Held func(*jobstore.Row, error)
+	// Entrusts: the jobs are left to tasks, which have time limits of their own, so that no attempt has a deadline.
+	Entrusts bool
+}
+
+// NewLeader returns a leader. It does no I/O. All problems of c.Queue are returned, joined.
+func NewLeader(h Host, c LeaderConfig) (*Leader, error) {
+	if err := c.Queue.Complete(); err != nil {
+		return nil, err
+	}
+	if c.Held == nil {
+		c.Held = func(_ *jobstore.Row, err error) { c.Report(err) }
+	}
+	q := c.Queue
+	return &Leader{
+		store: h.Store, host: h, c: c, q: q, lease: rules.WholeMicros(c.Lease), signal: wake.New(), tell: wake.New(),
+		data: line.Status{Node: c.Node, Limit: q.limit(), Strict: q.Strict, Order: q.Order, Throttler: q.Throttler != nil},
+	}, nil
+}
+
+// Changed has the queue looked at: a job of it has ended here.
+func (l *Leader) Changed() { l.signal.Notify() }
+
+// hear is what the store calls.
+func (l *Leader) hear(names []string) {
+	mine := names == nil
+	for _, name := range names {
+		mine = mine || name == jobstore.QueueWord(l.q.Name) || name == jobstore.LeaseWord && l.Fence() == 0
+	}
+	if mine {
+		l.signal.Notify()
+	}
+}
+
+// Fence returns the fencing token of the lease; 0 while the leader stands by.
+func (l *Leader) Fence() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.token
+}
+
+// lost notes that somebody else has the lease.
+func (l *Leader) lost(token int64) {
+	l.mu.Lock()
+	if l.token == token {
+		l.token = 0
+	}
+	l.mu.Unlock()
+	l.signal.Notify()
+}
+
+// note keeps what a look has come to, for who asks why.
+func (l *Leader) note(now time.Time, busy bool, refused []jobstore.ID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	news := l.data.Busy != busy || !sameIDs(l.data.Refused, refused)
+	l.data.Looked, l.data.Busy, l.data.Refused = now, busy, refused
+	if news {
+		l.tell.Notify()
+	}
+}
+
+func sameIDs(a, b []jobstore.ID) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// Keep renews the lease, hears the store's word and tells of the queue, until ctx ends. It runs in a
+// goroutine of its own beside Next. Without it the lease ends after its time.
+func (l *Leader) Keep(ctx context.Context) {
+	unwatch := l.store.Watch(l.hear)
+	defer unwatch()
+	timer := time.NewTimer(l.lease / 3)
+	defer timer.Stop()
+	written := time.Time{}
+	tell := l.tell
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tell:
+			tell = nil // once is enough
+			timer.Reset(max(0, min(time.Until(written.Add(time.Second)), l.lease/3)))
+			continue
+		case <-timer.C:
+		}
+		written, tell = time.Now(), l.tell
+		wait := l.lease / 3
+		if err := l.renew(ctx); err != nil && ctx.Err() == nil {
+			l.c.Report(fmt.Errorf("jobs: the lease of queue %q: %w", l.q.Name, err))
+			wait = l.lease / 10
+		}
+		timer.Reset(wait)
+	}
+}
+
+// renew prolongs the lease, if there is one.
+func (l *Leader) renew(ctx context.Context) error {
+	token := l.Fence()
+	if token == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.lease)
+	defer cancel()
+	err := l.write(ctx, token, l.lease)
+	if errors.Is(err, jobstore.ErrStale) {
+		l.lost(token)
+		return nil
+	}
+	return err
+}
+
+// write has the lease end after a time, and tells of the queue.
+func (l *Leader) write(ctx context.Context, token int64, lease time.Duration) error {
+	var none txn.Locks
+	return txn.Do(ctx, l.store, &none, func(ctx context.Context, t *txn.Step) error {
+		rec, err := l.own(ctx, t, token)
+		if err != nil {
+			return err
+		}
+		return l.put(ctx, t, rec, lease)
+	})
+}
+
+// own returns the lease, locked, or ErrStale if another has it.
+func (l *Leader) own(ctx context.Context, t *txn.Step, token int64) (*jobstore.QueueLease, error) {
+	rec, err := t.Tx.QueueLease(ctx, l.q.Name)
+	if err == nil && (rec == nil || rec.Fence != token) {
+		err = fmt.Errorf("%w: the lease of queue %q", jobstore.ErrStale, l.q.Name)
+	}
+	return rec, err
+}
+
+// put saves the lease.
+func (l *Leader) put(ctx context.Context, t *txn.Step, rec *jobstore.QueueLease, lease time.Duration) error {
+	l.mu.Lock()
+	data, err := json.Marshal(l.data)
+	l.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	rec.Status, rec.Until = data, rules.Micros(t.Now.Add(lease))
+	return t.Tx.SaveQueueLease(ctx, rec)
+}
+
+// claim takes the lease if nobody has it, else it tells for how long somebody does.
+func (l *Leader) claim(ctx context.Context) (wait time.Duration, err error) {
+	if wait, err = l.taken(ctx); wait > 0 || err != nil {
+		return wait, err
+	}
+	var token int64
+	var none txn.Locks
+	err = txn.Do(ctx, l.store, &none, func(ctx context.Context, t *txn.Step) error {
+		wait = 0
+		if err := t.Tx.Lock(ctx, "queue "+l.q.Name); err != nil {
+			return err
+		}
+		rec, err := t.Tx.QueueLease(ctx, l.q.Name)
+		switch {
+		case err != nil:
+			return err
+		case rec == nil:
+			rec = &jobstore.QueueLease{Queue: l.q.Name}
+		case rec.Until.After(t.Now):
+			wait = rec.Until.Sub(t.Now)
+			return nil
+		}
+		rec.Fence++
+		token = rec.Fence
+		return l.put(ctx, t, rec, l.lease)
+	})
+	if err != nil || wait > 0 {
+		return wait, err
+	}
+	l.mu.Lock()
+	l.token = token
+	l.mu.Unlock()
+	l.roster, l.pace = nil, pace{wholeAt: time.Now()}
+	return 0, nil
+}
+
+// taken tells for how long somebody has the lease, without a lock.
+func (l *Leader) taken(ctx context.Context) (wait time.Duration, err error) {
+	err = l.store.View(ctx, func(ctx context.Context, tx jobstore.Tx) error {
+		wait = 0
+		rec, err := tx.QueueLease(ctx, l.q.Name)
+		if err != nil || rec == nil {
+			return err
+		}
+		now, err := tx.Now(ctx)
+		wait = rec.Until.Sub(now)
+		return err
+	})
+	return wait, err
+}
+
+// Close gives the lease back, so that another takes over at once. Call it when Keep and Next have
+// returned. It is idempotent.
+func (l *Leader) Close(ctx context.Context) {
+	l.mu.Lock()
+	l.closed = true
+	token := l.token
+	l.token = 0
+	l.mu.Unlock()
+	if token == 0 {
+		return
+	}
+	err := l.write(ctx, token, 0)
+	if err != nil && !errors.Is(err, jobstore.ErrStale) {
+		l.c.Report(fmt.Errorf("jobs: the lease of queue %q is not given back: %w", l.q.Name, err))
+	}
+}
+
+func (l *Leader) isClosed() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.closed
+}

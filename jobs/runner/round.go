@@ -1,0 +1,407 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/swarmiji/swarmiji/internal/errand"
+	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/internal/rules"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+const (
+	// mostCalls is how many calls of the service are made at a time for what runs, and mostShared for jobs of a queue, whose calls share transactions.
+	mostCalls, mostShared = 16, 256
+	// submitters is how many batches are submitted at a time.
+	submitters = 4
+	// lastGrace is how long handlers may take to end after their contexts have.
+	lastGrace = 5 * time.Second
+)
+
+// round is one Run of a runner. The fetching goroutine gets jobs; each has a goroutine of its own, which runs it or waits for the end of its task; one
+// goroutine renews leases. A job that awaits an answer has none, and is not held.
+type round struct {
+	r     *Runner
+	c     *Config
+	s     *jobs.Service
+	from  source
+	names []string
+
+	hard context.Context // of handlers and submissions; its end is the hard stop
+	kill context.CancelCauseFunc
+
+	mu     sync.Mutex
+	held   map[jobs.ID]*hold
+	idlers int // of held: nothing is run for them any more, and their end is being written
+
+	freed   chan struct{} // something is held no more
+	working sync.WaitGroup
+	batches chan []*hold // to be submitted
+	waiting sync.WaitGroup
+	leave   chan struct{} // closed when nobody is to wait for tasks any more
+	free    chan struct{} // has an element for each call of the service that is under way
+	calls   context.Context
+	gone    context.CancelFunc // ends calls: what is not done by then stays undone
+}
+
+// hold is a job that this runner has got.
+type hold struct {
+	errand.Life
+	jobs.Handout
+	got    time.Time
+	leased atomic.Bool // its lease is to be renewed
+	ending atomic.Bool // its end is being written
+	record bool        // its end is that of a record, which another runner may have found too
+	idles  bool        // it is one of the round's idlers
+	off    chan struct{}
+	once   sync.Once
+	expiry *time.Timer // ends its handler; nil: it has none, or no lease
+
+	task     task.ID // of its run, where jobs are dispatched
+	prepared bool    // the task is one that a producer has written
+}
+
+// newHold returns a job that this runner has got.
+func (r *round) newHold(h jobs.Handout) *hold {
+	n := &hold{Handout: h, got: time.Now(), off: make(chan struct{})}
+	if r.c.Submit != nil {
+		n.task, n.prepared = r.r.taskOf(&n.Row)
+	}
+	return n
+}
+
+// shares reports whether what ends the job may share its transaction with others: it is kept, and nobody else is concerned, as far as that is known.
+func (h *hold) shares() bool { return rules.IsKept(&h.Row) && rules.StandsAlone(&h.Row) }
+
+// entrusted reports whether the job was left to its task.
+func (h *hold) entrusted() bool { return !h.leased.Load() && !h.ending.Load() }
+
+// release ends the waiting for its task.
+func (h *hold) release() {
+	h.once.Do(func() { close(h.off) })
+	if h.expiry != nil {
+		h.expiry.Stop()
+	}
+}
+
+func newRound(r *Runner, names []string) (*round, error) {
+	calls := mostCalls
+	if r.c.Queue != nil {
+		calls = mostShared
+	}
+	o := &round{
+		r: r, c: &r.c, s: r.c.Service, names: names, held: map[jobs.ID]*hold{}, freed: make(chan struct{}, 1),
+		batches: make(chan []*hold, r.c.Outstanding), leave: make(chan struct{}), free: make(chan struct{}, calls),
+	}
+	var err error
+	if o.from, err = o.source(); err != nil {
+		return nil, err
+	}
+	o.calls, o.gone = context.WithCancel(context.Background())
+	o.hard, o.kill = context.WithCancelCause(context.Background())
+	return o, nil
+}
+
+func (r *round) run(ctx context.Context) error {
+	defer r.kill(nil)
+	defer r.gone()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var renewing, sweeping sync.WaitGroup
+	renewing.Go(r.renew)
+	sweeping.Go(func() { r.purge(ctx) })
+	if r.c.Submit != nil {
+		for range submitters {
+			r.working.Go(r.submitter)
+		}
+		sweeping.Go(func() { r.sweep(ctx) })
+	}
+
+	stepDown := r.keep()
+	failure := r.fetch(ctx)
+
+	cancel()
+	sweeping.Go(stepDown) // another may start jobs while what has begun here goes on
+	back := r.queued()
+	close(r.batches)
+	r.working.Go(func() { r.giveBack(back...) })
+	stopped := errand.Over(&r.working)
+	ended := errand.Stop(stopped, r.c.ShutdownTimeout, func() { r.kill(task.ErrShutdown) }, lastGrace)
+	close(r.leave)
+	if ended { // what is being finished may take as long as a handler
+		waited := errand.Over(&r.waiting)
+		errand.Stop(waited, r.c.ShutdownTimeout, r.gone, lastGrace)
+	}
+	still := r.count((*hold).Runs)
+	r.gone()
+	renewing.Wait()
+	sweeping.Wait()
+	if still > 0 {
+		return errors.Join(failure, fmt.Errorf("jobs: %d handlers go on although their contexts have ended; their jobs will be run again", still))
+	}
+	<-stopped
+	r.waiting.Wait()
+	return failure
+}
+
+// fetch gets jobs until ctx ends or the service is closed.
+func (r *round) fetch(ctx context.Context) error {
+	failed := 0
+	for ctx.Err() == nil {
+		room := r.room(ctx)
+		if room == 0 {
+			break
+		}
+		got, err := r.from.Next(ctx, room)
+		switch {
+		case err == nil:
+			failed = 0
+			r.take(ctx, got)
+			continue
+		case ctx.Err() != nil:
+			continue
+		case errors.Is(err, jobs.ErrClosed), errors.Is(err, jobs.ErrBadJob):
+			return err
+		case failed == 0:
+			r.r.warn("no jobs can be had", err)
+		}
+		errand.Pause(ctx, r.c.Backoff.Interval(failed))
+		failed++
+	}
+	return nil
+}
+
+// mostUnsettled is how many jobs a runner in place may hold for which nothing runs any more.
+const mostUnsettled = 1000
+
+// room waits until there is room for more jobs, and returns for how many; 0 when ctx has ended.
+func (r *round) room(ctx context.Context) int {
+	for {
+		r.mu.Lock()
+		room := r.c.Workers - len(r.held) + r.idlers
+		if r.c.Submit != nil {
+			room = r.c.Outstanding - len(r.held)
+		} else {
+			room = min(room, r.c.Workers+mostUnsettled-len(r.held))
+		}
+		r.mu.Unlock()
+		if room > 0 {
+			return min(room, jobs.MaxTake)
+		}
+		select {
+		case <-r.freed:
+		case <-ctx.Done():
+			return 0
+		}
+	}
+}
+
+// idle says that nothing is run for a job any more, so that another one may be. It stays held until its end is on disk.
+func (r *round) idle(h *hold) {
+	r.mu.Lock()
+	if r.held[h.ID] == h && !h.idles {
+		h.idles = true
+		r.idlers++
+	}
+	r.mu.Unlock()
+	errand.Signal(r.freed)
+}
+
+// take begins with what was handed out.
+func (r *round) take(ctx context.Context, got []jobs.Handout) {
+	var batch []*hold
+	for i := range got {
+		h := r.newHold(got[i])
+		switch {
+		case h.GivenUp:
+			r.r.stats.failed.Add(1)
+			r.r.report(ProblemGivenUp, &h.Row, errors.New(h.Reason))
+			continue
+		case ctx.Err() != nil:
+			r.working.Go(func() { r.giveBack(h) })
+			continue
+		}
+		h.leased.Store(true)
+		r.expire(h)
+		r.hold(h)
+		if r.c.Submit == nil {
+			r.working.Go(func() { r.runInPlace(h) })
+		} else {
+			batch = append(batch, h)
+		}
+	}
+	if len(batch) > 0 {
+		r.batches <- batch // there is room: no more were asked for
+	}
+}
+
+// hold notes what is held. If the job was handed out to this runner before, it has lost that hand-out.
+func (r *round) hold(h *hold) {
+	r.mu.Lock()
+	before := r.held[h.ID]
+	r.held[h.ID] = h
+	if before != nil && before.idles {
+		r.idlers--
+	}
+	r.mu.Unlock()
+	if before != nil {
+		r.lose(before, nil)
+	}
+}
+
+// release forgets jobs.
+func (r *round) release(hs ...*hold) {
+	r.mu.Lock()
+	for _, h := range hs {
+		if r.held[h.ID] == h {
+			delete(r.held, h.ID)
+			if h.idles {
+				r.idlers--
+			}
+		}
+	}
+	r.mu.Unlock()
+	for _, h := range hs {
+		h.release()
+	}
+	errand.Signal(r.freed)
+}
+
+func (r *round) all() []*hold {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := make([]*hold, 0, len(r.held))
+	for _, h := range r.held {
+		all = append(all, h)
+	}
+	return all
+}
+
+func (r *round) count(is func(*hold) bool) int {
+	n := 0
+	for _, h := range r.all() {
+		if is(h) {
+			n++
+		}
+	}
+	return n
+}
+
+// lose notes that a job has moved on.
+func (r *round) lose(h *hold, err error) {
+	if h.Lose() {
+		r.r.stats.lost.Add(1)
+		r.r.report(ProblemLost, &h.Row, err)
+	}
+	if !h.Runs() { // a handler keeps its worker until it has returned
+		r.release(h)
+	}
+}
+
+// queued takes what has not begun out of the queue.
+func (r *round) queued() []*hold {
+	var taken []*hold
+	for {
+		select {
+		case batch := <-r.batches:
+			taken = append(taken, batch...)
+		default:
+			return taken
+		}
+	}
+}
+
+// call makes one call of the service, which outlives the end of Run's context.
+func (r *round) call(fn func(context.Context) error) error {
+	r.free <- struct{}{}
+	defer func() { <-r.free }()
+	ctx, cancel := context.WithTimeout(r.calls, r.c.Lease)
+	defer cancel()
+	return fn(ctx)
+}
+
+// persist makes a call about a job, and repeats it until there is an answer. It returns nil when that was done, or the error for which it never
+// will be.
+func (r *round) persist(fn func(context.Context) error) error {
+	for attempt := 0; ; attempt++ {
+		err := r.call(fn)
+		switch {
+		case err == nil:
+			return nil
+		case jobstore.RunOver(err) && attempt > 0: // the call before this one may have done it
+			return nil
+		case jobstore.RunOver(err), errors.Is(err, jobs.ErrState), errors.Is(err, jobs.ErrBadJob), errors.Is(err, jobs.ErrClosed):
+			return err
+		case attempt == 0:
+			r.r.warn("the store does not answer", err)
+		}
+		if !errand.Pause(r.calls, r.c.Backoff.Interval(attempt)) {
+			return err
+		}
+	}
+}
+
+// settle is persist of a call that ends the holding of a job.
+func (r *round) settle(h *hold, fn func(context.Context) error) error {
+	h.ending.Store(true)
+	return r.persist(fn)
+}
+
+// conclude ends a run by fn, and the holding of its job; then counts. If what the run has left cannot be written the job is FAILED.
+func (r *round) conclude(h *hold, n *atomic.Int64, fn func(context.Context) error) bool {
+	err := r.settle(h, fn)
+	if (errors.Is(err, jobs.ErrState) || errors.Is(err, jobs.ErrBadJob)) && !jobstore.RunOver(err) {
+		return r.fail(h, err, nil)
+	}
+	r.from.Changed()
+	return r.concluded(h, n, err)
+}
+
+// fail ends a run as failed.
+func (r *round) fail(h *hold, reason error, data []byte) bool {
+	goesOn := false
+	err := r.settle(h, func(ctx context.Context) (err error) {
+		goesOn, err = r.s.FailUnlessAnswered(ctx, jobs.Fail{ID: h.ID, Token: h.Token, Data: data, Reason: task.Remote(reason).Error(), Shared: h.shares()})
+		return err
+	})
+	r.from.Changed()
+	if err == nil && goesOn { // its answer was quicker
+		return r.concluded(h, &r.r.stats.deferred, nil)
+	}
+	if err == nil {
+		r.r.report(ProblemFailed, &h.Row, reason)
+	}
+	return r.concluded(h, &r.r.stats.failed, err)
+}
+
+func (r *round) concluded(h *hold, n *atomic.Int64, err error) bool {
+	switch {
+	case err == nil:
+		n.Add(1)
+	case jobstore.RunOver(err) && h.record: // the service has counted it as stale
+	case jobstore.RunOver(err):
+		r.lose(h, err)
+	default:
+		r.r.warn("the end of a run is not written", err)
+	}
+	r.release(h)
+	return err == nil
+}
+
+// giveBack lets others have jobs at once.
+func (r *round) giveBack(hs ...*hold) {
+	var wg sync.WaitGroup
+	for _, h := range hs {
+		wg.Go(func() {
+			err := r.settle(h, func(ctx context.Context) error { return r.s.GiveBack(ctx, h.Handout) })
+			r.concluded(h, &r.r.stats.givenBack, err)
+		})
+	}
+	wg.Wait()
+}

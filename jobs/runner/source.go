@@ -1,0 +1,163 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/swarmiji/swarmiji/internal/errand"
+	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
+	"github.com/swarmiji/swarmiji/jobs/queue"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// source is where the jobs of a round come from.
+type source interface {
+	// Next waits until there is something to do, and hands it out: at most room jobs.
+	Next(ctx context.Context, room int) ([]jobs.Handout, error)
+	// Changed says that something has ended here.
+	Changed()
+	// Keep does what keeps the source this process's, until ctx ends.
+	Keep(ctx context.Context)
+	// Close ends it: others may go on at once.
+	Close(ctx context.Context)
+}
+
+// source returns that of a round.
+func (r *round) source() (source, error) {
+	if r.c.Queue == nil {
+		return asking{r}, nil
+	}
+	l, err := r.s.Lead(queue.LeaderConfig{
+		Queue: *r.c.Queue, Node: r.c.NodeID, Lease: r.c.Lease, Entrusts: r.c.Submit != nil, Begin: r.begin,
+		Report: func(err error) { r.r.warn("the queue "+r.c.Queue.Name, err) },
+		Held:   func(j *jobs.Row, err error) { r.r.report(ProblemWindow, j, err) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// asking is a source of jobs that are in no queue.
+type asking struct{ r *round }
+
+func (a asking) Next(ctx context.Context, room int) ([]jobs.Handout, error) {
+	return a.r.s.Get(ctx, jobs.Request{Selector: jobs.Selector{Names: a.r.names}, Lease: a.r.c.Lease, Max: room, Wait: true})
+}
+
+func (asking) Keep(context.Context)  {}
+func (asking) Changed()              {}
+func (asking) Close(context.Context) {}
+
+// begin sets what the type of a job says of an attempt that is to begin, before that is written. It runs in a transaction, and may run again. An error is that
+// of the attempt.
+func (r *round) begin(j *jobs.Row) (err error) {
+	handler, _, ok := r.r.handlers.Lookup(j.Name)
+	if !ok {
+		return nil
+	}
+	a, ok := handler.(*dialog)
+	if !ok {
+		return nil
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: %s", task.ErrPanic, task.Describe(p, task.MaxErrorText))
+		}
+	}()
+	key, err := a.key(j.Data)
+	if err != nil {
+		return err
+	}
+	j.Key, j.Respond = key, a.response != nil
+	return nil
+}
+
+// keep keeps the source. The function that it returns ends that, and lets others have the queue.
+func (r *round) keep() (stepDown func()) {
+	ctx, end := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		r.from.Keep(ctx)
+	}()
+	return func() {
+		end()
+		<-ended
+		ctx, cancel := context.WithTimeout(context.Background(), lastGrace)
+		defer cancel()
+		r.from.Close(ctx)
+	}
+}
+
+// purgeEvery is how often a runner deletes the jobs that have been kept for long enough.
+const purgeEvery = time.Minute
+
+// purge deletes what has expired, until ctx ends. Where there is nothing it costs one look at an index.
+func (r *round) purge(ctx context.Context) {
+	for errand.Pause(ctx, purgeEvery) {
+		if _, err := r.s.Purge(ctx); err != nil && ctx.Err() == nil {
+			r.r.warn("jobs that have expired are not deleted", err)
+		}
+	}
+}
+
+// mostRenewed is how many leases are renewed in one transaction.
+const mostRenewed = 500
+
+// renew prolongs the leases of all that is held.
+func (r *round) renew() {
+	for errand.Pause(r.calls, r.c.Lease/3) {
+		var batch []*hold
+		for _, h := range r.all() {
+			if !h.leased.Load() || h.ending.Load() {
+				continue
+			}
+			if batch = append(batch, h); len(batch) == mostRenewed {
+				r.renewAll(batch)
+				batch = nil
+			}
+		}
+		r.renewAll(batch)
+	}
+}
+
+// renewAll prolongs leases. What is not done is done the next time: a lease that has ended can be renewed while nobody took the job.
+func (r *round) renewAll(batch []*hold) {
+	if len(batch) == 0 {
+		return
+	}
+	jobs := make([]*jobs.Row, len(batch))
+	for i, h := range batch {
+		jobs[i] = &h.Row
+	}
+	var errs []error
+	var asked time.Time
+	_ = r.call(func(ctx context.Context) (err error) {
+		errs, asked, err = r.s.RenewAll(ctx, jobs, r.c.Lease)
+		return err
+	})
+	for i, err := range errs {
+		h := batch[i]
+		switch {
+		case jobstore.RunOver(err) && h.leased.Load() && !h.ending.Load():
+			r.lose(h, err)
+		case err == nil && h.expiry != nil:
+			h.expiry.Reset(r.lasts(asked))
+		}
+	}
+}
+
+// expire has the handler of a job end before the lease does, by the clock of this process: where the store is away nobody else tells it. A job with RetryAfter has no lease.
+func (r *round) expire(h *hold) {
+	if r.c.Submit == nil && h.State == jobs.Running {
+		h.expiry = time.AfterFunc(r.lasts(h.Asked), h.End)
+	}
+}
+
+// lasts is for how long a lease that was asked for then is kept from now on. Its last tenth is for handlers to end in.
+func (r *round) lasts(asked time.Time) time.Duration {
+	return time.Until(asked.Add(r.c.Lease - r.c.Lease/10))
+}
