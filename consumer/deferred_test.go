@@ -406,7 +406,7 @@ func TestSealedReasonOfJob(t *testing.T) {
 	var found []jobs.Job
 	within(t, "all have failed", func() bool {
 		var err error
-		found, err = d.jobs.List(ctx, jobs.Query{Name: "failing", States: []jobs.State{jobs.Failed}})
+		found, err = d.jobs.List(ctx, jobs.Filter{Name: "failing", States: []jobs.State{jobs.Failed}})
 		return err == nil && len(found) == 5
 	})
 	for i := range found {

@@ -11,26 +11,24 @@ import (
 // NextAttempt has a job that runs be QUEUED once more, for its next attempt, at a time; zero: now. data replace its own unless they are nil; why is its Reason. counted false: the attempt that
 // ends did not count. It does not move the base of its repeat, and keeps its turn in a sequence. If the answer to the attempt has come, the job goes on with that.
 func (s *Service) NextAttempt(ctx context.Context, id ID, token int64, at time.Time, data []byte, why string, counted bool) error {
-	data, err := rules.CheckGiven(data, false)
+	data, err := rules.CheckGiven(data)
 	if err != nil {
 		return err
 	}
 	if at, err = rules.CheckTime("nextRun", at); err != nil {
 		return err
 	}
-	err = s.txn.Batch(ctx, &txn.Change{Id: id, Do: func(ctx context.Context, t *txn.Step, j *Job) error {
+	err = s.txn.Batch(ctx, &txn.Change{Id: id, Do: func(ctx context.Context, t *txn.Step, j *Row) error {
 		if err := rules.CheckAtWork(j, token); err != nil {
 			return err
 		}
-		if err := rules.SetData(j, data); err != nil {
-			return err
-		}
+		rules.SetData(j, data)
 		if rules.IsAnswered(j) && j.Phase == "" {
 			return s.goOn(ctx, t, j)
 		}
 		rules.LeaveAttempt(j)
 		if !counted {
-			j.Attempts = max(j.Attempts-1, 0)
+			j.Attempt = max(j.Attempt-1, 0)
 		}
 		if at.Before(t.Now) {
 			at = t.Now

@@ -9,6 +9,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/errand"
 	"github.com/swarmiji/swarmiji/jobs/internal/rules"
 	"github.com/swarmiji/swarmiji/jobs/internal/txn"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -137,7 +138,7 @@ func (s *Service) answering(a Answer, receipt *Receipt) *txn.Change {
 	var ended ending
 	return &txn.Change{
 		Name: a.Name, Key: a.Key, Answers: true,
-		Do: func(ctx context.Context, t *txn.Step, j *Job) (err error) {
+		Do: func(ctx context.Context, t *txn.Step, j *Row) (err error) {
 			got, ended, err = s.answer(ctx, t, j, &a)
 			return err
 		},
@@ -191,12 +192,12 @@ func (s *Service) answered(a Answer, r Receipt, ended ending) {
 }
 
 // answer gives an answer to j, nil if no job that is not over has its key.
-func (s *Service) answer(ctx context.Context, t *txn.Step, j *Job, a *Answer) (Receipt, ending, error) {
+func (s *Service) answer(ctx context.Context, t *txn.Step, j *Row, a *Answer) (Receipt, ending, error) {
 	switch {
 	case j == nil:
 		r, err := s.answerNoJob(ctx, t, a)
 		return r, goesOn, err
-	case j.Attempts == 0 && !j.State.Runs():
+	case j.Attempt == 0 && !j.State.Runs():
 		if j.Run > 0 && (rules.Repeats(j) || j.HasChildren) { // its last run has ended well
 			return Receipt{Kind: Duplicate, Job: j.ID}, goesOn, nil
 		}
@@ -213,12 +214,10 @@ func (s *Service) answer(ctx context.Context, t *txn.Step, j *Job, a *Answer) (R
 }
 
 // accept gives j its answer, which ends it or has it handed out. A request that is under way goes on first, and keeps its lease.
-func (s *Service) accept(ctx context.Context, t *txn.Step, j *Job, a *Answer) (ending, error) {
+func (s *Service) accept(ctx context.Context, t *txn.Step, j *Row, a *Answer) (ending, error) {
 	if !j.Respond && a.Refusal == "" {
 		j.Answer, j.Phase = a.Result, Answered
-		if err := rules.SetData(j, nil); err != nil {
-			return goesOn, err
-		}
+		rules.SetData(j, nil)
 		failed, err := s.finish(ctx, t, j, false)
 		if failed {
 			return isFailed, err
@@ -259,10 +258,10 @@ func (s *Service) answerNoJob(ctx context.Context, t *txn.Step, a *Answer) (Rece
 }
 
 // newestOver returns the newest job of a's key that is over, or nil.
-func (s *Service) newestOver(ctx context.Context, t *txn.Step, a *Answer) (last *Job, err error) {
-	q := Query{Name: a.Name, Key: a.Key, States: []State{Finished, Failed, Cancelled}, Limit: page}
+func (s *Service) newestOver(ctx context.Context, t *txn.Step, a *Answer) (last *Row, err error) {
+	p := jobstore.Page{States: []State{Finished, Failed, Cancelled}, Limit: page}
 	for {
-		found, err := t.Tx.Find(ctx, q)
+		found, err := t.Tx.OfKey(ctx, a.Name, a.Key, p)
 		if err != nil {
 			return nil, err
 		}
@@ -272,7 +271,7 @@ func (s *Service) newestOver(ctx context.Context, t *txn.Step, a *Answer) (last 
 		if len(found) < page {
 			break
 		}
-		q.After = last.ID
+		p.After = last.ID
 	}
 	return t.LastOver(a.Name, a.Key, last), nil
 }

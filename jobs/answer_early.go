@@ -22,7 +22,7 @@ func (s *Service) keepEarly(ctx context.Context, t *txn.Step, a *Answer) (Receip
 }
 
 // claimEarly returns the early answer to the key of j, if there is one, and takes it away.
-func (s *Service) claimEarly(ctx context.Context, t *txn.Step, j *Job) (*Answer, error) {
+func (s *Service) claimEarly(ctx context.Context, t *txn.Step, j *Row) (*Answer, error) {
 	e, err := t.Early(ctx, j.Name, j.Key)
 	if e == nil || err != nil {
 		return nil, err

@@ -86,7 +86,7 @@ func TestAnswerInEveryState(t *testing.T) {
 					w := newWorld(t, false, jobs.Config{})
 					id := w.create(jobs.Spec{Name: "a", Queue: "q", Key: "k", Respond: answer.respond})
 					c.bring(w, id)
-					var before jobs.Job
+					var before jobs.Row
 					if c.want[i].state != "" {
 						before = w.job(id)
 					}
@@ -369,7 +369,7 @@ func TestQueueSpecs(t *testing.T) {
 			now.Add(100 * time.Hour): now.Add(102 * time.Hour),
 		} {
 			j := w.job(w.create(jobs.Spec{Name: "a", Queue: "q", Windows: windows, FirstRun: at}))
-			if !j.NextRun.Equal(want) || !j.Due.Equal(want) || j.Timeout != 24*time.Hour || j.Attempts != 0 {
+			if !j.NextRun.Equal(want) || !j.Due.Equal(want) || j.Timeout != 24*time.Hour || j.Attempt != 0 {
 				w.Errorf("%v: it runs at %v, want %v", at, j.NextRun, want)
 			}
 		}
@@ -379,7 +379,7 @@ func TestQueueSpecs(t *testing.T) {
 		}
 		h := w.admit(w.create(jobs.Spec{Name: "a", Queue: "q", Windows: windows, FirstRun: now.Add(7 * time.Hour)}), time.Minute)
 		w.ok(w.Retry(w.Context(), jobs.Retry{ID: h.ID, Token: h.Token, Delay: 20 * time.Hour}))
-		if j := w.job(h.ID); !j.NextRun.Equal(now.Add(30*time.Hour)) || j.Attempts != 1 {
+		if j := w.job(h.ID); !j.NextRun.Equal(now.Add(30*time.Hour)) || j.Attempt != 1 {
 			w.Errorf("a retry outside of its windows: %+v", j)
 		}
 	})

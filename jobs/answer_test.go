@@ -15,12 +15,12 @@ import (
 )
 
 // admit has a job of a queue run, as the queue's runner does when there is room.
-func (w *world) admit(id jobs.ID, lease time.Duration) jobs.Job {
+func (w *world) admit(id jobs.ID, lease time.Duration) jobs.Row {
 	w.Helper()
 	return admit(w.Context(), w.T, w.store, id, lease)
 }
 
-func admit(ctx context.Context, t testing.TB, store jobs.Store, id jobs.ID, lease time.Duration) (j jobs.Job) {
+func admit(ctx context.Context, t testing.TB, store jobs.Store, id jobs.ID, lease time.Duration) (j jobs.Row) {
 	t.Helper()
 	err := store.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 		now, err := tx.Now(ctx)
@@ -31,7 +31,7 @@ func admit(ctx context.Context, t testing.TB, store jobs.Store, id jobs.ID, leas
 			return err
 		}
 		j.State, j.Changed, j.LastRun, j.Scheduled = jobs.Running, now, now, j.NextRun
-		j.Run, j.Token, j.Attempts = j.Run+1, j.Token+1, j.Attempts+1
+		j.Run, j.Token, j.Attempt = j.Run+1, j.Token+1, j.Attempt+1
 		j.Due, j.Deadline, j.Reason, j.Answer = now.Add(lease), time.Time{}, "", nil
 		if j.Timeout > 0 {
 			j.Deadline = now.Add(j.Timeout)

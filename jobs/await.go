@@ -44,8 +44,8 @@ func (s *Service) Expect(ctx context.Context, e Expect) error {
 	}
 	err := s.txn.Batch(ctx, &txn.Change{
 		Id:    e.ID,
-		Needs: func(j *Job, l *txn.Locks) { _ = l.AddKey(j.Name, e.Key) },
-		Do: func(ctx context.Context, t *txn.Step, j *Job) error {
+		Needs: func(j *Row, l *txn.Locks) { _ = l.AddKey(j.Name, e.Key) },
+		Do: func(ctx context.Context, t *txn.Step, j *Row) error {
 			if err := rules.CheckAtWork(j, e.Token); err != nil {
 				return err
 			}
@@ -61,7 +61,7 @@ func (s *Service) Expect(ctx context.Context, e Expect) error {
 }
 
 // register gives j, which runs, a key for answers, if it has another one.
-func (s *Service) register(ctx context.Context, t *txn.Step, j *Job, key string) error {
+func (s *Service) register(ctx context.Context, t *txn.Step, j *Row, key string) error {
 	if key == j.Key {
 		return nil
 	}
@@ -77,7 +77,7 @@ func (s *Service) register(ctx context.Context, t *txn.Step, j *Job, key string)
 		return err
 	}
 	j.Key, j.Answer, j.Reason = key, nil, ""
-	j.Attempts = max(j.Attempts, 1)
+	j.Attempt = max(j.Attempt, 1)
 	return t.Save(ctx, j)
 }
 
@@ -99,14 +99,14 @@ func (s *Service) Await(ctx context.Context, a Await) (answered bool, err error)
 	var ended ending
 	err = s.txn.Batch(ctx, &txn.Change{
 		Id: a.ID,
-		Needs: func(j *Job, l *txn.Locks) {
+		Needs: func(j *Row, l *txn.Locks) {
 			if key := a.Key; key != "" {
 				_ = l.AddKey(j.Name, key)
 			} else {
 				_ = l.AddKey(j.Name, j.Key)
 			}
 		},
-		Do: func(ctx context.Context, t *txn.Step, j *Job) (err error) {
+		Do: func(ctx context.Context, t *txn.Step, j *Row) (err error) {
 			there, got, ended, err = s.await(ctx, t, j, &a)
 			return err
 		},
@@ -123,8 +123,8 @@ func (s *Service) Await(ctx context.Context, a Await) (answered bool, err error)
 }
 
 // await has j await its answer, or gives it the one that has come early, whose receipt is then not nil.
-func (s *Service) await(ctx context.Context, t *txn.Step, j *Job, a *Await) (there bool, got *Receipt, ended ending, err error) {
-	if a.Token != 0 && a.Token == j.Token && (j.State == Finished && j.Phase == Answered || !j.State.Runs() && !j.State.Over() && j.Attempts == 0) {
+func (s *Service) await(ctx context.Context, t *txn.Step, j *Row, a *Await) (there bool, got *Receipt, ended ending, err error) {
+	if a.Token != 0 && a.Token == j.Token && (j.State == Finished && j.Phase == Answered || !j.State.Runs() && !j.State.Over() && j.Attempt == 0) {
 		return true, nil, goesOn, nil // the answer has ended the run
 	}
 	if err := rules.CheckAtWork(j, a.Token); err != nil {
@@ -149,7 +149,7 @@ func (s *Service) await(ctx context.Context, t *txn.Step, j *Job, a *Await) (the
 	if err := s.register(ctx, t, j, key); err != nil {
 		return false, nil, goesOn, err
 	}
-	j.Attempts = max(j.Attempts, 1)
+	j.Attempt = max(j.Attempt, 1)
 	j.State, j.Phase = Running, Awaiting
 	early, err := s.claimEarly(ctx, t, j)
 	if err != nil {
@@ -167,7 +167,7 @@ func (s *Service) await(ctx context.Context, t *txn.Step, j *Job, a *Await) (the
 }
 
 // goOnWith has j, whose request is done and whose answer has come meanwhile, be handed out.
-func (s *Service) goOnWith(ctx context.Context, t *txn.Step, j *Job) error {
+func (s *Service) goOnWith(ctx context.Context, t *txn.Step, j *Row) error {
 	if j.Phase == Answered {
 		j.Due = t.Now
 		return t.Save(ctx, j)
@@ -176,7 +176,7 @@ func (s *Service) goOnWith(ctx context.Context, t *txn.Step, j *Job) error {
 }
 
 // deadline is until when an answer is awaited.
-func (s *Service) deadline(t *txn.Step, j *Job, timeout task.Opt[time.Duration]) (time.Time, error) {
+func (s *Service) deadline(t *txn.Step, j *Row, timeout task.Opt[time.Duration]) (time.Time, error) {
 	d, set := timeout.Get()
 	switch {
 	case set:

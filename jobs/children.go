@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/swarmiji/swarmiji/jobs/internal/txn"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
 // pending are the states of children that their parent waits for. One that has FAILED is not waited for, and is kept.
@@ -14,7 +15,7 @@ const page = 256
 
 // hasPending tells whether a parent has children that it waits for.
 func (s *Service) hasPending(ctx context.Context, t *txn.Step, parent ID) (bool, error) {
-	found, err := t.Tx.Find(ctx, Query{Parent: parent, States: pending(), Limit: 1})
+	found, err := t.Tx.Children(ctx, parent, jobstore.Page{States: pending(), Limit: 1})
 	return len(found) > 0, err
 }
 
@@ -33,7 +34,7 @@ func (s *Service) resume(ctx context.Context, t *txn.Step, parent ID) error {
 
 // unpause makes the children QUEUED that waited for their parent to pause.
 func (s *Service) unpause(ctx context.Context, t *txn.Step, parent ID) error {
-	return s.eachChild(ctx, t, parent, []State{Paused}, func(children []*Job) error {
+	return s.eachChild(ctx, t, parent, []State{Paused}, func(children []*Row) error {
 		for _, c := range children {
 			c.State = Queued
 		}
@@ -43,7 +44,7 @@ func (s *Service) unpause(ctx context.Context, t *txn.Step, parent ID) error {
 
 // clear deletes the children that are over, as far as their parent has seen them.
 func (s *Service) clear(ctx context.Context, t *txn.Step, parent ID) error {
-	return s.eachChild(ctx, t, parent, []State{Finished, Cancelled}, func(children []*Job) error {
+	return s.eachChild(ctx, t, parent, []State{Finished, Cancelled}, func(children []*Row) error {
 		ids := make([]ID, len(children))
 		for i, c := range children {
 			ids[i] = c.ID
@@ -52,14 +53,14 @@ func (s *Service) clear(ctx context.Context, t *txn.Step, parent ID) error {
 	})
 }
 
-func (s *Service) eachChild(ctx context.Context, t *txn.Step, parent ID, states []State, fn func([]*Job) error) error {
+func (s *Service) eachChild(ctx context.Context, t *txn.Step, parent ID, states []State, fn func([]*Row) error) error {
 	after := ID(0)
 	for {
-		found, err := t.Tx.Find(ctx, Query{Parent: parent, States: states, After: after, Limit: page})
+		found, err := t.Tx.Children(ctx, parent, jobstore.Page{States: states, After: after, Limit: page})
 		if err != nil || len(found) == 0 {
 			return err
 		}
-		children := make([]*Job, len(found))
+		children := make([]*Row, len(found))
 		for i := range found {
 			children[i] = &found[i]
 		}

@@ -86,7 +86,7 @@ func TestParentPausesAgain(t *testing.T) {
 		w.finish(p)
 		w.state(jobs.Queued, p)
 		w.next(p, "2000-01-01T01:00:00Z")
-		if left, err := w.List(w.Context(), jobs.Query{Parent: p}); err != nil || len(left) > 0 {
+		if left, err := w.List(w.Context(), jobs.Filter{Parent: p}); err != nil || len(left) > 0 {
 			w.Fatalf("%v, %v", left, err)
 		}
 	})
@@ -203,7 +203,7 @@ func TestManyChildren(t *testing.T) {
 			w.Fatalf("%d children", len(h.FinishedChildren))
 		}
 		w.finish(p)
-		if left, err := w.List(w.Context(), jobs.Query{}); err != nil || len(left) > 0 {
+		if left, err := w.List(w.Context(), jobs.Filter{}); err != nil || len(left) > 0 {
 			w.Fatalf("%d left, %v", len(left), err)
 		}
 	})

@@ -165,7 +165,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 }
 
 // dueFits checks that Due is what the state makes it.
-func (w *world) dueFits(j jobs.Job) {
+func (w *world) dueFits(j jobs.Row) {
 	w.Helper()
 	switch j.State {
 	case jobs.Queued, jobs.RunQueued:
@@ -192,7 +192,7 @@ func TestNoSuchJob(t *testing.T) {
 		w.is(w.Delete(ctx, 9), jobs.ErrNotFound)
 		w.is(w.Cancel(ctx, 9), jobs.ErrNotFound)
 		w.is(w.Renew(ctx, 9, 1, time.Second), jobs.ErrNotFound)
-		w.is(w.GiveBack(ctx, jobs.Handout{Job: jobs.Job{ID: 9, Token: 1}}), jobs.ErrNotFound)
+		w.is(w.GiveBack(ctx, jobs.Handout{Row: jobs.Row{Job: jobs.Job{ID: 9}, Token: 1}}), jobs.ErrNotFound)
 		w.is(w.Update(ctx, jobs.Update{ID: 9, Data: []byte("{}")}), jobs.ErrNotFound)
 		w.is(w.Requeue(ctx, []jobs.ID{8, 9}, ""), jobs.ErrNotFound)
 		_, err := w.Query(ctx, 9)

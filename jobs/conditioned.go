@@ -55,7 +55,7 @@ func (k *keeping) spec(i int) error {
 	k.specs[i] = Spec{
 		Name: t.Name, Queue: c.Throttle, Key: KeyOfTask(t.ID), SequenceKey: c.SequenceKey, UniqueKey: c.UniqueKey, Weight: c.Weight,
 		Timeout: task.Set(time.Duration(0)), // its end is its task's, however long that takes
-		Data:    t.Message, FirstRun: t.NotBefore, Priority: task.Set(min(t.Priority, MaxPriority)),
+		message: t.Message, FirstRun: t.NotBefore, Priority: task.Set(min(t.Priority, MaxPriority)),
 	}
 	if c.Windows == "" {
 		return nil
@@ -92,7 +92,7 @@ func (k *keeping) unknown(ctx context.Context, some []int) (left []int, err erro
 		left = nil // it may run twice
 		for _, i := range some {
 			if k.tasks[i].Chosen {
-				found, err := tx.Find(ctx, Query{Name: k.specs[i].Name, Key: k.specs[i].Key, Limit: 1})
+				found, err := tx.OfKey(ctx, k.specs[i].Name, k.specs[i].Key, jobstore.Page{Limit: 1})
 				if err != nil {
 					return err
 				}

@@ -57,6 +57,7 @@ type Spec struct {
 	// Respond: an answer does not end the job; what runs it is to look at it.
 	Respond bool
 
+	message []byte // of the task with conditions that it is
 	// NoDefaults: what is left out here was left out on purpose ([Service.SetDefaults]).
 	NoDefaults bool
 }
@@ -97,7 +98,7 @@ func (s *Service) CreateAll(ctx context.Context, specs []Spec) ([]Created, error
 		return nil, nil
 	}
 	var l txn.Locks
-	jobs := make([]Job, len(specs))
+	jobs := make([]Row, len(specs))
 	simple := true
 	for i := range specs {
 		spec := &specs[i]
@@ -151,13 +152,13 @@ func (s *Service) CreateAll(ctx context.Context, specs []Spec) ([]Created, error
 }
 
 // draft makes a job of a spec, as far as it can be made without a look at others, or at the time.
-func (s *Service) draft(spec *Spec) (Job, error) {
+func (s *Service) draft(spec *Spec) (Row, error) {
 	if complete, ok := s.defaults.Load(spec.Name); ok && !spec.NoDefaults {
 		own := *spec // the caller's stays as it is
 		spec = &own
 		complete.(func(*Spec))(spec)
 	}
-	j := Job{State: Queued, Name: spec.Name, Parent: spec.Parent, SequenceKey: spec.SequenceKey, Mock: spec.Mock}
+	j := Row{Job: Job{State: Queued, Name: spec.Name, Parent: spec.Parent, SequenceKey: spec.SequenceKey, Mock: spec.Mock}}
 	j.Priority = spec.Priority.Or(DefaultPriority)
 	var errs [6]error
 	errs[0] = rules.CheckField("name", spec.Name, false)
@@ -188,7 +189,13 @@ func (s *Service) draft(spec *Spec) (Job, error) {
 	j.Data = []byte("{}")
 	if spec.Data != nil {
 		var err error
-		if j.Data, err = rules.CheckGiven(spec.Data, j.RetryAfter != ""); err != nil {
+		if j.Data, err = rules.CheckGiven(spec.Data); err != nil {
+			return j, err
+		}
+	}
+	if spec.message != nil {
+		var err error
+		if j.Message, err = rules.CheckGiven(spec.message); err != nil {
 			return j, err
 		}
 	}
@@ -196,7 +203,7 @@ func (s *Service) draft(spec *Spec) (Job, error) {
 }
 
 // born gives j its times. A transaction may run twice, so that it is called for a copy of the draft.
-func (s *Service) born(j *Job, now time.Time) {
+func (s *Service) born(j *Row, now time.Time) {
 	j.Created, j.Changed = now, now
 	if j.NextRun.IsZero() || j.Queue != "" && j.NextRun.Before(now) {
 		j.NextRun = now
@@ -206,10 +213,10 @@ func (s *Service) born(j *Job, now time.Time) {
 }
 
 // createSimple makes jobs that need no look at others, in one step.
-func (s *Service) createSimple(ctx context.Context, drafts []Job) ([]Created, error) {
-	jobs := make([]Job, len(drafts))
-	refs := make([]*Job, len(drafts))
-	draft := func(now time.Time) []*Job {
+func (s *Service) createSimple(ctx context.Context, drafts []Row) ([]Created, error) {
+	jobs := make([]Row, len(drafts))
+	refs := make([]*Row, len(drafts))
+	draft := func(now time.Time) []*Row {
 		for i := range drafts {
 			jobs[i] = drafts[i]
 			s.born(&jobs[i], now)
@@ -246,11 +253,11 @@ type maker struct {
 	done []Created
 	busy map[string]bool // sequence keys that others have or wait for
 	keys map[string]bool // unique keys, and keys, that were given in this transaction
-	jobs []*Job          // not written yet
+	jobs []*Row          // not written yet
 	at   []int           // their places in done
 }
 
-func (m *maker) make(ctx context.Context, specs []Spec, drafts []Job) error {
+func (m *maker) make(ctx context.Context, specs []Spec, drafts []Row) error {
 	for i := range specs {
 		j := drafts[i]
 		if err := m.one(ctx, i, &specs[i], &j); err != nil {
@@ -260,7 +267,7 @@ func (m *maker) make(ctx context.Context, specs []Spec, drafts []Job) error {
 	return m.flush(ctx)
 }
 
-func (m *maker) one(ctx context.Context, i int, spec *Spec, j *Job) error {
+func (m *maker) one(ctx context.Context, i int, spec *Spec, j *Row) error {
 	if spec.Unique {
 		if err := m.flush(ctx); err != nil {
 			return err
@@ -310,10 +317,10 @@ func (m *maker) flush(ctx context.Context) error {
 }
 
 // line puts j behind the others of its sequence key.
-func (m *maker) line(ctx context.Context, j *Job) error {
+func (m *maker) line(ctx context.Context, j *Row) error {
 	busy, known := m.busy[j.SequenceKey]
 	if !known {
-		found, err := m.Tx.Find(ctx, Query{SequenceKey: j.SequenceKey, States: append(holding(), Waiting), Limit: 1})
+		found, err := m.Tx.OfSequence(ctx, j.SequenceKey, jobstore.Page{States: append(holding(), Waiting), Limit: 1})
 		if err != nil {
 			return err
 		}
@@ -327,7 +334,7 @@ func (m *maker) line(ctx context.Context, j *Job) error {
 }
 
 // own has j get its keys, or returns an error if another job has one of them.
-func (m *maker) own(ctx context.Context, j *Job) error {
+func (m *maker) own(ctx context.Context, j *Row) error {
 	for _, k := range [2][2]string{{"unique ", j.UniqueKey}, {"", j.Key}} {
 		if k[1] == "" {
 			continue
@@ -342,7 +349,7 @@ func (m *maker) own(ctx context.Context, j *Job) error {
 }
 
 // adopt makes j a child of its parent.
-func (m *maker) adopt(ctx context.Context, j *Job) error {
+func (m *maker) adopt(ctx context.Context, j *Row) error {
 	p := m.Parents[j.Parent]
 	switch {
 	case p == nil:

@@ -6,11 +6,12 @@ import (
 
 	"github.com/swarmiji/swarmiji/jobs/internal/rules"
 	"github.com/swarmiji/swarmiji/jobs/internal/txn"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
 // Delete removes all trace of a job. [ErrIsRunning], [ErrChildrenRunning] and [ErrOutstanding] say why it may not go: it runs, is PAUSED, or has children.
 func (s *Service) Delete(ctx context.Context, id ID) error {
-	err := s.txn.One(ctx, id, func(ctx context.Context, t *txn.Step, j *Job) error {
+	err := s.txn.One(ctx, id, func(ctx context.Context, t *txn.Step, j *Row) error {
 		switch {
 		case j.State.Runs():
 			return fmt.Errorf("%w: job %d", ErrIsRunning, id)
@@ -25,9 +26,9 @@ func (s *Service) Delete(ctx context.Context, id ID) error {
 // Cancel makes a child CANCELLED, and its parent QUEUED if no other child is to be waited for. One that is RUNNING, FINISHED or PAUSED is left as it is, which
 // is no error. [ErrHasChildren] and [ErrNoParent] say that it is not one.
 func (s *Service) Cancel(ctx context.Context, id ID) error {
-	err := s.txn.One(ctx, id, func(ctx context.Context, t *txn.Step, j *Job) error {
+	err := s.txn.One(ctx, id, func(ctx context.Context, t *txn.Step, j *Row) error {
 		if j.HasChildren {
-			left, err := t.Tx.Find(ctx, Query{Parent: id, Limit: 1})
+			left, err := t.Tx.Children(ctx, id, jobstore.Page{Limit: 1})
 			if err != nil {
 				return err
 			}
@@ -73,12 +74,12 @@ func (s *Service) Fail(ctx context.Context, f Fail) error {
 
 // FailUnlessAnswered is Fail; goesOn says that the answer counts, and that nothing has failed.
 func (s *Service) FailUnlessAnswered(ctx context.Context, f Fail) (goesOn bool, err error) {
-	data, err := rules.CheckGiven(f.Data, false)
+	data, err := rules.CheckGiven(f.Data)
 	if err != nil {
 		return false, err
 	}
 	answered := false
-	err = s.txn.OneOrBatch(ctx, f.Shared, f.ID, func(ctx context.Context, t *txn.Step, j *Job) error {
+	err = s.txn.OneOrBatch(ctx, f.Shared, f.ID, func(ctx context.Context, t *txn.Step, j *Row) error {
 		answered = false
 		if err := rules.CheckToken(j, f.Token); err != nil {
 			return err
@@ -86,9 +87,7 @@ func (s *Service) FailUnlessAnswered(ctx context.Context, f Fail) (goesOn bool, 
 		if !j.State.Runs() {
 			return fmt.Errorf("%w: job %d is %s", ErrNotRunning, f.ID, j.State)
 		}
-		if err := rules.SetData(j, data); err != nil {
-			return err
-		}
+		rules.SetData(j, data)
 		if f.Token != 0 && rules.IsAnswered(j) && j.Phase == "" {
 			answered = true
 			return s.goOn(ctx, t, j)

@@ -69,9 +69,11 @@ func (s *Service) Explain(ctx context.Context, id ID) (Explanation, error) {
 	err := s.c.Store.View(ctx, func(ctx context.Context, tx jobstore.Tx) (err error) {
 		e = Explanation{}
 		x := explainer{s: s, tx: tx, Explanation: &e}
-		if e.Job, err = tx.Get(ctx, id); err != nil {
+		j, err := tx.Get(ctx, id)
+		if err != nil {
 			return err
 		}
+		e.Job, x.row = j.Job, &j
 		if e.At, err = tx.Now(ctx); err != nil {
 			return err
 		}
@@ -85,8 +87,9 @@ func (s *Service) Explain(ctx context.Context, id ID) (Explanation, error) {
 
 // explainer gathers reasons.
 type explainer struct {
-	s  *Service
-	tx jobstore.Tx
+	s   *Service
+	tx  jobstore.Tx
+	row *Row
 	*Explanation
 }
 
@@ -123,7 +126,7 @@ func because(reason string) string {
 }
 
 func (x *explainer) overs() {
-	j := &x.Job
+	j := x.row
 	x.add(Why{Kind: WhyOver, At: j.Changed}, "It is %s since %s%s.", j.State, stamp(j.Changed), because(j.Reason))
 	if !j.Expires.IsZero() {
 		x.add(Why{Kind: WhyOver, At: j.Expires}, "It is kept until %s.", stamp(j.Expires))
@@ -131,7 +134,7 @@ func (x *explainer) overs() {
 }
 
 func (x *explainer) runs() {
-	j := &x.Job
+	j := x.row
 	late := !j.Deadline.IsZero() && !j.Deadline.After(x.At)
 	switch {
 	case j.Phase == Answered:
@@ -152,17 +155,17 @@ func (x *explainer) runs() {
 }
 
 // attempt says which attempt a job is in, where that is counted.
-func attempt(j *Job) string {
-	if j.Attempts < 2 {
+func attempt(j *Row) string {
+	if j.Attempt < 2 {
 		return ""
 	}
-	return fmt.Sprintf(", in attempt %d", j.Attempts)
+	return fmt.Sprintf(", in attempt %d", j.Attempt)
 }
 
 // waits tells of a job that has not the turn of its sequence key.
 func (x *explainer) waits(ctx context.Context) error {
 	key := x.Job.SequenceKey
-	found, err := x.tx.Find(ctx, Query{SequenceKey: key, States: holding(), Limit: 1})
+	found, err := x.tx.OfSequence(ctx, key, jobstore.Page{States: holding(), Limit: 1})
 	if err != nil {
 		return err
 	}
@@ -176,7 +179,7 @@ func (x *explainer) waits(ctx context.Context) error {
 }
 
 // doing says what a job is at, within a sentence.
-func doing(j *Job) string {
+func doing(j *Row) string {
 	switch {
 	case j.Phase == Awaiting:
 		return fmt.Sprintf("which awaits the answer for key %q", j.Key)
@@ -192,7 +195,7 @@ func (x *explainer) paused(ctx context.Context) error {
 		x.add(Why{Kind: WhyParent, Job: x.Job.Parent}, "It waits until its parent, job %d, has finished its run and is PAUSED.", x.Job.Parent)
 		return nil
 	}
-	found, err := x.tx.Find(ctx, Query{Parent: x.Job.ID, States: pending(), Limit: page})
+	found, err := x.tx.Children(ctx, x.Job.ID, jobstore.Page{States: pending(), Limit: page})
 	if err != nil {
 		return err
 	}
@@ -213,7 +216,7 @@ func (x *explainer) paused(ctx context.Context) error {
 
 // queued tells of a job that is to run.
 func (x *explainer) queued(ctx context.Context) error {
-	j := &x.Job
+	j := x.row
 	if j.NextRun.After(x.At) {
 		x.later()
 		return nil
@@ -233,7 +236,7 @@ func (x *explainer) unread(err error) {
 
 // later tells of a job whose time has not come.
 func (x *explainer) later() {
-	j := &x.Job
+	j := x.row
 	switch open, err := x.s.windows.Opens(j, x.At); {
 	case err != nil:
 		x.unread(err)
@@ -251,10 +254,10 @@ func (x *explainer) later() {
 
 // retried tells of the attempts before this one, if there were any that failed.
 func (x *explainer) retried() bool {
-	j := &x.Job
-	if j.Reason == "" || j.Attempts == 0 {
+	j := x.row
+	if j.Reason == "" || j.Attempt == 0 {
 		return false
 	}
-	x.add(Why{Kind: WhyRetry, At: j.NextRun}, "Attempt %d has failed, and attempt %d is to begin at %s%s.", j.Attempts, j.Attempts+1, stamp(j.NextRun), because(j.Reason))
+	x.add(Why{Kind: WhyRetry, At: j.NextRun}, "Attempt %d has failed, and attempt %d is to begin at %s%s.", j.Attempt, j.Attempt+1, stamp(j.NextRun), because(j.Reason))
 	return true
 }

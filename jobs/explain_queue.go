@@ -10,7 +10,7 @@ import (
 
 // inLine tells why a job of a queue that is due was not started.
 func (x *explainer) inLine(ctx context.Context) error {
-	j := &x.Job
+	j := x.row
 	switch at, err := x.s.windows.Opens(j, x.At); {
 	case err != nil:
 		x.unread(err)
@@ -44,7 +44,7 @@ func (x *explainer) inLine(ctx context.Context) error {
 
 // served tells why the one who serves the queue has not started the job.
 func (x *explainer) served(ctx context.Context, data *line.Status) error {
-	j := &x.Job
+	j := x.row
 	throttled, err := x.limited(ctx, data)
 	if err != nil || throttled {
 		return err
@@ -65,7 +65,7 @@ func (x *explainer) served(ctx context.Context, data *line.Status) error {
 
 // limited tells whether the limit does not let the job start.
 func (x *explainer) limited(ctx context.Context, data *line.Status) (bool, error) {
-	j := &x.Job
+	j := x.row
 	if data.Limit == 0 {
 		return false, nil
 	}
@@ -92,7 +92,7 @@ func (x *explainer) limited(ctx context.Context, data *line.Status) (bool, error
 
 // heldUp tells whether one before the job in a strict queue holds it up.
 func (x *explainer) heldUp(ctx context.Context, data *line.Status, g line.Gauge) (bool, error) {
-	found, err := x.tx.Find(ctx, Query{Limit: 1, Line: &Line{Queue: x.Job.Queue, State: Queued, By: x.At, Order: data.Order}})
+	found, err := x.tx.Line(ctx, Line{Queue: x.Job.Queue, State: Queued, By: x.At, Order: data.Order}, 1)
 	if err != nil || len(found) == 0 || found[0].ID == x.Job.ID || g.Fits(found[0].Weight) {
 		return false, err
 	}

@@ -135,17 +135,17 @@ func TestExplainInAQueue(t *testing.T) {
 		there.why(big, "throttled", "It weighs 4.5")
 
 		// It fails, and is to be tried again.
-		w.modify(a, func(j *jobs.Job) {
+		w.modify(a, func(j *jobs.Row) {
 			j.State, j.Phase, j.Deadline, j.Reason = jobs.Queued, "", time.Time{}, "no luck"
 			j.NextRun = time.Date(2000, 1, 1, 0, 30, 0, 0, time.UTC)
 			j.Due = j.NextRun
 		})
 		w.why(a, "retry", "Attempt 1 has failed, and attempt 2 is to begin at 2000-01-01 00:30:00 UTC: no luck.")
-		w.modify(a, func(j *jobs.Job) { j.State, j.Phase, j.Due, j.Respond = jobs.Running, jobs.Answered, time.Now(), true })
+		w.modify(a, func(j *jobs.Row) { j.State, j.Phase, j.Due, j.Respond = jobs.Running, jobs.Answered, time.Now(), true })
 		w.why(a, "answered", `There is an answer for key "a"`)
-		w.modify(a, func(j *jobs.Job) { j.Phase, j.Deadline, j.Due = jobs.Awaiting, time.Now(), time.Now() })
+		w.modify(a, func(j *jobs.Row) { j.Phase, j.Deadline, j.Due = jobs.Awaiting, time.Now(), time.Now() })
 		w.why(a, "timed out", `No answer for key "a" came until`)
-		w.modify(a, func(j *jobs.Job) { j.Deadline, j.Due = time.Time{}, time.Time{} })
+		w.modify(a, func(j *jobs.Row) { j.Deadline, j.Due = time.Time{}, time.Time{} })
 		w.why(a, "answer", "for as long as that takes")
 		w.ok(w.Withdraw(w.Context(), a))
 		w.why(a, "over, over", "It is CANCELLED since", "It is kept until 2000-01-02 00:15")

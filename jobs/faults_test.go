@@ -66,21 +66,66 @@ func (t faultyTx) Lock(ctx context.Context, names ...string) error {
 	return t.Tx.Lock(ctx, names...)
 }
 
-func (t faultyTx) Get(ctx context.Context, id jobs.ID) (jobs.Job, error) {
+func (t faultyTx) Get(ctx context.Context, id jobs.ID) (jobs.Row, error) {
 	if err := t.f.call(); err != nil {
-		return jobs.Job{}, err
+		return jobs.Row{}, err
 	}
 	return t.Tx.Get(ctx, id)
 }
 
-func (t faultyTx) Find(ctx context.Context, q jobs.Query) ([]jobs.Job, error) {
+func (t faultyTx) Jobs(ctx context.Context, ids ...jobs.ID) ([]jobs.Row, error) {
+	return t.find(func() ([]jobs.Row, error) { return t.Tx.Jobs(ctx, ids...) })
+}
+
+func (t faultyTx) All(ctx context.Context, p jobstore.Page) ([]jobs.Row, error) {
+	return t.find(func() ([]jobs.Row, error) { return t.Tx.All(ctx, p) })
+}
+
+func (t faultyTx) Named(ctx context.Context, name string, p jobstore.Page) ([]jobs.Row, error) {
+	return t.find(func() ([]jobs.Row, error) { return t.Tx.Named(ctx, name, p) })
+}
+
+func (t faultyTx) OfKey(ctx context.Context, name, key string, p jobstore.Page) ([]jobs.Row, error) {
+	return t.find(func() ([]jobs.Row, error) { return t.Tx.OfKey(ctx, name, key, p) })
+}
+
+func (t faultyTx) OfUniqueKey(ctx context.Context, name, key string, p jobstore.Page) ([]jobs.Row, error) {
+	return t.find(func() ([]jobs.Row, error) { return t.Tx.OfUniqueKey(ctx, name, key, p) })
+}
+
+func (t faultyTx) OfSequence(ctx context.Context, key string, p jobstore.Page) ([]jobs.Row, error) {
+	return t.find(func() ([]jobs.Row, error) { return t.Tx.OfSequence(ctx, key, p) })
+}
+
+func (t faultyTx) OfQueue(ctx context.Context, queue string, p jobstore.Page) ([]jobs.Row, error) {
+	return t.find(func() ([]jobs.Row, error) { return t.Tx.OfQueue(ctx, queue, p) })
+}
+
+func (t faultyTx) Children(ctx context.Context, parent jobs.ID, p jobstore.Page) ([]jobs.Row, error) {
+	return t.find(func() ([]jobs.Row, error) { return t.Tx.Children(ctx, parent, p) })
+}
+
+func (t faultyTx) Expired(ctx context.Context, by time.Time, limit int) ([]jobs.Row, error) {
+	return t.find(func() ([]jobs.Row, error) { return t.Tx.Expired(ctx, by, limit) })
+}
+
+func (t faultyTx) Due(ctx context.Context, d jobs.Due, limit int) ([]jobs.Row, error) {
+	return t.find(func() ([]jobs.Row, error) { return t.Tx.Due(ctx, d, limit) })
+}
+
+func (t faultyTx) Line(ctx context.Context, l jobs.Line, limit int) ([]jobs.Row, error) {
+	return t.find(func() ([]jobs.Row, error) { return t.Tx.Line(ctx, l, limit) })
+}
+
+// find asks for jobs, unless it is to fail.
+func (t faultyTx) find(ask func() ([]jobs.Row, error)) ([]jobs.Row, error) {
 	if err := t.f.call(); err != nil {
 		return nil, err
 	}
-	return t.Tx.Find(ctx, q)
+	return ask()
 }
 
-func (t faultyTx) Save(ctx context.Context, all ...*jobs.Job) error {
+func (t faultyTx) Save(ctx context.Context, all ...*jobs.Row) error {
 	if err := t.f.call(); err != nil {
 		return err
 	}
@@ -175,10 +220,10 @@ func TestEveryCallFails(t *testing.T) {
 		"update": {func(w *world) { w.bring(jobs.RunQueued) }, func(w *world) error { return w.Update(w.Context(), jobs.Update{ID: 1, Data: []byte("{}")}) }},
 		"renew":  {func(w *world) { w.bring(jobs.Running) }, func(w *world) error { return w.Renew(w.Context(), 1, 1, time.Hour) }},
 		"give back": {func(w *world) { w.bring(jobs.RunQueued) }, func(w *world) error {
-			return w.GiveBack(w.Context(), jobs.Handout{Job: jobs.Job{ID: 1, Token: 1}})
+			return w.GiveBack(w.Context(), jobs.Handout{Row: jobs.Row{Job: jobs.Job{ID: 1}, Token: 1}})
 		}},
 		"query": {func(w *world) { w.bring(jobs.Running) }, func(w *world) error { _, err := w.Query(w.Context(), 1); return err }},
-		"list":  {func(w *world) { w.bring(jobs.Running) }, func(w *world) error { _, err := w.List(w.Context(), jobs.Query{}); return err }},
+		"list":  {func(w *world) { w.bring(jobs.Running) }, func(w *world) error { _, err := w.List(w.Context(), jobs.Filter{}); return err }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -218,9 +263,9 @@ func TestEveryCallFails(t *testing.T) {
 }
 
 // all returns every job, without what a hand-out that was undone leaves.
-func (w *world) all() []jobs.Job {
+func (w *world) all() []jobs.Row {
 	w.Helper()
-	all, err := w.List(w.Context(), jobs.Query{})
+	all, err := w.Rows(w.Context(), jobs.Filter{})
 	w.ok(err)
 	for i := range all {
 		all[i].Token, all[i].LastRun, all[i].Scheduled, all[i].Changed = 0, time.Time{}, time.Time{}, time.Time{}

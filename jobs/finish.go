@@ -31,7 +31,7 @@ type Finish struct {
 // The children of the job that are FINISHED or CANCELLED are deleted: it has seen them. [ErrOutstanding] says that it has FAILED ones, and
 // would be deleted. A job that has a Queue or a Key is not deleted: it is FINISHED, for as long as Config.Keep says.
 func (s *Service) Finish(ctx context.Context, f Finish) error {
-	data, err := rules.CheckGiven(f.Data, false)
+	data, err := rules.CheckGiven(f.Data)
 	if err != nil {
 		return err
 	}
@@ -42,14 +42,12 @@ func (s *Service) Finish(ctx context.Context, f Finish) error {
 		}
 	}
 	failed := false
-	err = s.txn.OneOrBatch(ctx, f.Shared, f.ID, func(ctx context.Context, t *txn.Step, j *Job) (err error) {
+	err = s.txn.OneOrBatch(ctx, f.Shared, f.ID, func(ctx context.Context, t *txn.Step, j *Row) (err error) {
 		failed = false
 		if err := s.endable(t, j, f.Token); err != nil {
 			return err
 		}
-		if err := rules.SetData(j, data); err != nil {
-			return err
-		}
+		rules.SetData(j, data)
 		failed, err = s.finish(ctx, t, j, rules.AsksToEnd(data))
 		return err
 	})
@@ -60,7 +58,7 @@ func (s *Service) Finish(ctx context.Context, f Finish) error {
 }
 
 // finish ends a run of j well; stop ends its repeating. It tells whether j failed because its repeat has no next run.
-func (s *Service) finish(ctx context.Context, t *txn.Step, j *Job, stop bool) (failed bool, err error) {
+func (s *Service) finish(ctx context.Context, t *txn.Step, j *Row, stop bool) (failed bool, err error) {
 	if t.Shared() && !rules.StandsAlone(j) {
 		return false, txn.ErrAlone
 	}
@@ -112,7 +110,7 @@ func (s *Service) drop(ctx context.Context, id ID, token int64) (dropped bool, e
 }
 
 // repeat has j run again by its repeat; it tells whether j failed because there is no such time.
-func (s *Service) repeat(ctx context.Context, t *txn.Step, j *Job) (failed bool, err error) {
+func (s *Service) repeat(ctx context.Context, t *txn.Step, j *Row) (failed bool, err error) {
 	next, err := s.nextRun(j, t.Now)
 	if err != nil {
 		return true, s.fail(ctx, t, j, fmt.Sprintf("the repeat %s: %v", j.Repeat, err))
@@ -123,7 +121,7 @@ func (s *Service) repeat(ctx context.Context, t *txn.Step, j *Job) (failed bool,
 }
 
 // pause has j wait for its children. NextRun, which RetryAfter may have put far ahead, is when it ran: when they are over it runs at once.
-func (s *Service) pause(ctx context.Context, t *txn.Step, j *Job) error {
+func (s *Service) pause(ctx context.Context, t *txn.Step, j *Row) error {
 	rules.StartOver(j)
 	j.State, j.NextRun = Paused, j.LastRun
 	if err := t.Save(ctx, j); err != nil {
@@ -133,9 +131,9 @@ func (s *Service) pause(ctx context.Context, t *txn.Step, j *Job) error {
 }
 
 // remove deletes j, which must have no children left.
-func (s *Service) remove(ctx context.Context, t *txn.Step, j *Job) error {
+func (s *Service) remove(ctx context.Context, t *txn.Step, j *Row) error {
 	if j.HasChildren {
-		left, err := t.Tx.Find(ctx, Query{Parent: j.ID, Limit: 1})
+		left, err := t.Tx.Children(ctx, j.ID, jobstore.Page{Limit: 1})
 		if err != nil {
 			return err
 		}

@@ -98,7 +98,7 @@ func (s *Service) takeSimple(ctx context.Context, sel Selector, lease time.Durat
 	if s.noTaker.Load() {
 		return nil, true, nil
 	}
-	var found []Job
+	var found []Row
 	var asked time.Time
 	err = s.c.Store.Single(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 		found, rest, asked = nil, true, time.Now()
@@ -116,13 +116,13 @@ func (s *Service) takeSimple(ctx context.Context, sel Selector, lease time.Durat
 	}
 	out = make([]Handout, len(found))
 	for i := range found {
-		out[i] = Handout{Job: found[i], Before: Before{State: Queued, NextRun: found[i].NextRun}, Asked: asked}
+		out[i] = Handout{Row: found[i], Before: Before{State: Queued, NextRun: found[i].NextRun}, Asked: asked}
 		if lease > 0 && found[i].Token != found[i].Run { // it may have been RUNNING, with its lease at an end
 			out[i].Before.State = Running
 		}
 	}
 	for i := range out {
-		if j := &out[i].Job; j.Phase == "" && rules.IsAnswered(j) { // what had it died before it knew
+		if j := &out[i].Row; j.Phase == "" && rules.IsAnswered(j) { // what had it died before it knew
 			if err := s.notice(ctx, j); err != nil {
 				return out, false, err
 			}
@@ -132,7 +132,7 @@ func (s *Service) takeSimple(ctx context.Context, sel Selector, lease time.Durat
 }
 
 // notice has a job that was handed out in one step tell that its answer is there.
-func (s *Service) notice(ctx context.Context, j *Job) error {
+func (s *Service) notice(ctx context.Context, j *Row) error {
 	var l txn.Locks
 	return s.txn.Do(ctx, &l, func(ctx context.Context, t *txn.Step) error {
 		now, err := t.Tx.Get(ctx, j.ID)
@@ -153,22 +153,20 @@ func (s *Service) takeAny(ctx context.Context, sel Selector, lease time.Duration
 	var l txn.Locks
 	var out []Handout
 	err := s.txn.Do(ctx, &l, func(ctx context.Context, t *txn.Step) error {
-		found, err := t.Tx.Find(ctx, Query{Due: &Due{Selector: sel}, Limit: limit})
+		found, err := t.Tx.Due(ctx, Due{Selector: sel}, limit)
 		if err != nil {
 			return err
 		}
 		out = make([]Handout, len(found))
-		save := make([]*Job, len(found))
+		save := make([]*Row, len(found))
 		for i := range found {
 			j := &found[i]
 			out[i] = Handout{Before: Before{State: j.State, NextRun: j.NextRun}, Asked: t.Asked}
-			data := j.Data
 			if out[i].GivenUp, err = s.handOut(ctx, t, j, lease); err != nil {
 				return err
 			}
 			save[i] = j
-			out[i].Job = *j
-			out[i].Data = data
+			out[i].Row = *j
 		}
 		if len(save) == 0 {
 			return nil
@@ -198,7 +196,7 @@ func (s *Service) takeAny(ctx context.Context, sel Selector, lease time.Duration
 }
 
 // handOut has j run, or fails it if it was handed out too often already.
-func (s *Service) handOut(ctx context.Context, t *txn.Step, j *Job, lease time.Duration) (givenUp bool, err error) {
+func (s *Service) handOut(ctx context.Context, t *txn.Step, j *Row, lease time.Duration) (givenUp bool, err error) {
 	if rules.IsAnswered(j) { // what had it died before it knew
 		j.Phase, j.Deadline = Answered, time.Time{}
 	}
@@ -209,9 +207,9 @@ func (s *Service) handOut(ctx context.Context, t *txn.Step, j *Job, lease time.D
 		return false, nil
 	}
 	wasQueued := j.State == Queued
-	k := 1
+	k := int64(1)
 	if !wasQueued {
-		k = rules.Retries(j.Data) + 1
+		k = j.Handouts + 1
 	}
 	j.Changed = t.Now
 	if j.RetryAfter != "" && k > maxRetries {
@@ -226,6 +224,9 @@ func (s *Service) handOut(ctx context.Context, t *txn.Step, j *Job, lease time.D
 		j.Run++
 		j.Scheduled = j.NextRun
 	}
+	if j.State != Running { // its lease has not ended
+		j.Attempt++
+	}
 	j.Token++
 	j.LastRun = t.Now
 	if j.RetryAfter != "" {
@@ -238,8 +239,8 @@ func (s *Service) handOut(ctx context.Context, t *txn.Step, j *Job, lease time.D
 	return false, nil
 }
 
-// comeAgain sets when a job with RetryAfter is handed out again, for the k-th time now, and keeps in its data what has to be known then.
-func (s *Service) comeAgain(t *txn.Step, j *Job, k int) error {
+// comeAgain sets when a job with RetryAfter is handed out again, for the k-th time now, and counts that.
+func (s *Service) comeAgain(t *txn.Step, j *Row, k int64) error {
 	r, err := rules.ParseRetryAfter(j.RetryAfter)
 	if err != nil {
 		return err
@@ -248,13 +249,11 @@ func (s *Service) comeAgain(t *txn.Step, j *Job, k int) error {
 	if err != nil || !rules.InRange(again) {
 		again = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 	}
-	scheduled := false
 	if rules.Repeats(j) {
 		_, repeat, err := s.checkRepeat(j.Repeat)
 		if err != nil {
 			return err
 		}
-		scheduled = strings.HasPrefix(repeat.String(), "SCHEDULED")
 		// One that lies in the past, of a job that makes up for missed runs, would have it run twice at a time.
 		if next, err := s.repeatFrom(repeat, j.Scheduled, t.Now, t.Now); err == nil && next.After(t.Now) && next.Before(again) {
 			again = next
@@ -262,13 +261,8 @@ func (s *Service) comeAgain(t *txn.Step, j *Job, k int) error {
 	}
 	j.NextRun = again
 	rules.SetDue(j, time.Time{})
-	if strings.HasPrefix(j.Name, manual) {
-		return nil
-	}
-	j.Data = rules.With(rules.Without(j.Data, rules.KeyCount), rules.KeyCount, fmt.Append(nil, k))
-	if scheduled {
-		text := j.Scheduled.Format(`"2006-01-02 15:04:05"`)
-		j.Data = rules.With(rules.Without(j.Data, rules.KeyOriginal), rules.KeyOriginal, []byte(text))
+	if !strings.HasPrefix(j.Name, manual) {
+		j.Handouts = k
 	}
 	return nil
 }
@@ -312,7 +306,7 @@ func hasRelatives(h *jobstore.Handout) bool { return !h.GivenUp && (h.Parent != 
 func addChildren(h *jobstore.Handout, ctx context.Context, tx jobstore.Tx) error {
 	after := ID(0)
 	for {
-		found, err := tx.Find(ctx, Query{Parent: h.ID, States: []State{Finished, Cancelled}, After: after, Limit: page})
+		found, err := tx.Children(ctx, h.ID, jobstore.Page{States: []State{Finished, Cancelled}, After: after, Limit: page})
 		if err != nil || len(found) == 0 {
 			return err
 		}

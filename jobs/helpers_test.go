@@ -111,9 +111,9 @@ func (w *world) none(name string) {
 	}
 }
 
-func (w *world) job(id jobs.ID) jobs.Job {
+func (w *world) job(id jobs.ID) jobs.Row {
 	w.Helper()
-	j, err := w.Query(w.Context(), id)
+	j, err := w.Row(w.Context(), id)
 	w.ok(err)
 	return j
 }

@@ -6,10 +6,11 @@ import (
 
 	"github.com/swarmiji/swarmiji/jobs/internal/rules"
 	"github.com/swarmiji/swarmiji/jobs/internal/txn"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
 // end makes j over. One that is kept, and nobody's child or parent, is given the time at which it is deleted. Phase tells of one that has got its answer.
-func (s *Service) end(ctx context.Context, t *txn.Step, j *Job, state State) error {
+func (s *Service) end(ctx context.Context, t *txn.Step, j *Row, state State) error {
 	if rules.IsAnswered(j) {
 		j.Phase = Answered
 	} else {
@@ -21,7 +22,7 @@ func (s *Service) end(ctx context.Context, t *txn.Step, j *Job, state State) err
 		return nil
 	}
 	if j.HasChildren {
-		if left, err := t.Tx.Find(ctx, Query{Parent: j.ID, Limit: 1}); err != nil || len(left) > 0 {
+		if left, err := t.Tx.Children(ctx, j.ID, jobstore.Page{Limit: 1}); err != nil || len(left) > 0 {
 			return err
 		}
 	}
@@ -30,14 +31,14 @@ func (s *Service) end(ctx context.Context, t *txn.Step, j *Job, state State) err
 }
 
 // fail makes j FAILED.
-func (s *Service) fail(ctx context.Context, t *txn.Step, j *Job, reason string) error {
+func (s *Service) fail(ctx context.Context, t *txn.Step, j *Row, reason string) error {
 	err := s.end(ctx, t, j, Failed)
 	j.Reason = rules.CutReason(reason)
 	return err
 }
 
 // goOn has what looks at answers take j, which has its answer.
-func (s *Service) goOn(ctx context.Context, t *txn.Step, j *Job) error {
+func (s *Service) goOn(ctx context.Context, t *txn.Step, j *Row) error {
 	if j.Phase != "" || j.State != Running { // who is at it, such as at its timeout, is not any more
 		j.Token++
 	}

@@ -106,7 +106,7 @@ func TestFrozenLeaderStartsNothing(t *testing.T) {
 // runningIn returns how many jobs of a queue run, and their weight.
 func (w *world) runningIn(named string) (n, weight int64) {
 	w.Helper()
-	found, err := w.List(w.Context(), jobs.Query{Queue: named, States: []jobs.State{jobs.Running}})
+	found, err := w.List(w.Context(), jobs.Filter{Queue: named, States: []jobs.State{jobs.Running}})
 	w.ok(err)
 	for _, j := range found {
 		n, weight = n+1, weight+j.Weight
@@ -118,7 +118,7 @@ func TestStartedJob(t *testing.T) {
 	t.Parallel()
 	inQueue(t, func(w *world) {
 		broken := errors.New("broken")
-		begin := func(j *jobs.Job) error {
+		begin := func(j *jobs.Row) error {
 			switch j.Name {
 			case "bad":
 				return broken
@@ -131,32 +131,30 @@ func TestStartedJob(t *testing.T) {
 		}
 		l := w.leadWith(queue.Queue{}, "n", begin, func(err error) { t.Error(err) })
 		due := time.Now().Add(-time.Minute).UTC()
-		w.enqueue(jobs.Job{
-			Name: "keyed", Weight: 500, Timeout: time.Hour, NextRun: due, Run: 3, Token: 5, Attempts: 2, Reason: "it was", Answer: []byte("1"),
-		})
-		w.enqueue(jobs.Job{Name: "bad", Timeout: 10 * time.Second, Key: "old"})
-		w.enqueue(jobs.Job{Name: "panics"})
-		w.enqueue(jobs.Job{Name: "same"})
-		w.enqueue(jobs.Job{Name: "same"})
+		w.enqueue(jobs.Row{Job: jobs.Job{Name: "keyed", Weight: 500, Timeout: time.Hour, NextRun: due, Attempt: 2, Reason: "it was", Answer: []byte("1")}, Run: 3, Token: 5})
+		w.enqueue(jobs.Row{Job: jobs.Job{Name: "bad", Timeout: 10 * time.Second, Key: "old"}})
+		w.enqueue(jobs.Row{Job: jobs.Job{Name: "panics"}})
+		w.enqueue(jobs.Row{Job: jobs.Job{Name: "same"}})
+		w.enqueue(jobs.Row{Job: jobs.Job{Name: "same"}})
 		out := w.now(l)
 		if len(out) != 5 {
 			t.Fatalf("%d jobs", len(out))
 		}
 		now := time.Now().UTC().Add(-time.Second) // now() waits for more
 		h := out[0]
-		want := h.Job
-		want.State, want.Run, want.Token, want.Attempts, want.Reason, want.Answer = jobs.Running, 4, 6, 3, "", nil
+		want := h.Row
+		want.State, want.Run, want.Token, want.Attempt, want.Reason, want.Answer = jobs.Running, 4, 6, 3, "", nil
 		want.Scheduled, want.NextRun, want.LastRun, want.Due, want.Deadline = due, due, now, now.Add(30*time.Second), now.Add(time.Hour)
 		want.Key, want.Respond = "k", true
-		if diff := diffJobs(want, h.Job); diff != "" {
+		if diff := diffJobs(want, h.Row); diff != "" {
 			t.Fatal(diff)
 		}
 		for i := range out {
-			if diff := diffJobs(out[i].Job, w.job(out[i].ID)); diff != "" {
+			if diff := diffJobs(out[i].Row, w.job(out[i].ID)); diff != "" {
 				t.Fatalf("what was handed out is not what is kept: %s", diff)
 			}
 		}
-		if bad := out[1]; !errors.Is(bad.Refused, broken) || bad.Key != "old" || bad.Attempts != 1 || !bad.Due.Equal(now.Add(10*time.Second)) {
+		if bad := out[1]; !errors.Is(bad.Refused, broken) || bad.Key != "old" || bad.Attempt != 1 || !bad.Due.Equal(now.Add(10*time.Second)) {
 			t.Fatalf("bad: %v, %+v", bad.Refused, bad.Job)
 		}
 		if out[2].Refused == nil || out[3].Refused != nil {
@@ -173,13 +171,13 @@ func TestRunningJobsComeBack(t *testing.T) {
 	t.Parallel()
 	inQueue(t, func(w *world) {
 		l := w.lead(queue.Queue{Limit: 1}, "n")
-		w.enqueue(jobs.Job{Name: "a", Weight: 1000, Timeout: time.Hour})
+		w.enqueue(jobs.Row{Job: jobs.Job{Name: "a", Weight: 1000, Timeout: time.Hour}})
 		first := w.starts(l, "a")[0]
 		began := time.Now()
 
 		// Its runner dies: the request is made again, in the same attempt.
 		again := w.first(l, 40*time.Second)
-		if len(again) != 1 || again[0].Token != first.Token+1 || again[0].Run != first.Run || again[0].Attempts != 1 || again[0].Phase != "" ||
+		if len(again) != 1 || again[0].Token != first.Token+1 || again[0].Run != first.Run || again[0].Attempt != 1 || again[0].Phase != "" ||
 			!again[0].Deadline.Equal(first.Deadline) {
 			t.Fatalf("after the lease: %+v", again)
 		}
@@ -187,20 +185,20 @@ func TestRunningJobsComeBack(t *testing.T) {
 			t.Fatalf("the lease ended after %v", at)
 		}
 		// Its answer comes, which is to be looked at.
-		w.modify(first.ID, func(j *jobs.Job) { j.Phase, j.Answer, j.Due = jobs.Answered, []byte("7"), time.Now() })
+		w.modify(first.ID, func(j *jobs.Row) { j.Phase, j.Answer, j.Due = jobs.Answered, []byte("7"), time.Now() })
 		w.now(l)
-		w.modify(first.ID, func(j *jobs.Job) { j.Phase, j.Due = jobs.Answered, time.Now() })
+		w.modify(first.ID, func(j *jobs.Row) { j.Phase, j.Due = jobs.Answered, time.Now() })
 		answered := w.starts(l, "a")[0]
 		if answered.Phase != jobs.Answered || string(answered.Answer) != "7" || !answered.LastRun.Equal(again[0].LastRun) {
 			t.Fatalf("answered: %+v", answered.Job)
 		}
 		// It awaits another one, which never comes.
-		w.modify(first.ID, func(j *jobs.Job) { j.Phase, j.Answer, j.Due = jobs.Awaiting, nil, j.Deadline })
+		w.modify(first.ID, func(j *jobs.Row) { j.Phase, j.Answer, j.Due = jobs.Awaiting, nil, j.Deadline })
 		if got := w.first(l, 30*time.Minute); len(got) > 0 {
 			t.Fatalf("%+v before the deadline", got)
 		}
 		late := w.first(l, 30*time.Minute)
-		if len(late) == 0 || late[0].Phase != jobs.Awaiting || late[0].Attempts != 1 || !late[0].Due.After(late[0].Deadline) {
+		if len(late) == 0 || late[0].Phase != jobs.Awaiting || late[0].Attempt != 1 || !late[0].Due.After(late[0].Deadline) {
 			t.Fatalf("after the deadline: %+v", late)
 		}
 	})
@@ -209,7 +207,7 @@ func TestRunningJobsComeBack(t *testing.T) {
 func TestRequestThatNobodyMadeTimesOut(t *testing.T) {
 	t.Parallel()
 	inQueue(t, func(w *world) {
-		w.enqueue(jobs.Job{Name: "a", Timeout: time.Hour})
+		w.enqueue(jobs.Row{Job: jobs.Job{Name: "a", Timeout: time.Hour}})
 		first := w.lead(queue.Queue{}, "n")
 		w.starts(first, "a")
 		first.Close(w.Context())
@@ -272,7 +270,7 @@ func TestIdleQueueStartsAtOnce(t *testing.T) {
 		w.over(a)
 		// One for later is started when it is due, not when the queue is looked at by itself.
 		at := time.Now().Add(20 * time.Minute)
-		w.enqueue(jobs.Job{Name: "b", NextRun: at})
+		w.enqueue(jobs.Row{Job: jobs.Job{Name: "b", NextRun: at}})
 		got = w.standBy(l)
 		if late := (<-got).Sub(at); late < 0 || late > 10*time.Millisecond {
 			t.Fatalf("it was started %v after its time", late)

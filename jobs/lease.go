@@ -15,7 +15,7 @@ func (s *Service) GiveBack(ctx context.Context, h Handout) error {
 	if h.GivenUp {
 		return nil
 	}
-	err := s.txn.One(ctx, h.ID, func(ctx context.Context, t *txn.Step, j *Job) error {
+	err := s.txn.One(ctx, h.ID, func(ctx context.Context, t *txn.Step, j *Row) error {
 		if err := rules.CheckToken(j, h.Token); err != nil {
 			return err
 		}
@@ -28,28 +28,23 @@ func (s *Service) GiveBack(ctx context.Context, h Handout) error {
 		if rules.IsAnswered(j) {
 			return s.goOnWith(ctx, t, j)
 		}
-		k := rules.Retries(j.Data) - 1
-		if j.RetryAfter != "" {
-			j.Data = rules.Without(j.Data, rules.KeyCount)
+		if h.Before.State != Running {
+			j.Handouts = max(j.Handouts-1, 0)
+			if j.Queue != "" || j.Key == "" { // else the answer to a request may be on its way
+				j.Attempt = max(j.Attempt-1, 0)
+			}
 		}
 		switch h.Before.State {
 		case RunQueued:
 			j.State, j.NextRun = RunQueued, h.Before.NextRun
-			if k > 0 {
-				j.Data = rules.With(j.Data, rules.KeyCount, fmt.Append(nil, k))
-			}
 		case Running: // the run goes on: who has it next has the same one
 			j.Due = t.Now
 		default:
 			rules.EndAttempt(j)
 			j.State = Queued
 			j.Run--
-			if j.Queue != "" {
-				j.Attempts = max(j.Attempts-1, 0)
-			}
 			if j.RetryAfter != "" {
 				j.NextRun = j.Scheduled
-				j.Data = rules.Without(j.Data, rules.KeyOriginal)
 			}
 		}
 		return t.Save(ctx, j)
@@ -75,7 +70,7 @@ func (s *Service) Renew(ctx context.Context, id ID, token int64, lease time.Dura
 	if lease <= 0 {
 		return &FieldError{Field: "lease", Problem: rules.Malformed}
 	}
-	err := s.txn.Batch(ctx, &txn.Change{Id: id, Do: func(ctx context.Context, t *txn.Step, j *Job) error {
+	err := s.txn.Batch(ctx, &txn.Change{Id: id, Do: func(ctx context.Context, t *txn.Step, j *Row) error {
 		changed, err := rules.Renew(j, t.Now, token, lease)
 		if !changed {
 			return err

@@ -9,7 +9,7 @@ import (
 )
 
 // after brings in order what a change of j concerns: those that wait for the same sequence key, and its parent.
-func (s *Service) after(ctx context.Context, t *txn.Step, j *Job) error {
+func (s *Service) after(ctx context.Context, t *txn.Step, j *Row) error {
 	if err := s.promote(ctx, t, j.SequenceKey); err != nil {
 		return err
 	}
@@ -17,7 +17,7 @@ func (s *Service) after(ctx context.Context, t *txn.Step, j *Job) error {
 }
 
 // endable returns an error unless j runs, and its parent, if it has one, waits for it.
-func (s *Service) endable(t *txn.Step, j *Job, token int64) error {
+func (s *Service) endable(t *txn.Step, j *Row, token int64) error {
 	if err := rules.CheckToken(j, token); err != nil {
 		return err
 	}

@@ -10,19 +10,22 @@ import (
 )
 
 // Postpone has a job that runs wait for its next attempt, in the same run: it is RUNQUEUED, and handed out again after d. data replace its own unless
-// they are nil.
-func (s *Service) Postpone(ctx context.Context, id ID, token int64, d time.Duration, data []byte) error {
-	err := s.txn.One(ctx, id, func(ctx context.Context, t *txn.Step, j *Job) error {
+// they are nil. counted false: the attempt that ends did not count.
+func (s *Service) Postpone(ctx context.Context, id ID, token int64, d time.Duration, data []byte, counted bool) error {
+	err := s.txn.One(ctx, id, func(ctx context.Context, t *txn.Step, j *Row) error {
 		if err := rules.CheckToken(j, token); err != nil {
 			return err
 		}
 		if data != nil {
-			j.Data = rules.Carry(j.Data, data)
+			j.Data = data
 		}
 		if rules.IsAnswered(j) && j.Phase == "" {
 			return s.goOn(ctx, t, j)
 		}
 		rules.LeaveAttempt(j)
+		if !counted {
+			j.Attempt = max(j.Attempt-1, 0)
+		}
 		j.State, j.NextRun = RunQueued, rules.Micros(t.Now.Add(min(max(d, 0), task.MaxTimeLimit)))
 		return t.Save(ctx, j)
 	})

@@ -11,13 +11,15 @@ import (
 )
 
 // PreparedSubmitter sends the tasks that a producer has made jobs of, because they have conditions (task.Conditions). A producer is one. Such a job has a
-// Queue, its Data are the task's message, and its Key names the task ([TaskOf]).
+// Queue and the task's message ([Service.Messages]), and its Key names the task ([TaskOf]).
 type PreparedSubmitter interface {
-	// SubmitPrepared publishes the task of a job's Data and returns its handle. Nil error means that the broker has confirmed it; to do it again is safe. An error that
-	// wraps task.ErrBadArgs says that these Data are no such task.
-	SubmitPrepared(ctx context.Context, data []byte) (task.Pending, error)
-	// RevokePrepared records that the task of a job's Data was revoked, unless its end is recorded already: the job was withdrawn. To do it again is safe.
-	RevokePrepared(ctx context.Context, data []byte) error
+	// SubmitPrepared publishes the task of a message and returns its handle. Nil error means that
+	// the broker has confirmed it; to do it again is safe. An error that wraps task.ErrBadArgs says
+	// that this message is no such task.
+	SubmitPrepared(ctx context.Context, message []byte) (task.Pending, error)
+	// RevokePrepared records that the task of a message was revoked, unless its end is recorded
+	// already: the job was withdrawn. To do it again is safe.
+	RevokePrepared(ctx context.Context, message []byte) error
 }
 
 // keyOfTask begins the Key of such a job.
@@ -54,18 +56,18 @@ func (s *Service) TaskEnded(ctx context.Context, name string, id task.ID, failur
 }
 
 // JobOfTask returns the job of a task with conditions if it runs, else [ErrStale].
-func (s *Service) JobOfTask(ctx context.Context, name string, id task.ID) (Job, error) {
+func (s *Service) JobOfTask(ctx context.Context, name string, id task.ID) (Row, error) {
 	j, err := s.jobOfTask(ctx, name, id)
 	return j, s.countStale(err)
 }
 
-func (s *Service) jobOfTask(ctx context.Context, name string, id task.ID) (Job, error) {
-	found, err := s.List(ctx, Query{Name: name, Key: KeyOfTask(id), States: []State{Running, RunQueued}, Limit: 1})
+func (s *Service) jobOfTask(ctx context.Context, name string, id task.ID) (Row, error) {
+	found, err := s.Rows(ctx, Filter{Name: name, Key: KeyOfTask(id), States: []State{Running, RunQueued}, Limit: 1})
 	switch {
 	case err != nil:
-		return Job{}, err
+		return Row{}, err
 	case len(found) == 0:
-		return Job{}, fmt.Errorf("%w: no job of task %s runs", ErrStale, id)
+		return Row{}, fmt.Errorf("%w: no job of task %s runs", ErrStale, id)
 	}
 	return found[0], nil
 }

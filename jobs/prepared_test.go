@@ -80,9 +80,9 @@ func TestTaskEnded(t *testing.T) {
 func (w *world) putPrepared(name string, state jobs.State) jobs.ID {
 	w.Helper()
 	now := time.Now()
-	j := &jobs.Job{
-		Name: name, State: state, Data: []byte("{}"), Created: now, Changed: now, NextRun: now, Queue: "tasks", Key: jobs.KeyOfTask("a"), Run: 1, Token: 1,
-	}
+	j := &jobs.Row{Job: jobs.Job{
+		Name: name, State: state, Data: []byte("{}"), Created: now, Changed: now, NextRun: now, Queue: "tasks", Key: jobs.KeyOfTask("a"),
+	}, Run: 1, Token: 1}
 	w.ok(w.store.Update(context.Background(), func(ctx context.Context, tx jobstore.Tx) error { return tx.Save(ctx, j) }))
 	if id := jobs.TaskID(*j); id != "a" {
 		w.Fatalf("the job's task is %q", id)
@@ -95,7 +95,7 @@ func TestTaskOf(t *testing.T) {
 		if id, ok := jobs.TaskOf(&j); ok {
 			t.Errorf("%+v is taken for task %s", j, id)
 		}
-		if jobs.TaskID(j) == "a" {
+		if jobs.TaskID(jobs.Row{Job: j}) == "a" {
 			t.Errorf("%+v has the id of another's task", j)
 		}
 	}

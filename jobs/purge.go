@@ -13,13 +13,13 @@ const purgePage = 500
 // so by themselves. Early answers that nobody has claimed are told to Config.OnAnswer.
 func (s *Service) Purge(ctx context.Context) (n int, err error) {
 	for {
-		var gone []Job
+		var gone []Row
 		err := s.c.Store.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 			now, err := tx.Now(ctx)
 			if err != nil {
 				return err
 			}
-			if gone, err = tx.Find(ctx, Query{Expired: now, Limit: purgePage}); err != nil || len(gone) == 0 {
+			if gone, err = tx.Expired(ctx, now, purgePage); err != nil || len(gone) == 0 {
 				return err
 			}
 			ids := make([]ID, len(gone))

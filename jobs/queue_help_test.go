@@ -24,7 +24,7 @@ func inQueue(t *testing.T, fn func(w *world)) {
 }
 
 // enqueue saves a job as it is wanted in the queue "q"; what is not said is usual.
-func (w *world) enqueue(j jobs.Job) jobs.ID {
+func (w *world) enqueue(j jobs.Row) jobs.ID {
 	w.Helper()
 	w.ok(w.store.Update(w.Context(), func(ctx context.Context, tx jobstore.Tx) error {
 		now, err := tx.Now(ctx)
@@ -56,18 +56,18 @@ func (w *world) enqueue(j jobs.Job) jobs.ID {
 // enqueued saves a job of a name and a weight.
 func (w *world) enqueued(name string, weight int64) jobs.ID {
 	w.Helper()
-	return w.enqueue(jobs.Job{Name: name, Weight: weight, Priority: jobs.DefaultPriority})
+	return w.enqueue(jobs.Row{Job: jobs.Job{Name: name, Weight: weight, Priority: jobs.DefaultPriority}})
 }
 
 // over ends jobs, as whoever ends them does.
 func (w *world) over(ids ...jobs.ID) {
 	w.Helper()
 	for _, id := range ids {
-		w.modify(id, func(j *jobs.Job) { j.State, j.Phase, j.Due, j.Deadline = jobs.Finished, "", time.Time{}, time.Time{} })
+		w.modify(id, func(j *jobs.Row) { j.State, j.Phase, j.Due, j.Deadline = jobs.Finished, "", time.Time{}, time.Time{} })
 	}
 }
 
-func (w *world) modify(id jobs.ID, fn func(*jobs.Job)) {
+func (w *world) modify(id jobs.ID, fn func(*jobs.Row)) {
 	w.Helper()
 	w.ok(w.store.Update(w.Context(), func(ctx context.Context, tx jobstore.Tx) error {
 		j, err := tx.Get(ctx, id)
@@ -85,7 +85,7 @@ func (w *world) lead(q queue.Queue, node string) *leader {
 	return w.leadWith(q, node, nil, func(err error) { w.Errorf("reported: %v", err) })
 }
 
-func (w *world) leadWith(q queue.Queue, node string, begin func(*jobs.Job) error, report func(error)) *leader {
+func (w *world) leadWith(q queue.Queue, node string, begin func(*jobs.Row) error, report func(error)) *leader {
 	w.Helper()
 	if q.Name == "" {
 		q.Name = "q"
@@ -160,7 +160,7 @@ func shareOf(j jobs.Job) string {
 	return share
 }
 
-func diffJobs(want, got jobs.Job) string { return cmp.Diff(want, got) }
+func diffJobs(want, got jobs.Row) string { return cmp.Diff(want, got) }
 
 func mustWindows(t *testing.T, text string, loc *time.Location) *when.Windows {
 	t.Helper()

@@ -138,7 +138,7 @@ func (m *modelQueue) play(w *world, l *leader, s *modelStep) string {
 	}
 	for i, j := range s.jobs {
 		j.due = time.Now().Add(-time.Duration(s.ages[i]) * time.Minute)
-		j.id = w.enqueue(jobs.Job{Name: fmt.Sprint(j.share, ".", j.weight), Weight: j.weight, Priority: j.priority, NextRun: j.due})
+		j.id = w.enqueue(jobs.Row{Job: jobs.Job{Name: fmt.Sprint(j.share, ".", j.weight), Weight: j.weight, Priority: j.priority, NextRun: j.due}})
 		m.line = append(m.line, j)
 	}
 	want := m.look()

@@ -148,7 +148,7 @@ func (g *guarded) serve(ctx context.Context, s *jobs.Service, q queue.Queue) {
 
 // look weighs what runs.
 func (g *guarded) look(ctx context.Context) {
-	found, err := g.List(ctx, jobs.Query{Queue: "q", States: []jobs.State{jobs.Running}})
+	found, err := g.List(ctx, jobs.Filter{Queue: "q", States: []jobs.State{jobs.Running}})
 	if err != nil {
 		if ctx.Err() == nil {
 			g.Error(err)

@@ -98,9 +98,7 @@ func TestQueueOrder(t *testing.T) {
 			inQueue(t, func(w *world) {
 				hour := time.Now().Add(-time.Hour)
 				for _, j := range []struct{ priority, minute int }{{1, 40}, {7, 40}, {50, 33}, {100, 33}, {700, 32}} {
-					w.enqueue(jobs.Job{
-						Name: strconv.Itoa(j.priority), Priority: j.priority, Weight: 1000, NextRun: hour.Add(time.Duration(j.minute) * time.Minute),
-					})
+					w.enqueue(jobs.Row{Job: jobs.Job{Name: strconv.Itoa(j.priority), Priority: j.priority, Weight: 1000, NextRun: hour.Add(time.Duration(j.minute) * time.Minute)}})
 				}
 				l := w.lead(queue.Queue{Limit: limit, Order: order}, "n")
 				var got []string

@@ -125,7 +125,7 @@ func TestWindowThatClosesWhileItWaits(t *testing.T) {
 		first := w.create(jobs.Spec{Name: "first", Queue: "q", Timeout: task.Set(time.Duration(0))})
 		waits := w.create(jobs.Spec{Name: "waits", Queue: "q", Windows: mustWindows(t, "00:00-01:00", time.UTC), Timeout: task.Set(time.Duration(0))})
 		w.starts(l, "first")
-		w.modify(first, func(j *jobs.Job) { j.Due = time.Time{} })
+		w.modify(first, func(j *jobs.Row) { j.Due = time.Time{} })
 		if got := w.first(l, 2*time.Hour); len(got) > 0 {
 			t.Fatalf("%v", namesOf(got))
 		}
@@ -133,7 +133,7 @@ func TestWindowThatClosesWhileItWaits(t *testing.T) {
 		w.over(first)
 		w.starts(l)
 		w.next(waits, "2000-01-02T00:00:00Z")
-		if j := w.job(waits); j.Attempts != 0 || j.Run != 0 {
+		if j := w.job(waits); j.Attempt != 0 || j.Run != 0 {
 			t.Fatalf("%+v", j)
 		}
 		if got := w.first(l, 24*time.Hour); !slices.Equal(namesOf(got), []string{"waits"}) || time.Now().UTC().Hour() != 0 {

@@ -16,8 +16,8 @@ type (
 	Store = jobstore.Store
 	// Coming is what a store tells of jobs that become due. See jobstore.Coming.
 	Coming = jobstore.Coming
-	// Query asks for jobs. See jobstore.Query.
-	Query = jobstore.Query
+	// Row is a job as a store keeps it. See jobstore.Row.
+	Row = jobstore.Row
 	// Line asks for jobs of a queue that are due. See jobstore.Line.
 	Line = jobstore.Line
 	// Order is the order in which a queue starts its jobs. See jobstore.Order.

@@ -11,7 +11,7 @@ import (
 
 // RenewAll is Renew for several jobs at once, as they were handed out, in one transaction. errs are theirs, in the same order; with err they are not known. asked is a time
 // of this process's clock before which the leases do not begin.
-func (s *Service) RenewAll(ctx context.Context, held []*Job, lease time.Duration) (errs []error, asked time.Time, err error) {
+func (s *Service) RenewAll(ctx context.Context, held []*Row, lease time.Duration) (errs []error, asked time.Time, err error) {
 	ids := make([]ID, len(held))
 	for i, h := range held {
 		ids[i] = h.ID
@@ -19,15 +19,15 @@ func (s *Service) RenewAll(ctx context.Context, held []*Job, lease time.Duration
 	var none txn.Locks
 	err = s.txn.Do(ctx, &none, func(ctx context.Context, t *txn.Step) error {
 		errs, asked = make([]error, len(held)), t.Asked
-		found, err := t.Tx.Find(ctx, Query{IDs: ids})
+		found, err := t.Tx.Jobs(ctx, ids...)
 		if err != nil {
 			return err
 		}
-		byID := make(map[ID]*Job, len(found))
+		byID := make(map[ID]*Row, len(found))
 		for i := range found {
 			byID[found[i].ID] = &found[i]
 		}
-		save := make([]*Job, 0, len(found))
+		save := make([]*Row, 0, len(found))
 		for i, h := range held {
 			j := byID[h.ID]
 			if j == nil {

@@ -12,7 +12,7 @@ import (
 const reanchorBelow = 4 * time.Hour
 
 // nextRun is when a job whose run ends at now runs again. It is an error if the way leads out of the years 0000 to 9999.
-func (s *Service) nextRun(j *Job, now time.Time) (time.Time, error) {
+func (s *Service) nextRun(j *Row, now time.Time) (time.Time, error) {
 	_, r, err := s.checkRepeat(j.Repeat)
 	if err != nil {
 		return time.Time{}, err

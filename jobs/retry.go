@@ -36,7 +36,7 @@ type Retry struct {
 //
 // A job of a queue runs again in its windows. When the answer to the attempt that asks for it is there, that counts instead: the job goes on with the answer.
 func (s *Service) Retry(ctx context.Context, r Retry) error {
-	data, err := rules.CheckGiven(r.Data, false)
+	data, err := rules.CheckGiven(r.Data)
 	if err != nil {
 		return err
 	}
@@ -53,14 +53,12 @@ func (s *Service) Retry(ctx context.Context, r Retry) error {
 		return &FieldError{Field: "delay", Problem: "negative"}
 	}
 	failed := false
-	err = s.txn.One(ctx, r.ID, func(ctx context.Context, t *txn.Step, j *Job) error {
+	err = s.txn.One(ctx, r.ID, func(ctx context.Context, t *txn.Step, j *Row) error {
 		failed = false
 		if err := s.endable(t, j, r.Token); err != nil {
 			return err
 		}
-		if err := rules.SetData(j, data); err != nil {
-			return err
-		}
+		rules.SetData(j, data)
 		if r.Token != 0 && rules.IsAnswered(j) && j.Phase == "" {
 			return s.goOn(ctx, t, j)
 		}
@@ -106,7 +104,7 @@ func (s *Service) Requeue(ctx context.Context, ids []ID, name string) error {
 	var l txn.Locks
 	n := 0
 	err := s.txn.Do(ctx, &l, func(ctx context.Context, t *txn.Step) error {
-		found, err := t.Tx.Find(ctx, Query{IDs: ids})
+		found, err := t.Tx.Jobs(ctx, ids...)
 		if err != nil {
 			return err
 		}
@@ -137,9 +135,7 @@ func (s *Service) Requeue(ctx context.Context, ids []ID, name string) error {
 			}
 			rules.StartOver(j)
 			j.NextRun, j.Reason = s.windows.Place(j, j.Created, t.Now), ""
-			if err := rules.SetData(j, nil); err != nil {
-				return err
-			}
+			rules.SetData(j, nil)
 			if err := t.Save(ctx, j); err != nil {
 				return err
 			}

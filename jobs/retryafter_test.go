@@ -17,23 +17,19 @@ func TestRetryAfterCounts(t *testing.T) {
 		start := time.Now().UTC()
 		for k := 1; k <= 10; k++ {
 			h := w.get("a")
-			want := `{"x": 1.50}`
-			if k > 1 {
-				want = fmt.Sprintf(`{"x": 1.50,"retryAfterCount":%d}`, k-1)
-			}
-			if string(h.Data) != want || h.State != jobs.RunQueued || h.Run != 1 || h.Token != int64(k) || !h.Scheduled.Equal(start) {
+			if string(h.Data) != `{"x": 1.50}` || h.Handouts != int64(k) || h.Attempt != int64(k) || h.State != jobs.RunQueued || h.Run != 1 || h.Token != int64(k) || !h.Scheduled.Equal(start) {
 				w.Fatalf("%d: %s %+v", k, h.Data, h)
 			}
 			if !h.NextRun.Equal(h.LastRun.Add(90*time.Second)) || !h.Due.Equal(h.NextRun) {
 				w.Fatalf("%+v", h)
 			}
-			w.data(id, fmt.Sprintf(`{"x": 1.50,"retryAfterCount":%d}`, k))
+			w.books(id, `{"x": 1.50}`, k)
 			time.Sleep(90*time.Second - time.Microsecond)
 			w.none("a")
 			time.Sleep(time.Microsecond)
 		}
 		h := w.get("a")
-		if !h.GivenUp || h.State != jobs.Failed || string(h.Data) != `{"x": 1.50,"retryAfterCount":10}` {
+		if !h.GivenUp || h.State != jobs.Failed || string(h.Data) != `{"x": 1.50}` || h.Handouts != 10 {
 			w.Fatalf("%+v", h)
 		}
 		w.state(jobs.Failed, id)
@@ -49,7 +45,7 @@ func TestRetryAfterCounts(t *testing.T) {
 
 		// Requeued, it begins anew.
 		w.ok(w.Requeue(w.Context(), []jobs.ID{id}, ""))
-		w.data(id, `{"x": 1.50}`)
+		w.books(id, `{"x": 1.50}`, 0)
 		if h = w.get("a"); h.GivenUp || h.Run != 2 || h.Token != 11 {
 			w.Fatalf("%+v", h)
 		}
@@ -67,29 +63,38 @@ func TestRetryAfterKeepsItsBooks(t *testing.T) {
 		if h := w.get("a"); string(h.Data) != `{"retryAfterCount":7,"y":2}` {
 			w.Fatalf("%s", h.Data)
 		}
-		w.data(id, `{"y":2,"retryAfterCount":1,"originalNextRun":"2000-01-01 00:00:00"}`)
+		w.books(id, `{"retryAfterCount":7,"y":2}`, 1)
 		time.Sleep(time.Minute)
 		w.get("a")
-		w.data(id, `{"y":2,"retryAfterCount":2,"originalNextRun":"2000-01-01 00:00:00"}`)
+		w.books(id, `{"retryAfterCount":7,"y":2}`, 2)
 		// Progress does not lose the count, nor can it set it.
 		w.ok(w.Update(w.Context(), jobs.Update{ID: id, Token: 2, Data: []byte(`{"done": 50, "retryAfterCount": 0}`)}))
-		w.data(id, `{"done": 50,"retryAfterCount":2,"originalNextRun":"2000-01-01 00:00:00"}`)
+		w.books(id, `{"done": 50, "retryAfterCount": 0}`, 2)
 		w.ok(w.Finish(w.Context(), jobs.Finish{ID: id}))
-		w.data(id, `{"done": 50}`)
+		w.books(id, `{"done": 50, "retryAfterCount": 0}`, 0)
 		w.next(id, "2000-01-01T01:00:00Z") // an hour after it was to run at first
 		time.Sleep(time.Hour)
 		w.get("a")
-		w.ok(w.Finish(w.Context(), jobs.Finish{ID: id, Data: []byte(`{"retryAfterCount":3,"originalNextRun":1,"z":[]}`)}))
-		w.data(id, `{"z":[]}`)
+		w.ok(w.Finish(w.Context(), jobs.Finish{ID: id, Data: []byte(`{"z":[]}`)}))
+		w.books(id, `{"z":[]}`, 0)
 		w.next(id, "2000-01-01T02:00:00Z")
 		time.Sleep(time.Hour)
 		w.get("a")
 		w.ok(w.Retry(w.Context(), jobs.Retry{ID: id, IgnoreRepeat: true}))
-		w.data(id, `{"z":[]}`)
+		w.books(id, `{"z":[]}`, 0)
 		w.get("a")
 		w.ok(w.Fail(w.Context(), jobs.Fail{ID: id}))
-		w.data(id, `{"z":[]}`)
+		w.books(id, `{"z":[]}`, 0)
 	})
+}
+
+// books checks the data of a job, and how often it was handed out in its run.
+func (w *world) books(id jobs.ID, data string, handouts int) {
+	w.Helper()
+	w.data(id, data)
+	if j := w.job(id); j.Handouts != int64(handouts) {
+		w.Fatalf("job %d was handed out %d times, want %d", id, j.Handouts, handouts)
+	}
 }
 
 func TestRetryAfterAndRepeat(t *testing.T) {
@@ -116,7 +121,7 @@ func TestRetryAfterAndRepeat(t *testing.T) {
 	})
 }
 
-// TestRetryAfterOfManualJobs: they are handed out again without end, and nothing is kept in their data.
+// TestRetryAfterOfManualJobs: they are handed out again without end, and that is not counted.
 func TestRetryAfterOfManualJobs(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -125,7 +130,7 @@ func TestRetryAfterOfManualJobs(t *testing.T) {
 			if h := w.get("manual/x"); h.GivenUp {
 				w.Fatal("given up")
 			}
-			w.data(id, "{}")
+			w.books(id, "{}", 0)
 			time.Sleep(time.Minute)
 		}
 		w.finish(id)
@@ -171,8 +176,8 @@ func TestGiveBack(t *testing.T) {
 		first = w.job(id)
 		for range 12 {
 			w.ok(w.GiveBack(ctx, w.get("r")))
-			w.data(id, `{"n":1}`)
-			if j := w.job(id); j.State != jobs.Queued || j.Run != 0 || !j.NextRun.Equal(first.NextRun) {
+			w.books(id, `{"n":1}`, 0)
+			if j := w.job(id); j.State != jobs.Queued || j.Attempt != 0 || j.Run != 0 || !j.NextRun.Equal(first.NextRun) {
 				w.Fatalf("%+v", j)
 			}
 		}
@@ -180,7 +185,7 @@ func TestGiveBack(t *testing.T) {
 		time.Sleep(time.Minute + time.Second)
 		for range 12 {
 			h := w.get("r")
-			w.data(id, `{"n":1,"retryAfterCount":2,"originalNextRun":"2000-01-01 00:00:01"}`)
+			w.books(id, `{"n":1}`, 2)
 			w.ok(w.GiveBack(ctx, h))
 			if j := w.job(id); j.State != jobs.RunQueued || j.Run != 1 || !j.NextRun.Equal(kept.NextRun) {
 				w.Fatalf("%+v", j)

@@ -13,8 +13,8 @@ import (
 // TaskID returns the id of the task that the present run of j is, or its last one. It depends on which job it is, by ID and Created, and on its Run
 // alone, so that every process, before and after a crash, gives one run one id; jobs of two databases have different ones. That of a job which was made of a task is
 // the task's own ([TaskOf]).
-func TaskID(j Job) task.ID {
-	if id, ok := TaskOf(&j); ok {
+func TaskID(j Row) task.ID {
+	if id, ok := TaskOf(&j.Job); ok {
 		return id
 	}
 	return RunOf(&j).TaskID()
@@ -30,7 +30,7 @@ type Run struct {
 }
 
 // RunOf returns the present run of j, or its last one.
-func RunOf(j *Job) Run { return Run{j.ID, j.Run, j.Created.UnixMicro()} }
+func RunOf(j *Row) Run { return Run{j.ID, j.Run, j.Created.UnixMicro()} }
 
 // TaskID returns the id of the task that the run is.
 func (r Run) TaskID() task.ID { return task.Derive("job", r.String()) }
@@ -63,13 +63,13 @@ func ParseRun(s string) (Run, bool) {
 }
 
 // CurrentRun returns the job if this run of it goes on, else [ErrStale].
-func (s *Service) CurrentRun(ctx context.Context, r Run) (Job, error) {
+func (s *Service) CurrentRun(ctx context.Context, r Run) (Row, error) {
 	j, err := s.currentRun(ctx, r)
 	return j, s.countStale(err)
 }
 
-func (s *Service) currentRun(ctx context.Context, r Run) (Job, error) {
-	j, err := s.Query(ctx, r.ID)
+func (s *Service) currentRun(ctx context.Context, r Run) (Row, error) {
+	j, err := s.Row(ctx, r.ID)
 	switch {
 	case errors.Is(err, ErrNotFound):
 		return j, fmt.Errorf("%w: %w", ErrStale, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/swarmiji/swarmiji/jobs/internal/txn"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
 // holding are the states of the job whose turn it is among those of a sequence key. PAUSED is one of them: a job that waits for its children has begun, and
@@ -12,7 +13,7 @@ func holding() []State { return []State{Queued, RunQueued, Running, Paused} }
 
 // held tells whether a job of the key has the turn.
 func (s *Service) held(ctx context.Context, t *txn.Step, key string) (bool, error) {
-	found, err := t.Tx.Find(ctx, Query{SequenceKey: key, States: holding(), Limit: 1})
+	found, err := t.Tx.OfSequence(ctx, key, jobstore.Page{States: holding(), Limit: 1})
 	return len(found) > 0, err
 }
 
@@ -24,7 +25,7 @@ func (s *Service) promote(ctx context.Context, t *txn.Step, key string) error {
 	if held, err := s.held(ctx, t, key); held || err != nil {
 		return err
 	}
-	found, err := t.Tx.Find(ctx, Query{SequenceKey: key, States: []State{Waiting}, Limit: 1})
+	found, err := t.Tx.OfSequence(ctx, key, jobstore.Page{States: []State{Waiting}, Limit: 1})
 	if err != nil || len(found) == 0 {
 		return err
 	}
@@ -33,7 +34,7 @@ func (s *Service) promote(ctx context.Context, t *txn.Step, key string) error {
 }
 
 // queue makes j QUEUED, or WAITING if it has not the turn and another job has.
-func (s *Service) queue(ctx context.Context, t *txn.Step, j *Job) error {
+func (s *Service) queue(ctx context.Context, t *txn.Step, j *Row) error {
 	if j.SequenceKey == "" || j.State == Queued || j.State == RunQueued || j.State == Running || j.State == Paused {
 		j.State = Queued
 		return nil

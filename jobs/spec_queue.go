@@ -16,7 +16,7 @@ import (
 const DefaultAttemptTimeout = 24 * time.Hour
 
 // draftQueue looks at what a spec says of queues and of answers, and brings it to its job.
-func (s *Service) draftQueue(j *Job, spec *Spec) error {
+func (s *Service) draftQueue(j *Row, spec *Spec) error {
 	j.Queue, j.Key, j.UniqueKey, j.Respond = spec.Queue, spec.Key, spec.UniqueKey, spec.Respond
 	if err := checkKeyField("key", spec.Key); err != nil {
 		return err

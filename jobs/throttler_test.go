@@ -44,7 +44,7 @@ func TestThrottlerThatFails(t *testing.T) {
 				l := w.leadWith(queue.Queue{Throttler: throttler}, "n", nil, func(err error) { told = append(told, err) })
 				id := w.enqueued("a", 1000)
 				later := w.enqueued("later", 1000)
-				closed := w.enqueue(jobs.Job{Window: "WINDOWS 12:00-13:00"})
+				closed := w.enqueue(jobs.Row{Job: jobs.Job{Window: "WINDOWS 12:00-13:00"}})
 				before := w.job(later)
 				w.starts(l)
 				if len(told) == 0 || !strings.Contains(told[0].Error(), `queue "q"`) {
@@ -118,12 +118,12 @@ func TestLaterIsKept(t *testing.T) {
 			return nil
 		})
 		l := w.lead(queue.Queue{Throttler: throttler}, "n")
-		free := w.enqueue(jobs.Job{Attempts: 2, Run: 4, Token: 5})
-		boxed := w.enqueue(jobs.Job{Window: "WINDOWS 00:00-01:00, 12:00-13:00"})
+		free := w.enqueue(jobs.Row{Job: jobs.Job{Attempt: 2}, Run: 4, Token: 5})
+		boxed := w.enqueue(jobs.Row{Job: jobs.Job{Window: "WINDOWS 00:00-01:00, 12:00-13:00"}})
 		w.starts(l)
 		w.next(free, "2000-01-01T01:30:00Z")
 		w.next(boxed, "2000-01-01T12:00:00Z")
-		if j := w.job(free); j.Attempts != 2 || j.Run != 4 || j.Token != 5 || j.State != jobs.Queued {
+		if j := w.job(free); j.Attempt != 2 || j.Run != 4 || j.Token != 5 || j.State != jobs.Queued {
 			t.Fatalf("%+v", j)
 		}
 	})
@@ -157,9 +157,9 @@ func TestLookShowsWhatRuns(t *testing.T) {
 			return nil
 		})
 		l := w.lead(queue.Queue{Throttler: throttler}, "n")
-		a := w.enqueue(jobs.Job{Name: "a", Data: []byte(`{"n":1}`)})
+		a := w.enqueue(jobs.Row{Job: jobs.Job{Name: "a", Data: []byte(`{"n":1}`)}})
 		w.starts(l, "a")
-		b := w.enqueue(jobs.Job{Name: "b", Data: []byte(`{"n":2}`)})
+		b := w.enqueue(jobs.Row{Job: jobs.Job{Name: "b", Data: []byte(`{"n":2}`)}})
 		w.starts(l, "b")
 		if !slices.Equal(seen, []string{`a{"n":1}`, `b{"n":2}`}) {
 			t.Fatalf("seen %v", seen)
@@ -170,7 +170,7 @@ func TestLookShowsWhatRuns(t *testing.T) {
 			t.Fatalf("seen %v", seen)
 		}
 		// Another leader reads it from the store, with what was changed there.
-		w.modify(b, func(j *jobs.Job) { j.Data = []byte(`{"n":3}`) })
+		w.modify(b, func(j *jobs.Row) { j.Data = []byte(`{"n":3}`) })
 		l.Close(w.Context())
 		w.enqueued("c", 0)
 		w.starts(w.lead(queue.Queue{Throttler: throttler}, "m"), "c")
@@ -214,7 +214,7 @@ func TestSharesKnowWhatAnAnswerStarts(t *testing.T) {
 	t.Parallel()
 	inQueue(t, func(w *world) {
 		l := w.lead(queue.Queue{Throttler: queue.Shares(shareOf, map[string]float64{"east": 1, "west": 1})}, "n")
-		again := w.enqueue(jobs.Job{Name: "east.again", Weight: 1000, Key: "k", Respond: true, Run: 1, Attempts: 1, NextRun: time.Now().UTC().Add(time.Hour)})
+		again := w.enqueue(jobs.Row{Job: jobs.Job{Name: "east.again", Weight: 1000, Key: "k", Attempt: 1, NextRun: time.Now().UTC().Add(time.Hour)}, Respond: true, Run: 1})
 		w.enqueued("west.a", 1000)
 		out := w.starts(l, "west.a")
 		w.over(out[0].ID) // as many run as before
@@ -264,11 +264,11 @@ func TestWindowsAtAdmission(t *testing.T) {
 	for _, th := range []queue.Throttler{nil, queue.Shares(shareOf, nil)} {
 		inQueue(t, func(w *world) { // it is midnight
 			l := w.lead(queue.Queue{Limit: 1, Strict: true, Throttler: th}, "n")
-			shut := w.enqueue(jobs.Job{Name: "shut", Weight: 1000, Window: "WINDOWS 09:00-17:00", Attempts: 1, Reason: "it was"})
-			open := w.enqueue(jobs.Job{Name: "open", Weight: 1000, Window: "WINDOWS 22:00-06:00"})
+			shut := w.enqueue(jobs.Row{Job: jobs.Job{Name: "shut", Weight: 1000, Window: "WINDOWS 09:00-17:00", Attempt: 1, Reason: "it was"}})
+			open := w.enqueue(jobs.Row{Job: jobs.Job{Name: "open", Weight: 1000, Window: "WINDOWS 22:00-06:00"}})
 			w.starts(l, "open") // the one before it takes no place, not in a strict queue either
 			w.next(shut, "2000-01-01T09:00:00Z")
-			if j := w.job(shut); j.Attempts != 1 || j.Run != 0 || j.Token != 0 || j.Reason != "it was" || j.State != jobs.Queued {
+			if j := w.job(shut); j.Attempt != 1 || j.Run != 0 || j.Token != 0 || j.Reason != "it was" || j.State != jobs.Queued {
 				t.Fatalf("%+v", j)
 			}
 			w.over(open)

@@ -68,7 +68,7 @@ func together(t *testing.T, w *world) {
 		})
 	}
 	all.Wait()
-	if rest, err := w.List(t.Context(), jobs.Query{}); err != nil || len(rest) > 0 || h.left != 0 {
+	if rest, err := w.List(t.Context(), jobs.Filter{}); err != nil || len(rest) > 0 || h.left != 0 {
 		t.Fatalf("%d jobs left, %d not counted, %v", len(rest), h.left, err)
 	}
 }

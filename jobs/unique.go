@@ -6,13 +6,14 @@ import (
 
 	"github.com/swarmiji/swarmiji/jobs/internal/rules"
 	"github.com/swarmiji/swarmiji/jobs/internal/txn"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
 // there returns the job that a unique spec means, nil if there is none. With several it is the oldest.
-func (m *maker) there(ctx context.Context, spec *Spec) (*Job, error) {
-	q := Query{Name: spec.Name, Limit: 1}
+func (m *maker) there(ctx context.Context, spec *Spec) (*Row, error) {
+	p := jobstore.Page{Limit: 1}
 	for {
-		found, err := m.Tx.Find(ctx, q)
+		found, err := m.Tx.Named(ctx, spec.Name, p)
 		if err != nil || len(found) == 0 {
 			return nil, err
 		}
@@ -21,12 +22,12 @@ func (m *maker) there(ctx context.Context, spec *Spec) (*Job, error) {
 				return m.same(&found[i]), nil
 			}
 		}
-		q.After, q.Limit = found[len(found)-1].ID, page
+		p.After, p.Limit = found[len(found)-1].ID, page
 	}
 }
 
 // same returns the copy of j that this transaction works with already, if it is a parent of another.
-func (m *maker) same(j *Job) *Job {
+func (m *maker) same(j *Row) *Row {
 	if p := m.Parents[j.ID]; p != nil {
 		return p
 	}
@@ -34,7 +35,7 @@ func (m *maker) same(j *Job) *Job {
 }
 
 // meet brings what is asked for to the job that is there.
-func (m *maker) meet(ctx context.Context, old, j *Job, spec *Spec) error {
+func (m *maker) meet(ctx context.Context, old, j *Row, spec *Spec) error {
 	if old.Parent != j.Parent {
 		return fmt.Errorf("%w: job %d", ErrOtherParent, old.ID)
 	}
@@ -45,18 +46,14 @@ func (m *maker) meet(ctx context.Context, old, j *Job, spec *Spec) error {
 	if old.SequenceKey != "" && j.Repeat != "" {
 		return &FieldError{Field: "repeat", Problem: fmt.Sprintf("not together with sequenceKey, which job %d has", old.ID)}
 	}
-	var kept []string
-	if old.RetryAfter != "" {
-		kept = []string{rules.KeyCount, rules.KeyOriginal}
-	}
-	if spec.Keep || rules.SameData(old.Data, j.Data, kept...) {
+	if spec.Keep || rules.SameData(old.Data, j.Data) {
 		return nil
 	}
-	merged, err := rules.MergePatch(old.Data, rules.Without(j.Data, kept...))
+	merged, err := rules.MergePatch(old.Data, j.Data)
 	if err != nil {
 		return err
 	}
-	if _, err := rules.CheckGiven(rules.Without(merged, kept...), old.RetryAfter != ""); err != nil {
+	if _, err := rules.CheckGiven(merged); err != nil {
 		return err
 	}
 	old.Data, old.Repeat = merged, j.Repeat
@@ -65,7 +62,7 @@ func (m *maker) meet(ctx context.Context, old, j *Job, spec *Spec) error {
 }
 
 // rename gives j a name, under which its keys have to be free; they may be locked already.
-func (s *Service) rename(ctx context.Context, t *txn.Step, j *Job, name string) error {
+func (s *Service) rename(ctx context.Context, t *txn.Step, j *Row, name string) error {
 	if name == "" || name == j.Name {
 		return nil
 	}

@@ -14,7 +14,7 @@ type Update struct {
 	ID ID
 	// Token is that of the run. 0: whoever asks, may, whether the job runs or not.
 	Token int64
-	// Data are the job's from now on, and must be set. What the service keeps in the data of a job with RetryAfter during a run stays there.
+	// Data are the job's from now on, and must be set.
 	Data []byte
 	// Repeat, if set, is the job's from now on, and its NextRun is reckoned anew: SCHEDULED counts from when its run, or the next one, was to begin,
 	// STARTED from its last run, FINISHED from now. "": it does not repeat any more, and NextRun stays.
@@ -31,7 +31,7 @@ func (s *Service) Update(ctx context.Context, u Update) error {
 	if u.Data == nil {
 		return &FieldError{Field: "data", Problem: rules.Missing}
 	}
-	data, err := rules.CheckGiven(u.Data, false)
+	data, err := rules.CheckGiven(u.Data)
 	if err != nil {
 		return err
 	}
@@ -54,17 +54,7 @@ func (s *Service) Update(ctx context.Context, u Update) error {
 		if err := rules.CheckToken(&j, u.Token); err != nil {
 			return err
 		}
-		if _, err := rules.CheckGiven(data, j.RetryAfter != ""); err != nil {
-			return err
-		}
-		old := j.Data
 		j.Data = data
-		if j.RetryAfter != "" {
-			j.Data = rules.Without(data, rules.KeyCount, rules.KeyOriginal)
-			if j.State == RunQueued {
-				j.Data = rules.Carry(old, j.Data)
-			}
-		}
 		j.Priority = u.Priority.Or(j.Priority)
 		if u.Repeat.IsSet() && !j.Mock {
 			if text != "" && j.SequenceKey != "" {

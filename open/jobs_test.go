@@ -16,17 +16,17 @@ import (
 )
 
 // oneJob saves a job and finds it.
-func oneJob(ctx context.Context, store jobs.Store) (found []jobs.Job, err error) {
+func oneJob(ctx context.Context, store jobs.Store) (found []jobs.Row, err error) {
 	err = store.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 		now, err := tx.Now(ctx)
 		if err != nil {
 			return err
 		}
-		j := jobs.Job{Name: "mail", State: jobs.Queued, Data: []byte(`{"to":"a"}`), Created: now, Changed: now, NextRun: now, Due: now}
+		j := jobs.Row{Job: jobs.Job{Name: "mail", State: jobs.Queued, Data: []byte(`{"to":"a"}`), Created: now, Changed: now, NextRun: now}, Due: now}
 		if err := tx.Save(ctx, &j); err != nil {
 			return err
 		}
-		found, err = tx.Find(ctx, jobs.Query{Limit: 1, Due: &jobs.Due{Selector: jobs.Selector{Pattern: "m*"}}})
+		found, err = tx.Due(ctx, jobs.Due{Selector: jobs.Selector{Pattern: "m*"}}, 1)
 		return err
 	})
 	return found, err

@@ -333,8 +333,8 @@ func (l *lane) closed() (check func()) {
 	}
 	return func() {
 		l.Helper()
-		found, err := s.List(l.Context(), jobs.Query{Name: weighed.Name(), Key: jobs.KeyOfTask(f.ID())})
-		if err != nil || len(found) != 1 || found[0].State != jobs.Queued || found[0].Attempts != 0 || found[0].NextRun.UTC().Weekday() != day {
+		found, err := s.List(l.Context(), jobs.Filter{Name: weighed.Name(), Key: jobs.KeyOfTask(f.ID())})
+		if err != nil || len(found) != 1 || found[0].State != jobs.Queued || found[0].Attempt != 0 || found[0].NextRun.UTC().Weekday() != day {
 			l.Errorf("the job of a task outside of its windows: %+v, %v", found, err)
 		}
 	}
@@ -384,7 +384,7 @@ func TestWithdrawnTaskEnds(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				found, err := s.List(t.Context(), jobs.Query{Name: weighed.Name(), Key: jobs.KeyOfTask(f.ID())})
+				found, err := s.List(t.Context(), jobs.Filter{Name: weighed.Name(), Key: jobs.KeyOfTask(f.ID())})
 				if err != nil || len(found) != 1 {
 					t.Fatalf("%d jobs, %v", len(found), err)
 				}

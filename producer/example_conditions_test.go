@@ -152,7 +152,7 @@ func ExampleProducer_Submit_windows() {
 	day := time.Now().UTC().AddDate(0, 0, 3).Weekday()
 	f, err := purge.Submit(ctx, s, "all", task.WithWindows(fmt.Sprintf("%s 03:00-04:00", day)))
 	must(err)
-	waiting, err := s.jobs.List(ctx, jobs.Query{Name: purge.Name(), Key: jobs.KeyOfTask(f.ID())})
+	waiting, err := s.jobs.List(ctx, jobs.Filter{Name: purge.Name(), Key: jobs.KeyOfTask(f.ID())})
 	must(err)
 	opens := waiting[0].NextRun.UTC()
 	fmt.Println(waiting[0].State, opens.Weekday() == day, opens.Format("15:04"))

@@ -117,11 +117,25 @@ func (o *office) consume(fn func(context.Context, int) (int, error), change ...f
 // all returns the jobs, in the order in which they were made.
 func (o *office) all() []jobs.Job {
 	o.Helper()
-	all, err := o.jobs.List(o.Context(), jobs.Query{Name: "number"})
+	all, err := o.jobs.List(o.Context(), jobs.Filter{Name: "number"})
 	if err != nil {
 		o.Fatal(err)
 	}
 	return all
+}
+
+// message returns the message of a job.
+func (o *office) message(id jobs.ID) (message []byte) {
+	o.Helper()
+	err := o.store.View(o.Context(), func(ctx context.Context, tx jobstore.Tx) error {
+		found, err := tx.Messages(ctx, id)
+		message = found[id]
+		return err
+	})
+	if err != nil {
+		o.Fatal(err)
+	}
+	return message
 }
 
 // send does by hand what a runner does: it has the job run, and sends its task through p.
@@ -133,7 +147,11 @@ func (o *office) send(p *producer.Producer, id jobs.ID) task.Pending {
 		if err != nil {
 			return err
 		}
-		data = j.Data
+		messages, err := tx.Messages(ctx, id)
+		if err != nil {
+			return err
+		}
+		data = messages[id]
 		j.State, j.Run, j.Token = jobs.Running, j.Run+1, j.Token+1
 		return tx.Save(ctx, &j)
 	})
@@ -215,7 +233,7 @@ func TestConditionsBecomeAJob(t *testing.T) {
 		t.Errorf("a job of which little was said (-want +got):\n%s", d)
 	}
 
-	queue, m, err := wire.ReadPrepared(j.Data)
+	queue, m, err := wire.ReadPrepared(o.message(j.ID))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,6 +267,7 @@ func TestKeptTaskRuns(t *testing.T) {
 		t.Errorf("before it is sent it is %s, %v", state, err)
 	}
 	job := o.all()[0]
+	message := o.message(job.ID)
 	dispatched := o.send(other, job.ID)
 	if got, err := get(t, first); got != 2 || err != nil {
 		t.Errorf("the submitter got %d, %v", got, err)
@@ -259,7 +278,7 @@ func TestKeptTaskRuns(t *testing.T) {
 	}
 	o.over(job.ID)
 	// Sent once more when it is over, as one may be whose confirmation was lost, it does not run.
-	again, err := other.SubmitPrepared(t.Context(), job.Data)
+	again, err := other.SubmitPrepared(t.Context(), message)
 	if err != nil {
 		t.Fatal(err)
 	}

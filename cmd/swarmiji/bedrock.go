@@ -104,7 +104,7 @@ func (a *app) bedrock(ctx context.Context, o *bedrockOptions) (err error) {
 func (a *app) reach(ctx context.Context, service *jobs.Service) error {
 	ctx, cancel := a.limited(ctx)
 	defer cancel()
-	_, err := service.List(ctx, jobs.Query{Limit: 1})
+	_, err := service.List(ctx, jobs.Filter{Limit: 1})
 	return err
 }
 

@@ -106,11 +106,11 @@ func jobIDs(texts []string) ([]jobs.ID, error) {
 }
 
 // those returns the jobs of ids, all of which have to be there.
-func those(ctx context.Context, s *jobs.Service, ids []jobs.ID) ([]jobs.Job, error) {
-	all := make([]jobs.Job, len(ids))
+func those(ctx context.Context, s *jobs.Service, ids []jobs.ID) ([]jobs.Row, error) {
+	all := make([]jobs.Row, len(ids))
 	for i, id := range ids {
 		var err error
-		if all[i], err = s.Query(ctx, id); err != nil {
+		if all[i], err = s.Row(ctx, id); err != nil {
 			return nil, about(id, err)
 		}
 	}
@@ -133,7 +133,7 @@ type jobOutput struct {
 	Reason   string     `json:"reason,omitempty"`
 }
 
-func jobRow(j *jobs.Job) jobOutput {
+func jobRow(j *jobs.Row) jobOutput {
 	return jobOutput{
 		ID: j.ID, Name: j.Name, State: j.State, Phase: j.Phase, Queue: j.Queue, Priority: j.Priority, Due: utc(j.Due), Changed: utc(j.Changed), Reason: j.Reason,
 	}

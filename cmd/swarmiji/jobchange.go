@@ -19,7 +19,7 @@ type turnedOutput struct {
 }
 
 // turn does something to the jobs that are named, all of which have to be there, and prints what became of each.
-func (a *app) turn(cmd *cobra.Command, store *jobStore, texts []string, do func(ctx context.Context, s *jobs.Service, all []jobs.Job) error) error {
+func (a *app) turn(cmd *cobra.Command, store *jobStore, texts []string, do func(ctx context.Context, s *jobs.Service, all []jobs.Row) error) error {
 	ids, err := jobIDs(texts)
 	if err != nil {
 		return err
@@ -38,7 +38,7 @@ func (a *app) turn(cmd *cobra.Command, store *jobStore, texts []string, do func(
 			j := &all[i]
 			out[i] = turnedOutput{ID: j.ID, Name: j.Name, Was: j.State}
 			now := "gone"
-			if is, err := s.Query(ctx, j.ID); err == nil { // it is done, whatever becomes of this
+			if is, err := s.Row(ctx, j.ID); err == nil { // it is done, whatever becomes of this
 				out[i].State, now = is.State, string(is.State)
 			}
 			t.add(j.ID, j.Name, j.State, now)
@@ -59,7 +59,7 @@ func (a *app) jobRetryCmd(store *jobStore) *cobra.Command {
 			"  swarmiji job ls --state FAILED -o json | jq '.[].id' | xargs swarmiji job retry",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, texts []string) error {
-			return a.turn(cmd, store, texts, func(ctx context.Context, s *jobs.Service, all []jobs.Job) error {
+			return a.turn(cmd, store, texts, func(ctx context.Context, s *jobs.Service, all []jobs.Row) error {
 				ids := make([]jobs.ID, len(all))
 				for i := range all {
 					if ids[i] = all[i].ID; all[i].State.Runs() && !force {
@@ -75,7 +75,7 @@ func (a *app) jobRetryCmd(store *jobStore) *cobra.Command {
 }
 
 // each does something to jobs, one after the other, and tells where it ended if it did.
-func each(all []jobs.Job, do func(j *jobs.Job) error) error {
+func each(all []jobs.Row, do func(j *jobs.Row) error) error {
 	for i := range all {
 		if err := do(&all[i]); err != nil {
 			return fmt.Errorf("%d of %d are done; job %d: %w", i, len(all), all[i].ID, err)
@@ -94,8 +94,8 @@ func (a *app) jobCancelCmd(store *jobStore) *cobra.Command {
 			"  swarmiji job cancel 17 18 -o json",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, texts []string) error {
-			return a.turn(cmd, store, texts, func(ctx context.Context, s *jobs.Service, all []jobs.Job) error {
-				return each(all, func(j *jobs.Job) error { return s.Withdraw(ctx, j.ID) })
+			return a.turn(cmd, store, texts, func(ctx context.Context, s *jobs.Service, all []jobs.Row) error {
+				return each(all, func(j *jobs.Row) error { return s.Withdraw(ctx, j.ID) })
 			})
 		},
 	}
@@ -112,8 +112,8 @@ func (a *app) jobRemoveCmd(store *jobStore) *cobra.Command {
 			"  swarmiji job rm 17 18 --force -o json",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, texts []string) error {
-			return a.turn(cmd, store, texts, func(ctx context.Context, s *jobs.Service, all []jobs.Job) error {
-				return each(all, func(j *jobs.Job) error {
+			return a.turn(cmd, store, texts, func(ctx context.Context, s *jobs.Service, all []jobs.Row) error {
+				return each(all, func(j *jobs.Row) error {
 					if force {
 						return removeAll(ctx, s, j)
 					}
@@ -127,9 +127,9 @@ func (a *app) jobRemoveCmd(store *jobStore) *cobra.Command {
 }
 
 // removeAll deletes a job that may run, and its children before it.
-func removeAll(ctx context.Context, s *jobs.Service, j *jobs.Job) error {
+func removeAll(ctx context.Context, s *jobs.Service, j *jobs.Row) error {
 	for j.HasChildren {
-		children, err := s.List(ctx, jobs.Query{Parent: j.ID, Limit: jobPage})
+		children, err := s.Rows(ctx, jobs.Filter{Parent: j.ID, Limit: jobPage})
 		if err != nil {
 			return err
 		}

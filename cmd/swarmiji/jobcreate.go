@@ -173,7 +173,7 @@ type madeOutput struct {
 func (a *app) showMade(ctx context.Context, s *jobs.Service, made jobs.Created) error {
 	o := madeOutput{ID: made.ID, Existed: made.Existed}
 	t := &table{head: []string{fmt.Sprint(made.ID)}}
-	if j, err := s.Query(ctx, made.ID); err == nil { // it is made, whatever becomes of this
+	if j, err := s.Row(ctx, made.ID); err == nil { // it is made, whatever becomes of this
 		o.State, o.NextRun = j.State, utc(j.NextRun)
 		t.add(fmt.Sprintf("%s, next run %s", o.State, cell(o.NextRun)))
 	}

@@ -90,7 +90,7 @@ func cut(text string) string {
 
 // lister reads jobs page by page and keeps only what is shown.
 type lister struct {
-	q       jobs.Query
+	q       jobs.Filter
 	name    *glob.Pattern // nil: the query says it
 	phase   jobs.Phase
 	compare func(a, b jobOutput) int // nil: by id
@@ -102,7 +102,7 @@ type lister struct {
 
 // lister checks the flags.
 func (o *listOptions) lister() (*lister, error) {
-	l := &lister{q: jobs.Query{Limit: jobPage, Queue: o.queue, After: jobs.ID(o.after)}, phase: jobs.Phase(strings.ToUpper(o.phase)), limit: o.limit, found: []jobOutput{}}
+	l := &lister{q: jobs.Filter{Limit: jobPage, Queue: o.queue, After: jobs.ID(o.after)}, phase: jobs.Phase(strings.ToUpper(o.phase)), limit: o.limit, found: []jobOutput{}}
 	if o.limit < 1 || o.limit > maxList || o.after < 0 {
 		return nil, fmt.Errorf("%w: --limit is %d, want 1 to %d; --after is %d", errUsage, o.limit, maxList, o.after)
 	}
@@ -119,7 +119,7 @@ func (o *listOptions) lister() (*lister, error) {
 	if o.name != "" {
 		if p := glob.Compile(o.name); p.Never() {
 			return nil, fmt.Errorf("%w: --name: a [ is not closed in %q", errUsage, visible(o.name))
-		} else if exact, ok := p.Exact(); ok {
+		} else if exact, ok := p.Exact(); ok && o.queue == "" {
 			l.q.Name = exact
 		} else {
 			l.name = &p
@@ -148,7 +148,7 @@ func allStates() []jobs.State {
 // read goes through the jobs until it has what is shown.
 func (l *lister) read(ctx context.Context, s *jobs.Service) error {
 	for {
-		page, err := s.List(ctx, l.q)
+		page, err := s.Rows(ctx, l.q)
 		if err != nil {
 			return err
 		}
@@ -166,7 +166,7 @@ func (l *lister) read(ctx context.Context, s *jobs.Service) error {
 }
 
 // wants tells whether a job that the query found is one to be shown.
-func (l *lister) wants(j *jobs.Job) bool {
+func (l *lister) wants(j *jobs.Row) bool {
 	return (l.name == nil || l.name.Match(j.Name)) && (l.phase == "" || l.phase == j.Phase)
 }
 

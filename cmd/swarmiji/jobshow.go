@@ -38,7 +38,7 @@ func (a *app) jobShowCmd(store *jobStore) *cobra.Command {
 				}
 				o := jobWhole(&all[0])
 				if all[0].HasChildren {
-					children, err := s.List(ctx, jobs.Query{Parent: ids[0], Limit: maxChildren})
+					children, err := s.Rows(ctx, jobs.Filter{Parent: ids[0], Limit: maxChildren})
 					if err != nil {
 						return err
 					}
@@ -62,7 +62,7 @@ type wholeOutput struct {
 	LastRun     time.Time       `json:"lastRun,omitzero"`
 	Runs        int64           `json:"runs"`
 	Token       int64           `json:"token"`
-	Attempts    int64           `json:"attempts,omitempty"`
+	Attempt     int64           `json:"attempt,omitempty"`
 	Repeat      string          `json:"repeat,omitempty"`
 	RetryAfter  string          `json:"retryAfter,omitempty"`
 	Parent      jobs.ID         `json:"parent,omitempty"`
@@ -81,10 +81,10 @@ type wholeOutput struct {
 }
 
 // jobWhole describes a job.
-func jobWhole(j *jobs.Job) wholeOutput {
+func jobWhole(j *jobs.Row) wholeOutput {
 	o := wholeOutput{
 		jobOutput: jobRow(j),
-		Created:   utc(j.Created), NextRun: utc(j.NextRun), Scheduled: utc(j.Scheduled), LastRun: utc(j.LastRun), Runs: j.Run, Token: j.Token, Attempts: j.Attempts,
+		Created:   utc(j.Created), NextRun: utc(j.NextRun), Scheduled: utc(j.Scheduled), LastRun: utc(j.LastRun), Runs: j.Run, Token: j.Token, Attempt: j.Attempt,
 		Repeat: j.Repeat, RetryAfter: j.RetryAfter, Parent: j.Parent, SequenceKey: j.SequenceKey, UniqueKey: j.UniqueKey, Key: j.Key, Mock: j.Mock,
 		Windows: strings.TrimPrefix(j.Window, "WINDOWS "), Deadline: utc(j.Deadline), Expires: utc(j.Expires), Data: j.Data, Answer: j.Answer,
 	}
@@ -134,8 +134,8 @@ func (a *app) showJob(o *wholeOutput) error {
 		t.add("WEIGHT", strconv.FormatFloat(*o.Weight, 'f', -1, 64))
 	}
 	t.add("RUNS", o.Runs)
-	if o.Attempts > 0 {
-		t.add("ATTEMPTS", o.Attempts)
+	if o.Attempt > 0 {
+		t.add("ATTEMPT", o.Attempt)
 	}
 	if o.Mock {
 		t.add("MOCK", "yes")

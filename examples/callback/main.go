@@ -226,7 +226,7 @@ func total(ctx context.Context, out io.Writer, service *jobs.Service, ids []jobs
 		if err := json.Unmarshal(j.Data, &o); err != nil {
 			return err
 		}
-		say(out, "%-9s %s after %d attempts, %d sheets\n", o.Order, j.State, j.Attempts, o.Sheets)
+		say(out, "%-9s %s after %d attempts, %d sheets\n", o.Order, j.State, j.Attempt, o.Sheets)
 	}
 	return nil
 }

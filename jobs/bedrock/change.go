@@ -31,6 +31,9 @@ func updateJob(ctx context.Context, c *call) (err error) {
 	} else if f.flag("shouldClearRepeat") {
 		u.Repeat = task.Set("")
 	}
+	if u.Data, err = c.given(ctx, u.ID, u.Data); err != nil {
+		return err
+	}
 	return c.s.Update(ctx, u)
 }
 
@@ -42,6 +45,9 @@ func finishJob(ctx context.Context, c *call) (err error) {
 		return err
 	}
 	if end.Data, err = f.data(); err != nil {
+		return err
+	}
+	if end.Data, err = c.given(ctx, end.ID, end.Data); err != nil {
 		return err
 	}
 	return c.s.Finish(ctx, end)
@@ -70,6 +76,9 @@ func retryJob(ctx context.Context, c *call) (err error) {
 		return err
 	}
 	again.IgnoreRepeat = f.flag("ignoreRepeat")
+	if again.Data, err = c.given(ctx, again.ID, again.Data); err != nil {
+		return err
+	}
 	return c.s.Retry(ctx, again)
 }
 
@@ -81,6 +90,9 @@ func failJob(ctx context.Context, c *call) (err error) {
 		return err
 	}
 	if end.Data, err = f.data(); err != nil {
+		return err
+	}
+	if end.Data, err = c.given(ctx, end.ID, end.Data); err != nil {
 		return err
 	}
 	return c.s.Fail(ctx, end)

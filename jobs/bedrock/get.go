@@ -114,7 +114,7 @@ func appendHandout(out []byte, h *jobs.Handout) []byte {
 		out = appendChildren(key(out, "cancelledChildJobs"), h.CancelledChildren)
 	}
 	out = appendTime(key(out, "created"), h.Created)
-	out = appendData(key(out, "data"), h.Data)
+	out = appendData(key(out, "data"), shown(&h.Row, h.Handouts-1)) // as before this hand-out
 	if h.HasChildren {
 		out = appendChildren(key(out, "finishedChildJobs"), h.FinishedChildren)
 	}

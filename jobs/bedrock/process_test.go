@@ -197,7 +197,7 @@ func (l *ledger) judge(t *testing.T, file string) {
 		t.Fatal(err)
 	}
 	there := map[jobs.ID]bool{}
-	left, err := over(t, store).List(t.Context(), jobs.Query{})
+	left, err := over(t, store).List(t.Context(), jobs.Filter{})
 	if err != nil {
 		t.Fatal(err)
 	}

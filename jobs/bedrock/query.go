@@ -2,6 +2,7 @@ package bedrock
 
 import (
 	"context"
+	"errors"
 	"strconv"
 
 	"github.com/swarmiji/swarmiji/jobs"
@@ -20,12 +21,12 @@ func queryJob(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	j, err := c.s.Query(ctx, id)
+	j, err := c.s.Row(ctx, id)
 	if err != nil {
 		return err
 	}
 	out := appendTime(key(append(*c.out, '{'), "created"), j.Created)
-	out = appendData(key(out, "data"), j.Data)
+	out = appendData(key(out, "data"), shown(&j, j.Handouts))
 	out = strconv.AppendInt(key(out, "jobID"), int64(j.ID), 10)
 	out = appendTime(key(out, "lastRun"), j.LastRun)
 	out = appendValue(key(out, "name"), j.Name)
@@ -47,14 +48,17 @@ func query(ctx context.Context, c *call) error {
 	if len(trim(text)) == 0 {
 		return missing("query")
 	}
-	q, ok := parseQuery(string(text))
+	id, q, ok := parseQuery(string(text))
 	if !ok {
 		return statusError("402 Bad query")
+	}
+	if id >= 0 {
+		return c.queryOne(ctx, id)
 	}
 	q.Limit = page
 	out := append(*c.out, '[')
 	for rows := 0; ; {
-		found, err := c.s.List(ctx, q)
+		found, err := c.s.Rows(ctx, q)
 		if err != nil {
 			return err
 		}
@@ -78,8 +82,22 @@ func query(ctx context.Context, c *call) error {
 	return nil
 }
 
+// queryOne answers with one row, or none.
+func (c *call) queryOne(ctx context.Context, id jobs.ID) error {
+	j, err := c.s.Row(ctx, id)
+	switch {
+	case errors.Is(err, jobs.ErrNotFound):
+		*c.out = append(*c.out, "[]"...)
+	case err != nil:
+		return err
+	default:
+		*c.out = append(appendRow(append(*c.out, '['), &j), ']')
+	}
+	return nil
+}
+
 // appendRow writes a job as a row of the table that a server of the protocol is expected to have.
-func appendRow(out []byte, j *jobs.Job) []byte {
+func appendRow(out []byte, j *jobs.Row) []byte {
 	out = appendTime(append(out, '['), j.Created)
 	out = strconv.AppendInt(append(out, ','), int64(j.ID), 10)
 	out = appendString(append(out, ','), string(j.State))
@@ -87,39 +105,40 @@ func appendRow(out []byte, j *jobs.Job) []byte {
 	out = appendTime(append(out, ','), j.NextRun)
 	out = appendTime(append(out, ','), j.LastRun)
 	out = appendValue(append(out, ','), j.Repeat)
-	out = appendData(append(out, ','), j.Data)
+	out = appendData(append(out, ','), shown(j, j.Handouts))
 	return append(out, ']')
 }
 
-// parseQuery reads "select * from jobs", with "where jobID=N" or "where name='x'" behind it and a semicolon at the end, if any.
-func parseQuery(text string) (q jobs.Query, ok bool) {
+// parseQuery reads "select * from jobs", with "where jobID=N" or "where name='x'" behind it and a
+// semicolon at the end, if any. id is -1 unless it names one job.
+func parseQuery(text string) (id jobs.ID, q jobs.Filter, ok bool) {
+	id = -1
 	words, ok := tokens(text)
 	if !ok {
-		return q, false
+		return id, q, false
 	}
 	if n := len(words); n > 0 && words[n-1] == ";" {
 		words = words[:n-1]
 	}
 	for i, want := range []string{"select", "*", "from", "jobs"} {
 		if i >= len(words) || !same([]byte(words[i]), want) {
-			return q, false
+			return id, q, false
 		}
 	}
 	words = words[4:]
 	switch {
 	case len(words) == 0:
-		return q, true
+		return id, q, true
 	case len(words) != 4 || !same([]byte(words[0]), "where") || words[2] != "=":
-		return q, false
+		return id, q, false
 	case same([]byte(words[1]), "jobID"):
 		n, ok := whole([]byte(words[3]))
-		q.IDs = []jobs.ID{jobs.ID(n)}
-		return q, ok
+		return jobs.ID(n), q, ok
 	case same([]byte(words[1]), "name") && words[3][0] == '\'':
 		q.Name = words[3][1:]
-		return q, jobstore.CheckName(q.Name) == nil
+		return id, q, jobstore.CheckName(q.Name) == nil
 	}
-	return q, false
+	return id, q, false
 }
 
 // maxTokens is more than any query has that is understood.

@@ -20,7 +20,7 @@ func begun(t *testing.T, s *jobs.Service, id jobs.ID, phase jobs.Phase) {
 		if err != nil {
 			return err
 		}
-		j.State, j.Phase, j.Run, j.Token, j.Attempts, j.LastRun = jobs.Running, phase, 1, 1, 1, j.NextRun
+		j.State, j.Phase, j.Run, j.Token, j.Attempt, j.LastRun = jobs.Running, phase, 1, 1, 1, j.NextRun
 		return tx.Save(ctx, &j)
 	})
 	if err != nil {

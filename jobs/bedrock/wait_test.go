@@ -325,7 +325,7 @@ func TestOnceEach(t *testing.T) {
 			seen[id] = true
 		}
 	}
-	left, err := s.c.Service.List(context.Background(), jobs.Query{})
+	left, err := s.c.Service.List(context.Background(), jobs.Filter{})
 	if err != nil || len(seen)+len(left) != n/clients*clients {
 		t.Errorf("%d were handed out, %d are left, %v", len(seen), len(left), err)
 	}

@@ -527,7 +527,7 @@ func (w *world) play(ctx context.Context, n int) {
 
 // over returns an error unless all jobs are over.
 func (w *world) over(ctx context.Context, n int) error {
-	over, err := w.jobs.List(ctx, jobs.Query{Queue: "shop", States: []jobs.State{jobs.Finished, jobs.Failed, jobs.Cancelled}})
+	over, err := w.jobs.List(ctx, jobs.Filter{Queue: "shop", States: []jobs.State{jobs.Finished, jobs.Failed, jobs.Cancelled}})
 	if err != nil {
 		return err
 	}
@@ -553,7 +553,7 @@ func (w *world) compare(o order) {
 	if err := json.Unmarshal(j.Data, &data); err != nil {
 		w.t.Error(err)
 	}
-	got := end{State: j.State, Attempts: j.Attempts, Pages: data.Pages}
+	got := end{State: j.State, Attempts: j.Attempt, Pages: data.Pages}
 	if diff := cmp.Diff(want, got); diff != "" || !strings.Contains(j.Reason, f.reason) || (f.reason == "") != (j.Reason == "") {
 		w.t.Errorf("%s, order %d: %s; reason %q, want %q", o.Fate, o.Number, diff, j.Reason, f.reason)
 	}

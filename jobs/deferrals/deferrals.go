@@ -149,7 +149,7 @@ func (c *change) free(ctx context.Context, key string) error {
 	if other != nil && other.Open() && other.Task != c.a.Task {
 		return &jobs.KeyTakenError{Key: key, Task: other.Task}
 	}
-	found, err := c.tx.Find(ctx, jobs.Query{Name: c.a.Name, Key: key, States: openStates(), Limit: 1})
+	found, err := c.tx.OfKey(ctx, c.a.Name, key, jobstore.Page{States: openStates(), Limit: 1})
 	if err == nil && len(found) > 0 {
 		err = &jobs.KeyTakenError{Key: key, Job: found[0].ID}
 	}

@@ -40,7 +40,7 @@ func comingCases() []testCase {
 			Explain: "Coming tells the store's time, and no next Due where no job has one that lies ahead.",
 			Run: func(w *world) {
 				s := w.Open()
-				for _, j := range []func(*jobs.Job){nil, func(*jobs.Job) {}, func(j *jobs.Job) { j.Due, j.State = time.Time{}, jobs.Waiting }} {
+				for _, j := range []func(*jobs.Row){nil, func(*jobs.Row) {}, func(j *jobs.Row) { j.Due, j.State = time.Time{}, jobs.Waiting }} {
 					if j != nil {
 						w.add(s, "a", j)
 					}
@@ -61,17 +61,17 @@ func comingCases() []testCase {
 			Run: func(w *world) {
 				s := w.Open()
 				now := w.now(s)
-				at := func(d time.Duration) func(*jobs.Job) { return func(j *jobs.Job) { j.Due = now.Add(d) } }
+				at := func(d time.Duration) func(*jobs.Row) { return func(j *jobs.Row) { j.Due = now.Add(d) } }
 				w.add(s, "long ago", at(-time.Hour))
 				w.add(s, "at since", at(-time.Minute))
 				w.add(s, "just after", at(-time.Minute+time.Microsecond))
 				w.add(s, "twice", at(-time.Second))
 				w.add(s, "twice", at(-2*time.Second))
-				w.add(s, "a mock", at(-time.Second), func(j *jobs.Job) { j.Mock = true })
-				w.add(s, "a lease", at(-time.Second), func(j *jobs.Job) { j.State = jobs.Running })
-				w.add(s, "of a queue", at(-time.Second), func(j *jobs.Job) { j.Queue = "q" })
+				w.add(s, "a mock", at(-time.Second), func(j *jobs.Row) { j.Mock = true })
+				w.add(s, "a lease", at(-time.Second), func(j *jobs.Row) { j.State = jobs.Running })
+				w.add(s, "of a queue", at(-time.Second), func(j *jobs.Row) { j.Queue = "q" })
 				w.add(s, "ahead", at(time.Hour))
-				w.add(s, "none", func(j *jobs.Job) { j.Due = time.Time{} })
+				w.add(s, "none", func(j *jobs.Row) { j.Due = time.Time{} })
 				c := w.coming(s, now.Add(-time.Minute), 100)
 				w.wantNames(c.Names, "just after", "twice", "a mock", "a lease")
 				if c.More {
@@ -91,7 +91,7 @@ func comingCases() []testCase {
 			Run: func(w *world) {
 				s := w.Open()
 				template := w.job(s, "x")
-				var list []jobs.Job
+				var list []jobs.Row
 				var all []string
 				for i := range 40 {
 					j := template
@@ -126,8 +126,8 @@ func comingCases() []testCase {
 				s := w.Open()
 				now := w.now(s)
 				w.add(s, "due")
-				later := w.add(s, "later", func(j *jobs.Job) { j.Due = now.Add(2 * time.Hour) })
-				soon := w.add(s, "soon", func(j *jobs.Job) { j.Due, j.State = now.Add(time.Hour), jobs.Running })
+				later := w.add(s, "later", func(j *jobs.Row) { j.Due = now.Add(2 * time.Hour) })
+				soon := w.add(s, "soon", func(j *jobs.Row) { j.Due, j.State = now.Add(time.Hour), jobs.Running })
 				want := func(what string, at time.Time) {
 					w.Helper()
 					if c := w.coming(s, time.Time{}, 1); !c.Next.Equal(at) || !at.IsZero() && c.Next.Location() != time.UTC {
@@ -135,9 +135,9 @@ func comingCases() []testCase {
 					}
 				}
 				want("two ahead", soon.Due)
-				w.edit(s, soon.ID, func(j *jobs.Job) { j.Due = time.Time{} })
+				w.edit(s, soon.ID, func(j *jobs.Row) { j.Due = time.Time{} })
 				want("one ahead", later.Due)
-				w.edit(s, later.ID, func(j *jobs.Job) { j.Due = now.Add(3 * time.Hour) })
+				w.edit(s, later.ID, func(j *jobs.Row) { j.Due = now.Add(3 * time.Hour) })
 				want("put off", now.Add(3*time.Hour))
 				w.update(s, func(ctx context.Context, tx jobstore.Tx) error { return tx.Delete(ctx, later.ID) })
 				want("none ahead", time.Time{})
@@ -218,19 +218,19 @@ func watchCases() []testCase {
 			Explain: "A wake-up comes for jobs that were added with a Due, and for those that were given one or another one; the commit is seen by who is woken.",
 			Run: func(w *world) {
 				s, other := w.Open(), w.Open()
-				j := w.add(s, "parked", func(j *jobs.Job) { j.Due, j.State = time.Time{}, jobs.Waiting })
+				j := w.add(s, "parked", func(j *jobs.Row) { j.Due, j.State = time.Time{}, jobs.Waiting })
 				var e ear
 				defer s.Watch(e.wake)()
 				for i := range 3 {
 					before := e.count()
-					w.edit(other, j.ID, func(j *jobs.Job) {
+					w.edit(other, j.ID, func(j *jobs.Row) {
 						j.Due, j.State, j.Run = j.Created.Add(time.Duration(i)*time.Millisecond), jobs.Queued, int64(i)
 					})
 					w.Until("a wake-up", func() bool {
 						if e.count() > before && e.heard("parked") {
 							return true
 						}
-						w.edit(other, j.ID, func(j *jobs.Job) { j.Due = j.Due.Add(time.Microsecond) }) // a call may be missing
+						w.edit(other, j.ID, func(j *jobs.Row) { j.Due = j.Due.Add(time.Microsecond) }) // a call may be missing
 						return w.soon(func() bool { return e.count() > before && e.heard("parked") })
 					})
 					if got := w.get(s, j.ID); got.Run != int64(i) {
@@ -245,18 +245,18 @@ func watchCases() []testCase {
 			Run: func(w *world) {
 				s, other := w.Open(), w.Open()
 				for by, from := range map[string]jobs.Store{"its own commits": s, "another's commits": other} {
-					for i, edit := range []func(*jobs.Job){
-						func(*jobs.Job) {},
-						func(j *jobs.Job) { j.State, j.Phase, j.Key = jobs.Running, jobs.Answered, "k" },
-						func(j *jobs.Job) { j.State, j.Due = jobs.Failed, time.Time{} },
+					for i, edit := range []func(*jobs.Row){
+						func(*jobs.Row) {},
+						func(j *jobs.Row) { j.State, j.Phase, j.Key = jobs.Running, jobs.Answered, "k" },
+						func(j *jobs.Row) { j.State, j.Due = jobs.Failed, time.Time{} },
 					} {
 						queue := fmt.Sprint("by ", by, i)
-						j := w.add(s, "a", func(j *jobs.Job) { j.Queue, j.State, j.Due = queue, jobs.Running, j.Created.Add(time.Hour) })
+						j := w.add(s, "a", func(j *jobs.Row) { j.Queue, j.State, j.Due = queue, jobs.Running, j.Created.Add(time.Hour) })
 						var e ear
 						stop := s.Watch(e.wake)
 						w.Until("a wake-up by "+by, func() bool {
 							w.save(s, j)
-							w.edit(from, j.ID, func(j *jobs.Job) { j.State, j.Due = jobs.Queued, j.Created; edit(j) })
+							w.edit(from, j.ID, func(j *jobs.Row) { j.State, j.Due = jobs.Queued, j.Created; edit(j) })
 							return w.soon(func() bool { return e.heard(jobstore.QueueWord(queue)) })
 						})
 						stop()

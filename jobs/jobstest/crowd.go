@@ -62,7 +62,7 @@ func Crowd(t *testing.T, c CrowdConfig) {
 		}
 	}
 	wg.Wait()
-	list, err := services[0].List(ctx, jobs.Query{})
+	list, err := services[0].Rows(ctx, jobs.Filter{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -148,7 +148,7 @@ func (p *posts) run(ctx context.Context, s *jobs.Service, r *rand.Rand) error {
 }
 
 func (p *posts) withdraw(ctx context.Context, s *jobs.Service, key string) error {
-	found, err := s.List(ctx, jobs.Query{Name: "post", Key: key, States: []jobs.State{jobs.Queued, jobs.Running}})
+	found, err := s.List(ctx, jobs.Filter{Name: "post", Key: key, States: []jobs.State{jobs.Queued, jobs.Running}})
 	if err != nil || len(found) == 0 {
 		return err
 	}
@@ -161,14 +161,14 @@ func (p *posts) withdraw(ctx context.Context, s *jobs.Service, key string) error
 // check holds what is stored against what callers were told.
 func (p *posts) check(ctx context.Context, s *jobs.Service) {
 	p.Helper()
-	list, err := s.List(ctx, jobs.Query{Name: "post"})
+	list, err := s.Rows(ctx, jobs.Filter{Name: "post"})
 	if err != nil {
 		p.Fatal(err)
 	}
 	if err := lawfulKeys(list); err != nil {
 		p.Error(err)
 	}
-	there := map[jobs.ID]*jobs.Job{}
+	there := map[jobs.ID]*jobs.Row{}
 	ends := 0
 	for i := range list {
 		j := &list[i]
@@ -192,7 +192,7 @@ func (p *posts) check(ctx context.Context, s *jobs.Service) {
 	}
 }
 
-func (p *posts) checkOne(j *jobs.Job) {
+func (p *posts) checkOne(j *jobs.Row) {
 	answers, ends := p.accepted[j.ID], p.ended[j.ID]["failed"]
 	if p.ended[j.ID]["withdrawn"] > 0 {
 		ends++

@@ -18,8 +18,8 @@ import (
 )
 
 // pick is what Find should answer for d, by this time.
-func pick(list []jobs.Job, s jobs.Selector, by time.Time, limit int) []jobs.Job {
-	var out []jobs.Job
+func pick(list []jobs.Row, s jobs.Selector, by time.Time, limit int) []jobs.Row {
+	var out []jobs.Row
 	pattern := glob.Compile(s.Pattern)
 	for _, j := range list {
 		named := s.Pattern != "" && pattern.Match(j.Name) || s.Pattern == "" && slices.Contains(s.Names, j.Name)
@@ -27,20 +27,20 @@ func pick(list []jobs.Job, s jobs.Selector, by time.Time, limit int) []jobs.Job 
 			out = append(out, j)
 		}
 	}
-	slices.SortFunc(out, func(a, b jobs.Job) int {
+	slices.SortFunc(out, func(a, b jobs.Row) int {
 		return cmp.Or(cmp.Compare(a.Priority, b.Priority), a.Due.Compare(b.Due), cmp.Compare(a.ID, b.ID))
 	})
 	return out[:min(limit, len(out))]
 }
 
 // crowd saves jobs of many names, priorities and times, some of them mocks, and some without a Due.
-func (w *world) crowd(s jobs.Store, n int) []jobs.Job {
+func (w *world) crowd(s jobs.Store, n int) []jobs.Row {
 	w.Helper()
 	template := w.job(s, "x")
 	names := []string{"a", "a/1", "a/2", "b", "B", "Foo1", "foo2", "é", "a*", "[a]", "www-prod/SendEmail"}
 	states := []jobs.State{jobs.Queued, jobs.RunQueued, jobs.Running, jobs.Paused}
 	r := rand.New(rand.NewPCG(1, 2))
-	list := make([]jobs.Job, n)
+	list := make([]jobs.Row, n)
 	for i := range list {
 		j := template
 		j.Name = names[r.IntN(len(names))]
@@ -105,32 +105,34 @@ func dueCases() []testCase {
 							if by.IsZero() {
 								until = now
 							}
-							found := w.find(s, jobs.Query{Limit: limit, Due: &jobs.Due{Selector: sel, By: by}})
+							found := w.find(s, Query{Page: jobstore.Page{Limit: limit}, Due: &jobs.Due{Selector: sel, By: by}})
 							w.wantIDs(found, pick(list, sel, until, limit), "%+v by %v, limit %d", sel, by, limit)
 						}
 					}
 				}
 				sel, limit := selectors[0], 10
 				w.update(s, func(ctx context.Context, tx jobstore.Tx) error { // the same in a transaction that locks
-					found, err := tx.Find(ctx, jobs.Query{Limit: limit, Due: &jobs.Due{Selector: sel}})
+					found, err := tx.Due(ctx, jobs.Due{Selector: sel}, limit)
 					w.wantIDs(found, pick(list, sel, now, limit), "in Update")
 					for _, j := range found {
-						w.wantSame(j, list[slices.IndexFunc(list, func(o jobs.Job) bool { return o.ID == j.ID })], "in Update")
+						w.wantSame(j, list[slices.IndexFunc(list, func(o jobs.Row) bool { return o.ID == j.ID })], "in Update")
 					}
 					return err
 				})
 			},
 		},
 		{
-			Area: "due", Name: "other fields",
-			Explain: "Where Due is set, of the other fields only Limit counts.",
+			Area: "due", Name: "a limit",
+			Explain: "Due is asked with a limit above 0.",
 			Run: func(w *world) {
 				s := w.Open()
-				list := w.save(s, w.job(s, "a"), w.job(s, "b"))
-				q := due("*", 10)
-				q.After, q.IDs, q.Name, q.States, q.SequenceKey, q.Parent = list[1].ID, []jobs.ID{4711}, "z", []jobs.State{jobs.Failed}, "k", 9
-				q.Queue, q.Key, q.UniqueKey, q.Expired = "q", "k", "u", list[0].Created
-				w.wantIDs(w.find(s, q), list, "a query with all fields set")
+				w.add(s, "a")
+				for _, limit := range []int{0, -1} {
+					ctx, cancel := w.Ctx()
+					err := s.View(ctx, func(ctx context.Context, tx jobstore.Tx) error { _, err := due("*", limit).Find(ctx, tx); return err })
+					cancel()
+					w.WantIs(err, jobs.ErrBadJob, "Due with the limit %d", limit)
+				}
 			},
 		},
 		{
@@ -148,7 +150,7 @@ func dueCases() []testCase {
 					return b.String()
 				}
 				template := w.job(s, "x")
-				list := make([]jobs.Job, 60)
+				list := make([]jobs.Row, 60)
 				for i := range list {
 					list[i] = template
 					list[i].Name = text(letters, 4)
@@ -164,10 +166,10 @@ func dueCases() []testCase {
 					"[a-", strings.Repeat("*a*a*a*a*b", 1000), strings.Repeat("?", 10_000), strings.Repeat("[", 10_000),
 					"' OR 1=1 --", "a\x00b", "\xff*", "*\xc3",
 				} {
-					var found []jobs.Job
+					var found []jobs.Row
 					ctx, cancel := w.Ctx()
 					err := s.View(ctx, func(ctx context.Context, tx jobstore.Tx) (err error) {
-						found, err = tx.Find(ctx, due(p, 100))
+						found, err = due(p, 100).Find(ctx, tx)
 						return err
 					})
 					cancel()
@@ -185,7 +187,7 @@ func dueCases() []testCase {
 			Run: func(w *world) {
 				s := w.Open()
 				template := w.job(s, "x")
-				list := make([]jobs.Job, 300)
+				list := make([]jobs.Row, 300)
 				var some []string
 				for i := range list {
 					list[i] = template
@@ -198,7 +200,7 @@ func dueCases() []testCase {
 				list = w.save(s, list...)
 				for _, sel := range []jobs.Selector{{Pattern: "*"}, {Pattern: "*7"}, {Pattern: "name-12?"}, {Names: some}} {
 					for _, limit := range []int{1, 500} {
-						found := w.find(s, jobs.Query{Limit: limit, Due: &jobs.Due{Selector: sel}})
+						found := w.find(s, Query{Page: jobstore.Page{Limit: limit}, Due: &jobs.Due{Selector: sel}})
 						w.wantIDs(found, pick(list, sel, template.Created, limit), "%.30v, limit %d", sel.Pattern, limit)
 					}
 				}
@@ -212,24 +214,24 @@ func dueCases() []testCase {
 				list := w.save(s, w.job(s, "a"), w.job(s, "b"))
 				list[1].Due = list[0].Due
 				a, b := list[0], w.save(s, list[1])[0]
-				step := func(what string, how func(*jobs.Job), want ...jobs.Job) {
+				step := func(what string, how func(*jobs.Row), want ...jobs.Row) {
 					w.Helper()
 					w.edit(s, a.ID, how)
 					w.wantIDs(w.find(s, due("*", 10)), want, "%s", what)
 				}
-				step("no change", func(*jobs.Job) {}, a, b)
-				step("later", func(j *jobs.Job) { j.Due = j.Due.Add(time.Microsecond) }, b, a)
-				step("more urgent", func(j *jobs.Job) { j.Priority-- }, a, b)
-				step("a mock", func(j *jobs.Job) { j.Mock = true }, b)
-				step("none any more", func(j *jobs.Job) { j.Mock = false }, a, b)
-				step("of a queue", func(j *jobs.Job) { j.Queue = "q" }, b)
-				step("of none again", func(j *jobs.Job) { j.Queue = "" }, a, b)
-				step("not at all", func(j *jobs.Job) { j.Due = time.Time{} }, b)
-				step("in an hour", func(j *jobs.Job) { j.Due = j.Created.Add(time.Hour) }, b)
-				step("again", func(j *jobs.Job) { j.Due = j.Created }, a, b)
-				step("renamed", func(j *jobs.Job) { j.Name = "c" }, a, b)
+				step("no change", func(*jobs.Row) {}, a, b)
+				step("later", func(j *jobs.Row) { j.Due = j.Due.Add(time.Microsecond) }, b, a)
+				step("more urgent", func(j *jobs.Row) { j.Priority-- }, a, b)
+				step("a mock", func(j *jobs.Row) { j.Mock = true }, b)
+				step("none any more", func(j *jobs.Row) { j.Mock = false }, a, b)
+				step("of a queue", func(j *jobs.Row) { j.Queue = "q" }, b)
+				step("of none again", func(j *jobs.Row) { j.Queue = "" }, a, b)
+				step("not at all", func(j *jobs.Row) { j.Due = time.Time{} }, b)
+				step("in an hour", func(j *jobs.Row) { j.Due = j.Created.Add(time.Hour) }, b)
+				step("again", func(j *jobs.Row) { j.Due = j.Created }, a, b)
+				step("renamed", func(j *jobs.Row) { j.Name = "c" }, a, b)
 				w.wantIDs(w.find(s, due("a", 10)), nil, "the old name")
-				w.wantIDs(w.find(s, due("c", 10)), []jobs.Job{a}, "the new name")
+				w.wantIDs(w.find(s, due("c", 10)), []jobs.Row{a}, "the new name")
 			},
 		},
 		{
@@ -237,7 +239,7 @@ func dueCases() []testCase {
 			Explain: "A job is due from its Due on, by the store's clock, and not before.",
 			Run: func(w *world) {
 				s := w.Open()
-				j := w.add(s, "a", func(j *jobs.Job) { j.Due = j.Created.Add(300 * time.Millisecond) })
+				j := w.add(s, "a", func(j *jobs.Row) { j.Due = j.Created.Add(300 * time.Millisecond) })
 				w.Until("the job is due", func() bool {
 					found := w.find(s, due("a", 1))
 					now := w.coming(s, time.Time{}, 0).Now // that of a transaction may be a little behind
@@ -250,11 +252,11 @@ func dueCases() []testCase {
 		},
 		{
 			Area: "due", Name: "disjoint claims",
-			Explain: "Of all who look for what is due at once, each gets other jobs: Find locks them, and passes over those that others have locked.",
+			Explain: "Of all who look for what is due at once, each gets other jobs: Due locks them, and passes over those that others have locked.",
 			Run: func(w *world) {
 				s, other := w.Open(), w.Open()
 				const total = 160
-				list := make([]jobs.Job, total)
+				list := make([]jobs.Row, total)
 				template := w.job(s, "claim")
 				for i := range list {
 					list[i] = template
@@ -268,7 +270,7 @@ func dueCases() []testCase {
 						var mine []jobs.ID
 						if !w.try(from, func(ctx context.Context, tx jobstore.Tx) error {
 							mine = nil
-							found, err := tx.Find(ctx, due("cl*", 3))
+							found, err := due("cl*", 3).Find(ctx, tx)
 							for i := range found {
 								found[i].State, found[i].Due = jobs.Running, time.Time{}
 								mine = append(mine, found[i].ID)
@@ -306,18 +308,18 @@ func dueCases() []testCase {
 				s, other := w.Open(), w.Open()
 				list := w.save(s, w.job(s, "a"), w.job(s, "a"))
 				w.update(s, func(ctx context.Context, tx jobstore.Tx) error {
-					first, err := only(tx.Find(ctx, due("a", 1)))
+					first, err := only(due("a", 1).Find(ctx, tx))
 					if err != nil {
 						return err
 					}
-					var second []jobs.Job
+					var second []jobs.Row
 					if err := other.Update(ctx, func(ctx context.Context, tx jobstore.Tx) (err error) {
-						second, err = tx.Find(ctx, due("a", 5))
+						second, err = due("a", 5).Find(ctx, tx)
 						return err
 					}); err != nil {
 						return err
 					}
-					w.wantIDs([]jobs.Job{first}, list[:1], "the first claim")
+					w.wantIDs([]jobs.Row{first}, list[:1], "the first claim")
 					w.wantIDs(second, list[1:], "the second claim")
 					return nil
 				})

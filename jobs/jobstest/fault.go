@@ -92,7 +92,7 @@ func closeCases() []testCase {
 				close(release)
 				w.Must(suite.Ends(w.World, ended, "the transaction"), "the transaction")
 				w.Must(suite.Ends(w.World, closed, "Close"), "Close")
-				if n := len(w.find(w.Open(), jobs.Query{})); n != 1 {
+				if n := len(w.find(w.Open(), Query{})); n != 1 {
 					w.Errorf("%d jobs are there, not the one that was saved during Close", n)
 				}
 			},
@@ -146,7 +146,7 @@ func faultCases() []testCase {
 					w.h.Sever(w.TB, s)
 					w.through("a change", func(ctx context.Context) error {
 						return s.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error {
-							return edit(ctx, tx, j.ID, func(j *jobs.Job) { j.Run = int64(i) })
+							return edit(ctx, tx, j.ID, func(j *jobs.Row) { j.Run = int64(i) })
 						})
 					})
 					if got := w.get(s, j.ID).Run; got != int64(i) {
@@ -185,7 +185,7 @@ func faultCases() []testCase {
 					n := -1
 					w.through("a look at what is there", func(ctx context.Context) error {
 						return s.View(ctx, func(ctx context.Context, tx jobstore.Tx) error {
-							found, err := tx.Find(ctx, jobs.Query{Name: name})
+							found, err := tx.Named(ctx, name, jobstore.Page{})
 							n = len(found)
 							return err
 						})
@@ -203,15 +203,15 @@ func faultCases() []testCase {
 			Run: func(w *world) {
 				s := w.Open()
 				list := w.save(s, w.job(s, "a"), w.job(s, "b"), w.job(s, "c"))
-				w.edit(s, list[0].ID, func(j *jobs.Job) { j.State, j.Token, j.Due, j.Data = jobs.Running, 1, time.Time{}, []byte(`{"n":1}`) })
+				w.edit(s, list[0].ID, func(j *jobs.Row) { j.State, j.Token, j.Due, j.Data = jobs.Running, 1, time.Time{}, []byte(`{"n":1}`) })
 				w.update(s, func(ctx context.Context, tx jobstore.Tx) error { return tx.Delete(ctx, list[2].ID) })
-				want := w.find(s, jobs.Query{})
+				want := w.find(s, Query{})
 				w.h.Restart(w.TB)
 				again := w.Open()
-				var got []jobs.Job
+				var got []jobs.Row
 				w.through("a look at what is there", func(ctx context.Context) error {
 					return again.View(ctx, func(ctx context.Context, tx jobstore.Tx) (err error) {
-						got, err = tx.Find(ctx, jobs.Query{})
+						got, err = tx.All(ctx, jobstore.Page{})
 						return err
 					})
 				})

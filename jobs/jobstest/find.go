@@ -14,10 +14,10 @@ import (
 )
 
 // herd saves jobs that differ in all that a Query asks for.
-func (w *world) herd(s jobs.Store) []jobs.Job {
+func (w *world) herd(s jobs.Store) []jobs.Row {
 	w.Helper()
 	template := w.job(s, "x")
-	var list []jobs.Job
+	var list []jobs.Row
 	for i := range 60 {
 		j := template
 		j.Name = []string{"a", "A", "a*", "b"}[i%4]
@@ -36,8 +36,8 @@ func (w *world) herd(s jobs.Store) []jobs.Job {
 }
 
 // filter is what Find should answer for q, without Due and Line.
-func filter(list []jobs.Job, q *jobs.Query) []jobs.Job {
-	var out []jobs.Job
+func filter(list []jobs.Row, q *Query) []jobs.Row {
+	var out []jobs.Row
 	for _, j := range list { // in the order of ids
 		if j.ID > q.After && (q.IDs == nil || slices.Contains(q.IDs, j.ID)) && (q.Name == "" || q.Name == j.Name) &&
 			(q.States == nil || slices.Contains(q.States, j.State)) && (q.SequenceKey == "" || q.SequenceKey == j.SequenceKey) &&
@@ -47,7 +47,7 @@ func filter(list []jobs.Job, q *jobs.Query) []jobs.Job {
 		}
 	}
 	if !q.Expired.IsZero() {
-		slices.SortStableFunc(out, func(a, b jobs.Job) int { return a.Expires.Compare(b.Expires) })
+		slices.SortStableFunc(out, func(a, b jobs.Row) int { return a.Expires.Compare(b.Expires) })
 	}
 	if q.Limit > 0 {
 		out = out[:min(q.Limit, len(out))]
@@ -59,65 +59,54 @@ func findCases() []testCase {
 	return []testCase{
 		{
 			Area: "find", Name: "filters",
-			Explain: "All that is set in a Query must hold of a job: ids above After, ids, the exact name, one of the states, the keys, the parent, the queue, and what has expired by a time; the answer is in the order of ids, or of what has expired first, and has the first Limit.",
+			Explain: "Each method finds what it says: jobs of ids, of an exact name, key, unique key, sequence, queue or parent, all of them, and what has expired by a time. A page has ids above After, one of the states, and the first Limit; the answer is in the order of ids, or of what has expired first.",
 			Run: func(w *world) {
 				s := w.Open()
 				list := w.herd(s)
 				at := list[0].Created
 				some := []jobs.ID{list[50].ID, list[3].ID, 4711, list[3].ID, list[20].ID, -1, 0}
-				queries := []jobs.Query{
+				queries := []Query{
 					{},
-					{Limit: 1},
-					{Limit: 1000},
-					{After: list[9].ID},
-					{After: list[59].ID},
-					{After: math.MaxInt64},
+					{Page: jobstore.Page{Limit: 1}},
+					{Page: jobstore.Page{Limit: 1000}},
+					{Page: jobstore.Page{After: list[9].ID}},
+					{Page: jobstore.Page{After: list[59].ID}},
+					{Page: jobstore.Page{After: math.MaxInt64}},
 					{IDs: some},
 					{IDs: []jobs.ID{}},
-					{IDs: some, After: list[3].ID, Limit: 1},
-					{IDs: ids(list), Name: "b"},
 					{Name: "a"},
 					{Name: "a*"},
-					{Name: "A", Limit: 2},
+					{Page: jobstore.Page{Limit: 2}, Name: "A"},
 					{Name: "nobody"},
-					{Name: "a", After: list[8].ID, Limit: 3},
-					{States: []jobs.State{jobs.Failed}},
-					{States: []jobs.State{jobs.Queued, jobs.Running, jobs.Queued}},
-					{States: []jobs.State{}},
-					{States: []jobs.State{jobs.Cancelled}},
+					{Page: jobstore.Page{After: list[8].ID, Limit: 3}, Name: "a"},
+					{Page: jobstore.Page{States: []jobs.State{jobs.Failed}}},
+					{Page: jobstore.Page{States: []jobs.State{jobs.Queued, jobs.Running, jobs.Queued}}},
+					{Page: jobstore.Page{States: []jobs.State{}}},
+					{Page: jobstore.Page{States: []jobs.State{jobs.Cancelled}}},
 					{SequenceKey: "k"},
-					{SequenceKey: "K", States: []jobs.State{jobs.Waiting}, Limit: 1},
-					{SequenceKey: "k", States: []jobs.State{jobs.Queued, jobs.Waiting}, After: list[10].ID},
+					{Page: jobstore.Page{States: []jobs.State{jobs.Waiting}, Limit: 1}, SequenceKey: "K"},
+					{Page: jobstore.Page{States: []jobs.State{jobs.Queued, jobs.Waiting}, After: list[10].ID}, SequenceKey: "k"},
 					{SequenceKey: "nothing"},
 					{Parent: 300},
-					{Parent: 100, States: []jobs.State{jobs.Failed, jobs.Finished}},
+					{Page: jobstore.Page{States: []jobs.State{jobs.Failed, jobs.Finished}}, Parent: 100},
 					{Parent: 4711},
-					{Name: "b", States: []jobs.State{jobs.Failed}, SequenceKey: "k", Parent: 200},
 					{Queue: "q"},
-					{Queue: "Q", Limit: 3},
-					{Queue: "q", After: list[20].ID, Limit: 4},
-					{Queue: "q", States: []jobs.State{jobs.Running}},
-					{Queue: "q", States: []jobs.State{jobs.Running, jobs.Queued, jobs.Failed}, After: list[10].ID, Limit: 5},
+					{Page: jobstore.Page{Limit: 3}, Queue: "Q"},
+					{Page: jobstore.Page{After: list[20].ID, Limit: 4}, Queue: "q"},
+					{Page: jobstore.Page{States: []jobs.State{jobs.Running}}, Queue: "q"},
+					{Page: jobstore.Page{States: []jobs.State{jobs.Running, jobs.Queued, jobs.Failed}, After: list[10].ID, Limit: 5}, Queue: "q"},
 					{Queue: "nothing"},
-					{Queue: "q", Name: "b"},
-					{Queue: "q", Name: "A", IDs: ids(list)},
-					{Name: "a*", Queue: "q"},
 					{Name: "b", Key: "k"},
-					{Name: "b", Key: "K", States: []jobs.State{jobs.Queued, jobs.Running}},
-					{Name: "A", Key: "k", After: list[20].ID, Limit: 1},
+					{Page: jobstore.Page{States: []jobs.State{jobs.Queued, jobs.Running}}, Name: "b", Key: "K"},
+					{Page: jobstore.Page{After: list[20].ID, Limit: 1}, Name: "A", Key: "k"},
 					{Name: "b", Key: "nothing"},
 					{Name: "b", UniqueKey: "u"},
-					{Name: "b", UniqueKey: "k", Limit: 1},
+					{Page: jobstore.Page{Limit: 1}, Name: "b", UniqueKey: "k"},
 					{Name: "b", UniqueKey: "K"},
-					{Name: "A", UniqueKey: "k", Key: "k", Queue: "q"},
-					{Name: "b", UniqueKey: "u", Queue: "q", IDs: some},
 					{Expired: at},
 					{Expired: at.Add(-3 * time.Second)},
 					{Expired: at.Add(-time.Hour)},
-					{Expired: at, Limit: 4},
-					{Expired: at, Queue: "q", States: []jobs.State{jobs.Failed}, Limit: 2},
-					{Expired: at, Name: "A", After: list[30].ID},
-					{Expired: at, IDs: some},
+					{Page: jobstore.Page{Limit: 4}, Expired: at},
 				}
 				for i, q := range queries {
 					want := filter(list, &q)
@@ -129,7 +118,7 @@ func findCases() []testCase {
 				}
 				w.update(s, func(ctx context.Context, tx jobstore.Tx) error { // the same in a transaction that locks
 					for i, q := range queries {
-						found, err := tx.Find(ctx, q)
+						found, err := q.Find(ctx, tx)
 						if err != nil {
 							return fmt.Errorf("query %d: %w", i, err)
 						}
@@ -150,25 +139,25 @@ func findCases() []testCase {
 				changed.Queue, changed.Key, changed.UniqueKey, changed.Expires = "q", "k", "u", changed.Created
 				w.save(s, changed)
 				for _, c := range []struct {
-					q    jobs.Query
-					want []jobs.Job
+					q    Query
+					want []jobs.Row
 				}{
-					{jobs.Query{Name: "a"}, list[1:2]},
-					{jobs.Query{Name: "b"}, []jobs.Job{list[0], list[2]}},
-					{jobs.Query{SequenceKey: "k"}, list[:1]},
-					{jobs.Query{Parent: 9}, list[:1]},
-					{jobs.Query{Queue: "q"}, list[:1]},
-					{jobs.Query{Name: "b", Key: "k"}, list[:1]},
-					{jobs.Query{Name: "a", Key: "k"}, nil},
-					{jobs.Query{Name: "b", UniqueKey: "u"}, list[:1]},
-					{jobs.Query{Expired: changed.Created}, list[:1]},
-					{jobs.Query{States: []jobs.State{jobs.Queued}}, list[1:]},
+					{Query{Name: "a"}, list[1:2]},
+					{Query{Name: "b"}, []jobs.Row{list[0], list[2]}},
+					{Query{SequenceKey: "k"}, list[:1]},
+					{Query{Parent: 9}, list[:1]},
+					{Query{Queue: "q"}, list[:1]},
+					{Query{Name: "b", Key: "k"}, list[:1]},
+					{Query{Name: "a", Key: "k"}, nil},
+					{Query{Name: "b", UniqueKey: "u"}, list[:1]},
+					{Query{Expired: changed.Created}, list[:1]},
+					{Query{Page: jobstore.Page{States: []jobs.State{jobs.Queued}}}, list[1:]},
 				} {
 					w.wantIDs(w.find(s, c.q), c.want, "%+v", c.q)
 				}
 				changed.SequenceKey, changed.Parent, changed.Queue, changed.Key, changed.UniqueKey, changed.Expires = "", 0, "", "", "", time.Time{}
 				w.save(s, changed)
-				for what, q := range map[string]jobs.Query{
+				for what, q := range map[string]Query{
 					"key": {SequenceKey: "k"}, "parent": {Parent: 9}, "queue": {Queue: "q"}, "answer's key": {Name: "b", Key: "k"},
 					"unique key": {Name: "b", UniqueKey: "u"}, "expiry": {Expired: changed.Created},
 				} {
@@ -186,7 +175,7 @@ func findCases() []testCase {
 					from := []jobs.Store{s, other}[i%2]
 					for range 5 {
 						w.try(from, func(ctx context.Context, tx jobstore.Tx) error {
-							found, err := tx.Find(ctx, jobs.Query{Name: "tick", States: []jobs.State{jobs.Queued}})
+							found, err := tx.Named(ctx, "tick", jobstore.Page{States: []jobs.State{jobs.Queued}})
 							if err != nil {
 								return err
 							}
@@ -200,7 +189,7 @@ func findCases() []testCase {
 						})
 					}
 				})
-				for _, j := range w.find(s, jobs.Query{}) {
+				for _, j := range w.find(s, Query{}) {
 					if j.Run != 30 {
 						w.Errorf("30 transactions added one each, and came to %d", j.Run)
 					}
@@ -212,16 +201,16 @@ func findCases() []testCase {
 			Explain: "Find waits for jobs that another transaction has locked, and then judges by what they have become: one that still fits is found, one that fits no more is not.",
 			Run: func(w *world) {
 				s, other := w.Open(), w.Open()
-				q := jobs.Query{SequenceKey: "k", States: []jobs.State{jobs.Queued, jobs.Running}}
+				q := Query{Page: jobstore.Page{States: []jobs.State{jobs.Queued, jobs.Running}}, SequenceKey: "k"}
 				for _, c := range []struct {
 					becomes jobs.State
 					found   int
 				}{{jobs.Running, 1}, {jobs.Queued, 1}, {jobs.Failed, 0}} {
-					j := w.add(s, "a", func(j *jobs.Job) { j.SequenceKey = "k" })
+					j := w.add(s, "a", func(j *jobs.Row) { j.SequenceKey = "k" })
 					ended := make(chan int, 1)
 					started := false
 					w.update(s, func(ctx context.Context, tx jobstore.Tx) error {
-						if err := edit(ctx, tx, j.ID, func(j *jobs.Job) { j.State = c.becomes; j.Run = 1 }); err != nil {
+						if err := edit(ctx, tx, j.ID, func(j *jobs.Row) { j.State = c.becomes; j.Run = 1 }); err != nil {
 							return err
 						}
 						if started {
@@ -231,7 +220,7 @@ func findCases() []testCase {
 						go func() {
 							n := -1
 							w.try(other, func(ctx context.Context, tx jobstore.Tx) error {
-								found, err := tx.Find(ctx, q)
+								found, err := q.Find(ctx, tx)
 								n = len(found)
 								if n > 0 && found[0].Run != 1 {
 									w.Errorf("a job was found as it was before")
@@ -262,16 +251,16 @@ func findCases() []testCase {
 				s := w.Open()
 				j := w.add(s, "x")
 				for _, text := range []string{"' OR 1=1 --", `" OR ""="`, "%", "_", "*", "x' ; DROP TABLE jobs; --", strings.Repeat("x", 100_000), "x\x00", "\xff\xfe", "$1", "?"} {
-					for what, q := range map[string]jobs.Query{
-						"name": {Name: text}, "key": {SequenceKey: text}, "state": {States: []jobs.State{jobs.State(text)}}, "queue": {Queue: text},
+					for what, q := range map[string]Query{
+						"name": {Name: text}, "key": {SequenceKey: text}, "state": {Page: jobstore.Page{States: []jobs.State{jobs.State(text)}}}, "queue": {Queue: text},
 						"answer's key": {Name: "x", Key: text}, "unique key": {Name: "x", UniqueKey: text},
-						"line": {Limit: 1, Line: &jobs.Line{Queue: text, State: jobs.Queued}}, "line's state": {Limit: 1, Line: &jobs.Line{Queue: "q", State: jobs.State(text)}},
-						"due name": {Limit: 1, Due: &jobs.Due{Selector: jobs.Selector{Names: []string{text}}}},
+						"line": {Page: jobstore.Page{Limit: 1}, Line: &jobs.Line{Queue: text, State: jobs.Queued}}, "line's state": {Page: jobstore.Page{Limit: 1}, Line: &jobs.Line{Queue: "q", State: jobs.State(text)}},
+						"due name": {Page: jobstore.Page{Limit: 1}, Due: &jobs.Due{Selector: jobs.Selector{Names: []string{text}}}},
 					} {
-						var found []jobs.Job
+						var found []jobs.Row
 						ctx, cancel := w.Ctx()
 						err := s.View(ctx, func(ctx context.Context, tx jobstore.Tx) (err error) {
-							found, err = tx.Find(ctx, q)
+							found, err = q.Find(ctx, tx)
 							return err
 						})
 						cancel()

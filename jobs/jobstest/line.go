@@ -17,7 +17,7 @@ import (
 )
 
 // before is the order of a line.
-func before(o jobs.Order, a, b *jobs.Job) int {
+func before(o jobs.Order, a, b *jobs.Row) int {
 	if o == jobs.PriorityFirst {
 		return cmp.Or(cmp.Compare(a.Priority, b.Priority), a.Due.Compare(b.Due), cmp.Compare(a.ID, b.ID))
 	}
@@ -25,20 +25,20 @@ func before(o jobs.Order, a, b *jobs.Job) int {
 }
 
 // inLine is what Find should answer for l, by this time.
-func inLine(list []jobs.Job, l *jobs.Line, by time.Time, limit int) []jobs.Job {
-	var out []jobs.Job
+func inLine(list []jobs.Row, l *jobs.Line, by time.Time, limit int) []jobs.Row {
+	var out []jobs.Row
 	for _, j := range list {
 		if l.Queue != "" && j.Queue == l.Queue && j.State == l.State && !j.Due.IsZero() && !j.Due.After(by) &&
 			j.Weight <= l.MaxWeight.Or(math.MaxInt64) && (l.After == nil || before(l.Order, l.After, &j) < 0) {
 			out = append(out, j)
 		}
 	}
-	slices.SortFunc(out, func(a, b jobs.Job) int { return before(l.Order, &a, &b) })
+	slices.SortFunc(out, func(a, b jobs.Row) int { return before(l.Order, &a, &b) })
 	return out[:min(limit, len(out))]
 }
 
 // weighed is what Weigh should answer.
-func weighed(list []jobs.Job, queue string) (n, weight int64) {
+func weighed(list []jobs.Row, queue string) (n, weight int64) {
 	for _, j := range list {
 		if queue != "" && j.Queue == queue && j.State.Runs() {
 			n, weight = n+1, weight+j.Weight
@@ -48,17 +48,17 @@ func weighed(list []jobs.Job, queue string) (n, weight int64) {
 }
 
 // line is the query for what waits in a queue.
-func line(queue string, limit int) jobs.Query {
-	return jobs.Query{Limit: limit, Line: &jobs.Line{Queue: queue, State: jobs.Queued}}
+func line(queue string, limit int) Query {
+	return Query{Page: jobstore.Page{Limit: limit}, Line: &jobs.Line{Queue: queue, State: jobs.Queued}}
 }
 
 // queues saves jobs of queues that differ in all that a Line asks for, and some of none.
-func (w *world) queues(s jobs.Store, n int) []jobs.Job {
+func (w *world) queues(s jobs.Store, n int) []jobs.Row {
 	w.Helper()
 	template := w.job(s, "x")
 	r := rand.New(rand.NewPCG(5, 6))
 	states := []jobs.State{jobs.Queued, jobs.Queued, jobs.Queued, jobs.Running, jobs.Running, jobs.RunQueued, jobs.Failed, jobs.Waiting}
-	list := make([]jobs.Job, n)
+	list := make([]jobs.Row, n)
 	for i := range list {
 		j := template
 		j.Name = []string{"x", "y"}[r.IntN(2)]
@@ -93,7 +93,7 @@ func lineCases() []testCase {
 				other.Due, other.Priority = now.Add(-2*time.Second), 100 // a job that stands elsewhere now
 				gone := other
 				gone.ID, gone.Priority = math.MaxInt32, 1
-				check := func(where string, limit int, find func(q jobs.Query) []jobs.Job) {
+				check := func(where string, limit int, find func(q Query) []jobs.Row) {
 					w.Helper()
 					for _, order := range []jobs.Order{jobs.TimeFirst, jobs.PriorityFirst} {
 						for i, l := range []jobs.Line{
@@ -115,15 +115,15 @@ func lineCases() []testCase {
 							{Queue: "q", State: jobs.Queued, After: &other},
 							{Queue: "q", State: jobs.Running, After: &other},
 							{Queue: "q", State: jobs.Queued, After: &gone, MaxWeight: task.Set[int64](1000), By: now.Add(24 * time.Hour)},
-							{Queue: "q", State: jobs.Queued, After: &jobs.Job{Priority: jobs.MaxPriority, Due: now.Add(48 * time.Hour), ID: 1}},
-							{Queue: "q", State: jobs.Queued, After: &jobs.Job{Priority: -2 * jobs.MaxPriority, Due: now.Add(-48 * time.Hour)}},
+							{Queue: "q", State: jobs.Queued, After: &jobs.Row{Job: jobs.Job{Priority: jobs.MaxPriority, ID: 1}, Due: now.Add(48 * time.Hour)}},
+							{Queue: "q", State: jobs.Queued, After: &jobs.Row{Job: jobs.Job{Priority: -2 * jobs.MaxPriority}, Due: now.Add(-48 * time.Hour)}},
 						} {
 							l.Order = order
 							by := l.By
 							if by.IsZero() {
 								by = now
 							}
-							found, want := find(jobs.Query{Limit: limit, Line: &l}), inLine(list, &l, by, limit)
+							found, want := find(Query{Page: jobstore.Page{Limit: limit}, Line: &l}), inLine(list, &l, by, limit)
 							w.wantIDs(found, want, "%s: line %d in order %d, limit %d", where, i, order, limit)
 							for k := range min(len(found), len(want), 3) {
 								w.wantSame(found[k], want[k], "line %d", i)
@@ -132,11 +132,11 @@ func lineCases() []testCase {
 					}
 				}
 				for _, limit := range []int{1, 4, 1000} {
-					check("in a View", limit, func(q jobs.Query) []jobs.Job { return w.find(s, q) })
+					check("in a View", limit, func(q Query) []jobs.Row { return w.find(s, q) })
 				}
 				w.update(s, func(ctx context.Context, tx jobstore.Tx) (err error) {
-					check("in Update", 5, func(q jobs.Query) []jobs.Job {
-						found, bad := tx.Find(ctx, q)
+					check("in Update", 5, func(q Query) []jobs.Row {
+						found, bad := q.Find(ctx, tx)
 						err = errors.Join(err, bad)
 						return found
 					})
@@ -145,18 +145,14 @@ func lineCases() []testCase {
 			},
 		},
 		{
-			Area: "line", Name: "other fields",
-			Explain: "Where Line is set, of the other fields of a Query only Limit counts, which is not 0.",
+			Area: "line", Name: "a limit",
+			Explain: "Line is asked with a limit above 0.",
 			Run: func(w *world) {
 				s := w.Open()
-				j := w.add(s, "a", func(j *jobs.Job) { j.Queue = "q" })
-				q := line("q", 10)
-				q.After, q.IDs, q.Name, q.States, q.SequenceKey, q.Parent = j.ID, []jobs.ID{4711}, "z", []jobs.State{jobs.Failed}, "k", 9
-				q.Queue, q.UniqueKey, q.Key, q.Expired, q.Due = "p", "u", "k", j.Created, due("b", 1).Due
-				w.wantIDs(w.find(s, q), []jobs.Job{j}, "a query with all fields set")
+				w.add(s, "a", func(j *jobs.Row) { j.Queue = "q" })
 				ctx, cancel := w.Ctx()
 				defer cancel()
-				err := s.View(ctx, func(ctx context.Context, tx jobstore.Tx) error { _, err := tx.Find(ctx, line("q", 0)); return err })
+				err := s.View(ctx, func(ctx context.Context, tx jobstore.Tx) error { _, err := line("q", 0).Find(ctx, tx); return err })
 				w.WantIs(err, jobs.ErrBadJob, "a line without a limit")
 			},
 		},
@@ -165,8 +161,8 @@ func lineCases() []testCase {
 			Explain: "A line is read in pages, each after the last job of the one before, also when that one has moved meanwhile: what stays in its place comes once.",
 			Run: func(w *world) {
 				s := w.Open()
-				template := w.job(s, "a", func(j *jobs.Job) { j.Queue = "q" })
-				list := make([]jobs.Job, 30)
+				template := w.job(s, "a", func(j *jobs.Row) { j.Queue = "q" })
+				list := make([]jobs.Row, 30)
 				for i := range list {
 					list[i] = template
 					list[i].Priority, list[i].Due = i%3, template.Due.Add(-time.Duration(i/6)*time.Second)
@@ -175,15 +171,15 @@ func lineCases() []testCase {
 				for _, order := range []jobs.Order{jobs.TimeFirst, jobs.PriorityFirst} {
 					l := jobs.Line{Queue: "q", State: jobs.Queued, Order: order}
 					want := inLine(list, &l, template.Created, 100)
-					var got []jobs.Job
+					var got []jobs.Row
 					for {
-						page := w.find(s, jobs.Query{Limit: 7, Line: &l})
+						page := w.find(s, Query{Page: jobstore.Page{Limit: 7}, Line: &l})
 						if len(page) == 0 {
 							break
 						}
 						got = append(got, page...)
 						last := page[len(page)-1]
-						w.edit(s, last.ID, func(j *jobs.Job) { j.State = jobs.Running })
+						w.edit(s, last.ID, func(j *jobs.Row) { j.State = jobs.Running })
 						l.After = &last
 					}
 					w.wantIDs(got, want, "all pages in order %d", order)
@@ -196,37 +192,37 @@ func lineCases() []testCase {
 			Explain: "A line follows every change: of the queue, the state, the time, the priority and the weight.",
 			Run: func(w *world) {
 				s := w.Open()
-				ofQueue := func(j *jobs.Job) { j.Queue, j.Weight = "q", 1000 }
+				ofQueue := func(j *jobs.Row) { j.Queue, j.Weight = "q", 1000 }
 				list := w.save(s, w.job(s, "a", ofQueue), w.job(s, "b", ofQueue))
 				list[1].Due = list[0].Due
 				a, b := list[0], w.save(s, list[1])[0]
 				q := line("q", 10)
 				q.Line.MaxWeight = task.Set[int64](1000)
-				step := func(what string, how func(*jobs.Job), want ...jobs.Job) {
+				step := func(what string, how func(*jobs.Row), want ...jobs.Row) {
 					w.Helper()
 					w.edit(s, a.ID, how)
 					for _, q.Line.Order = range []jobs.Order{jobs.TimeFirst, jobs.PriorityFirst} {
 						w.wantIDs(w.find(s, q), want, "%s", what)
 					}
 				}
-				step("no change", func(*jobs.Job) {}, a, b)
-				step("later", func(j *jobs.Job) { j.Due = j.Due.Add(time.Microsecond) }, b, a)
-				step("earlier", func(j *jobs.Job) { j.Due = j.Due.Add(-time.Second) }, a, b)
-				step("as early", func(j *jobs.Job) { j.Due = b.Due }, a, b)
-				step("less urgent", func(j *jobs.Job) { j.Priority++ }, b, a)
-				step("heavier", func(j *jobs.Job) { j.Weight++ }, b)
-				step("lighter", func(j *jobs.Job) { j.Weight-- }, b, a)
-				step("another queue", func(j *jobs.Job) { j.Queue = "p" }, b)
-				step("no queue", func(j *jobs.Job) { j.Queue = "" }, b)
-				w.wantIDs(w.find(s, due("*", 10)), []jobs.Job{a}, "what is due without a queue")
-				step("the queue again", func(j *jobs.Job) { j.Queue = "q" }, b, a)
+				step("no change", func(*jobs.Row) {}, a, b)
+				step("later", func(j *jobs.Row) { j.Due = j.Due.Add(time.Microsecond) }, b, a)
+				step("earlier", func(j *jobs.Row) { j.Due = j.Due.Add(-time.Second) }, a, b)
+				step("as early", func(j *jobs.Row) { j.Due = b.Due }, a, b)
+				step("less urgent", func(j *jobs.Row) { j.Priority++ }, b, a)
+				step("heavier", func(j *jobs.Row) { j.Weight++ }, b)
+				step("lighter", func(j *jobs.Row) { j.Weight-- }, b, a)
+				step("another queue", func(j *jobs.Row) { j.Queue = "p" }, b)
+				step("no queue", func(j *jobs.Row) { j.Queue = "" }, b)
+				w.wantIDs(w.find(s, due("*", 10)), []jobs.Row{a}, "what is due without a queue")
+				step("the queue again", func(j *jobs.Row) { j.Queue = "q" }, b, a)
 				w.wantIDs(w.find(s, due("*", 10)), nil, "what is due without a queue")
-				step("runs", func(j *jobs.Job) { j.State = jobs.Running }, b)
-				step("waits again", func(j *jobs.Job) { j.State = jobs.Queued }, b, a)
-				step("never", func(j *jobs.Job) { j.Due = time.Time{} }, b)
-				step("in an hour", func(j *jobs.Job) { j.Due = j.Created.Add(time.Hour) }, b)
+				step("runs", func(j *jobs.Row) { j.State = jobs.Running }, b)
+				step("waits again", func(j *jobs.Row) { j.State = jobs.Queued }, b, a)
+				step("never", func(j *jobs.Row) { j.Due = time.Time{} }, b)
+				step("in an hour", func(j *jobs.Row) { j.Due = j.Created.Add(time.Hour) }, b)
 				w.update(s, func(ctx context.Context, tx jobstore.Tx) error { return tx.Delete(ctx, b.ID) })
-				step("alone", func(j *jobs.Job) { j.Due = j.Created }, a)
+				step("alone", func(j *jobs.Row) { j.Due = j.Created }, a)
 			},
 		},
 		{
@@ -235,11 +231,11 @@ func lineCases() []testCase {
 			Run: func(w *world) {
 				s := w.Open()
 				now := w.now(s)
-				ofQueue := func(j *jobs.Job) { j.Queue = "q" }
-				running := func(j *jobs.Job) { j.Queue, j.State = "q", jobs.Running } // its lease has ended
-				list := w.save(s, w.job(s, "a", ofQueue), w.job(s, "a", running), w.job(s, "a", ofQueue, func(j *jobs.Job) { j.Due = now.Add(time.Hour) }))
+				ofQueue := func(j *jobs.Row) { j.Queue = "q" }
+				running := func(j *jobs.Row) { j.Queue, j.State = "q", jobs.Running } // its lease has ended
+				list := w.save(s, w.job(s, "a", ofQueue), w.job(s, "a", running), w.job(s, "a", ofQueue, func(j *jobs.Row) { j.Due = now.Add(time.Hour) }))
 				for _, sel := range []jobs.Selector{{Pattern: "*", Mock: true}, {Pattern: "[a]"}, {Names: []string{"a"}}, {Names: []string{"a", "b"}}} {
-					w.wantIDs(w.find(s, jobs.Query{Limit: 9, Due: &jobs.Due{Selector: sel, By: now.Add(24 * time.Hour)}}), nil, "due to others: %+v", sel)
+					w.wantIDs(w.find(s, Query{Page: jobstore.Page{Limit: 9}, Due: &jobs.Due{Selector: sel, By: now.Add(24 * time.Hour)}}), nil, "due to others: %+v", sel)
 					if w.h.Promises.Take {
 						w.wantIDs(w.take(s, jobs.Due{Selector: sel}, 9, 0).jobs, nil, "taken by others: %+v", sel)
 					}
@@ -257,7 +253,7 @@ func lineCases() []testCase {
 			Explain: "A job of a queue is due from its Due on, by the store's clock, and not before.",
 			Run: func(w *world) {
 				s := w.Open()
-				j := w.add(s, "a", func(j *jobs.Job) { j.Queue, j.Due = "q", j.Created.Add(200*time.Millisecond) })
+				j := w.add(s, "a", func(j *jobs.Row) { j.Queue, j.Due = "q", j.Created.Add(200*time.Millisecond) })
 				w.Until("the job is due", func() bool {
 					found := w.find(s, line("q", 1))
 					if now := w.coming(s, time.Time{}, 0).Now; len(found) > 0 && now.Before(j.Due) { // Now of a transaction may be a little behind
@@ -269,11 +265,11 @@ func lineCases() []testCase {
 		},
 		{
 			Area: "line", Name: "disjoint claims",
-			Explain: "Of all who claim from a line at once, each gets other jobs: Find locks them, and passes over those that others have locked.",
+			Explain: "Of all who claim from a line at once, each gets other jobs: Line locks them, and passes over those that others have locked.",
 			Run: func(w *world) {
 				s, other := w.Open(), w.Open()
-				template := w.job(s, "a", func(j *jobs.Job) { j.Queue = "q" })
-				list := make([]jobs.Job, 60)
+				template := w.job(s, "a", func(j *jobs.Row) { j.Queue = "q" })
+				list := make([]jobs.Row, 60)
 				for i := range list {
 					list[i] = template
 				}
@@ -286,7 +282,7 @@ func lineCases() []testCase {
 					for misses := 0; misses < 200; {
 						var mine []jobs.ID
 						if !w.try([]jobs.Store{s, other}[i%2], func(ctx context.Context, tx jobstore.Tx) error {
-							found, err := tx.Find(ctx, q)
+							found, err := q.Find(ctx, tx)
 							mine = ids(found)
 							for i := range found {
 								found[i].State = jobs.Running
@@ -322,13 +318,13 @@ func lineCases() []testCase {
 			Needs:   []need{needsParallel},
 			Run: func(w *world) {
 				s, other := w.Open(), w.Open()
-				ofQueue := func(j *jobs.Job) { j.Queue, j.Due = "q", j.Created }
+				ofQueue := func(j *jobs.Row) { j.Queue, j.Due = "q", j.Created }
 				list := w.save(s, w.job(s, "a", ofQueue), w.job(s, "a", ofQueue), w.job(s, "a", ofQueue))
 				for _, order := range []jobs.Order{jobs.TimeFirst, jobs.PriorityFirst} {
 					q := line("q", 1)
 					q.Line.Order = order
 					w.update(s, func(ctx context.Context, tx jobstore.Tx) error {
-						first, err := tx.Find(ctx, q)
+						first, err := q.Find(ctx, tx)
 						if err != nil {
 							return err
 						}
@@ -336,7 +332,7 @@ func lineCases() []testCase {
 						rest := q
 						rest.Limit = 5
 						return other.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error {
-							second, err := tx.Find(ctx, rest)
+							second, err := rest.Find(ctx, tx)
 							if err != nil {
 								return err
 							}
@@ -369,7 +365,7 @@ func lineCases() []testCase {
 				}
 				w.view(s, check)
 				w.update(s, func(ctx context.Context, tx jobstore.Tx) error {
-					i := slices.IndexFunc(list, func(j jobs.Job) bool { return j.Queue == "q" && j.State == jobs.Queued })
+					i := slices.IndexFunc(list, func(j jobs.Row) bool { return j.Queue == "q" && j.State == jobs.Queued })
 					list[i].State, list[i].Weight = jobs.RunQueued, 7
 					if err := tx.Save(ctx, &list[i]); err != nil {
 						return err

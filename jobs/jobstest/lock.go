@@ -30,7 +30,7 @@ func lockCases() []testCase {
 							w.Errorf("%d transactions hold one name", n)
 						}
 						defer inside.Add(-1)
-						found, err := tx.Find(ctx, jobs.Query{Name: "unique"})
+						found, err := tx.Named(ctx, "unique", jobstore.Page{})
 						if err != nil || len(found) > 0 {
 							return err
 						}
@@ -38,7 +38,7 @@ func lockCases() []testCase {
 						return tx.Save(ctx, &j)
 					})
 				})
-				if n := len(w.find(stores[0], jobs.Query{Name: "unique"})); n != 1 {
+				if n := len(w.find(stores[0], Query{Name: "unique"})); n != 1 {
 					w.Errorf("%d transactions found nothing under the lock and added a job", n)
 				}
 			},
@@ -130,7 +130,7 @@ func lockCases() []testCase {
 						if err := tx.Lock(ctx, "b"); err != nil {
 							return err
 						}
-						return edit(ctx, tx, theirs.ID, func(j *jobs.Job) { j.Run++ })
+						return edit(ctx, tx, theirs.ID, func(j *jobs.Row) { j.Run++ })
 					})
 				})
 			},

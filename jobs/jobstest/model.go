@@ -64,7 +64,7 @@ type play struct {
 	store    jobs.Store
 	service  *jobs.Service
 	model    *model
-	seen     []jobs.Job            // what was in the store after the last command
+	seen     []jobs.Row            // what was in the store after the last command
 	now      time.Time             // of the store, before the command
 	times    map[jobs.ID]time.Time // of what the command changed
 	advance  func(time.Duration)
@@ -97,7 +97,7 @@ type (
 // clear empties the store.
 func (p *play) clear() {
 	if err := p.store.Update(p.t.Context(), func(ctx context.Context, tx jobstore.Tx) error {
-		found, err := tx.Find(ctx, jobs.Query{})
+		found, err := tx.All(ctx, jobstore.Page{})
 		for _, k := range modelAnswers() {
 			err = errors.Join(err, tx.DeleteEarly(ctx, k.Name, k.Key))
 		}
@@ -108,9 +108,9 @@ func (p *play) clear() {
 }
 
 // look reads the store's time, all jobs and all early answers.
-func (p *play) look() (now time.Time, list []jobs.Job, early []jobstore.EarlyAnswer) {
+func (p *play) look() (now time.Time, list []jobs.Row, early []jobstore.EarlyAnswer) {
 	if err := p.store.View(p.t.Context(), func(ctx context.Context, tx jobstore.Tx) (err error) {
-		if list, err = tx.Find(ctx, jobs.Query{}); err != nil {
+		if list, err = tx.All(ctx, jobstore.Page{}); err != nil {
 			return err
 		}
 		early = nil
@@ -165,7 +165,7 @@ func (p *play) both(what string, do func(ctx context.Context) error, rule func(m
 }
 
 // happened is the time of the last command, which is written in all that it has changed. A command in parts has several times.
-func (p *play) happened(list []jobs.Job, early []jobstore.EarlyAnswer, after time.Time, parts bool) time.Time {
+func (p *play) happened(list []jobs.Row, early []jobstore.EarlyAnswer, after time.Time, parts bool) time.Time {
 	old := map[jobs.ID]time.Time{}
 	p.times = map[jobs.ID]time.Time{}
 	for _, j := range p.seen {

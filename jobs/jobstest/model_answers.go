@@ -97,11 +97,11 @@ func (p *play) admitID(id jobs.ID) {
 			j.Changed, j.LastRun = now, now
 			j.Token++
 			if j.State == jobs.Queued {
-				if j.Attempts == 0 || j.Scheduled.IsZero() {
+				if j.Attempt == 0 || j.Scheduled.IsZero() {
 					j.Scheduled = j.NextRun
 				}
 				j.State, j.Answer, j.Reason = jobs.Running, nil, ""
-				j.Run, j.Attempts = j.Run+1, j.Attempts+1
+				j.Run, j.Attempt = j.Run+1, j.Attempt+1
 				if j.Timeout > 0 {
 					j.Deadline = now.Add(j.Timeout)
 				}

@@ -110,7 +110,7 @@ func (m *model) shows(got *jobs.Handout, want handout) error {
 	j := m.jobs[want.id]
 	now := *j
 	now.data = want.data
-	errs := []error{now.compare(&got.Job)}
+	errs := []error{now.compare(&got.Row)}
 	if got.ID != want.id || got.GivenUp != want.givenUp {
 		errs = append(errs, fmt.Errorf("job %d, given up %v; the rules say job %d, %v", got.ID, got.GivenUp, want.id, want.givenUp))
 	}

@@ -14,14 +14,12 @@ func (j *modelJob) stale(token int64) bool {
 	return token != 0 && (token != j.Token || !j.State.Runs())
 }
 
-// give sets data that are given, and takes away what was kept there during the run.
+// give sets data that are given when a run ends.
 func (j *modelJob) give(data fields) {
 	if data != nil {
 		j.data = maps.Clone(data)
 	}
-	if j.RetryAfter != "" {
-		j.data = j.data.plain()
-	}
+	j.Handouts = 0
 }
 
 // endable returns why a run cannot be finished or retried.
@@ -188,16 +186,7 @@ func (m *model) update(u *modelUpdate, now time.Time) []error {
 	case j.stale(u.Token):
 		return []error{jobs.ErrStale}
 	}
-	old := j.data
 	j.data = maps.Clone(u.data)
-	if j.RetryAfter != "" {
-		j.data = j.data.plain()
-		for _, k := range []string{fieldCount, fieldOriginal} {
-			if v, ok := old[k]; ok && j.State == jobs.RunQueued {
-				j.data[k] = v
-			}
-		}
-	}
 	j.Changed = now
 	j.Priority = u.Priority.Or(j.Priority)
 	repeat, set := u.Repeat.Get()
@@ -266,11 +255,12 @@ func (m *model) giveBack(h handout, now time.Time) []error {
 		}
 		return nil
 	}
-	count, had := h.was.data[fieldCount]
-	if j.RetryAfter != "" {
-		j.data = maps.Clone(j.data)
-		if delete(j.data, fieldCount); had && h.was.State == jobs.RunQueued {
-			j.data[fieldCount] = count
+	if h.was.State != jobs.Running {
+		if j.Handouts = h.was.Handouts; h.was.State == jobs.Queued {
+			j.Handouts = 0
+		}
+		if j.Key == "" { // else the answer to a request may be on its way
+			j.Attempt = max(0, j.Attempt-1)
 		}
 	}
 	switch h.was.State {
@@ -284,7 +274,6 @@ func (m *model) giveBack(h handout, now time.Time) []error {
 		j.Run--
 		if j.RetryAfter != "" {
 			j.NextRun = h.was.NextRun
-			delete(j.data, fieldOriginal)
 		}
 	}
 	m.settle(now, j)

@@ -67,7 +67,7 @@ func (j *modelJob) placed(at, now time.Time) time.Time {
 func (j *modelJob) kept() bool { return j.Queue != "" || j.Key != "" }
 
 // begun tells whether a request may have been sent for the answer that a job has not got yet.
-func (j *modelJob) begun() bool { return j.State.Runs() || j.Attempts > 0 }
+func (j *modelJob) begun() bool { return j.State.Runs() || j.Attempt > 0 }
 
 // over ends a job. It is told apart whether its answer has come.
 func (m *model) over(j *modelJob, s jobs.State, now time.Time) {
@@ -84,7 +84,7 @@ func (m *model) over(j *modelJob, s jobs.State, now time.Time) {
 func (j *modelJob) left() {
 	j.calm()
 	if j.kept() {
-		j.Attempts = max(1, j.Attempts)
+		j.Attempt = max(1, j.Attempt)
 		j.Answer, j.Reason = nil, ""
 	}
 }
@@ -97,7 +97,7 @@ func (j *modelJob) calm() {
 // anew has j begin with its first attempt.
 func (j *modelJob) anew() {
 	j.calm()
-	j.Attempts = 0
+	j.Attempt = 0
 	if j.Key != "" {
 		j.Reason = ""
 		if j.Queue == "" {
@@ -150,11 +150,11 @@ func (m *model) admit(id jobs.ID, lease time.Duration, now time.Time) {
 	j.Changed, j.LastRun = now, now
 	j.Token++
 	if j.State == jobs.Queued {
-		if j.Attempts == 0 || j.Scheduled.IsZero() {
+		if j.Attempt == 0 || j.Scheduled.IsZero() {
 			j.Scheduled = j.NextRun
 		}
 		j.State, j.Answer, j.Reason, j.got = jobs.Running, nil, "", false
-		j.Run, j.Attempts = j.Run+1, j.Attempts+1
+		j.Run, j.Attempt = j.Run+1, j.Attempt+1
 		if j.Timeout > 0 {
 			j.Deadline = now.Add(j.Timeout)
 		}
@@ -182,7 +182,7 @@ func (m *model) expect(id jobs.ID, token int64, key string, now time.Time) []err
 	if k.Key, k.UniqueKey = key, ""; m.taken(&k) {
 		return []error{jobs.ErrKeyTaken}
 	}
-	j.Key, j.Answer, j.Reason, j.Attempts, j.Changed = key, nil, "", max(1, j.Attempts), now
+	j.Key, j.Answer, j.Reason, j.Attempt, j.Changed = key, nil, "", max(1, j.Attempt), now
 	return nil
 }
 
@@ -194,7 +194,7 @@ func (m *model) await(a *jobs.Await, now time.Time) (bool, []error) {
 		return false, []error{jobs.ErrNotFound}
 	case a.Token != 0 && a.Token == j.Token && j.State == jobs.Finished && j.Phase == jobs.Answered:
 		return true, nil
-	case a.Token != 0 && a.Token == j.Token && !j.State.Runs() && !j.State.Over() && j.Attempts == 0:
+	case a.Token != 0 && a.Token == j.Token && !j.State.Runs() && !j.State.Over() && j.Attempt == 0:
 		return true, nil
 	case j.stale(a.Token):
 		return false, []error{jobs.ErrStale}
@@ -222,7 +222,7 @@ func (m *model) await(a *jobs.Await, now time.Time) (bool, []error) {
 	if errs := m.expect(a.ID, a.Token, key, now); errs != nil {
 		return false, errs
 	}
-	j.State, j.Phase, j.Attempts, j.Changed, j.lease = jobs.Running, jobs.Awaiting, max(1, j.Attempts), now, time.Time{}
+	j.State, j.Phase, j.Attempt, j.Changed, j.lease = jobs.Running, jobs.Awaiting, max(1, j.Attempt), now, time.Time{}
 	if e, ok := m.early[keyName(j.Name, key)]; ok && e.until.After(now) {
 		delete(m.early, keyName(j.Name, key))
 		m.accept(j, e.result, e.refusal, now)
@@ -381,7 +381,7 @@ func (m *model) compareEarly(got []jobstore.EarlyAnswer, now time.Time) error {
 }
 
 // lawfulKeys looks at what must hold of keys, queues and answers at any time.
-func lawfulKeys(list []jobs.Job) error {
+func lawfulKeys(list []jobs.Row) error {
 	var errs []error
 	owners := map[string]jobs.ID{}
 	for i := range list {

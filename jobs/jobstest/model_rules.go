@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -99,10 +98,11 @@ func (m *model) create(spec *modelSpec, id jobs.ID, now time.Time) (jobs.ID, boo
 			return same[0].ID, true, m.meet(same[0], spec, repeat, now)
 		}
 	}
-	j := &modelJob{data: maps.Clone(spec.data), Job: jobs.Job{
-		ID: id, Name: spec.Name, State: jobs.Queued, Priority: spec.Priority.Or(jobs.DefaultPriority), Created: now, Changed: now,
-		NextRun: spec.FirstRun, Repeat: repeat, RetryAfter: spec.RetryAfter, Parent: spec.Parent, SequenceKey: spec.SequenceKey, Mock: spec.Mock,
-	}}
+	j := &modelJob{data: maps.Clone(spec.data), Row: jobs.Row{Job: jobs.Job{
+		ID: id, Name: spec.Name, State: jobs.Queued,
+		Priority: spec.Priority.Or(jobs.DefaultPriority), Created: now, Changed: now, NextRun: spec.FirstRun,
+		Repeat: repeat, RetryAfter: spec.RetryAfter, Parent: spec.Parent, SequenceKey: spec.SequenceKey, Mock: spec.Mock,
+	}}}
 	if j.NextRun.IsZero() {
 		j.NextRun = now
 	}
@@ -164,9 +164,6 @@ func (m *model) meet(old *modelJob, spec *modelSpec, repeat string, now time.Tim
 		errs = append(errs, jobs.ErrBadJob)
 	}
 	before, given := old.data, spec.data
-	if old.RetryAfter != "" { // the service's own do not count
-		before, given = before.plain(), given.plain()
-	}
 	if len(errs) > 0 || spec.Keep || maps.Equal(before, given) {
 		return errs
 	}
@@ -231,9 +228,9 @@ func (m *model) handOut(j *modelJob, lease time.Duration, now time.Time) (givenU
 		j.Token++
 		return false
 	}
-	k := 1
+	k := int64(1)
 	if j.State == jobs.RunQueued {
-		k = j.data.count() + 1
+		k = j.Handouts + 1
 	}
 	if j.RetryAfter != "" && k > 10 {
 		m.over(j, jobs.Failed, now)
@@ -243,6 +240,9 @@ func (m *model) handOut(j *modelJob, lease time.Duration, now time.Time) (givenU
 	if j.State == jobs.Queued {
 		j.Run++
 		j.Scheduled = j.NextRun
+	}
+	if j.State != jobs.Running { // its lease has not ended
+		j.Attempt++
 	}
 	j.Token++
 	j.LastRun = now
@@ -261,13 +261,8 @@ func (m *model) handOut(j *modelJob, lease time.Duration, now time.Time) (givenU
 			j.NextRun = at
 		}
 	}
-	if strings.HasPrefix(j.Name, "manual") {
-		return false
-	}
-	j.data = maps.Clone(j.data)
-	j.data[fieldCount] = strconv.Itoa(k)
-	if j.Repeat != "" && modelRepeats[j.Repeat].base == "SCHEDULED" {
-		j.data[fieldOriginal] = j.Scheduled.Format(`"2006-01-02 15:04:05"`)
+	if !strings.HasPrefix(j.Name, "manual") {
+		j.Handouts = k
 	}
 	return false
 }

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -27,7 +26,7 @@ type model struct {
 
 // modelJob is a job as the rules see it. Its Data are apart; Due follows from the rest.
 type modelJob struct {
-	jobs.Job
+	jobs.Row
 	data  fields
 	lease time.Time // until when it is RUNNING; zero: without end
 	got   bool      // its present attempt has got its answer, or its last one if it is over
@@ -35,11 +34,6 @@ type modelJob struct {
 
 // fields are the members of an object, each value as JSON.
 type fields map[string]string
-
-const (
-	fieldCount    = "retryAfterCount"
-	fieldOriginal = "originalNextRun"
-)
 
 // text writes fields in the order of their names.
 func (f fields) text() []byte {
@@ -66,20 +60,6 @@ func readFields(data []byte) (fields, error) {
 		f[k] = string(v)
 	}
 	return f, nil
-}
-
-// plain are fields without what is kept there during a run.
-func (f fields) plain() fields {
-	f = maps.Clone(f)
-	delete(f, fieldCount)
-	delete(f, fieldOriginal)
-	return f
-}
-
-// count is how often a job was handed out in its run.
-func (f fields) count() int {
-	n, _ := strconv.Atoi(f[fieldCount])
-	return n
 }
 
 func newModel() *model { return &model{jobs: map[jobs.ID]*modelJob{}, early: map[string]earlyAnswer{}} }
@@ -118,8 +98,8 @@ func (j *modelJob) due() time.Time {
 }
 
 // compare holds a job of the store against the model's.
-func (j *modelJob) compare(got *jobs.Job) error {
-	want := j.Job
+func (j *modelJob) compare(got *jobs.Row) error {
+	want := j.Row
 	want.Due = j.due()
 	f, err := readFields(got.Data)
 	if err != nil {
@@ -140,7 +120,7 @@ func (j *modelJob) compare(got *jobs.Job) error {
 }
 
 // compare holds all jobs of the store against the model.
-func (m *model) compare(got []jobs.Job, early []jobstore.EarlyAnswer, now time.Time) error {
+func (m *model) compare(got []jobs.Row, early []jobstore.EarlyAnswer, now time.Time) error {
 	errs := []error{m.compareEarly(early, now)}
 	want := m.all(nil)
 	wantIDs := make([]jobs.ID, len(want))
@@ -162,9 +142,9 @@ func (m *model) compare(got []jobs.Job, early []jobstore.EarlyAnswer, now time.T
 }
 
 // lawful looks at what must hold of all jobs at any time, whatever led to it.
-func lawful(list []jobs.Job) error {
+func lawful(list []jobs.Row) error {
 	var errs []error
-	byID := map[jobs.ID]*jobs.Job{}
+	byID := map[jobs.ID]*jobs.Row{}
 	holders, waiting := map[string]int{}, map[string]bool{}
 	for i := range list {
 		j := &list[i]

@@ -27,7 +27,7 @@ func randomCases() []testCase {
 				ctx, cancel := w.Ctx()
 				defer cancel()
 				if err := s.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error {
-					found, err := tx.Find(ctx, jobs.Query{})
+					found, err := tx.All(ctx, jobstore.Page{})
 					return errors.Join(err, tx.Delete(ctx, ids(found)...))
 				}); err != nil {
 					t.Fatal(err)
@@ -64,19 +64,19 @@ func randomCases() []testCase {
 }
 
 // ledger is what should be in a store, in the order of ids.
-type ledger struct{ jobs []jobs.Job }
+type ledger struct{ jobs []jobs.Row }
 
 func (r *ledger) clone() ledger { return ledger{slices.Clone(r.jobs)} }
 
 func (r *ledger) compare(ctx context.Context, tx jobstore.Tx) error {
-	found, err := tx.Find(ctx, jobs.Query{})
+	found, err := tx.All(ctx, jobstore.Page{})
 	if err != nil {
 		return err
 	}
 	return differ("all", found, r.jobs)
 }
 
-func differ(what string, got, want []jobs.Job) error {
+func differ(what string, got, want []jobs.Row) error {
 	if len(got)+len(want) == 0 {
 		return nil
 	}
@@ -87,15 +87,15 @@ func differ(what string, got, want []jobs.Job) error {
 }
 
 func (r *ledger) index(id jobs.ID) int {
-	return slices.IndexFunc(r.jobs, func(j jobs.Job) bool { return j.ID == id })
+	return slices.IndexFunc(r.jobs, func(j jobs.Row) bool { return j.ID == id })
 }
 
 // op is one call, drawn beforehand.
 type op struct {
 	Kind  string
 	Pick  int // which job, of those that there are
-	Job   jobs.Job
-	Query jobs.Query
+	Job   jobs.Row
+	Query Query
 	Token int64
 	Lease time.Duration
 }
@@ -131,20 +131,20 @@ func (o *op) run(ctx context.Context, tx jobstore.Tx, r *ledger) error {
 			}
 			return nil
 		}
-		return errors.Join(err, differ("get", []jobs.Job{got}, r.jobs[at:at+1]))
+		return errors.Join(err, differ("get", []jobs.Row{got}, r.jobs[at:at+1]))
 	case "delete":
 		if at >= 0 {
 			r.jobs = slices.Delete(r.jobs, at, at+1)
 		}
 		return tx.Delete(ctx, id)
 	case "find":
-		found, err := tx.Find(ctx, o.Query)
+		found, err := o.Query.Find(ctx, tx)
 		return errors.Join(err, differ(fmt.Sprintf("find %+v", o.Query), found, filter(r.jobs, &o.Query)))
 	case "due":
-		found, err := tx.Find(ctx, o.Query)
+		found, err := o.Query.Find(ctx, tx)
 		return errors.Join(err, differ(fmt.Sprintf("due %+v", *o.Query.Due), found, pick(r.jobs, o.Query.Due.Selector, o.Query.Due.By, o.Query.Limit)))
 	case "line":
-		found, err := tx.Find(ctx, o.Query)
+		found, err := o.Query.Find(ctx, tx)
 		return errors.Join(err, differ(fmt.Sprintf("line %+v", *o.Query.Line), found, inLine(r.jobs, o.Query.Line, o.Query.Line.By, o.Query.Limit)))
 	case "weigh":
 		if g, ok := tx.(jobstore.Weigher); ok {
@@ -188,7 +188,7 @@ func (o *op) take(ctx context.Context, t jobstore.Taker, r *ledger) error {
 	if err != nil {
 		return err
 	}
-	var want []jobs.Job
+	var want []jobs.Row
 	wantRest := false
 	for _, j := range pick(r.jobs, o.Query.Due.Selector, o.Query.Due.By, o.Query.Limit) {
 		if j.RetryAfter != "" || j.Parent != 0 || j.HasChildren {
@@ -198,6 +198,9 @@ func (o *op) take(ctx context.Context, t jobstore.Taker, r *ledger) error {
 		if j.State == jobs.Queued {
 			j.Run++
 			j.Scheduled = j.NextRun
+		}
+		if j.State != jobs.Running {
+			j.Attempt++
 		}
 		j.State, j.Due = jobs.Running, time.Time{}
 		j.Token++
@@ -246,12 +249,9 @@ func genOp(base time.Time) *rapid.Generator[op] {
 		case "find":
 			o.Query = query.Draw(t, "query")
 		case "line":
-			o.Query = jobs.Query{Limit: rapid.SampledFrom([]int{1, 2, 100}).Draw(t, "limit"), Line: line.Draw(t, "line")}
+			o.Query = Query{Page: jobstore.Page{Limit: rapid.SampledFrom([]int{1, 2, 100}).Draw(t, "limit")}, Line: line.Draw(t, "line")}
 		case "due", "take":
-			o.Query = jobs.Query{
-				Limit: rapid.SampledFrom([]int{1, 2, 100}).Draw(t, "limit"),
-				Due:   &jobs.Due{Selector: selector.Draw(t, "selector"), By: base.Add(time.Duration(rapid.IntRange(-3, 1).Draw(t, "by")) * time.Second)},
-			}
+			o.Query = Query{Page: jobstore.Page{Limit: rapid.SampledFrom([]int{1, 2, 100}).Draw(t, "limit")}, Due: &jobs.Due{Selector: selector.Draw(t, "selector"), By: base.Add(time.Duration(rapid.IntRange(-3, 1).Draw(t, "by")) * time.Second)}}
 			o.Lease = time.Duration(rapid.IntRange(0, 1).Draw(t, "lease")) * time.Hour
 		case "drop":
 			o.Token = int64(rapid.IntRange(0, 2).Draw(t, "token"))
@@ -261,15 +261,10 @@ func genOp(base time.Time) *rapid.Generator[op] {
 }
 
 // genJob draws jobs that differ in what decides.
-func genJob(base time.Time) *rapid.Generator[jobs.Job] {
+func genJob(base time.Time) *rapid.Generator[jobs.Row] {
 	all := []jobs.State{jobs.Queued, jobs.Queued, jobs.Running, jobs.Running, jobs.RunQueued, jobs.Paused, jobs.Waiting, jobs.Finished, jobs.Failed, jobs.Cancelled}
-	return rapid.Custom(func(t *rapid.T) jobs.Job {
-		j := jobs.Job{
-			Name: rapid.SampledFrom([]string{"a", "ab", "b", "second"}).Draw(t, "name"), State: rapid.SampledFrom(all).Draw(t, "state"),
-			Priority: rapid.IntRange(99, 101).Draw(t, "priority"), Data: []byte(`{}`),
-			Created: base, Changed: base, NextRun: base,
-			Run: int64(rapid.IntRange(0, 2).Draw(t, "run")), Token: int64(rapid.IntRange(0, 2).Draw(t, "token")),
-		}
+	return rapid.Custom(func(t *rapid.T) jobs.Row {
+		j := jobs.Row{Job: jobs.Job{Name: rapid.SampledFrom([]string{"a", "ab", "b", "second"}).Draw(t, "name"), State: rapid.SampledFrom(all).Draw(t, "state"), Priority: rapid.IntRange(99, 101).Draw(t, "priority"), Data: []byte(`{}`), Created: base, Changed: base, NextRun: base}, Run: int64(rapid.IntRange(0, 2).Draw(t, "run")), Token: int64(rapid.IntRange(0, 2).Draw(t, "token"))}
 		if due := rapid.IntRange(-4, 1).Draw(t, "due"); due != 1 {
 			j.Due = base.Add(time.Duration(due) * time.Second)
 		}
@@ -295,10 +290,10 @@ func genJob(base time.Time) *rapid.Generator[jobs.Job] {
 }
 
 // genQueued draws what jobs of queues have.
-func genQueued(t *rapid.T, j *jobs.Job) {
+func genQueued(t *rapid.T, j *jobs.Row) {
 	j.Queue = rapid.SampledFrom([]string{"q", "q", "q", "Q", ""}).Draw(t, "which queue")
 	j.Weight = rapid.Int64Range(0, 2).Draw(t, "weight")
-	j.Attempts, j.Timeout, j.Window = j.Run, time.Duration(j.Token)*time.Minute, rapid.SampledFrom([]string{"", "06:00-22:00"}).Draw(t, "window")
+	j.Attempt, j.Timeout, j.Window = j.Run, time.Duration(j.Token)*time.Minute, rapid.SampledFrom([]string{"", "06:00-22:00"}).Draw(t, "window")
 	j.Key = rapid.SampledFrom([]string{"", "k", "K"}).Draw(t, "answer key")
 	j.UniqueKey = rapid.SampledFrom([]string{"", "k", "u"}).Draw(t, "unique key")
 	j.Phase = rapid.SampledFrom([]jobs.Phase{"", jobs.Awaiting, jobs.Answered}).Draw(t, "phase")
@@ -324,29 +319,33 @@ func genLine(base time.Time) *rapid.Generator[*jobs.Line] {
 			l.MaxWeight = task.Set(most)
 		}
 		if rapid.Bool().Draw(t, "after") {
-			l.After = &jobs.Job{Priority: rapid.IntRange(98, 102).Draw(t, "priority"), Due: at("after's due"), ID: jobs.ID(rapid.IntRange(1, 20).Draw(t, "id"))}
+			l.After = &jobs.Row{Job: jobs.Job{Priority: rapid.IntRange(98, 102).Draw(t, "priority"), ID: jobs.ID(rapid.IntRange(1, 20).Draw(t, "id"))}, Due: at("after's due")}
 		}
 		return l
 	})
 }
 
-func genQuery(base time.Time) *rapid.Generator[jobs.Query] {
-	return rapid.Custom(func(t *rapid.T) jobs.Query {
-		q := jobs.Query{
-			Name:        rapid.SampledFrom([]string{"", "", "a", "ab", "A"}).Draw(t, "name"),
-			SequenceKey: rapid.SampledFrom([]string{"", "", "k", "K"}).Draw(t, "key"),
-			Parent:      rapid.SampledFrom([]jobs.ID{0, 0, 5, 6}).Draw(t, "parent"),
-			Limit:       rapid.IntRange(0, 3).Draw(t, "limit"),
-		}
-		switch rapid.IntRange(0, 5).Draw(t, "of queues") {
+func genQuery(base time.Time) *rapid.Generator[Query] {
+	return rapid.Custom(func(t *rapid.T) Query {
+		q := Query{}
+		name := rapid.SampledFrom([]string{"a", "ab", "A"}).Draw(t, "name")
+		q.Limit = rapid.IntRange(0, 3).Draw(t, "limit")
+		switch rapid.IntRange(0, 8).Draw(t, "of") {
 		case 0:
 			q.Queue = "q"
 		case 1:
-			q.Key = "k"
+			q.Name, q.Key = name, "k"
 		case 2:
-			q.UniqueKey = "k"
+			q.Name, q.UniqueKey = name, "k"
 		case 3:
 			q.Expired = base.Add(time.Duration(rapid.IntRange(-3, 1).Draw(t, "expired")) * time.Second)
+			return q
+		case 4:
+			q.SequenceKey = rapid.SampledFrom([]string{"k", "K"}).Draw(t, "key")
+		case 5:
+			q.Parent = rapid.SampledFrom([]jobs.ID{5, 6}).Draw(t, "parent")
+		case 6, 7:
+			q.Name = name
 		}
 		if rapid.Bool().Draw(t, "states") {
 			q.States = []jobs.State{jobs.Queued, jobs.Failed, jobs.Waiting}

@@ -13,7 +13,7 @@ import (
 
 // taking is the answer of Take.
 type taking struct {
-	jobs []jobs.Job
+	jobs []jobs.Row
 	rest bool
 }
 
@@ -39,15 +39,15 @@ func takeCases() []testCase {
 	return []testCase{
 		{
 			Area: "take", Name: "what it changes",
-			Explain: "Take has jobs run: State RUNNING, LastRun and Changed now, Token one more, and of those that were QUEUED Run one more and Scheduled their NextRun; Due is the end of the lease. Nothing else changes. The answer is what they are afterwards.",
+			Explain: "Take has jobs run: State RUNNING, LastRun and Changed now, Token one more, Attempt one more of those that were not RUNNING, and of those that were QUEUED Run one more and Scheduled their NextRun; Due is the end of the lease. Nothing else changes. The answer is what they are afterwards.",
 			Needs:   []need{needsTake},
 			Run: func(w *world) {
 				s := w.Open()
-				queued := func(j *jobs.Job) {
+				queued := func(j *jobs.Row) {
 					j.Run, j.Token, j.Repeat, j.SequenceKey, j.Data = 3, 5, "FINISHED, +1 HOUR", "k", []byte(`{"a":[1]}`)
 					j.LastRun, j.Scheduled, j.Reason = j.Created.Add(-time.Hour), j.Created.Add(-time.Hour), "once"
 				}
-				running := func(j *jobs.Job) { // its lease has ended
+				running := func(j *jobs.Row) { // its lease has ended
 					queued(j)
 					j.State = jobs.Running
 				}
@@ -67,6 +67,7 @@ func takeCases() []testCase {
 					want.Token++
 					if i == 0 {
 						want.Run++
+						want.Attempt++
 						want.Scheduled = before[i].NextRun
 					}
 					w.wantSame(j, want, "the answer, job %d", i)
@@ -76,6 +77,10 @@ func takeCases() []testCase {
 				got = w.take(s, forPattern("c"), 1, 0)
 				if len(got.jobs) != 1 || !got.jobs[0].Due.IsZero() || !w.get(s, before[2].ID).Due.IsZero() {
 					w.Errorf("without a lease a job has no Due: %+v", got.jobs)
+				}
+				postponed := w.add(s, "d", queued, func(j *jobs.Row) { j.State, j.Attempt = jobs.RunQueued, 4 })
+				if got = w.take(s, forPattern("d"), 1, 0); len(got.jobs) != 1 || got.jobs[0].Attempt != 5 || got.jobs[0].Run != 3 || w.get(s, postponed.ID).Attempt != 5 {
+					w.Errorf("one that was RUNQUEUED begins another attempt of the same run: %+v", got.jobs)
 				}
 				if got = w.take(s, forPattern("*"), 10, 0); len(got.jobs) > 0 || got.rest {
 					w.Errorf("%d are taken when nothing is due, rest %v", len(got.jobs), got.rest)
@@ -112,10 +117,10 @@ func takeCases() []testCase {
 			Needs:   []need{needsTake},
 			Run: func(w *world) {
 				s := w.Open()
-				for name, special := range map[string]func(*jobs.Job){
-					"retry":    func(j *jobs.Job) { j.RetryAfter = "+1 MINUTE" },
-					"child":    func(j *jobs.Job) { j.Parent = 4711 },
-					"children": func(j *jobs.Job) { j.HasChildren = true },
+				for name, special := range map[string]func(*jobs.Row){
+					"retry":    func(j *jobs.Row) { j.RetryAfter = "+1 MINUTE" },
+					"child":    func(j *jobs.Row) { j.Parent = 4711 },
+					"children": func(j *jobs.Row) { j.HasChildren = true },
 				} {
 					list := w.save(s, w.job(s, name), w.job(s, name), w.job(s, name, special), w.job(s, name))
 					got := w.take(s, forPattern(name), 10, 0)
@@ -161,7 +166,7 @@ func takeCases() []testCase {
 			Run: func(w *world) {
 				s, other := w.Open(), w.Open()
 				const total = 300
-				list := make([]jobs.Job, total)
+				list := make([]jobs.Row, total)
 				template := w.job(s, "take")
 				for i := range list {
 					list[i] = template
@@ -172,7 +177,7 @@ func takeCases() []testCase {
 				all(16, func(i int) {
 					from := []jobs.Store{s, other}[i%2]
 					for misses := 0; misses < 200; {
-						var mine []jobs.Job
+						var mine []jobs.Row
 						ctx, cancel := w.Ctx()
 						err := from.Single(ctx, func(ctx context.Context, tx jobstore.Tx) (err error) {
 							mine, _, err = tx.(jobstore.Taker).Take(ctx, forPattern("take"), 1+i%3, time.Hour)
@@ -215,7 +220,7 @@ func takeCases() []testCase {
 				s := w.Open()
 				j := w.add(s, "a")
 				first := w.take(s, forPattern("a"), 1, 200*time.Millisecond)
-				w.wantIDs(first.jobs, []jobs.Job{j}, "the first")
+				w.wantIDs(first.jobs, []jobs.Row{j}, "the first")
 				var again taking
 				w.Until("the lease ends", func() bool {
 					again = w.take(s, forPattern("a"), 1, time.Hour)
@@ -247,7 +252,7 @@ func (w *world) drop(s jobs.Store, id jobs.ID, token int64) (dropped bool) {
 }
 
 func dropCases() []testCase {
-	running := func(j *jobs.Job) { j.State, j.Token = jobs.Running, 3 }
+	running := func(j *jobs.Row) { j.State, j.Token = jobs.Running, 3 }
 	return []testCase{
 		{
 			Area: "drop", Name: "which it deletes",
@@ -255,20 +260,20 @@ func dropCases() []testCase {
 			Needs:   []need{needsDrop},
 			Run: func(w *world) {
 				s := w.Open()
-				for name, edit := range map[string]func(*jobs.Job){
-					"a repeat":     func(j *jobs.Job) { j.Repeat = "FINISHED, +1 HOUR" },
-					"a retryAfter": func(j *jobs.Job) { j.RetryAfter = "+1 MINUTE" },
-					"a parent":     func(j *jobs.Job) { j.Parent = 4711 },
-					"children":     func(j *jobs.Job) { j.HasChildren = true },
-					"a key":        func(j *jobs.Job) { j.SequenceKey = "k" },
-					"a queue":      func(j *jobs.Job) { j.Queue = "q" },
-					"an answer's":  func(j *jobs.Job) { j.Key = "k" },
-					"QUEUED":       func(j *jobs.Job) { j.State = jobs.Queued },
-					"PAUSED":       func(j *jobs.Job) { j.State = jobs.Paused },
-					"WAITING":      func(j *jobs.Job) { j.State = jobs.Waiting },
-					"FAILED":       func(j *jobs.Job) { j.State = jobs.Failed },
-					"FINISHED":     func(j *jobs.Job) { j.State = jobs.Finished },
-					"CANCELLED":    func(j *jobs.Job) { j.State = jobs.Cancelled },
+				for name, edit := range map[string]func(*jobs.Row){
+					"a repeat":     func(j *jobs.Row) { j.Repeat = "FINISHED, +1 HOUR" },
+					"a retryAfter": func(j *jobs.Row) { j.RetryAfter = "+1 MINUTE" },
+					"a parent":     func(j *jobs.Row) { j.Parent = 4711 },
+					"children":     func(j *jobs.Row) { j.HasChildren = true },
+					"a key":        func(j *jobs.Row) { j.SequenceKey = "k" },
+					"a queue":      func(j *jobs.Row) { j.Queue = "q" },
+					"an answer's":  func(j *jobs.Row) { j.Key = "k" },
+					"QUEUED":       func(j *jobs.Row) { j.State = jobs.Queued },
+					"PAUSED":       func(j *jobs.Row) { j.State = jobs.Paused },
+					"WAITING":      func(j *jobs.Row) { j.State = jobs.Waiting },
+					"FAILED":       func(j *jobs.Row) { j.State = jobs.Failed },
+					"FINISHED":     func(j *jobs.Row) { j.State = jobs.Finished },
+					"CANCELLED":    func(j *jobs.Row) { j.State = jobs.Cancelled },
 				} {
 					j := w.add(s, "a", running, edit)
 					if w.drop(s, j.ID, 3) || w.drop(s, j.ID, 0) {
@@ -278,7 +283,7 @@ func dropCases() []testCase {
 				}
 				for _, token := range []int64{3, 0} {
 					for _, state := range []jobs.State{jobs.Running, jobs.RunQueued} {
-						j := w.add(s, "a", running, func(j *jobs.Job) { j.State, j.Mock = state, true })
+						j := w.add(s, "a", running, func(j *jobs.Row) { j.State, j.Mock = state, true })
 						if w.drop(s, j.ID, 2) || w.drop(s, j.ID, 4) || w.drop(s, j.ID, -1) {
 							w.Error("a job was dropped with another token")
 						}
@@ -295,7 +300,7 @@ func dropCases() []testCase {
 				if w.drop(s, 4711, 0) {
 					w.Error("a job was dropped that never was")
 				}
-				if n := len(w.find(s, jobs.Query{})); n != 13 {
+				if n := len(w.find(s, Query{})); n != 13 {
 					w.Errorf("%d jobs are left, not the 13 that could not be dropped", n)
 				}
 			},
@@ -326,7 +331,7 @@ func dropCases() []testCase {
 			Needs:   []need{needsDrop},
 			Run: func(w *world) {
 				s, other := w.Open(), w.Open()
-				var list []jobs.Job
+				var list []jobs.Row
 				for range 10 {
 					list = append(list, w.job(s, "a", running))
 				}

@@ -21,12 +21,12 @@ func updateCases() []testCase {
 			Run: func(w *world) {
 				s := w.Open()
 				list := w.save(s, w.job(s, "a"), w.job(s, "b"))
-				w.edit(s, list[0].ID, func(j *jobs.Job) { j.Data = []byte(`{"n":1}`) })
+				w.edit(s, list[0].ID, func(j *jobs.Row) { j.Data = []byte(`{"n":1}`) })
 				other := w.Open()
 				if got := w.get(other, list[0].ID); string(got.Data) != `{"n":1}` {
 					w.Errorf("another store reads %s", got.Data)
 				}
-				w.wantIDs(w.find(other, jobs.Query{}), list, "all that was saved")
+				w.wantIDs(w.find(other, Query{}), list, "all that was saved")
 			},
 		},
 		{
@@ -53,9 +53,9 @@ func updateCases() []testCase {
 				for _, j := range kept {
 					w.wantSame(w.get(w.Open(), j.ID), j, "after the error")
 				}
-				w.wantIDs(w.find(s, jobs.Query{}), kept, "what is there after the error")
+				w.wantIDs(w.find(s, Query{}), kept, "what is there after the error")
 				w.wantIDs(w.find(s, due("*", 10)), kept, "what is due after the error")
-				if got := w.find(s, jobs.Query{SequenceKey: "k"}); len(got) > 0 {
+				if got := w.find(s, Query{SequenceKey: "k"}); len(got) > 0 {
 					w.Errorf("%d jobs have the key of a change that was undone", len(got))
 				}
 			},
@@ -65,17 +65,17 @@ func updateCases() []testCase {
 			Explain: "Transactions that look at the same jobs have the effect of one after the other: no change is lost, whether a job was read by Get or by Find.",
 			Run: func(w *world) {
 				s, other := w.Open(), w.Open()
-				j := w.add(s, "counter", func(j *jobs.Job) { j.Parent = 7; j.SequenceKey = "k" })
-				reads := []func(ctx context.Context, tx jobstore.Tx) (jobs.Job, error){
-					func(ctx context.Context, tx jobstore.Tx) (jobs.Job, error) { return tx.Get(ctx, j.ID) },
-					func(ctx context.Context, tx jobstore.Tx) (jobs.Job, error) {
-						return only(tx.Find(ctx, jobs.Query{Name: "counter"}))
+				j := w.add(s, "counter", func(j *jobs.Row) { j.Parent = 7; j.SequenceKey = "k" })
+				reads := []func(ctx context.Context, tx jobstore.Tx) (jobs.Row, error){
+					func(ctx context.Context, tx jobstore.Tx) (jobs.Row, error) { return tx.Get(ctx, j.ID) },
+					func(ctx context.Context, tx jobstore.Tx) (jobs.Row, error) {
+						return only(tx.Named(ctx, "counter", jobstore.Page{}))
 					},
-					func(ctx context.Context, tx jobstore.Tx) (jobs.Job, error) {
-						return only(tx.Find(ctx, jobs.Query{IDs: []jobs.ID{j.ID}}))
+					func(ctx context.Context, tx jobstore.Tx) (jobs.Row, error) {
+						return only(tx.Jobs(ctx, []jobs.ID{j.ID}...))
 					},
-					func(ctx context.Context, tx jobstore.Tx) (jobs.Job, error) {
-						return only(tx.Find(ctx, jobs.Query{Parent: 7, SequenceKey: "k"}))
+					func(ctx context.Context, tx jobstore.Tx) (jobs.Row, error) {
+						return only(tx.Children(ctx, 7, jobstore.Page{}))
 					},
 				}
 				const runs, each = 8, 6
@@ -109,16 +109,16 @@ func updateCases() []testCase {
 					if err := tx.Save(ctx, &j); err != nil {
 						return err
 					}
-					if err := edit(ctx, tx, old.ID, func(j *jobs.Job) { j.Name = "newer" }); err != nil {
+					if err := edit(ctx, tx, old.ID, func(j *jobs.Row) { j.Name = "newer" }); err != nil {
 						return err
 					}
-					if err := edit(ctx, tx, j.ID, func(j *jobs.Job) { j.Priority = 7 }); err != nil {
+					if err := edit(ctx, tx, j.ID, func(j *jobs.Row) { j.Priority = 7 }); err != nil {
 						return err
 					}
-					if got, err := only(tx.Find(ctx, jobs.Query{Name: "new"})); err != nil || got.ID != j.ID || got.Priority != 7 {
+					if got, err := only(tx.Named(ctx, "new", jobstore.Page{})); err != nil || got.ID != j.ID || got.Priority != 7 {
 						return fmt.Errorf("finding what was saved: %d, %w", got.ID, err)
 					}
-					if got, err := only(tx.Find(ctx, due("newer", 1))); err != nil || got.ID != old.ID {
+					if got, err := only(due("newer", 1).Find(ctx, tx)); err != nil || got.ID != old.ID {
 						return fmt.Errorf("finding what became due: %d, %w", got.ID, err)
 					}
 					if err := tx.Delete(ctx, old.ID); err != nil {
@@ -152,7 +152,7 @@ func updateCases() []testCase {
 				if w.Clean(err) == nil {
 					w.Error("a transaction was committed one of whose calls has failed")
 				}
-				if got := w.find(s, jobs.Query{}); len(got) > 0 {
+				if got := w.find(s, Query{}); len(got) > 0 {
 					w.Errorf("%d jobs of a spoilt transaction are there", len(got))
 				}
 				w.update(s, func(ctx context.Context, tx jobstore.Tx) error {
@@ -162,7 +162,7 @@ func updateCases() []testCase {
 					j := template
 					return tx.Save(ctx, &j)
 				})
-				if got := w.find(s, jobs.Query{}); len(got) != 1 {
+				if got := w.find(s, Query{}); len(got) != 1 {
 					w.Errorf("%d jobs are there after a transaction in which one was not found", len(got))
 				}
 			},
@@ -201,7 +201,7 @@ func updateCases() []testCase {
 					if err := tx.Save(ctx, &j); err != nil {
 						return err
 					}
-					got, err := only(tx.Find(ctx, due("a", 1)))
+					got, err := only(due("a", 1).Find(ctx, tx))
 					if err != nil {
 						return fmt.Errorf("what is due now: %w", err)
 					}
@@ -220,13 +220,13 @@ func updateCases() []testCase {
 				template := w.job(s, "a")
 				ctx, cancel := w.Ctx()
 				defer cancel()
-				var j jobs.Job
+				var j jobs.Row
 				w.Must(s.Single(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 					j = template
 					return tx.Save(ctx, &j)
 				}), "Save alone")
 				w.wantSame(w.get(w.Open(), j.ID), j, "what was saved alone")
-				var got jobs.Job
+				var got jobs.Row
 				w.Must(s.Single(ctx, func(ctx context.Context, tx jobstore.Tx) (err error) {
 					if _, err := tx.Now(ctx); err != nil {
 						return err
@@ -236,7 +236,7 @@ func updateCases() []testCase {
 				}), "Get alone, and Now")
 				w.wantSame(got, j, "what was got alone")
 				w.Must(s.Single(ctx, func(ctx context.Context, tx jobstore.Tx) (err error) {
-					got, err = only(tx.Find(ctx, due("a", 1)))
+					got, err = only(due("a", 1).Find(ctx, tx))
 					return err
 				}), "Find alone")
 				w.wantSame(got, j, "what was found alone")
@@ -290,16 +290,16 @@ func updateCases() []testCase {
 				ctx, cancel := w.Ctx()
 				defer cancel()
 				for _, n := range []int{1, 3, 0} {
-					before, after := w.find(s, jobs.Query{}), time.Time{}
-					var list []jobs.Job
-					w.Must(in.Insert(ctx, func(now time.Time) []*jobs.Job {
-						after, list = now, make([]jobs.Job, n)
+					before, after := w.find(s, Query{}), time.Time{}
+					var list []jobs.Row
+					w.Must(in.Insert(ctx, func(now time.Time) []*jobs.Row {
+						after, list = now, make([]jobs.Row, n)
 						for i := range list {
-							list[i] = w.job(s, "new", func(j *jobs.Job) { j.Priority = i })
+							list[i] = w.job(s, "new", func(j *jobs.Row) { j.Priority = i })
 						}
 						return pointers(list)
 					}), "Insert of %d", n)
-					w.wantIDs(w.find(w.Open(), jobs.Query{}), append(before, list...), "what is there after an Insert of %d", n)
+					w.wantIDs(w.find(w.Open(), Query{}), append(before, list...), "what is there after an Insert of %d", n)
 					for _, j := range list {
 						w.wantSame(w.get(s, j.ID), j, "a new job")
 					}
@@ -307,10 +307,10 @@ func updateCases() []testCase {
 						w.Errorf("draft was given %v, which is later than %v", after, now)
 					}
 				}
-				there := w.find(s, jobs.Query{})
+				there := w.find(s, Query{})
 				bad, old := w.job(s, ""), there[0]
-				for what, list := range map[string][]*jobs.Job{"a bad job": {&bad}, "a bad job behind a good one": {ptr(w.job(s, "good")), &bad}, "an old job": {&old}} {
-					w.WantIs(in.Insert(ctx, func(time.Time) []*jobs.Job { return list }), jobs.ErrBadJob, "Insert of %s", what)
+				for what, list := range map[string][]*jobs.Row{"a bad job": {&bad}, "a bad job behind a good one": {ptr(w.job(s, "good")), &bad}, "an old job": {&old}} {
+					w.WantIs(in.Insert(ctx, func(time.Time) []*jobs.Row { return list }), jobs.ErrBadJob, "Insert of %s", what)
 				}
 				func() {
 					defer func() {
@@ -318,9 +318,9 @@ func updateCases() []testCase {
 							w.Errorf("the panic of draft was kept")
 						}
 					}()
-					_ = in.Insert(ctx, func(time.Time) []*jobs.Job { panic("draft") })
+					_ = in.Insert(ctx, func(time.Time) []*jobs.Row { panic("draft") })
 				}()
-				w.wantIDs(w.find(s, jobs.Query{}), there, "what is there after all that")
+				w.wantIDs(w.find(s, Query{}), there, "what is there after all that")
 			},
 		},
 		{
@@ -349,22 +349,22 @@ func updateCases() []testCase {
 	}
 }
 
-func ptr(j jobs.Job) *jobs.Job { return &j }
+func ptr(j jobs.Row) *jobs.Row { return &j }
 
 // spoil changes everything that there is.
-func spoil(ctx context.Context, tx jobstore.Tx, kept []jobs.Job) error {
+func spoil(ctx context.Context, tx jobstore.Tx, kept []jobs.Row) error {
 	fresh := kept[0]
 	fresh.ID = 0
 	if err := tx.Save(ctx, &fresh); err != nil {
 		return err
 	}
-	err := edit(ctx, tx, kept[0].ID, func(j *jobs.Job) {
+	err := edit(ctx, tx, kept[0].ID, func(j *jobs.Row) {
 		j.Name, j.Priority, j.SequenceKey, j.Due, j.Data = "changed", 1, "k", time.Time{}, []byte(`{"changed":true}`)
 	})
 	if err != nil {
 		return err
 	}
-	if err := edit(ctx, tx, kept[0].ID, func(j *jobs.Job) {
+	if err := edit(ctx, tx, kept[0].ID, func(j *jobs.Row) {
 		j.Mock, j.Parent, j.Queue, j.Weight, j.Key, j.UniqueKey, j.Expires = true, 3, "q", 7, "k", "u", j.Created
 	}); err != nil {
 		return err
@@ -373,12 +373,12 @@ func spoil(ctx context.Context, tx jobstore.Tx, kept []jobs.Job) error {
 }
 
 // only returns the one job that was found.
-func only(found []jobs.Job, err error) (jobs.Job, error) {
+func only(found []jobs.Row, err error) (jobs.Row, error) {
 	if err != nil {
-		return jobs.Job{}, err
+		return jobs.Row{}, err
 	}
 	if len(found) != 1 {
-		return jobs.Job{}, fmt.Errorf("%d jobs were found, not one", len(found))
+		return jobs.Row{}, fmt.Errorf("%d jobs were found, not one", len(found))
 	}
 	return found[0], nil
 }

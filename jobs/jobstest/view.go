@@ -26,7 +26,7 @@ func viewCases() []testCase {
 				} {
 					w.WantIs(s.View(ctx, write), jobs.ErrUnsupported, "%s in a View", name)
 				}
-				w.wantIDs(w.find(s, jobs.Query{}), []jobs.Job{kept}, "what is there after all that")
+				w.wantIDs(w.find(s, Query{}), []jobs.Row{kept}, "what is there after all that")
 			},
 		},
 		{
@@ -41,17 +41,17 @@ func viewCases() []testCase {
 						if err != nil {
 							return err
 						}
-						found, err := only(tx.Find(ctx, jobs.Query{Name: "a"}))
+						found, err := only(tx.Named(ctx, "a", jobstore.Page{}))
 						if err != nil {
 							return err
 						}
-						if now, err := only(tx.Find(ctx, due("a", 1))); err != nil || now.Run != found.Run {
+						if now, err := only(due("a", 1).Find(ctx, tx)); err != nil || now.Run != found.Run {
 							return fmt.Errorf("what is due: run %d, %w", now.Run, err)
 						}
 						if got.Run != int64(i) || found.Run != int64(i) {
 							return fmt.Errorf("after %d changes Get says %d and Find %d", i, got.Run, found.Run)
 						}
-						w.edit(other, j.ID, func(j *jobs.Job) { j.Run++ })
+						w.edit(other, j.ID, func(j *jobs.Row) { j.Run++ })
 					}
 					return nil
 				})
@@ -62,14 +62,14 @@ func viewCases() []testCase {
 			Explain: "All jobs can be read in pages, by After and Limit, while others come and go: those that are there during all of it come once.",
 			Run: func(w *world) {
 				s := w.Open()
-				var want []jobs.Job
+				var want []jobs.Row
 				for i := range 23 {
 					want = append(want, w.job(s, "page-"+strconv.Itoa(i)))
 				}
 				want = w.save(s, want...)
-				var got []jobs.Job
+				var got []jobs.Row
 				for after := jobs.ID(0); ; {
-					page := w.find(s, jobs.Query{After: after, Limit: 5})
+					page := w.find(s, Query{Page: jobstore.Page{After: after, Limit: 5}})
 					if len(page) == 0 {
 						break
 					}

@@ -57,13 +57,10 @@ func (w *world) now(s jobs.Store) (now time.Time) {
 }
 
 // job makes a job that is QUEUED and has been due for a second, changed by edits.
-func (w *world) job(s jobs.Store, name string, edits ...func(*jobs.Job)) jobs.Job {
+func (w *world) job(s jobs.Store, name string, edits ...func(*jobs.Row)) jobs.Row {
 	w.Helper()
 	now := w.now(s)
-	j := jobs.Job{
-		Name: name, State: jobs.Queued, Priority: jobs.DefaultPriority, Data: []byte(`{}`),
-		Created: now, Changed: now, NextRun: now.Add(-time.Second), Due: now.Add(-time.Second),
-	}
+	j := jobs.Row{Job: jobs.Job{Name: name, State: jobs.Queued, Priority: jobs.DefaultPriority, Data: []byte(`{}`), Created: now, Changed: now, NextRun: now.Add(-time.Second)}, Due: now.Add(-time.Second)}
 	for _, edit := range edits {
 		edit(&j)
 	}
@@ -71,7 +68,7 @@ func (w *world) job(s jobs.Store, name string, edits ...func(*jobs.Job)) jobs.Jo
 }
 
 // save writes jobs in one transaction, and returns them with their ids.
-func (w *world) save(s jobs.Store, list ...jobs.Job) (saved []jobs.Job) {
+func (w *world) save(s jobs.Store, list ...jobs.Row) (saved []jobs.Row) {
 	w.Helper()
 	w.update(s, func(ctx context.Context, tx jobstore.Tx) error {
 		saved = slices.Clone(list) // afresh at each run
@@ -81,13 +78,13 @@ func (w *world) save(s jobs.Store, list ...jobs.Job) (saved []jobs.Job) {
 }
 
 // add saves one job.
-func (w *world) add(s jobs.Store, name string, edits ...func(*jobs.Job)) jobs.Job {
+func (w *world) add(s jobs.Store, name string, edits ...func(*jobs.Row)) jobs.Row {
 	w.Helper()
 	return w.save(s, w.job(s, name, edits...))[0]
 }
 
-func pointers(list []jobs.Job) []*jobs.Job {
-	out := make([]*jobs.Job, len(list))
+func pointers(list []jobs.Row) []*jobs.Row {
+	out := make([]*jobs.Row, len(list))
 	for i := range list {
 		out[i] = &list[i]
 	}
@@ -95,12 +92,12 @@ func pointers(list []jobs.Job) []*jobs.Job {
 }
 
 // edit changes a job that is there, in a transaction of its own.
-func (w *world) edit(s jobs.Store, id jobs.ID, how func(*jobs.Job)) {
+func (w *world) edit(s jobs.Store, id jobs.ID, how func(*jobs.Row)) {
 	w.Helper()
 	w.update(s, func(ctx context.Context, tx jobstore.Tx) error { return edit(ctx, tx, id, how) })
 }
 
-func edit(ctx context.Context, tx jobstore.Tx, id jobs.ID, how func(*jobs.Job)) error {
+func edit(ctx context.Context, tx jobstore.Tx, id jobs.ID, how func(*jobs.Row)) error {
 	j, err := tx.Get(ctx, id)
 	if err != nil {
 		return err
@@ -110,7 +107,7 @@ func edit(ctx context.Context, tx jobstore.Tx, id jobs.ID, how func(*jobs.Job)) 
 }
 
 // get returns a job that must be there.
-func (w *world) get(s jobs.Store, id jobs.ID) (j jobs.Job) {
+func (w *world) get(s jobs.Store, id jobs.ID) (j jobs.Row) {
 	w.Helper()
 	w.view(s, func(ctx context.Context, tx jobstore.Tx) (err error) {
 		j, err = tx.Get(ctx, id)
@@ -132,24 +129,24 @@ func (w *world) gone(s jobs.Store, id jobs.ID, format string, args ...any) {
 }
 
 // find runs one Find in a View.
-func (w *world) find(s jobs.Store, q jobs.Query) (found []jobs.Job) {
+func (w *world) find(s jobs.Store, q Query) (found []jobs.Row) {
 	w.Helper()
 	w.view(s, func(ctx context.Context, tx jobstore.Tx) (err error) {
-		found, err = tx.Find(ctx, q)
+		found, err = q.Find(ctx, tx)
 		return err
 	})
 	return found
 }
 
 // wantIDs compares what was found with the jobs that it should be, in this order.
-func (w *world) wantIDs(found []jobs.Job, want []jobs.Job, format string, args ...any) {
+func (w *world) wantIDs(found []jobs.Row, want []jobs.Row, format string, args ...any) {
 	w.Helper()
 	if diff := cmp.Diff(ids(want), ids(found)); diff != "" {
 		w.Errorf("%s: other ids (-want +got):\n%s", fmt.Sprintf(format, args...), diff)
 	}
 }
 
-func ids(list []jobs.Job) []jobs.ID {
+func ids(list []jobs.Row) []jobs.ID {
 	out := make([]jobs.ID, len(list))
 	for i := range list {
 		out[i] = list[i].ID
@@ -158,7 +155,7 @@ func ids(list []jobs.Job) []jobs.ID {
 }
 
 // wantSame compares jobs in all their fields.
-func (w *world) wantSame(got, want jobs.Job, format string, args ...any) {
+func (w *world) wantSame(got, want jobs.Row, format string, args ...any) {
 	w.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
 		w.Errorf("%s: not as it was saved (-want +got):\n%s", fmt.Sprintf(format, args...), diff)
@@ -191,6 +188,6 @@ func (w *world) try(s jobs.Store, fn txFunc) bool {
 }
 
 // due is the query for what is due under a pattern.
-func due(pattern string, limit int) jobs.Query {
-	return jobs.Query{Limit: limit, Due: &jobs.Due{Selector: jobs.Selector{Pattern: pattern}}}
+func due(pattern string, limit int) Query {
+	return Query{Page: jobstore.Page{Limit: limit}, Due: &jobs.Due{Selector: jobs.Selector{Pattern: pattern}}}
 }

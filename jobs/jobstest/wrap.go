@@ -45,27 +45,24 @@ func Bare(s jobs.Store) jobs.Store { return bare{s} }
 type bare struct{ jobs.Store }
 
 func (b bare) Update(ctx context.Context, fn func(ctx context.Context, tx jobstore.Tx) error) error {
-	return b.Store.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error { return fn(ctx, bareTx{tx, tx, tx}) })
+	return b.Store.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error { return fn(ctx, bareTx{tx, tx, tx, tx}) })
 }
 
 func (b bare) Single(ctx context.Context, fn func(ctx context.Context, tx jobstore.Tx) error) error {
-	return b.Store.Single(ctx, func(ctx context.Context, tx jobstore.Tx) error { return fn(ctx, bareTx{tx, tx, tx}) })
+	return b.Store.Single(ctx, func(ctx context.Context, tx jobstore.Tx) error { return fn(ctx, bareTx{tx, tx, tx, tx}) })
 }
 
 // bareTx has the methods of the port, and no others.
 type bareTx struct {
 	jobstore.AnswerTx
 	jobstore.LeaseTx
+	jobstore.Finder
 	tx jobstore.Tx
 }
 
 func (b bareTx) Now(ctx context.Context) (time.Time, error)      { return b.tx.Now(ctx) }
 func (b bareTx) Lock(ctx context.Context, names ...string) error { return b.tx.Lock(ctx, names...) }
 
-func (b bareTx) Get(ctx context.Context, id jobs.ID) (jobs.Job, error) { return b.tx.Get(ctx, id) }
-
-func (b bareTx) Save(ctx context.Context, list ...*jobs.Job) error { return b.tx.Save(ctx, list...) }
+func (b bareTx) Save(ctx context.Context, list ...*jobs.Row) error { return b.tx.Save(ctx, list...) }
 
 func (b bareTx) Delete(ctx context.Context, ids ...jobs.ID) error { return b.tx.Delete(ctx, ids...) }
-
-func (b bareTx) Find(ctx context.Context, q jobs.Query) ([]jobs.Job, error) { return b.tx.Find(ctx, q) }

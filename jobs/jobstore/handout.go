@@ -4,9 +4,8 @@ import "time"
 
 // Handout is a job that was handed out, as it is shown to the worker that got it.
 type Handout struct {
-	// Job is as it is now, but for Data, which are what they were before the number of its
-	// repetitions was written into them.
-	Job
+	// Row is the job as it is now. Its Token is what ends the run.
+	Row
 	// ParentData are the data of its parent. nil: it has none.
 	ParentData []byte
 	// FinishedChildren and CancelledChildren are those of a parent that goes on, in the order of

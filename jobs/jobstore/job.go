@@ -2,7 +2,6 @@ package jobstore
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -46,8 +45,8 @@ const (
 	DefaultPriority = 100
 )
 
-// Job is one record. Which of its fields change, and when, is the business of jobs.Service; a [Store] keeps them as they are, in
-// microseconds and in UTC.
+// Job is what users see of a record. jobs.Service changes its fields; a [Store] keeps them as they are,
+// in microseconds and in UTC, as a part of a [Row].
 type Job struct {
 	ID ID
 	// Name says what is to be done: 1 to [MaxName] bytes of UTF-8 without a NUL. Workers ask for names by pattern.
@@ -65,27 +64,16 @@ type Job struct {
 	NextRun time.Time
 	// LastRun is when it was handed out last. Zero: never.
 	LastRun time.Time
-	// Scheduled is the NextRun that it had when its present or last run was handed out for the first time. Zero: never.
-	Scheduled time.Time
-	// Due is when a store may hand it out: NextRun of one that is QUEUED or RUNQUEUED, the end of the lease of one that is RUNNING under
-	// one. Zero: not at all.
-	Due time.Time
 	// Repeat is how it repeats, as [when.ParseRepeat] reads it and as it was given. "": it does not.
 	Repeat string
 	// RetryAfter is after what time it is handed out again while it runs, as "+5 MINUTES". "": never.
 	RetryAfter string
 	// Parent is the job that this one is a child of. 0: none.
 	Parent ID
-	// HasChildren: there was a child of it at some time.
-	HasChildren bool
 	// SequenceKey: jobs of one key run one at a time, in the order of their ids. "": none.
 	SequenceKey string
 	// Mock: it is handed out only to who asks for such jobs, and never repeats.
 	Mock bool
-	// Run counts its runs: how often it was handed out while QUEUED.
-	Run int64
-	// Token counts how often it was handed out at all, after the end of a lease too. It is the fence: who ran it before cannot end it.
-	Token int64
 	// Reason is why it FAILED, or why its last attempt did. "": it has not, or nobody said.
 	Reason string
 
@@ -99,16 +87,16 @@ type Job struct {
 	Timeout time.Duration
 	// Deadline is when its present attempt times out. Zero: it is in none, or that has no end.
 	Deadline time.Time
-	// Attempts counts its attempts since it was made, requeued, or finished last.
-	Attempts int64
+	// Attempt is the number of the present attempt, or of the last one, since the job was made,
+	// requeued or finished: 1 is the first. 0: none has begun. An attempt begins when the job is
+	// handed out while QUEUED or RUNQUEUED. It goes on where a lease has ended or an answer has come.
+	Attempt int64
 	// UniqueKey: no other job of this name has it that is not over. "": none.
 	UniqueKey string
 	// Key is what an answer from outside names it by, together with its name: no other job of this name has it that is not over. "": none.
 	Key string
 	// Phase is how far its attempt is. "": what runs it is at it.
 	Phase Phase
-	// Respond: what runs it is to look at the answer, which else ends the job.
-	Respond bool
 	// Answer is the answer from outside, any JSON value. nil: there is none, or it was a refusal, which Reason then tells.
 	Answer []byte
 	// Expires is when a job that is over is deleted. Zero: it is kept.
@@ -126,66 +114,6 @@ const (
 
 // Over reports whether a job of this state has come to its end.
 func (s State) Over() bool { return s == Finished || s == Failed || s == Cancelled }
-
-// Simple reports whether the job stands for itself: to hand it out or to end it needs no look at others, nor at a rule of time, and it is not kept
-// when it has ended.
-func (j *Job) Simple() bool {
-	return j.Repeat == "" && j.RetryAfter == "" && j.Parent == 0 && !j.HasChildren && j.SequenceKey == "" && j.Queue == "" && j.Key == ""
-}
-
-// Check returns every reason why a store must not keep j, joined, or nil. Each wraps [ErrBadJob].
-func (j *Job) Check() error {
-	errs := []error{CheckName(j.Name)}
-	if j.SequenceKey != "" {
-		errs = append(errs, CheckText("sequence key", j.SequenceKey))
-	}
-	switch j.State {
-	case Queued, RunQueued, Running, Paused, Waiting, Finished, Failed, Cancelled:
-	default:
-		errs = append(errs, fmt.Errorf("%w: the state %.20q", ErrBadJob, j.State))
-	}
-	if j.Priority < -MaxPriority || j.Priority > MaxPriority {
-		errs = append(errs, fmt.Errorf("%w: the priority %d, not -%d to %d", ErrBadJob, j.Priority, MaxPriority, MaxPriority))
-	}
-	errs = append(errs, CheckData(j.Data), j.checkQueued())
-	for _, t := range []time.Time{j.Created, j.Changed, j.NextRun, j.LastRun, j.Scheduled, j.Due, j.Deadline, j.Expires} {
-		if t.IsZero() {
-			continue
-		}
-		if y := t.UTC().Year(); y < 0 || y > 9999 {
-			errs = append(errs, fmt.Errorf("%w: a time in the year %d", ErrBadJob, y))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// checkQueued looks at what concerns queues and answers.
-func (j *Job) checkQueued() error {
-	var errs []error
-	if j.Queue != "" {
-		errs = append(errs, CheckText("queue", j.Queue))
-	}
-	if j.Weight < 0 || j.Weight > MaxWeight {
-		errs = append(errs, fmt.Errorf("%w: the weight %d, not 0 to %d", ErrBadJob, j.Weight, int64(MaxWeight)))
-	}
-	if j.Timeout < 0 || j.Attempts < 0 {
-		errs = append(errs, fmt.Errorf("%w: a timeout or a number of attempts below 0", ErrBadJob))
-	}
-	for _, key := range []string{j.Key, j.UniqueKey} {
-		if err := CheckKey(key); err != nil {
-			errs = append(errs, err)
-		}
-	}
-	switch j.Phase {
-	case "", Awaiting, Answered:
-	default:
-		errs = append(errs, fmt.Errorf("%w: the phase %.20q", ErrBadJob, j.Phase))
-	}
-	if len(j.Answer) > MaxData || j.Answer != nil && (!json.Valid(j.Answer) || !utf8.Valid(j.Answer)) {
-		errs = append(errs, fmt.Errorf("%w: the answer is not at most %d bytes of JSON", ErrBadJob, MaxData))
-	}
-	return errors.Join(errs...)
-}
 
 // checkKey looks at a key that may be empty.
 func CheckKey(key string) error {

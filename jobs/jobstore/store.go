@@ -47,51 +47,65 @@ type Coming struct {
 type Tx interface {
 	AnswerTx
 	LeaseTx
+	Finder
 	// Now is the store's time, by which everything about jobs is judged. It does not go backwards within a transaction.
 	Now(ctx context.Context) (time.Time, error)
 	// Lock has this transaction be the only one that has locked any of these names until it ends: for what no row stands for yet,
 	// such as a sequence key. Names are 1 to 300 bytes. To lock in the same order everywhere is the caller's business; names of one call are
 	// locked in a fixed one.
 	Lock(ctx context.Context, names ...string) error
-	// Get returns a job and locks it, or ErrNotFound. In a View it locks nothing.
-	Get(ctx context.Context, id ID) (Job, error)
-	// Find returns the jobs that q asks for and locks them. In a View it locks nothing.
-	Find(ctx context.Context, q Query) ([]Job, error)
 	// Save writes jobs: one with an ID over the job of that id, which is there and locked by this transaction; one without becomes a new one, and is given
 	// its ID, in the order of the call. [ErrNotFound] says that there is no job of an ID. Jobs are checked ([Job.Check]) before any is written. It keeps nothing of what it was handed.
-	Save(ctx context.Context, jobs ...*Job) error
-	// Delete removes jobs that are locked. Those that are not there are none the worse.
+	Save(ctx context.Context, jobs ...*Row) error
+	// Delete removes jobs that are locked, and their Messages. Missing ids are ignored.
 	Delete(ctx context.Context, ids ...ID) error
 }
 
-// Query asks for jobs. All that is set must hold of a job.
-type Query struct {
+// Finder is the part of a transaction that reads jobs and locks them. In a View it locks nothing.
+//
+// It waits for jobs that another transaction has locked, and judges them by what they have become.
+// Due and Line pass over them.
+type Finder interface {
+	// Get returns a job, or ErrNotFound.
+	Get(ctx context.Context, id ID) (Row, error)
+	// Jobs returns the jobs of these ids, each once, in the order of ids. Missing ones are left out.
+	Jobs(ctx context.Context, ids ...ID) ([]Row, error)
+	// All returns a page of all jobs.
+	All(ctx context.Context, p Page) ([]Row, error)
+	// Named returns a page of the jobs of a name.
+	Named(ctx context.Context, name string, p Page) ([]Row, error)
+	// OfKey returns a page of the jobs of a name and a Key.
+	OfKey(ctx context.Context, name, key string, p Page) ([]Row, error)
+	// OfUniqueKey returns a page of the jobs of a name and a UniqueKey.
+	OfUniqueKey(ctx context.Context, name, key string, p Page) ([]Row, error)
+	// OfSequence returns a page of the jobs of a sequence key.
+	OfSequence(ctx context.Context, key string, p Page) ([]Row, error)
+	// OfQueue returns a page of the jobs of a queue.
+	OfQueue(ctx context.Context, queue string, p Page) ([]Row, error)
+	// Children returns a page of the jobs of a parent.
+	Children(ctx context.Context, parent ID, p Page) ([]Row, error)
+	// Expired returns the jobs whose Expires is set and not after by, in the order of Expires, then
+	// of ids, at most limit. 0: all.
+	Expired(ctx context.Context, by time.Time, limit int) ([]Row, error)
+	// Due returns jobs without a Queue that may be handed out, in the order of Priority, then Due,
+	// then ID, at most limit, which is above 0.
+	Due(ctx context.Context, d Due, limit int) ([]Row, error)
+	// Line returns what stands in the line of a queue, at most limit, which is above 0. Jobs that
+	// are not in the answer are not locked.
+	Line(ctx context.Context, l Line, limit int) ([]Row, error)
+	// Messages returns the Message of each of these jobs that was made with one. It locks nothing.
+	Messages(ctx context.Context, ids ...ID) (map[ID][]byte, error)
+}
+
+// Page is a part of an answer that is in the order of ids. An empty name, key or queue, and a
+// parent of 0, have no jobs.
+type Page struct {
+	// States, when not nil: jobs of one of these.
+	States []State
 	// After: only ids above this one.
 	After ID
-	// IDs, when not nil, names them.
-	IDs []ID
-	// Name, when not "", is theirs, exactly.
-	Name string
-	// States, when not nil: one of these.
-	States []State
-	// SequenceKey, Parent, Queue, UniqueKey and Key, when not zero, are theirs. UniqueKey and Key come with a Name.
-	SequenceKey string
-	Parent      ID
-	Queue       string
-	UniqueKey   string
-	Key         string
-	// Expired, when not zero: their Expires is not zero and not after it. The answer is then in the order of Expires, then of ids.
-	Expired time.Time
-	// Limit is how many there may be in the answer, the first ones. 0: no limit.
+	// Limit is how many there may be, the first ones. 0: no limit.
 	Limit int
-
-	// Due, when not nil, asks for jobs without a Queue that may be handed out; of the fields above only Limit, which is not 0, then counts. Jobs that another
-	// transaction has locked are passed over; the answer is in the order of Priority, then Due, then ID. Else, and without Line and Expired, the answer is
-	// in the order of ids, and locked jobs are waited for.
-	Due *Due
-	// Line, when not nil, asks for what stands in the line of a queue; of the fields above only Limit, which is not 0, then counts. Jobs that another
-	// transaction has locked are passed over; those that are not in the answer are not locked.
-	Line *Line
 }
 
 // Line asks for jobs of a queue whose Due has come.
@@ -106,7 +120,7 @@ type Line struct {
 	// MaxWeight, if set: of this Weight or less.
 	MaxWeight task.Opt[int64]
 	// After, when not nil: those that come after this job in Order, by its Due, Priority and ID as they are here, wherever it stands now.
-	After *Job
+	After *Row
 }
 
 // Order is the order in which a queue's jobs are looked at.
@@ -126,7 +140,7 @@ const WordOfQueue = "\x1f"
 
 // Word is the word by which a [Store] tells watchers that the job was saved; "": it tells nothing. It is the name of a job with a Due. Of a job
 // with a Queue it is the [QueueWord], also when it has ended and made room; there is none while it runs until a time ahead, as under a lease that was renewed.
-func (j *Job) Word(now time.Time) string {
+func (j *Row) Word(now time.Time) string {
 	switch {
 	case j.Queue == "" && j.Due.IsZero():
 		return ""
@@ -162,16 +176,16 @@ type Selector struct {
 type Inserter interface {
 	// Insert is Update with one Save of the jobs that draft makes, none of which has an ID. draft is given the Now of the transaction; it is quick, and
 	// may be called more than once. A panic of draft, or a job that Save would not take, leaves nothing behind.
-	Insert(ctx context.Context, draft func(now time.Time) []*Job) error
+	Insert(ctx context.Context, draft func(now time.Time) []*Row) error
 }
 
 // Taker is a [Tx] that can hand out the common jobs in one step.
 type Taker interface {
-	// Take has the first jobs that Find would answer for d, at most limit of them, run: State RUNNING, LastRun and Changed the store's time, Token one
-	// more, and, of those that were QUEUED, Run one more and Scheduled their NextRun; Due the store's time and lease, or zero for a lease
+	// Take has the first jobs that Due would answer, at most limit of them, run: State RUNNING, LastRun and Changed the store's time, Token one
+	// more, Attempt one more of those that were not RUNNING, and, of those that were QUEUED, Run one more and Scheduled their NextRun; Due the store's time and lease, or zero for a lease
 	// of 0. It stops before the first job that has a RetryAfter, a Parent or children: rest is then true. The answer is
 	// what the jobs are afterwards.
-	Take(ctx context.Context, d Due, limit int, lease time.Duration) (jobs []Job, rest bool, err error)
+	Take(ctx context.Context, d Due, limit int, lease time.Duration) (jobs []Row, rest bool, err error)
 }
 
 // Weigher is a [Tx] that adds up what runs without reading it.

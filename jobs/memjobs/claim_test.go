@@ -17,10 +17,7 @@ var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 func large(n int) *table {
 	t := newTable()
 	for i := range n {
-		j := jobstore.Job{
-			ID: jobstore.ID(i + 1), Name: fmt.Sprintf("name-%03d/x", i*7919%1000), Priority: []int{0, 150, 250, 500, 750, 1000}[i/1000%6], State: jobstore.Queued,
-			Data: []byte("{}"), Due: epoch.Add(-time.Duration(i%5000) * time.Millisecond),
-		}
+		j := jobstore.Row{Job: jobstore.Job{ID: jobstore.ID(i + 1), Name: fmt.Sprintf("name-%03d/x", i*7919%1000), Priority: []int{0, 150, 250, 500, 750, 1000}[i/1000%6], State: jobstore.Queued, Data: []byte("{}")}, Due: epoch.Add(-time.Duration(i%5000) * time.Millisecond)}
 		if i/1000%2 == 1 {
 			j.Due = epoch.Add(time.Hour)
 		}
@@ -37,7 +34,7 @@ func TestFindDueOfMany(t *testing.T) {
 	table := large(8_000)
 	// A name whose jobs are all more urgent than the others, and many: to look through what is due first does not help then.
 	for i := range 2000 {
-		table.insert(jobstore.Job{ID: jobstore.ID(100_000 + i), Name: "urgent", Priority: -1, Due: epoch})
+		table.insert(jobstore.Row{Job: jobstore.Job{ID: jobstore.ID(100_000 + i), Name: "urgent", Priority: -1}, Due: epoch})
 	}
 	for _, p := range append([]string{"n*"}, patterns...) {
 		for _, limit := range []int{1, 3, 500} {

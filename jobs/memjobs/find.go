@@ -4,19 +4,33 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// find returns what q asks for, which is neither what is due nor a line.
-func (t *table) find(q *jobstore.Query) []*record {
+// query asks for jobs. All that is set must hold of a job.
+type query struct {
+	jobstore.Page
+	ids       []jobstore.ID // not nil: these
+	name      string
+	sequence  string
+	parent    jobstore.ID
+	queue     string
+	uniqueKey string // with a name
+	key       string // with a name
+	expired   time.Time
+}
+
+// find returns what q asks for.
+func (t *table) find(q *query) []*record {
 	switch {
 	case q.After == math.MaxInt64:
 		return nil
-	case !q.Expired.IsZero():
+	case !q.expired.IsZero():
 		return t.findExpired(q)
-	case q.IDs != nil:
-		ids := slices.Clone(q.IDs)
+	case q.ids != nil:
+		ids := slices.Clone(q.ids)
 		slices.Sort(ids)
 		var found []*record
 		for _, id := range slices.Compact(ids) {
@@ -43,7 +57,7 @@ func (t *table) find(q *jobstore.Query) []*record {
 }
 
 // matching returns the first records of an order by id that q asks for.
-func matching(o *order, q *jobstore.Query) (found []*record) {
+func matching(o *order, q *query) (found []*record) {
 	for e := range o.from(entry{id: q.After + 1}) {
 		if matches(q, &e.rec.job) {
 			if found = append(found, e.rec); len(found) == q.Limit {
@@ -55,8 +69,8 @@ func matching(o *order, q *jobstore.Query) (found []*record) {
 }
 
 // findExpired returns what has expired, the first to do so first.
-func (t *table) findExpired(q *jobstore.Query) (found []*record) {
-	until := micros(q.Expired)
+func (t *table) findExpired(q *query) (found []*record) {
+	until := micros(q.expired)
 	for e := range t.expires.from(start) {
 		if e.major > until || q.Limit > 0 && len(found) == q.Limit {
 			break
@@ -69,7 +83,7 @@ func (t *table) findExpired(q *jobstore.Query) (found []*record) {
 }
 
 // among returns the fewest orders by id in which all are that q asks for.
-func (t *table) among(q *jobstore.Query) []*order {
+func (t *table) among(q *query) []*order {
 	best := []*order{&t.all}
 	size := t.all.n
 	take := func(list ...*order) {
@@ -81,23 +95,23 @@ func (t *table) among(q *jobstore.Query) []*order {
 			best, size = list, n
 		}
 	}
-	if q.Name != "" {
-		take(listOf(t.names.order(q.Name))...)
+	if q.name != "" {
+		take(listOf(t.names.order(q.name))...)
 	}
-	if q.SequenceKey != "" {
-		take(listOf(t.keys[q.SequenceKey])...)
+	if q.sequence != "" {
+		take(listOf(t.keys[q.sequence])...)
 	}
-	if q.Parent != 0 {
-		take(listOf(t.children[q.Parent])...)
+	if q.parent != 0 {
+		take(listOf(t.children[q.parent])...)
 	}
-	if q.Queue != "" {
+	if q.queue != "" {
 		take(t.inQueue(q)...)
 	}
-	if q.Name != "" && q.Key != "" {
-		take(listOf(t.answers[[2]string{q.Name, q.Key}])...)
+	if q.name != "" && q.key != "" {
+		take(listOf(t.answers[[2]string{q.name, q.key}])...)
 	}
-	if q.Name != "" && q.UniqueKey != "" {
-		take(listOf(t.unique[[2]string{q.Name, q.UniqueKey}])...)
+	if q.name != "" && q.uniqueKey != "" {
+		take(listOf(t.unique[[2]string{q.name, q.uniqueKey}])...)
 	}
 	return best
 }
@@ -110,12 +124,12 @@ func listOf(o *order) []*order {
 }
 
 // inQueue returns the orders by id of a queue's jobs, of the states that are asked for.
-func (t *table) inQueue(q *jobstore.Query) (list []*order) {
+func (t *table) inQueue(q *query) (list []*order) {
 	for _, s := range states {
 		if q.States != nil && !slices.Contains(q.States, s) {
 			continue
 		}
-		if l := t.lines[place{q.Queue, s}]; l != nil {
+		if l := t.lines[place{q.queue, s}]; l != nil {
 			list = append(list, &l.all)
 		}
 	}
@@ -127,15 +141,15 @@ var states = [...]jobstore.State{
 	jobstore.Queued, jobstore.RunQueued, jobstore.Running, jobstore.Paused, jobstore.Waiting, jobstore.Finished, jobstore.Failed, jobstore.Cancelled,
 }
 
-func matches(q *jobstore.Query, j *jobstore.Job) bool {
+func matches(q *query, j *jobstore.Row) bool {
 	return j.ID > q.After &&
-		(q.IDs == nil || slices.Contains(q.IDs, j.ID)) &&
-		(q.Name == "" || j.Name == q.Name) &&
+		(q.ids == nil || slices.Contains(q.ids, j.ID)) &&
+		(q.name == "" || j.Name == q.name) &&
 		(q.States == nil || slices.Contains(q.States, j.State)) &&
-		(q.SequenceKey == "" || j.SequenceKey == q.SequenceKey) &&
-		(q.Parent == 0 || j.Parent == q.Parent) &&
-		(q.Queue == "" || j.Queue == q.Queue) &&
-		(q.UniqueKey == "" || j.UniqueKey == q.UniqueKey) &&
-		(q.Key == "" || j.Key == q.Key) &&
-		(q.Expired.IsZero() || !j.Expires.IsZero() && !j.Expires.After(q.Expired))
+		(q.sequence == "" || j.SequenceKey == q.sequence) &&
+		(q.parent == 0 || j.Parent == q.parent) &&
+		(q.queue == "" || j.Queue == q.queue) &&
+		(q.uniqueKey == "" || j.UniqueKey == q.uniqueKey) &&
+		(q.key == "" || j.Key == q.key) &&
+		(q.expired.IsZero() || !j.Expires.IsZero() && !j.Expires.After(q.expired))
 }

@@ -21,11 +21,8 @@ func TestLineOfMany(t *testing.T) {
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
 	table := newTable()
-	draw := func(id int) jobstore.Job {
-		j := jobstore.Job{
-			ID: jobstore.ID(id), Name: "a", Queue: []string{"", "q", "p"}[r.IntN(3)], State: []jobstore.State{jobstore.Queued, jobstore.Running, jobstore.Failed}[r.IntN(3)],
-			Priority: r.IntN(4), Weight: int64(r.IntN(3)) * 500, Key: []string{"", "k", "l"}[r.IntN(3)],
-		}
+	draw := func(id int) jobstore.Row {
+		j := jobstore.Row{Job: jobstore.Job{ID: jobstore.ID(id), Name: "a", Queue: []string{"", "q", "p"}[r.IntN(3)], State: []jobstore.State{jobstore.Queued, jobstore.Running, jobstore.Failed}[r.IntN(3)], Priority: r.IntN(4), Weight: int64(r.IntN(3)) * 500, Key: []string{"", "k", "l"}[r.IntN(3)]}}
 		if r.IntN(4) > 0 {
 			j.Due = epoch.Add(time.Duration(r.IntN(20)-10) * time.Second)
 		}
@@ -61,9 +58,9 @@ func TestLineOfMany(t *testing.T) {
 		if diff := gocmp.Diff(ids(inLine(table, l, limit)), ids(got)); diff != "" {
 			t.Fatalf("%+v, limit %d (-want +got):\n%s", l, limit, diff)
 		}
-		q := jobstore.Query{Queue: l.Queue, Limit: limit, States: []jobstore.State{jobstore.Failed, jobstore.Queued}}
+		q := query{queue: l.Queue, Page: jobstore.Page{Limit: limit, States: []jobstore.State{jobstore.Failed, jobstore.Queued}}}
 		if r.IntN(2) == 0 {
-			q = jobstore.Query{Name: "a", Key: "k", After: jobstore.ID(r.IntN(1500))}
+			q = query{name: "a", key: "k", Page: jobstore.Page{After: jobstore.ID(r.IntN(1500))}}
 		}
 		var all []*record
 		n, weight := int64(0), int64(0)
@@ -92,7 +89,7 @@ func TestLineOfMany(t *testing.T) {
 
 // inLine is what findLine should answer.
 func inLine(t *table, l *jobstore.Line, limit int) []*record {
-	before := func(a, b *jobstore.Job) int {
+	before := func(a, b *jobstore.Row) int {
 		first := cmp.Or(a.Due.Compare(b.Due), cmp.Compare(a.Priority, b.Priority))
 		if l.Order == jobstore.PriorityFirst {
 			first = cmp.Or(cmp.Compare(a.Priority, b.Priority), a.Due.Compare(b.Due))

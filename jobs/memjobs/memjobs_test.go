@@ -39,7 +39,7 @@ func TestStore(t *testing.T) {
 	})
 }
 
-func save(t testing.TB, s jobstore.Store, j jobstore.Job) jobstore.ID {
+func save(t testing.TB, s jobstore.Store, j jobstore.Row) jobstore.ID {
 	t.Helper()
 	if err := s.Update(t.Context(), func(ctx context.Context, tx jobstore.Tx) error { return tx.Save(ctx, &j) }); err != nil {
 		t.Fatal(err)
@@ -50,7 +50,7 @@ func save(t testing.TB, s jobstore.Store, j jobstore.Job) jobstore.ID {
 func count(t testing.TB, s jobstore.Store) (n int) {
 	t.Helper()
 	if err := s.View(t.Context(), func(ctx context.Context, tx jobstore.Tx) error {
-		found, err := tx.Find(ctx, jobstore.Query{})
+		found, err := tx.All(ctx, jobstore.Page{})
 		n = len(found)
 		return err
 	}); err != nil {
@@ -59,7 +59,7 @@ func count(t testing.TB, s jobstore.Store) (n int) {
 	return n
 }
 
-var simple = jobstore.Job{Name: "a", State: jobstore.Queued, Data: []byte("{}")}
+var simple = jobstore.Row{Job: jobstore.Job{Name: "a", State: jobstore.Queued, Data: []byte("{}")}}
 
 func TestAPanicUndoes(t *testing.T) {
 	t.Parallel()
@@ -107,7 +107,7 @@ func TestWhatAViewDoesNot(t *testing.T) {
 	s := open(t)
 	id := save(t, s, simple)
 	for name, call := range map[string]func(ctx context.Context, tx jobstore.Tx) error{
-		"Save":   func(ctx context.Context, tx jobstore.Tx) error { return tx.Save(ctx, &jobstore.Job{}) },
+		"Save":   func(ctx context.Context, tx jobstore.Tx) error { return tx.Save(ctx, &jobstore.Row{}) },
 		"Delete": func(ctx context.Context, tx jobstore.Tx) error { return tx.Delete(ctx, id) },
 		"Lock":   func(ctx context.Context, tx jobstore.Tx) error { return tx.Lock(ctx, "a") },
 	} {
@@ -125,11 +125,11 @@ func TestWhatIsAskedWrongly(t *testing.T) {
 	s := open(t)
 	for name, call := range map[string]func(ctx context.Context, tx jobstore.Tx) error{
 		"no limit": func(ctx context.Context, tx jobstore.Tx) error {
-			_, err := tx.Find(ctx, jobstore.Query{Due: &jobstore.Due{}})
+			_, err := tx.Due(ctx, jobstore.Due{}, 0)
 			return err
 		},
 		"a limit below": func(ctx context.Context, tx jobstore.Tx) error {
-			_, err := tx.Find(ctx, jobstore.Query{Limit: -1})
+			_, err := tx.All(ctx, jobstore.Page{Limit: -1})
 			return err
 		},
 		"take none": func(ctx context.Context, tx jobstore.Tx) error {

@@ -67,7 +67,7 @@ func TestNamesAreForgotten(t *testing.T) {
 	name := func(i int) string { return "n" + string(rune('a'+i%26)) + string(rune(0x1000+i)) }
 	for i := range 5_000 {
 		id := jobstore.ID(i + 1)
-		table.insert(jobstore.Job{ID: id, Name: name(i), Due: epoch})
+		table.insert(jobstore.Row{Job: jobstore.Job{ID: id, Name: name(i)}, Due: epoch})
 		if i%100 == 0 {
 			if found := table.findDue(sel, math.MaxInt64, 10); len(found) == 0 || found[0].job.ID != max(1, id-10) {
 				t.Fatalf("job %d: %d are due", id, len(found))
@@ -86,7 +86,7 @@ func TestNamesAreForgotten(t *testing.T) {
 func TestPatternsAreForgotten(t *testing.T) {
 	t.Parallel()
 	table := newTable()
-	table.insert(jobstore.Job{ID: 1, Name: "a", Due: epoch})
+	table.insert(jobstore.Row{Job: jobstore.Job{ID: 1, Name: "a"}, Due: epoch})
 	for i := range 3 * maxPatterns {
 		p := make([]byte, i*10)
 		for k := range p {

@@ -8,7 +8,7 @@ import (
 
 // record is a job and where it stands in the orders.
 type record struct {
-	job  jobstore.Job
+	job  jobstore.Row
 	name *nameset
 }
 
@@ -43,7 +43,7 @@ func newTable() *table {
 }
 
 // mock is the index of the order by priority in which a job stands.
-func mock(j *jobstore.Job) int {
+func mock(j *jobstore.Row) int {
 	if j.Mock {
 		return 1
 	}
@@ -51,7 +51,7 @@ func mock(j *jobstore.Job) int {
 }
 
 // insert adds a job that is not there.
-func (t *table) insert(j jobstore.Job) {
+func (t *table) insert(j jobstore.Row) {
 	r := &record{job: j, name: t.names.use(j.Name)}
 	t.byID[j.ID] = r
 	t.all.add(r.byID())
@@ -69,7 +69,7 @@ func (t *table) remove(r *record) {
 }
 
 // replace puts j in the place of what the record holds, which has the same id.
-func (t *table) replace(r *record, j jobstore.Job) {
+func (t *table) replace(r *record, j jobstore.Row) {
 	old := &r.job
 	renamed := old.Name != j.Name
 	relink := renamed || old.SequenceKey != j.SequenceKey || old.Parent != j.Parent || old.Key != j.Key || old.UniqueKey != j.UniqueKey ||

@@ -28,7 +28,7 @@ type tx struct {
 // change is what a job was before it was changed. nil: there was none.
 type change struct {
 	id     jobstore.ID
-	before *jobstore.Job
+	before *jobstore.Row
 }
 
 var (
@@ -107,7 +107,7 @@ func (tx *tx) woken() (names []string, some bool) {
 }
 
 // word is what is told of a job that was changed; "": nothing.
-func (tx *tx) word(before, after *jobstore.Job) string {
+func (tx *tx) word(before, after *jobstore.Row) string {
 	if before != nil && before.Due.Equal(after.Due) && before.Name == after.Name && before.Queue == after.Queue && (after.Queue == "" || before.State == after.State) {
 		return ""
 	}
@@ -146,59 +146,46 @@ func (tx *tx) Lock(ctx context.Context, names ...string) error {
 const maxLock = 300
 
 // Get implements [jobstore.Tx].
-func (tx *tx) Get(ctx context.Context, id jobstore.ID) (jobstore.Job, error) {
+func (tx *tx) Get(ctx context.Context, id jobstore.ID) (jobstore.Row, error) {
 	if err := tx.ready(ctx); err != nil {
-		return jobstore.Job{}, err
+		return jobstore.Row{}, err
 	}
 	return tx.core.get(id)
 }
 
-func (c *core) get(id jobstore.ID) (jobstore.Job, error) {
+func (c *core) get(id jobstore.ID) (jobstore.Row, error) {
 	r := c.table.byID[id]
 	if r == nil {
-		return jobstore.Job{}, fmt.Errorf("memjobs: %w: %d", jobstore.ErrNotFound, id)
+		return jobstore.Row{}, fmt.Errorf("memjobs: %w: %d", jobstore.ErrNotFound, id)
 	}
 	return clone(&r.job), nil
 }
 
 // clone is a job that shares nothing that can be written to.
-func clone(j *jobstore.Job) jobstore.Job {
+func clone(j *jobstore.Row) jobstore.Row {
 	c := *j
 	c.Data = bytes.Clone(j.Data)
 	c.Answer = bytes.Clone(j.Answer)
+	c.Message = nil
 	return c
 }
 
-// Find implements [jobstore.Tx].
-func (tx *tx) Find(ctx context.Context, q jobstore.Query) ([]jobstore.Job, error) {
+// Messages implements [jobstore.Tx].
+func (tx *tx) Messages(ctx context.Context, ids ...jobstore.ID) (map[jobstore.ID][]byte, error) {
 	if err := tx.ready(ctx); err != nil {
 		return nil, err
 	}
-	found, err := tx.core.find(&q, tx.now)
-	if err != nil {
-		return nil, tx.spoil(err)
-	}
-	return found, nil
+	return tx.core.messages(ids), nil
 }
 
-func (c *core) find(q *jobstore.Query, now func() time.Time) ([]jobstore.Job, error) {
-	if q.Limit < 0 || (q.Due != nil || q.Line != nil) && q.Limit == 0 {
-		return nil, fmt.Errorf("memjobs: %w: a limit of %d", jobstore.ErrBadJob, q.Limit)
+func (c *core) messages(ids []jobstore.ID) map[jobstore.ID][]byte {
+	found := map[jobstore.ID][]byte{}
+	for _, id := range ids {
+		if r := c.table.byID[id]; r != nil && r.job.Message != nil {
+			found[id] = bytes.Clone(r.job.Message)
+		}
 	}
-	var found []*record
-	switch {
-	case q.Line != nil:
-		found = c.table.findLine(q.Line, now, q.Limit)
-	case q.Due != nil:
-		found = c.table.findDue(&q.Due.Selector, until(q.Due.By, now), q.Limit)
-	default:
-		found = c.table.find(q)
-	}
-	out := make([]jobstore.Job, len(found))
-	for i, r := range found {
-		out[i] = clone(&r.job)
-	}
-	return out, nil
+	return found
 }
 
 // until is the latest Due that is asked for.
@@ -210,7 +197,7 @@ func until(by time.Time, now func() time.Time) int64 {
 }
 
 // Save implements [jobstore.Tx].
-func (tx *tx) Save(ctx context.Context, list ...*jobstore.Job) error {
+func (tx *tx) Save(ctx context.Context, list ...*jobstore.Row) error {
 	if err := tx.ready(ctx); err != nil {
 		return err
 	}
@@ -240,8 +227,9 @@ func (tx *tx) Save(ctx context.Context, list ...*jobstore.Job) error {
 }
 
 // kept is a job as the table keeps it.
-func kept(j *jobstore.Job) jobstore.Job {
+func kept(j *jobstore.Row) jobstore.Row {
 	c := clone(j)
+	c.Message = bytes.Clone(j.Message)
 	for _, at := range []*time.Time{&c.Created, &c.Changed, &c.NextRun, &c.LastRun, &c.Scheduled, &c.Due, &c.Deadline, &c.Expires} {
 		*at = exact(*at)
 	}
@@ -250,7 +238,7 @@ func kept(j *jobstore.Job) jobstore.Job {
 }
 
 // put writes a job, whose bytes are the table's own, and notes what was there.
-func (tx *tx) put(j jobstore.Job) {
+func (tx *tx) put(j jobstore.Row) {
 	t := tx.core.table
 	r := t.byID[j.ID]
 	if r == nil {
@@ -259,6 +247,7 @@ func (tx *tx) put(j jobstore.Job) {
 		return
 	}
 	before := r.job
+	j.Message = before.Message
 	tx.undo = append(tx.undo, change{id: j.ID, before: &before})
 	t.replace(r, j)
 }
@@ -283,7 +272,7 @@ func (tx *tx) Delete(ctx context.Context, ids ...jobstore.ID) error {
 }
 
 // Take implements [jobstore.Taker].
-func (tx *tx) Take(ctx context.Context, d jobstore.Due, limit int, lease time.Duration) (taken []jobstore.Job, rest bool, err error) {
+func (tx *tx) Take(ctx context.Context, d jobstore.Due, limit int, lease time.Duration) (taken []jobstore.Row, rest bool, err error) {
 	if err := tx.ready(ctx); err != nil {
 		return nil, false, err
 	}
@@ -299,6 +288,9 @@ func (tx *tx) Take(ctx context.Context, d jobstore.Due, limit int, lease time.Du
 		if j.State == jobstore.Queued {
 			j.Run++
 			j.Scheduled = j.NextRun
+		}
+		if j.State != jobstore.Running {
+			j.Attempt++
 		}
 		j.State, j.LastRun, j.Changed, j.Due = jobstore.Running, now, now, time.Time{}
 		j.Token++
@@ -377,17 +369,16 @@ func (v *view) Now(ctx context.Context) (now time.Time, err error) {
 }
 
 // Get implements [jobstore.Tx].
-func (v *view) Get(ctx context.Context, id jobstore.ID) (j jobstore.Job, err error) {
+func (v *view) Get(ctx context.Context, id jobstore.ID) (j jobstore.Row, err error) {
 	var missing error
 	err = v.read(ctx, func() { j, missing = v.core.get(id) })
 	return j, errors.Join(err, missing)
 }
 
-// Find implements [jobstore.Tx].
-func (v *view) Find(ctx context.Context, q jobstore.Query) (found []jobstore.Job, err error) {
-	var bad error
-	err = v.read(ctx, func() { found, bad = v.core.find(&q, v.now) })
-	return found, errors.Join(err, bad)
+// Messages implements [jobstore.Tx].
+func (v *view) Messages(ctx context.Context, ids ...jobstore.ID) (found map[jobstore.ID][]byte, err error) {
+	err = v.read(ctx, func() { found = v.core.messages(ids) })
+	return found, err
 }
 
 // Weigh implements [jobstore.Weigher].
@@ -400,7 +391,7 @@ func (v *view) Weigh(ctx context.Context, queue string) (n, weight int64, err er
 func (v *view) Lock(context.Context, ...string) error { return errReads }
 
 // Save implements [jobstore.Tx].
-func (v *view) Save(context.Context, ...*jobstore.Job) error { return errReads }
+func (v *view) Save(context.Context, ...*jobstore.Row) error { return errReads }
 
 // Delete implements [jobstore.Tx].
 func (v *view) Delete(context.Context, ...jobstore.ID) error { return errReads }

@@ -29,7 +29,7 @@ type admission struct {
 	*txn.Step
 	l     *Leader
 	room  int // for how many jobs there is room still
-	saves []*jobstore.Job
+	saves []*jobstore.Row
 	out   []jobstore.Handout
 	again bool // there may be more to do at once
 	moved int
@@ -45,7 +45,7 @@ type admission struct {
 
 // unreadWindow is a job that is held because its windows cannot be read.
 type unreadWindow struct {
-	job *jobstore.Job
+	job *jobstore.Row
 	err error
 }
 
@@ -127,18 +127,18 @@ func (t *admission) run(ctx context.Context, token int64, plan *Look) error {
 		return err
 	}
 	for i := range t.out {
-		t.out[i].Job = *t.saves[i]
+		t.out[i].Row = *t.saves[i]
 	}
 	return nil
 }
 
 // resumeRuns hands out again what runs and is due: its lease has ended, or there is an answer, or there was none in time.
 func (t *admission) resumeRuns(ctx context.Context) error {
-	found, err := t.Tx.Find(ctx, jobstore.Query{Limit: t.room, Line: &jobstore.Line{Queue: t.l.q.Name, State: jobstore.Running, By: t.Now}})
+	found, err := t.Tx.Line(ctx, jobstore.Line{Queue: t.l.q.Name, State: jobstore.Running, By: t.Now}, t.room)
 	if err != nil {
 		return err
 	}
-	var rest []*jobstore.Job // saved behind those that are handed out
+	var rest []*jobstore.Row // saved behind those that are handed out
 	for i := range found {
 		j := &found[i]
 		if t.l.c.Entrusts && j.Phase != jobstore.Answered { // a deadline is of a runner that ran the job in place, or of an older version
@@ -155,7 +155,7 @@ func (t *admission) resumeRuns(ctx context.Context) error {
 }
 
 // hand hands out a job. Those that are handed out are saved first.
-func (t *admission) hand(j *jobstore.Job, was jobstore.Before) {
+func (t *admission) hand(j *jobstore.Row, was jobstore.Before) {
 	t.saves = slices.Insert(t.saves, len(t.out), j)
 	t.out = append(t.out, jobstore.Handout{Before: was, Asked: t.Asked})
 	t.room--
@@ -171,9 +171,9 @@ func (t *admission) admit(ctx context.Context) error {
 		}
 		g.Taken = weight
 	}
-	ln := line.Line{Queue: t.l.q.Name, Order: t.l.q.Order, By: t.Now, Find: t.l.pace.sparing(t.Tx.Find)}
+	ln := line.Line{Queue: t.l.q.Name, Order: t.l.q.Order, By: t.Now, Find: t.l.pace.sparing(t.Tx.Line)}
 	var failed error
-	err := ln.Each(ctx, g.Most, func() int { return t.room }, func(j *jobstore.Job) bool {
+	err := ln.Each(ctx, g.Most, func() int { return t.room }, func(j *jobstore.Row) bool {
 		if at, err := t.l.windows.Opens(j, t.Now); at.After(t.Now) {
 			t.put(j, at, err)
 			return t.moved < mostMoved
@@ -191,7 +191,7 @@ func (t *admission) admit(ctx context.Context) error {
 }
 
 // put has a job that waits wait until at; unread says that its windows cannot be read.
-func (t *admission) put(j *jobstore.Job, at time.Time, unread error) {
+func (t *admission) put(j *jobstore.Row, at time.Time, unread error) {
 	j.NextRun = at
 	if unread != nil {
 		t.unread = append(t.unread, unreadWindow{j, unread})
@@ -201,17 +201,17 @@ func (t *admission) put(j *jobstore.Job, at time.Time, unread error) {
 }
 
 // start begins an attempt of a job.
-func (t *admission) start(ctx context.Context, j *jobstore.Job) error {
+func (t *admission) start(ctx context.Context, j *jobstore.Row) error {
 	was := jobstore.Before{State: jobstore.Queued, NextRun: j.NextRun}
 	key := j.Key
 	j.State, j.Phase, j.Reason, j.Answer = jobstore.Running, "", "", nil
-	if j.Attempts == 0 || j.Scheduled.IsZero() { // NextRun of a further attempt says nothing of when the run was due
+	if j.Attempt == 0 || j.Scheduled.IsZero() { // NextRun of a further attempt says nothing of when the run was due
 		j.Scheduled = j.NextRun
 	}
 	j.LastRun = t.Now
 	j.Run++
 	j.Token++
-	j.Attempts++
+	j.Attempt++
 	j.Deadline = time.Time{}
 	if j.Timeout > 0 && !t.l.c.Entrusts {
 		j.Deadline = rules.Micros(t.Now.Add(j.Timeout))
@@ -233,7 +233,7 @@ func (t *admission) start(ctx context.Context, j *jobstore.Job) error {
 }
 
 // takeKey has a job have a key that it had not before; refused says that another one has it.
-func (t *admission) takeKey(ctx context.Context, j *jobstore.Job) (refused, err error) {
+func (t *admission) takeKey(ctx context.Context, j *jobstore.Row) (refused, err error) {
 	t.missing = t.Locks.AddKey(j.Name, j.Key) != nil || t.missing
 	if t.missing { // the transaction begins anew when all that it needs is known
 		return nil, nil
@@ -254,7 +254,7 @@ func (t *admission) takeKey(ctx context.Context, j *jobstore.Job) (refused, err 
 }
 
 // prepare has the job's type set what is kept of it. A panic there is an error of the attempt.
-func (l *Leader) prepare(j *jobstore.Job) (err error) {
+func (l *Leader) prepare(j *jobstore.Row) (err error) {
 	if l.c.Begin == nil {
 		return nil
 	}
@@ -265,9 +265,9 @@ func (l *Leader) prepare(j *jobstore.Job) (err error) {
 // carryOut starts and puts off what a throttler has decided on. What others have changed since is left alone.
 func (t *admission) carryOut(ctx context.Context, plan *Look) error {
 	ids := slices.Concat(plan.starts, plan.later)
-	jobs := make(map[jobstore.ID]*jobstore.Job, len(ids))
+	jobs := make(map[jobstore.ID]*jobstore.Row, len(ids))
 	for part := range slices.Chunk(slices.Sorted(slices.Values(ids)), line.RosterPage) {
-		found, err := t.Tx.Find(ctx, jobstore.Query{IDs: part})
+		found, err := t.Tx.Jobs(ctx, part...)
 		if err != nil {
 			return err
 		}
@@ -316,7 +316,7 @@ func (l *Leader) plan(ctx context.Context, room int) (plan *Look, idle bool, err
 		if version = 0; rec != nil {
 			version = rec.Admissions
 		}
-		found, err := tx.Find(ctx, jobstore.Query{Limit: 1, Line: &jobstore.Line{Queue: l.q.Name, State: jobstore.Running, By: look.now}})
+		found, err := tx.Line(ctx, jobstore.Line{Queue: l.q.Name, State: jobstore.Running, By: look.now}, 1)
 		if err != nil {
 			return err
 		}
@@ -331,7 +331,7 @@ func (l *Leader) plan(ctx context.Context, room int) (plan *Look, idle bool, err
 		return nil, false, err
 	}
 	look.running = l.roster
-	look.line = line.Line{Queue: l.q.Name, Order: l.q.Order, By: look.now, Find: l.pace.sparing(l.list)}
+	look.line = line.Line{Queue: l.q.Name, Order: l.q.Order, By: look.now, Find: l.pace.sparing(l.page)}
 	began := time.Now()
 	look.enough = l.pace.enough(began, l.signal)
 	if err := l.ask(ctx, look); err != nil {
@@ -345,16 +345,21 @@ func (l *Leader) plan(ctx context.Context, room int) (plan *Look, idle bool, err
 	return look, !due && len(look.starts) == 0 && len(look.later) == 0, nil
 }
 
-// list reads jobs in a transaction of its own: none is open while a throttler works.
-func (l *Leader) list(ctx context.Context, q jobstore.Query) (found []jobstore.Job, err error) {
+// view reads jobs in a transaction of its own: none is open while a throttler works.
+func (l *Leader) view(ctx context.Context, read func(ctx context.Context, tx jobstore.Tx) ([]jobstore.Row, error)) (found []jobstore.Row, err error) {
 	err = l.store.View(ctx, func(ctx context.Context, tx jobstore.Tx) (err error) {
-		found, err = tx.Find(ctx, q)
+		found, err = read(ctx, tx)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	return found, nil
+}
+
+// page reads a page of the line.
+func (l *Leader) page(ctx context.Context, q jobstore.Line, limit int) ([]jobstore.Row, error) {
+	return l.view(ctx, func(ctx context.Context, tx jobstore.Tx) ([]jobstore.Row, error) { return tx.Line(ctx, q, limit) })
 }
 
 // readRoster brings the roster up to date.

@@ -60,11 +60,11 @@ type LeaderConfig struct {
 	// Lease is how long the queue, and each job that is handed out, stays with this process unless it is renewed.
 	Lease time.Duration
 	// Begin sets Key and Respond of a job before it is saved as begun. It runs in a transaction, and may run again. An error is that of the attempt.
-	Begin func(*jobstore.Job) error
+	Begin func(*jobstore.Row) error
 	// Report is told of what goes wrong.
 	Report func(error)
 	// Held is told of jobs that are held because their windows cannot be read. nil: Report is.
-	Held func(*jobstore.Job, error)
+	Held func(*jobstore.Row, error)
 	// Entrusts: the jobs are left to tasks, which have time limits of their own, so that no attempt has a deadline.
 	Entrusts bool
 }
@@ -75,7 +75,7 @@ func NewLeader(h Host, c LeaderConfig) (*Leader, error) {
 		return nil, err
 	}
 	if c.Held == nil {
-		c.Held = func(_ *jobstore.Job, err error) { c.Report(err) }
+		c.Held = func(_ *jobstore.Row, err error) { c.Report(err) }
 	}
 	q := c.Queue
 	return &Leader{

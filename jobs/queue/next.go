@@ -118,8 +118,8 @@ func (l *Leader) upcoming(ctx context.Context) (wait time.Duration, err error) {
 		wait = time.Hour
 		for _, state := range []jobstore.State{jobstore.Queued, jobstore.Running} {
 			// Behind all that were due when the queue was looked at.
-			after := jobstore.Job{ID: 1<<53 - 1, Priority: jobstore.MaxPriority, Due: l.looked}
-			found, err := tx.Find(ctx, jobstore.Query{Limit: 1, Line: &jobstore.Line{Queue: l.q.Name, State: state, By: now.Add(wait), After: &after}})
+			after := jobstore.Row{Job: jobstore.Job{ID: 1<<53 - 1, Priority: jobstore.MaxPriority}, Due: l.looked}
+			found, err := tx.Line(ctx, jobstore.Line{Queue: l.q.Name, State: state, By: now.Add(wait), After: &after}, 1)
 			if err != nil {
 				return err
 			}
@@ -188,11 +188,11 @@ func (p *pace) poll(every time.Duration) time.Duration {
 }
 
 // sparing is find, but for searches that have found nothing of late.
-func (p *pace) sparing(find func(context.Context, jobstore.Query) ([]jobstore.Job, error)) func(context.Context, jobstore.Query) ([]jobstore.Job, error) {
-	return func(ctx context.Context, q jobstore.Query) ([]jobstore.Job, error) {
-		most, set := q.Line.MaxWeight.Get()
+func (p *pace) sparing(find func(context.Context, jobstore.Line, int) ([]jobstore.Row, error)) func(context.Context, jobstore.Line, int) ([]jobstore.Row, error) {
+	return func(ctx context.Context, q jobstore.Line, limit int) ([]jobstore.Row, error) {
+		most, set := q.MaxWeight.Get()
 		if !set {
-			return find(ctx, q)
+			return find(ctx, q, limit)
 		}
 		now := time.Now()
 		if most <= p.light && now.Before(p.until) {
@@ -200,7 +200,7 @@ func (p *pace) sparing(find func(context.Context, jobstore.Query) ([]jobstore.Jo
 			return nil, nil
 		}
 		p.spared = false
-		found, err := find(ctx, q)
+		found, err := find(ctx, q, limit)
 		if took := time.Since(now); err == nil && len(found) == 0 && took > scanTime {
 			p.light, p.until = most, time.Now().Add(calm*took)
 		}

@@ -24,7 +24,7 @@ type roster struct {
 
 // entry is a job of a roster.
 type entry struct {
-	job   jobstore.Job
+	job   jobstore.Row
 	by    *shares // who has set share
 	share string
 }
@@ -34,15 +34,15 @@ const (
 	rosterAge = time.Minute
 )
 
-// cloneJob is a job that shares nothing that can be written to.
-func cloneJob(j *jobstore.Job) jobstore.Job {
+// cloneRow is a job that shares nothing that can be written to.
+func cloneRow(j *jobstore.Row) jobstore.Row {
 	c := *j
 	c.Data, c.Answer = bytes.Clone(j.Data), bytes.Clone(j.Answer)
 	return c
 }
 
 // begin adds a job that is to be started.
-func (r *roster) begin(j *jobstore.Job) { r.begun = append(r.begun, &entry{job: *j}) }
+func (r *roster) begin(j *jobstore.Row) { r.begun = append(r.begun, &entry{job: *j}) }
 
 // last is the one that was added last.
 func (r *roster) last() *entry { return r.begun[len(r.begun)-1] }
@@ -52,22 +52,22 @@ func (r *roster) settle(started []jobstore.Handout) {
 	if len(r.begun) == 0 {
 		return
 	}
-	now := make(map[jobstore.ID]*jobstore.Job, len(started))
+	now := make(map[jobstore.ID]*jobstore.Row, len(started))
 	for i := range started {
-		now[started[i].ID] = &started[i].Job
+		now[started[i].ID] = &started[i].Row
 	}
 	// One that has ended elsewhere, and was started again.
 	r.all = slices.DeleteFunc(r.all, func(e *entry) bool { return r.isBegun(e.job.ID, now) })
 	for _, e := range r.begun {
 		if j := now[e.job.ID]; j != nil {
-			e.job = cloneJob(j)
+			e.job = cloneRow(j)
 			r.all = append(r.all, e)
 		}
 	}
 	r.begun = nil
 }
 
-func (r *roster) isBegun(id jobstore.ID, started map[jobstore.ID]*jobstore.Job) bool {
+func (r *roster) isBegun(id jobstore.ID, started map[jobstore.ID]*jobstore.Row) bool {
 	return started[id] != nil && slices.ContainsFunc(r.begun, func(e *entry) bool { return e.job.ID == id })
 }
 
@@ -91,7 +91,9 @@ func (l *Leader) readRunning(ctx context.Context) (*roster, error) {
 	r := &roster{read: time.Now()}
 	after := jobstore.ID(0)
 	for {
-		found, err := l.list(ctx, jobstore.Query{Queue: l.q.Name, States: []jobstore.State{jobstore.Running, jobstore.RunQueued}, After: after, Limit: line.RosterPage})
+		found, err := l.view(ctx, func(ctx context.Context, tx jobstore.Tx) ([]jobstore.Row, error) {
+			return tx.OfQueue(ctx, l.q.Name, jobstore.Page{States: []jobstore.State{jobstore.Running, jobstore.RunQueued}, After: after, Limit: line.RosterPage})
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -123,7 +125,7 @@ func (r *roster) sync(ctx context.Context, l *Leader, running int) (stale bool, 
 	for i, e := range part {
 		ids[i] = e.job.ID
 	}
-	found, err := l.list(ctx, jobstore.Query{IDs: ids})
+	found, err := l.view(ctx, func(ctx context.Context, tx jobstore.Tx) ([]jobstore.Row, error) { return tx.Jobs(ctx, ids...) })
 	if err != nil {
 		return false, err
 	}

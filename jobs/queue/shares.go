@@ -32,13 +32,13 @@ func (s *shares) Admit(_ context.Context, l *Look) error {
 	taken := make(map[string]int64, len(s.parts))
 	for _, r := range l.running.all {
 		if r.by != s {
-			r.by, r.share = s, s.of(cloneJob(&r.job))
+			r.by, r.share = s, s.of(cloneRow(&r.job).Job)
 		}
 		taken[r.share] += r.job.Weight
 	}
 	for j := range l.fitting {
-		share := s.of(cloneJob(j))
-		if s.lets(share, taken[share], j.Weight) && l.Start(*j) {
+		share := s.of(cloneRow(j).Job)
+		if s.lets(share, taken[share], j.Weight) && l.Start(j.Job) {
 			taken[share] += j.Weight
 			l.running.last().by, l.running.last().share = s, share
 		}

@@ -37,7 +37,7 @@ type Look struct {
 	gauge   line.Gauge
 	running *roster
 	line    line.Line
-	opens   func(j *jobstore.Job, t time.Time) (time.Time, error)
+	opens   func(j *jobstore.Row, t time.Time) (time.Time, error)
 
 	offered map[jobstore.ID]*offer
 	starts  []jobstore.ID
@@ -71,10 +71,10 @@ func (l *Look) Now() time.Time { return l.now }
 func (l *Look) Running() []jobstore.Job {
 	out := make([]jobstore.Job, 0, len(l.running.all)+len(l.starts))
 	for _, r := range l.running.all {
-		out = append(out, cloneJob(&r.job))
+		out = append(out, cloneRow(&r.job).Job)
 	}
 	for i := range l.running.begun {
-		out = append(out, cloneJob(&l.running.begun[i].job))
+		out = append(out, cloneRow(&l.running.begun[i].job).Job)
 	}
 	return out
 }
@@ -86,19 +86,19 @@ func (l *Look) Running() []jobstore.Job {
 // long as it takes, a look shows all of it.
 func (l *Look) Due() iter.Seq[jobstore.Job] {
 	return func(yield func(jobstore.Job) bool) {
-		l.each(func() task.Opt[int64] { return task.Opt[int64]{} }, func(j *jobstore.Job) bool { return yield(*j) })
+		l.each(func() task.Opt[int64] { return task.Opt[int64]{} }, func(j *jobstore.Row) bool { return yield(j.Job) })
 	}
 }
 
 // fitting goes through those among Due that the limit may let start.
-func (l *Look) fitting(yield func(*jobstore.Job) bool) {
+func (l *Look) fitting(yield func(*jobstore.Row) bool) {
 	if !l.gauge.Blocked {
-		l.each(l.gauge.Most, func(j *jobstore.Job) bool { return yield(j) && !l.gauge.Blocked })
+		l.each(l.gauge.Most, func(j *jobstore.Row) bool { return yield(j) && !l.gauge.Blocked })
 	}
 }
 
 // each goes through what is due and not heavier than most says.
-func (l *Look) each(most func() task.Opt[int64], yield func(*jobstore.Job) bool) {
+func (l *Look) each(most func() task.Opt[int64], yield func(*jobstore.Row) bool) {
 	if l.over || l.err != nil {
 		return
 	}
@@ -109,7 +109,7 @@ func (l *Look) each(most func() task.Opt[int64], yield func(*jobstore.Job) bool)
 		}
 		return line.LinePages
 	}
-	err := l.line.Each(l.ctx, most, room, func(j *jobstore.Job) bool {
+	err := l.line.Each(l.ctx, most, room, func(j *jobstore.Row) bool {
 		if !l.offer(j) {
 			return true
 		}
@@ -122,7 +122,7 @@ func (l *Look) each(most func() task.Opt[int64], yield func(*jobstore.Job) bool)
 }
 
 // offer notes that j was seen, and reports whether it is to be shown. One whose window is closed is moved.
-func (l *Look) offer(j *jobstore.Job) bool {
+func (l *Look) offer(j *jobstore.Row) bool {
 	if o := l.offered[j.ID]; o != nil {
 		return !o.decided()
 	}
@@ -157,7 +157,7 @@ func (l *Look) Start(j jobstore.Job) bool {
 	l.room--
 	l.starts = append(l.starts, j.ID)
 	j.Weight = o.weight
-	l.running.begin(&j)
+	l.running.begin(&jobstore.Row{Job: j})
 	return true
 }
 

@@ -122,14 +122,8 @@ func (r *round) repeat(p *place, at time.Time, data []byte, why error) {
 		})
 		return
 	}
-	a := p.active
-	a.extra = fmt.Append(nil, p.q.Retries+1)
-	if data == nil {
-		data = a.handout.Data
-	}
-	data = a.kept(data)
 	r.conclude(p.hold, &r.r.stats.retried, func(ctx context.Context) error {
-		return r.s.Postpone(ctx, p.ID, p.Token, time.Until(at), data)
+		return r.s.Postpone(ctx, p.ID, p.Token, time.Until(at), data, true)
 	})
 }
 
@@ -139,7 +133,7 @@ func (r *round) snooze(p *place, d time.Duration) {
 		if p.Queue != "" {
 			return r.s.NextAttempt(ctx, p.ID, p.Token, p.stored(time.Now().Add(d)), nil, "", false)
 		}
-		return r.s.Postpone(ctx, p.ID, p.Token, d, nil)
+		return r.s.Postpone(ctx, p.ID, p.Token, d, nil, false)
 	})
 }
 
@@ -152,7 +146,7 @@ func (r *round) strange(h *hold) {
 		r.giveBack(h)
 		return
 	}
-	r.r.report(ProblemUnknown, &h.Job, ErrNoHandler)
+	r.r.report(ProblemUnknown, &h.Row, ErrNoHandler)
 	r.conclude(h, &r.r.stats.putOff, func(ctx context.Context) error {
 		if h.Phase != "" || h.timedOut() { // what has come so far is kept
 			return r.s.Renew(ctx, h.ID, h.Token, r.c.PutOff)

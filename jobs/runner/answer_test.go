@@ -212,7 +212,7 @@ func TestTypeStop(t *testing.T) {
 		d := newDiary()
 		kind := shipping(func(c ctx, p parcelOf) error {
 			h, _ := runner.FromContext(c)
-			d.note("ask %s, attempt %d", p.To, h.Attempts)
+			d.note("ask %s, attempt %d", p.To, h.Attempt)
 			if p.To == "quick" {
 				time.Sleep(5 * time.Second)
 				return nil
@@ -273,8 +273,8 @@ func TestTypeStop(t *testing.T) {
 			}
 		}
 		for _, id := range []jobs.ID{answered, quick, slow} {
-			if j := s.job(id); j.State != jobs.Finished || !strings.Contains(string(j.Data), `"sent":1`) || j.Attempts != 1 {
-				t.Errorf("%s with %s after %d attempts", j.State, j.Data, j.Attempts)
+			if j := s.job(id); j.State != jobs.Finished || !strings.Contains(string(j.Data), `"sent":1`) || j.Attempt != 1 {
+				t.Errorf("%s with %s after %d attempts", j.State, j.Data, j.Attempt)
 			}
 		}
 	})
@@ -308,8 +308,8 @@ func TestTypeTooSlow(t *testing.T) {
 		time.Sleep(time.Second)
 		stop()
 		for _, id := range ids {
-			if j := s.job(id); j.State != jobs.Failed || !strings.Contains(j.Reason, "no answer came in time") || j.Attempts != 1 {
-				t.Errorf("%s: %s after %d attempts", j.State, j.Reason, j.Attempts)
+			if j := s.job(id); j.State != jobs.Failed || !strings.Contains(j.Reason, "no answer came in time") || j.Attempt != 1 {
+				t.Errorf("%s: %s after %d attempts", j.State, j.Reason, j.Attempt)
 			}
 		}
 		d.about(t, "0s: ask does not", "0s: ask obeys", "1m0s: does not: true", "1m0s: obeys: true")
@@ -402,7 +402,7 @@ func TestTypeKeys(t *testing.T) {
 				t.Errorf("%s is %s", j.Data, j.State)
 			}
 		}
-		if j := s.job(taken); j.Phase != jobs.Awaiting || j.Key != "other" || j.Attempts != 2 {
+		if j := s.job(taken); j.Phase != jobs.Awaiting || j.Key != "other" || j.Attempt != 2 {
 			t.Errorf("%+v", j)
 		}
 	})
@@ -429,8 +429,8 @@ func TestQueueRetryAtWindow(t *testing.T) {
 		time.Sleep(30 * time.Hour)
 		d.about(t, "0s: ask first", "1h0m0s: ask second", "8h0m0s: ask second", "22h0m0s: ask first")
 		for _, id := range []jobs.ID{first, second} {
-			if j := s.job(id); j.State != jobs.Failed || j.Attempts != 2 {
-				t.Errorf("%s is %s after %d attempts", j.Data, j.State, j.Attempts)
+			if j := s.job(id); j.State != jobs.Failed || j.Attempt != 2 {
+				t.Errorf("%s is %s after %d attempts", j.Data, j.State, j.Attempt)
 			}
 		}
 	})
@@ -497,7 +497,7 @@ func TestQueueUnknownName(t *testing.T) {
 		known := s.put(jobs.Spec{Name: "sum", Queue: "q"})
 		time.Sleep(90 * time.Second)
 		s.is(known, jobs.Finished, `{"n":1}`)
-		if j := s.job(strange); j.State != jobs.Queued || j.Attempts != 0 || !strings.Contains(j.Reason, "nothing is registered") {
+		if j := s.job(strange); j.State != jobs.Queued || j.Attempt != 0 || !strings.Contains(j.Reason, "nothing is registered") {
 			t.Errorf("%+v", j)
 		}
 		if list := told.all(); len(list) != 2 || list[0].Problem != runner.ProblemUnknown {
@@ -611,7 +611,7 @@ func TestManyAwait(t *testing.T) {
 		}
 	}
 	stop()
-	if list, err := s.List(t.Context(), jobs.Query{Queue: "q", States: []jobs.State{jobs.Finished}}); err != nil || len(list) != n {
+	if list, err := s.List(t.Context(), jobs.Filter{Queue: "q", States: []jobs.State{jobs.Finished}}); err != nil || len(list) != n {
 		t.Errorf("%d are finished: %v", len(list), err)
 	}
 }

@@ -169,7 +169,7 @@ func killAskers(t *testing.T, url string) {
 	alive := []*suite.Member{crew.Hire(), crew.Hire()}
 	ends := map[jobs.ID]jobs.Job{}
 	over := func() int {
-		list, err := b.List(t.Context(), jobs.Query{Queue: "orders", States: []jobs.State{jobs.Finished, jobs.Failed, jobs.Cancelled}})
+		list, err := b.List(t.Context(), jobs.Filter{Queue: "orders", States: []jobs.State{jobs.Finished, jobs.Failed, jobs.Cancelled}})
 		if err != nil {
 			t.Fatal(err)
 		}

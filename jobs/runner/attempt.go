@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/errand"
 	"github.com/swarmiji/swarmiji/internal/guard"
 	"github.com/swarmiji/swarmiji/jobs"
-	"github.com/swarmiji/swarmiji/jobs/internal/rules"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -36,11 +34,7 @@ func (r *round) runInPlace(h *hold) {
 	p := &place{hold: h, handler: handler, active: r.activate(h)}
 	p.dialog, _ = handler.(*dialog)
 	p.q = r.request(h, p.active.handout.Data, defaults)
-	if p.active.extra != nil {
-		p.q.Retries, _ = strconv.Atoi(string(p.active.extra))
-	} else if h.Queue != "" {
-		p.q.Retries = int(max(h.Attempts-1, 0))
-	}
+	p.q.Retries = int(max(h.Attempt-1, 0))
 	switch {
 	case h.Refused != nil:
 		r.ran(p, nil, h.Refused)
@@ -54,20 +48,15 @@ func (r *round) runInPlace(h *hold) {
 	}
 }
 
-// activate prepares what the handler sees of its job, which is nothing of the attempts that the data count.
+// activate prepares what the handler sees of its job.
 func (r *round) activate(h *hold) *active {
-	a := &active{s: r.s, run: jobs.RunOf(&h.Job), handout: h.Handout, lose: func() { r.lose(h, nil) }}
-	if n := rules.Lookup(h.Data, rules.KeyAttempts); n != nil {
-		a.extra = n
-		a.handout.Data = rules.Without(h.Data, rules.KeyAttempts)
-	}
-	return a
+	return &active{s: r.s, run: jobs.RunOf(&h.Row), handout: h.Handout, lose: func() { r.lose(h, nil) }}
 }
 
 func (r *round) request(h *hold, data []byte, defaults *task.Metadata) *task.Request {
 	now := time.Now()
 	q := task.NewRequest(&task.Envelope{
-		ID: jobs.TaskID(h.Job), Name: h.Name, ContentType: contentType, Args: data, Meta: *defaults, SentAt: h.Scheduled,
+		ID: jobs.TaskID(h.Row), Name: h.Name, ContentType: contentType, Args: data, Meta: *defaults, SentAt: h.Scheduled,
 	}, func(_ string, data []byte, v any) error { return decode(data, v) })
 	q.Generation, q.Deliveries, q.Exact = int(h.Token), 1, true
 	q.Received, q.StartedAt, q.NodeID = h.got, now, r.c.NodeID
@@ -117,10 +106,10 @@ func (r *round) ran(p *place, value any, err error) {
 		return
 	}
 	r.idle(p.hold)
-	switch left := p.active.left(o.data); o.State {
+	switch o.State {
 	case task.StateSucceeded:
 		r.conclude(p.hold, &r.r.stats.ran, func(ctx context.Context) error {
-			return r.s.Finish(ctx, jobs.Finish{ID: p.ID, Token: p.Token, Data: left, Shared: p.shares()})
+			return r.s.Finish(ctx, jobs.Finish{ID: p.ID, Token: p.Token, Data: o.data, Shared: p.shares()})
 		})
 	case task.StateAwaiting:
 		r.deferred(p, o.Await)
@@ -129,7 +118,7 @@ func (r *round) ran(p *place, value any, err error) {
 	case task.StatePending:
 		r.snooze(p, o.Delay)
 	default:
-		r.fail(p.hold, o.Recorded(), left)
+		r.fail(p.hold, o.Recorded(), o.data)
 	}
 }
 
@@ -139,7 +128,8 @@ func (r *round) interrupted(p *place, err error) bool {
 	case p.Lost(): // told already
 		r.release(p.hold)
 	case err != nil && !defers(err) && (p.Ended() || errors.Is(context.Cause(r.hard), task.ErrShutdown)): // it is to run again
-		if p.Queue != "" { // in the same attempt, which an answer may come for: its request may be on its way
+		// The same attempt goes on, since its request may be on its way, and an answer may come for it.
+		if p.Queue != "" || p.active.handout.Key != "" && p.RetryAfter == "" {
 			p.Before.State = jobs.Running
 		}
 		r.idle(p.hold)
@@ -154,14 +144,6 @@ func (r *round) interrupted(p *place, err error) bool {
 func defers(err error) bool {
 	_, is := task.VerdictOf(err).(*task.DeferVerdict) //nolint:errorlint // the outermost verdict counts
 	return is
-}
-
-// left are the data that a run leaves; nil: those that there are.
-func (a *active) left(result []byte) []byte {
-	if result == nil && a.extra != nil {
-		return a.handout.Data
-	}
-	return result
 }
 
 // judgement is what an attempt comes to.

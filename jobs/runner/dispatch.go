@@ -89,7 +89,7 @@ func (r *Runner) definition(name string) *definition {
 }
 
 // call makes the task of a job's run.
-func (r *Runner) call(j *jobs.Job) (task.Call, error) {
+func (r *Runner) call(j *jobs.Row) (task.Call, error) {
 	c, err := r.definition(j.Name).call(j.Data)
 	if err != nil {
 		return c, err

@@ -66,7 +66,7 @@ func TestDispatchOverServers(t *testing.T) {
 		stops, runners = append(stops, s.run(r)), append(runners, r)
 	}
 	ended := func() int {
-		over, err := s.List(t.Context(), jobs.Query{Name: "sum", States: []jobs.State{jobs.Queued}})
+		over, err := s.Rows(t.Context(), jobs.Filter{Name: "sum", States: []jobs.State{jobs.Queued}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -186,7 +186,7 @@ func TestDispatchProgress(t *testing.T) {
 		c := road.consumer(s.Service)
 		handle(t, c, sum, func(c ctx, at state) (state, error) {
 			h, ok := runner.FromContext(c)
-			if q, _ := task.FromContext(c); !ok || q.ID != jobs.TaskID(h.Job) {
+			if q, _ := task.FromContext(c); !ok || q.ID != jobs.TaskID(h.Row) {
 				t.Errorf("%+v, %v", h, ok)
 			}
 			time.Sleep(time.Minute)
@@ -537,7 +537,7 @@ func TestDispatchCurrentWithoutAStore(t *testing.T) {
 
 // TestDispatchTaskID: one run, one id; another run, another job and another database have others.
 func TestDispatchTaskID(t *testing.T) {
-	j := jobs.Job{ID: 1, Run: 1, Created: time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)}
+	j := jobs.Row{Job: jobs.Job{ID: 1, Created: time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)}, Run: 1}
 	same := j
 	same.Token, same.State, same.Data, same.Created = 7, jobs.Queued, []byte("{}"), j.Created.In(time.FixedZone("x", 3600))
 	if jobs.TaskID(j) != jobs.TaskID(same) || jobs.TaskID(j).Check() != nil {
@@ -546,8 +546,8 @@ func TestDispatchTaskID(t *testing.T) {
 	if got := jobs.TaskID(j); got != "4b247871-3c76-898f-a8e8-c35634fc826b" {
 		t.Errorf("the id of a run has changed: %s", got)
 	}
-	for _, change := range []func(*jobs.Job){
-		func(j *jobs.Job) { j.ID = 2 }, func(j *jobs.Job) { j.Run = 2 }, func(j *jobs.Job) { j.Created = j.Created.Add(time.Microsecond) },
+	for _, change := range []func(*jobs.Row){
+		func(j *jobs.Row) { j.ID = 2 }, func(j *jobs.Row) { j.Run = 2 }, func(j *jobs.Row) { j.Created = j.Created.Add(time.Microsecond) },
 	} {
 		other := j
 		change(&other)

@@ -130,7 +130,7 @@ func ExampleType_retry() {
 			panic(err)
 		}
 		j := ended(ctx, s, id)
-		fmt.Println(j.State, string(j.Answer), j.Attempts, "attempts")
+		fmt.Println(j.State, string(j.Answer), j.Attempt, "attempts")
 	})
 	// Output:
 	// attempt 1: come back later

@@ -111,7 +111,7 @@ func (s *shop) put(spec jobs.Spec) jobs.ID {
 // is checks where a job stands and its data; "" is one that is gone.
 func (s *shop) is(id jobs.ID, state jobs.State, data string) {
 	s.t.Helper()
-	j, err := s.Query(s.t.Context(), id)
+	j, err := s.Row(s.t.Context(), id)
 	switch {
 	case state == "" && errors.Is(err, jobs.ErrNotFound):
 	case err != nil:
@@ -121,9 +121,9 @@ func (s *shop) is(id jobs.ID, state jobs.State, data string) {
 	}
 }
 
-func (s *shop) job(id jobs.ID) jobs.Job {
+func (s *shop) job(id jobs.ID) jobs.Row {
 	s.t.Helper()
-	j, err := s.Query(s.t.Context(), id)
+	j, err := s.Row(s.t.Context(), id)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -144,7 +144,7 @@ func TestRunnerKilled(t *testing.T) {
 		alive[i%2] = crew.Hire()
 	}
 	until("the end of all jobs", func() bool {
-		left, err := s.List(t.Context(), jobs.Query{Name: "work", Limit: 1})
+		left, err := s.List(t.Context(), jobs.Filter{Name: "work", Limit: 1})
 		if err != nil {
 			t.Fatal(err)
 		}

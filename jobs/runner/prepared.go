@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/swarmiji/swarmiji/jobs"
@@ -19,8 +20,8 @@ func (r *Runner) prepares() bool {
 }
 
 // taskOf returns the id of the task that a job's run is, and whether that is one which a producer has written.
-func (r *Runner) taskOf(j *jobs.Job) (id task.ID, prepared bool) {
-	if id, ok := jobs.TaskOf(j); ok && r.prepares() {
+func (r *Runner) taskOf(j *jobs.Row) (id task.ID, prepared bool) {
+	if id, ok := jobs.TaskOf(&j.Job); ok && r.prepares() {
 		return id, true
 	}
 	return jobs.TaskID(*j), false
@@ -32,13 +33,21 @@ func (r *round) submitReady(ctx context.Context, parcels []parcel, ready []int, 
 		return nil
 	}
 	submit := r.c.Submit.(jobs.PreparedSubmitter) //nolint:forcetypeassert // prepared has looked
+	ids := make([]jobs.ID, len(ready))
+	for n, i := range ready {
+		ids[n] = parcels[i].ID
+	}
+	messages, err := r.messages(ids)
+	if err != nil {
+		return err
+	}
 	errs := make([]error, len(parcels))
 	free := make(chan struct{}, mostCalls)
 	var wg sync.WaitGroup
 	for _, i := range ready {
 		free <- struct{}{}
 		wg.Go(func() {
-			pending[i], errs[i] = submit.SubmitPrepared(ctx, parcels[i].Data)
+			pending[i], errs[i] = submit.SubmitPrepared(ctx, messages[parcels[i].ID])
 			confirmed[i] = errs[i] == nil
 			<-free
 		})
@@ -52,6 +61,15 @@ func (r *round) submitReady(ctx context.Context, parcels []parcel, ready []int, 
 	return nil
 }
 
+// messages reads the messages of tasks.
+func (r *round) messages(ids []jobs.ID) (found map[jobs.ID][]byte, err error) {
+	err = r.call(func(ctx context.Context) error {
+		found, err = r.s.Messages(ctx, ids...)
+		return err
+	})
+	return found, err
+}
+
 // revokeWithdrawn ends the tasks of jobs of the queue that were withdrawn: nobody will run them, and their submitters wait. done are the jobs of which that is known; it
 // returns those that are to be known the next time.
 func (r *round) revokeWithdrawn(ctx context.Context, done map[jobs.ID]bool) map[jobs.ID]bool {
@@ -60,7 +78,7 @@ func (r *round) revokeWithdrawn(ctx context.Context, done map[jobs.ID]bool) map[
 		return nil
 	}
 	now := map[jobs.ID]bool{}
-	q := jobs.Query{Queue: r.c.Queue.Name, States: []jobs.State{jobs.Cancelled}, Limit: sweepPage}
+	q := jobs.Filter{Queue: r.c.Queue.Name, States: []jobs.State{jobs.Cancelled}, Limit: sweepPage}
 	for ctx.Err() == nil {
 		var page []jobs.Job
 		err := r.call(func(ctx context.Context) (err error) {
@@ -70,18 +88,25 @@ func (r *round) revokeWithdrawn(ctx context.Context, done map[jobs.ID]bool) map[
 		if err != nil {
 			return done
 		}
+		var ids []jobs.ID
 		for i := range page {
-			j := &page[i]
-			q.After = j.ID
-			if _, prepared := jobs.TaskOf(j); !prepared {
-				continue
+			q.After = page[i].ID
+			if _, prepared := jobs.TaskOf(&page[i]); prepared {
+				ids = append(ids, page[i].ID)
 			}
+		}
+		fresh := slices.DeleteFunc(slices.Clone(ids), func(id jobs.ID) bool { return done[id] })
+		messages, err := r.messages(fresh)
+		if err != nil {
+			return done
+		}
+		for _, id := range ids {
 			err := error(nil)
-			if !done[j.ID] {
-				err = r.call(func(ctx context.Context) error { return submit.RevokePrepared(ctx, j.Data) })
+			if !done[id] {
+				err = r.call(func(ctx context.Context) error { return submit.RevokePrepared(ctx, messages[id]) })
 			}
 			if err == nil || errors.Is(err, task.ErrBadArgs) { // else it is tried again
-				now[j.ID] = true
+				now[id] = true
 				continue
 			}
 			r.r.warn("the task of a job that was withdrawn is not revoked", err)

@@ -24,8 +24,7 @@ type active struct {
 
 	mu      sync.Mutex
 	handout jobs.Handout
-	extra   []byte // a member of the data that the handler does not see: the attempts before this one; nil: none
-	over    bool   // it has ended: what the handler still says counts for nothing
+	over    bool // it has ended: what the handler still says counts for nothing
 	lose    func()
 }
 
@@ -45,7 +44,7 @@ func FromContext(ctx context.Context) (jobs.Handout, bool) {
 
 // Progress replaces the data of the job that the calling handler runs by v, which is a JSON object when it is written as JSON: how far it has come. Who asks
 // for the job sees that while it runs, and if the process dies the next attempt begins with it. The error is [jobstore.ErrStale] when the run is over or another has it,
-// [jobstore.ErrUnsupported] in a task with conditions, whose job's data are its message, and [ErrNoRun] outside of a run. In a consumer it needs [Current].
+// [jobstore.ErrUnsupported] in a task with conditions, whose job keeps no progress, and [ErrNoRun] outside of a run. In a consumer it needs [Current].
 func Progress(ctx context.Context, v any) error {
 	a, ok := ctx.Value(activeKey{}).(*active)
 	if !ok {
@@ -59,7 +58,7 @@ func Progress(ctx context.Context, v any) error {
 		return err
 	}
 	if _, prepared := jobs.TaskOf(&a.handout.Job); prepared {
-		return fmt.Errorf("%w: the data of job %d are the message of its task", jobs.ErrUnsupported, a.run.ID)
+		return fmt.Errorf("%w: job %d is a task with conditions, which keeps no progress", jobs.ErrUnsupported, a.run.ID)
 	}
 	return a.update(ctx, data)
 }
@@ -71,10 +70,10 @@ func (a *active) update(ctx context.Context, data []byte) error {
 	if a.over {
 		return fmt.Errorf("%w: the handler of job %d has ended", jobs.ErrStale, a.run.ID)
 	}
-	u := jobs.Update{ID: a.run.ID, Token: a.handout.Token, Data: a.kept(data)}
+	u := jobs.Update{ID: a.run.ID, Token: a.handout.Token, Data: data}
 	err := a.s.Update(ctx, u)
 	if errors.Is(err, jobs.ErrStale) && a.lose == nil { // a dispatched run goes on when its job is handed out again
-		var j jobs.Job
+		var j jobs.Row
 		if j, err = a.s.CurrentRun(ctx, a.run); err == nil {
 			u.Token, a.handout.Token = j.Token, j.Token
 			err = a.s.Update(ctx, u)
@@ -119,15 +118,7 @@ func (a *active) expect(ctx context.Context, key string, respond task.Opt[bool])
 func (a *active) again() *active {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return &active{s: a.s, run: a.run, handout: a.handout, extra: a.extra, lose: a.lose}
-}
-
-// kept returns data as the job is to keep them.
-func (a *active) kept(data []byte) []byte {
-	if data == nil || a.extra == nil {
-		return data
-	}
-	return rules.With(rules.Without(data, rules.KeyAttempts), rules.KeyAttempts, a.extra)
+	return &active{s: a.s, run: a.run, handout: a.handout, lose: a.lose}
 }
 
 // end has nothing count that the handler says from now on.
@@ -149,7 +140,7 @@ const againSoon = 5 * time.Second
 func Current(s *jobs.Service) func(next task.Handler) task.Handler {
 	return func(next task.Handler) task.Handler {
 		return task.HandlerFunc(func(ctx context.Context, q *task.Request) (any, error) {
-			var j jobs.Job
+			var j jobs.Row
 			var err error
 			r, ok := jobs.ParseRun(q.Headers[jobs.HeaderRun])
 			switch {
@@ -167,7 +158,7 @@ func Current(s *jobs.Service) func(next task.Handler) task.Handler {
 			case err != nil:
 				return nil, task.Snooze(againSoon)
 			}
-			a := &active{s: s, run: r, handout: jobs.Handout{Job: j}}
+			a := &active{s: s, run: r, handout: jobs.Handout{Row: j}}
 			defer a.end()
 			return next.Handle(context.WithValue(ctx, activeKey{}, a), q)
 		})

@@ -159,24 +159,24 @@ func (r *round) sweep(ctx context.Context) {
 }
 
 // sweeps returns what the runner's jobs are found by.
-func (r *round) sweeps() []jobs.Query {
+func (r *round) sweeps() []jobs.Filter {
 	if r.c.Queue != nil {
-		return []jobs.Query{{Queue: r.c.Queue.Name}}
+		return []jobs.Filter{{Queue: r.c.Queue.Name}}
 	}
-	all := make([]jobs.Query, len(r.names))
+	all := make([]jobs.Filter, len(r.names))
 	for i, name := range r.names {
-		all[i] = jobs.Query{Name: name}
+		all[i] = jobs.Filter{Name: name}
 	}
 	return all
 }
 
 // sweepOver notes in now which jobs of a query run, and looks at their records. It reports whether these were all.
-func (r *round) sweepOver(ctx context.Context, q jobs.Query, seen, now map[jobs.ID]sighting) bool {
+func (r *round) sweepOver(ctx context.Context, q jobs.Filter, seen, now map[jobs.ID]sighting) bool {
 	q.States, q.Limit = []jobs.State{jobs.Running, jobs.RunQueued}, sweepPage
 	for ctx.Err() == nil {
-		var page []jobs.Job
+		var page []jobs.Row
 		err := r.call(func(ctx context.Context) (err error) {
-			page, err = r.s.List(ctx, q)
+			page, err = r.s.Rows(ctx, q)
 			return err
 		})
 		if err != nil {
@@ -207,13 +207,13 @@ func (r *round) sweepOver(ctx context.Context, q jobs.Query, seen, now map[jobs.
 }
 
 // look ends the run of a job by its record, if there is an end that nobody has heard of.
-func (r *round) look(j *jobs.Job) {
+func (r *round) look(j *jobs.Row) {
 	r.mu.Lock()
 	h := r.held[j.ID]
 	r.mu.Unlock()
 	switch {
 	case h == nil || h.Token != j.Token:
-		h = r.newHold(jobs.Handout{Job: *j})
+		h = r.newHold(jobs.Handout{Row: *j})
 	case !h.entrusted():
 		return // it is being submitted, or ended
 	}

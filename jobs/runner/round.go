@@ -71,13 +71,13 @@ type hold struct {
 func (r *round) newHold(h jobs.Handout) *hold {
 	n := &hold{Handout: h, got: time.Now(), off: make(chan struct{})}
 	if r.c.Submit != nil {
-		n.task, n.prepared = r.r.taskOf(&n.Job)
+		n.task, n.prepared = r.r.taskOf(&n.Row)
 	}
 	return n
 }
 
 // shares reports whether what ends the job may share its transaction with others: it is kept, and nobody else is concerned, as far as that is known.
-func (h *hold) shares() bool { return rules.IsKept(&h.Job) && rules.StandsAlone(&h.Job) }
+func (h *hold) shares() bool { return rules.IsKept(&h.Row) && rules.StandsAlone(&h.Row) }
 
 // entrusted reports whether the job was left to its task.
 func (h *hold) entrusted() bool { return !h.leased.Load() && !h.ending.Load() }
@@ -221,7 +221,7 @@ func (r *round) take(ctx context.Context, got []jobs.Handout) {
 		switch {
 		case h.GivenUp:
 			r.r.stats.failed.Add(1)
-			r.r.report(ProblemGivenUp, &h.Job, errors.New(h.Reason))
+			r.r.report(ProblemGivenUp, &h.Row, errors.New(h.Reason))
 			continue
 		case ctx.Err() != nil:
 			r.working.Go(func() { r.giveBack(h) })
@@ -297,7 +297,7 @@ func (r *round) count(is func(*hold) bool) int {
 func (r *round) lose(h *hold, err error) {
 	if h.Lose() {
 		r.r.stats.lost.Add(1)
-		r.r.report(ProblemLost, &h.Job, err)
+		r.r.report(ProblemLost, &h.Row, err)
 	}
 	if !h.Runs() { // a handler keeps its worker until it has returned
 		r.release(h)
@@ -375,7 +375,7 @@ func (r *round) fail(h *hold, reason error, data []byte) bool {
 		return r.concluded(h, &r.r.stats.deferred, nil)
 	}
 	if err == nil {
-		r.r.report(ProblemFailed, &h.Job, reason)
+		r.r.report(ProblemFailed, &h.Row, reason)
 	}
 	return r.concluded(h, &r.r.stats.failed, err)
 }

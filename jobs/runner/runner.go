@@ -120,11 +120,11 @@ func (r *Runner) names() ([]string, error) {
 }
 
 // report tells of a problem.
-func (r *Runner) report(p Problem, j *jobs.Job, err error) {
+func (r *Runner) report(p Problem, j *jobs.Row, err error) {
 	r.c.Logger.Warn("jobs: "+string(p), "job", int64(j.ID), "name", j.Name, "run", j.Run, "error", err)
 	if r.c.OnReport != nil {
 		id, _ := r.taskOf(j)
-		r.c.OnReport(Report{Problem: p, Job: *j, Task: id, Err: err})
+		r.c.OnReport(Report{Problem: p, Job: j.Job, Task: id, Err: err})
 	}
 }
 

@@ -62,7 +62,7 @@ func TestRunnerProgress(t *testing.T) {
 		late := make(chan ctx, 1)
 		handle(t, r, work, func(c ctx, at state) (any, error) {
 			h, ok := runner.FromContext(c)
-			if q, has := task.FromContext(c); !ok || !has || h.Name != "work" || q.ID != jobs.TaskID(h.Job) {
+			if q, has := task.FromContext(c); !ok || !has || h.Name != "work" || q.ID != jobs.TaskID(h.Row) {
 				t.Errorf("%+v, %v", h, ok)
 			}
 			for range 3 {
@@ -498,7 +498,7 @@ func TestRunnerWorkersAndOrder(t *testing.T) {
 		}
 		stop := s.run(r)
 		time.Sleep(500 * time.Millisecond)
-		if waiting, err := s.List(t.Context(), jobs.Query{Name: "work", States: []jobs.State{jobs.Queued}}); err != nil || len(waiting) != 27 {
+		if waiting, err := s.List(t.Context(), jobs.Filter{Name: "work", States: []jobs.State{jobs.Queued}}); err != nil || len(waiting) != 27 {
 			t.Errorf("%d wait, %v", len(waiting), err)
 		}
 		time.Sleep(time.Minute)

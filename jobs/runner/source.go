@@ -31,7 +31,7 @@ func (r *round) source() (source, error) {
 	l, err := r.s.Lead(queue.LeaderConfig{
 		Queue: *r.c.Queue, Node: r.c.NodeID, Lease: r.c.Lease, Entrusts: r.c.Submit != nil, Begin: r.begin,
 		Report: func(err error) { r.r.warn("the queue "+r.c.Queue.Name, err) },
-		Held:   func(j *jobs.Job, err error) { r.r.report(ProblemWindow, j, err) },
+		Held:   func(j *jobs.Row, err error) { r.r.report(ProblemWindow, j, err) },
 	})
 	if err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func (asking) Close(context.Context) {}
 
 // begin sets what the type of a job says of an attempt that is to begin, before that is written. It runs in a transaction, and may run again. An error is that
 // of the attempt.
-func (r *round) begin(j *jobs.Job) (err error) {
+func (r *round) begin(j *jobs.Row) (err error) {
 	handler, _, ok := r.r.handlers.Lookup(j.Name)
 	if !ok {
 		return nil
@@ -124,9 +124,9 @@ func (r *round) renewAll(batch []*hold) {
 	if len(batch) == 0 {
 		return
 	}
-	jobs := make([]*jobs.Job, len(batch))
+	jobs := make([]*jobs.Row, len(batch))
 	for i, h := range batch {
-		jobs[i] = &h.Job
+		jobs[i] = &h.Row
 	}
 	var errs []error
 	var asked time.Time

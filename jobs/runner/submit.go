@@ -105,7 +105,7 @@ func (r *round) pack(batch []*hold) []parcel {
 			r.strange(h)
 			continue
 		}
-		c, err := r.r.call(&h.Job)
+		c, err := r.r.call(&h.Row)
 		if err != nil {
 			r.fail(h, err, nil)
 			continue
@@ -164,7 +164,7 @@ func (r *round) refuse(parcels []parcel) {
 }
 
 func (r *round) putOff(h *hold, why error) {
-	r.r.report(ProblemRefused, &h.Job, why)
+	r.r.report(ProblemRefused, &h.Row, why)
 	r.conclude(h, &r.r.stats.putOff, func(ctx context.Context) error { return r.s.Renew(ctx, h.ID, h.Token, r.c.PutOff) })
 }
 

@@ -226,7 +226,7 @@ func TestTypeCourses(t *testing.T) {
 			}
 			seen := state == jobs.Finished && f.Response != "none"
 			if j.State != state || len(missing) > 0 || got.Attempt != attempts-1 || (got.Seen == "hello") != seen || got.Seen == "lost" {
-				t.Errorf("%v: %s %q %s after %d attempts; want %s %q, %d", f, j.State, j.Reason, j.Data, j.Attempts, state, reason, attempts)
+				t.Errorf("%v: %s %q %s after %d attempts; want %s %q, %d", f, j.State, j.Reason, j.Data, j.Attempt, state, reason, attempts)
 			}
 			if n, ok := o.requests.Load(fmt.Sprintf("%v 0", f)); !ok || *n.(*int) != 1 {
 				t.Errorf("%v: its first request was not sent once", f)

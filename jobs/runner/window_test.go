@@ -62,8 +62,8 @@ func TestWindowsOfAnUnknownZone(t *testing.T) {
 				if err != nil || why.Reasons[0].Kind != jobs.WhyWindow || !strings.Contains(why.String(), "Mars/Olympus_Mons") {
 					t.Errorf("%v, %v", why, err)
 				}
-				if j := s.job(held); j.State != jobs.Queued || j.Attempts != 0 {
-					t.Errorf("%s, attempt %d", j.State, j.Attempts)
+				if j := s.job(held); j.State != jobs.Queued || j.Attempt != 0 {
+					t.Errorf("%s, attempt %d", j.State, j.Attempt)
 				}
 				window("WINDOWS 00:00-12:00") // as another process, which knows the zone, reads it
 				time.Sleep(time.Minute)

@@ -113,7 +113,7 @@ func (t *tx) statement(w *want, k kind, mock bool, limit int) (string, []any) {
 }
 
 // findDue is Find of what is due.
-func (t *tx) findDue(ctx context.Context, d jobstore.Due, limit int) ([]jobstore.Job, error) {
+func (t *tx) findDue(ctx context.Context, d jobstore.Due, limit int) ([]jobstore.Row, error) {
 	w, err := t.want(d, limit)
 	if err != nil || w.nothing {
 		return nil, err
@@ -134,7 +134,7 @@ func (t *tx) findDue(ctx context.Context, d jobstore.Due, limit int) ([]jobstore
 		}
 		return t.byID(ctx, found)
 	}
-	var got []jobstore.Job
+	var got []jobstore.Row
 	err = t.attempts(ctx, &w, func(ids []int64) (bool, error) { // those that are locked already are found again
 		got, _, err = t.jobs(ctx, t.s.text.lockIDs, limit, w.by, ids)
 		return len(got) >= limit, err
@@ -162,19 +162,19 @@ func (t *tx) attempts(ctx context.Context, w *want, do func(ids []int64) (enough
 }
 
 // byID reads the jobs of candidates, in the order in which they are handed out.
-func (t *tx) byID(ctx context.Context, found []candidateRow) ([]jobstore.Job, error) {
+func (t *tx) byID(ctx context.Context, found []candidateRow) ([]jobstore.Row, error) {
 	ids := make([]jobstore.ID, len(found))
 	for i := range found {
 		ids[i] = jobstore.ID(found[i].id)
 	}
 	b := builder{lite: t.s.lite}
-	all, _, err := t.jobs(ctx, b.find(jobstore.Query{IDs: ids}), b.args...)
-	slices.SortFunc(all, func(a, b jobstore.Job) int { return inOrder(&a, &b) })
+	all, _, err := t.jobs(ctx, b.find(query{ids: ids}), b.args...)
+	slices.SortFunc(all, func(a, b jobstore.Row) int { return inOrder(&a, &b) })
 	return all, err
 }
 
 // Take implements [jobstore.Taker].
-func (t *tx) Take(ctx context.Context, d jobstore.Due, limit int, lease time.Duration) ([]jobstore.Job, bool, error) {
+func (t *tx) Take(ctx context.Context, d jobstore.Due, limit int, lease time.Duration) ([]jobstore.Row, bool, error) {
 	if err := t.writes("take"); err != nil {
 		return nil, false, err
 	}
@@ -182,7 +182,7 @@ func (t *tx) Take(ctx context.Context, d jobstore.Due, limit int, lease time.Dur
 	if err != nil || w.nothing {
 		return nil, false, t.fail("take", err)
 	}
-	var taken []jobstore.Job
+	var taken []jobstore.Row
 	var rest bool
 	if t.s.lite {
 		taken, rest, err = t.takeLite(ctx, d, limit, lease)
@@ -197,7 +197,7 @@ func (t *tx) Take(ctx context.Context, d jobstore.Due, limit int, lease time.Dur
 	return taken, rest, t.fail("take", err)
 }
 
-func (t *tx) takePostgres(ctx context.Context, w *want, lease time.Duration) (taken []jobstore.Job, rest bool, err error) {
+func (t *tx) takePostgres(ctx context.Context, w *want, lease time.Duration) (taken []jobstore.Row, rest bool, err error) {
 	var until any
 	if lease > 0 {
 		until = max(lease.Microseconds(), 1)
@@ -208,7 +208,7 @@ func (t *tx) takePostgres(ctx context.Context, w *want, lease time.Duration) (ta
 		taken, empty, err = t.jobs(ctx, query, append(args, until)...)
 	} else {
 		err = t.attempts(ctx, w, func(ids []int64) (bool, error) { // those that are taken are not found again
-			var more []jobstore.Job
+			var more []jobstore.Row
 			more, empty, err = t.jobs(ctx, t.s.text.takeIDs, w.limit-len(taken), w.by, ids, until)
 			taken = append(taken, more...)
 			return len(taken) >= w.limit || empty > 0, err
@@ -221,7 +221,7 @@ func (t *tx) takePostgres(ctx context.Context, w *want, lease time.Duration) (ta
 }
 
 // takeLite takes what it finds: nobody else writes meanwhile.
-func (t *tx) takeLite(ctx context.Context, d jobstore.Due, limit int, lease time.Duration) (taken []jobstore.Job, rest bool, err error) {
+func (t *tx) takeLite(ctx context.Context, d jobstore.Due, limit int, lease time.Duration) (taken []jobstore.Row, rest bool, err error) {
 	found, err := t.findDue(ctx, d, limit)
 	if err != nil {
 		return nil, false, err
@@ -235,12 +235,15 @@ func (t *tx) takeLite(ctx context.Context, d jobstore.Due, limit int, lease time
 		if j.State == jobstore.Queued {
 			j.Run, j.Scheduled = j.Run+1, j.NextRun
 		}
+		if j.State != jobstore.Running {
+			j.Attempt++
+		}
 		j.State, j.Changed, j.LastRun, j.Due = jobstore.Running, now, now, time.Time{}
 		j.Token++
 		if lease > 0 {
 			j.Due = now.Add(max(lease.Truncate(time.Microsecond), time.Microsecond))
 		}
-		_, err := t.c.Exec(ctx, t.s.text.mark, int64(j.ID), now.UnixMicro(), micros(j.Due), j.Run, micros(j.Scheduled))
+		_, err := t.c.Exec(ctx, t.s.text.mark, int64(j.ID), now.UnixMicro(), micros(j.Due), j.Run, micros(j.Scheduled), j.Attempt)
 		if err != nil {
 			return nil, false, err
 		}

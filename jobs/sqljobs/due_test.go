@@ -14,12 +14,13 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/swarmiji/swarmiji/internal/glob"
+	"github.com/swarmiji/swarmiji/jobs/jobstest"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/task"
 )
 
 // expected is what Find answers, worked out by looking at every job.
-func expected(all []*jobstore.Job, d jobstore.Due, now time.Time, limit int) (want []jobstore.Job) {
+func expected(all []*jobstore.Row, d jobstore.Due, now time.Time, limit int) (want []jobstore.Row) {
 	p := glob.Compile(d.Pattern)
 	for _, j := range all {
 		switch priority, set := d.Priority.Get(); {
@@ -29,7 +30,7 @@ func expected(all []*jobstore.Job, d jobstore.Due, now time.Time, limit int) (wa
 			want = append(want, *j)
 		}
 	}
-	slices.SortFunc(want, func(a, b jobstore.Job) int {
+	slices.SortFunc(want, func(a, b jobstore.Row) int {
 		return cmp.Or(cmp.Compare(a.Priority, b.Priority), a.Due.Compare(b.Due), cmp.Compare(a.ID, b.ID))
 	})
 	return want[:min(len(want), limit)]
@@ -42,9 +43,9 @@ func TestDueAgainstAllJobs(t *testing.T) {
 		s, other := open(t, dsn), open(t, dsn)
 		r := rand.New(rand.NewPCG(1, 2))
 		start := time.Now().Add(-time.Hour).Truncate(time.Microsecond).UTC()
-		var all []*jobstore.Job
+		var all []*jobstore.Row
 		for round := range 3 {
-			var fresh []*jobstore.Job
+			var fresh []*jobstore.Row
 			for range 200 {
 				name := fmt.Sprintf("%c%c/%d", 'a'+rune(r.IntN(3)), 'x'+rune(r.IntN(2)), r.IntN(10+20*round))
 				j := job(name, r.IntN(4)*250, start.Add(time.Duration(r.IntN(120))*time.Minute))
@@ -74,9 +75,9 @@ func TestDueAgainstAllJobs(t *testing.T) {
 				for where, ask := range map[string]func(context.Context, func(context.Context, jobstore.Tx) error) error{
 					"View": s.View, "Update": s.Update, "Single": s.Single, "another process": other.View,
 				} {
-					var got []jobstore.Job
+					var got []jobstore.Row
 					err := ask(bound(t), func(ctx context.Context, tx jobstore.Tx) (err error) {
-						got, err = tx.Find(ctx, jobstore.Query{Due: &d, Limit: limit})
+						got, err = tx.Due(ctx, d, limit)
 						return err
 					})
 					if err != nil || !gocmp.Equal(names(want), names(got)) {
@@ -135,14 +136,14 @@ func TestTake(t *testing.T) {
 			if err != nil || !rest || len(got) != 2 {
 				t.Fatalf("%v, %t, %v", names(got), rest, err)
 			}
-			for i, was := range []*jobstore.Job{first, second} {
+			for i, was := range []*jobstore.Row{first, second} {
 				want := *was
-				want.State, want.Run, want.Token, want.Scheduled = jobstore.Running, 1, was.Token+1, past
+				want.State, want.Run, want.Token, want.Attempt, want.Scheduled = jobstore.Running, 1, was.Token+1, was.Attempt+1, past
 				want.LastRun, want.Changed, want.Due = got[i].LastRun, got[i].LastRun, got[i].LastRun.Add(time.Minute)
 				if diff := gocmp.Diff(want, got[i]); diff != "" {
 					t.Error(diff)
 				}
-				stored := found(t, s, jobstore.Query{IDs: []jobstore.ID{was.ID}})
+				stored := found(t, s, jobstest.Query{IDs: []jobstore.ID{was.ID}})
 				if diff := gocmp.Diff(got[i:i+1], stored); diff != "" {
 					t.Error(diff)
 				}
@@ -176,8 +177,8 @@ func TestHostileTexts(t *testing.T) {
 			j := job(name, 100, time.Now().Add(-time.Second))
 			j.SequenceKey, j.Reason, j.Data = name, name, []byte(`{"a":"\u0000"}`)
 			save(t, s, j)
-			for what, q := range map[string]jobstore.Query{
-				"name": {Name: name}, "key": {SequenceKey: name}, "due": {Due: &jobstore.Due{Selector: jobstore.Selector{Names: []string{name}}}, Limit: 9},
+			for what, q := range map[string]jobstest.Query{
+				"name": {Name: name}, "key": {SequenceKey: name}, "due": {Page: jobstore.Page{Limit: 9}, Due: &jobstore.Due{Selector: jobstore.Selector{Names: []string{name}}}},
 			} {
 				if got := found(t, s, q); len(got) != 1 || got[0].Name != name || string(got[0].Data) != string(j.Data) {
 					t.Errorf("%q by %s: %v", name, what, names(got))
@@ -185,11 +186,11 @@ func TestHostileTexts(t *testing.T) {
 			}
 		}
 		for _, name := range []string{"a\x00b", "\xff", strings.Repeat("x", 1<<20)} {
-			for what, q := range map[string]jobstore.Query{
-				"name": {Name: name}, "key": {SequenceKey: name}, "state": {States: []jobstore.State{jobstore.State(name)}},
-				"due":     {Due: &jobstore.Due{Selector: jobstore.Selector{Names: []string{name}}}, Limit: 9},
-				"pattern": {Due: &jobstore.Due{Selector: jobstore.Selector{Pattern: name}}, Limit: 9},
-				"glob":    {Due: &jobstore.Due{Selector: jobstore.Selector{Pattern: "[q]*" + name + "*"}}, Limit: 9},
+			for what, q := range map[string]jobstest.Query{
+				"name": {Name: name}, "key": {SequenceKey: name}, "state": {Page: jobstore.Page{States: []jobstore.State{jobstore.State(name)}}},
+				"due":     {Page: jobstore.Page{Limit: 9}, Due: &jobstore.Due{Selector: jobstore.Selector{Names: []string{name}}}},
+				"pattern": {Page: jobstore.Page{Limit: 9}, Due: &jobstore.Due{Selector: jobstore.Selector{Pattern: name}}},
+				"glob":    {Page: jobstore.Page{Limit: 9}, Due: &jobstore.Due{Selector: jobstore.Selector{Pattern: "[q]*" + name + "*"}}},
 			} {
 				if got := found(t, s, q); len(got) != 0 {
 					t.Errorf("%.9q by %s: %v", name, what, names(got))

@@ -4,28 +4,34 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// Find implements [jobstore.Tx].
-func (t *tx) Find(ctx context.Context, q jobstore.Query) ([]jobstore.Job, error) {
+// query asks for jobs. All that is set must hold of a job.
+type query struct {
+	jobstore.Page
+	ids       []jobstore.ID // not nil: these
+	name      string
+	sequence  string
+	parent    jobstore.ID
+	queue     string
+	uniqueKey string // with a name
+	key       string // with a name
+	expired   time.Time
+}
+
+// find returns the jobs that q asks for, and locks them.
+func (t *tx) find(ctx context.Context, q query) ([]jobstore.Row, error) {
 	if t.err != nil {
 		return nil, t.err
 	}
-	if q.Line != nil {
-		found, err := t.findLine(ctx, q.Line, q.Limit)
-		return found, t.fail("find", err)
-	}
-	if q.Due != nil {
-		found, err := t.findDue(ctx, *q.Due, q.Limit)
-		return found, t.fail("find", err)
-	}
-	if q.IDs != nil && len(q.IDs) == 0 || q.States != nil && len(q.States) == 0 || q.Limit < 0 {
+	if q.States != nil && len(q.States) == 0 || q.Limit < 0 {
 		return nil, nil
 	}
-	if !possible(q.Name) || !possible(q.SequenceKey) || !possible(q.Queue) || !possibleKey(q.UniqueKey) || !possibleKey(q.Key) {
+	if !possible(q.name) || !possible(q.sequence) || !possible(q.queue) || !possibleKey(q.uniqueKey) || !possibleKey(q.key) {
 		return nil, nil
 	}
 	b := builder{lite: t.s.lite}
@@ -40,7 +46,7 @@ func (t *tx) Find(ctx context.Context, q jobstore.Query) ([]jobstore.Job, error)
 // possible reports whether a job may have this text for a name or a key. Not every database takes others.
 func possible(text string) bool { return text == "" || jobstore.CheckName(text) == nil }
 
-// builder makes a statement of what a Query asks.
+// builder makes a statement of a query.
 type builder struct {
 	lite bool
 	args []any
@@ -56,8 +62,8 @@ func possibleKey(text string) bool {
 	return len(text) <= jobstore.MaxKey && utf8.ValidString(text) && strings.IndexByte(text, 0) < 0
 }
 
-// find is the statement of a Query. There are few shapes, which are prepared once each.
-func (b *builder) find(q jobstore.Query) string {
+// find is the statement of a query. There are few shapes, which are prepared once each.
+func (b *builder) find(q query) string {
 	where, index := b.where(q), b.way(q)
 	id, order := "j.id", "j.id"
 	switch {
@@ -65,10 +71,10 @@ func (b *builder) find(q jobstore.Query) string {
 	case index != "":
 		// No other index may seem as good to PostgreSQL, which might walk all jobs by their ids when it has seen the table empty.
 		id, order = "j.id + 0", "j.id + 0"
-	case q.Name != "":
+	case q.name != "":
 		where += " AND j.id > -1" // which PostgreSQL's index says
 	}
-	if !q.Expired.IsZero() {
+	if !q.expired.IsZero() {
 		order = "j.expires, j.id"
 	}
 	query := "SELECT " + columns("j") + " FROM " + b.table(index) + " WHERE " + id + " > " + b.arg(int64(q.After), "bigint") + where + b.names(index) + " ORDER BY " + order
@@ -79,12 +85,12 @@ func (b *builder) find(q jobstore.Query) string {
 }
 
 // where is what must hold of a job, but for After, each condition after an AND.
-func (b *builder) where(q jobstore.Query) string {
+func (b *builder) where(q query) string {
 	var where strings.Builder
 	and := func(column, condition string) { where.WriteString(" AND j." + column + " " + condition) }
-	if q.IDs != nil {
-		ids := make([]int64, len(q.IDs))
-		for i, id := range q.IDs {
+	if q.ids != nil {
+		ids := make([]int64, len(q.ids))
+		for i, id := range q.ids {
 			ids[i] = int64(id)
 		}
 		and("id", b.list(ids))
@@ -101,38 +107,38 @@ func (b *builder) where(q jobstore.Query) string {
 		}
 	}
 	for _, c := range [...]struct{ column, value string }{
-		{"name", q.Name}, {"sequence_key", q.SequenceKey}, {"queue", q.Queue}, {"unique_key", q.UniqueKey}, {"answer_key", q.Key},
+		{"name", q.name}, {"sequence_key", q.sequence}, {"queue", q.queue}, {"unique_key", q.uniqueKey}, {"answer_key", q.key},
 	} {
 		if c.value != "" {
 			and(c.column, "= "+b.arg(c.value, "text"))
 		}
 	}
-	if q.Parent != 0 {
-		and("parent", "= "+b.arg(int64(q.Parent), "bigint"))
+	if q.parent != 0 {
+		and("parent", "= "+b.arg(int64(q.parent), "bigint"))
 	}
-	if !q.Expired.IsZero() {
-		and("expires", "<= "+b.arg(q.Expired.UnixMicro(), "bigint"))
+	if !q.expired.IsZero() {
+		and("expires", "<= "+b.arg(q.expired.UnixMicro(), "bigint"))
 	}
 	return where.String()
 }
 
 // way is the index that is to be used; "": one that the database thinks best of those that are for other questions.
-func (b *builder) way(q jobstore.Query) string {
+func (b *builder) way(q query) string {
 	switch {
-	case q.IDs != nil || q.SequenceKey != "" || q.Parent != 0:
-	case q.Name != "" && q.Key != "":
+	case q.ids != nil || q.sequence != "" || q.parent != 0:
+	case q.name != "" && q.key != "":
 		return "swarmiji_job_answer"
-	case q.Name != "" && q.UniqueKey != "":
+	case q.name != "" && q.uniqueKey != "":
 		return "swarmiji_job_unique"
-	case !q.Expired.IsZero():
+	case !q.expired.IsZero():
 		return "swarmiji_job_expires"
-	case q.Queue != "" && q.States == nil && q.Name == "":
+	case q.queue != "" && q.States == nil && q.name == "":
 		return indexQueueID
-	case q.Queue != "":
+	case q.queue != "":
 		return "swarmiji_job_queue"
 	case all(q.States, jobstore.State.Runs):
 		return indexRuns
-	case q.Name == "" && all(q.States, func(s jobstore.State) bool { return s != jobstore.Queued && !s.Runs() }):
+	case q.name == "" && all(q.States, func(s jobstore.State) bool { return s != jobstore.Queued && !s.Runs() }):
 		return indexRest
 	}
 	return ""

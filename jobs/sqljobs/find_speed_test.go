@@ -5,17 +5,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/swarmiji/swarmiji/jobs/jobstest"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
 // seldom are questions whose answer is a small part of a large table.
-func seldom() map[string]jobstore.Query {
+func seldom() map[string]jobstest.Query {
 	running := []jobstore.State{jobstore.Running, jobstore.RunQueued}
-	return map[string]jobstore.Query{
-		"a state nobody is in":     {States: []jobstore.State{jobstore.Waiting}, Limit: 500},
-		"who runs":                 {States: running, Limit: 500},
-		"who runs, of a name":      {Name: "name-1", States: running, Limit: 500},
-		"the end of a queue by id": {Queue: "queue", After: 29_000, Limit: 500},
+	return map[string]jobstest.Query{
+		"a state nobody is in":     {Page: jobstore.Page{States: []jobstore.State{jobstore.Waiting}, Limit: 500}},
+		"who runs":                 {Page: jobstore.Page{States: running, Limit: 500}},
+		"who runs, of a name":      {Page: jobstore.Page{States: running, Limit: 500}, Name: "name-1"},
+		"the end of a queue by id": {Page: jobstore.Page{After: 29_000, Limit: 500}, Queue: "queue"},
 	}
 }
 
@@ -23,7 +24,7 @@ func seldom() map[string]jobstore.Query {
 func crowd(t testing.TB, dsn string, n int) {
 	t.Helper()
 	s := open(t, dsn)
-	list := make([]*jobstore.Job, n)
+	list := make([]*jobstore.Row, n)
 	for i := range list {
 		j := job(fmt.Sprintf("name-%d", i%2), 100, time.Now().Add(-time.Hour))
 		if i%4 < 2 {

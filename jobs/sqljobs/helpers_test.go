@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/jobs/jobstest"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/jobs/sqljobs"
 	"github.com/swarmiji/swarmiji/task"
@@ -73,14 +74,11 @@ func each(t *testing.T, test func(t *testing.T, dsn string)) {
 }
 
 // job is one that is due at a time.
-func job(name string, priority int, due time.Time) *jobstore.Job {
-	return &jobstore.Job{
-		Name: name, State: jobstore.Queued, Priority: priority, Data: []byte("{}"),
-		Created: due, Changed: due, NextRun: due, Due: due,
-	}
+func job(name string, priority int, due time.Time) *jobstore.Row {
+	return &jobstore.Row{Job: jobstore.Job{Name: name, State: jobstore.Queued, Priority: priority, Data: []byte("{}"), Created: due, Changed: due, NextRun: due}, Due: due}
 }
 
-func save(t testing.TB, s *sqljobs.Store, all ...*jobstore.Job) {
+func save(t testing.TB, s *sqljobs.Store, all ...*jobstore.Row) {
 	t.Helper()
 	for len(all) > 0 {
 		n := min(len(all), 5000)
@@ -98,7 +96,7 @@ func save(t testing.TB, s *sqljobs.Store, all ...*jobstore.Job) {
 }
 
 // taken takes one job.
-func taken(ctx context.Context, s *sqljobs.Store, d jobstore.Due, limit int, lease time.Duration) (got []jobstore.Job, rest bool, err error) {
+func taken(ctx context.Context, s *sqljobs.Store, d jobstore.Due, limit int, lease time.Duration) (got []jobstore.Row, rest bool, err error) {
 	err = s.Single(ctx, func(ctx context.Context, tx jobstore.Tx) (err error) {
 		got, rest, err = tx.(jobstore.Taker).Take(ctx, d, limit, lease)
 		return err
@@ -108,10 +106,10 @@ func taken(ctx context.Context, s *sqljobs.Store, d jobstore.Due, limit int, lea
 
 func pattern(p string) jobstore.Due { return jobstore.Due{Selector: jobstore.Selector{Pattern: p}} }
 
-func found(t testing.TB, s *sqljobs.Store, q jobstore.Query) (got []jobstore.Job) {
+func found(t testing.TB, s *sqljobs.Store, q jobstest.Query) (got []jobstore.Row) {
 	t.Helper()
 	err := s.View(bound(t), func(ctx context.Context, tx jobstore.Tx) (err error) {
-		got, err = tx.Find(ctx, q)
+		got, err = q.Find(ctx, tx)
 		return err
 	})
 	if err != nil {
@@ -131,7 +129,7 @@ func until(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-func names(all []jobstore.Job) (list []string) {
+func names(all []jobstore.Row) (list []string) {
 	for i := range all {
 		list = append(list, fmt.Sprint(all[i].Name, " ", all[i].ID))
 	}

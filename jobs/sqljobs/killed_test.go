@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
+	"github.com/swarmiji/swarmiji/jobs/jobstest"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/jobs/sqljobs"
 )
@@ -38,7 +39,7 @@ func child() {
 	for g := range 4 {
 		group.Go(func() {
 			for i := range childJobs / 4 {
-				var j *jobstore.Job
+				var j *jobstore.Row
 				err := s.Single(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 					now, err := tx.Now(ctx)
 					if err != nil {
@@ -184,7 +185,7 @@ func TestKilled(t *testing.T) {
 				t.Errorf("job %s was ended %d times", id, n)
 			}
 		}
-		if got := found(t, open(t, dsn), jobstore.Query{}); len(got) > 0 {
+		if got := found(t, open(t, dsn), jobstest.Query{}); len(got) > 0 {
 			t.Errorf("%d jobs are left: %v", len(got), names(got))
 		}
 		t.Logf("%d jobs confirmed, %d ended", len(made), len(done))

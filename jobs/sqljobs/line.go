@@ -9,7 +9,7 @@ import (
 )
 
 // findLine is Find of what stands in the line of a queue.
-func (t *tx) findLine(ctx context.Context, q *jobstore.Line, limit int) ([]jobstore.Job, error) {
+func (t *tx) findLine(ctx context.Context, q *jobstore.Line, limit int) ([]jobstore.Row, error) {
 	if limit <= 0 {
 		return nil, fmt.Errorf("%w: a line is asked for with the limit %d", jobstore.ErrBadJob, limit)
 	}

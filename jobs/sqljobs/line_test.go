@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
+	"github.com/swarmiji/swarmiji/jobs/jobstest"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -28,30 +29,30 @@ func TestPlansOfLines(t *testing.T) {
 	if err := s.ready(ctx); err != nil {
 		t.Fatal(err)
 	}
-	after := &jobstore.Job{ID: 1, Due: time.Now()}
+	after := &jobstore.Row{Job: jobstore.Job{ID: 1}, Due: time.Now()}
 	const sorts = "USE TEMP B-TREE FOR ORDER BY"
 	for _, c := range []struct {
-		q     jobstore.Query
+		q     jobstest.Query
 		index string
 		sorts bool
 	}{
-		{jobstore.Query{Line: &jobstore.Line{Queue: "q", State: jobstore.Queued}}, "swarmiji_job_queue (queue=? AND state=? AND queue_due<?)", false},
-		{jobstore.Query{Line: &jobstore.Line{Queue: "q", State: jobstore.Queued, After: after, MaxWeight: task.Set[int64](1)}}, "swarmiji_job_queue (queue=? AND state=? AND queue_due>? AND queue_due<?)", false},
-		{jobstore.Query{Line: &jobstore.Line{Queue: "q", State: jobstore.Queued, MaxWeight: task.Set[int64](1)}}, "swarmiji_job_light (queue=?)", false},
-		{jobstore.Query{Line: &jobstore.Line{Queue: "q", State: jobstore.Queued, Order: jobstore.PriorityFirst}}, "swarmiji_job_line (queue=? AND priority=? AND queue_due", false},
-		{jobstore.Query{Line: &jobstore.Line{Queue: "q", State: jobstore.Queued, Order: jobstore.PriorityFirst, After: after}}, "swarmiji_job_line (queue=? AND priority=? AND queue_due", false},
-		{jobstore.Query{Line: &jobstore.Line{Queue: "q", State: jobstore.Running}}, "swarmiji_job_queue (queue=? AND state=? AND queue_due<?)", false},
-		{jobstore.Query{Queue: "q", States: []jobstore.State{jobstore.Running}}, "swarmiji_job_queue (queue=? AND state=?)", true},
-		{jobstore.Query{Name: "n", Key: "k", Queue: "q", States: []jobstore.State{jobstore.Running}}, "swarmiji_job_answer (name=? AND answer_key=?)", true},
-		{jobstore.Query{Name: "n", UniqueKey: "k"}, "swarmiji_job_unique (name=? AND unique_key=?)", true},
-		{jobstore.Query{Expired: time.Now(), Limit: 9}, "swarmiji_job_expires (expires<?)", false},
+		{jobstest.Query{Line: &jobstore.Line{Queue: "q", State: jobstore.Queued}}, "swarmiji_job_queue (queue=? AND state=? AND queue_due<?)", false},
+		{jobstest.Query{Line: &jobstore.Line{Queue: "q", State: jobstore.Queued, After: after, MaxWeight: task.Set[int64](1)}}, "swarmiji_job_queue (queue=? AND state=? AND queue_due>? AND queue_due<?)", false},
+		{jobstest.Query{Line: &jobstore.Line{Queue: "q", State: jobstore.Queued, MaxWeight: task.Set[int64](1)}}, "swarmiji_job_light (queue=?)", false},
+		{jobstest.Query{Line: &jobstore.Line{Queue: "q", State: jobstore.Queued, Order: jobstore.PriorityFirst}}, "swarmiji_job_line (queue=? AND priority=? AND queue_due", false},
+		{jobstest.Query{Line: &jobstore.Line{Queue: "q", State: jobstore.Queued, Order: jobstore.PriorityFirst, After: after}}, "swarmiji_job_line (queue=? AND priority=? AND queue_due", false},
+		{jobstest.Query{Line: &jobstore.Line{Queue: "q", State: jobstore.Running}}, "swarmiji_job_queue (queue=? AND state=? AND queue_due<?)", false},
+		{jobstest.Query{Page: jobstore.Page{States: []jobstore.State{jobstore.Running}}, Queue: "q"}, "swarmiji_job_queue (queue=? AND state=?)", true},
+		{jobstest.Query{Page: jobstore.Page{States: []jobstore.State{jobstore.Running}}, Name: "n", Key: "k", Queue: "q"}, "swarmiji_job_answer (name=? AND answer_key=?)", true},
+		{jobstest.Query{Name: "n", UniqueKey: "k"}, "swarmiji_job_unique (name=? AND unique_key=?)", true},
+		{jobstest.Query{Page: jobstore.Page{Limit: 9}, Expired: time.Now()}, "swarmiji_job_expires (expires<?)", false},
 	} {
 		b := builder{lite: true}
 		text := ""
 		if c.q.Line != nil {
 			text = b.line(c.q.Line, 9, time.Now().UnixMicro(), "")
 		} else {
-			text = b.find(c.q)
+			text = b.find(asQuery(c.q))
 		}
 		var plan []string
 		if err := s.conn.View(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
 	"github.com/swarmiji/swarmiji/internal/testwait"
+	"github.com/swarmiji/swarmiji/jobs/jobstest"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/jobs/sqljobs"
 	"github.com/swarmiji/swarmiji/task"
@@ -30,7 +31,7 @@ func TestPlansForAnEmptyTable(t *testing.T) {
 	s := open(t, dsn)
 	const rows = 3000
 	fill := func() {
-		var list []*jobstore.Job
+		var list []*jobstore.Row
 		for i := range rows {
 			j := job(fmt.Sprintf("name-%d", i%100), i%6, time.Now().Add(-time.Hour))
 			if i/100%2 == 1 {
@@ -71,7 +72,7 @@ func TestPlansForAnEmptyTable(t *testing.T) {
 	const takes = 10
 	for i := range takes {
 		for _, sel := range []jobstore.Selector{{Names: []string{fmt.Sprintf("name-%d", i)}}, {Pattern: "*"}, {Pattern: "name-9?"}} {
-			var got []jobstore.Job
+			var got []jobstore.Row
 			if err := s.Single(bound(t), func(ctx context.Context, tx jobstore.Tx) (err error) {
 				got, _, err = tx.(jobstore.Taker).Take(ctx, jobstore.Due{Selector: sel}, 1, 0)
 				return err
@@ -97,15 +98,15 @@ func TestPlansForAnEmptyTable(t *testing.T) {
 // askQueues asks what is asked of queues and keys, in the way of who locks. n is of a job with a key.
 func askQueues(t *testing.T, s *sqljobs.Store, n int) {
 	t.Helper()
-	line := func(l jobstore.Line) jobstore.Query {
+	line := func(l jobstore.Line) jobstest.Query {
 		l.Queue = "queue-1"
-		return jobstore.Query{Line: &l, Limit: 1}
+		return jobstest.Query{Page: jobstore.Page{Limit: 1}, Line: &l}
 	}
-	after := &jobstore.Job{Due: time.Now().Add(-time.Hour - 10*time.Second), Priority: 2}
+	after := &jobstore.Row{Job: jobstore.Job{Priority: 2}, Due: time.Now().Add(-time.Hour - 10*time.Second)}
 	key := fmt.Sprint("key-", n)
 	if err := s.Update(bound(t), func(ctx context.Context, tx jobstore.Tx) error {
 		for i, c := range []struct {
-			q    jobstore.Query
+			q    jobstest.Query
 			want int
 		}{
 			{line(jobstore.Line{State: jobstore.Queued}), 1},
@@ -115,16 +116,16 @@ func askQueues(t *testing.T, s *sqljobs.Store, n int) {
 			{line(jobstore.Line{State: jobstore.Queued, Order: jobstore.PriorityFirst, After: after, MaxWeight: task.Set[int64](1000)}), 1},
 			{line(jobstore.Line{State: jobstore.Queued, Order: jobstore.PriorityFirst, MaxWeight: task.Set[int64](999)}), 0},
 			{line(jobstore.Line{State: jobstore.Running}), 1},
-			{jobstore.Query{Name: fmt.Sprint("name-", n%100), Key: key}, 1},
-			{jobstore.Query{Name: fmt.Sprint("name-", n%100), UniqueKey: key}, 1},
-			{jobstore.Query{Expired: time.Now(), Limit: 1}, 1},
-			{jobstore.Query{States: []jobstore.State{jobstore.Waiting}, Limit: 500}, 0},
-			{jobstore.Query{States: []jobstore.State{jobstore.Failed}, Limit: 1}, 1},
-			{jobstore.Query{States: []jobstore.State{jobstore.RunQueued}, Limit: 1}, 0},
-			{jobstore.Query{Name: "name-4", States: []jobstore.State{jobstore.Running, jobstore.RunQueued}, Limit: 1}, 1},
-			{jobstore.Query{Queue: "queue-1", After: 4000, Limit: 1}, 1},
+			{jobstest.Query{Name: fmt.Sprint("name-", n%100), Key: key}, 1},
+			{jobstest.Query{Name: fmt.Sprint("name-", n%100), UniqueKey: key}, 1},
+			{jobstest.Query{Page: jobstore.Page{Limit: 1}, Expired: time.Now()}, 1},
+			{jobstest.Query{Page: jobstore.Page{States: []jobstore.State{jobstore.Waiting}, Limit: 500}}, 0},
+			{jobstest.Query{Page: jobstore.Page{States: []jobstore.State{jobstore.Failed}, Limit: 1}}, 1},
+			{jobstest.Query{Page: jobstore.Page{States: []jobstore.State{jobstore.RunQueued}, Limit: 1}}, 0},
+			{jobstest.Query{Page: jobstore.Page{States: []jobstore.State{jobstore.Running, jobstore.RunQueued}, Limit: 1}, Name: "name-4"}, 1},
+			{jobstest.Query{Page: jobstore.Page{After: 4000, Limit: 1}, Queue: "queue-1"}, 1},
 		} {
-			if found, err := tx.Find(ctx, c.q); err != nil || len(found) != c.want {
+			if found, err := c.q.Find(ctx, tx); err != nil || len(found) != c.want {
 				return fmt.Errorf("question %d: %d jobs, %w", i, len(found), err)
 			}
 		}

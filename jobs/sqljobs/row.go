@@ -47,15 +47,16 @@ var stored = [...]struct{ name, kind string }{
 	{"respond", "smallint"},
 	{"answer", "text"},
 	{"expires", "bigint"},
+	{"handouts", "bigint"},
 }
 
 // basic is how many of them a job has that is neither of a queue nor awaits an answer: others are written when such a job is made.
 const basic = 19
 
 // isBasic reports whether the basic columns hold all of a job.
-func isBasic(j *jobstore.Job) bool {
-	return j.Queue == "" && j.Weight == 0 && j.Window == "" && j.Timeout == 0 && j.Deadline.IsZero() && j.Attempts == 0 && j.UniqueKey == "" &&
-		j.Key == "" && j.Phase == "" && !j.Respond && j.Answer == nil && j.Expires.IsZero()
+func isBasic(j *jobstore.Row) bool {
+	return j.Queue == "" && j.Weight == 0 && j.Window == "" && j.Timeout == 0 && j.Deadline.IsZero() && j.Attempt == 0 && j.UniqueKey == "" &&
+		j.Key == "" && j.Phase == "" && !j.Respond && j.Answer == nil && j.Expires.IsZero() && j.Handouts == 0
 }
 
 // columns are a job as scan reads it, of the table of that name. A row of nulls is a job without an id.
@@ -82,7 +83,7 @@ func columns(of string) string {
 }
 
 // values are what is stored of a job, beside its id.
-func values(j *jobstore.Job) []any {
+func values(j *jobstore.Row) []any {
 	due, queueDue := micros(j.Due), driver.Value(nil)
 	if j.Queue != "" {
 		due, queueDue = nil, due
@@ -92,20 +93,20 @@ func values(j *jobstore.Job) []any {
 		micros(j.LastRun), micros(j.Scheduled), due, number(int64(j.Parent)), bit(j.HasChildren),
 		bit(j.Mock), j.Run, j.Token, text(j.Repeat), text(j.RetryAfter), text(j.SequenceKey),
 		text(j.Reason), string(j.Data), text(j.Queue), queueDue, j.Weight, text(j.Window), j.Timeout.Microseconds(),
-		micros(j.Deadline), j.Attempts, text(j.UniqueKey), text(j.Key), text(string(j.Phase)), bit(j.Respond),
-		text(string(j.Answer)), micros(j.Expires),
+		micros(j.Deadline), j.Attempt, text(j.UniqueKey), text(j.Key), text(string(j.Phase)), bit(j.Respond),
+		text(string(j.Answer)), micros(j.Expires), j.Handouts,
 	}
 }
 
 // scan reads the columns of a job.
-func scan(rows sqlconn.Rows, j *jobstore.Job) error {
+func scan(rows sqlconn.Rows, j *jobstore.Row) error {
 	var state, phase string
 	var id, priority, parent, children, mock, timeout, respond int64
 	var created, changed, next, last, scheduled, due, deadline, expires int64
 	if err := rows.Scan(
 		&id, &j.Name, &state, &priority, &created, &changed, &next, &last, &scheduled, &due, &parent, &children,
 		&mock, &j.Run, &j.Token, &j.Repeat, &j.RetryAfter, &j.SequenceKey, &j.Reason, &j.Data,
-		&j.Queue, &j.Weight, &j.Window, &timeout, &deadline, &j.Attempts, &j.UniqueKey, &j.Key, &phase, &respond, &j.Answer, &expires,
+		&j.Queue, &j.Weight, &j.Window, &timeout, &deadline, &j.Attempt, &j.UniqueKey, &j.Key, &phase, &respond, &j.Answer, &expires, &j.Handouts,
 	); err != nil {
 		return err
 	}

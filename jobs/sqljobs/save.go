@@ -19,12 +19,16 @@ const (
 )
 
 // Save implements [jobstore.Tx].
-func (t *tx) Save(ctx context.Context, all ...*jobstore.Job) error {
+func (t *tx) Save(ctx context.Context, all ...*jobstore.Row) error {
 	if err := t.writes("save"); err != nil {
 		return err
 	}
 	var errs []error
+	var made []*jobstore.Row // with a message
 	for _, j := range all {
+		if j.ID == 0 && j.Message != nil {
+			made = append(made, j)
+		}
 		if j.ID < 0 {
 			errs = append(errs, fmt.Errorf("%w: the id %d", jobstore.ErrBadJob, j.ID))
 		}
@@ -42,6 +46,9 @@ func (t *tx) Save(ctx context.Context, all ...*jobstore.Job) error {
 	default:
 		err = t.saveAll(ctx, all)
 	}
+	if err == nil {
+		err = t.saveMessages(ctx, made)
+	}
 	if err != nil {
 		if errors.Is(err, jobstore.ErrNotFound) {
 			return err
@@ -57,8 +64,28 @@ func (t *tx) Save(ctx context.Context, all ...*jobstore.Job) error {
 	return nil
 }
 
+// saveMessages writes the messages of jobs that were just made.
+func (t *tx) saveMessages(ctx context.Context, made []*jobstore.Row) error {
+	return inChunks(made, func(part []*jobstore.Row) error {
+		ids, messages := make([]int64, len(part)), make([]string, len(part))
+		for i, j := range part {
+			ids[i], messages[i] = int64(j.ID), string(j.Message)
+		}
+		if !t.s.lite {
+			_, err := t.c.Exec(ctx, t.s.text.addMessage, ids, messages)
+			return err
+		}
+		for i := range ids {
+			if _, err := t.c.Exec(ctx, t.s.text.addMessage, ids[i], messages[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 // tell notes the word of a job, once.
-func (t *tx) tell(j *jobstore.Job) {
+func (t *tx) tell(j *jobstore.Row) {
 	var now time.Time
 	if j.Queue != "" {
 		now = moment(t.clock())
@@ -80,7 +107,7 @@ func (t *tx) tellWord(word string) {
 func notFound(id jobstore.ID) error { return fmt.Errorf("save %d: %w", id, jobstore.ErrNotFound) }
 
 // renamed reports whether the name of a job may be another one than the stored one, so that it has to be made known.
-func (t *tx) renamed(j *jobstore.Job) bool {
+func (t *tx) renamed(j *jobstore.Row) bool {
 	for i := len(t.had) - 1; i >= 0; i-- {
 		if t.had[i].id == j.ID {
 			return t.had[i].name != j.Name
@@ -89,7 +116,7 @@ func (t *tx) renamed(j *jobstore.Job) bool {
 	return true
 }
 
-func (t *tx) saveEach(ctx context.Context, all []*jobstore.Job) error {
+func (t *tx) saveEach(ctx context.Context, all []*jobstore.Row) error {
 	for _, j := range all {
 		if err := t.saveOne(ctx, j); err != nil {
 			return err
@@ -98,7 +125,7 @@ func (t *tx) saveEach(ctx context.Context, all []*jobstore.Job) error {
 	return nil
 }
 
-func (t *tx) saveOne(ctx context.Context, j *jobstore.Job) error {
+func (t *tx) saveOne(ctx context.Context, j *jobstore.Row) error {
 	if j.ID == 0 {
 		return t.insert(ctx, j)
 	}
@@ -115,7 +142,7 @@ func (t *tx) saveOne(ctx context.Context, j *jobstore.Job) error {
 }
 
 // insert makes a job.
-func (t *tx) insert(ctx context.Context, j *jobstore.Job) error {
+func (t *tx) insert(ctx context.Context, j *jobstore.Row) error {
 	query, args := t.s.text.insert, values(j)
 	if isBasic(j) {
 		query, args = t.s.text.insertBasic, args[:basic]
@@ -165,11 +192,11 @@ func (t *tx) addNames(ctx context.Context, names []string) error {
 }
 
 // saveAll writes jobs to PostgreSQL, some hundreds in a statement.
-func (t *tx) saveAll(ctx context.Context, all []*jobstore.Job) error {
+func (t *tx) saveAll(ctx context.Context, all []*jobstore.Row) error {
 	if len(all) == 0 {
 		return nil
 	}
-	var fresh, old []*jobstore.Job
+	var fresh, old []*jobstore.Row
 	var names []string
 	for _, j := range all {
 		if j.ID == 0 {
@@ -186,31 +213,31 @@ func (t *tx) saveAll(ctx context.Context, all []*jobstore.Job) error {
 			return err
 		}
 	}
-	if err := inChunks(fresh, func(part []*jobstore.Job) error { return t.insertMany(ctx, part) }); err != nil {
+	if err := inChunks(fresh, func(part []*jobstore.Row) error { return t.insertMany(ctx, part) }); err != nil {
 		return err
 	}
-	return inChunks(lastOfEach(old), func(part []*jobstore.Job) error { return t.updateMany(ctx, part) })
+	return inChunks(lastOfEach(old), func(part []*jobstore.Row) error { return t.updateMany(ctx, part) })
 }
 
 // lastOfEach leaves of several jobs with one id the last.
-func lastOfEach(all []*jobstore.Job) []*jobstore.Job {
+func lastOfEach(all []*jobstore.Row) []*jobstore.Row {
 	seen := make(map[jobstore.ID]struct{}, len(all))
-	var last []*jobstore.Job
+	var last []*jobstore.Row
 	for _, j := range slices.Backward(all) {
 		if _, ok := seen[j.ID]; !ok {
 			seen[j.ID] = struct{}{}
 			last = append(last, j)
 		}
 	}
-	slices.SortFunc(last, func(a, b *jobstore.Job) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(last, func(a, b *jobstore.Row) int { return cmp.Compare(a.ID, b.ID) })
 	return last
 }
 
-func inChunks(all []*jobstore.Job, do func([]*jobstore.Job) error) error {
+func inChunks(all []*jobstore.Row, do func([]*jobstore.Row) error) error {
 	for len(all) > 0 {
 		n, size := 0, 0
 		for n < len(all) && n < chunk && size < chunkBytes {
-			size += len(all[n].Data)
+			size += len(all[n].Data) + len(all[n].Message)
 			n++
 		}
 		if err := do(all[:n]); err != nil {
@@ -222,7 +249,7 @@ func inChunks(all []*jobstore.Job, do func([]*jobstore.Job) error) error {
 }
 
 // arrays are the values of jobs, a column each.
-func arrays(all []*jobstore.Job) []any {
+func arrays(all []*jobstore.Row) []any {
 	cols := make([]any, len(stored))
 	rows := make([][]any, len(all))
 	for i, j := range all {
@@ -250,7 +277,7 @@ func column[T any](rows [][]any, c int) []*T {
 }
 
 // insertMany makes jobs. Ids are given in the order of the call.
-func (t *tx) insertMany(ctx context.Context, all []*jobstore.Job) error {
+func (t *tx) insertMany(ctx context.Context, all []*jobstore.Row) error {
 	rows, err := t.c.Query(ctx, t.s.text.insertMany, arrays(all)...)
 	if err != nil {
 		return err
@@ -275,7 +302,7 @@ func (t *tx) insertMany(ctx context.Context, all []*jobstore.Job) error {
 }
 
 // updateMany writes over jobs.
-func (t *tx) updateMany(ctx context.Context, all []*jobstore.Job) error {
+func (t *tx) updateMany(ctx context.Context, all []*jobstore.Row) error {
 	ids := make([]int64, len(all))
 	for i, j := range all {
 		ids[i] = int64(j.ID)

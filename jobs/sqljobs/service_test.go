@@ -44,7 +44,7 @@ func TestServiceUnderContention(t *testing.T) {
 		if err := s.Close(ctx); err != nil {
 			t.Error(err)
 		}
-		rest, err := s.List(ctx, jobstore.Query{})
+		rest, err := s.Rows(ctx, jobs.Filter{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -112,7 +112,7 @@ func (c *caller) command(ctx context.Context) error {
 	}
 }
 
-func checkTurns(t *testing.T, all []jobstore.Job) {
+func checkTurns(t *testing.T, all []jobstore.Row) {
 	t.Helper()
 	turns, waiting, children := map[string]int{}, map[string]int{}, map[jobstore.ID]int{}
 	for _, j := range all {

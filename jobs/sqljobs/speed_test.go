@@ -76,10 +76,10 @@ func pair(ctx context.Context, s *sqljobs.Store, d jobstore.Due) error {
 }
 
 // fill adds jobs: each(i) says which.
-func fill(b *testing.B, s *sqljobs.Store, n int, each func(i int) *jobstore.Job) {
+func fill(b *testing.B, s *sqljobs.Store, n int, each func(i int) *jobstore.Row) {
 	b.Helper()
 	for from := 0; from < n; from += 5000 {
-		part := make([]*jobstore.Job, 0, 5000)
+		part := make([]*jobstore.Row, 0, 5000)
 		for i := from; i < min(from+5000, n); i++ {
 			part = append(part, each(i))
 		}
@@ -91,7 +91,7 @@ func fill(b *testing.B, s *sqljobs.Store, n int, each func(i int) *jobstore.Job)
 func BenchmarkCreate(b *testing.B) {
 	eachBench(b, func(b *testing.B, dsn string) {
 		s := open(b, dsn)
-		fill(b, s, 1, func(int) *jobstore.Job { return job("name-0", 500, time.Now()) })
+		fill(b, s, 1, func(int) *jobstore.Row { return job("name-0", 500, time.Now()) })
 		inParallel(b, func() error { return create(context.Background(), s, "name-0") })
 	})
 }
@@ -101,7 +101,7 @@ func BenchmarkPair(b *testing.B) {
 	eachBench(b, func(b *testing.B, dsn string) {
 		s := open(b, dsn)
 		past := time.Now().Add(-time.Hour)
-		fill(b, s, b.N, func(i int) *jobstore.Job { return job(fmt.Sprint("name-", i%10), 500, past.Add(time.Duration(i))) })
+		fill(b, s, b.N, func(i int) *jobstore.Row { return job(fmt.Sprint("name-", i%10), 500, past.Add(time.Duration(i))) })
 		inParallel(b, func() error { return pair(context.Background(), s, pattern("*")) })
 	})
 }
@@ -175,7 +175,7 @@ func BenchmarkMillion(b *testing.B) {
 				b.Run(fmt.Sprint(rows, "/", p), func(b *testing.B) {
 					if !prepared {
 						prepared = true
-						fill(b, s, rows, func(i int) *jobstore.Job {
+						fill(b, s, rows, func(i int) *jobstore.Row {
 							due := past
 							if i%2 == 1 {
 								due = future

@@ -103,7 +103,7 @@ func (s *Store) Single(ctx context.Context, fn func(ctx context.Context, tx jobs
 
 // Insert implements [jobstore.Inserter]. On PostgreSQL one job is one statement and one trip: the statement is a transaction of its own, and nothing comes
 // after it that could want it undone.
-func (s *Store) Insert(ctx context.Context, draft func(now time.Time) []*jobstore.Job) error {
+func (s *Store) Insert(ctx context.Context, draft func(now time.Time) []*jobstore.Row) error {
 	save := func(most int) func(ctx context.Context, tx jobstore.Tx) error {
 		return func(ctx context.Context, tx jobstore.Tx) error {
 			now, err := tx.Now(ctx)
@@ -111,7 +111,7 @@ func (s *Store) Insert(ctx context.Context, draft func(now time.Time) []*jobstor
 				return err
 			}
 			all := draft(now)
-			if len(all) > most {
+			if len(all) > most || most == 1 && len(all) == 1 && all[0].Message != nil {
 				return errMany
 			}
 			for _, j := range all {
@@ -131,7 +131,7 @@ func (s *Store) Insert(ctx context.Context, draft func(now time.Time) []*jobstor
 }
 
 // errMany says that jobs are not saved by one statement.
-var errMany = errors.New("sqljobs: several jobs")
+var errMany = errors.New("sqljobs: several rows")
 
 // View implements [jobs.Store].
 func (s *Store) View(ctx context.Context, fn func(ctx context.Context, tx jobstore.Tx) error) error {

@@ -7,7 +7,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
 )
 
-// simple is what [jobs.Job.Simple] says, and plain what is handed out without a look at others.
+// simple is what [jobs.Row.Simple] says, and plain what is handed out without a look at others.
 const (
 	simple = "repeat IS NULL AND retry_after IS NULL AND parent IS NULL AND has_children = 0 AND sequence_key IS NULL AND queue IS NULL AND answer_key IS NULL"
 	plain  = "j.retry_after IS NULL AND j.parent IS NULL AND j.has_children = 0"
@@ -29,11 +29,15 @@ type texts struct {
 	weigh   string // $1: queue; answers with how many run, and their weight
 	times   string // answers now and the next Due
 	became  string // $1: since, $2: by, $3: limit; answers with names
-	mark    string // SQLite: $1 id, $2 now, $3 due, $4 run, $5 scheduled
+	mark    string // SQLite: $1 id, $2 now, $3 due, $4 run, $5 scheduled, $6 attempts
 	lockIDs string // PostgreSQL: $1 limit, $2 by, $3 ids
 	takeIDs string // PostgreSQL: the same, $4 lease
 
 	answers answerTexts
+
+	messages    string // $1: ids; answers with ids and messages
+	addMessage  string // $1: id, $2: message; on PostgreSQL arrays
+	dropMessage string // SQLite: $1 id
 
 	insertMany string // PostgreSQL: arrays of values
 	addNames   string // PostgreSQL: $1 names, $2 their keys
@@ -82,10 +86,12 @@ func newTexts(d sqlconn.Dialect) *texts {
 		get: "SELECT " + columns("j") + " FROM swarmiji_jobs AS j WHERE j.id = " + cast(1, "bigint"),
 		drop: "DELETE FROM swarmiji_jobs WHERE id = CAST($1 AS bigint) AND state IN ('RUNNING', 'RUNQUEUED') AND (CAST($2 AS bigint) = 0 OR token = CAST($2 AS bigint)) AND " +
 			simple,
-		due:     make(map[dueKey]string),
-		weigh:   weighText(d),
-		addName: "INSERT INTO swarmiji_job_name (name) VALUES ($1) ON CONFLICT DO NOTHING",
-		known:   "SELECT count(*) FROM swarmiji_job_name WHERE name = $1",
+		due:        make(map[dueKey]string),
+		weigh:      weighText(d),
+		addName:    "INSERT INTO swarmiji_job_name (name) VALUES ($1) ON CONFLICT DO NOTHING",
+		messages:   "SELECT job, message FROM swarmiji_job_message WHERE job " + idList(d),
+		addMessage: "INSERT INTO swarmiji_job_message (job, message) VALUES ($1, $2)",
+		known:      "SELECT count(*) FROM swarmiji_job_name WHERE name = $1",
 		page: `SELECT n.name, CASE WHEN EXISTS (SELECT 1 FROM swarmiji_jobs AS j WHERE j.name = n.name AND j.id > -1) THEN 1 ELSE 0 END
 			FROM swarmiji_job_name AS n WHERE n.name > $1 ORDER BY n.name LIMIT ` + fmt.Sprint(sweepPage),
 	}
@@ -119,6 +125,14 @@ func newTexts(d sqlconn.Dialect) *texts {
 	return t
 }
 
+// idList is the condition that an id is one of a list, which is $1.
+func idList(d sqlconn.Dialect) string {
+	if d == sqlconn.SQLite {
+		return "IN (SELECT value FROM json_each(CAST($1 AS text)))"
+	}
+	return "= ANY(CAST($1 AS bigint[]))"
+}
+
 // insertInto begins a statement that makes jobs, with the first n columns.
 func insertInto(n int) (text, names string) {
 	list := make([]string, n)
@@ -147,8 +161,9 @@ func insertText(d sqlconn.Dialect, n int) string {
 
 func (t *texts) sqlite() {
 	t.delete = "DELETE FROM swarmiji_jobs WHERE id = " + cast(1, "bigint")
+	t.dropMessage = "DELETE FROM swarmiji_job_message WHERE job = " + cast(1, "bigint")
 	t.mark = `UPDATE swarmiji_jobs SET state = 'RUNNING', changed = $2, last_run = $2, token = token + 1, due = $3, run = $4,
-		scheduled = $5 WHERE id = CAST($1 AS bigint)`
+		scheduled = $5, attempts = $6 WHERE id = CAST($1 AS bigint)`
 	t.names = "SELECT seq, name FROM swarmiji_job_name WHERE seq > $1 ORDER BY seq"
 	t.forget = "DELETE FROM swarmiji_job_name WHERE name = $1"
 }
@@ -271,6 +286,7 @@ func takeText(rows string, lease int) string {
 	return fmt.Sprintf(`c AS MATERIALIZED (%s), g AS (SELECT c.id, bool_and(c.plain) OVER (ORDER BY c.priority, c.due, c.id) AS go FROM c),
 		u AS (UPDATE swarmiji_jobs AS j SET state = 'RUNNING', changed = (SELECT t FROM n), last_run = (SELECT t FROM n), token = j.token + 1,
 			run = j.run + CASE WHEN j.state = 'QUEUED' THEN 1 ELSE 0 END,
+			attempts = j.attempts + CASE WHEN j.state = 'RUNNING' THEN 0 ELSE 1 END,
 			scheduled = CASE WHEN j.state = 'QUEUED' THEN j.next_run ELSE j.scheduled END,
 			due = (SELECT t FROM n) + CAST($%d AS bigint)
 			WHERE j.id = ANY(ARRAY(SELECT g.id FROM g WHERE g.go)) RETURNING j.*)

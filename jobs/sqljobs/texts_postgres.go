@@ -28,7 +28,8 @@ func (t *texts) postgres() {
 	t.updateMany = "UPDATE swarmiji_jobs AS j SET " + strings.Join(sets, ", ") + " FROM unnest(" + strings.Join(arrays, ", ") +
 		fmt.Sprintf(", CAST($%d AS bigint[])) AS v(", key) + names + ", id) WHERE j.id = v.id AND " +
 		fmt.Sprintf("j.id = ANY(CAST($%d AS bigint[]))", key) // as for takeText
-	t.delete = "DELETE FROM swarmiji_jobs WHERE id = ANY(CAST($1 AS bigint[]))"
+	t.delete = "WITH m AS (DELETE FROM swarmiji_job_message WHERE job = ANY(CAST($1 AS bigint[]))) DELETE FROM swarmiji_jobs WHERE id = ANY(CAST($1 AS bigint[]))"
+	t.addMessage = "INSERT INTO swarmiji_job_message (job, message) SELECT * FROM unnest(CAST($1 AS bigint[]), CAST($2 AS text[]))"
 	t.advisory = "SELECT pg_advisory_xact_lock(k) FROM unnest(CAST($1 AS bigint[])) AS k"
 	t.names = `SELECT CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS text) AS bigint), coalesce(w.name, '')
 		FROM (SELECT 1) AS one LEFT JOIN swarmiji_job_name AS w ON w.xid >= CAST($1 AS bigint)`

@@ -114,13 +114,13 @@ func (t *tx) Lock(ctx context.Context, names ...string) error {
 }
 
 // jobs reads the answer of a statement. Those without an id are counted apart.
-func (t *tx) jobs(ctx context.Context, query string, args ...any) (found []jobstore.Job, empty int, err error) {
+func (t *tx) jobs(ctx context.Context, query string, args ...any) (found []jobstore.Row, empty int, err error) {
 	rows, err := t.c.Query(ctx, query, args...)
 	if err != nil {
 		return nil, 0, err
 	}
 	for rows.Next() {
-		found = append(found, jobstore.Job{})
+		found = append(found, jobstore.Row{})
 		j := &found[len(found)-1]
 		if err := scan(rows, j); err != nil {
 			return nil, 0, err
@@ -142,9 +142,9 @@ func (t *tx) jobs(ctx context.Context, query string, args ...any) (found []jobst
 }
 
 // Get implements [jobstore.Tx].
-func (t *tx) Get(ctx context.Context, id jobstore.ID) (jobstore.Job, error) {
+func (t *tx) Get(ctx context.Context, id jobstore.ID) (jobstore.Row, error) {
 	if t.err != nil {
-		return jobstore.Job{}, t.err
+		return jobstore.Row{}, t.err
 	}
 	query := t.s.text.lock
 	if t.view {
@@ -153,9 +153,9 @@ func (t *tx) Get(ctx context.Context, id jobstore.ID) (jobstore.Job, error) {
 	found, _, err := t.jobs(ctx, query, int64(id))
 	switch {
 	case err != nil:
-		return jobstore.Job{}, t.fail("get", err)
+		return jobstore.Row{}, t.fail("get", err)
 	case len(found) == 0:
-		return jobstore.Job{}, jobstore.ErrNotFound
+		return jobstore.Row{}, jobstore.ErrNotFound
 	}
 	return found[0], nil
 }
@@ -178,8 +178,42 @@ func (t *tx) Delete(ctx context.Context, ids ...jobstore.ID) error {
 		if _, err := t.c.Exec(ctx, t.s.text.delete, id); err != nil {
 			return t.fail("delete", err)
 		}
+		if _, err := t.c.Exec(ctx, t.s.text.dropMessage, id); err != nil {
+			return t.fail("delete", err)
+		}
 	}
 	return nil
+}
+
+// Messages implements [jobs.Tx].
+func (t *tx) Messages(ctx context.Context, ids ...jobstore.ID) (map[jobstore.ID][]byte, error) {
+	found := map[jobstore.ID][]byte{}
+	if t.err != nil || len(ids) == 0 {
+		return found, t.err
+	}
+	var list any = ids
+	if t.s.lite {
+		list = asJSON(ids)
+	} else {
+		all := make([]int64, len(ids))
+		for i, id := range ids {
+			all[i] = int64(id)
+		}
+		list = all
+	}
+	rows, err := t.c.Query(ctx, t.s.text.messages, list)
+	if err != nil {
+		return nil, t.fail("messages", err)
+	}
+	for rows.Next() {
+		var id int64
+		var message []byte
+		if err := rows.Scan(&id, &message); err != nil {
+			return nil, t.fail("messages", err)
+		}
+		found[jobstore.ID(id)] = message
+	}
+	return found, t.fail("messages", errors.Join(rows.Err(), rows.Close()))
 }
 
 // Drop implements [jobstore.Dropper].
@@ -192,6 +226,6 @@ func (t *tx) Drop(ctx context.Context, id jobstore.ID, token int64) (bool, error
 }
 
 // inOrder sorts jobs in the order in which they are handed out.
-func inOrder(a, b *jobstore.Job) int {
+func inOrder(a, b *jobstore.Row) int {
 	return cmp.Or(cmp.Compare(a.Priority, b.Priority), a.Due.Compare(b.Due), cmp.Compare(a.ID, b.ID))
 }

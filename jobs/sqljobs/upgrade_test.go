@@ -21,6 +21,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/deferrals"
+	"github.com/swarmiji/swarmiji/jobs/jobstest"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/jobs/sqljobs"
 	"github.com/swarmiji/swarmiji/task"
@@ -83,7 +84,7 @@ func oldRows(t *testing.T, conn *sqlconn.Conn, version int) {
 			return err
 		}
 		if tx.Dialect() == sqlconn.Postgres {
-			_, err := tx.Exec(ctx, "SELECT setval(pg_get_serial_sequence('swarmiji_job', 'id'), 36)")
+			_, err := tx.Exec(ctx, "SELECT setval(pg_get_serial_sequence('swarmiji_job', 'id'), 39)")
 			return err
 		}
 		return nil
@@ -97,12 +98,12 @@ func usersJobs(t *testing.T, conn *sqlconn.Conn, table string, version int) map[
 	t.Helper()
 	columns := []string{
 		"name", "state", "priority", "created", "changed", "next_run", "last_run", "scheduled", "due", "parent", "has_children", "mock", "run", "token", "repeat",
-		"retry_after", "sequence_key", "reason", "data",
+		"retry_after", "sequence_key", "reason",
 	}
 	where := ""
 	if version > 1 {
 		where = " WHERE queue IS NULL OR queue NOT LIKE 'swarmiji.%'"
-		columns = append(columns, "queue", "queue_due", "weight", "time_window", "timeout", "deadline", "attempts", "unique_key", "answer_key", "phase", "respond", "answer", "expires")
+		columns = append(columns, "queue", "queue_due", "weight", "time_window", "timeout", "deadline", "unique_key", "answer_key", "phase", "respond", "answer", "expires")
 	}
 	for i, c := range columns {
 		columns[i] = "coalesce(CAST(" + c + " AS text), '-')"
@@ -127,6 +128,47 @@ func usersJobs(t *testing.T, conn *sqlconn.Conn, table string, version int) map[
 		t.Fatal(err)
 	}
 	return rows
+}
+
+// Attempts and counts that were in the data of jobs have columns now, and the data are the user's
+// alone.
+var wantCounts = map[jobstore.ID]string{
+	1: `0 0 {"a":1}`, 4: `1 1 {}`, 5: `1 0 {}`, 6: `1 0 {}`, 7: `0 0 {}`, 8: `0 0 {}`, 37: `2 0 {"n":1.50}`, 38: `3 0 {}`, 39: `2 2 {"a":{"retryAfterCount":9}}`,
+}
+
+func checkCounts(t *testing.T, s *sqljobs.Store, version int) {
+	t.Helper()
+	got := map[jobstore.ID]string{}
+	for id := range wantCounts {
+		if err := s.View(bound(t), func(ctx context.Context, tx jobstore.Tx) error {
+			j, err := tx.Get(ctx, id)
+			data := regexp.MustCompile(` *([:{}]) *`).ReplaceAllString(string(j.Data), "$1") // SQLite writes them anew
+			got[id] = fmt.Sprint(j.Attempt, " ", j.Handouts, " ", data)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if version > 1 { // the messages of tasks with conditions were the data of their jobs
+		if err := s.View(bound(t), func(ctx context.Context, tx jobstore.Tx) error {
+			messages, err := tx.Messages(ctx, 18, 19, 20)
+			for id, text := range messages {
+				j, _ := tx.Get(ctx, id)
+				got[id] = fmt.Sprintf("%s %s", j.Data, text)
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if got[19] != `{} {"queue":"q","message":{"id":"c1"}}` || got[20] != `{} {"queue":"q","message":{"id":"c2"}}` {
+			t.Errorf("the messages are %q and %q", got[19], got[20])
+		}
+		delete(got, 19)
+		delete(got, 20)
+	}
+	if diff := gocmp.Diff(wantCounts, got); diff != "" {
+		t.Errorf("attempts, hand-outs and data (-want +got):\n%s", diff)
+	}
 }
 
 // upgrade brings a database of an old version up to date, by two processes at once, and returns
@@ -171,6 +213,7 @@ func upgrade(t *testing.T, dsn string, version int) *sqljobs.Store {
 	if err := old(); err == nil || !strings.Contains(err.Error(), "swarmiji_job") || strings.Contains(err.Error(), "swarmiji_jobs") {
 		t.Errorf("a process of the old version goes on, with the error %v", err)
 	}
+	checkCounts(t, stores[0], version)
 	return stores[0]
 }
 
@@ -186,7 +229,7 @@ func TestUpgradeFromVersion1(t *testing.T) {
 		if err != nil || len(got) != 1 || got[0].ID != 1 || string(got[0].Data) != `{"a":1}` {
 			t.Errorf("taken: %+v, %v", got, err)
 		}
-		line := found(t, s, jobstore.Query{Limit: 9, Line: &jobstore.Line{Queue: "q", State: jobstore.Queued}})
+		line := found(t, s, jobstest.Query{Page: jobstore.Page{Limit: 9}, Line: &jobstore.Line{Queue: "q", State: jobstore.Queued}})
 		if len(line) != 1 || !gocmp.Equal(*waits, line[0]) {
 			t.Errorf("in the line: %v", names(line))
 		}
@@ -214,7 +257,7 @@ func keepsAnswers(t *testing.T, store *sqljobs.Store) {
 		t.Fatal(err)
 	}
 	ctx := bound(t)
-	if left := found(t, store, jobstore.Query{Name: "ask"}); len(left) != 0 {
+	if left := found(t, store, jobstest.Query{Name: "ask"}); len(left) != 0 {
 		t.Errorf("among the jobs are still %v", names(left))
 	}
 	var got []string

@@ -13,21 +13,19 @@ type Line struct {
 	Queue string
 	Order jobstore.Order
 	By    time.Time
-	Find  func(ctx context.Context, q jobstore.Query) ([]jobstore.Job, error)
+	Find  func(ctx context.Context, q jobstore.Line, limit int) ([]jobstore.Row, error)
 }
 
 // each calls yield for the jobs in order until it returns false. most is asked before each page, and so is room: how many jobs are wanted at most. Jobs that yield
 // is given are its own.
-func (l *Line) Each(ctx context.Context, most func() task.Opt[int64], room func() int, yield func(*jobstore.Job) bool) error {
-	var after *jobstore.Job
+func (l *Line) Each(ctx context.Context, most func() task.Opt[int64], room func() int, yield func(*jobstore.Row) bool) error {
+	var after *jobstore.Row
 	for size := linePage; ; size = min(2*size, LinePages) {
 		n := min(size, room())
 		if n <= 0 {
 			return nil
 		}
-		found, err := l.Find(ctx, jobstore.Query{Limit: n, Line: &jobstore.Line{
-			Queue: l.Queue, State: jobstore.Queued, By: l.By, Order: l.Order, MaxWeight: most(), After: after,
-		}})
+		found, err := l.Find(ctx, jobstore.Line{Queue: l.Queue, State: jobstore.Queued, By: l.By, Order: l.Order, MaxWeight: most(), After: after}, n)
 		if err != nil {
 			return err
 		}
@@ -46,8 +44,8 @@ func (l *Line) Each(ctx context.Context, most func() task.Opt[int64], room func(
 }
 
 // place is as much of a job as tells where in a line it stands.
-func place(j *jobstore.Job) *jobstore.Job {
-	return &jobstore.Job{ID: j.ID, Priority: j.Priority, Due: j.Due}
+func place(j *jobstore.Row) *jobstore.Row {
+	return &jobstore.Row{Job: jobstore.Job{ID: j.ID, Priority: j.Priority}, Due: j.Due}
 }
 
 // weigh returns how many jobs of a queue run, and what they weigh.
@@ -57,7 +55,7 @@ func Weigh(ctx context.Context, tx jobstore.Tx, queue string) (n, weight int64, 
 	}
 	after := jobstore.ID(0)
 	for {
-		found, err := tx.Find(ctx, jobstore.Query{Queue: queue, States: []jobstore.State{jobstore.Running, jobstore.RunQueued}, After: after, Limit: RosterPage})
+		found, err := tx.OfQueue(ctx, queue, jobstore.Page{States: []jobstore.State{jobstore.Running, jobstore.RunQueued}, After: after, Limit: RosterPage})
 		if err != nil {
 			return 0, 0, err
 		}

@@ -33,22 +33,15 @@ func CheckField(field, text string, optional bool) error {
 	return nil
 }
 
-// bookkeeping is how many bytes the service may add to the data of a job with RetryAfter.
-const bookkeeping = 128
-
-// checkGiven looks at data and returns them without the blanks around; nil stays nil. retried: they belong to a job with RetryAfter.
-func CheckGiven(data []byte, retried bool) ([]byte, error) {
+// checkGiven looks at data and returns them without the blanks around; nil stays nil.
+func CheckGiven(data []byte) ([]byte, error) {
 	if data == nil {
 		return nil, nil
 	}
 	data = bytes.Trim(data, " \t\r\n")
-	room := jobstore.MaxData
-	if retried {
-		room -= bookkeeping
-	}
 	switch {
-	case len(data) > room:
-		return nil, LongerThan("data", len(data), room)
+	case len(data) > jobstore.MaxData:
+		return nil, LongerThan("data", len(data), jobstore.MaxData)
 	case jobstore.CheckData(data) != nil:
 		return nil, &jobstore.FieldError{Field: "data", Problem: Malformed}
 	}

@@ -10,112 +10,13 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// What the service keeps in the data of a job that is handed out again while it runs.
-const (
-	KeyCount    = "retryAfterCount"
-	KeyOriginal = "originalNextRun"
-)
-
-// member is one name and value of an object, as they were written.
-type member struct {
-	key   string
-	text  []byte // name, colon and value
-	value []byte
-}
-
-// members takes an object apart. data have been checked.
-func members(data []byte) []member {
-	dec := json.NewDecoder(bytes.NewReader(data))
-	if _, err := dec.Token(); err != nil {
-		return nil
-	}
-	var all []member
-	for dec.More() {
-		from := int(dec.InputOffset())
-		name, err := dec.Token()
-		key, ok := name.(string)
-		if err != nil || !ok {
-			return nil
-		}
-		var value json.RawMessage
-		if dec.Decode(&value) != nil {
-			return nil
-		}
-		end := int(dec.InputOffset())
-		text := bytes.TrimLeft(data[from:end], ", \t\r\n")
-		all = append(all, member{key: key, text: text, value: value})
-	}
-	return all
-}
-
-// lookup returns the last value of a key, nil if there is none.
-func Lookup(data []byte, key string) []byte {
-	if !bytes.Contains(data, []byte(key)) {
-		return nil
-	}
-	var value []byte
-	for _, m := range members(data) {
-		if m.key == key {
-			value = m.value
-		}
-	}
-	return value
-}
-
-// without returns the object without these keys; all other members stay as they were written.
-func Without(data []byte, keys ...string) []byte {
-	if !slices.ContainsFunc(keys, func(k string) bool { return bytes.Contains(data, []byte(k)) }) {
-		return data
-	}
-	all := members(data)
-	kept := slices.DeleteFunc(slices.Clone(all), func(m member) bool { return slices.Contains(keys, m.key) })
-	if len(kept) == len(all) {
-		return data
-	}
-	return compose(kept)
-}
-
-// with returns the object with one more member at its end.
-func With(data []byte, key string, value []byte) []byte {
-	all := members(data)
-	text := append(strconv.AppendQuote(nil, key), ':')
-	return compose(append(all, member{text: append(text, value...)}))
-}
-
-func compose(all []member) []byte {
-	out := []byte{'{'}
-	for i, m := range all {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = append(out, m.text...)
-	}
-	return append(out, '}')
-}
-
-// retries returns how often a job was handed out in its present run, as its data have it.
-func Retries(data []byte) int {
-	n, err := strconv.Atoi(string(Lookup(data, KeyCount)))
-	if err != nil || n < 0 {
-		return 0
-	}
-	return n
-}
-
-// carry returns fresh data with what the service keeps in old ones.
-func Carry(old, fresh []byte) []byte {
-	for _, key := range []string{KeyCount, KeyOriginal} {
-		if value := Lookup(old, key); value != nil {
-			fresh = With(Without(fresh, key), key, value)
-		}
-	}
-	return fresh
-}
-
 // asksToEnd tells whether data tell a repeated job to be gone, as {"delete":"true"} does.
 func AsksToEnd(data []byte) bool {
-	value := string(Lookup(data, "delete"))
-	return value == `"true"` || value == "true"
+	if !bytes.Contains(data, []byte(`"delete"`)) {
+		return false
+	}
+	value := tree(data)["delete"]
+	return value == "true" || value == true
 }
 
 // tree reads an object; numbers stay as they were written.
@@ -159,17 +60,9 @@ func patched(target, patch map[string]any) map[string]any {
 	return target
 }
 
-// sameData tells whether two objects are equal as JSON. Keys in ignored do not count.
-func SameData(a, b []byte, ignored ...string) bool {
-	if bytes.Equal(a, b) {
-		return true
-	}
-	x, y := tree(a), tree(b)
-	for _, key := range ignored {
-		delete(x, key)
-		delete(y, key)
-	}
-	return sameValue(x, y)
+// sameData tells whether two objects are equal as JSON.
+func SameData(a, b []byte) bool {
+	return bytes.Equal(a, b) || sameValue(tree(a), tree(b))
 }
 
 func sameValue(a, b any) bool {
@@ -221,6 +114,3 @@ func plainNumber(text string) string {
 	}
 	return sign + short + "e" + strconv.FormatInt(exp+int64(len(digits)-len(short)), 10)
 }
-
-// keyAttempts is where the data of a job keep how many attempts of its present run were to be repeated.
-const KeyAttempts = "runnerRetries"

@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"encoding/json"
 	"math/big"
 	"strings"
 	"testing"
@@ -9,87 +8,6 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"pgregory.net/rapid"
 )
-
-func TestEditing(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct{ data, count, without string }{
-		{`{}`, `{"retryAfterCount":3}`, `{}`},
-		{` { } `, `{"retryAfterCount":3}`, ` { } `},
-		{`{ "a" : [1, {"b": 2.50}] , "c":"\ud800" }`, `{"a" : [1, {"b": 2.50}],"c":"\ud800","retryAfterCount":3}`, `{ "a" : [1, {"b": 2.50}] , "c":"\ud800" }`},
-		{`{"retryAfterCount":1,"a":1,"retryAfterCount":2}`, `{"a":1,"retryAfterCount":3}`, `{"a":1}`},
-		{`{"a":{"retryAfterCount":1}}`, `{"a":{"retryAfterCount":1},"retryAfterCount":3}`, `{"a":{"retryAfterCount":1}}`},
-		{`{"a":"retryAfterCount"}`, `{"a":"retryAfterCount","retryAfterCount":3}`, `{"a":"retryAfterCount"}`},
-		{`{"a,:{}[]\"":"}","b":-1E+5}`, `{"a,:{}[]\"":"}","b":-1E+5,"retryAfterCount":3}`, `{"a,:{}[]\"":"}","b":-1E+5}`},
-	} {
-		if got := string(With(Without([]byte(c.data), KeyCount), KeyCount, []byte("3"))); got != c.count {
-			t.Errorf("%s with a count: %s", c.data, got)
-		}
-		if got := string(Without([]byte(c.data), KeyCount)); got != c.without {
-			t.Errorf("%s without: %s", c.data, got)
-		}
-	}
-	for data, want := range map[string]int{
-		`{}`: 0, `{"retryAfterCount":7}`: 7, `{"retryAfterCount":7,"retryAfterCount":8}`: 8, `{"retryAfterCount":"7"}`: 0, `{"retryAfterCount":-1}`: 0,
-		`{"retryAfterCount":1e3}`: 0, `{"retryAfterCount":99999999999999999999}`: 0, `{"retryAfterCount":null}`: 0, `{"x":{"retryAfterCount":4}}`: 0,
-	} {
-		if got := Retries([]byte(data)); got != want {
-			t.Errorf("%s: %d", data, got)
-		}
-	}
-}
-
-// genObject draws JSON objects.
-func genObject(depth int) *rapid.Generator[map[string]any] {
-	return rapid.Custom(func(t *rapid.T) map[string]any {
-		m := map[string]any{}
-		for range rapid.IntRange(0, 4).Draw(t, "members") {
-			key := rapid.SampledFrom([]string{"a", "b", "c", "retryAfterCount", "ä\n", ""}).Draw(t, "key")
-			switch kind := rapid.IntRange(0, 4).Draw(t, "kind"); {
-			case kind == 0 && depth > 0:
-				m[key] = genObject(depth-1).Draw(t, "object")
-			case kind == 1:
-				m[key] = nil
-			case kind == 2:
-				m[key] = []any{json.Number("1"), "x"}
-			case kind == 3:
-				m[key] = rapid.String().Draw(t, "text")
-			default:
-				m[key] = json.Number(rapid.SampledFrom([]string{"0", "-0", "1", "1.0", "10e-1", "12345678901234567890", "1e400"}).Draw(t, "number"))
-			}
-		}
-		return m
-	})
-}
-
-// TestEditingKeepsTheRest: what is taken out and put in concerns one member alone.
-func TestEditingKeepsTheRest(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(r *rapid.T) {
-		m := genObject(2).Draw(r, "object")
-		data, err := json.MarshalIndent(m, " ", "\t")
-		if err != nil {
-			r.Fatal(err)
-		}
-		edited := With(Without(data, KeyCount), KeyCount, []byte("9"))
-		m[KeyCount] = json.Number("9")
-		if !json.Valid(edited) || !sameValue(tree(edited), any(tree(marshal(r, m)))) {
-			r.Fatalf("%s became %s", data, edited)
-		}
-		back := Without(edited, KeyCount)
-		delete(m, KeyCount)
-		if !SameData(back, marshal(r, m)) || Retries(edited) != 9 {
-			r.Fatalf("%s became %s", edited, back)
-		}
-	})
-}
-
-func marshal(r *rapid.T, v any) []byte {
-	data, err := json.Marshal(v)
-	if err != nil {
-		r.Fatal(err)
-	}
-	return data
-}
 
 // TestMergePatch has the examples of RFC 7386 whose target and patch are objects, or can be put into one.
 func TestMergePatch(t *testing.T) {

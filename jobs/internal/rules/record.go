@@ -8,7 +8,7 @@ import (
 )
 
 // settle sets Due from the state. lease is until when a RUNNING job is leased, zero for one that is not.
-func SetDue(j *jobstore.Job, lease time.Time) {
+func SetDue(j *jobstore.Row, lease time.Time) {
 	switch j.State {
 	case jobstore.Queued, jobstore.RunQueued:
 		j.Due = j.NextRun
@@ -20,7 +20,7 @@ func SetDue(j *jobstore.Job, lease time.Time) {
 }
 
 // current returns an error if token names another run than the one j is in. 0 names none.
-func CheckToken(j *jobstore.Job, token int64) error {
+func CheckToken(j *jobstore.Row, token int64) error {
 	switch {
 	case token == 0:
 		return nil
@@ -33,32 +33,32 @@ func CheckToken(j *jobstore.Job, token int64) error {
 }
 
 // kept reports whether a job is kept for a time when it has ended well, so that an answer that comes late or twice is told from one that nobody knows.
-func IsKept(j *jobstore.Job) bool { return j.Queue != "" || j.Key != "" }
+func IsKept(j *jobstore.Row) bool { return j.Queue != "" || j.Key != "" }
 
 // alone reports whether a change of j concerns no other job.
-func StandsAlone(j *jobstore.Job) bool { return j.SequenceKey == "" && j.Parent == 0 && !j.HasChildren }
+func StandsAlone(j *jobstore.Row) bool { return j.SequenceKey == "" && j.Parent == 0 && !j.HasChildren }
 
 // answered reports whether the present attempt of j has got its answer.
-func IsAnswered(j *jobstore.Job) bool {
+func IsAnswered(j *jobstore.Row) bool {
 	return j.Phase == jobstore.Answered || j.Phase == "" && j.Key != "" && j.State.Runs() && (j.Answer != nil || j.Reason != "")
 }
 
 // rest has j be in no attempt.
-func EndAttempt(j *jobstore.Job) { j.Phase, j.Deadline, j.Expires = "", time.Time{}, time.Time{} }
+func EndAttempt(j *jobstore.Row) { j.Phase, j.Deadline, j.Expires = "", time.Time{}, time.Time{} }
 
 // leave ends an attempt of j after which it is to run again.
-func LeaveAttempt(j *jobstore.Job) {
+func LeaveAttempt(j *jobstore.Row) {
 	EndAttempt(j)
 	if IsKept(j) {
-		j.Attempts = max(j.Attempts, 1)
+		j.Attempt = max(j.Attempt, 1)
 		j.Answer, j.Reason = nil, ""
 	}
 }
 
 // anew has j begin with its first attempt. The answer that a job of a queue has got last stays until then; what hands out others does not look.
-func StartOver(j *jobstore.Job) {
+func StartOver(j *jobstore.Row) {
 	EndAttempt(j)
-	j.Attempts = 0
+	j.Attempt = 0
 	if j.Key != "" {
 		j.Reason = ""
 		if j.Queue == "" {
@@ -68,12 +68,12 @@ func StartOver(j *jobstore.Job) {
 }
 
 // waits reports whether j awaits its answer, and not in vain so far.
-func AwaitsAnswer(j *jobstore.Job, now time.Time) bool {
+func AwaitsAnswer(j *jobstore.Row, now time.Time) bool {
 	return j.Phase == jobstore.Awaiting && (j.Deadline.IsZero() || now.Before(j.Deadline))
 }
 
 // comesBack has a job that runs and is due handed out again, in the same run and the same attempt. It is false for one that is only to wait on.
-func Redeliver(j *jobstore.Job, now time.Time, lease time.Duration) bool {
+func Redeliver(j *jobstore.Row, now time.Time, lease time.Duration) bool {
 	late := !j.Deadline.IsZero() && !j.Deadline.After(now)
 	switch {
 	case j.Phase == jobstore.Answered:
@@ -96,7 +96,7 @@ func Redeliver(j *jobstore.Job, now time.Time, lease time.Duration) bool {
 }
 
 // within is t, or the deadline where that comes before.
-func UntilDeadline(j *jobstore.Job, t time.Time) time.Time {
+func UntilDeadline(j *jobstore.Row, t time.Time) time.Time {
 	if !j.Deadline.IsZero() && j.Deadline.Before(t) {
 		return j.Deadline
 	}
@@ -104,7 +104,7 @@ func UntilDeadline(j *jobstore.Job, t time.Time) time.Time {
 }
 
 // renew prolongs the lease of j, if this token is at it, and reports whether it is to be saved. A request that is under way has no lease after the end of its attempt.
-func Renew(j *jobstore.Job, now time.Time, token int64, lease time.Duration) (changed bool, err error) {
+func Renew(j *jobstore.Row, now time.Time, token int64, lease time.Duration) (changed bool, err error) {
 	if err := CheckToken(j, token); err != nil {
 		return false, err
 	}
@@ -123,7 +123,7 @@ func Renew(j *jobstore.Job, now time.Time, token int64, lease time.Duration) (ch
 }
 
 // lease has the lease of j, which is RUNNING, end after d; 0: never.
-func SetLease(j *jobstore.Job, now time.Time, d time.Duration) {
+func SetLease(j *jobstore.Row, now time.Time, d time.Duration) {
 	j.Due = time.Time{}
 	if d > 0 {
 		j.Due = Micros(now.Add(d))
@@ -131,10 +131,10 @@ func SetLease(j *jobstore.Job, now time.Time, d time.Duration) {
 }
 
 // repeats tells whether the job repeats.
-func Repeats(j *jobstore.Job) bool { return j.Repeat != "" && !j.Mock }
+func Repeats(j *jobstore.Row) bool { return j.Repeat != "" && !j.Mock }
 
 // atWork returns an error unless j runs in the run that token names.
-func CheckAtWork(j *jobstore.Job, token int64) error {
+func CheckAtWork(j *jobstore.Row, token int64) error {
 	if err := CheckToken(j, token); err != nil {
 		return err
 	}
@@ -144,21 +144,15 @@ func CheckAtWork(j *jobstore.Job, token int64) error {
 	return nil
 }
 
-// give replaces data that were given, and takes out what the service kept there during the run.
-func SetData(j *jobstore.Job, data []byte) error {
+// give replaces the data by those that were given when a run ends, if any.
+func SetData(j *jobstore.Row, data []byte) {
 	if data != nil {
-		if _, err := CheckGiven(data, j.RetryAfter != ""); err != nil {
-			return err
-		}
 		j.Data = data
 	}
-	if j.RetryAfter != "" {
-		j.Data = Without(j.Data, KeyCount, KeyOriginal)
-	}
-	return nil
+	j.Handouts = 0
 }
 
 // unique reports whether j is a job that Unique means: it is in no queue, and it has not ended and is kept for a time only.
-func IsUnique(j *jobstore.Job) bool {
+func IsUnique(j *jobstore.Row) bool {
 	return j.Queue == "" && (j.Expires.IsZero() || j.State == jobstore.Failed)
 }

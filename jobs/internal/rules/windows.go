@@ -20,7 +20,7 @@ type Windows struct {
 const maxWindowTexts = 256
 
 // of returns the windows of j, nil if it has none.
-func (c *Windows) of(j *jobstore.Job) (*when.Windows, error) {
+func (c *Windows) of(j *jobstore.Row) (*when.Windows, error) {
 	if j.Window == "" {
 		return nil, nil
 	}
@@ -46,7 +46,7 @@ func (c *Windows) of(j *jobstore.Job) (*when.Windows, error) {
 
 // Opens returns the first moment at or after t at which j may start, as far as its windows go. err says that this process cannot read them, as where it does not
 // know their zone: then j is held for a while.
-func (c *Windows) Opens(j *jobstore.Job, t time.Time) (at time.Time, err error) {
+func (c *Windows) Opens(j *jobstore.Row, t time.Time) (at time.Time, err error) {
 	w, err := c.of(j)
 	switch {
 	case err != nil:
@@ -62,7 +62,7 @@ const windowHold = time.Minute
 
 // Place returns when j is to run that is wanted at a time: then, if that is to come and a window is open, else at the first opening from then, or from now, on. What
 // is wanted at a time in the past, and may start now, keeps its time.
-func (c *Windows) Place(j *jobstore.Job, at, now time.Time) time.Time {
+func (c *Windows) Place(j *jobstore.Row, at, now time.Time) time.Time {
 	if j.Window == "" {
 		return at
 	}

@@ -82,7 +82,7 @@ func (t *Step) SaveDeferral(ctx context.Context, d *jobstore.Deferral) error {
 }
 
 // lastOver returns the newest job of a key that is over. last is the newest one that the store has.
-func (t *Step) LastOver(name, key string, last *jobstore.Job) *jobstore.Job {
+func (t *Step) LastOver(name, key string, last *jobstore.Row) *jobstore.Row {
 	if t.batch == nil {
 		return last
 	}

@@ -11,22 +11,22 @@ import (
 
 // batch is what several deeds do in one transaction, and what is to be written at its end.
 type batch struct {
-	jobs  map[jobstore.ID]*jobstore.Job // as they are after what was done so far; nil: deleted
+	jobs  map[jobstore.ID]*jobstore.Row // as they are after what was done so far; nil: deleted
 	dirty []jobstore.ID
-	fresh []*jobstore.Job // without an ID
+	fresh []*jobstore.Row // without an ID
 
 	early     map[answerKey]*jobstore.EarlyAnswer // those that were changed, as they are now; nil: there is none
 	deferrals map[task.ID]*jobstore.Deferral      // those that were read, as they are now
 	answered  map[task.ID]*jobstore.Deferral      // those of them that were changed
 
-	pending         []*jobstore.Job // of the deed that is being done
+	pending         []*jobstore.Row // of the deed that is being done
 	gone            []jobstore.ID   // likewise
 	pendingEarly    []earlyChange
 	pendingDeferral *jobstore.Deferral
 	missed          task.ID // the deferral that was not read for this deed
 }
 
-func newBatch(n int) *batch { return &batch{jobs: make(map[jobstore.ID]*jobstore.Job, n)} }
+func newBatch(n int) *batch { return &batch{jobs: make(map[jobstore.ID]*jobstore.Row, n)} }
 
 // readDeferrals reads and locks the deferrals of tasks.
 func (b *batch) readDeferrals(ctx context.Context, tx jobstore.Tx, tasks []task.ID) error {
@@ -41,7 +41,7 @@ func (b *batch) readDeferrals(ctx context.Context, tx jobstore.Tx, tasks []task.
 	return err
 }
 
-func (b *batch) save(jobs []*jobstore.Job) { b.pending = append(b.pending, jobs...) }
+func (b *batch) save(jobs []*jobstore.Row) { b.pending = append(b.pending, jobs...) }
 
 // keep takes what a deed has done as done, or forgets it.
 func (b *batch) keep(ok bool) {
@@ -74,7 +74,7 @@ func (b *batch) keep(ok bool) {
 // write writes what has changed.
 func (b *batch) write(ctx context.Context, tx jobstore.Tx) error {
 	slices.Sort(b.dirty)
-	var save []*jobstore.Job
+	var save []*jobstore.Row
 	var gone []jobstore.ID
 	for _, id := range slices.Compact(b.dirty) {
 		if j := b.jobs[id]; j != nil {
@@ -126,14 +126,14 @@ func (b *batch) read(id jobstore.ID) bool {
 	return read
 }
 
-// owner returns the job, but for one, that this batch has, that has the key that q asks for, and
-// that is not over.
-func (b *batch) owner(q *jobstore.Query, but jobstore.ID) *jobstore.Job {
+// owner returns the job, but for one, that this batch has, that has a name and a key, or unique
+// key, and that is not over.
+func (b *batch) owner(name, key string, unique bool, but jobstore.ID) *jobstore.Row {
 	if b == nil {
 		return nil
 	}
-	has := func(j *jobstore.Job) bool {
-		return j.Name == q.Name && !j.State.Over() && (q.Key != "" && j.Key == q.Key || q.UniqueKey != "" && j.UniqueKey == q.UniqueKey)
+	has := func(j *jobstore.Row) bool {
+		return j.Name == name && !j.State.Over() && (unique && j.UniqueKey == key || !unique && j.Key == key)
 	}
 	for id, j := range b.jobs {
 		if id != but && j != nil && has(j) {
@@ -149,7 +149,7 @@ func (b *batch) owner(q *jobstore.Query, but jobstore.ID) *jobstore.Job {
 }
 
 // with returns the job of a name and a key that is not over, among those that were read.
-func (b *batch) with(name, key string) *jobstore.Job {
+func (b *batch) with(name, key string) *jobstore.Row {
 	for _, j := range b.jobs {
 		if j != nil && j.Key == key && j.Name == name && !j.State.Over() {
 			return j
@@ -159,7 +159,7 @@ func (b *batch) with(name, key string) *jobstore.Job {
 }
 
 // lastOver returns the newest job of a key that is over. last is the newest one that was written.
-func (b *batch) lastOver(name, key string, last *jobstore.Job) *jobstore.Job {
+func (b *batch) lastOver(name, key string, last *jobstore.Row) *jobstore.Row {
 	for id, j := range b.jobs {
 		switch {
 		case last != nil && last.ID == id:

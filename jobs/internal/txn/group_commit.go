@@ -21,10 +21,10 @@ type Change struct {
 	Answers bool
 	task    task.ID
 	// needs, if not nil, notes which keys have to be locked, by the job as it was a moment ago.
-	Needs func(j *jobstore.Job, l *Locks)
+	Needs func(j *jobstore.Row, l *Locks)
 	// do changes the job, nil if a key names none. It may be called more than once. With an error nothing is changed; errAlone says that
 	// others are concerned, with whom no transaction is shared.
-	Do func(ctx context.Context, t *Step, j *jobstore.Job) error
+	Do func(ctx context.Context, t *Step, j *jobstore.Row) error
 	// then, if not nil, is called when the change is on disk, by any goroutine.
 	Then func()
 
@@ -41,7 +41,7 @@ var ErrAlone = errors.New("jobs: others are concerned")
 type Engine struct {
 	store jobstore.Store
 	// after brings in order what a change of a job concerns.
-	after func(ctx context.Context, t *Step, j *jobstore.Job) error
+	after func(ctx context.Context, t *Step, j *jobstore.Row) error
 
 	mu      sync.Mutex
 	line    []*Change
@@ -57,7 +57,7 @@ const (
 )
 
 // New returns an engine over a store. after brings in order what a change of a job concerns.
-func New(store jobstore.Store, after func(context.Context, *Step, *jobstore.Job) error) *Engine {
+func New(store jobstore.Store, after func(context.Context, *Step, *jobstore.Row) error) *Engine {
 	return &Engine{store: store, after: after}
 }
 
@@ -68,7 +68,7 @@ func (g *Engine) Do(ctx context.Context, l *Locks, fn func(ctx context.Context, 
 }
 
 // one runs fn over the job id in a transaction of its own, and After.
-func (g *Engine) One(ctx context.Context, id jobstore.ID, fn func(ctx context.Context, t *Step, j *jobstore.Job) error) error {
+func (g *Engine) One(ctx context.Context, id jobstore.ID, fn func(ctx context.Context, t *Step, j *jobstore.Row) error) error {
 	var l Locks
 	return g.Do(ctx, &l, func(ctx context.Context, t *Step) error {
 		j, err := t.job(ctx, id)
@@ -207,7 +207,7 @@ func (g *Engine) shared(ctx context.Context, deeds []*Change) error {
 		slices.Sort(ids)
 		t.batch = newBatch(len(ids))
 		if len(ids) > 0 {
-			found, err := t.Tx.Find(ctx, jobstore.Query{IDs: slices.Compact(ids)})
+			found, err := t.Tx.Jobs(ctx, slices.Compact(ids)...)
 			if err != nil {
 				return err
 			}
@@ -267,9 +267,9 @@ func (g *Engine) scout(ctx context.Context, deeds []*Change, l *Locks) error {
 		return nil
 	}
 	return g.store.View(ctx, func(ctx context.Context, tx jobstore.Tx) error {
-		read := map[jobstore.ID]*jobstore.Job{}
+		read := map[jobstore.ID]*jobstore.Row{}
 		if len(ids) > 0 {
-			found, err := tx.Find(ctx, jobstore.Query{IDs: ids})
+			found, err := tx.Jobs(ctx, ids...)
 			if err != nil {
 				return err
 			}
@@ -284,7 +284,7 @@ func (g *Engine) scout(ctx context.Context, deeds []*Change, l *Locks) error {
 				}
 				continue
 			}
-			found, err := tx.Find(ctx, jobstore.Query{Name: d.Name, Key: d.Key, States: alive(), Limit: 1})
+			found, err := tx.OfKey(ctx, d.Name, d.Key, jobstore.Page{States: alive(), Limit: 1})
 			if err != nil {
 				return err
 			}
@@ -307,7 +307,7 @@ func (g *Engine) scout(ctx context.Context, deeds []*Change, l *Locks) error {
 
 // apply does one deed of a batch, in a copy of its job.
 func (t *Step) apply(ctx context.Context, d *Change) error {
-	var j *jobstore.Job
+	var j *jobstore.Row
 	if d.Key == "" {
 		if j = t.batch.jobs[d.Id]; j == nil {
 			return jobstore.ErrNotFound
@@ -334,7 +334,7 @@ func (t *Step) apply(ctx context.Context, d *Change) error {
 
 // missed returns the job that the key of a deed names, and that this batch has not read.
 func (t *Step) missed(ctx context.Context, d *Change) (jobstore.ID, error) {
-	found, err := t.Tx.Find(ctx, jobstore.Query{Name: d.Name, Key: d.Key, States: alive(), Limit: 2})
+	found, err := t.Tx.OfKey(ctx, d.Name, d.Key, jobstore.Page{States: alive(), Limit: 2})
 	if err != nil {
 		return 0, err
 	}
@@ -355,7 +355,7 @@ func (g *Engine) alone(ctx context.Context, d *Change) error {
 	err := g.Do(ctx, &l, func(ctx context.Context, t *Step) error {
 		id := d.Id
 		if d.Key != "" {
-			found, err := t.Tx.Find(ctx, jobstore.Query{Name: d.Name, Key: d.Key, States: alive(), Limit: 1})
+			found, err := t.Tx.OfKey(ctx, d.Name, d.Key, jobstore.Page{States: alive(), Limit: 1})
 			if err != nil {
 				return err
 			}
@@ -380,7 +380,7 @@ func (g *Engine) alone(ctx context.Context, d *Change) error {
 }
 
 // oneOrShared is one, or a change that shares its transaction.
-func (g *Engine) OneOrBatch(ctx context.Context, shares bool, id jobstore.ID, fn func(ctx context.Context, t *Step, j *jobstore.Job) error) error {
+func (g *Engine) OneOrBatch(ctx context.Context, shares bool, id jobstore.ID, fn func(ctx context.Context, t *Step, j *jobstore.Row) error) error {
 	if !shares {
 		return g.One(ctx, id, fn)
 	}

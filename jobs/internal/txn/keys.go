@@ -12,14 +12,16 @@ func alive() []jobstore.State {
 }
 
 // free returns an error if another job than j that is not over has one of j's keys, or a task that waits for its answer. They are locked.
-func (t *Step) Free(ctx context.Context, j *jobstore.Job) error {
-	for _, q := range []jobstore.Query{{UniqueKey: j.UniqueKey}, {Key: j.Key}} {
-		key := q.UniqueKey + q.Key
+func (t *Step) Free(ctx context.Context, j *jobstore.Row) error {
+	for _, unique := range []bool{true, false} {
+		key, find := j.Key, t.Tx.OfKey
+		if unique {
+			key, find = j.UniqueKey, t.Tx.OfUniqueKey
+		}
 		if key == "" {
 			continue
 		}
-		q.Name, q.States, q.Limit = j.Name, alive(), 2
-		found, err := t.Tx.Find(ctx, q)
+		found, err := find(ctx, j.Name, key, jobstore.Page{States: alive(), Limit: 2})
 		if err != nil {
 			return err
 		}
@@ -28,7 +30,7 @@ func (t *Step) Free(ctx context.Context, j *jobstore.Job) error {
 				return &jobstore.KeyTakenError{Key: key, Job: found[i].ID}
 			}
 		}
-		if other := t.batch.owner(&q, j.ID); other != nil {
+		if other := t.batch.owner(j.Name, key, unique, j.ID); other != nil {
 			return &jobstore.KeyTakenError{Key: key, Job: other.ID}
 		}
 	}

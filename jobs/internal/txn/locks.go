@@ -45,7 +45,7 @@ func (l *Locks) AddParent(id jobstore.ID) {
 }
 
 // addJob notes what has to be locked when the state of j changes, and returns errLocks if that was not locked.
-func (l *Locks) AddJob(j *jobstore.Job) error {
+func (l *Locks) AddJob(j *jobstore.Row) error {
 	err := l.AddSequenceOf(j)
 	if j.Parent != 0 && !l.parents[j.Parent] {
 		l.AddParent(j.Parent)
@@ -55,7 +55,7 @@ func (l *Locks) AddJob(j *jobstore.Job) error {
 }
 
 // AddSequenceOf notes the sequence key of j, and returns ErrLocks if it was not locked.
-func (l *Locks) AddSequenceOf(j *jobstore.Job) error {
+func (l *Locks) AddSequenceOf(j *jobstore.Row) error {
 	if j.SequenceKey == "" || l.Sequences[j.SequenceKey] {
 		return nil
 	}
@@ -85,6 +85,6 @@ func addKeyLock(to *map[string]bool, name, key string) error {
 }
 
 // addKeys notes the keys that j would have under a name.
-func (l *Locks) AddKeys(j *jobstore.Job, name string) error {
+func (l *Locks) AddKeys(j *jobstore.Row, name string) error {
 	return errors.Join(l.addUniqueKey(name, j.UniqueKey), l.AddKey(name, j.Key))
 }

@@ -18,7 +18,7 @@ type Step struct {
 	Now     time.Time
 	Asked   time.Time // by the clock of this process, just before now was read
 	Locks   *Locks
-	Parents map[jobstore.ID]*jobstore.Job // those that were locked first; nil: there is none
+	Parents map[jobstore.ID]*jobstore.Row // those that were locked first; nil: there is none
 	batch   *batch                        // what shares this transaction; nil: nobody
 }
 
@@ -63,7 +63,7 @@ func (t *Step) begin(ctx context.Context) error {
 			return err
 		}
 		if t.Parents == nil {
-			t.Parents = map[jobstore.ID]*jobstore.Job{}
+			t.Parents = map[jobstore.ID]*jobstore.Row{}
 		}
 		if err != nil {
 			t.Parents[id] = nil
@@ -90,7 +90,7 @@ func (t *Step) lockNames(ctx context.Context, prefix string, names map[string]bo
 }
 
 // job returns the job id, locked after all that a change of its state concerns.
-func (t *Step) job(ctx context.Context, id jobstore.ID) (*jobstore.Job, error) {
+func (t *Step) job(ctx context.Context, id jobstore.ID) (*jobstore.Row, error) {
 	if p := t.Parents[id]; p != nil { // a parent of another job of this step
 		return p, t.Locks.AddJob(p)
 	}
@@ -102,7 +102,7 @@ func (t *Step) job(ctx context.Context, id jobstore.ID) (*jobstore.Job, error) {
 }
 
 // save writes jobs. Those that are RUNNING keep their lease.
-func (t *Step) Save(ctx context.Context, jobs ...*jobstore.Job) error {
+func (t *Step) Save(ctx context.Context, jobs ...*jobstore.Row) error {
 	for _, j := range jobs {
 		j.Changed = t.Now
 		rules.SetDue(j, j.Due)

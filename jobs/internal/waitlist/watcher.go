@@ -283,7 +283,7 @@ func (w *List) probe(ctx context.Context) error {
 	err := w.c.Store.View(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 		hit = nil
 		for _, g := range some {
-			found, err := tx.Find(ctx, jobstore.Query{Due: &jobstore.Due{Selector: g.sel}, Limit: 1})
+			found, err := tx.Due(ctx, jobstore.Due{Selector: g.sel}, 1)
 			if err != nil {
 				return err
 			}

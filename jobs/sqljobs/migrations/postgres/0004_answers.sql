@@ -71,3 +71,31 @@ INSERT INTO swarmiji_queue_lease (queue, fence, until, admissions, status)
 	SELECT DISTINCT ON (name) name, token, queue_due, run, data FROM swarmiji_jobs WHERE queue = 'swarmiji.queues' AND queue_due IS NOT NULL ORDER BY name, id DESC;
 
 DELETE FROM swarmiji_jobs WHERE queue IN ('swarmiji.early', 'swarmiji.queues') OR queue LIKE 'swarmiji.deferred/%';
+
+-- Every job counts its attempts, and one with a retry_after its hand-outs in a run. Neither is in
+-- the data any more.
+ALTER TABLE swarmiji_jobs ADD COLUMN handouts bigint NOT NULL DEFAULT 0;
+
+-- What was kept there is at the end of the data.
+UPDATE swarmiji_jobs AS j SET
+	handouts = k.handouts,
+	attempts = greatest(j.attempts, k.handouts, coalesce(CAST(substring(k.books FROM '"runnerRetries":(\d{1,9})') AS bigint), 0) + CASE WHEN j.state = 'RUNNING' THEN 1 ELSE 0 END),
+	data = left(j.data, length(j.data) - 1 - length(k.books)) || '}'
+	FROM (SELECT b.id, b.books, coalesce(CAST(substring(b.books FROM '"retryAfterCount":(\d{1,9})') AS bigint), 0) AS handouts FROM (
+		SELECT id, CASE WHEN retry_after IS NULL THEN substring(data FROM '(,?"runnerRetries":\d+)\}$')
+			ELSE substring(data FROM '((?:,?"(?:runnerRetries|retryAfterCount)":\d+|,?"originalNextRun":"[^"]*")+)\}$') END AS books
+		FROM swarmiji_jobs WHERE queue IS NULL
+			AND (data LIKE '%"runnerRetries":%' OR retry_after IS NOT NULL AND state <> 'QUEUED' AND data LIKE '%"retryAfterCount":%')) AS b) AS k
+	WHERE j.id = k.id AND k.books IS NOT NULL;
+
+UPDATE swarmiji_jobs SET attempts = 1 WHERE queue IS NULL AND attempts = 0 AND (state = 'RUNNING' OR state = 'RUNQUEUED' AND retry_after IS NOT NULL);
+
+-- The messages of tasks with conditions, each of which is a job until it has ended.
+CREATE TABLE swarmiji_job_message (
+	job     bigint PRIMARY KEY,
+	message text NOT NULL
+);
+
+INSERT INTO swarmiji_job_message (job, message) SELECT id, data FROM swarmiji_jobs WHERE queue IS NOT NULL AND answer_key LIKE 'swarmiji.task/%';
+
+UPDATE swarmiji_jobs SET data = '{}' WHERE queue IS NOT NULL AND answer_key LIKE 'swarmiji.task/%';

@@ -71,3 +71,27 @@ INSERT OR REPLACE INTO swarmiji_queue_lease (queue, fence, until, admissions, st
 	SELECT name, token, queue_due, run, data FROM swarmiji_jobs WHERE queue = 'swarmiji.queues' AND queue_due IS NOT NULL ORDER BY id;
 
 DELETE FROM swarmiji_jobs WHERE queue IN ('swarmiji.early', 'swarmiji.queues') OR queue LIKE 'swarmiji.deferred/%';
+
+-- Every job counts its attempts, and one with a retry_after its hand-outs in a run. Neither is in
+-- the data any more.
+ALTER TABLE swarmiji_jobs ADD COLUMN handouts integer NOT NULL DEFAULT 0;
+
+UPDATE swarmiji_jobs SET
+	handouts = CASE WHEN retry_after IS NULL THEN 0 ELSE max(0, coalesce(CAST(json_extract(data, '$.retryAfterCount') AS integer), 0)) END,
+	attempts = max(attempts, coalesce(CAST(json_extract(data, '$.runnerRetries') AS integer), 0) + CASE WHEN state = 'RUNNING' THEN 1 ELSE 0 END,
+		CASE WHEN retry_after IS NULL THEN 0 ELSE coalesce(CAST(json_extract(data, '$.retryAfterCount') AS integer), 0) END),
+	data = CASE WHEN retry_after IS NULL THEN json_remove(data, '$.runnerRetries') ELSE json_remove(data, '$.runnerRetries', '$.retryAfterCount', '$.originalNextRun') END
+	WHERE queue IS NULL AND json_valid(data)
+		AND (instr(data, '"runnerRetries":') > 0 OR retry_after IS NOT NULL AND state <> 'QUEUED' AND instr(data, '"retryAfterCount":') > 0);
+
+UPDATE swarmiji_jobs SET attempts = 1 WHERE queue IS NULL AND attempts = 0 AND (state = 'RUNNING' OR state = 'RUNQUEUED' AND retry_after IS NOT NULL);
+
+-- The messages of tasks with conditions, each of which is a job until it has ended.
+CREATE TABLE swarmiji_job_message (
+	job     integer PRIMARY KEY,
+	message text NOT NULL
+);
+
+INSERT INTO swarmiji_job_message (job, message) SELECT id, data FROM swarmiji_jobs WHERE queue IS NOT NULL AND answer_key LIKE 'swarmiji.task/%';
+
+UPDATE swarmiji_jobs SET data = '{}' WHERE queue IS NOT NULL AND answer_key LIKE 'swarmiji.task/%';

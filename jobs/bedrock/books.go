@@ -1,0 +1,108 @@
+package bedrock
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/swarmiji/swarmiji/jobs"
+)
+
+// What clients find in the data of a job with retryAfter while it runs: which hand-out this is, and
+// when the run of one that repeats from SCHEDULED was to begin.
+const (
+	keyCount    = "retryAfterCount"
+	keyOriginal = "originalNextRun"
+)
+
+// shown returns the data of a job as clients see them, after so many hand-outs of its run.
+func shown(j *jobs.Row, handouts int64) []byte {
+	if handouts <= 0 {
+		return j.Data
+	}
+	data := with(without(j.Data, keyCount), keyCount, strconv.AppendInt(nil, handouts, 10))
+	if !j.Mock && strings.HasPrefix(strings.ToUpper(strings.TrimSpace(j.Repeat)), "SCHEDULED") {
+		data = with(without(data, keyOriginal), keyOriginal, appendTime(nil, j.Scheduled))
+	}
+	return data
+}
+
+// given takes out of the data of a job with retryAfter what a client was shown there.
+func (c *call) given(ctx context.Context, id jobs.ID, data []byte) ([]byte, error) {
+	less := without(data, keyCount, keyOriginal)
+	if len(less) == len(data) {
+		return data, nil
+	}
+	j, err := c.s.Query(ctx, id)
+	if err != nil || j.RetryAfter == "" {
+		return data, err
+	}
+	return less, nil
+}
+
+// member is one name and value of an object, as they were written.
+type member struct {
+	key   string
+	text  []byte // name, colon and value
+	value []byte
+}
+
+// members takes an object apart. data have been checked.
+func members(data []byte) []member {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	if _, err := dec.Token(); err != nil {
+		return nil
+	}
+	var all []member
+	for dec.More() {
+		from := int(dec.InputOffset())
+		name, err := dec.Token()
+		key, ok := name.(string)
+		if err != nil || !ok {
+			return nil
+		}
+		var value json.RawMessage
+		if dec.Decode(&value) != nil {
+			return nil
+		}
+		end := int(dec.InputOffset())
+		text := bytes.TrimLeft(data[from:end], ", \t\r\n")
+		all = append(all, member{key: key, text: text, value: value})
+	}
+	return all
+}
+
+// without returns the object without these keys; all other members stay as they were written.
+func without(data []byte, keys ...string) []byte {
+	if !slices.ContainsFunc(keys, func(k string) bool { return bytes.Contains(data, []byte(k)) }) {
+		return data
+	}
+	all := members(data)
+	kept := slices.DeleteFunc(slices.Clone(all), func(m member) bool { return slices.Contains(keys, m.key) })
+	if len(kept) == len(all) {
+		return data
+	}
+	return writeMembers(kept)
+}
+
+// with returns the object with one more member at its end.
+func with(data []byte, key string, value []byte) []byte {
+	all := members(data)
+	text := append(strconv.AppendQuote(nil, key), ':')
+	return writeMembers(append(all, member{text: append(text, value...)}))
+}
+
+// writeMembers writes an object.
+func writeMembers(all []member) []byte {
+	out := []byte{'{'}
+	for i, m := range all {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, m.text...)
+	}
+	return append(out, '}')
+}

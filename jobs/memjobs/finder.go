@@ -1,0 +1,238 @@
+package memjobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
+)
+
+// find returns copies of the jobs that by finds.
+func (tx *tx) find(ctx context.Context, by func(t *table) ([]*record, error)) ([]jobstore.Row, error) {
+	if err := tx.ready(ctx); err != nil {
+		return nil, err
+	}
+	found, err := tx.core.find(by)
+	if err != nil {
+		return nil, tx.spoil(err)
+	}
+	return found, nil
+}
+
+// find returns copies of the jobs that by finds.
+func (v *view) find(ctx context.Context, by func(t *table) ([]*record, error)) (found []jobstore.Row, err error) {
+	var bad error
+	err = v.read(ctx, func() { found, bad = v.core.find(by) })
+	return found, errors.Join(err, bad)
+}
+
+func (c *core) find(by func(t *table) ([]*record, error)) ([]jobstore.Row, error) {
+	found, err := by(c.table)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]jobstore.Row, len(found))
+	for i, r := range found {
+		out[i] = clone(&r.job)
+	}
+	return out, nil
+}
+
+// limited refuses a limit below least.
+func limited(limit, least int) error {
+	if limit < least {
+		return fmt.Errorf("memjobs: %w: a limit of %d", jobstore.ErrBadJob, limit)
+	}
+	return nil
+}
+
+// asked finds what q asks for.
+func asked(q query) func(t *table) ([]*record, error) {
+	return func(t *table) ([]*record, error) {
+		if err := limited(q.Limit, 0); err != nil {
+			return nil, err
+		}
+		return t.find(&q), nil
+	}
+}
+
+// nothing finds nothing.
+func nothing(*table) ([]*record, error) { return nil, nil }
+
+func ofDue(d jobstore.Due, limit int, now func() time.Time) func(t *table) ([]*record, error) {
+	return func(t *table) ([]*record, error) {
+		if err := limited(limit, 1); err != nil {
+			return nil, err
+		}
+		return t.findDue(&d.Selector, until(d.By, now), limit), nil
+	}
+}
+
+func ofLine(l jobstore.Line, limit int, now func() time.Time) func(t *table) ([]*record, error) {
+	return func(t *table) ([]*record, error) {
+		if err := limited(limit, 1); err != nil {
+			return nil, err
+		}
+		return t.findLine(&l, now, limit), nil
+	}
+}
+
+// Jobs implements [jobstore.Finder].
+func (tx *tx) Jobs(ctx context.Context, ids ...jobstore.ID) ([]jobstore.Row, error) {
+	if len(ids) == 0 {
+		return tx.find(ctx, nothing)
+	}
+	return tx.find(ctx, asked(query{ids: ids}))
+}
+
+// All implements [jobstore.Finder].
+func (tx *tx) All(ctx context.Context, p jobstore.Page) ([]jobstore.Row, error) {
+	return tx.find(ctx, asked(query{Page: p}))
+}
+
+// Named implements [jobstore.Finder].
+func (tx *tx) Named(ctx context.Context, name string, p jobstore.Page) ([]jobstore.Row, error) {
+	if name == "" {
+		return tx.find(ctx, nothing)
+	}
+	return tx.find(ctx, asked(query{Page: p, name: name}))
+}
+
+// OfKey implements [jobstore.Finder].
+func (tx *tx) OfKey(ctx context.Context, name, key string, p jobstore.Page) ([]jobstore.Row, error) {
+	if name == "" || key == "" {
+		return tx.find(ctx, nothing)
+	}
+	return tx.find(ctx, asked(query{Page: p, name: name, key: key}))
+}
+
+// OfUniqueKey implements [jobstore.Finder].
+func (tx *tx) OfUniqueKey(ctx context.Context, name, key string, p jobstore.Page) ([]jobstore.Row, error) {
+	if name == "" || key == "" {
+		return tx.find(ctx, nothing)
+	}
+	return tx.find(ctx, asked(query{Page: p, name: name, uniqueKey: key}))
+}
+
+// OfSequence implements [jobstore.Finder].
+func (tx *tx) OfSequence(ctx context.Context, key string, p jobstore.Page) ([]jobstore.Row, error) {
+	if key == "" {
+		return tx.find(ctx, nothing)
+	}
+	return tx.find(ctx, asked(query{Page: p, sequence: key}))
+}
+
+// OfQueue implements [jobstore.Finder].
+func (tx *tx) OfQueue(ctx context.Context, queue string, p jobstore.Page) ([]jobstore.Row, error) {
+	if queue == "" {
+		return tx.find(ctx, nothing)
+	}
+	return tx.find(ctx, asked(query{Page: p, queue: queue}))
+}
+
+// Children implements [jobstore.Finder].
+func (tx *tx) Children(ctx context.Context, parent jobstore.ID, p jobstore.Page) ([]jobstore.Row, error) {
+	if parent == 0 {
+		return tx.find(ctx, nothing)
+	}
+	return tx.find(ctx, asked(query{Page: p, parent: parent}))
+}
+
+// Expired implements [jobstore.Finder].
+func (tx *tx) Expired(ctx context.Context, by time.Time, limit int) ([]jobstore.Row, error) {
+	if by.IsZero() {
+		return tx.find(ctx, nothing)
+	}
+	return tx.find(ctx, asked(query{Page: jobstore.Page{Limit: limit}, expired: by}))
+}
+
+// Due implements [jobstore.Finder].
+func (tx *tx) Due(ctx context.Context, d jobstore.Due, limit int) ([]jobstore.Row, error) {
+	return tx.find(ctx, ofDue(d, limit, tx.now))
+}
+
+// Line implements [jobstore.Finder].
+func (tx *tx) Line(ctx context.Context, l jobstore.Line, limit int) ([]jobstore.Row, error) {
+	return tx.find(ctx, ofLine(l, limit, tx.now))
+}
+
+// Jobs implements [jobstore.Finder].
+func (v *view) Jobs(ctx context.Context, ids ...jobstore.ID) ([]jobstore.Row, error) {
+	if len(ids) == 0 {
+		return v.find(ctx, nothing)
+	}
+	return v.find(ctx, asked(query{ids: ids}))
+}
+
+// All implements [jobstore.Finder].
+func (v *view) All(ctx context.Context, p jobstore.Page) ([]jobstore.Row, error) {
+	return v.find(ctx, asked(query{Page: p}))
+}
+
+// Named implements [jobstore.Finder].
+func (v *view) Named(ctx context.Context, name string, p jobstore.Page) ([]jobstore.Row, error) {
+	if name == "" {
+		return v.find(ctx, nothing)
+	}
+	return v.find(ctx, asked(query{Page: p, name: name}))
+}
+
+// OfKey implements [jobstore.Finder].
+func (v *view) OfKey(ctx context.Context, name, key string, p jobstore.Page) ([]jobstore.Row, error) {
+	if name == "" || key == "" {
+		return v.find(ctx, nothing)
+	}
+	return v.find(ctx, asked(query{Page: p, name: name, key: key}))
+}
+
+// OfUniqueKey implements [jobstore.Finder].
+func (v *view) OfUniqueKey(ctx context.Context, name, key string, p jobstore.Page) ([]jobstore.Row, error) {
+	if name == "" || key == "" {
+		return v.find(ctx, nothing)
+	}
+	return v.find(ctx, asked(query{Page: p, name: name, uniqueKey: key}))
+}
+
+// OfSequence implements [jobstore.Finder].
+func (v *view) OfSequence(ctx context.Context, key string, p jobstore.Page) ([]jobstore.Row, error) {
+	if key == "" {
+		return v.find(ctx, nothing)
+	}
+	return v.find(ctx, asked(query{Page: p, sequence: key}))
+}
+
+// OfQueue implements [jobstore.Finder].
+func (v *view) OfQueue(ctx context.Context, queue string, p jobstore.Page) ([]jobstore.Row, error) {
+	if queue == "" {
+		return v.find(ctx, nothing)
+	}
+	return v.find(ctx, asked(query{Page: p, queue: queue}))
+}
+
+// Children implements [jobstore.Finder].
+func (v *view) Children(ctx context.Context, parent jobstore.ID, p jobstore.Page) ([]jobstore.Row, error) {
+	if parent == 0 {
+		return v.find(ctx, nothing)
+	}
+	return v.find(ctx, asked(query{Page: p, parent: parent}))
+}
+
+// Expired implements [jobstore.Finder].
+func (v *view) Expired(ctx context.Context, by time.Time, limit int) ([]jobstore.Row, error) {
+	if by.IsZero() {
+		return v.find(ctx, nothing)
+	}
+	return v.find(ctx, asked(query{Page: jobstore.Page{Limit: limit}, expired: by}))
+}
+
+// Due implements [jobstore.Finder].
+func (v *view) Due(ctx context.Context, d jobstore.Due, limit int) ([]jobstore.Row, error) {
+	return v.find(ctx, ofDue(d, limit, v.now))
+}
+
+// Line implements [jobstore.Finder].
+func (v *view) Line(ctx context.Context, l jobstore.Line, limit int) ([]jobstore.Row, error) {
+	return v.find(ctx, ofLine(l, limit, v.now))
+}

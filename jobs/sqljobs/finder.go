@@ -1,0 +1,95 @@
+package sqljobs
+
+import (
+	"context"
+	"time"
+
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
+)
+
+// Jobs implements [jobstore.Finder].
+func (t *tx) Jobs(ctx context.Context, ids ...jobstore.ID) ([]jobstore.Row, error) {
+	if len(ids) == 0 {
+		return nil, t.err
+	}
+	return t.find(ctx, query{ids: ids})
+}
+
+// All implements [jobstore.Finder].
+func (t *tx) All(ctx context.Context, p jobstore.Page) ([]jobstore.Row, error) {
+	return t.find(ctx, query{Page: p})
+}
+
+// Named implements [jobstore.Finder].
+func (t *tx) Named(ctx context.Context, name string, p jobstore.Page) ([]jobstore.Row, error) {
+	if name == "" {
+		return nil, t.err
+	}
+	return t.find(ctx, query{Page: p, name: name})
+}
+
+// OfKey implements [jobstore.Finder].
+func (t *tx) OfKey(ctx context.Context, name, key string, p jobstore.Page) ([]jobstore.Row, error) {
+	if name == "" || key == "" {
+		return nil, t.err
+	}
+	return t.find(ctx, query{Page: p, name: name, key: key})
+}
+
+// OfUniqueKey implements [jobstore.Finder].
+func (t *tx) OfUniqueKey(ctx context.Context, name, key string, p jobstore.Page) ([]jobstore.Row, error) {
+	if name == "" || key == "" {
+		return nil, t.err
+	}
+	return t.find(ctx, query{Page: p, name: name, uniqueKey: key})
+}
+
+// OfSequence implements [jobstore.Finder].
+func (t *tx) OfSequence(ctx context.Context, key string, p jobstore.Page) ([]jobstore.Row, error) {
+	if key == "" {
+		return nil, t.err
+	}
+	return t.find(ctx, query{Page: p, sequence: key})
+}
+
+// OfQueue implements [jobstore.Finder].
+func (t *tx) OfQueue(ctx context.Context, queue string, p jobstore.Page) ([]jobstore.Row, error) {
+	if queue == "" {
+		return nil, t.err
+	}
+	return t.find(ctx, query{Page: p, queue: queue})
+}
+
+// Children implements [jobstore.Finder].
+func (t *tx) Children(ctx context.Context, parent jobstore.ID, p jobstore.Page) ([]jobstore.Row, error) {
+	if parent == 0 {
+		return nil, t.err
+	}
+	return t.find(ctx, query{Page: p, parent: parent})
+}
+
+// Expired implements [jobstore.Finder].
+func (t *tx) Expired(ctx context.Context, by time.Time, limit int) ([]jobstore.Row, error) {
+	if by.IsZero() {
+		return nil, t.err
+	}
+	return t.find(ctx, query{Page: jobstore.Page{Limit: limit}, expired: by})
+}
+
+// Due implements [jobstore.Finder].
+func (t *tx) Due(ctx context.Context, d jobstore.Due, limit int) ([]jobstore.Row, error) {
+	if t.err != nil {
+		return nil, t.err
+	}
+	found, err := t.findDue(ctx, d, limit)
+	return found, t.fail("due", err)
+}
+
+// Line implements [jobstore.Finder].
+func (t *tx) Line(ctx context.Context, l jobstore.Line, limit int) ([]jobstore.Row, error) {
+	if t.err != nil {
+		return nil, t.err
+	}
+	found, err := t.findLine(ctx, &l, limit)
+	return found, t.fail("line", err)
+}
