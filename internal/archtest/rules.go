@@ -28,7 +28,7 @@ var sets = map[string][]string{
 		"internal/roadtest", "limit/limittest", "schedule/scheduletest",
 		"jobs/jobstest", "deferral/deferraltest",
 	},
-	"connects": {"connect/amqpconnect"},                                                              // how adapters are told where their server is
+	"connects": {"connect/amqpconnect", "connect/natsconnect"},                                       // how adapters are told where their server is
 	"conns":    {"internal/amqpconn", "internal/natsconn", "internal/redisconn", "internal/sqlconn"}, // one for each technology
 	"ports":    {"broker", "resultstore", "serializer", "router", "events", "deferral"},
 	"adapters": {"broker/*", "broker/natsbroker/embedded", "resultstore/*", "events/*", "schedule/*", "jobs/memjobs", "jobs/sqljobs"},
@@ -214,7 +214,7 @@ var layers = []rule{
 	{
 		"L3",
 		[]string{"schedule/*"},
-		[]string{"schedule", "task", "@conns", "@leaves"},
+		[]string{"schedule", "task", "@connects", "@conns", "@leaves"},
 		"an adapter knows its own port and never another adapter",
 	},
 	{
