@@ -220,7 +220,7 @@ var layers = []rule{
 	{
 		"L3",
 		[]string{"limit/redislimit"},
-		[]string{"limit", "task", "@conns", "@leaves"},
+		[]string{"limit", "@conns", "@leaves"},
 		"an adapter knows its own port and never another adapter",
 	},
 	{
@@ -292,7 +292,7 @@ var layers = []rule{
 	{
 		"L3",
 		[]string{"events/*"},
-		[]string{"events", "task", "@connects", "@conns", "@leaves"},
+		[]string{"events", "@connects", "@conns", "@leaves"},
 		"an adapter knows its own port and never another adapter",
 	},
 	{
