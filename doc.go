@@ -34,6 +34,7 @@
 //   - router: which task goes to which queue.
 //   - deferral: the port for tasks that wait for answers, which jobs/deferrals implements.
 //   - broker, resultstore, events, serializer: the ports.
+//   - connect/amqpconnect, connect/natsconnect: where a server is, once for all of its adapters.
 //   - capability: what an adapter can do besides its port, also behind wrappers.
 //   - open: from a URL to adapters.
 //

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 
+	"github.com/swarmiji/swarmiji/connect/amqpconnect"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/events/amqpevents"
 	"github.com/swarmiji/swarmiji/events/memevents"
@@ -21,7 +22,7 @@ func roomy(cfg *config, s *open.Swarm) (bus events.EventBus, end func(context.Co
 		return b, b.Close, nil
 	case techAMQP:
 		b, err := amqpevents.New(amqpevents.Config{
-			URLs: []string{cfg.Broker}, Buffer: room, Batch: events.BatcherConfig{Capacity: room}, Logger: logger(),
+			Connect: amqpconnect.Config{URLs: []string{cfg.Broker}}, Buffer: room, Batch: events.BatcherConfig{Capacity: room}, Logger: logger(),
 		})
 		if err != nil {
 			return nil, nil, err

@@ -22,9 +22,7 @@ const (
 type BatcherConfig struct {
 	// Capacity is how many events wait at most; beyond it the oldest are dropped. 0 or less: [DefaultCapacity], 8,192.
 	Capacity int
-	// MaxEvents is how many events go into one message, at most [MaxBatch]. 0 or less: MaxBatch.
-	MaxEvents int
-	// MaxBytes is the size of a message in bytes; a single larger event goes alone. 0 or less: [DefaultBatchBytes], 256 KiB.
+	// MaxBytes is the size of a message of up to [MaxBatch] events, in bytes; a single larger event goes alone. 0 or less: [DefaultBatchBytes], 256 KiB.
 	MaxBytes int
 	// Linger is how long an event waits for others to share its message. 0 or less: [DefaultLinger], 50 ms.
 	Linger time.Duration
@@ -38,6 +36,7 @@ type BatcherConfig struct {
 type Batcher struct {
 	send    func(ctx context.Context, message []byte, n int) error
 	config  BatcherConfig
+	most    int // events in a message
 	dropped atomic.Uint64
 	closed  atomic.Bool // written under mu
 
@@ -56,13 +55,13 @@ type Batcher struct {
 // are sent at most once, and because the next ones wait. The goroutine starts with the first event and ends with Close.
 func NewBatcher(send func(ctx context.Context, message []byte, n int) error, c BatcherConfig) *Batcher {
 	c.Capacity = positive(c.Capacity, DefaultCapacity)
-	c.MaxEvents = min(positive(c.MaxEvents, MaxBatch), MaxBatch, c.Capacity)
 	c.MaxBytes = positive(c.MaxBytes, DefaultBatchBytes)
 	c.Linger = positive(c.Linger, DefaultLinger)
 	c.SendTimeout = positive(c.SendTimeout, DefaultSendTimeout)
 	b := &Batcher{
 		send:    send,
 		config:  c,
+		most:    min(MaxBatch, c.Capacity),
 		wake:    wake.New(),
 		ended:   make(chan struct{}),
 		waiting: ring.New[Event](c.Capacity),
@@ -105,7 +104,7 @@ func (b *Batcher) Add(e Event) error {
 	if dropped {
 		b.dropped.Add(1)
 	}
-	if n == 1 || n == b.config.MaxEvents {
+	if n == 1 || n == b.most {
 		b.wake.Notify()
 	}
 	return nil
@@ -159,7 +158,7 @@ func (b *Batcher) run() {
 	defer close(b.ended)
 	linger := time.NewTimer(b.config.Linger)
 	defer linger.Stop()
-	batch := make([]Event, 0, b.config.MaxEvents)
+	batch := make([]Event, 0, b.most)
 	since := time.Now() // when the oldest event that waits may have come
 	for b.await(linger, since) {
 		since = time.Now()
@@ -184,7 +183,7 @@ func (b *Batcher) await(linger *time.Timer, since time.Time) bool {
 		b.mu.Lock()
 		n, closed := b.waiting.Len(), b.closed.Load()
 		b.mu.Unlock()
-		if closed || n >= b.config.MaxEvents {
+		if closed || n >= b.most {
 			return n > 0
 		}
 		if n > 0 && due == nil {
@@ -206,7 +205,7 @@ func (b *Batcher) await(linger *time.Timer, since time.Time) bool {
 func (b *Batcher) take(batch []Event) []Event {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	batch = batch[:min(b.waiting.Len(), b.config.MaxEvents)]
+	batch = batch[:min(b.waiting.Len(), b.most)]
 	for i := range batch {
 		b.waiting.Pop(&batch[i])
 	}

@@ -17,10 +17,12 @@ import (
 
 // Defaults of a [Config].
 const (
-	DefaultLease   = 30 * time.Second
-	DefaultDelay   = time.Second
-	DefaultTimeout = 2 * time.Second
+	DefaultLease = 30 * time.Second
+	DefaultDelay = time.Second
 )
+
+// askTimeout bounds one question to the limiter.
+const askTimeout = 2 * time.Second
 
 // Config configures [Admit]. Limiter must be set, and Tasks or Permits.
 type Config struct {
@@ -35,8 +37,6 @@ type Config struct {
 	// Delay is for how long a task is put back at least that finds no room, or no limiter, if it is not known when there will be
 	// some; a tenth to a half of it is added by chance. 0: 1 s.
 	Delay time.Duration
-	// Timeout bounds one question to the limiter. 0: 2 s.
-	Timeout time.Duration
 	// Logger is told when the limiter does not answer. nil: slog.Default().
 	Logger *slog.Logger
 }
@@ -69,7 +69,7 @@ func Admit(c Config) (middleware.Admit, error) {
 		name      string
 		value     *time.Duration
 		otherwise time.Duration
-	}{{"Lease", &c.Lease, DefaultLease}, {"Delay", &c.Delay, DefaultDelay}, {"Timeout", &c.Timeout, DefaultTimeout}} {
+	}{{"Lease", &c.Lease, DefaultLease}, {"Delay", &c.Delay, DefaultDelay}} {
 		if *d.value == 0 {
 			*d.value = d.otherwise
 		}
@@ -104,7 +104,7 @@ func (c *admitter) admit(ctx context.Context, r *task.Request) (release func(), 
 	line := lineKey(ps)
 	// An attempt that goes on although its task runs elsewhere already is another holder.
 	holder := string(r.ID) + "/" + strconv.Itoa(r.Generation) + "." + strconv.Itoa(r.Deliveries)
-	asking, cancel := context.WithTimeout(ctx, c.Timeout)
+	asking, cancel := context.WithTimeout(ctx, askTimeout)
 	d, err := c.Limiter.Acquire(asking, holder, c.Lease, ps...)
 	cancel()
 	switch {
@@ -150,7 +150,7 @@ func (c *admitter) keep(ctx context.Context, r *task.Request, holder string, ps 
 	return func() {
 		stop()
 		<-done // else a late renewal could take again what is released
-		releasing, cancel := context.WithTimeout(ctx, c.Timeout)
+		releasing, cancel := context.WithTimeout(ctx, askTimeout)
 		defer cancel()
 		if err := c.Limiter.Release(releasing, holder, held...); err != nil {
 			c.log(ctx, r, "permits are not released; they become free with their lease", err)
@@ -167,7 +167,7 @@ func (c *admitter) renew(ctx context.Context, r *task.Request, holder string, ps
 			return
 		case <-tick.C:
 		}
-		asking, cancel := context.WithTimeout(ctx, c.Timeout)
+		asking, cancel := context.WithTimeout(ctx, askTimeout)
 		err := c.Limiter.Renew(asking, holder, c.Lease, ps...)
 		if errors.Is(err, ErrLost) { // take it again if there is room
 			var d Decision

@@ -3,6 +3,7 @@ package open
 import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/amqpbroker"
+	"github.com/swarmiji/swarmiji/connect/amqpconnect"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/events/amqpevents"
 	"github.com/swarmiji/swarmiji/resultstore"
@@ -23,25 +24,30 @@ func amqpSchemes() []scheme {
 	return []scheme{plain, secure}
 }
 
+// amqp says where RabbitMQ is.
+func (t *target) amqp() amqpconnect.Config {
+	return amqpconnect.Config{URLs: t.urls(), TLS: t.tls, Name: t.options.Name}
+}
+
 func amqpBroker(t *target) (broker.Broker, error) {
 	ttl, most, err := t.deadBounds()
 	if err != nil {
 		return nil, err
 	}
 	return amqpbroker.New(amqpbroker.Config{
-		URLs: t.urls(), TLS: t.tls, Name: t.options.Name, Namespace: t.namespace, Logger: t.options.Logger,
+		Connect: t.amqp(), Namespace: t.namespace, Logger: t.options.Logger,
 		QueueType: amqpbroker.QueueType(t.params[paramQueueType]), DeadTTL: ttl, DeadMax: most,
 	})
 }
 
 func amqpResults(t *target) (resultstore.ResultStore, error) {
 	return amqpresults.New(amqpresults.Config{
-		URLs: t.urls(), TLS: t.tls, Name: t.options.Name, Namespace: t.namespace, Logger: t.options.Logger,
+		Connect: t.amqp(), Namespace: t.namespace, Logger: t.options.Logger,
 	})
 }
 
 func amqpEvents(t *target) (events.EventBus, error) {
 	return amqpevents.New(amqpevents.Config{
-		URLs: t.urls(), TLS: t.tls, Name: t.options.Name, Namespace: t.namespace, Retain: t.retain, Logger: t.options.Logger,
+		Connect: t.amqp(), Namespace: t.namespace, Retain: t.retain, Logger: t.options.Logger,
 	})
 }

@@ -45,7 +45,7 @@ func hworkerBroker(t *target) (broker.Broker, error) {
 
 // hworkerConfig takes what hworker's own configuration has.
 func hworkerConfig(t *target) (cfg hworkerbroker.Config, err error) {
-	cfg = hworkerbroker.Config{Redis: t.redis, Name: t.clientName(), Logger: t.options.Logger}
+	cfg = hworkerbroker.Config{Redis: t.redis, Logger: t.options.Logger}
 	if text, ok := t.params[paramTimeout]; ok {
 		if cfg.Timeout, err = time.ParseDuration(text); err != nil || cfg.Timeout < 100*time.Millisecond {
 			return cfg, errors.New("parameter timeout must be how long a job may be in progress, such as 2m, at least 100ms")

@@ -17,8 +17,6 @@ import (
 type JobsOptions struct {
 	// TLS insists on TLS with postgres://. It is refused with what has no connection. nil: what the URL says.
 	TLS *tls.Config
-	// Connections is how many connections to PostgreSQL there are at most. 0: 16, or what the URL says.
-	Connections int
 	// Logger gets what the store logs. nil: slog.Default().
 	Logger *slog.Logger
 }
@@ -43,7 +41,7 @@ func Jobs(ctx context.Context, url string, o JobsOptions) (jobs.Store, error) {
 
 func jobStore(url string, o JobsOptions) (jobs.Store, error) {
 	if isSQL(url) {
-		return sqljobs.New(sqljobs.Config{URL: strings.TrimSpace(url), TLS: o.TLS, Connections: o.Connections, Logger: o.Logger})
+		return sqljobs.New(sqljobs.Config{URL: strings.TrimSpace(url), TLS: o.TLS, Logger: o.Logger})
 	}
 	t, err := parse(url, Options{TLS: o.TLS, Logger: o.Logger, Name: "swarmiji"})
 	switch {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/natsbroker"
+	"github.com/swarmiji/swarmiji/connect/natsconnect"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/events/natsevents"
 	"github.com/swarmiji/swarmiji/resultstore"
@@ -43,6 +44,20 @@ func checkNATS(t *target) error {
 // replicas returns the parameter, 0 where it is not given.
 func (t *target) replicas() (int, error) { return t.number(paramReplicas, 0, 1, maxCopies) }
 
+// nats says where NATS is.
+func (t *target) nats() natsconnect.Config {
+	c := natsconnect.Config{
+		URLs: t.urls(), TLS: t.tls, Credentials: t.params[paramCreds], NKeySeed: t.params[paramNKey], Name: t.options.Name,
+	}
+	if t.embedded != nil {
+		c.InProcess = t.embedded
+	}
+	return c
+}
+
+// owned reports whether the adapter ends a server in this process with itself.
+func (t *target) owned() bool { return t.embedded != nil && t.alone }
+
 func natsBroker(t *target) (broker.Broker, error) {
 	replicas, err := t.replicas()
 	if err != nil {
@@ -53,16 +68,11 @@ func natsBroker(t *target) (broker.Broker, error) {
 		return nil, err
 	}
 	c := natsbroker.Config{
-		URLs: t.urls(), TLS: t.tls, Credentials: t.params[paramCreds], NKeySeed: t.params[paramNKey],
-		Name: t.options.Name, Namespace: t.namespace, Replicas: replicas, Logger: t.options.Logger,
+		Connect: t.nats(), Namespace: t.namespace, Replicas: replicas, Logger: t.options.Logger,
 		DeadTTL: ttl, DeadMax: most,
 	}
-	if t.embedded == nil {
-		return natsbroker.New(c)
-	}
-	c.InProcess = t.embedded
 	b, err := natsbroker.New(c)
-	if err != nil || !t.alone {
+	if err != nil || !t.owned() {
 		return b, err
 	}
 	return ownedBroker{b, t.embedded}, nil
@@ -74,15 +84,10 @@ func natsResults(t *target) (resultstore.ResultStore, error) {
 		return nil, err
 	}
 	c := natsresults.Config{
-		URLs: t.urls(), TLS: t.tls, Credentials: t.params[paramCreds], NKeySeed: t.params[paramNKey],
-		Name: t.options.Name, Namespace: t.namespace, Replicas: replicas, Logger: t.options.Logger,
+		Connect: t.nats(), Namespace: t.namespace, Replicas: replicas, Logger: t.options.Logger,
 	}
-	if t.embedded == nil {
-		return natsresults.New(c)
-	}
-	c.InProcess = t.embedded
 	s, err := natsresults.New(c)
-	if err != nil || !t.alone {
+	if err != nil || !t.owned() {
 		return s, err
 	}
 	return ownedResults{s, t.embedded}, nil
@@ -90,15 +95,10 @@ func natsResults(t *target) (resultstore.ResultStore, error) {
 
 func natsEvents(t *target) (events.EventBus, error) {
 	c := natsevents.Config{
-		URLs: t.urls(), TLS: t.tls, Credentials: t.params[paramCreds], NKeySeed: t.params[paramNKey],
-		Name: t.options.Name, Namespace: t.namespace, Retain: t.retain, Logger: t.options.Logger,
+		Connect: t.nats(), Namespace: t.namespace, Retain: t.retain, Logger: t.options.Logger,
 	}
-	if t.embedded == nil {
-		return natsevents.New(c)
-	}
-	c.InProcess = t.embedded
 	b, err := natsevents.New(c)
-	if err != nil || !t.alone {
+	if err != nil || !t.owned() {
 		return b, err
 	}
 	return ownedEvents{b, t.embedded}, nil

@@ -82,7 +82,7 @@ func redisScheme(name string, kind redisKind) scheme {
 
 // checkRedis sets the options of the client.
 func checkRedis(t *target, kind redisKind) error {
-	o := &redis.UniversalOptions{Addrs: t.addrs(), TLSConfig: t.tls, IsClusterMode: kind == cluster}
+	o := &redis.UniversalOptions{Addrs: t.addrs(), ClientName: t.clientName(), TLSConfig: t.tls, IsClusterMode: kind == cluster}
 	if t.scheme.secure && t.tls == nil {
 		o.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
@@ -163,19 +163,19 @@ func redisBroker(t *target) (broker.Broker, error) {
 		return nil, err
 	}
 	return redisbroker.New(redisbroker.Config{
-		Redis: t.redis, Name: t.clientName(), Namespace: t.namespace, WaitReplicas: replicas, Logger: t.options.Logger,
+		Redis: t.redis, Namespace: t.namespace, WaitReplicas: replicas, Logger: t.options.Logger,
 		DeadTTL: ttl, DeadMax: most,
 	})
 }
 
 func redisResults(t *target) (resultstore.ResultStore, error) {
-	return redisresults.New(redisresults.Config{Redis: t.redis, Name: t.clientName(), Namespace: t.namespace, Logger: t.options.Logger})
+	return redisresults.New(redisresults.Config{Redis: t.redis, Namespace: t.namespace, Logger: t.options.Logger})
 }
 
 func redisEvents(t *target) (events.EventBus, error) {
-	return redisevents.New(redisevents.Config{Redis: t.redis, Name: t.clientName(), Namespace: t.namespace, Retain: t.retain, Logger: t.options.Logger})
+	return redisevents.New(redisevents.Config{Redis: t.redis, Namespace: t.namespace, Retain: t.retain, Logger: t.options.Logger})
 }
 
 func redisLimiter(t *target) (limit.Limiter, error) {
-	return redislimit.New(redislimit.Config{Redis: t.redis, Name: t.clientName(), Namespace: t.namespace, Logger: t.options.Logger})
+	return redislimit.New(redislimit.Config{Redis: t.redis, Namespace: t.namespace, Logger: t.options.Logger})
 }

@@ -80,7 +80,7 @@ func memSchedule(_ *target, name string) (ScheduleStore, error) {
 }
 
 func redisSchedule(t *target, name string) (ScheduleStore, error) {
-	return redisschedule.New(redisschedule.Config{Redis: t.redis, Name: name, ClientName: t.clientName(), Logger: t.options.Logger})
+	return redisschedule.New(redisschedule.Config{Redis: t.redis, Name: name, Logger: t.options.Logger})
 }
 
 func natsSchedule(t *target, name string) (ScheduleStore, error) {
@@ -89,16 +89,11 @@ func natsSchedule(t *target, name string) (ScheduleStore, error) {
 		return nil, err
 	}
 	c := natsschedule.Config{
-		URLs: t.urls(), TLS: t.tls, Credentials: t.params[paramCreds], NKeySeed: t.params[paramNKey],
-		Name: name, Replicas: replicas, Logger: t.options.Logger,
+		Connect: t.nats(), Name: name, Replicas: replicas, Logger: t.options.Logger,
 	}
-	if t.embedded == nil {
-		return natsschedule.New(c)
-	}
-	c.InProcess = t.embedded
 	s, err := natsschedule.New(c)
-	if err != nil {
-		return nil, err
+	if err != nil || t.embedded == nil {
+		return s, err
 	}
 	return ownedSchedule{s, t.embedded}, nil
 }

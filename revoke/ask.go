@@ -65,9 +65,12 @@ func (l *List) askAll() {
 	}
 }
 
+// askTimeout bounds one question to the bus.
+const askTimeout = 30 * time.Second
+
 // answer reads what the bus keeps.
 func (l *List) answer(q *question) error {
-	ctx, cancel := context.WithTimeout(l.ctx, l.cfg.AskTimeout)
+	ctx, cancel := context.WithTimeout(l.ctx, askTimeout)
 	defer cancel()
 	r, err := openReader(ctx, l.cfg.Events, false, time.Time{})
 	if err != nil {

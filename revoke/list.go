@@ -39,8 +39,6 @@ type Config struct {
 	// late can be waited for, and one that was revoked and runs cannot be undone. Most often the bus is where the broker
 	// is, and without a broker no task comes either.
 	StartLimit time.Duration
-	// AskTimeout bounds one question to the bus. 0: 30 s.
-	AskTimeout time.Duration
 	// NodeID names this process in events. "": made of host, process and chance.
 	NodeID string
 	// Logger gets what nobody is returned. nil: slog.Default().
@@ -86,17 +84,14 @@ func New(c Config) (*List, error) {
 	} else if err := checkBus(c.Events, c.Live); err != nil {
 		errs = append(errs, err)
 	}
-	if c.Max < 0 || c.StartLimit < 0 || c.AskTimeout < 0 {
-		errs = append(errs, errors.New("revoke: Max, StartLimit and AskTimeout must not be negative"))
+	if c.Max < 0 || c.StartLimit < 0 {
+		errs = append(errs, errors.New("revoke: Max and StartLimit must not be negative"))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
 	if c.Max == 0 {
 		c.Max = DefaultMax
-	}
-	if c.AskTimeout == 0 {
-		c.AskTimeout = 30 * time.Second
 	}
 	if c.NodeID == "" {
 		c.NodeID = nodeid.New()
@@ -290,7 +285,7 @@ func (l *List) Watch(fn func(Revocation)) (stop func()) {
 
 // Check reports whether a task that came from queue is revoked, as far as is known now; it does not wait for Ready. When the
 // task may be one of those that are not in memory any more the bus is asked, and then it may wait, within ctx and
-// AskTimeout; an error says that the bus did not answer, and that the task should not be started.
+// 30 s; an error says that the bus did not answer, and that the task should not be started.
 func (l *List) Check(ctx context.Context, queue string, e *task.Envelope) (bool, error) {
 	switch l.look(queue, e) {
 	case yes:

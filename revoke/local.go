@@ -22,7 +22,7 @@ func NewLocal(logger *slog.Logger) *List {
 }
 
 // Revoke revokes tasks by their ids for this process at once, which its watchers are told, and then has the bus of the list
-// store it, as [Revoker.Revoke] does. Messages stay where they are: Options.Queues has no meaning here.
+// store it, as [Revoker.Revoke] does. Messages stay where they are.
 //
 // [task.ErrBadID] and [ErrClosed] leave everything as it was. Any other error is about the bus: this process knows the revocation
 // all the same, others may not.

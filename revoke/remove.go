@@ -24,17 +24,13 @@ type waiting struct {
 }
 
 // find looks for the messages of ids. What it does not find is left to the consumers.
-func (r *Revoker) find(ctx context.Context, o Options, ids []task.ID) map[task.ID]waiting {
-	queues := o.Queues
-	if queues == nil {
-		queues = r.cfg.Queues
-	}
-	if r.finder == nil || len(queues) == 0 {
+func (r *Revoker) find(ctx context.Context, ids []task.ID) map[task.ID]waiting {
+	if r.finder == nil || len(r.cfg.Queues) == 0 {
 		return nil
 	}
 	found := make(map[task.ID]waiting)
 	for _, id := range ids {
-		for _, queue := range queues {
+		for _, queue := range r.cfg.Queues {
 			out, err := r.finder.Find(ctx, queue, string(id))
 			if err == nil {
 				found[id] = waiting{queue, out}

@@ -54,7 +54,7 @@ type RevokerConfig struct {
 	// Broker, where it is a [broker.Finder], is asked for the messages of tasks that are revoked by id, see
 	// [Revoker.Revoke]. nil: messages stay where they are, until a consumer takes and settles them.
 	Broker broker.Broker
-	// Queues are those in which messages are looked for, unless the call names others.
+	// Queues are those in which messages are looked for. nil: none.
 	Queues []string
 	// Results and Stores record the end of what is removed, as those of the consumers do. Where the store of a task is not
 	// among them its message stays.
@@ -76,8 +76,6 @@ type Options struct {
 	// Terminate cancels the contexts of such tasks that run, with cause [task.ErrRevoked]; handlers have to heed it. A task
 	// whose handler then returns an error is revoked, one that returns a result has succeeded. False: what runs may finish.
 	Terminate bool
-	// Queues are where messages of the tasks are looked for. nil: RevokerConfig.Queues.
-	Queues []string
 }
 
 // Revoker revokes tasks. Safe for concurrent use.
@@ -136,7 +134,7 @@ func (r *Revoker) Revoke(ctx context.Context, o Options, ids ...task.ID) ([]Outc
 	}
 	ctx, cancel := bound(ctx)
 	defer cancel()
-	found := r.find(ctx, o, ids)
+	found := r.find(ctx, ids)
 	if o.Until.IsZero() {
 		o.Until = time.Now()
 		for _, w := range found {
@@ -157,8 +155,7 @@ func (r *Revoker) Revoke(ctx context.Context, o Options, ids ...task.ID) ([]Outc
 }
 
 // RevokeMatching revokes the tasks that a selector chooses. Nil and [ErrUnheard] mean what they do
-// in [Revoker.Revoke]. Messages stay until a consumer takes them. Options.Queues has no meaning
-// here.
+// in [Revoker.Revoke]. Messages stay until a consumer takes them.
 func (r *Revoker) RevokeMatching(ctx context.Context, o Options, s Selector) error {
 	if err := s.Check(); err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/amqpbroker"
 	"github.com/swarmiji/swarmiji/capability"
+	"github.com/swarmiji/swarmiji/connect/amqpconnect"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
@@ -43,7 +44,7 @@ func TestAckedBeforeKill(t *testing.T) {
 	for _, typ := range []amqpbroker.QueueType{amqpbroker.Quorum, amqpbroker.Classic} {
 		t.Run(string(typ), func(t *testing.T) {
 			srv := testserver.OwnRabbit(t, testserver.RabbitConfig{})
-			b := connect(t, amqpbroker.Config{URLs: []string{srv.URL()}, QueueType: typ})
+			b := connect(t, amqpbroker.Config{Connect: amqpconnect.Config{URLs: []string{srv.URL()}}, QueueType: typ})
 			begun := time.Now()
 			q := declared(t, b)
 			testwait.Until(t, "a queue older than 5 s", func() bool { return time.Since(begun) > 6*time.Second })
@@ -97,10 +98,10 @@ func TestAckedBeforeCut(t *testing.T) {
 	t.Parallel()
 	srv := testserver.RequireRabbit(t)
 	relay := testserver.NewRelay(t, srv.Addr())
-	cfg := amqpbroker.Config{URLs: []string{relay.URL(srv.URL())}, Namespace: testserver.Namespace()}
+	cfg := amqpbroker.Config{Connect: amqpconnect.Config{URLs: []string{relay.URL(srv.URL())}}, Namespace: testserver.Namespace()}
 	b := connect(t, cfg)
 	q := declared(t, b)
-	cfg.URLs = []string{srv.URL()}
+	cfg.Connect.URLs = []string{srv.URL()}
 	other := connect(t, cfg)
 	const rounds, width = 3, 40
 	s := subscribe(t, b, q, 2*width)
@@ -174,7 +175,7 @@ func drain(t testing.TB, b *amqpbroker.Broker, queue string) {
 // may have been acknowledged.
 func TestAckedBeforeUnknown(t *testing.T) {
 	srv := testserver.OwnRabbit(t, testserver.RabbitConfig{})
-	b := connect(t, amqpbroker.Config{URLs: []string{srv.URL()}})
+	b := connect(t, amqpbroker.Config{Connect: amqpconnect.Config{URLs: []string{srv.URL()}}})
 	q := declared(t, b)
 	publish(t, b, q, message("dated"))
 	published := time.Now()
@@ -226,7 +227,7 @@ func TestAckNotesRefused(t *testing.T) {
 		t.Fatalf("set_permissions: %v\n%s", err, out)
 	}
 	var log logBook
-	b := connect(t, amqpbroker.Config{URLs: []string{srv.URL()}, Logger: log.logger()})
+	b := connect(t, amqpbroker.Config{Connect: amqpconnect.Config{URLs: []string{srv.URL()}}, Logger: log.logger()})
 	q := declared(t, b)
 	publish(t, b, q, message("a"))
 	d := receive(t, subscribe(t, b, q, 1))
@@ -249,7 +250,9 @@ func TestAckNotesRefused(t *testing.T) {
 // TestNodeStateUnderAlarm: while a server takes no messages no node can answer, and none is absent.
 func TestNodeStateUnderAlarm(t *testing.T) {
 	srv := testserver.OwnRabbit(t, testserver.RabbitConfig{})
-	open := func() *amqpbroker.Broker { return connect(t, amqpbroker.Config{URLs: []string{srv.URL()}}) }
+	open := func() *amqpbroker.Broker {
+		return connect(t, amqpbroker.Config{Connect: amqpconnect.Config{URLs: []string{srv.URL()}}})
+	}
 	j, o := open(), open()
 	noted(t, j, "q", broker.Start{ID: "a", Nonce: "1", Node: "j"})
 	awaitState(t, o, "j", broker.NodePresent)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/amqpbroker"
+	"github.com/swarmiji/swarmiji/connect/amqpconnect"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
@@ -17,7 +18,7 @@ import (
 func TestAckSyncWithoutAnswer(t *testing.T) {
 	srv := testserver.RequireRabbit(t)
 	proxy := testserver.NewProxy(t, srv.Addr())
-	b := connect(t, amqpbroker.Config{URLs: []string{proxy.URL(srv.URL())}})
+	b := connect(t, amqpbroker.Config{Connect: amqpconnect.Config{URLs: []string{proxy.URL(srv.URL())}}})
 	q := declared(t, b)
 	publish(t, b, q, message("sent"))
 	publish(t, b, q, message("not sent"))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/amqpbroker"
+	"github.com/swarmiji/swarmiji/connect/amqpconnect"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 )
 
@@ -27,7 +28,7 @@ func TestAudit(t *testing.T) {
 	}
 	namespace := testserver.Namespace()
 	open := func(kind amqpbroker.QueueType) *amqpbroker.Broker {
-		b, err := amqpbroker.New(amqpbroker.Config{URLs: []string{srv.URL()}, Namespace: namespace, QueueType: kind})
+		b, err := amqpbroker.New(amqpbroker.Config{Connect: amqpconnect.Config{URLs: []string{srv.URL()}}, Namespace: namespace, QueueType: kind})
 		if err != nil {
 			t.Fatal(err)
 		}

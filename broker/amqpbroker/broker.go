@@ -70,15 +70,15 @@ var (
 // New checks cfg and returns a Broker that connects when it is first used. All problems of cfg are reported together.
 func New(cfg Config) (*Broker, error) {
 	cfgErr := cfg.check()
-	pub, err := amqpconn.New(cfg.conn("publish"))
+	pub, err := amqpconn.New(cfg.Connect, "publish", cfg.Logger)
 	if err = errors.Join(cfgErr, err); err != nil {
 		return nil, err
 	}
-	con, err := amqpconn.New(cfg.conn("consume"))
+	con, err := amqpconn.New(cfg.Connect, "consume", cfg.Logger)
 	if err != nil {
 		return nil, err
 	}
-	notes, err := amqpconn.New(cfg.conn("notes"))
+	notes, err := amqpconn.New(cfg.Connect, "notes", cfg.Logger)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func New(cfg Config) (*Broker, error) {
 		cfg: cfg, names: newNames(cfg.Namespace), pub: pub, con: con, notes: notes, subs: make(map[*subscription]struct{}),
 		id: rand.Text()[:12],
 	}
-	b.cfg.URLs = nil // they hold passwords
+	b.cfg.Connect.URLs = nil // they hold passwords
 	b.direct = amqpconn.NewPublisher(pub, amqpconn.PublisherConfig{})
 	b.delayed = amqpconn.NewPublisher(pub, amqpconn.PublisherConfig{Setup: b.setUpDelays})
 	b.witness, b.acks = b.newWitness(), b.newAckNotes()

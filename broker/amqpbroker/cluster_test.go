@@ -10,6 +10,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/amqpbroker"
+	"github.com/swarmiji/swarmiji/connect/amqpconnect"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
@@ -20,7 +21,7 @@ func TestNotesCluster(t *testing.T) {
 	testserver.Thorough(t)
 	c := testserver.OwnRabbitCluster(t, testserver.RabbitConfig{})
 	begun := time.Now()
-	b, other := connect(t, amqpbroker.Config{URLs: c.URLs()}), connect(t, amqpbroker.Config{URLs: c.URLs()})
+	b, other := connect(t, amqpbroker.Config{Connect: amqpconnect.Config{URLs: c.URLs()}}), connect(t, amqpbroker.Config{Connect: amqpconnect.Config{URLs: c.URLs()}})
 	q := declared(t, b)
 	testwait.Until(t, "queues older than 5 s", func() bool { return time.Since(begun) > 6*time.Second })
 	s := subscribe(t, b, q, 60)

@@ -2,7 +2,6 @@ package amqpbroker
 
 import (
 	"cmp"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,9 +9,8 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
-	"github.com/swarmiji/swarmiji/internal/amqpconn"
+	"github.com/swarmiji/swarmiji/connect/amqpconnect"
 	"github.com/swarmiji/swarmiji/internal/keyset"
-	"github.com/swarmiji/swarmiji/task"
 )
 
 // QueueType is how the server keeps a queue.
@@ -35,14 +33,10 @@ const (
 // maxNamespace leaves room for a queue's name in the 255 bytes of an AMQP name.
 const maxNamespace = 64
 
-// Config says where RabbitMQ is and how queues are made. URLs is the only field that must be set.
+// Config says where RabbitMQ is and how queues are made. Connect is the only field that must be set.
 type Config struct {
-	// URLs of one cluster's nodes, tried in turn: amqp://user:password@host:port/vhost, or amqps:// for TLS.
-	URLs []string
-	// TLS is for amqps URLs: own authorities, client certificates, the server's name. Nil: the system's authorities.
-	TLS *tls.Config
-	// Name is shown in RabbitMQ's list of connections, with "publish" or "consume" after it. Empty: "swarmiji".
-	Name string
+	// Connect says where RabbitMQ is and how to reach it.
+	Connect amqpconnect.Config
 	// Namespace keeps programs on one virtual host apart: all names on the server begin with "swj.<namespace>.". 1 to 64
 	// letters, digits, '_' and '-'. Empty: "default".
 	Namespace string
@@ -60,17 +54,6 @@ type Config struct {
 	DeadMax int
 	// MaxBody is the largest body in bytes that is sent; a larger one is broker.ErrTooLarge. 0: 16 MiB less 128 KiB.
 	MaxBody int
-	// ConsumerTimeout is sent as x-consumer-timeout of each consumer, which RabbitMQ 4.3 and later honour for quorum
-	// queues: how long a delivery may stay unsettled. 0: not sent; the server's consumer_timeout (30 minutes unless
-	// configured) holds.
-	ConsumerTimeout time.Duration
-	// Heartbeat is how often both sides show that they live. A silent peer is given up after less than twice that. 0: 10 s;
-	// the least is 1 s.
-	Heartbeat time.Duration
-	// Backoff is between attempts to connect. Zero: full jitter up to 100 ms at first and up to 5 s in the end.
-	Backoff task.Backoff
-	// DialTimeout bounds one attempt to connect. 0: 15 s.
-	DialTimeout time.Duration
 	// Logger is told of what no call returns: queues that exist with other settings, consumers that the server cancelled,
 	// deliveries lost to consumer_timeout. Nil: slog.Default().
 	Logger *slog.Logger
@@ -105,27 +88,8 @@ func (c *Config) check() error {
 	if c.MaxBody == 0 {
 		c.MaxBody = DefaultMaxBody
 	}
-	if c.ConsumerTimeout < 0 {
-		errs = append(errs, fmt.Errorf("amqpbroker: consumer timeout %v is negative", c.ConsumerTimeout))
-	}
-	if c.Name == "" {
-		c.Name = "swarmiji"
-	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
 	return errors.Join(errs...)
-}
-
-// conn is the configuration of one of the two connections.
-func (c *Config) conn(purpose string) amqpconn.Config {
-	return amqpconn.Config{
-		URLs:        c.URLs,
-		TLS:         c.TLS,
-		Name:        c.Name + " " + purpose,
-		Heartbeat:   c.Heartbeat,
-		Backoff:     c.Backoff,
-		DialTimeout: c.DialTimeout,
-		Logger:      c.Logger,
-	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/amqpbroker"
 	"github.com/swarmiji/swarmiji/broker/brokertest"
+	"github.com/swarmiji/swarmiji/connect/amqpconnect"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
@@ -96,7 +97,7 @@ func harness(t testing.TB, srv *testserver.Rabbit, namespace string, typ amqpbro
 				line.SetDown(true)
 			}
 			b, err := amqpbroker.New(amqpbroker.Config{
-				URLs: []string{line.URL(srv.URL())}, Namespace: namespace, QueueType: typ, MaxBody: testMaxBody,
+				Connect: amqpconnect.Config{URLs: []string{line.URL(srv.URL())}}, Namespace: namespace, QueueType: typ, MaxBody: testMaxBody,
 			})
 			if err != nil {
 				t.Fatalf("New: %v", err)
@@ -105,7 +106,7 @@ func harness(t testing.TB, srv *testserver.Rabbit, namespace string, typ amqpbro
 			return b
 		},
 		Bounded: func(t testing.TB, most int, age time.Duration) broker.Broker {
-			b, err := amqpbroker.New(amqpbroker.Config{URLs: []string{srv.URL()}, Namespace: namespace, QueueType: typ, DeadMax: most, DeadTTL: age})
+			b, err := amqpbroker.New(amqpbroker.Config{Connect: amqpconnect.Config{URLs: []string{srv.URL()}}, Namespace: namespace, QueueType: typ, DeadMax: most, DeadTTL: age})
 			if err != nil {
 				t.Fatalf("New: %v", err)
 			}

@@ -1,6 +1,6 @@
 // Package amqpbroker distributes tasks through RabbitMQ 3.10 or later (AMQP 0-9-1).
 //
-//	b, err := amqpbroker.New(amqpbroker.Config{URLs: []string{"amqp://user:password@host/"}})
+//	b, err := amqpbroker.New(amqpbroker.Config{Connect: amqpconnect.Config{URLs: []string{"amqp://user:password@host/"}}})
 //
 // # What lies on the server
 //

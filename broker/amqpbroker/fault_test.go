@@ -13,6 +13,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/amqpbroker"
+	"github.com/swarmiji/swarmiji/connect/amqpconnect"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
@@ -46,7 +47,7 @@ func awaitLost(t testing.TB, d broker.Delivery, why string) {
 func TestOldGenerationCannotSettle(t *testing.T) {
 	srv := testserver.RequireRabbit(t)
 	line := testserver.NewRelay(t, srv.Addr())
-	b := connect(t, amqpbroker.Config{URLs: []string{line.URL(srv.URL())}})
+	b := connect(t, amqpbroker.Config{Connect: amqpconnect.Config{URLs: []string{line.URL(srv.URL())}}})
 	q := declared(t, b)
 	publish(t, b, q, message("a"))
 	s := subscribe(t, b, q, 1)
@@ -141,7 +142,7 @@ func consumerTimeoutCostsOneChannel(t *testing.T, srv *testserver.Rabbit) {
 	set("application:set_env(rabbit, consumer_timeout, 500), application:set_env(rabbit, channel_tick_interval, 500).")
 	defer set("application:set_env(rabbit, consumer_timeout, 1800000), application:set_env(rabbit, channel_tick_interval, 60000).")
 	var book logBook
-	b := connect(t, amqpbroker.Config{URLs: []string{srv.URL()}, Logger: book.logger()})
+	b := connect(t, amqpbroker.Config{Connect: amqpconnect.Config{URLs: []string{srv.URL()}}, Logger: book.logger()})
 	slow, other := declared(t, b), declared(t, b)
 	s := subscribe(t, b, slow, 1)
 	publish(t, b, slow, message("slow"))
@@ -159,7 +160,7 @@ func consumerTimeoutCostsOneChannel(t *testing.T, srv *testserver.Rabbit) {
 }
 
 func memoryAlarmBlocksPublishingOnly(t *testing.T, srv *testserver.Rabbit) {
-	b := connect(t, amqpbroker.Config{URLs: []string{srv.URL()}})
+	b := connect(t, amqpbroker.Config{Connect: amqpconnect.Config{URLs: []string{srv.URL()}}})
 	q := declared(t, b)
 	for _, id := range ids(10) {
 		publish(t, b, q, message(id))
@@ -235,7 +236,7 @@ func wrongPasswordIsSaidAndMended(t *testing.T, srv *testserver.Rabbit) {
 	ctl("add_user", user, "another")
 	ctl("set_permissions", user, ".*", ".*", ".*")
 	var book logBook
-	b := connect(t, amqpbroker.Config{URLs: []string{fmt.Sprintf("amqp://%s:%s@%s/", user, secret, srv.Addr())}, Logger: book.logger()})
+	b := connect(t, amqpbroker.Config{Connect: amqpconnect.Config{URLs: []string{fmt.Sprintf("amqp://%s:%s@%s/", user, secret, srv.Addr())}}, Logger: book.logger()})
 	var mu sync.Mutex
 	var told []string
 	defer b.Watch(func(st broker.ConnState, err error) {
@@ -294,13 +295,13 @@ func wrongPasswordIsSaidAndMended(t *testing.T, srv *testserver.Rabbit) {
 }
 
 func refusedMessageIsSaidToBe(t *testing.T, srv *testserver.Rabbit) {
-	q := declared(t, connect(t, amqpbroker.Config{URLs: []string{srv.URL()}}))
+	q := declared(t, connect(t, amqpbroker.Config{Connect: amqpconnect.Config{URLs: []string{srv.URL()}}}))
 	for _, args := range [][]string{{"add_user", "reader", "word"}, {"set_permissions", "reader", ".*", "", ".*"}} {
 		if out, err := srv.Ctl(testwait.Long(t), args...); err != nil {
 			t.Fatalf("rabbitmqctl %v: %v\n%s", args, err, out)
 		}
 	}
-	b := connect(t, amqpbroker.Config{URLs: []string{fmt.Sprintf("amqp://reader:word@%s/", srv.Addr())}})
+	b := connect(t, amqpbroker.Config{Connect: amqpconnect.Config{URLs: []string{fmt.Sprintf("amqp://reader:word@%s/", srv.Addr())}}})
 	err := b.Publish(testwait.Long(t), q, message("m"))
 	if !errors.Is(err, broker.ErrAccess) || !errors.Is(err, broker.ErrIndeterminate) {
 		t.Errorf("Publish without the permission to write: %v, want ErrAccess, and ErrIndeterminate since it was sent", err)
@@ -329,12 +330,12 @@ func tlsIsVerified(t *testing.T, srv *testserver.Rabbit, files *testserver.TLSFi
 		cfg  amqpbroker.Config
 		want string // in the error; "" for none
 	}{
-		{"right authority", amqpbroker.Config{URLs: []string{srv.TLSURL()}, TLS: right}, ""},
-		{"wrong authority", amqpbroker.Config{URLs: []string{srv.TLSURL()}, TLS: wrongCA}, "certificate signed by unknown authority"},
-		{"wrong host", amqpbroker.Config{URLs: []string{srv.TLSURL()}, TLS: wrongHost}, "elsewhere.example"},
-		{"plain client at the TLS port", amqpbroker.Config{URLs: []string{plainAtTLS}}, "use an amqps:// URL"},
-		{"TLS client at the plain port", amqpbroker.Config{URLs: []string{tlsAtPlain}, TLS: right}, "use an amqp:// URL"},
-		{"the second URL works", amqpbroker.Config{URLs: []string{tlsAtPlain, srv.TLSURL()}, TLS: right}, ""},
+		{"right authority", amqpbroker.Config{Connect: amqpconnect.Config{URLs: []string{srv.TLSURL()}, TLS: right}}, ""},
+		{"wrong authority", amqpbroker.Config{Connect: amqpconnect.Config{URLs: []string{srv.TLSURL()}, TLS: wrongCA}}, "certificate signed by unknown authority"},
+		{"wrong host", amqpbroker.Config{Connect: amqpconnect.Config{URLs: []string{srv.TLSURL()}, TLS: wrongHost}}, "elsewhere.example"},
+		{"plain client at the TLS port", amqpbroker.Config{Connect: amqpconnect.Config{URLs: []string{plainAtTLS}}}, "use an amqps:// URL"},
+		{"TLS client at the plain port", amqpbroker.Config{Connect: amqpconnect.Config{URLs: []string{tlsAtPlain}, TLS: right}}, "use an amqp:// URL"},
+		{"the second URL works", amqpbroker.Config{Connect: amqpconnect.Config{URLs: []string{tlsAtPlain, srv.TLSURL()}, TLS: right}}, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -422,19 +423,19 @@ func TestConfigIsChecked(t *testing.T) {
 	const secret = "s3cr3t-word"
 	for _, cfg := range []amqpbroker.Config{
 		{},
-		{URLs: []string{"amqp://u:" + secret + "@h:port/"}},
-		{URLs: []string{"amqp://u:" + secret + "#x@h/"}},
-		{URLs: []string{"amqp://u:" + secret + " @h/"}},
-		{URLs: []string{"http://u:" + secret + "@h/"}},
-		{URLs: []string{"amqps://u:" + secret + "@h/?verify=verify_none"}},
-		{URLs: []string{"amqp://u:" + secret + "@h/?frame_max=7"}},
-		{URLs: []string{"amqps://u:" + secret + "@h/?cacertfile=/none"}},
-		{URLs: []string{"amqp://h/"}, Namespace: "a.b"},
-		{URLs: []string{"amqp://h/"}, Namespace: strings.Repeat("a", 65)},
-		{URLs: []string{"amqp://h/"}, QueueType: "stream"},
-		{URLs: []string{"amqp://h/"}, MaxBody: -1},
-		{URLs: []string{"amqp://h/"}, DeliveryLimit: -1},
-		{URLs: []string{"amqp://h/"}, Heartbeat: time.Millisecond},
+		{Connect: amqpconnect.Config{URLs: []string{"amqp://u:" + secret + "@h:port/"}}},
+		{Connect: amqpconnect.Config{URLs: []string{"amqp://u:" + secret + "#x@h/"}}},
+		{Connect: amqpconnect.Config{URLs: []string{"amqp://u:" + secret + " @h/"}}},
+		{Connect: amqpconnect.Config{URLs: []string{"http://u:" + secret + "@h/"}}},
+		{Connect: amqpconnect.Config{URLs: []string{"amqps://u:" + secret + "@h/?verify=verify_none"}}},
+		{Connect: amqpconnect.Config{URLs: []string{"amqp://u:" + secret + "@h/?frame_max=7"}}},
+		{Connect: amqpconnect.Config{URLs: []string{"amqps://u:" + secret + "@h/?cacertfile=/none"}}},
+		{Connect: amqpconnect.Config{URLs: []string{"amqp://h/"}}, Namespace: "a.b"},
+		{Connect: amqpconnect.Config{URLs: []string{"amqp://h/"}}, Namespace: strings.Repeat("a", 65)},
+		{Connect: amqpconnect.Config{URLs: []string{"amqp://h/"}}, QueueType: "stream"},
+		{Connect: amqpconnect.Config{URLs: []string{"amqp://h/"}}, MaxBody: -1},
+		{Connect: amqpconnect.Config{URLs: []string{"amqp://h/"}}, DeliveryLimit: -1},
+		{Connect: amqpconnect.Config{URLs: []string{"amqp://h/?heartbeat=0"}}},
 	} {
 		_, err := amqpbroker.New(cfg)
 		if err == nil {

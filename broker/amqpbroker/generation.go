@@ -152,13 +152,9 @@ func (g *generation) start(prefetch int) error {
 	if prefetch == 0 {
 		c.prefetch = math.MaxInt32
 	}
-	var args amqp.Table
-	if t := g.st.sub.b.cfg.ConsumerTimeout; t > 0 {
-		args = amqp.Table{"x-consumer-timeout": t.Milliseconds()}
-	}
 	var deliveries <-chan amqp.Delivery
 	err := g.ch.Answered(func() (err error) {
-		deliveries, err = g.ch.Consume(g.st.name, c.tag, false, false, false, false, args)
+		deliveries, err = g.ch.Consume(g.st.name, c.tag, false, false, false, false, nil)
 		return err
 	})
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/connect/amqpconnect"
 	"github.com/swarmiji/swarmiji/internal/amqpconn"
 	"github.com/swarmiji/swarmiji/internal/receive"
 	"github.com/swarmiji/swarmiji/internal/testserver"
@@ -21,7 +22,7 @@ func bench(t *testing.T) (b *Broker, queue string, g *generation, d *delivery) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(cancel)
-	b, err := New(Config{URLs: []string{testserver.RequireRabbit(t).URL()}})
+	b, err := New(Config{Connect: amqpconnect.Config{URLs: []string{testserver.RequireRabbit(t).URL()}}})
 	if err != nil {
 		t.Fatalf("New: %v", err)
 	}

@@ -18,8 +18,8 @@ import (
 // connect opens a Broker for a test, which closes it. What cfg leaves open points to the shared server.
 func connect(t testing.TB, cfg amqpbroker.Config) *amqpbroker.Broker {
 	t.Helper()
-	if cfg.URLs == nil {
-		cfg.URLs = []string{testserver.RequireRabbit(t).URL()}
+	if cfg.Connect.URLs == nil {
+		cfg.Connect.URLs = []string{testserver.RequireRabbit(t).URL()}
 	}
 	b, err := amqpbroker.New(cfg)
 	if err != nil {

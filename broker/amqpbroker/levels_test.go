@@ -10,6 +10,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/amqpbroker"
+	"github.com/swarmiji/swarmiji/connect/amqpconnect"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
@@ -28,7 +29,7 @@ func TestInterruptedLookAtLevels(t *testing.T) {
 	t.Parallel()
 	srv := testserver.RequireRabbit(t)
 	line := testserver.NewRelay(t, srv.Addr())
-	b := connect(t, amqpbroker.Config{URLs: []string{line.URL(srv.URL())}})
+	b := connect(t, amqpbroker.Config{Connect: amqpconnect.Config{URLs: []string{line.URL(srv.URL())}}})
 	q := testserver.Namespace()
 	stream := "swj.default.levels." + q
 	levelsStream(t, stream)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/amqpbroker"
+	"github.com/swarmiji/swarmiji/connect/amqpconnect"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
@@ -17,7 +18,7 @@ import (
 // letters is no error for the server, which logs each one.
 func TestStatsClosesNoChannel(t *testing.T) {
 	srv := testserver.OwnRabbit(t, testserver.RabbitConfig{}) // no other test writes to its log
-	b := connect(t, amqpbroker.Config{URLs: []string{srv.URL()}})
+	b := connect(t, amqpbroker.Config{Connect: amqpconnect.Config{URLs: []string{srv.URL()}}})
 	q := declared(t, b)
 	look := func() {
 		st, err := b.Stats(testwait.Long(t), q)
@@ -94,7 +95,7 @@ func TestLazyDeadQueue(t *testing.T) {
 // TestChannelMax: what the connection has no channels for is refused, and the rest goes on.
 func TestChannelMax(t *testing.T) {
 	srv := testserver.OwnRabbit(t, testserver.RabbitConfig{Conf: "channel_max = 20"})
-	b := connect(t, amqpbroker.Config{URLs: []string{srv.URL()}})
+	b := connect(t, amqpbroker.Config{Connect: amqpconnect.Config{URLs: []string{srv.URL()}}})
 	for i, q := range []string{"a", "b", "c", "d", "e"} {
 		_, err := b.Subscribe(testwait.Long(t), q, broker.SubscribeOptions{})
 		if i < 4 && err != nil || i == 4 && !errors.Is(err, broker.ErrTooMany) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/amqpbroker"
+	"github.com/swarmiji/swarmiji/connect/amqpconnect"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
@@ -106,7 +107,7 @@ func TestNotesOfStartsFirst(t *testing.T) {
 func TestNotesOfStartsOutage(t *testing.T) {
 	srv := testserver.OwnRabbit(t, testserver.RabbitConfig{})
 	relay := testserver.NewRelay(t, srv.Addr())
-	b := connect(t, amqpbroker.Config{URLs: []string{relay.URL(srv.URL())}})
+	b := connect(t, amqpbroker.Config{Connect: amqpconnect.Config{URLs: []string{relay.URL(srv.URL())}}})
 	s := func(nonce string) broker.Start { return broker.Start{ID: "a", Nonce: nonce, Node: "n"} }
 	noted(t, b, "q", s("1"))
 	relay.Sever()
@@ -149,7 +150,7 @@ func TestPresence(t *testing.T) {
 	ns := testserver.Namespace()
 	open := func() (*amqpbroker.Broker, *testserver.Relay) {
 		relay := testserver.NewRelay(t, srv.Addr())
-		return connect(t, amqpbroker.Config{URLs: []string{relay.URL(srv.URL())}, Namespace: ns}), relay
+		return connect(t, amqpbroker.Config{Connect: amqpconnect.Config{URLs: []string{relay.URL(srv.URL())}}, Namespace: ns}), relay
 	}
 	j, jLine := open()
 	o, oLine := open()

@@ -53,7 +53,7 @@ func New(cfg Config) (*Broker, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	conn, err := redisconn.New(redisconn.Config{Redis: cfg.Redis, Name: cfg.Name, Logger: cfg.Logger})
+	conn, err := redisconn.New(redisconn.Config{Redis: cfg.Redis, Logger: cfg.Logger})
 	if err != nil {
 		return nil, fmt.Errorf("hworkerbroker: %w", err)
 	}

@@ -34,8 +34,6 @@ type Config struct {
 	// credentials, its dialer and its limits are used. The connections are the Broker's own, since
 	// those of a client repeat commands whose answer was lost.
 	Client *redis.Client
-	// Name is shown in Redis' list of clients. Empty: "swarmiji".
-	Name string
 
 	// Timeout is how long a job may be in progress before a monitor takes its worker for dead and queues it again, at the
 	// front. All workers and monitors of a queue should agree on it. 0: 120 s; the least is 100 ms.
@@ -97,9 +95,6 @@ func (c *Config) check() error {
 	}
 	if c.MaxBody < 0 {
 		errs = append(errs, fmt.Errorf("hworkerbroker: largest body %d is negative", c.MaxBody))
-	}
-	if c.Name == "" {
-		c.Name = "swarmiji"
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()

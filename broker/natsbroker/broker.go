@@ -62,12 +62,12 @@ const closeTimeout = 10 * time.Second
 // New checks cfg and returns a Broker that connects when it is first used. All problems of cfg are reported together.
 func New(cfg Config) (*Broker, error) {
 	cfgErr := cfg.check()
-	conn, err := natsconn.New(cfg.conn())
+	conn, err := natsconn.New(cfg.Connect, "", cfg.Logger)
 	if err = errors.Join(cfgErr, err); err != nil {
 		return nil, err
 	}
 	b := &Broker{cfg: cfg, names: newNames(cfg.Namespace), conn: conn, making: make(chan struct{}, 1), subs: make(map[*subscription]struct{})}
-	b.cfg.URLs = nil // they hold passwords
+	b.cfg.Connect.URLs = nil // they hold passwords
 	b.outbox.init(b)
 	b.witness.enter = make(chan struct{}, 1)
 	b.stop, b.halt = context.WithCancel(context.Background())

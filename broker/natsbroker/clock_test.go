@@ -1,6 +1,7 @@
 package natsbroker
 
 import (
+	"github.com/swarmiji/swarmiji/connect/natsconnect"
 	"testing"
 	"time"
 )
@@ -8,7 +9,7 @@ import (
 // TestServerClock: times are kept on the server's clock, which here is 5 minutes ahead of the wall
 // clock of this process. What this process does not know of it makes nothing early.
 func TestServerClock(t *testing.T) {
-	b, err := New(Config{URLs: []string{"nats://localhost:1"}})
+	b, err := New(Config{Connect: natsconnect.Config{URLs: []string{"nats://localhost:1"}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/brokertest"
 	"github.com/swarmiji/swarmiji/broker/natsbroker"
+	"github.com/swarmiji/swarmiji/connect/natsconnect"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
@@ -22,7 +23,7 @@ func TestConformanceCluster(t *testing.T) {
 	t.Parallel()
 	c := testserver.OwnNATSCluster(t, testserver.NATSConfig{})
 	ns := testserver.Namespace()
-	warm := connect(t, natsbroker.Config{URLs: c.URLs(), Namespace: ns, Replicas: 3})
+	warm := connect(t, natsbroker.Config{Connect: natsconnect.Config{URLs: c.URLs()}, Namespace: ns, Replicas: 3})
 	declare(t, warm)
 	n := 0
 	brokertest.Run(t, func(ct testing.TB) *brokertest.Harness {
@@ -33,7 +34,7 @@ func TestConformanceCluster(t *testing.T) {
 		n++
 		return &brokertest.Harness{
 			Open: func(t testing.TB) broker.Broker {
-				return open(t, natsbroker.Config{URLs: c.URLs(), Namespace: ns, Replicas: 3, MaxBody: testMaxBody})
+				return open(t, natsbroker.Config{Connect: natsconnect.Config{URLs: c.URLs()}, Namespace: ns, Replicas: 3, MaxBody: testMaxBody})
 			},
 			Prefix: testserver.Namespace(), // streams of three replicas take long to make
 			Quiet:  2 * testQuiet,
@@ -57,7 +58,7 @@ func TestLeaderIsKilled(t *testing.T) {
 	t.Parallel()
 	c := testserver.OwnNATSCluster(t, testserver.NATSConfig{})
 	ns := testserver.Namespace()
-	cfg := natsbroker.Config{URLs: c.URLs(), Namespace: ns, Replicas: 3}
+	cfg := natsbroker.Config{Connect: natsconnect.Config{URLs: c.URLs()}, Namespace: ns, Replicas: 3}
 	pub, con := connect(t, cfg), connect(t, cfg)
 	declare(t, pub)
 	s := subscribe(t, con, broker.SubscribeOptions{Prefetch: 32, Lease: 3 * time.Second})

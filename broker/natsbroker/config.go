@@ -2,19 +2,15 @@ package natsbroker
 
 import (
 	"cmp"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/connect/natsconnect"
 	"github.com/swarmiji/swarmiji/internal/keyset"
-	"github.com/swarmiji/swarmiji/internal/natsconn"
-	"github.com/swarmiji/swarmiji/task"
 )
 
 // Storage is where the server keeps a stream.
@@ -40,19 +36,10 @@ const (
 	minDedupe    = 100 * time.Millisecond
 )
 
-// Config says where NATS is and how the stream is made. Either URLs or InProcess must be set.
+// Config says where NATS is and how the stream is made. Connect is the only field that must be set.
 type Config struct {
-	// URLs of one cluster's nodes: nats://user:password@host:port, nats://token@host:port, or tls:// to insist on TLS.
-	URLs []string
-	// InProcess is a server in this process, such as broker/natsbroker/embedded. URLs must then be empty.
-	InProcess nats.InProcessConnProvider
-	// TLS is for own authorities, client certificates, the server's name; with it a server without TLS is refused. Nil: the
-	// system's authorities, where the scheme or the server asks for TLS.
-	TLS *tls.Config
-	// Credentials is a file with a user's JWT and seed. NKeySeed is a file with an nkey seed. Empty: none.
-	Credentials, NKeySeed string
-	// Name is shown in the server's list of connections. Empty: "swarmiji".
-	Name string
+	// Connect says where NATS is and how to reach it.
+	Connect natsconnect.Config
 	// Namespace keeps programs in one account apart: the stream is SWJ_<namespace>, subjects begin with "swj.<namespace>.". 1
 	// to 64 letters, digits, '_' and '-'. Empty: "default".
 	Namespace string
@@ -78,12 +65,6 @@ type Config struct {
 	// letters looks how many there are after each hundredth part of it, so that there may be a few
 	// more. 0: broker.DefaultDeadMax; negative: no limit.
 	DeadMax int
-	// PingInterval is how often the client asks for a sign of life; a silent server is given up at the third. 0: 5 s.
-	PingInterval time.Duration
-	// DialTimeout bounds one attempt to connect. 0: 5 s.
-	DialTimeout time.Duration
-	// Backoff is between attempts to connect. Zero: full jitter up to 100 ms at first and up to 5 s in the end.
-	Backoff task.Backoff
 	// Logger is told of what no call returns: streams and queues that exist with other settings, servers that are too old for
 	// something, streams and consumers that were deleted. Nil: slog.Default().
 	Logger *slog.Logger
@@ -116,9 +97,6 @@ func (c *Config) check() error {
 	}
 	errs = append(errs, atLeast("lease", &c.Lease, DefaultLease, minLease), atLeast("dedupe window", &c.Dedupe, DefaultDedupe, minDedupe))
 	c.DeadTTL, c.DeadMax = cmp.Or(c.DeadTTL, broker.DefaultDeadTTL), cmp.Or(c.DeadMax, broker.DefaultDeadMax)
-	if c.Name == "" {
-		c.Name = "swarmiji"
-	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
@@ -133,11 +111,4 @@ func atLeast(what string, d *time.Duration, standard, least time.Duration) error
 		return fmt.Errorf("natsbroker: %s %v is shorter than %v", what, *d, least)
 	}
 	return nil
-}
-
-func (c *Config) conn() natsconn.Config {
-	return natsconn.Config{
-		URLs: c.URLs, InProcess: c.InProcess, TLS: c.TLS, Credentials: c.Credentials, NKeySeed: c.NKeySeed, Name: c.Name,
-		PingInterval: c.PingInterval, DialTimeout: c.DialTimeout, Backoff: c.Backoff, Logger: c.Logger,
-	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/brokertest"
 	"github.com/swarmiji/swarmiji/broker/natsbroker"
+	"github.com/swarmiji/swarmiji/connect/natsconnect"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -62,7 +63,7 @@ func BenchmarkBroker(b *testing.B) {
 	brokertest.Bench(b, func(t testing.TB) *brokertest.Harness {
 		h := harness(t, testserver.RequireNATS(t), 0)
 		h.Open = func(t testing.TB) broker.Broker {
-			return open(t, natsbroker.Config{URLs: []string{testserver.RequireNATS(t).URL()}})
+			return open(t, natsbroker.Config{Connect: natsconnect.Config{URLs: []string{testserver.RequireNATS(t).URL()}}})
 		}
 		return h
 	})
@@ -111,12 +112,12 @@ func harness(t testing.TB, srv *testserver.NATS, away time.Duration) *brokertest
 				l = &line{relay: testserver.NewRelay(t, srv.Addr())}
 			}
 			l.cut(0, down)
-			b := open(t, natsbroker.Config{URLs: []string{l.relay.URL(srv.URL())}, Namespace: ns, MaxBody: testMaxBody, Backoff: task.Backoff{Max: 200 * time.Millisecond}})
+			b := open(t, natsbroker.Config{Connect: natsconnect.Config{URLs: []string{l.relay.URL(srv.URL())}, Backoff: task.Backoff{Max: 200 * time.Millisecond}}, Namespace: ns, MaxBody: testMaxBody})
 			lines[b] = l
 			return b
 		},
 		Bounded: func(t testing.TB, most int, age time.Duration) broker.Broker {
-			return open(t, natsbroker.Config{URLs: []string{srv.URL()}, Namespace: ns, DeadMax: most, DeadTTL: age})
+			return open(t, natsbroker.Config{Connect: natsconnect.Config{URLs: []string{srv.URL()}}, Namespace: ns, DeadMax: most, DeadTTL: age})
 		},
 		Sever: func(t testing.TB, b broker.Broker) {
 			mu.Lock()

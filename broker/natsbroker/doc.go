@@ -1,7 +1,7 @@
 // Package natsbroker distributes tasks through NATS JetStream, best on nats-server 2.12 or later. Servers since 2.9 work too,
 // see below.
 //
-//	b, err := natsbroker.New(natsbroker.Config{URLs: []string{"nats://user:password@host"}})
+//	b, err := natsbroker.New(natsbroker.Config{Connect: natsconnect.Config{URLs: []string{"nats://user:password@host"}}})
 //
 // The package broker/natsbroker/embedded runs such a server within the process; it is given as Config.InProcess.
 //

@@ -9,6 +9,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker/brokertest"
 	"github.com/swarmiji/swarmiji/broker/natsbroker"
 	"github.com/swarmiji/swarmiji/broker/natsbroker/embedded"
+	"github.com/swarmiji/swarmiji/connect/natsconnect"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
@@ -34,7 +35,7 @@ func TestConformanceEmbedded(t *testing.T) {
 		return &brokertest.Harness{
 			Quiet: testQuiet,
 			Open: func(t testing.TB) broker.Broker {
-				return open(t, natsbroker.Config{InProcess: srv, Namespace: ns, MaxBody: 500_000})
+				return open(t, natsbroker.Config{Connect: natsconnect.Config{InProcess: srv}, Namespace: ns, MaxBody: 500_000})
 			},
 			Promises: brokertest.Promises{
 				Durable: true, ExactCount: true, Dedupe: true, Order: true, Priorities: true, Delays: true, Batch: true, Retry: true,

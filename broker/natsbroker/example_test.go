@@ -9,6 +9,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/natsbroker"
 	"github.com/swarmiji/swarmiji/broker/natsbroker/embedded"
+	"github.com/swarmiji/swarmiji/connect/natsconnect"
 )
 
 // A queue with two levels on a server within the process; with Config.URLs in the place of InProcess it is one elsewhere.
@@ -28,7 +29,7 @@ func Example() {
 	}
 	defer func() { _ = srv.Close(ctx) }()
 
-	b, err := natsbroker.New(natsbroker.Config{InProcess: srv, Namespace: "shop"})
+	b, err := natsbroker.New(natsbroker.Config{Connect: natsconnect.Config{InProcess: srv}, Namespace: "shop"})
 	if err != nil {
 		fmt.Println(err)
 		return

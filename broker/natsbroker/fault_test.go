@@ -19,6 +19,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/natsbroker"
+	"github.com/swarmiji/swarmiji/connect/natsconnect"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
@@ -48,8 +49,8 @@ func underLoad(t *testing.T, url string, fault func()) *tally {
 	t.Helper()
 	const each, publishers = 400, 4
 	ns := testserver.Namespace()
-	pub := connect(t, natsbroker.Config{URLs: strings.Split(url, ","), Namespace: ns})
-	con := connect(t, natsbroker.Config{URLs: strings.Split(url, ","), Namespace: ns})
+	pub := connect(t, natsbroker.Config{Connect: natsconnect.Config{URLs: strings.Split(url, ",")}, Namespace: ns})
+	con := connect(t, natsbroker.Config{Connect: natsconnect.Config{URLs: strings.Split(url, ",")}, Namespace: ns})
 	declare(t, pub)
 	seen := newTally()
 	ctx, cancel := context.WithCancel(testwait.Long(t))
@@ -98,7 +99,7 @@ func TestServerIsPaused(t *testing.T) {
 	srv := testserver.OwnNATS(t, testserver.NATSConfig{})
 	underLoad(t, srv.URL(), func() {
 		srv.Pause()
-		b := connect(t, natsbroker.Config{URLs: []string{srv.URL()}})
+		b := connect(t, natsbroker.Config{Connect: natsconnect.Config{URLs: []string{srv.URL()}}})
 		ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 		defer cancel()
 		begin := time.Now()
@@ -128,7 +129,7 @@ func TestBlackHole(t *testing.T) {
 	t.Parallel()
 	srv := testserver.RequireNATS(t)
 	p := testserver.NewProxy(t, srv.Addr())
-	b := connect(t, natsbroker.Config{URLs: []string{p.URL(srv.URL())}, PingInterval: 100 * time.Millisecond, DialTimeout: 500 * time.Millisecond})
+	b := connect(t, natsbroker.Config{Connect: natsconnect.Config{URLs: []string{p.URL(srv.URL())}, PingInterval: 100 * time.Millisecond, DialTimeout: 500 * time.Millisecond}})
 	declare(t, b)
 	s := subscribe(t, b, broker.SubscribeOptions{Prefetch: 4})
 	var mu sync.Mutex
@@ -165,7 +166,7 @@ func TestSettlementsOutliveACut(t *testing.T) {
 	srv := testserver.RequireNATS(t)
 	r := testserver.NewRelay(t, srv.Addr())
 	ns := testserver.Namespace()
-	b := connect(t, natsbroker.Config{URLs: []string{r.URL(srv.URL())}, Namespace: ns})
+	b := connect(t, natsbroker.Config{Connect: natsconnect.Config{URLs: []string{r.URL(srv.URL())}}, Namespace: ns})
 	declare(t, b)
 	publish(t, b, ids("m", 20)...)
 	s := subscribe(t, b, broker.SubscribeOptions{Prefetch: 20, Lease: 2 * time.Second})
@@ -198,7 +199,7 @@ func TestSettlementsOutliveACut(t *testing.T) {
 			t.Errorf("AckSync after the cut: %v", err)
 		}
 	}
-	rival := subscribe(t, connect(t, natsbroker.Config{URLs: []string{srv.URL()}, Namespace: ns}), broker.SubscribeOptions{})
+	rival := subscribe(t, connect(t, natsbroker.Config{Connect: natsconnect.Config{URLs: []string{srv.URL()}}, Namespace: ns}), broker.SubscribeOptions{})
 	seen := newTally()
 	ctx, cancel := context.WithTimeout(testwait.Long(t), 3*time.Second) // longer than the lease
 	defer cancel()
@@ -257,7 +258,7 @@ func TestConsumerIsDeleted(t *testing.T) {
 func TestTooLargeForTheServer(t *testing.T) {
 	t.Parallel()
 	srv := testserver.OwnNATS(t, testserver.NATSConfig{Conf: "max_payload: 64KB"})
-	b := connect(t, natsbroker.Config{URLs: []string{srv.URL()}})
+	b := connect(t, natsbroker.Config{Connect: natsconnect.Config{URLs: []string{srv.URL()}}})
 	declare(t, b)
 	s := subscribe(t, b, broker.SubscribeOptions{Prefetch: 1})
 	m := message("large")
@@ -297,11 +298,11 @@ func TestTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	pool.AppendCertsFromPEM(pem)
-	good := connect(t, natsbroker.Config{URLs: []string{srv.TLSURL()}, TLS: &tls.Config{RootCAs: pool}})
+	good := connect(t, natsbroker.Config{Connect: natsconnect.Config{URLs: []string{srv.TLSURL()}, TLS: &tls.Config{RootCAs: pool}}})
 	declare(t, good)
 	publish(t, good, "a")
 
-	wrong := connect(t, natsbroker.Config{URLs: []string{srv.TLSURL()}})
+	wrong := connect(t, natsbroker.Config{Connect: natsconnect.Config{URLs: []string{srv.TLSURL()}}})
 	testwait.UntilNil(t, "Publish to a server of an unknown authority is ErrUnavailable because of it", func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		defer cancel()
@@ -313,7 +314,7 @@ func TestTLS(t *testing.T) {
 	})
 	// A server without TLS gets nothing when TLS was meant.
 	plain := testserver.RequireNATS(t)
-	meant := connect(t, natsbroker.Config{URLs: []string{plain.URL()}, TLS: &tls.Config{RootCAs: pool}})
+	meant := connect(t, natsbroker.Config{Connect: natsconnect.Config{URLs: []string{plain.URL()}, TLS: &tls.Config{RootCAs: pool}}})
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if err := meant.Publish(ctx, "q", message("a")); !errors.Is(err, broker.ErrUnavailable) {
@@ -325,7 +326,7 @@ func TestWrongPassword(t *testing.T) {
 	t.Parallel()
 	srv := testserver.RequireNATS(t)
 	const wrong = "not-the-secret"
-	b := connect(t, natsbroker.Config{URLs: []string{strings.Replace(srv.URL(), srv.Password(), wrong, 1)}})
+	b := connect(t, natsbroker.Config{Connect: natsconnect.Config{URLs: []string{strings.Replace(srv.URL(), srv.Password(), wrong, 1)}}})
 	err := b.Publish(testwait.Long(t), "q", message("a"))
 	if !errors.Is(err, broker.ErrAccess) {
 		t.Errorf("Publish with a wrong password: %v, want ErrAccess", err)
@@ -337,7 +338,7 @@ func TestWrongPassword(t *testing.T) {
 		t.Errorf("the error holds the password: %v", err)
 	}
 	for _, u := range []string{"nats://user:p%zz@host", "nats://user:" + wrong + "@host/path", "http://user:" + wrong + "@host", "nats://user:" + wrong + "@"} {
-		if _, err := natsbroker.New(natsbroker.Config{URLs: []string{u}}); err == nil || strings.Contains(err.Error(), wrong) || strings.Contains(err.Error(), "zz") {
+		if _, err := natsbroker.New(natsbroker.Config{Connect: natsconnect.Config{URLs: []string{u}}}); err == nil || strings.Contains(err.Error(), wrong) || strings.Contains(err.Error(), "zz") {
 			t.Errorf("New: %v", err)
 		}
 	}
@@ -355,7 +356,7 @@ func TestChild(t *testing.T) {
 		t.Skip("it is run by TestFrozenConsumer")
 	}
 	url, ns, _ := strings.Cut(where, " ")
-	b := connect(t, natsbroker.Config{URLs: []string{url}, Namespace: ns})
+	b := connect(t, natsbroker.Config{Connect: natsconnect.Config{URLs: []string{url}}, Namespace: ns})
 	s := subscribe(t, b, broker.SubscribeOptions{Prefetch: 1, Lease: testLease})
 	d := receive(t, s)
 	say("got", d.Message().ID)
@@ -469,7 +470,7 @@ func TestAckSyncAnswerLost(t *testing.T) {
 	p := testserver.NewProxy(t, srv.Addr())
 	ns := testserver.Namespace()
 	direct := connect(t, natsbroker.Config{Namespace: ns})
-	b := connect(t, natsbroker.Config{Namespace: ns, URLs: []string{p.URL(srv.URL())}})
+	b := connect(t, natsbroker.Config{Namespace: ns, Connect: natsconnect.Config{URLs: []string{p.URL(srv.URL())}}})
 	declare(t, b)
 	publish(t, b, "m")
 	d := receive(t, subscribe(t, b, broker.SubscribeOptions{Prefetch: 1, Lease: time.Second}))

@@ -21,8 +21,8 @@ import (
 // connect opens a Broker for a test, which closes it. What cfg leaves open points to the shared server and a fresh namespace.
 func connect(t testing.TB, cfg natsbroker.Config) *natsbroker.Broker {
 	t.Helper()
-	if cfg.URLs == nil && cfg.InProcess == nil {
-		cfg.URLs = []string{testserver.RequireNATS(t).URL()}
+	if cfg.Connect.URLs == nil && cfg.Connect.InProcess == nil {
+		cfg.Connect.URLs = []string{testserver.RequireNATS(t).URL()}
 	}
 	if cfg.Namespace == "" {
 		cfg.Namespace = testserver.Namespace()

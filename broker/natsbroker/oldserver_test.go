@@ -14,6 +14,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/brokertest"
 	"github.com/swarmiji/swarmiji/broker/natsbroker"
+	"github.com/swarmiji/swarmiji/connect/natsconnect"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
@@ -72,7 +73,7 @@ func TestOldServer(t *testing.T) {
 		ns := testserver.Namespace()
 		return &brokertest.Harness{
 			Open: func(t testing.TB) broker.Broker {
-				return open(t, natsbroker.Config{URLs: []string{url}, Namespace: ns, MaxBody: 500_000})
+				return open(t, natsbroker.Config{Connect: natsconnect.Config{URLs: []string{url}}, Namespace: ns, MaxBody: 500_000})
 			},
 			Promises: brokertest.Promises{
 				Durable: true, ExactCount: true, Dedupe: true, Order: true, Priorities: true, Delays: true, Batch: true, Retry: true,
@@ -87,7 +88,7 @@ func TestOldServer(t *testing.T) {
 func TestOldServerIsNamed(t *testing.T) {
 	t.Parallel()
 	var log logBook
-	b := connect(t, natsbroker.Config{URLs: []string{oldServer(t)}, Logger: log.logger()})
+	b := connect(t, natsbroker.Config{Connect: natsconnect.Config{URLs: []string{oldServer(t)}}, Logger: log.logger()})
 	declare(t, b)
 	if !strings.Contains(log.String(), "too old for schedules") {
 		t.Errorf("the log says %q", log.String())

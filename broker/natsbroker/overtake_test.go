@@ -14,6 +14,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/natsbroker"
+	"github.com/swarmiji/swarmiji/connect/natsconnect"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
@@ -23,7 +24,7 @@ import (
 func TestUrgentOnItsWay(t *testing.T) {
 	srv := testserver.RequireNATS(t)
 	ns := testserver.Namespace()
-	pub := connect(t, natsbroker.Config{URLs: []string{srv.URL()}, Namespace: ns})
+	pub := connect(t, natsbroker.Config{Connect: natsconnect.Config{URLs: []string{srv.URL()}}, Namespace: ns})
 	if err := pub.Declare(testwait.Long(t), broker.Queue{Name: "q", Levels: []int{10, 1000}}); err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +38,7 @@ func TestUrgentOnItsWay(t *testing.T) {
 		}
 	}
 	line := newSlowLine(t, srv)
-	s, err := connect(t, natsbroker.Config{URLs: []string{line.url}, Namespace: ns}).
+	s, err := connect(t, natsbroker.Config{Connect: natsconnect.Config{URLs: []string{line.url}}, Namespace: ns}).
 		Subscribe(testwait.Long(t), "q", broker.SubscribeOptions{Prefetch: 1})
 	if err != nil {
 		t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/natsbroker"
+	"github.com/swarmiji/swarmiji/connect/natsconnect"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 )
 
@@ -97,7 +98,7 @@ func (r *raw) fill(b *testing.B, n int) {
 
 func ours(b *testing.B) (*natsbroker.Broker, string) {
 	b.Helper()
-	br := open(b, natsbroker.Config{URLs: []string{testserver.RequireNATS(b).URL()}, Namespace: testserver.Namespace()})
+	br := open(b, natsbroker.Config{Connect: natsconnect.Config{URLs: []string{testserver.RequireNATS(b).URL()}}, Namespace: testserver.Namespace()})
 	b.Cleanup(func() { _ = br.Close(context.Background()) })
 	if err := br.Declare(b.Context(), broker.Queue{Name: "q"}); err != nil {
 		b.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/natsbroker"
 	"github.com/swarmiji/swarmiji/capability"
+	"github.com/swarmiji/swarmiji/connect/natsconnect"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
@@ -19,7 +20,7 @@ func TestSettlementsOfALostStreamTouchNoOther(t *testing.T) {
 	srv := testserver.RequireNATS(t)
 	r := testserver.NewRelay(t, srv.Addr())
 	ns := testserver.Namespace()
-	b := connect(t, natsbroker.Config{URLs: []string{r.URL(srv.URL())}, Namespace: ns})
+	b := connect(t, natsbroker.Config{Connect: natsconnect.Config{URLs: []string{r.URL(srv.URL())}}, Namespace: ns})
 	declare(t, b)
 	s := subscribe(t, b, broker.SubscribeOptions{Prefetch: 8})
 	publish(t, b, ids("old", 8)...)

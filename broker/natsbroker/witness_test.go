@@ -14,6 +14,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/natsbroker"
+	"github.com/swarmiji/swarmiji/connect/natsconnect"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
@@ -48,7 +49,7 @@ func TestNotesInLeaderElection(t *testing.T) {
 	}
 	t.Parallel()
 	c := testserver.OwnNATSCluster(t, testserver.NATSConfig{})
-	cfg := natsbroker.Config{URLs: c.URLs(), Namespace: testserver.Namespace(), Replicas: 3}
+	cfg := natsbroker.Config{Connect: natsconnect.Config{URLs: c.URLs()}, Namespace: testserver.Namespace(), Replicas: 3}
 	b := connect(t, cfg)
 	declare(t, b)
 	const writers = 4
@@ -107,7 +108,7 @@ func TestSilentNode(t *testing.T) {
 	srv := testserver.RequireNATS(t)
 	ns := testserver.Namespace()
 	proxy := testserver.NewProxy(t, srv.Addr())
-	a := connect(t, natsbroker.Config{URLs: []string{proxy.URL(srv.URL())}, Namespace: ns})
+	a := connect(t, natsbroker.Config{Connect: natsconnect.Config{URLs: []string{proxy.URL(srv.URL())}}, Namespace: ns})
 	b := connect(t, natsbroker.Config{Namespace: ns})
 	declare(t, a)
 	noteStart(t, a, noteOf("m", "1"))
@@ -165,7 +166,7 @@ func TestNotesStreamIsDeleted(t *testing.T) {
 // BenchmarkNoteStart measures 1,000 notes one after another, and 1,000 at once.
 func BenchmarkNoteStart(b *testing.B) {
 	srv := testserver.OwnNATS(b, testserver.NATSConfig{})
-	r := connect(b, natsbroker.Config{URLs: []string{srv.URL()}})
+	r := connect(b, natsbroker.Config{Connect: natsconnect.Config{URLs: []string{srv.URL()}}})
 	declare(b, r)
 	const n = 1000
 	p50 := func(took []time.Duration) float64 {

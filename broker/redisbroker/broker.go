@@ -116,7 +116,7 @@ func (b *Broker) start(fn func()) bool {
 
 // pause waits before an attempt; false if ctx ended.
 func (b *Broker) pause(ctx context.Context, attempt int) bool {
-	return wake.SleepOr(ctx, b.ctx.Done(), b.cfg.Backoff.Interval(attempt))
+	return wake.SleepOr(ctx, b.ctx.Done(), b.conn.Backoff().Interval(attempt))
 }
 
 // Declare implements [broker.Declarer]. A queue keeps the levels with which it was declared first.

@@ -13,7 +13,6 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/keyset"
 	"github.com/swarmiji/swarmiji/internal/redisconn"
-	"github.com/swarmiji/swarmiji/task"
 )
 
 // The defaults of [Config].
@@ -34,12 +33,12 @@ const (
 
 // Config says where Redis is and how queues are kept. Redis is the only field that must be set.
 type Config struct {
-	// Redis says where the servers are: a single one, Sentinel (MasterName), or a cluster (several addresses or
-	// IsClusterMode). It is copied. Retries of the client are switched off: see internal/redisconn, which says in its Config
-	// what else is set.
+	// Redis says where the servers are and how to reach them, as the client has it: one address,
+	// several of a cluster (or IsClusterMode), or Sentinels with MasterName. It is copied. The client
+	// never repeats a command; MinRetryBackoff and MaxRetryBackoff are the first and the longest time
+	// between attempts to reach a server, with full jitter. 0: 100 ms and 5 s. ClientName is shown in
+	// the server's list of connections. "": "swarmiji".
 	Redis *redis.UniversalOptions
-	// Name is shown in the server's list of connections, if the options have no ClientName. Empty: "swarmiji".
-	Name string
 	// Namespace keeps programs on one server apart: all keys begin with "swj:{<namespace>.". 1 to 64 letters, digits, '_' and
 	// '-'. Empty: "default".
 	Namespace string
@@ -64,8 +63,6 @@ type Config struct {
 	// DeadMax is how many dead letters a queue keeps; the oldest go first. 0:
 	// broker.DefaultDeadMax; negative: no limit.
 	DeadMax int
-	// Backoff is between attempts to reach the server. Zero: full jitter up to 100 ms at first and up to 5 s in the end.
-	Backoff task.Backoff
 	// Logger is told of what no call returns: settings of the server that weaken the promise, queues that exist with other
 	// levels. Nil: slog.Default().
 	Logger *slog.Logger
@@ -105,9 +102,6 @@ func (c *Config) check() error {
 		c.WaitTimeout = DefaultWaitTimeout
 	}
 	c.DeadTTL, c.DeadMax = cmp.Or(c.DeadTTL, broker.DefaultDeadTTL), cmp.Or(c.DeadMax, broker.DefaultDeadMax)
-	if c.Name == "" {
-		c.Name = "swarmiji"
-	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
@@ -115,5 +109,5 @@ func (c *Config) check() error {
 }
 
 func (c *Config) conn() redisconn.Config {
-	return redisconn.Config{Redis: c.Redis, Name: c.Name, Backoff: c.Backoff, Logger: c.Logger}
+	return redisconn.Config{Redis: c.Redis, Logger: c.Logger}
 }

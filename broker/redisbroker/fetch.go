@@ -115,7 +115,7 @@ func (f *fetcher) settle(err error) {
 		f.attempt = 0
 		return
 	}
-	wake.SleepOr(s.b.ctx, s.closed, s.b.cfg.Backoff.Interval(f.attempt))
+	wake.SleepOr(s.b.ctx, s.closed, s.b.conn.Backoff().Interval(f.attempt))
 	f.attempt++
 }
 

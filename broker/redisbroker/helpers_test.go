@@ -53,8 +53,12 @@ func connect(t testing.TB, cfg redisbroker.Config) *redisbroker.Broker {
 func overLine(t testing.TB, cfg redisbroker.Config, srv *testserver.Redis) (*redisbroker.Broker, *line) {
 	t.Helper()
 	l := newLine()
-	cfg.Redis = options(srv)
-	cfg.Redis.Dialer = l.dial
+	o := options(srv)
+	if cfg.Redis != nil {
+		o.MinRetryBackoff, o.MaxRetryBackoff = cfg.Redis.MinRetryBackoff, cfg.Redis.MaxRetryBackoff
+	}
+	o.Dialer = l.dial
+	cfg.Redis = o
 	return connect(t, cfg), l
 }
 

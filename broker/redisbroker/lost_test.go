@@ -7,11 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/redisbroker"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
-	"github.com/swarmiji/swarmiji/task"
 )
 
 // patient is a poll so seldom that no test waits for it.
@@ -85,8 +86,8 @@ func TestHandOverAfterLostClaim(t *testing.T) {
 	srv := testserver.RequireRedis(t)
 	ns := testserver.Namespace()
 	pub := connect(t, redisbroker.Config{Namespace: ns})
-	slow := task.Backoff{Base: 4 * time.Second, Max: 4 * time.Second} // nearly always there is time for the publish
-	con, l := overLine(t, redisbroker.Config{Namespace: ns, Poll: patient, Backoff: slow}, srv)
+	slow := &redis.UniversalOptions{MinRetryBackoff: 4 * time.Second, MaxRetryBackoff: 4 * time.Second} // nearly always there is time for the publish
+	con, l := overLine(t, redisbroker.Config{Namespace: ns, Poll: patient, Redis: slow}, srv)
 	q := declared(t, con, "q")
 	s := subscribe(t, con, q, 3)
 	waits(t, srv, ns, q, 1)

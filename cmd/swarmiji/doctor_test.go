@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/swarmiji/swarmiji/connect/natsconnect"
 	"github.com/swarmiji/swarmiji/control"
 	"github.com/swarmiji/swarmiji/internal/natsconn"
 	"github.com/swarmiji/swarmiji/internal/testserver"
@@ -70,7 +71,7 @@ func TestDoctorNATS(t *testing.T) {
 	t.Parallel()
 	srv := testserver.RequireNATS(t)
 	ns := testserver.Namespace()
-	conn, err := natsconn.New(natsconn.Config{URLs: []string{srv.URL()}})
+	conn, err := natsconn.New(natsconnect.Config{URLs: []string{srv.URL()}}, "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 	"go.uber.org/goleak"
 
+	"github.com/swarmiji/swarmiji/connect/amqpconnect"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/events/amqpevents"
 	"github.com/swarmiji/swarmiji/internal/testserver"
@@ -29,7 +30,7 @@ func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 // open makes a bus of a namespace, closed at the end.
 func open(t testing.TB, url, ns string, change ...func(*amqpevents.Config)) *amqpevents.Bus {
 	t.Helper()
-	c := amqpevents.Config{URLs: []string{url}, Namespace: ns, Logger: quiet()}
+	c := amqpevents.Config{Connect: amqpconnect.Config{URLs: []string{url}}, Namespace: ns, Logger: quiet()}
 	for _, f := range change {
 		f(&c)
 	}
@@ -95,7 +96,7 @@ func channel(t testing.TB, url string) *amqp.Channel {
 
 func TestNewNamesEveryProblemAndNoPassword(t *testing.T) {
 	_, err := amqpevents.New(amqpevents.Config{
-		URLs: []string{"amqp://me:hunter2@localhost:bad/"}, Namespace: "a.b", QueueLength: -1, Buffer: -1,
+		Connect: amqpconnect.Config{URLs: []string{"amqp://me:hunter2@localhost:bad/"}}, Namespace: "a.b", QueueLength: -1, Buffer: -1,
 	})
 	if err == nil {
 		t.Fatal("New took a configuration without a single good field")

@@ -42,13 +42,7 @@ type Bus struct {
 func New(c Config) (*Bus, error) {
 	c, err := c.complete()
 	open := func(role string) *amqpconn.Conn {
-		name := ""
-		if c.Name != "" {
-			name = c.Name + " " + role
-		}
-		conn, connErr := amqpconn.New(amqpconn.Config{
-			URLs: c.URLs, TLS: c.TLS, Name: name, Heartbeat: c.Heartbeat, Backoff: c.Backoff, Logger: c.Logger,
-		})
+		conn, connErr := amqpconn.New(c.Connect, role, c.Logger)
 		err = errors.Join(err, connErr)
 		return conn
 	}
@@ -68,7 +62,7 @@ func New(c Config) (*Bus, error) {
 		}
 		kept = newLog(c, keeping)
 	}
-	c.URLs = nil // they hold passwords and are not needed any more
+	c.Connect.URLs = nil // they hold passwords and are not needed any more
 	b := &Bus{
 		cfg:       c,
 		exchange:  "swj." + c.Namespace + ".ev",

@@ -1,17 +1,15 @@
 package amqpevents
 
 import (
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
-	"time"
 
+	"github.com/swarmiji/swarmiji/connect/amqpconnect"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/internal/keyset"
-	"github.com/swarmiji/swarmiji/task"
 )
 
 // Defaults of [Config].
@@ -24,18 +22,10 @@ const (
 // maxNamespace keeps the exchange's name below the 255 bytes of AMQP, with room for other names made of it.
 const maxNamespace = 64
 
-// Config of [New]. URLs is the only field that must be set.
+// Config of [New]. Connect is the only field that must be set.
 type Config struct {
-	// URLs of the nodes of one RabbitMQ cluster, tried in turn: amqp://user:password@host:port/vhost or amqps://.
-	URLs []string
-	// TLS is for amqps URLs. Nil: the system's authorities.
-	TLS *tls.Config
-	// Name is shown in the broker's list of connections. "": none.
-	Name string
-	// Heartbeat is how often each side shows that it lives. 0: 10 s.
-	Heartbeat time.Duration
-	// Backoff is between two attempts to connect. Zero: up to 100 ms at first, up to 5 s in the end.
-	Backoff task.Backoff
+	// Connect says where RabbitMQ is and how to reach it.
+	Connect amqpconnect.Config
 	// Namespace is part of the exchange's name: 1 to 64 letters, digits, '_' and '-'. It has to be the same for all nodes.
 	// "": [DefaultNamespace], "default".
 	Namespace string

@@ -12,6 +12,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/swarmiji/swarmiji/connect/amqpconnect"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/events/amqpevents"
 	"github.com/swarmiji/swarmiji/internal/testserver"
@@ -212,7 +213,7 @@ func TestUnkept(t *testing.T) {
 }
 
 func TestRetentionIsChecked(t *testing.T) {
-	_, err := amqpevents.New(amqpevents.Config{URLs: []string{"amqp://h/"}, Retain: events.Retention{Age: -1, Max: -1}})
+	_, err := amqpevents.New(amqpevents.Config{Connect: amqpconnect.Config{URLs: []string{"amqp://h/"}}, Retain: events.Retention{Age: -1, Max: -1}})
 	if err == nil || !strings.Contains(err.Error(), "age") || !strings.Contains(err.Error(), "-1 events") {
 		t.Errorf("New with a negative retention: %v", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/swarmiji/swarmiji/connect/amqpconnect"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/events/amqpevents"
 	"github.com/swarmiji/swarmiji/events/eventstest"
@@ -26,8 +27,7 @@ func harness(t testing.TB) *eventstest.Harness {
 	ns := testserver.Namespace()
 	retain := func(t testing.TB, r events.Retention) events.EventBus {
 		b, err := amqpevents.New(amqpevents.Config{
-			URLs: []string{line.URL(srv.URL())}, Namespace: ns, Logger: quiet(), Retain: r, Buffer: suiteBuffer,
-			Backoff: task.Backoff{Max: 500 * time.Millisecond},
+			Connect: amqpconnect.Config{URLs: []string{line.URL(srv.URL())}, Backoff: task.Backoff{Max: 500 * time.Millisecond}}, Namespace: ns, Logger: quiet(), Retain: r, Buffer: suiteBuffer,
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -29,7 +29,7 @@ func TestTLS(t *testing.T) {
 	}
 	srv := testserver.OwnRabbit(t, testserver.RabbitConfig{TLS: files})
 	with := func(c *tls.Config) func(*amqpevents.Config) {
-		return func(cfg *amqpevents.Config) { cfg.TLS = c }
+		return func(cfg *amqpevents.Config) { cfg.Connect.TLS = c }
 	}
 	b := open(t, srv.TLSURL(), "tls", with(trusting))
 	s := subscribe(t, b, events.Filter{})

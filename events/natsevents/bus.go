@@ -39,11 +39,11 @@ type stream interface {
 // a second one where events are kept. All problems of c are reported together.
 func New(c Config) (*Bus, error) {
 	c, err := c.complete()
-	conn, connErr := natsconn.New(c.connection())
+	conn, connErr := natsconn.New(c.Connect, "", c.Logger)
 	if err := errors.Join(err, connErr); err != nil {
 		return nil, err
 	}
-	c.URLs = nil // they hold passwords and are not needed any more
+	c.Connect.URLs = nil // they hold passwords and are not needed any more
 	b := &Bus{cfg: c, names: namesOf(c.Namespace), conn: conn, streams: make(map[stream]struct{})}
 	b.batcher = events.NewBatcher(b.send, c.Batch)
 	if c.Retain.On() {

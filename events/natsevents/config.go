@@ -1,19 +1,15 @@
 package natsevents
 
 import (
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
 
-	"github.com/nats-io/nats.go"
-
+	"github.com/swarmiji/swarmiji/connect/natsconnect"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/internal/keyset"
-	"github.com/swarmiji/swarmiji/internal/natsconn"
-	"github.com/swarmiji/swarmiji/task"
 )
 
 // Defaults of [Config].
@@ -27,22 +23,10 @@ const (
 	maxReplicas  = 5
 )
 
-// Config of [New]. Either URLs or InProcess must be set, and nothing else.
+// Config of [New]. Connect is the only field that must be set.
 type Config struct {
-	// URLs of the nodes of one NATS cluster, in any order: nats://user:password@host:port, nats://token@host:port, or tls://.
-	URLs []string
-	// InProcess is a server in this process, such as an *embedded.Server.
-	InProcess nats.InProcessConnProvider
-	// TLS insists on TLS for all URLs. Nil: the system's authorities where the scheme is tls or the server asks for TLS.
-	TLS *tls.Config
-	// Credentials is a file with a user's JWT and seed. "": none.
-	Credentials string
-	// NKeySeed is a file with an nkey seed. "": none.
-	NKeySeed string
-	// Name is shown in the server's list of connections. "": none.
-	Name string
-	// Backoff is between two attempts to connect. Zero: up to 100 ms at first, up to 5 s in the end.
-	Backoff task.Backoff
+	// Connect says where NATS is and how to reach it.
+	Connect natsconnect.Config
 	// Namespace is part of the names of subjects and stream: 1 to 64 letters, digits, '_' and '-'. It has to be the same for all
 	// nodes. "": [DefaultNamespace], "default".
 	Namespace string
@@ -90,12 +74,4 @@ func (c Config) complete() (Config, error) {
 		c.Logger = slog.Default()
 	}
 	return c, errors.Join(errs...)
-}
-
-// connection is the part of c that concerns it.
-func (c Config) connection() natsconn.Config {
-	return natsconn.Config{
-		URLs: c.URLs, InProcess: c.InProcess, TLS: c.TLS, Credentials: c.Credentials, NKeySeed: c.NKeySeed, Name: c.Name,
-		Backoff: c.Backoff, Logger: c.Logger,
-	}
 }

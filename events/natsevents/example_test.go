@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker/natsbroker/embedded"
+	"github.com/swarmiji/swarmiji/connect/natsconnect"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/events/natsevents"
 )
@@ -27,8 +28,8 @@ func Example() {
 	}
 	defer srv.Close(ctx)
 	bus, err := natsevents.New(natsevents.Config{
-		InProcess: srv,
-		Retain:    events.Retention{Age: time.Hour, Types: []string{events.TaskFailed}},
+		Connect: natsconnect.Config{InProcess: srv},
+		Retain:  events.Retention{Age: time.Hour, Types: []string{events.TaskFailed}},
 	})
 	if err != nil {
 		fmt.Println(err)

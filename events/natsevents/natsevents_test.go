@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/swarmiji/swarmiji/broker/natsbroker/embedded"
+	"github.com/swarmiji/swarmiji/connect/natsconnect"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/events/natsevents"
 	"github.com/swarmiji/swarmiji/internal/testserver"
@@ -133,7 +134,7 @@ func wantTask(t testing.TB, s events.Subscription, i int) {
 
 func TestNewNamesEveryProblemAndNoPassword(t *testing.T) {
 	_, err := natsevents.New(natsevents.Config{
-		URLs: []string{"nats://me:hunter2@localhost:bad"}, Namespace: "a.b", Buffer: -1, Replicas: -1, Retain: events.Retention{Age: -1, Max: -1},
+		Connect: natsconnect.Config{URLs: []string{"nats://me:hunter2@localhost:bad"}}, Namespace: "a.b", Buffer: -1, Replicas: -1, Retain: events.Retention{Age: -1, Max: -1},
 	})
 	if err == nil {
 		t.Fatal("New took a configuration without a single good field")
@@ -151,7 +152,7 @@ func TestNewNamesEveryProblemAndNoPassword(t *testing.T) {
 func TestWrongPasswordIsToldAtOnceAndNotShown(t *testing.T) {
 	srv := testserver.RequireNATS(t)
 	b := open(t, natsevents.Config{
-		URLs: []string{strings.Replace(srv.URL(), srv.Password(), "hunter2", 1)}, Retain: events.Retention{Age: time.Hour},
+		Connect: natsconnect.Config{URLs: []string{strings.Replace(srv.URL(), srv.Password(), "hunter2", 1)}}, Retain: events.Retention{Age: time.Hour},
 	})
 	_, subscribe := b.Subscribe(testwait.Long(t), events.Filter{})
 	_, replay := b.Replay(testwait.Long(t), events.Filter{}, time.Time{})
@@ -170,7 +171,7 @@ func TestWrongPasswordIsToldAtOnceAndNotShown(t *testing.T) {
 func TestPublishWithoutServer(t *testing.T) {
 	const n, room = 20_000, 100
 	b := open(t, natsevents.Config{
-		URLs: []string{"nats://nobody:hunter2@127.0.0.1:1/"}, Retain: events.Retention{Age: time.Hour},
+		Connect: natsconnect.Config{URLs: []string{"nats://nobody:hunter2@127.0.0.1:1/"}}, Retain: events.Retention{Age: time.Hour},
 		Batch: events.BatcherConfig{Capacity: room, SendTimeout: 200 * time.Millisecond},
 	})
 	for i := range n {
@@ -197,7 +198,7 @@ func TestStreamThatCannotBeMade(t *testing.T) {
 	}
 	var log strings.Builder
 	b := open(t, natsevents.Config{
-		InProcess: srv, Retain: events.Retention{Age: time.Hour},
+		Connect: natsconnect.Config{InProcess: srv}, Retain: events.Retention{Age: time.Hour},
 		Batch: events.BatcherConfig{SendTimeout: 500 * time.Millisecond}, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 	})
 	if _, err := b.Replay(testwait.Long(t), events.Filter{}, time.Time{}); !errors.Is(err, events.ErrUnavailable) {
@@ -234,9 +235,9 @@ func TestStreamThatCannotBeMade(t *testing.T) {
 // A listener that does not read costs a fixed amount of memory and gets the newest.
 func TestStuckListener(t *testing.T) {
 	srv := server(t, embedded.Options{})
-	b := open(t, natsevents.Config{InProcess: srv, Buffer: 10})
+	b := open(t, natsevents.Config{Connect: natsconnect.Config{InProcess: srv}, Buffer: 10})
 	stuck := subscribe(t, b)
-	quick := subscribe(t, open(t, natsevents.Config{InProcess: srv}))
+	quick := subscribe(t, open(t, natsevents.Config{Connect: natsconnect.Config{InProcess: srv}}))
 	const n = 1000
 	for i := range n {
 		publish(t, b, i)
@@ -265,7 +266,7 @@ func pause(t testing.TB) {
 // What else comes on the subjects is counted and skipped; single maps of other writers are read.
 func TestStrangeMessages(t *testing.T) {
 	srv := server(t, embedded.Options{})
-	b := open(t, natsevents.Config{InProcess: srv, Retain: events.Retention{Age: time.Hour}})
+	b := open(t, natsevents.Config{Connect: natsconnect.Config{InProcess: srv}, Retain: events.Retention{Age: time.Hour}})
 	live, kept := subscribe(t, b), replay(t, b)
 	nc := raw(t, nats.InProcessServer(srv)).Conn()
 	bad := []string{"", "nonsense", "[]", strings.Repeat("[", 1<<16)}
@@ -287,7 +288,7 @@ func TestStrangeMessages(t *testing.T) {
 // A server that takes small messages gets small messages, and an event that it does not take alone is counted.
 func TestSmallMessages(t *testing.T) {
 	srv := testserver.OwnNATS(t, testserver.NATSConfig{Conf: "max_payload: 2KB"})
-	b := open(t, natsevents.Config{URLs: []string{srv.URL()}})
+	b := open(t, natsevents.Config{Connect: natsconnect.Config{URLs: []string{srv.URL()}}})
 	s := subscribe(t, b)
 	const n = 150
 	for i := range n {
@@ -311,7 +312,7 @@ func TestSmallMessages(t *testing.T) {
 // Somebody may remove the stream of kept events: it is made again, and open streams go on with the new one.
 func TestStreamThatWasDeleted(t *testing.T) {
 	srv := server(t, embedded.Options{})
-	b := open(t, natsevents.Config{InProcess: srv, Retain: events.Retention{Age: time.Hour}})
+	b := open(t, natsevents.Config{Connect: natsconnect.Config{InProcess: srv}, Retain: events.Retention{Age: time.Hour}})
 	s := replay(t, b)
 	publish(t, b, 0, 1, 2)
 	for i := range 3 {
@@ -340,7 +341,7 @@ func TestOtherRetention(t *testing.T) {
 	srv := server(t, embedded.Options{})
 	js := raw(t, nats.InProcessServer(srv))
 	for _, r := range []events.Retention{{Age: time.Hour}, {Age: time.Minute, Max: 10}, {Age: time.Millisecond, Max: 20}} {
-		b := open(t, natsevents.Config{InProcess: srv, Retain: r})
+		b := open(t, natsevents.Config{Connect: natsconnect.Config{InProcess: srv}, Retain: r})
 		s := replay(t, b)
 		publish(t, b, 1)
 		wantTask(t, s, 1)
@@ -361,10 +362,10 @@ func TestOtherRetention(t *testing.T) {
 // A stream that is read so late that its next events are gone counts them.
 func TestLateReplayCounts(t *testing.T) {
 	srv := server(t, embedded.Options{})
-	b := open(t, natsevents.Config{InProcess: srv, Retain: events.Retention{Age: time.Hour, Max: 10}})
+	b := open(t, natsevents.Config{Connect: natsconnect.Config{InProcess: srv}, Retain: events.Retention{Age: time.Hour, Max: 10}})
 	late := replay(t, b)
 	const n = 2000 // more than the server sends ahead
-	publisher := open(t, natsevents.Config{InProcess: srv, Retain: events.Retention{Age: time.Hour, Max: 10}})
+	publisher := open(t, natsevents.Config{Connect: natsconnect.Config{InProcess: srv}, Retain: events.Retention{Age: time.Hour, Max: 10}})
 	for i := range n {
 		publish(t, publisher, i)
 	}
@@ -383,7 +384,7 @@ func TestLateReplayCounts(t *testing.T) {
 // No consumer is left at the server when streams are closed.
 func TestCloseRemovesTheConsumer(t *testing.T) {
 	srv := server(t, embedded.Options{})
-	b := open(t, natsevents.Config{InProcess: srv, Retain: events.Retention{Age: time.Hour}})
+	b := open(t, natsevents.Config{Connect: natsconnect.Config{InProcess: srv}, Retain: events.Retention{Age: time.Hour}})
 	js := raw(t, nats.InProcessServer(srv))
 	for range 5 {
 		if err := replay(t, b).Close(testwait.Long(t)); err != nil {
@@ -414,7 +415,9 @@ func TestTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	srv := testserver.OwnNATS(t, testserver.NATSConfig{TLS: files})
-	config := func(c *tls.Config) natsevents.Config { return natsevents.Config{URLs: []string{srv.TLSURL()}, TLS: c} }
+	config := func(c *tls.Config) natsevents.Config {
+		return natsevents.Config{Connect: natsconnect.Config{URLs: []string{srv.TLSURL()}, TLS: c}}
+	}
 	b := open(t, config(trusting))
 	s := subscribe(t, b)
 	publish(t, b, 1)
@@ -435,7 +438,7 @@ func TestTLS(t *testing.T) {
 // Kept events outlive the server that leads their stream.
 func TestCluster(t *testing.T) {
 	c := testserver.OwnNATSCluster(t, testserver.NATSConfig{})
-	b := open(t, natsevents.Config{URLs: c.URLs(), Retain: events.Retention{Age: time.Hour}, Replicas: 3, Batch: events.BatcherConfig{SendTimeout: time.Second}})
+	b := open(t, natsevents.Config{Connect: natsconnect.Config{URLs: c.URLs()}, Retain: events.Retention{Age: time.Hour}, Replicas: 3, Batch: events.BatcherConfig{SendTimeout: time.Second}})
 	s := replay(t, b)
 	for i := range 200 {
 		publish(t, b, i)
@@ -484,7 +487,7 @@ func TestConsumerIsLostWithItsServer(t *testing.T) {
 		names[i] = nc.ConnectedServerName()
 		nc.Close()
 	}
-	b := open(t, natsevents.Config{URLs: []string{c.Nodes[0].URL()}, Retain: events.Retention{Age: time.Hour}, Replicas: 3, Batch: events.BatcherConfig{SendTimeout: time.Second}})
+	b := open(t, natsevents.Config{Connect: natsconnect.Config{URLs: []string{c.Nodes[0].URL()}}, Retain: events.Retention{Age: time.Hour}, Replicas: 3, Batch: events.BatcherConfig{SendTimeout: time.Second}})
 	var s events.Subscription
 	at := 0
 	testwait.Until(t, "a stream whose consumer is on another server", func() bool {
@@ -544,7 +547,7 @@ func consumerLeader(t *testing.T, url, stream string) string {
 // BenchmarkKept measures what it costs to keep events, with a stream that reads them.
 func BenchmarkKept(b *testing.B) {
 	bus := open(b, natsevents.Config{
-		URLs: []string{testserver.RequireNATS(b).URL()}, Namespace: testserver.Namespace(), Retain: events.Retention{Age: time.Hour},
+		Connect: natsconnect.Config{URLs: []string{testserver.RequireNATS(b).URL()}}, Namespace: testserver.Namespace(), Retain: events.Retention{Age: time.Hour},
 	})
 	s := replay(b, bus)
 	b.ReportAllocs()

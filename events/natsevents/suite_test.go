@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker/natsbroker/embedded"
+	"github.com/swarmiji/swarmiji/connect/natsconnect"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/events/eventstest"
 	"github.com/swarmiji/swarmiji/events/natsevents"
@@ -54,7 +55,7 @@ func harness(t testing.TB) *eventstest.Harness {
 	line := testserver.NewRelay(t, srv.Addr())
 	ns := testserver.Namespace()
 	bus := func(t testing.TB, r events.Retention) events.EventBus {
-		return newBus(t, natsevents.Config{URLs: []string{line.URL(srv.URL())}, Namespace: ns, Retain: r})
+		return newBus(t, natsevents.Config{Connect: natsconnect.Config{URLs: []string{line.URL(srv.URL())}}, Namespace: ns, Retain: r})
 	}
 	return &eventstest.Harness{
 		Open:   func(t testing.TB) events.EventBus { return bus(t, events.Retention{}) },
@@ -77,7 +78,7 @@ func harness(t testing.TB) *eventstest.Harness {
 func harnessInProcess(t testing.TB) *eventstest.Harness {
 	srv := server(t, embedded.Options{})
 	bus := func(t testing.TB, r events.Retention) events.EventBus {
-		return newBus(t, natsevents.Config{InProcess: srv, Retain: r})
+		return newBus(t, natsevents.Config{Connect: natsconnect.Config{InProcess: srv}, Retain: r})
 	}
 	return &eventstest.Harness{
 		Open:   func(t testing.TB) events.EventBus { return bus(t, events.Retention{}) },
@@ -89,7 +90,7 @@ func harnessInProcess(t testing.TB) *eventstest.Harness {
 // newBus makes a bus for the suite, which closes it.
 func newBus(t testing.TB, c natsevents.Config) *natsevents.Bus {
 	t.Helper()
-	c.Logger, c.Backoff = quiet(), task.Backoff{Max: 500 * time.Millisecond}
+	c.Logger, c.Connect.Backoff = quiet(), task.Backoff{Max: 500 * time.Millisecond}
 	c.Buffer = suiteBuffer
 	c.Batch.Linger = 5 * time.Millisecond // most cases wait for single events
 	b, err := natsevents.New(c)

@@ -38,7 +38,7 @@ type subscription interface{ end() }
 // are reported together.
 func New(c Config) (*Bus, error) {
 	c, err := c.complete()
-	conn, connErr := redisconn.New(redisconn.Config{Redis: c.Redis, Name: c.Name, Backoff: c.Backoff, Logger: c.Logger})
+	conn, connErr := redisconn.New(redisconn.Config{Redis: c.Redis, Logger: c.Logger})
 	if err = errors.Join(err, connErr); err != nil {
 		return nil, err
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/swarmiji/swarmiji/events/redisevents"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
-	"github.com/swarmiji/swarmiji/task"
 )
 
 func TestBus(t *testing.T) {
@@ -46,10 +45,11 @@ func harness(t testing.TB) *eventstest.Harness {
 // harnessOf is one without faults.
 func harnessOf(o *redis.UniversalOptions) *eventstest.Harness {
 	ns := testserver.Namespace()
+	quick := *o
+	quick.MaxRetryBackoff = 500 * time.Millisecond
 	open := func(t testing.TB, r events.Retention) events.EventBus {
 		b, err := redisevents.New(redisevents.Config{
-			Redis: o, Namespace: ns, Logger: quiet(), Retain: r, Buffer: suiteBuffer,
-			Backoff: task.Backoff{Max: 500 * time.Millisecond},
+			Redis: &quick, Namespace: ns, Logger: quiet(), Retain: r, Buffer: suiteBuffer,
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -11,13 +11,14 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/connect/amqpconnect"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
-func open(t testing.TB, cfg Config) *Conn {
+func open(t testing.TB, cfg amqpconnect.Config) *Conn {
 	t.Helper()
-	c, err := New(cfg)
+	c, err := New(cfg, "", nil)
 	if err != nil {
 		t.Fatalf("New: %v", err)
 	}
@@ -74,7 +75,7 @@ func message(id string) *amqp.Publishing {
 }
 
 func TestPublishedIsConfirmedOrNamed(t *testing.T) {
-	c := open(t, Config{URLs: []string{testserver.RequireRabbit(t).URL()}})
+	c := open(t, amqpconnect.Config{URLs: []string{testserver.RequireRabbit(t).URL()}})
 	q := queue(t, c)
 	p := NewPublisher(c, PublisherConfig{Window: 64})
 	ctx := testwait.Long(t)
@@ -124,7 +125,7 @@ func TestPublishedIsConfirmedOrNamed(t *testing.T) {
 func TestSessionsFollowEachOther(t *testing.T) {
 	srv := testserver.RequireRabbit(t)
 	proxy := testserver.NewProxy(t, srv.Addr())
-	c := open(t, Config{URLs: []string{proxy.URL(srv.URL())}, Name: "sessions"})
+	c := open(t, amqpconnect.Config{URLs: []string{proxy.URL(srv.URL())}, Name: "sessions"})
 	p := NewPublisher(c, PublisherConfig{})
 	q := queue(t, c)
 	ctx := testwait.Long(t)
@@ -172,7 +173,7 @@ func TestWithoutServerOnlyCtxEndsTheWait(t *testing.T) {
 	srv := testserver.RequireRabbit(t)
 	proxy := testserver.NewProxy(t, srv.Addr())
 	proxy.Cut()
-	c := open(t, Config{URLs: []string{proxy.URL(srv.URL())}})
+	c := open(t, amqpconnect.Config{URLs: []string{proxy.URL(srv.URL())}})
 	p := NewPublisher(c, PublisherConfig{})
 	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 	defer cancel()
@@ -189,7 +190,7 @@ func TestWithoutServerOnlyCtxEndsTheWait(t *testing.T) {
 func TestLostConfirmIsIndeterminate(t *testing.T) {
 	srv := testserver.RequireRabbit(t)
 	proxy := testserver.NewProxy(t, srv.Addr())
-	c := open(t, Config{URLs: []string{proxy.URL(srv.URL())}})
+	c := open(t, amqpconnect.Config{URLs: []string{proxy.URL(srv.URL())}})
 	p := NewPublisher(c, PublisherConfig{})
 	q := queue(t, c)
 	if err := p.Publish(testwait.Long(t), "", q, message("first")); err != nil {
@@ -238,7 +239,7 @@ func awaitSent(t testing.TB, p *Publisher, n uint64) {
 func TestSuperviseRunsAgainAfterEachLoss(t *testing.T) {
 	srv := testserver.RequireRabbit(t)
 	proxy := testserver.NewProxy(t, srv.Addr())
-	c := open(t, Config{URLs: []string{proxy.URL(srv.URL())}})
+	c := open(t, amqpconnect.Config{URLs: []string{proxy.URL(srv.URL())}})
 	ctx, cancel := context.WithCancel(testwait.Long(t))
 	runs := make(chan *Channel)
 	ended := make(chan struct{})

@@ -5,7 +5,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/url"
 	"os"
@@ -15,37 +14,14 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/connect/amqpconnect"
 )
 
-// The defaults of [Config].
+// What holds unless a URL says otherwise.
 const (
-	DefaultHeartbeat   = 10 * time.Second
-	DefaultDialTimeout = 15 * time.Second
+	defaultHeartbeat   = 10 * time.Second
+	defaultDialTimeout = 15 * time.Second
 )
-
-// Config says where the servers are and how to speak to them. URLs is the only field that must be set.
-type Config struct {
-	// URLs of one cluster's nodes, tried in turn: amqp://user:password@host:port/vhost, amqps:// through TLS. Parameters
-	// heartbeat (seconds), connection_timeout (ms), cacertfile, certfile, keyfile, server_name_indication and auth_mechanism
-	// (plain, external) are known; any other is an error, so that none is ignored.
-	URLs []string
-	// TLS is for amqps URLs; it is not changed. Nil: the system's authorities, or those of the URL's cacertfile. A missing
-	// ServerName is the URL's host; the minimum is TLS 1.2. Parameters of the URL that concern TLS must not be given as well.
-	// With an amqp URL either of them is an error: the password would leave in plain text where TLS was meant.
-	TLS *tls.Config
-	// Name is shown in the server's lists of connections. Empty: none.
-	Name string
-	// Heartbeat is how often each side shows that it lives; one that is silent for longer than twice that is given up.
-	// 0: 10 s. The least is 1 s. A URL's heartbeat goes first.
-	Heartbeat time.Duration
-	// Backoff is between two rounds over all URLs. Zero: up to 100 ms at first, up to 5 s in the end.
-	Backoff task.Backoff
-	// DialTimeout bounds one attempt, TLS and the AMQP handshake included. 0: 15 s.
-	DialTimeout time.Duration
-	// Logger is told of TLS without verification at each connect, and of nothing else. Nil: slog.Default().
-	Logger *slog.Logger
-}
 
 // endpoint is one URL, taken apart.
 type endpoint struct {
@@ -60,20 +36,14 @@ type endpoint struct {
 }
 
 // endpoints checks the whole configuration and returns all problems.
-func (c Config) endpoints() ([]endpoint, error) {
+func endpoints(c amqpconnect.Config) ([]endpoint, error) {
 	var errs []error
 	if len(c.URLs) == 0 {
 		errs = append(errs, errors.New("amqp: no URL is given"))
 	}
-	if c.Heartbeat != 0 && c.Heartbeat < time.Second {
-		errs = append(errs, fmt.Errorf("amqp: heartbeat %v is shorter than 1s", c.Heartbeat))
-	}
-	if c.DialTimeout < 0 {
-		errs = append(errs, fmt.Errorf("amqp: dial timeout %v is negative", c.DialTimeout))
-	}
 	eps := make([]endpoint, 0, len(c.URLs))
 	for i, u := range c.URLs {
-		ep, err := c.endpoint(u)
+		ep, err := newEndpoint(c, u)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("amqp: URL %d: %w", i+1, err))
 			continue
@@ -83,7 +53,7 @@ func (c Config) endpoints() ([]endpoint, error) {
 	return eps, errors.Join(errs...)
 }
 
-func (c Config) endpoint(raw string) (endpoint, error) {
+func newEndpoint(c amqpconnect.Config, raw string) (endpoint, error) {
 	// The parsers' own errors quote parts of the URL, which may be parts of a password: they are not passed on.
 	u, err := url.Parse(raw)
 	if err != nil {
@@ -107,11 +77,8 @@ func (c Config) endpoint(raw string) (endpoint, error) {
 		vhost:     a.Vhost,
 		user:      a.Username,
 		pass:      a.Password,
-		heartbeat: c.Heartbeat,
-		timeout:   c.DialTimeout,
-	}
-	if ep.heartbeat == 0 {
-		ep.heartbeat = DefaultHeartbeat
+		heartbeat: defaultHeartbeat,
+		timeout:   defaultDialTimeout,
 	}
 	if s := u.Query().Get("heartbeat"); s != "" {
 		n, err := strconv.ParseUint(s, 10, 16)
@@ -122,9 +89,6 @@ func (c Config) endpoint(raw string) (endpoint, error) {
 	}
 	if a.ConnectionTimeout > 0 {
 		ep.timeout = time.Duration(a.ConnectionTimeout) * time.Millisecond
-	}
-	if ep.timeout == 0 {
-		ep.timeout = DefaultDialTimeout
 	}
 	for _, m := range a.AuthMechanism {
 		switch strings.ToLower(m) {
@@ -137,7 +101,7 @@ func (c Config) endpoint(raw string) (endpoint, error) {
 	}
 	switch {
 	case a.Scheme == "amqps":
-		if ep.tls, err = c.tlsFor(a); err != nil {
+		if ep.tls, err = tlsFor(c, a); err != nil {
 			return endpoint{}, err
 		}
 	case c.TLS != nil || hasTLS(a):
@@ -165,7 +129,7 @@ func hasTLS(a amqp.URI) bool {
 	return a.CACertFile != "" || a.CertFile != "" || a.KeyFile != "" || a.ServerName != ""
 }
 
-func (c Config) tlsFor(a amqp.URI) (*tls.Config, error) {
+func tlsFor(c amqpconnect.Config, a amqp.URI) (*tls.Config, error) {
 	var t *tls.Config
 	if c.TLS != nil {
 		if hasTLS(a) {

@@ -1,18 +1,22 @@
 package amqpconn
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/swarmiji/swarmiji/connect/amqpconnect"
 	"github.com/swarmiji/swarmiji/internal/netconn"
 	"github.com/swarmiji/swarmiji/internal/wake"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 // closeTimeout bounds the wait for the server's goodbye.
@@ -20,7 +24,9 @@ const closeTimeout = 5 * time.Second
 
 // Conn is a connection that mends itself. All methods may be called from any goroutine.
 type Conn struct {
-	cfg       Config
+	name      string
+	backoff   task.Backoff
+	logger    *slog.Logger
 	endpoints []endpoint
 	live      atomic.Pointer[Session] // the session while there is one
 
@@ -40,16 +46,19 @@ type Conn struct {
 }
 
 // New checks cfg and returns a Conn that connects when it is first used. All problems of cfg are reported together.
-func New(cfg Config) (*Conn, error) {
-	eps, err := cfg.endpoints()
+//
+// The server shows the purpose after the configured name. The logger is told of TLS without verification at each connect, and
+// of nothing else; nil: slog.Default().
+func New(cfg amqpconnect.Config, purpose string, logger *slog.Logger) (*Conn, error) {
+	eps, err := endpoints(cfg)
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.Default()
+	if logger == nil {
+		logger = slog.Default()
 	}
-	cfg.URLs = nil // they hold passwords and are not needed any more
-	c := &Conn{cfg: cfg, endpoints: eps, changed: make(chan struct{})}
+	name := strings.TrimSpace(cmp.Or(cfg.Name, "swarmiji") + " " + purpose)
+	c := &Conn{name: name, backoff: cfg.Backoff, logger: logger, endpoints: eps, changed: make(chan struct{})}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c, nil
 }
@@ -141,7 +150,7 @@ func (c *Conn) supervise() {
 			}
 			c.notify()
 			c.mu.Unlock()
-			if !wake.Sleep(c.ctx, c.cfg.Backoff.Interval(attempt)) {
+			if !wake.Sleep(c.ctx, c.backoff.Interval(attempt)) {
 				return
 			}
 			attempt++
@@ -158,7 +167,7 @@ func (c *Conn) supervise() {
 		// A server that accepts us and drops us at once is no reason to hurry.
 		if time.Since(up) > 5*time.Second {
 			attempt = 0
-		} else if attempt++; attempt > 1 && !wake.Sleep(c.ctx, c.cfg.Backoff.Interval(attempt-1)) {
+		} else if attempt++; attempt > 1 && !wake.Sleep(c.ctx, c.backoff.Interval(attempt-1)) {
 			return
 		}
 	}
@@ -168,7 +177,7 @@ func (c *Conn) supervise() {
 func (c *Conn) connect() (*Session, error) {
 	var errs []error
 	for _, ep := range c.endpoints {
-		conn, sock, err := ep.dial(c.ctx, c.cfg.Name, c.cfg.Logger)
+		conn, sock, err := ep.dial(c.ctx, c.name, c.logger)
 		if err != nil {
 			if c.ctx.Err() != nil {
 				return nil, ErrClosed
@@ -223,7 +232,7 @@ func (c *Conn) Supervise(ctx context.Context, run func(ctx context.Context, ch *
 		if time.Since(begin) > 5*time.Second {
 			attempt = 0
 		}
-		if !wake.Sleep(ctx, c.cfg.Backoff.Interval(attempt)) {
+		if !wake.Sleep(ctx, c.backoff.Interval(attempt)) {
 			return
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/swarmiji/swarmiji/connect/amqpconnect"
 	"github.com/swarmiji/swarmiji/internal/netconn"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
@@ -21,7 +22,7 @@ func failWrites(s *socket) { s.Stop(syscall.ECONNRESET) }
 // TestPublishAfterAReset: the connection is reset in the middle of a Publish, and the writer learns it before the reader does.
 // The message has not left and is sent over the next connection; it is not called malformed.
 func TestPublishAfterAReset(t *testing.T) {
-	c := open(t, Config{URLs: []string{testserver.RequireRabbit(t).URL()}})
+	c := open(t, amqpconnect.Config{URLs: []string{testserver.RequireRabbit(t).URL()}})
 	q := queue(t, c)
 	p := NewPublisher(c, PublisherConfig{})
 	if err := p.Open(testwait.Long(t)); err != nil {
@@ -52,7 +53,7 @@ func reset(s *socket) {
 
 // TestSessionAfterAReset: what is asked of a connection that was reset is told with a class, too.
 func TestSessionAfterAReset(t *testing.T) {
-	c := open(t, Config{URLs: []string{testserver.RequireRabbit(t).URL()}})
+	c := open(t, amqpconnect.Config{URLs: []string{testserver.RequireRabbit(t).URL()}})
 	sess, err := c.Session(testwait.Long(t))
 	if err != nil {
 		t.Fatal(err)
@@ -79,12 +80,12 @@ func TestSessionAfterAReset(t *testing.T) {
 // there once if it was confirmed, and once at most if the outcome is unknown.
 func TestPublishCutAnywhere(t *testing.T) {
 	srv := testserver.RequireRabbit(t)
-	direct := open(t, Config{URLs: []string{srv.URL()}})
+	direct := open(t, amqpconnect.Config{URLs: []string{srv.URL()}})
 	body := strings.Repeat("b", 300<<10) // three frames
 	for _, at := range []int64{1, 30, 100, 5_000, 128 << 10, 290 << 10, 300 << 10, 300<<10 + 100} {
 		t.Run(fmt.Sprint(at), func(t *testing.T) {
 			proxy := testserver.NewProxy(t, srv.Addr())
-			c := open(t, Config{URLs: []string{proxy.URL(srv.URL())}})
+			c := open(t, amqpconnect.Config{URLs: []string{proxy.URL(srv.URL())}})
 			p := NewPublisher(c, PublisherConfig{})
 			if err := p.Open(testwait.Long(t)); err != nil {
 				t.Fatal(err)
@@ -114,7 +115,7 @@ func TestPublishCutAnywhere(t *testing.T) {
 
 // TestMalformedIsTheEncodersWord: what no AMQP frame can hold is told so, and is not sent again over the next connection.
 func TestMalformedIsTheEncodersWord(t *testing.T) {
-	c := open(t, Config{URLs: []string{testserver.RequireRabbit(t).URL()}})
+	c := open(t, amqpconnect.Config{URLs: []string{testserver.RequireRabbit(t).URL()}})
 	q := queue(t, c)
 	p := NewPublisher(c, PublisherConfig{})
 	for name, m := range map[string]*amqp.Publishing{

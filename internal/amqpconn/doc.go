@@ -3,7 +3,7 @@
 //
 // # A connection
 //
-//	conn, err := amqpconn.New(amqpconn.Config{URLs: urls, Name: "orders"})
+//	conn, err := amqpconn.New(amqpconnect.Config{URLs: urls}, "orders", logger)
 //
 // New does no I/O and starts no goroutine; the first use connects. A lost connection is made again for as long as the Conn
 // is open, with a full-jitter backoff over all URLs. Each successful connect is a [Session] with the next generation number;

@@ -11,29 +11,30 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/swarmiji/swarmiji/connect/amqpconnect"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
 func TestTLSIsNeverDroppedSilently(t *testing.T) {
-	for name, cfg := range map[string]Config{
+	for name, cfg := range map[string]amqpconnect.Config{
 		"in the configuration":    {URLs: []string{"amqp://u:s3cret@h/"}, TLS: &tls.Config{}},
 		"for one of several URLs": {URLs: []string{"amqps://h/", "amqp://u:s3cret@h/"}, TLS: &tls.Config{}},
 		"in the URL":              {URLs: []string{"amqp://u:s3cret@h/?server_name_indication=h"}},
 	} {
-		_, err := New(cfg)
+		_, err := New(cfg, "", nil)
 		if err == nil || !strings.Contains(err.Error(), "plain text") || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("TLS %s and an amqp URL: %v, want an error that names plain text and no password", name, err)
 		}
 	}
-	if _, err := New(Config{URLs: []string{"amqps://h/", "amqps://i/"}, TLS: &tls.Config{}}); err != nil {
+	if _, err := New(amqpconnect.Config{URLs: []string{"amqps://h/", "amqps://i/"}, TLS: &tls.Config{}}, "", nil); err != nil {
 		t.Errorf("TLS with amqps URLs: %v", err)
 	}
 }
 
 // TestLostRightAfterTheHandshake: the library tells a listener that comes after the end nothing, as after an orderly close.
 func TestLostRightAfterTheHandshake(t *testing.T) {
-	eps, err := Config{URLs: []string{testserver.RequireRabbit(t).URL()}}.endpoints()
+	eps, err := endpoints(amqpconnect.Config{URLs: []string{testserver.RequireRabbit(t).URL()}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +69,7 @@ func TestLostRightAfterTheHandshake(t *testing.T) {
 // TestSetupErrorIsTheServers: the requests of a setup ask for no answer, and a refusal may be known before the next one that
 // does.
 func TestSetupErrorIsTheServers(t *testing.T) {
-	c := open(t, Config{URLs: []string{testserver.RequireRabbit(t).URL()}})
+	c := open(t, amqpconnect.Config{URLs: []string{testserver.RequireRabbit(t).URL()}})
 	q := queue(t, c)
 	ctx, cancel := context.WithCancel(testwait.Long(t))
 	defer cancel()

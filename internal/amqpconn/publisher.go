@@ -384,7 +384,7 @@ func (p *Publisher) outlet(ctx context.Context) (*outlet, error) {
 			return op.out, nil
 		case errors.Is(op.err, ErrAccess):
 			return nil, op.err
-		case sess.Err() == nil && !wake.Sleep(ctx, p.conn.cfg.Backoff.Interval(attempt)):
+		case sess.Err() == nil && !wake.Sleep(ctx, p.conn.backoff.Interval(attempt)):
 			return nil, unavailable(ctx, last)
 		}
 	}

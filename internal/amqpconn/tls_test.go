@@ -17,6 +17,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/swarmiji/swarmiji/connect/amqpconnect"
 )
 
 // authority signs certificates for servers that are wrong in one way each.
@@ -138,9 +140,9 @@ func TestServersThatMustNotBeTrusted(t *testing.T) {
 			addr, heard := listen(t, c.server)
 			roots := x509.NewCertPool()
 			roots.AddCert(a.cert)
-			conn := open(t, Config{
-				URLs: []string{"amqps://user:S3cret@" + addr + "/"}, DialTimeout: 2 * time.Second,
-				TLS: &tls.Config{RootCAs: roots, ServerName: c.name, MinVersion: tls.VersionTLS10}, // which must be raised
+			conn := open(t, amqpconnect.Config{
+				URLs: []string{"amqps://user:S3cret@" + addr + "/?connection_timeout=2000"},
+				TLS:  &tls.Config{RootCAs: roots, ServerName: c.name, MinVersion: tls.VersionTLS10}, // which must be raised
 			})
 			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 			defer cancel()

@@ -28,6 +28,7 @@ var sets = map[string][]string{
 		"internal/roadtest", "limit/limittest", "schedule/scheduletest",
 		"jobs/jobstest", "deferral/deferraltest",
 	},
+	"connects": {"connect/amqpconnect", "connect/natsconnect"},                                       // how adapters are told where their server is
 	"conns":    {"internal/amqpconn", "internal/natsconn", "internal/redisconn", "internal/sqlconn"}, // one for each technology
 	"ports":    {"broker", "resultstore", "serializer", "router", "events", "deferral"},
 	"adapters": {"broker/*", "broker/natsbroker/embedded", "resultstore/*", "events/*", "schedule/*", "jobs/memjobs", "jobs/sqljobs"},
@@ -255,13 +256,13 @@ var layers = []rule{
 	{
 		"L3",
 		[]string{"schedule/*"},
-		[]string{"schedule", "task", "@conns", "@leaves"},
+		[]string{"schedule", "task", "@connects", "@conns", "@leaves"},
 		"an adapter knows its own port and never another adapter",
 	},
 	{
 		"L3",
 		[]string{"limit/redislimit"},
-		[]string{"limit", "task", "@conns", "@leaves"},
+		[]string{"limit", "@conns", "@leaves"},
 		"an adapter knows its own port and never another adapter",
 	},
 	{
@@ -295,9 +296,15 @@ var layers = []rule{
 		"connections of several technologies stand on it; their states are those of the port",
 	},
 	{
+		"L1",
+		[]string{"@connects"},
+		[]string{"task"},
+		"they say where servers are; of task they take the Backoff",
+	},
+	{
 		"L2",
 		[]string{"internal/amqpconn", "internal/natsconn", "internal/redisconn", "internal/sqlconn"},
-		[]string{"task", "broker", "internal/netconn", "@leaves"},
+		[]string{"task", "broker", "internal/netconn", "@connects", "@leaves"},
 		"a connection knows its client library, the port's errors and task.Backoff",
 	},
 	{
@@ -309,13 +316,13 @@ var layers = []rule{
 	{
 		"L3",
 		[]string{"broker/*"},
-		[]string{"broker", "task", "@conns", "@leaves"},
+		[]string{"broker", "task", "@connects", "@conns", "@leaves"},
 		"an adapter knows its own port and never another adapter; of task it takes the Backoff",
 	},
 	{
 		"L3",
 		[]string{"resultstore/*"},
-		[]string{"resultstore", "task", "internal/wire", "@conns", "@leaves"},
+		[]string{"resultstore", "task", "internal/wire", "@connects", "@conns", "@leaves"},
 		"an adapter knows its own port and never another adapter",
 	},
 	{
@@ -327,7 +334,7 @@ var layers = []rule{
 	{
 		"L3",
 		[]string{"events/*"},
-		[]string{"events", "task", "@conns", "@leaves"},
+		[]string{"events", "@connects", "@conns", "@leaves"},
 		"an adapter knows its own port and never another adapter",
 	},
 	{
@@ -363,7 +370,7 @@ var layers = []rule{
 	{
 		"L5",
 		[]string{"open"},
-		[]string{"task", "@ports", "middleware", "limit", "limit/redislimit", "revoke", "schedule", "jobs", "producer", "consumer", "@adapters", "@leaves"},
+		[]string{"task", "@ports", "middleware", "limit", "limit/redislimit", "revoke", "schedule", "jobs", "producer", "consumer", "@adapters", "@connects", "@leaves"},
 		"it is the one switch from a URL to adapters, and wires them into producers and consumers",
 	},
 	{
@@ -375,7 +382,7 @@ var layers = []rule{
 	{
 		"L5",
 		[]string{"bench/...", "examples/..."},
-		[]string{"task", "@ports", "middleware", "when", "schedule", "jobs", "jobs/queue", "jobs/runner", "jobs/bedrock", "jobs/callback", "producer", "consumer", "open", "@adapters", "@leaves", "internal/testserver", "internal/ledger", "internal/graphs"},
+		[]string{"task", "@ports", "middleware", "when", "schedule", "jobs", "jobs/queue", "jobs/runner", "jobs/bedrock", "jobs/callback", "producer", "consumer", "open", "@adapters", "@connects", "@leaves", "internal/testserver", "internal/ledger", "internal/graphs"},
 		"programs use the library as its users do; these may start a server of their own, keep a ledger, and run the tests' workflows",
 	},
 	{

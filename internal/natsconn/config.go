@@ -4,16 +4,15 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/url"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/connect/natsconnect"
 )
 
-// The defaults of [Config].
+// The defaults of [natsconnect.Config].
 const (
 	DefaultPingInterval = 5 * time.Second
 	DefaultDialTimeout  = 5 * time.Second
@@ -22,36 +21,8 @@ const (
 // pingsOut is how many pings may be without an answer before a connection is given up.
 const pingsOut = 2
 
-// Config says where the servers are and how to speak to them. Either URLs or InProcess must be set.
-type Config struct {
-	// URLs of one cluster's nodes, in any order: nats://user:password@host:port, nats://token@host:port, tls:// to insist on
-	// TLS. Further nodes are learnt from the servers.
-	URLs []string
-	// InProcess is a server in this process; it is connected to without a network. URLs must then be empty.
-	InProcess nats.InProcessConnProvider
-	// TLS is used for all URLs, and a server without TLS is then refused before anything is said to it; it is not changed.
-	// Nil: the system's authorities where the scheme is tls or the server asks for TLS. A missing ServerName is the URL's host;
-	// the minimum is TLS 1.2.
-	TLS *tls.Config
-	// Credentials is a file with a user's JWT and seed, as the nsc tool writes it. It is read at each connect.
-	Credentials string
-	// NKeySeed is a file with an nkey seed. It is read when the Conn connects first.
-	NKeySeed string
-	// Name is shown in the server's lists of connections. Empty: none.
-	Name string
-	// PingInterval is how often the client asks the server for a sign of life; after two questions without an answer the
-	// connection is given up at the third. 0: 5 s, so that a dead link is noticed after 10 to 15 s.
-	PingInterval time.Duration
-	// DialTimeout bounds one attempt, TLS and the handshake included. 0: 5 s.
-	DialTimeout time.Duration
-	// Backoff is between two rounds over all URLs. Zero: up to 100 ms at first, up to 5 s in the end.
-	Backoff task.Backoff
-	// Logger is told of TLS without verification at the first connect, and of nothing else. Nil: slog.Default().
-	Logger *slog.Logger
-}
-
 // check returns all problems of the configuration.
-func (c Config) check() error {
+func check(c natsconnect.Config) error {
 	var errs []error
 	switch {
 	case len(c.URLs) == 0 && c.InProcess == nil:
@@ -103,7 +74,7 @@ func checkURL(raw string) (scheme string, err error) {
 func (c *Conn) options() ([]nats.Option, error) {
 	cfg := c.cfg
 	opts := []nats.Option{
-		nats.Name(cfg.Name),
+		nats.Name(c.name),
 		nats.Timeout(cfg.DialTimeout),
 		nats.PingInterval(cfg.PingInterval),
 		nats.MaxPingsOutstanding(pingsOut),

@@ -1,6 +1,7 @@
 package natsconn
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,16 +15,19 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/swarmiji/swarmiji/connect/natsconnect"
 	"github.com/swarmiji/swarmiji/internal/netconn"
 	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
 // Conn is a connection that mends itself. All methods may be called from any goroutine.
 type Conn struct {
-	cfg  Config
-	live atomic.Pointer[Session] // the session while there is one
-	max  atomic.Int64            // the server's largest message, as last told
-	pubs publisher
+	cfg    natsconnect.Config
+	name   string
+	logger *slog.Logger
+	live   atomic.Pointer[Session] // the session while there is one
+	max    atomic.Int64            // the server's largest message, as last told
+	pubs   publisher
 
 	mu       sync.Mutex
 	started  bool
@@ -64,12 +68,15 @@ type Session struct {
 func (s *Session) Done() <-chan struct{} { return s.done }
 
 // New checks cfg and returns a Conn that connects when it is first used. All problems of cfg are reported together.
-func New(cfg Config) (*Conn, error) {
-	if err := cfg.check(); err != nil {
+//
+// The server shows the purpose after the configured name. The logger is told of TLS without verification at the first connect,
+// and of nothing else; nil: slog.Default().
+func New(cfg natsconnect.Config, purpose string, logger *slog.Logger) (*Conn, error) {
+	if err := check(cfg); err != nil {
 		return nil, err
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.Default()
+	if logger == nil {
+		logger = slog.Default()
 	}
 	if cfg.PingInterval == 0 {
 		cfg.PingInterval = DefaultPingInterval
@@ -78,7 +85,7 @@ func New(cfg Config) (*Conn, error) {
 		cfg.DialTimeout = DefaultDialTimeout
 	}
 	c := &Conn{
-		cfg: cfg, changed: make(chan struct{}), socks: make(map[*netconn.Socket]struct{}),
+		cfg: cfg, name: strings.TrimSpace(cmp.Or(cfg.Name, "swarmiji") + " " + purpose), logger: logger, changed: make(chan struct{}), socks: make(map[*netconn.Socket]struct{}),
 		doing: make(map[*doing]struct{}),
 		ended: make(chan struct{}),
 	}
@@ -214,7 +221,7 @@ func (c *Conn) connect() {
 	for attempt := 0; c.ctx.Err() == nil; attempt++ {
 		if c.cfg.TLS != nil && c.cfg.TLS.InsecureSkipVerify && !warned {
 			warned = true
-			c.cfg.Logger.Warn("nats: TLS without verification of the server's certificate")
+			c.logger.Warn("nats: TLS without verification of the server's certificate")
 		}
 		err := c.connectOnce()
 		if err == nil {

@@ -1,7 +1,7 @@
 // Package natsconn keeps a NATS connection alive and gives adapters what they share: sessions, classes of errors, confirmed
 // publishing to JetStream, and streams. It knows no port; adapters put a port's error class beside the ones of this package.
 //
-//	conn, err := natsconn.New(natsconn.Config{URLs: urls, Name: "orders"})
+//	conn, err := natsconn.New(natsconnect.Config{URLs: urls}, "orders", logger)
 //
 // New does no I/O and starts no goroutine; the first use connects. The connection is made again for as long as the Conn is
 // open, with a full-jitter backoff over all URLs and the servers that were learnt from them. Each time it is made it is a

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/swarmiji/swarmiji/connect/natsconnect"
 )
 
 // lateServer is a server in this process whose last word of the handshake comes when the connection is being closed.
@@ -57,7 +59,7 @@ func (c *lateConn) Close() error {
 func TestCloseDuringTheHandshake(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	srv := &lateServer{dialled: make(chan struct{}, 1)}
-	c, err := New(Config{InProcess: srv})
+	c, err := New(natsconnect.Config{InProcess: srv}, "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,17 +20,18 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/connect/natsconnect"
 	"github.com/swarmiji/swarmiji/internal/natsconn"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
-func connect(t testing.TB, cfg natsconn.Config) *natsconn.Conn {
+func connect(t testing.TB, cfg natsconnect.Config) *natsconn.Conn {
 	t.Helper()
 	if cfg.URLs == nil {
 		cfg.URLs = []string{testserver.RequireNATS(t).URL()}
 	}
-	c, err := natsconn.New(cfg)
+	c, err := natsconn.New(cfg, "", nil)
 	if err != nil {
 		t.Fatalf("New: %v", err)
 	}
@@ -57,10 +58,10 @@ func stream(t testing.TB, c *natsconn.Conn, change func(cfg *jetstream.StreamCon
 }
 
 func TestNewReportsEverythingAndNoSecret(t *testing.T) {
-	_, err := natsconn.New(natsconn.Config{
+	_, err := natsconn.New(natsconnect.Config{
 		URLs:        []string{"nats://u:pass-word@host/path", "http://u:pass-word@host", "tls://u:pa%zz@host", "nats://u:pass-word@", "nats://host", "tls://host"},
 		Credentials: "a", NKeySeed: "b", PingInterval: -1, DialTimeout: -1,
-	})
+	}, "", nil)
 	if err == nil {
 		t.Fatal("New took a configuration that is wrong throughout")
 	}
@@ -74,14 +75,14 @@ func TestNewReportsEverythingAndNoSecret(t *testing.T) {
 			t.Errorf("the error holds %q: %v", secret, err)
 		}
 	}
-	if _, err := natsconn.New(natsconn.Config{}); err == nil {
+	if _, err := natsconn.New(natsconnect.Config{}, "", nil); err == nil {
 		t.Error("New took a configuration without a server")
 	}
 }
 
 func TestNewDoesNothing(t *testing.T) {
 	before := goleak.IgnoreCurrent()
-	c, err := natsconn.New(natsconn.Config{URLs: []string{"nats://127.0.0.1:1"}})
+	c, err := natsconn.New(natsconnect.Config{URLs: []string{"nats://127.0.0.1:1"}}, "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +103,7 @@ func TestNewDoesNothing(t *testing.T) {
 }
 
 func TestUnavailableUntilCtxEnds(t *testing.T) {
-	c := connect(t, natsconn.Config{URLs: []string{"nats://127.0.0.1:1"}})
+	c := connect(t, natsconnect.Config{URLs: []string{"nats://127.0.0.1:1"}})
 	if _, err := c.Session(testwait.Brief(t)); !errors.Is(err, natsconn.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Session without a server: %v", err)
 	}
@@ -120,7 +121,7 @@ func TestCloseEndsAHandshake(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = l.Close() }()
-	c := connect(t, natsconn.Config{URLs: []string{"nats://" + l.Addr().String()}, DialTimeout: 50 * time.Second})
+	c := connect(t, natsconnect.Config{URLs: []string{"nats://" + l.Addr().String()}, DialTimeout: 50 * time.Second})
 	waiting := make(chan error, 1)
 	go func() {
 		_, err := c.Session(testwait.Long(t))
@@ -144,7 +145,7 @@ func TestCloseEndsAHandshake(t *testing.T) {
 }
 
 func TestPublish(t *testing.T) {
-	c := connect(t, natsconn.Config{})
+	c := connect(t, natsconnect.Config{})
 	name := stream(t, c, nil)
 	ctx := testwait.Long(t)
 	msg := func(subject string, header ...string) *nats.Msg {
@@ -191,7 +192,7 @@ func TestPublish(t *testing.T) {
 }
 
 func TestStreamLimits(t *testing.T) {
-	c := connect(t, natsconn.Config{})
+	c := connect(t, natsconnect.Config{})
 	name := stream(t, c, func(cfg *jetstream.StreamConfig) {
 		cfg.Discard, cfg.DiscardNewPerSubject, cfg.MaxMsgs, cfg.MaxMsgSize = jetstream.DiscardNew, true, 2, 10
 	})
@@ -212,7 +213,7 @@ func TestStreamLimits(t *testing.T) {
 }
 
 func TestAPI(t *testing.T) {
-	c := connect(t, natsconn.Config{})
+	c := connect(t, natsconnect.Config{})
 	name := stream(t, c, nil)
 	ctx := testwait.Long(t)
 	for _, s := range []string{"a", "b", "c"} {
@@ -257,7 +258,7 @@ func TestAPI(t *testing.T) {
 
 // TestTake: of many who take one message at once one is told so, and a later message of the subject stays.
 func TestTake(t *testing.T) {
-	c := connect(t, natsconn.Config{})
+	c := connect(t, natsconnect.Config{})
 	name := stream(t, c, nil)
 	ctx := testwait.Long(t)
 	publish := func() uint64 {
@@ -299,7 +300,7 @@ func TestTake(t *testing.T) {
 }
 
 func TestEnsureStream(t *testing.T) {
-	c := connect(t, natsconn.Config{})
+	c := connect(t, natsconnect.Config{})
 	name := stream(t, c, nil)
 	want := jetstream.StreamConfig{Name: name, Subjects: []string{name + ".>"}, MaxMsgsPerSubject: 5}
 	var wg sync.WaitGroup
@@ -351,7 +352,7 @@ func (s *states) last() (broker.ConnState, error) {
 
 func TestReconnect(t *testing.T) {
 	srv := testserver.OwnNATS(t, testserver.NATSConfig{})
-	c := connect(t, natsconn.Config{URLs: []string{srv.URL()}})
+	c := connect(t, natsconnect.Config{URLs: []string{srv.URL()}})
 	name := stream(t, c, func(cfg *jetstream.StreamConfig) { cfg.Storage = jetstream.FileStorage })
 	var w states
 	defer c.Watch(w.note)()
@@ -406,7 +407,7 @@ func TestReconnect(t *testing.T) {
 // TestAPausedServerHoldsUpNobody writes far more than the network takes.
 func TestAPausedServerHoldsUpNobody(t *testing.T) {
 	srv := testserver.OwnNATS(t, testserver.NATSConfig{})
-	c := connect(t, natsconn.Config{URLs: []string{srv.URL()}})
+	c := connect(t, natsconnect.Config{URLs: []string{srv.URL()}})
 	name := stream(t, c, nil)
 	srv.Pause()
 	defer srv.Resume()
@@ -482,7 +483,7 @@ authorization { users: [ { user: limited, password: secret-word, permissions: { 
 
 func TestAccess(t *testing.T) {
 	addr := limited(t)
-	c := connect(t, natsconn.Config{URLs: []string{"nats://limited:secret-word@" + addr}})
+	c := connect(t, natsconnect.Config{URLs: []string{"nats://limited:secret-word@" + addr}})
 	if _, err := c.Publish(testwait.Long(t), nats.NewMsg("forbidden.a")); !errors.Is(err, natsconn.ErrAccess) || strings.Contains(err.Error(), "secret-word") {
 		t.Errorf("Publish to a forbidden subject: %v, want ErrAccess", err)
 	}
@@ -490,19 +491,19 @@ func TestAccess(t *testing.T) {
 	if !errors.Is(err, natsconn.ErrAccess) {
 		t.Errorf("a forbidden request: %v, want ErrAccess", err)
 	}
-	wrong := connect(t, natsconn.Config{URLs: []string{"nats://limited:wrong-word@" + addr}})
+	wrong := connect(t, natsconnect.Config{URLs: []string{"nats://limited:wrong-word@" + addr}})
 	if _, err := wrong.Session(testwait.Long(t)); !errors.Is(err, natsconn.ErrAccess) || strings.Contains(err.Error(), "wrong-word") {
 		t.Errorf("Session with a wrong password: %v, want ErrAccess", err)
 	}
-	nobody := connect(t, natsconn.Config{URLs: []string{"nats://" + addr}})
+	nobody := connect(t, natsconnect.Config{URLs: []string{"nats://" + addr}})
 	if _, err := nobody.NATS(testwait.Long(t)); !errors.Is(err, natsconn.ErrAccess) {
 		t.Errorf("NATS without a password: %v, want ErrAccess", err)
 	}
-	missing := connect(t, natsconn.Config{URLs: []string{"nats://" + addr}, NKeySeed: filepath.Join(t.TempDir(), "none")})
+	missing := connect(t, natsconnect.Config{URLs: []string{"nats://" + addr}, NKeySeed: filepath.Join(t.TempDir(), "none")})
 	if _, err := missing.JetStream(testwait.Long(t)); !errors.Is(err, natsconn.ErrAccess) || !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("JetStream with a seed file that is missing: %v, want ErrAccess", err)
 	}
-	creds := connect(t, natsconn.Config{URLs: []string{"nats://" + addr}, Credentials: filepath.Join(t.TempDir(), "none")})
+	creds := connect(t, natsconnect.Config{URLs: []string{"nats://" + addr}, Credentials: filepath.Join(t.TempDir(), "none")})
 	if _, err := creds.Session(testwait.Brief(t)); err == nil {
 		t.Error("Session with a credentials file that is missing")
 	}
@@ -511,7 +512,7 @@ func TestAccess(t *testing.T) {
 func TestWithoutJetStream(t *testing.T) {
 	srv := testserver.OwnNATS(t, testserver.NATSConfig{})
 	account := strings.Replace(srv.URL(), srv.User()+":", "admin:", 1) // of the system account, which has none
-	c := connect(t, natsconn.Config{URLs: []string{account}})
+	c := connect(t, natsconnect.Config{URLs: []string{account}})
 	_, err := c.EnsureStream(testwait.Brief(t), jetstream.StreamConfig{Name: "s"}, nil)
 	if !errors.Is(err, natsconn.ErrAccess) && !errors.Is(err, natsconn.ErrUnavailable) {
 		t.Errorf("EnsureStream without JetStream: %v, want ErrAccess or ErrUnavailable", err)
@@ -519,7 +520,7 @@ func TestWithoutJetStream(t *testing.T) {
 }
 
 func TestTLSIsInsistedOn(t *testing.T) {
-	c := connect(t, natsconn.Config{TLS: &tls.Config{MinVersion: tls.VersionTLS12}}) // of a server without
+	c := connect(t, natsconnect.Config{TLS: &tls.Config{MinVersion: tls.VersionTLS12}}) // of a server without
 	if _, err := c.Session(testwait.Brief(t)); !errors.Is(err, natsconn.ErrUnavailable) || !errors.Is(err, nats.ErrSecureConnWanted) {
 		t.Errorf("Session with TLS to a server without: %v", err)
 	}
@@ -532,7 +533,7 @@ func (p pipe) InProcessConn() (net.Conn, error) { return net.Dial("tcp", p.addr)
 
 func TestInProcess(t *testing.T) {
 	addr := limited(t)
-	c, err := natsconn.New(natsconn.Config{InProcess: pipe{addr}})
+	c, err := natsconn.New(natsconnect.Config{InProcess: pipe{addr}}, "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -540,7 +541,7 @@ func TestInProcess(t *testing.T) {
 	if _, err := c.Session(testwait.Long(t)); !errors.Is(err, natsconn.ErrAccess) { // it gets as far as the password
 		t.Errorf("Session through a provider: %v", err)
 	}
-	if _, err := natsconn.New(natsconn.Config{InProcess: pipe{addr}, URLs: []string{"nats://host"}}); err == nil {
+	if _, err := natsconn.New(natsconnect.Config{InProcess: pipe{addr}, URLs: []string{"nats://host"}}, "", nil); err == nil {
 		t.Error("New took a provider and URLs")
 	}
 }
@@ -550,7 +551,7 @@ func TestDeletionWithoutAnAnswerIsIndeterminate(t *testing.T) {
 	t.Parallel()
 	srv := testserver.RequireNATS(t)
 	p := testserver.NewProxy(t, srv.Addr())
-	c, err := natsconn.New(natsconn.Config{URLs: []string{p.URL(srv.URL())}, PingInterval: 100 * time.Millisecond, DialTimeout: 300 * time.Millisecond})
+	c, err := natsconn.New(natsconnect.Config{URLs: []string{p.URL(srv.URL())}, PingInterval: 100 * time.Millisecond, DialTimeout: 300 * time.Millisecond}, "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,13 +8,14 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/swarmiji/swarmiji/connect/natsconnect"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 )
 
 // A message that is registered just after its session was lost, and that the client library still takes, must not wait until
 // its ctx ends.
 func TestPublishOnASessionThatWasJustLost(t *testing.T) {
-	c, err := New(Config{URLs: []string{testserver.RequireNATS(t).URL()}})
+	c, err := New(natsconnect.Config{URLs: []string{testserver.RequireNATS(t).URL()}}, "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +43,7 @@ func TestPublishOnASessionThatWasJustLost(t *testing.T) {
 // A large message is written by the caller. When the connection has just ended, and neither the library nor we have been told,
 // nothing of it was sent: it waits for the next connection like any other.
 func TestLargeMessageOnAConnectionThatHasJustEnded(t *testing.T) {
-	c, err := New(Config{URLs: []string{testserver.RequireNATS(t).URL()}})
+	c, err := New(natsconnect.Config{URLs: []string{testserver.RequireNATS(t).URL()}}, "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +85,7 @@ func TestLargeMessageOnAConnectionThatHasJustEnded(t *testing.T) {
 
 // A request that is written when the connection has just ended is told with a class, so that who may repeats it.
 func TestLargeRequestOnAConnectionThatHasJustEnded(t *testing.T) {
-	c, err := New(Config{URLs: []string{testserver.RequireNATS(t).URL()}})
+	c, err := New(natsconnect.Config{URLs: []string{testserver.RequireNATS(t).URL()}}, "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,7 +41,7 @@ func TestConfig(t *testing.T) {
 		}
 	}
 	given := &redis.UniversalOptions{Addrs: []string{"127.0.0.1:1"}, TLSConfig: &tls.Config{}, MaxRetries: 7}
-	c := open(t, Config{Redis: given, Name: "name"})
+	c := open(t, Config{Redis: given})
 	if given.MaxRetries != 7 || given.TLSConfig.MinVersion != 0 || given.ClientName != "" {
 		t.Errorf("New has changed the options: %+v", given)
 	}
@@ -49,7 +49,7 @@ func TestConfig(t *testing.T) {
 	if !ok || c.Clustered() {
 		t.Fatalf("a %T for one address", c.Client())
 	}
-	if o := client.Options(); o.MaxRetries != 0 || !o.ContextTimeoutEnabled || o.TLSConfig.MinVersion != tls.VersionTLS12 || o.ClientName != "name" {
+	if o := client.Options(); o.MaxRetries != 0 || !o.ContextTimeoutEnabled || o.TLSConfig.MinVersion != tls.VersionTLS12 || o.ClientName != "swarmiji" {
 		t.Errorf("the client's options are %+v", o)
 	}
 	if !open(t, Config{Redis: &redis.UniversalOptions{Addrs: []string{"127.0.0.1:1", "127.0.0.1:2"}}}).Clustered() {

@@ -10,8 +10,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
-
-	"github.com/swarmiji/swarmiji/task"
 )
 
 // The times that are used where the options of a [Config] name none.
@@ -26,12 +24,10 @@ type Config struct {
 	// address or IsClusterMode a cluster, anything else a single server. What this package relies on is set whatever the
 	// options say: MaxRetries (none), ContextTimeoutEnabled, DialerRetries (one), no client-side cache, no maintenance
 	// notifications. Protocol is 2 unless given. Zero DialTimeout is 5 s, zero ReadTimeout and WriteTimeout are 5 s. The
-	// minimum of TLS is 1.2. InsecureSkipVerify, and reading from replicas, are errors.
+	// minimum of TLS is 1.2. InsecureSkipVerify, and reading from replicas, are errors. MinRetryBackoff and MaxRetryBackoff are
+	// the first and the longest time between attempts of this package, with full jitter. Zero: 100 ms and 5 s. A zero
+	// ClientName is "swarmiji".
 	Redis *redis.UniversalOptions
-	// Name is shown in the server's list of connections, if the options have no ClientName. Empty: none.
-	Name string
-	// Backoff is between attempts. Zero: full jitter up to 100 ms at first and up to 5 s in the end.
-	Backoff task.Backoff
 	// Logger is told of settings that weaken what is promised, and of nothing else. Nil: slog.Default().
 	Logger *slog.Logger
 }
@@ -81,6 +77,7 @@ func (c Config) options() (*redis.UniversalOptions, error) {
 	}
 	o.Addrs = slices.Clone(o.Addrs)
 	o.MaxRetries = -1
+	o.MinRetryBackoff, o.MaxRetryBackoff = 0, 0 // the client's own, for redirections of a cluster
 	o.ContextTimeoutEnabled = true
 	o.DialerRetries = 1
 	o.PipelinePoolSize = -1
@@ -89,7 +86,7 @@ func (c Config) options() (*redis.UniversalOptions, error) {
 	o.ClientSideCacheConfig, o.ClientSideCache, o.ClientSideCacheRefreshOnInvalidate = nil, nil, false
 	o.DisableIdentity = true
 	if o.ClientName == "" {
-		o.ClientName = c.Name
+		o.ClientName = "swarmiji"
 	}
 	if o.Protocol == 0 {
 		o.Protocol = 2

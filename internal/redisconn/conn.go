@@ -52,7 +52,7 @@ func New(cfg Config) (*Conn, error) {
 		return nil, err
 	}
 	c := &Conn{
-		backoff:   cfg.Backoff,
+		backoff:   task.Backoff{Base: cfg.Redis.MinRetryBackoff, Max: cfg.Redis.MaxRetryBackoff},
 		logger:    cfg.Logger,
 		done:      make(chan struct{}),
 		listeners: make(map[*Listener]struct{}),

@@ -16,17 +16,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/swarmiji/swarmiji/internal/testserver"
-	"github.com/swarmiji/swarmiji/task"
 )
-
-// quick is a backoff for tests.
-var quick = task.Backoff{Base: 5 * time.Millisecond, Max: 50 * time.Millisecond}
 
 func open(t testing.TB, cfg Config) *Conn {
 	t.Helper()
-	if cfg.Backoff == (task.Backoff{}) {
-		cfg.Backoff = quick
-	}
+	quick := *cfg.Redis
+	quick.MinRetryBackoff, quick.MaxRetryBackoff = 5*time.Millisecond, 50*time.Millisecond
+	cfg.Redis = &quick
 	c, err := New(cfg)
 	if err != nil {
 		t.Fatalf("New: %v", err)

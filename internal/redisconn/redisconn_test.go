@@ -15,7 +15,6 @@ import (
 	"github.com/swarmiji/swarmiji/internal/redisconn"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
-	"github.com/swarmiji/swarmiji/task"
 )
 
 func TestMain(m *testing.M) {
@@ -38,9 +37,9 @@ func options(srv *testserver.Redis, addr string) *redis.UniversalOptions {
 
 func connect(t testing.TB, o *redis.UniversalOptions) *redisconn.Conn {
 	t.Helper()
-	c, err := redisconn.New(redisconn.Config{
-		Redis: o, Backoff: task.Backoff{Max: 200 * time.Millisecond}, Logger: slog.New(slog.DiscardHandler),
-	})
+	quick := *o
+	quick.MaxRetryBackoff = 200 * time.Millisecond
+	c, err := redisconn.New(redisconn.Config{Redis: &quick, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/amqpbroker"
+	"github.com/swarmiji/swarmiji/connect/amqpconnect"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/events/amqpevents"
 	"github.com/swarmiji/swarmiji/internal/roadtest"
@@ -26,7 +27,7 @@ func TestRoadOverRabbitMQ(t *testing.T) {
 		return &roadtest.Harness{
 			Broker: func(t *testing.T) broker.Broker {
 				proxy := testserver.NewProxy(t, rabbit.Addr())
-				b, err := amqpbroker.New(amqpbroker.Config{URLs: []string{proxy.URL(rabbit.URL())}, Namespace: namespace})
+				b, err := amqpbroker.New(amqpbroker.Config{Connect: amqpconnect.Config{URLs: []string{proxy.URL(rabbit.URL())}}, Namespace: namespace})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -34,14 +35,14 @@ func TestRoadOverRabbitMQ(t *testing.T) {
 				return b
 			},
 			Results: func(t *testing.T) resultstore.ResultStore {
-				s, err := amqpresults.New(amqpresults.Config{URLs: []string{rabbit.URL()}, Namespace: namespace})
+				s, err := amqpresults.New(amqpresults.Config{Connect: amqpconnect.Config{URLs: []string{rabbit.URL()}}, Namespace: namespace})
 				if err != nil {
 					t.Fatal(err)
 				}
 				return s
 			},
 			Events: func(t *testing.T) events.EventBus {
-				bus, err := amqpevents.New(amqpevents.Config{URLs: []string{rabbit.URL()}, Namespace: namespace})
+				bus, err := amqpevents.New(amqpevents.Config{Connect: amqpconnect.Config{URLs: []string{rabbit.URL()}}, Namespace: namespace})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/amqpbroker"
+	"github.com/swarmiji/swarmiji/connect/amqpconnect"
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
@@ -53,12 +54,12 @@ func newReplyingAt(t *testing.T, urls, there []string) *replying {
 		own = []string{r.relay.URL(urls[0])}
 	}
 	results := func(urls []string) *amqpresults.Store {
-		s, err := amqpresults.New(amqpresults.Config{URLs: urls, Namespace: r.namespace, Logger: quiet(), Backoff: task.Backoff{Max: 500 * time.Millisecond}})
+		s, err := amqpresults.New(amqpresults.Config{Connect: amqpconnect.Config{URLs: urls, Backoff: task.Backoff{Max: 500 * time.Millisecond}}, Namespace: r.namespace, Logger: quiet()})
 		must(t, err)
 		return s
 	}
 	open := func(urls []string) *amqpbroker.Broker {
-		b, err := amqpbroker.New(amqpbroker.Config{URLs: urls, Namespace: r.namespace, Logger: quiet()})
+		b, err := amqpbroker.New(amqpbroker.Config{Connect: amqpconnect.Config{URLs: urls}, Namespace: r.namespace, Logger: quiet()})
 		must(t, err)
 		return b
 	}

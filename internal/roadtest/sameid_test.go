@@ -9,6 +9,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/natsbroker"
+	"github.com/swarmiji/swarmiji/connect/natsconnect"
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
@@ -52,7 +53,7 @@ func TestSameID(t *testing.T) {
 func forgetful(url string) place {
 	p, namespace := at(url), testserver.Namespace()
 	p.broker = func(t *testing.T) broker.Broker {
-		b, err := natsbroker.New(natsbroker.Config{URLs: []string{url}, Namespace: namespace, Dedupe: 100 * time.Millisecond, Logger: quiet()})
+		b, err := natsbroker.New(natsbroker.Config{Connect: natsconnect.Config{URLs: []string{url}}, Namespace: namespace, Dedupe: 100 * time.Millisecond, Logger: quiet()})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -31,7 +31,7 @@ type Config struct {
 	//     readable by its owner alone; its directory must exist, and must not be on a network file system.
 	//   - sqlite::memory: is a database of this Conn alone, which ends with it.
 	//   - postgres://user:password@host:5432/database, with further hosts after commas, and the parameters that the client
-	//     pgx knows. sslmode is disable, which it is where none is given, verify-ca or verify-full: a TLS certificate that
+	//     pgx knows; pool_max_conns is how many connections there are at most, beside one for each Conn that has watchers: 16. sslmode is disable, which it is where none is given, verify-ca or verify-full: a TLS certificate that
 	//     nobody verifies protects from nobody, so that the others are errors.
 	URL string
 	// TLS is used for PostgreSQL in place of what the URL says of TLS; it is not changed. A missing ServerName is the URL's
@@ -39,9 +39,6 @@ type Config struct {
 	TLS *tls.Config
 	// Name is shown in the server's list of sessions, if the URL has no application_name. Empty: swarmiji.
 	Name string
-	// Connections is how many connections to PostgreSQL there are at most, beside one for each Conn that has watchers.
-	// 0: pool_max_conns of the URL, else 16.
-	Connections int
 	// Readers is how many connections read a SQLite file beside the one that writes. 0: 4.
 	Readers int
 	// Timeout bounds one attempt of a transaction on PostgreSQL, so that a server which has fallen silent is given up even
@@ -70,7 +67,7 @@ func (c Config) check() (plan, error) {
 	for _, n := range []struct {
 		value int64
 		name  string
-	}{{int64(c.Connections), "Connections"}, {int64(c.Readers), "Readers"}, {int64(c.Timeout), "Timeout"}} {
+	}{{int64(c.Readers), "Readers"}, {int64(c.Timeout), "Timeout"}} {
 		if n.value < 0 {
 			errs = append(errs, fmt.Errorf("sql: %s is negative", n.name))
 		}
@@ -153,7 +150,9 @@ func (p *plan) checkPostgres() error {
 	if err != nil {
 		return errors.New("sql: the client cannot read the URL of PostgreSQL: a host, a port or a parameter is wrong")
 	}
-	p.limitPool(pool, q)
+	if !q.Has("pool_max_conns") {
+		pool.MaxConns = DefaultConnections
+	}
 	cc := &pool.ConnConfig.Config
 	if cc.ConnectTimeout == 0 {
 		cc.ConnectTimeout = DefaultDialTimeout
@@ -173,15 +172,6 @@ func (p *plan) checkPostgres() error {
 	p.pool = pool
 	p.setTLS()
 	return nil
-}
-
-func (p *plan) limitPool(pool *pgxpool.Config, q url.Values) {
-	switch {
-	case p.Connections > 0:
-		pool.MaxConns = int32(min(p.Connections, 10_000))
-	case !q.Has("pool_max_conns"):
-		pool.MaxConns = DefaultConnections
-	}
 }
 
 // setTLS puts the configuration of TLS to all hosts, and the minimum to what the URL says.

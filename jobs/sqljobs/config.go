@@ -13,13 +13,12 @@ import (
 // Config of [New]. URL must be set, and nothing else.
 type Config struct {
 	// URL names the database: sqlite:///path/jobs.db for a file, sqlite:jobs.db for one in the working directory,
-	// postgres://user:password@host/database for PostgreSQL, with sslmode verify-full, verify-ca or disable. "": there is none.
+	// postgres://user:password@host/database for PostgreSQL, with sslmode verify-full, verify-ca or disable.
+	// pool_max_conns is how many connections there are at most. Default: 16. There is no default URL.
 	// sqlite::memory: is a database of this store alone.
 	URL string
 	// TLS insists on TLS with PostgreSQL, whatever the URL says; it is not changed. nil: what the URL says.
 	TLS *tls.Config
-	// Connections is how many connections to PostgreSQL there are at most. 0: 16, or what the URL says.
-	Connections int
 	// Readers is how many connections read a SQLite file, beside the one that writes. 0: 4.
 	Readers int
 	// Backoff is between two attempts to connect. Zero: up to 100 ms at first, up to 5 s in the end.
@@ -31,7 +30,7 @@ type Config struct {
 // New makes a store, or says all that is wrong with c. It does not connect.
 func New(c Config) (*Store, error) {
 	conn, err := sqlconn.New(sqlconn.Config{
-		URL: c.URL, TLS: c.TLS, Connections: c.Connections, Readers: c.Readers, Backoff: c.Backoff, Logger: c.Logger,
+		URL: c.URL, TLS: c.TLS, Readers: c.Readers, Backoff: c.Backoff, Logger: c.Logger,
 		// The statements are written for their indexes. A plan that the server makes for an empty table would read all of a full one, and
 		// one that it makes at each call would cost more than the call.
 		Settings: map[string]string{

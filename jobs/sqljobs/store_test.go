@@ -43,7 +43,7 @@ func postgresHarness(t testing.TB) *jobstest.Harness {
 		}
 	}
 	return &jobstest.Harness{
-		Open: func(t testing.TB) jobstore.Store { return unclosed(t, sqljobs.Config{URL: dsn, Connections: 6}) },
+		Open: func(t testing.TB) jobstore.Store { return unclosed(t, sqljobs.Config{URL: dsn + "&pool_max_conns=6"}) },
 		Sever: func(t testing.TB, _ jobstore.Store) {
 			if err := p.CloseAllConnections(bound(t)); err != nil {
 				t.Fatal(err)

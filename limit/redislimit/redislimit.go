@@ -26,7 +26,6 @@ import (
 	"github.com/swarmiji/swarmiji/internal/redisconn"
 	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/limit"
-	"github.com/swarmiji/swarmiji/task"
 )
 
 //go:embed limit.lua
@@ -40,13 +39,12 @@ const maxNamespace = 64
 
 // Config of [New]. Redis is the only field that must be set.
 type Config struct {
-	// Redis says where the servers are and how to reach them, as the client has it: one address, several of a cluster, or
-	// Sentinels with MasterName. It is copied. Retries of the client are switched off; the limiter has its own.
+	// Redis says where the servers are and how to reach them, as the client has it: one address,
+	// several of a cluster (or IsClusterMode), or Sentinels with MasterName. It is copied. The client
+	// never repeats a command; MinRetryBackoff and MaxRetryBackoff are the first and the longest time
+	// between attempts to reach a server, with full jitter. 0: 100 ms and 5 s. ClientName is shown in
+	// the server's list of connections. "": "swarmiji".
 	Redis *redis.UniversalOptions
-	// Name is shown in the server's list of connections. "": none.
-	Name string
-	// Backoff is between two attempts to reach the server. Zero: up to 100 ms at first, up to 5 s in the end.
-	Backoff task.Backoff
 	// Namespace is part of all keys: 1 to 64 letters, digits, '_' and '-'. It has to be the same for all processes. "":
 	// [DefaultNamespace], "default".
 	Namespace string
@@ -78,7 +76,7 @@ func New(c Config) (*Limiter, error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
-	conn, err := redisconn.New(redisconn.Config{Redis: c.Redis, Name: c.Name, Backoff: c.Backoff, Logger: c.Logger})
+	conn, err := redisconn.New(redisconn.Config{Redis: c.Redis, Logger: c.Logger})
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return nil, err
 	}

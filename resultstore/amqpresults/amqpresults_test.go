@@ -13,6 +13,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 	"go.uber.org/goleak"
 
+	"github.com/swarmiji/swarmiji/connect/amqpconnect"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/resultstore"
@@ -30,7 +31,7 @@ func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 // open makes a store of a namespace, closed at the end.
 func open(t testing.TB, url, ns string, change ...func(*amqpresults.Config)) *amqpresults.Store {
 	t.Helper()
-	c := amqpresults.Config{URLs: []string{url}, Namespace: ns, Logger: quiet()}
+	c := amqpresults.Config{Connect: amqpconnect.Config{URLs: []string{url}}, Namespace: ns, Logger: quiet()}
 	for _, f := range change {
 		f(&c)
 	}
@@ -99,7 +100,7 @@ func channel(t testing.TB, url string) *amqp.Channel {
 
 func TestNewNamesEveryProblemAndNoPassword(t *testing.T) {
 	_, err := amqpresults.New(amqpresults.Config{
-		URLs:      []string{"amqp://me:hunter2@localhost:bad/"},
+		Connect:   amqpconnect.Config{URLs: []string{"amqp://me:hunter2@localhost:bad/"}},
 		Namespace: "a.b", Expires: time.Millisecond, MaxLength: -1, MaxResult: -1, Prefetch: 1 << 16, QueueType: "stream",
 	})
 	if err == nil {

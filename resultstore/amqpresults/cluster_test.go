@@ -21,7 +21,7 @@ func TestLostNode(t *testing.T) {
 	ns := testserver.Namespace()
 	consumer := open(t, c.URLs()[1], ns)
 	classic := notify(t, open(t, c.URLs()[0], ns), "classic")
-	quorum := notify(t, open(t, c.URLs()[0], ns, func(cfg *amqpresults.Config) { cfg.URLs = c.URLs() }), "quorum")
+	quorum := notify(t, open(t, c.URLs()[0], ns, func(cfg *amqpresults.Config) { cfg.Connect.URLs = c.URLs() }), "quorum")
 	save(t, consumer, done("classic", 1))
 	receive(t, classic, done("classic", 1))
 	save(t, consumer, done("quorum", 1))

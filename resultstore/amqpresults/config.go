@@ -1,15 +1,14 @@
 package amqpresults
 
 import (
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
 	"time"
 
+	"github.com/swarmiji/swarmiji/connect/amqpconnect"
 	"github.com/swarmiji/swarmiji/internal/keyset"
-	"github.com/swarmiji/swarmiji/task"
 )
 
 // Defaults of [Config].
@@ -33,18 +32,10 @@ const (
 // maxNamespace keeps the longest queue name below the 255 bytes of AMQP.
 const maxNamespace = 64
 
-// Config of [New]. URLs is the only field that must be set.
+// Config of [New]. Connect is the only field that must be set.
 type Config struct {
-	// URLs of the nodes of one RabbitMQ cluster, tried in turn: amqp://user:password@host:port/vhost or amqps://.
-	URLs []string
-	// TLS is for amqps URLs. Nil: the system's authorities.
-	TLS *tls.Config
-	// Name is shown in the broker's list of connections. "": none.
-	Name string
-	// Heartbeat is how often each side shows that it lives. 0: 10 s.
-	Heartbeat time.Duration
-	// Backoff is between two attempts to connect. Zero: up to 100 ms at first, up to 5 s in the end.
-	Backoff task.Backoff
+	// Connect says where RabbitMQ is and how to reach it.
+	Connect amqpconnect.Config
 	// Namespace is part of the queues' names: 1 to 64 letters, digits, '_' and '-'. It has to be the same for submitters and
 	// consumers. "": [DefaultNamespace], "default".
 	Namespace string
@@ -60,7 +51,7 @@ type Config struct {
 	MaxResult int
 	// Prefetch is how many records the broker sends ahead of the reading. 0: [DefaultPrefetch], 256.
 	Prefetch int
-	// QueueType is of the reply queues that Replies declares. "": quorum where URLs names several nodes, classic where it
+	// QueueType is of the reply queues that Replies declares. "": quorum where Connect names several nodes, classic where it
 	// names one.
 	QueueType QueueType
 	// Logger is told when a stream of replies is interrupted, and why. Nil: slog.Default().
@@ -98,7 +89,7 @@ func (c Config) complete() (Config, error) {
 	switch c.QueueType {
 	case Classic, Quorum:
 	case "":
-		if c.QueueType = Classic; len(c.URLs) > 1 {
+		if c.QueueType = Classic; len(c.Connect.URLs) > 1 {
 			c.QueueType = Quorum
 		}
 	default:

@@ -42,16 +42,8 @@ type Store struct {
 // New checks c and makes a Store. It does no I/O and starts nothing. All problems of c are reported together.
 func New(c Config) (*Store, error) {
 	c, err := c.complete()
-	name := func(role string) string {
-		if c.Name == "" {
-			return ""
-		}
-		return c.Name + " " + role
-	}
 	open := func(role string) *amqpconn.Conn {
-		conn, connErr := amqpconn.New(amqpconn.Config{
-			URLs: c.URLs, TLS: c.TLS, Name: name(role), Heartbeat: c.Heartbeat, Backoff: c.Backoff, Logger: c.Logger,
-		})
+		conn, connErr := amqpconn.New(c.Connect, role, c.Logger)
 		err = errors.Join(err, connErr)
 		return conn
 	}
@@ -63,7 +55,7 @@ func New(c Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.URLs = nil // they hold passwords and are not needed any more
+	c.Connect.URLs = nil // they hold passwords and are not needed any more
 	return &Store{
 		cfg:       c,
 		prefix:    "swj." + c.Namespace + ".reply.",

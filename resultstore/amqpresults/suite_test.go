@@ -7,6 +7,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/swarmiji/swarmiji/connect/amqpconnect"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/resultstore"
@@ -42,8 +43,7 @@ func harness(t testing.TB, queueType amqpresults.QueueType) *resultstoretest.Har
 	return &resultstoretest.Harness{
 		Open: func(t testing.TB) resultstore.ResultStore {
 			s, err := amqpresults.New(amqpresults.Config{
-				URLs: []string{line.URL(srv.URL())}, Namespace: ns, MaxResult: largest, QueueType: queueType, Logger: quiet(),
-				Backoff: task.Backoff{Max: 500 * time.Millisecond},
+				Connect: amqpconnect.Config{URLs: []string{line.URL(srv.URL())}, Backoff: task.Backoff{Max: 500 * time.Millisecond}}, Namespace: ns, MaxResult: largest, QueueType: queueType, Logger: quiet(),
 			})
 			if err != nil {
 				t.Fatal(err)

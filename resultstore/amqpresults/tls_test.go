@@ -29,7 +29,7 @@ func TestTLS(t *testing.T) {
 	}
 	srv := testserver.OwnRabbit(t, testserver.RabbitConfig{TLS: files})
 	with := func(c *tls.Config) func(*amqpresults.Config) {
-		return func(cfg *amqpresults.Config) { cfg.TLS = c }
+		return func(cfg *amqpresults.Config) { cfg.Connect.TLS = c }
 	}
 	s := open(t, srv.TLSURL(), "tls", with(trusting))
 	n := notify(t, s, "node")

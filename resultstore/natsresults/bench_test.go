@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/swarmiji/swarmiji/broker/natsbroker/embedded"
+	"github.com/swarmiji/swarmiji/connect/natsconnect"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/resultstore/natsresults"
@@ -24,9 +25,9 @@ func BenchmarkAgainstRaw(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) {
 			u, p := url(b)
-			cfg := natsresults.Config{InProcess: p, Namespace: testserver.Namespace()}
+			cfg := natsresults.Config{Connect: natsconnect.Config{InProcess: p}, Namespace: testserver.Namespace()}
 			if u != "" {
-				cfg.URLs = []string{u}
+				cfg.Connect.URLs = []string{u}
 			}
 			s := open(b, cfg)
 			js := rawBeside(b, u, p)

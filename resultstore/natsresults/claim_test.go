@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/swarmiji/swarmiji/connect/natsconnect"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/resultstore/natsresults"
@@ -17,7 +18,7 @@ func TestClaimsOfACluster(t *testing.T) {
 	c := testserver.OwnNATSCluster(t, testserver.NATSConfig{})
 	stores := make([]*natsresults.Store, len(c.Nodes))
 	for i, n := range c.Nodes {
-		stores[i] = open(t, natsresults.Config{URLs: append([]string{n.URL()}, c.URLs()...), Replicas: 3})
+		stores[i] = open(t, natsresults.Config{Connect: natsconnect.Config{URLs: append([]string{n.URL()}, c.URLs()...)}, Replicas: 3})
 	}
 	const keys, holders = 60, 6
 	claim := func(key, holder int) string {

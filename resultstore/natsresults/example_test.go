@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/swarmiji/swarmiji/broker/natsbroker/embedded"
+	"github.com/swarmiji/swarmiji/connect/natsconnect"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/resultstore/natsresults"
 	"github.com/swarmiji/swarmiji/task"
@@ -27,7 +28,7 @@ func Example() {
 		return
 	}
 	defer srv.Close(ctx)
-	store, err := natsresults.New(natsresults.Config{InProcess: srv})
+	store, err := natsresults.New(natsresults.Config{Connect: natsconnect.Config{InProcess: srv}})
 	if err != nil {
 		fmt.Println(err)
 		return

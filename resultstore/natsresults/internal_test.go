@@ -40,7 +40,7 @@ func store(t *testing.T, c Config) *Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.InProcess = srv
+	c.Connect.InProcess = srv
 	s, err := New(c)
 	if err != nil {
 		t.Fatal(err)

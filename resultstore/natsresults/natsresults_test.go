@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/swarmiji/swarmiji/broker/natsbroker/embedded"
+	"github.com/swarmiji/swarmiji/connect/natsconnect"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/resultstore"
@@ -117,7 +118,7 @@ func wantLoad(t testing.TB, s *natsresults.Store, want resultstore.Record) {
 
 func TestNewNamesEveryProblemAndNoPassword(t *testing.T) {
 	_, err := natsresults.New(natsresults.Config{
-		URLs:      []string{"nats://me:hunter2@localhost:bad"},
+		Connect:   natsconnect.Config{URLs: []string{"nats://me:hunter2@localhost:bad"}},
 		Namespace: "a.b", TTL: -1, MaxResult: -1, Buffer: -1, Replicas: 6,
 	})
 	if err == nil {
@@ -135,7 +136,7 @@ func TestNewNamesEveryProblemAndNoPassword(t *testing.T) {
 
 func TestWrongPasswordIsToldAtOnceAndNotShown(t *testing.T) {
 	srv := testserver.RequireNATS(t)
-	s := open(t, natsresults.Config{URLs: []string{strings.Replace(srv.URL(), srv.Password(), "hunter2", 1)}})
+	s := open(t, natsresults.Config{Connect: natsconnect.Config{URLs: []string{strings.Replace(srv.URL(), srv.Password(), "hunter2", 1)}}})
 	_, notify := s.Notify(testwait.Long(t), "node")
 	for call, err := range map[string]error{"Save": s.Save(testwait.Long(t), done("", 1)), "Notify": notify} {
 		if !errors.Is(err, resultstore.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
@@ -159,7 +160,7 @@ func TestTLS(t *testing.T) {
 	}
 	srv := testserver.OwnNATS(t, testserver.NATSConfig{TLS: files})
 	config := func(c *tls.Config) natsresults.Config {
-		return natsresults.Config{URLs: []string{srv.TLSURL()}, TLS: c}
+		return natsresults.Config{Connect: natsconnect.Config{URLs: []string{srv.TLSURL()}, TLS: c}}
 	}
 	s := open(t, config(trusting))
 	save(t, s, done("", 1))
@@ -180,7 +181,7 @@ func TestTLS(t *testing.T) {
 // Somebody may remove the stream: then it is made again, and nothing needs a restart.
 func TestStreamThatWasDeleted(t *testing.T) {
 	srv := server(t, embedded.Options{})
-	s := open(t, natsresults.Config{InProcess: srv})
+	s := open(t, natsresults.Config{Connect: natsconnect.Config{InProcess: srv}})
 	js := raw(t, srv)
 	save(t, s, done("", 1))
 	remove := func() {
@@ -210,7 +211,7 @@ func TestStreamThatWasDeleted(t *testing.T) {
 
 // What the server does not take is refused with a word on what to configure.
 func TestServerTakesLess(t *testing.T) {
-	s := open(t, natsresults.Config{InProcess: server(t, embedded.Options{MaxBody: 1})}) // and a MiB
+	s := open(t, natsresults.Config{Connect: natsconnect.Config{InProcess: server(t, embedded.Options{MaxBody: 1})}}) // and a MiB
 	r := done("", 1)
 	r.Result = make([]byte, 3<<20)
 	if err := s.Save(testwait.Long(t), r); !errors.Is(err, resultstore.ErrTooLarge) || !strings.Contains(err.Error(), "max_payload") {
@@ -224,7 +225,7 @@ func TestServerTakesLess(t *testing.T) {
 // What is no record, or that of another task, is neither returned nor overwritten.
 func TestForeignMessages(t *testing.T) {
 	srv := server(t, embedded.Options{})
-	s := open(t, natsresults.Config{InProcess: srv})
+	s := open(t, natsresults.Config{Connect: natsconnect.Config{InProcess: srv}})
 	save(t, s, done("", 1))
 	js := raw(t, srv)
 	for id, body := range map[string]string{"nonsense": "nonsense", "empty": "", "other": "\x83\x00\x01\x01\xa1x\x03\xa9succeeded"} {
@@ -245,7 +246,7 @@ func TestForeignMessages(t *testing.T) {
 // Anybody may publish on a node's subject; what is no record for it is told as such, and the stream goes on.
 func TestForeignNotifications(t *testing.T) {
 	srv := server(t, embedded.Options{})
-	s := open(t, natsresults.Config{InProcess: srv})
+	s := open(t, natsresults.Config{Connect: natsconnect.Config{InProcess: srv}})
 	n, err := s.Notify(testwait.Long(t), "node.1")
 	if err != nil {
 		t.Fatal(err)
@@ -265,7 +266,7 @@ func TestForeignNotifications(t *testing.T) {
 
 // A submitter that does not read costs a bounded memory, and finds with Load what it was not told.
 func TestStuckSubmitter(t *testing.T) {
-	s := open(t, natsresults.Config{InProcess: server(t, embedded.Options{}), Buffer: 5})
+	s := open(t, natsresults.Config{Connect: natsconnect.Config{InProcess: server(t, embedded.Options{})}, Buffer: 5})
 	n, err := s.Notify(testwait.Long(t), "node")
 	if err != nil {
 		t.Fatal(err)
@@ -301,7 +302,7 @@ func TestCluster(t *testing.T) {
 	c := testserver.OwnNATSCluster(t, testserver.NATSConfig{})
 	stores := make([]*natsresults.Store, len(c.Nodes))
 	for i, n := range c.Nodes {
-		stores[i] = open(t, natsresults.Config{URLs: append([]string{n.URL()}, c.URLs()...), Replicas: 3})
+		stores[i] = open(t, natsresults.Config{Connect: natsconnect.Config{URLs: append([]string{n.URL()}, c.URLs()...)}, Replicas: 3})
 	}
 	for i := range int64(60) {
 		save(t, stores[i%3], done("", i))

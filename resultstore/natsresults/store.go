@@ -40,11 +40,11 @@ type Store struct {
 // New checks c and makes a Store. It does no I/O and starts nothing. All problems of c are reported together.
 func New(c Config) (*Store, error) {
 	c, err := c.complete()
-	conn, connErr := natsconn.New(c.connection())
+	conn, connErr := natsconn.New(c.Connect, "", c.Logger)
 	if err := errors.Join(err, connErr); err != nil {
 		return nil, err
 	}
-	c.URLs = nil // they hold passwords and are not needed any more
+	c.Connect.URLs = nil // they hold passwords and are not needed any more
 	s := &Store{
 		cfg: c, names: namesOf(c.Namespace), conn: conn, opening: make(chan struct{}, 1), shortens: make(chan struct{}, maxShortens), done: make(chan struct{}),
 		try: oneTry, seed: maphash.MakeSeed(),

@@ -7,6 +7,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/swarmiji/swarmiji/broker/natsbroker/embedded"
+	"github.com/swarmiji/swarmiji/connect/natsconnect"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/resultstore"
@@ -51,7 +52,7 @@ func harness(t testing.TB) *resultstoretest.Harness {
 	ns := testserver.Namespace()
 	return &resultstoretest.Harness{
 		Open: func(t testing.TB) resultstore.ResultStore {
-			return newStore(t, natsresults.Config{URLs: []string{line.URL(srv.URL())}, Namespace: ns})
+			return newStore(t, natsresults.Config{Connect: natsconnect.Config{URLs: []string{line.URL(srv.URL())}}, Namespace: ns})
 		},
 		Sever: func(testing.TB, resultstore.ResultStore) { line.Sever() },
 		Restart: func(t testing.TB) {
@@ -76,7 +77,7 @@ func harnessInProcess(t testing.TB) *resultstoretest.Harness {
 func inProcess(srv *embedded.Server) *resultstoretest.Harness {
 	return &resultstoretest.Harness{
 		Open: func(t testing.TB) resultstore.ResultStore {
-			return newStore(t, natsresults.Config{InProcess: srv})
+			return newStore(t, natsresults.Config{Connect: natsconnect.Config{InProcess: srv}})
 		},
 		Promises: promises,
 	}
@@ -85,7 +86,7 @@ func inProcess(srv *embedded.Server) *resultstoretest.Harness {
 // newStore makes a store for the suite, which closes it.
 func newStore(t testing.TB, c natsresults.Config) *natsresults.Store {
 	t.Helper()
-	c.MaxResult, c.Logger, c.Backoff = largest, quiet(), task.Backoff{Max: 500 * time.Millisecond}
+	c.MaxResult, c.Logger, c.Connect.Backoff = largest, quiet(), task.Backoff{Max: 500 * time.Millisecond}
 	s, err := natsresults.New(c)
 	if err != nil {
 		t.Fatal(err)

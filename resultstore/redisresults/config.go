@@ -27,13 +27,12 @@ const maxNamespace = 64
 
 // Config of [New]. Redis is the only field that must be set.
 type Config struct {
-	// Redis says where the servers are and how to reach them, as the client has it: one address, several of a cluster, or
-	// Sentinels with MasterName. It is copied. Retries of the client are switched off; the store has its own.
+	// Redis says where the servers are and how to reach them, as the client has it: one address,
+	// several of a cluster (or IsClusterMode), or Sentinels with MasterName. It is copied. The client
+	// never repeats a command; MinRetryBackoff and MaxRetryBackoff are the first and the longest time
+	// between attempts to reach a server, with full jitter. 0: 100 ms and 5 s. ClientName is shown in
+	// the server's list of connections. "": "swarmiji".
 	Redis *redis.UniversalOptions
-	// Name is shown in the server's list of connections. "": none.
-	Name string
-	// Backoff is between two attempts to reach the server. Zero: up to 100 ms at first, up to 5 s in the end.
-	Backoff task.Backoff
 	// Namespace is part of all keys and channels: 1 to 64 letters, digits, '_' and '-'. It has to be the same for submitters
 	// and consumers. "": [DefaultNamespace], "default".
 	Namespace string

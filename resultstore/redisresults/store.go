@@ -44,7 +44,7 @@ type Store struct {
 // New checks c and makes a Store. It does no I/O and starts nothing. All problems of c are reported together.
 func New(c Config) (*Store, error) {
 	c, err := c.complete()
-	conn, connErr := redisconn.New(redisconn.Config{Redis: c.Redis, Name: c.Name, Backoff: c.Backoff, Logger: c.Logger})
+	conn, connErr := redisconn.New(redisconn.Config{Redis: c.Redis, Logger: c.Logger})
 	if err = errors.Join(err, connErr); err != nil {
 		return nil, err
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/resultstore/redisresults"
 	"github.com/swarmiji/swarmiji/resultstore/resultstoretest"
-	"github.com/swarmiji/swarmiji/task"
 )
 
 // largest is the largest result of the stores of the suite.
@@ -46,11 +45,12 @@ func harness(t testing.TB) *resultstoretest.Harness {
 // harnessOf is one without faults.
 func harnessOf(o *redis.UniversalOptions) *resultstoretest.Harness {
 	ns := testserver.Namespace()
+	quick := *o
+	quick.MaxRetryBackoff = 500 * time.Millisecond
 	return &resultstoretest.Harness{
 		Open: func(t testing.TB) resultstore.ResultStore {
 			s, err := redisresults.New(redisresults.Config{
-				Redis: o, Namespace: ns, MaxResult: largest, Logger: quiet(),
-				Backoff: task.Backoff{Max: 500 * time.Millisecond},
+				Redis: &quick, Namespace: ns, MaxResult: largest, Logger: quiet(),
 			})
 			if err != nil {
 				t.Fatal(err)

@@ -33,15 +33,14 @@ const (
 // Config of [New]. URL must be set, and nothing else.
 type Config struct {
 	// URL names the database: sqlite:///path/app.db for a file, sqlite:app.db for one in the working directory,
-	// postgres://user:password@host/database for PostgreSQL, with sslmode verify-full, verify-ca or disable. "": there is none.
+	// postgres://user:password@host/database for PostgreSQL, with sslmode verify-full, verify-ca or disable.
+	// pool_max_conns is how many connections there are at most. Default: 16. There is no default URL.
 	// sqlite::memory: is a database of this store alone, which ends with it.
 	URL string
 	// TLS insists on TLS with PostgreSQL, whatever the URL says; it is not changed. nil: what the URL says.
 	TLS *tls.Config
 	// Name is shown in PostgreSQL's list of sessions, if the URL has no application_name. "": swarmiji.
 	Name string
-	// Connections is how many connections to PostgreSQL there are at most. 0: 16, or what the URL says.
-	Connections int
 	// Backoff is between two attempts to reach the database. Zero: up to 100 ms at first, up to 5 s in the end.
 	Backoff task.Backoff
 	// Namespace keeps programs with one database apart: 1 to 64 letters, digits, '_' and '-'. It has to be the same for submitters
@@ -106,6 +105,6 @@ func (c Config) complete() (Config, error) {
 // connection is the part of c that concerns it.
 func (c Config) connection() sqlconn.Config {
 	return sqlconn.Config{
-		URL: c.URL, TLS: c.TLS, Name: c.Name, Connections: c.Connections, Backoff: c.Backoff, Logger: c.Logger,
+		URL: c.URL, TLS: c.TLS, Name: c.Name, Backoff: c.Backoff, Logger: c.Logger,
 	}
 }

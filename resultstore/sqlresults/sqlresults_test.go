@@ -358,7 +358,7 @@ func TestLostAnswerIsAskedForAgain(t *testing.T) {
 	dsn := database(t, p)
 	proxy := testserver.NewProxy(t, p.Addr())
 	submitter := opened(t, sqlresults.Config{URL: dsn})
-	consumer := opened(t, sqlresults.Config{URL: strings.Replace(dsn, p.Addr(), proxy.Addr(), 1), Connections: 1})
+	consumer := opened(t, sqlresults.Config{URL: strings.Replace(dsn, p.Addr(), proxy.Addr(), 1) + "&pool_max_conns=1"})
 	n := notify(t, submitter, "node")
 	save(t, consumer, done("node", 0)) // after which the one connection knows the statement
 	receive(t, n, 1)

@@ -82,7 +82,7 @@ func postgresHarness(t testing.TB) *resultstoretest.Harness {
 	}
 	return &resultstoretest.Harness{
 		Open: func(t testing.TB) resultstore.ResultStore {
-			return open(t, sqlresults.Config{URL: p.URL(), Namespace: ns, Connections: 4, MaxResult: largest})
+			return open(t, sqlresults.Config{URL: p.URL() + "&pool_max_conns=4", Namespace: ns, MaxResult: largest})
 		},
 		Sever: func(t testing.TB, _ resultstore.ResultStore) {
 			if err := p.CloseAllConnections(within(t, 20*time.Second)); err != nil {

@@ -3,18 +3,15 @@ package natsschedule
 import (
 	"context"
 	"crypto/sha1" //nolint:gosec // it makes a name shorter, and protects nothing
-	"crypto/tls"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
 
-	"github.com/nats-io/nats.go"
-
+	"github.com/swarmiji/swarmiji/connect/natsconnect"
 	"github.com/swarmiji/swarmiji/internal/natsconn"
 	"github.com/swarmiji/swarmiji/schedule"
-	"github.com/swarmiji/swarmiji/task"
 )
 
 // DefaultName is the schedule's name if [Config] has none.
@@ -22,20 +19,10 @@ const DefaultName = "default"
 
 const maxReplicas = 5
 
-// Config of [New]. Either URLs or InProcess must be set, and nothing else.
+// Config of [New]. Connect is the only field that must be set.
 type Config struct {
-	// URLs of the nodes of one NATS cluster, in any order: nats://user:password@host:port, nats://token@host:port, or tls://.
-	URLs []string
-	// InProcess is a server in this process, such as an *embedded.Server.
-	InProcess nats.InProcessConnProvider
-	// TLS insists on TLS for all URLs. nil: the system's authorities where the scheme is tls or the server asks for TLS.
-	TLS *tls.Config
-	// Credentials is a file with a user's JWT and seed. "": none.
-	Credentials string
-	// NKeySeed is a file with an nkey seed. "": none.
-	NKeySeed string
-	// Backoff is between two attempts to connect. Zero: up to 100 ms at first, up to 5 s in the end.
-	Backoff task.Backoff
+	// Connect says where NATS is and how to reach it.
+	Connect natsconnect.Config
 	// Name is the schedule's name, which has a stream of its own. "": [DefaultName], "default".
 	Name string
 	// Replicas is on how many servers of a cluster the stream is kept when this store creates it: 1 to 5. 0: 1.
@@ -53,16 +40,13 @@ func New(c Config) (*Store, error) {
 	if c.Replicas < 0 || c.Replicas > maxReplicas {
 		errs = append(errs, fmt.Errorf("replicas must be 0 to %d", maxReplicas))
 	}
-	conn, err := natsconn.New(natsconn.Config{
-		URLs: c.URLs, InProcess: c.InProcess, TLS: c.TLS, Credentials: c.Credentials, NKeySeed: c.NKeySeed, Backoff: c.Backoff,
-		Name: "schedule " + c.Name, Logger: c.Logger,
-	})
+	conn, err := natsconn.New(c.Connect, "schedule "+c.Name, c.Logger)
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return nil, fmt.Errorf("natsschedule: %w", err)
 	}
 	token := token(c.Name)
 	s := &Store{
-		conn: conn, name: c.Name, replicas: max(c.Replicas, 1), backoff: c.Backoff,
+		conn: conn, name: c.Name, replicas: max(c.Replicas, 1), backoff: c.Connect.Backoff,
 		stream: "SWJSCHEDULE_" + token, prefix: "swj.schedule." + token + ".",
 		copy: newTable(), bump: make(chan struct{}), watchers: make(map[int]func()),
 	}

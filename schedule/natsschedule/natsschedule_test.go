@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/swarmiji/swarmiji/connect/natsconnect"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/schedule"
@@ -26,8 +27,7 @@ func TestMain(m *testing.M) {
 
 func makeStore(url, name string) (*natsschedule.Store, error) {
 	return natsschedule.New(natsschedule.Config{
-		URLs: []string{url}, Name: name, Logger: slog.New(slog.DiscardHandler),
-		Backoff: task.Backoff{Base: 5 * time.Millisecond, Max: 200 * time.Millisecond},
+		Connect: natsconnect.Config{URLs: []string{url}, Backoff: task.Backoff{Base: 5 * time.Millisecond, Max: 200 * time.Millisecond}}, Name: name, Logger: slog.New(slog.DiscardHandler),
 	})
 }
 
@@ -73,7 +73,7 @@ func harness(t testing.TB) *scheduletest.Harness {
 func TestStore(t *testing.T) { scheduletest.Run(t, harness) }
 
 func TestNewRefuses(t *testing.T) {
-	_, err := natsschedule.New(natsschedule.Config{URLs: []string{"http://u:secret@h"}, Name: "a\nb", Replicas: 7})
+	_, err := natsschedule.New(natsschedule.Config{Connect: natsconnect.Config{URLs: []string{"http://u:secret@h"}}, Name: "a\nb", Replicas: 7})
 	if !errors.Is(err, schedule.ErrBadEntry) || !strings.Contains(err.Error(), "replicas") || strings.Contains(err.Error(), "secret") {
 		t.Errorf("%v", err)
 	}

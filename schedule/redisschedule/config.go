@@ -11,7 +11,6 @@ import (
 
 	"github.com/swarmiji/swarmiji/internal/redisconn"
 	"github.com/swarmiji/swarmiji/schedule"
-	"github.com/swarmiji/swarmiji/task"
 )
 
 // DefaultName is the name of the schedule of a Config that names none.
@@ -19,21 +18,20 @@ const DefaultName = "default"
 
 // Config says where Redis is and which schedule it is about. Redis is the only field that must be set.
 type Config struct {
-	// Redis says where the servers are: a single one, Sentinel (MasterName), or a cluster. It is copied. Retries of the client are
-	// switched off; the store has its own.
+	// Redis says where the servers are and how to reach them, as the client has it: one address,
+	// several of a cluster (or IsClusterMode), or Sentinels with MasterName. It is copied. The client
+	// never repeats a command; MinRetryBackoff and MaxRetryBackoff are the first and the longest time
+	// between attempts to reach a server, with full jitter. 0: 100 ms and 5 s. ClientName is shown in
+	// the server's list of connections. "": "swarmiji".
 	Redis *redis.UniversalOptions
 	// Name is the name of the schedule, of which the keys are made as it is: 1 to 255 bytes of text. On a cluster it must have a hash
 	// tag, as "{app-tasks}" has. "": "default".
 	Name string
-	// ClientName is shown in the server's list of connections, if the options have no ClientName. "": "swarmiji".
-	ClientName string
 	// Clock is the time by which entries are due. nil: the server's (TIME), which is the same for all.
 	Clock func() time.Time
 	// OnDrop is told of members of S:next that were dropped, because they are no JSON with an id, or because their entry does not exist.
 	// The Logger is told, too. nil: nobody.
 	OnDrop func(member string)
-	// Backoff is between attempts to reach the server. Zero: full jitter up to 100 ms at first and up to 5 s in the end.
-	Backoff task.Backoff
 	// Logger is told of what no call returns: settings of the server that weaken the promise, and members that were dropped. nil:
 	// slog.Default().
 	Logger *slog.Logger
@@ -43,9 +41,6 @@ type Config struct {
 func (c *Config) check() error {
 	if c.Name == "" {
 		c.Name = DefaultName
-	}
-	if c.ClientName == "" {
-		c.ClientName = "swarmiji"
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
@@ -66,7 +61,7 @@ func tagged(name string) bool {
 // New checks c and makes a Store. It does no I/O and starts nothing. All problems of c are reported together.
 func New(c Config) (*Store, error) {
 	errs := []error{c.check()}
-	conn, err := redisconn.New(redisconn.Config{Redis: c.Redis, Name: c.ClientName, Backoff: c.Backoff, Logger: c.Logger})
+	conn, err := redisconn.New(redisconn.Config{Redis: c.Redis, Logger: c.Logger})
 	if err != nil {
 		errs = append(errs, fmt.Errorf("redisschedule: %w", err))
 	} else if conn.Clustered() && !tagged(c.Name) {

@@ -12,7 +12,6 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/schedule/redisschedule"
 	"github.com/swarmiji/swarmiji/schedule/scheduletest"
-	"github.com/swarmiji/swarmiji/task"
 )
 
 func TestMain(m *testing.M) {
@@ -29,8 +28,8 @@ func child(url, name string) (scheduletest.Store, error) {
 		return nil, err
 	}
 	return redisschedule.New(redisschedule.Config{
-		Redis: &redis.UniversalOptions{Addrs: []string{o.Addr}, Username: o.Username, Password: o.Password},
-		Name:  name, Logger: slog.New(slog.DiscardHandler), Backoff: task.Backoff{Max: 500 * time.Millisecond},
+		Redis: &redis.UniversalOptions{Addrs: []string{o.Addr}, Username: o.Username, Password: o.Password, MaxRetryBackoff: 500 * time.Millisecond},
+		Name:  name, Logger: slog.New(slog.DiscardHandler),
 	})
 }
 
@@ -47,7 +46,9 @@ func open(t testing.TB, c redisschedule.Config) *redisschedule.Store {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	c.Backoff = task.Backoff{Max: 500 * time.Millisecond}
+	o := *c.Redis
+	o.MaxRetryBackoff = 500 * time.Millisecond
+	c.Redis = &o
 	s, err := redisschedule.New(c)
 	if err != nil {
 		t.Fatal(err)

@@ -18,15 +18,14 @@ const DefaultName = "default"
 // Config of [New]. URL must be set, and nothing else.
 type Config struct {
 	// URL names the database: sqlite:///path/app.db for a file, sqlite:app.db for one in the working directory,
-	// postgres://user:password@host/database for PostgreSQL, with sslmode verify-full, verify-ca or disable. "": there is none.
+	// postgres://user:password@host/database for PostgreSQL, with sslmode verify-full, verify-ca or disable.
+	// pool_max_conns is how many connections there are at most. Default: 16. There is no default URL.
 	// sqlite::memory: is a database of this store alone.
 	URL string
 	// Name is the schedule's name: entries of others are not seen. "": [DefaultName], "default".
 	Name string
 	// TLS insists on TLS with PostgreSQL, whatever the URL says; it is not changed. nil: what the URL says.
 	TLS *tls.Config
-	// Connections is how many connections to PostgreSQL there are at most. 0: 16, or what the URL says.
-	Connections int
 	// Backoff is between two attempts to connect. Zero: up to 100 ms at first, up to 5 s in the end.
 	Backoff task.Backoff
 	// Logger is told when hearing of other processes' changes is interrupted. nil: slog.Default().
@@ -40,7 +39,7 @@ func New(c Config) (*Store, error) {
 	}
 	err := schedule.CheckName(c.Name)
 	conn, cerr := sqlconn.New(sqlconn.Config{
-		URL: c.URL, TLS: c.TLS, Connections: c.Connections, Backoff: c.Backoff, Logger: c.Logger,
+		URL: c.URL, TLS: c.TLS, Backoff: c.Backoff, Logger: c.Logger,
 	})
 	if err := errors.Join(err, cerr); err != nil {
 		return nil, fmt.Errorf("sqlschedule: %w", err)

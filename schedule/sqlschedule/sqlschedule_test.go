@@ -58,7 +58,7 @@ func postgresHarness(t testing.TB) *scheduletest.Harness {
 	name := testserver.Namespace() // many schedules share one database
 	return &scheduletest.Harness{
 		Open: func(t testing.TB) scheduletest.Store {
-			return open(t, sqlschedule.Config{URL: p.URL(), Name: name, Connections: 4})
+			return open(t, sqlschedule.Config{URL: p.URL() + "&pool_max_conns=4", Name: name})
 		},
 		Sever: func(t testing.TB, _ scheduletest.Store) {
 			if err := p.CloseAllConnections(testwait.Long(t)); err != nil {
@@ -90,7 +90,7 @@ func TestStorePostgres(t *testing.T) { scheduletest.Run(t, postgresHarness) }
 
 // child opens a store as the processes of TestKilled do.
 func child(url, name string) (scheduletest.Store, error) {
-	return sqlschedule.New(sqlschedule.Config{URL: url, Name: name, Backoff: quick, Connections: 4})
+	return sqlschedule.New(sqlschedule.Config{URL: url, Name: name, Backoff: quick})
 }
 
 func TestKilled(t *testing.T) {

@@ -4,7 +4,7 @@
 //	srv, err := embedded.Open(ctx, "/var/lib/orders", embedded.Options{})
 //	...
 //	defer srv.Close(ctx)
-//	// srv is the InProcess of natsbroker.Config, natsresults.Config and natsevents.Config
+//	// srv is the InProcess of a natsconnect.Config
 //
 // It is a package of its own because a server adds some 11 MB to a program; who speaks to a server elsewhere links none.
 //
@@ -17,7 +17,7 @@
 // Other processes join a server with [Options].Listen: it takes connections on a loopback address, and writes its address with
 // a password that it made up into a file of the directory that only its user can read. [Address] reads that file:
 //
-//	url, err := embedded.Address("/var/lib/orders") // the URLs of natsbroker.Config and the others
+//	url, err := embedded.Address("/var/lib/orders") // the URLs of a natsconnect.Config
 //
 // The password is another one after each Open.
 //
