@@ -114,7 +114,7 @@ func (r *round) ran(p *place, value any, err error) {
 		r.reconsider(p, err, o.Err)
 		return
 	}
-	r.idle(p.hold)
+	r.held.Idle(p.hold)
 	switch left := p.active.left(o.data); o.State {
 	case task.StateSucceeded:
 		r.conclude(p.hold, &r.r.stats.ran, func(ctx context.Context) error {
@@ -140,7 +140,7 @@ func (r *round) interrupted(p *place, err error) bool {
 		if p.Queue != "" { // in the same attempt, which an answer may come for: its request may be on its way
 			p.was.state = Running
 		}
-		r.idle(p.hold)
+		r.held.Idle(p.hold)
 		r.giveBack(p.hold)
 	default:
 		return false

@@ -184,7 +184,7 @@ func (r *round) entrust(h *hold, p task.Pending) bool {
 	switch {
 	case err == nil:
 		return true
-	case moved(err) && (h.ending.Load() || over(p)): // a look at the records was quicker, here or elsewhere
+	case moved(err) && (h.Settling() || over(p)): // a look at the records was quicker, here or elsewhere
 	case moved(err):
 		r.lose(h, err)
 	default:

@@ -154,7 +154,13 @@ var layers = []rule{
 		"L1",
 		[]string{"internal/errand"},
 		[]string{"task", "@leaves"},
-		"it submits tasks for whoever takes on what is due, and does not know what that is",
+		"it submits tasks for whoever claims what is due, and does not know what that is",
+	},
+	{
+		"L1",
+		[]string{"internal/held"},
+		[]string{"task", "@leaves"},
+		"it keeps what a process has claimed, and does not know what that is",
 	},
 	{
 		"L0",
@@ -165,7 +171,7 @@ var layers = []rule{
 	{
 		"L1",
 		[]string{"schedule"},
-		[]string{"when", "task", "resultstore", "internal/guard", "internal/errand", "@leaves"},
+		[]string{"when", "task", "resultstore", "internal/guard", "internal/errand", "internal/held", "@leaves"},
 		"its stores and whatever a task is submitted through are handed in. What is known of the last run is in a result store",
 	},
 	{
@@ -183,13 +189,13 @@ var layers = []rule{
 	{
 		"L2",
 		[]string{"jobs"},
-		[]string{"jobs/jobstore", "task", "broker", "resultstore", "when", "internal/guard", "internal/errand", "@leaves"},
+		[]string{"jobs/jobstore", "task", "broker", "resultstore", "when", "internal/guard", "internal/errand", "internal/held", "@leaves"},
 		"a job is a record with rules; its stores, and what its runs are submitted through, are handed in. When it repeats is a Spec of when; broker has the errors of submissions",
 	},
 	{
 		"L3",
 		[]string{"jobs/deferrals"},
-		[]string{"deferral", "jobs", "jobs/jobstore", "task", "broker"},
+		[]string{"deferral", "jobs", "jobs/jobstore", "task", "broker", "internal/held"},
 		"it keeps tasks that wait for answers beside the jobs, in any store of these",
 	},
 	{
