@@ -4,11 +4,10 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/swarmiji/swarmiji/capability"
-	"github.com/swarmiji/swarmiji/internal/errand"
+	"github.com/swarmiji/swarmiji/internal/held"
 	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/task"
 	"github.com/swarmiji/swarmiji/when"
@@ -36,8 +35,9 @@ type round struct {
 	hard context.Context // of handlers and submissions; its end is the hard stop
 	kill context.CancelCauseFunc
 
+	held *held.Set[tickKey, *hold]
+
 	mu    sync.Mutex
-	held  map[tickKey]*hold
 	told  map[tickKey]time.Time // when it was told that a tick is put off
 	now   time.Time             // the store's time
 	nowAt time.Time             // when it was that
@@ -47,7 +47,6 @@ type round struct {
 	left  map[tickKey]time.Time // since when ticks that are due are left to other listeners
 
 	pace    pace
-	freed   wake.Signal // something is held no more
 	woken   wake.Signal
 	queue   chan *hold   // in place: claimed, not begun
 	batches chan []*hold // to be submitted
@@ -69,8 +68,7 @@ type hold struct {
 	content *Content
 	id      task.ID
 	remove  bool // the entry has no run after this one
-	ending  atomic.Bool
-	errand.Life
+	held.Item
 }
 
 // end is a claim that is to be ended.
@@ -81,13 +79,17 @@ type end struct {
 
 func newRound(l *Listener) *round {
 	r := &round{
-		l: l, c: &l.c, held: map[tickKey]*hold{}, specs: map[string]when.Spec{}, told: map[tickKey]time.Time{},
-		freed: wake.New(), woken: wake.New(),
+		l: l, c: &l.c, specs: map[string]when.Spec{}, told: map[tickKey]time.Time{},
+		woken: wake.New(),
 		queue: make(chan *hold, mostTaken+l.c.Workers), batches: make(chan []*hold, mostHeld),
 		ends: make(chan end, mostTaken),
 	}
 	r.calls, r.gone = context.WithCancel(context.Background())
 	r.hard, r.kill = context.WithCancelCause(context.Background())
+	r.held = held.New(held.Config[tickKey, *hold]{
+		Key: func(h *hold) tickKey { return keyOf(&h.tick) }, Lease: r.c.Lease, Batch: mostTaken,
+		Renew: r.renew, Lost: func(h *hold, _ error) { r.lostIt(h) },
+	})
 	return r
 }
 
@@ -108,7 +110,7 @@ func (r *round) run(ctx context.Context) error {
 		}
 	}
 	ending.Go(r.finish)
-	renewing.Go(r.renew)
+	renewing.Go(func() { r.held.KeepRenewing(r.calls) })
 	r.mending(ctx, &renewing)
 
 	r.fetch(ctx)
@@ -116,7 +118,7 @@ func (r *round) run(ctx context.Context) error {
 	r.giveBack(r.queued())
 	close(r.queue)
 	close(r.batches)
-	stopped := errand.Over(&working)
+	stopped := held.Over(&working)
 	still := r.drain(stopped)
 	if still == 0 {
 		close(r.ends) // workers alone send to it
@@ -127,7 +129,7 @@ func (r *round) run(ctx context.Context) error {
 	} else {
 		deadline = time.After(r.c.ShutdownTimeout + lastGrace)
 	}
-	flushed := errand.Over(&ending)
+	flushed := held.Over(&ending)
 	if still == 0 {
 		select {
 		case <-flushed:
@@ -145,18 +147,10 @@ func (r *round) run(ctx context.Context) error {
 
 // drain waits for what runs, for as long as it may, and returns how many still run.
 func (r *round) drain(stopped <-chan struct{}) int {
-	if errand.Stop(stopped, r.c.ShutdownTimeout, func() { r.kill(task.ErrShutdown) }, lastGrace) {
+	if held.Stop(stopped, r.c.ShutdownTimeout, func() { r.kill(task.ErrShutdown) }, lastGrace) {
 		return 0
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	running := 0
-	for _, h := range r.held {
-		if h.Runs() {
-			running++
-		}
-	}
-	return max(running, 1)
+	return max(r.held.Running(), 1)
 }
 
 // fetch asks for what is due and claims it until ctx ends.
@@ -214,14 +208,13 @@ func (r *round) room(ctx context.Context) int {
 		if r.c.Submit == nil {
 			limit = r.c.Workers + r.pace.ahead(r.c.Workers)
 		}
-		r.mu.Lock()
-		free := limit - len(r.held)
-		r.mu.Unlock()
+		all, _ := r.held.Len()
+		free := limit - all
 		if free > 0 && free >= limit/2 || ctx.Err() != nil {
 			return min(free, mostTaken)
 		}
 		select {
-		case <-r.freed:
+		case <-r.held.Freed():
 		case <-ctx.Done():
 		case <-t.C:
 			if r.c.Submit == nil { // what waits behind long runs others may have room for

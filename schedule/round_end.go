@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/wake"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 // end has a claim ended by and by.
 func (r *round) end(h *hold, f Finish) {
 	f.Tick = h.tick
-	h.ending.Store(true)
+	h.Settle()
 	select {
 	case r.ends <- end{h, f}:
 	case <-r.calls.Done():
@@ -51,7 +52,7 @@ func (r *round) done(list []end) {
 	for i, e := range list {
 		finishes[i], holds[i] = e.Finish, e.hold
 	}
-	defer r.release(holds...)
+	defer r.held.Release(holds...)
 	for attempt := 0; ; attempt++ {
 		ctx, cancel := r.call()
 		held, err := r.c.Store.Done(ctx, r.c.NodeID, finishes)
@@ -59,7 +60,7 @@ func (r *round) done(list []end) {
 		if err == nil {
 			for i := range held {
 				// After a repetition false may mean that the first call has done it.
-				if !held[i] && attempt == 0 && !list[i].Lost() {
+				if !held[i] && attempt == 0 {
 					r.lostIt(list[i].hold)
 				}
 			}
@@ -75,9 +76,10 @@ func (r *round) done(list []end) {
 }
 
 func (r *round) lostIt(h *hold) {
-	h.Lose()
-	r.l.stats.lost.Add(1)
-	r.l.report(ProblemLost, &h.tick, h.content.Job, nil)
+	if h.Lose() {
+		r.l.stats.lost.Add(1)
+		r.l.report(ProblemLost, &h.tick, h.content.Job, nil)
+	}
 }
 
 // call is the context of one call of the store, which outlives the end of Run's.
@@ -85,42 +87,22 @@ func (r *round) call() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(r.calls, r.c.Lease)
 }
 
-// renew prolongs the leases of all that is held, until the round is over.
-func (r *round) renew() {
-	for wake.Sleep(r.calls, r.c.Lease/3) {
-		r.mu.Lock()
-		all := make([]*hold, 0, len(r.held))
-		for _, h := range r.held {
-			all = append(all, h)
-		}
-		r.mu.Unlock()
-		for len(all) > 0 {
-			n := min(len(all), mostTaken)
-			r.prolong(all[:n])
-			all = all[n:]
-		}
-	}
-}
-
-func (r *round) prolong(hs []*hold) {
-	ctx, cancel := r.call()
+// renew renews the leases of ticks.
+func (r *round) renew(ctx context.Context, hs []*hold) (errs []error, asked time.Time, err error) {
+	asked = time.Now()
+	ctx, cancel := context.WithTimeout(ctx, r.c.Lease)
 	defer cancel()
 	held, err := r.c.Store.Renew(ctx, r.c.NodeID, r.c.Lease, ticks(hs))
 	if err != nil {
-		return // the next time; a lease that ends meanwhile can be renewed while nobody took the tick
+		return nil, asked, err
 	}
-	for i, h := range hs {
-		if !held[i] && !h.ending.Load() && r.current(h) {
-			r.lostIt(h)
+	errs = make([]error, len(hs))
+	for i := range hs {
+		if !held[i] {
+			errs[i] = task.ErrLeaseLost
 		}
 	}
-}
-
-// current reports whether h is still held: it may have been ended or given back meanwhile.
-func (r *round) current(h *hold) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.held[keyOf(&h.tick)] == h && !h.Lost()
+	return errs, asked, nil
 }
 
 func ticks(hs []*hold) []Tick {
@@ -139,7 +121,7 @@ func (r *round) leave(hs []*hold, d time.Duration) {
 	if len(hs) == 0 {
 		return
 	}
-	r.release(hs...)
+	r.held.Release(hs...)
 	ctx, cancel := r.call()
 	defer cancel()
 	if _, err := r.c.Store.Renew(ctx, r.c.NodeID, d, ticks(hs)); err != nil {

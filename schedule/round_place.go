@@ -25,7 +25,7 @@ func (r *round) worker() {
 // runInPlace runs one tick and has its claim ended.
 func (r *round) runInPlace(h *hold) {
 	if h.Lost() {
-		r.release(h)
+		r.held.Release(h)
 		return
 	}
 	handler, defaults, ok := r.l.handlers.Lookup(h.content.Job)
@@ -50,7 +50,7 @@ func (r *round) runInPlace(h *hold) {
 func (r *round) ran(h *hold, q *task.Request, c *carried, value any, err error) {
 	switch {
 	case h.Lost(): // told already
-		r.release(h)
+		r.held.Release(h)
 		return
 	case err != nil && errors.Is(context.Cause(r.hard), task.ErrShutdown): // it was interrupted, and is to run again
 		r.giveBack([]*hold{h})

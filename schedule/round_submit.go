@@ -56,7 +56,7 @@ func (r *round) callsOf(batch []*hold) ([]task.Call, []*hold) {
 	calls, left := make([]task.Call, 0, len(batch)), make([]*hold, 0, len(batch))
 	for _, h := range batch {
 		if h.Lost() {
-			r.release(h)
+			r.held.Release(h)
 			continue
 		}
 		c, err := r.makeCall(h)

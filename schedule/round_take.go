@@ -87,7 +87,7 @@ func (r *round) take(ctx context.Context, b *Batch, asked time.Time, room int) i
 	for i, won := range r.claim(ctx, r.c.NodeID, r.c.Lease, taken.claims) {
 		if won {
 			took++
-			r.hold(taken.verdicts[i].hold)
+			r.held.Hold(taken.verdicts[i].hold)
 		} else {
 			taken.verdicts[i].hold = nil
 		}
@@ -152,32 +152,11 @@ func (b *Batch) expect(t time.Time) {
 
 // holds reports whether the tick is held here, and renews it then.
 func (r *round) holds(k *Tick) bool {
-	r.mu.Lock()
-	h := r.held[keyOf(k)]
-	r.mu.Unlock()
-	if h == nil {
-		return false
+	h, held := r.held.Get(keyOf(k))
+	if held {
+		r.held.Renew(r.calls, h)
 	}
-	r.prolong([]*hold{h})
-	return true
-}
-
-func (r *round) hold(h *hold) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.held[keyOf(&h.tick)] = h
-}
-
-// release forgets ticks.
-func (r *round) release(hs ...*hold) {
-	r.mu.Lock()
-	for _, h := range hs {
-		if r.held[keyOf(&h.tick)] == h {
-			delete(r.held, keyOf(&h.tick))
-		}
-	}
-	r.mu.Unlock()
-	r.freed.Notify()
+	return held
 }
 
 // claim claims, and asks again while there is no answer, as what was claimed by a call without an answer would otherwise wait for its

@@ -155,7 +155,13 @@ var layers = []rule{
 		"L1",
 		[]string{"internal/errand"},
 		[]string{"task", "@leaves"},
-		"it submits tasks for whoever takes on what is due, and does not know what that is",
+		"it submits tasks for whoever claims what is due, and does not know what that is",
+	},
+	{
+		"L1",
+		[]string{"internal/held"},
+		[]string{"task", "@leaves"},
+		"it keeps what a process has claimed, and does not know what that is",
 	},
 	{
 		"L0",
@@ -166,7 +172,7 @@ var layers = []rule{
 	{
 		"L1",
 		[]string{"schedule"},
-		[]string{"when", "task", "resultstore", "internal/guard", "internal/errand", "@leaves"},
+		[]string{"when", "task", "resultstore", "internal/guard", "internal/errand", "internal/held", "@leaves"},
 		"its stores and whatever a task is submitted through are handed in. What is known of the last run is in a result store",
 	},
 	{
@@ -220,13 +226,13 @@ var layers = []rule{
 	{
 		"L4",
 		[]string{"jobs/runner"},
-		[]string{"jobs", "jobs/internal/rules", "jobs/queue", "jobs/jobstore", "task", "resultstore", "when", "internal/guard", "internal/errand", "@leaves"},
+		[]string{"jobs", "jobs/internal/rules", "jobs/queue", "jobs/jobstore", "task", "resultstore", "when", "internal/guard", "internal/errand", "internal/held", "@leaves"},
 		"a runner does what any program may do with a service; what it submits tasks through is handed in",
 	},
 	{
 		"L4",
 		[]string{"jobs/deferrals"},
-		[]string{"deferral", "jobs", "jobs/jobstore", "task", "broker"},
+		[]string{"deferral", "jobs", "jobs/jobstore", "task", "broker", "internal/held"},
 		"it keeps tasks that wait for answers beside the jobs, in any store of these",
 	},
 	{

@@ -1,3 +1,3 @@
-// Package errand holds what the Listener of a schedule and the Runner of jobs have in common: both
-// claim what is due, under a lease, and run a handler for it or submit a task.
+// Package errand holds what the Listener of a schedule and the Runner of jobs have in common beside
+// what they hold and run: how they submit tasks, and how they write and read JSON.
 package errand

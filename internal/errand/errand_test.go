@@ -14,29 +14,6 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-func TestLife(t *testing.T) {
-	var l errand.Life
-	if l.Lost() || l.Runs() {
-		t.Fatal("the zero value")
-	}
-	ctx, over := l.Begin(t.Context())
-	if !l.Runs() || ctx.Err() != nil {
-		t.Fatal("it does not run")
-	}
-	if !l.Lose() || l.Lose() || !l.Lost() || !errors.Is(context.Cause(ctx), task.ErrLeaseLost) {
-		t.Fatalf("not lost once: %v", context.Cause(ctx))
-	}
-	over()
-	if l.Runs() {
-		t.Fatal("it runs for ever")
-	}
-	ctx, over = l.Begin(t.Context())
-	defer over()
-	if !errors.Is(context.Cause(ctx), task.ErrLeaseLost) {
-		t.Fatal("what was lost before it began goes on")
-	}
-}
-
 // one submits one call at a time.
 type one struct {
 	mu         sync.Mutex
@@ -100,36 +77,8 @@ func TestSubmit(t *testing.T) {
 	})
 }
 
-func TestStop(t *testing.T) {
+func TestPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for _, c := range []struct {
-			ends   time.Duration
-			killed time.Duration // how long it takes when killed
-			want   bool
-			kills  int
-			took   time.Duration
-		}{
-			{ends: time.Second, want: true, took: time.Second},
-			{ends: time.Hour, killed: time.Second, want: true, kills: 1, took: 11 * time.Second},
-			{ends: time.Hour, killed: time.Hour, kills: 1, took: 15 * time.Second},
-		} {
-			var wg sync.WaitGroup
-			kill := make(chan struct{})
-			wg.Go(func() {
-				select {
-				case <-time.After(c.ends):
-				case <-kill:
-					time.Sleep(c.killed)
-				}
-			})
-			began, kills := time.Now(), 0
-			ended := errand.Over(&wg)
-			got := errand.Stop(ended, 10*time.Second, func() { kills++; close(kill) }, 5*time.Second)
-			if took := time.Since(began); got != c.want || kills != c.kills || took != c.took {
-				t.Errorf("%+v: %v after %v, %d kills", c, got, took, kills)
-			}
-			<-ended
-		}
 		ctx, cancel := context.WithCancel(t.Context())
 		if !errand.Pause(ctx, time.Second) {
 			t.Error("a pause that was not disturbed")
@@ -138,10 +87,6 @@ func TestStop(t *testing.T) {
 		if errand.Pause(ctx, time.Hour) {
 			t.Error("a pause that was")
 		}
-		woken := make(chan struct{}, 1)
-		errand.Signal(woken)
-		errand.Signal(woken)
-		<-woken
 	})
 }
 

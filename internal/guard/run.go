@@ -15,9 +15,9 @@ var ErrGoexit = fmt.Errorf("%w: the handler ended its goroutine", task.ErrPanic)
 //
 //   - At the soft limit the handler's context ends with cause [task.ErrSoftTimeLimit]. The handler
 //     decides what it returns.
-//   - At the hard limit the context ends with cause [task.ErrTimeLimit], and Run returns that error,
-//     also if h has not returned. Run then calls stuck (nil for nobody) with +1, and with -1 when h
-//     returns at last.
+//   - At the hard limit the context ends with cause [task.ErrTimeLimit], and Run returns that
+//     error, also if h has not returned. Run then calls stuck (nil for nobody) with +1, and with -1
+//     when h returns at last.
 //
 // Without a hard limit h runs on the calling goroutine, which runtime.Goexit ends; see [Apart].
 func Run(ctx context.Context, h task.Handler, q *task.Request, stuck func(q *task.Request, delta int)) (any, error) {

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/deferral"
+	"github.com/swarmiji/swarmiji/internal/held"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
@@ -22,6 +22,7 @@ const (
 	gap             = 2 * time.Millisecond
 	callTimeout     = 10 * time.Second
 	purgeEvery      = time.Minute
+	renewAtOnce     = 1000
 )
 
 // subscription claims deferrals in the calls of Receive, and renews their leases in a goroutine.
@@ -31,15 +32,16 @@ type subscription struct {
 	lease    time.Duration
 	wake     chan struct{}
 	closed   chan struct{}
+	held     *held.Set[*delivery, *delivery]
 	renewer  sync.WaitGroup
+	stop     context.CancelFunc // of the renewer
 	unwatch  func()
 	turn     chan struct{} // who holds its token claims
 
 	mu     sync.Mutex
 	queues []string
-	held   map[*delivery]struct{} // claimed and not settled
-	ready  []*delivery            // of those: not handed out
-	again  time.Time              // no look before
+	ready  []*delivery // held, and not handed out
+	again  time.Time   // no look before
 	purged time.Time
 }
 
@@ -56,8 +58,11 @@ func (s *Store) Subscribe(_ context.Context, queues []string, o broker.Subscribe
 	}
 	b := &subscription{
 		s: s, prefetch: o.Prefetch, lease: o.Lease, wake: make(chan struct{}, 1), closed: make(chan struct{}), turn: make(chan struct{}, 1),
-		queues: slices.Clone(queues), held: make(map[*delivery]struct{}), purged: time.Now(),
+		queues: slices.Clone(queues), purged: time.Now(),
 	}
+	b.held = held.New(held.Config[*delivery, *delivery]{
+		Key: func(d *delivery) *delivery { return d }, Lease: o.Lease, Batch: renewAtOnce, Renew: b.renew, Lost: b.lose,
+	})
 	words := make(map[string]bool, len(queues))
 	for _, queue := range queues {
 		words[jobstore.DeferralWord(queue)] = true
@@ -67,7 +72,9 @@ func (s *Store) Subscribe(_ context.Context, queues []string, o broker.Subscribe
 			b.notify()
 		}
 	})
-	b.renewer.Go(b.renewAlways)
+	renewing, stop := context.WithCancel(context.Background())
+	b.stop = stop
+	b.renewer.Go(func() { b.held.KeepRenewing(renewing) })
 	return b, nil
 }
 
@@ -115,7 +122,7 @@ func (b *subscription) next() *delivery {
 	for len(b.ready) > 0 {
 		d := b.ready[0]
 		b.ready = b.ready[1:]
-		if _, held := b.held[d]; held && !d.isLost() {
+		if b.held.Holds(d) { // it is not lost
 			return d
 		}
 	}
@@ -125,7 +132,8 @@ func (b *subscription) next() *delivery {
 // fill claims what is due, and waits for that if nothing is.
 func (b *subscription) fill(ctx context.Context) error {
 	b.mu.Lock()
-	full, ready := len(b.held) >= b.prefetch, len(b.ready) > 0
+	all, _ := b.held.Len()
+	full, ready := all >= b.prefetch, len(b.ready) > 0
 	wait := time.Until(b.again)
 	b.mu.Unlock()
 	if ready { // another call of Receive has claimed it
@@ -141,7 +149,8 @@ func (b *subscription) fill(ctx context.Context) error {
 	}
 	b.purge(ctx)
 	b.mu.Lock()
-	queues, room := b.queues, b.prefetch-len(b.held)
+	all, _ = b.held.Len()
+	queues, room := b.queues, b.prefetch-all
 	b.mu.Unlock()
 	if len(queues) == 0 || room <= 0 { // word comes of both
 		b.lookIn(poll)
@@ -159,7 +168,7 @@ func (b *subscription) fill(ctx context.Context) error {
 	b.mu.Lock()
 	for i := range claims {
 		d := &delivery{b: b, c: &claims[i], lost: make(chan struct{})}
-		b.held[d] = struct{}{}
+		b.held.Hold(d)
 		b.ready = append(b.ready, d)
 	}
 	b.mu.Unlock()
@@ -200,46 +209,32 @@ func (b *subscription) purge(ctx context.Context) {
 	}
 }
 
-// renewAlways renews the leases of what is held, until Close.
-func (b *subscription) renewAlways() {
-	ticker := time.NewTicker(max(b.lease/3, time.Millisecond))
-	defer ticker.Stop()
-	for {
-		select {
-		case <-b.closed:
-			return
-		case <-ticker.C:
-			b.renewOnce()
-		}
-	}
-}
-
-func (b *subscription) renewOnce() {
-	b.mu.Lock()
-	held := slices.Collect(maps.Keys(b.held))
-	b.mu.Unlock()
-	of := make(map[*claim]*delivery, len(held))
-	for _, d := range held {
-		of[d.c] = d
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+// renew renews the leases of deliveries. It is not cut short by Close.
+func (b *subscription) renew(ctx context.Context, ds []*delivery) (errs []error, asked time.Time, err error) {
+	asked = time.Now()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
-	lost, err := b.s.renew(ctx, slices.Collect(maps.Keys(of)), b.lease)
+	claims := make([]*claim, len(ds))
+	for i, d := range ds {
+		claims[i] = d.c
+	}
+	lost, err := b.s.renew(ctx, claims, b.lease)
 	if err != nil {
 		b.s.log.LogAttrs(ctx, slog.LevelWarn, "leases of deferrals are not renewed", slog.Any("error", err))
-		return
+		return nil, asked, err
 	}
-	for _, c := range lost {
-		b.lose(of[c])
+	errs = make([]error, len(ds))
+	for i, c := range claims {
+		if slices.Contains(lost, c) {
+			errs[i] = broker.ErrLeaseLost
+		}
 	}
+	return errs, asked, nil
 }
 
-// lose says that a delivery which is still being settled is another consumer's.
-func (b *subscription) lose(d *delivery) {
-	b.mu.Lock()
-	_, held := b.held[d]
-	b.mu.Unlock()
-	if held { // one goroutine renews
+// lose says that a delivery which is not settled is another consumer's.
+func (b *subscription) lose(d *delivery, _ error) {
+	if d.Lose() {
 		close(d.lost)
 		b.forget(d)
 	}
@@ -248,10 +243,10 @@ func (b *subscription) lose(d *delivery) {
 // forget ends the renewal of a delivery.
 func (b *subscription) forget(d *delivery) {
 	b.mu.Lock()
-	full := len(b.held) >= b.prefetch
-	delete(b.held, d)
+	all, _ := b.held.Len()
+	b.held.Release(d)
 	b.mu.Unlock()
-	if full {
+	if all >= b.prefetch {
 		b.notify()
 	}
 }
@@ -270,6 +265,7 @@ func (b *subscription) Close(ctx context.Context) error {
 	b.ready = nil
 	b.mu.Unlock()
 	b.unwatch()
+	b.stop()
 	b.renewer.Wait()
 	var errs []error
 	for _, d := range ready {
@@ -280,6 +276,7 @@ func (b *subscription) Close(ctx context.Context) error {
 
 // delivery implements [deferral.Delivery].
 type delivery struct {
+	held.Item
 	b    *subscription
 	c    *claim
 	lost chan struct{}
@@ -294,33 +291,31 @@ func (d *delivery) Outcome() deferral.Outcome { return d.c.outcome }
 // Lost implements [deferral.Delivery].
 func (d *delivery) Lost() <-chan struct{} { return d.lost }
 
-func (d *delivery) isLost() bool {
-	select {
-	case <-d.lost:
-		return true
-	default:
-		return false
-	}
-}
-
-// settled ends the renewal of what is settled.
-func (d *delivery) settled(err error) error {
+// settle stores the end of an attempt. If that fails the delivery stays held.
+func (d *delivery) settle(store func() error) error {
+	d.Settle()
+	err := store()
 	if err == nil || errors.Is(err, broker.ErrLeaseLost) {
 		d.b.forget(d)
+	} else {
+		d.Resume()
 	}
 	return err
 }
 
 // Ack implements [deferral.Delivery].
-func (d *delivery) Ack(ctx context.Context) error { return d.settled(d.b.s.end(ctx, d.c)) }
+func (d *delivery) Ack(ctx context.Context) error {
+	return d.settle(func() error { return d.b.s.end(ctx, d.c) })
+}
 
 // Next implements [deferral.Delivery].
 func (d *delivery) Next(ctx context.Context, at time.Time) error {
-	return d.settled(d.b.s.next(ctx, d.c, at))
+	return d.settle(func() error { return d.b.s.next(ctx, d.c, at) })
 }
 
 // Release implements [deferral.Delivery].
 func (d *delivery) Release(ctx context.Context, after time.Duration) error {
+	d.Settle()
 	defer d.b.forget(d)
 	return d.b.s.release(ctx, d.c, after)
 }

@@ -59,7 +59,7 @@ func (r *round) deferred(p *place, v *task.DeferVerdict) {
 		r.concluded(p.hold, &r.r.stats.deferred, err)
 		return
 	}
-	p.ending.Store(false) // the key is another's, or none
+	p.Resume() // the key is another's, or none
 	if p.dialog != nil {
 		r.reconsider(p, err, err)
 		return
@@ -79,7 +79,7 @@ func (r *round) answered(p *place) {
 	case p.Answer == nil:
 		r.ran(p, nil, task.Rejected(p.Reason))
 	case p.dialog == nil || p.dialog.response == nil: // it was registered otherwise when the job began
-		r.idle(p.hold)
+		r.held.Idle(p.hold)
 		r.conclude(p.hold, &r.r.stats.ran, func(ctx context.Context) error {
 			return r.s.Finish(ctx, jobs.Finish{ID: p.ID, Token: p.Token, Shared: p.shares()})
 		})
@@ -91,7 +91,7 @@ func (r *round) answered(p *place) {
 // reconsider asks a Type's Retry what becomes of an attempt that has failed with err. reason is the same as it is written down.
 func (r *round) reconsider(p *place, err, reason error) {
 	if p.dialog.retry == nil {
-		r.idle(p.hold)
+		r.held.Idle(p.hold)
 		r.fail(p.hold, reason, nil)
 		return
 	}
@@ -102,7 +102,7 @@ func (r *round) reconsider(p *place, err, reason error) {
 	if r.interrupted(p, wrong) {
 		return
 	}
-	r.idle(p.hold)
+	r.held.Idle(p.hold)
 	switch {
 	case wrong != nil:
 		r.fail(p.hold, fmt.Errorf("%v; it was asked about: %v", judge(p.q, nil, wrong).Err, reason), nil) //nolint:errorlint // the text is what is kept

@@ -105,7 +105,7 @@ func (r *round) ran(p *place, value any, err error) {
 		r.reconsider(p, err, o.Err)
 		return
 	}
-	r.idle(p.hold)
+	r.held.Idle(p.hold)
 	switch o.State {
 	case task.StateSucceeded:
 		r.conclude(p.hold, &r.r.stats.ran, func(ctx context.Context) error {
@@ -132,7 +132,7 @@ func (r *round) interrupted(p *place, err error) bool {
 		if p.Queue != "" || p.active.handout.Key != "" && p.RetryAfter == "" {
 			p.Before.State = jobs.Running
 		}
-		r.idle(p.hold)
+		r.held.Idle(p.hold)
 		r.giveBack(p.hold)
 	default:
 		return false

@@ -60,7 +60,7 @@ func (r *round) byRecord(h *hold, p task.Pending) (end, error) {
 	case err != nil && !errors.Is(err, resultstore.ErrMalformed):
 		return unsure, err
 	}
-	if !h.ending.CompareAndSwap(false, true) {
+	if !h.Settle() {
 		return theirs, nil
 	}
 	h.record = true
@@ -72,7 +72,7 @@ func (r *round) byRecord(h *hold, p task.Pending) (end, error) {
 	default:
 		var certain bool
 		if data, certain, err = r.result(h, &rec, p); !certain {
-			h.ending.Store(false)
+			h.Resume()
 			return unsure, err
 		}
 	}
@@ -208,11 +208,9 @@ func (r *round) sweepOver(ctx context.Context, q jobs.Filter, seen, now map[jobs
 
 // look ends the run of a job by its record, if there is an end that nobody has heard of.
 func (r *round) look(j *jobs.Row) {
-	r.mu.Lock()
-	h := r.held[j.ID]
-	r.mu.Unlock()
+	h, known := r.held.Get(j.ID)
 	switch {
-	case h == nil || h.Token != j.Token:
+	case !known || h.Token != j.Token:
 		h = r.newHold(jobs.Handout{Row: *j})
 	case !h.entrusted():
 		return // it is being submitted, or ended
@@ -228,7 +226,7 @@ func (r *round) look(j *jobs.Row) {
 // miss lets go the jobs that were left to their tasks before a sweep began and did not run in it: others have ended them, or have them now. By a record that is
 // as it should be.
 func (r *round) miss(now map[jobs.ID]sighting, began time.Time) {
-	for _, h := range r.all() {
+	for _, h := range r.held.All() {
 		if !h.entrusted() || !h.got.Before(began) || now[h.ID].token == h.Token {
 			continue
 		}

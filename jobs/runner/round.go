@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/errand"
+	"github.com/swarmiji/swarmiji/internal/held"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/internal/rules"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
@@ -36,11 +37,8 @@ type round struct {
 	hard context.Context // of handlers and submissions; its end is the hard stop
 	kill context.CancelCauseFunc
 
-	mu     sync.Mutex
-	held   map[jobs.ID]*hold
-	idlers int // of held: nothing is run for them any more, and their end is being written
+	held *held.Set[jobs.ID, *hold]
 
-	freed   chan struct{} // something is held no more
 	working sync.WaitGroup
 	batches chan []*hold // to be submitted
 	waiting sync.WaitGroup
@@ -52,16 +50,13 @@ type round struct {
 
 // hold is a job that this runner has got.
 type hold struct {
-	errand.Life
+	held.Item
 	jobs.Handout
 	got    time.Time
 	leased atomic.Bool // its lease is to be renewed
-	ending atomic.Bool // its end is being written
 	record bool        // its end is that of a record, which another runner may have found too
-	idles  bool        // it is one of the round's idlers
 	off    chan struct{}
 	once   sync.Once
-	expiry *time.Timer // ends its handler; nil: it has none, or no lease
 
 	task     task.ID // of its run, where jobs are dispatched
 	prepared bool    // the task is one that a producer has written
@@ -80,15 +75,10 @@ func (r *round) newHold(h jobs.Handout) *hold {
 func (h *hold) shares() bool { return rules.IsKept(&h.Row) && rules.StandsAlone(&h.Row) }
 
 // entrusted reports whether the job was left to its task.
-func (h *hold) entrusted() bool { return !h.leased.Load() && !h.ending.Load() }
+func (h *hold) entrusted() bool { return !h.leased.Load() && !h.Settling() }
 
 // release ends the waiting for its task.
-func (h *hold) release() {
-	h.once.Do(func() { close(h.off) })
-	if h.expiry != nil {
-		h.expiry.Stop()
-	}
-}
+func (h *hold) release() { h.once.Do(func() { close(h.off) }) }
 
 func newRound(r *Runner, names []string) (*round, error) {
 	calls := mostCalls
@@ -96,7 +86,7 @@ func newRound(r *Runner, names []string) (*round, error) {
 		calls = mostShared
 	}
 	o := &round{
-		r: r, c: &r.c, s: r.c.Service, names: names, held: map[jobs.ID]*hold{}, freed: make(chan struct{}, 1),
+		r: r, c: &r.c, s: r.c.Service, names: names,
 		batches: make(chan []*hold, r.c.Outstanding), leave: make(chan struct{}), free: make(chan struct{}, calls),
 	}
 	var err error
@@ -105,6 +95,10 @@ func newRound(r *Runner, names []string) (*round, error) {
 	}
 	o.calls, o.gone = context.WithCancel(context.Background())
 	o.hard, o.kill = context.WithCancelCause(context.Background())
+	o.held = held.New(held.Config[jobs.ID, *hold]{
+		Key: func(h *hold) jobs.ID { return h.ID }, Lease: r.c.Lease, Batch: mostRenewed,
+		Renews: func(h *hold) bool { return h.leased.Load() && !h.Settling() }, Renew: o.renew, Lost: o.lose,
+	})
 	return o, nil
 }
 
@@ -114,7 +108,7 @@ func (r *round) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var renewing, sweeping sync.WaitGroup
-	renewing.Go(r.renew)
+	renewing.Go(func() { r.held.KeepRenewing(r.calls) })
 	sweeping.Go(func() { r.purge(ctx) })
 	if r.c.Submit != nil {
 		for range submitters {
@@ -131,14 +125,14 @@ func (r *round) run(ctx context.Context) error {
 	back := r.queued()
 	close(r.batches)
 	r.working.Go(func() { r.giveBack(back...) })
-	stopped := errand.Over(&r.working)
-	ended := errand.Stop(stopped, r.c.ShutdownTimeout, func() { r.kill(task.ErrShutdown) }, lastGrace)
+	stopped := held.Over(&r.working)
+	ended := held.Stop(stopped, r.c.ShutdownTimeout, func() { r.kill(task.ErrShutdown) }, lastGrace)
 	close(r.leave)
 	if ended { // what is being finished may take as long as a handler
-		waited := errand.Over(&r.waiting)
-		errand.Stop(waited, r.c.ShutdownTimeout, r.gone, lastGrace)
+		waited := held.Over(&r.waiting)
+		held.Stop(waited, r.c.ShutdownTimeout, r.gone, lastGrace)
 	}
-	still := r.count((*hold).Runs)
+	still := r.held.Running()
 	r.gone()
 	renewing.Wait()
 	sweeping.Wait()
@@ -183,34 +177,20 @@ const mostUnsettled = 1000
 // room waits until there is room for more jobs, and returns for how many; 0 when ctx has ended.
 func (r *round) room(ctx context.Context) int {
 	for {
-		r.mu.Lock()
-		room := r.c.Workers - len(r.held) + r.idlers
+		all, idle := r.held.Len()
+		room := min(r.c.Workers-all+idle, r.c.Workers+mostUnsettled-all)
 		if r.c.Submit != nil {
-			room = r.c.Outstanding - len(r.held)
-		} else {
-			room = min(room, r.c.Workers+mostUnsettled-len(r.held))
+			room = r.c.Outstanding - all
 		}
-		r.mu.Unlock()
 		if room > 0 {
 			return min(room, jobs.MaxTake)
 		}
 		select {
-		case <-r.freed:
+		case <-r.held.Freed():
 		case <-ctx.Done():
 			return 0
 		}
 	}
-}
-
-// idle says that nothing is run for a job any more, so that another one may be. It stays held until its end is on disk.
-func (r *round) idle(h *hold) {
-	r.mu.Lock()
-	if r.held[h.ID] == h && !h.idles {
-		h.idles = true
-		r.idlers++
-	}
-	r.mu.Unlock()
-	errand.Signal(r.freed)
 }
 
 // take begins with what was handed out.
@@ -243,54 +223,17 @@ func (r *round) take(ctx context.Context, got []jobs.Handout) {
 
 // hold notes what is held. If the job was handed out to this runner before, it has lost that hand-out.
 func (r *round) hold(h *hold) {
-	r.mu.Lock()
-	before := r.held[h.ID]
-	r.held[h.ID] = h
-	if before != nil && before.idles {
-		r.idlers--
-	}
-	r.mu.Unlock()
-	if before != nil {
+	if before, replaced := r.held.Hold(h); replaced {
 		r.lose(before, nil)
 	}
 }
 
 // release forgets jobs.
 func (r *round) release(hs ...*hold) {
-	r.mu.Lock()
-	for _, h := range hs {
-		if r.held[h.ID] == h {
-			delete(r.held, h.ID)
-			if h.idles {
-				r.idlers--
-			}
-		}
-	}
-	r.mu.Unlock()
+	r.held.Release(hs...)
 	for _, h := range hs {
 		h.release()
 	}
-	errand.Signal(r.freed)
-}
-
-func (r *round) all() []*hold {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	all := make([]*hold, 0, len(r.held))
-	for _, h := range r.held {
-		all = append(all, h)
-	}
-	return all
-}
-
-func (r *round) count(is func(*hold) bool) int {
-	n := 0
-	for _, h := range r.all() {
-		if is(h) {
-			n++
-		}
-	}
-	return n
 }
 
 // lose notes that a job has moved on.
@@ -349,7 +292,7 @@ func (r *round) persist(fn func(context.Context) error) error {
 
 // settle is persist of a call that ends the holding of a job.
 func (r *round) settle(h *hold, fn func(context.Context) error) error {
-	h.ending.Store(true)
+	h.Settle()
 	return r.persist(fn)
 }
 

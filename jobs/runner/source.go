@@ -7,7 +7,6 @@ import (
 	"github.com/swarmiji/swarmiji/internal/errand"
 	"github.com/swarmiji/swarmiji/internal/guard"
 	"github.com/swarmiji/swarmiji/jobs"
-	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/jobs/queue"
 )
 
@@ -102,57 +101,22 @@ func (r *round) purge(ctx context.Context) {
 // mostRenewed is how many leases are renewed in one transaction.
 const mostRenewed = 500
 
-// renew prolongs the leases of all that is held.
-func (r *round) renew() {
-	for errand.Pause(r.calls, r.c.Lease/3) {
-		var batch []*hold
-		for _, h := range r.all() {
-			if !h.leased.Load() || h.ending.Load() {
-				continue
-			}
-			if batch = append(batch, h); len(batch) == mostRenewed {
-				r.renewAll(batch)
-				batch = nil
-			}
-		}
-		r.renewAll(batch)
-	}
-}
-
-// renewAll prolongs leases. What is not done is done the next time: a lease that has ended can be renewed while nobody took the job.
-func (r *round) renewAll(batch []*hold) {
-	if len(batch) == 0 {
-		return
-	}
-	jobs := make([]*jobs.Row, len(batch))
-	for i, h := range batch {
+// renew renews the leases of jobs.
+func (r *round) renew(_ context.Context, hs []*hold) (errs []error, asked time.Time, err error) {
+	jobs := make([]*jobs.Row, len(hs))
+	for i, h := range hs {
 		jobs[i] = &h.Row
 	}
-	var errs []error
-	var asked time.Time
-	_ = r.call(func(ctx context.Context) (err error) {
+	err = r.call(func(ctx context.Context) (err error) {
 		errs, asked, err = r.s.RenewAll(ctx, jobs, r.c.Lease)
 		return err
 	})
-	for i, err := range errs {
-		h := batch[i]
-		switch {
-		case jobstore.RunOver(err) && h.leased.Load() && !h.ending.Load():
-			r.lose(h, err)
-		case err == nil && h.expiry != nil:
-			h.expiry.Reset(r.lasts(asked))
-		}
-	}
+	return errs, asked, err
 }
 
-// expire has the handler of a job end before the lease does, by the clock of this process: where the store is away nobody else tells it. A job with RetryAfter has no lease.
+// expire has the handler of a job end before the lease does. A job with RetryAfter has no lease.
 func (r *round) expire(h *hold) {
 	if r.c.Submit == nil && h.State == jobs.Running {
-		h.expiry = time.AfterFunc(r.lasts(h.Asked), h.End)
+		r.held.Expire(h, h.Asked)
 	}
-}
-
-// lasts is for how long a lease that was asked for then is kept from now on. Its last tenth is for handlers to end in.
-func (r *round) lasts(asked time.Time) time.Duration {
-	return time.Until(asked.Add(r.c.Lease - r.c.Lease/10))
 }

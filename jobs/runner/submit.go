@@ -185,7 +185,7 @@ func (r *round) entrust(h *hold, p task.Pending) bool {
 	switch {
 	case err == nil:
 		return true
-	case jobstore.RunOver(err) && (h.ending.Load() || over(p)): // a look at the records was quicker, here or elsewhere
+	case jobstore.RunOver(err) && (h.Settling() || over(p)): // a look at the records was quicker, here or elsewhere
 	case jobstore.RunOver(err):
 		r.lose(h, err)
 	default:
