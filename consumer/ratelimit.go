@@ -39,15 +39,12 @@ func (q *queue) admit(r *run) bool {
 	return q.c.rates.Admit(rated{r}, &q.rated, r.request.Name, r.request.Effective.RateLimit.Or(""))
 }
 
-// maxAside is how many tasks wait for their rate where the prefetch has no limit.
-const maxAside = 1000
-
 // ratedLine is the queue as rate limits see it. Half of what it may hold may be set aside.
 func (q *queue) ratedLine() rates.Line {
 	return rates.Line{Open: q.takes, Room: func() int {
 		held := q.cfg.prefetch(q.team.workers())
 		if held == noLimit {
-			return maxAside
+			return rates.MaxAside
 		}
 		return held / 2
 	}}

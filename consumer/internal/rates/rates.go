@@ -16,6 +16,9 @@ import (
 	"golang.org/x/time/rate"
 )
 
+// MaxAside is how many tasks of a queue may be set aside where its prefetch has no limit.
+const MaxAside = 1000
+
 const (
 	asideFor     = time.Minute     // for which a task is set aside at most
 	ratePatience = time.Second     // for which a worker waits
