@@ -51,6 +51,26 @@ func TestStandbyTakesOverAtOnceAfterClose(t *testing.T) {
 	})
 }
 
+// TestKeepBeginsLate: a leader whose Keep begins after Next waits learns at once what happened between.
+func TestKeepBeginsLate(t *testing.T) {
+	t.Parallel()
+	inQueue(t, func(w *world) {
+		l, err := w.Lead(queue.LeaderConfig{
+			Queue: queue.Queue{Name: "q", Poll: time.Hour}, Lease: 30 * time.Second, Report: func(err error) { w.Errorf("reported: %v", err) },
+		})
+		w.ok(err)
+		got := w.standBy(&leader{Leader: l})
+		synctest.Wait()
+		w.enqueued("a", 0)
+		began := time.Now()
+		kept := keep(l)
+		if took := (<-got).Sub(began); took > time.Second {
+			t.Errorf("the job is handed out after %v", took)
+		}
+		kept.Close(w.Context())
+	})
+}
+
 func TestStandbyTakesOverFromTheDead(t *testing.T) {
 	t.Parallel()
 	inQueue(t, func(w *world) {

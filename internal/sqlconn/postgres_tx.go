@@ -78,7 +78,8 @@ func (l *pgTx) query(ctx context.Context, query string, args []any) (Rows, error
 func (l *pgTx) begin(ctx context.Context, query string, args []any) pgx.BatchResults {
 	l.begun = true
 	b := &pgx.Batch{}
-	b.Queue("begin")
+	// Whoever has waited for a lock must see what its holder wrote, whatever the database's default.
+	b.Queue("begin isolation level read committed")
 	b.Queue(query, args...)
 	return l.conn.SendBatch(ctx, b)
 }

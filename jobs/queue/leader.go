@@ -143,6 +143,7 @@ func sameIDs(a, b []jobstore.ID) bool {
 func (l *Leader) Keep(ctx context.Context) {
 	unwatch := l.store.Watch(l.hear)
 	defer unwatch()
+	l.signal.Notify() // what happened before was not heard
 	timer := time.NewTimer(l.lease / 3)
 	defer timer.Stop()
 	written := time.Time{}

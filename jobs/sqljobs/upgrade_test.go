@@ -93,6 +93,23 @@ func oldRows(t *testing.T, conn *sqlconn.Conn, version int) {
 	}
 }
 
+// withNUL has a deferred task carry a header with a NUL and one that looks like a field.
+func withNUL(t *testing.T, conn *sqlconn.Conn, version int) {
+	t.Helper()
+	if version == 1 {
+		return
+	}
+	if err := conn.Update(bound(t), func(ctx context.Context, tx *sqlconn.Tx) error {
+		n, err := tx.Exec(ctx, `UPDATE swarmiji_job SET data = '{"task":"d4","deliveries":1,"onward":{"h":"\u0000\"atMostOnce\":true"}}' WHERE unique_key = 'swarmiji.deferred/d4'`)
+		if err == nil && n != 1 {
+			err = fmt.Errorf("%d rows are of task d4", n)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // usersJobs are the rows of users' jobs in a table, by id.
 func usersJobs(t *testing.T, conn *sqlconn.Conn, table string, version int) map[int64]string {
 	t.Helper()
@@ -186,6 +203,7 @@ func upgrade(t *testing.T, dsn string, version int) *sqljobs.Store {
 	})
 	oldVersion(t, conn, version)
 	oldRows(t, conn, version)
+	withNUL(t, conn, version)
 	// What a process of the old version has prepared fails once the tables are new.
 	old := func() error {
 		return conn.Update(bound(t), func(ctx context.Context, tx *sqlconn.Tx) error {
@@ -280,7 +298,7 @@ func keepsAnswers(t *testing.T, store *sqljobs.Store) {
 		`d1 q ask 0 once=false k1 RESERVED "" "" "" claimed=false fence=1 deadline=true due=true expires=false {"task":"d1","deliveries":1}`,
 		`d2 q ask 0 once=false k2 RESERVED "ANSWER" "2" "" claimed=false fence=1 deadline=true due=true expires=false {"task":"d2","deliveries":1}`,
 		`d3 q ask 0 once=true k3 RESERVED "REFUSAL" "" "no" claimed=false fence=1 deadline=true due=true expires=false {"task":"d3","deliveries":1,"atMostOnce":true}`,
-		`d4 q ask 2 once=false k4 AWAITING "" "" "" claimed=false fence=1 deadline=true due=true expires=false {"task":"d4","deliveries":1}`,
+		`d4 q ask 2 once=false k4 AWAITING "" "" "" claimed=false fence=1 deadline=true due=true expires=false {"task":"d4","deliveries":1,"onward":{"h":"\u0000\"atMostOnce\":true"}}`,
 		`d5 q ask 0 once=false k5 OVER "ANSWER" "" "" claimed=true fence=3 deadline=false due=false expires=true `,
 		`d6 q ask 0 once=false k6 OVER "" "" "" claimed=true fence=2 deadline=false due=false expires=true `,
 		`d7 q ask 1 once=false k7 RESERVED "" "" "" claimed=false fence=4 deadline=true due=true expires=false `,

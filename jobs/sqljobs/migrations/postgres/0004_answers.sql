@@ -41,10 +41,10 @@ INSERT INTO swarmiji_early_answer (name, key, result, refusal, expires)
 	SELECT DISTINCT ON (name, answer_key) name, answer_key, coalesce(answer, ''), coalesce(reason, ''), expires FROM swarmiji_jobs
 	WHERE queue = 'swarmiji.early' AND answer_key IS NOT NULL AND expires IS NOT NULL ORDER BY name, answer_key, id DESC;
 
--- Of several of one task the one that is open counts, else that of the last attempt.
+-- Of several of one task the one that is open counts, else that of the last attempt. data is searched as text: PostgreSQL reads no JSON that has a NUL somewhere.
 INSERT INTO swarmiji_deferral (task, queue, name, generation, at_most_once, key, phase, verdict, answer, refusal, claimed, fence, deadline, due, expires, state)
 	SELECT DISTINCT ON (unique_key) substr(unique_key, 19), substr(queue, 19), name, run - 1,
-		CASE WHEN CAST(data AS json) ->> 'atMostOnce' = 'true' THEN 1 ELSE 0 END, coalesce(answer_key, ''),
+		CASE WHEN strpos(data, '"atMostOnce":true') > 0 THEN 1 ELSE 0 END, coalesce(answer_key, ''),
 		CASE WHEN state <> 'RUNNING' THEN 'OVER' WHEN phase IS NULL THEN 'RESERVED' WHEN phase = 'AWAITING' THEN 'AWAITING' ELSE 'DECIDED' END,
 		CASE
 			WHEN state <> 'RUNNING' THEN CASE WHEN phase IS NULL THEN '' WHEN state = 'FINISHED' THEN 'ANSWER' ELSE 'REFUSAL' END
