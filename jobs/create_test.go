@@ -59,10 +59,10 @@ func TestBadSpecs(t *testing.T) {
 			}
 		}
 		w.create(jobs.Spec{Name: "a", Data: object(jobs.MaxData)})
-		big := w.create(jobs.Spec{Name: "big", Data: object(jobs.MaxData - 128), RetryAfter: "+1 HOUR", Repeat: "SCHEDULED, +1 DAY"})
-		w.get("big") // there is room for the books
-		w.bad(w.Update(w.Context(), jobs.Update{ID: big, Data: object(jobs.MaxData)}), "data")
-		w.bad(w.Finish(w.Context(), jobs.Finish{ID: big, Data: object(jobs.MaxData)}), "data")
+		big := w.create(jobs.Spec{Name: "big", Data: object(jobs.MaxData), RetryAfter: "+1 HOUR", Repeat: "SCHEDULED, +1 DAY"})
+		w.get("big")
+		w.bad(w.Update(w.Context(), jobs.Update{ID: big, Data: object(jobs.MaxData + 1)}), "data")
+		w.bad(w.Finish(w.Context(), jobs.Finish{ID: big, Data: object(jobs.MaxData + 1)}), "data")
 		w.data(w.create(jobs.Spec{Name: "a", Data: []byte("\n\t{\"big\": 12345678901234567890.000,\r\n\"dup\":1,\"dup\":2 } \r\n")}), "{\"big\": 12345678901234567890.000,\r\n\"dup\":1,\"dup\":2 }")
 	})
 }
