@@ -194,10 +194,11 @@ func (s *Service) draft(spec *Spec) (Row, error) {
 		}
 	}
 	if spec.message != nil {
-		var err error
-		if j.Message, err = rules.CheckGiven(spec.message); err != nil {
+		message, err := rules.CheckGiven(spec.message)
+		if err != nil {
 			return j, err
 		}
+		j.Message = string(message)
 	}
 	return j, nil
 }

@@ -14,7 +14,7 @@ func (spec *Spec) sharesMaking() bool {
 
 // createShared makes one job with a Key, together with what else is done at the same time: it would else be a transaction of its own, six trips to a server.
 func (s *Service) createShared(ctx context.Context, draft Row) (Created, error) {
-	draft.Data, draft.Message = bytes.Clone(draft.Data), bytes.Clone(draft.Message) // they may outlive the call
+	draft.Data = bytes.Clone(draft.Data) // it may outlive the call
 	var made *Row
 	var id ID
 	err := s.txn.Batch(ctx, &txn.Change{

@@ -207,7 +207,7 @@ func (s *Service) handOut(ctx context.Context, t *txn.Step, j *Row, lease time.D
 		return false, nil
 	}
 	wasQueued := j.State == Queued
-	k := int64(1)
+	k := int32(1)
 	if !wasQueued {
 		k = j.Handouts + 1
 	}
@@ -240,7 +240,7 @@ func (s *Service) handOut(ctx context.Context, t *txn.Step, j *Row, lease time.D
 }
 
 // comeAgain sets when a job with RetryAfter is handed out again, for the k-th time now, and counts that.
-func (s *Service) comeAgain(t *txn.Step, j *Row, k int64) error {
+func (s *Service) comeAgain(t *txn.Step, j *Row, k int32) error {
 	r, err := rules.ParseRetryAfter(j.RetryAfter)
 	if err != nil {
 		return err

@@ -17,7 +17,7 @@ func TestRetryAfterCounts(t *testing.T) {
 		start := time.Now().UTC()
 		for k := 1; k <= 10; k++ {
 			h := w.get("a")
-			if string(h.Data) != `{"x": 1.50}` || h.Handouts != int64(k) || h.Attempt != int64(k) || h.State != jobs.RunQueued || h.Run != 1 || h.Token != int64(k) || !h.Scheduled.Equal(start) {
+			if string(h.Data) != `{"x": 1.50}` || h.Handouts != int32(k) || h.Attempt != int64(k) || h.State != jobs.RunQueued || h.Run != 1 || h.Token != int64(k) || !h.Scheduled.Equal(start) {
 				w.Fatalf("%d: %s %+v", k, h.Data, h)
 			}
 			if !h.NextRun.Equal(h.LastRun.Add(90*time.Second)) || !h.Due.Equal(h.NextRun) {
@@ -92,7 +92,7 @@ func TestRetryAfterKeepsItsBooks(t *testing.T) {
 func (w *world) books(id jobs.ID, data string, handouts int) {
 	w.Helper()
 	w.data(id, data)
-	if j := w.job(id); j.Handouts != int64(handouts) {
+	if j := w.job(id); j.Handouts != int32(handouts) {
 		w.Fatalf("job %d was handed out %d times, want %d", id, j.Handouts, handouts)
 	}
 }

@@ -19,11 +19,11 @@ const (
 )
 
 // shown returns the data of a job as clients see them, after so many hand-outs of its run.
-func shown(j *jobs.Row, handouts int64) []byte {
+func shown(j *jobs.Row, handouts int32) []byte {
 	if handouts <= 0 {
 		return j.Data
 	}
-	data := with(without(j.Data, keyCount), keyCount, strconv.AppendInt(nil, handouts, 10))
+	data := with(without(j.Data, keyCount), keyCount, strconv.AppendInt(nil, int64(handouts), 10))
 	if !j.Mock && strings.HasPrefix(strings.ToUpper(strings.TrimSpace(j.Repeat)), "SCHEDULED") {
 		data = with(without(data, keyOriginal), keyOriginal, appendTime(nil, j.Scheduled))
 	}

@@ -69,6 +69,19 @@ func conversations() map[string][]step {
 		step{req("QueryJob | jobID: 2"), unknownJ})
 	return map[string][]step{
 		"retryAfter": retried,
+		"what is shown of retryAfter": {
+			{req("CreateJob | name: foo | retryAfter: +5 MINUTES | repeat: SCHEDULED, +1 DAY | firstRun: 2020-01-01 | data: {\"a\":1.50}"), created(1)},
+			{req("GetJob | name: foo"), `/"data":{"a":1.50},`},
+			{req("QueryJob | jobID: 1"), `/"data":{"a":1.50,"retryAfterCount":1,"originalNextRun":T},`},
+			{req("UpdateJob | jobID: 1 | data: {\"b\":2,\"retryAfterCount\":9}"), ok},
+			{req("Query | query: select * from jobs where jobID=1"), `/{"b":2,"retryAfterCount":1,"originalNextRun":T}\]\]$`},
+			{req("FinishJob | jobID: 1 | data: {\"c\":3,\"retryAfterCount\":1,\"originalNextRun\":\"x\"}"), ok},
+			{req("QueryJob | jobID: 1"), `/"data":{"c":3},`},
+			{req("CreateJob | name: own"), created(2)},
+			{req("UpdateJob | jobID: 2 | data: {\"retryAfterCount\":7}"), ok},
+			{req("QueryJob | jobID: 2"), `/"data":{"retryAfterCount":7},`},
+			{req("Query | query: select * from jobs where jobID=99"), "200 OK []"},
+		},
 		"a child that failed": append(paused[:len(paused):len(paused)], []step{
 			{req("GetJob | name: c"), `/"jobID":2,`},
 			{req("FailJob | jobID: 2"), ok},

@@ -228,7 +228,7 @@ func (m *model) handOut(j *modelJob, lease time.Duration, now time.Time) (givenU
 		j.Token++
 		return false
 	}
-	k := int64(1)
+	k := int32(1)
 	if j.State == jobs.RunQueued {
 		k = j.Handouts + 1
 	}

@@ -82,10 +82,10 @@ func saveCases() []testCase {
 		},
 		{
 			Area: "save", Name: "messages",
-			Explain: "Save writes the Message of a new job; Save of a stored job does not change it, and what reads jobs leaves it nil. Messages returns those of the jobs that have one. A transaction that is undone, and Delete, leave none.",
+			Explain: "Save writes the Message of a new job; Save of a stored job does not change it, and what reads jobs leaves it empty. Messages returns those of the jobs that have one. A transaction that is undone, and Delete, leave none.",
 			Run: func(w *world) {
 				s, other := w.Open(), w.Open()
-				message := func(text string) func(*jobs.Row) { return func(j *jobs.Row) { j.Message = []byte(text) } }
+				message := func(text string) func(*jobs.Row) { return func(j *jobs.Row) { j.Message = text } }
 				list := w.save(s, w.job(s, "a", message(`{"n": 1.50}`)), w.job(s, "a"), w.job(s, "a", message(`{"x":"\u0000"}`)))
 				one := w.add(s, "b", message(`{"one":1}`))
 				want := map[jobs.ID]string{list[0].ID: `{"n": 1.50}`, list[2].ID: `{"x":"\u0000"}`, one.ID: `{"one":1}`}
@@ -105,11 +105,11 @@ func saveCases() []testCase {
 					}
 				}
 				check("the messages")
-				if j := w.get(s, one.ID); j.Message != nil {
+				if j := w.get(s, one.ID); j.Message != "" {
 					w.Errorf("Get returns the message %s", j.Message)
 				}
 				for _, j := range w.find(s, Query{}) {
-					if j.Message != nil {
+					if j.Message != "" {
 						w.Errorf("Find returns the message %s", j.Message)
 					}
 				}

@@ -18,22 +18,22 @@ type Row struct {
 	// Token is the fence: it grows each time that the job is handed out, and an older one ends
 	// nothing.
 	Token int64
-	// Handouts counts how often a job with RetryAfter was handed out in its present run. 0 for other
-	// jobs, and for those that are handed out without end.
-	Handouts int64
 	// Scheduled is the NextRun with which the present or last run began. Zero: it never ran.
 	Scheduled time.Time
 	// Due is when a store may hand the job out. It is the NextRun of one that is QUEUED or
 	// RUNQUEUED, the end of the lease of one that is RUNNING, and its Deadline while it awaits its
 	// answer. Zero: not at all.
 	Due time.Time
+	// Handouts counts how often a job with RetryAfter was handed out in its present run. 0 for other
+	// jobs, and for those that are handed out without end.
+	Handouts int32
 	// HasChildren: the job has, or had, children.
 	HasChildren bool
 	// Respond: what runs the job looks at its answer, which else ends the job.
 	Respond bool
 	// Message is the task with conditions that the job was made of, a JSON object. Save writes that
-	// of a new job. What reads jobs leaves it nil ([Finder.Messages] returns it). nil: there is none.
-	Message []byte
+	// of a new job. What reads jobs leaves it empty ([Finder.Messages] returns it). "": there is none.
+	Message string
 }
 
 // Simple reports whether the job stands for itself: to hand it out or to end it needs no look at others, nor at a rule of time, and it is not kept
@@ -57,8 +57,8 @@ func (j *Row) Check() error {
 		errs = append(errs, fmt.Errorf("%w: the priority %d, not -%d to %d", ErrBadJob, j.Priority, MaxPriority, MaxPriority))
 	}
 	errs = append(errs, CheckData(j.Data), j.checkQueued())
-	if j.Message != nil {
-		errs = append(errs, CheckData(j.Message))
+	if j.Message != "" {
+		errs = append(errs, CheckData([]byte(j.Message)))
 	}
 	for _, t := range []time.Time{j.Created, j.Changed, j.NextRun, j.LastRun, j.Scheduled, j.Due, j.Deadline, j.Expires} {
 		if t.IsZero() {

@@ -166,7 +166,7 @@ func clone(j *jobstore.Row) jobstore.Row {
 	c := *j
 	c.Data = bytes.Clone(j.Data)
 	c.Answer = bytes.Clone(j.Answer)
-	c.Message = nil
+	c.Message = ""
 	return c
 }
 
@@ -181,8 +181,8 @@ func (tx *tx) Messages(ctx context.Context, ids ...jobstore.ID) (map[jobstore.ID
 func (c *core) messages(ids []jobstore.ID) map[jobstore.ID][]byte {
 	found := map[jobstore.ID][]byte{}
 	for _, id := range ids {
-		if r := c.table.byID[id]; r != nil && r.job.Message != nil {
-			found[id] = bytes.Clone(r.job.Message)
+		if r := c.table.byID[id]; r != nil && r.job.Message != "" {
+			found[id] = []byte(r.job.Message)
 		}
 	}
 	return found
@@ -229,7 +229,7 @@ func (tx *tx) Save(ctx context.Context, list ...*jobstore.Row) error {
 // kept is a job as the table keeps it.
 func kept(j *jobstore.Row) jobstore.Row {
 	c := clone(j)
-	c.Message = bytes.Clone(j.Message)
+	c.Message = j.Message
 	for _, at := range []*time.Time{&c.Created, &c.Changed, &c.NextRun, &c.LastRun, &c.Scheduled, &c.Due, &c.Deadline, &c.Expires} {
 		*at = exact(*at)
 	}

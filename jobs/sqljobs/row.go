@@ -94,26 +94,26 @@ func values(j *jobstore.Row) []any {
 		bit(j.Mock), j.Run, j.Token, text(j.Repeat), text(j.RetryAfter), text(j.SequenceKey),
 		text(j.Reason), string(j.Data), text(j.Queue), queueDue, j.Weight, text(j.Window), j.Timeout.Microseconds(),
 		micros(j.Deadline), j.Attempt, text(j.UniqueKey), text(j.Key), text(string(j.Phase)), bit(j.Respond),
-		text(string(j.Answer)), micros(j.Expires), j.Handouts,
+		text(string(j.Answer)), micros(j.Expires), int64(j.Handouts),
 	}
 }
 
 // scan reads the columns of a job.
 func scan(rows sqlconn.Rows, j *jobstore.Row) error {
 	var state, phase string
-	var id, priority, parent, children, mock, timeout, respond int64
+	var id, priority, parent, children, mock, timeout, respond, handouts int64
 	var created, changed, next, last, scheduled, due, deadline, expires int64
 	if err := rows.Scan(
 		&id, &j.Name, &state, &priority, &created, &changed, &next, &last, &scheduled, &due, &parent, &children,
 		&mock, &j.Run, &j.Token, &j.Repeat, &j.RetryAfter, &j.SequenceKey, &j.Reason, &j.Data,
-		&j.Queue, &j.Weight, &j.Window, &timeout, &deadline, &j.Attempt, &j.UniqueKey, &j.Key, &phase, &respond, &j.Answer, &expires, &j.Handouts,
+		&j.Queue, &j.Weight, &j.Window, &timeout, &deadline, &j.Attempt, &j.UniqueKey, &j.Key, &phase, &respond, &j.Answer, &expires, &handouts,
 	); err != nil {
 		return err
 	}
 	j.ID, j.State, j.Priority, j.Parent = jobstore.ID(id), jobstore.State(state), int(priority), jobstore.ID(parent)
 	j.Created, j.Changed, j.NextRun = moment(created), moment(changed), moment(next)
 	j.LastRun, j.Scheduled, j.Due = moment(last), moment(scheduled), moment(due)
-	j.HasChildren, j.Mock = children != 0, mock != 0
+	j.HasChildren, j.Mock, j.Handouts = children != 0, mock != 0, int32(handouts)
 	j.Deadline, j.Expires, j.Timeout = moment(deadline), moment(expires), time.Duration(timeout)*time.Microsecond
 	j.Phase, j.Respond = jobstore.Phase(phase), respond != 0
 	if len(j.Answer) == 0 {

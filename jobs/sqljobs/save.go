@@ -26,7 +26,7 @@ func (t *tx) Save(ctx context.Context, all ...*jobstore.Row) error {
 	var errs []error
 	var made []*jobstore.Row // with a message
 	for _, j := range all {
-		if j.ID == 0 && j.Message != nil {
+		if j.ID == 0 && j.Message != "" {
 			made = append(made, j)
 		}
 		if j.ID < 0 {
@@ -69,7 +69,7 @@ func (t *tx) saveMessages(ctx context.Context, made []*jobstore.Row) error {
 	return inChunks(made, func(part []*jobstore.Row) error {
 		ids, messages := make([]int64, len(part)), make([]string, len(part))
 		for i, j := range part {
-			ids[i], messages[i] = int64(j.ID), string(j.Message)
+			ids[i], messages[i] = int64(j.ID), j.Message
 		}
 		if !t.s.lite {
 			_, err := t.c.Exec(ctx, t.s.text.addMessage, ids, messages)

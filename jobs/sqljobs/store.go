@@ -111,7 +111,7 @@ func (s *Store) Insert(ctx context.Context, draft func(now time.Time) []*jobstor
 				return err
 			}
 			all := draft(now)
-			if len(all) > most || most == 1 && len(all) == 1 && all[0].Message != nil {
+			if len(all) > most || most == 1 && len(all) == 1 && all[0].Message != "" {
 				return errMany
 			}
 			for _, j := range all {
