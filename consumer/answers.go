@@ -50,7 +50,6 @@ func (c *Consumer) takeAnswers(fetch context.Context, queues []*queue) (stop, en
 			names = append(names, q.name)
 		}
 	}
-	unrevoke := a.watchRevocations()
 	taking, stopTaking := context.WithCancel(fetch)
 	var taker sync.WaitGroup
 	taker.Go(func() { a.run(taking, names) })
@@ -63,7 +62,6 @@ func (c *Consumer) takeAnswers(fetch context.Context, queues []*queue) (stop, en
 	}
 	return stop, func() {
 		stop()
-		unrevoke()
 		a.close()
 	}
 }

@@ -23,7 +23,11 @@ func (c *Consumer) awaitRevocations(ctx context.Context) (unwatch func(), err er
 			slog.String(middleware.LogNode, c.cfg.Report.NodeID))
 		return func() {}, nil
 	}
-	return list.Watch(c.terminate), list.Ready(ctx)
+	unwatch = list.Watch(func(v revoke.Revocation) {
+		c.terminate(v)
+		c.answers.note(v)
+	})
+	return unwatch, list.Ready(ctx)
 }
 
 // revokedAgain is after how long a task comes back of which could not be told whether it is revoked.

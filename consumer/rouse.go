@@ -26,16 +26,12 @@ type rousing struct {
 // maxRousing bounds it. What is left out is looked at when its answer comes.
 const maxRousing = 10_000
 
-// watchRevocations notes what is revoked from now on.
-func (a *answers) watchRevocations() (stop func()) {
-	list := a.c.cfg.Revocations
-	if list == nil {
-		return func() {}
-	}
-	return list.Watch(a.note)
-}
-
+// note has what is revoked be looked at: also what was revoked before this consumer began, and the
+// bus has kept. a may be nil.
 func (a *answers) note(v revoke.Revocation) {
+	if a == nil || a.waker == nil {
+		return
+	}
 	w := &a.rousing
 	w.mu.Lock()
 	if len(w.ids) < maxRousing {

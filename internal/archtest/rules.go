@@ -232,7 +232,7 @@ var layers = []rule{
 	{
 		"L4",
 		[]string{"jobs/deferrals"},
-		[]string{"deferral", "jobs", "jobs/jobstore", "task", "broker", "internal/held"},
+		[]string{"deferral", "jobs", "jobs/jobstore", "task", "broker", "internal/held", "internal/wake"},
 		"it keeps tasks that wait for answers beside the jobs, in any store of these",
 	},
 	{

@@ -141,11 +141,10 @@ func (p *plan) checkPostgres() error {
 	case p.TLS != nil && p.TLS.InsecureSkipVerify:
 		return errors.New("sql: InsecureSkipVerify: the server's certificate is always verified; trust a private authority with RootCAs")
 	case mode == "":
-		q.Set("sslmode", "disable") // else the client would try TLS, and do without if it is refused
+		u.RawQuery = strings.TrimPrefix(u.RawQuery+"&sslmode=disable", "&") // else the client would try TLS, and do without if it is refused
 	case !slices.Contains([]string{"disable", "verify-ca", "verify-full"}, mode):
 		return fmt.Errorf("sql: sslmode=%s verifies no certificate; verify-full does, disable says that there is no TLS", mode)
 	}
-	u.RawQuery = q.Encode()
 	pool, err := pgxpool.ParseConfig(u.String())
 	if err != nil {
 		return errors.New("sql: the client cannot read the URL of PostgreSQL: a host, a port or a parameter is wrong")

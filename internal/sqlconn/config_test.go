@@ -64,6 +64,16 @@ func TestPostgresDefaults(t *testing.T) {
 	if err != nil || p.pool.MaxConns != 3 || p.pool.ConnConfig.RuntimeParams["application_name"] != "me" || p.pool.ConnConfig.TLSConfig != nil || len(p.pool.ConnConfig.Fallbacks) != 0 {
 		t.Errorf("what the URL says is not taken: %v", err)
 	}
+	for _, mode := range []string{"", "&sslmode=", "&sslmode=disable"} {
+		p, err = Config{URL: "postgres://u@h/d?options=-c%20search_path%3Dx&application_name=a+b" + mode}.check()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cc := p.pool.ConnConfig
+		if r := cc.RuntimeParams; r["options"] != "-c search_path=x" || r["application_name"] != "a+b" || cc.TLSConfig != nil || len(cc.Fallbacks) != 0 {
+			t.Errorf("with %q the parameters are %q, TLS %v", mode, r, cc.TLSConfig)
+		}
+	}
 }
 
 // The file is its owner's alone, whatever its name, and is what the settings ask for.

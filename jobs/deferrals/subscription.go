@@ -12,6 +12,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/deferral"
 	"github.com/swarmiji/swarmiji/internal/held"
+	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
@@ -25,7 +26,8 @@ const (
 	renewAtOnce     = 1000
 )
 
-// subscription claims deferrals in the calls of Receive, and renews their leases in a goroutine.
+// subscription claims deferrals in the calls of Receive. One goroutine renews their leases, and one
+// deletes what was kept long enough: that may take minutes after a rest, and delays no answer.
 type subscription struct {
 	s        *Store
 	prefetch int
@@ -33,8 +35,8 @@ type subscription struct {
 	wake     chan struct{}
 	closed   chan struct{}
 	held     *held.Set[*delivery, *delivery]
-	renewer  sync.WaitGroup
-	stop     context.CancelFunc // of the renewer
+	working  sync.WaitGroup
+	stop     context.CancelFunc // of working
 	unwatch  func()
 	turn     chan struct{} // who holds its token claims
 
@@ -42,7 +44,6 @@ type subscription struct {
 	queues []string
 	ready  []*delivery // held, and not handed out
 	again  time.Time   // no look before
-	purged time.Time
 }
 
 // Subscribe implements [deferral.Store]. It does no I/O.
@@ -58,7 +59,7 @@ func (s *Store) Subscribe(_ context.Context, queues []string, o broker.Subscribe
 	}
 	b := &subscription{
 		s: s, prefetch: o.Prefetch, lease: o.Lease, wake: make(chan struct{}, 1), closed: make(chan struct{}), turn: make(chan struct{}, 1),
-		queues: slices.Clone(queues), purged: time.Now(),
+		queues: slices.Clone(queues),
 	}
 	b.held = held.New(held.Config[*delivery, *delivery]{
 		Key: func(d *delivery) *delivery { return d }, Lease: o.Lease, Batch: renewAtOnce, Renew: b.renew, Lost: b.lose,
@@ -72,9 +73,10 @@ func (s *Store) Subscribe(_ context.Context, queues []string, o broker.Subscribe
 			b.notify()
 		}
 	})
-	renewing, stop := context.WithCancel(context.Background())
+	working, stop := context.WithCancel(context.Background())
 	b.stop = stop
-	b.renewer.Go(func() { b.held.KeepRenewing(renewing) })
+	b.working.Go(func() { b.held.KeepRenewing(working) })
+	b.working.Go(func() { b.purge(working) })
 	return b, nil
 }
 
@@ -147,7 +149,6 @@ func (b *subscription) fill(ctx context.Context) error {
 			return err
 		}
 	}
-	b.purge(ctx)
 	b.mu.Lock()
 	all, _ = b.held.Len()
 	queues, room := b.queues, b.prefetch-all
@@ -198,14 +199,12 @@ func (b *subscription) pause(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// purge deletes what was kept long enough, now and then.
+// purge deletes what was kept long enough, until ctx ends.
 func (b *subscription) purge(ctx context.Context) {
-	if time.Since(b.purged) < purgeEvery {
-		return
-	}
-	b.purged = time.Now()
-	if _, err := b.s.jobs.Purge(ctx); err != nil && ctx.Err() == nil {
-		b.s.log.LogAttrs(ctx, slog.LevelWarn, "deferrals that were kept long enough are not deleted", slog.Any("error", err))
+	for wake.Sleep(ctx, purgeEvery) {
+		if _, err := b.s.jobs.Purge(ctx); err != nil && ctx.Err() == nil {
+			b.s.log.LogAttrs(ctx, slog.LevelWarn, "deferrals that were kept long enough are not deleted", slog.Any("error", err))
+		}
 	}
 }
 
@@ -266,7 +265,7 @@ func (b *subscription) Close(ctx context.Context) error {
 	b.mu.Unlock()
 	b.unwatch()
 	b.stop()
-	b.renewer.Wait()
+	b.working.Wait()
 	var errs []error
 	for _, d := range ready {
 		errs = append(errs, d.Release(ctx, 0))
