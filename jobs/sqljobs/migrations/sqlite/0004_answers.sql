@@ -55,7 +55,7 @@ INSERT INTO swarmiji_deferral (task, queue, name, generation, at_most_once, key,
 		coalesce(answer, ''), coalesce(reason, ''), scheduled IS NOT NULL, token, deadline, queue_due, expires, CASE WHEN data = '{}' THEN '' ELSE data END
 	FROM (
 		SELECT *, row_number() OVER (PARTITION BY unique_key ORDER BY state = 'RUNNING' DESC, run DESC, id DESC) AS place FROM swarmiji_jobs
-		WHERE queue LIKE 'swarmiji.deferred/%' AND unique_key IS NOT NULL
+		WHERE queue GLOB 'swarmiji.deferred/*' AND unique_key IS NOT NULL
 	) WHERE place = 1;
 
 -- The lease by which one runner leads a queue.
@@ -70,7 +70,7 @@ CREATE TABLE swarmiji_queue_lease (
 INSERT OR REPLACE INTO swarmiji_queue_lease (queue, fence, until, admissions, status)
 	SELECT name, token, queue_due, run, data FROM swarmiji_jobs WHERE queue = 'swarmiji.queues' AND queue_due IS NOT NULL ORDER BY id;
 
-DELETE FROM swarmiji_jobs WHERE queue IN ('swarmiji.early', 'swarmiji.queues') OR queue LIKE 'swarmiji.deferred/%';
+DELETE FROM swarmiji_jobs WHERE queue IN ('swarmiji.early', 'swarmiji.queues') OR queue GLOB 'swarmiji.deferred/*';
 
 -- Every job counts its attempts, and one with a retry_after its hand-outs in a run. Neither is in
 -- the data any more.
