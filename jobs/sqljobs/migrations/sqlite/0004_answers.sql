@@ -92,6 +92,6 @@ CREATE TABLE swarmiji_job_message (
 	message text NOT NULL
 );
 
-INSERT INTO swarmiji_job_message (job, message) SELECT id, data FROM swarmiji_jobs WHERE queue IS NOT NULL AND answer_key LIKE 'swarmiji.task/%';
+INSERT INTO swarmiji_job_message (job, message) SELECT id, data FROM swarmiji_jobs WHERE queue IS NOT NULL AND answer_key GLOB 'swarmiji.task/*';
 
-UPDATE swarmiji_jobs SET data = '{}' WHERE queue IS NOT NULL AND answer_key LIKE 'swarmiji.task/%';
+UPDATE swarmiji_jobs SET data = '{}' WHERE queue IS NOT NULL AND answer_key GLOB 'swarmiji.task/*';
