@@ -237,12 +237,15 @@ func (c *Consumer) Run(ctx context.Context) error {
 	failed := make(chan error, len(queues))
 	c.teams = teamsOf(c, queues)
 	for _, t := range c.teams {
-		t.run(fetch, failed)
+		t.prepare(fetch, failed)
 	}
 	defer c.watchLengths(fetch)()
 	stopAnswers, endAnswers := c.takeAnswers(fetch, queues)
 	defer endAnswers()
 	c.live.Store(&live{queues: queues, teams: c.teams})
+	for _, t := range c.teams { // from here on a handler may scale and pause
+		t.resize(t.workers())
+	}
 	defer c.autoscale(fetch, queues)()
 	select {
 	case <-fetch.Done():

@@ -116,13 +116,12 @@ type worker struct {
 	done  bool // work has returned
 }
 
-// run starts the team.
-func (t *team) run(fetch context.Context, failed chan<- error) {
+// prepare makes the team ready. Its workers start with the first resize.
+func (t *team) prepare(fetch context.Context, failed chan<- error) {
 	t.fetch, t.failed = fetch, failed
 	if p, ok := t.from.(*poll); ok {
 		p.run(t)
 	}
-	t.resize(t.size)
 }
 
 // resize sets how many workers there are. Those that are too many leave when they have ended what they do.

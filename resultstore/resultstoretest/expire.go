@@ -25,7 +25,7 @@ func expireCases() []testCase {
 				before := time.Now()
 				w.save(a, r, stays)
 				after := time.Now()
-				w.gone(b, r.ID, before.Add(ttl), after.Add(ttl+w.Slack))
+				w.gone(b, r.ID, before.Truncate(time.Millisecond).Add(ttl), after.Add(ttl+w.Slack)) // SQLite's clock has milliseconds
 				w.wantLoad(b, stays, "a record with a longer time, after another's is over")
 				older := with(r, func(r *resultstore.Record) { r.Generation = 1; r.TTL = time.Hour })
 				w.save(b, older) // which has seen the end: another may think a moment longer that it is not over
