@@ -9,8 +9,8 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// end makes j over. A kept job without parent and children gets its Expires. Phase stays Answered
-// if its answer came.
+// end makes j over. A kept job without parent and children gets its Expires. Phase becomes Answered
+// if the answer of the attempt has come, else "".
 func (s *Service) end(ctx context.Context, t *txn.Step, j *Row, state State) error {
 	if rules.IsAnswered(j) {
 		j.Phase = Answered
