@@ -25,43 +25,43 @@ const minAbsent = 100 * time.Millisecond
 
 // Tuning has the limits and times of a consumer that few programs change. The zero value is usable.
 type Tuning struct {
-	// PrefetchMultiplier times the workers of a queue is its prefetch, where the queue says nothing
-	// else. 0: 4, or what the broker advises ([broker.PrefetchAdviser]): 1 on hworker's keys.
+	// PrefetchMultiplier times the workers of a queue is its prefetch, unless the queue sets one.
+	// Default: 4, or the advice of the broker ([broker.PrefetchAdviser]): 1 with keys of hworker.
 	PrefetchMultiplier int
-	// KillGrace is how long a stop waits for handlers whose context was cancelled before it leaves
-	// them behind. 0: 5 s.
+	// KillGrace is how long a stop waits for handlers whose context was cancelled. After it they
+	// are left behind. Default: 5 s.
 	KillGrace time.Duration
-	// MaxCrashes is after how many starts that ended their process a task is given up. 0: 3, which
-	// is also the least: the first start is not noted, and only a run alone in its process tells a
-	// task that ends its process from one that ran beside it. Negative: never. A broker that keeps
-	// no notes of starts ([broker.Witness]) never gives up a task for this.
+	// MaxCrashes is how many starts may end their process before a task is dead-lettered. Default:
+	// 3, which is also the least. The first start is not noted. Only a run in quarantine tells a
+	// poison task from a task that ran beside it. Negative: no limit. A broker without notes of
+	// starts ([broker.Witness]) never dead-letters a task for this.
 	MaxCrashes int
-	// AbsentAfter is how long a consumer process must show no sign of life before a task that it had
-	// started, and that comes again, counts as having ended it; so long that task waits. It should
-	// be longer than a lost connection takes to come back. 0: 30 s. Less than 100 ms is refused.
+	// AbsentAfter is how long a consumer process must show no sign of life before its started tasks
+	// count as having ended it. A redelivered task waits for so long. It should be longer than a
+	// lost connection takes to recover. Default: 30 s. Less than 100 ms is refused.
 	AbsentAfter time.Duration
-	// UnknownRetries is how often a task without a handler is put aside before it is given up, so
-	// that a consumer that knows it may come. 0: 5. Negative: given up at once.
+	// UnknownRetries is how often a task without a handler is delayed before it is dead-lettered,
+	// so that a consumer with the handler may start. Default: 5. Negative: dead-lettered at once.
 	UnknownRetries int
-	// UnknownDelay is how long it is put aside the first time; each further time is twice as long.
-	// 0: 5 s.
+	// UnknownDelay is the first delay; each further one is twice as long. Default: 5 s.
 	UnknownDelay time.Duration
-	// StoreRetry is how long settling a task is repeated while result store or broker fail, before
-	// the task is given back; of what follows the task each part is repeated for as long. 0: 1 min.
+	// StoreRetry is how long a settlement is repeated while the result store or the broker fails.
+	// Then the task is given back. Each task that follows it is sent again for as long. Default: 1
+	// min.
 	StoreRetry time.Duration
-	// GroupWait is how long a group that is not decided waits for the end of its next member. Then
-	// it is forgotten: what follows it does not run, and the futures of the process that submitted
-	// it end with [task.ErrGroupForgotten]. No record is written, so that others wait on. All
-	// consumers need the same. 0: 30 days, [resultstore.DefaultGroupWait].
+	// GroupWait is how long an undecided group waits for the end of its next member. Then it is
+	// forgotten: the tasks that follow it do not run. Futures of the process that submitted it end
+	// with [task.ErrGroupForgotten]. No record is written, so futures elsewhere keep waiting. All
+	// consumers need the same value. Default: 30 days, [resultstore.DefaultGroupWait].
 	GroupWait time.Duration
-	// MaxResult is the largest result in bytes. 0: 1 MiB.
+	// MaxResult is the largest result in bytes. Default: 1 MiB.
 	MaxResult int
-	// QueueLook is how often the broker is asked for the lengths of the queues, for Metrics. 0:
-	// every 15 s. Negative, or without Metrics: never.
+	// QueueLook is the time between reads of the lengths of the queues, for Metrics. Default: 15 s.
+	// Negative, or without Metrics: never.
 	QueueLook time.Duration
 }
 
-// complete fills in the defaults and returns all problems.
+// complete sets the defaults and returns all problems, joined.
 func (t *Tuning) complete() error {
 	setDefault(&t.PrefetchMultiplier, DefaultPrefetchMultiplier)
 	setDefault(&t.KillGrace, DefaultKillGrace)

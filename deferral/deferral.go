@@ -1,10 +1,10 @@
 // Package deferral is the port for tasks that wait for an answer from outside while no broker has
-// them. A consumer reserves the answer's key while the handler runs, and defers the task when the
-// handler says so; when the answer has come, or has not come in time, a consumer of the task's
-// queue receives the deferral and settles the task.
+// them. A consumer reserves the key of the answer while the handler runs. It defers the task when
+// the handler returns task.Defer. After the answer, or without one in time, a consumer of the
+// task's queue receives the deferral and settles the task.
 //
-// The package jobs/deferrals implements the port over a store of jobs. The package deferraltest
-// holds a case for every sentence here.
+// The package jobs/deferrals implements the port over a store of jobs. The package deferraltest has
+// a case for every sentence here.
 package deferral
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// The classes of errors, beside which a store's own error stands. They never hold a secret.
+// The classes of errors. A store adds its own error to the chain. None holds a secret.
 var (
 	// ErrStale: the attempt was overtaken. It is over, or it is deferred already, or a later one
 	// has begun.
@@ -151,5 +151,5 @@ const (
 	Refused               // a refusal has come
 	TimedOut              // no answer came in time
 	Woken                 // [Waker].Wake has asked for a look at it: it awaits its answer still
-	Abandoned             // for a day its attempt was neither deferred nor dropped, and has no answer
+	Abandoned             // for a day its attempt was not deferred nor dropped; no answer
 )

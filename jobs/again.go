@@ -8,8 +8,12 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/internal/txn"
 )
 
-// NextAttempt has a job that runs be QUEUED once more, for its next attempt, at a time; zero: now. data replace its own unless they are nil; why is its Reason. counted false: the attempt that
-// ends did not count. It does not move the base of its repeat, and keeps its turn in a sequence. If the answer to the attempt has come, the job goes on with that.
+// NextAttempt ends an attempt of a running job and makes the job QUEUED for its next one at a time;
+// zero: now. data replaces its data unless nil. why is its Reason. If counted is false, the ended
+// attempt is not counted.
+//
+// It does not move the base of its repeat, and keeps its turn in a sequence. If the answer to the
+// attempt has come, the job goes on with the answer instead.
 func (s *Service) NextAttempt(ctx context.Context, id ID, token int64, at time.Time, data []byte, why string, counted bool) error {
 	data, err := rules.CheckGiven(data)
 	if err != nil {

@@ -18,41 +18,47 @@ type Answer struct {
 	Name, Key string
 	// Result is any JSON value, of at most [MaxData] bytes. nil: null.
 	Result []byte
-	// Refusal, if not "", says that the answer is a refusal, and why; Result is then nothing. Longer than [MaxReason] it is cut.
+	// Refusal, if not "", makes the answer a refusal for this reason. Result is then ignored. It is
+	// cut at [MaxReason] bytes.
 	Refusal string
 }
 
-// Receipt tells what became of an answer.
+// Receipt is the result of an answer.
 type Receipt struct {
 	Kind ReceiptKind
-	// Job is the job that it was for. 0: none is known.
+	// Job is the receiver. 0: no job is known.
 	Job ID
-	// Task is the task that it was for, if that waits for its answer while no broker has it. "": none is known.
+	// Task is the receiver, if it is a task that waits for its answer without a broker. "": no task
+	// is known.
 	Task task.ID
 }
 
-// ReceiptKind is what became of an answer.
+// ReceiptKind says how an answer was treated.
 type ReceiptKind string
 
 // The kinds of receipts.
 const (
-	Accepted  ReceiptKind = "accepted"  // a job has it
-	Early     ReceiptKind = "early"     // no job awaits it yet: it is kept for Config.EarlyFor
+	Accepted  ReceiptKind = "accepted"  // a job or a task has it
+	Early     ReceiptKind = "early"     // no job awaits it yet; it is stored for Config.EarlyFor
 	Late      ReceiptKind = "late"      // the job was over, without an answer
 	Duplicate ReceiptKind = "duplicate" // it was answered before
-	Unknown   ReceiptKind = "unknown"   // it was early, and nobody has claimed it; only Config.OnAnswer is told
+	Unknown   ReceiptKind = "unknown"   // no job claimed the early answer; only for Config.OnAnswer
 )
 
-// Complete answers the job of a name and a key from outside: result is written as JSON. The first answer counts, and one that is Accepted is on disk when
-// Complete returns; any other changes no job.
+// Complete answers the job or the task of a name and a key from outside. result is written as JSON.
+// The first answer counts; others change no job. An answer that is Accepted is on disk when
+// Complete returns.
 //
-// A job gets the answer if it is not over and has begun: whether its request is under way, it awaits the answer, or it is to try again. The answer ends the job, as
-// [Service.Finish] would, unless its Respond is set: then the job is handed out with the answer. An answer that comes before its job awaits it is kept for a while, and
-// found by [Service.Await]. A key that is used again while the last job of that key is still kept should be told by [Service.Expect] before the request is sent: an answer
-// that comes before counts as late.
+//   - A job that is not over accepts the answer while its request is under way, while it awaits the
+//     answer, or when it will try again.
+//   - The answer ends the job, as [Service.Finish] does. If Respond is set, the job is claimed with
+//     the answer instead.
+//   - An answer before its job awaits it is stored for a while; [Service.Await] claims it.
+//   - Before a key is used again while the last job of that key is kept, call [Service.Expect], and
+//     then send the request. Otherwise an early answer counts as late.
 //
-// Many answers at the same time share transactions. When ctx ends before the answer of the store, the error wraps [ErrUnavailable]; to repeat the call is
-// harmless, and then tells Duplicate if the first was Accepted.
+// Concurrent answers share transactions. Returns ErrUnavailable if ctx ends before the store
+// answers. A repeated call is harmless; it returns Duplicate if the first was Accepted.
 func (s *Service) Complete(ctx context.Context, name, key string, result any) (Receipt, error) {
 	text, err := errand.Marshal(result)
 	if err != nil {
@@ -61,7 +67,8 @@ func (s *Service) Complete(ctx context.Context, name, key string, result any) (R
 	return s.answerOne(ctx, Answer{Name: name, Key: key, Result: text})
 }
 
-// Reject is Complete with a refusal: what runs the job is to look at it, whatever its Respond is, and may try again. The reason is kept as text.
+// Reject is Complete with a refusal. The worker of the job looks at it, even without Respond, and
+// may try again. The reason is stored as text.
 func (s *Service) Reject(ctx context.Context, name, key string, reason error) (Receipt, error) {
 	text := ""
 	if reason != nil {
@@ -81,8 +88,9 @@ func (s *Service) answerOne(ctx context.Context, a Answer) (Receipt, error) {
 	return receipts[0], nil
 }
 
-// AnswerAll is Complete and Reject for many answers, which are all looked at before any is given: a [FieldError] says that nothing was done. Receipts are in the order of the
-// answers. Any other error leaves open which answers were given: to repeat the call is harmless.
+// AnswerAll is Complete and Reject for many answers. Receipts are in the order of the answers. All
+// answers are checked before the first is given: after a [FieldError] none was given. After another
+// error some may have been given; a repeated call is harmless.
 func (s *Service) AnswerAll(ctx context.Context, answers []Answer) ([]Receipt, error) {
 	if len(answers) == 0 {
 		return nil, nil
@@ -102,7 +110,7 @@ func (s *Service) AnswerAll(ctx context.Context, answers []Answer) ([]Receipt, e
 	return receipts, nil
 }
 
-// checkAnswer looks at an answer, and completes it.
+// checkAnswer checks an answer and sets its defaults.
 func checkAnswer(a Answer) (Answer, error) {
 	if err := rules.CheckField("name", a.Name, false); err != nil {
 		return a, err
@@ -128,11 +136,11 @@ func checkAnswer(a Answer) (Answer, error) {
 	case !json.Valid(a.Result) || !utf8.Valid(a.Result):
 		return a, &FieldError{Field: "result", Problem: rules.Malformed}
 	}
-	a.Result = bytes.Clone(a.Result) // it outlives the call
+	a.Result = bytes.Clone(a.Result) // the change may outlive the call
 	return a, nil
 }
 
-// answering is the deed that gives an answer.
+// answering returns the change that gives an answer.
 func (s *Service) answering(a Answer, receipt *Receipt) *txn.Change {
 	var got Receipt
 	var ended ending
@@ -149,7 +157,7 @@ func (s *Service) answering(a Answer, receipt *Receipt) *txn.Change {
 	}
 }
 
-// ending is what an answer has done to a run.
+// ending is the effect of an answer on a run.
 type ending int
 
 const (
@@ -158,7 +166,7 @@ const (
 	isFailed // its repeat has no next run
 )
 
-// answered counts an answer, and tells of it.
+// answered counts an answer and calls OnAnswer.
 func (s *Service) answered(a Answer, r Receipt, ended ending) {
 	switch ended {
 	case isFinished:
@@ -191,14 +199,14 @@ func (s *Service) answered(a Answer, r Receipt, ended ending) {
 	s.c.OnAnswer(a, r)
 }
 
-// answer gives an answer to j, nil if no job that is not over has its key.
+// answer gives an answer to j. j is nil if no job that is not over has the key.
 func (s *Service) answer(ctx context.Context, t *txn.Step, j *Row, a *Answer) (Receipt, ending, error) {
 	switch {
 	case j == nil:
 		r, err := s.answerNoJob(ctx, t, a)
 		return r, goesOn, err
 	case j.Attempt == 0 && !j.State.Runs():
-		if j.Run > 0 && (rules.Repeats(j) || j.HasChildren) { // its last run has ended well
+		if j.Run > 0 && (rules.Repeats(j) || j.HasChildren) { // its last run succeeded
 			return Receipt{Kind: Duplicate, Job: j.ID}, goesOn, nil
 		}
 		r, err := s.keepEarly(ctx, t, a)
@@ -213,7 +221,8 @@ func (s *Service) answer(ctx context.Context, t *txn.Step, j *Row, a *Answer) (R
 	return Receipt{Kind: Accepted, Job: j.ID}, ended, err
 }
 
-// accept gives j its answer, which ends it or has it handed out. A request that is under way goes on first, and keeps its lease.
+// accept gives j its answer, which ends j or makes it due. A request that is under way goes on
+// first, and keeps its lease.
 func (s *Service) accept(ctx context.Context, t *txn.Step, j *Row, a *Answer) (ending, error) {
 	if !j.Respond && a.Refusal == "" {
 		j.Answer, j.Phase = a.Result, Answered
@@ -231,7 +240,8 @@ func (s *Service) accept(ctx context.Context, t *txn.Step, j *Row, a *Answer) (e
 	return goesOn, s.goOn(ctx, t, j)
 }
 
-// answerNoJob gives an answer that no job awaits to the task that waits for it, or keeps it, or tells that there was somebody.
+// answerNoJob gives an answer without a job to the task that waits for it. Otherwise it stores the
+// answer, or reports that it is late or a duplicate.
 func (s *Service) answerNoJob(ctx context.Context, t *txn.Step, a *Answer) (Receipt, error) {
 	d, err := t.DeferralOf(ctx, a.Name, a.Key)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// keepEarly keeps an answer for a request that is not stored yet. The first one counts.
+// keepEarly stores an answer whose request is not stored yet. The first one counts.
 func (s *Service) keepEarly(ctx context.Context, t *txn.Step, a *Answer) (Receipt, error) {
 	there, err := t.Early(ctx, a.Name, a.Key)
 	if err != nil {
@@ -21,7 +21,7 @@ func (s *Service) keepEarly(ctx context.Context, t *txn.Step, a *Answer) (Receip
 	return Receipt{Kind: Early}, t.SaveEarly(ctx, e)
 }
 
-// claimEarly returns the early answer to the key of j, if there is one, and takes it away.
+// claimEarly returns and deletes the early answer to the key of j. nil: there is none.
 func (s *Service) claimEarly(ctx context.Context, t *txn.Step, j *Row) (*Answer, error) {
 	e, err := t.Early(ctx, j.Name, j.Key)
 	if e == nil || err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// answerTask gives an answer to an open deferral. The consumers of its queue look at it, at once if
-// its attempt has ended.
+// answerTask gives an answer to an open deferral. If its attempt has ended, the consumers of its
+// queue handle it at once.
 func (s *Service) answerTask(ctx context.Context, t *txn.Step, d *jobstore.Deferral, a *Answer) (Receipt, error) {
 	if d.Verdict != jobstore.NoVerdict {
 		return Receipt{Kind: Duplicate, Task: d.Task}, nil
@@ -20,7 +20,7 @@ func (s *Service) answerTask(ctx context.Context, t *txn.Step, d *jobstore.Defer
 	}
 	if d.Phase == jobstore.DeferralAwaiting {
 		d.Phase, d.Deadline, d.Due = jobstore.DeferralDecided, time.Time{}, t.Now
-		d.Fence++ // whoever looks at it now has not seen the answer
+		d.Fence++ // a consumer that has claimed it has not seen the answer
 	}
 	return Receipt{Kind: Accepted, Task: d.Task}, t.SaveDeferral(ctx, d)
 }

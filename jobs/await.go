@@ -10,31 +10,34 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Await tells that a run has sent its request, and is done until there is an answer from outside.
+// Await describes a run that has sent its request and waits for an answer from outside.
 type Await struct {
 	ID ID
-	// Token is that of the run. 0: whoever asks, may.
+	// Token is the fencing token of the attempt. 0: any caller may.
 	Token int64
-	// Key is what the answer will name the job by, together with its name. "": the Key that it has.
+	// Key names the job for the answer, together with its name. "": the Key that the job has.
 	Key string
-	// Timeout is how long the answer is awaited, from now on; 0: for ever. Unset: until the Deadline that the job has, else for its Timeout, which a job of a queue
-	// has, else for [DefaultAttemptTimeout].
+	// Timeout is the most time of the wait, from now. 0: no limit. Unset: until the Deadline of the
+	// job, else the Timeout of a job of a queue, else [DefaultAttemptTimeout].
 	Timeout task.Opt[time.Duration]
 }
 
-// Expect tells that a run is about to send a request.
+// Expect describes a run that is about to send a request.
 type Expect struct {
 	ID ID
-	// Token is that of the run.
+	// Token is the fencing token of the attempt.
 	Token int64
-	// Key is what the answer will name the job by, together with its name.
+	// Key names the job for the answer, together with its name.
 	Key string
-	// Respond, if set, is the job's from now on.
+	// Respond, if set, replaces the job's.
 	Respond task.Opt[bool]
 }
 
-// Expect reserves a key for an attempt: to be called before a request is sent that a plain handler chooses the key of. It does not end the run.
-// [ErrKeyTaken] says that another job awaits that key, [ErrAnswerThere] that the answer to the key before this one has come.
+// Expect reserves a key for this attempt. Call it before sending a request whose key the handler
+// chooses. It does not end the run.
+//
+// Returns [ErrKeyTaken] if another job or task has the key, and [ErrAnswerThere] if the answer to
+// the earlier key has come.
 func (s *Service) Expect(ctx context.Context, e Expect) error {
 	if e.Key == "" {
 		return &FieldError{Field: "key", Problem: rules.Missing}
@@ -60,7 +63,7 @@ func (s *Service) Expect(ctx context.Context, e Expect) error {
 	return s.counted(&s.count.expected, err)
 }
 
-// register gives j, which runs, a key for answers, if it has another one.
+// register gives j, which runs, a key for answers, unless j has it already.
 func (s *Service) register(ctx context.Context, t *txn.Step, j *Row, key string) error {
 	if key == j.Key {
 		return nil
@@ -81,9 +84,12 @@ func (s *Service) register(ctx context.Context, t *txn.Step, j *Row, key string)
 	return t.Save(ctx, j)
 }
 
-// Await ends a run whose answer comes from outside: the job stays RUNNING and holds its place in its queue, but nothing and nobody is busy with it. When the
-// answer comes it ends the job, or has it handed out, as [Service.Complete] says; if none has come at the Deadline, the job is handed out, its Phase still Awaiting. answered says that
-// the answer is there already, and has done so.
+// Await ends the work of a run whose answer comes from outside. The job stays RUNNING and keeps its
+// place in its queue, but no process works on it. The answer ends the job, or makes it due
+// ([Service.Complete]). If no answer has come at the Deadline, the job is claimed with Phase
+// Awaiting.
+//
+// answered reports that the answer came before; it has then had its effect.
 func (s *Service) Await(ctx context.Context, a Await) (answered bool, err error) {
 	if err := checkKeyField("key", a.Key); err != nil {
 		return false, err
@@ -122,7 +128,8 @@ func (s *Service) Await(ctx context.Context, a Await) (answered bool, err error)
 	return there, nil
 }
 
-// await has j await its answer, or gives it the one that has come early, whose receipt is then not nil.
+// await lets j wait for its answer, or gives it its early answer. got is the receipt of an early
+// answer, else nil.
 func (s *Service) await(ctx context.Context, t *txn.Step, j *Row, a *Await) (there bool, got *Receipt, ended ending, err error) {
 	if a.Token != 0 && a.Token == j.Token && (j.State == Finished && j.Phase == Answered || !j.State.Runs() && !j.State.Over() && j.Attempt == 0) {
 		return true, nil, goesOn, nil // the answer has ended the run
@@ -166,7 +173,7 @@ func (s *Service) await(ctx context.Context, t *txn.Step, j *Row, a *Await) (the
 	return false, nil, goesOn, t.Save(ctx, j)
 }
 
-// goOnWith has j, whose request is done and whose answer has come meanwhile, be handed out.
+// goOnWith makes j due at once: its request is done, and its answer has come.
 func (s *Service) goOnWith(ctx context.Context, t *txn.Step, j *Row) error {
 	if j.Phase == Answered {
 		j.Due = t.Now
@@ -175,7 +182,7 @@ func (s *Service) goOnWith(ctx context.Context, t *txn.Step, j *Row) error {
 	return s.goOn(ctx, t, j)
 }
 
-// deadline is until when an answer is awaited.
+// deadline returns when the wait for an answer ends.
 func (s *Service) deadline(t *txn.Step, j *Row, timeout task.Opt[time.Duration]) (time.Time, error) {
 	d, set := timeout.Get()
 	switch {

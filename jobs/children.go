@@ -7,19 +7,21 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// pending are the states of children that their parent waits for. One that has FAILED is not waited for, and is kept.
+// pending is the states of children that their parent waits for. It does not wait for a FAILED
+// child, which is kept.
 func pending() []State { return []State{Queued, RunQueued, Running, Paused} }
 
-// page is how many jobs are read at a time where there may be many.
+// page is how many jobs one read of a long list returns.
 const page = 256
 
-// hasPending tells whether a parent has children that it waits for.
+// hasPending reports whether a parent has children that it waits for.
 func (s *Service) hasPending(ctx context.Context, t *txn.Step, parent ID) (bool, error) {
 	found, err := t.Tx.Children(ctx, parent, jobstore.Page{States: pending(), Limit: 1})
 	return len(found) > 0, err
 }
 
-// resume makes a PAUSED parent QUEUED that waits for none of its children any more. The parent was locked first.
+// resume makes a PAUSED parent QUEUED if it waits for no child any more. The parent was locked
+// first.
 func (s *Service) resume(ctx context.Context, t *txn.Step, parent ID) error {
 	p := t.Parents[parent]
 	if parent == 0 || p == nil || p.State != Paused {
@@ -42,7 +44,7 @@ func (s *Service) unpause(ctx context.Context, t *txn.Step, parent ID) error {
 	})
 }
 
-// clear deletes the children that are over, as far as their parent has seen them.
+// clear deletes the ended children that their parent has seen.
 func (s *Service) clear(ctx context.Context, t *txn.Step, parent ID) error {
 	return s.eachChild(ctx, t, parent, []State{Finished, Cancelled}, func(children []*Row) error {
 		ids := make([]ID, len(children))

@@ -13,12 +13,12 @@ import (
 	"github.com/swarmiji/swarmiji/when"
 )
 
-// Keep makes jobs of tasks with conditions, all of them in one step unless some of them are
-// refused, and returns for each why none was made. A task that is a job already stays that job.
+// Keep makes jobs of tasks with conditions, in one step unless some are refused. It returns for
+// each task why no job was made. A task that is a job already stays that job. A producer calls it
+// (producer.Config.Jobs).
+//
 // Errors wrap [broker.ErrIndeterminate], [task.ErrBadMetadata] or, with a [*task.TakenError],
 // [ErrKeyTaken].
-//
-// A producer calls it (producer.Config.Jobs).
 func (s *Service) Keep(ctx context.Context, tasks []task.Conditioned) []error {
 	k := keeping{s: s, tasks: tasks, specs: make([]Spec, len(tasks)), errs: make([]error, len(tasks))}
 	var left []int
@@ -54,7 +54,7 @@ func (k *keeping) spec(i int) error {
 	c := &t.Conditions
 	k.specs[i] = Spec{
 		Name: t.Name, Queue: c.Throttle, Key: KeyOfTask(t.ID), SequenceKey: c.SequenceKey, UniqueKey: c.UniqueKey, Weight: c.Weight,
-		Timeout: task.Set(time.Duration(0)), // its end is its task's, however long that takes
+		Timeout: task.Set(time.Duration(0)), // its task has its own time limit
 		message: t.Message, FirstRun: t.NotBefore, Priority: task.Set(min(t.Priority, MaxPriority)),
 	}
 	if c.Windows == "" {
@@ -68,7 +68,7 @@ func (k *keeping) spec(i int) error {
 	return nil
 }
 
-// readWindows reads windows in UTC, or those that name their zone behind the word WINDOWS.
+// readWindows reads windows in UTC, or in the zone named behind the word WINDOWS.
 func readWindows(text string) (*when.Windows, error) {
 	if spec, err := when.Parse(text); err == nil {
 		if w, ok := spec.(*when.Windows); ok {
@@ -78,8 +78,7 @@ func readWindows(text string) (*when.Windows, error) {
 	return when.ParseWindows(text, nil)
 }
 
-// unknown leaves out the tasks that are jobs already: only an id that the caller chose can come
-// twice.
+// unknown drops the tasks that are jobs already. Only an id that the caller chose can come twice.
 func (k *keeping) unknown(ctx context.Context, some []int) (left []int, err error) {
 	chosen := false
 	for _, i := range some {
@@ -89,7 +88,7 @@ func (k *keeping) unknown(ctx context.Context, some []int) (left []int, err erro
 		return some, nil
 	}
 	err = k.s.c.Store.View(ctx, func(ctx context.Context, tx jobstore.Tx) error {
-		left = nil // it may run twice
+		left = nil // the function may run twice
 		for _, i := range some {
 			if k.tasks[i].Chosen {
 				found, err := tx.OfKey(ctx, k.specs[i].Name, k.specs[i].Key, jobstore.Page{Limit: 1})
@@ -107,8 +106,8 @@ func (k *keeping) unknown(ctx context.Context, some []int) (left []int, err erro
 	return left, err
 }
 
-// create makes some of the jobs, in order. All are made or none; those to blame are found by
-// halves.
+// create creates some of the jobs, in order, all or none. On a refusal it finds the refused jobs by
+// halving.
 func (k *keeping) create(ctx context.Context, some []int) {
 	if len(some) == 0 {
 		return
@@ -133,7 +132,7 @@ func (k *keeping) create(ctx context.Context, some []int) {
 	}
 }
 
-// refused is why one job was not made; nil if it was there.
+// refused returns why one job was not created; nil if it existed.
 func (k *keeping) refused(ctx context.Context, i int, err error) error {
 	var taken *KeyTakenError
 	if !errors.As(err, &taken) {
@@ -143,13 +142,13 @@ func (k *keeping) refused(ctx context.Context, i int, err error) error {
 	if j, err := k.s.Query(ctx, taken.Job); err == nil {
 		t.Task, _ = TaskOf(&j)
 	}
-	if taken.Key == k.specs[i].Key || t.Task == k.tasks[i].ID { // another caller has just submitted the very task
+	if taken.Key == k.specs[i].Key || t.Task == k.tasks[i].ID { // the same task, submitted just now
 		return nil
 	}
 	return t
 }
 
-// keepError is an error of the service as one of a submission.
+// keepError turns an error of the service into one of a submission.
 func keepError(err error) error {
 	switch {
 	case errors.Is(err, ErrUnavailable):

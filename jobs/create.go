@@ -13,7 +13,7 @@ import (
 	"github.com/swarmiji/swarmiji/when"
 )
 
-// Spec is what a job is made of.
+// Spec describes a job to create.
 type Spec struct {
 	// Name: see [Job].
 	Name string
@@ -23,54 +23,66 @@ type Spec struct {
 	FirstRun time.Time
 	// Priority: lower goes first. Unset: [DefaultPriority].
 	Priority task.Opt[int]
-	// Repeat: see [when.ParseRepeat]. "": none. It is checked, and not kept, for a job with Mock.
+	// Repeat: see [when.ParseRepeat]. "": none. For a job with Mock it is checked, and not stored.
 	Repeat string
-	// RetryAfter is one modifier with a sign, as "+5 MINUTES": it is handed out again while it runs, ten times in all, each after this time. "": never.
+	// RetryAfter is one modifier with a sign, such as "+5 MINUTES". The job is claimed again while
+	// it runs, each time after this time, ten times in all. "": never.
 	RetryAfter string
-	// SequenceKey: jobs of one key run one at a time, in the order in which they were made. Not together with Repeat or Parent. "": none.
+	// SequenceKey: jobs of one key run one at a time, in the order of their creation. Not together
+	// with Repeat or Parent. "": none.
 	SequenceKey string
 	// Parent is a job that runs, or is PAUSED, and has no parent itself. 0: none.
 	Parent ID
-	// Mock: handed out only to who asks for such jobs; it never repeats. Data are not touched.
+	// Mock: only workers that ask for such jobs claim it, and it never repeats. Data are not
+	// touched.
 	Mock bool
-	// Unique: if there is a job of this name and this Mock, in whatever state, that is the one. With other data, as JSON goes, than it has, Data are
-	// merged into its own (RFC 7386), and its Repeat becomes this one's, and its priority if one is given here; its NextRun stays.
+	// Unique: if a job of this name and this Mock exists, in any state, no other is created. If
+	// Data differ as JSON, they are merged into its own (RFC 7386). It then gets this Repeat, and
+	// this Priority if set; its NextRun stays.
 	Unique bool
-	// Keep, with Unique: the job that is there stays as it is.
+	// Keep, with Unique: an existing job stays as it is.
 	Keep bool
 
-	// Queue is the queue whose runner hands the job out, as its limit and its throttler let it. Not together with RetryAfter, Parent, Mock or Unique.
-	// A FirstRun in the past counts as now there. "": none.
+	// Queue is the queue whose runner claims the job, as its limit and its throttler let it. Not
+	// together with RetryAfter, Parent, Mock or Unique. A FirstRun in the past counts as now. "":
+	// none.
 	Queue string
-	// Weight is how much of the queue's limit it takes while it runs, rounded up to thousandths; 0: nothing. Unset: 1. Only with Queue.
+	// Weight counts against the limit of the queue while the job runs, rounded up to thousandths.
+	// 0: nothing. Unset: 1. Only with Queue.
 	Weight task.Opt[float64]
-	// Windows are the times at which it may start; FirstRun is moved to the first opening from then on. nil: any time. Only with Queue.
+	// Windows are the times at which it may start. FirstRun is moved to the next opening. nil: any
+	// time. Only with Queue.
 	Windows *when.Windows
-	// Timeout is how long an attempt may take, the wait for its answer included. 0: as long as it likes. Unset: [DefaultAttemptTimeout]. Only with Queue. It does not
-	// concern a job that is dispatched as a task (runner.Dispatch), which has time limits of its own.
+	// Timeout is the most time of an attempt, the wait for its answer included. 0: no limit. Unset:
+	// [DefaultAttemptTimeout]. Only with Queue. It does not concern a job that is dispatched as a
+	// task (runner.Dispatch), which has time limits of its own.
 	Timeout task.Opt[time.Duration]
-	// UniqueKey: a second job of this name and this key is refused with a [KeyTakenError] while the first is not over. "": none.
+	// UniqueKey: while a job of this name and this key is not over, a second one is refused with a
+	// [KeyTakenError]. "": none.
 	UniqueKey string
-	// Key is what an answer from outside names the job by, together with its name, once it has begun. It is unique as UniqueKey is. "": none, or one that its
-	// handler gives.
+	// Key names the job for an answer from outside, together with Name, once the job has begun. It
+	// is unique like UniqueKey. "": none, or a key that its handler sets.
 	Key string
-	// Respond: an answer does not end the job; what runs it is to look at it.
+	// Respond: its worker looks at the answer. Off: the answer ends the job.
 	Respond bool
 
-	message []byte // of the task with conditions that it is
-	// NoDefaults: what is left out here was left out on purpose ([Service.SetDefaults]).
+	message []byte // of the task with conditions that it is made of
+	// NoDefaults: [Service.SetDefaults] does not fill in unset fields.
 	NoDefaults bool
 }
 
-// Created is a job that was made, or one that was there.
+// Created is the result of Create for one Spec.
 type Created struct {
 	ID ID
-	// Existed: the Spec is Unique, and there was one.
+	// Existed: the Spec is Unique, and the job existed.
 	Existed bool
 }
 
-// Create makes a job: QUEUED; WAITING if others of its sequence key are there and not over; PAUSED if it is the child of a job that runs, until that
-// pauses. When it returns, the job is on disk.
+// Create creates a job. When it returns, the job is on disk. Its state is
+//
+//   - WAITING if jobs of its sequence key exist that are not over;
+//   - PAUSED if it is the child of a running job, until the parent pauses;
+//   - else QUEUED.
 func (s *Service) Create(ctx context.Context, spec Spec) (Created, error) {
 	all, err := s.CreateAll(ctx, []Spec{spec})
 	if err != nil {
@@ -83,7 +95,7 @@ func (s *Service) Create(ctx context.Context, spec Spec) (Created, error) {
 	return all[0], nil
 }
 
-// specError says which of several specs an error is about.
+// specError adds to an error the Spec that it is about.
 type specError struct {
 	index int
 	err   error
@@ -92,7 +104,8 @@ type specError struct {
 func (e *specError) Error() string { return fmt.Sprintf("job %d of those to make: %v", e.index, e.err) }
 func (e *specError) Unwrap() error { return e.err }
 
-// CreateAll makes jobs, all of them or none, in this order. All specs are looked at before the first is made.
+// CreateAll creates all jobs or none, in this order. All specs are checked before the first is
+// created.
 func (s *Service) CreateAll(ctx context.Context, specs []Spec) ([]Created, error) {
 	if len(specs) == 0 {
 		return nil, nil
@@ -115,7 +128,7 @@ func (s *Service) CreateAll(ctx context.Context, specs []Spec) ([]Created, error
 		if spec.Parent != 0 {
 			l.AddParent(spec.Parent)
 		}
-		_ = l.AddKeys(&jobs[i], spec.Name) // nothing has begun yet that would have to begin anew
+		_ = l.AddKeys(&jobs[i], spec.Name) // nothing has begun that must start again
 		simple = simple && spec.SequenceKey == "" && !spec.Unique && spec.Parent == 0 && spec.UniqueKey == "" && spec.Key == ""
 	}
 	var done []Created
@@ -151,10 +164,10 @@ func (s *Service) CreateAll(ctx context.Context, specs []Spec) ([]Created, error
 	return done, nil
 }
 
-// draft makes a job of a spec, as far as it can be made without a look at others, or at the time.
+// draft makes a job of a spec without reads of other jobs or of the time.
 func (s *Service) draft(spec *Spec) (Row, error) {
 	if complete, ok := s.defaults.Load(spec.Name); ok && !spec.NoDefaults {
-		own := *spec // the caller's stays as it is
+		own := *spec // the caller's Spec stays unchanged
 		spec = &own
 		complete.(func(*Spec))(spec)
 	}
@@ -203,7 +216,7 @@ func (s *Service) draft(spec *Spec) (Row, error) {
 	return j, nil
 }
 
-// born gives j its times. A transaction may run twice, so that it is called for a copy of the draft.
+// born sets the times of j. A transaction may run twice, so j is a copy of the draft.
 func (s *Service) born(j *Row, now time.Time) {
 	j.Created, j.Changed = now, now
 	if j.NextRun.IsZero() || j.Queue != "" && j.NextRun.Before(now) {
@@ -213,7 +226,7 @@ func (s *Service) born(j *Row, now time.Time) {
 	rules.SetDue(j, time.Time{})
 }
 
-// createSimple makes jobs that need no look at others, in one step.
+// createSimple creates jobs in one step that need no read of other jobs.
 func (s *Service) createSimple(ctx context.Context, drafts []Row) ([]Created, error) {
 	jobs := make([]Row, len(drafts))
 	refs := make([]*Row, len(drafts))
@@ -247,13 +260,14 @@ func (s *Service) createSimple(ctx context.Context, drafts []Row) ([]Created, er
 	return done, nil
 }
 
-// maker makes jobs in one transaction, one after the other. Those that nothing asks about yet are written together.
+// maker creates jobs in one transaction, one after the other. Jobs that no later step reads are
+// written together.
 type maker struct {
 	*txn.Step
 	s    *Service
 	done []Created
-	busy map[string]bool // sequence keys that others have or wait for
-	keys map[string]bool // unique keys, and keys, that were given in this transaction
+	busy map[string]bool // sequence keys of other jobs
+	keys map[string]bool // keys and unique keys of jobs of this transaction
 	jobs []*Row          // not written yet
 	at   []int           // their places in done
 }
@@ -317,7 +331,7 @@ func (m *maker) flush(ctx context.Context) error {
 	return nil
 }
 
-// line puts j behind the others of its sequence key.
+// line puts j behind the other jobs of its sequence key.
 func (m *maker) line(ctx context.Context, j *Row) error {
 	busy, known := m.busy[j.SequenceKey]
 	if !known {
@@ -334,7 +348,7 @@ func (m *maker) line(ctx context.Context, j *Row) error {
 	return nil
 }
 
-// own has j get its keys, or returns an error if another job has one of them.
+// own gives j its keys. Returns an error if another job has one of them.
 func (m *maker) own(ctx context.Context, j *Row) error {
 	for _, k := range [2][2]string{{"unique ", j.UniqueKey}, {"", j.Key}} {
 		if k[1] == "" {
@@ -369,5 +383,5 @@ func (m *maker) adopt(ctx context.Context, j *Row) error {
 		return nil
 	}
 	p.HasChildren = true
-	return m.Save(ctx, p) // also what keeps a store from ending the parent in one step
+	return m.Save(ctx, p) // HasChildren also keeps a Dropper from ending the parent
 }

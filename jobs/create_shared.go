@@ -7,14 +7,16 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/internal/txn"
 )
 
-// sharesMaking reports whether a job can be made in a transaction that is shared: nothing is looked at but whether its Key is free.
+// sharesMaking reports whether a job can be created in a shared transaction: only its Key has to be
+// free.
 func (spec *Spec) sharesMaking() bool {
 	return spec.Key != "" && spec.UniqueKey == "" && spec.SequenceKey == "" && spec.Parent == 0 && !spec.Unique
 }
 
-// createShared makes one job with a Key, together with what else is done at the same time: it would else be a transaction of its own, six trips to a server.
+// createShared creates one job with a Key in a shared transaction. A transaction of its own would
+// take six trips to a server.
 func (s *Service) createShared(ctx context.Context, draft Row) (Created, error) {
-	draft.Data = bytes.Clone(draft.Data) // it may outlive the call
+	draft.Data = bytes.Clone(draft.Data) // the draft may outlive the call
 	var made *Row
 	var id ID
 	err := s.txn.Batch(ctx, &txn.Change{
@@ -24,7 +26,7 @@ func (s *Service) createShared(ctx context.Context, draft Row) (Created, error) 
 			case there != nil:
 				return &KeyTakenError{Key: draft.Key, Job: there.ID}
 			case t.Makes(draft.Name, draft.Key):
-				return txn.ErrAlone // to be told which job has the key
+				return txn.ErrAlone // an own transaction finds the job that has the key
 			}
 			if err := t.FreeOfTasks(ctx, draft.Name, draft.Key); err != nil {
 				return err
@@ -36,7 +38,7 @@ func (s *Service) createShared(ctx context.Context, draft Row) (Created, error) 
 		},
 		Then: func() { id = made.ID },
 	})
-	if err != nil { // it may be under way still
+	if err != nil { // the transaction may still run
 		return Created{}, err
 	}
 	return Created{ID: id}, nil

@@ -9,7 +9,8 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// Delete removes all trace of a job. [ErrIsRunning], [ErrChildrenRunning] and [ErrOutstanding] say why it may not go: it runs, is PAUSED, or has children.
+// Delete deletes a job. Returns [ErrIsRunning] if it runs, [ErrChildrenRunning] if it is PAUSED,
+// and [ErrOutstanding] if it has children.
 func (s *Service) Delete(ctx context.Context, id ID) error {
 	err := s.txn.One(ctx, id, func(ctx context.Context, t *txn.Step, j *Row) error {
 		switch {
@@ -23,8 +24,10 @@ func (s *Service) Delete(ctx context.Context, id ID) error {
 	return s.counted(&s.count.deleted, err)
 }
 
-// Cancel makes a child CANCELLED, and its parent QUEUED if no other child is to be waited for. One that is RUNNING, FINISHED or PAUSED is left as it is, which
-// is no error. [ErrHasChildren] and [ErrNoParent] say that it is not one.
+// Cancel makes a child CANCELLED, and its parent QUEUED if it waits for no other child. A child
+// that is RUNNING, FINISHED or PAUSED stays as it is, without an error.
+//
+// Returns [ErrNoParent] if the job is no child, and [ErrHasChildren] if it has children.
 func (s *Service) Cancel(ctx context.Context, id ID) error {
 	err := s.txn.One(ctx, id, func(ctx context.Context, t *txn.Step, j *Row) error {
 		if j.HasChildren {
@@ -50,29 +53,32 @@ func (s *Service) Cancel(ctx context.Context, id ID) error {
 	return s.counted(&s.count.cancelled, err)
 }
 
-// Fail tells that a run has ended badly.
+// Fail describes a run that failed.
 type Fail struct {
 	ID ID
-	// Token is that of the run. 0: whoever asks, may.
+	// Token is the fencing token of the attempt. 0: any caller may.
 	Token int64
-	// Data are the job's from now on. nil: they stay.
+	// Data replaces the job's data. nil: the data stay.
 	Data []byte
-	// Reason is kept as the job's; longer than [MaxReason] bytes it is cut.
+	// Reason becomes the job's Reason, cut at [MaxReason] bytes.
 	Reason string
 
-	// Shared is a hint that the change concerns no other job: it may share its transaction with other changes.
+	// Shared is a hint that the change concerns no other job: it may share its transaction with
+	// other changes.
 	Shared bool
 }
 
-// Fail makes a job that runs FAILED, whether it repeats or not, and keeps it. Its parent does not wait for it any more, and the next one of its sequence
-// key has its turn. A job that has a Queue or a Key is deleted after Config.Keep. When the answer to the attempt that fails is there, that counts instead: the
-// job goes on with the answer.
+// Fail makes a running job FAILED, even if it repeats, and keeps it. Its parent no longer waits for
+// it, and the next job of its sequence key has its turn. A job with a Queue or a Key is deleted
+// after Config.Keep. If the answer to the attempt has come, the job goes on with the answer
+// instead.
 func (s *Service) Fail(ctx context.Context, f Fail) error {
 	_, err := s.FailUnlessAnswered(ctx, f)
 	return err
 }
 
-// FailUnlessAnswered is Fail; goesOn says that the answer counts, and that nothing has failed.
+// FailUnlessAnswered is Fail. goesOn reports that the job goes on with its answer, and has not
+// failed.
 func (s *Service) FailUnlessAnswered(ctx context.Context, f Fail) (goesOn bool, err error) {
 	data, err := rules.CheckGiven(f.Data)
 	if err != nil {

@@ -9,16 +9,16 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// Explanation tells why a job does not run, or what it is at.
+// Explanation says why a job does not run, or what it does.
 type Explanation struct {
 	Job Job
-	// At is the store's time, for which all of it holds.
+	// At is the store's time of the explanation.
 	At time.Time
-	// Reasons are what there is to say, what matters most first; there is at least one.
+	// Reasons holds at least one reason, the most important one first.
 	Reasons []Why
 }
 
-// String returns all reasons, a line each.
+// String returns all reasons, one per line.
 func (e Explanation) String() string {
 	lines := make([]string, len(e.Reasons))
 	for i, w := range e.Reasons {
@@ -32,29 +32,29 @@ type Why struct {
 	Kind WhyKind
 	// Text is a sentence.
 	Text string
-	// At is when that changes, or did; zero: nobody knows.
+	// At is when this changes, or did. Zero: unknown.
 	At time.Time
-	// Job is another one that it is about. 0: none.
+	// Job is another job of this reason. 0: none.
 	Job ID
-	// Key is the sequence key, or the key of an answer, that it is about. "": none.
+	// Key is the sequence key, or the key of an answer, of this reason. "": none.
 	Key string
 }
 
-// WhyKind is what a [Why] is about.
+// WhyKind is the kind of a [Why].
 type WhyKind string
 
 // The kinds.
 const (
 	WhyRuns      WhyKind = "runs"      // it runs
 	WhyAnswer    WhyKind = "answer"    // it awaits an answer from outside, until At
-	WhyAnswered  WhyKind = "answered"  // there is an answer, and nobody has looked at it yet
-	WhyTimedOut  WhyKind = "timed out" // no answer came in time, and nobody has seen to that yet
-	WhyLost      WhyKind = "lost"      // its lease has ended: whoever ran it has died, or is cut off
+	WhyAnswered  WhyKind = "answered"  // its answer has come, and no worker has handled it yet
+	WhyTimedOut  WhyKind = "timed out" // no answer came in time, and no worker has handled that yet
+	WhyLost      WhyKind = "lost"      // its lease has ended: its worker died or is cut off
 	WhyDue       WhyKind = "due"       // it is due at At, or has been since then
 	WhyRetry     WhyKind = "retry"     // its last attempt has failed, and another one comes at At
 	WhyWindow    WhyKind = "window"    // its window opens at At
-	WhyThrottled WhyKind = "throttled" // the limit of its queue, one before it, or the throttler does not let it start
-	WhyNoRunner  WhyKind = "no runner" // nobody serves its queue
+	WhyThrottled WhyKind = "throttled" // the limit, an earlier job or the throttler blocks it
+	WhyNoRunner  WhyKind = "no runner" // no runner serves its queue
 	WhyBusy      WhyKind = "busy"      // all workers of its queue's runner are busy
 	WhySequence  WhyKind = "sequence"  // it waits for Job, which has the same sequence key
 	WhyChildren  WhyKind = "children"  // it waits for its children, of which Job is one
@@ -62,8 +62,9 @@ const (
 	WhyOver      WhyKind = "over"      // it has ended
 )
 
-// Explain tells why a job is not running, or what it is at, in plain sentences. It only reads, and works in any process: what the throttler of a queue has refused is known from
-// what the one who serves the queue tells of it, which may be some seconds old.
+// Explain says in plain sentences why a job does not run, or what it does. It only reads, and works
+// in any process. It knows the decisions of a throttler from the Status of the queue, which may be
+// some seconds old.
 func (s *Service) Explain(ctx context.Context, id ID) (Explanation, error) {
 	var e Explanation
 	err := s.c.Store.View(ctx, func(ctx context.Context, tx jobstore.Tx) (err error) {
@@ -85,7 +86,7 @@ func (s *Service) Explain(ctx context.Context, id ID) (Explanation, error) {
 	return e, nil
 }
 
-// explainer gathers reasons.
+// explainer collects reasons.
 type explainer struct {
 	s   *Service
 	tx  jobstore.Tx
@@ -98,6 +99,7 @@ func (x *explainer) add(w Why, text string, args ...any) {
 	x.Reasons = append(x.Reasons, w)
 }
 
+// explain collects the reasons by the state of the job.
 func (x *explainer) explain(ctx context.Context) error {
 	switch {
 	case x.Job.State.Over():
@@ -114,10 +116,10 @@ func (x *explainer) explain(ctx context.Context) error {
 	return nil
 }
 
-// stamp writes a time.
+// stamp formats a time.
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
-// because is how a reason that a job has is said.
+// because formats the Reason of a job.
 func because(reason string) string {
 	if reason == "" {
 		return ""
@@ -154,7 +156,7 @@ func (x *explainer) runs() {
 	}
 }
 
-// attempt says which attempt a job is in, where that is counted.
+// attempt names the attempt of a job, if attempts are counted.
 func attempt(j *Row) string {
 	if j.Attempt < 2 {
 		return ""
@@ -162,14 +164,14 @@ func attempt(j *Row) string {
 	return fmt.Sprintf(", in attempt %d", j.Attempt)
 }
 
-// waits tells of a job that has not the turn of its sequence key.
+// waits explains a job that waits for the turn of its sequence key.
 func (x *explainer) waits(ctx context.Context) error {
 	key := x.Job.SequenceKey
 	found, err := x.tx.OfSequence(ctx, key, jobstore.Page{States: holding(), Limit: 1})
 	if err != nil {
 		return err
 	}
-	if len(found) == 0 { // it is over since
+	if len(found) == 0 { // that job is over since
 		x.add(Why{Kind: WhySequence, Key: key}, "It waits for its turn among the jobs of sequence key %q.", key)
 		return nil
 	}
@@ -178,7 +180,7 @@ func (x *explainer) waits(ctx context.Context) error {
 	return nil
 }
 
-// doing says what a job is at, within a sentence.
+// doing says what a job does, as a part of a sentence.
 func doing(j *Row) string {
 	switch {
 	case j.Phase == Awaiting:
@@ -189,7 +191,7 @@ func doing(j *Row) string {
 	return "which is " + string(j.State)
 }
 
-// paused tells of a job that waits for its children or for its parent.
+// paused explains a job that waits for its children or its parent.
 func (x *explainer) paused(ctx context.Context) error {
 	if x.Job.Parent != 0 {
 		x.add(Why{Kind: WhyParent, Job: x.Job.Parent}, "It waits until its parent, job %d, has finished its run and is PAUSED.", x.Job.Parent)
@@ -214,7 +216,7 @@ func (x *explainer) paused(ctx context.Context) error {
 	return nil
 }
 
-// queued tells of a job that is to run.
+// queued explains a QUEUED job.
 func (x *explainer) queued(ctx context.Context) error {
 	j := x.row
 	if j.NextRun.After(x.At) {
@@ -229,12 +231,12 @@ func (x *explainer) queued(ctx context.Context) error {
 	return nil
 }
 
-// unread tells of windows that this process cannot read.
+// unread explains windows that this process cannot read.
 func (x *explainer) unread(err error) {
 	x.add(Why{Kind: WhyWindow}, "Its windows cannot be read here, and no runner that cannot read them starts it: %v.", err)
 }
 
-// later tells of a job whose time has not come.
+// later explains a job whose time has not come.
 func (x *explainer) later() {
 	j := x.row
 	switch open, err := x.s.windows.Opens(j, x.At); {
@@ -252,7 +254,7 @@ func (x *explainer) later() {
 	x.add(Why{Kind: WhyDue, At: j.NextRun}, "It is due at %s.", stamp(j.NextRun))
 }
 
-// retried tells of the attempts before this one, if there were any that failed.
+// retried adds the failed attempts before this one.
 func (x *explainer) retried() bool {
 	j := x.row
 	if j.Reason == "" || j.Attempt == 0 {

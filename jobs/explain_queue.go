@@ -8,7 +8,7 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/internal/line"
 )
 
-// inLine tells why a job of a queue that is due was not started.
+// inLine explains why a due job of a queue was not started.
 func (x *explainer) inLine(ctx context.Context) error {
 	j := x.row
 	switch at, err := x.s.windows.Opens(j, x.At); {
@@ -42,7 +42,7 @@ func (x *explainer) inLine(ctx context.Context) error {
 	return nil
 }
 
-// served tells why the one who serves the queue has not started the job.
+// served explains why the leader of the queue has not started the job.
 func (x *explainer) served(ctx context.Context, data *line.Status) error {
 	j := x.row
 	throttled, err := x.limited(ctx, data)
@@ -63,7 +63,7 @@ func (x *explainer) served(ctx context.Context, data *line.Status) error {
 	return nil
 }
 
-// limited tells whether the limit does not let the job start.
+// limited reports whether the limit blocks the job.
 func (x *explainer) limited(ctx context.Context, data *line.Status) (bool, error) {
 	j := x.row
 	if data.Limit == 0 {
@@ -90,7 +90,7 @@ func (x *explainer) limited(ctx context.Context, data *line.Status) (bool, error
 	return x.heldUp(ctx, data, g)
 }
 
-// heldUp tells whether one before the job in a strict queue holds it up.
+// heldUp reports whether an earlier job of a strict queue blocks the job.
 func (x *explainer) heldUp(ctx context.Context, data *line.Status, g line.Gauge) (bool, error) {
 	found, err := x.tx.Line(ctx, Line{Queue: x.Job.Queue, State: Queued, By: x.At, Order: data.Order}, 1)
 	if err != nil || len(found) == 0 || found[0].ID == x.Job.ID || g.Fits(found[0].Weight) {

@@ -9,13 +9,13 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// Finish tells that a run has ended well.
+// Finish describes a run that succeeded.
 type Finish struct {
 	ID ID
-	// Token is that of the run. 0: whoever asks, may.
+	// Token is the fencing token of the attempt. 0: any caller may.
 	Token int64
-	// Data are the job's from now on: what the next run begins with, and what the parent of a child sees. nil: they stay as they are. The
-	// last data of a job that does not repeat are gone with it.
+	// Data replaces the job's data, for its next run or for its parent. nil: the data stay. A job
+	// that does not repeat is deleted with its data.
 	Data []byte
 
 	// Shared is a hint that the change concerns no other job, and that the job is kept: the change may
@@ -23,13 +23,19 @@ type Finish struct {
 	Shared bool
 }
 
-// Finish ends a run. A job with children that are not over becomes PAUSED until they are, and those of them that waited for that become QUEUED. Else one
-// that repeats becomes QUEUED, with its next run; Data that hold {"delete":"true"} end its repeating. Else a child becomes FINISHED, its
-// parent QUEUED if no other child is to be waited for, and a job that stands for itself is deleted, and the next one of its sequence key has its turn. A
-// repeat that leads out of the years 0000 to 9999 makes it FAILED, which is no error.
+// Finish ends a run as a success. The first of these rules that fits applies:
 //
-// The children of the job that are FINISHED or CANCELLED are deleted: it has seen them. [ErrOutstanding] says that it has FAILED ones, and
-// would be deleted. A job that has a Queue or a Key is not deleted: it is FINISHED, for as long as Config.Keep says.
+//   - A job with children that are not over becomes PAUSED until they are. Children that waited for
+//     that become QUEUED.
+//   - A job that repeats becomes QUEUED for its next run. Data with {"delete":"true"} end its
+//     repeating. A next run outside the years 0000 to 9999 makes it FAILED, without an error.
+//   - A child becomes FINISHED. Its parent becomes QUEUED if it waits for no other child.
+//   - A job with a Queue or a Key becomes FINISHED, and is kept for Config.Keep.
+//   - Any other job is deleted.
+//
+// When the job is over, the next one of its sequence key has its turn. The FINISHED and CANCELLED
+// children of the job are deleted, since it has seen them. Returns [ErrOutstanding] if it would be
+// deleted and has FAILED children.
 func (s *Service) Finish(ctx context.Context, f Finish) error {
 	data, err := rules.CheckGiven(f.Data)
 	if err != nil {
@@ -57,7 +63,8 @@ func (s *Service) Finish(ctx context.Context, f Finish) error {
 	return s.counted(&s.count.finished, err)
 }
 
-// finish ends a run of j well; stop ends its repeating. It tells whether j failed because its repeat has no next run.
+// finish ends a run of j as a success; stop ends its repeating. failed reports that its repeat has
+// no next run.
 func (s *Service) finish(ctx context.Context, t *txn.Step, j *Row, stop bool) (failed bool, err error) {
 	if t.Shared() && !rules.StandsAlone(j) {
 		return false, txn.ErrAlone
@@ -90,7 +97,7 @@ func (s *Service) finish(ctx context.Context, t *txn.Step, j *Row, stop bool) (f
 	return false, t.Save(ctx, j)
 }
 
-// drop ends the common job in one step, if the store can and it is one.
+// drop ends a simple job in one step, if the store can.
 func (s *Service) drop(ctx context.Context, id ID, token int64) (dropped bool, err error) {
 	if s.noDropper.Load() {
 		return false, nil
@@ -109,7 +116,7 @@ func (s *Service) drop(ctx context.Context, id ID, token int64) (dropped bool, e
 	return dropped, err
 }
 
-// repeat has j run again by its repeat; it tells whether j failed because there is no such time.
+// repeat makes j QUEUED for its next run. failed reports that there is none.
 func (s *Service) repeat(ctx context.Context, t *txn.Step, j *Row) (failed bool, err error) {
 	next, err := s.nextRun(j, t.Now)
 	if err != nil {
@@ -120,7 +127,8 @@ func (s *Service) repeat(ctx context.Context, t *txn.Step, j *Row) (failed bool,
 	return false, nil
 }
 
-// pause has j wait for its children. NextRun, which RetryAfter may have put far ahead, is when it ran: when they are over it runs at once.
+// pause lets j wait for its children. NextRun becomes LastRun, so that j runs at once when they are
+// over.
 func (s *Service) pause(ctx context.Context, t *txn.Step, j *Row) error {
 	rules.StartOver(j)
 	j.State, j.NextRun = Paused, j.LastRun

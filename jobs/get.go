@@ -13,33 +13,36 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// Request asks for jobs that are due.
+// Request selects due jobs for Get.
 type Request struct {
-	// Selector says which. Its Pattern is at most [MaxName] bytes.
+	// Selector selects the jobs. Its Pattern has at most [MaxName] bytes.
 	Selector
-	// Lease is how long a job stays with who gets it: without a Renew by then it is due again. It does not concern a job with RetryAfter. 0: for ever.
-	// Fractions of a microsecond are rounded up.
+	// Lease is how long a job stays with its worker. Without a Renew by then it is due again. It
+	// does not concern a job with RetryAfter. 0: no end. It is rounded up to microseconds.
 	Lease time.Duration
-	// Max is how many there may be in the answer. 0: 1. At most [MaxTake].
+	// Max is the most jobs to return. Default: 1. At most [MaxTake].
 	Max int
-	// Wait: until there is one, or ctx ends.
+	// Wait: wait until a job is due, or ctx ends.
 	Wait bool
 }
 
-// MaxTake is how many jobs are handed out at a time at most.
+// MaxTake is the most jobs that one Get returns.
 const MaxTake = 1000
 
-// maxRetries is how often a job with RetryAfter is handed out in one run.
+// maxRetries is how often a job with RetryAfter is claimed in one run.
 const maxRetries = 10
 
-// manual is how the names of jobs begin that are handed out again without end.
+// manual is the prefix of names of jobs that are claimed again without limit.
 const manual = "manual"
 
-// Get hands out the first jobs that are due: each to one caller, those of a lower Priority first, then those that are due longer. They are RUNNING, or
-// RUNQUEUED if they have RetryAfter, and there is at least one, or an error: [ErrNoJob] says that there is none, with Wait that ctx has ended before there was
-// one. Those who wait for the same are served in the order in which they came. A job that was taken for somebody whose ctx ended goes to the next, or back.
+// Get claims the first due jobs, in the order of Priority, then of due time. Each job goes to one
+// caller. It is RUNNING, or RUNQUEUED if it has RetryAfter. Callers that wait for the same jobs are
+// served in the order in which they came. A claim for a caller whose ctx has ended goes to the next
+// caller, or is given back.
 //
-// An error that wraps [ErrUnavailable] leaves open whether jobs were handed out to nobody, who then are RUNNING until their lease or RetryAfter ends.
+// Returns [ErrNoJob] if no job is due; with Wait, if ctx ends before one is due. Otherwise there is
+// at least one job. After ErrUnavailable, jobs may stay RUNNING until their lease or RetryAfter
+// ends.
 func (s *Service) Get(ctx context.Context, r Request) ([]Handout, error) {
 	if err := r.check(); err != nil {
 		return nil, err
@@ -72,10 +75,10 @@ func (r *Request) check() error {
 	return rules.CheckPriority(r.Priority)
 }
 
-// take hands out up to limit jobs; none is no error. With an error there may be jobs, too.
+// take claims up to limit jobs; none is no error. With an error there may be jobs, too.
 func (s *Service) take(ctx context.Context, sel Selector, lease time.Duration, limit int) ([]Handout, error) {
 	out, rest, err := s.takeSimple(ctx, sel, lease, limit)
-	if rest && len(out) < limit { // the next one needs the rules
+	if rest && len(out) < limit { // the next job needs the rules
 		var more []Handout
 		more, err = s.takeAny(ctx, sel, lease, limit-len(out))
 		out = append(out, more...)
@@ -93,7 +96,8 @@ func (s *Service) take(ctx context.Context, sel Selector, lease time.Duration, l
 	return out, err
 }
 
-// takeSimple hands out the common jobs in one step, up to the first that is none. rest says that there is one.
+// takeSimple claims simple jobs in one step, up to the first that is not simple. rest reports that
+// there is one.
 func (s *Service) takeSimple(ctx context.Context, sel Selector, lease time.Duration, limit int) (out []Handout, rest bool, err error) {
 	if s.noTaker.Load() {
 		return nil, true, nil
@@ -117,12 +121,12 @@ func (s *Service) takeSimple(ctx context.Context, sel Selector, lease time.Durat
 	out = make([]Handout, len(found))
 	for i := range found {
 		out[i] = Handout{Row: found[i], Before: Before{State: Queued, NextRun: found[i].NextRun}, Asked: asked}
-		if lease > 0 && found[i].Token != found[i].Run { // it may have been RUNNING, with its lease at an end
+		if lease > 0 && found[i].Token != found[i].Run { // it may have been RUNNING, and its lease ended
 			out[i].Before.State = Running
 		}
 	}
 	for i := range out {
-		if j := &out[i].Row; j.Phase == "" && rules.IsAnswered(j) { // what had it died before it knew
+		if j := &out[i].Row; j.Phase == "" && rules.IsAnswered(j) { // its worker died before it knew
 			if err := s.notice(ctx, j); err != nil {
 				return out, false, err
 			}
@@ -131,7 +135,7 @@ func (s *Service) takeSimple(ctx context.Context, sel Selector, lease time.Durat
 	return out, rest, nil
 }
 
-// notice has a job that was handed out in one step tell that its answer is there.
+// notice stores that the answer of a job is there, which was claimed in one step.
 func (s *Service) notice(ctx context.Context, j *Row) error {
 	var l txn.Locks
 	return s.txn.Do(ctx, &l, func(ctx context.Context, t *txn.Step) error {
@@ -148,7 +152,7 @@ func (s *Service) notice(ctx context.Context, j *Row) error {
 	})
 }
 
-// takeAny hands out jobs by the rules.
+// takeAny claims jobs by the rules.
 func (s *Service) takeAny(ctx context.Context, sel Selector, lease time.Duration, limit int) ([]Handout, error) {
 	var l txn.Locks
 	var out []Handout
@@ -195,12 +199,12 @@ func (s *Service) takeAny(ctx context.Context, sel Selector, lease time.Duration
 	return out, nil
 }
 
-// handOut has j run, or fails it if it was handed out too often already.
+// handOut claims j, or fails it if it was claimed too often.
 func (s *Service) handOut(ctx context.Context, t *txn.Step, j *Row, lease time.Duration) (givenUp bool, err error) {
-	if rules.IsAnswered(j) { // what had it died before it knew
+	if rules.IsAnswered(j) { // its worker died before it knew
 		j.Phase, j.Deadline = Answered, time.Time{}
 	}
-	if j.Phase != "" { // there is an answer to look at, or there will be none
+	if j.Phase != "" { // its answer or its timeout is to be handled
 		j.Changed, j.LastRun, j.State = t.Now, t.Now, Running
 		j.Token++
 		rules.SetLease(j, t.Now, lease)
@@ -224,7 +228,7 @@ func (s *Service) handOut(ctx context.Context, t *txn.Step, j *Row, lease time.D
 		j.Run++
 		j.Scheduled = j.NextRun
 	}
-	if j.State != Running { // its lease has not ended
+	if j.State != Running { // after the end of a lease the attempt goes on
 		j.Attempt++
 	}
 	j.Token++
@@ -239,7 +243,8 @@ func (s *Service) handOut(ctx context.Context, t *txn.Step, j *Row, lease time.D
 	return false, nil
 }
 
-// comeAgain sets when a job with RetryAfter is handed out again, for the k-th time now, and counts that.
+// comeAgain sets when a job with RetryAfter is claimed again, for the k-th time now, and counts
+// that.
 func (s *Service) comeAgain(t *txn.Step, j *Row, k int32) error {
 	r, err := rules.ParseRetryAfter(j.RetryAfter)
 	if err != nil {
@@ -254,7 +259,8 @@ func (s *Service) comeAgain(t *txn.Step, j *Row, k int32) error {
 		if err != nil {
 			return err
 		}
-		// One that lies in the past, of a job that makes up for missed runs, would have it run twice at a time.
+		// A next run in the past, while missed runs are made up for, would run the job twice at a
+		// time.
 		if next, err := s.repeatFrom(repeat, j.Scheduled, t.Now, t.Now); err == nil && next.After(t.Now) && next.Before(again) {
 			again = next
 		}
@@ -267,7 +273,8 @@ func (s *Service) comeAgain(t *txn.Step, j *Row, k int32) error {
 	return nil
 }
 
-// dress adds what is shown of parents and children. It is read after the hand-out, and locks nothing: to lock a parent after its child would be the wrong order.
+// dress adds the data of parents and children. It reads after the claim without locks: to lock a
+// parent after its child is the wrong order.
 func (s *Service) dress(ctx context.Context, out []Handout) error {
 	related := false
 	for i := range out {
@@ -300,7 +307,7 @@ func (s *Service) dress(ctx context.Context, out []Handout) error {
 	})
 }
 
-// related tells whether there are others to be shown with h.
+// hasRelatives reports whether h shows a parent or children.
 func hasRelatives(h *jobstore.Handout) bool { return !h.GivenUp && (h.Parent != 0 || h.HasChildren) }
 
 func addChildren(h *jobstore.Handout, ctx context.Context, tx jobstore.Tx) error {

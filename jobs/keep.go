@@ -9,7 +9,8 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// end makes j over. One that is kept, and nobody's child or parent, is given the time at which it is deleted. Phase tells of one that has got its answer.
+// end makes j over. A kept job without parent and children gets its Expires. Phase becomes Answered
+// if the answer of the attempt has come, else "".
 func (s *Service) end(ctx context.Context, t *txn.Step, j *Row, state State) error {
 	if rules.IsAnswered(j) {
 		j.Phase = Answered
@@ -37,9 +38,9 @@ func (s *Service) fail(ctx context.Context, t *txn.Step, j *Row, reason string) 
 	return err
 }
 
-// goOn has what looks at answers take j, which has its answer.
+// goOn lets j, which has its answer, be claimed to look at it.
 func (s *Service) goOn(ctx context.Context, t *txn.Step, j *Row) error {
-	if j.Phase != "" || j.State != Running { // who is at it, such as at its timeout, is not any more
+	if j.Phase != "" || j.State != Running { // its present worker, such as at a timeout, loses it
 		j.Token++
 	}
 	j.State, j.Phase, j.Deadline, j.Due = Running, Answered, time.Time{}, t.Now

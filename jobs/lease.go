@@ -9,8 +9,11 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/internal/txn"
 )
 
-// GiveBack undoes a hand-out that nobody has seen: Run, NextRun and the number of repetitions are what they were before, and the job is due as it was. Token
-// and LastRun stay. [ErrStale] says that it has moved on. One that was GivenUp was not handed out, and is left alone.
+// GiveBack undoes a claim that no caller has seen. Run, NextRun and the number of repetitions are
+// restored, and the job is due as before. Token and LastRun stay. A job that was GivenUp is left
+// alone, since it was not claimed.
+//
+// Returns [ErrStale] if the job has moved on.
 func (s *Service) GiveBack(ctx context.Context, h Handout) error {
 	if h.GivenUp {
 		return nil
@@ -30,14 +33,14 @@ func (s *Service) GiveBack(ctx context.Context, h Handout) error {
 		}
 		if h.Before.State != Running {
 			j.Handouts = max(j.Handouts-1, 0)
-			if j.Queue != "" || j.Key == "" { // else the answer to a request may be on its way
+			if j.Queue != "" || j.Key == "" { // otherwise the answer to a request may come
 				j.Attempt = max(j.Attempt-1, 0)
 			}
 		}
 		switch h.Before.State {
 		case RunQueued:
 			j.State, j.NextRun = RunQueued, h.Before.NextRun
-		case Running: // the run goes on: who has it next has the same one
+		case Running: // the run goes on with the next worker
 			j.Due = t.Now
 		default:
 			rules.EndAttempt(j)
@@ -52,10 +55,10 @@ func (s *Service) GiveBack(ctx context.Context, h Handout) error {
 	return s.counted(&s.count.givenBack, err)
 }
 
-// returnTimeout is for a store that does not answer.
+// returnTimeout bounds a call of a store that does not answer.
 const returnTimeout = 30 * time.Second
 
-// returned gives back what was taken for nobody. What cannot be given back is told to the log.
+// returned gives back a claim without a caller. It logs a failure.
 func (s *Service) returned(h Handout) {
 	ctx, cancel := context.WithTimeout(s.wait.Base, returnTimeout)
 	defer cancel()
@@ -64,8 +67,11 @@ func (s *Service) returned(h Handout) {
 	}
 }
 
-// Renew has the lease of a job that is RUNNING end after lease from now. One that is RUNQUEUED is handed out again at its NextRun all the same, so that
-// only the token is looked at, and no lease is longer than the attempt of a job of a queue. [ErrStale] says that the run is over, or another's.
+// Renew makes the lease of a RUNNING job end after lease from now. No lease of a job of a queue is
+// longer than its attempt. For a RUNQUEUED job only the token is checked: it is claimed again at
+// its NextRun all the same.
+//
+// Returns [ErrStale] if the run is over, or another worker has it.
 func (s *Service) Renew(ctx context.Context, id ID, token int64, lease time.Duration) error {
 	if lease <= 0 {
 		return &FieldError{Field: "lease", Problem: rules.Malformed}

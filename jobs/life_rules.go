@@ -8,7 +8,7 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/internal/txn"
 )
 
-// after brings in order what a change of j concerns: those that wait for the same sequence key, and its parent.
+// after updates the jobs that a change of j concerns: those of its sequence key, and its parent.
 func (s *Service) after(ctx context.Context, t *txn.Step, j *Row) error {
 	if err := s.promote(ctx, t, j.SequenceKey); err != nil {
 		return err
@@ -16,7 +16,7 @@ func (s *Service) after(ctx context.Context, t *txn.Step, j *Row) error {
 	return s.resume(ctx, t, j.Parent)
 }
 
-// endable returns an error unless j runs, and its parent, if it has one, waits for it.
+// endable returns an error unless j runs, and its parent, if it has one, is PAUSED.
 func (s *Service) endable(t *txn.Step, j *Row, token int64) error {
 	if err := rules.CheckToken(j, token); err != nil {
 		return err

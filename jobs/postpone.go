@@ -9,8 +9,9 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Postpone has a job that runs wait for its next attempt, in the same run: it is RUNQUEUED, and handed out again after d. data replace its own unless
-// they are nil. counted false: the attempt that ends did not count.
+// Postpone ends an attempt of a running job. The job is RUNQUEUED, and is claimed again after d in
+// the same run. data replaces its data unless nil. If counted is false, the ended attempt is not
+// counted.
 func (s *Service) Postpone(ctx context.Context, id ID, token int64, d time.Duration, data []byte, counted bool) error {
 	err := s.txn.One(ctx, id, func(ctx context.Context, t *txn.Step, j *Row) error {
 		if err := rules.CheckToken(j, token); err != nil {

@@ -6,11 +6,12 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// purgePage is how many jobs are deleted in a transaction.
+// purgePage is how many jobs one transaction deletes.
 const purgePage = 500
 
-// Purge deletes the jobs whose Expires has come, and tasks that waited for answers, in batches, and returns how many these were; with an error too. Any process may call it at any time; runners do
-// so by themselves. Early answers that nobody has claimed are told to Config.OnAnswer.
+// Purge deletes jobs and deferrals whose Expires has come, in batches. It returns how many, with an
+// error too. Config.OnAnswer receives the early answers that no job claimed. Any process may call
+// it at any time; runners call it once a minute.
 func (s *Service) Purge(ctx context.Context) (n int, err error) {
 	for {
 		var gone []Row

@@ -6,28 +6,28 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// Query returns a job, or [ErrNotFound].
+// Query returns a job. Returns [ErrNotFound] if the job does not exist.
 func (s *Service) Query(ctx context.Context, id ID) (Job, error) {
 	r, err := s.Row(ctx, id)
 	return r.Job, err
 }
 
-// Filter says which jobs are listed: all that is set holds of them. Of Name, Queue and Parent at
-// most one is set, and Key comes with a Name.
+// Filter selects the jobs that match all set fields. At most one of Name, Queue and Parent is set,
+// and Key needs a Name.
 type Filter struct {
-	// Name, when not "", is theirs, exactly.
+	// Name is the exact name. "": any.
 	Name string
-	// Key, when not "", is theirs.
+	// Key is the exact Key. "": any.
 	Key string
-	// Queue, when not "", is theirs.
+	// Queue is the exact queue. "": any.
 	Queue string
-	// Parent, when not 0, is theirs.
+	// Parent is the parent. 0: any.
 	Parent ID
-	// States, when not nil: one of these.
+	// States holds the wanted states. nil: any.
 	States []State
-	// After: only ids above this one.
+	// After limits the result to ids above this one.
 	After ID
-	// Limit is how many there may be in the answer, the first ones. 0: no limit.
+	// Limit is the most jobs, the first ones. 0: no limit.
 	Limit int
 }
 
@@ -44,7 +44,7 @@ func (s *Service) List(ctx context.Context, f Filter) ([]Job, error) {
 	return found, nil
 }
 
-// Rows is List with what the store keeps on top, for tools and protocols.
+// Rows is List with the fields of the store, for tools and protocols.
 func (s *Service) Rows(ctx context.Context, f Filter) ([]Row, error) {
 	of := 0
 	for _, set := range []bool{f.Name != "", f.Queue != "", f.Parent != 0} {
@@ -84,7 +84,7 @@ func (s *Service) view(ctx context.Context, read func(ctx context.Context, tx jo
 	return found, nil
 }
 
-// Row is Query with what the store keeps on top, for tools and protocols.
+// Row is Query with the fields of the store, for tools and protocols.
 func (s *Service) Row(ctx context.Context, id ID) (Row, error) {
 	var r Row
 	err := s.c.Store.View(ctx, func(ctx context.Context, tx jobstore.Tx) error {

@@ -2,43 +2,43 @@ package jobs
 
 import "github.com/swarmiji/swarmiji/jobs/jobstore"
 
-// What stores keep and answer is in package jobstore, which adapters import. Programs find it here.
+// The records and the port of package jobstore, under the names that programs use.
 type (
-	// ID names a job. See jobstore.ID.
+	// ID identifies a job. See jobstore.ID.
 	ID = jobstore.ID
-	// State says where a job stands. See jobstore.State.
+	// State is the state of a job. See jobstore.State.
 	State = jobstore.State
 	// Job is one record. See jobstore.Job.
 	Job = jobstore.Job
-	// Phase is how far a job of state RUNNING is whose answer comes from outside. See jobstore.Phase.
+	// Phase is the phase of a RUNNING job whose answer comes from outside. See jobstore.Phase.
 	Phase = jobstore.Phase
-	// Store is the port to a database that keeps jobs. See jobstore.Store.
+	// Store is the port to a database of jobs. See jobstore.Store.
 	Store = jobstore.Store
-	// Coming is what a store tells of jobs that become due. See jobstore.Coming.
+	// Coming is the result of Store.Coming. See jobstore.Coming.
 	Coming = jobstore.Coming
 	// Row is a job as a store keeps it. See jobstore.Row.
 	Row = jobstore.Row
-	// Line asks for jobs of a queue that are due. See jobstore.Line.
+	// Line selects due jobs of a queue. See jobstore.Line.
 	Line = jobstore.Line
 	// Order is the order in which a queue starts its jobs. See jobstore.Order.
 	Order = jobstore.Order
-	// Due asks for jobs that are due. See jobstore.Due.
+	// Due selects due jobs. See jobstore.Due.
 	Due = jobstore.Due
-	// Selector says which jobs a worker asks for. See jobstore.Selector.
+	// Selector selects jobs for a worker. See jobstore.Selector.
 	Selector = jobstore.Selector
-	// FieldError says which part of a request is bad. See jobstore.FieldError.
+	// FieldError names the bad field of a request. See jobstore.FieldError.
 	FieldError = jobstore.FieldError
-	// KeyTakenError says which job has a key. See jobstore.KeyTakenError.
+	// KeyTakenError names the job or the task that has a key. See jobstore.KeyTakenError.
 	KeyTakenError = jobstore.KeyTakenError
-	// Handout is a job that was handed out. See jobstore.Handout.
+	// Handout is a claimed job. See jobstore.Handout.
 	Handout = jobstore.Handout
-	// Before is what a job was before it was handed out. See jobstore.Before.
+	// Before is a part of a job before its claim. See jobstore.Before.
 	Before = jobstore.Before
 	// Child is a child that is over. See jobstore.Child.
 	Child = jobstore.Child
 )
 
-// States, phases, orders and limits, as package jobstore has them.
+// States, phases, orders and limits of package jobstore.
 const (
 	Queued          = jobstore.Queued
 	RunQueued       = jobstore.RunQueued

@@ -9,8 +9,9 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/internal/txn"
 )
 
-// RenewAll is Renew for several jobs at once, as they were handed out, in one transaction. errs are theirs, in the same order; with err they are not known. asked is a time
-// of this process's clock before which the leases do not begin.
+// RenewAll is Renew for several claimed jobs in one transaction. errs holds the error of each job,
+// in the same order; it is nil with err. The leases begin at asked or later, by the clock of this
+// process.
 func (s *Service) RenewAll(ctx context.Context, held []*Row, lease time.Duration) (errs []error, asked time.Time, err error) {
 	ids := make([]ID, len(held))
 	for i, h := range held {

@@ -8,10 +8,11 @@ import (
 	"github.com/swarmiji/swarmiji/when"
 )
 
-// reanchorBelow is the interval from which missed runs are made up for, whatever Config.Reanchor says.
+// reanchorBelow is the interval from which missed runs are always made up for.
 const reanchorBelow = 4 * time.Hour
 
-// nextRun is when a job whose run ends at now runs again. It is an error if the way leads out of the years 0000 to 9999.
+// nextRun returns the next run of a job whose run ends at now. Returns an error if it is outside
+// the years 0000 to 9999.
 func (s *Service) nextRun(j *Row, now time.Time) (time.Time, error) {
 	_, r, err := s.checkRepeat(j.Repeat)
 	if err != nil {
@@ -20,7 +21,7 @@ func (s *Service) nextRun(j *Row, now time.Time) (time.Time, error) {
 	return s.repeatFrom(r, j.Scheduled, j.LastRun, now)
 }
 
-// repeatFrom is the next run by r from three times, of which those that are zero are now.
+// repeatFrom returns the next run by r from three times. Zero ones count as now.
 func (s *Service) repeatFrom(r *when.Repeat, scheduled, started, now time.Time) (time.Time, error) {
 	base := now
 	switch {
@@ -36,8 +37,8 @@ func (s *Service) repeatFrom(r *when.Repeat, scheduled, started, now time.Time) 
 	return next, err
 }
 
-// exactly is what r makes of base, to the microsecond. r drops fractions of a second, which would be early; they are added again, unless r goes to
-// the start of something, and so meant to drop them.
+// exactly applies r to base, to the microsecond. r drops fractions of a second, which would be
+// early. They are added again, unless r goes to the start of a unit.
 func exactly(r *when.Repeat, base time.Time) (time.Time, error) {
 	next, err := r.After(base, base, base)
 	if err != nil {
@@ -49,7 +50,7 @@ func exactly(r *when.Repeat, base time.Time) (time.Time, error) {
 	return unzero(next), nil
 }
 
-// unzero keeps a time that Go takes for none, the first moment of the year 1, from being read as none.
+// unzero moves the first moment of the year 1, which Go takes for no time.
 func unzero(t time.Time) time.Time {
 	if t.IsZero() {
 		return t.Add(time.Microsecond)
@@ -57,7 +58,8 @@ func unzero(t time.Time) time.Time {
 	return t
 }
 
-// skipMissed goes on from next, which is not after now, in steps of the interval, if that is fixed and short.
+// skipMissed returns the first slot after now, if the interval is fixed and short. next is not
+// after now.
 func skipMissed(r *when.Repeat, base, next, now time.Time) time.Time {
 	interval := next.Sub(base)
 	for item := range strings.SplitSeq(r.String(), ",") {
@@ -75,7 +77,7 @@ func skipMissed(r *when.Repeat, base, next, now time.Time) time.Time {
 	return next
 }
 
-// checkRepeat returns the repeat as it is kept, and read; nil if there is none.
+// checkRepeat returns the repeat as stored, and as read; nil if there is none.
 func (s *Service) checkRepeat(text string) (string, *when.Repeat, error) {
 	text = strings.TrimSpace(text)
 	if text == "" {

@@ -12,29 +12,31 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Retry puts a job that runs back into the queue.
+// Retry describes a running job that becomes QUEUED again.
 type Retry struct {
 	ID ID
-	// Token is that of the run. 0: whoever asks, may.
+	// Token is the fencing token of the attempt. 0: any caller may.
 	Token int64
 	// NextRun is when it runs again, rounded up to a microsecond, if it does not repeat. Zero: after Delay.
 	NextRun time.Time
-	// Delay is from now on, and not negative. It is added to the store's time and rounded up.
+	// Delay is the wait from now, not negative. It is added to the store's time and rounded up.
 	Delay time.Duration
-	// Name, if not "", is the job's from now on.
+	// Name, if not "", replaces the job's.
 	Name string
-	// Data are the job's from now on. nil: they stay.
+	// Data replaces the job's data. nil: the data stay.
 	Data []byte
 	// IgnoreRepeat: NextRun or Delay count although it repeats.
 	IgnoreRepeat bool
-	// Priority, if set, is the job's from now on.
+	// Priority, if set, replaces the job's.
 	Priority task.Opt[int]
 }
 
-// Retry makes a job that runs QUEUED: for its next run by its repeat, else at NextRun, else after Delay. It keeps its turn in a sequence, and its children. A
-// repeat that leads out of the years 0000 to 9999 makes it FAILED, which is no error.
+// Retry makes a running job QUEUED: for its next run by its repeat, else at NextRun, else after
+// Delay. It keeps its turn in a sequence, and its children. A repeat that leads out of the years
+// 0000 to 9999 makes it FAILED, without an error.
 //
-// A job of a queue runs again in its windows. When the answer to the attempt that asks for it is there, that counts instead: the job goes on with the answer.
+// A job of a queue runs again in its windows. If the answer to the attempt has come, the job goes
+// on with the answer instead.
 func (s *Service) Retry(ctx context.Context, r Retry) error {
 	data, err := rules.CheckGiven(r.Data)
 	if err != nil {
@@ -91,9 +93,12 @@ func (s *Service) Retry(ctx context.Context, r Retry) error {
 	return s.counted(&s.count.retried, err)
 }
 
-// Requeue makes jobs QUEUED, whatever their state, with the time of their creation as NextRun, and all of them or none. What ran them cannot end them
-// any more. A job that has not the turn of its sequence key, which another job has, becomes WAITING. name, if not "", is theirs from now on. Ids
-// without a job are passed over; [ErrNotFound] says that there was none at all. [ErrKeyTaken] says that one of them is over, and its key another's by now.
+// Requeue makes jobs QUEUED in any state, all of them or none. NextRun becomes the time of their
+// creation. Their workers cannot end them any more. A job whose sequence key another job has
+// becomes WAITING. name, if not "", replaces their name. Ids without a job are ignored.
+//
+// Returns [ErrNotFound] if none of the jobs exists, and [ErrKeyTaken] if another job has the key of
+// one that was over.
 func (s *Service) Requeue(ctx context.Context, ids []ID, name string) error {
 	if len(ids) == 0 {
 		return &FieldError{Field: "jobIDs", Problem: rules.Missing}
@@ -111,7 +116,7 @@ func (s *Service) Requeue(ctx context.Context, ids []ID, name string) error {
 		if len(found) == 0 {
 			return fmt.Errorf("%w: none of %d ids", ErrNotFound, len(ids))
 		}
-		var more error // what is missing for any of them is locked at once
+		var more error // all missing locks are noted before the next try
 		for i := range found {
 			if err := errors.Join(l.AddSequenceOf(&found[i]), l.AddKeys(&found[i], cmp.Or(name, found[i].Name))); err != nil {
 				more = err

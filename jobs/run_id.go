@@ -10,9 +10,9 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// TaskID returns the id of the task that the present run of j is, or its last one. It depends on which job it is, by ID and Created, and on its Run
-// alone, so that every process, before and after a crash, gives one run one id; jobs of two databases have different ones. That of a job which was made of a task is
-// the task's own ([TaskOf]).
+// TaskID returns the id of the task of the present or last run of j. It depends only on the ID,
+// Created and Run of j. So all processes, before and after a crash, give one run one id, and two
+// databases never share one. For a job made of a task it is the id of that task ([TaskOf]).
 func TaskID(j Row) task.ID {
 	if id, ok := TaskOf(&j.Job); ok {
 		return id
@@ -20,32 +20,33 @@ func TaskID(j Row) task.ID {
 	return RunOf(&j).TaskID()
 }
 
-// Run tells one run of a job from every other.
+// Run identifies one run of a job.
 type Run struct {
 	ID ID
-	// Number is the job's [Job.Run].
+	// Number is [Row].Run of the job.
 	Number int64
-	// Created is the job's, in microseconds: ids begin anew with a new database.
+	// Created is the time of creation of the job, in microseconds, since ids start again in a new
+	// database.
 	Created int64
 }
 
 // RunOf returns the present run of j, or its last one.
 func RunOf(j *Row) Run { return Run{j.ID, j.Run, j.Created.UnixMicro()} }
 
-// TaskID returns the id of the task that the run is.
+// TaskID returns the id of the task of the run.
 func (r Run) TaskID() task.ID { return task.Derive("job", r.String()) }
 
-// HeaderRun is the header in which the task of a dispatched job tells which run of which job it is.
+// HeaderRun is the header of a dispatched task that names the run of its job.
 const HeaderRun = "swarmiji-job-run"
 
-// String is how a run travels.
+// String returns the run as text, for HeaderRun.
 func (r Run) String() string {
 	b := strconv.AppendInt(nil, int64(r.ID), 10)
 	b = strconv.AppendInt(append(b, ' '), r.Number, 10)
 	return string(strconv.AppendInt(append(b, ' '), r.Created, 10))
 }
 
-// ParseRun reads what String wrote.
+// ParseRun reads the text of String.
 func ParseRun(s string) (Run, bool) {
 	var n [3]int64
 	parts := strings.Split(s, " ")
@@ -62,7 +63,7 @@ func ParseRun(s string) (Run, bool) {
 	return r, r.String() == s
 }
 
-// CurrentRun returns the job if this run of it goes on, else [ErrStale].
+// CurrentRun returns the job of this run. Returns [ErrStale] if the run is over.
 func (s *Service) CurrentRun(ctx context.Context, r Run) (Row, error) {
 	j, err := s.currentRun(ctx, r)
 	return j, s.countStale(err)

@@ -7,17 +7,17 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// holding are the states of the job whose turn it is among those of a sequence key. PAUSED is one of them: a job that waits for its children has begun, and
-// would have to run beside the next one when they are done.
+// holding is the states of the job that has the turn of its sequence key. A PAUSED job keeps it: it
+// has begun, and would run beside the next one when its children are done.
 func holding() []State { return []State{Queued, RunQueued, Running, Paused} }
 
-// held tells whether a job of the key has the turn.
+// held reports whether a job of the key has the turn.
 func (s *Service) held(ctx context.Context, t *txn.Step, key string) (bool, error) {
 	found, err := t.Tx.OfSequence(ctx, key, jobstore.Page{States: holding(), Limit: 1})
 	return len(found) > 0, err
 }
 
-// promote gives the turn to the oldest of those that wait, if nobody has it.
+// promote gives the turn to the oldest waiting job, if no job has it.
 func (s *Service) promote(ctx context.Context, t *txn.Step, key string) error {
 	if key == "" {
 		return nil
@@ -33,7 +33,7 @@ func (s *Service) promote(ctx context.Context, t *txn.Step, key string) error {
 	return t.Save(ctx, &found[0])
 }
 
-// queue makes j QUEUED, or WAITING if it has not the turn and another job has.
+// queue makes j QUEUED, or WAITING if another job has the turn.
 func (s *Service) queue(ctx context.Context, t *txn.Step, j *Row) error {
 	if j.SequenceKey == "" || j.State == Queued || j.State == RunQueued || j.State == Running || j.State == Paused {
 		j.State = Queued

@@ -17,29 +17,33 @@ import (
 	"github.com/swarmiji/swarmiji/when"
 )
 
-// DefaultPoll is how often those who wait look by themselves.
+// DefaultPoll is the default of [Config].Poll.
 const DefaultPoll = time.Second
 
-// Config configures a [Service]. Only Store must be set.
+// Config configures a [Service]. Only Store is required.
 type Config struct {
 	// Store keeps the jobs. The service does not close it.
 	Store Store
-	// Repeats says how repeats are read: with Snap, HOURLY, DAILY and WEEKLY are what Bedrock's server makes of them.
+	// Repeats says how repeats are read. With Snap, HOURLY, DAILY and WEEKLY have the same effect
+	// as in Bedrock's server.
 	Repeats when.RepeatConfig
-	// Reanchor has repeats that count from SCHEDULED skip the runs that were missed, and go on with the first slot after now, if they only add
-	// and the interval is below four hours. Off: missed runs are made up for, back to back.
+	// Reanchor makes some repeats skip missed runs and go on with the first slot after now. It
+	// concerns repeats that count from SCHEDULED, only add, and have an interval below four hours.
+	// Off: missed runs are made up for, back to back.
 	Reanchor bool
-	// Poll is how often those who wait look by themselves, for what no word came of. 0: 1 s. From 10 ms to 1 min.
+	// Poll is the time between polls of waiting callers, for jobs that no word came of. Default: 1
+	// s. From 10 ms to 1 min.
 	Poll time.Duration
-	// Keep is how long jobs of a queue, and those with a Key, are kept when they are over, so that an answer that comes late or twice is told from one that nobody
-	// knows. 0: 24 h. At most [task.MaxTimeLimit].
+	// Keep is the retention of jobs that are over and have a Queue or a Key. A late or repeated
+	// answer is then told from an unknown one. Default: 24 h. At most [task.MaxTimeLimit].
 	Keep time.Duration
-	// EarlyFor is how long an answer is kept that comes before its job awaits it. 0: 1 min. At most [task.MaxTimeLimit].
+	// EarlyFor is the retention of an early answer. Default: 1 min. At most [task.MaxTimeLimit].
 	EarlyFor time.Duration
-	// OnAnswer is told of every answer that was not Accepted, with its Receipt, and by Purge of early ones that nobody has claimed, as [Unknown]. It is quick, and
-	// may be called from any goroutine. nil: nobody is told.
+	// OnAnswer receives each answer that was not Accepted, with its Receipt. Purge passes it the
+	// early answers that no job claimed, as [Unknown]. It is quick, and is called from any
+	// goroutine. nil: none.
 	OnAnswer func(Answer, Receipt)
-	// Logger is told of what no caller hears. nil: slog.Default().
+	// Logger logs errors that no caller receives. Default: slog.Default().
 	Logger *slog.Logger
 }
 
@@ -49,21 +53,24 @@ const (
 	DefaultEarlyFor = time.Minute
 )
 
-// Service holds the rules of a job's life. All methods may be called from any goroutine, and by any number of processes over one
-// database. An error that wraps [ErrUnavailable] leaves open whether something was done.
+// Service applies the rules of jobs. All methods are safe for concurrent use, in any number of
+// processes over one database. After an error that wraps [ErrUnavailable] the outcome of the call
+// is unknown.
 type Service struct {
 	c     Config
 	log   *slog.Logger
 	count counters
 	wait  *waitlist.List
-	// noTaker and noDropper are set once the store's transactions are known not to be one.
+	// noTaker and noDropper are set once a transaction of the store is found not to be a Taker or a
+	// Dropper.
 	noTaker, noDropper atomic.Bool
 	windows            rules.Windows
 	txn                *txn.Engine
 	defaults           sync.Map // by the names of jobs: func(*Spec)
 }
 
-// New returns a service over c.Store. It does no I/O and starts no goroutine. All problems of c are returned, joined.
+// New returns a service over c.Store. It does no I/O and starts no goroutine. Returns all problems
+// of c, joined.
 func New(c Config) (*Service, error) {
 	var errs []error
 	if c.Store == nil {
@@ -101,18 +108,22 @@ func New(c Config) (*Service, error) {
 // Store returns the store of the service.
 func (s *Service) Store() Store { return s.c.Store }
 
-// SetDefaults has each job of a name made with the defaults that fn sets, whoever makes it, unless
-// [Spec].NoDefaults is set. fn is quick, and may be called from any goroutine.
+// SetDefaults applies fn to the Spec of each new job of a name, in all calls of this service,
+// unless [Spec].NoDefaults is set. fn is quick, and may be called from any goroutine.
 func (s *Service) SetDefaults(name string, fn func(*Spec)) { s.defaults.Store(name, fn) }
 
-// Close ends every Get with [ErrClosed], those that wait and those to come, and waits until nothing of the service runs any more. What was on its way to
-// them is given back. All other methods go on working for as long as the store does, so that who stops can still end his jobs. It is idempotent. When
-// ctx ends before, its error is returned, and what is under way is given up.
+// Close ends every Get with [ErrClosed], now and later, and waits until no goroutine of the service
+// runs. Claims that no caller has seen are given back. It is idempotent. Returns the error of ctx
+// if ctx ends first; running work is then abandoned.
+//
+// All other methods work as long as the store does, so that a program that stops can still end its
+// jobs.
 func (s *Service) Close(ctx context.Context) error {
 	return errors.Join(s.wait.Close(ctx), s.txn.Wait(ctx))
 }
 
-// Lead returns a part in serving a queue: the leader hands out the jobs of c.Queue while it has the lease of the queue, and stands by else. Close it.
+// Lead returns a leader of a queue. It claims the jobs of c.Queue while it has the lease of the
+// queue, and stands by otherwise. Close it.
 func (s *Service) Lead(c queue.LeaderConfig) (*queue.Leader, error) {
 	return queue.NewLeader(queue.Host{
 		Store: s.c.Store, Closed: s.wait.Look.Ctx.Done(), Complete: s.dress, GiveBack: s.returned,
@@ -120,42 +131,42 @@ func (s *Service) Lead(c queue.LeaderConfig) (*queue.Leader, error) {
 	}, c)
 }
 
-// Stats is what a service has done since it was made, in this process.
+// Stats counts what a service has done in this process since New.
 type Stats struct {
-	Created   int64 // jobs made
-	Existed   int64 // unique jobs that were there
-	Taken     int64 // jobs handed out
-	GivenUp   int64 // jobs that failed because ten repetitions after RetryAfter were used up
-	GivenBack int64 // jobs that nobody had seen
+	Created   int64 // jobs created
+	Existed   int64 // unique jobs that existed
+	Taken     int64 // jobs claimed
+	GivenUp   int64 // jobs that failed after ten claims by RetryAfter
+	GivenBack int64 // claims that no caller had seen
 	Renewed   int64 // leases renewed
 	Updated   int64
-	Finished  int64 // runs that have ended well
+	Finished  int64 // runs that succeeded
 	Retried   int64
-	Failed    int64 // runs that failed, those included whose repeat has no next run
+	Failed    int64 // runs that failed, also since their repeat has no next run
 	Deleted   int64
 	Cancelled int64
 	Requeued  int64
-	Stale     int64 // what was refused with ErrStale
-	Waiting   int64 // Gets that wait right now
+	Stale     int64 // calls that returned ErrStale
+	Waiting   int64 // calls of Get that wait now
 	Withdrawn int64
-	Expected  int64 // keys that runs have announced
+	Expected  int64 // keys that Expect has reserved
 	Awaiting  int64 // attempts that began to wait for an answer
-	Accepted  int64 // answers that a job has got, early ones included that it has claimed
-	Early     int64 // answers that were kept for a job that does not await them yet
+	Accepted  int64 // answers that a job accepted, claimed early ones included
+	Early     int64 // answers that were stored before their job awaits them
 	Late      int64 // answers for jobs that were over
 	Duplicate int64 // answers for jobs that had one
-	Unknown   int64 // early answers that nobody has claimed
-	Purged    int64 // jobs deleted because their time was over
-	TimedOut  int64 // jobs handed out here because no answer came in time
+	Unknown   int64 // early answers that no job claimed
+	Purged    int64 // jobs deleted after their retention
+	TimedOut  int64 // jobs claimed here since no answer came in time
 }
 
-// counters are Stats while they are counted.
+// counters holds the counts of Stats.
 type counters struct {
 	created, existed, taken, givenUp, givenBack, renewed, updated, finished, retried, failed, deleted, cancelled, requeued, stale, waiting atomic.Int64
 	withdrawn, expected, awaiting, accepted, early, late, duplicate, unknown, purged, timedOut                                             atomic.Int64
 }
 
-// Stats returns what was counted.
+// Stats returns the counts since New.
 func (s *Service) Stats() Stats {
 	c := &s.count
 	return Stats{
@@ -167,7 +178,7 @@ func (s *Service) Stats() Stats {
 	}
 }
 
-// counted adds one to n if err is nil, and notes what was stale. It returns err.
+// counted adds one to n if err is nil, and counts ErrStale. It returns err.
 func (s *Service) counted(n *atomic.Int64, err error) error {
 	switch {
 	case err == nil:
@@ -178,7 +189,7 @@ func (s *Service) counted(n *atomic.Int64, err error) error {
 	return err
 }
 
-// countStale notes what was stale. It returns err.
+// countStale counts err if it is ErrStale. It returns err.
 func (s *Service) countStale(err error) error {
 	if errors.Is(err, ErrStale) {
 		s.count.stale.Add(1)

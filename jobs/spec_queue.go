@@ -12,10 +12,11 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// DefaultAttemptTimeout is how long an attempt of a queue's job may take, and how long an answer is awaited, unless something else is said.
+// DefaultAttemptTimeout is the default time limit of an attempt of a queue's job, and of the wait
+// for an answer.
 const DefaultAttemptTimeout = 24 * time.Hour
 
-// draftQueue looks at what a spec says of queues and of answers, and brings it to its job.
+// draftQueue checks the fields of a spec for queues and answers, and sets them in its job.
 func (s *Service) draftQueue(j *Row, spec *Spec) error {
 	j.Queue, j.Key, j.UniqueKey, j.Respond = spec.Queue, spec.Key, spec.UniqueKey, spec.Respond
 	if err := checkKeyField("key", spec.Key); err != nil {
@@ -54,7 +55,7 @@ func (s *Service) draftQueue(j *Row, spec *Spec) error {
 	return nil
 }
 
-// onlyInQueue refuses what means nothing without a queue.
+// onlyInQueue refuses fields that need a queue.
 func onlyInQueue(spec *Spec) error {
 	var field string
 	switch {
@@ -70,7 +71,7 @@ func onlyInQueue(spec *Spec) error {
 	return &FieldError{Field: field, Problem: "only together with queue"}
 }
 
-// checkKeyField looks at a key, which may be empty.
+// checkKeyField checks a key, which may be empty.
 func checkKeyField(field, key string) error {
 	switch {
 	case len(key) > MaxKey:
@@ -89,7 +90,8 @@ func checkTimeout(d time.Duration) (time.Duration, error) {
 	return rules.WholeMicros(d), nil
 }
 
-// thousandths returns a weight in thousandths, rounded up: of the digits that write it, since 1.1 times 1000 is a little more than 1100.
+// thousandths returns a weight in thousandths, rounded up. It uses the decimal digits, since 1.1
+// times 1000 is a little more than 1100.
 func thousandths(weight float64) (int64, error) {
 	bad := &FieldError{Field: "weight", Problem: rules.Malformed}
 	if math.IsNaN(weight) || weight < 0 || weight > float64(MaxWeight/1000) {

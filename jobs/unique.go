@@ -9,7 +9,7 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// there returns the job that a unique spec means, nil if there is none. With several it is the oldest.
+// there returns the oldest job that a unique spec means, nil if there is none.
 func (m *maker) there(ctx context.Context, spec *Spec) (*Row, error) {
 	p := jobstore.Page{Limit: 1}
 	for {
@@ -26,7 +26,7 @@ func (m *maker) there(ctx context.Context, spec *Spec) (*Row, error) {
 	}
 }
 
-// same returns the copy of j that this transaction works with already, if it is a parent of another.
+// same returns the copy of j that this transaction has locked as a parent, if there is one.
 func (m *maker) same(j *Row) *Row {
 	if p := m.Parents[j.ID]; p != nil {
 		return p
@@ -34,12 +34,12 @@ func (m *maker) same(j *Row) *Row {
 	return j
 }
 
-// meet brings what is asked for to the job that is there.
+// meet applies a spec to the existing job.
 func (m *maker) meet(ctx context.Context, old, j *Row, spec *Spec) error {
 	if old.Parent != j.Parent {
 		return fmt.Errorf("%w: job %d", ErrOtherParent, old.ID)
 	}
-	// A sequence key is for life: with another one than the job has, two jobs of it could run at a time.
+	// A job keeps its sequence key: with another one, two jobs of it could run at a time.
 	if j.SequenceKey != "" && j.SequenceKey != old.SequenceKey {
 		return &FieldError{Field: "sequenceKey", Problem: fmt.Sprintf("job %d is there and has another", old.ID)}
 	}
@@ -61,7 +61,7 @@ func (m *maker) meet(ctx context.Context, old, j *Row, spec *Spec) error {
 	return m.Save(ctx, old)
 }
 
-// rename gives j a name, under which its keys have to be free; they may be locked already.
+// rename gives j a name, under which its keys have to be free. They may be locked already.
 func (s *Service) rename(ctx context.Context, t *txn.Step, j *Row, name string) error {
 	if name == "" || name == j.Name {
 		return nil

@@ -9,24 +9,27 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Update changes a job where it stands.
+// Update describes a change of a job.
 type Update struct {
 	ID ID
-	// Token is that of the run. 0: whoever asks, may, whether the job runs or not.
+	// Token is the fencing token of the attempt. 0: any caller may, whether the job runs or not.
 	Token int64
-	// Data are the job's from now on, and must be set.
+	// Data replaces the job's data, and is required.
 	Data []byte
-	// Repeat, if set, is the job's from now on, and its NextRun is reckoned anew: SCHEDULED counts from when its run, or the next one, was to begin,
-	// STARTED from its last run, FINISHED from now. "": it does not repeat any more, and NextRun stays.
+	// Repeat, if set, replaces the job's, and its NextRun is computed anew. SCHEDULED counts from
+	// the time at which its run, or the next one, was due. STARTED counts from its last run,
+	// FINISHED from now. "": it no longer repeats, and NextRun stays.
 	Repeat task.Opt[string]
-	// Priority, if set, is the job's from now on.
+	// Priority, if set, replaces the job's.
 	Priority task.Opt[int]
-	// NextRun, if not zero, is when it runs next, rounded up to a microsecond; it goes before Repeat. Of one that is RUNQUEUED it is when it is handed out
-	// again. One that runs and repeats gets another when its run ends.
+	// NextRun, if not zero, is the next run, rounded up to a microsecond; it goes before Repeat. A
+	// RUNQUEUED job is claimed again then. A running job that repeats gets another one when its run
+	// ends.
 	NextRun time.Time
 }
 
-// Update replaces the data of a job in any state, and what else is set. Who asks about the job sees it at once: it is how a run tells of its progress.
+// Update replaces the data of a job in any state, and the other set fields. Queries show it at
+// once: a run reports its progress by it.
 func (s *Service) Update(ctx context.Context, u Update) error {
 	if u.Data == nil {
 		return &FieldError{Field: "data", Problem: rules.Missing}

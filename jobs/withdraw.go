@@ -9,9 +9,14 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// Withdraw makes a job CANCELLED that is not over; who runs it has lost its run, and an answer that comes for it is late. One that is CANCELLED already stays so, which is
-// no error; [ErrOver] says that it has come to another end, [ErrHasChildren] that it has children. Its parent does not wait for it any more, and the next one of its sequence key has
-// its turn. A task with conditions whose job it is ends as revoked when the runner of its queue looks next (runner.Config.Sweep). A job that has a Queue or a Key is kept for Config.Keep, any other until it is deleted.
+// Withdraw makes a job CANCELLED that is not over. Its worker loses the run, and a later answer is
+// late. Its parent no longer waits for it, and the next job of its sequence key has its turn. A job
+// with a Queue or a Key is kept for Config.Keep; others until they are deleted. A CANCELLED job
+// stays so, without an error.
+//
+// Returns [ErrOver] if the job has another end, and [ErrHasChildren] if it has children. If the job
+// is that of a task with conditions, the runner of its queue revokes the task at its next look
+// (runner.Config.Sweep).
 func (s *Service) Withdraw(ctx context.Context, id ID) error {
 	err := s.txn.One(ctx, id, func(ctx context.Context, t *txn.Step, j *Row) error {
 		switch {

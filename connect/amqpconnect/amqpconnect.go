@@ -1,4 +1,4 @@
-// Package amqpconnect says where RabbitMQ is and how to reach it, once for all of its adapters.
+// Package amqpconnect configures the connection to RabbitMQ, once for all of its adapters.
 package amqpconnect
 
 import (
@@ -7,9 +7,9 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Config is how amqpbroker, amqpresults and amqpevents connect to RabbitMQ. URLs is the only field
-// that must be set. Each adapter makes connections of its own: a server that is short of memory
-// stops reading from all connections that publish.
+// Config configures the connections of amqpbroker, amqpresults and amqpevents. Only URLs is
+// required. Each adapter makes connections of its own: a server that is short of memory stops
+// reading from all connections that publish.
 type Config struct {
 	// URLs of the nodes of one cluster, tried in turn: amqp://user:password@host:port/vhost, or
 	// amqps:// for TLS. An unknown parameter is an error. The parameters are:
@@ -24,10 +24,10 @@ type Config struct {
 	// is TLS 1.2. With an amqp URL it is an error. nil: what the URL says, else the system's
 	// authorities.
 	TLS *tls.Config
-	// Name is shown in the server's list of connections, with what each is for after it. "":
+	// Name is shown in the server's list of connections, followed by the purpose of each. Default:
 	// "swarmiji".
 	Name string
-	// Backoff is between two rounds over all URLs. Zero: full jitter, up to 100 ms at first and up
-	// to 5 s in the end.
+	// Backoff is the wait between two rounds over all URLs. Default: full jitter, up to 100 ms at
+	// first and up to 5 s in the end.
 	Backoff task.Backoff
 }

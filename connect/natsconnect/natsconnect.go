@@ -1,4 +1,4 @@
-// Package natsconnect says where NATS is and how to reach it, once for all of its adapters.
+// Package natsconnect configures the connection to NATS, once for all of its adapters.
 package natsconnect
 
 import (
@@ -9,8 +9,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Config is how natsbroker, natsresults, natsevents and natsschedule connect to NATS. Either URLs
-// or InProcess must be set. Each adapter makes a connection of its own.
+// Config configures the connections of natsbroker, natsresults, natsevents and natsschedule. Either
+// URLs or InProcess is required. Each adapter makes a connection of its own.
 type Config struct {
 	// URLs of the nodes of one cluster, in any order: nats://user:password@host:port,
 	// nats://token@host:port, or tls:// to insist on TLS. Further nodes are learnt from the servers.
@@ -27,14 +27,14 @@ type Config struct {
 	Credentials string
 	// NKeySeed is a file with an nkey seed. It is read when the adapter connects first. "": none.
 	NKeySeed string
-	// Name is shown in the server's list of connections. "": "swarmiji".
+	// Name is shown in the server's list of connections. Default: "swarmiji".
 	Name string
-	// PingInterval is how often the client asks for a sign of life; a silent server is given up at
-	// the third question. 0: 5 s.
+	// PingInterval is the time between pings. A silent server is given up at the third ping.
+	// Default: 5 s.
 	PingInterval time.Duration
-	// DialTimeout bounds one attempt to connect, TLS and the handshake included. 0: 5 s.
+	// DialTimeout bounds one attempt to connect, TLS and the handshake included. Default: 5 s.
 	DialTimeout time.Duration
-	// Backoff is between two rounds over all URLs. Zero: full jitter, up to 100 ms at first and up
-	// to 5 s in the end.
+	// Backoff is the wait between two rounds over all URLs. Default: full jitter, up to 100 ms at
+	// first and up to 5 s in the end.
 	Backoff task.Backoff
 }

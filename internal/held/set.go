@@ -28,9 +28,9 @@ type Config[K comparable, V Member] struct {
 
 	// Renews reports whether a record's lease is to be renewed. Default: each is.
 	Renews func(V) bool
-	// Renew renews the leases of records, which then begin at asked or later. errs has nil for a
-	// renewed one, and else why it is lost. With err nothing is known of them: they are renewed the
-	// next time, since a lease that has ended can be renewed while nobody claimed the record.
+	// Renew renews the leases of records, which then begin at asked or later. errs holds nil for a
+	// renewed record, and else why it is lost. With err the leases are unknown. They are renewed
+	// the next time: a lease that has ended can be renewed while no other claimed the record.
 	Renew func(ctx context.Context, vs []V) (errs []error, asked time.Time, err error)
 	// Lost is called for a record that Renew says is lost, unless it was settled or released
 	// meanwhile. It calls Lose.

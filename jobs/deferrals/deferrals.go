@@ -17,20 +17,19 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Config configures a [Store]. Only Jobs must be set.
+// Config configures a [Store]. Only Jobs is required.
 type Config struct {
-	// Jobs takes the answers. Its store keeps the deferrals.
+	// Jobs receives the answers. Its store keeps the deferrals.
 	Jobs *jobs.Service
-	// Keep is how long a deferral is remembered when it is over, so that an answer that comes late
-	// or twice is told from one that nobody knows. 0: [jobs.DefaultKeep]. At most
-	// [task.MaxTimeLimit].
+	// Keep is the retention of a deferral that is over. A late or repeated answer is then told from
+	// an unknown one. Default: [jobs.DefaultKeep]. At most [task.MaxTimeLimit].
 	Keep time.Duration
-	// Logger is told what no caller hears. nil: slog.Default().
+	// Logger logs errors that no caller receives. Default: slog.Default().
 	Logger *slog.Logger
 }
 
-// Store implements [deferral.Store]. All methods may be called from any goroutine, and by any
-// number of processes over one database.
+// Store implements [deferral.Store]. All methods are safe for concurrent use, in any number of
+// processes over one database.
 type Store struct {
 	jobs  *jobs.Service
 	store jobs.Store
@@ -118,8 +117,8 @@ func (c *change) othersTurn() bool {
 	return c.d != nil && !c.begun() && c.d.Phase != jobstore.DeferralReserved && !c.d.Claimed
 }
 
-// take gives the deferral to this attempt, with a key. An answer for the same key that no attempt
-// has been settled by stays.
+// take gives the deferral to this attempt, with a key. An answer for the same key stays, if it has
+// settled no attempt.
 func (c *change) take(ctx context.Context, key string) error {
 	if c.d == nil {
 		c.d = &jobstore.Deferral{Task: c.a.Task}
@@ -140,7 +139,7 @@ func (c *change) take(ctx context.Context, key string) error {
 	return nil
 }
 
-// free returns an error if somebody else awaits an answer for key.
+// free returns an ErrKeyTaken if another task or a job awaits an answer for key.
 func (c *change) free(ctx context.Context, key string) error {
 	other, err := c.tx.DeferralOf(ctx, c.a.Name, key)
 	if err != nil {
@@ -183,10 +182,10 @@ func (c *change) decide() {
 	c.until(c.now)
 }
 
-// until has the deferral looked at at a time, and not before.
+// until sets the Deadline, at which a consumer looks at the deferral.
 func (c *change) until(at time.Time) { c.d.Deadline, c.d.Due = at, at }
 
-// check looks at what a consumer gives.
+// check checks the arguments of a consumer.
 func check(a *deferral.Attempt, key string) error {
 	switch {
 	case key == "":

@@ -19,7 +19,7 @@ import (
 const (
 	defaultPrefetch = 256
 	defaultLease    = 30 * time.Second
-	poll            = 5 * time.Second // a look at least this often; words and known times come sooner
+	poll            = 5 * time.Second // the most time between looks
 	gap             = 2 * time.Millisecond
 	callTimeout     = 10 * time.Second
 	purgeEvery      = time.Minute
@@ -80,7 +80,7 @@ func (s *Store) Subscribe(_ context.Context, queues []string, o broker.Subscribe
 	return b, nil
 }
 
-// notify has Receive look at once.
+// notify wakes Receive.
 func (b *subscription) notify() {
 	select {
 	case b.wake <- struct{}{}:
@@ -117,7 +117,7 @@ func (b *subscription) Receive(ctx context.Context) (deferral.Delivery, error) {
 	}
 }
 
-// next returns a delivery that was not handed out.
+// next returns a claimed delivery that no call has received.
 func (b *subscription) next() *delivery {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -131,7 +131,7 @@ func (b *subscription) next() *delivery {
 	return nil
 }
 
-// fill claims what is due, and waits for that if nothing is.
+// fill claims due deferrals, or waits for them if none is due.
 func (b *subscription) fill(ctx context.Context) error {
 	b.mu.Lock()
 	all, _ := b.held.Len()
@@ -177,14 +177,14 @@ func (b *subscription) fill(ctx context.Context) error {
 	return nil
 }
 
-// lookIn has the next look wait.
+// lookIn delays the next look.
 func (b *subscription) lookIn(d time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.again = time.Now().Add(d)
 }
 
-// pause waits for a time, for word, or for an end.
+// pause waits for a time, a word or an end.
 func (b *subscription) pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -199,7 +199,7 @@ func (b *subscription) pause(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// purge deletes what was kept long enough, until ctx ends.
+// purge deletes expired records until ctx ends.
 func (b *subscription) purge(ctx context.Context) {
 	for wake.Sleep(ctx, purgeEvery) {
 		if _, err := b.s.jobs.Purge(ctx); err != nil && ctx.Err() == nil {
@@ -208,7 +208,7 @@ func (b *subscription) purge(ctx context.Context) {
 	}
 }
 
-// renew renews the leases of deliveries. It is not cut short by Close.
+// renew renews the leases of deliveries. Close does not cut it short.
 func (b *subscription) renew(ctx context.Context, ds []*delivery) (errs []error, asked time.Time, err error) {
 	asked = time.Now()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
@@ -231,7 +231,7 @@ func (b *subscription) renew(ctx context.Context, ds []*delivery) (errs []error,
 	return errs, asked, nil
 }
 
-// lose says that a delivery which is not settled is another consumer's.
+// lose marks an unsettled delivery as lost to another consumer.
 func (b *subscription) lose(d *delivery, _ error) {
 	if d.Lose() {
 		close(d.lost)

@@ -1,8 +1,8 @@
-// Package jobstore has the records that a store of jobs keeps, and the port to it: [Store] and [Tx].
-// Adapters import it alone. The records are jobs, early answers, deferrals of tasks, and leases of
-// queues. The rules of their life are in package jobs, above the transactions.
+// Package jobstore holds the records of a store of jobs, and the port to it: [Store] and [Tx].
+// Adapters import no other package of jobs. The records are jobs, early answers, deferrals of
+// tasks, and leases of queues. Their rules are in package jobs, above the transactions.
 //
-//   - job.go, handout.go: Job, and Job as it was handed out; errors.go: what can go wrong
+//   - job.go, row.go, handout.go: Job, as stored and as claimed; errors.go: the errors
 //   - store.go, tx.go: the port
 //   - early.go, deferral.go, lease.go: the other records
 package jobstore

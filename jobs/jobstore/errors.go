@@ -7,38 +7,41 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// The classes of errors, beside which a store's own error stands. They never hold a secret.
+// The classes of errors. A store adds its own error to the chain. None holds a secret.
 var (
-	// ErrNotFound: there is no job of this id.
+	// ErrNotFound: no job has this id.
 	ErrNotFound = errors.New("jobs: no such job")
-	// ErrNoJob: no job that was asked for is due.
+	// ErrNoJob: no requested job is due.
 	ErrNoJob = errors.New("jobs: no job is due")
-	// ErrBadJob: a job, or what was asked of one, is malformed.
+	// ErrBadJob: a job or a request is malformed.
 	ErrBadJob = errors.New("jobs: bad job")
-	// ErrState: the job's state, or that of its parent or children, forbids it. The errors below wrap it.
+	// ErrState: the state of the job, its parent or its children forbids the call. The errors below
+	// wrap it.
 	ErrState = errors.New("jobs: not in this state")
-	// ErrStale: the job was handed out to somebody else since, or its run is over.
+	// ErrStale: the job was claimed by another worker since, or its attempt is over.
 	ErrStale = errors.New("jobs: another run has it")
 	// ErrClosed: the store or the service was closed.
 	ErrClosed = errors.New("jobs: closed")
-	// ErrUnavailable: the store gave no answer. What was asked for may have been done.
+	// ErrUnavailable: the store gave no answer. The call may have had its effect.
 	ErrUnavailable = errors.New("jobs: store unavailable")
-	// ErrUnsupported: this store cannot do that; the text says what can.
+	// ErrUnsupported: this store cannot do it. The text names the stores or options that can.
 	ErrUnsupported = errors.New("jobs: unsupported")
 )
 
-// FieldError says which part of what was asked for is bad. It wraps [ErrBadJob].
+// FieldError names the bad field of a request. It wraps [ErrBadJob].
 type FieldError struct {
-	// Field is "name", "data", "repeat", "retryAfter", "sequenceKey", "jobPriority", "firstRun", "nextRun", "delay", "parentJobID", "lease",
-	// "jobIDs", "numResults", "queue", "weight", "windows", "timeout", "uniqueKey", "key", "unique", "mock", "result" or "answers".
+	// Field is one of these:
+	//   - "name", "data", "queue", "key", "unique", "uniqueKey", "sequenceKey", "parentJobID";
+	//   - "repeat", "retryAfter", "firstRun", "nextRun", "delay", "lease", "windows", "timeout";
+	//   - "jobPriority", "weight", "mock", "jobIDs", "numResults", "result", "answers".
 	Field string
-	// Problem is "missing", "malformed" or "too long", or a sentence where none of these says it.
+	// Problem is "missing", "malformed", "too long", or a sentence.
 	Problem string
-	// Detail, if not "", says more.
+	// Detail explains the problem. "": no detail.
 	Detail string
 }
 
-// Error returns the field and what is wrong with it.
+// Error returns the field, the problem and the detail.
 func (e *FieldError) Error() string {
 	text := ErrBadJob.Error() + ": " + e.Field + ": " + e.Problem
 	if e.Detail != "" {
@@ -50,51 +53,53 @@ func (e *FieldError) Error() string {
 // Unwrap returns [ErrBadJob].
 func (e *FieldError) Unwrap() error { return ErrBadJob }
 
-// What the state of a job, or of those around it, forbids. Each wraps [ErrState].
+// The errors of calls that a state forbids. Each wraps [ErrState].
 var (
-	// ErrNotRunning: to finish, retry or fail a job, it has to run.
+	// ErrNotRunning: only a running job can be finished, retried or failed.
 	ErrNotRunning = fmt.Errorf("%w: the job does not run", ErrState)
-	// ErrParentNotPaused: to finish or retry a child, its parent has to wait for it.
+	// ErrParentNotPaused: a child can be finished or retried only while its parent is PAUSED.
 	ErrParentNotPaused = fmt.Errorf("%w: the job's parent is not paused", ErrState)
-	// ErrIsRunning: a job that runs cannot be deleted.
+	// ErrIsRunning: a running job cannot be deleted.
 	ErrIsRunning = fmt.Errorf("%w: the job runs", ErrState)
 	// ErrChildrenRunning: a job that is PAUSED cannot be deleted.
 	ErrChildrenRunning = fmt.Errorf("%w: the job is paused, for its children or for its parent", ErrState)
-	// ErrOutstanding: the job has children that are not over, or FAILED, and so cannot go.
+	// ErrOutstanding: the job cannot be deleted, since it has children that are not over, or
+	// FAILED.
 	ErrOutstanding = fmt.Errorf("%w: the job has outstanding children", ErrState)
-	// ErrParentState: to get a child, a job has to run or to be PAUSED.
+	// ErrParentState: only a job that runs or is PAUSED can get a child.
 	ErrParentState = fmt.Errorf("%w: the parent neither runs nor is paused", ErrState)
 	// ErrGrandchild: a child cannot have children.
 	ErrGrandchild = fmt.Errorf("%w: the parent is itself a child", ErrState)
-	// ErrMockDiffers: a parent and its child have the same Mock.
+	// ErrMockDiffers: a parent and its child must have the same Mock.
 	ErrMockDiffers = fmt.Errorf("%w: parent and child differ in Mock", ErrState)
-	// ErrParentNotFound: there is no job of the parent's id.
+	// ErrParentNotFound: no job has the parent's id.
 	ErrParentNotFound = fmt.Errorf("%w: there is no such parent", ErrState)
-	// ErrOtherParent: the unique job that is there has another parent, or has none, or has one while none was named.
+	// ErrOtherParent: the existing unique job has another parent, or only one of the two has a
+	// parent.
 	ErrOtherParent = fmt.Errorf("%w: the job that is there has another parent", ErrState)
-	// ErrHasChildren: a job that has children cannot be cancelled.
+	// ErrHasChildren: a job with children cannot be cancelled.
 	ErrHasChildren = fmt.Errorf("%w: the job has children", ErrState)
-	// ErrKeyTaken: a job that is not over has this key already. [KeyTakenError] says which one.
+	// ErrKeyTaken: a job or a task that is not over has this key. [KeyTakenError] says which one.
 	ErrKeyTaken = fmt.Errorf("%w: another job has this key", ErrState)
 	// ErrOver: a job that is over cannot be withdrawn.
 	ErrOver = fmt.Errorf("%w: the job is over", ErrState)
-	// ErrAnswerThere: the run has its answer, and cannot expect another.
+	// ErrAnswerThere: the attempt has its answer, and cannot expect another.
 	ErrAnswerThere = fmt.Errorf("%w: the answer has come", ErrState)
 	// ErrNoParent: only children can be cancelled.
 	ErrNoParent = fmt.Errorf("%w: the job has no parent", ErrState)
 )
 
-// KeyTakenError says which job has a key. It wraps [ErrKeyTaken].
+// KeyTakenError names the job or the task that has a key. It wraps [ErrKeyTaken].
 type KeyTakenError struct {
-	// Key is the Key or the UniqueKey that was asked for.
+	// Key is the requested Key or UniqueKey.
 	Key string
-	// Job has it, and is not over. 0: Task, or another job of the same CreateAll.
+	// Job has the key, and is not over. 0: Task has it, or another job of the same CreateAll.
 	Job ID
-	// Task has it, and waits for its answer. "": Job.
+	// Task has the key, and waits for its answer. "": Job has it.
 	Task task.ID
 }
 
-// Error says which job has which key.
+// Error names the key, and the job or the task.
 func (e *KeyTakenError) Error() string {
 	switch {
 	case e.Task != "":
@@ -108,7 +113,8 @@ func (e *KeyTakenError) Error() string {
 // Unwrap returns [ErrKeyTaken].
 func (e *KeyTakenError) Unwrap() error { return ErrKeyTaken }
 
-// RunOver reports whether err says that a run is over or another's, or that its job is gone.
+// RunOver reports whether err says that an attempt is over, that another worker has it, or that its
+// job is deleted.
 func RunOver(err error) bool {
 	return errors.Is(err, ErrStale) || errors.Is(err, ErrNotFound) || errors.Is(err, ErrNotRunning)
 }

@@ -2,29 +2,29 @@ package jobstore
 
 import "time"
 
-// Handout is a job that was handed out, as it is shown to the worker that got it.
+// Handout is a claimed job, as its worker sees it.
 type Handout struct {
-	// Row is the job as it is now. Its Token is what ends the run.
+	// Row is the job after the claim. Its Token ends the attempt.
 	Row
-	// ParentData are the data of its parent. nil: it has none.
+	// ParentData is the data of its parent. nil: it has no parent.
 	ParentData []byte
-	// FinishedChildren and CancelledChildren are those of a parent that goes on, in the order of
-	// their ids. Its next Finish deletes them.
+	// FinishedChildren and CancelledChildren are the ended children of a parent that goes on, in
+	// the order of their ids. The next Finish of the parent deletes them.
 	FinishedChildren, CancelledChildren []Child
-	// GivenUp: the ten repetitions of a job with RetryAfter are used up. It is FAILED, and was not
-	// handed out.
+	// GivenUp: a job with RetryAfter has used its ten claims. It is FAILED, and was not claimed
+	// again.
 	GivenUp bool
-	// Refused is why the attempt of a queue's job has failed before it has begun: its type refused
-	// the data, or another job has its key. A runner treats it as a failed attempt.
+	// Refused is why the attempt of a queue's job failed before it began: its type refused the
+	// data, or another job has its key. A runner treats it as a failed attempt.
 	Refused error
-	// Before is what GiveBack restores.
+	// Before is the state that GiveBack restores.
 	Before Before
-	// Asked is a time of this process's clock, just before the store's time was read. The lease
-	// begins no earlier.
+	// Asked is this process's time just before the store's time was read. The lease begins no
+	// earlier.
 	Asked time.Time
 }
 
-// Before is what a job was before it was handed out.
+// Before is a part of a job before its claim.
 type Before struct {
 	State   State
 	NextRun time.Time

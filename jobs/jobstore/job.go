@@ -8,29 +8,30 @@ import (
 	"unicode/utf8"
 )
 
-// ID names a job. Ids are positive, begin with 1, grow in the order in which jobs are made, are never used again, and stay below
-// 2^53, so that every JSON parser reads them as they are.
+// ID identifies a job. Ids are positive, begin with 1, and grow in the order in which jobs are
+// created. No id is used twice. Ids stay below 2^53, so that every JSON parser reads them exactly.
 type ID int64
 
-// State is where a job stands.
+// State is the state of a job.
 type State string
 
-// The states. A job that is over is deleted, FINISHED (a child, which its parent still wants to see), FAILED or CANCELLED.
+// The states. A job that is over is deleted, FINISHED, FAILED or CANCELLED. FINISHED is a child
+// that its parent has not seen yet, or a job that is kept for a time.
 const (
-	Queued    State = "QUEUED"    // runs when its time has come
-	RunQueued State = "RUNQUEUED" // runs, and is handed out again at NextRun if it has not ended by then
+	Queued    State = "QUEUED"    // runs at NextRun
+	RunQueued State = "RUNQUEUED" // runs, and is claimed again at NextRun
 	Running   State = "RUNNING"   // runs
-	Paused    State = "PAUSED"    // a parent that waits for its children, or a child that waits for its parent to pause
-	Waiting   State = "WAITING"   // waits for the job before it that has the same sequence key
+	Paused    State = "PAUSED"    // a parent waits for its children, or a child for its parent to pause
+	Waiting   State = "WAITING"   // waits for an earlier job of its sequence key
 	Finished  State = "FINISHED"
 	Failed    State = "FAILED"
 	Cancelled State = "CANCELLED"
 )
 
-// Active reports whether a job of this state runs or may be handed out.
+// Active reports whether a job of this state runs or may be claimed.
 func (s State) Active() bool { return s == Queued || s == RunQueued || s == Running }
 
-// Runs reports whether a job of this state was handed out and has not ended.
+// Runs reports whether a job of this state was claimed and has not ended.
 func (s State) Runs() bool { return s == Running || s == RunQueued }
 
 // Limits of a job.
@@ -45,77 +46,88 @@ const (
 	DefaultPriority = 100
 )
 
-// Job is what users see of a record. jobs.Service changes its fields; a [Store] keeps them as they are,
-// in microseconds and in UTC, as a part of a [Row].
+// Job is the part of a record that users see. jobs.Service changes its fields. A [Store] keeps them
+// unchanged, times in microseconds and in UTC, as a part of a [Row].
 type Job struct {
 	ID ID
-	// Name says what is to be done: 1 to [MaxName] bytes of UTF-8 without a NUL. Workers ask for names by pattern.
+	// Name is the kind of work: 1 to [MaxName] bytes of UTF-8 without a NUL. Workers ask for names
+	// by pattern.
 	Name  string
 	State State
 	// Priority: lower goes first.
 	Priority int
-	// Data is a JSON object: what the job is about, and what it has reached so far.
+	// Data is a JSON object: the input of the job, and its progress.
 	Data []byte
-	// Created is when it was made.
+	// Created is when the job was created.
 	Created time.Time
-	// Changed is when anything of it was changed last.
+	// Changed is when any field was changed last.
 	Changed time.Time
-	// NextRun is when it is, or was, to be handed out.
+	// NextRun is when the job is, or was, to be claimed.
 	NextRun time.Time
-	// LastRun is when it was handed out last. Zero: never.
+	// LastRun is when it was claimed last. Zero: never.
 	LastRun time.Time
-	// Repeat is how it repeats, as [when.ParseRepeat] reads it and as it was given. "": it does not.
+	// Repeat is the rule by which it repeats, as it was given ([when.ParseRepeat]). "": it does not
+	// repeat.
 	Repeat string
-	// RetryAfter is after what time it is handed out again while it runs, as "+5 MINUTES". "": never.
+	// RetryAfter is the time after which it is claimed again while it runs, such as "+5 MINUTES".
+	// "": never.
 	RetryAfter string
-	// Parent is the job that this one is a child of. 0: none.
+	// Parent is the parent of this child. 0: none.
 	Parent ID
 	// SequenceKey: jobs of one key run one at a time, in the order of their ids. "": none.
 	SequenceKey string
-	// Mock: it is handed out only to who asks for such jobs, and never repeats.
+	// Mock: only workers that ask for such jobs claim it, and it never repeats.
 	Mock bool
-	// Reason is why it FAILED, or why its last attempt did. "": it has not, or nobody said.
+	// Reason is why it FAILED, or why its last attempt failed. "": neither, or no reason was given.
 	Reason string
 
-	// Queue: jobs of a queue are handed out by the queue's runner alone, as far as its limit and its throttler let it, and never by Get. "": none.
+	// Queue: only the runner of a queue claims its jobs, as its limit and its throttler let it. Get
+	// never does. "": no queue.
 	Queue string
-	// Weight is how much of its queue's limit it takes while it runs, in thousandths: 1000 is one. 0: nothing.
+	// Weight counts against the limit of its queue while it runs. In thousandths: 1000 is one. 0:
+	// nothing.
 	Weight int64
-	// Window holds the times at which it may start, as [when.Windows] writes them. "": any time.
+	// Window holds the times at which it may start, as text of [when.Windows]. "": any time.
 	Window string
-	// Timeout is how long an attempt may take, its answer included; in microseconds, 0 for no end.
+	// Timeout is the most time of an attempt, the wait for its answer included, in whole
+	// microseconds. 0: no limit.
 	Timeout time.Duration
-	// Deadline is when its present attempt times out. Zero: it is in none, or that has no end.
+	// Deadline is when the present attempt times out. Zero: no attempt, or no limit.
 	Deadline time.Time
-	// Attempt is the number of the present attempt, or of the last one, since the job was made,
-	// requeued or finished: 1 is the first. 0: none has begun. An attempt begins when the job is
-	// handed out while QUEUED or RUNQUEUED. It goes on where a lease has ended or an answer has come.
+	// Attempt numbers the present or last attempt since the job was created, requeued or finished:
+	// 1 is the first. 0: none has begun.
+	//
+	// An attempt begins when the job is claimed while QUEUED or RUNQUEUED. It goes on when a lease
+	// has ended or an answer has come.
 	Attempt int64
-	// UniqueKey: no other job of this name has it that is not over. "": none.
+	// UniqueKey: no other job of this name that is not over has it. "": none.
 	UniqueKey string
-	// Key is what an answer from outside names it by, together with its name: no other job of this name has it that is not over. "": none.
+	// Key names the job for an answer from outside, together with the job's name. No other job of
+	// this name that is not over has it. "": none.
 	Key string
-	// Phase is how far its attempt is. "": what runs it is at it.
+	// Phase is the phase of its attempt. "": its worker works on it.
 	Phase Phase
-	// Answer is the answer from outside, any JSON value. nil: there is none, or it was a refusal, which Reason then tells.
+	// Answer is the answer from outside, any JSON value. nil: there is none, or it was a refusal,
+	// whose text is in Reason.
 	Answer []byte
-	// Expires is when a job that is over is deleted. Zero: it is kept.
+	// Expires is when a job that is over is deleted. Zero: never.
 	Expires time.Time
 }
 
-// Phase is how far a job of state RUNNING is whose answer comes from outside.
+// Phase is the phase of a RUNNING job whose answer comes from outside.
 type Phase string
 
 // The phases.
 const (
-	Awaiting Phase = "AWAITING" // what runs it has sent a request, and is done with it until there is an answer: Due is its Deadline
-	Answered Phase = "ANSWERED" // there is an answer, at which what runs it is to look
+	Awaiting Phase = "AWAITING" // its request is sent; no worker has it; Due is its Deadline
+	Answered Phase = "ANSWERED" // its answer has come, and its worker has to look at it
 )
 
-// Over reports whether a job of this state has come to its end.
+// Over reports whether a job of this state has ended.
 func (s State) Over() bool { return s == Finished || s == Failed || s == Cancelled }
 
-// checkKey looks at a key that may be empty.
+// CheckKey checks a key, which may be empty. Returns an error that wraps [ErrBadJob] if it is no
+// Key or UniqueKey.
 func CheckKey(key string) error {
 	if len(key) > MaxKey || !utf8.ValidString(key) || strings.IndexByte(key, 0) >= 0 {
 		return fmt.Errorf("%w: a key is not at most %d bytes of text", ErrBadJob, MaxKey)
@@ -123,11 +135,11 @@ func CheckKey(key string) error {
 	return nil
 }
 
-// CheckName returns nil when name may be the name of a job, else an error that wraps [ErrBadJob].
+// CheckName checks the name of a job. Returns an error that wraps [ErrBadJob] if it is none.
 func CheckName(name string) error { return CheckText("name", name) }
 
-// CheckText returns nil when s may be a name or a key of a job, else an error that wraps [ErrBadJob]
-// and says what it is.
+// CheckText checks a name or a sequence key. Returns an error that wraps [ErrBadJob] and says what
+// it is, if it is none.
 func CheckText(what, s string) error {
 	if s == "" || len(s) > MaxName || !utf8.ValidString(s) || strings.IndexByte(s, 0) >= 0 {
 		return fmt.Errorf("%w: the %s is not 1 to %d bytes of text", ErrBadJob, what, MaxName)
@@ -135,8 +147,8 @@ func CheckText(what, s string) error {
 	return nil
 }
 
-// CheckData returns nil when data may be the data of a job: one JSON object of at most [MaxData] bytes in UTF-8. Else the error
-// wraps [ErrBadJob].
+// CheckData checks the data of a job: one JSON object of at most [MaxData] bytes in UTF-8. Returns
+// an error that wraps [ErrBadJob] otherwise.
 func CheckData(data []byte) error {
 	if len(data) > MaxData {
 		return fmt.Errorf("%w: data of %d bytes, more than %d", ErrBadJob, len(data), MaxData)

@@ -8,41 +8,43 @@ import (
 	"unicode/utf8"
 )
 
-// Row is a job as a [Store] keeps it. It adds what fences a run, names its task, and says when it
-// is due.
+// Row is a job as a [Store] keeps it. It adds fencing tokens, the number that names its task, and
+// its due time.
 type Row struct {
 	Job
 	// Run counts the runs: the times that the job was handed out while QUEUED. It is part of the id
 	// of the run's task ([TaskID]).
 	Run int64
-	// Token is the fence: it grows each time that the job is handed out, and an older one ends
+	// Token is the fencing token. Each claim makes it grow. A worker with an older one ends
 	// nothing.
 	Token int64
-	// Scheduled is the NextRun with which the present or last run began. Zero: it never ran.
+	// Scheduled is the NextRun of the present or last run. Zero: it never ran.
 	Scheduled time.Time
-	// Due is when a store may hand the job out. It is the NextRun of one that is QUEUED or
-	// RUNQUEUED, the end of the lease of one that is RUNNING, and its Deadline while it awaits its
-	// answer. Zero: not at all.
+	// Due is when a store may let the job be claimed. Zero: never. It is
+	//
+	//   - the NextRun of a job that is QUEUED or RUNQUEUED;
+	//   - the end of the lease of a RUNNING job;
+	//   - the Deadline of a job that awaits its answer.
 	Due time.Time
-	// Handouts counts how often a job with RetryAfter was handed out in its present run. 0 for other
-	// jobs, and for those that are handed out without end.
+	// Handouts counts the claims of a job with RetryAfter in its present run. 0 for other jobs, and
+	// for jobs that are claimed without end.
 	Handouts int32
 	// HasChildren: the job has, or had, children.
 	HasChildren bool
-	// Respond: what runs the job looks at its answer, which else ends the job.
+	// Respond: the worker of the job looks at its answer. Off: the answer ends the job.
 	Respond bool
-	// Message is the task with conditions that the job was made of, a JSON object. Save writes that
-	// of a new job. What reads jobs leaves it empty ([Finder.Messages] returns it). "": there is none.
+	// Message is the task with conditions that the job was made of, a JSON object. "": none. Save
+	// stores the Message of a new job. Reads leave it empty; [Finder.Messages] returns it.
 	Message string
 }
 
-// Simple reports whether the job stands for itself: to hand it out or to end it needs no look at others, nor at a rule of time, and it is not kept
-// when it has ended.
+// Simple reports whether the job concerns nothing else: no other job, no rule of time, no queue and
+// no key. It is not kept when it has ended.
 func (j *Row) Simple() bool {
 	return j.Repeat == "" && j.RetryAfter == "" && j.Parent == 0 && !j.HasChildren && j.SequenceKey == "" && j.Queue == "" && j.Key == ""
 }
 
-// Check returns every reason why a store must not keep j, joined, or nil. Each wraps [ErrBadJob].
+// Check returns all reasons why a store must not keep j, joined, or nil. Each wraps [ErrBadJob].
 func (j *Row) Check() error {
 	errs := []error{CheckName(j.Name)}
 	if j.SequenceKey != "" {
@@ -71,7 +73,7 @@ func (j *Row) Check() error {
 	return errors.Join(errs...)
 }
 
-// checkQueued looks at what concerns queues and answers.
+// checkQueued checks the fields of queues and answers.
 func (j *Row) checkQueued() error {
 	var errs []error
 	if j.Queue != "" {

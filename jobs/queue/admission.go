@@ -17,30 +17,31 @@ import (
 )
 
 const (
-	// mostMoved is how many jobs one look moves into their windows.
+	// mostMoved is how many jobs one look moves to the start of their windows.
 	mostMoved = 2000
-	// scanTime is from what time on a search that found nothing light enough is not made again for 100 times as long.
+	// scanTime is the duration from which a search counts as slow. A slow search that found no job
+	// light enough is not repeated for calm times its duration.
 	scanTime = time.Millisecond
 	calm     = 100
 )
 
-// turn is the transaction of a look.
+// admission is the transaction of one look.
 type admission struct {
 	*txn.Step
 	l     *Leader
-	room  int // for how many jobs there is room still
+	room  int // how many more jobs the runner has room for
 	saves []*jobstore.Row
 	out   []jobstore.Handout
-	again bool // there may be more to do at once
+	again bool // another look at once may find more
 	moved int
 
-	version  int64 // of the admissions of this queue, for its roster; 0: it is what it was
-	outdated bool  // a plan was made without knowing of the last admission
+	version  int64 // the new QueueLease.Admissions, for the roster; 0: unchanged
+	outdated bool  // the plan was made before the last admission was known
 
-	unread []unreadWindow // jobs that are held
+	unread []unreadWindow // jobs that are held until their windows can be read
 
-	missing bool                   // locks of keys
-	keys    map[string]jobstore.ID // that jobs of this look have got, by keyLock
+	missing bool                   // a lock of a key is missing
+	keys    map[string]jobstore.ID // keys of jobs that this look has started, by KeyDigest
 }
 
 // unreadWindow is a job that is held because its windows cannot be read.
@@ -49,7 +50,8 @@ type unreadWindow struct {
 	err error
 }
 
-// look looks at the queue once, and hands out up to room jobs. again says that there may be more.
+// look reads the queue once and claims up to room jobs. again reports that another look at once may
+// find more.
 func (l *Leader) look(ctx context.Context, room int) (out []jobstore.Handout, again bool, err error) {
 	token := l.Fence()
 	var plan *Look
@@ -82,7 +84,8 @@ func (l *Leader) look(ctx context.Context, room int) (out []jobstore.Handout, ag
 	return t.out, t.again, nil
 }
 
-// settleRoster brings into the roster what was done. After an error nobody knows what that was.
+// settleRoster enters the started jobs in the roster. After an error it drops the roster, since the
+// outcome is unknown.
 func (l *Leader) settleRoster(t *admission, err error) {
 	if err != nil || t.outdated {
 		l.roster = nil
@@ -94,6 +97,9 @@ func (l *Leader) settleRoster(t *admission, err error) {
 	}
 }
 
+// run is the body of the transaction: due attempts are redelivered first, then jobs are admitted.
+//
+// Returns ErrStale if another leader has the lease.
 func (t *admission) run(ctx context.Context, token int64, plan *Look) error {
 	rec, err := t.l.own(ctx, t.Step, token)
 	if err != nil {
@@ -104,9 +110,9 @@ func (t *admission) run(ctx context.Context, token int64, plan *Look) error {
 	}
 	t.outdated = plan != nil && !plan.running.has(t.out)
 	switch {
-	case t.room <= 0, t.outdated: // an answer has had a job go on that was to wait for another attempt
+	case t.room <= 0, t.outdated: // the roster lacks a job that an answer has resumed
 		t.again = true
-	case plan != nil && plan.running.version != rec.Admissions: // an admission that nobody knew of: one whose transaction was given up, and was done after all
+	case plan != nil && plan.running.version != rec.Admissions: // an admission of unknown outcome was committed
 		t.again, t.outdated = true, true
 	case plan != nil:
 		if err = t.carryOut(ctx, plan); err == nil && len(plan.starts) > 0 {
@@ -132,16 +138,18 @@ func (t *admission) run(ctx context.Context, token int64, plan *Look) error {
 	return nil
 }
 
-// resumeRuns hands out again what runs and is due: its lease has ended, or there is an answer, or there was none in time.
+// resumeRuns claims the running jobs that are due: their lease has ended, their answer has come, or
+// their deadline has passed.
 func (t *admission) resumeRuns(ctx context.Context) error {
 	found, err := t.Tx.Line(ctx, jobstore.Line{Queue: t.l.q.Name, State: jobstore.Running, By: t.Now}, t.room)
 	if err != nil {
 		return err
 	}
-	var rest []*jobstore.Row // saved behind those that are handed out
+	var rest []*jobstore.Row // saved after the claimed jobs
 	for i := range found {
 		j := &found[i]
-		if t.l.c.Entrusts && j.Phase != jobstore.Answered { // a deadline is of a runner that ran the job in place, or of an older version
+		// the deadline was set by a runner without Submit, or by an older version
+		if t.l.c.Entrusts && j.Phase != jobstore.Answered {
 			j.Phase, j.Deadline = "", time.Time{}
 		}
 		if !rules.Redeliver(j, t.Now, t.l.lease) {
@@ -154,14 +162,15 @@ func (t *admission) resumeRuns(ctx context.Context) error {
 	return nil
 }
 
-// hand hands out a job. Those that are handed out are saved first.
+// hand claims a job. Claimed jobs come first in t.saves, in the order of t.out.
 func (t *admission) hand(j *jobstore.Row, was jobstore.Before) {
 	t.saves = slices.Insert(t.saves, len(t.out), j)
 	t.out = append(t.out, jobstore.Handout{Before: was, Asked: t.Asked})
 	t.room--
 }
 
-// admit starts what the limit lets start.
+// admit starts the jobs that the limit lets start. A job whose window is closed is moved to its
+// next opening.
 func (t *admission) admit(ctx context.Context) error {
 	g := line.Gauge{Limit: t.l.q.limit(), Strict: t.l.q.Strict}
 	if g.Limit > 0 {
@@ -190,7 +199,7 @@ func (t *admission) admit(ctx context.Context) error {
 	return err
 }
 
-// put has a job that waits wait until at; unread says that its windows cannot be read.
+// put lets a waiting job wait until at. unread, if not nil, says why its windows cannot be read.
 func (t *admission) put(j *jobstore.Row, at time.Time, unread error) {
 	j.NextRun = at
 	if unread != nil {
@@ -200,12 +209,13 @@ func (t *admission) put(j *jobstore.Row, at time.Time, unread error) {
 	t.moved++
 }
 
-// start begins an attempt of a job.
+// start begins an attempt of a job. It sets Handout.Refused if Begin fails or the key is taken.
 func (t *admission) start(ctx context.Context, j *jobstore.Row) error {
 	was := jobstore.Before{State: jobstore.Queued, NextRun: j.NextRun}
 	key := j.Key
 	j.State, j.Phase, j.Reason, j.Answer = jobstore.Running, "", "", nil
-	if j.Attempt == 0 || j.Scheduled.IsZero() { // NextRun of a further attempt says nothing of when the run was due
+	// NextRun of a later attempt is not when the run was due
+	if j.Attempt == 0 || j.Scheduled.IsZero() {
 		j.Scheduled = j.NextRun
 	}
 	j.LastRun = t.Now
@@ -232,10 +242,10 @@ func (t *admission) start(ctx context.Context, j *jobstore.Row) error {
 	return nil
 }
 
-// takeKey has a job have a key that it had not before; refused says that another one has it.
+// takeKey reserves the new key of j. refused reports that another job or task has the key.
 func (t *admission) takeKey(ctx context.Context, j *jobstore.Row) (refused, err error) {
 	t.missing = t.Locks.AddKey(j.Name, j.Key) != nil || t.missing
-	if t.missing { // the transaction begins anew when all that it needs is known
+	if t.missing { // the transaction starts again once all missing locks are noted
 		return nil, nil
 	}
 	lock := jobstore.KeyDigest(j.Name, j.Key)
@@ -253,7 +263,8 @@ func (t *admission) takeKey(ctx context.Context, j *jobstore.Row) (refused, err 
 	return nil, err
 }
 
-// prepare has the job's type set what is kept of it. A panic there is an error of the attempt.
+// prepare calls Begin, by which the type of the job sets Key and Respond. A panic is an error of
+// the attempt.
 func (l *Leader) prepare(j *jobstore.Row) (err error) {
 	if l.c.Begin == nil {
 		return nil
@@ -262,7 +273,8 @@ func (l *Leader) prepare(j *jobstore.Row) (err error) {
 	return l.c.Begin(j)
 }
 
-// carryOut starts and puts off what a throttler has decided on. What others have changed since is left alone.
+// carryOut starts and postpones the jobs that a throttler has chosen. It skips a job that has
+// changed since the plan was made.
 func (t *admission) carryOut(ctx context.Context, plan *Look) error {
 	ids := slices.Concat(plan.starts, plan.later)
 	jobs := make(map[jobstore.ID]*jobstore.Row, len(ids))
@@ -290,7 +302,7 @@ func (t *admission) carryOut(ctx context.Context, plan *Look) error {
 		if j := jobs[id]; j != nil {
 			o := plan.offered[id]
 			at, err := t.l.windows.Opens(j, o.later)
-			if err != nil { // later is how long it is held
+			if err != nil { // the windows cannot be read: the job is held until later
 				at = o.later
 			}
 			t.put(j, at, err)
@@ -300,7 +312,8 @@ func (t *admission) carryOut(ctx context.Context, plan *Look) error {
 	return nil
 }
 
-// plan asks the throttler. idle says that nothing is to be done; the Look is nil only with an error.
+// plan asks the throttler. idle reports that no job is to be started, moved or redelivered. plan is
+// nil only with an error.
 func (l *Leader) plan(ctx context.Context, room int) (plan *Look, idle bool, err error) {
 	look := &Look{queue: l.q, room: room, gauge: line.Gauge{Limit: l.q.limit(), Strict: l.q.Strict}, opens: l.windows.Opens, offered: map[jobstore.ID]*offer{}}
 	var running, version int64
@@ -309,7 +322,7 @@ func (l *Leader) plan(ctx context.Context, room int) (plan *Look, idle bool, err
 		if look.now, err = tx.Now(ctx); err != nil {
 			return err
 		}
-		rec, err := tx.QueueLease(ctx, l.q.Name) // before the rest: what is admitted from now on shows
+		rec, err := tx.QueueLease(ctx, l.q.Name) // read first, so that a later admission is noticed
 		if err != nil {
 			return err
 		}
@@ -345,7 +358,7 @@ func (l *Leader) plan(ctx context.Context, room int) (plan *Look, idle bool, err
 	return look, !due && len(look.starts) == 0 && len(look.later) == 0, nil
 }
 
-// view reads jobs in a transaction of its own: none is open while a throttler works.
+// view reads jobs in a transaction of its own. No transaction is open while a throttler works.
 func (l *Leader) view(ctx context.Context, read func(ctx context.Context, tx jobstore.Tx) ([]jobstore.Row, error)) (found []jobstore.Row, err error) {
 	err = l.store.View(ctx, func(ctx context.Context, tx jobstore.Tx) (err error) {
 		found, err = read(ctx, tx)
@@ -357,12 +370,13 @@ func (l *Leader) view(ctx context.Context, read func(ctx context.Context, tx job
 	return found, nil
 }
 
-// page reads a page of the line.
+// page reads one page of the line.
 func (l *Leader) page(ctx context.Context, q jobstore.Line, limit int) ([]jobstore.Row, error) {
 	return l.view(ctx, func(ctx context.Context, tx jobstore.Tx) ([]jobstore.Row, error) { return tx.Line(ctx, q, limit) })
 }
 
-// readRoster brings the roster up to date.
+// readRoster updates the roster. It reads the roster anew if an admission is unknown, a job is
+// missing, or it is older than rosterAge.
 func (l *Leader) readRoster(ctx context.Context, running int, version int64) (err error) {
 	if l.roster != nil && l.roster.version == version && len(l.roster.all) >= running && time.Since(l.roster.read) < rosterAge {
 		l.pace.stale, err = l.roster.sync(ctx, l, running)
@@ -379,7 +393,7 @@ func (l *Leader) readRoster(ctx context.Context, running int, version int64) (er
 	return nil
 }
 
-// inherit keeps the shares that were known.
+// inherit copies the shares of jobs whose run is the same as before.
 func (r *roster) inherit(before *roster) {
 	if before == nil {
 		return
@@ -395,7 +409,8 @@ func (r *roster) inherit(before *roster) {
 	}
 }
 
-// ask calls the throttler, in a goroutine of its own, which it may end. What it decided counts for nothing if it fails.
+// ask calls the throttler in a goroutine of its own, since a throttler may call runtime.Goexit. If
+// the throttler fails, its decisions are dropped; moves of closed windows stay.
 func (l *Leader) ask(ctx context.Context, look *Look) error {
 	bounded, cancel := context.WithTimeout(ctx, l.lease/2)
 	defer cancel()
@@ -418,7 +433,7 @@ func (l *Leader) ask(ctx context.Context, look *Look) error {
 	}
 	look.starts, look.running.begun = nil, nil
 	moved := look.later[:0]
-	for _, id := range look.later { // a closed window stays closed
+	for _, id := range look.later { // moves of closed windows stay
 		if look.offered[id].window {
 			moved = append(moved, id)
 		}

@@ -15,10 +15,12 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// mostRefused is how many jobs are told of that a throttler did not start.
+// mostRefused is how many jobs the Status names that a throttler did not start.
 const mostRefused = 100
 
-// Leader is a runner's part in serving a queue: it has the lease of the queue, or stands by for it.
+// Leader serves a queue for one runner: it has the lease of the queue, or stands by for it.
+//
+// One goroutine calls Next; the other methods are safe for concurrent use.
 type Leader struct {
 	store   jobstore.Store
 	host    Host
@@ -27,49 +29,52 @@ type Leader struct {
 	lease   time.Duration
 	windows rules.Windows
 
-	signal wake.Signal // something has happened
-	tell   wake.Signal // what is told of the queue has changed
-	pace   pace        // this and what follows is next's
-	roster *roster     // nil: to be read
-	looked time.Time   // the store's, when the queue was looked at last
+	signal wake.Signal // wakes Next
+	tell   wake.Signal // the Status has changed
+	pace   pace        // this field and the next two belong to the goroutine of Next
+	roster *roster     // nil: it must be read
+	looked time.Time   // the store's time of the last look
 
 	mu     sync.Mutex
-	token  int64 // 0: it stands by
+	token  int64 // 0: the leader stands by
 	data   line.Status
 	closed bool
 }
 
-// Host is what a [Leader] needs of the service whose jobs it hands out. All of it is set.
+// Host is the service whose jobs a [Leader] claims. All fields are required.
 type Host struct {
 	Store jobstore.Store
 	// Closed ends Next with [jobstore.ErrClosed].
 	Closed <-chan struct{}
-	// Complete adds to hand-outs what is shown with them.
+	// Complete adds the data of parents and children to claimed jobs.
 	Complete func(ctx context.Context, out []jobstore.Handout) error
-	// GiveBack undoes a hand-out that nobody has seen.
+	// GiveBack undoes a claim that no caller has seen.
 	GiveBack func(h jobstore.Handout)
-	// Taken counts jobs that were handed out.
+	// Taken counts claimed jobs.
 	Taken func(n int)
 }
 
 // LeaderConfig says how a [Leader] serves its queue. Begin and Held may be nil.
 type LeaderConfig struct {
 	Queue Queue
-	// Node names this process to those who ask why a job waits.
+	// Node names this process in the explanation why a job waits.
 	Node string
-	// Lease is how long the queue, and each job that is handed out, stays with this process unless it is renewed.
+	// Lease is how long the queue, and each claimed job, stays with this process without renewal.
 	Lease time.Duration
-	// Begin sets Key and Respond of a job before it is saved as begun. It runs in a transaction, and may run again. An error is that of the attempt.
+	// Begin sets Key and Respond of a job before the start of its attempt is saved. It runs in a
+	// transaction, and may run again. An error fails the attempt.
 	Begin func(*jobstore.Row) error
-	// Report is told of what goes wrong.
+	// Report receives errors that Next does not return.
 	Report func(error)
-	// Held is told of jobs that are held because their windows cannot be read. nil: Report is.
+	// Held receives jobs that are held because their windows cannot be read. Default: Report gets
+	// the error.
 	Held func(*jobstore.Row, error)
-	// Entrusts: the jobs are left to tasks, which have time limits of their own, so that no attempt has a deadline.
+	// Entrusts: the jobs are left to tasks, which have time limits of their own. Attempts then have
+	// no deadline.
 	Entrusts bool
 }
 
-// NewLeader returns a leader. It does no I/O. All problems of c.Queue are returned, joined.
+// NewLeader returns a leader. It does no I/O. Returns all problems of c.Queue, joined.
 func NewLeader(h Host, c LeaderConfig) (*Leader, error) {
 	if err := c.Queue.Complete(); err != nil {
 		return nil, err
@@ -84,10 +89,11 @@ func NewLeader(h Host, c LeaderConfig) (*Leader, error) {
 	}, nil
 }
 
-// Changed has the queue looked at: a job of it has ended here.
+// Changed makes Next look at the queue. Call it when a job of the queue has ended in this process.
 func (l *Leader) Changed() { l.signal.Notify() }
 
-// hear is what the store calls.
+// hear wakes Next if a word concerns this queue, or a free lease while the leader stands by. The
+// store calls it.
 func (l *Leader) hear(names []string) {
 	mine := names == nil
 	for _, name := range names {
@@ -105,7 +111,7 @@ func (l *Leader) Fence() int64 {
 	return l.token
 }
 
-// lost notes that somebody else has the lease.
+// lost notes that another leader has the lease.
 func (l *Leader) lost(token int64) {
 	l.mu.Lock()
 	if l.token == token {
@@ -115,7 +121,7 @@ func (l *Leader) lost(token int64) {
 	l.signal.Notify()
 }
 
-// note keeps what a look has come to, for who asks why.
+// note keeps the result of a look for the Status.
 func (l *Leader) note(now time.Time, busy bool, refused []jobstore.ID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -138,12 +144,12 @@ func sameIDs(a, b []jobstore.ID) bool {
 	return true
 }
 
-// Keep renews the lease, hears the store's word and tells of the queue, until ctx ends. It runs in a
-// goroutine of its own beside Next. Without it the lease ends after its time.
+// Keep renews the lease, watches the store's words and writes the Status, until ctx ends. Run it in
+// a goroutine of its own beside Next. Without it the lease ends.
 func (l *Leader) Keep(ctx context.Context) {
 	unwatch := l.store.Watch(l.hear)
 	defer unwatch()
-	l.signal.Notify() // what happened before was not heard
+	l.signal.Notify() // earlier words were not heard
 	timer := time.NewTimer(l.lease / 3)
 	defer timer.Stop()
 	written := time.Time{}
@@ -153,7 +159,7 @@ func (l *Leader) Keep(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tell:
-			tell = nil // once is enough
+			tell = nil // one change of the Status is enough
 			timer.Reset(max(0, min(time.Until(written.Add(time.Second)), l.lease/3)))
 			continue
 		case <-timer.C:
@@ -168,7 +174,7 @@ func (l *Leader) Keep(ctx context.Context) {
 	}
 }
 
-// renew prolongs the lease, if there is one.
+// renew renews the lease, if this leader has it.
 func (l *Leader) renew(ctx context.Context) error {
 	token := l.Fence()
 	if token == 0 {
@@ -184,7 +190,7 @@ func (l *Leader) renew(ctx context.Context) error {
 	return err
 }
 
-// write has the lease end after a time, and tells of the queue.
+// write saves the Status and a lease that ends after a time.
 func (l *Leader) write(ctx context.Context, token int64, lease time.Duration) error {
 	var none txn.Locks
 	return txn.Do(ctx, l.store, &none, func(ctx context.Context, t *txn.Step) error {
@@ -196,7 +202,7 @@ func (l *Leader) write(ctx context.Context, token int64, lease time.Duration) er
 	})
 }
 
-// own returns the lease, locked, or ErrStale if another has it.
+// own returns the lease, locked. Returns ErrStale if another leader has it.
 func (l *Leader) own(ctx context.Context, t *txn.Step, token int64) (*jobstore.QueueLease, error) {
 	rec, err := t.Tx.QueueLease(ctx, l.q.Name)
 	if err == nil && (rec == nil || rec.Fence != token) {
@@ -205,7 +211,7 @@ func (l *Leader) own(ctx context.Context, t *txn.Step, token int64) (*jobstore.Q
 	return rec, err
 }
 
-// put saves the lease.
+// put saves the lease with the Status.
 func (l *Leader) put(ctx context.Context, t *txn.Step, rec *jobstore.QueueLease, lease time.Duration) error {
 	l.mu.Lock()
 	data, err := json.Marshal(l.data)
@@ -217,7 +223,7 @@ func (l *Leader) put(ctx context.Context, t *txn.Step, rec *jobstore.QueueLease,
 	return t.Tx.SaveQueueLease(ctx, rec)
 }
 
-// claim takes the lease if nobody has it, else it tells for how long somebody does.
+// claim claims the lease if it is free. Otherwise wait is the time until it ends.
 func (l *Leader) claim(ctx context.Context) (wait time.Duration, err error) {
 	if wait, err = l.taken(ctx); wait > 0 || err != nil {
 		return wait, err
@@ -253,7 +259,7 @@ func (l *Leader) claim(ctx context.Context) (wait time.Duration, err error) {
 	return 0, nil
 }
 
-// taken tells for how long somebody has the lease, without a lock.
+// taken returns the time until the lease ends. It takes no lock. 0 or below: the lease is free.
 func (l *Leader) taken(ctx context.Context) (wait time.Duration, err error) {
 	err = l.store.View(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 		wait = 0
@@ -268,8 +274,8 @@ func (l *Leader) taken(ctx context.Context) (wait time.Duration, err error) {
 	return wait, err
 }
 
-// Close gives the lease back, so that another takes over at once. Call it when Keep and Next have
-// returned. It is idempotent.
+// Close releases the lease, so that another leader takes over at once. Call it after Keep and Next
+// have returned. It is idempotent.
 func (l *Leader) Close(ctx context.Context) {
 	l.mu.Lock()
 	l.closed = true

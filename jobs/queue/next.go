@@ -9,12 +9,17 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// lookGap is at least between two looks: what comes meanwhile shares a transaction.
+// lookGap is the least time between two looks. Changes of that time share a look.
 const lookGap = 2 * time.Millisecond
 
-// Next returns jobs that are to be worked at, at most room of them, which is at least 1: jobs that begin an attempt, and jobs that run and have become due, whose Phase tells what there is to do. It
-// waits until there are some, as the one who serves the queue; until it is that, it stands by. An error says that the store gave no answer, that ctx has ended, or
-// [jobstore.ErrClosed]. One goroutine at a time calls it.
+// Next returns at most room jobs to work at; room is at least 1. It waits until there is one. While
+// another leader has the lease, it stands by.
+//
+// The jobs begin an attempt, or they run and have become due. The Phase of a running job tells what
+// is to do.
+//
+// Returns [jobstore.ErrClosed] after Close of the leader or the service, and ErrUnavailable if the
+// store gave no answer or ctx has ended. One goroutine at a time calls it.
 func (l *Leader) Next(ctx context.Context, room int) ([]jobstore.Handout, error) {
 	if l.isClosed() {
 		return nil, jobstore.ErrClosed
@@ -50,10 +55,10 @@ func (l *Leader) Next(ctx context.Context, room int) ([]jobstore.Handout, error)
 	}
 }
 
-// lookOnce looks, and tells how long nothing is to be done if nothing comes.
+// lookOnce looks once. wait is the time until the next look, if no signal comes.
 func (l *Leader) lookOnce(ctx context.Context, room int) (out []jobstore.Handout, wait time.Duration, err error) {
 	select {
-	case <-l.signal: // what comes from now on is for the next look
+	case <-l.signal: // a later signal is for the next look
 	default:
 	}
 	began := time.Now()
@@ -69,7 +74,7 @@ func (l *Leader) lookOnce(ctx context.Context, room int) (out []jobstore.Handout
 	return nil, min(wait, l.pace.poll(l.q.Poll)), err
 }
 
-// standBy waits until the lease can be had.
+// standBy waits until this leader has the lease.
 func (l *Leader) standBy(ctx context.Context) error {
 	for {
 		select {
@@ -86,7 +91,7 @@ func (l *Leader) standBy(ctx context.Context) error {
 	}
 }
 
-// sleep waits for a time, or a signal.
+// sleep waits for a time or for a signal.
 func (l *Leader) sleep(ctx context.Context, d time.Duration, signal <-chan struct{}) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%w: %w", jobstore.ErrUnavailable, context.Cause(ctx))
@@ -107,7 +112,7 @@ func (l *Leader) sleep(ctx context.Context, d time.Duration, signal <-chan struc
 	return nil
 }
 
-// upcoming is how long it is until the next job of the queue becomes due.
+// upcoming returns the time until the next job of the queue becomes due, at most an hour.
 func (l *Leader) upcoming(ctx context.Context) (wait time.Duration, err error) {
 	wait = time.Hour
 	err = l.store.View(ctx, func(ctx context.Context, tx jobstore.Tx) error {
@@ -117,7 +122,7 @@ func (l *Leader) upcoming(ctx context.Context) (wait time.Duration, err error) {
 		}
 		wait = time.Hour
 		for _, state := range []jobstore.State{jobstore.Queued, jobstore.Running} {
-			// Behind all that were due when the queue was looked at.
+			// Search after all jobs that were due at the last look.
 			after := jobstore.Row{Job: jobstore.Job{ID: 1<<53 - 1, Priority: jobstore.MaxPriority}, Due: l.looked}
 			found, err := tx.Line(ctx, jobstore.Line{Queue: l.q.Name, State: state, By: now.Add(wait), After: &after}, 1)
 			if err != nil {
@@ -132,27 +137,27 @@ func (l *Leader) upcoming(ctx context.Context) (wait time.Duration, err error) {
 	return max(wait, lookGap), err
 }
 
-// pace keeps looks from costing more than they are worth.
+// pace limits the cost of looks.
 type pace struct {
-	before time.Time     // no look before
-	took   time.Duration // the last one, if it found nothing
+	before time.Time     // no look before this time
+	took   time.Duration // the duration of the last look, if it found nothing
 	stale  bool          // the roster holds jobs that have ended
-	// nothing that weighs no more than light was found, and not quickly: it is not looked for until then.
+	// A slow search found no job of weight light or less. It is not repeated until then.
 	light  int64
 	until  time.Time
-	spared bool // it was to be looked for since
-	// when a throttler went through the whole line, and how long that took
+	spared bool // such a search was skipped since
+	// When a throttler last read the whole line, and how long that took.
 	wholeAt time.Time
 	whole   time.Duration
 }
 
 const (
-	partTime  = 100 * time.Millisecond // from what time on a part of a line is enough
-	wholeTime = 10 * time.Second       // at least between looks at the whole of a long line
+	partTime  = 100 * time.Millisecond // after this time a look may end with a part of the line
+	wholeTime = 10 * time.Second       // the least time between looks at the whole of a long line
 )
 
-// enough returns what tells whether a look that has gone through a part of the line is to end there: there is something to start, or something has happened, and
-// the whole of it was looked at not long ago.
+// enough returns a function that reports whether a look may end with a part of the line. It may if
+// a job starts or a signal waits, and the whole line was read not long ago.
 func (p *pace) enough(began time.Time, signal <-chan struct{}) func(started bool) bool {
 	overdue := time.Since(p.wholeAt) > max(wholeTime, 4*p.whole)
 	return func(started bool) bool {
@@ -160,7 +165,7 @@ func (p *pace) enough(began time.Time, signal <-chan struct{}) func(started bool
 	}
 }
 
-// looked notes how a look went.
+// looked records the duration and the result of a look.
 func (p *pace) looked(began time.Time, found int, again bool) {
 	now := time.Now()
 	p.took = now.Sub(began)
@@ -172,10 +177,10 @@ func (p *pace) looked(began time.Time, found int, again bool) {
 	}
 }
 
-// rest is how long not to look.
+// rest returns the time until a look is allowed.
 func (p *pace) rest() time.Duration { return time.Until(p.before) }
 
-// poll is after what time to look if nothing calls for it.
+// poll returns the time until the next look if no signal comes.
 func (p *pace) poll(every time.Duration) time.Duration {
 	if p.stale {
 		return max(lookGap, p.took)
@@ -187,7 +192,7 @@ func (p *pace) poll(every time.Duration) time.Duration {
 	return wait
 }
 
-// sparing is find, but for searches that have found nothing of late.
+// sparing returns find without the searches that were slow and found nothing a short time ago.
 func (p *pace) sparing(find func(context.Context, jobstore.Line, int) ([]jobstore.Row, error)) func(context.Context, jobstore.Line, int) ([]jobstore.Row, error) {
 	return func(ctx context.Context, q jobstore.Line, limit int) ([]jobstore.Row, error) {
 		most, set := q.MaxWeight.Get()

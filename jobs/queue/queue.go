@@ -10,34 +10,40 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// DefaultQueuePoll is how often a queue is looked at, if nothing else calls for a look.
+// DefaultQueuePoll is the default of [Queue].Poll.
 const DefaultQueuePoll = 5 * time.Second
 
-// Queue is a line of jobs, of which as many run at a time as its limit and its throttler let run. One runner at a time serves a queue, by a lease that it has; others
-// of the same queue stand by. What the queue is like is told by who serves it, so that all of them are given the same.
+// Queue is a line of jobs. Its limit and its throttler decide how many run at a time. One runner at
+// a time serves a queue, under a lease; other runners of the same queue stand by. The serving
+// runner decides by its own Queue, so give all runners of a queue the same one.
 //
-// Priorities and the order matter only where jobs have to wait. A job of low priority may wait for ever behind others that keep coming: nothing ages.
+// Priorities and the order matter only where jobs have to wait. A job of low priority may wait for
+// ever behind others that keep coming: priorities do not change with time.
 type Queue struct {
-	// Name is that of the jobs' jobs.Spec.Queue: 1 to [jobstore.MaxName] bytes.
+	// Name is the jobs.Spec.Queue of its jobs: 1 to [jobstore.MaxName] bytes.
 	Name string
-	// Limit is how much may run at a time: the sum of the weights of all jobs of the queue that run, those that await answers included. It is kept in
-	// thousandths. 0: there is no limit. Any other number below 1 is refused.
+	// Limit bounds the sum of the weights of all running jobs of the queue, jobs that await answers
+	// included. It is kept in thousandths. 0: no limit. Other numbers below 1 are refused.
 	//
-	// A job of weight 0 always fits. One that is heavier than the limit runs when nothing else runs that weighs anything, and then alone; in a queue that is never
-	// empty it may wait for ever.
+	// A job of weight 0 always fits. A job heavier than the limit runs alone among jobs with a
+	// weight. In a queue that is never empty it may wait for ever.
 	Limit float64
-	// Order is that in which jobs are looked at. The zero value is [jobstore.TimeFirst].
+	// Order is the order in which jobs are looked at. Default: [jobstore.TimeFirst].
 	Order jobstore.Order
-	// Strict: the first job that does not fit holds up all that come behind it, those of weight 0 too. Off: it is passed over, and what fits runs.
+	// Strict: the first job that does not fit blocks all jobs behind it, those of weight 0 too.
+	// Off: it is passed over, and jobs that fit run.
 	Strict bool
-	// Throttler has a say besides the limit: what is to run has to be let by both. nil: the limit alone.
+	// Throttler decides besides the limit: a job runs only if both let it. nil: the limit alone.
 	Throttler Throttler
-	// Poll is how often the queue is looked at by itself. A look also comes at once on word from the store, when the next job becomes due, and when one has ended here. Where a
-	// look takes long, and finds nothing, those that Poll calls for come at intervals of 100 times what it took. 0: 5 s. From 10 ms to 1 h.
+	// Poll is the time between looks that nothing else calls for. Default: 5 s. From 10 ms to 1 h.
+	//
+	// A look also comes at once on a word of the store, when the next job becomes due, and when a
+	// job has ended here. If a look finds nothing, the next one that Poll calls for comes after 100
+	// times its duration at the earliest.
 	Poll time.Duration
 }
 
-// complete fills in the defaults and returns all problems.
+// Complete sets the defaults and returns all problems, joined.
 func (q *Queue) Complete() error {
 	var errs []error
 	if err := rules.CheckField("queue", q.Name, false); err != nil {
@@ -58,7 +64,7 @@ func (q *Queue) Complete() error {
 	return errors.Join(errs...)
 }
 
-// limit is the limit in thousandths, 0 for none.
+// limit returns the limit in thousandths; 0: none.
 func (q *Queue) limit() int64 {
 	return line.InThousandths(q.Limit)
 }

@@ -11,43 +11,48 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// roster is what a leader knows of the jobs of its queue that run, for its throttler. It may hold some that have ended elsewhere in the last moments, but it never
-// lacks one: jobs of a queue are started by its leader alone, and one that an answer has go on is due at once, so that the look which finds it starts nothing.
+// roster holds the running jobs of a queue, for the throttler of its leader. It may hold jobs that
+// ended elsewhere moments ago. It lacks none, as far as admission is concerned:
+//
+//   - only the leader starts jobs of its queue;
+//   - a job that an answer resumes is due at once, and the look that finds it starts nothing.
 type roster struct {
-	all   []*entry // in the order in which they began
-	begun []*entry // started in a look whose transaction is still to come
+	all   []*entry // in the order of their starts
+	begun []*entry // started in this look, before its transaction
 	read  time.Time
-	// version numbers the admissions of the queue: it is the Run of its record after the last one that is known here.
+	// version is the QueueLease.Admissions of the last admission that is known here.
 	version int64
-	next    int // which of all is to be looked at next, for whether it runs still
+	next    int // index in all of the next job that sync checks
 }
 
-// entry is a job of a roster.
+// entry is one job of a roster.
 type entry struct {
 	job   jobstore.Row
-	by    *shares // who has set share
+	by    *shares // the throttler that has set share
 	share string
 }
 
 const (
-	// rosterAge is how long what was read of the jobs is believed. Their data may have been changed.
+	// rosterAge is how long the roster is used after it was read. The data of jobs may change
+	// meanwhile.
 	rosterAge = time.Minute
 )
 
-// cloneRow is a job that shares nothing that can be written to.
+// cloneRow returns a copy of a job that shares no memory with it.
 func cloneRow(j *jobstore.Row) jobstore.Row {
 	c := *j
 	c.Data, c.Answer = bytes.Clone(j.Data), bytes.Clone(j.Answer)
 	return c
 }
 
-// begin adds a job that is to be started.
+// begin adds a job that this look starts.
 func (r *roster) begin(j *jobstore.Row) { r.begun = append(r.begun, &entry{job: *j}) }
 
-// last is the one that was added last.
+// last returns the job that begin added last.
 func (r *roster) last() *entry { return r.begun[len(r.begun)-1] }
 
-// settle takes over those that were started, as they are now, and forgets the others.
+// settle moves the jobs that were started from begun to all, as they are stored now. It drops the
+// others.
 func (r *roster) settle(started []jobstore.Handout) {
 	if len(r.begun) == 0 {
 		return
@@ -56,7 +61,7 @@ func (r *roster) settle(started []jobstore.Handout) {
 	for i := range started {
 		now[started[i].ID] = &started[i].Row
 	}
-	// One that has ended elsewhere, and was started again.
+	// A job that ended elsewhere was started again.
 	r.all = slices.DeleteFunc(r.all, func(e *entry) bool { return r.isBegun(e.job.ID, now) })
 	for _, e := range r.begun {
 		if j := now[e.job.ID]; j != nil {
@@ -71,7 +76,7 @@ func (r *roster) isBegun(id jobstore.ID, started map[jobstore.ID]*jobstore.Row) 
 	return started[id] != nil && slices.ContainsFunc(r.begun, func(e *entry) bool { return e.job.ID == id })
 }
 
-// has reports whether all that were handed out again are known.
+// has reports whether the roster holds all jobs of out.
 func (r *roster) has(out []jobstore.Handout) bool {
 	if len(out) == 0 {
 		return true
@@ -86,7 +91,7 @@ func (r *roster) has(out []jobstore.Handout) bool {
 	return len(unknown) == 0
 }
 
-// readRunning reads all jobs of the queue that run.
+// readRunning reads all running jobs of the queue.
 func (l *Leader) readRunning(ctx context.Context) (*roster, error) {
 	r := &roster{read: time.Now()}
 	after := jobstore.ID(0)
@@ -111,7 +116,8 @@ func (l *Leader) readRunning(ctx context.Context) (*roster, error) {
 	return r, nil
 }
 
-// sync forgets jobs that have ended, given how many there are; of a long roster it looks at a part at a time. stale says that there are others still.
+// sync removes jobs that have ended; running is how many are left. Of a long roster it checks one
+// part. stale reports that ended jobs are left in it.
 func (r *roster) sync(ctx context.Context, l *Leader, running int) (stale bool, err error) {
 	if len(r.all) <= running {
 		return false, nil
@@ -119,7 +125,7 @@ func (r *roster) sync(ctx context.Context, l *Leader, running int) (stale bool, 
 	if r.next >= len(r.all) {
 		r.next = 0
 	}
-	r.next = max(0, min(r.next, len(r.all)-line.RosterPage)) // a short one is looked at as a whole
+	r.next = max(0, min(r.next, len(r.all)-line.RosterPage)) // a short roster is checked as a whole
 	part := r.all[r.next:min(r.next+line.RosterPage, len(r.all))]
 	ids := make([]jobstore.ID, len(part))
 	for i, e := range part {

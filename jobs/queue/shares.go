@@ -8,12 +8,17 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// Shares is a [Throttler] that parts a queue: of each share at most that weight runs at a time, even where others do not use theirs. of tells whose share a job is in; it has
-// to be a pure function, and quick, as it is called for each job that may be started. parts are the weights, kept in thousandths; a job of a share that is not among them has only the limit of the
-// queue to keep to.
+// Shares returns a [Throttler] that divides a queue into shares. At most the weight of a share runs
+// at a time, even if other shares are not used up.
 //
-// A share that is full holds up no other one. A job that is heavier than its share runs when nothing else of it runs that weighs anything; in a share of 0, or below, only jobs of weight 0 run. A job's share
-// is what it was when it was started.
+// of returns the name of a job's share. It is called for each job that may be started, so it has to
+// be quick, and a pure function. parts holds the weight of each share, kept in thousandths. For a
+// share without a part only the limit of the queue counts.
+//
+//   - A full share blocks no other share.
+//   - A job heavier than its share runs alone among jobs of the share with a weight.
+//   - In a share of 0 or below only jobs of weight 0 run.
+//   - A job keeps the share that it had when it was started.
 func Shares(of func(jobstore.Job) string, parts map[string]float64) Throttler {
 	s := &shares{of: of, parts: make(map[string]int64, len(parts))}
 	for name, part := range maps.All(parts) {
@@ -46,7 +51,7 @@ func (s *shares) Admit(_ context.Context, l *Look) error {
 	return nil
 }
 
-// lets reports whether a share of which so much is taken has room for a weight.
+// lets reports whether a share has room for a weight; taken is the weight that runs in it.
 func (s *shares) lets(share string, taken, weight int64) bool {
 	part, known := s.parts[share]
 	switch {

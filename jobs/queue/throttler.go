@@ -11,24 +11,30 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Throttler decides which of a queue's jobs start. It is arbitrary logic, as that at most so many of one customer run at a time.
+// Throttler decides which jobs of a queue start. It may be any logic, such as a limit for each
+// customer.
 type Throttler interface {
-	// Admit goes through what is due ([Look.Due]) and calls Start for what is to run now and Later for what is to wait until a time; what it calls neither for is not
-	// started now, and is there again in the next look. It is called by one goroutine at a time, for one queue, and again at the next look: when
-	// something has come or has ended, and every [Queue].Poll. What is to change by time alone is told by Later, or found by Poll.
+	// Admit reads the due jobs ([Look.Due]). It calls Start for jobs that run now, and Later for
+	// jobs that wait until a time. Other jobs do not start now; the next look shows them again.
 	//
-	// No transaction is open meanwhile, but the queue stands still: it should be quick, and return when ctx ends, which is well before the lease of the queue does. An
-	// error, or a panic, is reported, and then nothing is started in this look. It must not keep l.
+	// One goroutine at a time calls Admit for a queue. It is called again at the next look: when a
+	// job has come or has ended, and every [Queue].Poll. A change by time alone needs Later or
+	// Poll.
+	//
+	// No transaction is open meanwhile, but the queue stands still. Be quick, and return when ctx
+	// ends, which is well before the end of the queue's lease. After an error or a panic nothing is
+	// started in this look; the error is reported. Admit must not keep l.
 	Admit(ctx context.Context, l *Look) error
 }
 
-// ThrottlerFunc is a function that is a [Throttler].
+// ThrottlerFunc makes a function a [Throttler].
 type ThrottlerFunc func(ctx context.Context, l *Look) error
 
 // Admit calls f.
 func (f ThrottlerFunc) Admit(ctx context.Context, l *Look) error { return f(ctx, l) }
 
-// Look is one look at a queue, as a [Throttler] has it. Only the goroutine that Admit was called by uses it, and only until Admit returns.
+// Look is one look at a queue, for a [Throttler]. Only the goroutine of Admit may use it, and only
+// until Admit returns.
 type Look struct {
 	ctx     context.Context //nolint:containedctx // of one call of Admit, whose iterator reads the store
 	queue   Queue
@@ -42,32 +48,35 @@ type Look struct {
 	offered map[jobstore.ID]*offer
 	starts  []jobstore.ID
 	later   []jobstore.ID
-	passed  []jobstore.ID // the first of those that were seen, in order
+	passed  []jobstore.ID // the first jobs that were shown, in order
 	enough  func(started bool) bool
-	partial bool // the line was not gone through, since that was enough
+	partial bool // the look ended with a part of the line
 	over    bool
-	err     error // of the store
+	err     error // the error of the store
 }
 
-// offer is a job that was seen in a look.
+// offer is a job that this look has read.
 type offer struct {
 	weight int64
 	token  int64
 	start  bool
 	later  time.Time
-	window bool // later is when its window opens
+	window bool // later is when the window opens
 }
 
 func (o *offer) decided() bool { return o.start || !o.later.IsZero() }
 
-// Queue returns the queue that is looked at.
+// Queue returns the queue of this look.
 func (l *Look) Queue() Queue { return l.queue }
 
 // Now returns the store's time.
 func (l *Look) Now() time.Time { return l.now }
 
-// Running returns the jobs of the queue that run or await answers, in the order in which they began, those that were started in this look at the end. They are as they were when
-// they were read, which is when they were started or at most some minutes ago, and may be changed. One that has ended in the last moments may still be there.
+// Running returns the running jobs of the queue, jobs that await answers included, in the order of
+// their starts. Jobs that this look has started come last.
+//
+// A job is as it was when it was started, or when it was read some minutes ago at most. The caller
+// may change it. A job that ended moments ago may still be in the list.
 func (l *Look) Running() []jobstore.Job {
 	out := make([]jobstore.Job, 0, len(l.running.all)+len(l.starts))
 	for _, r := range l.running.all {
@@ -79,25 +88,26 @@ func (l *Look) Running() []jobstore.Job {
 	return out
 }
 
-// Due goes through the jobs that are due and whose window is open, in the order of the queue. It reads them as it goes, and it ends when no worker is free for what else could be
-// started. Each call begins anew, without what Start and Later were called for.
+// Due returns the jobs that are due and whose window is open, in the order of the queue. It reads
+// them page by page. It ends when no worker is free. Each call begins again, without jobs that
+// Start or Later was called for.
 //
-// Of a line that takes more than a tenth of a second to read, a look may show only the first part, while jobs start and end; but every ten seconds, or, if that is longer, every five times as
-// long as it takes, a look shows all of it.
+// If the line takes more than 100 ms to read, a look may show only its first part while jobs start
+// and end. A look shows all of it every 10 s, or every five times its duration if that is longer.
 func (l *Look) Due() iter.Seq[jobstore.Job] {
 	return func(yield func(jobstore.Job) bool) {
 		l.each(func() task.Opt[int64] { return task.Opt[int64]{} }, func(j *jobstore.Row) bool { return yield(j.Job) })
 	}
 }
 
-// fitting goes through those among Due that the limit may let start.
+// fitting yields the due jobs that the limit may let start.
 func (l *Look) fitting(yield func(*jobstore.Row) bool) {
 	if !l.gauge.Blocked {
 		l.each(l.gauge.Most, func(j *jobstore.Row) bool { return yield(j) && !l.gauge.Blocked })
 	}
 }
 
-// each goes through what is due and not heavier than most says.
+// each yields the due jobs that are not heavier than most.
 func (l *Look) each(most func() task.Opt[int64], yield func(*jobstore.Row) bool) {
 	if l.over || l.err != nil {
 		return
@@ -121,14 +131,14 @@ func (l *Look) each(most func() task.Opt[int64], yield func(*jobstore.Row) bool)
 	}
 }
 
-// offer notes that j was seen, and reports whether it is to be shown. One whose window is closed is moved.
+// offer records a job, and reports whether to show it. A job whose window is closed is moved.
 func (l *Look) offer(j *jobstore.Row) bool {
 	if o := l.offered[j.ID]; o != nil {
 		return !o.decided()
 	}
 	o := &offer{weight: j.Weight, token: j.Token}
 	l.offered[j.ID] = o
-	if at, _ := l.opens(j, l.now); at.After(l.now) { // what is wrong with its windows is told when it is put off
+	if at, _ := l.opens(j, l.now); at.After(l.now) { // carryOut reports unreadable windows
 		if len(l.later) < mostMoved {
 			o.later, o.window = at, true
 			l.later = append(l.later, j.ID)
@@ -141,7 +151,12 @@ func (l *Look) offer(j *jobstore.Row) bool {
 	return true
 }
 
-// Start has a job of this look run. It returns false if the limit does not let it, or no worker is free for it, or it is not one that this look has shown, or Later was called for it.
+// Start starts a job of this look. Returns false if one of these is true:
+//
+//   - the limit does not let it start;
+//   - no worker is free;
+//   - this look has not shown the job;
+//   - Later was called for it.
 func (l *Look) Start(j jobstore.Job) bool {
 	o := l.offered[j.ID]
 	if l.over || o == nil || !o.later.IsZero() {
@@ -161,8 +176,11 @@ func (l *Look) Start(j jobstore.Job) bool {
 	return true
 }
 
-// Later has a job of this look wait until at, or, if its window is closed then, until that opens. That is kept, and no attempt is counted. One that was started stays so. A time
-// that is not after Now leaves the job where it is, and one beyond the year 9999 is the end of that.
+// Later lets a job of this look wait until at, or until its window opens after that. The time is
+// stored; no attempt is counted.
+//
+// A job that was started stays started. A time that is not after Now changes nothing. A time after
+// the year 9999 becomes the end of that year.
 func (l *Look) Later(j jobstore.Job, at time.Time) {
 	o := l.offered[j.ID]
 	if l.over || o == nil || o.decided() || !at.After(l.now) {
@@ -172,7 +190,7 @@ func (l *Look) Later(j jobstore.Job, at time.Time) {
 	l.later = append(l.later, j.ID)
 }
 
-// refused returns the first jobs of those that were seen and are neither started nor put off.
+// refused returns the first jobs that were shown and were neither started nor postponed.
 func (l *Look) refused() []jobstore.ID {
 	var out []jobstore.ID
 	for _, id := range l.passed {

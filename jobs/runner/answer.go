@@ -12,12 +12,12 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// timedOut reports whether the attempt of a job that was handed out has lasted too long, which is judged by the store's clock.
+// timedOut reports whether the attempt of a claimed job has timed out, by the store's clock.
 func (h *hold) timedOut() bool {
 	return h.Phase == jobs.Awaiting || h.Phase == "" && !h.Deadline.IsZero() && !h.Changed.Before(h.Deadline)
 }
 
-// left is how long a request may take from now on; ends is false where there is no end.
+// left returns the time that a request may still take. ends is false if there is no limit.
 func (h *hold) left() (left time.Duration, ends bool) {
 	if h.Phase != "" || h.Deadline.IsZero() || h.timedOut() {
 		return 0, false
@@ -25,10 +25,11 @@ func (h *hold) left() (left time.Duration, ends bool) {
 	return h.Deadline.Sub(h.Changed) - time.Since(h.got), true
 }
 
-// clockTolerance is how far the clocks of this process and of the store may be apart without being told.
+// clockTolerance is the difference between the clocks of this process and the store that is
+// ignored.
 const clockTolerance = 2 * time.Second
 
-// stored returns a time of this process's clock by that of the store.
+// stored converts a time of this process's clock to the store's clock.
 func (h *hold) stored(at time.Time) time.Time {
 	if off := h.Changed.Sub(h.got); off > clockTolerance || off < -clockTolerance {
 		at = at.Add(off)
@@ -36,17 +37,17 @@ func (h *hold) stored(at time.Time) time.Time {
 	return at.UTC()
 }
 
-// errDeferred is the error of a Response that wants to wait for another answer.
+// errDeferred is the error of a Response that asks to wait for another answer.
 var errDeferred = fmt.Errorf("%w: who looks at an answer cannot wait for another one", jobs.ErrUnsupported)
 
-// deferred leaves a job to its answer: from then on nothing in this process belongs to it.
+// deferred lets a job wait for its answer. After it, this process holds nothing of the job.
 func (r *round) deferred(p *place, v *task.DeferVerdict) {
 	if p.Phase == jobs.Answered {
 		r.fail(p.hold, errDeferred, nil)
 		return
 	}
 	a := jobs.Await{ID: p.ID, Token: p.Token, Key: v.Key}
-	if d, set := v.Timeout.Get(); set { // where there is no time at all, the answer may be there nevertheless
+	if d, set := v.Timeout.Get(); set { // even with no time left the answer may have come
 		a.Timeout = task.Set(max(d, time.Microsecond))
 	} else if p.dialog != nil && p.Queue == "" {
 		a.Timeout = p.dialog.timeout
@@ -59,7 +60,7 @@ func (r *round) deferred(p *place, v *task.DeferVerdict) {
 		r.concluded(p.hold, &r.r.stats.deferred, err)
 		return
 	}
-	p.Resume() // the key is another's, or none
+	p.Resume() // the key is taken, or empty
 	if p.dialog != nil {
 		r.reconsider(p, err, err)
 		return
@@ -72,13 +73,14 @@ func (r *round) deferred(p *place, v *task.DeferVerdict) {
 	r.fail(p.hold, err, nil)
 }
 
-// answered looks at the answer of a job.
+// answered handles the answer of a job.
 func (r *round) answered(p *place) {
 	r.r.stats.answered.Add(1)
 	switch {
 	case p.Answer == nil:
 		r.ran(p, nil, task.Rejected(p.Reason))
-	case p.dialog == nil || p.dialog.response == nil: // it was registered otherwise when the job began
+	// the job began with another registration
+	case p.dialog == nil || p.dialog.response == nil:
 		r.held.Idle(p.hold)
 		r.conclude(p.hold, &r.r.stats.ran, func(ctx context.Context) error {
 			return r.s.Finish(ctx, jobs.Finish{ID: p.ID, Token: p.Token, Shared: p.shares()})
@@ -88,7 +90,8 @@ func (r *round) answered(p *place) {
 	}
 }
 
-// reconsider asks a Type's Retry what becomes of an attempt that has failed with err. reason is the same as it is written down.
+// reconsider asks a Type's Retry about an attempt that failed with err. reason is the same error as
+// it is stored.
 func (r *round) reconsider(p *place, err, reason error) {
 	if p.dialog.retry == nil {
 		r.held.Idle(p.hold)
@@ -113,8 +116,9 @@ func (r *round) reconsider(p *place, err, reason error) {
 	}
 }
 
-// repeat has a job run again at a time, by the clock of this process: in a queue as another run, which takes its place in the line; else in the same run.
-// data replace its own unless they are nil.
+// repeat starts another attempt of a job at a time of this process's clock. In a queue it is
+// another run, with its own place in the line; else it is the same run. data replaces the job's
+// data unless nil.
 func (r *round) repeat(p *place, at time.Time, data []byte, why error) {
 	if p.Queue != "" {
 		r.conclude(p.hold, &r.r.stats.retried, func(ctx context.Context) error {
@@ -127,7 +131,7 @@ func (r *round) repeat(p *place, at time.Time, data []byte, why error) {
 	})
 }
 
-// snooze has a job run again later; no attempt is counted.
+// snooze lets a job run later. No attempt is counted.
 func (r *round) snooze(p *place, d time.Duration) {
 	r.conclude(p.hold, &r.r.stats.retried, func(ctx context.Context) error {
 		if p.Queue != "" {
@@ -137,18 +141,19 @@ func (r *round) snooze(p *place, d time.Duration) {
 	})
 }
 
-// ErrNoHandler is why a job of a queue is put off whose name nothing is registered for.
+// ErrNoHandler is why a job of a queue is postponed: its name has no handler here.
 var ErrNoHandler = errors.New("jobs: nothing is registered for this name with the queue's runner")
 
-// strange puts off a job that no handler is registered for: another runner of its queue, with other handlers, may have begun with it, or is to come.
+// strange postpones a job without a handler. Another runner of its queue, with other handlers, may
+// have begun it or may come.
 func (r *round) strange(h *hold) {
-	if h.Queue == "" { // names looked for it, and nothing takes handlers away
+	if h.Queue == "" { // it was found by its name, and handlers are never removed
 		r.giveBack(h)
 		return
 	}
 	r.r.report(ProblemUnknown, &h.Row, ErrNoHandler)
 	r.conclude(h, &r.r.stats.putOff, func(ctx context.Context) error {
-		if h.Phase != "" || h.timedOut() { // what has come so far is kept
+		if h.Phase != "" || h.timedOut() { // keep what the attempt has so far
 			return r.s.Renew(ctx, h.ID, h.Token, r.c.PutOff)
 		}
 		return r.s.NextAttempt(ctx, h.ID, h.Token, h.stored(time.Now().Add(r.c.PutOff)), nil, ErrNoHandler.Error(), false)

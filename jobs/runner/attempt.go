@@ -12,19 +12,20 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// contentType is that of a job's data.
+// contentType is the content type of data of jobs.
 const contentType = "application/json"
 
-// place is an attempt in place: what runs for a job that was handed out.
+// place is an attempt in place: the handler of a claimed job, and its state.
 type place struct {
 	*hold
 	handler task.Handler
-	dialog  *dialog // of a Type; nil: the handler is a plain one
+	dialog  *dialog // of a Type; nil: a plain handler
 	active  *active
 	q       *task.Request
 }
 
-// runInPlace does what is to be done for a job, and ends its run or leaves it to its answer.
+// runInPlace runs the next step of a job. It then ends the attempt, or lets the job wait for its
+// answer.
 func (r *round) runInPlace(h *hold) {
 	handler, defaults, ok := r.r.handlers.Lookup(h.Name)
 	if !ok {
@@ -48,7 +49,7 @@ func (r *round) runInPlace(h *hold) {
 	}
 }
 
-// activate prepares what the handler sees of its job.
+// activate prepares the values that the handler reads from its context.
 func (r *round) activate(h *hold) *active {
 	return &active{s: r.s, run: jobs.RunOf(&h.Row), handout: h.Handout, lose: func() { r.lose(h, nil) }}
 }
@@ -63,7 +64,8 @@ func (r *round) request(h *hold, data []byte, defaults *task.Metadata) *task.Req
 	return q
 }
 
-// decode reads the data of a job into v. Its errors wrap [task.ErrBadArgs].
+// decode reads the data of a job into v. Returns an error that wraps [task.ErrBadArgs] if they do
+// not fit.
 func decode(data []byte, v any) error {
 	if err := errand.Unmarshal(data, v); err != nil {
 		return fmt.Errorf("%w: %w", task.ErrBadArgs, err)
@@ -71,7 +73,7 @@ func decode(data []byte, v any) error {
 	return nil
 }
 
-// handle runs a function for the job; one after the other, each sees what the one before has left.
+// handle runs one function of the job. Each function sees the data that the one before has left.
 func (r *round) handle(p *place, fn task.Handler) (any, error) {
 	a := p.active.again()
 	p.active = a
@@ -95,7 +97,7 @@ func (r *round) runAndEnd(p *place, fn task.Handler) {
 	r.ran(p, value, err)
 }
 
-// ran ends what was run of an attempt.
+// ran ends the step by the result of its function.
 func (r *round) ran(p *place, value any, err error) {
 	if r.interrupted(p, err) {
 		return
@@ -122,13 +124,14 @@ func (r *round) ran(p *place, value any, err error) {
 	}
 }
 
-// interrupted deals with what a function returned that was not to go on: the job is another's, or its lease may have ended, or this runner stops.
+// interrupted handles the result of a function that was stopped: another worker has the job, its
+// lease may have ended, or this runner stops.
 func (r *round) interrupted(p *place, err error) bool {
 	switch {
-	case p.Lost(): // told already
+	case p.Lost(): // reported already
 		r.release(p.hold)
-	case err != nil && !defers(err) && (p.Ended() || errors.Is(context.Cause(r.hard), task.ErrShutdown)): // it is to run again
-		// The same attempt goes on, since its request may be on its way, and an answer may come for it.
+	case err != nil && !defers(err) && (p.Ended() || errors.Is(context.Cause(r.hard), task.ErrShutdown)): // run it again
+		// The same attempt goes on: its request may be on its way, and its answer may come.
 		if p.Queue != "" || p.active.handout.Key != "" && p.RetryAfter == "" {
 			p.Before.State = jobs.Running
 		}
@@ -140,21 +143,22 @@ func (r *round) interrupted(p *place, err error) bool {
 	return true
 }
 
-// defers reports whether err is no failure: the request was sent, and to run again would send it twice.
+// defers reports whether err is no failure: the request was sent, and another call would send it
+// twice.
 func defers(err error) bool {
 	_, is := task.VerdictOf(err).(*task.DeferVerdict) //nolint:errorlint // the outermost verdict counts
 	return is
 }
 
-// judgement is what an attempt comes to.
+// judgement is the outcome of an attempt.
 type judgement struct {
 	task.Outcome
 	data []byte // of the result
-	said bool   // by a verdict of what was run
+	said bool   // the handler gave a verdict
 }
 
-// judge turns what a handler returned into an outcome, and into data. Methods of the error and of the result are user code too: what they panic
-// with fails the run.
+// judge turns the result of a handler into an outcome and data. Methods of the error and the result
+// are user code: their panic fails the run.
 func judge(q *task.Request, value any, err error) (o judgement) {
 	if p := guard.Call(func() error { o = outcome(q, value, err); return nil }); p != nil {
 		return judgement{Outcome: task.Outcome{State: task.StateFailed, Err: p}}

@@ -25,64 +25,77 @@ const (
 	DefaultShutdownTimeout = 30 * time.Second
 )
 
-// Config configures a [Runner]. Service must be set, and with Submit also Results.
+// Config configures a [Runner]. Service is required. With Submit, Results is required too.
 type Config struct {
-	// Service hands the jobs out. The runner does not close it.
+	// Service holds the jobs. The runner does not close it.
 	Service *jobs.Service
-	// Names are the names of the jobs that are run, all of which have to be registered, or dispatched, when Run begins. nil: all that are.
+	// Names are the names of the jobs to run. Each must be registered, or dispatched, when Run
+	// begins. nil: all registered or dispatched names.
 	Names []string
-	// Queue is the queue whose jobs are run, whatever their names, so that Names cannot be set. nil: jobs that are in no queue.
+	// Queue is the queue whose jobs run, of any name; Names must then be nil. nil: jobs without a
+	// queue.
 	Queue *queue.Queue
-	// Workers is how many handlers run at a time. Jobs that await answers need none. 0: as many as there are processors (GOMAXPROCS).
+	// Workers is how many handlers run at a time. Jobs that await answers need none. Default:
+	// GOMAXPROCS.
 	Workers int
-	// Lease is how long the jobs of a runner that died stay with it. Each is renewed three times in that time while it runs. A job with RetryAfter has
-	// no lease: that says when it is handed out again. 0: 30 s. At least 300 ms.
+	// Lease is how long jobs stay with a runner that died. A running job is renewed three times in
+	// that time. A job with RetryAfter has no lease: RetryAfter says when it is claimed again.
+	// Default: 30 s. At least 300 ms.
 	Lease time.Duration
 
-	// Submit gets jobs as tasks, whose consumers run them, with queues, limits and retries of their own. A producer is one. Another should have a method
-	// Pending(task.ID) task.Pending too, as a producer has: else results that are not JSON cannot be read by another runner than that which submitted the task, and
-	// fail the job.
-	// nil: the handlers registered here run in place.
+	// Submit sends jobs as tasks. Their consumers run them, with queues, limits and retries of
+	// their own. nil: the handlers registered here run in place.
+	//
+	// A producer is a task.Submitter. Another one should have a method Pending(task.ID)
+	// task.Pending, as a producer has. Without it another runner cannot read results that are not
+	// JSON, and fails their jobs.
 	Submit task.Submitter
-	// Results is where consumers record the ends of these tasks. One that lives only in reply queues cannot be used.
+	// Results is the store in which consumers record the ends of these tasks. A store that lives
+	// only in reply queues is refused.
 	Results resultstore.ResultStore
-	// Timeout is how long a job that was dispatched is left to its task, retries included. After it, the task is submitted again, with the id it had, unless
-	// its end is recorded. 0: 24 h. At least Lease.
+	// Timeout is how long a dispatched job waits for its task, retries included. After it the task
+	// is submitted again with its id, unless its end is recorded. Default: 24 h. At least Lease.
 	Timeout time.Duration
-	// Outstanding is how many dispatched jobs there may be whose end this runner waits for; at that number it takes no more. 0: 10,000.
+	// Outstanding is the most dispatched jobs whose end this runner waits for. At that number it
+	// claims no more. Default: 10,000.
 	Outstanding int
-	// Sweep is how often the records of all running jobs of these names are looked at, for those whose runner died before it heard of an end. It is done
-	// when Run begins, too. 0: 1 min. At least 100 ms.
+	// Sweep is the time between checks of the records of all running jobs of these names. It finds
+	// ends that a runner died before it stored. One check runs when Run begins. Default: 1 min. At
+	// least 100 ms.
 	Sweep time.Duration
-	// PutOff is after how long a job whose task could not be submitted is tried again, and one of a queue that nothing is registered for. 0: 1 min. At least 100 ms.
+	// PutOff is the delay of a job whose task could not be submitted, and of a queue's job without
+	// a handler. Default: 1 min. At least 100 ms.
 	PutOff time.Duration
 
-	// ShutdownTimeout is how long handlers may go on after Run's context has ended. 0: 30 s.
+	// ShutdownTimeout is how long handlers may go on after Run's context has ended. Default: 30 s.
 	ShutdownTimeout time.Duration
-	// OnReport is told of what went wrong, besides the Logger. It is called from several goroutines and must be quick. nil: nobody.
+	// OnReport receives problems, besides the Logger. It is called from several goroutines and must
+	// be quick. nil: none.
 	OnReport func(Report)
-	// NodeID names this runner to its handlers (task.Request). "": made of host, process and chance.
+	// NodeID names this runner to its handlers (task.Request). Default: a name of host, process and
+	// a random part.
 	NodeID string
-	// Backoff is between attempts while the store or the broker is away. Zero: up to 100 ms at first, up to 5 s in the end.
+	// Backoff is the wait between attempts while the store or the broker is unavailable. Default:
+	// from 100 ms to 5 s.
 	Backoff task.Backoff
-	// Logger is told of what Run does not return. nil: slog.Default().
+	// Logger logs errors that Run does not return. Default: slog.Default().
 	Logger *slog.Logger
 }
 
-// Problem is what a [Report] is about.
+// Problem is the kind of a [Report].
 type Problem string
 
 // The problems.
 const (
-	ProblemFailed  Problem = "failed"   // the run has failed, with no attempt left: the job is FAILED
-	ProblemLost    Problem = "lost"     // the job was handed out to another, or somebody else ended it, while it ran here
-	ProblemRefused Problem = "refused"  // its task could not be submitted: it is tried again later
-	ProblemGivenUp Problem = "given up" // it was handed out ten times after its RetryAfter: it is FAILED
-	ProblemUnknown Problem = "unknown"  // it is in the queue, and nothing is registered for its name: it is tried again later
-	ProblemWindow  Problem = "window"   // its windows cannot be read here, as where their zone is not known: it is looked at again after a minute
+	ProblemFailed  Problem = "failed"   // the run failed with no attempt left: FAILED
+	ProblemLost    Problem = "lost"     // another worker claimed or ended it meanwhile
+	ProblemRefused Problem = "refused"  // its task was not submitted: tried again later
+	ProblemGivenUp Problem = "given up" // claimed ten times after its RetryAfter: FAILED
+	ProblemUnknown Problem = "unknown"  // its name has no handler here: tried again later
+	ProblemWindow  Problem = "window"   // its windows cannot be read here: held for a minute
 )
 
-// Report is one thing that went wrong.
+// Report is one problem.
 type Report struct {
 	Problem Problem
 	Job     jobs.Job
@@ -90,23 +103,23 @@ type Report struct {
 	Err     error
 }
 
-// Stats count what a runner has done since it was made.
+// Stats counts what a runner has done since New.
 type Stats struct {
-	Ran       int64 // runs in place that have ended well
-	Retried   int64 // attempts in place that are to be repeated, or were snoozed
-	Failed    int64 // runs that have failed
+	Ran       int64 // runs in place that succeeded
+	Retried   int64 // attempts in place that are repeated or snoozed
+	Failed    int64 // runs that failed
 	GivenBack int64 // jobs that were given back at a stop
 	Submitted int64 // tasks that were confirmed
-	Finished  int64 // dispatched jobs that were finished from a record that says that the task succeeded
-	PutOff    int64 // jobs whose task could not be submitted, or that nothing is registered for
-	Deferred  int64 // attempts that were left to their answer
-	Answered  int64 // answers, refusals included, that were looked at here; one that ends its job at once is not
+	Finished  int64 // dispatched jobs whose task succeeded, by its record
+	PutOff    int64 // jobs that were postponed: no submission, or no handler
+	Deferred  int64 // attempts that wait for their answer
+	Answered  int64 // answers and refusals that were handled here
 	TimedOut  int64 // attempts without an answer in time
-	Lost      int64 // jobs that another got, or ended, while they ran here; what this runner had to say of them was ignored
-	Late      int64 // jobs, among Finished and Failed, whose end was found by a look at the records
+	Lost      int64 // jobs that another worker claimed or ended meanwhile
+	Late      int64 // of Finished and Failed: ends that a check of records found
 }
 
-// complete fills in the defaults and returns all problems.
+// complete sets the defaults and returns all problems, joined.
 func (c *Config) complete() error {
 	var errs []error
 	if c.Service == nil {

@@ -14,19 +14,29 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// definition is how jobs of a name are dispatched.
+// definition says how jobs of a name are dispatched.
 type definition struct {
 	call   func(data []byte) (task.Call, error)
-	result func(ctx context.Context, p task.Pending) ([]byte, error) // as data; nil: it is no object
+	result func(ctx context.Context, p task.Pending) ([]byte, error) // as data; nil: no object
 }
 
-// Dispatch has a runner with Config.Submit dispatch the jobs of these names, or of the task's own if none is given, as tasks: a name that
-// belongs to others, as www-prod/SendEmail, becomes that of a task which brokers take. The job's data are the arguments, and have to fit them; else the job fails.
+// Dispatch makes a runner with Config.Submit dispatch the jobs of these names as tasks. Without
+// names it takes the task's own. So a job with a foreign name, such as www-prod/SendEmail, gets a
+// task name that brokers accept. The data of a job are the arguments; if they do not fit, the job
+// fails.
 //
-// One run is one task for ever ([jobs.TaskID]): submitted again, because an answer was lost or a runner died, it has the same id. The job ends when the
-// task's end is recorded: a result that is a JSON object becomes its data, and a task that has failed, retries and all, expired or was revoked makes the job FAILED.
-// The record is the truth: it is in Config.Results, a task that ignores its result is refused, as is one that runs at most once, and the record is kept for
-// a day longer than Timeout at least: for so long runners may be away. Consumers should have [Current] among their middleware. A job's priority says when it is dispatched; that of its task is the definition's.
+// One run is one task ([jobs.TaskID]). The task keeps its id if it is submitted again, since a
+// confirmation was lost or a runner died. The job ends when the end of its task is recorded:
+//
+//   - a result that is a JSON object becomes its data;
+//   - a task that failed after its retries, expired or was revoked makes the job FAILED.
+//
+// The record in Config.Results decides. A task that ignores its result, or runs at most once, is
+// refused. The record is kept for at least a day longer than Timeout; runners may be away for so
+// long.
+//
+// Consumers should have [Current] among their middleware. The priority of a job orders its
+// dispatch; the priority of its task is that of the definition.
 func Dispatch[A, R any](r *Runner, t task.Task[A, R], names ...string) error {
 	meta := t.Metadata()
 	if r.c.Submit == nil {
@@ -75,7 +85,7 @@ func Dispatch[A, R any](r *Runner, t task.Task[A, R], names ...string) error {
 	return nil
 }
 
-// dispatched returns the names of the jobs that are dispatched, sorted.
+// dispatched returns the names of dispatched jobs, sorted.
 func (r *Runner) dispatched() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -88,7 +98,7 @@ func (r *Runner) definition(name string) *definition {
 	return r.definitions[name]
 }
 
-// call makes the task of a job's run.
+// call returns the call of the task of a job's run.
 func (r *Runner) call(j *jobs.Row) (task.Call, error) {
 	c, err := r.definition(j.Name).call(j.Data)
 	if err != nil {
@@ -106,12 +116,12 @@ func (r *Runner) call(j *jobs.Row) (task.Call, error) {
 	return c, nil
 }
 
-// observer is a submitter that can read what became of a task which another process has submitted.
+// observer is a Submitter that can read results of tasks that another process submitted.
 type observer interface {
 	Pending(id task.ID) task.Pending
 }
 
-// pendingOf returns what reads the result of a record.
+// pendingOf returns the reader of the result of a record.
 func (r *Runner) pendingOf(rec *resultstore.Record) task.Pending {
 	if o, ok := r.c.Submit.(observer); ok {
 		return o.Pending(rec.ID)
@@ -119,7 +129,7 @@ func (r *Runner) pendingOf(rec *resultstore.Record) task.Pending {
 	return plain{record: rec}
 }
 
-// plain reads the result of a record that is JSON.
+// plain reads a result that is JSON from its record.
 type plain struct {
 	task.Pending
 	record *resultstore.Record

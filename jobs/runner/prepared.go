@@ -10,7 +10,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// prepares reports whether tasks that a producer has written are dispatched.
+// prepares reports whether this runner dispatches tasks that a producer has written.
 func (r *Runner) prepares() bool {
 	if r.c.Submit == nil || r.c.Queue == nil {
 		return false
@@ -19,7 +19,7 @@ func (r *Runner) prepares() bool {
 	return ok
 }
 
-// taskOf returns the id of the task that a job's run is, and whether that is one which a producer has written.
+// taskOf returns the id of the task of a job's run, and whether a producer has written that task.
 func (r *Runner) taskOf(j *jobs.Row) (id task.ID, prepared bool) {
 	if id, ok := jobs.TaskOf(&j.Job); ok && r.prepares() {
 		return id, true
@@ -27,7 +27,8 @@ func (r *Runner) taskOf(j *jobs.Row) (id task.ID, prepared bool) {
 	return jobs.TaskID(*j), false
 }
 
-// submitReady submits what is prepared, several at a time, and returns why one of those was not that are not confirmed.
+// submitReady submits tasks that producers have written, several at a time. If some are not
+// confirmed, it returns the error of one.
 func (r *round) submitReady(ctx context.Context, parcels []parcel, ready []int, confirmed []bool, pending []task.Pending) error {
 	if len(ready) == 0 {
 		return nil
@@ -61,7 +62,7 @@ func (r *round) submitReady(ctx context.Context, parcels []parcel, ready []int, 
 	return nil
 }
 
-// messages reads the messages of tasks.
+// messages returns the messages of tasks.
 func (r *round) messages(ids []jobs.ID) (found map[jobs.ID][]byte, err error) {
 	err = r.call(func(ctx context.Context) error {
 		found, err = r.s.Messages(ctx, ids...)
@@ -70,8 +71,8 @@ func (r *round) messages(ids []jobs.ID) (found map[jobs.ID][]byte, err error) {
 	return found, err
 }
 
-// revokeWithdrawn ends the tasks of jobs of the queue that were withdrawn: nobody will run them, and their submitters wait. done are the jobs of which that is known; it
-// returns those that are to be known the next time.
+// revokeWithdrawn revokes the tasks of withdrawn jobs of the queue, since their submitters wait.
+// done holds the jobs that were revoked before. It returns done for the next call.
 func (r *round) revokeWithdrawn(ctx context.Context, done map[jobs.ID]bool) map[jobs.ID]bool {
 	submit, ok := r.c.Submit.(jobs.PreparedSubmitter)
 	if !ok || r.c.Queue == nil {
@@ -105,7 +106,7 @@ func (r *round) revokeWithdrawn(ctx context.Context, done map[jobs.ID]bool) map[
 			if !done[id] {
 				err = r.call(func(ctx context.Context) error { return submit.RevokePrepared(ctx, messages[id]) })
 			}
-			if err == nil || errors.Is(err, task.ErrBadArgs) { // else it is tried again
+			if err == nil || errors.Is(err, task.ErrBadArgs) { // else try again
 				now[id] = true
 				continue
 			}

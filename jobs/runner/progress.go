@@ -14,24 +14,24 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// ErrNoRun is what Progress returns outside of a run.
+// ErrNoRun is the error of Progress outside of a run.
 var ErrNoRun = errors.New("jobs: not in the run of a job")
 
-// active is a run that a handler is in.
+// active is the run of a handler.
 type active struct {
 	s   *jobs.Service
 	run jobs.Run
 
 	mu      sync.Mutex
 	handout jobs.Handout
-	over    bool // it has ended: what the handler still says counts for nothing
+	over    bool // it has ended: later calls of the handler have no effect
 	lose    func()
 }
 
 type activeKey struct{}
 
-// FromContext returns the job that the calling handler runs, as it was handed out, with its data as the handler has left them by
-// [Progress]. It is false outside of a run. In a consumer it needs [Current].
+// FromContext returns the job of the calling handler, as it was claimed, with the data of its last
+// [Progress]. ok is false outside of a run. In a consumer it needs [Current].
 func FromContext(ctx context.Context) (jobs.Handout, bool) {
 	a, ok := ctx.Value(activeKey{}).(*active)
 	if !ok {
@@ -42,9 +42,12 @@ func FromContext(ctx context.Context) (jobs.Handout, bool) {
 	return a.handout, true
 }
 
-// Progress replaces the data of the job that the calling handler runs by v, which is a JSON object when it is written as JSON: how far it has come. Who asks
-// for the job sees that while it runs, and if the process dies the next attempt begins with it. The error is [jobstore.ErrStale] when the run is over or another has it,
-// [jobstore.ErrUnsupported] in a task with conditions, whose job keeps no progress, and [ErrNoRun] outside of a run. In a consumer it needs [Current].
+// Progress replaces the data of the job of the calling handler. v must be a JSON object as JSON.
+// Queries show the data while the job runs. If the process dies, the next attempt begins with them.
+//
+//   - Returns [jobstore.ErrStale] if the run is over, or another worker has it.
+//   - Returns [jobstore.ErrUnsupported] in a task with conditions, whose job keeps no progress.
+//   - Returns [ErrNoRun] outside of a run. In a consumer it needs [Current].
 func Progress(ctx context.Context, v any) error {
 	a, ok := ctx.Value(activeKey{}).(*active)
 	if !ok {
@@ -63,7 +66,7 @@ func Progress(ctx context.Context, v any) error {
 	return a.update(ctx, data)
 }
 
-// update writes data, one call at a time.
+// update writes data. One call runs at a time.
 func (a *active) update(ctx context.Context, data []byte) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -72,7 +75,7 @@ func (a *active) update(ctx context.Context, data []byte) error {
 	}
 	u := jobs.Update{ID: a.run.ID, Token: a.handout.Token, Data: data}
 	err := a.s.Update(ctx, u)
-	if errors.Is(err, jobs.ErrStale) && a.lose == nil { // a dispatched run goes on when its job is handed out again
+	if errors.Is(err, jobs.ErrStale) && a.lose == nil { // a dispatched run goes on
 		var j jobs.Row
 		if j, err = a.s.CurrentRun(ctx, a.run); err == nil {
 			u.Token, a.handout.Token = j.Token, j.Token
@@ -85,7 +88,8 @@ func (a *active) update(ctx context.Context, data []byte) error {
 	return a.told(err)
 }
 
-// told notes what an answer of the service says of the run, and returns it as the handler is to see it.
+// told notes what an error of the service says about the run, and returns the error for the
+// handler.
 func (a *active) told(err error) error {
 	if errors.Is(err, jobs.ErrNotFound) {
 		err = fmt.Errorf("%w: %w", jobs.ErrStale, err)
@@ -114,29 +118,34 @@ func (a *active) expect(ctx context.Context, key string, respond task.Opt[bool])
 	return a.told(err)
 }
 
-// again returns what another function of the same attempt is in: it begins with what the one before has left.
+// again returns the state for the next function of the same attempt. It begins with the data that
+// the one before has left.
 func (a *active) again() *active {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return &active{s: a.s, run: a.run, handout: a.handout, lose: a.lose}
 }
 
-// end has nothing count that the handler says from now on.
+// end makes later calls of the handler have no effect.
 func (a *active) end() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.over = true
 }
 
-// againSoon is how long a task waits whose job cannot be asked about.
+// againSoon is the delay of a task whose job cannot be read.
 const againSoon = 5 * time.Second
 
-// Current returns a middleware, for consumers that run the tasks of dispatched jobs: before a task starts it looks whether its run is the job's present one. A task
-// whose job has moved on is not run; it fails with [jobstore.ErrStale]. Of a task with conditions (task.Conditions) it looks whether its job runs. If the store does not
-// answer the task is put back for 5 s. All other tasks pass, those that follow the task of a job included.
+// Current returns a middleware for consumers that run tasks of dispatched jobs. Before a task
+// starts it checks that the run is the present one of its job. Otherwise the task fails with
+// [jobstore.ErrStale], and is not run. For a task with conditions (task.Conditions) it checks that
+// its job runs.
 //
-// Without it a task that is delivered again, or was submitted twice because an answer was lost, may run although the job has ended. With it
-// [Progress] and [FromContext] work in the handlers.
+// If the store does not answer, the task is delivered again after 5 s. All other tasks pass, and so
+// do tasks that follow the task of a job.
+//
+// Without Current a task that is delivered again or submitted twice may run after its job has
+// ended. With it [Progress] and [FromContext] work in the handlers.
 func Current(s *jobs.Service) func(next task.Handler) task.Handler {
 	return func(next task.Handler) task.Handler {
 		return task.HandlerFunc(func(ctx context.Context, q *task.Request) (any, error) {

@@ -13,19 +13,19 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// end says what a look at a record came to.
+// end is the result of a check of a record.
 type end int
 
 const (
-	unended end = iota // there is no record of an end
-	ended              // there is, and the job was ended by it, or has moved on
-	unsure             // the store of the results, or of the jobs, gave no answer
-	theirs             // somebody else here ends it
-	awaits             // there is none yet: the task waits for an answer from outside, and no broker has it
+	unended end = iota // no end is recorded
+	ended              // an end is recorded; the job has ended by it, or has moved on
+	unsure             // the store of results or of jobs gave no answer
+	theirs             // another goroutine of this runner ends it
+	awaits             // no end yet: the task waits for an answer from outside, without a broker
 )
 
-// recorded ends the run of a job by its task's record, if that tells an end. p reads the result; nil: whatever can. While the store does not
-// answer it is asked again.
+// recorded ends the run of a job if its task's record says the end. p reads the result; nil: any
+// reader that can. It tries again while the store does not answer.
 func (r *round) recorded(h *hold, p task.Pending) end {
 	for attempt := 0; ; attempt++ {
 		e, err := r.byRecord(h, p)
@@ -39,11 +39,11 @@ func (r *round) recorded(h *hold, p task.Pending) end {
 			r.release(h)
 			return unsure
 		}
-		p = nil // what was to read it may be closed
+		p = nil // its reader may be closed
 	}
 }
 
-// byRecord looks at the record once.
+// byRecord checks the record once.
 func (r *round) byRecord(h *hold, p task.Pending) (end, error) {
 	var rec resultstore.Record
 	err := r.call(func(ctx context.Context) (err error) {
@@ -66,7 +66,7 @@ func (r *round) byRecord(h *hold, p task.Pending) (end, error) {
 	h.record = true
 	var data []byte
 	switch {
-	case err != nil: // nobody will ever read it
+	case err != nil: // it can never be read
 	case rec.State != task.StateSucceeded:
 		err = reason(&rec)
 	default:
@@ -90,15 +90,16 @@ func (r *round) byRecord(h *hold, p task.Pending) (end, error) {
 	return ended, nil
 }
 
-// readFor bounds how long the result of a task whose end is recorded is waited for.
+// readFor is the most time to wait for the result of a task whose end is recorded.
 const readFor = 10 * time.Second
 
-// result reads what a task that succeeded has left for its job; certain: an error lies in the result itself.
+// result returns the data for a job from the result of its task. certain reports that an error is
+// in the result itself.
 func (r *round) result(h *hold, rec *resultstore.Record, p task.Pending) (data []byte, certain bool, err error) {
-	if h.prepared { // its submitter has the result; the job holds the task itself
+	if h.prepared { // its submitter gets the result; the job holds the task
 		return nil, true, nil
 	}
-	if rec.Error != nil { // the consumer's own metadata have put the result elsewhere
+	if rec.Error != nil { // metadata of the consumer stored the result elsewhere
 		return nil, true, rec.Error
 	}
 	if p == nil {
@@ -112,7 +113,7 @@ func (r *round) result(h *hold, rec *resultstore.Record, p task.Pending) (data [
 	return nil, p.Result(ctx, nil) == nil, fmt.Errorf("%w: %w", task.ErrBadResult, err)
 }
 
-// reason is why a task has not succeeded.
+// reason returns why a task did not succeed.
 func reason(rec *resultstore.Record) error {
 	switch {
 	case rec.Error != nil:
@@ -128,16 +129,18 @@ func reason(rec *resultstore.Record) error {
 // sweepPage is how many jobs are read at a time.
 const sweepPage = 500
 
-// sighting is a job that was found running.
+// sighting is a running job that a sweep found.
 type sighting struct {
 	token int64
 	times int // how often it was found with this token
 }
 
-// due reports whether the record is to be looked at this time: the first times, and then now and then, since who dispatched the job mostly lives and is told.
+// due reports whether to check the record this time: at the first sightings, and then seldom. The
+// runner that dispatched the job mostly lives and is notified.
 func (s sighting) due() bool { return s.times <= 3 || s.times%5 == 0 }
 
-// sweep looks at the records of all jobs that run, at once and then at times: nobody may be waiting for the end of one.
+// sweep checks the records of all running jobs, at once and then at intervals. The runner that
+// waited for an end may have died.
 func (r *round) sweep(ctx context.Context) {
 	seen := map[jobs.ID]sighting{}
 	var revoked map[jobs.ID]bool
@@ -158,7 +161,7 @@ func (r *round) sweep(ctx context.Context) {
 	}
 }
 
-// sweeps returns what the runner's jobs are found by.
+// sweeps returns the queries that find the runner's jobs.
 func (r *round) sweeps() []jobs.Filter {
 	if r.c.Queue != nil {
 		return []jobs.Filter{{Queue: r.c.Queue.Name}}
@@ -170,7 +173,8 @@ func (r *round) sweeps() []jobs.Filter {
 	return all
 }
 
-// sweepOver notes in now which jobs of a query run, and looks at their records. It reports whether these were all.
+// sweepOver records in now the running jobs of a query, and checks their records. It reports
+// whether it has seen all.
 func (r *round) sweepOver(ctx context.Context, q jobs.Filter, seen, now map[jobs.ID]sighting) bool {
 	q.States, q.Limit = []jobs.State{jobs.Running, jobs.RunQueued}, sweepPage
 	for ctx.Err() == nil {
@@ -206,25 +210,25 @@ func (r *round) sweepOver(ctx context.Context, q jobs.Filter, seen, now map[jobs
 	return false
 }
 
-// look ends the run of a job by its record, if there is an end that nobody has heard of.
+// look ends the run of a job whose recorded end was not noticed.
 func (r *round) look(j *jobs.Row) {
 	h, known := r.held.Get(j.ID)
 	switch {
 	case !known || h.Token != j.Token:
 		h = r.newHold(jobs.Handout{Row: *j})
 	case !h.entrusted():
-		return // it is being submitted, or ended
+		return // another goroutine submits or ends it
 	}
 	if !h.prepared && r.r.definition(h.Name) == nil {
 		return
 	}
-	if e, _ := r.byRecord(h, nil); e == ended { // what cannot be read now can the next time
+	if e, _ := r.byRecord(h, nil); e == ended { // the next sweep tries again
 		r.r.stats.late.Add(1)
 	}
 }
 
-// miss lets go the jobs that were left to their tasks before a sweep began and did not run in it: others have ended them, or have them now. By a record that is
-// as it should be.
+// miss drops the dispatched jobs from before a sweep that did not run in it. Another worker has
+// ended or claimed them. If the record has an end, that is as expected; else the job is lost.
 func (r *round) miss(now map[jobs.ID]sighting, began time.Time) {
 	for _, h := range r.held.All() {
 		if !h.entrusted() || !h.got.Before(began) || now[h.ID].token == h.Token {

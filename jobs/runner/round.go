@@ -17,16 +17,18 @@ import (
 )
 
 const (
-	// mostCalls is how many calls of the service are made at a time for what runs, and mostShared for jobs of a queue, whose calls share transactions.
+	// mostCalls is the most calls of the service at a time for running jobs. mostShared is the same
+	// for jobs of a queue, whose calls share transactions.
 	mostCalls, mostShared = 16, 256
 	// submitters is how many batches are submitted at a time.
 	submitters = 4
-	// lastGrace is how long handlers may take to end after their contexts have.
+	// lastGrace is the time that handlers have to return after their contexts have ended.
 	lastGrace = 5 * time.Second
 )
 
-// round is one Run of a runner. The fetching goroutine gets jobs; each has a goroutine of its own, which runs it or waits for the end of its task; one
-// goroutine renews leases. A job that awaits an answer has none, and is not held.
+// round is one Run of a runner. The fetching goroutine claims jobs. Each job has a goroutine, which
+// runs it or waits for the end of its task. One goroutine renews leases. A job that awaits an
+// answer has no goroutine and is not held.
 type round struct {
 	r     *Runner
 	c     *Config
@@ -34,7 +36,7 @@ type round struct {
 	from  source
 	names []string
 
-	hard context.Context // of handlers and submissions; its end is the hard stop
+	hard context.Context // of handlers and submissions; it ends at the hard stop
 	kill context.CancelCauseFunc
 
 	held *held.Set[jobs.ID, *hold]
@@ -42,27 +44,28 @@ type round struct {
 	working sync.WaitGroup
 	batches chan []*hold // to be submitted
 	waiting sync.WaitGroup
-	leave   chan struct{} // closed when nobody is to wait for tasks any more
-	free    chan struct{} // has an element for each call of the service that is under way
+	leave   chan struct{} // closed when no goroutine is to wait for tasks any more
+	free    chan struct{} // one element for each running call of the service
 	calls   context.Context
-	gone    context.CancelFunc // ends calls: what is not done by then stays undone
+	gone    context.CancelFunc // ends calls; unfinished ones stay undone
 }
 
-// hold is a job that this runner has got.
+// hold is a job that this runner has claimed.
 type hold struct {
 	held.Item
 	jobs.Handout
 	got    time.Time
 	leased atomic.Bool // its lease is to be renewed
-	record bool        // its end is that of a record, which another runner may have found too
+	// its end comes from a record, which another runner may have found too
+	record bool
 	off    chan struct{}
 	once   sync.Once
 
-	task     task.ID // of its run, where jobs are dispatched
-	prepared bool    // the task is one that a producer has written
+	task     task.ID // of its run, if jobs are dispatched
+	prepared bool    // a producer has written the task
 }
 
-// newHold returns a job that this runner has got.
+// newHold returns the hold of a claimed job.
 func (r *round) newHold(h jobs.Handout) *hold {
 	n := &hold{Handout: h, got: time.Now(), off: make(chan struct{})}
 	if r.c.Submit != nil {
@@ -71,13 +74,14 @@ func (r *round) newHold(h jobs.Handout) *hold {
 	return n
 }
 
-// shares reports whether what ends the job may share its transaction with others: it is kept, and nobody else is concerned, as far as that is known.
+// shares reports whether the end of the job may share its transaction: the job is kept, and
+// concerns no other job as far as known.
 func (h *hold) shares() bool { return rules.IsKept(&h.Row) && rules.StandsAlone(&h.Row) }
 
-// entrusted reports whether the job was left to its task.
+// entrusted reports whether the job waits for its task.
 func (h *hold) entrusted() bool { return !h.leased.Load() && !h.Settling() }
 
-// release ends the waiting for its task.
+// release ends the wait for its task.
 func (h *hold) release() { h.once.Do(func() { close(h.off) }) }
 
 func newRound(r *Runner, names []string) (*round, error) {
@@ -121,14 +125,14 @@ func (r *round) run(ctx context.Context) error {
 	failure := r.fetch(ctx)
 
 	cancel()
-	sweeping.Go(stepDown) // another may start jobs while what has begun here goes on
+	sweeping.Go(stepDown) // another runner may start jobs while those of this one go on
 	back := r.queued()
 	close(r.batches)
 	r.working.Go(func() { r.giveBack(back...) })
 	stopped := held.Over(&r.working)
 	ended := held.Stop(stopped, r.c.ShutdownTimeout, func() { r.kill(task.ErrShutdown) }, lastGrace)
 	close(r.leave)
-	if ended { // what is being finished may take as long as a handler
+	if ended { // jobs that are being finished may take as long as a handler
 		waited := held.Over(&r.waiting)
 		held.Stop(waited, r.c.ShutdownTimeout, r.gone, lastGrace)
 	}
@@ -144,7 +148,7 @@ func (r *round) run(ctx context.Context) error {
 	return failure
 }
 
-// fetch gets jobs until ctx ends or the service is closed.
+// fetch claims jobs until ctx ends or the service is closed.
 func (r *round) fetch(ctx context.Context) error {
 	failed := 0
 	for ctx.Err() == nil {
@@ -171,10 +175,10 @@ func (r *round) fetch(ctx context.Context) error {
 	return nil
 }
 
-// mostUnsettled is how many jobs a runner in place may hold for which nothing runs any more.
+// mostUnsettled is how many jobs a runner in place may hold whose handler has returned.
 const mostUnsettled = 1000
 
-// room waits until there is room for more jobs, and returns for how many; 0 when ctx has ended.
+// room waits until there is room for more jobs, and returns for how many. 0: ctx has ended.
 func (r *round) room(ctx context.Context) int {
 	for {
 		all, idle := r.held.Len()
@@ -193,7 +197,7 @@ func (r *round) room(ctx context.Context) int {
 	}
 }
 
-// take begins with what was handed out.
+// take starts the work on claimed jobs.
 func (r *round) take(ctx context.Context, got []jobs.Handout) {
 	var batch []*hold
 	for i := range got {
@@ -217,18 +221,18 @@ func (r *round) take(ctx context.Context, got []jobs.Handout) {
 		}
 	}
 	if len(batch) > 0 {
-		r.batches <- batch // there is room: no more were asked for
+		r.batches <- batch // it never blocks: no more jobs were asked for than fit
 	}
 }
 
-// hold notes what is held. If the job was handed out to this runner before, it has lost that hand-out.
+// hold adds a job to the held set. An earlier claim of the same job is lost.
 func (r *round) hold(h *hold) {
 	if before, replaced := r.held.Hold(h); replaced {
 		r.lose(before, nil)
 	}
 }
 
-// release forgets jobs.
+// release removes jobs from the held set.
 func (r *round) release(hs ...*hold) {
 	r.held.Release(hs...)
 	for _, h := range hs {
@@ -236,7 +240,7 @@ func (r *round) release(hs ...*hold) {
 	}
 }
 
-// lose notes that a job has moved on.
+// lose notes that another worker has the job, or ended it.
 func (r *round) lose(h *hold, err error) {
 	if h.Lose() {
 		r.r.stats.lost.Add(1)
@@ -247,7 +251,7 @@ func (r *round) lose(h *hold, err error) {
 	}
 }
 
-// queued takes what has not begun out of the queue.
+// queued takes the jobs that have not begun out of the queue of batches.
 func (r *round) queued() []*hold {
 	var taken []*hold
 	for {
@@ -260,7 +264,7 @@ func (r *round) queued() []*hold {
 	}
 }
 
-// call makes one call of the service, which outlives the end of Run's context.
+// call makes one call of the service. It may outlast Run's context.
 func (r *round) call(fn func(context.Context) error) error {
 	r.free <- struct{}{}
 	defer func() { <-r.free }()
@@ -269,15 +273,15 @@ func (r *round) call(fn func(context.Context) error) error {
 	return fn(ctx)
 }
 
-// persist makes a call about a job, and repeats it until there is an answer. It returns nil when that was done, or the error for which it never
-// will be.
+// persist makes a call about a job, and repeats it until there is an answer. Returns nil if it took
+// effect, or the error for which it never can.
 func (r *round) persist(fn func(context.Context) error) error {
 	for attempt := 0; ; attempt++ {
 		err := r.call(fn)
 		switch {
 		case err == nil:
 			return nil
-		case jobstore.RunOver(err) && attempt > 0: // the call before this one may have done it
+		case jobstore.RunOver(err) && attempt > 0: // the call before may have had its effect
 			return nil
 		case jobstore.RunOver(err), errors.Is(err, jobs.ErrState), errors.Is(err, jobs.ErrBadJob), errors.Is(err, jobs.ErrClosed):
 			return err
@@ -290,13 +294,14 @@ func (r *round) persist(fn func(context.Context) error) error {
 	}
 }
 
-// settle is persist of a call that ends the holding of a job.
+// settle is persist of a call that ends the hold of a job.
 func (r *round) settle(h *hold, fn func(context.Context) error) error {
 	h.Settle()
 	return r.persist(fn)
 }
 
-// conclude ends a run by fn, and the holding of its job; then counts. If what the run has left cannot be written the job is FAILED.
+// conclude ends a run by fn, releases the job, then counts. If the result cannot be stored the job
+// is FAILED.
 func (r *round) conclude(h *hold, n *atomic.Int64, fn func(context.Context) error) bool {
 	err := r.settle(h, fn)
 	if (errors.Is(err, jobs.ErrState) || errors.Is(err, jobs.ErrBadJob)) && !jobstore.RunOver(err) {
@@ -314,7 +319,7 @@ func (r *round) fail(h *hold, reason error, data []byte) bool {
 		return err
 	})
 	r.from.Changed()
-	if err == nil && goesOn { // its answer was quicker
+	if err == nil && goesOn { // its answer came first
 		return r.concluded(h, &r.r.stats.deferred, nil)
 	}
 	if err == nil {
@@ -337,7 +342,7 @@ func (r *round) concluded(h *hold, n *atomic.Int64, err error) bool {
 	return err == nil
 }
 
-// giveBack lets others have jobs at once.
+// giveBack releases the leases of jobs, so that other runners can claim them at once.
 func (r *round) giveBack(hs ...*hold) {
 	var wg sync.WaitGroup
 	for _, h := range hs {

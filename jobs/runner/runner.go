@@ -14,20 +14,23 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Runner runs jobs that are due, in any number of processes. It is a task.Registrar: handlers are registered by the names of jobs, as with a
-// consumer. Make one with [New].
+// Runner runs due jobs, in any number of processes. It is a task.Registrar: handlers are registered
+// by the names of jobs, as with a consumer. Make one with [New].
 //
-// In place, a handler's arguments are the job's data, and its result, where that is a JSON object, becomes the data when the run is finished: what a repeated
-// job hands to its next run. Without such a result they stay as they are. An error comes to what a consumer makes of it, by the
-// verdict or the task's metadata: the attempt is repeated later, in the same run, or the job is FAILED. A job of which the process died is handed out again when its
-// lease, or its RetryAfter, has ended.
+// In place, the arguments of a handler are the job's data. A result that is a JSON object becomes
+// the data when the run is finished; a repeated job passes them to its next run. Otherwise the data
+// stay. An error has the same effect as in a consumer, by its verdict or the task's metadata:
+// another attempt in the same run, or FAILED. If the process dies, the job is claimed again when
+// its lease, or its RetryAfter, has ended.
 //
-// A handler whose answer comes from outside ends with [task.Defer], and says [task.Expect] before it sends its request: the job then is RUNNING without this process, until
-// [jobs.Service.Complete] or [jobs.Service.Reject] is told the answer. A refusal, and no answer in time, are errors of the attempt. [Type] is the same for jobs that have a function for each
-// step.
+// A handler whose answer comes from outside calls [task.Expect] before it sends its request, and
+// returns [task.Defer]. The job is then RUNNING without this process until [jobs.Service.Complete]
+// or [jobs.Service.Reject] is called. A refusal, or no answer in time, is an error of the attempt.
+// [Type] is the same with a function for each step.
 //
-// With Config.Queue the jobs are those of a queue, which has a limit, a throttler and windows. There a repeated attempt is QUEUED, so that its place is free; else it is
-// RUNQUEUED, in the same run. One runner of a queue is at work at a time, and the others stand by.
+// With Config.Queue the jobs are those of a queue, which has a limit, a throttler and windows.
+// There a repeated attempt is QUEUED, which frees its place. Elsewhere it is RUNQUEUED, in the same
+// run. One runner of a queue works at a time; the others stand by.
 //
 // With Config.Submit jobs are dispatched as tasks, which consumers run; see [Dispatch].
 type Runner struct {
@@ -39,7 +42,7 @@ type Runner struct {
 	running     atomic.Bool
 }
 
-// counters are Stats while they are counted.
+// counters holds the counts of Stats.
 type counters struct {
 	ran, retried, failed, givenBack, submitted, finished, putOff, lost, late atomic.Int64
 	deferred, answered, timedOut                                             atomic.Int64
@@ -47,7 +50,8 @@ type counters struct {
 
 var _ task.Registrar = (*Runner)(nil)
 
-// New makes a Runner, or returns every problem of the configuration, joined. It does no I/O and starts nothing.
+// New returns a Runner. It does no I/O and starts no goroutine. Returns all problems of the
+// configuration, joined.
 func New(c Config) (*Runner, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
@@ -55,8 +59,10 @@ func New(c Config) (*Runner, error) {
 	return &Runner{c: c, definitions: map[string]*definition{}}, nil
 }
 
-// Register implements task.Registrar: h runs the jobs of this name, which may be any that a job has, without control characters. What is registered after Run
-// has begun is not asked for. Where jobs are dispatched there are no handlers to register ([jobstore.ErrUnsupported]); see [Dispatch].
+// Register implements task.Registrar: h runs the jobs of this name. Any name of a job without
+// control characters is allowed. A name registered after Run has begun is not asked for.
+//
+// Returns [jobstore.ErrUnsupported] if jobs are dispatched; see [Dispatch].
 func (r *Runner) Register(name string, h task.Handler, defaults task.Metadata) error {
 	if r.c.Submit != nil {
 		return fmt.Errorf("%w: this runner dispatches jobs; register %q with a consumer", jobs.ErrUnsupported, name)
@@ -67,7 +73,7 @@ func (r *Runner) Register(name string, h task.Handler, defaults task.Metadata) e
 	return r.handlers.Register(name, h, defaults)
 }
 
-// Stats returns what was counted.
+// Stats returns the counts since New. Safe for concurrent use.
 func (r *Runner) Stats() Stats {
 	c := &r.stats
 	return Stats{
@@ -77,12 +83,15 @@ func (r *Runner) Stats() Stats {
 	}
 }
 
-// ErrRunning is returned by a second Run of a Runner.
+// ErrRunning is the error of a second Run of a Runner.
 var ErrRunning = errors.New("jobs: the runner runs already, or has run")
 
-// Run runs jobs until ctx ends. Then it takes no more, lets handlers go on for up to ShutdownTimeout, ends their contexts with cause
-// task.ErrShutdown, and gives back the jobs of those that end because of it. What was dispatched goes on without it. The error is nil unless there was a mistake in using
-// it, or the service was closed ([jobstore.ErrClosed]). While the store is away Run waits for it. A Runner runs once.
+// Run runs jobs until ctx ends. Then it claims no more, and lets handlers go on for up to
+// ShutdownTimeout. After that it ends their contexts with the cause task.ErrShutdown, and gives
+// back the jobs of handlers that end because of it. Dispatched tasks go on without it.
+//
+// Run waits while the store is unavailable. A Runner runs once. Returns nil at a stop, an error for
+// a mistake in its use, and [jobstore.ErrClosed] if the service was closed.
 func (r *Runner) Run(ctx context.Context) error {
 	if !r.running.CompareAndSwap(false, true) {
 		return ErrRunning
@@ -98,7 +107,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	return o.run(ctx)
 }
 
-// names returns the names of the jobs that are run.
+// names returns the names of the jobs to run.
 func (r *Runner) names() ([]string, error) {
 	known := r.handlers.Names()
 	if r.c.Submit != nil {
@@ -119,7 +128,7 @@ func (r *Runner) names() ([]string, error) {
 	return r.c.Names, errors.Join(errs...)
 }
 
-// report tells of a problem.
+// report reports a problem.
 func (r *Runner) report(p Problem, j *jobs.Row, err error) {
 	r.c.Logger.Warn("jobs: "+string(p), "job", int64(j.ID), "name", j.Name, "run", j.Run, "error", err)
 	if r.c.OnReport != nil {
@@ -128,12 +137,13 @@ func (r *Runner) report(p Problem, j *jobs.Row, err error) {
 	}
 }
 
-// warn tells of what is wrong with the store or the broker.
+// warn logs a failure of the store or the broker.
 func (r *Runner) warn(what string, err error) {
 	r.c.Logger.Warn("jobs: "+what, "error", err)
 }
 
-// object returns what a handler or a task returned as data, nil where that is no JSON object. task.None is no result.
+// object returns the result of a handler or a task as data. nil: it is no JSON object, or
+// task.None.
 func object(value any) ([]byte, error) {
 	if _, none := value.(task.None); none || value == nil {
 		return nil, nil

@@ -10,19 +10,19 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/queue"
 )
 
-// source is where the jobs of a round come from.
+// source is the source of the jobs of a round.
 type source interface {
-	// Next waits until there is something to do, and hands it out: at most room jobs.
+	// Next waits until a job is claimed, and returns at most room jobs.
 	Next(ctx context.Context, room int) ([]jobs.Handout, error)
-	// Changed says that something has ended here.
+	// Changed says that a job has ended here.
 	Changed()
-	// Keep does what keeps the source this process's, until ctx ends.
+	// Keep keeps the lease of the source until ctx ends.
 	Keep(ctx context.Context)
-	// Close ends it: others may go on at once.
+	// Close ends the source. Others may go on at once.
 	Close(ctx context.Context)
 }
 
-// source returns that of a round.
+// source returns the source of a round.
 func (r *round) source() (source, error) {
 	if r.c.Queue == nil {
 		return asking{r}, nil
@@ -38,7 +38,7 @@ func (r *round) source() (source, error) {
 	return l, nil
 }
 
-// asking is a source of jobs that are in no queue.
+// asking is the source of jobs without a queue.
 type asking struct{ r *round }
 
 func (a asking) Next(ctx context.Context, room int) ([]jobs.Handout, error) {
@@ -49,8 +49,8 @@ func (asking) Keep(context.Context)  {}
 func (asking) Changed()              {}
 func (asking) Close(context.Context) {}
 
-// begin sets what the type of a job says of an attempt that is to begin, before that is written. It runs in a transaction, and may run again. An error is that
-// of the attempt.
+// begin sets the fields of a job that its type decides, before the start of its attempt is saved.
+// It runs in a transaction, and may run again. An error fails the attempt.
 func (r *round) begin(j *jobs.Row) (err error) {
 	handler, _, ok := r.r.handlers.Lookup(j.Name)
 	if !ok {
@@ -69,7 +69,8 @@ func (r *round) begin(j *jobs.Row) (err error) {
 	return nil
 }
 
-// keep keeps the source. The function that it returns ends that, and lets others have the queue.
+// keep runs Keep of the source. The returned function ends it, and lets other runners lead the
+// queue.
 func (r *round) keep() (stepDown func()) {
 	ctx, end := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -86,10 +87,10 @@ func (r *round) keep() (stepDown func()) {
 	}
 }
 
-// purgeEvery is how often a runner deletes the jobs that have been kept for long enough.
+// purgeEvery is the time between purges of a runner.
 const purgeEvery = time.Minute
 
-// purge deletes what has expired, until ctx ends. Where there is nothing it costs one look at an index.
+// purge deletes expired jobs until ctx ends. Without any, it costs one read of an index.
 func (r *round) purge(ctx context.Context) {
 	for errand.Pause(ctx, purgeEvery) {
 		if _, err := r.s.Purge(ctx); err != nil && ctx.Err() == nil {
@@ -114,7 +115,7 @@ func (r *round) renew(_ context.Context, hs []*hold) (errs []error, asked time.T
 	return errs, asked, err
 }
 
-// expire has the handler of a job end before the lease does. A job with RetryAfter has no lease.
+// expire ends the handler of a job before its lease ends. A job with RetryAfter has no lease.
 func (r *round) expire(h *hold) {
 	if r.c.Submit == nil && h.State == jobs.Running {
 		r.held.Expire(h, h.Asked)

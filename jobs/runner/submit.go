@@ -11,19 +11,20 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// submitter submits what was handed out.
+// submitter submits claimed jobs.
 func (r *round) submitter() {
 	for batch := range r.batches {
 		r.submitAll(r.unknown(batch))
 	}
 }
 
-// unknown returns the jobs of a batch whose end is not known. A job that may have been handed out before in this run may have one.
+// unknown returns the jobs of a batch whose end is unknown. A job that was claimed before in this
+// run may have ended.
 func (r *round) unknown(batch []*hold) []*hold {
 	var again []*hold
 	left := batch[:0:0]
 	for _, h := range batch {
-		if h.Token == h.Run { // each of its hand-outs was the first of a run
+		if h.Token == h.Run { // each of its claims was the first of a run
 			left = append(left, h)
 		} else {
 			again = append(again, h)
@@ -39,7 +40,7 @@ func (r *round) unknown(batch []*hold) []*hold {
 		switch ends[i] {
 		case unended:
 			left = append(left, h)
-		case awaits: // sent again, its handler would send its request again
+		case awaits: // submitted again, its handler would send its request twice
 			r.waiting.Go(func() { r.entrust(h, nil) })
 		case ended, unsure, theirs:
 		}
@@ -53,8 +54,9 @@ type parcel struct {
 	call task.Call // unless a producer has written the task already
 }
 
-// submitAll submits a batch. A task that was not confirmed is submitted again for as long as a lease, with the same id; then its job is put off. If
-// others of its batch went through it is itself what is wrong.
+// submitAll submits a batch. A task that was not confirmed is submitted again with the same id, for
+// the time of a lease. Then its job is postponed. If others of its batch were confirmed, the task
+// itself is at fault.
 func (r *round) submitAll(batch []*hold) {
 	left := r.pack(batch)
 	began := time.Now()
@@ -73,7 +75,8 @@ func (r *round) submitAll(batch []*hold) {
 		switch {
 		case len(left) == 0:
 			return
-		case r.hard.Err() != nil: // they may have been submitted: the next one begins when their leases end
+		// they may have been submitted: another runner goes on when their leases end
+		case r.hard.Err() != nil:
 			for _, p := range left {
 				r.release(p.hold)
 			}
@@ -88,7 +91,8 @@ func (r *round) submitAll(batch []*hold) {
 	}
 }
 
-// pack makes the calls of a batch. Jobs of which none can be made fail, and those are put off that nobody here knows.
+// pack makes the calls of a batch. Jobs without a possible call fail. Jobs without a definition
+// here are postponed.
 func (r *round) pack(batch []*hold) []parcel {
 	packed := make([]parcel, 0, len(batch))
 	for _, h := range batch {
@@ -115,7 +119,7 @@ func (r *round) pack(batch []*hold) []parcel {
 	return packed
 }
 
-// submit submits calls together, and what is prepared each by itself.
+// submit submits calls together, and each prepared task by itself.
 func (r *round) submit(parcels []parcel) (confirmed []bool, pending []task.Pending, err error) {
 	ctx, cancel := context.WithTimeout(r.hard, r.c.Lease)
 	defer cancel()
@@ -140,13 +144,14 @@ func (r *round) submit(parcels []parcel) (confirmed []bool, pending []task.Pendi
 	return confirmed, pending, errors.Join(err, e)
 }
 
-// hopeless reports whether no repetition mends why a task was refused.
+// hopeless reports whether no repetition can help a refused task.
 func hopeless(err error) bool {
 	return errors.Is(err, task.ErrBadArgs) || errors.Is(err, task.ErrBadMetadata) || errors.Is(err, task.ErrBadName)
 }
 
-// refuse deals with jobs that could not be submitted: each is tried by itself, so that it is known what is wrong with it. It fails if that cannot be mended,
-// and is else tried again later, in the same run: the task may have been submitted.
+// refuse handles jobs that could not be submitted. Each is tried by itself, to find the faulty one.
+// That one fails if repetition cannot help. Otherwise it is tried again later, in the same run,
+// since the task may have been submitted.
 func (r *round) refuse(parcels []parcel) {
 	for i, p := range parcels {
 		confirmed, pending, err := r.submit(parcels[i : i+1])
@@ -168,7 +173,7 @@ func (r *round) putOff(h *hold, why error) {
 	r.conclude(h, &r.r.stats.putOff, func(ctx context.Context) error { return r.s.Renew(ctx, h.ID, h.Token, r.c.PutOff) })
 }
 
-// submitted leaves a job to its task, and waits for its end.
+// submitted waits for the end of the task of a job.
 func (r *round) submitted(h *hold, p task.Pending) {
 	r.r.stats.submitted.Add(1)
 	r.waiting.Go(func() {
@@ -178,14 +183,15 @@ func (r *round) submitted(h *hold, p task.Pending) {
 	})
 }
 
-// entrust has the lease of a job last for as long as its task may take.
+// entrust extends the lease of a job to the time that its task may take.
 func (r *round) entrust(h *hold, p task.Pending) bool {
 	h.leased.Store(false)
 	err := r.persist(func(ctx context.Context) error { return r.s.Renew(ctx, h.ID, h.Token, r.c.Timeout) })
 	switch {
 	case err == nil:
 		return true
-	case jobstore.RunOver(err) && (h.Settling() || over(p)): // a look at the records was quicker, here or elsewhere
+	// a check of the records was quicker, here or elsewhere
+	case jobstore.RunOver(err) && (h.Settling() || over(p)):
 	case jobstore.RunOver(err):
 		r.lose(h, err)
 	default:
@@ -208,7 +214,8 @@ func over(p task.Pending) bool {
 	}
 }
 
-// await waits for the end of a task, and finishes its job by the record. If there is none the next look at the records may find it.
+// await waits for the end of a task, and finishes its job by the record. Without a record a later
+// sweep may find the end.
 func (r *round) await(h *hold, p task.Pending) {
 	if p == nil {
 		return

@@ -14,50 +14,62 @@ import (
 	"github.com/swarmiji/swarmiji/when"
 )
 
-// Type is a kind of job whose answer comes from outside: Request sends something to a service, and what comes back later, by whatever road, is handed to
-// [jobs.Service.Complete] or [jobs.Service.Reject] by the name and the key of the job. In between the job is RUNNING, with the Phase [jobstore.Awaiting], and nothing in any process belongs to it: no
-// goroutine, no lease. D is what the jobs hold, which JSON writes as an object, and A is the answer.
+// Type is a kind of job whose answer comes from outside. Request sends a request to a service.
+// Whatever receives the answer calls [jobs.Service.Complete] or [jobs.Service.Reject] with the name
+// and the key of the job. Until then the job is RUNNING with the Phase [jobstore.Awaiting], and no
+// process has a goroutine or a lease for it.
 //
-// The functions run as handlers do: panics are contained, [Progress] and [FromContext] work, and ctx ends when the job is lost, when the runner stops at once, and at the end of the attempt's
-// Timeout. They run at least once: a runner that dies on its way has them run again. What one returns that is made by [task.Snooze], [task.Retry] or [task.Fail] means what it
-// means to a consumer, and Retry is not asked.
+// D is the type of the job's data, which JSON writes as an object. A is the type of the answer.
+//
+// The functions run as handlers do. Panics are recovered; [Progress] and [FromContext] work. ctx
+// ends when the job is lost, when the runner stops at once, and at the attempt's Timeout. They run
+// at least once: if a runner dies, they run again. An error of [task.Snooze], [task.Retry] or
+// [task.Fail] has the same effect as in a consumer, and Retry is not called.
 type Type[D, A any] struct {
-	// Name is that of the jobs.
+	// Name is the name of the jobs.
 	Name string
-	// Key computes what the answer is found by, from the data that the attempt begins with. No other job of this Name that is not over may have it; "" is an error of the attempt. It is
-	// called in a transaction: it looks at nothing but its argument, and is quick.
+	// Key returns the key of the answer, from the data at the start of the attempt. No other job of
+	// this Name that is not over may have it. "" is an error of the attempt. Key is called in a
+	// transaction: it is quick, and reads only its argument.
 	Key func(data D) string
-	// Request sends. The answer is awaited from before it is called. An error ends the attempt.
+	// Request sends the request. The answer is accepted from before the call on. An error ends the
+	// attempt.
 	Request func(ctx context.Context, data D) error
-	// Response looks at the answer, and returns what the job holds at its end. An error ends the attempt. nil: the answer ends the job, which keeps it
-	// as its Answer.
+	// Response handles the answer, and returns the final data of the job. An error ends the
+	// attempt. nil: the answer ends the job, which keeps it as its Answer.
 	Response func(ctx context.Context, data D, answer A) (D, error)
-	// Retry is asked what becomes of a job whose attempt has failed, and may change the Failure's Data and At. true: it is QUEUED for another attempt. false, or a panic: it is FAILED. nil: false.
+	// Retry decides about a job whose attempt has failed. It may change the Failure's Data and At.
+	// true: the job is QUEUED for another attempt. false, or a panic: the job is FAILED. Default:
+	// false.
 	Retry func(ctx context.Context, f *Failure[D]) bool
-	// Timeout is how long an attempt may take, its answer included. Then it has failed with [task.ErrAnswerTimeout]. 0: 24 h. Below 0: there is no end.
+	// Timeout is the most time of an attempt, the wait for its answer included. After it the
+	// attempt fails with [task.ErrAnswerTimeout]. Default: 24 h. Below 0: no limit.
 	Timeout time.Duration
-	// Priority, Weight and Windows are those of jobs that are made without their own. Unset, unset and nil: see [jobs.Spec].
+	// Priority, Weight and Windows are the defaults of its jobs. Unset, unset and nil: see
+	// [jobs.Spec].
 	Priority task.Opt[int]
 	Weight   task.Opt[float64]
 	Windows  *when.Windows
 }
 
-// Failure is an attempt that has failed, as a [Type]'s Retry sees it.
+// Failure is a failed attempt, for Retry of a [Type].
 type Failure[D any] struct {
 	// Job is a copy of the job.
 	Job jobs.Job
-	// Err is why: what Request or Response returned, [task.ErrAnswerTimeout], or [task.ErrRejected] with the reason of the refusal. A panic is [task.ErrPanic].
+	// Err is the error of Request or Response, [task.ErrAnswerTimeout], or [task.ErrRejected] with
+	// the reason of the refusal. A panic is [task.ErrPanic].
 	Err error
 	// Attempt is the number of this attempt: 1, 2...
 	Attempt int
-	// Data are the job's, and may be changed for the next attempt.
+	// Data is the job's data. Retry may change it for the next attempt.
 	Data D
-	// At is when the next attempt is to begin, by the clock of this process, and may be changed: now and [task.DefaultRetryDelay]. In a queue it is moved into the job's window. A time in the past
-	// is now.
+	// At is the start of the next attempt, by this process's clock. Default: now plus
+	// [task.DefaultRetryDelay]. Retry may change it. In a queue it is moved into the job's window.
+	// A time in the past means now.
 	At time.Time
 }
 
-// Check returns what is missing, joined, or nil.
+// Check returns all missing fields, joined, or nil.
 func (t Type[D, A]) Check() error {
 	errs := []error{jobstore.CheckName(t.Name)}
 	if t.Key == nil {
@@ -69,8 +81,12 @@ func (t Type[D, A]) Check() error {
 	return errors.Join(errs...)
 }
 
-// Register has r run the jobs of this type. From then on the runner's Service makes each job of this Name with the type's Priority, Weight, Timeout and Windows, where its
-// Spec says nothing, whoever asks for it. It is [task.ErrDuplicateTask] if r runs jobs of this name already, and [jobstore.ErrUnsupported] if r dispatches jobs.
+// Register makes r run the jobs of this type. From then on the runner's Service gives each job of
+// this Name the type's Priority, Weight, Timeout and Windows. Values of the Spec come first. This
+// holds for every caller that creates such a job.
+//
+// Returns [task.ErrDuplicateTask] if r runs jobs of this name already, and
+// [jobstore.ErrUnsupported] if r dispatches jobs.
 func (t Type[D, A]) Register(r *Runner) error {
 	if err := t.Check(); err != nil {
 		return err
@@ -82,7 +98,8 @@ func (t Type[D, A]) Register(r *Runner) error {
 	return nil
 }
 
-// complete has a spec say what the type says, where it says nothing itself. Weight, Timeout and Windows are those of jobs of queues.
+// complete sets the unset fields of a spec from the type. Weight, Timeout and Windows are set for
+// jobs of queues.
 func (t Type[D, A]) complete(s *jobs.Spec) {
 	orElse(&s.Priority, t.Priority)
 	if s.Queue == "" {
@@ -97,14 +114,15 @@ func (t Type[D, A]) complete(s *jobs.Spec) {
 	}
 }
 
-// orElse sets an option that is unset.
+// orElse sets an unset option.
 func orElse[T any](o *task.Opt[T], def task.Opt[T]) {
 	if !o.IsSet() {
 		*o = def
 	}
 }
 
-// dialog is a [Type] without its types. As a handler it sends the request, and leaves the job to its answer.
+// dialog is a [Type] without type parameters. As a handler it sends the request, and lets the job
+// wait for its answer.
 type dialog struct {
 	task.HandlerFunc
 	key      func(data []byte) (string, error)
@@ -153,7 +171,7 @@ func (t Type[D, A]) request(ctx context.Context, q *task.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if respond := t.Response != nil; key != h.Key || respond != h.Respond { // no queue has begun it
+	if respond := t.Response != nil; key != h.Key || respond != h.Respond { // the job was not started by a queue
 		if err := a.expect(ctx, key, task.Set(respond)); err != nil {
 			return nil, err
 		}
@@ -168,7 +186,7 @@ func (t Type[D, A]) request(ctx context.Context, q *task.Request) (any, error) {
 	return nil, task.Defer(key)
 }
 
-// response is the handler of an answer. Its result is the job's data.
+// response is the handler of an answer. Its result becomes the data of the job.
 func (t Type[D, A]) response(ctx context.Context, _ *task.Request) (any, error) {
 	h, ok := FromContext(ctx)
 	if !ok {
@@ -185,16 +203,16 @@ func (t Type[D, A]) response(ctx context.Context, _ *task.Request) (any, error) 
 	return t.Response(ctx, d, answer)
 }
 
-// ErrBadAnswer is the error of an attempt whose answer is not what its [Type] wants.
+// ErrBadAnswer is the error of an attempt whose answer does not fit its [Type].
 var ErrBadAnswer = errors.New("jobs: the answer does not fit the job's type")
 
-// retry returns the handler that asks Retry. Its result is whether there is another attempt, and then it has brought f up to date: Data are nil if they stay as they
-// are.
+// retry returns the handler that calls Retry. Its result reports whether there is another attempt;
+// f then holds its At and Data. Data are nil if they stay.
 func (t Type[D, A]) retry(f *Failure[[]byte]) task.HandlerFunc {
 	return func(ctx context.Context, _ *task.Request) (any, error) {
 		typed := Failure[D]{Job: f.Job, Err: f.Err, Attempt: f.Attempt, At: f.At}
 		if err := decode(f.Data, &typed.Data); err != nil {
-			return false, err // to write what could not be read would destroy it
+			return false, err // writing unreadable data would destroy them
 		}
 		before, err := errand.Marshal(typed.Data)
 		if err != nil {
@@ -207,7 +225,7 @@ func (t Type[D, A]) retry(f *Failure[[]byte]) task.HandlerFunc {
 		switch {
 		case err != nil:
 			return false, err
-		case string(after) == string(before): // data that D does not know stay
+		case string(after) == string(before): // fields that D does not have stay
 			f.Data = nil
 		default:
 			f.Data = after
@@ -217,7 +235,8 @@ func (t Type[D, A]) retry(f *Failure[[]byte]) task.HandlerFunc {
 	}
 }
 
-// Create makes a job of this type in a queue; "": in none. opts change its Spec, before it is checked.
+// Create creates a job of this type in a queue; "": none. opts change its Spec before it is
+// checked.
 func (t Type[D, A]) Create(ctx context.Context, s *jobs.Service, queue string, data D, opts ...func(*jobs.Spec)) (jobs.ID, error) {
 	spec, err := t.Spec(queue, data, opts...)
 	if err != nil {
@@ -227,7 +246,7 @@ func (t Type[D, A]) Create(ctx context.Context, s *jobs.Service, queue string, d
 	return made.ID, err
 }
 
-// Spec is what [Type.Create] makes a job of, for those who make several at once.
+// Spec returns the Spec that [Type.Create] uses, for callers that create several jobs at once.
 func (t Type[D, A]) Spec(queue string, data D, opts ...func(*jobs.Spec)) (jobs.Spec, error) {
 	if err := t.Check(); err != nil {
 		return jobs.Spec{}, err

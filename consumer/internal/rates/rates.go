@@ -1,10 +1,12 @@
 // Package rates keeps tasks from starting faster than their rate limits allow.
 //
 // A task that its rate does not let start gets a turn: the time of its start. Until then it is set
-// aside: it stays reserved, and its worker is free for others. A queue sets aside up to half its
-// prefetch, so that tasks of one name do not keep all others away. A task that has no room, or was
-// set aside for a minute, is put back and comes again at its turn; new tasks get later turns. With a
-// prefetch of 1 there is no room: the worker itself waits if the turn is near.
+// aside: it stays reserved, and its worker is free for other tasks. A queue sets aside up to half
+// its prefetch, so that tasks of one name do not block all others.
+//
+// A task without room, or set aside for a minute, is put back and comes again at its turn. New
+// tasks get later turns. With a prefetch of 1 there is no room: the worker waits if the turn is
+// near.
 package rates
 
 import (
@@ -16,29 +18,29 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// MaxAside is how many tasks of a queue may be set aside where its prefetch has no limit.
+// MaxAside is how many tasks of a queue may be set aside if its prefetch has no limit.
 const MaxAside = 1000
 
 const (
-	asideFor     = time.Minute     // for which a task is set aside at most
-	ratePatience = time.Second     // for which a worker waits
-	maxRateDelay = 24 * time.Hour  // for which a task is put back: the limit may have changed by then
+	asideFor     = time.Minute     // the most time that a task is set aside
+	ratePatience = time.Second     // the most time that a worker waits
+	maxRateDelay = 24 * time.Hour  // the most delay of a put-back task: the limit may change
 	turnLate     = 5 * time.Second // how late for its turn a put-back task may be, beside an interval
 )
 
 // Run is a task that is to start. No method calls back into [Rates].
 type Run interface {
-	// Turn is the time for which the task was put back to wait for its rate; zero: it was not.
+	// Turn is the turn for which the task was put back. Zero: it was not put back.
 	Turn() time.Time
-	// Lost reports whether the broker has taken the task back.
+	// Lost reports whether the broker has taken the delivery back.
 	Lost() bool
-	// Reserve says that the task waits here, or no more.
+	// Reserve sets whether the task waits here.
 	Reserve(waits bool)
-	// Start starts it, without waiting for it.
+	// Start starts it, and does not wait for its end.
 	Start()
-	// GiveBack gives it back to the broker, to be delivered again at once.
+	// GiveBack returns it to the broker, which delivers it again at once.
 	GiveBack()
-	// PutBack gives it back, to be delivered again at a time. No attempt is counted.
+	// PutBack returns it to the broker, which delivers it again at a time. No attempt is counted.
 	PutBack(at time.Time)
 }
 
@@ -64,13 +66,13 @@ type Rates struct {
 }
 
 type bucket struct {
-	declared string // the limit that the metadata said last
-	limit    string // that holds
+	declared string // the last limit of the metadata
+	limit    string // the limit in force
 	limiter  *rate.Limiter
 	interval time.Duration // from one token to the next
 	waiting  []*waiter     // in the order of their turns
-	timer    *time.Timer   // for the next turn, while somebody waits
-	back     time.Time     // until then the turns are those of tasks that were put back
+	timer    *time.Timer   // for the next turn, while a run waits
+	back     time.Time     // turns until then belong to put-back tasks
 	used     time.Time     // when a task last took a token
 }
 
@@ -83,7 +85,8 @@ type waiter struct {
 	wake chan bool   // gets true when the run may start, false when it must not; nil: it was set aside
 }
 
-// Override sets the limit of a task over what its metadata say; [control.RateDefault] takes that back.
+// Override sets the limit of a task instead of that of its metadata. [control.RateDefault] undoes
+// it.
 func (rs *Rates) Override(name, limit string) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -106,15 +109,15 @@ func (rs *Rates) Override(name, limit string) {
 	}
 }
 
-// Admit reports whether the rate limit of the task lets r start now. Otherwise it has taken the run
-// over: it starts it at its turn, or puts it back. A worker with no room for r may be kept waiting
-// for a second. declared is what the metadata say.
+// Admit reports whether the rate limit of the task lets r start now. Otherwise it takes r over: it
+// starts r at its turn, or puts it back. If there is no room, a worker may wait for up to a second.
+// declared is the limit of the metadata.
 func (rs *Rates) Admit(r Run, q *Line, name, declared string) bool {
 	if declared == "" && !rs.changed.Load() {
 		return true
 	}
 	rs.mu.Lock()
-	if rs.closed || !q.Open() { // giveBack has been, or comes when mu is free
+	if rs.closed || !q.Open() { // GiveBack has run, or runs when mu is free
 		rs.mu.Unlock()
 		r.GiveBack()
 		return false
@@ -156,8 +159,8 @@ func (rs *Rates) Admit(r Run, q *Line, name, declared string) bool {
 	return false
 }
 
-// bucket returns the bucket of a task. nil, or one without a limiter: there is no limit, or none that can be read, which the
-// producer would have refused; a foreign writer's is ignored.
+// bucket returns the bucket of a task. nil, or a bucket without a limiter: there is no limit, or it
+// cannot be read. A producer refuses such a limit; one of a foreign sender is ignored.
 func (rs *Rates) bucket(name, declared string) *bucket {
 	limit := declared
 	if o, ok := rs.overrides[name]; ok {
@@ -182,7 +185,7 @@ func (rs *Rates) bucket(name, declared string) *bucket {
 	return b
 }
 
-// GiveBack gives back all that waits of a queue; nil: of all queues.
+// GiveBack gives back all waiting runs of a queue; nil: of all queues.
 func (rs *Rates) GiveBack(q *Line) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -199,7 +202,7 @@ func (rs *Rates) GiveBack(q *Line) {
 	}
 }
 
-// Close gives back all that waits, and whatever comes.
+// Close gives back all waiting runs, and all later ones.
 func (rs *Rates) Close() {
 	rs.mu.Lock()
 	rs.closed = true

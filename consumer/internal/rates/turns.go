@@ -10,8 +10,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// plan gives a run its turn, and tells in how long it would start. One that was put back has its
-// turn already.
+// plan gives a run its turn, and returns the time until it would start. A run that was put back has
+// its turn already.
 func (b *bucket) plan(r Run, q *Line, now time.Time) (w *waiter, wait time.Duration) {
 	at := r.Turn()
 	if at.IsZero() {
@@ -21,12 +21,12 @@ func (b *bucket) plan(r Run, q *Line, now time.Time) (w *waiter, wait time.Durat
 	return &waiter{r: r, line: q, at: at}, b.estimate(now, b.before(at))
 }
 
-// before returns how many wait whose turn is not after at.
+// before returns how many runs wait whose turn is not after at.
 func (b *bucket) before(at time.Time) int {
 	return sort.Search(len(b.waiting), func(i int) bool { return b.waiting[i].at.After(at) })
 }
 
-// estimate returns in how long there is a token for whoever comes after n others.
+// estimate returns the time until there is a token for a run behind n others.
 func (b *bucket) estimate(now time.Time, n int) time.Duration {
 	missing := float64(n+1) - b.limiter.TokensAt(now)
 	return max(0, time.Duration(missing*float64(b.interval)))
@@ -53,7 +53,7 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// set changes the limit. One that is new does not fill the bucket again.
+// set changes the limit. A new limit does not fill the bucket.
 func (b *bucket) set(limit string) {
 	b.limit = limit
 	n, per, err := task.ParseRate(limit)
@@ -79,7 +79,7 @@ func (rs *Rates) wait(b *bucket, w *waiter) {
 	rs.serve(b)
 }
 
-// makeRoom puts back the one of a queue's tasks whose turn is the last.
+// makeRoom puts back the task of a queue that has the last turn.
 func (rs *Rates) makeRoom(b *bucket, q *Line, now time.Time) {
 	for i := len(b.waiting) - 1; i >= 0; i-- {
 		if w := b.waiting[i]; w.line == q && w.wake == nil {
@@ -89,7 +89,7 @@ func (rs *Rates) makeRoom(b *bucket, q *Line, now time.Time) {
 	}
 }
 
-// expire puts back a task that has been set aside for long enough.
+// expire puts back a task that has been set aside for the most time.
 func (rs *Rates) expire(b *bucket, w *waiter) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -123,7 +123,7 @@ func (rs *Rates) putBack(b *bucket, w *waiter, now time.Time) {
 	w.r.PutBack(at)
 }
 
-// replan gives those that wait turns by a limit that has changed.
+// replan gives the waiting runs new turns after a change of the limit.
 func (rs *Rates) replan(b *bucket) {
 	now, waiting := time.Now(), b.waiting
 	b.waiting, b.back = nil, time.Time{}
@@ -162,7 +162,7 @@ func (b *bucket) startDue() time.Duration {
 	return 0
 }
 
-// serve starts those whose turn has come, and sets the timer for the next.
+// serve starts the runs whose turn has come, and sets the timer for the next one.
 func (rs *Rates) serve(b *bucket) {
 	wait := b.startDue()
 	switch {
@@ -178,9 +178,9 @@ func (rs *Rates) serve(b *bucket) {
 	}
 }
 
-// answer starts a run, or gives it back. The mutex of the rates is held.
+// answer starts a run, or gives it back. The caller holds the mutex of Rates.
 func (w *waiter) answer(start bool) {
-	w.r.Reserve(false) // before it goes on, and may have to wait for something else
+	w.r.Reserve(false) // before it goes on: it may wait for something else next
 	if w.wake != nil {
 		w.wake <- start
 		return

@@ -7,8 +7,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Leases makes the contexts that end when the broker takes a delivery back. Deliveries that share a Lost channel, such as
-// all those of one AMQP channel, share one context and one goroutine.
+// Leases makes contexts that end when the broker takes a delivery back. Deliveries that share a
+// Lost channel share one context and one goroutine. All deliveries of one AMQP channel do.
 type Leases struct {
 	mu      sync.Mutex
 	current map[<-chan struct{}]*lease
@@ -48,7 +48,7 @@ func (l *Leases) Acquire(parent context.Context, lost <-chan struct{}) context.C
 	return s.ctx
 }
 
-// keepIdle is how many contexts without a delivery are kept, so that one delivery after another does not make one each.
+// keepIdle is how many contexts without a delivery are kept for later deliveries.
 const keepIdle = 4
 
 // sweepLocked ends idle contexts when there are too many of them.
@@ -65,7 +65,7 @@ func (l *Leases) sweepLocked() {
 	}
 }
 
-// Release gives the context of a delivery back.
+// Release releases the context of a delivery.
 func (l *Leases) Release(lost <-chan struct{}) {
 	if lost == nil {
 		return

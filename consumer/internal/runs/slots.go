@@ -7,8 +7,9 @@ import (
 	"sync/atomic"
 )
 
-// Slots bounds how many tasks of a team run at once. That there are as many workers is not enough: a task that was set aside
-// starts beside them. The zero value has none. Taking a free one costs one atomic operation.
+// Slots bounds how many tasks of a team run at once. The number of workers is no bound: a task that
+// was set aside starts beside them. The zero value has no slot. To take a free slot costs one
+// atomic operation.
 type Slots struct {
 	limit, used atomic.Int64
 	waiting     atomic.Int64 // len(line), or more
@@ -17,7 +18,7 @@ type Slots struct {
 	line []chan struct{} // each is closed when a slot was taken for it
 }
 
-// TryAcquire takes a slot if one is free and nobody waits for it.
+// TryAcquire takes a slot if one is free and no goroutine waits for it.
 func (s *Slots) TryAcquire() bool { return s.waiting.Load() == 0 && s.take() }
 
 func (s *Slots) take() bool {
@@ -34,7 +35,8 @@ func (s *Slots) take() bool {
 
 // Acquire waits for a slot until ctx ends, and reports whether it has one.
 func (s *Slots) Acquire(ctx context.Context) bool {
-	s.waiting.Add(1) // before the line is looked at, so that a slot that is released from now on is handed over
+	// before the line is read, so that a slot released later is handed over
+	s.waiting.Add(1)
 	defer s.waiting.Add(-1)
 	mine := make(chan struct{})
 	s.mu.Lock()
@@ -52,7 +54,7 @@ func (s *Slots) Acquire(ctx context.Context) bool {
 		s.line = slices.Delete(s.line, i, i+1)
 	}
 	s.mu.Unlock()
-	if i < 0 { // it came in the same instant
+	if i < 0 { // the slot came at the same time
 		s.Release()
 	}
 	return false
@@ -66,7 +68,7 @@ func (s *Slots) Release() {
 	}
 }
 
-// Resize changes how many slots there are. Those that are taken stay so.
+// Resize changes the number of slots. Taken slots stay taken.
 func (s *Slots) Resize(n int64) {
 	s.limit.Store(n)
 	s.hand()
@@ -78,7 +80,7 @@ func (s *Slots) hand() {
 	s.handLocked()
 }
 
-// handLocked hands free slots to those that wait, in their order.
+// handLocked gives free slots to waiting goroutines, in their order.
 func (s *Slots) handLocked() {
 	for len(s.line) > 0 && s.take() {
 		close(s.line[0])

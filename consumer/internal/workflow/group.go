@@ -13,16 +13,20 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// The end of a group's member is told to the gatherer when its result is stored, and before its message is acknowledged. The
-// gatherer names one member as the group's decider: whoever settles that one sends what follows, before the acknowledgement,
-// and sends it again if it is settled again. So what follows is sent at least once, under one id, and several copies of it may
-// be queued where the broker does not compare ids. Of these, the first that a consumer begins is the one that is run: Begin
-// remembers its name, and the others are dropped. That name stays with its message through all redeliveries and retries.
+// The gatherer learns the end of a group's member when its result is stored, before its message is
+// acknowledged. The gatherer names one member as the decider of the group. The consumer that
+// settles the decider sends the tasks that follow the group, before the acknowledgement. It sends
+// them again if the decider is settled again.
+//
+// So these tasks are sent at least once, under one id. If the broker does not compare ids, several
+// copies may be queued. Begin remembers the name of the first copy that a consumer begins; the
+// others are dropped. That name stays with its message through all redeliveries and retries.
 
-// errNoGatherer is what a group fails with that nobody can gather.
+// errNoGatherer is the error of a group in a consumer without a Gatherer.
 var errNoGatherer = fmt.Errorf("%w: groups need a result store that can gather, or consumer.Config.Gatherer", broker.ErrUnsupported)
 
-// arrive tells the gatherer of the end of a member, which e is, and sends what follows its group if that is this member's to do.
+// arrive reports end, the end of a member, to the gatherer; e is the envelope of the member. If the
+// member is the decider, arrive sends the tasks that follow the group.
 func (f *Sender) arrive(e *task.Envelope, end ending) {
 	if e.Chord == nil || f.stopped {
 		return
@@ -67,7 +71,7 @@ func (f *Sender) arrive(e *task.Envelope, end ending) {
 	f.decide(e, g)
 }
 
-// decide sends what follows the group of e, or fails it.
+// decide sends the tasks that follow the group of e, or fails the group.
 func (f *Sender) decide(e *task.Envelope, g resultstore.Gathered) {
 	value, err := f.results(e, g)
 	if f.stopped {
@@ -84,20 +88,20 @@ func (f *Sender) decide(e *task.Envelope, g resultstore.Gathered) {
 	f.add(s)
 }
 
-// groupError is what makes a group fail; repeating does not mend it.
+// groupError is an error that fails a group. Repetition does not help.
 type groupError struct{ cause error }
 
 func (e *groupError) Error() string { return e.cause.Error() }
 
 func (e *groupError) Unwrap() error { return e.cause }
 
-// results is what the group of e hands on. An error fails the group.
+// results returns the results of the group of e for the next task. An error fails the group.
 func (f *Sender) results(e *task.Envelope, g resultstore.Gathered) (wire.Value, error) {
 	policy, codec := e.Chord.Policy, f.c.Codec
 	if policy == task.Refer {
 		return codec.Reference(task.Members[any]{Group: e.Group, Size: g.Size, Failed: g.Failed})
 	}
-	if policy == task.FailFast && g.Failed > 0 { // the decider is the one whose failure came first
+	if policy == task.FailFast && g.Failed > 0 { // the decider is the member that failed first
 		own, err := f.page(e.Group, e.GroupIndex, 1)
 		if err != nil || f.stopped {
 			return wire.Value{}, err
@@ -125,7 +129,7 @@ func (f *Sender) results(e *task.Envelope, g resultstore.Gathered) (wire.Value, 
 	return join.List()
 }
 
-// page reads members, until it has them. An error fails the group.
+// page reads members, until the read succeeds. An error fails the group.
 func (f *Sender) page(group task.ID, from, limit int) (page []resultstore.Record, permanentErr error) {
 	ok := f.run.Step("results of a group", func(ctx context.Context) (err error) {
 		page, err = f.c.readPage(ctx, group, from, limit)
@@ -139,7 +143,7 @@ func (f *Sender) page(group task.ID, from, limit int) (page []resultstore.Record
 	return page, permanentErr
 }
 
-// addMember adds a member's end as the policy has it.
+// addMember adds the end of a member by the policy.
 func addMember(join *wire.Joiner, policy task.Policy, rec *resultstore.Record) error {
 	v := wire.Value{ContentType: rec.ContentType, Data: rec.Result}
 	if rec.State == task.StateSucceeded {

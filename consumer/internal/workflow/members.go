@@ -8,14 +8,14 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Bounds of a page of members: nobody knows how large they are before the first ones are read.
+// Bounds of a page of members. Their size is unknown before the first ones are read.
 const (
 	firstMembers = 16
 	pageBytes    = 4 << 20
 )
 
-// readPage reads members, and opens what is sealed or compressed: up to limit of them, fewer where they are large, none only
-// where there is none. What cannot be opened is a *groupError.
+// readPage reads up to limit members, and unseals and decompresses them. It returns fewer if they
+// are large, and none only if there is none. Returns a *groupError if one cannot be opened.
 func (c *Config) readPage(ctx context.Context, group task.ID, from, limit int) ([]resultstore.Record, error) {
 	var page []resultstore.Record
 	size := 0
@@ -42,7 +42,7 @@ func (c *Config) readPage(ctx context.Context, group task.ID, from, limit int) (
 	return page, nil
 }
 
-// Members reads a group for a handler.
+// Members returns members of a group, for a handler.
 func (c *Config) Members(ctx context.Context, group task.ID, from, limit int) ([]task.MemberResult, error) {
 	page, err := c.readPage(ctx, group, from, limit)
 	members := make([]task.MemberResult, len(page))

@@ -14,7 +14,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// flush publishes what was added, until it is confirmed or has failed.
+// flush publishes the added successors, until each is confirmed or has failed.
 func (f *Sender) flush() {
 	for len(f.outs) > 0 && !f.stopped {
 		outs := f.outs
@@ -23,7 +23,7 @@ func (f *Sender) flush() {
 	}
 }
 
-// unfit is a successor that cannot be sent, and why.
+// unfit is a successor that cannot be sent, with the reason.
 type unfit struct {
 	envelope *task.Envelope
 	err      error
@@ -42,11 +42,11 @@ func (f *Sender) allowed(outs []outgoing) (allowed []outgoing, vetoed []unfit) {
 	return allowed, vetoed
 }
 
-// publish hands outs to the broker. What is confirmed is not sent again: on most brokers it would run again.
+// publish publishes outs. A confirmed one is not sent again, since most brokers would run it again.
 func (f *Sender) publish(outs []outgoing) {
 	outs, failures := f.allowed(outs)
 	defer func() {
-		for _, o := range outs { // what is left
+		for _, o := range outs { // the rest
 			o.after(ErrNotSent)
 		}
 	}()
@@ -64,7 +64,7 @@ func (f *Sender) publish(outs []outgoing) {
 				case errs[i] == nil:
 					o.after(nil)
 					f.c.Sent(o.queue, o.envelope)
-				case Permanent(errs[i]): // a message must not make queues: whoever built the chain has to
+				case Permanent(errs[i]): // a message must not create queues; its sender has to
 					o.after(errs[i])
 					failures = append(failures, unfit{o.envelope, errs[i]})
 				default:
@@ -86,13 +86,13 @@ func (f *Sender) publish(outs []outgoing) {
 	}
 }
 
-// encode takes as many of outs as go to the broker at a time, and writes their messages.
+// encode writes the messages of the next batch of outs.
 func (f *Sender) encode(outs *[]outgoing, failures *[]unfit) (taken []outgoing, messages []broker.Outgoing) {
 	c := f.c
 	_, delays := capability.As[broker.Delayer](c.Broker)
 	for size := 0; len(*outs) > 0 && size < publishBytes; *outs = (*outs)[1:] {
 		o := (*outs)[0]
-		// Each sending is a copy of its own: one that was not confirmed may be queued all the same.
+		// Each attempt sends a copy: an unconfirmed message may be queued all the same.
 		o.envelope.Copy = rand.Text()
 		m, err := c.Codec.Encode(o.queue, o.envelope)
 		if err != nil {
@@ -101,7 +101,7 @@ func (f *Sender) encode(outs *[]outgoing, failures *[]unfit) (taken []outgoing, 
 			continue
 		}
 		out := broker.Outgoing{Queue: o.queue, Message: m}
-		if delays { // else whoever receives it waits
+		if delays { // otherwise its consumer waits
 			out.At = o.envelope.Meta.NotBefore.Or(time.Time{})
 			wire.StampHeld(m, wire.HeaderHeld, out.At)
 		}

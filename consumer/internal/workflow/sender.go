@@ -9,27 +9,28 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// How many successors are handed to the broker at a time, and of what size together: each carries a copy of what follows it.
+// The most successors, and their most bytes, in one call of the broker. Each carries a copy of the
+// tasks that follow it.
 const (
 	publishAtOnce = 500
 	publishBytes  = 4 << 20
 )
 
-// outgoing is a successor on its way.
+// outgoing is a successor that is being sent.
 type outgoing struct {
 	queue    string
 	envelope *task.Envelope
-	after    func(error) // tells the hooks what came of it
+	after    func(error) // tells the hooks the outcome
 }
 
-// ending is how a task ended.
+// ending is the end of a task.
 type ending struct {
-	given wire.Given        // what it hands on, when it succeeded
+	given wire.Given        // its result for the next task, if it succeeded
 	cause *task.RemoteError // nil: it succeeded
-	state task.State        // when it failed
+	state task.State        // its state if it failed
 }
 
-// ended deals with the end of the task of e: this run's, or one that could not be sent.
+// ended handles the end of the task of e: this run, or a task that could not be sent.
 func (f *Sender) ended(e *task.Envelope, end ending) {
 	parent := *e
 	parent.SentAt, parent.Origin = f.at, f.c.Node
@@ -80,7 +81,7 @@ func membershipOf(e *task.Envelope) *task.Membership {
 	return &task.Membership{Group: e.Group, Index: e.GroupIndex, Size: e.GroupSize, Chord: e.Chord}
 }
 
-// add takes a successor. It returns false when there is no sense in more.
+// add adds a successor. It returns false if no further one is useful.
 func (f *Sender) add(s wire.Successor) bool {
 	if s.Err != nil {
 		f.unsent(s.Envelope, s.Err)
@@ -93,13 +94,13 @@ func (f *Sender) add(s wire.Successor) bool {
 	return !f.stopped
 }
 
-// unsent deals with a successor that cannot be sent: it has failed.
+// unsent handles a successor that cannot be sent: it has failed.
 func (f *Sender) unsent(e *task.Envelope, cause error) {
 	f.run.Log(slog.LevelError, "a successor cannot be sent and fails", slog.String("successor", string(e.ID)), slog.Any("error", cause))
 	f.fails(e, task.Remote(cause))
 }
 
-// fails records that a successor has failed before it could run, and deals with what follows it.
+// fails records that a successor failed before it could run, and handles the tasks that follow it.
 func (f *Sender) fails(e *task.Envelope, cause *task.RemoteError) {
 	f.record(e.ID, e.Name, e, &e.Meta, cause)
 	if !f.stopped {
@@ -107,7 +108,8 @@ func (f *Sender) fails(e *task.Envelope, cause *task.RemoteError) {
 	}
 }
 
-// skip records the failure of steps that do not run because one before them failed, for those who wait for them.
+// skip records the failure of steps that do not run since an earlier one failed. Their futures wait
+// for it.
 func (f *Sender) skip(parent *task.Envelope, links []task.Link, cause *task.RemoteError) {
 	wire.EachStep(links, func(l *task.Link) bool {
 		f.record(l.ID, l.Name, parent, &l.Meta, cause)
@@ -115,12 +117,12 @@ func (f *Sender) skip(parent *task.Envelope, links []task.Link, cause *task.Remo
 	})
 }
 
-// record saves the failure of a task that did not run. from is its envelope or its parent's.
+// record saves the failure of a task that did not run. from is its envelope or that of its parent.
 func (f *Sender) record(id task.ID, name string, from *task.Envelope, meta *task.Metadata, cause *task.RemoteError) {
 	f.save(id, name, from, meta, resultstore.Record{State: task.StateFailed, Generation: wire.FirstGeneration(from.Life), Deliveries: 1, Error: cause, FinishedAt: f.at})
 }
 
-// elseLink is the link of an error task of parent, which has an id of its own in each life.
+// elseLink returns the link of an error task of parent. Each life of parent gives it another id.
 func elseLink(parent *task.Envelope, l task.Link, label string) *task.Link {
 	if parent.Life > 0 {
 		if l.ID == "" {

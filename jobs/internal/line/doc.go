@@ -1,3 +1,3 @@
-// Package line measures the line of a queue of jobs: what stands in it, what runs, and what a limit
-// lets start. Leaders of queues use it, and the explanation why a job waits.
+// Package line measures the line of a queue of jobs: the waiting jobs, the running jobs, and the
+// jobs that a limit lets start. Leaders of queues use it, and Explain.
 package line

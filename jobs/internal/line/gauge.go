@@ -8,15 +8,15 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// gauge measures what runs against a limit. It is in thousandths.
+// Gauge compares running weight with a limit, in thousandths.
 type Gauge struct {
 	Limit   int64 // 0: none
 	Taken   int64
 	Strict  bool
-	Blocked bool // by one that did not fit, with strict
+	Blocked bool // a job did not fit, with Strict
 }
 
-// fits reports whether a job of this weight may start now.
+// Fits reports whether a job of this weight may start now.
 func (g *Gauge) Fits(weight int64) bool {
 	switch {
 	case g.Blocked:
@@ -29,7 +29,7 @@ func (g *Gauge) Fits(weight int64) bool {
 	return weight <= g.Limit-g.Taken
 }
 
-// start counts in a job if it fits.
+// Start adds the weight of a job if it fits.
 func (g *Gauge) Start(weight int64) bool {
 	if !g.Fits(weight) {
 		g.Blocked = g.Strict
@@ -39,7 +39,8 @@ func (g *Gauge) Start(weight int64) bool {
 	return true
 }
 
-// most is the weight above which nothing fits; unset: of some heavier ones the first one may, or has to be seen since it holds up others.
+// Most returns the weight above which no job fits. Unset: a heavier job may fit, or must be seen
+// since it blocks others.
 func (g *Gauge) Most() task.Opt[int64] {
 	if g.Limit == 0 || g.Taken == 0 || g.Strict {
 		return task.Opt[int64]{}
@@ -47,10 +48,10 @@ func (g *Gauge) Most() task.Opt[int64] {
 	return task.Set(max(g.Limit-g.Taken, 0))
 }
 
-// mostLimit is where limits end that can be told from none, in thousandths. It is far from where sums would.
+// mostLimit is the greatest limit in thousandths. Sums of weights stay far below an overflow.
 const mostLimit = 1 << 60
 
-// inThousandths rounds x down, but for what it lacks only because 0.29 is no binary fraction.
+// InThousandths rounds x down, except for binary errors: 0.29 is 290.
 func InThousandths(x float64) int64 {
 	if x >= mostLimit/1000 {
 		return mostLimit
@@ -58,7 +59,7 @@ func InThousandths(x float64) int64 {
 	return int64(math.Floor(x*1000 + 1e-6))
 }
 
-// units writes thousandths as who gave them did.
+// Units writes thousandths as a decimal number.
 func Units(n int64) string {
 	text := fmt.Sprintf("%d.%03d", n/1000, n%1000)
 	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".")

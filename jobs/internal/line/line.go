@@ -8,7 +8,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// line reads what stands in the line of a queue and is due, page by page.
+// Line reads the due jobs in the line of a queue, page by page.
 type Line struct {
 	Queue string
 	Order jobstore.Order
@@ -16,8 +16,8 @@ type Line struct {
 	Find  func(ctx context.Context, q jobstore.Line, limit int) ([]jobstore.Row, error)
 }
 
-// each calls yield for the jobs in order until it returns false. most is asked before each page, and so is room: how many jobs are wanted at most. Jobs that yield
-// is given are its own.
+// Each calls yield for the jobs in order until it returns false. Before each page it calls most,
+// and room for the most jobs wanted. yield owns its job.
 func (l *Line) Each(ctx context.Context, most func() task.Opt[int64], room func() int, yield func(*jobstore.Row) bool) error {
 	var after *jobstore.Row
 	for size := linePage; ; size = min(2*size, LinePages) {
@@ -43,12 +43,12 @@ func (l *Line) Each(ctx context.Context, most func() task.Opt[int64], room func(
 	}
 }
 
-// place is as much of a job as tells where in a line it stands.
+// place returns the fields of a job that give its place in a line.
 func place(j *jobstore.Row) *jobstore.Row {
 	return &jobstore.Row{Job: jobstore.Job{ID: j.ID, Priority: j.Priority}, Due: j.Due}
 }
 
-// weigh returns how many jobs of a queue run, and what they weigh.
+// Weigh returns how many jobs of a queue run, and the sum of their weights.
 func Weigh(ctx context.Context, tx jobstore.Tx, queue string) (n, weight int64, err error) {
 	if w, ok := tx.(jobstore.Weigher); ok {
 		return w.Weigh(ctx, queue)
@@ -70,9 +70,9 @@ func Weigh(ctx context.Context, tx jobstore.Tx, queue string) (n, weight int64, 
 }
 
 const (
-	linePage  = 64   // jobs of the first page
-	LinePages = 1000 // and of those of a long line
+	linePage  = 64   // size of the first page
+	LinePages = 1000 // size of the largest page
 )
 
-// rosterPage is how many jobs that run are read at a time.
+// RosterPage is how many running jobs are read at a time.
 const RosterPage = 1000

@@ -10,7 +10,7 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// asksToEnd tells whether data tell a repeated job to be gone, as {"delete":"true"} does.
+// AsksToEnd reports whether data end a repeated job, as {"delete":"true"} does.
 func AsksToEnd(data []byte) bool {
 	if !bytes.Contains(data, []byte(`"delete"`)) {
 		return false
@@ -19,7 +19,7 @@ func AsksToEnd(data []byte) bool {
 	return value == "true" || value == true
 }
 
-// tree reads an object; numbers stay as they were written.
+// tree reads an object. Numbers keep their text.
 func tree(data []byte) map[string]any {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
@@ -30,7 +30,7 @@ func tree(data []byte) map[string]any {
 	return m
 }
 
-// mergePatch applies a JSON merge patch (RFC 7386).
+// MergePatch applies a JSON merge patch (RFC 7386).
 func MergePatch(data, patch []byte) ([]byte, error) {
 	merged := patched(tree(data), tree(patch))
 	var out bytes.Buffer
@@ -60,7 +60,7 @@ func patched(target, patch map[string]any) map[string]any {
 	return target
 }
 
-// sameData tells whether two objects are equal as JSON.
+// SameData reports whether two objects are equal as JSON.
 func SameData(a, b []byte) bool {
 	return bytes.Equal(a, b) || sameValue(tree(a), tree(b))
 }
@@ -90,7 +90,8 @@ func sameValue(a, b any) bool {
 	}
 }
 
-// plainNumber writes a JSON number so that equal numbers have one text, whatever their size: digits without zeros around, and an exponent.
+// plainNumber returns one text for equal JSON numbers of any size: digits without outer zeros, and
+// an exponent.
 func plainNumber(text string) string {
 	mantissa, exponent, _ := strings.Cut(strings.ToLower(text), "e")
 	exp := int64(0)

@@ -1,3 +1,3 @@
-// Package rules says what may become of one job: functions of its record, of the time and of what
-// was asked for. They read and write nothing else.
+// Package rules decides what one job may become. Its functions depend on the record, the time and
+// their arguments. They read and write nothing else.
 package rules

@@ -9,14 +9,14 @@ import (
 	"github.com/swarmiji/swarmiji/when"
 )
 
-// Windows reads the windows of jobs, and keeps what it has read. The zero value is ready. Safe for
-// concurrent use.
+// Windows reads the windows of jobs, and caches them. The zero value is ready. Safe for concurrent
+// use.
 type Windows struct {
 	mu   sync.Mutex
 	read map[string]*when.Windows
 }
 
-// maxWindowTexts is how many windows are remembered.
+// maxWindowTexts is how many windows are cached.
 const maxWindowTexts = 256
 
 // of returns the windows of j, nil if it has none.
@@ -44,8 +44,8 @@ func (c *Windows) of(j *jobstore.Row) (*when.Windows, error) {
 	return w, nil
 }
 
-// Opens returns the first moment at or after t at which j may start, as far as its windows go. err says that this process cannot read them, as where it does not
-// know their zone: then j is held for a while.
+// Opens returns the first time at or after t at which the windows of j let it start. err says that
+// this process cannot read them, such as for an unknown zone. The job is then held until at.
 func (c *Windows) Opens(j *jobstore.Row, t time.Time) (at time.Time, err error) {
 	w, err := c.of(j)
 	switch {
@@ -57,11 +57,12 @@ func (c *Windows) Opens(j *jobstore.Row, t time.Time) (at time.Time, err error) 
 	return Storable(w.NextOpen(t)), nil
 }
 
-// windowHold is for how long a job is held whose windows cannot be read.
+// windowHold is how long a job is held whose windows cannot be read.
 const windowHold = time.Minute
 
-// Place returns when j is to run that is wanted at a time: then, if that is to come and a window is open, else at the first opening from then, or from now, on. What
-// is wanted at a time in the past, and may start now, keeps its time.
+// Place returns when j is to run that is wanted at a time. If that time is to come, the first
+// opening from then on counts; else the first opening from now on. A job wanted in the past that
+// may start now keeps its time.
 func (c *Windows) Place(j *jobstore.Row, at, now time.Time) time.Time {
 	if j.Window == "" {
 		return at
@@ -70,7 +71,7 @@ func (c *Windows) Place(j *jobstore.Row, at, now time.Time) time.Time {
 	if from.Before(now) {
 		from = now
 	}
-	// Windows that cannot be read here are looked at when the job is to start.
+	// Unreadable windows are handled when the job is to start.
 	if open, err := c.Opens(j, from); err == nil && open.After(from) {
 		return open
 	}

@@ -9,21 +9,21 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// batch is what several deeds do in one transaction, and what is to be written at its end.
+// batch holds the changes of one shared transaction. They are written at its end.
 type batch struct {
-	jobs  map[jobstore.ID]*jobstore.Row // as they are after what was done so far; nil: deleted
+	jobs  map[jobstore.ID]*jobstore.Row // as the changes so far have left them; nil: deleted
 	dirty []jobstore.ID
-	fresh []*jobstore.Row // without an ID
+	fresh []*jobstore.Row // new jobs, without an ID
 
-	early     map[answerKey]*jobstore.EarlyAnswer // those that were changed, as they are now; nil: there is none
-	deferrals map[task.ID]*jobstore.Deferral      // those that were read, as they are now
-	answered  map[task.ID]*jobstore.Deferral      // those of them that were changed
+	early     map[answerKey]*jobstore.EarlyAnswer // the changed ones, as they are now; nil: deleted
+	deferrals map[task.ID]*jobstore.Deferral      // the deferrals that were read, as they are now
+	answered  map[task.ID]*jobstore.Deferral      // the changed ones of these
 
-	pending         []*jobstore.Row // of the deed that is being done
-	gone            []jobstore.ID   // likewise
+	pending         []*jobstore.Row // jobs that the present change has saved
+	gone            []jobstore.ID   // jobs that the present change has deleted
 	pendingEarly    []earlyChange
 	pendingDeferral *jobstore.Deferral
-	missed          task.ID // the deferral that was not read for this deed
+	missed          task.ID // a deferral that the present change needs, and that was not read
 }
 
 func newBatch(n int) *batch { return &batch{jobs: make(map[jobstore.ID]*jobstore.Row, n)} }
@@ -43,7 +43,7 @@ func (b *batch) readDeferrals(ctx context.Context, tx jobstore.Tx, tasks []task.
 
 func (b *batch) save(jobs []*jobstore.Row) { b.pending = append(b.pending, jobs...) }
 
-// keep takes what a deed has done as done, or forgets it.
+// keep takes over the writes of the present change if ok, and else discards them.
 func (b *batch) keep(ok bool) {
 	if ok {
 		for _, c := range b.pendingEarly {
@@ -71,7 +71,7 @@ func (b *batch) keep(ok bool) {
 	b.pending, b.gone, b.pendingEarly, b.pendingDeferral, b.missed = nil, nil, nil, nil, ""
 }
 
-// write writes what has changed.
+// write writes the changed and the deleted jobs, then the answers.
 func (b *batch) write(ctx context.Context, tx jobstore.Tx) error {
 	slices.Sort(b.dirty)
 	var save []*jobstore.Row
@@ -117,7 +117,7 @@ func (b *batch) writeAnswers(ctx context.Context, tx jobstore.Tx) error {
 	return tx.SaveDeferrals(ctx, slices.Collect(maps.Values(b.answered))...)
 }
 
-// read reports whether what is stored of a job is not what it is: this batch has it.
+// read reports whether this batch has read the job. The stored row may then be outdated.
 func (b *batch) read(id jobstore.ID) bool {
 	if b == nil {
 		return false
@@ -126,8 +126,8 @@ func (b *batch) read(id jobstore.ID) bool {
 	return read
 }
 
-// owner returns the job, but for one, that this batch has, that has a name and a key, or unique
-// key, and that is not over.
+// owner returns the job of this batch that has a name and a key, or a unique key, and is not over.
+// It passes over the job but.
 func (b *batch) owner(name, key string, unique bool, but jobstore.ID) *jobstore.Row {
 	if b == nil {
 		return nil
@@ -148,7 +148,7 @@ func (b *batch) owner(name, key string, unique bool, but jobstore.ID) *jobstore.
 	return nil
 }
 
-// with returns the job of a name and a key that is not over, among those that were read.
+// with returns the job of a name and a key that is not over, among the jobs that were read.
 func (b *batch) with(name, key string) *jobstore.Row {
 	for _, j := range b.jobs {
 		if j != nil && j.Key == key && j.Name == name && !j.State.Over() {
@@ -158,7 +158,7 @@ func (b *batch) with(name, key string) *jobstore.Row {
 	return nil
 }
 
-// lastOver returns the newest job of a key that is over. last is the newest one that was written.
+// lastOver returns the newest job of a key that is over. last is the newest stored one.
 func (b *batch) lastOver(name, key string, last *jobstore.Row) *jobstore.Row {
 	for id, j := range b.jobs {
 		switch {
@@ -171,7 +171,7 @@ func (b *batch) lastOver(name, key string, last *jobstore.Row) *jobstore.Row {
 	return last
 }
 
-// makes reports whether a batch makes a job of a key, which is not over.
+// makes reports whether this batch creates a job of a key that is not over.
 func (b *batch) makes(name, key string) bool {
 	for _, j := range b.fresh {
 		if j.Key == key && j.Name == name && !j.State.Over() {

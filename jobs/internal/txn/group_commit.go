@@ -12,62 +12,66 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// deed is a change of one job that may share its transaction with others.
+// Change is a change of one job that may share its transaction with other changes.
 type Change struct {
 	Id jobstore.ID
-	// name and key, where key is not "", say which job it is: the one that has them and is not over.
+	// Name and Key, if Key is not "", identify the job: the one that has them and is not over. The
+	// engine then sets Id.
 	Name, Key string
-	// answers: where there is no such job it is about the deferral that has them, of task.
+	// Answers: if there is no such job, the change is about the open deferral that has the key.
 	Answers bool
 	task    task.ID
-	// needs, if not nil, notes which keys have to be locked, by the job as it was a moment ago.
+	// Needs, if not nil, notes the keys to lock. j is the job as it was before the transaction.
 	Needs func(j *jobstore.Row, l *Locks)
-	// do changes the job, nil if a key names none. It may be called more than once. With an error nothing is changed; errAlone says that
-	// others are concerned, with whom no transaction is shared.
+	// Do changes the job, which is nil if no job has the key. It may be called more than once.
+	//
+	// After an error nothing is changed. ErrAlone asks for a transaction that no other change
+	// shares, since other jobs are concerned.
 	Do func(ctx context.Context, t *Step, j *jobstore.Row) error
-	// then, if not nil, is called when the change is on disk, by any goroutine.
+	// Then, if not nil, is called after the commit, by any goroutine.
 	Then func()
 
 	err  error
 	done chan struct{}
-	left bool // nobody waits for it any more
+	left bool // its caller has stopped waiting
 }
 
-// errAlone says that a deed needs a transaction for itself.
+// ErrAlone says that a change needs a transaction of its own.
 var ErrAlone = errors.New("jobs: others are concerned")
 
-// gather brings together what changes jobs at the same time: what has come while transactions were under way goes together, each job once locked and once
-// written. No goroutine runs when there is nothing to do.
+// Engine runs transactions, and is the group commit of changes. Changes that arrive while
+// transactions run share the next one, in which each job is locked once and written once. No
+// goroutine runs while there is no change. Safe for concurrent use.
 type Engine struct {
 	store jobstore.Store
-	// after brings in order what a change of a job concerns.
+	// after updates other jobs that a change of j concerns: those of its sequence, and its parent.
 	after func(ctx context.Context, t *Step, j *jobstore.Row) error
 
 	mu      sync.Mutex
 	line    []*Change
 	workers int
-	idle    chan struct{} // closed when no worker runs; nil: none has run
+	idle    chan struct{} // closed when no worker runs; nil: none has run yet
 }
 
 const (
-	mostDeeds   = 256 // in a transaction
+	mostDeeds   = 256 // changes in a transaction
 	mostSharing = 2   // transactions at a time
 
 	batchTimeout = 30 * time.Second // for a store that does not answer
 )
 
-// New returns an engine over a store. after brings in order what a change of a job concerns.
+// New returns an engine over a store. after updates other jobs that the change of a job concerns.
 func New(store jobstore.Store, after func(context.Context, *Step, *jobstore.Row) error) *Engine {
 	return &Engine{store: store, after: after}
 }
 
-// do runs fn in a transaction in which everything that l holds is locked. It runs fn again, with
-// more locks, when fn returns errLocks.
+// Do runs fn in a transaction that holds all locks of l. It runs fn again, with more locks, if fn
+// returns ErrLocks.
 func (g *Engine) Do(ctx context.Context, l *Locks, fn func(ctx context.Context, t *Step) error) error {
 	return Do(ctx, g.store, l, fn)
 }
 
-// one runs fn over the job id in a transaction of its own, and After.
+// One runs fn over the job id, then after, in a transaction of its own.
 func (g *Engine) One(ctx context.Context, id jobstore.ID, fn func(ctx context.Context, t *Step, j *jobstore.Row) error) error {
 	var l Locks
 	return g.Do(ctx, &l, func(ctx context.Context, t *Step) error {
@@ -82,7 +86,10 @@ func (g *Engine) One(ctx context.Context, id jobstore.ID, fn func(ctx context.Co
 	})
 }
 
-// shareAll does all deeds, and returns the errors of those that have one, joined. A ctx that ends frees its caller only: what becomes of the deeds is then open.
+// Batch makes all changes in shared transactions, and returns their errors, joined.
+//
+// Returns ErrUnavailable if ctx ends first. The outcome of the changes is then unknown to the
+// caller.
 func (g *Engine) Batch(ctx context.Context, deeds ...*Change) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", jobstore.ErrUnavailable, context.Cause(ctx))
@@ -119,7 +126,8 @@ func (g *Engine) Batch(ctx context.Context, deeds ...*Change) error {
 	return errors.Join(errs...)
 }
 
-// forget takes deeds that nobody has begun with out of the line, which else would grow for as long as a store gives no answer.
+// forget removes changes from the line that no worker has begun. Without it the line would grow
+// while a store does not answer.
 func (g *Engine) forget(deeds []*Change) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -129,7 +137,7 @@ func (g *Engine) forget(deeds []*Change) {
 	g.line = slices.DeleteFunc(g.line, func(d *Change) bool { return d.left })
 }
 
-// work does what there is.
+// work makes the changes of the line, until it is empty.
 func (g *Engine) work() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -148,7 +156,7 @@ func (g *Engine) work() {
 	}
 }
 
-// wait waits until there is nothing to do.
+// Wait waits until no change is under way. Returns the cause of ctx if ctx ends first.
 func (g *Engine) Wait(ctx context.Context) error {
 	g.mu.Lock()
 	idle := g.idle
@@ -164,7 +172,8 @@ func (g *Engine) Wait(ctx context.Context) error {
 	}
 }
 
-// perform does a batch. One that a store does not take, because of what is in it, is done one by one.
+// perform makes a batch of changes. If a change makes the transaction fail, each change gets a
+// transaction of its own.
 func (g *Engine) perform(batch []*Change) {
 	ctx, cancel := context.WithTimeout(context.Background(), batchTimeout)
 	defer cancel()
@@ -187,7 +196,8 @@ func (g *Engine) perform(batch []*Change) {
 	}
 }
 
-// shared does deeds in one transaction. The error is one of the transaction; those of the deeds are with them.
+// shared makes changes in one transaction. Its error is that of the transaction; each change holds
+// its own error.
 func (g *Engine) shared(ctx context.Context, deeds []*Change) error {
 	var l Locks
 	if err := g.scout(ctx, deeds, &l); err != nil {
@@ -218,7 +228,7 @@ func (g *Engine) shared(ctx context.Context, deeds []*Change) error {
 		if err := t.batch.readDeferrals(ctx, t.Tx, tasks); err != nil {
 			return err
 		}
-		var more error // what is missing for any of them is locked at once
+		var more error // all missing locks are noted before the next try
 		for _, d := range deeds {
 			d.err = t.apply(ctx, d)
 			if t.batch.missed != "" {
@@ -240,7 +250,7 @@ func (g *Engine) shared(ctx context.Context, deeds []*Change) error {
 	})
 }
 
-// isRule reports whether an error is an answer of the rules, and not one of the store.
+// isRule reports whether an error comes from the rules, not from the store.
 func isRule(err error) bool {
 	for _, class := range []error{jobstore.ErrNotFound, jobstore.ErrBadJob, jobstore.ErrState, jobstore.ErrStale, ErrAlone} {
 		if errors.Is(err, class) {
@@ -250,7 +260,8 @@ func isRule(err error) bool {
 	return false
 }
 
-// scout reads what deeds are about, and locks nothing: which jobs answers are for, and which keys have to be locked.
+// scout reads the jobs and deferrals that changes are about, without locks, and notes the keys to
+// lock.
 func (g *Engine) scout(ctx context.Context, deeds []*Change, l *Locks) error {
 	var ids []jobstore.ID
 	keyed := false
@@ -305,7 +316,7 @@ func (g *Engine) scout(ctx context.Context, deeds []*Change, l *Locks) error {
 	})
 }
 
-// apply does one deed of a batch, in a copy of its job.
+// apply makes one change of a batch, on a copy of its job.
 func (t *Step) apply(ctx context.Context, d *Change) error {
 	var j *jobstore.Row
 	if d.Key == "" {
@@ -321,7 +332,7 @@ func (t *Step) apply(ctx context.Context, d *Change) error {
 			if err != nil {
 				return err
 			}
-			if missed != 0 { // rows are locked in their order: from the start
+			if missed != 0 { // rows are locked in order, so start again
 				d.Id = missed
 				return ErrLocks
 			}
@@ -332,7 +343,7 @@ func (t *Step) apply(ctx context.Context, d *Change) error {
 	return d.Do(ctx, t, &c)
 }
 
-// missed returns the job that the key of a deed names, and that this batch has not read.
+// missed returns the job that has the key of a change and that this batch has not read; 0: none.
 func (t *Step) missed(ctx context.Context, d *Change) (jobstore.ID, error) {
 	found, err := t.Tx.OfKey(ctx, d.Name, d.Key, jobstore.Page{States: alive(), Limit: 2})
 	if err != nil {
@@ -346,7 +357,7 @@ func (t *Step) missed(ctx context.Context, d *Change) (jobstore.ID, error) {
 	return 0, nil
 }
 
-// alone does a deed in a transaction of its own, with all that it concerns.
+// alone makes one change in a transaction of its own, then updates the other jobs that it concerns.
 func (g *Engine) alone(ctx context.Context, d *Change) error {
 	var l Locks
 	if d.Key != "" {
@@ -379,7 +390,7 @@ func (g *Engine) alone(ctx context.Context, d *Change) error {
 	return err
 }
 
-// oneOrShared is one, or a change that shares its transaction.
+// OneOrBatch is One, or Batch if shares is set.
 func (g *Engine) OneOrBatch(ctx context.Context, shares bool, id jobstore.ID, fn func(ctx context.Context, t *Step, j *jobstore.Row) error) error {
 	if !shares {
 		return g.One(ctx, id, fn)

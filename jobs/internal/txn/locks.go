@@ -6,17 +6,20 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// errLocks says that a transaction has to begin anew, with more locked from the start.
+// ErrLocks says that a transaction has to start again, with more locks.
 var ErrLocks = errors.New("jobs: locks are missing")
 
-// locks is what a transaction has to lock before it touches the jobs it is about, always in this order: sequences, unique names, unique keys, keys of answers,
-// parents. It is known only when the jobs have been read, and then what is missing is added and the transaction begins anew: sequence keys and parents of a
-// job never change, and a key is looked at again.
+// Locks is the set of locks that a transaction takes before it touches its jobs. They are taken in
+// this order: sequences, unique names, unique keys, keys of answers, parents.
+//
+// The set is known only when the jobs have been read. Missing locks are then added, and the
+// transaction starts again. Sequence keys and parents of a job never change; a key is read again.
+// The zero value is ready.
 type Locks struct {
 	Sequences  map[string]bool
 	unique     map[string]bool
-	uniqueKeys map[string]bool // by keyLock
-	keys       map[string]bool // likewise
+	uniqueKeys map[string]bool // by KeyDigest
+	keys       map[string]bool // by KeyDigest
 	parents    map[jobstore.ID]bool
 }
 
@@ -28,7 +31,7 @@ func (l *Locks) AddSequence(key string) {
 	l.Sequences[key] = true
 }
 
-// AddUnique notes a name of which there may be only one job.
+// AddUnique notes a name that only one job may have.
 func (l *Locks) AddUnique(name string) {
 	if l.unique == nil {
 		l.unique = map[string]bool{}
@@ -44,7 +47,8 @@ func (l *Locks) AddParent(id jobstore.ID) {
 	l.parents[id] = true
 }
 
-// addJob notes what has to be locked when the state of j changes, and returns errLocks if that was not locked.
+// AddJob notes the locks that a change of the state of j needs. Returns ErrLocks if one was
+// missing.
 func (l *Locks) AddJob(j *jobstore.Row) error {
 	err := l.AddSequenceOf(j)
 	if j.Parent != 0 && !l.parents[j.Parent] {
@@ -54,7 +58,7 @@ func (l *Locks) AddJob(j *jobstore.Row) error {
 	return err
 }
 
-// AddSequenceOf notes the sequence key of j, and returns ErrLocks if it was not locked.
+// AddSequenceOf notes the sequence key of j. Returns ErrLocks if it was missing.
 func (l *Locks) AddSequenceOf(j *jobstore.Row) error {
 	if j.SequenceKey == "" || l.Sequences[j.SequenceKey] {
 		return nil
@@ -63,10 +67,11 @@ func (l *Locks) AddSequenceOf(j *jobstore.Row) error {
 	return ErrLocks
 }
 
-// addUniqueKey and addKey note what has to be locked before a job gets such a key, or begins anew with it, and return errLocks if it was not. "" is none.
+// addUniqueKey notes the lock that a job needs to get or to reuse a unique key. Returns ErrLocks if
+// it was missing. "" needs none.
 func (l *Locks) addUniqueKey(name, key string) error { return addKeyLock(&l.uniqueKeys, name, key) }
 
-// AddKey is AddUniqueKey for keys of answers.
+// AddKey is addUniqueKey for keys of answers.
 func (l *Locks) AddKey(name, key string) error { return addKeyLock(&l.keys, name, key) }
 
 func addKeyLock(to *map[string]bool, name, key string) error {
@@ -84,7 +89,7 @@ func addKeyLock(to *map[string]bool, name, key string) error {
 	return ErrLocks
 }
 
-// addKeys notes the keys that j would have under a name.
+// AddKeys notes the keys of j under a name. Returns ErrLocks if one was missing.
 func (l *Locks) AddKeys(j *jobstore.Row, name string) error {
 	return errors.Join(l.addUniqueKey(name, j.UniqueKey), l.AddKey(name, j.Key))
 }

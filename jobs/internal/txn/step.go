@@ -12,18 +12,20 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// step is one transaction.
+// Step is one run of a transaction.
 type Step struct {
 	Tx      jobstore.Tx
 	Now     time.Time
-	Asked   time.Time // by the clock of this process, just before now was read
+	Asked   time.Time // this process's time just before Now was read
 	Locks   *Locks
-	Parents map[jobstore.ID]*jobstore.Row // those that were locked first; nil: there is none
-	batch   *batch                        // what shares this transaction; nil: nobody
+	Parents map[jobstore.ID]*jobstore.Row // the locked parents; nil: the job does not exist
+	batch   *batch                        // the shared changes; nil: none
 }
 
-// update runs fn in a transaction in which everything that locks holds is locked. It runs fn again,
-// with more locks, when fn returns errLocks.
+// Do runs fn in a transaction that holds all locks of l. It runs fn again, with more locks, if fn
+// returns ErrLocks.
+//
+// Returns ErrUnavailable if ctx ends between two runs.
 func Do(ctx context.Context, store jobstore.Store, l *Locks, fn func(ctx context.Context, t *Step) error) error {
 	for {
 		err := store.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error {
@@ -42,6 +44,7 @@ func Do(ctx context.Context, store jobstore.Store, l *Locks, fn func(ctx context
 	}
 }
 
+// begin takes the locks in their order, reads the parents, then the time.
 func (t *Step) begin(ctx context.Context) error {
 	if err := t.lockNames(ctx, "sequence ", t.Locks.Sequences); err != nil {
 		return err
@@ -89,9 +92,10 @@ func (t *Step) lockNames(ctx context.Context, prefix string, names map[string]bo
 	return t.Tx.Lock(ctx, all...)
 }
 
-// job returns the job id, locked after all that a change of its state concerns.
+// job returns the job id, locked. Returns ErrLocks if a lock is missing that a change of its state
+// needs.
 func (t *Step) job(ctx context.Context, id jobstore.ID) (*jobstore.Row, error) {
-	if p := t.Parents[id]; p != nil { // a parent of another job of this step
+	if p := t.Parents[id]; p != nil { // it was locked as a parent of another job
 		return p, t.Locks.AddJob(p)
 	}
 	j, err := t.Tx.Get(ctx, id)
@@ -101,7 +105,7 @@ func (t *Step) job(ctx context.Context, id jobstore.ID) (*jobstore.Row, error) {
 	return &j, t.Locks.AddJob(&j)
 }
 
-// save writes jobs. Those that are RUNNING keep their lease.
+// Save writes jobs. RUNNING jobs keep their lease.
 func (t *Step) Save(ctx context.Context, jobs ...*jobstore.Row) error {
 	for _, j := range jobs {
 		j.Changed = t.Now
@@ -114,7 +118,7 @@ func (t *Step) Save(ctx context.Context, jobs ...*jobstore.Row) error {
 	return t.Tx.Save(ctx, jobs...)
 }
 
-// drop deletes jobs.
+// Drop deletes jobs.
 func (t *Step) Drop(ctx context.Context, ids ...jobstore.ID) error {
 	if t.batch != nil {
 		t.batch.gone = append(t.batch.gone, ids...)

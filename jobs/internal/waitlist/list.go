@@ -17,31 +17,34 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// waiters are all that ask for jobs. Those who ask for the same are one group, for which one goroutine at a time takes as many jobs as there are askers, and
-// hands them out in the order in which they came; so that many who ask cost one transaction, and ten thousand that wait no goroutine, and no timer, of
-// ours. A group that nobody asks in is gone.
+// List holds all callers of Get. Callers with the same Selector and lease form one group. For a
+// group one goroutine at a time claims as many jobs as its callers ask for. It gives them out in
+// the order in which the callers came.
+//
+// So many callers cost one transaction, and ten thousand waiting callers cost no goroutine and no
+// timer of the list. A group without callers is deleted. Safe for concurrent use.
 type List struct {
 	c      Config
-	Base   context.Context // of takes: what was taken has to reach somebody, so that no asker's ctx ends them
+	Base   context.Context // of claims: they must not end with one caller's ctx
 	cancel context.CancelFunc
 
 	mu      sync.Mutex
 	closed  bool
 	groups  map[string]*group
-	arrived uint64        // numbers those who ask
-	ready   []*group      // to be served, by one of the workers
-	workers int           // that run
-	active  int           // goroutines that run, the look-out included
-	idle    chan struct{} // closed when active is 0 after close
+	arrived uint64        // numbers the callers
+	ready   []*group      // groups that wait for a worker
+	workers int           // workers that run
+	active  int           // goroutines that run, the watcher included
+	idle    chan struct{} // closed when active is 0 after Close
 	Look    watcher
 }
 
 const (
-	maxWorkers  = 32               // groups that are served at a time
+	maxWorkers  = 32               // groups served at a time
 	takeTimeout = 30 * time.Second // for a store that does not answer
 )
 
-// group is those who ask for the same.
+// group is the callers with the same Selector and lease.
 type group struct {
 	key   string
 	sel   jobstore.Selector
@@ -49,12 +52,13 @@ type group struct {
 	match glob.Pattern // of sel.Pattern
 
 	line    list.List // of *asker, in the order of arrival
-	wants   int       // how many jobs they ask for together
-	waiting int       // how many of them wait
-	known   bool      // to the look-out, which has asked when a job for them becomes due
+	wants   int       // sum of max of its callers
+	waiting int       // callers that wait
+	known   bool      // the watcher has asked when their next job becomes due
 	state   groupState
-	again   bool            // something has happened since it is being served
-	names   map[string]bool // of jobs that there is word of: when there is one more than are asked for here, others are to hear of it
+	again   bool // serve it once more
+	// names of jobs that words came of; other groups hear of them if a job is left
+	names map[string]bool
 }
 
 type groupState int
@@ -65,12 +69,12 @@ const (
 	served
 )
 
-// asker is one Get.
+// asker is one call of Get.
 type asker struct {
 	number uint64
 	max    int
 	wait   bool
-	answer chan answer // has room for the only one
+	answer chan answer // its buffer holds the one answer
 	place  *list.Element
 }
 
@@ -79,19 +83,19 @@ type answer struct {
 	err  error
 }
 
-// waitConfig is what a list of waiters needs of the service. All of it is set.
+// Config is what a List needs of the service. All fields are required.
 type Config struct {
 	Store jobstore.Store
 	Log   *slog.Logger
-	// poll is how often the list looks by itself.
+	// Poll is the time between polls of the store.
 	Poll time.Duration
-	// take hands out up to limit jobs; none is no error. With an error there may be jobs, too.
+	// Take claims up to limit jobs; none is no error. With an error there may be jobs, too.
 	Take func(ctx context.Context, sel jobstore.Selector, lease time.Duration, limit int) ([]jobstore.Handout, error)
-	// giveBack undoes a hand-out that nobody has seen.
+	// GiveBack undoes a claim that no caller has seen.
 	GiveBack func(h jobstore.Handout)
-	// waiting counts those that wait.
+	// Waiting counts the callers that wait.
 	Waiting *atomic.Int64
-	// limit is how many jobs are taken at a time at most.
+	// Limit is the most jobs that one call of Take claims.
 	Limit int
 }
 
@@ -103,7 +107,7 @@ func New(c Config) *List {
 	return w
 }
 
-// groupKey is the same for those who ask for the same.
+// groupKey returns the same text for callers of one group.
 func groupKey(r *jobstore.Selector, lease time.Duration) string {
 	var b strings.Builder
 	b.WriteString(strconv.FormatInt(int64(lease), 10))
@@ -126,7 +130,10 @@ func groupKey(r *jobstore.Selector, lease time.Duration) string {
 	return b.String()
 }
 
-// get asks for at most limit jobs, and waits for the answer.
+// Get returns at most limit jobs. With wait it waits until there is one, or ctx ends.
+//
+// Returns ErrNoJob if no job is due, or ctx ends while it waits. Returns ErrUnavailable if ctx ends
+// without wait, and ErrClosed after Close.
 func (w *List) Get(ctx context.Context, sel jobstore.Selector, lease time.Duration, limit int, wait bool) ([]jobstore.Handout, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, gone(ctx, wait)
@@ -141,7 +148,7 @@ func (w *List) Get(ctx context.Context, sel jobstore.Selector, lease time.Durati
 	g := w.groups[key]
 	if g == nil {
 		g = &group{key: key, sel: sel, lease: lease}
-		g.sel.Names = slices.Clone(sel.Names) // it may outlive this call
+		g.sel.Names = slices.Clone(sel.Names) // the group may outlive this call
 		w.groups[key] = g
 	}
 	w.arrived++
@@ -160,7 +167,7 @@ func (w *List) Get(ctx context.Context, sel jobstore.Selector, lease time.Durati
 	case <-ctx.Done():
 	}
 	w.mu.Lock()
-	if a.place == nil { // the answer was there first
+	if a.place == nil { // the answer came before ctx ended
 		w.mu.Unlock()
 		got := <-a.answer
 		return got.jobs, got.err
@@ -170,7 +177,7 @@ func (w *List) Get(ctx context.Context, sel jobstore.Selector, lease time.Durati
 	return nil, gone(ctx, wait)
 }
 
-// gone is the answer to who does not wait any longer.
+// gone returns the error of a caller whose ctx has ended.
 func gone(ctx context.Context, wait bool) error {
 	if wait {
 		return jobstore.ErrNoJob
@@ -178,7 +185,8 @@ func gone(ctx context.Context, wait bool) error {
 	return fmt.Errorf("%w: %w", jobstore.ErrUnavailable, context.Cause(ctx))
 }
 
-// rouse has a group served, once more if it is being served. w is locked, here and below.
+// rouse makes a group ready, or asks for one more pass if a worker serves it. The caller holds
+// w.mu, here and below.
 func (w *List) rouse(g *group) {
 	switch g.state {
 	case served:
@@ -195,7 +203,7 @@ func (w *List) rouse(g *group) {
 	}
 }
 
-// leave takes an asker out of its line.
+// leave removes an asker from its group.
 func (w *List) leave(g *group, a *asker) {
 	g.line.Remove(a.place)
 	a.place = nil
@@ -206,13 +214,14 @@ func (w *List) leave(g *group, a *asker) {
 	w.forget(g)
 }
 
-// forget drops a group that nobody asks in.
+// forget deletes a group without callers.
 func (w *List) forget(g *group) {
 	if g.line.Len() == 0 && g.state == resting {
 		delete(w.groups, g.key)
 	}
 }
 
+// reply answers an asker and removes it.
 func (w *List) reply(g *group, a *asker, got answer) {
 	w.leave(g, a)
 	a.answer <- got
@@ -234,14 +243,14 @@ func (w *List) work() {
 	w.mu.Unlock()
 }
 
-// ended notes that a goroutine ends.
+// ended counts the end of a goroutine.
 func (w *List) ended() {
 	if w.active--; w.active == 0 && w.closed {
 		close(w.idle)
 	}
 }
 
-// serve takes jobs for a group and hands them out. w is unlocked while the store works.
+// serve claims jobs for a group and gives them out. It unlocks w.mu while the store works.
 func (w *List) serve(g *group) {
 	g.again = false
 	if g.line.Len() > 0 {
@@ -255,16 +264,18 @@ func (w *List) serve(g *group) {
 	case g.names != nil:
 		names := g.names
 		g.names = nil
-		if empty { // there may be more jobs than were asked for here
+		if empty { // more jobs may be left than this group asked for
 			w.Look.dispatch(w, names)
 		}
 	}
 	w.forget(g)
 }
 
+// serveLine calls Take once for a group with callers. It gives back jobs that no caller is left
+// for.
 func (w *List) serveLine(g *group) {
 	limit := min(g.wants, w.c.Limit)
-	last := w.arrived // who comes from now on may miss what this look has missed
+	last := w.arrived // callers that come later were not part of this call of Take
 	w.mu.Unlock()
 	ctx, cancel := context.WithTimeout(w.Base, takeTimeout)
 	jobs, err := w.c.Take(ctx, g.sel, g.lease, limit)
@@ -291,7 +302,7 @@ func (w *List) serveLine(g *group) {
 	w.mu.Lock()
 }
 
-// deal hands jobs out, and returns those that nobody is left for.
+// deal gives jobs to callers, and returns the jobs that are left.
 func (w *List) deal(g *group, jobs []jobstore.Handout) []jobstore.Handout {
 	for len(jobs) > 0 && g.line.Len() > 0 {
 		a := g.line.Front().Value.(*asker)
@@ -302,8 +313,13 @@ func (w *List) deal(g *group, jobs []jobstore.Handout) []jobstore.Handout {
 	return jobs
 }
 
-// answerRest answers those for whom there is no job: who does not wait and was there when the store was asked, and all of them when the store refuses.
-// Those who wait outlast a store that is away. Who does not wait is at the end of the line, or nearly.
+// answerRest answers callers that got no job:
+//
+//   - if the store refused the call, all of them;
+//   - else the callers that do not wait and came no later than last.
+//
+// Callers that wait outlast a store that is unavailable. Callers that do not wait stand near the
+// end of the line.
 func (w *List) answerRest(g *group, last uint64, err error) {
 	refused := err != nil && !errors.Is(err, jobstore.ErrUnavailable)
 	if err == nil {
@@ -322,7 +338,8 @@ func (w *List) answerRest(g *group, last uint64, err error) {
 	}
 }
 
-// close ends all that wait, and waits for what runs.
+// Close answers all callers with ErrClosed, and waits for the goroutines to end. Returns the cause
+// of ctx if ctx ends first.
 func (w *List) Close(ctx context.Context) error {
 	w.mu.Lock()
 	if !w.closed {

@@ -12,27 +12,30 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// lookout is the one goroutine that runs while anybody waits. It hears the store's word of jobs that got a Due, asks when the next one becomes due, and looks by
-// itself from time to time, since words may be missing. Of the groups that a job may be for it rouses the one whose first asker waits longest; the
-// others hear of it when there is more than one job.
+// watcher is the state of the one goroutine that runs while callers wait. It gets the store's words
+// of jobs with a Due, and asks when the next job becomes due. It also polls, since words may be
+// missing.
+//
+// Of the groups that a job may be for, it wakes the one whose first caller waits longest. The other
+// groups are woken if a second job is left.
 type watcher struct {
 	running  bool
-	waiting  int // askers
+	waiting  int // callers that wait
 	names    map[string]map[*group]bool
 	patterns map[*group]bool
-	heard    map[string]bool // names that there is word of
-	all      bool            // there is word of any name
-	fresh    bool            // somebody has begun to wait for whom no word of what is still to become due was kept
+	heard    map[string]bool // names that words came of
+	all      bool            // a word came of any name
+	fresh    bool            // a group began to wait that may have missed words
 	kick     wake.Signal
-	Ctx      context.Context // of its questions; end ends it
+	Ctx      context.Context // of its calls of the store; end cancels it
 	end      context.CancelFunc
 }
 
 const (
-	linger    = 5 * time.Second // how long the look-out goes on when nobody waits any more
+	linger    = 5 * time.Second // how long the watcher runs on without callers
 	gap       = 2 * time.Millisecond
-	maxHeard  = 1024 // names that are kept apart
-	maxProbes = 256  // groups that are looked for at a time
+	maxHeard  = 1024 // names that are distinguished
+	maxProbes = 256  // groups that one probe looks for
 )
 
 func (l *watcher) init(ctx context.Context) {
@@ -41,7 +44,7 @@ func (l *watcher) init(ctx context.Context) {
 	l.Ctx, l.end = context.WithCancel(ctx)
 }
 
-// startWaiting counts in one who waits. w is locked.
+// startWaiting counts a caller that waits. The caller holds w.mu.
 func (w *List) startWaiting(g *group) {
 	w.c.Waiting.Add(1)
 	l := &w.Look
@@ -66,7 +69,7 @@ func (w *List) startWaiting(g *group) {
 	}
 }
 
-// stays notes that a group was served, and somebody waits on.
+// stays notes that callers of a group still wait after it was served.
 func (w *List) stays(g *group) {
 	if !g.known {
 		g.known, w.Look.fresh = true, true
@@ -74,6 +77,7 @@ func (w *List) stays(g *group) {
 	}
 }
 
+// stopWaiting is the opposite of startWaiting.
 func (w *List) stopWaiting(g *group) {
 	w.c.Waiting.Add(-1)
 	l := &w.Look
@@ -89,7 +93,7 @@ func (w *List) stopWaiting(g *group) {
 	}
 }
 
-// hear is what the store calls.
+// hear records words. The store calls it.
 func (w *List) hear(names []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -100,7 +104,8 @@ func (w *List) hear(names []string) {
 	some := l.all
 	for _, name := range names {
 		if l.names[name] == nil && (len(l.patterns) == 0 || strings.HasPrefix(name, jobstore.WordOfQueue)) {
-			continue // nobody asks for it, or it is of a queue, whose jobs nobody gets here
+			// no caller asks for it, or it is of a queue, whose jobs Get does not claim
+			continue
 		}
 		some = true
 		if len(l.heard) >= maxHeard {
@@ -114,13 +119,15 @@ func (w *List) hear(names []string) {
 	}
 }
 
-// class is what a group asks for besides names. A job that one group of a class does not get is not there for another one of the same names.
+// class is the part of a Selector besides names. If one group of a class gets no job of a name, no
+// other group of the class does.
 type class struct {
 	priority task.Opt[int]
 	mock     bool
 }
 
-// dispatch rouses, for each name, one group of each class. w is locked. It tells whether there was any.
+// dispatch wakes one group of each class for each name, and reports whether there was any. The
+// caller holds w.mu.
 func (l *watcher) dispatch(w *List, names map[string]bool) bool {
 	some := false
 	for name := range names {
@@ -149,7 +156,7 @@ func (l *watcher) dispatch(w *List, names map[string]bool) bool {
 	return some
 }
 
-// older puts g into first if it is the one of its class that waits longest.
+// older puts g into first if its first caller waits longest in its class.
 func (g *group) older(first map[class]*group) {
 	c := class{g.sel.Priority, g.sel.Mock}
 	if f := first[c]; f == nil || g.line.Front().Value.(*asker).number < f.line.Front().Value.(*asker).number {
@@ -157,7 +164,7 @@ func (g *group) older(first map[class]*group) {
 	}
 }
 
-// lookOut runs until nobody has waited for a while.
+// lookOut runs until no caller has waited for the time linger.
 func (w *List) lookOut() {
 	l := &w.Look
 	unwatch := w.c.Store.Watch(w.hear)
@@ -195,7 +202,7 @@ func (w *List) lookOut() {
 		}
 		idleSince = time.Time{}
 		if l.dispatch(w, heard) || fresh {
-			c.soon() // it may be one that is not due yet
+			c.soon() // the job may not be due yet
 		}
 		w.mu.Unlock()
 		w.lookOnce(l.Ctx, &c, all)
@@ -203,23 +210,23 @@ func (w *List) lookOut() {
 	}
 }
 
-// coming is what the look-out knows of the time, in its own.
+// coming is when the watcher acts next. Its times are of this process, but for since.
 type coming struct {
-	since   time.Time // the store's: up to then all that became due was seen
+	since   time.Time // the store's time up to which all due jobs were seen
 	asked   time.Time
-	look    time.Time // when to ask again
-	poll    time.Time // when to look whether any word was missed
+	look    time.Time // when to call ask again
+	poll    time.Time // when to probe for missed words
 	trouble bool      // the store did not answer
 }
 
-// soon has the store asked as soon as it may be asked again.
+// soon lets the next call of ask come after the gap.
 func (c *coming) soon() {
 	if at := c.asked.Add(gap); at.Before(c.look) {
 		c.look = at
 	}
 }
 
-// lookOnce does what is due: it asks for what has become due, and looks for all.
+// lookOnce calls ask and probe if their time has come.
 func (w *List) lookOnce(ctx context.Context, c *coming, all bool) {
 	now := time.Now()
 	if !now.Before(c.poll) {
@@ -239,7 +246,8 @@ func (w *List) lookOnce(ctx context.Context, c *coming, all bool) {
 	}
 }
 
-// ask asks the store what has become due, and passes it on. more says that it may be anything.
+// ask asks the store for names of jobs that became due, and wakes their groups. more reports that
+// other names may be due.
 func (w *List) ask(ctx context.Context, c *coming) (more bool, err error) {
 	c.asked = time.Now()
 	c.look = c.asked.Add(w.c.Poll)
@@ -267,7 +275,7 @@ func (w *List) ask(ctx context.Context, c *coming) (more bool, err error) {
 	return more, nil
 }
 
-// probe looks, without a lock, for which groups there is a job, and rouses them; if there are very many, for some of them.
+// probe wakes the groups that a job is due for, of at most maxProbes groups. It locks no row.
 func (w *List) probe(ctx context.Context) error {
 	var some []*group
 	w.mu.Lock()
@@ -295,7 +303,7 @@ func (w *List) probe(ctx context.Context) error {
 	})
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err != nil && !errors.Is(err, jobstore.ErrUnavailable) && !w.closed { // whoever waits is to hear of it
+	if err != nil && !errors.Is(err, jobstore.ErrUnavailable) && !w.closed { // waiting callers get the error
 		hit = some
 	}
 	for _, g := range hit {
@@ -306,7 +314,7 @@ func (w *List) probe(ctx context.Context) error {
 	return err
 }
 
-// troubled logs that the store does not answer, and that it does again.
+// troubled logs the first failure of the store, and its recovery.
 func (w *List) troubled(ctx context.Context, c *coming, err error) {
 	switch {
 	case ctx.Err() != nil:
