@@ -8,7 +8,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// line reads what stands in the line of a queue and is due, page by page.
+// Line reads what stands in the line of a queue and is due, page by page.
 type Line struct {
 	Queue string
 	Order jobstore.Order
@@ -16,7 +16,7 @@ type Line struct {
 	Find  func(ctx context.Context, q jobstore.Line, limit int) ([]jobstore.Row, error)
 }
 
-// each calls yield for the jobs in order until it returns false. most is asked before each page, and so is room: how many jobs are wanted at most. Jobs that yield
+// Each calls yield for the jobs in order until it returns false. most is asked before each page, and so is room: how many jobs are wanted at most. Jobs that yield
 // is given are its own.
 func (l *Line) Each(ctx context.Context, most func() task.Opt[int64], room func() int, yield func(*jobstore.Row) bool) error {
 	var after *jobstore.Row
@@ -48,7 +48,7 @@ func place(j *jobstore.Row) *jobstore.Row {
 	return &jobstore.Row{Job: jobstore.Job{ID: j.ID, Priority: j.Priority}, Due: j.Due}
 }
 
-// weigh returns how many jobs of a queue run, and what they weigh.
+// Weigh returns how many jobs of a queue run, and what they weigh.
 func Weigh(ctx context.Context, tx jobstore.Tx, queue string) (n, weight int64, err error) {
 	if w, ok := tx.(jobstore.Weigher); ok {
 		return w.Weigh(ctx, queue)
@@ -74,5 +74,5 @@ const (
 	LinePages = 1000 // and of those of a long line
 )
 
-// rosterPage is how many jobs that run are read at a time.
+// RosterPage is how many jobs that run are read at a time.
 const RosterPage = 1000

@@ -6,7 +6,7 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// leadData is what the one who serves a queue tells of it.
+// Status is what the one who serves a queue tells of it.
 type Status struct {
 	Node      string         `json:"node"`
 	Limit     int64          `json:"limit"` // in thousandths; 0: none

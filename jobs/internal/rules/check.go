@@ -20,7 +20,7 @@ const (
 	tooLong   = "too long"
 )
 
-// checkField looks at a name or a key, which may be empty if it is optional.
+// CheckField looks at a name or a key, which may be empty if it is optional.
 func CheckField(field, text string, optional bool) error {
 	switch {
 	case text == "" && optional:
@@ -33,7 +33,7 @@ func CheckField(field, text string, optional bool) error {
 	return nil
 }
 
-// checkGiven looks at data and returns them without the blanks around; nil stays nil.
+// CheckGiven looks at data and returns them without the blanks around; nil stays nil.
 func CheckGiven(data []byte) ([]byte, error) {
 	if data == nil {
 		return nil, nil
@@ -48,12 +48,12 @@ func CheckGiven(data []byte) ([]byte, error) {
 	return data, nil
 }
 
-// longerThan refuses a field for its bytes.
+// LongerThan refuses a field for its bytes.
 func LongerThan(field string, n, most int) error {
 	return &jobstore.FieldError{Field: field, Problem: tooLong, Detail: fmt.Sprintf("%d bytes, at most %d", n, most)}
 }
 
-// checkPriority looks at a priority that may be unset.
+// CheckPriority looks at a priority that may be unset.
 func CheckPriority(p task.Opt[int]) error {
 	if n, set := p.Get(); set && (n < -jobstore.MaxPriority || n > jobstore.MaxPriority) {
 		return &jobstore.FieldError{Field: "jobPriority", Problem: Malformed}
@@ -61,7 +61,7 @@ func CheckPriority(p task.Opt[int]) error {
 	return nil
 }
 
-// checkTime looks at a time that may be zero and returns it in UTC and whole microseconds, never earlier.
+// CheckTime looks at a time that may be zero and returns it in UTC and whole microseconds, never earlier.
 func CheckTime(field string, t time.Time) (time.Time, error) {
 	if t.IsZero() {
 		return t, nil
@@ -73,7 +73,7 @@ func CheckTime(field string, t time.Time) (time.Time, error) {
 	return t, nil
 }
 
-// micros returns t in UTC and in microseconds, rounded up: nothing is to be due early.
+// Micros returns t in UTC and in microseconds, rounded up: nothing is to be due early.
 func Micros(t time.Time) time.Time {
 	t = t.UTC()
 	if cut := t.Truncate(time.Microsecond); !cut.Equal(t) {
@@ -82,7 +82,7 @@ func Micros(t time.Time) time.Time {
 	return t.Round(0)
 }
 
-// storable is micros, or the last time that a job may hold where t is later.
+// Storable is Micros, or the last time that a job may hold where t is later.
 func Storable(t time.Time) time.Time {
 	if last := time.Date(9999, 12, 31, 23, 59, 59, 999_999_000, time.UTC); t.After(last) {
 		return last
@@ -90,7 +90,7 @@ func Storable(t time.Time) time.Time {
 	return Micros(t)
 }
 
-// inRange tells whether a job may hold t.
+// InRange tells whether a job may hold t.
 func InRange(t time.Time) bool { return t.Year() >= 0 && t.Year() <= 9999 }
 
 // Refusal returns the error of a field whose text package when refuses.
@@ -102,7 +102,7 @@ func Refusal(field string, err error) error {
 	return &jobstore.FieldError{Field: field, Problem: Malformed}
 }
 
-// checkRetryAfter returns a RetryAfter as it is kept: one modifier with a sign.
+// CheckRetryAfter returns a RetryAfter as it is kept: one modifier with a sign.
 func CheckRetryAfter(text string) (string, error) {
 	text = strings.TrimSpace(text)
 	if text == "" {
@@ -126,7 +126,7 @@ func ParseRetryAfter(text string) (*when.Repeat, error) {
 	return r, nil
 }
 
-// cutReason makes a text one that a job may hold as its Reason.
+// CutReason makes a text one that a job may hold as its Reason.
 func CutReason(text string) string {
 	text = strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), "\uFFFD")
 	if len(text) <= jobstore.MaxReason {
@@ -142,7 +142,7 @@ func CutReason(text string) string {
 	return text
 }
 
-// wholeMicros rounds d up.
+// WholeMicros rounds d up.
 func WholeMicros(d time.Duration) time.Duration {
 	if cut := d.Truncate(time.Microsecond); cut != d {
 		return cut + time.Microsecond

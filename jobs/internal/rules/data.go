@@ -10,7 +10,7 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// asksToEnd tells whether data tell a repeated job to be gone, as {"delete":"true"} does.
+// AsksToEnd tells whether data tell a repeated job to be gone, as {"delete":"true"} does.
 func AsksToEnd(data []byte) bool {
 	if !bytes.Contains(data, []byte(`"delete"`)) {
 		return false
@@ -30,7 +30,7 @@ func tree(data []byte) map[string]any {
 	return m
 }
 
-// mergePatch applies a JSON merge patch (RFC 7386).
+// MergePatch applies a JSON merge patch (RFC 7386).
 func MergePatch(data, patch []byte) ([]byte, error) {
 	merged := patched(tree(data), tree(patch))
 	var out bytes.Buffer
@@ -60,7 +60,7 @@ func patched(target, patch map[string]any) map[string]any {
 	return target
 }
 
-// sameData tells whether two objects are equal as JSON.
+// SameData tells whether two objects are equal as JSON.
 func SameData(a, b []byte) bool {
 	return bytes.Equal(a, b) || sameValue(tree(a), tree(b))
 }

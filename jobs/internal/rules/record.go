@@ -7,7 +7,7 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// settle sets Due from the state. lease is until when a RUNNING job is leased, zero for one that is not.
+// SetDue sets Due from the state. lease is until when a RUNNING job is leased, zero for one that is not.
 func SetDue(j *jobstore.Row, lease time.Time) {
 	switch j.State {
 	case jobstore.Queued, jobstore.RunQueued:
@@ -19,7 +19,7 @@ func SetDue(j *jobstore.Row, lease time.Time) {
 	}
 }
 
-// current returns an error if token names another run than the one j is in. 0 names none.
+// CheckToken returns an error if token names another run than the one j is in. 0 names none.
 func CheckToken(j *jobstore.Row, token int64) error {
 	switch {
 	case token == 0:
@@ -32,21 +32,21 @@ func CheckToken(j *jobstore.Row, token int64) error {
 	return nil
 }
 
-// kept reports whether a job is kept for a time when it has ended well, so that an answer that comes late or twice is told from one that nobody knows.
+// IsKept reports whether a job is kept for a time when it has ended well, so that an answer that comes late or twice is told from one that nobody knows.
 func IsKept(j *jobstore.Row) bool { return j.Queue != "" || j.Key != "" }
 
-// alone reports whether a change of j concerns no other job.
+// StandsAlone reports whether a change of j concerns no other job.
 func StandsAlone(j *jobstore.Row) bool { return j.SequenceKey == "" && j.Parent == 0 && !j.HasChildren }
 
-// answered reports whether the present attempt of j has got its answer.
+// IsAnswered reports whether the present attempt of j has got its answer.
 func IsAnswered(j *jobstore.Row) bool {
 	return j.Phase == jobstore.Answered || j.Phase == "" && j.Key != "" && j.State.Runs() && (j.Answer != nil || j.Reason != "")
 }
 
-// rest has j be in no attempt.
+// EndAttempt has j be in no attempt.
 func EndAttempt(j *jobstore.Row) { j.Phase, j.Deadline, j.Expires = "", time.Time{}, time.Time{} }
 
-// leave ends an attempt of j after which it is to run again.
+// LeaveAttempt ends an attempt of j after which it is to run again.
 func LeaveAttempt(j *jobstore.Row) {
 	EndAttempt(j)
 	if IsKept(j) {
@@ -55,7 +55,7 @@ func LeaveAttempt(j *jobstore.Row) {
 	}
 }
 
-// anew has j begin with its first attempt. The answer that a job of a queue has got last stays until then; what hands out others does not look.
+// StartOver has j begin with its first attempt. The answer that a job of a queue has got last stays until then; what hands out others does not look.
 func StartOver(j *jobstore.Row) {
 	EndAttempt(j)
 	j.Attempt = 0
@@ -67,12 +67,12 @@ func StartOver(j *jobstore.Row) {
 	}
 }
 
-// waits reports whether j awaits its answer, and not in vain so far.
+// AwaitsAnswer reports whether j awaits its answer, and not in vain so far.
 func AwaitsAnswer(j *jobstore.Row, now time.Time) bool {
 	return j.Phase == jobstore.Awaiting && (j.Deadline.IsZero() || now.Before(j.Deadline))
 }
 
-// comesBack has a job that runs and is due handed out again, in the same run and the same attempt. It is false for one that is only to wait on.
+// Redeliver has a job that runs and is due handed out again, in the same run and the same attempt. It is false for one that is only to wait on.
 func Redeliver(j *jobstore.Row, now time.Time, lease time.Duration) bool {
 	late := !j.Deadline.IsZero() && !j.Deadline.After(now)
 	switch {
@@ -95,7 +95,7 @@ func Redeliver(j *jobstore.Row, now time.Time, lease time.Duration) bool {
 	return true
 }
 
-// within is t, or the deadline where that comes before.
+// UntilDeadline is t, or the deadline where that comes before.
 func UntilDeadline(j *jobstore.Row, t time.Time) time.Time {
 	if !j.Deadline.IsZero() && j.Deadline.Before(t) {
 		return j.Deadline
@@ -103,7 +103,7 @@ func UntilDeadline(j *jobstore.Row, t time.Time) time.Time {
 	return t
 }
 
-// renew prolongs the lease of j, if this token is at it, and reports whether it is to be saved. A request that is under way has no lease after the end of its attempt.
+// Renew prolongs the lease of j, if this token is at it, and reports whether it is to be saved. A request that is under way has no lease after the end of its attempt.
 func Renew(j *jobstore.Row, now time.Time, token int64, lease time.Duration) (changed bool, err error) {
 	if err := CheckToken(j, token); err != nil {
 		return false, err
@@ -122,7 +122,7 @@ func Renew(j *jobstore.Row, now time.Time, token int64, lease time.Duration) (ch
 	return true, nil
 }
 
-// lease has the lease of j, which is RUNNING, end after d; 0: never.
+// SetLease has the lease of j, which is RUNNING, end after d; 0: never.
 func SetLease(j *jobstore.Row, now time.Time, d time.Duration) {
 	j.Due = time.Time{}
 	if d > 0 {
@@ -130,10 +130,10 @@ func SetLease(j *jobstore.Row, now time.Time, d time.Duration) {
 	}
 }
 
-// repeats tells whether the job repeats.
+// Repeats tells whether the job repeats.
 func Repeats(j *jobstore.Row) bool { return j.Repeat != "" && !j.Mock }
 
-// atWork returns an error unless j runs in the run that token names.
+// CheckAtWork returns an error unless j runs in the run that token names.
 func CheckAtWork(j *jobstore.Row, token int64) error {
 	if err := CheckToken(j, token); err != nil {
 		return err
@@ -144,7 +144,7 @@ func CheckAtWork(j *jobstore.Row, token int64) error {
 	return nil
 }
 
-// give replaces the data by those that were given when a run ends, if any.
+// SetData replaces the data by those that were given when a run ends, if any.
 func SetData(j *jobstore.Row, data []byte) {
 	if data != nil {
 		j.Data = data
@@ -152,7 +152,7 @@ func SetData(j *jobstore.Row, data []byte) {
 	j.Handouts = 0
 }
 
-// unique reports whether j is a job that Unique means: it is in no queue, and it has not ended and is kept for a time only.
+// IsUnique reports whether j is a job that Unique means: it is in no queue, and it has not ended and is kept for a time only.
 func IsUnique(j *jobstore.Row) bool {
 	return j.Queue == "" && (j.Expires.IsZero() || j.State == jobstore.Failed)
 }

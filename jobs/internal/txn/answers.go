@@ -15,7 +15,7 @@ type earlyChange struct {
 	now *jobstore.EarlyAnswer
 }
 
-// early returns the early answer of a name and a key that has not expired, or nil.
+// Early returns the early answer of a name and a key that has not expired, or nil.
 func (t *Step) Early(ctx context.Context, name, key string) (*jobstore.EarlyAnswer, error) {
 	if t.batch != nil {
 		if e, changed := t.batch.early[answerKey{name, key}]; changed {
@@ -29,7 +29,7 @@ func (t *Step) Early(ctx context.Context, name, key string) (*jobstore.EarlyAnsw
 	return e, nil
 }
 
-// saveEarly keeps an answer for a request that is not stored yet.
+// SaveEarly keeps an answer for a request that is not stored yet.
 func (t *Step) SaveEarly(ctx context.Context, e *jobstore.EarlyAnswer) error {
 	if t.batch != nil {
 		t.batch.pendingEarly = append(t.batch.pendingEarly, earlyChange{answerKey{e.Name, e.Key}, e})
@@ -38,7 +38,7 @@ func (t *Step) SaveEarly(ctx context.Context, e *jobstore.EarlyAnswer) error {
 	return t.Tx.SaveEarly(ctx, e)
 }
 
-// deleteEarly deletes the early answer of a name and a key.
+// DeleteEarly deletes the early answer of a name and a key.
 func (t *Step) DeleteEarly(ctx context.Context, name, key string) error {
 	if t.batch != nil {
 		t.batch.pendingEarly = append(t.batch.pendingEarly, earlyChange{answerKey{name, key}, nil})
@@ -47,7 +47,7 @@ func (t *Step) DeleteEarly(ctx context.Context, name, key string) error {
 	return t.Tx.DeleteEarly(ctx, name, key)
 }
 
-// deferralOf returns the open deferral of a name and a key and locks it. If none is open it returns
+// DeferralOf returns the open deferral of a name and a key and locks it. If none is open it returns
 // the last one that is over, or nil.
 func (t *Step) DeferralOf(ctx context.Context, name, key string) (*jobstore.Deferral, error) {
 	if t.batch != nil {
@@ -72,7 +72,7 @@ func (t *Step) DeferralOf(ctx context.Context, name, key string) (*jobstore.Defe
 	return &found[0], nil
 }
 
-// saveDeferral saves a deferral that deferralOf has returned.
+// SaveDeferral saves a deferral that DeferralOf has returned.
 func (t *Step) SaveDeferral(ctx context.Context, d *jobstore.Deferral) error {
 	if t.batch != nil {
 		t.batch.pendingDeferral = d
@@ -81,7 +81,7 @@ func (t *Step) SaveDeferral(ctx context.Context, d *jobstore.Deferral) error {
 	return t.Tx.SaveDeferrals(ctx, d)
 }
 
-// lastOver returns the newest job of a key that is over. last is the newest one that the store has.
+// LastOver returns the newest job of a key that is over. last is the newest one that the store has.
 func (t *Step) LastOver(name, key string, last *jobstore.Row) *jobstore.Row {
 	if t.batch == nil {
 		return last
@@ -89,8 +89,8 @@ func (t *Step) LastOver(name, key string, last *jobstore.Row) *jobstore.Row {
 	return t.batch.lastOver(name, key, last)
 }
 
-// makes reports whether another change of this transaction makes a job of a key.
+// Makes reports whether another change of this transaction makes a job of a key.
 func (t *Step) Makes(name, key string) bool { return t.batch != nil && t.batch.makes(name, key) }
 
-// shared reports whether other changes share this transaction.
+// Shared reports whether other changes share this transaction.
 func (t *Step) Shared() bool { return t.batch != nil }

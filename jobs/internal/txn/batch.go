@@ -9,7 +9,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// batch is what several deeds do in one transaction, and what is to be written at its end.
+// batch is what several changes do in one transaction, and what is to be written at its end.
 type batch struct {
 	jobs  map[jobstore.ID]*jobstore.Row // as they are after what was done so far; nil: deleted
 	dirty []jobstore.ID
@@ -19,7 +19,7 @@ type batch struct {
 	deferrals map[task.ID]*jobstore.Deferral      // those that were read, as they are now
 	answered  map[task.ID]*jobstore.Deferral      // those of them that were changed
 
-	pending         []*jobstore.Row // of the deed that is being done
+	pending         []*jobstore.Row // of the change that is being done
 	gone            []jobstore.ID   // likewise
 	pendingEarly    []earlyChange
 	pendingDeferral *jobstore.Deferral
@@ -43,7 +43,7 @@ func (b *batch) readDeferrals(ctx context.Context, tx jobstore.Tx, tasks []task.
 
 func (b *batch) save(jobs []*jobstore.Row) { b.pending = append(b.pending, jobs...) }
 
-// keep takes what a deed has done as done, or forgets it.
+// keep takes what a change has done as done, or forgets it.
 func (b *batch) keep(ok bool) {
 	if ok {
 		for _, c := range b.pendingEarly {

@@ -12,20 +12,20 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// deed is a change of one job that may share its transaction with others.
+// Change is a change of one job that may share its transaction with others.
 type Change struct {
 	Id jobstore.ID
-	// name and key, where key is not "", say which job it is: the one that has them and is not over.
+	// Name and key, where key is not "", say which job it is: the one that has them and is not over.
 	Name, Key string
-	// answers: where there is no such job it is about the deferral that has them, of task.
+	// Answers: where there is no such job it is about the deferral that has them, of task.
 	Answers bool
 	task    task.ID
-	// needs, if not nil, notes which keys have to be locked, by the job as it was a moment ago.
+	// Needs, if not nil, notes which keys have to be locked, by the job as it was a moment ago.
 	Needs func(j *jobstore.Row, l *Locks)
-	// do changes the job, nil if a key names none. It may be called more than once. With an error nothing is changed; errAlone says that
+	// Do changes the job, nil if a key names none. It may be called more than once. With an error nothing is changed; ErrAlone says that
 	// others are concerned, with whom no transaction is shared.
 	Do func(ctx context.Context, t *Step, j *jobstore.Row) error
-	// then, if not nil, is called when the change is on disk, by any goroutine.
+	// Then, if not nil, is called when the change is on disk, by any goroutine.
 	Then func()
 
 	err  error
@@ -33,10 +33,10 @@ type Change struct {
 	left bool // nobody waits for it any more
 }
 
-// errAlone says that a deed needs a transaction for itself.
+// ErrAlone says that a change needs a transaction for itself.
 var ErrAlone = errors.New("jobs: others are concerned")
 
-// gather brings together what changes jobs at the same time: what has come while transactions were under way goes together, each job once locked and once
+// Engine brings together what changes jobs at the same time: what has come while transactions were under way goes together, each job once locked and once
 // written. No goroutine runs when there is nothing to do.
 type Engine struct {
 	store jobstore.Store
@@ -61,13 +61,13 @@ func New(store jobstore.Store, after func(context.Context, *Step, *jobstore.Row)
 	return &Engine{store: store, after: after}
 }
 
-// do runs fn in a transaction in which everything that l holds is locked. It runs fn again, with
-// more locks, when fn returns errLocks.
+// Do runs fn in a transaction in which everything that l holds is locked. It runs fn again, with
+// more locks, when fn returns ErrLocks.
 func (g *Engine) Do(ctx context.Context, l *Locks, fn func(ctx context.Context, t *Step) error) error {
 	return Do(ctx, g.store, l, fn)
 }
 
-// one runs fn over the job id in a transaction of its own, and After.
+// One runs fn over the job id in a transaction of its own, and After.
 func (g *Engine) One(ctx context.Context, id jobstore.ID, fn func(ctx context.Context, t *Step, j *jobstore.Row) error) error {
 	var l Locks
 	return g.Do(ctx, &l, func(ctx context.Context, t *Step) error {
@@ -82,7 +82,7 @@ func (g *Engine) One(ctx context.Context, id jobstore.ID, fn func(ctx context.Co
 	})
 }
 
-// shareAll does all deeds, and returns the errors of those that have one, joined. A ctx that ends frees its caller only: what becomes of the deeds is then open.
+// Batch does all changes, and returns the errors of those that have one, joined. A ctx that ends frees its caller only: what becomes of the changes is then open.
 func (g *Engine) Batch(ctx context.Context, deeds ...*Change) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", jobstore.ErrUnavailable, context.Cause(ctx))
@@ -119,7 +119,7 @@ func (g *Engine) Batch(ctx context.Context, deeds ...*Change) error {
 	return errors.Join(errs...)
 }
 
-// forget takes deeds that nobody has begun with out of the line, which else would grow for as long as a store gives no answer.
+// forget takes changes that nobody has begun with out of the line, which else would grow for as long as a store gives no answer.
 func (g *Engine) forget(deeds []*Change) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -148,7 +148,7 @@ func (g *Engine) work() {
 	}
 }
 
-// wait waits until there is nothing to do.
+// Wait waits until there is nothing to do.
 func (g *Engine) Wait(ctx context.Context) error {
 	g.mu.Lock()
 	idle := g.idle
@@ -187,7 +187,7 @@ func (g *Engine) perform(batch []*Change) {
 	}
 }
 
-// shared does deeds in one transaction. The error is one of the transaction; those of the deeds are with them.
+// shared does changes in one transaction. The error is one of the transaction; those of the changes are with them.
 func (g *Engine) shared(ctx context.Context, deeds []*Change) error {
 	var l Locks
 	if err := g.scout(ctx, deeds, &l); err != nil {
@@ -250,7 +250,7 @@ func isRule(err error) bool {
 	return false
 }
 
-// scout reads what deeds are about, and locks nothing: which jobs answers are for, and which keys have to be locked.
+// scout reads what changes are about, and locks nothing: which jobs answers are for, and which keys have to be locked.
 func (g *Engine) scout(ctx context.Context, deeds []*Change, l *Locks) error {
 	var ids []jobstore.ID
 	keyed := false
@@ -305,7 +305,7 @@ func (g *Engine) scout(ctx context.Context, deeds []*Change, l *Locks) error {
 	})
 }
 
-// apply does one deed of a batch, in a copy of its job.
+// apply does one change of a batch, in a copy of its job.
 func (t *Step) apply(ctx context.Context, d *Change) error {
 	var j *jobstore.Row
 	if d.Key == "" {
@@ -332,7 +332,7 @@ func (t *Step) apply(ctx context.Context, d *Change) error {
 	return d.Do(ctx, t, &c)
 }
 
-// missed returns the job that the key of a deed names, and that this batch has not read.
+// missed returns the job that the key of a change names, and that this batch has not read.
 func (t *Step) missed(ctx context.Context, d *Change) (jobstore.ID, error) {
 	found, err := t.Tx.OfKey(ctx, d.Name, d.Key, jobstore.Page{States: alive(), Limit: 2})
 	if err != nil {
@@ -346,7 +346,7 @@ func (t *Step) missed(ctx context.Context, d *Change) (jobstore.ID, error) {
 	return 0, nil
 }
 
-// alone does a deed in a transaction of its own, with all that it concerns.
+// alone does a change in a transaction of its own, with all that it concerns.
 func (g *Engine) alone(ctx context.Context, d *Change) error {
 	var l Locks
 	if d.Key != "" {
@@ -379,7 +379,7 @@ func (g *Engine) alone(ctx context.Context, d *Change) error {
 	return err
 }
 
-// oneOrShared is one, or a change that shares its transaction.
+// OneOrBatch is One, or Batch for a change that shares its transaction.
 func (g *Engine) OneOrBatch(ctx context.Context, shares bool, id jobstore.ID, fn func(ctx context.Context, t *Step, j *jobstore.Row) error) error {
 	if !shares {
 		return g.One(ctx, id, fn)

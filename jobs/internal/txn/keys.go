@@ -11,7 +11,7 @@ func alive() []jobstore.State {
 	return []jobstore.State{jobstore.Queued, jobstore.RunQueued, jobstore.Running, jobstore.Paused, jobstore.Waiting}
 }
 
-// free returns an error if another job than j that is not over has one of j's keys, or a task that waits for its answer. They are locked.
+// Free returns an error if another job than j that is not over has one of j's keys, or a task that waits for its answer. They are locked.
 func (t *Step) Free(ctx context.Context, j *jobstore.Row) error {
 	for _, unique := range []bool{true, false} {
 		key, find := j.Key, t.Tx.OfKey
@@ -37,7 +37,7 @@ func (t *Step) Free(ctx context.Context, j *jobstore.Row) error {
 	return t.FreeOfTasks(ctx, j.Name, j.Key)
 }
 
-// freeOfTasks returns an error if a task waits for an answer of a name and a key, which are locked.
+// FreeOfTasks returns an error if a task waits for an answer of a name and a key, which are locked.
 func (t *Step) FreeOfTasks(ctx context.Context, name, key string) error {
 	if key == "" {
 		return nil

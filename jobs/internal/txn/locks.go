@@ -6,16 +6,16 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// errLocks says that a transaction has to begin anew, with more locked from the start.
+// ErrLocks says that a transaction has to begin anew, with more locked from the start.
 var ErrLocks = errors.New("jobs: locks are missing")
 
-// locks is what a transaction has to lock before it touches the jobs it is about, always in this order: sequences, unique names, unique keys, keys of answers,
+// Locks is what a transaction has to lock before it touches the jobs it is about, always in this order: sequences, unique names, unique keys, keys of answers,
 // parents. It is known only when the jobs have been read, and then what is missing is added and the transaction begins anew: sequence keys and parents of a
 // job never change, and a key is looked at again.
 type Locks struct {
 	Sequences  map[string]bool
 	unique     map[string]bool
-	uniqueKeys map[string]bool // by keyLock
+	uniqueKeys map[string]bool // by jobstore.KeyDigest
 	keys       map[string]bool // likewise
 	parents    map[jobstore.ID]bool
 }
@@ -44,7 +44,7 @@ func (l *Locks) AddParent(id jobstore.ID) {
 	l.parents[id] = true
 }
 
-// addJob notes what has to be locked when the state of j changes, and returns errLocks if that was not locked.
+// AddJob notes what has to be locked when the state of j changes, and returns ErrLocks if that was not locked.
 func (l *Locks) AddJob(j *jobstore.Row) error {
 	err := l.AddSequenceOf(j)
 	if j.Parent != 0 && !l.parents[j.Parent] {
@@ -63,10 +63,11 @@ func (l *Locks) AddSequenceOf(j *jobstore.Row) error {
 	return ErrLocks
 }
 
-// addUniqueKey and addKey note what has to be locked before a job gets such a key, or begins anew with it, and return errLocks if it was not. "" is none.
+// addUniqueKey notes what has to be locked before a job gets such a key, or begins anew with it,
+// and returns ErrLocks if it was not. "" is none.
 func (l *Locks) addUniqueKey(name, key string) error { return addKeyLock(&l.uniqueKeys, name, key) }
 
-// AddKey is AddUniqueKey for keys of answers.
+// AddKey is addUniqueKey for keys of answers.
 func (l *Locks) AddKey(name, key string) error { return addKeyLock(&l.keys, name, key) }
 
 func addKeyLock(to *map[string]bool, name, key string) error {
@@ -84,7 +85,7 @@ func addKeyLock(to *map[string]bool, name, key string) error {
 	return ErrLocks
 }
 
-// addKeys notes the keys that j would have under a name.
+// AddKeys notes the keys that j would have under a name.
 func (l *Locks) AddKeys(j *jobstore.Row, name string) error {
 	return errors.Join(l.addUniqueKey(name, j.UniqueKey), l.AddKey(name, j.Key))
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// step is one transaction.
+// Step is one transaction.
 type Step struct {
 	Tx      jobstore.Tx
 	Now     time.Time
@@ -22,8 +22,8 @@ type Step struct {
 	batch   *batch                        // what shares this transaction; nil: nobody
 }
 
-// update runs fn in a transaction in which everything that locks holds is locked. It runs fn again,
-// with more locks, when fn returns errLocks.
+// Do runs fn in a transaction in which everything that locks holds is locked. It runs fn again,
+// with more locks, when fn returns ErrLocks.
 func Do(ctx context.Context, store jobstore.Store, l *Locks, fn func(ctx context.Context, t *Step) error) error {
 	for {
 		err := store.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error {
@@ -101,7 +101,7 @@ func (t *Step) job(ctx context.Context, id jobstore.ID) (*jobstore.Row, error) {
 	return &j, t.Locks.AddJob(&j)
 }
 
-// save writes jobs. Those that are RUNNING keep their lease.
+// Save writes jobs. Those that are RUNNING keep their lease.
 func (t *Step) Save(ctx context.Context, jobs ...*jobstore.Row) error {
 	for _, j := range jobs {
 		j.Changed = t.Now
@@ -114,7 +114,7 @@ func (t *Step) Save(ctx context.Context, jobs ...*jobstore.Row) error {
 	return t.Tx.Save(ctx, jobs...)
 }
 
-// drop deletes jobs.
+// Drop deletes jobs.
 func (t *Step) Drop(ctx context.Context, ids ...jobstore.ID) error {
 	if t.batch != nil {
 		t.batch.gone = append(t.batch.gone, ids...)

@@ -17,7 +17,7 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// waiters are all that ask for jobs. Those who ask for the same are one group, for which one goroutine at a time takes as many jobs as there are askers, and
+// List has all that ask for jobs. Those who ask for the same are one group, for which one goroutine at a time takes as many jobs as there are askers, and
 // hands them out in the order in which they came; so that many who ask cost one transaction, and ten thousand that wait no goroutine, and no timer, of
 // ours. A group that nobody asks in is gone.
 type List struct {
@@ -79,19 +79,19 @@ type answer struct {
 	err  error
 }
 
-// waitConfig is what a list of waiters needs of the service. All of it is set.
+// Config is what a list of waiters needs of the service. All of it is set.
 type Config struct {
 	Store jobstore.Store
 	Log   *slog.Logger
-	// poll is how often the list looks by itself.
+	// Poll is how often the list looks by itself.
 	Poll time.Duration
-	// take hands out up to limit jobs; none is no error. With an error there may be jobs, too.
+	// Take hands out up to limit jobs; none is no error. With an error there may be jobs, too.
 	Take func(ctx context.Context, sel jobstore.Selector, lease time.Duration, limit int) ([]jobstore.Handout, error)
-	// giveBack undoes a hand-out that nobody has seen.
+	// GiveBack undoes a hand-out that nobody has seen.
 	GiveBack func(h jobstore.Handout)
-	// waiting counts those that wait.
+	// Waiting counts those that wait.
 	Waiting *atomic.Int64
-	// limit is how many jobs are taken at a time at most.
+	// Limit is how many jobs are taken at a time at most.
 	Limit int
 }
 
@@ -126,7 +126,7 @@ func groupKey(r *jobstore.Selector, lease time.Duration) string {
 	return b.String()
 }
 
-// get asks for at most limit jobs, and waits for the answer.
+// Get asks for at most limit jobs, and waits for the answer.
 func (w *List) Get(ctx context.Context, sel jobstore.Selector, lease time.Duration, limit int, wait bool) ([]jobstore.Handout, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, gone(ctx, wait)
@@ -322,7 +322,7 @@ func (w *List) answerRest(g *group, last uint64, err error) {
 	}
 }
 
-// close ends all that wait, and waits for what runs.
+// Close ends all that wait, and waits for what runs.
 func (w *List) Close(ctx context.Context) error {
 	w.mu.Lock()
 	if !w.closed {
