@@ -132,7 +132,7 @@ func checkAnswer(a Answer) (Answer, error) {
 	return a, nil
 }
 
-// answering is the deed that gives an answer.
+// answering is the change that gives an answer.
 func (s *Service) answering(a Answer, receipt *Receipt) *txn.Change {
 	var got Receipt
 	var ended ending

@@ -112,7 +112,10 @@ func (s *Service) Close(ctx context.Context) error {
 	return errors.Join(s.wait.Close(ctx), s.txn.Wait(ctx))
 }
 
-// Lead returns a part in serving a queue: the leader hands out the jobs of c.Queue while it has the lease of the queue, and stands by else. Close it.
+// Lead returns a part in serving a queue: the leader hands out the jobs of c.Queue while it has the
+// lease of the queue, and stands by else. Close it. Who calls Lead does what a runner.Runner does
+// otherwise: renews the lease of each job while it works at it (Renew, RenewAll), ends the run
+// (Finish, Fail, NextAttempt, Await) and then calls Changed.
 func (s *Service) Lead(c queue.LeaderConfig) (*queue.Leader, error) {
 	return queue.NewLeader(queue.Host{
 		Store: s.c.Store, Closed: s.wait.Look.Ctx.Done(), Complete: s.dress, GiveBack: s.returned,

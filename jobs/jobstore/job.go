@@ -115,7 +115,8 @@ const (
 // Over reports whether a job of this state has come to its end.
 func (s State) Over() bool { return s == Finished || s == Failed || s == Cancelled }
 
-// checkKey looks at a key that may be empty.
+// CheckKey returns nil when key may be the Key or the UniqueKey of a job, or is empty. Else the error
+// wraps [ErrBadJob].
 func CheckKey(key string) error {
 	if len(key) > MaxKey || !utf8.ValidString(key) || strings.IndexByte(key, 0) >= 0 {
 		return fmt.Errorf("%w: a key is not at most %d bytes of text", ErrBadJob, MaxKey)

@@ -28,7 +28,7 @@ type Store interface {
 	// names. Jobs of queues do not count.
 	Coming(ctx context.Context, since time.Time, max int) (Coming, error)
 	// Watch calls wake, from any goroutine, after the commit of transactions that gave jobs a Due, or ended jobs of a queue, by any process. names are
-	// the words of these jobs ([Job.Word]), and of deferrals and leases of queues (package jobstore); nil: any.
+	// the words of these jobs ([Row.Word]), and of deferrals and leases of queues; nil: any.
 	// It is a hint: some calls may be missing, and some needless. wake returns at once. stop ends it.
 	Watch(wake func(names []string)) (stop func())
 	// Close waits for what is under way and gives up what the store holds. It is idempotent. When ctx ends before, its error is returned.
@@ -55,7 +55,7 @@ type Tx interface {
 	// locked in a fixed one.
 	Lock(ctx context.Context, names ...string) error
 	// Save writes jobs: one with an ID over the job of that id, which is there and locked by this transaction; one without becomes a new one, and is given
-	// its ID, in the order of the call. [ErrNotFound] says that there is no job of an ID. Jobs are checked ([Job.Check]) before any is written. It keeps nothing of what it was handed.
+	// its ID, in the order of the call. [ErrNotFound] says that there is no job of an ID. Jobs are checked ([Row.Check]) before any is written. It keeps nothing of what it was handed.
 	Save(ctx context.Context, jobs ...*Row) error
 	// Delete removes jobs that are locked, and their Messages. Missing ids are ignored.
 	Delete(ctx context.Context, ids ...ID) error
@@ -135,7 +135,7 @@ const (
 // QueueWord is the word by which [Store] tells watchers of jobs of a queue.
 func QueueWord(queue string) string { return WordOfQueue + queue }
 
-// wordOfQueue begins the words that are no names of jobs, those of jobstore too.
+// WordOfQueue begins the word of a queue ([QueueWord]), and all words that are no names of jobs.
 const WordOfQueue = "\x1f"
 
 // Word is the word by which a [Store] tells watchers that the job was saved; "": it tells nothing. It is the name of a job with a Due. Of a job
@@ -196,6 +196,6 @@ type Weigher interface {
 
 // Dropper is a [Tx] that can end the common job in one step.
 type Dropper interface {
-	// Drop deletes the job if it is [Job.Simple], its state [State.Runs], and its Token is token or token is 0. It answers whether it did.
+	// Drop deletes the job if it is [Row.Simple], its state [State.Runs], and its Token is token or token is 0. It answers whether it did.
 	Drop(ctx context.Context, id ID, token int64) (bool, error)
 }

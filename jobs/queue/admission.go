@@ -40,7 +40,7 @@ type admission struct {
 	unread []unreadWindow // jobs that are held
 
 	missing bool                   // locks of keys
-	keys    map[string]jobstore.ID // that jobs of this look have got, by keyLock
+	keys    map[string]jobstore.ID // that jobs of this look have got, by jobstore.KeyDigest
 }
 
 // unreadWindow is a job that is held because its windows cannot be read.

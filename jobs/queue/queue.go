@@ -37,7 +37,7 @@ type Queue struct {
 	Poll time.Duration
 }
 
-// complete fills in the defaults and returns all problems.
+// Complete fills in the defaults and returns all problems, joined. [NewLeader] calls it.
 func (q *Queue) Complete() error {
 	var errs []error
 	if err := rules.CheckField("queue", q.Name, false); err != nil {
