@@ -2,7 +2,7 @@
 // and nothing that only some of them can give.
 //
 // An adapter implements [Broker], [Subscription] and [Delivery]. What more it can do it offers as small interfaces, which
-// the portable side finds with [As]; each has one fallback, in emulate.go. The package brokertest holds a case for every
+// the portable side finds with capability.As; each has one fallback, in emulate.go. The package brokertest holds a case for every
 // sentence here that says what an adapter does.
 //
 // Rules for every adapter:

@@ -26,7 +26,7 @@ var (
 
 // keptAtLeast is how long the result of a task with conditions is kept at least: a runner that was
 // away must still find how it ended, else it would send it again. Runners look after jobs for a day
-// (jobs.DefaultTimeout).
+// (runner.DefaultTimeout).
 const keptAtLeast = 24*time.Hour + task.DefaultResultTTL
 
 // maxKept is how many bytes a task's message takes at most where it is kept.

@@ -11,7 +11,7 @@ import (
 //	FINISHED, +1 DAY, WEEKDAY 1, START OF DAY, +6 HOURS     every Monday at six, in UTC
 //
 // The next run depends on how the last one went, so that [Repeat.After] takes three times. Read as
-// a Spec all three are the same one. In a [Schedule] SCHEDULED counts from when the run was due,
+// a Spec all three are the same one. In a schedule SCHEDULED counts from when the run was due,
 // however late it is, and the others from when it is taken. A Repeat does not change and is safe
 // for concurrent use.
 type Repeat struct {

@@ -13,7 +13,7 @@ import (
 type Row struct {
 	Job
 	// Run counts the runs: the times that the job was handed out while QUEUED. It is part of the id
-	// of the run's task ([TaskID]).
+	// of the run's task (jobs.TaskID).
 	Run int64
 	// Token is the fencing token. Each claim makes it grow. A worker with an older one ends
 	// nothing.

@@ -96,7 +96,7 @@ func (c *core) enter(ctx context.Context) error {
 
 func (c *core) leave() { <-c.turn }
 
-// Update implements [jobs.Store].
+// Update implements [jobstore.Store].
 func (s *Store) Update(ctx context.Context, fn func(ctx context.Context, tx jobstore.Tx) error) error {
 	if err := s.begin(); err != nil {
 		return err
@@ -109,7 +109,7 @@ func (s *Store) Update(ctx context.Context, fn func(ctx context.Context, tx jobs
 	return err
 }
 
-// Single implements [jobs.Store]. It is Update: there are no trips to be saved.
+// Single implements [jobstore.Store]. It is Update: there are no trips to be saved.
 func (s *Store) Single(ctx context.Context, fn func(ctx context.Context, tx jobstore.Tx) error) error {
 	return s.Update(ctx, fn)
 }
@@ -141,7 +141,7 @@ func (c *core) update(ctx context.Context, fn func(ctx context.Context, tx jobst
 	return names, woken, nil
 }
 
-// View implements [jobs.Store]. Between two calls of the transaction others may change jobs.
+// View implements [jobstore.Store]. Between two calls of the transaction others may change jobs.
 func (s *Store) View(ctx context.Context, fn func(ctx context.Context, tx jobstore.Tx) error) error {
 	if err := s.begin(); err != nil {
 		return err
@@ -155,7 +155,7 @@ func (s *Store) View(ctx context.Context, fn func(ctx context.Context, tx jobsto
 	return fn(ctx, v)
 }
 
-// Coming implements [jobs.Store].
+// Coming implements [jobstore.Store].
 func (s *Store) Coming(ctx context.Context, since time.Time, max int) (jobstore.Coming, error) {
 	if err := s.begin(); err != nil {
 		return jobstore.Coming{}, err
@@ -179,7 +179,7 @@ func exact(t time.Time) time.Time {
 	return t.UTC().Truncate(time.Microsecond)
 }
 
-// Watch implements [jobs.Store]. wake is called by whoever has committed. Close of this store ends it, too.
+// Watch implements [jobstore.Store]. wake is called by whoever has committed. Close of this store ends it, too.
 func (s *Store) Watch(wake func(names []string)) (stop func()) {
 	w := &watcher{wake}
 	s.mu.Lock()
@@ -225,7 +225,7 @@ func (c *core) wake(names []string) {
 	}
 }
 
-// Close implements [jobs.Store]. The jobs stay, for stores that were joined.
+// Close implements [jobstore.Store]. The jobs stay, for stores that were joined.
 func (s *Store) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true

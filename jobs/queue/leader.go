@@ -54,7 +54,8 @@ type Host struct {
 	Taken func(n int)
 }
 
-// LeaderConfig says how a [Leader] serves its queue. Begin and Held may be nil.
+// LeaderConfig says how a [Leader] serves its queue. Queue, Lease and Report must be set; Begin and
+// Held may be nil.
 type LeaderConfig struct {
 	Queue Queue
 	// Node names this process in the explanation why a job waits.

@@ -57,7 +57,7 @@ func deferralValues(d *jobstore.Deferral) []any {
 	}
 }
 
-// deferralList are the columns as scanDeferrals reads them.
+// deferralList are the columns as scanDeferral reads them.
 func deferralList() string {
 	var cols []string
 	for _, c := range deferralColumns {

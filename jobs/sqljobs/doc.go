@@ -1,9 +1,10 @@
 // Package sqljobs keeps jobs in a SQL database: in a SQLite file, which any number of processes of one machine share, or in PostgreSQL.
 // The tables are made when a store is first used, and brought up to date by newer versions.
 //
-// There are five tables, and another one that keeps their version:
+// There are six tables, and another one that keeps their version:
 //
 //   - swarmiji_jobs: a row for each job. It may be read with any tool while programs use it.
+//   - swarmiji_job_message: the task of each job that was made of a task with conditions.
 //   - swarmiji_deferral: a row for each task that waits for its answer, and for those that did a day ago.
 //   - swarmiji_early_answer: a row for each answer that came before its request was stored.
 //   - swarmiji_queue_lease: a row for each queue that was ever served.

@@ -41,7 +41,7 @@ var (
 	_ jobstore.Inserter = (*Store)(nil)
 )
 
-// Close implements [jobs.Store].
+// Close implements [jobstore.Store].
 func (s *Store) Close(ctx context.Context) error {
 	s.end()
 	s.watch.close()
@@ -90,12 +90,12 @@ func wrap(what string, err error) error {
 	return fmt.Errorf("sqljobs %s: %w", what, err)
 }
 
-// Update implements [jobs.Store].
+// Update implements [jobstore.Store].
 func (s *Store) Update(ctx context.Context, fn func(ctx context.Context, tx jobstore.Tx) error) error {
 	return s.run(ctx, s.conn.Update, false, fn)
 }
 
-// Single implements [jobs.Store]. It is Update, which costs a server two trips for one statement: the transaction begins with it. In one trip the
+// Single implements [jobstore.Store]. It is Update, which costs a server two trips for one statement: the transaction begins with it. In one trip the
 // statement would be its own transaction, which an error of fn could not undo.
 func (s *Store) Single(ctx context.Context, fn func(ctx context.Context, tx jobstore.Tx) error) error {
 	return s.run(ctx, s.conn.Update, false, fn)
@@ -133,7 +133,7 @@ func (s *Store) Insert(ctx context.Context, draft func(now time.Time) []*jobstor
 // errMany says that jobs are not saved by one statement.
 var errMany = errors.New("sqljobs: several rows")
 
-// View implements [jobs.Store].
+// View implements [jobstore.Store].
 func (s *Store) View(ctx context.Context, fn func(ctx context.Context, tx jobstore.Tx) error) error {
 	return s.run(ctx, s.conn.View, true, fn)
 }
@@ -205,7 +205,7 @@ func (s *Store) look(ctx context.Context) error {
 	}))
 }
 
-// Coming implements [jobs.Store].
+// Coming implements [jobstore.Store].
 func (s *Store) Coming(ctx context.Context, since time.Time, max int) (jobstore.Coming, error) {
 	var answer jobstore.Coming
 	if err := s.ready(ctx); err != nil {

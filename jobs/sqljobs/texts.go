@@ -7,7 +7,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
 )
 
-// simple is what [jobs.Row.Simple] says, and plain what is handed out without a look at others.
+// simple is what [jobstore.Row.Simple] says, and plain what is handed out without a look at others.
 const (
 	simple = "repeat IS NULL AND retry_after IS NULL AND parent IS NULL AND has_children = 0 AND sequence_key IS NULL AND queue IS NULL AND answer_key IS NULL"
 	plain  = "j.retry_after IS NULL AND j.parent IS NULL AND j.has_children = 0"

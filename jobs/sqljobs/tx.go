@@ -185,7 +185,7 @@ func (t *tx) Delete(ctx context.Context, ids ...jobstore.ID) error {
 	return nil
 }
 
-// Messages implements [jobs.Tx].
+// Messages implements [jobstore.Tx].
 func (t *tx) Messages(ctx context.Context, ids ...jobstore.ID) (map[jobstore.ID][]byte, error) {
 	found := map[jobstore.ID][]byte{}
 	if t.err != nil || len(ids) == 0 {

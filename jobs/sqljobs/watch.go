@@ -18,7 +18,7 @@ type watchers struct {
 	closed bool
 }
 
-// Watch implements [jobs.Store].
+// Watch implements [jobstore.Store].
 func (s *Store) Watch(wake func(names []string)) (stop func()) {
 	w := &s.watch
 	w.mu.Lock()

@@ -8,7 +8,7 @@
 //
 // What follows from this way of working:
 //   - Only terminal records are sent, and open ones with an error. Save of any other is nil and does nothing.
-//   - Load finds nothing, ever ([resultstore.ErrNotFound]); Delete does nothing. [Store.RepliesOnly] is true.
+//   - Load finds nothing, ever ([resultstore.ErrNotFound]); Delete does nothing. [resultstore.RepliesOnly] is true of it.
 //   - Save cannot tell what another consumer saved before, so it never returns [resultstore.ErrStale]. When a task ran
 //     twice, or an answer of the broker got lost, two records may arrive; a submitter takes the first.
 //   - Save of a record whose submitter's queue is gone is [resultstore.ErrUnreachable], once the queue has been missing for 3 s.
