@@ -3,6 +3,7 @@ package jobs_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -294,6 +295,24 @@ func TestIdleQueueStartsAtOnce(t *testing.T) {
 		got = w.standBy(l)
 		if late := (<-got).Sub(at); late < 0 || late > 10*time.Millisecond {
 			t.Fatalf("it was started %v after its time", late)
+		}
+	})
+}
+
+// TestLeadChecksItsConfig: a lease of nothing would hand a job out again and again.
+func TestLeadChecksItsConfig(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		report := func(error) {}
+		for want, c := range map[string]queue.LeaderConfig{
+			"Queue.Limit":          {Queue: queue.Queue{Name: "q", Limit: -1}, Lease: time.Second, Report: report},
+			"LeaderConfig.Lease":   {Queue: queue.Queue{Name: "q"}, Report: report},
+			"Lease is -1s":         {Queue: queue.Queue{Name: "q"}, Lease: -time.Second, Report: report},
+			"LeaderConfig.Report ": {Queue: queue.Queue{Name: "q"}, Lease: time.Second},
+		} {
+			if _, err := w.Lead(c); err == nil || !strings.Contains(err.Error(), want) {
+				w.Errorf("want an error that says %q, got %v", want, err)
+			}
 		}
 	})
 }

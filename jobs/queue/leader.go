@@ -75,9 +75,19 @@ type LeaderConfig struct {
 	Entrusts bool
 }
 
+// minLease is the shortest lease: shorter ones end before they are renewed.
+const minLease = 10 * time.Millisecond
+
 // NewLeader returns a leader. It does no I/O. Returns all problems of c.Queue, joined.
 func NewLeader(h Host, c LeaderConfig) (*Leader, error) {
-	if err := c.Queue.Complete(); err != nil {
+	errs := []error{c.Queue.Complete()}
+	if c.Lease < minLease {
+		errs = append(errs, fmt.Errorf("queue: LeaderConfig.Lease is %v, not %v or more", c.Lease, minLease))
+	}
+	if c.Report == nil {
+		errs = append(errs, errors.New("queue: LeaderConfig.Report is not set"))
+	}
+	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
 	if c.Held == nil {
