@@ -123,6 +123,7 @@ func TestVerdictsPausedAndCut(t *testing.T) {
 				t.Error(err)
 			}
 		}
+		synctest.Wait() // a future has its result before the message is acknowledged
 		if b.metrics.Crashes.Count() != 1 {
 			t.Errorf("%d crashes", b.metrics.Crashes.Count())
 		}
