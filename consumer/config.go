@@ -54,7 +54,7 @@ type Config struct {
 	// jobs/deferrals keeps them beside jobs. nil: a task that defers fails with [task.ErrNoAnswers].
 	Deferrals deferral.Store
 	// Jobs hears of the end of tasks with conditions ([task.Conditions]): their jobs end at once, and
-	// not only when the runner that sent them looks for their records. A jobs.Service is one. nil: nobody hears.
+	// not only when the runner that sent them looks for their records. A jobs.Service is one. nil: only that look ends them.
 	Jobs TaskEnder
 	// Queues are the queues to consume. nil: router.DefaultQueue with default settings. See [QueuesOf].
 	// Consumers of a queue also empty the queue of its name and ".suspects", which older versions

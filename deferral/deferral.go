@@ -37,7 +37,7 @@ type Attempt struct {
 	Name       string // of the task
 	Task       task.ID
 	Generation int // of its message
-	// AtMostOnce: the broker has the message no more, so that nobody repeats the attempt.
+	// AtMostOnce: the broker no longer has the message and does not repeat the attempt.
 	AtMostOnce bool
 	// State is a JSON object that says how a consumer goes on with the task. The store does not
 	// read it. At most 1 MiB.

@@ -13,7 +13,7 @@ import (
 type Item struct {
 	mu       sync.Mutex
 	cancel   context.CancelCauseFunc // of the handler; nil: none runs
-	expiry   *time.Timer             // calls end; nil: nobody watches the lease
+	expiry   *time.Timer             // calls end; nil: the lease is not watched
 	ended    bool                    // the lease may have
 	lost     bool
 	settling bool
