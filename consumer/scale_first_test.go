@@ -2,6 +2,7 @@ package consumer_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 
@@ -10,11 +11,16 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// TestFirstTaskMayScale: a handler may change its consumer from the first task on.
+// TestFirstTaskMayScale: a handler may change its consumer from the first task on, also while the
+// consumer starts the workers of its other queues.
 func TestFirstTaskMayScale(t *testing.T) {
-	for range 50 {
+	queues := map[string]consumer.QueueConfig{"a": {Workers: 1}}
+	for i := range 300 {
+		queues[fmt.Sprintf("later-%03d", i)] = consumer.QueueConfig{Workers: 1}
+	}
+	for range 5 {
 		synctest.Test(t, func(t *testing.T) {
-			b := newTable(t, func(c *consumer.Config) { c.Queues = map[string]consumer.QueueConfig{"a": {Workers: 1}} })
+			b := newTable(t, func(c *consumer.Config) { c.Queues = queues })
 			must0(t, b.server.Connect().Declare(t.Context(), broker.Queue{Name: "a"}))
 			errs := make(chan error, 1)
 			must0(t, hold.Handle(b.c, func(context.Context, int) (int, error) {

@@ -93,8 +93,9 @@ const typeRejected = "swarmiji.Rejected" // of ErrRejected on the wire
 
 // Errors of answers from outside.
 var (
-	// ErrNoAnswers: nothing is configured that could wait for an answer from outside.
-	ErrNoAnswers = errors.New("swarmiji: no jobs store is configured, so that answers from outside cannot be awaited")
+	// ErrNoAnswers: answers from outside cannot be awaited here. The call is outside of a handler, or the
+	// consumer has no Config.Deferrals.
+	ErrNoAnswers = errors.New("swarmiji: answers from outside cannot be awaited outside of a running handler or without consumer.Config.Deferrals")
 	// ErrAnswerTimeout: no answer came in time.
 	ErrAnswerTimeout = errors.New("swarmiji: no answer came in time")
 	// ErrRejected: the answer was a refusal. In a [*RemoteError] that is this the message is the reason that was given.

@@ -22,6 +22,6 @@ func ExampleDefer() {
 	fmt.Println(err)
 	fmt.Println(task.Defer("order-7"))
 	// Output:
-	// swarmiji: no jobs store is configured, so that answers from outside cannot be awaited
+	// swarmiji: answers from outside cannot be awaited outside of a running handler or without consumer.Config.Deferrals
 	// swarmiji: deferred until the answer for order-7 comes
 }

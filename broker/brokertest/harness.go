@@ -92,6 +92,7 @@ type Promises struct {
 	Uncounted  bool // Deliveries is always (1, false): the broker does not know what was handed out before
 	Reasonless bool // a dead letter has neither reason, stack and attempts nor time
 	Outlives   bool // a delivery outlives its connection and a restart: it ends with its lease
+	Forgets    bool // a server that was killed may forget what it handed out, and hand out once more what was acknowledged after its restart
 
 	// MaxBody is the largest body in bytes that the adapter takes as the harness configured it; one byte more is
 	// ErrTooLarge. 0: no limit is tried, only that 5 MB go through.

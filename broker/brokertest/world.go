@@ -172,12 +172,11 @@ func (w *world) drain(s broker.Subscription, want ...string) map[string]int {
 // drainAll is drain after a fault: a message may be seen more than once, but none that was not published.
 func (w *world) drainAll(s broker.Subscription, want ...string) {
 	w.Helper()
-	w.drainAgain(s, "", want...)
+	w.drainAllAnd(s, nil, want...)
 }
 
-// drainAgain is drainAll that may also see one message which was acknowledged: a server that was killed may have forgotten
-// that it had handed it out, and hands it out anew before it hears of the acknowledgement.
-func (w *world) drainAgain(s broker.Subscription, acked string, want ...string) {
+// drainAllAnd is drainAll that may also see the messages of maybe.
+func (w *world) drainAllAnd(s broker.Subscription, maybe []string, want ...string) {
 	w.Helper()
 	seen := w.collect(s, want)
 	for {
@@ -191,7 +190,7 @@ func (w *world) drainAgain(s broker.Subscription, acked string, want ...string) 
 		seen[name(d.Message())]++
 		w.ack(d)
 	}
-	for _, n := range append(want, acked) {
+	for _, n := range slices.Concat(want, maybe) {
 		delete(seen, n)
 	}
 	for n := range seen {

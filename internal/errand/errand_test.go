@@ -77,19 +77,6 @@ func TestSubmit(t *testing.T) {
 	})
 }
 
-func TestPause(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		if !errand.Pause(ctx, time.Second) {
-			t.Error("a pause that was not disturbed")
-		}
-		cancel()
-		if errand.Pause(ctx, time.Hour) {
-			t.Error("a pause that was")
-		}
-	})
-}
-
 func TestJSON(t *testing.T) {
 	text, err := errand.Marshal(map[string]any{"a": "<&>", "n": int64(1)<<60 + 1})
 	if err != nil || string(text) != `{"a":"<&>","n":1152921504606846977}` {

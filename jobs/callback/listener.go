@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
-	"github.com/swarmiji/swarmiji/internal/errand"
 	"github.com/swarmiji/swarmiji/internal/guard"
+	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/jobs"
 )
 
@@ -86,7 +86,7 @@ func (l *Listener) outlive(ctx context.Context) (context.Context, func()) {
 	ended := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(ended)
-		errand.Pause(work, l.c.ShutdownTimeout)
+		wake.Sleep(work, l.c.ShutdownTimeout)
 		cancel()
 	})
 	return work, func() {
@@ -111,7 +111,7 @@ func (l *Listener) open(ctx context.Context) (broker.Subscription, error) {
 			return nil, fmt.Errorf("callback: queue %q: %w", l.c.Queue, err)
 		}
 		l.c.Logger.Warn("callback: the queue cannot be opened", "queue", l.c.Queue, "error", err)
-		errand.Pause(ctx, l.c.Backoff.Interval(attempt))
+		wake.Sleep(ctx, l.c.Backoff.Interval(attempt))
 	}
 }
 
@@ -194,7 +194,7 @@ func (l *Listener) feed(ctx, work context.Context, batch []*item) error {
 		if away(err) {
 			l.isAway(err)
 		}
-		if !errand.Pause(ctx, l.c.Backoff.Interval(attempt)) {
+		if !wake.Sleep(ctx, l.c.Backoff.Interval(attempt)) {
 			l.giveBack(work, batch)
 			return nil
 		}

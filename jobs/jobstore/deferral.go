@@ -82,7 +82,4 @@ func (d *Deferral) Word(now time.Time) string {
 }
 
 // DeferralWord returns the word for deferrals of a broker's queue.
-func DeferralWord(queue string) string { return noName + "\x1e" + queue }
-
-// noName is the first byte of words that are not names of jobs.
-const noName = "\x1f"
+func DeferralWord(queue string) string { return NoName + "\x1e" + queue }

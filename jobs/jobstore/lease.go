@@ -29,7 +29,7 @@ func (l *QueueLease) Word(now time.Time) string {
 }
 
 // LeaseWord is the word for a lease that has ended.
-const LeaseWord = noName + "\x1d"
+const LeaseWord = NoName + "\x1d"
 
 // LeaseTx is the part of a transaction that reads and writes the leases of queues.
 type LeaseTx interface {

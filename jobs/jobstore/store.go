@@ -151,10 +151,10 @@ const (
 )
 
 // QueueWord returns the word for jobs of a queue.
-func QueueWord(queue string) string { return WordOfQueue + queue }
+func QueueWord(queue string) string { return NoName + queue }
 
-// WordOfQueue is the first byte of all words that are not names of jobs.
-const WordOfQueue = "\x1f"
+// NoName is the first byte of words that are not names of jobs.
+const NoName = "\x1f"
 
 // Word returns the word that a [Store] sends to watchers when the job is saved. "": none.
 //

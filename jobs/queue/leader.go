@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,11 +30,12 @@ type Leader struct {
 	lease   time.Duration
 	windows rules.Windows
 
-	signal wake.Signal // wakes Next
-	tell   wake.Signal // the Status has changed
-	pace   pace        // this field and the next two belong to the goroutine of Next
-	roster *roster     // nil: it must be read
-	looked time.Time   // the store's time of the last look
+	signal  wake.Signal // wakes Next
+	tell    wake.Signal // the Status has changed
+	pace    pace        // this field and the next three belong to the goroutine of Next, and then to Close
+	roster  *roster     // nil: it must be read
+	looked  time.Time   // the store's time of the last look
+	unwatch func()      // ends the watch of the store, which the first Next begins
 
 	mu     sync.Mutex
 	token  int64 // 0: the leader stands by
@@ -136,31 +138,16 @@ func (l *Leader) lost(token int64) {
 func (l *Leader) note(now time.Time, busy bool, refused []jobstore.ID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	news := l.data.Busy != busy || !sameIDs(l.data.Refused, refused)
+	news := l.data.Busy != busy || !slices.Equal(l.data.Refused, refused)
 	l.data.Looked, l.data.Busy, l.data.Refused = now, busy, refused
 	if news {
 		l.tell.Notify()
 	}
 }
 
-func sameIDs(a, b []jobstore.ID) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
-}
-
-// Keep renews the lease, watches the store's words and writes the Status, until ctx ends. Run it in
-// a goroutine of its own beside Next. Without it the lease ends.
+// Keep renews the lease and writes the Status, until ctx ends. Run it in a goroutine of its own
+// beside Next. Without it the lease ends.
 func (l *Leader) Keep(ctx context.Context) {
-	unwatch := l.store.Watch(l.hear)
-	defer unwatch()
-	l.signal.Notify() // earlier words were not heard
 	timer := time.NewTimer(l.lease / 3)
 	defer timer.Stop()
 	written := time.Time{}
@@ -293,6 +280,10 @@ func (l *Leader) Close(ctx context.Context) {
 	token := l.token
 	l.token = 0
 	l.mu.Unlock()
+	if l.unwatch != nil {
+		l.unwatch()
+		l.unwatch = nil
+	}
 	if token == 0 {
 		return
 	}

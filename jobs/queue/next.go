@@ -24,6 +24,9 @@ func (l *Leader) Next(ctx context.Context, room int) ([]jobstore.Handout, error)
 	if l.isClosed() {
 		return nil, jobstore.ErrClosed
 	}
+	if l.unwatch == nil {
+		l.unwatch = l.store.Watch(l.hear)
+	}
 	for {
 		if l.Fence() == 0 {
 			if err := l.standBy(ctx); err != nil {

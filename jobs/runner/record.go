@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/swarmiji/swarmiji/internal/errand"
+	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
@@ -35,7 +35,7 @@ func (r *round) recorded(h *hold, p task.Pending) end {
 		if attempt == 0 {
 			r.r.warn("the record of a task cannot be read", err)
 		}
-		if !errand.Pause(r.calls, r.c.Backoff.Interval(attempt)) {
+		if !wake.Sleep(r.calls, r.c.Backoff.Interval(attempt)) {
 			r.release(h)
 			return unsure
 		}
@@ -155,7 +155,7 @@ func (r *round) sweep(ctx context.Context) {
 			seen = now
 		}
 		revoked = r.revokeWithdrawn(ctx, revoked)
-		if !errand.Pause(ctx, r.c.Sweep) {
+		if !wake.Sleep(ctx, r.c.Sweep) {
 			return
 		}
 	}

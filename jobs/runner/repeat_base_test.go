@@ -26,8 +26,8 @@ func TestRetriesKeepTheBase(t *testing.T) {
 			d.note("ran")
 			return at, nil
 		})
-		s.put(jobs.Spec{Name: "sum", Queue: "q", Repeat: "SCHEDULED, +1 HOUR"}) // before the first look, which else may be 2 ms ago
 		s.run(r)
+		s.put(jobs.Spec{Name: "sum", Queue: "q", Repeat: "SCHEDULED, +1 HOUR"})
 		time.Sleep(2*time.Hour + time.Minute)
 		d.want(t, "0s: retried", "7s: ran", "1h0m0s: retried", "1h0m7s: ran", "2h0m0s: retried", "2h0m7s: ran")
 	})

@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/swarmiji/swarmiji/internal/errand"
 	"github.com/swarmiji/swarmiji/internal/held"
+	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/internal/rules"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
@@ -169,7 +169,7 @@ func (r *round) fetch(ctx context.Context) error {
 		case failed == 0:
 			r.r.warn("no jobs can be had", err)
 		}
-		errand.Pause(ctx, r.c.Backoff.Interval(failed))
+		wake.Sleep(ctx, r.c.Backoff.Interval(failed))
 		failed++
 	}
 	return nil
@@ -288,7 +288,7 @@ func (r *round) persist(fn func(context.Context) error) error {
 		case attempt == 0:
 			r.r.warn("the store does not answer", err)
 		}
-		if !errand.Pause(r.calls, r.c.Backoff.Interval(attempt)) {
+		if !wake.Sleep(r.calls, r.c.Backoff.Interval(attempt)) {
 			return err
 		}
 	}

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/swarmiji/swarmiji/internal/errand"
 	"github.com/swarmiji/swarmiji/internal/guard"
+	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/queue"
 )
@@ -92,7 +92,7 @@ const purgeEvery = time.Minute
 
 // purge deletes expired jobs until ctx ends. Without any, it costs one read of an index.
 func (r *round) purge(ctx context.Context) {
-	for errand.Pause(ctx, purgeEvery) {
+	for wake.Sleep(ctx, purgeEvery) {
 		if _, err := r.s.Purge(ctx); err != nil && ctx.Err() == nil {
 			r.r.warn("jobs that have expired are not deleted", err)
 		}

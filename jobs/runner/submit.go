@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/errand"
+	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -87,7 +88,7 @@ func (r *round) submitAll(batch []*hold) {
 		case attempt == 0:
 			r.r.warn("nothing can be submitted", err)
 		}
-		errand.Pause(r.hard, r.c.Backoff.Interval(attempt))
+		wake.Sleep(r.hard, r.c.Backoff.Interval(attempt))
 	}
 }
 

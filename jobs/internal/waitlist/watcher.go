@@ -103,7 +103,7 @@ func (w *List) hear(names []string) {
 	}
 	some := l.all
 	for _, name := range names {
-		if l.names[name] == nil && (len(l.patterns) == 0 || strings.HasPrefix(name, jobstore.WordOfQueue)) {
+		if l.names[name] == nil && (len(l.patterns) == 0 || strings.HasPrefix(name, jobstore.NoName)) {
 			// no caller asks for it, or it is of a queue, whose jobs Get does not claim
 			continue
 		}
