@@ -100,7 +100,7 @@ func (q *queue) settleAnswer(r *run) {
 	case known:
 		q.settle(r, end)
 	case r.answer.outcome.Kind == deferral.Woken:
-		r.backUntil(time.Until(r.answer.outcome.Deadline))
+		r.awaitAgain()
 	default: // what it expected it did not wait for; its message is the broker's
 		r.discard()
 	}
@@ -191,11 +191,12 @@ func (r *run) answered(data []byte) verdict {
 	return verdict{kind: succeeded, result: data, contentType: contentType}
 }
 
-// backUntil gives a deferral back that there is nothing to do with yet.
-func (r *run) backUntil(after time.Duration) {
+// awaitAgain gives a deferral back that awaits its answer still. The store hands it out at its
+// Deadline, by the store's clock: this process's may be wrong.
+func (r *run) awaitAgain() {
 	ctx, cancel := context.WithTimeout(r.queue.c.settle, giveBackTimeout)
 	defer cancel()
-	if err := r.delivery.Release(ctx, max(after, 0)); err != nil && !broker.Gone(err) {
+	if err := r.delivery.Release(ctx, task.MaxTimeLimit); err != nil && !broker.Gone(err) {
 		r.log(slog.LevelWarn, "a deferral is not given back; its lease will end", slog.Any("error", err))
 	}
 }

@@ -11,8 +11,11 @@ import (
 // answerTask gives an answer to an open deferral. If its attempt has ended, the consumers of its
 // queue handle it at once.
 func (s *Service) answerTask(ctx context.Context, t *txn.Step, d *jobstore.Deferral, a *Answer) (Receipt, error) {
-	if d.Verdict != jobstore.NoVerdict {
+	switch {
+	case d.Answered():
 		return Receipt{Kind: Duplicate, Task: d.Task}, nil
+	case d.Verdict == jobstore.VerdictTimeout:
+		return Receipt{Kind: Late, Task: d.Task}, nil
 	}
 	d.Verdict, d.Answer, d.Refusal = jobstore.VerdictAnswer, a.Result, ""
 	if a.Refusal != "" {

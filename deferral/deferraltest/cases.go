@@ -52,7 +52,7 @@ func testTimesOut(w *world) {
 	w.defers(attempt("t1", 0), "k", time.Hour, deferral.Status{})
 	w.advance(time.Hour)
 	d := w.take(deferral.TimedOut)
-	w.answer("k", Duplicate) // it is being settled: no answer comes in any more
+	w.answer("k", Late) // it is being settled: no answer comes in any more
 	w.ack(d)
 	w.answer("k", Late)
 	w.defers(attempt("t2", 0), "k", 0, deferral.Status{}) // the key is free again

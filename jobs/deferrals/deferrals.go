@@ -22,7 +22,8 @@ type Config struct {
 	// Jobs receives the answers. Its store keeps the deferrals.
 	Jobs *jobs.Service
 	// Keep is the retention of a deferral that is over. A late or repeated answer is then told from
-	// an unknown one. Default: [jobs.DefaultKeep]. At most [task.MaxTimeLimit].
+	// an unknown one. A task is not run again under its id until then, so that results should be
+	// kept as long. Default: [jobs.DefaultKeep]. At most [task.MaxTimeLimit].
 	Keep time.Duration
 	// Logger logs errors that no caller receives. Default: slog.Default().
 	Logger *slog.Logger
