@@ -65,7 +65,7 @@ func TestLimitIsKeptByLeadersThatLoseTheirLeases(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			onDatabases(t, func(t *testing.T, join func() *jobs.Service) {
-				const all = 60
+				const all = 300
 				g := &guarded{T: t, Service: join(), ended: map[jobs.ID]bool{}, left: all, done: make(chan struct{})}
 				specs := make([]jobs.Spec, all)
 				for i := range specs {
@@ -110,7 +110,7 @@ type guarded struct {
 
 // serve serves the queue as a process that never renews its lease.
 func (g *guarded) serve(ctx context.Context, s *jobs.Service, q queue.Queue) {
-	l, err := s.Lead(queue.LeaderConfig{Queue: q, Node: "n", Lease: 300 * time.Millisecond, Report: func(err error) {
+	l, err := s.Lead(queue.LeaderConfig{Queue: q, Node: "n", Lease: 200 * time.Millisecond, Report: func(err error) {
 		if !errors.Is(err, jobs.ErrUnavailable) {
 			g.Error(err)
 		}
