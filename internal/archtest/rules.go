@@ -250,7 +250,7 @@ var layers = []rule{
 	{
 		"L4",
 		[]string{"jobs/callback"},
-		[]string{"jobs", "jobs/jobstore", "task", "broker", "internal/guard", "internal/errand"},
+		[]string{"jobs", "jobs/jobstore", "task", "broker", "internal/guard", "internal/wake"},
 		"answers come over HTTP and by messages of any broker; it works with every store and every broker and so knows none",
 	},
 	{

@@ -48,6 +48,7 @@ var words = map[string]string{
 	"broker.Uncounted":   "limit: it does not know what was handed out before",
 	"broker.Reasonless":  "limit: a dead letter has neither reason, stack, attempts nor time",
 	"broker.Outlives":    "what a consumer holds outlives its connection, until the lease ends",
+	"broker.Forgets":     "a killed server may hand out again what was acknowledged after its restart",
 	"broker.Leases":      "a consumer that gives no sign of life loses its messages after some time",
 	"broker.MaxBody":     "a larger body is refused at Submit (the size: as the suite configures it)",
 
