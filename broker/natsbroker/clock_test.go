@@ -1,9 +1,10 @@
 package natsbroker
 
 import (
-	"github.com/swarmiji/swarmiji/connect/natsconnect"
 	"testing"
 	"time"
+
+	"github.com/swarmiji/swarmiji/connect/natsconnect"
 )
 
 // TestServerClock: times are kept on the server's clock, which here is 5 minutes ahead of the wall
