@@ -22,7 +22,7 @@ type answers struct {
 	store   deferral.Store
 	waker   deferral.Waker    // nil: revocations wait for answers
 	queues  map[string]*queue // by name, without the side queues
-	rousing rousing
+	toWake toWake
 
 	mu           sync.Mutex
 	subscription deferral.Subscription // nil: Run has not begun
@@ -31,7 +31,7 @@ type answers struct {
 func newAnswers(c *Consumer) *answers {
 	a := &answers{c: c, store: c.cfg.Deferrals}
 	a.waker, _ = capability.As[deferral.Waker](a.store)
-	a.rousing.kick = wake.New()
+	a.toWake.kick = wake.New()
 	return a
 }
 
@@ -54,7 +54,7 @@ func (c *Consumer) takeAnswers(fetch context.Context, queues []*queue) (stop, en
 	var taker sync.WaitGroup
 	taker.Go(func() { a.run(taking, names) })
 	if c.cfg.Revocations != nil && a.waker != nil {
-		taker.Go(func() { a.rouseAlways(taking) })
+		taker.Go(func() { a.keepWaking(taking) })
 	}
 	stop = func() {
 		stopTaking()

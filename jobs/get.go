@@ -190,7 +190,7 @@ func (s *Service) takeAny(ctx context.Context, sel Selector, lease time.Duration
 	if err != nil {
 		return nil, err
 	}
-	if err := s.dress(ctx, out); err != nil {
+	if err := s.addRelatives(ctx, out); err != nil {
 		for i := range out {
 			s.returned(out[i])
 		}
@@ -273,9 +273,9 @@ func (s *Service) comeAgain(t *txn.Step, j *Row, k int32) error {
 	return nil
 }
 
-// dress adds the data of parents and children. It reads after the claim without locks: to lock a
+// addRelatives adds the data of parents and children. It reads after the claim without locks: to lock a
 // parent after its child is the wrong order.
-func (s *Service) dress(ctx context.Context, out []Handout) error {
+func (s *Service) addRelatives(ctx context.Context, out []Handout) error {
 	related := false
 	for i := range out {
 		related = related || hasRelatives(&out[i])

@@ -183,7 +183,7 @@ func keep(l *queue.Leader) *leader {
 	k := &leader{l, end, make(chan struct{})}
 	go func() {
 		defer close(k.done)
-		l.Keep(ctx)
+		l.KeepLease(ctx)
 	}()
 	return k
 }

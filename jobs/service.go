@@ -126,7 +126,7 @@ func (s *Service) Close(ctx context.Context) error {
 // queue, and stands by otherwise. Close it.
 func (s *Service) Lead(c queue.LeaderConfig) (*queue.Leader, error) {
 	return queue.NewLeader(queue.Host{
-		Store: s.c.Store, Closed: s.wait.Look.Ctx.Done(), Complete: s.dress, GiveBack: s.returned,
+		Store: s.c.Store, Closed: s.wait.Look.Ctx.Done(), Complete: s.addRelatives, GiveBack: s.returned,
 		Taken: func(n int) { s.count.taken.Add(int64(n)) },
 	}, c)
 }

@@ -149,7 +149,7 @@ func (t *admission) resumeRuns(ctx context.Context) error {
 	for i := range found {
 		j := &found[i]
 		// the deadline was set by a runner without Submit, or by an older version
-		if t.l.c.Entrusts && j.Phase != jobstore.Answered {
+		if t.l.c.NoDeadlines && j.Phase != jobstore.Answered {
 			j.Phase, j.Deadline = "", time.Time{}
 		}
 		if !rules.Redeliver(j, t.Now, t.l.lease) {
@@ -223,7 +223,7 @@ func (t *admission) start(ctx context.Context, j *jobstore.Row) error {
 	j.Token++
 	j.Attempt++
 	j.Deadline = time.Time{}
-	if j.Timeout > 0 && !t.l.c.Entrusts {
+	if j.Timeout > 0 && !t.l.c.NoDeadlines {
 		j.Deadline = rules.Micros(t.Now.Add(j.Timeout))
 	}
 	j.Due = rules.UntilDeadline(j, rules.Micros(t.Now.Add(t.l.lease)))

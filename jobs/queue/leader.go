@@ -72,9 +72,9 @@ type LeaderConfig struct {
 	// Held receives jobs that are held because their windows cannot be read. Default: Report gets
 	// the error.
 	Held func(*jobstore.Row, error)
-	// Entrusts: the jobs are left to tasks, which have time limits of their own. Attempts then have
+	// NoDeadlines: the jobs are left to tasks, which have time limits of their own. Attempts then have
 	// no deadline.
-	Entrusts bool
+	NoDeadlines bool
 }
 
 // minLease is the shortest lease: shorter ones end before they are renewed.
@@ -145,9 +145,9 @@ func (l *Leader) note(now time.Time, busy bool, refused []jobstore.ID) {
 	}
 }
 
-// Keep renews the lease and writes the Status, until ctx ends. Run it in a goroutine of its own
+// KeepLease renews the lease and writes the Status, until ctx ends. Run it in a goroutine of its own
 // beside Next. Without it the lease ends.
-func (l *Leader) Keep(ctx context.Context) {
+func (l *Leader) KeepLease(ctx context.Context) {
 	timer := time.NewTimer(l.lease / 3)
 	defer timer.Stop()
 	written := time.Time{}
@@ -272,7 +272,7 @@ func (l *Leader) taken(ctx context.Context) (wait time.Duration, err error) {
 	return wait, err
 }
 
-// Close releases the lease, so that another leader takes over at once. Call it after Keep and Next
+// Close releases the lease, so that another leader takes over at once. Call it after KeepLease and Next
 // have returned. It is idempotent.
 func (l *Leader) Close(ctx context.Context) {
 	l.mu.Lock()

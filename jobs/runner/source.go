@@ -16,8 +16,8 @@ type source interface {
 	Next(ctx context.Context, room int) ([]jobs.Handout, error)
 	// Changed says that a job has ended here.
 	Changed()
-	// Keep keeps the lease of the source until ctx ends.
-	Keep(ctx context.Context)
+	// KeepLease keeps the lease of the source until ctx ends.
+	KeepLease(ctx context.Context)
 	// Close ends the source. Others may go on at once.
 	Close(ctx context.Context)
 }
@@ -28,7 +28,7 @@ func (r *round) source() (source, error) {
 		return asking{r}, nil
 	}
 	l, err := r.s.Lead(queue.LeaderConfig{
-		Queue: *r.c.Queue, Node: r.c.NodeID, Lease: r.c.Lease, Entrusts: r.c.Submit != nil, Begin: r.begin,
+		Queue: *r.c.Queue, Node: r.c.NodeID, Lease: r.c.Lease, NoDeadlines: r.c.Submit != nil, Begin: r.begin,
 		Report: func(err error) { r.r.warn("the queue "+r.c.Queue.Name, err) },
 		Held:   func(j *jobs.Row, err error) { r.r.report(ProblemWindow, j, err) },
 	})
@@ -45,7 +45,7 @@ func (a asking) Next(ctx context.Context, room int) ([]jobs.Handout, error) {
 	return a.r.s.Get(ctx, jobs.Request{Selector: jobs.Selector{Names: a.r.names}, Lease: a.r.c.Lease, Max: room, Wait: true})
 }
 
-func (asking) Keep(context.Context)  {}
+func (asking) KeepLease(context.Context)  {}
 func (asking) Changed()              {}
 func (asking) Close(context.Context) {}
 
@@ -69,14 +69,14 @@ func (r *round) begin(j *jobs.Row) (err error) {
 	return nil
 }
 
-// keep runs Keep of the source. The returned function ends it, and lets other runners lead the
+// keep runs KeepLease of the source. The returned function ends it, and lets other runners lead the
 // queue.
 func (r *round) keep() (stepDown func()) {
 	ctx, end := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		r.from.Keep(ctx)
+		r.from.KeepLease(ctx)
 	}()
 	return func() {
 		end()

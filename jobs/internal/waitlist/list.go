@@ -51,7 +51,7 @@ type group struct {
 	lease time.Duration
 	match glob.Pattern // of sel.Pattern
 
-	line    list.List // of *asker, in the order of arrival
+	line    list.List // of *caller, in the order of arrival
 	wants   int       // sum of max of its callers
 	waiting int       // callers that wait
 	known   bool      // the watcher has asked when their next job becomes due
@@ -69,8 +69,8 @@ const (
 	served
 )
 
-// asker is one call of Get.
-type asker struct {
+// caller is one call of Get.
+type caller struct {
 	number uint64
 	max    int
 	wait   bool
@@ -139,7 +139,7 @@ func (w *List) Get(ctx context.Context, sel jobstore.Selector, lease time.Durati
 		return nil, gone(ctx, wait)
 	}
 	key := groupKey(&sel, lease)
-	a := &asker{max: limit, wait: wait, answer: make(chan answer, 1)}
+	a := &caller{max: limit, wait: wait, answer: make(chan answer, 1)}
 	w.mu.Lock()
 	if w.closed {
 		w.mu.Unlock()
@@ -158,7 +158,7 @@ func (w *List) Get(ctx context.Context, sel jobstore.Selector, lease time.Durati
 	if a.wait {
 		w.startWaiting(g)
 	}
-	w.rouse(g)
+	w.makeReady(g)
 	w.mu.Unlock()
 
 	select {
@@ -185,9 +185,9 @@ func gone(ctx context.Context, wait bool) error {
 	return fmt.Errorf("%w: %w", jobstore.ErrUnavailable, context.Cause(ctx))
 }
 
-// rouse makes a group ready, or asks for one more pass if a worker serves it. The caller holds
+// makeReady makes a group ready, or asks for one more pass if a worker serves it. The caller holds
 // w.mu, here and below.
-func (w *List) rouse(g *group) {
+func (w *List) makeReady(g *group) {
 	switch g.state {
 	case served:
 		g.again = true
@@ -203,8 +203,8 @@ func (w *List) rouse(g *group) {
 	}
 }
 
-// leave removes an asker from its group.
-func (w *List) leave(g *group, a *asker) {
+// leave removes a caller from its group.
+func (w *List) leave(g *group, a *caller) {
 	g.line.Remove(a.place)
 	a.place = nil
 	g.wants -= a.max
@@ -221,8 +221,8 @@ func (w *List) forget(g *group) {
 	}
 }
 
-// reply answers an asker and removes it.
-func (w *List) reply(g *group, a *asker, got answer) {
+// reply answers a caller and removes it.
+func (w *List) reply(g *group, a *caller, got answer) {
 	w.leave(g, a)
 	a.answer <- got
 }
@@ -260,7 +260,7 @@ func (w *List) serve(g *group) {
 	g.state = resting
 	switch {
 	case g.again && !empty:
-		w.rouse(g)
+		w.makeReady(g)
 	case g.names != nil:
 		names := g.names
 		g.names = nil
@@ -305,7 +305,7 @@ func (w *List) serveLine(g *group) {
 // deal gives jobs to callers, and returns the jobs that are left.
 func (w *List) deal(g *group, jobs []jobstore.Handout) []jobstore.Handout {
 	for len(jobs) > 0 && g.line.Len() > 0 {
-		a := g.line.Front().Value.(*asker)
+		a := g.line.Front().Value.(*caller)
 		n := min(a.max, len(jobs))
 		w.reply(g, a, answer{jobs: jobs[:n:n]})
 		jobs = jobs[n:]
@@ -327,7 +327,7 @@ func (w *List) answerRest(g *group, last uint64, err error) {
 	}
 	once := g.line.Len() - g.waiting
 	for e := g.line.Back(); e != nil && (refused || once > 0); {
-		a := e.Value.(*asker)
+		a := e.Value.(*caller)
 		e = e.Prev()
 		if !a.wait {
 			once--
@@ -346,7 +346,7 @@ func (w *List) Close(ctx context.Context) error {
 		w.closed = true
 		for _, g := range w.groups {
 			for g.line.Len() > 0 {
-				w.reply(g, g.line.Front().Value.(*asker), answer{err: jobstore.ErrClosed})
+				w.reply(g, g.line.Front().Value.(*caller), answer{err: jobstore.ErrClosed})
 			}
 		}
 		w.Look.end()

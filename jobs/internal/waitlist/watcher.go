@@ -150,7 +150,7 @@ func (l *watcher) dispatch(w *List, names map[string]bool) bool {
 			} else {
 				l.all = true
 			}
-			w.rouse(g)
+			w.makeReady(g)
 		}
 	}
 	return some
@@ -159,7 +159,7 @@ func (l *watcher) dispatch(w *List, names map[string]bool) bool {
 // older puts g into first if its first caller waits longest in its class.
 func (g *group) older(first map[class]*group) {
 	c := class{g.sel.Priority, g.sel.Mock}
-	if f := first[c]; f == nil || g.line.Front().Value.(*asker).number < f.line.Front().Value.(*asker).number {
+	if f := first[c]; f == nil || g.line.Front().Value.(*caller).number < f.line.Front().Value.(*caller).number {
 		first[c] = g
 	}
 }
@@ -308,7 +308,7 @@ func (w *List) probe(ctx context.Context) error {
 	}
 	for _, g := range hit {
 		if g.line.Len() > 0 {
-			w.rouse(g)
+			w.makeReady(g)
 		}
 	}
 	return err

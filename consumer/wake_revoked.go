@@ -15,16 +15,16 @@ import (
 // A task that waits for an answer and is revoked ends at once, also when the revocation does not ask for running tasks: nothing of it runs. Each consumer
 // that hears of the revocation has the deferral looked at; the one that claims it settles it.
 
-// rousing is what is to be looked at because of revocations.
-type rousing struct {
+// toWake is what is to be looked at because of revocations.
+type toWake struct {
 	kick  wake.Signal
 	mu    sync.Mutex
 	ids   []task.ID
 	rules []revoke.Selector
 }
 
-// maxRousing bounds it. What is left out is looked at when its answer comes.
-const maxRousing = 10_000
+// maxToWake bounds it. What is left out is looked at when its answer comes.
+const maxToWake = 10_000
 
 // note has what is revoked be looked at: also what was revoked before this consumer began, and the
 // bus has kept. a may be nil.
@@ -32,26 +32,26 @@ func (a *answers) note(v revoke.Revocation) {
 	if a == nil || a.waker == nil {
 		return
 	}
-	w := &a.rousing
+	w := &a.toWake
 	w.mu.Lock()
-	if len(w.ids) < maxRousing {
+	if len(w.ids) < maxToWake {
 		w.ids = append(w.ids, v.IDs...)
 	}
-	if v.Selector != (revoke.Selector{}) && len(w.rules) < maxRousing {
+	if v.Selector != (revoke.Selector{}) && len(w.rules) < maxToWake {
 		w.rules = append(w.rules, v.Selector)
 	}
 	w.mu.Unlock()
 	w.kick.Notify()
 }
 
-// rouseAlways has what is revoked be looked at until ctx ends. It goes on beside the goroutine that takes answers: it may ask for many deferrals, and they do not wait for that.
-func (a *answers) rouseAlways(ctx context.Context) {
+// keepWaking has what is revoked be looked at until ctx ends. It goes on beside the goroutine that takes answers: it may ask for many deferrals, and they do not wait for that.
+func (a *answers) keepWaking(ctx context.Context) {
 	var gap task.Backoff
 	for failures := 0; ; {
-		if err := a.rouse(ctx); err == nil {
+		if err := a.wakeRevoked(ctx); err == nil {
 			failures = 0
 			select {
-			case <-a.rousing.kick:
+			case <-a.toWake.kick:
 			case <-ctx.Done():
 			}
 		} else {
@@ -75,9 +75,9 @@ func (r *run) noteRevoked() {
 	}
 }
 
-// rouse has the deferrals looked at that were revoked since the last call.
-func (a *answers) rouse(ctx context.Context) error {
-	w := &a.rousing
+// wakeRevoked has the deferrals looked at that were revoked since the last call.
+func (a *answers) wakeRevoked(ctx context.Context) error {
+	w := &a.toWake
 	w.mu.Lock()
 	ids, rules := w.ids, w.rules
 	w.ids, w.rules = nil, nil
