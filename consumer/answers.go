@@ -18,10 +18,10 @@ import (
 // answers takes the answers from outside, for all queues of a consumer: a few goroutines, however
 // many tasks wait.
 type answers struct {
-	c       *Consumer
-	store   deferral.Store
-	waker   deferral.Waker    // nil: revocations wait for answers
-	queues  map[string]*queue // by name, without the side queues
+	c      *Consumer
+	store  deferral.Store
+	waker  deferral.Waker    // nil: revocations wait for answers
+	queues map[string]*queue // by name, without the side queues
 	toWake toWake
 
 	mu           sync.Mutex

@@ -45,9 +45,9 @@ func (a asking) Next(ctx context.Context, room int) ([]jobs.Handout, error) {
 	return a.r.s.Get(ctx, jobs.Request{Selector: jobs.Selector{Names: a.r.names}, Lease: a.r.c.Lease, Max: room, Wait: true})
 }
 
-func (asking) KeepLease(context.Context)  {}
-func (asking) Changed()              {}
-func (asking) Close(context.Context) {}
+func (asking) KeepLease(context.Context) {}
+func (asking) Changed()                  {}
+func (asking) Close(context.Context)     {}
 
 // begin sets the fields of a job that its type decides, before the start of its attempt is saved.
 // It runs in a transaction, and may run again. An error fails the attempt.
