@@ -45,7 +45,7 @@ type Record struct {
 	ReplyTo     string    // node id of the submitter, for notification
 	Correlation string
 	Life        int           // of the task, see task.Envelope; 0 unless it was put back from the dead letters
-	TTL         time.Duration // how long the record is kept after Save; 0: the store's default. Not part of what is read back
+	TTL         time.Duration // how long the record is kept after Save, at least; 0: the store's default. Not part of what is read back
 }
 
 // Older reports whether r's fencing token is older than s's.

@@ -224,7 +224,7 @@ func TestLifetime(t *testing.T) {
 		time.Second:                {1, time.Second},
 		1500 * time.Millisecond:    {2, 1500 * time.Millisecond},
 		time.Duration(1<<63 - 1):   {int64(maxTTL / time.Second), maxTTL},
-		time.Hour + 1:              {3600, time.Hour},
+		time.Hour + 1:              {3601, time.Hour + time.Millisecond},
 		24*time.Hour - time.Second: {86399, 86399 * time.Second},
 	} {
 		if seconds, exact := s.lifetime(ttl); seconds != want.seconds || exact != want.exact {

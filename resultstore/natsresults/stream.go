@@ -131,7 +131,6 @@ func (s *Store) lifetime(ttl time.Duration) (seconds int64, exact time.Duration)
 	if ttl <= 0 {
 		ttl = s.cfg.TTL
 	}
-	ttl = min(ttl, maxTTL)
-	ttl = max(ttl, time.Millisecond).Truncate(time.Millisecond)
+	ttl = (min(ttl, maxTTL) + time.Millisecond - 1).Truncate(time.Millisecond) // up: a record never ends early
 	return int64(math.Ceil(ttl.Seconds())), ttl
 }

@@ -94,12 +94,16 @@ func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
 	return failure("save", s.save(ctx, v))
 }
 
-// millis is how long a record is kept, at least a millisecond.
+// millis is how long a record is kept, rounded up, so that it never ends early.
 func millis(ttl, otherwise time.Duration) int64 {
 	if ttl <= 0 {
 		ttl = otherwise
 	}
-	return max(ttl.Milliseconds(), 1)
+	ms := ttl.Milliseconds()
+	if ttl%time.Millisecond > 0 {
+		ms++
+	}
+	return ms
 }
 
 // Load implements [resultstore.ResultStore].

@@ -290,12 +290,12 @@ func decode(value []byte, id task.ID) (resultstore.Record, error) {
 	return r, nil
 }
 
-// micros is how long something is kept, in microseconds.
+// micros is how long something is kept, in microseconds. SQLite's clock counts milliseconds.
 func micros(ttl, otherwise time.Duration) int64 {
 	if ttl <= 0 {
 		ttl = otherwise
 	}
-	return max(ttl.Microseconds(), 1)
+	return resultstore.RoundClaim(min(ttl, resultstore.MaxClaimTTL)).Microseconds()
 }
 
 // failure puts the port's class beside a database's error.
