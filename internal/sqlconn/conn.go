@@ -21,6 +21,8 @@ type database interface {
 	// update runs fn in a transaction and returns the topics that it named, if it was committed.
 	update(ctx context.Context, single bool, fn Func) ([]string, error)
 	view(ctx context.Context, fn Func) error
+	// migrate runs fn, which brings a component's tables up to date, as update does.
+	migrate(ctx context.Context, component string, fn Func) error
 	// tell tells other processes of topics, some time soon. watch is what wakes this process's watchers for the others'
 	// changes, until ctx ends.
 	tell(topics []string)

@@ -24,6 +24,11 @@ const migrationLock = 0x73776d6a736368 // "swmjsch"
 // files holds a directory for each dialect, "sqlite" and "postgres", with the files 0001_name.sql, 0002_name.sql and so on:
 // each is a list of statements that is run once, all missing ones in one transaction. A file that was released is never
 // changed. Several processes may migrate at once. Tables of a newer version are [ErrNewerSchema].
+//
+// On PostgreSQL a migration waits at most 2 s at a time for a lock, so that statements of other
+// sessions wait no longer behind it. Then it is rolled back, the log says what it waited for, and it is
+// tried again. A migration that has its locks has no limit of time. It goes on when ctx ends, which is
+// [ErrUnavailable], and the next call waits for it; Close gives it up.
 func (c *Conn) Migrate(ctx context.Context, component string, files fs.FS) error {
 	steps, err := migrations(files, c.Dialect())
 	if err != nil {
@@ -33,7 +38,10 @@ func (c *Conn) Migrate(ctx context.Context, component string, files fs.FS) error
 	if err == nil && have == len(steps) {
 		return nil
 	}
-	return c.Update(ctx, func(ctx context.Context, tx *Tx) error {
+	if err := c.open(); err != nil {
+		return err
+	}
+	return c.db.migrate(ctx, component, func(ctx context.Context, tx *Tx) error {
 		if err := tx.lockSchema(ctx); err != nil {
 			return err
 		}

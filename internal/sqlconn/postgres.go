@@ -14,17 +14,22 @@ import (
 
 // postgres is a PostgreSQL database: a pool of connections.
 type postgres struct {
-	plan plan
-	bell *bell
+	plan     plan
+	bell     *bell
+	life     context.Context // ends with close
+	end      context.CancelFunc
+	lockWait time.Duration
 
-	mu     sync.Mutex
-	pool   *pgxpool.Pool // nil until first used
-	closed bool
-	ended  chan struct{} // closed when the pool is
+	mu         sync.Mutex
+	pool       *pgxpool.Pool // nil until first used
+	migrations map[string]*migration
+	closed     bool
+	ended      chan struct{} // closed when the pool is
 }
 
 func newPostgres(p plan) *postgres {
-	db := &postgres{plan: p, ended: make(chan struct{})}
+	db := &postgres{plan: p, lockWait: lockWait, migrations: make(map[string]*migration), ended: make(chan struct{})}
+	db.life, db.end = context.WithCancel(context.Background())
 	db.bell = newBell(db)
 	return db
 }
@@ -186,6 +191,7 @@ func (p *postgres) close(ctx context.Context) error {
 	p.mu.Lock()
 	first := !p.closed
 	p.closed = true
+	p.end() // a migration under way is rolled back
 	pool := p.pool
 	p.mu.Unlock()
 	switch {

@@ -113,6 +113,12 @@ func (l *lite) update(ctx context.Context, _ bool, fn Func) ([]string, error) {
 	return l.group.update(ctx, fn)
 }
 
+// migrate implements database.
+func (l *lite) migrate(ctx context.Context, _ string, fn Func) error {
+	_, err := l.group.update(ctx, fn)
+	return err
+}
+
 // view implements database. A database in memory has one connection only.
 func (l *lite) view(ctx context.Context, fn Func) error {
 	if l.plan.file == "" {

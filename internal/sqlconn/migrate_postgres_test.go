@@ -1,0 +1,162 @@
+package sqlconn
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
+)
+
+// logged is a log that a test reads while it is written.
+type logged struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logged) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+func (l *logged) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+
+// migrateSoon starts a migration; the answer comes on the channel.
+func migrateSoon(ctx context.Context, c *Conn, texts ...string) <-chan error {
+	answer := make(chan error, 1)
+	go func() { answer <- c.Migrate(ctx, "one", files(texts...)) }()
+	return answer
+}
+
+// holdTable reads table m in a transaction that stays open until the function it returns is called.
+func holdTable(t *testing.T, dsn string) (release func()) {
+	reader, held, over, ended := open(t, Config{URL: dsn, Name: "a long report"}), make(chan struct{}), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		err := reader.Update(testwait.Long(t), func(ctx context.Context, tx *Tx) error {
+			var n int64
+			if err := tx.Row(ctx, "SELECT count(*) FROM m").Scan(&n); err != nil {
+				return err
+			}
+			close(held)
+			<-over
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}()
+	release = sync.OnceFunc(func() { close(over); <-ended })
+	t.Cleanup(release)
+	testwait.Closed(t, "the reader holds the table", held)
+	return release
+}
+
+// TestMigrationLetsOthersGoOn: beside an open transaction that reads, a migration waits, and the inserts of the version before
+// go on meanwhile. The log says which table is waited for, and who holds it.
+func TestMigrationLetsOthersGoOn(t *testing.T) {
+	dsn := pgURL(t, testserver.RequirePostgres(t))
+	first, second := "CREATE TABLE m (id bigint)", "ALTER TABLE m ADD COLUMN v text"
+	old := open(t, Config{URL: dsn})
+	if err := <-migrateSoon(testwait.Long(t), old, first); err != nil {
+		t.Fatal(err)
+	}
+	release := holdTable(t, dsn)
+	var log logged
+	c := open(t, Config{URL: dsn, Logger: log.logger()})
+	shortLocks(c)
+	answer := migrateSoon(testwait.Long(t), c, first, second)
+	inserts := func(n int) {
+		for range n {
+			if err := tryExec(testwait.Long(t), old, "INSERT INTO m (id) VALUES (1)"); err != nil {
+				t.Fatalf("an insert of the version before, beside a migration that waits: %v", err)
+			}
+		}
+	}
+	testwait.Until(t, "a migration is blocked by the reader", func() bool {
+		return number(t, old, "SELECT count(*) FROM pg_locks WHERE NOT granted") > 0 || log.String() != ""
+	})
+	inserts(1)
+	testwait.Until(t, "the log names what is waited for", func() bool {
+		inserts(10)
+		line := log.String()
+		return strings.Contains(line, "component=one") && strings.Contains(line, "lock=m ") && strings.Contains(line, "a long report, idle in transaction")
+	})
+	select {
+	case err := <-answer:
+		t.Fatalf("the migration ended beside the open transaction: %v", err)
+	default:
+	}
+	release()
+	if err := <-answer; err != nil {
+		t.Errorf("Migrate after the transaction's end: %v", err)
+	}
+	if n := number(t, old, "SELECT count(*) FROM m WHERE v IS NULL"); n < 11 {
+		t.Errorf("%d rows, want all that were inserted", n)
+	}
+}
+
+// TestMigrationHasNoLimit: one that has its locks outlives the limit of an attempt and the ctx of its caller, and runs once.
+func TestMigrationHasNoLimit(t *testing.T) {
+	dsn := pgURL(t, testserver.RequirePostgres(t))
+	watcher := open(t, Config{URL: dsn})
+	run(t, watcher, "CREATE TABLE go (id bigint)")
+	const limit = 400 * time.Millisecond
+	c := open(t, Config{URL: dsn + "&statement_timeout=300ms", Timeout: limit})
+	// It runs for longer than an attempt may, and until the test says so.
+	slow := `CREATE TABLE m (id bigint); INSERT INTO m VALUES (1); DO $$ BEGIN
+		WHILE NOT EXISTS (SELECT FROM go) OR clock_timestamp() < now() + interval '1 s' LOOP PERFORM pg_sleep(0.01); END LOOP; END $$`
+	ctx, leave := context.WithCancel(testwait.Long(t))
+	answer := migrateSoon(ctx, c, slow)
+	running := func() bool {
+		return number(t, watcher, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state = 'active' AND query LIKE 'CREATE TABLE m %'") == 1
+	}
+	testwait.Until(t, "the migration runs", running)
+	leave()
+	if err := <-answer; !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "the migration of one is under way") {
+		t.Errorf("Migrate, when its ctx ended: %v, want %v that says why", err, ErrUnavailable)
+	}
+	again := migrateSoon(testwait.Long(t), c, slow)
+	run(t, watcher, "INSERT INTO go VALUES (1)")
+	if err := <-again; err != nil {
+		t.Errorf("Migrate, which takes longer than an attempt may: %v", err)
+	}
+	if n := number(t, watcher, "SELECT count(*) FROM m"); n != 1 {
+		t.Errorf("the migration ran %d times", n)
+	}
+}
+
+// TestCloseGivesUpAMigration: it is rolled back, and its caller hears why.
+func TestCloseGivesUpAMigration(t *testing.T) {
+	dsn := pgURL(t, testserver.RequirePostgres(t))
+	old := open(t, Config{URL: dsn})
+	run(t, old, "CREATE TABLE m (id bigint)")
+	release := holdTable(t, dsn)
+	c := open(t, Config{URL: dsn})
+	answer := migrateSoon(testwait.Long(t), c, "ALTER TABLE m ADD COLUMN v text")
+	testwait.Until(t, "the migration is blocked", func() bool {
+		return number(t, old, "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = to_regclass('m')") > 0
+	})
+	shut(t, c)
+	if err := <-answer; !errors.Is(err, ErrClosed) {
+		t.Errorf("Migrate of a Conn that was closed: %v, want %v", err, ErrClosed)
+	}
+	release()
+	run(t, old, "ALTER TABLE m ADD COLUMN v text") // nobody else did
+}
+
+// shortLocks has migrations wait less for each lock.
+func shortLocks(c *Conn) { c.db.(*postgres).lockWait = 300 * time.Millisecond }
