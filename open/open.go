@@ -62,7 +62,8 @@
 //	sqlite:///path/app.db, sqlite:app.db          a SQLite file; the second is in the working directory
 //	postgres://user:password@host:5432/database   PostgreSQL 13 and newer, with the parameters of its client pgx
 //
-// A namespace is the only parameter of these URLs that ends here; sslmode is verify-full, verify-ca or disable, and disable where none is given.
+// A namespace is the only parameter of these URLs that ends here. sslmode is verify-full, verify-ca
+// or disable: the URL's, else that of PGSSLMODE or of the service file, else disable.
 //
 // # A server in the process
 //

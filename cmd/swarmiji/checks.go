@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -48,7 +49,8 @@ func (a *app) settings(f *findings) {
 // checkEncryption looks whether what goes over a network is encrypted.
 func checkEncryption(f *findings, at string) {
 	scheme, hosts, _ := strings.Cut(open.Redact(at), "://")
-	if strings.HasPrefix(scheme, "postgres") && !strings.Contains(at, "sslmode=verify-") && !local(hosts) {
+	verified := strings.Contains(at, "sslmode=verify-") || !strings.Contains(at, "sslmode=") && strings.HasPrefix(os.Getenv("PGSSLMODE"), "verify-")
+	if strings.HasPrefix(scheme, "postgres") && !verified && !local(hosts) {
 		f.warn("encryption", "%s://%s sends results and passwords in plain text; over a network that others use, add sslmode=verify-full", scheme, hosts)
 	}
 	if slices.Contains([]string{"amqp", "nats", "redis", "redis-cluster", "redis-sentinel", "hworker+redis"}, scheme) && !local(hosts) {

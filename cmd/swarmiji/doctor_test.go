@@ -111,6 +111,18 @@ func TestDoctorClocks(t *testing.T) {
 	}
 }
 
+// TestDoctorPGSSLMODE: TLS that the environment asks for is TLS, unless the URL says otherwise.
+func TestDoctorPGSSLMODE(t *testing.T) {
+	t.Setenv("PGSSLMODE", "verify-full")
+	for at, want := range map[string]int{"postgres://db/d": 0, "postgres://db/d?sslmode=disable": 1} {
+		var f findings
+		checkEncryption(&f, at)
+		if len(f.list) != want {
+			t.Errorf("%s: %+v, want %d warnings", at, f.list, want)
+		}
+	}
+}
+
 // TestDoctorPlainText: every server that is not on this machine and is reached without TLS is named.
 func TestDoctorPlainText(t *testing.T) {
 	for url, want := range map[string]int{

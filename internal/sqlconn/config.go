@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/swarmiji/swarmiji/task"
@@ -31,8 +33,11 @@ type Config struct {
 	//     readable by its owner alone; its directory must exist, and must not be on a network file system.
 	//   - sqlite::memory: is a database of this Conn alone, which ends with it.
 	//   - postgres://user:password@host:5432/database, with further hosts after commas, and the parameters that the client
-	//     pgx knows; pool_max_conns is how many connections there are at most, beside one for each Conn that has watchers: 16. sslmode is disable, which it is where none is given, verify-ca or verify-full: a TLS certificate that
-	//     nobody verifies protects from nobody, so that the others are errors.
+	//     pgx knows; pool_max_conns is how many connections there are at most: 16.
+	//     A Conn that has watchers has one more, and so has one while a migration waits for a lock.
+	//     sslmode is verify-full, verify-ca or disable: the URL's, else that of the variable PGSSLMODE
+	//     or of the service file, else disable. A certificate that nobody verifies protects from
+	//     nobody, so that require, prefer and allow are errors.
 	URL string
 	// TLS is used for PostgreSQL in place of what the URL says of TLS; it is not changed. A missing ServerName is the URL's
 	// host; the minimum is TLS 1.2. InsecureSkipVerify is an error. With SQLite it is an error.
@@ -140,14 +145,10 @@ func (p *plan) checkPostgres() error {
 		return fmt.Errorf("sql: sslmode=%s and a TLS configuration contradict each other", mode)
 	case p.TLS != nil && p.TLS.InsecureSkipVerify:
 		return errors.New("sql: InsecureSkipVerify: the server's certificate is always verified; trust a private authority with RootCAs")
-	case mode == "":
-		u.RawQuery = strings.TrimPrefix(u.RawQuery+"&sslmode=disable", "&") // else the client would try TLS, and do without if it is refused
-	case !slices.Contains([]string{"disable", "verify-ca", "verify-full"}, mode):
-		return fmt.Errorf("sql: sslmode=%s verifies no certificate; verify-full does, disable says that there is no TLS", mode)
 	}
-	pool, err := pgxpool.ParseConfig(u.String())
+	pool, err := p.parsePool(u, mode)
 	if err != nil {
-		return errors.New("sql: the client cannot read the URL of PostgreSQL: a host, a port or a parameter is wrong")
+		return err
 	}
 	if !q.Has("pool_max_conns") {
 		pool.MaxConns = DefaultConnections
@@ -171,6 +172,53 @@ func (p *plan) checkPostgres() error {
 	p.pool = pool
 	p.setTLS()
 	return nil
+}
+
+// parsePool has the client read the URL and the environment. mode is the sslmode of the URL.
+func (p *plan) parsePool(u *url.URL, mode string) (*pgxpool.Config, error) {
+	parse := func(add string) (*pgxpool.Config, error) {
+		if add != "" {
+			u.RawQuery = strings.TrimPrefix(u.RawQuery+"&sslmode="+url.QueryEscape(add), "&")
+		}
+		pool, err := pgxpool.ParseConfig(u.String())
+		if err != nil {
+			return nil, errors.New("sql: the client cannot read the URL of PostgreSQL, or the variables PG... of the environment: a host, a port or a parameter is wrong")
+		}
+		return pool, nil
+	}
+	said, add := "sslmode="+mode, ""
+	if mode == "" {
+		add = os.Getenv("PGSSLMODE")
+		said = "PGSSLMODE=" + add
+		if p.TLS != nil {
+			add = "disable" // setTLS puts p.TLS in its place
+		}
+	}
+	pool, err := parse(add)
+	if err != nil || !unverified(pool) {
+		return pool, err
+	}
+	if mode == "" && add == "" {
+		if said = "the service file's sslmode"; optional(pool) { // nobody says anything
+			return parse("disable") // else the client would try TLS, and do without if it is refused
+		}
+	}
+	return nil, fmt.Errorf("sql: %s verifies no certificate; verify-full does, disable says that there is no TLS", said)
+}
+
+// unverified reports whether there is a host of which a certificate would be taken that nobody verifies.
+func unverified(pool *pgxpool.Config) bool {
+	return anyTLS(pool, func(t *tls.Config) bool { return t != nil && t.InsecureSkipVerify && t.VerifyPeerCertificate == nil })
+}
+
+// optional reports whether the client would do without TLS where the server has none.
+func optional(pool *pgxpool.Config) bool {
+	return anyTLS(pool, func(t *tls.Config) bool { return t == nil })
+}
+
+func anyTLS(pool *pgxpool.Config, is func(t *tls.Config) bool) bool {
+	cc := &pool.ConnConfig.Config
+	return is(cc.TLSConfig) || slices.ContainsFunc(cc.Fallbacks, func(f *pgconn.FallbackConfig) bool { return is(f.TLSConfig) })
 }
 
 // setTLS puts the configuration of TLS to all hosts, and the minimum to what the URL says.

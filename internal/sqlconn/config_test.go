@@ -9,9 +9,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
@@ -72,6 +74,100 @@ func TestPostgresDefaults(t *testing.T) {
 		cc := p.pool.ConnConfig
 		if r := cc.RuntimeParams; r["options"] != "-c search_path=x" || r["application_name"] != "a+b" || cc.TLSConfig != nil || len(cc.Fallbacks) != 0 {
 			t.Errorf("with %q the parameters are %q, TLS %v", mode, r, cc.TLSConfig)
+		}
+	}
+}
+
+// TestSSLMode: what the URL says counts, then what the environment says; when neither says anything there is no TLS.
+func TestSSLMode(t *testing.T) {
+	service := filepath.Join(t.TempDir(), "services")
+	if err := os.WriteFile(service, []byte("[full]\nsslmode=verify-full\n[require]\nsslmode=require\n[none]\nuser=u\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	own := &tls.Config{MinVersion: tls.VersionTLS13}
+	for _, c := range []struct {
+		env, query string
+		tls        *tls.Config
+		want       string // "": no TLS
+	}{
+		{"", "", nil, ""},
+		{"", "?sslmode=", nil, ""},
+		{"", "?sslmode=verify-full", nil, "verify-full"},
+		{"", "?ssl=true", nil, "error"},
+		{"verify-full", "", nil, "verify-full"},
+		{"verify-full", "?sslmode=", nil, "verify-full"},
+		{"verify-full", "?sslmode=disable", nil, ""},
+		{"verify-ca", "?application_name=a+b", nil, "verify-ca"},
+		{"disable", "", nil, ""},
+		{"disable", "?sslmode=verify-full", nil, "verify-full"},
+		{"disable", "", own, "own"},
+		{"prefer", "", own, "own"},
+		{"prefer", "", nil, "error"},
+		{"require", "", nil, "error"},
+		{"nonsense", "", nil, "error"},
+		{"", "?service=full", nil, "verify-full"},
+		{"", "?service=require", nil, "error"},
+		{"", "?service=none", nil, ""},
+		{"", "?sslrootcert=system", nil, "verify-full"},
+	} {
+		t.Run(c.env+c.query, func(t *testing.T) {
+			t.Setenv("PGSSLMODE", c.env)
+			t.Setenv("PGSERVICEFILE", service)
+			p, err := Config{URL: "postgres://u:secret@h,i/d" + c.query, TLS: c.tls}.check()
+			got := "error"
+			if err == nil {
+				got = modeOf(p.pool.ConnConfig.TLSConfig)
+				for _, f := range p.pool.ConnConfig.Fallbacks {
+					if other := modeOf(f.TLSConfig); other != got {
+						t.Errorf("one host with %q, another with %q", got, other)
+					}
+				}
+			} else if strings.Contains(err.Error(), "secret") {
+				t.Errorf("the error holds the password: %v", err)
+			}
+			if got != c.want {
+				t.Errorf("TLS is %q (%v), want %q", got, err, c.want)
+			}
+		})
+	}
+}
+
+// modeOf is the sslmode that a configuration of TLS means.
+func modeOf(t *tls.Config) string {
+	switch {
+	case t == nil:
+		return ""
+	case t.MinVersion == tls.VersionTLS13:
+		return "own"
+	case !t.InsecureSkipVerify:
+		return "verify-full"
+	case t.VerifyPeerCertificate != nil:
+		return "verify-ca"
+	}
+	return "unverified"
+}
+
+// TestSSLModeOfTheEnvironment: no plain connection is made where the environment wants a verified one.
+func TestSSLModeOfTheEnvironment(t *testing.T) {
+	u, err := url.Parse(pgURL(t, testserver.RequirePostgres(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := u.Query()
+	q.Del("sslmode")
+	u.RawQuery = q.Encode()
+	ask := func(mode string, limit time.Duration) error {
+		t.Setenv("PGSSLMODE", mode)
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		defer cancel()
+		return tryExec(ctx, open(t, Config{URL: u.String()}), "SELECT 1")
+	}
+	if err := ask("verify-full", time.Second); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("PGSSLMODE=verify-full, and a server whose certificate nobody can verify: %v, want %v", err, ErrUnavailable)
+	}
+	for _, mode := range []string{"disable", ""} {
+		if err := ask(mode, 20*time.Second); err != nil {
+			t.Errorf("PGSSLMODE=%q: %v", mode, err)
 		}
 	}
 }

@@ -33,7 +33,8 @@ const (
 // Config of [New]. URL must be set, and nothing else.
 type Config struct {
 	// URL names the database: sqlite:///path/app.db for a file, sqlite:app.db for one in the working directory,
-	// postgres://user:password@host/database for PostgreSQL, with sslmode verify-full, verify-ca or disable.
+	// postgres://user:password@host/database for PostgreSQL. sslmode is verify-full, verify-ca or
+	// disable: the URL's, else that of PGSSLMODE or of the service file, else disable.
 	// pool_max_conns is how many connections there are at most. Default: 16. There is no default URL.
 	// sqlite::memory: is a database of this store alone, which ends with it.
 	URL string
