@@ -352,6 +352,66 @@ func TestCommitOrder(t *testing.T) {
 	}
 }
 
+// TestHeldTransaction: what a stream reads does not grow with what was saved since the oldest transaction that is open; and
+// what that one saves comes as well.
+func TestHeldTransaction(t *testing.T) {
+	dsn := database(t, testserver.RequirePostgres(t))
+	s, worker, other := open(t, sqlresults.Config{URL: dsn}), opened(t, sqlresults.Config{URL: dsn}), beside(t, dsn+"&idle_in_transaction_session_timeout=0")
+	n := notify(t, s, "node")
+	last := done("node", 1_000_000)
+	save(t, worker, last)
+	receive(t, n, 1)
+	begun, commit, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		ended <- other.Update(within(t, time.Minute), func(ctx context.Context, tx *sqlconn.Tx) error {
+			if _, err := tx.Exec(ctx, `UPDATE swarmiji_result SET xact = pg_current_xact_id() WHERE id = $1`, string(last.ID)); err != nil {
+				return err
+			}
+			close(begun)
+			<-commit
+			tx.Notify("results default node")
+			return nil
+		})
+	}()
+	<-begun
+	const many, looks = 1000, 30
+	var wg sync.WaitGroup
+	for w := range 8 {
+		wg.Go(func() {
+			for i := w; i < many; i += 8 {
+				if err := worker.Save(within(t, time.Minute), done("node", i)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	receive(t, n, many)
+	wg.Wait()
+	for i := range looks {
+		save(t, worker, done("node", many+i))
+		receive(t, n, 1)
+	}
+	close(commit)
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if id := receive(t, n, 1)[0]; id != last.ID {
+		t.Errorf("received %s, want the one of the transaction that was open for long", id)
+	}
+	closed(t, s) // what a session has read is counted when it ends
+	var read int64
+	until(t, "the server counts what was read", func() bool {
+		err := other.View(within(t, time.Minute), func(ctx context.Context, tx *sqlconn.Tx) error {
+			return tx.Row(ctx, "SELECT coalesce(idx_tup_fetch, 0) + seq_tup_read FROM pg_stat_user_tables WHERE relname = 'swarmiji_result'").Scan(&read)
+		})
+		return err == nil && read >= many+looks
+	})
+	t.Logf("%d rows were read for %d records", read, many+looks)
+	if read > many*looks/4 { // all of them at each look would be more than four times that
+		t.Errorf("%d rows were read for %d records that came one by one, beside an open transaction", read, many+looks)
+	}
+}
+
 // A Save whose answer is lost is repeated by the store itself, and the submitter hears of it once.
 func TestLostAnswerIsAskedForAgain(t *testing.T) {
 	p := testserver.RequirePostgres(t)

@@ -112,6 +112,9 @@ func (t *texts) forSQLite(now string) {
 // forPostgres adds what PostgreSQL has its own way for. Its transactions become visible in another order than they began in, so
 // that no number of a row tells what is new. What a snapshot of the past did not see does: $3 is that snapshot, $4 the one
 // up to which a look of several pages goes, "" at its first page, $5 and $6 the last row of the page before.
+//
+// A snapshot did not see what began after it, from its xmax on, and what was open in it, its xip. Each
+// is asked for by itself. All from its xmin on would be all since the oldest transaction that is open.
 func (t *texts) forPostgres(now string) {
 	t.save = `INSERT INTO swarmiji_result AS r (namespace, id, generation, deliveries, state, final, node, xact, expires, value)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, pg_current_xact_id(), ` + now + ` + $8, $9)
@@ -121,12 +124,17 @@ func (t *texts) forPostgres(now string) {
 			OR r.final = 0 AND (r.generation, r.deliveries) <= (excluded.generation, excluded.deliveries)
 			OR excluded.state = 'requeued' AND r.generation < excluded.generation AND r.state IN ('failed', 'expired')`
 	t.here = `SELECT pg_current_snapshot()::text`
-	t.look = `SELECT pg_current_snapshot()::text, r.xact::text, r.id, r.value FROM (SELECT 1) AS one LEFT JOIN (
-			SELECT xact, id, CASE WHEN length(value) <= $7 THEN value END AS value FROM swarmiji_result
-			WHERE namespace = $1 AND node = $2 AND xact >= pg_snapshot_xmin($3::text::pg_snapshot)
-				AND NOT pg_visible_in_snapshot(xact, $3::text::pg_snapshot)
+	page := func(which string) string {
+		return `(SELECT xact, id, CASE WHEN length(value) <= $7 THEN value END AS value FROM swarmiji_result
+			WHERE namespace = $1 AND node = $2 AND ` + which + `
 				AND coalesce(pg_visible_in_snapshot(xact, nullif($4::text, '')::pg_snapshot), true)
 				AND (xact, id) > ($5::text::xid8, $6::text) AND expires > ` + now + `
+			ORDER BY xact, id LIMIT $8)`
+	}
+	t.look = `SELECT pg_current_snapshot()::text, r.xact::text, r.id, r.value FROM (SELECT 1) AS one LEFT JOIN (
+			` + page(`xact >= greatest(pg_snapshot_xmax($3::text::pg_snapshot), $5::text::xid8)`) + `
+			UNION ALL
+			SELECT r.* FROM pg_snapshot_xip($3::text::pg_snapshot) AS began(by) CROSS JOIN LATERAL ` + page(`xact = began.by`) + ` AS r
 			ORDER BY xact, id LIMIT $8
 		) AS r ON true ORDER BY r.xact, r.id`
 }
