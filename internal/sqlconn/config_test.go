@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -169,6 +170,38 @@ func TestSSLModeOfTheEnvironment(t *testing.T) {
 		if err := ask(mode, 20*time.Second); err != nil {
 			t.Errorf("PGSSLMODE=%q: %v", mode, err)
 		}
+	}
+}
+
+// TestConnectionsAreBounded: a Conn has as many connections as its URL allows, and one more that listens.
+func TestConnectionsAreBounded(t *testing.T) {
+	dsn := pgURL(t, testserver.RequirePostgres(t))
+	const most = 3
+	c, other := open(t, Config{URL: dsn + "&pool_max_conns=3", Name: "bounded"}), open(t, Config{URL: dsn})
+	defer c.Watch(0).Close()
+	over, group := make(chan struct{}), sync.WaitGroup{}
+	for range 5 * most {
+		group.Go(func() {
+			if err := c.Update(testwait.Long(t), func(ctx context.Context, tx *Tx) error {
+				_, err := tx.Now(ctx)
+				<-over
+				return err
+			}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	sessions := func() int64 {
+		return number(t, other, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'bounded'")
+	}
+	testwait.Until(t, "all connections are in use", func() bool { return sessions() >= most+1 })
+	if n := sessions(); n != most+1 {
+		t.Errorf("%d connections, want %d and the one that listens", n, most)
+	}
+	close(over)
+	group.Wait()
+	if n := sessions(); n != most+1 {
+		t.Errorf("%d connections afterwards, want %d", n, most+1)
 	}
 }
 
