@@ -206,7 +206,7 @@ func (p *plan) parsePool(u *url.URL, mode string) (*pgxpool.Config, error) {
 	return nil, fmt.Errorf("sql: %s verifies no certificate; verify-full does, disable says that there is no TLS", said)
 }
 
-// unverified reports whether there is a host of which a certificate would be taken that nobody verifies.
+// unverified reports whether a host's certificate would be taken without being verified.
 func unverified(pool *pgxpool.Config) bool {
 	return anyTLS(pool, func(t *tls.Config) bool { return t != nil && t.InsecureSkipVerify && t.VerifyPeerCertificate == nil })
 }

@@ -79,7 +79,8 @@ func TestPostgresDefaults(t *testing.T) {
 	}
 }
 
-// TestSSLMode: what the URL says counts, then what the environment says; when neither says anything there is no TLS.
+// TestSSLMode: what the URL says counts, then what the environment says. When neither says anything
+// there is no TLS.
 func TestSSLMode(t *testing.T) {
 	service := filepath.Join(t.TempDir(), "services")
 	if err := os.WriteFile(service, []byte("[full]\nsslmode=verify-full\n[require]\nsslmode=require\n[none]\nuser=u\n"), 0o600); err != nil {
@@ -148,7 +149,7 @@ func modeOf(t *tls.Config) string {
 	return "unverified"
 }
 
-// TestSSLModeOfTheEnvironment: no plain connection is made where the environment wants a verified one.
+// TestSSLModeOfTheEnvironment: no plain connection is made where the environment wants TLS.
 func TestSSLModeOfTheEnvironment(t *testing.T) {
 	u, err := url.Parse(pgURL(t, testserver.RequirePostgres(t)))
 	if err != nil {
@@ -173,7 +174,7 @@ func TestSSLModeOfTheEnvironment(t *testing.T) {
 	}
 }
 
-// TestConnectionsAreBounded: a Conn has as many connections as its URL allows, and one more that listens.
+// TestConnectionsAreBounded: a Conn has as many connections as its URL allows, and one that listens.
 func TestConnectionsAreBounded(t *testing.T) {
 	dsn := pgURL(t, testserver.RequirePostgres(t))
 	const most = 3

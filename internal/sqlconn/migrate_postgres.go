@@ -88,7 +88,8 @@ func (p *postgres) migrateUnlocked(component string, fn Func) error {
 // blockers says what a session waits for: a table or another object, and the sessions that hold it.
 type blockers struct{ lock, holders string }
 
-// tryMigration is one attempt. If it fails for want of a lock, the answer says of which, as far as that is known.
+// tryMigration is one attempt. If it does not get a lock, the answer says which one, as far as that
+// is known.
 func (p *postgres) tryMigration(fn Func) (blockers, error) {
 	ctx, cancel := context.WithCancel(p.life)
 	defer cancel()

@@ -65,8 +65,8 @@ func holdTable(t *testing.T, dsn string) (release func()) {
 	return release
 }
 
-// TestMigrationLetsOthersGoOn: beside an open transaction that reads, a migration waits, and the inserts of the version before
-// go on meanwhile. The log says which table is waited for, and who holds it.
+// TestMigrationLetsOthersGoOn: beside an open transaction that reads, a migration waits, and the
+// inserts of the version before go on. The log says which table is waited for, and who holds it.
 func TestMigrationLetsOthersGoOn(t *testing.T) {
 	dsn := pgURL(t, testserver.RequirePostgres(t))
 	first, second := "CREATE TABLE m (id bigint)", "ALTER TABLE m ADD COLUMN v text"
@@ -109,7 +109,8 @@ func TestMigrationLetsOthersGoOn(t *testing.T) {
 	}
 }
 
-// TestMigrationHasNoLimit: one that has its locks outlives the limit of an attempt and the ctx of its caller, and runs once.
+// TestMigrationHasNoLimit: one that has its locks outlives the limit of an attempt and the ctx of its
+// caller, and runs once.
 func TestMigrationHasNoLimit(t *testing.T) {
 	dsn := pgURL(t, testserver.RequirePostgres(t))
 	watcher := open(t, Config{URL: dsn})
