@@ -108,6 +108,7 @@ func must0(t *testing.T, err error) {
 }
 
 // TestScale (S46, S51): workers come at once and leave when their tasks have ended; the prefetch follows.
+// Promises: S45.
 func TestScale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHolding(t, consumer.QueueConfig{Workers: 2, PrefetchMultiplier: 3})

@@ -18,6 +18,7 @@ import (
 )
 
 // TestHeartbeats: a consumer tells that it begins, lives and ends, with what it does, and a producer likewise (S38 to S42).
+// Promises: S39, S40.
 func TestHeartbeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := memevents.New(memevents.Config{})

@@ -127,6 +127,7 @@ func (s *scale) missing(names []string) []string {
 }
 
 // TestManyQueues: thousands of queues may be declared, and one process consumes from a large part of them.
+// Promises: S44.
 func TestManyQueues(t *testing.T) {
 	for name, tt := range map[string]struct {
 		url                              func(t *testing.T) string

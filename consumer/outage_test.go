@@ -163,6 +163,7 @@ func (b *table) takeOnce(t *testing.T) {
 }
 
 // TestAtMostOnceHeldOnly: where an acknowledgement is final, a task that comes again was never started.
+// Promises: S54.
 func TestAtMostOnceHeldOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTable(t, nil)

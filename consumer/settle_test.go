@@ -212,6 +212,7 @@ func (b *flakyBroker) Retry(ctx context.Context, d broker.Delivery, next broker.
 }
 
 // TestLostConfirmOfARetry: the retry is published again under the same generation, which is one message.
+// Promises: S57.
 func TestLostConfirmOfARetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fb := &flakyBroker{}
@@ -266,6 +267,7 @@ func (deadBus) Subscribe(context.Context, events.Filter) (events.Subscription, e
 func (deadBus) Close(context.Context) error { return nil }
 
 // TestEventBusIsDown: tasks are unaffected, what is lost is counted (fault 31).
+// Promises: S36.
 func TestEventBusIsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTable(t, func(c *consumer.Config) { c.Events = deadBus{} })
@@ -346,6 +348,7 @@ func (b asked) Subscribe(ctx context.Context, queue string, o broker.SubscribeOp
 
 // TestPrefetch: unsettled tasks never exceed multiplier times workers (S51, S52); that a broker keeps to what it is asked for
 // is the broker suite's.
+// Promises: S49, S53.
 func TestPrefetch(t *testing.T) {
 	for name, c := range map[string]struct {
 		cfg        consumer.QueueConfig

@@ -35,6 +35,7 @@ func (l *lines) count(s string) int {
 
 // TestStuckHandlersHaveABound (S20): a queue goes on until MaxStuck handlers are stuck. Then it alone stops, which is told each
 // time, and goes on when one of them returns.
+// Promises: S49.
 func TestStuckHandlersHaveABound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &lines{}

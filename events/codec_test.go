@@ -33,6 +33,7 @@ var types = []string{
 	events.TaskSent, events.TaskReceived, events.TaskStarted, events.TaskSucceeded, events.TaskFailed, events.TaskRevoked, "worker-online",
 }
 
+// Promises: S35.
 func TestWireFormat(t *testing.T) {
 	var b strings.Builder
 	for _, typ := range types {

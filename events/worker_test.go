@@ -21,6 +21,7 @@ func worker() *events.Worker {
 	}
 }
 
+// Promises: S40.
 func TestWireFormatOfWorkers(t *testing.T) {
 	observed := worker()
 	observed.Observer, observed.Load, observed.Mem = "host-2-cd", -1, -1

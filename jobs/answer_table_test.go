@@ -17,6 +17,7 @@ import (
 )
 
 // TestAnswerInEveryState: what becomes of an answer and of a refusal, wherever the job stands.
+// Promises: Q6, Q7.
 func TestAnswerInEveryState(t *testing.T) {
 	type want struct {
 		kind  jobs.ReceiptKind
@@ -238,6 +239,7 @@ func TestBadAnswers(t *testing.T) {
 }
 
 // TestTimeoutAfterRestart: a deadline is kept by the store, not by who set it.
+// Promises: Q12.
 func TestTimeoutAfterRestart(t *testing.T) {
 	bubble(t, func(w *world) {
 		id := w.create(jobs.Spec{Name: "a"})
@@ -280,6 +282,7 @@ func TestPurgeInBatches(t *testing.T) {
 }
 
 // TestOnAnswer: whoever wants to hears of answers that had no effect, and a panic of his is his alone.
+// Promises: Q5.
 func TestOnAnswer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -303,6 +306,7 @@ func TestOnAnswer(t *testing.T) {
 }
 
 // TestKeysAreTaken: a key is one job's until that is over.
+// Promises: Q3.
 func TestKeysAreTaken(t *testing.T) {
 	bubble(t, func(w *world) {
 		for _, spec := range []jobs.Spec{{Name: "a", Key: "k"}, {Name: "b", UniqueKey: "k"}} {
@@ -332,6 +336,7 @@ func TestKeysAreTaken(t *testing.T) {
 }
 
 // TestQueueSpecs: what a spec may say of queues, and what it comes to.
+// Promises: Q18, Q29, Q30.
 func TestQueueSpecs(t *testing.T) {
 	bubble(t, func(w *world) { // it is midnight
 		windows, err := when.ParseWindows("06:00-18:00", nil)

@@ -74,6 +74,7 @@ func (w *world) await(a jobs.Await, want bool) {
 }
 
 // TestAnswerEndsTheJob: the first answer ends the job, and all others are told apart from it.
+// Promises: Q4, Q6.
 func TestAnswerEndsTheJob(t *testing.T) {
 	bubble(t, func(w *world) {
 		id := w.create(jobs.Spec{Name: "a", Key: "k", Queue: "q"})
@@ -129,6 +130,7 @@ func TestAnswerToRespond(t *testing.T) {
 }
 
 // TestAnswerTimesOut: what has no answer at its deadline is handed out, and an answer may still be first.
+// Promises: Q12.
 func TestAnswerTimesOut(t *testing.T) {
 	bubble(t, func(w *world) {
 		id := w.create(jobs.Spec{Name: "a", Key: "k"})
@@ -157,6 +159,7 @@ func TestAnswerTimesOut(t *testing.T) {
 }
 
 // TestEarlyAnswers: an answer that comes before its job awaits it is found, for a while.
+// Promises: Q5.
 func TestEarlyAnswers(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.complete("a", "k", 1, jobs.Early)

@@ -154,6 +154,7 @@ func TestChildrenOfTheSecondParent(t *testing.T) {
 }
 
 // TestCancelStates: those of a child.
+// Promises: B16.
 func TestCancelStates(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {

@@ -57,6 +57,7 @@ func (w *world) bring(state jobs.State) jobs.ID {
 }
 
 // TestWhoMayDoWhat tries every command on a job of every state. "" is a job that is gone after it.
+// Promises: Q10.
 func TestWhoMayDoWhat(t *testing.T) {
 	t.Parallel()
 	type outcome struct {
@@ -214,6 +215,7 @@ func TestStates(t *testing.T) {
 	}
 }
 
+// Promises: B13.
 func TestRetry(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -258,6 +260,7 @@ func TestRetry(t *testing.T) {
 	})
 }
 
+// Promises: B17.
 func TestRequeue(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {

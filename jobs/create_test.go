@@ -67,6 +67,7 @@ func TestBadSpecs(t *testing.T) {
 	})
 }
 
+// Promises: Q9.
 func TestFirstRunIsNeverEarly(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -80,6 +81,7 @@ func TestFirstRunIsNeverEarly(t *testing.T) {
 	})
 }
 
+// Promises: B2.
 func TestCreateAll(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -137,6 +139,7 @@ func TestCreateAll(t *testing.T) {
 	})
 }
 
+// Promises: B3.
 func TestUnique(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {

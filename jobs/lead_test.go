@@ -94,6 +94,7 @@ func TestStandbyTakesOverFromTheDead(t *testing.T) {
 	})
 }
 
+// Promises: Q39.
 func TestFrozenLeaderStartsNothing(t *testing.T) {
 	t.Parallel()
 	inQueue(t, func(w *world) {
@@ -135,6 +136,7 @@ func (w *world) runningIn(named string) (n, weight int64) {
 	return n, weight
 }
 
+// Promises: Q38, Q10.
 func TestStartedJob(t *testing.T) {
 	t.Parallel()
 	inQueue(t, func(w *world) {
@@ -188,6 +190,7 @@ func TestStartedJob(t *testing.T) {
 	})
 }
 
+// Promises: Q11.
 func TestRunningJobsComeBack(t *testing.T) {
 	t.Parallel()
 	inQueue(t, func(w *world) {
@@ -225,6 +228,7 @@ func TestRunningJobsComeBack(t *testing.T) {
 	})
 }
 
+// Promises: Q11.
 func TestRequestThatNobodyMadeTimesOut(t *testing.T) {
 	t.Parallel()
 	inQueue(t, func(w *world) {

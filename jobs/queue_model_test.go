@@ -76,6 +76,7 @@ func (m *modelQueue) look() (started []jobs.ID) {
 }
 
 // TestQueueAgainstModel holds a queue to the rules: what is started is what the rules say, which never go above a limit, and start all that fits.
+// Promises: Q18.
 func TestQueueAgainstModel(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {

@@ -59,6 +59,7 @@ func serviceOn(t *testing.T, dsn string) *jobs.Service {
 
 // TestLimitIsKeptByLeadersThatLoseTheirLeases has two processes serve a queue, neither of which renews its lease: it goes back and forth between them, and each goes on for a while
 // as if it had it.
+// Promises: Q40.
 func TestLimitIsKeptByLeadersThatLoseTheirLeases(t *testing.T) {
 	t.Parallel()
 	for name, throttler := range map[string]queue.Throttler{"limit": nil, "shares": queue.Shares(shareOf, map[string]float64{"a": 3})} {
@@ -195,6 +196,7 @@ func (g *guarded) end(ctx context.Context, s *jobs.Service, h *jobs.Handout) {
 }
 
 // TestStandbyOnDatabases has a job be started by the process that stands by, at once after the other one has stopped, and when that has died.
+// Promises: Q42.
 func TestStandbyOnDatabases(t *testing.T) {
 	t.Parallel()
 	onDatabases(t, func(t *testing.T, join func() *jobs.Service) {

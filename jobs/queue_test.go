@@ -11,6 +11,7 @@ import (
 )
 
 // TestQueueExamples plays the examples by which throttling was explained.
+// Promises: Q17, Q19, Q20, Q21, Q22, Q25, Q27.
 func TestQueueExamples(t *testing.T) {
 	t.Parallel()
 	t.Run("limit 10 and weight 2 are 5 jobs", func(t *testing.T) {
@@ -88,6 +89,7 @@ func TestQueueExamples(t *testing.T) {
 }
 
 // TestQueueOrder plays the table of times and priorities, both ways.
+// Promises: Q14, Q15, Q16, Q17.
 func TestQueueOrder(t *testing.T) {
 	t.Parallel()
 	for order, want := range map[jobs.Order][]string{

@@ -118,6 +118,7 @@ func walkWindows(t *testing.T, loc *time.Location) {
 }
 
 // TestWindowThatClosesWhileItWaits has jobs wait for the limit until their window has closed.
+// Promises: Q31.
 func TestWindowThatClosesWhileItWaits(t *testing.T) {
 	t.Parallel()
 	inQueue(t, func(w *world) {

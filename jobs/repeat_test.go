@@ -26,6 +26,7 @@ func until(t *testing.T, text string) {
 }
 
 // TestRepeatBases is the example of the documentation: scheduled at 1:00, started at 1:15, 30 minutes long.
+// Promises: B49, B50, B51.
 func TestRepeatBases(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -56,6 +57,7 @@ func TestRepeatBases(t *testing.T) {
 	})
 }
 
+// Promises: B57, B58, B59.
 func TestRepeatKinds(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) { // 1 January 2000 is a Saturday
@@ -99,6 +101,7 @@ func TestRepeatSnaps(t *testing.T) {
 }
 
 // TestCatchingUp: SCHEDULED makes up for missed runs, back to back, and Reanchor skips them if they are close together.
+// Promises: B56.
 func TestCatchingUp(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -192,6 +195,7 @@ func TestEndOfRepeating(t *testing.T) {
 	})
 }
 
+// Promises: B11.
 func TestUpdate(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {

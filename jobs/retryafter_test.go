@@ -257,6 +257,7 @@ func TestLeases(t *testing.T) {
 	})
 }
 
+// Promises: B6.
 func TestPriorities(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {

@@ -19,6 +19,7 @@ func (w *world) line(n int) []jobs.ID {
 	return ids
 }
 
+// Promises: B61, B62, B64.
 func TestSequenceRunsOneAtATime(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -48,6 +49,7 @@ func TestSequenceRunsOneAtATime(t *testing.T) {
 }
 
 // TestSequenceBugs are those of Bedrock's own, which are not to be here.
+// Promises: B64.
 func TestSequenceBugs(t *testing.T) {
 	t.Parallel()
 	t.Run("deleting one that waits promotes none", func(t *testing.T) {

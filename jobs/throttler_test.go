@@ -98,6 +98,7 @@ func TestSlowThrottler(t *testing.T) {
 	})
 }
 
+// Promises: Q24.
 func TestLaterIsKept(t *testing.T) {
 	t.Parallel()
 	inQueue(t, func(w *world) {
@@ -130,6 +131,7 @@ func TestLaterIsKept(t *testing.T) {
 }
 
 // TestLookShowsWhatRuns has a throttler look at what runs: copies, those of this look included, and none that has ended.
+// Promises: Q24.
 func TestLookShowsWhatRuns(t *testing.T) {
 	t.Parallel()
 	inQueue(t, func(w *world) {
@@ -180,6 +182,7 @@ func TestLookShowsWhatRuns(t *testing.T) {
 	})
 }
 
+// Promises: Q25, Q26.
 func TestShares(t *testing.T) {
 	t.Parallel()
 	inQueue(t, func(w *world) {

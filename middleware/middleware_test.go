@@ -149,6 +149,7 @@ func TestHistogram(t *testing.T) {
 	}
 }
 
+// Promises: S74.
 func TestMetricsShareARegistry(t *testing.T) {
 	r := metrics.NewRegistry()
 	a, b := middleware.NewMetrics(r), middleware.NewMetrics(r)

@@ -262,6 +262,7 @@ func opened(t *testing.T, url string, o open.Options) *open.Swarm {
 	return s
 }
 
+// Promises: S1.
 func TestMemory(t *testing.T) {
 	s := opened(t, "mem://", open.Options{})
 	roundTrip(t, s, s)

@@ -212,6 +212,7 @@ func TestForeignResultsAreCounted(t *testing.T) {
 	})
 }
 
+// Promises: S2.
 func TestCloseEndsFutures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memresults.New(memresults.Config{})

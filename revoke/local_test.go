@@ -50,6 +50,7 @@ func TestLocal(t *testing.T) {
 }
 
 // TestListRevokes: what a list revokes is known to it at once, also when the bus does not answer, and to others when it returns nil.
+// Promises: S69.
 func TestListRevokes(t *testing.T) {
 	bus := memevents.New(memevents.Config{Retain: revoke.Retention()})
 	l, other := newList(t, revoke.Config{Events: bus}), newList(t, revoke.Config{Events: bus})

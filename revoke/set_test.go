@@ -43,6 +43,7 @@ func TestSetAgainstModel(t *testing.T) {
 
 // TestMillionIDs: a million revocations take a bounded memory, a look-up allocates nothing, and the filters seldom claim an
 // id that was not revoked.
+// Promises: S69.
 func TestMillionIDs(t *testing.T) {
 	const n, limit = 1_000_000, 32 << 20
 	heap := func() uint64 {

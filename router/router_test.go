@@ -37,6 +37,7 @@ func TestStatic(t *testing.T) {
 	}
 }
 
+// Promises: S43.
 func TestFunc(t *testing.T) {
 	errNo := errors.New("no")
 	f := router.Func{
@@ -144,6 +145,7 @@ func TestPatternsAgreeWithRegularExpressions(t *testing.T) {
 	})
 }
 
+// Promises: S43.
 func TestTableFirstMatchWins(t *testing.T) {
 	tab, err := router.NewTable(router.TableConfig{
 		Routes: []router.Route{
@@ -176,6 +178,7 @@ func TestTableFirstMatchWins(t *testing.T) {
 	}
 }
 
+// Promises: S44.
 func TestTableDefaults(t *testing.T) {
 	tab, err := router.NewTable(router.TableConfig{})
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 
 // The clocks of processes decide nothing: listeners whose own time is hours or years beside the store's run each of its seconds
 // once, under the id of that second.
+// Promises: W36.
 func TestOnlyTheStoresClockCounts(t *testing.T) {
 	for _, skew := range []time.Duration{-20 * 365 * 24 * time.Hour, -3*time.Hour - 400*time.Millisecond, 3 * time.Hour, 50 * 365 * 24 * time.Hour} {
 		t.Run(fmt.Sprint(skew), func(t *testing.T) {

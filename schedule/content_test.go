@@ -138,6 +138,7 @@ func roundTrip[A any](t *testing.T, name string, args A, want string) {
 }
 
 // TestWhatCannotBeScheduled: it is refused, and nothing is written.
+// Promises: W8, W16.
 func TestWhatCannotBeScheduled(t *testing.T) {
 	s := scheduled(t, schedule.Config{Store: memory(t)})
 	x := task.New[any, task.None]("x")

@@ -165,6 +165,7 @@ func TestManyAreMissed(t *testing.T) {
 }
 
 // TestHandlersThatFail: errors, panics and goroutines that end are each the end of one run and of nothing else (W9, W28).
+// Promises: W22, W37.
 func TestHandlersThatFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory(t)
@@ -360,6 +361,7 @@ func TestAStopGivesBack(t *testing.T) {
 }
 
 // TestEachTickOnce: five listeners and many ticks: each is run once, with one id.
+// Promises: W2.
 func TestEachTickOnce(t *testing.T) {
 	const n = 3000
 	store := memory(t)

@@ -11,6 +11,7 @@ import (
 )
 
 // TestWords: the methods take their word or leave it out, follow the schedule's zone, and refuse what is no phrase of theirs.
+// Promises: W3, W4.
 func TestWords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // it is Saturday, 2000-01-01T00:00:00Z
 		berlin := time.FixedZone("", 3600)

@@ -69,6 +69,7 @@ func TestBackoffJitter(t *testing.T) {
 	}
 }
 
+// Promises: S65.
 func TestRetryPolicyText(t *testing.T) {
 	for want, p := range map[string]task.RetryPolicy{
 		"delay": {},
@@ -177,6 +178,7 @@ func TestRetryPolicyMatches(t *testing.T) {
 	}
 }
 
+// Promises: S18.
 func TestOutcome(t *testing.T) {
 	cause := errors.New("broken")
 	request := func(retries int, m task.Metadata) *task.Request {

@@ -16,6 +16,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
+// Promises: S13.
 func TestMergeTakesTheHighestLayerThatIsSet(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		layers := make([]task.Metadata, rapid.IntRange(0, 5).Draw(t, "layers"))
@@ -200,6 +201,7 @@ func TestCallLaysOptionsOverTheDefinition(t *testing.T) {
 	}
 }
 
+// Promises: S10.
 func TestMux(t *testing.T) {
 	var m task.Mux
 	h := task.HandlerFunc(func(context.Context, *task.Request) (any, error) { return 1, nil })
@@ -228,6 +230,7 @@ func TestMux(t *testing.T) {
 	}
 }
 
+// Promises: S71.
 func TestHandleWrapsTheFirstOutermost(t *testing.T) {
 	var order []string
 	wrap := func(name string) func(task.Handler) task.Handler {

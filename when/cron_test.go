@@ -172,6 +172,7 @@ func expand(want string) []string {
 	return all
 }
 
+// Promises: W29, W30, W31.
 func TestCronTable(t *testing.T) {
 	t.Parallel()
 	if len(cronCases) < 100 {
@@ -257,6 +258,7 @@ func genCron(t *rapid.T) string {
 	return strings.Join(parts[:], " ")
 }
 
+// Promises: W30.
 func TestCronAgainstBruteForce(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

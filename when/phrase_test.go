@@ -299,6 +299,7 @@ var phraseCases = []struct{ phrase, want, refused string }{
 	{strings.Repeat("é", 90), "", `begins with "in"`},
 }
 
+// Promises: W32.
 func TestPhraseTable(t *testing.T) {
 	t.Parallel()
 	now, err := time.Parse(time.RFC3339Nano, phraseNow)

@@ -11,6 +11,7 @@ import (
 )
 
 // TestRepeatAgainstSQLite has SQLite apply the same modifiers to the same base.
+// Promises: B52.
 func TestRepeatAgainstSQLite(t *testing.T) {
 	t.Parallel()
 	db, err := sql.Open("sqlite", ":memory:")

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
+// Promises: B52, B53, B54, B55, B57, B58, B59.
 func TestRepeatTable(t *testing.T) {
 	t.Parallel()
 	const scheduled, started, finished = "2026-11-20 13:00:00", "2026-11-20 13:15:00", "2026-11-20 13:45:30"
@@ -79,6 +80,7 @@ func TestRepeatTable(t *testing.T) {
 	}
 }
 
+// Promises: B60.
 func TestRepeatRefused(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{

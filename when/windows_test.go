@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
+// Promises: Q28, Q32, Q33, Q34.
 func TestWindowsTable(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -149,6 +150,7 @@ func genWindows() *rapid.Generator[string] {
 }
 
 // TestWindowsAgainstClock goes through the minutes around changes of the clock and says of each whether its windows are open, from what the clock shows.
+// Promises: Q34.
 func TestWindowsAgainstClock(t *testing.T) {
 	t.Parallel()
 	starts := []struct{ zone, from string }{

@@ -20,6 +20,7 @@ const (
 	testTimeout = 2 * time.Second
 )
 
+// Promises: H2.
 func TestConformance(t *testing.T) {
 	var own *testserver.Redis // for the cases that restart it
 	brokertest.Run(t, func(c testing.TB) *brokertest.Harness {

@@ -13,6 +13,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
+// Promises: S6.
 func TestBus(t *testing.T) {
 	t.Parallel() // with TestTLS, which has a server of its own
 	eventstest.Run(t, harness)

@@ -10,6 +10,7 @@ import (
 func fanoutCases() []testCase {
 	return []testCase{
 		{
+			// Promises: S7.
 			Area: "fanout", Name: "every subscription gets its own copy",
 			Explain: "Events reach every listener: each subscription, in this process or another, gets its own copy of each.",
 			Run: func(w *world) {
@@ -41,6 +42,7 @@ func fanoutCases() []testCase {
 			},
 		},
 		{
+			// Promises: S7.
 			Area: "fanout", Name: "late listeners miss what was before",
 			Explain: "A stream holds the events published from now on; when Subscribe returns nil the stream is open, so that the very next event is in it.",
 			Run: func(w *world) {

@@ -24,6 +24,7 @@ func harness(hub *pushbroker.Hub) *roadtest.Harness {
 	}
 }
 
+// Promises: S4.
 func TestRoadAtOnce(t *testing.T) {
 	roadtest.Run(t, func(*testing.T) *roadtest.Harness {
 		h := harness(pushbroker.AtOnce())
@@ -32,6 +33,7 @@ func TestRoadAtOnce(t *testing.T) {
 	})
 }
 
+// Promises: S4.
 func TestRoadPush(t *testing.T) {
 	roadtest.Run(t, func(*testing.T) *roadtest.Harness { return harness(pushbroker.Push()) })
 }

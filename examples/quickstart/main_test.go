@@ -28,6 +28,7 @@ func Example() {
 }
 
 // With a server in the process it needs nobody else either.
+// Promises: S1.
 func TestEmbedded(t *testing.T) {
 	if err := run(t.Context(), "nats-embedded://"+t.TempDir(), "default", time.Minute, func(text string) { t.Error(text) }); err != nil {
 		t.Error(err)

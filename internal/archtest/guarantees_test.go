@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -17,7 +18,7 @@ func TestGuaranteesNameTests(t *testing.T) {
 	source := map[string]string{} // of a package, joined
 	place, names := "", 0
 	for row := range strings.Lines(string(page)) {
-		if !strings.HasPrefix(row, "| ") || strings.HasPrefix(row, "| promise") {
+		if !strings.HasPrefix(row, "| ") || strings.HasPrefix(row, "| promise") || strings.HasPrefix(row, "| number") {
 			continue
 		}
 		cells := strings.Split(row, " | ")
@@ -37,8 +38,102 @@ func TestGuaranteesNameTests(t *testing.T) {
 	}
 }
 
+// TestPromisesHaveTests: each numbered promise has its row in docs/guarantees.md, and each test of the
+// row names the number.
+func TestPromisesHaveTests(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(rootDir, "docs", "guarantees.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := regexp.MustCompile(`(?m)^\| ([A-Z]\d+) \| [^|]+ \| ([^|]+) \|$`)
+	name := regexp.MustCompile("`([^`]+)`")
+	source, cells, without := map[string]string{}, map[string]string{}, 0
+	for _, m := range row.FindAllStringSubmatch(string(page), -1) {
+		if _, twice := cells[m[1]]; twice {
+			t.Errorf("%s has two rows", m[1])
+		}
+		cells[m[1]] = m[2]
+	}
+	for series, last := range map[string]int{"S": 78, "W": 40, "B": 70, "H": 30, "Q": 44} {
+		for i := 1; i <= last; i++ {
+			number := series + strconv.Itoa(i)
+			cell, ok := cells[number]
+			tests := name.FindAllStringSubmatch(cell, -1)
+			switch {
+			case !ok:
+				t.Errorf("%s has no row", number)
+			case strings.HasPrefix(cell, "not promised: "):
+				without++
+			case len(tests) == 0:
+				t.Errorf("%s has no test", number)
+			}
+			place := ""
+			for _, m := range tests {
+				test := m[1]
+				if dir, rest, ok := strings.Cut(test, ": "); ok {
+					place, test = dir, rest
+				}
+				if !regexp.MustCompile(`\b` + number + `\b`).MatchString(textOfTest(sourceOf(t, source, place), test)) {
+					t.Errorf("%s: %s in %s does not name it", number, test, place)
+				}
+			}
+		}
+	}
+	if without > 3 {
+		t.Errorf("%d numbers are not promised: write tests", without)
+	}
+}
+
+// textOfTest is the text of a test function or of the line of a case, with the comment above it.
+func textOfTest(source, name string) string {
+	var b strings.Builder
+	for _, sign := range []string{"func " + name + "(", `"` + name + `":`, `Name: "` + name + `"`, `{"` + name + `",`} {
+		for at := 0; ; at++ {
+			i := strings.Index(source[at:], sign)
+			if i < 0 {
+				break
+			}
+			at += i
+			begin, end := strings.LastIndexByte(source[:at], '\n')+1, "\n"
+			for begin > 0 {
+				above := strings.LastIndexByte(source[:begin-1], '\n') + 1
+				if !strings.HasPrefix(strings.TrimSpace(source[above:begin]), "//") {
+					break
+				}
+				begin = above
+			}
+			if strings.HasPrefix(sign, "func ") {
+				end = "\n}\n"
+			}
+			text, _, _ := strings.Cut(source[at:], end)
+			b.WriteString(source[begin:at] + text + "\n")
+		}
+	}
+	return b.String()
+}
+
+// TestNotice: NOTICE acknowledges each system that Swarmiji follows, and copies none (S77, W40).
+func TestNotice(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(rootDir, "NOTICE"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, system := range []string{"Swarmiji", "Celery", "die-roboter", "Octobot", "Resque", "WorkKit", "Bedrock::Jobs", "hworker", "hipq"} {
+		if !strings.Contains(string(text), "\n  "+system) {
+			t.Errorf("NOTICE does not acknowledge %s", system)
+		}
+	}
+}
+
 // hasTest reports whether a package has a test function or a case of this name.
 func hasTest(t *testing.T, source map[string]string, place, name string) bool {
+	t.Helper()
+	text := sourceOf(t, source, place)
+	return strings.Contains(text, "func "+name+"(") || strings.Contains(text, `"`+name+`"`)
+}
+
+// sourceOf returns the Go files of a package, joined; source holds those that were read before.
+func sourceOf(t *testing.T, source map[string]string, place string) string {
 	t.Helper()
 	text, ok := source[place]
 	if !ok {
@@ -61,5 +156,5 @@ func hasTest(t *testing.T, source map[string]string, place, name string) bool {
 		text = b.String()
 		source[place] = text
 	}
-	return strings.Contains(text, "func "+name+"(") || strings.Contains(text, `"`+name+`"`)
+	return text
 }

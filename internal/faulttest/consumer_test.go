@@ -14,6 +14,7 @@ import (
 // ackTime is how long before its death a process may have finished a task whose acknowledgement died with it.
 const ackTime = 500 * time.Millisecond
 
+// Promises: S24.
 func TestKilledConsumerLosesNothing(t *testing.T) {
 	each(t, func(t *testing.T, e *engine) {
 		f := newFleet(t, e.require(t).URL())
@@ -127,6 +128,7 @@ func TestTaskLongerThanTheGraceRunsElsewhere(t *testing.T) {
 	})
 }
 
+// Promises: S24.
 func TestAtMostOnceNeverStartsTwice(t *testing.T) {
 	each(t, func(t *testing.T, e *engine) {
 		node := e.require(t)

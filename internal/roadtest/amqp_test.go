@@ -18,6 +18,7 @@ import (
 )
 
 // TestRoadOverRabbitMQ: tasks, results and events all over one server, through a proxy that can cut connections.
+// Promises: S6.
 func TestRoadOverRabbitMQ(t *testing.T) {
 	rabbit := testserver.RequireRabbit(t)
 	noLeaks(t)

@@ -66,6 +66,7 @@ func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // TestMatrix: any broker works with any result store and any event bus. Each broker meets each store in a cell; the buses
 // take turns.
+// Promises: S5, S8.
 func TestMatrix(t *testing.T) {
 	rabbit, redis, nats := testserver.RequireRabbit(t), testserver.RequireRedis(t), testserver.RequireNATS(t)
 	noLeaks(t)
@@ -85,6 +86,7 @@ func TestMatrix(t *testing.T) {
 }
 
 // Results in SQL are those of no broker, and go with any: here each database with one.
+// Promises: S5.
 func TestMatrixSQL(t *testing.T) {
 	redis, postgres := testserver.RequireRedis(t), testserver.RequirePostgres(t)
 	noLeaks(t)

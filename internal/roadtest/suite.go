@@ -17,59 +17,86 @@ func Run(t *testing.T, open Open) {
 		queues bool // needs a broker in which tasks wait
 		fn     func(t *testing.T, open Open)
 	}{
+		// Promises: S2, S3, S26.
 		{"TypedResult", false, testTypedResult},
 		{"Wrapped", false, testWrapped},
 		{"Failure", false, testFailure},
 		{"BadArgs", false, testBadArgs},
 		{"Panic", false, testPanic},
 		{"Goexit", false, testGoexit},
+		// Promises: S55.
 		{"RequestInContext", false, testRequestInContext},
+		// Promises: S12, S13, S23.
 		{"MetadataPrecedence", false, testMetadataPrecedence},
+		// Promises: S21.
 		{"IgnoreResult", false, testIgnoreResult},
 		{"SubmitAll", false, testSubmitAll},
 		{"NamesAreChecked", false, testNamesAreChecked},
 		{"TooLarge", false, testTooLarge},
 		{"SendMiddleware", false, testSendMiddleware},
 		{"NoResultStore", false, testNoResultStore},
+		// Promises: S20, S23.
 		{"TimeLimit", false, testTimeLimit},
+		// Promises: S20.
 		{"StuckHandlers", false, testStuckHandlers},
 		{"StuckHoldsNothing", true, testStuckHoldsNothing},
 		{"RateLimit", false, testRateLimit},
 		{"ManyOnce", false, testManyOnce},
+		// Promises: S25, S64, S66, S67.
 		{"Successors", false, testSuccessors},
+		// Promises: S14, S63.
 		{"Chain", false, testChain},
+		// Promises: S63.
 		{"ChainFails", false, testChainFails},
 		{"StepIsRetried", false, testStepIsRetried},
 		{"StepArguments", false, testStepArguments},
 		{"StepNumbers", false, testStepNumbers},
+		// Promises: S14, S68.
 		{"Group", false, testGroup},
+		// Promises: S14.
 		{"Chord", false, testChord},
 		{"ChordPolicies", false, testChordPolicies},
+		// Promises: S64.
 		{"NestedWorkflow", false, testNestedWorkflow},
 		{"Stream", false, testStream},
 		{"ForgottenGroup", true, testForgottenGroup},
 		{"MembersThatNeverRun", true, testMembersThatNeverRun},
 		{"GroupsNeedAGatherer", false, testGroupsNeedAGatherer},
+		// Promises: S27, S28, S29, S30, S31, S32, S33, S34, S37.
 		{"Events", false, testEvents},
 		{"ExpiredEvent", true, testExpiredEvent},
 		{"Heartbeats", false, testHeartbeats},
+		// Promises: S56.
 		{"RetryByHand", false, testRetryByHand},
+		// Promises: S16, S59.
 		{"RetryLimit", false, testRetryLimit},
+		// Promises: S17.
 		{"RetryMiddleware", false, testRetryMiddleware},
 		{"RetryPolicy", false, testRetryPolicy},
+		// Promises: S58.
 		{"RetryHandler", false, testRetryHandler},
+		// Promises: S56.
 		{"RetryQueue", false, testRetryQueue},
 		{"RetryBudget", false, testRetryBudget},
+		// Promises: S60.
 		{"RetryOutlivesConsumer", true, testRetryOutlivesConsumer},
+		// Promises: S71.
 		{"Hooks", false, testHooks},
+		// Promises: S72.
 		{"HookVeto", false, testHookVeto},
 		{"HookPanic", false, testHookPanic},
 		{"Snooze", false, testSnooze},
+		// Promises: S11, S15.
 		{"UnknownTask", false, testUnknownTask},
+		// Promises: S11.
 		{"UnknownThenDeployed", true, testUnknownThenDeployed},
+		// Promises: S24, S54.
 		{"AtMostOnce", false, testAtMostOnce},
+		// Promises: S9.
 		{"RawBytes", false, testRawBytes},
+		// Promises: S9, S22.
 		{"RawContentTypes", true, testRawContentTypes},
+		// Promises: S9.
 		{"JSONByHand", false, testJSONByHand},
 		{"RetryAtMaxBody", false, testRetryAtMaxBody},
 		{"ResultTooLarge", false, testResultTooLarge},
@@ -81,13 +108,16 @@ func Run(t *testing.T, open Open) {
 		{"StopForced", true, testStopForced},
 		{"StopGivesBack", true, testStopGivesBack},
 		{"Kill", true, testKill},
+		// Promises: S51.
 		{"Prefetch", true, testPrefetch},
 		{"Reserved", true, testReserved},
+		// Promises: S52.
 		{"OneEach", true, testOneEach},
 		{"QueuedBeforeConsumer", true, testQueuedBeforeConsumer},
 		{"Expired", true, testExpired},
 		{"Delayed", true, testDelayed},
 		{"WrongClock", true, testWrongClock},
+		// Promises: S48.
 		{"NoSuchQueue", true, testNoSuchQueue},
 		{"Unreadable", true, testUnreadable},
 		{"Poison", true, testPoison},
@@ -115,12 +145,14 @@ func Run(t *testing.T, open Open) {
 		{"Sealed", false, testSealed},
 		{"SealedWorkflow", false, testSealedWorkflow},
 		{"KeyRotation", true, testKeyRotation},
+		// Promises: S8.
 		{"CompressedRoad", false, testCompressedRoad},
 		{"PendingOfNobody", false, testPendingOfNobody},
 		{"WorkflowIDs", false, testWorkflowIDs},
 		{"FailedStep", false, testFailedStep},
 		{"IgnoredByConsumer", false, testIgnoredByConsumer},
 		{"StoredElsewhere", false, testStoredElsewhere},
+		// Promises: S22.
 		{"UnknownCompression", true, testUnknownCompression},
 		{"CompressedByDefault", false, testCompressedByDefault},
 		{"ParkedIsTold", true, testParkedIsTold},
@@ -138,9 +170,12 @@ func Run(t *testing.T, open Open) {
 		{"DeferredMany", false, testDeferredMany},
 		{"RevokedDeferred", false, testRevokedDeferred},
 		{"RevokedWhileDown", true, testRevokedWhileDown},
+		// Promises: S33, S70.
 		{"RevokedBetweenRetries", true, testRevokedBetweenRetries},
 		{"RevokedUnheard", false, testRevokedUnheard},
+		// Promises: S70.
 		{"RevokedRunning", false, testRevokedRunning},
+		// Promises: S70.
 		{"RevokedDelayed", true, testRevokedDelayed},
 		{"RevokedBySelector", true, testRevokedBySelector},
 	} {

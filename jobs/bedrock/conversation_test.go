@@ -68,6 +68,7 @@ func conversations() map[string][]step {
 		step{req("FinishJob | jobID: 2"), ok},
 		step{req("QueryJob | jobID: 2"), unknownJ})
 	return map[string][]step{
+		// Promises: B69.
 		"retryAfter": retried,
 		"what is shown of retryAfter": {
 			{req("CreateJob | name: foo | retryAfter: +5 MINUTES | repeat: SCHEDULED, +1 DAY | firstRun: 2020-01-01 | data: {\"a\":1.50}"), created(1)},
@@ -96,6 +97,7 @@ func conversations() map[string][]step {
 			{req("FinishJob | jobID: 2"), "405 Can only retry/finish child job when parent is PAUSED"},
 			{req("RetryJob | jobID: 2"), "405 Can only retry/finish child job when parent is PAUSED"},
 		}...),
+		// Promises: B1, B24, B60, B65, B25.
 		"CreateJob: what is missing or malformed": {
 			{req("CreateJob"), "402 Missing name"},
 			{req("CreateJob | name:"), "402 Missing name"},
@@ -125,6 +127,7 @@ func conversations() map[string][]step {
 			{req("CreateJob | name: foo | sequentialKey: k | parentJobID: 9"), "402 Malformed sequentialKey"},
 			{req("GetJob | name: *"), noJob},
 		},
+		// Promises: B1, B10, B23, B25, B26, B27, B28, B70.
 		"CreateJob: what is accepted": {
 			{req("createjob | NAME: " + text255), created(1)},
 			{req("CreateJob | name: foo | data: [] | firstRun: 2030-01-02 | jobPriority: 850 | writeConsistency: ASYNC | idempotent:"), created(2)},
@@ -136,6 +139,7 @@ func conversations() map[string][]step {
 			{req("CreateJob | name: '; DROP TABLE jobs; --"), created(5)},
 			{req("GetJob | name: ' OR 1=1 --"), noJob},
 		},
+		// Promises: B3.
 		"CreateJob: unique": {
 			{req("CreateJob | name: foo | unique: true | data: {\"a\":1,\"b\":2}"), created(1)},
 			{req("CreateJob | name: foo | unique: true | data: {\"b\":2,\"a\":1}"), created(1)},
@@ -145,6 +149,7 @@ func conversations() map[string][]step {
 			{req("QueryJob | jobID: 1"), stored(1, "foo", "QUEUED", `{"a":1,"c":3}`)},
 			{req("CreateJob | name: foo | unique: false"), created(2)},
 		},
+		// Promises: B2.
 		"CreateJobs": {
 			{req("CreateJobs"), "401 Invalid JSON"},
 			{req("CreateJobs | jobs: {}"), "401 Invalid JSON"},
@@ -162,6 +167,7 @@ func conversations() map[string][]step {
 				`{"created":T,"data":{},"jobID":1,"lastRun":T,"name":"a","nextRun":T,"priority":500,"repeat":"","retryAfter":""},` +
 				`{"created":T,"data":{"y":"\u0041"},"jobID":3,"lastRun":T,"name":"c","nextRun":T,"priority":500,"repeat":"","retryAfter":""}]}`},
 		},
+		// Promises: B4, B5, B7, B29, B33.
 		"GetJob": {
 			{req("GetJob"), "402 Missing name"},
 			{req("GetJob | name: foo | numResults: 1"), "402 Cannot use numResults with GetJob; try GetJobs"},
@@ -187,6 +193,7 @@ func conversations() map[string][]step {
 			{req("CreateJob | name: later | firstRun: 2199-01-01"), created(4)},
 			{req("GetJob | name: later"), noJob},
 		},
+		// Promises: B9.
 		"GetJobs": {
 			{req("GetJobs | name: foo"), "402 Missing numResults"},
 			{req("GetJobs | name: foo | numResults: many"), "402 Malformed numResults"},
@@ -197,12 +204,14 @@ func conversations() map[string][]step {
 			{req("CreateJob | name: foo"), created(1)},
 			{req("GetJobs | name: foo | numResults: 1000000"), ok + ` {"jobs":[` + gotFoo + `]}`},
 		},
+		// Promises: B69.
 		"mocked jobs": {
 			{req("CreateJob | name: foo | mockRequest: true"), created(1)},
 			{req("GetJob | name: foo"), noJob},
 			{req("GetJobs | name: foo | numResults: 5 | getMockedJobs: true"), `200 OK {"jobs":[{"created":T,"data":{"mockRequest":true},"jobID":1,"lastRun":T,"name":"foo","nextRun":T,"priority":500,"repeat":"","retryAfter":""}]}`},
 			{req("CreateJob | name: c | parentJobID: 1"), "405 Parent and child jobs must have matching mockRequest setting"},
 		},
+		// Promises: B10.
 		"QueryJob": {
 			{req("QueryJob"), "402 Missing jobID"},
 			{req("QueryJob | jobID: x"), "402 Malformed jobID"},
@@ -211,6 +220,7 @@ func conversations() map[string][]step {
 			{req("QueryJob | jobID: 1"), unknownJ},
 			{req("QueryJob | jobID: 9007199254740993"), unknownJ},
 		},
+		// Promises: B11, B34, B35, B36.
 		"UpdateJob": {
 			{req("UpdateJob | data: {}"), "402 Missing jobID"},
 			{req("UpdateJob | jobID: 1"), "402 Missing data"},
@@ -229,6 +239,7 @@ func conversations() map[string][]step {
 			{req("UpdateJob | jobID: 1 | data: {\"v\":3} | shouldClearRepeat: 1"), ok},
 			{req("QueryJob | jobID: 1"), ran(1, "foo", "RUNNING", `{"v":3}`)},
 		},
+		// Promises: B12, B37.
 		"FinishJob": {
 			{req("FinishJob"), "402 Missing jobID"},
 			{req("FinishJob | jobID: 1"), unknownJ},
@@ -240,6 +251,7 @@ func conversations() map[string][]step {
 			{req("QueryJob | jobID: 1"), unknownJ},
 			{req("FinishJob | jobID: 1"), unknownJ},
 		},
+		// Promises: B12, B37, B38, B39, B40.
 		"FinishJob: repeated": {
 			{req("CreateJob | name: foo | repeat: finished, +1 minute"), created(1)},
 			{req("GetJob | name: foo"), strings.Replace(ok+" "+gotFoo, `"repeat":""`, `"repeat":"finished, +1 minute"`, 1)},
@@ -251,6 +263,7 @@ func conversations() map[string][]step {
 			{req("FinishJob | jobID: 1 | data: {\"delete\":\"true\"}"), ok},
 			{req("QueryJob | jobID: 1"), unknownJ},
 		},
+		// Promises: B13, B42, B43, B44, B45, B46, B47, B48.
 		"RetryJob": {
 			{req("RetryJob"), "402 Missing jobID"},
 			{req("RetryJob | jobID: 1"), unknownJ},
@@ -281,6 +294,7 @@ func conversations() map[string][]step {
 			{req("RetryJob | jobID: 1 | nextRun: 2020-01-01 | ignoreRepeat: true"), ok},
 			{req("GetJob | name: bar | jobPriority: 250"), `200 OK {"created":T,"data":{},"jobID":1,"lastRun":T,"name":"bar","nextRun":T,"priority":250,"repeat":"finished, +1 DAY","retryAfter":""}`},
 		},
+		// Promises: B14, B36.
 		"FailJob": {
 			{req("FailJob"), "402 Missing jobID"},
 			{req("FailJob | jobID: 1"), unknownJ},
@@ -293,6 +307,7 @@ func conversations() map[string][]step {
 			{req("GetJob | name: foo"), noJob},
 			{req("DeleteJob | jobID: 1"), ok},
 		},
+		// Promises: B15, B41.
 		"DeleteJob": {
 			{req("DeleteJob"), "402 Missing jobID"},
 			{req("DeleteJob | jobID: 1"), unknownJ},
@@ -303,6 +318,7 @@ func conversations() map[string][]step {
 			{req("GetJob | name: foo"), strings.Replace(ok+" "+gotFoo, `"jobID":1`, `"jobID":2`, 1)},
 			{req("DeleteJob | jobID: 2"), "405 Can't delete a RUNNING job"},
 		},
+		// Promises: B17.
 		"RequeueJobs": {
 			{req("RequeueJobs"), "402 Missing jobIDs"},
 			{req("RequeueJobs | jobIDs: a"), "402 Malformed jobIDs"},
@@ -317,6 +333,7 @@ func conversations() map[string][]step {
 			{req("RequeueJobs | jobIDs: 2 | name: bar"), ok},
 			{req("GetJob | name: bar"), strings.NewReplacer(`"jobID":1`, `"jobID":2`, "foo", "bar").Replace(ok + " " + gotFoo)},
 		},
+		// Promises: B69.
 		"children": append(child[:len(child):len(child)], []step{
 			{req("QueryJob | jobID: 2"), stored(2, "c", "PAUSED", `{"c":2}`)},
 			{req("CreateJob | name: g | parentJobID: 2"), "405 Cannot create grandchildren"},
@@ -337,6 +354,7 @@ func conversations() map[string][]step {
 			{req("CreateJob | name: q"), created(4)},
 			{req("CreateJob | name: x | parentJobID: 4"), "405 Can only create child job when parent is RUNNING, RUNQUEUED or PAUSED"},
 		}...),
+		// Promises: B16, B69.
 		"CancelJob": append(paused[:len(paused):len(paused)], []step{
 			{req("CancelJob"), "402 Missing jobID"},
 			{req("CancelJob now | jobID: 2"), "430 Unrecognized command"},
@@ -348,6 +366,7 @@ func conversations() map[string][]step {
 			{req("QueryJob | jobID: 2"), stored(2, "c", "CANCELLED", `{"c":2}`)},
 			{req("GetJob | name: p"), `200 OK {"cancelledChildJobs":[{"data":{"c":2},"jobID":2}],"created":T,"data":{"p":1},"finishedChildJobs":[],"jobID":1,"lastRun":T,"name":"p","nextRun":T,"priority":500,"repeat":"","retryAfter":""}`},
 		}...),
+		// Promises: B63, B66.
 		"sequentialKey": {
 			{req("CreateJob | name: s | sequentialKey: k | data: {\"n\":1}"), created(1)},
 			{req("CreateJob | name: s | sequentialKey: k | data: {\"n\":2}"), created(2)},
@@ -359,6 +378,7 @@ func conversations() map[string][]step {
 			{req("FinishJob | jobID: 1"), ok},
 			{req("GetJob | name: s"), `200 OK {"created":T,"data":{"n":2},"jobID":2,"lastRun":T,"name":"s","nextRun":T,"priority":500,"repeat":"","retryAfter":""}`},
 		},
+		// Promises: B18, B67.
 		"Query": {
 			{req("Query"), "402 Missing query"},
 			{req("Query | query: select * from jobs;"), "200 OK []"},

@@ -229,6 +229,7 @@ func (l *ledger) judge(t *testing.T, file string) {
 }
 
 // TestKilled kills the server again and again: what it has answered with 200 is there, and nothing is handed out twice that should not be.
+// Promises: B68.
 func TestKilled(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "jobs.db")
 	c := startChild(t, file, "127.0.0.1:0")
@@ -271,6 +272,7 @@ func TestKilled(t *testing.T) {
 }
 
 // TestOnceEachOnDisk: 32 clients take what there is, each job once.
+// Promises: B30.
 func TestOnceEachOnDisk(t *testing.T) {
 	n := 10_000
 	if raced {

@@ -38,6 +38,7 @@ func readAll(src io.Reader, limit limits) (all []read, rd *reader, err error) {
 
 var some = limits{head: 64 << 10, body: 64 << 10}
 
+// Promises: B20, B21, B22.
 func TestReader(t *testing.T) {
 	foo := read{Line: "GetJob", Headers: map[string]string{"name": "foo"}}
 	with := func(body string) read {

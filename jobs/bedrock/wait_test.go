@@ -43,6 +43,7 @@ func wantState(t *testing.T, s *serving, id jobs.ID, state jobs.State) {
 }
 
 // TestWait: who waits is answered when a job has been made, was put back, promoted, or has become due.
+// Promises: B7, B31.
 func TestWait(t *testing.T) {
 	for name, c := range map[string]struct {
 		before []string
@@ -73,6 +74,7 @@ func TestWait(t *testing.T) {
 }
 
 // TestWaitForOne: of many who wait one gets a job, and the others their timeout.
+// Promises: B8.
 func TestWaitForOne(t *testing.T) {
 	s := jobsServer(t, Config{})
 	var group sync.WaitGroup
@@ -99,6 +101,7 @@ func TestWaitForOne(t *testing.T) {
 }
 
 // TestWaitsNotTooShort: the timeout is not over before it is.
+// Promises: B32.
 func TestWaitsNotTooShort(t *testing.T) {
 	s := jobsServer(t, Config{})
 	c := dial(t, s.addr)
@@ -176,6 +179,7 @@ func TestStopEndsWaits(t *testing.T) {
 }
 
 // TestGone: a job whose client has gone goes back; one that its client has read does not.
+// Promises: B8.
 func TestGone(t *testing.T) {
 	const get = "GetJob\nname: foo\n\n"
 	reset := func(c *client) { _ = c.Conn.(*net.TCPConn).SetLinger(0); _ = c.Close() }
@@ -290,6 +294,7 @@ func TestGoneAtRandom(t *testing.T) {
 }
 
 // TestOnceEach: many clients get each job once.
+// Promises: B30.
 func TestOnceEach(t *testing.T) {
 	s := jobsServer(t, Config{})
 	const clients, n = 32, 2000

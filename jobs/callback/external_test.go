@@ -338,6 +338,7 @@ const typeName = "print"
 
 // TestExternalService has a service answer a few hundred jobs in every way that there is: by HTTP and by message, at once, early, late, twice, never and wrong. Each job ends as its
 // fate says, and all counters add up.
+// Promises: Q1.
 func TestExternalService(t *testing.T) {
 	for _, road := range []struct {
 		name, store, broker string

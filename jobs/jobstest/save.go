@@ -48,6 +48,7 @@ func saveCases() []testCase {
 	}
 	return []testCase{
 		{
+			// Promises: Q43.
 			Area: "save", Name: "all fields",
 			Explain: "A store keeps the fields of a job as they are: those that are empty, too, and the data byte for byte.",
 			Run: func(w *world) {

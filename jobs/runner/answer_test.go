@@ -409,6 +409,7 @@ func TestTypeKeys(t *testing.T) {
 }
 
 // TestQueueRetryAtWindow: a retry waits for the job's window, and holds no place in the meantime.
+// Promises: Q35, Q36.
 func TestQueueRetryAtWindow(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) { // it is midnight
 		d := newDiary()
@@ -460,6 +461,7 @@ func TestQueueSequence(t *testing.T) {
 }
 
 // TestQueueStandby: one runner of a queue is at work, the other one takes over when it stops.
+// Promises: Q42.
 func TestQueueStandby(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		var by [2]atomic.Int64
@@ -513,6 +515,7 @@ func TestQueueUnknownName(t *testing.T) {
 }
 
 // TestQueueDispatch: jobs of a queue that are dispatched hold their place until the end of their task is recorded.
+// Promises: Q23.
 func TestQueueDispatch(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		road := memoryRoad(t)
@@ -617,6 +620,7 @@ func TestManyAwait(t *testing.T) {
 }
 
 // TestQueueGoesOn: the end of a job by its answer, in whatever process, has the next one start at once.
+// Promises: Q23.
 func TestQueueGoesOn(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		d := newDiary()

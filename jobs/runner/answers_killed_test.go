@@ -140,6 +140,7 @@ func (b *orderBook) answer(key string) {
 
 // TestAnswersKilled kills runners of a queue with SIGKILL while their requests are sent, answered and looked at, in a database that they share. No job is lost,
 // every request is sent at least once, and each job comes to one end.
+// Promises: Q37.
 func TestAnswersKilled(t *testing.T) {
 	t.Parallel()
 	t.Run("sqlite", func(t *testing.T) {

@@ -516,6 +516,7 @@ func TestRunnerWorkersAndOrder(t *testing.T) {
 }
 
 // TestRunnerAStoreThatIsAway: nothing is lost, and nothing runs twice that was able to say that it has ended.
+// Promises: Q41.
 func TestRunnerAStoreThatIsAway(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		gate := &gate{Store: s.store}

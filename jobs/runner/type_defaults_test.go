@@ -11,6 +11,7 @@ import (
 )
 
 // TestTypeDefaultsReachJobsMadeByName: what a type that a runner of the service knows says of its jobs holds for those that are made without it, where their Spec says nothing (Q44).
+// Promises: Q14.
 func TestTypeDefaultsReachJobsMadeByName(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		kind := shipping(func(ctx, parcelOf) error { return nil })

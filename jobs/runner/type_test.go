@@ -173,6 +173,7 @@ func (o *outside) kind(name string, hasResponse, hasRetry bool) runner.Type[cour
 }
 
 // TestTypeCourses tries every outcome of the functions with every answer, in a queue and in none.
+// Promises: Q2, Q13.
 func TestTypeCourses(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		o := &outside{s: s}

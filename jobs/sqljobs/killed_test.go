@@ -137,6 +137,7 @@ func (p *process) said() []string {
 
 // Three processes share a database, and one of them is killed by SIGKILL and replaced. Whatever was confirmed is there, each job comes to
 // its end once, and only what the killed one held runs again, under another token.
+// Promises: Q8.
 func TestKilled(t *testing.T) {
 	each(t, func(t *testing.T, dsn string) {
 		all := []*process{start(t, dsn), start(t, dsn), start(t, dsn)}

@@ -64,6 +64,7 @@ func postgresHarness(t testing.TB) *jobstest.Harness {
 	}
 }
 
+// Promises: Q43.
 func TestStore(t *testing.T)         { jobstest.Run(t, liteHarness) }
 func TestStorePostgres(t *testing.T) { jobstest.Run(t, postgresHarness) }
 

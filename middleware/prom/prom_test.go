@@ -83,6 +83,7 @@ func values(families map[string]*dto.MetricFamily) map[string]float64 {
 
 // TestScrapeAfterRuns runs tasks that succeed, are retried and fail, leaves some in a queue, and compares what a scraper
 // reads with what happened.
+// Promises: S74.
 func TestScrapeAfterRuns(t *testing.T) {
 	registry := metrics.NewRegistry()
 	page := httptest.NewServer(prom.Handler(registry))

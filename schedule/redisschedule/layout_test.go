@@ -102,6 +102,7 @@ func (s *server) until(what string, cond func() bool) {
 }
 
 // TestPublishedLayout: what we write is what WorkKit published, key by key and byte by byte, and nothing else.
+// Promises: W11, W12, W14.
 func TestPublishedLayout(t *testing.T) {
 	s := newServer(t)
 	store := s.store(redisschedule.Config{Clock: func() time.Time { return time.Date(2014, 2, 28, 12, 0, 0, 0, time.UTC) }})
@@ -200,6 +201,7 @@ func TestMembersOfNothing(t *testing.T) {
 }
 
 // TestMembersAtRestAndHeld: a claim is a second member that names its tick, and reads as an entry to others.
+// Promises: W14.
 func TestMembersAtRestAndHeld(t *testing.T) {
 	s := newServer(t)
 	store := s.store(redisschedule.Config{})

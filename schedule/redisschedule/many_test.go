@@ -15,6 +15,7 @@ import (
 var work = task.New[int, task.None]("work")
 
 // TestFiveListeners: 10,000 entries (fewer with the race detector) that are due together are each run once, by one of five, and nothing of them is left.
+// Promises: W2.
 func TestFiveListeners(t *testing.T) {
 	const entries = many
 	s := newServer(t)

@@ -15,6 +15,7 @@ import (
 func addCases() []testCase {
 	return []testCase{
 		{
+			// Promises: W20.
 			Area: "add", Name: "an entry as it was",
 			Explain: "A store keeps the bytes of a payload as they are, since their hash is the entry's name and others may read them.",
 			Run: func(w *world) {
@@ -33,6 +34,7 @@ func addCases() []testCase {
 			},
 		},
 		{
+			// Promises: W15.
 			Area: "add", Name: "the same content once",
 			Explain: "Adding what is there changes nothing, not even its time: programs add their schedules at each start.",
 			Run: func(w *world) {

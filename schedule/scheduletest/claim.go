@@ -12,6 +12,7 @@ import (
 func claimCases() []testCase {
 	return []testCase{
 		{
+			// Promises: W17.
 			Area: "claim", Name: "one of many",
 			Explain: "Of all who claim a tick one gets it.",
 			Run: func(w *world) {
@@ -60,6 +61,7 @@ func claimCases() []testCase {
 			},
 		},
 		{
+			// Promises: W21, W26.
 			Area: "claim", Name: "a recurring entry goes on",
 			Explain: "The claim gives the entry its next time in the same step: a crash right after it loses no later run.",
 			Run: func(w *world) {

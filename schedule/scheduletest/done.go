@@ -9,6 +9,7 @@ import (
 func doneCases() []testCase {
 	return []testCase{
 		{
+			// Promises: W23, W27.
 			Area: "done", Name: "nothing is left of a one-shot",
 			Explain: "After the last run the entry is gone, so that the same can be added again; a run that is not the last leaves it.",
 			Run: func(w *world) {

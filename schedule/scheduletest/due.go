@@ -10,6 +10,7 @@ import (
 func dueCases() []testCase {
 	return []testCase{
 		{
+			// Promises: W10.
 			Area: "due", Name: "in the order of time",
 			Explain: "Those that are due for longest come first, up to max, and all stay in place: nobody loses what he was only shown.",
 			Run: func(w *world) {
@@ -38,6 +39,7 @@ func dueCases() []testCase {
 			},
 		},
 		{
+			// Promises: W24.
 			Area: "due", Name: "equal times",
 			Explain: "Entries that are due at the same instant are each due, and each is claimed by itself.",
 			Run: func(w *world) {
@@ -55,6 +57,7 @@ func dueCases() []testCase {
 			},
 		},
 		{
+			// Promises: W18, W19, W25.
 			Area: "due", Name: "never early",
 			Explain: "A tick is not due before its instant on the store's clock, and is due not long after.",
 			Run: func(w *world) {
@@ -94,6 +97,7 @@ func dueCases() []testCase {
 			},
 		},
 		{
+			// Promises: W36.
 			Area: "due", Name: "one clock",
 			Explain: "All processes see the time of the store, which goes on.",
 			Run: func(w *world) {

@@ -80,6 +80,7 @@ func closeCases() []testCase {
 func faultCases() []testCase {
 	return []testCase{
 		{
+			// Promises: W39.
 			Area: "fault", Name: "a severed connection",
 			Explain: "A store outlives lost connections: a call fails with ErrUnavailable or waits within its ctx, and can be made again.",
 			Needs:   []need{needsSever},
@@ -117,6 +118,7 @@ func faultCases() []testCase {
 			},
 		},
 		{
+			// Promises: W38.
 			Area: "fault", Name: "a restart",
 			Explain: "What a durable store has confirmed is there after the server's end: entries, claims, pauses, what is carried.",
 			Needs:   []need{needsRestart, needsDurable},
@@ -143,6 +145,7 @@ func faultCases() []testCase {
 			},
 		},
 		{
+			// Promises: W39.
 			Area: "fault", Name: "no server",
 			Explain: "Without a server a call ends with its ctx, with that error or ErrUnavailable; when the server is back the same store works again.",
 			Needs:   []need{needsDown},

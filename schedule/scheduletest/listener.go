@@ -74,6 +74,7 @@ func (w *world) say(s *schedule.Schedule, when schedule.When, what string) sched
 func listenerCases() []testCase {
 	return []testCase{
 		{
+			// Promises: W5.
 			Area: "listener", Name: "entries for now run in their order",
 			Explain: "A schedule can be used as a plain queue: what is added for now runs in the order in which it was added.",
 			Run: func(w *world) {

@@ -121,6 +121,7 @@ func TestMemory(t *testing.T) {
 }
 
 // Schedules of one database do not see each other.
+// Promises: W1.
 func TestNamesAreApart(t *testing.T) {
 	dsn := fileURL(t)
 	a, b := open(t, sqlschedule.Config{URL: dsn, Name: "a"}), open(t, sqlschedule.Config{URL: dsn})
