@@ -9,7 +9,6 @@ import (
 	"github.com/swarmiji/swarmiji/internal/errand"
 	"github.com/swarmiji/swarmiji/jobs/internal/rules"
 	"github.com/swarmiji/swarmiji/jobs/internal/txn"
-	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -250,11 +249,11 @@ func (s *Service) answerNoJob(ctx context.Context, t *txn.Step, a *Answer) (Rece
 	if d != nil && d.Open() {
 		return s.answerTask(ctx, t, d, a)
 	}
-	last, err := s.newestOver(ctx, t, a)
+	last, err := t.Tx.LastOver(ctx, a.Name, a.Key)
 	if err != nil {
 		return Receipt{}, err
 	}
-	switch {
+	switch last = t.LastOver(a.Name, a.Key, last); {
 	case last != nil && last.Phase == Answered:
 		return Receipt{Kind: Duplicate, Job: last.ID}, nil
 	case d != nil && d.Answered():
@@ -265,23 +264,4 @@ func (s *Service) answerNoJob(ctx context.Context, t *txn.Step, a *Answer) (Rece
 		return Receipt{Kind: Late, Task: d.Task}, nil
 	}
 	return s.keepEarly(ctx, t, a)
-}
-
-// newestOver returns the newest job of a's key that is over, or nil.
-func (s *Service) newestOver(ctx context.Context, t *txn.Step, a *Answer) (last *Row, err error) {
-	p := jobstore.Page{States: []State{Finished, Failed, Cancelled}, Limit: page}
-	for {
-		found, err := t.Tx.OfKey(ctx, a.Name, a.Key, p)
-		if err != nil {
-			return nil, err
-		}
-		if len(found) > 0 {
-			last = &found[len(found)-1]
-		}
-		if len(found) < page {
-			break
-		}
-		p.After = last.ID
-	}
-	return t.LastOver(a.Name, a.Key, last), nil
 }

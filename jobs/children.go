@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"slices"
 
 	"github.com/swarmiji/swarmiji/jobs/internal/txn"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
@@ -55,6 +56,7 @@ func (s *Service) clear(ctx context.Context, t *txn.Step, parent ID) error {
 	})
 }
 
+// eachChild locks the children of some states, page by page, and calls fn with them.
 func (s *Service) eachChild(ctx context.Context, t *txn.Step, parent ID, states []State, fn func([]*Row) error) error {
 	after := ID(0)
 	for {
@@ -62,11 +64,20 @@ func (s *Service) eachChild(ctx context.Context, t *txn.Step, parent ID, states 
 		if err != nil || len(found) == 0 {
 			return err
 		}
-		children := make([]*Row, len(found))
+		ids := make([]ID, len(found))
 		for i := range found {
-			children[i] = &found[i]
+			ids[i] = found[i].ID
 		}
-		after = found[len(found)-1].ID
+		after = ids[len(ids)-1]
+		if found, err = t.Tx.Jobs(ctx, ids...); err != nil {
+			return err
+		}
+		children := make([]*Row, 0, len(found))
+		for i := range found {
+			if slices.Contains(states, found[i].State) {
+				children = append(children, &found[i])
+			}
+		}
 		if err := fn(children); err != nil {
 			return err
 		}

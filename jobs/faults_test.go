@@ -105,8 +105,18 @@ func (t faultyTx) Children(ctx context.Context, parent jobs.ID, p jobstore.Page)
 	return t.find(func() ([]jobs.Row, error) { return t.Tx.Children(ctx, parent, p) })
 }
 
-func (t faultyTx) Expired(ctx context.Context, by time.Time, limit int) ([]jobs.Row, error) {
-	return t.find(func() ([]jobs.Row, error) { return t.Tx.Expired(ctx, by, limit) })
+func (t faultyTx) LastOver(ctx context.Context, name, key string) (*jobs.Row, error) {
+	if err := t.f.call(); err != nil {
+		return nil, err
+	}
+	return t.Tx.LastOver(ctx, name, key)
+}
+
+func (t faultyTx) ExpireJobs(ctx context.Context, by time.Time, limit int) (int, error) {
+	if err := t.f.call(); err != nil {
+		return 0, err
+	}
+	return t.Tx.ExpireJobs(ctx, by, limit)
 }
 
 func (t faultyTx) Due(ctx context.Context, d jobs.Due, limit int) ([]jobs.Row, error) {

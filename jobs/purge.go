@@ -6,35 +6,33 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// purgePage is how many jobs one transaction deletes.
-const purgePage = 500
+// purgePage is how many jobs one transaction deletes, and purgeBytes how many bytes of early answers
+// it reads, and one answer more.
+const (
+	purgePage  = 500
+	purgeBytes = 4 << 20
+)
 
 // Purge deletes jobs and deferrals whose Expires has come, in batches. It returns how many, with an
 // error too. Config.OnAnswer receives the early answers that no job claimed. Any process may call
 // it at any time; runners call it once a minute.
 func (s *Service) Purge(ctx context.Context) (n int, err error) {
 	for {
-		var gone []Row
+		gone := 0
 		err := s.c.Store.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 			now, err := tx.Now(ctx)
 			if err != nil {
 				return err
 			}
-			if gone, err = tx.Expired(ctx, now, purgePage); err != nil || len(gone) == 0 {
-				return err
-			}
-			ids := make([]ID, len(gone))
-			for i := range gone {
-				ids[i] = gone[i].ID
-			}
-			return tx.Delete(ctx, ids...)
+			gone, err = tx.ExpireJobs(ctx, now, purgePage)
+			return err
 		})
 		if err != nil {
 			return n, err
 		}
-		n += len(gone)
-		s.count.purged.Add(int64(len(gone)))
-		if len(gone) < purgePage {
+		n += gone
+		s.count.purged.Add(int64(gone))
+		if gone < purgePage {
 			break
 		}
 	}
@@ -49,7 +47,7 @@ func (s *Service) Purge(ctx context.Context) (n int, err error) {
 			if tasks, err = tx.ExpireDeferrals(ctx, now, purgePage); err != nil {
 				return err
 			}
-			early, err = tx.ExpireEarly(ctx, now, purgePage)
+			early, err = tx.ExpireEarly(ctx, now, purgePage, purgeBytes)
 			return err
 		})
 		if err != nil {
@@ -61,7 +59,7 @@ func (s *Service) Purge(ctx context.Context) (n int, err error) {
 			e := &early[i]
 			s.answered(Answer{Name: e.Name, Key: e.Key, Result: e.Result, Refusal: e.Refusal}, Receipt{Kind: Unknown}, goesOn)
 		}
-		if tasks < purgePage && len(early) < purgePage {
+		if tasks < purgePage && len(early) == 0 {
 			return n, nil
 		}
 	}

@@ -29,8 +29,12 @@ func (s *Service) promote(ctx context.Context, t *txn.Step, key string) error {
 	if err != nil || len(found) == 0 {
 		return err
 	}
-	found[0].State = Queued
-	return t.Save(ctx, &found[0])
+	j, err := t.Tx.Get(ctx, found[0].ID) // it is WAITING still: the key is locked
+	if err != nil {
+		return err
+	}
+	j.State = Queued
+	return t.Save(ctx, &j)
 }
 
 // queue makes j QUEUED, or WAITING if another job has the turn.

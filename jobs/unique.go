@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/swarmiji/swarmiji/jobs/internal/rules"
@@ -19,19 +20,18 @@ func (m *maker) there(ctx context.Context, spec *Spec) (*Row, error) {
 		}
 		for i := range found {
 			if found[i].Mock == spec.Mock && rules.IsUnique(&found[i]) {
-				return m.same(&found[i]), nil
+				if p := m.Parents[found[i].ID]; p != nil { // this transaction has locked it as a parent
+					return p, nil
+				}
+				j, err := m.Tx.Get(ctx, found[i].ID)
+				if errors.Is(err, jobstore.ErrNotFound) || err == nil && j.Name != spec.Name { // since it was found
+					continue
+				}
+				return &j, err
 			}
 		}
 		p.After, p.Limit = found[len(found)-1].ID, page
 	}
-}
-
-// same returns the copy of j that this transaction has locked as a parent, if there is one.
-func (m *maker) same(j *Row) *Row {
-	if p := m.Parents[j.ID]; p != nil {
-		return p
-	}
-	return j
 }
 
 // meet applies a spec to the existing job.

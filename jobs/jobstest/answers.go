@@ -104,7 +104,7 @@ func answerCases() []testCase {
 		},
 		{
 			Area: "answers", Name: "expired early answers",
-			Explain: "ExpireEarly deletes the early answers that have expired, the first ones, at most limit, and returns them.",
+			Explain: "ExpireEarly deletes the early answers that have expired, the first ones, at most limit, and no more behind those that have size bytes together, and returns them.",
 			Run: func(w *world) {
 				s := w.Open()
 				at := w.now(s).Add(-time.Hour)
@@ -113,12 +113,12 @@ func answerCases() []testCase {
 					all = append(all, &jobstore.EarlyAnswer{Name: "n", Key: key, Result: []byte("1"), Expires: at.Add(time.Duration(i) * time.Minute)})
 				}
 				w.update(s, func(ctx context.Context, tx jobstore.Tx) error { return tx.SaveEarly(ctx, all...) })
-				expire := func(limit int, want ...string) {
+				expire := func(limit, size int, want ...string) {
 					w.Helper()
 					var got map[string]bool
 					w.update(s, func(ctx context.Context, tx jobstore.Tx) error {
 						got = map[string]bool{}
-						gone, err := tx.ExpireEarly(ctx, at.Add(2*time.Minute), limit)
+						gone, err := tx.ExpireEarly(ctx, at.Add(2*time.Minute), limit, size)
 						for i := range gone {
 							got[gone[i].Key] = string(gone[i].Result) == "1"
 						}
@@ -132,9 +132,10 @@ func answerCases() []testCase {
 						w.Errorf("expired (-want +got):\n%s", diff)
 					}
 				}
-				expire(2, "c", "a")
-				expire(9, "b")
-				expire(9)
+				expire(9, 1, "c")
+				expire(1, 9, "a")
+				expire(9, 9, "b")
+				expire(9, 9)
 			},
 		},
 		{
@@ -270,7 +271,7 @@ func answerCases() []testCase {
 				for name, write := range map[string]func(ctx context.Context, tx jobstore.Tx) error{
 					"SaveEarly":       func(ctx context.Context, tx jobstore.Tx) error { return tx.SaveEarly(ctx, e) },
 					"DeleteEarly":     func(ctx context.Context, tx jobstore.Tx) error { return tx.DeleteEarly(ctx, "a", "k") },
-					"ExpireEarly":     func(ctx context.Context, tx jobstore.Tx) error { _, err := tx.ExpireEarly(ctx, at, 1); return err },
+					"ExpireEarly":     func(ctx context.Context, tx jobstore.Tx) error { _, err := tx.ExpireEarly(ctx, at, 1, 1); return err },
 					"SaveDeferrals":   func(ctx context.Context, tx jobstore.Tx) error { return tx.SaveDeferrals(ctx, d) },
 					"DeleteDeferrals": func(ctx context.Context, tx jobstore.Tx) error { return tx.DeleteDeferrals(ctx, "t1") },
 					"ExpireDeferrals": func(ctx context.Context, tx jobstore.Tx) error { _, err := tx.ExpireDeferrals(ctx, at, 1); return err },

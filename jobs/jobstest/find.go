@@ -42,12 +42,9 @@ func filter(list []jobs.Row, q *Query) []jobs.Row {
 		if j.ID > q.After && (q.IDs == nil || slices.Contains(q.IDs, j.ID)) && (q.Name == "" || q.Name == j.Name) &&
 			(q.States == nil || slices.Contains(q.States, j.State)) && (q.SequenceKey == "" || q.SequenceKey == j.SequenceKey) &&
 			(q.Parent == 0 || q.Parent == j.Parent) && (q.Queue == "" || q.Queue == j.Queue) && (q.UniqueKey == "" || q.UniqueKey == j.UniqueKey) &&
-			(q.Key == "" || q.Key == j.Key) && (q.Expired.IsZero() || !j.Expires.IsZero() && !j.Expires.After(q.Expired)) {
+			(q.Key == "" || q.Key == j.Key) {
 			out = append(out, j)
 		}
-	}
-	if !q.Expired.IsZero() {
-		slices.SortStableFunc(out, func(a, b jobs.Row) int { return a.Expires.Compare(b.Expires) })
 	}
 	if q.Limit > 0 {
 		out = out[:min(q.Limit, len(out))]
@@ -59,11 +56,10 @@ func findCases() []testCase {
 	return []testCase{
 		{
 			Area: "find", Name: "filters",
-			Explain: "Each method finds what it says: jobs of ids, of an exact name, key, unique key, sequence, queue or parent, all of them, and what has expired by a time. A page has ids above After, one of the states, and the first Limit; the answer is in the order of ids, or of what has expired first.",
+			Explain: "Each method finds what it says: jobs of ids, of an exact name, key, unique key, sequence, queue or parent, and all of them. A page has ids above After, one of the states, and the first Limit; the answer is in the order of ids.",
 			Run: func(w *world) {
 				s := w.Open()
 				list := w.herd(s)
-				at := list[0].Created
 				some := []jobs.ID{list[50].ID, list[3].ID, 4711, list[3].ID, list[20].ID, -1, 0}
 				queries := []Query{
 					{},
@@ -103,10 +99,10 @@ func findCases() []testCase {
 					{Name: "b", UniqueKey: "u"},
 					{Page: jobstore.Page{Limit: 1}, Name: "b", UniqueKey: "k"},
 					{Name: "b", UniqueKey: "K"},
-					{Expired: at},
-					{Expired: at.Add(-3 * time.Second)},
-					{Expired: at.Add(-time.Hour)},
-					{Page: jobstore.Page{Limit: 4}, Expired: at},
+					{Page: jobstore.Page{After: list[20].ID, Limit: 2}, Parent: 300},
+					{Page: jobstore.Page{States: []jobs.State{}}, SequenceKey: "k"},
+					{Page: jobstore.Page{States: []jobs.State{jobs.Running, jobs.Running}, Limit: 2}, SequenceKey: "k"},
+					{Page: jobstore.Page{After: math.MaxInt64}, Name: "b", Key: "k"},
 				}
 				for i, q := range queries {
 					want := filter(list, &q)
@@ -150,7 +146,6 @@ func findCases() []testCase {
 					{Query{Name: "b", Key: "k"}, list[:1]},
 					{Query{Name: "a", Key: "k"}, nil},
 					{Query{Name: "b", UniqueKey: "u"}, list[:1]},
-					{Query{Expired: changed.Created}, list[:1]},
 					{Query{Page: jobstore.Page{States: []jobs.State{jobs.Queued}}}, list[1:]},
 				} {
 					w.wantIDs(w.find(s, c.q), c.want, "%+v", c.q)
@@ -159,7 +154,7 @@ func findCases() []testCase {
 				w.save(s, changed)
 				for what, q := range map[string]Query{
 					"key": {SequenceKey: "k"}, "parent": {Parent: 9}, "queue": {Queue: "q"}, "answer's key": {Name: "b", Key: "k"},
-					"unique key": {Name: "b", UniqueKey: "u"}, "expiry": {Expired: changed.Created},
+					"unique key": {Name: "b", UniqueKey: "u"},
 				} {
 					w.wantIDs(w.find(s, q), nil, "the %s that was taken away", what)
 				}
@@ -167,15 +162,15 @@ func findCases() []testCase {
 		},
 		{
 			Area: "find", Name: "locks what it finds",
-			Explain: "Find locks the jobs it returns, and waits for those that are locked: what a transaction does with them is not overtaken.",
+			Explain: "Jobs locks the jobs it returns, and waits for those that are locked: what a transaction does with them is not overtaken.",
 			Run: func(w *world) {
 				s, other := w.Open(), w.Open()
-				w.save(s, w.job(s, "tick"), w.job(s, "tick"), w.job(s, "tick"))
+				list := ids(w.save(s, w.job(s, "tick"), w.job(s, "tick"), w.job(s, "tick")))
 				all(6, func(i int) {
 					from := []jobs.Store{s, other}[i%2]
 					for range 5 {
 						w.try(from, func(ctx context.Context, tx jobstore.Tx) error {
-							found, err := tx.Named(ctx, "tick", jobstore.Page{States: []jobs.State{jobs.Queued}})
+							found, err := tx.Jobs(ctx, list...)
 							if err != nil {
 								return err
 							}
@@ -198,15 +193,14 @@ func findCases() []testCase {
 		},
 		{
 			Area: "find", Name: "waits for what is locked",
-			Explain: "Find waits for jobs that another transaction has locked, and then judges by what they have become: one that still fits is found, one that fits no more is not.",
+			Explain: "Jobs waits for jobs that another transaction has locked, and returns what they have become.",
 			Run: func(w *world) {
 				s, other := w.Open(), w.Open()
-				q := Query{Page: jobstore.Page{States: []jobs.State{jobs.Queued, jobs.Running}}, SequenceKey: "k"}
 				for _, c := range []struct {
 					becomes jobs.State
 					found   int
-				}{{jobs.Running, 1}, {jobs.Queued, 1}, {jobs.Failed, 0}} {
-					j := w.add(s, "a", func(j *jobs.Row) { j.SequenceKey = "k" })
+				}{{jobs.Running, 1}, {jobs.Queued, 1}, {jobs.Failed, 1}} {
+					j := w.add(s, "a")
 					ended := make(chan int, 1)
 					started := false
 					w.update(s, func(ctx context.Context, tx jobstore.Tx) error {
@@ -220,9 +214,9 @@ func findCases() []testCase {
 						go func() {
 							n := -1
 							w.try(other, func(ctx context.Context, tx jobstore.Tx) error {
-								found, err := q.Find(ctx, tx)
+								found, err := tx.Jobs(ctx, j.ID)
 								n = len(found)
-								if n > 0 && found[0].Run != 1 {
+								if n > 0 && (found[0].Run != 1 || found[0].State != c.becomes) {
 									w.Errorf("a job was found as it was before")
 								}
 								return err
@@ -242,6 +236,127 @@ func findCases() []testCase {
 					}
 					w.update(s, func(ctx context.Context, tx jobstore.Tx) error { return tx.Delete(ctx, j.ID) })
 				}
+			},
+		},
+		{
+			Area: "find", Name: "lists lock nothing",
+			Explain: "What lists jobs waits for no other transaction, and shows what was on disk: a look whether a key is free holds up nobody.",
+			Needs:   []need{needsParallel},
+			Run: func(w *world) {
+				s, other := w.Open(), w.Open()
+				j := w.add(s, "a", func(j *jobs.Row) {
+					j.SequenceKey, j.Key, j.UniqueKey, j.Queue, j.Parent, j.State = "k", "k", "k", "q", 7, jobs.Failed
+				})
+				w.update(s, func(ctx context.Context, tx jobstore.Tx) error {
+					if err := edit(ctx, tx, j.ID, func(j *jobs.Row) { j.Run = 1 }); err != nil {
+						return err
+					}
+					return other.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error {
+						for _, q := range []Query{
+							{}, {Name: "a"}, {Name: "a", Key: "k"}, {Name: "a", UniqueKey: "k"}, {SequenceKey: "k"}, {Queue: "q"}, {Parent: 7},
+						} {
+							if found, err := only(q.Find(ctx, tx)); err != nil || found.Run != 0 {
+								return fmt.Errorf("%+v: run %d, %w", q, found.Run, err)
+							}
+						}
+						last, err := tx.LastOver(ctx, "a", "k")
+						if err != nil || last == nil || last.Run != 0 {
+							return fmt.Errorf("LastOver: %+v, %w", last, err)
+						}
+						return nil
+					})
+				})
+			},
+		},
+		{
+			Area: "find", Name: "the last one that is over",
+			Explain: "LastOver returns the newest job of a name and a key that is FINISHED, FAILED or CANCELLED, and nil if there is none.",
+			Run: func(w *world) {
+				s := w.Open()
+				add := func(name, key string, state jobs.State) jobs.Row {
+					return w.add(s, name, func(j *jobs.Row) { j.Key, j.State = key, state })
+				}
+				want := func(what, name, key string, id jobs.ID) {
+					w.Helper()
+					w.view(s, func(ctx context.Context, tx jobstore.Tx) error {
+						last, err := tx.LastOver(ctx, name, key)
+						if err == nil && (id == 0) != (last == nil) || last != nil && last.ID != id {
+							w.Errorf("%s: %+v, not job %d", what, last, id)
+						}
+						return err
+					})
+				}
+				want("no job", "a", "k", 0)
+				add("a", "k", jobs.Running)
+				want("one that runs", "a", "k", 0)
+				for _, state := range []jobs.State{jobs.Finished, jobs.Cancelled, jobs.Failed, jobs.Finished} {
+					j := add("a", "k", state)
+					add("a", "k", jobs.Queued)
+					add("a", "other", jobs.Failed)
+					add("b", "k", jobs.Failed)
+					want("one that is "+string(state), "a", "k", j.ID)
+				}
+				want("no key", "a", "", 0)
+				want("no name", "", "k", 0)
+			},
+		},
+		{
+			Area: "find", Name: "expired jobs",
+			Explain: "ExpireJobs deletes the jobs that have expired, the first ones, at most limit, with their messages, and says how many; jobs that do not expire stay.",
+			Run: func(w *world) {
+				s := w.Open()
+				at := w.now(s)
+				var list []jobs.Row
+				for _, after := range []time.Duration{2, -3, -1, 0, -2} {
+					list = append(list, w.add(s, "a", func(j *jobs.Row) {
+						j.State, j.Expires, j.Message = jobs.Failed, at.Add(after*time.Second), `{"m":1}`
+					}))
+				}
+				list = append(list, w.add(s, "a", func(j *jobs.Row) { j.State = jobs.Failed }))
+				expire := func(limit, n int, left ...jobs.Row) {
+					w.Helper()
+					got := 0
+					w.update(s, func(ctx context.Context, tx jobstore.Tx) (err error) {
+						got, err = tx.ExpireJobs(ctx, at, limit)
+						return err
+					})
+					if got != n {
+						w.Errorf("%d jobs have expired, not %d", got, n)
+					}
+					w.wantIDs(w.find(s, Query{}), left, "what is left of %d", n)
+				}
+				expire(2, 2, list[0], list[2], list[3], list[5])
+				expire(2, 2, list[0], list[5])
+				expire(2, 0, list[0], list[5])
+				w.view(s, func(ctx context.Context, tx jobstore.Tx) error {
+					left, err := tx.Messages(ctx, ids(list)...)
+					if len(left) != 1 || left[list[0].ID] == nil {
+						w.Errorf("messages are left of %d jobs", len(left))
+					}
+					return err
+				})
+			},
+		},
+		{
+			Area: "find", Name: "expired jobs that are locked",
+			Explain: "ExpireJobs passes over jobs that another transaction has locked.",
+			Needs:   []need{needsParallel},
+			Run: func(w *world) {
+				s, other := w.Open(), w.Open()
+				at := w.now(s)
+				over := func(j *jobs.Row) { j.State, j.Expires = jobs.Failed, at.Add(-time.Second) }
+				held := w.add(s, "a", over)
+				w.add(s, "a", over)
+				w.update(s, func(ctx context.Context, tx jobstore.Tx) error {
+					if _, err := tx.Get(ctx, held.ID); err != nil {
+						return err
+					}
+					return other.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error {
+						_, err := tx.ExpireJobs(ctx, at, 9)
+						return err
+					})
+				})
+				w.wantIDs(w.find(s, Query{}), []jobs.Row{held}, "what is left")
 			},
 		},
 		{

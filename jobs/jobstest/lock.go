@@ -3,6 +3,8 @@ package jobstest
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -92,6 +94,47 @@ func lockCases() []testCase {
 					}
 					for range 5 {
 						w.try(stores[i%2], func(ctx context.Context, tx jobstore.Tx) error { return tx.Lock(ctx, names...) })
+					}
+				})
+			},
+		},
+		{
+			Area: "lock", Name: "very many names",
+			Explain: "A transaction may lock very many names of a kind: no other one has any of them meanwhile, be it for many names or for one.",
+			Run: func(w *world) {
+				stores := []jobs.Store{w.Open(), w.Open()}
+				names := make([]string, 2000)
+				for i := range names {
+					names[i] = fmt.Sprint("many ", i)
+				}
+				var inside atomic.Int32
+				all(6, func(i int) {
+					some := names
+					switch i % 3 {
+					case 1:
+						some = slices.Clone(names[500:])
+						slices.Reverse(some)
+					case 2:
+						some = names[1000+i : 1001+i]
+					}
+					for range 3 {
+						w.try(stores[i%2], func(ctx context.Context, tx jobstore.Tx) error {
+							if err := tx.Lock(ctx, some...); err != nil {
+								return err
+							}
+							if i%3 == 2 { // these may be together
+								if n := inside.Load(); n > 0 {
+									w.Errorf("%d transactions hold very many names that another has one of", n)
+								}
+								return nil
+							}
+							if n := inside.Add(1); n > 1 {
+								w.Errorf("%d transactions hold very many names", n)
+							}
+							_, err := tx.All(ctx, jobstore.Page{Limit: 1})
+							inside.Add(-1)
+							return err
+						})
 					}
 				})
 			},

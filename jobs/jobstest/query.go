@@ -3,7 +3,6 @@ package jobstest
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
@@ -20,7 +19,6 @@ type Query struct {
 	SequenceKey string     // OfSequence
 	Queue       string     // OfQueue
 	Parent      jobs.ID    // Children
-	Expired     time.Time  // Expired
 	Due         *jobs.Due  // Due
 	Line        *jobs.Line // Line
 }
@@ -37,8 +35,6 @@ func (q Query) Find(ctx context.Context, f jobstore.Finder) ([]jobs.Row, error) 
 		rest.Line, find = nil, func() ([]jobs.Row, error) { return f.Line(ctx, *q.Line, q.Limit) }
 	case q.IDs != nil:
 		rest.IDs, find = nil, func() ([]jobs.Row, error) { return f.Jobs(ctx, q.IDs...) }
-	case !q.Expired.IsZero():
-		rest.Expired, find = time.Time{}, func() ([]jobs.Row, error) { return f.Expired(ctx, q.Expired, q.Limit) }
 	case q.Key != "":
 		rest.Name, rest.Key, find = "", "", func() ([]jobs.Row, error) { return f.OfKey(ctx, q.Name, q.Key, q.Page) }
 	case q.UniqueKey != "":
@@ -54,7 +50,7 @@ func (q Query) Find(ctx context.Context, f jobstore.Finder) ([]jobs.Row, error) 
 	default:
 		find = func() ([]jobs.Row, error) { return f.All(ctx, q.Page) }
 	}
-	if rest.IDs != nil || rest.Name+rest.Key+rest.UniqueKey+rest.SequenceKey+rest.Queue != "" || rest.Parent != 0 || !rest.Expired.IsZero() {
+	if rest.IDs != nil || rest.Name+rest.Key+rest.UniqueKey+rest.SequenceKey+rest.Queue != "" || rest.Parent != 0 {
 		return nil, fmt.Errorf("jobstest: no method asks for %+v", q)
 	}
 	return find()

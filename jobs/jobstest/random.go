@@ -337,10 +337,7 @@ func genQuery(base time.Time) *rapid.Generator[Query] {
 			q.Name, q.Key = name, "k"
 		case 2:
 			q.Name, q.UniqueKey = name, "k"
-		case 3:
-			q.Expired = base.Add(time.Duration(rapid.IntRange(-3, 1).Draw(t, "expired")) * time.Second)
-			return q
-		case 4:
+		case 3, 4:
 			q.SequenceKey = rapid.SampledFrom([]string{"k", "K"}).Draw(t, "key")
 		case 5:
 			q.Parent = rapid.SampledFrom([]jobs.ID{5, 6}).Draw(t, "parent")

@@ -62,20 +62,14 @@ func updateCases() []testCase {
 		},
 		{
 			Area: "update", Name: "one after the other",
-			Explain: "Transactions that look at the same jobs have the effect of one after the other: no change is lost, whether a job was read by Get or by Find.",
+			Explain: "Transactions that look at the same jobs have the effect of one after the other: no change is lost, whether a job was read by Get or by Jobs.",
 			Run: func(w *world) {
 				s, other := w.Open(), w.Open()
 				j := w.add(s, "counter", func(j *jobs.Row) { j.Parent = 7; j.SequenceKey = "k" })
 				reads := []func(ctx context.Context, tx jobstore.Tx) (jobs.Row, error){
 					func(ctx context.Context, tx jobstore.Tx) (jobs.Row, error) { return tx.Get(ctx, j.ID) },
 					func(ctx context.Context, tx jobstore.Tx) (jobs.Row, error) {
-						return only(tx.Named(ctx, "counter", jobstore.Page{}))
-					},
-					func(ctx context.Context, tx jobstore.Tx) (jobs.Row, error) {
 						return only(tx.Jobs(ctx, []jobs.ID{j.ID}...))
-					},
-					func(ctx context.Context, tx jobstore.Tx) (jobs.Row, error) {
-						return only(tx.Children(ctx, 7, jobstore.Page{}))
 					},
 				}
 				const runs, each = 8, 6

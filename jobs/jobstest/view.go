@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
@@ -13,7 +14,7 @@ func viewCases() []testCase {
 	return []testCase{
 		{
 			Area: "view", Name: "only reads",
-			Explain: "Save, Delete and Lock are ErrUnsupported in a View and change nothing: a mistaken View would else lose what it wrote without a word.",
+			Explain: "Save, Delete, ExpireJobs and Lock are ErrUnsupported in a View and change nothing: a mistaken View would else lose what it wrote without a word.",
 			Run: func(w *world) {
 				s := w.Open()
 				kept := w.add(s, "kept")
@@ -22,7 +23,11 @@ func viewCases() []testCase {
 				for name, write := range map[string]txFunc{
 					"Save":   func(ctx context.Context, tx jobstore.Tx) error { j := w.job(s, "new"); return tx.Save(ctx, &j) },
 					"Delete": func(ctx context.Context, tx jobstore.Tx) error { return tx.Delete(ctx, kept.ID) },
-					"Lock":   func(ctx context.Context, tx jobstore.Tx) error { return tx.Lock(ctx, "a") },
+					"ExpireJobs": func(ctx context.Context, tx jobstore.Tx) error {
+						_, err := tx.ExpireJobs(ctx, time.Now(), 1)
+						return err
+					},
+					"Lock": func(ctx context.Context, tx jobstore.Tx) error { return tx.Lock(ctx, "a") },
 				} {
 					w.WantIs(s.View(ctx, write), jobs.ErrUnsupported, "%s in a View", name)
 				}

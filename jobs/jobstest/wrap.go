@@ -66,3 +66,7 @@ func (b bareTx) Lock(ctx context.Context, names ...string) error { return b.tx.L
 func (b bareTx) Save(ctx context.Context, list ...*jobs.Row) error { return b.tx.Save(ctx, list...) }
 
 func (b bareTx) Delete(ctx context.Context, ids ...jobs.ID) error { return b.tx.Delete(ctx, ids...) }
+
+func (b bareTx) ExpireJobs(ctx context.Context, by time.Time, limit int) (int, error) {
+	return b.tx.ExpireJobs(ctx, by, limit)
+}

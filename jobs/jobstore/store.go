@@ -66,7 +66,8 @@ type Tx interface {
 	// It is for things without a row, such as a sequence key.
 	//
 	// Names are 1 to 300 bytes. Names of one call are locked in a fixed order. The caller keeps the
-	// order of its calls.
+	// order of its calls: names up to their first space are a kind, and those of a kind belong into
+	// one call. Very many names of a kind may be locked as all of them.
 	Lock(ctx context.Context, names ...string) error
 	// Save writes jobs. A job with an ID replaces the row of that id, which this transaction has
 	// locked. A job without an ID is new, and gets its ID, in the order of the call.
@@ -76,12 +77,18 @@ type Tx interface {
 	Save(ctx context.Context, jobs ...*Row) error
 	// Delete deletes locked jobs and their Messages. Missing ids are ignored.
 	Delete(ctx context.Context, ids ...ID) error
+	// ExpireJobs deletes jobs whose Expires is set and not after by, and their Messages: the first
+	// ones, at most limit, which is above 0. It skips jobs that another transaction has locked, and
+	// returns how many it has deleted. In a View it returns [ErrUnsupported].
+	ExpireJobs(ctx context.Context, by time.Time, limit int) (int, error)
 }
 
-// Finder is the part of a transaction that reads jobs and locks them. In a View it locks nothing.
+// Finder is the part of a transaction that reads jobs.
 //
-// It waits for jobs that another transaction has locked, and then selects by their new state. Due
-// and Line skip such jobs.
+// Get, Jobs, Due and Line lock the jobs that they return; in a View they do not. Get and Jobs wait
+// for jobs that another transaction has locked, and return their new state. Due and Line skip them.
+// The other methods lock nothing and wait for nobody: to change a job that they return, read it
+// again with Get or Jobs.
 type Finder interface {
 	// Get returns a job. Returns ErrNotFound if the job does not exist.
 	Get(ctx context.Context, id ID) (Row, error)
@@ -93,6 +100,8 @@ type Finder interface {
 	Named(ctx context.Context, name string, p Page) ([]Row, error)
 	// OfKey returns a page of the jobs of a name and a Key.
 	OfKey(ctx context.Context, name, key string, p Page) ([]Row, error)
+	// LastOver returns the newest job of a name and a Key that is over ([State.Over]), or nil.
+	LastOver(ctx context.Context, name, key string) (*Row, error)
 	// OfUniqueKey returns a page of the jobs of a name and a UniqueKey.
 	OfUniqueKey(ctx context.Context, name, key string, p Page) ([]Row, error)
 	// OfSequence returns a page of the jobs of a sequence key.
@@ -101,9 +110,6 @@ type Finder interface {
 	OfQueue(ctx context.Context, queue string, p Page) ([]Row, error)
 	// Children returns a page of the jobs of a parent.
 	Children(ctx context.Context, parent ID, p Page) ([]Row, error)
-	// Expired returns the jobs whose Expires is set and not after by, in the order of Expires, then
-	// of ids, at most limit. 0: all.
-	Expired(ctx context.Context, by time.Time, limit int) ([]Row, error)
 	// Due returns jobs without a Queue that may be claimed, in the order of Priority, then Due,
 	// then ID. It returns at most limit, which is above 0.
 	Due(ctx context.Context, d Due, limit int) ([]Row, error)

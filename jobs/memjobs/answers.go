@@ -228,17 +228,24 @@ func (tx *tx) DeleteEarly(ctx context.Context, name, key string) error {
 }
 
 // ExpireEarly implements [jobstore.AnswerTx].
-func (tx *tx) ExpireEarly(ctx context.Context, by time.Time, limit int) (gone []jobstore.EarlyAnswer, err error) {
+func (tx *tx) ExpireEarly(ctx context.Context, by time.Time, limit, size int) (gone []jobstore.EarlyAnswer, err error) {
 	if err := tx.ready(ctx); err != nil {
 		return nil, err
 	}
+	var all []*jobstore.EarlyAnswer
 	for _, e := range tx.core.table.answerTable.early {
 		if !e.Expires.After(by) {
-			gone = append(gone, *copyEarly(e))
+			all = append(all, e)
 		}
 	}
-	slices.SortFunc(gone, func(a, b jobstore.EarlyAnswer) int { return a.Expires.Compare(b.Expires) })
-	gone = gone[:min(len(gone), limit)]
+	slices.SortFunc(all, func(a, b *jobstore.EarlyAnswer) int { return a.Expires.Compare(b.Expires) })
+	for _, e := range all[:min(len(all), limit)] {
+		if size <= 0 {
+			break
+		}
+		size -= len(e.Result)
+		gone = append(gone, *copyEarly(e))
+	}
 	for i := range gone {
 		tx.setEarly([2]string{gone[i].Name, gone[i].Key}, nil)
 	}
@@ -359,7 +366,7 @@ func (v *view) SaveEarly(context.Context, ...*jobstore.EarlyAnswer) error { retu
 func (v *view) DeleteEarly(context.Context, string, string) error { return errReads }
 
 // ExpireEarly implements [jobstore.AnswerTx].
-func (v *view) ExpireEarly(context.Context, time.Time, int) ([]jobstore.EarlyAnswer, error) {
+func (v *view) ExpireEarly(context.Context, time.Time, int, int) ([]jobstore.EarlyAnswer, error) {
 	return nil, errReads
 }
 

@@ -19,7 +19,6 @@ type query struct {
 	queue     string
 	uniqueKey string // with a name
 	key       string // with a name
-	expired   time.Time
 }
 
 // find returns what q asks for.
@@ -27,8 +26,6 @@ func (t *table) find(q *query) []*record {
 	switch {
 	case q.After == math.MaxInt64:
 		return nil
-	case !q.expired.IsZero():
-		return t.findExpired(q)
 	case q.ids != nil:
 		ids := slices.Clone(q.ids)
 		slices.Sort(ids)
@@ -68,16 +65,13 @@ func matching(o *order, q *query) (found []*record) {
 	return found
 }
 
-// findExpired returns what has expired, the first to do so first.
-func (t *table) findExpired(q *query) (found []*record) {
-	until := micros(q.expired)
+// expired returns the first records whose Expires is not after by, at most limit.
+func (t *table) expired(by time.Time, limit int) (found []*record) {
 	for e := range t.expires.from(start) {
-		if e.major > until || q.Limit > 0 && len(found) == q.Limit {
+		if e.major > micros(by) || len(found) == limit {
 			break
 		}
-		if matches(q, &e.rec.job) {
-			found = append(found, e.rec)
-		}
+		found = append(found, e.rec)
 	}
 	return found
 }
@@ -150,6 +144,5 @@ func matches(q *query, j *jobstore.Row) bool {
 		(q.parent == 0 || j.Parent == q.parent) &&
 		(q.queue == "" || j.Queue == q.queue) &&
 		(q.uniqueKey == "" || j.UniqueKey == q.uniqueKey) &&
-		(q.key == "" || j.Key == q.key) &&
-		(q.expired.IsZero() || !j.Expires.IsZero() && !j.Expires.After(q.expired))
+		(q.key == "" || j.Key == q.key)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
@@ -61,6 +62,24 @@ func asked(q query) func(t *table) ([]*record, error) {
 // nothing finds nothing.
 func nothing(*table) ([]*record, error) { return nil, nil }
 
+// lastOver finds the newest job of a name and a key that is over.
+func lastOver(name, key string) func(t *table) ([]*record, error) {
+	return func(t *table) ([]*record, error) {
+		o := t.answers[[2]string{name, key}]
+		if o == nil || name == "" || key == "" {
+			return nil, nil
+		}
+		for _, block := range slices.Backward(o.blocks) {
+			for _, e := range slices.Backward(block) {
+				if e.rec.job.State.Over() {
+					return []*record{e.rec}, nil
+				}
+			}
+		}
+		return nil, nil
+	}
+}
+
 func ofDue(d jobstore.Due, limit int, now func() time.Time) func(t *table) ([]*record, error) {
 	return func(t *table) ([]*record, error) {
 		if err := limited(limit, 1); err != nil {
@@ -108,6 +127,15 @@ func (tx *tx) OfKey(ctx context.Context, name, key string, p jobstore.Page) ([]j
 	return tx.find(ctx, asked(query{Page: p, name: name, key: key}))
 }
 
+// LastOver implements [jobstore.Finder].
+func (tx *tx) LastOver(ctx context.Context, name, key string) (*jobstore.Row, error) {
+	found, err := tx.find(ctx, lastOver(name, key))
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	return &found[0], nil
+}
+
 // OfUniqueKey implements [jobstore.Finder].
 func (tx *tx) OfUniqueKey(ctx context.Context, name, key string, p jobstore.Page) ([]jobstore.Row, error) {
 	if name == "" || key == "" {
@@ -138,14 +166,6 @@ func (tx *tx) Children(ctx context.Context, parent jobstore.ID, p jobstore.Page)
 		return tx.find(ctx, nothing)
 	}
 	return tx.find(ctx, asked(query{Page: p, parent: parent}))
-}
-
-// Expired implements [jobstore.Finder].
-func (tx *tx) Expired(ctx context.Context, by time.Time, limit int) ([]jobstore.Row, error) {
-	if by.IsZero() {
-		return tx.find(ctx, nothing)
-	}
-	return tx.find(ctx, asked(query{Page: jobstore.Page{Limit: limit}, expired: by}))
 }
 
 // Due implements [jobstore.Finder].
@@ -187,6 +207,15 @@ func (v *view) OfKey(ctx context.Context, name, key string, p jobstore.Page) ([]
 	return v.find(ctx, asked(query{Page: p, name: name, key: key}))
 }
 
+// LastOver implements [jobstore.Finder].
+func (v *view) LastOver(ctx context.Context, name, key string) (*jobstore.Row, error) {
+	found, err := v.find(ctx, lastOver(name, key))
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	return &found[0], nil
+}
+
 // OfUniqueKey implements [jobstore.Finder].
 func (v *view) OfUniqueKey(ctx context.Context, name, key string, p jobstore.Page) ([]jobstore.Row, error) {
 	if name == "" || key == "" {
@@ -217,14 +246,6 @@ func (v *view) Children(ctx context.Context, parent jobstore.ID, p jobstore.Page
 		return v.find(ctx, nothing)
 	}
 	return v.find(ctx, asked(query{Page: p, parent: parent}))
-}
-
-// Expired implements [jobstore.Finder].
-func (v *view) Expired(ctx context.Context, by time.Time, limit int) ([]jobstore.Row, error) {
-	if by.IsZero() {
-		return v.find(ctx, nothing)
-	}
-	return v.find(ctx, asked(query{Page: jobstore.Page{Limit: limit}, expired: by}))
 }
 
 // Due implements [jobstore.Finder].

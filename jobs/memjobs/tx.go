@@ -271,6 +271,21 @@ func (tx *tx) Delete(ctx context.Context, ids ...jobstore.ID) error {
 	return nil
 }
 
+// ExpireJobs implements [jobstore.Tx].
+func (tx *tx) ExpireJobs(ctx context.Context, by time.Time, limit int) (int, error) {
+	if err := tx.ready(ctx); err != nil {
+		return 0, err
+	}
+	if err := limited(limit, 1); err != nil {
+		return 0, tx.spoil(err)
+	}
+	gone := tx.core.table.expired(by, limit)
+	for _, r := range gone {
+		tx.remove(r.job.ID)
+	}
+	return len(gone), nil
+}
+
 // Take implements [jobstore.Taker].
 func (tx *tx) Take(ctx context.Context, d jobstore.Due, limit int, lease time.Duration) (taken []jobstore.Row, rest bool, err error) {
 	if err := tx.ready(ctx); err != nil {
@@ -395,6 +410,9 @@ func (v *view) Save(context.Context, ...*jobstore.Row) error { return errReads }
 
 // Delete implements [jobstore.Tx].
 func (v *view) Delete(context.Context, ...jobstore.ID) error { return errReads }
+
+// ExpireJobs implements [jobstore.Tx].
+func (v *view) ExpireJobs(context.Context, time.Time, int) (int, error) { return 0, errReads }
 
 // errReads is for who writes in a View.
 var errReads = fmt.Errorf("memjobs: %w: View only reads, Update writes", jobstore.ErrUnsupported)

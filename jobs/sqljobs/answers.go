@@ -18,7 +18,7 @@ type answerTexts struct {
 	early       string // $1: name, $2: key
 	saveEarly   string // values
 	deleteEarly string // $1: name, $2: key
-	expireEarly string // $1: by, $2: limit; answers with the deleted ones
+	expireEarly string // $1: by, $2: limit, $3: bytes of results; answers with the deleted ones
 
 	openDeferral string // $1: name, $2: key
 	lastDeferral string // $1: name, $2: key; of those that are over
@@ -26,28 +26,33 @@ type answerTexts struct {
 	dueDeferrals string // $1: queue, $2: by, $3: limit; locks
 	awaiting     string // $1: queue, $2: after, $3: limit
 	saveDeferral string // values; on PostgreSQL arrays of values
+	moveDeferral string // values of moved columns, task; on PostgreSQL arrays of them
 	deleteMany   string // $1: tasks
 	expireMany   string // $1: by, $2: limit
 }
 
-// deferralColumns are the columns of a deferral in the order of deferralValues.
-var deferralColumns = [...]struct{ name, kind string }{
-	{"task", "text"},
-	{"queue", "text"},
-	{"name", "text"},
-	{"generation", "bigint"},
-	{"at_most_once", "smallint"},
-	{"key", "text"},
-	{"phase", "text"},
-	{"verdict", "text"},
-	{"answer", "text"},
-	{"refusal", "text"},
-	{"claimed", "smallint"},
-	{"fence", "bigint"},
-	{"deadline", "bigint"},
-	{"due", "bigint"},
-	{"expires", "bigint"},
-	{"state", "text"},
+// deferralColumns are the columns of a deferral in the order of deferralValues. Moved ones are those
+// that change while it waits and is settled.
+var deferralColumns = [...]struct {
+	name, kind string
+	moved      bool
+}{
+	{"task", "text", false},
+	{"queue", "text", false},
+	{"name", "text", false},
+	{"generation", "bigint", true},
+	{"at_most_once", "smallint", true},
+	{"key", "text", false},
+	{"phase", "text", true},
+	{"verdict", "text", true},
+	{"answer", "text", false},
+	{"refusal", "text", false},
+	{"claimed", "smallint", true},
+	{"fence", "bigint", true},
+	{"deadline", "bigint", true},
+	{"due", "bigint", true},
+	{"expires", "bigint", true},
+	{"state", "text", false},
 }
 
 func deferralValues(d *jobstore.Deferral) []any {
@@ -95,7 +100,10 @@ func newAnswerTexts(d sqlconn.Dialect) answerTexts {
 		saveEarly: "INSERT INTO swarmiji_early_answer (" + earlyColumns + `) VALUES ($1, $2, $3, $4, $5)
 			ON CONFLICT (name, key) DO UPDATE SET result = excluded.result, refusal = excluded.refusal, expires = excluded.expires`,
 		deleteEarly: "DELETE FROM swarmiji_early_answer WHERE name = $1 AND key = $2",
-		expireEarly: "DELETE FROM swarmiji_early_answer WHERE (name, key) IN (" + first("name, key", "swarmiji_early_answer", skip) + ") RETURNING " + earlyColumns,
+		expireEarly: `DELETE FROM swarmiji_early_answer WHERE (name, key) IN (SELECT name, key FROM (
+			SELECT name, key, sum(size) OVER (ROWS UNBOUNDED PRECEDING) - size AS before FROM (` +
+			first("name, key, octet_length(result) AS size", "swarmiji_early_answer", skip) + `) AS e
+			) AS f WHERE before < ` + cast(3, "bigint") + ") RETURNING " + earlyColumns,
 
 		openDeferral: from + table("key") + of + "NULL LIMIT 1",
 		lastDeferral: from + table("key") + of + "NOT NULL ORDER BY d.expires DESC LIMIT 1",
@@ -106,6 +114,7 @@ func newAnswerTexts(d sqlconn.Dialect) answerTexts {
 		deleteMany: "DELETE FROM swarmiji_deferral WHERE task " + ids,
 		expireMany: "DELETE FROM swarmiji_deferral WHERE task IN (" + first("task", "swarmiji_deferral", skip) + ")",
 	}
+	t.moveDeferral = moveDeferralText(lite)
 	names, values, sets := make([]string, len(deferralColumns)), make([]string, len(deferralColumns)), make([]string, 0, len(deferralColumns))
 	for i, c := range deferralColumns {
 		names[i] = c.name
@@ -122,6 +131,24 @@ func newAnswerTexts(d sqlconn.Dialect) answerTexts {
 	}
 	t.saveDeferral = "INSERT INTO swarmiji_deferral (" + strings.Join(names, ", ") + ") " + row + " ON CONFLICT (task) DO UPDATE SET " + strings.Join(sets, ", ")
 	return t
+}
+
+// moveDeferralText writes the moved columns of deferrals, and no other text.
+func moveDeferralText(lite bool) string {
+	var names, arrays, one, many []string
+	for _, c := range deferralColumns {
+		if c.moved {
+			names = append(names, c.name)
+			one, many = append(one, fmt.Sprintf("%s = $%d", c.name, len(names))), append(many, c.name+" = v."+c.name)
+			arrays = append(arrays, cast(len(names), c.kind+"[]"))
+		}
+	}
+	if lite {
+		return "UPDATE swarmiji_deferral SET " + strings.Join(one, ", ") + " WHERE task = " + cast(len(names)+1, "text")
+	}
+	tasks := cast(len(names)+1, "text[]")
+	return "UPDATE swarmiji_deferral AS d SET " + strings.Join(many, ", ") + " FROM unnest(" + strings.Join(arrays, ", ") + ", " + tasks + ") AS v(" +
+		strings.Join(names, ", ") + ", task) WHERE d.task = v.task AND d.task = ANY(" + tasks + ")" // as for takeText
 }
 
 // Early implements [jobstore.AnswerTx].
@@ -179,11 +206,11 @@ func (t *tx) DeleteEarly(ctx context.Context, name, key string) error {
 }
 
 // ExpireEarly implements [jobstore.AnswerTx].
-func (t *tx) ExpireEarly(ctx context.Context, by time.Time, limit int) ([]jobstore.EarlyAnswer, error) {
+func (t *tx) ExpireEarly(ctx context.Context, by time.Time, limit, size int) ([]jobstore.EarlyAnswer, error) {
 	if err := t.writes("expire early answers"); err != nil {
 		return nil, err
 	}
-	gone, err := t.earlyAnswers(ctx, t.s.text.answers.expireEarly, by.UnixMicro(), limit)
+	gone, err := t.earlyAnswers(ctx, t.s.text.answers.expireEarly, by.UnixMicro(), limit, size)
 	return gone, t.fail("expire early answers", err)
 }
 
@@ -209,12 +236,12 @@ func (t *tx) Deferrals(ctx context.Context, tasks ...task.ID) ([]jobstore.Deferr
 	if len(tasks) == 0 {
 		return nil, t.err
 	}
-	return t.readDeferrals(ctx, t.unlocked(t.s.text.answers.deferrals), t.taskList(tasks))
+	return t.lockDeferrals(ctx, t.s.text.answers.deferrals, t.taskList(tasks))
 }
 
 // DueDeferrals implements [jobstore.AnswerTx].
 func (t *tx) DueDeferrals(ctx context.Context, queue string, by time.Time, limit int) ([]jobstore.Deferral, error) {
-	return t.readDeferrals(ctx, t.unlocked(t.s.text.answers.dueDeferrals), queue, by.UnixMicro(), limit)
+	return t.lockDeferrals(ctx, t.s.text.answers.dueDeferrals, queue, by.UnixMicro(), limit)
 }
 
 // AwaitingDeferrals implements [jobstore.AnswerTx].
@@ -222,12 +249,25 @@ func (t *tx) AwaitingDeferrals(ctx context.Context, queue string, after task.ID,
 	return t.readDeferrals(ctx, t.s.text.answers.awaiting, queue, string(after), limit)
 }
 
-// unlocked is a statement without its locks in a View.
-func (t *tx) unlocked(query string) string {
+// lockDeferrals is readDeferrals by a statement that locks them. In a View it locks nothing.
+func (t *tx) lockDeferrals(ctx context.Context, query string, args ...any) (found []jobstore.Deferral, err error) {
 	if t.view {
 		query, _, _ = strings.Cut(query, " FOR UPDATE")
+		return t.readDeferrals(ctx, query, args...)
 	}
-	return query
+	found, err = t.readDeferrals(ctx, query, args...)
+	for i := range found {
+		t.noteDeferral(&found[i])
+	}
+	return found, err
+}
+
+// noteDeferral remembers a deferral as it is stored now, which this transaction has locked.
+func (t *tx) noteDeferral(d *jobstore.Deferral) {
+	if t.waits == nil {
+		t.waits = make(map[task.ID]*jobstore.Deferral)
+	}
+	t.waits[d.Task] = new(*d)
 }
 
 // taskList is a list of ids as one argument.
@@ -285,32 +325,81 @@ func (t *tx) SaveDeferrals(ctx context.Context, deferrals ...*jobstore.Deferral)
 	if err := t.writes("save deferrals"); err != nil || len(deferrals) == 0 {
 		return err
 	}
-	rows := make([][]any, len(deferrals))
-	for i, d := range deferrals {
-		rows[i] = deferralValues(d)
+	var whole, moved [][]any
+	for _, d := range deferrals {
+		now := deferralValues(d)
+		if t.onlyMoved(d, now) {
+			moved = append(moved, movedValues(now))
+		} else {
+			whole = append(whole, now)
+		}
+		t.noteDeferral(d)
 	}
-	if t.s.lite {
-		for _, values := range rows {
-			if _, err := t.c.Exec(ctx, t.s.text.answers.saveDeferral, values...); err != nil {
-				return t.fail("save deferrals", err)
-			}
-		}
-	} else {
-		columns := make([]any, len(deferralColumns))
-		for c := range deferralColumns {
-			if deferralColumns[c].kind == "text" {
-				columns[c] = column[string](rows, c)
-			} else {
-				columns[c] = column[int64](rows, c)
-			}
-		}
-		if _, err := t.c.Exec(ctx, t.s.text.answers.saveDeferral, columns...); err != nil {
-			return t.fail("save deferrals", err)
-		}
+	err := t.writeDeferrals(ctx, t.s.text.answers.saveDeferral, whole, deferralKinds(false))
+	if err == nil {
+		err = t.writeDeferrals(ctx, t.s.text.answers.moveDeferral, moved, deferralKinds(true))
+	}
+	if err != nil {
+		return t.fail("save deferrals", err)
 	}
 	now := moment(t.clock())
 	for _, d := range deferrals {
 		t.tellWord(d.Word(now))
+	}
+	return nil
+}
+
+// onlyMoved reports whether d, with these values, differs from what is stored in moved columns
+// alone.
+func (t *tx) onlyMoved(d *jobstore.Deferral, now []any) bool {
+	was := t.waits[d.Task]
+	if was == nil {
+		return false
+	}
+	for i, v := range deferralValues(was) {
+		if v != now[i] && !deferralColumns[i].moved {
+			return false
+		}
+	}
+	return true
+}
+
+// movedValues are the values of the moved columns, then the task.
+func movedValues(values []any) (some []any) {
+	for i, v := range values {
+		if deferralColumns[i].moved {
+			some = append(some, v)
+		}
+	}
+	return append(some, values[0])
+}
+
+// deferralKinds are the types of the columns of a deferral, or of its moved ones and its task.
+func deferralKinds(moved bool) (kinds []string) {
+	for _, c := range deferralColumns {
+		if !moved || c.moved {
+			kinds = append(kinds, c.kind)
+		}
+	}
+	if moved {
+		kinds = append(kinds, deferralColumns[0].kind)
+	}
+	return kinds
+}
+
+// writeDeferrals runs a statement for each row, or on PostgreSQL one for all of them.
+func (t *tx) writeDeferrals(ctx context.Context, query string, rows [][]any, kinds []string) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	if !t.s.lite {
+		_, err := t.c.Exec(ctx, query, arrays(rows, kinds)...)
+		return err
+	}
+	for _, values := range rows {
+		if _, err := t.c.Exec(ctx, query, values...); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -321,6 +410,9 @@ func (t *tx) DeleteDeferrals(ctx context.Context, tasks ...task.ID) error {
 		return err
 	}
 	tasks = slices.Sorted(slices.Values(tasks))
+	for _, id := range tasks {
+		delete(t.waits, id)
+	}
 	_, err := t.c.Exec(ctx, t.s.text.answers.deleteMany, t.taskList(tasks))
 	return t.fail("delete deferrals", err)
 }

@@ -30,7 +30,7 @@ func TestPlansOfAnswers(t *testing.T) {
 	}{
 		{texts.early, "PRIMARY KEY (name=? AND key=?)", []any{"n", "k"}},
 		{texts.deleteEarly, "PRIMARY KEY (name=? AND key=?)", []any{"n", "k"}},
-		{texts.expireEarly, "swarmiji_early_answer_expires (expires<?)", []any{1, 9}},
+		{texts.expireEarly, "swarmiji_early_answer_expires (expires<?)", []any{1, 9, 9}},
 		{texts.openDeferral, "swarmiji_deferral_key (name=? AND key=? AND expires=?)", []any{"n", "k"}},
 		{texts.lastDeferral, "swarmiji_deferral_key (name=? AND key=? AND expires>?)", []any{"n", "k"}},
 		{texts.deferrals, "sqlite_autoindex_swarmiji_deferral_1 (task=?)", []any{"[]"}},

@@ -247,6 +247,7 @@ func (t *tx) takeLite(ctx context.Context, d jobstore.Due, limit int, lease time
 		if err != nil {
 			return nil, false, err
 		}
+		t.note(j)
 	}
 	return found, false, nil
 }

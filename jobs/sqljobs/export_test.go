@@ -11,6 +11,6 @@ func Statement(q jobstest.Query) (text string, args []any) {
 
 func asQuery(q jobstest.Query) query {
 	return query{
-		Page: q.Page, ids: q.IDs, name: q.Name, sequence: q.SequenceKey, parent: q.Parent, queue: q.Queue, uniqueKey: q.UniqueKey, key: q.Key, expired: q.Expired,
+		Page: q.Page, ids: q.IDs, name: q.Name, sequence: q.SequenceKey, parent: q.Parent, queue: q.Queue, uniqueKey: q.UniqueKey, key: q.Key,
 	}
 }

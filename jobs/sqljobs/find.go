@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
@@ -20,10 +19,10 @@ type query struct {
 	queue     string
 	uniqueKey string // with a name
 	key       string // with a name
-	expired   time.Time
+	last      bool   // of a key: the last ones instead of the first
 }
 
-// find returns the jobs that q asks for, and locks them.
+// find returns the jobs that q asks for. It locks those of ids.
 func (t *tx) find(ctx context.Context, q query) ([]jobstore.Row, error) {
 	if t.err != nil {
 		return nil, t.err
@@ -35,11 +34,13 @@ func (t *tx) find(ctx context.Context, q query) ([]jobstore.Row, error) {
 		return nil, nil
 	}
 	b := builder{lite: t.s.lite}
-	query := b.find(q)
-	if !t.s.lite && !t.view {
-		query += " FOR UPDATE"
+	text, read := b.find(q), t.read
+	if q.ids != nil {
+		if read = t.jobs; !t.s.lite && !t.view {
+			text += " FOR UPDATE"
+		}
 	}
-	found, _, err := t.jobs(ctx, query, b.args...)
+	found, _, err := read(ctx, text, b.args...)
 	return found, t.fail("find", err)
 }
 
@@ -64,7 +65,11 @@ func possibleKey(text string) bool {
 
 // find is the statement of a query. There are few shapes, which are prepared once each.
 func (b *builder) find(q query) string {
-	where, index := b.where(q), b.way(q)
+	index := b.way(q)
+	if ofKey(index) {
+		return b.ofKey(q, index)
+	}
+	where := b.where(q)
 	id, order := "j.id", "j.id"
 	switch {
 	case index != "" && b.lite && byID(index): // it is told the index
@@ -74,14 +79,51 @@ func (b *builder) find(q query) string {
 	case q.name != "":
 		where += " AND j.id > -1" // which PostgreSQL's index says
 	}
-	if !q.expired.IsZero() {
-		order = "j.expires, j.id"
-	}
 	query := "SELECT " + columns("j") + " FROM " + b.table(index) + " WHERE " + id + " > " + b.arg(int64(q.After), "bigint") + where + b.names(index) + " ORDER BY " + order
 	if q.Limit > 0 {
 		query += " LIMIT " + b.arg(q.Limit, "bigint")
 	}
 	return query
+}
+
+// ofKey is the statement of a query for jobs of a key, a parent or a sequence. It looks up each
+// state, so that jobs of other states are not read, however many are kept.
+func (b *builder) ofKey(q query, index string) string {
+	states := q.States
+	if states == nil {
+		states = everyState
+	}
+	states = slices.Compact(slices.Sorted(slices.Values(states)))
+	q.States = nil
+	id, desc, limit := "j.id + 0", "", ""
+	if b.lite {
+		id = "j.id"
+	}
+	if q.last {
+		desc = " DESC"
+	}
+	where := " FROM " + b.table(index) + " WHERE " + id + " > " + b.arg(int64(q.After), "bigint") + b.where(q)
+	if q.Limit > 0 {
+		limit = " LIMIT " + b.arg(q.Limit, "bigint")
+	}
+	parts := make([]string, len(states))
+	for i, s := range states {
+		parts[i] = "SELECT id FROM (SELECT j.id" + where + " AND j.state = " + b.arg(stateText(s), "text") + b.names(index) + " ORDER BY " + id + desc + limit + ") AS s"
+	}
+	ids := "(SELECT id FROM (" + strings.Join(parts, " UNION ALL ") + ") AS a ORDER BY id" + desc + limit + ")"
+	if !b.lite {
+		ids = "(ARRAY" + ids + ")"
+	}
+	return "SELECT " + columns("j") + " FROM swarmiji_jobs AS j WHERE j.id " + map[bool]string{true: "IN ", false: "= ANY"}[b.lite] + ids + " ORDER BY j.id"
+}
+
+var everyState = []jobstore.State{
+	jobstore.Queued, jobstore.RunQueued, jobstore.Running, jobstore.Paused, jobstore.Waiting, jobstore.Finished, jobstore.Failed, jobstore.Cancelled,
+}
+
+// stateText is a state as an argument. Not every database takes any text.
+func stateText(s jobstore.State) string {
+	return strings.ToValidUTF8(strings.ReplaceAll(string(s), "\x00", "?"), "?")
 }
 
 // where is what must hold of a job, but for After, each condition after an AND.
@@ -98,7 +140,7 @@ func (b *builder) where(q query) string {
 	if q.States != nil {
 		states := make([]string, len(q.States))
 		for i, s := range q.States {
-			states[i] = strings.ToValidUTF8(strings.ReplaceAll(string(s), "\x00", "?"), "?")
+			states[i] = stateText(s)
 		}
 		if len(states) == 1 { // as the last column of an index's condition: a list may be no part of it
 			and("state", "= "+b.arg(states[0], "text"))
@@ -116,22 +158,21 @@ func (b *builder) where(q query) string {
 	if q.parent != 0 {
 		and("parent", "= "+b.arg(int64(q.parent), "bigint"))
 	}
-	if !q.expired.IsZero() {
-		and("expires", "<= "+b.arg(q.expired.UnixMicro(), "bigint"))
-	}
 	return where.String()
 }
 
 // way is the index that is to be used; "": one that the database thinks best of those that are for other questions.
 func (b *builder) way(q query) string {
 	switch {
-	case q.ids != nil || q.sequence != "" || q.parent != 0:
+	case q.ids != nil:
+	case q.sequence != "":
+		return indexSequence
+	case q.parent != 0:
+		return indexParent
 	case q.name != "" && q.key != "":
-		return "swarmiji_job_answer"
+		return indexAnswer
 	case q.name != "" && q.uniqueKey != "":
-		return "swarmiji_job_unique"
-	case !q.expired.IsZero():
-		return "swarmiji_job_expires"
+		return indexUnique
 	case q.queue != "" && q.States == nil && q.name == "":
 		return indexQueueID
 	case q.queue != "":
@@ -142,6 +183,18 @@ func (b *builder) way(q query) string {
 		return indexRest
 	}
 	return ""
+}
+
+// The indexes that have all jobs of a key, a parent or a sequence, by state and then by id.
+const (
+	indexSequence = "swarmiji_job_sequence"
+	indexParent   = "swarmiji_job_parent"
+	indexAnswer   = "swarmiji_job_answer"
+	indexUnique   = "swarmiji_job_unique"
+)
+
+func ofKey(index string) bool {
+	return index == indexSequence || index == indexParent || index == indexAnswer || index == indexUnique
 }
 
 // The indexes that are in the order of ids.

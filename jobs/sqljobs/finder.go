@@ -2,7 +2,6 @@ package sqljobs
 
 import (
 	"context"
-	"time"
 
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
@@ -36,6 +35,19 @@ func (t *tx) OfKey(ctx context.Context, name, key string, p jobstore.Page) ([]jo
 	return t.find(ctx, query{Page: p, name: name, key: key})
 }
 
+// LastOver implements [jobstore.Finder].
+func (t *tx) LastOver(ctx context.Context, name, key string) (*jobstore.Row, error) {
+	if name == "" || key == "" {
+		return nil, t.err
+	}
+	over := jobstore.Page{States: []jobstore.State{jobstore.Finished, jobstore.Failed, jobstore.Cancelled}, Limit: 1}
+	found, err := t.find(ctx, query{Page: over, name: name, key: key, last: true})
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	return &found[0], nil
+}
+
 // OfUniqueKey implements [jobstore.Finder].
 func (t *tx) OfUniqueKey(ctx context.Context, name, key string, p jobstore.Page) ([]jobstore.Row, error) {
 	if name == "" || key == "" {
@@ -66,14 +78,6 @@ func (t *tx) Children(ctx context.Context, parent jobstore.ID, p jobstore.Page) 
 		return nil, t.err
 	}
 	return t.find(ctx, query{Page: p, parent: parent})
-}
-
-// Expired implements [jobstore.Finder].
-func (t *tx) Expired(ctx context.Context, by time.Time, limit int) ([]jobstore.Row, error) {
-	if by.IsZero() {
-		return nil, t.err
-	}
-	return t.find(ctx, query{Page: jobstore.Page{Limit: limit}, expired: by})
 }
 
 // Due implements [jobstore.Finder].

@@ -43,9 +43,6 @@ func TestPlansOfLines(t *testing.T) {
 		{jobstest.Query{Line: &jobstore.Line{Queue: "q", State: jobstore.Queued, Order: jobstore.PriorityFirst, After: after}}, "swarmiji_job_line (queue=? AND priority=? AND queue_due", false},
 		{jobstest.Query{Line: &jobstore.Line{Queue: "q", State: jobstore.Running}}, "swarmiji_job_queue (queue=? AND state=? AND queue_due<?)", false},
 		{jobstest.Query{Page: jobstore.Page{States: []jobstore.State{jobstore.Running}}, Queue: "q"}, "swarmiji_job_queue (queue=? AND state=?)", true},
-		{jobstest.Query{Page: jobstore.Page{States: []jobstore.State{jobstore.Running}}, Name: "n", Key: "k", Queue: "q"}, "swarmiji_job_answer (name=? AND answer_key=?)", true},
-		{jobstest.Query{Name: "n", UniqueKey: "k"}, "swarmiji_job_unique (name=? AND unique_key=?)", true},
-		{jobstest.Query{Page: jobstore.Page{Limit: 9}, Expired: time.Now()}, "swarmiji_job_expires (expires<?)", false},
 	} {
 		b := builder{lite: true}
 		text := ""

@@ -277,7 +277,7 @@ func (s *Store) sweepOnce(ctx context.Context, after string) (next string, err e
 			}
 			return nil
 		}
-		if idle, err = lockNames(ctx, c, s.text.tryNames, idle); err != nil || len(idle) == 0 {
+		if idle, err = lockNames(ctx, c, idle); err != nil || len(idle) == 0 {
 			return err
 		}
 		_, err = c.Exec(ctx, s.text.forget, idle) // a statement of its own: it sees what those have done who held the locks before
@@ -309,7 +309,7 @@ func idleNames(ctx context.Context, c *sqlconn.Tx, page, after string) (idle []s
 }
 
 // lockNames returns those of the names that no transaction is about to use.
-func lockNames(ctx context.Context, c *sqlconn.Tx, try string, names []string) ([]string, error) {
+func lockNames(ctx context.Context, c *sqlconn.Tx, names []string) ([]string, error) {
 	byKey := make(map[int64]string, len(names))
 	keys := make([]int64, 0, len(names))
 	for _, name := range names {
@@ -319,7 +319,7 @@ func lockNames(ctx context.Context, c *sqlconn.Tx, try string, names []string) (
 			keys = append(keys, k)
 		}
 	}
-	rows, err := c.Query(ctx, try, keys)
+	rows, err := c.Query(ctx, tryNamesText, allNames, keys)
 	if err != nil {
 		return nil, err
 	}

@@ -118,7 +118,6 @@ func askQueues(t *testing.T, s *sqljobs.Store, n int) {
 			{line(jobstore.Line{State: jobstore.Running}), 1},
 			{jobstest.Query{Name: fmt.Sprint("name-", n%100), Key: key}, 1},
 			{jobstest.Query{Name: fmt.Sprint("name-", n%100), UniqueKey: key}, 1},
-			{jobstest.Query{Page: jobstore.Page{Limit: 1}, Expired: time.Now()}, 1},
 			{jobstest.Query{Page: jobstore.Page{States: []jobstore.State{jobstore.Waiting}, Limit: 500}}, 0},
 			{jobstest.Query{Page: jobstore.Page{States: []jobstore.State{jobstore.Failed}, Limit: 1}}, 1},
 			{jobstest.Query{Page: jobstore.Page{States: []jobstore.State{jobstore.RunQueued}, Limit: 1}}, 0},

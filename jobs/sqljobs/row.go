@@ -12,42 +12,78 @@ import (
 // none is a time that is not there, in an answer.
 const none = -9223372036854775807
 
+// groups are groups of columns that an update writes together. What it leaves out is not written
+// again: PostgreSQL copies no long text, and SQLite touches no index.
+type groups uint8
+
+const (
+	lease      groups = 1 << iota // what a renewal changes; each update writes it
+	course                        // what changes from attempt to attempt
+	content                       // texts of any length
+	nature                        // what seldom changes
+	everyGroup groups = 1<<iota - 1
+)
+
+// of picks the values of the groups.
+func (g groups) of(values []any) []any {
+	var some []any
+	for i, v := range values {
+		if g&stored[i].group != 0 {
+			some = append(some, v)
+		}
+	}
+	return some
+}
+
+// kinds are the types of the columns of the groups.
+func (g groups) kinds() (kinds []string) {
+	for _, c := range stored {
+		if g&c.group != 0 {
+			kinds = append(kinds, c.kind)
+		}
+	}
+	return kinds
+}
+
 // stored are the columns in the order of values, beside the id.
-var stored = [...]struct{ name, kind string }{
-	{"name", "text"},
-	{"state", "text"},
-	{"priority", "integer"},
-	{"created", "bigint"},
-	{"changed", "bigint"},
-	{"next_run", "bigint"},
-	{"last_run", "bigint"},
-	{"scheduled", "bigint"},
-	{"due", "bigint"},
-	{"parent", "bigint"},
-	{"has_children", "smallint"},
-	{"mock", "smallint"},
-	{"run", "bigint"},
-	{"token", "bigint"},
-	{"repeat", "text"},
-	{"retry_after", "text"},
-	{"sequence_key", "text"},
-	{"reason", "text"},
-	{"data", "text"},
+var stored = [...]struct {
+	name, kind string
+	group      groups
+}{
+	{"name", "text", nature},
+	{"state", "text", course},
+	{"priority", "integer", nature},
+	{"created", "bigint", nature},
+	{"changed", "bigint", lease},
+	{"next_run", "bigint", course},
+	{"last_run", "bigint", course},
+	{"scheduled", "bigint", course},
+	{"due", "bigint", lease},
+	{"parent", "bigint", nature},
+	{"has_children", "smallint", nature},
+	{"mock", "smallint", nature},
+	{"run", "bigint", course},
+	{"token", "bigint", course},
+	{"repeat", "text", nature},
+	{"retry_after", "text", nature},
+	{"sequence_key", "text", nature},
+	{"reason", "text", content},
+	{"data", "text", content},
 	// What follows has a default.
-	{"queue", "text"},
-	{"queue_due", "bigint"},
-	{"weight", "bigint"},
-	{"time_window", "text"},
-	{"timeout", "bigint"},
-	{"deadline", "bigint"},
-	{"attempts", "bigint"},
-	{"unique_key", "text"},
-	{"answer_key", "text"},
-	{"phase", "text"},
-	{"respond", "smallint"},
-	{"answer", "text"},
-	{"expires", "bigint"},
-	{"handouts", "bigint"},
+	{"queue", "text", nature},
+	{"queue_due", "bigint", lease},
+	{"weight", "bigint", nature},
+	{"time_window", "text", nature},
+	{"timeout", "bigint", nature},
+	{"deadline", "bigint", course},
+	{"attempts", "bigint", course},
+	{"unique_key", "text", nature},
+	{"answer_key", "text", nature},
+	{"phase", "text", course},
+	{"respond", "smallint", course},
+	{"answer", "text", content},
+	{"expires", "bigint", course},
+	{"handouts", "bigint", course},
 }
 
 // basic is how many of them a job has that is neither of a queue nor awaits an answer: others are written when such a job is made.

@@ -108,12 +108,8 @@ func notFound(id jobstore.ID) error { return fmt.Errorf("save %d: %w", id, jobst
 
 // renamed reports whether the name of a job may be another one than the stored one, so that it has to be made known.
 func (t *tx) renamed(j *jobstore.Row) bool {
-	for i := len(t.had) - 1; i >= 0; i-- {
-		if t.had[i].id == j.ID {
-			return t.had[i].name != j.Name
-		}
-	}
-	return true
+	was := t.had[j.ID]
+	return was == nil || was.Name != j.Name
 }
 
 func (t *tx) saveEach(ctx context.Context, all []*jobstore.Row) error {
@@ -134,11 +130,17 @@ func (t *tx) saveOne(ctx context.Context, j *jobstore.Row) error {
 			return err
 		}
 	}
-	n, err := t.c.Exec(ctx, t.s.text.update, append(values(j), int64(j.ID))...)
-	if err == nil && n == 0 {
-		err = notFound(j.ID)
+	now := values(j)
+	g := t.changed(j, now)
+	n, err := t.c.Exec(ctx, t.s.text.update[g], append(g.of(now), int64(j.ID))...)
+	switch {
+	case err != nil:
+		return err
+	case n == 0:
+		return notFound(j.ID)
 	}
-	return err
+	t.note(j)
+	return nil
 }
 
 // insert makes a job.
@@ -148,7 +150,7 @@ func (t *tx) insert(ctx context.Context, j *jobstore.Row) error {
 		query, args = t.s.text.insertBasic, args[:basic]
 	}
 	if !t.s.lite {
-		args = append(args, lockKey(nameLock, j.Name))
+		args = append(args, t.nameKey(j.Name))
 	}
 	var id, known int64
 	if err := t.c.Row(ctx, query, args...).Scan(&id, &known); err != nil {
@@ -163,7 +165,7 @@ func (t *tx) insert(ctx context.Context, j *jobstore.Row) error {
 		}
 	}
 	j.ID = jobstore.ID(id)
-	t.had = append(t.had, had{j.ID, j.Name})
+	t.note(j)
 	return nil
 }
 
@@ -183,7 +185,7 @@ func (t *tx) addNames(ctx context.Context, names []string) error {
 	}
 	keys := make([]int64, len(names))
 	for i, name := range names {
-		keys[i] = lockKey(nameLock, name)
+		keys[i] = t.nameKey(name)
 	}
 	var fresh int
 	err := t.c.Row(ctx, t.s.text.addNames, names, keys).Scan(&fresh)
@@ -248,15 +250,11 @@ func inChunks(all []*jobstore.Row, do func([]*jobstore.Row) error) error {
 	return nil
 }
 
-// arrays are the values of jobs, a column each.
-func arrays(all []*jobstore.Row) []any {
-	cols := make([]any, len(stored))
-	rows := make([][]any, len(all))
-	for i, j := range all {
-		rows[i] = values(j)
-	}
-	for c := range stored {
-		if stored[c].kind == "text" {
+// arrays are rows, whose columns have these types, a column each.
+func arrays(rows [][]any, kinds []string) []any {
+	cols := make([]any, len(kinds))
+	for c, kind := range kinds {
+		if kind == "text" {
 			cols[c] = column[string](rows, c)
 		} else {
 			cols[c] = column[int64](rows, c)
@@ -278,7 +276,11 @@ func column[T any](rows [][]any, c int) []*T {
 
 // insertMany makes jobs. Ids are given in the order of the call.
 func (t *tx) insertMany(ctx context.Context, all []*jobstore.Row) error {
-	rows, err := t.c.Query(ctx, t.s.text.insertMany, arrays(all)...)
+	given := make([][]any, len(all))
+	for i, j := range all {
+		given[i] = values(j)
+	}
+	rows, err := t.c.Query(ctx, t.s.text.insertMany, arrays(given, everyGroup.kinds())...)
 	if err != nil {
 		return err
 	}
@@ -296,20 +298,66 @@ func (t *tx) insertMany(ctx context.Context, all []*jobstore.Row) error {
 	slices.Sort(ids)
 	for i, j := range all {
 		j.ID = jobstore.ID(ids[i])
-		t.had = append(t.had, had{j.ID, j.Name})
+		t.note(j)
 	}
 	return nil
 }
 
-// updateMany writes over jobs.
+// updateMany writes over jobs. Those whose long texts stay as they are go apart, so that the texts
+// are not written again.
 func (t *tx) updateMany(ctx context.Context, all []*jobstore.Row) error {
-	ids := make([]int64, len(all))
-	for i, j := range all {
-		ids[i] = int64(j.ID)
+	var parts [2]struct {
+		changed groups
+		ids     []int64
+		rows    [][]any
 	}
-	n, err := t.c.Exec(ctx, t.s.text.updateMany, append(arrays(all), ids)...)
-	if err == nil && int(n) != len(all) {
-		err = notFound(all[0].ID)
+	for _, j := range all {
+		now := values(j)
+		g := t.changed(j, now)
+		p := &parts[0]
+		if g&content == 0 && len(j.Data)+len(j.Answer) > longText {
+			p = &parts[1]
+		}
+		p.changed |= g
+		p.ids, p.rows = append(p.ids, int64(j.ID)), append(p.rows, now)
 	}
-	return err
+	for _, p := range parts {
+		if len(p.ids) == 0 {
+			continue
+		}
+		for i := range p.rows {
+			p.rows[i] = p.changed.of(p.rows[i])
+		}
+		n, err := t.c.Exec(ctx, t.s.text.updateMany[p.changed], append(arrays(p.rows, p.changed.kinds()), p.ids)...)
+		if err == nil && int(n) != len(p.ids) {
+			err = notFound(jobstore.ID(p.ids[0]))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, j := range all {
+		t.note(j)
+	}
+	return nil
+}
+
+// longText is from what size on a text is not rewritten needlessly: PostgreSQL stores longer ones
+// beside the row.
+const longText = 2000
+
+// changed returns the groups of columns in which j, with these values, differs from what is stored:
+// one at least, and all of them for a job that this transaction has not read and locked.
+func (t *tx) changed(j *jobstore.Row, now []any) groups {
+	was := t.had[j.ID]
+	if was == nil {
+		return everyGroup
+	}
+	g := lease
+	for i, v := range values(was) {
+		if v != now[i] {
+			g |= stored[i].group
+		}
+	}
+	return g
 }

@@ -15,13 +15,14 @@ const (
 
 // texts are the statements in a database's dialect.
 type texts struct {
-	get         string // $1: id
-	lock        string // $1: id; the same and locks
-	insert      string // values, on PostgreSQL with the key of the name; answers with the id and whether the name was known
-	insertBasic string // the same of basic jobs
-	update      string // values, id
-	drop        string // $1: id, $2: token
-	delete      string // $1: id, on PostgreSQL ids
+	get         string                 // $1: id
+	lock        string                 // $1: id; the same and locks
+	insert      string                 // values, on PostgreSQL with the key of the name; answers with the id and whether the name was known
+	insertBasic string                 // the same of basic jobs
+	update      [everyGroup + 1]string // values of groups, id
+	drop        string                 // $1: id, $2: token
+	expireJobs  string                 // $1: by, $2: limit
+	delete      string                 // $1: id, on PostgreSQL ids
 
 	due     map[dueKey]string
 	many    string // PostgreSQL: $1 limit, $2 by, $3 names; answers as candidates
@@ -39,17 +40,17 @@ type texts struct {
 	addMessage  string // $1: id, $2: message; on PostgreSQL arrays
 	dropMessage string // SQLite: $1 id
 
-	insertMany string // PostgreSQL: arrays of values
-	addNames   string // PostgreSQL: $1 names, $2 their keys
-	updateMany string // PostgreSQL: ids, arrays of values
-	advisory   string // PostgreSQL: $1 keys
+	expireMessages string // SQLite: $1 by, $2 limit; before expireJobs
 
-	names    string // $1: since; answers with a mark, and name
-	addName  string // SQLite: $1 name
-	known    string // SQLite: $1 name
-	page     string // $1: after; answers with names, the next of them all, and whether there are jobs
-	forget   string // SQLite: $1 name; PostgreSQL: names
-	tryNames string // PostgreSQL: $1 keys; answers with those that were locked
+	insertMany string                 // PostgreSQL: arrays of values
+	addNames   string                 // PostgreSQL: $1 names, $2 their keys
+	updateMany [everyGroup + 1]string // PostgreSQL: arrays of values of groups, ids
+
+	names   string // $1: since; answers with a mark, and name
+	addName string // SQLite: $1 name
+	known   string // SQLite: $1 name
+	page    string // $1: after; answers with names, the next of them all, and whether there are jobs
+	forget  string // SQLite: $1 name; PostgreSQL: names
 }
 
 // dueKey names a statement about what is due. $1 is the limit, $2 the latest Due, then come the priority and the name, if there are
@@ -96,11 +97,15 @@ func newTexts(d sqlconn.Dialect) *texts {
 			FROM swarmiji_job_name AS n WHERE n.name > $1 ORDER BY n.name LIMIT ` + fmt.Sprint(sweepPage),
 	}
 	t.lock, t.answers = t.get, newAnswerTexts(d)
-	sets := make([]string, len(stored))
-	for i, c := range stored {
-		sets[i] = fmt.Sprintf("%s = $%d", c.name, i+1)
+	for g := lease; g <= everyGroup; g++ {
+		var sets []string
+		for _, c := range stored {
+			if g&c.group != 0 {
+				sets = append(sets, fmt.Sprintf("%s = $%d", c.name, len(sets)+1))
+			}
+		}
+		t.update[g] = "UPDATE swarmiji_jobs SET " + strings.Join(sets, ", ") + " WHERE id = " + cast(len(sets)+1, "bigint")
 	}
-	t.update = "UPDATE swarmiji_jobs SET " + strings.Join(sets, ", ") + " WHERE id = " + cast(len(stored)+1, "bigint")
 	t.insert, t.insertBasic = insertText(d, len(stored)), insertText(d, basic)
 	kinds := []kind{seek, read}
 	if d == sqlconn.Postgres {
@@ -164,6 +169,9 @@ func (t *texts) sqlite() {
 	t.dropMessage = "DELETE FROM swarmiji_job_message WHERE job = " + cast(1, "bigint")
 	t.mark = `UPDATE swarmiji_jobs SET state = 'RUNNING', changed = $2, last_run = $2, token = token + 1, due = $3, run = $4,
 		scheduled = $5, attempts = $6 WHERE id = CAST($1 AS bigint)`
+	first := "(SELECT j.id FROM swarmiji_jobs AS j INDEXED BY swarmiji_job_expires WHERE j.expires <= " + cast(1, "bigint") + " ORDER BY j.expires LIMIT " + cast(2, "bigint") + ")"
+	t.expireMessages = "DELETE FROM swarmiji_job_message WHERE job IN " + first
+	t.expireJobs = "DELETE FROM swarmiji_jobs WHERE id IN " + first
 	t.names = "SELECT seq, name FROM swarmiji_job_name WHERE seq > $1 ORDER BY seq"
 	t.forget = "DELETE FROM swarmiji_job_name WHERE name = $1"
 }

@@ -15,25 +15,25 @@ const addNames = `l AS MATERIALIZED (SELECT v.name, pg_advisory_xact_lock_shared
 // postgres sets the statements that only PostgreSQL has.
 func (t *texts) postgres() {
 	into, names := insertInto(len(stored))
-	key := len(stored) + 1
-	arrays, sets := make([]string, len(stored)), make([]string, len(stored))
+	arrays := make([]string, len(stored))
 	for i, c := range stored {
-		arrays[i] = fmt.Sprintf("CAST($%d AS %s[])", i+1, c.kind)
-		sets[i] = c.name + " = v." + c.name
+		arrays[i] = cast(i+1, c.kind+"[]")
 	}
 	t.lock += " FOR UPDATE"
 	t.addNames = "WITH " + fmt.Sprintf(addNames, "unnest(CAST($1 AS text[]), CAST($2 AS bigint[]))") + " SELECT count(*) FROM m"
 	t.insertMany = into + " SELECT " + names + " FROM unnest(" + strings.Join(arrays, ", ") + ") WITH ORDINALITY AS v(" + names +
 		", place) ORDER BY v.place RETURNING id"
-	t.updateMany = "UPDATE swarmiji_jobs AS j SET " + strings.Join(sets, ", ") + " FROM unnest(" + strings.Join(arrays, ", ") +
-		fmt.Sprintf(", CAST($%d AS bigint[])) AS v(", key) + names + ", id) WHERE j.id = v.id AND " +
-		fmt.Sprintf("j.id = ANY(CAST($%d AS bigint[]))", key) // as for takeText
+	for g := lease; g <= everyGroup; g++ {
+		t.updateMany[g] = updateManyText(g)
+	}
 	t.delete = "WITH m AS (DELETE FROM swarmiji_job_message WHERE job = ANY(CAST($1 AS bigint[]))) DELETE FROM swarmiji_jobs WHERE id = ANY(CAST($1 AS bigint[]))"
+	t.expireJobs = `WITH x AS MATERIALIZED (SELECT j.id FROM swarmiji_jobs AS j WHERE j.expires <= CAST($1 AS bigint)
+			ORDER BY j.expires, j.id LIMIT CAST($2 AS bigint) FOR UPDATE SKIP LOCKED),
+		m AS (DELETE FROM swarmiji_job_message WHERE job = ANY(ARRAY(SELECT x.id FROM x)))
+		DELETE FROM swarmiji_jobs WHERE id = ANY(ARRAY(SELECT x.id FROM x))`
 	t.addMessage = "INSERT INTO swarmiji_job_message (job, message) SELECT * FROM unnest(CAST($1 AS bigint[]), CAST($2 AS text[]))"
-	t.advisory = "SELECT pg_advisory_xact_lock(k) FROM unnest(CAST($1 AS bigint[])) AS k"
 	t.names = `SELECT CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS text) AS bigint), coalesce(w.name, '')
 		FROM (SELECT 1) AS one LEFT JOIN swarmiji_job_name AS w ON w.xid >= CAST($1 AS bigint)`
-	t.tryNames = "SELECT k FROM unnest(CAST($1 AS bigint[])) AS k WHERE pg_try_advisory_xact_lock(k)"
 	t.forget = `DELETE FROM swarmiji_job_name AS n WHERE n.name = ANY(CAST($1 AS text[]))
 		AND NOT EXISTS (SELECT 1 FROM swarmiji_jobs AS j WHERE j.name = n.name AND j.id > -1)`
 
@@ -46,6 +46,20 @@ func (t *texts) postgres() {
 		" ORDER BY j.priority, j.due, j.id LIMIT $1 FOR UPDATE SKIP LOCKED"
 	t.lockIDs = "WITH " + now(sqlconn.Postgres) + "one AS (SELECT 1) SELECT " + columns("j") + ids
 	t.takeIDs = "WITH " + now(sqlconn.Postgres) + takeText("SELECT j.id, j.priority, j.due, ("+plain+") AS plain"+ids, 4)
+}
+
+// updateManyText writes the groups of columns of jobs.
+func updateManyText(g groups) string {
+	var names, arrays, sets []string
+	for _, c := range stored {
+		if g&c.group != 0 {
+			names, sets = append(names, c.name), append(sets, c.name+" = v."+c.name)
+			arrays = append(arrays, cast(len(names), c.kind+"[]"))
+		}
+	}
+	ids := cast(len(names)+1, "bigint[]")
+	return "UPDATE swarmiji_jobs AS j SET " + strings.Join(sets, ", ") + " FROM unnest(" + strings.Join(arrays, ", ") + ", " + ids + ") AS v(" +
+		strings.Join(names, ", ") + ", id) WHERE j.id = v.id AND j.id = ANY(" + ids + ")" // as for takeText
 }
 
 // manyText finds the first rows of each of several names, and of these the first.

@@ -5,12 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"slices"
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 // tx is one run of a caller's function.
@@ -21,16 +21,13 @@ type tx struct {
 	now  int64
 	err  error // spoils the transaction
 
-	had    []had    // the names of jobs that are stored and locked
-	given  []string // names that got a time
-	fresh  int      // how many names were new, or may have been
+	had    map[jobstore.ID]*jobstore.Row  // jobs as they are stored, which this transaction has locked
+	waits  map[task.ID]*jobstore.Deferral // the same of deferrals
+	locks  int                            // how many names it has locked, each by itself or by their kind
+	named  int                            // the same of names of jobs
+	given  []string                       // names that got a time
+	fresh  int                            // how many names were new, or may have been
 	learnt *learnt
-}
-
-// had is the name of a job as it is stored.
-type had struct {
-	id   jobstore.ID
-	name string
 }
 
 var (
@@ -79,42 +76,27 @@ func (s *Store) clockNow() int64 {
 	return s.clock.now()
 }
 
-// Kinds of locks beside those of rows.
-const (
-	nameLock   = "swarmiji job name "
-	callerLock = "swarmiji job lock "
-)
-
-// lockKey is the number of a lock. Two names may share one, and then wait for each other needlessly.
-func lockKey(kind, name string) int64 {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(kind))
-	_, _ = h.Write([]byte(name))
-	return int64(h.Sum64())
-}
-
-// Lock implements [jobstore.Tx]. A transaction of SQLite has the whole file.
-func (t *tx) Lock(ctx context.Context, names ...string) error {
-	if err := t.writes("lock"); err != nil {
-		return err
-	}
-	keys := make([]int64, 0, len(names))
-	for _, name := range names {
-		if name == "" || len(name) > 300 {
-			return t.fail("lock", fmt.Errorf("%w: the name of a lock has %d bytes, not 1 to 300", jobstore.ErrBadJob, len(name)))
-		}
-		keys = append(keys, lockKey(callerLock, name))
-	}
-	if t.s.lite || len(keys) == 0 {
-		return nil
-	}
-	slices.Sort(keys)
-	_, err := t.c.Exec(ctx, t.s.text.advisory, slices.Compact(keys))
-	return t.fail("lock", err)
-}
-
-// jobs reads the answer of a statement. Those without an id are counted apart.
+// jobs is read of jobs that the statement locks.
 func (t *tx) jobs(ctx context.Context, query string, args ...any) (found []jobstore.Row, empty int, err error) {
+	found, empty, err = t.read(ctx, query, args...)
+	if err == nil && !t.view {
+		for i := range found {
+			t.note(&found[i])
+		}
+	}
+	return found, empty, err
+}
+
+// note remembers a job as it is stored now, which this transaction has locked.
+func (t *tx) note(j *jobstore.Row) {
+	if t.had == nil {
+		t.had = make(map[jobstore.ID]*jobstore.Row)
+	}
+	t.had[j.ID] = new(*j)
+}
+
+// read reads the answer of a statement. Those without an id are counted apart.
+func (t *tx) read(ctx context.Context, query string, args ...any) (found []jobstore.Row, empty int, err error) {
 	rows, err := t.c.Query(ctx, query, args...)
 	if err != nil {
 		return nil, 0, err
@@ -132,11 +114,6 @@ func (t *tx) jobs(ctx context.Context, query string, args ...any) (found []jobst
 	}
 	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
 		return nil, 0, err
-	}
-	if !t.view {
-		for i := range found {
-			t.had = append(t.had, had{found[i].ID, found[i].Name})
-		}
 	}
 	return found, empty, nil
 }
@@ -183,6 +160,20 @@ func (t *tx) Delete(ctx context.Context, ids ...jobstore.ID) error {
 		}
 	}
 	return nil
+}
+
+// ExpireJobs implements [jobstore.Tx].
+func (t *tx) ExpireJobs(ctx context.Context, by time.Time, limit int) (int, error) {
+	if err := t.writes("expire jobs"); err != nil {
+		return 0, err
+	}
+	if t.s.lite {
+		if _, err := t.c.Exec(ctx, t.s.text.expireMessages, by.UnixMicro(), limit); err != nil {
+			return 0, t.fail("expire jobs", err)
+		}
+	}
+	n, err := t.c.Exec(ctx, t.s.text.expireJobs, by.UnixMicro(), limit)
+	return int(n), t.fail("expire jobs", err)
 }
 
 // Messages implements [jobstore.Tx].

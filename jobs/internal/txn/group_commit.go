@@ -379,6 +379,9 @@ func (g *Engine) alone(ctx context.Context, d *Change) error {
 		if err != nil {
 			return err
 		}
+		if d.Key != "" && (j.State.Over() || j.Key != d.Key || j.Name != d.Name) { // since it was found
+			return ErrLocks
+		}
 		if err := d.Do(ctx, t, j); err != nil {
 			return err
 		}

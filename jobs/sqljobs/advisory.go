@@ -1,0 +1,89 @@
+package sqljobs
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
+)
+
+// Kinds of locks beside those of rows.
+const (
+	nameLock   = "swarmiji job name "
+	callerLock = "swarmiji job lock "
+	kindLock   = "swarmiji job locks of a kind "
+)
+
+// mostLocks is how many names one transaction locks one by one, of each of the two kinds of locks.
+// PostgreSQL has room for some 6,400 locks by default, which all its clients share. A transaction
+// with more names locks all names of their kind by one lock.
+const mostLocks = 512
+
+// lockKey is the number of a lock. Two names may share one, and then wait for each other needlessly.
+func lockKey(kind, name string) int64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(kind))
+	_, _ = h.Write([]byte(name))
+	return int64(h.Sum64())
+}
+
+// The statements about advisory locks, which only PostgreSQL has. $1 is the lock of a kind, $2 are
+// the locks of names.
+const (
+	// The lock of the kind comes first, shared with other transactions that lock names one by one.
+	lockEach = `WITH k AS MATERIALIZED (SELECT pg_advisory_xact_lock_shared(CAST($1 AS bigint)))
+		SELECT pg_advisory_xact_lock(v.n) FROM k CROSS JOIN unnest(CAST($2 AS bigint[])) AS v(n)`
+	lockKind = "SELECT pg_advisory_xact_lock(CAST($1 AS bigint))"
+	// A name is in use if its lock is held, or if a transaction uses very many.
+	tryNamesText = `WITH k AS MATERIALIZED (SELECT pg_try_advisory_xact_lock(CAST($1 AS bigint)) AS free)
+		SELECT v.n FROM k CROSS JOIN unnest(CAST($2 AS bigint[])) AS v(n) WHERE k.free AND pg_try_advisory_xact_lock(v.n)`
+)
+
+// Lock implements [jobstore.Tx]. A transaction of SQLite has the whole file.
+func (t *tx) Lock(ctx context.Context, names ...string) error {
+	if err := t.writes("lock"); err != nil {
+		return err
+	}
+	kinds := map[string][]int64{}
+	for _, name := range names {
+		if name == "" || len(name) > 300 {
+			return t.fail("lock", fmt.Errorf("%w: the name of a lock has %d bytes, not 1 to 300", jobstore.ErrBadJob, len(name)))
+		}
+		kind, _, ok := strings.Cut(name, " ")
+		if !ok {
+			kind = ""
+		}
+		kinds[kind] = append(kinds[kind], lockKey(callerLock, name))
+	}
+	if t.s.lite {
+		return nil
+	}
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		keys := kinds[kind]
+		slices.Sort(keys)
+		keys = slices.Compact(keys)
+		query, args := lockEach, []any{lockKey(kindLock, kind), keys}
+		if t.locks += len(keys); t.locks > mostLocks {
+			query, args = lockKind, args[:1]
+		}
+		if _, err := t.c.Exec(ctx, query, args...); err != nil {
+			return t.fail("lock", err)
+		}
+	}
+	return nil
+}
+
+// allNames is the lock of all names of jobs.
+var allNames = lockKey(kindLock, nameLock)
+
+// nameKey is the lock that keeps the name of a job from being forgotten.
+func (t *tx) nameKey(name string) int64 {
+	if t.named++; t.named > mostLocks {
+		return allNames
+	}
+	return lockKey(nameLock, name)
+}
