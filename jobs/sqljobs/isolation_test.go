@@ -2,10 +2,12 @@ package sqljobs_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,16 +18,75 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// TestOtherIsolationLevel: in a database whose transactions are repeatable reads by default, an answer
-// that comes while its task is deferred is given to the task all the same.
-func TestOtherIsolationLevel(t *testing.T) {
+// withIsolation makes a database whose transactions have a level of isolation by default.
+func withIsolation(t *testing.T, level string) (dsn string) {
+	t.Helper()
 	p, name := testserver.RequirePostgres(t), testserver.Namespace()
-	for _, text := range []string{"CREATE DATABASE " + name, "ALTER DATABASE " + name + " SET default_transaction_isolation = 'repeatable read'"} {
+	for _, text := range []string{"CREATE DATABASE " + name, "ALTER DATABASE " + name + " SET default_transaction_isolation = '" + level + "'"} {
 		if err := p.Exec(t.Context(), "postgres", text); err != nil {
 			t.Fatal(err)
 		}
 	}
-	dsn := strings.Replace(p.URL(), "/postgres?", "/"+name+"?", 1)
+	return strings.Replace(p.URL(), "/postgres?", "/"+name+"?", 1)
+}
+
+// TestOtherIsolationLevels: a unique key has one job, and a sequence one job whose turn it is,
+// although two processes create them at once in a database with another default of isolation.
+func TestOtherIsolationLevels(t *testing.T) {
+	for _, level := range []string{"repeatable read", "serializable"} {
+		t.Run(level, func(t *testing.T) {
+			dsn := withIsolation(t, level)
+			services := []*jobs.Service{serviceOf(t, open(t, dsn)), serviceOf(t, open(t, dsn))}
+			const keys = 200
+			for i := range keys {
+				key := fmt.Sprint("k", i)
+				var taken atomic.Int32
+				var both sync.WaitGroup
+				for _, s := range services {
+					both.Go(func() {
+						_, err := s.Create(bound(t), jobs.Spec{Name: "work", UniqueKey: key, SequenceKey: key + "/unique"})
+						switch {
+						case errors.Is(err, jobs.ErrKeyTaken):
+							taken.Add(1)
+						case err != nil:
+							t.Error(err)
+						}
+						if _, err := s.Create(bound(t), jobs.Spec{Name: "work", SequenceKey: key}); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				both.Wait()
+				if n := taken.Load(); n != 1 {
+					t.Errorf("%d of 2 jobs of one unique key are refused", n)
+				}
+			}
+			all, err := services[0].List(bound(t), jobs.Filter{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			turns := map[string]int{}
+			for i := range all {
+				if all[i].State == jobs.Queued {
+					turns[all[i].SequenceKey]++
+				}
+			}
+			if len(all) != 3*keys || len(turns) != 2*keys {
+				t.Errorf("%d jobs have the turn of %d keys", len(all), len(turns))
+			}
+			for key, n := range turns {
+				if n != 1 {
+					t.Errorf("%d jobs have the turn of %s", n, key)
+				}
+			}
+		})
+	}
+}
+
+// TestOtherIsolationLevel: in a database whose transactions are repeatable reads by default, an answer
+// that comes while its task is deferred is given to the task all the same.
+func TestOtherIsolationLevel(t *testing.T) {
+	dsn := withIsolation(t, "repeatable read")
 	service := func() *jobs.Service {
 		s, err := jobs.New(jobs.Config{Store: open(t, dsn), Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {

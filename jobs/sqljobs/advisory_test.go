@@ -1,0 +1,107 @@
+package sqljobs_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/swarmiji/swarmiji/internal/sqlconn"
+	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/jobs"
+)
+
+// TestManyKeyedJobsLeaveRoomForOthers: 20,000 jobs with a key and a name of their own are created in
+// one transaction of a server with its default of 100 clients, while another program locks some
+// thousand tables.
+func TestManyKeyedJobsLeaveRoomForOthers(t *testing.T) {
+	p, err := testserver.StartPostgres(t.Context(), testserver.PostgresConfig{Conf: "max_connections = 100"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	service, other := serviceOf(t, open(t, p.URL())), watching(t, p.URL())
+	specs := make([]jobs.Spec, 20_000)
+	for i := range specs {
+		specs[i] = jobs.Spec{Name: fmt.Sprint("work-", i), UniqueKey: fmt.Sprint("k-", i)}
+	}
+	locks := make([]int64, 2000)
+	for i := range locks {
+		locks[i] = int64(i)
+	}
+	ended := make(chan struct{})
+	var bystander sync.WaitGroup
+	bystander.Go(func() {
+		for {
+			if err := other.Update(bound(t), func(ctx context.Context, tx *sqlconn.Tx) error {
+				_, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(k) FROM unnest(CAST($1 AS bigint[])) AS k", locks)
+				return err
+			}); err != nil {
+				t.Errorf("another program: %v", err)
+				return
+			}
+			select {
+			case <-ended:
+				return
+			default:
+			}
+		}
+	})
+	made, err := service.CreateAll(bound(t), specs)
+	close(ended)
+	bystander.Wait()
+	if err != nil || len(made) != len(specs) {
+		t.Fatalf("%d jobs were created, %v", len(made), err)
+	}
+}
+
+// TestManyKeysExclude: of transactions that create many jobs of the same keys, or one of them, in
+// several processes and in any order, one creates each job.
+func TestManyKeysExclude(t *testing.T) {
+	each(t, func(t *testing.T, dsn string) {
+		const keys = 1200
+		var made [keys]int
+		var mu sync.Mutex
+		var all sync.WaitGroup
+		for n := range 4 {
+			service := serviceOf(t, open(t, dsn))
+			specs := make([]jobs.Spec, keys)
+			for i := range specs {
+				specs[i] = jobs.Spec{Name: "work", UniqueKey: fmt.Sprint("k-", i)}
+			}
+			if n%2 == 1 {
+				slices.Reverse(specs)
+			}
+			create := func(some []jobs.Spec) {
+				if _, err := service.CreateAll(bound(t), some); err != nil {
+					return // another has a key
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				for _, spec := range some {
+					var i int
+					_, _ = fmt.Sscanf(spec.UniqueKey, "k-%d", &i)
+					made[i]++
+				}
+			}
+			all.Go(func() {
+				for i := range 10 {
+					create(specs[i*100 : i*100+1])
+				}
+				create(specs)
+				create(specs[keys/2:])
+			})
+		}
+		all.Wait()
+		for i, n := range made {
+			if n > 1 {
+				t.Errorf("key %d has %d jobs", i, n)
+			}
+		}
+	})
+}
