@@ -26,7 +26,7 @@ type Store interface {
 	// server.
 	Single(ctx context.Context, fn func(ctx context.Context, tx Tx) error) error
 	// View runs fn, which only reads. It locks no row, and each call of tx sees the commits before
-	// it. Save, Delete and Lock return [ErrUnsupported].
+	// it. Save, Delete, ExpireJobs and Lock return [ErrUnsupported].
 	View(ctx context.Context, fn func(ctx context.Context, tx Tx) error) error
 	// Coming returns names of jobs whose Due lies after since and not after the store's time. It
 	// returns at most max names, each once. Jobs of queues do not count. A zero since asks for no
@@ -79,7 +79,7 @@ type Tx interface {
 	Delete(ctx context.Context, ids ...ID) error
 	// ExpireJobs deletes jobs whose Expires is set and not after by, and their Messages: the first
 	// ones, at most limit, which is above 0. It skips jobs that another transaction has locked, and
-	// returns how many it has deleted. In a View it returns [ErrUnsupported].
+	// returns how many it has deleted.
 	ExpireJobs(ctx context.Context, by time.Time, limit int) (int, error)
 }
 
