@@ -106,15 +106,23 @@ func (b *builder) ofKey(q query, index string) string {
 	if q.Limit > 0 {
 		limit = " LIMIT " + b.arg(q.Limit, "bigint")
 	}
-	parts := make([]string, len(states))
+	texts := make([]string, len(states))
 	for i, s := range states {
-		parts[i] = "SELECT id FROM (SELECT j.id" + where + " AND j.state = " + b.arg(stateText(s), "text") + b.names(index) + " ORDER BY " + id + desc + limit + ") AS s"
+		texts[i] = stateText(s)
 	}
-	ids := "(SELECT id FROM (" + strings.Join(parts, " UNION ALL ") + ") AS a ORDER BY id" + desc + limit + ")"
+	of := func(state string) string {
+		return "(SELECT j.id" + where + " AND j.state = " + state + " ORDER BY " + id + desc + limit + ") AS s"
+	}
+	last := " ORDER BY id" + desc + limit
 	if !b.lite {
-		ids = "(ARRAY" + ids + ")"
+		return "SELECT " + columns("j") + " FROM swarmiji_jobs AS j WHERE j.id = ANY(ARRAY(SELECT s.id FROM unnest(" + b.arg(texts, "text[]") +
+			") AS u(state) CROSS JOIN LATERAL " + of("u.state") + last + ")) ORDER BY j.id"
 	}
-	return "SELECT " + columns("j") + " FROM swarmiji_jobs AS j WHERE j.id " + map[bool]string{true: "IN ", false: "= ANY"}[b.lite] + ids + " ORDER BY j.id"
+	parts := make([]string, len(texts))
+	for i, text := range texts {
+		parts[i] = "SELECT id FROM " + of(b.arg(text, "text"))
+	}
+	return "SELECT " + columns("j") + " FROM swarmiji_jobs AS j WHERE j.id IN (SELECT id FROM (" + strings.Join(parts, " UNION ALL ") + ")" + last + ") ORDER BY j.id"
 }
 
 var everyState = []jobstore.State{
