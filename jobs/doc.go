@@ -28,5 +28,6 @@
 //   - conditioned.go, prepared.go: jobs of tasks with conditions
 //   - explain.go, explain_queue.go: why a job does not run
 //   - internal/rules: what may become of one job; internal/txn: transactions, locks, group commit;
-//     internal/waitlist: callers that wait for jobs; internal/line: the line of a queue
+//     internal/waitlist: callers that wait for jobs; internal/line: the line of a queue;
+//     internal/page: how many jobs are read at a time
 package jobs

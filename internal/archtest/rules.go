@@ -201,14 +201,20 @@ var layers = []rule{
 	},
 	{
 		"L2",
+		[]string{"jobs/internal/page"},
+		[]string{"jobs/jobstore"},
+		"how many jobs are read at a time follows from their sizes",
+	},
+	{
+		"L2",
 		[]string{"jobs/internal/waitlist"},
-		[]string{"jobs/jobstore", "task", "@leaves"},
+		[]string{"jobs/internal/page", "jobs/jobstore", "task", "@leaves"},
 		"a list of those that wait knows neither the rules nor the transactions of what is handed out",
 	},
 	{
 		"L2",
 		[]string{"jobs/internal/line"},
-		[]string{"jobs/jobstore", "task"},
+		[]string{"jobs/internal/page", "jobs/jobstore", "task"},
 		"what queues and the explanation of queues both measure",
 	},
 	{
@@ -226,7 +232,7 @@ var layers = []rule{
 	{
 		"L4",
 		[]string{"jobs/runner"},
-		[]string{"jobs", "jobs/internal/rules", "jobs/queue", "jobs/jobstore", "task", "resultstore", "when", "internal/guard", "internal/errand", "internal/held", "@leaves"},
+		[]string{"jobs", "jobs/internal/page", "jobs/internal/rules", "jobs/queue", "jobs/jobstore", "task", "resultstore", "when", "internal/guard", "internal/errand", "internal/held", "@leaves"},
 		"a runner does what any program may do with a service; what it submits tasks through is handed in",
 	},
 	{
@@ -244,7 +250,7 @@ var layers = []rule{
 	{
 		"L4",
 		[]string{"jobs/bedrock"},
-		[]string{"jobs", "jobs/jobstore", "task"},
+		[]string{"jobs", "jobs/internal/page", "jobs/jobstore", "task"},
 		"a protocol in front of the service works with every store and so knows none",
 	},
 	{

@@ -15,12 +15,16 @@ const (
 // answer is what a command says.
 type answer struct {
 	status string // "": statusOK
-	body   []byte // JSON, or empty
+	body   *body  // JSON; nil: empty
 	close  bool   // the connection ends with it
 }
 
-// appendAnswer writes an answer. Headers are sorted by their names.
-func appendAnswer(out []byte, a *answer) []byte {
+// appendHead writes an answer up to its body. Headers are sorted by their names.
+func appendHead(out []byte, a *answer) []byte {
+	length := 0
+	if a.body != nil {
+		length = a.body.length()
+	}
 	status := a.status
 	if status == "" {
 		status = statusOK
@@ -30,7 +34,6 @@ func appendAnswer(out []byte, a *answer) []byte {
 		out = append(out, "Connection: close\r\n"...)
 	}
 	out = append(out, "Content-Length: "...)
-	out = strconv.AppendInt(out, int64(len(a.body)), 10)
-	out = append(out, "\r\n\r\n"...)
-	return append(out, a.body...)
+	out = strconv.AppendInt(out, int64(length), 10)
+	return append(out, "\r\n\r\n"...)
 }

@@ -3,7 +3,6 @@ package bedrock
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,56 +42,23 @@ func (c *call) given(ctx context.Context, id jobs.ID, data []byte) ([]byte, erro
 	return less, nil
 }
 
-// member is one name and value of an object, as they were written.
-type member struct {
-	key   string
-	text  []byte // name, colon and value
-	value []byte
-}
-
-// members takes an object apart. data have been checked.
-func members(data []byte) []member {
-	dec := json.NewDecoder(bytes.NewReader(data))
-	if _, err := dec.Token(); err != nil {
-		return nil
-	}
-	var all []member
-	for dec.More() {
-		from := int(dec.InputOffset())
-		name, err := dec.Token()
-		key, ok := name.(string)
-		if err != nil || !ok {
-			return nil
-		}
-		var value json.RawMessage
-		if dec.Decode(&value) != nil {
-			return nil
-		}
-		end := int(dec.InputOffset())
-		text := bytes.TrimLeft(data[from:end], ", \t\r\n")
-		all = append(all, member{key: key, text: text, value: value})
-	}
-	return all
-}
-
 // without returns the object without these keys; all other members stay as they were written.
 func without(data []byte, keys ...string) []byte {
 	if !slices.ContainsFunc(keys, func(k string) bool { return bytes.Contains(data, []byte(k)) }) {
 		return data
 	}
-	all := members(data)
-	kept := slices.DeleteFunc(slices.Clone(all), func(m member) bool { return slices.Contains(keys, m.key) })
-	if len(kept) == len(all) {
+	all := slices.Collect(members(data))
+	n := len(all)
+	if all = slices.DeleteFunc(all, func(m member) bool { return slices.Contains(keys, string(m.key)) }); len(all) == n {
 		return data
 	}
-	return writeMembers(kept)
+	return writeMembers(all)
 }
 
 // with returns the object with one more member at its end.
 func with(data []byte, key string, value []byte) []byte {
-	all := members(data)
 	text := append(strconv.AppendQuote(nil, key), ':')
-	return writeMembers(append(all, member{text: append(text, value...)}))
+	return writeMembers(append(slices.Collect(members(data)), member{text: append(text, value...)}))
 }
 
 // writeMembers writes an object.

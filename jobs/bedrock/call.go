@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/internal/page"
 )
 
 // call is one command while it is run.
@@ -18,9 +19,9 @@ type call struct {
 	timeout time.Duration
 	wait    bool // Connection: wait
 	forget  bool
-	last    bool // Connection: close
-	out     *[]byte
-	taken   []jobs.Handout // what has been handed out to the client
+	last    bool           // Connection: close
+	body                   // of the answer
+	taken   []jobs.Handout // what has been handed out to the client, without its data
 }
 
 // command is one entry of the table.
@@ -69,9 +70,12 @@ func (s *Server) find(req *request) *command {
 // buffers are for answers and their bodies.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
+// keptBuffer is the largest buffer that is used again.
+const keptBuffer = 16 << 10
+
 // free gives a buffer back, unless it has become large.
 func free(b *[]byte) {
-	if cap(*b) <= freeBuffer {
+	if cap(*b) <= keptBuffer {
 		buffers.Put(b)
 	}
 }
@@ -82,12 +86,10 @@ func newCall(c *conn, req *request) *call {
 	*out = (*out)[:0]
 	connection := req.get("Connection")
 	return &call{
-		c: c, s: c.s.c.Service, req: req, cmd: c.s.find(req), out: out,
+		c: c, s: c.s.c.Service, req: req, cmd: c.s.find(req), body: body{memory: c.s.memory, out: out},
 		wait: same(connection, "wait"), forget: same(connection, "forget"), last: same(connection, "close"),
 	}
 }
-
-func (c *call) free() { free(c.out) }
 
 // answer runs the command.
 func (c *call) answer(ctx context.Context) answer {
@@ -103,10 +105,41 @@ func (c *call) answer(ctx context.Context) answer {
 	}
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	if err := c.cmd.do(ctx, c); err != nil {
+	err := c.do(ctx)
+	if err == nil && !c.count() {
+		err = errNoMemory
+	}
+	if err != nil {
+		c.leave(ctx, len(c.taken)) // they are in no answer
 		return answer{status: c.status(ctx, err)}
 	}
-	return answer{body: *c.out}
+	return answer{body: &c.body}
+}
+
+// do runs the command: a large one when there is room for the work.
+func (c *call) do(ctx context.Context) error {
+	if c.req.length > largeRequest && !c.cmd.takes {
+		leave, err := c.memory.enter(ctx, c.req.length)
+		if err != nil {
+			return err
+		}
+		defer leave()
+	}
+	return c.cmd.do(ctx, c)
+}
+
+// took notes jobs that were handed out to the client.
+func (c *call) took(got []jobs.Handout) {
+	for i := range got {
+		c.taken = append(c.taken, page.Bare(got[i]))
+	}
+}
+
+// leave gives back the last jobs that were handed out.
+func (c *call) leave(ctx context.Context, n int) {
+	kept := len(c.taken) - n
+	c.c.giveBack(ctx, c.taken[kept:])
+	c.taken = c.taken[:kept]
 }
 
 // setTimeout reads how long the command may take, in milliseconds.
@@ -130,7 +163,10 @@ func (c *call) setTimeout() error {
 func (c *call) get(ctx context.Context, r jobs.Request) ([]jobs.Handout, error) {
 	got, err := c.s.Get(ctx, r)
 	if errors.Is(err, jobs.ErrNoJob) && c.wait {
-		if c.c.ended == nil {
+		switch {
+		case len(c.c.rd.buf) > mostWaiting:
+			return nil, errNoMemory
+		case c.c.ended == nil:
 			r.Wait = true
 			waiting, w := c.c.watch(ctx, c.timeout)
 			got, err = c.s.Get(waiting, r)
@@ -140,6 +176,6 @@ func (c *call) get(ctx context.Context, r jobs.Request) ([]jobs.Handout, error) 
 			err = statusError(statusTimeout)
 		}
 	}
-	c.taken = append(c.taken, got...)
+	c.took(got)
 	return got, err
 }

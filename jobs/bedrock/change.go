@@ -122,7 +122,7 @@ func requeueJobs(ctx context.Context, c *call) error {
 	if text == nil {
 		return missing("jobIDs")
 	}
-	items := list(text)
+	items := list(text, maxJobs)
 	if len(items) == 0 {
 		return malformed("jobIDs")
 	}

@@ -51,11 +51,17 @@ type Config struct {
 	// MaxHeader and MaxBody are the bytes of a request's header block, as it is sent, with all escapes, and of its body. Data travel in the
 	// header block. 0: 8 MiB.
 	MaxHeader, MaxBody int
-	// MaxMemory is how many bytes the buffers of all requests may take that are larger than 16 KiB; a request that finds none left is
-	// refused. Up to 16 KiB each connection has for its request, and as much for what is sent while it waits. 0: 256 MiB. At least MaxHeader
-	// and MaxBody together.
+	// MaxMemory is how many bytes all requests and answers may take, answers half of it. What finds
+	// none is refused with 503, and the jobs of such an answer are given back. 0: 256 MiB. At least
+	// MaxHeader and MaxBody together.
+	//
+	// Not counted are, for each connection, 4 KiB of its request, 4 KiB of its answer, and 16 KiB that
+	// are sent while it waits for a job. What commands make of requests is not counted either: large
+	// requests of 8 MiB in all are worked on at a time, and others wait. With 64 MiB the process was
+	// seen to take 220 MiB at most.
 	MaxMemory int64
 	// MaxAnswer is how many bytes an answer with several jobs may have: GetJobs then hands out fewer, and Query is refused. 0: 64 MiB.
+	// At most half of MaxMemory counts.
 	MaxAnswer int
 
 	// Timeout is the time of a request that does not say how long it may take, and of a GetJob that waits. 0: 110 s. Those that are
@@ -65,7 +71,11 @@ type Config struct {
 	IdleTimeout time.Duration
 	// HeaderTimeout and BodyTimeout are from the first byte of each to its last. People type requests by hand. 0: 1 min.
 	HeaderTimeout, BodyTimeout time.Duration
-	// WriteTimeout is how long a client may take to accept an answer; it has a second more for each 64 KiB. 0: 30 s.
+	// WriteTimeout is how long a client may accept nothing of an answer. For the whole it has
+	// WriteTimeout, and a second more for each 64 KiB. 0: 30 s.
+	//
+	// It is also how long a client's system may acknowledge nothing of an answer with jobs. They are
+	// then given back, and the connection ends. Only Linux tells what is acknowledged.
 	WriteTimeout time.Duration
 	// ShutdownTimeout is how long requests may go on after the end of Run's ctx; a GetJob that waits is answered at once. 0: 10 s.
 	ShutdownTimeout time.Duration
@@ -122,6 +132,7 @@ func (c *Config) check() error {
 	if least := int64(c.MaxHeader) + int64(c.MaxBody); c.MaxMemory < least {
 		errs = append(errs, fmt.Errorf("bedrock: MaxMemory is %d, less than MaxHeader and MaxBody, %d", c.MaxMemory, least))
 	}
+	c.MaxAnswer = int(min(int64(c.MaxAnswer), c.MaxMemory/2))
 	for _, d := range []struct {
 		name string
 		is   *time.Duration

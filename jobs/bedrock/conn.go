@@ -9,54 +9,55 @@ import (
 	"os"
 	"runtime/debug"
 	"time"
-
-	"github.com/swarmiji/swarmiji/jobs"
 )
 
 const (
-	// handedTime is how long after its answer a client that breaks the connection counts as one that has not read it.
-	handedTime = 10 * time.Second
-	// giveBackTime is how long the store may take to have jobs back.
-	giveBackTime = 10 * time.Second
 	// parting bounds what is still read from a client after its last answer, so that closing does not take the answer away from it.
 	partingTime = 500 * time.Millisecond
 	partingSize = 256 << 10
-	// writeRate is what a client has to accept in a second, beyond WriteTimeout.
+	// writeRate is what a client has to accept in a second, beyond WriteTimeout for the whole.
 	writeRate = 64 << 10
 )
 
 // conn is one connection. Its goroutine runs serve; others set deadlines and close it.
 type conn struct {
 	s   *Server
-	tcp net.Conn // what nc stands on
+	tcp *link // what nc stands on
 	nc  net.Conn
 	rd  *reader
 	req request
 
-	handed []jobs.Handout // in answers after which nothing was read yet
-	ended  error          // what the client was seen to have done while it waited: io.EOF, or why the connection broke
+	handed handed // in answers after which nothing was read yet
+	ended  error  // what the client was seen to have done while it waited: io.EOF, or why the connection broke
 }
 
 func newConn(s *Server, tcp net.Conn) *conn {
-	c := &conn{s: s, tcp: tcp, nc: s.encrypted(tcp)}
+	below := &link{Conn: tcp}
+	c := &conn{s: s, tcp: below, nc: s.encrypted(below), handed: handed{link: below}}
 	c.rd = newReader(c, limits{head: s.c.MaxHeader, body: s.c.MaxBody})
-	c.rd.enter, c.rd.room = c.enter, s.room
+	c.rd.enter, c.rd.room = c.enter, s.memory.request
 	return c
 }
 
-// Read reads for the reader. Whoever sends something after an answer has not gone away with it, nor has who breaks the connection much
-// later; the jobs that it was given are then not held any longer.
+// Read reads for the reader. A client that sends something after an answer has not gone away with it,
+// nor has one that breaks the connection much later. Jobs whose answers are acknowledged are then
+// forgotten.
 func (c *conn) Read(p []byte) (int, error) {
-	n, err := c.nc.Read(p)
-	if n == 0 && len(c.handed) > 0 && errors.Is(err, os.ErrDeadlineExceeded) && c.rd.phase == phaseIdle {
-		c.handed = nil
+	for {
+		n, err := c.nc.Read(p)
+		switch {
+		case len(c.handed.jobs) == 0:
+			return n, err
+		case n > 0:
+			c.handed.forget()
+			return n, err
+		case !errors.Is(err, os.ErrDeadlineExceeded) || c.rd.phase != phaseIdle || c.s.stopping.Load():
+			return n, err
+		case c.vanished():
+			return 0, errVanished
+		}
 		c.enter(phaseIdle)
-		n, err = c.nc.Read(p)
 	}
-	if n > 0 {
-		c.handed = nil
-	}
-	return n, err
 }
 
 // enter sets the time for what is read next.
@@ -67,8 +68,8 @@ func (c *conn) enter(p phase) {
 		t = c.s.c.HeaderTimeout
 	case p == phaseBody:
 		t = c.s.c.BodyTimeout
-	case len(c.handed) > 0:
-		t = min(t, handedTime)
+	case len(c.handed.jobs) > 0:
+		t = min(t, c.tick())
 	}
 	_ = c.nc.SetReadDeadline(time.Now().Add(t))
 	if c.s.stopping.Load() {
@@ -117,15 +118,16 @@ func (c *conn) end(ctx context.Context, err error) {
 	case errors.Is(err, os.ErrDeadlineExceeded) && c.rd.phase != phaseIdle && !c.s.stopping.Load():
 		no = errSlow
 	case errors.Is(err, io.EOF):
-		c.takeBack(ctx, c.gone)
+		c.takeBack(ctx, func() bool { return c.lost(ctx) || c.gone() })
 		return
 	default:
-		c.takeBack(ctx, func() bool { return broken(err) })
+		c.takeBack(ctx, func() bool { return broken(err) || c.lost(ctx) })
 		return
 	}
 	if c.write(&answer{status: string(no), close: true}) == nil {
 		_ = c.part()
 	}
+	c.takeBack(ctx, func() bool { return c.lost(ctx) })
 }
 
 // do answers one request, and reports whether there may be another on this connection.
@@ -139,26 +141,25 @@ func (c *conn) do(ctx context.Context, req *request) (again bool) {
 	a := c.run(ctx, call)
 	a.close = a.close || call.last || c.s.stopping.Load()
 	if c.ended != nil && !errors.Is(c.ended, io.EOF) { // nobody reads any more; who has only sent all may
-		c.giveBack(ctx, append(c.handed, call.taken...))
+		c.handed.add(call.taken)
+		c.giveBackHanded(ctx)
 		return false
 	}
-	switch err := c.write(&a); {
-	case errors.Is(err, os.ErrDeadlineExceeded): // earlier answers are in the client's hands, which may only be slow
-		c.giveBack(ctx, call.taken)
-		return false
-	case err != nil:
-		c.giveBack(ctx, append(c.handed, call.taken...))
-		return false
+	err := c.write(&a)
+	if errors.Is(err, os.ErrDeadlineExceeded) { // earlier answers may be in the client's hands, which may only be slow
+		c.handed.forget()
 	}
-	if len(call.taken) > 0 {
-		c.handed = append(c.handed, call.taken...)
+	c.handed.add(call.taken)
+	if err != nil {
+		c.giveBackHanded(ctx)
+		return false
 	}
 	if a.close {
 		_, err := c.tcp.Write(nil) // see gone
 		if err == nil {
 			err = c.part()
 		}
-		c.takeBack(ctx, func() bool { return broken(err) })
+		c.takeBack(ctx, func() bool { return broken(err) || c.lost(ctx) })
 	}
 	return !a.close
 }
@@ -192,12 +193,54 @@ func (c *conn) run(ctx context.Context, call *call) (a answer) {
 
 // write sends an answer.
 func (c *conn) write(a *answer) error {
-	out := buffers.Get().(*[]byte)
-	*out = appendAnswer((*out)[:0], a)
-	_ = c.nc.SetWriteDeadline(time.Now().Add(c.s.c.WriteTimeout + time.Duration(len(*out))*time.Second/writeRate))
-	_, err := c.nc.Write(*out)
-	free(out)
-	return err
+	w := writer{c: c, begun: time.Now()}
+	head := buffers.Get().(*[]byte)
+	defer free(head)
+	*head = appendHead((*head)[:0], a)
+	b := a.body
+	if b == nil {
+		return w.write(*head)
+	}
+	if len(b.full) == 0 && b.length() <= freeBuffer { // in one packet, if it fits
+		*head = append(*head, *b.out...)
+		return w.write(*head)
+	}
+	if err := w.write(*head); err != nil {
+		return err
+	}
+	for i, part := range b.full {
+		if err := w.write(part); err != nil {
+			return err
+		}
+		b.written(i)
+	}
+	return w.write(*b.out)
+}
+
+// writer writes one answer. The client must accept some of it within each WriteTimeout, and writeRate
+// on the whole.
+type writer struct {
+	c     *conn
+	begun time.Time
+	n     int // what was accepted
+}
+
+func (w *writer) write(p []byte) error {
+	limit := w.c.s.c.WriteTimeout
+	for len(p) > 0 {
+		at := w.begun.Add(limit + time.Duration(w.n)*time.Second/writeRate)
+		if next := time.Now().Add(limit); next.Before(at) {
+			at = next
+		}
+		_ = w.c.nc.SetWriteDeadline(at)
+		n, err := w.c.nc.Write(p[:min(len(p), partSize)])
+		if err != nil {
+			return err
+		}
+		w.n += n
+		p = p[n:]
+	}
+	return nil
 }
 
 // closeWrite tells the client that no more will come.
@@ -217,44 +260,7 @@ func (c *conn) part() error {
 	return err
 }
 
-// takeBack gives back the jobs of the last answers if the client, as gone finds out, cannot have read them.
-func (c *conn) takeBack(ctx context.Context, gone func() bool) {
-	if len(c.handed) > 0 && gone() {
-		c.giveBack(ctx, c.handed)
-	}
-	c.handed = nil
-}
-
 // broken reports whether a connection that ended with err was broken off by the client, or by its system for it.
 func broken(err error) bool {
 	return err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, net.ErrClosed)
-}
-
-// gone finds out whether the other end, which sends nothing any more, is closed altogether: its system then has refused the answer,
-// and this one says so when something is written, if only nothing. That takes a trip.
-func (c *conn) gone() bool {
-	for _, pause := range []time.Duration{0, time.Millisecond, 10 * time.Millisecond, 40 * time.Millisecond} {
-		time.Sleep(pause)
-		if _, err := c.tcp.Write(nil); err != nil {
-			return true
-		}
-	}
-	return false
-}
-
-// giveBack has jobs be as if they had not been handed out.
-func (c *conn) giveBack(ctx context.Context, handed []jobs.Handout) {
-	if len(handed) == 0 {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTime)
-	defer cancel()
-	for _, h := range handed {
-		switch err := c.s.c.Service.GiveBack(ctx, h); {
-		case err == nil:
-			c.s.stats.givenBack.Add(1)
-		case !errors.Is(err, jobs.ErrStale) && !errors.Is(err, jobs.ErrNotFound): // it has been ended by somebody who knew its id
-			c.s.c.Logger.Error("bedrock: giving back a job whose client is gone", "job", h.ID, "name", h.Name, "error", err)
-		}
-	}
 }

@@ -1,10 +1,14 @@
 package bedrock
 
 import (
+	"errors"
+	"io"
 	"net"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/testwait"
@@ -60,6 +64,37 @@ func TestIdleConnections(t *testing.T) {
 		t.Errorf("%d bytes for each idle connection", each)
 	}
 	dial(t, s.addr).ask("Echo\n\n").wantStatus(t, "200 OK")
+}
+
+// TestHalfSentRequests: what a connection holds of half a request is counted, but for a few KiB.
+func TestHalfSentRequests(t *testing.T) {
+	const n, free = 500, 12 << 10
+	for name, line := range map[string]string{"short headers": "aa:bbbbbbbbbbb\n", "one header": strings.Repeat("a", 15<<10)} {
+		half := "Echo\n" + strings.Repeat(line, (15<<10)/len(line))
+		var counted int64
+		readers := make([]*reader, n)
+		before := memory()
+		for i := range readers {
+			rd := newReader(io.MultiReader(strings.NewReader(half), iotest.ErrReader(io.ErrClosedPipe)), limits{head: 8 << 20, body: 8 << 20})
+			rd.room = func(delta int) bool { counted += int64(delta); return true }
+			if err := rd.next(new(request)); !errors.Is(err, io.ErrClosedPipe) {
+				t.Fatal(err)
+			}
+			rd.src = nil
+			readers[i] = rd
+		}
+		each := (int64(memory()) - int64(before)) / n
+		t.Logf("%s: %d bytes for each, of which %d are counted", name, each, counted/n)
+		if each > counted/n+free {
+			t.Errorf("%s: %d bytes for each half-sent request, and %d are counted", name, each, counted/n)
+		}
+		for _, rd := range readers {
+			rd.close()
+		}
+		if counted != 0 {
+			t.Errorf("%s: %d bytes are not given back", name, counted)
+		}
+	}
 }
 
 // BenchmarkServer is what the protocol costs, with nothing behind it: 32 clients on one machine.

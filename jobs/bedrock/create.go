@@ -26,16 +26,18 @@ func createJob(ctx context.Context, c *call) error {
 
 // createJobs makes several at once, or none.
 func createJobs(ctx context.Context, c *call) error {
-	all, err := objects(c.req.get("jobs"))
+	n, all, err := objects(c.req.get("jobs"))
 	if err != nil {
 		return err
 	}
 	mock := c.req.flag("mockRequest")
-	specs := make([]jobs.Spec, len(all))
-	for i, f := range all {
-		if specs[i], err = f.spec(mock); err != nil {
+	specs := make([]jobs.Spec, 0, n)
+	for f := range all {
+		s, err := f.spec(mock)
+		if err != nil {
 			return err
 		}
+		specs = append(specs, s)
 	}
 	created, err := c.s.CreateAll(ctx, specs)
 	if err != nil {

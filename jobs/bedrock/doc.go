@@ -33,9 +33,17 @@
 // A job is given back when its answer could not be written, when its client has gone while it waited, or breaks the connection soon after
 // the answer without having sent anything more. A client that has only sent all (nc -N) is answered; it waits for nothing.
 //
+// On Linux a job is also given back when the client's system does not acknowledge its answer within
+// [Config].WriteTimeout, as when the machine or its network is gone. The connection is then reset. An
+// acknowledgement proves that the answer has reached the client's system, or a proxy before it. It
+// does not prove that the program has read it. If only the acknowledgement was lost, the job runs
+// twice. On other systems such a job stays RUNNING, unless the connection breaks within 10 s of its
+// answer. RetryAfter is for this.
+//
 // # What nobody can do to others
 //
 // Whoever reaches the address may do everything, which is why it is the loopback one; [Config].Allow limits the addresses of clients, and with [Config].TLS they can be
-// asked for certificates. A request that a browser has sent for a web page is refused, and ends the connection. A client that is slow, silent or greedy harms itself only: each phase of a request has its time, each size its limit, and
-// an idle connection costs about 7 KB.
+// asked for certificates. A request that a browser has sent for a web page is refused, and ends the connection. A client that is slow, silent or greedy harms itself only: each phase of a request and
+// of an answer has its time, each size its limit, large requests and answers share [Config].MaxMemory, and an idle connection costs
+// about 7 KB.
 package bedrock

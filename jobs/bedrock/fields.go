@@ -2,7 +2,7 @@ package bedrock
 
 import (
 	"encoding/json"
-	"errors"
+	"iter"
 	"time"
 	"unicode/utf8"
 
@@ -124,9 +124,10 @@ func (f fields) delay() (time.Duration, error) {
 	return 0, malformed("delay")
 }
 
-// list splits a text at its commas. Blanks before an item, and items without anything else, are left out.
-func list(text []byte) (items []string) {
-	for len(text) > 0 {
+// list splits a text at its commas. Blanks before an item, and items without anything else, are left
+// out. It stops after one item more than most.
+func list(text []byte, most int) (items []string) {
+	for len(text) > 0 && len(items) <= most {
 		i := 0
 		for i < len(text) && text[i] != ',' {
 			i++
@@ -149,47 +150,56 @@ const errInvalidJSON statusError = "401 Invalid JSON"
 // maxJobs is how many jobs one request may make.
 const maxJobs = 10_000
 
-// objects reads a list of objects, each as if it were the headers of a request.
-func objects(text []byte) ([]fields, error) {
-	if emptyList(trim(text)) {
-		return nil, errInvalidJSON
+// maxFields is how many fields an object of a list may have.
+const maxFields = maxHeaders
+
+// objects reads a list of n objects, each as if it were the headers of a request, which are valid
+// until the next one. The list is checked as a whole before. It is not copied.
+func objects(text []byte) (n int, all iter.Seq[fields], err error) {
+	if at := blanks(text, 0); at == len(text) || text[at] != '[' || !json.Valid(text) {
+		return 0, nil, errInvalidJSON
 	}
-	var all []map[string]json.RawMessage
-	if err := json.Unmarshal(text, &all); err != nil {
-		return nil, errInvalidJSON
-	}
-	if len(all) > maxJobs {
-		return nil, statusError("402 Too many jobs")
-	}
-	list := make([]fields, len(all))
-	for i, object := range all {
-		if len(object) == 0 {
-			return nil, errInvalidJSON
+	for object := range elements(text) {
+		if n++; n > maxJobs {
+			return 0, nil, statusError("402 Too many jobs")
 		}
-		r := &request{headers: make([]header, 0, len(object))}
-		for name, value := range object {
-			text, err := plain(value)
-			if err != nil {
-				return nil, errInvalidJSON
+		size := 0
+		if object[0] == '{' {
+			for range elements(object) {
+				size++
 			}
-			r.headers = append(r.headers, header{[]byte(name), text})
 		}
-		list[i] = fields{r}
+		switch {
+		case size == 0:
+			return 0, nil, errInvalidJSON
+		case size > maxFields:
+			return 0, nil, statusError("402 Too many fields")
+		}
 	}
-	return list, nil
+	if n == 0 {
+		return 0, nil, errInvalidJSON
+	}
+	return n, func(yield func(fields) bool) {
+		r := &request{}
+		for object := range elements(text) {
+			r.headers = r.headers[:0]
+			for m := range members(object) {
+				r.headers = append(r.headers, header{m.key, plain(m.value())})
+			}
+			if !yield(fields{r}) {
+				return
+			}
+		}
+	}, nil
 }
 
 // plain is a JSON value as a header would hold it: a string without its quotes, anything else as it is, and nothing for null.
-func plain(value json.RawMessage) ([]byte, error) {
+func plain(value []byte) []byte {
 	switch {
-	case len(value) == 0 || string(value) == "null":
-		return nil, nil
-	case value[0] != '"':
-		return value, nil
+	case string(value) == "null":
+		return nil
+	case value[0] == '"':
+		return plainString(value)
 	}
-	var s string
-	if err := json.Unmarshal(value, &s); err != nil {
-		return nil, errors.Join(errInvalidJSON, err)
-	}
-	return []byte(s), nil
+	return value
 }

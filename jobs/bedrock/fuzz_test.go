@@ -101,6 +101,55 @@ func FuzzValue(f *testing.F) {
 	})
 }
 
+// FuzzObjects: a list is taken apart as encoding/json does it.
+func FuzzObjects(f *testing.F) {
+	for _, s := range []string{
+		`[{"name":"a"}]`, " [ { \"a\" : 1 , \"b\":[1,{\"c\":\"]}\"}], \"\\u0041\\\"\": \"\\n\" } ,{\"a\":null}]\n", `[]`, `[{}]`, `[1]`, `[null]`, `null`,
+		`{"a":{}}`, `[{"a":1,"a":2}]`, "[{\"\xff\":\"\xff\"}]", `[{"a":-1.5e3},{"b":true}`,
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		var want []map[string]json.RawMessage
+		valid := json.Unmarshal([]byte(s), &want) == nil && len(want) > 0
+		for _, object := range want {
+			valid = valid && len(object) > 0
+		}
+		n, all, err := objects([]byte(s))
+		if err != nil {
+			if valid && len(want) <= maxJobs && errors.Is(err, errInvalidJSON) {
+				t.Fatalf("%q: %v", s, err)
+			}
+			return
+		}
+		if !valid || n != len(want) {
+			t.Fatalf("%q: %d objects", s, n)
+		}
+		i := 0
+		for object := range all {
+			got := map[string]string{}
+			for _, h := range object.headers {
+				got[string(h.name)] = string(h.value)
+			}
+			told := map[string]string{}
+			for name, value := range want[i] {
+				var text string
+				switch {
+				case string(value) == "null":
+				case json.Unmarshal(value, &text) == nil:
+				default:
+					text = string(value)
+				}
+				told[name] = text
+			}
+			if diff := cmp.Diff(told, got); diff != "" {
+				t.Errorf("%q: %s", s, diff)
+			}
+			i++
+		}
+	})
+}
+
 // script is a connection of which the input is known, and the output is kept.
 type script struct {
 	net.Conn

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/internal/page"
 )
 
 const (
@@ -14,6 +15,9 @@ const (
 	maxList  = 64 << 10
 	// batch is how many jobs are taken at once. In between it is seen how large the answer has become.
 	batch = 64
+	// firstBatch is how many are taken before their sizes are known. Many clients ask for ten.
+	// batchBytes is how much the next ones should have.
+	firstBatch, batchBytes = 10, 1 << 20
 )
 
 // getJob hands out one job.
@@ -29,11 +33,12 @@ func getJob(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
+	c.grow(page.Handouts(got[:1]))
 	*c.out = appendHandout(*c.out, &got[0])
 	return nil
 }
 
-// getJobs hands out as many jobs as there are, up to a number.
+// getJobs hands out as many jobs as there are, up to a number, and as find memory.
 func getJobs(ctx context.Context, c *call) error {
 	sel, err := fields{c.req}.selector()
 	if err != nil {
@@ -43,32 +48,54 @@ func getJobs(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	out := append(*c.out, `{"jobs":[`...)
-	empty := len(out)
-	for left > 0 && len(out) < c.c.s.c.MaxAnswer {
-		got, err := c.take(ctx, jobs.Request{Selector: sel, Max: int(min(left, batch))}, len(out) == empty)
+	*c.out = append(*c.out, `{"jobs":[`...)
+	empty := c.length()
+	size := page.Size{Bytes: batchBytes, First: firstBatch, Most: batch}
+	for left > 0 && c.length() < c.c.s.c.MaxAnswer {
+		got, err := c.take(ctx, jobs.Request{Selector: sel, Max: int(min(left, int64(size.Limit())))}, c.length() == empty)
 		if err != nil {
 			return err
 		}
 		if len(got) == 0 {
 			break
 		}
+		size.Read(len(got), page.Handouts(got))
 		left -= int64(len(got))
-		for i := range got {
-			if got[i].GivenUp { // it runs no more
-				continue
+		if n := c.appendJobs(got, empty); n < len(got) {
+			if c.length() == empty {
+				return errNoMemory
 			}
-			if len(out) > empty {
-				out = append(out, ',')
-			}
-			out = appendHandout(out, &got[i])
+			c.leave(ctx, len(got)-n)
+			break
 		}
 	}
-	if len(out) == empty {
+	if c.length() == empty {
 		return jobs.ErrNoJob
 	}
-	*c.out = append(out, "]}"...)
+	*c.out = append(*c.out, "]}"...)
 	return nil
+}
+
+// appendJobs writes jobs into a list that begins at empty. Returns how many of got there was room and
+// memory for.
+func (c *call) appendJobs(got []jobs.Handout, empty int) int {
+	for i := range got {
+		if got[i].GivenUp { // it runs no more
+			continue
+		}
+		n, first := len(*c.out), c.length() == empty
+		if !first {
+			*c.out = append(*c.out, ',')
+		}
+		c.grow(page.Handouts(got[i : i+1]))
+		*c.out = appendHandout(*c.out, &got[i])
+		if !first && c.length() > c.c.s.c.MaxAnswer || !c.count() {
+			c.cut(n)
+			return i
+		}
+		c.turn()
+	}
+	return len(got)
 }
 
 // take takes the next jobs. Only the first time it waits, and it matters that there is none.
@@ -77,7 +104,7 @@ func (c *call) take(ctx context.Context, r jobs.Request, first bool) ([]jobs.Han
 		return c.get(ctx, r)
 	}
 	got, err := c.s.Get(ctx, r)
-	c.taken = append(c.taken, got...)
+	c.took(got)
 	if err != nil && !errors.Is(err, jobs.ErrNoJob) {
 		c.complain(err) // those that were taken before are answered
 	}
@@ -93,7 +120,7 @@ func (f fields) selector() (s jobs.Selector, err error) {
 	case len(text) > maxList:
 		return s, malformed("name")
 	}
-	switch s.Names = list(text); {
+	switch s.Names = list(text, maxNames); {
 	case len(s.Names) < 2:
 		s.Pattern, s.Names = string(text), nil
 	case len(s.Names) > maxNames:

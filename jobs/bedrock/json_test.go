@@ -50,15 +50,16 @@ func TestTimes(t *testing.T) {
 }
 
 func TestAnswers(t *testing.T) {
+	eleven := []byte(`{"jobID":1}`)
 	for _, c := range []struct {
 		a    answer
 		want string
 	}{
 		{answer{}, "200 OK\r\nContent-Length: 0\r\n\r\n"},
-		{answer{body: []byte(`{"jobID":1}`)}, "200 OK\r\nContent-Length: 11\r\n\r\n{\"jobID\":1}"},
+		{answer{body: &body{out: &eleven}}, "200 OK\r\nContent-Length: 11\r\n\r\n"},
 		{answer{status: statusNoJob, close: true}, "404 No job found\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"},
 	} {
-		if got := string(appendAnswer(nil, &c.a)); got != c.want {
+		if got := string(appendHead(nil, &c.a)); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)
 		}
 	}

@@ -6,13 +6,15 @@ import (
 	"strconv"
 
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/internal/page"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
 const (
-	// maxRows is how many jobs one query may show, and page how many are read at a time: each may have a megabyte of data.
+	// maxRows is how many jobs one query may show.
 	maxRows = 10_000
-	page    = 50
+	// firstPage is how many are read before their sizes are known.
+	firstPage = 4
 )
 
 // queryJob shows a job.
@@ -48,6 +50,9 @@ func query(ctx context.Context, c *call) error {
 	if len(trim(text)) == 0 {
 		return missing("query")
 	}
+	if len(text) > maxList {
+		return statusError("402 Bad query")
+	}
 	id, q, ok := parseQuery(string(text))
 	if !ok {
 		return statusError("402 Bad query")
@@ -55,31 +60,61 @@ func query(ctx context.Context, c *call) error {
 	if id >= 0 {
 		return c.queryOne(ctx, id)
 	}
-	q.Limit = page
-	out := append(*c.out, '[')
+	*c.out = append(*c.out, '[')
+	size := page.Size{Bytes: batchBytes, First: firstPage, Most: batch}
 	for rows := 0; ; {
-		found, err := c.s.Rows(ctx, q)
+		q.Limit = size.Limit()
+		found, err := c.queryPage(ctx, q, rows)
 		if err != nil {
 			return err
 		}
-		for i := range found {
-			if rows++; rows > maxRows {
-				return statusError("402 Too many rows")
-			}
-			if rows > 1 {
-				out = append(out, ',')
-			}
-			if out = appendRow(out, &found[i]); len(out) > c.c.s.c.MaxAnswer {
-				return statusError("402 Too much data")
-			}
-		}
-		if len(found) < page {
+		if rows += found.n; found.n < q.Limit {
 			break
 		}
-		q.After = found[len(found)-1].ID
+		size.Read(found.n, found.bytes)
+		q.After = found.last
 	}
-	*c.out = append(out, ']')
+	*c.out = append(*c.out, ']')
 	return nil
+}
+
+// queried is what a page had.
+type queried struct {
+	n, bytes int
+	last     jobs.ID
+}
+
+// queryPage writes the next rows. before is how many there were.
+func (c *call) queryPage(ctx context.Context, q jobs.Filter, before int) (r queried, err error) {
+	leave, err := c.memory.enter(ctx, batchBytes)
+	if err != nil {
+		return r, err
+	}
+	defer leave()
+	found, err := c.s.Rows(ctx, q)
+	if err != nil {
+		return r, err
+	}
+	for i := range found {
+		if before+i == maxRows {
+			return r, statusError("402 Too many rows")
+		}
+		if before+i > 0 {
+			*c.out = append(*c.out, ',')
+		}
+		c.grow(page.Rows(found[i : i+1]))
+		*c.out = appendRow(*c.out, &found[i])
+		r.last = found[i].ID
+		switch {
+		case c.length() > c.c.s.c.MaxAnswer:
+			return r, statusError("402 Too much data")
+		case !c.count():
+			return r, errNoMemory
+		}
+		c.turn()
+	}
+	r.n, r.bytes = len(found), page.Rows(found)
+	return r, nil
 }
 
 // queryOne answers with one row, or none.

@@ -22,11 +22,12 @@ type limits struct {
 }
 
 const (
-	baseBuffer  = 1 << 10  // what a connection that is idle holds
-	freeBuffer  = 16 << 10 // up to this size a buffer need not be asked for
-	maxLine     = 4 << 10  // of a method line
-	maxHeaders  = 1 << 10  // of a request
-	keptHeaders = 32       // there is room for without asking for memory
+	baseBuffer  = 1 << 10 // what a connection that is idle holds
+	freeBuffer  = 4 << 10 // up to this size a buffer need not be asked for
+	maxLine     = 4 << 10 // of a method line
+	maxHeaders  = 1 << 10 // of a request
+	keptHeaders = 32      // there is room for without asking for memory
+	headerBytes = 80      // of a span and a header
 )
 
 // refusal is why a connection ends after an answer, which it is: what comes next on it could not be told from what was refused.
@@ -115,12 +116,47 @@ func (rd *reader) done(req *request) {
 	rd.from += req.length
 	if rd.from >= rd.to {
 		rd.from, rd.to = 0, 0
-		rd.shrink()
+		rd.resize(baseBuffer)
+	} else if size := bufferFor(rd.to - rd.from); 4*size <= len(rd.buf) {
+		rd.resize(size)
 	}
+	if len(rd.spans) > keptHeaders {
+		req.headers = nil
+	}
+	rd.dropSpans()
+}
+
+// bufferFor is the size of a buffer in which so many bytes, and as many again, have room.
+func bufferFor(n int) int {
+	size := baseBuffer
+	for size < 2*n {
+		size *= 2
+	}
+	return size
+}
+
+// addSpan notes a header. Beyond keptHeaders it asks for memory.
+func (rd *reader) addSpan(s span) error {
+	if n := len(rd.spans); n == cap(rd.spans) {
+		more := max(n, keptHeaders/2)
+		if n >= keptHeaders && !rd.ask(more*headerBytes) {
+			return errMemory
+		}
+		rd.spans = append(make([]span, 0, n+more), rd.spans...)
+	}
+	rd.spans = append(rd.spans, s)
+	return nil
+}
+
+// dropSpans forgets the headers.
+func (rd *reader) dropSpans() {
 	if cap(rd.spans) > keptHeaders {
-		rd.spans, req.headers = nil, nil
+		rd.ask((keptHeaders - cap(rd.spans)) * headerBytes)
+		rd.spans = nil
 	}
 }
+
+func (rd *reader) ask(delta int) bool { return rd.room == nil || rd.room(delta) }
 
 // readHead reads up to the blank line.
 func (rd *reader) readHead(h *head) error {
@@ -197,9 +233,8 @@ func (rd *reader) headLine(h *head, b []byte, end int) error {
 		value++
 	}
 	at := h.pos
-	rd.spans = append(rd.spans, span{at, at + len(name), at + value, at + value + len(trimRight(line[value:]))})
 	h.open = true
-	return nil
+	return rd.addSpan(span{at, at + len(name), at + value, at + value + len(trimRight(line[value:]))})
 }
 
 // unescape brings the values into the form that was meant.
@@ -328,25 +363,34 @@ func (rd *reader) makeRoom() error {
 		return nil
 	}
 	size := 2 * len(rd.buf)
-	if rd.room != nil && size > freeBuffer && !rd.room(size-max(len(rd.buf), freeBuffer)) {
+	if size > freeBuffer && !rd.ask(size-max(len(rd.buf), freeBuffer)) {
 		return errMemory
 	}
-	grown := make([]byte, size)
-	copy(grown, rd.buf[:rd.to])
-	rd.buf = grown
+	rd.move(size)
 	return nil
 }
 
 // close gives up what is held.
 func (rd *reader) close() {
-	rd.shrink()
 	rd.from, rd.to = 0, 0
+	rd.resize(baseBuffer)
+	rd.dropSpans()
 }
 
-// shrink gives up a large buffer, whose content is of no use any more.
-func (rd *reader) shrink() {
-	if rd.room != nil && len(rd.buf) > freeBuffer {
-		rd.room(freeBuffer - len(rd.buf))
+// resize takes a smaller buffer, and gives back the memory of the larger one.
+func (rd *reader) resize(size int) {
+	if len(rd.buf) > freeBuffer {
+		rd.ask(max(size, freeBuffer) - len(rd.buf))
 	}
-	rd.buf = rd.base
+	rd.move(size)
+}
+
+// move takes another buffer, into which what was not read goes.
+func (rd *reader) move(size int) {
+	to := rd.base
+	if size > baseBuffer {
+		to = make([]byte, size)
+	}
+	rd.to = copy(to, rd.buf[rd.from:rd.to])
+	rd.from, rd.buf = 0, to
 }

@@ -16,7 +16,7 @@ type Server struct {
 	c        Config
 	commands []command
 	statuses []named
-	memory   atomic.Int64 // of large buffers
+	memory   *budget
 	stats    counters
 
 	running  atomic.Bool
@@ -35,8 +35,8 @@ type Stats struct {
 	Accepted    int64 // connections
 	Refused     int64 // connections, because there were too many, or their addresses are not allowed
 	Requests    int64 // that were read
-	GivenBack   int64 // jobs whose client was gone before it could have read the answer
-	Memory      int64 // bytes that large requests take now
+	GivenBack   int64 // jobs whose client could not have read the answer, or for which there was no memory
+	Memory      int64 // bytes that large requests and answers take now
 }
 
 type counters struct{ connections, waiting, accepted, refused, requests, givenBack atomic.Int64 }
@@ -49,14 +49,14 @@ func New(c Config) (*Server, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	return &Server{c: c, commands: commands(), statuses: statuses(), conns: map[*conn]struct{}{}, stopped: make(chan struct{})}, nil
+	return &Server{c: c, commands: commands(), statuses: statuses(), memory: newBudget(c.MaxMemory), conns: map[*conn]struct{}{}, stopped: make(chan struct{})}, nil
 }
 
 // Stats returns what was counted.
 func (s *Server) Stats() Stats {
 	return Stats{
 		Connections: s.stats.connections.Load(), Waiting: s.stats.waiting.Load(), Accepted: s.stats.accepted.Load(), Refused: s.stats.refused.Load(),
-		Requests: s.stats.requests.Load(), GivenBack: s.stats.givenBack.Load(), Memory: s.memory.Load(),
+		Requests: s.stats.requests.Load(), GivenBack: s.stats.givenBack.Load(), Memory: s.memory.used.Load(),
 	}
 }
 
@@ -153,7 +153,7 @@ func (s *Server) admit(base context.Context, nc net.Conn) {
 func refuse(nc net.Conn, encrypted bool) {
 	if !encrypted {
 		_ = nc.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
-		_, _ = nc.Write(appendAnswer(nil, &answer{status: "503 Too many connections", close: true}))
+		_, _ = nc.Write(appendHead(nil, &answer{status: "503 Too many connections", close: true}))
 	}
 	_ = nc.Close()
 }
@@ -185,15 +185,6 @@ func (s *Server) each(do func(*conn)) {
 	for c := range s.conns {
 		do(c)
 	}
-}
-
-// room is asked for memory of large requests.
-func (s *Server) room(delta int) bool {
-	if n := s.memory.Add(int64(delta)); delta > 0 && n > s.c.MaxMemory {
-		s.memory.Add(-int64(delta))
-		return false
-	}
-	return true
 }
 
 // encrypted makes the server's end of a TLS connection, if there is to be one.

@@ -213,7 +213,13 @@ func TestSlowClients(t *testing.T) {
 // TestSlowReader: a client that does not take its answer loses the connection.
 func TestSlowReader(t *testing.T) {
 	s := serve(t, Config{WriteTimeout: 50 * time.Millisecond}, large, echo)
-	// 32 MiB more than the client takes would have 512 s at the rate that is allowed for: what is tested is the small answer behind full buffers.
+	deaf := dial(t, s.addr)
+	_ = deaf.Conn.(*net.TCPConn).SetReadBuffer(4 << 10)
+	deaf.send("Large\n\n")
+	testwait.Until(t, "the connection is gone, and its memory", func() bool {
+		return s.Stats().Requests == 1 && s.Stats().Connections == 0 && s.Stats().Memory == 0
+	})
+	// A small answer behind full buffers.
 	c := dial(t, s.addr)
 	_ = c.Conn.(*net.TCPConn).SetReadBuffer(4 << 10)
 	go func() {
@@ -224,7 +230,7 @@ func TestSlowReader(t *testing.T) {
 			}
 		}
 	}()
-	testwait.Until(t, "the connection is gone", func() bool { return s.Stats().Accepted == 1 && s.Stats().Connections == 0 })
+	testwait.Until(t, "the connection is gone", func() bool { return s.Stats().Accepted == 2 && s.Stats().Connections == 0 })
 }
 
 func TestLargeAnswer(t *testing.T) {
@@ -257,8 +263,8 @@ func TestTooManyConnections(t *testing.T) {
 
 // TestMemory: large requests share what there is; small ones do not need it.
 func TestMemory(t *testing.T) {
-	s := serve(t, Config{MaxHeader: 1 << 20, MaxBody: 1 << 20, MaxMemory: 2 << 20}, echo)
-	half := "Echo\ntext: " + strings.Repeat("a", 600<<10)
+	s := serve(t, Config{MaxHeader: 1 << 20, MaxBody: 1 << 20, MaxMemory: 2 << 20}, echo, command{name: "Hear", do: func(context.Context, *call) error { return nil }})
+	half := "Hear\ntext: " + strings.Repeat("a", 600<<10)
 	greedy := []*client{dial(t, s.addr), dial(t, s.addr)}
 	for i, c := range greedy {
 		c.send(half)
@@ -268,12 +274,49 @@ func TestMemory(t *testing.T) {
 	go func() { _, _ = io.WriteString(late.Conn, half) }() // it may be refused before it has sent all
 	late.next().wantStatus(t, "503 Server out of memory for requests")
 	late.wantEnd()
-	dial(t, s.addr).ask("Echo\ntext: "+strings.Repeat("a", 10<<10)+"\n\n").wantStatus(t, "200 OK")
+	dial(t, s.addr).ask("Echo\ntext: "+strings.Repeat("a", 3<<10)+"\n\n").wantStatus(t, "200 OK")
+	dial(t, s.addr).ask("Echo\ntext: "+strings.Repeat("a", 30<<10)+"\n\n").wantStatus(t, "503 Server out of memory for requests")
 	greedy[0].send("\n\n")
 	greedy[0].next().wantStatus(t, "200 OK")
 	_ = greedy[1].Close()
 	testwait.Until(t, "all is given back", func() bool { return s.Stats().Memory == 0 })
 	dial(t, s.addr).ask(half+"\n\n").wantStatus(t, "200 OK")
+}
+
+// TestNoMemoryForAnswer: a job whose answer finds no memory is given back, and small answers need none.
+func TestNoMemoryForAnswer(t *testing.T) {
+	s := jobsServer(t, Config{})
+	c := dial(t, s.addr)
+	for _, name := range []string{"small", "large", "large"} {
+		data := "{}"
+		if name == "large" {
+			data = `{"text":"` + strings.Repeat("x", 100<<10) + `"}`
+		}
+		c.ask("CreateJob\nname: "+name+"\ndata: "+data+"\n\n").wantStatus(t, ok)
+	}
+	back := func() bool { return s.Stats().Memory == 0 }
+	testwait.Until(t, "the memory of the requests is given back", back)
+	all := int(s.c.MaxMemory / 2)
+	if !s.memory.answer(all) || s.memory.answer(1) || !s.memory.request(all) || s.memory.request(1) {
+		t.Fatal("answers have another part than half")
+	}
+	s.memory.request(-all)
+	const none = "503 Server out of memory for answers"
+	c.ask("GetJob\nname: large\n\n").wantStatus(t, none)
+	c.ask("GetJobs\nname: large\nnumResults: 2\n\n").wantStatus(t, none)
+	c.ask("QueryJob\njobID: 2\n\n").wantStatus(t, none)
+	c.ask("Query\nquery: select * from jobs\n\n").wantStatus(t, none)
+	if got := c.ask("GetJobs\nname: *\nnumResults: 9\n\n"); strings.Count(got.Body, "jobID") != 1 || !strings.Contains(got.Body, `"jobID":1`) {
+		t.Errorf("%+v", got)
+	}
+	for id := range 2 {
+		wantState(t, s, jobs.ID(id+2), jobs.Queued)
+	}
+	s.memory.answer(-all)
+	if got := c.ask("GetJobs\nname: large\nnumResults: 2\n\n"); strings.Count(got.Body, "jobID") != 2 {
+		t.Errorf("%d bytes", len(got.Body))
+	}
+	testwait.Until(t, "the memory of the answer is given back", back)
 }
 
 // TestLimits: what is too large is refused with a reason, and the connection closed, also when the client goes on sending.

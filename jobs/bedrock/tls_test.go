@@ -12,9 +12,10 @@ import (
 	"github.com/swarmiji/swarmiji/jobs"
 )
 
-// TestTLS: requests are answered through TLS, waits and goings away included; a client without a certificate is refused where one is wanted,
-// and one that speaks plainly gets nothing.
-func TestTLS(t *testing.T) {
+// certificates returns the configurations of a server that wants certificates of its clients, of a
+// client with a certificate, and of one without.
+func certificates(t *testing.T) (server, known, stranger *tls.Config) {
+	t.Helper()
 	files, err := testserver.NewTLSFiles(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -27,17 +28,25 @@ func TestTLS(t *testing.T) {
 	if ca, err := os.ReadFile(files.CA); err != nil || !pool.AppendCertsFromPEM(ca) {
 		t.Fatal("no authority", err)
 	}
-	known, err := files.ClientConfig(true)
+	known, err = files.ClientConfig(true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	stranger, err := files.ClientConfig(false)
+	stranger, err = files.ClientConfig(false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := jobsServer(t, Config{HeaderTimeout: 200 * time.Millisecond, TLS: &tls.Config{
-		Certificates: []tls.Certificate{cert}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12,
-	}})
+	known, stranger = known.Clone(), stranger.Clone()
+	known.ServerName, stranger.ServerName = "localhost", "localhost"
+	server = &tls.Config{Certificates: []tls.Certificate{cert}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12}
+	return server, known, stranger
+}
+
+// TestTLS: requests are answered through TLS, waits and goings away included; a client without a certificate is refused where one is wanted,
+// and one that speaks plainly gets nothing.
+func TestTLS(t *testing.T) {
+	server, known, stranger := certificates(t)
+	s := jobsServer(t, Config{HeaderTimeout: 200 * time.Millisecond, TLS: server})
 	connect := func(cfg *tls.Config) (*client, *net.TCPConn) {
 		nc, err := net.Dial("tcp", s.addr)
 		if err != nil {
@@ -45,14 +54,12 @@ func TestTLS(t *testing.T) {
 		}
 		return newClient(t, tls.Client(nc, cfg)), nc.(*net.TCPConn)
 	}
-	cfg := known.Clone()
-	cfg.ServerName = "localhost"
-	one, _ := connect(cfg)
+	one, _ := connect(known)
 	one.ask("CreateJob\nname: foo\n\n").wantStatus(t, ok)
 	one.ask("GetJob\nname: bar\nConnection: wait\ntimeout: 50\n\n").wantStatus(t, "303 Timeout")
 	one.ask("GetJob\nname: bar\n\n").wantStatus(t, noJob) // reading was interrupted, and goes on
 
-	two, tcp := connect(cfg)
+	two, tcp := connect(known)
 	two.send("GetJob\nname: foo\n\n")
 	if _, err := two.in.Peek(1); err != nil {
 		t.Fatal(err)
@@ -61,9 +68,7 @@ func TestTLS(t *testing.T) {
 	_ = tcp.Close()
 	wantState(t, s, 1, jobs.Queued)
 
-	cfg = stranger.Clone()
-	cfg.ServerName = "localhost"
-	three, _ := connect(cfg)
+	three, _ := connect(stranger)
 	_, _ = three.Write([]byte("GetJob\nname: foo\n\n")) // TLS 1.3 tells a client only when it reads
 	if got, err := three.receive(); err == nil {
 		t.Errorf("a stranger got %+v", got)

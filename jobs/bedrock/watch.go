@@ -32,7 +32,7 @@ func (c *conn) watch(ctx context.Context, timeout time.Duration) (context.Contex
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	w := &watch{c: c, ctx: ctx, cancel: cancel, done: make(chan struct{}), ahead: len(c.rd.ahead)}
 	c.s.stats.waiting.Add(1)
-	_ = c.nc.SetReadDeadline(time.Time{})
+	w.setDeadline()
 	if c.s.stopping.Load() {
 		cancel()
 	}
@@ -46,6 +46,9 @@ func (w *watch) run() {
 		var n int
 		n, w.err = w.c.nc.Read(w.buf[w.n:]) // it ends with the connection, or with a deadline that is over
 		w.n += n
+		if n == 0 && w.goesOn() {
+			w.err = nil
+		}
 	}
 	if w.err == nil {
 		select {
@@ -55,6 +58,32 @@ func (w *watch) run() {
 	}
 	w.cancel()
 }
+
+// setDeadline ends the reading when it is time to look after jobs of earlier answers.
+func (w *watch) setDeadline() {
+	t := time.Time{}
+	if len(w.c.handed.jobs) > 0 {
+		t = time.Now().Add(w.c.tick())
+	}
+	_ = w.c.nc.SetReadDeadline(t)
+}
+
+// goesOn looks after jobs of earlier answers, if reading has ended for that. It reports whether to
+// read on.
+func (w *watch) goesOn() bool {
+	if !errors.Is(w.err, os.ErrDeadlineExceeded) || w.over() {
+		return false
+	}
+	if w.c.vanished() {
+		w.err = errVanished
+		return false
+	}
+	w.setDeadline()
+	return !w.over() // else the deadline that ended it may be gone
+}
+
+// over reports whether the wait has ended, or is to end.
+func (w *watch) over() bool { return w.ctx.Err() != nil || w.c.s.stopping.Load() }
 
 // room makes the buffer larger if it is full and may be.
 func (w *watch) room() bool {
@@ -77,7 +106,7 @@ func (w *watch) end() {
 	<-w.done
 	c.s.stats.waiting.Add(-1)
 	if w.n > 0 {
-		c.handed = nil
+		c.handed.forget()
 		c.rd.ahead = append(c.rd.ahead, w.buf[:w.n]...)
 	}
 	switch {

@@ -98,9 +98,10 @@ const (
 // Report is one problem.
 type Report struct {
 	Problem Problem
-	Job     jobs.Job
-	Task    task.ID // of its run
-	Err     error
+	// Job is the job. A job that is dispatched as a task has no Data here.
+	Job  jobs.Job
+	Task task.ID // of its run
+	Err  error
 }
 
 // Stats counts what a runner has done since New.

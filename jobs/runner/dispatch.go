@@ -99,12 +99,12 @@ func (r *Runner) definition(name string) *definition {
 }
 
 // call returns the call of the task of a job's run.
-func (r *Runner) call(j *jobs.Row) (task.Call, error) {
-	c, err := r.definition(j.Name).call(j.Data)
+func (r *Runner) call(h *hold) (task.Call, error) {
+	c, err := r.definition(h.Name).call(h.args)
 	if err != nil {
 		return c, err
 	}
-	what := jobs.RunOf(j)
+	what := jobs.RunOf(&h.Row)
 	c.ID = what.TaskID()
 	task.WithHeader(jobs.HeaderRun, what.String())(&c)
 	var own task.Metadata

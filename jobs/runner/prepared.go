@@ -34,26 +34,28 @@ func (r *round) submitReady(ctx context.Context, parcels []parcel, ready []int, 
 		return nil
 	}
 	submit := r.c.Submit.(jobs.PreparedSubmitter) //nolint:forcetypeassert // prepared has looked
-	ids := make([]jobs.ID, len(ready))
-	for n, i := range ready {
-		ids[n] = parcels[i].ID
-	}
-	messages, err := r.messages(ids)
-	if err != nil {
-		return err
-	}
 	errs := make([]error, len(parcels))
 	free := make(chan struct{}, mostCalls)
-	var wg sync.WaitGroup
-	for _, i := range ready {
-		free <- struct{}{}
-		wg.Go(func() {
-			pending[i], errs[i] = submit.SubmitPrepared(ctx, messages[parcels[i].ID])
-			confirmed[i] = errs[i] == nil
-			<-free
-		})
+	for part := range slices.Chunk(ready, messagePage) {
+		ids := make([]jobs.ID, len(part))
+		for n, i := range part {
+			ids[n] = parcels[i].ID
+		}
+		messages, err := r.messages(ids)
+		if err != nil {
+			return err
+		}
+		var wg sync.WaitGroup
+		for _, i := range part {
+			free <- struct{}{}
+			wg.Go(func() {
+				pending[i], errs[i] = submit.SubmitPrepared(ctx, messages[parcels[i].ID])
+				confirmed[i] = errs[i] == nil
+				<-free
+			})
+		}
+		wg.Wait()
 	}
-	wg.Wait()
 	for _, err := range errs {
 		if err != nil {
 			return err
@@ -61,6 +63,9 @@ func (r *round) submitReady(ctx context.Context, parcels []parcel, ready []int, 
 	}
 	return nil
 }
+
+// messagePage is how many messages are read at a time. Each may have megabytes.
+const messagePage = 4 * mostCalls
 
 // messages returns the messages of tasks.
 func (r *round) messages(ids []jobs.ID) (found map[jobs.ID][]byte, err error) {
@@ -79,21 +84,21 @@ func (r *round) revokeWithdrawn(ctx context.Context, done map[jobs.ID]bool) map[
 		return nil
 	}
 	now := map[jobs.ID]bool{}
-	q := jobs.Filter{Queue: r.c.Queue.Name, States: []jobs.State{jobs.Cancelled}, Limit: sweepPage}
+	q := jobs.Filter{Queue: r.c.Queue.Name, States: []jobs.State{jobs.Cancelled}, Limit: messagePage}
 	for ctx.Err() == nil {
-		var page []jobs.Job
+		var found []jobs.Job
 		err := r.call(func(ctx context.Context) (err error) {
-			page, err = r.s.List(ctx, q)
+			found, err = r.s.List(ctx, q)
 			return err
 		})
 		if err != nil {
 			return done
 		}
 		var ids []jobs.ID
-		for i := range page {
-			q.After = page[i].ID
-			if _, prepared := jobs.TaskOf(&page[i]); prepared {
-				ids = append(ids, page[i].ID)
+		for i := range found {
+			q.After = found[i].ID
+			if _, prepared := jobs.TaskOf(&found[i]); prepared {
+				ids = append(ids, found[i].ID)
 			}
 		}
 		fresh := slices.DeleteFunc(slices.Clone(ids), func(id jobs.ID) bool { return done[id] })
@@ -112,7 +117,7 @@ func (r *round) revokeWithdrawn(ctx context.Context, done map[jobs.ID]bool) map[
 			}
 			r.r.warn("the task of a job that was withdrawn is not revoked", err)
 		}
-		if len(page) < sweepPage {
+		if len(found) < q.Limit {
 			return now
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/internal/page"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -126,7 +127,7 @@ func reason(rec *resultstore.Record) error {
 	return errors.New("jobs: the task has failed")
 }
 
-// sweepPage is how many jobs are read at a time.
+// sweepPage is the most jobs that are read at a time.
 const sweepPage = 500
 
 // sighting is a running job that a sweep found.
@@ -176,19 +177,22 @@ func (r *round) sweeps() []jobs.Filter {
 // sweepOver records in now the running jobs of a query, and checks their records. It reports
 // whether it has seen all.
 func (r *round) sweepOver(ctx context.Context, q jobs.Filter, seen, now map[jobs.ID]sighting) bool {
-	q.States, q.Limit = []jobs.State{jobs.Running, jobs.RunQueued}, sweepPage
+	q.States = []jobs.State{jobs.Running, jobs.RunQueued}
+	size := pages(sweepPage)
 	for ctx.Err() == nil {
-		var page []jobs.Row
+		q.Limit = size.Limit()
+		var found []jobs.Row
 		err := r.call(func(ctx context.Context) (err error) {
-			page, err = r.s.Rows(ctx, q)
+			found, err = r.s.Rows(ctx, q)
 			return err
 		})
 		if err != nil {
 			return false
 		}
+		size.Read(len(found), page.Rows(found))
 		var wg sync.WaitGroup
-		for i := range page {
-			j := &page[i]
+		for i := range found {
+			j := &found[i]
 			q.After = j.ID
 			if r.c.Queue == nil && j.Queue != "" {
 				continue
@@ -203,7 +207,7 @@ func (r *round) sweepOver(ctx context.Context, q jobs.Filter, seen, now map[jobs
 			}
 		}
 		wg.Wait()
-		if len(page) < sweepPage {
+		if len(found) < q.Limit {
 			return true
 		}
 	}

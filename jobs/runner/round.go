@@ -11,6 +11,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/held"
 	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/internal/page"
 	"github.com/swarmiji/swarmiji/jobs/internal/rules"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/task"
@@ -24,6 +25,11 @@ const (
 	submitters = 4
 	// lastGrace is the time that handlers have to return after their contexts have ended.
 	lastGrace = 5 * time.Second
+	// mostClaimed is from how many bytes of data on no more jobs are claimed that are not submitted
+	// yet. pageBytes is how many a claim, or another page of jobs, should have.
+	mostClaimed, pageBytes = 32 << 20, 8 << 20
+	// firstPage is the limit of the first page.
+	firstPage = 64
 )
 
 // round is one Run of a runner. The fetching goroutine claims jobs. Each job has a goroutine, which
@@ -42,7 +48,10 @@ type round struct {
 	held *held.Set[jobs.ID, *hold]
 
 	working sync.WaitGroup
-	batches chan []*hold // to be submitted
+	batches chan batch   // to be submitted
+	claimed atomic.Int64 // bytes of the data of batches
+	sent    wake.Signal  // claimed became less
+	size    page.Size    // of the claims
 	waiting sync.WaitGroup
 	leave   chan struct{} // closed when no goroutine is to wait for tasks any more
 	free    chan struct{} // one element for each running call of the service
@@ -61,14 +70,24 @@ type hold struct {
 	off    chan struct{}
 	once   sync.Once
 
-	task     task.ID // of its run, if jobs are dispatched
+	// The fields of dispatched jobs. Such a hold has no data but args, and these only until its task
+	// is made.
+	args     []byte
+	task     task.ID // of its run
 	prepared bool    // a producer has written the task
+}
+
+// batch is claimed jobs to submit, and about how many bytes their data have.
+type batch struct {
+	holds []*hold
+	bytes int
 }
 
 // newHold returns the hold of a claimed job.
 func (r *round) newHold(h jobs.Handout) *hold {
 	n := &hold{Handout: h, got: time.Now(), off: make(chan struct{})}
 	if r.c.Submit != nil {
+		n.Handout, n.args = page.Bare(h), h.Data
 		n.task, n.prepared = r.r.taskOf(&n.Row)
 	}
 	return n
@@ -91,8 +110,9 @@ func newRound(r *Runner, names []string) (*round, error) {
 	}
 	o := &round{
 		r: r, c: &r.c, s: r.c.Service, names: names,
-		batches: make(chan []*hold, r.c.Outstanding), leave: make(chan struct{}), free: make(chan struct{}, calls),
+		batches: make(chan batch, r.c.Outstanding), sent: wake.New(), leave: make(chan struct{}), free: make(chan struct{}, calls),
 	}
+	o.size = pages(jobs.MaxTake)
 	var err error
 	if o.from, err = o.source(); err != nil {
 		return nil, err
@@ -178,19 +198,26 @@ func (r *round) fetch(ctx context.Context) error {
 // mostUnsettled is how many jobs a runner in place may hold whose handler has returned.
 const mostUnsettled = 1000
 
+// pages returns the sizes of pages of dispatched jobs, of at most so many.
+func pages(most int) page.Size { return page.Size{Bytes: pageBytes, First: firstPage, Most: most} }
+
 // room waits until there is room for more jobs, and returns for how many. 0: ctx has ended.
 func (r *round) room(ctx context.Context) int {
 	for {
 		all, idle := r.held.Len()
 		room := min(r.c.Workers-all+idle, r.c.Workers+mostUnsettled-all)
 		if r.c.Submit != nil {
-			room = r.c.Outstanding - all
+			room = min(r.c.Outstanding-all, r.size.Limit())
+			if r.claimed.Load() >= mostClaimed {
+				room = 0
+			}
 		}
 		if room > 0 {
 			return min(room, jobs.MaxTake)
 		}
 		select {
 		case <-r.held.Freed():
+		case <-r.sent:
 		case <-ctx.Done():
 			return 0
 		}
@@ -199,7 +226,8 @@ func (r *round) room(ctx context.Context) int {
 
 // take starts the work on claimed jobs.
 func (r *round) take(ctx context.Context, got []jobs.Handout) {
-	var batch []*hold
+	b := batch{bytes: page.Handouts(got)}
+	r.size.Read(len(got), b.bytes)
 	for i := range got {
 		h := r.newHold(got[i])
 		switch {
@@ -217,11 +245,12 @@ func (r *round) take(ctx context.Context, got []jobs.Handout) {
 		if r.c.Submit == nil {
 			r.working.Go(func() { r.runInPlace(h) })
 		} else {
-			batch = append(batch, h)
+			b.holds = append(b.holds, h)
 		}
 	}
-	if len(batch) > 0 {
-		r.batches <- batch // it never blocks: no more jobs were asked for than fit
+	if len(b.holds) > 0 {
+		r.claimed.Add(int64(b.bytes))
+		r.batches <- b // it never blocks: no more jobs were asked for than fit
 	}
 }
 
@@ -256,8 +285,8 @@ func (r *round) queued() []*hold {
 	var taken []*hold
 	for {
 		select {
-		case batch := <-r.batches:
-			taken = append(taken, batch...)
+		case b := <-r.batches:
+			taken = append(taken, b.holds...)
 		default:
 			return taken
 		}

@@ -14,8 +14,10 @@ import (
 
 // submitter submits claimed jobs.
 func (r *round) submitter() {
-	for batch := range r.batches {
-		r.submitAll(r.unknown(batch))
+	for b := range r.batches {
+		r.submitAll(r.unknown(b.holds))
+		r.claimed.Add(-int64(b.bytes))
+		r.sent.Notify()
 	}
 }
 
@@ -42,6 +44,7 @@ func (r *round) unknown(batch []*hold) []*hold {
 		case unended:
 			left = append(left, h)
 		case awaits: // submitted again, its handler would send its request twice
+			h.args = nil
 			r.waiting.Go(func() { r.entrust(h, nil) })
 		case ended, unsure, theirs:
 		}
@@ -92,8 +95,8 @@ func (r *round) submitAll(batch []*hold) {
 	}
 }
 
-// pack makes the calls of a batch. Jobs without a possible call fail. Jobs without a definition
-// here are postponed.
+// pack makes the calls of a batch, and drops the data. Jobs without a possible call fail. Jobs
+// without a definition here are postponed.
 func (r *round) pack(batch []*hold) []parcel {
 	packed := make([]parcel, 0, len(batch))
 	for _, h := range batch {
@@ -110,7 +113,8 @@ func (r *round) pack(batch []*hold) []parcel {
 			r.strange(h)
 			continue
 		}
-		c, err := r.r.call(&h.Row)
+		c, err := r.r.call(h)
+		h.args = nil
 		if err != nil {
 			r.fail(h, err, nil)
 			continue

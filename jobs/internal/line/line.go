@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/swarmiji/swarmiji/jobs/internal/page"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -20,8 +21,9 @@ type Line struct {
 // and room for the most jobs wanted. yield owns its job.
 func (l *Line) Each(ctx context.Context, most func() task.Opt[int64], room func() int, yield func(*jobstore.Row) bool) error {
 	var after *jobstore.Row
-	for size := linePage; ; size = min(2*size, LinePages) {
-		n := min(size, room())
+	size := page.Size{Bytes: pageBytes, First: linePage, Most: LinePages}
+	for {
+		n := min(size.Limit(), room())
 		if n <= 0 {
 			return nil
 		}
@@ -32,6 +34,7 @@ func (l *Line) Each(ctx context.Context, most func() task.Opt[int64], room func(
 		if len(found) > 0 {
 			after = place(&found[len(found)-1])
 		}
+		size.Read(len(found), page.Rows(found))
 		for i := range found {
 			if !yield(&found[i]) {
 				return nil
@@ -70,8 +73,9 @@ func Weigh(ctx context.Context, tx jobstore.Tx, queue string) (n, weight int64, 
 }
 
 const (
-	linePage  = 64   // size of the first page
-	LinePages = 1000 // size of the largest page
+	linePage  = 64      // size of the first page
+	LinePages = 1000    // size of the largest page
+	pageBytes = 8 << 20 // wanted for a page
 )
 
 // RosterPage is how many running jobs are read at a time.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/glob"
+	"github.com/swarmiji/swarmiji/jobs/internal/page"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
@@ -37,9 +38,13 @@ type List struct {
 	active  int           // goroutines that run, the watcher included
 	idle    chan struct{} // closed when active is 0 after Close
 	Look    watcher
+	size    page.Size // of what callers get together
 }
 
 const (
+	// One call of Take claims for several callers as long as the jobs have about so many bytes.
+	takeBytes, firstTake = 8 << 20, 64
+
 	maxWorkers  = 32               // groups served at a time
 	takeTimeout = 30 * time.Second // for a store that does not answer
 )
@@ -101,7 +106,7 @@ type Config struct {
 
 // New returns an empty list. It starts no goroutine.
 func New(c Config) *List {
-	w := &List{c: c, groups: map[string]*group{}, idle: make(chan struct{})}
+	w := &List{c: c, groups: map[string]*group{}, idle: make(chan struct{}), size: page.Size{Bytes: takeBytes, First: firstTake, Most: c.Limit}}
 	w.Base, w.cancel = context.WithCancel(context.Background())
 	w.Look.init(w.Base)
 	return w
@@ -274,7 +279,8 @@ func (w *List) serve(g *group) {
 // serveLine calls Take once for a group with callers. It gives back jobs that no caller is left
 // for.
 func (w *List) serveLine(g *group) {
-	limit := min(g.wants, w.c.Limit)
+	first := g.line.Front().Value.(*caller)
+	limit := min(g.wants, max(first.max, w.size.Limit()))
 	last := w.arrived // callers that come later were not part of this call of Take
 	w.mu.Unlock()
 	ctx, cancel := context.WithTimeout(w.Base, takeTimeout)
@@ -283,6 +289,7 @@ func (w *List) serveLine(g *group) {
 	w.mu.Lock()
 
 	full := len(jobs) == limit
+	w.size.Read(len(jobs), page.Handouts(jobs))
 	jobs = w.deal(g, jobs)
 	if err == nil && full {
 		g.again = true

@@ -1,10 +1,13 @@
 package waitlist
 
 import (
+	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -36,5 +39,55 @@ func TestGroupsAreApart(t *testing.T) {
 			t.Fatalf("%s and %s are one group", other, text)
 		}
 		seen[key] = text
+	}
+}
+
+// TestLargeJobsAreClaimedFewAtATime: for many callers no more large jobs are claimed together than fit.
+func TestLargeJobsAreClaimedFewAtATime(t *testing.T) {
+	t.Parallel()
+	const callers, each = 200, 1 << 20
+	data := make([]byte, each)
+	begun, let := make(chan struct{}), make(chan struct{})
+	var limits []int // one group is served by one goroutine
+	w := New(Config{
+		Limit: 1000, GiveBack: func(jobstore.Handout) { t.Error("a job is left") },
+		Take: func(_ context.Context, _ jobstore.Selector, _ time.Duration, limit int) ([]jobstore.Handout, error) {
+			if limits = append(limits, limit); len(limits) == 1 {
+				close(begun)
+				<-let
+			}
+			out := make([]jobstore.Handout, limit)
+			for i := range out {
+				out[i].Data = data
+			}
+			return out, nil
+		},
+	})
+	var group sync.WaitGroup
+	get := func() {
+		got, err := w.Get(context.Background(), jobstore.Selector{Names: []string{"a"}}, 0, 1, false)
+		if err != nil || len(got) != 1 {
+			t.Errorf("%d jobs, %v", len(got), err)
+		}
+	}
+	group.Go(get)
+	<-begun
+	for range callers - 1 {
+		group.Go(get)
+	}
+	testwait.Until(t, "all have asked", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.arrived == callers
+	})
+	close(let)
+	group.Wait()
+	if err := w.Close(context.Background()); err != nil {
+		t.Error(err)
+	}
+	for _, n := range limits {
+		if n*each > takeBytes {
+			t.Errorf("%d jobs of %d bytes are claimed at once", n, each)
+		}
 	}
 }

@@ -1,0 +1,107 @@
+package bedrock
+
+import (
+	"bytes"
+	"encoding/json"
+	"iter"
+	"unicode/utf8"
+)
+
+// The functions of this file take valid JSON apart. What they return refers to it.
+
+// member is one name and value of an object, as they were written.
+type member struct {
+	key  []byte
+	text []byte // name, colon and value
+	at   int    // where in text the value begins
+}
+
+func (m *member) value() []byte { return m.text[m.at:] }
+
+// members returns the members of an object.
+func members(object []byte) iter.Seq[member] {
+	return func(yield func(member) bool) {
+		for text := range elements(object) {
+			name := endOf(text, 0)
+			colon := name + bytes.IndexByte(text[name:], ':')
+			if !yield(member{key: plainString(text[:name]), text: text, at: blanks(text, colon+1)}) {
+				return
+			}
+		}
+	}
+}
+
+// elements returns the elements of a list, or the members of an object.
+func elements(of []byte) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for at := blanks(of, blanks(of, 0)+1); of[at] != ']' && of[at] != '}'; {
+			end := endOf(of, at)
+			if next := blanks(of, end); of[next] == ':' {
+				end = endOf(of, blanks(of, next+1))
+			}
+			if !yield(of[at:end]) {
+				return
+			}
+			if at = blanks(of, end); of[at] == ',' {
+				at = blanks(of, at+1)
+			}
+		}
+	}
+}
+
+// blanks returns where the next byte is that is no blank.
+func blanks(text []byte, at int) int {
+	for at < len(text) && (isBlank(text[at]) || isEnd(text[at])) {
+		at++
+	}
+	return at
+}
+
+// endOf returns where the value ends that begins at a place.
+func endOf(text []byte, at int) int {
+	for depth := 0; at < len(text); {
+		switch text[at] {
+		case '"':
+			at = endOfString(text, at)
+		case '{', '[':
+			depth++
+			at++
+			continue
+		case '}', ']':
+			depth--
+			at++
+		default:
+			for at++; at < len(text) && !isStop(text[at]); {
+				at++
+			}
+		}
+		if depth == 0 {
+			return at
+		}
+	}
+	return at
+}
+
+func endOfString(text []byte, at int) int {
+	for at++; text[at] != '"'; at++ {
+		if text[at] == '\\' {
+			at++
+		}
+	}
+	return at + 1
+}
+
+// isStop reports whether c ends a number or a word.
+func isStop(c byte) bool {
+	return c == ',' || c == ':' || c == ']' || c == '}' || c == '{' || c == '[' || c == '"' || isBlank(c) || isEnd(c)
+}
+
+// plainString is what a string says.
+func plainString(quoted []byte) []byte {
+	if inner := quoted[1 : len(quoted)-1]; bytes.IndexByte(inner, '\\') < 0 && utf8.Valid(inner) {
+		return inner
+	}
+	var s string
+	_ = json.Unmarshal(quoted, &s) // it is valid
+	return []byte(s)
+}
