@@ -18,7 +18,7 @@ import (
 //
 // Any other t is a time on the wall: FromNow returns 0 and false, and the date counts.
 func FromNow(t time.Time) (time.Duration, bool) {
-	if t == t.Round(0) {
+	if t == t.Round(0) { //nolint:staticcheck // Equal does not compare the readings of the monotonic clock
 		return 0, false
 	}
 	return time.Until(t), true

@@ -298,7 +298,7 @@ func (s *Service) addRelatives(ctx context.Context, out []Handout) error {
 				h.ParentData = p.Data
 			}
 			if h.HasChildren {
-				if err := addChildren(h, ctx, tx); err != nil {
+				if err := addChildren(ctx, tx, h); err != nil {
 					return err
 				}
 			}
@@ -310,7 +310,8 @@ func (s *Service) addRelatives(ctx context.Context, out []Handout) error {
 // hasRelatives reports whether h shows a parent or children.
 func hasRelatives(h *jobstore.Handout) bool { return !h.GivenUp && (h.Parent != 0 || h.HasChildren) }
 
-func addChildren(h *jobstore.Handout, ctx context.Context, tx jobstore.Tx) error {
+// addChildren adds the children of h that are over.
+func addChildren(ctx context.Context, tx jobstore.Tx, h *jobstore.Handout) error {
 	after := ID(0)
 	for {
 		found, err := tx.Children(ctx, h.ID, jobstore.Page{States: []State{Finished, Cancelled}, After: after, Limit: page})

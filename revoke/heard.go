@@ -14,7 +14,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// ErrUnheard: the revocation is stored, and no consumer that runs now has a [List] on this bus.
+// ErrUnheard says that the revocation is stored, and that no running consumer has a [List] on this
+// bus.
 // Those with a list that start later know it. A consumer of a version before this error never
 // answers.
 var ErrUnheard = errors.New("revoke: stored, but no running consumer listens; set consumer.Config.Revocations")

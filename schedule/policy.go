@@ -110,8 +110,8 @@ const maxMissed = 100_000
 func missed(r *when.Repeat, due, now time.Time, n int) []time.Time {
 	t := due
 	if d := r.Interval(); d > 0 {
-		if skip := now.Sub(t)/d - time.Duration(n); skip > 0 {
-			t = t.Add(skip * d)
+		if skip := int64(now.Sub(t)/d) - int64(n); skip > 0 {
+			t = t.Add(time.Duration(skip * int64(d)))
 		}
 	}
 	runs := []time.Time{t}

@@ -11,7 +11,7 @@ import (
 // such a reading changes as with Add.
 func WrongClock(t time.Time, ahead time.Duration) time.Time {
 	wrong := t
-	if t == t.Round(0) {
+	if t == t.Round(0) { //nolint:staticcheck // Equal does not compare the readings of the monotonic clock
 		return t.Add(ahead)
 	}
 	// The first field of a Time with both readings holds nanoseconds in its lowest 30 bits, and above them seconds.

@@ -26,7 +26,6 @@ type Query struct {
 // Find asks a transaction.
 func (q Query) Find(ctx context.Context, f jobstore.Finder) ([]jobs.Row, error) {
 	rest := q
-	rest.Page = jobstore.Page{}
 	var find func() ([]jobs.Row, error)
 	switch {
 	case q.Due != nil:
@@ -50,7 +49,7 @@ func (q Query) Find(ctx context.Context, f jobstore.Finder) ([]jobs.Row, error) 
 	default:
 		find = func() ([]jobs.Row, error) { return f.All(ctx, q.Page) }
 	}
-	if rest.IDs != nil || rest.Name+rest.Key+rest.UniqueKey+rest.SequenceKey+rest.Queue != "" || rest.Parent != 0 {
+	if rest.IDs != nil || rest.Due != nil || rest.Line != nil || rest.Name+rest.Key+rest.UniqueKey+rest.SequenceKey+rest.Queue != "" || rest.Parent != 0 {
 		return nil, fmt.Errorf("jobstest: no method asks for %+v", q)
 	}
 	return find()

@@ -182,7 +182,7 @@ func (t *tx) Messages(ctx context.Context, ids ...jobstore.ID) (map[jobstore.ID]
 	if t.err != nil || len(ids) == 0 {
 		return found, t.err
 	}
-	var list any = ids
+	var list any
 	if t.s.lite {
 		list = asJSON(ids)
 	} else {

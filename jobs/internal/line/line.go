@@ -74,9 +74,11 @@ func Weigh(ctx context.Context, tx jobstore.Tx, queue string) (n, weight int64, 
 
 const (
 	linePage  = 64      // size of the first page
-	LinePages = 1000    // size of the largest page
 	pageBytes = 8 << 20 // wanted for a page
 )
+
+// LinePages is the size of the largest page.
+const LinePages = 1000
 
 // RosterPage is how many running jobs are read at a time.
 const RosterPage = 1000
