@@ -290,7 +290,7 @@ func decode(value []byte, id task.ID) (resultstore.Record, error) {
 	return r, nil
 }
 
-// micros is how long something is kept, in microseconds. SQLite's clock counts milliseconds.
+// micros is how long something is kept, in microseconds: whole milliseconds, as SQLite's clock counts.
 func micros(ttl, otherwise time.Duration) int64 {
 	if ttl <= 0 {
 		ttl = otherwise
