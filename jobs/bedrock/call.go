@@ -135,7 +135,7 @@ func (c *call) took(got []jobs.Handout) {
 	}
 }
 
-// leave gives back the last jobs that were handed out.
+// leave gives back the last n jobs that were handed out.
 func (c *call) leave(ctx context.Context, n int) {
 	kept := len(c.taken) - n
 	c.c.giveBack(ctx, c.taken[kept:])
