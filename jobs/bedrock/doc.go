@@ -34,7 +34,7 @@
 // the answer without having sent anything more. A client that has only sent all (nc -N) is answered; it waits for nothing.
 //
 // On Linux a job is also given back when the client's system does not acknowledge its answer within
-// [Config].WriteTimeout: its machine or its network may be gone. The connection is then reset. An
+// [Config].WriteTimeout. Its machine or its network may be gone. The connection is then reset. An
 // acknowledgement proves that the answer has reached the client's system, or a proxy before it. It
 // does not prove that the program has read it. If only the acknowledgement was lost, the job runs
 // twice. On other systems such a job stays RUNNING, unless the connection breaks within 10 s of its

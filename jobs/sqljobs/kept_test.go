@@ -93,8 +93,8 @@ func manyKept() int {
 	return 20_000
 }
 
-// TestKeptJobsAreNotRead: jobs of a sequence, a key or a parent that are over are not read when
-// another one is created, is ended, or when an answer comes for its key.
+// TestKeptJobsAreNotRead: to create a job of a sequence, a key or a parent, or to end it, reads no
+// job of it that is over. Nor does an answer for its key.
 func TestKeptJobsAreNotRead(t *testing.T) {
 	for _, k := range keptKinds() {
 		t.Run(k.name, func(t *testing.T) {
