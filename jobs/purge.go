@@ -6,8 +6,8 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// purgePage is how many jobs one transaction deletes, and purgeBytes how many bytes of early answers
-// it reads, and one answer more.
+// purgePage is the most jobs that one transaction deletes. After purgeBytes of early answers it
+// reads no more of them.
 const (
 	purgePage  = 500
 	purgeBytes = 4 << 20

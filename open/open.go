@@ -63,7 +63,7 @@
 //	postgres://user:password@host:5432/database   PostgreSQL 13 and newer, with the parameters of its client pgx
 //
 // A namespace is the only parameter of these URLs that ends here. sslmode is verify-full, verify-ca
-// or disable: the URL's, else that of PGSSLMODE or of the service file, else disable.
+// or disable. If the URL has none, PGSSLMODE counts, then the service file, then disable.
 //
 // # A server in the process
 //

@@ -65,8 +65,8 @@ func CheckClaim(key string, ttl time.Duration, holders ...string) error {
 	return nil
 }
 
-// RoundClaim returns how long a server keeps a claim or a record whose clock counts milliseconds:
-// ttl rounded up, and one more, since the first one has begun already.
+// RoundClaim returns how long a server keeps a claim or a record if its clock counts milliseconds.
+// It is ttl rounded up, and one more, since the first millisecond has begun already.
 func RoundClaim(ttl time.Duration) time.Duration {
 	return (ttl + time.Millisecond - 1).Truncate(time.Millisecond) + time.Millisecond
 }

@@ -38,8 +38,8 @@ func TestGuaranteesNameTests(t *testing.T) {
 	}
 }
 
-// TestPromisesHaveTests: each numbered promise has its row in docs/guarantees.md, and each test of the
-// row names the number.
+// TestPromisesHaveTests: each numbered promise has its row in docs/guarantees.md, and each test of
+// the row names the number.
 func TestPromisesHaveTests(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(rootDir, "docs", "guarantees.md"))
 	if err != nil {

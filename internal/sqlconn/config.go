@@ -33,11 +33,10 @@ type Config struct {
 	//     readable by its owner alone; its directory must exist, and must not be on a network file system.
 	//   - sqlite::memory: is a database of this Conn alone, which ends with it.
 	//   - postgres://user:password@host:5432/database, with further hosts after commas, and the parameters that the client
-	//     pgx knows; pool_max_conns is how many connections there are at most: 16.
-	//     A Conn that has watchers has one more, and so has one while a migration waits for a lock.
-	//     sslmode is verify-full, verify-ca or disable: the URL's, else that of the variable PGSSLMODE
-	//     or of the service file, else disable. A certificate that nobody verifies protects from
-	//     nobody, so that require, prefer and allow are errors.
+	//     pgx knows. pool_max_conns is the most connections: 16. A Conn that has watchers has one
+	//     more. sslmode is verify-full, verify-ca or disable. If the URL has none, PGSSLMODE counts,
+	//     then the service file, then disable. require, prefer and allow verify no certificate, and
+	//     are errors. In a service file, prefer and allow count as none.
 	URL string
 	// TLS is used for PostgreSQL in place of what the URL says of TLS; it is not changed. A missing ServerName is the URL's
 	// host; the minimum is TLS 1.2. InsecureSkipVerify is an error. With SQLite it is an error.
@@ -174,7 +173,8 @@ func (p *plan) checkPostgres() error {
 	return nil
 }
 
-// parsePool has the client read the URL and the environment. mode is the sslmode of the URL.
+// parsePool lets the client parse the URL, the environment and the service file. mode is the
+// sslmode of the URL. It returns an error if a server's certificate would not be verified.
 func (p *plan) parsePool(u *url.URL, mode string) (*pgxpool.Config, error) {
 	parse := func(add string) (*pgxpool.Config, error) {
 		if add != "" {
@@ -216,6 +216,7 @@ func optional(pool *pgxpool.Config) bool {
 	return anyTLS(pool, func(t *tls.Config) bool { return t == nil })
 }
 
+// anyTLS reports whether is holds for the TLS configuration of any host.
 func anyTLS(pool *pgxpool.Config, is func(t *tls.Config) bool) bool {
 	cc := &pool.ConnConfig.Config
 	return is(cc.TLSConfig) || slices.ContainsFunc(cc.Fallbacks, func(f *pgconn.FallbackConfig) bool { return is(f.TLSConfig) })

@@ -174,7 +174,8 @@ func TestSSLModeOfTheEnvironment(t *testing.T) {
 	}
 }
 
-// TestConnectionsAreBounded: a Conn has as many connections as its URL allows, and one that listens.
+// TestConnectionsAreBounded: a Conn has as many connections as its URL allows, and one that
+// listens.
 func TestConnectionsAreBounded(t *testing.T) {
 	dsn := pgURL(t, testserver.RequirePostgres(t))
 	const most = 3

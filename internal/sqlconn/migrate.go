@@ -25,10 +25,10 @@ const migrationLock = 0x73776d6a736368 // "swmjsch"
 // each is a list of statements that is run once, all missing ones in one transaction. A file that was released is never
 // changed. Several processes may migrate at once. Tables of a newer version are [ErrNewerSchema].
 //
-// On PostgreSQL a migration waits at most 2 s at a time for a lock, so that statements of other
-// sessions wait no longer behind it. Then it is rolled back, the log says what it waited for, and it is
-// tried again. A migration that has its locks has no limit of time. It goes on when ctx ends, which is
-// [ErrUnavailable], and the next call waits for it; Close gives it up.
+// On PostgreSQL a migration waits at most 2 s for each lock, since statements of other sessions
+// wait behind it. Then it is rolled back, logged, and tried again. Once it has its locks, it has
+// no limit of time. If ctx ends, Migrate returns [ErrUnavailable], and the migration goes on: the
+// next call waits for it. Close rolls it back.
 func (c *Conn) Migrate(ctx context.Context, component string, files fs.FS) error {
 	steps, err := migrations(files, c.Dialect())
 	if err != nil {

@@ -14,13 +14,14 @@ import (
 )
 
 const (
-	// lockWait bounds a migration's wait for a lock. Statements of others wait behind it as long.
+	// lockWait is how long a migration waits for a lock. Statements of other sessions wait behind
+	// it.
 	lockWait = 2 * time.Second
-	// maxLockPause bounds the time between two attempts, in which the others go on.
+	// maxLockPause is the longest pause between two attempts. Other sessions go on meanwhile.
 	maxLockPause = 10 * time.Second
 )
 
-// migration is one that is under way. It belongs to no caller: it goes on when their ctxs end.
+// migration is a migration that runs. It goes on when the ctxs of its callers end.
 type migration struct {
 	done chan struct{}
 	err  error // set before done is closed
@@ -64,7 +65,8 @@ func (p *postgres) migrating(component string, fn Func) (*migration, error) {
 	return m, nil
 }
 
-// migrateUnlocked tries a migration until it gets its locks. With them it takes as long as it takes.
+// migrateUnlocked repeats a migration until it gets its locks. An attempt that has them has no
+// limit of time.
 func (p *postgres) migrateUnlocked(component string, fn Func) error {
 	begun := time.Now()
 	for attempt := 1; ; attempt++ {
@@ -88,8 +90,8 @@ func (p *postgres) migrateUnlocked(component string, fn Func) error {
 // blockers says what a session waits for: a table or another object, and the sessions that hold it.
 type blockers struct{ lock, holders string }
 
-// tryMigration is one attempt. If it does not get a lock, the answer says which one, as far as that
-// is known.
+// tryMigration is one attempt. If it does not get a lock, it also returns which one, and who holds
+// it, as far as that is known.
 func (p *postgres) tryMigration(fn Func) (blockers, error) {
 	ctx, cancel := context.WithCancel(p.life)
 	defer cancel()
@@ -110,7 +112,8 @@ func (p *postgres) tryMigration(fn Func) (blockers, error) {
 	return <-seen, err
 }
 
-// lookWhileBlocked looks, from another session, what the session pid waits for after half of lockWait.
+// lookWhileBlocked asks, after half of lockWait and in another session, what the session pid waits
+// for.
 func (p *postgres) lookWhileBlocked(ctx context.Context, pid <-chan int64) blockers {
 	seen := blockers{"unknown", "unknown"}
 	var id int64

@@ -109,8 +109,8 @@ func TestMigrationLetsOthersGoOn(t *testing.T) {
 	}
 }
 
-// TestMigrationHasNoLimit: one that has its locks outlives the limit of an attempt and the ctx of its
-// caller, and runs once.
+// TestMigrationHasNoLimit: a migration that has its locks outlives the limit of an attempt and the
+// ctx of its caller, and runs once.
 func TestMigrationHasNoLimit(t *testing.T) {
 	dsn := pgURL(t, testserver.RequirePostgres(t))
 	watcher := open(t, Config{URL: dsn})

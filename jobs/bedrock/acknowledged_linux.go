@@ -8,8 +8,8 @@ import (
 	"unsafe"
 )
 
-// unacknowledged returns how many of the bytes written to a TCP connection the client's system has
-// not acknowledged. over: it never will. ok is false if the connection cannot tell.
+// unacknowledged returns how many bytes written to a TCP connection the client's system has not
+// acknowledged. over reports that it never will. ok is false if the system cannot tell.
 func unacknowledged(nc net.Conn) (n int, over, ok bool) {
 	t, isTCP := nc.(*net.TCPConn)
 	if !isTCP {

@@ -116,7 +116,8 @@ func (c *call) answer(ctx context.Context) answer {
 	return answer{body: &c.body}
 }
 
-// do runs the command: a large one when there is room for the work.
+// do runs the command. A large request first waits for units of work, unless the command hands out
+// jobs.
 func (c *call) do(ctx context.Context) error {
 	if c.req.length > largeRequest && !c.cmd.takes {
 		leave, err := c.memory.enter(ctx, c.req.length)
@@ -135,7 +136,7 @@ func (c *call) took(got []jobs.Handout) {
 	}
 }
 
-// leave gives back the last jobs that were handed out.
+// leave gives back the last n jobs that were handed out.
 func (c *call) leave(ctx context.Context, n int) {
 	kept := len(c.taken) - n
 	c.c.giveBack(ctx, c.taken[kept:])

@@ -55,13 +55,13 @@ type Config struct {
 	// none is refused with 503, and the jobs of such an answer are given back. 0: 256 MiB. At least
 	// MaxHeader and MaxBody together.
 	//
-	// Not counted are, for each connection, 4 KiB of its request, 4 KiB of its answer, and 16 KiB that
-	// are sent while it waits for a job. What commands make of requests is not counted either: large
-	// requests of 8 MiB in all are worked on at a time, and others wait. With 64 MiB the process was
-	// seen to take 220 MiB at most.
+	// For each connection, 4 KiB of its request and 4 KiB of its answer are not counted. Nor are
+	// 16 KiB that a client sends while it waits for a job, nor what commands make of requests.
+	// Large requests of 8 MiB in all are worked on at a time, and others wait. With 64 MiB the
+	// process was seen to take 220 MiB at most.
 	MaxMemory int64
 	// MaxAnswer is how many bytes an answer with several jobs may have: GetJobs then hands out fewer, and Query is refused. 0: 64 MiB.
-	// At most half of MaxMemory counts.
+	// More than half of MaxMemory counts as half.
 	MaxAnswer int
 
 	// Timeout is the time of a request that does not say how long it may take, and of a GetJob that waits. 0: 110 s. Those that are
@@ -74,8 +74,8 @@ type Config struct {
 	// WriteTimeout is how long a client may accept nothing of an answer. For the whole it has
 	// WriteTimeout, and a second more for each 64 KiB. 0: 30 s.
 	//
-	// It is also how long a client's system may acknowledge nothing of an answer with jobs. They are
-	// then given back, and the connection ends. Only Linux tells what is acknowledged.
+	// It is also how long a client's system may acknowledge nothing of an answer with jobs. The
+	// jobs are then given back, and the connection ends. Only Linux tells what is acknowledged.
 	WriteTimeout time.Duration
 	// ShutdownTimeout is how long requests may go on after the end of Run's ctx; a GetJob that waits is answered at once. 0: 10 s.
 	ShutdownTimeout time.Duration

@@ -39,9 +39,9 @@ func newConn(s *Server, tcp net.Conn) *conn {
 	return c
 }
 
-// Read reads for the reader. A client that sends something after an answer has not gone away with it,
-// nor has one that breaks the connection much later. Jobs whose answers are acknowledged are then
-// forgotten.
+// Read reads for the reader. A client that sends something has not gone away with the answers
+// before. Its jobs are forgotten once these are acknowledged. While nothing comes, Read looks
+// whether the client has vanished.
 func (c *conn) Read(p []byte) (int, error) {
 	for {
 		n, err := c.nc.Read(p)
@@ -217,8 +217,8 @@ func (c *conn) write(a *answer) error {
 	return w.write(*b.out)
 }
 
-// writer writes one answer. The client must accept some of it within each WriteTimeout, and writeRate
-// on the whole.
+// writer writes one answer. The client must accept some of it within each WriteTimeout. For the
+// whole it has WriteTimeout, and a second more for each writeRate bytes.
 type writer struct {
 	c     *conn
 	begun time.Time

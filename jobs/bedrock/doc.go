@@ -34,7 +34,7 @@
 // the answer without having sent anything more. A client that has only sent all (nc -N) is answered; it waits for nothing.
 //
 // On Linux a job is also given back when the client's system does not acknowledge its answer within
-// [Config].WriteTimeout, as when the machine or its network is gone. The connection is then reset. An
+// [Config].WriteTimeout. Its machine or its network may be gone. The connection is then reset. An
 // acknowledgement proves that the answer has reached the client's system, or a proxy before it. It
 // does not prove that the program has read it. If only the acknowledgement was lost, the job runs
 // twice. On other systems such a job stays RUNNING, unless the connection breaks within 10 s of its
@@ -43,7 +43,10 @@
 // # What nobody can do to others
 //
 // Whoever reaches the address may do everything, which is why it is the loopback one; [Config].Allow limits the addresses of clients, and with [Config].TLS they can be
-// asked for certificates. A request that a browser has sent for a web page is refused, and ends the connection. A client that is slow, silent or greedy harms itself only: each phase of a request and
-// of an answer has its time, each size its limit, large requests and answers share [Config].MaxMemory, and an idle connection costs
-// about 7 KB.
+// asked for certificates.
+//
+// A request that a browser has sent for a web page is refused, and ends the connection.
+// A client that is slow, silent or greedy harms itself only. Each phase of a request and of an
+// answer has its time, and each size its limit. Large requests and answers share
+// [Config].MaxMemory. An idle connection costs about 7 KB.
 package bedrock

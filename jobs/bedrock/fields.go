@@ -124,8 +124,8 @@ func (f fields) delay() (time.Duration, error) {
 	return 0, malformed("delay")
 }
 
-// list splits a text at its commas. Blanks before an item, and items without anything else, are left
-// out. It stops after one item more than most.
+// list splits a text at its commas. Blanks before an item, and items without anything else, are
+// left out. It stops after one item more than most.
 func list(text []byte, most int) (items []string) {
 	for len(text) > 0 && len(items) <= most {
 		i := 0
@@ -153,8 +153,8 @@ const maxJobs = 10_000
 // maxFields is how many fields an object of a list may have.
 const maxFields = maxHeaders
 
-// objects reads a list of n objects, each as if it were the headers of a request, which are valid
-// until the next one. The list is checked as a whole before. It is not copied.
+// objects reads a list of n objects, each as if it were the headers of a request. It checks the
+// whole list first, and does not copy it. Fields are valid until the next ones.
 func objects(text []byte) (n int, all iter.Seq[fields], err error) {
 	if at := blanks(text, 0); at == len(text) || text[at] != '[' || !json.Valid(text) {
 		return 0, nil, errInvalidJSON

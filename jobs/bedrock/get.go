@@ -16,7 +16,7 @@ const (
 	// batch is how many jobs are taken at once. In between it is seen how large the answer has become.
 	batch = 64
 	// firstBatch is how many are taken before their sizes are known. Many clients ask for ten.
-	// batchBytes is how much the next ones should have.
+	// batchBytes is how many bytes later batches should have.
 	firstBatch, batchBytes = 10, 1 << 20
 )
 
@@ -38,7 +38,7 @@ func getJob(ctx context.Context, c *call) error {
 	return nil
 }
 
-// getJobs hands out as many jobs as there are, up to a number, and as find memory.
+// getJobs hands out as many jobs as there are and as there is memory for, up to a number.
 func getJobs(ctx context.Context, c *call) error {
 	sel, err := fields{c.req}.selector()
 	if err != nil {
@@ -76,8 +76,8 @@ func getJobs(ctx context.Context, c *call) error {
 	return nil
 }
 
-// appendJobs writes jobs into a list that begins at empty. Returns how many of got there was room and
-// memory for.
+// appendJobs writes jobs into a list that begins at empty. It returns for how many of got there
+// was room and memory.
 func (c *call) appendJobs(got []jobs.Handout, empty int) int {
 	for i := range got {
 		if got[i].GivenUp { // it runs no more

@@ -14,8 +14,8 @@ import (
 	"github.com/swarmiji/swarmiji/jobs"
 )
 
-// vanish has the system of a client receive nothing any more, as if its network were gone: neither
-// an end nor a reset reaches the server.
+// vanish makes the system of a client receive nothing any more, as if its network were gone.
+// Neither an end nor a reset reaches the server.
 func vanish(t *testing.T, nc *net.TCPConn) {
 	t.Helper()
 	control(t, nc, func(fd int) error {

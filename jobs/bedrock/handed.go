@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	// handedTime is how long after its answer a client that breaks the connection counts as one that has not read it.
+	// handedTime is how long after its answer a client that breaks the connection counts as one
+	// that has not read it.
 	handedTime = 10 * time.Second
 	// giveBackTime is how long the store may take to have jobs back.
 	giveBackTime = 10 * time.Second
@@ -49,8 +50,8 @@ func (l *link) abort() {
 	_ = l.Close()
 }
 
-// handed are jobs in answers that the client may not have read. The connection's goroutine uses it,
-// and while that waits its watch.
+// handed holds the jobs in answers that the client may not have read. The connection's goroutine
+// uses it, or its watch while that goroutine waits for a job.
 type handed struct {
 	link *link
 	jobs []handedJob
@@ -108,8 +109,8 @@ func (h *handed) forget() {
 // pending reports whether the answer with a job is not acknowledged.
 func (h *handed) pending(j handedJob) bool { return j.end > h.acknowledged }
 
-// arrived reports whether all answers with jobs are acknowledged. lost: they are not, and nothing
-// more was acknowledged within that time.
+// arrived reports whether all answers with jobs are acknowledged. lost reports that they never
+// will be, or that nothing more was acknowledged within that time.
 func (h *handed) arrived(within time.Duration) (all, lost bool) {
 	if len(h.jobs) == 0 {
 		return true, false
@@ -125,7 +126,8 @@ func (h *handed) arrived(within time.Duration) (all, lost bool) {
 	return false, h.over || time.Since(since) >= within
 }
 
-// await waits until all answers are acknowledged. It reports false if they will not be, or ctx ends.
+// await waits until all answers are acknowledged. It reports false if they will not be, or ctx
+// ends.
 func (h *handed) await(ctx context.Context, within time.Duration) bool {
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		all, lost := h.arrived(within)
@@ -153,8 +155,8 @@ func (c *conn) vanished() bool {
 	return lost
 }
 
-// takeBack gives back the jobs of the last answers if gone reports that the client cannot have read
-// them.
+// takeBack gives back the jobs of the last answers if gone reports that the client cannot have
+// read them. It forgets them in any case.
 func (c *conn) takeBack(ctx context.Context, gone func() bool) {
 	if len(c.handed.jobs) > 0 && gone() {
 		c.giveBackHanded(ctx)
@@ -162,8 +164,8 @@ func (c *conn) takeBack(ctx context.Context, gone func() bool) {
 	c.handed.jobs = nil
 }
 
-// giveBackHanded gives back the jobs of the last answers. It ends the connection first, so that their
-// answers cannot arrive later.
+// giveBackHanded gives back the jobs of the last answers. It ends the connection first, so that
+// their answers cannot arrive later.
 func (c *conn) giveBackHanded(ctx context.Context) {
 	if len(c.handed.jobs) == 0 {
 		return
@@ -175,11 +177,12 @@ func (c *conn) giveBackHanded(ctx context.Context) {
 	c.handed.jobs = nil
 }
 
-// lost waits until all answers with jobs are acknowledged, and reports whether they are not.
+// lost waits until all answers with jobs are acknowledged. It reports true if they will not be.
 func (c *conn) lost(ctx context.Context) bool { return !c.handed.await(ctx, c.s.c.WriteTimeout) }
 
-// gone finds out whether the other end, which sends nothing any more, is closed altogether: its system then has refused the answer,
-// and this one says so when something is written, if only nothing. That takes a trip.
+// gone reports whether the other end, which sends nothing any more, is closed altogether. Its
+// system has then refused the answer. This system says so at the next write, even of nothing; that
+// takes a round trip.
 func (c *conn) gone() bool {
 	if c.handed.known {
 		return false // lost knows better

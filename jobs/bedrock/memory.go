@@ -7,11 +7,11 @@ import (
 )
 
 const (
-	// largeRequest is the size above which a request takes units of work. What a command makes of it
-	// takes several times its size.
+	// largeRequest is the size above which a request takes units of work. What a command makes of
+	// it takes several times its size.
 	largeRequest = 64 << 10
-	// workUnit is the size of a unit of work, and workUnits is how many there are. Requests, and pages
-	// of Query, of 8 MiB in all are worked on at a time.
+	// workUnit is the size of a unit of work, and workUnits is how many there are. Requests and
+	// pages of Query of 8 MiB in all are worked on at a time.
 	workUnit, workUnits = 256 << 10, 32
 	// partSize is about how large the parts are that an answer is kept and written in.
 	partSize = 64 << 10
@@ -19,7 +19,8 @@ const (
 	mostWaiting = 256 << 10
 )
 
-// errNoMemory is the answer to a command whose answer finds no memory.
+// errNoMemory is the status if there is no memory for an answer. A client that waits with a large
+// request gets it too.
 const errNoMemory statusError = "503 Server out of memory for answers"
 
 // budget counts the bytes of large requests and answers.
@@ -35,11 +36,13 @@ func newBudget(most int64) *budget {
 	return &budget{most: most, work: make(chan struct{}, workUnits), gate: make(chan struct{}, 1)}
 }
 
-// request is asked for memory of a large request, and given it back with a negative delta.
+// request reserves memory for a large request, or gives it back if delta is negative. It returns
+// false if there is none.
 func (m *budget) request(delta int) bool { return add(&m.used, delta, m.most) }
 
-// answer is asked for memory of a large answer, and given it back with a negative delta. Answers get
-// half of all, so that clients that read nothing do not keep others from sending.
+// answer reserves memory for a large answer, or gives it back if delta is negative. It returns
+// false if there is none. Answers get half of all, so that clients that read nothing do not keep
+// others from sending.
 func (m *budget) answer(delta int) bool {
 	if !add(&m.answers, delta, m.most/2) {
 		return false
@@ -51,6 +54,7 @@ func (m *budget) answer(delta int) bool {
 	return true
 }
 
+// add adds delta to n. It returns false, and adds nothing, if the sum would exceed most.
 func add(n *atomic.Int64, delta int, most int64) bool {
 	if sum := n.Add(int64(delta)); delta > 0 && sum > most {
 		n.Add(-int64(delta))
@@ -128,7 +132,7 @@ func (b *body) grow(n int) { *b.out = slices.Grow(*b.out, n) }
 // cut removes what was appended to the last part since it had n bytes.
 func (b *body) cut(n int) { *b.out = append([]byte(nil), (*b.out)[:n]...) }
 
-// written gives up a part that was written.
+// written gives back the memory of a part that was written.
 func (b *body) written(i int) {
 	less := min(cap(b.full[i]), b.held)
 	b.full[i] = nil

@@ -37,8 +37,8 @@ func lite(file string) (jobs.Store, error) {
 	return sqljobs.New(sqljobs.Config{URL: "sqlite://" + file, Logger: slog.New(slog.DiscardHandler)})
 }
 
-// serveFile is the server in a process of its own. It prints a line when it listens, and answers each line of its input with the memory
-// that Go had of the system at most. It ends with its input.
+// serveFile is the server in a process of its own. It prints a line when it listens. It answers
+// each line of its input with the most memory that Go had of the system. It ends with its input.
 func serveFile(file, addr string) error {
 	store, err := lite(file)
 	if err != nil {

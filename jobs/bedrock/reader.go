@@ -156,6 +156,7 @@ func (rd *reader) dropSpans() {
 	}
 }
 
+// ask reserves memory, or gives it back if delta is negative. It returns false if there is none.
 func (rd *reader) ask(delta int) bool { return rd.room == nil || rd.room(delta) }
 
 // readHead reads up to the blank line.
@@ -385,7 +386,7 @@ func (rd *reader) resize(size int) {
 	rd.move(size)
 }
 
-// move takes another buffer, into which what was not read goes.
+// move copies what was not read to a buffer of another size.
 func (rd *reader) move(size int) {
 	to := rd.base
 	if size > baseBuffer {

@@ -283,7 +283,8 @@ func TestMemory(t *testing.T) {
 	dial(t, s.addr).ask(half+"\n\n").wantStatus(t, "200 OK")
 }
 
-// TestNoMemoryForAnswer: a job whose answer finds no memory is given back, and small answers need none.
+// TestNoMemoryForAnswer: a job whose answer finds no memory is given back. Small answers need
+// none.
 func TestNoMemoryForAnswer(t *testing.T) {
 	s := jobsServer(t, Config{})
 	c := dial(t, s.addr)

@@ -42,8 +42,8 @@ func certificates(t *testing.T) (server, known, stranger *tls.Config) {
 	return server, known, stranger
 }
 
-// TestTLS: requests are answered through TLS, waits and goings away included; a client without a certificate is refused where one is wanted,
-// and one that speaks plainly gets nothing.
+// TestTLS: requests are answered through TLS, waits and goings away included. A client without a
+// certificate is refused where one is wanted. One that speaks plainly gets nothing.
 func TestTLS(t *testing.T) {
 	server, known, stranger := certificates(t)
 	s := jobsServer(t, Config{HeaderTimeout: 200 * time.Millisecond, TLS: server})

@@ -49,7 +49,7 @@ func elements(of []byte) iter.Seq[[]byte] {
 	}
 }
 
-// blanks returns where the next byte is that is no blank.
+// blanks returns the place of the next byte that is no blank.
 func blanks(text []byte, at int) int {
 	for at < len(text) && (isBlank(text[at]) || isEnd(text[at])) {
 		at++
@@ -57,7 +57,7 @@ func blanks(text []byte, at int) int {
 	return at
 }
 
-// endOf returns where the value ends that begins at a place.
+// endOf returns the place behind the value that begins at a place.
 func endOf(text []byte, at int) int {
 	for depth := 0; at < len(text); {
 		switch text[at] {
@@ -82,6 +82,7 @@ func endOf(text []byte, at int) int {
 	return at
 }
 
+// endOfString returns the place behind the string that begins at a place.
 func endOfString(text []byte, at int) int {
 	for at++; text[at] != '"'; at++ {
 		if text[at] == '\\' {
@@ -96,7 +97,7 @@ func isStop(c byte) bool {
 	return c == ',' || c == ':' || c == ']' || c == '}' || c == '{' || c == '[' || c == '"' || isBlank(c) || isEnd(c)
 }
 
-// plainString is what a string says.
+// plainString returns the text of a quoted string.
 func plainString(quoted []byte) []byte {
 	if inner := quoted[1 : len(quoted)-1]; bytes.IndexByte(inner, '\\') < 0 && utf8.Valid(inner) {
 		return inner

@@ -149,16 +149,11 @@ func (c *change) free(ctx context.Context, key string) error {
 	if other != nil && other.Open() && other.Task != c.a.Task {
 		return &jobs.KeyTakenError{Key: key, Task: other.Task}
 	}
-	found, err := c.tx.OfKey(ctx, c.a.Name, key, jobstore.Page{States: openStates(), Limit: 1})
+	found, err := c.tx.OfKey(ctx, c.a.Name, key, jobstore.Page{States: jobstore.OpenStates(), Limit: 1})
 	if err == nil && len(found) > 0 {
 		err = &jobs.KeyTakenError{Key: key, Job: found[0].ID}
 	}
 	return err
-}
-
-// openStates are the states of jobs that are not over.
-func openStates() []jobs.State {
-	return []jobs.State{jobs.Queued, jobs.RunQueued, jobs.Running, jobs.Paused, jobs.Waiting}
 }
 
 // claimEarly gives the deferral the answer that has come early, if there is one.

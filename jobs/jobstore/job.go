@@ -126,6 +126,9 @@ const (
 // Over reports whether a job of this state has ended.
 func (s State) Over() bool { return s == Finished || s == Failed || s == Cancelled }
 
+// OpenStates returns the states of jobs that are not over.
+func OpenStates() []State { return []State{Queued, RunQueued, Running, Paused, Waiting} }
+
 // CheckKey checks a key, which may be empty. Returns an error that wraps [ErrBadJob] if it is no
 // Key or UniqueKey.
 func CheckKey(key string) error {

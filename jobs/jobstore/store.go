@@ -66,8 +66,8 @@ type Tx interface {
 	// It is for things without a row, such as a sequence key.
 	//
 	// Names are 1 to 300 bytes. Names of one call are locked in a fixed order. The caller keeps the
-	// order of its calls: names up to their first space are a kind, and those of a kind belong into
-	// one call. Very many names of a kind may be locked as all of them.
+	// order of its calls. The text of a name up to its first space is its kind. All names of a kind
+	// belong in one call: a store may lock the whole kind in place of very many names.
 	Lock(ctx context.Context, names ...string) error
 	// Save writes jobs. A job with an ID replaces the row of that id, which this transaction has
 	// locked. A job without an ID is new, and gets its ID, in the order of the call.

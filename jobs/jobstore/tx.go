@@ -20,7 +20,7 @@ type AnswerTx interface {
 	// DeleteEarly deletes the early answer of a name and a key. A missing one is ignored.
 	DeleteEarly(ctx context.Context, name, key string) error
 	// ExpireEarly deletes early answers whose Expires is not after by, and returns them: the first
-	// ones, at most limit, and no more behind those whose Results have size bytes together.
+	// ones, at most limit. It stops when the Results of those have size bytes together.
 	ExpireEarly(ctx context.Context, by time.Time, limit, size int) ([]EarlyAnswer, error)
 
 	// DeferralOf returns the open deferral of a name and a key. If none is open, it returns the one

@@ -10,7 +10,18 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// find returns copies of the jobs that by finds.
+// finder is what tx and view embed: the questions of [jobstore.Finder], which both answer alike.
+type finder struct{ in reader }
+
+// reader is a tx or a view.
+type reader interface {
+	// find returns copies of the jobs that by finds.
+	find(ctx context.Context, by func(t *table) ([]*record, error)) ([]jobstore.Row, error)
+	// now returns the time. The caller holds the table.
+	now() time.Time
+}
+
+// find implements reader.
 func (tx *tx) find(ctx context.Context, by func(t *table) ([]*record, error)) ([]jobstore.Row, error) {
 	if err := tx.ready(ctx); err != nil {
 		return nil, err
@@ -22,13 +33,14 @@ func (tx *tx) find(ctx context.Context, by func(t *table) ([]*record, error)) ([
 	return found, nil
 }
 
-// find returns copies of the jobs that by finds.
+// find implements reader.
 func (v *view) find(ctx context.Context, by func(t *table) ([]*record, error)) (found []jobstore.Row, err error) {
 	var bad error
 	err = v.read(ctx, func() { found, bad = v.core.find(by) })
 	return found, errors.Join(err, bad)
 }
 
+// find returns copies of the jobs that by finds.
 func (c *core) find(by func(t *table) ([]*record, error)) ([]jobstore.Row, error) {
 	found, err := by(c.table)
 	if err != nil {
@@ -99,37 +111,37 @@ func ofLine(l jobstore.Line, limit int, now func() time.Time) func(t *table) ([]
 }
 
 // Jobs implements [jobstore.Finder].
-func (tx *tx) Jobs(ctx context.Context, ids ...jobstore.ID) ([]jobstore.Row, error) {
+func (f finder) Jobs(ctx context.Context, ids ...jobstore.ID) ([]jobstore.Row, error) {
 	if len(ids) == 0 {
-		return tx.find(ctx, nothing)
+		return f.in.find(ctx, nothing)
 	}
-	return tx.find(ctx, asked(query{ids: ids}))
+	return f.in.find(ctx, asked(query{ids: ids}))
 }
 
 // All implements [jobstore.Finder].
-func (tx *tx) All(ctx context.Context, p jobstore.Page) ([]jobstore.Row, error) {
-	return tx.find(ctx, asked(query{Page: p}))
+func (f finder) All(ctx context.Context, p jobstore.Page) ([]jobstore.Row, error) {
+	return f.in.find(ctx, asked(query{Page: p}))
 }
 
 // Named implements [jobstore.Finder].
-func (tx *tx) Named(ctx context.Context, name string, p jobstore.Page) ([]jobstore.Row, error) {
+func (f finder) Named(ctx context.Context, name string, p jobstore.Page) ([]jobstore.Row, error) {
 	if name == "" {
-		return tx.find(ctx, nothing)
+		return f.in.find(ctx, nothing)
 	}
-	return tx.find(ctx, asked(query{Page: p, name: name}))
+	return f.in.find(ctx, asked(query{Page: p, name: name}))
 }
 
 // OfKey implements [jobstore.Finder].
-func (tx *tx) OfKey(ctx context.Context, name, key string, p jobstore.Page) ([]jobstore.Row, error) {
+func (f finder) OfKey(ctx context.Context, name, key string, p jobstore.Page) ([]jobstore.Row, error) {
 	if name == "" || key == "" {
-		return tx.find(ctx, nothing)
+		return f.in.find(ctx, nothing)
 	}
-	return tx.find(ctx, asked(query{Page: p, name: name, key: key}))
+	return f.in.find(ctx, asked(query{Page: p, name: name, key: key}))
 }
 
 // LastOver implements [jobstore.Finder].
-func (tx *tx) LastOver(ctx context.Context, name, key string) (*jobstore.Row, error) {
-	found, err := tx.find(ctx, lastOver(name, key))
+func (f finder) LastOver(ctx context.Context, name, key string) (*jobstore.Row, error) {
+	found, err := f.in.find(ctx, lastOver(name, key))
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}
@@ -137,123 +149,43 @@ func (tx *tx) LastOver(ctx context.Context, name, key string) (*jobstore.Row, er
 }
 
 // OfUniqueKey implements [jobstore.Finder].
-func (tx *tx) OfUniqueKey(ctx context.Context, name, key string, p jobstore.Page) ([]jobstore.Row, error) {
+func (f finder) OfUniqueKey(ctx context.Context, name, key string, p jobstore.Page) ([]jobstore.Row, error) {
 	if name == "" || key == "" {
-		return tx.find(ctx, nothing)
+		return f.in.find(ctx, nothing)
 	}
-	return tx.find(ctx, asked(query{Page: p, name: name, uniqueKey: key}))
+	return f.in.find(ctx, asked(query{Page: p, name: name, uniqueKey: key}))
 }
 
 // OfSequence implements [jobstore.Finder].
-func (tx *tx) OfSequence(ctx context.Context, key string, p jobstore.Page) ([]jobstore.Row, error) {
+func (f finder) OfSequence(ctx context.Context, key string, p jobstore.Page) ([]jobstore.Row, error) {
 	if key == "" {
-		return tx.find(ctx, nothing)
+		return f.in.find(ctx, nothing)
 	}
-	return tx.find(ctx, asked(query{Page: p, sequence: key}))
+	return f.in.find(ctx, asked(query{Page: p, sequence: key}))
 }
 
 // OfQueue implements [jobstore.Finder].
-func (tx *tx) OfQueue(ctx context.Context, queue string, p jobstore.Page) ([]jobstore.Row, error) {
+func (f finder) OfQueue(ctx context.Context, queue string, p jobstore.Page) ([]jobstore.Row, error) {
 	if queue == "" {
-		return tx.find(ctx, nothing)
+		return f.in.find(ctx, nothing)
 	}
-	return tx.find(ctx, asked(query{Page: p, queue: queue}))
+	return f.in.find(ctx, asked(query{Page: p, queue: queue}))
 }
 
 // Children implements [jobstore.Finder].
-func (tx *tx) Children(ctx context.Context, parent jobstore.ID, p jobstore.Page) ([]jobstore.Row, error) {
+func (f finder) Children(ctx context.Context, parent jobstore.ID, p jobstore.Page) ([]jobstore.Row, error) {
 	if parent == 0 {
-		return tx.find(ctx, nothing)
+		return f.in.find(ctx, nothing)
 	}
-	return tx.find(ctx, asked(query{Page: p, parent: parent}))
+	return f.in.find(ctx, asked(query{Page: p, parent: parent}))
 }
 
 // Due implements [jobstore.Finder].
-func (tx *tx) Due(ctx context.Context, d jobstore.Due, limit int) ([]jobstore.Row, error) {
-	return tx.find(ctx, ofDue(d, limit, tx.now))
+func (f finder) Due(ctx context.Context, d jobstore.Due, limit int) ([]jobstore.Row, error) {
+	return f.in.find(ctx, ofDue(d, limit, f.in.now))
 }
 
 // Line implements [jobstore.Finder].
-func (tx *tx) Line(ctx context.Context, l jobstore.Line, limit int) ([]jobstore.Row, error) {
-	return tx.find(ctx, ofLine(l, limit, tx.now))
-}
-
-// Jobs implements [jobstore.Finder].
-func (v *view) Jobs(ctx context.Context, ids ...jobstore.ID) ([]jobstore.Row, error) {
-	if len(ids) == 0 {
-		return v.find(ctx, nothing)
-	}
-	return v.find(ctx, asked(query{ids: ids}))
-}
-
-// All implements [jobstore.Finder].
-func (v *view) All(ctx context.Context, p jobstore.Page) ([]jobstore.Row, error) {
-	return v.find(ctx, asked(query{Page: p}))
-}
-
-// Named implements [jobstore.Finder].
-func (v *view) Named(ctx context.Context, name string, p jobstore.Page) ([]jobstore.Row, error) {
-	if name == "" {
-		return v.find(ctx, nothing)
-	}
-	return v.find(ctx, asked(query{Page: p, name: name}))
-}
-
-// OfKey implements [jobstore.Finder].
-func (v *view) OfKey(ctx context.Context, name, key string, p jobstore.Page) ([]jobstore.Row, error) {
-	if name == "" || key == "" {
-		return v.find(ctx, nothing)
-	}
-	return v.find(ctx, asked(query{Page: p, name: name, key: key}))
-}
-
-// LastOver implements [jobstore.Finder].
-func (v *view) LastOver(ctx context.Context, name, key string) (*jobstore.Row, error) {
-	found, err := v.find(ctx, lastOver(name, key))
-	if err != nil || len(found) == 0 {
-		return nil, err
-	}
-	return &found[0], nil
-}
-
-// OfUniqueKey implements [jobstore.Finder].
-func (v *view) OfUniqueKey(ctx context.Context, name, key string, p jobstore.Page) ([]jobstore.Row, error) {
-	if name == "" || key == "" {
-		return v.find(ctx, nothing)
-	}
-	return v.find(ctx, asked(query{Page: p, name: name, uniqueKey: key}))
-}
-
-// OfSequence implements [jobstore.Finder].
-func (v *view) OfSequence(ctx context.Context, key string, p jobstore.Page) ([]jobstore.Row, error) {
-	if key == "" {
-		return v.find(ctx, nothing)
-	}
-	return v.find(ctx, asked(query{Page: p, sequence: key}))
-}
-
-// OfQueue implements [jobstore.Finder].
-func (v *view) OfQueue(ctx context.Context, queue string, p jobstore.Page) ([]jobstore.Row, error) {
-	if queue == "" {
-		return v.find(ctx, nothing)
-	}
-	return v.find(ctx, asked(query{Page: p, queue: queue}))
-}
-
-// Children implements [jobstore.Finder].
-func (v *view) Children(ctx context.Context, parent jobstore.ID, p jobstore.Page) ([]jobstore.Row, error) {
-	if parent == 0 {
-		return v.find(ctx, nothing)
-	}
-	return v.find(ctx, asked(query{Page: p, parent: parent}))
-}
-
-// Due implements [jobstore.Finder].
-func (v *view) Due(ctx context.Context, d jobstore.Due, limit int) ([]jobstore.Row, error) {
-	return v.find(ctx, ofDue(d, limit, v.now))
-}
-
-// Line implements [jobstore.Finder].
-func (v *view) Line(ctx context.Context, l jobstore.Line, limit int) ([]jobstore.Row, error) {
-	return v.find(ctx, ofLine(l, limit, v.now))
+func (f finder) Line(ctx context.Context, l jobstore.Line, limit int) ([]jobstore.Row, error) {
+	return f.in.find(ctx, ofLine(l, limit, f.in.now))
 }

@@ -121,6 +121,7 @@ func (c *core) update(ctx context.Context, fn func(ctx context.Context, tx jobst
 	}
 	defer c.leave()
 	tx := &tx{core: c}
+	tx.finder = finder{tx}
 	committed := false
 	defer func() {
 		tx.over = true
@@ -151,6 +152,7 @@ func (s *Store) View(ctx context.Context, fn func(ctx context.Context, tx jobsto
 		return fmt.Errorf("memjobs: %w: %w", jobstore.ErrUnavailable, context.Cause(ctx))
 	}
 	v := &view{core: s.core}
+	v.finder = finder{v}
 	defer v.end()
 	return fn(ctx, v)
 }

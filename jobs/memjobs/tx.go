@@ -14,6 +14,8 @@ import (
 
 // tx is a transaction that changes jobs: at once, and back if it fails. It holds the table, so that everything is locked.
 type tx struct {
+	finder
+
 	core   *core
 	undo   []change
 	last   time.Time // what Now answered last
@@ -342,6 +344,8 @@ func (tx *tx) Weigh(ctx context.Context, queue string) (n, weight int64, err err
 
 // view is a transaction that only reads. It holds the table for each call alone.
 type view struct {
+	finder
+
 	core *core
 
 	mu   sync.Mutex

@@ -16,7 +16,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// pile is a Submitter that keeps nothing of a task but its number. It confirms none while it is shut.
+// pile is a Submitter that counts tasks and keeps none. It confirms none while it is shut.
 type pile struct {
 	mu   sync.Mutex
 	n    int
@@ -55,7 +55,8 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// TestDispatchMemory: while the broker takes nothing, few jobs are claimed, and a submitted job holds no data.
+// TestDispatchMemory: while the broker takes nothing, few jobs are claimed. A submitted job holds
+// no data.
 func TestDispatchMemory(t *testing.T) {
 	const jobsOfIt, each, most = 96, 512 << 10, 40 << 20
 	store, err := sqljobs.New(sqljobs.Config{URL: "sqlite://" + filepath.Join(t.TempDir(), "jobs.db"), Logger: quiet})

@@ -25,8 +25,8 @@ const (
 	submitters = 4
 	// lastGrace is the time that handlers have to return after their contexts have ended.
 	lastGrace = 5 * time.Second
-	// mostClaimed is from how many bytes of data on no more jobs are claimed that are not submitted
-	// yet. pageBytes is how many a claim, or another page of jobs, should have.
+	// While claimed jobs with mostClaimed bytes are not submitted, no more are claimed. pageBytes
+	// is how many bytes a claim, or another page of jobs, should have.
 	mostClaimed, pageBytes = 32 << 20, 8 << 20
 	// firstPage is the limit of the first page.
 	firstPage = 64
@@ -70,8 +70,7 @@ type hold struct {
 	off    chan struct{}
 	once   sync.Once
 
-	// The fields of dispatched jobs. Such a hold has no data but args, and these only until its task
-	// is made.
+	// The fields of a dispatched job. Its only data are args, until its task is made.
 	args     []byte
 	task     task.ID // of its run
 	prepared bool    // a producer has written the task
@@ -198,7 +197,7 @@ func (r *round) fetch(ctx context.Context) error {
 // mostUnsettled is how many jobs a runner in place may hold whose handler has returned.
 const mostUnsettled = 1000
 
-// pages returns the sizes of pages of dispatched jobs, of at most so many.
+// pages returns the sizes of pages of dispatched jobs. A page has at most so many jobs.
 func pages(most int) page.Size { return page.Size{Bytes: pageBytes, First: firstPage, Most: most} }
 
 // room waits until there is room for more jobs, and returns for how many. 0: ctx has ended.

@@ -18,12 +18,12 @@ const (
 	kindLock   = "swarmiji job locks of a kind "
 )
 
-// mostLocks is how many names one transaction locks one by one, of each of the two kinds of locks.
+// mostLocks is how many names of Lock one transaction locks one by one, and as many names of jobs.
 // PostgreSQL has room for some 6,400 locks by default, which all its clients share. A transaction
 // with more names locks all names of their kind by one lock.
 const mostLocks = 512
 
-// lockKey is the number of a lock. Two names may share one, and then wait for each other needlessly.
+// lockKey is the number of a lock. Two names may share one: they then wait for each other.
 func lockKey(kind, name string) int64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(kind))
@@ -80,7 +80,8 @@ func (t *tx) Lock(ctx context.Context, names ...string) error {
 // allNames is the lock of all names of jobs.
 var allNames = lockKey(kindLock, nameLock)
 
-// nameKey is the lock that keeps the name of a job from being forgotten.
+// nameKey is the lock that keeps the name of a job from being forgotten. After mostLocks names it
+// is the lock of all names.
 func (t *tx) nameKey(name string) int64 {
 	if t.named++; t.named > mostLocks {
 		return allNames

@@ -12,9 +12,9 @@ import (
 	"github.com/swarmiji/swarmiji/jobs"
 )
 
-// TestManyKeyedJobsLeaveRoomForOthers: 20,000 jobs with a key and a name of their own are created in
-// one transaction of a server with its default of 100 clients, while another program locks some
-// thousand tables.
+// TestManyKeyedJobsLeaveRoomForOthers: one transaction creates 20,000 jobs, each with a key and a
+// name of its own. The server has its default of 100 clients. Another program takes 2,000 locks
+// meanwhile.
 func TestManyKeyedJobsLeaveRoomForOthers(t *testing.T) {
 	p, err := testserver.StartPostgres(t.Context(), testserver.PostgresConfig{Conf: "max_connections = 100"})
 	if err != nil {
@@ -60,8 +60,8 @@ func TestManyKeyedJobsLeaveRoomForOthers(t *testing.T) {
 	}
 }
 
-// TestManyKeysExclude: of transactions that create many jobs of the same keys, or one of them, in
-// several processes and in any order, one creates each job.
+// TestManyKeysExclude: several processes create many jobs of the same keys, or one of them, in any
+// order. No key gets two jobs.
 func TestManyKeysExclude(t *testing.T) {
 	each(t, func(t *testing.T, dsn string) {
 		const keys = 1200

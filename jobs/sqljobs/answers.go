@@ -31,8 +31,8 @@ type answerTexts struct {
 	expireMany   string // $1: by, $2: limit
 }
 
-// deferralColumns are the columns of a deferral in the order of deferralValues. Moved ones are those
-// that change while it waits and is settled.
+// deferralColumns are the columns of a deferral in the order of deferralValues. Moved columns
+// change while the deferral waits and is settled.
 var deferralColumns = [...]struct {
 	name, kind string
 	moved      bool
@@ -133,7 +133,7 @@ func newAnswerTexts(d sqlconn.Dialect) answerTexts {
 	return t
 }
 
-// moveDeferralText writes the moved columns of deferrals, and no other text.
+// moveDeferralText returns the statement that writes the moved columns of deferrals alone.
 func moveDeferralText(lite bool) string {
 	var names, arrays, one, many []string
 	for _, c := range deferralColumns {
@@ -249,7 +249,8 @@ func (t *tx) AwaitingDeferrals(ctx context.Context, queue string, after task.ID,
 	return t.readDeferrals(ctx, t.s.text.answers.awaiting, queue, string(after), limit)
 }
 
-// lockDeferrals is readDeferrals by a statement that locks them. In a View it locks nothing.
+// lockDeferrals is readDeferrals by a statement that locks them, and notes them. In a View it locks
+// nothing.
 func (t *tx) lockDeferrals(ctx context.Context, query string, args ...any) (found []jobstore.Deferral, err error) {
 	if t.view {
 		query, _, _ = strings.Cut(query, " FOR UPDATE")
@@ -349,8 +350,8 @@ func (t *tx) SaveDeferrals(ctx context.Context, deferrals ...*jobstore.Deferral)
 	return nil
 }
 
-// onlyMoved reports whether d, with these values, differs from what is stored in moved columns
-// alone.
+// onlyMoved reports whether d, whose values are now, differs from the stored deferral in moved
+// columns alone. It reports false for a deferral that this transaction has not locked.
 func (t *tx) onlyMoved(d *jobstore.Deferral, now []any) bool {
 	was := t.waits[d.Task]
 	if was == nil {

@@ -14,7 +14,7 @@ import (
 type Config struct {
 	// URL names the database: sqlite:///path/jobs.db for a file, sqlite:jobs.db for one in the working directory,
 	// postgres://user:password@host/database for PostgreSQL. sslmode is verify-full, verify-ca or
-	// disable: the URL's, else that of PGSSLMODE or of the service file, else disable.
+	// disable. If the URL has none, PGSSLMODE counts, then the service file, then disable.
 	// pool_max_conns is how many connections there are at most. Default: 16. There is no default URL.
 	// sqlite::memory: is a database of this store alone.
 	URL string

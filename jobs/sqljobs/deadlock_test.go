@@ -18,8 +18,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// TestNoDeadlocks has four processes give commands of all kinds for the same few keys, sequences and
-// jobs, and purge meanwhile: PostgreSQL finds no two transactions that wait for each other.
+// TestNoDeadlocks: four processes give commands of all kinds for the same few keys, sequences and
+// jobs, and purge meanwhile. PostgreSQL finds no two transactions that wait for each other.
 func TestNoDeadlocks(t *testing.T) {
 	p, name := testserver.RequirePostgres(t), testserver.Namespace()
 	if err := p.Exec(t.Context(), "postgres", "CREATE DATABASE "+name); err != nil {

@@ -87,7 +87,7 @@ func (b *builder) find(q query) string {
 }
 
 // ofKey is the statement of a query for jobs of a key, a parent or a sequence. It looks up each
-// state, so that jobs of other states are not read, however many are kept.
+// state by itself: jobs of other states are not read, however many are kept.
 func (b *builder) ofKey(q query, index string) string {
 	states := q.States
 	if states == nil {
@@ -201,6 +201,7 @@ const (
 	indexUnique   = "swarmiji_job_unique"
 )
 
+// ofKey reports whether an index is one of these.
 func ofKey(index string) bool {
 	return index == indexSequence || index == indexParent || index == indexAnswer || index == indexUnique
 }

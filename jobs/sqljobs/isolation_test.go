@@ -30,8 +30,9 @@ func withIsolation(t *testing.T, level string) (dsn string) {
 	return strings.Replace(p.URL(), "/postgres?", "/"+name+"?", 1)
 }
 
-// TestOtherIsolationLevels: a unique key has one job, and a sequence one job whose turn it is,
-// although two processes create them at once in a database with another default of isolation.
+// TestOtherIsolationLevels: two processes create jobs of the same keys at once, in a database with
+// another default of isolation. A unique key has one job, and a sequence one job that has the
+// turn.
 func TestOtherIsolationLevels(t *testing.T) {
 	for _, level := range []string{"repeatable read", "serializable"} {
 		t.Run(level, func(t *testing.T) {
@@ -83,7 +84,7 @@ func TestOtherIsolationLevels(t *testing.T) {
 	}
 }
 
-// TestOtherIsolationLevel: in a database whose transactions are repeatable reads by default, an answer
+// TestOtherIsolationLevel: transactions of the database are repeatable reads by default. An answer
 // that comes while its task is deferred is given to the task all the same.
 func TestOtherIsolationLevel(t *testing.T) {
 	dsn := withIsolation(t, "repeatable read")

@@ -93,8 +93,8 @@ func manyKept() int {
 	return 20_000
 }
 
-// TestKeptJobsAreNotRead: to create a job of a sequence, of a key or of a parent, to end it and to
-// answer for its key reads none of the jobs of it that are over.
+// TestKeptJobsAreNotRead: to create a job of a sequence, a key or a parent, or to end it, reads no
+// job of it that is over. Nor does an answer for its key.
 func TestKeptJobsAreNotRead(t *testing.T) {
 	for _, k := range keptKinds() {
 		t.Run(k.name, func(t *testing.T) {

@@ -14,9 +14,8 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// TestPlansOfKeys has both databases explain how they find jobs of a sequence, a parent or a key,
-// among many that are over: by key and state, from the index that has both, and without a sort of
-// more than what is found.
+// TestPlansOfKeys has both databases explain how they find jobs of a sequence, a parent or a key
+// among many that are over. They use the index of key and state, and both as its condition.
 func TestPlansOfKeys(t *testing.T) {
 	kept := 5000
 	if testserver.IsThorough() {

@@ -12,7 +12,7 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// TestPurgeTakesLittleMemory: a purge of 200 large jobs reads none of them, and hands over large
+// TestPurgeTakesLittleMemory: a purge of 100 large jobs reads none of them. It hands over large
 // early answers a few at a time.
 func TestPurgeTakesLittleMemory(t *testing.T) {
 	each(t, func(t *testing.T, dsn string) {

@@ -16,8 +16,8 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// TestRenewalWritesLittle: to renew the lease of a job or of a deferred task writes less than 1 KiB,
-// however large the job or the task is.
+// TestRenewalWritesLittle: a renewal of the lease of a job or of a deferred task writes less than
+// 1 KiB, however large it is.
 func TestRenewalWritesLittle(t *testing.T) {
 	dsn := postgresURL(t)
 	conn, service := watching(t, dsn), serviceOf(t, open(t, dsn))

@@ -12,8 +12,8 @@ import (
 // none is a time that is not there, in an answer.
 const none = -9223372036854775807
 
-// groups are groups of columns that an update writes together. What it leaves out is not written
-// again: PostgreSQL copies no long text, and SQLite touches no index.
+// groups is a set of groups of columns. An update writes whole groups. What it leaves out is not
+// written again: PostgreSQL copies no long text, and SQLite touches no index.
 type groups uint8
 
 const (

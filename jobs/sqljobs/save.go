@@ -250,7 +250,7 @@ func inChunks(all []*jobstore.Row, do func([]*jobstore.Row) error) error {
 	return nil
 }
 
-// arrays are rows, whose columns have these types, a column each.
+// arrays turns rows into columns, one array each. kinds are the types of the columns.
 func arrays(rows [][]any, kinds []string) []any {
 	cols := make([]any, len(kinds))
 	for c, kind := range kinds {
@@ -303,8 +303,8 @@ func (t *tx) insertMany(ctx context.Context, all []*jobstore.Row) error {
 	return nil
 }
 
-// updateMany writes over jobs. Those whose long texts stay as they are go apart, so that the texts
-// are not written again.
+// updateMany overwrites jobs. A second statement is for the jobs whose long texts stay as they
+// are, so that these are not written again.
 func (t *tx) updateMany(ctx context.Context, all []*jobstore.Row) error {
 	var parts [2]struct {
 		changed groups
@@ -342,12 +342,12 @@ func (t *tx) updateMany(ctx context.Context, all []*jobstore.Row) error {
 	return nil
 }
 
-// longText is from what size on a text is not rewritten needlessly: PostgreSQL stores longer ones
-// beside the row.
+// longText is the size from which on texts are worth a second statement. PostgreSQL stores such
+// texts beside the row.
 const longText = 2000
 
-// changed returns the groups of columns in which j, with these values, differs from what is stored:
-// one at least, and all of them for a job that this transaction has not read and locked.
+// changed returns the groups of columns in which j, whose values are now, differs from the stored
+// job. The group lease is always one of them. A job that this transaction has not locked has all.
 func (t *tx) changed(j *jobstore.Row, now []any) groups {
 	was := t.had[j.ID]
 	if was == nil {

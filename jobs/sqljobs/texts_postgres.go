@@ -48,7 +48,7 @@ func (t *texts) postgres() {
 	t.takeIDs = "WITH " + now(sqlconn.Postgres) + takeText("SELECT j.id, j.priority, j.due, ("+plain+") AS plain"+ids, 4)
 }
 
-// updateManyText writes the groups of columns of jobs.
+// updateManyText returns the statement that writes groups of columns of jobs.
 func updateManyText(g groups) string {
 	var names, arrays, sets []string
 	for _, c := range stored {

@@ -76,7 +76,7 @@ func (s *Store) clockNow() int64 {
 	return s.clock.now()
 }
 
-// jobs is read of jobs that the statement locks.
+// jobs is read by a statement that locks the jobs, and notes them.
 func (t *tx) jobs(ctx context.Context, query string, args ...any) (found []jobstore.Row, empty int, err error) {
 	found, empty, err = t.read(ctx, query, args...)
 	if err == nil && !t.view {

@@ -352,8 +352,8 @@ func TestCommitOrder(t *testing.T) {
 	}
 }
 
-// TestHeldTransaction: what a stream reads does not grow with what was saved since the oldest open
-// transaction began, and what that one saves comes as well.
+// TestHeldTransaction: a stream reads no more for what was saved since the oldest open transaction
+// began. What that one saves comes as well.
 func TestHeldTransaction(t *testing.T) {
 	dsn := database(t, testserver.RequirePostgres(t))
 	s, worker, other := open(t, sqlresults.Config{URL: dsn}), opened(t, sqlresults.Config{URL: dsn}), beside(t, dsn+"&idle_in_transaction_session_timeout=0")

@@ -290,7 +290,8 @@ func decode(value []byte, id task.ID) (resultstore.Record, error) {
 	return r, nil
 }
 
-// micros is how long something is kept, in microseconds. SQLite's clock counts milliseconds.
+// micros is how long something is kept, in microseconds. SQLite's clock counts milliseconds: it is
+// rounded up to them.
 func micros(ttl, otherwise time.Duration) int64 {
 	if ttl <= 0 {
 		ttl = otherwise

@@ -113,8 +113,9 @@ func (t *texts) forSQLite(now string) {
 // that no number of a row tells what is new. What a snapshot of the past did not see does: $3 is that snapshot, $4 the one
 // up to which a look of several pages goes, "" at its first page, $5 and $6 the last row of the page before.
 //
-// A snapshot did not see what began after it, from its xmax on, and what was open in it, its xip. Each
-// is asked for by itself. All from its xmin on would be all since the oldest transaction that is open.
+// A snapshot did not see the transactions that began after it, from its xmax on, nor those that
+// were open in it, its xip. The statement asks for each by itself. From its xmin on would be
+// everything since the oldest open transaction.
 func (t *texts) forPostgres(now string) {
 	t.save = `INSERT INTO swarmiji_result AS r (namespace, id, generation, deliveries, state, final, node, xact, expires, value)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, pg_current_xact_id(), ` + now + ` + $8, $9)

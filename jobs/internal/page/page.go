@@ -1,4 +1,5 @@
-// Package page chooses how many jobs are read at a time. A job may have a megabyte of data; most have little.
+// Package page chooses how many jobs are read at a time. A job may have a megabyte of data; most
+// have little.
 package page
 
 import "github.com/swarmiji/swarmiji/jobs/jobstore"

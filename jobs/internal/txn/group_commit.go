@@ -295,7 +295,7 @@ func (g *Engine) scout(ctx context.Context, deeds []*Change, l *Locks) error {
 				}
 				continue
 			}
-			found, err := tx.OfKey(ctx, d.Name, d.Key, jobstore.Page{States: alive(), Limit: 1})
+			found, err := tx.OfKey(ctx, d.Name, d.Key, jobstore.Page{States: jobstore.OpenStates(), Limit: 1})
 			if err != nil {
 				return err
 			}
@@ -345,7 +345,7 @@ func (t *Step) apply(ctx context.Context, d *Change) error {
 
 // missed returns the job that has the key of a change and that this batch has not read; 0: none.
 func (t *Step) missed(ctx context.Context, d *Change) (jobstore.ID, error) {
-	found, err := t.Tx.OfKey(ctx, d.Name, d.Key, jobstore.Page{States: alive(), Limit: 2})
+	found, err := t.Tx.OfKey(ctx, d.Name, d.Key, jobstore.Page{States: jobstore.OpenStates(), Limit: 2})
 	if err != nil {
 		return 0, err
 	}
@@ -366,7 +366,7 @@ func (g *Engine) alone(ctx context.Context, d *Change) error {
 	err := g.Do(ctx, &l, func(ctx context.Context, t *Step) error {
 		id := d.Id
 		if d.Key != "" {
-			found, err := t.Tx.OfKey(ctx, d.Name, d.Key, jobstore.Page{States: alive(), Limit: 1})
+			found, err := t.Tx.OfKey(ctx, d.Name, d.Key, jobstore.Page{States: jobstore.OpenStates(), Limit: 1})
 			if err != nil {
 				return err
 			}

@@ -6,11 +6,6 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// alive returns the states of jobs that are not over.
-func alive() []jobstore.State {
-	return []jobstore.State{jobstore.Queued, jobstore.RunQueued, jobstore.Running, jobstore.Paused, jobstore.Waiting}
-}
-
 // Free returns an ErrKeyTaken if another job that is not over, or a waiting task, has a key of j.
 // The caller has locked the keys.
 func (t *Step) Free(ctx context.Context, j *jobstore.Row) error {
@@ -22,7 +17,7 @@ func (t *Step) Free(ctx context.Context, j *jobstore.Row) error {
 		if key == "" {
 			continue
 		}
-		found, err := find(ctx, j.Name, key, jobstore.Page{States: alive(), Limit: 2})
+		found, err := find(ctx, j.Name, key, jobstore.Page{States: jobstore.OpenStates(), Limit: 2})
 		if err != nil {
 			return err
 		}

@@ -38,11 +38,12 @@ type List struct {
 	active  int           // goroutines that run, the watcher included
 	idle    chan struct{} // closed when active is 0 after Close
 	Look    watcher
-	size    page.Size // of what callers get together
+	size    page.Size // of the calls of Take for several callers
 }
 
 const (
-	// One call of Take claims for several callers as long as the jobs have about so many bytes.
+	// takeBytes is how many bytes the jobs of one call of Take for several callers should have.
+	// firstTake is the limit of the first call.
 	takeBytes, firstTake = 8 << 20, 64
 
 	maxWorkers  = 32               // groups served at a time

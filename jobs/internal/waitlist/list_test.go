@@ -42,7 +42,8 @@ func TestGroupsAreApart(t *testing.T) {
 	}
 }
 
-// TestLargeJobsAreClaimedFewAtATime: for many callers no more large jobs are claimed together than fit.
+// TestLargeJobsAreClaimedFewAtATime: for many callers no more large jobs are claimed together than
+// fit.
 func TestLargeJobsAreClaimedFewAtATime(t *testing.T) {
 	t.Parallel()
 	const callers, each = 200, 1 << 20

@@ -1,4 +1,5 @@
--- Jobs of a sequence, a parent or a key by state, so that what was kept costs nothing. Ids are "id + 0", as only their own statements write: see 0003.
+-- Jobs of a sequence, a parent or a key by state, so that what was kept costs nothing.
+-- Ids are "id + 0", as only their own statements write: see 0003.
 DROP INDEX swarmiji_job_sequence;
 DROP INDEX swarmiji_job_parent;
 DROP INDEX swarmiji_job_answer;
