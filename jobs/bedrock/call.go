@@ -30,6 +30,8 @@ type command struct {
 	do   func(ctx context.Context, c *call) error
 	// takes: it hands out jobs, which is of no use to a client that does not wait for the answer.
 	takes bool
+	// pages: it waits for units of work by itself, for each page of its answer.
+	pages bool
 	// whole: the method line has nothing behind the name.
 	whole bool
 }
@@ -49,7 +51,7 @@ func commands() []command {
 		{name: "DeleteJob", do: deleteJob},
 		{name: "CancelJob", do: cancelJob, whole: true},
 		{name: "RequeueJobs", do: requeueJobs},
-		{name: "Query", do: query},
+		{name: "Query", do: query, pages: true},
 	}
 }
 
@@ -117,9 +119,9 @@ func (c *call) answer(ctx context.Context) answer {
 }
 
 // do runs the command. A large request first waits for units of work, unless the command hands out
-// jobs.
+// jobs or waits for itself.
 func (c *call) do(ctx context.Context) error {
-	if c.req.length > largeRequest && !c.cmd.takes {
+	if c.req.length > largeRequest && !c.cmd.takes && !c.cmd.pages { // units are taken once: nobody waits who holds some
 		leave, err := c.memory.enter(ctx, c.req.length)
 		if err != nil {
 			return err

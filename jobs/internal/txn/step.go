@@ -46,16 +46,15 @@ func Do(ctx context.Context, store jobstore.Store, l *Locks, fn func(ctx context
 
 // begin takes the locks in their order, reads the parents, then the time.
 func (t *Step) begin(ctx context.Context) error {
-	if err := t.lockNames(ctx, "sequence ", t.Locks.Sequences); err != nil {
+	if err := t.lockNames(ctx, named("sequence ", t.Locks.Sequences)); err != nil {
 		return err
 	}
-	if err := t.lockNames(ctx, "unique ", t.Locks.unique); err != nil {
+	// Of one kind, as [jobstore.Tx] says: up to the first space.
+	unique := append(named("unique ", t.Locks.unique), named("unique key ", t.Locks.uniqueKeys)...)
+	if err := t.lockNames(ctx, unique); err != nil {
 		return err
 	}
-	if err := t.lockNames(ctx, "unique key ", t.Locks.uniqueKeys); err != nil {
-		return err
-	}
-	if err := t.lockNames(ctx, "answer ", t.Locks.keys); err != nil {
+	if err := t.lockNames(ctx, named("answer ", t.Locks.keys)); err != nil {
 		return err
 	}
 	for _, id := range slices.Sorted(maps.Keys(t.Locks.parents)) {
@@ -80,16 +79,21 @@ func (t *Step) begin(ctx context.Context) error {
 	return err
 }
 
-func (t *Step) lockNames(ctx context.Context, prefix string, names map[string]bool) error {
+// named returns the names of locks.
+func named(prefix string, of map[string]bool) []string {
+	all := make([]string, 0, len(of))
+	for name := range of {
+		all = append(all, prefix+name)
+	}
+	return all
+}
+
+func (t *Step) lockNames(ctx context.Context, names []string) error {
 	if len(names) == 0 {
 		return nil
 	}
-	all := make([]string, 0, len(names))
-	for name := range names {
-		all = append(all, prefix+name)
-	}
-	slices.Sort(all)
-	return t.Tx.Lock(ctx, all...)
+	slices.Sort(names)
+	return t.Tx.Lock(ctx, names...)
 }
 
 // job returns the job id, locked. Returns ErrLocks if a lock is missing that a change of its state
