@@ -24,7 +24,7 @@ func (m *maker) there(ctx context.Context, spec *Spec) (*Row, error) {
 					return p, nil
 				}
 				j, err := m.Tx.Get(ctx, found[i].ID)
-				if errors.Is(err, jobstore.ErrNotFound) || err == nil && j.Name != spec.Name { // since it was found
+				if errors.Is(err, jobstore.ErrNotFound) || err == nil && (j.Name != spec.Name || !rules.IsUnique(&j)) { // since it was found
 					continue
 				}
 				return &j, err

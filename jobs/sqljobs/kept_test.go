@@ -71,7 +71,7 @@ func oneOf(ctx context.Context, s *jobs.Service, k keptKind, i int) error {
 	return s.Finish(ctx, jobs.Finish{ID: made.ID, Token: got[0].Token})
 }
 
-func serviceOf(t testing.TB, s *sqljobs.Store) *jobs.Service {
+func serviceOf(t testing.TB, s jobs.Store) *jobs.Service {
 	t.Helper()
 	service, err := jobs.New(jobs.Config{Store: s})
 	if err != nil {

@@ -1,0 +1,73 @@
+package sqljobs_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
+)
+
+// meanwhile wraps a store: turn runs once, right after an Update has read a list of a key or a name.
+func meanwhile(s jobs.Store, turn func()) jobs.Store {
+	return &listed{Store: s, turn: sync.OnceFunc(turn)}
+}
+
+type listed struct {
+	jobs.Store
+	turn func()
+}
+
+func (l *listed) Update(ctx context.Context, fn func(ctx context.Context, tx jobstore.Tx) error) error {
+	return l.Store.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error { return fn(ctx, listedTx{tx, l.turn}) })
+}
+
+type listedTx struct {
+	jobstore.Tx
+	turn func()
+}
+
+func (l listedTx) Named(ctx context.Context, name string, p jobstore.Page) ([]jobstore.Row, error) {
+	found, err := l.Tx.Named(ctx, name, p)
+	l.turn()
+	return found, err
+}
+
+func (l listedTx) OfKey(ctx context.Context, name, key string, p jobstore.Page) ([]jobstore.Row, error) {
+	found, err := l.Tx.OfKey(ctx, name, key, p)
+	if len(found) > 0 {
+		l.turn()
+	}
+	return found, err
+}
+
+// TestUniqueBesideItsEnd: a job with a key that ends while a unique job of its name is created is kept
+// after its success, and so is no job that exists: the new one is created.
+func TestUniqueBesideItsEnd(t *testing.T) {
+	dsn := postgresURL(t)
+	other := serviceOf(t, open(t, dsn))
+	if _, err := other.Create(bound(t), jobs.Spec{Name: "work", Unique: true}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := other.Get(bound(t), jobs.Request{Selector: jobstore.Selector{Pattern: "*"}})
+	if err != nil || len(got) != 1 {
+		t.Fatalf("%d jobs were claimed, %v", len(got), err)
+	}
+	if err := other.Expect(bound(t), jobs.Expect{ID: got[0].ID, Token: got[0].Token, Key: "k"}); err != nil {
+		t.Fatal(err)
+	}
+	s := serviceOf(t, meanwhile(open(t, dsn), func() {
+		if err := other.Finish(bound(t), jobs.Finish{ID: got[0].ID, Token: got[0].Token}); err != nil {
+			t.Error(err)
+		}
+	}))
+	made, err := s.Create(bound(t), jobs.Spec{Name: "work", Unique: true, Data: []byte(`{"new":1}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if made.Existed || made.ID == got[0].ID {
+		j, err := other.Query(bound(t), made.ID)
+		t.Errorf("the new job was merged into job %d, which is %s: %s, %v", made.ID, j.State, j.Data, err)
+	}
+}
