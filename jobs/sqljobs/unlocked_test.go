@@ -71,3 +71,29 @@ func TestUniqueBesideItsEnd(t *testing.T) {
 		t.Errorf("the new job was merged into job %d, which is %s: %s, %v", made.ID, j.State, j.Data, err)
 	}
 }
+
+// TestAnswerBesideDelete: an answer whose job is deleted meanwhile is kept as an early one, not
+// refused.
+func TestAnswerBesideDelete(t *testing.T) {
+	dsn := postgresURL(t)
+	other := serviceOf(t, open(t, dsn))
+	if _, err := other.Create(bound(t), jobs.Spec{Name: "work", SequenceKey: "s", Key: "k"}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := other.Get(bound(t), jobs.Request{Selector: jobstore.Selector{Pattern: "*"}})
+	if err != nil || len(got) != 1 {
+		t.Fatalf("%d jobs were claimed, %v", len(got), err)
+	}
+	if err := other.Retry(bound(t), jobs.Retry{ID: got[0].ID, Token: got[0].Token}); err != nil {
+		t.Fatal(err)
+	}
+	s := serviceOf(t, meanwhile(open(t, dsn), func() {
+		if err := other.Delete(bound(t), got[0].ID); err != nil {
+			t.Error(err)
+		}
+	}))
+	receipt, err := s.Complete(bound(t), "work", "k", 1)
+	if err != nil || receipt.Kind != jobs.Early {
+		t.Errorf("the answer is %+v, %v", receipt, err)
+	}
+}

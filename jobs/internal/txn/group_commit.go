@@ -376,11 +376,11 @@ func (g *Engine) alone(ctx context.Context, d *Change) error {
 			id = found[0].ID
 		}
 		j, err := t.job(ctx, id)
+		if d.Key != "" && (errors.Is(err, jobstore.ErrNotFound) || err == nil && (j.State.Over() || j.Key != d.Key || j.Name != d.Name)) {
+			return ErrLocks // it is not the job of the key since it was found
+		}
 		if err != nil {
 			return err
-		}
-		if d.Key != "" && (j.State.Over() || j.Key != d.Key || j.Name != d.Name) { // since it was found
-			return ErrLocks
 		}
 		if err := d.Do(ctx, t, j); err != nil {
 			return err
