@@ -10,7 +10,7 @@ import (
 var ErrLocks = errors.New("jobs: locks are missing")
 
 // Locks is the set of locks that a transaction takes before it touches its jobs. They are taken in
-// this order: sequences, unique names, unique keys, keys of answers, parents.
+// this order: sequences, unique names together with unique keys, keys of answers, parents.
 //
 // The set is known only when the jobs have been read. Missing locks are then added, and the
 // transaction starts again. Sequence keys and parents of a job never change; a key is read again.

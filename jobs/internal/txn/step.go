@@ -49,7 +49,7 @@ func (t *Step) begin(ctx context.Context) error {
 	if err := t.lockNames(ctx, named("sequence ", t.Locks.Sequences)); err != nil {
 		return err
 	}
-	// Of one kind, as [jobstore.Tx] says: up to the first space.
+	// Both are of one kind (jobstore.Tx.Lock), so one call locks them.
 	unique := append(named("unique ", t.Locks.unique), named("unique key ", t.Locks.uniqueKeys)...)
 	if err := t.lockNames(ctx, unique); err != nil {
 		return err
@@ -79,21 +79,21 @@ func (t *Step) begin(ctx context.Context) error {
 	return err
 }
 
-// named returns the names of locks.
-func named(prefix string, of map[string]bool) []string {
-	all := make([]string, 0, len(of))
-	for name := range of {
-		all = append(all, prefix+name)
-	}
-	return all
-}
-
 func (t *Step) lockNames(ctx context.Context, names []string) error {
 	if len(names) == 0 {
 		return nil
 	}
 	slices.Sort(names)
 	return t.Tx.Lock(ctx, names...)
+}
+
+// named returns the names of locks for keys.
+func named(prefix string, keys map[string]bool) []string {
+	all := make([]string, 0, len(keys))
+	for key := range keys {
+		all = append(all, prefix+key)
+	}
+	return all
 }
 
 // job returns the job id, locked. Returns ErrLocks if a lock is missing that a change of its state

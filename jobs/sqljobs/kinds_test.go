@@ -1,0 +1,57 @@
+package sqljobs_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/jobs"
+)
+
+// TestManyKeysBesideUniqueNames: transactions that create a unique job and very many jobs with unique
+// keys do not wait for each other in a circle.
+func TestManyKeysBesideUniqueNames(t *testing.T) {
+	p, name := testserver.RequirePostgres(t), testserver.Namespace()
+	if err := p.Exec(t.Context(), "postgres", "CREATE DATABASE "+name); err != nil {
+		t.Fatal(err)
+	}
+	dsn := strings.Replace(p.URL(), "/postgres?", "/"+name+"?", 1)
+	conn := watching(t, dsn)
+	var all sync.WaitGroup
+	var ends []func() error
+	begun := time.Now()
+	for n := range 4 {
+		store := open(t, dsn)
+		service, err := jobs.New(jobs.Config{Store: store})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ends = append(ends, func() error { return errors.Join(service.Close(bound(t)), store.Close(bound(t))) })
+		all.Go(func() {
+			for round := range 3 {
+				specs := []jobs.Spec{{Name: fmt.Sprint("unique-", n), Unique: true}}
+				for i := range 600 {
+					specs = append(specs, jobs.Spec{Name: "work", UniqueKey: fmt.Sprint("k-", n, "-", round, "-", i)})
+				}
+				if _, err := service.CreateAll(bound(t), specs); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	for _, end := range ends { // what a session has seen is counted when it ends
+		if err := end(); err != nil {
+			t.Error(err)
+		}
+	}
+	var deadlocks int64
+	read(t, conn, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()", &deadlocks)
+	if deadlocks > 0 {
+		t.Errorf("%d deadlocks in 12 calls, in %s", deadlocks, time.Since(begun).Round(time.Millisecond))
+	}
+}
