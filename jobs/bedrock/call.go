@@ -72,8 +72,9 @@ func (s *Server) find(req *request) *command {
 // buffers are for answers and their bodies.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// keptBuffer is the largest buffer that is used again.
-const keptBuffer = 16 << 10
+// keptBuffer is the largest buffer that is used again. A larger one would be counted for a small
+// answer, too.
+const keptBuffer = freeBuffer
 
 // free gives a buffer back, unless it has become large.
 func free(b *[]byte) {
@@ -119,9 +120,9 @@ func (c *call) answer(ctx context.Context) answer {
 }
 
 // do runs the command. A large request first waits for units of work, unless the command hands out
-// jobs or waits for itself.
+// jobs or waits for itself. Who holds units must not wait for more: calls would wait for each other.
 func (c *call) do(ctx context.Context) error {
-	if c.req.length > largeRequest && !c.cmd.takes && !c.cmd.pages { // units are taken once: nobody waits who holds some
+	if c.req.length > largeRequest && !c.cmd.takes && !c.cmd.pages {
 		leave, err := c.memory.enter(ctx, c.req.length)
 		if err != nil {
 			return err

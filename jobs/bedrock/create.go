@@ -24,6 +24,9 @@ func createJob(ctx context.Context, c *call) error {
 	return nil
 }
 
+// mostID is how many bytes an id has at most, with its comma.
+const mostID = 20
+
 // createJobs makes several at once, or none.
 func createJobs(ctx context.Context, c *call) error {
 	n, all, err := objects(c.req.get("jobs"))
@@ -38,6 +41,9 @@ func createJobs(ctx context.Context, c *call) error {
 			return err
 		}
 		specs = append(specs, s)
+	}
+	if c.grow(len(`{"jobIDs":[]}`) + mostID*n); !c.count() { // afterwards it would be too late
+		return errNoMemory
 	}
 	created, err := c.s.CreateAll(ctx, specs)
 	if err != nil {
