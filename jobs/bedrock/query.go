@@ -13,8 +13,9 @@ import (
 const (
 	// maxRows is how many jobs one query may show.
 	maxRows = 10_000
-	// firstPage is how many are read before their sizes are known.
-	firstPage = 4
+	// firstPage is how many are read before their sizes are known. mostPage is how many are read at
+	// a time: after small jobs large ones may come.
+	firstPage, mostPage = 4, 16
 )
 
 // queryJob shows a job.
@@ -61,7 +62,7 @@ func query(ctx context.Context, c *call) error {
 		return c.queryOne(ctx, id)
 	}
 	*c.out = append(*c.out, '[')
-	size := page.Size{Bytes: batchBytes, First: firstPage, Most: batch}
+	size := page.Size{Bytes: batchBytes, First: firstPage, Most: mostPage}
 	for rows := 0; ; {
 		q.Limit = size.Limit()
 		found, err := c.queryPage(ctx, q, rows)
@@ -86,7 +87,7 @@ type queried struct {
 
 // queryPage writes the next rows. before is how many there were.
 func (c *call) queryPage(ctx context.Context, q jobs.Filter, before int) (r queried, err error) {
-	leave, err := c.memory.enter(ctx, batchBytes)
+	leave, err := c.memory.enter(ctx, q.Limit*jobs.MaxData)
 	if err != nil {
 		return r, err
 	}
