@@ -71,8 +71,8 @@ type Config struct {
 	IdleTimeout time.Duration
 	// HeaderTimeout and BodyTimeout are from the first byte of each to its last. People type requests by hand. 0: 1 min.
 	HeaderTimeout, BodyTimeout time.Duration
-	// WriteTimeout is how long a client may accept nothing of an answer. For the whole it has
-	// WriteTimeout, and a second more for each 64 KiB. 0: 30 s.
+	// WriteTimeout is how long a client may take for the next 64 KiB of an answer. For the whole it
+	// has WriteTimeout, and a second more for each 64 KiB. 0: 30 s.
 	//
 	// It is also how long a client's system may acknowledge nothing of an answer with jobs. The
 	// jobs are then given back, and the connection ends. Only Linux tells what is acknowledged.

@@ -45,8 +45,12 @@
 // Whoever reaches the address may do everything, which is why it is the loopback one; [Config].Allow limits the addresses of clients, and with [Config].TLS they can be
 // asked for certificates.
 //
-// A request that a browser has sent for a web page is refused, and ends the connection.
-// A client that is slow, silent or greedy harms itself only. Each phase of a request and of an
-// answer has its time, and each size its limit. Large requests and answers share
-// [Config].MaxMemory. An idle connection costs about 7 KB.
+// A request that a browser has sent for a web page is refused, and ends the connection. Each phase
+// of a request and of an answer has its time, and each size its limit. An idle connection costs
+// about 7 KB. Requests and answers of up to about 4 KiB ask for no memory.
+//
+// Larger ones share [Config].MaxMemory. Clients that hold all of it have the larger requests of
+// others be refused with 503, for as long as their own time lasts. Two answers to Query may take all
+// the memory for answers. Large requests, and pages of Query, are worked on in the order in which
+// they come.
 package bedrock

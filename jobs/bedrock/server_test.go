@@ -283,15 +283,6 @@ func TestMemory(t *testing.T) {
 	dial(t, s.addr).ask(half+"\n\n").wantStatus(t, "200 OK")
 }
 
-// TestLargeQuery: a Query in a large request does not wait for the units of work that it holds.
-func TestLargeQuery(t *testing.T) {
-	s := jobsServer(t, Config{})
-	c := dial(t, s.addr)
-	c.ask("CreateJob\nname: foo\n\n").wantStatus(t, ok)
-	body := strings.Repeat("x", DefaultMaxBody)
-	c.ask(fmt.Sprintf("Query\nquery: select * from jobs\ntimeout: 5000\nContent-Length: %d\n\n%s", len(body), body)).wantStatus(t, ok)
-}
-
 // TestNoMemoryForAnswer: a job whose answer finds no memory is given back. Small answers need
 // none.
 func TestNoMemoryForAnswer(t *testing.T) {

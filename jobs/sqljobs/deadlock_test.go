@@ -74,49 +74,6 @@ func TestNoDeadlocks(t *testing.T) {
 	}
 }
 
-// TestManyUniqueKeysBesideAName: two processes create very many jobs with unique keys, and a job that
-// is unique by its name. They do not wait for each other.
-func TestManyUniqueKeysBesideAName(t *testing.T) {
-	p, name := testserver.RequirePostgres(t), testserver.Namespace()
-	if err := p.Exec(t.Context(), "postgres", "CREATE DATABASE "+name); err != nil {
-		t.Fatal(err)
-	}
-	dsn := strings.Replace(p.URL(), "/postgres?", "/"+name+"?", 1)
-	conn := watching(t, dsn)
-	var all sync.WaitGroup
-	var ends []func() error
-	for n := range 2 {
-		store := open(t, dsn)
-		service, err := jobs.New(jobs.Config{Store: store})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ends = append(ends, func() error { return errors.Join(service.Close(bound(t)), store.Close(bound(t))) })
-		all.Go(func() {
-			for call := range 10 {
-				specs := []jobs.Spec{{Name: fmt.Sprint("once-", n), Unique: true}}
-				for i := range 600 {
-					specs = append(specs, jobs.Spec{Name: "work", UniqueKey: fmt.Sprint(n, "-", call, "-", i)})
-				}
-				if _, err := service.CreateAll(bound(t), specs); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	all.Wait()
-	for _, end := range ends { // what a session has seen is counted when it ends
-		if err := end(); err != nil {
-			t.Error(err)
-		}
-	}
-	var deadlocks int64
-	read(t, conn, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()", &deadlocks)
-	if deadlocks > 0 {
-		t.Errorf("%d deadlocks in 20 calls", deadlocks)
-	}
-}
-
 // hostile gives commands for what others are at.
 type hostile struct {
 	s    *jobs.Service
