@@ -200,7 +200,12 @@ func claimCases() []testCase {
 				w.stale(b.Extend, repeated, "one")
 				w.release(a, repeated, "one")
 				w.claim(a, repeated, "three", time.Hour, "two")
-				w.claim(a, lost, "three", time.Hour, "three")
+				w.Until("the lost claim ends for its first store too", func() bool {
+					ctx, cancel := w.Ctx()
+					defer cancel()
+					winner, err := a.Claim(ctx, lost, "three", time.Hour)
+					return w.Clean(err) == nil && winner == "three"
+				})
 				w.claim(b, stays, "three", time.Hour, "one")
 				w.claim(b, extended, "three", time.Hour, "one")
 			},
