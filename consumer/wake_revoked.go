@@ -12,10 +12,11 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// A task that waits for an answer and is revoked ends at once, also when the revocation does not ask for running tasks: nothing of it runs. Each consumer
-// that hears of the revocation has the deferral looked at; the one that claims it settles it.
+// A revoked task that waits for an answer ends at once, also if the revocation does not ask for
+// running tasks: no handler of it runs. Each consumer that hears of the revocation wakes the
+// deferral. The consumer that claims it settles the task.
 
-// toWake is what is to be looked at because of revocations.
+// toWake holds the revocations whose deferrals are to be woken.
 type toWake struct {
 	kick  wake.Signal
 	mu    sync.Mutex
@@ -44,7 +45,8 @@ func (a *answers) note(v revoke.Revocation) {
 	w.kick.Notify()
 }
 
-// keepWaking has what is revoked be looked at until ctx ends. It goes on beside the goroutine that takes answers: it may ask for many deferrals, and they do not wait for that.
+// keepWaking wakes the deferrals of revoked tasks until ctx ends. It has a goroutine of its own:
+// answers do not wait while it reads many deferrals.
 func (a *answers) keepWaking(ctx context.Context) {
 	var gap task.Backoff
 	for failures := 0; ; {
@@ -67,7 +69,8 @@ func (a *answers) keepWaking(ctx context.Context) {
 	}
 }
 
-// noteRevoked is called when a task has been deferred: a revocation that came since the handler returned has not found it.
+// noteRevoked wakes the deferral of this run if the task is revoked. Call it after the deferral is
+// saved: a revocation since the end of the handler has not found one.
 func (r *run) noteRevoked() {
 	c := r.queue.c
 	if list := c.cfg.Revocations; list != nil && list.Knows(r.queue.name, r.request.Envelope) {
@@ -75,7 +78,7 @@ func (r *run) noteRevoked() {
 	}
 }
 
-// wakeRevoked has the deferrals looked at that were revoked since the last call.
+// wakeRevoked wakes the deferrals of tasks that were revoked since its last success.
 func (a *answers) wakeRevoked(ctx context.Context) error {
 	w := &a.toWake
 	w.mu.Lock()
@@ -133,7 +136,8 @@ func (a *answers) chosen(ctx context.Context, rules []revoke.Selector) (found []
 	return found, nil
 }
 
-// chosen reports whether one of the rules chooses the task of a deferral. One that cannot be read is looked at when its answer comes.
+// chosen reports whether one of the rules selects the task of a deferral. A deferral that cannot be
+// read waits for its answer.
 func (q *queue) chosen(state []byte, rules []revoke.Selector) bool {
 	var kept deferredTask
 	if json.Unmarshal(state, &kept) != nil || kept.Message.Message == nil {

@@ -273,8 +273,8 @@ func (s *Service) comeAgain(t *txn.Step, j *Row, k int32) error {
 	return nil
 }
 
-// addRelatives adds the data of parents and children. It reads after the claim without locks: to lock a
-// parent after its child is the wrong order.
+// addRelatives adds the data of parents and children. It reads after the claim, without locks: to
+// lock a parent after its child is the wrong order.
 func (s *Service) addRelatives(ctx context.Context, out []Handout) error {
 	related := false
 	for i := range out {

@@ -46,8 +46,8 @@ func (k *kindsTx) Lock(ctx context.Context, names ...string) error {
 }
 
 // TestOneCallForEachKindOfLock: names of a kind are locked by one call, as jobstore.Tx.Lock asks.
-// A store may lock very many of them as all of their kind, and two transactions that have locked a few
-// each before would wait for each other.
+// A store may lock very many of them as all of their kind. Two transactions that have locked a few
+// before would then wait for each other.
 func TestOneCallForEachKindOfLock(t *testing.T) {
 	store, err := memjobs.New(memjobs.Config{})
 	if err != nil {

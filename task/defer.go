@@ -93,8 +93,8 @@ const typeRejected = "swarmiji.Rejected" // of ErrRejected on the wire
 
 // Errors of answers from outside.
 var (
-	// ErrNoAnswers: answers from outside cannot be awaited here. The call is outside of a handler, or the
-	// consumer has no Config.Deferrals.
+	// ErrNoAnswers: answers from outside cannot be awaited here. The call is outside of a handler,
+	// or the consumer has no Config.Deferrals.
 	ErrNoAnswers = errors.New("swarmiji: answers from outside cannot be awaited outside of a running handler or without consumer.Config.Deferrals")
 	// ErrAnswerTimeout: no answer came in time.
 	ErrAnswerTimeout = errors.New("swarmiji: no answer came in time")

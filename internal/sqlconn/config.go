@@ -34,7 +34,8 @@ type Config struct {
 	//   - sqlite::memory: is a database of this Conn alone, which ends with it.
 	//   - postgres://user:password@host:5432/database, with further hosts after commas, and the parameters that the client
 	//     pgx knows. pool_max_conns is the most connections: 16. A Conn that has watchers has one
-	//     more. sslmode is verify-full, verify-ca or disable. If the URL has none, PGSSLMODE counts,
+	//     more.
+	//     sslmode is verify-full, verify-ca or disable. If the URL has none, PGSSLMODE counts,
 	//     then the service file, then disable. require, prefer and allow verify no certificate, and
 	//     are errors. In a service file, prefer and allow count as none.
 	URL string
@@ -199,7 +200,7 @@ func (p *plan) parsePool(u *url.URL, mode string) (*pgxpool.Config, error) {
 		return pool, err
 	}
 	if mode == "" && add == "" {
-		if said = "the service file's sslmode"; optional(pool) { // nobody says anything
+		if said = "the service file's sslmode"; optional(pool) { // nothing sets sslmode
 			return parse("disable") // else the client would try TLS, and do without if it is refused
 		}
 	}

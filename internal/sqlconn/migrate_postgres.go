@@ -90,8 +90,8 @@ func (p *postgres) migrateUnlocked(component string, fn Func) error {
 // blockers says what a session waits for: a table or another object, and the sessions that hold it.
 type blockers struct{ lock, holders string }
 
-// tryMigration is one attempt. If it does not get a lock, it also returns which one, and who holds
-// it, as far as that is known.
+// tryMigration is one attempt. If it does not get a lock, it also returns the lock and its holders,
+// as far as they are known.
 func (p *postgres) tryMigration(fn Func) (blockers, error) {
 	ctx, cancel := context.WithCancel(p.life)
 	defer cancel()

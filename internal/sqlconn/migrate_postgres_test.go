@@ -66,7 +66,7 @@ func holdTable(t *testing.T, dsn string) (release func()) {
 }
 
 // TestMigrationLetsOthersGoOn: beside an open transaction that reads, a migration waits, and the
-// inserts of the version before go on. The log says which table is waited for, and who holds it.
+// inserts of the version before go on. The log names the table and the session that holds it.
 func TestMigrationLetsOthersGoOn(t *testing.T) {
 	dsn := pgURL(t, testserver.RequirePostgres(t))
 	first, second := "CREATE TABLE m (id bigint)", "ALTER TABLE m ADD COLUMN v text"
@@ -156,7 +156,7 @@ func TestCloseGivesUpAMigration(t *testing.T) {
 		t.Errorf("Migrate of a Conn that was closed: %v, want %v", err, ErrClosed)
 	}
 	release()
-	run(t, old, "ALTER TABLE m ADD COLUMN v text") // nobody else did
+	run(t, old, "ALTER TABLE m ADD COLUMN v text") // the closed Conn has not added it
 }
 
 // shortLocks has migrations wait less for each lock.

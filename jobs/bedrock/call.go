@@ -120,7 +120,8 @@ func (c *call) answer(ctx context.Context) answer {
 }
 
 // do runs the command. A large request first waits for units of work, unless the command hands out
-// jobs or waits for itself. Who holds units must not wait for more: calls would wait for each other.
+// jobs or waits for units itself. A call that holds units must not wait for more: two such calls
+// would wait for each other.
 func (c *call) do(ctx context.Context) error {
 	if c.req.length > largeRequest && !c.cmd.takes && !c.cmd.pages {
 		leave, err := c.memory.enter(ctx, c.req.length)

@@ -42,15 +42,15 @@
 //
 // # What nobody can do to others
 //
-// Whoever reaches the address may do everything, which is why it is the loopback one; [Config].Allow limits the addresses of clients, and with [Config].TLS they can be
-// asked for certificates.
+// A client that reaches the address may do everything. The default address is therefore the
+// loopback one. [Config].Allow limits the addresses of clients, and [Config].TLS can demand
+// certificates of them.
 //
 // A request that a browser has sent for a web page is refused, and ends the connection. Each phase
 // of a request and of an answer has its time, and each size its limit. An idle connection costs
 // about 7 KB. Requests and answers of up to about 4 KiB ask for no memory.
 //
-// Larger ones share [Config].MaxMemory. Clients that hold all of it have the larger requests of
-// others be refused with 503, for as long as their own time lasts. Two answers to Query may take all
-// the memory for answers. Large requests, and pages of Query, are worked on in the order in which
-// they come.
+// Larger ones share [Config].MaxMemory. While some clients hold all of it, the server refuses the
+// larger requests of others with 503. Two answers to Query may take all the memory for answers.
+// Large requests, and pages of Query, are worked on in the order of their arrival.
 package bedrock

@@ -207,7 +207,7 @@ func (c *conn) giveBack(ctx context.Context, handed []jobs.Handout) {
 		switch err := c.s.c.Service.GiveBack(ctx, h); {
 		case err == nil:
 			c.s.stats.givenBack.Add(1)
-		case !errors.Is(err, jobs.ErrStale) && !errors.Is(err, jobs.ErrNotFound): // it has been ended by somebody who knew its id
+		case !errors.Is(err, jobs.ErrStale) && !errors.Is(err, jobs.ErrNotFound): // otherwise a client has ended it by its id
 			c.s.c.Logger.Error("bedrock: giving back a job whose client is gone", "job", h.ID, "name", h.Name, "error", err)
 		}
 	}

@@ -87,8 +87,8 @@ type Tx interface {
 //
 // Get, Jobs, Due and Line lock the jobs that they return; in a View they do not. Get and Jobs wait
 // for jobs that another transaction has locked, and return their new state. Due and Line skip them.
-// The other methods lock nothing and wait for nobody: to change a job that they return, read it
-// again with Get or Jobs.
+// The other methods lock no row and wait for no transaction. To change a job that they return, read
+// it again with Get or Jobs.
 type Finder interface {
 	// Get returns a job. Returns ErrNotFound if the job does not exist.
 	Get(ctx context.Context, id ID) (Row, error)

@@ -30,12 +30,13 @@ type Leader struct {
 	lease   time.Duration
 	windows rules.Windows
 
-	signal  wake.Signal // wakes Next
-	tell    wake.Signal // the Status has changed
-	pace    pace        // this field and the next three belong to the goroutine of Next, and then to Close
-	roster  *roster     // nil: it must be read
-	looked  time.Time   // the store's time of the last look
-	unwatch func()      // ends the watch of the store, which the first Next begins
+	signal wake.Signal // wakes Next
+	tell   wake.Signal // the Status has changed
+	// The next four belong to the goroutine of Next, and then to Close.
+	pace    pace
+	roster  *roster   // nil: it must be read
+	looked  time.Time // the store's time of the last look
+	unwatch func()    // ends the watch of the store, which the first Next begins
 
 	mu     sync.Mutex
 	token  int64 // 0: the leader stands by
@@ -72,8 +73,8 @@ type LeaderConfig struct {
 	// Held receives jobs that are held because their windows cannot be read. Default: Report gets
 	// the error.
 	Held func(*jobstore.Row, error)
-	// NoDeadlines: the jobs are left to tasks, which have time limits of their own. Attempts then have
-	// no deadline.
+	// NoDeadlines: the jobs are left to tasks, which have time limits of their own. Attempts then
+	// have no deadline.
 	NoDeadlines bool
 }
 
@@ -145,8 +146,8 @@ func (l *Leader) note(now time.Time, busy bool, refused []jobstore.ID) {
 	}
 }
 
-// KeepLease renews the lease and writes the Status, until ctx ends. Run it in a goroutine of its own
-// beside Next. Without it the lease ends.
+// KeepLease renews the lease and writes the Status, until ctx ends. Run it in a goroutine of its
+// own beside Next. Without it the lease ends.
 func (l *Leader) KeepLease(ctx context.Context) {
 	timer := time.NewTimer(l.lease / 3)
 	defer timer.Stop()
@@ -272,8 +273,8 @@ func (l *Leader) taken(ctx context.Context) (wait time.Duration, err error) {
 	return wait, err
 }
 
-// Close releases the lease, so that another leader takes over at once. Call it after KeepLease and Next
-// have returned. It is idempotent.
+// Close releases the lease, so that another leader takes over at once, and ends the watch of the
+// store. Call it after KeepLease and Next have returned. It is idempotent.
 func (l *Leader) Close(ctx context.Context) {
 	l.mu.Lock()
 	l.closed = true

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -18,16 +17,14 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// TestDeadlocksAreRare: four processes give commands of all kinds for the same few keys, sequences and
-// jobs, and purge meanwhile. No command fails. PostgreSQL may end one of 400 transactions because it
-// and another wait for each other, and it is run again: who ends a job of a sequence locks the next
-// one, which may have a lower id, while a command for several jobs locks them by their ids.
+// TestDeadlocksAreRare: four processes give commands of all kinds for the same few keys, sequences
+// and jobs, and purge meanwhile. No command fails.
+//
+// PostgreSQL may find a deadlock in one of 400 commands. The store then runs the transaction again.
+// The end of a job of a sequence locks the next job after it, which may have a lower id. A command
+// for several jobs locks them by their ids.
 func TestDeadlocksAreRare(t *testing.T) {
-	p, name := testserver.RequirePostgres(t), testserver.Namespace()
-	if err := p.Exec(t.Context(), "postgres", "CREATE DATABASE "+name); err != nil {
-		t.Fatal(err)
-	}
-	dsn := strings.Replace(p.URL(), "/postgres?", "/"+name+"?", 1)
+	dsn := ownDatabase(t)
 	conn := watching(t, dsn)
 	calls := 2000
 	if testserver.IsThorough() {
@@ -69,9 +66,7 @@ func TestDeadlocksAreRare(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	var deadlocks int64
-	read(t, conn, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()", &deadlocks)
-	if deadlocks > int64(calls/400) {
+	if deadlocks := deadlocksOf(t, conn); deadlocks > int64(calls/400) {
 		t.Errorf("%d deadlocks in %d calls", deadlocks, calls)
 	}
 }

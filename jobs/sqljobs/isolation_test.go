@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -22,12 +21,14 @@ import (
 func withIsolation(t *testing.T, level string) (dsn string) {
 	t.Helper()
 	p, name := testserver.RequirePostgres(t), testserver.Namespace()
-	for _, text := range []string{"CREATE DATABASE " + name, "ALTER DATABASE " + name + " SET default_transaction_isolation = '" + level + "'"} {
-		if err := p.Exec(t.Context(), "postgres", text); err != nil {
-			t.Fatal(err)
-		}
+	dsn, err := p.Database(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return strings.Replace(p.URL(), "/postgres?", "/"+name+"?", 1)
+	if err := p.Exec(t.Context(), "postgres", "ALTER DATABASE "+name+" SET default_transaction_isolation = '"+level+"'"); err != nil {
+		t.Fatal(err)
+	}
+	return dsn
 }
 
 // TestOtherIsolationLevels: two processes create jobs of the same keys at once, in a database with

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/swarmiji/swarmiji/internal/sqlconn"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/jobs"
@@ -130,20 +129,6 @@ func TestKeptJobsAreNotRead(t *testing.T) {
 			}
 		})
 	}
-}
-
-func watching(t testing.TB, dsn string) *sqlconn.Conn {
-	t.Helper()
-	conn, err := sqlconn.New(sqlconn.Config{URL: dsn, Backoff: quick})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := conn.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	return conn
 }
 
 // BenchmarkKept creates and ends a job beside none and many of its kind that are over.

@@ -3,23 +3,17 @@ package sqljobs_test
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/jobs"
 )
 
-// TestManyKeysBesideUniqueNames: transactions that create a unique job and very many jobs with unique
-// keys do not wait for each other in a circle.
+// TestManyKeysBesideUniqueNames: transactions that create a unique job, and very many jobs with
+// unique keys, end in no deadlock.
 func TestManyKeysBesideUniqueNames(t *testing.T) {
-	p, name := testserver.RequirePostgres(t), testserver.Namespace()
-	if err := p.Exec(t.Context(), "postgres", "CREATE DATABASE "+name); err != nil {
-		t.Fatal(err)
-	}
-	dsn := strings.Replace(p.URL(), "/postgres?", "/"+name+"?", 1)
+	dsn := ownDatabase(t)
 	conn := watching(t, dsn)
 	var all sync.WaitGroup
 	var ends []func() error
@@ -49,9 +43,7 @@ func TestManyKeysBesideUniqueNames(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	var deadlocks int64
-	read(t, conn, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()", &deadlocks)
-	if deadlocks > 0 {
+	if deadlocks := deadlocksOf(t, conn); deadlocks > 0 {
 		t.Errorf("%d deadlocks in 12 calls, in %s", deadlocks, time.Since(begun).Round(time.Millisecond))
 	}
 }

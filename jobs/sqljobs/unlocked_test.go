@@ -9,7 +9,8 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// meanwhile wraps a store: turn runs once, right after an Update has read a list of a key or a name.
+// meanwhile wraps a store. turn runs once, right after an Update has read a list of a key or a
+// name.
 func meanwhile(s jobs.Store, turn func()) jobs.Store {
 	return &listed{Store: s, turn: sync.OnceFunc(turn)}
 }
@@ -42,8 +43,8 @@ func (l listedTx) OfKey(ctx context.Context, name, key string, p jobstore.Page) 
 	return found, err
 }
 
-// TestUniqueBesideItsEnd: a job with a key that ends while a unique job of its name is created is kept
-// after its success, and so is no job that exists: the new one is created.
+// TestUniqueBesideItsEnd: a job with a key ends while a unique job of its name is created. The old job
+// is kept and over, so that the new one is created.
 func TestUniqueBesideItsEnd(t *testing.T) {
 	dsn := postgresURL(t)
 	other := serviceOf(t, open(t, dsn))

@@ -192,15 +192,7 @@ func checkCounts(t *testing.T, s *sqljobs.Store, version int) {
 // one's store.
 func upgrade(t *testing.T, dsn string, version int) *sqljobs.Store {
 	t.Helper()
-	conn, err := sqlconn.New(sqlconn.Config{URL: dsn, Backoff: quick})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := conn.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
+	conn := watching(t, dsn)
 	oldVersion(t, conn, version)
 	oldRows(t, conn, version)
 	withNUL(t, conn, version)
