@@ -22,7 +22,7 @@ func unacknowledged(nc net.Conn) (n int, over, ok bool) {
 	err = raw.Control(func(fd uintptr) {
 		var bytes int32
 		// TIOCOUTQ is SIOCOUTQ.
-		_, _, e := syscall.Syscall(syscall.SYS_IOCTL, fd, syscall.TIOCOUTQ, uintptr(unsafe.Pointer(&bytes)))
+		_, _, e := syscall.Syscall(syscall.SYS_IOCTL, fd, syscall.TIOCOUTQ, uintptr(unsafe.Pointer(&bytes))) //nolint:gosec // the kernel writes one int there, and keeps no pointer
 		n, ok = int(bytes), e == 0
 		if n > 0 {
 			_, e := syscall.Getpeername(int(fd))

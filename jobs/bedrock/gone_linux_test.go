@@ -20,13 +20,15 @@ func vanish(t *testing.T, nc *net.TCPConn) {
 	t.Helper()
 	control(t, nc, func(fd int) error {
 		drop := []syscall.SockFilter{{Code: syscall.BPF_RET | syscall.BPF_K}} // each packet is cut to 0 bytes
-		return syscall.AttachLsf(fd, drop)                                    //nolint:staticcheck // what is to be used instead is another module
+		//lint:ignore SA1019 what is to be used instead is another module
+		return syscall.AttachLsf(fd, drop) //nolint:staticcheck // as above
 	})
 }
 
 // comeBack undoes vanish.
 func comeBack(t *testing.T, nc *net.TCPConn) {
 	t.Helper()
+	//lint:ignore SA1019 as above
 	control(t, nc, syscall.DetachLsf) //nolint:staticcheck // as above
 }
 

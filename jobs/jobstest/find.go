@@ -307,9 +307,9 @@ func findCases() []testCase {
 				s := w.Open()
 				at := w.now(s)
 				var list []jobs.Row
-				for _, after := range []time.Duration{2, -3, -1, 0, -2} {
+				for _, seconds := range []int{2, -3, -1, 0, -2} {
 					list = append(list, w.add(s, "a", func(j *jobs.Row) {
-						j.State, j.Expires, j.Message = jobs.Failed, at.Add(after*time.Second), `{"m":1}`
+						j.State, j.Expires, j.Message = jobs.Failed, at.Add(time.Duration(seconds)*time.Second), `{"m":1}`
 					}))
 				}
 				list = append(list, w.add(s, "a", func(j *jobs.Row) { j.State = jobs.Failed }))
